@@ -1,0 +1,144 @@
+# llm42: everything is built in build/. `make help` lists the targets, the variables and what they default to.
+MAKEFLAGS += --no-builtin-rules
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+ifeq ($(origin CC),default)
+CC := $(shell command -v gcc >/dev/null && echo gcc || { command -v clang >/dev/null && echo clang || echo gcc; })
+endif
+B ?= build
+ARCH ?= native
+CFLAGS ?= -O3 -march=$(ARCH)
+TEST_CFLAGS ?= -O2 -g -march=$(ARCH)
+PREFIX ?= /usr/local
+STB ?= /usr/include/stb
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+FUZZ_SECONDS ?= 120
+
+# The bits that the library promises need these whatever CFLAGS says; the warnings are part of the house style.
+override REQUIRED := -std=c11 -ffp-contract=off -Wall -Wextra -Wpedantic -I. -isystem $(STB)
+ifneq ($(filter -Ofast -ffast-math -funsafe-math-optimizations -fassociative-math,$(CFLAGS) $(TEST_CFLAGS)),)
+$(error CFLAGS: -Ofast and -ffast-math reorder floating-point sums: results would not be reproducible)
+endif
+ifndef OPENMP
+OPENMP := $(shell echo 'int main(void) { return omp_get_max_threads() < 1; }' | \
+    $(CC) -fopenmp -include omp.h -x c - -o /dev/null 2>/dev/null && echo 1 || echo 0)
+endif
+OMP := $(if $(filter 1,$(OPENMP)),-fopenmp)
+VERSION := $(shell sed -n 's/^.define LLM42_VERSION "\(.*\)"$$/\1/p' llm42.h)
+COMPILE = $(if $(V),,@echo "  building $@"; )$(CC) $(1) $(REQUIRED) $(OMP) -MMD -MP -MF $@.d -MT $@ $< -o $@ $(LDFLAGS) \
+    $$(grep -q tokenizer.h $< && echo -lpcre2-8) -lm
+
+PROGRAMS := $(patsubst examples/%.c,$(B)/%,$(wildcard examples/*.c)) $(patsubst sweep/%.c,$(B)/%,$(wildcard sweep/*.c))
+# test_isa is built and compared in many ways by tests/test_isa.sh; fuzz targets run for a moment as tests.
+TESTS := $(patsubst %.c,$(B)/%,$(filter-out tests/test_isa.c,$(wildcard tests/test_*.c)) $(wildcard tests/fuzz_*.c))
+SCRIPTS := $(wildcard tests/test_*.sh)
+# Parallel inside, unless the caller has chosen a number of jobs.
+SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
+
+.PHONY: all demo test asan bench fuzz install uninstall clean help banner setup need programs tests run-demo
+.DELETE_ON_ERROR:
+
+all: need banner  ## build every program (default)
+	@+$(SUBMAKE) programs
+
+demo: setup banner  ## build and run the lecture demo, then a determinism check under load
+	@+$(SUBMAKE) $(B)/rollback $(B)/determinism
+	@+$(MAKE) --no-print-directory run-demo
+
+run-demo:
+	$(B)/rollback
+	$(B)/determinism --suite mixed --requests 16 --tokens 64
+
+test: setup banner  ## build and run every test; the last line is "N passed, N failed"
+	@+$(SUBMAKE) programs tests
+	@CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" bash tests/run.sh $(TESTS) $(SCRIPTS)
+
+asan: setup banner  ## the test programs under the address and undefined-behaviour sanitizers
+	@+$(SUBMAKE) B=$(B)/asan tests \
+	    TEST_CFLAGS="-O1 -g -march=$(ARCH) -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
+	@UBSAN_OPTIONS=print_stacktrace=1 bash tests/run.sh $(TESTS:$(B)/%=$(B)/asan/%)
+
+bench: setup banner  ## measure this machine's ceilings and the engine's speed
+	@+$(SUBMAKE) $(B)/bench
+	$(B)/bench
+
+fuzz: setup banner  ## fuzz the loaders and the engine for FUZZ_SECONDS each, with libFuzzer where clang has it
+	@+$(SUBMAKE) B=$(B)/asan $(patsubst tests/%.c,$(B)/asan/tests/%,$(wildcard tests/fuzz_*.c)) \
+	    TEST_CFLAGS="-O1 -g -march=$(ARCH) -fsanitize=address,undefined -fno-sanitize-recover=all"
+	@CC="$(CC)" STB="$(STB)" B="$(B)" bash tests/fuzz.sh $(FUZZ_SECONDS) $(wildcard tests/fuzz_*.c)
+
+programs: $(PROGRAMS)
+tests: $(TESTS)
+
+$(B)/%: examples/%.c $(B)/.flags
+	$(call COMPILE,$(CFLAGS))
+$(B)/%: sweep/%.c $(B)/.flags
+	$(call COMPILE,$(CFLAGS))
+$(B)/tests/%: tests/%.c $(B)/.flags
+	@mkdir -p $(@D)
+	$(call COMPILE,$(TEST_CFLAGS))
+
+# Rewritten only when a flag changes, so that other flags mean building again.
+FLAGS_NOW := $(CC) | $(CFLAGS) | $(TEST_CFLAGS) | $(REQUIRED) | $(OMP) | $(LDFLAGS)
+$(B)/.flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(FLAGS_NOW)' | cmp -s - $@ || printf '%s\n' '$(FLAGS_NOW)' >$@
+FORCE:
+
+# Sets missing (packages) and install (how to get them). Each header is looked for on its own.
+define NEED
+has() { printf "#include <stddef.h>\n#include <$$1>\n" | $(CC) -DPCRE2_CODE_UNIT_WIDTH=8 -isystem $(STB) -E - ; }; \
+look() { missing=; \
+has stdio.h >/dev/null 2>&1 || missing="$$missing gcc libc6-dev"; \
+has stb_ds.h >/dev/null 2>&1 || missing="$$missing libstb-dev"; \
+has jsmn.h >/dev/null 2>&1 || missing="$$missing libjsmn-dev"; \
+has pcre2.h >/dev/null 2>&1 || missing="$$missing libpcre2-dev"; \
+install="apt-get install -y --no-install-recommends$$missing"; }; look
+endef
+
+need:
+	@$(NEED); [ -z "$$missing" ] || { echo "Missing:$$missing. Run: sudo $$install" >&2; exit 1; }
+
+setup:
+	@$(NEED); [ -n "$$missing" ] || exit 0; \
+	as=; [ "$$(id -u)" = 0 ] || as="sudo -n"; \
+	if command -v apt-get >/dev/null && $$as true 2>/dev/null; then \
+	    echo "installing$$missing"; export DEBIAN_FRONTEND=noninteractive; \
+	    $$as $$install >/dev/null 2>&1 || { $$as apt-get update -qq && $$as $$install; }; look; \
+	fi; \
+	[ -z "$$missing" ] || { echo "Missing:$$missing. Run: sudo $$install" >&2; exit 1; }
+
+# The widest instruction set that the flags allow, as the compiler tells.
+ISA = $(shell echo | $(CC) $(CFLAGS) -dM -E - 2>/dev/null | awk '/__AVX512F__/ {a = 2} /__AVX2__/ {b = 1} \
+    END {print a ? "AVX-512" : b ? "AVX2" : "scalar"}')
+
+banner:
+	@echo "llm42 $(VERSION) with $$($(CC) --version | head -1)"
+	@echo "  flags    $(CFLAGS) -ffp-contract=off, instruction set $(ISA)"
+	@echo "  OpenMP   $(if $(OMP),found,not found: one thread)"
+	@echo "  CUDA     $(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc) not found)"
+	@echo "  gnuplot  $(or $(shell command -v gnuplot),not found: plots cannot be drawn)"
+
+INSTALLED := $(filter-out hello,$(notdir $(PROGRAMS)))
+
+install: all  ## install llm42.h, llm42.pc and the programs (as llm42-NAME) below DESTDIR and PREFIX
+	install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/share/pkgconfig" "$(DESTDIR)$(PREFIX)/bin"
+	install -m 644 llm42.h "$(DESTDIR)$(PREFIX)/include/llm42.h"
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@STB@|$(STB)|; s|@OPENMP@|$(OMP)|' \
+	    -e 's|@VERSION@|$(VERSION)|' llm42.pc.in \
+	    >"$(DESTDIR)$(PREFIX)/share/pkgconfig/llm42.pc"
+	for p in $(INSTALLED); do install -m 755 $(B)/$$p "$(DESTDIR)$(PREFIX)/bin/llm42-$$p" || exit 1; done
+
+uninstall:  ## remove what install put there
+	rm -f "$(DESTDIR)$(PREFIX)/include/llm42.h" "$(DESTDIR)$(PREFIX)/share/pkgconfig/llm42.pc"
+	for p in $(INSTALLED); do rm -f "$(DESTDIR)$(PREFIX)/bin/llm42-$$p"; done
+
+clean:  ## remove build/
+	rm -rf $(B)
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@echo "  variables: CC=$(CC) ARCH=$(ARCH) (native, x86-64, x86-64-v3, ...) OPENMP=$(OPENMP) CFLAGS TEST_CFLAGS LDFLAGS"
+	@echo "             PREFIX=$(PREFIX) DESTDIR STB=$(STB) JOBS=$(JOBS) FUZZ_SECONDS=$(FUZZ_SECONDS) V=1"
+
+-include $(wildcard $(B)/*.d $(B)/tests/*.d)

@@ -1,0 +1,200 @@
+// args.h: the options of the programs here. A table in, checked values out; nothing is allocated.
+//
+//     #define _POSIX_C_SOURCE 200809L     // before every include
+//     #include "args.h"
+//
+//     const char *model = "examples/tiny42";              // what a variable holds before is its default
+//     int64_t n = 64;
+//     bool stats = false;
+//     const args_option options[] = {
+//         ARGS_TEXT("model DIR", &model, "model folder or file"),
+//         ARGS_INT("n N", &n, 1, 1000000, "new tokens"),
+//         ARGS_FLAG("stats", &stats, "print counts at the end"),
+//         ARGS_END,
+//     };
+//     args_parse(argc, argv, "Generates text.", options);
+//
+// The first word of a name is what the user types after the dashes, the second stands for the value in the help. Users
+// write `--name value` or `--name=value`; a name of one letter takes one dash. `--help` prints the table and exits
+// with 0. A wrong option, value or range is one line on stderr and exit status 2. The last of equal options counts.
+#ifndef ARGS_H
+#define ARGS_H
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "llm42.h"
+
+typedef enum args_type { ARGS_TYPE_END = 0, ARGS_TYPE_FLAG, ARGS_TYPE_INT, ARGS_TYPE_REAL, ARGS_TYPE_TEXT } args_type;
+
+typedef struct args_option {
+    const char *name;
+    args_type type;
+    bool *flag;             // one of these four receives the value
+    int64_t *integer;
+    double *real;
+    const char **text;
+    int64_t int_low, int_high;
+    double real_low, real_high;
+    const char *help;
+} args_option;
+
+#define ARGS_FLAG(name, pointer, help) {name, ARGS_TYPE_FLAG, pointer, NULL, NULL, NULL, 0, 0, 0, 0, help}
+#define ARGS_INT(name, pointer, low, high, help) {name, ARGS_TYPE_INT, NULL, pointer, NULL, NULL, low, high, 0, 0, help}
+#define ARGS_REAL(name, pointer, low, high, help) \
+    {name, ARGS_TYPE_REAL, NULL, NULL, pointer, NULL, 0, 0, low, high, help}
+#define ARGS_TEXT(name, pointer, help) {name, ARGS_TYPE_TEXT, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help}
+#define ARGS_END {NULL, ARGS_TYPE_END, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL}
+
+static const char *args_program = "llm42";  // for messages; args_parse sets it
+
+// One line on stderr, then exit: status 2 is for what the user typed, 1 for what went wrong later.
+static inline void args_fail(int status, const char *format, ...) {
+    va_list values;
+    va_start(values, format);
+    fflush(stdout);
+    fprintf(stderr, "%s: ", args_program);
+    vfprintf(stderr, format, values);
+    fprintf(stderr, "\n");
+    va_end(values);
+    exit(status);
+}
+
+// Exits with the error's line if a call of the library failed. LLM42_IDLE is not a failure.
+static inline llm42_result args_check(llm42_result result, const llm42_error *error) {
+    if (result < 0) args_fail(1, "%s", error->text[0] ? error->text : llm42_result_text(result));
+    return result;
+}
+
+// The last line of main: 0, unless what was printed could not be written (a full disk, a closed pipe).
+static inline int args_finish(void) {
+    if (fflush(stdout) || ferror(stdout)) args_fail(1, "stdout: cannot write: %s", strerror(errno));
+    return 0;
+}
+
+static inline bool args_is_terminal(FILE *file) { return isatty(fileno(file)); }
+
+// Colours are for terminals whose user has not set NO_COLOR.
+static inline bool args_use_color(FILE *file) {
+    const char *no_color = getenv("NO_COLOR");
+    return args_is_terminal(file) && !(no_color && no_color[0]);
+}
+
+// A whole number that fills the text up to `end`, within [low, high]; exits otherwise.
+static inline int64_t args_int(const char *name, const char *text, const char *end, int64_t low, int64_t high) {
+    char *stop = NULL;
+    errno = 0;
+    long long value = strtoll(text, &stop, 10);
+    bool digits = text < end && stop == end && (text[0] == '-' || (text[0] >= '0' && text[0] <= '9'));
+    if (!digits) args_fail(2, "%s: '%.*s' is not a whole number", name, (int)(end - text), text);
+    if (errno == ERANGE || value < low || value > high)
+        args_fail(2, "%s: %.*s is outside %" PRId64 " to %" PRId64, name, (int)(end - text), text, low, high);
+    return value;
+}
+
+static inline double args_real(const char *name, const char *text, double low, double high) {
+    char *stop = NULL;
+    double value = strtod(text, &stop);
+    if (stop == text || *stop || !isfinite(value)) args_fail(2, "%s: '%s' is not a number", name, text);
+    if (value < low || value > high) args_fail(2, "%s: %s is outside %g to %g", name, text, low, high);
+    return value;
+}
+
+// Index of value in a NULL-terminated list of words; exits if it is not there.
+static inline int args_choice(const char *name, const char *value, const char *const *words) {
+    char all[256] = "";
+    for (int i = 0; words[i]; i++) {
+        if (!strcmp(value, words[i])) return i;
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", words[i]);
+    }
+    args_fail(2, "%s: '%s' is not one of: %s", name, value, all);
+    return -1;
+}
+
+// "bf16" or "fp32" as the library's name of it.
+static inline llm42_dtype args_dtype(const char *name, const char *value) {
+    static const char *const words[] = {"bf16", "fp32", NULL};
+    return args_choice(name, value, words) == 0 ? LLM42_BF16 : LLM42_FP32;
+}
+
+// Items of a comma-separated list, for sizing what args_ids fills.
+static inline int args_list_count(const char *text) {
+    int count = text[0] != 0;
+    for (; *text; text++) count += *text == ',';
+    return count;
+}
+
+// Reads "0,5,7" into ids [args_list_count(text)] and returns how many there are; exits on anything else, an empty
+// list included. Whether the model has these ids is the library's to say.
+static inline int args_ids(const char *name, const char *text, int32_t *ids) {
+    int count = 0;
+    if (!text[0]) args_fail(2, "%s: the list is empty", name);
+    for (const char *item = text;; item++) {
+        const char *end = item + strcspn(item, ",");
+        ids[count++] = (int32_t)args_int(name, item, end, 0, INT32_MAX);
+        if (!*end) return count;
+        item = end;
+    }
+}
+
+static inline size_t args_word(const args_option *option) { return strcspn(option->name, " "); }
+static inline const char *args_dashes(const args_option *option) { return args_word(option) == 1 ? "-" : "--"; }
+
+static inline void args_help(const char *about, const args_option *options) {
+    printf("%s\nusage: %s [options]\n", about, args_program);
+    for (const args_option *o = options; o->name; o++) {
+        char head[64];
+        snprintf(head, sizeof head, "%s%s", args_dashes(o), o->name);
+        printf("  %-22s %s", head, o->help);
+        if (o->type == ARGS_TYPE_INT) printf(" (default %" PRId64 ")", *o->integer);
+        if (o->type == ARGS_TYPE_REAL) printf(" (default %g)", *o->real);
+        if (o->type == ARGS_TYPE_TEXT && *o->text) printf(" (default %s)", *o->text);
+        printf("\n");
+    }
+    printf("  %-22s print this and exit\n", "--help");
+    exit(args_finish());
+}
+
+static inline void args_set(const args_option *option, const char *value) {
+    char name[64];
+    snprintf(name, sizeof name, "%s%.*s", args_dashes(option), (int)args_word(option), option->name);
+    if (option->type == ARGS_TYPE_FLAG && value) args_fail(2, "%s takes no value", name);
+    if (option->type != ARGS_TYPE_FLAG && !value) args_fail(2, "%s needs a value", name);
+    switch (option->type) {
+    case ARGS_TYPE_FLAG: *option->flag = true; break;
+    case ARGS_TYPE_INT:
+        *option->integer = args_int(name, value, value + strlen(value), option->int_low, option->int_high);
+        break;
+    case ARGS_TYPE_REAL: *option->real = args_real(name, value, option->real_low, option->real_high); break;
+    case ARGS_TYPE_TEXT: *option->text = value; break;
+    case ARGS_TYPE_END: break;
+    }
+}
+
+// Fills the table's variables from the command line. `about` is the help's first line or lines.
+static inline void args_parse(int argc, char **argv, const char *about, const args_option *options) {
+    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+    if (argc > 0) args_program = slash ? slash + 1 : argv[0];
+    for (int i = 1; i < argc; i++) {
+        const char *typed = argv[i], *name = typed + (typed[0] == '-') + (typed[0] == '-' && typed[1] == '-');
+        size_t length = strcspn(name, "=");
+        if (name == typed) args_fail(2, "unexpected argument '%s' (try --help)", typed);
+        if (!strcmp(typed, "--help")) args_help(about, options);
+        const args_option *o = options;
+        while (o->name && !(args_word(o) == length && !strncmp(o->name, name, length) &&
+                            (size_t)(name - typed) == strlen(args_dashes(o))))
+            o++;
+        if (!o->name) args_fail(2, "unknown option '%s' (try --help)", typed);
+        const char *value = name[length] ? name + length + 1 : NULL;
+        if (!value && o->type != ARGS_TYPE_FLAG && i + 1 < argc) value = argv[++i];
+        args_set(o, value);
+    }
+}
+
+#endif  // ARGS_H

@@ -1,0 +1,163 @@
+// generate: text (or token ids) from a model, printed as it is committed. Several samples of one prompt run together
+// in one batch and are printed one after the other.
+// make build/generate && build/generate --prompt "It was a dark night" --deterministic
+#define _POSIX_C_SOURCE 200809L
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+#include "args.h"
+#include "tokenizer.h"
+
+static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *ids_text, *backend = "cpu", *dtype = "bf16";
+static const char *trace_path;
+static int64_t n, top_k, seed, samples = 1, window = 32, group = 8, threads;
+static double temperature, top_p, min_p;
+static bool deterministic, ignore_eos, ids_out, stats;
+
+static const args_option options[] = {
+    ARGS_TEXT("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
+    ARGS_TEXT("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
+    ARGS_TEXT("prompt TEXT", &prompt, "prompt (default: It was)"),
+    ARGS_TEXT("ids LIST", &ids_text, "prompt as token ids, as in 0,5,7; no BOS is added to it"),
+    ARGS_INT("n N", &n, 0, INT32_MAX, "new tokens; 0: 128, or what the context leaves"),
+    ARGS_FLAG("deterministic", &deterministic, "verify and roll back: the same text under any load"),
+    ARGS_REAL("temperature T", &temperature, 0, 1000, "0: greedy"),
+    ARGS_INT("top-k K", &top_k, 0, INT32_MAX, "draw from the K most likely tokens; 0: all"),
+    ARGS_REAL("top-p P", &top_p, 0, 1, "draw from the smallest set with this share; 0: all"),
+    ARGS_REAL("min-p P", &min_p, 0, 1, "draw from tokens with this share of the likeliest; 0: all"),
+    ARGS_INT("seed S", &seed, 0, INT64_MAX - 4096, "sample i, from 0, draws with seed S + i; 0: 42"),
+    ARGS_INT("samples N", &samples, 1, 4096, "texts from one prompt"),
+    ARGS_FLAG("ignore-eos", &ignore_eos, "do not end at an end-of-sequence token"),
+    ARGS_FLAG("ids-out", &ids_out, "print the new tokens' ids, one line a sample"),
+    ARGS_TEXT("backend NAME", &backend, "cpu"),
+    ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
+    ARGS_INT("window W", &window, 1, 4096, "tokens of one request in a verification"),
+    ARGS_INT("group G", &group, 1, 4096, "requests verified together"),
+    ARGS_INT("threads N", &threads, 0, 4096, "0: as many as OpenMP offers"),
+    ARGS_TEXT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
+    ARGS_FLAG("stats", &stats, "print counts and times on stderr at the end"),
+    ARGS_END,
+};
+
+typedef struct sample {
+    tok_stream stream;
+    char *out;      // not yet printed
+    bool finished;
+} sample;
+
+static sample *sample_list;
+static int64_t printing;  // the sample that is on stdout
+static llm42_trace *trace;
+
+static void put(sample *s, tok_text text) {
+    if (text.size) memcpy(arraddnptr(s->out, text.size), text.data, text.size);
+}
+
+static void put_string(sample *s, const char *string) { put(s, (tok_text){string, strlen(string)}); }
+
+static void flush_samples(void) {
+    for (; printing < samples; printing++) {
+        sample *s = &sample_list[printing];
+        fwrite(s->out, 1, arrlenu(s->out), stdout);
+        arrsetlen(s->out, 0);
+        if (!s->finished) break;
+    }
+    fflush(stdout);
+}
+
+static void on_event(void *user, const llm42_event *event) {
+    (void)user;
+    if (trace) llm42_trace_event(trace, event);
+    if (event->type != LLM42_EVENT_COMMITTED && event->type != LLM42_EVENT_FINISHED) return;
+    sample *s = event->info->user;
+    for (int i = 0; event->type == LLM42_EVENT_COMMITTED && i < event->n; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "%s%d", event->position + i ? "," : "", (int)event->tokens[i]);
+        if (ids_out) put_string(s, id);
+        else put(s, tok_stream_next(&s->stream, event->tokens[i]));
+    }
+    if (event->type == LLM42_EVENT_FINISHED) {
+        if (!ids_out) put(s, tok_stream_end(&s->stream));
+        put_string(s, "\n");
+        s->finished = true;
+    }
+    flush_samples();
+}
+
+// What stands before a sample's new tokens: a line between samples and the prompt, dimmed on a terminal.
+static void begin_sample(sample *s, const tok *t, int64_t number, const int32_t *ids) {
+    char line[64];
+    bool dim = args_use_color(stdout);
+    if (ids_out) return;
+    snprintf(line, sizeof line, "--- sample %" PRId64 "\n", number);
+    s->stream = (tok_stream){.t = t, .skip_special = true};
+    if (samples > 1) put_string(s, line);
+    if (dim) put_string(s, "\033[2m");
+    for (int i = 0; i < (int)arrlen(ids); i++) put(s, tok_stream_next(&s->stream, ids[i]));
+    if (dim) put_string(s, "\033[0m");
+}
+
+static void print_stats(llm42_engine *engine, double seconds) {
+    llm42_stats st = llm42_engine_stats(engine);
+    double percent = st.returned_tokens ? 100.0 * (double)st.recomputed / (double)st.returned_tokens : 0;
+    fprintf(stderr, "%" PRId64 " prompt tokens, %" PRId64 " new tokens in %.3f s (%.1f tokens/s)\n", st.prompt_tokens,
+            st.returned_tokens, seconds, seconds > 0 ? (double)st.returned_tokens / seconds : 0);
+    fprintf(stderr, "passes: %" PRId64 " fast, %" PRId64 " replay; %" PRId64 " verifications, %" PRId64
+            " rollbacks, %.2f%% recomputed\n", st.passes[LLM42_FAST], st.passes[LLM42_FIXED], st.verifications,
+            st.rollbacks, percent);
+}
+
+int main(int argc, char **argv) {
+    static const char *const backends[] = {"cpu", NULL};
+    args_parse(argc, argv, "Prints text (or ids) from a model as it is committed.", options);
+    args_choice("--backend", backend, backends);
+    llm42_dtype compute = args_dtype("--dtype", dtype);
+    if (prompt && ids_text) args_fail(2, "--prompt and --ids exclude each other");
+    if (!prompt) prompt = "It was";
+
+    llm42_error error = {0};
+    llm42_model *model = NULL;
+    llm42_engine *engine = NULL;
+    tok *t = NULL;
+    int32_t *ids = NULL;
+    if (ids_text) {
+        arrsetlen(ids, args_list_count(ids_text));
+        args_ids("--ids", ids_text, ids);
+    }
+    args_check(llm42_model_load(&model, &(llm42_model_desc){.path = model_path}, &error), &error);
+    if ((!ids_text || !ids_out) && tok_open(&t, model, model_path, tokenizer, &error))
+        args_fail(1, "%s%s", error.text, ids_text ? " (--ids-out does without a tokenizer)" : "");
+    if (!ids_text) args_check(tok_encode(t, prompt, strlen(prompt), true, &ids, &error), &error);
+    if (trace_path) args_check(llm42_trace_open(&trace, trace_path, &error), &error);
+
+    llm42_engine_desc desc = {.model = model, .backend = llm42_backend_cpu(), .compute = compute,
+                              .threads = (int)threads, .max_running = samples < 32 ? (int)samples : 32,
+                              .window = (int)window, .group = (int)group, .on_event = on_event};
+    args_check(llm42_engine_open(&engine, &desc, &error), &error);
+    arrsetlen(sample_list, samples);
+    memset(sample_list, 0, (size_t)samples * sizeof *sample_list);
+    for (int64_t i = 0; i < samples; i++) begin_sample(&sample_list[i], t, i, ids);
+    for (int64_t i = 0, id; i < samples; i++) {
+        llm42_request_desc ask = {.prompt = ids, .prompt_count = (int)arrlen(ids), .max_new_tokens = (int)n,
+                                  .deterministic = deterministic, .sample_index = (int)i, .ignore_stop = ignore_eos,
+                                  .user = &sample_list[i]};
+        ask.sampling = (llm42_sampling){(float)temperature, (int)top_k, (float)top_p, (float)min_p,
+                                        seed ? (uint64_t)(seed + i) : 0};
+        args_check(llm42_engine_submit(engine, &ask, &id, &error), &error);
+    }
+    flush_samples();
+    double begin = llm42_engine_now(engine);
+    args_check(llm42_engine_run(engine, &error), &error);
+    if (stats) print_stats(engine, llm42_engine_now(engine) - begin);
+    if (trace) args_check(llm42_trace_close(trace, &error), &error);
+
+    llm42_engine_close(engine);
+    llm42_model_free(model);
+    for (int64_t i = 0; i < samples; i++) {
+        tok_stream_free(&sample_list[i].stream);
+        arrfree(sample_list[i].out);
+    }
+    arrfree(sample_list);
+    arrfree(ids);
+    tok_free(t);
+    return args_finish();
+}

@@ -1,0 +1,102 @@
+// score: the log-probability of each token of a text, and the logits after it. It drives a backend itself, without an
+// engine: this is the library's low-level interface, passes made of rows.
+// make build/score && build/score --text "It was the best of times"
+#define _POSIX_C_SOURCE 200809L
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+#include "args.h"
+#include "tokenizer.h"
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+enum { CHUNK = 32, PAGE = 16 };  // rows in a pass; tokens in a KV page
+
+static const char *model_path = "examples/tiny42", *tokenizer, *text, *ids_text, *dtype = "bf16";
+static bool all_logits;
+
+static const args_option options[] = {
+    ARGS_TEXT("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
+    ARGS_TEXT("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
+    ARGS_TEXT("ids LIST", &ids_text, "the tokens, as in 0,5,7"),
+    ARGS_TEXT("text TEXT", &text, "the tokens as text; BOS goes before it"),
+    ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
+    ARGS_FLAG("logits", &all_logits, "then a table `token logit` of all logits after the last token"),
+    ARGS_END,
+};
+
+static void *get(size_t count, size_t size) {
+    void *memory = calloc(count, size);
+    if (!memory) args_fail(1, "out of memory");
+    return memory;
+}
+
+// Runs ids through the model and prints. INVARIANT: a row's result does not depend on how the rows are cut into passes.
+static void score(const llm42_backend *backend, void *state, const int32_t *ids, int count, int vocab) {
+    llm42_error error = {0};
+    llm42_row row[CHUNK];
+    llm42_output out[CHUNK];
+    int32_t *pages = get((size_t)count / PAGE + 1, sizeof *pages);
+    float *logits = get((size_t)CHUNK * (size_t)vocab, sizeof *logits);
+    for (int i = 0; i <= count / PAGE; i++) pages[i] = i;
+    llm42_seq seq = {.request = 1, .pages = pages};
+    printf("position\ttoken\tlogprob\n");
+    for (int begin = 0; begin < count; begin += CHUNK) {
+        int rows = count - begin < CHUNK ? count - begin : CHUNK;
+        for (int i = 0; i < rows; i++) row[i] = (llm42_row){0, begin + i, ids[begin + i], LLM42_ROW_SAMPLE};
+        llm42_pass pass = {.schedule = LLM42_INVARIANT, .rows = rows, .shape = rows, .row = row, .seq = &seq,
+                           .out = out, .logits = logits};
+        args_check(backend->run(state, &pass, &error), &error);
+        for (int i = 0; i < rows && begin + i + 1 < count; i++) {
+            int32_t next = ids[begin + i + 1];
+            printf("%d\t%d\t%.9g\n", begin + i + 1, (int)next,
+                   (double)llm42_logprob(logits + (size_t)i * (size_t)vocab, vocab, next));
+        }
+    }
+    const float *last = logits + (size_t)((count - 1) % CHUNK) * (size_t)vocab;
+    if (all_logits) printf("\ntoken\tlogit\n");
+    for (int i = 0; all_logits && i < vocab; i++) printf("%d\t%.9g\n", i, (double)last[i]);
+    free(pages);
+    free(logits);
+}
+
+int main(int argc, char **argv) {
+    args_parse(argc, argv, "Prints `position token logprob` of each token but the first.", options);
+    llm42_dtype compute = args_dtype("--dtype", dtype);
+    if (!text == !ids_text) args_fail(2, "give --ids LIST or --text TEXT");
+    int32_t *ids = NULL;
+    if (ids_text) {
+        arrsetlen(ids, args_list_count(ids_text));
+        args_ids("--ids", ids_text, ids);
+    }
+
+    llm42_error error = {0};
+    llm42_model *model = NULL;
+    tok *t = NULL;
+    args_check(llm42_model_load(&model, &(llm42_model_desc){.path = model_path}, &error), &error);
+    if (text) {
+        args_check(tok_open(&t, model, model_path, tokenizer, &error), &error);
+        args_check(tok_encode(t, text, strlen(text), true, &ids, &error), &error);
+    }
+    int count = (int)arrlen(ids), vocab = model->config.vocab;
+    if (count < 1) args_fail(1, "--text: no tokens");
+    if (count > model->config.context)
+        args_fail(1, "%d tokens are more than the model's context of %d", count, model->config.context);
+    for (int i = 0; i < count; i++)
+        if (ids[i] >= vocab) args_fail(1, "token %d is outside 0 to %d", (int)ids[i], vocab - 1);
+
+    llm42_backend_desc desc = {.model = model, .compute = compute, .logits_fp32 = compute == LLM42_FP32, .threads = 1,
+                               .max_rows = CHUNK, .max_context = count, .pages = count / PAGE + 1, .page_size = PAGE};
+#ifdef _OPENMP
+    desc.threads = omp_get_max_threads();
+#endif
+    const llm42_backend *backend = llm42_backend_cpu();
+    void *state = NULL;
+    args_check(backend->open(&state, &desc, &error), &error);
+    score(backend, state, ids, count, vocab);
+    backend->close(state);
+    tok_free(t);
+    llm42_model_free(model);
+    arrfree(ids);
+    return args_finish();
+}

@@ -1,0 +1,3768 @@
+/* llm42.h - v0.1.0 - deterministic LLM inference by decode, verify, roll back (LLM-42) - MIT licence, at the end
+
+   Do this in ONE C file:
+
+      #define LLM42_IMPLEMENTATION
+      #include "llm42.h"
+
+   and include it plainly wherever else you need the declarations (C11, or C++17). A complete program:
+
+      #define LLM42_IMPLEMENTATION
+      #include "llm42.h"
+
+      static void show(void *user, const llm42_event *e) {             // tokens arrive when they are final
+          for (int i = 0; e->type == LLM42_EVENT_COMMITTED && i < e->n; i++) printf("%d ", e->tokens[i]);
+      }
+      int main(void) {
+          llm42_error error;
+          llm42_model *model = NULL;
+          llm42_engine *engine = NULL;
+          const int32_t prompt[] = {905, 312, 264, 1108, 283, 1767};    // "It was the best of times"
+          if (llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error) ||
+              llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .on_event = show}, &error) ||
+              llm42_engine_submit(engine, &(llm42_request_desc){.prompt = prompt, .prompt_count = 6,
+                                                                .deterministic = true}, NULL, &error) ||
+              llm42_engine_run(engine, &error))
+              return fprintf(stderr, "%s\n", error.text), 1;
+          llm42_engine_close(engine);
+          llm42_model_free(model);
+      }
+
+   Compile: cc -std=c11 -O3 -march=native -ffp-contract=off -fopenmp -I/usr/include/stb program.c -lm
+   Needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev). OpenMP is optional.
+
+
+   COMPILE-TIME OPTIONS
+
+      LLM42_IMPLEMENTATION              this file holds the implementation
+      LLM42_API                         what stands before each declaration; default extern
+      LLM42_SCALAR                      no vector instructions, whatever the compiler offers (same bits, slower)
+      LLM42_NO_STB_DS_IMPLEMENTATION    another file of the program defines STB_DS_IMPLEMENTATION
+
+   Include llm42.h before system headers, or compile with -D_POSIX_C_SOURCE=200809L or -std=gnu11: it needs POSIX (mmap,
+   clock_gettime). If jsmn.h is included before it, JSMN_PARENT_LINKS must have been set for that.
+
+
+   WHAT LLM42 DOES NOT DO
+
+   Text: the library knows token ids; examples/tokenizer.h turns text into ids and back. Training, quantised weights,
+   adapters, beam search, images, a network server, Windows. It never prints, exits, reads the environment or takes a
+   seed from the clock.
+
+
+   STEP BY STEP
+
+   1. llm42_model_load maps a model: an HF folder (llama, mistral, qwen2, qwen3, qwen3_moe), a llama2.c .bin file, or
+      random weights ("synthetic:tiny"). Models are read-only; any number of engines may share one.
+   2. llm42_engine_open takes an llm42_engine_desc. Zero every field you do not care about: zero means the default that
+      the field's comment states, and never anything else. llm42_engine_config returns the desc with defaults filled in.
+   3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.
+   4. llm42_engine_step runs one pass of the model for whoever is due. Call it until it returns LLM42_IDLE (or use
+      llm42_engine_run). Submit and cancel between steps as you like: batching is continuous.
+   5. Tokens come through on_event as LLM42_EVENT_COMMITTED, or are read from llm42_engine_request(engine, id). What a
+      deterministic request has committed is final; its candidates are not shown to users.
+   6. llm42_engine_release forgets a finished request (or set .auto_release).
+   7. For statistics pass events to llm42_metrics_event, for a timeline to llm42_trace_event.
+
+   To run rows yourself (scoring, a new scheduler), use the backend's table directly: open, then run llm42_pass; see
+   examples/score.c.
+
+
+   THE PROTOCOL (LLM-42, sections 3 and 4)
+
+   Floating-point sums depend on their order. The order that is fastest depends on how many rows share a pass, so a
+   request's logits depend on who else is being served, and now and then the largest two logits swap. LLM-42 leaves the
+   fast passes as they are and checks them: a window of a request's candidates is replayed in a pass of fixed shape, M
+   rows, whose order of sums never changes. What agrees is committed; at the first difference the replay's own token is
+   committed, and the candidates behind it are dropped.
+
+      fast passes      C a b c d e f g      each decodes one candidate, at whatever batch is there (schedule FAST)
+                       | | | | | | | |
+      replay pass    [ C a b c d e f g ]    one window: W rows of the pass's M = G x W (schedule FIXED)
+                       | | | | | | | |
+      its outputs      a b c d X f'g'h'
+                             = = = = .      e was wrong: commit a b c d X; f and g go (rollback), decode them again
+                                            all right: commit a .. g and h', the verifier's own token (the bonus)
+
+   Words: window W, tokens of one request in a replay pass. Group G, windows in it. Candidate, decoded but not verified.
+   Committed, released. Rollback, a verification that dropped candidates. Recomputed tokens, dropped candidates that must
+   be decoded again (the one that the verifier replaced is not: its successor has been found).
+
+   At least one token is committed for each verification, so the engine always gets on. The replay pass overwrites the
+   KV entries of the positions it covers, so a committed prefix holds no trace of a fast pass: without that the next
+   window would start from different numbers (.keep_fast_kv leaves it out, to show what then happens).
+
+   Where this engine goes on from the paper:
+   - PACKED prefill: prompts of deterministic requests run as rows of replay passes, many prompts at a time, beside
+     verification windows. Every KV entry is then a function of the tokens and M alone, so prefix sharing and preemption
+     keep the bits. ISOLATED, the paper's, runs each prompt alone.
+   - WAIT verification: ready requests go on decoding (up to .look_ahead) until G windows are ready or .deadline passes
+     have gone by. EAGER, the paper's, verifies as soon as one window is ready and fills up with partial ones.
+   - Rows, not modes: prefill, decode and verification are all rows of one forward pass. See "A pass" below.
+
+
+   DETERMINISM
+
+   Promised (mode DVR, prefill PACKED): the tokens and the bits of the log-probabilities of a deterministic request are
+   a function of the model, prompt, sampling parameters and seed, the backend (for the CPU: none of its instruction set,
+   compiler or thread count), the compute type and M. They do not depend on other requests, arrival order, batch sizes,
+   page size, prefix cache, preemption, verify policy, or how M splits into G and W. With prefill ISOLATED the
+   token_budget, which cuts long prompts into chunks, joins the list, a prompt's own length is a shape, and deterministic
+   requests take no part in prefix sharing; results differ from PACKED ones in their last bits. Mode BATCH_INVARIANT
+   promises the same for every request and does without verification and M.
+
+   How: every sum has one written order (section v16 below), fused multiply-adds are explicit, exp, log, sin and cos are
+   built from IEEE operations, and threads divide outputs, never a sum. The engine checks at open that the backend's rows
+   keep their bits wherever they stand in a FIXED pass, and refuses mode DVR otherwise.
+
+   Needed from the compiler: -ffp-contract=off (opening fails without it where it matters) and no -ffast-math (compiling
+   fails). What voids the promise: flush-to-zero set by other code in the process, a changed rounding mode, .keep_fast_kv.
+
+
+   MEMORY, ERRORS, THREADS, BACKENDS
+
+   An engine takes its memory in llm42_engine_open, a request in llm42_engine_submit; a step allocates nothing. The
+   KV cache has `pages` pages of `page_size` tokens; when they run out, the youngest request is preempted (ordinary ones
+   first): its pages go, its tokens stay, and it is prefilled again later. A request that could never fit is refused.
+
+   Functions return llm42_result (negative: an error) and fill an llm42_error whose text names the file or field. A
+   failed pass leaves the engine as it was before the step.
+
+   One engine is used by one thread at a time; engines are independent. Inside, OpenMP threads share the outputs of an
+   operator. A backend is a table of functions, llm42_backend; scheduler, KV cache and verification never know which one
+   runs. The contract stands above the table.
+
+
+   WHAT IT RESTS ON
+
+   LLM-42: Enabling Determinism in LLM Inference with Verified Speculation (2026), the protocol. He and others, Defeating
+   Nondeterminism in LLM Inference (Thinking Machines, 2025), batch invariance. Kwon and others, Efficient Memory
+   Management for Large Language Model Serving with PagedAttention (2023). Dao and others, Flash-Decoding (2023), split-KV.
+   Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators (2014), the hash behind the sampler.
+
+   Sections, searchable: >>results >>model >>pass >>backend >>engine >>metrics >>trace >>math (declarations), then
+   >>errors >>math >>v16 >>json >>config >>loader >>llama2c >>synthetic >>sample >>cpu >>kv >>engine >>verify >>sched
+   >>submit >>open >>metrics >>trace (implementation).
+*/
+#ifndef LLM42_H
+#define LLM42_H
+
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L  // for the implementation; has no effect behind a system header
+#endif
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define LLM42_VERSION "0.1.0"
+
+#ifndef LLM42_API
+#define LLM42_API extern
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// >>results ------------------------------------------------------------------------------------------------------
+// Negative results are errors; LLM42_OK and LLM42_IDLE are not.
+#define LLM42_RESULTS(X)                                                                                                \
+    X(LLM42_IDLE, 1, "nothing left to do")                                                                              \
+    X(LLM42_OK, 0, "success")                                                                                           \
+    X(LLM42_INVALID, -1, "a field or argument is out of its range")                                                     \
+    X(LLM42_IO, -2, "a file could not be opened, read or written")                                                      \
+    X(LLM42_FORMAT, -3, "a file is malformed")                                                                          \
+    X(LLM42_UNSUPPORTED, -4, "a model, type or policy that this build or backend does not have")                        \
+    X(LLM42_MEMORY, -5, "out of memory")                                                                                \
+    X(LLM42_NEVER_FITS, -6, "the request is larger than the context or the whole KV cache")                             \
+    X(LLM42_NOT_FOUND, -7, "no live request has this id")                                                               \
+    X(LLM42_NOT_INVARIANT, -8, "the backend does not keep the invariance that deterministic requests rely on")          \
+    X(LLM42_BACKEND, -9, "a pass failed on the backend")
+
+typedef enum llm42_result {
+#define LLM42__X(name, value, text) name = value,
+    LLM42_RESULTS(LLM42__X)
+#undef LLM42__X
+} llm42_result;
+
+// What went wrong, in one line that names the file or field to mend. Every function that takes one accepts NULL.
+typedef struct llm42_error {
+    llm42_result result;
+    char text[480];
+} llm42_error;
+
+LLM42_API const char *llm42_result_name(llm42_result result);  // "LLM42_IO"
+LLM42_API const char *llm42_result_text(llm42_result result);  // "a file could not be ..."
+
+// Receives one line of information (never an error) without a newline.
+typedef void llm42_log_fn(void *user, const char *line);
+
+// >>model --------------------------------------------------------------------------------------------------------
+typedef enum llm42_dtype {
+    LLM42_DTYPE_DEFAULT = 0,
+    LLM42_BF16,
+    LLM42_FP32,
+    LLM42_FP16,  // as a stored type only: converted to fp32 at load
+} llm42_dtype;
+
+typedef enum llm42_arch {
+    LLM42_ARCH_LLAMA = 1,
+    LLM42_ARCH_MISTRAL,
+    LLM42_ARCH_QWEN2,
+    LLM42_ARCH_QWEN3,
+    LLM42_ARCH_QWEN3_MOE,
+} llm42_arch;
+
+#define LLM42_MAX_STOP 8
+
+typedef struct llm42_config {
+    llm42_arch arch;
+    int vocab;           // V
+    int dim;             // D, model width
+    int layers;          // L
+    int heads;           // H, query heads
+    int kv_heads;        // K
+    int head_dim;        // d
+    int ffn;             // F, feed-forward width (of one expert in a mixture)
+    int experts;         // 0: dense
+    int experts_used;    // experts a token is sent to
+    bool experts_renorm; // the chosen experts' probabilities are scaled to sum to 1
+    int context;         // longest sequence the model was made for, tokens
+    int sliding_window;  // 0: none; else a token sees this many positions, itself included
+    float norm_eps;
+    double rope_theta;
+    bool rope_interleaved;      // pairs (2i, 2i+1) as in llama2.c files, else (i, i + d/2) as in HF folders
+    double rope_factor;         // llama3 frequency scaling; 0: none
+    double rope_low_freq_factor, rope_high_freq_factor, rope_original_context;
+    bool tied;                  // the LM head is the embedding
+    int bos;                    // -1: none
+    int stop[LLM42_MAX_STOP];   // end-of-sequence tokens
+    int stop_count;
+} llm42_config;
+
+// A weight matrix [n, k], row-major, as stored (bf16 or fp32). Visible for backends; treat as read-only.
+typedef struct llm42_matrix {
+    const void *data;
+    llm42_dtype type;
+    int n, k;
+} llm42_matrix;
+
+// Weights of one layer. Vectors are fp32 copies; NULL where the architecture has none.
+typedef struct llm42_layer {
+    const float *attention_norm, *ffn_norm;  // [D]
+    const float *q_norm, *k_norm;            // [d], qwen3
+    const float *q_bias, *k_bias, *v_bias;   // [H*d] [K*d] [K*d], qwen2
+    llm42_matrix q, k, v, o;                 // [H*d, D] [K*d, D] [K*d, D] [D, H*d]
+    llm42_matrix gate, up, down;             // [F, D] [F, D] [D, F]; dense
+    llm42_matrix router;                     // [E, D]; mixture
+    const llm42_matrix *expert;              // [E][3]: gate, up, down
+} llm42_layer;
+
+typedef struct llm42_model {
+    llm42_config config;
+    llm42_matrix embed, head;   // [V, D]
+    const float *final_norm;    // [D]
+    const llm42_layer *layer;   // [L]
+    size_t mapped_bytes, copied_bytes;  // weights used in place, weights converted or copied
+    char name[256];
+    void *owner;                // what llm42_model_free releases
+} llm42_model;
+
+typedef struct llm42_model_desc {
+    // Required. One of: an HF folder (config.json and *.safetensors); a llama2.c .bin file;
+    // "synthetic:NAME[,seed=N][,margin=X]", random weights of a named shape (llm42_synthetic_names()).
+    const char *path;
+    llm42_log_fn *log;  // default: none
+    void *log_user;
+} llm42_model_desc;
+
+// Loads a model. Files stay mapped until llm42_model_free. Errors: IO, FORMAT, UNSUPPORTED, MEMORY, INVALID.
+LLM42_API llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error);
+LLM42_API void llm42_model_free(llm42_model *model);  // NULL is fine. Close engines that use the model first.
+// NULL-terminated list of the shapes that "synthetic:NAME" knows.
+LLM42_API const char *const *llm42_synthetic_names(void);
+
+// >>pass ---------------------------------------------------------------------------------------------------------
+// The order in which a pass sums. What a row's result depends on: FAST, the row and the pass's shape; FIXED, the row
+// and the shape M; INVARIANT, the row. TREE and EXACT are reserved: no backend has them yet.
+typedef enum llm42_schedule {
+    LLM42_FAST = 1,
+    LLM42_FIXED,
+    LLM42_INVARIANT,
+    LLM42_TREE,
+    LLM42_EXACT,
+} llm42_schedule;
+
+// How a token is drawn. Greedy takes the largest logit, the lowest id on a tie. Otherwise the filters apply in the
+// order written here, and the draw is the largest logit/temperature + Gumbel noise, the noise being a hash of (seed,
+// position, token id): the same in fast and replay passes, on every backend.
+typedef struct llm42_sampling {
+    float temperature;  // 0: greedy (default)
+    int top_k;          // keep the k largest; 0: all (default)
+    float top_p;        // then the smallest set with at least this share of what is left; 0: all (default)
+    float min_p;        // then what has at least this share of the largest probability; 0: all (default)
+    uint64_t seed;      // 0: 42 + the request's sample index (default)
+} llm42_sampling;
+
+enum {
+    LLM42_ROW_SAMPLE = 1,   // a token and its log-probability are wanted after this row
+    LLM42_ROW_KEEP_KV = 2,  // compute, but leave the KV entry as it is (for the experiment that breaks DVR)
+};
+
+// One token at one position of one sequence.
+typedef struct llm42_row {
+    int32_t seq;       // index into llm42_pass.seq
+    int32_t position;  // counted from 0
+    int32_t token;
+    uint32_t flags;    // LLM42_ROW_*
+} llm42_row;
+
+typedef struct llm42_seq {
+    int64_t request;        // whose rows these are
+    const int32_t *pages;   // page of each page_size positions
+    llm42_sampling sampling;
+} llm42_seq;
+
+typedef struct llm42_output {
+    int32_t token;
+    float logprob;  // natural log of softmax(logits)[token], before temperature and filters
+} llm42_output;
+
+// A forward pass. Each row writes the KV of its position, then attends to its sequence's positions up to its own,
+// those written by other rows of this pass included. Rows of a sequence stand in ascending position.
+typedef struct llm42_pass {
+    llm42_schedule schedule;
+    int rows;              // R, rows in the list
+    int shape;             // rows the schedule is made for: M under FIXED (rows <= shape), else equal to rows
+    const llm42_row *row;  // [rows]
+    const llm42_seq *seq;  // [sequences]
+    llm42_output *out;     // [rows], written where LLM42_ROW_SAMPLE is set
+    float *logits;         // NULL, or [rows, V], written where LLM42_ROW_SAMPLE is set
+} llm42_pass;
+
+// >>backend ------------------------------------------------------------------------------------------------------
+typedef struct llm42_backend_desc {
+    const llm42_model *model;
+    llm42_dtype compute;  // LLM42_BF16 or LLM42_FP32
+    bool logits_fp32;
+    int threads;
+    int max_rows;         // rows in a pass, at most
+    int max_context;      // tokens in a sequence, at most
+    int pages, page_size; // of the KV cache
+    llm42_log_fn *log;
+    void *log_user;
+} llm42_backend_desc;
+
+// A backend runs passes and owns the weights' device copy, the KV pages and the clock. The contract:
+// - open gets resolved values (no zero means a default), takes all memory there and then, and leaves *state NULL if
+//   it fails. close takes what open gave. A backend may be open many times at once; states share nothing.
+// - run returns when the pass's outputs are valid. The pass and all it points to belong to the caller and must stay
+//   put until then. Rows beyond pass->rows up to pass->shape are padding: no outputs and no KV come of them.
+// - run that fails leaves the outputs undefined and the KV of the positions in pass->row undefined, and nothing else
+//   changed; the engine will write those positions again before anything reads them.
+// - start and poll are run in two halves for backends that can overlap passes; NULL where they cannot. poll returns
+//   LLM42_IDLE while the pass is in flight.
+// - A KV entry is a function of what the row's schedule allows it to depend on, and so are tokens and logprobs. The
+//   engine checks that rows keep their bits wherever they stand in a FIXED pass, and refuses to open otherwise.
+// - now is in seconds from any fixed point and never runs backwards; wait_until returns at or after that time.
+typedef struct llm42_backend {
+    const char *name;
+    llm42_result (*open)(void **state, const llm42_backend_desc *desc, llm42_error *error);
+    void (*close)(void *state);
+    llm42_result (*run)(void *state, const llm42_pass *pass, llm42_error *error);
+    llm42_result (*start)(void *state, const llm42_pass *pass, llm42_error *error);
+    llm42_result (*poll)(void *state, llm42_error *error);
+    double (*now)(void *state);
+    void (*wait_until)(void *state, double seconds);
+} llm42_backend;
+
+LLM42_API const llm42_backend *llm42_backend_cpu(void);
+LLM42_API const char *llm42_cpu_isa(void);  // "avx512", "avx2" or "scalar": what this build of the header uses
+
+// Splits of a sum of length k for n outputs in a CPU pass of `shape` rows: the documented table behind FAST and FIXED.
+LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k);
+
+// >>engine -------------------------------------------------------------------------------------------------------
+typedef enum llm42_mode {
+    LLM42_MODE_DEFAULT = 0,
+    LLM42_DVR,               // default: decode, verify, roll back for the requests marked deterministic
+    LLM42_NONDETERMINISTIC,  // every pass FAST; deterministic requests are refused
+    LLM42_BATCH_INVARIANT,   // every pass INVARIANT; every request is reproducible and none needs verification
+} llm42_mode;
+
+typedef enum llm42_verify {
+    LLM42_VERIFY_DEFAULT = 0,
+    LLM42_VERIFY_EAGER,  // default, the paper's: as soon as one request is ready, filled up with partial windows
+    LLM42_VERIFY_WAIT,   // when G windows are ready, or a deadline passes, or nothing else can run
+} llm42_verify;
+
+typedef enum llm42_prefill {
+    LLM42_PREFILL_DEFAULT = 0,
+    LLM42_PREFILL_PACKED,    // default: deterministic prompts ride in replay passes of M rows
+    LLM42_PREFILL_ISOLATED,  // the paper's: one deterministic prompt alone, at its own shape
+} llm42_prefill;
+
+typedef enum llm42_bonus {
+    LLM42_BONUS_DEFAULT = 0,
+    LLM42_BONUS_ON,   // default, the paper's text: W-1 candidates and the verifier's own token
+    LLM42_BONUS_OFF,  // the paper's code: W candidates, W compared
+} llm42_bonus;
+
+#define LLM42_EVENTS(X)                                                                                                 \
+    X(LLM42_EVENT_SUBMITTED, "submitted")    /* n: prompt tokens */                                                     \
+    X(LLM42_EVENT_ADMITTED, "admitted")      /* n: tokens found in the prefix cache */                                  \
+    X(LLM42_EVENT_PREFILLED, "prefilled")    /* n: tokens whose KV is present */                                        \
+    X(LLM42_EVENT_CANDIDATE, "candidate")    /* n = 1: a token decoded but not verified */                              \
+    X(LLM42_EVENT_COMMITTED, "committed")    /* n tokens released; info->last_token is still the release before */      \
+    X(LLM42_EVENT_VERIFIED, "verified")      /* n: candidates that agreed with the replay pass */                       \
+    X(LLM42_EVENT_ROLLED_BACK, "rolled back")/* n: candidates dropped, the one that differed included */                \
+    X(LLM42_EVENT_PREEMPTED, "preempted")    /* n: candidates dropped; the KV pages are gone, the tokens stay */        \
+    X(LLM42_EVENT_FINISHED, "finished")      /* n: tokens returned; see finish */                                       \
+    X(LLM42_EVENT_PASS, "pass")              /* request 0; n: rows; see schedule, shape, begin */
+
+typedef enum llm42_event_type {
+    LLM42_EVENT_NONE = 0,
+#define LLM42__X(name, text) name,
+    LLM42_EVENTS(LLM42__X)
+#undef LLM42__X
+} llm42_event_type;
+
+typedef enum llm42_finish {
+    LLM42_FINISH_NONE = 0,  // still alive
+    LLM42_FINISH_STOP,      // a stop token was committed (it is the last token returned)
+    LLM42_FINISH_LENGTH,    // max_new_tokens
+    LLM42_FINISH_CANCELLED,
+} llm42_finish;
+
+typedef enum llm42_state {
+    LLM42_STATE_WAITING = 1,  // not yet arrived, queued, or preempted
+    LLM42_STATE_PREFILL,
+    LLM42_STATE_DECODE,
+    LLM42_STATE_FINISHED,
+} llm42_state;
+
+// A request as the engine sees it. Pointers hold until the request is released.
+typedef struct llm42_request {
+    int64_t id;
+    llm42_state state;
+    llm42_finish finish;
+    bool deterministic;
+    int prompt_count, max_new_tokens;
+    int committed, candidates;   // C and U
+    const int32_t *prompt;       // [prompt_count]
+    const int32_t *tokens;       // [committed], then [candidates] unverified ones
+    const float *logprobs;       // [committed]
+    double arrival, first_token, last_token;  // seconds on the backend's clock; -1: not yet
+    int64_t verifications, rollbacks, recomputed, preemptions, prefix_hits;
+    void *user;
+} llm42_request;
+
+typedef struct llm42_event {
+    llm42_event_type type;
+    double time;                  // seconds on the backend's clock
+    int64_t request;              // id; 0 for a pass
+    const llm42_request *info;    // NULL for a pass
+    int n;                        // see LLM42_EVENTS
+    int position;                 // index among the request's output tokens of the first of tokens
+    const int32_t *tokens;        // [n]: candidate, committed, rolled back; else NULL
+    const float *logprobs;        // [n]: committed; candidate (the fast pass's); else NULL
+    llm42_finish finish;
+    llm42_schedule schedule;      // pass
+    int shape;                    // pass: rows the schedule was made for
+    int windows;                  // pass: verification windows in it
+    double begin;                 // pass: start time; time is its end
+} llm42_event;
+
+// Called inside llm42_engine_submit, _cancel and _step, on the caller's thread. It may read; the only engine calls
+// allowed inside are llm42_engine_request and llm42_engine_stats. Pointers in the event hold during the call.
+typedef void llm42_event_fn(void *user, const llm42_event *event);
+
+LLM42_API const char *llm42_event_name(llm42_event_type type);
+LLM42_API const char *llm42_schedule_name(llm42_schedule schedule);
+
+typedef struct llm42_engine_desc {
+    const llm42_model *model;      // required
+    const llm42_backend *backend;  // default: llm42_backend_cpu()
+    llm42_mode mode;               // default: LLM42_DVR
+    llm42_dtype compute;           // default: LLM42_BF16
+    bool logits_fp32;              // default: logits are rounded to bf16 under bf16, as serving engines do
+    int threads;                   // default: what OpenMP offers
+    int max_context;               // tokens in a sequence; default: the model's, at most 8192
+    int max_running;               // sequences that run at once; default: 32
+    int token_budget;              // rows of a FAST, INVARIANT or ISOLATED pass, at most; default: 256
+    int page_size;                 // tokens in a KV page; default: 16
+    int pages;                     // KV pages; default: max_running full contexts, at most 1 GiB
+    int window;                    // W; default: 32
+    int group;                     // G; default: 8. M = G x W
+    llm42_verify verify;           // default: EAGER
+    int deadline;                  // WAIT: passes that a ready window waits at most; default: W
+    int look_ahead;                // WAIT: candidates decoded beyond a ready window, at most; default: W
+    llm42_prefill prefill;         // default: PACKED
+    llm42_bonus bonus;             // default: ON
+    bool prefix_cache;             // default: off
+    double inject_rate;            // share of candidates replaced by a wrong token, 0..1, for stress tests; default: 0
+    uint64_t inject_seed;          // default: 42
+    bool keep_fast_kv;             // leave out the KV overwrite of verification: breaks the promise, for experiments
+    bool auto_release;             // a finished request is released after its FINISHED event; default: by the user
+    llm42_event_fn *on_event;      // default: none
+    void *event_user;
+    llm42_log_fn *log;             // default: none
+    void *log_user;
+} llm42_engine_desc;
+
+typedef struct llm42_request_desc {
+    const int32_t *prompt;   // required, [prompt_count], copied
+    int prompt_count;        // required, at least 1
+    int max_new_tokens;      // default: 128, or what the context leaves if that is less
+    bool deterministic;      // default: no
+    llm42_sampling sampling; // default: greedy
+    int sample_index;        // which of n samples of a prompt this is: shifts the default seed
+    const int32_t *stop;     // [stop_count]; default: the model's end-of-sequence tokens
+    int stop_count;          // at most LLM42_MAX_STOP
+    bool ignore_stop;        // generate max_new_tokens whatever comes
+    double arrival;          // seconds on the backend's clock; default: now
+    void *user;              // handed back in llm42_request.user
+} llm42_request_desc;
+
+typedef struct llm42_stats {
+    int64_t submitted, finished, cancelled;
+    int64_t prompt_tokens, returned_tokens, deterministic_tokens;  // of prompts admitted; released, in all and marked
+    int64_t passes[LLM42_EXACT + 1], rows[LLM42_EXACT + 1];        // by schedule
+    double busy[LLM42_EXACT + 1];                                  // seconds in passes, by schedule
+    int64_t replay_windows;                                        // windows filled in replay passes
+    int64_t candidates, verifications, rollbacks, recomputed, injected;
+    int64_t compared;           // candidates that a replay pass compared
+    int64_t preemptions, preempted_candidates;
+    int64_t prefix_hits;        // prompt tokens found in the prefix cache
+    int running, waiting, pages_free;  // now
+} llm42_stats;
+
+typedef struct llm42_engine llm42_engine;
+
+// Opens an engine: all memory that steps use is taken here. Errors: INVALID (names the field), UNSUPPORTED, MEMORY,
+// NOT_INVARIANT (mode DVR on a backend whose rows change with their place in a FIXED pass).
+LLM42_API llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *desc, llm42_error *error);
+LLM42_API void llm42_engine_close(llm42_engine *engine);  // NULL is fine; live requests are dropped
+// The desc with every default resolved.
+LLM42_API const llm42_engine_desc *llm42_engine_config(const llm42_engine *engine);
+
+// Queues a request. *id counts up from 1. Errors: INVALID (names the field), NEVER_FITS, MEMORY.
+LLM42_API llm42_result llm42_engine_submit(llm42_engine *engine, const llm42_request_desc *desc, int64_t *id,
+                                           llm42_error *error);
+// Ends a request now; tokens committed so far can still be read. Cancelling a finished request does nothing.
+LLM42_API llm42_result llm42_engine_cancel(llm42_engine *engine, int64_t id, llm42_error *error);
+// The request, or NULL when no live request has this id.
+LLM42_API const llm42_request *llm42_engine_request(const llm42_engine *engine, int64_t id);
+// Forgets a finished request and frees its tokens.
+LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, llm42_error *error);
+
+// Admits arrivals, forms one pass (replay if due, else fast), runs it, commits and emits events. Allocates nothing.
+// LLM42_OK: a pass ran. LLM42_IDLE: every request is finished. An error leaves the engine as before the step: call
+// again to retry, or cancel.
+LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
+// Steps until idle. LLM42_OK, or the first error.
+LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
+LLM42_API double llm42_engine_now(const llm42_engine *engine);  // the backend's clock, seconds
+LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
+
+// >>metrics ------------------------------------------------------------------------------------------------------
+// Collects what papers report, from events. Definitions: recompute % = 100 x recomputed / returned tokens; rollback
+// rate of a request = rollbacks / its verifications; TTFT from arrival to the first token released; ITL between
+// releases; end to end from arrival to the last token. Percentiles by nearest rank. Allocates as it collects.
+typedef struct llm42_metrics {
+    int64_t requests, input_tokens, output_tokens, recomputed, verifications, rollbacks;
+    double begin, end;            // first arrival, last release; seconds
+    double *ttft, *itl, *latency; // seconds, one a request, one a release but the first, one a request
+    double *rollback_rate;        // one a deterministic request that was verified
+} llm42_metrics;
+
+LLM42_API void llm42_metrics_event(llm42_metrics *metrics, const llm42_event *event);
+LLM42_API void llm42_metrics_free(llm42_metrics *metrics);
+LLM42_API int64_t llm42_metrics_count(const double *values);  // elements of one of the arrays above
+// Nearest rank: the smallest value with at least p percent of the values at or below it; NAN of none. Sorts values.
+LLM42_API double llm42_metrics_percentile(double *values, double p);
+
+// Tokens equal to the reference before the first difference, and equal ones between the first and the second.
+LLM42_API void llm42_consistent_spans(const int32_t *reference, int reference_count, const int32_t *tokens, int count,
+                                      int *first, int *second);
+
+// >>trace --------------------------------------------------------------------------------------------------------
+typedef struct llm42_trace llm42_trace;
+// Writes events to a file: *.json as a Chrome/Perfetto trace, anything else as TSV.
+LLM42_API llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error *error);
+LLM42_API void llm42_trace_event(llm42_trace *trace, const llm42_event *event);
+// Finishes the file; an error that any write met is reported here.
+LLM42_API llm42_result llm42_trace_close(llm42_trace *trace, llm42_error *error);
+
+// >>math ---------------------------------------------------------------------------------------------------------
+// Built from IEEE operations alone: the same bits on every CPU. x within the float range.
+LLM42_API float llm42_exp(float x);
+LLM42_API float llm42_log(float x);  // x > 0
+LLM42_API void llm42_sincos(double x, double *sine, double *cosine);  // |x| < 1e9
+// Draws a token from logits [V]; scratch holds 2 x V int32 values. Position is the drawing row's.
+LLM42_API llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *sampling, int position,
+                                    int32_t *scratch);
+LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
+
+#ifdef __cplusplus
+}
+#endif
+#endif  // LLM42_H
+// ================================================================================================================
+#ifdef LLM42_IMPLEMENTATION
+#ifndef LLM42_IMPLEMENTED
+#define LLM42_IMPLEMENTED
+
+#ifdef __FAST_MATH__
+#error "llm42.h: -ffast-math and -Ofast reorder floating-point sums, and bits are what this library promises: leave them out"
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#ifndef CLOCK_MONOTONIC
+#error "llm42.h: POSIX is hidden: include llm42.h before system headers, or compile with -D_POSIX_C_SOURCE=200809L"
+#endif
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#if defined(__AVX2__) || defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#ifndef LLM42_NO_STB_DS_IMPLEMENTATION
+#define STB_DS_IMPLEMENTATION
+#endif
+#ifndef JSMN_H
+#define JSMN_STATIC
+#define JSMN_STRICT
+#define JSMN_PARENT_LINKS
+#endif
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wsign-compare"
+#endif
+#include "jsmn.h"
+#include "stb_ds.h"
+#undef STB_DS_IMPLEMENTATION  // another inclusion must not define it again
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+
+#if defined(__clang__)
+#define LLM42__UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define LLM42__UNROLL _Pragma("GCC unroll 16")
+#else
+#define LLM42__UNROLL
+#endif
+#if defined(__GNUC__)
+#define LLM42__INLINE static inline __attribute__((always_inline))
+#define LLM42__PRINTF(at) __attribute__((format(printf, at, at + 1)))
+#else
+#define LLM42__INLINE static inline
+#define LLM42__PRINTF(at)
+#endif
+#define LLM42__MIN(a, b) ((a) < (b) ? (a) : (b))
+#define LLM42__MAX(a, b) ((a) > (b) ? (a) : (b))
+
+// >>errors -------------------------------------------------------------------------------------------------------
+// Owns: the texts of results and errors. Calls nothing.
+
+const char *llm42_result_name(llm42_result result) {
+    switch (result) {
+#define LLM42__X(name, value, text) case name: return #name;
+        LLM42_RESULTS(LLM42__X)
+#undef LLM42__X
+    }
+    return "unknown result";
+}
+
+const char *llm42_result_text(llm42_result result) {
+    switch (result) {
+#define LLM42__X(name, value, text) case name: return text;
+        LLM42_RESULTS(LLM42__X)
+#undef LLM42__X
+    }
+    return "unknown result";
+}
+
+const char *llm42_event_name(llm42_event_type type) {
+    switch (type) {
+#define LLM42__X(name, text) case name: return text;
+        LLM42_EVENTS(LLM42__X)
+#undef LLM42__X
+    case LLM42_EVENT_NONE: break;
+    }
+    return "none";
+}
+
+const char *llm42_schedule_name(llm42_schedule schedule) {
+    static const char *const name[] = {"none", "fast", "fixed", "invariant", "tree", "exact"};
+    return schedule >= LLM42_FAST && schedule <= LLM42_EXACT ? name[schedule] : name[0];
+}
+
+LLM42__PRINTF(3)
+static llm42_result llm42__fail(llm42_error *error, llm42_result result, const char *format, ...) {
+    if (error) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(error->text, sizeof error->text, format, args);
+        va_end(args);
+        error->result = result;
+    }
+    return result;
+}
+
+LLM42__PRINTF(3)
+static void llm42__log(llm42_log_fn *log, void *user, const char *format, ...) {
+    if (!log) return;
+    char line[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    log(user, line);
+}
+
+// 64-byte aligned; NULL when memory is short or the size overflows. Freed with free().
+static void *llm42__alloc(size_t count, size_t size) {
+    if (count && size > (SIZE_MAX - 64) / count) return NULL;
+    size_t bytes = (count * size + 63) & ~(size_t)63;
+    return aligned_alloc(64, bytes ? bytes : 64);
+}
+
+static void *llm42__alloc_zero(size_t count, size_t size) {
+    void *p = llm42__alloc(count, size);
+    if (p) memset(p, 0, count * size);
+    return p;
+}
+
+// >>math ---------------------------------------------------------------------------------------------------------
+// Owns: elementary functions made of IEEE operations, so that every CPU and compiler gives the same bits, and hashes.
+// Accuracy: exp and log within 2 ulp, sincos within 1 ulp of double, which is all that their users need.
+
+LLM42__INLINE uint32_t llm42__bits(float x) {
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+LLM42__INLINE float llm42__float(uint32_t u) {
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+// exp(x) = 2^n exp(f), n the nearest integer to x/ln 2, |f| <= ln(2)/2; below -87 the result is 0.
+LLM42__INLINE float llm42__exp(float x) {
+    float clamped = x < 88.0f ? x : 88.0f;
+    clamped = clamped > -87.0f ? clamped : -87.0f;
+    const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+    float shifted = fmaf(clamped, 1.44269504f, magic);
+    float n = shifted - magic;
+    float f = fmaf(n, -0.693145752f, clamped);
+    f = fmaf(n, -1.42860677e-6f, f);
+    float p = 1.98412698e-4f;  // 1/7!
+    p = fmaf(p, f, 1.38888889e-3f);
+    p = fmaf(p, f, 8.33333333e-3f);
+    p = fmaf(p, f, 4.16666667e-2f);
+    p = fmaf(p, f, 1.66666667e-1f);
+    p = fmaf(p, f, 0.5f);
+    p = fmaf(p, f, 1.0f);
+    p = fmaf(p, f, 1.0f);
+    float y = llm42__float(llm42__bits(p) + ((llm42__bits(shifted) - llm42__bits(magic)) << 23));
+    y = x < -87.0f ? 0.0f : y;
+    return x == x ? y : x;
+}
+
+// log(x) = e ln 2 + log(m), m in [sqrt(1/2), sqrt(2)), log(m) = 2 atanh((m-1)/(m+1)). For normal x > 0.
+LLM42__INLINE float llm42__log_f32(float x) {
+    uint32_t u = llm42__bits(x);
+    int32_t e = (int32_t)(u - 0x3f3504f3u) >> 23;
+    float f = llm42__float(u - ((uint32_t)e << 23)) - 1.0f;
+    float s = f / (2.0f + f);
+    float z = s * s;
+    float p = 2.0f / 11.0f;
+    p = fmaf(p, z, 2.0f / 9.0f);
+    p = fmaf(p, z, 2.0f / 7.0f);
+    p = fmaf(p, z, 2.0f / 5.0f);
+    p = fmaf(p, z, 2.0f / 3.0f);
+    float tail = fmaf((float)e, 1.42860677e-6f, s * z * p);
+    return fmaf((float)e, 0.693145752f, fmaf(2.0f, s, tail));
+}
+
+float llm42_exp(float x) { return llm42__exp(x); }
+float llm42_log(float x) { return llm42__log_f32(x); }
+
+// The same in double, for tables made once.
+static double llm42__log_f64(double x) {
+    int e = 0;
+    while (x >= 1.4142135623730951) x *= 0.5, e++;
+    while (x < 0.70710678118654757) x *= 2.0, e--;
+    double s = (x - 1.0) / (x + 1.0), z = s * s, p = 0.0;
+    for (int k = 23; k >= 1; k -= 2) p = fma(p, z, 2.0 / k);
+    return fma((double)e, 0.69314718055994531, s * p);
+}
+
+static double llm42__exp_f64(double x) {
+    int n = (int)(x * 1.4426950408889634 + (x < 0 ? -0.5 : 0.5));
+    double f = fma(-(double)n, 0.69314718055994531, x), p = 1.0;
+    for (int k = 14; k >= 1; k--) p = fma(p, f / k, 1.0);
+    for (; n > 0; n--) p *= 2.0;
+    for (; n < 0; n++) p *= 0.5;
+    return p;
+}
+
+// x = n pi/2 + r with pi/2 in two parts, then Taylor series on |r| <= pi/4.
+void llm42_sincos(double x, double *sine, double *cosine) {
+    const double magic = 6755399441055744.0;  // 1.5 * 2^52
+    double shifted = fma(x, 0.63661977236758134, magic);
+    double n = shifted - magic;
+    double r = fma(n, -1.5707963267948966, x);
+    r = fma(n, -6.123233995736766e-17, r);
+    double z = r * r, s = 1.0, c = 1.0;
+    for (int k = 17; k >= 3; k -= 2) s = fma(s, -z / (double)(k * (k - 1)), 1.0);
+    for (int k = 18; k >= 2; k -= 2) c = fma(c, -z / (double)(k * (k - 1)), 1.0);
+    s *= r;
+    switch ((int64_t)n & 3) {
+    case 0: *sine = s, *cosine = c; break;
+    case 1: *sine = c, *cosine = -s; break;
+    case 2: *sine = -s, *cosine = -c; break;
+    default: *sine = -c, *cosine = s; break;
+    }
+}
+
+// Finaliser of splitmix64 (Steele, Lea and Flood 2014).
+LLM42__INLINE uint64_t llm42__hash(uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+// A number in [0, 1) from a hash: 53 bits.
+static double llm42__unit(uint64_t hash) { return (double)(hash >> 11) * (1.0 / 9007199254740992.0); }
+
+// Round to nearest even to bf16, kept as a float. A NaN stays a NaN.
+LLM42__INLINE float llm42__round_bf16(float x) {
+    uint32_t u = llm42__bits(x);
+    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+    return llm42__float((u & 0x7fffffffu) > 0x7f800000u ? (u | 0x00400000u) & 0xffff0000u : rounded);
+}
+
+LLM42__INLINE float llm42__from_bf16(uint16_t h) { return llm42__float((uint32_t)h << 16); }
+
+// fp16 to fp32, exact, subnormals and NaN included.
+static float llm42__from_fp16(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 0x3ffu;
+    if (exponent == 31) return llm42__float(sign | 0x7f800000u | mantissa << 13);
+    if (exponent) return llm42__float(sign | (exponent + 112u) << 23 | mantissa << 13);
+    float tiny = (float)mantissa * (1.0f / 16777216.0f);
+    return sign ? -tiny : tiny;
+}
+
+// >>v16 ----------------------------------------------------------------------------------------------------------
+// Owns: sixteen floats side by side, in one of three spellings that give the same bits. Every CPU sum in this library
+// is: partial sum j takes the terms with index = j modulo 16, in ascending order, by fused multiply-add from +0; then
+// j = 0..7 take j+8, 0..3 take j+4, 0..1 take j+2, and 0 takes 1. A build without vector instructions follows the
+// same recipe term by term.
+
+#if defined(LLM42_SCALAR)
+#define LLM42__ISA 0
+#elif defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#define LLM42__ISA 2
+#elif defined(__AVX2__) && defined(__FMA__)
+#define LLM42__ISA 1
+#else
+#define LLM42__ISA 0
+#endif
+
+#if LLM42__ISA == 2
+typedef __m512 llm42__v16;
+LLM42__INLINE llm42__v16 llm42__v16_set(float x) { return _mm512_set1_ps(x); }
+LLM42__INLINE llm42__v16 llm42__v16_load(const float *p) { return _mm512_loadu_ps(p); }
+LLM42__INLINE void llm42__v16_store(float *p, llm42__v16 a) { _mm512_storeu_ps(p, a); }
+LLM42__INLINE llm42__v16 llm42__v16_add(llm42__v16 a, llm42__v16 b) { return _mm512_add_ps(a, b); }
+LLM42__INLINE llm42__v16 llm42__v16_fma(llm42__v16 a, llm42__v16 b, llm42__v16 c) { return _mm512_fmadd_ps(a, b, c); }
+LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+// Sums of sixteen vectors at once, by the tree: at each level two vectors are folded into one.
+LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
+    __m512 p[8], q[4];
+    LLM42__UNROLL
+    for (int i = 0; i < 8; i++)
+        p[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x44),
+                             _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0xee));
+    LLM42__UNROLL
+    for (int i = 0; i < 4; i++)
+        q[i] = _mm512_add_ps(_mm512_shuffle_f32x4(p[2 * i], p[2 * i + 1], 0x88),
+                             _mm512_shuffle_f32x4(p[2 * i], p[2 * i + 1], 0xdd));
+    __m512 r = _mm512_add_ps(_mm512_shuffle_ps(q[0], q[1], 0x44), _mm512_shuffle_ps(q[0], q[1], 0xee));
+    __m512 s = _mm512_add_ps(_mm512_shuffle_ps(q[2], q[3], 0x44), _mm512_shuffle_ps(q[2], q[3], 0xee));
+    __m512 t = _mm512_add_ps(_mm512_shuffle_ps(r, s, 0x88), _mm512_shuffle_ps(r, s, 0xdd));
+    return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), t);
+}
+#elif LLM42__ISA == 1
+typedef struct llm42__v16 { __m256 lo, hi; } llm42__v16;
+LLM42__INLINE llm42__v16 llm42__v16_set(float x) { return (llm42__v16){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+LLM42__INLINE llm42__v16 llm42__v16_load(const float *p) {
+    return (llm42__v16){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
+LLM42__INLINE void llm42__v16_store(float *p, llm42__v16 a) { _mm256_storeu_ps(p, a.lo), _mm256_storeu_ps(p + 8, a.hi); }
+LLM42__INLINE llm42__v16 llm42__v16_add(llm42__v16 a, llm42__v16 b) {
+    return (llm42__v16){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
+}
+LLM42__INLINE llm42__v16 llm42__v16_fma(llm42__v16 a, llm42__v16 b, llm42__v16 c) {
+    return (llm42__v16){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
+    __m256i lo = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    __m256i hi = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p + 8)));
+    return (llm42__v16){_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
+}
+LLM42__INLINE __m256 llm42__v8_sum8(const __m256 a[8]) {
+    __m256 p[4];
+    LLM42__UNROLL
+    for (int i = 0; i < 4; i++)
+        p[i] = _mm256_add_ps(_mm256_permute2f128_ps(a[2 * i], a[2 * i + 1], 0x20),
+                             _mm256_permute2f128_ps(a[2 * i], a[2 * i + 1], 0x31));
+    __m256 q = _mm256_add_ps(_mm256_shuffle_ps(p[0], p[1], 0x44), _mm256_shuffle_ps(p[0], p[1], 0xee));
+    __m256 r = _mm256_add_ps(_mm256_shuffle_ps(p[2], p[3], 0x44), _mm256_shuffle_ps(p[2], p[3], 0xee));
+    __m256 s = _mm256_add_ps(_mm256_shuffle_ps(q, r, 0x88), _mm256_shuffle_ps(q, r, 0xdd));
+    return _mm256_permutevar8x32_ps(s, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
+    __m256 lo[8], hi[8];
+    LLM42__UNROLL
+    for (int i = 0; i < 8; i++) {
+        lo[i] = _mm256_add_ps(a[i].lo, a[i].hi);
+        hi[i] = _mm256_add_ps(a[i + 8].lo, a[i + 8].hi);
+    }
+    return (llm42__v16){llm42__v8_sum8(lo), llm42__v8_sum8(hi)};
+}
+#else
+typedef struct llm42__v16 { float f[16]; } llm42__v16;
+LLM42__INLINE llm42__v16 llm42__v16_set(float x) {
+    llm42__v16 r;
+    for (int j = 0; j < 16; j++) r.f[j] = x;
+    return r;
+}
+LLM42__INLINE llm42__v16 llm42__v16_load(const float *p) {
+    llm42__v16 r;
+    memcpy(&r, p, sizeof r);
+    return r;
+}
+LLM42__INLINE void llm42__v16_store(float *p, llm42__v16 a) { memcpy(p, &a, sizeof a); }
+LLM42__INLINE llm42__v16 llm42__v16_add(llm42__v16 a, llm42__v16 b) {
+    for (int j = 0; j < 16; j++) a.f[j] += b.f[j];
+    return a;
+}
+LLM42__INLINE llm42__v16 llm42__v16_fma(llm42__v16 a, llm42__v16 b, llm42__v16 c) {
+    for (int j = 0; j < 16; j++) c.f[j] = fmaf(a.f[j], b.f[j], c.f[j]);
+    return c;
+}
+LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
+    llm42__v16 r;
+    for (int j = 0; j < 16; j++) {
+        uint16_t h;
+        memcpy(&h, p + j, sizeof h);
+        r.f[j] = llm42__from_bf16(h);
+    }
+    return r;
+}
+LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
+    llm42__v16 r;
+    for (int i = 0; i < 16; i++) {
+        float s[16];
+        memcpy(s, &a[i], sizeof s);
+        for (int half = 8; half; half /= 2)
+            for (int j = 0; j < half; j++) s[j] += s[j + half];
+        r.f[i] = s[0];
+    }
+    return r;
+}
+#endif
+
+const char *llm42_cpu_isa(void) {
+    static const char *const name[] = {"scalar", "avx2", "avx512"};
+    return name[LLM42__ISA];
+}
+
+// The tree over one vector of partial sums.
+LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
+    float s[16];
+    llm42__v16_store(s, a);
+    for (int half = 8; half; half /= 2)
+        for (int j = 0; j < half; j++) s[j] += s[j + half];
+    return s[0];
+}
+
+// The first n of sixteen values, zeros behind them. A zero term leaves a partial sum's bits alone.
+LLM42__INLINE llm42__v16 llm42__v16_load_part(const float *p, int n) {
+    float part[16] = {0};
+    memcpy(part, p, (size_t)n * sizeof *p);
+    return llm42__v16_load(part);
+}
+
+// Sum of x[i]*x[i] for i < n.
+static float llm42__sum_squares(const float *x, int n) {
+    llm42__v16 s = llm42__v16_set(0.0f);
+    int i = 0;
+    for (; i + 16 <= n; i += 16) {
+        llm42__v16 a = llm42__v16_load(x + i);
+        s = llm42__v16_fma(a, a, s);
+    }
+    if (i < n) {
+        llm42__v16 a = llm42__v16_load_part(x + i, n - i);
+        s = llm42__v16_fma(a, a, s);
+    }
+    return llm42__v16_sum(s);
+}
+
+// Sum of exp((x[i] - offset) * scale) for i < n.
+static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
+    float partial[16] = {0};
+    int i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int j = 0; j < 16; j++) partial[j] += llm42__exp((x[i + j] - offset) * scale);
+    for (int j = 0; i + j < n; j++) partial[j] += llm42__exp((x[i + j] - offset) * scale);
+    return llm42__v16_sum(llm42__v16_load(partial));
+}
+// >>json ---------------------------------------------------------------------------------------------------------
+// Owns: reading files and finding things in JSON. Calls jsmn. Every accessor checks types, so malformed input ends in
+// an error and not in a crash.
+
+typedef struct llm42__file {
+    const char *data;
+    size_t size;
+} llm42__file;
+
+static llm42_result llm42__file_map(llm42__file *file, const char *path, llm42_error *error) {
+    *file = (llm42__file){0};
+    int fd = open(path, O_RDONLY);
+    if (fd < 0) return llm42__fail(error, LLM42_IO, "%s: cannot open: %s", path, strerror(errno));
+    struct stat st;
+    llm42_result result = LLM42_OK;
+    if (fstat(fd, &st) != 0) {
+        result = llm42__fail(error, LLM42_IO, "%s: cannot stat: %s", path, strerror(errno));
+    } else if (!S_ISREG(st.st_mode)) {
+        result = llm42__fail(error, LLM42_IO, "%s: not a regular file", path);
+    } else if (st.st_size == 0) {
+        result = llm42__fail(error, LLM42_FORMAT, "%s: the file is empty", path);
+    } else {
+        void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED) result = llm42__fail(error, LLM42_IO, "%s: cannot map: %s", path, strerror(errno));
+        else *file = (llm42__file){data, (size_t)st.st_size};
+    }
+    close(fd);
+    return result;
+}
+
+static void llm42__file_unmap(llm42__file *file) {
+    if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
+    *file = (llm42__file){0};
+}
+
+typedef struct llm42__json {
+    const char *text;
+    jsmntok_t *token;  // token[0] is the root
+    int count;
+    const char *path;  // for messages
+} llm42__json;
+
+static llm42_result llm42__json_parse(llm42__json *json, const char *path, const char *text, size_t size,
+                                      llm42_error *error) {
+    *json = (llm42__json){.text = text, .path = path};
+    jsmn_parser parser;
+    jsmn_init(&parser);
+    int count = size < INT32_MAX ? jsmn_parse(&parser, text, size, NULL, 0) : JSMN_ERROR_NOMEM;
+    if (count <= 0) return llm42__fail(error, LLM42_FORMAT, "%s: malformed JSON", path);
+    json->token = llm42__alloc((size_t)count, sizeof *json->token);
+    if (!json->token) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory for %d JSON tokens", path, count);
+    jsmn_init(&parser);
+    json->count = jsmn_parse(&parser, text, size, json->token, (unsigned)count);
+    if (json->count <= 0) {
+        free(json->token);
+        json->token = NULL;
+        return llm42__fail(error, LLM42_FORMAT, "%s: malformed JSON near byte %u", path, parser.pos);
+    }
+    return LLM42_OK;
+}
+
+static void llm42__json_free(llm42__json *json) {
+    free(json->token);
+    json->token = NULL;
+}
+
+// The token after everything inside token i.
+static int llm42__json_skip(const llm42__json *json, int i) {
+    int end = json->token[i].end;
+    for (i++; i < json->count && json->token[i].start < end; i++) {}
+    return i;
+}
+
+static bool llm42__json_is(const llm42__json *json, int i, const char *text) {
+    const jsmntok_t *t = &json->token[i];
+    size_t n = strlen(text);
+    return (size_t)(t->end - t->start) == n && memcmp(json->text + t->start, text, n) == 0;
+}
+
+// The value of a key in an object; -1 where there is none.
+static int llm42__json_get(const llm42__json *json, int object, const char *key) {
+    if (object < 0 || json->token[object].type != JSMN_OBJECT) return -1;
+    int end = json->token[object].end;
+    for (int i = object + 1; i + 1 < json->count && json->token[i].start < end; i = llm42__json_skip(json, i + 1))
+        if (json->token[i].type == JSMN_STRING && llm42__json_is(json, i, key)) return i + 1;
+    return -1;
+}
+
+static bool llm42__json_null(const llm42__json *json, int i) {
+    return i < 0 || (json->token[i].type == JSMN_PRIMITIVE && json->text[json->token[i].start] == 'n');
+}
+
+// A finite number. False when token i is something else.
+static bool llm42__json_number(const llm42__json *json, int i, double *value) {
+    if (i < 0 || json->token[i].type != JSMN_PRIMITIVE) return false;
+    char text[64];
+    int n = json->token[i].end - json->token[i].start;
+    if (n <= 0 || n >= (int)sizeof text) return false;
+    memcpy(text, json->text + json->token[i].start, (size_t)n);
+    text[n] = 0;
+    if (text[0] != '-' && (text[0] < '0' || text[0] > '9')) return false;
+    char *end;
+    *value = strtod(text, &end);
+    return *end == 0 && *value - *value == 0;
+}
+
+// Reads an optional number field into *value when it is there and not null; it must lie in [low, high].
+static llm42_result llm42__json_field(const llm42__json *json, int object, const char *key, double low, double high,
+                                      double *value, llm42_error *error) {
+    int i = llm42__json_get(json, object, key);
+    if (llm42__json_null(json, i)) return LLM42_OK;
+    double x;
+    if (!llm42__json_number(json, i, &x) || x < low || x > high)
+        return llm42__fail(error, LLM42_FORMAT, "%s: %s: expected a number between %g and %g, found %.*s", json->path,
+                           key, low, high, LLM42__MIN(40, json->token[i].end - json->token[i].start),
+                           json->text + json->token[i].start);
+    *value = x;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__json_int(const llm42__json *json, int object, const char *key, int low, int high,
+                                    int *value, llm42_error *error) {
+    double x = *value;
+    llm42_result result = llm42__json_field(json, object, key, low, high, &x, error);
+    if (result == LLM42_OK && x != (double)(int)x)
+        return llm42__fail(error, LLM42_FORMAT, "%s: %s: expected an integer, found %g", json->path, key, x);
+    if (result == LLM42_OK) *value = (int)x;
+    return result;
+}
+
+static bool llm42__json_true(const llm42__json *json, int object, const char *key, bool otherwise) {
+    int i = llm42__json_get(json, object, key);
+    if (llm42__json_null(json, i) || json->token[i].type != JSMN_PRIMITIVE) return otherwise;
+    return json->text[json->token[i].start] == 't';
+}
+
+// >>config -------------------------------------------------------------------------------------------------------
+// Owns: reading config.json into llm42_config and checking that the numbers make a model.
+
+#define LLM42__TRY(call)                          \
+    do {                                          \
+        llm42_result try_result = (call);         \
+        if (try_result != LLM42_OK) return try_result; \
+    } while (0)
+
+static llm42_result llm42__config_check(const llm42_config *c, const char *path, llm42_error *error) {
+    const struct { const char *name; int value; } positive[] = {
+        {"vocab_size", c->vocab}, {"hidden_size", c->dim}, {"num_hidden_layers", c->layers},
+        {"num_attention_heads", c->heads}, {"num_key_value_heads", c->kv_heads}, {"head_dim", c->head_dim},
+        {"intermediate_size", c->ffn}, {"max_position_embeddings", c->context}};
+    for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
+        if (positive[i].value < 1)
+            return llm42__fail(error, LLM42_FORMAT, "%s: %s: must be given and at least 1", path, positive[i].name);
+    if (c->heads % c->kv_heads)
+        return llm42__fail(error, LLM42_FORMAT, "%s: num_attention_heads %d is not a multiple of num_key_value_heads %d",
+                           path, c->heads, c->kv_heads);
+    if (c->head_dim % 2 || c->head_dim > 1024)
+        return llm42__fail(error, LLM42_FORMAT, "%s: head_dim %d: must be even and at most 1024", path, c->head_dim);
+    if (c->experts && (c->experts_used < 1 || c->experts_used > LLM42__MIN(c->experts, 64)))
+        return llm42__fail(error, LLM42_FORMAT, "%s: num_experts_per_tok %d: must be between 1 and %d", path,
+                           c->experts_used, LLM42__MIN(c->experts, 64));
+    return LLM42_OK;
+}
+
+static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json, llm42_error *error) {
+    static const struct { const char *type; llm42_arch arch; } known[] = {
+        {"llama", LLM42_ARCH_LLAMA}, {"mistral", LLM42_ARCH_MISTRAL}, {"qwen2", LLM42_ARCH_QWEN2},
+        {"qwen3", LLM42_ARCH_QWEN3}, {"qwen3_moe", LLM42_ARCH_QWEN3_MOE}};
+    int i = llm42__json_get(json, 0, "model_type");
+    if (i < 0 || json->token[i].type != JSMN_STRING)
+        return llm42__fail(error, LLM42_FORMAT, "%s: model_type: missing or not a string", json->path);
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (llm42__json_is(json, i, known[k].type)) c->arch = known[k].arch;
+    if (!c->arch)
+        return llm42__fail(error, LLM42_UNSUPPORTED,
+                           "%s: model_type: unknown architecture \"%.*s\" (known: llama, mistral, qwen2, qwen3, qwen3_moe)",
+                           json->path, LLM42__MIN(60, json->token[i].end - json->token[i].start),
+                           json->text + json->token[i].start);
+    i = llm42__json_get(json, 0, "hidden_act");
+    if (i >= 0 && !llm42__json_is(json, i, "silu"))
+        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: hidden_act: only \"silu\" is supported", json->path);
+    bool qwen2 = c->arch == LLM42_ARCH_QWEN2;
+    if (!qwen2 && llm42__json_true(json, 0, "attention_bias", false))
+        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: attention_bias: true is not supported for this model_type",
+                           json->path);
+    if (llm42__json_true(json, 0, "mlp_bias", false))
+        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: mlp_bias: true is not supported", json->path);
+    return LLM42_OK;
+}
+
+// Both spellings: rope_theta and rope_scaling (older), rope_parameters (newer).
+static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json, llm42_error *error) {
+    int scaling = llm42__json_get(json, 0, "rope_parameters");
+    if (llm42__json_null(json, scaling)) scaling = llm42__json_get(json, 0, "rope_scaling");
+    c->rope_theta = 10000.0;
+    LLM42__TRY(llm42__json_field(json, 0, "rope_theta", 1.0, 1e12, &c->rope_theta, error));
+    if (llm42__json_null(json, scaling)) return LLM42_OK;
+    if (json->token[scaling].type != JSMN_OBJECT)
+        return llm42__fail(error, LLM42_FORMAT, "%s: rope_parameters: expected an object", json->path);
+    LLM42__TRY(llm42__json_field(json, scaling, "rope_theta", 1.0, 1e12, &c->rope_theta, error));
+    int type = llm42__json_get(json, scaling, "rope_type");
+    if (type < 0) type = llm42__json_get(json, scaling, "type");
+    if (type < 0 || llm42__json_is(json, type, "default")) return LLM42_OK;
+    if (!llm42__json_is(json, type, "llama3"))
+        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: rope_type: unknown \"%.*s\" (known: default, llama3)",
+                           json->path, LLM42__MIN(40, json->token[type].end - json->token[type].start),
+                           json->text + json->token[type].start);
+    LLM42__TRY(llm42__json_field(json, scaling, "factor", 1.0, 1e6, &c->rope_factor, error));
+    LLM42__TRY(llm42__json_field(json, scaling, "low_freq_factor", 1e-6, 1e6, &c->rope_low_freq_factor, error));
+    LLM42__TRY(llm42__json_field(json, scaling, "high_freq_factor", 1e-6, 1e6, &c->rope_high_freq_factor, error));
+    LLM42__TRY(llm42__json_field(json, scaling, "original_max_position_embeddings", 1.0, 1e9, &c->rope_original_context,
+                                 error));
+    if (c->rope_factor == 0 || c->rope_original_context == 0 || c->rope_high_freq_factor <= c->rope_low_freq_factor ||
+        c->rope_low_freq_factor == 0)
+        return llm42__fail(error, LLM42_FORMAT,
+                           "%s: rope_parameters: llama3 needs factor, low_freq_factor < high_freq_factor and "
+                           "original_max_position_embeddings", json->path);
+    return LLM42_OK;
+}
+
+// eos_token_id is a number or a list of numbers.
+static llm42_result llm42__config_stop(llm42_config *c, const llm42__json *json, llm42_error *error) {
+    int i = llm42__json_get(json, 0, "eos_token_id");
+    if (llm42__json_null(json, i)) return LLM42_OK;
+    bool list = json->token[i].type == JSMN_ARRAY;
+    int count = list ? json->token[i].size : 1;
+    if (count > LLM42_MAX_STOP)
+        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: eos_token_id: more than %d tokens", json->path, LLM42_MAX_STOP);
+    for (int k = 0; k < count; k++) {
+        double id;
+        if (!llm42__json_number(json, list ? i + 1 + k : i, &id) || id < 0 || id >= c->vocab || id != (double)(int)id)
+            return llm42__fail(error, LLM42_FORMAT, "%s: eos_token_id: expected ids from 0 to %d", json->path,
+                               c->vocab - 1);
+        c->stop[c->stop_count++] = (int)id;
+    }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json, llm42_error *error) {
+    *c = (llm42_config){.bos = -1, .norm_eps = 1e-6f};
+    if (json->token[0].type != JSMN_OBJECT)
+        return llm42__fail(error, LLM42_FORMAT, "%s: expected a JSON object", json->path);
+    LLM42__TRY(llm42__config_arch(c, json, error));
+    LLM42__TRY(llm42__json_int(json, 0, "vocab_size", 1, 1 << 24, &c->vocab, error));
+    LLM42__TRY(llm42__json_int(json, 0, "hidden_size", 1, 1 << 20, &c->dim, error));
+    LLM42__TRY(llm42__json_int(json, 0, "num_hidden_layers", 1, 4096, &c->layers, error));
+    LLM42__TRY(llm42__json_int(json, 0, "num_attention_heads", 1, 4096, &c->heads, error));
+    c->kv_heads = c->heads;
+    LLM42__TRY(llm42__json_int(json, 0, "num_key_value_heads", 1, 4096, &c->kv_heads, error));
+    c->head_dim = c->heads ? c->dim / c->heads : 0;
+    LLM42__TRY(llm42__json_int(json, 0, "head_dim", 1, 1024, &c->head_dim, error));
+    LLM42__TRY(llm42__json_int(json, 0, "intermediate_size", 1, 1 << 20, &c->ffn, error));
+    LLM42__TRY(llm42__json_int(json, 0, "max_position_embeddings", 1, 1 << 26, &c->context, error));
+    double eps = c->norm_eps;
+    LLM42__TRY(llm42__json_field(json, 0, "rms_norm_eps", 0.0, 1.0, &eps, error));
+    c->norm_eps = (float)eps;
+    if (c->arch == LLM42_ARCH_QWEN3_MOE) {
+        LLM42__TRY(llm42__json_int(json, 0, "num_experts", 1, 4096, &c->experts, error));
+        LLM42__TRY(llm42__json_int(json, 0, "num_local_experts", 1, 4096, &c->experts, error));
+        LLM42__TRY(llm42__json_int(json, 0, "num_experts_per_tok", 1, 4096, &c->experts_used, error));
+        LLM42__TRY(llm42__json_int(json, 0, "moe_intermediate_size", 1, 1 << 20, &c->ffn, error));
+        if (!c->experts) return llm42__fail(error, LLM42_FORMAT, "%s: num_experts: missing", json->path);
+        int only = llm42__json_get(json, 0, "mlp_only_layers"), step = 1;
+        LLM42__TRY(llm42__json_int(json, 0, "decoder_sparse_step", 1, 4096, &step, error));
+        if (step != 1 || (!llm42__json_null(json, only) && json->token[only].size))
+            return llm42__fail(error, LLM42_UNSUPPORTED, "%s: decoder_sparse_step, mlp_only_layers: layers of both "
+                               "kinds in one model are not supported", json->path);
+        c->experts_renorm = llm42__json_true(json, 0, "norm_topk_prob", false);
+    }
+    bool use_window = c->arch == LLM42_ARCH_MISTRAL || llm42__json_true(json, 0, "use_sliding_window", false);
+    if (use_window) LLM42__TRY(llm42__json_int(json, 0, "sliding_window", 1, 1 << 26, &c->sliding_window, error));
+    int max_window_layers = 0;
+    if (use_window && c->arch != LLM42_ARCH_MISTRAL)
+        LLM42__TRY(llm42__json_int(json, 0, "max_window_layers", 0, 4096, &max_window_layers, error));
+    if (c->sliding_window && max_window_layers > 0) {
+        if (max_window_layers < c->layers)
+            return llm42__fail(error, LLM42_UNSUPPORTED, "%s: max_window_layers: a window on some layers only is not "
+                               "supported", json->path);
+        c->sliding_window = 0;  // layers below max_window_layers attend to everything
+    }
+    c->tied = llm42__json_true(json, 0, "tie_word_embeddings", false);
+    LLM42__TRY(llm42__json_int(json, 0, "bos_token_id", 0, c->vocab ? c->vocab - 1 : 0, &c->bos, error));
+    LLM42__TRY(llm42__config_rope(c, json, error));
+    LLM42__TRY(llm42__config_check(c, json->path, error));
+    return llm42__config_stop(c, json, error);
+}
+
+// >>loader -------------------------------------------------------------------------------------------------------
+// Owns: the mapped files and copies behind a model. bf16 and fp32 matrices are used where they lie in the file; fp16 and
+// misaligned ones are converted to fp32 copies; vectors are always small fp32 copies.
+
+typedef struct llm42__tensor {
+    const char *data;
+    llm42_dtype type;  // DEFAULT: one that no model here uses
+    int64_t shape[4];
+    int dims;
+    const char *file;  // for messages
+} llm42__tensor;
+
+typedef struct llm42__tensor_entry { char *key; llm42__tensor value; } llm42__tensor_entry;
+
+typedef struct llm42__owner {
+    llm42__file *files;           // stb_ds array
+    char **paths;                 // stb_ds array, one a file
+    void **blocks;                // stb_ds array of allocations
+    llm42__tensor_entry *tensors; // stb_ds string map, while loading
+} llm42__owner;
+
+static void llm42__owner_free(llm42__owner *owner) {
+    for (int i = 0; i < arrlen(owner->files); i++) llm42__file_unmap(&owner->files[i]);
+    for (int i = 0; i < arrlen(owner->paths); i++) free(owner->paths[i]);
+    for (int i = 0; i < arrlen(owner->blocks); i++) free(owner->blocks[i]);
+    arrfree(owner->files);
+    arrfree(owner->paths);
+    arrfree(owner->blocks);
+    shfree(owner->tensors);
+    free(owner);
+}
+
+void llm42_model_free(llm42_model *model) {
+    if (!model) return;
+    llm42__owner_free(model->owner);
+    free(model);
+}
+
+static void *llm42__model_block(llm42_model *model, size_t count, size_t size) {
+    void *block = llm42__alloc(count, size);
+    if (block) arrput(((llm42__owner *)model->owner)->blocks, block);
+    if (block) model->copied_bytes += count * size;
+    return block;
+}
+
+static char *llm42__join(const char *folder, const char *file, size_t file_length) {
+    size_t n = strlen(folder);
+    char *path = malloc(n + file_length + 2);
+    if (!path) return NULL;
+    memcpy(path, folder, n);
+    if (n && path[n - 1] != '/') path[n++] = '/';
+    memcpy(path + n, file, file_length);
+    path[n + file_length] = 0;
+    return path;
+}
+
+typedef struct llm42__extent { uint64_t begin, end; } llm42__extent;
+
+static int llm42__extent_order(const void *a, const void *b) {
+    const llm42__extent *x = a, *y = b;
+    return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1) : (x->end > y->end) - (x->end < y->end);
+}
+
+// One entry of a safetensors header: {"dtype": .., "shape": [..], "data_offsets": [begin, end]}.
+static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, uint64_t data_size,
+                                             llm42__tensor *tensor, llm42__extent *extent, llm42_error *error) {
+    const jsmntok_t *key = &json->token[name];
+    int length = LLM42__MIN(120, key->end - key->start);
+    const char *text = json->text + key->start;
+    int dtype = llm42__json_get(json, name + 1, "dtype"), shape = llm42__json_get(json, name + 1, "shape");
+    int offsets = llm42__json_get(json, name + 1, "data_offsets");
+    if (dtype < 0 || shape < 0 || offsets < 0 || json->token[dtype].type != JSMN_STRING ||
+        json->token[shape].type != JSMN_ARRAY || json->token[offsets].type != JSMN_ARRAY ||
+        json->token[offsets].size != 2)
+        return llm42__fail(error, LLM42_FORMAT, "%s: %.*s: needs dtype, shape and two data_offsets", json->path, length,
+                           text);
+    static const struct { const char *name; llm42_dtype type; int size; } known[] = {
+        {"BF16", LLM42_BF16, 2}, {"F16", LLM42_FP16, 2}, {"F32", LLM42_FP32, 4}};
+    int size = 0;
+    *tensor = (llm42__tensor){.file = json->path};
+    for (int i = 0; i < 3; i++)
+        if (llm42__json_is(json, dtype, known[i].name)) tensor->type = known[i].type, size = known[i].size;
+    double begin, end, elements = 1;
+    if (!llm42__json_number(json, offsets + 1, &begin) || !llm42__json_number(json, offsets + 2, &end) || begin < 0 ||
+        end < begin || end > (double)data_size || begin != (double)(uint64_t)begin || end != (double)(uint64_t)end)
+        return llm42__fail(error, LLM42_FORMAT, "%s: %.*s: data_offsets lie outside the file", json->path, length, text);
+    tensor->dims = json->token[shape].size;
+    if (tensor->dims > 4) tensor->type = LLM42_DTYPE_DEFAULT, tensor->dims = 0, size = 0;
+    for (int i = 0; i < tensor->dims; i++) {
+        double n;
+        if (!llm42__json_number(json, shape + 1 + i, &n) || n < 0 || n > 1e15 || n != (double)(int64_t)n)
+            return llm42__fail(error, LLM42_FORMAT, "%s: %.*s: shape: expected sizes", json->path, length, text);
+        tensor->shape[i] = (int64_t)n;
+        elements *= n;
+    }
+    if (size && elements * size != end - begin)
+        return llm42__fail(error, LLM42_FORMAT, "%s: %.*s: shape and data_offsets disagree about the size", json->path,
+                           length, text);
+    *extent = (llm42__extent){(uint64_t)begin, (uint64_t)end};
+    return LLM42_OK;
+}
+
+// Adds the tensors of an opened file's header to the owner's map.
+static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__json *json, const char *data,
+                                              uint64_t data_size, llm42__extent **extents, llm42_error *error) {
+    if (json->token[0].type != JSMN_OBJECT)
+        return llm42__fail(error, LLM42_FORMAT, "%s: the header is not a JSON object", json->path);
+    for (int i = 1; i + 1 < json->count; i = llm42__json_skip(json, i + 1)) {
+        if (llm42__json_is(json, i, "__metadata__")) continue;
+        if (json->token[i].type != JSMN_STRING || json->token[i + 1].type != JSMN_OBJECT)
+            return llm42__fail(error, LLM42_FORMAT, "%s: the header maps names to something other than objects",
+                               json->path);
+        llm42__tensor tensor;
+        llm42__extent extent;
+        LLM42__TRY(llm42__safetensors_entry(json, i, data_size, &tensor, &extent, error));
+        tensor.data = data + extent.begin;
+        char *name = llm42__join("", json->text + json->token[i].start,
+                                 (size_t)(json->token[i].end - json->token[i].start));
+        if (!name) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", json->path);
+        bool twice = shgeti(owner->tensors, name) >= 0;
+        if (!twice) shput(owner->tensors, name, tensor);
+        llm42_result result = twice ? llm42__fail(error, LLM42_FORMAT, "%s: %s: the tensor appears twice", json->path,
+                                                  name) : LLM42_OK;
+        free(name);  // the map keeps its own copy
+        if (result != LLM42_OK) return result;
+        if (extent.end > extent.begin) arrput(*extents, extent);
+    }
+    if (*extents) qsort(*extents, arrlenu(*extents), sizeof **extents, llm42__extent_order);
+    for (int i = 1; i < arrlen(*extents); i++)
+        if ((*extents)[i].begin < (*extents)[i - 1].end)
+            return llm42__fail(error, LLM42_FORMAT, "%s: tensors overlap at data offset %llu", json->path,
+                               (unsigned long long)(*extents)[i].begin);
+    return LLM42_OK;
+}
+
+// Maps a safetensors file: 8 bytes of header length, the JSON header, the data. Takes over path.
+static llm42_result llm42__safetensors_open(llm42__owner *owner, char *path, llm42_error *error) {
+    if (!path) return llm42__fail(error, LLM42_MEMORY, "out of memory for a path");
+    arrput(owner->paths, path);
+    llm42__file file;
+    LLM42__TRY(llm42__file_map(&file, path, error));
+    arrput(owner->files, file);
+    uint64_t header = 0;
+    for (size_t i = 0; i < 8 && i < file.size; i++) header |= (uint64_t)(unsigned char)file.data[i] << 8 * i;
+    if (file.size < 8 || header > file.size - 8 || header > 100000000)
+        return llm42__fail(error, LLM42_FORMAT, "%s: truncated, or the header length is beyond the file", path);
+    llm42__json json;
+    LLM42__TRY(llm42__json_parse(&json, path, file.data + 8, (size_t)header, error));
+    llm42__extent *extents = NULL;
+    llm42_result result = llm42__safetensors_header(owner, &json, file.data + 8 + header, file.size - 8 - header,
+                                                    &extents, error);
+    arrfree(extents);
+    llm42__json_free(&json);
+    return result;
+}
+
+// Opens model.safetensors, or the files that model.safetensors.index.json names.
+static llm42_result llm42__safetensors_folder(llm42__owner *owner, const char *folder, llm42_error *error) {
+    static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
+    char *index_path = llm42__join(folder, index, sizeof index - 1);
+    if (!index_path) return llm42__fail(error, LLM42_MEMORY, "out of memory for a path");
+    arrput(owner->paths, index_path);
+    if (access(index_path, F_OK) != 0)
+        return llm42__safetensors_open(owner, llm42__join(folder, single, sizeof single - 1), error);
+    llm42__file file;
+    LLM42__TRY(llm42__file_map(&file, index_path, error));
+    arrput(owner->files, file);
+    llm42__json json;
+    LLM42__TRY(llm42__json_parse(&json, index_path, file.data, file.size, error));
+    llm42_result result = LLM42_OK;
+    int map = llm42__json_get(&json, 0, "weight_map");
+    if (map < 0 || json.token[map].type != JSMN_OBJECT)
+        result = llm42__fail(error, LLM42_FORMAT, "%s: weight_map: missing or not an object", index_path);
+    struct { char *key; int value; } *seen = NULL;
+    sh_new_strdup(seen);
+    for (int i = map + 1; result == LLM42_OK && i + 1 < json.count && json.token[i].start < json.token[map].end;
+         i = llm42__json_skip(&json, i + 1)) {
+        const jsmntok_t *t = &json.token[i + 1];
+        char *path = t->type == JSMN_STRING ? llm42__join(folder, json.text + t->start, (size_t)(t->end - t->start)) : NULL;
+        if (!path || memchr(json.text + t->start, '/', (size_t)(t->end - t->start))) {
+            result = llm42__fail(error, LLM42_FORMAT, "%s: weight_map: expected names of files in the same folder", index_path);
+            free(path);
+        } else if (shgeti(seen, path) >= 0) {
+            free(path);
+        } else {
+            shput(seen, path, 1);
+            result = llm42__safetensors_open(owner, path, error);
+        }
+    }
+    shfree(seen);
+    llm42__json_free(&json);
+    return result;
+}
+
+static llm42_result llm42__tensor_find(llm42_model *model, const char *name, int64_t n, int64_t k, bool vector,
+                                       const llm42__tensor **tensor, llm42_error *error) {
+    llm42__owner *owner = model->owner;
+    ptrdiff_t i = shgeti(owner->tensors, name);
+    if (i < 0) return llm42__fail(error, LLM42_FORMAT, "%s: tensor %s is missing", model->name, name);
+    const llm42__tensor *t = &owner->tensors[i].value;
+    *tensor = t;
+    if (t->type == LLM42_DTYPE_DEFAULT)
+        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: %s: dtype must be BF16, F16 or F32", t->file, name);
+    if (vector ? t->dims != 1 || t->shape[0] != n : t->dims != 2 || t->shape[0] != n || t->shape[1] != k)
+        return llm42__fail(error, LLM42_FORMAT, "%s: %s: wrong shape: [%lld%s%lld] expected by config.json%s", t->file,
+                           name, (long long)n, vector ? "" : ", ", (long long)k, vector ? " (one dimension)" : "");
+    return LLM42_OK;
+}
+
+static void llm42__convert_f32(float *to, const void *from, llm42_dtype type, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint16_t h = 0;
+        if (type == LLM42_FP32) {
+            memcpy(to + i, (const char *)from + 4 * i, 4);
+            continue;
+        }
+        memcpy(&h, (const char *)from + 2 * i, 2);
+        to[i] = type == LLM42_BF16 ? llm42__from_bf16(h) : llm42__from_fp16(h);
+    }
+}
+
+static llm42_result llm42__load_vector(llm42_model *model, const char *name, int n, const float **out,
+                                       llm42_error *error) {
+    const llm42__tensor *t = NULL;
+    LLM42__TRY(llm42__tensor_find(model, name, n, 1, true, &t, error));
+    float *copy = llm42__model_block(model, (size_t)n, sizeof *copy);
+    if (!copy) return llm42__fail(error, LLM42_MEMORY, "%s: %s: out of memory", t->file, name);
+    llm42__convert_f32(copy, t->data, t->type, (size_t)n);
+    *out = copy;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__load_matrix(llm42_model *model, const char *name, int n, int k, llm42_matrix *out,
+                                       llm42_error *error) {
+    const llm42__tensor *t = NULL;
+    LLM42__TRY(llm42__tensor_find(model, name, n, k, false, &t, error));
+    *out = (llm42_matrix){.data = t->data, .type = t->type, .n = n, .k = k};
+    size_t count = (size_t)n * (size_t)k, size = t->type == LLM42_FP32 ? 4 : 2;
+    if (t->type != LLM42_FP16 && (uintptr_t)t->data % size == 0) {
+        model->mapped_bytes += count * size;
+        return LLM42_OK;
+    }
+    float *copy = llm42__model_block(model, count, sizeof *copy);
+    if (!copy) return llm42__fail(error, LLM42_MEMORY, "%s: %s: out of memory", t->file, name);
+    llm42__convert_f32(copy, t->data, t->type, count);
+    out->data = copy;
+    out->type = LLM42_FP32;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
+    const llm42_config *c = &model->config;
+    static const char *const part[] = {"gate_proj", "up_proj", "down_proj"};
+    char name[128];
+    snprintf(name, sizeof name, "model.layers.%d.mlp.gate.weight", l);
+    LLM42__TRY(llm42__load_matrix(model, name, c->experts, c->dim, &layer->router, error));
+    llm42_matrix *expert = llm42__model_block(model, (size_t)c->experts * 3, sizeof *expert);
+    if (!expert) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
+    layer->expert = expert;
+    for (int i = 0; i < c->experts * 3; i++) {
+        bool down = i % 3 == 2;
+        snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.%s.weight", l, i / 3, part[i % 3]);
+        LLM42__TRY(llm42__load_matrix(model, name, down ? c->dim : c->ffn, down ? c->ffn : c->dim, &expert[i], error));
+    }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
+    const llm42_config *c = &model->config;
+    int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    bool bias = c->arch == LLM42_ARCH_QWEN2, norms = c->arch == LLM42_ARCH_QWEN3 || c->arch == LLM42_ARCH_QWEN3_MOE;
+    const struct { const char *name; int n; const float **to; bool wanted; } vectors[] = {
+        {"input_layernorm.weight", c->dim, &layer->attention_norm, true},
+        {"post_attention_layernorm.weight", c->dim, &layer->ffn_norm, true},
+        {"self_attn.q_norm.weight", c->head_dim, &layer->q_norm, norms},
+        {"self_attn.k_norm.weight", c->head_dim, &layer->k_norm, norms},
+        {"self_attn.q_proj.bias", q, &layer->q_bias, bias},
+        {"self_attn.k_proj.bias", kv, &layer->k_bias, bias},
+        {"self_attn.v_proj.bias", kv, &layer->v_bias, bias}};
+    bool dense = c->experts == 0;
+    const struct { const char *name; int n, k; llm42_matrix *to; bool wanted; } matrices[] = {
+        {"self_attn.q_proj.weight", q, c->dim, &layer->q, true},
+        {"self_attn.k_proj.weight", kv, c->dim, &layer->k, true},
+        {"self_attn.v_proj.weight", kv, c->dim, &layer->v, true},
+        {"self_attn.o_proj.weight", c->dim, q, &layer->o, true},
+        {"mlp.gate_proj.weight", c->ffn, c->dim, &layer->gate, dense},
+        {"mlp.up_proj.weight", c->ffn, c->dim, &layer->up, dense},
+        {"mlp.down_proj.weight", c->dim, c->ffn, &layer->down, dense}};
+    char name[128];
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        snprintf(name, sizeof name, "model.layers.%d.%s", l, vectors[i].name);
+        if (vectors[i].wanted) LLM42__TRY(llm42__load_vector(model, name, vectors[i].n, vectors[i].to, error));
+    }
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        snprintf(name, sizeof name, "model.layers.%d.%s", l, matrices[i].name);
+        if (matrices[i].wanted)
+            LLM42__TRY(llm42__load_matrix(model, name, matrices[i].n, matrices[i].k, matrices[i].to, error));
+    }
+    return dense ? LLM42_OK : llm42__load_experts(model, layer, l, error);
+}
+
+static llm42_result llm42__load_folder(llm42_model *model, const char *folder, llm42_error *error) {
+    llm42__owner *owner = model->owner;
+    llm42_config *c = &model->config;
+    char *path = llm42__join(folder, "config.json", 11);
+    if (!path) return llm42__fail(error, LLM42_MEMORY, "out of memory for a path");
+    arrput(owner->paths, path);
+    llm42__file file;
+    LLM42__TRY(llm42__file_map(&file, path, error));
+    llm42__json json;
+    llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
+    if (result == LLM42_OK) result = llm42__config_read(c, &json, error);
+    llm42__json_free(&json);
+    llm42__file_unmap(&file);
+    if (result != LLM42_OK) return result;
+
+    sh_new_strdup(owner->tensors);
+    LLM42__TRY(llm42__safetensors_folder(owner, folder, error));
+    LLM42__TRY(llm42__load_matrix(model, "model.embed_tokens.weight", c->vocab, c->dim, &model->embed, error));
+    LLM42__TRY(llm42__load_vector(model, "model.norm.weight", c->dim, &model->final_norm, error));
+    model->head = model->embed;
+    if (!c->tied) LLM42__TRY(llm42__load_matrix(model, "lm_head.weight", c->vocab, c->dim, &model->head, error));
+    llm42_layer *layer = llm42__model_block(model, (size_t)c->layers, sizeof *layer);
+    if (!layer) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory for %d layers", folder, c->layers);
+    memset(layer, 0, (size_t)c->layers * sizeof *layer);
+    model->layer = layer;
+    for (int l = 0; l < c->layers; l++) LLM42__TRY(llm42__load_layer(model, &layer[l], l, error));
+    shfree(owner->tensors);
+    return LLM42_OK;
+}
+
+// >>llama2c ------------------------------------------------------------------------------------------------------
+// Owns: llama2.c checkpoints (version 0): seven int32 (dim, ffn, layers, heads, kv heads, vocab, context; a negative
+// vocab says that the LM head is not the embedding), then fp32 tensors, each for all layers.
+
+static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, llm42_error *error) {
+    llm42__file file;
+    LLM42__TRY(llm42__file_map(&file, path, error));
+    arrput(((llm42__owner *)model->owner)->files, file);
+    int32_t h[7];
+    if (file.size < sizeof h) return llm42__fail(error, LLM42_FORMAT, "%s: truncated: no llama2.c header", path);
+    memcpy(h, file.data, sizeof h);
+    static const char *const field[] = {"dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len"};
+    for (int i = 0; i < 7; i++)
+        if (h[i] == 0 || h[i] > 1 << 24 || (i == 5 ? h[i] < -(1 << 24) : h[i] < 0))
+            return llm42__fail(error, LLM42_FORMAT, "%s: not a llama2.c file: header field %s is %d", path, field[i], h[i]);
+    llm42_config *c = &model->config;
+    *c = (llm42_config){.arch = LLM42_ARCH_LLAMA, .dim = h[0], .ffn = h[1], .layers = h[2], .heads = h[3],
+                        .kv_heads = h[4], .vocab = h[5] < 0 ? -h[5] : h[5], .context = h[6], .head_dim = h[0] / h[3],
+                        .norm_eps = 1e-5f, .rope_theta = 10000.0, .rope_interleaved = true, .tied = h[5] > 0, .bos = 1,
+                        .stop = {1}, .stop_count = 1};  // a text ends where the next one would begin
+    if (c->layers > 4096 || c->dim % c->heads)
+        return llm42__fail(error, LLM42_FORMAT, "%s: not a llama2.c file: n_layers %d, n_heads %d", path, h[2], h[3]);
+    LLM42__TRY(llm42__config_check(c, path, error));
+
+    size_t D = (size_t)c->dim, F = (size_t)c->ffn, L = (size_t)c->layers, V = (size_t)c->vocab;
+    size_t kv = (size_t)(c->kv_heads * c->head_dim), d = (size_t)c->head_dim, T = (size_t)c->context;
+    const size_t count[] = {V * D, L * D, L * D * D, L * kv * D, L * kv * D, L * D * D, L * D, L * F * D, L * D * F,
+                            L * F * D, D, T * d, c->tied ? 0 : V * D};
+    const float *part[13];
+    double total = sizeof h;
+    for (int i = 0; i < 13; i++) total += 4.0 * (double)count[i];
+    if (total != (double)file.size)
+        return llm42__fail(error, LLM42_FORMAT, "%s: the header asks for %.0f bytes, the file has %zu", path, total, file.size);
+    const float *at = (const float *)(const void *)(file.data + sizeof h);
+    for (int i = 0; i < 13; i++) part[i] = at, at += count[i];
+
+    llm42_layer *layer = llm42__model_block(model, L, sizeof *layer);
+    if (!layer) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    memset(layer, 0, L * sizeof *layer);
+    model->layer = layer;
+    model->mapped_bytes = file.size;
+    model->embed = (llm42_matrix){part[0], LLM42_FP32, c->vocab, c->dim};
+    model->head = c->tied ? model->embed : (llm42_matrix){part[12], LLM42_FP32, c->vocab, c->dim};
+    model->final_norm = part[10];
+    for (size_t l = 0; l < L; l++) {
+        layer[l].attention_norm = part[1] + l * D;
+        layer[l].ffn_norm = part[6] + l * D;
+        layer[l].q = (llm42_matrix){part[2] + l * D * D, LLM42_FP32, c->dim, c->dim};
+        layer[l].k = (llm42_matrix){part[3] + l * kv * D, LLM42_FP32, (int)kv, c->dim};
+        layer[l].v = (llm42_matrix){part[4] + l * kv * D, LLM42_FP32, (int)kv, c->dim};
+        layer[l].o = (llm42_matrix){part[5] + l * D * D, LLM42_FP32, c->dim, c->dim};
+        layer[l].gate = (llm42_matrix){part[7] + l * F * D, LLM42_FP32, c->ffn, c->dim};
+        layer[l].down = (llm42_matrix){part[8] + l * D * F, LLM42_FP32, c->dim, c->ffn};
+        layer[l].up = (llm42_matrix){part[9] + l * F * D, LLM42_FP32, c->ffn, c->dim};
+    }
+    return LLM42_OK;
+}
+
+// >>synthetic ----------------------------------------------------------------------------------------------------
+// Owns: random weights of named shapes, bf16, made from a seed. Element i of tensor t is a sum of four 16-bit uniforms
+// (close to normal) of the hash of (seed, t, i), scaled to a standard deviation of 1/sqrt(k) (output and down
+// projections: also divided by sqrt(2L), so that the residual stream keeps its size). The LM head adds, to the row of
+// each token v, margin/D times the embedding of the token whose successor v is: the larger the margin, the more often
+// the successor leads by far and the rarer near-ties of the top two logits are. At margin 0 the head is pure noise.
+
+typedef struct llm42__shape { const char *name; llm42_config config; } llm42__shape;
+
+#define LLM42__LLAMA(V, D, L, H, K, d, F, T) .config = {.arch = LLM42_ARCH_LLAMA, .vocab = V, .dim = D, .layers = L, \
+    .heads = H, .kv_heads = K, .head_dim = d, .ffn = F, .context = T, .norm_eps = 1e-5f, .rope_theta = 500000.0,      \
+    .bos = 0, .stop = {1}, .stop_count = 1}
+static const llm42__shape llm42__shapes[] = {
+    {.name = "tiny", LLM42__LLAMA(512, 64, 2, 4, 2, 16, 160, 2048)},
+    {.name = "small", LLM42__LLAMA(4096, 256, 4, 8, 4, 32, 704, 4096)},
+    {.name = "base", LLM42__LLAMA(4096, 512, 9, 8, 4, 64, 1408, 4096)},
+    {.name = "llama-3.2-1b", LLM42__LLAMA(128256, 2048, 16, 32, 8, 64, 8192, 131072)},
+    {.name = "llama-3.2-3b", LLM42__LLAMA(128256, 3072, 28, 24, 8, 128, 8192, 131072)},
+    {.name = "llama-3.1-8b", LLM42__LLAMA(128256, 4096, 32, 32, 8, 128, 14336, 131072)},
+};
+enum { LLM42__SHAPES = sizeof llm42__shapes / sizeof *llm42__shapes };
+
+const char *const *llm42_synthetic_names(void) {
+    static const char *const names[] = {"tiny", "small", "base", "llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b", NULL};
+    return names;
+}
+
+typedef struct llm42__synthesis { llm42_model *model; uint64_t seed, next; double margin; } llm42__synthesis;
+
+// Close to normal, standard deviation 1.
+LLM42__INLINE float llm42__synthetic_noise(uint64_t key, uint64_t i) {
+    uint64_t h = llm42__hash(key ^ i * 0x9e3779b97f4a7c15u);
+    int sum = (int)(h & 0xffff) + (int)(h >> 16 & 0xffff) + (int)(h >> 32 & 0xffff) + (int)(h >> 48);
+    return (float)(sum - 131070) * (1.0f / 37837.0f);
+}
+
+static llm42_result llm42__synthetic_matrix(llm42__synthesis *s, int n, int k, float scale, llm42_matrix *out,
+                                            llm42_error *error) {
+    uint16_t *data = llm42__model_block(s->model, (size_t)n * (size_t)k, sizeof *data);
+    if (!data) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory for a %d x %d matrix", s->model->name, n, k);
+    uint64_t key = llm42__hash(s->seed + 0x51ed270b * ++s->next);
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static)
+#endif
+    for (int64_t row = 0; row < n; row++)
+        for (int64_t i = row * k; i < (row + 1) * k; i++)
+            data[i] = (uint16_t)(llm42__bits(llm42__round_bf16(scale * llm42__synthetic_noise(key, (uint64_t)i))) >> 16);
+    *out = (llm42_matrix){data, LLM42_BF16, n, k};
+    return LLM42_OK;
+}
+
+// Adds margin/D x embed[t] to the head's row of t's successor, 5 t + 1 modulo a V that 5 does not divide.
+static void llm42__synthetic_margin(llm42__synthesis *s) {
+    const llm42_config *c = &s->model->config;
+    uint16_t *head = (uint16_t *)(uintptr_t)s->model->head.data;
+    const uint16_t *embed = s->model->embed.data;
+    float scale = (float)(s->margin / c->dim);
+    for (int64_t t = 0; t < c->vocab; t++) {
+        uint16_t *to = head + (5 * t + 1) % c->vocab * c->dim;
+        const uint16_t *from = embed + t * c->dim;
+        for (int i = 0; i < c->dim; i++)
+            to[i] = (uint16_t)(llm42__bits(llm42__round_bf16(fmaf(scale, llm42__from_bf16(from[i]), llm42__from_bf16(to[i])))) >> 16);
+    }
+}
+
+// Reads "NAME[,seed=N][,margin=X]".
+static llm42_result llm42__synthetic_spec(llm42__synthesis *s, const char *spec, llm42_error *error) {
+    size_t length = strcspn(spec, ",");
+    const llm42__shape *shape = NULL;
+    for (int i = 0; i < LLM42__SHAPES; i++)
+        if (strlen(llm42__shapes[i].name) == length && strncmp(llm42__shapes[i].name, spec, length) == 0)
+            shape = &llm42__shapes[i];
+    if (!shape)
+        return llm42__fail(error, LLM42_UNSUPPORTED, "synthetic:%s: unknown shape (known: tiny, small, base, llama-3.2-1b, "
+                           "llama-3.2-3b, llama-3.1-8b)", spec);
+    s->model->config = shape->config;
+    for (const char *p = spec + length; *p;) {
+        char *end = NULL;
+        if (strncmp(p, ",seed=", 6) == 0 && p[6] >= '0' && p[6] <= '9') s->seed = strtoull(p + 6, &end, 10);
+        else if (strncmp(p, ",margin=", 8) == 0) s->margin = strtod(p + 8, &end);
+        if (!end || (*end && *end != ',') || !(s->margin >= 0 && s->margin <= 1000))
+            return llm42__fail(error, LLM42_INVALID, "synthetic:%s: expected NAME[,seed=N][,margin=X] with X from 0 to 1000", spec);
+        p = end;
+    }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, llm42_error *error) {
+    llm42__synthesis s = {.model = model, .seed = 42, .margin = 3.0};
+    LLM42__TRY(llm42__synthetic_spec(&s, spec, error));
+    const llm42_config *c = &model->config;
+    float *ones = llm42__model_block(model, (size_t)c->dim, sizeof *ones);
+    llm42_layer *layer = llm42__model_block(model, (size_t)c->layers, sizeof *layer);
+    if (!ones || !layer) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
+    for (int i = 0; i < c->dim; i++) ones[i] = 1.0f;
+    memset(layer, 0, (size_t)c->layers * sizeof *layer);
+    model->layer = layer;
+    model->final_norm = ones;
+    int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    float in = 1.0f / sqrtf((float)c->dim), residual = 1.0f / sqrtf(2.0f * (float)c->layers);
+    LLM42__TRY(llm42__synthetic_matrix(&s, c->vocab, c->dim, 1.0f, &model->embed, error));
+    LLM42__TRY(llm42__synthetic_matrix(&s, c->vocab, c->dim, in, &model->head, error));
+    for (int l = 0; l < c->layers; l++) {
+        layer[l].attention_norm = layer[l].ffn_norm = ones;
+        LLM42__TRY(llm42__synthetic_matrix(&s, q, c->dim, in, &layer[l].q, error));
+        LLM42__TRY(llm42__synthetic_matrix(&s, kv, c->dim, in, &layer[l].k, error));
+        LLM42__TRY(llm42__synthetic_matrix(&s, kv, c->dim, in, &layer[l].v, error));
+        LLM42__TRY(llm42__synthetic_matrix(&s, c->dim, q, residual / sqrtf((float)q), &layer[l].o, error));
+        LLM42__TRY(llm42__synthetic_matrix(&s, c->ffn, c->dim, in, &layer[l].gate, error));
+        LLM42__TRY(llm42__synthetic_matrix(&s, c->ffn, c->dim, in, &layer[l].up, error));
+        LLM42__TRY(llm42__synthetic_matrix(&s, c->dim, c->ffn, residual / sqrtf((float)c->ffn), &layer[l].down, error));
+    }
+    llm42__synthetic_margin(&s);
+    return LLM42_OK;
+}
+
+llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error) {
+    if (!model) return llm42__fail(error, LLM42_INVALID, "llm42_model_load: model: must not be NULL");
+    *model = NULL;
+    if (!desc || !desc->path || !desc->path[0])
+        return llm42__fail(error, LLM42_INVALID, "llm42_model_desc.path: required: a model folder, a .bin file or synthetic:NAME");
+    llm42_model *m = calloc(1, sizeof *m);
+    if (m) m->owner = calloc(1, sizeof(llm42__owner));
+    if (!m || !m->owner) {
+        free(m);
+        return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", desc->path);
+    }
+    snprintf(m->name, sizeof m->name, "%s", desc->path);
+    struct stat st;
+    llm42_result result;
+    if (strncmp(desc->path, "synthetic:", 10) == 0) result = llm42__load_synthetic(m, desc->path + 10, error);
+    else if (stat(desc->path, &st) != 0)
+        result = llm42__fail(error, LLM42_IO, "%s: no such model: %s", desc->path, strerror(errno));
+    else result = S_ISDIR(st.st_mode) ? llm42__load_folder(m, desc->path, error) : llm42__load_llama2c(m, desc->path, error);
+    if (result != LLM42_OK) {
+        llm42_model_free(m);
+        return result;
+    }
+    llm42__log(desc->log, desc->log_user, "model %s: %d layers, width %d, vocabulary %d, %.1f MB mapped, %.1f MB copied",
+               m->name, m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
+               (double)m->copied_bytes * 1e-6);
+    *model = m;
+    return LLM42_OK;
+}
+// >>sample -------------------------------------------------------------------------------------------------------
+// Owns: drawing tokens. Pure functions of (logits, parameters, position): equal in fast and replay passes.
+
+// Softmax of one token: its logit less the largest, less the log of the sum of exponentials.
+static float llm42__logprob_at(const float *logits, int vocab, float largest, int token) {
+    return (logits[token] - largest) - llm42__log_f32(llm42__sum_exp(logits, vocab, largest, 1.0f));
+}
+
+// The index of the largest value, the lowest on a tie; NaN never wins.
+static int llm42__argmax(const float *x, int n) {
+    int best = 0;
+    float largest = -INFINITY;
+    for (int i0 = 0; i0 < n; i0 += 16) {  // blocks first: a compare of maxima is cheaper than tracking an index
+        float block = -INFINITY;
+        int end = LLM42__MIN(i0 + 16, n);
+        for (int i = i0; i < end; i++) block = x[i] > block ? x[i] : block;
+        if (!(block > largest)) continue;
+        largest = block;
+        for (best = i0; x[best] != block; best++) {}
+    }
+    return best;
+}
+
+float llm42_logprob(const float *logits, int vocab, int token) {
+    return llm42__logprob_at(logits, vocab, logits[llm42__argmax(logits, vocab)], token);
+}
+
+// -log(-log(u)), u in (0, 1) from 23 bits of a hash of (seed, position, token).
+LLM42__INLINE float llm42__gumbel(uint64_t key, int token) {
+    uint64_t h = llm42__hash(key ^ (uint64_t)token * 0x9e3779b97f4a7c15u);
+    float u = ((float)(h >> 41) + 0.5f) * (1.0f / 8388608.0f);
+    return -llm42__log_f32(-llm42__log_f32(u));
+}
+
+// Heap of token ids, the largest logit on top, the lowest id first on a tie.
+LLM42__INLINE bool llm42__heap_before(const float *logits, int a, int b) {
+    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+}
+
+static void llm42__heap_sink(const float *logits, int32_t *heap, int n, int i) {
+    for (int child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && llm42__heap_before(logits, heap[child + 1], heap[child])) child++;
+        if (!llm42__heap_before(logits, heap[child], heap[i])) break;
+        int32_t t = heap[i];
+        heap[i] = heap[child];
+        heap[child] = t;
+    }
+}
+
+// Applies top-k, top-p and min-p. The kept ids end up in heap[vocab - kept .. vocab), the likeliest last.
+static int llm42__sample_filter(const float *logits, int vocab, const llm42_sampling *p, float largest, int32_t *heap,
+                                float *weight) {
+    int limit = p->top_k > 0 && p->top_k < vocab ? p->top_k : vocab;
+    float scale = 1.0f / p->temperature, total = 0;
+    for (int i = 0; i < vocab; i++) heap[i] = i;
+    for (int i = vocab / 2 - 1; i >= 0; i--) llm42__heap_sink(logits, heap, vocab, i);
+    bool nucleus = p->top_p > 0 && p->top_p < 1;
+    if (nucleus && limit == vocab) total = llm42__sum_exp(logits, vocab, largest, scale);
+    int kept = 0;
+    float sum = 0;
+    while (kept < limit) {
+        int32_t id = heap[0];
+        weight[kept] = llm42__exp((logits[id] - largest) * scale);
+        if (kept && p->min_p > 0 && weight[kept] < p->min_p && !(nucleus && limit < vocab)) break;
+        if (kept && nucleus && limit == vocab && sum >= p->top_p * total) break;
+        sum += weight[kept++];
+        heap[0] = heap[vocab - kept];
+        heap[vocab - kept] = id;
+        llm42__heap_sink(logits, heap, vocab - kept, 0);
+    }
+    if (nucleus && limit < vocab) {  // a share of what top-k left
+        float share = p->top_p * sum, head = 0;
+        int n = 0;
+        while (n < kept && (n == 0 || (head < share && weight[n] >= p->min_p))) head += weight[n++];
+        // ids of the first n stand at the end of the heap already
+        kept = n;
+    }
+    return kept;
+}
+
+llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *p, int position, int32_t *scratch) {
+    int best = llm42__argmax(logits, vocab);
+    float largest = logits[best];
+    if (p->temperature > 0) {
+        uint64_t key = llm42__hash(p->seed ^ llm42__hash((uint64_t)position));
+        float scale = 1.0f / p->temperature, top = -INFINITY;
+        bool filtered = p->top_k > 0 || (p->top_p > 0 && p->top_p < 1) || p->min_p > 0;
+        int kept = vocab;
+        if (filtered) kept = llm42__sample_filter(logits, vocab, p, largest, scratch, (float *)(void *)(scratch + vocab));
+        for (int i = 0; i < kept; i++) {
+            int id = filtered ? scratch[vocab - 1 - i] : i;
+            float score = fmaf(logits[id], scale, llm42__gumbel(key, id));
+            if (score > top || (score == top && id < best)) best = id, top = score;
+        }
+    }
+    return (llm42_output){best, llm42__logprob_at(logits, vocab, largest, best)};
+}
+
+// >>cpu ----------------------------------------------------------------------------------------------------------
+// Owns: the CPU backend's memory, its schedules and operators. Work is spread over outputs, never over a sum.
+
+// FAST and FIXED cut a sum into this many contiguous parts, each summed by the one recipe, the parts then added in
+// order. The table mirrors what GPU libraries do: few rows leave a GPU idle, so matrices with few outputs (o and down:
+// n <= k) are split along k, and attention along its context (n = 0); wide ones (qkv, gate, up, LM head) never are.
+//   rows of the pass    1   2..4   5..8   9..16   17..64   65..
+//   parts               8    6      4       3        2       1
+// A part is at least 32 terms long. INVARIANT never cuts a matrix sum.
+int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k) {
+    if (schedule == LLM42_INVARIANT || n > k) return 1;
+    int parts = shape <= 1 ? 8 : shape <= 4 ? 6 : shape <= 8 ? 4 : shape <= 16 ? 3 : shape <= 64 ? 2 : 1;
+    return LLM42__MAX(1, LLM42__MIN(parts, k / 32));
+}
+
+enum { LLM42__INVARIANT_CONTEXT = 256 };  // context tokens in a part of an INVARIANT attention sum
+
+typedef struct llm42__cpu {
+    llm42_backend_desc desc;
+    const llm42_model *model;
+    int max_parts, page_shift, pad;  // pad: head_dim rounded up to 16, the stride of a KV vector
+    size_t kv_layer;                 // elements of one layer of k (or v)
+    void *k, *v;                     // [L][pages][K][page_size][pad], bf16 or fp32; padding is zero
+    float *rope;                     // [max_context][d/2][2]: cosine, sine
+    float *x, *h, *q, *kv, *gate, *up, *logits;  // activations of a pass, see llm42__cpu_run
+    float *expert_in, *expert_out, *expert_weight;
+    int32_t *expert_id, *expert_rows, *sampled;
+    float *thread_scratch;
+    size_t scratch_size;             // floats for each thread
+    int32_t *sample_scratch;         // [threads][2 V]
+} llm42__cpu;
+
+static double llm42__cpu_now(void *state) {
+    (void)state;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void llm42__cpu_wait_until(void *state, double seconds) {
+    for (double left; (left = seconds - llm42__cpu_now(state)) > 0;) {
+        struct timespec t = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
+        nanosleep(&t, NULL);
+    }
+}
+
+LLM42__INLINE int llm42__thread(void) {
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
+// Threads worth waking for this many multiply-adds. A parallel region costs as much as some 50,000 of them on an idle
+// machine, and far more where other programs want the cores: below 300,000 one thread does it all.
+static int llm42__cpu_threads(const llm42__cpu *cpu, double work) {
+    return work < 300000.0 ? 1 : cpu->desc.threads;
+}
+
+#ifdef _OPENMP
+#define LLM42__PARALLEL_FOR(work) _Pragma("omp parallel for schedule(static) num_threads(llm42__cpu_threads(cpu, work))")
+#define LLM42__PARALLEL_WORK(threads) _Pragma("omp parallel for schedule(static) num_threads(threads)")
+#else
+#define LLM42__PARALLEL_WORK(threads)
+#endif
+
+LLM42__INLINE float llm42__cpu_round(const llm42__cpu *cpu, float x) {
+    return cpu->desc.compute == LLM42_BF16 ? llm42__round_bf16(x) : x;
+}
+
+static void llm42__cpu_round_all(const llm42__cpu *cpu, float *x, size_t n) {
+    if (cpu->desc.compute != LLM42_BF16) return;
+    for (size_t i = 0; i < n; i++) x[i] = llm42__round_bf16(x[i]);
+}
+
+// One weight vector of 16 values at element i, at most `left` of them real.
+LLM42__INLINE llm42__v16 llm42__weight_load(const void *w, bool bf16, size_t i, int left) {
+    if (left >= 16) return bf16 ? llm42__v16_load_bf16((const uint16_t *)w + i) : llm42__v16_load((const float *)w + i);
+    float part[16] = {0};
+    for (int j = 0; j < left; j++)
+        part[j] = bf16 ? llm42__from_bf16(((const uint16_t *)w)[i + (size_t)j]) : ((const float *)w)[i + (size_t)j];
+    return llm42__v16_load(part);
+}
+
+// rn rows by on outputs (rn * on = 16) over k0 <= i < k1: result lane r * on + o is the sum of x[r][i] * w[o][i], by
+// the one recipe. Pointers may repeat where fewer rows or outputs are wanted.
+LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, const void *const *w, bool bf16, int k0,
+                                     int k1) {
+    llm42__v16 sum[16], a[16];
+    LLM42__UNROLL
+    for (int i = 0; i < 16; i++) sum[i] = llm42__v16_set(0.0f);
+    int i = k0;
+    for (; i + 16 <= k1; i += 16) {
+        LLM42__UNROLL
+        for (int r = 0; r < rn; r++) a[r] = llm42__v16_load(x[r] + i);
+        LLM42__UNROLL
+        for (int o = 0; o < on; o++) {
+            llm42__v16 b = llm42__weight_load(w[o], bf16, (size_t)i, 16);
+            LLM42__UNROLL
+            for (int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
+        }
+    }
+    if (i < k1) {
+        LLM42__UNROLL
+        for (int r = 0; r < rn; r++) a[r] = llm42__v16_load_part(x[r] + i, k1 - i);
+        LLM42__UNROLL
+        for (int o = 0; o < on; o++) {
+            llm42__v16 b = llm42__weight_load(w[o], bf16, (size_t)i, k1 - i);
+            LLM42__UNROLL
+            for (int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
+        }
+    }
+    return llm42__v16_sum16(sum);
+}
+
+// The specialised tiles; not inlined, so that each keeps its sums in registers.
+static llm42__v16 llm42__tile_1x16_bf16(const float *const *x, const void *const *w, int k0, int k1) { return llm42__tile(1, 16, x, w, true, k0, k1); }
+static llm42__v16 llm42__tile_1x16_fp32(const float *const *x, const void *const *w, int k0, int k1) { return llm42__tile(1, 16, x, w, false, k0, k1); }
+static llm42__v16 llm42__tile_4x4_bf16(const float *const *x, const void *const *w, int k0, int k1) { return llm42__tile(4, 4, x, w, true, k0, k1); }
+static llm42__v16 llm42__tile_4x4_fp32(const float *const *x, const void *const *w, int k0, int k1) { return llm42__tile(4, 4, x, w, false, k0, k1); }
+
+typedef llm42__v16 llm42__tile_fn(const float *const *x, const void *const *w, int k0, int k1);
+
+// A matrix product's parts: y[r][n] = sum over k of x[r][k] w[n][k], plus bias[n].
+typedef struct llm42__product {
+    const llm42_matrix *w;
+    const float *bias;  // NULL: none
+    float *y;           // [R, n]
+} llm42__product;
+
+// All parts of one tile's sums, in order.
+LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__tile_fn *tile, const float *const *x, const void *const *w, int k,
+                                           int parts) {
+    int step = ((k + parts - 1) / parts + 15) & ~15;
+    llm42__v16 sum = tile(x, w, 0, LLM42__MIN(step, k));
+    for (int k0 = step; k0 < k; k0 += step) sum = llm42__v16_add(sum, tile(x, w, k0, LLM42__MIN(k0 + step, k)));
+    return sum;
+}
+
+// Sixteen outputs from n0 on, for every row.
+static void llm42__cpu_block(const llm42__cpu *cpu, const float *x, int rows, int k, const llm42__product *p, int n0,
+                             int parts, float *panel) {
+    bool bf16 = p->w->type == LLM42_BF16;
+    const char *base = p->w->data;
+    size_t stride = (size_t)k * (bf16 ? 2 : 4);
+    int count = LLM42__MIN(16, p->w->n - n0);
+    float lane[16];
+    const void *w[16];
+    int quads = rows & ~3;  // rows that go by four; the one to three left over go one by one
+    for (int o0 = 0; o0 < count && quads; o0 += 4) {
+        for (int o = 0; o < 4; o++) w[o] = base + (size_t)(n0 + LLM42__MIN(o0 + o, count - 1)) * stride;
+        bool widened = bf16 && rows >= 16;
+        if (widened) {  // widen four weight rows once, for all rows of the pass
+            for (int o = 0; o < 4; o++) {
+                const uint16_t *from = w[o];
+                float *to = panel + (size_t)o * (size_t)k;
+                int i = 0;
+                for (; i + 16 <= k; i += 16) llm42__v16_store(to + i, llm42__v16_load_bf16(from + i));
+                for (; i < k; i++) to[i] = llm42__from_bf16(from[i]);
+                w[o] = to;
+            }
+        }
+        llm42__tile_fn *tile = bf16 && !widened ? llm42__tile_4x4_bf16 : llm42__tile_4x4_fp32;
+        for (int r = 0; r < quads; r += 4) {
+            const float *xr[4];
+            for (int j = 0; j < 4; j++) xr[j] = x + (size_t)(r + j) * (size_t)k;
+            llm42__v16_store(lane, llm42__tile_parts(tile, xr, w, k, parts));
+            for (int j = 0; j < 4; j++)
+                for (int o = 0; o < 4 && o0 + o < count; o++) {
+                    float y = lane[j * 4 + o] + (p->bias ? p->bias[n0 + o0 + o] : 0.0f);
+                    p->y[(size_t)(r + j) * (size_t)p->w->n + (size_t)(n0 + o0 + o)] = llm42__cpu_round(cpu, y);
+                }
+        }
+    }
+    for (int o = 0; o < 16; o++) w[o] = base + (size_t)(n0 + LLM42__MIN(o, count - 1)) * stride;
+    for (int r = quads; r < rows; r++) {
+        const float *xr = x + (size_t)r * (size_t)k;
+        llm42__v16_store(lane, llm42__tile_parts(bf16 ? llm42__tile_1x16_bf16 : llm42__tile_1x16_fp32, &xr, w, k, parts));
+        for (int o = 0; o < count; o++)
+            p->y[(size_t)r * (size_t)p->w->n + (size_t)(n0 + o)] =
+                llm42__cpu_round(cpu, lane[o] + (p->bias ? p->bias[n0 + o] : 0.0f));
+    }
+}
+
+// Shapes: x [R, k], up to three matrices [n, k], y [R, n].
+// Work: blocks of sixteen outputs go to threads, a thread takes all rows of its blocks.
+// Order: one recipe over k in llm42_cpu_splits(schedule, shape, n, k) parts; depends on the schedule and its shape only.
+static void llm42__cpu_matmul(llm42__cpu *cpu, llm42_schedule schedule, int shape, const float *x, int rows,
+                              const llm42__product *products, int count) {
+    int blocks = 0, k = products[0].w->k;
+    double work = 0;
+    for (int i = 0; i < count; i++) {
+        blocks += (products[i].w->n + 15) / 16;
+        work += (double)products[i].w->n * k * rows;
+    }
+    int threads = llm42__cpu_threads(cpu, work);
+    (void)threads;
+    LLM42__PARALLEL_WORK(threads)
+    for (int block = 0; block < blocks; block++) {
+        const llm42__product *p = products;
+        int b = block;
+        for (; b >= (p->w->n + 15) / 16; p++) b -= (p->w->n + 15) / 16;
+        llm42__cpu_block(cpu, x, rows, k, p, b * 16, llm42_cpu_splits(schedule, shape, p->w->n, k),
+                         cpu->thread_scratch + cpu->scratch_size * (size_t)llm42__thread());
+    }
+}
+
+// Shapes: x [R, n] -> y [R, n], weight [n]. Order: the one recipe over n, for each row alone.
+static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int n, const float *weight, float *y) {
+    for (int r = 0; r < rows; r++) {
+        const float *from = x + (size_t)r * (size_t)n;
+        float *to = y + (size_t)r * (size_t)n;
+        float scale = 1.0f / sqrtf(llm42__sum_squares(from, n) / (float)n + cpu->model->config.norm_eps);
+        for (int i = 0; i < n; i++) to[i] = from[i] * scale * weight[i];
+        llm42__cpu_round_all(cpu, to, (size_t)n);
+    }
+}
+
+// Shapes: x [heads, d] of one row, in place. Pairs are (i, i + d/2), or (2i, 2i+1) for llama2.c files. No sums.
+static void llm42__cpu_rope(const llm42__cpu *cpu, float *x, int heads, int position) {
+    const llm42_config *c = &cpu->model->config;
+    int half = c->head_dim / 2, step = c->rope_interleaved ? 2 : 1, other = c->rope_interleaved ? 1 : half;
+    const float *angle = cpu->rope + (size_t)position * (size_t)(2 * half);
+    for (int head = 0; head < heads; head++) {
+        float *v = x + (size_t)head * (size_t)c->head_dim;
+        for (int i = 0; i < half; i++) {
+            float a = v[i * step], b = v[i * step + other], cosine = angle[2 * i], sine = angle[2 * i + 1];
+            v[i * step] = fmaf(a, cosine, -(b * sine));
+            v[i * step + other] = fmaf(b, cosine, a * sine);
+        }
+        llm42__cpu_round_all(cpu, v, (size_t)c->head_dim);
+    }
+}
+
+// Element offset of (page of position, kv head, position) in one layer of the cache.
+LLM42__INLINE size_t llm42__cpu_kv_at(const llm42__cpu *cpu, const int32_t *pages, int position, int kv_head) {
+    size_t page = (size_t)pages[position >> cpu->page_shift];
+    size_t in_page = (size_t)(position & (cpu->desc.page_size - 1));
+    return ((page * (size_t)cpu->model->config.kv_heads + (size_t)kv_head) * (size_t)cpu->desc.page_size + in_page) *
+           (size_t)cpu->pad;
+}
+
+// Writes one row's k or v [K, d] to the cache.
+static void llm42__cpu_kv_write(const llm42__cpu *cpu, void *cache, int layer, const llm42_row *row,
+                                const int32_t *pages, const float *x) {
+    int d = cpu->model->config.head_dim;
+    for (int head = 0; head < cpu->model->config.kv_heads; head++, x += d) {
+        size_t at = (size_t)layer * cpu->kv_layer + llm42__cpu_kv_at(cpu, pages, row->position, head);
+        for (int i = 0; i < cpu->pad; i++) {
+            float value = i < d ? x[i] : 0.0f;
+            if (cpu->desc.compute == LLM42_BF16) ((uint16_t *)cache)[at + (size_t)i] = (uint16_t)(llm42__bits(value) >> 16);
+            else ((float *)cache)[at + (size_t)i] = value;
+        }
+    }
+}
+
+// A run of context that one row's heads attend to: positions first <= t < end within [begin, stop), begin and stop
+// multiples of sixteen, so that a term's place among the sixteen partial sums is its position modulo 16.
+typedef struct llm42__span { int first, end, begin, stop; } llm42__span;
+
+// Shapes: q [pad] of one head, scores [stop - begin], out [pad] (not yet divided). Returns the sum of weights.
+// Order: dot products over d, the sum of weights and the sum of weighted v over positions, each by the one recipe.
+LLM42__INLINE float llm42__cpu_attend(const llm42__cpu *cpu, bool bf16, const void *k, const void *v,
+                                      const int32_t *pages, int kv_head, llm42__span s, const float *q, float *scores,
+                                      float *out, float *largest) {
+    float scale = 1.0f / sqrtf((float)cpu->model->config.head_dim), top = -INFINITY;
+    const void *at[16];
+    size_t width = bf16 ? 2 : 4;
+    for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
+        for (int j = 0; j < 16; j++) {  // places outside the span repeat one inside it; their scores are not used
+            int t = LLM42__MIN(LLM42__MAX(t0 + j, s.first), s.end - 1);
+            at[j] = (const char *)k + llm42__cpu_kv_at(cpu, pages, t, kv_head) * width;
+        }
+        float *score = scores + (t0 - s.begin);
+        llm42__v16_store(score, bf16 ? llm42__tile_1x16_bf16(&q, at, 0, cpu->pad) : llm42__tile_1x16_fp32(&q, at, 0, cpu->pad));
+        for (int j = LLM42__MAX(s.first - t0, 0); j < 16 && t0 + j < s.end; j++) {
+            score[j] *= scale;
+            top = score[j] > top ? score[j] : top;
+        }
+    }
+    float weights[16] = {0};
+    for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
+        float *score = scores + (t0 - s.begin);
+        for (int j = 0; j < 16; j++) {
+            bool inside = t0 + j >= s.first && t0 + j < s.end;
+            score[j] = inside ? llm42__exp(score[j] - top) : 0.0f;
+            weights[j] += score[j];
+        }
+    }
+    *largest = top;
+    for (int i = 0; i < cpu->pad; i += 16) {
+        llm42__v16 sum[16];
+        LLM42__UNROLL
+        for (int j = 0; j < 16; j++) sum[j] = llm42__v16_set(0.0f);
+        for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
+            const float *score = scores + (t0 - s.begin);
+            if (t0 >= s.first && t0 + 16 <= s.end) {
+                if (cpu->page_shift >= 4) {  // sixteen positions side by side in one page
+                    size_t first = llm42__cpu_kv_at(cpu, pages, t0, kv_head) + (size_t)i;
+                    LLM42__UNROLL
+                    for (int j = 0; j < 16; j++)
+                        sum[j] = llm42__v16_fma(llm42__v16_set(score[j]),
+                                                llm42__weight_load(v, bf16, first + (size_t)(j * cpu->pad), 16), sum[j]);
+                    continue;
+                }
+            }
+            for (int j = 0; j < 16; j++)
+                if (t0 + j >= s.first && t0 + j < s.end)
+                    sum[j] = llm42__v16_fma(llm42__v16_set(score[j]),
+                                            llm42__weight_load(v, bf16, llm42__cpu_kv_at(cpu, pages, t0 + j, kv_head) + (size_t)i, 16),
+                                            sum[j]);
+        }
+        for (int half = 8; half; half /= 2)  // the tree, for sixteen elements of v side by side
+            for (int j = 0; j < half; j++) sum[j] = llm42__v16_add(sum[j], sum[j + half]);
+        llm42__v16_store(out + i, sum[0]);
+    }
+    return llm42__v16_sum(llm42__v16_load(weights));
+}
+
+static float llm42__cpu_attend_bf16(const llm42__cpu *cpu, const void *k, const void *v, const int32_t *pages, int kv_head,
+                                    llm42__span s, const float *q, float *scores, float *out, float *largest) {
+    return llm42__cpu_attend(cpu, true, k, v, pages, kv_head, s, q, scores, out, largest);
+}
+
+static float llm42__cpu_attend_fp32(const llm42__cpu *cpu, const void *k, const void *v, const int32_t *pages, int kv_head,
+                                    llm42__span s, const float *q, float *scores, float *out, float *largest) {
+    return llm42__cpu_attend(cpu, false, k, v, pages, kv_head, s, q, scores, out, largest);
+}
+
+// One row and head: the context in parts, each with its own largest score, then merged in order:
+// out = sum of e^(top_p - top) out_p / sum of e^(top_p - top) weights_p.
+static void llm42__cpu_head(const llm42__cpu *cpu, llm42_schedule schedule, int shape, int layer, const llm42_row *row,
+                            const int32_t *pages, int head, const float *q, float *out, float *scratch) {
+    const llm42_config *c = &cpu->model->config;
+    bool bf16 = cpu->desc.compute == LLM42_BF16;
+    size_t offset = (size_t)layer * cpu->kv_layer * (bf16 ? 2 : 4);
+    const void *k = (const char *)cpu->k + offset, *v = (const char *)cpu->v + offset;
+    int end = row->position + 1, kv_head = head / (c->heads / c->kv_heads);
+    int first = c->sliding_window ? LLM42__MAX(0, end - c->sliding_window) : 0, begin = first & ~15, step;
+    if (schedule == LLM42_INVARIANT) {
+        begin = first / LLM42__INVARIANT_CONTEXT * LLM42__INVARIANT_CONTEXT;
+        step = LLM42__INVARIANT_CONTEXT;
+    } else {
+        int parts = llm42_cpu_splits(schedule, shape, 0, end - begin);
+        step = ((end - begin + parts - 1) / parts + 15) & ~15;
+    }
+    float *padded = scratch, *part = padded + cpu->pad, *merged = part + cpu->pad, *scores = merged + cpu->pad;
+    for (int i = 0; i < cpu->pad; i++) padded[i] = i < c->head_dim ? q[i] : 0.0f;
+    float top = -INFINITY, total = 0;
+    for (int b = begin; b < end; b += step) {
+        int stop = LLM42__MIN(b + step, (end + 15) & ~15);
+        llm42__span span = {LLM42__MAX(first, b), LLM42__MIN(end, stop), LLM42__MAX(b, first & ~15), stop};
+        float largest, weights;
+        weights = bf16 ? llm42__cpu_attend_bf16(cpu, k, v, pages, kv_head, span, padded, scores, part, &largest)
+                       : llm42__cpu_attend_fp32(cpu, k, v, pages, kv_head, span, padded, scores, part, &largest);
+        float highest = largest > top ? largest : top;
+        float old_scale = total > 0 ? llm42__exp(top - highest) : 0.0f, new_scale = llm42__exp(largest - highest);
+        for (int i = 0; i < cpu->pad; i++) merged[i] = total > 0 ? fmaf(merged[i], old_scale, part[i] * new_scale) : part[i];
+        total = total > 0 ? fmaf(total, old_scale, weights * new_scale) : weights;
+        top = highest;
+    }
+    float inverse = 1.0f / total;
+    for (int i = 0; i < c->head_dim; i++) out[i] = llm42__cpu_round(cpu, merged[i] * inverse);
+}
+
+// Shapes: q [R, H*d] -> out [R, H*d], over the paged cache. Work: (row, head) pairs go to threads.
+// Order: see llm42__cpu_head; depends on the row's position, the schedule and its shape.
+static void llm42__cpu_attention(llm42__cpu *cpu, const llm42_pass *pass, int layer, const float *q, float *out) {
+    const llm42_config *c = &cpu->model->config;
+    int heads = c->heads, d = c->head_dim;
+    double work = 0;
+    for (int r = 0; r < pass->rows; r++) work += 2.0 * (pass->row[r].position + 1) * heads * d;
+    int threads = llm42__cpu_threads(cpu, work);
+    (void)threads;
+#ifdef _OPENMP
+#pragma omp parallel for schedule(dynamic, 4) num_threads(threads)
+#endif
+    for (int64_t task = 0; task < (int64_t)pass->rows * heads; task++) {
+        const llm42_row *row = &pass->row[task / heads];
+        llm42__cpu_head(cpu, pass->schedule, pass->shape, layer, row, pass->seq[row->seq].pages, (int)(task % heads),
+                        q + task * d, out + task * d, cpu->thread_scratch + cpu->scratch_size * (size_t)llm42__thread());
+    }
+}
+
+// silu(gate) * up, in place of gate. No sums.
+static void llm42__cpu_gate(const llm42__cpu *cpu, float *gate, const float *up, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        float g = gate[i];
+        gate[i] = g / (1.0f + llm42__exp(-g)) * up[i];
+    }
+    llm42__cpu_round_all(cpu, gate, n);
+}
+
+// Shapes: h [R, D] -> out [R, D]. Order: the one recipe in each product.
+static void llm42__cpu_ffn(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *gate, const llm42_matrix *up,
+                           const llm42_matrix *down, const float *h, int rows, float *out) {
+    const llm42__product in[2] = {{gate, NULL, cpu->gate}, {up, NULL, cpu->up}};
+    llm42__cpu_matmul(cpu, pass->schedule, pass->shape, h, rows, in, 2);
+    size_t n = (size_t)rows * (size_t)gate->n, half = (size_t)(rows / 2) * (size_t)gate->n;
+    int threads = llm42__cpu_threads(cpu, (double)n * 16);
+    (void)threads;
+    LLM42__PARALLEL_WORK(threads)
+    for (int part = 0; part < 2; part++)
+        llm42__cpu_gate(cpu, cpu->gate + (part ? half : 0), cpu->up + (part ? half : 0), part ? n - half : half);
+    const llm42__product back = {down, NULL, out};
+    llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->gate, rows, &back, 1);
+}
+
+// Chooses each row's experts: the largest router probabilities, the lowest index on a tie, renormalised if the model
+// asks for it. Order: the softmax by the one recipe; the renormalising sum in rank order.
+static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
+    const llm42_config *c = &cpu->model->config;
+    for (int r = 0; r < rows; r++) {
+        const float *p = router + (size_t)r * (size_t)c->experts;
+        int32_t *id = cpu->expert_id + (size_t)r * (size_t)c->experts_used;
+        float *weight = cpu->expert_weight + (size_t)r * (size_t)c->experts_used;
+        float largest = p[llm42__argmax(p, c->experts)], total = llm42__sum_exp(p, c->experts, largest, 1.0f), sum = 0;
+        for (int rank = 0; rank < c->experts_used; rank++) {
+            int best = -1;
+            for (int e = 0; e < c->experts; e++) {
+                bool used = false;
+                for (int i = 0; i < rank; i++) used |= id[i] == e;
+                if (!used && (best < 0 || p[e] > p[best])) best = e;
+            }
+            id[rank] = best;
+            weight[rank] = llm42__exp(p[best] - largest) / total;
+            sum += weight[rank];
+        }
+        for (int rank = 0; rank < c->experts_used; rank++)
+            weight[rank] = llm42__cpu_round(cpu, c->experts_renorm ? weight[rank] / sum : weight[rank]);
+    }
+}
+
+// Shapes: h [R, D] -> out [R, D]. Rows are gathered expert by expert; each keeps its own sums, so its result does not
+// depend on who else was sent there. Order: a row's experts are added in rank order, from +0, by fma.
+static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_layer *layer, const float *h, float *out) {
+    const llm42_config *c = &cpu->model->config;
+    size_t D = (size_t)c->dim, used = (size_t)c->experts_used;
+    const llm42__product router = {&layer->router, NULL, cpu->logits};
+    llm42__cpu_matmul(cpu, pass->schedule, pass->shape, h, pass->rows, &router, 1);
+    llm42__cpu_route(cpu, cpu->logits, pass->rows);
+    memset(out, 0, (size_t)pass->rows * D * sizeof *out);
+    for (int e = 0; e < c->experts; e++) {
+        int rows = 0;
+        for (int32_t i = 0; i < pass->rows * c->experts_used; i++) {
+            if (cpu->expert_id[i] != e) continue;
+            memcpy(cpu->expert_in + (size_t)rows * D, h + (size_t)i / used * D, D * sizeof *h);
+            cpu->expert_rows[rows++] = i;
+        }
+        if (!rows) continue;
+        float *to = cpu->expert_in + (size_t)pass->rows * D;
+        llm42__cpu_ffn(cpu, pass, &layer->expert[3 * e], &layer->expert[3 * e + 1], &layer->expert[3 * e + 2],
+                       cpu->expert_in, rows, to);
+        for (int j = 0; j < rows; j++)
+            memcpy(cpu->expert_out + (size_t)cpu->expert_rows[j] * D, to + (size_t)j * D, D * sizeof *to);
+    }
+    for (int32_t i = 0; i < pass->rows * c->experts_used; i++) {
+        float *sum = out + (size_t)i / used * D;
+        const float *term = cpu->expert_out + (size_t)i * D;
+        for (size_t j = 0; j < D; j++) sum[j] = fmaf(cpu->expert_weight[i], term[j], sum[j]);
+    }
+    llm42__cpu_round_all(cpu, out, (size_t)pass->rows * D);
+}
+
+static void llm42__cpu_add(const llm42__cpu *cpu, float *x, const float *y, size_t n) {
+    for (size_t i = 0; i < n; i++) x[i] += y[i];
+    llm42__cpu_round_all(cpu, x, n);
+}
+
+// Projections, head norms, rope and the KV write of one layer, from h [R, D] to q [R, H*d] and the cache.
+static void llm42__cpu_qkv(llm42__cpu *cpu, const llm42_pass *pass, int l) {
+    const llm42_config *c = &cpu->model->config;
+    const llm42_layer *layer = &cpu->model->layer[l];
+    size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim);
+    float *k = cpu->kv, *v = cpu->kv + (size_t)pass->rows * kv;
+    const llm42__product products[3] = {
+        {&layer->q, layer->q_bias, cpu->q}, {&layer->k, layer->k_bias, k}, {&layer->v, layer->v_bias, v}};
+    llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->h, pass->rows, products, 3);
+    for (int r = 0; r < pass->rows; r++) {
+        const llm42_row *row = &pass->row[r];
+        float *qr = cpu->q + (size_t)r * q, *kr = k + (size_t)r * kv;
+        if (layer->q_norm) {
+            llm42__cpu_norm(cpu, qr, c->heads, c->head_dim, layer->q_norm, qr);
+            llm42__cpu_norm(cpu, kr, c->kv_heads, c->head_dim, layer->k_norm, kr);
+        }
+        llm42__cpu_rope(cpu, qr, c->heads, row->position);
+        llm42__cpu_rope(cpu, kr, c->kv_heads, row->position);
+        if (row->flags & LLM42_ROW_KEEP_KV) continue;
+        llm42__cpu_kv_write(cpu, cpu->k, l, row, pass->seq[row->seq].pages, kr);
+        llm42__cpu_kv_write(cpu, cpu->v, l, row, pass->seq[row->seq].pages, v + (size_t)r * kv);
+    }
+}
+
+// Final norm, LM head and draw of the rows that want a token.
+static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
+    const llm42_config *c = &cpu->model->config;
+    size_t D = (size_t)c->dim, V = (size_t)c->vocab;
+    int count = 0;
+    for (int r = 0; r < pass->rows; r++) {
+        if (!(pass->row[r].flags & LLM42_ROW_SAMPLE)) continue;
+        llm42__cpu_norm(cpu, cpu->x + (size_t)r * D, 1, c->dim, cpu->model->final_norm, cpu->h + (size_t)count * D);
+        cpu->sampled[count++] = r;
+    }
+    if (!count) return LLM42_OK;
+    llm42__cpu view = *cpu;  // logits may keep fp32 where activations do not
+    if (cpu->desc.logits_fp32) view.desc.compute = LLM42_FP32;
+    const llm42__product head = {&cpu->model->head, NULL, cpu->logits};
+    llm42__cpu_matmul(&view, pass->schedule, pass->shape, cpu->h, count, &head, 1);
+    int threads = llm42__cpu_threads(cpu, (double)count * (double)V * 16);
+    (void)threads;
+    LLM42__PARALLEL_WORK(threads)
+    for (int i = 0; i < count; i++) {
+        int r = cpu->sampled[i];
+        const float *logits = cpu->logits + (size_t)i * V;
+        if (pass->logits) memcpy(pass->logits + (size_t)r * V, logits, V * sizeof *logits);
+        pass->out[r] = llm42_sample(logits, c->vocab, &pass->seq[pass->row[r].seq].sampling, pass->row[r].position,
+                                    cpu->sample_scratch + 2 * V * (size_t)llm42__thread());
+    }
+    for (int i = 0; i < count; i++) {
+        float p = pass->out[cpu->sampled[i]].logprob;
+        if (!(p - p == 0))
+            return llm42__fail(error, LLM42_BACKEND, "row %d (request %lld, position %d): the logits are not finite: the "
+                               "weights hold NaN or infinity, or overflow", cpu->sampled[i],
+                               (long long)pass->seq[pass->row[cpu->sampled[i]].seq].request,
+                               pass->row[cpu->sampled[i]].position);
+    }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_error *error) {
+    llm42__cpu *cpu = state;
+    const llm42_model *m = cpu->model;
+    const llm42_config *c = &m->config;
+    int R = pass->rows;
+    size_t D = (size_t)c->dim;
+    if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
+        return llm42__fail(error, LLM42_UNSUPPORTED, "cpu backend: schedule %s is not available", llm42_schedule_name(pass->schedule));
+    if (R < 1 || R > cpu->desc.max_rows || R > pass->shape)
+        return llm42__fail(error, LLM42_INVALID, "cpu backend: a pass of %d rows: expected 1 to %d, and at most its shape %d",
+                           R, cpu->desc.max_rows, pass->shape);
+    for (int r = 0; r < R; r++) {
+        const llm42_row *row = &pass->row[r];
+        if (row->token < 0 || row->token >= c->vocab || row->position < 0 || row->position >= cpu->desc.max_context)
+            return llm42__fail(error, LLM42_INVALID, "cpu backend: row %d: token %d, position %d: out of range", r, row->token,
+                               row->position);
+        llm42__convert_f32(cpu->x + (size_t)r * D, (const char *)m->embed.data + (size_t)row->token * D *
+                           (m->embed.type == LLM42_BF16 ? 2 : 4), m->embed.type, D);
+    }
+    llm42__cpu_round_all(cpu, cpu->x, (size_t)R * D);
+    for (int l = 0; l < c->layers; l++) {
+        const llm42_layer *layer = &m->layer[l];
+        llm42__cpu_norm(cpu, cpu->x, R, c->dim, layer->attention_norm, cpu->h);
+        llm42__cpu_qkv(cpu, pass, l);
+        float *attended = cpu->gate, *delta = cpu->h;  // both free at this point
+        llm42__cpu_attention(cpu, pass, l, cpu->q, attended);
+        const llm42__product o = {&layer->o, NULL, delta};
+        llm42__cpu_matmul(cpu, pass->schedule, pass->shape, attended, R, &o, 1);
+        llm42__cpu_add(cpu, cpu->x, delta, (size_t)R * D);
+        llm42__cpu_norm(cpu, cpu->x, R, c->dim, layer->ffn_norm, cpu->h);
+        if (c->experts) {
+            llm42__cpu_moe(cpu, pass, layer, cpu->h, cpu->q);
+            llm42__cpu_add(cpu, cpu->x, cpu->q, (size_t)R * D);
+        } else {
+            llm42__cpu_ffn(cpu, pass, &layer->gate, &layer->up, &layer->down, cpu->h, R, cpu->q);
+            llm42__cpu_add(cpu, cpu->x, cpu->q, (size_t)R * D);
+        }
+    }
+    return llm42__cpu_head_out(cpu, pass, error);
+}
+
+// inv_freq_i = theta^(-2i/d), scaled by frequency band for llama3, and the angles' cosine and sine for every position.
+// Frequencies and angles are rounded to fp32 as HF does.
+static void llm42__cpu_rope_table(const llm42_config *c, float *rope, int max_context) {
+    int half = c->head_dim / 2;
+    double log_theta = llm42__log_f64(c->rope_theta);
+    for (int i = 0; i < half; i++) {
+        float frequency = (float)llm42__exp_f64(-(double)(2 * i) / c->head_dim * log_theta);
+        if (c->rope_factor > 0) {
+            double wave = 6.283185307179586 / frequency, context = c->rope_original_context;
+            double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor;
+            double smooth = (context / wave - low) / (high - low);
+            if (wave > context / low) frequency = (float)(frequency / c->rope_factor);
+            else if (wave >= context / high) frequency = (float)((1 - smooth) * frequency / c->rope_factor + smooth * frequency);
+        }
+        for (int t = 0; t < max_context; t++) {
+            double sine, cosine;
+            llm42_sincos((double)((float)t * frequency), &sine, &cosine);
+            rope[((size_t)t * (size_t)half + (size_t)i) * 2] = (float)cosine;
+            rope[((size_t)t * (size_t)half + (size_t)i) * 2 + 1] = (float)sine;
+        }
+    }
+}
+
+static void llm42__cpu_close(void *state) {
+    llm42__cpu *cpu = state;
+    if (!cpu) return;
+    void *blocks[] = {cpu->k, cpu->v, cpu->rope, cpu->x, cpu->h, cpu->q, cpu->kv, cpu->gate, cpu->up, cpu->logits,
+                      cpu->expert_in, cpu->expert_out, cpu->expert_weight, cpu->expert_id, cpu->expert_rows,
+                      cpu->sampled, cpu->thread_scratch, cpu->sample_scratch};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) free(blocks[i]);
+    free(cpu);
+}
+
+static bool llm42__cpu_allocate(llm42__cpu *cpu) {
+    const llm42_config *c = &cpu->model->config;
+    size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, V = (size_t)c->vocab, F = (size_t)c->ffn;
+    size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim), used = (size_t)c->experts_used;
+    size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->desc.threads, pad = (size_t)cpu->pad;
+    size_t size = cpu->desc.compute == LLM42_BF16 ? 2 : 4, wide = LLM42__MAX(LLM42__MAX(D, F), q);
+    size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size;
+    cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
+    cpu->scratch_size = (LLM42__MAX(4 * wide, 3 * pad + T + 32) + 15) & ~(size_t)15;
+    struct { void **to; size_t count, size; } wanted[] = {
+        {&cpu->k, (size_t)c->layers * cpu->kv_layer, size}, {&cpu->v, (size_t)c->layers * cpu->kv_layer, size},
+        {(void **)&cpu->rope, T * (size_t)c->head_dim, 4}, {(void **)&cpu->x, R * D, 4},
+        {(void **)&cpu->h, R * LLM42__MAX(D, q), 4}, {(void **)&cpu->q, R * LLM42__MAX(D, q), 4},
+        {(void **)&cpu->kv, 2 * R * kv, 4}, {(void **)&cpu->gate, R * LLM42__MAX(F, q) * LLM42__MAX(1, used), 4},
+        {(void **)&cpu->up, R * F * LLM42__MAX(1, used), 4}, {(void **)&cpu->logits, R * LLM42__MAX(V, (size_t)c->experts), 4},
+        {(void **)&cpu->expert_in, 2 * R * D * (used > 0), 4}, {(void **)&cpu->expert_out, R * D * used, 4},
+        {(void **)&cpu->expert_weight, R * used, 4}, {(void **)&cpu->expert_id, R * used, 4},
+        {(void **)&cpu->expert_rows, R * used, 4}, {(void **)&cpu->sampled, R, 4},
+        {(void **)&cpu->thread_scratch, threads * cpu->scratch_size, 4}, {(void **)&cpu->sample_scratch, threads * 2 * V, 4}};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if (!(*wanted[i].to = llm42__alloc(wanted[i].count, wanted[i].size))) return false;
+    return true;
+}
+
+static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc, llm42_error *error) {
+    *state = NULL;
+    // A compiler that fuses a*b + c on its own gives other bits than one that does not: refuse to run.
+    volatile float a = 1.0f + FLT_EPSILON, b = 1.0f - FLT_EPSILON, c = -1.0f;
+    float x = a, y = b, z = c, product_and_sum = x * y + z;
+    volatile float product = a * b;
+    if (product_and_sum != product + c)
+        return llm42__fail(error, LLM42_UNSUPPORTED, "this build contracts a*b + c into a fused operation: compile with "
+                           "-ffp-contract=off");
+    llm42__cpu *cpu = calloc(1, sizeof *cpu);
+    if (!cpu) return llm42__fail(error, LLM42_MEMORY, "cpu backend: out of memory");
+    cpu->desc = *desc;
+    cpu->model = desc->model;
+    cpu->pad = (desc->model->config.head_dim + 15) & ~15;
+    while (1 << cpu->page_shift < desc->page_size) cpu->page_shift++;
+    if (!llm42__cpu_allocate(cpu)) {
+        llm42__cpu_close(cpu);
+        return llm42__fail(error, LLM42_MEMORY, "cpu backend: out of memory for %d pages of %d tokens and %d rows: lower pages, "
+                           "max_context or token_budget", desc->pages, desc->page_size, desc->max_rows);
+    }
+    llm42__cpu_rope_table(&desc->model->config, cpu->rope, desc->max_context);
+    llm42__log(desc->log, desc->log_user, "cpu backend: %s, %d threads, %s, %d pages of %d tokens", llm42_cpu_isa(),
+               desc->threads, desc->compute == LLM42_BF16 ? "bf16" : "fp32", desc->pages, desc->page_size);
+    *state = cpu;
+    return LLM42_OK;
+}
+
+const llm42_backend *llm42_backend_cpu(void) {
+    static const llm42_backend backend = {.name = "cpu", .open = llm42__cpu_open, .close = llm42__cpu_close,
+                                          .run = llm42__cpu_run, .now = llm42__cpu_now,
+                                          .wait_until = llm42__cpu_wait_until};
+    return &backend;
+}
+// >>kv -----------------------------------------------------------------------------------------------------------
+// Owns: the pages of the KV cache (who holds them, what they hold), not their contents, which are the backend's. A page
+// held by nobody is on the free list; if it is also in the prefix table its contents can still be found there, and it
+// is handed out again last. Calls nothing. All memory is taken by llm42__kv_open.
+
+enum { LLM42__FAST_PAGE = 0, LLM42__PURE_PAGE = 1 };  // pure: it and all before it were written by FIXED (or INVARIANT)
+
+typedef struct llm42__page {
+    int refs;
+    int next, prev;       // free list; -1 ends it
+    int chain;            // next page in the same bucket of the prefix table; -1 ends it
+    int kind;             // LLM42__*_PAGE, of a page in the prefix table
+    bool cached;          // in the prefix table
+    uint64_t hash;        // of all tokens up to the end of this page
+} llm42__page;
+
+typedef struct llm42__kv {
+    int pages, page_size, free_count, first, last, buckets;
+    llm42__page *page;    // [pages]
+    int *bucket;          // [buckets]
+    int32_t *tokens;      // [pages][page_size], of cached pages
+} llm42__kv;
+
+static void llm42__kv_close(llm42__kv *kv) {
+    free(kv->page);
+    free(kv->bucket);
+    free(kv->tokens);
+}
+
+static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_cache) {
+    *kv = (llm42__kv){.pages = pages, .page_size = page_size, .free_count = pages, .last = pages - 1, .buckets = 1};
+    while (kv->buckets < pages) kv->buckets *= 2;
+    kv->page = llm42__alloc_zero((size_t)pages, sizeof *kv->page);
+    kv->bucket = llm42__alloc((size_t)kv->buckets, sizeof *kv->bucket);
+    kv->tokens = llm42__alloc(prefix_cache ? (size_t)pages * (size_t)page_size : 1, sizeof *kv->tokens);
+    if (!kv->page || !kv->bucket || !kv->tokens) return false;
+    for (int i = 0; i < pages; i++) kv->page[i].prev = i - 1, kv->page[i].next = i + 1 < pages ? i + 1 : -1;
+    for (int i = 0; i < kv->buckets; i++) kv->bucket[i] = -1;
+    return true;
+}
+
+static void llm42__kv_unlist(llm42__kv *kv, int p) {
+    llm42__page *page = &kv->page[p];
+    *(page->prev >= 0 ? &kv->page[page->prev].next : &kv->first) = page->next;
+    *(page->next >= 0 ? &kv->page[page->next].prev : &kv->last) = page->prev;
+    kv->free_count--;
+}
+
+static void llm42__kv_forget(llm42__kv *kv, int p) {
+    int *link = &kv->bucket[kv->page[p].hash & (uint64_t)(kv->buckets - 1)];
+    while (*link != p) link = &kv->page[*link].chain;
+    *link = kv->page[p].chain;
+    kv->page[p].cached = false;
+}
+
+// A page for writing, held once; -1 when all are held.
+static int llm42__kv_take(llm42__kv *kv) {
+    int p = kv->first;
+    if (p < 0) return -1;
+    llm42__kv_unlist(kv, p);
+    if (kv->page[p].cached) llm42__kv_forget(kv, p);
+    kv->page[p].refs = 1;
+    return p;
+}
+
+static void llm42__kv_hold(llm42__kv *kv, int p) {
+    if (kv->page[p].refs++ == 0) llm42__kv_unlist(kv, p);
+}
+
+// Gives a hold back. The last one puts the page on the free list: cached ones at the end, others at the start.
+static void llm42__kv_drop(llm42__kv *kv, int p) {
+    llm42__page *page = &kv->page[p];
+    if (--page->refs) return;
+    bool back = page->cached;
+    page->prev = back ? kv->last : -1;
+    page->next = back ? -1 : kv->first;
+    *(page->prev >= 0 ? &kv->page[page->prev].next : &kv->first) = p;
+    *(page->next >= 0 ? &kv->page[page->next].prev : &kv->last) = p;
+    kv->free_count++;
+}
+
+static uint64_t llm42__kv_hash(uint64_t before, const int32_t *tokens, int count) {
+    for (int i = 0; i < count; i++) before = llm42__hash(before ^ (uint64_t)(uint32_t)tokens[i]);
+    return before;
+}
+
+// The cached page of this kind with these tokens at its place; -1 if there is none.
+static int llm42__kv_find(const llm42__kv *kv, uint64_t hash, int kind, const int32_t *tokens) {
+    for (int p = kv->bucket[hash & (uint64_t)(kv->buckets - 1)]; p >= 0; p = kv->page[p].chain)
+        if (kv->page[p].hash == hash && kv->page[p].kind == kind &&
+            memcmp(kv->tokens + (size_t)p * (size_t)kv->page_size, tokens, (size_t)kv->page_size * sizeof *tokens) == 0)
+            return p;
+    return -1;
+}
+
+// Enters a full page in the prefix table, unless an equal one is there.
+static void llm42__kv_remember(llm42__kv *kv, int p, uint64_t hash, int kind, const int32_t *tokens) {
+    if (kv->page[p].cached || llm42__kv_find(kv, hash, kind, tokens) >= 0) return;
+    int *bucket = &kv->bucket[hash & (uint64_t)(kv->buckets - 1)];
+    memcpy(kv->tokens + (size_t)p * (size_t)kv->page_size, tokens, (size_t)kv->page_size * sizeof *tokens);
+    kv->page[p].hash = hash;
+    kv->page[p].kind = kind;
+    kv->page[p].cached = true;
+    kv->page[p].chain = *bucket;
+    *bucket = p;
+}
+// >>engine -------------------------------------------------------------------------------------------------------
+// Owns: requests, their state machine and the event stream. Calls the KV cache and the backend's table.
+//
+// A request with P prompt tokens, C committed and U candidates has P+C+U tokens, and KV for its first `filled`
+// positions, of which the first `pure` were last written by FIXED or INVARIANT passes. While it decodes, filled is
+// P+C+U-1: the newest token's KV is written by the pass that reads it.
+
+typedef struct llm42__request {
+    llm42_request info;         // C, U and what users see
+    struct llm42__request *next, *prev;  // waiting list
+    int32_t *tokens;            // [P + max_new_tokens]: prompt, committed, candidates
+    float *logprobs;            // [max_new_tokens]
+    llm42_sampling sampling;
+    int32_t stop[LLM42_MAX_STOP];
+    int stop_count;
+    bool verified;              // deterministic and in need of verification (mode DVR)
+    bool chosen;                // has a window in the replay pass being formed
+    int slot;                   // index of its page table and of its llm42_seq; -1: not running
+    int filled, pure, pages;    // positions with KV; of those, pure ones; pages held
+    int remembered;             // pages entered in the prefix table or found there
+    uint64_t chain;             // hash of the tokens of the remembered pages
+    int64_t ready_since;        // passes run when its window became ready; -1: not ready
+} llm42__request;
+
+struct llm42_engine {
+    llm42_engine_desc desc;
+    const llm42_backend *backend;
+    void *state;                // the backend's
+    llm42__kv kv;
+    int M, need;                // rows of a replay pass; candidates that make a window ready
+    int pages_per_slot;
+    llm42__request **table;     // [table_size], at id modulo table_size
+    int64_t table_size, last_id;
+    llm42__request *waiting, *waiting_last;  // sorted by (arrival, id)
+    llm42__request **running;   // [max_running], in order of admission
+    int running_count;
+    int *free_slot;             // [max_running]
+    int free_slots;
+    int32_t *page_table;        // [max_running][pages_per_slot]
+    llm42_seq *seq;             // [max_running]
+    llm42_row *row;             // [max(M, token_budget)] of the pass being formed
+    llm42_output *out;
+    llm42__request **owner;     // whose row it is, NULL behind the first row of a window or a prompt chunk
+    int *owner_rows;            // rows of that window or chunk
+    bool replayed_prompt;       // the last pass was a prompt's: decoding goes next
+    int64_t pass_count;
+    llm42_stats stats;
+};
+
+static void llm42__emit(llm42_engine *e, llm42_event event) {
+    if (!e->desc.on_event) return;
+    event.time = e->backend->now(e->state);
+    e->desc.on_event(e->desc.event_user, &event);
+}
+
+static void llm42__emit_request(llm42_engine *e, const llm42__request *r, llm42_event_type type, int n) {
+    llm42__emit(e, (llm42_event){.type = type, .request = r->info.id, .info = &r->info, .n = n, .finish = r->info.finish});
+}
+
+static llm42__request *llm42__find(const llm42_engine *e, int64_t id) {
+    llm42__request *r = id > 0 && id <= e->last_id ? e->table[id & (e->table_size - 1)] : NULL;
+    return r && r->info.id == id ? r : NULL;
+}
+
+// Position of the newest token.
+LLM42__INLINE int llm42__last_position(const llm42__request *r) {
+    return r->info.prompt_count + r->info.committed + r->info.candidates - 1;
+}
+
+static bool llm42__is_stop(const llm42__request *r, int32_t token) {
+    for (int i = 0; i < r->stop_count; i++)
+        if (r->stop[i] == token) return true;
+    return false;
+}
+
+// Waiting list, sorted by (arrival, id): requests usually come in that order, so the search starts at the end.
+static void llm42__wait_insert(llm42_engine *e, llm42__request *r) {
+    llm42__request *after = e->waiting_last;
+    while (after && (after->info.arrival > r->info.arrival ||
+                     (after->info.arrival == r->info.arrival && after->info.id > r->info.id)))
+        after = after->prev;
+    r->prev = after;
+    r->next = after ? after->next : e->waiting;
+    *(r->prev ? &r->prev->next : &e->waiting) = r;
+    *(r->next ? &r->next->prev : &e->waiting_last) = r;
+    e->stats.waiting++;
+}
+
+static void llm42__wait_remove(llm42_engine *e, llm42__request *r) {
+    *(r->prev ? &r->prev->next : &e->waiting) = r->next;
+    *(r->next ? &r->next->prev : &e->waiting_last) = r->prev;
+    e->stats.waiting--;
+}
+
+static void llm42__request_free(llm42__request *r) {
+    free(r->tokens);
+    free(r->logprobs);
+    free(r);
+}
+
+static void llm42__forget(llm42_engine *e, llm42__request *r) {
+    e->table[r->info.id & (e->table_size - 1)] = NULL;
+    llm42__request_free(r);
+}
+
+// Drops the pages behind the first `positions` positions.
+static void llm42__truncate(llm42_engine *e, llm42__request *r, int positions) {
+    int keep = (positions + e->desc.page_size - 1) / e->desc.page_size;
+    int32_t *table = e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot;
+    while (r->pages > keep) llm42__kv_drop(&e->kv, table[--r->pages]);
+    r->filled = LLM42__MIN(r->filled, positions);
+    r->pure = LLM42__MIN(r->pure, positions);
+    r->remembered = LLM42__MIN(r->remembered, keep);
+}
+
+// Takes a request out of the running set and gives its pages and slot back.
+static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
+    llm42__truncate(e, r, 0);
+    r->remembered = 0;
+    int i = 0;
+    while (e->running[i] != r) i++;
+    for (e->running_count--; i < e->running_count; i++) e->running[i] = e->running[i + 1];
+    e->free_slot[e->free_slots++] = r->slot;
+    r->slot = -1;
+    r->ready_since = -1;
+}
+
+static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) {
+    if (r->slot >= 0) llm42__stop_running(e, r);
+    else llm42__wait_remove(e, r);
+    r->info.candidates = 0;
+    r->info.state = LLM42_STATE_FINISHED;
+    r->info.finish = why;
+    e->stats.finished++;
+    e->stats.cancelled += why == LLM42_FINISH_CANCELLED;
+    llm42__emit_request(e, r, LLM42_EVENT_FINISHED, r->info.committed);
+    if (e->desc.auto_release) llm42__forget(e, r);
+}
+
+// Its pages go, its candidates too, its committed tokens stay; it is prefilled again later.
+static void llm42__preempt(llm42_engine *e, llm42__request *r) {
+    int dropped = r->info.candidates;
+    llm42__stop_running(e, r);
+    r->info.candidates = 0;
+    r->info.state = LLM42_STATE_WAITING;
+    r->info.preemptions++;
+    e->stats.preemptions++;
+    e->stats.preempted_candidates += dropped;
+    llm42__wait_insert(e, r);
+    llm42__emit_request(e, r, LLM42_EVENT_PREEMPTED, dropped);
+}
+
+// The youngest running request, non-deterministic ones first.
+static llm42__request *llm42__victim(const llm42_engine *e) {
+    llm42__request *victim = NULL;
+    for (int i = 0; i < e->running_count; i++) {
+        llm42__request *r = e->running[i];
+        if (!victim || (victim->verified && !r->verified) ||
+            (victim->verified == r->verified &&
+             (r->info.arrival > victim->info.arrival ||
+              (r->info.arrival == victim->info.arrival && r->info.id > victim->info.id))))
+            victim = r;
+    }
+    return victim;
+}
+
+// Makes sure that pages cover the first `positions` positions, preempting others if need be. False: the request itself
+// was the one to go.
+static bool llm42__reserve(llm42_engine *e, llm42__request *r, int positions) {
+    int32_t *table = e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot;
+    while (r->pages * e->desc.page_size < positions) {
+        int page = llm42__kv_take(&e->kv);
+        if (page >= 0) {
+            table[r->pages++] = page;
+            continue;
+        }
+        llm42__request *victim = llm42__victim(e);
+        llm42__preempt(e, victim);
+        if (victim == r) return false;
+    }
+    return true;
+}
+
+// Does this request read and write the prefix table? ISOLATED prefill ties KV to the prompt's shape, so a verified
+// request may not share it.
+static bool llm42__shares(const llm42_engine *e, const llm42__request *r) {
+    return e->desc.prefix_cache && !(r->verified && e->desc.prefill == LLM42_PREFILL_ISOLATED);
+}
+
+// Enters the pages that have become full of final KV.
+static void llm42__remember(llm42_engine *e, llm42__request *r) {
+    if (!llm42__shares(e, r)) return;
+    int size = e->desc.page_size, final = r->verified ? r->pure : r->filled;
+    const int32_t *table = e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot;
+    for (; (r->remembered + 1) * size <= final; r->remembered++) {
+        const int32_t *tokens = r->tokens + r->remembered * size;
+        r->chain = llm42__kv_hash(r->chain, tokens, size);
+        int kind = (r->remembered + 1) * size <= r->pure ? LLM42__PURE_PAGE : LLM42__FAST_PAGE;
+        llm42__kv_remember(&e->kv, table[r->remembered], r->chain, kind, tokens);
+    }
+}
+
+// Takes the longest run of cached pages that hold the request's first tokens. The last token is left out: its row must
+// run to give the next one. A verified request takes pure pages only.
+static void llm42__find_prefix(llm42_engine *e, llm42__request *r) {
+    int size = e->desc.page_size, limit = llm42__last_position(r) / size;
+    int32_t *table = e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot;
+    r->chain = 0x4242;
+    if (!llm42__shares(e, r)) return;
+    for (bool pure = true; r->pages < limit; r->pages++) {
+        const int32_t *tokens = r->tokens + r->pages * size;
+        uint64_t hash = llm42__kv_hash(r->chain, tokens, size);
+        int page = llm42__kv_find(&e->kv, hash, LLM42__PURE_PAGE, tokens);
+        if (page < 0 && !r->verified) page = llm42__kv_find(&e->kv, hash, LLM42__FAST_PAGE, tokens);
+        if (page < 0) break;
+        llm42__kv_hold(&e->kv, page);
+        pure = pure && e->kv.page[page].kind == LLM42__PURE_PAGE;
+        table[r->pages] = page;
+        r->chain = hash;
+        r->filled += size;
+        if (pure) r->pure += size;
+    }
+    r->remembered = r->pages;
+}
+
+// Admits the head of the waiting list if a slot and pages for its tokens are free, with one page to spare for each
+// sequence that runs already. False: it has to wait.
+static bool llm42__admit(llm42_engine *e, llm42__request *r) {
+    if (!e->free_slots) return false;
+    r->slot = e->free_slot[--e->free_slots];
+    r->filled = r->pure = r->pages = r->remembered = 0;
+    llm42__find_prefix(e, r);
+    int wanted = llm42__last_position(r) / e->desc.page_size + 1 - r->pages;
+    if (e->running_count && e->kv.free_count < wanted + e->running_count) {
+        llm42__truncate(e, r, 0);
+        e->free_slot[e->free_slots++] = r->slot;
+        r->slot = -1;
+        return false;
+    }
+    llm42__wait_remove(e, r);
+    e->running[e->running_count++] = r;
+    llm42__reserve(e, r, llm42__last_position(r) + 1);  // cannot preempt: the pages are free
+    if (r->info.preemptions == 0) e->stats.prompt_tokens += r->info.prompt_count;
+    r->info.state = LLM42_STATE_PREFILL;
+    r->info.prefix_hits += r->filled;
+    e->stats.prefix_hits += r->filled;
+    e->seq[r->slot] = (llm42_seq){.request = r->info.id, .sampling = r->sampling,
+                                  .pages = e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot};
+    llm42__emit_request(e, r, LLM42_EVENT_ADMITTED, r->filled);
+    return true;
+}
+
+// Releases `count` tokens to the user, ending early at a stop token. True: the request is finished.
+static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
+    int first = r->info.committed;
+    llm42_finish why = LLM42_FINISH_NONE;
+    for (int i = 0; i < count && why == LLM42_FINISH_NONE; i++) {
+        r->info.committed++;
+        if (llm42__is_stop(r, r->info.tokens[first + i])) why = LLM42_FINISH_STOP;
+        else if (r->info.committed == r->info.max_new_tokens) why = LLM42_FINISH_LENGTH;
+    }
+    count = r->info.committed - first;
+    e->stats.returned_tokens += count;
+    if (r->info.deterministic) e->stats.deterministic_tokens += count;
+    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_COMMITTED, .request = r->info.id, .info = &r->info, .n = count,
+                                 .position = first, .tokens = r->info.tokens + first, .logprobs = r->logprobs + first});
+    double now = e->backend->now(e->state);
+    if (first == 0) r->info.first_token = now;
+    r->info.last_token = now;
+    if (why == LLM42_FINISH_NONE) return false;
+    llm42__finish(e, r, why);
+    return true;
+}
+
+// >>verify -------------------------------------------------------------------------------------------------------
+// Owns: what a replay pass means for a request (LLM-42, section 4).
+
+// The last candidate ends the request, if it holds: nothing is decoded behind it.
+static bool llm42__is_last(const llm42__request *r) {
+    int count = r->info.committed + r->info.candidates;
+    return count == r->info.max_new_tokens || (r->info.candidates && llm42__is_stop(r, r->info.tokens[count - 1]));
+}
+
+static bool llm42__is_ready(const llm42_engine *e, const llm42__request *r) {
+    return r->verified && r->info.state == LLM42_STATE_DECODE &&
+           (r->info.candidates >= e->need || (r->info.candidates && llm42__is_last(r)));
+}
+
+static void llm42__note_ready(const llm42_engine *e, llm42__request *r) {
+    if (r->ready_since < 0 && llm42__is_ready(e, r)) r->ready_since = e->pass_count;
+}
+
+// Rows of its window: the last committed token, then the candidates. Each row but the last judges the candidate behind
+// it; the last gives the verifier's own token, the bonus, unless it is off or nothing may follow the last candidate.
+static int llm42__window_rows(const llm42_engine *e, const llm42__request *r) {
+    int rows = r->info.candidates + (llm42__is_last(r) || e->desc.bonus == LLM42_BONUS_OFF ? 0 : 1);
+    return LLM42__MIN(rows, e->desc.window);
+}
+
+// Compares a window's outputs with its candidates, commits what agrees and the verifier's own token behind it, and
+// drops the rest.
+static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42_output *out, int rows) {
+    int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates), agreed = 0;
+    int first = r->info.committed, prompt = r->info.prompt_count;
+    int32_t *output = r->tokens + prompt + first;
+    while (agreed < compared && out[agreed].token == output[agreed]) agreed++;
+    bool rollback = agreed < compared;
+    int commit = agreed < rows ? agreed + 1 : agreed;  // with the verifier's own token, unless every row was compared
+    r->info.verifications++;
+    e->stats.verifications++;
+    e->stats.compared += LLM42__MIN(agreed + 1, compared);
+    llm42__emit_request(e, r, LLM42_EVENT_VERIFIED, agreed);
+    if (rollback) {
+        int dropped = candidates - agreed;
+        r->info.rollbacks++;
+        r->info.recomputed += dropped - 1;
+        e->stats.rollbacks++;
+        e->stats.recomputed += dropped - 1;
+        llm42__emit(e, (llm42_event){.type = LLM42_EVENT_ROLLED_BACK, .request = r->info.id, .info = &r->info, .n = dropped,
+                                     .position = first + agreed, .tokens = output + agreed});
+    }
+    r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
+    if (agreed < rows) output[agreed] = out[agreed].token;
+    for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
+    r->ready_since = -1;
+    if (!e->desc.keep_fast_kv) r->pure = prompt + first + commit - 1;
+    r->filled = prompt + first + commit + r->info.candidates - 1;
+    if (llm42__commit(e, r, commit)) return;
+    llm42__truncate(e, r, r->filled);
+    llm42__remember(e, r);
+    llm42__note_ready(e, r);
+}
+
+// >>sched --------------------------------------------------------------------------------------------------------
+// Owns: which rows share a pass. Calls >>verify and >>kv.
+
+typedef struct llm42__plan {
+    llm42_schedule schedule;
+    int rows, shape, windows;
+    bool prompts;  // rows of deterministic prompts are in it
+} llm42__plan;
+
+static void llm42__add_row(llm42_engine *e, llm42__plan *plan, llm42__request *r, int position, uint32_t flags) {
+    e->row[plan->rows] = (llm42_row){r->slot, position, r->tokens[position], flags};
+    e->owner[plan->rows++] = NULL;
+}
+
+// Adds up to `room` rows of a request's prompt (and of tokens committed before a preemption), up to position `end`.
+static void llm42__add_prompt(llm42_engine *e, llm42__plan *plan, llm42__request *r, int room, int end) {
+    int first = plan->rows, last = llm42__last_position(r);
+    for (int t = r->filled; t < end && room > 0; t++, room--)
+        llm42__add_row(e, plan, r, t, t == last ? LLM42_ROW_SAMPLE : 0);
+    if (plan->rows == first) return;
+    e->owner[first] = r;
+    e->owner_rows[first] = plan->rows - first;
+}
+
+static void llm42__add_window(llm42_engine *e, llm42__plan *plan, llm42__request *r) {
+    int first = plan->rows, rows = llm42__window_rows(e, r), start = r->info.prompt_count + r->info.committed - 1;
+    for (int i = 0; i < rows; i++) {
+        bool keep = e->desc.keep_fast_kv && start + i < r->filled;
+        llm42__add_row(e, plan, r, start + i, LLM42_ROW_SAMPLE | (keep ? LLM42_ROW_KEEP_KV : 0));
+    }
+    e->owner[first] = r;
+    e->owner_rows[first] = rows;
+    plan->windows++;
+}
+
+// May this request decode in a fast pass? A ready window may go on decoding only under WAIT, up to the look-ahead.
+static bool llm42__can_decode(const llm42_engine *e, const llm42__request *r) {
+    if (r->info.state != LLM42_STATE_DECODE) return false;
+    if (!r->verified) return true;
+    int ahead = e->desc.verify == LLM42_VERIFY_WAIT ? e->desc.look_ahead : 0;
+    return !llm42__is_last(r) && r->info.candidates < e->need + ahead;
+}
+
+// Decode rows of everyone who can, then chunks of unverified prompts within the token budget.
+static void llm42__plan_fast(llm42_engine *e, llm42__plan *plan) {
+    for (int i = 0; i < e->running_count; i++) {  // pages first, for the newest token's KV: this may preempt anyone
+        int before = e->running_count;
+        if (llm42__can_decode(e, e->running[i])) llm42__reserve(e, e->running[i], llm42__last_position(e->running[i]) + 1);
+        if (e->running_count != before) i = -1;   // the list has shifted: go through it again
+    }
+    for (int i = 0; i < e->running_count; i++) {
+        llm42__request *r = e->running[i];
+        if (!llm42__can_decode(e, r)) continue;
+        llm42__add_row(e, plan, r, llm42__last_position(r), LLM42_ROW_SAMPLE);
+        e->owner[plan->rows - 1] = r;
+        e->owner_rows[plan->rows - 1] = 1;
+    }
+    for (int i = 0; i < e->running_count; i++) {
+        llm42__request *r = e->running[i];
+        if (r->info.state == LLM42_STATE_PREFILL && !r->verified)
+            llm42__add_prompt(e, plan, r, e->desc.token_budget - plan->rows, llm42__last_position(r) + 1);
+    }
+    plan->shape = plan->rows;
+}
+
+// The request whose window has been ready longest, or the one with the most candidates when `partial`; not yet chosen.
+static llm42__request *llm42__next_window(const llm42_engine *e, bool partial) {
+    llm42__request *best = NULL;
+    for (int i = 0; i < e->running_count; i++) {
+        llm42__request *r = e->running[i];
+        if (r->chosen || !r->verified || r->info.state != LLM42_STATE_DECODE) continue;
+        if (partial ? r->info.candidates < 1 : !llm42__is_ready(e, r)) continue;
+        if (!best || (partial ? r->info.candidates > best->info.candidates : r->ready_since < best->ready_since)) best = r;
+    }
+    return best;
+}
+
+// Windows (if verification is due), then prompt rows in what is left of M under PACKED.
+static void llm42__plan_replay(llm42_engine *e, llm42__plan *plan, bool windows) {
+    int count = 0;
+    for (int i = 0; i < e->running_count; i++) e->running[i]->chosen = false;
+    while (windows && count < e->desc.group) {
+        llm42__request *r = llm42__next_window(e, false);
+        if (!r && e->desc.verify == LLM42_VERIFY_EAGER) r = llm42__next_window(e, true);
+        if (!r) break;
+        r->chosen = true;
+        if (llm42__reserve(e, r, r->info.prompt_count + r->info.committed - 1 + llm42__window_rows(e, r))) count++;
+    }
+    for (int i = 0; i < e->running_count; i++) {  // pages came first: whoever was preempted since is no longer here
+        llm42__request *r = e->running[i];
+        if (r->chosen && r->info.state == LLM42_STATE_DECODE) llm42__add_window(e, plan, r);
+    }
+    plan->shape = e->M;
+    for (int own = 1; own >= 0; own--) {  // deterministic prompts first; others may fill rows that would be padding
+        for (int i = 0; i < e->running_count && e->desc.prefill == LLM42_PREFILL_PACKED; i++) {
+            llm42__request *r = e->running[i];
+            if (r->info.state != LLM42_STATE_PREFILL || r->verified != (own == 1)) continue;
+            int before = plan->rows;
+            llm42__add_prompt(e, plan, r, e->M - plan->rows, llm42__last_position(r) + 1);
+            if (own && plan->rows > before) plan->prompts = true;
+        }
+    }
+}
+
+// ISOLATED: the oldest deterministic prompt alone, at its own shape; tokens committed before a preemption go behind it
+// in passes of M rows, as they were verified.
+static void llm42__plan_isolated(llm42_engine *e, llm42__plan *plan) {
+    for (int i = 0; i < e->running_count; i++) {
+        llm42__request *r = e->running[i];
+        if (r->info.state != LLM42_STATE_PREFILL || !r->verified) continue;
+        bool prompt = r->filled < r->info.prompt_count;
+        int end = prompt ? r->info.prompt_count : llm42__last_position(r) + 1;
+        llm42__add_prompt(e, plan, r, prompt ? e->desc.token_budget : e->M, end);
+        plan->shape = prompt ? plan->rows : e->M;
+        plan->prompts = true;
+        return;
+    }
+}
+
+typedef struct llm42__due { int ready, prompts, decodes; bool overdue; } llm42__due;
+
+static llm42__due llm42__what_is_due(const llm42_engine *e) {
+    llm42__due due = {0};
+    for (int i = 0; i < e->running_count; i++) {
+        const llm42__request *r = e->running[i];
+        bool prefill = r->info.state == LLM42_STATE_PREFILL;
+        due.prompts += prefill && r->verified;
+        due.decodes += (prefill && !r->verified) || llm42__can_decode(e, r);
+        if (!llm42__is_ready(e, r)) continue;
+        due.ready++;
+        due.overdue |= e->pass_count - r->ready_since >= e->desc.deadline;
+    }
+    return due;
+}
+
+// Chooses the next pass. Verification goes first when it is due; prompts of deterministic requests take turns with fast
+// passes, so that a long prompt does not hold up decoding; else a fast pass.
+static void llm42__plan_pass(llm42_engine *e, llm42__plan *plan) {
+    *plan = (llm42__plan){.schedule = e->desc.mode == LLM42_BATCH_INVARIANT ? LLM42_INVARIANT : LLM42_FAST};
+    llm42__due due = llm42__what_is_due(e);
+    bool prompts = due.prompts && !(e->replayed_prompt && due.decodes);
+    bool verify = due.ready && (e->desc.verify == LLM42_VERIFY_EAGER || due.ready >= e->desc.group || due.overdue ||
+                                (!due.decodes && !prompts));
+    bool packed = e->desc.prefill == LLM42_PREFILL_PACKED;
+    if (verify || (prompts && packed)) {
+        plan->schedule = LLM42_FIXED;
+        llm42__plan_replay(e, plan, verify);
+    } else if (prompts) {
+        plan->schedule = LLM42_FIXED;
+        llm42__plan_isolated(e, plan);
+    } else {
+        llm42__plan_fast(e, plan);
+    }
+}
+
+// The wrong token that stress tests put in a candidate's place, for a share of candidates chosen by a hash.
+static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t token) {
+    if (e->desc.inject_rate <= 0) return token;
+    uint64_t key = llm42__hash(e->desc.inject_seed ^ llm42__hash((uint64_t)r->info.id));
+    uint64_t h = llm42__hash(key ^ (uint64_t)(r->info.committed + r->info.candidates));
+    if (llm42__unit(h) >= e->desc.inject_rate) return token;
+    e->stats.injected++;
+    return (token + 1) % e->desc.model->config.vocab;
+}
+
+// A row that gave a token in a fast (or invariant) pass, or the last row of a prompt.
+static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, llm42_schedule schedule) {
+    int at = r->info.prompt_count + r->info.committed + r->info.candidates;
+    if (!r->verified || schedule == LLM42_FIXED) {
+        r->tokens[at] = out.token;
+        r->logprobs[r->info.committed] = out.logprob;
+        if (!llm42__commit(e, r, 1)) llm42__note_ready(e, r);
+        return;
+    }
+    r->tokens[at] = llm42__inject(e, r, out.token);
+    r->info.candidates++;
+    e->stats.candidates++;
+    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_CANDIDATE, .request = r->info.id, .info = &r->info, .n = 1,
+                                 .position = at - r->info.prompt_count, .tokens = r->tokens + at, .logprobs = &out.logprob});
+    llm42__note_ready(e, r);
+}
+
+// Gives a pass's results to the requests it served.
+static void llm42__apply(llm42_engine *e, const llm42__plan *plan) {
+    for (int i = 0; i < plan->rows; i++) {
+        llm42__request *r = e->owner[i];
+        if (!r) continue;
+        int rows = e->owner_rows[i];
+        if (r->verified && r->info.state == LLM42_STATE_DECODE && plan->schedule == LLM42_FIXED) {
+            llm42__verify_window(e, r, &e->out[i], rows);
+            continue;
+        }
+        bool pure = plan->schedule != LLM42_FAST && r->pure == r->filled;
+        r->filled += rows;
+        if (pure) r->pure = r->filled;
+        llm42__remember(e, r);
+        if (!(e->row[i + rows - 1].flags & LLM42_ROW_SAMPLE)) continue;
+        if (r->info.state == LLM42_STATE_PREFILL) {
+            r->info.state = LLM42_STATE_DECODE;
+            llm42__emit_request(e, r, LLM42_EVENT_PREFILLED, r->filled);
+        }
+        llm42__take_token(e, r, e->out[i + rows - 1], plan->schedule);
+    }
+}
+
+static llm42_result llm42__run_plan(llm42_engine *e, const llm42__plan *plan, llm42_error *error) {
+    llm42_pass pass = {.schedule = plan->schedule, .rows = plan->rows, .shape = plan->shape, .row = e->row, .seq = e->seq,
+                       .out = e->out};
+    double begin = e->backend->now(e->state);
+    llm42_result result = e->backend->run(e->state, &pass, error);
+    if (result != LLM42_OK) return result;
+    e->pass_count++;
+    e->replayed_prompt = plan->prompts;
+    e->stats.passes[plan->schedule]++;
+    e->stats.rows[plan->schedule] += plan->rows;
+    e->stats.busy[plan->schedule] += e->backend->now(e->state) - begin;
+    e->stats.replay_windows += plan->windows;
+    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_PASS, .n = plan->rows, .schedule = plan->schedule,
+                                 .shape = plan->shape, .windows = plan->windows, .begin = begin});
+    llm42__apply(e, plan);
+    return LLM42_OK;
+}
+
+llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
+    for (;;) {
+        while (e->waiting && e->waiting->info.arrival <= e->backend->now(e->state) && llm42__admit(e, e->waiting)) {}
+        if (e->running_count) {
+            llm42__plan plan;
+            llm42__plan_pass(e, &plan);
+            if (plan.rows) return llm42__run_plan(e, &plan, error);
+            continue;  // forming the pass preempted everyone it was for; admit again
+        }
+        if (!e->waiting) return LLM42_IDLE;
+        e->backend->wait_until(e->state, e->waiting->info.arrival);
+    }
+}
+
+llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error) {
+    llm42_result result;
+    while ((result = llm42_engine_step(engine, error)) == LLM42_OK) {}
+    return result == LLM42_IDLE ? LLM42_OK : result;
+}
+
+// >>submit -------------------------------------------------------------------------------------------------------
+// Owns: checking requests and entering them.
+
+static llm42_result llm42__check_sampling(const llm42_sampling *s, llm42_error *error) {
+    if (!(s->temperature >= 0 && s->temperature <= 1e6f))
+        return llm42__fail(error, LLM42_INVALID, "llm42_request_desc.sampling.temperature: %g: must be 0 or more", (double)s->temperature);
+    if (s->top_k < 0) return llm42__fail(error, LLM42_INVALID, "llm42_request_desc.sampling.top_k: %d: must be 0 or more", s->top_k);
+    if (!(s->top_p >= 0 && s->top_p <= 1))
+        return llm42__fail(error, LLM42_INVALID, "llm42_request_desc.sampling.top_p: %g: must be from 0 to 1", (double)s->top_p);
+    if (!(s->min_p >= 0 && s->min_p <= 1))
+        return llm42__fail(error, LLM42_INVALID, "llm42_request_desc.sampling.min_p: %g: must be from 0 to 1", (double)s->min_p);
+    if (s->temperature > 0 && s->temperature < 1e-4f)
+        return llm42__fail(error, LLM42_INVALID, "llm42_request_desc.sampling.temperature: %g: use 0 for greedy, or at least 0.0001",
+                           (double)s->temperature);
+    return LLM42_OK;
+}
+
+static llm42_result llm42__check_request(const llm42_engine *e, const llm42_request_desc *d, int *max_new,
+                                         llm42_error *error) {
+    const char *const name = "llm42_request_desc";
+    int vocab = e->desc.model->config.vocab;
+    if (!d || !d->prompt) return llm42__fail(error, LLM42_INVALID, "%s.prompt: required", name);
+    if (d->prompt_count < 1) return llm42__fail(error, LLM42_INVALID, "%s.prompt_count: %d: the prompt is empty", name, d->prompt_count);
+    if (d->max_new_tokens < 0) return llm42__fail(error, LLM42_INVALID, "%s.max_new_tokens: %d: must be 0 (default) or more", name, d->max_new_tokens);
+    if (d->prompt_count >= e->desc.max_context)
+        return llm42__fail(error, LLM42_NEVER_FITS, "%s.prompt_count: %d: the context is %d tokens and must hold the prompt and "
+                           "one more", name, d->prompt_count, e->desc.max_context);
+    *max_new = d->max_new_tokens ? d->max_new_tokens : LLM42__MIN(128, e->desc.max_context - d->prompt_count);
+    if (*max_new > e->desc.max_context - d->prompt_count)
+        return llm42__fail(error, LLM42_NEVER_FITS, "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of %d "
+                           "tokens", name, *max_new, d->prompt_count, e->desc.max_context);
+    int64_t positions = (int64_t)d->prompt_count + *max_new;
+    if ((positions + e->desc.page_size - 1) / e->desc.page_size > e->desc.pages)
+        return llm42__fail(error, LLM42_NEVER_FITS, "%s: %lld tokens need more KV pages than the engine's %d of %d tokens: raise "
+                           "llm42_engine_desc.pages or lower max_new_tokens", name, (long long)positions, e->desc.pages, e->desc.page_size);
+    for (int i = 0; i < d->prompt_count; i++)
+        if (d->prompt[i] < 0 || d->prompt[i] >= vocab)
+            return llm42__fail(error, LLM42_INVALID, "%s.prompt[%d]: token %d is outside the vocabulary of %d", name, i, d->prompt[i], vocab);
+    if (d->stop_count < 0 || d->stop_count > LLM42_MAX_STOP || (d->stop_count && !d->stop))
+        return llm42__fail(error, LLM42_INVALID, "%s.stop_count: %d: must be 0 to %d, with stop set", name, d->stop_count, LLM42_MAX_STOP);
+    if (d->sample_index < 0) return llm42__fail(error, LLM42_INVALID, "%s.sample_index: %d: must be 0 or more", name, d->sample_index);
+    if (!(d->arrival >= 0 && d->arrival < 1e18)) return llm42__fail(error, LLM42_INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock", name, d->arrival);
+    if (d->deterministic && e->desc.mode == LLM42_NONDETERMINISTIC)
+        return llm42__fail(error, LLM42_INVALID, "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in mode DVR or "
+                           "BATCH_INVARIANT", name);
+    return llm42__check_sampling(&d->sampling, error);
+}
+
+// Room for one more id in the table: live ids must not share a place.
+static bool llm42__grow_table(llm42_engine *e) {
+    int64_t id = e->last_id + 1;
+    if (e->table_size && !e->table[id & (e->table_size - 1)]) return true;
+    for (int64_t size = e->table_size ? e->table_size * 2 : 64;; size *= 2) {
+        llm42__request **table = calloc((size_t)size, sizeof *table);
+        if (!table) return false;
+        bool clash = false;
+        for (int64_t i = 0; i < e->table_size; i++) {
+            if (!e->table[i]) continue;
+            llm42__request **to = &table[e->table[i]->info.id & (size - 1)];
+            clash |= *to != NULL;
+            *to = e->table[i];
+        }
+        if (clash || table[id & (size - 1)]) {
+            free(table);
+            continue;
+        }
+        free(e->table);
+        e->table = table;
+        e->table_size = size;
+        return true;
+    }
+}
+
+static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new) {
+    llm42__request *r = calloc(1, sizeof *r);
+    if (!r) return NULL;
+    r->tokens = malloc(((size_t)d->prompt_count + (size_t)max_new) * sizeof *r->tokens);
+    r->logprobs = malloc((size_t)max_new * sizeof *r->logprobs);
+    if (!r->tokens || !r->logprobs) {
+        llm42__request_free(r);
+        return NULL;
+    }
+    memcpy(r->tokens, d->prompt, (size_t)d->prompt_count * sizeof *r->tokens);
+    r->sampling = d->sampling;
+    if (!r->sampling.seed) r->sampling.seed = 42 + (uint64_t)d->sample_index;
+    r->verified = d->deterministic && e->desc.mode == LLM42_DVR;
+    r->slot = -1;
+    r->ready_since = -1;
+    const llm42_config *c = &e->desc.model->config;
+    r->stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
+    for (int i = 0; i < r->stop_count; i++) r->stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
+    double now = e->backend->now(e->state);
+    r->info = (llm42_request){.id = e->last_id + 1, .state = LLM42_STATE_WAITING, .deterministic = d->deterministic,
+                              .prompt_count = d->prompt_count, .max_new_tokens = max_new, .prompt = r->tokens,
+                              .tokens = r->tokens + d->prompt_count, .logprobs = r->logprobs,
+                              .arrival = d->arrival > 0 ? d->arrival : now, .first_token = -1, .last_token = -1,
+                              .user = d->user};
+    return r;
+}
+
+llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
+    int max_new = 0;
+    if (id) *id = 0;
+    LLM42__TRY(llm42__check_request(e, desc, &max_new, error));
+    llm42__request *r = llm42__request_new(e, desc, max_new);
+    if (!r || !llm42__grow_table(e)) {
+        if (r) llm42__request_free(r);
+        return llm42__fail(error, LLM42_MEMORY, "llm42_engine_submit: out of memory for a request of %d tokens",
+                           desc->prompt_count + max_new);
+    }
+    e->table[++e->last_id & (e->table_size - 1)] = r;
+    e->stats.submitted++;
+    if (id) *id = r->info.id;
+    llm42__wait_insert(e, r);
+    llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
+    return LLM42_OK;
+}
+
+llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error) {
+    llm42__request *r = llm42__find(e, id);
+    if (!r) return llm42__fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
+    if (r->info.state != LLM42_STATE_FINISHED) llm42__finish(e, r, LLM42_FINISH_CANCELLED);
+    return LLM42_OK;
+}
+
+const llm42_request *llm42_engine_request(const llm42_engine *e, int64_t id) {
+    const llm42__request *r = llm42__find(e, id);
+    return r ? &r->info : NULL;
+}
+
+llm42_result llm42_engine_release(llm42_engine *e, int64_t id, llm42_error *error) {
+    llm42__request *r = llm42__find(e, id);
+    if (!r) return llm42__fail(error, LLM42_NOT_FOUND, "llm42_engine_release: no live request has id %lld", (long long)id);
+    if (r->info.state != LLM42_STATE_FINISHED)
+        return llm42__fail(error, LLM42_INVALID, "llm42_engine_release: request %lld is not finished: cancel it first", (long long)id);
+    llm42__forget(e, r);
+    return LLM42_OK;
+}
+
+double llm42_engine_now(const llm42_engine *e) { return e->backend->now(e->state); }
+const llm42_engine_desc *llm42_engine_config(const llm42_engine *e) { return &e->desc; }
+
+llm42_stats llm42_engine_stats(const llm42_engine *e) {
+    llm42_stats stats = e->stats;
+    stats.running = e->running_count;
+    stats.pages_free = e->kv.free_count;
+    return stats;
+}
+
+// >>open ---------------------------------------------------------------------------------------------------------
+// Owns: defaults, validation, and the check that the backend keeps its promise.
+
+static size_t llm42__kv_token_bytes(const llm42_config *c, llm42_dtype compute) {
+    return (size_t)c->layers * 2 * (size_t)(c->kv_heads * c->head_dim) * (compute == LLM42_FP32 ? 4 : 2);
+}
+
+static void llm42__resolve(llm42_engine_desc *d) {
+    const llm42_config *c = &d->model->config;
+#define LLM42__DEFAULT(field, value) if (!d->field) d->field = (value)
+    LLM42__DEFAULT(backend, llm42_backend_cpu());
+    LLM42__DEFAULT(mode, LLM42_DVR);
+    LLM42__DEFAULT(compute, LLM42_BF16);
+#ifdef _OPENMP
+    LLM42__DEFAULT(threads, omp_get_max_threads());
+#else
+    LLM42__DEFAULT(threads, 1);
+#endif
+    LLM42__DEFAULT(max_context, LLM42__MIN(c->context, 8192));
+    LLM42__DEFAULT(max_running, 32);
+    LLM42__DEFAULT(token_budget, LLM42__MAX(256, d->max_running));
+    LLM42__DEFAULT(page_size, 16);
+    LLM42__DEFAULT(window, 32);
+    LLM42__DEFAULT(group, 8);
+    LLM42__DEFAULT(verify, LLM42_VERIFY_EAGER);
+    LLM42__DEFAULT(deadline, d->window);
+    LLM42__DEFAULT(look_ahead, d->window);
+    LLM42__DEFAULT(prefill, LLM42_PREFILL_PACKED);
+    LLM42__DEFAULT(bonus, LLM42_BONUS_ON);
+    LLM42__DEFAULT(inject_seed, 42);
+    if (!d->pages && d->max_context > 0 && d->page_size > 0 && d->max_running > 0) {
+        int64_t per_slot = ((int64_t)d->max_context + d->page_size - 1) / d->page_size;
+        int64_t gigabyte = ((int64_t)1 << 30) / ((int64_t)llm42__kv_token_bytes(c, d->compute) * d->page_size);
+        d->pages = (int)LLM42__MIN(per_slot * d->max_running, LLM42__MAX(gigabyte, per_slot));
+    }
+#undef LLM42__DEFAULT
+}
+
+static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *error) {
+    const llm42_config *c = &d->model->config;
+    const struct { const char *name; int value, low, high; } fields[] = {
+        {"mode", d->mode, LLM42_DVR, LLM42_BATCH_INVARIANT}, {"compute", d->compute, LLM42_BF16, LLM42_FP32},
+        {"threads", d->threads, 1, 1024}, {"max_context", d->max_context, 2, c->context},
+        {"max_running", d->max_running, 1, 1 << 16}, {"token_budget", d->token_budget, 1, 1 << 20},
+        {"page_size", d->page_size, 1, 4096}, {"pages", d->pages, 1, 1 << 28}, {"window", d->window, 1, 4096},
+        {"group", d->group, 1, 4096}, {"verify", d->verify, LLM42_VERIFY_EAGER, LLM42_VERIFY_WAIT},
+        {"deadline", d->deadline, 1, INT32_MAX}, {"look_ahead", d->look_ahead, 1, 1 << 20},
+        {"prefill", d->prefill, LLM42_PREFILL_PACKED, LLM42_PREFILL_ISOLATED},
+        {"bonus", d->bonus, LLM42_BONUS_ON, LLM42_BONUS_OFF}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].value < fields[i].low || fields[i].value > fields[i].high)
+            return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.%s: %d: must be from %d to %d", fields[i].name,
+                               fields[i].value, fields[i].low, fields[i].high);
+    if (d->page_size & (d->page_size - 1))
+        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.page_size: %d: must be a power of two", d->page_size);
+    if (d->token_budget < d->max_running)
+        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.token_budget: %d: must be at least max_running, %d, so that "
+                           "every sequence can decode in one pass", d->token_budget, d->max_running);
+    if ((int64_t)d->window * d->group > 1 << 20)
+        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.window, group: M = %lld rows: must be at most %d",
+                           (long long)d->window * d->group, 1 << 20);
+    if (!(d->inject_rate >= 0 && d->inject_rate <= 1))
+        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.inject_rate: %g: must be from 0 to 1", d->inject_rate);
+    if (d->inject_rate > 0 && c->vocab < 2)
+        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.inject_rate: a vocabulary of one has no wrong token");
+    return LLM42_OK;
+}
+
+// Runs a row alone and again behind others in a FIXED pass: tokens and log-probability bits must be the same. Uses the
+// first pages of the empty cache.
+static llm42_result llm42__self_check(llm42_engine *e, llm42_error *error) {
+    enum { LENGTH = 3, COPIES = 5 };
+    int limit = LLM42__MIN(e->desc.page_size, e->desc.max_context), length = LLM42__MIN(LENGTH, LLM42__MIN(limit, e->M)), vocab = e->desc.model->config.vocab;
+    int copies = LLM42__MIN(LLM42__MIN(COPIES, e->desc.pages), LLM42__MIN(e->desc.max_running, e->M / length));
+    llm42_output alone[LENGTH] = {{0, 0}};
+    for (int i = 0; i < copies; i++) {
+        e->page_table[(size_t)i * (size_t)e->pages_per_slot] = i;
+        e->seq[i] = (llm42_seq){.pages = e->page_table + (size_t)i * (size_t)e->pages_per_slot};
+    }
+    for (int trial = 0; trial < 2; trial++) {
+        llm42_pass pass = {.schedule = LLM42_FIXED, .shape = e->M, .row = e->row, .seq = e->seq, .out = e->out};
+        for (int i = trial ? 0 : copies - 1; i < copies; i++)      // the last sequence is the one looked at
+            for (int t = 0; t < length; t++) {
+                int token = i == copies - 1 ? (7 * t + 3) % vocab : (11 * i + 5 * t) % vocab;
+                e->row[pass.rows++] = (llm42_row){i, t, token, LLM42_ROW_SAMPLE};
+            }
+        LLM42__TRY(e->backend->run(e->state, &pass, error));
+        for (int t = 0; t < length; t++) {
+            llm42_output out = e->out[pass.rows - length + t];
+            if (!trial) alone[t] = out;
+            else if (out.token != alone[t].token || llm42__bits(out.logprob) != llm42__bits(alone[t].logprob))
+                return llm42__fail(error, LLM42_NOT_INVARIANT, "backend %s: a row's result changed with its place in a FIXED pass of "
+                                   "%d rows: deterministic requests cannot be promised; use mode NONDETERMINISTIC",
+                                   e->backend->name, e->M);
+        }
+    }
+    return LLM42_OK;
+}
+
+void llm42_engine_close(llm42_engine *e) {
+    if (!e) return;
+    for (int64_t i = 0; i < e->table_size; i++)
+        if (e->table[i]) llm42__request_free(e->table[i]);
+    if (e->state) e->backend->close(e->state);
+    llm42__kv_close(&e->kv);
+    void *blocks[] = {e->table, e->running, e->free_slot, e->page_table, e->seq, e->row, e->out, e->owner, e->owner_rows};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) free(blocks[i]);
+    free(e);
+}
+
+static bool llm42__engine_allocate(llm42_engine *e) {
+    size_t running = (size_t)e->desc.max_running, rows = (size_t)LLM42__MAX(e->M, e->desc.token_budget);
+    e->pages_per_slot = (e->desc.max_context + e->desc.page_size - 1) / e->desc.page_size;
+    e->running = llm42__alloc(running, sizeof *e->running);
+    e->free_slot = llm42__alloc(running, sizeof *e->free_slot);
+    e->page_table = llm42__alloc(running * (size_t)e->pages_per_slot, sizeof *e->page_table);
+    e->seq = llm42__alloc_zero(running, sizeof *e->seq);
+    e->row = llm42__alloc(rows, sizeof *e->row);
+    e->out = llm42__alloc(rows, sizeof *e->out);
+    e->owner = llm42__alloc(rows, sizeof *e->owner);
+    e->owner_rows = llm42__alloc(rows, sizeof *e->owner_rows);
+    if (!e->running || !e->free_slot || !e->page_table || !e->seq || !e->row || !e->out || !e->owner || !e->owner_rows ||
+        !llm42__grow_table(e))
+        return false;
+    while (e->free_slots < e->desc.max_running) {
+        e->free_slot[e->free_slots] = e->desc.max_running - 1 - e->free_slots;
+        e->free_slots++;
+    }
+    return llm42__kv_open(&e->kv, e->desc.pages, e->desc.page_size, e->desc.prefix_cache);
+}
+
+llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *desc, llm42_error *error) {
+    if (!engine) return llm42__fail(error, LLM42_INVALID, "llm42_engine_open: engine: must not be NULL");
+    *engine = NULL;
+    if (!desc || !desc->model) return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.model: required");
+    llm42_engine_desc d = *desc;
+    llm42__resolve(&d);
+    LLM42__TRY(llm42__validate(&d, error));
+    llm42_engine *e = calloc(1, sizeof *e);
+    if (!e) return llm42__fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory");
+    e->desc = d;
+    e->backend = d.backend;
+    e->M = d.window * d.group;
+    e->need = d.bonus == LLM42_BONUS_ON ? d.window - 1 : d.window;
+    llm42_result result = LLM42_OK;
+    if (!llm42__engine_allocate(e))
+        result = llm42__fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d", d.max_running, d.pages);
+    llm42_backend_desc backend = {.model = d.model, .compute = d.compute, .logits_fp32 = d.logits_fp32, .threads = d.threads,
+                                  .max_rows = LLM42__MAX(e->M, d.token_budget), .max_context = d.max_context, .pages = d.pages,
+                                  .page_size = d.page_size, .log = d.log, .log_user = d.log_user};
+    if (result == LLM42_OK) result = e->backend->open(&e->state, &backend, error);
+    if (result == LLM42_OK && d.mode == LLM42_DVR) result = llm42__self_check(e, error);
+    if (result != LLM42_OK) {
+        llm42_engine_close(e);
+        return result;
+    }
+    *engine = e;
+    return LLM42_OK;
+}
+// >>metrics ------------------------------------------------------------------------------------------------------
+// Owns: what papers report, collected from events. Calls stb_ds.
+
+void llm42_metrics_event(llm42_metrics *m, const llm42_event *ev) {
+    const llm42_request *r = ev->info;
+    if (ev->type == LLM42_EVENT_COMMITTED) {
+        if (r->first_token < 0) arrput(m->ttft, ev->time - r->arrival);
+        else arrput(m->itl, ev->time - r->last_token);
+        m->end = ev->time > m->end ? ev->time : m->end;
+        m->output_tokens += ev->n;
+    } else if (ev->type == LLM42_EVENT_FINISHED) {
+        m->begin = m->requests == 0 || r->arrival < m->begin ? r->arrival : m->begin;
+        m->requests++;
+        m->input_tokens += r->prompt_count;
+        m->recomputed += r->recomputed;
+        m->verifications += r->verifications;
+        m->rollbacks += r->rollbacks;
+        if (r->committed) arrput(m->latency, r->last_token - r->arrival);
+        if (r->verifications) arrput(m->rollback_rate, (double)r->rollbacks / (double)r->verifications);
+    }
+}
+
+void llm42_metrics_free(llm42_metrics *m) {
+    arrfree(m->ttft);
+    arrfree(m->itl);
+    arrfree(m->latency);
+    arrfree(m->rollback_rate);
+    *m = (llm42_metrics){0};
+}
+
+int64_t llm42_metrics_count(const double *values) { return (int64_t)arrlen(values); }
+
+static int llm42__double_order(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double llm42_metrics_percentile(double *values, double p) {
+    int64_t n = (int64_t)arrlen(values);
+    if (!n) return (double)NAN;
+    qsort(values, (size_t)n, sizeof *values, llm42__double_order);
+    int64_t rank = (int64_t)ceil(p / 100.0 * (double)n);
+    return values[LLM42__MAX(1, LLM42__MIN(rank, n)) - 1];
+}
+
+void llm42_consistent_spans(const int32_t *reference, int reference_count, const int32_t *tokens, int count, int *first,
+                            int *second) {
+    int n = LLM42__MIN(reference_count, count), i = 0;
+    while (i < n && reference[i] == tokens[i]) i++;
+    *first = i++;
+    int start = i;
+    while (i < n && reference[i] == tokens[i]) i++;
+    *second = i > start ? i - start : 0;
+}
+
+// >>trace --------------------------------------------------------------------------------------------------------
+// Owns: writing events to a file, as TSV or as a Chrome trace (one lane of passes by schedule, one lane a request).
+
+struct llm42_trace {
+    FILE *file;
+    bool json, first;
+    double begin;  // time of the first event, seconds: traces count from 0
+    char path[256];
+};
+
+llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error *error) {
+    *trace = NULL;
+    llm42_trace *t = calloc(1, sizeof *t);
+    if (!t) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    size_t n = strlen(path);
+    t->json = n > 5 && strcmp(path + n - 5, ".json") == 0;
+    t->first = true;
+    snprintf(t->path, sizeof t->path, "%s", path);
+    t->file = fopen(path, "w");
+    if (!t->file) {
+        free(t);
+        return llm42__fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
+    }
+    if (t->json) {
+        fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n"
+              "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 1, \"args\": {\"name\": \"passes\"}},\n"
+              "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 2, \"args\": {\"name\": \"requests\"}}", t->file);
+        for (int s = LLM42_FAST; s <= LLM42_INVARIANT; s++)
+            fprintf(t->file, ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 1, \"tid\": %d, \"args\": {\"name\": \"%s\"}}", s,
+                    llm42_schedule_name((llm42_schedule)s));
+    } else {
+        fputs("# llm42 " LLM42_VERSION " trace; times in seconds from the first event\n"
+              "time_s\tevent\trequest\tn\tposition\ttokens\tschedule\tshape\twindows\tbegin_s\n", t->file);
+    }
+    *trace = t;
+    return LLM42_OK;
+}
+
+static void llm42__trace_json(llm42_trace *t, const llm42_event *ev) {
+    double us = (ev->time - t->begin) * 1e6;
+    if (ev->type == LLM42_EVENT_PASS) {
+        fprintf(t->file, ",\n{\"ph\": \"X\", \"name\": \"%s %d\", \"pid\": 1, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": "
+                "{\"rows\": %d, \"shape\": %d, \"windows\": %d}}", llm42_schedule_name(ev->schedule), ev->n, (int)ev->schedule,
+                (ev->begin - t->begin) * 1e6, (ev->time - ev->begin) * 1e6, ev->n, ev->shape, ev->windows);
+        return;
+    }
+    if (ev->type == LLM42_EVENT_ADMITTED)
+        fprintf(t->file, ",\n{\"ph\": \"B\", \"name\": \"request %lld%s\", \"pid\": 2, \"tid\": %lld, \"ts\": %.3f}", (long long)ev->request,
+                ev->info->deterministic ? " (deterministic)" : "", (long long)ev->request, us);
+    fprintf(t->file, ",\n{\"ph\": \"i\", \"s\": \"t\", \"name\": \"%s %d\", \"pid\": 2, \"tid\": %lld, \"ts\": %.3f, \"args\": {\"n\": %d, "
+            "\"position\": %d}}", llm42_event_name(ev->type), ev->n, (long long)ev->request, us, ev->n, ev->position);
+    if (ev->type == LLM42_EVENT_FINISHED || ev->type == LLM42_EVENT_PREEMPTED)
+        fprintf(t->file, ",\n{\"ph\": \"E\", \"pid\": 2, \"tid\": %lld, \"ts\": %.3f}", (long long)ev->request, us);
+}
+
+void llm42_trace_event(llm42_trace *t, const llm42_event *ev) {
+    if (t->first) t->begin = ev->type == LLM42_EVENT_PASS ? ev->begin : ev->time;
+    t->first = false;
+    if (t->json) {
+        llm42__trace_json(t, ev);
+        return;
+    }
+    bool pass = ev->type == LLM42_EVENT_PASS;
+    fprintf(t->file, "%.9f\t%s\t%lld\t%d\t%d\t", ev->time - t->begin, llm42_event_name(ev->type), (long long)ev->request, ev->n,
+            ev->position);
+    for (int i = 0; ev->tokens && i < ev->n; i++) fprintf(t->file, "%s%d", i ? "," : "", ev->tokens[i]);
+    if (pass) fprintf(t->file, "\t%s\t%d\t%d\t%.9f\n", llm42_schedule_name(ev->schedule), ev->shape, ev->windows, ev->begin - t->begin);
+    else fputs("\t\t\t\t\n", t->file);
+}
+
+llm42_result llm42_trace_close(llm42_trace *t, llm42_error *error) {
+    if (!t) return LLM42_OK;
+    if (t->json) fputs("\n]}\n", t->file);
+    bool failed = ferror(t->file) != 0;
+    failed |= fclose(t->file) != 0;
+    llm42_result result = failed ? llm42__fail(error, LLM42_IO, "%s: writing failed: the disk may be full", t->path) : LLM42_OK;
+    free(t);
+    return result;
+}
+
+#undef LLM42__TRY
+#endif  // LLM42_IMPLEMENTED
+#endif  // LLM42_IMPLEMENTATION
+
+/* MIT License
+
+   Copyright (c) 2026 llm42 authors
+
+   Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
+   documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
+   rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit
+   persons to whom the Software is furnished to do so, subject to the following conditions:
+
+   The above copyright notice and this permission notice shall be included in all copies or substantial portions of the
+   Software.
+
+   THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
+   WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
+   COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
+   OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+*/

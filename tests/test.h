@@ -1,0 +1,268 @@
+// test.h: the harness of the test programs. Include it before anything else: it sets the POSIX level, keeps assert
+// alive and counts the allocations of what is included after it. One program:
+//
+//     #include "test.h"
+//     #define LLM42_IMPLEMENTATION
+//     #include "llm42.h"
+//
+//     TEST(greedy_takes_the_lowest_id) { CHECK_INT(token, 3); }
+//
+//     int main(void) { RUN(greedy_takes_the_lowest_id); return test_end("test_sampler"); }
+//
+// Every CHECK counts as one passed or failed; a failed one prints its place and values and the test goes on.
+#ifndef LLM42_TEST_H
+#define LLM42_TEST_H
+
+#undef NDEBUG
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>  // it declares posix_memalign: before the macros at the end
+#endif
+
+// Sanitizers make everything several times slower: where TEST_SLOW is 1, long tests take a smaller share.
+#if defined(__SANITIZE_ADDRESS__)
+#define TEST_SLOW 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_SLOW 1
+#endif
+#endif
+#ifndef TEST_SLOW
+#define TEST_SLOW 0
+#else
+// Out of memory is an answer to test, and not the end.
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "allocator_may_return_null=1:abort_on_error=1"; }
+#endif
+
+static struct {
+    int64_t passed, failed, skipped;
+    const char *name;     // of the TEST that runs
+    int64_t allocations;  // calls of malloc, calloc, realloc, aligned_alloc and posix_memalign so far
+} test_state;
+
+// Counting ------------------------------------------------------------------------------------------------------
+enum { TEST_FAILURES_PRINTED = 40 };
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 4, 5)))
+#endif
+static inline bool
+test_check(bool ok, const char *file, int line, const char *format, ...) {
+    if (ok) {
+        test_state.passed++;
+        return true;
+    }
+    if (test_state.failed++ < TEST_FAILURES_PRINTED) {
+        va_list args;
+        va_start(args, format);
+        fprintf(stdout, "%s:%d: %s: FAILED: ", file, line, test_state.name ? test_state.name : "main");
+        vfprintf(stdout, format, args);
+        fputc('\n', stdout);
+        va_end(args);
+        fflush(stdout);
+    }
+    return false;
+}
+
+// Each yields whether it held, so that a test can stop: if (!CHECK(p)) return;
+#define CHECK(condition) test_check((condition) ? true : false, __FILE__, __LINE__, "%s", #condition)
+// CHECK_MSG(condition, "format", ...): values of the caller's choice.
+#define CHECK_MSG(condition, ...) test_check((condition) ? true : false, __FILE__, __LINE__, __VA_ARGS__)
+#define CHECK_INT(got, want) test_check_int((int64_t)(got), (int64_t)(want), #got, __FILE__, __LINE__)
+#define CHECK_STR(got, want) test_check_str((got), (want), #got, __FILE__, __LINE__)
+#define CHECK_CONTAINS(text, part) test_check_contains((text), (part), #text, __FILE__, __LINE__)
+#define CHECK_BITS(got, want) test_check_bits((got), (want), #got, __FILE__, __LINE__)  // floats, to the bit
+#define CHECK_NEAR(got, want, tolerance) \
+    test_check_near((double)(got), (double)(want), (double)(tolerance), #got, __FILE__, __LINE__)
+
+static inline bool test_check_int(int64_t got, int64_t want, const char *what, const char *file, int line) {
+    return test_check(got == want, file, line, "%s is %lld, expected %lld", what, (long long)got, (long long)want);
+}
+
+static inline bool test_check_str(const char *got, const char *want, const char *what, const char *file, int line) {
+    return test_check(got && want && strcmp(got, want) == 0, file, line, "%s is \"%s\", expected \"%s\"", what,
+                      got ? got : "(null)", want ? want : "(null)");
+}
+
+static inline bool test_check_contains(const char *text, const char *part, const char *what, const char *file,
+                                       int line) {
+    return test_check(text && part && strstr(text, part), file, line, "%s is \"%s\", without \"%s\"", what,
+                      text ? text : "(null)", part ? part : "(null)");
+}
+
+static inline bool test_check_bits(float got, float want, const char *what, const char *file, int line) {
+    uint32_t a, b;
+    memcpy(&a, &got, sizeof a);
+    memcpy(&b, &want, sizeof b);
+    return test_check(a == b, file, line, "%s is %.9g (%08x), expected %.9g (%08x)", what, (double)got, (unsigned)a,
+                      (double)want, (unsigned)b);
+}
+
+// A NaN on either side fails: the comparison is written so that only a number within the tolerance passes.
+static inline bool test_check_near(double got, double want, double tolerance, const char *what, const char *file,
+                                   int line) {
+    return test_check(fabs(got - want) <= tolerance, file, line, "%s is %.9g, expected %.9g within %g", what, got, want,
+                      tolerance);
+}
+
+#define TEST(name) static void name(void)
+#define RUN(name) test_run(name, #name)
+
+static inline void test_run(void (*test)(void), const char *name) {
+    test_state.name = name;
+    test();
+    test_state.name = NULL;
+}
+
+// Counts one skipped test and says why; the caller returns.
+#define SKIP(message) test_skip(message)
+
+static inline void test_skip(const char *message) {
+    test_state.skipped++;
+    printf("%s: skipped: %s\n", test_state.name ? test_state.name : "main", message);
+}
+
+// Prints the line that `make test` adds up and returns the exit status.
+static inline int test_end(const char *program) {
+    if (test_state.failed > TEST_FAILURES_PRINTED)
+        printf("... %lld more failures\n", (long long)(test_state.failed - TEST_FAILURES_PRINTED));
+    printf("%s: %lld passed, %lld failed", program, (long long)test_state.passed, (long long)test_state.failed);
+    if (test_state.skipped) printf(", %lld skipped", (long long)test_state.skipped);
+    printf("\n");
+    fflush(stdout);
+    return test_state.failed ? 1 : 0;
+}
+
+// Files ---------------------------------------------------------------------------------------------------------
+// A new folder in memory where the system has such a place, else in /tmp. Its path goes to path.
+static inline void test_folder(char path[64]) {
+    const char *root = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    snprintf(path, 64, "%s/llm42-test-XXXXXX", root);
+    if (mkdtemp(path)) return;
+    snprintf(path, 64, "/tmp/llm42-test-XXXXXX");
+    if (!mkdtemp(path)) {
+        perror(path);
+        exit(1);
+    }
+}
+
+// dir + "/" + name, in one of eight buffers used in turn.
+static inline const char *test_path(const char *dir, const char *name) {
+    static char buffer[8][1024];
+    static unsigned next;
+    char *path = buffer[next++ % 8];
+    snprintf(path, sizeof buffer[0], "%s/%s", dir, name);
+    return path;
+}
+
+// Removes a folder and all in it; a path that is not there is fine.
+static inline void test_remove(const char *path) {
+    struct stat status;
+    if (lstat(path, &status) != 0) return;
+    if (S_ISDIR(status.st_mode)) {
+        DIR *dir = opendir(path);
+        struct dirent *entry;
+        while (dir && (entry = readdir(dir)) != NULL) {
+            char child[1024];
+            if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+            if (snprintf(child, sizeof child, "%s/%s", path, entry->d_name) < (int)sizeof child) test_remove(child);
+        }
+        if (dir) closedir(dir);
+    }
+    if (remove(path) != 0) perror(path);
+}
+
+static inline void test_write(const char *path, const void *data, size_t size) {
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(data, 1, size, file) != size || fclose(file) != 0) {
+        perror(path);
+        exit(1);
+    }
+}
+
+static inline void test_write_text(const char *path, const char *text) { test_write(path, text, strlen(text)); }
+
+// The whole file, with a 0 byte behind it; NULL when it cannot be read. The caller frees it; *size may be NULL.
+static inline char *test_read(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    char *data = NULL;
+    size_t used = 0, room = 0;
+    if (size) *size = 0;
+    if (!file) return NULL;
+    for (;;) {
+        if (room - used < 2) {
+            char *grown = realloc(data, room = room ? 2 * room : 65536);
+            if (!grown) break;
+            data = grown;
+        }
+        size_t n = fread(data + used, 1, room - used - 1, file);
+        if (n == 0) break;
+        used += n;
+    }
+    if (data) data[used] = 0;
+    if (size) *size = used;
+    fclose(file);
+    return data;
+}
+
+static inline bool test_exists(const char *path) { return access(path, F_OK) == 0; }
+
+// Small things --------------------------------------------------------------------------------------------------
+// The next number of a fixed sequence (splitmix64), for tests that want arbitrary values, the same each time.
+static inline uint64_t test_random(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static inline int test_random_int(uint64_t *state, int from, int to) {  // both included
+    return from + (int)(test_random(state) % (uint64_t)(to - from + 1));
+}
+
+static inline double test_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// Allocations ---------------------------------------------------------------------------------------------------
+// int64_t before = test_allocations(); ...; CHECK_INT(test_allocations() - before, 0);
+// The macros below reach the library because its implementation is compiled into the test program.
+static inline int64_t test_allocations(void) { return __atomic_load_n(&test_state.allocations, __ATOMIC_RELAXED); }
+static inline void test_count_allocation(void) { __atomic_fetch_add(&test_state.allocations, 1, __ATOMIC_RELAXED); }
+
+static inline void *test_malloc(size_t size) { return test_count_allocation(), malloc(size); }
+static inline void *test_calloc(size_t count, size_t size) { return test_count_allocation(), calloc(count, size); }
+static inline void *test_realloc(void *old, size_t size) { return test_count_allocation(), realloc(old, size); }
+static inline void *test_aligned_alloc(size_t alignment, size_t size) {
+    return test_count_allocation(), aligned_alloc(alignment, size);
+}
+static inline int test_posix_memalign(void **to, size_t alignment, size_t size) {
+    return test_count_allocation(), posix_memalign(to, alignment, size);
+}
+
+#define malloc(size) test_malloc(size)
+#define calloc(count, size) test_calloc(count, size)
+#define realloc(old, size) test_realloc(old, size)
+#define aligned_alloc(alignment, size) test_aligned_alloc(alignment, size)
+#define posix_memalign(to, alignment, size) test_posix_memalign(to, alignment, size)
+
+#endif  // LLM42_TEST_H

@@ -1,0 +1,530 @@
+// The corners of the protocol, by name. Wrong candidates are made by a backend that stands in front of the CPU's and
+// changes chosen tokens of its fast passes, so every mismatch sits exactly where a test wants it.
+#include "test.h"
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+
+enum { MOST = 256, PROMPT = 12 };
+
+// >>the backend in front -----------------------------------------------------------------------------------------
+static struct {
+    bool wrong[4096];       // positions of rows whose fast token is changed
+    int32_t put[4096];      // to this, or to its successor in the vocabulary if 0
+    int fail_pass;          // this pass (counted from 1) fails; 0: none
+    int passes;
+    bool variant;           // a FIXED row's log-probability depends on its place
+    int64_t window_rows, wrote[2];
+} front;
+
+static llm42_result front_run(void *state, const llm42_pass *pass, llm42_error *error) {
+    if (++front.passes == front.fail_pass) {
+        snprintf(error->text, sizeof error->text, "the device is gone");
+        return error->result = LLM42_BACKEND;
+    }
+    llm42_result result = llm42_backend_cpu()->run(state, pass, error);
+    for (int i = 0; i < pass->rows && result == LLM42_OK; i++) {
+        if (front.variant && pass->schedule == LLM42_FIXED) pass->out[i].logprob += (float)i * 1e-3f;
+        int at = pass->row[i].position;
+        if (pass->schedule != LLM42_FAST || !(pass->row[i].flags & LLM42_ROW_SAMPLE) || !front.wrong[at]) continue;
+        pass->out[i].token = front.put[at] ? front.put[at] : (pass->out[i].token + 1) % 2048;
+    }
+    return result;
+}
+
+static const llm42_backend *front_backend(void) {
+    static llm42_backend backend;
+    backend = *llm42_backend_cpu();
+    backend.name = "front";
+    backend.run = front_run;
+    return &backend;
+}
+
+// >>helpers ------------------------------------------------------------------------------------------------------
+static llm42_model *model;
+static int32_t prompt[PROMPT] = {905, 312, 264, 1108, 283, 1767, 13, 325, 312, 264, 467, 323};
+static llm42_error error;
+
+typedef struct run { int32_t tokens[MOST]; float logprobs[MOST]; int count; llm42_finish finish; llm42_stats stats; } run;
+
+static llm42_engine *open_with(llm42_engine_desc desc) {
+    llm42_engine *engine = NULL;
+    desc.model = model;
+    if (!desc.threads) desc.threads = 1;
+    if (!desc.max_context) desc.max_context = 512;
+    if (!desc.backend) desc.backend = front_backend();
+    if (!desc.window) desc.window = 8, desc.group = 4;
+    CHECK_MSG(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
+    return engine;
+}
+
+static int64_t submit(llm42_engine *engine, llm42_request_desc desc) {
+    int64_t id = 0;
+    if (!desc.prompt) desc.prompt = prompt, desc.prompt_count = PROMPT;
+    if (!desc.stop_count) desc.ignore_stop = true;
+    CHECK_MSG(llm42_engine_submit(engine, &desc, &id, &error) == LLM42_OK, "%s", error.text);
+    return id;
+}
+
+static void finish(llm42_engine *engine) { CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text); }
+
+static run take(llm42_engine *engine, int64_t id) {
+    const llm42_request *r = llm42_engine_request(engine, id);
+    run out = {.count = r->committed, .finish = r->finish, .stats = llm42_engine_stats(engine)};
+    memcpy(out.tokens, r->tokens, sizeof *r->tokens * (size_t)r->committed);
+    memcpy(out.logprobs, r->logprobs, sizeof *r->logprobs * (size_t)r->committed);
+    return out;
+}
+
+static run one(llm42_engine_desc desc, llm42_request_desc request) {
+    llm42_engine *engine = open_with(desc);
+    int64_t id = submit(engine, request);
+    finish(engine);
+    run out = take(engine, id);
+    llm42_engine_close(engine);
+    return out;
+}
+
+// The slow oracle: every token of prompt and output goes through a FIXED pass of its own, of M rows.
+static run oracle(const int32_t *start, int count, int outputs, int M, llm42_sampling sampling) {
+    const llm42_backend *cpu = llm42_backend_cpu();
+    llm42_backend_desc desc = {.model = model, .compute = LLM42_BF16, .threads = 1, .max_rows = 1, .max_context = 512, .pages = 32, .page_size = 16};
+    void *state = NULL;
+    int32_t pages[32];
+    run out = {0};
+    CHECK_INT(cpu->open(&state, &desc, &error), LLM42_OK);
+    for (int i = 0; i < 32; i++) pages[i] = 31 - i;
+    if (!sampling.seed) sampling.seed = 42;
+    llm42_seq seq = {.pages = pages, .sampling = sampling};
+    for (int t = 0; t < count + outputs - 1; t++) {
+        llm42_row row = {0, t, t < count ? start[t] : out.tokens[t - count], LLM42_ROW_SAMPLE};
+        llm42_output got;
+        llm42_pass pass = {.schedule = LLM42_FIXED, .rows = 1, .shape = M, .row = &row, .seq = &seq, .out = &got};
+        CHECK_INT(cpu->run(state, &pass, &error), LLM42_OK);
+        if (t < count - 1) continue;
+        out.tokens[out.count] = got.token;
+        out.logprobs[out.count++] = got.logprob;
+    }
+    cpu->close(state);
+    return out;
+}
+
+static void same(const run *got, const run *want, int count, const char *what) {
+    size_t n = (size_t)count;
+    CHECK_MSG(got->count == count, "%s: %d tokens, expected %d", what, got->count, count);
+    CHECK_MSG(memcmp(got->tokens, want->tokens, n * sizeof *got->tokens) == 0, "%s: tokens differ from the oracle's", what);
+    CHECK_MSG(memcmp(got->logprobs, want->logprobs, n * sizeof *got->logprobs) == 0, "%s: log-probability bits differ", what);
+}
+
+static run reference;  // the oracle's 64 tokens for `prompt`, M = 32
+
+static void clear_front(void) { memset(&front, 0, sizeof front); }
+
+// >>corners ------------------------------------------------------------------------------------------------------
+TEST(tokens_equal_the_oracle) {
+    for (int i = 0; i < 8; i++) {
+        llm42_sampling sampling = {.temperature = i % 2 ? 0.9f : 0, .top_p = i == 3 ? 0.8f : 0, .top_k = i == 5 ? 20 : 0, .seed = (uint64_t)i};
+        int count = 1 + i * 5 % PROMPT;
+        run want = oracle(prompt, count, 80, 32, sampling);
+        run got = one((llm42_engine_desc){0}, (llm42_request_desc){.prompt = prompt, .prompt_count = count, .max_new_tokens = 80,
+                      .deterministic = true, .sampling = sampling});
+        same(&got, &want, 80, "greedy and sampled requests");
+    }
+}
+
+// A stop token that is not among the first `from` tokens of the reference, and its place there.
+static int stop_place(int from) {
+    for (int i = from; i < reference.count; i++) {
+        bool before = false;
+        for (int j = 0; j < i; j++) before |= reference.tokens[j] == reference.tokens[i];
+        if (!before) return i;
+    }
+    return -1;
+}
+
+TEST(stop_inside_a_window) {
+    for (int from = 0; from < 24; from++) {
+        int at = stop_place(from);
+        if (at < 0) break;  // the rest of the text only repeats tokens
+        run got = one((llm42_engine_desc){0}, (llm42_request_desc){.max_new_tokens = 64, .deterministic = true,
+                      .stop = &reference.tokens[at], .stop_count = 1});
+        same(&got, &reference, at + 1, "stop token");
+        CHECK_INT(got.finish, LLM42_FINISH_STOP);
+    }
+}
+
+TEST(stop_rolled_back) {
+    int32_t stop = 7;
+    for (int i = 0; i < 64; i++) CHECK(reference.tokens[i] != stop);
+    for (int at = 1; at < 20; at += 3) {  // the fast path claims the end of the text; the verifier disagrees
+        if (at % 8 == 0) continue;        // tokens 8 and 16 are the verifier's own: no candidate stands there
+        clear_front();
+        front.wrong[PROMPT + at - 1] = true;
+        front.put[PROMPT + at - 1] = stop;
+        run got = one((llm42_engine_desc){0}, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true, .stop = &stop, .stop_count = 1});
+        same(&got, &reference, 40, "stop token rolled back");
+        CHECK_INT(got.finish, LLM42_FINISH_LENGTH);
+        CHECK(got.stats.rollbacks >= 1);
+    }
+    clear_front();
+}
+
+TEST(length_reached_at_every_offset_of_a_window) {
+    for (int bonus = LLM42_BONUS_ON; bonus <= LLM42_BONUS_OFF; bonus++)
+        for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++)
+            for (int n = 1; n <= 20; n++) {
+                run got = one((llm42_engine_desc){.bonus = (llm42_bonus)bonus, .verify = (llm42_verify)verify},
+                              (llm42_request_desc){.max_new_tokens = n, .deterministic = true});
+                same(&got, &reference, n, "length");
+                CHECK_INT(got.finish, LLM42_FINISH_LENGTH);
+            }
+}
+
+TEST(window_of_one) {
+    for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++)
+        for (int bonus = LLM42_BONUS_ON; bonus <= LLM42_BONUS_OFF; bonus++) {
+            run got = one((llm42_engine_desc){.window = 1, .group = 32, .verify = (llm42_verify)verify, .bonus = (llm42_bonus)bonus},
+                          (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
+            same(&got, &reference, 40, "W = 1");
+        }
+}
+
+TEST(window_larger_than_the_output) {
+    run got = one((llm42_engine_desc){.window = 32, .group = 1}, (llm42_request_desc){.max_new_tokens = 9, .deterministic = true});
+    same(&got, &reference, 9, "W = 32, output of 9");
+    CHECK_INT(got.stats.verifications, 1);
+}
+
+TEST(group_of_one) {
+    llm42_engine *engine = open_with((llm42_engine_desc){.window = 32, .group = 1});
+    int64_t ids[5];
+    for (int i = 0; i < 5; i++) ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 50, .deterministic = true});
+    finish(engine);
+    for (int i = 0; i < 5; i++) {
+        run got = take(engine, ids[i]);
+        same(&got, &reference, 50, "G = 1");
+    }
+    llm42_engine_close(engine);
+}
+
+TEST(mismatch_at_the_first_a_middle_and_the_last_position) {
+    // The first token comes from the prompt's pass; candidates of the first window are output tokens 1 .. W-1 = 7.
+    const int places[] = {1, 4, 7};
+    for (int i = 0; i < 3; i++)
+        for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++) {
+            clear_front();
+            front.wrong[PROMPT + places[i] - 1] = true;
+            run got = one((llm42_engine_desc){.verify = (llm42_verify)verify, .look_ahead = 3}, (llm42_request_desc){.max_new_tokens = 8, .deterministic = true});
+            same(&got, &reference, 8, "one mismatch");
+            CHECK_INT(got.stats.rollbacks, 1);
+            CHECK_INT(got.stats.recomputed, 7 - places[i]);
+        }
+    clear_front();
+}
+
+TEST(mismatch_at_every_position) {
+    memset(front.wrong, 1, sizeof front.wrong);
+    for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++) {
+        run got = one((llm42_engine_desc){.verify = (llm42_verify)verify}, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
+        same(&got, &reference, 40, "every candidate wrong");
+        CHECK_INT(got.stats.rollbacks, got.stats.verifications);
+    }
+    clear_front();
+    run got = one((llm42_engine_desc){.inject_rate = 1}, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
+    same(&got, &reference, 40, "injection of 100%");
+    CHECK_INT(got.stats.injected, got.stats.candidates);
+    CHECK_INT(got.stats.rollbacks, got.stats.verifications);
+}
+
+TEST(cancel_in_mid_window) {
+    llm42_engine *engine = open_with((llm42_engine_desc){0});
+    int64_t gone = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true});
+    int64_t stays = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true});
+    for (int i = 0; i < 200 && llm42_engine_request(engine, gone)->candidates != 3; i++) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
+    CHECK_INT(llm42_engine_request(engine, gone)->candidates, 3);
+    CHECK_INT(llm42_engine_cancel(engine, gone, &error), LLM42_OK);
+    CHECK_INT(llm42_engine_cancel(engine, gone, &error), LLM42_OK);  // again: nothing happens
+    finish(engine);
+    run got = take(engine, gone);
+    CHECK_INT(got.finish, LLM42_FINISH_CANCELLED);
+    CHECK(got.count < 60);
+    same(&got, &reference, got.count, "committed before the cancel");
+    got = take(engine, stays);
+    same(&got, &reference, 60, "the other request");
+    CHECK_INT(got.stats.pages_free, llm42_engine_config(engine)->pages);
+    CHECK_INT(llm42_engine_release(engine, gone, &error), LLM42_OK);
+    CHECK_INT(llm42_engine_cancel(engine, gone, &error), LLM42_NOT_FOUND);
+    llm42_engine_close(engine);
+}
+
+TEST(preemption_in_mid_window) {
+    int64_t dropped = 0, preemptions = 0;
+    for (int pages = 5; pages <= 14; pages++) {
+        llm42_engine *engine = open_with((llm42_engine_desc){.pages = pages, .page_size = 16});
+        int64_t ids[4];
+        for (int i = 0; i < 4; i++) ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i != 1});
+        finish(engine);
+        for (int i = 0; i < 4; i++) {
+            run got = take(engine, ids[i]);
+            if (i != 1) same(&got, &reference, 60, "preempted");
+            CHECK_INT(got.count, 60);
+        }
+        dropped += llm42_engine_stats(engine).preempted_candidates;
+        preemptions += llm42_engine_stats(engine).preemptions;
+        CHECK_INT(llm42_engine_stats(engine).pages_free, pages);
+        llm42_engine_close(engine);
+    }
+    CHECK_MSG(dropped > 0, "no candidate was dropped in %lld preemptions", (long long)preemptions);
+}
+
+TEST(shared_prefix_that_ends_inside_a_page) {
+    int32_t other[PROMPT + 6];
+    memcpy(other, prompt, sizeof prompt);
+    for (int i = 0; i < 6; i++) other[PROMPT + i] = 300 + i;
+    run want = oracle(other, PROMPT + 6, 30, 32, (llm42_sampling){0});
+    for (int size = 1; size <= 16; size *= 2) {
+        llm42_engine *engine = open_with((llm42_engine_desc){.page_size = size, .prefix_cache = true});
+        int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
+        finish(engine);
+        int64_t b = submit(engine, (llm42_request_desc){.prompt = other, .prompt_count = PROMPT + 6, .max_new_tokens = 30, .deterministic = true});
+        int64_t c = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
+        int64_t d = submit(engine, (llm42_request_desc){.prompt = other, .prompt_count = PROMPT + 6, .max_new_tokens = 30});
+        finish(engine);
+        run got[3] = {take(engine, a), take(engine, b), take(engine, c)};
+        same(&got[0], &reference, 30, "first");
+        same(&got[1], &want, 30, "shares a prefix");
+        same(&got[2], &reference, 30, "same prompt again");
+        // whole pages of the shared 12 tokens; of the same prompt again all but the page of its last token
+        CHECK_INT(llm42_engine_request(engine, b)->prefix_hits, PROMPT / size * size);
+        CHECK_INT(llm42_engine_request(engine, c)->prefix_hits, (PROMPT - 1) / size * size);
+        CHECK(llm42_engine_request(engine, d)->prefix_hits >= PROMPT / size * size);
+        llm42_engine_close(engine);
+    }
+}
+
+TEST(fast_pages_are_not_read_by_deterministic_requests) {
+    llm42_engine *engine = open_with((llm42_engine_desc){.page_size = 4, .prefix_cache = true});
+    submit(engine, (llm42_request_desc){.max_new_tokens = 30});
+    finish(engine);
+    int64_t again = submit(engine, (llm42_request_desc){.max_new_tokens = 30});
+    int64_t marked = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
+    finish(engine);
+    CHECK_INT(llm42_engine_request(engine, again)->prefix_hits, 8);
+    CHECK_INT(llm42_engine_request(engine, marked)->prefix_hits, 0);
+    run got = take(engine, marked);
+    same(&got, &reference, 30, "beside fast pages");
+    llm42_engine_close(engine);
+}
+
+TEST(prompt_of_one_token) {
+    for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_ISOLATED; prefill++) {
+        run want = oracle(prompt, 1, 30, 32, (llm42_sampling){0});
+        run got = one((llm42_engine_desc){.prefill = (llm42_prefill)prefill, .prefix_cache = true},
+                      (llm42_request_desc){.prompt = prompt, .prompt_count = 1, .max_new_tokens = 30, .deterministic = true});
+        CHECK_INT(got.count, 30);
+        if (prefill == LLM42_PREFILL_PACKED) same(&got, &want, 30, "prompt of one token");
+    }
+}
+
+TEST(n_samples_of_one_prompt) {
+    llm42_engine *engine = open_with((llm42_engine_desc){.prefix_cache = true, .page_size = 4});
+    int64_t ids[6], twin;
+    for (int i = 0; i < 6; i++) ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true,
+                                                .sampling = {.temperature = 1}, .sample_index = i});
+    twin = submit(engine, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true, .sampling = {.temperature = 1, .seed = 44}});
+    finish(engine);
+    for (int i = 0; i < 6; i++) {
+        run want = oracle(prompt, PROMPT, 40, 32, (llm42_sampling){.temperature = 1, .seed = 42 + (uint64_t)i}), got = take(engine, ids[i]);
+        same(&got, &want, 40, "sample");
+        for (int j = 0; j < i; j++)
+            CHECK(memcmp(got.tokens, llm42_engine_request(engine, ids[j])->tokens, 40 * sizeof(int32_t)) != 0);
+        if (i == 2) {
+            got = take(engine, twin);
+            same(&got, &want, 40, "the seed that sample 2 has by default");
+        }
+    }
+    llm42_engine_close(engine);
+}
+
+TEST(deterministic_arrival_while_the_kv_pool_is_full) {
+    llm42_engine *engine = open_with((llm42_engine_desc){.pages = 8, .page_size = 16, .max_running = 8});
+    int64_t others[3];
+    for (int i = 0; i < 3; i++) others[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 110});
+    while (llm42_engine_stats(engine).pages_free > 0) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
+    int64_t id = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true});
+    CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
+    finish(engine);
+    run got = take(engine, id);
+    same(&got, &reference, 60, "arrived at a full pool");
+    for (int i = 0; i < 3; i++) CHECK_INT(llm42_engine_request(engine, others[i])->committed, 110);
+    CHECK(got.stats.preemptions > 0);
+    llm42_engine_close(engine);
+}
+
+TEST(a_failed_pass_leaves_the_engine_as_it_was) {
+    for (int fail = 3; fail < 40; fail++) {  // the first two passes are the check at open
+        clear_front();
+        front.fail_pass = fail;
+        llm42_engine *engine = open_with((llm42_engine_desc){0});
+        int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 25, .deterministic = true});
+        int64_t b = submit(engine, (llm42_request_desc){.max_new_tokens = 25, .deterministic = true});
+        llm42_result result = llm42_engine_run(engine, &error);
+        if (front.passes >= fail) {
+            CHECK_INT(result, LLM42_BACKEND);
+            CHECK_STR(error.text, "the device is gone");
+        }
+        finish(engine);
+        run first = take(engine, a), second = take(engine, b);
+        same(&first, &reference, 25, "retried");
+        same(&second, &reference, 25, "retried");
+        llm42_engine_close(engine);
+    }
+    clear_front();
+}
+
+TEST(a_backend_whose_rows_change_with_their_place_is_refused) {
+    llm42_engine *engine;
+    front.variant = true;
+    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend()}, &error), LLM42_NOT_INVARIANT);
+    CHECK_CONTAINS(error.text, "front");
+    CHECK(engine == NULL);
+    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend(), .mode = LLM42_NONDETERMINISTIC}, &error), LLM42_OK);
+    int64_t id = 0;
+    CHECK_INT(llm42_engine_submit(engine, &(llm42_request_desc){.prompt = prompt, .prompt_count = 3, .deterministic = true}, &id, &error), LLM42_INVALID);
+    CHECK_CONTAINS(error.text, "deterministic");
+    llm42_engine_close(engine);
+    clear_front();
+}
+
+typedef struct heard { int32_t tokens[4][MOST]; int count[4]; int64_t events, passes; double last; bool ordered; } heard;
+
+static void hear(void *user, const llm42_event *e) {
+    heard *h = user;
+    h->ordered = h->ordered && e->time >= h->last;
+    h->last = e->time;
+    h->events++;
+    h->passes += e->type == LLM42_EVENT_PASS;
+    if (e->type != LLM42_EVENT_COMMITTED) return;
+    int i = (int)e->request - 1;
+    if (CHECK_INT(e->position, h->count[i]))
+        memcpy(h->tokens[i] + h->count[i], e->tokens, sizeof *e->tokens * (size_t)e->n);
+    h->count[i] += e->n;
+}
+
+TEST(events_carry_the_tokens_once_and_steps_allocate_nothing) {
+    heard h = {.ordered = true};
+    llm42_engine *engine = open_with((llm42_engine_desc){.on_event = hear, .event_user = &h, .pages = 14, .prefix_cache = true, .verify = LLM42_VERIFY_WAIT,
+                                      .inject_rate = 0.05});
+    for (int i = 0; i < 4; i++) submit(engine, (llm42_request_desc){.max_new_tokens = 90, .deterministic = i != 2, .sampling = {.temperature = i == 3 ? 0.7f : 0, .top_p = 0.9f}});
+    int64_t before = test_allocations();
+    llm42_result result;
+    while ((result = llm42_engine_step(engine, &error)) == LLM42_OK) {}
+    CHECK_INT(result, LLM42_IDLE);
+    CHECK_INT(test_allocations() - before, 0);
+    CHECK(h.ordered);
+    for (int i = 0; i < 4; i++) {
+        const llm42_request *r = llm42_engine_request(engine, i + 1);
+        CHECK_INT(h.count[i], r->committed);
+        CHECK(memcmp(h.tokens[i], r->tokens, sizeof *r->tokens * (size_t)r->committed) == 0);
+    }
+    llm42_stats s = llm42_engine_stats(engine);
+    CHECK_INT(h.passes, s.passes[LLM42_FAST] + s.passes[LLM42_FIXED]);
+    CHECK(s.preemptions > 0);
+    llm42_engine_close(engine);
+    before = test_allocations();
+    (void)malloc(1 + (size_t)(before < 0));  // control: the counter counts
+    CHECK_INT(test_allocations() - before, 1);
+}
+
+TEST(arrivals_in_the_future_wait) {
+    llm42_engine *engine = open_with((llm42_engine_desc){0});
+    double now = llm42_engine_now(engine);
+    int64_t late = submit(engine, (llm42_request_desc){.max_new_tokens = 4, .arrival = now + 0.05});
+    int64_t early = submit(engine, (llm42_request_desc){.max_new_tokens = 4, .arrival = now + 0.01});
+    finish(engine);
+    const llm42_request *a = llm42_engine_request(engine, early), *b = llm42_engine_request(engine, late);
+    CHECK(a->first_token >= now + 0.01);
+    CHECK(b->first_token >= now + 0.05);
+    CHECK(a->first_token < b->first_token);
+    llm42_engine_close(engine);
+}
+
+TEST(metrics_and_spans) {
+    double values[] = {5, 1, 4, 2, 3}, *list = NULL;
+    for (int i = 0; i < 5; i++) arrput(list, values[i]);
+    CHECK_INT(llm42_metrics_percentile(list, 50), 3);
+    CHECK_INT(llm42_metrics_percentile(list, 99), 5);
+    CHECK_INT(llm42_metrics_percentile(list, 20), 1);
+    CHECK_INT(llm42_metrics_percentile(list, 21), 2);
+    arrfree(list);
+    CHECK(isnan(llm42_metrics_percentile(NULL, 50)));
+    const int32_t a[] = {1, 2, 3, 4, 5, 6, 7}, b[] = {1, 2, 9, 4, 5, 8, 7};
+    int first, second;
+    llm42_consistent_spans(a, 7, b, 7, &first, &second);
+    CHECK_INT(first, 2);
+    CHECK_INT(second, 2);
+    llm42_consistent_spans(a, 7, a, 7, &first, &second);
+    CHECK_INT(first, 7);
+    CHECK_INT(second, 0);
+}
+
+TEST(the_sampler) {
+    enum { V = 1000, DRAWS = 4000 };
+    static float logits[V];
+    static int32_t scratch[2 * V];
+    for (int i = 0; i < V; i++) logits[i] = (float)((i * 7919) % 1009) * 0.01f;
+    logits[900] = logits[30] = 20;
+    CHECK_INT(llm42_sample(logits, V, &(llm42_sampling){0}, 3, scratch).token, 30);  // the lowest id on a tie
+    int counts[2] = {0};
+    for (int i = 0; i < DRAWS; i++) {
+        int t = llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 2, .seed = 5}, i, scratch).token;
+        CHECK(t == 30 || t == 900);
+        counts[t == 900]++;
+    }
+    CHECK_NEAR(counts[0], DRAWS / 2, 5 * sqrt(DRAWS) / 2);  // five standard deviations
+    for (int i = 0; i < V; i++) logits[i] = i < 4 ? logf((float)(4 - i)) : -30.0f;  // 0.4 0.3 0.2 0.1
+    int seen[5] = {0}, nucleus[5] = {0}, floor[5] = {0};
+    for (int i = 0; i < DRAWS; i++) {
+        int t = llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .seed = 9}, i, scratch).token;
+        seen[t < 4 ? t : 4]++;
+        t = llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_p = 0.65f, .seed = 9}, i, scratch).token;
+        nucleus[t < 4 ? t : 4]++;
+        t = llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .min_p = 0.45f, .seed = 9}, i, scratch).token;
+        floor[t < 4 ? t : 4]++;
+    }
+    for (int i = 0; i < 4; i++) CHECK_NEAR(seen[i], DRAWS * (4 - i) / 10.0, 160);
+    CHECK_INT(nucleus[2] + nucleus[3] + nucleus[4], 0);
+    CHECK_NEAR(nucleus[0], DRAWS * 4 / 7.0, 160);
+    CHECK_INT(floor[3] + floor[4], 0);
+    CHECK(floor[2] > 0);
+    CHECK_NEAR(llm42_logprob(logits, V, 1), log(0.3), 1e-5);
+}
+
+int main(void) {
+    if (!CHECK_MSG(llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error) == LLM42_OK, "%s", error.text))
+        return test_end("test_corners");
+    reference = oracle(prompt, PROMPT, 64, 32, (llm42_sampling){0});
+    RUN(tokens_equal_the_oracle);
+    RUN(stop_inside_a_window);
+    RUN(stop_rolled_back);
+    RUN(length_reached_at_every_offset_of_a_window);
+    RUN(window_of_one);
+    RUN(window_larger_than_the_output);
+    RUN(group_of_one);
+    RUN(mismatch_at_the_first_a_middle_and_the_last_position);
+    RUN(mismatch_at_every_position);
+    RUN(cancel_in_mid_window);
+    RUN(preemption_in_mid_window);
+    RUN(shared_prefix_that_ends_inside_a_page);
+    RUN(fast_pages_are_not_read_by_deterministic_requests);
+    RUN(prompt_of_one_token);
+    RUN(n_samples_of_one_prompt);
+    RUN(deterministic_arrival_while_the_kv_pool_is_full);
+    RUN(a_failed_pass_leaves_the_engine_as_it_was);
+    RUN(a_backend_whose_rows_change_with_their_place_is_refused);
+    RUN(events_carry_the_tokens_once_and_steps_allocate_nothing);
+    RUN(arrivals_in_the_future_wait);
+    RUN(metrics_and_spans);
+    RUN(the_sampler);
+    llm42_model_free(model);
+    return test_end("test_corners");
+}

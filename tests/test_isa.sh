@@ -1,0 +1,88 @@
+#!/bin/bash
+# The same program built for several instruction sets, optimisation levels and compilers: those that this machine can
+# run must print the same digest. A build that lets the compiler reorder sums is the control: its digest must differ.
+# From the environment: CC, STB (folder of stb_ds.h), OMP (the OpenMP flag or nothing), B (the build folder).
+set -u
+CC=${CC:-gcc} STB=${STB:-/usr/include/stb} OMP=${OMP-} B=${B:-build}
+passed=0 failed=0 skipped=0
+out=$B/isa
+mkdir -p "$out"
+required="-std=c11 -ffp-contract=off -I. -isystem $STB"
+flags=$(grep -m1 '^flags' /proc/cpuinfo 2>/dev/null)
+
+can_run() {  # can_run FLAG...: does this machine have all of these instructions?
+    for f in "$@"; do [[ " $flags " == *" $f "* ]] || return 1; done
+}
+
+build() {  # build NAME COMPILER FLAGS...: build/isa/NAME, unless it is newer than what it is made of
+    local name=$1 cc=$2; shift 2
+    local line="$cc $* $required" newest=
+    newest=$(ls -t "$out/$name" tests/test_isa.c tests/*.h llm42.h 2>/dev/null | head -n 1)
+    [ "$newest" = "$out/$name" ] && [ "$line" = "$(cat "$out/$name.line" 2>/dev/null)" ] && return
+    $cc "$@" $required tests/test_isa.c -o "$out/$name" -lm 2>"$out/$name.log" && echo "$line" >"$out/$name.line"
+}
+
+digest() {  # digest NAME: the last number of the program's digest line
+    "$out/$1" 2>&1 | tee "$out/$1.txt" | grep -i digest | grep -oE '[0-9a-f]{8,}' | tail -n 1
+}
+
+# name, compiler, what the machine must have (comma-separated, - for nothing), flags
+list="native-O3 $CC - -O3 -march=native $OMP
+native-O1 $CC - -O1 -march=native
+native-O0 $CC - -O0 -march=native"
+if [ "$(uname -m)" = x86_64 ]; then
+    list="$list
+scalar-O3 $CC - -O3 -march=x86-64 $OMP
+scalar-O1 $CC - -O1 -march=x86-64
+avx2-O3 $CC avx2,fma,bmi2 -O3 -march=haswell $OMP
+avx2-O1 $CC avx2,fma,bmi2 -O1 -march=haswell
+avx512-O3 $CC avx512f,avx512dq,avx512bw,avx512vl,avx512cd -O3 -march=skylake-avx512 $OMP
+avx512-O1 $CC avx512f,avx512dq,avx512bw,avx512vl,avx512cd -O1 -march=skylake-avx512"
+fi
+for other in gcc clang; do
+    if [ "$other" != "$CC" ] && command -v $other >/dev/null; then
+        list="$list
+$other-native-O3 $other - -O3 -march=native"
+        [ "$(uname -m)" = x86_64 ] && list="$list
+$other-scalar-O2 $other - -O2 -march=x86-64
+$other-avx2-O2 $other avx2,fma,bmi2 -O2 -march=haswell"
+    fi
+done
+while read -r name cc _ flagline; do
+    [ "$(jobs -rp | wc -l)" -lt "$(nproc)" ] || wait -n
+    build "$name" "$cc" $flagline &
+done <<<"$list"
+build control "$CC" -O3 -march=native -DLLM42_TEST_CONTROL &
+wait
+
+want=
+while read -r name cc needs _; do
+    if [ "$needs" != - ] && ! can_run ${needs//,/ }; then
+        echo "  $name: skipped: this machine lacks $needs"
+        skipped=$((skipped + 1))
+        continue
+    fi
+    got=$([ -x "$out/$name" ] && digest "$name")
+    want=${want:-$got}
+    if [ -n "$got" ] && [ "$got" = "$want" ]; then
+        echo "  $name: $got"
+        passed=$((passed + 1))
+    else
+        echo "  $name: FAILED: digest '$got', expected '$want'"
+        cat "$out/$name.log" "$out/$name.txt" 2>/dev/null | tail -n 20
+        failed=$((failed + 1))
+    fi
+done <<<"$list"
+
+got=$([ -x "$out/control" ] && digest control)
+if [ -n "$got" ] && [ "$got" != "$want" ]; then
+    echo "  control: $got differs, as it must"
+    passed=$((passed + 1))
+else
+    echo "  control: FAILED: digest '$got' should differ from '$want'"
+    failed=$((failed + 1))
+fi
+skips=
+[ "$skipped" = 0 ] || skips=", $skipped skipped"
+echo "test_isa: $passed passed, $failed failed$skips"
+[ "$failed" = 0 ]

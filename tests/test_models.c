@@ -1,0 +1,453 @@
+// test_models: logits and greedy tokens against those of HF transformers (golden.json), the text of a llama2.c model,
+// and the same weights and config in other spellings, which must give the same bits.
+#include "test.h"
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+#include "../examples/tokenizer.h"
+
+enum { SHAPE = 128, GREEDY = 24, PAGE = 16, TINY_PROMPT = 40 };
+#define TOLERANCE 2e-3
+#define TINY "examples/tiny42"
+
+static char folder[64];
+static llm42_error error;
+
+// Running ----------------------------------------------------------------------------------------------------------
+
+static llm42_model *load(const char *path) {
+    llm42_model *model = NULL;
+    llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = path}, &error);
+    CHECK_MSG(result == LLM42_OK && model, "%s: %s", path, error.text);
+    return model;
+}
+
+// Logits [count, V] after each token, all in one pass, or row by row if the schedule is INVARIANT. The caller frees.
+static float *run(const llm42_model *model, llm42_dtype compute, llm42_schedule schedule, const int32_t *ids,
+                  int count) {
+    const llm42_backend *cpu = llm42_backend_cpu();
+    llm42_backend_desc desc = {.model = model, .compute = compute, .logits_fp32 = compute == LLM42_FP32, .threads = 1,
+                               .max_rows = SHAPE, .max_context = count, .pages = count / PAGE + 1, .page_size = PAGE};
+    int32_t pages[SHAPE];
+    llm42_row row[SHAPE];
+    llm42_output out[SHAPE];
+    void *state = NULL;
+    size_t vocab = (size_t)model->config.vocab;
+    float *logits = calloc((size_t)count * vocab, sizeof *logits);
+    if (!CHECK(logits && count <= SHAPE)) return NULL;
+    if (!CHECK_MSG(!cpu->open(&state, &desc, &error), "%s", error.text)) {
+        free(logits);
+        return NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        pages[i] = desc.pages - 1 - i;  // backwards: a page's number says nothing of its place
+        row[i] = (llm42_row){0, i, ids[i], LLM42_ROW_SAMPLE};
+    }
+    llm42_seq seq = {.request = 1, .pages = pages};
+    int rows = schedule == LLM42_INVARIANT ? 1 : count;
+    for (int i = 0; i < count; i += rows) {
+        llm42_pass pass = {.schedule = schedule, .rows = rows, .shape = schedule == LLM42_FIXED ? SHAPE : rows,
+                           .row = row + i, .seq = &seq, .out = out, .logits = logits + (size_t)i * vocab};
+        CHECK_MSG(!cpu->run(state, &pass, &error), "%s", error.text);
+    }
+    cpu->close(state);
+    return logits;
+}
+
+// Goldens ----------------------------------------------------------------------------------------------------------
+
+static int32_t *ids_at(const tok_json *j, int list, int *count) {
+    *count = j->token[list].size;
+    int32_t *ids = calloc((size_t)*count + 1, sizeof *ids);
+    for (int i = 0; i < *count; i++) CHECK(tok_json_int(j, list + 1 + i, &ids[i]));
+    return ids;
+}
+
+// Largest difference between a row of logits and a list; NAN if any of them is not a number.
+static double difference(const tok_json *j, int list, const float *row, int vocab) {
+    double largest = 0, want = NAN;
+    if (!CHECK_INT(j->token[list].size, vocab)) return NAN;
+    for (int i = 0; i < vocab; i++) {
+        if (!tok_json_number(j, list + 1 + i, &want) || !isfinite(row[i])) return NAN;
+        largest = fmax(largest, fabs((double)row[i] - want));
+    }
+    return largest;
+}
+
+static void check_greedy(const llm42_model *model, llm42_mode mode, const tok_json *j, int prompts) {
+    llm42_engine *engine = NULL;
+    llm42_engine_desc desc = {.model = model, .mode = mode, .compute = LLM42_FP32, .threads = 1, .max_running = 4,
+                              .max_context = 256, .window = 8, .group = 2};
+    if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return;
+    int i = prompts + 1, count;
+    for (int n = 0; n < j->token[prompts].size; n++, i = tok_json_next(j, i)) {  // all together in one batch
+        int32_t *ids = ids_at(j, tok_json_get(j, i, "ids"), &count);
+        llm42_request_desc ask = {.prompt = ids, .prompt_count = count, .max_new_tokens = GREEDY, .ignore_stop = true,
+                                  .deterministic = mode == LLM42_DVR};
+        int64_t id;
+        CHECK_MSG(!llm42_engine_submit(engine, &ask, &id, &error), "%s", error.text);
+        CHECK_INT(id, n + 1);
+        free(ids);
+    }
+    CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
+    i = prompts + 1;
+    for (int n = 0; n < j->token[prompts].size; n++, i = tok_json_next(j, i)) {
+        const llm42_request *request = llm42_engine_request(engine, n + 1);
+        int32_t *want = ids_at(j, tok_json_get(j, i, "greedy"), &count);
+        CHECK_INT(count, GREEDY);
+        CHECK_INT(request ? request->committed : -1, count);
+        for (int k = 0; request && k < count && k < request->committed; k++)
+            CHECK_MSG(request->tokens[k] == want[k], "prompt %d, greedy token %d is %d, expected %d", n, k,
+                      (int)request->tokens[k], (int)want[k]);
+        free(want);
+    }
+    llm42_engine_close(engine);
+}
+
+static void check_model(const char *path) {
+    static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
+    tok_json json, *j = &json;
+    double largest = 0;
+    llm42_model *model = load(path);
+    if (!model) return;
+    if (!CHECK_MSG(!tok_json_load(j, test_path(path, "golden.json"), &error), "%s", error.text)) return;
+    int prompts = tok_json_get(j, 0, "prompts"), i = prompts + 1, vocab = model->config.vocab;
+    CHECK(j->token[prompts].size > 0);
+    for (int n = 0; n < j->token[prompts].size; n++, i = tok_json_next(j, i)) {
+        int count, last = tok_json_get(j, i, "logits_last"), mid = tok_json_get(j, i, "logits_mid");
+        int32_t *ids = ids_at(j, tok_json_get(j, i, "ids"), &count);
+        for (int s = 0; s < 3; s++) {
+            float *logits = run(model, LLM42_FP32, schedules[s], ids, count);
+            if (!logits) continue;
+            double at_last = difference(j, last, logits + (size_t)(count - 1) * (size_t)vocab, vocab);
+            double at_mid = difference(j, mid, logits + (size_t)(count / 2) * (size_t)vocab, vocab);
+            CHECK_MSG(at_last <= TOLERANCE && at_mid <= TOLERANCE, "%s: prompt %d, %s: logits differ by %g and %g",
+                      path, n, llm42_schedule_name(schedules[s]), at_last, at_mid);
+            largest = fmax(largest, fmax(at_last, at_mid));
+            free(logits);
+        }
+        free(ids);
+    }
+    check_greedy(model, LLM42_NONDETERMINISTIC, j, prompts);
+    check_greedy(model, LLM42_DVR, j, prompts);
+    printf("%-32s largest error %.2e\n", path, largest);
+    tok_json_free(j);
+    llm42_model_free(model);
+}
+
+TEST(tiny42_agrees_with_hf) { check_model(TINY); }
+
+TEST(base42_agrees_with_hf) {
+    if (!test_exists("../shared/models/base42")) SKIP("no ../shared/models/base42");
+    else check_model("../shared/models/base42");
+}
+
+static int arch_folder(const struct dirent *entry) { return entry->d_name[0] != '.'; }
+
+TEST(architectures_agree_with_hf) {
+    struct dirent **list = NULL;
+    int count = scandir("../shared/models/arch", &list, arch_folder, alphasort);
+    if (count < 0) {
+        SKIP("no ../shared/models/arch");
+        return;
+    }
+    CHECK(count >= 6);
+    for (int i = 0; i < count; i++) {
+        check_model(test_path("../shared/models/arch", list[i]->d_name));
+        free(list[i]);
+    }
+    free(list);
+}
+
+// 200 positions in all, as llama2.c counts them: a token comes of each position, and the prompt, BOS included, takes
+// the first ones; its last token and every new one but the last give one new token each: 201 - P of them.
+TEST(stories260K_tells_the_same_story) {
+    const char *path = "../shared/models/stories260K/stories260K.bin", *prompt = "Once upon a time";
+    if (!test_exists(path)) {
+        SKIP("no ../shared/models/stories260K");
+        return;
+    }
+    char *golden = test_read("../shared/models/stories260K/golden_greedy.txt", NULL), *text = NULL;
+    llm42_model *model = load(path);
+    llm42_engine *engine = NULL;
+    tok *t = NULL;
+    int32_t *ids = NULL;
+    int64_t id;
+    if (!model) return;
+    CHECK_MSG(!tok_open(&t, model, path, NULL, &error), "%s", error.text);
+    CHECK_MSG(t && !tok_encode(t, prompt, strlen(prompt), true, &ids, &error), "%s", error.text);
+    llm42_engine_desc desc = {.model = model, .compute = LLM42_FP32, .threads = 1, .max_running = 1};
+    CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text);
+    for (int deterministic = 0; engine && deterministic < 2; deterministic++) {
+        llm42_request_desc ask = {.prompt = ids, .prompt_count = (int)arrlen(ids), .deterministic = deterministic,
+                                  .max_new_tokens = 201 - (int)arrlen(ids)};
+        CHECK_MSG(!llm42_engine_submit(engine, &ask, &id, &error), "%s", error.text);
+        CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
+        const llm42_request *request = llm42_engine_request(engine, id);
+        int32_t *all = NULL;
+        for (int i = 0; i < (int)arrlen(ids); i++) arrput(all, ids[i]);
+        for (int i = 0; request && i < request->committed; i++) arrput(all, request->tokens[i]);
+        tok_decode(t, all, (int)arrlen(all), &text);
+        arrput(text, '\n');
+        arrput(text, 0);
+        CHECK_STR(text, golden);
+        arrfree(text);
+        arrfree(all);
+    }
+    llm42_engine_close(engine);
+    llm42_model_free(model);
+    tok_free(t);
+    arrfree(ids);
+    free(golden);
+}
+
+// Other spellings of tiny42 -----------------------------------------------------------------------------------------
+
+typedef struct tensor { const char *name; int rank, shape[2]; const unsigned char *data; size_t count; } tensor;
+
+// tiny42's weights, which are bf16, and its config.
+static struct {
+    unsigned char *file;
+    char *config;
+    tok_json header;
+    tensor tensor[64];
+    int count;
+} tiny;
+
+static bool tiny_read(void) {
+    size_t size = 0;
+    uint64_t length = 0;
+    const char *path = test_path(folder, "header.json");
+    tiny.file = (unsigned char *)test_read(TINY "/model.safetensors", &size);
+    tiny.config = test_read(TINY "/config.json", NULL);
+    if (!CHECK(tiny.file && tiny.config && size > 8)) return false;
+    memcpy(&length, tiny.file, 8);
+    if (!CHECK(length < size - 8)) return false;
+    test_write(path, tiny.file + 8, (size_t)length);
+    const tok_json *j = &tiny.header;
+    if (!CHECK_MSG(!tok_json_load(&tiny.header, path, &error), "%s", error.text)) return false;
+    for (int n = 0, i = 1; n < j->token[0].size && tiny.count < 64; n++, i = tok_json_next(j, i + 1)) {
+        int shape = tok_json_get(j, i + 1, "shape"), offsets = tok_json_get(j, i + 1, "data_offsets");
+        int32_t begin, end;
+        if (shape < 0) continue;  // __metadata__
+        tensor *t = &tiny.tensor[tiny.count++];
+        *t = (tensor){.name = tok_json_string(j, i), .rank = j->token[shape].size};
+        CHECK(tok_json_same(j, tok_json_get(j, i + 1, "dtype"), "BF16") && (t->rank == 1 || t->rank == 2));
+        for (int d = 0; d < t->rank && d < 2; d++) CHECK(tok_json_int(j, shape + 1 + d, &t->shape[d]));
+        if (!CHECK(tok_json_int(j, offsets + 1, &begin) && tok_json_int(j, offsets + 2, &end))) return false;
+        t->data = tiny.file + 8 + length + begin;
+        t->count = (size_t)(end - begin) / 2;
+    }
+    return CHECK(tiny.count > 10 && tiny.count < 64);
+}
+
+static void tiny_free(void) {
+    free(tiny.file);
+    free(tiny.config);
+    tok_json_free(&tiny.header);
+}
+
+static float bf16_value(const unsigned char *at) {
+    uint32_t bits = (uint32_t)at[0] << 16 | (uint32_t)at[1] << 24;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// The nearest fp16, ties to even; |value| is below 65504 here. Below 2^-14 the steps are 2^-24.
+static uint16_t fp16_bits(float value) {
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    int exponent = 0;
+    double magnitude = fabs((double)value);
+    (void)frexp(magnitude, &exponent);
+    if (magnitude < 0x1p-14) return (uint16_t)(sign | (int)nearbyint(ldexp(magnitude, 24)));
+    // 11 bits of which the leading one is implied; a carry out of them runs into the exponent, as it should.
+    return (uint16_t)(sign | (((exponent + 13) << 10) + (int)nearbyint(ldexp(magnitude, 11 - exponent))));
+}
+
+// Writes tensors of tiny42 as a safetensors file of type bf16, fp16 or fp32: those with first <= index < last, and
+// `extra` under its own name with its values times `scale`.
+static void write_weights(const char *path, llm42_dtype type, int first, int last, const tensor *extra, float scale) {
+    static char header[16384];
+    const char *name = type == LLM42_BF16 ? "BF16" : type == LLM42_FP16 ? "F16" : "F32";
+    size_t element = type == LLM42_FP32 ? 4 : 2, at = 0, offset = 0;
+    FILE *file = fopen(path, "wb");
+    for (int i = first; i < last + (extra != NULL); i++) {
+        const tensor *t = i < last ? &tiny.tensor[i] : extra;
+        char shape[32];
+        snprintf(shape, sizeof shape, t->rank == 1 ? "%d" : "%d,%d", t->shape[0], t->shape[1]);
+        at += (size_t)snprintf(header + at, sizeof header - at, "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],"
+                               "\"data_offsets\":[%zu,%zu]}", i == first ? '{' : ',', t->name, name, shape, offset,
+                               offset + t->count * element);
+        offset += t->count * element;
+    }
+    at += (size_t)snprintf(header + at, sizeof header - at, "}");
+    while (at % 8) header[at++] = ' ';
+    uint64_t length = at;
+    if (!CHECK(file && at < sizeof header)) return;
+    CHECK(fwrite(&length, 8, 1, file) == 1 && fwrite(header, at, 1, file) == 1);
+    for (int i = first; i < last + (extra != NULL); i++) {
+        const tensor *t = i < last ? &tiny.tensor[i] : extra;
+        for (size_t k = 0; k < t->count; k++) {
+            float value = bf16_value(t->data + 2 * k) * (i < last ? 1 : scale);
+            uint16_t half = fp16_bits(value);
+            if (type == LLM42_BF16) memcpy(&half, (char *)&value + 2, 2);
+            if (fwrite(type == LLM42_FP32 ? (void *)&value : (void *)&half, element, 1, file) != 1) abort();
+        }
+    }
+    CHECK(fclose(file) == 0);
+}
+
+// config.json of tiny42 in which the text from `from` up to and with the first `to` after it is replaced.
+static void write_config(const char *dir, const char *from, const char *to, const char *with) {
+    char *begin = from ? strstr(tiny.config, from) : tiny.config, *end = begin && from ? strstr(begin, to) : begin;
+    static char text[8192];
+    if (!CHECK(begin && end)) return;
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(begin - tiny.config), tiny.config, from ? with : "",
+             end + (from ? strlen(to) : 0));
+    test_write_text(test_path(dir, "config.json"), text);
+}
+
+static const char *new_folder(const char *name) {
+    const char *path = test_path(folder, name);
+    CHECK(mkdir(path, 0777) == 0);
+    return path;
+}
+
+static void link_weights(const char *dir) {
+    char here[3072], weights[4096];
+    if (!CHECK(getcwd(here, sizeof here))) return;
+    snprintf(weights, sizeof weights, "%s/" TINY "/model.safetensors", here);
+    CHECK(symlink(weights, test_path(dir, "model.safetensors")) == 0);
+}
+
+// Logits of a fixed text of TINY_PROMPT tokens. The caller frees.
+static float *tiny_logits(const char *path, llm42_dtype compute) {
+    int32_t ids[TINY_PROMPT];
+    llm42_model *model = load(path);
+    if (!model) return NULL;
+    for (int i = 0; i < TINY_PROMPT; i++) ids[i] = i ? (i * 977 + 122) % model->config.vocab : 0;
+    float *logits = run(model, compute, LLM42_FAST, ids, TINY_PROMPT);
+    llm42_model_free(model);
+    return logits;
+}
+
+enum { TINY_VALUES = TINY_PROMPT * 2048 };
+
+// Whether two folders give the same bits, in fp32 and in bf16.
+static bool same_bits(const char *a, const char *b) {
+    bool same = true;
+    for (int type = LLM42_BF16; type <= LLM42_FP32; type++) {
+        float *left = tiny_logits(a, (llm42_dtype)type), *right = tiny_logits(b, (llm42_dtype)type);
+        same = same && left && right && !memcmp(left, right, TINY_VALUES * sizeof *left);
+        free(left);
+        free(right);
+    }
+    return same;
+}
+
+TEST(old_and_new_config_spelling_are_the_same) {
+#define LLAMA3 "\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,\"original_max_position_embeddings\":16"
+    static const char *const spelled[] = {
+        "\"rope_parameters\": {\"rope_theta\": 5000.0, \"rope_type\": \"default\"}",
+        "\"rope_theta\": 5000.0, \"rope_scaling\": null",
+        "\"rope_parameters\": {\"rope_theta\": 5000.0, \"rope_type\": \"llama3\"," LLAMA3 "}",
+        "\"rope_theta\": 5000.0, \"rope_scaling\": {\"rope_type\": \"llama3\"," LLAMA3 "}",
+        "\"rope_theta\": 5000.0, \"rope_scaling\": {\"type\": \"llama3\"," LLAMA3 "}",
+    };
+    char dir[5][128];
+    for (int i = 0; i < 5; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "rope%d", i);
+        snprintf(dir[i], sizeof dir[i], "%s", new_folder(name));
+        write_config(dir[i], "\"rope_parameters\"", "}", spelled[i]);
+        link_weights(dir[i]);
+    }
+    CHECK(same_bits(dir[0], dir[1]));
+    CHECK(same_bits(dir[2], dir[3]));
+    CHECK(same_bits(dir[2], dir[4]));
+    CHECK(!same_bits(dir[0], TINY));    // controls: theta and the scaling do reach the model
+    CHECK(!same_bits(dir[0], dir[2]));
+}
+
+TEST(fp32_weights_give_the_bits_of_bf16) {
+    const char *dir = new_folder("fp32");
+    write_config(dir, NULL, NULL, NULL);
+    write_weights(test_path(dir, "model.safetensors"), LLM42_FP32, 0, tiny.count, NULL, 1);
+    CHECK(same_bits(dir, TINY));
+}
+
+TEST(fp16_weights_load) {
+    CHECK(fp16_bits(1) == 0x3C00 && fp16_bits(-65504) == 0xFBFF && fp16_bits(0x1p-24f) == 1);
+    CHECK(fp16_bits(0x1p-14f) == 0x0400 && fp16_bits(0x1.ff8p-15f) == 0x03FF && fp16_bits(1.9999f) == 0x4000);
+    const char *dir = new_folder("fp16");
+    write_config(dir, NULL, NULL, NULL);
+    write_weights(test_path(dir, "model.safetensors"), LLM42_FP16, 0, tiny.count, NULL, 1);
+    float *bf16 = tiny_logits(TINY, LLM42_FP32), *fp16 = tiny_logits(dir, LLM42_FP32);
+    double largest = 0;
+    for (int i = 0; bf16 && fp16 && i < TINY_VALUES; i++) {
+        double difference = fabs((double)bf16[i] - (double)fp16[i]);
+        if (!(difference <= largest)) largest = difference;
+    }
+    // Weights below 2^-17 lose bits to fp16's fixed steps of 2^-24; nothing else changes.
+    CHECK(bf16 && fp16);
+    CHECK_NEAR(largest, 0, TOLERANCE);
+    free(bf16);
+    free(fp16);
+}
+
+TEST(a_head_of_its_own) {
+    const tensor *embed = NULL;
+    for (int i = 0; i < tiny.count; i++)
+        if (!strcmp(tiny.tensor[i].name, "model.embed_tokens.weight")) embed = &tiny.tensor[i];
+    if (!CHECK(embed)) return;
+    tensor head = *embed;
+    head.name = "lm_head.weight";
+    const char *dir = new_folder("untied"), *scaled = new_folder("scaled");
+    write_config(dir, "\"tie_word_embeddings\"", "true", "\"tie_word_embeddings\": false");
+    write_config(scaled, "\"tie_word_embeddings\"", "true", "\"tie_word_embeddings\": false");
+    write_weights(test_path(dir, "model.safetensors"), LLM42_BF16, 0, tiny.count, &head, 1);
+    write_weights(test_path(scaled, "model.safetensors"), LLM42_BF16, 0, tiny.count, &head, 2);
+    CHECK(same_bits(dir, TINY));
+    float *once = tiny_logits(TINY, LLM42_FP32), *twice = tiny_logits(scaled, LLM42_FP32);  // the head is used: x 2
+    CHECK(once && twice);
+    for (int i = 0; once && i < TINY_VALUES; i++) once[i] *= 2;
+    CHECK(once && twice && !memcmp(once, twice, TINY_VALUES * sizeof *once));
+    free(once);
+    free(twice);
+}
+
+TEST(shards_give_the_bits_of_one_file) {
+    const char *dir = new_folder("shards");
+    char index[16384];
+    size_t at = 0;
+    int half = tiny.count / 2;
+    write_config(dir, NULL, NULL, NULL);
+    write_weights(test_path(dir, "model-00001-of-00002.safetensors"), LLM42_BF16, 0, half, NULL, 1);
+    write_weights(test_path(dir, "model-00002-of-00002.safetensors"), LLM42_BF16, half, tiny.count, NULL, 1);
+    at += (size_t)snprintf(index, sizeof index, "{\"metadata\":{\"total_size\":1},\"weight_map\":{");
+    for (int i = 0; i < tiny.count; i++)
+        at += (size_t)snprintf(index + at, sizeof index - at, "%s\"%s\":\"model-0000%d-of-00002.safetensors\"",
+                               i ? "," : "", tiny.tensor[i].name, i < half ? 1 : 2);
+    at += (size_t)snprintf(index + at, sizeof index - at, "}}");
+    test_write(test_path(dir, "model.safetensors.index.json"), index, at);
+    CHECK(same_bits(dir, TINY));
+}
+
+int main(void) {
+    test_folder(folder);
+    RUN(tiny42_agrees_with_hf);
+    RUN(base42_agrees_with_hf);
+    RUN(architectures_agree_with_hf);
+    RUN(stories260K_tells_the_same_story);
+    test_state.name = "tiny_read";
+    if (tiny_read()) {
+        RUN(old_and_new_config_spelling_are_the_same);
+        RUN(fp32_weights_give_the_bits_of_bf16);
+        RUN(fp16_weights_load);
+        RUN(a_head_of_its_own);
+        RUN(shards_give_the_bits_of_one_file);
+    }
+    tiny_free();
+    test_remove(folder);
+    return test_end("test_models");
+}

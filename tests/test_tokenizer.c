@@ -1,0 +1,569 @@
+// test_tokenizer: examples/tokenizer.h against the goldens of HF tokenizers, against a slow merger, and on bad files.
+#include "test.h"
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+#include "../examples/tokenizer.h"
+
+static char folder[64];
+static llm42_error error;
+
+// A small tokenizer.json: the 256 bytes as tokens 0 to 255, and what the fields add. A NULL field takes its default.
+typedef struct parts {
+    const char *normalizer, *pre, *post, *decoder, *type, *model, *vocab, *merges, *added;
+    int lacks;  // byte that is left out, plus 1
+} parts;
+
+#define SPLIT_BY(regex) \
+    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex "\"},\"behavior\":\"Isolated\",\"invert\":false}"
+#define SPLIT SPLIT_BY(" ?\\\\p{L}+|\\\\s+|.")
+#define LEVEL "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"
+#define LIST(items) "{\"type\":\"Sequence\",\"pretokenizers\":[" items "]}"
+#define TEMPLATE(id) \
+    "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"" id "\",\"type_id\":0}}," \
+    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}]}"
+#define S_TOKEN(id) "[{\"id\":" #id ",\"content\":\"<s>\",\"special\":true}]"
+
+static const char *or(const char *text, const char *otherwise) { return text ? text : otherwise; }
+
+static const char *write_parts(const parts *p) {
+    static char text[1 << 15];
+    static const char *path;
+    uint16_t chars[256];
+    size_t at = 0, room = sizeof text;
+    tok_byte_chars(chars);
+    at += (size_t)snprintf(text, room, "{\"normalizer\":%s,\"pre_tokenizer\":%s,\"post_processor\":%s,"
+                           "\"decoder\":%s,\"added_tokens\":%s,\"model\":{\"type\":%s,%s\"vocab\":{",
+                           or(p->normalizer, "null"), or(p->pre, LIST(SPLIT "," LEVEL)), or(p->post, "null"),
+                           or(p->decoder, "{\"type\":\"ByteLevel\"}"), or(p->added, "[]"), or(p->type, "\"BPE\""),
+                           or(p->model, ""));
+    for (int b = 0; b < 256; b++)
+        if (b + 1 != p->lacks)
+            at += (size_t)snprintf(text + at, room - at, "%s\"\\u%04x\":%d", b ? "," : "", chars[b], b);
+    at += (size_t)snprintf(text + at, room - at, "%s},\"merges\":%s}}", or(p->vocab, ""), or(p->merges, "[]"));
+    path = test_path(folder, "parts.json");
+    test_write(path, text, at);
+    return path;
+}
+
+static tok *load(const char *path, int vocab) {
+    tok *t = NULL;
+    llm42_result result = tok_load(&t, path, vocab, &error);
+    CHECK_MSG(result == LLM42_OK && t, "%s", error.text);
+    return t;
+}
+
+// Ids as "1,2,3", in one of four buffers.
+static const char *encoded(tok *t, const char *text, size_t size, bool bos) {
+    static char buffer[4][4096];
+    static unsigned next;
+    char *out = buffer[next++ % 4];
+    int32_t *ids = NULL;
+    size_t at = 0;
+    out[0] = 0;
+    if (tok_encode(t, text, size, bos, &ids, &error)) snprintf(out, 4096, "error: %s", error.text);
+    else
+        for (int i = 0; i < (int)arrlen(ids) && at < 4000; i++)
+            at += (size_t)snprintf(out + at, 4096 - at, "%s%d", i ? "," : "", (int)ids[i]);
+    arrfree(ids);
+    return out;
+}
+
+static const char *ids_of(tok *t, const char *text) { return encoded(t, text, strlen(text), false); }
+
+// Encoding, then decoding at once and as a stream, gives the same bytes.
+static bool round_trip(tok *t, const char *text, size_t size) {
+    int32_t *ids = NULL;
+    char *whole = NULL, *streamed = NULL;
+    tok_stream stream = {.t = t};
+    bool same = tok_encode(t, text, size, true, &ids, &error) == LLM42_OK;
+    tok_decode(t, ids, (int)arrlen(ids), &whole);
+    for (int i = 0; i <= (int)arrlen(ids); i++) {
+        tok_text part = i < (int)arrlen(ids) ? tok_stream_next(&stream, ids[i]) : tok_stream_end(&stream);
+        if (part.size) memcpy(arraddnptr(streamed, part.size), part.data, part.size);
+    }
+    same = same && arrlenu(whole) == size && arrlenu(streamed) == size;
+    same = same && (!size || (!memcmp(whole, text, size) && !memcmp(streamed, text, size)));
+    tok_stream_free(&stream);
+    arrfree(whole);
+    arrfree(streamed);
+    arrfree(ids);
+    return same;
+}
+
+static bool round_trip_text(tok *t, const char *text) { return round_trip(t, text, strlen(text)); }
+
+static void check_golden(const char *model) {
+    tok_json json, *j = &json;
+    const char *golden = test_path(model, "tokenizer_golden.json");
+    tok *t = load(test_path(model, "tokenizer.json"), 0);
+    if (!t || !CHECK_MSG(!tok_json_load(j, golden, &error), "%s", error.text)) return;
+    int i = 1;
+    CHECK(j->token[0].size > 0);
+    for (int n = 0; n < j->token[0].size; n++, i = tok_json_next(j, i)) {
+        const char *text = tok_json_string(j, tok_json_get(j, i, "text"));
+        int list = tok_json_get(j, i, "ids"), count = j->token[list].size;
+        int32_t *ids = NULL, want = 0;
+        CHECK_MSG(!tok_encode(t, text, strlen(text), false, &ids, &error), "%s", error.text);
+        CHECK_INT(arrlen(ids), count);
+        for (int k = 0; k < count && k < (int)arrlen(ids); k++) {
+            CHECK(tok_json_int(j, list + 1 + k, &want));
+            CHECK_MSG(ids[k] == want, "%s: text %d, token %d is %d, expected %d", model, n, k, (int)ids[k], (int)want);
+        }
+        CHECK(round_trip_text(t, text));
+        arrfree(ids);
+    }
+    tok_json_free(j);
+    tok_free(t);
+}
+
+TEST(tiny42_gives_the_golden_ids) { check_golden("examples/tiny42"); }
+
+TEST(base42_gives_the_golden_ids) {
+    if (!test_exists("../shared/models/base42")) SKIP("no ../shared/models/base42");
+    else check_golden("../shared/models/base42");
+}
+
+TEST(any_bytes_come_back) {
+    tok *t = load("examples/tiny42/tokenizer.json", 0);
+    uint64_t state = 1;
+    char text[200];
+    for (int round = 0; t && round < 300; round++) {
+        int size = test_random_int(&state, 0, (int)sizeof text), kind = round % 3;
+        for (int i = 0; i < size; i++) {
+            int any = test_random_int(&state, 0, 255);
+            text[i] = (char)(kind == 0 ? any : kind == 1 ? 32 + any % 95 : " \n\xC3\xA9\xF0\x9F\x98\x80"[i % 8]);
+        }
+        if (!CHECK(round_trip(t, text, (size_t)size))) break;
+    }
+    tok_free(t);
+}
+
+// Merges the way it is defined: the cheapest pair, the leftmost of equals, again and again.
+static void slow_merge(tok *t, int32_t *ids, int *count) {
+    for (;;) {
+        tok_merged best = {0}, now;
+        int at = -1;
+        for (int i = 0; i + 1 < *count; i++)
+            if (tok_merge_of(t, ids[i], ids[i + 1], &now) && (at < 0 || now.cost < best.cost)) best = now, at = i;
+        if (at < 0) return;
+        ids[at] = best.id;
+        memmove(ids + at + 1, ids + at + 2, (size_t)(*count - at - 2) * sizeof *ids);
+        --*count;
+    }
+}
+
+static void check_merger(tok *t, bool spaced) {
+    uint64_t state = 7;
+    char text[400];
+    for (int round = 0; t && round < 40; round++) {
+        int32_t *ids = NULL, slow[402];
+        int count = 0, size = test_random_int(&state, 1, (int)sizeof text);
+        for (int i = 0; i < size; i++) text[i] = "eta oinshr"[test_random_int(&state, 0, 9)];
+        for (int i = 0; i < size; i++)
+            if (!spaced && text[i] == ' ') text[i] = 'e';
+        CHECK(!tok_encode(t, text, (size_t)size, false, &ids, &error));
+        if (t->llama2) slow[count++] = t->space;
+        for (int i = 0; i < size; i++) {
+            char one[2] = {text[i], 0};
+            slow[count++] = t->llama2 ? tok_word_id(t, one) : t->byte_id[(unsigned char)text[i]];
+        }
+        slow_merge(t, slow, &count);
+        CHECK_INT(arrlen(ids), count);
+        CHECK(arrlen(ids) == count && !memcmp(ids, slow, (size_t)count * sizeof *slow));
+        arrfree(ids);
+    }
+}
+
+TEST(the_heap_merges_as_the_definition_does) {
+    tok *t = load("examples/tiny42/tokenizer.json", 0);
+    if (t) check_merger(t, false);  // one word: the expression does not cut it
+    tok_free(t);
+}
+
+TEST(long_text_without_spaces_is_fast) {
+    enum { SIZE = 100000 };
+    static char text[SIZE];
+    tok *t = load("examples/tiny42/tokenizer.json", 0);
+    uint64_t state = 3;
+    for (int kind = 0; t && kind < 3; kind++) {  // letters that merge, equal letters, nothing but spaces
+        int32_t *ids = NULL;
+        for (int i = 0; i < SIZE; i++)
+            text[i] = kind == 0 ? "etaoinshrd"[test_random_int(&state, 0, 9)] : kind == 1 ? 'e' : ' ';
+        double begin = test_seconds();
+        CHECK_MSG(!tok_encode(t, text, SIZE, false, &ids, &error), "%s", error.text);
+        CHECK(test_seconds() - begin < 3);  // milliseconds; a quadratic merger takes minutes
+        CHECK(arrlen(ids) > 0);
+        arrfree(ids);
+        CHECK(round_trip(t, text, SIZE));
+    }
+    tok_free(t);
+}
+
+TEST(a_stream_holds_back_incomplete_characters) {
+    tok *t = load(write_parts(&(parts){0}), 0);
+    const unsigned char bytes[] = {'a', 0xF0, 0x9F, 0x98, 0x80, 0xC3, 'b', 0xE2, 0x82};
+    const size_t sizes[] = {1, 0, 0, 0, 4, 0, 2, 0, 0};
+    tok_stream stream = {.t = t};
+    for (int i = 0; t && i < 9; i++) CHECK_INT(tok_stream_next(&stream, bytes[i]).size, sizes[i]);
+    tok_text rest = tok_stream_end(&stream);
+    CHECK_INT(rest.size, 2);
+    CHECK(rest.size == 2 && !memcmp(rest.data, bytes + 7, 2));
+    CHECK_INT(tok_stream_end(&stream).size, 0);
+    CHECK_INT(tok_stream_next(&stream, 100000).size, 0);  // beyond the vocabulary
+    CHECK_INT(tok_stream_next(&stream, -1).size, 0);
+    tok_stream_free(&stream);
+    tok_free(t);
+}
+
+TEST(added_tokens_match_the_longest) {
+    parts p = {.vocab = ",\"<s>\":256", .added = "[{\"id\":256,\"content\":\"<s>\",\"special\":true},"
+               "{\"id\":257,\"content\":\"<s><s>\",\"special\":false},"
+               "{\"id\":258,\"content\":\"\\u00e9\\ud83d\\ude00\"}]"};
+    tok *t = load(write_parts(&p), 259);
+    if (!t) return;
+    CHECK_STR(ids_of(t, "a<s>b<s><s><s><x>\xC3\xA9\xF0\x9F\x98\x80"), "97,256,98,257,256,60,120,62,258");
+    CHECK_STR(ids_of(t, "<s>"), "256");
+    CHECK(round_trip_text(t, "a<s>b<s><s><s>\xC3\xA9\xF0\x9F\x98\x80"));
+    tok_stream stream = {.t = t, .skip_special = true};
+    CHECK_INT(tok_stream_next(&stream, 256).size, 0);
+    CHECK_INT(tok_stream_next(&stream, 257).size, 6);
+    tok_stream_free(&stream);
+    tok_free(t);
+}
+
+TEST(merges_as_pairs_and_as_strings) {
+    parts p = {.vocab = ",\"ab\":256,\"abc\":257,\"\\u0120a\":258,\"bc\":259"};
+    const char *spelled[] = {"[[\"a\",\"b\"],[\"\\u0120\",\"a\"],[\"ab\",\"c\"],[\"b\",\"c\"]]",
+                             "[\"a b\",\"\\u0120 a\",\"ab c\",\"b c\"]"};
+    for (int i = 0; i < 2; i++) {
+        p.merges = spelled[i];
+        tok *t = load(write_parts(&p), 0);
+        if (!t) continue;
+        CHECK_STR(ids_of(t, "abc"), "257");
+        CHECK_STR(ids_of(t, "xbc abc"), "120,259,32,257");  // a b comes before the space and a
+        CHECK_STR(ids_of(t, " a"), "258");
+        CHECK_STR(ids_of(t, "aab"), "97,256");
+        tok_free(t);
+    }
+}
+
+TEST(ignore_merges_takes_whole_pieces) {
+    parts p = {.vocab = ",\"xyz\":256,\"\\u0120xyz\":257"};
+    for (int on = 0; on < 2; on++) {
+        p.model = on ? "\"ignore_merges\":true," : "\"ignore_merges\":false,";
+        tok *t = load(write_parts(&p), 0);
+        if (!t) continue;
+        CHECK_STR(ids_of(t, "xyz xyz"), on ? "256,257" : "120,121,122,32,120,121,122");
+        CHECK_STR(ids_of(t, "xyzz"), "120,121,122,122");
+        tok_free(t);
+    }
+}
+
+// With every two equal neighbours merged, ids show where the text was cut.
+TEST(the_default_expression_is_that_of_gpt2) {
+    parts p = {.pre = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}",
+               .vocab = ",\"aa\":256,\"11\":257,\"\\u0120\\u0120\":258,\"\\u0120a\":259,\"'a\":260,\"'s\":261",
+               .merges = "[\"a a\",\"1 1\",\"\\u0120 \\u0120\",\"\\u0120 a\",\"' a\",\"' s\"]"};
+    tok *t = load(write_parts(&p), 0);
+    if (!t) return;
+    CHECK_STR(ids_of(t, "aa11"), "256,257");
+    CHECK_STR(ids_of(t, "a   a"), "97,258,259");  // the last space goes with the word
+    CHECK_STR(ids_of(t, "a's'a"), "97,261,39,97");
+    tok_free(t);
+}
+
+TEST(several_splits_apply_in_turn) {
+    parts p = {.pre = LIST(SPLIT_BY("-") "," SPLIT_BY("aa") "," LEVEL),
+               .vocab = ",\"aa\":256,\"aaa\":257,\"--\":258,\"-a\":259",
+               .merges = "[\"- a\",\"- -\",\"a a\",\"aa a\"]"};
+    tok *t = load(write_parts(&p), 0);
+    if (!t) return;
+    CHECK_STR(ids_of(t, "--aaa"), "45,45,256,97");
+    tok_free(t);
+}
+
+TEST(nfc_passes_what_it_cannot_change) {
+    parts p = {.normalizer = "{\"type\":\"NFC\"}"};
+    tok *t = load(write_parts(&p), 0);
+    if (!t) return;
+    CHECK(round_trip_text(t, "na\xC3\xAFve \xE6\x97\xA5\xE6\x9C\xAC \xF0\x9F\x98\x80\xEF\xB8\x8F"));
+    CHECK_CONTAINS(ids_of(t, "e\xCC\x81"), "normalizer");
+    CHECK_CONTAINS(ids_of(t, "ok \xE2\x84\xAB"), "byte 3 ");
+    tok_free(t);
+}
+
+TEST(bos_comes_from_the_post_processor) {
+    parts p = {.vocab = ",\"<s>\":256", .added = S_TOKEN(256),
+               .post = "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"}," TEMPLATE("<s>") "]}"};
+    tok *t = load(write_parts(&p), 0);
+    if (!t) return;
+    CHECK_STR(encoded(t, "a", 1, true), "256,97");
+    CHECK_STR(encoded(t, "a", 1, false), "97");
+    CHECK_STR(encoded(t, "", 0, true), "256");
+    tok_free(t);
+}
+
+TEST(a_model_gives_its_bos) {
+    llm42_model model = {.config = {.arch = LLM42_ARCH_LLAMA, .vocab = 2048, .bos = 0}};
+    tok *t = NULL;
+    CHECK_MSG(!tok_open(&t, &model, "examples/tiny42", NULL, &error), "%s", error.text);
+    CHECK_INT(t ? t->bos : -2, 0);
+    tok_free(t);
+    model.config.vocab = 2047;
+    CHECK_INT(tok_open(&t, &model, "examples/tiny42", NULL, &error), LLM42_FORMAT);
+    CHECK_CONTAINS(error.text, "2048 tokens");
+    CHECK_INT(tok_open(&t, &model, "synthetic:tiny", NULL, &error), LLM42_INVALID);
+    CHECK_INT(tok_open(&t, &model, "no/such/folder", NULL, &error), LLM42_IO);
+}
+
+// Each file is refused by a line that names what is wrong in it.
+TEST(bad_json_is_refused) {
+    static const struct { parts p; llm42_result result; const char *names; } bad[] = {
+        {{.lacks = 256}, LLM42_FORMAT, "lacks byte 0xFF"},
+        {{.lacks = 11, .vocab = ",\"x1\":10"}, LLM42_FORMAT, "lacks byte 0x0A"},
+        {{.vocab = ",\"ab\":257"}, LLM42_FORMAT, "id 257"},
+        {{.vocab = ",\"ab\":7"}, LLM42_FORMAT, "id 7"},
+        {{.vocab = ",\"ab\":-1"}, LLM42_FORMAT, "'ab'"},
+        {{.vocab = ",\"ab\":256.5"}, LLM42_FORMAT, "'ab'"},
+        {{.vocab = ",\"ab\":1e20"}, LLM42_FORMAT, "'ab'"},
+        {{.vocab = ",\"ab\":\"x\""}, LLM42_FORMAT, "'ab'"},
+        {{.vocab = ",\"ab\":256,\"ab\":257"}, LLM42_FORMAT, "twice"},
+        {{.merges = "[[\"a\",\"b\"]]"}, LLM42_FORMAT, "merges[0] names 'ab'"},
+        {{.merges = "[\"a q\\u4e00\"]"}, LLM42_FORMAT, "merges[0]"},
+        {{.merges = "[\"ab\"]"}, LLM42_FORMAT, "merges[0]"},
+        {{.merges = "[\"a b c\"]"}, LLM42_FORMAT, "merges[0]"},
+        {{.merges = "[[\"a\"]]"}, LLM42_FORMAT, "merges[0]"},
+        {{.merges = "[[\"a\",1]]"}, LLM42_FORMAT, "merges[0]"},
+        {{.merges = "[[[\"a\"],\"b\"]]"}, LLM42_FORMAT, "merges[0]"},
+        {{.merges = "{}"}, LLM42_FORMAT, "model.merges"},
+        {{.merges = "null"}, LLM42_FORMAT, "model.merges"},
+        {{.type = "\"Unigram\""}, LLM42_UNSUPPORTED, "model.type"},
+        {{.type = "7"}, LLM42_UNSUPPORTED, "model.type"},
+        {{.model = "\"dropout\":0.1,"}, LLM42_UNSUPPORTED, "model.dropout"},
+        {{.model = "\"byte_fallback\":true,"}, LLM42_UNSUPPORTED, "model.byte_fallback"},
+        {{.model = "\"end_of_word_suffix\":\"</w>\","}, LLM42_UNSUPPORTED, "model.end_of_word_suffix"},
+        {{.normalizer = "{\"type\":\"Lowercase\"}"}, LLM42_UNSUPPORTED, "normalizer"},
+        {{.decoder = "{\"type\":\"Metaspace\"}"}, LLM42_UNSUPPORTED, "decoder"},
+        {{.post = "{\"type\":\"BertProcessing\"}"}, LLM42_UNSUPPORTED, "post_processor"},
+        {{.pre = "null"}, LLM42_UNSUPPORTED, "pre_tokenizer"},
+        {{.pre = SPLIT}, LLM42_UNSUPPORTED, "pre_tokenizer"},
+        {{.pre = "{\"type\":\"Metaspace\"}"}, LLM42_UNSUPPORTED, "pre_tokenizer: type 'Metaspace'"},
+        {{.pre = "{\"type\":\"Sequence\"}"}, LLM42_FORMAT, "pretokenizers"},
+        {{.pre = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}"}, LLM42_UNSUPPORTED, "add_prefix_space"},
+        {{.pre = LIST(SPLIT_BY("(") "," LEVEL)}, LLM42_UNSUPPORTED, "PCRE2"},
+        {{.pre = LIST(LEVEL "," SPLIT)}, LLM42_UNSUPPORTED, "after ByteLevel"},
+        {{.pre = LIST("{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Removed\"}," LEVEL)},
+         LLM42_UNSUPPORTED, "behavior"},
+        {{.pre = LIST("{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Isolated\"}," LEVEL)},
+         LLM42_UNSUPPORTED, "Regex"},
+        {{.post = TEMPLATE("<none>")}, LLM42_FORMAT, "post_processor"},
+        {{.added = "[7]"}, LLM42_FORMAT, "added_tokens[0].content"},
+        {{.added = "[{\"content\":\"\",\"id\":256}]"}, LLM42_FORMAT, "added_tokens[0].content"},
+        {{.added = "[{\"content\":\"<s>\"}]"}, LLM42_FORMAT, "added_tokens[0].id"},
+        {{.added = "[{\"content\":\"<s>\",\"id\":300}]"}, LLM42_FORMAT, "id 300"},
+        {{.added = "[{\"content\":\"<s>\",\"id\":3}]"}, LLM42_FORMAT, "id 3"},
+        {{.added = "[{\"content\":\"a\",\"id\":3}]"}, LLM42_FORMAT, "added_tokens[0].id"},
+        {{.added = "[{\"content\":\"<s>\",\"id\":256,\"lstrip\":true}]"}, LLM42_UNSUPPORTED, "added_tokens[0].lstrip"},
+        {{.added = "{}"}, LLM42_FORMAT, "added_tokens"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        tok *t = NULL;
+        llm42_result result = tok_load(&t, write_parts(&bad[i].p), 0, &error);
+        CHECK_MSG(result == bad[i].result && !t, "case %zu gives %d, expected %d", i, (int)result, (int)bad[i].result);
+        CHECK_CONTAINS(error.text, bad[i].names);
+        CHECK_CONTAINS(error.text, "parts.json");
+        tok_free(t);
+    }
+}
+
+TEST(malformed_json_is_refused) {
+    static const char *const bad[] = {
+        "", " ", "{", "}", "[", "]", "{]", "[}", "{}}", "{} {}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}",
+        "{\"a\":1 \"b\":2}", "{a:1}", "{1:1}", "{\"a\":1,,\"b\":2}", "[1 2]", "[1,,2]", "[,1]", "[1,]",
+        "{\"a\":tru}", "{\"a\":+1}", "{\"a\":nan}", "{\"a\":\"\\x\"}", "{\"a\":\"\\u12\"}", "{\"a\":\"\\ud800\"}",
+        "{\"a\":\"\\udc00\"}", "{\"a\":\"\\ud800\\u0041\"}", "{\"a\":\"\\u0000\"}", "{\"a\":\"\xFF\"}",
+        "{\"a\":\"\xC3\"}", "{\"a\":\"b}", "{\"a\":\"b\n\"}", "\"a", "{\"a\" 1}",
+        "{\"a\":1:2}", ":", ",", "[:]", "{\"a\",\"b\"}", "[\"a\":1]", "{[]:1}", "{\"a\":1}x", "\xEF\xBB\xBF{}",
+    };
+    const char *path = test_path(folder, "bad.json");
+    char deep[4096];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        tok *t = NULL;
+        test_write_text(path, bad[i]);
+        CHECK_MSG(tok_load(&t, path, 0, &error) == LLM42_FORMAT && !t, "accepted: %s", bad[i]);
+        CHECK_CONTAINS(error.text, "malformed JSON");
+    }
+    for (int i = 0; i < 4096; i++) deep[i] = i < 2048 ? '[' : ']';
+    test_write(path, deep, sizeof deep);
+    tok *t = NULL;
+    CHECK_INT(tok_load(&t, path, 0, &error), LLM42_FORMAT);
+    CHECK_CONTAINS(error.text, "deep");
+    test_write(path, "{\"a\":1}\0{}", 10);
+    CHECK_INT(tok_load(&t, path, 0, &error), LLM42_FORMAT);
+    test_write_text(path, "{\"a\":1}");
+    CHECK_INT(tok_load(&t, path, 0, &error), LLM42_FORMAT);
+    CHECK_CONTAINS(error.text, "model");
+    test_write_text(path, "[]");
+    CHECK_INT(tok_load(&t, path, 0, &error), LLM42_FORMAT);
+    CHECK_INT(tok_load(&t, test_path(folder, "absent.json"), 0, &error), LLM42_IO);
+    CHECK_CONTAINS(error.text, "absent.json");
+    CHECK_INT(tok_load(&t, folder, 0, &error), LLM42_IO);
+    CHECK(!t);
+}
+
+// No prefix and no changed byte of a good file may do worse than be refused.
+TEST(damaged_json_does_no_harm) {
+    size_t size = 0;
+    char *whole = test_read("examples/tiny42/tokenizer.json", &size), *small = NULL;
+    const char *path = test_path(folder, "damaged.json");
+    tok *t = NULL;
+    uint64_t state = 11;
+    if (!CHECK(whole)) return;
+    for (size_t cut = 0; cut + 2 < size; cut += 1 + size / 60) {
+        test_write(path, whole, cut);
+        CHECK_INT(tok_load(&t, path, 0, &error), LLM42_FORMAT);
+        tok_free(t);
+    }
+    free(whole);
+    parts p = {.vocab = ",\"ab\":256", .merges = "[\"a b\"]", .added = S_TOKEN(257)};
+    small = test_read(write_parts(&p), &size);
+    for (int round = 0; small && round < 3000; round++) {
+        size_t at = (size_t)test_random_int(&state, 0, (int)size - 1);
+        char old = small[at], any = (char)test_random_int(&state, 0, 255);
+        small[at] = round % 2 ? any : "[]{}\",:\\01u "[(unsigned char)any % 12];
+        test_write(path, small, size);
+        if (!tok_load(&t, path, 0, &error)) CHECK(round_trip_text(t, "ab <s>\xC3\xA9"));
+        tok_free(t);
+        small[at] = old;
+    }
+    free(small);
+}
+
+// llama2.c ---------------------------------------------------------------------------------------------------------
+
+typedef struct bin { char data[8192]; size_t size; } bin;
+
+static void bin_token(bin *b, const char *text, float score) {
+    int32_t size = (int32_t)strlen(text);
+    memcpy(b->data + b->size, &score, 4);
+    memcpy(b->data + b->size + 4, &size, 4);
+    memcpy(b->data + b->size + 8, text, (size_t)size);
+    b->size += 8 + (size_t)size;
+}
+
+// The specials, the bytes, then: 259 " ", a b c, ab bc, " a", abc, and the same as "b" again.
+static const char *bin_write(bin *b, int lacks) {
+    const int32_t longest = 6;
+    static const struct { const char *text; float score; } rest[] = {
+        {" ", -9}, {"a", -8}, {"b", -8}, {"c", -8}, {"ab", -2}, {"bc", -1}, {" a", -2}, {"abc", -3}, {"b", 0},
+    };
+    b->size = 4;
+    memcpy(b->data, &longest, 4);
+    bin_token(b, "<unk>", 0);
+    bin_token(b, "\n<s>\n", 0);
+    bin_token(b, "\n</s>\n", 0);
+    for (int i = 0; i < 256; i++) {
+        char word[8];
+        snprintf(word, sizeof word, i == lacks ? "x" : "<0x%02X>", (unsigned)i);
+        bin_token(b, word, 0);
+    }
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) bin_token(b, rest[i].text, rest[i].score);
+    const char *path = test_path(folder, "tok.bin");
+    test_write(path, b->data, b->size);
+    return path;
+}
+
+TEST(llama2_merges_by_score) {
+    static bin b;
+    tok *t = load(bin_write(&b, -1), 268);
+    if (!t) return;
+    CHECK_STR(encoded(t, "", 0, true), "1");
+    CHECK_STR(encoded(t, "a", 1, true), "1,265");
+    CHECK_STR(ids_of(t, "abc"), "265,264");       // b c has the best score, then the space and a; a bc is no token
+    CHECK_STR(ids_of(t, "cab"), "259,262,263");
+    CHECK_STR(ids_of(t, "ab"), "265,261");        // equal scores: the leftmost
+    CHECK_STR(ids_of(t, "\xC3\xA9\n"), "259,198,172,13");
+    CHECK(round_trip_text(t, "abc"));
+    CHECK(round_trip_text(t, "  abc \n\xC3\xA9\xFF\x80\x80"));
+    CHECK(round_trip(t, "a\0b", 3));
+    tok_stream stream = {.t = t, .skip_special = true};
+    CHECK_INT(tok_stream_next(&stream, 1).size, 0);
+    CHECK_INT(tok_stream_next(&stream, 265).size, 1);  // the space behind BOS goes
+    CHECK_INT(tok_stream_next(&stream, 265).size, 2);
+    CHECK_INT(tok_stream_next(&stream, 3 + 0xC3).size, 0);
+    CHECK_INT(tok_stream_next(&stream, 3 + 0xA9).size, 2);
+    CHECK_INT(tok_stream_next(&stream, 2).size, 0);
+    tok_stream_free(&stream);
+    tok_free(t);
+}
+
+TEST(llama2_files_are_checked) {
+    static bin b;
+    tok *t = NULL;
+    const char *path = bin_write(&b, -1);
+    t = load(path, 0);
+    tok_free(t);
+    CHECK_INT(tok_load(&t, path, 267, &error), LLM42_FORMAT);
+    CHECK_CONTAINS(error.text, "268 tokens");
+    CHECK_INT(tok_load(&t, path, 269, &error), LLM42_FORMAT);
+    for (size_t cut = 0; cut < b.size; cut += 1 + cut / 40) {
+        test_write(path, b.data, cut);
+        CHECK_INT(tok_load(&t, path, 268, &error), LLM42_FORMAT);
+        CHECK_CONTAINS(error.text, "tok.bin");
+    }
+    const struct { size_t at; int32_t value; const char *names; } bad[] = {
+        {0, 0, "longest"}, {0, -1, "longest"}, {0, 3, "length of token 0"}, {4, 0x7FC00000, "score of token 0"},
+        {4, 0x7F800000, "score of token 0"}, {8, -1, "length of token 0"}, {8, INT32_MAX, "length of token 0"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        bin_write(&b, -1);
+        memcpy(b.data + bad[i].at, &bad[i].value, 4);
+        test_write(path, b.data, b.size);
+        CHECK_INT(tok_load(&t, path, 0, &error), LLM42_FORMAT);
+        CHECK_CONTAINS(error.text, bad[i].names);
+    }
+    CHECK_INT(tok_load(&t, bin_write(&b, 0x41), 0, &error), LLM42_FORMAT);
+    CHECK_CONTAINS(error.text, "<0x41>");
+    CHECK(!t);
+}
+
+TEST(stories260K_tokenizer) {
+    if (!test_exists("../shared/models/stories260K")) {
+        SKIP("no ../shared/models/stories260K");
+        return;
+    }
+    llm42_model model = {.config = {.arch = LLM42_ARCH_LLAMA, .vocab = 512, .bos = 1}};
+    tok *t = NULL;
+    CHECK_MSG(!tok_open(&t, &model, "../shared/models/stories260K/stories260K.bin", NULL, &error), "%s", error.text);
+    if (!t) return;
+    CHECK_STR(encoded(t, "Once upon a time", 16, true), "1,403,407,261,378");
+    CHECK(round_trip_text(t, "Lily \xE6\x97\xA5 said: \"hi\"\n"));
+    check_merger(t, true);
+    tok_free(t);
+}
+
+int main(void) {
+    test_folder(folder);
+    RUN(tiny42_gives_the_golden_ids);
+    RUN(base42_gives_the_golden_ids);
+    RUN(any_bytes_come_back);
+    RUN(the_heap_merges_as_the_definition_does);
+    RUN(long_text_without_spaces_is_fast);
+    RUN(a_stream_holds_back_incomplete_characters);
+    RUN(added_tokens_match_the_longest);
+    RUN(merges_as_pairs_and_as_strings);
+    RUN(ignore_merges_takes_whole_pieces);
+    RUN(the_default_expression_is_that_of_gpt2);
+    RUN(several_splits_apply_in_turn);
+    RUN(nfc_passes_what_it_cannot_change);
+    RUN(bos_comes_from_the_post_processor);
+    RUN(a_model_gives_its_bos);
+    RUN(bad_json_is_refused);
+    RUN(malformed_json_is_refused);
+    RUN(damaged_json_does_no_harm);
+    RUN(llama2_merges_by_score);
+    RUN(llama2_files_are_checked);
+    RUN(stories260K_tokenizer);
+    test_remove(folder);
+    return test_end("test_tokenizer");
+}
