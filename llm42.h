@@ -667,9 +667,11 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #define LLM42__UNROLL
 #endif
 #if defined(__GNUC__)
+#define LLM42__PREFETCH(p, offset) __builtin_prefetch((const void *)((uintptr_t)(p) + (offset)))
 #define LLM42__INLINE static inline __attribute__((always_inline))
 #define LLM42__PRINTF(at) __attribute__((format(printf, at, at + 1)))
 #else
+#define LLM42__PREFETCH(p, offset) ((void)0)
 #define LLM42__INLINE static inline
 #define LLM42__PRINTF(at)
 #endif
@@ -1965,12 +1967,12 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
 // FAST and FIXED cut a sum into this many contiguous parts, each summed by the one recipe, the parts then added in
 // order. The table mirrors what GPU libraries do: few rows leave a GPU idle, so matrices with few outputs (o and down:
 // n <= k) are split along k, and attention along its context (n = 0); wide ones (qkv, gate, up, LM head) never are.
-//   rows of the pass    1   2..4   5..8   9..16   17..64   65..
-//   parts               8    6      4       3        2       1
+//   rows of the pass    1   2..8   9..64   65..
+//   parts               4    3      2       1
 // A part is at least 32 terms long. INVARIANT never cuts a matrix sum.
 int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k) {
     if (schedule == LLM42_INVARIANT || n > k) return 1;
-    int parts = shape <= 1 ? 8 : shape <= 4 ? 6 : shape <= 8 ? 4 : shape <= 16 ? 3 : shape <= 64 ? 2 : 1;
+    int parts = shape <= 1 ? 4 : shape <= 8 ? 3 : shape <= 64 ? 2 : 1;
     return LLM42__MAX(1, LLM42__MIN(parts, k / 32));
 }
 
@@ -2045,28 +2047,34 @@ LLM42__INLINE llm42__v16 llm42__weight_load(const void *w, bool bf16, size_t i, 
 }
 
 // rn rows by on outputs (rn * on = 16) over k0 <= i < k1: result lane r * on + o is the sum of x[r][i] * w[o][i], by
-// the one recipe. Pointers may repeat where fewer rows or outputs are wanted.
+// the one recipe. Pointers may repeat where fewer rows or outputs are wanted. `ahead` bytes behind each weight vector
+// lies the one that is wanted next. AVX-512 has registers for all sixteen sums at once, others for four.
 LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, const void *const *w, bool bf16, int k0,
-                                     int k1) {
-    llm42__v16 sum[16], a[16];
+                                     int k1, size_t ahead) {
+    enum { LIVE = LLM42__ISA == 2 ? 16 : 4 };
+    const int group = LIVE / rn;
+    llm42__v16 sum[16], a[4];
     LLM42__UNROLL
     for (int i = 0; i < 16; i++) sum[i] = llm42__v16_set(0.0f);
-    int i = k0;
-    for (; i + 16 <= k1; i += 16) {
-        LLM42__UNROLL
-        for (int r = 0; r < rn; r++) a[r] = llm42__v16_load(x[r] + i);
-        LLM42__UNROLL
-        for (int o = 0; o < on; o++) {
-            llm42__v16 b = llm42__weight_load(w[o], bf16, (size_t)i, 16);
+    LLM42__UNROLL
+    for (int o0 = 0; o0 < on; o0 += group) {
+        int i = k0;
+        for (; i + 16 <= k1; i += 16) {
             LLM42__UNROLL
-            for (int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
+            for (int r = 0; r < rn; r++) a[r] = llm42__v16_load(x[r] + i);
+            LLM42__UNROLL
+            for (int o = o0; o < o0 + group; o++) {
+                llm42__v16 b = llm42__weight_load(w[o], bf16, (size_t)i, 16);
+                if (bf16) LLM42__PREFETCH(w[o], ahead + 2 * (size_t)i);
+                LLM42__UNROLL
+                for (int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
+            }
         }
-    }
-    if (i < k1) {
+        if (i == k1) continue;
         LLM42__UNROLL
         for (int r = 0; r < rn; r++) a[r] = llm42__v16_load_part(x[r] + i, k1 - i);
         LLM42__UNROLL
-        for (int o = 0; o < on; o++) {
+        for (int o = o0; o < o0 + group; o++) {
             llm42__v16 b = llm42__weight_load(w[o], bf16, (size_t)i, k1 - i);
             LLM42__UNROLL
             for (int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
@@ -2075,13 +2083,26 @@ LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, cons
     return llm42__v16_sum16(sum);
 }
 
-// The specialised tiles; not inlined, so that each keeps its sums in registers.
-static llm42__v16 llm42__tile_1x16_bf16(const float *const *x, const void *const *w, int k0, int k1) { return llm42__tile(1, 16, x, w, true, k0, k1); }
-static llm42__v16 llm42__tile_1x16_fp32(const float *const *x, const void *const *w, int k0, int k1) { return llm42__tile(1, 16, x, w, false, k0, k1); }
-static llm42__v16 llm42__tile_4x4_bf16(const float *const *x, const void *const *w, int k0, int k1) { return llm42__tile(4, 4, x, w, true, k0, k1); }
-static llm42__v16 llm42__tile_4x4_fp32(const float *const *x, const void *const *w, int k0, int k1) { return llm42__tile(4, 4, x, w, false, k0, k1); }
+// The tiles in use, each compiled on its own so that its sums stay in registers.
+typedef llm42__v16 llm42__tile_fn(const float *const *x, const void *const *w, int k0, int k1, size_t ahead);
+#define LLM42__TILE(rn, on, name, bf16)                                                                              \
+    static llm42__v16 llm42__tile_##name(const float *const *x, const void *const *w, int k0, int k1, size_t ahead) { \
+        return llm42__tile(rn, on, x, w, bf16, k0, k1, ahead);                                                       \
+    }
+LLM42__TILE(1, 16, 1x16_bf16, true)
+LLM42__TILE(1, 16, 1x16_fp32, false)
+LLM42__TILE(2, 8, 2x8_bf16, true)
+LLM42__TILE(2, 8, 2x8_fp32, false)
+LLM42__TILE(4, 4, 4x4_bf16, true)
+LLM42__TILE(4, 4, 4x4_fp32, false)
+#undef LLM42__TILE
 
-typedef llm42__v16 llm42__tile_fn(const float *const *x, const void *const *w, int k0, int k1);
+typedef struct llm42__tile_kind { int rows, outputs; llm42__tile_fn *bf16, *fp32; } llm42__tile_kind;
+static const llm42__tile_kind llm42__tile_kinds[3] = {
+    {1, 16, llm42__tile_1x16_bf16, llm42__tile_1x16_fp32},
+    {2, 8, llm42__tile_2x8_bf16, llm42__tile_2x8_fp32},
+    {4, 4, llm42__tile_4x4_bf16, llm42__tile_4x4_fp32},
+};
 
 // A matrix product's parts: y[r][n] = sum over k of x[r][k] w[n][k], plus bias[n].
 typedef struct llm42__product {
@@ -2092,56 +2113,63 @@ typedef struct llm42__product {
 
 // All parts of one tile's sums, in order.
 LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__tile_fn *tile, const float *const *x, const void *const *w, int k,
-                                           int parts) {
+                                           int parts, size_t ahead) {
     int step = ((k + parts - 1) / parts + 15) & ~15;
-    llm42__v16 sum = tile(x, w, 0, LLM42__MIN(step, k));
-    for (int k0 = step; k0 < k; k0 += step) sum = llm42__v16_add(sum, tile(x, w, k0, LLM42__MIN(k0 + step, k)));
+    llm42__v16 sum = tile(x, w, 0, LLM42__MIN(step, k), ahead);
+    for (int k0 = step; k0 < k; k0 += step)
+        sum = llm42__v16_add(sum, tile(x, w, k0, LLM42__MIN(k0 + step, k), ahead));
     return sum;
 }
 
-// Sixteen outputs from n0 on, for every row.
-static void llm42__cpu_block(const llm42__cpu *cpu, const float *x, int rows, int k, const llm42__product *p, int n0,
-                             int parts, float *panel) {
-    bool bf16 = p->w->type == LLM42_BF16;
-    const char *base = p->w->data;
-    size_t stride = (size_t)k * (bf16 ? 2 : 4);
-    int count = LLM42__MIN(16, p->w->n - n0);
-    float lane[16];
-    const void *w[16];
-    int quads = rows & ~3;  // rows that go by four; the one to three left over go one by one
-    for (int o0 = 0; o0 < count && quads; o0 += 4) {
-        for (int o = 0; o < 4; o++) w[o] = base + (size_t)(n0 + LLM42__MIN(o0 + o, count - 1)) * stride;
-        bool widened = bf16 && rows >= 16;
-        if (widened) {  // widen four weight rows once, for all rows of the pass
-            for (int o = 0; o < 4; o++) {
-                const uint16_t *from = w[o];
-                float *to = panel + (size_t)o * (size_t)k;
-                int i = 0;
-                for (; i + 16 <= k; i += 16) llm42__v16_store(to + i, llm42__v16_load_bf16(from + i));
-                for (; i < k; i++) to[i] = llm42__from_bf16(from[i]);
-                w[o] = to;
+// Widens one bf16 weight row to fp32, fetching ahead the row that will be widened later.
+static void llm42__cpu_widen(const uint16_t *from, int k, size_t ahead, float *to) {
+    int i = 0;
+    for (; i + 16 <= k; i += 16) {
+        LLM42__PREFETCH(from, ahead + 2 * (size_t)i);
+        llm42__v16_store(to + i, llm42__v16_load_bf16(from + i));
+    }
+    for (; i < k; i++) to[i] = llm42__from_bf16(from[i]);
+}
+
+// Rows r0 <= r < r1, outputs n0 <= n < n0 + count (at most 16), in tiles of one kind.
+static void llm42__cpu_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kind, const float *x, int r0, int r1,
+                             const llm42__product *p, int n0, int count, int parts, float *panel) {
+    int k = p->w->k, N = p->w->n;
+    bool bf16 = p->w->type == LLM42_BF16, widen = bf16 && r1 - r0 >= 16, round = cpu->desc.compute == LLM42_BF16;
+    size_t stride = (size_t)k * (bf16 ? 2 : 4), ahead = (size_t)kind->outputs * stride;
+    llm42__tile_fn *tile = bf16 && !widen ? kind->bf16 : kind->fp32;
+    for (int o0 = 0; o0 < count; o0 += kind->outputs) {
+        const void *w[16];
+        int outputs = LLM42__MIN(kind->outputs, count - o0);
+        for (int o = 0; o < kind->outputs; o++) {  // a missing output repeats the last one
+            w[o] = (const char *)p->w->data + (size_t)(n0 + o0 + LLM42__MIN(o, outputs - 1)) * stride;
+            if (!widen) continue;
+            llm42__cpu_widen(w[o], k, ahead, panel + (size_t)o * (size_t)k);
+            w[o] = panel + (size_t)o * (size_t)k;
+        }
+        for (int r = r0; r < r1; r += kind->rows) {
+            const float *xr[4];
+            float lane[16];
+            for (int j = 0; j < kind->rows; j++) xr[j] = x + (size_t)LLM42__MIN(r + j, r1 - 1) * (size_t)k;
+            llm42__v16_store(lane, llm42__tile_parts(tile, xr, w, k, parts, ahead));
+            for (int i = 0; p->bias && i < 16; i++)
+                lane[i] += p->bias[n0 + o0 + LLM42__MIN(i % kind->outputs, outputs - 1)];
+            for (int i = 0; round && i < 16; i++) lane[i] = llm42__round_bf16(lane[i]);
+            float *y = p->y + (size_t)r * (size_t)N + (size_t)(n0 + o0);
+            for (int j = 0; j < kind->rows && r + j < r1; j++, y += N) {
+                if (outputs == 4 && kind->outputs == 4) memcpy(y, lane + 4 * j, 4 * sizeof *lane);  // a size that compiles to one move
+                else memcpy(y, lane + j * kind->outputs, (size_t)outputs * sizeof *lane);
             }
         }
-        llm42__tile_fn *tile = bf16 && !widened ? llm42__tile_4x4_bf16 : llm42__tile_4x4_fp32;
-        for (int r = 0; r < quads; r += 4) {
-            const float *xr[4];
-            for (int j = 0; j < 4; j++) xr[j] = x + (size_t)(r + j) * (size_t)k;
-            llm42__v16_store(lane, llm42__tile_parts(tile, xr, w, k, parts));
-            for (int j = 0; j < 4; j++)
-                for (int o = 0; o < 4 && o0 + o < count; o++) {
-                    float y = lane[j * 4 + o] + (p->bias ? p->bias[n0 + o0 + o] : 0.0f);
-                    p->y[(size_t)(r + j) * (size_t)p->w->n + (size_t)(n0 + o0 + o)] = llm42__cpu_round(cpu, y);
-                }
-        }
     }
-    for (int o = 0; o < 16; o++) w[o] = base + (size_t)(n0 + LLM42__MIN(o, count - 1)) * stride;
-    for (int r = quads; r < rows; r++) {
-        const float *xr = x + (size_t)r * (size_t)k;
-        llm42__v16_store(lane, llm42__tile_parts(bf16 ? llm42__tile_1x16_bf16 : llm42__tile_1x16_fp32, &xr, w, k, parts));
-        for (int o = 0; o < count; o++)
-            p->y[(size_t)r * (size_t)p->w->n + (size_t)(n0 + o)] =
-                llm42__cpu_round(cpu, lane[o] + (p->bias ? p->bias[n0 + o] : 0.0f));
-    }
+}
+
+// Sixteen outputs from n0 on, for every row: rows by four (three count as four), then the one or two left over.
+static void llm42__cpu_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0, int parts,
+                             float *panel) {
+    int count = LLM42__MIN(16, p->w->n - n0), rest = rows % 4 == 3 ? 0 : rows % 4, quads = rows - rest;
+    if (quads) llm42__cpu_tiles(cpu, &llm42__tile_kinds[2], x, 0, quads, p, n0, count, parts, panel);
+    if (rest) llm42__cpu_tiles(cpu, &llm42__tile_kinds[rest - 1], x, quads, rows, p, n0, count, parts, panel);
 }
 
 // Shapes: x [R, k], up to three matrices [n, k], y [R, n].
@@ -2162,7 +2190,7 @@ static void llm42__cpu_matmul(llm42__cpu *cpu, llm42_schedule schedule, int shap
         const llm42__product *p = products;
         int b = block;
         for (; b >= (p->w->n + 15) / 16; p++) b -= (p->w->n + 15) / 16;
-        llm42__cpu_block(cpu, x, rows, k, p, b * 16, llm42_cpu_splits(schedule, shape, p->w->n, k),
+        llm42__cpu_block(cpu, x, rows, p, b * 16, llm42_cpu_splits(schedule, shape, p->w->n, k),
                          cpu->thread_scratch + cpu->scratch_size * (size_t)llm42__thread());
     }
 }
@@ -2234,7 +2262,7 @@ LLM42__INLINE float llm42__cpu_attend(const llm42__cpu *cpu, bool bf16, const vo
             at[j] = (const char *)k + llm42__cpu_kv_at(cpu, pages, t, kv_head) * width;
         }
         float *score = scores + (t0 - s.begin);
-        llm42__v16_store(score, bf16 ? llm42__tile_1x16_bf16(&q, at, 0, cpu->pad) : llm42__tile_1x16_fp32(&q, at, 0, cpu->pad));
+        llm42__v16_store(score, bf16 ? llm42__tile_1x16_bf16(&q, at, 0, cpu->pad, 0) : llm42__tile_1x16_fp32(&q, at, 0, cpu->pad, 0));
         for (int j = LLM42__MAX(s.first - t0, 0); j < 16 && t0 + j < s.end; j++) {
             score[j] *= scale;
             top = score[j] > top ? score[j] : top;
