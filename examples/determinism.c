@@ -1,0 +1,302 @@
+// How reproducible is a request? Serves the same prompts in many batches, in each mode, and counts unique outputs.
+//
+//     make build/determinism && build/determinism
+//
+// single: one prompt, in batches of 1 to N copies. mixed: prompts of different lengths drawn into batches of 1 to N.
+// prefix: prompts that share beginnings of different lengths, prefix cache on and warm. spans: each request among all
+// others against the same request alone: consistent spans, flip rate, rollbacks, recompute %. Outputs are equal if all
+// tokens and all bits of the log-probabilities are. Exit status 1 if outputs that are promised to be equal are not.
+#define _POSIX_C_SOURCE 200809L
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+#include "args.h"
+#include "stb_ds.h"
+
+enum { KINDS = 4, LONG_TEXT = 300, TEXT = 48 };  // prompts that mixed and prefix draw from; lengths of texts
+
+typedef int32_t *output;  // [2 x --tokens]: tokens, then the bits of their log-probabilities
+typedef struct tally { output *unique; int trials, unique_tokens, difference; } tally;  // difference: the earliest
+
+typedef struct study {
+    const char *model_path, *suite, *mode, *tsv_path, *dtype;
+    int64_t requests, tokens, seed, window, group, threads;
+    double temperature;
+    llm42_model *model;
+    int32_t **text;         // [KINDS + requests], of the model's own making
+    FILE *tsv;
+    double begin;
+    int broken;             // promises
+    const char *running;    // suite
+} study;
+
+typedef struct mode { llm42_mode mode; const char *option, *name; bool promised; } mode;
+static const mode MODES[] = {
+    {LLM42_NONDETERMINISTIC, "nondeterministic", "NONDETERMINISTIC", false},
+    {LLM42_DVR, "dvr", "DVR", true},
+    {LLM42_BATCH_INVARIANT, "invariant", "BATCH_INVARIANT", true},
+};
+
+static llm42_engine *open_engine(const study *s, llm42_mode mode, bool prefix_cache) {
+    llm42_engine_desc desc = {.model = s->model, .mode = mode, .prefix_cache = prefix_cache};
+    llm42_engine *engine = NULL;
+    llm42_error error = {0};
+    desc.compute = args_dtype("--dtype", s->dtype);
+    desc.window = (int)s->window;
+    desc.group = (int)s->group;
+    desc.threads = (int)s->threads;
+    desc.max_running = (int)s->requests + KINDS;
+    desc.max_context = LONG_TEXT + TEXT + (int)s->tokens;
+    if (desc.max_context > s->model->config.context) desc.max_context = s->model->config.context;
+    args_check(llm42_engine_open(&engine, &desc, &error), &error);
+    return engine;
+}
+
+static void progress(const study *s, const llm42_engine *engine, const char *mode, int done, int all) {
+    if (!args_is_terminal(stderr)) return;
+    bool slow = llm42_engine_now(engine) - s->begin > 2;
+    if (done < all && slow) fprintf(stderr, "\r%s %s: %d of %d batches\033[K", s->running, mode, done, all);
+    if (done == all) fprintf(stderr, "\r\033[K");
+}
+
+// Prompts need no tokenizer: the model makes up texts of its own, drawn from the seed.
+static void make_texts(study *s) {
+    llm42_engine *engine = open_engine(s, LLM42_BATCH_INVARIANT, false);
+    llm42_error error = {0};
+    const llm42_config *config = &s->model->config;
+    int32_t start = config->bos >= 0 ? config->bos : 0;
+    int room = config->context - (int)s->tokens - 8, longest = room < LONG_TEXT ? room : LONG_TEXT;
+    if (longest < TEXT) args_fail(2, "--tokens: the model's context of %d leaves no room for prompts", config->context);
+    s->begin = llm42_engine_now(engine);
+    for (int i = 0; i < KINDS + (int)s->requests; i++) {
+        llm42_request_desc desc = {.prompt = &start, .prompt_count = 1, .ignore_stop = true};
+        desc.max_new_tokens = (i < KINDS ? longest : TEXT) - 1;
+        desc.sampling = (llm42_sampling){.temperature = 0.8f, .seed = (uint64_t)s->seed + (uint64_t)i};
+        int64_t id;
+        args_check(llm42_engine_submit(engine, &desc, &id, &error), &error);
+    }
+    if (args_is_terminal(stderr)) fprintf(stderr, "the model makes up prompts");
+    args_check(llm42_engine_run(engine, &error), &error);
+    if (args_is_terminal(stderr)) fprintf(stderr, "\r\033[K");
+    for (int i = 0; i < KINDS + (int)s->requests; i++) {
+        const llm42_request *r = llm42_engine_request(engine, i + 1);
+        int32_t *text = NULL;
+        arrput(text, start);
+        memcpy(arraddnptr(text, r->committed), r->tokens, sizeof(int32_t) * (size_t)r->committed);
+        arrput(s->text, text);
+    }
+    llm42_engine_close(engine);
+}
+
+static output output_of(const llm42_request *r) {
+    output o = NULL;
+    memcpy(arraddnptr(o, r->committed), r->tokens, sizeof(int32_t) * (size_t)r->committed);
+    memcpy(arraddnptr(o, r->committed), r->logprobs, sizeof(float) * (size_t)r->committed);
+    return o;
+}
+
+static bool equal(const study *s, const int32_t *a, const int32_t *b) {
+    return !memcmp(a, b, 2 * sizeof(int32_t) * (size_t)s->tokens);
+}
+
+static void tally_add(const study *s, tally *t, output o) {
+    int at, second, n = (int)s->tokens;
+    bool new_tokens = true, new_bits = true;
+    for (int i = 0; i < (int)arrlen(t->unique); i++) {
+        llm42_consistent_spans(t->unique[i], n, o, n, &at, &second);
+        if (at < t->difference) t->difference = at;
+        new_tokens = new_tokens && at < n;
+        new_bits = new_bits && !equal(s, t->unique[i], o);
+    }
+    t->trials++;
+    t->unique_tokens += new_tokens;
+    if (new_bits) arrput(t->unique, o);
+    else arrfree(o);
+}
+
+static int64_t submit(const study *s, llm42_engine *engine, llm42_mode mode, const int32_t *prompt, int count) {
+    llm42_error error = {0};
+    llm42_request_desc desc = {.prompt = prompt, .prompt_count = count, .ignore_stop = true};
+    desc.max_new_tokens = (int)s->tokens;
+    desc.sampling.temperature = (float)s->temperature;
+    desc.deterministic = mode == LLM42_DVR;
+    int64_t id;
+    args_check(llm42_engine_submit(engine, &desc, &id, &error), &error);
+    return id;
+}
+
+// Batches of 1 to N requests, each with one of `kinds` prompts by a fixed hash, tallied by prompt.
+static void run_batches(const study *s, const mode *m, int32_t *const *prompt, int kinds, bool prefix, tally *tallies) {
+    llm42_engine *engine = open_engine(s, m->mode, prefix);
+    llm42_error error = {0};
+    uint64_t hash = (uint64_t)s->seed;
+    for (int n = 1; n <= s->requests; n++) {
+        int kind[256];
+        int64_t id[256];
+        for (int i = 0; i < n; i++) {
+            hash = hash * 6364136223846793005u + 1442695040888963407u;
+            kind[i] = (int)((hash >> 33) % (uint64_t)kinds);
+            id[i] = submit(s, engine, m->mode, prompt[kind[i]], (int)arrlen(prompt[kind[i]]));
+        }
+        args_check(llm42_engine_run(engine, &error), &error);
+        for (int i = 0; i < n; i++) {
+            tally_add(s, &tallies[kind[i]], output_of(llm42_engine_request(engine, id[i])));
+            args_check(llm42_engine_release(engine, id[i], &error), &error);
+        }
+        progress(s, engine, m->name, n, (int)s->requests);
+    }
+    llm42_engine_close(engine);
+}
+
+// Prompts of a suite: `kinds` of them. single: a text. mixed: texts cut to different lengths. prefix: beginnings of
+// one text, each with a few words of its own behind it, so that most shared parts end inside a page.
+static int suite_prompts(const study *s, int32_t *prompt[KINDS]) {
+    bool prefix = !strcmp(s->running, "prefix");
+    int kinds = strcmp(s->running, "single") ? KINDS : 1;
+    for (int k = 0; k < kinds; k++) {
+        const int32_t *from = s->text[prefix ? 0 : k];
+        int longest = (int)arrlen(from), length = kinds == 1 ? TEXT : k == 0 ? 1 : longest * k / (KINDS - 1);
+        prompt[k] = NULL;
+        memcpy(arraddnptr(prompt[k], length), from, sizeof(int32_t) * (size_t)length);
+        for (int i = 1; i <= 5 && prefix; i++) arrput(prompt[k], s->text[KINDS + k % (int)s->requests][i]);
+    }
+    return kinds;
+}
+
+static void run_unique(study *s, const mode *m) {
+    int32_t *prompt[KINDS];
+    tally tallies[KINDS] = {0};
+    int kinds = suite_prompts(s, prompt);
+    for (int k = 0; k < kinds; k++) tallies[k].difference = (int)s->tokens;
+    run_batches(s, m, prompt, kinds, !strcmp(s->running, "prefix"), tallies);
+    for (int k = 0; k < kinds; k++) {
+        const tally *t = &tallies[k];
+        int length = (int)arrlen(prompt[k]), unique = (int)arrlen(t->unique);
+        bool broken = m->promised && unique > 1;
+        printf("%-16s%8d%8d%15d%13d", m->name, length, t->trials, t->unique_tokens, unique);
+        if (t->difference == s->tokens) printf("%15s", "-");
+        else printf("%15d", t->difference + 1);
+        printf("%s\n", broken ? "  BROKEN" : "");
+        s->broken += broken;
+        if (s->tsv) {
+            const char *const name[] = {"trials", "unique_tokens", "unique_bits", "first_difference_token"};
+            const int value[] = {t->trials, t->unique_tokens, unique, t->difference + 1};
+            for (int i = 0; i < 4 - (t->difference == s->tokens); i++)
+                fprintf(s->tsv, "%s\t%s\t%d\t%s\t%d\n", s->running, m->option, length, name[i], value[i]);
+        }
+        for (int i = 0; i < unique; i++) arrfree(t->unique[i]);
+        arrfree(tallies[k].unique);
+        arrfree(prompt[k]);
+    }
+}
+
+// Serves every request alone, then all at once, and compares the two.
+static void run_spans(study *s, const mode *m) {
+    llm42_engine *alone = open_engine(s, m->mode, false), *loaded = open_engine(s, m->mode, false);
+    llm42_error error = {0};
+    int n = (int)s->requests, tokens = (int)s->tokens, identical = 0, drifted = 0, first, second;
+    double first_sum = 0, second_sum = 0;
+    for (int i = 0; i < n; i++) submit(s, loaded, m->mode, s->text[KINDS + i], TEXT);
+    args_check(llm42_engine_run(loaded, &error), &error);
+    for (int i = 0; i < n; i++) {
+        submit(s, alone, m->mode, s->text[KINDS + i], TEXT);
+        args_check(llm42_engine_run(alone, &error), &error);
+        output a = output_of(llm42_engine_request(alone, i + 1)), b = output_of(llm42_engine_request(loaded, i + 1));
+        llm42_consistent_spans(a, tokens, b, tokens, &first, &second);
+        first_sum += first;
+        if (first < tokens) second_sum += second, drifted++;
+        identical += equal(s, a, b);
+        arrfree(a);
+        arrfree(b);
+        progress(s, alone, m->name, i + 1, n);
+    }
+    llm42_stats stats = llm42_engine_stats(loaded);
+    const double value[] = {n, identical, first_sum / n, drifted ? second_sum / drifted : NAN,
+        stats.compared ? 100.0 * (double)stats.rollbacks / (double)stats.compared : NAN, (double)stats.rollbacks,
+        100.0 * (double)stats.recomputed / (double)stats.returned_tokens};
+    static const char *const name[] = {"requests", "identical", "first_span_tokens_mean",
+        "second_span_tokens_mean", "flip_rate_percent", "rollbacks", "recompute_percent"};
+    bool broken = m->promised && identical < n;
+    static const int digits[] = {0, 0, 1, 1, 3, 0, 2}, width[] = {9, 10, 9, 9, 8, 10, 9};
+    printf("%-16s", m->name);
+    for (int i = 0; i < 7; i++) {
+        if (isnan(value[i])) printf("%*s", width[i], "-");
+        else printf("%*.*f", width[i], digits[i], value[i]);
+    }
+    printf("%s\n", broken ? "  BROKEN" : "");
+    s->broken += broken;
+    for (int i = 0; i < 7 && s->tsv; i++)
+        if (!isnan(value[i])) fprintf(s->tsv, "spans\t%s\t%d\t%s\t%.6g\n", m->option, TEXT, name[i], value[i]);
+    llm42_engine_close(alone);
+    llm42_engine_close(loaded);
+}
+
+static void open_tsv(study *s) {
+    s->tsv = fopen(s->tsv_path, "w");
+    if (!s->tsv) args_fail(1, "%s: cannot open: %s", s->tsv_path, strerror(errno));
+    fprintf(s->tsv, "# llm42 %s determinism, model %s, %s, backend cpu (%s), seed %d, temperature %g, tokens %d, "
+            "requests %d, window %d, group %d\nsuite\tmode\tprompt_tokens\tmetric\tvalue\n", LLM42_VERSION,
+            s->model_path, s->dtype, llm42_cpu_isa(), (int)s->seed, s->temperature, (int)s->tokens, (int)s->requests,
+            (int)s->window, (int)s->group);
+}
+
+static void run_suite(study *s, bool chosen[3]) {
+    bool spans = !strcmp(s->running, "spans");
+    printf("\n%s\n", s->running);
+    if (spans) printf("mode             requests identical 1st span 2nd span flips %% rollbacks recomp.%%\n");
+    else printf("mode              prompt  trials  unique tokens  unique bits  first differs\n");
+    for (int i = 0; i < 3; i++) {
+        if (!chosen[i]) continue;
+        if (spans) run_spans(s, &MODES[i]);
+        else run_unique(s, &MODES[i]);
+        fflush(stdout);
+    }
+}
+
+int main(int argc, char **argv) {
+    // At this seed the unverified requests of every suite lose a token, not only bits, on tiny42.
+    study s = {.model_path = "examples/tiny42", .suite = "all", .mode = "all", .dtype = "bf16", .requests = 16,
+               .tokens = 128, .seed = 3, .window = 32, .group = 8};
+    const args_option options[] = {
+        ARGS_TEXT("suite NAME", &s.suite, "single, mixed, prefix, spans or all"),
+        ARGS_TEXT("model DIR", &s.model_path, "model folder or file"),
+        ARGS_INT("requests N", &s.requests, 1, 256, "requests in the largest batch"),
+        ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each request"),
+        ARGS_TEXT("mode NAME", &s.mode, "dvr, nondeterministic, invariant or all"),
+        ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "seed of the prompts and of their order"),
+        ARGS_REAL("temperature T", &s.temperature, 0, 100, "0: greedy"),
+        ARGS_INT("threads N", &s.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
+        ARGS_TEXT("tsv FILE", &s.tsv_path, "write the numbers there too"),
+        ARGS_INT("window W", &s.window, 1, 4096, "tokens of a request in a verification"),
+        ARGS_INT("group G", &s.group, 1, 4096, "requests verified together"),
+        ARGS_TEXT("dtype TYPE", &s.dtype, "bf16 or fp32"),
+        ARGS_END,
+    };
+    args_parse(argc, argv, "Counts unique outputs of equal requests in batches of every size, by mode.", options);
+    static const char *const suites[] = {"single", "mixed", "prefix", "spans", "all", NULL};
+    static const char *const modes[] = {"nondeterministic", "dvr", "invariant", "all", NULL};
+    int suite = args_choice("--suite", s.suite, suites), mode = args_choice("--mode", s.mode, modes);
+    bool chosen[3];
+    for (int i = 0; i < 3; i++) chosen[i] = mode == 3 || mode == i;
+    args_dtype("--dtype", s.dtype);
+    llm42_error error = {0};
+    llm42_model_desc desc = {.path = s.model_path};
+    args_check(llm42_model_load(&s.model, &desc, &error), &error);
+    if (s.tsv_path) open_tsv(&s);
+    if (!s.threads && s.model->mapped_bytes + s.model->copied_bytes < 16 << 20) s.threads = 1;  // too little to share
+    make_texts(&s);
+    printf("%s, %s, temperature %g, %d tokens, batches to %d, W %d x G %d\n", s.model->name, s.dtype,
+           s.temperature, (int)s.tokens, (int)s.requests, (int)s.window, (int)s.group);
+    for (int i = 0; i < 4; i++) {
+        if (suite != 4 && suite != i) continue;
+        s.running = suites[i];
+        run_suite(&s, chosen);
+    }
+    if (s.broken) printf("\n%d promised results differ\n", s.broken);
+    else printf("\nevery promise held\n");
+    for (int i = 0; i < (int)arrlen(s.text); i++) arrfree(s.text[i]);
+    arrfree(s.text);
+    llm42_model_free(s.model);
+    if (s.tsv && (fflush(s.tsv) || ferror(s.tsv) || fclose(s.tsv))) args_fail(1, "%s: cannot write", s.tsv_path);
+    int status = args_finish();
+    return s.broken ? 1 : status;
+}
