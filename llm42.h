@@ -622,7 +622,9 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #include <fcntl.h>
 #include <float.h>
 #include <math.h>
+#include <sched.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -1010,6 +1012,15 @@ LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
     for (int half = 8; half; half /= 2)
         for (int j = 0; j < half; j++) s[j] += s[j + half];
     return s[0];
+}
+
+// The tree over sixteen vectors of partial sums, lane by lane: for sums of vectors.
+LLM42__INLINE llm42__v16 llm42__v16_fold(llm42__v16 a[16]) {
+    LLM42__UNROLL
+    for (int j = 0; j < 8; j++) a[j] = llm42__v16_add(a[j], a[j + 8]);
+    LLM42__UNROLL
+    for (int j = 0; j < 4; j++) a[j] = llm42__v16_add(a[j], a[j + 4]);
+    return llm42__v16_add(llm42__v16_add(a[0], a[2]), llm42__v16_add(a[1], a[3]));
 }
 
 // The first n of sixteen values, zeros behind them. A zero term leaves a partial sum's bits alone.
@@ -1863,6 +1874,67 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     *model = m;
     return LLM42_OK;
 }
+// >>team ---------------------------------------------------------------------------------------------------------
+// Owns: spreading the parts of an operator over threads. One OpenMP region spans a pass; inside it threads draw parts by
+// a counter, and an operator is over when its parts are done, whether or not every thread has come: a thread that the
+// system has put aside holds up nobody unless it is in the middle of a part. Who does a part never shows in its result.
+
+typedef void llm42__part_fn(const void *job, int part, int thread);
+
+typedef struct llm42__team {
+    int threads;
+    uint64_t number;            // of the operator
+    const void *job;
+    llm42__part_fn *fn;
+    _Atomic uint64_t ticket;    // number << 48 | parts << 24 | next part
+    _Atomic int left;           // parts not done
+    _Atomic bool over;          // the pass has ended
+} llm42__team;
+
+enum { LLM42__MOST_PARTS = 1 << 20 };
+
+// Waits a moment: first in place, then by giving the core to somebody else.
+static void llm42__team_relax(int *turns) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    __builtin_ia32_pause();
+#endif
+    if (++*turns % 256 == 0) sched_yield();
+}
+
+// Does parts until none is left to draw.
+static void llm42__team_work(llm42__team *team, int thread) {
+    uint64_t ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
+    while ((ticket & 0xffffff) < (ticket >> 24 & 0xffffff)) {
+        if (!atomic_compare_exchange_weak_explicit(&team->ticket, &ticket, ticket + 1, memory_order_acq_rel,
+                                                   memory_order_acquire)) continue;
+        team->fn(team->job, (int)(ticket & 0xffffff), thread);
+        atomic_fetch_sub_explicit(&team->left, 1, memory_order_release);
+        ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
+    }
+}
+
+// Runs fn for each part. Below 100,000 multiply-adds handing out parts costs more than it saves.
+static void llm42__team_run(llm42__team *team, double work, int parts, llm42__part_fn *fn, const void *job) {
+    if (team->threads == 1 || work < 100000.0) {
+        for (int part = 0; part < parts; part++) fn(job, part, 0);
+        return;
+    }
+    team->fn = fn;
+    team->job = job;
+    atomic_store_explicit(&team->left, parts, memory_order_relaxed);
+    atomic_store_explicit(&team->ticket, ++team->number << 48 | (uint64_t)parts << 24, memory_order_release);
+    llm42__team_work(team, 0);
+    for (int turns = 0; atomic_load_explicit(&team->left, memory_order_acquire);) llm42__team_relax(&turns);
+}
+
+#ifdef _OPENMP
+// What the other threads of a pass do until it is over.
+static void llm42__team_help(llm42__team *team, int thread) {
+    for (int turns = 0; !atomic_load_explicit(&team->over, memory_order_acquire); llm42__team_relax(&turns))
+        llm42__team_work(team, thread);
+}
+#endif
+
 // >>sample -------------------------------------------------------------------------------------------------------
 // Owns: drawing tokens. Pure functions of (logits, parameters, position): equal in fast and replay passes.
 
@@ -1981,8 +2053,10 @@ enum { LLM42__INVARIANT_CONTEXT = 256 };  // context tokens in a part of an INVA
 typedef struct llm42__cpu {
     llm42_backend_desc desc;
     const llm42_model *model;
-    int max_parts, page_shift, pad;  // pad: head_dim rounded up to 16, the stride of a KV vector
+    llm42__team team;
+    int page_shift, pad;  // pad: head_dim rounded up to 16, the stride of a KV vector
     size_t kv_layer;                 // elements of one layer of k (or v)
+    double work_per_row;             // multiply-adds with weights
     void *k, *v;                     // [L][pages][K][page_size][pad], bf16 or fp32; padding is zero
     float *rope;                     // [max_context][d/2][2]: cosine, sine
     float *x, *h, *q, *kv, *gate, *up, *logits;  // activations of a pass, see llm42__cpu_run
@@ -2006,27 +2080,6 @@ static void llm42__cpu_wait_until(void *state, double seconds) {
         nanosleep(&t, NULL);
     }
 }
-
-LLM42__INLINE int llm42__thread(void) {
-#ifdef _OPENMP
-    return omp_get_thread_num();
-#else
-    return 0;
-#endif
-}
-
-// Threads worth waking for this many multiply-adds. A parallel region costs as much as some 50,000 of them on an idle
-// machine, and far more where other programs want the cores: below 300,000 one thread does it all.
-static int llm42__cpu_threads(const llm42__cpu *cpu, double work) {
-    return work < 300000.0 ? 1 : cpu->desc.threads;
-}
-
-#ifdef _OPENMP
-#define LLM42__PARALLEL_FOR(work) _Pragma("omp parallel for schedule(static) num_threads(llm42__cpu_threads(cpu, work))")
-#define LLM42__PARALLEL_WORK(threads) _Pragma("omp parallel for schedule(static) num_threads(threads)")
-#else
-#define LLM42__PARALLEL_WORK(threads)
-#endif
 
 LLM42__INLINE float llm42__cpu_round(const llm42__cpu *cpu, float x) {
     return cpu->desc.compute == LLM42_BF16 ? llm42__round_bf16(x) : x;
@@ -2121,13 +2174,9 @@ LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__tile_fn *tile, const float *co
     return sum;
 }
 
-// Widens one bf16 weight row to fp32, fetching ahead the row that will be widened later.
-static void llm42__cpu_widen(const uint16_t *from, int k, size_t ahead, float *to) {
+static void llm42__cpu_widen(const uint16_t *from, int k, float *to) {
     int i = 0;
-    for (; i + 16 <= k; i += 16) {
-        LLM42__PREFETCH(from, ahead + 2 * (size_t)i);
-        llm42__v16_store(to + i, llm42__v16_load_bf16(from + i));
-    }
+    for (; i + 16 <= k; i += 16) llm42__v16_store(to + i, llm42__v16_load_bf16(from + i));
     for (; i < k; i++) to[i] = llm42__from_bf16(from[i]);
 }
 
@@ -2144,12 +2193,15 @@ static void llm42__cpu_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kind
         for (int o = 0; o < kind->outputs; o++) {  // a missing output repeats the last one
             w[o] = (const char *)p->w->data + (size_t)(n0 + o0 + LLM42__MIN(o, outputs - 1)) * stride;
             if (!widen) continue;
-            llm42__cpu_widen(w[o], k, ahead, panel + (size_t)o * (size_t)k);
+            llm42__cpu_widen(w[o], k, panel + (size_t)o * (size_t)k);
             w[o] = panel + (size_t)o * (size_t)k;
         }
-        for (int r = r0; r < r1; r += kind->rows) {
+        const char *next = (const char *)p->w->data + (size_t)(n0 + o0) * stride + ahead;
+        size_t slice = widen ? ahead * (size_t)kind->rows / (size_t)(r1 - r0) : 0;
+        for (int r = r0; r < r1; r += kind->rows, next += slice) {
             const float *xr[4];
             float lane[16];
+            for (size_t byte = 0; byte < slice; byte += 64) LLM42__PREFETCH(next, byte);
             for (int j = 0; j < kind->rows; j++) xr[j] = x + (size_t)LLM42__MIN(r + j, r1 - 1) * (size_t)k;
             llm42__v16_store(lane, llm42__tile_parts(tile, xr, w, k, parts, ahead));
             for (int i = 0; p->bias && i < 16; i++)
@@ -2172,27 +2224,39 @@ static void llm42__cpu_block(const llm42__cpu *cpu, const float *x, int rows, co
     if (rest) llm42__cpu_tiles(cpu, &llm42__tile_kinds[rest - 1], x, quads, rows, p, n0, count, parts, panel);
 }
 
+typedef struct llm42__matmul {
+    llm42__cpu *cpu;
+    llm42_schedule schedule;
+    int shape, rows, blocks, blocks_per_part;
+    const float *x;
+    const llm42__product *products;
+} llm42__matmul;
+
+static void llm42__matmul_part(const void *job, int part, int thread) {
+    const llm42__matmul *m = job;
+    int end = LLM42__MIN((part + 1) * m->blocks_per_part, m->blocks);
+    for (int block = part * m->blocks_per_part; block < end; block++) {
+        const llm42__product *p = m->products;
+        int b = block;
+        for (; b >= (p->w->n + 15) / 16; p++) b -= (p->w->n + 15) / 16;
+        llm42__cpu_block(m->cpu, m->x, m->rows, p, b * 16, llm42_cpu_splits(m->schedule, m->shape, p->w->n, p->w->k),
+                         m->cpu->thread_scratch + m->cpu->scratch_size * (size_t)thread);
+    }
+}
+
 // Shapes: x [R, k], up to three matrices [n, k], y [R, n].
 // Work: blocks of sixteen outputs go to threads, a thread takes all rows of its blocks.
 // Order: one recipe over k in llm42_cpu_splits(schedule, shape, n, k) parts; depends on the schedule and its shape only.
 static void llm42__cpu_matmul(llm42__cpu *cpu, llm42_schedule schedule, int shape, const float *x, int rows,
                               const llm42__product *products, int count) {
-    int blocks = 0, k = products[0].w->k;
+    llm42__matmul m = {.cpu = cpu, .schedule = schedule, .shape = shape, .rows = rows, .x = x, .products = products};
     double work = 0;
     for (int i = 0; i < count; i++) {
-        blocks += (products[i].w->n + 15) / 16;
-        work += (double)products[i].w->n * k * rows;
+        m.blocks += (products[i].w->n + 15) / 16;
+        work += (double)products[i].w->n * products[i].w->k * rows;
     }
-    int threads = llm42__cpu_threads(cpu, work);
-    (void)threads;
-    LLM42__PARALLEL_WORK(threads)
-    for (int block = 0; block < blocks; block++) {
-        const llm42__product *p = products;
-        int b = block;
-        for (; b >= (p->w->n + 15) / 16; p++) b -= (p->w->n + 15) / 16;
-        llm42__cpu_block(cpu, x, rows, p, b * 16, llm42_cpu_splits(schedule, shape, p->w->n, k),
-                         cpu->thread_scratch + cpu->scratch_size * (size_t)llm42__thread());
-    }
+    m.blocks_per_part = 1 + m.blocks / (16 * cpu->team.threads);
+    llm42__team_run(&cpu->team, work, (m.blocks + m.blocks_per_part - 1) / m.blocks_per_part, llm42__matmul_part, &m);
 }
 
 // Shapes: x [R, n] -> y [R, n], weight [n]. Order: the one recipe over n, for each row alone.
@@ -2248,61 +2312,65 @@ static void llm42__cpu_kv_write(const llm42__cpu *cpu, void *cache, int layer, c
 // multiples of sixteen, so that a term's place among the sixteen partial sums is its position modulo 16.
 typedef struct llm42__span { int first, end, begin, stop; } llm42__span;
 
+// Where the sixteen vectors from position t0 on lie. Places outside the span repeat one inside it, so that nothing
+// unwritten is read.
+LLM42__INLINE void llm42__cpu_places(const llm42__cpu *cpu, const void *cache, size_t width, const int32_t *pages,
+                                     int kv_head, llm42__span s, int t0, const void **at) {
+    bool inside = t0 >= s.first && t0 + 16 <= s.end;
+    if (inside && cpu->page_shift >= 4) {  // side by side in one page
+        const char *first = (const char *)cache + llm42__cpu_kv_at(cpu, pages, t0, kv_head) * width;
+        for (int j = 0; j < 16; j++) at[j] = first + (size_t)j * (size_t)cpu->pad * width;
+        return;
+    }
+    for (int j = 0; j < 16; j++) {
+        int t = LLM42__MIN(LLM42__MAX(t0 + j, s.first), s.end - 1);
+        at[j] = (const char *)cache + llm42__cpu_kv_at(cpu, pages, t, kv_head) * width;
+    }
+}
+
 // Shapes: q [pad] of one head, scores [stop - begin], out [pad] (not yet divided). Returns the sum of weights.
-// Order: dot products over d, the sum of weights and the sum of weighted v over positions, each by the one recipe.
+// Order: dot products over d, the sum of weights and the sum of weighted v over positions, each by the one recipe; places
+// outside the span have weight 0.
 LLM42__INLINE float llm42__cpu_attend(const llm42__cpu *cpu, bool bf16, const void *k, const void *v,
                                       const int32_t *pages, int kv_head, llm42__span s, const float *q, float *scores,
                                       float *out, float *largest) {
-    float scale = 1.0f / sqrtf((float)cpu->model->config.head_dim), top = -INFINITY;
+    float scale = 1.0f / sqrtf((float)cpu->model->config.head_dim), tops[16], weights[16] = {0};
     const void *at[16];
     size_t width = bf16 ? 2 : 4;
+    for (int j = 0; j < 16; j++) tops[j] = -INFINITY;
     for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
-        for (int j = 0; j < 16; j++) {  // places outside the span repeat one inside it; their scores are not used
-            int t = LLM42__MIN(LLM42__MAX(t0 + j, s.first), s.end - 1);
-            at[j] = (const char *)k + llm42__cpu_kv_at(cpu, pages, t, kv_head) * width;
-        }
         float *score = scores + (t0 - s.begin);
+        llm42__cpu_places(cpu, k, width, pages, kv_head, s, t0, at);
         llm42__v16_store(score, bf16 ? llm42__tile_1x16_bf16(&q, at, 0, cpu->pad, 0) : llm42__tile_1x16_fp32(&q, at, 0, cpu->pad, 0));
-        for (int j = LLM42__MAX(s.first - t0, 0); j < 16 && t0 + j < s.end; j++) {
+        for (int j = 0; j < 16; j++) {
             score[j] *= scale;
-            top = score[j] > top ? score[j] : top;
+            tops[j] = score[j] > tops[j] ? score[j] : tops[j];
         }
     }
-    float weights[16] = {0};
+    float top = tops[0];
+    for (int j = 1; j < 16; j++) top = tops[j] > top ? tops[j] : top;
+    *largest = top;
     for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
         float *score = scores + (t0 - s.begin);
         for (int j = 0; j < 16; j++) {
             bool inside = t0 + j >= s.first && t0 + j < s.end;
-            score[j] = inside ? llm42__exp(score[j] - top) : 0.0f;
+            float weight = llm42__exp(score[j] - top);
+            score[j] = inside ? weight : 0.0f;
             weights[j] += score[j];
         }
     }
-    *largest = top;
     for (int i = 0; i < cpu->pad; i += 16) {
         llm42__v16 sum[16];
         LLM42__UNROLL
         for (int j = 0; j < 16; j++) sum[j] = llm42__v16_set(0.0f);
         for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
             const float *score = scores + (t0 - s.begin);
-            if (t0 >= s.first && t0 + 16 <= s.end) {
-                if (cpu->page_shift >= 4) {  // sixteen positions side by side in one page
-                    size_t first = llm42__cpu_kv_at(cpu, pages, t0, kv_head) + (size_t)i;
-                    LLM42__UNROLL
-                    for (int j = 0; j < 16; j++)
-                        sum[j] = llm42__v16_fma(llm42__v16_set(score[j]),
-                                                llm42__weight_load(v, bf16, first + (size_t)(j * cpu->pad), 16), sum[j]);
-                    continue;
-                }
-            }
+            llm42__cpu_places(cpu, v, width, pages, kv_head, s, t0, at);
+            LLM42__UNROLL
             for (int j = 0; j < 16; j++)
-                if (t0 + j >= s.first && t0 + j < s.end)
-                    sum[j] = llm42__v16_fma(llm42__v16_set(score[j]),
-                                            llm42__weight_load(v, bf16, llm42__cpu_kv_at(cpu, pages, t0 + j, kv_head) + (size_t)i, 16),
-                                            sum[j]);
+                sum[j] = llm42__v16_fma(llm42__v16_set(score[j]), llm42__weight_load(at[j], bf16, (size_t)i, 16), sum[j]);
         }
-        for (int half = 8; half; half /= 2)  // the tree, for sixteen elements of v side by side
-            for (int j = 0; j < half; j++) sum[j] = llm42__v16_add(sum[j], sum[j + half]);
-        llm42__v16_store(out + i, sum[0]);
+        llm42__v16_store(out + i, llm42__v16_fold(sum));
     }
     return llm42__v16_sum(llm42__v16_load(weights));
 }
@@ -2353,45 +2421,56 @@ static void llm42__cpu_head(const llm42__cpu *cpu, llm42_schedule schedule, int 
     for (int i = 0; i < c->head_dim; i++) out[i] = llm42__cpu_round(cpu, merged[i] * inverse);
 }
 
+typedef struct llm42__attention {
+    llm42__cpu *cpu;
+    const llm42_pass *pass;
+    int layer, tasks_per_part;
+    const float *q;
+    float *out;
+} llm42__attention;
+
+static void llm42__attention_part(const void *job, int part, int thread) {
+    const llm42__attention *a = job;
+    const llm42_config *c = &a->cpu->model->config;
+    int64_t first = (int64_t)part * a->tasks_per_part, end = LLM42__MIN(first + a->tasks_per_part, (int64_t)a->pass->rows * c->heads);
+    for (int64_t task = first; task < end; task++) {
+        const llm42_row *row = &a->pass->row[task / c->heads];
+        llm42__cpu_head(a->cpu, a->pass->schedule, a->pass->shape, a->layer, row, a->pass->seq[row->seq].pages,
+                        (int)(task % c->heads), a->q + task * c->head_dim, a->out + task * c->head_dim,
+                        a->cpu->thread_scratch + a->cpu->scratch_size * (size_t)thread);
+    }
+}
+
 // Shapes: q [R, H*d] -> out [R, H*d], over the paged cache. Work: (row, head) pairs go to threads.
 // Order: see llm42__cpu_head; depends on the row's position, the schedule and its shape.
 static void llm42__cpu_attention(llm42__cpu *cpu, const llm42_pass *pass, int layer, const float *q, float *out) {
     const llm42_config *c = &cpu->model->config;
-    int heads = c->heads, d = c->head_dim;
     double work = 0;
-    for (int r = 0; r < pass->rows; r++) work += 2.0 * (pass->row[r].position + 1) * heads * d;
-    int threads = llm42__cpu_threads(cpu, work);
-    (void)threads;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic, 4) num_threads(threads)
-#endif
-    for (int64_t task = 0; task < (int64_t)pass->rows * heads; task++) {
-        const llm42_row *row = &pass->row[task / heads];
-        llm42__cpu_head(cpu, pass->schedule, pass->shape, layer, row, pass->seq[row->seq].pages, (int)(task % heads),
-                        q + task * d, out + task * d, cpu->thread_scratch + cpu->scratch_size * (size_t)llm42__thread());
-    }
+    for (int r = 0; r < pass->rows; r++) work += 2.0 * (pass->row[r].position + 1) * c->heads * c->head_dim;
+    llm42__attention a = {.cpu = cpu, .pass = pass, .layer = layer, .q = q, .out = out};
+    int64_t tasks = (int64_t)pass->rows * c->heads;
+    a.tasks_per_part = (int)(1 + tasks / (16 * cpu->team.threads));
+    llm42__team_run(&cpu->team, work, (int)((tasks + a.tasks_per_part - 1) / a.tasks_per_part), llm42__attention_part, &a);
 }
 
-// silu(gate) * up, in place of gate. No sums.
-static void llm42__cpu_gate(const llm42__cpu *cpu, float *gate, const float *up, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        float g = gate[i];
-        gate[i] = g / (1.0f + llm42__exp(-g)) * up[i];
-    }
-    llm42__cpu_round_all(cpu, gate, n);
+typedef struct llm42__gate { const llm42__cpu *cpu; float *gate; const float *up; size_t size; } llm42__gate;
+
+static void llm42__gate_part(const void *job, int part, int thread) {
+    const llm42__gate *g = job;
+    (void)thread;
+    float *gate = g->gate + (size_t)part * g->size;
+    const float *up = g->up + (size_t)part * g->size;
+    for (size_t i = 0; i < g->size; i++) gate[i] = gate[i] / (1.0f + llm42__exp(-gate[i])) * up[i];
+    llm42__cpu_round_all(g->cpu, gate, g->size);
 }
 
-// Shapes: h [R, D] -> out [R, D]. Order: the one recipe in each product.
+// Shapes: h [R, D] -> out [R, D]: down(silu(gate(h)) * up(h)). Order: the one recipe in each product.
 static void llm42__cpu_ffn(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *gate, const llm42_matrix *up,
                            const llm42_matrix *down, const float *h, int rows, float *out) {
     const llm42__product in[2] = {{gate, NULL, cpu->gate}, {up, NULL, cpu->up}};
     llm42__cpu_matmul(cpu, pass->schedule, pass->shape, h, rows, in, 2);
-    size_t n = (size_t)rows * (size_t)gate->n, half = (size_t)(rows / 2) * (size_t)gate->n;
-    int threads = llm42__cpu_threads(cpu, (double)n * 16);
-    (void)threads;
-    LLM42__PARALLEL_WORK(threads)
-    for (int part = 0; part < 2; part++)
-        llm42__cpu_gate(cpu, cpu->gate + (part ? half : 0), cpu->up + (part ? half : 0), part ? n - half : half);
+    const llm42__gate g = {cpu, cpu->gate, cpu->up, (size_t)gate->n};
+    llm42__team_run(&cpu->team, 16.0 * rows * gate->n, rows, llm42__gate_part, &g);
     const llm42__product back = {down, NULL, out};
     llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->gate, rows, &back, 1);
 }
@@ -2481,6 +2560,20 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, const llm42_pass *pass, int l) {
     }
 }
 
+typedef struct llm42__draw { llm42__cpu *cpu; const llm42_pass *pass; } llm42__draw;
+
+// Draws the token of the part-th row that wants one.
+static void llm42__draw_part(const void *job, int part, int thread) {
+    const llm42__draw *d = job;
+    int r = d->cpu->sampled[part], vocab = d->cpu->model->config.vocab;
+    const llm42_row *row = &d->pass->row[r];
+    size_t V = (size_t)vocab;
+    const float *logits = d->cpu->logits + (size_t)part * V;
+    if (d->pass->logits) memcpy(d->pass->logits + (size_t)r * V, logits, V * sizeof *logits);
+    d->pass->out[r] = llm42_sample(logits, vocab, &d->pass->seq[row->seq].sampling, row->position,
+                                   d->cpu->sample_scratch + 2 * V * (size_t)thread);
+}
+
 // Final norm, LM head and draw of the rows that want a token.
 static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
     const llm42_config *c = &cpu->model->config;
@@ -2492,20 +2585,13 @@ static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass,
         cpu->sampled[count++] = r;
     }
     if (!count) return LLM42_OK;
-    llm42__cpu view = *cpu;  // logits may keep fp32 where activations do not
-    if (cpu->desc.logits_fp32) view.desc.compute = LLM42_FP32;
+    llm42_dtype compute = cpu->desc.compute;
+    if (cpu->desc.logits_fp32) cpu->desc.compute = LLM42_FP32;  // logits may keep fp32 where activations do not
     const llm42__product head = {&cpu->model->head, NULL, cpu->logits};
-    llm42__cpu_matmul(&view, pass->schedule, pass->shape, cpu->h, count, &head, 1);
-    int threads = llm42__cpu_threads(cpu, (double)count * (double)V * 16);
-    (void)threads;
-    LLM42__PARALLEL_WORK(threads)
-    for (int i = 0; i < count; i++) {
-        int r = cpu->sampled[i];
-        const float *logits = cpu->logits + (size_t)i * V;
-        if (pass->logits) memcpy(pass->logits + (size_t)r * V, logits, V * sizeof *logits);
-        pass->out[r] = llm42_sample(logits, c->vocab, &pass->seq[pass->row[r].seq].sampling, pass->row[r].position,
-                                    cpu->sample_scratch + 2 * V * (size_t)llm42__thread());
-    }
+    llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->h, count, &head, 1);
+    cpu->desc.compute = compute;
+    const llm42__draw draw = {cpu, pass};
+    llm42__team_run(&cpu->team, 16.0 * (double)count * (double)V, count, llm42__draw_part, &draw);
     for (int i = 0; i < count; i++) {
         float p = pass->out[cpu->sampled[i]].logprob;
         if (!(p - p == 0))
@@ -2517,12 +2603,8 @@ static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass,
     return LLM42_OK;
 }
 
-static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_error *error) {
-    llm42__cpu *cpu = state;
-    const llm42_model *m = cpu->model;
-    const llm42_config *c = &m->config;
-    int R = pass->rows;
-    size_t D = (size_t)c->dim;
+static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
+    int R = pass->rows, vocab = cpu->model->config.vocab;
     if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
         return llm42__fail(error, LLM42_UNSUPPORTED, "cpu backend: schedule %s is not available", llm42_schedule_name(pass->schedule));
     if (R < 1 || R > cpu->desc.max_rows || R > pass->shape)
@@ -2530,12 +2612,22 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_er
                            R, cpu->desc.max_rows, pass->shape);
     for (int r = 0; r < R; r++) {
         const llm42_row *row = &pass->row[r];
-        if (row->token < 0 || row->token >= c->vocab || row->position < 0 || row->position >= cpu->desc.max_context)
+        if (row->token < 0 || row->token >= vocab || row->position < 0 || row->position >= cpu->desc.max_context)
             return llm42__fail(error, LLM42_INVALID, "cpu backend: row %d: token %d, position %d: out of range", r, row->token,
                                row->position);
-        llm42__convert_f32(cpu->x + (size_t)r * D, (const char *)m->embed.data + (size_t)row->token * D *
-                           (m->embed.type == LLM42_BF16 ? 2 : 4), m->embed.type, D);
     }
+    return LLM42_OK;
+}
+
+// The model, from embedding to tokens. Called by one thread; llm42__team_run brings in the others.
+static llm42_result llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
+    const llm42_model *m = cpu->model;
+    const llm42_config *c = &m->config;
+    int R = pass->rows;
+    size_t D = (size_t)c->dim, size = m->embed.type == LLM42_BF16 ? 2 : 4;
+    for (int r = 0; r < R; r++)
+        llm42__convert_f32(cpu->x + (size_t)r * D, (const char *)m->embed.data + (size_t)pass->row[r].token * D * size,
+                           m->embed.type, D);
     llm42__cpu_round_all(cpu, cpu->x, (size_t)R * D);
     for (int l = 0; l < c->layers; l++) {
         const llm42_layer *layer = &m->layer[l];
@@ -2556,6 +2648,31 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_er
         }
     }
     return llm42__cpu_head_out(cpu, pass, error);
+}
+
+static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_error *error) {
+    llm42__cpu *cpu = state;
+    LLM42__TRY(llm42__cpu_check(cpu, pass, error));
+    cpu->team.threads = cpu->work_per_row * pass->rows < 3e6 ? 1 : cpu->desc.threads;  // opening a region costs, too
+#ifdef _OPENMP
+    if (cpu->team.threads > 1) {
+        llm42_result result = LLM42_OK;
+        atomic_store_explicit(&cpu->team.over, false, memory_order_relaxed);
+#pragma omp parallel num_threads(cpu->team.threads)
+        {
+            int thread = omp_get_thread_num();
+            if (thread) {
+                llm42__team_help(&cpu->team, thread);
+            } else {
+                result = llm42__cpu_forward(cpu, pass, error);
+                atomic_store_explicit(&cpu->team.over, true, memory_order_release);
+            }
+        }
+        return result;
+    }
+#endif
+    cpu->team.threads = 1;
+    return llm42__cpu_forward(cpu, pass, error);
 }
 
 // inv_freq_i = theta^(-2i/d), scaled by frequency band for llama3, and the angles' cosine and sine for every position.
@@ -2618,10 +2735,10 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
 static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc, llm42_error *error) {
     *state = NULL;
     // A compiler that fuses a*b + c on its own gives other bits than one that does not: refuse to run.
-    volatile float a = 1.0f + FLT_EPSILON, b = 1.0f - FLT_EPSILON, c = -1.0f;
-    float x = a, y = b, z = c, product_and_sum = x * y + z;
-    volatile float product = a * b;
-    if (product_and_sum != product + c)
+    volatile float above = 1.0f + FLT_EPSILON, below = 1.0f - FLT_EPSILON, minus = -1.0f;
+    float x = above, y = below, z = minus, product_and_sum = x * y + z;
+    volatile float product = above * below;
+    if (product_and_sum != product + minus)
         return llm42__fail(error, LLM42_UNSUPPORTED, "this build contracts a*b + c into a fused operation: compile with "
                            "-ffp-contract=off");
     llm42__cpu *cpu = calloc(1, sizeof *cpu);
@@ -2630,6 +2747,9 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     cpu->model = desc->model;
     cpu->pad = (desc->model->config.head_dim + 15) & ~15;
     while (1 << cpu->page_shift < desc->page_size) cpu->page_shift++;
+    const llm42_config *c = &desc->model->config;
+    cpu->work_per_row = (double)c->dim * (c->layers * (2.0 * (c->heads + c->kv_heads) * c->head_dim +
+                                          3.0 * c->ffn * LLM42__MAX(1, c->experts_used)) + c->vocab);
     if (!llm42__cpu_allocate(cpu)) {
         llm42__cpu_close(cpu);
         return llm42__fail(error, LLM42_MEMORY, "cpu backend: out of memory for %d pages of %d tokens and %d rows: lower pages, "
