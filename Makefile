@@ -47,7 +47,7 @@ demo: setup banner  ## build and run the lecture demo, then a determinism check 
 
 run-demo:
 	$(B)/rollback
-	$(B)/determinism --suite mixed --requests 16 --tokens 64
+	$(B)/determinism --suite mixed --requests 16 --tokens 160
 
 test: setup banner  ## build and run every test; the last line is "N passed, N failed"
 	@+$(SUBMAKE) programs tests

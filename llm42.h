@@ -723,6 +723,8 @@ static llm42_result llm42__fail(llm42_error *error, llm42_result result, const c
         va_start(args, format);
         vsnprintf(error->text, sizeof error->text, format, args);
         va_end(args);
+        for (char *p = error->text; *p; p++)  // names quoted from broken files must not reach a terminal raw
+            if ((unsigned char)*p < ' ' || *p == 0x7f) *p = '?';
         error->result = result;
     }
     return result;
@@ -1096,9 +1098,30 @@ typedef struct llm42__json {
     const char *path;  // for messages
 } llm42__json;
 
+// Deepest nesting of objects and arrays. jsmn needs quadratic time for deep ones, and no model file has them.
+static int llm42__json_depth(const char *text, size_t size) {
+    int depth = 0, deepest = 0;
+    bool string = false;
+    for (size_t i = 0; i < size; i++) {
+        if (string) {
+            i += text[i] == '\\';
+            string = i < size && text[i] != '"';
+        } else if (text[i] == '"') {
+            string = true;
+        } else {
+            depth += (text[i] == '{' || text[i] == '[') - (text[i] == '}' || text[i] == ']');
+            deepest = LLM42__MAX(deepest, depth);
+        }
+    }
+    return deepest;
+}
+
 static llm42_result llm42__json_parse(llm42__json *json, const char *path, const char *text, size_t size,
                                       llm42_error *error) {
+    enum { DEEPEST = 100 };
     *json = (llm42__json){.text = text, .path = path};
+    if (llm42__json_depth(text, size) > DEEPEST)
+        return llm42__fail(error, LLM42_FORMAT, "%s: malformed JSON: nested more than %d deep", path, DEEPEST);
     jsmn_parser parser;
     jsmn_init(&parser);
     int count = size < INT32_MAX ? jsmn_parse(&parser, text, size, NULL, 0) : JSMN_ERROR_NOMEM;
@@ -3490,6 +3513,9 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
             return llm42__fail(error, LLM42_INVALID, "%s.prompt[%d]: token %d is outside the vocabulary of %d", name, i, d->prompt[i], vocab);
     if (d->stop_count < 0 || d->stop_count > LLM42_MAX_STOP || (d->stop_count && !d->stop))
         return llm42__fail(error, LLM42_INVALID, "%s.stop_count: %d: must be 0 to %d, with stop set", name, d->stop_count, LLM42_MAX_STOP);
+    for (int i = 0; i < d->stop_count; i++)
+        if (d->stop[i] < 0 || d->stop[i] >= vocab)
+            return llm42__fail(error, LLM42_INVALID, "%s.stop[%d]: token %d is outside the vocabulary of %d", name, i, d->stop[i], vocab);
     if (d->sample_index < 0) return llm42__fail(error, LLM42_INVALID, "%s.sample_index: %d: must be 0 or more", name, d->sample_index);
     if (!(d->arrival >= 0 && d->arrival < 1e18)) return llm42__fail(error, LLM42_INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock", name, d->arrival);
     if (d->deterministic && e->desc.mode == LLM42_NONDETERMINISTIC)

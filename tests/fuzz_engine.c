@@ -1,0 +1,433 @@
+// Fuzz target of the engine: an input is a desc and a sequence of submit, cancel, release and step calls, valid and
+// not. After every call the books must balance: pages, counts, events, tokens; a step allocates nothing; and the
+// tokens and log-probabilities of deterministic requests are those of the same request run alone.
+#include "fuzz.h"
+#include "make_model.h"
+
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+
+enum {
+    CONTEXT = 48,
+    LONGEST = 24,   // prompt tokens
+    NEW = 16,       // new tokens, at most
+    REQUESTS = 64,  // an input submits at most
+    PROMPTS = 6,
+    SAMPLINGS = 4,
+    STEPS = 3000,  // an input takes at most, the run to the end included
+};
+
+static const char *const fuzz_words[] = {"\x10\x01\x0f", "\x30\x05\x0f\xf7", "\x50\x22\x1f",
+                                         "\x27\x27",     "\x05\x01\x06\x01", NULL};
+
+// Most inputs run on a model of 32 tokens, the others on one that is wide enough for FAST and FIXED to differ.
+static llm42_model *models[2], *model;
+
+// Prompts share beginnings, so that the prefix cache has something to find: 1, 2, 9, 16, 17 and 24 tokens.
+static int32_t tokens_of[LONGEST];
+static const int prompt_count[PROMPTS] = {1, 2, 9, 16, 17, LONGEST};
+
+static const llm42_sampling samplings[SAMPLINGS] = {{0},
+                                                    {.temperature = 1.0f, .seed = 7},
+                                                    {.temperature = 0.7f, .top_k = 5, .seed = 8},
+                                                    {.temperature = 1.3f, .top_p = 0.9f, .min_p = 0.01f, .seed = 9}};
+
+// Desc choices. The M of a desc (0: batch-invariant) and the request decide the tokens.
+static const int windows[][2] = {{1, 1}, {4, 1}, {2, 2}, {1, 4}, {8, 2}, {4, 4}, {16, 1}, {3, 2}};
+
+typedef struct reference {
+    const llm42_model *model;
+    int m, prompt, sampling, count;
+    int32_t tokens[NEW];
+    float logprobs[NEW];
+} reference;
+
+static reference references[1024];
+static int reference_count;
+
+static struct {
+    int64_t engines, requests, refused, rollbacks, natural, preemptions, prefix_hits, compared;
+} seen;  // what the inputs reached
+
+// The request alone, on an engine of its own, with everything else at its simplest.
+static const reference *alone(int m, int prompt, int sampling) {
+    for (int i = 0; i < reference_count; i++)
+        if (references[i].model == model && references[i].m == m && references[i].prompt == prompt &&
+            references[i].sampling == sampling)
+            return &references[i];
+    FUZZ_CHECK(reference_count < 1024, "too many references");
+    reference *r = &references[reference_count++];
+    llm42_engine *engine = NULL;
+    llm42_error error = {0};
+    int64_t id = 0;
+    llm42_engine_desc desc = {.model = model,
+                              .threads = 1,
+                              .max_context = CONTEXT,
+                              .max_running = 1,
+                              .window = m ? m : 1,
+                              .group = 1,
+                              .mode = m ? LLM42_DVR : LLM42_BATCH_INVARIANT,
+                              .pages = 8};
+    llm42_request_desc request = {.prompt = tokens_of,
+                                  .prompt_count = prompt_count[prompt],
+                                  .max_new_tokens = NEW,
+                                  .deterministic = true,
+                                  .ignore_stop = true,
+                                  .sampling = samplings[sampling]};
+    FUZZ_CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
+    FUZZ_CHECK(llm42_engine_submit(engine, &request, &id, &error) == LLM42_OK, "%s", error.text);
+    FUZZ_CHECK(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
+    const llm42_request *info = llm42_engine_request(engine, id);
+    FUZZ_CHECK(info && info->committed == NEW, "the reference run is short");
+    *r = (reference){.model = model, .m = m, .prompt = prompt, .sampling = sampling, .count = NEW};
+    memcpy(r->tokens, info->tokens, sizeof r->tokens);
+    memcpy(r->logprobs, info->logprobs, sizeof r->logprobs);
+    llm42_engine_close(engine);
+    return r;
+}
+
+// What the events told about a request.
+typedef struct shadow {
+    int64_t id;
+    int prompt, sampling, max_new, committed, candidates;
+    bool live, finished, deterministic, checked;
+    int64_t rollbacks, verifications, preemptions;
+    int32_t tokens[NEW], candidate[CONTEXT];
+    float logprobs[NEW];
+} shadow;
+
+static struct {
+    llm42_engine *engine;
+    const llm42_engine_desc *desc;
+    shadow requests[REQUESTS];
+    int count, submitting;  // submitting: index of the request whose submit call runs, else -1
+    int64_t passes;
+    const uint8_t *data;
+    size_t size;
+} run;
+
+static uint8_t next(void) {
+    if (!run.size) return 0;
+    run.size--;
+    return *run.data++;
+}
+
+static shadow *shadow_of(int64_t id) {
+    for (int i = 0; i < run.count; i++)
+        if (run.requests[i].id == id) return &run.requests[i];
+    return NULL;
+}
+
+static void committed(shadow *s, const llm42_event *e) {
+    FUZZ_CHECK(e->position == s->committed && e->n >= 1 && e->tokens && e->logprobs, "committed at %d, expected %d",
+               e->position, s->committed);
+    FUZZ_CHECK(s->committed + e->n <= s->max_new, "%d + %d tokens of %d", s->committed, e->n, s->max_new);
+    memcpy(s->tokens + s->committed, e->tokens, (size_t)e->n * sizeof *s->tokens);
+    memcpy(s->logprobs + s->committed, e->logprobs, (size_t)e->n * sizeof *s->logprobs);
+    s->committed += e->n;
+}
+
+static void on_event(void *user, const llm42_event *e) {
+    (void)user;
+    FUZZ_CHECK(e->type > LLM42_EVENT_NONE && e->type <= LLM42_EVENT_PASS, "event %d", (int)e->type);
+    if (e->type == LLM42_EVENT_PASS) {
+        FUZZ_CHECK(e->request == 0 && e->n >= 1 && e->n <= e->shape && e->begin <= e->time, "%d rows, shape %d", e->n,
+                   e->shape);
+        run.passes++;
+        return;
+    }
+    shadow *s = shadow_of(e->request);
+    if (e->type == LLM42_EVENT_SUBMITTED && !s && run.submitting >= 0) {
+        s = &run.requests[run.submitting];
+        s->id = e->request;
+        run.count = run.submitting + 1;
+    }
+    FUZZ_CHECK(s && e->info && e->info->id == e->request, "%s of request %lld that nobody submitted",
+               llm42_event_name(e->type), (long long)e->request);
+    FUZZ_CHECK(!s->finished, "%s after finished", llm42_event_name(e->type));
+    switch (e->type) {
+    case LLM42_EVENT_CANDIDATE:
+        FUZZ_CHECK(s->deterministic && e->n == 1, "a candidate of an ordinary request");
+        FUZZ_CHECK(e->position >= s->committed && e->position < NEW, "candidate at %d of %d", e->position,
+                   s->committed);
+        break;
+    case LLM42_EVENT_COMMITTED: committed(s, e); break;
+    case LLM42_EVENT_VERIFIED: s->verifications++; break;
+    case LLM42_EVENT_ROLLED_BACK:
+        FUZZ_CHECK(e->n >= 1 && s->deterministic, "%d candidates rolled back", e->n);
+        s->rollbacks++;
+        break;
+    case LLM42_EVENT_PREEMPTED: s->preemptions++; break;
+    case LLM42_EVENT_FINISHED:
+        FUZZ_CHECK(e->n == s->committed, "finished with %d tokens, %d were committed", e->n, s->committed);
+        s->finished = true;
+        break;
+    default: break;
+    }
+}
+
+// A deterministic request's promise: under PACKED prefill, and always in a batch-invariant engine.
+static void check_promise(shadow *s) {
+    const llm42_engine_desc *d = run.desc;
+    bool invariant = d->mode == LLM42_BATCH_INVARIANT;
+    bool promised = invariant || (d->mode == LLM42_DVR && s->deterministic && d->prefill == LLM42_PREFILL_PACKED &&
+                                  !d->keep_fast_kv);
+    if (!promised || !s->committed) return;
+    const reference *r = alone(invariant ? 0 : d->window * d->group, s->prompt, s->sampling);
+    seen.compared++;
+    FUZZ_CHECK(memcmp(r->tokens, s->tokens, (size_t)s->committed * sizeof *s->tokens) == 0,
+               "request %lld: tokens differ from the run alone", (long long)s->id);
+    FUZZ_CHECK(memcmp(r->logprobs, s->logprobs, (size_t)s->committed * sizeof *s->logprobs) == 0,
+               "request %lld: log-probabilities differ from the run alone", (long long)s->id);
+}
+
+static void check_request(shadow *s) {
+    const llm42_request *r = llm42_engine_request(run.engine, s->id);
+    FUZZ_CHECK((r != NULL) == s->live, "request %lld", (long long)s->id);
+    if (!r) return;
+    FUZZ_CHECK(r->id == s->id && r->committed == s->committed, "committed %d, events told %d", r->committed,
+               s->committed);
+    FUZZ_CHECK(r->committed <= r->max_new_tokens && r->candidates >= 0, "committed %d", r->committed);
+    FUZZ_CHECK(r->committed + r->candidates <= r->max_new_tokens, "%d candidates", r->candidates);
+    FUZZ_CHECK((r->state == LLM42_STATE_FINISHED) == s->finished, "state %d", (int)r->state);
+    FUZZ_CHECK((r->finish != LLM42_FINISH_NONE) == s->finished, "finish %d", (int)r->finish);
+    FUZZ_CHECK(memcmp(r->tokens, s->tokens, (size_t)r->committed * 4) == 0, "tokens other than the events told");
+    FUZZ_CHECK(memcmp(r->logprobs, s->logprobs, (size_t)r->committed * 4) == 0, "logprobs other than the events told");
+    FUZZ_CHECK(r->rollbacks == s->rollbacks && r->preemptions == s->preemptions, "counts other than the events told");
+    for (int i = 0; i < r->committed + r->candidates; i++)
+        FUZZ_CHECK(r->tokens[i] >= 0 && r->tokens[i] < model->config.vocab, "token %d", (int)r->tokens[i]);
+    for (int i = 0; i < r->committed; i++) FUZZ_CHECK(r->logprobs[i] <= 0, "logprob %g", (double)r->logprobs[i]);
+    if (r->finish == LLM42_FINISH_LENGTH) FUZZ_CHECK(r->committed == r->max_new_tokens, "%d tokens", r->committed);
+}
+
+static void check_all(void) {
+    llm42_stats stats = llm42_engine_stats(run.engine);
+    FUZZ_CHECK(stats.pages_free >= 0 && stats.pages_free <= run.desc->pages, "%d pages free", stats.pages_free);
+    FUZZ_CHECK(stats.running >= 0 && stats.running <= run.desc->max_running, "%d running", stats.running);
+    int64_t submitted = 0, finished = 0, returned = 0;
+    for (int i = 0; i < run.count; i++) {
+        check_request(&run.requests[i]);
+        submitted++;
+        finished += run.requests[i].finished;
+        returned += run.requests[i].committed;
+    }
+    FUZZ_CHECK(stats.submitted == submitted, "%lld submitted", (long long)stats.submitted);
+    FUZZ_CHECK(stats.finished + stats.cancelled >= finished, "%lld finished", (long long)stats.finished);
+    FUZZ_CHECK(stats.running + stats.waiting == submitted - finished, "%d running, %d waiting", stats.running,
+               stats.waiting);
+    FUZZ_CHECK(stats.returned_tokens == returned, "%lld returned, the events told %lld",
+               (long long)stats.returned_tokens, (long long)returned);
+    if (submitted == finished && !run.desc->prefix_cache)
+        FUZZ_CHECK(stats.pages_free == run.desc->pages, "%d pages free of %d", stats.pages_free, run.desc->pages);
+}
+
+static llm42_result step(void) {
+    llm42_error error = {0};
+    int64_t before = test_allocations();
+    llm42_result result = llm42_engine_step(run.engine, &error);
+    FUZZ_CHECK(test_allocations() == before, "the step allocated %lld times", (long long)(test_allocations() - before));
+    FUZZ_CHECK(result >= LLM42_OK, "%s", error.text);
+    check_all();
+    return result;
+}
+
+// One field out of its range: refused by name, and nothing else happens.
+static void submit_invalid(llm42_request_desc desc) {
+    static const int32_t wrong[2] = {3, 1 << 20};
+    llm42_error error = {0};
+    int64_t id = 0;
+    int submitting = run.submitting;
+    run.submitting = -1;
+    switch (next() % 14) {
+    case 0: desc.prompt_count = 0; break;
+    case 1: desc.prompt = NULL; break;
+    case 2: desc.prompt = wrong, desc.prompt_count = 2; break;
+    case 3: desc.max_new_tokens = -1; break;
+    case 4: desc.max_new_tokens = CONTEXT; break;
+    case 5: desc.sampling.temperature = NAN; break;
+    case 6: desc.sampling.top_k = -2; break;
+    case 7: desc.sampling.top_p = 2; break;
+    case 8: desc.sampling.min_p = -1; break;
+    case 9: desc.stop_count = LLM42_MAX_STOP + 1, desc.stop = tokens_of; break;
+    case 10: desc.stop = wrong, desc.stop_count = 2; break;
+    case 11: desc.arrival = (double)NAN; break;
+    case 12: desc.prompt_count = -5; break;
+    default: desc.sample_index = -1; break;
+    }
+    llm42_result result = llm42_engine_submit(run.engine, &desc, &id, &error);
+    FUZZ_CHECK(result < 0 && error.result == result && error.text[0], "result %d", (int)result);
+    run.submitting = submitting;
+}
+
+static void submit(uint8_t op) {
+    if (run.count == REQUESTS) return;
+    shadow *s = &run.requests[run.count];
+    uint8_t which = next(), how = next();
+    *s = (shadow){.prompt = which % PROMPTS,
+                  .sampling = (how >> 4) % SAMPLINGS,
+                  .max_new = 1 + how % NEW,
+                  .deterministic = (op & 0x10) != 0,
+                  .live = true};
+    llm42_request_desc desc = {.prompt = tokens_of,
+                               .prompt_count = prompt_count[s->prompt],
+                               .max_new_tokens = s->max_new,
+                               .deterministic = s->deterministic,
+                               .sampling = samplings[s->sampling],
+                               .ignore_stop = (op & 0x20) != 0};
+    int32_t stop = alone(run.desc->mode == LLM42_DVR ? run.desc->window * run.desc->group : 0, s->prompt, s->sampling)
+                       ->tokens[which >> 4];
+    if (op & 0x40) desc.stop = &stop, desc.stop_count = 1;  // one that is going to come
+    if ((op & 0x80) && which % 7 == 0) {
+        submit_invalid(desc);
+        return;
+    }
+    if (op & 0x80) desc.arrival = llm42_engine_now(run.engine) + 1e-4 * (which % 4);
+    llm42_error error = {0};
+    int64_t id = 0;
+    int count = run.count;
+    run.submitting = count;
+    llm42_result result = llm42_engine_submit(run.engine, &desc, &id, &error);
+    run.submitting = -1;
+    if (result == LLM42_OK) {
+        FUZZ_CHECK(run.count == count + 1 && s->id == id, "submit told id %lld, the event %lld", (long long)id,
+                   (long long)s->id);
+        return;
+    }
+    seen.refused++;
+    // An honest request is refused only when it can never fit, or when its mode forbids it.
+    FUZZ_CHECK(run.count == count, "refused after its submitted event");
+    FUZZ_CHECK(result == LLM42_NEVER_FITS || (run.desc->mode == LLM42_NONDETERMINISTIC && s->deterministic), "%s",
+               error.text);
+}
+
+static void cancel(void) {
+    llm42_error error = {0};
+    uint8_t which = next();
+    shadow *s = run.count && which % 8 ? &run.requests[which % run.count] : NULL;
+    llm42_result result = llm42_engine_cancel(run.engine, s ? s->id : 100000 + which, &error);
+    FUZZ_CHECK(result == (s && s->live ? LLM42_OK : LLM42_NOT_FOUND), "%s", error.text);
+    FUZZ_CHECK(!s || s->finished, "cancelled and not finished");
+}
+
+static void release(void) {
+    llm42_error error = {0};
+    uint8_t which = next();
+    shadow *s = run.count && which % 8 ? &run.requests[which % run.count] : NULL;
+    llm42_result result = llm42_engine_release(run.engine, s ? s->id : 100000 + which, &error);
+    llm42_result expected = !s || !s->live ? LLM42_NOT_FOUND : s->finished ? LLM42_OK : LLM42_INVALID;
+    FUZZ_CHECK(result == expected, "%d: %s", (int)result, error.text);
+    if (result == LLM42_OK) check_promise(s), s->checked = true, s->live = false;
+}
+
+static bool open_engine(void) {
+    uint8_t a = next(), b = next(), c = next(), d = next();
+    static const int tokens[] = {34, 40, 44, 48, 64, 80, 112, 400}, sizes[] = {1, 2, 4, 16};  // of the KV pool
+    model = models[(d & 0x60) == 0];
+    llm42_engine_desc desc = {.model = model,
+                              .threads = 1,
+                              .max_context = CONTEXT,
+                              .window = windows[a & 7][0],
+                              .group = windows[a & 7][1],
+                              .verify = a & 8 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
+                              .bonus = a & 16 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
+                              .prefill = (a & 0x60) == 0x60 ? LLM42_PREFILL_ISOLATED : LLM42_PREFILL_PACKED,
+                              .prefix_cache = (a & 0x80) != 0 && (a & 0x60) != 0x60,
+                              .page_size = sizes[b & 3],
+                              .pages = tokens[b >> 2 & 7] / sizes[b & 3],
+                              .max_running = 1 + (b >> 5),
+                              .token_budget = 1 + (b >> 5) + (c & 15) * 2,
+                              .deadline = c >> 4 & 3,
+                              .look_ahead = c >> 6,
+                              .inject_rate = (d & 3) == 3 ? 1.0 : (d & 3) * 0.15,
+                              .mode = (d & 0x1c) == 4   ? LLM42_NONDETERMINISTIC
+                                      : (d & 0x1c) == 8 ? LLM42_BATCH_INVARIANT
+                                                        : LLM42_DVR,
+                              .keep_fast_kv = (d & 0xe0) == 0xe0,
+                              .on_event = on_event};
+    llm42_error error = {0};
+    llm42_result result = llm42_engine_open(&run.engine, &desc, &error);
+    if (result != LLM42_OK) FUZZ_CHECK(error.text[0] && result < 0 && !run.engine, "result %d", (int)result);
+    FUZZ_CHECK(result == LLM42_OK || result == LLM42_INVALID, "%s", error.text);
+    if (result == LLM42_OK) run.desc = llm42_engine_config(run.engine);
+    return result == LLM42_OK;
+}
+
+static void set_up(void) {
+    llm42_error error = {0};
+    uint64_t random = 1;
+    char folder[64];
+    if (models[0]) return;
+    test_folder(folder);
+    test_model_folder(folder, &test_shapes[0]);
+    for (int i = 0; i < 2; i++) {
+        llm42_model_desc desc = {.path = i ? "synthetic:tiny" : folder};
+        FUZZ_CHECK(llm42_model_load(&models[i], &desc, &error) == LLM42_OK, "%s", error.text);
+    }
+    test_remove(folder);
+    for (int i = 0; i < LONGEST; i++) tokens_of[i] = test_random_int(&random, 3, 31);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    set_up();
+    memset(&run, 0, sizeof run);
+    run.submitting = -1;
+    run.data = data;
+    run.size = size;
+    if (!open_engine()) return 0;
+    int steps = 0;
+    while (run.size && steps < STEPS / 2) {
+        uint8_t op = next();
+        switch (op & 15) {
+        case 0:
+        case 1:
+        case 2:
+        case 3:
+        case 4: submit(op); break;
+        case 5: cancel(); break;
+        case 6: release(); break;
+        default:
+            for (int i = 0; i < 1 + (op >> 4); i++, steps++) step();
+        }
+        check_all();
+    }
+    while (step() != LLM42_IDLE) FUZZ_CHECK(++steps < STEPS, "no end in sight");
+    for (int i = 0; i < run.count; i++) {
+        FUZZ_CHECK(run.requests[i].finished, "idle with an unfinished request");
+        if (!run.requests[i].checked) check_promise(&run.requests[i]);
+    }
+    llm42_stats stats = llm42_engine_stats(run.engine);
+    seen.engines++;
+    seen.requests += stats.submitted;
+    seen.rollbacks += stats.rollbacks;
+    seen.natural += run.desc->inject_rate > 0 ? 0 : stats.rollbacks;
+    seen.preemptions += stats.preemptions;
+    seen.prefix_hits += stats.prefix_hits;
+    llm42_engine_close(run.engine);
+    return 0;
+}
+
+// Seeds: a few descs, each with a burst of requests, some steps, a cancel and a late arrival.
+static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
+    uint64_t random = 100 + (uint64_t)index;
+    size_t size = 4;
+    if (index >= 48) return 0;
+    for (int i = 0; i < 4; i++) out[i] = (uint8_t)test_random(&random);
+    while (size < 60 + (size_t)index && size + 3 < room) {
+        static const uint8_t ops[] = {0x10, 0x30, 0x50, 0x00, 0x90, 0x27, 0x47, 0x07, 0x37, 0x05, 0x06, 0x70};
+        out[size++] = ops[test_random(&random) % sizeof ops];
+        out[size++] = (uint8_t)test_random(&random);
+        out[size++] = (uint8_t)test_random(&random);
+    }
+    return size;
+}
+
+static inline void fuzz_report(void) {
+    printf("  %lld engines, %lld requests, %lld refused, %lld compared with the run alone\n", (long long)seen.engines,
+           (long long)seen.requests, (long long)seen.refused, (long long)seen.compared);
+    printf("  %lld rollbacks (%lld without injection), %lld preemptions, %lld tokens from the prefix cache\n",
+           (long long)seen.rollbacks, (long long)seen.natural, (long long)seen.preemptions,
+           (long long)seen.prefix_hits);
+}
+
+FUZZ_MAIN("fuzz_engine");

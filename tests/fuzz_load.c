@@ -1,0 +1,263 @@
+// Fuzz target of the loaders: broken model and tokenizer files are refused with an error of one line, or work.
+// An input is: what it is (one byte, see kinds), which shape of model it belongs to (one byte), then the file itself.
+// What loads is also run: one deterministic request, or one text through the tokenizer and back.
+#include "fuzz.h"
+#include "make_model.h"
+
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+#include "examples/tokenizer.h"
+
+enum {
+    CONFIG,       // config.json beside valid weights
+    SAFETENSORS,  // a whole model.safetensors beside a valid config
+    HEADER,       // the JSON of its header; length and data are made to fit
+    INDEX,        // model.safetensors.index.json beside two valid shards
+    LLAMA2C,      // a llama2.c model
+    TOKENIZER,    // tokenizer.json
+    LLAMA2C_TOKENIZER,
+    KINDS,
+};
+
+static const char *const fuzz_words[] = {"{",
+                                         "}",
+                                         "[",
+                                         "]",
+                                         ":",
+                                         ",",
+                                         "\"",
+                                         "\\",
+                                         "\\u0000",
+                                         "null",
+                                         "true",
+                                         "false",
+                                         "[[[[[[[[",
+                                         "{\"a\":{\"a\":",
+                                         "\"dtype\"",
+                                         "\"shape\"",
+                                         "\"data_offsets\"",
+                                         "\"BF16\"",
+                                         "\"F16\"",
+                                         "\"F32\"",
+                                         "\"I64\"",
+                                         "__metadata__",
+                                         "[0,0]",
+                                         "\"model_type\"",
+                                         "\"llama\"",
+                                         "\"mistral\"",
+                                         "\"qwen2\"",
+                                         "\"qwen3\"",
+                                         "\"qwen3_moe\"",
+                                         "\"rope_scaling\"",
+                                         "\"rope_parameters\"",
+                                         "\"head_dim\"",
+                                         "\"num_key_value_heads\"",
+                                         "\"sliding_window\"",
+                                         "\"eos_token_id\"",
+                                         "model.norm.weight",
+                                         "lm_head.weight",
+                                         "model-00001-of-00002.safetensors",
+                                         "weight_map",
+                                         "../",
+                                         "\"merges\"",
+                                         "\"vocab\"",
+                                         "\"added_tokens\"",
+                                         "\"Regex\"",
+                                         "(?:",
+                                         ")*",
+                                         "\\\\p{L}",
+                                         "\"NFC\"",
+                                         "\xc4\xa0",
+                                         "\xff",
+                                         NULL};
+
+static char folder[64];
+static int64_t models, tokenizers;  // that loaded
+
+static void folder_of(char path[128], int kind, int shape) { snprintf(path, 128, "%s/%d-%d", folder, kind, shape); }
+
+static void remove_folder(void) { test_remove(folder); }
+
+static void set_up(void) {
+    char path[128];
+    if (folder[0]) return;
+    test_folder(folder);
+    atexit(remove_folder);
+    for (int shape = 0; shape < TEST_SHAPES; shape++)
+        for (int kind = CONFIG; kind <= INDEX; kind++) {
+            folder_of(path, kind, shape);
+            if (kind == INDEX)
+                test_shards(path, &test_shapes[shape]);
+            else
+                test_model_folder(path, &test_shapes[shape]);
+        }
+}
+
+static void one_line(llm42_result result, const llm42_error *error) {
+    FUZZ_CHECK(result < 0 && error->result == result, "result %d, in the error %d", (int)result, (int)error->result);
+    FUZZ_CHECK(error->text[0] && memchr(error->text, 0, sizeof error->text), "no text");
+    for (const char *p = error->text; *p; p++)
+        FUZZ_CHECK((unsigned char)*p >= ' ', "a control character in '%s'", error->text);
+}
+
+static void run_model(const llm42_model *model, bool deterministic) {
+    llm42_engine *engine = NULL;
+    llm42_error error = {0};
+    int32_t prompt[3] = {0, model->config.vocab - 1, model->config.vocab / 2};
+    llm42_engine_desc desc = {.model = model,
+                              .threads = 1,
+                              .max_context = 8,
+                              .max_running = 2,
+                              .token_budget = 4,
+                              .page_size = 4,
+                              .pages = 4,
+                              .window = 2,
+                              .group = 2};
+    llm42_request_desc request = {
+        .prompt = prompt, .prompt_count = 3, .max_new_tokens = 3, .deterministic = deterministic};
+    int64_t id = 0;
+    if (model->config.context < 8) desc.max_context = 0;
+    llm42_result result = llm42_engine_open(&engine, &desc, &error);
+    if (result != LLM42_OK) {
+        one_line(result, &error);
+        return;
+    }
+    result = llm42_engine_submit(engine, &request, &id, &error);
+    if (result == LLM42_OK) result = llm42_engine_run(engine, &error);
+    if (result != LLM42_OK) {
+        one_line(result, &error);  // weights that overflow, say
+    } else {
+        const llm42_request *r = llm42_engine_request(engine, id);
+        FUZZ_CHECK(r && r->committed >= 1 && r->committed <= 3, "tokens committed");
+        for (int i = 0; i < r->committed; i++)
+            FUZZ_CHECK(r->tokens[i] >= 0 && r->tokens[i] < model->config.vocab, "token %d", (int)r->tokens[i]);
+    }
+    llm42_engine_close(engine);
+}
+
+static void load_model(const char *path, bool deterministic) {
+    llm42_model *model = NULL;
+    llm42_error error = {0};
+    llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = path}, &error);
+    models += result == LLM42_OK;
+    if (result == LLM42_OK)
+        run_model(model, deterministic);
+    else
+        one_line(result, &error);
+    FUZZ_CHECK((result == LLM42_OK) == (model != NULL), "result %d", (int)result);
+    llm42_model_free(model);
+}
+
+static void load_tokenizer(const char *path) {
+    static const char sample[] = "The then, in 1234 \t\n\nhouses; <|end_of_text|> don't";
+    tok *t = NULL;
+    llm42_error error = {0};
+    llm42_result result = tok_load(&t, path, 0, &error);
+    if (result != LLM42_OK) {
+        one_line(result, &error);
+        FUZZ_CHECK(t == NULL, "a tokenizer in spite of %s", error.text);
+        return;
+    }
+    tokenizers++;
+    int32_t *ids = NULL;
+    char *text = NULL;
+    result = tok_encode(t, sample, sizeof sample - 1, true, &ids, &error);
+    if (result == LLM42_OK)
+        tok_decode(t, ids, (int)arrlen(ids), &text);
+    else
+        one_line(result, &error);
+    for (int i = 0; i < (int)arrlen(ids); i++) FUZZ_CHECK(ids[i] >= 0 && ids[i] < t->count, "id %d", (int)ids[i]);
+    arrfree(ids);
+    arrfree(text);
+    tok_free(t);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const char *const names[] = {
+        "config.json", "model.safetensors", "model.safetensors", "model.safetensors.index.json",
+        "x.bin",       "tokenizer.json",    "tokenizer.bin"};
+    if (size < 2) return 0;
+    set_up();
+    int kind = data[0] % KINDS, shape = data[1] % TEST_SHAPES;
+    char dir[128], path[192];
+    folder_of(dir, kind, shape);
+    if (kind > INDEX) snprintf(dir, sizeof dir, "%s", folder);
+    snprintf(path, sizeof path, "%s/%s", dir, names[kind]);
+    data += 2;
+    size -= 2;
+    if (kind == HEADER) {
+        size_t bytes;
+        uint64_t length = size;
+        test_text file = {0}, valid = test_header(&test_shapes[shape], &bytes);
+        test_append(&file, &length, 8);
+        test_append(&file, data, size);
+        test_weights(&file, test_shapes[shape].dtype, bytes);
+        test_write(path, file.data, file.size);
+        test_text_free(&valid);
+        test_text_free(&file);
+    } else {
+        test_write(path, data, size);
+    }
+    if (kind >= TOKENIZER)
+        load_tokenizer(path);
+    else
+        load_model(kind == LLAMA2C ? path : dir, size % 2 == 0);
+    return 0;
+}
+
+// tokenizer.bin of llama2.c: the longest token's size, then score, size and bytes of each.
+static test_text llama2c_tokenizer(void) {
+    static const char *const more[] = {"<unk>", "\n<s>\n", "\n</s>\n"}, *const pieces[] = {" ", "t",  "h",
+                                                                                           "e", "th", "the"};
+    test_text text = {0};
+    int32_t longest = 7;
+    test_append(&text, &longest, 4);
+    for (int id = 0; id < 3 + 256 + 6; id++) {
+        char byte[16];
+        snprintf(byte, sizeof byte, "<0x%02X>", (unsigned)(id - 3) & 255);
+        const char *piece = id < 3 ? more[id] : id < 259 ? byte : pieces[id - 259];
+        float score = id < 259 ? 0 : (float)-id;
+        int32_t length = (int32_t)strlen(piece);
+        test_append(&text, &score, 4);
+        test_append(&text, &length, 4);
+        test_append(&text, piece, strlen(piece));
+    }
+    return text;
+}
+
+// Valid inputs: each kind for each shape that matters to it.
+static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
+    int kind = index % KINDS, shape = index / KINDS;
+    if (shape >= TEST_SHAPES) return 0;
+    const test_shape *s = &test_shapes[shape];
+    size_t bytes, used = 2;
+    test_text text = {0}, header = test_header(s, &bytes);
+    char path[192], *index_file = NULL;
+    set_up();
+    if (kind == CONFIG) text = test_config(s);
+    if (kind == SAFETENSORS) text = test_safetensors(header.data, s->dtype, bytes);
+    if (kind == HEADER) test_append(&text, header.data, header.size);
+    if (kind == INDEX) {
+        test_shards(test_path(folder, "seed"), s);
+        snprintf(path, sizeof path, "%s/seed/model.safetensors.index.json", folder);
+        index_file = test_read(path, &bytes);
+        test_append(&text, index_file, bytes);
+        free(index_file);
+    }
+    if (kind == LLAMA2C) text = test_llama2c(shape % 2 == 0);
+    if (kind == TOKENIZER) text = test_tokenizer();
+    if (kind == LLAMA2C_TOKENIZER) text = llama2c_tokenizer();
+    out[0] = (uint8_t)kind;
+    out[1] = (uint8_t)shape;
+    if (text.size + used <= room) memcpy(out + used, text.data, text.size), used += text.size;
+    test_text_free(&text);
+    test_text_free(&header);
+    return used;
+}
+
+static inline void fuzz_report(void) {
+    printf("  %lld models and %lld tokenizers loaded\n", (long long)models, (long long)tokenizers);
+}
+
+FUZZ_MAIN("fuzz_load");

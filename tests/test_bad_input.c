@@ -1,0 +1,626 @@
+// Everything a user can get wrong, by name: a clear error with the right code that names the file or field, nothing
+// crashes, and an engine that runs meanwhile goes on to the same tokens.
+#include "make_model.h"
+
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+
+enum { PROMPT = 7, NEW = 400 };
+
+static char folder[64];     // for the broken files
+static llm42_model *model;  // synthetic:tiny, of the engine that must not be harmed
+static llm42_engine *engine;
+static int64_t bystander;         // its request
+static int32_t undisturbed[NEW];  // the tokens that it must come to
+
+static const int32_t prompt[PROMPT] = {5, 17, 3, 99, 4, 250, 8};
+
+static llm42_engine *open_engine(void) {
+    llm42_engine *e = NULL;
+    llm42_error error = {0};
+    llm42_engine_desc desc = {.model = model,
+                              .threads = 1,
+                              .max_context = 512,
+                              .max_running = 4,
+                              .page_size = 16,
+                              .pages = 40,
+                              .window = 4,
+                              .group = 2,
+                              .inject_rate = 0.2};
+    CHECK_MSG(llm42_engine_open(&e, &desc, &error) == LLM42_OK, "%s", error.text);
+    return e;
+}
+
+static int64_t submit_bystander(llm42_engine *e) {
+    int64_t id = 0;
+    llm42_error error = {0};
+    llm42_request_desc desc = {
+        .prompt = prompt, .prompt_count = PROMPT, .max_new_tokens = NEW, .deterministic = true, .ignore_stop = true};
+    CHECK_MSG(llm42_engine_submit(e, &desc, &id, &error) == LLM42_OK, "%s", error.text);
+    return id;
+}
+
+// The engine still takes steps while the bad input comes in.
+static void alive(void) {
+    llm42_error error = {0};
+    llm42_result result = llm42_engine_step(engine, &error);
+    CHECK_MSG(result >= LLM42_OK, "the running engine: %s", error.text);
+}
+
+static bool one_line(const char *text) {
+    for (const char *p = text; *p; p++)
+        if ((unsigned char)*p < ' ') return false;
+    return *text != 0;
+}
+
+static void check_error(llm42_result got, const llm42_error *error, llm42_result want, const char *part) {
+    CHECK_MSG(got == want, "result is %s, expected %s: %s", llm42_result_name(got), llm42_result_name(want),
+              error->text);
+    CHECK_INT(error->result, got);
+    CHECK_CONTAINS(error->text, part);
+    CHECK_MSG(one_line(error->text), "'%s' is not one printable line", error->text);
+    alive();
+}
+
+// Loading path must fail so; the file or field stands in the message.
+static void refused(const char *path, llm42_result want, const char *part) {
+    llm42_model *got = (llm42_model *)(uintptr_t)1;
+    llm42_error error = {0};
+    llm42_model_desc desc = {.path = path};
+    llm42_result result = llm42_model_load(&got, &desc, &error);
+    check_error(result, &error, want, part);
+    CHECK(got == NULL);
+    if (result == LLM42_OK) llm42_model_free(got);
+    CHECK_INT(llm42_model_load(&got, &desc, NULL), result);  // the error is optional
+    if (result == LLM42_OK) llm42_model_free(got);
+}
+
+// A valid folder, to be broken.
+static const char *fresh(const test_shape *shape) {
+    static char dir[80];
+    snprintf(dir, sizeof dir, "%s/m", folder);
+    test_remove(dir);
+    test_model_folder(dir, shape);
+    return dir;
+}
+
+// config.json of a valid folder with one replacement.
+static void bad_config(const test_shape *shape, const char *from, const char *to, llm42_result want, const char *part) {
+    const char *dir = fresh(shape);
+    test_text config = test_config(shape), broken = test_replace(config.data, from, to);
+    test_write(test_path(dir, "config.json"), broken.data, broken.size);
+    refused(dir, want, part);
+    test_text_free(&config);
+    test_text_free(&broken);
+}
+
+// The header of model.safetensors with one replacement; the data stays as it was.
+static void bad_header(const test_shape *shape, const char *from, const char *to, llm42_result want, const char *part) {
+    const char *dir = fresh(shape);
+    size_t bytes;
+    test_text header = test_header(shape, &bytes), broken = test_replace(header.data, from, to);
+    test_text file = test_safetensors(broken.data, shape->dtype, bytes);
+    test_write(test_path(dir, "model.safetensors"), file.data, file.size);
+    refused(dir, want, part);
+    test_text_free(&header);
+    test_text_free(&broken);
+    test_text_free(&file);
+}
+
+static const test_shape *const llama = &test_shapes[0];
+
+TEST(valid_models_load) {
+    for (int i = 0; i < TEST_SHAPES; i++) {
+        llm42_model *m = NULL;
+        llm42_error error = {0};
+        const char *dir = fresh(&test_shapes[i]);
+        for (int sharded = 0; sharded < 2; sharded++) {
+            if (sharded) test_remove(test_path(dir, "model.safetensors")), test_shards(dir, &test_shapes[i]);
+            CHECK_MSG(llm42_model_load(&m, &(llm42_model_desc){.path = dir}, &error) == LLM42_OK, "%s %d: %s",
+                      test_shapes[i].type, sharded, error.text);
+            CHECK(m && m->config.vocab == 32 && m->config.stop_count == 2);
+            llm42_model_free(m);
+        }
+    }
+    for (int tied = 0; tied < 2; tied++) {
+        llm42_model *m = NULL;
+        llm42_error error = {0};
+        test_text bin = test_llama2c(tied);
+        test_write(test_path(folder, "x.bin"), bin.data, bin.size);
+        CHECK_MSG(llm42_model_load(&m, &(llm42_model_desc){.path = test_path(folder, "x.bin")}, &error) == LLM42_OK,
+                  "%s", error.text);
+        llm42_model_free(m);
+        test_text_free(&bin);
+    }
+}
+
+TEST(path_that_does_not_exist) {
+    refused(test_path(folder, "nowhere"), LLM42_IO, "nowhere");
+    refused(test_path(folder, "nowhere.bin"), LLM42_IO, "nowhere.bin");
+    refused("", LLM42_INVALID, "path");
+    refused(NULL, LLM42_INVALID, "path");
+    refused("synthetic:unheard-of", LLM42_UNSUPPORTED, "unheard-of");
+    refused("synthetic:tiny,seed=x", LLM42_INVALID, "seed");
+    refused("synthetic:tiny,margin=nan", LLM42_INVALID, "margin");
+    refused("synthetic:tiny,colour=1", LLM42_INVALID, "colour");
+    CHECK_INT(llm42_model_load(NULL, &(llm42_model_desc){.path = "synthetic:tiny"}, NULL), LLM42_INVALID);
+    llm42_model_free(NULL);
+}
+
+TEST(folder_without_config) {
+    const char *dir = fresh(llama);
+    test_remove(test_path(dir, "config.json"));
+    refused(dir, LLM42_IO, "config.json");
+    CHECK(mkdir(test_path(dir, "config.json"), 0777) == 0);
+    refused(dir, LLM42_IO, "config.json");
+}
+
+TEST(folder_without_weights) {
+    const char *dir = fresh(llama);
+    test_remove(test_path(dir, "model.safetensors"));
+    refused(dir, LLM42_IO, "model.safetensors");
+}
+
+TEST(empty_safetensors) {
+    const char *dir = fresh(llama);
+    test_write(test_path(dir, "model.safetensors"), "", 0);
+    refused(dir, LLM42_FORMAT, "model.safetensors");
+}
+
+TEST(truncated_safetensors) {
+    const char *dir = fresh(llama);
+    size_t bytes;
+    test_text header = test_header(llama, &bytes), file = test_safetensors(header.data, llama->dtype, bytes);
+    const size_t sizes[] = {1, 7, 8, 9, 200, 8 + header.size, 9 + header.size, file.size - 1};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        test_write(test_path(dir, "model.safetensors"), file.data, sizes[i]);
+        refused(dir, LLM42_FORMAT, "model.safetensors");
+    }
+    test_text_free(&header);
+    test_text_free(&file);
+}
+
+TEST(header_length_beyond_the_file) {
+    const char *dir = fresh(llama);
+    size_t bytes;
+    test_text header = test_header(llama, &bytes), file = test_safetensors(header.data, llama->dtype, bytes);
+    const uint64_t lengths[] = {0, 1, file.size - 7, file.size, UINT32_MAX, INT64_MAX, UINT64_MAX - 7, UINT64_MAX};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        memcpy(file.data, &lengths[i], 8);
+        test_write(test_path(dir, "model.safetensors"), file.data, file.size);
+        refused(dir, LLM42_FORMAT, "model.safetensors");
+    }
+    test_text_free(&header);
+    test_text_free(&file);
+}
+
+TEST(offsets_that_overlap_or_leave_the_file) {
+    const char *first = "\"data_offsets\":[0,1024]", *norm = "\"data_offsets\":[1024,1056]";
+    static const char *const outside[] = {"[1024,999999]",
+                                          "[-32,0]",
+                                          "[1056,1024]",
+                                          "[18446744073709551584,18446744073709551616]",
+                                          "[1e300,2e300]",
+                                          "[1024.5,1056.5]",
+                                          "[1024]",
+                                          "[1024,1056,1088]",
+                                          "\"1024\"",
+                                          "[null,1056]",
+                                          "[[1024],1056]",
+                                          "{}",
+                                          "[4294968320,4294968352]"};
+    for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
+        char to[128];
+        snprintf(to, sizeof to, "\"data_offsets\":%s", outside[i]);
+        bad_header(llama, norm, to, LLM42_FORMAT, "model.layers.0.input_layernorm.weight");
+    }
+    bad_header(llama, norm, "\"data_offsets\":[1008,1040]", LLM42_FORMAT, "overlap");
+    bad_header(llama, norm, "\"data_offsets\":[0,32]", LLM42_FORMAT, "overlap");
+    bad_header(llama, first, "\"data_offsets\":[0,1022]", LLM42_FORMAT, "model.embed_tokens.weight");
+}
+
+TEST(wrong_dtype) {
+    const char *entry = "\"model.norm.weight\":{\"dtype\":\"BF16\"";
+    bad_header(llama, entry, "\"model.norm.weight\":{\"dtype\":\"I64\"", LLM42_UNSUPPORTED, "model.norm.weight");
+    bad_header(llama, entry, "\"model.norm.weight\":{\"dtype\":\"F8_E4M3\"", LLM42_UNSUPPORTED, "dtype");
+    bad_header(llama, entry, "\"model.norm.weight\":{\"dtype\":\"F32\"", LLM42_FORMAT, "model.norm.weight");
+    bad_header(llama, entry, "\"model.norm.weight\":{\"dtype\":7", LLM42_FORMAT, "dtype");
+    bad_header(llama, entry, "\"model.norm.weight\":{\"type\":\"BF16\"", LLM42_FORMAT, "dtype");
+}
+
+TEST(wrong_shape) {
+    const char *entry = "\"shape\":[32,16]";
+    static const char *const shapes[] = {"[16,32]", "[512]", "[32,16,1]", "[]", "[32,16,1,1,1,1,1]"};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        char to[64];
+        snprintf(to, sizeof to, "\"shape\":%s", shapes[i]);
+        bad_header(llama, entry, to, i == 4 ? LLM42_UNSUPPORTED : LLM42_FORMAT, "model.embed_tokens.weight");
+    }
+    bad_header(llama, entry, "\"shape\":[-32,-16]", LLM42_FORMAT, "shape");
+    bad_header(llama, entry, "\"shape\":[\"32\",16]", LLM42_FORMAT, "shape");
+    bad_header(llama, entry, "\"shape\":[9007199254740993,16]", LLM42_FORMAT, "shape");
+    bad_header(llama, entry, "\"shape\":32", LLM42_FORMAT, "model.embed_tokens.weight");
+    bad_header(llama, entry, "\"shape\":[32,17]", LLM42_FORMAT, "model.embed_tokens.weight");
+}
+
+TEST(missing_tensors) {
+    static const char *const names[] = {"model.embed_tokens.weight",
+                                        "model.layers.0.self_attn.q_proj.weight",
+                                        "model.layers.0.self_attn.o_proj.weight",
+                                        "model.layers.0.mlp.down_proj.weight",
+                                        "model.layers.0.post_attention_layernorm.weight",
+                                        "model.norm.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        bad_header(llama, names[i], "renamed", LLM42_FORMAT, names[i]);
+    bad_header(&test_shapes[1], "lm_head.weight", "renamed", LLM42_FORMAT, "lm_head.weight");
+    bad_header(&test_shapes[3], "self_attn.k_proj.bias", "renamed", LLM42_FORMAT, "self_attn.k_proj.bias");
+    bad_header(&test_shapes[4], "self_attn.q_norm.weight", "renamed", LLM42_FORMAT, "self_attn.q_norm.weight");
+    bad_header(&test_shapes[5], "mlp.experts.3.up_proj.weight", "renamed", LLM42_FORMAT,
+               "mlp.experts.3.up_proj.weight");
+    bad_header(&test_shapes[5], "mlp.gate.weight", "renamed", LLM42_FORMAT, "mlp.gate.weight");
+    bad_header(llama, "model.norm.weight", "model.layers.0.input_layernorm.weight", LLM42_FORMAT, "twice");
+    bad_config(llama, "\"num_hidden_layers\": 1", "\"num_hidden_layers\": 2", LLM42_FORMAT, "model.layers.1.");
+}
+
+TEST(unknown_architecture) {
+    bad_config(llama, "\"llama\"", "\"gpt-9\"", LLM42_UNSUPPORTED, "gpt-9");
+    bad_config(llama, "\"model_type\"", "\"kind\"", LLM42_FORMAT, "model_type");
+    bad_config(llama, "\"model_type\": \"llama\"", "\"model_type\": 42", LLM42_FORMAT, "model_type");
+    bad_config(llama, "\"llama\"", "\"a\nb\\u001b\"", LLM42_UNSUPPORTED, "model_type");
+    bad_config(llama, "\"silu\"", "\"gelu\"", LLM42_UNSUPPORTED, "hidden_act");
+    bad_config(llama, "\"rope_theta\": 10000.0", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}",
+               LLM42_UNSUPPORTED, "yarn");
+}
+
+TEST(malformed_json) {
+    static const char *const texts[] = {"{",
+                                        "}",
+                                        "{\"model_type\": \"llama\"",
+                                        "{\"model_type\" \"llama\"}",
+                                        "[1, 2",
+                                        "nul",
+                                        "{\"a\": \"\\u12\"}",
+                                        "\xff\xfe",
+                                        "[]",
+                                        "7",
+                                        "\"model_type\"",
+                                        "{]",
+                                        "{\"a\": \"b"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const char *dir = fresh(llama);
+        test_write_text(test_path(dir, "config.json"), texts[i]);
+        refused(dir, LLM42_FORMAT, "config.json");
+        test_text file = test_safetensors(texts[i], "BF16", 64);
+        dir = fresh(llama);
+        test_write(test_path(dir, "model.safetensors"), file.data, file.size);
+        refused(dir, LLM42_FORMAT, "model.safetensors");
+        test_text_free(&file);
+        dir = fresh(llama);
+        test_write_text(test_path(dir, "model.safetensors.index.json"), texts[i]);
+        refused(dir, LLM42_FORMAT, "model.safetensors.index.json");
+    }
+    const char *dir = fresh(llama);
+    test_write(test_path(dir, "config.json"), "", 0);
+    refused(dir, LLM42_FORMAT, "config.json");
+}
+
+TEST(deep_nesting) {
+    enum { DEEP = 100000 };
+    for (int kind = 0; kind < 4; kind++) {  // open or closed; arrays or objects
+        test_text text = {0}, file;
+        test_print(&text, "{\"model_type\": ");
+        for (int i = 0; i < DEEP; i++) test_print(&text, kind & 1 ? "{\"a\": " : "[");
+        test_print(&text, "1");
+        for (int i = 0; kind >= 2 && i < DEEP; i++) test_print(&text, kind & 1 ? "}" : "]");
+        if (kind >= 2) test_print(&text, "}");
+        const char *dir = fresh(llama);
+        test_write(test_path(dir, "config.json"), text.data, text.size);
+        refused(dir, LLM42_FORMAT, "config.json");
+        dir = fresh(llama);
+        file = test_safetensors(text.data, "BF16", 64);
+        test_write(test_path(dir, "model.safetensors"), file.data, file.size);
+        refused(dir, LLM42_FORMAT, "model.safetensors");
+        test_text_free(&file);
+        test_text_free(&text);
+    }
+}
+
+TEST(numbers_of_the_config) {
+    static const char *const fields[][2] = {{"vocab_size", "32"},         {"hidden_size", "16"},
+                                            {"num_hidden_layers", "1"},   {"num_attention_heads", "2"},
+                                            {"num_key_value_heads", "1"}, {"head_dim", "8"},
+                                            {"intermediate_size", "24"},  {"max_position_embeddings", "64"}};
+    static const char *const values[] = {"-1",     "0",        "2147483648",          "1e300",
+                                         "NaN",    "Infinity", "-Infinity",           "1.5",
+                                         "\"16\"", "[16]",     "9223372036854775808", "true"};
+    for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++)
+        for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+            char from[64], to[64];
+            snprintf(from, sizeof from, "\"%s\": %s", fields[f][0], fields[f][1]);
+            snprintf(to, sizeof to, "\"%s\": %s", fields[f][0], values[v]);
+            // A bare word that is no number breaks the JSON itself.
+            bool json = values[v][0] != 'N' && values[v][0] != 'I' && strcmp(values[v], "-Infinity") != 0;
+            bad_config(llama, from, to, LLM42_FORMAT, json ? fields[f][0] : "config.json");
+        }
+    bad_config(llama, "1e-05", "-1", LLM42_FORMAT, "rms_norm_eps");
+    bad_config(llama, "1e-05", "1e400", LLM42_FORMAT, "rms_norm_eps");
+    bad_config(llama, "10000.0", "0", LLM42_FORMAT, "rope_theta");
+    bad_config(llama, "10000.0", "-5", LLM42_FORMAT, "rope_theta");
+    bad_config(llama, "\"bos_token_id\": 0", "\"bos_token_id\": 32", LLM42_FORMAT, "bos_token_id");
+    bad_config(llama, "[1, 2]", "[1, 32]", LLM42_FORMAT, "eos_token_id");
+    bad_config(llama, "[1, 2]", "-1", LLM42_FORMAT, "eos_token_id");
+    bad_config(llama, "[1, 2]", "[1,2,3,4,5,6,7,8,9]", LLM42_UNSUPPORTED, "eos_token_id");
+    bad_config(&test_shapes[1], "\"factor\": 8.0", "\"factor\": -8.0", LLM42_FORMAT, "factor");
+    bad_config(&test_shapes[1], "\"low_freq_factor\": 1.0", "\"low_freq_factor\": 4.0", LLM42_FORMAT,
+               "low_freq_factor");
+    bad_config(&test_shapes[2], "\"sliding_window\": 4", "\"sliding_window\": -4", LLM42_FORMAT, "sliding_window");
+}
+
+TEST(heads_that_do_not_divide) {
+    bad_config(llama, "\"num_key_value_heads\": 1", "\"num_key_value_heads\": 3", LLM42_FORMAT, "num_key_value_heads");
+    bad_config(llama, "\"num_attention_heads\": 2", "\"num_attention_heads\": 3", LLM42_FORMAT, "q_proj");
+    bad_config(llama, "\"head_dim\": 8", "\"head_dim\": 7", LLM42_FORMAT, "head_dim");
+    bad_config(llama, "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 8",
+               "\"num_attention_heads\": 3, \"num_key_value_heads\": 1", LLM42_FORMAT, "");
+}
+
+TEST(experts_that_cannot_be_chosen) {
+    bad_config(&test_shapes[5], "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 5", LLM42_FORMAT,
+               "num_experts_per_tok");
+    bad_config(&test_shapes[5], "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 0", LLM42_FORMAT,
+               "num_experts_per_tok");
+    bad_config(&test_shapes[5], "\"num_experts\": 4, ", "", LLM42_FORMAT, "num_experts");
+    bad_config(&test_shapes[5], "\"num_experts\": 4", "\"num_experts\": 5", LLM42_FORMAT, "mlp.gate.weight");
+}
+
+TEST(index_that_names_a_missing_file) {
+    char dir[80];
+    snprintf(dir, sizeof dir, "%s/s", folder);
+    test_shards(dir, llama);
+    test_remove(test_path(dir, "model-00002-of-00002.safetensors"));
+    refused(dir, LLM42_IO, "model-00002-of-00002.safetensors");
+    static const char *const maps[] = {"{}", "{\"weight_map\": []}", "{\"weight_map\": {\"a\": 1}}",
+                                       "{\"weight_map\": {\"a\": \"../x.safetensors\"}}",
+                                       "{\"weight_map\": {\"a\": {}}}"};
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++) {
+        test_write_text(test_path(dir, "model.safetensors.index.json"), maps[i]);
+        refused(dir, LLM42_FORMAT, "weight_map");
+    }
+    test_write_text(test_path(dir, "model.safetensors.index.json"), "{\"weight_map\": {}}");
+    refused(dir, LLM42_FORMAT, "model.embed_tokens.weight");
+}
+
+TEST(llama2c_files) {
+    char path[80];
+    snprintf(path, sizeof path, "%s/x.bin", folder);
+    test_text bin = test_llama2c(true);
+    const size_t sizes[] = {1, 27, 28, 29, bin.size / 2, bin.size - 4, bin.size - 1};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        test_write(path, bin.data, sizes[i]);
+        refused(path, LLM42_FORMAT, "x.bin");
+    }
+    const int32_t values[] = {0, -1, INT32_MAX, INT32_MIN, 3};
+    for (size_t field = 0; field < 7; field++)
+        for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+            int32_t was;
+            memcpy(&was, bin.data + 4 * field, 4);
+            memcpy(bin.data + 4 * field, &values[v], 4);
+            test_write(path, bin.data, bin.size);
+            refused(path, LLM42_FORMAT, "x.bin");
+            memcpy(bin.data + 4 * field, &was, 4);
+        }
+    test_write(path, "", 0);
+    refused(path, LLM42_FORMAT, "x.bin");
+    test_write_text(path, "This is a text and no model at all, though longer than a header.");
+    refused(path, LLM42_FORMAT, "x.bin");
+    test_text_free(&bin);
+}
+
+static void desc_refused(const llm42_engine_desc *desc, llm42_result want, const char *part) {
+    llm42_engine *e = (llm42_engine *)(uintptr_t)1;
+    llm42_error error = {0};
+    llm42_result result = llm42_engine_open(&e, desc, &error);
+    check_error(result, &error, want, part);
+    CHECK(e == NULL);
+    if (result == LLM42_OK) llm42_engine_close(e);
+}
+
+TEST(sizes_of_an_engine_desc) {
+    const struct {
+        const char *name;
+        size_t at;
+    } fields[] = {
+#define FIELD(name) {#name, offsetof(llm42_engine_desc, name)}
+        FIELD(threads), FIELD(max_context), FIELD(max_running), FIELD(token_budget), FIELD(page_size),
+        FIELD(pages),   FIELD(window),      FIELD(group),       FIELD(deadline),     FIELD(look_ahead),
+        FIELD(mode),    FIELD(compute),     FIELD(verify),      FIELD(prefill),      FIELD(bonus)};
+#undef FIELD
+    const int values[] = {-1, INT32_MIN};
+    for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++)
+        for (size_t v = 0; v < 2; v++) {
+            llm42_engine_desc desc = {.model = model, .threads = 1};
+            memcpy((char *)&desc + fields[f].at, &values[v], sizeof(int));
+            desc_refused(&desc, LLM42_INVALID, fields[f].name);
+        }
+    desc_refused(&(llm42_engine_desc){.threads = 1}, LLM42_INVALID, "model");
+    const double rates[] = {-0.1, 1.1, NAN, INFINITY};
+    for (size_t i = 0; i < 4; i++)
+        desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .inject_rate = rates[i]}, LLM42_INVALID,
+                     "inject_rate");
+    desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .mode = (llm42_mode)99}, LLM42_INVALID, "mode");
+    desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .compute = (llm42_dtype)99}, LLM42_INVALID,
+                 "compute");
+    desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .verify = (llm42_verify)99}, LLM42_INVALID,
+                 "verify");
+    desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .prefill = (llm42_prefill)99}, LLM42_INVALID,
+                 "prefill");
+    desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .bonus = (llm42_bonus)99}, LLM42_INVALID, "bonus");
+    desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .window = INT32_MAX, .group = INT32_MAX},
+                 LLM42_INVALID, "window");
+    CHECK_INT(llm42_engine_open(NULL, &(llm42_engine_desc){.model = model}, NULL), LLM42_INVALID);
+    llm42_engine_close(NULL);
+}
+
+static void request_refused(const llm42_request_desc *desc, llm42_result want, const char *part) {
+    int64_t id = -7, submitted = llm42_engine_stats(engine).submitted;
+    llm42_error error = {0};
+    llm42_result result = llm42_engine_submit(engine, desc, &id, &error);
+    check_error(result, &error, want, part);
+    CHECK_INT(llm42_engine_stats(engine).submitted, submitted);
+    CHECK(llm42_engine_submit(engine, desc, NULL, NULL) < 0);  // the error is optional
+}
+
+static const llm42_request_desc good = {.prompt = prompt, .prompt_count = PROMPT, .max_new_tokens = 4};
+
+// A good desc named d, changed by one statement, must be refused so.
+#define REFUSE(change, want, part)         \
+    do {                                   \
+        llm42_request_desc d = good;       \
+        change;                            \
+        request_refused(&d, (want), part); \
+    } while (0)
+
+TEST(token_ids_out_of_range) {
+    const int32_t bad[] = {-1, 512, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < 4; i++) {
+        int32_t ids[PROMPT] = {1, 2, bad[i], 3, 4, 5, 6};
+        REFUSE(d.prompt = ids, LLM42_INVALID, "prompt[2]");
+        REFUSE((d.stop = &bad[i], d.stop_count = 1), LLM42_INVALID, "stop");
+    }
+}
+
+TEST(empty_prompt) {
+    REFUSE(d.prompt_count = 0, LLM42_INVALID, "prompt_count");
+    REFUSE(d.prompt_count = -3, LLM42_INVALID, "prompt_count");
+    REFUSE(d.prompt = NULL, LLM42_INVALID, "prompt");
+}
+
+TEST(prompt_beyond_the_context) {
+    static int32_t ids[5000];
+    REFUSE((d.prompt = ids, d.prompt_count = 512), LLM42_NEVER_FITS, "prompt_count");
+    REFUSE((d.prompt = ids, d.prompt_count = 5000), LLM42_NEVER_FITS, "prompt_count");
+    REFUSE(d.max_new_tokens = 512, LLM42_NEVER_FITS, "max_new_tokens");
+    REFUSE(d.max_new_tokens = INT32_MAX, LLM42_NEVER_FITS, "max_new_tokens");
+}
+
+TEST(request_that_can_never_fit) {
+    llm42_engine *small = NULL;
+    llm42_error error = {0};
+    llm42_engine_desc desc = {.model = model,
+                              .threads = 1,
+                              .max_context = 512,
+                              .max_running = 2,
+                              .page_size = 16,
+                              .pages = 8,
+                              .window = 4,
+                              .group = 1};
+    llm42_request_desc large = good, fits = good;
+    int64_t id = 0;
+    large.max_new_tokens = 200;
+    fits.max_new_tokens = 20;
+    if (!CHECK_MSG(llm42_engine_open(&small, &desc, &error) == LLM42_OK, "%s", error.text)) return;
+    check_error(llm42_engine_submit(small, &large, &id, &error), &error, LLM42_NEVER_FITS, "pages");
+    CHECK_INT(llm42_engine_submit(small, &fits, &id, &error), LLM42_OK);
+    CHECK_INT(llm42_engine_run(small, &error), LLM42_OK);
+    llm42_engine_close(small);
+}
+
+TEST(fields_of_a_request_desc) {
+    const float bad[] = {-1, NAN, INFINITY};
+    for (size_t i = 0; i < 3; i++) {
+        REFUSE(d.sampling.temperature = bad[i], LLM42_INVALID, "temperature");
+        REFUSE((d.sampling.temperature = 1, d.sampling.top_p = bad[i]), LLM42_INVALID, "top_p");
+        REFUSE((d.sampling.temperature = 1, d.sampling.min_p = bad[i]), LLM42_INVALID, "min_p");
+    }
+    REFUSE(d.sampling.top_p = 1.5f, LLM42_INVALID, "top_p");
+    REFUSE(d.sampling.min_p = 1.5f, LLM42_INVALID, "min_p");
+    REFUSE(d.sampling.top_k = -1, LLM42_INVALID, "top_k");
+    REFUSE(d.max_new_tokens = -1, LLM42_INVALID, "max_new_tokens");
+    REFUSE(d.sample_index = -1, LLM42_INVALID, "sample_index");
+    REFUSE(d.stop_count = -1, LLM42_INVALID, "stop_count");
+    REFUSE((d.stop = prompt, d.stop_count = LLM42_MAX_STOP + 1), LLM42_INVALID, "stop_count");
+    REFUSE(d.stop_count = 1, LLM42_INVALID, "stop");
+    REFUSE(d.arrival = (double)NAN, LLM42_INVALID, "arrival");
+    REFUSE(d.arrival = (double)INFINITY, LLM42_INVALID, "arrival");
+    request_refused(NULL, LLM42_INVALID, "prompt");
+}
+
+TEST(ids_that_nobody_has) {
+    const int64_t ids[] = {0, -1, 1000000, INT64_MAX, INT64_MIN};
+    for (size_t i = 0; i < 5; i++) {
+        llm42_error error = {0};
+        check_error(llm42_engine_cancel(engine, ids[i], &error), &error, LLM42_NOT_FOUND, "");
+        check_error(llm42_engine_release(engine, ids[i], &error), &error, LLM42_NOT_FOUND, "");
+        CHECK(llm42_engine_request(engine, ids[i]) == NULL);
+    }
+    llm42_error error = {0};  // a request that runs cannot be forgotten
+    check_error(llm42_engine_release(engine, bystander, &error), &error, LLM42_INVALID, "finished");
+}
+
+TEST(trace_that_cannot_be_written) {
+    llm42_trace *trace = NULL;
+    llm42_error error = {0};
+    check_error(llm42_trace_open(&trace, test_path(folder, "no/such/trace.tsv"), &error), &error, LLM42_IO,
+                "trace.tsv");
+    CHECK(trace == NULL);
+}
+
+TEST(the_running_engine_is_unharmed) {
+    llm42_error error = {0};
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    const llm42_request *r = llm42_engine_request(engine, bystander);
+    if (!CHECK(r != NULL)) return;
+    CHECK_INT(r->committed, NEW);
+    CHECK(memcmp(r->tokens, undisturbed, sizeof undisturbed) == 0);
+    CHECK_INT(llm42_engine_release(engine, bystander, &error), LLM42_OK);
+    CHECK_INT(llm42_engine_stats(engine).submitted, 1);
+    CHECK_INT(llm42_engine_stats(engine).pages_free, 40);
+}
+
+int main(void) {
+    llm42_error error = {0};
+    test_folder(folder);
+    CHECK_MSG(llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, &error) == LLM42_OK, "%s",
+              error.text);
+    llm42_engine *alone = open_engine();
+    int64_t id = submit_bystander(alone);
+    CHECK_INT(llm42_engine_run(alone, &error), LLM42_OK);
+    memcpy(undisturbed, llm42_engine_request(alone, id)->tokens, sizeof undisturbed);
+    llm42_engine_close(alone);
+    engine = open_engine();
+    bystander = submit_bystander(engine);
+
+    RUN(valid_models_load);
+    RUN(path_that_does_not_exist);
+    RUN(folder_without_config);
+    RUN(folder_without_weights);
+    RUN(empty_safetensors);
+    RUN(truncated_safetensors);
+    RUN(header_length_beyond_the_file);
+    RUN(offsets_that_overlap_or_leave_the_file);
+    RUN(wrong_dtype);
+    RUN(wrong_shape);
+    RUN(missing_tensors);
+    RUN(unknown_architecture);
+    RUN(malformed_json);
+    RUN(deep_nesting);
+    RUN(numbers_of_the_config);
+    RUN(heads_that_do_not_divide);
+    RUN(experts_that_cannot_be_chosen);
+    RUN(index_that_names_a_missing_file);
+    RUN(llama2c_files);
+    RUN(sizes_of_an_engine_desc);
+    RUN(token_ids_out_of_range);
+    RUN(empty_prompt);
+    RUN(prompt_beyond_the_context);
+    RUN(request_that_can_never_fit);
+    RUN(fields_of_a_request_desc);
+    RUN(ids_that_nobody_has);
+    RUN(trace_that_cannot_be_written);
+    RUN(the_running_engine_is_unharmed);
+
+    llm42_engine_close(engine);
+    llm42_model_free(model);
+    test_remove(folder);
+    return test_end("test_bad_input");
+}

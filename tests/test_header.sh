@@ -1,0 +1,58 @@
+#!/bin/bash
+# llm42.h compiles without a warning: its declarations as C11 and C++17, its implementation and every program as C11,
+# by each compiler that is here; and it can be included by two files of one program.
+# From the environment: CC, STB (folder of stb_ds.h), B (the build folder).
+set -u
+CC=${CC:-gcc} STB=${STB:-/usr/include/stb} B=${B:-build}
+passed=0 failed=0 skipped=0
+out=$B/header
+mkdir -p "$out"
+strict="-Wall -Wextra -Werror -I. -isystem $STB"
+
+check() {  # check NAME COMMAND...
+    local name=$1; shift
+    if "$@" >"$out/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        echo "  $name: FAILED: $*"
+        head -n 20 "$out/log"
+        failed=$((failed + 1))
+    fi
+}
+
+echo '#include "llm42.h"
+int main(void) { return llm42_result_name(LLM42_OK) == 0; }' >"$out/uses.c"
+cp "$out/uses.c" "$out/uses.cc"
+echo '#define LLM42_IMPLEMENTATION
+#include "llm42.h"' >"$out/implements.c"
+
+compilers=$CC
+for other in gcc clang; do
+    [ "$other" = "$CC" ] || { command -v $other >/dev/null && compilers="$compilers $other"; }
+done
+for cc in $compilers; do
+    check "$cc: declarations as C11" "$cc" -std=c11 -Wpedantic $strict -fsyntax-only "$out/uses.c"
+    check "$cc: implementation as C11" "$cc" -std=c11 -O1 -Wpedantic $strict -c "$out/implements.c" \
+        -o "$out/implements.o"
+    check "$cc: implementation as GNU C17" "$cc" -std=gnu17 $strict -fsyntax-only "$out/implements.c"
+    for how in -DLLM42_SCALAR -march=native; do
+        check "$cc: implementation, $how" "$cc" -std=c11 -Wpedantic $strict $how -fsyntax-only "$out/implements.c"
+    done
+    check "$cc: two files" "$cc" -std=c11 $strict "$out/uses.c" "$out/implements.o" -o "$out/two" -lm
+    check "$cc: two files run" "$out/two"
+    for c in examples/*.c sweep/*.c tests/*.c; do
+        [ -e "$c" ] && check "$cc: $c" "$cc" -std=c11 -Wpedantic $strict -fsyntax-only "$c"
+    done
+done
+cxx=0
+for cc in g++ clang++; do
+    command -v $cc >/dev/null || continue
+    cxx=1
+    check "$cc: declarations as C++17" "$cc" -std=c++17 -Wpedantic $strict -fsyntax-only "$out/uses.cc"
+    check "$cc: C++ calls C" "$cc" -std=c++17 $strict "$out/uses.cc" "$out/implements.o" -o "$out/two" -lm
+done
+[ $cxx = 1 ] || { echo "  declarations as C++17: skipped: no C++ compiler"; skipped=1; }
+skips=
+[ "$skipped" = 0 ] || skips=", $skipped skipped"
+echo "test_header: $passed passed, $failed failed$skips"
+[ "$failed" = 0 ]

@@ -1,0 +1,51 @@
+#!/bin/bash
+# make install puts the header, llm42.pc and the programs below DESTDIR; a program builds against them with the flags
+# of pkg-config; make uninstall takes everything away again.
+set -u
+CC=${CC:-gcc} B=${B:-build}
+passed=0 failed=0 skipped=0
+root=$(mktemp -d) || exit 1
+trap 'rm -rf "$root"' EXIT
+
+check() {  # check NAME COMMAND...
+    local name=$1; shift
+    if "$@" >"$root/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        echo "  $name: FAILED: $*"
+        tail -n 20 "$root/log"
+        failed=$((failed + 1))
+    fi
+}
+
+make="make --no-print-directory CC=$CC B=$B DESTDIR=$root/dest PREFIX=/opt/llm42"
+prefix=$root/dest/opt/llm42
+check "make install" $make install
+check "header" test -s "$prefix/include/llm42.h"
+check "pkg-config file" test -s "$prefix/share/pkgconfig/llm42.pc"
+for p in ${PROGRAMS:-}; do
+    p=$(basename "$p")
+    [ "$p" = hello ] || check "llm42-$p --help" "$prefix/bin/llm42-$p" --help
+done
+cat >"$root/use.c" <<'END'
+#define LLM42_IMPLEMENTATION
+#include <llm42.h>
+int main(void) { return llm42_synthetic_names()[0] == NULL; }
+END
+if command -v pkg-config >/dev/null; then
+    export PKG_CONFIG_PATH=$prefix/share/pkgconfig
+    check "version" test "$(pkg-config --modversion llm42)" = \
+        "$(sed -n 's/^.define LLM42_VERSION "\(.*\)"$/\1/p' llm42.h)"
+    flags=$(pkg-config --define-variable=prefix="$prefix" --cflags --libs llm42)
+    check "compile with pkg-config" "$CC" -std=c11 -O1 -D_POSIX_C_SOURCE=200809L "$root/use.c" -o "$root/use" $flags
+    check "run" "$root/use"
+else
+    echo "  pkg-config: skipped: not installed"
+    skipped=1
+fi
+check "make uninstall" $make uninstall
+check "nothing left" test -z "$(find "$root/dest" -type f)"
+skips=
+[ "$skipped" = 0 ] || skips=", $skipped skipped"
+echo "test_install: $passed passed, $failed failed$skips"
+[ "$failed" = 0 ]
