@@ -9,6 +9,7 @@ B ?= build
 ARCH ?= native
 CFLAGS ?= -O3 -march=$(ARCH)
 TEST_CFLAGS ?= -O2 -g -march=$(ARCH)
+SANITIZE := -O1 -g -march=$(ARCH) -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 PREFIX ?= /usr/local
 STB ?= /usr/include/stb
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
@@ -25,8 +26,8 @@ OPENMP := $(shell echo 'int main(void) { return omp_get_max_threads() < 1; }' | 
 endif
 OMP := $(if $(filter 1,$(OPENMP)),-fopenmp)
 VERSION := $(shell sed -n 's/^.define LLM42_VERSION "\(.*\)"$$/\1/p' llm42.h)
-COMPILE = $(if $(V),,@echo "  building $@"; )$(CC) $(1) $(REQUIRED) $(OMP) -MMD -MP -MF $@.d -MT $@ $< -o $@ $(LDFLAGS) \
-    $$(grep -q tokenizer.h $< && echo -lpcre2-8) -lm
+COMPILE = $(if $(V),,@echo "  building $@"; )$(CC) $(1) $(REQUIRED) $(OMP) -MMD -MP -MF $@.d -MT $@ $< -o $@ \
+    $(LDFLAGS) $$(grep -q tokenizer.h $< && echo -lpcre2-8) -lm
 
 PROGRAMS := $(patsubst examples/%.c,$(B)/%,$(wildcard examples/*.c)) $(patsubst sweep/%.c,$(B)/%,$(wildcard sweep/*.c))
 # test_isa is built and compared in many ways by tests/test_isa.sh; fuzz targets run for a moment as tests.
@@ -55,7 +56,7 @@ test: setup banner  ## build and run every test; the last line is "N passed, N f
 
 asan: setup banner  ## the test programs under the address and undefined-behaviour sanitizers
 	@+$(SUBMAKE) B=$(B)/asan tests \
-	    TEST_CFLAGS="-O1 -g -march=$(ARCH) -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
+	    TEST_CFLAGS="$(SANITIZE)"
 	@UBSAN_OPTIONS=print_stacktrace=1 bash tests/run.sh $(TESTS:$(B)/%=$(B)/asan/%)
 
 bench: setup banner  ## measure this machine's ceilings and the engine's speed
@@ -64,7 +65,7 @@ bench: setup banner  ## measure this machine's ceilings and the engine's speed
 
 fuzz: setup banner  ## fuzz the loaders and the engine for FUZZ_SECONDS each, with libFuzzer where clang has it
 	@+$(SUBMAKE) B=$(B)/asan $(patsubst tests/%.c,$(B)/asan/tests/%,$(wildcard tests/fuzz_*.c)) \
-	    TEST_CFLAGS="-O1 -g -march=$(ARCH) -fsanitize=address,undefined -fno-sanitize-recover=all"
+	    TEST_CFLAGS="$(SANITIZE)"
 	@CC="$(CC)" STB="$(STB)" B="$(B)" bash tests/fuzz.sh $(FUZZ_SECONDS) $(wildcard tests/fuzz_*.c)
 
 programs: $(PROGRAMS)

@@ -2554,33 +2554,64 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
     llm42__cpu_round_all(cpu, out, (size_t)pass->rows * D);
 }
 
-static void llm42__cpu_add(const llm42__cpu *cpu, float *x, const float *y, size_t n) {
-    for (size_t i = 0; i < n; i++) x[i] += y[i];
-    llm42__cpu_round_all(cpu, x, n);
+// Work that rows do each for themselves, a part a row.
+typedef struct llm42__rows {
+    llm42__cpu *cpu;
+    const llm42_pass *pass;
+    int layer;
+    const float *delta;   // [R, D]: NULL, or what the residual stream takes in first
+    const float *weight;  // [D] of the norm that follows
+} llm42__rows;
+
+// x += delta, then h = norm(x). delta may be h itself.
+static void llm42__residual_part(const void *job, int r, int thread) {
+    const llm42__rows *w = job;
+    (void)thread;
+    int D = w->cpu->model->config.dim;
+    float *x = w->cpu->x + (size_t)r * (size_t)D;
+    for (int i = 0; w->delta && i < D; i++) x[i] += w->delta[(size_t)r * (size_t)D + (size_t)i];
+    llm42__cpu_round_all(w->cpu, x, (size_t)D);
+    llm42__cpu_norm(w->cpu, x, 1, D, w->weight, w->cpu->h + (size_t)r * (size_t)D);
+}
+
+static void llm42__cpu_residual(llm42__cpu *cpu, const llm42_pass *pass, const float *delta, const float *weight) {
+    const llm42__rows rows = {.cpu = cpu, .pass = pass, .delta = delta, .weight = weight};
+    llm42__team_run(&cpu->team, 8.0 * pass->rows * cpu->model->config.dim, pass->rows, llm42__residual_part, &rows);
+}
+
+// Head norms, rope and the KV write of one row; its k and v [K*d] lie in cpu->kv, first all k, then all v.
+static void llm42__rope_part(const void *job, int r, int thread) {
+    const llm42__rows *w = job;
+    (void)thread;
+    llm42__cpu *cpu = w->cpu;
+    const llm42_config *c = &cpu->model->config;
+    const llm42_layer *layer = &cpu->model->layer[w->layer];
+    const llm42_row *row = &w->pass->row[r];
+    const int32_t *pages = w->pass->seq[row->seq].pages;
+    size_t kv = (size_t)(c->kv_heads * c->head_dim);
+    float *q = cpu->q + (size_t)r * (size_t)(c->heads * c->head_dim), *k = cpu->kv + (size_t)r * kv;
+    if (layer->q_norm) {
+        llm42__cpu_norm(cpu, q, c->heads, c->head_dim, layer->q_norm, q);
+        llm42__cpu_norm(cpu, k, c->kv_heads, c->head_dim, layer->k_norm, k);
+    }
+    llm42__cpu_rope(cpu, q, c->heads, row->position);
+    llm42__cpu_rope(cpu, k, c->kv_heads, row->position);
+    if (row->flags & LLM42_ROW_KEEP_KV) return;
+    llm42__cpu_kv_write(cpu, cpu->k, w->layer, row, pages, k);
+    llm42__cpu_kv_write(cpu, cpu->v, w->layer, row, pages, k + (size_t)w->pass->rows * kv);
 }
 
 // Projections, head norms, rope and the KV write of one layer, from h [R, D] to q [R, H*d] and the cache.
 static void llm42__cpu_qkv(llm42__cpu *cpu, const llm42_pass *pass, int l) {
     const llm42_config *c = &cpu->model->config;
     const llm42_layer *layer = &cpu->model->layer[l];
-    size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim);
-    float *k = cpu->kv, *v = cpu->kv + (size_t)pass->rows * kv;
+    float *k = cpu->kv, *v = cpu->kv + (size_t)pass->rows * (size_t)(c->kv_heads * c->head_dim);
     const llm42__product products[3] = {
         {&layer->q, layer->q_bias, cpu->q}, {&layer->k, layer->k_bias, k}, {&layer->v, layer->v_bias, v}};
     llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->h, pass->rows, products, 3);
-    for (int r = 0; r < pass->rows; r++) {
-        const llm42_row *row = &pass->row[r];
-        float *qr = cpu->q + (size_t)r * q, *kr = k + (size_t)r * kv;
-        if (layer->q_norm) {
-            llm42__cpu_norm(cpu, qr, c->heads, c->head_dim, layer->q_norm, qr);
-            llm42__cpu_norm(cpu, kr, c->kv_heads, c->head_dim, layer->k_norm, kr);
-        }
-        llm42__cpu_rope(cpu, qr, c->heads, row->position);
-        llm42__cpu_rope(cpu, kr, c->kv_heads, row->position);
-        if (row->flags & LLM42_ROW_KEEP_KV) continue;
-        llm42__cpu_kv_write(cpu, cpu->k, l, row, pass->seq[row->seq].pages, kr);
-        llm42__cpu_kv_write(cpu, cpu->v, l, row, pass->seq[row->seq].pages, v + (size_t)r * kv);
-    }
+    const llm42__rows rows = {.cpu = cpu, .pass = pass, .layer = l};
+    double work = 8.0 * pass->rows * (c->heads + 2 * c->kv_heads) * c->head_dim;
+    llm42__team_run(&cpu->team, work, pass->rows, llm42__rope_part, &rows);
 }
 
 typedef struct llm42__draw { llm42__cpu *cpu; const llm42_pass *pass; } llm42__draw;
@@ -2597,14 +2628,13 @@ static void llm42__draw_part(const void *job, int part, int thread) {
                                    d->cpu->sample_scratch + 2 * V * (size_t)thread);
 }
 
-// Final norm, LM head and draw of the rows that want a token.
+// LM head and draw of the rows that want a token, from h [R, D].
 static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
-    const llm42_config *c = &cpu->model->config;
-    size_t D = (size_t)c->dim, V = (size_t)c->vocab;
+    size_t D = (size_t)cpu->model->config.dim, V = (size_t)cpu->model->config.vocab;
     int count = 0;
     for (int r = 0; r < pass->rows; r++) {
         if (!(pass->row[r].flags & LLM42_ROW_SAMPLE)) continue;
-        llm42__cpu_norm(cpu, cpu->x + (size_t)r * D, 1, c->dim, cpu->model->final_norm, cpu->h + (size_t)count * D);
+        memmove(cpu->h + (size_t)count * D, cpu->h + (size_t)r * D, D * sizeof *cpu->h);
         cpu->sampled[count++] = r;
     }
     if (!count) return LLM42_OK;
@@ -2654,22 +2684,16 @@ static llm42_result llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass, 
     llm42__cpu_round_all(cpu, cpu->x, (size_t)R * D);
     for (int l = 0; l < c->layers; l++) {
         const llm42_layer *layer = &m->layer[l];
-        llm42__cpu_norm(cpu, cpu->x, R, c->dim, layer->attention_norm, cpu->h);
+        llm42__cpu_residual(cpu, pass, l ? cpu->q : NULL, layer->attention_norm);
         llm42__cpu_qkv(cpu, pass, l);
-        float *attended = cpu->gate, *delta = cpu->h;  // both free at this point
-        llm42__cpu_attention(cpu, pass, l, cpu->q, attended);
-        const llm42__product o = {&layer->o, NULL, delta};
-        llm42__cpu_matmul(cpu, pass->schedule, pass->shape, attended, R, &o, 1);
-        llm42__cpu_add(cpu, cpu->x, delta, (size_t)R * D);
-        llm42__cpu_norm(cpu, cpu->x, R, c->dim, layer->ffn_norm, cpu->h);
-        if (c->experts) {
-            llm42__cpu_moe(cpu, pass, layer, cpu->h, cpu->q);
-            llm42__cpu_add(cpu, cpu->x, cpu->q, (size_t)R * D);
-        } else {
-            llm42__cpu_ffn(cpu, pass, &layer->gate, &layer->up, &layer->down, cpu->h, R, cpu->q);
-            llm42__cpu_add(cpu, cpu->x, cpu->q, (size_t)R * D);
-        }
+        llm42__cpu_attention(cpu, pass, l, cpu->q, cpu->gate);
+        const llm42__product o = {&layer->o, NULL, cpu->h};
+        llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->gate, R, &o, 1);
+        llm42__cpu_residual(cpu, pass, cpu->h, layer->ffn_norm);
+        if (c->experts) llm42__cpu_moe(cpu, pass, layer, cpu->h, cpu->q);
+        else llm42__cpu_ffn(cpu, pass, &layer->gate, &layer->up, &layer->down, cpu->h, R, cpu->q);
     }
+    llm42__cpu_residual(cpu, pass, cpu->q, m->final_norm);
     return llm42__cpu_head_out(cpu, pass, error);
 }
 
