@@ -153,10 +153,10 @@ TEST(dvr_packed) {
         {.name = "prefix cache, warm", .desc = {.max_running = 16, .prefix_cache = true}, .rounds = 2},
         {.name = "prefix cache, pages of 1, WAIT", .desc = {.max_running = 8, .prefix_cache = true, .page_size = 1, .verify = LLM42_VERIFY_WAIT}},
         {.name = "prefix cache, half unmarked", .desc = {.max_running = 16, .prefix_cache = true}, .ratio = 0.5, .rounds = 2},
-        {.name = "small KV pool", .desc = {.max_running = 16, .pages = 60}, .preempts = 5},
+        {.name = "small KV pool", .desc = {.max_running = 16, .pages = 60}, .preempts = TEST_SLOW ? 1 : 5},
         {.name = "small KV pool, WAIT, prefix cache", .desc = {.max_running = 16, .pages = 60, .verify = LLM42_VERIFY_WAIT, .prefix_cache = true},
-         .shuffle = 3, .preempts = 5},
-        {.name = "small KV pool, half unmarked", .desc = {.max_running = 16, .pages = 60, .prefix_cache = true}, .ratio = 0.5, .preempts = 5},
+         .shuffle = 3, .preempts = TEST_SLOW ? 1 : 5},
+        {.name = "small KV pool, half unmarked", .desc = {.max_running = 16, .pages = 60, .prefix_cache = true}, .ratio = 0.5, .preempts = TEST_SLOW ? 1 : 5},
         {.name = "a tenth marked", .desc = {.max_running = 32}, .ratio = 0.1},
         {.name = "half marked", .desc = {.max_running = 16}, .ratio = 0.5},
         {.name = "half marked, WAIT, shuffled", .desc = {.max_running = 16, .verify = LLM42_VERIFY_WAIT}, .ratio = 0.5, .shuffle = 4},
@@ -180,7 +180,7 @@ TEST(dvr_isolated) {
     const config configs[] = {
         {.name = "ISOLATED, among 15, W 16", .desc = {.prefill = LLM42_PREFILL_ISOLATED, .max_running = 16, .window = 16, .group = 8}},
         {.name = "ISOLATED, small KV pool, WAIT", .desc = {.prefill = LLM42_PREFILL_ISOLATED, .max_running = 16, .pages = 60,
-         .verify = LLM42_VERIFY_WAIT}, .preempts = 5},
+         .verify = LLM42_VERIFY_WAIT}, .preempts = TEST_SLOW ? 1 : 5},
         {.name = "ISOLATED, half marked, prefix cache", .desc = {.prefill = LLM42_PREFILL_ISOLATED, .max_running = 16, .prefix_cache = true}, .ratio = 0.5},
     };
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) must_match(isolated, &configs[i]);
