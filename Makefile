@@ -61,7 +61,7 @@ asan: setup banner  ## the test programs under the address and undefined-behavio
 
 bench: setup banner  ## measure this machine's ceilings and the engine's speed
 	@+$(SUBMAKE) $(B)/bench
-	$(B)/bench
+	OMP_PROC_BIND=true $(B)/bench
 
 fuzz: setup banner  ## fuzz the loaders and the engine for FUZZ_SECONDS each, with libFuzzer where clang has it
 	@+$(SUBMAKE) B=$(B)/asan $(patsubst tests/%.c,$(B)/asan/tests/%,$(wildcard tests/fuzz_*.c)) \

@@ -905,21 +905,21 @@ LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
-// Sums of sixteen vectors at once, by the tree: at each level two vectors are folded into one.
+// Sums of sixteen vectors at once, by the tree: at each level two vectors a and b are folded into one, half of it a's and
+// half b's. Adding (a's first half, b's second) to (a's second half, b's first) needs one shuffle and one cheap blend.
 LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
-    __m512 p[8], q[4];
+    __m512 p[8], q[4], r[2];
     LLM42__UNROLL
     for (int i = 0; i < 8; i++)
-        p[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x44),
-                             _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0xee));
+        p[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a[i], a[i + 8]), _mm512_shuffle_f32x4(a[i], a[i + 8], 0x4e));
     LLM42__UNROLL
     for (int i = 0; i < 4; i++)
-        q[i] = _mm512_add_ps(_mm512_shuffle_f32x4(p[2 * i], p[2 * i + 1], 0x88),
-                             _mm512_shuffle_f32x4(p[2 * i], p[2 * i + 1], 0xdd));
-    __m512 r = _mm512_add_ps(_mm512_shuffle_ps(q[0], q[1], 0x44), _mm512_shuffle_ps(q[0], q[1], 0xee));
-    __m512 s = _mm512_add_ps(_mm512_shuffle_ps(q[2], q[3], 0x44), _mm512_shuffle_ps(q[2], q[3], 0xee));
-    __m512 t = _mm512_add_ps(_mm512_shuffle_ps(r, s, 0x88), _mm512_shuffle_ps(r, s, 0xdd));
-    return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), t);
+        q[i] = _mm512_add_ps(_mm512_shuffle_f32x4(p[i], p[i + 4], 0x88), _mm512_shuffle_f32x4(p[i], p[i + 4], 0xdd));
+    LLM42__UNROLL
+    for (int i = 0; i < 2; i++)
+        r[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, q[i], q[i + 2]), _mm512_shuffle_ps(q[i], q[i + 2], 0x4e));
+    __m512 t = _mm512_add_ps(_mm512_shuffle_ps(r[0], r[1], 0x88), _mm512_shuffle_ps(r[0], r[1], 0xdd));
+    return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15), t);
 }
 #elif LLM42__ISA == 1
 typedef struct llm42__v16 { __m256 lo, hi; } llm42__v16;
@@ -2335,12 +2335,16 @@ static void llm42__cpu_kv_write(const llm42__cpu *cpu, void *cache, int layer, c
 // multiples of sixteen, so that a term's place among the sixteen partial sums is its position modulo 16.
 typedef struct llm42__span { int first, end, begin, stop; } llm42__span;
 
+// Do the sixteen vectors from position t0 on all belong to the span, and lie in one page?
+LLM42__INLINE bool llm42__cpu_side_by_side(const llm42__cpu *cpu, llm42__span s, int t0) {
+    return t0 >= s.first && t0 + 16 <= s.end && cpu->page_shift >= 4;
+}
+
 // Where the sixteen vectors from position t0 on lie. Places outside the span repeat one inside it, so that nothing
 // unwritten is read.
 LLM42__INLINE void llm42__cpu_places(const llm42__cpu *cpu, const void *cache, size_t width, const int32_t *pages,
                                      int kv_head, llm42__span s, int t0, const void **at) {
-    bool inside = t0 >= s.first && t0 + 16 <= s.end;
-    if (inside && cpu->page_shift >= 4) {  // side by side in one page
+    if (llm42__cpu_side_by_side(cpu, s, t0)) {
         const char *first = (const char *)cache + llm42__cpu_kv_at(cpu, pages, t0, kv_head) * width;
         for (int j = 0; j < 16; j++) at[j] = first + (size_t)j * (size_t)cpu->pad * width;
         return;
@@ -2388,6 +2392,14 @@ LLM42__INLINE float llm42__cpu_attend(const llm42__cpu *cpu, bool bf16, const vo
         for (int j = 0; j < 16; j++) sum[j] = llm42__v16_set(0.0f);
         for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
             const float *score = scores + (t0 - s.begin);
+            if (llm42__cpu_side_by_side(cpu, s, t0)) {  // no pointers to look up
+                const char *first = (const char *)v + llm42__cpu_kv_at(cpu, pages, t0, kv_head) * width;
+                LLM42__UNROLL
+                for (int j = 0; j < 16; j++)
+                    sum[j] = llm42__v16_fma(llm42__v16_set(score[j]),
+                                            llm42__weight_load(first, bf16, (size_t)(i + j * cpu->pad), 16), sum[j]);
+                continue;
+            }
             llm42__cpu_places(cpu, v, width, pages, kv_head, s, t0, at);
             LLM42__UNROLL
             for (int j = 0; j < 16; j++)

@@ -57,8 +57,7 @@ typedef struct bench {
     const llm42_model *model;
     FILE *tsv;                // NULL: not wanted
     double weight_bytes;      // of a decode step of one row
-    double memory_gb_per_s;   // ceiling at that size
-    double dram_gb_per_s;     // ceiling far beyond the last-level cache
+    double memory_gb_per_s;   // ceiling at that size, the largest over thread counts
     double fma_gflop_per_s;
     double got_share;         // of the processor time that the ceilings asked for; less than 1: others were using it
     double decode1_share, decode1_rate, decode32_rate, decode32_gflop, replay_share;  // the three targets
@@ -108,6 +107,11 @@ static void progress(const char *format, ...) {
         va_end(values);
     }
     fflush(stderr);
+}
+
+// One line of a table's head; a negative width stands left.
+static void head_print(const char *const *words, const int *width, int count) {
+    for (int i = 0; i < count; i++) printf("%*s%s", width[i], words[i], i + 1 < count ? " " : "\n");
 }
 
 static figures figures_of(const bench *b, const char *suite, const char *what) {
@@ -322,22 +326,25 @@ static void ceilings(bench *b) {
         progress("ceilings, %d threads", t);
         figures f = figures_of(b, "ceilings", "memory_read_weights_size");
         f.threads = t, f.buffer_mb = 1e-6 * (double)near;
-        f.gb_per_s = b->memory_gb_per_s = memory_ceiling(data, near, t, repeats);
+        f.gb_per_s = memory_ceiling(data, near, t, repeats);
         figures g = figures_of(b, "ceilings", "memory_read_far");
         g.threads = t, g.buffer_mb = 1e-6 * (double)far;
-        g.gb_per_s = b->dram_gb_per_s = memory_ceiling(data, far, t, repeats);
+        g.gb_per_s = memory_ceiling(data, far, t, repeats);
         figures h = figures_of(b, "ceilings", "fma_fp32");
         h.threads = t;
         double begin = seconds(), used = processor_seconds();
-        h.gflop_per_s = b->fma_gflop_per_s = fma_ceiling(t, repeats);
+        h.gflop_per_s = fma_ceiling(t, repeats);
         b->got_share = (processor_seconds() - used) / (seconds() - begin) / t;
+        if (f.gb_per_s > b->memory_gb_per_s) b->memory_gb_per_s = f.gb_per_s;
+        if (h.gflop_per_s > b->fma_gflop_per_s) b->fma_gflop_per_s = h.gflop_per_s;
         progress(NULL);
         printf("memory read, as large as the weights [A]  %6d  %8.1f %8.1f\n", t, f.buffer_mb, f.gb_per_s);
         printf("memory read, beyond the caches            %6d  %8.1f %8.1f\n", t, g.buffer_mb, g.gb_per_s);
         printf("fp32 multiply-add                    [B]  %6d                    %8.1f\n", t, h.gflop_per_s);
         figures_write(b, &f), figures_write(b, &g), figures_write(b, &h);
     }
-    printf("Below, shares of memory are of [A] and shares of multiply-add are of [B], at %d threads.\n", all);
+    printf("Below, shares of memory are of [A], %.1f GB/s, and shares of multiply-add of [B], %.1f GFLOP/s.\n",
+           b->memory_gb_per_s, b->fma_gflop_per_s);
     if (b->got_share < 0.9)
         printf("Other programs are using the processor (this one got %.0f%% of its time): all figures are too low.\n",
                100 * b->got_share);
@@ -482,8 +489,13 @@ static void passes(bench *b) {
     if (largest < MAX_ROWS && limit >= MAX_ROWS) largest = MAX_ROWS;  // room for the longest prompt below
     bed *d = take(sizeof *d);
     bed_open(d, b, largest);
-    printf("\npasses                rows  context        ms   tokens/s  weights %% of [A]   GFLOP/s %% of [B]\n");
-    printf("                                                           GB/s\n");
+    static const char *const head[2][9] = {
+        {"", "", "context", "", "", "weights", "weights", "", ""},
+        {"passes", "rows", "tokens", "ms", "tokens/s", "GB/s", "% of [A]", "GFLOP/s", "% of [B]"}};
+    static const int width[9] = {-20, 5, 8, 9, 10, 8, 8, 9, 8};
+    printf("\n");
+    head_print(&head[0][0], width, 9);
+    head_print(&head[1][0], width, 9);
     for (int i = 0; i < 2 && wanted[i] <= (b->set.quick ? 64 : largest); i++) {
         passes_at(b, d, wanted[i], i == 0);
         b->target_context = wanted[0];
@@ -708,14 +720,13 @@ static void workload_report(const bench *b, const workload *w, workload_run *run
     int repeats = (int)b->set.repeats;
     const llm42_engine_desc *config = llm42_engine_config(run->engine);
     double v[MEASURES];
-    for (int i = 1; i < MEASURES; i++) v[i] = median(run->value[i], repeats);
-    v[0] = median(run->value[0], repeats);
+    for (int i = 0; i < MEASURES; i++) v[i] = median(run->value[i], repeats);
     figures f = figures_of(b, "workloads", w->name);
     f.deterministic_ratio = w->ratio, f.window = config->window, f.group = config->group;
     f.tokens_per_s = v[0], f.relative_pct = 100 * v[0] / baseline, f.recompute_pct = v[1], f.rollbacks = v[2];
     f.replay_time_pct = v[3], f.ttft_p50_ms = v[4], f.ttft_p99_ms = v[5], f.itl_p50_ms = v[6], f.itl_p99_ms = v[7];
     f.latency_p50_ms = v[8], f.latency_p99_ms = v[9];
-    printf("%-18s %5.1f %9.0f %6.1f %9.2f %7.1f %8.0f %6.0f %5.0f %8.2f %7.2f %6.0f %6.0f\n", w->name, w->ratio, v[0],
+    printf("%-18s %7.1f %9.0f %6.1f %6.2f %6.1f %6.0f %7.1f %7.1f %7.2f %7.2f %7.0f %7.0f\n", w->name, w->ratio, v[0],
            f.relative_pct, v[1], v[3], v[2], v[4], v[5], v[6], v[7], v[8], v[9]);
     figures_write(b, &f);
 }
@@ -742,9 +753,13 @@ static void run_workloads(bench *b) {
     printf("\nworkloads: %d requests at once, %d tokens in, %d out; at most %d run at a time; W = %d, G = %d\n",
            (int)s->requests, (int)s->input_tokens, (int)s->output_tokens, config->max_running, config->window,
            config->group);
-    printf("                   deter-   output         recompute  replay    roll- TTFT ms      ITL ms          "
-           "latency ms\nmode               ministic tok/s  %% rel         %%  %% time    backs    p50   p99      p50"
-           "     p99    p50    p99\n");
+    static const char *const head[2][13] = {
+        {"", "deter-", "output", "", "recom-", "replay", "roll-", "TTFT", "ms", "ITL", "ms", "latency", "ms"},
+        {"mode", "minist.", "tokens/s", "% rel", "pute %", "% time", "backs", "p50", "p99", "p50", "p99", "p50",
+         "p99"}};
+    static const int width[13] = {-18, 7, 9, 6, 6, 6, 6, 7, 7, 7, 7, 7, 7};
+    head_print(&head[0][0], width, 13);
+    head_print(&head[1][0], width, 13);
     double baseline = median(runs[0].value[0], (int)s->repeats);
     for (int w = 0; w < WORKLOADS; w++) workload_report(b, &workloads[w], &runs[w], baseline);
     for (int w = 0; w < WORKLOADS; w++) llm42_engine_close(runs[w].engine);
@@ -761,7 +776,9 @@ static void tsv_begin(bench *b) {
     fprintf(b->tsv, "# workloads: %d requests at once, input %d tokens, output %d tokens; tokens_per_s counts output\n",
             (int)b->set.requests, (int)b->set.input_tokens, (int)b->set.output_tokens);
     fprintf(b->tsv, "# decode: %d tokens of one greedy stream\n", (int)b->set.decode_tokens);
-    fprintf(b->tsv, "# memory_share_pct: gb_per_s of weights / memory_read_weights_size; fma_share_pct: / fma_fp32\n");
+    fprintf(b->tsv, "# prompts: the model's own samples, temperature 1, seeds 1 to %d\n", (int)b->set.requests);
+    fprintf(b->tsv, "# memory_share_pct: gb_per_s of weights / the best memory_read_weights_size\n"
+                    "# fma_share_pct: gflop_per_s / the best fma_fp32\n");
     fprintf(b->tsv, "suite\tcase");
 #define X(name) fprintf(b->tsv, "\t" #name);
     COLUMNS(X)
@@ -806,7 +823,7 @@ static settings parse(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    bench b = {.set = parse(argc, argv), .memory_gb_per_s = NAN, .fma_gflop_per_s = NAN};
+    bench b = {.set = parse(argc, argv), .got_share = 1};
     llm42_model *model = NULL;
     llm42_error error = {0};
     args_check(llm42_model_load(&model, &(llm42_model_desc){.path = b.set.model}, &error), &error);
