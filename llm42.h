@@ -36,7 +36,7 @@
 
       LLM42_IMPLEMENTATION              this file holds the implementation
       LLM42_API                         what stands before each declaration; default extern
-      LLM42_SCALAR                      no vector instructions, whatever the compiler offers (same bits, slower)
+      LLM42_SCALAR                      no intrinsics, whatever the compiler offers (same bits, slower)
       LLM42_NO_STB_DS_IMPLEMENTATION    another file of the program defines STB_DS_IMPLEMENTATION
 
    Include llm42.h before system headers, or compile with -D_POSIX_C_SOURCE=200809L or -std=gnu11: it needs POSIX (mmap,
@@ -126,7 +126,7 @@
    first): its pages go, its tokens stay, and it is prefilled again later. A request that could never fit is refused.
 
    Functions return llm42_result (negative: an error) and fill an llm42_error whose text names the file or field. A
-   failed pass leaves the engine as it was before the step.
+   failed pass leaves tokens and requests as they were before the step; the next step tries again.
 
    One engine is used by one thread at a time; engines are independent. Inside, OpenMP threads share the outputs of an
    operator. A backend is a table of functions, llm42_backend; scheduler, KV cache and verification never know which one
@@ -141,7 +141,7 @@
    Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators (2014), the hash behind the sampler.
 
    Sections, searchable: >>results >>model >>pass >>backend >>engine >>metrics >>trace >>math (declarations), then
-   >>errors >>math >>v16 >>json >>config >>loader >>llama2c >>synthetic >>sample >>cpu >>kv >>engine >>verify >>sched
+   >>errors >>math >>v16 >>json >>config >>loader >>llama2c >>synthetic >>team >>sample >>cpu >>kv >>engine >>verify >>sched
    >>submit >>open >>metrics >>trace (implementation).
 */
 #ifndef LLM42_H
@@ -248,7 +248,7 @@ typedef struct llm42_matrix {
     int n, k;
 } llm42_matrix;
 
-// Weights of one layer. Vectors are fp32 copies; NULL where the architecture has none.
+// Weights of one layer. Vectors are fp32; NULL where the architecture has none.
 typedef struct llm42_layer {
     const float *attention_norm, *ffn_norm;  // [D]
     const float *q_norm, *k_norm;            // [d], qwen3
@@ -302,7 +302,7 @@ typedef struct llm42_sampling {
     int top_k;          // keep the k largest; 0: all (default)
     float top_p;        // then the smallest set with at least this share of what is left; 0: all (default)
     float min_p;        // then what has at least this share of the largest probability; 0: all (default)
-    uint64_t seed;      // 0: 42 + the request's sample index (default)
+    uint64_t seed;      // 0: 42 + the request's sample index (default); any other is used as it is
 } llm42_sampling;
 
 enum {
@@ -334,7 +334,7 @@ typedef struct llm42_output {
 typedef struct llm42_pass {
     llm42_schedule schedule;
     int rows;              // R, rows in the list
-    int shape;             // rows the schedule is made for: M under FIXED (rows <= shape), else equal to rows
+    int shape;             // rows the schedule is made for, at least `rows`: M under FIXED, from the engine else equal
     const llm42_row *row;  // [rows]
     const llm42_seq *seq;  // [sequences]
     llm42_output *out;     // [rows], written where LLM42_ROW_SAMPLE is set
@@ -360,7 +360,7 @@ typedef struct llm42_backend_desc {
 // - run returns when the pass's outputs are valid. The pass and all it points to belong to the caller and must stay
 //   put until then. Rows beyond pass->rows up to pass->shape are padding: no outputs and no KV come of them.
 // - run that fails leaves the outputs undefined and the KV of the positions in pass->row undefined, and nothing else
-//   changed; the engine will write those positions again before anything reads them.
+//   changed; the engine has those positions written again before a pass reads them.
 // - start and poll are run in two halves for backends that can overlap passes; NULL where they cannot. poll returns
 //   LLM42_IDLE while the pass is in flight.
 // - A KV entry is a function of what the row's schedule allows it to depend on, and so are tokens and logprobs. The
@@ -490,9 +490,9 @@ typedef struct llm42_engine_desc {
     int threads;                   // default: what OpenMP offers
     int max_context;               // tokens in a sequence; default: the model's, at most 8192
     int max_running;               // sequences that run at once; default: 32
-    int token_budget;              // rows of a FAST, INVARIANT or ISOLATED pass, at most; default: 256
+    int token_budget;              // rows of a FAST, INVARIANT or ISOLATED pass, at most; default: 256 or max_running
     int page_size;                 // tokens in a KV page; default: 16
-    int pages;                     // KV pages; default: max_running full contexts, at most 1 GiB
+    int pages;                     // KV pages; default: max_running full contexts, or one and 1 GiB if that is less
     int window;                    // W; default: 32
     int group;                     // G; default: 8. M = G x W
     llm42_verify verify;           // default: EAGER
@@ -517,7 +517,7 @@ typedef struct llm42_request_desc {
     int max_new_tokens;      // default: 128, or what the context leaves if that is less
     bool deterministic;      // default: no
     llm42_sampling sampling; // default: greedy
-    int sample_index;        // which of n samples of a prompt this is: shifts the default seed
+    int sample_index;        // which of n samples of a prompt this is: shifts the default seed, and only that
     const int32_t *stop;     // [stop_count]; default: the model's end-of-sequence tokens
     int stop_count;          // at most LLM42_MAX_STOP
     bool ignore_stop;        // generate max_new_tokens whatever comes
@@ -541,7 +541,7 @@ typedef struct llm42_stats {
 typedef struct llm42_engine llm42_engine;
 
 // Opens an engine: all memory that steps use is taken here. Errors: INVALID (names the field), UNSUPPORTED, MEMORY,
-// NOT_INVARIANT (mode DVR on a backend whose rows change with their place in a FIXED pass).
+// NOT_INVARIANT (mode DVR or BATCH_INVARIANT on a backend whose rows change with their place in a pass).
 LLM42_API llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *desc, llm42_error *error);
 LLM42_API void llm42_engine_close(llm42_engine *engine);  // NULL is fine; live requests are dropped
 // The desc with every default resolved.
@@ -558,8 +558,8 @@ LLM42_API const llm42_request *llm42_engine_request(const llm42_engine *engine, 
 LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, llm42_error *error);
 
 // Admits arrivals, forms one pass (replay if due, else fast), runs it, commits and emits events. Allocates nothing.
-// LLM42_OK: a pass ran. LLM42_IDLE: every request is finished. An error leaves the engine as before the step: call
-// again to retry, or cancel.
+// LLM42_OK: a pass ran. LLM42_IDLE: every request is finished. With nothing to run but arrivals to come it sleeps until
+// the next one. After an error tokens and requests are as before the step: call again to retry, or cancel.
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
 LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
@@ -579,8 +579,8 @@ typedef struct llm42_metrics {
 
 LLM42_API void llm42_metrics_event(llm42_metrics *metrics, const llm42_event *event);
 LLM42_API void llm42_metrics_free(llm42_metrics *metrics);
-LLM42_API int64_t llm42_metrics_count(const double *values);  // elements of one of the arrays above
-// Nearest rank: the smallest value with at least p percent of the values at or below it; NAN of none. Sorts values.
+LLM42_API int64_t llm42_metrics_count(const double *values);  // elements of one of the arrays above (stb_ds arrays)
+// Of one of the arrays above. Nearest rank: the smallest value with at least p percent of the values at or below it; NAN of none. Sorts values.
 LLM42_API double llm42_metrics_percentile(double *values, double p);
 
 // Tokens equal to the reference before the first difference, and equal ones between the first and the second.
@@ -614,8 +614,9 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #ifndef LLM42_IMPLEMENTED
 #define LLM42_IMPLEMENTED
 
-#ifdef __FAST_MATH__
-#error "llm42.h: -ffast-math and -Ofast reorder floating-point sums, and bits are what this library promises: leave them out"
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
+    (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "llm42.h: -ffast-math, -Ofast and their parts change floating-point results, and bits are what this library promises: leave them out"
 #endif
 
 #include <errno.h>
@@ -905,21 +906,26 @@ LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
-// Sums of sixteen vectors at once, by the tree: at each level two vectors a and b are folded into one, half of it a's and
-// half b's. Adding (a's first half, b's second) to (a's second half, b's first) needs one shuffle and one cheap blend.
+// Sums of sixteen vectors at once, by the tree: at each level two vectors are folded into one, which takes one shuffle
+// and one blend since the two terms of an addition may stand on either side.
 LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
     __m512 p[8], q[4], r[2];
+    const __m512i quarters = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
     LLM42__UNROLL
     for (int i = 0; i < 8; i++)
-        p[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a[i], a[i + 8]), _mm512_shuffle_f32x4(a[i], a[i + 8], 0x4e));
+        p[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a[2 * i], a[2 * i + 1]),
+                             _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x4e));
     LLM42__UNROLL
     for (int i = 0; i < 4; i++)
-        q[i] = _mm512_add_ps(_mm512_shuffle_f32x4(p[i], p[i + 4], 0x88), _mm512_shuffle_f32x4(p[i], p[i + 4], 0xdd));
+        q[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, p[2 * i], p[2 * i + 1]),
+                             _mm512_permutex2var_ps(p[2 * i], quarters, p[2 * i + 1]));
     LLM42__UNROLL
     for (int i = 0; i < 2; i++)
-        r[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, q[i], q[i + 2]), _mm512_shuffle_ps(q[i], q[i + 2], 0x4e));
-    __m512 t = _mm512_add_ps(_mm512_shuffle_ps(r[0], r[1], 0x88), _mm512_shuffle_ps(r[0], r[1], 0xdd));
-    return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15), t);
+        r[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, q[2 * i], q[2 * i + 1]),
+                             _mm512_shuffle_ps(q[2 * i], q[2 * i + 1], 0x4e));
+    __m512 t = _mm512_add_ps(_mm512_mask_blend_ps(0xaaaa, r[0], r[1]),
+                             _mm512_permute_ps(_mm512_mask_blend_ps(0x5555, r[0], r[1]), 0xb1));
+    return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15), t);
 }
 #elif LLM42__ISA == 1
 typedef struct llm42__v16 { __m256 lo, hi; } llm42__v16;
@@ -1009,11 +1015,22 @@ const char *llm42_cpu_isa(void) {
 
 // The tree over one vector of partial sums.
 LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
+#if LLM42__ISA
+#if LLM42__ISA == 2
+    __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1)));
+#else
+    __m256 h = _mm256_add_ps(a.lo, a.hi);
+#endif
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+#else
     float s[16];
     llm42__v16_store(s, a);
     for (int half = 8; half; half /= 2)
         for (int j = 0; j < half; j++) s[j] += s[j + half];
     return s[0];
+#endif
 }
 
 // The tree over sixteen vectors of partial sums, lane by lane: for sums of vectors.
@@ -1027,9 +1044,13 @@ LLM42__INLINE llm42__v16 llm42__v16_fold(llm42__v16 a[16]) {
 
 // The first n of sixteen values, zeros behind them. A zero term leaves a partial sum's bits alone.
 LLM42__INLINE llm42__v16 llm42__v16_load_part(const float *p, int n) {
+#if LLM42__ISA == 2
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
+#else
     float part[16] = {0};
     memcpy(part, p, (size_t)n * sizeof *p);
     return llm42__v16_load(part);
+#endif
 }
 
 // Sum of x[i]*x[i] for i < n.
@@ -1104,8 +1125,8 @@ static int llm42__json_depth(const char *text, size_t size) {
     bool string = false;
     for (size_t i = 0; i < size; i++) {
         if (string) {
-            i += text[i] == '\\';
-            string = i < size && text[i] != '"';
+            if (text[i] == '\\') i++;  // and what it escapes
+            else string = text[i] != '"';
         } else if (text[i] == '"') {
             string = true;
         } else {
@@ -1366,7 +1387,7 @@ static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json,
 
 // >>loader -------------------------------------------------------------------------------------------------------
 // Owns: the mapped files and copies behind a model. bf16 and fp32 matrices are used where they lie in the file; fp16 and
-// misaligned ones are converted to fp32 copies; vectors are always small fp32 copies.
+// misaligned ones are converted to fp32 copies; vectors of HF folders are always small fp32 copies.
 
 typedef struct llm42__tensor {
     const char *data;
@@ -1914,8 +1935,6 @@ typedef struct llm42__team {
     _Atomic bool over;          // the pass has ended
 } llm42__team;
 
-enum { LLM42__MOST_PARTS = 1 << 20 };
-
 // Waits a moment: first in place, then by giving the core to somebody else.
 static void llm42__team_relax(int *turns) {
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -2060,8 +2079,9 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
 // Owns: the CPU backend's memory, its schedules and operators. Work is spread over outputs, never over a sum.
 
 // FAST and FIXED cut a sum into this many contiguous parts, each summed by the one recipe, the parts then added in
-// order. The table mirrors what GPU libraries do: few rows leave a GPU idle, so matrices with few outputs (o and down:
-// n <= k) are split along k, and attention along its context (n = 0); wide ones (qkv, gate, up, LM head) never are.
+// order. The table mirrors what GPU libraries do: few rows leave a GPU idle, so matrices with no more outputs than terms
+// (n <= k: o and down, and q, k, v one by one) are split along k, and attention along its context (n = 0); wide ones
+// (gate, up, LM head) never are.
 //   rows of the pass    1   2..8   9..64   65..
 //   parts               4    3      2       1
 // A part is at least 32 terms long. INVARIANT never cuts a matrix sum.
@@ -2116,17 +2136,17 @@ static void llm42__cpu_round_all(const llm42__cpu *cpu, float *x, size_t n) {
 // One weight vector of 16 values at element i, at most `left` of them real.
 LLM42__INLINE llm42__v16 llm42__weight_load(const void *w, bool bf16, size_t i, int left) {
     if (left >= 16) return bf16 ? llm42__v16_load_bf16((const uint16_t *)w + i) : llm42__v16_load((const float *)w + i);
-    float part[16] = {0};
-    for (int j = 0; j < left; j++)
-        part[j] = bf16 ? llm42__from_bf16(((const uint16_t *)w)[i + (size_t)j]) : ((const float *)w)[i + (size_t)j];
-    return llm42__v16_load(part);
+    if (!bf16) return llm42__v16_load_part((const float *)w + i, left);
+    uint16_t part[16] = {0};
+    memcpy(part, (const uint16_t *)w + i, (size_t)left * sizeof *part);
+    return llm42__v16_load_bf16(part);
 }
 
 // rn rows by on outputs (rn * on = 16) over k0 <= i < k1: result lane r * on + o is the sum of x[r][i] * w[o][i], by
 // the one recipe. Pointers may repeat where fewer rows or outputs are wanted. `ahead` bytes behind each weight vector
 // lies the one that is wanted next. AVX-512 has registers for all sixteen sums at once, others for four.
-LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, const void *const *w, bool bf16, int k0,
-                                     int k1, size_t ahead) {
+LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, const void *const *w, bool bf16, bool fetch,
+                                     int k0, int k1, size_t ahead) {
     enum { LIVE = LLM42__ISA == 2 ? 16 : 4 };
     const int group = LIVE / rn;
     llm42__v16 sum[16], a[4];
@@ -2141,7 +2161,7 @@ LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, cons
             LLM42__UNROLL
             for (int o = o0; o < o0 + group; o++) {
                 llm42__v16 b = llm42__weight_load(w[o], bf16, (size_t)i, 16);
-                if (bf16) LLM42__PREFETCH(w[o], ahead + 2 * (size_t)i);
+                if (fetch) LLM42__PREFETCH(w[o], ahead + (bf16 ? 2 : 4) * (size_t)i);
                 LLM42__UNROLL
                 for (int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
             }
@@ -2163,7 +2183,7 @@ LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, cons
 typedef llm42__v16 llm42__tile_fn(const float *const *x, const void *const *w, int k0, int k1, size_t ahead);
 #define LLM42__TILE(rn, on, name, bf16)                                                                              \
     static llm42__v16 llm42__tile_##name(const float *const *x, const void *const *w, int k0, int k1, size_t ahead) { \
-        return llm42__tile(rn, on, x, w, bf16, k0, k1, ahead);                                                       \
+        return llm42__tile(rn, on, x, w, bf16, bf16 || rn == 1, k0, k1, ahead);                                      \
     }
 LLM42__TILE(1, 16, 1x16_bf16, true)
 LLM42__TILE(1, 16, 1x16_fp32, false)
@@ -2172,6 +2192,14 @@ LLM42__TILE(2, 8, 2x8_fp32, false)
 LLM42__TILE(4, 4, 4x4_bf16, true)
 LLM42__TILE(4, 4, 4x4_fp32, false)
 #undef LLM42__TILE
+
+// The same for attention, whose keys need no fetching ahead.
+static llm42__v16 llm42__tile_keys_bf16(const float *q, const void *const *at, int k) {
+    return llm42__tile(1, 16, &q, at, true, false, 0, k, 0);
+}
+static llm42__v16 llm42__tile_keys_fp32(const float *q, const void *const *at, int k) {
+    return llm42__tile(1, 16, &q, at, false, false, 0, k, 0);
+}
 
 typedef struct llm42__tile_kind { int rows, outputs; llm42__tile_fn *bf16, *fp32; } llm42__tile_kind;
 static const llm42__tile_kind llm42__tile_kinds[3] = {
@@ -2278,7 +2306,7 @@ static void llm42__cpu_matmul(llm42__cpu *cpu, llm42_schedule schedule, int shap
         m.blocks += (products[i].w->n + 15) / 16;
         work += (double)products[i].w->n * products[i].w->k * rows;
     }
-    m.blocks_per_part = 1 + m.blocks / (16 * cpu->team.threads);
+    m.blocks_per_part = (m.blocks + 2 * cpu->team.threads - 1) / (2 * cpu->team.threads);
     llm42__team_run(&cpu->team, work, (m.blocks + m.blocks_per_part - 1) / m.blocks_per_part, llm42__matmul_part, &m);
 }
 
@@ -2368,7 +2396,7 @@ LLM42__INLINE float llm42__cpu_attend(const llm42__cpu *cpu, bool bf16, const vo
     for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
         float *score = scores + (t0 - s.begin);
         llm42__cpu_places(cpu, k, width, pages, kv_head, s, t0, at);
-        llm42__v16_store(score, bf16 ? llm42__tile_1x16_bf16(&q, at, 0, cpu->pad, 0) : llm42__tile_1x16_fp32(&q, at, 0, cpu->pad, 0));
+        llm42__v16_store(score, bf16 ? llm42__tile_keys_bf16(q, at, cpu->pad) : llm42__tile_keys_fp32(q, at, cpu->pad));
         for (int j = 0; j < 16; j++) {
             score[j] *= scale;
             tops[j] = score[j] > tops[j] ? score[j] : tops[j];
@@ -2446,10 +2474,11 @@ static void llm42__cpu_head(const llm42__cpu *cpu, llm42_schedule schedule, int 
         float largest, weights;
         weights = bf16 ? llm42__cpu_attend_bf16(cpu, k, v, pages, kv_head, span, padded, scores, part, &largest)
                        : llm42__cpu_attend_fp32(cpu, k, v, pages, kv_head, span, padded, scores, part, &largest);
+        bool alone = b == begin;  // the first part is taken as it is
         float highest = largest > top ? largest : top;
-        float old_scale = total > 0 ? llm42__exp(top - highest) : 0.0f, new_scale = llm42__exp(largest - highest);
-        for (int i = 0; i < cpu->pad; i++) merged[i] = total > 0 ? fmaf(merged[i], old_scale, part[i] * new_scale) : part[i];
-        total = total > 0 ? fmaf(total, old_scale, weights * new_scale) : weights;
+        float old_scale = alone ? 0.0f : llm42__exp(top - highest), new_scale = llm42__exp(largest - highest);
+        for (int i = 0; i < cpu->pad; i++) merged[i] = alone ? part[i] : fmaf(merged[i], old_scale, part[i] * new_scale);
+        total = alone ? weights : fmaf(total, old_scale, weights * new_scale);
         top = highest;
     }
     float inverse = 1.0f / total;
@@ -2677,7 +2706,7 @@ static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pa
                            R, cpu->desc.max_rows, pass->shape);
     for (int r = 0; r < R; r++) {
         const llm42_row *row = &pass->row[r];
-        if (row->token < 0 || row->token >= vocab || row->position < 0 || row->position >= cpu->desc.max_context)
+        if (row->seq < 0 || row->token < 0 || row->token >= vocab || row->position < 0 || row->position >= cpu->desc.max_context)
             return llm42__fail(error, LLM42_INVALID, "cpu backend: row %d: token %d, position %d: out of range", r, row->token,
                                row->position);
     }
@@ -2774,14 +2803,15 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->desc.threads, pad = (size_t)cpu->pad;
     size_t size = cpu->desc.compute == LLM42_BF16 ? 2 : 4, wide = LLM42__MAX(LLM42__MAX(D, F), q);
     size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size;
+    if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
     cpu->scratch_size = (LLM42__MAX(4 * wide, 3 * pad + T + 32) + 15) & ~(size_t)15;
     struct { void **to; size_t count, size; } wanted[] = {
         {&cpu->k, (size_t)c->layers * cpu->kv_layer, size}, {&cpu->v, (size_t)c->layers * cpu->kv_layer, size},
         {(void **)&cpu->rope, T * (size_t)c->head_dim, 4}, {(void **)&cpu->x, R * D, 4},
         {(void **)&cpu->h, R * LLM42__MAX(D, q), 4}, {(void **)&cpu->q, R * LLM42__MAX(D, q), 4},
-        {(void **)&cpu->kv, 2 * R * kv, 4}, {(void **)&cpu->gate, R * LLM42__MAX(F, q) * LLM42__MAX(1, used), 4},
-        {(void **)&cpu->up, R * F * LLM42__MAX(1, used), 4}, {(void **)&cpu->logits, R * LLM42__MAX(V, (size_t)c->experts), 4},
+        {(void **)&cpu->kv, 2 * R * kv, 4}, {(void **)&cpu->gate, R * LLM42__MAX(F, q), 4},
+        {(void **)&cpu->up, R * F, 4}, {(void **)&cpu->logits, R * LLM42__MAX(V, (size_t)c->experts), 4},
         {(void **)&cpu->expert_in, 2 * R * D * (used > 0), 4}, {(void **)&cpu->expert_out, R * D * used, 4},
         {(void **)&cpu->expert_weight, R * used, 4}, {(void **)&cpu->expert_id, R * used, 4},
         {(void **)&cpu->expert_rows, R * used, 4}, {(void **)&cpu->sampled, R, 4},
@@ -2791,15 +2821,43 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     return true;
 }
 
-static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc, llm42_error *error) {
-    *state = NULL;
-    // A compiler that fuses a*b + c on its own gives other bits than one that does not: refuse to run.
-    volatile float above = 1.0f + FLT_EPSILON, below = 1.0f - FLT_EPSILON, minus = -1.0f;
-    float x = above, y = below, z = minus, product_and_sum = x * y + z;
-    volatile float product = above * below;
-    if (product_and_sum != product + minus)
+// Does this process compute as IEEE 754 says? A compiler that fuses a*b + c on its own or reorders sums, flush-to-zero
+// and a changed rounding mode give other bits: refuse to run.
+static llm42_result llm42__cpu_ieee(llm42_error *error) {
+    volatile float above = 1.0f + FLT_EPSILON, below = 1.0f - FLT_EPSILON, minus = -1.0f, big = 1e8f, one = 1.0f,
+                   three = 3.0f, least = FLT_MIN, half = 0.5f;
+    float x = above, y = below, z = minus, o = one, g = big, fused = x * y + z, shifted = (o + g) - g;
+    volatile float product = above * below, subnormal = least * half, third = one / three, minus_third = minus / three;
+    if (fused != product + minus)
         return llm42__fail(error, LLM42_UNSUPPORTED, "this build contracts a*b + c into a fused operation: compile with "
                            "-ffp-contract=off");
+    if (shifted != 0.0f)
+        return llm42__fail(error, LLM42_UNSUPPORTED, "this build reorders floating-point sums: compile without -ffast-math and "
+                           "its parts");
+    if (subnormal == 0.0f || third != 0x1.555556p-2f || minus_third != -0x1.555556p-2f)
+        return llm42__fail(error, LLM42_UNSUPPORTED, "the processor flushes subnormals to zero, or does not round to nearest: "
+                           "other code in this process has set that; results would differ");
+    return LLM42_OK;
+}
+
+static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error *error) {
+    const llm42_config *c = &d->model->config;
+    const struct { const char *name; int value, low, high; } fields[] = {
+        {"compute", d->compute, LLM42_BF16, LLM42_FP32}, {"threads", d->threads, 1, 1024}, {"max_rows", d->max_rows, 1, 1 << 20},
+        {"max_context", d->max_context, 1, c->context}, {"pages", d->pages, 1, 1 << 28}, {"page_size", d->page_size, 1, 4096}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].value < fields[i].low || fields[i].value > fields[i].high)
+            return llm42__fail(error, LLM42_INVALID, "llm42_backend_desc.%s: %d: must be from %d to %d", fields[i].name,
+                               fields[i].value, fields[i].low, fields[i].high);
+    if (d->page_size & (d->page_size - 1))
+        return llm42__fail(error, LLM42_INVALID, "llm42_backend_desc.page_size: %d: must be a power of two", d->page_size);
+    return LLM42_OK;
+}
+
+static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc, llm42_error *error) {
+    *state = NULL;
+    LLM42__TRY(llm42__cpu_ieee(error));
+    LLM42__TRY(llm42__cpu_validate(desc, error));
     llm42__cpu *cpu = calloc(1, sizeof *cpu);
     if (!cpu) return llm42__fail(error, LLM42_MEMORY, "cpu backend: out of memory");
     cpu->desc = *desc;
@@ -2950,6 +3008,7 @@ typedef struct llm42__request {
     int stop_count;
     bool verified;              // deterministic and in need of verification (mode DVR)
     bool chosen;                // has a window in the replay pass being formed
+    bool unsettled;             // a failed replay left its candidates' KV undefined: replay before anything reads it
     int slot;                   // index of its page table and of its llm42_seq; -1: not running
     int filled, pure, pages;    // positions with KV; of those, pure ones; pages held
     int remembered;             // pages entered in the prefix table or found there
@@ -2978,13 +3037,14 @@ struct llm42_engine {
     llm42__request **owner;     // whose row it is, NULL behind the first row of a window or a prompt chunk
     int *owner_rows;            // rows of that window or chunk
     bool replayed_prompt;       // the last pass was a prompt's: decoding goes next
+    bool replayed_windows;      // the last pass held verification windows
     int64_t pass_count;
     llm42_stats stats;
 };
 
 static void llm42__emit(llm42_engine *e, llm42_event event) {
     if (!e->desc.on_event) return;
-    event.time = e->backend->now(e->state);
+    if (event.time == 0) event.time = e->backend->now(e->state);
     e->desc.on_event(e->desc.event_user, &event);
 }
 
@@ -3058,6 +3118,7 @@ static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
     e->free_slot[e->free_slots++] = r->slot;
     r->slot = -1;
     r->ready_since = -1;
+    r->unsettled = false;
 }
 
 static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) {
@@ -3197,9 +3258,10 @@ static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
     count = r->info.committed - first;
     e->stats.returned_tokens += count;
     if (r->info.deterministic) e->stats.deterministic_tokens += count;
-    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_COMMITTED, .request = r->info.id, .info = &r->info, .n = count,
-                                 .position = first, .tokens = r->info.tokens + first, .logprobs = r->logprobs + first});
     double now = e->backend->now(e->state);
+    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_COMMITTED, .time = now, .request = r->info.id, .info = &r->info,
+                                 .n = count, .position = first, .tokens = r->info.tokens + first,
+                                 .logprobs = r->logprobs + first});
     if (first == 0) r->info.first_token = now;
     r->info.last_token = now;
     if (why == LLM42_FINISH_NONE) return false;
@@ -3218,7 +3280,7 @@ static bool llm42__is_last(const llm42__request *r) {
 
 static bool llm42__is_ready(const llm42_engine *e, const llm42__request *r) {
     return r->verified && r->info.state == LLM42_STATE_DECODE &&
-           (r->info.candidates >= e->need || (r->info.candidates && llm42__is_last(r)));
+           (r->unsettled || r->info.candidates >= e->need || (r->info.candidates && llm42__is_last(r)));
 }
 
 static void llm42__note_ready(const llm42_engine *e, llm42__request *r) {
@@ -3241,6 +3303,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
     while (agreed < compared && out[agreed].token == output[agreed]) agreed++;
     bool rollback = agreed < compared;
     int commit = agreed < rows ? agreed + 1 : agreed;  // with the verifier's own token, unless every row was compared
+    r->unsettled = false;
     r->info.verifications++;
     e->stats.verifications++;
     e->stats.compared += LLM42__MIN(agreed + 1, compared);
@@ -3260,10 +3323,9 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
     r->ready_since = -1;
     if (!e->desc.keep_fast_kv) r->pure = prompt + first + commit - 1;
     r->filled = prompt + first + commit + r->info.candidates - 1;
-    if (llm42__commit(e, r, commit)) return;
     llm42__truncate(e, r, r->filled);
-    llm42__remember(e, r);
-    llm42__note_ready(e, r);
+    llm42__remember(e, r);  // before the commit, which may finish the request and give its pages back
+    if (!llm42__commit(e, r, commit)) llm42__note_ready(e, r);
 }
 
 // >>sched --------------------------------------------------------------------------------------------------------
@@ -3305,6 +3367,7 @@ static void llm42__add_window(llm42_engine *e, llm42__plan *plan, llm42__request
 static bool llm42__can_decode(const llm42_engine *e, const llm42__request *r) {
     if (r->info.state != LLM42_STATE_DECODE) return false;
     if (!r->verified) return true;
+    if (r->unsettled) return false;
     int ahead = e->desc.verify == LLM42_VERIFY_WAIT ? e->desc.look_ahead : 0;
     return !llm42__is_last(r) && r->info.candidates < e->need + ahead;
 }
@@ -3410,6 +3473,8 @@ static void llm42__plan_pass(llm42_engine *e, llm42__plan *plan) {
     bool verify = due.ready && (e->desc.verify == LLM42_VERIFY_EAGER || due.ready >= e->desc.group || due.overdue ||
                                 (!due.decodes && !prompts));
     bool packed = e->desc.prefill == LLM42_PREFILL_PACKED;
+    if (e->need == 0 && e->replayed_windows && (due.decodes || (prompts && !packed)))
+        verify = false;  // W = 1: windows are always ready; take turns
     if (verify || (prompts && packed)) {
         plan->schedule = LLM42_FIXED;
         llm42__plan_replay(e, plan, verify);
@@ -3471,14 +3536,28 @@ static void llm42__apply(llm42_engine *e, const llm42__plan *plan) {
     }
 }
 
+// After a failed replay the KV under its windows is undefined.
+static void llm42__unsettle(llm42_engine *e, const llm42__plan *plan) {
+    for (int i = 0; i < plan->rows; i++) {
+        llm42__request *r = e->owner[i];
+        if (!r || !r->verified || r->info.state != LLM42_STATE_DECODE || plan->schedule != LLM42_FIXED) continue;
+        r->unsettled = true;
+        llm42__note_ready(e, r);
+    }
+}
+
 static llm42_result llm42__run_plan(llm42_engine *e, const llm42__plan *plan, llm42_error *error) {
     llm42_pass pass = {.schedule = plan->schedule, .rows = plan->rows, .shape = plan->shape, .row = e->row, .seq = e->seq,
                        .out = e->out};
     double begin = e->backend->now(e->state);
     llm42_result result = e->backend->run(e->state, &pass, error);
-    if (result != LLM42_OK) return result;
+    if (result != LLM42_OK) {
+        llm42__unsettle(e, plan);
+        return result;
+    }
     e->pass_count++;
     e->replayed_prompt = plan->prompts;
+    e->replayed_windows = plan->windows > 0;
     e->stats.passes[plan->schedule]++;
     e->stats.rows[plan->schedule] += plan->rows;
     e->stats.busy[plan->schedule] += e->backend->now(e->state) - begin;
@@ -3540,9 +3619,9 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
     if (*max_new > e->desc.max_context - d->prompt_count)
         return llm42__fail(error, LLM42_NEVER_FITS, "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of %d "
                            "tokens", name, *max_new, d->prompt_count, e->desc.max_context);
-    int64_t positions = (int64_t)d->prompt_count + *max_new;
+    int64_t positions = (int64_t)d->prompt_count + *max_new - 1;  // nothing reads the KV of the last token
     if ((positions + e->desc.page_size - 1) / e->desc.page_size > e->desc.pages)
-        return llm42__fail(error, LLM42_NEVER_FITS, "%s: %lld tokens need more KV pages than the engine's %d of %d tokens: raise "
+        return llm42__fail(error, LLM42_NEVER_FITS, "%s: the KV of %lld tokens needs more pages than the engine's %d of %d tokens: raise "
                            "llm42_engine_desc.pages or lower max_new_tokens", name, (long long)positions, e->desc.pages, e->desc.page_size);
     for (int i = 0; i < d->prompt_count; i++)
         if (d->prompt[i] < 0 || d->prompt[i] >= vocab)
@@ -3729,32 +3808,34 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
     return LLM42_OK;
 }
 
-// Runs a row alone and again behind others in a FIXED pass: tokens and log-probability bits must be the same. Uses the
-// first pages of the empty cache.
-static llm42_result llm42__self_check(llm42_engine *e, llm42_error *error) {
-    enum { LENGTH = 3, COPIES = 5 };
-    int limit = LLM42__MIN(e->desc.page_size, e->desc.max_context), length = LLM42__MIN(LENGTH, LLM42__MIN(limit, e->M)), vocab = e->desc.model->config.vocab;
-    int copies = LLM42__MIN(LLM42__MIN(COPIES, e->desc.pages), LLM42__MIN(e->desc.max_running, e->M / length));
+// Runs the first tokens of a sequence alone, and again behind as many others as fit in a pass: tokens and log-probability
+// bits must be the same. Uses the first pages of the empty cache.
+static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, llm42_error *error) {
+    enum { LENGTH = 8 };
+    int most = schedule == LLM42_FIXED ? e->M : e->desc.token_budget, vocab = e->desc.model->config.vocab;
+    int length = LLM42__MIN(LLM42__MIN(LENGTH, most), LLM42__MIN(e->desc.page_size, e->desc.max_context));
+    int copies = LLM42__MIN(LLM42__MIN(e->desc.max_running, e->desc.pages), most / length);
     llm42_output alone[LENGTH] = {{0, 0}};
     for (int i = 0; i < copies; i++) {
         e->page_table[(size_t)i * (size_t)e->pages_per_slot] = i;
         e->seq[i] = (llm42_seq){.pages = e->page_table + (size_t)i * (size_t)e->pages_per_slot};
     }
     for (int trial = 0; trial < 2; trial++) {
-        llm42_pass pass = {.schedule = LLM42_FIXED, .shape = e->M, .row = e->row, .seq = e->seq, .out = e->out};
+        llm42_pass pass = {.schedule = schedule, .row = e->row, .seq = e->seq, .out = e->out};
         for (int i = trial ? 0 : copies - 1; i < copies; i++)      // the last sequence is the one looked at
             for (int t = 0; t < length; t++) {
                 int token = i == copies - 1 ? (7 * t + 3) % vocab : (11 * i + 5 * t) % vocab;
                 e->row[pass.rows++] = (llm42_row){i, t, token, LLM42_ROW_SAMPLE};
             }
+        pass.shape = schedule == LLM42_FIXED ? e->M : pass.rows;
         LLM42__TRY(e->backend->run(e->state, &pass, error));
         for (int t = 0; t < length; t++) {
             llm42_output out = e->out[pass.rows - length + t];
             if (!trial) alone[t] = out;
             else if (out.token != alone[t].token || llm42__bits(out.logprob) != llm42__bits(alone[t].logprob))
-                return llm42__fail(error, LLM42_NOT_INVARIANT, "backend %s: a row's result changed with its place in a FIXED pass of "
-                                   "%d rows: deterministic requests cannot be promised; use mode NONDETERMINISTIC",
-                                   e->backend->name, e->M);
+                return llm42__fail(error, LLM42_NOT_INVARIANT, "backend %s: a row's result changed with its place in a pass "
+                                   "(schedule %s, %d rows): nothing can be promised; use mode NONDETERMINISTIC",
+                                   e->backend->name, llm42_schedule_name(schedule), pass.shape);
         }
     }
     return LLM42_OK;
@@ -3812,7 +3893,8 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
                                   .max_rows = LLM42__MAX(e->M, d.token_budget), .max_context = d.max_context, .pages = d.pages,
                                   .page_size = d.page_size, .log = d.log, .log_user = d.log_user};
     if (result == LLM42_OK) result = e->backend->open(&e->state, &backend, error);
-    if (result == LLM42_OK && d.mode == LLM42_DVR) result = llm42__self_check(e, error);
+    if (result == LLM42_OK && d.mode == LLM42_DVR) result = llm42__self_check(e, LLM42_FIXED, error);
+    if (result == LLM42_OK && d.mode == LLM42_BATCH_INVARIANT) result = llm42__self_check(e, LLM42_INVARIANT, error);
     if (result != LLM42_OK) {
         llm42_engine_close(e);
         return result;
@@ -3861,7 +3943,7 @@ double llm42_metrics_percentile(double *values, double p) {
     int64_t n = (int64_t)arrlen(values);
     if (!n) return (double)NAN;
     qsort(values, (size_t)n, sizeof *values, llm42__double_order);
-    int64_t rank = (int64_t)ceil(p / 100.0 * (double)n);
+    int64_t rank = p > 0 ? (int64_t)ceil(p * (double)n / 100.0) : 1;
     return values[LLM42__MAX(1, LLM42__MIN(rank, n)) - 1];
 }
 
@@ -3921,12 +4003,12 @@ static void llm42__trace_json(llm42_trace *t, const llm42_event *ev) {
                 (ev->begin - t->begin) * 1e6, (ev->time - ev->begin) * 1e6, ev->n, ev->shape, ev->windows);
         return;
     }
-    if (ev->type == LLM42_EVENT_ADMITTED)
+    if (ev->type == LLM42_EVENT_SUBMITTED)
         fprintf(t->file, ",\n{\"ph\": \"B\", \"name\": \"request %lld%s\", \"pid\": 2, \"tid\": %lld, \"ts\": %.3f}", (long long)ev->request,
                 ev->info->deterministic ? " (deterministic)" : "", (long long)ev->request, us);
     fprintf(t->file, ",\n{\"ph\": \"i\", \"s\": \"t\", \"name\": \"%s %d\", \"pid\": 2, \"tid\": %lld, \"ts\": %.3f, \"args\": {\"n\": %d, "
             "\"position\": %d}}", llm42_event_name(ev->type), ev->n, (long long)ev->request, us, ev->n, ev->position);
-    if (ev->type == LLM42_EVENT_FINISHED || ev->type == LLM42_EVENT_PREEMPTED)
+    if (ev->type == LLM42_EVENT_FINISHED)
         fprintf(t->file, ",\n{\"ph\": \"E\", \"pid\": 2, \"tid\": %lld, \"ts\": %.3f}", (long long)ev->request, us);
 }
 

@@ -325,6 +325,32 @@ TEST(deep_nesting) {
     }
 }
 
+// A string may hold brackets and escaped quotes: neither hides depth, nor counts as any.
+TEST(nesting_and_strings) {
+    test_text deep = {0}, text = {0};
+    for (int i = 0; i < 50000; i++) test_print(&deep, "[");
+    test_print(&text, "{\"model_type\": \"\\\"\", \"a\": ");
+    test_append(&text, deep.data, deep.size);
+    const char *dir = fresh(llama);
+    test_write(test_path(dir, "config.json"), text.data, text.size);
+    refused(dir, LLM42_FORMAT, "deep");
+    test_text config = test_config(&test_shapes[0]), quoted = {0};
+    test_print(&quoted, "{\"chat_template\": \"\\\"");
+    test_append(&quoted, deep.data, deep.size);
+    test_print(&quoted, "\\\\\", ");
+    test_append(&quoted, config.data + 1, config.size - 1);
+    dir = fresh(llama);
+    test_write(test_path(dir, "config.json"), quoted.data, quoted.size);
+    llm42_model *loaded = NULL;
+    llm42_error error = {0};
+    CHECK_MSG(llm42_model_load(&loaded, &(llm42_model_desc){.path = dir}, &error) == LLM42_OK, "%s", error.text);
+    llm42_model_free(loaded);
+    test_text_free(&deep);
+    test_text_free(&text);
+    test_text_free(&config);
+    test_text_free(&quoted);
+}
+
 TEST(numbers_of_the_config) {
     static const char *const fields[][2] = {{"vocab_size", "32"},         {"hidden_size", "16"},
                                             {"num_hidden_layers", "1"},   {"num_attention_heads", "2"},
@@ -604,6 +630,7 @@ int main(void) {
     RUN(unknown_architecture);
     RUN(malformed_json);
     RUN(deep_nesting);
+    RUN(nesting_and_strings);
     RUN(numbers_of_the_config);
     RUN(heads_that_do_not_divide);
     RUN(experts_that_cannot_be_chosen);
