@@ -115,6 +115,9 @@
    built from IEEE operations, and threads divide outputs, never a sum. The engine checks at open that the backend's rows
    keep their bits wherever they stand in a FIXED pass, and refuses mode DVR otherwise.
 
+   Prefix sharing trusts a page whose own tokens are equal and whose predecessors have the same 64-bit hash: prompts made
+   to collide could be taken for each other. Leave .prefix_cache off where prompts come from strangers who would.
+
    Needed from the compiler: -ffp-contract=off (opening fails without it where it matters) and no -ffast-math (compiling
    fails). What voids the promise: flush-to-zero set by other code in the process, a changed rounding mode, .keep_fast_kv.
 
@@ -1190,18 +1193,36 @@ static bool llm42__json_null(const llm42__json *json, int i) {
     return i < 0 || (json->token[i].type == JSMN_PRIMITIVE && json->text[json->token[i].start] == 'n');
 }
 
-// A finite number. False when token i is something else.
+// A finite number, read without strtod, whose decimal point follows the locale. False when token i is something else.
 static bool llm42__json_number(const llm42__json *json, int i, double *value) {
     if (i < 0 || json->token[i].type != JSMN_PRIMITIVE) return false;
-    char text[64];
-    int n = json->token[i].end - json->token[i].start;
-    if (n <= 0 || n >= (int)sizeof text) return false;
-    memcpy(text, json->text + json->token[i].start, (size_t)n);
-    text[n] = 0;
-    if (text[0] != '-' && (text[0] < '0' || text[0] > '9')) return false;
-    char *end;
-    *value = strtod(text, &end);
-    return *end == 0 && *value - *value == 0;
+    const char *p = json->text + json->token[i].start, *end = json->text + json->token[i].end;
+    bool negative = p < end && *p == '-', point = false;
+    int digits = 0, exponent = 0;
+    double x = 0;
+    for (p += negative; p < end && ((*p >= '0' && *p <= '9') || (*p == '.' && !point)); p++) {
+        if (*p == '.') {
+            point = true;
+            continue;
+        }
+        x = x * 10 + (*p - '0');
+        digits++;
+        exponent -= point;
+    }
+    if (!digits) return false;
+    if (p < end && (*p == 'e' || *p == 'E')) {
+        bool down = ++p < end && *p == '-';
+        p += p < end && (*p == '-' || *p == '+');
+        int power = 0, count = 0;
+        for (; p < end && *p >= '0' && *p <= '9'; p++, count++) power = LLM42__MIN(power * 10 + (*p - '0'), 9999);
+        if (!count) return false;
+        exponent += down ? -power : power;
+    }
+    double scale = 1;  // a power of ten is exact up to 10^22, so usual numbers come out correctly rounded
+    for (int k = LLM42__MIN(abs(exponent), 400); k > 0; k--) scale *= 10;
+    x = exponent < 0 ? x / scale : x * scale;
+    *value = negative ? -x : x;
+    return p == end && x - x == 0;
 }
 
 // Reads an optional number field into *value when it is there and not null; it must lie in [low, high].
@@ -2028,7 +2049,7 @@ static void llm42__heap_sink(const float *logits, int32_t *heap, int n, int i) {
 
 // Applies top-k, top-p and min-p. The kept ids end up in heap[vocab - kept .. vocab), the likeliest last.
 static int llm42__sample_filter(const float *logits, int vocab, const llm42_sampling *p, float largest, int32_t *heap,
-                                float *weight) {
+                                int32_t *weights) {
     int limit = p->top_k > 0 && p->top_k < vocab ? p->top_k : vocab;
     float scale = 1.0f / p->temperature, total = 0;
     for (int i = 0; i < vocab; i++) heap[i] = i;
@@ -2039,10 +2060,11 @@ static int llm42__sample_filter(const float *logits, int vocab, const llm42_samp
     float sum = 0;
     while (kept < limit) {
         int32_t id = heap[0];
-        weight[kept] = llm42__exp((logits[id] - largest) * scale);
-        if (kept && p->min_p > 0 && weight[kept] < p->min_p && !(nucleus && limit < vocab)) break;
+        float weight = llm42__exp((logits[id] - largest) * scale);
+        if (kept && p->min_p > 0 && weight < p->min_p && !(nucleus && limit < vocab)) break;
         if (kept && nucleus && limit == vocab && sum >= p->top_p * total) break;
-        sum += weight[kept++];
+        sum += weight;
+        weights[kept++] = (int32_t)llm42__bits(weight);
         heap[0] = heap[vocab - kept];
         heap[vocab - kept] = id;
         llm42__heap_sink(logits, heap, vocab - kept, 0);
@@ -2050,8 +2072,11 @@ static int llm42__sample_filter(const float *logits, int vocab, const llm42_samp
     if (nucleus && limit < vocab) {  // a share of what top-k left
         float share = p->top_p * sum, head = 0;
         int n = 0;
-        while (n < kept && (n == 0 || (head < share && weight[n] >= p->min_p))) head += weight[n++];
-        // ids of the first n stand at the end of the heap already
+        for (; n < kept; n++) {  // the ids of the first n stand at the end of the heap already
+            float weight = llm42__float((uint32_t)weights[n]);
+            if (n && !(head < share && weight >= p->min_p)) break;
+            head += weight;
+        }
         kept = n;
     }
     return kept;
@@ -2065,7 +2090,7 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
         float scale = 1.0f / p->temperature, top = -INFINITY;
         bool filtered = p->top_k > 0 || (p->top_p > 0 && p->top_p < 1) || p->min_p > 0;
         int kept = vocab;
-        if (filtered) kept = llm42__sample_filter(logits, vocab, p, largest, scratch, (float *)(void *)(scratch + vocab));
+        if (filtered) kept = llm42__sample_filter(logits, vocab, p, largest, scratch, scratch + vocab);
         for (int i = 0; i < kept; i++) {
             int id = filtered ? scratch[vocab - 1 - i] : i;
             float score = fmaf(logits[id], scale, llm42__gumbel(key, id));
@@ -3995,21 +4020,35 @@ llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error
     return LLM42_OK;
 }
 
+// A time as a decimal number of `unit`s since the trace began, with a point in every locale.
+typedef struct llm42__decimal { char text[64]; } llm42__decimal;
+
+static llm42__decimal llm42__trace_time(double seconds, double per_second, int digits) {
+    llm42__decimal d;
+    int64_t scale = 1;
+    for (int i = 0; i < digits; i++) scale *= 10;
+    int64_t n = (int64_t)(seconds * per_second * (double)scale + 0.5);
+    n = n < 0 ? 0 : n;
+    snprintf(d.text, sizeof d.text, "%lld.%0*lld", (long long)(n / scale), digits, (long long)(n % scale));
+    return d;
+}
+
 static void llm42__trace_json(llm42_trace *t, const llm42_event *ev) {
-    double us = (ev->time - t->begin) * 1e6;
+    llm42__decimal us = llm42__trace_time(ev->time - t->begin, 1e6, 3);
     if (ev->type == LLM42_EVENT_PASS) {
-        fprintf(t->file, ",\n{\"ph\": \"X\", \"name\": \"%s %d\", \"pid\": 1, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": "
+        fprintf(t->file, ",\n{\"ph\": \"X\", \"name\": \"%s %d\", \"pid\": 1, \"tid\": %d, \"ts\": %s, \"dur\": %s, \"args\": "
                 "{\"rows\": %d, \"shape\": %d, \"windows\": %d}}", llm42_schedule_name(ev->schedule), ev->n, (int)ev->schedule,
-                (ev->begin - t->begin) * 1e6, (ev->time - ev->begin) * 1e6, ev->n, ev->shape, ev->windows);
+                llm42__trace_time(ev->begin - t->begin, 1e6, 3).text, llm42__trace_time(ev->time - ev->begin, 1e6, 3).text,
+                ev->n, ev->shape, ev->windows);
         return;
     }
     if (ev->type == LLM42_EVENT_SUBMITTED)
-        fprintf(t->file, ",\n{\"ph\": \"B\", \"name\": \"request %lld%s\", \"pid\": 2, \"tid\": %lld, \"ts\": %.3f}", (long long)ev->request,
-                ev->info->deterministic ? " (deterministic)" : "", (long long)ev->request, us);
-    fprintf(t->file, ",\n{\"ph\": \"i\", \"s\": \"t\", \"name\": \"%s %d\", \"pid\": 2, \"tid\": %lld, \"ts\": %.3f, \"args\": {\"n\": %d, "
-            "\"position\": %d}}", llm42_event_name(ev->type), ev->n, (long long)ev->request, us, ev->n, ev->position);
+        fprintf(t->file, ",\n{\"ph\": \"B\", \"name\": \"request %lld%s\", \"pid\": 2, \"tid\": %lld, \"ts\": %s}", (long long)ev->request,
+                ev->info->deterministic ? " (deterministic)" : "", (long long)ev->request, us.text);
+    fprintf(t->file, ",\n{\"ph\": \"i\", \"s\": \"t\", \"name\": \"%s %d\", \"pid\": 2, \"tid\": %lld, \"ts\": %s, \"args\": {\"n\": %d, "
+            "\"position\": %d}}", llm42_event_name(ev->type), ev->n, (long long)ev->request, us.text, ev->n, ev->position);
     if (ev->type == LLM42_EVENT_FINISHED)
-        fprintf(t->file, ",\n{\"ph\": \"E\", \"pid\": 2, \"tid\": %lld, \"ts\": %.3f}", (long long)ev->request, us);
+        fprintf(t->file, ",\n{\"ph\": \"E\", \"pid\": 2, \"tid\": %lld, \"ts\": %s}", (long long)ev->request, us.text);
 }
 
 void llm42_trace_event(llm42_trace *t, const llm42_event *ev) {
@@ -4020,10 +4059,11 @@ void llm42_trace_event(llm42_trace *t, const llm42_event *ev) {
         return;
     }
     bool pass = ev->type == LLM42_EVENT_PASS;
-    fprintf(t->file, "%.9f\t%s\t%lld\t%d\t%d\t", ev->time - t->begin, llm42_event_name(ev->type), (long long)ev->request, ev->n,
+    fprintf(t->file, "%s\t%s\t%lld\t%d\t%d\t", llm42__trace_time(ev->time - t->begin, 1, 9).text, llm42_event_name(ev->type), (long long)ev->request, ev->n,
             ev->position);
     for (int i = 0; ev->tokens && i < ev->n; i++) fprintf(t->file, "%s%d", i ? "," : "", ev->tokens[i]);
-    if (pass) fprintf(t->file, "\t%s\t%d\t%d\t%.9f\n", llm42_schedule_name(ev->schedule), ev->shape, ev->windows, ev->begin - t->begin);
+    if (pass) fprintf(t->file, "\t%s\t%d\t%d\t%s\n", llm42_schedule_name(ev->schedule), ev->shape, ev->windows,
+                      llm42__trace_time(ev->begin - t->begin, 1, 9).text);
     else fputs("\t\t\t\t\n", t->file);
 }
 
