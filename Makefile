@@ -14,6 +14,7 @@ PREFIX ?= /usr/local
 STB ?= /usr/include/stb
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 120
+comma := ,
 
 # The bits that the library promises need these whatever CFLAGS says; the warnings are part of the house style.
 override REQUIRED := -std=c11 -ffp-contract=off -Wall -Wextra -Wpedantic -I. -isystem $(STB)
@@ -117,8 +118,8 @@ banner:
 	@echo "llm42 $(VERSION) with $$($(CC) --version | head -1)"
 	@echo "  flags    $(CFLAGS) -ffp-contract=off, instruction set $(ISA)"
 	@echo "  OpenMP   $(if $(OMP),found,not found: one thread)"
-	@echo "  CUDA     $(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc) not found)"
-	@echo "  gnuplot  $(or $(shell command -v gnuplot),not found: plots cannot be drawn)"
+	@echo "  CUDA     $(if $(wildcard /usr/local/cuda/bin/nvcc)$(shell command -v nvcc),found$(comma) not used yet,not found (not needed yet))"
+	@echo "  gnuplot  $(if $(shell command -v gnuplot),found$(comma) not used yet,not found (not needed yet))"
 
 INSTALLED := $(filter-out hello,$(notdir $(PROGRAMS)))
 

@@ -5,12 +5,14 @@
       #define LLM42_IMPLEMENTATION
       #include "llm42.h"
 
-   and include it plainly wherever else you need the declarations (C11, or C++17). A complete program:
+   and include it plainly wherever else you need the declarations (C11, or C++17). A complete program, to be run where
+   examples/tiny42 lies:
 
       #define LLM42_IMPLEMENTATION
       #include "llm42.h"
 
       static void show(void *user, const llm42_event *e) {             // tokens arrive when they are final
+          (void)user;
           for (int i = 0; e->type == LLM42_EVENT_COMMITTED && i < e->n; i++) printf("%d ", e->tokens[i]);
       }
       int main(void) {
@@ -28,7 +30,9 @@
           llm42_model_free(model);
       }
 
-   Compile: cc -std=c11 -O3 -march=native -ffp-contract=off -fopenmp -I/usr/include/stb program.c -lm
+   Compile: cc -std=c11 -O3 -march=native -ffp-contract=off -fopenmp -I. -I/usr/include/stb program.c -lm
+   (-I. stands for where llm42.h is. Without -march=native, or x86-64-v3, it is the scalar build: the same bits, but
+   about a hundred times slower.)
    Needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev). OpenMP is optional.
 
 
@@ -53,7 +57,7 @@
    STEP BY STEP
 
    1. llm42_model_load maps a model: an HF folder (llama, mistral, qwen2, qwen3, qwen3_moe), a llama2.c .bin file, or
-      random weights ("synthetic:tiny"). Models are read-only; any number of engines may share one.
+      random weights ("synthetic:tiny", small, base, llama-3.2-1b, llama-3.2-3b, llama-3.1-8b). Models are read-only; any number of engines may share one.
    2. llm42_engine_open takes an llm42_engine_desc. Zero every field you do not care about: zero means the default that
       the field's comment states, and never anything else. llm42_engine_config returns the desc with defaults filled in.
    3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.

@@ -101,8 +101,8 @@ static void print_stats(llm42_engine *engine, double seconds) {
     double percent = st.returned_tokens ? 100.0 * (double)st.recomputed / (double)st.returned_tokens : 0;
     fprintf(stderr, "%" PRId64 " prompt tokens, %" PRId64 " new tokens in %.3f s (%.1f tokens/s)\n", st.prompt_tokens,
             st.returned_tokens, seconds, seconds > 0 ? (double)st.returned_tokens / seconds : 0);
-    fprintf(stderr, "passes: %" PRId64 " fast, %" PRId64 " replay; %" PRId64 " verifications, %" PRId64
-            " rollbacks, %.2f%% recomputed\n", st.passes[LLM42_FAST], st.passes[LLM42_FIXED], st.verifications,
+    fprintf(stderr, "passes: %" PRId64 " fast, %" PRId64 " of fixed shape (prompts, replays); verifications: %" PRId64
+            ", rollbacks: %" PRId64 ", %.2f%% recomputed\n", st.passes[LLM42_FAST], st.passes[LLM42_FIXED], st.verifications,
             st.rollbacks, percent);
 }
 
@@ -124,8 +124,9 @@ int main(int argc, char **argv) {
         args_ids("--ids", ids_text, ids);
     }
     args_check(llm42_model_load(&model, &(llm42_model_desc){.path = model_path}, &error), &error);
+    if (ids_text && !tokenizer && !strncmp(model_path, "synthetic:", 10)) ids_out = true;  // it has no text
     if ((!ids_text || !ids_out) && tok_open(&t, model, model_path, tokenizer, &error))
-        args_fail(1, "%s%s", error.text, ids_text ? " (--ids-out does without a tokenizer)" : "");
+        args_fail(1, "%s (--ids with --ids-out does without a tokenizer)", error.text);
     if (!ids_text) args_check(tok_encode(t, prompt, strlen(prompt), true, &ids, &error), &error);
     if (trace_path) args_check(llm42_trace_open(&trace, trace_path, &error), &error);
 

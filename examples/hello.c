@@ -16,7 +16,8 @@ static void print(void *user, const llm42_event *event) {
 
 int main(int argc, char **argv) {
     const char *path = "examples/tiny42", *prompt = argc > 1 ? argv[1] : "It was a dark and stormy night";
-    if (!strcmp(prompt, "--help")) return puts("usage: hello [PROMPT]"), 0;
+    if (argc > 2 || !strncmp(prompt, "--", 2))
+        return fprintf(argc == 2 ? stdout : stderr, "usage: hello [PROMPT]\n"), argc == 2 && !strcmp(prompt, "--help") ? 0 : 2;
     llm42_error error;
     llm42_model *model = NULL;
     llm42_engine *engine = NULL;
@@ -33,11 +34,13 @@ int main(int argc, char **argv) {
     if (!result) result = llm42_engine_submit(engine, &ask, &request, &error);
     if (!result) printf("%s", prompt);
     if (!result) result = llm42_engine_run(engine, &error);
-    puts(result ? error.text : "");
+    if (result) fprintf(stderr, "hello: %s\n", error.text);
+    bool written = puts("") >= 0 && fflush(stdout) == 0;
     llm42_engine_close(engine);
     llm42_model_free(model);
     tok_stream_free(&stream);
     tok_free(t);
     arrfree(ids);
-    return result != LLM42_OK;
+    if (!written) perror("hello: standard output");
+    return result || !written;
 }

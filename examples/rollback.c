@@ -277,11 +277,11 @@ static void print_rollback(const demo *d, const rollback *r, const char *indent)
     print_tokens(d, &r->token[1], 1, 16, VERDICT);
     printf("'; pass %d drops %d candidate%s%s%s", r->pass, r->dropped, r->dropped == 1 ? "" : "s",
            r->injected ? " (injected)" : "", end);
-    printf("%slog-probs:", indent);
+    printf("%slog-probs old, new token:", indent);
     for (int i = 0; i < 2; i++) {
         const float *p = sides[i];
         const char *order = p[0] == p[1] ? "=" : p[0] < p[1] ? "<" : ">";
-        printf("%s %.5f %s %.5f", i ? ", replay pass" : " fast pass", (double)p[0], order, (double)p[1]);
+        printf("%s %.5f %s %.5f", i ? ", replay" : " fast", (double)p[0], order, (double)p[1]);
     }
     printf("%s", end);
 }

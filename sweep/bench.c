@@ -3,7 +3,7 @@
 //     build/bench                                              everything, on examples/tiny42
 //     build/bench --model DIR --threads 2 --out FILE           another model; every figure as TSV too
 //     build/bench --model DIR --suite decode                   tokens a second of one greedy stream, and nothing else
-//     build/bench --model DIR --calibrate FILE                 pass times for the simulator
+//     build/bench --model DIR --calibrate FILE                 a table of pass times
 //
 // Ceilings come first, in the same run and with the same threads, because a share of a datasheet's figure says little
 // on a shared machine. Every figure is a median of repeats; a ceiling is the best of several medians, since whatever
@@ -808,7 +808,7 @@ static settings parse(int argc, char **argv) {
         ARGS_INT("group G", &s.group, 1, 4096, "windows in a replay pass"),
         ARGS_FLAG("quick", &s.quick, "smaller grids and workloads, three repeats"),
         ARGS_TEXT("out FILE", &s.out, "write every figure to a TSV file"),
-        ARGS_TEXT("calibrate FILE", &s.calibrate, "only write pass times for the simulator"),
+        ARGS_TEXT("calibrate FILE", &s.calibrate, "only write a table of pass times (TSV)"),
         ARGS_END,
     };
     args_parse(argc, argv, "Speed of passes and whole workloads on the CPU backend.", options);
