@@ -813,7 +813,8 @@ LLM42__INLINE float llm42__log_f32(float x) {
     p = fmaf(p, z, 2.0f / 5.0f);
     p = fmaf(p, z, 2.0f / 3.0f);
     float tail = fmaf((float)e, 1.42860677e-6f, s * z * p);
-    return fmaf((float)e, 0.693145752f, fmaf(2.0f, s, tail));
+    float y = fmaf((float)e, 0.693145752f, fmaf(2.0f, s, tail));
+    return x - x == 0 ? y : x;  // infinity and NaN come through
 }
 
 float llm42_exp(float x) { return llm42__exp(x); }
@@ -1095,7 +1096,7 @@ typedef struct llm42__file {
 
 static llm42_result llm42__file_map(llm42__file *file, const char *path, llm42_error *error) {
     *file = (llm42__file){0};
-    int fd = open(path, O_RDONLY);
+    int fd = open(path, O_RDONLY | O_NONBLOCK);  // does not wait at a FIFO, which is refused below
     if (fd < 0) return llm42__fail(error, LLM42_IO, "%s: cannot open: %s", path, strerror(errno));
     struct stat st;
     llm42_result result = LLM42_OK;
@@ -1276,6 +1277,8 @@ static llm42_result llm42__config_check(const llm42_config *c, const char *path,
     for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
         if (positive[i].value < 1)
             return llm42__fail(error, LLM42_FORMAT, "%s: %s: must be given and at least 1", path, positive[i].name);
+    if (c->context < 2)
+        return llm42__fail(error, LLM42_FORMAT, "%s: max_position_embeddings: 1: a prompt and a new token need 2", path);
     if (c->heads % c->kv_heads)
         return llm42__fail(error, LLM42_FORMAT, "%s: num_attention_heads %d is not a multiple of num_key_value_heads %d",
                            path, c->heads, c->kv_heads);
@@ -2344,7 +2347,8 @@ static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int
     for (int r = 0; r < rows; r++) {
         const float *from = x + (size_t)r * (size_t)n;
         float *to = y + (size_t)r * (size_t)n;
-        float scale = 1.0f / sqrtf(llm42__sum_squares(from, n) / (float)n + cpu->model->config.norm_eps);
+        float sum = llm42__sum_squares(from, n);
+        float scale = 1.0f / sqrtf(sum / (float)n + cpu->model->config.norm_eps) + (sum - sum);  // overflow becomes NaN
         for (int i = 0; i < n; i++) to[i] = from[i] * scale * weight[i];
         llm42__cpu_round_all(cpu, to, (size_t)n);
     }
@@ -3899,7 +3903,7 @@ static bool llm42__engine_allocate(llm42_engine *e) {
         e->free_slot[e->free_slots] = e->desc.max_running - 1 - e->free_slots;
         e->free_slots++;
     }
-    return llm42__kv_open(&e->kv, e->desc.pages, e->desc.page_size, e->desc.prefix_cache);
+    return true;
 }
 
 llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *desc, llm42_error *error) {
@@ -3921,7 +3925,9 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     llm42_backend_desc backend = {.model = d.model, .compute = d.compute, .logits_fp32 = d.logits_fp32, .threads = d.threads,
                                   .max_rows = LLM42__MAX(e->M, d.token_budget), .max_context = d.max_context, .pages = d.pages,
                                   .page_size = d.page_size, .log = d.log, .log_user = d.log_user};
-    if (result == LLM42_OK) result = e->backend->open(&e->state, &backend, error);
+    if (result == LLM42_OK) result = e->backend->open(&e->state, &backend, error);  // first: it refuses pools that cannot be
+    if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.pages, d.page_size, d.prefix_cache))
+        result = llm42__fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d.pages);
     if (result == LLM42_OK && d.mode == LLM42_DVR) result = llm42__self_check(e, LLM42_FIXED, error);
     if (result == LLM42_OK && d.mode == LLM42_BATCH_INVARIANT) result = llm42__self_check(e, LLM42_INVARIANT, error);
     if (result != LLM42_OK) {

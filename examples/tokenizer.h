@@ -142,6 +142,8 @@ static inline llm42_result tok_fail(llm42_error *error, llm42_result result, con
 
 // Reads a whole file and puts a 0 behind it.
 static inline llm42_result tok_read(const char *path, char **data, size_t *size, llm42_error *error) {
+    struct stat status;  // a FIFO would wait for somebody to write
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) return tok_fail(error, LLM42_IO, path, "not a regular file");
     FILE *file = fopen(path, "rb");
     size_t room = 1 << 16, used = 0;
     char *text = file ? malloc(room + 1) : NULL;

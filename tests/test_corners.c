@@ -607,6 +607,9 @@ TEST(the_sampler) {
     CHECK_INT(floor[3] + floor[4], 0);
     CHECK(floor[2] > 0);
     CHECK_NEAR(llm42_logprob(logits, V, 1), log(0.3), 1e-5);
+    logits[77] = NAN;  // one bad logit spoils every log-probability, so that the backend's check sees it
+    CHECK(isnan(llm42_logprob(logits, V, 1)));
+    CHECK(isnan(llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 4, .seed = 9}, 1, scratch).logprob));
 }
 
 int main(void) {
