@@ -749,6 +749,20 @@ static void llm42__log(llm42_log_fn *log, void *user, const char *format, ...) {
     log(user, line);
 }
 
+// Integer fields of a desc, each with the range it must lie in; page_size must be a power of two besides.
+typedef struct llm42__field { const char *name; int value, low, high; } llm42__field;
+
+static llm42_result llm42__check_fields(const char *desc, const llm42__field *field, size_t count, int page_size,
+                                        llm42_error *error) {
+    for (size_t i = 0; i < count; i++)
+        if (field[i].value < field[i].low || field[i].value > field[i].high)
+            return llm42__fail(error, LLM42_INVALID, "%s.%s: %d: must be from %d to %d", desc, field[i].name, field[i].value,
+                               field[i].low, field[i].high);
+    if (page_size & (page_size - 1))
+        return llm42__fail(error, LLM42_INVALID, "%s.page_size: %d: must be a power of two", desc, page_size);
+    return LLM42_OK;
+}
+
 // 64-byte aligned; NULL when memory is short or the size overflows. Freed with free().
 static void *llm42__alloc(size_t count, size_t size) {
     if (count && size > (SIZE_MAX - 64) / count) return NULL;
@@ -2875,15 +2889,10 @@ static llm42_result llm42__cpu_ieee(llm42_error *error) {
 
 static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error *error) {
     const llm42_config *c = &d->model->config;
-    const struct { const char *name; int value, low, high; } fields[] = {
+    const llm42__field fields[] = {
         {"compute", d->compute, LLM42_BF16, LLM42_FP32}, {"threads", d->threads, 1, 1024}, {"max_rows", d->max_rows, 1, 1 << 20},
         {"max_context", d->max_context, 1, c->context}, {"pages", d->pages, 1, 1 << 28}, {"page_size", d->page_size, 1, 4096}};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (fields[i].value < fields[i].low || fields[i].value > fields[i].high)
-            return llm42__fail(error, LLM42_INVALID, "llm42_backend_desc.%s: %d: must be from %d to %d", fields[i].name,
-                               fields[i].value, fields[i].low, fields[i].high);
-    if (d->page_size & (d->page_size - 1))
-        return llm42__fail(error, LLM42_INVALID, "llm42_backend_desc.page_size: %d: must be a power of two", d->page_size);
+    LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
     return LLM42_OK;
 }
 
@@ -3813,7 +3822,7 @@ static void llm42__resolve(llm42_engine_desc *d) {
 
 static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *error) {
     const llm42_config *c = &d->model->config;
-    const struct { const char *name; int value, low, high; } fields[] = {
+    const llm42__field fields[] = {
         {"mode", d->mode, LLM42_DVR, LLM42_BATCH_INVARIANT}, {"compute", d->compute, LLM42_BF16, LLM42_FP32},
         {"threads", d->threads, 1, 1024}, {"max_context", d->max_context, 2, c->context},
         {"max_running", d->max_running, 1, 1 << 16}, {"token_budget", d->token_budget, 1, 1 << 20},
@@ -3822,12 +3831,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         {"deadline", d->deadline, 1, INT32_MAX}, {"look_ahead", d->look_ahead, 1, 1 << 20},
         {"prefill", d->prefill, LLM42_PREFILL_PACKED, LLM42_PREFILL_ISOLATED},
         {"bonus", d->bonus, LLM42_BONUS_ON, LLM42_BONUS_OFF}};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (fields[i].value < fields[i].low || fields[i].value > fields[i].high)
-            return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.%s: %d: must be from %d to %d", fields[i].name,
-                               fields[i].value, fields[i].low, fields[i].high);
-    if (d->page_size & (d->page_size - 1))
-        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.page_size: %d: must be a power of two", d->page_size);
+    LLM42__TRY(llm42__check_fields("llm42_engine_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
     if (d->token_budget < d->max_running)
         return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.token_budget: %d: must be at least max_running, %d, so that "
                            "every sequence can decode in one pass", d->token_budget, d->max_running);
