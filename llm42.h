@@ -278,7 +278,8 @@ typedef struct llm42_model {
 
 typedef struct llm42_model_desc {
     // Required. One of: an HF folder (config.json and *.safetensors); a llama2.c .bin file;
-    // "synthetic:NAME[,seed=N][,margin=X]", random weights of a named shape (llm42_synthetic_names()).
+    // "synthetic:NAME[,seed=N][,margin=X]", random weights of a named shape (llm42_synthetic_names()); "shape:NAME", such
+    // a shape without weights, for the simulator.
     const char *path;
     llm42_log_fn *log;  // default: none
     void *log_user;
@@ -357,6 +358,8 @@ typedef struct llm42_backend_desc {
     int max_rows;         // rows in a pass, at most
     int max_context;      // tokens in a sequence, at most
     int pages, page_size; // of the KV cache
+    int max_running;      // sequences in a pass, at most
+    const struct llm42_sim_desc *sim;  // llm42_backend_sim() only
     llm42_log_fn *log;
     void *log_user;
 } llm42_backend_desc;
@@ -368,8 +371,9 @@ typedef struct llm42_backend_desc {
 //   put until then. Rows beyond pass->rows up to pass->shape are padding: no outputs and no KV come of them.
 // - run that fails leaves the outputs undefined and the KV of the positions in pass->row undefined, and nothing else
 //   changed; the engine has those positions written again before a pass reads them.
-// - start and poll are run in two halves for backends that can overlap passes; NULL where they cannot. poll returns
-//   LLM42_IDLE while the pass is in flight.
+// - start and poll are run in two halves for backends that can overlap passes; NULL where they cannot. One pass is in
+//   flight at most; run may be called beside it. poll returns LLM42_IDLE while the pass is in flight, and with `wait` set
+//   returns when it has landed. The sequences of a pass in flight are in no other pass.
 // - A KV entry is a function of what the row's schedule allows it to depend on, and so are tokens and logprobs. The
 //   engine checks that rows keep their bits wherever they stand in a FIXED pass, and refuses to open otherwise.
 // - now is in seconds from any fixed point and never runs backwards; wait_until returns at or after that time.
@@ -379,7 +383,7 @@ typedef struct llm42_backend {
     void (*close)(void *state);
     llm42_result (*run)(void *state, const llm42_pass *pass, llm42_error *error);
     llm42_result (*start)(void *state, const llm42_pass *pass, llm42_error *error);
-    llm42_result (*poll)(void *state, llm42_error *error);
+    llm42_result (*poll)(void *state, bool wait, llm42_error *error);
     double (*now)(void *state);
     void (*wait_until)(void *state, double seconds);
 } llm42_backend;
@@ -389,6 +393,55 @@ LLM42_API const char *llm42_cpu_isa(void);  // "avx512", "avx2" or "scalar": wha
 
 // Splits of a sum of length k for n outputs in a CPU pass of `shape` rows: the documented table behind FAST and FIXED.
 LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k);
+
+// >>sim ----------------------------------------------------------------------------------------------------------
+// The simulator is a backend: scheduler, KV pages and verification are the engine's own, a pass costs virtual time from a
+// calibration, and tokens come from a flip model. The true token of (request, position) is a hash; a FAST pass returns
+// another one with the request's own flip rate, drawn from a gamma distribution; other passes return the true one.
+typedef enum llm42_kind {  // what a row is to the cost model
+    LLM42_KIND_DECODE,     // the only row of its sequence in the pass
+    LLM42_KIND_PROMPT,     // rows of a prompt, the last one sampled
+    LLM42_KIND_WINDOW,     // rows of a verification window, all sampled
+    LLM42_KINDS
+} llm42_kind;
+
+// Pass times: ms[r * contexts + c] for row[r] rows that attend to context[c] positions in the mean.
+typedef struct llm42_cost_table {
+    int rows, contexts;
+    double *row, *context;  // ascending
+    double *ms;             // [rows, contexts], not falling along either
+} llm42_cost_table;
+
+typedef struct llm42_calibration {
+    char name[128];            // the file's, without folder and ending
+    char source[256], device[128], model[128];
+    int devices;
+    int64_t kv_tokens;         // KV pool, tokens; 0: not known
+    bool padding_free;         // rows that pad a FIXED pass to its shape cost nothing (CPU)
+    double flip_rate;          // share of candidates that a replay pass changes, mean over requests
+    double flip_shape;         // of the gamma distribution of that rate over requests
+    double overlap_fast, overlap_replay;  // how many times longer a pass takes beside one of the other sort
+    llm42_cost_table cost[LLM42_EXACT + 1][LLM42_KINDS];  // by schedule and kind
+} llm42_calibration;
+
+typedef struct llm42_sim_desc {
+    const llm42_calibration *calibration;  // required
+    uint64_t seed;                // of tokens and flips; default: 42
+    double flip_scale;            // multiplies the calibration's flip rate; default: 1
+    bool no_flips;                // every candidate is right
+    double invariant_slowdown;    // an INVARIANT pass costs as many times the FAST one; default: the calibration's own tables
+} llm42_sim_desc;
+
+// The simulator; llm42_engine_desc.sim is required with it. Its clock is virtual and starts at 0. The model needs no
+// weights: llm42_model_load("shape:NAME").
+LLM42_API const llm42_backend *llm42_backend_sim(void);
+// Reads a calibration file: `# key: value` lines, then TSV `schedule kind rows context_tokens ms`; sweep/README.md has the
+// format. Errors: IO; FORMAT for a table that is missing, falls or is no full grid, NaN, or another unit (names the line).
+LLM42_API llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error);
+LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
+// Milliseconds that a pass of `rows` rows of one kind takes which attend to `context` positions in the mean.
+LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind,
+                                      double rows, double context);
 
 // >>engine -------------------------------------------------------------------------------------------------------
 typedef enum llm42_mode {
@@ -415,6 +468,12 @@ typedef enum llm42_bonus {
     LLM42_BONUS_ON,   // default, the paper's text: W-1 candidates and the verifier's own token
     LLM42_BONUS_OFF,  // the paper's code: W candidates, W compared
 } llm42_bonus;
+
+typedef enum llm42_chunked {
+    LLM42_CHUNKED_DEFAULT = 0,
+    LLM42_CHUNKED_ON,   // default: ordinary prompts ride in fast passes, cut into chunks by token_budget
+    LLM42_CHUNKED_OFF,  // the paper's: prompts run whole, in passes of their own, before anything decodes
+} llm42_chunked;
 
 #define LLM42_EVENTS(X)                                                                                                 \
     X(LLM42_EVENT_SUBMITTED, "submitted")    /* n: prompt tokens */                                                     \
@@ -491,13 +550,15 @@ LLM42_API const char *llm42_schedule_name(llm42_schedule schedule);
 typedef struct llm42_engine_desc {
     const llm42_model *model;      // required
     const llm42_backend *backend;  // default: llm42_backend_cpu()
+    const llm42_sim_desc *sim;     // for llm42_backend_sim(), and required there
     llm42_mode mode;               // default: LLM42_DVR
     llm42_dtype compute;           // default: LLM42_BF16
     bool logits_fp32;              // default: logits are rounded to bf16 under bf16, as serving engines do
     int threads;                   // default: what OpenMP offers
     int max_context;               // tokens in a sequence; default: the model's, at most 8192
     int max_running;               // sequences that run at once; default: 32
-    int token_budget;              // rows of a FAST, INVARIANT or ISOLATED pass, at most; default: 256 or max_running
+    int token_budget;              // rows of a FAST, INVARIANT or ISOLATED pass, at most; default: the larger of 256 (with
+                                   // chunked_prefill OFF max_context, and never less) and max_running
     int page_size;                 // tokens in a KV page; default: 16
     int pages;                     // KV pages; default: max_running full contexts, or one and 1 GiB if that is less
     int window;                    // W; default: 32
@@ -507,6 +568,10 @@ typedef struct llm42_engine_desc {
     int look_ahead;                // WAIT: candidates decoded beyond a ready window, at most; default: W
     llm42_prefill prefill;         // default: PACKED
     llm42_bonus bonus;             // default: ON
+    llm42_chunked chunked_prefill; // default: ON
+    bool overlap;                  // fast passes go on while a replay pass is in flight (no global pause); default: off
+    double admission_reserve;      // 0..1: a request is admitted when pages are free for its tokens and for this share of
+                                   // the tokens that it and those running may still return; default: 0
     bool prefix_cache;             // default: off
     double inject_rate;            // share of candidates replaced by a wrong token, 0..1, for stress tests; default: 0
     uint64_t inject_seed;          // default: 42
@@ -1212,10 +1277,8 @@ static bool llm42__json_null(const llm42__json *json, int i) {
     return i < 0 || (json->token[i].type == JSMN_PRIMITIVE && json->text[json->token[i].start] == 'n');
 }
 
-// A finite number, read without strtod, whose decimal point follows the locale. False when token i is something else.
-static bool llm42__json_number(const llm42__json *json, int i, double *value) {
-    if (i < 0 || json->token[i].type != JSMN_PRIMITIVE) return false;
-    const char *p = json->text + json->token[i].start, *end = json->text + json->token[i].end;
+// A finite number that fills the text, read without strtod, whose decimal point follows the locale.
+static bool llm42__number(const char *p, const char *end, double *value) {
     bool negative = p < end && *p == '-', point = false;
     int digits = 0, exponent = 0;
     double x = 0;
@@ -1242,6 +1305,12 @@ static bool llm42__json_number(const llm42__json *json, int i, double *value) {
     x = exponent < 0 ? x / scale : x * scale;
     *value = negative ? -x : x;
     return p == end && x - x == 0;
+}
+
+// False when token i is something else.
+static bool llm42__json_number(const llm42__json *json, int i, double *value) {
+    return i >= 0 && json->token[i].type == JSMN_PRIMITIVE &&
+           llm42__number(json->text + json->token[i].start, json->text + json->token[i].end, value);
 }
 
 // Reads an optional number field into *value when it is there and not null; it must lie in [low, high].
@@ -1889,8 +1958,8 @@ static llm42_result llm42__synthetic_spec(llm42__synthesis *s, const char *spec,
         if (strlen(llm42__shapes[i].name) == length && strncmp(llm42__shapes[i].name, spec, length) == 0)
             shape = &llm42__shapes[i];
     if (!shape)
-        return llm42__fail(error, LLM42_UNSUPPORTED, "synthetic:%s: unknown shape (known: tiny, small, base, llama-3.2-1b, "
-                           "llama-3.2-3b, llama-3.1-8b)", spec);
+        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: unknown shape (known: tiny, small, base, llama-3.2-1b, llama-3.2-3b, "
+                           "llama-3.1-8b)", s->model->name);
     s->model->config = shape->config;
     for (const char *p = spec + length; *p;) {
         char *end = NULL;
@@ -1947,6 +2016,8 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     struct stat st;
     llm42_result result;
     if (strncmp(desc->path, "synthetic:", 10) == 0) result = llm42__load_synthetic(m, desc->path + 10, error);
+    else if (strncmp(desc->path, "shape:", 6) == 0)
+        result = llm42__synthetic_spec(&(llm42__synthesis){.model = m}, desc->path + 6, error);
     else if (stat(desc->path, &st) != 0)
         result = llm42__fail(error, LLM42_IO, "%s: no such model: %s", desc->path, strerror(errno));
     else result = S_ISDIR(st.st_mode) ? llm42__load_folder(m, desc->path, error) : llm42__load_llama2c(m, desc->path, error);
@@ -2900,6 +2971,9 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     *state = NULL;
     LLM42__TRY(llm42__cpu_ieee(error));
     LLM42__TRY(llm42__cpu_validate(desc, error));
+    if (!desc->model->layer)
+        return llm42__fail(error, LLM42_INVALID, "model %s has no weights: it is for the simulator; load a folder or "
+                           "synthetic:NAME", desc->model->name);
     llm42__cpu *cpu = calloc(1, sizeof *cpu);
     if (!cpu) return llm42__fail(error, LLM42_MEMORY, "cpu backend: out of memory");
     cpu->desc = *desc;
@@ -2927,6 +3001,407 @@ const llm42_backend *llm42_backend_cpu(void) {
                                           .wait_until = llm42__cpu_wait_until};
     return &backend;
 }
+// >>sim ----------------------------------------------------------------------------------------------------------
+// Owns: calibrations, and the simulator: the virtual clock, the cost of a pass and the tokens it returns. A backend like
+// any other; it keeps no KV, since a true token depends on its request and position alone.
+
+static const char *const llm42__kind_name[LLM42_KINDS] = {"decode", "prompt", "window"};
+
+// The tables that a calibration must have.
+static const struct { llm42_schedule schedule; llm42_kind kind; } llm42__tables[] = {
+    {LLM42_FAST, LLM42_KIND_DECODE}, {LLM42_FAST, LLM42_KIND_PROMPT}, {LLM42_FIXED, LLM42_KIND_WINDOW},
+    {LLM42_FIXED, LLM42_KIND_PROMPT}, {LLM42_INVARIANT, LLM42_KIND_DECODE}, {LLM42_INVARIANT, LLM42_KIND_PROMPT}};
+enum { LLM42__TABLES = sizeof llm42__tables / sizeof *llm42__tables };
+
+typedef struct llm42__point { double rows, context, ms; int line; } llm42__point;
+
+// A calibration file while it is read.
+typedef struct llm42__calibrating {
+    const char *path;
+    llm42_calibration *to;
+    llm42__point *points[LLM42__TABLES];  // stb_ds arrays
+    uint64_t seen;                        // keys that were there, by their place in llm42__calibration_key
+    bool columns;                         // the line with the columns has been read
+    int line;
+} llm42__calibrating;
+
+static bool llm42__is_word(const char *text, const char *end, const char *word) {
+    return strlen(word) == (size_t)(end - text) && memcmp(text, word, (size_t)(end - text)) == 0;
+}
+
+// One `# key: value` line; keys that are not listed are comments.
+static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *key, const char *value, const char *end,
+                                           llm42_error *error) {
+    llm42_calibration *to = c->to;
+    double kv_tokens = 0, devices = 0;
+    const struct { const char *name; double low, high, *number; char *text; size_t size; } keys[] = {
+        {"source", 0, 0, NULL, to->source, sizeof to->source}, {"device", 0, 0, NULL, to->device, sizeof to->device},
+        {"model", 0, 0, NULL, to->model, sizeof to->model}, {"time_unit", 0, 0, NULL, NULL, 0},
+        {"padding", 0, 0, NULL, NULL, 0}, {"devices", 1, 1 << 20, &devices, NULL, 0},
+        {"kv_tokens", 0, 1e12, &kv_tokens, NULL, 0}, {"flip_rate", 0, 1, &to->flip_rate, NULL, 0},
+        {"flip_shape", 1e-3, 1e6, &to->flip_shape, NULL, 0}, {"overlap_fast", 1, 1e3, &to->overlap_fast, NULL, 0},
+        {"overlap_replay", 1, 1e3, &to->overlap_replay, NULL, 0}};
+    const char *colon = value - 1;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (!llm42__is_word(key, colon, keys[i].name)) continue;
+        while (value < end && *value == ' ') value++;
+        while (end > value && end[-1] == ' ') end--;
+        if (c->seen >> i & 1)
+            return llm42__fail(error, LLM42_FORMAT, "%s:%d: %s is there twice", c->path, c->line, keys[i].name);
+        c->seen |= 1u << i;
+        if (keys[i].text) snprintf(keys[i].text, keys[i].size, "%.*s", (int)LLM42__MIN(end - value, 512), value);
+        else if (!keys[i].number) {
+            bool unit = strcmp(keys[i].name, "time_unit") == 0;
+            to->padding_free = unit ? to->padding_free : llm42__is_word(value, end, "free");
+            if (unit ? !llm42__is_word(value, end, "ms") : !to->padding_free && !llm42__is_word(value, end, "computed"))
+                return llm42__fail(error, LLM42_FORMAT, "%s:%d: %s: %.*s: must be %s", c->path, c->line, keys[i].name,
+                                   (int)LLM42__MIN(end - value, 40), value, unit ? "ms" : "computed or free");
+        } else if (!llm42__number(value, end, keys[i].number) || !(*keys[i].number >= keys[i].low && *keys[i].number <= keys[i].high)) {
+            return llm42__fail(error, LLM42_FORMAT, "%s:%d: %s: %.*s: must be a number from %g to %g", c->path, c->line,
+                               keys[i].name, (int)LLM42__MIN(end - value, 40), value, keys[i].low, keys[i].high);
+        }
+        if (keys[i].number == &devices) to->devices = (int)devices;
+        if (keys[i].number == &kv_tokens) to->kv_tokens = (int64_t)kv_tokens;
+    }
+    return LLM42_OK;
+}
+
+// One line of the table: schedule, kind, rows, context_tokens, ms.
+static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *text, const char *end, llm42_error *error) {
+    static const char *const columns[] = {"schedule", "kind", "rows", "context_tokens", "ms"};
+    const char *field[6] = {text};
+    int count = 0;
+    for (const char *p = text; p <= end && count < 6; p++)
+        if (p == end || *p == '\t') field[++count < 6 ? count : 5] = p + 1;
+    if (count != 5)
+        return llm42__fail(error, LLM42_FORMAT, "%s:%d: expected 5 columns with tabs between: schedule kind rows "
+                           "context_tokens ms", c->path, c->line);
+    if (!c->columns) {
+        for (int i = 0; i < 5; i++)
+            if (!llm42__is_word(field[i], field[i + 1] - 1, columns[i]))
+                return llm42__fail(error, LLM42_FORMAT, "%s:%d: column %d is called '%.*s': expected %s", c->path, c->line, i + 1,
+                                   (int)LLM42__MIN(field[i + 1] - 1 - field[i], 40), field[i], columns[i]);
+        c->columns = true;
+        return LLM42_OK;
+    }
+    llm42__point point = {.line = c->line};
+    double *const number[] = {&point.rows, &point.context, &point.ms};
+    for (int i = 0; i < 3; i++)
+        if (!llm42__number(field[2 + i], field[3 + i] - 1, number[i]) || *number[i] < 0 || (i != 1 && *number[i] == 0))
+            return llm42__fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be a positive number", c->path, c->line, columns[2 + i],
+                               (int)LLM42__MIN(field[3 + i] - 1 - field[2 + i], 40), field[2 + i]);
+    for (int t = 0; t < LLM42__TABLES; t++)
+        if (llm42__is_word(field[0], field[1] - 1, llm42_schedule_name(llm42__tables[t].schedule)) &&
+            llm42__is_word(field[1], field[2] - 1, llm42__kind_name[llm42__tables[t].kind])) {
+            arrput(c->points[t], point);
+            return LLM42_OK;
+        }
+    return llm42__fail(error, LLM42_FORMAT, "%s:%d: no table is called '%.*s'", c->path, c->line,
+                       (int)LLM42__MIN(field[2] - 1 - field[0], 60), field[0]);
+}
+
+static int llm42__point_order(const void *a, const void *b) {
+    const llm42__point *x = a, *y = b;
+    if (x->rows != y->rows) return x->rows < y->rows ? -1 : 1;
+    return (x->context > y->context) - (x->context < y->context);
+}
+
+// Makes a grid of a table's points.
+static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_error *error) {
+    llm42__point *point = c->points[t];
+    llm42_schedule schedule = llm42__tables[t].schedule;
+    const char *name = llm42_schedule_name(schedule), *kind = llm42__kind_name[llm42__tables[t].kind];
+    llm42_cost_table *table = &c->to->cost[schedule][llm42__tables[t].kind];
+    int count = (int)arrlen(point), contexts = 0;
+    if (!count) return llm42__fail(error, LLM42_FORMAT, "%s: table '%s %s' is missing", c->path, name, kind);
+    qsort(point, (size_t)count, sizeof *point, llm42__point_order);
+    while (contexts < count && point[contexts].rows == point[0].rows) contexts++;
+    table->rows = count / contexts;
+    table->contexts = contexts;
+    table->row = llm42__alloc((size_t)table->rows, sizeof *table->row);
+    table->context = llm42__alloc((size_t)contexts, sizeof *table->context);
+    table->ms = llm42__alloc((size_t)count, sizeof *table->ms);
+    if (!table->row || !table->context || !table->ms) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
+    for (int i = 0; i < count; i++) {
+        int r = i / contexts, k = i % contexts;
+        if (count % contexts || point[i].rows != point[r * contexts].rows || point[i].context != point[k].context ||
+            (k && point[k].context == point[k - 1].context) || (!k && r && point[i].rows == point[i - 1].rows))
+            return llm42__fail(error, LLM42_FORMAT, "%s:%d: table '%s %s' is no full grid: each rows needs the same "
+                               "context_tokens, once", c->path, point[i].line, name, kind);
+        table->row[r] = point[i].rows;
+        table->context[k] = point[i].context;
+        table->ms[i] = point[i].ms;
+        const double *ms = &table->ms[i];
+        if ((k && ms[0] < ms[-1]) || (r && ms[0] < ms[-contexts]))
+            return llm42__fail(error, LLM42_FORMAT, "%s:%d: table '%s %s' falls: %g ms at %g rows, %g context tokens is less "
+                               "than a smaller pass takes", c->path, point[i].line, name, kind, point[i].ms, point[i].rows,
+                               point[i].context);
+    }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__calibration_read(llm42__calibrating *c, const llm42__file *file, llm42_error *error) {
+    static const char *const required[] = {"source", "device", "model", "time_unit"};
+    const char *text = file->data, *last = file->data + file->size;
+    for (c->line = 1; text < last; c->line++) {
+        const char *end = memchr(text, '\n', (size_t)(last - text)), *next = end ? end + 1 : last;
+        if (!end) end = last;
+        if (end > text && end[-1] == '\r') end--;
+        if (c->line == 1 && !llm42__is_word(text, end, "# llm42 calibration 1"))
+            return llm42__fail(error, LLM42_FORMAT, "%s:1: not a calibration: the first line must be '# llm42 calibration 1'", c->path);
+        if (text < end && *text == '#') {
+            const char *key = text + 1, *colon = memchr(text, ':', (size_t)(end - text));
+            while (key < end && *key == ' ') key++;
+            if (colon) LLM42__TRY(llm42__calibration_key(c, key, colon + 1, end, error));
+        } else if (text < end) {
+            LLM42__TRY(llm42__calibration_point(c, text, end, error));
+        }
+        text = next;
+    }
+    for (int i = 0; i < 4; i++)
+        if (!(c->seen >> i & 1)) return llm42__fail(error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, required[i]);
+    for (int t = 0; t < LLM42__TABLES; t++) LLM42__TRY(llm42__calibration_grid(c, t, error));
+    return LLM42_OK;
+}
+
+llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error) {
+    if (!calibration) return llm42__fail(error, LLM42_INVALID, "llm42_calibration_load: calibration: must not be NULL");
+    *calibration = NULL;
+    if (!path) return llm42__fail(error, LLM42_INVALID, "llm42_calibration_load: path: must not be NULL");
+    llm42__file file;
+    LLM42__TRY(llm42__file_map(&file, path, error));
+    llm42_calibration *to = calloc(1, sizeof *to);
+    llm42__calibrating reading = {.path = path, .to = to};
+    llm42_result result = to ? LLM42_OK : llm42__fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    if (to) {
+        *to = (llm42_calibration){.devices = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};
+        const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+        snprintf(to->name, sizeof to->name, "%.*s", dot && dot > name ? (int)LLM42__MIN(dot - name, 127) : 127, name);
+        result = llm42__calibration_read(&reading, &file, error);
+    }
+    for (int t = 0; t < LLM42__TABLES; t++) arrfree(reading.points[t]);
+    llm42__file_unmap(&file);
+    if (result == LLM42_OK) *calibration = to;
+    else llm42_calibration_free(to);
+    return result;
+}
+
+void llm42_calibration_free(llm42_calibration *c) {
+    if (!c) return;
+    for (int t = 0; t < LLM42__TABLES; t++) {
+        llm42_cost_table *table = &c->cost[llm42__tables[t].schedule][llm42__tables[t].kind];
+        free(table->row);
+        free(table->context);
+        free(table->ms);
+    }
+    free(c);
+}
+
+// The interval of ascending x that value lies in, the first or last one when it is outside, and where in it.
+static int llm42__interval(const double *x, int n, double value, double *share) {
+    *share = 0;
+    if (n < 2) return 0;
+    int i = 0;
+    while (i + 2 < n && value >= x[i + 1]) i++;
+    *share = (value - x[i]) / (x[i + 1] - x[i]);
+    return i;
+}
+
+// Bilinear, and linear beyond the ends; below the first rows, where a pass costs what its weights cost, constant.
+double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind, double rows,
+                            double context) {
+    const llm42_cost_table *t = &calibration->cost[schedule][kind];
+    double r, c;
+    int i = llm42__interval(t->row, t->rows, LLM42__MAX(rows, t->row[0]), &r);
+    int k = llm42__interval(t->context, t->contexts, context, &c);
+    const double *low = t->ms + i * t->contexts + k, *high = t->rows > 1 ? low + t->contexts : low;
+    int next = t->contexts > 1;
+    double at_low = low[0] + c * (low[next] - low[0]), at_high = high[0] + c * (high[next] - high[0]);
+    return LLM42__MAX(at_low + r * (at_high - at_low), 0);
+}
+
+// What a request's tokens hang on, kept by its slot.
+typedef struct llm42__sim_request {
+    int64_t id;      // -1: none yet
+    uint64_t key;
+    double flip_rate;
+} llm42__sim_request;
+
+typedef struct llm42__sim {
+    const llm42_calibration *calibration;
+    llm42_sim_desc desc;
+    int max_running;
+    uint32_t vocab;
+    double now;      // seconds
+    double flight;   // seconds that the pass in flight would still take alone; 0: none
+    bool in_flight;
+    llm42__sim_request *request;  // [max_running]
+} llm42__sim;
+
+// A draw from the gamma distribution with this shape and mean 1 (Marsaglia and Tsang, 2000): the uniforms are hashes of
+// the key.
+static double llm42__sim_gamma(uint64_t key, double shape) {
+    double boost = 1, mean = shape;
+    if (shape < 1) {  // Gamma(a) = Gamma(a + 1) U^(1/a)
+        boost = pow(1 - llm42__unit(llm42__hash(key)), 1 / shape);
+        shape += 1;
+    }
+    double d = shape - 1.0 / 3, c = 1 / sqrt(9 * d);
+    for (uint64_t i = 1;; i += 3) {
+        double u = 1 - llm42__unit(llm42__hash(key + i)), v = llm42__unit(llm42__hash(key + i + 1));
+        double x = sqrt(-2 * log(u)) * cos(6.283185307179586 * v), w = 1 + c * x;
+        if (w <= 0) continue;
+        w = w * w * w;
+        if (log(1 - llm42__unit(llm42__hash(key + i + 2))) < 0.5 * x * x + d - d * w + d * log(w)) return boost * d * w / mean;
+    }
+}
+
+static llm42__sim_request *llm42__sim_find(llm42__sim *sim, int slot, int64_t id) {
+    llm42__sim_request *r = &sim->request[slot < sim->max_running ? slot : 0];
+    if (r->id == id) return r;
+    r->id = id;
+    r->key = llm42__hash(sim->desc.seed ^ llm42__hash((uint64_t)id));
+    const llm42_calibration *c = sim->calibration;
+    double rate = sim->desc.no_flips ? 0 : c->flip_rate * sim->desc.flip_scale;
+    r->flip_rate = rate > 0 ? LLM42__MIN(rate * llm42__sim_gamma(llm42__hash(r->key ^ 0x6a), c->flip_shape), 1) : 0;
+    return r;
+}
+
+static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, const llm42_row *row) {
+    const llm42__sim_request *r = llm42__sim_find(sim, row->seq, pass->seq[row->seq].request);
+    uint64_t h = llm42__hash(r->key ^ (uint64_t)(uint32_t)row->position);
+    uint32_t token = (uint32_t)((h >> 32) * sim->vocab >> 32);
+    if (pass->schedule == LLM42_FAST && r->flip_rate > 0 &&
+        llm42__unit(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32)) < r->flip_rate)
+        token = (token + 1) % sim->vocab;
+    return (llm42_output){(int32_t)token, -1.0f};
+}
+
+// Seconds that a pass takes alone: the row-weighted mean of what a pass with as many rows of each kind would take.
+// Rows that pad a FIXED pass count as rows that attend to nothing.
+static double llm42__sim_cost(const llm42__sim *sim, const llm42_pass *pass) {
+    double rows[LLM42_KINDS] = {0}, keys[LLM42_KINDS] = {0}, total = 0, slowdown = 1;
+    for (int first = 0, end; first < pass->rows; first = end) {
+        const llm42_row *row = &pass->row[first];
+        for (end = first + 1; end < pass->rows && pass->row[end].seq == row->seq; end++) {}
+        llm42_kind kind = end > first + 1 ? row->flags & LLM42_ROW_SAMPLE ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT
+                                          : LLM42_KIND_DECODE;
+        if (pass->schedule == LLM42_FIXED && kind == LLM42_KIND_DECODE)
+            kind = row->flags & LLM42_ROW_SAMPLE ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT;
+        rows[kind] += end - first;
+        keys[kind] += (end - first) * (0.5 * (row->position + pass->row[end - 1].position) + 1);
+    }
+    llm42_schedule schedule = pass->schedule;
+    if (schedule == LLM42_FIXED && !sim->calibration->padding_free)
+        rows[rows[LLM42_KIND_WINDOW] > 0 ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT] += pass->shape - pass->rows;
+    if (schedule == LLM42_INVARIANT && sim->desc.invariant_slowdown > 0) {
+        schedule = LLM42_FAST;
+        slowdown = sim->desc.invariant_slowdown;
+    }
+    for (int k = 0; k < LLM42_KINDS; k++) total += rows[k];
+    double ms = 0;
+    for (int k = 0; k < LLM42_KINDS; k++) {
+        llm42_kind kind = schedule != LLM42_FIXED && k == LLM42_KIND_WINDOW ? LLM42_KIND_PROMPT : (llm42_kind)k;
+        if (rows[k] > 0) ms += rows[k] / total * llm42_calibration_ms(sim->calibration, schedule, kind, total, keys[k] / rows[k]);
+    }
+    return 1e-3 * slowdown * ms;
+}
+
+static void llm42__sim_outputs(llm42__sim *sim, const llm42_pass *pass) {
+    for (int i = 0; i < pass->rows; i++)
+        if (pass->row[i].flags & LLM42_ROW_SAMPLE) pass->out[i] = llm42__sim_token(sim, pass, &pass->row[i]);
+}
+
+// Lets the pass in flight, if there is one, get on for `seconds`, slowed by `factor`.
+static void llm42__sim_fly(llm42__sim *sim, double seconds, double factor) {
+    sim->flight = LLM42__MAX(sim->flight - seconds / factor, 0);
+}
+
+// Beside a pass in flight both are slower by their factors, until the first of them ends.
+static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_error *error) {
+    llm42__sim *sim = state;
+    if (pass->logits) return llm42__fail(error, LLM42_UNSUPPORTED, "sim backend: it has no logits");
+    const llm42_calibration *c = sim->calibration;
+    double left = llm42__sim_cost(sim, pass), both = LLM42__MIN(left * c->overlap_fast, sim->flight * c->overlap_replay);
+    left = LLM42__MAX(left - both / c->overlap_fast, 0);
+    if (both < sim->flight * c->overlap_replay) llm42__sim_fly(sim, both, c->overlap_replay);
+    else sim->flight = 0;
+    sim->now += both + left;
+    llm42__sim_outputs(sim, pass);
+    return LLM42_OK;
+}
+
+static llm42_result llm42__sim_start(void *state, const llm42_pass *pass, llm42_error *error) {
+    llm42__sim *sim = state;
+    if (sim->in_flight) return llm42__fail(error, LLM42_INVALID, "sim backend: a pass is in flight already");
+    sim->flight = llm42__sim_cost(sim, pass);
+    sim->in_flight = true;
+    llm42__sim_outputs(sim, pass);
+    return LLM42_OK;
+}
+
+static llm42_result llm42__sim_poll(void *state, bool wait, llm42_error *error) {
+    llm42__sim *sim = state;
+    (void)error;
+    if (sim->flight > 0 && !wait) return LLM42_IDLE;
+    sim->now += sim->flight;
+    sim->flight = 0;
+    sim->in_flight = false;
+    return LLM42_OK;
+}
+
+static double llm42__sim_now(void *state) { return ((llm42__sim *)state)->now; }
+
+static void llm42__sim_wait_until(void *state, double seconds) {
+    llm42__sim *sim = state;
+    if (seconds <= sim->now) return;
+    llm42__sim_fly(sim, seconds - sim->now, 1);
+    sim->now = seconds;
+}
+
+static void llm42__sim_close(void *state) {
+    llm42__sim *sim = state;
+    if (!sim) return;
+    free(sim->request);
+    free(sim);
+}
+
+static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, llm42_error *error) {
+    *state = NULL;
+    if (!d->sim || !d->sim->calibration)
+        return llm42__fail(error, LLM42_INVALID, "llm42_sim_desc.calibration: required by the simulator: load one with "
+                           "llm42_calibration_load");
+    llm42_sim_desc desc = *d->sim;
+    if (!desc.seed) desc.seed = 42;
+    if (desc.flip_scale == 0) desc.flip_scale = 1;
+    if (!(desc.flip_scale > 0 && desc.flip_scale <= 1e6))
+        return llm42__fail(error, LLM42_INVALID, "llm42_sim_desc.flip_scale: %g: must be more than 0", desc.flip_scale);
+    if (!(desc.invariant_slowdown >= 0 && desc.invariant_slowdown <= 1e6))
+        return llm42__fail(error, LLM42_INVALID, "llm42_sim_desc.invariant_slowdown: %g: must be 0 (the calibration's own "
+                           "tables) or more", desc.invariant_slowdown);
+    llm42__sim *sim = calloc(1, sizeof *sim);
+    if (sim) sim->request = llm42__alloc((size_t)LLM42__MAX(d->max_running, 1), sizeof *sim->request);
+    if (!sim || !sim->request) {
+        llm42__sim_close(sim);
+        return llm42__fail(error, LLM42_MEMORY, "sim backend: out of memory");
+    }
+    sim->calibration = desc.calibration;
+    sim->desc = desc;
+    sim->max_running = LLM42__MAX(d->max_running, 1);
+    sim->vocab = (uint32_t)d->model->config.vocab;
+    for (int i = 0; i < sim->max_running; i++) sim->request[i].id = -1;
+    llm42__log(d->log, d->log_user, "sim backend: calibration %s, %s", desc.calibration->name, desc.calibration->device);
+    *state = sim;
+    return LLM42_OK;
+}
+
+const llm42_backend *llm42_backend_sim(void) {
+    static const llm42_backend backend = {.name = "sim", .open = llm42__sim_open, .close = llm42__sim_close,
+                                          .run = llm42__sim_run, .start = llm42__sim_start, .poll = llm42__sim_poll,
+                                          .now = llm42__sim_now, .wait_until = llm42__sim_wait_until};
+    return &backend;
+}
+
 // >>kv -----------------------------------------------------------------------------------------------------------
 // Owns: the pages of the KV cache (who holds them, what they hold), not their contents, which are the backend's. A page
 // held by nobody is on the free list; if it is also in the prefix table its contents can still be found there, and it
@@ -3050,6 +3525,7 @@ typedef struct llm42__request {
     int stop_count;
     bool verified;              // deterministic and in need of verification (mode DVR)
     bool chosen;                // has a window in the replay pass being formed
+    bool in_flight;             // has rows in the replay pass in flight: stays out of other passes and is not preempted
     bool unsettled;             // a failed replay left its candidates' KV undefined: replay before anything reads it
     int slot;                   // index of its page table and of its llm42_seq; -1: not running
     int filled, pure, pages;    // positions with KV; of those, pure ones; pages held
@@ -3057,6 +3533,20 @@ typedef struct llm42__request {
     uint64_t chain;             // hash of the tokens of the remembered pages
     int64_t ready_since;        // passes run when its window became ready; -1: not ready
 } llm42__request;
+
+// The rows of a pass, and whose they are.
+typedef struct llm42__batch {
+    llm42_row *row;             // [max(M, token_budget)]
+    llm42_output *out;
+    llm42__request **owner;     // whose row it is, NULL behind the first row of a window or a prompt chunk
+    int *owner_rows;            // rows of that window or chunk
+} llm42__batch;
+
+typedef struct llm42__plan {
+    llm42_schedule schedule;
+    int rows, shape, windows;
+    bool prompts;  // rows of deterministic prompts are in it
+} llm42__plan;
 
 struct llm42_engine {
     llm42_engine_desc desc;
@@ -3074,10 +3564,11 @@ struct llm42_engine {
     int free_slots;
     int32_t *page_table;        // [max_running][pages_per_slot]
     llm42_seq *seq;             // [max_running]
-    llm42_row *row;             // [max(M, token_budget)] of the pass being formed
-    llm42_output *out;
-    llm42__request **owner;     // whose row it is, NULL behind the first row of a window or a prompt chunk
-    int *owner_rows;            // rows of that window or chunk
+    llm42__batch batch;         // of the pass being formed
+    llm42__batch flight_batch;  // of the replay pass in flight
+    llm42__plan flight;         // rows = 0: none is
+    double flight_begin;
+    int64_t to_return;          // tokens that running requests may still return
     bool replayed_prompt;       // the last pass was a prompt's: decoding goes next
     bool replayed_windows;      // the last pass held verification windows
     int64_t pass_count;
@@ -3158,6 +3649,7 @@ static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
     while (e->running[i] != r) i++;
     for (e->running_count--; i < e->running_count; i++) e->running[i] = e->running[i + 1];
     e->free_slot[e->free_slots++] = r->slot;
+    e->to_return -= r->info.max_new_tokens - r->info.committed;
     r->slot = -1;
     r->ready_since = -1;
     r->unsettled = false;
@@ -3188,11 +3680,12 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
     llm42__emit_request(e, r, LLM42_EVENT_PREEMPTED, dropped);
 }
 
-// The youngest running request, non-deterministic ones first.
+// The youngest running request, non-deterministic ones first; never one in flight.
 static llm42__request *llm42__victim(const llm42_engine *e) {
     llm42__request *victim = NULL;
     for (int i = 0; i < e->running_count; i++) {
         llm42__request *r = e->running[i];
+        if (r->in_flight) continue;
         if (!victim || (victim->verified && !r->verified) ||
             (victim->verified == r->verified &&
              (r->info.arrival > victim->info.arrival ||
@@ -3261,15 +3754,22 @@ static void llm42__find_prefix(llm42_engine *e, llm42__request *r) {
     r->remembered = r->pages;
 }
 
-// Admits the head of the waiting list if a slot and pages for its tokens are free, with one page to spare for each
-// sequence that runs already. False: it has to wait.
+// Pages to be left free when a request is admitted: one for each sequence that runs already, or those for the reserve.
+static int64_t llm42__pages_to_spare(const llm42_engine *e, const llm42__request *r) {
+    int64_t tokens = e->to_return + r->info.max_new_tokens - r->info.committed;
+    double reserve = e->desc.admission_reserve * (double)tokens / e->desc.page_size;
+    return LLM42__MAX((int64_t)e->running_count, (int64_t)ceil(reserve));
+}
+
+// Admits the head of the waiting list if a slot and pages for its tokens are free, with some to spare. False: it has to
+// wait.
 static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     if (!e->free_slots) return false;
     r->slot = e->free_slot[--e->free_slots];
     r->filled = r->pure = r->pages = r->remembered = 0;
     llm42__find_prefix(e, r);
     int wanted = llm42__last_position(r) / e->desc.page_size + 1 - r->pages;
-    if (e->running_count && e->kv.free_count < wanted + e->running_count) {
+    if (e->running_count && e->kv.free_count < wanted + llm42__pages_to_spare(e, r)) {
         llm42__truncate(e, r, 0);
         e->free_slot[e->free_slots++] = r->slot;
         r->slot = -1;
@@ -3277,6 +3777,7 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     }
     llm42__wait_remove(e, r);
     e->running[e->running_count++] = r;
+    e->to_return += r->info.max_new_tokens - r->info.committed;
     llm42__reserve(e, r, llm42__last_position(r) + 1);  // cannot preempt: the pages are free
     if (r->info.preemptions == 0) e->stats.prompt_tokens += r->info.prompt_count;
     r->info.state = LLM42_STATE_PREFILL;
@@ -3298,6 +3799,7 @@ static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
         else if (r->info.committed == r->info.max_new_tokens) why = LLM42_FINISH_LENGTH;
     }
     count = r->info.committed - first;
+    e->to_return -= count;
     e->stats.returned_tokens += count;
     if (r->info.deterministic) e->stats.deterministic_tokens += count;
     double now = e->backend->now(e->state);
@@ -3373,15 +3875,16 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
 // >>sched --------------------------------------------------------------------------------------------------------
 // Owns: which rows share a pass. Calls >>verify and >>kv.
 
-typedef struct llm42__plan {
-    llm42_schedule schedule;
-    int rows, shape, windows;
-    bool prompts;  // rows of deterministic prompts are in it
-} llm42__plan;
-
 static void llm42__add_row(llm42_engine *e, llm42__plan *plan, llm42__request *r, int position, uint32_t flags) {
-    e->row[plan->rows] = (llm42_row){r->slot, position, r->tokens[position], flags};
-    e->owner[plan->rows++] = NULL;
+    e->batch.row[plan->rows] = (llm42_row){r->slot, position, r->tokens[position], flags};
+    e->batch.owner[plan->rows++] = NULL;
+}
+
+// Rows of a window or of a prompt chunk belong to the request named at the first one.
+static void llm42__own_rows(llm42_engine *e, const llm42__plan *plan, llm42__request *r, int first) {
+    if (plan->rows == first) return;
+    e->batch.owner[first] = r;
+    e->batch.owner_rows[first] = plan->rows - first;
 }
 
 // Adds up to `room` rows of a request's prompt (and of tokens committed before a preemption), up to position `end`.
@@ -3389,9 +3892,7 @@ static void llm42__add_prompt(llm42_engine *e, llm42__plan *plan, llm42__request
     int first = plan->rows, last = llm42__last_position(r);
     for (int t = r->filled; t < end && room > 0; t++, room--)
         llm42__add_row(e, plan, r, t, t == last ? LLM42_ROW_SAMPLE : 0);
-    if (plan->rows == first) return;
-    e->owner[first] = r;
-    e->owner_rows[first] = plan->rows - first;
+    llm42__own_rows(e, plan, r, first);
 }
 
 static void llm42__add_window(llm42_engine *e, llm42__plan *plan, llm42__request *r) {
@@ -3400,40 +3901,50 @@ static void llm42__add_window(llm42_engine *e, llm42__plan *plan, llm42__request
         bool keep = e->desc.keep_fast_kv && start + i < r->filled;
         llm42__add_row(e, plan, r, start + i, LLM42_ROW_SAMPLE | (keep ? LLM42_ROW_KEEP_KV : 0));
     }
-    e->owner[first] = r;
-    e->owner_rows[first] = rows;
+    llm42__own_rows(e, plan, r, first);
     plan->windows++;
 }
 
 // May this request decode in a fast pass? A ready window may go on decoding only under WAIT, up to the look-ahead.
 static bool llm42__can_decode(const llm42_engine *e, const llm42__request *r) {
-    if (r->info.state != LLM42_STATE_DECODE) return false;
+    if (r->info.state != LLM42_STATE_DECODE || r->in_flight) return false;
     if (!r->verified) return true;
     if (r->unsettled) return false;
     int ahead = e->desc.verify == LLM42_VERIFY_WAIT ? e->desc.look_ahead : 0;
     return !llm42__is_last(r) && r->info.candidates < e->need + ahead;
 }
 
-// Decode rows of everyone who can, then chunks of unverified prompts within the token budget.
-static void llm42__plan_fast(llm42_engine *e, llm42__plan *plan) {
-    for (int i = 0; i < e->running_count; i++) {  // pages first, for the newest token's KV: this may preempt anyone
+// Pages for the newest token's KV of everyone who decodes: this may preempt anyone.
+static void llm42__reserve_decodes(llm42_engine *e) {
+    for (int i = 0; i < e->running_count; i++) {
+        llm42__request *r = e->running[i];
+        if (!llm42__can_decode(e, r) || r->pages * e->desc.page_size > llm42__last_position(r)) continue;
         int before = e->running_count;
-        if (llm42__can_decode(e, e->running[i])) llm42__reserve(e, e->running[i], llm42__last_position(e->running[i]) + 1);
-        if (e->running_count != before) i = -1;   // the list has shifted: go through it again
+        llm42__reserve(e, r, llm42__last_position(r) + 1);
+        if (e->running_count != before) i = -1;  // the list has shifted: go through it again
     }
+}
+
+// Decode rows of everyone who can.
+static void llm42__plan_decodes(llm42_engine *e, llm42__plan *plan) {
+    llm42__reserve_decodes(e);
     for (int i = 0; i < e->running_count; i++) {
         llm42__request *r = e->running[i];
         if (!llm42__can_decode(e, r)) continue;
         llm42__add_row(e, plan, r, llm42__last_position(r), LLM42_ROW_SAMPLE);
-        e->owner[plan->rows - 1] = r;
-        e->owner_rows[plan->rows - 1] = 1;
+        llm42__own_rows(e, plan, r, plan->rows - 1);
     }
+}
+
+// Rows of unverified prompts within the token budget: in chunks, or `whole`, as many as there is room for.
+static void llm42__plan_prompts(llm42_engine *e, llm42__plan *plan, bool whole) {
     for (int i = 0; i < e->running_count; i++) {
         llm42__request *r = e->running[i];
-        if (r->info.state == LLM42_STATE_PREFILL && !r->verified)
-            llm42__add_prompt(e, plan, r, e->desc.token_budget - plan->rows, llm42__last_position(r) + 1);
+        if (r->info.state != LLM42_STATE_PREFILL || r->verified || r->in_flight) continue;
+        int room = e->desc.token_budget - plan->rows, end = llm42__last_position(r) + 1;
+        if (room <= 0 || (whole && end - r->filled > room)) return;
+        llm42__add_prompt(e, plan, r, room, end);
     }
-    plan->shape = plan->rows;
 }
 
 // The request whose window has been ready longest, or the one with the most candidates when `partial`; not yet chosen.
@@ -3441,7 +3952,7 @@ static llm42__request *llm42__next_window(const llm42_engine *e, bool partial) {
     llm42__request *best = NULL;
     for (int i = 0; i < e->running_count; i++) {
         llm42__request *r = e->running[i];
-        if (r->chosen || !r->verified || r->info.state != LLM42_STATE_DECODE) continue;
+        if (r->chosen || !r->verified || r->in_flight || r->info.state != LLM42_STATE_DECODE) continue;
         if (partial ? r->info.candidates < 1 : !llm42__is_ready(e, r)) continue;
         if (!best || (partial ? r->info.candidates > best->info.candidates : r->ready_since < best->ready_since)) best = r;
     }
@@ -3467,7 +3978,7 @@ static void llm42__plan_replay(llm42_engine *e, llm42__plan *plan, bool windows)
     for (int own = 1; own >= 0; own--) {  // deterministic prompts first; others may fill rows that would be padding
         for (int i = 0; i < e->running_count && e->desc.prefill == LLM42_PREFILL_PACKED; i++) {
             llm42__request *r = e->running[i];
-            if (r->info.state != LLM42_STATE_PREFILL || r->verified != (own == 1)) continue;
+            if (r->info.state != LLM42_STATE_PREFILL || r->in_flight || r->verified != (own == 1)) continue;
             int before = plan->rows;
             llm42__add_prompt(e, plan, r, e->M - plan->rows, llm42__last_position(r) + 1);
             if (own && plan->rows > before) plan->prompts = true;
@@ -3480,7 +3991,7 @@ static void llm42__plan_replay(llm42_engine *e, llm42__plan *plan, bool windows)
 static void llm42__plan_isolated(llm42_engine *e, llm42__plan *plan) {
     for (int i = 0; i < e->running_count; i++) {
         llm42__request *r = e->running[i];
-        if (r->info.state != LLM42_STATE_PREFILL || !r->verified) continue;
+        if (r->info.state != LLM42_STATE_PREFILL || !r->verified || r->in_flight) continue;
         bool prompt = r->filled < r->info.prompt_count;
         int end = prompt ? r->info.prompt_count : llm42__last_position(r) + 1;
         llm42__add_prompt(e, plan, r, prompt ? e->desc.token_budget : e->M, end);
@@ -3490,15 +4001,15 @@ static void llm42__plan_isolated(llm42_engine *e, llm42__plan *plan) {
     }
 }
 
-typedef struct llm42__due { int ready, prompts, decodes; bool overdue; } llm42__due;
+typedef struct llm42__due { int ready, prompts, other_prompts, decodes; bool overdue; } llm42__due;
 
 static llm42__due llm42__what_is_due(const llm42_engine *e) {
     llm42__due due = {0};
     for (int i = 0; i < e->running_count; i++) {
         const llm42__request *r = e->running[i];
-        bool prefill = r->info.state == LLM42_STATE_PREFILL;
-        due.prompts += prefill && r->verified;
-        due.decodes += (prefill && !r->verified) || llm42__can_decode(e, r);
+        if (r->in_flight) continue;
+        if (r->info.state == LLM42_STATE_PREFILL) (*(r->verified ? &due.prompts : &due.other_prompts))++;
+        else if (llm42__can_decode(e, r)) due.decodes++;
         if (!llm42__is_ready(e, r)) continue;
         due.ready++;
         due.overdue |= e->pass_count - r->ready_since >= e->desc.deadline;
@@ -3507,15 +4018,17 @@ static llm42__due llm42__what_is_due(const llm42_engine *e) {
 }
 
 // Chooses the next pass. Verification goes first when it is due; prompts of deterministic requests take turns with fast
-// passes, so that a long prompt does not hold up decoding; else a fast pass.
+// passes, so that a long prompt does not hold up decoding; else a fast pass. Without chunked prefill all prompts go before
+// decoding. One replay pass is in flight at most: until it lands, others of its kind wait.
 static void llm42__plan_pass(llm42_engine *e, llm42__plan *plan) {
     *plan = (llm42__plan){.schedule = e->desc.mode == LLM42_BATCH_INVARIANT ? LLM42_INVARIANT : LLM42_FAST};
     llm42__due due = llm42__what_is_due(e);
-    bool prompts = due.prompts && !(e->replayed_prompt && due.decodes);
-    bool verify = due.ready && (e->desc.verify == LLM42_VERIFY_EAGER || due.ready >= e->desc.group || due.overdue ||
-                                (!due.decodes && !prompts));
-    bool packed = e->desc.prefill == LLM42_PREFILL_PACKED;
-    if (e->need == 0 && e->replayed_windows && (due.decodes || (prompts && !packed)))
+    bool whole = e->desc.chunked_prefill == LLM42_CHUNKED_OFF, flying = e->flight.rows > 0;
+    bool packed = e->desc.prefill == LLM42_PREFILL_PACKED, fast = due.decodes + due.other_prompts > 0;
+    bool prompts = due.prompts && !(e->replayed_prompt && fast && !whole) && !(packed && flying);
+    bool verify = due.ready && !flying && (e->desc.verify == LLM42_VERIFY_EAGER || due.ready >= e->desc.group ||
+                                           due.overdue || (!fast && !prompts));
+    if (e->need == 0 && e->replayed_windows && (fast || (prompts && !packed)))
         verify = false;  // W = 1: windows are always ready; take turns
     if (verify || (prompts && packed)) {
         plan->schedule = LLM42_FIXED;
@@ -3524,7 +4037,9 @@ static void llm42__plan_pass(llm42_engine *e, llm42__plan *plan) {
         plan->schedule = LLM42_FIXED;
         llm42__plan_isolated(e, plan);
     } else {
-        llm42__plan_fast(e, plan);
+        if (!whole || !due.other_prompts) llm42__plan_decodes(e, plan);
+        llm42__plan_prompts(e, plan, whole);
+        plan->shape = plan->rows;
     }
 }
 
@@ -3558,48 +4073,39 @@ static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output o
 // Gives a pass's results to the requests it served.
 static void llm42__apply(llm42_engine *e, const llm42__plan *plan) {
     for (int i = 0; i < plan->rows; i++) {
-        llm42__request *r = e->owner[i];
+        llm42__request *r = e->batch.owner[i];
         if (!r) continue;
-        int rows = e->owner_rows[i];
+        int rows = e->batch.owner_rows[i];
         if (r->verified && r->info.state == LLM42_STATE_DECODE && plan->schedule == LLM42_FIXED) {
-            llm42__verify_window(e, r, &e->out[i], rows);
+            llm42__verify_window(e, r, &e->batch.out[i], rows);
             continue;
         }
         bool pure = plan->schedule != LLM42_FAST && r->pure == r->filled;
         r->filled += rows;
         if (pure) r->pure = r->filled;
         llm42__remember(e, r);
-        if (!(e->row[i + rows - 1].flags & LLM42_ROW_SAMPLE)) continue;
+        if (!(e->batch.row[i + rows - 1].flags & LLM42_ROW_SAMPLE)) continue;
         if (r->info.state == LLM42_STATE_PREFILL) {
             r->info.state = LLM42_STATE_DECODE;
             llm42__emit_request(e, r, LLM42_EVENT_PREFILLED, r->filled);
         }
-        llm42__take_token(e, r, e->out[i + rows - 1], plan->schedule);
+        llm42__take_token(e, r, e->batch.out[i + rows - 1], plan->schedule);
     }
 }
 
 // After a failed replay the KV under its windows is undefined.
 static void llm42__unsettle(llm42_engine *e, const llm42__plan *plan) {
     for (int i = 0; i < plan->rows; i++) {
-        llm42__request *r = e->owner[i];
+        llm42__request *r = e->batch.owner[i];
         if (!r || !r->verified || r->info.state != LLM42_STATE_DECODE || plan->schedule != LLM42_FIXED) continue;
         r->unsettled = true;
         llm42__note_ready(e, r);
     }
 }
 
-static llm42_result llm42__run_plan(llm42_engine *e, const llm42__plan *plan, llm42_error *error) {
-    llm42_pass pass = {.schedule = plan->schedule, .rows = plan->rows, .shape = plan->shape, .row = e->row, .seq = e->seq,
-                       .out = e->out};
-    double begin = e->backend->now(e->state);
-    llm42_result result = e->backend->run(e->state, &pass, error);
-    if (result != LLM42_OK) {
-        llm42__unsettle(e, plan);
-        return result;
-    }
+// Counts a pass that has run and gives its results to the requests.
+static void llm42__settle(llm42_engine *e, const llm42__plan *plan, double begin) {
     e->pass_count++;
-    e->replayed_prompt = plan->prompts;
-    e->replayed_windows = plan->windows > 0;
     e->stats.passes[plan->schedule]++;
     e->stats.rows[plan->schedule] += plan->rows;
     e->stats.busy[plan->schedule] += e->backend->now(e->state) - begin;
@@ -3607,17 +4113,82 @@ static llm42_result llm42__run_plan(llm42_engine *e, const llm42__plan *plan, ll
     llm42__emit(e, (llm42_event){.type = LLM42_EVENT_PASS, .n = plan->rows, .schedule = plan->schedule,
                                  .shape = plan->shape, .windows = plan->windows, .begin = begin});
     llm42__apply(e, plan);
+}
+
+static llm42_pass llm42__pass_of(const llm42_engine *e, const llm42__plan *plan) {
+    return (llm42_pass){.schedule = plan->schedule, .rows = plan->rows, .shape = plan->shape, .row = e->batch.row,
+                        .seq = e->seq, .out = e->batch.out};
+}
+
+static llm42_result llm42__run_plan(llm42_engine *e, const llm42__plan *plan, llm42_error *error) {
+    llm42_pass pass = llm42__pass_of(e, plan);
+    double begin = e->backend->now(e->state);
+    llm42_result result = e->backend->run(e->state, &pass, error);
+    if (result != LLM42_OK) {
+        llm42__unsettle(e, plan);
+        return result;
+    }
+    e->replayed_prompt = plan->prompts;
+    e->replayed_windows = plan->windows > 0;
+    llm42__settle(e, plan, begin);
     return LLM42_OK;
+}
+
+static void llm42__swap_batches(llm42_engine *e) {
+    llm42__batch batch = e->batch;
+    e->batch = e->flight_batch;
+    e->flight_batch = batch;
+}
+
+static void llm42__mark_flight(llm42_engine *e, bool in_flight) {
+    for (int i = 0; i < e->flight.rows; i++)
+        if (e->flight_batch.owner[i]) e->flight_batch.owner[i]->in_flight = in_flight;
+}
+
+// Sends a replay pass off; fast passes go on beside it.
+static llm42_result llm42__take_off(llm42_engine *e, const llm42__plan *plan, llm42_error *error) {
+    llm42_pass pass = llm42__pass_of(e, plan);
+    e->flight_begin = e->backend->now(e->state);
+    llm42_result result = e->backend->start(e->state, &pass, error);
+    if (result != LLM42_OK) {
+        llm42__unsettle(e, plan);
+        return result;
+    }
+    e->flight = *plan;
+    e->replayed_windows = plan->windows > 0;
+    llm42__swap_batches(e);
+    llm42__mark_flight(e, true);
+    return LLM42_OK;
+}
+
+// Gives the results of the replay pass in flight to its requests. LLM42_IDLE: it has not landed, and `wait` was not set.
+static llm42_result llm42__land(llm42_engine *e, bool wait, llm42_error *error) {
+    llm42_result result = e->backend->poll(e->state, wait, error);
+    if (result == LLM42_IDLE) return result;
+    llm42__plan plan = e->flight;
+    llm42__mark_flight(e, false);
+    e->flight.rows = 0;
+    llm42__swap_batches(e);
+    if (result == LLM42_OK) llm42__settle(e, &plan, e->flight_begin);
+    else llm42__unsettle(e, &plan);
+    return result;
 }
 
 llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
     for (;;) {
+        if (e->flight.rows) {
+            llm42_result landed = llm42__land(e, false, error);
+            if (landed != LLM42_IDLE) return landed;
+        }
         while (e->waiting && e->waiting->info.arrival <= e->backend->now(e->state) && llm42__admit(e, e->waiting)) {}
         if (e->running_count) {
             llm42__plan plan;
             llm42__plan_pass(e, &plan);
-            if (plan.rows) return llm42__run_plan(e, &plan, error);
-            continue;  // forming the pass preempted everyone it was for; admit again
+            bool fly = e->desc.overlap && plan.schedule == LLM42_FIXED && plan.shape == e->M;
+            if (plan.rows && !fly) return llm42__run_plan(e, &plan, error);
+            if (plan.rows) LLM42__TRY(llm42__take_off(e, &plan, error));
+            else if (e->flight.rows) return llm42__land(e, true, error);
+            continue;  // beside a flight: plan again; or forming the pass preempted everyone it was for: admit again
         }
         if (!e->waiting) return LLM42_IDLE;
         e->backend->wait_until(e->state, e->waiting->info.arrival);
@@ -3754,7 +4325,9 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
 llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error) {
     llm42__request *r = llm42__find(e, id);
     if (!r) return llm42__fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
-    if (r->info.state != LLM42_STATE_FINISHED) llm42__finish(e, r, LLM42_FINISH_CANCELLED);
+    if (r->in_flight) LLM42__TRY(llm42__land(e, true, error));  // may finish it
+    r = llm42__find(e, id);
+    if (r && r->info.state != LLM42_STATE_FINISHED) llm42__finish(e, r, LLM42_FINISH_CANCELLED);
     return LLM42_OK;
 }
 
@@ -3802,7 +4375,9 @@ static void llm42__resolve(llm42_engine_desc *d) {
 #endif
     LLM42__DEFAULT(max_context, LLM42__MIN(c->context, 8192));
     LLM42__DEFAULT(max_running, 32);
-    LLM42__DEFAULT(token_budget, LLM42__MAX(256, d->max_running));
+    LLM42__DEFAULT(chunked_prefill, LLM42_CHUNKED_ON);
+    int longest = d->chunked_prefill == LLM42_CHUNKED_OFF ? d->max_context : 256;
+    LLM42__DEFAULT(token_budget, LLM42__MAX(longest, d->max_running));
     LLM42__DEFAULT(page_size, 16);
     LLM42__DEFAULT(window, 32);
     LLM42__DEFAULT(group, 8);
@@ -3830,11 +4405,21 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         {"group", d->group, 1, 4096}, {"verify", d->verify, LLM42_VERIFY_EAGER, LLM42_VERIFY_WAIT},
         {"deadline", d->deadline, 1, INT32_MAX}, {"look_ahead", d->look_ahead, 1, 1 << 20},
         {"prefill", d->prefill, LLM42_PREFILL_PACKED, LLM42_PREFILL_ISOLATED},
-        {"bonus", d->bonus, LLM42_BONUS_ON, LLM42_BONUS_OFF}};
+        {"bonus", d->bonus, LLM42_BONUS_ON, LLM42_BONUS_OFF},
+        {"chunked_prefill", d->chunked_prefill, LLM42_CHUNKED_ON, LLM42_CHUNKED_OFF}};
     LLM42__TRY(llm42__check_fields("llm42_engine_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
     if (d->token_budget < d->max_running)
         return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.token_budget: %d: must be at least max_running, %d, so that "
                            "every sequence can decode in one pass", d->token_budget, d->max_running);
+    if (d->chunked_prefill == LLM42_CHUNKED_OFF && d->token_budget < d->max_context)
+        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.token_budget: %d: must be at least max_context, %d, when "
+                           "chunked_prefill is OFF: prompts run whole", d->token_budget, d->max_context);
+    if (d->overlap && !d->backend->start)
+        return llm42__fail(error, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend %s runs one pass at a time",
+                           d->backend->name);
+    if (!(d->admission_reserve >= 0 && d->admission_reserve <= 1))
+        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.admission_reserve: %g: must be from 0 to 1",
+                           d->admission_reserve);
     if ((int64_t)d->window * d->group > 1 << 20)
         return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.window, group: M = %lld rows: must be at most %d",
                            (long long)d->window * d->group, 1 << 20);
@@ -3858,16 +4443,16 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
         e->seq[i] = (llm42_seq){.pages = e->page_table + (size_t)i * (size_t)e->pages_per_slot};
     }
     for (int trial = 0; trial < 2; trial++) {
-        llm42_pass pass = {.schedule = schedule, .row = e->row, .seq = e->seq, .out = e->out};
+        llm42_pass pass = {.schedule = schedule, .row = e->batch.row, .seq = e->seq, .out = e->batch.out};
         for (int i = trial ? 0 : copies - 1; i < copies; i++)      // the last sequence is the one looked at
             for (int t = 0; t < length; t++) {
                 int token = i == copies - 1 ? (7 * t + 3) % vocab : (11 * i + 5 * t) % vocab;
-                e->row[pass.rows++] = (llm42_row){i, t, token, LLM42_ROW_SAMPLE};
+                e->batch.row[pass.rows++] = (llm42_row){i, t, token, LLM42_ROW_SAMPLE};
             }
         pass.shape = schedule == LLM42_FIXED ? e->M : pass.rows;
         LLM42__TRY(e->backend->run(e->state, &pass, error));
         for (int t = 0; t < length; t++) {
-            llm42_output out = e->out[pass.rows - length + t];
+            llm42_output out = e->batch.out[pass.rows - length + t];
             if (!trial) alone[t] = out;
             else if (out.token != alone[t].token || llm42__bits(out.logprob) != llm42__bits(alone[t].logprob))
                 return llm42__fail(error, LLM42_NOT_INVARIANT, "backend %s: a row's result changed with its place in a pass "
@@ -3878,14 +4463,32 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
     return LLM42_OK;
 }
 
+static void llm42__batch_free(llm42__batch *batch) {
+    free(batch->row);
+    free(batch->out);
+    free(batch->owner);
+    free(batch->owner_rows);
+}
+
+static bool llm42__batch_allocate(llm42__batch *batch, size_t rows) {
+    batch->row = llm42__alloc(rows, sizeof *batch->row);
+    batch->out = llm42__alloc(rows, sizeof *batch->out);
+    batch->owner = llm42__alloc(rows, sizeof *batch->owner);
+    batch->owner_rows = llm42__alloc(rows, sizeof *batch->owner_rows);
+    return batch->row && batch->out && batch->owner && batch->owner_rows;
+}
+
 void llm42_engine_close(llm42_engine *e) {
     if (!e) return;
     for (int64_t i = 0; i < e->table_size; i++)
         if (e->table[i]) llm42__request_free(e->table[i]);
+    if (e->state && e->flight.rows) e->backend->poll(e->state, true, NULL);  // it writes to the engine's memory
     if (e->state) e->backend->close(e->state);
     llm42__kv_close(&e->kv);
-    void *blocks[] = {e->table, e->running, e->free_slot, e->page_table, e->seq, e->row, e->out, e->owner, e->owner_rows};
+    void *blocks[] = {e->table, e->running, e->free_slot, e->page_table, e->seq};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) free(blocks[i]);
+    llm42__batch_free(&e->batch);
+    llm42__batch_free(&e->flight_batch);
     free(e);
 }
 
@@ -3896,12 +4499,8 @@ static bool llm42__engine_allocate(llm42_engine *e) {
     e->free_slot = llm42__alloc(running, sizeof *e->free_slot);
     e->page_table = llm42__alloc(running * (size_t)e->pages_per_slot, sizeof *e->page_table);
     e->seq = llm42__alloc_zero(running, sizeof *e->seq);
-    e->row = llm42__alloc(rows, sizeof *e->row);
-    e->out = llm42__alloc(rows, sizeof *e->out);
-    e->owner = llm42__alloc(rows, sizeof *e->owner);
-    e->owner_rows = llm42__alloc(rows, sizeof *e->owner_rows);
-    if (!e->running || !e->free_slot || !e->page_table || !e->seq || !e->row || !e->out || !e->owner || !e->owner_rows ||
-        !llm42__grow_table(e))
+    if (!e->running || !e->free_slot || !e->page_table || !e->seq || !llm42__batch_allocate(&e->batch, rows) ||
+        (e->desc.overlap && !llm42__batch_allocate(&e->flight_batch, rows)) || !llm42__grow_table(e))
         return false;
     while (e->free_slots < e->desc.max_running) {
         e->free_slot[e->free_slots] = e->desc.max_running - 1 - e->free_slots;
@@ -3928,7 +4527,8 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
         result = llm42__fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d", d.max_running, d.pages);
     llm42_backend_desc backend = {.model = d.model, .compute = d.compute, .logits_fp32 = d.logits_fp32, .threads = d.threads,
                                   .max_rows = LLM42__MAX(e->M, d.token_budget), .max_context = d.max_context, .pages = d.pages,
-                                  .page_size = d.page_size, .log = d.log, .log_user = d.log_user};
+                                  .page_size = d.page_size, .max_running = d.max_running, .sim = d.sim, .log = d.log,
+                                  .log_user = d.log_user};
     if (result == LLM42_OK) result = e->backend->open(&e->state, &backend, error);  // first: it refuses pools that cannot be
     if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.pages, d.page_size, d.prefix_cache))
         result = llm42__fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d.pages);
