@@ -469,6 +469,12 @@ typedef enum llm42_bonus {
     LLM42_BONUS_OFF,  // the paper's code: W candidates, W compared
 } llm42_bonus;
 
+typedef enum llm42_fill {  // whose partial windows fill a replay pass under EAGER
+    LLM42_FILL_DEFAULT = 0,
+    LLM42_FILL_LARGEST,  // default: those with the most candidates
+    LLM42_FILL_OLDEST,   // the paper's: in order of admission, however few candidates they have
+} llm42_fill;
+
 typedef enum llm42_chunked {
     LLM42_CHUNKED_DEFAULT = 0,
     LLM42_CHUNKED_ON,   // default: ordinary prompts ride in fast passes, cut into chunks by token_budget
@@ -564,6 +570,7 @@ typedef struct llm42_engine_desc {
     int window;                    // W; default: 32
     int group;                     // G; default: 8. M = G x W
     llm42_verify verify;           // default: EAGER
+    llm42_fill fill;               // default: LARGEST
     int deadline;                  // WAIT: passes that a ready window waits at most; default: W
     int look_ahead;                // WAIT: candidates decoded beyond a ready window, at most; default: W
     llm42_prefill prefill;         // default: PACKED
@@ -3947,13 +3954,16 @@ static void llm42__plan_prompts(llm42_engine *e, llm42__plan *plan, bool whole) 
     }
 }
 
-// The request whose window has been ready longest, or the one with the most candidates when `partial`; not yet chosen.
+// The request whose window has been ready longest; when `partial`, the one with the most candidates or the oldest. Not
+// one that is chosen already.
 static llm42__request *llm42__next_window(const llm42_engine *e, bool partial) {
     llm42__request *best = NULL;
+    bool oldest = e->desc.fill == LLM42_FILL_OLDEST;
     for (int i = 0; i < e->running_count; i++) {
         llm42__request *r = e->running[i];
         if (r->chosen || !r->verified || r->in_flight || r->info.state != LLM42_STATE_DECODE) continue;
         if (partial ? r->info.candidates < 1 : !llm42__is_ready(e, r)) continue;
+        if (partial && oldest) return r;
         if (!best || (partial ? r->info.candidates > best->info.candidates : r->ready_since < best->ready_since)) best = r;
     }
     return best;
@@ -4184,7 +4194,8 @@ llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
         if (e->running_count) {
             llm42__plan plan;
             llm42__plan_pass(e, &plan);
-            bool fly = e->desc.overlap && plan.schedule == LLM42_FIXED && plan.shape == e->M;
+            bool replay = plan.schedule == LLM42_FIXED && (plan.windows || e->desc.prefill == LLM42_PREFILL_PACKED);
+            bool fly = replay && e->desc.overlap;  // ISOLATED prompts run as fast passes do
             if (plan.rows && !fly) return llm42__run_plan(e, &plan, error);
             if (plan.rows) LLM42__TRY(llm42__take_off(e, &plan, error));
             else if (e->flight.rows) return llm42__land(e, true, error);
@@ -4382,6 +4393,7 @@ static void llm42__resolve(llm42_engine_desc *d) {
     LLM42__DEFAULT(window, 32);
     LLM42__DEFAULT(group, 8);
     LLM42__DEFAULT(verify, LLM42_VERIFY_EAGER);
+    LLM42__DEFAULT(fill, LLM42_FILL_LARGEST);
     LLM42__DEFAULT(deadline, d->window);
     LLM42__DEFAULT(look_ahead, d->window);
     LLM42__DEFAULT(prefill, LLM42_PREFILL_PACKED);
@@ -4403,7 +4415,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         {"max_running", d->max_running, 1, 1 << 16}, {"token_budget", d->token_budget, 1, 1 << 20},
         {"page_size", d->page_size, 1, 4096}, {"pages", d->pages, 1, 1 << 28}, {"window", d->window, 1, 4096},
         {"group", d->group, 1, 4096}, {"verify", d->verify, LLM42_VERIFY_EAGER, LLM42_VERIFY_WAIT},
-        {"deadline", d->deadline, 1, INT32_MAX}, {"look_ahead", d->look_ahead, 1, 1 << 20},
+        {"fill", d->fill, LLM42_FILL_LARGEST, LLM42_FILL_OLDEST}, {"deadline", d->deadline, 1, INT32_MAX}, {"look_ahead", d->look_ahead, 1, 1 << 20},
         {"prefill", d->prefill, LLM42_PREFILL_PACKED, LLM42_PREFILL_ISOLATED},
         {"bonus", d->bonus, LLM42_BONUS_ON, LLM42_BONUS_OFF},
         {"chunked_prefill", d->chunked_prefill, LLM42_CHUNKED_ON, LLM42_CHUNKED_OFF}};

@@ -1,0 +1,187 @@
+// collect.h: what a sweep reports of one cell, collected from the engine's events. sweep.c includes it behind llm42.h.
+//
+// llm42_metrics keeps every inter-token latency; here a million requests of hundreds of tokens must fit, so that each
+// goes into a bucket at most 0.8% wide, and only the rest is kept for each request. An event costs a comparison or two.
+#ifndef COLLECT_H
+#define COLLECT_H
+
+// The columns behind the cell's own, each with its format.
+#define METRICS(X)                                                                                                     \
+    X(duration_s, "%.6g") X(total_tok_per_s, "%.6g") X(output_tok_per_s, "%.6g") X(ttft_p50_s, "%.6g")                 \
+    X(ttft_p75_s, "%.6g") X(ttft_p90_s, "%.6g") X(ttft_p99_s, "%.6g") X(e2e_p50_s, "%.6g") X(e2e_p75_s, "%.6g")        \
+    X(e2e_p90_s, "%.6g") X(e2e_p99_s, "%.6g") X(itl_p50_s, "%.4g") X(itl_p99_s, "%.4g") X(det_e2e_p50_s, "%.6g")       \
+    X(det_e2e_p99_s, "%.6g") X(nondet_e2e_p50_s, "%.6g") X(nondet_e2e_p99_s, "%.6g") X(nondet_itl_p99_s, "%.4g")       \
+    X(returned_tokens, "%.0f") X(det_tokens, "%.0f") X(candidates, "%.0f") X(verifications, "%.0f")                    \
+    X(rollbacks, "%.0f") X(recomputed_tokens, "%.0f") X(recompute_pct, "%.6g") X(rollbacks_per_request, "%.6g")        \
+    X(preemptions, "%.0f") X(passes_fast, "%.0f") X(passes_fixed, "%.0f") X(passes_invariant, "%.0f")                  \
+    X(replay_busy_pct, "%.6g") X(running_mean, "%.6g")
+
+typedef struct metrics {
+#define X(name, format) double name;
+    METRICS(X)
+#undef X
+} metrics;
+
+// A request that has finished. Times in seconds, ttft and e2e from its arrival.
+typedef struct served {
+    double arrival, ttft, e2e;
+    int32_t input, output, verifications, rollbacks, recomputed;
+    bool deterministic;
+} served;
+
+// Bucket of a time: its exponent and the first 7 bits of its fraction, from 2^-40 s (1 ps) to 2^24 s (half a year).
+enum { BUCKET_BITS = 7, BUCKET_LOW = -40, BUCKETS = 64 << BUCKET_BITS };
+
+typedef struct collector {
+    int64_t requests;       // that will be submitted
+    served *served;         // [requests], by id - 1
+    int64_t *itl[2];        // [BUCKETS] inter-token latencies of requests, deterministic ones in [1]
+    int64_t input_tokens;   // of those finished
+    double begin, end;      // first arrival, last release
+    int running;
+    double running_since, running_area;  // of the last change of `running`; request-seconds up to then
+    int64_t finished;       // requests
+    llm42_trace *trace;     // NULL: none
+} collector;
+
+static bool collect_open(collector *c, int64_t requests) {
+    *c = (collector){.requests = requests, .begin = INFINITY};
+    c->served = calloc((size_t)requests, sizeof *c->served);
+    c->itl[0] = calloc(2 * BUCKETS, sizeof *c->itl[0]);
+    c->itl[1] = c->itl[0] ? c->itl[0] + BUCKETS : NULL;
+    return c->served && c->itl[0];
+}
+
+static void collect_close(collector *c) {
+    free(c->served);
+    free(c->itl[0]);
+}
+
+// A double's top bits are the logarithm that is wanted: no call of log for each token.
+static inline int collect_bucket(double seconds) {
+    uint64_t bits;
+    memcpy(&bits, &seconds, sizeof bits);
+    int64_t bucket = (int64_t)(bits >> (52 - BUCKET_BITS)) - ((int64_t)(1023 + BUCKET_LOW) << BUCKET_BITS);
+    return seconds <= 0 || bucket < 0 ? 0 : bucket >= BUCKETS ? BUCKETS - 1 : (int)bucket;
+}
+
+// The middle of a bucket.
+static double collect_bucket_time(int bucket) {
+    int fraction = bucket & ((1 << BUCKET_BITS) - 1);
+    return ldexp(1 + (fraction + 0.5) / (1 << BUCKET_BITS), (bucket >> BUCKET_BITS) + BUCKET_LOW);
+}
+
+static void collect_running(collector *c, double time, int change) {
+    c->running_area += c->running * (time - c->running_since);
+    c->running_since = time;
+    c->running += change;
+}
+
+static void collect_finished(collector *c, const llm42_event *event) {
+    const llm42_request *r = event->info;
+    collect_running(c, event->time, -1);
+    if (r->id > c->requests) return;
+    c->served[r->id - 1] = (served){.arrival = r->arrival, .ttft = r->first_token - r->arrival,
+                                    .e2e = r->last_token - r->arrival, .input = r->prompt_count, .output = r->committed,
+                                    .verifications = (int32_t)r->verifications, .rollbacks = (int32_t)r->rollbacks,
+                                    .recomputed = (int32_t)r->recomputed, .deterministic = r->deterministic};
+    c->input_tokens += r->prompt_count;
+    c->begin = r->arrival < c->begin ? r->arrival : c->begin;
+    c->end = r->last_token > c->end ? r->last_token : c->end;
+    c->finished++;
+}
+
+static void collect_event(void *user, const llm42_event *event) {
+    collector *c = user;
+    switch (event->type) {
+    case LLM42_EVENT_COMMITTED:
+        if (event->info->first_token >= 0)
+            c->itl[event->info->deterministic][collect_bucket(event->time - event->info->last_token)]++;
+        break;
+    case LLM42_EVENT_ADMITTED: collect_running(c, event->time, 1); break;
+    case LLM42_EVENT_PREEMPTED: collect_running(c, event->time, -1); break;
+    case LLM42_EVENT_FINISHED: collect_finished(c, event); break;
+    default: break;
+    }
+    if (c->trace) llm42_trace_event(c->trace, event);
+}
+
+// >>figures ------------------------------------------------------------------------------------------------------
+static int collect_ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// The smallest of sorted values with at least p percent of them at or below it; NAN of none.
+static double nearest_rank(const double *sorted, int64_t count, double p) {
+    int64_t rank = (int64_t)ceil(p * (double)count / 100.0);
+    return count ? sorted[rank < 1 ? 0 : rank - 1] : (double)NAN;
+}
+
+// The same over the buckets of one or both classes.
+static double collect_itl(const collector *c, bool deterministic, bool other, double p) {
+    int64_t total = 0, seen = 0;
+    for (int i = 0; i < BUCKETS; i++) total += (deterministic ? c->itl[1][i] : 0) + (other ? c->itl[0][i] : 0);
+    int64_t rank = (int64_t)ceil(p * (double)total / 100.0);
+    for (int i = 0; i < BUCKETS && total; i++) {
+        seen += (deterministic ? c->itl[1][i] : 0) + (other ? c->itl[0][i] : 0);
+        if (seen >= rank) return collect_bucket_time(i);
+    }
+    return (double)NAN;
+}
+
+// Sorts the time to first token (which < 0) or the end-to-end time of all requests (2) or a class (0, 1) into times.
+static int64_t collect_sorted(const collector *c, int which, double *times) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < c->requests; i++) {
+        const served *s = &c->served[i];
+        if (which < 0 || which == 2 || which == s->deterministic) times[count++] = which < 0 ? s->ttft : s->e2e;
+    }
+    qsort(times, (size_t)count, sizeof *times, collect_ascending);
+    return count;
+}
+
+static double ratio_of(double part, double whole) { return whole > 0 ? part / whole : (double)NAN; }
+
+// False: out of memory.
+static bool collect_figures(collector *c, const llm42_stats *s, metrics *m) {
+    double *times = malloc((size_t)c->requests * sizeof *times), busy = 0;
+    if (!times) return false;
+    int64_t n = collect_sorted(c, -1, times), marked;
+    m->ttft_p50_s = nearest_rank(times, n, 50), m->ttft_p75_s = nearest_rank(times, n, 75);
+    m->ttft_p90_s = nearest_rank(times, n, 90), m->ttft_p99_s = nearest_rank(times, n, 99);
+    n = collect_sorted(c, 2, times);
+    m->e2e_p50_s = nearest_rank(times, n, 50), m->e2e_p75_s = nearest_rank(times, n, 75);
+    m->e2e_p90_s = nearest_rank(times, n, 90), m->e2e_p99_s = nearest_rank(times, n, 99);
+    marked = n = collect_sorted(c, 1, times);
+    m->det_e2e_p50_s = nearest_rank(times, n, 50), m->det_e2e_p99_s = nearest_rank(times, n, 99);
+    n = collect_sorted(c, 0, times);
+    m->nondet_e2e_p50_s = nearest_rank(times, n, 50), m->nondet_e2e_p99_s = nearest_rank(times, n, 99);
+    free(times);
+    m->itl_p50_s = collect_itl(c, true, true, 50), m->itl_p99_s = collect_itl(c, true, true, 99);
+    m->nondet_itl_p99_s = collect_itl(c, false, true, 99);
+    for (int i = 0; i <= LLM42_EXACT; i++) busy += s->busy[i];
+    m->duration_s = c->end - c->begin;
+    m->output_tok_per_s = ratio_of((double)s->returned_tokens, m->duration_s);
+    m->total_tok_per_s = ratio_of((double)(s->returned_tokens + c->input_tokens), m->duration_s);
+    m->returned_tokens = (double)s->returned_tokens, m->det_tokens = (double)s->deterministic_tokens;
+    m->candidates = (double)s->candidates, m->verifications = (double)s->verifications;
+    m->rollbacks = (double)s->rollbacks, m->recomputed_tokens = (double)s->recomputed;
+    m->recompute_pct = 100 * ratio_of((double)s->recomputed, (double)s->returned_tokens);
+    m->rollbacks_per_request = ratio_of((double)s->rollbacks, (double)marked);
+    m->preemptions = (double)s->preemptions;
+    m->passes_fast = (double)s->passes[LLM42_FAST], m->passes_fixed = (double)s->passes[LLM42_FIXED];
+    m->passes_invariant = (double)s->passes[LLM42_INVARIANT];
+    m->replay_busy_pct = 100 * ratio_of(s->busy[LLM42_FIXED], busy);
+    m->running_mean = ratio_of(c->running_area, m->duration_s);
+    return true;
+}
+
+// The columns, each behind a tab.
+static void metrics_print(FILE *file, const metrics *m) {
+#define X(name, format) isnan(m->name) ? fprintf(file, "\tnan") : fprintf(file, "\t" format, m->name);
+    METRICS(X)
+#undef X
+}
+
+#endif  // COLLECT_H

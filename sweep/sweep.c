@@ -1,0 +1,737 @@
+// sweep: runs a grid of serving configurations, on the simulator or on the CPU, and writes one TSV row a cell.
+//
+//     build/sweep --calibration sweep/calibration/NAME.tsv --window 16,32,64 --ratio 0.1,1 --out FILE
+//     build/sweep ... --cells DIR               keep finished cells in DIR; the same command goes on after a break
+//     build/sweep ... --cells DIR --cell 2/8    only the second of eight shares, say of a cluster's job array
+//     build/sweep ... --merge DIR --out FILE    put what such shares have left in DIR together
+//     build/sweep --backend cpu --workload fixed:64x64 --requests 32    measured here, on a real model
+//
+// Defaults are the serving conditions of the LLM-42 paper. Results do not depend on the number of threads, on shares or
+// on breaks. sweep/README.md has the columns, the calibration format and examples for Slurm and GNU parallel.
+#define _POSIX_C_SOURCE 200809L
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+
+#include "examples/args.h"
+#include "sweep/cells.h"
+#include "sweep/collect.h"
+#include "sweep/workload.h"
+
+#ifdef _OPENMP
+#define PARALLEL(clauses) _Pragma(clauses)
+#else
+#define PARALLEL(clauses)
+#endif
+
+#define TRY(call)                                    \
+    do {                                             \
+        llm42_result result_ = (call);               \
+        if (result_ != LLM42_OK) return result_;     \
+    } while (0)
+
+enum { CPU_RUNNING = 32, SIM_RUNNING = 2048, CHUNK = 2048, WHOLE = 16384 };
+
+typedef struct settings {
+    const char *backend, *calibration, *workload, *model, *out, *cells, *cell, *merge, *per_request, *trace;
+    const char *list[AXES];
+    int64_t requests, threads, max_running, kv_tokens, page_size, token_budget, deadline, look_ahead;
+    double admission_reserve, flip_scale;
+    bool prefix_cache, no_flips, list_only, quiet;
+    int64_t share, shares;  // of --cell
+} settings;
+
+// Prompts for the CPU: those of one seed, one behind the other.
+typedef struct prompt_set {
+    uint64_t seed;
+    int32_t *tokens;
+    int64_t *start;  // [requests + 1]
+} prompt_set;
+
+typedef struct sweep {
+    settings set;
+    bool sim;
+    grid grid;
+    llm42_calibration *calibration;  // sim only
+    llm42_model *model;
+    int max_context, max_running, pages;  // pages 0: the engine's default
+    int budget[2];                   // rows of a pass with chunked prefill off, on
+    bool clipped;                    // requests of the workload may be longer than the context
+    char workload[128];              // as results have it: no folders
+    char *configuration;             // all that cells have in common, one line
+    prompt_set *prompts;             // stb_ds array; cpu only
+    int64_t to_do, cells_done;       // cells to run, and run
+    double work, work_done;          // of all of them, by progress_weight
+    double began, shown;             // wall clock of the progress line, seconds
+} sweep;
+
+// >>progress -----------------------------------------------------------------------------------------------------
+static double wall_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool progress_wanted(const sweep *s) { return !s->set.quiet && args_is_terminal(stderr); }
+
+static void progress_clear(const sweep *s) {
+    if (progress_wanted(s)) fprintf(stderr, "\r\033[K");
+}
+
+// Roughly what one request of a cell costs to run, in units of one without verification: passes are what costs.
+static double progress_weight(const sweep *s, const cell *c) {
+    double ratio = cell_number(&s->grid, c, RATIO, 0);
+    double rows = cell_number(&s->grid, c, WINDOW, 1) * cell_number(&s->grid, c, GROUP, 1);
+    return 1 + 2 * ratio * (1 + 32 / rows);
+}
+
+// Adds work that was done, and shows the line on a terminal: at most five times a second.
+static void progress_show(sweep *s, double work) {
+    PARALLEL("omp critical(progress)")
+    {
+        double now = wall_seconds(), took = now - s->began;
+        s->work_done += work;
+        if (progress_wanted(s) && now - s->shown >= 0.2) {
+            double share = s->work_done / s->work, left = share > 0 ? took * (1 - share) / share : 0;
+            fprintf(stderr, "\r\033[K%" PRId64 " of %" PRId64 " cells, %.1f%% of the work", s->cells_done, s->to_do,
+                    100 * share);
+            if (took > 2 && share > 0) fprintf(stderr, ", %.0f:%02d left", floor(left / 60), (int)fmod(left, 60));
+            fflush(stderr);
+            s->shown = now;
+        }
+    }
+}
+
+// >>serve --------------------------------------------------------------------------------------------------------
+// One cell: an engine, the workload's requests, and what comes of them.
+typedef struct serving {
+    sweep *s;
+    const cell *c;
+    llm42_engine *engine;
+    workload load;
+    collector collected;
+    const prompt_set *prompts;  // cpu
+    int32_t *prompt;            // [max_context]; sim
+    double ratio, start;        // share of deterministic requests; when the first request may arrive
+    int64_t submitted, told;    // requests; told: those that progress counts as finished
+} serving;
+
+static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
+    static const llm42_mode modes[] = {LLM42_DVR, LLM42_NONDETERMINISTIC, LLM42_BATCH_INVARIANT};
+    const grid *g = &s->grid;
+    bool chunked = cell_word(g, c, CHUNKED, 0) == 1;
+    return (llm42_engine_desc){
+        .model = s->model, .backend = s->sim ? llm42_backend_sim() : llm42_backend_cpu(),
+        .threads = s->sim ? 1 : (int)s->set.threads, .mode = modes[cell_word(g, c, MODE, 0)],
+        .max_context = s->max_context, .max_running = s->max_running, .token_budget = s->budget[chunked],
+        .page_size = (int)s->set.page_size, .pages = s->pages, .window = (int)cell_number(g, c, WINDOW, 0),
+        .group = (int)cell_number(g, c, GROUP, 0), .deadline = (int)s->set.deadline,
+        .look_ahead = (int)s->set.look_ahead,
+        .fill = cell_word(g, c, FILL, 0) == 1 ? LLM42_FILL_LARGEST : LLM42_FILL_OLDEST,
+        .verify = cell_word(g, c, VERIFY, 0) == 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
+        .prefill = cell_word(g, c, PREFILL, 0) == 1 ? LLM42_PREFILL_PACKED : LLM42_PREFILL_ISOLATED,
+        .bonus = cell_word(g, c, BONUS, 0) == 1 ? LLM42_BONUS_ON : LLM42_BONUS_OFF,
+        .overlap = cell_word(g, c, OVERLAP, 0) == 1,
+        .chunked_prefill = chunked ? LLM42_CHUNKED_ON : LLM42_CHUNKED_OFF,
+        .admission_reserve = s->set.admission_reserve, .prefix_cache = s->set.prefix_cache, .auto_release = true};
+}
+
+static llm42_result submit_next(serving *v, llm42_error *error) {
+    workload_request r;
+    workload_next(&v->load, &r);
+    const int32_t *prompt = v->prompt;
+    if (v->prompts) prompt = v->prompts->tokens + v->prompts->start[r.index];
+    else if (v->s->set.prefix_cache) workload_prompt(&v->load, &r, v->s->model->config.vocab, v->prompt);
+    // An arrival of 0 would stand for "now", which is late for a request that is submitted late.
+    llm42_request_desc desc = {.prompt = prompt, .prompt_count = r.input_tokens, .max_new_tokens = r.output_tokens,
+                               .ignore_stop = true, .deterministic = workload_is_deterministic(r.index, v->ratio),
+                               .arrival = fmax(v->start + r.arrival_s, DBL_MIN)};
+    v->submitted++;
+    return llm42_engine_submit(v->engine, &desc, NULL, error);
+}
+
+static void serving_progress(serving *v) {
+    double done = (double)(v->collected.finished - v->told) / (double)v->collected.requests;
+    progress_show(v->s, done * progress_weight(v->s, v->c));
+    v->told = v->collected.finished;
+}
+
+// Requests are submitted when they may soon be admitted, so that a million of them take no memory. The result is that
+// of submitting all at once: the engine takes from the head of its list, which is sorted by arrival; one step admits no
+// more than max_running requests that were never admitted before, since those that it preempts on the way stand in
+// front of them; and as long as any are to come the list holds more than that.
+static llm42_result serve(serving *v, llm42_error *error) {
+    for (int64_t steps = 1;; steps++) {
+        int64_t waiting = v->submitted < v->s->set.requests ? llm42_engine_stats(v->engine).waiting : 0;
+        for (; v->submitted < v->s->set.requests && waiting <= v->s->max_running; waiting++)
+            TRY(submit_next(v, error));
+        llm42_result result = llm42_engine_step(v->engine, error);
+        if (result != LLM42_OK || steps % 1024 == 0) serving_progress(v);
+        if (result != LLM42_OK) return result == LLM42_IDLE ? LLM42_OK : result;
+    }
+}
+
+static void row_print(const sweep *s, const cell *c, FILE *file, const metrics *m) {
+    fprintf(file, "%s\t%s\t%s\t%" PRId64, s->set.backend, s->sim ? s->calibration->name : "-", s->workload,
+            s->set.requests);
+    for (int a = 0; a < AXES; a++) fprintf(file, "\t%s", cell_text(&s->grid, c, (axis_name)a));
+    metrics_print(file, m);
+}
+
+static int row_columns(void) {
+    int columns = 4 + AXES;
+#define X(name, format) columns++;
+    METRICS(X)
+#undef X
+    return columns;
+}
+
+// Sets the cell's row.
+static llm42_result serving_row(serving *v, cell *c, llm42_error *error) {
+    llm42_stats stats = llm42_engine_stats(v->engine);
+    metrics m;
+    size_t size = 0;
+    FILE *file = NULL;
+    if (collect_figures(&v->collected, &stats, &m)) file = open_memstream(&c->row, &size);
+    if (file) row_print(v->s, c, file, &m);
+    if (!file || fclose(file)) return llm42__fail(error, LLM42_MEMORY, "out of memory for the figures of a cell");
+    return LLM42_OK;
+}
+
+// A line for each request, in order of submission.
+static llm42_result per_request_write(const serving *v, llm42_error *error) {
+    const char *path = v->s->set.per_request;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    if (!file) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    fprintf(file, "# llm42 %s sweep, each request of one cell\n# configuration: %s\n# cell: %s\n"
+            "# times in seconds, from the first request's arrival and from the request's own\n"
+            "request\tdeterministic\tinput_tokens\toutput_tokens\tarrival_s\tttft_s\te2e_s\tverifications\trollbacks\t"
+            "recomputed\n", LLM42_VERSION, v->s->configuration, cell_name(&v->s->grid, v->c).text);
+    for (int64_t i = 0; i < v->collected.requests; i++) {
+        const served *r = &v->collected.served[i];
+        fprintf(file, "%" PRId64 "\t%d\t%d\t%d\t%.9g\t%.9g\t%.9g\t%d\t%d\t%d\n", i + 1, r->deterministic, r->input,
+                r->output, r->arrival - v->collected.begin, r->ttft, r->e2e, r->verifications, r->rollbacks,
+                r->recomputed);
+    }
+    bool good = !fclose(file) && file_write(path, text);
+    if (!good) llm42__fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
+    free(text);
+    return good ? LLM42_OK : LLM42_IO;
+}
+
+static llm42_result serving_open(serving *v, const llm42_sim_desc *sim, llm42_error *error) {
+    sweep *s = v->s;
+    const grid *g = &s->grid;
+    uint64_t seed = sim->seed;
+    int mode = cell_word(g, v->c, MODE, 0);
+    v->ratio = mode == MODE_DVR ? cell_number(g, v->c, RATIO, 0) : mode == MODE_INVARIANT;
+    TRY(workload_open(&v->load, s->set.workload, cell_text(g, v->c, QPS), seed, error));
+    if (s->clipped) TRY(workload_clip(&v->load, s->max_context, error));
+    for (int i = 0; i < (int)arrlen(s->prompts); i++)
+        if (s->prompts[i].seed == seed) v->prompts = &s->prompts[i];
+    v->prompt = calloc((size_t)s->max_context, sizeof *v->prompt);
+    if (!collect_open(&v->collected, s->set.requests) || !v->prompt)
+        return llm42__fail(error, LLM42_MEMORY, "--requests: out of memory for %" PRId64 " requests", s->set.requests);
+    llm42_engine_desc desc = engine_desc(s, v->c);
+    desc.sim = s->sim ? sim : NULL;
+    desc.on_event = collect_event;
+    desc.event_user = &v->collected;
+    TRY(llm42_engine_open(&v->engine, &desc, error));
+    if (s->set.trace) TRY(llm42_trace_open(&v->collected.trace, s->set.trace, error));
+    v->start = llm42_engine_now(v->engine);
+    return LLM42_OK;
+}
+
+// Runs a cell and sets its row, or its error.
+static void cell_run(sweep *s, cell *c) {
+    llm42_error error = {0};
+    serving v = {.s = s, .c = c};
+    const llm42_sim_desc sim = {.calibration = s->calibration, .seed = (uint64_t)cell_number(&s->grid, c, SEED, 0),
+                                .flip_scale = s->set.flip_scale, .no_flips = s->set.no_flips,
+                                .invariant_slowdown = cell_number(&s->grid, c, SLOWDOWN, 0)};
+    llm42_result result = serving_open(&v, &sim, &error);
+    if (!result) result = serve(&v, &error);
+    if (v.collected.trace) {
+        llm42_result closed = llm42_trace_close(v.collected.trace, result ? NULL : &error);
+        if (!result) result = closed;
+    }
+    if (!result) result = serving_row(&v, c, &error);
+    if (!result && s->set.per_request) result = per_request_write(&v, &error);
+    if (result) snprintf(c->error, sizeof c->error, "%s", error.text);
+    llm42_engine_close(v.engine);
+    workload_close(&v.load);
+    collect_close(&v.collected);
+    free(v.prompt);
+}
+
+// >>prompts ------------------------------------------------------------------------------------------------------
+// Prompts that look like the model's text, since random tokens would not drift as text does: its own samples. Those of
+// a trace that shares prefixes are the workload's, or nothing would be shared.
+static llm42_result prompts_make(sweep *s, prompt_set *p, llm42_error *error) {
+    int64_t count = s->set.requests, total = 0, id = 0;
+    workload load;
+    workload_request r;
+    llm42_engine *engine = NULL;
+    int32_t first = s->model->config.bos >= 0 ? s->model->config.bos : 0;
+    llm42_engine_desc desc = {.model = s->model, .mode = LLM42_BATCH_INVARIANT, .threads = (int)s->set.threads,
+                              .max_context = s->max_context, .max_running = s->max_running};
+    TRY(workload_open(&load, s->set.workload, "offline", p->seed, error));
+    llm42_result result = s->clipped ? workload_clip(&load, s->max_context, error) : LLM42_OK;
+    if (!result) result = llm42_engine_open(&engine, &desc, error);
+    p->start = calloc((size_t)count + 1, sizeof *p->start);
+    for (int64_t i = 0; !result && p->start && i < count; i++) {
+        workload_next(&load, &r);
+        p->start[i + 1] = total += r.input_tokens;
+        if (r.block_count || r.input_tokens == 1) continue;
+        uint64_t seed = llm42__hash(llm42__hash(p->seed) ^ (uint64_t)i) | 1;
+        llm42_request_desc request = {.prompt = &first, .prompt_count = 1, .max_new_tokens = r.input_tokens - 1,
+                                      .ignore_stop = true, .user = (void *)(intptr_t)i,
+                                      .sampling = {.temperature = 1, .seed = seed}};
+        result = llm42_engine_submit(engine, &request, &id, error);
+    }
+    if (!result) result = llm42_engine_run(engine, error);
+    p->tokens = malloc(((size_t)total + 1) * sizeof *p->tokens);
+    if (!result && (!p->start || !p->tokens))
+        result = llm42__fail(error, LLM42_MEMORY, "out of memory for the prompts");
+    workload_rewind(&load);
+    for (int64_t i = 0; !result && i < count; i++) {
+        workload_next(&load, &r);
+        int32_t *to = p->tokens + p->start[i];
+        if (r.block_count) workload_prompt(&load, &r, s->model->config.vocab, to);
+        else *to = first;
+    }
+    for (int64_t i = 1; !result && i <= id; i++) {
+        const llm42_request *sample = llm42_engine_request(engine, i);
+        int32_t *to = p->tokens + p->start[(intptr_t)sample->user] + 1;
+        memcpy(to, sample->tokens, (size_t)sample->committed * sizeof *to);
+    }
+    llm42_engine_close(engine);
+    workload_close(&load);
+    return result;
+}
+
+// The prompts of every seed that a cell still to be run has: made before any time is taken.
+static void prompts_of_cells(sweep *s, cell **cells) {
+    llm42_error error = {0};
+    for (int64_t i = 0; i < arrlen(cells); i++) {
+        uint64_t seed = (uint64_t)cell_number(&s->grid, cells[i], SEED, 0);
+        bool there = false;
+        for (int64_t k = 0; k < arrlen(s->prompts); k++) there |= s->prompts[k].seed == seed;
+        if (there) continue;
+        if (progress_wanted(s)) fprintf(stderr, "\r\033[Kmaking prompts");
+        prompt_set made = {.seed = seed};
+        args_check(prompts_make(s, &made, &error), &error);
+        arrput(s->prompts, made);
+    }
+}
+
+// >>grid ---------------------------------------------------------------------------------------------------------
+static char *cell_configuration(const sweep *s, const cell *c) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    if (!file) args_fail(1, "out of memory");
+    fputs(s->configuration, file);
+    for (int a = 0; a < AXES; a++) fprintf(file, "; %s %s", axes[a].name, cell_text(&s->grid, c, (axis_name)a));
+    if (fclose(file)) args_fail(1, "out of memory");
+    return text;
+}
+
+// Takes over what --cells or --merge has of a cell.
+static cell_state cell_load(sweep *s, cell *c, const char *folder) {
+    char *configuration = cell_configuration(s, c);
+    cell_state state = cell_read(folder, &s->grid, c, configuration, row_columns());
+    free(configuration);
+    return state;
+}
+
+// The cells of this share that have no finished file yet (stb_ds array).
+static cell **cells_to_run(sweep *s) {
+    cell **left = NULL;
+    for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
+        cell *c = &s->grid.cells[i];
+        if (i % s->set.shares != s->set.share) continue;  // neighbours in the grid cost much the same: deal them out
+        cell_state state = s->set.cells ? cell_load(s, c, s->set.cells) : CELL_MISSING;
+        if (state == CELL_CUT || state == CELL_FOREIGN)
+            fprintf(stderr, "%s: %s: %s: run again\n", args_program, cell_path(s->set.cells, &s->grid, c).text,
+                    state == CELL_CUT ? "cut short or damaged" : "of another configuration");
+        if (state != CELL_DONE) arrput(left, c);
+    }
+    return left;
+}
+
+static void cell_finish(sweep *s, cell *c) {
+    if (c->error[0] || !s->set.cells) return;
+    char *configuration = cell_configuration(s, c);
+    if (!cell_write(s->set.cells, &s->grid, c, configuration))
+        snprintf(c->error, sizeof c->error, "%.300s: cannot write: %s", cell_path(s->set.cells, &s->grid, c).text,
+                 strerror(errno));
+    free(configuration);
+}
+
+// Simulated cells run side by side, one thread each, which changes nothing about what they give; measured ones must not
+// disturb each other. After an error no cell is begun, and the first error in the order of the grid is reported.
+static void run_cells(sweep *s, cell **cells) {
+    int64_t count = arrlen(cells);
+    bool failed = false;
+    s->to_do = count, s->began = wall_seconds();
+    for (int64_t i = 0; i < count; i++) s->work += progress_weight(s, cells[i]);
+    PARALLEL("omp parallel for schedule(dynamic, 1) num_threads((int)s->set.threads) if (s->sim)")
+    for (int64_t i = 0; i < count; i++) {
+        bool stop;
+        PARALLEL("omp atomic read")
+        stop = failed;
+        if (stop) continue;
+        cell_run(s, cells[i]);
+        cell_finish(s, cells[i]);
+        if (cells[i]->error[0]) {
+            PARALLEL("omp atomic write")
+            failed = true;
+        }
+        PARALLEL("omp critical(progress)")
+        s->cells_done++;
+    }
+    progress_clear(s);
+    for (int64_t i = 0; i < count; i++)
+        if (cells[i]->error[0]) args_fail(1, "%s", cells[i]->error);
+}
+
+// Takes every row of the grid from its file.
+static void merge_cells(sweep *s) {
+    static const char *const why[] = {[CELL_MISSING] = "missing", [CELL_CUT] = "cut short or damaged",
+                                      [CELL_FOREIGN] = "of another configuration"};
+    int64_t count = arrlen(s->grid.cells), bad = 0;
+    const cell *first = NULL;
+    cell_state what = CELL_DONE;
+    for (int64_t i = 0; i < count; i++) {
+        cell_state state = cell_load(s, &s->grid.cells[i], s->set.merge);
+        if (state == CELL_DONE) continue;
+        if (!bad++) first = &s->grid.cells[i], what = state;
+    }
+    if (bad)
+        args_fail(1, "%s: %s; %" PRId64 " of the grid's %" PRId64 " cells are not done: run them with --cells %s",
+                  cell_path(s->set.merge, &s->grid, first).text, why[what], bad, count, s->set.merge);
+}
+
+// >>output -------------------------------------------------------------------------------------------------------
+static void cpu_model_print(FILE *file) {
+    FILE *info = fopen("/proc/cpuinfo", "r");
+    char line[512], name[200] = "unknown";
+    while (info && fgets(line, sizeof line, info)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) || !colon || !colon[1]) continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+        break;
+    }
+    if (info) fclose(info);
+    fputs(name, file);
+}
+
+static void header_print(const sweep *s, FILE *file) {
+    const llm42_calibration *k = s->calibration;
+    fprintf(file, "# llm42 %s sweep\n", LLM42_VERSION);
+    if (s->sim) {
+        fprintf(file, "# simulated: no model ran; pass times and rollbacks come from calibration %s\n", k->name);
+        fprintf(file, "# source: %s\n# device: %s\n# devices: %d\n", k->source, k->device, k->devices);
+    } else {
+        fprintf(file, "# measured on this machine: cpu ");
+        cpu_model_print(file);
+        fprintf(file, ", %" PRId64 " threads, model %s\n", s->set.threads, s->set.model);
+        fputs("# prompts: the model's own samples at temperature 1; of traces that share prefixes, random\n", file);
+    }
+    fprintf(file, "# configuration: %s\n# grid:", s->configuration);
+    for (int a = 0; a < AXES; a++) {
+        fprintf(file, "%s %s ", a ? ";" : "", axes[a].name);
+        for (int i = 0; i < s->grid.count[a]; i++) fprintf(file, "%s%s", i ? "," : "", s->grid.values[a][i].text);
+    }
+    fputc('\n', file);
+    if (s->clipped)
+        fprintf(file, "# lengths: prompts are cut where prompt and output are beyond the context of %d tokens\n",
+                s->max_context);
+    fputs("# duration_s: first arrival to last token; total_tok_per_s counts prompts too\n"
+          "# det, nondet: requests marked deterministic, or not\n"
+          "# itl: between releases of tokens, to 0.4%; percentiles by nearest rank\n"
+          "# recompute_pct: of all returned tokens; rollbacks_per_request: of deterministic ones\n"
+          "# replay_busy_pct: FIXED passes, prompts too, of the time in passes; running_mean: over duration_s\n"
+          "# nan, -: does not apply\n"
+          "backend\tcalibration\tworkload\trequests", file);
+    for (int a = 0; a < AXES; a++) fprintf(file, "\t%s", axes[a].name);
+#define X(name, format) fputs("\t" #name, file);
+    METRICS(X)
+#undef X
+    fputc('\n', file);
+}
+
+static void result_write(const sweep *s) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = s->set.out ? open_memstream(&text, &size) : stdout;
+    if (!file) args_fail(1, "out of memory for the result");
+    header_print(s, file);
+    for (int64_t i = 0; i < arrlen(s->grid.cells); i++) fprintf(file, "%s\n", s->grid.cells[i].row);
+    if (!s->set.out) return;
+    if (fclose(file)) args_fail(1, "out of memory for the result");
+    if (!file_write(s->set.out, text)) args_fail(1, "%s: cannot write: %s", s->set.out, strerror(errno));
+    free(text);
+    if (!s->set.quiet) printf("wrote %s\n", s->set.out);
+}
+
+static void list_print(const sweep *s) {
+    printf("cell\tname");
+    for (int a = 0; a < AXES; a++) printf("\t%s", axes[a].name);
+    printf("\n");
+    for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
+        const cell *c = &s->grid.cells[i];
+        printf("%" PRId64 "\t%s", i + 1, cell_name(&s->grid, c).text);
+        for (int a = 0; a < AXES; a++) printf("\t%s", cell_text(&s->grid, c, (axis_name)a));
+        printf("\n");
+    }
+}
+
+// >>open ---------------------------------------------------------------------------------------------------------
+// What a file holds, in 16 digits: another calibration under the same name is another configuration.
+static void contents_print(FILE *file, const char *path) {
+    llm42_error error = {0};
+    llm42__file data;
+    args_check(llm42__file_map(&data, path, &error), &error);
+    uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+    for (size_t i = 0; i < data.size; i++) hash = (hash ^ (unsigned char)data.data[i]) * 0x100000001b3u;
+    llm42__file_unmap(&data);
+    fprintf(file, " %016" PRIx64, hash);
+}
+
+static void open_model(sweep *s) {
+    llm42_error error = {0};
+    char path[256];
+    snprintf(path, sizeof path, "%s", s->set.model);
+    if (s->sim) {
+        if (!s->set.calibration)
+            args_fail(2, "--calibration FILE: --backend sim needs one: sweep/calibration has them");
+        args_check(llm42_calibration_load(&s->calibration, s->set.calibration, &error), &error);
+        bool shape = false;
+        for (const char *const *name = llm42_synthetic_names(); *name; name++)
+            shape |= !strcmp(*name, s->calibration->model);
+        snprintf(path, sizeof path, "%s%s", shape ? "shape:" : "", s->calibration->model);
+    }
+    if (llm42_model_load(&s->model, &(llm42_model_desc){.path = path}, &error) == LLM42_OK) return;
+    args_fail(1, "%s%s%s", s->sim ? s->set.calibration : "", s->sim ? ": model: " : "", error.text);
+}
+
+// Opens the workload at every rate, so that what is wrong with it comes out before the first cell; finds the context.
+static void open_workload(sweep *s) {
+    llm42_error error = {0};
+    int longest = 0, context = s->model->config.context;
+    for (int i = 0; i < s->grid.count[QPS]; i++) {
+        workload load;
+        args_check(workload_open(&load, s->set.workload, s->grid.values[QPS][i].text, 42, &error), &error);
+        longest = workload_max_tokens(&load);
+        workload_close(&load);
+    }
+    s->clipped = longest > context;
+    s->max_context = s->clipped ? context : longest;
+    const char *spec = s->set.workload, *colon = strchr(spec, ':'), *slash = strrchr(spec, '/');
+    bool folder = slash && colon && slash > colon;
+    snprintf(s->workload, sizeof s->workload, "%.*s%s", folder ? (int)(colon + 1 - spec) : 0, spec,
+             folder ? slash + 1 : spec);
+    for (char *p = s->workload; *p; p++)
+        if (*p == '\t' || *p == '\n') *p = ' ';
+}
+
+// Sizes that the command line leaves open.
+static void resolve(sweep *s) {
+    settings *o = &s->set;
+    s->max_running = (int)(o->max_running ? o->max_running : s->sim ? SIM_RUNNING : CPU_RUNNING);
+    int whole = s->max_context > s->max_running ? s->max_context : s->max_running;
+    if (s->sim && whole < WHOLE) whole = WHOLE;  // as SGLang; on the CPU it would be scratch memory for nothing
+    int chunk = CHUNK > s->max_running ? CHUNK : s->max_running;
+    s->budget[0] = o->token_budget ? (int)o->token_budget : whole;
+    s->budget[1] = o->token_budget ? (int)o->token_budget : chunk;
+    int64_t kv = o->kv_tokens ? o->kv_tokens : s->sim ? s->calibration->kv_tokens : 0;
+    int64_t request = (s->max_context + o->page_size - 1) / o->page_size, pages = kv / o->page_size;
+    if (!kv && s->sim) pages = request * s->max_running;
+    if ((kv || s->sim) && pages < request) pages = request;
+    if (pages > 1 << 28) args_fail(2, "--kv-tokens: %" PRId64 " pages: at most %d", pages, 1 << 28);
+    s->pages = (int)pages;
+}
+
+// All but the cell's own values and what cannot change a result (threads of the simulator, names of files).
+static void configure(sweep *s) {
+    const settings *o = &s->set;
+    size_t size = 0;
+    FILE *file = open_memstream(&s->configuration, &size);
+    if (!file) args_fail(1, "out of memory");
+    fprintf(file, "llm42 %s; backend %s; ", LLM42_VERSION, o->backend);
+    if (s->sim) {
+        fprintf(file, "calibration %s", s->calibration->name);
+        contents_print(file, o->calibration);
+        fprintf(file, "; model %s; ", s->calibration->model);
+        if (o->no_flips) fprintf(file, "flips off; ");
+        else fprintf(file, "flip_scale %g; ", o->flip_scale);
+    } else {
+        fprintf(file, "cpu ");
+        cpu_model_print(file);
+        fprintf(file, " (%s); threads %" PRId64 "; model %s; ", llm42_cpu_isa(), o->threads, o->model);
+    }
+    fprintf(file, "workload %s", s->workload);
+    const char *path = workload_path(o->workload);
+    if (path) contents_print(file, path);
+    fprintf(file, "; requests %" PRId64 "; max_context %d; max_running %d; page_size %" PRId64, o->requests,
+            s->max_context, s->max_running, o->page_size);
+    if (s->pages) fprintf(file, "; kv_tokens %" PRId64, s->pages * o->page_size);
+    else fprintf(file, "; kv_tokens default");
+    fprintf(file, "; token_budget %d (chunked off) %d (on)", s->budget[0], s->budget[1]);
+    if (o->deadline) fprintf(file, "; deadline %" PRId64, o->deadline);
+    else fprintf(file, "; deadline W");
+    if (o->look_ahead) fprintf(file, "; look_ahead %" PRId64, o->look_ahead);
+    else fprintf(file, "; look_ahead W");
+    fprintf(file, "; admission_reserve %g; prefix_cache %s", o->admission_reserve, o->prefix_cache ? "on" : "off");
+    if (fclose(file)) args_fail(1, "out of memory");
+    for (char *p = s->configuration; *p; p++)
+        if (*p == '\n') *p = ' ';
+}
+
+// Folders and files that the run will write are tried before it begins.
+static void try_outputs(const settings *o) {
+    const char *const files[] = {o->out, o->per_request, o->trace};
+    for (int i = 0; i < 3; i++) {
+        const char *why = files[i] ? cannot_write(files[i]) : NULL;
+        if (why) args_fail(1, "%s: cannot write: %s", files[i], why);
+    }
+    if (!o->cells) return;
+    char probe[4200];
+    snprintf(probe, sizeof probe, "%.4000s/cells", o->cells);
+    if (mkdir(o->cells, 0777) && errno != EEXIST)
+        args_fail(1, "%s: cannot make this folder: %s", o->cells, strerror(errno));
+    const char *why = cannot_write(probe);
+    if (why) args_fail(1, "%s: cannot write into this folder: %s", o->cells, why);
+}
+
+// >>main ---------------------------------------------------------------------------------------------------------
+// Options that do not go together, and --cell.
+static void check(sweep *s) {
+    settings *o = &s->set;
+    s->sim = args_choice("--backend", o->backend, (const char *const[]){"sim", "cpu", NULL}) == 0;
+    for (int a = 0; a < AXES; a++) axis_parse(&s->grid, (axis_name)a, o->list[a]);
+    grid_make(&s->grid, s->sim);
+    double rows = 0;  // of the largest replay pass: refused here, since its cell may be the last
+    for (int w = 0; w < s->grid.count[WINDOW]; w++)
+        for (int g = 0; g < s->grid.count[GROUP]; g++)
+            rows = fmax(rows, s->grid.values[WINDOW][w].number * s->grid.values[GROUP][g].number);
+    if (rows > 1 << 20) args_fail(2, "--window, --group: W x G of %.0f rows: at most %d", rows, 1 << 20);
+    if (o->flip_scale == 0) o->no_flips = true;
+    if (!s->sim && (o->calibration || o->no_flips || o->flip_scale != 1))
+        args_fail(2, "--calibration, --no-flips, --flip-scale: only with --backend sim");
+    for (int i = 0; i < s->grid.count[SLOWDOWN]; i++)
+        if (!s->sim && s->grid.values[SLOWDOWN][i].number != 0) args_fail(2, "--slowdown: only with --backend sim");
+    for (int i = 0; i < s->grid.count[OVERLAP]; i++)
+        if (!s->sim && s->grid.values[OVERLAP][i].word == 1)
+            args_fail(2, "--overlap on: only with --backend sim: the CPU runs one pass at a time");
+    if (o->merge && (o->cells || o->cell)) args_fail(2, "--merge: runs nothing: leave --cells and --cell out");
+    bool detail = o->per_request || o->trace;
+    if (detail && (arrlen(s->grid.cells) != 1 || o->merge || o->cells))
+        args_fail(2, "--per-request, --trace: for a grid of one cell, run here: %d cells%s", (int)arrlen(s->grid.cells),
+                  o->merge || o->cells ? "; leave --merge and --cells out" : "");
+    if (!o->threads) o->threads = 1;
+    o->shares = 1;
+    if (!o->cell) return;
+    const char *slash = strchr(o->cell, '/'), *end = o->cell + strlen(o->cell);
+    if (!slash) args_fail(2, "--cell: '%s': expected I/N, as in 2/8", o->cell);
+    o->shares = args_int("--cell", slash + 1, end, 1, MAX_CELLS);
+    o->share = args_int("--cell", o->cell, slash, 1, o->shares) - 1;
+    if (!o->cells) args_fail(2, "--cell: needs --cells DIR to leave its cells in");
+    if (o->out) args_fail(2, "--cell: a share is no whole result: leave --out out, and use --merge when all are done");
+}
+
+static settings parse(int argc, char **argv) {
+    settings s = {.backend = "sim", .workload = "sharegpt", .model = "examples/tiny42",
+                  .requests = 4096, .page_size = 16, .admission_reserve = 0.7, .flip_scale = 1,
+                  .list = {"dvr", "eager", "isolated", "off", "off", "off", "oldest", "64", "8", "1", "12", "0", "42"}};
+    const args_option options[] = {
+        ARGS_TEXT("backend NAME", &s.backend, "sim (virtual time) or cpu (measured)"),
+        ARGS_TEXT("calibration FILE", &s.calibration, "sim: pass times; sweep/calibration has them"),
+        ARGS_TEXT("model DIR", &s.model, "cpu: model folder or file"),
+        ARGS_TEXT("workload SPEC", &s.workload,
+                  "sharegpt, sharegpt-served, arxiv, fixed:IxO, uniform:IxO, sglang:IxOxN,\n"
+                  "                         lengths:FILE, azure:FILE, mooncake:FILE"),
+        ARGS_INT("requests N", &s.requests, 1, 100000000, "requests of a cell"),
+        ARGS_TEXT("mode LIST", &s.list[MODE], "dvr, nondeterministic, batch_invariant"),
+        ARGS_TEXT("verify LIST", &s.list[VERIFY], "eager, wait"),
+        ARGS_TEXT("prefill LIST", &s.list[PREFILL], "of deterministic prompts: isolated, packed"),
+        ARGS_TEXT("chunked LIST", &s.list[CHUNKED], "chunked prefill: off, on"),
+        ARGS_TEXT("bonus LIST", &s.list[BONUS], "the verifier's own token: off, on"),
+        ARGS_TEXT("overlap LIST", &s.list[OVERLAP], "fast passes beside replay passes: off, on"),
+        ARGS_TEXT("fill LIST", &s.list[FILL], "partial windows that fill an eager pass: oldest (the paper's), largest"),
+        ARGS_TEXT("window LIST", &s.list[WINDOW], "W, rows of a verification window"),
+        ARGS_TEXT("group LIST", &s.list[GROUP], "G, windows of a replay pass"),
+        ARGS_TEXT("ratio LIST", &s.list[RATIO], "share of requests that are deterministic, 0 to 1"),
+        ARGS_TEXT("qps LIST", &s.list[QPS], "requests a second (Poisson), offline (all at once) or trace"),
+        ARGS_TEXT("slowdown LIST", &s.list[SLOWDOWN],
+                  "INVARIANT passes cost so many times FAST ones; 0: the calibration's own"),
+        ARGS_TEXT("seed LIST", &s.list[SEED], "of lengths, arrivals, tokens and flips"),
+        ARGS_INT("threads N", &s.threads, 0, 1024, "sim: cells at a time, 0: all cores; cpu: the engine's, 0: one"),
+        ARGS_INT("max-running N", &s.max_running, 0, 1 << 16, "sequences at once, 0: 2048 (sim) or 32 (cpu)"),
+        ARGS_INT("kv-tokens N", &s.kv_tokens, 0, (int64_t)1 << 40, "KV pool, 0: the calibration's"),
+        ARGS_INT("page-size N", &s.page_size, 1, 4096, "tokens of a KV page"),
+        ARGS_INT("token-budget N", &s.token_budget, 0, 1 << 20,
+                 "rows of a pass, 0: 2048, or with chunked off 16384 or the context"),
+        ARGS_INT("deadline N", &s.deadline, 0, INT32_MAX, "wait: passes that a ready window waits, 0: W"),
+        ARGS_INT("look-ahead N", &s.look_ahead, 0, 1 << 20, "wait: candidates beyond a ready window, 0: W"),
+        ARGS_REAL("admission-reserve X", &s.admission_reserve, 0, 1,
+                  "share of tokens to come that admission leaves room for"),
+        ARGS_FLAG("prefix-cache", &s.prefix_cache, "share the KV of equal prefixes"),
+        ARGS_FLAG("no-flips", &s.no_flips, "sim: every candidate is right"),
+        ARGS_REAL("flip-scale X", &s.flip_scale, 0, 1e6, "sim: times the calibration's flip rate"),
+        ARGS_TEXT("out FILE", &s.out, "the TSV; standard output otherwise"),
+        ARGS_TEXT("cells DIR", &s.cells, "a file for each finished cell; those that are there are not run again"),
+        ARGS_TEXT("cell I/N", &s.cell, "run only the I-th of N shares of the cells"),
+        ARGS_TEXT("merge DIR", &s.merge, "run nothing, put the finished cells of DIR together"),
+        ARGS_TEXT("per-request FILE", &s.per_request, "one cell: a TSV line for each request"),
+        ARGS_TEXT("trace FILE", &s.trace, "one cell: every event; .json for Perfetto"),
+        ARGS_FLAG("list", &s.list_only, "print the cells and exit"),
+        ARGS_FLAG("quiet", &s.quiet, "no progress"),
+        ARGS_END,
+    };
+    args_parse(argc, argv, "Runs a grid of serving configurations and writes a TSV row a cell. LIST: a,b,c.", options);
+    if (!s.threads && strcmp(s.backend, "cpu")) {
+#ifdef _OPENMP
+        s.threads = omp_get_max_threads();
+#endif
+    }
+    return s;
+}
+
+int main(int argc, char **argv) {
+    sweep s = {.set = parse(argc, argv)};
+    check(&s);
+    if (s.set.list_only) {
+        list_print(&s);
+        arrfree(s.grid.cells);
+        return args_finish();
+    }
+    open_model(&s);
+    open_workload(&s);
+    resolve(&s);
+    configure(&s);
+    try_outputs(&s.set);
+    if (s.set.merge) {
+        merge_cells(&s);
+    } else {
+        cell **cells = cells_to_run(&s);
+        if (!s.sim) prompts_of_cells(&s, cells);
+        run_cells(&s, cells);
+        if (s.set.cell && !s.set.quiet)
+            printf("share %s: %" PRId64 " cells run, %" PRId64 " were there\n", s.set.cell, (int64_t)arrlen(cells),
+                   (arrlen(s.grid.cells) + s.set.shares - 1 - s.set.share) / s.set.shares - (int64_t)arrlen(cells));
+        arrfree(cells);
+    }
+    if (!s.set.cell) result_write(&s);
+    for (int64_t i = 0; i < arrlen(s.grid.cells); i++) free(s.grid.cells[i].row);
+    arrfree(s.grid.cells);
+    for (int64_t i = 0; i < arrlen(s.prompts); i++) free(s.prompts[i].tokens), free(s.prompts[i].start);
+    arrfree(s.prompts);
+    free(s.configuration);
+    llm42_calibration_free(s.calibration);
+    llm42_model_free(s.model);
+    return args_finish();
+}

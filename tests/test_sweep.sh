@@ -1,0 +1,201 @@
+#!/bin/bash
+# build/sweep as it is used: the same result at any number of threads, from shares, after a break; what it refuses and
+# how; that simulated and measured results say which they are; and that its figures agree with each other.
+# From the environment: CC, OMP, STB (folder of stb_ds.h), B (the build folder).
+set -u
+export LC_ALL=C
+CC=${CC:-gcc} OMP=${OMP--fopenmp} STB=${STB:-/usr/include/stb} B=${B:-build}
+passed=0 failed=0
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+sweep=$B/sweep
+
+check() {  # check NAME COMMAND...: the command succeeds
+    if "${@:2}" >"$dir/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        echo "test_sweep: FAILED: $1"
+        head -n 5 "$dir/log"
+        failed=$((failed + 1))
+    fi
+}
+
+refuses() {  # refuses STATUS PATTERN ARGUMENT...: that status, one line on stderr with the pattern, nothing on stdout
+    "$sweep" "${@:3}" >"$dir/stdout" 2>"$dir/stderr" </dev/null
+    local status=$?
+    local lines
+    lines=$(wc -l <"$dir/stderr")
+    if [ $status = "$1" ] && [ "$lines" = 1 ] && [ ! -s "$dir/stdout" ] && grep -qE -- "$2" "$dir/stderr"; then
+        passed=$((passed + 1))
+    else
+        echo "test_sweep: FAILED: sweep ${*:3}: exit $status, expected $1 and '$2', got:"
+        head -n 3 "$dir/stderr"
+        failed=$((failed + 1))
+    fi
+}
+
+column() {  # column FILE NAME [MODE]: a column of the rows (of one mode)
+    awk -F '\t' -v name="$2" -v mode="${3:-}" '
+        /^#/ { next }
+        !n { for (i = 1; i <= NF; i++) at[$i] = i; n = NF; next }
+        mode == "" || $at["mode"] == mode { print $at[name] }' "$1"
+}
+
+# A calibration of the right form and plausible numbers; batch-invariant passes take half as long again.
+make_calibration() {
+    awk 'BEGIN {
+        OFS = "\t"
+        print "# llm42 calibration 1\n# source: made up for this test\n# device: none\n# model: llama-3.1-8b"
+        print "# time_unit: ms\n# kv_tokens: 100000\n# flip_rate: 0.005\n# flip_shape: 0.35"
+        print "# overlap_fast: 1.3\n# overlap_replay: 1.3"
+        print "schedule", "kind", "rows", "context_tokens", "ms"
+        tables = split("fast decode 12 0.02,fast prompt 12 0.04,fixed window 12 0.04,fixed prompt 12 0.04," \
+                       "invariant decode 18 0.03,invariant prompt 18 0.06", table, ",")
+        for (t = 1; t <= tables; t++) {
+            split(table[t], f, " ")
+            for (r = 1; r <= 4096; r *= 8)
+                for (c = 0; c <= 16384; c += 8192) print f[1], f[2], r, c, f[3] + f[4] * r * (1 + c / 16384)
+        }
+    }'
+}
+make_calibration >"$dir/none.tsv"
+sim=(--calibration "$dir/none.tsv" --requests 200)
+# shellcheck disable=SC2054  # the commas are sweep's
+grid=("${sim[@]}" --mode dvr,nondeterministic,batch_invariant --window 16,64 --ratio 0.1,1 --verify eager,wait
+      --qps 12,offline --slowdown 0,1)
+
+# The grid, its columns, and modes in which most axes mean nothing.
+"$sweep" "${grid[@]}" --threads 1 >"$dir/whole.tsv"
+columns="backend calibration workload requests mode verify prefill chunked bonus overlap fill window group ratio qps slowdown
+seed duration_s total_tok_per_s output_tok_per_s ttft_p50_s ttft_p75_s ttft_p90_s ttft_p99_s e2e_p50_s e2e_p75_s
+e2e_p90_s e2e_p99_s itl_p50_s itl_p99_s det_e2e_p50_s det_e2e_p99_s nondet_e2e_p50_s nondet_e2e_p99_s nondet_itl_p99_s
+returned_tokens det_tokens candidates verifications rollbacks recomputed_tokens recompute_pct rollbacks_per_request
+preemptions passes_fast passes_fixed passes_invariant replay_busy_pct running_mean"
+check "columns" \
+    [ "$(grep -m1 ^backend "$dir/whole.tsv" | tr '\t' ' ')" = "$(tr '\n' ' ' <<<"$columns" | sed 's/ $//')" ]
+check "22 rows of 49 fields: 16 dvr, 2 nondeterministic, 4 batch_invariant" \
+    [ "$(awk -F '\t' '!/^#/ && NF == 49' "$dir/whole.tsv" | cut -f 5 | sort | uniq -c | xargs)" \
+    = "4 batch_invariant 16 dvr 1 mode 2 nondeterministic" ]
+check "--list has them in that order" diff <(awk '!/^#/' "$dir/whole.tsv" | cut -f 5-17) \
+    <("$sweep" "${grid[@]}" --list | cut -f 3-)
+check "simulated, and says so" grep -q '^# simulated: .*calibration none$' "$dir/whole.tsv"
+check "no axis where it means nothing" [ "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 6-14 |
+    sort -u)" = $'-\t-\toff\t-\t-\t-\tnan\tnan\tnan' ]
+
+# The same result another way.
+check "2 threads" diff "$dir/whole.tsv" <("$sweep" "${grid[@]}" --threads 2)
+for share in 1/3 2/3 3/3; do "$sweep" "${grid[@]}" --cells "$dir/cells" --cell $share --quiet; done
+"$sweep" "${grid[@]}" --merge "$dir/cells" --out "$dir/merged.tsv" >/dev/null
+check "three shares, merged" cmp "$dir/whole.tsv" "$dir/merged.tsv"
+check "no files but the cells'" [ "$(find "$dir/cells" -type f ! -name '*.tsv' | wc -l)" = 0 ]
+for task in 1 2; do
+    B=$B SLURM_ARRAY_TASK_ID=$task SLURM_ARRAY_TASK_COUNT=2 bash sweep/slurm.sh "$dir/tasks" "${grid[@]}" --quiet
+done
+check "two Slurm tasks, merged" diff "$dir/whole.tsv" <("$sweep" "${grid[@]}" --merge "$dir/tasks")
+check "a Slurm array must be 1-N" bash -c '! SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=4 \
+    SLURM_ARRAY_TASK_COUNT=2 bash sweep/slurm.sh folder'
+
+# Damage: one file cut short, one of another run, one gone; and a finished one changed by hand, to see that it is kept.
+cells=("$dir"/cells/*)
+head -c 300 "${cells[0]}" >"$dir/part" && cp "$dir/part" "${cells[0]}"
+sed -i 's/requests 200/requests 201/' "${cells[1]}"
+refuses 1 "${cells[0]##*/}: cut short.* 2 of the grid's 22" "${grid[@]}" --merge "$dir/cells" --out "$dir/refused.tsv"
+check "a refused merge leaves no result" [ ! -e "$dir/refused.tsv" ]
+rm "${cells[2]}"
+"$sweep" "${grid[@]}" --cells "$dir/cells" --out "$dir/resumed.tsv" >/dev/null 2>"$dir/notes"
+check "resumed after damage" cmp "$dir/whole.tsv" "$dir/resumed.tsv"
+check "note of the cut file" grep -q "${cells[0]##*/}: cut short or damaged: run again" "$dir/notes"
+check "note of the foreign file" grep -q "${cells[1]##*/}: of another configuration: run again" "$dir/notes"
+check "notes of these two only" [ "$(wc -l <"$dir/notes")" = 2 ]
+sed -i 's/^\(sim\t.*\t\)[^\t]*$/\142.4242/' "${cells[3]}"
+check "a finished cell is not run again" grep -q '42.4242$' <("$sweep" "${grid[@]}" --cells "$dir/cells")
+rm "${cells[3]}"
+refuses 1 "${cells[3]##*/}: missing" "${grid[@]}" --merge "$dir/cells"
+
+# Requests are submitted as they are needed: the same as all at once, preemptions included.
+lazy="waiting <= v->s->max_running"
+check "the line that decides it" grep -q "$lazy" sweep/sweep.c
+sed "s/$lazy/true/" sweep/sweep.c >"$dir/eager.c"
+# shellcheck disable=SC2086  # OMP may be empty
+check "a sweep that submits all at once" "$CC" -std=c11 -ffp-contract=off -O1 $OMP -I. -isystem "$STB" "$dir/eager.c" \
+    -o "$dir/eager" -lm
+# shellcheck disable=SC2054
+few=("${sim[@]}" --requests 500 --mode dvr,nondeterministic --ratio 0.5 --qps 12,offline --verify eager,wait
+     --prefill isolated,packed --overlap off,on --max-running 100 --kv-tokens 17000 --admission-reserve 0)
+"$sweep" "${few[@]}" >"$dir/few.tsv"
+check "preemptions are in it" grep -qvx 0 <(column "$dir/few.tsv" preemptions)
+check "submitted late or at once" diff "$dir/few.tsv" <("$dir/eager" "${few[@]}")
+
+# Figures: of one cell against its requests, of modes against each other.
+"$sweep" "${sim[@]}" --ratio 0.5 --per-request "$dir/requests.tsv" --trace "$dir/trace.tsv" >"$dir/one.tsv"
+rank() { awk -F '\t' '!/^#/ && !/^request/ {print $'"$1"'}' "$dir/requests.tsv" | sort -g | sed -n "$2p"; }
+same() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b * 0.99999 && a < b * 1.00001) }'; }
+sum() { awk -F '\t' '!/^#/ && !/^request/ {n += $'"$1"'} END {print n}' "$dir/requests.tsv"; }
+check "e2e p99 of 200 requests is the 198th" same "$(rank 7 198)" "$(column "$dir/one.tsv" e2e_p99_s)"
+check "ttft p50 of 200 requests is the 100th" same "$(rank 6 100)" "$(column "$dir/one.tsv" ttft_p50_s)"
+check "half of them deterministic" [ "$(sum 2)" = 100 ]
+check "verifications" [ "$(sum 8)" = "$(column "$dir/one.tsv" verifications)" ]
+check "rollbacks" [ "$(sum 9)" = "$(column "$dir/one.tsv" rollbacks)" ]
+check "recomputed tokens" [ "$(sum 10)" = "$(column "$dir/one.tsv" recomputed_tokens)" ]
+check "returned tokens" [ "$(sum 4)" = "$(column "$dir/one.tsv" returned_tokens)" ]
+check "trace" [ "$(grep -c $'\tfinished\t' "$dir/trace.tsv")" = 200 ]
+check "every cell returns the same tokens" [ "$(column "$dir/whole.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
+check "invariant passes as fast as fast ones: as without determinism" \
+    [ "$(awk -F '\t' '$5 == "batch_invariant" && $16 == 1' "$dir/whole.tsv" | cut -f 18-30)" \
+    = "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 18-30)" ]
+check "no flips, no rollbacks" [ "$("$sweep" "${sim[@]}" --no-flips | cut -f 40,41 | tail -n 1)" = $'0\t0' ]
+check "ratio 0: no verification" [ "$("$sweep" "${sim[@]}" --ratio 0 | cut -f 38-40 | tail -n 1)" = $'0\t0\t0' ]
+
+# Measured on the CPU.
+cpu=(--backend cpu --workload fixed:24x12 --requests 6 --qps offline --window 8 --group 2 --ratio 0.5)
+"$sweep" "${cpu[@]}" --mode dvr,nondeterministic,batch_invariant --slowdown 0 >"$dir/cpu.tsv"
+check "measured, and says so" grep -qE '^# measured on this machine: cpu .+, 1 threads, model examples/tiny42$' \
+    "$dir/cpu.tsv"
+check "measured rows" [ "$(awk -F '\t' '!/^#/' "$dir/cpu.tsv" | cut -f 1,2,36 | sort -u | xargs)" \
+    = "backend calibration returned_tokens cpu - 72" ]
+"$sweep" --backend cpu --requests 1 --qps offline >"$dir/cpu.tsv"
+check "long requests are cut to the context, and it says so" grep -q '^# lengths: .* 2048 tokens' "$dir/cpu.tsv"
+
+# What is refused.
+refuses 2 'calibration FILE: .*sweep/calibration'
+refuses 1 'gone.tsv: cannot open' --calibration "$dir/gone.tsv"
+refuses 1 'whole.tsv:1: not a calibration' --calibration "$dir/whole.tsv"
+refuses 2 '--qps: -3 is outside' "${sim[@]}" --qps -3
+refuses 2 '--qps: the list is empty' "${sim[@]}" --qps ''
+refuses 2 "--qps: '1,,2': an item of the list is empty" "${sim[@]}" --qps 1,,2
+refuses 2 '--qps: 12 is there twice' "${sim[@]}" --qps 12,12.0
+refuses 2 "--qps: 'often' is not a number, nor one of: offline, trace" "${sim[@]}" --qps often
+refuses 2 "--mode: 'fast' is not one of: dvr, nondeterministic, batch_invariant" "${sim[@]}" --mode fast
+refuses 2 '--ratio: 2 is outside 0 to 1' "${sim[@]}" --ratio 2
+refuses 2 "--window: '16.5' is not a whole number" "${sim[@]}" --window 16.5
+refuses 2 '--window, --group: W x G' "${sim[@]}" --window 1,4096 --group 4096,1
+refuses 2 'the grid has 4665600 cells' "${sim[@]}" --window "$(seq -s, 1 60)" --group "$(seq -s, 1 60)" \
+    --seed "$(seq -s, 1 36)" --ratio "$(seq -s, 0.01 0.01 0.36)"
+refuses 1 "workload: 'talk' is unknown" "${sim[@]}" --workload talk
+refuses 1 'gone: cannot open' "${sim[@]}" --workload "lengths:$dir/gone"
+refuses 1 'has no arrivals of its own' "${sim[@]}" --qps 12,trace
+refuses 2 '--cell: 4 is outside 1 to 3' "${sim[@]}" --cells "$dir/new" --cell 4/3
+refuses 2 "--cell: '3': expected I/N" "${sim[@]}" --cells "$dir/new" --cell 3
+refuses 2 '--cell: needs --cells' "${sim[@]}" --cell 1/3
+refuses 2 '--cell: a share is no whole result' "${sim[@]}" --cells "$dir/new" --cell 1/3 --out "$dir/x"
+refuses 2 '--merge: runs nothing' "${sim[@]}" --cells "$dir/cells" --merge "$dir/cells"
+refuses 1 'gone/.*: missing' "${sim[@]}" --merge "$dir/gone"
+refuses 1 'gone/x: cannot write' "${sim[@]}" --out "$dir/gone/x"
+refuses 1 'cannot write: it is a folder' "${sim[@]}" --out "$dir"
+refuses 1 'gone/x: cannot make this folder' "${sim[@]}" --cells "$dir/gone/x"
+refuses 1 'none.tsv: cannot write into this folder' "${sim[@]}" --cells "$dir/none.tsv"
+refuses 2 '--per-request, --trace: for a grid of one cell' "${sim[@]}" --qps 1,2 --per-request "$dir/x"
+refuses 2 "--backend: 'gpu' is not one of" --backend gpu
+refuses 2 "--fill: 'newest' is not one of: oldest, largest" --fill newest
+refuses 2 'only with --backend sim' --backend cpu --calibration "$dir/none.tsv"
+refuses 2 '--overlap on: only with --backend sim' --backend cpu --overlap off,on
+refuses 2 '--slowdown: only with --backend sim' --backend cpu --slowdown 1.5
+refuses 1 'gone: no such model' --backend cpu --model "$dir/gone"
+refuses 1 'token_budget' "${sim[@]}" --token-budget 4000
+refuses 2 "unknown option '--windows'" "${sim[@]}" --windows 16
+check "nothing is left behind" [ "$(find "$dir" -name '*.part' | wc -l)" = 0 ]
+full_disk() { ! "$sweep" "${sim[@]}" >/dev/full; }
+check "a full disk is an error" full_disk
+
+echo "test_sweep: $passed passed, $failed failed"
+[ "$failed" = 0 ]
