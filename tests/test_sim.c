@@ -1,0 +1,572 @@
+// The simulator: calibrations and what is refused in them, the virtual clock against sums done by hand, the flip model, and
+// the engine's policies on it: whatever the policy, deterministic tokens are the true ones. A spy in front of the
+// backend checks the contract of passes in flight on every run.
+#include "test.h"
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+
+enum { REQUESTS = 60, LONGEST = 96 };
+
+static llm42_model *model;
+static llm42_calibration *calibration;
+static llm42_error error;
+static char folder[64];
+
+// >>calibrations -------------------------------------------------------------------------------------------------
+static const char head[] =
+    "# llm42 calibration 1\n# source: a test\n# device: none\n# devices: 2\n# model: tiny\n# time_unit: ms\n"
+    "# kv_tokens: 4096\n# padding: computed\n# flip_rate: 0.02\n# flip_shape: 2\n# overlap_fast: 2\n# overlap_replay: 3\n"
+    "# any other line with a mark is a comment\n"
+    "schedule\tkind\trows\tcontext_tokens\tms\n";
+
+// A table with ms = base + rows x (row + context x key), at rows 1, 8, 64 and contexts 0 and 100.
+static int table(char *text, size_t size, const char *name, double base, double row, double key) {
+    int length = 0;
+    for (int r = 1; r <= 64; r *= 8)
+        for (int c = 0; c <= 100; c += 100)
+            length += snprintf(text + length, size - (size_t)length, "%s\t%d\t%d\t%.9g\n", name, r, c, base + r * (row + c * key));
+    return length;
+}
+
+static void body(char *text, size_t size, const char *left_out) {
+    static const struct { const char *name; double base, row, key; } tables[] = {
+        {"fast\tdecode", 4, 0.1, 0.001}, {"fast\tprompt", 6, 0.2, 0.002}, {"fixed\twindow", 10, 0.2, 0.001},
+        {"fixed\tprompt", 7, 0.3, 0.002}, {"invariant\tdecode", 8, 0.2, 0.001}, {"invariant\tprompt", 9, 0.4, 0.002}};
+    int length = 0;
+    for (int t = 0; t < 6; t++)
+        if (!left_out || strcmp(tables[t].name, left_out))
+            length += table(text + length, size - (size_t)length, tables[t].name, tables[t].base, tables[t].row, tables[t].key);
+}
+
+static const char *write_text(const char *first, const char *second) {
+    const char *path = test_path(folder, "calibration.tsv");
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    if (!file) return path;
+    fputs(first, file);
+    fputs(second, file);
+    fclose(file);
+    return path;
+}
+
+TEST(a_calibration_is_read_and_interpolated) {
+    char text[4096];
+    body(text, sizeof text, NULL);
+    CHECK_INT(llm42_calibration_load(&calibration, write_text(head, text), &error), LLM42_OK);
+    if (!calibration) return;
+    CHECK_STR(calibration->name, "calibration");
+    CHECK_STR(calibration->source, "a test");
+    CHECK_STR(calibration->model, "tiny");
+    CHECK_INT(calibration->devices, 2);
+    CHECK_INT(calibration->kv_tokens, 4096);
+    CHECK(!calibration->padding_free && calibration->flip_rate == 0.02 && calibration->overlap_replay == 3);
+    const llm42_calibration *c = calibration;
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 8, 100), 4 + 8 * 0.2, 1e-9);     // a point
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 30, 50), 4 + 30 * 0.15, 1e-9);   // between
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 640, 300), 4 + 640 * 0.4, 1e-9); // beyond
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 0.5, 0), 4.1, 1e-9);             // before
+}
+
+static void refused(const char *first, const char *second, const char *what) {
+    llm42_calibration *c = NULL;
+    llm42_error e = {0};
+    CHECK_INT(llm42_calibration_load(&c, write_text(first, second), &e), LLM42_FORMAT);
+    CHECK(c == NULL);
+    CHECK_MSG(strstr(e.text, what) && strstr(e.text, "calibration.tsv"), "error is \"%s\", without \"%s\"", e.text, what);
+    llm42_calibration_free(c);
+}
+
+// A copy of `text` with the first `old` replaced.
+static const char *with(const char *text, const char *old, const char *by) {
+    static char copy[2][8192];
+    static int next;
+    char *to = copy[next++ % 2];
+    const char *at = strstr(text, old);
+    CHECK_MSG(at != NULL, "the test's text has no \"%s\"", old);
+    if (!at) return text;
+    snprintf(to, sizeof copy[0], "%.*s%s%s", (int)(at - text), text, by, at + strlen(old));
+    return to;
+}
+
+TEST(bad_calibrations_are_refused) {
+    char text[4096], less[4096];
+    body(text, sizeof text, NULL);
+    llm42_calibration *c = NULL;
+    CHECK_INT(llm42_calibration_load(&c, "/nonexistent/file.tsv", &error), LLM42_IO);
+    CHECK_INT(llm42_calibration_load(&c, NULL, &error), LLM42_INVALID);
+    refused("", "", "is empty");
+    refused("schedule\n", "", "first line must be");
+    refused("# llm42 calibration 1", "", ":1: cut short");
+    refused(head, "", "table 'fast decode' is missing");
+    body(less, sizeof less, "fixed\twindow");
+    refused(head, less, "table 'fixed window' is missing");
+    body(less, sizeof less, "invariant\tprompt");
+    refused(head, less, "table 'invariant prompt' is missing");
+    refused(with(head, "time_unit: ms", "time_unit: s"), text, ":6: time_unit: s: must be ms");
+    refused(with(head, "# time_unit: ms\n", ""), text, "no line '# time_unit");
+    refused(with(head, "\tms\n", "\tus\n"), text, "column 5 is called 'us': expected ms");
+    refused(with(head, "# model: tiny\n", ""), text, "no line '# model");
+    refused(with(head, "flip_rate: 0.02", "flip_rate: nan"), text, "flip_rate: nan: must be a number from 0 to 1");
+    refused(with(head, "flip_rate: 0.02", "flip_rate: -0.1"), text, "flip_rate: -0.1");
+    refused(with(head, "overlap_fast: 2", "overlap_fast: 0.5"), text, "overlap_fast: 0.5: must be a number from 1");
+    refused(with(head, "padding: computed", "padding: some"), text, "padding: some: must be computed or free");
+    refused(with(head, "# devices: 2", "# kv_tokens: 3"), text, "kv_tokens is there twice");
+    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\tnan"), "ms: 'nan': must be a positive number");
+    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t-1"), "ms: '-1'");
+    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t0"), "ms: '0'");
+    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t4.3"), "table 'fast decode' falls");
+    refused(head, with(text, "fast\tdecode\t64\t0\t10.4", "fast\tdecode\t64\t0\t4.2"), "table 'fast decode' falls");
+    refused(head, with(text, "fast\tdecode\t8\t100\t5.6\n", ""), "is no full grid");
+    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t0\t5.6"), "is no full grid");
+    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\twindow\t8\t100\t5.6"), "no table is called 'fast\?window'");
+    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100"), "expected 5 columns");
+    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\teight\t100\t5.6"), "rows: 'eight'");
+}
+
+// A file cut short anywhere is refused or, behind its last line, whole; nothing crashes.
+TEST(a_calibration_cut_short_is_refused) {
+    char text[8192];
+    snprintf(text, sizeof text, "%s", head);
+    body(text + strlen(text), sizeof text - strlen(text), NULL);
+    int length = (int)strlen(text), taken = 0;
+    for (int n = 0; n < length - 1; n += 7) {
+        char cut[8192];
+        snprintf(cut, sizeof cut, "%.*s", n, text);
+        llm42_calibration *c = NULL;
+        taken += llm42_calibration_load(&c, write_text(cut, ""), &error) == LLM42_OK;
+        llm42_calibration_free(c);
+    }
+    CHECK_INT(taken, 0);
+}
+
+// >>spy ----------------------------------------------------------------------------------------------------------
+// Stands in front of the simulator and holds the engine to the contract.
+static struct {
+    int64_t flying[64];   // requests of the pass in flight
+    int flights, flown, fail_flight;
+    bool in_flight, mixed, broken;  // mixed: a FAST pass held prompt rows beside decode rows; broken: the contract was
+    int windows_of[64];             // rows of each sequence in the last FIXED pass, by slot
+} spy;
+
+static void spy_rows(const llm42_pass *pass, bool start) {
+    int prompts = 0, decodes = 0;
+    memset(spy.windows_of, 0, pass->schedule == LLM42_FIXED ? sizeof spy.windows_of : 0);
+    for (int i = 0; i < pass->rows; i++) {
+        int slot = pass->row[i].seq;
+        for (int k = 0; !start && spy.in_flight && k < spy.flights; k++)
+            spy.broken |= spy.flying[k] == pass->seq[slot].request;
+        bool alone = (i == 0 || pass->row[i - 1].seq != slot) && (i + 1 == pass->rows || pass->row[i + 1].seq != slot);
+        *(alone ? &decodes : &prompts) += 1;
+        if (pass->schedule == LLM42_FIXED && slot < 64) spy.windows_of[slot]++;
+        if (start && (i == 0 || pass->row[i - 1].seq != slot) && spy.flights < 64) spy.flying[spy.flights++] = pass->seq[slot].request;
+    }
+    spy.mixed |= pass->schedule != LLM42_FIXED && prompts && decodes;
+}
+
+static llm42_result spy_run(void *state, const llm42_pass *pass, llm42_error *e) {
+    spy_rows(pass, false);
+    return llm42_backend_sim()->run(state, pass, e);
+}
+
+static llm42_result spy_start(void *state, const llm42_pass *pass, llm42_error *e) {
+    spy.broken |= spy.in_flight;
+    spy.flights = 0;
+    spy_rows(pass, true);
+    spy.in_flight = true;
+    spy.flown++;
+    return llm42_backend_sim()->start(state, pass, e);
+}
+
+static llm42_result spy_poll(void *state, bool wait, llm42_error *e) {
+    llm42_result result = llm42_backend_sim()->poll(state, wait, e);
+    if (result == LLM42_IDLE) return result;
+    spy.in_flight = false;
+    if (spy.flown == spy.fail_flight) {
+        spy.fail_flight = 0;
+        snprintf(e->text, sizeof e->text, "the device is gone");
+        return e->result = LLM42_BACKEND;
+    }
+    return result;
+}
+
+static const llm42_backend *spy_backend(void) {
+    static llm42_backend backend;
+    backend = *llm42_backend_sim();
+    backend.name = "spy";
+    backend.run = spy_run;
+    backend.start = spy_start;
+    backend.poll = spy_poll;
+    memset(&spy, 0, sizeof spy);
+    return &backend;
+}
+
+// >>runs ---------------------------------------------------------------------------------------------------------
+typedef struct result {
+    int32_t tokens[REQUESTS][LONGEST];
+    double finished[REQUESTS];
+    llm42_stats stats;
+    double seconds;
+} result;
+
+static llm42_engine *open_with(llm42_engine_desc desc, llm42_sim_desc *sim) {
+    llm42_engine *engine = NULL;
+    if (!sim->calibration) sim->calibration = calibration;
+    desc.model = model;
+    desc.backend = spy_backend();
+    desc.sim = sim;
+    desc.threads = 1;
+    if (!desc.max_context) desc.max_context = 256;
+    if (!desc.window) desc.window = 8, desc.group = 4;
+    CHECK_MSG(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
+    return engine;
+}
+
+static int input_of(int i) { return 2 + i * 37 % 90; }
+static int output_of(int i) { return 1 + i * 53 % (LONGEST - 1); }
+
+static int64_t submit(llm42_engine *engine, int input, int output, bool deterministic, double arrival) {
+    int32_t prompt[128] = {0};
+    int64_t id = 0;
+    for (int t = 0; t < input; t++) prompt[t] = (7 * t + input) % 512;
+    llm42_request_desc desc = {.prompt = prompt, .prompt_count = input, .max_new_tokens = output, .ignore_stop = true,
+                               .deterministic = deterministic, .arrival = arrival};
+    CHECK_INT(llm42_engine_submit(engine, &desc, &id, &error), LLM42_OK);
+    return id;
+}
+
+// Serves REQUESTS requests, every `every`th deterministic, ten milliseconds apart.
+static result *serve(llm42_engine_desc desc, llm42_sim_desc sim, int every) {
+    result *r = calloc(1, sizeof *r);
+    llm42_engine *engine = open_with(desc, &sim);
+    if (!engine || !r) return r;
+    for (int i = 0; i < REQUESTS; i++)
+        submit(engine, input_of(i), output_of(i), every && i % every == 0, 0.01 * i + 1e-9);
+    CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
+    for (int i = 0; i < REQUESTS; i++) {
+        const llm42_request *q = llm42_engine_request(engine, i + 1);
+        CHECK_INT(q->committed, output_of(i));
+        memcpy(r->tokens[i], q->tokens, (size_t)q->committed * sizeof *q->tokens);
+        r->finished[i] = q->last_token;
+    }
+    r->stats = llm42_engine_stats(engine);
+    r->seconds = llm42_engine_now(engine);
+    CHECK(!spy.broken);
+    llm42_engine_close(engine);
+    return r;
+}
+
+static int differing(const result *a, const result *b, int every) {
+    int count = 0;
+    for (int i = 0; i < REQUESTS; i++)
+        count += i % every == 0 && memcmp(a->tokens[i], b->tokens[i], (size_t)output_of(i) * sizeof(int32_t)) != 0;
+    return count;
+}
+
+// One request of 5 tokens in, 4 out: a prompt of 5 rows that attend to 3 positions in the mean, then decode passes at
+// contexts 6, 7 and 8.
+TEST(the_clock_is_the_sum_of_the_passes) {
+    llm42_sim_desc sim = {0};
+    llm42_engine *engine = open_with((llm42_engine_desc){.mode = LLM42_NONDETERMINISTIC}, &sim);
+    if (!engine) return;
+    CHECK(llm42_engine_now(engine) == 0);
+    int64_t id = submit(engine, 5, 4, false, 0.5);
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    double prompt = 6 + 5 * (0.2 + 3 * 0.002), decode = 3 * (4 + 0.1) + (6 + 7 + 8) * 0.001;
+    CHECK_NEAR(llm42_engine_now(engine), 0.5 + 1e-3 * (prompt + decode), 1e-12);
+    CHECK_NEAR(llm42_engine_request(engine, id)->first_token, 0.5 + 1e-3 * prompt, 1e-12);
+    llm42_engine_close(engine);
+}
+
+// Two sequences decode beside a prompt of 10 rows: 12 rows in all, of which 2 cost what decode rows cost and 10 what
+// prompt rows do. Padding counts where the calibration says so.
+TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
+    llm42_sim_desc sim = {.calibration = calibration};
+    void *state = NULL;
+    llm42_backend_desc desc = {.model = model, .max_rows = 64, .max_context = 256, .pages = 16, .page_size = 16, .max_running = 4,
+                               .sim = &sim};
+    const llm42_backend *backend = llm42_backend_sim();
+    CHECK_INT(backend->open(&state, &desc, &error), LLM42_OK);
+    llm42_row row[64] = {{0, 19, 1, LLM42_ROW_SAMPLE}, {1, 39, 1, LLM42_ROW_SAMPLE}};
+    llm42_output out[64];
+    llm42_seq seq[4] = {{.request = 1}, {.request = 2}, {.request = 3}};
+    for (int i = 0; i < 10; i++) row[2 + i] = (llm42_row){2, i, 1, i == 9 ? LLM42_ROW_SAMPLE : 0};
+    llm42_pass pass = {.schedule = LLM42_FAST, .rows = 12, .shape = 12, .row = row, .seq = seq, .out = out};
+    CHECK_INT(backend->run(state, &pass, &error), LLM42_OK);
+    double decode = 4 + 12 * (0.1 + 30 * 0.001), prompt = 6 + 12 * (0.2 + 5.5 * 0.002);
+    CHECK_NEAR(backend->now(state), 1e-3 * (2 * decode + 10 * prompt) / 12, 1e-12);
+    double before = backend->now(state);
+    for (int i = 0; i < 8; i++) row[i] = (llm42_row){0, 10 + i, 1, LLM42_ROW_SAMPLE};  // one window of 8 in a pass of 32
+    pass = (llm42_pass){.schedule = LLM42_FIXED, .rows = 8, .shape = 32, .row = row, .seq = seq, .out = out};
+    CHECK_INT(backend->run(state, &pass, &error), LLM42_OK);
+    CHECK_NEAR(backend->now(state) - before, 1e-3 * (10 + 32 * 0.2 + 8 * 14.5 * 0.001), 1e-12);
+    before = backend->now(state);
+    calibration->padding_free = true;
+    CHECK_INT(backend->run(state, &pass, &error), LLM42_OK);
+    calibration->padding_free = false;
+    CHECK_NEAR(backend->now(state) - before, 1e-3 * (10 + 8 * 0.2 + 8 * 14.5 * 0.001), 1e-12);
+    pass.logits = (float *)out;
+    CHECK_INT(backend->run(state, &pass, &error), LLM42_UNSUPPORTED);
+    backend->close(state);
+}
+
+// A replay pass that takes 10 ms alone, and beside it fast passes of 4.1 ms: overlap_fast 2, overlap_replay 3.
+TEST(passes_side_by_side_slow_each_other) {
+    llm42_sim_desc sim = {.calibration = calibration};
+    void *state = NULL;
+    llm42_backend_desc desc = {.model = model, .max_rows = 64, .max_context = 256, .pages = 16, .page_size = 16, .max_running = 4,
+                               .sim = &sim};
+    const llm42_backend *backend = llm42_backend_sim();
+    CHECK_INT(backend->open(&state, &desc, &error), LLM42_OK);
+    llm42_row row = {0, 0, 1, LLM42_ROW_SAMPLE};
+    llm42_output out[2];
+    llm42_seq seq = {.request = 1};
+    llm42_pass replay = {.schedule = LLM42_FIXED, .rows = 1, .shape = 1, .row = &row, .seq = &seq, .out = &out[0]};
+    llm42_pass fast = {.schedule = LLM42_FAST, .rows = 1, .shape = 1, .row = &row, .seq = &seq, .out = &out[1]};
+    double replay_ms = 10 + 0.2 + 0.001, fast_ms = 4 + 0.1 + 0.001;
+    CHECK_INT(backend->start(state, &replay, &error), LLM42_OK);
+    CHECK_INT(backend->start(state, &replay, &error), LLM42_INVALID);
+    CHECK_INT(backend->poll(state, false, &error), LLM42_IDLE);
+    CHECK_INT(backend->run(state, &fast, &error), LLM42_OK);  // all of it beside the flight: twice as long
+    CHECK_NEAR(backend->now(state), 1e-3 * 2 * fast_ms, 1e-12);
+    double left = replay_ms - 2 * fast_ms / 3;
+    CHECK_INT(backend->poll(state, false, &error), LLM42_IDLE);
+    backend->wait_until(state, 1e-3 * (2 * fast_ms + 7));     // alone for 7 ms
+    left -= 7;
+    CHECK_INT(backend->run(state, &fast, &error), LLM42_OK);  // the flight lands on the way
+    double beside = 3 * left, now = 2 * fast_ms + 7 + beside + (fast_ms - beside / 2);
+    CHECK_NEAR(backend->now(state), 1e-3 * now, 1e-12);
+    CHECK_INT(backend->poll(state, false, &error), LLM42_OK);
+    CHECK_INT(backend->start(state, &replay, &error), LLM42_OK);
+    CHECK_INT(backend->poll(state, true, &error), LLM42_OK);
+    CHECK_NEAR(backend->now(state), 1e-3 * (now + replay_ms), 1e-12);
+    backend->close(state);
+}
+
+// >>policies -----------------------------------------------------------------------------------------------------
+TEST(every_policy_returns_the_true_tokens) {
+    static result *truth;
+    truth = serve((llm42_engine_desc){.mode = LLM42_BATCH_INVARIANT}, (llm42_sim_desc){0}, 1);
+    int runs = 0, rollbacks = 0, flights = 0;
+    for (int bits = 0; bits < 128; bits++) {
+        bool overlap = bits & 8, tight = bits & 64;
+        llm42_engine_desc desc = {
+            .verify = bits & 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER, .prefill = bits & 2 ? LLM42_PREFILL_ISOLATED : LLM42_PREFILL_PACKED,
+            .bonus = bits & 4 ? LLM42_BONUS_OFF : LLM42_BONUS_ON, .overlap = overlap,
+            .chunked_prefill = bits & 16 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
+            .fill = bits & 32 ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST, .pages = tight ? 24 : 0, .prefix_cache = (bits & 17) == 1,
+            .window = bits & 4 ? 16 : 8, .group = bits & 2 ? 2 : 4};
+        result *r = serve(desc, (llm42_sim_desc){0}, 2);
+        CHECK_MSG(differing(truth, r, 2) == 0, "policy bits %d: %d deterministic requests differ", bits, differing(truth, r, 2));
+        CHECK(spy.flown > 0 ? overlap : !overlap);
+        if (bits & 16) CHECK(!spy.mixed);
+        if (tight) CHECK(r->stats.preemptions > 0);
+        runs++, rollbacks += (int)r->stats.rollbacks, flights += spy.flown;
+        free(r);
+    }
+    CHECK_INT(runs, 128);
+    CHECK(rollbacks > 1000 && flights > 1000);
+    // The control: without verification the fast passes' wrong tokens are returned.
+    result *r = serve((llm42_engine_desc){.mode = LLM42_NONDETERMINISTIC}, (llm42_sim_desc){0}, 0);
+    CHECK_MSG(differing(truth, r, 1) > REQUESTS / 4, "%d of %d differ", differing(truth, r, 1), REQUESTS);
+    free(r);
+    r = serve((llm42_engine_desc){.mode = LLM42_NONDETERMINISTIC}, (llm42_sim_desc){.no_flips = true}, 0);
+    CHECK_INT(differing(truth, r, 1), 0);
+    free(r);
+    free(truth);
+}
+
+TEST(the_seed_decides_everything) {
+    llm42_engine_desc desc = {.overlap = true};
+    result *a = serve(desc, (llm42_sim_desc){0}, 1), *b = serve(desc, (llm42_sim_desc){0}, 1), *c = serve(desc, (llm42_sim_desc){.seed = 7}, 1);
+    CHECK(memcmp(a->tokens, b->tokens, sizeof a->tokens) == 0 && memcmp(a->finished, b->finished, sizeof a->finished) == 0);
+    CHECK(memcmp(&a->stats, &b->stats, sizeof a->stats) == 0);
+    CHECK(differing(a, c, 1) == REQUESTS);
+    free(a), free(b), free(c);
+}
+
+TEST(flips_have_the_rate_asked_for) {
+    double shape = calibration->flip_shape, rates[2];
+    for (int i = 0; i < 2; i++) {
+        llm42_sim_desc sim = {.flip_scale = i ? 2 : 0};
+        llm42_engine *engine = open_with((llm42_engine_desc){.max_running = 64, .auto_release = true, .window = 4, .group = 8}, &sim);
+        for (int k = 0; k < 3000; k++) submit(engine, 3, 64, true, 0);
+        CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+        llm42_stats stats = llm42_engine_stats(engine);
+        rates[i] = (double)stats.rollbacks / (double)stats.compared;
+        llm42_engine_close(engine);
+    }
+    CHECK_NEAR(rates[0], 0.02, 0.0015);
+    CHECK_NEAR(rates[1], 0.04, 0.003);
+    // The draws themselves: mean 1, variance 1/shape.
+    double sum = 0, squares = 0;
+    enum { DRAWS = 100000 };
+    for (int i = 0; i < DRAWS; i++) {
+        double x = llm42__sim_gamma(llm42__hash((uint64_t)i), shape);
+        sum += x, squares += x * x;
+    }
+    CHECK_NEAR(sum / DRAWS, 1, 0.01);
+    CHECK_NEAR(squares / DRAWS - 1, 1 / shape, 0.02);
+    sum = 0;
+    for (int i = 0; i < DRAWS; i++) sum += llm42__sim_gamma(llm42__hash((uint64_t)i), 0.25) / DRAWS;
+    CHECK_NEAR(sum, 1, 0.03);
+}
+
+TEST(batch_invariant_passes_can_be_slowed) {
+    result *own = serve((llm42_engine_desc){.mode = LLM42_BATCH_INVARIANT}, (llm42_sim_desc){0}, 1);
+    result *same = serve((llm42_engine_desc){.mode = LLM42_BATCH_INVARIANT}, (llm42_sim_desc){.invariant_slowdown = 1}, 1);
+    result *fast = serve((llm42_engine_desc){.mode = LLM42_NONDETERMINISTIC}, (llm42_sim_desc){0}, 0);
+    CHECK(same->seconds == fast->seconds && own->seconds > same->seconds);
+    free(own), free(same), free(fast);
+}
+
+// No global pause: requests that asked for nothing get their tokens sooner when replay passes run beside theirs.
+TEST(overlap_shortens_the_others_wait) {
+    calibration->overlap_fast = calibration->overlap_replay = 1.2;
+    llm42_engine_desc desc = {.prefill = LLM42_PREFILL_ISOLATED};
+    result *paused = serve(desc, (llm42_sim_desc){0}, 2);
+    desc.overlap = true;
+    result *beside = serve(desc, (llm42_sim_desc){0}, 2);
+    double sum[2] = {0};
+    for (int i = 1; i < REQUESTS; i += 2) sum[0] += paused->finished[i], sum[1] += beside->finished[i];
+    CHECK_MSG(sum[1] < sum[0], "mean finish %g s beside replay passes, %g s with pauses", sum[1] / 30, sum[0] / 30);
+    calibration->overlap_fast = 2, calibration->overlap_replay = 3;
+    free(paused), free(beside);
+}
+
+// A request whose rows are in flight can be cancelled, and an engine be closed, while they are.
+TEST(cancelling_and_closing_in_flight) {
+    llm42_sim_desc sim = {.no_flips = true};
+    for (int close = 0; close < 2; close++) {
+        llm42_engine *engine = open_with((llm42_engine_desc){.overlap = true, .prefill = LLM42_PREFILL_ISOLATED}, &sim);
+        int64_t id = submit(engine, 5, 60, true, 0);
+        submit(engine, 5, 60, false, 0);
+        while (!spy.in_flight) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
+        if (!close) {
+            CHECK_INT(llm42_engine_cancel(engine, id, &error), LLM42_OK);
+            CHECK(!spy.in_flight);
+            CHECK(llm42_engine_request(engine, id)->committed >= 8);
+            CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+            CHECK_INT(llm42_engine_stats(engine).finished, 2);
+        }
+        llm42_engine_close(engine);
+    }
+}
+
+// A flight that fails is an error of the step; the next steps replay its windows, and the tokens are the true ones.
+TEST(a_failed_flight_is_repeated) {
+    llm42_sim_desc sim = {.no_flips = true};
+    int32_t tokens[2][60];
+    for (int fail = 0; fail < 2; fail++) {
+        llm42_engine *engine = open_with((llm42_engine_desc){.overlap = true}, &sim);
+        spy.fail_flight = fail * 3;
+        int64_t id = submit(engine, 5, 60, true, 0);
+        submit(engine, 5, 60, false, 0);
+        int failures = 0;
+        llm42_result r;
+        while ((r = llm42_engine_step(engine, &error)) != LLM42_IDLE) failures += r < 0;
+        CHECK_INT(failures, fail);
+        memcpy(tokens[fail], llm42_engine_request(engine, id)->tokens, sizeof tokens[0]);
+        llm42_engine_close(engine);
+    }
+    CHECK(memcmp(tokens[0], tokens[1], sizeof tokens[0]) == 0);
+}
+
+// Five requests, one ahead of the others: the pass is filled with the oldest partial windows, or with the largest.
+TEST(partial_windows_by_age_or_by_size) {
+    for (int oldest = 0; oldest < 2; oldest++) {
+        llm42_sim_desc sim = {.no_flips = true};
+        llm42_engine *engine = open_with((llm42_engine_desc){.fill = oldest ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST, .window = 8,
+                                                             .group = 2, .bonus = LLM42_BONUS_OFF}, &sim);
+        submit(engine, 1, 5, true, 0);    // ends soon: ready with 4 candidates, with the second in its pass
+        submit(engine, 1, 60, true, 0);
+        submit(engine, 1, 60, true, 0);
+        while (llm42_engine_stats(engine).verifications < 3) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
+        // Then the third is ready first, with 8 candidates; the second has 4.
+        const llm42_request *second = llm42_engine_request(engine, 2), *third = llm42_engine_request(engine, 3);
+        CHECK(second->committed > 1 && third->committed > 1);
+        CHECK(spy.windows_of[0] + spy.windows_of[1] + spy.windows_of[2] > 8);
+        llm42_engine_close(engine);
+    }
+    // Under load the oldest way verifies more often for the same tokens.
+    result *by_age = serve((llm42_engine_desc){.fill = LLM42_FILL_OLDEST, .max_running = 48, .window = 16, .group = 4}, (llm42_sim_desc){.no_flips = true}, 1);
+    result *by_size = serve((llm42_engine_desc){.max_running = 48, .window = 16, .group = 4}, (llm42_sim_desc){.no_flips = true}, 1);
+    CHECK(by_age->stats.verifications > by_size->stats.verifications);
+    free(by_age), free(by_size);
+}
+
+TEST(a_reserve_avoids_preemption) {
+    llm42_engine_desc desc = {.pages = 24};
+    result *none = serve(desc, (llm42_sim_desc){0}, 2);
+    desc.admission_reserve = 1;
+    result *all = serve(desc, (llm42_sim_desc){0}, 2);
+    CHECK(none->stats.preemptions > 0);
+    CHECK_INT(all->stats.preemptions, 0);
+    free(none), free(all);
+}
+
+TEST(a_step_allocates_nothing) {
+    llm42_sim_desc sim = {0};
+    llm42_engine *engine = open_with((llm42_engine_desc){.overlap = true, .pages = 40}, &sim);
+    for (int i = 0; i < 40; i++) submit(engine, input_of(i), output_of(i), i % 2, 0.01 * i);
+    int64_t before = test_state.allocations;
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    CHECK_INT(test_state.allocations, before);
+    llm42_engine_close(engine);
+}
+
+TEST(what_cannot_be_is_refused) {
+    llm42_engine *engine = NULL;
+    llm42_sim_desc sim = {.calibration = calibration}, empty = {0}, wrong = {.calibration = calibration, .flip_scale = -1},
+                   slow = {.calibration = calibration, .invariant_slowdown = NAN};
+    const struct { llm42_engine_desc desc; llm42_result result; const char *text; } cases[] = {
+        {{.backend = llm42_backend_sim()}, LLM42_INVALID, "llm42_sim_desc.calibration: required"},
+        {{.backend = llm42_backend_sim(), .sim = &empty}, LLM42_INVALID, "llm42_sim_desc.calibration: required"},
+        {{.backend = llm42_backend_sim(), .sim = &wrong}, LLM42_INVALID, "llm42_sim_desc.flip_scale: -1"},
+        {{.backend = llm42_backend_sim(), .sim = &slow}, LLM42_INVALID, "llm42_sim_desc.invariant_slowdown"},
+        {{.backend = llm42_backend_cpu()}, LLM42_INVALID, "model shape:tiny has no weights"},
+        {{.backend = llm42_backend_cpu(), .overlap = true}, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend cpu"},
+        {{.backend = llm42_backend_sim(), .sim = &sim, .admission_reserve = 1.5}, LLM42_INVALID, "admission_reserve: 1.5"},
+        {{.backend = llm42_backend_sim(), .sim = &sim, .admission_reserve = NAN}, LLM42_INVALID, "admission_reserve: nan"},
+        {{.backend = llm42_backend_sim(), .sim = &sim, .fill = (llm42_fill)9}, LLM42_INVALID, "fill: 9"},
+        {{.backend = llm42_backend_sim(), .sim = &sim, .chunked_prefill = LLM42_CHUNKED_OFF, .token_budget = 100}, LLM42_INVALID,
+         "token_budget: 100: must be at least max_context, 256, when chunked_prefill is OFF"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        llm42_engine_desc desc = cases[i].desc;
+        desc.model = model;
+        desc.max_context = 256;
+        llm42_error e = {0};
+        CHECK_INT(llm42_engine_open(&engine, &desc, &e), cases[i].result);
+        CHECK_MSG(strstr(e.text, cases[i].text), "error is \"%s\", without \"%s\"", e.text, cases[i].text);
+        CHECK(engine == NULL);
+    }
+    llm42_model *none = NULL;
+    CHECK_INT(llm42_model_load(&none, &(llm42_model_desc){.path = "shape:huge"}, &error), LLM42_UNSUPPORTED);
+    CHECK(strstr(error.text, "shape:huge: unknown shape"));
+}
+
+int main(void) {
+    test_folder(folder);
+    if (llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error)) return puts(error.text), 1;
+    RUN(a_calibration_is_read_and_interpolated);
+    if (!calibration) return 1;
+    RUN(bad_calibrations_are_refused);
+    RUN(a_calibration_cut_short_is_refused);
+    RUN(the_clock_is_the_sum_of_the_passes);
+    RUN(a_mixed_pass_costs_the_mean_of_its_rows);
+    RUN(passes_side_by_side_slow_each_other);
+    RUN(every_policy_returns_the_true_tokens);
+    RUN(the_seed_decides_everything);
+    RUN(flips_have_the_rate_asked_for);
+    RUN(batch_invariant_passes_can_be_slowed);
+    RUN(overlap_shortens_the_others_wait);
+    RUN(cancelling_and_closing_in_flight);
+    RUN(a_failed_flight_is_repeated);
+    RUN(partial_windows_by_age_or_by_size);
+    RUN(a_reserve_avoids_preemption);
+    RUN(a_step_allocates_nothing);
+    RUN(what_cannot_be_is_refused);
+    llm42_calibration_free(calibration);
+    llm42_model_free(model);
+    test_remove(folder);
+    return test_end("test_sim");
+}
