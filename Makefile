@@ -37,11 +37,24 @@ SCRIPTS := $(wildcard tests/test_*.sh)
 # Parallel inside, unless the caller has chosen a number of jobs.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all demo test asan bench fuzz install uninstall clean help banner setup need programs tests run-demo
+.PHONY: all figures accuracy fit demo test asan bench fuzz install uninstall clean help banner setup need programs tests run-demo
 .DELETE_ON_ERROR:
 
 all: need banner  ## build every program (default)
 	@+$(SUBMAKE) programs
+
+figures: PLOTS := gnuplot
+figures: setup banner  ## the papers' figures and tables, simulated: TSV, PNG and SVG in sweep/results/paper
+	@+$(SUBMAKE) $(B)/sweep $(B)/determinism
+	@B=$(B) bash sweep/figures/all.sh
+
+accuracy: setup banner  ## our figures beside every published point: errors by figure
+	@+$(SUBMAKE) $(B)/sweep
+	@rm -rf $(B)/accuracy; B=$(B) OUT=$(B)/accuracy bash sweep/accuracy.sh
+
+fit: setup banner  ## fit the calibration h100-pcie-paper.tsv to the published tables again
+	@+$(SUBMAKE) $(B)/fit
+	$(B)/fit
 
 demo: setup banner  ## build and run the lecture demo, then a determinism check under load
 	@+$(SUBMAKE) $(B)/rollback $(B)/determinism
@@ -95,6 +108,7 @@ has stdio.h >/dev/null 2>&1 || missing="$$missing gcc libc6-dev"; \
 has stb_ds.h >/dev/null 2>&1 || missing="$$missing libstb-dev"; \
 has jsmn.h >/dev/null 2>&1 || missing="$$missing libjsmn-dev"; \
 has pcre2.h >/dev/null 2>&1 || missing="$$missing libpcre2-dev"; \
+[ -z "$(PLOTS)" ] || command -v gnuplot >/dev/null || missing="$$missing gnuplot-nox"; \
 install="apt-get install -y --no-install-recommends$$missing"; }; look
 endef
 
@@ -119,7 +133,7 @@ banner:
 	@echo "  flags    $(CFLAGS) -ffp-contract=off, instruction set $(ISA)"
 	@echo "  OpenMP   $(if $(OMP),found,not found: one thread)"
 	@echo "  CUDA     $(if $(wildcard /usr/local/cuda/bin/nvcc)$(shell command -v nvcc),found$(comma) not used yet,not found (not needed yet))"
-	@echo "  gnuplot  $(if $(shell command -v gnuplot),found$(comma) not used yet,not found (not needed yet))"
+	@echo "  gnuplot  $(if $(shell command -v gnuplot),found,not found (make figures installs it))"
 
 INSTALLED := $(filter-out hello,$(notdir $(PROGRAMS)))
 

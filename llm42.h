@@ -3525,6 +3525,14 @@ static void llm42__kv_remember(llm42__kv *kv, int p, uint64_t hash, int kind, co
 // P+C+U-1: the newest token's KV is written by the pass that reads it.
 
 typedef struct llm42__request {
+    // First what every step looks at in every running request, so that it lies together.
+    int64_t ready_since;        // passes run when its window became ready; -1: not ready
+    int slot;                   // index of its page table and of its llm42_seq; -1: not running
+    int filled, pure, pages;    // positions with KV; of those, pure ones; pages held
+    bool verified;              // deterministic and in need of verification (mode DVR)
+    bool chosen;                // has a window in the replay pass being formed
+    bool in_flight;             // has rows in the replay pass in flight: stays out of other passes and is not preempted
+    bool unsettled;             // a failed replay left its candidates' KV undefined: replay before anything reads it
     llm42_request info;         // C, U and what users see
     struct llm42__request *next, *prev;  // waiting list
     int32_t *tokens;            // [P + max_new_tokens]: prompt, committed, candidates
@@ -3532,15 +3540,8 @@ typedef struct llm42__request {
     llm42_sampling sampling;
     int32_t stop[LLM42_MAX_STOP];
     int stop_count;
-    bool verified;              // deterministic and in need of verification (mode DVR)
-    bool chosen;                // has a window in the replay pass being formed
-    bool in_flight;             // has rows in the replay pass in flight: stays out of other passes and is not preempted
-    bool unsettled;             // a failed replay left its candidates' KV undefined: replay before anything reads it
-    int slot;                   // index of its page table and of its llm42_seq; -1: not running
-    int filled, pure, pages;    // positions with KV; of those, pure ones; pages held
     int remembered;             // pages entered in the prefix table or found there
     uint64_t chain;             // hash of the tokens of the remembered pages
-    int64_t ready_since;        // passes run when its window became ready; -1: not ready
 } llm42__request;
 
 // The rows of a pass, and whose they are.
@@ -3964,7 +3965,7 @@ static llm42__request *llm42__next_window(const llm42_engine *e, bool partial) {
     for (int i = 0; i < e->running_count; i++) {
         llm42__request *r = e->running[i];
         if (r->chosen || !r->verified || r->in_flight || r->info.state != LLM42_STATE_DECODE) continue;
-        if (partial ? r->info.candidates < 1 : !llm42__is_ready(e, r)) continue;
+        if (partial ? r->info.candidates < 1 : r->ready_since < 0) continue;
         if (partial && oldest) return r;
         if (!best || (partial ? r->info.candidates > best->info.candidates : r->ready_since < best->ready_since)) best = r;
     }
@@ -4022,7 +4023,7 @@ static llm42__due llm42__what_is_due(const llm42_engine *e) {
         if (r->in_flight) continue;
         if (r->info.state == LLM42_STATE_PREFILL) (*(r->verified ? &due.prompts : &due.other_prompts))++;
         else if (llm42__can_decode(e, r)) due.decodes++;
-        if (!llm42__is_ready(e, r)) continue;
+        if (r->ready_since < 0) continue;
         due.ready++;
         due.overdue |= e->pass_count - r->ready_since >= e->desc.deadline;
     }

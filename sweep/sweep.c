@@ -17,6 +17,8 @@
 #include "sweep/collect.h"
 #include "sweep/workload.h"
 
+#include <sys/resource.h>
+
 #ifdef _OPENMP
 #define PARALLEL(clauses) _Pragma(clauses)
 #else
@@ -36,7 +38,7 @@ typedef struct settings {
     const char *list[AXES];
     int64_t requests, threads, max_running, kv_tokens, page_size, token_budget, deadline, look_ahead;
     double admission_reserve, flip_scale;
-    bool prefix_cache, no_flips, list_only, quiet;
+    bool prefix_cache, no_flips, list_only, quiet, timing;
     int64_t share, shares;  // of --cell
 } settings;
 
@@ -690,6 +692,7 @@ static settings parse(int argc, char **argv) {
         ARGS_TEXT("trace FILE", &s.trace, "one cell: every event; .json for Perfetto"),
         ARGS_FLAG("list", &s.list_only, "print the cells and exit"),
         ARGS_FLAG("quiet", &s.quiet, "no progress"),
+        ARGS_FLAG("timing", &s.timing, "say at the end, on standard error, what the run took"),
         ARGS_END,
     };
     args_parse(argc, argv, "Runs a grid of serving configurations and writes a TSV row a cell. LIST: a,b,c.", options);
@@ -699,6 +702,16 @@ static settings parse(int argc, char **argv) {
 #endif
     }
     return s;
+}
+
+static void timing_print(const sweep *s, int64_t cells) {
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    double seconds = (double)used.ru_utime.tv_sec + 1e-6 * (double)used.ru_utime.tv_usec +
+                     (double)used.ru_stime.tv_sec + 1e-6 * (double)used.ru_stime.tv_usec;
+    double requests = (double)cells * (double)s->set.requests;
+    fprintf(stderr, "%" PRId64 " cells, %.0f requests, %.2f s of processor time, %.0f requests/s and core, %.1f MB at most\n",
+            cells, requests, seconds, requests / seconds, (double)used.ru_maxrss / 1024);
 }
 
 int main(int argc, char **argv) {
@@ -720,6 +733,7 @@ int main(int argc, char **argv) {
         cell **cells = cells_to_run(&s);
         if (!s.sim) prompts_of_cells(&s, cells);
         run_cells(&s, cells);
+        if (s.set.timing) timing_print(&s, arrlen(cells));
         if (s.set.cell && !s.set.quiet)
             printf("share %s: %" PRId64 " cells run, %" PRId64 " were there\n", s.set.cell, (int64_t)arrlen(cells),
                    (arrlen(s.grid.cells) + s.set.shares - 1 - s.set.share) / s.set.shares - (int64_t)arrlen(cells));
