@@ -71,6 +71,10 @@
    To run rows yourself (scoring, a new scheduler), use the backend's table directly: open, then run llm42_pass; see
    examples/score.c.
 
+   To try a policy without a model, set .backend = llm42_backend_sim() and .sim: scheduler, KV pages and verification are
+   the same, but a pass takes virtual time from a calibration file (sweep/calibration/) and tokens come from a flip model.
+   Ten thousands of requests a second; build/sweep runs grids of them.
+
 
    THE PROTOCOL (LLM-42, sections 3 and 4)
 
@@ -102,6 +106,9 @@
      keep the bits. ISOLATED, the paper's, runs each prompt alone.
    - WAIT verification: ready requests go on decoding (up to .look_ahead) until G windows are ready or .deadline passes
      have gone by. EAGER, the paper's, verifies as soon as one window is ready and fills up with partial ones.
+   - FILL: LARGEST fills up with the windows that have the most candidates. OLDEST takes them in order of admission, as the
+     paper's latencies say that its code does: old requests are then verified a few tokens at a time, and young ones late.
+   - Overlap: a replay pass in flight does not stop the fast passes (.overlap, where the backend can).
    - Rows, not modes: prefill, decode and verification are all rows of one forward pass. See "A pass" below.
 
 
@@ -147,8 +154,8 @@
    Management for Large Language Model Serving with PagedAttention (2023). Dao and others, Flash-Decoding (2023), split-KV.
    Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators (2014), the hash behind the sampler.
 
-   Sections, searchable: >>results >>model >>pass >>backend >>engine >>metrics >>trace >>math (declarations), then
-   >>errors >>math >>v16 >>json >>config >>loader >>llama2c >>synthetic >>team >>sample >>cpu >>kv >>engine >>verify >>sched
+   Sections, searchable: >>results >>model >>pass >>backend >>sim >>engine >>metrics >>trace >>math (declarations), then
+   >>errors >>math >>v16 >>json >>config >>loader >>llama2c >>synthetic >>team >>sample >>cpu >>sim >>kv >>engine >>verify >>sched
    >>submit >>open >>metrics >>trace (implementation).
 */
 #ifndef LLM42_H

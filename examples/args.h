@@ -26,6 +26,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "llm42.h"
@@ -141,6 +142,31 @@ static inline int args_ids(const char *name, const char *text, int32_t *ids) {
         if (!*end) return count;
         item = end;
     }
+}
+
+// Programs write a result beside its name and move it there when it is whole. Devices and pipes, /dev/null say, are
+// written as they are: moving a file there would replace them. `part` gets the name to write.
+static inline void args_out_part(const char *path, char part[4096]) {
+    struct stat there;
+    bool special = !stat(path, &there) && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode);
+    if (special) snprintf(part, 4096, "%.4000s", path);
+    else snprintf(part, 4096, "%.4000s.%ld.part", path, (long)getpid());
+}
+
+static inline FILE *args_out_begin(const char *path, char part[4096]) {
+    args_out_part(path, part);
+    return fopen(part, "w");
+}
+
+// Closes it. False, and errno, if anything could not be written; then nothing is left behind.
+static inline bool args_out_finish(FILE *file, const char *path, const char *part) {
+    bool good = !ferror(file), moved = strcmp(path, part) != 0;
+    good &= fclose(file) == 0;
+    if (good && (!moved || rename(part, path) == 0)) return true;
+    int why = errno;
+    if (moved) remove(part);
+    errno = why;
+    return false;
 }
 
 static inline size_t args_word(const args_option *option) { return strcspn(option->name, " "); }

@@ -184,38 +184,25 @@ static file_name cell_path(const char *folder, const grid *g, const cell *c) {
     return path;
 }
 
-// A file is written beside its name and moved there when it is whole. With the process in the name, since two shares of
-// a grid that overlap by mistake would write into each other.
-static file_name part_path(const char *path) {
-    file_name part;
-    snprintf(part.text, sizeof part.text, "%.4300s.%ld.part", path, (long)getpid());
-    return part;
-}
-
 // What stands in the way of writing this file, found out before hours of work: NULL if nothing does.
 static const char *cannot_write(const char *path) {
-    file_name part = part_path(path);
+    char part[4096];
     struct stat there;
     if (!stat(path, &there) && S_ISDIR(there.st_mode)) return "it is a folder";
-    FILE *file = fopen(part.text, "w");
+    FILE *file = args_out_begin(path, part);
     if (!file) return strerror(errno);
     fclose(file);
-    remove(part.text);
+    if (strcmp(path, part)) remove(part);
     return NULL;
 }
 
 // False if the text could not be written; errno says why.
 static bool file_write(const char *path, const char *text) {
-    file_name part = part_path(path);
-    FILE *file = fopen(part.text, "w");
+    char part[4096];
+    FILE *file = args_out_begin(path, part);
     if (!file) return false;
-    bool good = fputs(text, file) >= 0;
-    good &= fclose(file) == 0;
-    if (good && rename(part.text, path) == 0) return true;
-    int why = errno;
-    remove(part.text);
-    errno = why;
-    return false;
+    fputs(text, file);
+    return args_out_finish(file, path, part);
 }
 
 // The whole file as text, to be freed; NULL if it is not there or cannot be read.

@@ -360,12 +360,10 @@ int main(int argc, char **argv) {
            f->row_ms, f->base_ms, f->decode_row_ms, f->kv_rate * 1e-12, f->invariant_base_ms, f->invariant_factor, f->flip_rate,
            f->flip_shape);
     char part[4096];
-    snprintf(part, sizeof part, "%s.part", f->set.out);
-    FILE *file = fopen(part, "w");
+    FILE *file = args_out_begin(f->set.out, part);
     if (!file) args_fail(1, "%s: cannot write: %s", part, strerror(errno));
     write_calibration(f, file);
-    bool failed = ferror(file) != 0;
-    if (fclose(file) || failed || rename(part, f->set.out)) args_fail(1, "%s: cannot write: %s", f->set.out, strerror(errno));
+    if (!args_out_finish(file, f->set.out, part)) args_fail(1, "%s: cannot write: %s", f->set.out, strerror(errno));
     printf("wrote %s\n", f->set.out);
     llm42_model_free(f->model);
     free(f);
