@@ -207,6 +207,11 @@ static void run_spans(study *s, const mode *m) {
         llm42_consistent_spans(a, tokens, b, tokens, &first, &second);
         first_sum += first;
         if (first < tokens) second_sum += second, drifted++;
+        if (s->tsv) {
+            fprintf(s->tsv, "spans\t%s\t%d\trequest_first_span_tokens\t%d\n", m->option, TEXT, first);
+            if (first < tokens)
+                fprintf(s->tsv, "spans\t%s\t%d\trequest_second_span_tokens\t%d\n", m->option, TEXT, second);
+        }
         identical += equal(s, a, b);
         arrfree(a);
         arrfree(b);

@@ -1,0 +1,132 @@
+# shellcheck shell=bash
+# Sourced by the figure scripts (bash): where things are, runs of build/sweep, reshaping, plotting.
+#
+#     bash sweep/figures/fig12.sh                    simulate, write TSV, plot
+#     KEEP=1 bash sweep/figures/fig12.sh             plot again from the TSV that is there
+#     B=FOLDER OUT=FOLDER CALIBRATION=FILE           where programs are, where results go, another calibration: paths
+#                                                    from the repository's root
+#
+# A figure X leaves in OUT: X.tsv, what build/sweep printed; X_points.tsv, ours beside the published numbers in long
+# format (figure metric series x ours published); X.png and X.svg. Lists that come from a loop are in files, not pipes,
+# so that a failure anywhere ends the script.
+#
+# The paper's ShareGPT runs are taken to be of the 4,096 pairs that it served (workload sharegpt-served). They are single
+# runs, and near saturation one draw of arrivals moves P99 by 10%: ours are means over five seeds.
+set -euo pipefail
+export LC_ALL=C
+figure=$(basename "$0" .sh)
+cd "$(dirname "$0")/../.."
+B=${B:-build} OUT=${OUT:-sweep/results/paper} KEEP=${KEEP:-}
+CALIBRATION=${CALIBRATION:-sweep/calibration/h100-pcie-paper.tsv}
+# shellcheck disable=SC2034  # the scripts use these
+reference=sweep/reference seeds=42,43,44,45,46
+raw=$OUT/$figure.tsv points=$OUT/${figure}_points.tsv
+mkdir -p "$OUT"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+parts=()
+
+fail() {
+    echo "$figure: $*" >&2
+    exit 1
+}
+
+# cells FLAG...: runs build/sweep; `collect` gathers what the runs print.
+cells() {
+    [ -z "$KEEP" ] || return 0
+    [ -x "$B/sweep" ] || fail "$B/sweep is missing: run make $B/sweep"
+    [ -r "$CALIBRATION" ] || fail "$CALIBRATION: cannot read this calibration"
+    local part
+    part=$work/$(printf %04d ${#parts[@]}).tsv
+    parts+=("$part")
+    "$B/sweep" --backend sim --calibration "$CALIBRATION" --quiet "$@" --out "$part" >/dev/null ||
+        fail "this run failed: $B/sweep --backend sim --calibration $CALIBRATION $*"
+}
+
+# Puts the runs' TSV together in the order of the calls: header lines that differ, one line of names, the rows.
+collect() {
+    if [ -n "$KEEP" ]; then
+        [ -r "$raw" ] || fail "KEEP=1, but $raw is missing: run without KEEP"
+        return 0
+    fi
+    awk '/^#/ && !seen[$0]++' "${parts[@]}" >"$work/all"
+    awk '/^#/ { next } !names { names = $0; print; next } $0 != names' "${parts[@]}" >>"$work/all"
+    mv "$work/all" "$raw"
+}
+
+# rows FILE COLUMN...: these columns of all data rows, tab-separated, without names.
+rows() {
+    local file=$1
+    shift
+    awk -F '\t' -v want="$*" -v file="$file" '
+        /^#/ { next }
+        !n {
+            n = split(want, name, " ")
+            for (i = 1; i <= NF; i++) at[$i] = i
+            for (i = 1; i <= n; i++) if (!(name[i] in at)) {
+                printf "%s: no column %s\n", file, name[i] >"/dev/stderr"
+                exit 1
+            }
+            next
+        }
+        { for (i = 1; i <= n; i++) printf "%s%s", $at[name[i]], i < n ? "\t" : "\n" }' "$file"
+}
+
+# mean: lines that differ in the last field only become one with the mean of that, in order of first appearance.
+mean() {
+    awk -F '\t' -v OFS='\t' '
+        {
+            value = $NF
+            sub(/\t[^\t]*$/, "")
+            if (!n[$0]++) order[++keys] = $0
+            sum[$0] += value
+        }
+        END { for (i = 1; i <= keys; i++) print order[i], sum[order[i]] / n[order[i]] }'
+}
+
+# compare OURS PUBLISHED WHAT: both of lines `metric series x value`; writes the points file, whose first line says what
+# ours are. Every published point must have its counterpart among ours; ours may be more.
+compare() {
+    awk -F '\t' -v OFS='\t' -v figure="$figure" -v what="$3" '
+        BEGIN {
+            print "# ours: " what
+            print "figure", "metric", "series", "x", "ours", "published"
+        }
+        FILENAME == ARGV[1] { published[$1 FS $2 FS $3] = $4; next }
+        {
+            key = $1 FS $2 FS $3
+            print figure, $1, $2, $3, $4, key in published ? published[key] : "nan"
+            delete published[key]
+        }
+        END {
+            for (key in published) {
+                gsub(FS, " ", key)
+                printf "%s: no result for the published point %s\n", figure, key >"/dev/stderr"
+                bad = 1
+            }
+            exit bad
+        }' "$2" "$1" >"$work/points"
+    mv "$work/points" "$points"
+}
+
+# plot [NAME=VALUE...]: draws sweep/figures/FIGURE.gp as PNG and SVG, with these as gnuplot strings.
+plot() {
+    if ! command -v gnuplot >/dev/null; then
+        echo "$figure: gnuplot is not installed; $points is written, no plot is drawn" >&2
+        return
+    fi
+    local format set file device=
+    [ -r "$CALIBRATION" ] && device=$(sed -n 's/^# device: *//p' "$CALIBRATION")
+    set="base='$OUT/$figure'; raw='$raw'; points='$points'; calibration='$(basename "$CALIBRATION" .tsv)'"
+    set="$set; device='${device//\'/}'"
+    for argument in "$@"; do set="$set; ${argument%%=*}='${argument#*=}'"; done
+    for format in png svg; do
+        gnuplot -e "$set; format='$format'" sweep/figures/common.gp "sweep/figures/$figure.gp"
+    done
+    # gnuplot draws the hollow marks of an SVG in hair lines.
+    for file in "$OUT/$figure".svg "$OUT/$figure"[ab].svg; do
+        [ -e "$file" ] || continue
+        sed "/id='gpPt/s/stroke-width='[0-9.]*'/stroke-width='0.35'/" "$file" >"$work/svg"
+        cp "$work/svg" "$file"
+    done
+}

@@ -1,0 +1,45 @@
+#!/bin/bash
+# Figure 11 and Table 5: time to the first token and end-to-end latency of ShareGPT at 12 queries a second, by mode and
+# share of deterministic requests (W = 64, G = 8; 4,096 requests). The published latencies are those of passes filled
+# with partial windows in order of admission (--fill oldest, the default); figB.sh has the other rule.
+source "$(dirname "$0")/common.sh"
+load=(--workload sharegpt-served --requests 4096 --qps 12 --window 64 --group 8 --seed $seeds)
+cells "${load[@]}" --mode nondeterministic,batch_invariant,dvr --ratio 0.02,0.05,0.1,0.2,0.5,1
+collect
+
+# Series = mode, x = percentile; metric = ttft_s or e2e_s.
+columns="ttft_p50_s ttft_p75_s ttft_p90_s ttft_p99_s e2e_p50_s e2e_p75_s e2e_p90_s e2e_p99_s"
+long='{
+    split("50 75 90 99", x, " ")
+    for (i = 1; i <= 8; i++) print (i > 4 ? "e2e_s" : "ttft_s"), name, x[(i - 1) % 4 + 1], $(i + skip)
+}'
+# shellcheck disable=SC2086  # the list of columns is to be split
+rows "$raw" mode ratio $columns | awk -F '\t' -v OFS='\t' -v skip=2 \
+    '{ name = $1 == "dvr" ? "dvr " $2 + 0 : $1 }'"$long" | mean >"$work/ours"
+# shellcheck disable=SC2086
+rows $reference/fig11_online_qps12.tsv mode $columns | awk -F '\t' -v OFS='\t' -v skip=1 '
+    { name = $1 }
+    /^SGLang/ { name = /non-det/ ? "nondeterministic" : "batch_invariant" }
+    /^LLM-42/ { name = "dvr " substr($1, index($1, "@") + 1) / 100 }'"$long" >"$work/published"
+compare "$work/ours" "$work/published" "simulated, means over seeds $seeds"
+
+# Table 5 as Markdown: ours, and the published in parentheses.
+awk -F '\t' -v seeds=$seeds '
+    BEGIN {
+        print "Table 5, ShareGPT, 12 queries/s, 4,096 requests, W = 64, G = 8: seconds, simulated (published)."
+        print "Ours are means over seeds " seeds ".\n"
+        print "| mode | TTFT P50 | P75 | P90 | P99 | end to end P50 | P75 | P90 | P99 |"
+        print "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    }
+    !/^#/ && $1 != "figure" {
+        if (!seen[$3]++) order[++n] = $3
+        cell[$3] = cell[$3] sprintf($2 == "ttft_s" ? " %.3f (%.3f) |" : " %.1f (%.1f) |", $5, $6)
+    }
+    END {
+        for (i = 1; i <= n; i++) {
+            name = order[i]
+            if (sub(/^dvr /, "", name)) name = "DVR, " 100 * name "% deterministic"
+            print "| " name " |" cell[order[i]]
+        }
+    }' "$points" >"$OUT/table5.md"
+plot

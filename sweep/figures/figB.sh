@@ -1,0 +1,22 @@
+#!/bin/bash
+# When to verify, and with what, by share of deterministic requests: EAGER with passes filled by partial windows in order
+# of admission (the paper's), EAGER filled by those with the most candidates (ours), WAIT, and EAGER with replay passes
+# beside decoding (overlap). ShareGPT, W = 64, G = 8, 4,096 requests: throughput offline, P99 latency at 12 queries a
+# second.
+source "$(dirname "$0")/common.sh"
+load=(--workload sharegpt-served --requests 4096 --window 64 --group 8 --qps offline,12 --seed $seeds)
+cells "${load[@]}" --mode nondeterministic
+cells "${load[@]}" --ratio 0.02,0.05,0.1,0.2,0.5,1 --overlap off,on --verify eager --fill oldest,largest
+cells "${load[@]}" --ratio 0.02,0.05,0.1,0.2,0.5,1 --verify wait
+collect
+
+# Series = policy, x = ratio.
+rows "$raw" mode verify fill overlap ratio qps total_tok_per_s e2e_p99_s | awk -F '\t' -v OFS='\t' '
+    {
+        series = $1 == "dvr" ? $2 ($2 == "eager" ? " " $3 : "") ($4 == "on" ? " overlap" : "") : $1
+        if ($6 == "offline") print "total_tok_per_s", series, $5 + 0, $7
+        else print "p99_latency_s", series, $5 + 0, $8
+    }' | mean >"$work/ours"
+: >"$work/published"
+compare "$work/ours" "$work/published" "simulated, means over seeds $seeds"
+plot
