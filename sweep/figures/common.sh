@@ -3,6 +3,7 @@
 #
 #     bash sweep/figures/fig12.sh                    simulate, write TSV, plot
 #     KEEP=1 bash sweep/figures/fig12.sh             plot again from the TSV that is there
+#     NOPLOT=1 bash sweep/figures/fig12.sh           TSV only
 #     B=FOLDER OUT=FOLDER CALIBRATION=FILE           where programs are, where results go, another calibration: paths
 #                                                    from the repository's root
 #
@@ -10,8 +11,8 @@
 # format (figure metric series x ours published); X.png and X.svg. Lists that come from a loop are in files, not pipes,
 # so that a failure anywhere ends the script.
 #
-# The paper's ShareGPT runs are taken to be of the 4,096 pairs that it served (workload sharegpt-served). They are single
-# runs, and near saturation one draw of arrivals moves P99 by 10%: ours are means over five seeds.
+# The paper's ShareGPT runs are taken to be of the 4,096 pairs that it served (workload sharegpt-served). They are
+# single runs, and near saturation one draw of arrivals moves P99 by 10%: ours are means over five seeds.
 set -euo pipefail
 export LC_ALL=C
 figure=$(basename "$0" .sh)
@@ -111,6 +112,7 @@ compare() {
 
 # plot [NAME=VALUE...]: draws sweep/figures/FIGURE.gp as PNG and SVG, with these as gnuplot strings.
 plot() {
+    [ -z "${NOPLOT:-}" ] || return 0
     if ! command -v gnuplot >/dev/null; then
         echo "$figure: gnuplot is not installed; $points is written, no plot is drawn" >&2
         return
