@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs every figure's script, with the time each took, and the accuracy report. From the environment: B (the build folder) and what the scripts
-# take, see common.sh.
+# Runs every figure's script, with the time each took, and the accuracy report. From the environment: B (the build
+# folder) and what the scripts take, see common.sh.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 failed=0

@@ -5,7 +5,8 @@
 source "$(dirname "$0")/common.sh"
 requests=${REQUESTS:-4096}
 ratios=0.02,0.05,0.1,0.2,0.5,1
-workloads="sharegpt-served arxiv fixed:512x256 fixed:1024x256 fixed:1024x512 fixed:2048x256 fixed:2048x512 fixed:4096x512"
+workloads="sharegpt-served arxiv fixed:512x256 fixed:1024x256 fixed:1024x512 fixed:2048x256 fixed:2048x512"
+workloads="$workloads fixed:4096x512"
 for w in $workloads; do
     load=(--workload "$w" --requests "$requests" --qps offline)
     cells "${load[@]}" --mode dvr --ratio $ratios --window 32 --group 16

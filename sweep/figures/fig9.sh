@@ -50,7 +50,8 @@ awk -F '\t' -v OFS='\t' '
             for (i = 1; i <= 3; i++) print "cdf_pct", "W=" window[w], at[i], share[window[w], i] + 0
     }
     ' "$cdf" >>"$work/ours"
-rows "$raw" window recompute_pct | awk -F '\t' -v OFS='\t' '{ print "recompute_pct", "G=1", $1, $2 }' | mean >>"$work/ours"
+rows "$raw" window recompute_pct |
+    awk -F '\t' -v OFS='\t' '{ print "recompute_pct", "G=1", $1, $2 }' | mean >>"$work/ours"
 rows $reference/fig9_rollback_cdf.tsv window fraction_with_no_rollback cdf_at_0.2 cdf_at_0.4 recompute_pct |
     awk -F '\t' -v OFS='\t' '{
         print "cdf_pct", "W=" $1, 0, 100 * $2

@@ -10,8 +10,7 @@ array shown[5] = ["EAGER, oldest (the paper's)", "EAGER, largest (ours)", "WAIT 
 array colour[5] = [blue, red, green, sky, orange]
 array mark[5] = [7, 5, 9, 6, 4]
 array dash[5] = [1, 1, 1, 2, 2]
-none(m) = sprintf("< awk -F '\\t' '$2 == \"%s\" && $3 == \"nondeterministic\" { print 0.5 FS $5; print 6.5 FS $5 }' '%s'", \
-    m, points)
+none(m) = sprintf("< awk -F '\\t' '$2 == \"%s\" && $3 ~ /^non/ { print 0.5 FS $5; print 6.5 FS $5 }' '%s'", m, points)
 set xrange [0.5:6.5]
 set xtics ("2" 1, "5" 2, "10" 3, "20" 4, "50" 5, "100" 6)
 place(r) = r < 0.03 ? 1 : r < 0.07 ? 2 : r < 0.15 ? 3 : r < 0.3 ? 4 : r < 0.7 ? 5 : 6

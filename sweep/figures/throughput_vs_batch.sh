@@ -1,8 +1,8 @@
 #!/bin/bash
 # Output throughput by batch: N requests at once, prefill included, for ordinary, batch-invariant and verified serving
 # (all deterministic, W = 64, G = 8). Lengths are those that SGLang's benchmark draws with seed 42 for its random data
-# set, up to 1,024 tokens in and 512 out (range ratio 0): with these, and with no fixed lengths, the published points lie
-# on a smooth curve. The calibration is fitted to the points of the two modes without verification.
+# set, up to 1,024 tokens in and 512 out (range ratio 0): with these, and with no fixed lengths, the published points
+# lie on a smooth curve. The calibration is fitted to the points of the two modes without verification.
 source "$(dirname "$0")/common.sh"
 for n in 2 4 8 16 32 64 128 256 512; do
     cells --workload sglang:1024x512x$n --requests $n --qps offline --window 64 --group 8 --ratio 1 --seed 42 \
