@@ -75,6 +75,7 @@ typedef struct workload {  // to be treated as read-only
     double log_in[WORKLOAD_KNOTS], log_out[WORKLOAD_KNOTS];
     bool uniform;          // lengths are drawn from 1 to those of the only line
     workload__line *line;  // else from a file (stb_ds arrays)
+    int drawn_in, drawn_out;  // sglang: the most that any seed draws; else 0
     int64_t *block;
     bool timed;            // the lines have arrivals
 } workload;
@@ -439,6 +440,8 @@ static inline llm42_result workload__open_sglang(workload *w, const char *spec, 
     double size[3];
     llm42_result result = workload__sizes(spec, "sglang:IxOxN, I input and O output tokens at most and N requests", 3, size, error);
     if (result) return result;
+    w->drawn_in = (int)size[0];
+    w->drawn_out = (int)size[1];
     workload__twister t;
     workload__twister_seed(&t, (uint32_t)seed);
     for (int i = 0; i < (int)size[2]; i++)
@@ -537,9 +540,10 @@ static inline bool workload__fit_context(const workload *w, int *input, int *out
 // The most tokens, input and output together, that a request of the stream can have.
 static inline int workload_max_tokens(const workload *w) {
     int most = 0;
-    for (int64_t i = 0; i < (w->joint ? 1 : arrlen(w->line)); i++) {
-        int input = w->joint ? workload__quantile(w->log_in, 1) : w->line[i].input;
-        int output = w->joint ? workload__quantile(w->log_out, 1) : w->line[i].output;
+    bool bounded = w->joint || w->drawn_in;  // whatever the seed
+    for (int64_t i = 0; i < (bounded ? 1 : arrlen(w->line)); i++) {
+        int input = w->joint ? workload__quantile(w->log_in, 1) : w->drawn_in ? w->drawn_in : w->line[i].input;
+        int output = w->joint ? workload__quantile(w->log_out, 1) : w->drawn_in ? w->drawn_out : w->line[i].output;
         workload__fit_context(w, &input, &output);
         if (input + output > most) most = input + output;
     }
