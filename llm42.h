@@ -73,7 +73,7 @@
 
    To try a policy without a model, set .backend = llm42_backend_sim() and .sim: scheduler, KV pages and verification are
    the same, but a pass takes virtual time from a calibration file (sweep/calibration/) and tokens come from a flip model.
-   Ten thousands of requests a second; build/sweep runs grids of them.
+   Tens of thousands of requests a second; build/sweep runs grids of them.
 
 
    THE PROTOCOL (LLM-42, sections 3 and 4)
@@ -106,8 +106,8 @@
      keep the bits. ISOLATED, the paper's, runs each prompt alone.
    - WAIT verification: ready requests go on decoding (up to .look_ahead) until G windows are ready or .deadline passes
      have gone by. EAGER, the paper's, verifies as soon as one window is ready and fills up with partial ones.
-   - FILL: LARGEST fills up with the windows that have the most candidates. OLDEST takes them in order of admission, as the
-     paper's latencies say that its code does: old requests are then verified a few tokens at a time, and young ones late.
+   - FILL: LARGEST fills up with the windows that have the most candidates. OLDEST takes them in order of admission: the
+     paper does not say, but its latencies fit this rule. Old requests are then verified a few tokens at a time.
    - Overlap: a replay pass in flight does not stop the fast passes (.overlap, where the backend can).
    - Rows, not modes: prefill, decode and verification are all rows of one forward pass. See "A pass" below.
 
@@ -334,7 +334,7 @@ typedef struct llm42_row {
 } llm42_row;
 
 typedef struct llm42_seq {
-    int64_t request;        // whose rows these are
+    int64_t request;        // whose rows these are, from 1; 0: the engine's check at open, which takes no virtual time
     const int32_t *pages;   // page of each page_size positions
     llm42_sampling sampling;
 } llm42_seq;
@@ -379,8 +379,10 @@ typedef struct llm42_backend_desc {
 // - run that fails leaves the outputs undefined and the KV of the positions in pass->row undefined, and nothing else
 //   changed; the engine has those positions written again before a pass reads them.
 // - start and poll are run in two halves for backends that can overlap passes; NULL where they cannot. One pass is in
-//   flight at most; run may be called beside it. poll returns LLM42_IDLE while the pass is in flight, and with `wait` set
-//   returns when it has landed. The sequences of a pass in flight are in no other pass.
+//   flight at most; run may be called beside it. poll returns when the pass has landed, or LLM42_IDLE if it has not by the
+//   time `until` (INFINITY: wait for it; a time gone by: only look). Until it lands the pass, its rows, outputs and the
+//   entries of seq that its rows name stay put, and its sequences are in no other pass. A failed start or poll leaves what
+//   a failed run leaves; error may be NULL.
 // - A KV entry is a function of what the row's schedule allows it to depend on, and so are tokens and logprobs. The
 //   engine checks that rows keep their bits wherever they stand in a FIXED pass, and refuses to open otherwise.
 // - now is in seconds from any fixed point and never runs backwards; wait_until returns at or after that time.
@@ -390,7 +392,7 @@ typedef struct llm42_backend {
     void (*close)(void *state);
     llm42_result (*run)(void *state, const llm42_pass *pass, llm42_error *error);
     llm42_result (*start)(void *state, const llm42_pass *pass, llm42_error *error);
-    llm42_result (*poll)(void *state, bool wait, llm42_error *error);
+    llm42_result (*poll)(void *state, double until, llm42_error *error);
     double (*now)(void *state);
     void (*wait_until)(void *state, double seconds);
 } llm42_backend;
@@ -432,7 +434,7 @@ typedef struct llm42_calibration {
 } llm42_calibration;
 
 typedef struct llm42_sim_desc {
-    const llm42_calibration *calibration;  // required
+    const llm42_calibration *calibration;  // required; must outlive the engine
     uint64_t seed;                // of tokens and flips; default: 42
     double flip_scale;            // multiplies the calibration's flip rate; default: 1
     bool no_flips;                // every candidate is right
@@ -446,7 +448,9 @@ LLM42_API const llm42_backend *llm42_backend_sim(void);
 // format. Errors: IO; FORMAT for a table that is missing, falls or is no full grid, NaN, or another unit (names the line).
 LLM42_API llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error);
 LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
-// Milliseconds that a pass of `rows` rows of one kind takes which attend to `context` positions in the mean.
+// Milliseconds that a pass of `rows` rows of one kind takes which attend to `context` positions in the mean. NAN for a
+// schedule and kind that have no table: those are fast decode, fast prompt, fixed window, fixed prompt, invariant decode
+// and invariant prompt.
 LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind,
                                       double rows, double context);
 
@@ -479,13 +483,13 @@ typedef enum llm42_bonus {
 typedef enum llm42_fill {  // whose partial windows fill a replay pass under EAGER
     LLM42_FILL_DEFAULT = 0,
     LLM42_FILL_LARGEST,  // default: those with the most candidates
-    LLM42_FILL_OLDEST,   // the paper's: in order of admission, however few candidates they have
+    LLM42_FILL_OLDEST,   // in order of admission, as the paper's latencies suggest, however few candidates they have
 } llm42_fill;
 
 typedef enum llm42_chunked {
     LLM42_CHUNKED_DEFAULT = 0,
     LLM42_CHUNKED_ON,   // default: ordinary prompts ride in fast passes, cut into chunks by token_budget
-    LLM42_CHUNKED_OFF,  // the paper's: prompts run whole, in passes of their own, before anything decodes
+    LLM42_CHUNKED_OFF,  // the paper's: ordinary and ISOLATED prompts run whole, in passes of their own, before decoding
 } llm42_chunked;
 
 #define LLM42_EVENTS(X)                                                                                                 \
@@ -585,7 +589,8 @@ typedef struct llm42_engine_desc {
     llm42_chunked chunked_prefill; // default: ON
     bool overlap;                  // fast passes go on while a replay pass is in flight (no global pause); default: off
     double admission_reserve;      // 0..1: a request is admitted when pages are free for its tokens and for this share of
-                                   // the tokens that it and those running may still return; default: 0
+                                   // the tokens that it and those running may still return, but at least one for each
+                                   // running one; when none runs it is admitted whatever the reserve; default: 0
     bool prefix_cache;             // default: off
     double inject_rate;            // share of candidates replaced by a wrong token, 0..1, for stress tests; default: 0
     uint64_t inject_seed;          // default: 42
@@ -615,7 +620,7 @@ typedef struct llm42_stats {
     int64_t submitted, finished, cancelled;
     int64_t prompt_tokens, returned_tokens, deterministic_tokens;  // of prompts admitted; released, in all and marked
     int64_t passes[LLM42_EXACT + 1], rows[LLM42_EXACT + 1];        // by schedule
-    double busy[LLM42_EXACT + 1];                                  // seconds in passes, by schedule
+    double busy[LLM42_EXACT + 1];  // seconds in passes, by schedule; passes side by side both count
     int64_t replay_windows;                                        // windows filled in replay passes
     int64_t candidates, verifications, rollbacks, recomputed, injected;
     int64_t compared;           // candidates that a replay pass compared
@@ -636,7 +641,9 @@ LLM42_API const llm42_engine_desc *llm42_engine_config(const llm42_engine *engin
 // Queues a request. *id counts up from 1. Errors: INVALID (names the field), NEVER_FITS, MEMORY.
 LLM42_API llm42_result llm42_engine_submit(llm42_engine *engine, const llm42_request_desc *desc, int64_t *id,
                                            llm42_error *error);
-// Ends a request now; tokens committed so far can still be read. Cancelling a finished request does nothing.
+// Ends a request; tokens committed so far can still be read. Cancelling a finished request does nothing. If the request
+// is in the replay pass in flight, that pass is waited for first. Errors: NOT_FOUND; that pass's own, and the request is
+// cancelled all the same.
 LLM42_API llm42_result llm42_engine_cancel(llm42_engine *engine, int64_t id, llm42_error *error);
 // The request, or NULL when no live request has this id.
 LLM42_API const llm42_request *llm42_engine_request(const llm42_engine *engine, int64_t id);
@@ -644,7 +651,7 @@ LLM42_API const llm42_request *llm42_engine_request(const llm42_engine *engine, 
 LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, llm42_error *error);
 
 // Admits arrivals, forms one pass (replay if due, else fast), runs it, commits and emits events. Allocates nothing.
-// LLM42_OK: a pass ran. LLM42_IDLE: every request is finished. With nothing to run but arrivals to come it sleeps until
+// LLM42_OK: a pass ran, or the one in flight has landed. LLM42_IDLE: every request is finished. With nothing to run but arrivals to come it sleeps until
 // the next one. After an error tokens and requests are as before the step: call again to retry, or cancel.
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
@@ -3051,18 +3058,18 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
     const struct { const char *name; double low, high, *number; char *text; size_t size; } keys[] = {
         {"source", 0, 0, NULL, to->source, sizeof to->source}, {"device", 0, 0, NULL, to->device, sizeof to->device},
         {"model", 0, 0, NULL, to->model, sizeof to->model}, {"time_unit", 0, 0, NULL, NULL, 0},
-        {"padding", 0, 0, NULL, NULL, 0}, {"devices", 1, 1 << 20, &devices, NULL, 0},
-        {"kv_tokens", 0, 1e12, &kv_tokens, NULL, 0}, {"flip_rate", 0, 1, &to->flip_rate, NULL, 0},
-        {"flip_shape", 1e-3, 1e6, &to->flip_shape, NULL, 0}, {"overlap_fast", 1, 1e3, &to->overlap_fast, NULL, 0},
+        {"flip_rate", 0, 1, &to->flip_rate, NULL, 0}, {"padding", 0, 0, NULL, NULL, 0}, {"devices", 1, 1 << 20, &devices, NULL, 0},
+        {"kv_tokens", 0, 1e12, &kv_tokens, NULL, 0}, {"flip_shape", 1e-3, 1e6, &to->flip_shape, NULL, 0}, {"overlap_fast", 1, 1e3, &to->overlap_fast, NULL, 0},
         {"overlap_replay", 1, 1e3, &to->overlap_replay, NULL, 0}};
     const char *colon = value - 1;
+    while (colon > key && colon[-1] == ' ') colon--;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (!llm42__is_word(key, colon, keys[i].name)) continue;
         while (value < end && *value == ' ') value++;
         while (end > value && end[-1] == ' ') end--;
         if (c->seen >> i & 1)
             return llm42__fail(error, LLM42_FORMAT, "%s:%d: %s is there twice", c->path, c->line, keys[i].name);
-        c->seen |= 1u << i;
+        c->seen |= (uint64_t)1 << i;
         if (keys[i].text) snprintf(keys[i].text, keys[i].size, "%.*s", (int)LLM42__MIN(end - value, 512), value);
         else if (!keys[i].number) {
             bool unit = strcmp(keys[i].name, "time_unit") == 0;
@@ -3138,7 +3145,7 @@ static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_
     if (!table->row || !table->context || !table->ms) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
     for (int i = 0; i < count; i++) {
         int r = i / contexts, k = i % contexts;
-        if (count % contexts || point[i].rows != point[r * contexts].rows || point[i].context != point[k].context ||
+        if (point[i].rows != point[r * contexts].rows || point[i].context != point[k].context ||
             (k && point[k].context == point[k - 1].context) || (!k && r && point[i].rows == point[i - 1].rows))
             return llm42__fail(error, LLM42_FORMAT, "%s:%d: table '%s %s' is no full grid: each rows needs the same "
                                "context_tokens, once", c->path, point[i].line, name, kind);
@@ -3151,11 +3158,14 @@ static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_
                                "than a smaller pass takes", c->path, point[i].line, name, kind, point[i].ms, point[i].rows,
                                point[i].context);
     }
+    if (count % contexts)
+        return llm42__fail(error, LLM42_FORMAT, "%s:%d: table '%s %s' is no full grid: its last rows lack context_tokens",
+                           c->path, point[count - 1].line, name, kind);
     return LLM42_OK;
 }
 
 static llm42_result llm42__calibration_read(llm42__calibrating *c, const llm42__file *file, llm42_error *error) {
-    static const char *const required[] = {"source", "device", "model", "time_unit"};
+    static const char *const required[] = {"source", "device", "model", "time_unit", "flip_rate"};
     const char *text = file->data, *last = file->data + file->size;
     for (c->line = 1; text < last; c->line++) {
         const char *end = memchr(text, '\n', (size_t)(last - text));
@@ -3173,7 +3183,7 @@ static llm42_result llm42__calibration_read(llm42__calibrating *c, const llm42__
         }
         text = next;
     }
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (!(c->seen >> i & 1)) return llm42__fail(error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, required[i]);
     for (int t = 0; t < LLM42__TABLES; t++) LLM42__TRY(llm42__calibration_grid(c, t, error));
     return LLM42_OK;
@@ -3227,6 +3237,7 @@ double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule
                             double context) {
     const llm42_cost_table *t = &calibration->cost[schedule][kind];
     double r, c;
+    if (!t->rows) return (double)NAN;
     int i = llm42__interval(t->row, t->rows, LLM42__MAX(rows, t->row[0]), &r);
     int k = llm42__interval(t->context, t->contexts, context, &c);
     const double *low = t->ms + i * t->contexts + k, *high = t->rows > 1 ? low + t->contexts : low;
@@ -3258,16 +3269,18 @@ typedef struct llm42__sim {
 static double llm42__sim_gamma(uint64_t key, double shape) {
     double boost = 1, mean = shape;
     if (shape < 1) {  // Gamma(a) = Gamma(a + 1) U^(1/a)
-        boost = pow(1 - llm42__unit(llm42__hash(key)), 1 / shape);
+        boost = llm42__exp_f64(llm42__log_f64(1 - llm42__unit(llm42__hash(key))) / shape);
         shape += 1;
     }
     double d = shape - 1.0 / 3, c = 1 / sqrt(9 * d);
     for (uint64_t i = 1;; i += 3) {
-        double u = 1 - llm42__unit(llm42__hash(key + i)), v = llm42__unit(llm42__hash(key + i + 1));
-        double x = sqrt(-2 * log(u)) * cos(6.283185307179586 * v), w = 1 + c * x;
+        double u = 1 - llm42__unit(llm42__hash(key + i)), v = llm42__unit(llm42__hash(key + i + 1)), sine, cosine;
+        llm42_sincos(6.283185307179586 * v, &sine, &cosine);
+        double x = sqrt(-2 * llm42__log_f64(u)) * cosine, w = 1 + c * x;
         if (w <= 0) continue;
         w = w * w * w;
-        if (log(1 - llm42__unit(llm42__hash(key + i + 2))) < 0.5 * x * x + d - d * w + d * log(w)) return boost * d * w / mean;
+        double accept = llm42__log_f64(1 - llm42__unit(llm42__hash(key + i + 2)));
+        if (accept < 0.5 * x * x + d - d * w + d * llm42__log_f64(w)) return boost * d * w / mean;
     }
 }
 
@@ -3332,10 +3345,18 @@ static void llm42__sim_fly(llm42__sim *sim, double seconds, double factor) {
     sim->flight = LLM42__MAX(sim->flight - seconds / factor, 0);
 }
 
+static llm42_result llm42__sim_check(const llm42_pass *pass, llm42_error *error) {
+    if (pass->logits) return llm42__fail(error, LLM42_UNSUPPORTED, "sim backend: it has no logits");
+    if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
+        return llm42__fail(error, LLM42_UNSUPPORTED, "sim backend: schedule %s has no pass times",
+                           llm42_schedule_name(pass->schedule));
+    return LLM42_OK;
+}
+
 // Beside a pass in flight both are slower by their factors, until the first of them ends.
 static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__sim *sim = state;
-    if (pass->logits) return llm42__fail(error, LLM42_UNSUPPORTED, "sim backend: it has no logits");
+    LLM42__TRY(llm42__sim_check(pass, error));
     const llm42_calibration *c = sim->calibration;
     bool check = pass->rows && pass->seq[pass->row[0].seq].request == 0;  // the engine's check at open takes no time
     double left = check ? 0 : llm42__sim_cost(sim, pass), both = LLM42__MIN(left * c->overlap_fast, sim->flight * c->overlap_replay);
@@ -3349,6 +3370,7 @@ static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_er
 
 static llm42_result llm42__sim_start(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__sim *sim = state;
+    LLM42__TRY(llm42__sim_check(pass, error));
     if (sim->in_flight) return llm42__fail(error, LLM42_INVALID, "sim backend: a pass is in flight already");
     sim->flight = llm42__sim_cost(sim, pass);
     sim->in_flight = true;
@@ -3356,10 +3378,20 @@ static llm42_result llm42__sim_start(void *state, const llm42_pass *pass, llm42_
     return LLM42_OK;
 }
 
-static llm42_result llm42__sim_poll(void *state, bool wait, llm42_error *error) {
+static void llm42__sim_wait_until(void *state, double seconds) {
+    llm42__sim *sim = state;
+    if (seconds <= sim->now) return;
+    llm42__sim_fly(sim, seconds - sim->now, 1);
+    sim->now = seconds;
+}
+
+static llm42_result llm42__sim_poll(void *state, double until, llm42_error *error) {
     llm42__sim *sim = state;
     (void)error;
-    if (sim->flight > 0 && !wait) return LLM42_IDLE;
+    if (sim->flight > 0 && sim->now + sim->flight > until) {
+        llm42__sim_wait_until(sim, until);
+        return LLM42_IDLE;
+    }
     sim->now += sim->flight;
     sim->flight = 0;
     sim->in_flight = false;
@@ -3367,13 +3399,6 @@ static llm42_result llm42__sim_poll(void *state, bool wait, llm42_error *error) 
 }
 
 static double llm42__sim_now(void *state) { return ((llm42__sim *)state)->now; }
-
-static void llm42__sim_wait_until(void *state, double seconds) {
-    llm42__sim *sim = state;
-    if (seconds <= sim->now) return;
-    llm42__sim_fly(sim, seconds - sim->now, 1);
-    sim->now = seconds;
-}
 
 static void llm42__sim_close(void *state) {
     llm42__sim *sim = state;
@@ -3584,6 +3609,7 @@ struct llm42_engine {
     llm42__batch batch;         // of the pass being formed
     llm42__batch flight_batch;  // of the replay pass in flight
     llm42__plan flight;         // rows = 0: none is
+    llm42_pass flight_pass;     // as the backend got it
     double flight_begin;
     int64_t to_return;          // tokens that running requests may still return
     bool replayed_prompt;       // the last pass was a prompt's: decoding goes next
@@ -4167,9 +4193,9 @@ static void llm42__mark_flight(llm42_engine *e, bool in_flight) {
 
 // Sends a replay pass off; fast passes go on beside it.
 static llm42_result llm42__take_off(llm42_engine *e, const llm42__plan *plan, llm42_error *error) {
-    llm42_pass pass = llm42__pass_of(e, plan);
+    e->flight_pass = llm42__pass_of(e, plan);
     e->flight_begin = e->backend->now(e->state);
-    llm42_result result = e->backend->start(e->state, &pass, error);
+    llm42_result result = e->backend->start(e->state, &e->flight_pass, error);
     if (result != LLM42_OK) {
         llm42__unsettle(e, plan);
         return result;
@@ -4181,9 +4207,9 @@ static llm42_result llm42__take_off(llm42_engine *e, const llm42__plan *plan, ll
     return LLM42_OK;
 }
 
-// Gives the results of the replay pass in flight to its requests. LLM42_IDLE: it has not landed, and `wait` was not set.
-static llm42_result llm42__land(llm42_engine *e, bool wait, llm42_error *error) {
-    llm42_result result = e->backend->poll(e->state, wait, error);
+// Gives the results of the replay pass in flight to its requests. LLM42_IDLE: it has not landed by the time `until`.
+static llm42_result llm42__land(llm42_engine *e, double until, llm42_error *error) {
+    llm42_result result = e->backend->poll(e->state, until, error);
     if (result == LLM42_IDLE) return result;
     llm42__plan plan = e->flight;
     llm42__mark_flight(e, false);
@@ -4197,7 +4223,7 @@ static llm42_result llm42__land(llm42_engine *e, bool wait, llm42_error *error) 
 llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
     for (;;) {
         if (e->flight.rows) {
-            llm42_result landed = llm42__land(e, false, error);
+            llm42_result landed = llm42__land(e, e->backend->now(e->state), error);
             if (landed != LLM42_IDLE) return landed;
         }
         while (e->waiting && e->waiting->info.arrival <= e->backend->now(e->state) && llm42__admit(e, e->waiting)) {}
@@ -4208,7 +4234,11 @@ llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
             bool fly = replay && e->desc.overlap;  // ISOLATED prompts run as fast passes do
             if (plan.rows && !fly) return llm42__run_plan(e, &plan, error);
             if (plan.rows) LLM42__TRY(llm42__take_off(e, &plan, error));
-            else if (e->flight.rows) return llm42__land(e, true, error);
+            else if (e->flight.rows) {  // nothing to run beside it, until it lands or someone arrives
+                bool arrival = e->waiting && e->waiting->info.arrival > e->backend->now(e->state);
+                llm42_result landed = llm42__land(e, arrival ? e->waiting->info.arrival : (double)INFINITY, error);
+                if (landed != LLM42_IDLE) return landed;
+            }
             continue;  // beside a flight: plan again; or forming the pass preempted everyone it was for: admit again
         }
         if (!e->waiting) return LLM42_IDLE;
@@ -4346,10 +4376,10 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
 llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error) {
     llm42__request *r = llm42__find(e, id);
     if (!r) return llm42__fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
-    if (r->in_flight) LLM42__TRY(llm42__land(e, true, error));  // may finish it
-    r = llm42__find(e, id);
+    llm42_result landed = r->in_flight ? llm42__land(e, (double)INFINITY, error) : LLM42_OK;
+    r = llm42__find(e, id);  // landing may have finished it
     if (r && r->info.state != LLM42_STATE_FINISHED) llm42__finish(e, r, LLM42_FINISH_CANCELLED);
-    return LLM42_OK;
+    return landed;
 }
 
 const llm42_request *llm42_engine_request(const llm42_engine *e, int64_t id) {
@@ -4504,7 +4534,7 @@ void llm42_engine_close(llm42_engine *e) {
     if (!e) return;
     for (int64_t i = 0; i < e->table_size; i++)
         if (e->table[i]) llm42__request_free(e->table[i]);
-    if (e->state && e->flight.rows) e->backend->poll(e->state, true, NULL);  // it writes to the engine's memory
+    if (e->state && e->flight.rows) e->backend->poll(e->state, (double)INFINITY, NULL);  // it writes to the engine's memory
     if (e->state) e->backend->close(e->state);
     llm42__kv_close(&e->kv);
     void *blocks[] = {e->table, e->running, e->free_slot, e->page_table, e->seq};

@@ -188,7 +188,10 @@ static file_name cell_path(const char *folder, const grid *g, const cell *c) {
 static const char *cannot_write(const char *path) {
     char part[4096];
     struct stat there;
-    if (!stat(path, &there) && S_ISDIR(there.st_mode)) return "it is a folder";
+    bool exists = !stat(path, &there);
+    if (exists && S_ISDIR(there.st_mode)) return "it is a folder";
+    // Not opened to try: closing a pipe would send its reader away.
+    if (exists && !S_ISREG(there.st_mode)) return access(path, W_OK) ? strerror(errno) : NULL;
     FILE *file = args_out_begin(path, part);
     if (!file) return strerror(errno);
     fclose(file);

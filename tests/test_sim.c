@@ -106,6 +106,8 @@ TEST(bad_calibrations_are_refused) {
     refused(with(head, "# time_unit: ms\n", ""), text, "no line '# time_unit");
     refused(with(head, "\tms\n", "\tus\n"), text, "column 5 is called 'us': expected ms");
     refused(with(head, "# model: tiny\n", ""), text, "no line '# model");
+    refused(with(head, "# flip_rate: 0.02\n", ""), text, "no line '# flip_rate");
+    refused(with(head, "flip_rate: 0.02", "flip_rate : 2"), text, "flip_rate: 2: must be a number from 0 to 1");
     refused(with(head, "flip_rate: 0.02", "flip_rate: nan"), text, "flip_rate: nan: must be a number from 0 to 1");
     refused(with(head, "flip_rate: 0.02", "flip_rate: -0.1"), text, "flip_rate: -0.1");
     refused(with(head, "overlap_fast: 2", "overlap_fast: 0.5"), text, "overlap_fast: 0.5: must be a number from 1");
@@ -146,6 +148,8 @@ static struct {
     int flights, flown, fail_flight;
     bool in_flight, mixed, broken;  // mixed: a FAST pass held prompt rows beside decode rows; broken: the contract was
     int windows_of[64];             // rows of each sequence in the last FIXED pass, by slot
+    const llm42_pass *kept;         // the pass in flight must stay put
+    llm42_pass pass;
 } spy;
 
 static void spy_rows(const llm42_pass *pass, bool start) {
@@ -172,14 +176,17 @@ static llm42_result spy_start(void *state, const llm42_pass *pass, llm42_error *
     spy.broken |= spy.in_flight;
     spy.flights = 0;
     spy_rows(pass, true);
+    spy.kept = pass;
+    spy.pass = *pass;
     spy.in_flight = true;
     spy.flown++;
     return llm42_backend_sim()->start(state, pass, e);
 }
 
-static llm42_result spy_poll(void *state, bool wait, llm42_error *e) {
-    llm42_result result = llm42_backend_sim()->poll(state, wait, e);
+static llm42_result spy_poll(void *state, double until, llm42_error *e) {
+    llm42_result result = llm42_backend_sim()->poll(state, until, e);
     if (result == LLM42_IDLE) return result;
+    spy.broken |= spy.kept->rows != spy.pass.rows || spy.kept->row != spy.pass.row || spy.kept->out != spy.pass.out;
     spy.in_flight = false;
     if (spy.flown == spy.fail_flight) {
         spy.fail_flight = 0;
@@ -306,6 +313,11 @@ TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
     CHECK_NEAR(backend->now(state) - before, 1e-3 * (10 + 8 * 0.2 + 8 * 14.5 * 0.001), 1e-12);
     pass.logits = (float *)out;
     CHECK_INT(backend->run(state, &pass, &error), LLM42_UNSUPPORTED);
+    pass.logits = NULL;
+    pass.schedule = LLM42_TREE;
+    CHECK_INT(backend->run(state, &pass, &error), LLM42_UNSUPPORTED);
+    CHECK_INT(backend->start(state, &pass, &error), LLM42_UNSUPPORTED);
+    CHECK(isnan(llm42_calibration_ms(calibration, LLM42_FAST, LLM42_KIND_WINDOW, 1, 1)));
     backend->close(state);
 }
 
@@ -325,19 +337,20 @@ TEST(passes_side_by_side_slow_each_other) {
     double replay_ms = 10 + 0.2 + 0.001, fast_ms = 4 + 0.1 + 0.001;
     CHECK_INT(backend->start(state, &replay, &error), LLM42_OK);
     CHECK_INT(backend->start(state, &replay, &error), LLM42_INVALID);
-    CHECK_INT(backend->poll(state, false, &error), LLM42_IDLE);
+    CHECK_INT(backend->poll(state, 0, &error), LLM42_IDLE);
     CHECK_INT(backend->run(state, &fast, &error), LLM42_OK);  // all of it beside the flight: twice as long
     CHECK_NEAR(backend->now(state), 1e-3 * 2 * fast_ms, 1e-12);
     double left = replay_ms - 2 * fast_ms / 3;
-    CHECK_INT(backend->poll(state, false, &error), LLM42_IDLE);
-    backend->wait_until(state, 1e-3 * (2 * fast_ms + 7));     // alone for 7 ms
+    CHECK_INT(backend->poll(state, 0, &error), LLM42_IDLE);
+    CHECK_INT(backend->poll(state, 1e-3 * (2 * fast_ms + 3), &error), LLM42_IDLE);  // alone for 3 ms, and for 4
+    backend->wait_until(state, 1e-3 * (2 * fast_ms + 7));
     left -= 7;
     CHECK_INT(backend->run(state, &fast, &error), LLM42_OK);  // the flight lands on the way
     double beside = 3 * left, now = 2 * fast_ms + 7 + beside + (fast_ms - beside / 2);
     CHECK_NEAR(backend->now(state), 1e-3 * now, 1e-12);
-    CHECK_INT(backend->poll(state, false, &error), LLM42_OK);
+    CHECK_INT(backend->poll(state, 0, &error), LLM42_OK);
     CHECK_INT(backend->start(state, &replay, &error), LLM42_OK);
-    CHECK_INT(backend->poll(state, true, &error), LLM42_OK);
+    CHECK_INT(backend->poll(state, (double)INFINITY, &error), LLM42_OK);
     CHECK_NEAR(backend->now(state), 1e-3 * (now + replay_ms), 1e-12);
     backend->close(state);
 }
@@ -431,6 +444,23 @@ TEST(overlap_shortens_the_others_wait) {
     CHECK_MSG(sum[1] < sum[0], "mean finish %g s beside replay passes, %g s with pauses", sum[1] / 30, sum[0] / 30);
     calibration->overlap_fast = 2, calibration->overlap_replay = 3;
     free(paused), free(beside);
+}
+
+// A request that arrives in mid-flight, with nothing else to run, has its prompt run at once and not behind the landing.
+TEST(an_arrival_does_not_wait_for_a_landing) {
+    llm42_sim_desc sim = {.no_flips = true};
+    double first[2];
+    for (int late = 0; late < 2; late++) {
+        llm42_engine *engine = open_with((llm42_engine_desc){.overlap = true, .prefill = LLM42_PREFILL_ISOLATED}, &sim);
+        submit(engine, 5, 60, true, 0);
+        // The prompt takes 8.5 ms and seven candidates 29 ms; the window is in flight from then on, for 16 ms.
+        double arrival = late ? 0.042 : 0.039;
+        int64_t id = submit(engine, 5, 3, false, arrival);
+        CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+        first[late] = llm42_engine_request(engine, id)->first_token - arrival;
+        llm42_engine_close(engine);
+    }
+    CHECK_NEAR(first[0], first[1], 1e-9);  // beside the flight for all of the prompt, whenever it came
 }
 
 // A request whose rows are in flight can be cancelled, and an engine be closed, while they are.
@@ -559,6 +589,7 @@ int main(void) {
     RUN(flips_have_the_rate_asked_for);
     RUN(batch_invariant_passes_can_be_slowed);
     RUN(overlap_shortens_the_others_wait);
+    RUN(an_arrival_does_not_wait_for_a_landing);
     RUN(cancelling_and_closing_in_flight);
     RUN(a_failed_flight_is_repeated);
     RUN(partial_windows_by_age_or_by_size);

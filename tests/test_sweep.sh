@@ -195,7 +195,7 @@ refuses 1 'token_budget' "${sim[@]}" --token-budget 4000
 refuses 2 "unknown option '--windows'" "${sim[@]}" --windows 16
 mkfifo "$dir/pipe"
 cat "$dir/pipe" >"$dir/piped.tsv" &
-"$sweep" "${sim[@]}" --out "$dir/pipe" >/dev/null
+timeout 60 "$sweep" "${sim[@]}" --out "$dir/pipe" >/dev/null
 wait
 check "a pipe is written to and stays one" [ -p "$dir/pipe" -a -s "$dir/piped.tsv" ]
 check "nothing is left behind" [ "$(find "$dir" -name '*.part' | wc -l)" = 0 ]
