@@ -3029,10 +3029,10 @@ const llm42_backend *llm42_backend_cpu(void) {
 static const char *const llm42__kind_name[LLM42_KINDS] = {"decode", "prompt", "window"};
 
 // The tables that a calibration must have.
-static const struct { llm42_schedule schedule; llm42_kind kind; } llm42__tables[] = {
+static const struct { llm42_schedule schedule; llm42_kind kind; } llm42__cost_tables[] = {
     {LLM42_FAST, LLM42_KIND_DECODE}, {LLM42_FAST, LLM42_KIND_PROMPT}, {LLM42_FIXED, LLM42_KIND_WINDOW},
     {LLM42_FIXED, LLM42_KIND_PROMPT}, {LLM42_INVARIANT, LLM42_KIND_DECODE}, {LLM42_INVARIANT, LLM42_KIND_PROMPT}};
-enum { LLM42__TABLES = sizeof llm42__tables / sizeof *llm42__tables };
+enum { LLM42__TABLES = sizeof llm42__cost_tables / sizeof *llm42__cost_tables };
 
 typedef struct llm42__point { double rows, context, ms; int line; } llm42__point;
 
@@ -3112,8 +3112,8 @@ static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *
             return llm42__fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be a positive number", c->path, c->line, columns[2 + i],
                                (int)LLM42__MIN(field[3 + i] - 1 - field[2 + i], 40), field[2 + i]);
     for (int t = 0; t < LLM42__TABLES; t++)
-        if (llm42__is_word(field[0], field[1] - 1, llm42_schedule_name(llm42__tables[t].schedule)) &&
-            llm42__is_word(field[1], field[2] - 1, llm42__kind_name[llm42__tables[t].kind])) {
+        if (llm42__is_word(field[0], field[1] - 1, llm42_schedule_name(llm42__cost_tables[t].schedule)) &&
+            llm42__is_word(field[1], field[2] - 1, llm42__kind_name[llm42__cost_tables[t].kind])) {
             arrput(c->points[t], point);
             return LLM42_OK;
         }
@@ -3130,9 +3130,9 @@ static int llm42__point_order(const void *a, const void *b) {
 // Makes a grid of a table's points.
 static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_error *error) {
     llm42__point *point = c->points[t];
-    llm42_schedule schedule = llm42__tables[t].schedule;
-    const char *name = llm42_schedule_name(schedule), *kind = llm42__kind_name[llm42__tables[t].kind];
-    llm42_cost_table *table = &c->to->cost[schedule][llm42__tables[t].kind];
+    llm42_schedule schedule = llm42__cost_tables[t].schedule;
+    const char *name = llm42_schedule_name(schedule), *kind = llm42__kind_name[llm42__cost_tables[t].kind];
+    llm42_cost_table *table = &c->to->cost[schedule][llm42__cost_tables[t].kind];
     int count = (int)arrlen(point), contexts = 0;
     if (!count) return llm42__fail(error, LLM42_FORMAT, "%s: table '%s %s' is missing", c->path, name, kind);
     qsort(point, (size_t)count, sizeof *point, llm42__point_order);
@@ -3214,7 +3214,7 @@ llm42_result llm42_calibration_load(llm42_calibration **calibration, const char 
 void llm42_calibration_free(llm42_calibration *c) {
     if (!c) return;
     for (int t = 0; t < LLM42__TABLES; t++) {
-        llm42_cost_table *table = &c->cost[llm42__tables[t].schedule][llm42__tables[t].kind];
+        llm42_cost_table *table = &c->cost[llm42__cost_tables[t].schedule][llm42__cost_tables[t].kind];
         free(table->row);
         free(table->context);
         free(table->ms);

@@ -20,7 +20,7 @@
 //   pass of R rows       verify_cost at 16..512 rows; beyond, `row_ms` more for each row (compute-bound)
 //   attention of R rows  at the multiply-add rate of those rows: 4 L H d operations for each position attended to
 //   decode, B rows       base_ms + B (decode_row_ms + context x KV bytes / kv_rate): weights once, then sampling and KV
-//   INVARIANT            `invariant` times a FAST pass, but never less than invariant_base_ms (launched kernel by kernel)
+//   INVARIANT            so many times a FAST pass, decode and prompts each, but never less than invariant_base_ms
 //   flips                independent, with a rate for each request from a gamma distribution
 //
 // The throughput curve is fitted by running the engine on the simulator, as the paper ran its engine: N requests at
@@ -58,7 +58,7 @@ typedef struct fit {
     table verify, nondet, invariant;              // ms by rows; output tokens/s by batch
     int windows;
     double window[MAX_POINTS], cdf[MAX_POINTS][3], recompute[MAX_POINTS];  // Fig. 9: share of requests at or below 0, 0.2, 0.4
-    double row_ms, base_ms, decode_row_ms, kv_rate, invariant_base_ms, invariant_factor, flip_rate, flip_shape;
+    double row_ms, base_ms, decode_row_ms, kv_rate, invariant_base_ms, invariant_decode, invariant_prompt, flip_rate, flip_shape;
     llm42_model *model;
 } fit;
 
@@ -167,7 +167,8 @@ static double decode_ms(const fit *f, double rows, double context) {
 // Times of one table of the calibration.
 static double model_ms(const fit *f, llm42_schedule schedule, llm42_kind kind, double rows, double context) {
     double fast = kind == LLM42_KIND_DECODE ? decode_ms(f, rows, context) : pass_ms(f, rows, context);
-    return schedule == LLM42_INVARIANT ? LLM42__MAX(f->invariant_base_ms, f->invariant_factor * fast) : fast;
+    double slower = kind == LLM42_KIND_DECODE ? f->invariant_decode : f->invariant_prompt;
+    return schedule == LLM42_INVARIANT ? LLM42__MAX(f->invariant_base_ms, slower * fast) : fast;
 }
 
 static double rows_of(const fit *f, llm42_kind kind, int i, int *count) {
@@ -192,13 +193,14 @@ static void write_calibration(const fit *f, FILE *file) {
     fprintf(file, "# overlap is estimated from the data sheet's %.1f TB/s and %.0f TFLOP/s, not measured\n",
             peak_bytes_per_s * 1e-12, peak_flop_per_s * 1e-12);
     fprintf(file, "# parameters: row_ms %.5g, base_ms %.5g, decode_row_ms %.4g, KV read at %.3g TB/s, invariant_base_ms %.5g, "
-            "invariant %.4g\n", f->row_ms, f->base_ms, f->decode_row_ms, f->kv_rate * 1e-12, f->invariant_base_ms, f->invariant_factor);
+            "invariant_decode %.4g, invariant_prompt %.4g\n", f->row_ms, f->base_ms, f->decode_row_ms, f->kv_rate * 1e-12,
+            f->invariant_base_ms, f->invariant_decode, f->invariant_prompt);
     fprintf(file, "schedule\tkind\trows\tcontext_tokens\tms\n");
     for (int t = 0; t < LLM42__TABLES; t++)
         for (int i = 0, count = 1; i < count; i++)
             for (int c = 0; c < 3; c++) {
-                llm42_schedule schedule = llm42__tables[t].schedule;
-                llm42_kind kind = llm42__tables[t].kind;
+                llm42_schedule schedule = llm42__cost_tables[t].schedule;
+                llm42_kind kind = llm42__cost_tables[t].kind;
                 double rows = rows_of(f, kind, i, &count);
                 fprintf(file, "%s\t%s\t%.0f\t%.0f\t%.6g\n", llm42_schedule_name(schedule), llm42__kind_name[kind], rows,
                         contexts[c], model_ms(f, schedule, kind, rows, contexts[c]));
@@ -339,7 +341,7 @@ int main(int argc, char **argv) {
     fit *f = calloc(1, sizeof *f);
     if (!f) return 1;
     *f = (fit){.set = {.reference = "sweep/reference", .out = "sweep/calibration/h100-pcie-paper.tsv"},
-               .base_ms = 10, .decode_row_ms = 0.03, .kv_rate = 1.6e12, .invariant_base_ms = 24, .invariant_factor = 1.5,
+               .base_ms = 10, .decode_row_ms = 0.03, .kv_rate = 1.6e12, .invariant_base_ms = 24, .invariant_decode = 1.2, .invariant_prompt = 1.5,
                .flip_rate = 0.004, .flip_shape = 4};
     const args_option options[] = {
         ARGS_TEXT("reference DIR", &f->set.reference, "the published tables"),
@@ -364,13 +366,14 @@ int main(int argc, char **argv) {
     const parameter nondet[] = {{&f->base_ms, weight_bytes / peak_bytes_per_s * 1e3, v->y[0]},
                                 {&f->decode_row_ms, 1e-4, 1}, {&f->kv_rate, 0.5 * peak_bytes_per_s, peak_bytes_per_s}};
     search(f, nondet_error, nondet, 3, "output tokens/s, non-deterministic");
-    const parameter invariant[] = {{&f->invariant_base_ms, f->base_ms, 1000}, {&f->invariant_factor, 1, 100}};
-    search(f, invariant_error, invariant, 2, "output tokens/s, batch-invariant");
+    const parameter invariant[] = {{&f->invariant_base_ms, f->base_ms, 1000}, {&f->invariant_decode, 1, 100},
+                                   {&f->invariant_prompt, 1, 100}};
+    search(f, invariant_error, invariant, 3, "output tokens/s, batch-invariant");
     const parameter flips[] = {{&f->flip_rate, 1e-6, 0.5}, {&f->flip_shape, 0.05, 100}};
     search(f, rollback_error, flips, 2, "rollbacks, one window a pass");
-    printf("row_ms %.4f, base_ms %.2f, decode_row_ms %.4f, KV %.2f TB/s, invariant_base_ms %.2f, factor %.2f, flip rate %.4f, shape %.2f\n",
-           f->row_ms, f->base_ms, f->decode_row_ms, f->kv_rate * 1e-12, f->invariant_base_ms, f->invariant_factor, f->flip_rate,
-           f->flip_shape);
+    printf("row_ms %.4f, base_ms %.2f, decode_row_ms %.4f, KV %.2f TB/s, invariant_base_ms %.2f, factors %.2f and %.2f, flip rate %.4f, shape %.2f\n",
+           f->row_ms, f->base_ms, f->decode_row_ms, f->kv_rate * 1e-12, f->invariant_base_ms, f->invariant_decode,
+           f->invariant_prompt, f->flip_rate, f->flip_shape);
     char part[4096];
     FILE *file = args_out_begin(f->set.out, part);
     if (!file) args_fail(1, "%s: cannot write: %s", part, strerror(errno));
