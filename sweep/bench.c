@@ -3,7 +3,7 @@
 //     build/bench                                              everything, on examples/tiny42
 //     build/bench --model DIR --threads 2 --out FILE           another model; every figure as TSV too
 //     build/bench --model DIR --suite decode                   tokens a second of one greedy stream, and nothing else
-//     build/bench --model DIR --calibrate FILE                 a table of pass times
+//     build/bench --model DIR --calibrate FILE                 the pass times and flip rate that the simulator reads
 //
 // Ceilings come first, in the same run and with the same threads, because a share of a datasheet's figure says little
 // on a shared machine. Every figure is a median of repeats; a ceiling is the best of several medians, since whatever
@@ -30,11 +30,11 @@
 #include <immintrin.h>
 #endif
 
-enum { MAX_SAMPLES = 512, PAGE_SIZE = 16, DECODE_ROWS = 32, MAX_ROWS = 256, WINDOW = 32, SEQS = 40 };
+enum { MAX_SAMPLES = 512, PAGE_SIZE = 16, DECODE_ROWS = 32, MAX_ROWS = 256, WINDOW = 32, TABLES = 40, BED_ROWS = 2048 };
 
 typedef struct settings {
     const char *model, *dtype, *suite, *out, *calibrate;
-    int64_t threads, repeats, requests, input_tokens, output_tokens, decode_tokens, window, group;
+    int64_t threads, repeats, requests, input_tokens, output_tokens, decode_tokens, window, group, flip_requests;
     bool quick;
     llm42_dtype compute;
 } settings;
@@ -135,20 +135,18 @@ static void figures_write(const bench *b, const figures *f) {
     fprintf(b->tsv, "\n");
 }
 
-// A file is written beside its name and moved there when it is whole.
+// A result file; see args_out_begin.
 static FILE *file_begin(const char *path) {
     char part[4096];
-    snprintf(part, sizeof part, "%s.part", path);
-    FILE *file = fopen(part, "w");
-    if (!file) args_fail(1, "%s: cannot write: %s", part, strerror(errno));
+    FILE *file = args_out_begin(path, part);
+    if (!file) args_fail(1, "%s: cannot write: %s", path, strerror(errno));
     return file;
 }
 
 static void file_finish(FILE *file, const char *path) {
     char part[4096];
-    snprintf(part, sizeof part, "%s.part", path);
-    bool failed = ferror(file) != 0;
-    if (fclose(file) || failed || rename(part, path)) args_fail(1, "%s: cannot write: %s", path, strerror(errno));
+    args_out_part(path, part);
+    if (!args_out_finish(file, path, part)) args_fail(1, "%s: cannot write: %s", path, strerror(errno));
     printf("wrote %s\n", path);
 }
 
@@ -353,22 +351,24 @@ static void ceilings(bench *b) {
 
 // >>passes -------------------------------------------------------------------------------------------------------
 // An open backend whose sequences have the KV of real passes at every position, so that attention reads what it would.
+// Where there are more sequences than page tables, sequences share them: a row's token hangs on its table and position,
+// so that two rows that write one place write the same.
 typedef struct bed {
     const llm42_backend *backend;
     void *state;
     int context;  // filled positions of every sequence
-    int pages_per_seq;
+    int pages_per_table, tables;
     int32_t *pages;
-    llm42_seq seq[SEQS];
-    llm42_row row[MAX_ROWS];
-    llm42_output out[MAX_ROWS];
+    llm42_seq seq[BED_ROWS];
+    llm42_row row[BED_ROWS];
+    llm42_output out[BED_ROWS];
     int rows, sampled;
     double keys;  // positions attended to, over all rows
     int vocab, sliding_window;
 } bed;
 
 static void bed_row(bed *d, int seq, int position, bool sample) {
-    uint32_t token = ((uint32_t)seq * 7919u + (uint32_t)position) * 2654435761u >> 8;
+    uint32_t token = ((uint32_t)(seq % d->tables) * 7919u + (uint32_t)position) * 2654435761u >> 8;
     uint32_t flags = sample ? LLM42_ROW_SAMPLE : 0;
     d->row[d->rows++] = (llm42_row){seq, position, (int32_t)(token % (uint32_t)d->vocab), flags};
     d->sampled += sample;
@@ -378,32 +378,38 @@ static void bed_row(bed *d, int seq, int position, bool sample) {
 
 static void bed_clear(bed *d) { d->rows = d->sampled = 0, d->keys = 0; }
 
-static void bed_run(bed *d, llm42_schedule schedule) {
+static void bed_run(bed *d, llm42_schedule schedule, int shape) {
     llm42_error error = {0};
-    llm42_pass pass = {.schedule = schedule, .rows = d->rows, .shape = d->rows, .row = d->row, .seq = d->seq,
+    llm42_pass pass = {.schedule = schedule, .rows = d->rows, .shape = shape, .row = d->row, .seq = d->seq,
                        .out = d->out};
     args_check(d->backend->run(d->state, &pass, &error), &error);
 }
 
-static void bed_open(bed *d, const bench *b, int context) {
+// Scattered: pages lie as a busy engine hands them out, in no order; else one table behind the other.
+static void bed_open(bed *d, const bench *b, int max_rows, int context, int tables, bool scattered) {
     const llm42_config *c = &b->model->config;
-    *d = (bed){.backend = llm42_backend_cpu(), .context = context, .vocab = c->vocab,
+    *d = (bed){.backend = llm42_backend_cpu(), .context = context, .tables = tables, .vocab = c->vocab,
                .sliding_window = c->sliding_window};
-    d->pages_per_seq = (context + PAGE_SIZE - 1) / PAGE_SIZE;
-    int pages = d->pages_per_seq * SEQS;
+    d->pages_per_table = (context + PAGE_SIZE - 1) / PAGE_SIZE;
+    int pages = d->pages_per_table * tables;
     llm42_error error = {0};
     llm42_backend_desc desc = {.model = b->model, .compute = b->set.compute, .threads = (int)b->set.threads,
-                               .max_rows = MAX_ROWS, .max_context = context, .pages = pages, .page_size = PAGE_SIZE};
+                               .max_rows = max_rows, .max_context = context, .pages = pages, .page_size = PAGE_SIZE};
     args_check(d->backend->open(&d->state, &desc, &error), &error);
     d->pages = take((size_t)pages * sizeof *d->pages);
-    for (int i = 0; i < pages; i++) d->pages[i] = i;
-    for (int i = 0; i < SEQS; i++) d->seq[i] = (llm42_seq){.request = i + 1, .pages = d->pages + d->pages_per_seq * i};
-    for (int s = 0; s < SEQS; s++) {
-        progress("filling the KV cache, sequence %d of %d", s + 1, SEQS);
+    for (int i = 0; i < pages; i++) {  // a shuffle, or none
+        int other = scattered ? (int)(llm42__hash((uint64_t)i) % (uint64_t)(i + 1)) : i;
+        d->pages[i] = d->pages[other];
+        d->pages[other] = i;
+    }
+    for (int i = 0; i < BED_ROWS; i++)
+        d->seq[i] = (llm42_seq){.request = i + 1, .pages = d->pages + d->pages_per_table * (i % tables)};
+    for (int s = 0; s < tables; s++) {
+        progress("filling the KV cache, sequence %d of %d", s + 1, tables);
         for (int p = 0; p < context;) {
             bed_clear(d);
             for (; p < context && d->rows < MAX_ROWS; p++) bed_row(d, s, p, false);
-            bed_run(d, LLM42_FAST);
+            bed_run(d, LLM42_FAST, d->rows);
         }
     }
     progress(NULL);
@@ -418,11 +424,11 @@ static void bed_close(bed *d) {
 static double bed_time(bed *d, llm42_schedule schedule, int repeats) {
     double times[MAX_SAMPLES], start = seconds();
     int count = 0;
-    bed_run(d, schedule);
-    bed_run(d, schedule);
+    bed_run(d, schedule, d->rows);
+    bed_run(d, schedule, d->rows);
     while (count < repeats || (count < MAX_SAMPLES && seconds() - start < 0.3)) {
         double begin = seconds();
-        bed_run(d, schedule);
+        bed_run(d, schedule, d->rows);
         times[count++] = seconds() - begin;
     }
     return median(times, count);
@@ -488,7 +494,7 @@ static void passes(bench *b) {
     if (largest > limit) largest = limit;
     if (largest < MAX_ROWS && limit >= MAX_ROWS) largest = MAX_ROWS;  // room for the longest prompt below
     bed *d = take(sizeof *d);
-    bed_open(d, b, largest);
+    bed_open(d, b, MAX_ROWS, largest, TABLES, false);
     static const char *const head[2][9] = {
         {"", "", "context", "", "", "weights", "weights", "", ""},
         {"passes", "rows", "tokens", "ms", "tokens/s", "GB/s", "% of [A]", "GFLOP/s", "% of [B]"}};
@@ -524,51 +530,6 @@ static void targets(const bench *b) {
     printf("target: batch 32 gives %.2f times the tokens/s of batch 1 (wanted: 6 or more; at the whole multiply-add\n"
            "        ceiling it would give %.2f times this batch 1)\n", ratio,
            ratio * b->fma_gflop_per_s / b->decode32_gflop);
-}
-
-// >>calibrate ----------------------------------------------------------------------------------------------------
-// Rows of a FAST or INVARIANT pass as a busy engine forms it: up to 32 decode rows, then rows of prompts.
-static void bed_mixed(bed *d, int rows, int context) {
-    bed_decode(d, rows < DECODE_ROWS ? rows : DECODE_ROWS, context);
-    for (int seq = DECODE_ROWS, left = rows - d->rows; left > 0 && seq < SEQS; seq++) {
-        int count = left < context ? left : context;
-        for (int i = 0; i < count; i++) bed_row(d, seq, context - count + i, false);
-        left -= count;
-    }
-}
-
-static void calibrate(const bench *b) {
-    static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
-    static const int rows[] = {1, 2, 4, 8, 16, 32, 64, 128, 256}, contexts[] = {32, 128, 512, 1024};
-    int largest = b->model->config.context, grid = b->set.quick ? 2 : 4;
-    while (grid > 0 && contexts[grid - 1] > largest) grid--;
-    if (!grid) args_fail(1, "--calibrate: the model's context of %d is shorter than %d", largest, contexts[0]);
-    FILE *file = file_begin(b->set.calibrate);
-    bed *d = take(sizeof *d);
-    bed_open(d, b, contexts[grid - 1]);
-    fprintf(file, "# source: measured by build/bench --calibrate\n");
-    describe(b, file, "# ");
-    fprintf(file, "# rows: FAST and INVARIANT, up to %d decode rows (a row a sequence, all sampled), beyond that\n"
-                  "#   rows of prompts too; FIXED, M rows as windows of up to %d, all sampled\n"
-                  "# context_tokens: positions that the last row of each sequence attends to\n"
-                  "# ms: median of repeats\n"
-                  "schedule\trows\tcontext_tokens\tms\n", DECODE_ROWS, WINDOW);
-    for (int s = 0; s < 3; s++)
-        for (int r = 0; r < (int)(sizeof rows / sizeof *rows); r++)
-            for (int c = 0; c < grid; c++) {
-                const char *name = llm42_schedule_name(schedules[s]);
-                progress("calibrate: %s, %d rows, context %d", name, rows[r], contexts[c]);
-                if (schedules[s] == LLM42_FIXED)
-                    bed_windows(d, rows[r], rows[r] < WINDOW ? rows[r] : WINDOW, contexts[c]);
-                else
-                    bed_mixed(d, rows[r], contexts[c]);
-                double time = bed_time(d, schedules[s], (int)b->set.repeats);
-                fprintf(file, "%s\t%d\t%d\t%.6g\n", name, rows[r], contexts[c], 1e3 * time);
-            }
-    progress(NULL);
-    bed_close(d);
-    free(d);
-    file_finish(file, b->set.calibrate);
 }
 
 // >>decode -------------------------------------------------------------------------------------------------------
@@ -767,6 +728,8 @@ static void run_workloads(bench *b) {
     free(prompts);
 }
 
+#include "sweep/calibrate.h"
+
 // >>main ---------------------------------------------------------------------------------------------------------
 static void tsv_begin(bench *b) {
     if (!b->set.out) return;
@@ -790,7 +753,7 @@ static settings parse(int argc, char **argv) {
     static const char *const suites[] = {"all", "ceilings", "passes", "workloads", "decode", NULL};
     settings s = {.model = "examples/tiny42", .dtype = "bf16", .suite = "all", .threads = 1, .repeats = 5,
                   .requests = 32, .input_tokens = 64, .output_tokens = 64, .decode_tokens = 256, .window = 32,
-                  .group = 8};
+                  .group = 8, .flip_requests = 2000};
 #ifdef _OPENMP
     s.threads = omp_get_max_threads();
 #endif
@@ -808,7 +771,8 @@ static settings parse(int argc, char **argv) {
         ARGS_INT("group G", &s.group, 1, 4096, "windows in a replay pass"),
         ARGS_FLAG("quick", &s.quick, "smaller grids and workloads, three repeats"),
         ARGS_TEXT("out FILE", &s.out, "write every figure to a TSV file"),
-        ARGS_TEXT("calibrate FILE", &s.calibrate, "only write a table of pass times (TSV)"),
+        ARGS_TEXT("calibrate FILE", &s.calibrate, "only write a calibration for the simulator"),
+        ARGS_INT("flip-requests N", &s.flip_requests, 1, 1000000, "calibrate: requests that flips are measured on"),
         ARGS_END,
     };
     args_parse(argc, argv, "Speed of passes and whole workloads on the CPU backend.", options);
@@ -818,6 +782,7 @@ static settings parse(int argc, char **argv) {
         if (s.repeats > 3) s.repeats = 3;
         if (s.requests > 16) s.requests = 16;
         if (s.output_tokens > 32) s.output_tokens = 32;
+        if (s.flip_requests > 200) s.flip_requests = 200;
     }
     return s;
 }
