@@ -207,8 +207,8 @@ static void calibration_head(const bench *b, const cal_grid *g, const flips *f, 
             llm42_cpu_isa(), compiler(), s->dtype, g->rounds);
     fprintf(file,
             "# rows are decode: one of each sequence, all sampled; window: of windows of %d, all sampled, under the\n"
-            "#   shape of a replay pass of %d; prompt: of one prompt, the last sampled. Where the rows of one prompt or\n"
-            "#   window would attend to more than context_tokens from position 0 on, of as many as it takes.\n"
+            "#   shape of a replay pass of %d; prompt: of one prompt, the last sampled. Where the rows of one prompt\n"
+            "#   or window would attend to more than context_tokens from position 0 on, of as many as it takes.\n"
             "# ms includes the %.2g ms that the engine spends between passes for each of their rows. Figures that\n"
             "#   fell with rows or context are pooled with their neighbours (isotonic least squares).\n"
             "# padding is free: rows behind those in the list are not computed. KV: as much as an engine asks for.\n"
