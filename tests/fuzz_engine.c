@@ -1,6 +1,8 @@
 // Fuzz target of the engine: an input is a desc and a sequence of submit, cancel, release and step calls, valid and
-// not. After every call the books must balance: pages, counts, events, tokens; a step allocates nothing; and the
-// tokens and log-probabilities of deterministic requests are those of the same request run alone.
+// not, on the CPU or on the simulator. After every call the books must balance: pages, counts, events, tokens; a step
+// allocates nothing; and the tokens and log-probabilities of deterministic requests are those of the same request run
+// alone, or on the simulator the true tokens. A spy in front of the backend holds the engine to the contract of passes
+// in flight, and in some inputs lets passes fail.
 #include "fuzz.h"
 #include "make_model.h"
 
@@ -15,13 +17,16 @@ enum {
     PROMPTS = 6,
     SAMPLINGS = 4,
     STEPS = 3000,  // an input takes at most, the run to the end included
+    HEAD = 5,      // bytes of an input that choose the desc
+    ROWS = 16,     // of a replay pass, at most
 };
 
 static const char *const fuzz_words[] = {"\x10\x01\x0f", "\x30\x05\x0f\xf7", "\x50\x22\x1f",
                                          "\x27\x27",     "\x05\x01\x06\x01", NULL};
 
 // Most inputs run on a model of 32 tokens, the others on one that is wide enough for FAST and FIXED to differ.
-static llm42_model *models[2], *model;
+// The last is a shape for the simulator.
+static llm42_model *models[3], *model;
 
 // Prompts share beginnings, so that the prefix cache has something to find: 1, 2, 9, 16, 17 and 24 tokens.
 static int32_t tokens_of[LONGEST];
@@ -46,8 +51,16 @@ static reference references[1024];
 static int reference_count;
 
 static struct {
-    int64_t engines, requests, refused, rollbacks, natural, preemptions, prefix_hits, compared;
+    int64_t engines, simulated, requests, refused, rollbacks, natural, preemptions, prefix_hits, compared;
+    int64_t flights, failed;
 } seen;  // what the inputs reached
+
+// Pass times of the simulator are made up: 1 ms, a row and a context of 10 tokens more each.
+static double pass_ms[4] = {1, 1.1, 1.2, 1.3}, pass_rows[2] = {1, 11}, pass_contexts[2] = {0, 10};
+static llm42_calibration calibration = {
+    .name = "fuzz", .devices = 1, .flip_rate = 0.1, .flip_shape = 1, .overlap_fast = 1.3, .overlap_replay = 2};
+static const llm42_sim_desc sim_desc = {.calibration = &calibration};
+static int32_t truth[PROMPTS][REQUESTS][NEW];  // tokens of the simulator, by prompt and id - 1
 
 // The request alone, on an engine of its own, with everything else at its simplest.
 static const reference *alone(int m, int prompt, int sampling) {
@@ -102,6 +115,11 @@ static struct {
     shadow requests[REQUESTS];
     int count, submitting;  // submitting: index of the request whose submit call runs, else -1
     int64_t passes;
+    double time;                  // of the last event
+    bool simulated, faulty;       // faulty: passes fail now and then
+    uint64_t random;
+    const llm42_pass *flight;     // as the engine gave it; NULL: none is in flight
+    llm42_row flight_row[ROWS];   // as they were when it took off
     const uint8_t *data;
     size_t size;
 } run;
@@ -112,6 +130,60 @@ static uint8_t next(void) {
     return *run.data++;
 }
 
+// The spy.
+static const llm42_backend *behind(void) { return run.simulated ? llm42_backend_sim() : llm42_backend_cpu(); }
+
+// Lets one pass in eight fail, in inputs that ask for it: its outputs are undefined then.
+static llm42_result spy_result(const llm42_pass *pass, llm42_error *error) {
+    if (!run.faulty || test_random(&run.random) % 8) return LLM42_OK;
+    for (int i = 0; i < pass->rows; i++) pass->out[i] = (llm42_output){-1, NAN};
+    if (error) *error = (llm42_error){LLM42_BACKEND, "made to fail"};
+    seen.failed++;
+    return LLM42_BACKEND;
+}
+
+static llm42_result spy_open(void **state, const llm42_backend_desc *desc, llm42_error *error) {
+    return behind()->open(state, desc, error);
+}
+
+static void spy_close(void *state) { behind()->close(state); }
+
+static llm42_result spy_run(void *state, const llm42_pass *pass, llm42_error *error) {
+    for (int i = 0; run.flight && i < pass->rows; i++)
+        for (int k = 0; k < run.flight->rows; k++)
+            FUZZ_CHECK(pass->seq[pass->row[i].seq].request != run.flight->seq[run.flight->row[k].seq].request,
+                       "a sequence of the pass in flight is in another one");
+    llm42_result result = behind()->run(state, pass, error);
+    return result != LLM42_OK ? result : spy_result(pass, error);
+}
+
+static llm42_result spy_start(void *state, const llm42_pass *pass, llm42_error *error) {
+    FUZZ_CHECK(!run.flight && pass->schedule == LLM42_FIXED && pass->rows <= ROWS, "a flight of %d rows", pass->rows);
+    llm42_result result = spy_result(pass, error);
+    if (result == LLM42_OK) result = behind()->start(state, pass, error);
+    if (result != LLM42_OK) return result;
+    run.flight = pass;
+    memcpy(run.flight_row, pass->row, (size_t)pass->rows * sizeof *pass->row);
+    seen.flights++;
+    return LLM42_OK;
+}
+
+static llm42_result spy_poll(void *state, double until, llm42_error *error) {
+    FUZZ_CHECK(run.flight != NULL, "polled without a flight");
+    llm42_result result = behind()->poll(state, until, error);
+    if (result == LLM42_IDLE) return result;
+    const llm42_pass *pass = run.flight;
+    run.flight = NULL;
+    FUZZ_CHECK(memcmp(run.flight_row, pass->row, (size_t)pass->rows * sizeof *pass->row) == 0, "rows in flight moved");
+    return result != LLM42_OK ? result : spy_result(pass, error);
+}
+
+static double spy_now(void *state) { return behind()->now(state); }
+static void spy_wait_until(void *state, double seconds) { behind()->wait_until(state, seconds); }
+
+static const llm42_backend spy = {"spy", spy_open, spy_close, spy_run, spy_start, spy_poll, spy_now, spy_wait_until};
+
+// What the events tell.
 static shadow *shadow_of(int64_t id) {
     for (int i = 0; i < run.count; i++)
         if (run.requests[i].id == id) return &run.requests[i];
@@ -130,6 +202,8 @@ static void committed(shadow *s, const llm42_event *e) {
 static void on_event(void *user, const llm42_event *e) {
     (void)user;
     FUZZ_CHECK(e->type > LLM42_EVENT_NONE && e->type <= LLM42_EVENT_PASS, "event %d", (int)e->type);
+    FUZZ_CHECK(e->time >= run.time, "%s at %.9f, after %.9f", llm42_event_name(e->type), e->time, run.time);
+    run.time = e->time;
     if (e->type == LLM42_EVENT_PASS) {
         FUZZ_CHECK(e->request == 0 && e->n >= 1 && e->n <= e->shape && e->begin <= e->time, "%d rows, shape %d", e->n,
                    e->shape);
@@ -166,13 +240,20 @@ static void on_event(void *user, const llm42_event *e) {
     }
 }
 
-// A deterministic request's promise: under PACKED prefill, and always in a batch-invariant engine.
+// A deterministic request's promise: under PACKED prefill, and always in a batch-invariant engine and on the simulator,
+// whose tokens do not hang on KV.
 static void check_promise(shadow *s) {
     const llm42_engine_desc *d = run.desc;
     bool invariant = d->mode == LLM42_BATCH_INVARIANT;
-    bool promised = invariant || (d->mode == LLM42_DVR && s->deterministic && d->prefill == LLM42_PREFILL_PACKED &&
-                                  !d->keep_fast_kv);
+    bool promised = invariant || (d->mode == LLM42_DVR && s->deterministic &&
+                                  (run.simulated || (d->prefill == LLM42_PREFILL_PACKED && !d->keep_fast_kv)));
     if (!promised || !s->committed) return;
+    if (run.simulated) {
+        seen.compared++;
+        FUZZ_CHECK(memcmp(truth[s->prompt][s->id - 1], s->tokens, (size_t)s->committed * sizeof *s->tokens) == 0,
+                   "request %lld: tokens other than the true ones", (long long)s->id);
+        return;
+    }
     const reference *r = alone(invariant ? 0 : d->window * d->group, s->prompt, s->sampling);
     seen.compared++;
     FUZZ_CHECK(memcmp(r->tokens, s->tokens, (size_t)s->committed * sizeof *s->tokens) == 0,
@@ -226,7 +307,7 @@ static llm42_result step(void) {
     int64_t before = test_allocations();
     llm42_result result = llm42_engine_step(run.engine, &error);
     FUZZ_CHECK(test_allocations() == before, "the step allocated %lld times", (long long)(test_allocations() - before));
-    FUZZ_CHECK(result >= LLM42_OK, "%s", error.text);
+    FUZZ_CHECK(result >= LLM42_OK || (run.faulty && result == LLM42_BACKEND), "%s", error.text);
     check_all();
     return result;
 }
@@ -274,8 +355,8 @@ static void submit(uint8_t op) {
                                .deterministic = s->deterministic,
                                .sampling = samplings[s->sampling],
                                .ignore_stop = (op & 0x20) != 0};
-    int32_t stop = alone(run.desc->mode == LLM42_DVR ? run.desc->window * run.desc->group : 0, s->prompt, s->sampling)
-                       ->tokens[which >> 4];
+    int m = run.desc->mode == LLM42_DVR ? run.desc->window * run.desc->group : 0;
+    int32_t stop = (run.simulated ? truth[s->prompt][run.count] : alone(m, s->prompt, s->sampling)->tokens)[which >> 4];
     if (op & 0x40) desc.stop = &stop, desc.stop_count = 1;  // one that is going to come
     if ((op & 0x80) && which % 7 == 0) {
         submit_invalid(desc);
@@ -305,7 +386,8 @@ static void cancel(void) {
     uint8_t which = next();
     shadow *s = run.count && which % 8 ? &run.requests[which % run.count] : NULL;
     llm42_result result = llm42_engine_cancel(run.engine, s ? s->id : 100000 + which, &error);
-    FUZZ_CHECK(result == (s && s->live ? LLM42_OK : LLM42_NOT_FOUND), "%s", error.text);
+    bool landing_failed = run.faulty && result == LLM42_BACKEND;  // it is cancelled all the same
+    FUZZ_CHECK(landing_failed || result == (s && s->live ? LLM42_OK : LLM42_NOT_FOUND), "%s", error.text);
     FUZZ_CHECK(!s || s->finished, "cancelled and not finished");
 }
 
@@ -320,10 +402,18 @@ static void release(void) {
 }
 
 static bool open_engine(void) {
-    uint8_t a = next(), b = next(), c = next(), d = next();
+    uint8_t a = next(), b = next(), c = next(), d = next(), e = next();
     static const int tokens[] = {34, 40, 44, 48, 64, 80, 112, 400}, sizes[] = {1, 2, 4, 16};  // of the KV pool
-    model = models[(d & 0x60) == 0];
+    run.simulated = e & 1;
+    run.random = 1u + d;
+    model = models[run.simulated ? 2 : (d & 0x60) == 0];
     llm42_engine_desc desc = {.model = model,
+                              .backend = &spy,
+                              .sim = run.simulated ? &sim_desc : NULL,
+                              .overlap = run.simulated && (e & 2),
+                              .chunked_prefill = e & 4 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
+                              .fill = e & 8 ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
+                              .admission_reserve = (e >> 4 & 3) * 0.3,
                               .threads = 1,
                               .max_context = CONTEXT,
                               .window = windows[a & 7][0],
@@ -335,7 +425,7 @@ static bool open_engine(void) {
                               .page_size = sizes[b & 3],
                               .pages = tokens[b >> 2 & 7] / sizes[b & 3],
                               .max_running = 1 + (b >> 5),
-                              .token_budget = 1 + (b >> 5) + (c & 15) * 2,
+                              .token_budget = (e & 4 ? CONTEXT : 1 + (b >> 5)) + (c & 15) * 2,
                               .deadline = c >> 4 & 3,
                               .look_ahead = c >> 6,
                               .inject_rate = (d & 3) == 3 ? 1.0 : (d & 3) * 0.15,
@@ -349,7 +439,25 @@ static bool open_engine(void) {
     if (result != LLM42_OK) FUZZ_CHECK(error.text[0] && result < 0 && !run.engine, "result %d", (int)result);
     FUZZ_CHECK(result == LLM42_OK || result == LLM42_INVALID, "%s", error.text);
     if (result == LLM42_OK) run.desc = llm42_engine_config(run.engine);
+    run.faulty = e >> 6 == 3;
     return result == LLM42_OK;
+}
+
+// The simulator's true tokens are those of its batch-invariant passes, by id and prompt length.
+static void set_up_truth(int prompt) {
+    llm42_engine *engine = NULL;
+    llm42_error error = {0};
+    llm42_engine_desc desc = {.model = models[2], .backend = llm42_backend_sim(), .sim = &sim_desc, .threads = 1,
+                              .max_context = CONTEXT, .mode = LLM42_BATCH_INVARIANT};
+    llm42_request_desc request = {.prompt = tokens_of, .prompt_count = prompt_count[prompt], .max_new_tokens = NEW,
+                                  .ignore_stop = true};
+    FUZZ_CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
+    for (int i = 0; i < REQUESTS; i++)
+        FUZZ_CHECK(llm42_engine_submit(engine, &request, NULL, &error) == LLM42_OK, "%s", error.text);
+    FUZZ_CHECK(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
+    for (int i = 0; i < REQUESTS; i++)
+        memcpy(truth[prompt][i], llm42_engine_request(engine, i + 1)->tokens, sizeof truth[prompt][i]);
+    llm42_engine_close(engine);
 }
 
 static void set_up(void) {
@@ -359,12 +467,16 @@ static void set_up(void) {
     if (models[0]) return;
     test_folder(folder);
     test_model_folder(folder, &test_shapes[0]);
-    for (int i = 0; i < 2; i++) {
-        llm42_model_desc desc = {.path = i ? "synthetic:tiny" : folder};
+    for (int i = 0; i < 3; i++) {
+        llm42_model_desc desc = {.path = i == 2 ? "shape:tiny" : i ? "synthetic:tiny" : folder};
         FUZZ_CHECK(llm42_model_load(&models[i], &desc, &error) == LLM42_OK, "%s", error.text);
     }
     test_remove(folder);
     for (int i = 0; i < LONGEST; i++) tokens_of[i] = test_random_int(&random, 3, 31);
+    for (int schedule = LLM42_FAST; schedule <= LLM42_INVARIANT; schedule++)
+        for (int kind = 0; kind < LLM42_KINDS; kind++)
+            calibration.cost[schedule][kind] = (llm42_cost_table){2, 2, pass_rows, pass_contexts, pass_ms};
+    for (int i = 0; i < PROMPTS; i++) set_up_truth(i);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -398,6 +510,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     llm42_stats stats = llm42_engine_stats(run.engine);
     seen.engines++;
+    seen.simulated += run.simulated;
     seen.requests += stats.submitted;
     seen.rollbacks += stats.rollbacks;
     seen.natural += run.desc->inject_rate > 0 ? 0 : stats.rollbacks;
@@ -410,9 +523,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 // Seeds: a few descs, each with a burst of requests, some steps, a cancel and a late arrival.
 static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
     uint64_t random = 100 + (uint64_t)index;
-    size_t size = 4;
+    size_t size = HEAD;
     if (index >= 48) return 0;
-    for (int i = 0; i < 4; i++) out[i] = (uint8_t)test_random(&random);
+    for (int i = 0; i < HEAD; i++) out[i] = (uint8_t)test_random(&random);
     while (size < 60 + (size_t)index && size + 3 < room) {
         static const uint8_t ops[] = {0x10, 0x30, 0x50, 0x00, 0x90, 0x27, 0x47, 0x07, 0x37, 0x05, 0x06, 0x70};
         out[size++] = ops[test_random(&random) % sizeof ops];
@@ -423,8 +536,10 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
 }
 
 static inline void fuzz_report(void) {
-    printf("  %lld engines, %lld requests, %lld refused, %lld compared with the run alone\n", (long long)seen.engines,
-           (long long)seen.requests, (long long)seen.refused, (long long)seen.compared);
+    printf("  %lld engines (%lld simulated), %lld requests, %lld refused, %lld compared with the run alone\n",
+           (long long)seen.engines, (long long)seen.simulated, (long long)seen.requests, (long long)seen.refused,
+           (long long)seen.compared);
+    printf("  %lld passes in flight, %lld passes that failed\n", (long long)seen.flights, (long long)seen.failed);
     printf("  %lld rollbacks (%lld without injection), %lld preemptions, %lld tokens from the prefix cache\n",
            (long long)seen.rollbacks, (long long)seen.natural, (long long)seen.preemptions,
            (long long)seen.prefix_hits);
