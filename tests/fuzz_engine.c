@@ -19,6 +19,7 @@ enum {
     STEPS = 3000,  // an input takes at most, the run to the end included
     HEAD = 5,      // bytes of an input that choose the desc
     ROWS = 16,     // of a replay pass, at most
+    BUDGET = 78,   // rows of another pass, at most
 };
 
 static const char *const fuzz_words[] = {"\x10\x01\x0f", "\x30\x05\x0f\xf7", "\x50\x22\x1f",
@@ -131,11 +132,13 @@ static uint8_t next(void) {
 }
 
 // The spy.
+static bool spy_fails(void) { return run.faulty && test_random(&run.random) % 8 == 0; }
+
 static const llm42_backend *behind(void) { return run.simulated ? llm42_backend_sim() : llm42_backend_cpu(); }
 
-// Lets one pass in eight fail, in inputs that ask for it: its outputs are undefined then.
-static llm42_result spy_result(const llm42_pass *pass, llm42_error *error) {
-    if (!run.faulty || test_random(&run.random) % 8) return LLM42_OK;
+// Inputs may ask for one pass in eight to fail. Its outputs are undefined then.
+static llm42_result spy_result(const llm42_pass *pass, bool fails, llm42_error *error) {
+    if (!fails) return LLM42_OK;
     for (int i = 0; i < pass->rows; i++) pass->out[i] = (llm42_output){-1, NAN};
     if (error) *error = (llm42_error){LLM42_BACKEND, "made to fail"};
     seen.failed++;
@@ -153,13 +156,26 @@ static llm42_result spy_run(void *state, const llm42_pass *pass, llm42_error *er
         for (int k = 0; k < run.flight->rows; k++)
             FUZZ_CHECK(pass->seq[pass->row[i].seq].request != run.flight->seq[run.flight->row[k].seq].request,
                        "a sequence of the pass in flight is in another one");
-    llm42_result result = behind()->run(state, pass, error);
-    return result != LLM42_OK ? result : spy_result(pass, error);
+    bool whole = run.desc && run.desc->chunked_prefill == LLM42_CHUNKED_OFF && pass->schedule != LLM42_FIXED;
+    for (int i = 0; whole && i < pass->rows; i++) {
+        bool last = i + 1 == pass->rows || pass->row[i + 1].seq != pass->row[i].seq;
+        FUZZ_CHECK(!last || (pass->row[i].flags & LLM42_ROW_SAMPLE), "a prompt in parts, without chunked prefill");
+    }
+    llm42_row wrong[BUDGET];
+    llm42_pass as_run = *pass;
+    bool fails = spy_fails();
+    for (int i = 0; fails && i < pass->rows; i++) {  // a pass that fails leaves wrong KV behind
+        wrong[i] = pass->row[i];
+        wrong[i].token ^= 1;
+        as_run.row = wrong;
+    }
+    llm42_result result = behind()->run(state, &as_run, error);
+    return result != LLM42_OK ? result : spy_result(pass, fails, error);
 }
 
 static llm42_result spy_start(void *state, const llm42_pass *pass, llm42_error *error) {
     FUZZ_CHECK(!run.flight && pass->schedule == LLM42_FIXED && pass->rows <= ROWS, "a flight of %d rows", pass->rows);
-    llm42_result result = spy_result(pass, error);
+    llm42_result result = spy_result(pass, spy_fails(), error);
     if (result == LLM42_OK) result = behind()->start(state, pass, error);
     if (result != LLM42_OK) return result;
     run.flight = pass;
@@ -175,7 +191,7 @@ static llm42_result spy_poll(void *state, double until, llm42_error *error) {
     const llm42_pass *pass = run.flight;
     run.flight = NULL;
     FUZZ_CHECK(memcmp(run.flight_row, pass->row, (size_t)pass->rows * sizeof *pass->row) == 0, "rows in flight moved");
-    return result != LLM42_OK ? result : spy_result(pass, error);
+    return result != LLM42_OK ? result : spy_result(pass, spy_fails(), error);
 }
 
 static double spy_now(void *state) { return behind()->now(state); }
@@ -199,6 +215,20 @@ static void committed(shadow *s, const llm42_event *e) {
     s->committed += e->n;
 }
 
+// Beside those that run already a request is admitted only when pages are left for the reserve.
+static void check_reserve(void) {
+    llm42_stats stats = llm42_engine_stats(run.engine);
+    int64_t left = 0;
+    for (int i = 0; i < run.count; i++) {
+        const llm42_request *r = llm42_engine_request(run.engine, run.requests[i].id);
+        bool runs = r && (r->state == LLM42_STATE_PREFILL || r->state == LLM42_STATE_DECODE);
+        left += runs ? r->max_new_tokens - r->committed : 0;
+    }
+    double pages = run.desc->admission_reserve * (double)left / run.desc->page_size;
+    FUZZ_CHECK(stats.running == 1 || stats.pages_free >= pages - 1e-9, "%d pages free, %g in reserve", stats.pages_free,
+               pages);
+}
+
 static void on_event(void *user, const llm42_event *e) {
     (void)user;
     FUZZ_CHECK(e->type > LLM42_EVENT_NONE && e->type <= LLM42_EVENT_PASS, "event %d", (int)e->type);
@@ -220,6 +250,7 @@ static void on_event(void *user, const llm42_event *e) {
                llm42_event_name(e->type), (long long)e->request);
     FUZZ_CHECK(!s->finished, "%s after finished", llm42_event_name(e->type));
     switch (e->type) {
+    case LLM42_EVENT_ADMITTED: check_reserve(); break;
     case LLM42_EVENT_CANDIDATE:
         FUZZ_CHECK(s->deterministic && e->n == 1, "a candidate of an ordinary request");
         FUZZ_CHECK(e->position >= s->committed && e->position < NEW, "candidate at %d of %d", e->position,
@@ -528,7 +559,9 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
     for (int i = 0; i < HEAD; i++) out[i] = (uint8_t)test_random(&random);
     while (size < 60 + (size_t)index && size + 3 < room) {
         static const uint8_t ops[] = {0x10, 0x30, 0x50, 0x00, 0x90, 0x27, 0x47, 0x07, 0x37, 0x05, 0x06, 0x70};
-        out[size++] = ops[test_random(&random) % sizeof ops];
+        uint8_t op = ops[test_random(&random) % sizeof ops];
+        bool first = size < HEAD + 24;  // eight requests come first; in every other seed ordinary ones
+        out[size++] = first ? (uint8_t)(op & (index % 2 ? 0x70 : 0x60)) : op;
         out[size++] = (uint8_t)test_random(&random);
         out[size++] = (uint8_t)test_random(&random);
     }
