@@ -16,6 +16,21 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 120
 comma := ,
 
+# CUDA: what `make cuda` has built once stays built in. CUDA_ARCH is kept with it.
+NVCC ?= $(shell command -v nvcc || { [ -x /usr/local/cuda/bin/nvcc ] && echo /usr/local/cuda/bin/nvcc; })
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v "$(NVCC)")))
+CUDA ?= $(if $(wildcard $(B)/llm42_cuda.o),1,0)
+CUDA_ARCH ?= $(or $(shell cat $(B)/.cuda_arch 2>/dev/null),80 89 90)
+NVCCFLAGS ?= -O3
+# -fmad=false: products and sums are fused only where the source says so, or bits would be the compiler's choice.
+override NVCC_REQUIRED := -std=c++17 -fmad=false -Xcompiler -Wall$(comma)-Wextra -I. -isystem $(STB)
+ifneq ($(filter -use_fast_math --use_fast_math -ftz=true --ftz=true -fmad=true --fmad=true,$(NVCCFLAGS)),)
+$(error NVCCFLAGS: fast-math and fused multiply-adds of the compiler's choice: results would not be reproducible)
+endif
+CUDA_LINK := -DLLM42_CUDA $(B)/llm42_cuda.o -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 \
+    -lcublasLt -lcudart -lstdc++
+NO_NVCC := no nvcc: install the CUDA Toolkit (12 or later, with cuBLAS) and put nvcc on PATH, or set NVCC=/path/bin/nvcc
+
 # The bits that the library promises need these whatever CFLAGS says; the warnings are part of the house style.
 override REQUIRED := -std=c11 -ffp-contract=off -Wall -Wextra -Wpedantic -I. -isystem $(STB)
 ifneq ($(filter -Ofast -ffast-math -funsafe-math-optimizations -fassociative-math,$(CFLAGS) $(TEST_CFLAGS)),)
@@ -28,20 +43,26 @@ endif
 OMP := $(if $(filter 1,$(OPENMP)),-fopenmp)
 VERSION := $(shell sed -n 's/^.define LLM42_VERSION "\(.*\)"$$/\1/p' llm42.h)
 COMPILE = $(if $(V),,@echo "  building $@"; )$(CC) $(1) $(REQUIRED) $(OMP) -MMD -MP -MF $@.d -MT $@ $< -o $@ \
-    $(LDFLAGS) $$(grep -q tokenizer.h $< && echo -lpcre2-8) -lm
+    $(2) $(LDFLAGS) $$(grep -q tokenizer.h $< && echo -lpcre2-8) -lm
 
 PROGRAMS := $(patsubst examples/%.c,$(B)/%,$(wildcard examples/*.c)) $(patsubst sweep/%.c,$(B)/%,$(wildcard sweep/*.c))
 # test_isa is built and compared in many ways by tests/test_isa.sh; fuzz targets run for a moment as tests.
-TESTS := $(patsubst %.c,$(B)/%,$(filter-out tests/test_isa.c,$(wildcard tests/test_*.c)) $(wildcard tests/fuzz_*.c))
+TESTS := $(patsubst %.c,$(B)/%,$(filter-out tests/test_isa.c $(if $(filter 1,$(CUDA)),,tests/test_cuda.c), \
+    $(wildcard tests/test_*.c)) $(wildcard tests/fuzz_*.c))
 SCRIPTS := $(wildcard tests/test_*.sh)
 # Parallel inside, unless the caller has chosen a number of jobs.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all figures accuracy fit demo test asan bench fuzz install uninstall clean help banner setup need programs tests run-demo
+.PHONY: all cuda figures accuracy fit demo test test-cuda asan bench bench-cuda fuzz install uninstall clean help \
+    banner setup need nvcc programs tests run-demo
 .DELETE_ON_ERROR:
 
 all: need banner  ## build every program (default)
 	@+$(SUBMAKE) programs
+
+cuda test-cuda bench-cuda: CUDA := 1
+cuda: nvcc need banner  ## build the CUDA backend with nvcc, and every program with it
+	@+$(SUBMAKE) CUDA=1 programs
 
 figures: PLOTS := gnuplot
 figures: setup banner  ## the papers' figures and tables, simulated: TSV, PNG and SVG in sweep/results/paper
@@ -68,37 +89,64 @@ test: setup banner  ## build and run every test; the last line is "N passed, N f
 	@+$(SUBMAKE) programs tests
 	@CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" bash tests/run.sh $(TESTS) $(SCRIPTS)
 
+test-cuda: PROGRAMS := $(B)/tests/test_cuda
+test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N passed, N failed"
+	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda
+	@bash tests/run.sh $(B)/tests/test_cuda
+
 asan: setup banner  ## the test programs under the address and undefined-behaviour sanitizers
-	@+$(SUBMAKE) B=$(B)/asan tests \
+	@+$(SUBMAKE) B=$(B)/asan CUDA=0 tests \
 	    TEST_CFLAGS="$(SANITIZE)"
-	@UBSAN_OPTIONS=print_stacktrace=1 bash tests/run.sh $(TESTS:$(B)/%=$(B)/asan/%)
+	@UBSAN_OPTIONS=print_stacktrace=1 bash tests/run.sh \
+	    $(patsubst $(B)/%,$(B)/asan/%,$(filter-out $(B)/tests/test_cuda,$(TESTS)))
 
 bench: setup banner  ## measure this machine's ceilings and the engine's speed
 	@+$(SUBMAKE) $(B)/bench
 	OMP_PROC_BIND=true $(B)/bench
 
+bench-cuda: PROGRAMS := $(B)/bench
+bench-cuda: nvcc need banner  ## measure the GPU's ceilings and the engine's speed on it
+	@+$(SUBMAKE) CUDA=1 $(B)/bench
+	$(B)/bench --backend cuda
+
 fuzz: setup banner  ## fuzz the loaders and the engine for FUZZ_SECONDS each, with libFuzzer where clang has it
-	@+$(SUBMAKE) B=$(B)/asan $(patsubst tests/%.c,$(B)/asan/tests/%,$(wildcard tests/fuzz_*.c)) \
+	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(patsubst tests/%.c,$(B)/asan/tests/%,$(wildcard tests/fuzz_*.c)) \
 	    TEST_CFLAGS="$(SANITIZE)"
 	@CC="$(CC)" STB="$(STB)" B="$(B)" bash tests/fuzz.sh $(FUZZ_SECONDS) $(wildcard tests/fuzz_*.c)
 
 programs: $(PROGRAMS)
 tests: $(TESTS)
 
-$(B)/%: examples/%.c $(B)/.flags
-	$(call COMPILE,$(CFLAGS))
-$(B)/%: sweep/%.c $(B)/.flags
-	$(call COMPILE,$(CFLAGS))
+CUDA_OBJECT := $(if $(filter 1,$(CUDA)),$(B)/llm42_cuda.o)
+$(B)/%: examples/%.c $(B)/.flags $(CUDA_OBJECT)
+	$(call COMPILE,$(CFLAGS),$(if $(CUDA_OBJECT),$(CUDA_LINK)))
+$(B)/%: sweep/%.c $(B)/.flags $(CUDA_OBJECT)
+	$(call COMPILE,$(CFLAGS),$(if $(CUDA_OBJECT),$(CUDA_LINK)))
+$(B)/tests/test_cuda: tests/test_cuda.c $(B)/.flags $(CUDA_OBJECT)
+	@mkdir -p $(@D)
+	$(call COMPILE,$(TEST_CFLAGS),$(CUDA_LINK))
 $(B)/tests/%: tests/%.c $(B)/.flags
 	@mkdir -p $(@D)
 	$(call COMPILE,$(TEST_CFLAGS))
 
+$(B)/llm42_cuda.o: llm42.cu kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
+	@$(HAVE_NVCC)
+	$(if $(V),,@echo "  building $@ for sm $(CUDA_ARCH): takes a while"; )$(NVCC) $(NVCCFLAGS) \
+	    $(NVCC_REQUIRED) --threads $(words $(CUDA_ARCH)) \
+	    $(foreach a,$(CUDA_ARCH),-gencode=arch=compute_$(a)$(comma)code=sm_$(a)) -c $< -o $@
+
 # Rewritten only when a flag changes, so that other flags mean building again.
-FLAGS_NOW := $(CC) | $(CFLAGS) | $(TEST_CFLAGS) | $(REQUIRED) | $(OMP) | $(LDFLAGS)
-$(B)/.flags: FORCE
+FLAGS_NOW := $(CC) | $(CFLAGS) | $(TEST_CFLAGS) | $(REQUIRED) | $(OMP) | $(LDFLAGS) | $(if $(CUDA_OBJECT),$(CUDA_LINK))
+$(B)/.flags: NOW := $(FLAGS_NOW)
+$(B)/.cuda_arch: NOW := $(CUDA_ARCH)
+$(B)/.cuda_flags: NOW := $(NVCC) | $(NVCCFLAGS) | $(NVCC_REQUIRED)
+$(B)/.flags $(B)/.cuda_arch $(B)/.cuda_flags: FORCE
 	@mkdir -p $(@D)
-	@printf '%s\n' '$(FLAGS_NOW)' | cmp -s - $@ || printf '%s\n' '$(FLAGS_NOW)' >$@
+	@printf '%s\n' '$(NOW)' | cmp -s - $@ || printf '%s\n' '$(NOW)' >$@
 FORCE:
+
+# The chosen programs that read text: only they need PCRE2.
+PCRE2 = $(shell grep -ls tokenizer.h $(foreach p,$(PROGRAMS:$(B)/%=%),examples/$(p).c sweep/$(p).c $(p).c) /dev/null)
 
 # Sets missing (packages) and install (how to get them). Each header is looked for on its own.
 define NEED
@@ -107,13 +155,17 @@ look() { missing=; \
 has stdio.h >/dev/null 2>&1 || missing="$$missing gcc libc6-dev"; \
 has stb_ds.h >/dev/null 2>&1 || missing="$$missing libstb-dev"; \
 has jsmn.h >/dev/null 2>&1 || missing="$$missing libjsmn-dev"; \
-has pcre2.h >/dev/null 2>&1 || missing="$$missing libpcre2-dev"; \
+[ -z "$(PCRE2)" ] || has pcre2.h >/dev/null 2>&1 || missing="$$missing libpcre2-dev"; \
 [ -z "$(PLOTS)" ] || command -v gnuplot >/dev/null || missing="$$missing gnuplot-nox"; \
 install="apt-get install -y --no-install-recommends$$missing"; }; look
 endef
 
 need:
 	@$(NEED); [ -z "$$missing" ] || { echo "Missing:$$missing. Run: sudo $$install" >&2; exit 1; }
+
+HAVE_NVCC = command -v "$(NVCC)" >/dev/null || { echo "$(NO_NVCC)" >&2; exit 1; }
+nvcc:
+	@$(HAVE_NVCC)
 
 setup:
 	@$(NEED); [ -n "$$missing" ] || exit 0; \
@@ -132,7 +184,7 @@ banner:
 	@echo "llm42 $(VERSION) with $$($(CC) --version | head -1)"
 	@echo "  flags    $(CFLAGS) -ffp-contract=off, instruction set $(ISA)"
 	@echo "  OpenMP   $(if $(OMP),found,not found: one thread)"
-	@echo "  CUDA     $(if $(wildcard /usr/local/cuda/bin/nvcc)$(shell command -v nvcc),found$(comma) not used yet,not found (not needed yet))"
+	@echo "  CUDA     $(if $(filter 1,$(CUDA)),built in,$(if $(NVCC),found$(comma) not built in,not found))"
 	@echo "  gnuplot  $(if $(shell command -v gnuplot),found,not found (make figures installs it))"
 
 INSTALLED := $(filter-out hello,$(notdir $(PROGRAMS)))
@@ -153,8 +205,9 @@ clean:  ## remove build/
 	rm -rf $(B)
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 	@echo "  variables: CC=$(CC) ARCH=$(ARCH) (native, x86-64, x86-64-v3, ...) OPENMP=$(OPENMP) CFLAGS TEST_CFLAGS LDFLAGS"
 	@echo "             PREFIX=$(PREFIX) DESTDIR STB=$(STB) JOBS=$(JOBS) FUZZ_SECONDS=$(FUZZ_SECONDS) V=1"
+	@echo "             CUDA=$(CUDA) (0: leave it out) NVCC=$(NVCC) CUDA_ARCH=\"$(CUDA_ARCH)\" NVCCFLAGS CUDA_HOME"
 
 -include $(wildcard $(B)/*.d $(B)/tests/*.d)

@@ -35,6 +35,10 @@
    about a hundred times slower.)
    Needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev). OpenMP is optional.
 
+   With CUDA: nvcc -std=c++17 -O3 -fmad=false -gencode=arch=compute_90,code=sm_90 -I. -c llm42.cu, then add llm42.o and
+   -L/usr/local/cuda/lib64 -lcudart -lcublasLt to the line above, and set .backend = llm42_backend_cuda().
+   `make cuda` does that for the programs.
+
 
    COMPILE-TIME OPTIONS
 
@@ -144,7 +148,9 @@
 
    One engine is used by one thread at a time; engines are independent. Inside, OpenMP threads share the outputs of an
    operator. A backend is a table of functions, llm42_backend; scheduler, KV cache and verification never know which one
-   runs. The contract stands above the table.
+   runs. The contract stands above the table. There are three, and all may be open in one process: the CPU and the
+   simulator here, CUDA in llm42.cu and kernels.cu (bf16, one GPU, sm_80 and later). There a pass runs on the GPU from
+   token ids to token ids; the promise holds for one GPU model and one version of the libraries, which its log names.
 
 
    WHAT IT RESTS ON
@@ -154,9 +160,9 @@
    Management for Large Language Model Serving with PagedAttention (2023). Dao and others, Flash-Decoding (2023), split-KV.
    Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators (2014), the hash behind the sampler.
 
-   Sections, searchable: >>results >>model >>pass >>backend >>sim >>engine >>metrics >>trace >>math (declarations), then
-   >>errors >>math >>v16 >>json >>config >>loader >>llama2c >>synthetic >>team >>sample >>cpu >>sim >>kv >>engine >>verify >>sched
-   >>submit >>open >>metrics >>trace (implementation).
+   Sections, searchable: >>results >>model >>pass >>backend >>sim >>cuda >>engine >>metrics >>trace >>math
+   (declarations), then >>errors >>math >>v16 >>json >>config >>loader >>llama2c >>synthetic >>team >>sample >>cpu >>sim
+   >>kv >>engine >>verify >>sched >>submit >>open >>metrics >>trace (implementation).
 */
 #ifndef LLM42_H
 #define LLM42_H
@@ -255,11 +261,20 @@ typedef struct llm42_config {
     int stop_count;
 } llm42_config;
 
+// How a synthetic matrix is made: element i (row-major) is bf16(scale x noise(key, i)), noise being close to normal; the LM
+// head then adds, to the row of each token's successor, lead x the token's embedding. See >>synthetic for both formulas.
+typedef struct llm42_recipe {
+    uint64_t key;
+    float scale;
+    float lead;  // margin / D; 0 but for the LM head
+} llm42_recipe;
+
 // A weight matrix [n, k], row-major, as stored (bf16 or fp32). Visible for backends; treat as read-only.
 typedef struct llm42_matrix {
-    const void *data;
+    const void *data;     // NULL: the backend makes it from the recipe (llm42_model_desc.on_device)
     llm42_dtype type;
     int n, k;
+    llm42_recipe recipe;
 } llm42_matrix;
 
 // Weights of one layer. Vectors are fp32; NULL where the architecture has none.
@@ -288,6 +303,7 @@ typedef struct llm42_model_desc {
     // "synthetic:NAME[,seed=N][,margin=X]", random weights of a named shape (llm42_synthetic_names()); "shape:NAME", such
     // a shape without weights, for the simulator.
     const char *path;
+    bool on_device;     // synthetic weights are left for the backend to make, in its own memory (CUDA); default: made here
     llm42_log_fn *log;  // default: none
     void *log_user;
 } llm42_model_desc;
@@ -344,6 +360,10 @@ typedef struct llm42_output {
     float logprob;  // natural log of softmax(logits)[token], before temperature and filters
 } llm42_output;
 
+// Receives a pass's intermediate values: rows x width floats of one operator's output, in the order in which the operators
+// run. layer counts from 0, -1 before the first and after the last. For finding where two backends part; slow.
+typedef void llm42_probe_fn(void *user, int layer, const char *operator_name, int rows, int width, const float *values);
+
 // A forward pass. Each row writes the KV of its position, then attends to its sequence's positions up to its own,
 // those written by other rows of this pass included. Rows of a sequence stand in ascending position.
 typedef struct llm42_pass {
@@ -354,6 +374,9 @@ typedef struct llm42_pass {
     const llm42_seq *seq;  // [sequences]
     llm42_output *out;     // [rows], written where LLM42_ROW_SAMPLE is set
     float *logits;         // NULL, or [rows, V], written where LLM42_ROW_SAMPLE is set
+    llm42_probe_fn *probe; // NULL, or called after each operator: embed, attention_norm, q (rotated), k (rotated), v, attention,
+                           // o, ffn_norm, gate (silu(gate) x up; a mixture has none), down (of a mixture: its sum), final_norm
+    void *probe_user;
 } llm42_pass;
 
 // >>backend ------------------------------------------------------------------------------------------------------
@@ -366,7 +389,11 @@ typedef struct llm42_backend_desc {
     int max_context;      // tokens in a sequence, at most
     int pages, page_size; // of the KV cache
     int max_running;      // sequences in a pass, at most
-    const struct llm42_sim_desc *sim;  // llm42_backend_sim() only
+    int fixed_rows;       // M, the shape of replay passes; 0: not known
+    unsigned schedules;   // those that will run, bits 1 << LLM42_FAST and so on; 0: not known
+    bool overlap;         // start and poll will be used
+    const struct llm42_sim_desc *sim;    // llm42_backend_sim() only
+    const struct llm42_cuda_desc *cuda;  // llm42_backend_cuda() only; NULL: its defaults
     llm42_log_fn *log;
     void *log_user;
 } llm42_backend_desc;
@@ -453,6 +480,38 @@ LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
 // and invariant prompt.
 LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind,
                                       double rows, double context);
+
+// >>cuda ---------------------------------------------------------------------------------------------------------
+// The CUDA backend lives in llm42.cu and kernels.cu: link them to use it. bf16 only. At open it makes its matrix plans, checks
+// them bit by bit, and reports device, driver, libraries and plans to the log, each line `cuda KEY: VALUE`: a manifest
+// for result files.
+typedef enum llm42_cuda_fixed {  // the plan of a FIXED pass's matrix products
+    LLM42_CUDA_FIXED_DEFAULT = 0,
+    LLM42_CUDA_FIXED_FIRST,  // default: cuBLASLt's own first choice for M rows, as serving engines get it
+    LLM42_CUDA_FIXED_MATCH,  // the reduction class that FAST passes of small batches use: fewer rollbacks
+} llm42_cuda_fixed;
+
+typedef struct llm42_cuda_desc {
+    int device;              // ordinal; default: 0
+    llm42_cuda_fixed fixed;  // default: FIRST
+    const char *plan_file;   // matrix plans are read from it if device, driver, libraries and shapes fit, and written to it
+                             // otherwise; default: found anew at every open
+    bool no_graphs;          // launch kernels one by one; default: CUDA graphs
+    bool no_check;           // leave out the bit tests of plans and attention at open, for timing; default: check
+} llm42_cuda_desc;
+
+LLM42_API const llm42_backend *llm42_backend_cuda(void);
+
+// Ceilings of a device, measured now: bytes/s of a device-to-device copy (read + written), bytes/s read by a kernel that only
+// reads, and bf16 FLOP/s of cuBLAS (4096 x 14336 x 4096, random data). Medians of several runs. Errors: UNSUPPORTED, BACKEND.
+typedef struct llm42_cuda_ceilings { double copy_bytes_per_s, read_bytes_per_s, matmul_flop_per_s; } llm42_cuda_ceilings;
+LLM42_API llm42_result llm42_cuda_measure_ceilings(llm42_cuda_ceilings *ceilings, int device, llm42_error *error);
+
+// Runs a pass launch by launch and times each stage (all layers together) on the device, median of `repeats` runs.
+enum { LLM42_CUDA_STAGES = 16 };
+typedef struct llm42_cuda_stage { const char *name; double ms; int launches; } llm42_cuda_stage;
+LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, int repeats,
+                                         llm42_cuda_stage stages[LLM42_CUDA_STAGES], int *count, llm42_error *error);
 
 // >>engine -------------------------------------------------------------------------------------------------------
 typedef enum llm42_mode {
@@ -568,6 +627,7 @@ typedef struct llm42_engine_desc {
     const llm42_model *model;      // required
     const llm42_backend *backend;  // default: llm42_backend_cpu()
     const llm42_sim_desc *sim;     // for llm42_backend_sim(), and required there
+    const llm42_cuda_desc *cuda;   // for llm42_backend_cuda(); default: its defaults
     llm42_mode mode;               // default: LLM42_DVR
     llm42_dtype compute;           // default: LLM42_BF16
     bool logits_fp32;              // default: logits are rounded to bf16 under bf16, as serving engines do
@@ -1852,6 +1912,10 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // Owns: llama2.c checkpoints (version 0): seven int32 (dim, ffn, layers, heads, kv heads, vocab, context; a negative
 // vocab says that the LM head is not the embedding), then fp32 tensors, each for all layers.
 
+static llm42_matrix llm42__llama2c_matrix(const float *data, int n, int k) {
+    return (llm42_matrix){.data = data, .type = LLM42_FP32, .n = n, .k = k};
+}
+
 static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, llm42_error *error) {
     llm42__file file;
     LLM42__TRY(llm42__file_map(&file, path, error));
@@ -1889,19 +1953,19 @@ static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, ll
     memset(layer, 0, L * sizeof *layer);
     model->layer = layer;
     model->mapped_bytes = file.size;
-    model->embed = (llm42_matrix){part[0], LLM42_FP32, c->vocab, c->dim};
-    model->head = c->tied ? model->embed : (llm42_matrix){part[12], LLM42_FP32, c->vocab, c->dim};
+    model->embed = llm42__llama2c_matrix(part[0], c->vocab, c->dim);
+    model->head = c->tied ? model->embed : llm42__llama2c_matrix(part[12], c->vocab, c->dim);
     model->final_norm = part[10];
     for (size_t l = 0; l < L; l++) {
         layer[l].attention_norm = part[1] + l * D;
         layer[l].ffn_norm = part[6] + l * D;
-        layer[l].q = (llm42_matrix){part[2] + l * D * D, LLM42_FP32, c->dim, c->dim};
-        layer[l].k = (llm42_matrix){part[3] + l * kv * D, LLM42_FP32, (int)kv, c->dim};
-        layer[l].v = (llm42_matrix){part[4] + l * kv * D, LLM42_FP32, (int)kv, c->dim};
-        layer[l].o = (llm42_matrix){part[5] + l * D * D, LLM42_FP32, c->dim, c->dim};
-        layer[l].gate = (llm42_matrix){part[7] + l * F * D, LLM42_FP32, c->ffn, c->dim};
-        layer[l].down = (llm42_matrix){part[8] + l * D * F, LLM42_FP32, c->dim, c->ffn};
-        layer[l].up = (llm42_matrix){part[9] + l * F * D, LLM42_FP32, c->ffn, c->dim};
+        layer[l].q = llm42__llama2c_matrix(part[2] + l * D * D, c->dim, c->dim);
+        layer[l].k = llm42__llama2c_matrix(part[3] + l * kv * D, (int)kv, c->dim);
+        layer[l].v = llm42__llama2c_matrix(part[4] + l * kv * D, (int)kv, c->dim);
+        layer[l].o = llm42__llama2c_matrix(part[5] + l * D * D, c->dim, c->dim);
+        layer[l].gate = llm42__llama2c_matrix(part[7] + l * F * D, c->ffn, c->dim);
+        layer[l].down = llm42__llama2c_matrix(part[8] + l * D * F, c->dim, c->ffn);
+        layer[l].up = llm42__llama2c_matrix(part[9] + l * F * D, c->ffn, c->dim);
     }
     return LLM42_OK;
 }
@@ -1912,6 +1976,14 @@ static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, ll
 // projections: also divided by sqrt(2L), so that the residual stream keeps its size). The LM head adds, to the row of
 // each token v, margin/D times the embedding of the token whose successor v is: the larger the margin, the more often
 // the successor leads by far and the rarer near-ties of the top two logits are. At margin 0 the head is pure noise.
+//
+// A backend that makes a matrix itself (llm42_model_desc.on_device) takes exactly these steps, element by element; hash
+// is llm42__hash, integers are uint64, every operation on floats is rounded by itself:
+//   i        = row * k + column
+//   h        = hash(key ^ (i * 0x9e3779b97f4a7c15)); sum = its four 16-bit parts added
+//   element  = bf16(scale * ((float)(sum - 131070) * (1.0f / 37837.0f))), to nearest even
+//   the head, where lead is not 0: row (5 * t + 1) % V, for every t < V, becomes bf16(fmaf(lead, embed[t], element)),
+//   embed and element being bf16 values. 5 does not divide V, so each row is the successor of one t.
 
 typedef struct llm42__shape { const char *name; llm42_config config; } llm42__shape;
 
@@ -1933,7 +2005,12 @@ const char *const *llm42_synthetic_names(void) {
     return names;
 }
 
-typedef struct llm42__synthesis { llm42_model *model; uint64_t seed, next; double margin; } llm42__synthesis;
+typedef struct llm42__synthesis {
+    llm42_model *model;
+    uint64_t seed, next;  // next: tensors made so far
+    double margin;
+    bool on_device;       // recipes only
+} llm42__synthesis;
 
 // Close to normal, standard deviation 1.
 LLM42__INLINE float llm42__synthetic_noise(uint64_t key, uint64_t i) {
@@ -1944,16 +2021,18 @@ LLM42__INLINE float llm42__synthetic_noise(uint64_t key, uint64_t i) {
 
 static llm42_result llm42__synthetic_matrix(llm42__synthesis *s, int n, int k, float scale, llm42_matrix *out,
                                             llm42_error *error) {
+    uint64_t key = llm42__hash(s->seed + 0x51ed270b * ++s->next);
+    *out = (llm42_matrix){.type = LLM42_BF16, .n = n, .k = k, .recipe = {.key = key, .scale = scale}};
+    if (s->on_device) return LLM42_OK;
     uint16_t *data = llm42__model_block(s->model, (size_t)n * (size_t)k, sizeof *data);
     if (!data) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory for a %d x %d matrix", s->model->name, n, k);
-    uint64_t key = llm42__hash(s->seed + 0x51ed270b * ++s->next);
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static)
 #endif
     for (int64_t row = 0; row < n; row++)
         for (int64_t i = row * k; i < (row + 1) * k; i++)
             data[i] = (uint16_t)(llm42__bits(llm42__round_bf16(scale * llm42__synthetic_noise(key, (uint64_t)i))) >> 16);
-    *out = (llm42_matrix){data, LLM42_BF16, n, k};
+    out->data = data;
     return LLM42_OK;
 }
 
@@ -1962,12 +2041,14 @@ static void llm42__synthetic_margin(llm42__synthesis *s) {
     const llm42_config *c = &s->model->config;
     uint16_t *head = (uint16_t *)(uintptr_t)s->model->head.data;
     const uint16_t *embed = s->model->embed.data;
-    float scale = (float)(s->margin / c->dim);
+    float lead = (float)(s->margin / c->dim);
+    s->model->head.recipe.lead = lead;
+    if (s->on_device || lead == 0) return;
     for (int64_t t = 0; t < c->vocab; t++) {
         uint16_t *to = head + (5 * t + 1) % c->vocab * c->dim;
         const uint16_t *from = embed + t * c->dim;
         for (int i = 0; i < c->dim; i++)
-            to[i] = (uint16_t)(llm42__bits(llm42__round_bf16(fmaf(scale, llm42__from_bf16(from[i]), llm42__from_bf16(to[i])))) >> 16);
+            to[i] = (uint16_t)(llm42__bits(llm42__round_bf16(fmaf(lead, llm42__from_bf16(from[i]), llm42__from_bf16(to[i])))) >> 16);
     }
 }
 
@@ -1993,8 +2074,8 @@ static llm42_result llm42__synthetic_spec(llm42__synthesis *s, const char *spec,
     return LLM42_OK;
 }
 
-static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, llm42_error *error) {
-    llm42__synthesis s = {.model = model, .seed = 42, .margin = 3.0};
+static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, bool on_device, llm42_error *error) {
+    llm42__synthesis s = {.model = model, .seed = 42, .margin = 3.0, .on_device = on_device};
     LLM42__TRY(llm42__synthetic_spec(&s, spec, error));
     const llm42_config *c = &model->config;
     float *ones = llm42__model_block(model, (size_t)c->dim, sizeof *ones);
@@ -2027,6 +2108,9 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     *model = NULL;
     if (!desc || !desc->path || !desc->path[0])
         return llm42__fail(error, LLM42_INVALID, "llm42_model_desc.path: required: a model folder, a .bin file or synthetic:NAME");
+    if (desc->on_device && strncmp(desc->path, "synthetic:", 10) != 0)
+        return llm42__fail(error, LLM42_INVALID, "llm42_model_desc.on_device: only synthetic:NAME can be made on the "
+                           "device, not %s: leave it out", desc->path);
     llm42_model *m = calloc(1, sizeof *m);
     if (m) m->owner = calloc(1, sizeof(llm42__owner));
     if (!m || !m->owner) {
@@ -2036,7 +2120,8 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     snprintf(m->name, sizeof m->name, "%s", desc->path);
     struct stat st;
     llm42_result result;
-    if (strncmp(desc->path, "synthetic:", 10) == 0) result = llm42__load_synthetic(m, desc->path + 10, error);
+    if (strncmp(desc->path, "synthetic:", 10) == 0)
+        result = llm42__load_synthetic(m, desc->path + 10, desc->on_device, error);
     else if (strncmp(desc->path, "shape:", 6) == 0)
         result = llm42__synthetic_spec(&(llm42__synthesis){.model = m}, desc->path + 6, error);
     else if (stat(desc->path, &st) != 0)
@@ -2852,28 +2937,44 @@ static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pa
     return LLM42_OK;
 }
 
+// Shows a pass's values to whoever asked: [rows, width] of one operator. Between operators only one thread is at work.
+static void llm42__cpu_probe(const llm42_pass *pass, int layer, const char *name, int width, const float *values) {
+    if (pass->probe) pass->probe(pass->probe_user, layer, name, pass->rows, width, values);
+}
+
 // The model, from embedding to tokens. Called by one thread; llm42__team_run brings in the others.
 static llm42_result llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
     const llm42_model *m = cpu->model;
     const llm42_config *c = &m->config;
-    int R = pass->rows;
+    int R = pass->rows, q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     size_t D = (size_t)c->dim, size = m->embed.type == LLM42_BF16 ? 2 : 4;
     for (int r = 0; r < R; r++)
         llm42__convert_f32(cpu->x + (size_t)r * D, (const char *)m->embed.data + (size_t)pass->row[r].token * D * size,
                            m->embed.type, D);
     llm42__cpu_round_all(cpu, cpu->x, (size_t)R * D);
+    llm42__cpu_probe(pass, -1, "embed", c->dim, cpu->x);
     for (int l = 0; l < c->layers; l++) {
         const llm42_layer *layer = &m->layer[l];
         llm42__cpu_residual(cpu, pass, l ? cpu->q : NULL, layer->attention_norm);
+        llm42__cpu_probe(pass, l, "attention_norm", c->dim, cpu->h);
         llm42__cpu_qkv(cpu, pass, l);
+        llm42__cpu_probe(pass, l, "q", q, cpu->q);
+        llm42__cpu_probe(pass, l, "k", kv, cpu->kv);
+        llm42__cpu_probe(pass, l, "v", kv, cpu->kv + (size_t)R * (size_t)kv);
         llm42__cpu_attention(cpu, pass, l, cpu->q, cpu->gate);
+        llm42__cpu_probe(pass, l, "attention", q, cpu->gate);
         const llm42__product o = {&layer->o, NULL, cpu->h};
         llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->gate, R, &o, 1);
+        llm42__cpu_probe(pass, l, "o", c->dim, cpu->h);
         llm42__cpu_residual(cpu, pass, cpu->h, layer->ffn_norm);
+        llm42__cpu_probe(pass, l, "ffn_norm", c->dim, cpu->h);
         if (c->experts) llm42__cpu_moe(cpu, pass, layer, cpu->h, cpu->q);
         else llm42__cpu_ffn(cpu, pass, &layer->gate, &layer->up, &layer->down, cpu->h, R, cpu->q);
+        if (!c->experts) llm42__cpu_probe(pass, l, "gate", c->ffn, cpu->gate);
+        llm42__cpu_probe(pass, l, "down", c->dim, cpu->q);
     }
     llm42__cpu_residual(cpu, pass, cpu->q, m->final_norm);
+    llm42__cpu_probe(pass, -1, "final_norm", c->dim, cpu->h);
     return llm42__cpu_head_out(cpu, pass, error);
 }
 
@@ -2995,6 +3096,9 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     if (!desc->model->layer)
         return llm42__fail(error, LLM42_INVALID, "model %s has no weights: it is for the simulator; load a folder or "
                            "synthetic:NAME", desc->model->name);
+    if (!desc->model->embed.data)
+        return llm42__fail(error, LLM42_INVALID, "model %s has no weights in memory: load it without "
+                           "llm42_model_desc.on_device for the cpu backend", desc->model->name);
     llm42__cpu *cpu = calloc(1, sizeof *cpu);
     if (!cpu) return llm42__fail(error, LLM42_MEMORY, "cpu backend: out of memory");
     cpu->desc = *desc;
@@ -4577,9 +4681,12 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     llm42_result result = LLM42_OK;
     if (!llm42__engine_allocate(e))
         result = llm42__fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d", d.max_running, d.pages);
+    unsigned schedules = d.mode == LLM42_BATCH_INVARIANT ? 1u << LLM42_INVARIANT :
+                         d.mode == LLM42_DVR ? 1u << LLM42_FAST | 1u << LLM42_FIXED : 1u << LLM42_FAST;
     llm42_backend_desc backend = {.model = d.model, .compute = d.compute, .logits_fp32 = d.logits_fp32, .threads = d.threads,
                                   .max_rows = LLM42__MAX(e->M, d.token_budget), .max_context = d.max_context, .pages = d.pages,
-                                  .page_size = d.page_size, .max_running = d.max_running, .sim = d.sim, .log = d.log,
+                                  .page_size = d.page_size, .max_running = d.max_running, .fixed_rows = e->M,
+                                  .schedules = schedules, .overlap = d.overlap, .sim = d.sim, .cuda = d.cuda, .log = d.log,
                                   .log_user = d.log_user};
     if (result == LLM42_OK) result = e->backend->open(&e->state, &backend, error);  // first: it refuses pools that cannot be
     if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.pages, d.page_size, d.prefix_cache))

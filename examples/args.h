@@ -124,6 +124,45 @@ static inline llm42_dtype args_dtype(const char *name, const char *value) {
     return args_choice(name, value, words) == 0 ? LLM42_BF16 : LLM42_FP32;
 }
 
+// The backend of a name, "cpu" or "cuda"; exits if this build does not have it.
+static inline const llm42_backend *args_backend(const char *name) {
+    static const char *const words[] = {"cpu", "cuda", NULL};
+    if (args_choice("--backend", name, words) == 0) return llm42_backend_cpu();
+#ifdef LLM42_CUDA
+    return llm42_backend_cuda();
+#else
+    args_fail(1, "--backend cuda: built without CUDA: run make cuda");
+    return NULL;
+#endif
+}
+
+// For llm42_model_desc.on_device: synthetic weights for a GPU are made there.
+static inline bool args_on_device(const char *path, const llm42_backend *backend) {
+    return !strcmp(backend->name, "cuda") && !strncmp(path, "synthetic:", 10);
+}
+
+// What a GPU backend says of itself in its log, for the headers of result files: set .log = args_manifest_log and
+// .log_user = a manifest, and print it when the file is written.
+typedef struct args_manifest {
+    char text[1 << 15];  // lines `cuda KEY: VALUE`, each once and with its newline; what does not fit is left out
+    size_t size;
+} args_manifest;
+
+static inline void args_manifest_log(void *user, const char *line) {
+    args_manifest *manifest = user;
+    size_t length = strlen(line);
+    if (strncmp(line, "cuda ", 5) || manifest->size + length + 2 > sizeof manifest->text) return;
+    for (const char *old = manifest->text; *old; old += strcspn(old, "\n") + 1)
+        if (!strncmp(old, line, length) && old[length] == '\n') return;  // another engine of this process has said it
+    manifest->size += (size_t)snprintf(manifest->text + manifest->size, length + 2, "%s\n", line);
+}
+
+// Each line as `# cuda KEY: VALUE`.
+static inline void args_manifest_print(const args_manifest *manifest, FILE *file) {
+    for (const char *line = manifest->text; *line; line += strcspn(line, "\n") + 1)
+        fprintf(file, "# %.*s\n", (int)strcspn(line, "\n"), line);
+}
+
 // Items of a comma-separated list, for sizing what args_ids fills.
 static inline int args_list_count(const char *text) {
     int count = text[0] != 0;

@@ -6,6 +6,7 @@
 // prefix: prompts that share beginnings of different lengths, prefix cache on and warm. spans: each request among all
 // others against the same request alone: consistent spans, flip rate, rollbacks, recompute %. Outputs are equal if all
 // tokens and all bits of the log-probabilities are. Exit status 1 if outputs that are promised to be equal are not.
+// With --backend cuda the GPU's manifest stands in the header, here and in the --tsv file. No tokenizer is needed.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -18,12 +19,16 @@ typedef int32_t *output;  // [2 x --tokens]: tokens, then the bits of their log-
 typedef struct tally { output *unique; int trials, unique_tokens, difference; } tally;  // difference: the earliest
 
 typedef struct study {
-    const char *model_path, *suite, *mode, *tsv_path, *dtype;
+    const char *model_path, *suite, *mode, *tsv_path, *dtype, *backend_name;
     int64_t requests, tokens, seed, window, group, threads;
     double temperature;
+    const llm42_backend *backend;
+    args_manifest manifest;
     llm42_model *model;
     int32_t **text;         // [KINDS + requests], of the model's own making
-    FILE *tsv;
+    FILE *tsv;              // collects what follows the header in tsv_text, until every engine has told its manifest
+    char *tsv_text;
+    size_t tsv_size;
     double begin;
     int broken;             // promises
     int compared;           // prompts of promised modes with at least two outputs
@@ -37,10 +42,12 @@ static const mode MODES[] = {
     {LLM42_BATCH_INVARIANT, "invariant", "BATCH_INVARIANT", true},
 };
 
-static llm42_engine *open_engine(const study *s, llm42_mode mode, bool prefix_cache) {
-    llm42_engine_desc desc = {.model = s->model, .mode = mode, .prefix_cache = prefix_cache};
+static llm42_engine *open_engine(study *s, llm42_mode mode, bool prefix_cache) {
+    llm42_engine_desc desc = {.model = s->model, .backend = s->backend, .mode = mode, .prefix_cache = prefix_cache};
     llm42_engine *engine = NULL;
     llm42_error error = {0};
+    desc.log = args_manifest_log;
+    desc.log_user = &s->manifest;
     desc.compute = args_dtype("--dtype", s->dtype);
     desc.window = (int)s->window;
     desc.group = (int)s->group;
@@ -126,7 +133,7 @@ static int64_t submit(const study *s, llm42_engine *engine, llm42_mode mode, con
 }
 
 // Batches of 1 to N requests, each with one of `kinds` prompts by a fixed hash, tallied by prompt.
-static void run_batches(const study *s, const mode *m, int32_t *const *prompt, int kinds, bool prefix, tally *tallies) {
+static void run_batches(study *s, const mode *m, int32_t *const *prompt, int kinds, bool prefix, tally *tallies) {
     llm42_engine *engine = open_engine(s, m->mode, prefix);
     llm42_error error = {0};
     uint64_t hash = (uint64_t)s->seed;
@@ -239,13 +246,18 @@ static void run_spans(study *s, const mode *m) {
     llm42_engine_close(loaded);
 }
 
-static void open_tsv(study *s) {
-    s->tsv = fopen(s->tsv_path, "w");
-    if (!s->tsv) args_fail(1, "%s: cannot open: %s", s->tsv_path, strerror(errno));
-    fprintf(s->tsv, "# llm42 %s determinism, model %s, %s, backend cpu (%s), seed %d, temperature %g, tokens %d, "
-            "requests %d, window %d, group %d\nsuite\tmode\tprompt_tokens\tmetric\tvalue\n", LLM42_VERSION,
-            s->model_path, s->dtype, llm42_cpu_isa(), (int)s->seed, s->temperature, (int)s->tokens, (int)s->requests,
-            (int)s->window, (int)s->group);
+static void write_tsv(study *s, FILE *file) {
+    bool cpu = s->backend == llm42_backend_cpu();
+    fprintf(file, "# llm42 %s determinism, model %s, %s, backend %s%s%s%s, seed %d, temperature %g, tokens %d, "
+            "requests %d, window %d, group %d\n", LLM42_VERSION, s->model_path, s->dtype, s->backend->name,
+            cpu ? " (" : "", cpu ? llm42_cpu_isa() : "", cpu ? ")" : "", (int)s->seed, s->temperature, (int)s->tokens,
+            (int)s->requests, (int)s->window, (int)s->group);
+    args_manifest_print(&s->manifest, file);
+    if (fclose(s->tsv)) args_fail(1, "out of memory");
+    fprintf(file, "suite\tmode\tprompt_tokens\tmetric\tvalue\n%s", s->tsv_text);
+    free(s->tsv_text);
+    bool written = !fflush(file) && !ferror(file);
+    if (fclose(file) || !written) args_fail(1, "%s: cannot write", s->tsv_path);
 }
 
 static void run_suite(study *s, bool chosen[3]) {
@@ -264,9 +276,10 @@ static void run_suite(study *s, bool chosen[3]) {
 
 int main(int argc, char **argv) {
     // At this seed the unverified requests of every suite lose a token, not only bits, on tiny42.
-    study s = {.model_path = "examples/tiny42", .suite = "all", .mode = "all", .dtype = "bf16", .requests = 16,
-               .tokens = 128, .seed = 3, .window = 32, .group = 8};
+    study s = {.model_path = "examples/tiny42", .suite = "all", .mode = "all", .dtype = "bf16", .backend_name = "cpu",
+               .requests = 16, .tokens = 128, .seed = 3, .window = 32, .group = 8};
     const args_option options[] = {
+        ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
         ARGS_TEXT("suite NAME", &s.suite, "single, mixed, prefix, spans or all"),
         ARGS_TEXT("model DIR", &s.model_path, "model folder or file"),
         ARGS_INT("requests N", &s.requests, 1, 256, "requests in the largest batch"),
@@ -288,14 +301,18 @@ int main(int argc, char **argv) {
     bool chosen[3];
     for (int i = 0; i < 3; i++) chosen[i] = mode == 3 || mode == i;
     args_dtype("--dtype", s.dtype);
+    s.backend = args_backend(s.backend_name);
     llm42_error error = {0};
-    llm42_model_desc desc = {.path = s.model_path};
+    llm42_model_desc desc = {.path = s.model_path, .on_device = args_on_device(s.model_path, s.backend)};
     args_check(llm42_model_load(&s.model, &desc, &error), &error);
-    if (s.tsv_path) open_tsv(&s);
+    FILE *file = s.tsv_path ? fopen(s.tsv_path, "w") : NULL;
+    if (s.tsv_path && !file) args_fail(1, "%s: cannot open: %s", s.tsv_path, strerror(errno));
+    if (file && !(s.tsv = open_memstream(&s.tsv_text, &s.tsv_size))) args_fail(1, "out of memory");
     if (!s.threads && s.model->mapped_bytes + s.model->copied_bytes < 16 << 20) s.threads = 1;  // too little to share
     make_texts(&s);
     printf("%s, %s, temperature %g, %d tokens, batches to %d, W %d x G %d\n", s.model->name, s.dtype,
            s.temperature, (int)s.tokens, (int)s.requests, (int)s.window, (int)s.group);
+    args_manifest_print(&s.manifest, stdout);
     for (int i = 0; i < 4; i++) {
         if (suite != 4 && suite != i) continue;
         s.running = suites[i];
@@ -306,7 +323,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < (int)arrlen(s.text); i++) arrfree(s.text[i]);
     arrfree(s.text);
     llm42_model_free(s.model);
-    if (s.tsv && (fflush(s.tsv) || ferror(s.tsv) || fclose(s.tsv))) args_fail(1, "%s: cannot write", s.tsv_path);
+    if (file) write_tsv(&s, file);
     int status = args_finish();
     return s.broken ? 1 : status;
 }

@@ -28,7 +28,7 @@ static const args_option options[] = {
     ARGS_INT("samples N", &samples, 1, 4096, "texts from one prompt"),
     ARGS_FLAG("ignore-eos", &ignore_eos, "do not end at an end-of-sequence token"),
     ARGS_FLAG("ids-out", &ids_out, "print the new tokens' ids, one line a sample"),
-    ARGS_TEXT("backend NAME", &backend, "cpu"),
+    ARGS_TEXT("backend NAME", &backend, "cpu or cuda"),
     ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
     ARGS_INT("window W", &window, 1, 4096, "tokens of one request in a verification"),
     ARGS_INT("group G", &group, 1, 4096, "requests verified together"),
@@ -107,9 +107,8 @@ static void print_stats(llm42_engine *engine, double seconds) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const backends[] = {"cpu", NULL};
     args_parse(argc, argv, "Prints text (or ids) from a model as it is committed.", options);
-    args_choice("--backend", backend, backends);
+    const llm42_backend *table = args_backend(backend);
     llm42_dtype compute = args_dtype("--dtype", dtype);
     if (prompt && ids_text) args_fail(2, "--prompt and --ids exclude each other");
     if (!prompt) prompt = "It was";
@@ -123,14 +122,15 @@ int main(int argc, char **argv) {
         arrsetlen(ids, args_list_count(ids_text));
         args_ids("--ids", ids_text, ids);
     }
-    args_check(llm42_model_load(&model, &(llm42_model_desc){.path = model_path}, &error), &error);
+    llm42_model_desc load = {.path = model_path, .on_device = args_on_device(model_path, table)};
+    args_check(llm42_model_load(&model, &load, &error), &error);
     if (ids_text && !tokenizer && !strncmp(model_path, "synthetic:", 10)) ids_out = true;  // it has no text
     if ((!ids_text || !ids_out) && tok_open(&t, model, model_path, tokenizer, &error))
         args_fail(1, "%s (--ids with --ids-out does without a tokenizer)", error.text);
     if (!ids_text) args_check(tok_encode(t, prompt, strlen(prompt), true, &ids, &error), &error);
     if (trace_path) args_check(llm42_trace_open(&trace, trace_path, &error), &error);
 
-    llm42_engine_desc desc = {.model = model, .backend = llm42_backend_cpu(), .compute = compute,
+    llm42_engine_desc desc = {.model = model, .backend = table, .compute = compute,
                               .threads = (int)threads, .max_running = samples < 32 ? (int)samples : 32,
                               .window = (int)window, .group = (int)group, .on_event = on_event};
     args_check(llm42_engine_open(&engine, &desc, &error), &error);

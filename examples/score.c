@@ -12,7 +12,7 @@
 
 enum { CHUNK = 32, PAGE = 16 };  // rows in a pass; tokens in a KV page
 
-static const char *model_path = "examples/tiny42", *tokenizer, *text, *ids_text, *dtype = "bf16";
+static const char *model_path = "examples/tiny42", *tokenizer, *text, *ids_text, *dtype = "bf16", *name = "cpu";
 static bool all_logits;
 
 static const args_option options[] = {
@@ -20,6 +20,7 @@ static const args_option options[] = {
     ARGS_TEXT("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
     ARGS_TEXT("ids LIST", &ids_text, "the tokens, as in 0,5,7"),
     ARGS_TEXT("text TEXT", &text, "the tokens as text; BOS goes before it"),
+    ARGS_TEXT("backend NAME", &name, "cpu or cuda"),
     ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
     ARGS_FLAG("logits", &all_logits, "then a table `token logit` of all logits after the last token"),
     ARGS_END,
@@ -63,6 +64,7 @@ static void score(const llm42_backend *backend, void *state, const int32_t *ids,
 int main(int argc, char **argv) {
     args_parse(argc, argv, "Prints `position token logprob` of each token but the first.", options);
     llm42_dtype compute = args_dtype("--dtype", dtype);
+    const llm42_backend *backend = args_backend(name);
     if (!text == !ids_text) args_fail(2, "give --ids LIST or --text TEXT");
     int32_t *ids = NULL;
     if (ids_text) {
@@ -73,7 +75,8 @@ int main(int argc, char **argv) {
     llm42_error error = {0};
     llm42_model *model = NULL;
     tok *t = NULL;
-    args_check(llm42_model_load(&model, &(llm42_model_desc){.path = model_path}, &error), &error);
+    llm42_model_desc load = {.path = model_path, .on_device = args_on_device(model_path, backend)};
+    args_check(llm42_model_load(&model, &load, &error), &error);
     if (text) {
         args_check(tok_open(&t, model, model_path, tokenizer, &error), &error);
         args_check(tok_encode(t, text, strlen(text), true, &ids, &error), &error);
@@ -86,11 +89,11 @@ int main(int argc, char **argv) {
         if (ids[i] >= vocab) args_fail(1, "token %d is outside 0 to %d", (int)ids[i], vocab - 1);
 
     llm42_backend_desc desc = {.model = model, .compute = compute, .logits_fp32 = compute == LLM42_FP32, .threads = 1,
-                               .max_rows = CHUNK, .max_context = count, .pages = count / PAGE + 1, .page_size = PAGE};
+                               .max_rows = CHUNK, .max_context = count, .pages = count / PAGE + 1, .page_size = PAGE,
+                               .max_running = 1, .schedules = 1u << LLM42_INVARIANT};
 #ifdef _OPENMP
     desc.threads = omp_get_max_threads();
 #endif
-    const llm42_backend *backend = llm42_backend_cpu();
     void *state = NULL;
     args_check(backend->open(&state, &desc, &error), &error);
     score(backend, state, ids, count, vocab);

@@ -1,9 +1,10 @@
-// bench: how fast passes and whole workloads run on the CPU backend, as shares of what this machine can do.
+// bench: how fast passes and whole workloads run on the CPU or a GPU, as shares of what the machine can do.
 //
 //     build/bench                                              everything, on examples/tiny42
 //     build/bench --model DIR --threads 2 --out FILE           another model; every figure as TSV too
 //     build/bench --model DIR --suite decode                   tokens a second of one greedy stream, and nothing else
 //     build/bench --model DIR --calibrate FILE                 the pass times and flip rate that the simulator reads
+//     build/bench --backend cuda --suite passes --out FILE     a GPU: passes, stages, workloads, one-of-eleven, online
 //
 // Ceilings come first, in the same run and with the same threads, because a share of a datasheet's figure says little
 // on a shared machine. Every figure is a median of repeats; a ceiling is the best of several medians, since whatever
@@ -12,7 +13,8 @@
 // What is counted. Weights: the matrices that the pass uses, as stored, once a pass; the LM head only where a row is
 // sampled; of a mixture, at most rows x experts-used experts. Floating-point operations: 2 x the weights that a row
 // uses, for every row; 2 x the LM head for every sampled row; 4 x heads x head size a layer for every position that a
-// row attends to. Norms, rotary embedding, softmax and sampling count for nothing. KV bytes are not weights.
+// row attends to. Norms, rotary embedding, softmax and sampling count for nothing. KV bytes are not weights; on a GPU
+// the floor of a pass is the time to read both, the KV once for each sequence.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -31,11 +33,15 @@
 #endif
 
 enum { MAX_SAMPLES = 512, PAGE_SIZE = 16, DECODE_ROWS = 32, MAX_ROWS = 256, WINDOW = 32, TABLES = 40, BED_ROWS = 2048 };
+enum { CUDA_REPEATS = 20 };  // at least
 
 typedef struct settings {
-    const char *model, *dtype, *suite, *out, *calibrate;
+    const char *model, *dtype, *suite, *out, *calibrate, *backend;
+    const char *workload, *plan_file, *verify, *prefill, *chunked;  // these and the next two lines: cuda
+    int64_t max_running, max_context, token_budget, online_requests, seeds;
+    double kv_gb, qps, seconds;
     int64_t threads, repeats, requests, input_tokens, output_tokens, decode_tokens, window, group, flip_requests;
-    bool quick;
+    bool quick, match;
     llm42_dtype compute;
 } settings;
 
@@ -43,7 +49,9 @@ typedef struct settings {
 #define COLUMNS(X)                                                                                                     \
     X(threads) X(buffer_mb) X(rows) X(context_tokens) X(deterministic_ratio) X(window) X(group) X(ms) X(tokens_per_s)  \
     X(gb_per_s) X(memory_share_pct) X(gflop_per_s) X(fma_share_pct) X(relative_pct) X(recompute_pct) X(rollbacks)      \
-    X(replay_time_pct) X(ttft_p50_ms) X(ttft_p99_ms) X(itl_p50_ms) X(itl_p99_ms) X(latency_p50_ms) X(latency_p99_ms)
+    X(replay_time_pct) X(ttft_p50_ms) X(ttft_p99_ms) X(itl_p50_ms) X(itl_p99_ms) X(latency_p50_ms) X(latency_p99_ms)   \
+    X(floor_ms) X(copy_share_pct) X(matmul_share_pct) X(launches) X(requests) X(qps) X(duration_s)                     \
+    X(nondet_itl_p99_ms) X(nondet_itl_relative_pct)
 typedef struct figures {
     const char *suite;
     char what[48];
@@ -55,6 +63,13 @@ typedef struct figures {
 typedef struct bench {
     settings set;
     const llm42_model *model;
+    const llm42_backend *backend;
+    bool cuda;
+    llm42_cuda_desc cuda_desc;
+    args_manifest manifest;
+    double begun;             // seconds
+    bool described;           // cuda: the result is open
+    double copy_gb_per_s, read_gb_per_s, matmul_gflop_per_s;  // cuda: ceilings
     FILE *tsv;                // NULL: not wanted
     double weight_bytes;      // of a decode step of one row
     double memory_gb_per_s;   // ceiling at that size, the largest over thread counts
@@ -63,6 +78,8 @@ typedef struct bench {
     double decode1_share, decode1_rate, decode32_rate, decode32_gflop, replay_share;  // the three targets
     int target_context;
 } bench;
+
+enum { FAST_BIT = 1 << LLM42_FAST, FIXED_BIT = 1 << LLM42_FIXED, INVARIANT_BIT = 1 << LLM42_INVARIANT };
 
 // >>common -------------------------------------------------------------------------------------------------------
 static double seconds(void) {
@@ -133,6 +150,15 @@ static void figures_write(const bench *b, const figures *f) {
     COLUMNS(X)
 #undef X
     fprintf(b->tsv, "\n");
+    fflush(b->tsv);  // a run that is ended keeps what it has
+}
+
+static void tsv_columns(bench *b) {
+    fprintf(b->tsv, "suite\tcase");
+#define X(name) fprintf(b->tsv, "\t" #name);
+    COLUMNS(X)
+#undef X
+    fprintf(b->tsv, "\n");
 }
 
 // A result file; see args_out_begin.
@@ -177,14 +203,20 @@ static void describe(const bench *b, FILE *file, const char *mark) {
     const settings *s = &b->set;
     const llm42_config *c = &b->model->config;
     char cpu[256];
-    fprintf(file, "%sllm42 %s bench, CPU backend (%s)\n", mark, LLM42_VERSION, llm42_cpu_isa());
-    fprintf(file, "%sdevice: %s, %d threads; compiler: %s\n", mark, cpu_model(cpu, sizeof cpu), (int)s->threads,
-            compiler());
+    cpu_model(cpu, sizeof cpu);
+    if (b->cuda) {
+        fprintf(file, "%sllm42 %s bench, CUDA backend; host: %s; compiler: %s\n", mark, LLM42_VERSION, cpu, compiler());
+        args_manifest_print(&b->manifest, file);
+    } else {
+        fprintf(file, "%sllm42 %s bench, CPU backend (%s)\n", mark, LLM42_VERSION, llm42_cpu_isa());
+        fprintf(file, "%sdevice: %s, %d threads; compiler: %s\n", mark, cpu, (int)s->threads, compiler());
+    }
     fprintf(file, "%smodel: %s: %d layers, width %d, %d/%d heads of %d, feed-forward %d, vocabulary %d; ", mark,
             b->model->name, c->layers, c->dim, c->heads, c->kv_heads, c->head_dim, c->ffn, c->vocab);
     if (c->experts) fprintf(file, "%d of %d experts; ", c->experts_used, c->experts);
     fprintf(file, "%.1f MB of weights in a decode step\n", b->weight_bytes * 1e-6);
-    fprintf(file, "%scompute type: %s; medians of at least %d repeats%s\n", mark, s->dtype, (int)s->repeats,
+    int repeats = b->cuda && s->repeats < CUDA_REPEATS ? CUDA_REPEATS : (int)s->repeats;
+    fprintf(file, "%scompute type: %s; medians of at least %d repeats%s\n", mark, s->dtype, repeats,
             s->quick ? "; quick" : "");
 }
 
@@ -365,7 +397,17 @@ typedef struct bed {
     int rows, sampled;
     double keys;  // positions attended to, over all rows
     int vocab, sliding_window;
+    int64_t pool;  // pages
 } bed;
+
+typedef struct bed_plan {
+    int max_rows, context, tables;
+    bool scattered;      // pages lie as a busy engine hands them out, in no order; else one table behind the other
+    int fill_rows;       // of the passes that write the KV
+    int fixed_rows;      // M; 0: not known
+    unsigned schedules;  // of passes to come; 0: any
+    bool overlap;        // start and poll will be used
+} bed_plan;
 
 static void bed_row(bed *d, int seq, int position, bool sample) {
     uint32_t token = ((uint32_t)(seq % d->tables) * 7919u + (uint32_t)position) * 2654435761u >> 8;
@@ -385,30 +427,46 @@ static void bed_run(bed *d, llm42_schedule schedule, int shape) {
     args_check(d->backend->run(d->state, &pass, &error), &error);
 }
 
-// Scattered: pages lie as a busy engine hands them out, in no order; else one table behind the other.
-static void bed_open(bed *d, const bench *b, int max_rows, int context, int tables, bool scattered) {
-    const llm42_config *c = &b->model->config;
-    *d = (bed){.backend = llm42_backend_cpu(), .context = context, .tables = tables, .vocab = c->vocab,
-               .sliding_window = c->sliding_window};
+// As many tables as the pool has pages for, each for so many tokens; what their pages hold stays.
+static void bed_tables(bed *d, int context) {
     d->pages_per_table = (context + PAGE_SIZE - 1) / PAGE_SIZE;
-    int pages = d->pages_per_table * tables;
+    int64_t tables = d->pool / d->pages_per_table;
+    d->tables = tables < 1 ? 1 : tables > BED_ROWS ? BED_ROWS : (int)tables;
+    for (int i = 0; i < BED_ROWS; i++)
+        d->seq[i] = (llm42_seq){.request = i + 1, .pages = d->pages + d->pages_per_table * (i % d->tables)};
+}
+
+// Sequences in a pass: of decoding, or of windows.
+static int bed_running(const bench *b, int rows) {
+    int64_t windows = rows / b->set.window + 1;
+    return !b->cuda ? 0 : (int)(windows > b->set.max_running ? windows : b->set.max_running);
+}
+
+static void bed_open(bed *d, bench *b, bed_plan plan) {
+    const llm42_config *c = &b->model->config;
+    int context = plan.context, fill = plan.fill_rows ? plan.fill_rows : MAX_ROWS;
+    *d = (bed){.backend = b->backend, .context = context, .vocab = c->vocab, .sliding_window = c->sliding_window};
+    d->pool = (int64_t)((context + PAGE_SIZE - 1) / PAGE_SIZE) * plan.tables;
     llm42_error error = {0};
     llm42_backend_desc desc = {.model = b->model, .compute = b->set.compute, .threads = (int)b->set.threads,
-                               .max_rows = max_rows, .max_context = context, .pages = pages, .page_size = PAGE_SIZE};
+                               .max_rows = plan.max_rows, .max_context = context, .pages = (int)d->pool,
+                               .page_size = PAGE_SIZE, .max_running = bed_running(b, plan.max_rows),
+                               .fixed_rows = plan.fixed_rows, .schedules = plan.schedules, .overlap = plan.overlap,
+                               .cuda = b->cuda ? &b->cuda_desc : NULL, .log = args_manifest_log,
+                               .log_user = &b->manifest};
     args_check(d->backend->open(&d->state, &desc, &error), &error);
-    d->pages = take((size_t)pages * sizeof *d->pages);
-    for (int i = 0; i < pages; i++) {  // a shuffle, or none
-        int other = scattered ? (int)(llm42__hash((uint64_t)i) % (uint64_t)(i + 1)) : i;
+    d->pages = take((size_t)d->pool * sizeof *d->pages);
+    for (int i = 0; i < d->pool; i++) {  // a shuffle, or none
+        int other = plan.scattered ? (int)(llm42__hash((uint64_t)i) % (uint64_t)(i + 1)) : i;
         d->pages[i] = d->pages[other];
         d->pages[other] = i;
     }
-    for (int i = 0; i < BED_ROWS; i++)
-        d->seq[i] = (llm42_seq){.request = i + 1, .pages = d->pages + d->pages_per_table * (i % tables)};
-    for (int s = 0; s < tables; s++) {
-        progress("filling the KV cache, sequence %d of %d", s + 1, tables);
+    bed_tables(d, context);
+    for (int s = 0; s < d->tables; s++) {
+        progress("filling the KV cache, sequence %d of %d", s + 1, d->tables);
         for (int p = 0; p < context;) {
             bed_clear(d);
-            for (; p < context && d->rows < MAX_ROWS; p++) bed_row(d, s, p, false);
+            for (; p < context && d->rows < fill; p++) bed_row(d, s, p, false);
             bed_run(d, LLM42_FAST, d->rows);
         }
     }
@@ -494,7 +552,7 @@ static void passes(bench *b) {
     if (largest > limit) largest = limit;
     if (largest < MAX_ROWS && limit >= MAX_ROWS) largest = MAX_ROWS;  // room for the longest prompt below
     bed *d = take(sizeof *d);
-    bed_open(d, b, MAX_ROWS, largest, TABLES, false);
+    bed_open(d, b, (bed_plan){.max_rows = MAX_ROWS, .context = largest, .tables = TABLES});
     static const char *const head[2][9] = {
         {"", "", "context", "", "", "weights", "weights", "", ""},
         {"passes", "rows", "tokens", "ms", "tokens/s", "GB/s", "% of [A]", "GFLOP/s", "% of [B]"}};
@@ -561,8 +619,9 @@ static void decode(bench *b) {
         progress("decode: %s", modes[m].name);
         llm42_engine *engine = NULL;
         llm42_error error = {0};
-        llm42_engine_desc desc = {.model = b->model, .mode = modes[m].mode, .compute = b->set.compute,
-                                  .threads = (int)b->set.threads, .max_context = tokens + 1, .max_running = 1,
+        llm42_engine_desc desc = {.model = b->model, .backend = b->backend, .mode = modes[m].mode,
+                                  .compute = b->set.compute, .threads = (int)b->set.threads,
+                                  .max_context = tokens + 1, .max_running = 1,
                                   .window = (int)b->set.window, .group = (int)b->set.group};
         args_check(llm42_engine_open(&engine, &desc, &error), &error);
         bool deterministic = modes[m].mode == LLM42_DVR;
@@ -578,15 +637,15 @@ static void decode(bench *b) {
 }
 
 // >>workloads ----------------------------------------------------------------------------------------------------
-typedef struct workload {
+typedef struct load_case {
     const char *name;
     llm42_mode mode;
     double ratio;  // share of requests that are deterministic
     llm42_verify verify;
     llm42_prefill prefill;
-} workload;
+} load_case;
 
-static const workload workloads[] = {
+static const load_case load_cases[] = {
     {"nondeterministic", LLM42_NONDETERMINISTIC, 0, LLM42_VERIFY_EAGER, LLM42_PREFILL_PACKED},
     {"dvr_eager_packed", LLM42_DVR, 0, LLM42_VERIFY_EAGER, LLM42_PREFILL_PACKED},
     {"dvr_eager_packed", LLM42_DVR, 0.1, LLM42_VERIFY_EAGER, LLM42_PREFILL_PACKED},
@@ -599,24 +658,25 @@ static const workload workloads[] = {
     {"dvr_wait_isolated", LLM42_DVR, 1, LLM42_VERIFY_WAIT, LLM42_PREFILL_ISOLATED},
     {"batch_invariant", LLM42_BATCH_INVARIANT, 0, LLM42_VERIFY_EAGER, LLM42_PREFILL_PACKED},
 };
-enum { WORKLOADS = sizeof workloads / sizeof *workloads, MEASURES = 10, MAX_REPEATS = 63 };
+enum { WORKLOADS = sizeof load_cases / sizeof *load_cases, MEASURES = 10, MAX_REPEATS = 63 };
 
-// A workload's engine, and what each repeat gave: [measure][repeat], in the order of workload_run.
-typedef struct workload_run {
+// A workload's engine, and what each repeat gave: [measure][repeat], in the order of load_run.
+typedef struct load_run {
     llm42_engine *engine;
     llm42_metrics metrics;
     double value[MEASURES][MAX_REPEATS];
-} workload_run;
+} load_run;
 
 static void on_event(void *user, const llm42_event *event) {
-    llm42_metrics_event(&((workload_run *)user)->metrics, event);
+    llm42_metrics_event(&((load_run *)user)->metrics, event);
 }
 
-static llm42_engine *workload_open(const bench *b, const workload *w, workload_run *run) {
+static llm42_engine *load_open(const bench *b, const load_case *w, load_run *run) {
     llm42_error error = {0};
-    llm42_engine_desc desc = {.model = b->model, .mode = w->mode, .compute = b->set.compute,
-                              .threads = (int)b->set.threads, .window = (int)b->set.window,
-                              .group = (int)b->set.group, .verify = w->verify, .prefill = w->prefill,
+    llm42_engine_desc desc = {.model = b->model, .backend = b->backend, .mode = w->mode, .compute = b->set.compute,
+                              .threads = (int)b->set.threads, .cuda = b->cuda ? &b->cuda_desc : NULL,
+                              .window = (int)b->set.window, .group = (int)b->set.group, .verify = w->verify,
+                              .prefill = w->prefill,
                               .max_context = (int)(b->set.input_tokens + b->set.output_tokens),
                               .auto_release = run != NULL, .on_event = run ? on_event : NULL, .event_user = run};
     llm42_engine *engine = NULL;
@@ -627,8 +687,8 @@ static llm42_engine *workload_open(const bench *b, const workload *w, workload_r
 // Prompts that look like the model's text, since random tokens would not drift as text does: its own samples.
 static void make_prompts(const bench *b, int32_t *prompts) {
     int64_t count = b->set.requests, length = b->set.input_tokens, id = 0;
-    const workload invariant = {.mode = LLM42_BATCH_INVARIANT};
-    llm42_engine *engine = workload_open(b, &invariant, NULL);
+    const load_case invariant = {.mode = LLM42_BATCH_INVARIANT};
+    llm42_engine *engine = load_open(b, &invariant, NULL);
     llm42_error error = {0};
     int32_t first = first_token(b->model);
     for (int64_t i = 0; i < count && length > 1; i++) {
@@ -648,7 +708,7 @@ static void make_prompts(const bench *b, int32_t *prompts) {
 }
 
 // All requests at once; repeat -1 warms up.
-static void workload_once(const bench *b, const workload *w, workload_run *run, const int32_t *prompts, int repeat) {
+static void load_once(const bench *b, const load_case *w, load_run *run, const int32_t *prompts, int repeat) {
     llm42_error error = {0};
     int64_t length = b->set.input_tokens;
     llm42_stats before = llm42_engine_stats(run->engine);
@@ -677,7 +737,7 @@ static void workload_once(const bench *b, const workload *w, workload_run *run, 
     *m = (llm42_metrics){0};
 }
 
-static void workload_report(const bench *b, const workload *w, workload_run *run, double baseline) {
+static void load_report(const bench *b, const load_case *w, load_run *run, double baseline) {
     int repeats = (int)b->set.repeats;
     const llm42_engine_desc *config = llm42_engine_config(run->engine);
     double v[MEASURES];
@@ -699,15 +759,15 @@ static void run_workloads(bench *b) {
                   b->model->config.context);
     int32_t *prompts = take((size_t)(s->requests * s->input_tokens) * sizeof *prompts);
     make_prompts(b, prompts);
-    workload_run *runs = take(WORKLOADS * sizeof *runs);
+    load_run *runs = take(WORKLOADS * sizeof *runs);
     memset(runs, 0, WORKLOADS * sizeof *runs);
-    for (int w = 0; w < WORKLOADS; w++) runs[w].engine = workload_open(b, &workloads[w], &runs[w]);
+    for (int w = 0; w < WORKLOADS; w++) runs[w].engine = load_open(b, &load_cases[w], &runs[w]);
     // Repeats go round all workloads, so that a slow minute of the machine does not fall on one of them.
     for (int r = -1; r < (int)s->repeats; r++)
         for (int w = 0; w < WORKLOADS; w++) {
-            progress("workloads: round %d of %d, %s %g", r + 2, (int)s->repeats + 1, workloads[w].name,
-                     workloads[w].ratio);
-            workload_once(b, &workloads[w], &runs[w], prompts, r);
+            progress("workloads: round %d of %d, %s %g", r + 2, (int)s->repeats + 1, load_cases[w].name,
+                     load_cases[w].ratio);
+            load_once(b, &load_cases[w], &runs[w], prompts, r);
         }
     progress(NULL);
     const llm42_engine_desc *config = llm42_engine_config(runs[1].engine);
@@ -722,13 +782,16 @@ static void run_workloads(bench *b) {
     head_print(&head[0][0], width, 13);
     head_print(&head[1][0], width, 13);
     double baseline = median(runs[0].value[0], (int)s->repeats);
-    for (int w = 0; w < WORKLOADS; w++) workload_report(b, &workloads[w], &runs[w], baseline);
+    for (int w = 0; w < WORKLOADS; w++) load_report(b, &load_cases[w], &runs[w], baseline);
     for (int w = 0; w < WORKLOADS; w++) llm42_engine_close(runs[w].engine);
     free(runs);
     free(prompts);
 }
 
 #include "sweep/calibrate.h"
+#ifdef LLM42_CUDA
+#include "sweep/bench_cuda.h"
+#endif
 
 // >>main ---------------------------------------------------------------------------------------------------------
 static void tsv_begin(bench *b) {
@@ -742,72 +805,117 @@ static void tsv_begin(bench *b) {
     fprintf(b->tsv, "# prompts: the model's own samples, temperature 1, seeds 1 to %d\n", (int)b->set.requests);
     fprintf(b->tsv, "# memory_share_pct: gb_per_s of weights / the best memory_read_weights_size\n"
                     "# fma_share_pct: gflop_per_s / the best fma_fp32\n");
-    fprintf(b->tsv, "suite\tcase");
-#define X(name) fprintf(b->tsv, "\t" #name);
-    COLUMNS(X)
-#undef X
-    fprintf(b->tsv, "\n");
+    tsv_columns(b);
+}
+
+// What the command line leaves open, and --quick.
+static void resolve(settings *s) {
+    static const char *const suites[] = {"all", "ceilings", "passes", "workloads", "decode", NULL};
+    static const char *const cuda_suites[] = {"all", "passes", "stages", "workloads", "one-of-eleven", "online", NULL};
+    bool cuda = !strcmp(s->backend, "cuda");
+    args_choice("--suite", s->suite, cuda ? cuda_suites : suites);
+    args_choice("--verify", s->verify, (const char *const[]){"eager", "wait", NULL});
+    args_choice("--prefill", s->prefill, (const char *const[]){"packed", "isolated", NULL});
+    args_choice("--chunked", s->chunked, (const char *const[]){"on", "off", NULL});
+    s->compute = args_dtype("--dtype", s->dtype);
+    if (!s->model) s->model = cuda ? "synthetic:llama-3.1-8b" : "examples/tiny42";
+    if (cuda) s->threads = 1;
+    if (!s->requests) s->requests = cuda ? 1024 : 32;
+    if (!s->flip_requests) s->flip_requests = cuda ? 256 : 2000;
+    if (!s->output_tokens) s->output_tokens = cuda ? 128 : 64;  // cuda: of --calibrate
+    if (s->window * s->group > 1 << 20)
+        args_fail(2, "--window, --group: W x G of %.0f rows: at most %d", (double)(s->window * s->group), 1 << 20);
+    if (!s->quick) return;
+    if (s->repeats > 3) s->repeats = 3;
+    if (s->requests > (cuda ? 128 : 16)) s->requests = cuda ? 128 : 16;
+    if (s->output_tokens > 32) s->output_tokens = 32;
+    if (s->flip_requests > (cuda ? 64 : 200)) s->flip_requests = cuda ? 64 : 200;
+    if (s->online_requests > 64) s->online_requests = 64;
+    if (s->seeds > 2) s->seeds = 2;
 }
 
 static settings parse(int argc, char **argv) {
-    static const char *const suites[] = {"all", "ceilings", "passes", "workloads", "decode", NULL};
-    settings s = {.model = "examples/tiny42", .dtype = "bf16", .suite = "all", .threads = 1, .repeats = 5,
-                  .requests = 32, .input_tokens = 64, .output_tokens = 64, .decode_tokens = 256, .window = 32,
-                  .group = 8, .flip_requests = 2000};
+    settings s = {.dtype = "bf16", .suite = "all", .threads = 1, .repeats = 5,
+                  .input_tokens = 64, .decode_tokens = 256, .window = 32, .group = 8, .backend = "cpu",
+                  .workload = "sharegpt", .verify = "eager", .prefill = "packed", .chunked = "on",
+                  .max_running = 256, .token_budget = 2048, .online_requests = 512, .seeds = 5, .kv_gb = 64,
+                  .qps = 12};
 #ifdef _OPENMP
     s.threads = omp_get_max_threads();
 #endif
     const args_option options[] = {
-        ARGS_TEXT("model DIR", &s.model, "model folder or file"),
+        ARGS_TEXT("backend NAME", &s.backend, "cpu or cuda"),
+        ARGS_TEXT("model DIR", &s.model,
+                  "model folder, file or synthetic:NAME; examples/tiny42 (cpu), synthetic:llama-3.1-8b (cuda)"),
         ARGS_INT("threads N", &s.threads, 1, 1024, "threads of the engine and of the ceilings"),
         ARGS_TEXT("dtype TYPE", &s.dtype, "compute type, bf16 or fp32"),
-        ARGS_TEXT("suite NAME", &s.suite, "all, ceilings, passes, workloads or decode"),
+        ARGS_TEXT("suite NAME", &s.suite, "all, ceilings, passes, workloads or decode;\n"
+                  "                         cuda: all, passes, stages, workloads, one-of-eleven or online"),
         ARGS_INT("repeats N", &s.repeats, 1, MAX_REPEATS, "runs that a median is taken of"),
-        ARGS_INT("requests N", &s.requests, 1, 100000, "workloads: requests"),
+        ARGS_INT("requests N", &s.requests, 0, 100000, "workloads: requests, 0: 32 (cpu) or 1024 (cuda)"),
         ARGS_INT("input-tokens N", &s.input_tokens, 1, 1000000, "workloads: tokens of a prompt"),
-        ARGS_INT("output-tokens N", &s.output_tokens, 1, 1000000, "workloads: tokens of an output"),
+        ARGS_INT("output-tokens N", &s.output_tokens, 0, 1000000,
+                 "workloads: tokens of an output, 0: 64 (cpu) or 128 (cuda, calibrate)"),
         ARGS_INT("tokens N", &s.decode_tokens, 2, 1000000, "decode: tokens of the stream"),
         ARGS_INT("window W", &s.window, 1, 4096, "rows of a window in a replay pass"),
         ARGS_INT("group G", &s.group, 1, 4096, "windows in a replay pass"),
         ARGS_FLAG("quick", &s.quick, "smaller grids and workloads, three repeats"),
         ARGS_TEXT("out FILE", &s.out, "write every figure to a TSV file"),
         ARGS_TEXT("calibrate FILE", &s.calibrate, "only write a calibration for the simulator"),
-        ARGS_INT("flip-requests N", &s.flip_requests, 1, 1000000, "calibrate: requests that flips are measured on"),
+        ARGS_INT("flip-requests N", &s.flip_requests, 0, 1000000,
+                 "calibrate: requests that flips are measured on, 0: 2000 (cpu) or 256 (cuda)"),
+        ARGS_TEXT("workload SPEC", &s.workload, "cuda: what --suite workloads and online serve, as in build/sweep"),
+        ARGS_TEXT("verify NAME", &s.verify, "cuda: eager or wait"),
+        ARGS_TEXT("prefill NAME", &s.prefill, "cuda: packed or isolated"),
+        ARGS_TEXT("chunked NAME", &s.chunked, "cuda: chunked prefill, on or off"),
+        ARGS_FLAG("match", &s.match, "cuda: replay passes sum as small fast passes do"),
+        ARGS_TEXT("plan-file FILE", &s.plan_file, "cuda: matrix plans are kept here from run to run"),
+        ARGS_INT("max-running N", &s.max_running, 1, 2048, "cuda: sequences at once"),
+        ARGS_INT("max-context N", &s.max_context, 0, 1 << 24, "cuda: tokens of a request; 0: the model's context"),
+        ARGS_INT("token-budget N", &s.token_budget, 1, 1 << 20, "cuda: rows of a pass, at most"),
+        ARGS_REAL("kv-gb X", &s.kv_gb, 0.001, 1e6, "cuda: KV pool in GiB, if max_running contexts take as much"),
+        ARGS_REAL("qps X", &s.qps, 1e-6, 1e6, "cuda, online: requests a second"),
+        ARGS_INT("online-requests N", &s.online_requests, 1, 100000, "cuda, online: requests"),
+        ARGS_INT("seeds N", &s.seeds, 1, 100, "cuda, one-of-eleven: runs that a mean is taken of"),
+        ARGS_REAL("seconds X", &s.seconds, 0, 1e9, "cuda: begin no measurement after so many; 0: no limit"),
         ARGS_END,
     };
-    args_parse(argc, argv, "Speed of passes and whole workloads on the CPU backend.", options);
-    args_choice("--suite", s.suite, suites);
-    s.compute = args_dtype("--dtype", s.dtype);
-    if (s.quick) {
-        if (s.repeats > 3) s.repeats = 3;
-        if (s.requests > 16) s.requests = 16;
-        if (s.output_tokens > 32) s.output_tokens = 32;
-        if (s.flip_requests > 200) s.flip_requests = 200;
-    }
+    args_parse(argc, argv, "Speed of passes and whole workloads on the CPU or a GPU.", options);
+    resolve(&s);
     return s;
 }
 
+static void run_cpu(bench *b) {
+    const char *suite = b->set.suite;
+    bool all = !strcmp(suite, "all");
+    tsv_begin(b);
+    if (all || !strcmp(suite, "ceilings") || !strcmp(suite, "passes")) ceilings(b);
+    if (all || !strcmp(suite, "passes")) passes(b);
+    if (all || !strcmp(suite, "decode")) decode(b);
+    if (all || !strcmp(suite, "workloads")) run_workloads(b);
+    targets(b);
+    if (b->tsv) file_finish(b->tsv, b->set.out);
+}
+
 int main(int argc, char **argv) {
-    bench b = {.set = parse(argc, argv), .got_share = 1};
+    static bench b;
+    b = (bench){.set = parse(argc, argv), .got_share = 1, .begun = seconds()};
     llm42_model *model = NULL;
     llm42_error error = {0};
-    args_check(llm42_model_load(&model, &(llm42_model_desc){.path = b.set.model}, &error), &error);
+    b.backend = args_backend(b.set.backend);
+    b.cuda = !strcmp(b.backend->name, "cuda");
+    b.cuda_desc = (llm42_cuda_desc){.plan_file = b.set.plan_file,
+                                    .fixed = b.set.match ? LLM42_CUDA_FIXED_MATCH : LLM42_CUDA_FIXED_FIRST};
+    llm42_model_desc desc = {.path = b.set.model, .on_device = args_on_device(b.set.model, b.backend)};
+    args_check(llm42_model_load(&model, &desc, &error), &error);
     b.model = model;
     b.weight_bytes = pass_bytes(model, 1, 1);
-    describe(&b, stdout, "");
-    if (b.set.calibrate) {
-        calibrate(&b);
-    } else {
-        const char *suite = b.set.suite;
-        bool all = !strcmp(suite, "all");
-        tsv_begin(&b);
-        if (all || !strcmp(suite, "ceilings") || !strcmp(suite, "passes")) ceilings(&b);
-        if (all || !strcmp(suite, "passes")) passes(&b);
-        if (all || !strcmp(suite, "decode")) decode(&b);
-        if (all || !strcmp(suite, "workloads")) run_workloads(&b);
-        targets(&b);
-        if (b.tsv) file_finish(b.tsv, b.set.out);
-    }
+    if (!b.cuda) describe(&b, stdout, "");
+    if (b.set.calibrate) calibrate(&b);
+#ifdef LLM42_CUDA
+    else if (b.cuda) run_cuda(&b);
+#endif
+    else run_cpu(&b);
     llm42_model_free(model);
     return args_finish();
 }

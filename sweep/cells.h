@@ -11,10 +11,11 @@
 
 enum { MAX_VALUES = 64, MAX_CELLS = 1000000 };
 typedef enum axis_name {
-    MODE, VERIFY, PREFILL, CHUNKED, BONUS, OVERLAP, FILL, WINDOW, GROUP, RATIO, QPS, SLOWDOWN, SEED, AXES
+    MODE, VERIFY, PREFILL, CHUNKED, BONUS, OVERLAP, FILL, WINDOW, GROUP, RATIO, QPS, SLOWDOWN, SEED, MATCH, AXES
 } axis_name;
 enum { MODE_DVR, MODE_NONDETERMINISTIC, MODE_INVARIANT };  // in the order of the words below
 enum { QPS_OFFLINE, QPS_TRACE };
+typedef enum backend_name { BACKEND_SIM, BACKEND_CPU, BACKEND_CUDA } backend_name;
 
 typedef struct axis {
     const char *name;
@@ -37,6 +38,7 @@ static const axis axes[AXES] = {
     [QPS] = {.name = "qps", .words = {"offline", "trace"}, .number = true, .low = 1e-6, .high = 1e6},
     [SLOWDOWN] = {.name = "slowdown", .number = true, .low = 0, .high = 1000},
     [SEED] = {.name = "seed", .number = true, .whole = true, .low = 1, .high = 1e15},
+    [MATCH] = {.name = "match", .words = {"off", "on"}},
 };
 
 typedef struct value {
@@ -54,6 +56,7 @@ typedef struct cell {
 typedef struct grid {
     value values[AXES][MAX_VALUES];
     int count[AXES];
+    int shown;    // axes that results have: CUDA's own, the last one, is no column elsewhere
     cell *cells;  // stb_ds array
 } grid;
 
@@ -107,14 +110,16 @@ static void axis_parse(grid *g, axis_name which, const char *list) {
 
 // Does the axis mean anything under this mode? Without verification few do, and only simulated INVARIANT passes are
 // slowed down.
-static bool axis_applies(axis_name which, int mode, bool sim) {
-    if (which == SLOWDOWN) return sim && mode == MODE_INVARIANT;
+static bool axis_applies(axis_name which, int mode, backend_name backend) {
+    if (which == SLOWDOWN) return backend == BACKEND_SIM && mode == MODE_INVARIANT;
+    if (which == MATCH && backend != BACKEND_CUDA) return false;
     if (which == MODE || which == CHUNKED || which == QPS || which == SEED) return true;
     return mode == MODE_DVR;
 }
 
-// Makes the cells of the lists; sim: for the simulator.
-static void grid_make(grid *g, bool sim) {
+// Makes the cells of the lists.
+static void grid_make(grid *g, backend_name backend) {
+    g->shown = backend == BACKEND_CUDA ? AXES : MATCH;
     double product = 1;
     for (int a = 0; a < AXES; a++) product *= g->count[a];
     if (product > MAX_CELLS) args_fail(2, "the grid has %.0f cells: at most %d", product, MAX_CELLS);
@@ -125,7 +130,7 @@ static void grid_make(grid *g, bool sim) {
         cell now = c;
         bool first = true;  // of the cells that differ only in what means nothing
         for (int i = 0; i < AXES; i++) {
-            if (axis_applies((axis_name)i, mode, sim)) continue;
+            if (axis_applies((axis_name)i, mode, backend)) continue;
             first &= c.at[i] == 0;
             now.at[i] = -1;
         }

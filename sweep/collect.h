@@ -1,4 +1,4 @@
-// collect.h: what a sweep reports of one cell, collected from the engine's events. sweep.c includes it behind llm42.h.
+// collect.h: what is reported of one run of a workload, collected from the engine's events. Included behind llm42.h.
 //
 // llm42_metrics keeps every inter-token latency; here a million requests of hundreds of tokens must fit, so that each
 // goes into a bucket at most 0.8% wide, and only the rest is kept for each request. An event costs a comparison or two.
@@ -34,7 +34,8 @@ enum { BUCKET_BITS = 7, BUCKET_LOW = -40, BUCKETS = 64 << BUCKET_BITS };
 
 typedef struct collector {
     int64_t requests;       // that will be submitted
-    served *served;         // [requests], by id - 1
+    int64_t skip;           // requests of a warm-up, which come first and do not count
+    served *served;         // [requests], by id - 1 - skip
     int64_t *itl[2];        // [BUCKETS] inter-token latencies of requests, deterministic ones in [1]
     int64_t input_tokens;   // of those finished
     double begin, end;      // first arrival, last release
@@ -80,11 +81,12 @@ static void collect_running(collector *c, double time, int change) {
 static void collect_finished(collector *c, const llm42_event *event) {
     const llm42_request *r = event->info;
     collect_running(c, event->time, -1);
-    if (r->id > c->requests) return;
-    c->served[r->id - 1] = (served){.arrival = r->arrival, .ttft = r->first_token - r->arrival,
-                                    .e2e = r->last_token - r->arrival, .input = r->prompt_count, .output = r->committed,
-                                    .verifications = (int32_t)r->verifications, .rollbacks = (int32_t)r->rollbacks,
-                                    .recomputed = (int32_t)r->recomputed, .deterministic = r->deterministic};
+    if (r->id - c->skip > c->requests) return;
+    c->served[r->id - c->skip - 1] =
+        (served){.arrival = r->arrival, .ttft = r->first_token - r->arrival, .e2e = r->last_token - r->arrival,
+                 .input = r->prompt_count, .output = r->committed, .verifications = (int32_t)r->verifications,
+                 .rollbacks = (int32_t)r->rollbacks, .recomputed = (int32_t)r->recomputed,
+                 .deterministic = r->deterministic};
     c->input_tokens += r->prompt_count;
     c->begin = r->arrival < c->begin ? r->arrival : c->begin;
     c->end = r->last_token > c->end ? r->last_token : c->end;
@@ -93,6 +95,7 @@ static void collect_finished(collector *c, const llm42_event *event) {
 
 static void collect_event(void *user, const llm42_event *event) {
     collector *c = user;
+    if (event->request && event->request <= c->skip) return;
     switch (event->type) {
     case LLM42_EVENT_COMMITTED:
         if (event->info->first_token >= 0)
@@ -178,7 +181,7 @@ static bool collect_figures(collector *c, const llm42_stats *s, metrics *m) {
 }
 
 // The columns, each behind a tab.
-static void metrics_print(FILE *file, const metrics *m) {
+static inline void metrics_print(FILE *file, const metrics *m) {
 #define X(name, format) isnan(m->name) ? fprintf(file, "\tnan") : fprintf(file, "\t" format, m->name);
     METRICS(X)
 #undef X

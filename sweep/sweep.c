@@ -1,10 +1,11 @@
-// sweep: runs a grid of serving configurations, on the simulator or on the CPU, and writes one TSV row a cell.
+// sweep: runs a grid of serving configurations, simulated or measured (CPU, CUDA), and writes one TSV row a cell.
 //
 //     build/sweep --calibration sweep/calibration/NAME.tsv --window 16,32,64 --ratio 0.1,1 --out FILE
 //     build/sweep ... --cells DIR               keep finished cells in DIR; the same command goes on after a break
 //     build/sweep ... --cells DIR --cell 2/8    only the second of eight shares, say of a cluster's job array
 //     build/sweep ... --merge DIR --out FILE    put what such shares have left in DIR together
 //     build/sweep --backend cpu --workload fixed:64x64 --requests 32    measured here, on a real model
+//     build/sweep --backend cuda --model DIR --qps offline --overlap off,on    the same on a GPU (make cuda)
 //
 // Defaults are the serving conditions of the LLM-42 paper. Results do not depend on the number of threads, on shares or
 // on breaks. sweep/README.md has the columns, the calibration format and examples for Slurm and GNU parallel.
@@ -16,6 +17,7 @@
 #include "sweep/cells.h"
 #include "sweep/collect.h"
 #include "sweep/workload.h"
+#include "sweep/serve.h"
 
 #include <sys/resource.h>
 
@@ -25,42 +27,34 @@
 #define PARALLEL(clauses)
 #endif
 
-#define TRY(call)                                    \
-    do {                                             \
-        llm42_result result_ = (call);               \
-        if (result_ != LLM42_OK) return result_;     \
-    } while (0)
-
-enum { CPU_RUNNING = 32, SIM_RUNNING = 2048, CHUNK = 2048, WHOLE = 16384 };
+enum { CPU_RUNNING = 32, CUDA_RUNNING = 256, SIM_RUNNING = 2048, CHUNK = 2048, WHOLE = 16384 };
 
 typedef struct settings {
     const char *backend, *calibration, *workload, *model, *out, *cells, *cell, *merge, *per_request, *trace;
+    const char *plan_file, *prompts;
     const char *list[AXES];
     int64_t requests, threads, max_running, kv_tokens, page_size, token_budget, deadline, look_ahead;
-    double admission_reserve, flip_scale;
+    int64_t max_context, pages, warm_up;
+    double admission_reserve, flip_scale, kv_gb, seconds;
     bool prefix_cache, no_flips, list_only, quiet, timing;
     int64_t share, shares;  // of --cell
 } settings;
 
-// Prompts for the CPU: those of one seed, one behind the other.
-typedef struct prompt_set {
-    uint64_t seed;
-    int32_t *tokens;
-    int64_t *start;  // [requests + 1]
-} prompt_set;
-
 typedef struct sweep {
     settings set;
-    bool sim;
+    bool sim, cuda;
     grid grid;
     llm42_calibration *calibration;  // sim only
+    const llm42_backend *backend;
     llm42_model *model;
-    int max_context, max_running, pages;  // pages 0: the engine's default
+    serve_plan plan;
+    int pages;                       // 0: the engine's default
     int budget[2];                   // rows of a pass with chunked prefill off, on
-    bool clipped;                    // requests of the workload may be longer than the context
     char workload[128];              // as results have it: no folders
     char *configuration;             // all that cells have in common, one line
-    prompt_set *prompts;             // stb_ds array; cpu only
+    prompt_set *prompts;             // stb_ds array; cpu, and cuda with --prompts own
+    args_manifest manifest;          // of the engines opened
+    int64_t printed;                 // rows on standard output so far
     int64_t to_do, cells_done;       // cells to run, and run
     double work, work_done;          // of all of them, by progress_weight
     double began, shown;             // wall clock of the progress line, seconds
@@ -104,27 +98,21 @@ static void progress_show(sweep *s, double work) {
 }
 
 // >>serve --------------------------------------------------------------------------------------------------------
-// One cell: an engine, the workload's requests, and what comes of them.
-typedef struct serving {
+// Who a run is told of: whose progress it is.
+typedef struct cell_run_of {
     sweep *s;
-    const cell *c;
-    llm42_engine *engine;
-    workload load;
-    collector collected;
-    const prompt_set *prompts;  // cpu
-    int32_t *prompt;            // [max_context]; sim
-    double ratio, start;        // share of deterministic requests; when the first request may arrive
-    int64_t submitted, told;    // requests; told: those that progress counts as finished
-} serving;
+    cell *c;
+    int64_t told;  // requests that progress counts as finished
+} cell_run_of;
 
 static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
     static const llm42_mode modes[] = {LLM42_DVR, LLM42_NONDETERMINISTIC, LLM42_BATCH_INVARIANT};
     const grid *g = &s->grid;
     bool chunked = cell_word(g, c, CHUNKED, 0) == 1;
     return (llm42_engine_desc){
-        .model = s->model, .backend = s->sim ? llm42_backend_sim() : llm42_backend_cpu(),
-        .threads = s->sim ? 1 : (int)s->set.threads, .mode = modes[cell_word(g, c, MODE, 0)],
-        .max_context = s->max_context, .max_running = s->max_running, .token_budget = s->budget[chunked],
+        .model = s->model, .backend = s->backend, .threads = s->sim ? 1 : (int)s->set.threads,
+        .mode = modes[cell_word(g, c, MODE, 0)], .max_context = s->plan.max_context,
+        .max_running = s->plan.max_running, .token_budget = s->budget[chunked],
         .page_size = (int)s->set.page_size, .pages = s->pages, .window = (int)cell_number(g, c, WINDOW, 0),
         .group = (int)cell_number(g, c, GROUP, 0), .deadline = (int)s->set.deadline,
         .look_ahead = (int)s->set.look_ahead,
@@ -134,53 +122,31 @@ static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
         .bonus = cell_word(g, c, BONUS, 0) == 1 ? LLM42_BONUS_ON : LLM42_BONUS_OFF,
         .overlap = cell_word(g, c, OVERLAP, 0) == 1,
         .chunked_prefill = chunked ? LLM42_CHUNKED_ON : LLM42_CHUNKED_OFF,
-        .admission_reserve = s->set.admission_reserve, .prefix_cache = s->set.prefix_cache, .auto_release = true};
+        .admission_reserve = s->set.admission_reserve, .prefix_cache = s->set.prefix_cache};
 }
 
-static llm42_result submit_next(serving *v, llm42_error *error) {
-    workload_request r;
-    workload_next(&v->load, &r);
-    const int32_t *prompt = v->prompt;
-    if (v->prompts) prompt = v->prompts->tokens + v->prompts->start[r.index];
-    else if (v->s->set.prefix_cache) workload_prompt(&v->load, &r, v->s->model->config.vocab, v->prompt);
-    // An arrival of 0 would stand for "now", which is late for a request that is submitted late.
-    llm42_request_desc desc = {.prompt = prompt, .prompt_count = r.input_tokens, .max_new_tokens = r.output_tokens,
-                               .ignore_stop = true, .deterministic = workload_is_deterministic(r.index, v->ratio),
-                               .arrival = fmax(v->start + r.arrival_s, DBL_MIN)};
-    v->submitted++;
-    return llm42_engine_submit(v->engine, &desc, NULL, error);
-}
-
-static void serving_progress(serving *v) {
-    double done = (double)(v->collected.finished - v->told) / (double)v->collected.requests;
-    progress_show(v->s, done * progress_weight(v->s, v->c));
-    v->told = v->collected.finished;
+static void cell_progress(serving *v) {
+    cell_run_of *run = v->user;
+    double done = (double)(v->collected.finished - run->told) / (double)v->collected.requests;
+    progress_show(run->s, done * progress_weight(run->s, run->c));
+    run->told = v->collected.finished;
 }
 
 // Requests are submitted when they may soon be admitted, so that a million of them take no memory. The result is that
 // of submitting all at once: the engine takes from the head of its list, which is sorted by arrival; one step admits no
 // more than max_running requests that were never admitted before, since those that it preempts on the way stand in
 // front of them; and as long as any are to come the list holds more than that.
-static llm42_result serve(serving *v, llm42_error *error) {
-    for (int64_t steps = 1;; steps++) {
-        int64_t waiting = v->submitted < v->s->set.requests ? llm42_engine_stats(v->engine).waiting : 0;
-        for (; v->submitted < v->s->set.requests && waiting <= v->s->max_running; waiting++)
-            TRY(submit_next(v, error));
-        llm42_result result = llm42_engine_step(v->engine, error);
-        if (result != LLM42_OK || steps % 1024 == 0) serving_progress(v);
-        if (result != LLM42_OK) return result == LLM42_IDLE ? LLM42_OK : result;
-    }
-}
+static bool more_wanted(const serving *v, int64_t waiting) { return waiting <= v->s->max_running; }
 
 static void row_print(const sweep *s, const cell *c, FILE *file, const metrics *m) {
     fprintf(file, "%s\t%s\t%s\t%" PRId64, s->set.backend, s->sim ? s->calibration->name : "-", s->workload,
             s->set.requests);
-    for (int a = 0; a < AXES; a++) fprintf(file, "\t%s", cell_text(&s->grid, c, (axis_name)a));
+    for (int a = 0; a < s->grid.shown; a++) fprintf(file, "\t%s", cell_text(&s->grid, c, (axis_name)a));
     metrics_print(file, m);
 }
 
-static int row_columns(void) {
-    int columns = 4 + AXES;
+static int row_columns(const sweep *s) {
+    int columns = 4 + s->grid.shown;
 #define X(name, format) columns++;
     METRICS(X)
 #undef X
@@ -188,20 +154,19 @@ static int row_columns(void) {
 }
 
 // Sets the cell's row.
-static llm42_result serving_row(serving *v, cell *c, llm42_error *error) {
-    llm42_stats stats = llm42_engine_stats(v->engine);
-    metrics m;
+static llm42_result cell_row(const sweep *s, serving *v, cell *c, llm42_error *error) {
+    metrics m = {0};
+    TRY(serving_figures(v, &m, error));
     size_t size = 0;
-    FILE *file = NULL;
-    if (collect_figures(&v->collected, &stats, &m)) file = open_memstream(&c->row, &size);
-    if (file) row_print(v->s, c, file, &m);
+    FILE *file = open_memstream(&c->row, &size);
+    if (file) row_print(s, c, file, &m);
     if (!file || fclose(file)) return llm42__fail(error, LLM42_MEMORY, "out of memory for the figures of a cell");
     return LLM42_OK;
 }
 
 // A line for each request, in order of submission.
-static llm42_result per_request_write(const serving *v, llm42_error *error) {
-    const char *path = v->s->set.per_request;
+static llm42_result per_request_write(const sweep *s, const cell *c, const serving *v, llm42_error *error) {
+    const char *path = s->set.per_request;
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
@@ -209,7 +174,7 @@ static llm42_result per_request_write(const serving *v, llm42_error *error) {
     fprintf(file, "# llm42 %s sweep, each request of one cell\n# configuration: %s\n# cell: %s\n"
             "# times in seconds, from the first request's arrival and from the request's own\n"
             "request\tdeterministic\tinput_tokens\toutput_tokens\tarrival_s\tttft_s\te2e_s\tverifications\trollbacks\t"
-            "recomputed\n", LLM42_VERSION, v->s->configuration, cell_name(&v->s->grid, v->c).text);
+            "recomputed\n", LLM42_VERSION, s->configuration, cell_name(&s->grid, c).text);
     for (int64_t i = 0; i < v->collected.requests; i++) {
         const served *r = &v->collected.served[i];
         fprintf(file, "%" PRId64 "\t%d\t%d\t%d\t%.9g\t%.9g\t%.9g\t%d\t%d\t%d\n", i + 1, r->deterministic, r->input,
@@ -222,49 +187,40 @@ static llm42_result per_request_write(const serving *v, llm42_error *error) {
     return good ? LLM42_OK : LLM42_IO;
 }
 
-static llm42_result serving_open(serving *v, const llm42_sim_desc *sim, llm42_error *error) {
-    sweep *s = v->s;
+static llm42_result cell_serve(sweep *s, cell *c, serving *v, llm42_error *error) {
     const grid *g = &s->grid;
-    uint64_t seed = sim->seed;
-    int mode = cell_word(g, v->c, MODE, 0);
-    v->ratio = mode == MODE_DVR ? cell_number(g, v->c, RATIO, 0) : mode == MODE_INVARIANT;
-    TRY(workload_open(&v->load, s->set.workload, cell_text(g, v->c, QPS), seed, error));
-    if (s->clipped) TRY(workload_clip(&v->load, s->max_context, error));
+    uint64_t seed = (uint64_t)cell_number(g, c, SEED, 0);
+    const llm42_sim_desc sim = {.calibration = s->calibration, .seed = seed, .flip_scale = s->set.flip_scale,
+                                .no_flips = s->set.no_flips, .invariant_slowdown = cell_number(g, c, SLOWDOWN, 0)};
+    const llm42_cuda_desc cuda = {.plan_file = s->set.plan_file,
+                                  .fixed = cell_word(g, c, MATCH, 0) == 1 ? LLM42_CUDA_FIXED_MATCH
+                                                                          : LLM42_CUDA_FIXED_FIRST};
+    llm42_engine_desc desc = engine_desc(s, c);
+    desc.sim = s->sim ? &sim : NULL;
+    desc.cuda = s->cuda ? &cuda : NULL;
+    desc.log = s->cuda ? args_manifest_log : NULL;
+    desc.log_user = &s->manifest;
     for (int i = 0; i < (int)arrlen(s->prompts); i++)
         if (s->prompts[i].seed == seed) v->prompts = &s->prompts[i];
-    v->prompt = calloc((size_t)s->max_context, sizeof *v->prompt);
-    if (!collect_open(&v->collected, s->set.requests) || !v->prompt)
-        return llm42__fail(error, LLM42_MEMORY, "--requests: out of memory for %" PRId64 " requests", s->set.requests);
-    llm42_engine_desc desc = engine_desc(s, v->c);
-    desc.sim = s->sim ? sim : NULL;
-    desc.on_event = collect_event;
-    desc.event_user = &v->collected;
-    TRY(llm42_engine_open(&v->engine, &desc, error));
+    TRY(serving_open(v, desc, cell_text(g, c, QPS), seed, cell_number(g, c, RATIO, 0), error));
     if (s->set.trace) TRY(llm42_trace_open(&v->collected.trace, s->set.trace, error));
-    v->start = llm42_engine_now(v->engine);
-    return LLM42_OK;
+    return serve(v, more_wanted, error);
 }
 
 // Runs a cell and sets its row, or its error.
 static void cell_run(sweep *s, cell *c) {
     llm42_error error = {0};
-    serving v = {.s = s, .c = c};
-    const llm42_sim_desc sim = {.calibration = s->calibration, .seed = (uint64_t)cell_number(&s->grid, c, SEED, 0),
-                                .flip_scale = s->set.flip_scale, .no_flips = s->set.no_flips,
-                                .invariant_slowdown = cell_number(&s->grid, c, SLOWDOWN, 0)};
-    llm42_result result = serving_open(&v, &sim, &error);
-    if (!result) result = serve(&v, &error);
+    cell_run_of run = {.s = s, .c = c};
+    serving v = {.s = &s->plan, .progress = cell_progress, .user = &run};
+    llm42_result result = cell_serve(s, c, &v, &error);
     if (v.collected.trace) {
         llm42_result closed = llm42_trace_close(v.collected.trace, result ? NULL : &error);
         if (!result) result = closed;
     }
-    if (!result) result = serving_row(&v, c, &error);
-    if (!result && s->set.per_request) result = per_request_write(&v, &error);
+    if (!result) result = cell_row(s, &v, c, &error);
+    if (!result && s->set.per_request) result = per_request_write(s, c, &v, &error);
     if (result) snprintf(c->error, sizeof c->error, "%s", error.text);
-    llm42_engine_close(v.engine);
-    workload_close(&v.load);
-    collect_close(&v.collected);
-    free(v.prompt);
+    serving_close(&v);
 }
 
 // >>prompts ------------------------------------------------------------------------------------------------------
@@ -276,10 +232,13 @@ static llm42_result prompts_make(sweep *s, prompt_set *p, llm42_error *error) {
     workload_request r;
     llm42_engine *engine = NULL;
     int32_t first = s->model->config.bos >= 0 ? s->model->config.bos : 0;
-    llm42_engine_desc desc = {.model = s->model, .mode = LLM42_BATCH_INVARIANT, .threads = (int)s->set.threads,
-                              .max_context = s->max_context, .max_running = s->max_running};
+    const llm42_cuda_desc cuda = {.plan_file = s->set.plan_file};
+    llm42_engine_desc desc = {.model = s->model, .backend = s->backend, .mode = LLM42_BATCH_INVARIANT,
+                              .threads = (int)s->set.threads, .max_context = s->plan.max_context,
+                              .max_running = s->plan.max_running, .pages = s->cuda ? s->pages : 0,
+                              .page_size = (int)s->set.page_size, .cuda = s->cuda ? &cuda : NULL};
     TRY(workload_open(&load, s->set.workload, "offline", p->seed, error));
-    llm42_result result = s->clipped ? workload_clip(&load, s->max_context, error) : LLM42_OK;
+    llm42_result result = s->plan.clipped ? workload_clip(&load, s->plan.max_context, error) : LLM42_OK;
     if (!result) result = llm42_engine_open(&engine, &desc, error);
     p->start = calloc((size_t)count + 1, sizeof *p->start);
     for (int64_t i = 0; !result && p->start && i < count; i++) {
@@ -335,7 +294,8 @@ static char *cell_configuration(const sweep *s, const cell *c) {
     FILE *file = open_memstream(&text, &size);
     if (!file) args_fail(1, "out of memory");
     fputs(s->configuration, file);
-    for (int a = 0; a < AXES; a++) fprintf(file, "; %s %s", axes[a].name, cell_text(&s->grid, c, (axis_name)a));
+    for (int a = 0; a < s->grid.shown; a++)
+        fprintf(file, "; %s %s", axes[a].name, cell_text(&s->grid, c, (axis_name)a));
     if (fclose(file)) args_fail(1, "out of memory");
     return text;
 }
@@ -343,7 +303,7 @@ static char *cell_configuration(const sweep *s, const cell *c) {
 // Takes over what --cells or --merge has of a cell.
 static cell_state cell_load(sweep *s, cell *c, const char *folder) {
     char *configuration = cell_configuration(s, c);
-    cell_state state = cell_read(folder, &s->grid, c, configuration, row_columns());
+    cell_state state = cell_read(folder, &s->grid, c, configuration, row_columns(s));
     free(configuration);
     return state;
 }
@@ -370,33 +330,6 @@ static void cell_finish(sweep *s, cell *c) {
         snprintf(c->error, sizeof c->error, "%.300s: cannot write: %s", cell_path(s->set.cells, &s->grid, c).text,
                  strerror(errno));
     free(configuration);
-}
-
-// Simulated cells run side by side, one thread each, which changes nothing about what they give; measured ones must not
-// disturb each other. After an error no cell is begun, and the first error in the order of the grid is reported.
-static void run_cells(sweep *s, cell **cells) {
-    int64_t count = arrlen(cells);
-    bool failed = false;
-    s->to_do = count, s->began = wall_seconds();
-    for (int64_t i = 0; i < count; i++) s->work += progress_weight(s, cells[i]);
-    PARALLEL("omp parallel for schedule(dynamic, 1) num_threads((int)s->set.threads) if (s->sim)")
-    for (int64_t i = 0; i < count; i++) {
-        bool stop;
-        PARALLEL("omp atomic read")
-        stop = failed;
-        if (stop) continue;
-        cell_run(s, cells[i]);
-        cell_finish(s, cells[i]);
-        if (cells[i]->error[0]) {
-            PARALLEL("omp atomic write")
-            failed = true;
-        }
-        PARALLEL("omp critical(progress)")
-        s->cells_done++;
-    }
-    progress_clear(s);
-    for (int64_t i = 0; i < count; i++)
-        if (cells[i]->error[0]) args_fail(1, "%s", cells[i]->error);
 }
 
 // Takes every row of the grid from its file.
@@ -437,20 +370,26 @@ static void header_print(const sweep *s, FILE *file) {
         fprintf(file, "# simulated: no model ran; pass times and rollbacks come from calibration %s\n", k->name);
         fprintf(file, "# source: %s\n# device: %s\n# devices: %d\n", k->source, k->device, k->devices);
     } else {
-        fprintf(file, "# measured on this machine: cpu ");
+        fprintf(file, "# measured on this machine: %s ", s->cuda ? "cuda, host" : "cpu");
         cpu_model_print(file);
-        fprintf(file, ", %" PRId64 " threads, model %s\n", s->set.threads, s->set.model);
-        fputs("# prompts: the model's own samples at temperature 1; of traces that share prefixes, random\n", file);
+        if (!s->cuda) fprintf(file, ", %" PRId64 " threads", s->set.threads);
+        fprintf(file, ", model %s\n", s->set.model);
+        args_manifest_print(&s->manifest, file);
+        fputs(s->plan.random_prompts ? "# prompts: token ids drawn from the seed, the same in every cell\n" :
+              "# prompts: the model's own samples at temperature 1; of traces that share prefixes, random\n", file);
+        if (s->plan.warm_up)
+            fprintf(file, "# %" PRId64 " short requests are served in each cell before the clock starts\n",
+                    s->plan.warm_up);
     }
     fprintf(file, "# configuration: %s\n# grid:", s->configuration);
-    for (int a = 0; a < AXES; a++) {
+    for (int a = 0; a < s->grid.shown; a++) {
         fprintf(file, "%s %s ", a ? ";" : "", axes[a].name);
         for (int i = 0; i < s->grid.count[a]; i++) fprintf(file, "%s%s", i ? "," : "", s->grid.values[a][i].text);
     }
     fputc('\n', file);
-    if (s->clipped)
+    if (s->plan.clipped)
         fprintf(file, "# lengths: prompts are cut where prompt and output are beyond the context of %d tokens\n",
-                s->max_context);
+                s->plan.max_context);
     fputs("# duration_s: first arrival to last token; total_tok_per_s counts prompts too\n"
           "# det, nondet: requests marked deterministic, or not\n"
           "# itl: between releases of tokens, to 0.4%; percentiles by nearest rank\n"
@@ -458,37 +397,84 @@ static void header_print(const sweep *s, FILE *file) {
           "# replay_busy_pct: FIXED passes, prompts too, of the time in passes; running_mean: over duration_s\n"
           "# nan, -: does not apply\n"
           "backend\tcalibration\tworkload\trequests", file);
-    for (int a = 0; a < AXES; a++) fprintf(file, "\t%s", axes[a].name);
+    for (int a = 0; a < s->grid.shown; a++) fprintf(file, "\t%s", axes[a].name);
 #define X(name, format) fputs("\t" #name, file);
     METRICS(X)
 #undef X
     fputc('\n', file);
 }
 
-static void result_write(const sweep *s) {
+// Rows not written yet, in the grid's order, up to the first cell that has not run. The header comes with the first of
+// them, when the backend has said what it is.
+static void result_stream(sweep *s) {
+    if (!s->printed) header_print(s, stdout);
+    for (; s->printed < arrlen(s->grid.cells) && s->grid.cells[s->printed].row; s->printed++)
+        printf("%s\n", s->grid.cells[s->printed].row);
+    fflush(stdout);
+}
+
+// Writes the cells that have run: to --out the whole file anew, to standard output what is not there yet.
+static void result_write(sweep *s) {
+    int64_t done = 0, count = arrlen(s->grid.cells);
+    for (int64_t i = 0; i < count; i++) done += s->grid.cells[i].row != NULL;
+    if (!s->set.out && (s->sim || done)) result_stream(s);
+    if (!s->set.out) return;
     char *text = NULL;
     size_t size = 0;
-    FILE *file = s->set.out ? open_memstream(&text, &size) : stdout;
+    FILE *file = open_memstream(&text, &size);
     if (!file) args_fail(1, "out of memory for the result");
     header_print(s, file);
-    for (int64_t i = 0; i < arrlen(s->grid.cells); i++) fprintf(file, "%s\n", s->grid.cells[i].row);
-    if (!s->set.out) return;
+    for (int64_t i = 0; i < count; i++)
+        if (s->grid.cells[i].row) fprintf(file, "%s\n", s->grid.cells[i].row);
+    if (done < count) fprintf(file, "# unfinished: %" PRId64 " of %" PRId64 " cells have run\n", done, count);
     if (fclose(file)) args_fail(1, "out of memory for the result");
     if (!file_write(s->set.out, text)) args_fail(1, "%s: cannot write: %s", s->set.out, strerror(errno));
     free(text);
-    if (!s->set.quiet) printf("wrote %s\n", s->set.out);
 }
 
 static void list_print(const sweep *s) {
     printf("cell\tname");
-    for (int a = 0; a < AXES; a++) printf("\t%s", axes[a].name);
+    for (int a = 0; a < s->grid.shown; a++) printf("\t%s", axes[a].name);
     printf("\n");
     for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
         const cell *c = &s->grid.cells[i];
         printf("%" PRId64 "\t%s", i + 1, cell_name(&s->grid, c).text);
-        for (int a = 0; a < AXES; a++) printf("\t%s", cell_text(&s->grid, c, (axis_name)a));
+        for (int a = 0; a < s->grid.shown; a++) printf("\t%s", cell_text(&s->grid, c, (axis_name)a));
         printf("\n");
     }
+}
+
+// >>run ----------------------------------------------------------------------------------------------------------
+// --seconds: no cell is begun after so many.
+static bool out_of_time(const sweep *s) { return s->set.seconds > 0 && wall_seconds() - s->began >= s->set.seconds; }
+
+// Simulated cells run side by side, one thread each, which changes nothing about what they give; measured ones must not
+// disturb each other, and what is done is written after each, so that a run that is ended keeps it. After an error no
+// cell is begun, and the first error in the order of the grid is reported.
+static void run_cells(sweep *s, cell **cells) {
+    int64_t count = arrlen(cells);
+    bool failed = false;
+    s->to_do = count, s->began = wall_seconds();
+    for (int64_t i = 0; i < count; i++) s->work += progress_weight(s, cells[i]);
+    PARALLEL("omp parallel for schedule(dynamic, 1) num_threads((int)s->set.threads) if (s->sim)")
+    for (int64_t i = 0; i < count; i++) {
+        bool stop;
+        PARALLEL("omp atomic read")
+        stop = failed;
+        if (stop || out_of_time(s)) continue;
+        cell_run(s, cells[i]);
+        cell_finish(s, cells[i]);
+        if (cells[i]->error[0]) {
+            PARALLEL("omp atomic write")
+            failed = true;
+        }
+        PARALLEL("omp critical(progress)")
+        s->cells_done++;
+        if (!s->sim && !s->set.cell && !cells[i]->error[0]) result_write(s);
+    }
+    progress_clear(s);
+    for (int64_t i = 0; i < count; i++)
+        if (cells[i]->error[0]) args_fail(1, "%s", cells[i]->error);
 }
 
 // >>open ---------------------------------------------------------------------------------------------------------
@@ -505,8 +491,9 @@ static void contents_print(FILE *file, const char *path) {
 
 static void open_model(sweep *s) {
     llm42_error error = {0};
-    char path[256];
+    char path[4096];
     snprintf(path, sizeof path, "%s", s->set.model);
+    s->backend = s->sim ? llm42_backend_sim() : args_backend(s->set.backend);
     if (s->sim) {
         if (!s->set.calibration)
             args_fail(2, "--calibration FILE: --backend sim needs one: sweep/calibration has them");
@@ -516,7 +503,8 @@ static void open_model(sweep *s) {
             shape |= !strcmp(*name, s->calibration->model);
         snprintf(path, sizeof path, "%s%s", shape ? "shape:" : "", s->calibration->model);
     }
-    if (llm42_model_load(&s->model, &(llm42_model_desc){.path = path}, &error) == LLM42_OK) return;
+    llm42_model_desc desc = {.path = path, .on_device = args_on_device(path, s->backend)};
+    if (llm42_model_load(&s->model, &desc, &error) == LLM42_OK) return;
     args_fail(1, "%s%s%s", s->sim ? s->set.calibration : "", s->sim ? ": model: " : "", error.text);
 }
 
@@ -524,14 +512,15 @@ static void open_model(sweep *s) {
 static void open_workload(sweep *s) {
     llm42_error error = {0};
     int longest = 0, context = s->model->config.context;
+    if (s->set.max_context && s->set.max_context < context) context = (int)s->set.max_context;
     for (int i = 0; i < s->grid.count[QPS]; i++) {
         workload load;
         args_check(workload_open(&load, s->set.workload, s->grid.values[QPS][i].text, 42, &error), &error);
         longest = workload_max_tokens(&load);
         workload_close(&load);
     }
-    s->clipped = longest > context;
-    s->max_context = s->clipped ? context : longest;
+    s->plan.clipped = longest > context;
+    s->plan.max_context = s->plan.clipped ? context : longest;
     const char *spec = s->set.workload, *colon = strchr(spec, ':'), *slash = strrchr(spec, '/');
     bool folder = slash && colon && slash > colon;
     snprintf(s->workload, sizeof s->workload, "%.*s%s", folder ? (int)(colon + 1 - spec) : 0, spec,
@@ -540,19 +529,33 @@ static void open_workload(sweep *s) {
         if (*p == '\t' || *p == '\n') *p = ' ';
 }
 
+// The pages of the KV pool; 0: the engine's default.
+static int64_t resolve_pages(const sweep *s) {
+    const settings *o = &s->set;
+    if (o->pages) return o->pages;
+    if (s->cuda && !o->kv_tokens) return serve_pages(&s->plan, o->page_size, o->kv_gb);
+    int64_t kv = o->kv_tokens ? o->kv_tokens : s->sim ? s->calibration->kv_tokens : 0;
+    int64_t request = (s->plan.max_context + o->page_size - 1) / o->page_size, pages = kv / o->page_size;
+    if (!kv && s->sim) pages = request * s->plan.max_running;
+    if ((kv || s->sim) && pages < request) pages = request;
+    return pages;
+}
+
 // Sizes that the command line leaves open.
 static void resolve(sweep *s) {
     settings *o = &s->set;
-    s->max_running = (int)(o->max_running ? o->max_running : s->sim ? SIM_RUNNING : CPU_RUNNING);
-    int whole = s->max_context > s->max_running ? s->max_context : s->max_running;
-    if (s->sim && whole < WHOLE) whole = WHOLE;  // as SGLang; on the CPU it would be scratch memory for nothing
-    int chunk = CHUNK > s->max_running ? CHUNK : s->max_running;
+    serve_plan *p = &s->plan;
+    int running = s->sim ? SIM_RUNNING : s->cuda ? CUDA_RUNNING : CPU_RUNNING;
+    p->model = s->model, p->workload = o->workload, p->requests = o->requests;
+    p->max_running = (int)(o->max_running ? o->max_running : running);
+    p->warm_up = o->warm_up >= 0 ? o->warm_up : s->cuda ? p->max_running : 0;
+    p->random_prompts = s->sim ? o->prefix_cache : !strcmp(o->prompts, "random");
+    int whole = p->max_context > p->max_running ? p->max_context : p->max_running;
+    if (s->sim && whole < WHOLE) whole = WHOLE;  // as SGLang; measured it would be scratch memory for nothing
+    int chunk = CHUNK > p->max_running ? CHUNK : p->max_running;
     s->budget[0] = o->token_budget ? (int)o->token_budget : whole;
     s->budget[1] = o->token_budget ? (int)o->token_budget : chunk;
-    int64_t kv = o->kv_tokens ? o->kv_tokens : s->sim ? s->calibration->kv_tokens : 0;
-    int64_t request = (s->max_context + o->page_size - 1) / o->page_size, pages = kv / o->page_size;
-    if (!kv && s->sim) pages = request * s->max_running;
-    if ((kv || s->sim) && pages < request) pages = request;
+    int64_t pages = resolve_pages(s);
     if (pages > 1 << 28) args_fail(2, "--kv-tokens: %" PRId64 " pages: at most %d", pages, 1 << 28);
     s->pages = (int)pages;
 }
@@ -573,13 +576,15 @@ static void configure(sweep *s) {
     } else {
         fprintf(file, "cpu ");
         cpu_model_print(file);
-        fprintf(file, " (%s); threads %" PRId64 "; model %s; ", llm42_cpu_isa(), o->threads, o->model);
+        if (s->cuda) fprintf(file, " as host; prompts %s; warm_up %" PRId64 "; ", o->prompts, s->plan.warm_up);
+        else fprintf(file, " (%s); threads %" PRId64 "; ", llm42_cpu_isa(), o->threads);
+        fprintf(file, "model %s; ", o->model);
     }
     fprintf(file, "workload %s", s->workload);
     const char *path = workload_path(o->workload);
     if (path) contents_print(file, path);
     fprintf(file, "; requests %" PRId64 "; max_context %d; max_running %d; page_size %" PRId64, o->requests,
-            s->max_context, s->max_running, o->page_size);
+            s->plan.max_context, s->plan.max_running, o->page_size);
     if (s->pages) fprintf(file, "; kv_tokens %" PRId64, s->pages * o->page_size);
     else fprintf(file, "; kv_tokens default");
     fprintf(file, "; token_budget %d (chunked off) %d (on)", s->budget[0], s->budget[1]);
@@ -610,25 +615,43 @@ static void try_outputs(const settings *o) {
 }
 
 // >>main ---------------------------------------------------------------------------------------------------------
+static bool any_on(const sweep *s, axis_name which) {
+    bool on = false;
+    for (int i = 0; i < s->grid.count[which]; i++) on |= s->grid.values[which][i].word == 1;
+    return on;
+}
+
+// Options that only some backends have.
+static void check_backend(const sweep *s) {
+    const settings *o = &s->set;
+    if (!s->sim && (o->calibration || o->no_flips || o->flip_scale != 1))
+        args_fail(2, "--calibration, --no-flips, --flip-scale: only with --backend sim");
+    for (int i = 0; i < s->grid.count[SLOWDOWN]; i++)
+        if (!s->sim && s->grid.values[SLOWDOWN][i].number != 0) args_fail(2, "--slowdown: only with --backend sim");
+    if (!s->sim && !s->cuda && any_on(s, OVERLAP))
+        args_fail(2, "--overlap on: only with --backend sim or cuda: the CPU runs one pass at a time");
+    if (!s->cuda && (any_on(s, MATCH) || s->grid.count[MATCH] > 1 || o->plan_file))
+        args_fail(2, "--match, --plan-file: only with --backend cuda");
+    if (s->sim && o->warm_up > 0) args_fail(2, "--warm-up: only with --backend cpu or cuda");
+    if (s->sim && o->seconds > 0) args_fail(2, "--seconds: only with --backend cpu or cuda");
+    args_choice("--prompts", o->prompts, (const char *const[]){"own", "random", NULL});
+}
+
 // Options that do not go together, and --cell.
 static void check(sweep *s) {
     settings *o = &s->set;
-    s->sim = args_choice("--backend", o->backend, (const char *const[]){"sim", "cpu", NULL}) == 0;
+    backend_name backend = (backend_name)args_choice("--backend", o->backend,
+                                                     (const char *const[]){"sim", "cpu", "cuda", NULL});
+    s->sim = backend == BACKEND_SIM, s->cuda = backend == BACKEND_CUDA;
     for (int a = 0; a < AXES; a++) axis_parse(&s->grid, (axis_name)a, o->list[a]);
-    grid_make(&s->grid, s->sim);
+    grid_make(&s->grid, backend);
     double rows = 0;  // of the largest replay pass: refused here, since its cell may be the last
     for (int w = 0; w < s->grid.count[WINDOW]; w++)
         for (int g = 0; g < s->grid.count[GROUP]; g++)
             rows = fmax(rows, s->grid.values[WINDOW][w].number * s->grid.values[GROUP][g].number);
     if (rows > 1 << 20) args_fail(2, "--window, --group: W x G of %.0f rows: at most %d", rows, 1 << 20);
     if (o->flip_scale == 0) o->no_flips = true;
-    if (!s->sim && (o->calibration || o->no_flips || o->flip_scale != 1))
-        args_fail(2, "--calibration, --no-flips, --flip-scale: only with --backend sim");
-    for (int i = 0; i < s->grid.count[SLOWDOWN]; i++)
-        if (!s->sim && s->grid.values[SLOWDOWN][i].number != 0) args_fail(2, "--slowdown: only with --backend sim");
-    for (int i = 0; i < s->grid.count[OVERLAP]; i++)
-        if (!s->sim && s->grid.values[OVERLAP][i].word == 1)
-            args_fail(2, "--overlap on: only with --backend sim: the CPU runs one pass at a time");
+    check_backend(s);
     if (o->merge && (o->cells || o->cell)) args_fail(2, "--merge: runs nothing: leave --cells and --cell out");
     bool detail = o->per_request || o->trace;
     if (detail && (arrlen(s->grid.cells) != 1 || o->merge || o->cells))
@@ -648,11 +671,13 @@ static void check(sweep *s) {
 static settings parse(int argc, char **argv) {
     settings s = {.backend = "sim", .workload = "sharegpt", .model = "examples/tiny42",
                   .requests = 4096, .page_size = 16, .admission_reserve = 0.7, .flip_scale = 1,
-                  .list = {"dvr", "eager", "isolated", "off", "off", "off", "oldest", "64", "8", "1", "12", "0", "42"}};
+                  .warm_up = -1, .kv_gb = 64,
+                  .list = {"dvr", "eager", "isolated", "off", "off", "off", "oldest", "64", "8", "1", "12", "0", "42",
+                           "off"}};
     const args_option options[] = {
-        ARGS_TEXT("backend NAME", &s.backend, "sim (virtual time) or cpu (measured)"),
+        ARGS_TEXT("backend NAME", &s.backend, "sim (virtual time), cpu or cuda (measured)"),
         ARGS_TEXT("calibration FILE", &s.calibration, "sim: pass times; sweep/calibration has them"),
-        ARGS_TEXT("model DIR", &s.model, "cpu: model folder or file"),
+        ARGS_TEXT("model DIR", &s.model, "cpu, cuda: model folder, file or synthetic:NAME"),
         ARGS_TEXT("workload SPEC", &s.workload,
                   "sharegpt, sharegpt-served, arxiv, fixed:IxO, uniform:IxO, sglang:IxOxN,\n"
                   "                         lengths:FILE, azure:FILE, mooncake:FILE"),
@@ -671,9 +696,14 @@ static settings parse(int argc, char **argv) {
         ARGS_TEXT("slowdown LIST", &s.list[SLOWDOWN],
                   "INVARIANT passes cost so many times FAST ones; 0: the calibration's own"),
         ARGS_TEXT("seed LIST", &s.list[SEED], "of lengths, arrivals, tokens and flips"),
+        ARGS_TEXT("match LIST", &s.list[MATCH], "cuda: replay passes sum as small fast passes do: off, on"),
         ARGS_INT("threads N", &s.threads, 0, 1024, "sim: cells at a time, 0: all cores; cpu: the engine's, 0: one"),
-        ARGS_INT("max-running N", &s.max_running, 0, 1 << 16, "sequences at once, 0: 2048 (sim) or 32 (cpu)"),
+        ARGS_INT("max-running N", &s.max_running, 0, 1 << 16, "sequences at once, 0: 2048 (sim), 32 (cpu), 256 (cuda)"),
         ARGS_INT("kv-tokens N", &s.kv_tokens, 0, (int64_t)1 << 40, "KV pool, 0: the calibration's"),
+        ARGS_REAL("kv-gb X", &s.kv_gb, 0.001, 1e6, "cuda: KV pool in GiB, if max_running contexts take as much"),
+        ARGS_INT("pages N", &s.pages, 0, 1 << 28, "KV pool in pages, 0: as the options above say"),
+        ARGS_INT("max-context N", &s.max_context, 0, 1 << 24,
+                 "tokens of a request, longer prompts are cut; 0: the model's context"),
         ARGS_INT("page-size N", &s.page_size, 1, 4096, "tokens of a KV page"),
         ARGS_INT("token-budget N", &s.token_budget, 0, 1 << 20,
                  "rows of a pass, 0: 2048, or with chunked off 16384 or the context"),
@@ -684,6 +714,11 @@ static settings parse(int argc, char **argv) {
         ARGS_FLAG("prefix-cache", &s.prefix_cache, "share the KV of equal prefixes"),
         ARGS_FLAG("no-flips", &s.no_flips, "sim: every candidate is right"),
         ARGS_REAL("flip-scale X", &s.flip_scale, 0, 1e6, "sim: times the calibration's flip rate"),
+        ARGS_TEXT("prompts KIND", &s.prompts, "cpu, cuda: the model's own samples, or random: own, random"),
+        ARGS_TEXT("plan-file FILE", &s.plan_file, "cuda: matrix plans are kept here from run to run"),
+        ARGS_INT("warm-up N", &s.warm_up, -1, 1 << 20,
+                 "cpu, cuda: requests before the clock starts, -1: none (cpu), as many as run at once (cuda)"),
+        ARGS_REAL("seconds X", &s.seconds, 0, 1e9, "cpu, cuda: begin no cell after so many; 0: no limit"),
         ARGS_TEXT("out FILE", &s.out, "the TSV; standard output otherwise"),
         ARGS_TEXT("cells DIR", &s.cells, "a file for each finished cell; those that are there are not run again"),
         ARGS_TEXT("cell I/N", &s.cell, "run only the I-th of N shares of the cells"),
@@ -696,7 +731,8 @@ static settings parse(int argc, char **argv) {
         ARGS_END,
     };
     args_parse(argc, argv, "Runs a grid of serving configurations and writes a TSV row a cell. LIST: a,b,c.", options);
-    if (!s.threads && strcmp(s.backend, "cpu")) {
+    if (!s.prompts) s.prompts = strcmp(s.backend, "cpu") ? "random" : "own";
+    if (!s.threads && !strcmp(s.backend, "sim")) {
 #ifdef _OPENMP
         s.threads = omp_get_max_threads();
 #endif
@@ -731,7 +767,7 @@ int main(int argc, char **argv) {
         merge_cells(&s);
     } else {
         cell **cells = cells_to_run(&s);
-        if (!s.sim) prompts_of_cells(&s, cells);
+        if (!s.sim && !s.plan.random_prompts) prompts_of_cells(&s, cells);
         run_cells(&s, cells);
         if (s.set.timing) timing_print(&s, arrlen(cells));
         if (s.set.cell && !s.set.quiet)
@@ -740,6 +776,7 @@ int main(int argc, char **argv) {
         arrfree(cells);
     }
     if (!s.set.cell) result_write(&s);
+    if (s.set.out && !s.set.cell && !s.set.quiet) printf("wrote %s\n", s.set.out);
     for (int64_t i = 0; i < arrlen(s.grid.cells); i++) free(s.grid.cells[i].row);
     arrfree(s.grid.cells);
     for (int64_t i = 0; i < arrlen(s.prompts); i++) free(s.prompts[i].tokens), free(s.prompts[i].start);

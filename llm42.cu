@@ -1,0 +1,1747 @@
+// llm42.cu: the CUDA backend of llm42.h. It owns device memory, matrix plans, streams and CUDA graphs; kernels.cu has the kernels.
+// Build with `make cuda`, or: nvcc -std=c++17 -O3 -fmad=false -c llm42.cu, and link the object, -lcudart and -lcublasLt.
+//
+// A pass is padded to one of a few row counts ("buckets"). For each there is a plan a weight shape: a tile kernel of kernels.cu or a
+// cuBLASLt algorithm. FAST takes the fastest; INVARIANT the fastest among those whose bits are the sequential order's for every row
+// count; FIXED cuBLASLt's own first choice for M rows, or (match) what agrees with FAST passes of small batches. Plans are
+// timed and proved bit by bit when the backend opens. Passes of the usual shapes are CUDA graphs.
+#include "llm42.h"
+
+#include "kernels.cu"
+
+#include <cublasLt.h>
+#include <algorithm>
+#include <cinttypes>
+#include <cmath>
+#include <cstdarg>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <vector>
+
+// >>errors -------------------------------------------------------------------------------------------------------
+static llm42_result llm42__cuda_fail(llm42_error *error, llm42_result result, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static llm42_result llm42__cuda_fail(llm42_error *error, llm42_result result, const char *format, ...) {
+    if (error) {
+        va_list list;
+        va_start(list, format);
+        error->result = result;
+        vsnprintf(error->text, sizeof error->text, format, list);
+        va_end(list);
+    }
+    return result;
+}
+
+#define LLM42__TRY_CUDA(call)                                                                      \
+    do {                                                                                           \
+        llm42_result result_ = (call);                                                             \
+        if (result_ != LLM42_OK) return result_;                                                   \
+    } while (0)
+// For calls that return cudaError_t or cublasStatus_t.
+#define LLM42__CU(call)                                                                            \
+    do {                                                                                           \
+        llm42_result result_ = llm42__cuda_status(error, #call, (call));                           \
+        if (result_ != LLM42_OK) return result_;                                                   \
+    } while (0)
+
+static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cudaError_t status) {
+    if (status == cudaSuccess) return LLM42_OK;
+    int length = (int)strcspn(call, "(");
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: out of device memory: lower pages, max_context or token_budget");
+    }
+    bool alive = status == cudaErrorInvalidValue || status == cudaErrorNotSupported || status == cudaErrorInvalidConfiguration ||
+                 status == cudaErrorInvalidResourceHandle || status == cudaErrorStreamCaptureUnsupported;
+    return llm42__cuda_fail(error, LLM42_BACKEND, alive ? "cuda backend: %.*s: %s"
+                            : "cuda backend: %.*s: %s: the device is lost to this process: start a new one and open the engine again",
+                            length, call, cudaGetErrorString(status));
+}
+
+static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cublasStatus_t status) {
+    if (status == CUBLAS_STATUS_SUCCESS) return LLM42_OK;
+    return llm42__cuda_fail(error, status == CUBLAS_STATUS_ALLOC_FAILED ? LLM42_MEMORY : LLM42_BACKEND, "cuda backend: %.*s: %s",
+                            (int)strcspn(call, "("), call, cublasLtGetStatusString(status));
+}
+
+// >>state --------------------------------------------------------------------------------------------------------
+enum { LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__HEAD, LLM42__ROUTER, LLM42__PRODUCTS };
+static const char *const llm42__product_names[] = {"qkv", "o", "gate_up", "down", "head", "router"};
+enum { LLM42__MODES = 3 };  // FAST, FIXED, INVARIANT, counted from 0
+
+// How one product is computed for one number of rows.
+struct llm42__plan {
+    int tile = -1;  // of llm42__tile_kinds; -1: cuBLASLt
+    cublasLtMatmulAlgo_t algo;
+    cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;  // owned by the layouts' list
+    float us = 0;
+    bool sequential = false;  // its bits are those of the sequential order
+};
+
+struct llm42__cuda_layer {
+    float *attention_norm, *ffn_norm, *q_norm, *k_norm, *bias;
+    llm42__bf16 *w[LLM42__PRODUCTS];  // gate_up and down of a mixture: all experts, one behind the other
+};
+
+// Everything that a pass in the making needs for itself: two of them when passes overlap.
+struct llm42__lane {
+    cudaStream_t stream;
+    cudaEvent_t landed;
+    llm42__bf16 *x, *h, *delta, *qkv, *q, *attended, *gate_up, *gated, *router, *expert_out;
+    void *logits, *workspace;
+    float *partial, *route_weight;
+    unsigned *arrived;
+    int32_t *route_id, *route_offset, *route_source, *route_place;
+    unsigned char *meta, *meta_host;  // device; pinned
+    llm42_output *out, *out_host;     // one block of pinned memory, as the device and as the host sees it
+    const llm42_pass *flight;
+};
+
+struct llm42__shape_key {  // of a pass: what its launches depend on
+    llm42_schedule schedule;
+    int rows, draws;       // padded
+    bool tile, split;      // attention kernels it needs
+};
+struct llm42__graph { llm42__shape_key key; cudaGraphExec_t exec[2]; };  // by lane
+
+struct llm42__timing { const char *name; cudaEvent_t begin, end; };
+
+struct llm42__cuda {
+    llm42_backend_desc desc;
+    llm42_cuda_desc options;
+    const llm42_model *model;
+    cudaDeviceProp device;
+    cublasLtHandle_t lt;
+    cublasLtMatmulDesc_t product;
+    int D, Dp, Fp, Vp, dp, qkv, attended, Ep;  // padded widths; dp: of a head; qkv, attended: of a row
+    int page_shift, group, max_rows, max_draws, unit_slots;
+    size_t kv_layer, meta_size, page_room;      // elements; bytes; int32 entries
+    std::vector<void *> blocks, pinned;
+    std::vector<cublasLtMatrixLayout_t> layouts;
+    llm42__bf16 *embed, *head, *k, *v;
+    float *final_norm, *rope;
+    std::vector<llm42__cuda_layer> layer;
+    std::vector<int> buckets;
+    std::vector<llm42__plan> plans[LLM42__PRODUCTS][LLM42__MODES];  // by bucket
+    std::vector<llm42__graph> graphs;
+    llm42__lane lane[2];
+    size_t device_bytes;
+    std::vector<llm42__timing> *timings;        // NULL, or stages are timed
+    const llm42_pass *probed;                   // NULL, or its probe is called
+};
+
+static const size_t llm42__workspace_bytes = (size_t)32 << 20;  // what NVIDIA recommends for Hopper
+
+static int llm42__padded(int n) { return (n + 63) / 64 * 64; }
+
+static void llm42__cuda_log(const llm42__cuda *cu, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void llm42__cuda_log(const llm42__cuda *cu, const char *format, ...) {
+    if (!cu->desc.log) return;
+    char line[1024];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    cu->desc.log(cu->desc.log_user, line);
+}
+
+static double llm42__cuda_now(void *state) {
+    (void)state;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void llm42__cuda_wait_until(void *state, double seconds) {
+    for (double left; (left = seconds - llm42__cuda_now(state)) > 0;) {
+        struct timespec t = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
+        nanosleep(&t, NULL);
+    }
+}
+
+// n, k, outputs and weights of a product.
+static void llm42__product_shape(const llm42__cuda *cu, int product, int *n, int *k) {
+    const int shape[LLM42__PRODUCTS][2] = {{cu->qkv, cu->Dp}, {cu->Dp, cu->attended}, {2 * cu->Fp, cu->Dp}, {cu->Dp, cu->Fp},
+                                           {cu->Vp, cu->Dp}, {cu->Ep, cu->Dp}};
+    *n = shape[product][0];
+    *k = shape[product][1];
+}
+
+static int llm42__bucket(const llm42__cuda *cu, int rows) {
+    return (int)(std::lower_bound(cu->buckets.begin(), cu->buckets.end(), rows) - cu->buckets.begin());
+}
+
+static int llm42__mode_of(llm42_schedule schedule) { return schedule == LLM42_FAST ? 0 : schedule == LLM42_FIXED ? 1 : 2; }
+
+static const llm42__plan *llm42__find_plan(const llm42__cuda *cu, int product, llm42_schedule schedule, int rows) {
+    return &cu->plans[product][llm42__mode_of(schedule)][(size_t)llm42__bucket(cu, rows)];
+}
+
+// >>products -----------------------------------------------------------------------------------------------------
+static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__lane *lane, const llm42__plan *plan, const llm42__bf16 *w,
+                                  const llm42__bf16 *x, void *y, llm42_error *error) {
+    const float one = 1.0f, zero = 0.0f;
+    LLM42__CU(cublasLtMatmul(cu->lt, cu->product, &one, w, plan->w, x, plan->x, &zero, y, plan->y, y, plan->y, &plan->algo,
+                             lane->workspace, llm42__workspace_bytes, lane->stream));
+    return LLM42_OK;
+}
+
+// y[rows, n] = x w^T by a plan; GATE_UP ends in silu(gate) x up [rows, F], by way of `between` where the plan needs it.
+static llm42_result llm42__run_plan(llm42__cuda *cu, llm42__lane *lane, int product, const llm42__plan *plan, const llm42__bf16 *w,
+                                    const llm42__bf16 *x, void *y, llm42__bf16 *between, int rows, llm42_error *error) {
+    int n, k;
+    llm42__product_shape(cu, product, &n, &k);
+    bool gated = product == LLM42__GATE_UP, fp32 = product == LLM42__HEAD && cu->desc.logits_fp32;
+    if (plan->tile >= 0) {
+        const llm42__tile_kind *tile = &llm42__tile_kinds[plan->tile];
+        llm42__tile_fn *fn = gated ? tile->gated : fp32 ? tile->fp32 : tile->plain;
+        LLM42__CU(fn(x, w, y, rows, n, k, llm42__groups{}, cu->device.multiProcessorCount, lane->stream));
+        return LLM42_OK;
+    }
+    LLM42__TRY_CUDA(llm42__run_lt(cu, lane, plan, w, x, gated ? between : y, error));
+    if (gated) {
+        size_t count = (size_t)rows * (size_t)cu->Fp / 8;
+        LLM42__CU(llm42__launch(llm42__k_gate, dim3((unsigned)((count + 255) / 256)), dim3(256), 0, lane->stream, between,
+                                (llm42__bf16 *)y, count));
+    }
+    return LLM42_OK;
+}
+
+// >>pass ---------------------------------------------------------------------------------------------------------
+// Where the parts of a pass's metadata lie, for padded counts of rows and draws.
+struct llm42__meta_layout { size_t token, position, slot, seq, draw, tile, split, pages; int splits; };
+
+static int llm42__split_room(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
+    if (schedule == LLM42_FAST) {
+        int long_rows = (cu->desc.max_context + 4095) / 4096;  // a block takes 4,096 keys at most
+        return rows * long_rows + 2 * cu->device.multiProcessorCount;
+    }
+    int blocks = (cu->desc.max_context + LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS - 1) / (LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS) + 1;
+    return rows * blocks;
+}
+
+static llm42__meta_layout llm42__layout(const llm42__cuda *cu, const llm42__shape_key *key) {
+    llm42__meta_layout at;
+    size_t rows = (size_t)key->rows * 4;
+    auto up = [](size_t n) { return (n + 15) & ~(size_t)15; };
+    at.splits = key->split ? llm42__split_room(cu, key->schedule, key->rows) : 0;
+    at.token = up(sizeof(llm42__header));
+    at.position = at.token + up(rows);
+    at.slot = at.position + up(rows);
+    at.seq = at.slot + up(rows);
+    at.draw = at.seq + up(rows);
+    at.tile = at.draw + up((size_t)key->draws * sizeof(llm42__draw));
+    at.split = at.tile + up((key->tile || key->split ? (size_t)key->rows : 0) * sizeof(llm42__tile_task));
+    at.pages = at.split + up((size_t)at.splits * sizeof(llm42__split_task));
+    return at;
+}
+
+static llm42__meta llm42__meta_at(const llm42__cuda *cu, unsigned char *base, const llm42__meta_layout *at) {
+    llm42__meta meta;
+    meta.header = (const llm42__header *)base;
+    meta.token = (const int32_t *)(base + at->token);
+    meta.position = (const int32_t *)(base + at->position);
+    meta.slot = (const int32_t *)(base + at->slot);
+    meta.seq = (const int32_t *)(base + at->seq);
+    meta.draw = (const llm42__draw *)(base + at->draw);
+    meta.tile = (const llm42__tile_task *)(base + at->tile);
+    meta.split = (const llm42__split_task *)(base + at->split);
+    meta.pages = (const int32_t *)(base + at->pages);
+    meta.page_shift = cu->page_shift;
+    return meta;
+}
+
+// Marks the end of a stage, when stages are timed, and shows its output, when the pass is probed.
+struct llm42__tap { const char *stage, *probe; int layer; const llm42__bf16 *at; int rows, width, stride; };
+
+static llm42_result llm42__stage_begin(llm42__cuda *cu, llm42__lane *lane, const char *name, llm42_error *error) {
+    if (!cu->timings) return LLM42_OK;
+    llm42__timing t = {name, nullptr, nullptr};
+    LLM42__CU(cudaEventCreate(&t.begin));
+    cu->timings->push_back(t);
+    LLM42__CU(cudaEventRecord(t.begin, lane->stream));
+    return LLM42_OK;
+}
+
+static llm42_result llm42__stage_end(llm42__cuda *cu, llm42__lane *lane, llm42_error *error) {
+    if (!cu->timings) return LLM42_OK;
+    LLM42__CU(cudaEventCreate(&cu->timings->back().end));
+    LLM42__CU(cudaEventRecord(cu->timings->back().end, lane->stream));
+    return LLM42_OK;
+}
+
+// Hands `rows` rows of `groups` vectors, `width` of `stride` values each, to the probe.
+static llm42_result llm42__show(llm42__cuda *cu, llm42__lane *lane, int layer, const char *name, const llm42__bf16 *from, int rows,
+                                int groups, int width, int stride, int row_stride, llm42_error *error) {
+    if (!cu->probed) return LLM42_OK;
+    std::vector<uint16_t> raw((size_t)rows * (size_t)row_stride);
+    std::vector<float> values;
+    LLM42__CU(cudaStreamSynchronize(lane->stream));
+    LLM42__CU(cudaMemcpy(raw.data(), from, raw.size() * 2, cudaMemcpyDeviceToHost));
+    for (int r = 0; r < rows; r++)
+        for (int g = 0; g < groups; g++)
+            for (int i = 0; i < width; i++) {
+                uint32_t bits = (uint32_t)raw[(size_t)r * (size_t)row_stride + (size_t)(g * stride + i)] << 16;
+                float value;
+                memcpy(&value, &bits, sizeof value);
+                values.push_back(value);
+            }
+    cu->probed->probe(cu->probed->probe_user, layer, name, rows, groups * width, values.data());
+    return LLM42_OK;
+}
+
+// The rows' k or v as they stand in the cache.
+static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__lane *lane, int layer, const char *name, const llm42__bf16 *cache,
+                                      llm42_error *error) {
+    if (!cu->probed) return LLM42_OK;
+    const llm42_config *c = &cu->model->config;
+    const llm42_pass *pass = cu->probed;
+    size_t width = (size_t)(c->kv_heads * cu->dp);
+    std::vector<uint16_t> raw(width);
+    std::vector<float> values;
+    LLM42__CU(cudaStreamSynchronize(lane->stream));
+    for (int r = 0; r < pass->rows; r++) {
+        const llm42_row *row = &pass->row[r];
+        size_t page = (size_t)pass->seq[row->seq].pages[row->position >> cu->page_shift];
+        size_t slot = (page << cu->page_shift) + (size_t)(row->position & (cu->desc.page_size - 1));
+        LLM42__CU(cudaMemcpy(raw.data(), cache + slot * width, width * 2, cudaMemcpyDeviceToHost));
+        for (int h = 0; h < c->kv_heads; h++)
+            for (int i = 0; i < c->head_dim; i++) {
+                uint32_t bits = (uint32_t)raw[(size_t)(h * cu->dp + i)] << 16;
+                float value;
+                memcpy(&value, &bits, sizeof value);
+                values.push_back(value);
+            }
+    }
+    cu->probed->probe(cu->probed->probe_user, layer, name, pass->rows, c->kv_heads * c->head_dim, values.data());
+    return LLM42_OK;
+}
+
+#define LLM42__STAGE(name, call)                                                                   \
+    do {                                                                                           \
+        LLM42__TRY_CUDA(llm42__stage_begin(cu, lane, name, error));                                \
+        call;                                                                                      \
+        LLM42__TRY_CUDA(llm42__stage_end(cu, lane, error));                                        \
+    } while (0)
+
+static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__lane *lane, int product, llm42_schedule schedule,
+                                           const llm42__bf16 *w, const llm42__bf16 *x, void *y, int rows, llm42_error *error) {
+    const llm42__plan *plan = llm42__find_plan(cu, product, schedule, rows);
+    LLM42__STAGE(llm42__product_names[product],
+                 LLM42__TRY_CUDA(llm42__run_plan(cu, lane, product, plan, w, x, y, lane->gate_up, rows, error)));
+    return LLM42_OK;
+}
+
+template <int DP>
+static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, llm42__attention a,
+                                                llm42__meta meta, int splits, llm42_error *error) {
+    const unsigned heads = (unsigned)cu->model->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
+    const unsigned few = 2 * processors / heads + 1;
+    if (key->tile) {
+        auto kernel = a.unit ? llm42__k_attend_tile<DP, true> : llm42__k_attend_tile<DP, false>;
+        const int bytes = 2 * 2 * 64 * DP * 2, tile_rows = LLM42__TILE_QUERIES / cu->group;
+        unsigned tasks = (unsigned)((key->rows + tile_rows - 1) / tile_rows);
+        LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+        LLM42__CU(llm42__launch(kernel, dim3(std::min(std::max(tasks, few), (unsigned)key->rows), heads), dim3(128), bytes,
+                                lane->stream, a, meta));
+    }
+    if (key->split) {
+        const int bytes = LLM42__SPLIT_WARPS * 2 * 2 * 32 * DP * 2;
+        LLM42__CU(cudaFuncSetAttribute(llm42__k_attend_split<DP>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+        LLM42__CU(llm42__launch(llm42__k_attend_split<DP>, dim3(std::min((unsigned)splits, (unsigned)key->rows + few), heads),
+                                dim3(128), bytes, lane->stream, a, meta));
+    }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, int layer,
+                                             llm42__meta meta, int splits, llm42_error *error) {
+    const llm42_config *c = &cu->model->config;
+    llm42__attention a = {};
+    a.q = lane->q;
+    a.k = cu->k + (size_t)layer * cu->kv_layer;
+    a.v = cu->v + (size_t)layer * cu->kv_layer;
+    a.out = lane->attended;
+    a.partial = lane->partial;
+    a.arrived = lane->arrived;
+    a.heads = c->heads, a.kv_heads = c->kv_heads, a.head_dim = c->head_dim, a.stride = cu->attended, a.window = c->sliding_window;
+    a.scale = (float)(1.4426950408889634 / sqrt((double)c->head_dim));
+    a.unit = key->schedule == LLM42_FAST ? 0 : LLM42__UNIT_KEYS;
+    switch (cu->dp) {
+    case 16: return llm42__enqueue_attention_as<16>(cu, lane, key, a, meta, splits, error);
+    case 32: return llm42__enqueue_attention_as<32>(cu, lane, key, a, meta, splits, error);
+    case 64: return llm42__enqueue_attention_as<64>(cu, lane, key, a, meta, splits, error);
+    default: return llm42__enqueue_attention_as<128>(cu, lane, key, a, meta, splits, error);
+    }
+}
+
+static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__lane *lane, int rows, int l, llm42__meta meta, llm42_error *error) {
+    const llm42_config *c = &cu->model->config;
+    const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
+    llm42__heads a = {c->heads, c->kv_heads, c->head_dim, cu->qkv, c->rope_interleaved, layer->bias, layer->q_norm, layer->k_norm,
+                      cu->rope, c->norm_eps};
+    auto kernel = cu->dp == 16 ? llm42__k_rope<16> : cu->dp == 32 ? llm42__k_rope<32> : cu->dp == 64 ? llm42__k_rope<64>
+                                                                                     : llm42__k_rope<128>;
+    dim3 grid((unsigned)rows, (unsigned)((c->heads + 2 * c->kv_heads + 7) / 8));
+    LLM42__CU(llm42__launch(kernel, grid, dim3(256), 0, lane->stream, lane->qkv, lane->q, cu->k + (size_t)l * cu->kv_layer,
+                            cu->v + (size_t)l * cu->kv_layer, a, meta));
+    return LLM42_OK;
+}
+
+template <int KIND>
+static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__lane *lane, int rows, const llm42__bf16 *delta, const float *weight,
+                                        llm42__meta meta, llm42_error *error) {
+    int pieces = cu->Dp / 8, each = (pieces + 1023) / 1024, threads = ((pieces + each - 1) / each + 31) / 32 * 32;
+    LLM42__STAGE("norm", LLM42__CU(llm42__launch(llm42__k_norm<KIND>, dim3((unsigned)rows), dim3((unsigned)threads), 0, lane->stream,
+                                                 lane->x, delta, weight, lane->h, meta, cu->D, cu->Dp, cu->model->config.norm_eps)));
+    return LLM42_OK;
+}
+
+// The feed-forward part of a mixture: rows go to their experts' products in groups.
+static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, int l, llm42_error *error) {
+    const llm42_config *c = &cu->model->config;
+    const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
+    const int rows = key->rows, used = c->experts_used, entries = rows * used, processors = cu->device.multiProcessorCount;
+    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__ROUTER, key->schedule, layer->w[LLM42__ROUTER], lane->h, lane->router, rows, error));
+    // Any tile kind gives the same bits: few rows for each expert take one of few rows, and the last two fit every device.
+    int kind = entries <= 8 * c->experts ? 3 : entries <= 32 * c->experts ? 9 : LLM42__TILE_KINDS - 1;
+    if (llm42__tile_kinds[kind].bytes > (int)cu->device.sharedMemPerBlockOptin) kind = LLM42__TILE_KINDS - 1;
+    const llm42__tile_kind *tile = &llm42__tile_kinds[kind];
+    llm42__groups in = {lane->route_offset, lane->route_source, c->experts}, out = {lane->route_offset, nullptr, c->experts};
+    LLM42__STAGE("route",
+        LLM42__CU(llm42__launch(llm42__k_route, dim3((unsigned)rows), dim3(32), 0, lane->stream, lane->router, c->experts, cu->Ep, used,
+                                c->experts_renorm, lane->route_id, lane->route_weight));
+        LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, lane->stream, lane->route_id, rows, c->experts, used,
+                                lane->route_offset, lane->route_source, lane->route_place)));
+    LLM42__STAGE("gate_up", LLM42__CU(tile->gated(lane->h, layer->w[LLM42__GATE_UP], lane->gated, entries, 2 * cu->Fp, cu->Dp, in,
+                                                  processors, lane->stream)));
+    LLM42__STAGE("down", LLM42__CU(tile->plain(lane->gated, layer->w[LLM42__DOWN], lane->expert_out, entries, cu->Dp, cu->Fp, out,
+                                               processors, lane->stream)));
+    LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_combine, dim3((unsigned)rows), dim3(256), 0, lane->stream, lane->expert_out,
+                                                  lane->route_place, lane->route_weight, used, cu->Dp, lane->delta)));
+    return LLM42_OK;
+}
+
+static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, int l, llm42__meta meta,
+                                         int splits, llm42_error *error) {
+    const llm42_config *c = &cu->model->config;
+    const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
+    const int R = key->rows, real = cu->probed ? cu->probed->rows : 0, D = cu->D, Dp = cu->Dp;
+    LLM42__TRY_CUDA(llm42__show(cu, lane, l, "attention_norm", lane->h, real, 1, D, Dp, Dp, error));
+    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__QKV, key->schedule, layer->w[LLM42__QKV], lane->h, lane->qkv, R, error));
+    LLM42__STAGE("rope", LLM42__TRY_CUDA(llm42__enqueue_rope(cu, lane, R, l, meta, error)));
+    LLM42__TRY_CUDA(llm42__show(cu, lane, l, "q", lane->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, error));
+    LLM42__TRY_CUDA(llm42__show_cache(cu, lane, l, "k", cu->k + (size_t)l * cu->kv_layer, error));
+    LLM42__TRY_CUDA(llm42__show_cache(cu, lane, l, "v", cu->v + (size_t)l * cu->kv_layer, error));
+    LLM42__STAGE("attention", LLM42__TRY_CUDA(llm42__enqueue_attention(cu, lane, key, l, meta, splits, error)));
+    LLM42__TRY_CUDA(llm42__show(cu, lane, l, "attention", lane->attended, real, 1, c->heads * c->head_dim, cu->attended, cu->attended, error));
+    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__O, key->schedule, layer->w[LLM42__O], lane->attended, lane->delta, R, error));
+    LLM42__TRY_CUDA(llm42__show(cu, lane, l, "o", lane->delta, real, 1, D, Dp, Dp, error));
+    LLM42__TRY_CUDA(llm42__enqueue_norm<LLM42__ADD>(cu, lane, R, lane->delta, layer->ffn_norm, meta, error));
+    LLM42__TRY_CUDA(llm42__show(cu, lane, l, "ffn_norm", lane->h, real, 1, D, Dp, Dp, error));
+    if (c->experts) {
+        LLM42__TRY_CUDA(llm42__enqueue_experts(cu, lane, key, l, error));
+    } else {
+        LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP], lane->h, lane->gated, R, error));
+        LLM42__TRY_CUDA(llm42__show(cu, lane, l, "gate", lane->gated, real, 1, c->ffn, cu->Fp, cu->Fp, error));
+        LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], lane->gated, lane->delta, R, error));
+    }
+    return llm42__show(cu, lane, l, "down", lane->delta, real, 1, D, Dp, Dp, error);
+}
+
+// LM head and draws, for draws first <= i < first + rows (rows padded).
+static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42__lane *lane, llm42_schedule schedule, int first, int rows,
+                                        llm42__meta meta, llm42_error *error) {
+    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__HEAD, schedule, cu->head, lane->h + (size_t)first * (size_t)cu->Dp,
+                                           lane->logits, rows, error));
+    const int V = cu->model->config.vocab;
+    if (cu->desc.logits_fp32)
+        LLM42__STAGE("draw", LLM42__CU(llm42__launch(llm42__k_draw<float>, dim3((unsigned)rows), dim3(1024), 0, lane->stream,
+                                                     (const float *)lane->logits, V, cu->Vp, lane->out, meta, first)));
+    else
+        LLM42__STAGE("draw", LLM42__CU(llm42__launch(llm42__k_draw<llm42__bf16>, dim3((unsigned)rows), dim3(1024), 0, lane->stream,
+                                                     (const llm42__bf16 *)lane->logits, V, cu->Vp, lane->out, meta, first)));
+    return LLM42_OK;
+}
+
+// The schedule of the head's product: a FIXED pass that draws few tokens may use fewer rows where that keeps the bits.
+static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
+    return key->schedule == LLM42_FIXED && key->draws < key->rows ? LLM42_INVARIANT : key->schedule;
+}
+
+// All launches of a pass whose metadata is on the device, but for the head of more draws than there is room for logits.
+static llm42_result llm42__enqueue(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, llm42_error *error) {
+    const llm42_config *c = &cu->model->config;
+    llm42__meta_layout at = llm42__layout(cu, key);
+    llm42__meta meta = llm42__meta_at(cu, lane->meta, &at);
+    LLM42__TRY_CUDA(llm42__enqueue_norm<LLM42__EMBED>(cu, lane, key->rows, cu->embed, cu->layer[0].attention_norm, meta, error));
+    LLM42__TRY_CUDA(llm42__show(cu, lane, -1, "embed", lane->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp, cu->Dp, error));
+    for (int l = 0; l < c->layers; l++) {
+        LLM42__TRY_CUDA(llm42__enqueue_layer(cu, lane, key, l, meta, at.splits, error));
+        if (l + 1 < c->layers)
+            LLM42__TRY_CUDA(llm42__enqueue_norm<LLM42__ADD>(cu, lane, key->rows, lane->delta, cu->layer[(size_t)l + 1].attention_norm, meta, error));
+    }
+    if (!key->draws) return LLM42_OK;
+    LLM42__TRY_CUDA(llm42__enqueue_norm<LLM42__ADD_DRAWS>(cu, lane, key->draws, lane->delta, cu->final_norm, meta, error));
+    if (key->draws > cu->max_draws) return LLM42_OK;
+    return llm42__enqueue_head(cu, lane, llm42__head_schedule(key), 0, key->draws, meta, error);
+}
+
+// >>tasks --------------------------------------------------------------------------------------------------------
+// A pass as the host prepares it; kept between passes so that none allocates.
+struct llm42__prepared {
+    llm42__shape_key key;
+    std::vector<llm42__tile_task> tile;
+    std::vector<llm42__split_task> split;
+    std::vector<int> run_begin;  // first row of each run of rows of one sequence
+    int draws, page_stride;
+    size_t bytes;                // of metadata
+};
+
+// A single row's keys in units. Returns false where there is no room for its partial sums.
+static bool llm42__split_row(const llm42__cuda *cu, llm42__prepared *p, llm42_schedule schedule, const llm42_row *row, int r,
+                             int chunks, int *slots) {
+    const int window = cu->model->config.sliding_window, end = row->position + 1, low = window ? std::max(0, end - window) : 0;
+    int unit = LLM42__UNIT_KEYS, begin = low / LLM42__UNIT_KEYS * LLM42__UNIT_KEYS;
+    if (schedule == LLM42_FAST) {
+        begin = low & ~(LLM42__BLOCK_KEYS - 1);
+        chunks = std::max(1, std::max(std::min(chunks, (end - begin + 127) / 128), (end - begin + 4095) / 4096));
+        unit = ((end - begin + 4 * chunks - 1) / (4 * chunks) + 31) / 32 * 32;
+        if (*slots + 4 * chunks > cu->unit_slots) unit = ((end - begin + 3) / 4 + 31) / 32 * 32;  // no room: one block alone
+    }
+    const int units = (end - begin + unit - 1) / unit;
+    const bool alone = units <= LLM42__SPLIT_WARPS;
+    if (!alone && *slots + units > cu->unit_slots) return false;
+    for (int u = 0; u < units; u += LLM42__SPLIT_WARPS)
+        p->split.push_back({r, begin + u * unit, end, unit, u, units, alone ? 0 : *slots + u, 0});
+    if (!alone) *slots += units;
+    return true;
+}
+
+// Rows that stand one behind the other, in tiles.
+static void llm42__tile_rows(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass, int begin, int end) {
+    const int most = LLM42__TILE_QUERIES / cu->group, window = cu->model->config.sliding_window;
+    for (int r = begin; r < end; r += most) {
+        int rows = std::min(most, end - r), position = pass->row[r].position;
+        int first = window ? std::max(0, position - window + 1) / LLM42__UNIT_KEYS * LLM42__UNIT_KEYS : 0;
+        p->tile.push_back({r, rows, first, position + rows});
+    }
+}
+
+static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
+    int single = 0, slots = 0, R = pass->rows;
+    p->tile.clear(), p->split.clear(), p->run_begin.clear();
+    auto same_run = [&](int r) {
+        return pass->row[r].seq == pass->row[r - 1].seq && pass->row[r].position == pass->row[r - 1].position + 1;
+    };
+    for (int r = 0; r < R; r++)
+        if (!r || !same_run(r)) {
+            p->run_begin.push_back(r);
+            single += r + 1 == R || !same_run(r + 1);
+        }
+    const int heads = cu->model->config.kv_heads, chunks = single ? (2 * cu->device.multiProcessorCount + single * heads - 1) / (single * heads) : 1;
+    for (size_t i = 0; i < p->run_begin.size(); i++) {
+        int begin = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R;
+        if (pass->schedule == LLM42_FIXED || end - begin > 1 ||
+            !llm42__split_row(cu, p, pass->schedule, &pass->row[begin], begin, chunks, &slots))
+            llm42__tile_rows(cu, p, pass, begin, end);
+    }
+    // The longest first, so that none is left alone at the end. (Order of work, not of sums.)
+    std::stable_sort(p->tile.begin(), p->tile.end(), [](const llm42__tile_task &a, const llm42__tile_task &b) {
+        return a.end - a.first > b.end - b.first;
+    });
+}
+
+static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
+    int R = pass->rows;
+    if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
+        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "cuda backend: schedule %s is not available", llm42_schedule_name(pass->schedule));
+    if (R < 1 || R > cu->max_rows || R > pass->shape || (pass->schedule == LLM42_FIXED && pass->shape > cu->max_rows))
+        return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: a pass of %d rows, shape %d: expected 1 to %d, and at most the shape",
+                                R, pass->shape, cu->max_rows);
+    for (int r = 0; r < R; r++) {
+        const llm42_row *row = &pass->row[r];
+        if (row->seq < 0 || row->token < 0 || row->token >= cu->model->config.vocab || row->position < 0 ||
+            row->position >= cu->desc.max_context)
+            return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: row %d: token %d, position %d: out of range", r, row->token,
+                                    row->position);
+    }
+    return LLM42_OK;
+}
+
+// Chooses the pass's padded shape.
+static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
+    const int rows = cu->buckets[(size_t)llm42__bucket(cu, pass->schedule == LLM42_FIXED ? pass->shape : pass->rows)];
+    llm42__shape_key key = {pass->schedule, rows, 0, !p->tile.empty(), !p->split.empty()};
+    if (pass->schedule == LLM42_FIXED) {
+        const llm42__plan *head = llm42__find_plan(cu, LLM42__HEAD, LLM42_FIXED, std::min(rows, cu->max_draws));
+        key.draws = p->draws <= 16 && rows > 16 && head->sequential ? 16 : rows;
+    } else if (!key.tile && p->draws == pass->rows) {
+        key.draws = rows;
+    } else {
+        int usual = cu->buckets[(size_t)llm42__bucket(cu, std::min(std::max(cu->desc.max_running, 1), std::min(256, cu->max_draws)))];
+        key.draws = std::min(usual, rows);
+        if (p->draws > key.draws) key.draws = cu->buckets[(size_t)llm42__bucket(cu, p->draws)];
+        key.tile = key.split = true;
+    }
+    if (key.draws > cu->max_draws) key.draws = std::max(p->draws, cu->max_draws + 1);  // the head runs in parts
+    p->key = key;
+}
+
+// Fills the pinned copy of a pass's metadata.
+static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__lane *lane, llm42__prepared *p, const llm42_pass *pass,
+                                   llm42_error *error) {
+    LLM42__TRY_CUDA(llm42__check_pass(cu, pass, error));
+    llm42__make_tasks(cu, p, pass);
+    p->draws = 0, p->page_stride = 0;
+    for (int r = 0; r < pass->rows; r++) {
+        p->draws += (pass->row[r].flags & LLM42_ROW_SAMPLE) != 0;
+        p->page_stride = std::max(p->page_stride, (pass->row[r].position >> cu->page_shift) + 1);
+    }
+    llm42__choose_key(cu, p, pass);
+    llm42__meta_layout at = llm42__layout(cu, &p->key);
+    if (p->run_begin.size() * (size_t)p->page_stride > cu->page_room)
+        return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: a pass of %zu sequences of up to %d pages: more than max_running and "
+                                "max_context were opened for", p->run_begin.size(), p->page_stride);
+    unsigned char *base = lane->meta_host;
+    *(llm42__header *)base = {pass->rows, (int32_t)p->tile.size(), (int32_t)p->split.size(), p->draws, p->page_stride, {0, 0, 0}};
+    int32_t *token = (int32_t *)(base + at.token), *position = (int32_t *)(base + at.position), *slot = (int32_t *)(base + at.slot);
+    int32_t *seq = (int32_t *)(base + at.seq), *pages = (int32_t *)(base + at.pages);
+    llm42__draw *draw = (llm42__draw *)(base + at.draw);
+    int run = -1;
+    for (int r = 0; r < p->key.rows; r++) {
+        if (r >= pass->rows) {
+            token[r] = position[r] = seq[r] = 0, slot[r] = -1;
+            continue;
+        }
+        const llm42_row *row = &pass->row[r];
+        const llm42_seq *s = &pass->seq[row->seq];
+        if (run + 1 < (int)p->run_begin.size() && p->run_begin[(size_t)run + 1] == r) {
+            run++;
+            int end = run + 1 < (int)p->run_begin.size() ? p->run_begin[(size_t)run + 1] : pass->rows;
+            int used = (pass->row[end - 1].position >> cu->page_shift) + 1;
+            memcpy(pages + (size_t)run * (size_t)p->page_stride, s->pages, (size_t)used * sizeof *pages);
+        }
+        token[r] = row->token;
+        position[r] = row->position;
+        seq[r] = run;
+        slot[r] = row->flags & LLM42_ROW_KEEP_KV ? -1
+                : (s->pages[row->position >> cu->page_shift] << cu->page_shift) + (row->position & (cu->desc.page_size - 1));
+        if (row->flags & LLM42_ROW_SAMPLE)
+            *draw++ = {r, s->sampling.top_k, s->sampling.temperature, s->sampling.top_p, s->sampling.min_p, row->position, s->sampling.seed};
+    }
+    memcpy(base + at.tile, p->tile.data(), p->tile.size() * sizeof p->tile[0]);
+    memcpy(base + at.split, p->split.data(), p->split.size() * sizeof p->split[0]);
+    p->bytes = at.pages + p->run_begin.size() * (size_t)p->page_stride * sizeof *pages;
+    return LLM42_OK;
+}
+
+// >>run ----------------------------------------------------------------------------------------------------------
+struct llm42__cuda_state : llm42__cuda { llm42__prepared prepared[2]; };
+
+static cudaGraphExec_t llm42__find_graph(const llm42__cuda *cu, const llm42__shape_key *key, int lane) {
+    for (const llm42__graph &g : cu->graphs)
+        if (g.key.schedule == key->schedule && g.key.rows == key->rows && g.key.draws == key->draws && g.key.tile == key->tile &&
+            g.key.split == key->split)
+            return g.exec[lane];
+    return nullptr;
+}
+
+// Sends a prepared pass on its way.
+static llm42_result llm42__launch_pass(llm42__cuda_state *cu, int which, const llm42_pass *pass, llm42_error *error) {
+    llm42__lane *lane = &cu->lane[which];
+    const llm42__prepared *p = &cu->prepared[which];
+    LLM42__CU(cudaMemcpyAsync(lane->meta, lane->meta_host, p->bytes, cudaMemcpyHostToDevice, lane->stream));
+    cudaGraphExec_t exec = pass->logits || pass->probe || cu->timings ? nullptr : llm42__find_graph(cu, &p->key, which);
+    if (exec) {
+        LLM42__CU(cudaGraphLaunch(exec, lane->stream));
+        return LLM42_OK;
+    }
+    return llm42__enqueue(cu, lane, &p->key, error);
+}
+
+static llm42_result llm42__copy_logits(llm42__cuda_state *cu, const llm42_pass *pass, int first, int count, llm42_error *error) {
+    if (!pass->logits) return LLM42_OK;
+    llm42__lane *lane = &cu->lane[0];
+    size_t V = (size_t)cu->model->config.vocab, size = cu->desc.logits_fp32 ? 4 : 2, stride = (size_t)cu->Vp * size;
+    std::vector<unsigned char> raw((size_t)count * stride);
+    LLM42__CU(cudaMemcpyAsync(raw.data(), lane->logits, raw.size(), cudaMemcpyDeviceToHost, lane->stream));
+    LLM42__CU(cudaStreamSynchronize(lane->stream));
+    for (int r = 0, draw = 0; r < pass->rows; r++) {
+        if (!(pass->row[r].flags & LLM42_ROW_SAMPLE)) continue;
+        int at = draw++ - first;
+        if (at < 0 || at >= count) continue;
+        for (size_t i = 0; i < V; i++) {
+            uint32_t bits;
+            if (size == 4) bits = ((const uint32_t *)(raw.data() + (size_t)at * stride))[i];
+            else bits = (uint32_t)((const uint16_t *)(raw.data() + (size_t)at * stride))[i] << 16;
+            memcpy(&pass->logits[(size_t)r * V + i], &bits, 4);
+        }
+    }
+    return LLM42_OK;
+}
+
+// The head of a pass that draws more tokens than there is room for logits, in parts.
+static llm42_result llm42__long_head(llm42__cuda_state *cu, const llm42_pass *pass, llm42_error *error) {
+    const llm42__prepared *p = &cu->prepared[0];
+    llm42__lane *lane = &cu->lane[0];
+    llm42__meta_layout at = llm42__layout(cu, &p->key);
+    llm42__meta meta = llm42__meta_at(cu, lane->meta, &at);
+    for (int first = 0; first < p->draws; first += cu->max_draws) {
+        int count = std::min(cu->max_draws, p->draws - first);
+        int rows = pass->schedule == LLM42_FIXED ? cu->max_draws : cu->buckets[(size_t)llm42__bucket(cu, count)];
+        LLM42__TRY_CUDA(llm42__enqueue_head(cu, lane, pass->schedule, first, rows, meta, error));
+        LLM42__TRY_CUDA(llm42__copy_logits(cu, pass, first, count, error));
+    }
+    return LLM42_OK;
+}
+
+// Hands out a landed pass's tokens.
+static llm42_result llm42__take_outputs(llm42__cuda_state *cu, int which, const llm42_pass *pass, llm42_error *error) {
+    llm42_result result = LLM42_OK;
+    for (int r = 0; r < pass->rows; r++) {
+        if (!(pass->row[r].flags & LLM42_ROW_SAMPLE)) continue;
+        pass->out[r] = cu->lane[which].out_host[r];
+        float p = pass->out[r].logprob;
+        if (!(p - p == 0) && result == LLM42_OK)
+            result = llm42__cuda_fail(error, LLM42_BACKEND, "row %d (request %lld, position %d): the logits are not finite: the weights hold "
+                                      "NaN or infinity, or overflow", r, (long long)pass->seq[pass->row[r].seq].request, pass->row[r].position);
+    }
+    return result;
+}
+
+static llm42_result llm42__cuda_run(void *state, const llm42_pass *pass, llm42_error *error) {
+    llm42__cuda_state *cu = (llm42__cuda_state *)state;
+    llm42__lane *lane = &cu->lane[0];
+    llm42__prepared *p = &cu->prepared[0];
+    LLM42__CU(cudaSetDevice(cu->options.device));
+    LLM42__TRY_CUDA(llm42__prepare(cu, lane, p, pass, error));
+    cu->probed = pass->probe ? pass : nullptr;
+    llm42_result result = llm42__launch_pass(cu, 0, pass, error);
+    if (result == LLM42_OK && p->key.draws)
+        result = llm42__show(cu, lane, -1, "final_norm", lane->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, error);
+    cu->probed = nullptr;
+    if (result == LLM42_OK && p->key.draws > cu->max_draws) result = llm42__long_head(cu, pass, error);
+    else if (result == LLM42_OK) result = llm42__copy_logits(cu, pass, 0, p->draws, error);
+    LLM42__CU(cudaStreamSynchronize(lane->stream));
+    LLM42__TRY_CUDA(result);
+    return llm42__take_outputs(cu, 0, pass, error);
+}
+
+static llm42_result llm42__cuda_start(void *state, const llm42_pass *pass, llm42_error *error) {
+    llm42__cuda_state *cu = (llm42__cuda_state *)state;
+    llm42__lane *lane = &cu->lane[1];
+    if (!cu->desc.overlap)
+        return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: the backend was opened without llm42_backend_desc.overlap");
+    if (lane->flight) return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: a pass is in flight already: poll first");
+    if (pass->logits || pass->probe)
+        return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: logits and probe are for run only");
+    if (pass->schedule != LLM42_FIXED || pass->shape > cu->desc.fixed_rows)
+        return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: takes FIXED passes of a shape of at most fixed_rows, %d",
+                                cu->desc.fixed_rows);
+    LLM42__CU(cudaSetDevice(cu->options.device));
+    LLM42__TRY_CUDA(llm42__prepare(cu, lane, &cu->prepared[1], pass, error));
+    LLM42__TRY_CUDA(llm42__launch_pass(cu, 1, pass, error));
+    LLM42__CU(cudaEventRecord(lane->landed, lane->stream));
+    lane->flight = pass;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__cuda_poll(void *state, double until, llm42_error *error) {
+    llm42__cuda_state *cu = (llm42__cuda_state *)state;
+    llm42__lane *lane = &cu->lane[1];
+    const llm42_pass *pass = lane->flight;
+    if (!pass) return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: poll: no pass is in flight");
+    cudaError_t status;
+    while ((status = cudaEventQuery(lane->landed)) == cudaErrorNotReady)
+        if (std::isfinite(until) && llm42__cuda_now(NULL) >= until) return LLM42_IDLE;
+    lane->flight = nullptr;
+    LLM42__TRY_CUDA(llm42__cuda_status(error, "cudaEventQuery(", status));
+    return llm42__take_outputs(cu, 1, pass, error);
+}
+
+// >>memory -------------------------------------------------------------------------------------------------------
+template <typename T> static llm42_result llm42__take(llm42__cuda *cu, T **to, size_t count, llm42_error *error) {
+    void *block = nullptr;
+    size_t bytes = std::max<size_t>(count * sizeof(T), 256);
+    LLM42__CU(cudaMalloc(&block, bytes));
+    cu->blocks.push_back(block);
+    cu->device_bytes += bytes;
+    LLM42__CU(cudaMemset(block, 0, bytes));
+    *to = (T *)block;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__take_pinned(llm42__cuda *cu, void **to, size_t bytes, llm42_error *error) {
+    LLM42__CU(cudaHostAlloc(to, bytes, cudaHostAllocMapped));
+    memset(*to, 0, bytes);
+    cu->pinned.push_back(*to);
+    return LLM42_OK;
+}
+
+// A vector of n fp32 values, padded with zeros to `padded`. NULL stays NULL.
+static llm42_result llm42__upload_vector(llm42__cuda *cu, float **to, const float *from, int n, int padded, llm42_error *error) {
+    *to = nullptr;
+    if (!from) return LLM42_OK;
+    LLM42__TRY_CUDA(llm42__take(cu, to, (size_t)padded, error));
+    LLM42__CU(cudaMemcpy(*to, from, (size_t)n * sizeof **to, cudaMemcpyHostToDevice));
+    return LLM42_OK;
+}
+
+// Rows of a matrix into their place on the device, by way of a buffer where they come from the host.
+static llm42_result llm42__place(const llm42_matrix *m, llm42__bf16 *to, int stride, int turn, void *buffer, size_t buffer_bytes,
+                                 llm42_error *error) {
+    const size_t row = (size_t)m->k * (m->type == LLM42_FP32 ? 4 : 2), most = m->data ? std::max<size_t>(1, buffer_bytes / row) : (size_t)m->n;
+    for (size_t r = 0; r < (size_t)m->n; r += most) {
+        size_t count = std::min(most, (size_t)m->n - r);
+        if (m->data) LLM42__CU(cudaMemcpy(buffer, (const char *)m->data + r * row, count * row, cudaMemcpyHostToDevice));
+        llm42__k_place<<<2048, 256>>>(to, stride, turn, m->data ? buffer : nullptr, m->type == LLM42_FP32, r, count, m->k, m->recipe.key,
+                                      m->recipe.scale);
+        LLM42__CU(cudaGetLastError());
+    }
+    return LLM42_OK;
+}
+
+struct llm42__loading { llm42__cuda *cu; void *buffer; size_t bytes; };
+
+static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *error) {
+    llm42__cuda *cu = in->cu;
+    const llm42_config *c = &cu->model->config;
+    const llm42_layer *from = &cu->model->layer[l];
+    llm42__cuda_layer *to = &cu->layer[(size_t)l];
+    *to = {};
+    const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, kv = (size_t)(c->kv_heads * c->head_dim), q = (size_t)(c->heads * c->head_dim);
+    LLM42__TRY_CUDA(llm42__upload_vector(cu, &to->attention_norm, from->attention_norm, c->dim, cu->Dp, error));
+    LLM42__TRY_CUDA(llm42__upload_vector(cu, &to->ffn_norm, from->ffn_norm, c->dim, cu->Dp, error));
+    LLM42__TRY_CUDA(llm42__upload_vector(cu, &to->q_norm, from->q_norm, c->head_dim, c->head_dim, error));
+    LLM42__TRY_CUDA(llm42__upload_vector(cu, &to->k_norm, from->k_norm, c->head_dim, c->head_dim, error));
+    if (from->q_bias || from->k_bias || from->v_bias) {
+        std::vector<float> bias(q + 2 * kv, 0.0f);
+        if (from->q_bias) memcpy(bias.data(), from->q_bias, q * 4);
+        if (from->k_bias) memcpy(bias.data() + q, from->k_bias, kv * 4);
+        if (from->v_bias) memcpy(bias.data() + q + kv, from->v_bias, kv * 4);
+        LLM42__TRY_CUDA(llm42__upload_vector(cu, &to->bias, bias.data(), (int)bias.size(), (int)bias.size(), error));
+    }
+    LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__QKV], (size_t)cu->qkv * Dp, error));
+    LLM42__TRY_CUDA(llm42__place(&from->q, to->w[LLM42__QKV], cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
+    LLM42__TRY_CUDA(llm42__place(&from->k, to->w[LLM42__QKV] + q * Dp, cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
+    LLM42__TRY_CUDA(llm42__place(&from->v, to->w[LLM42__QKV] + (q + kv) * Dp, cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
+    LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__O], Dp * (size_t)cu->attended, error));
+    LLM42__TRY_CUDA(llm42__place(&from->o, to->w[LLM42__O], cu->attended, LLM42__PLAIN, in->buffer, in->bytes, error));
+    const size_t experts = (size_t)std::max(1, c->experts);
+    LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__GATE_UP], experts * 2 * Fp * Dp, error));
+    LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__DOWN], experts * Dp * Fp, error));
+    for (size_t e = 0; e < experts; e++) {
+        const llm42_matrix *gate = c->experts ? &from->expert[3 * e] : &from->gate, *up = c->experts ? &from->expert[3 * e + 1] : &from->up;
+        const llm42_matrix *down = c->experts ? &from->expert[3 * e + 2] : &from->down;
+        llm42__bf16 *both = to->w[LLM42__GATE_UP] + e * 2 * Fp * Dp;
+        LLM42__TRY_CUDA(llm42__place(gate, both, cu->Dp, LLM42__GATE, in->buffer, in->bytes, error));
+        LLM42__TRY_CUDA(llm42__place(up, both, cu->Dp, LLM42__UP, in->buffer, in->bytes, error));
+        LLM42__TRY_CUDA(llm42__place(down, to->w[LLM42__DOWN] + e * Dp * Fp, cu->Fp, LLM42__PLAIN, in->buffer, in->bytes, error));
+    }
+    if (!c->experts) return LLM42_OK;
+    LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__ROUTER], (size_t)cu->Ep * Dp, error));
+    return llm42__place(&from->router, to->w[LLM42__ROUTER], cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error);
+}
+
+static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
+    const llm42_model *m = cu->model;
+    llm42__loading in = {cu, nullptr, (size_t)64 << 20};
+    LLM42__CU(cudaMalloc(&in.buffer, in.bytes));
+    auto all = [&]() -> llm42_result {
+        LLM42__TRY_CUDA(llm42__take(cu, &cu->embed, (size_t)cu->Vp * (size_t)cu->Dp, error));
+        LLM42__TRY_CUDA(llm42__place(&m->embed, cu->embed, cu->Dp, LLM42__PLAIN, in.buffer, in.bytes, error));
+        cu->head = cu->embed;
+        if (m->head.data != m->embed.data || m->head.recipe.key != m->embed.recipe.key) {
+            LLM42__TRY_CUDA(llm42__take(cu, &cu->head, (size_t)cu->Vp * (size_t)cu->Dp, error));
+            LLM42__TRY_CUDA(llm42__place(&m->head, cu->head, cu->Dp, LLM42__PLAIN, in.buffer, in.bytes, error));
+            if (!m->head.data && m->head.recipe.lead != 0.0f)
+                llm42__k_lead<<<(unsigned)m->config.vocab, 256>>>(cu->head, cu->embed, m->config.vocab, cu->Dp, m->config.dim, m->head.recipe.lead);
+            LLM42__CU(cudaGetLastError());
+        }
+        LLM42__TRY_CUDA(llm42__upload_vector(cu, &cu->final_norm, m->final_norm, m->config.dim, cu->Dp, error));
+        cu->layer.resize((size_t)m->config.layers);
+        for (int l = 0; l < m->config.layers; l++) LLM42__TRY_CUDA(llm42__upload_layer(&in, l, error));
+        LLM42__CU(cudaDeviceSynchronize());
+        return LLM42_OK;
+    };
+    llm42_result result = all();
+    cudaFree(in.buffer);
+    return result;
+}
+
+// Cosines and sines of every position's angles, rounded as the CPU backend rounds them.
+static llm42_result llm42__upload_rope(llm42__cuda *cu, llm42_error *error) {
+    const llm42_config *c = &cu->model->config;
+    const int half = c->head_dim / 2;
+    std::vector<float> rope((size_t)cu->desc.max_context * (size_t)c->head_dim);
+    for (int i = 0; i < half; i++) {
+        float frequency = (float)exp(-(double)(2 * i) / c->head_dim * log(c->rope_theta));
+        if (c->rope_factor > 0) {
+            double wave = 6.283185307179586 / frequency, context = c->rope_original_context;
+            double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor, smooth = (context / wave - low) / (high - low);
+            if (wave > context / low) frequency = (float)(frequency / c->rope_factor);
+            else if (wave >= context / high) frequency = (float)((1 - smooth) * frequency / c->rope_factor + smooth * frequency);
+        }
+        for (int t = 0; t < cu->desc.max_context; t++) {
+            double sine, cosine;
+            llm42_sincos((double)((float)t * frequency), &sine, &cosine);
+            rope[((size_t)t * (size_t)half + (size_t)i) * 2] = (float)cosine;
+            rope[((size_t)t * (size_t)half + (size_t)i) * 2 + 1] = (float)sine;
+        }
+    }
+    LLM42__TRY_CUDA(llm42__take(cu, &cu->rope, rope.size(), error));
+    LLM42__CU(cudaMemcpy(cu->rope, rope.data(), rope.size() * 4, cudaMemcpyHostToDevice));
+    return LLM42_OK;
+}
+
+static llm42_result llm42__open_lane(llm42__cuda *cu, int which, llm42_error *error) {
+    const llm42_config *c = &cu->model->config;
+    llm42__lane *lane = &cu->lane[which];
+    const size_t R = (size_t)(which ? cu->buckets[(size_t)llm42__bucket(cu, std::max(1, cu->desc.fixed_rows))] : cu->max_rows);
+    const size_t used = (size_t)c->experts_used, entries = R * std::max<size_t>(1, used), Dp = (size_t)cu->Dp;
+    int least, greatest;
+    LLM42__CU(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    LLM42__CU(cudaStreamCreateWithPriority(&lane->stream, cudaStreamNonBlocking, which ? least : greatest));  // decode goes first
+    LLM42__CU(cudaEventCreateWithFlags(&lane->landed, cudaEventDisableTiming));
+    LLM42__TRY_CUDA(llm42__take(cu, &lane->x, R * Dp, error));
+    LLM42__TRY_CUDA(llm42__take(cu, &lane->h, R * Dp, error));
+    LLM42__TRY_CUDA(llm42__take(cu, &lane->delta, R * Dp, error));
+    LLM42__TRY_CUDA(llm42__take(cu, &lane->qkv, R * (size_t)cu->qkv, error));
+    LLM42__TRY_CUDA(llm42__take(cu, &lane->q, R * (size_t)(c->heads * cu->dp), error));
+    LLM42__TRY_CUDA(llm42__take(cu, &lane->attended, R * (size_t)cu->attended, error));
+    LLM42__TRY_CUDA(llm42__take(cu, &lane->gate_up, R * 2 * (size_t)cu->Fp, error));
+    LLM42__TRY_CUDA(llm42__take(cu, &lane->gated, entries * (size_t)cu->Fp, error));
+    LLM42__TRY_CUDA(llm42__take(cu, (char **)&lane->logits, (size_t)cu->max_draws * (size_t)cu->Vp * (cu->desc.logits_fp32 ? 4 : 2), error));
+    LLM42__TRY_CUDA(llm42__take(cu, (char **)&lane->workspace, llm42__workspace_bytes, error));
+    if (!which) {
+        LLM42__TRY_CUDA(llm42__take(cu, &lane->partial, (size_t)cu->unit_slots * (size_t)c->heads * (size_t)(cu->dp + 2), error));
+        LLM42__TRY_CUDA(llm42__take(cu, &lane->arrived, R * (size_t)c->kv_heads, error));
+    }
+    if (used) {
+        LLM42__TRY_CUDA(llm42__take(cu, &lane->router, R * (size_t)cu->Ep, error));
+        LLM42__TRY_CUDA(llm42__take(cu, &lane->expert_out, entries * Dp, error));
+        LLM42__TRY_CUDA(llm42__take(cu, &lane->route_weight, entries, error));
+        LLM42__TRY_CUDA(llm42__take(cu, &lane->route_id, entries, error));
+        LLM42__TRY_CUDA(llm42__take(cu, &lane->route_offset, (size_t)c->experts + 1, error));
+        LLM42__TRY_CUDA(llm42__take(cu, &lane->route_source, entries, error));
+        LLM42__TRY_CUDA(llm42__take(cu, &lane->route_place, entries, error));
+    }
+    LLM42__TRY_CUDA(llm42__take(cu, &lane->meta, cu->meta_size, error));
+    LLM42__TRY_CUDA(llm42__take_pinned(cu, (void **)&lane->meta_host, cu->meta_size, error));
+    LLM42__TRY_CUDA(llm42__take_pinned(cu, (void **)&lane->out_host, R * sizeof *lane->out_host, error));
+    LLM42__CU(cudaHostGetDevicePointer((void **)&lane->out, lane->out_host, 0));
+    return LLM42_OK;
+}
+
+// >>plans --------------------------------------------------------------------------------------------------------
+struct llm42__candidate { llm42__plan plan; int rank; };  // rank: in cuBLASLt's own order, from 0; -1: a tile kernel
+
+// Memory for trying plans: inputs of noise, the same with rows turned, and three outputs.
+struct llm42__trial {
+    llm42__cuda *cu;
+    llm42__bf16 *x, *turned;
+    void *y, *other, *want;
+    unsigned *differ;
+    cudaEvent_t begin, end;
+};
+
+static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, int layer) {
+    return product == LLM42__HEAD ? cu->head : cu->layer[(size_t)layer].w[product];
+}
+
+static llm42_result llm42__try(llm42__trial *t, int product, const llm42__plan *plan, int layer, const llm42__bf16 *x, void *y, int rows,
+                               llm42_error *error) {
+    llm42__lane *lane = &t->cu->lane[0];
+    return llm42__run_plan(t->cu, lane, product, plan, llm42__weights_of(t->cu, product, layer), x, y, lane->gate_up, rows, error);
+}
+
+// Does y[r] equal other[(r + shift) % rows] to the bit, for all rows?
+static llm42_result llm42__same_bits(llm42__trial *t, int product, const void *y, const void *other, int rows, int shift, bool *same,
+                                     llm42_error *error) {
+    llm42__cuda *cu = t->cu;
+    int n, k;
+    llm42__product_shape(cu, product, &n, &k);
+    size_t width = product == LLM42__GATE_UP ? (size_t)n / 2 : product == LLM42__HEAD && cu->desc.logits_fp32 ? (size_t)n * 2 : (size_t)n;
+    unsigned differ = 0;
+    LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof differ, cu->lane[0].stream));
+    llm42__k_differ<<<264, 512, 0, cu->lane[0].stream>>>((const uint16_t *)y, (const uint16_t *)other, rows, width, shift, t->differ);
+    LLM42__CU(cudaGetLastError());
+    LLM42__CU(cudaMemcpyAsync(&differ, t->differ, sizeof differ, cudaMemcpyDeviceToHost, cu->lane[0].stream));
+    LLM42__CU(cudaStreamSynchronize(cu->lane[0].stream));
+    *same = differ == 0;
+    return LLM42_OK;
+}
+
+// The same bits on every run, and with the rows in other places?
+static llm42_result llm42__plan_holds(llm42__trial *t, int product, const llm42__plan *plan, int rows, bool places, bool *holds,
+                                      llm42_error *error) {
+    int n, k;
+    llm42__product_shape(t->cu, product, &n, &k);
+    LLM42__TRY_CUDA(llm42__try(t, product, plan, 0, t->x, t->y, rows, error));
+    LLM42__TRY_CUDA(llm42__try(t, product, plan, 0, t->x, t->other, rows, error));
+    LLM42__TRY_CUDA(llm42__same_bits(t, product, t->y, t->other, rows, 0, holds, error));
+    const int shifts[] = {1, rows / 2 + 1};
+    for (int i = 0; places && *holds && rows > 1 && i < 2; i++) {
+        llm42__k_turn<<<(unsigned)rows, 256, 0, t->cu->lane[0].stream>>>(t->x, t->turned, rows, k, shifts[i]);
+        LLM42__CU(cudaGetLastError());
+        LLM42__TRY_CUDA(llm42__try(t, product, plan, 0, t->turned, t->other, rows, error));
+        LLM42__TRY_CUDA(llm42__same_bits(t, product, t->y, t->other, rows, shifts[i] % rows, holds, error));
+    }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__time_plan(llm42__trial *t, int product, llm42__plan *plan, int rows, llm42_error *error) {
+    llm42__cuda *cu = t->cu;
+    const int layers = product == LLM42__HEAD ? 1 : std::min(4, cu->model->config.layers), repeats = product == LLM42__HEAD ? 2 : 1;
+    float best = INFINITY;
+    LLM42__TRY_CUDA(llm42__try(t, product, plan, layers - 1, t->x, t->other, rows, error));
+    for (int round = 0; round < 3; round++) {  // over several layers' weights, so that they come from memory
+        LLM42__CU(cudaEventRecord(t->begin, cu->lane[0].stream));
+        for (int i = 0; i < layers * repeats; i++) LLM42__TRY_CUDA(llm42__try(t, product, plan, i % layers, t->x, t->other, rows, error));
+        LLM42__CU(cudaEventRecord(t->end, cu->lane[0].stream));
+        LLM42__CU(cudaEventSynchronize(t->end));
+        float ms;
+        LLM42__CU(cudaEventElapsedTime(&ms, t->begin, t->end));
+        best = std::min(best, ms * 1000.0f / (float)(layers * repeats));
+    }
+    plan->us = best;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, llm42__plan *plan, llm42_error *error) {
+    int n, k;
+    llm42__product_shape(cu, product, &n, &k);
+    cudaDataType_t out = product == LLM42__HEAD && cu->desc.logits_fp32 ? CUDA_R_32F : CUDA_R_16BF;
+    // cuBLASLt counts columns first: y^T [n, rows] = w [k, n]^T x^T [k, rows].
+    LLM42__CU(cublasLtMatrixLayoutCreate(&plan->w, CUDA_R_16BF, (uint64_t)k, (uint64_t)n, k));
+    cu->layouts.push_back(plan->w);
+    LLM42__CU(cublasLtMatrixLayoutCreate(&plan->x, CUDA_R_16BF, (uint64_t)k, (uint64_t)rows, k));
+    cu->layouts.push_back(plan->x);
+    LLM42__CU(cublasLtMatrixLayoutCreate(&plan->y, out, (uint64_t)n, (uint64_t)rows, n));
+    cu->layouts.push_back(plan->y);
+    return LLM42_OK;
+}
+
+// Everything that could compute a product of so many rows, cuBLASLt's choices in its order first.
+static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list, llm42_error *error) {
+    llm42__plan plan;
+    list->clear();
+    LLM42__TRY_CUDA(llm42__lt_layouts(cu, product, rows, &plan, error));
+    cublasLtMatmulPreference_t wish;
+    LLM42__CU(cublasLtMatmulPreferenceCreate(&wish));
+    size_t workspace = llm42__workspace_bytes;
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;  // those add in any order
+    cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
+    cublasLtMatmulHeuristicResult_t found[16];
+    int count = 0;
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, plan.w, plan.x, plan.y, plan.y, wish, 16, found, &count);
+    cublasLtMatmulPreferenceDestroy(wish);
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; i++) {
+        if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
+        plan.algo = found[i].algo;
+        list->push_back({plan, i});
+    }
+    for (int i = 0; i < LLM42__TILE_KINDS; i++) {
+        const llm42__tile_kind *tile = &llm42__tile_kinds[i];
+        bool fits = tile->bytes <= (int)cu->device.sharedMemPerBlockOptin;
+        if (!fits || (i + 1 < LLM42__TILE_KINDS && (tile->rows < std::min(rows, 64) || tile->rows > 4 * rows + 4 || rows > 256))) continue;
+        llm42__plan own;
+        own.tile = i;
+        own.sequential = true;
+        list->push_back({own, -1});
+    }
+    return LLM42_OK;
+}
+
+// Are a candidate's bits the sequential order's? Compared on the first 64 rows.
+static llm42_result llm42__find_class(llm42__trial *t, int product, llm42__plan *plan, int rows, llm42_error *error) {
+    if (plan->tile >= 0) return LLM42_OK;
+    LLM42__TRY_CUDA(llm42__try(t, product, plan, 0, t->x, t->y, rows, error));
+    return llm42__same_bits(t, product, t->y, t->want, std::min(rows, 64), 0, &plan->sequential, error);
+}
+
+// The fastest of the candidates that `fits` and whose bits hold; of cuBLASLt's own order where in_order.
+template <typename FITS>
+static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows, bool places, bool in_order,
+                                  FITS fits, llm42__plan *chosen, llm42_error *error) {
+    std::stable_sort(list->begin(), list->end(), [&](const llm42__candidate &a, const llm42__candidate &b) {
+        return in_order ? (unsigned)a.rank < (unsigned)b.rank : a.plan.us < b.plan.us;
+    });
+    for (llm42__candidate &c : *list) {
+        if (!fits(c)) continue;
+        bool holds = true;
+        if (!t->cu->options.no_check) LLM42__TRY_CUDA(llm42__plan_holds(t, product, &c.plan, rows, places, &holds, error));
+        if (!holds) continue;
+        *chosen = c.plan;
+        return LLM42_OK;
+    }
+    int n, k;
+    llm42__product_shape(t->cu, product, &n, &k);
+    return llm42__cuda_fail(error, LLM42_NOT_INVARIANT, "cuda backend: no plan for the %s product (%d x %d) with %d rows keeps its bits: "
+                            "deterministic requests are refused; use mode NONDETERMINISTIC", llm42__product_names[product], n, k, rows);
+}
+
+static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t bucket, llm42_error *error) {
+    llm42__cuda *cu = t->cu;
+    const int rows = cu->buckets[bucket];
+    std::vector<llm42__candidate> list;
+    LLM42__TRY_CUDA(llm42__candidates(cu, product, rows, &list, error));
+    llm42__plan reference;
+    reference.tile = LLM42__TILE_KINDS - 1;
+    LLM42__TRY_CUDA(llm42__try(t, product, &reference, 0, t->x, t->want, std::min(rows, 64), error));
+    for (llm42__candidate &c : list) {
+        // A kernel that cannot run here is no candidate.
+        if (llm42__time_plan(t, product, &c.plan, rows, nullptr) != LLM42_OK) {
+            cudaGetLastError();
+            c.plan.us = INFINITY;
+            continue;
+        }
+        LLM42__TRY_CUDA(llm42__find_class(t, product, &c.plan, rows, error));
+    }
+    auto *plans = cu->plans[product];
+    auto runs = [](const llm42__candidate &c) { return c.plan.us < INFINITY; };
+    LLM42__TRY_CUDA(llm42__choose(t, product, &list, rows, false, false, runs, &plans[0][bucket], error));
+    LLM42__TRY_CUDA(llm42__choose(t, product, &list, rows, true, false,
+                                  [&](const llm42__candidate &c) { return runs(c) && c.plan.sequential; }, &plans[2][bucket], error));
+    if (cu->options.fixed == LLM42_CUDA_FIXED_MATCH) {  // what FAST passes of eight rows agree with
+        llm42__plan small = plans[0][(size_t)llm42__bucket(cu, std::min(8, cu->buckets.back()))];
+        if (small.sequential) {
+            plans[1][bucket] = plans[2][bucket];
+            return LLM42_OK;
+        }
+        const int few = std::min(8, rows);
+        std::vector<llm42__candidate> agree;
+        LLM42__TRY_CUDA(llm42__try(t, product, &small, 0, t->x, t->want, cu->buckets[(size_t)llm42__bucket(cu, 8)], error));
+        for (llm42__candidate &c : list) {
+            bool same = false;
+            if (!runs(c)) continue;
+            LLM42__TRY_CUDA(llm42__try(t, product, &c.plan, 0, t->x, t->y, rows, error));
+            LLM42__TRY_CUDA(llm42__same_bits(t, product, t->y, t->want, few, 0, &same, error));
+            if (same) agree.push_back(c);
+        }
+        if (!agree.empty()) return llm42__choose(t, product, &agree, rows, true, false, runs, &plans[1][bucket], error);
+        plans[1][bucket] = plans[2][bucket];
+        return LLM42_OK;
+    }
+    return llm42__choose(t, product, &list, rows, true, true, runs, &plans[1][bucket], error);
+}
+
+static llm42_result llm42__open_trial(llm42__trial *t, llm42_error *error) {
+    llm42__cuda *cu = t->cu;
+    size_t widest = (size_t)std::max(std::max(cu->Dp, cu->Fp), cu->attended), x = (size_t)cu->max_rows * widest, y = 0;
+    for (int product = 0; product < LLM42__PRODUCTS; product++) {
+        int n, k;
+        llm42__product_shape(cu, product, &n, &k);
+        size_t rows = product == LLM42__HEAD ? (size_t)cu->max_draws : (size_t)cu->max_rows;
+        y = std::max(y, rows * (size_t)n * (product == LLM42__HEAD && cu->desc.logits_fp32 ? 4 : 2));
+    }
+    LLM42__CU(cudaMalloc((void **)&t->x, x * 2));
+    LLM42__CU(cudaMalloc((void **)&t->turned, x * 2));
+    LLM42__CU(cudaMalloc(&t->y, y));
+    LLM42__CU(cudaMalloc(&t->other, y));
+    LLM42__CU(cudaMalloc(&t->want, y));
+    LLM42__CU(cudaMalloc((void **)&t->differ, sizeof *t->differ));
+    LLM42__CU(cudaEventCreate(&t->begin));
+    LLM42__CU(cudaEventCreate(&t->end));
+    llm42__k_fill<<<2048, 256, 0, cu->lane[0].stream>>>(t->x, x, 42, 1.0f);
+    LLM42__CU(cudaGetLastError());
+    return LLM42_OK;
+}
+
+static void llm42__close_trial(llm42__trial *t) {
+    void *blocks[] = {t->x, t->turned, t->y, t->other, t->want, t->differ};
+    for (void *block : blocks) cudaFree(block);
+    if (t->begin) cudaEventDestroy(t->begin);
+    if (t->end) cudaEventDestroy(t->end);
+}
+
+static bool llm42__product_used(const llm42__cuda *cu, int product) {
+    bool mixture = cu->model->config.experts > 0;
+    return product == LLM42__ROUTER ? mixture : (product != LLM42__GATE_UP && product != LLM42__DOWN) || !mixture;
+}
+
+static llm42_result llm42__find_plans(llm42__cuda *cu, llm42_error *error) {
+    llm42__trial t = {};
+    t.cu = cu;
+    llm42_result result = llm42__open_trial(&t, error);
+    for (int product = 0; result == LLM42_OK && product < LLM42__PRODUCTS; product++) {
+        if (!llm42__product_used(cu, product)) continue;
+        size_t first = (size_t)llm42__bucket(cu, std::min(8, cu->buckets.back()));  // FIXED may look at it
+        for (size_t i = 0; result == LLM42_OK && i < cu->buckets.size(); i++) {
+            size_t bucket = i == 0 ? first : i <= first ? i - 1 : i;
+            if (product == LLM42__HEAD && cu->buckets[bucket] > cu->max_draws) continue;
+            result = llm42__plan_bucket(&t, product, bucket, error);
+        }
+    }
+    llm42__close_trial(&t);
+    return result;
+}
+
+// >>plan file ----------------------------------------------------------------------------------------------------
+static const char llm42__plan_columns[] = "product\tschedule\trows\tkind\tsequential\tus\talgorithm";
+
+static std::string llm42__plan_header(const llm42__cuda *cu) {
+    char text[1024];
+    int driver = 0, runtime = 0, n, k;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    snprintf(text, sizeof text, "# llm42 plans 2\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fixed: %s\n# logits: %s\n",
+             cu->device.name, cu->device.major, cu->device.minor, driver, runtime, cublasLtGetVersion(),
+             cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match" : "first", cu->desc.logits_fp32 ? "fp32" : "bf16");
+    std::string header = text;
+    for (int product = 0; product < LLM42__PRODUCTS; product++) {
+        llm42__product_shape(cu, product, &n, &k);
+        snprintf(text, sizeof text, "# %s: %d x %d\n", llm42__product_names[product], n, k);
+        header += text;
+    }
+    return header + llm42__plan_columns + "\n";
+}
+
+static void llm42__write_plans(const llm42__cuda *cu) {
+    std::string path = cu->options.plan_file, temporary = path + ".part";
+    FILE *file = fopen(temporary.c_str(), "w");
+    if (!file) {
+        llm42__cuda_log(cu, "plan file %s: cannot be written: %s; plans are found anew at every open", path.c_str(), strerror(errno));
+        return;
+    }
+    fputs(llm42__plan_header(cu).c_str(), file);
+    for (int product = 0; product < LLM42__PRODUCTS; product++)
+        for (int mode = 0; mode < LLM42__MODES; mode++)
+            for (size_t b = 0; b < cu->buckets.size(); b++) {
+                const llm42__plan *p = &cu->plans[product][mode][b];
+                if (!llm42__product_used(cu, product) || (product == LLM42__HEAD && cu->buckets[b] > cu->max_draws)) continue;
+                fprintf(file, "%s\t%d\t%d\t%s\t%d\t%.2f\t", llm42__product_names[product], mode, cu->buckets[b],
+                        p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt", p->sequential, (double)p->us);
+                for (int i = 0; i < 8; i++) fprintf(file, "%s%016" PRIx64, i ? ":" : "", p->tile >= 0 ? (uint64_t)0 : p->algo.data[i]);
+                fputc('\n', file);
+            }
+    bool good = !ferror(file);
+    if (fclose(file) != 0 || !good || rename(temporary.c_str(), path.c_str()) != 0)
+        llm42__cuda_log(cu, "plan file %s: cannot be written: %s", path.c_str(), strerror(errno));
+}
+
+static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
+    char name[32], kind[64];
+    int mode, rows, sequential, at = 0;
+    double us;
+    if (sscanf(line, "%31[^\t]\t%d\t%d\t%63[^\t]\t%d\t%lf\t%n", name, &mode, &rows, kind, &sequential, &us, &at) != 6 || !at) return false;
+    int product = 0;
+    while (product < LLM42__PRODUCTS && strcmp(name, llm42__product_names[product]) != 0) product++;
+    size_t bucket = (size_t)llm42__bucket(cu, rows);
+    if (product == LLM42__PRODUCTS || mode < 0 || mode >= LLM42__MODES || bucket >= cu->buckets.size()) return false;
+    if (cu->buckets[bucket] != rows) return true;  // of an engine with other row counts: of no use here
+    llm42__plan p;
+    p.us = (float)us;
+    p.sequential = sequential != 0;
+    for (int i = 0; i < LLM42__TILE_KINDS; i++)
+        if (strcmp(kind, llm42__tile_kinds[i].name) == 0) p.tile = i;
+    if (p.tile < 0 && strcmp(kind, "cublasLt") != 0) return false;
+    const char *text = line + at;
+    for (int i = 0; i < 8; i++) {
+        char *end;
+        p.algo.data[i] = strtoull(text, &end, 16);
+        if (end == text || (i < 7 && *end != ':')) return false;
+        text = end + 1;
+    }
+    if (p.tile < 0) {
+        size_t workspace = 0;
+        cublasLtMatmulHeuristicResult_t fit;
+        if (llm42__lt_layouts(cu, product, rows, &p, nullptr) != LLM42_OK) return false;
+        if (cublasLtMatmulAlgoCheck(cu->lt, cu->product, p.w, p.x, p.y, p.y, &p.algo, &fit) != CUBLAS_STATUS_SUCCESS) return false;
+        workspace = fit.workspaceSize;
+        if (workspace > llm42__workspace_bytes) return false;
+    }
+    cu->plans[product][mode][bucket] = p;
+    return true;
+}
+
+// Takes plans from the file. False, with the reason in the log, where it is missing, is of another device, or lacks some.
+static bool llm42__read_plans(llm42__cuda *cu) {
+    FILE *file = fopen(cu->options.plan_file, "r");
+    if (!file) return false;
+    std::string header;
+    char line[1024];
+    bool good = true, body = false;
+    for (auto &product : cu->plans)
+        for (auto &mode : product)
+            for (llm42__plan &plan : mode) plan = llm42__plan();
+    while (good && fgets(line, sizeof line, file)) {
+        if (body) good = llm42__read_plan(cu, line);
+        else header += line;
+        if (!body && strncmp(line, llm42__plan_columns, sizeof llm42__plan_columns - 1) == 0) {
+            body = true;
+            good = header == llm42__plan_header(cu);
+        }
+    }
+    fclose(file);
+    for (int product = 0; good && product < LLM42__PRODUCTS; product++)
+        for (int mode = 0; good && mode < LLM42__MODES; mode++)
+            for (size_t b = 0; good && b < cu->buckets.size(); b++)
+                if (llm42__product_used(cu, product) && (product != LLM42__HEAD || cu->buckets[b] <= cu->max_draws))
+                    good = cu->plans[product][mode][b].tile >= 0 || cu->plans[product][mode][b].w;
+    if (!good) llm42__cuda_log(cu, "plan file %s: made for another device, library, model or engine, or not whole: plans are found anew",
+                               cu->options.plan_file);
+    return good && body;
+}
+
+// Plans that come from a file are proved as well.
+static llm42_result llm42__prove_plans(llm42__cuda *cu, llm42_error *error) {
+    llm42__trial t = {};
+    t.cu = cu;
+    llm42_result result = llm42__open_trial(&t, error);
+    llm42__plan reference;
+    reference.tile = LLM42__TILE_KINDS - 1;
+    for (int product = 0; result == LLM42_OK && product < LLM42__PRODUCTS; product++)
+        for (int mode = 1; result == LLM42_OK && mode < LLM42__MODES; mode++)
+            for (size_t b = 0; result == LLM42_OK && b < cu->buckets.size(); b++) {
+                const int rows = cu->buckets[b];
+                const llm42__plan *plan = &cu->plans[product][mode][b];
+                if (!llm42__product_used(cu, product) || (product == LLM42__HEAD && rows > cu->max_draws)) continue;
+                bool holds = false, same = true;
+                result = llm42__plan_holds(&t, product, plan, rows, true, &holds, error);
+                if (result == LLM42_OK && plan->sequential) {
+                    result = llm42__try(&t, product, &reference, 0, t.x, t.want, std::min(rows, 64), error);
+                    if (result == LLM42_OK) result = llm42__same_bits(&t, product, t.y, t.want, std::min(rows, 64), 0, &same, error);
+                }
+                if (result == LLM42_OK && (!holds || !same))
+                    result = llm42__cuda_fail(error, LLM42_NOT_INVARIANT, "plan file %s: the plan of %s with %d rows does not keep its bits here: "
+                                              "remove the file", cu->options.plan_file, llm42__product_names[product], rows);
+            }
+    llm42__close_trial(&t);
+    return result;
+}
+
+static llm42_result llm42__make_plans(llm42__cuda *cu, llm42_error *error) {
+    for (auto &product : cu->plans)
+        for (auto &mode : product) mode.assign(cu->buckets.size(), llm42__plan());
+    if (cu->options.plan_file && llm42__read_plans(cu)) return cu->options.no_check ? LLM42_OK : llm42__prove_plans(cu, error);
+    LLM42__TRY_CUDA(llm42__find_plans(cu, error));
+    if (cu->options.plan_file) llm42__write_plans(cu);
+    return LLM42_OK;
+}
+
+// >>graphs -------------------------------------------------------------------------------------------------------
+static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int which, llm42_error *error) {
+    llm42__lane *lane = &cu->lane[which];
+    cudaGraph_t graph = nullptr;
+    LLM42__CU(cudaStreamBeginCapture(lane->stream, cudaStreamCaptureModeThreadLocal));
+    llm42_result result = llm42__enqueue(cu, lane, &key, error);
+    cudaError_t ended = cudaStreamEndCapture(lane->stream, &graph);
+    if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaStreamEndCapture(", ended);
+    cudaGraphExec_t exec = nullptr;
+    if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaGraphInstantiate(", cudaGraphInstantiate(&exec, graph, 0));
+    if (graph) cudaGraphDestroy(graph);
+    if (result != LLM42_OK) return result;
+    LLM42__CU(cudaGraphUpload(exec, lane->stream));
+    for (llm42__graph &g : cu->graphs)
+        if (memcmp(&g.key, &key, sizeof key) == 0) {
+            g.exec[which] = exec;
+            return LLM42_OK;
+        }
+    llm42__graph made = {};
+    made.key = key;
+    made.exec[which] = exec;
+    cu->graphs.push_back(made);
+    return LLM42_OK;
+}
+
+static llm42__shape_key llm42__key(llm42_schedule schedule, int rows, int draws, bool tile, bool split) {
+    llm42__shape_key key;
+    memset(&key, 0, sizeof key);
+    key.schedule = schedule, key.rows = rows, key.draws = draws, key.tile = tile, key.split = split;
+    return key;
+}
+
+// Graphs of the passes that an engine runs most: decode and mixed passes of each padded size, and the replay pass.
+static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
+    enum { MOST_ROWS = 2048 };
+    const unsigned wanted = cu->desc.schedules ? cu->desc.schedules : 1u << LLM42_FAST | 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
+    const int running = cu->buckets[(size_t)llm42__bucket(cu, std::min(std::max(cu->desc.max_running, 1), cu->max_rows))];
+    const int usual = cu->buckets[(size_t)llm42__bucket(cu, std::min(std::max(cu->desc.max_running, 1), std::min(256, cu->max_draws)))];
+    for (llm42_schedule schedule : {LLM42_FAST, LLM42_INVARIANT}) {
+        if (!(wanted >> schedule & 1)) continue;
+        for (int rows : cu->buckets) {
+            if (rows > MOST_ROWS || rows > cu->max_rows) break;
+            if (rows <= running && rows <= cu->max_draws)
+                LLM42__TRY_CUDA(llm42__capture(cu, llm42__key(schedule, rows, rows, false, true), 0, error));
+            LLM42__TRY_CUDA(llm42__capture(cu, llm42__key(schedule, rows, std::min(usual, rows), true, true), 0, error));
+        }
+    }
+    const int M = cu->desc.fixed_rows;
+    if (!(wanted >> LLM42_FIXED & 1) || M < 1 || M > cu->max_draws) return LLM42_OK;
+    for (int which = 0; which < (cu->desc.overlap ? 2 : 1); which++) {
+        LLM42__TRY_CUDA(llm42__capture(cu, llm42__key(LLM42_FIXED, M, M, true, false), which, error));
+        if (M > 16 && llm42__find_plan(cu, LLM42__HEAD, LLM42_FIXED, M)->sequential)
+            LLM42__TRY_CUDA(llm42__capture(cu, llm42__key(LLM42_FIXED, M, 16, true, false), which, error));
+    }
+    return LLM42_OK;
+}
+
+// >>open ---------------------------------------------------------------------------------------------------------
+static void llm42__cuda_close(void *state) {
+    llm42__cuda_state *cu = (llm42__cuda_state *)state;
+    if (!cu) return;
+    cudaSetDevice(cu->options.device);
+    for (llm42__graph &g : cu->graphs)
+        for (cudaGraphExec_t exec : g.exec)
+            if (exec) cudaGraphExecDestroy(exec);
+    for (llm42__lane &lane : cu->lane) {
+        if (lane.stream) cudaStreamSynchronize(lane.stream);
+        if (lane.landed) cudaEventDestroy(lane.landed);
+        if (lane.stream) cudaStreamDestroy(lane.stream);
+    }
+    for (void *block : cu->blocks) cudaFree(block);
+    for (void *block : cu->pinned) cudaFreeHost(block);
+    for (cublasLtMatrixLayout_t layout : cu->layouts) cublasLtMatrixLayoutDestroy(layout);
+    if (cu->product) cublasLtMatmulDescDestroy(cu->product);
+    if (cu->lt) cublasLtDestroy(cu->lt);
+    cudaGetLastError();
+    delete cu;
+}
+
+static llm42_result llm42__find_device(int ordinal, cudaDeviceProp *device, llm42_error *error) {
+    int count = 0;
+    cudaError_t status = cudaGetDeviceCount(&count);
+    if (status != cudaSuccess || count < 1) {
+        cudaGetLastError();
+        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "cuda backend: no CUDA device: %s; use --backend cpu, or a machine with an NVIDIA GPU",
+                                status != cudaSuccess ? cudaGetErrorString(status) : "none found");
+    }
+    if (ordinal < 0 || ordinal >= count)
+        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.device: %d: this machine has devices 0 to %d", ordinal, count - 1);
+    LLM42__CU(cudaSetDevice(ordinal));
+    LLM42__CU(cudaGetDeviceProperties(device, ordinal));
+    if (device->major < 8)
+        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "cuda backend: %s is sm_%d%d: bf16 tensor cores need sm_80 or later", device->name,
+                                device->major, device->minor);
+    return LLM42_OK;
+}
+
+static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_error *error) {
+    const llm42_config *c = &d->model->config;
+    if (!d->model->layer)
+        return llm42__cuda_fail(error, LLM42_INVALID, "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME", d->model->name);
+    if (d->compute != LLM42_BF16)
+        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "llm42_backend_desc.compute: the CUDA backend computes in bf16 with fp32 sums; "
+                                "fp32 is the CPU backend's");
+    struct { const char *name; int64_t value, least, most; } fields[] = {
+        {"max_rows", d->max_rows, 1, 1 << 20}, {"max_context", d->max_context, 1, c->context}, {"pages", d->pages, 1, 1 << 28},
+        {"page_size", d->page_size, 1, 4096}, {"fixed_rows", d->fixed_rows, 0, 1 << 20}};
+    for (auto &f : fields)
+        if (f.value < f.least || f.value > f.most)
+            return llm42__cuda_fail(error, LLM42_INVALID, "llm42_backend_desc.%s: %" PRId64 ": must be from %" PRId64 " to %" PRId64, f.name,
+                                    f.value, f.least, f.most);
+    if (d->page_size & (d->page_size - 1))
+        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_backend_desc.page_size: %d: must be a power of two", d->page_size);
+    if ((int64_t)d->pages * d->page_size > INT32_MAX)
+        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_backend_desc.pages: %d pages of %d tokens: at most 2^31 tokens", d->pages, d->page_size);
+    if (c->head_dim > 128 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 || c->dim > 32768 || c->experts > 1024)
+        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "model %s: head_dim %d, %d heads, %d kv_heads, width %d, %d experts: the CUDA backend "
+                                "takes an even head_dim up to 128, up to 16 heads a kv head, width 32768 and 1024 experts", d->model->name,
+                                c->head_dim, c->heads, c->kv_heads, c->dim, c->experts);
+    return LLM42_OK;
+}
+
+static void llm42__cuda_sizes(llm42__cuda *cu) {
+    const llm42_config *c = &cu->model->config;
+    const llm42_backend_desc *d = &cu->desc;
+    cu->D = c->dim, cu->Dp = llm42__padded(c->dim), cu->Fp = llm42__padded(c->ffn), cu->Vp = llm42__padded(c->vocab);
+    cu->dp = c->head_dim <= 16 ? 16 : c->head_dim <= 32 ? 32 : c->head_dim <= 64 ? 64 : 128;
+    cu->qkv = llm42__padded((c->heads + 2 * c->kv_heads) * c->head_dim);
+    cu->attended = llm42__padded(c->heads * c->head_dim);
+    cu->Ep = llm42__padded(std::max(1, c->experts));
+    cu->group = c->heads / c->kv_heads;
+    while (1 << cu->page_shift < d->page_size) cu->page_shift++;
+    cu->kv_layer = (size_t)d->pages * (size_t)d->page_size * (size_t)c->kv_heads * (size_t)cu->dp;
+    const int most = std::max(d->max_rows, d->fixed_rows);
+    for (int rows = 1; rows < most; rows += rows < 2 ? 1 : rows < 4 ? 2 : rows < 8 ? 4 : rows < 64 ? 8 : rows < 128 ? 16 : rows < 256 ? 32
+                                          : rows < 512 ? 64 : rows < 1024 ? 128 : rows < 2048 ? 256 : 512)
+        cu->buckets.push_back(rows);
+    cu->buckets.push_back(most);
+    if (d->fixed_rows) cu->buckets.push_back(d->fixed_rows);
+    std::sort(cu->buckets.begin(), cu->buckets.end());
+    cu->buckets.erase(std::unique(cu->buckets.begin(), cu->buckets.end()), cu->buckets.end());
+    cu->max_rows = most;
+    cu->max_draws = cu->buckets[(size_t)llm42__bucket(cu, std::min(most, std::max(std::max(d->fixed_rows, 256), std::min(d->max_running, 1024))))];
+    int per_row = (d->max_context + LLM42__UNIT_KEYS - 1) / LLM42__UNIT_KEYS + 1, singles = std::min(most, std::max(d->max_running, 64));
+    int64_t slots = std::min((int64_t)singles * per_row, (int64_t)d->pages * d->page_size / LLM42__UNIT_KEYS + 2 * singles);
+    cu->unit_slots = (int)std::max<int64_t>(slots, 8 * cu->device.multiProcessorCount);
+    size_t pages_each = (size_t)(d->max_context + d->page_size - 1) / (size_t)d->page_size;
+    cu->page_room = std::min((size_t)most * pages_each, std::max((size_t)std::max(d->max_running, 1) * pages_each, (size_t)4 << 20));
+    for (llm42_schedule schedule : {LLM42_FAST, LLM42_INVARIANT}) {
+        llm42__shape_key key = {schedule, most, most, true, true};
+        cu->meta_size = std::max(cu->meta_size, llm42__layout(cu, &key).pages + cu->page_room * 4);
+    }
+}
+
+// Refuses what cannot fit before anything is taken.
+static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
+    const llm42_config *c = &cu->model->config;
+    double D = cu->Dp, weights = 2.0 * cu->Vp * D * (c->tied ? 1 : 2), R = cu->max_rows;
+    weights += 2.0 * c->layers * (cu->qkv * D + D * cu->attended + 3.0 * std::max(1, c->experts) * cu->Fp * D);
+    double kv = 4.0 * c->layers * (double)cu->kv_layer, widest = std::max(std::max(D, (double)cu->Fp), (double)cu->attended);
+    double passes = R * 2.0 * (3 * D + cu->qkv + (double)c->heads * cu->dp + cu->attended + (2.0 + std::max(1, c->experts_used)) * cu->Fp) +
+                    (double)cu->max_draws * cu->Vp * (cu->desc.logits_fp32 ? 4 : 2);
+    double trials = 2 * R * widest * 2 + 3 * std::max(R * 2.0 * std::max(2.0 * cu->Fp, (double)cu->qkv), (double)cu->max_draws * cu->Vp * 2.0);
+    double need = weights + kv + passes * (cu->desc.overlap ? 2 : 1) + trials + 3e8;
+    size_t left = 0, all = 0;
+    LLM42__CU(cudaMemGetInfo(&left, &all));
+    if (need > (double)left)
+        return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: %s needs %.1f GB (weights %.1f, KV cache of %lld tokens %.1f, passes of %d rows "
+                                "%.1f), %s has %.1f GB free: lower pages, max_context or token_budget, or take a smaller model",
+                                cu->model->name, need * 1e-9, weights * 1e-9, (long long)cu->desc.pages * cu->desc.page_size, kv * 1e-9,
+                                cu->max_rows, (need - weights - kv) * 1e-9, cu->device.name, (double)left * 1e-9);
+    return LLM42_OK;
+}
+
+// The last row of a text alone in its pass, after the text has run in one pass or in several: the whole pass must keep its bits,
+// attention included, whatever stands beside a row.
+static llm42_result llm42__check_passes(llm42__cuda_state *cu, llm42_schedule schedule, llm42_error *error) {
+    const int V = cu->model->config.vocab, room = std::min(cu->desc.pages * cu->desc.page_size, cu->desc.max_context);
+    const int most = schedule == LLM42_FIXED ? cu->desc.fixed_rows : cu->desc.max_rows, T = std::min(1100, room);
+    std::vector<int32_t> pages((size_t)(T + cu->desc.page_size - 1) / (size_t)cu->desc.page_size);
+    for (size_t i = 0; i < pages.size(); i++) pages[i] = (int32_t)i;
+    llm42_seq seq = {};
+    seq.pages = pages.data();
+    std::vector<llm42_row> rows((size_t)most);
+    std::vector<llm42_output> out((size_t)most);
+    llm42_output first = {};
+    for (int trial = 0; trial < 3; trial++) {  // the text; its last row alone; its last rows together
+        int begin = trial == 0 ? 0 : trial == 1 ? T - 1 : std::max(0, T - std::min(most, 40));
+        for (int t = begin; t < T;) {
+            llm42_pass pass = {};
+            pass.schedule = schedule;
+            for (; pass.rows < most && t < T; t++, pass.rows++)
+                rows[(size_t)pass.rows] = {0, t, (int32_t)((7 * (int64_t)t + 3) % V), t == T - 1 ? (uint32_t)LLM42_ROW_SAMPLE : 0u};
+            pass.shape = schedule == LLM42_FIXED ? cu->desc.fixed_rows : pass.rows;
+            pass.row = rows.data(), pass.seq = &seq, pass.out = out.data();
+            LLM42__TRY_CUDA(llm42__cuda_run(cu, &pass, error));
+            if (t < T) continue;
+            llm42_output last = out[(size_t)pass.rows - 1];
+            if (!trial) first = last;
+            else if (memcmp(&last, &first, sizeof last) != 0)
+                return llm42__cuda_fail(error, LLM42_NOT_INVARIANT, "cuda backend: schedule %s: position %d of a text gives other bits with %d rows "
+                                        "in its pass: nothing can be promised; use mode NONDETERMINISTIC", llm42_schedule_name(schedule), T - 1, pass.rows);
+        }
+    }
+    return LLM42_OK;
+}
+
+static void llm42__log_manifest(const llm42__cuda *cu) {
+    int driver = 0, runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    llm42__cuda_log(cu, "cuda device: %s, sm_%d%d, %d multiprocessors, %.1f GB", cu->device.name, cu->device.major, cu->device.minor,
+                    cu->device.multiProcessorCount, (double)cu->device.totalGlobalMem * 1e-9);
+    llm42__cuda_log(cu, "cuda driver: CUDA %d.%d", driver / 1000, driver % 1000 / 10);
+    llm42__cuda_log(cu, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
+    llm42__cuda_log(cu, "cuda cublasLt: %zu", cublasLtGetVersion());
+    llm42__cuda_log(cu, "cuda fixed: %s", cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match (the class of FAST passes of small batches)"
+                                                                                       : "first (cuBLASLt's own choice for M rows)");
+    for (int product = 0; product < LLM42__PRODUCTS; product++) {
+        if (!llm42__product_used(cu, product)) continue;
+        std::string line;
+        for (int mode = 0; mode < LLM42__MODES; mode++) {
+            static const char *const names[] = {"fast", "fixed", "invariant"};
+            line += std::string(mode ? "; " : "") + names[mode];
+            for (size_t b = 0; b < cu->buckets.size(); b++) {
+                int rows = cu->buckets[b];
+                bool shown = mode == 1 ? rows == cu->desc.fixed_rows : rows == 1 || rows == 16 || rows == 64 || rows == 256;
+                if (!shown || (product == LLM42__HEAD && rows > cu->max_draws)) continue;
+                const llm42__plan *p = &cu->plans[product][mode][b];
+                char text[96];
+                snprintf(text, sizeof text, " %d:%s%s/%.1fus", rows, p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt",
+                         p->sequential ? "" : "*", (double)p->us);
+                line += text;
+            }
+        }
+        llm42__cuda_log(cu, "cuda plan %s: %s", llm42__product_names[product], line.c_str());
+    }
+    llm42__cuda_log(cu, "cuda plans: * sums in another order than the sequential one; %zu graphs; %.2f GB taken", cu->graphs.size(),
+                    (double)cu->device_bytes * 1e-9);
+}
+
+static llm42_result llm42__cuda_open_state(llm42__cuda_state *cu, llm42_error *error) {
+    const llm42_config *c = &cu->model->config;
+    cublasOperation_t transposed = CUBLAS_OP_T;
+    llm42__cuda_sizes(cu);
+    LLM42__TRY_CUDA(llm42__check_room(cu, error));
+    LLM42__CU(cublasLtCreate(&cu->lt));
+    LLM42__CU(cublasLtMatmulDescCreate(&cu->product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    LLM42__CU(cublasLtMatmulDescSetAttribute(cu->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+    LLM42__TRY_CUDA(llm42__upload_weights(cu, error));
+    LLM42__TRY_CUDA(llm42__upload_rope(cu, error));
+    LLM42__TRY_CUDA(llm42__take(cu, &cu->k, (size_t)c->layers * cu->kv_layer, error));
+    LLM42__TRY_CUDA(llm42__take(cu, &cu->v, (size_t)c->layers * cu->kv_layer, error));
+    for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) LLM42__TRY_CUDA(llm42__open_lane(cu, i, error));
+    for (llm42__prepared &p : cu->prepared) {
+        p.tile.reserve((size_t)cu->max_rows);
+        p.split.reserve((size_t)llm42__split_room(cu, LLM42_FAST, cu->max_rows) + (size_t)llm42__split_room(cu, LLM42_INVARIANT, cu->max_rows));
+        p.run_begin.reserve((size_t)cu->max_rows);
+    }
+    LLM42__CU(cudaDeviceSynchronize());
+    LLM42__TRY_CUDA(llm42__make_plans(cu, error));
+    LLM42__CU(cudaDeviceSynchronize());
+    if (!cu->options.no_graphs) LLM42__TRY_CUDA(llm42__make_graphs(cu, error));
+    const unsigned wanted = cu->desc.schedules;
+    if (!cu->options.no_check && wanted >> LLM42_FIXED & 1 && cu->desc.fixed_rows) LLM42__TRY_CUDA(llm42__check_passes(cu, LLM42_FIXED, error));
+    if (!cu->options.no_check && wanted >> LLM42_INVARIANT & 1) LLM42__TRY_CUDA(llm42__check_passes(cu, LLM42_INVARIANT, error));
+    llm42__log_manifest(cu);
+    return LLM42_OK;
+}
+
+static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *desc, llm42_error *error) {
+    *state = NULL;
+    LLM42__TRY_CUDA(llm42__cuda_validate(desc, error));
+    llm42_cuda_desc options = desc->cuda ? *desc->cuda : llm42_cuda_desc{};
+    cudaDeviceProp device;
+    LLM42__TRY_CUDA(llm42__find_device(options.device, &device, error));
+    llm42__cuda_state *cu = new (std::nothrow) llm42__cuda_state();
+    if (!cu) return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+    cu->desc = *desc;
+    cu->options = options;
+    cu->model = desc->model;
+    cu->device = device;
+    llm42_result result;
+    try {
+        result = llm42__cuda_open_state(cu, error);
+    } catch (const std::bad_alloc &) {
+        result = llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+    }
+    if (result != LLM42_OK) {
+        llm42__cuda_close(cu);
+        return result;
+    }
+    *state = cu;
+    return LLM42_OK;
+}
+
+const llm42_backend *llm42_backend_cuda(void) {
+    static const llm42_backend backend = {"cuda", llm42__cuda_open, llm42__cuda_close, llm42__cuda_run, llm42__cuda_start,
+                                          llm42__cuda_poll, llm42__cuda_now, llm42__cuda_wait_until};
+    return &backend;
+}
+
+// >>measure ------------------------------------------------------------------------------------------------------
+static llm42_result llm42__sum_timings(std::vector<llm42__timing> *timings, llm42_cuda_stage *stages, int *count, llm42_error *error) {
+    *count = 0;
+    for (const llm42__timing &t : *timings) {
+        float ms = 0;
+        LLM42__CU(cudaEventElapsedTime(&ms, t.begin, t.end));
+        int i = 0;
+        while (i < *count && strcmp(stages[i].name, t.name) != 0) i++;
+        if (i == LLM42_CUDA_STAGES) continue;
+        if (i == *count) stages[(*count)++] = {t.name, 0.0, 0};
+        stages[i].ms += (double)ms;
+        stages[i].launches++;
+    }
+    return LLM42_OK;
+}
+
+llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, int repeats, llm42_cuda_stage stages[LLM42_CUDA_STAGES], int *count,
+                               llm42_error *error) {
+    llm42__cuda_state *cu = (llm42__cuda_state *)state;
+    std::vector<double> all[LLM42_CUDA_STAGES];
+    llm42_result result = LLM42_OK;
+    for (int i = 0; result == LLM42_OK && i < std::max(1, repeats); i++) {
+        std::vector<llm42__timing> timings;
+        cu->timings = &timings;
+        result = llm42__cuda_run(cu, pass, error);
+        cu->timings = nullptr;
+        if (result == LLM42_OK) result = llm42__sum_timings(&timings, stages, count, error);
+        for (const llm42__timing &t : timings) {
+            if (t.begin) cudaEventDestroy(t.begin);
+            if (t.end) cudaEventDestroy(t.end);
+        }
+        for (int s = 0; result == LLM42_OK && s < *count; s++) all[s].push_back(stages[s].ms);
+    }
+    for (int s = 0; result == LLM42_OK && s < *count; s++) {
+        std::sort(all[s].begin(), all[s].end());
+        stages[s].ms = all[s][all[s].size() / 2];
+    }
+    return result;
+}
+
+llm42_result llm42_cuda_measure_ceilings(llm42_cuda_ceilings *ceilings, int device, llm42_error *error) {
+    cudaDeviceProp properties;
+    LLM42__TRY_CUDA(llm42__find_device(device, &properties, error));
+    enum { N = 4096, K = 14336, REPEATS = 9 };
+    const size_t bytes = (size_t)4 << 30;
+    std::vector<void *> blocks;
+    cudaEvent_t begin = nullptr, end = nullptr;
+    cublasLtHandle_t lt = nullptr;
+    auto measure = [&]() -> llm42_result {
+        auto take = [&](void **to, size_t size) -> llm42_result {
+            LLM42__CU(cudaMalloc(to, size));
+            blocks.push_back(*to);
+            return LLM42_OK;
+        };
+        void *from, *to, *workspace, *word;
+        LLM42__TRY_CUDA(take(&from, bytes));
+        LLM42__TRY_CUDA(take(&to, bytes));
+        LLM42__TRY_CUDA(take(&workspace, llm42__workspace_bytes));
+        LLM42__TRY_CUDA(take(&word, 4));
+        LLM42__CU(cudaEventCreate(&begin));
+        LLM42__CU(cudaEventCreate(&end));
+        LLM42__CU(cublasLtCreate(&lt));
+        llm42__k_fill<<<4096, 256>>>((llm42__bf16 *)from, bytes / 2, 1, 1.0f);
+        LLM42__CU(cudaDeviceSynchronize());
+        auto median = [&](auto run, double *seconds) -> llm42_result {
+            std::vector<float> times;
+            for (int i = 0; i < REPEATS + 2; i++) {
+                LLM42__CU(cudaEventRecord(begin));
+                LLM42__TRY_CUDA(run());
+                LLM42__CU(cudaEventRecord(end));
+                LLM42__CU(cudaEventSynchronize(end));
+                float ms;
+                LLM42__CU(cudaEventElapsedTime(&ms, begin, end));
+                if (i >= 2) times.push_back(ms);
+            }
+            std::sort(times.begin(), times.end());
+            *seconds = (double)times[times.size() / 2] * 1e-3;
+            return LLM42_OK;
+        };
+        double seconds;
+        LLM42__TRY_CUDA(median([&]() -> llm42_result {
+            LLM42__CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice));
+            return LLM42_OK;
+        }, &seconds));
+        ceilings->copy_bytes_per_s = 2.0 * (double)bytes / seconds;
+        LLM42__TRY_CUDA(median([&]() -> llm42_result {
+            llm42__k_read<<<(unsigned)properties.multiProcessorCount * 4, 512>>>((const uint4 *)from, bytes / 16, (unsigned *)word);
+            LLM42__CU(cudaGetLastError());
+            return LLM42_OK;
+        }, &seconds));
+        ceilings->read_bytes_per_s = (double)bytes / seconds;
+        llm42__cuda cu = {};
+        cu.lt = lt, cu.Dp = N, cu.Fp = K, cu.device = properties;
+        cublasOperation_t transposed = CUBLAS_OP_T;
+        LLM42__CU(cublasLtMatmulDescCreate(&cu.product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+        LLM42__CU(cublasLtMatmulDescSetAttribute(cu.product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+        cu.lane[0].workspace = workspace;
+        std::vector<llm42__candidate> list;
+        LLM42__TRY_CUDA(llm42__candidates(&cu, LLM42__DOWN, N, &list, error));
+        double best = INFINITY;
+        for (llm42__candidate &c : list) {
+            if (c.rank < 0 || c.rank > 3) continue;
+            LLM42__TRY_CUDA(median([&]() -> llm42_result {
+                return llm42__run_lt(&cu, &cu.lane[0], &c.plan, (llm42__bf16 *)from + (size_t)N * K, (llm42__bf16 *)from, to, error);
+            }, &seconds));
+            best = std::min(best, seconds);
+        }
+        for (cublasLtMatrixLayout_t layout : cu.layouts) cublasLtMatrixLayoutDestroy(layout);
+        cublasLtMatmulDescDestroy(cu.product);
+        ceilings->matmul_flop_per_s = 2.0 * N * N * (double)K / best;
+        return LLM42_OK;
+    };
+    llm42_result result = measure();
+    for (void *block : blocks) cudaFree(block);
+    if (begin) cudaEventDestroy(begin);
+    if (end) cudaEventDestroy(end);
+    if (lt) cublasLtDestroy(lt);
+    return result;
+}

@@ -1,0 +1,18 @@
+#!/bin/bash
+# Pass times of the 8B shape on one H200 as shares of the ceilings measured in the same run: decode of the read ceiling
+# (weights and KV), replay passes and prompts of cuBLAS's. Needs passes.tsv (sweep/h200/run.sh passes).
+# shellcheck disable=SC2034  # h200.inc looks for these: any will do
+needs="passes"
+# shellcheck source=sweep/figures/h200.inc
+source "$(dirname "$0")/h200.inc"
+rows "$H200/passes.tsv" suite case rows context_tokens ms memory_share_pct matmul_share_pct >"$work/rows"
+awk -F '\t' -v OFS='\t' -v figure="$figure" '
+    BEGIN {
+        print "# measured on the GPU"
+        print "figure", "metric", "series", "x", "measured"
+    }
+    $1 != "passes" { next }
+    { series = $2 ($2 ~ /decode/ ? " " $4 : "") }
+    { print figure, "ms", series, $3, $5; print figure, "memory_share_pct", series, $3, $6 }
+    { print figure, "matmul_share_pct", series, $3, $7 }' "$work/rows" >"$points"
+plot device="$(device_of "$H200/passes.tsv")"

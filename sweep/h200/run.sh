@@ -1,0 +1,65 @@
+#!/bin/bash
+# Measures an NVIDIA H200: one part a call, each of at most nine minutes. Needs `make cuda`.
+#
+#     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
+#     bash sweep/h200/run.sh workloads          offline by mode: ShareGPT lengths
+#     bash sweep/h200/run.sh workloads-fixed    the same, 1024 tokens in and 256 out
+#     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
+#     bash sweep/h200/run.sh calibrate          the simulator's calibrations of the 8B shape and (BASE42=FOLDER) base42
+#     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group, and shares of deterministic requests
+#     bash sweep/h200/run.sh grid-8b                       the same for random weights of the 8B shape
+#     bash sweep/h200/run.sh predict            ten runs, and the simulator's errors on them (predict.sh)
+#
+# What is there when the time is up stays: every file is written anew after each cell, or line by line. Environment:
+# sweep/h200/common.sh.
+source "$(dirname "$0")/common.sh"
+bench() {  # bench NAME FLAG...: into OUT/NAME.tsv and, as printed, OUT/NAME.txt
+    local name=$1
+    shift
+    "$B/bench" --backend cuda --model "$MODEL_8B" --plan-file "$plans" --out "$OUT/$name.tsv" "$@" |
+        tee "$OUT/$name.txt"
+}
+need_base42() { [ -n "$BASE42" ] || { echo "run.sh: set BASE42 to the folder of the model base42" >&2; exit 2; }; }
+
+case ${1:-} in
+passes)
+    bench passes --suite passes --seconds 300
+    bench stages --suite stages --seconds 120
+    ;;
+workloads) bench workloads_sharegpt --suite workloads --requests "${REQUESTS:-1024}" --seconds "$SECONDS_MAX" ;;
+workloads-fixed)
+    bench workloads_fixed --suite workloads --workload fixed:1024x256 --requests "${REQUESTS:-1024}" \
+        --seconds "$SECONDS_MAX"
+    ;;
+online)
+    bench one_of_eleven --suite one-of-eleven --seconds 200
+    bench online --suite online --seconds 200
+    ;;
+calibrate)
+    "$B/bench" --backend cuda --model "$MODEL_8B" --plan-file "$plans" --calibrate "$OUT/h200-llama-3.1-8b.tsv" \
+        --seconds 300
+    [ -z "$BASE42" ] && exit
+    "$B/bench" --backend cuda --model "$BASE42" --calibrate "$OUT/h200-base42.tsv" --seconds 150
+    # The simulator needs the shape only, which `base` has too: the model itself is not in the repository.
+    sed -i 's|^# model: .*|# model: base|' "$OUT/h200-base42.tsv"
+    ;;
+grid-base42)
+    need_base42
+    model=(--model "$BASE42" --prompts own --requests "${REQUESTS:-1024}")
+    measure grid_base42 "${model[@]}" "${common_base42[@]}" "${windows[@]}"
+    SECONDS_MAX=150 measure ratio_base42 "${model[@]}" "${common_base42[@]}" "${ratios[@]}"
+    ;;
+grid-8b)
+    model=(--model "$MODEL_8B" --requests "${REQUESTS:-256}")
+    SECONDS_MAX=300 measure grid_8b "${model[@]}" "${common_8b[@]}" "${windows[@]}"
+    SECONDS_MAX=120 measure ratio_8b "${model[@]}" "${common_8b[@]}" "${ratios[@]}"
+    ;;
+predict)
+    measure predict --model "$MODEL_8B" --requests "${REQUESTS:-256}" "${common_8b[@]}" "${predicted[@]}"
+    bash sweep/h200/predict.sh
+    ;;
+*)
+    sed -n '2,/^source/s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,397 @@
+// cuda_engine.h: whole engines. determinism: requests with real lengths under different loads, of which the marked ones
+// must give the same tokens and log-probability bits in all, and the same requests unmarked must not. sglang: unique
+// outputs of a prompt over many batches, in SGLang's three settings.
+#ifndef CUDA_ENGINE_H
+#define CUDA_ENGINE_H
+
+#include "cuda_rig.h"
+
+typedef struct ask {
+    int32_t *prompt;
+    int count, outputs;
+    bool marked, stops;
+    llm42_sampling sampling;
+    size_t at;
+} ask;
+
+// A load: how many run at once, and what else is different.
+typedef struct load {
+    const char *name;
+    int running;
+    llm42_verify verify;
+    llm42_fill fill;
+    llm42_bonus bonus;
+    double wider;   // windows as many times as wide, groups as many times smaller; 0: 1
+    double inject;  // share of candidates made wrong: more rollbacks, the same results
+    int page_size;  // 0: 16
+    bool tight;     // so few pages that requests are preempted
+    bool overlap, cache, no_graphs, spread, small_budget, whole;
+} load;
+
+static const load all_loads[] = {
+    {.name = "64 running, EAGER (reference)", .running = 64},
+    {.name = "256 running, WAIT, overlap, no bonus", .running = 256, .verify = LLM42_VERIFY_WAIT, .overlap = true,
+     .bonus = LLM42_BONUS_OFF},
+    {.name = "128 running, few pages, prefix cache, W/2 x 2G", .running = 128, .tight = true, .cache = true,
+     .wider = 0.5, .page_size = 4},
+    {.name = "32 running, arrivals spread, overlap, 2W x G/2", .running = 32, .spread = true, .overlap = true,
+     .wider = 2, .page_size = 32},
+    {.name = "256 running, few pages, overlap, cache, spread, WAIT", .running = 256, .tight = true, .overlap = true,
+     .cache = true, .spread = true, .verify = LLM42_VERIFY_WAIT},
+    {.name = "16 running, prompts whole, OLDEST, 5% made wrong", .running = 16, .whole = true,
+     .fill = LLM42_FILL_OLDEST, .page_size = 64, .inject = 0.05},
+    {.name = "8 running, no graphs, small budget, cache", .running = 8, .no_graphs = true, .small_budget = true,
+     .cache = true},
+    {.name = "4 running, WAIT, no bonus, W/4 x 4G", .running = 4, .verify = LLM42_VERIFY_WAIT,
+     .bonus = LLM42_BONUS_OFF, .wider = 0.25},
+};
+
+typedef struct workload {
+    llm42_model *model;
+    ask *asks;
+    int n, max_context;
+    size_t room;      // output tokens of all
+    int32_t *tokens;  // [room], of the reference
+    float *logprobs;
+    int *counts;                  // [n]
+    double mean_tokens, seconds;  // prompt and output of a request; of the reference run
+} workload;
+
+typedef struct outcome {
+    llm42_stats stats;
+    double seconds;
+    int compared, differing, in_tokens;
+} outcome;
+
+static int64_t or_default(int64_t value, int64_t quick_one, int64_t full) {
+    return value ? value : quick ? quick_one : full;
+}
+
+// Lengths of ShareGPT, in the file's order; without the file lengths of the same means.
+static int read_lengths(int lengths[][2], int most) {
+    char path[900], line[128];
+    snprintf(path, sizeof path, "%.500s/traces/sharegpt_lengths.tsv", shared);
+    FILE *file = fopen(path, "r");
+    int n = 0;
+    uint64_t random = 3;
+    while (file && n < most && fgets(line, sizeof line, file))
+        n += sscanf(line, "%d %d", &lengths[n][0], &lengths[n][1]) == 2;
+    if (file) fclose(file);
+    if (!n) printf("  no %s: lengths are made up\n", path);
+    for (; n == 0 || (n < most && !file); n++)
+        lengths[n][0] = test_random_int(&random, 4, 600), lengths[n][1] = test_random_int(&random, 4, 400);
+    return n;
+}
+
+// Prompts of random tokens; one in four begins like others. Some are sampled, some may end at a stop token.
+static void workload_make(workload *w, llm42_model *model, int n) {
+    enum { LENGTHS = 4096, PREFIXES = 8, PREFIX = 256 };
+    static int lengths[LENGTHS][2];
+    int known = read_lengths(lengths, LENGTHS), vocab = model->config.vocab;
+    int prompt = (int)or_default(longest_prompt, 128, 1024), output = (int)or_default(longest_output, 128, 512);
+    if (prompt + output > model->config.context)
+        prompt = model->config.context * 2 / 3, output = model->config.context / 3;
+    *w = (workload){.model = model, .n = n, .max_context = prompt + output};
+    w->asks = calloc((size_t)n, sizeof *w->asks);
+    w->counts = calloc((size_t)n, sizeof *w->counts);
+    int32_t *prefix = random_ids(PREFIXES * PREFIX, vocab, 77);
+    uint64_t random = 42;
+    assert(w->asks && w->counts);
+    for (int i = 0; i < n; i++) {
+        ask *a = &w->asks[i];
+        const int *l = lengths[i % known];
+        a->count = l[0] < 1 ? 1 : l[0] > prompt ? prompt : l[0];
+        a->outputs = l[1] < 1 ? 1 : l[1] > output ? output : l[1];
+        a->prompt = random_ids(a->count, vocab, 1000 + (uint64_t)i);
+        int common = test_random_int(&random, 16, PREFIX);
+        if (i % 4 == 0)
+            memcpy(a->prompt, prefix + i / 16 % PREFIXES * PREFIX,
+                   sizeof(int32_t) * (size_t)(common < a->count ? common : a->count));
+        a->marked = test_random_int(&random, 0, 1);
+        a->stops = i % 8 == 7;
+        if (i % 3)
+            a->sampling = (llm42_sampling){.temperature = 0.9f,
+                                           .top_p = i % 3 == 1 ? 0.95f : 0,
+                                           .top_k = i % 6 == 1 ? 50 : 0,
+                                           .min_p = i % 9 == 1 ? 0.02f : 0,
+                                           .seed = 1 + (uint64_t)i};
+        a->at = w->room;
+        w->room += (size_t)a->outputs;
+        w->mean_tokens += (double)(a->count + a->outputs) / n;
+    }
+    w->tokens = calloc(w->room, sizeof *w->tokens);
+    w->logprobs = new_floats(w->room);
+    assert(w->tokens);
+    free(prefix);
+}
+
+static void workload_free(workload *w) {
+    for (int i = 0; i < w->n; i++) free(w->asks[i].prompt);
+    free(w->asks);
+    free(w->counts);
+    free(w->tokens);
+    free(w->logprobs);
+    llm42_model_free(w->model);
+}
+
+// KV pages: for all that run, as memory allows; or for so few that they push each other out.
+static int pages_for(const workload *w, const load *l, int page_size) {
+    const llm42_config *c = &w->model->config;
+    double token = 4.0 * c->layers * c->kv_heads * c->head_dim, gib = kv_gib ? (double)kv_gib : is_cuda() ? 40 : 1;
+    int one = (w->max_context + page_size - 1) / page_size + 1;
+    double many = (double)l->running * one, most = gib * 0x1p30 / token / page_size;
+    if (l->tight) many = (6 + l->running / 32) * w->mean_tokens / page_size;
+    return (int)fmax(one, fmin(many, most));
+}
+
+static llm42_engine *open_load(const workload *w, const load *l, llm42_mode mode, llm42_prefill prefill) {
+    static llm42_cuda_desc cuda;
+    cuda = cuda_desc;
+    cuda.no_graphs = l->no_graphs;
+    double wider = l->wider > 0 ? l->wider : 1;
+    llm42_engine_desc desc = {.model = w->model,
+                              .backend = tested,
+                              .cuda = &cuda,
+                              .mode = mode,
+                              .max_context = w->max_context,
+                              .max_running = l->running,
+                              .page_size = l->page_size ? l->page_size : 16,
+                              .verify = l->verify,
+                              .fill = l->fill,
+                              .bonus = l->bonus,
+                              .overlap = l->overlap && mode == LLM42_DVR,
+                              .prefix_cache = l->cache,
+                              .prefill = prefill,
+                              .log = note_line};
+    desc.pages = pages_for(w, l, desc.page_size);
+    desc.window = (int)((double)window * wider);
+    desc.group = (int)(window * group) / (desc.window ? desc.window : 1);
+    if (desc.window < 1 || desc.window * desc.group != window * group)
+        desc.window = (int)window, desc.group = (int)group;
+    desc.inject_rate = mode == LLM42_DVR ? l->inject : 0;
+    if (l->small_budget) desc.token_budget = l->running > 48 ? l->running : 48;
+    if (l->whole)
+        desc.chunked_prefill = LLM42_CHUNKED_OFF,
+        desc.token_budget = w->max_context > l->running ? w->max_context : l->running;
+    if (prefill == LLM42_PREFILL_ISOLATED) desc.token_budget = 256;  // a part of its promise
+    llm42_engine *engine = NULL;
+    llm42_result result = llm42_engine_open(&engine, &desc, &error);
+    CHECK_MSG(result == LLM42_OK && engine, "%s: %s", l->name, error.text);
+    return engine;
+}
+
+static void take_results(workload *w, const llm42_engine *engine, const int64_t *ids, bool all, bool make, outcome *o) {
+    for (int i = 0; i < w->n; i++) {
+        const ask *a = &w->asks[i];
+        const llm42_request *r = llm42_engine_request(engine, ids[i]);
+        if (!r || !(all || a->marked)) continue;
+        size_t n = (size_t)r->committed;
+        CHECK_MSG(a->stops || r->committed == a->outputs, "request %d returned %d tokens of %d", i, r->committed,
+                  a->outputs);
+        o->compared++;
+        if (make) {
+            w->counts[i] = r->committed;
+            memcpy(w->tokens + a->at, r->tokens, n * sizeof *r->tokens);
+            memcpy(w->logprobs + a->at, r->logprobs, n * sizeof *r->logprobs);
+            continue;
+        }
+        bool tokens = r->committed != w->counts[i] || memcmp(w->tokens + a->at, r->tokens, n * sizeof *r->tokens);
+        o->in_tokens += tokens;
+        o->differing += tokens || memcmp(w->logprobs + a->at, r->logprobs, n * sizeof *r->logprobs);
+    }
+}
+
+// Runs the first n requests under a load. make: the results become the reference; else they are compared with it. all:
+// every request is looked at, else the marked ones.
+static outcome run_load(workload *w, int n, const load *l, llm42_mode mode, llm42_prefill prefill, bool all,
+                        bool make) {
+    outcome o = {0};
+    int whole = w->n;
+    int64_t *ids = calloc((size_t)n, sizeof *ids);
+    llm42_engine *engine = open_load(w, l, mode, prefill);
+    double begin = test_seconds(), now = engine ? llm42_engine_now(engine) : 0;
+    bool ok = engine && ids;
+    for (int i = 0; ok && i < n; i++) {
+        const ask *a = &w->asks[i];
+        llm42_request_desc desc = {.prompt = a->prompt,
+                                   .prompt_count = a->count,
+                                   .max_new_tokens = a->outputs,
+                                   .sampling = a->sampling,
+                                   .ignore_stop = !a->stops,
+                                   .deterministic = a->marked && mode == LLM42_DVR};
+        if (l->spread) desc.arrival = now + 0.5 * w->seconds * i / n;
+        ok = CHECK_MSG(llm42_engine_submit(engine, &desc, &ids[i], &error) == LLM42_OK, "%s: %s", l->name, error.text);
+    }
+    ok = ok && CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s: %s", l->name, error.text);
+    o.seconds = test_seconds() - begin;
+    if (engine) o.stats = llm42_engine_stats(engine);
+    w->n = n;
+    if (ok) take_results(w, engine, ids, all, make, &o);
+    w->n = whole;
+    llm42_engine_close(engine);
+    free(ids);
+    CHECK_MSG(ok && o.compared > 0, "%s: nothing was compared", l->name);
+    CHECK_MSG(!l->tight || o.stats.preemptions > 0, "%s: nothing was preempted", l->name);
+    CHECK_MSG(!l->cache || o.stats.prefix_hits > 0, "%s: nothing was found in the prefix cache", l->name);
+    return o;
+}
+
+static void print_load(const char *kind, const load *l, const outcome *o) {
+    char name[256];
+    snprintf(name, sizeof name, "%s: %s", kind, l->name);
+    printf("  %-66s %5lld requests %8lld tokens %6lld rollbacks %5lld preempted %7lld hits %7.1f s  %4d of %4d differ "
+           "(%d in tokens)\n",
+           name, (long long)o->stats.finished, (long long)o->stats.returned_tokens, (long long)o->stats.rollbacks,
+           (long long)o->stats.preemptions, (long long)o->stats.prefix_hits, o->seconds, o->differing, o->compared,
+           o->in_tokens);
+    fflush(stdout);
+    note(name, "requests", (double)o->stats.finished);
+    note(name, "tokens", (double)o->stats.returned_tokens);
+    note(name, "rollbacks", (double)o->stats.rollbacks);
+    note(name, "compared_candidates", (double)o->stats.compared);
+    note(name, "preemptions", (double)o->stats.preemptions);
+    note(name, "prefix_hits", (double)o->stats.prefix_hits);
+    note(name, "seconds", o->seconds);
+    note(name, "compared", o->compared);
+    note(name, "differing", o->differing);
+    note(name, "differing_in_tokens", o->in_tokens);
+}
+
+TEST(determinism) {
+    workload w;
+    llm42_model *model = load_model(main_model(), false);
+    int n = (int)or_default(requests, 256, 4096), some = n / 8 > 32 ? n / 8 : n < 32 ? n : 32;
+    if (!model) return;
+    workload_make(&w, model, n);
+    printf("  %s, %d requests, %.0f tokens each in the mean, at most %d\n", main_model(), n, w.mean_tokens,
+           w.max_context);
+    for (int i = 0; i < loads; i++) {
+        if (i > 0 && i < from_load - 1) continue;
+        outcome o = run_load(&w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_PACKED, false, i == 0);
+        if (i == 0) w.seconds = o.seconds;
+        print_load("DVR", &all_loads[i], &o);
+        CHECK_MSG(o.differing == 0, "%s: %d of %d deterministic requests differ", all_loads[i].name, o.differing,
+                  o.compared);
+    }
+    for (int i = 0; i < 2 && from_load == 1; i++) {  // another promise: bits of its own
+        outcome o = run_load(&w, some, &all_loads[i * 3], LLM42_DVR, LLM42_PREFILL_ISOLATED, false, i == 0);
+        print_load("DVR, ISOLATED", &all_loads[i * 3], &o);
+        CHECK_MSG(o.differing == 0, "ISOLATED: %d of %d deterministic requests differ", o.differing, o.compared);
+    }
+    for (int i = 0; i < (quick ? 2 : 4) && i < loads && from_load == 1; i++) {
+        outcome o = run_load(&w, n, &all_loads[i], LLM42_BATCH_INVARIANT, LLM42_PREFILL_DEFAULT, true, i == 0);
+        print_load("BATCH_INVARIANT", &all_loads[i], &o);
+        CHECK_MSG(o.differing == 0, "BATCH_INVARIANT: %d of %d requests differ", o.differing, o.compared);
+    }
+    for (int i = 0; i < 2 && from_load == 1; i++) {
+        outcome o = run_load(&w, n, &all_loads[i], LLM42_NONDETERMINISTIC, LLM42_PREFILL_DEFAULT, true, i == 0);
+        print_load("control: unmarked", &all_loads[i], &o);
+        CHECK_MSG(i == 0 || o.differing > 0, "the same requests unmarked do not differ: nothing has been shown");
+    }
+    workload_free(&w);
+}
+
+// SGLang's subtests ------------------------------------------------------------------------------------------------
+enum { PROMPTS = 4, OWN = 8 };
+
+typedef struct tally {
+    uint64_t *outputs, *texts;
+    int trials;
+} tally;  // different ones: bits and all; tokens alone
+
+static void add_unique(uint64_t **set, uint64_t value) {
+    for (int i = 0; i < (int)arrlen(*set); i++)
+        if ((*set)[i] == value) return;
+    arrput(*set, value);
+}
+
+// Batches of 1 to most requests of the prompts; a subtest of one prompt takes the last.
+static void run_batches(llm42_engine *engine, bool marked, int32_t *const *prompt, const int *count, int prompts,
+                        int most, tally *t) {
+    uint64_t random = 8;
+    int tokens = quick ? 32 : 64;
+    for (int n = 1; n <= most; n += quick && n > 8 ? 3 : 1) {
+        int64_t ids[64];
+        int which[64];
+        for (int i = 0; i < n; i++) {
+            int p = which[i] = prompts == 1 ? PROMPTS - 1 : test_random_int(&random, 0, prompts - 1);
+            llm42_request_desc desc = {.prompt = prompt[p],
+                                       .prompt_count = count[p],
+                                       .max_new_tokens = tokens,
+                                       .ignore_stop = true,
+                                       .deterministic = marked};
+            if (!CHECK_MSG(!llm42_engine_submit(engine, &desc, &ids[i], &error), "%s", error.text)) return;
+        }
+        if (!CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text)) return;
+        for (int i = 0; i < n; i++) {
+            const llm42_request *r = llm42_engine_request(engine, ids[i]);
+            uint64_t text = hash_bytes(14695981039346656037u, r->tokens, sizeof *r->tokens * (size_t)r->committed);
+            t[which[i]].trials++;
+            add_unique(&t[which[i]].texts, text);
+            add_unique(&t[which[i]].outputs, hash_bytes(text, r->logprobs, sizeof *r->logprobs * (size_t)r->committed));
+            llm42_engine_release(engine, ids[i], &error);
+        }
+    }
+}
+
+static void run_subtest(const llm42_model *model, const char *subtest, llm42_mode mode, const char *mode_name,
+                        int prompts, const int *count, const int *common) {
+    tally t[PROMPTS] = {{0}};
+    int32_t *prompt[PROMPTS], *text = random_ids(512, model->config.vocab, 21);
+    llm42_engine *engine = NULL;
+    llm42_engine_desc desc = {.model = model,
+                              .backend = tested,
+                              .cuda = &cuda_desc,
+                              .mode = mode,
+                              .max_running = 64,
+                              .max_context = 512,
+                              .pages = 64 * 32,
+                              .window = (int)window,
+                              .group = (int)group,
+                              .prefix_cache = common[1] > 0,
+                              .log = note_line};
+    for (int p = 0; p < PROMPTS; p++) {
+        prompt[p] = random_ids(count[p], model->config.vocab, 30 + (uint64_t)p);
+        memcpy(prompt[p], text, sizeof *text * (size_t)common[p]);
+    }
+    if (CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text))
+        run_batches(engine, mode == LLM42_DVR, prompt, count, prompts, quick ? 24 : 50, t);
+    int most = 0;
+    printf("  %-7s %-16s unique outputs", subtest, mode_name);
+    for (int p = 0; p < PROMPTS; p++) {
+        int unique = (int)arrlen(t[p].outputs);
+        if (unique > most) most = unique;
+        if (t[p].trials) printf("  %d (tokens: %d) of %d", unique, (int)arrlen(t[p].texts), t[p].trials);
+        arrfree(t[p].outputs);
+        arrfree(t[p].texts);
+        free(prompt[p]);
+    }
+    printf("\n");
+    char name[64];
+    snprintf(name, sizeof name, "%s %s", subtest, mode_name);
+    note(name, "unique_outputs", most);
+    CHECK_MSG(mode == LLM42_NONDETERMINISTIC ? most > 1 : most == 1, "%s, %s: %d unique outputs", subtest, mode_name,
+              most);
+    free(text);
+    llm42_engine_close(engine);
+}
+
+TEST(sglang) {
+    static const struct {
+        llm42_mode mode;
+        const char *name;
+    } modes[] = {
+        {LLM42_DVR, "DVR"}, {LLM42_BATCH_INVARIANT, "BATCH_INVARIANT"}, {LLM42_NONDETERMINISTIC, "NONDETERMINISTIC"}};
+    static const int lengths[PROMPTS] = {9, 60, 160, 300}, none[PROMPTS] = {0}, common[PROMPTS] = {1, 64, 150, 280};
+    static const int with_common[PROMPTS] = {1 + OWN, 64 + OWN, 150 + OWN, 280 + OWN};
+    llm42_model *model = load_model(main_model(), false);
+    if (!model) return;
+    for (int m = 0; m < 3; m++) {
+        run_subtest(model, "single", modes[m].mode, modes[m].name, 1, lengths, none);
+        run_subtest(model, "mixed", modes[m].mode, modes[m].name, PROMPTS, lengths, none);
+        run_subtest(model, "prefix", modes[m].mode, modes[m].name, PROMPTS, with_common, common);
+    }
+    llm42_model_free(model);
+}
+
+#endif  // CUDA_ENGINE_H

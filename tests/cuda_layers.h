@@ -1,0 +1,192 @@
+// cuda_layers.h: the same pass on the CPU backend and on the tested one, compared operator by operator, so that a wrong
+// kernel is named and not guessed. The controls change one weight and must be told where.
+//
+// Tolerance: for each row of each operator's output, the root mean square of the difference is at most 2% of the root
+// mean square of the CPU's row. Both compute in bf16 with fp32 sums: a value that lies on the border between two bf16
+// numbers goes up here and down there (0.4%), and later operators mix these.
+#ifndef CUDA_LAYERS_H
+#define CUDA_LAYERS_H
+
+#include "cuda_rig.h"
+
+static const double LAYER_TOLERANCE = 0.02;
+
+typedef struct shot {
+    int layer, rows, width;
+    char name[24];
+    float *values;
+} shot;
+typedef struct film {
+    shot *shots;
+} film;
+
+static void film_take(void *user, int layer, const char *name, int rows, int width, const float *values) {
+    film *f = user;
+    size_t n = (size_t)rows * (size_t)width;
+    shot s = {.layer = layer, .rows = rows, .width = width, .values = new_floats(n)};
+    snprintf(s.name, sizeof s.name, "%s", name);
+    memcpy(s.values, values, n * sizeof *values);
+    arrput(f->shots, s);
+}
+
+static void film_free(film *f) {
+    for (int i = 0; i < (int)arrlen(f->shots); i++) free(f->shots[i].values);
+    arrfree(f->shots);
+}
+
+// Where two films part: the first operator and row beyond the tolerance; its error. at < 0: nowhere.
+typedef struct parting {
+    int at, row;
+    double error, largest;
+} parting;
+
+static double row_error(const float *got, const float *want, int n) {
+    double sum = 0, size = 0;
+    for (int i = 0; i < n; i++) {
+        if (!finite_bits(got[i]) || !finite_bits(want[i])) return INFINITY;
+        sum += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        size += (double)want[i] * want[i];
+    }
+    return size > 0 ? sqrt(sum / size) : sqrt(sum / n);
+}
+
+static parting film_compare(const film *want, const film *got) {
+    parting p = {.at = -1};
+    for (int i = 0; i < (int)arrlen(want->shots); i++) {
+        const shot *a = &want->shots[i], *b = i < (int)arrlen(got->shots) ? &got->shots[i] : NULL;
+        bool same = b && a->layer == b->layer && a->rows == b->rows && a->width == b->width &&
+                    !strcmp(a->name, b->name);
+        for (int r = 0; r < a->rows && p.at < 0; r++) {
+            size_t at = (size_t)r * (size_t)a->width;
+            double e = same ? row_error(b->values + at, a->values + at, a->width) : INFINITY;
+            if (e <= LAYER_TOLERANCE)
+                p.largest = fmax(p.largest, e);
+            else
+                p = (parting){.at = i, .row = r, .error = e, .largest = p.largest};
+        }
+    }
+    return p;
+}
+
+// Two probed passes: prompts of two sequences, one behind the other, then a decode row of each.
+static bool film_shoot(const llm42_backend *backend, const llm42_model *model, llm42_schedule schedule,
+                       const int32_t *ids, film films[2]) {
+    enum { A = 70, B = 26 };
+    rig g = {0};
+    llm42_row row[A + B];
+    llm42_output out[A + B];
+    bool ok = rig_open(&g, backend,
+                       (llm42_backend_desc){.model = model, .max_rows = 128, .max_context = 128, .max_running = 2});
+    for (int i = 0; i < A; i++) row[i] = (llm42_row){0, i, ids[i], LLM42_ROW_SAMPLE};
+    for (int i = 0; i < B; i++) row[A + i] = (llm42_row){1, i, ids[A + i], LLM42_ROW_SAMPLE};
+    llm42_pass pass = rig_pass(&g, schedule, row, A + B, out, NULL);
+    pass.probe = film_take;
+    pass.probe_user = &films[0];
+    ok = ok && rig_run(&g, &pass);
+    row[0] = (llm42_row){0, A, ids[A + B], LLM42_ROW_SAMPLE};
+    row[1] = (llm42_row){1, B, ids[A + B + 1], LLM42_ROW_SAMPLE};
+    pass = rig_pass(&g, schedule, row, 2, out, NULL);
+    pass.probe = film_take;
+    pass.probe_user = &films[1];
+    ok = ok && rig_run(&g, &pass);
+    rig_close(&g);
+    return ok && CHECK_MSG(arrlen(films[0].shots) > 0 && arrlen(films[1].shots) > 0, "%s: no operator was probed",
+                           backend->name);
+}
+
+static void check_layers(const char *path) {
+    static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
+    llm42_model *model = load_model(path, false);
+    if (!model) return;
+    if (!model->embed.data) {
+        SKIP("the model's weights are on the device alone: nothing to compare with");
+        llm42_model_free(model);
+        return;
+    }
+    int32_t *ids = random_ids(128, model->config.vocab, 11);
+    film want[2] = {{0}, {0}};
+    double largest = 0;
+    bool ok = film_shoot(llm42_backend_cpu(), model, LLM42_INVARIANT, ids, want);
+    for (int s = 0; ok && s < 3; s++) {
+        film got[2] = {{0}, {0}};
+        ok = film_shoot(tested, model, schedules[s], ids, got);
+        for (int i = 0; ok && i < 2; i++) {
+            parting p = film_compare(&want[i], &got[i]);
+            const shot *at = p.at < 0 ? NULL : &want[i].shots[p.at];
+            CHECK_MSG(!at,
+                      "%s, %s, %s: layer %d, %s, row %d: off by %.3g%% of the row's size (first place beyond %.0f%%)",
+                      path, llm42_schedule_name(schedules[s]), i ? "decode" : "prompts", at ? at->layer : 0,
+                      at ? at->name : "", p.row, 100 * p.error, 100 * LAYER_TOLERANCE);
+            largest = fmax(largest, p.largest);
+        }
+        for (int i = 0; i < 2; i++) film_free(&got[i]);
+    }
+    printf("  %-40s %3d operators of a pass, rows off by at most %.2f%%\n", path, (int)arrlen(want[0].shots),
+           100 * largest);
+    note(path, "layer_error_share", largest);
+    for (int i = 0; i < 2; i++) film_free(&want[i]);
+    free(ids);
+    llm42_model_free(model);
+}
+
+// A copy of the model in which one weight of a layer's matrix is far too large must be told by layer and operator.
+static void check_layer_controls(void) {
+    static const struct {
+        size_t offset;
+        const char *name;
+    } matrices[] = {{offsetof(llm42_layer, q), "q"},       {offsetof(llm42_layer, k), "k"},
+                    {offsetof(llm42_layer, v), "v"},       {offsetof(llm42_layer, o), "o"},
+                    {offsetof(llm42_layer, gate), "gate"}, {offsetof(llm42_layer, down), "down"}};
+    llm42_model *model = load_model("synthetic:small", false);
+    if (!model) return;
+    int32_t *ids = random_ids(128, model->config.vocab, 11);
+    film want[2] = {{0}, {0}};
+    bool ok = film_shoot(llm42_backend_cpu(), model, LLM42_INVARIANT, ids, want);
+    for (int m = 0; ok && m < 6; m++) {
+        llm42_model copy = *model;
+        llm42_layer layers[16];
+        int at = 1 + m % 3;
+        assert(model->config.layers <= 16);
+        memcpy(layers, model->layer, sizeof *layers * (size_t)model->config.layers);
+        llm42_matrix *matrix = (llm42_matrix *)(void *)((char *)&layers[at] + matrices[m].offset);
+        size_t size = 2 * (size_t)matrix->n * (size_t)matrix->k;
+        uint16_t *data = malloc(size);
+        assert(data);
+        memcpy(data, matrix->data, size);
+        data[(size_t)(matrix->n / 2) * (size_t)matrix->k + 5] = 0x4200;  // 32, where others are about 0.06
+        matrix->data = data;
+        copy.layer = layers;
+        film got[2] = {{0}, {0}};
+        if (film_shoot(tested, &copy, LLM42_FIXED, ids, got)) {
+            parting p = film_compare(&want[0], &got[0]);
+            const shot *found = p.at < 0 ? NULL : &want[0].shots[p.at];
+            CHECK_MSG(found && found->layer == at && !strcmp(found->name, matrices[m].name),
+                      "a changed weight in layer %d, %s, was found in layer %d, %s", at, matrices[m].name,
+                      found ? found->layer : -1, found ? found->name : "no operator");
+        }
+        for (int i = 0; i < 2; i++) film_free(&got[i]);
+        free(data);
+    }
+    for (int i = 0; i < 2; i++) film_free(&want[i]);
+    free(ids);
+    llm42_model_free(model);
+}
+
+TEST(layers) {
+    char path[900], folder[560];
+    struct dirent **list = NULL;
+    check_layer_controls();
+    check_layers("synthetic:tiny");
+    check_layers(main_model());
+    snprintf(folder, sizeof folder, "%.500s/models/arch", shared);
+    int count = scandir(folder, &list, visible, alphasort);
+    if (count < 0) SKIP("no models/arch in the folder of --shared");
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, list[i]->d_name);
+        check_layers(path);
+        free(list[i]);
+    }
+    free(list);
+}
+
+#endif  // CUDA_LAYERS_H

@@ -1,0 +1,225 @@
+// cuda_rig.h: what the parts of test_cuda.c share: options, models, a backend with its KV pages, results.
+#ifndef CUDA_RIG_H
+#define CUDA_RIG_H
+
+// Options --------------------------------------------------------------------------------------------------------
+static const char *part = "all", *backend_name = "cuda", *shared = "../shared", *model_path, *tsv_path, *plan_path;
+static int64_t requests, longest_prompt, longest_output, loads = 8, from_load = 1, window = 32, group = 8, kv_gib;
+static bool quick;
+
+static const llm42_backend *tested;  // the backend under test
+static llm42_cuda_desc cuda_desc;
+static llm42_error error;
+static FILE *tsv;
+static char **manifest;  // `cuda KEY: VALUE` lines that the backend logged, each once
+
+static bool is_cuda(void) { return strcmp(tested->name, "cpu") != 0; }
+
+static void note_line(void *user, const char *line) {
+    (void)user;
+    if (strncmp(line, "cuda ", 5)) return;
+    for (int i = 0; i < (int)arrlen(manifest); i++)
+        if (!strcmp(manifest[i], line)) return;
+    arrput(manifest, strdup(line));
+    printf("  %s\n", line);
+}
+
+static char **results;  // lines of the results file
+
+// One result: a line of the file `part case quantity value`.
+static void note(const char *name, const char *quantity, double value) {
+    char line[512];
+    snprintf(line, sizeof line, "%s\t%s\t%s\t%.9g", test_state.name ? test_state.name : "main", name, quantity, value);
+    arrput(results, strdup(line));
+}
+
+static void write_results(void) {
+    for (int i = 0; i < (int)arrlen(manifest); i++) {
+        if (tsv) fprintf(tsv, "# %s\n", manifest[i]);
+        free(manifest[i]);
+    }
+    if (tsv) fprintf(tsv, "part\tcase\tquantity\tvalue\n");
+    for (int i = 0; i < (int)arrlen(results); i++) {
+        if (tsv) fprintf(tsv, "%s\n", results[i]);
+        free(results[i]);
+    }
+    arrfree(manifest);
+    arrfree(results);
+}
+
+// Models -----------------------------------------------------------------------------------------------------------
+// Big random models are made by the device itself: they do not fit this machine's patience, or its memory.
+static llm42_model *load_model(const char *path, bool on_device) {
+    llm42_model *model = NULL;
+    bool made_there = on_device || (is_cuda() && !strncmp(path, "synthetic:llama", 15));
+    llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = path, .on_device = made_there}, &error);
+    CHECK_MSG(result == LLM42_OK && model, "%s: %s", path, error.text);
+    return model;
+}
+
+// The model that parts without a list of their own run: --model, else base42, else random weights of its shape.
+static const char *main_model(void) {
+    static char path[1024];
+    snprintf(path, sizeof path, "%.1000s/models/base42", shared);
+    return model_path ? model_path : test_exists(path) ? path : "synthetic:base";
+}
+
+// A backend with one page table a sequence ---------------------------------------------------------------------
+typedef struct rig {
+    const llm42_backend *backend;
+    void *state;
+    const llm42_model *model;
+    llm42_backend_desc desc;
+    int vocab, seqs, pages_per_seq;
+    int32_t *page;   // [seqs, pages_per_seq], shuffled: a page's number says nothing of its place
+    llm42_seq *seq;  // [seqs]
+    uint64_t random;
+} rig;
+
+static void rig_shuffle(rig *g) {
+    int n = g->seqs * g->pages_per_seq;
+    for (int i = n - 1; i > 0; i--) {
+        int j = test_random_int(&g->random, 0, i);
+        int32_t t = g->page[i];
+        g->page[i] = g->page[j];
+        g->page[j] = t;
+    }
+}
+
+static llm42_result rig_try(rig *g, const llm42_backend *backend, llm42_backend_desc desc) {
+    *g = (rig){.backend = backend, .model = desc.model, .random = 7};
+    if (!desc.compute) desc.compute = LLM42_BF16;
+    if (!desc.threads) desc.threads = 2;
+    if (!desc.page_size) desc.page_size = 16;
+    if (!desc.max_running) desc.max_running = 1;
+    if (!desc.fixed_rows) desc.fixed_rows = desc.max_rows;
+    if (!desc.schedules) desc.schedules = 1u << LLM42_FAST | 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
+    g->pages_per_seq = (desc.max_context + desc.page_size - 1) / desc.page_size;
+    g->seqs = desc.max_running;
+    if (!desc.pages) desc.pages = g->seqs * g->pages_per_seq;
+    desc.cuda = desc.cuda ? desc.cuda : &cuda_desc;
+    desc.log = note_line;
+    g->desc = desc;
+    g->vocab = desc.model->config.vocab;
+    llm42_result result = backend->open(&g->state, &g->desc, &error);
+    if (result) return result;
+    size_t n = (size_t)g->seqs * (size_t)g->pages_per_seq;
+    g->page = calloc(n, sizeof *g->page);
+    g->seq = calloc((size_t)g->seqs, sizeof *g->seq);
+    assert(g->page && g->seq);
+    for (size_t i = 0; i < n; i++) g->page[i] = (int32_t)i;
+    for (int i = 0; i < g->seqs; i++)
+        g->seq[i] = (llm42_seq){.request = i + 1, .pages = g->page + (size_t)i * (size_t)g->pages_per_seq};
+    rig_shuffle(g);
+    return LLM42_OK;
+}
+
+static bool rig_open(rig *g, const llm42_backend *backend, llm42_backend_desc desc) {
+    llm42_result result = rig_try(g, backend, desc);
+    return CHECK_MSG(result == LLM42_OK && g->state, "%s: %s: %s", desc.model->name, llm42_result_name(result),
+                     error.text);
+}
+
+static void rig_close(rig *g) {
+    if (g->state) g->backend->close(g->state);
+    free(g->page);
+    free(g->seq);
+    *g = (rig){0};
+}
+
+static llm42_pass rig_pass(const rig *g, llm42_schedule schedule, const llm42_row *row, int rows, llm42_output *out,
+                           float *logits) {
+    int shape = schedule == LLM42_FIXED ? g->desc.fixed_rows : rows;
+    return (llm42_pass){
+        .schedule = schedule, .rows = rows, .shape = shape, .row = row, .seq = g->seq, .out = out, .logits = logits};
+}
+
+static bool rig_run(rig *g, const llm42_pass *pass) {
+    llm42_result result = g->backend->run(g->state, pass, &error);
+    return CHECK_MSG(result == LLM42_OK, "%s: a %s pass of %d rows: %s", g->model->name,
+                     llm42_schedule_name(pass->schedule), pass->rows, error.text);
+}
+
+// Feeds ids[from .. from + count) of sequence s in one pass, all sampled; out and logits, if not NULL, are of those
+// rows.
+static bool rig_feed(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int from, int count, llm42_output *out,
+                     float *logits) {
+    llm42_row *row = calloc((size_t)count, sizeof *row);
+    llm42_output *own = calloc((size_t)count, sizeof *own);
+    assert(row && own);
+    for (int i = 0; i < count; i++) row[i] = (llm42_row){s, from + i, ids[from + i], LLM42_ROW_SAMPLE};
+    llm42_pass pass = rig_pass(g, schedule, row, count, out ? out : own, logits);
+    bool ok = rig_run(g, &pass);
+    free(row);
+    free(own);
+    return ok;
+}
+
+// Feeds count ids, from position 0, in passes of at most `chunk` rows.
+static bool rig_prefill(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int count, int chunk,
+                        float *logits) {
+    bool ok = true;
+    for (int i = 0; i < count && ok; i += chunk) {
+        int n = count - i < chunk ? count - i : chunk;
+        ok = rig_feed(g, schedule, s, ids, i, n, NULL, logits ? logits + (size_t)i * (size_t)g->vocab : NULL);
+    }
+    return ok;
+}
+
+static int32_t *random_ids(int count, int vocab, uint64_t seed) {
+    int32_t *ids = calloc((size_t)count + 1, sizeof *ids);
+    assert(ids);
+    for (int i = 0; i < count; i++) ids[i] = test_random_int(&seed, 0, vocab - 1);
+    return ids;
+}
+
+static float *new_floats(size_t count) {
+    float *values = calloc(count ? count : 1, sizeof *values);
+    assert(values);
+    return values;
+}
+
+// By bit pattern: no compiler option can make this true of a NaN.
+static bool finite_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (bits & 0x7f800000u) != 0x7f800000u;
+}
+
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t size) {
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < size; i++) hash = (hash ^ bytes[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static int top_of(const float *x, int n) {
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return best;
+}
+
+// Distance of the largest value to the second.
+static double gap_of(const float *x, int n) {
+    int best = top_of(x, n);
+    double second = -INFINITY;
+    for (int i = 0; i < n; i++)
+        if (i != best && x[i] > second) second = x[i];
+    return x[best] - second;
+}
+
+// Root mean square of got - want as a share of the standard deviation of want; infinite if any is not a number.
+static double logit_error(const float *got, const float *want, int n) {
+    double mean = 0, deviation = 0, sum = 0;
+    for (int i = 0; i < n; i++) {
+        if (!finite_bits(got[i]) || !finite_bits(want[i])) return INFINITY;
+        mean += want[i] / (double)n;
+    }
+    for (int i = 0; i < n; i++) {
+        deviation += (want[i] - mean) * (want[i] - mean);
+        sum += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+    }
+    return sqrt(sum / deviation);
+}
+
+#endif  // CUDA_RIG_H

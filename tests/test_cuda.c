@@ -1,0 +1,99 @@
+// test_cuda: what the CUDA backend promises, tested on a device. Built with -DLLM42_CUDA and linked with llm42_cuda.o:
+//
+//     build/tests/test_cuda --part all --shared ../shared [--quick] [--tsv FILE]
+//
+// models: logits against goldens. layers: operator by operator against the CPU backend. passes: the bits of rows under
+// each schedule. determinism: thousands of requests at different loads. sglang: SGLang's three subtests. errors: one
+// clear line each. overlap: passes in flight. Without a device everything is skipped. --backend cpu runs the tests on
+// the CPU backend: they test themselves (it gets a start and a poll for that).
+#include "test.h"
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+#include "../examples/args.h"
+#include "cuda_rig.h"
+#include "cuda_models.h"
+#include "cuda_layers.h"
+#include "cuda_passes.h"
+#include "cuda_engine.h"
+#include "cuda_errors.h"
+
+static const args_option options[] = {
+    ARGS_TEXT("part NAME", &part, "models, layers, passes, determinism, sglang, errors, overlap or all"),
+    ARGS_TEXT("backend NAME", &backend_name, "cuda, or cpu to test the tests"),
+    ARGS_TEXT("shared DIR", &shared, "folder of models/ and traces/; without it their tests are skipped"),
+    ARGS_TEXT("model SPEC", &model_path, "model of passes, determinism, sglang and overlap (default: base42)"),
+    ARGS_INT("requests N", &requests, 0, 1000000, "determinism: requests; 0: 4096, with --quick 256"),
+    ARGS_INT("loads N", &loads, 2, 8, "determinism: how many of the 8 loads"),
+    ARGS_INT("from N", &from_load, 1, 8,
+             "determinism: load 1, the reference, then loads N and on alone, without controls"),
+    ARGS_INT("longest-prompt N", &longest_prompt, 0, 1 << 20,
+             "determinism: prompts are cut to N tokens; 0: 1024, with --quick 128"),
+    ARGS_INT("longest-output N", &longest_output, 0, 1 << 20,
+             "determinism: outputs are cut to N tokens; 0: 512, with --quick 128"),
+    ARGS_INT("window W", &window, 1, 4096, "W; M = G x W"),
+    ARGS_INT("group G", &group, 1, 4096, "G"),
+    ARGS_INT("kv-gib N", &kv_gib, 0, 4096, "memory for KV pages, at most; 0: 40, on the CPU 1"),
+    ARGS_TEXT("plans FILE", &plan_path, "matrix plans are kept there between engines"),
+    ARGS_FLAG("no-check", &cuda_desc.no_check, "without the backend's own bit tests at open, to save time"),
+    ARGS_TEXT("tsv FILE", &tsv_path, "results: the manifest, then `part case quantity value`"),
+    ARGS_FLAG("quick", &quick, "fewer sizes, shorter texts"),
+    ARGS_END,
+};
+
+static const struct {
+    const char *name;
+    void (*test)(void);
+} parts[] = {
+    {"models", models},   {"layers", layers}, {"passes", passes},           {"errors", errors},
+    {"overlap", overlap}, {"sglang", sglang}, {"determinism", determinism},
+};
+enum { PARTS = sizeof parts / sizeof *parts };
+
+// Whether the backend opens at all: without a device the tests are skipped, any other refusal is a failure.
+static bool device_present(void) {
+    llm42_model *model = load_model("synthetic:tiny", false);
+    rig g = {0};
+    llm42_result result = model ? rig_try(&g, tested,
+                                          (llm42_backend_desc){.model = model, .max_rows = 16, .max_context = 16})
+                                : LLM42_MEMORY;
+    bool none = result == LLM42_UNSUPPORTED && strstr(error.text, "no CUDA device");
+    rig_close(&g);
+    llm42_model_free(model);
+    if (none)
+        printf("skipped: %s\n", error.text);
+    else
+        CHECK_MSG(result == LLM42_OK, "%s: %s", llm42_result_name(result), error.text);
+    return result == LLM42_OK;
+}
+
+int main(int argc, char **argv) {
+    static const char *const names[] = {"models", "layers",  "passes", "determinism", "sglang",
+                                        "errors", "overlap", "all",    NULL};
+    char tsv_part[4096];
+    args_parse(argc, argv, "Tests the CUDA backend on a device.", options);
+    args_choice("--part", part, names);
+    static const char *const backends[] = {"cpu", "cuda", NULL};
+    if (args_choice("--backend", backend_name, backends) == 0) tested = &late_backend;
+#ifdef LLM42_CUDA
+    else
+        tested = llm42_backend_cuda();
+#endif
+    cuda_desc.plan_file = plan_path;
+    if (!tested) printf("skipped: built without CUDA: run make cuda\n");
+    if (!tested || !device_present()) return test_end("test_cuda");
+    if (tsv_path && !(tsv = args_out_begin(tsv_path, tsv_part)))
+        args_fail(1, "%s: cannot write: %s", tsv_path, strerror(errno));
+    for (int i = 0; i < PARTS; i++) {
+        if (strcmp(part, "all") && strcmp(part, parts[i].name)) continue;
+        double begin = test_seconds();
+        printf("%s\n", parts[i].name);
+        fflush(stdout);
+        test_run(parts[i].test, parts[i].name);
+        printf("%s: %.1f s\n", parts[i].name, test_seconds() - begin);
+        fflush(stdout);
+    }
+    write_results();
+    if (tsv && !args_out_finish(tsv, tsv_path, tsv_part))
+        args_fail(1, "%s: cannot write: %s", tsv_path, strerror(errno));
+    return test_end("test_cuda");
+}

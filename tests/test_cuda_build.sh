@@ -1,0 +1,63 @@
+#!/bin/bash
+# The CUDA backend builds with nvcc, and the programs say in one line why they cannot run on a GPU: because they were
+# built without CUDA, or because the machine has none. What the GPU computes is for `make test-cuda`.
+# From the environment: CC, STB (folder of stb_ds.h), B (the build folder).
+set -u
+CC=${CC:-gcc} STB=${STB:-/usr/include/stb} B=${B:-build}
+passed=0 failed=0 skipped=0
+out=$B/cudatest
+mkdir -p "$out/plain"
+make="make --no-print-directory CC=$CC STB=$STB"
+
+fail() {  # fail NAME: with what the command printed
+    echo "  $1: FAILED"
+    tail -n 20 "$out/log"
+    failed=$((failed + 1))
+}
+
+builds() {  # builds NAME MAKE-ARGUMENT...
+    if $make "${@:2}" >"$out/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        fail "$1"
+        return 1
+    fi
+}
+
+refuses() {  # refuses PATTERN COMMAND...: a status that is not 0, and one line on stderr that has the pattern
+    "${@:2}" >/dev/null 2>"$out/log" </dev/null
+    local status=$?
+    if [ $status != 0 ] && [ $status -lt 126 ] && [ "$(wc -l <"$out/log")" = 1 ] && grep -qE "$1" "$out/log"; then
+        passed=$((passed + 1))
+    else
+        fail "one line with '$1' (status $status): ${*:2}"
+    fi
+}
+
+ids="--ids 5,6,7 --ids-out -n 4"
+builds "build without CUDA" CUDA=0 B="$out/plain" "$out/plain/generate" "$out/plain/determinism" &&
+    for program in "generate $ids" determinism; do
+        refuses 'built without CUDA: run make cuda' "$out/plain/"$program --backend cuda
+    done
+$make nvcc NVCC=/nonexistent/nvcc >/dev/null 2>"$out/log" && echo "make: no error" >"$out/log"
+if grep -q 'install the CUDA Toolkit' "$out/log"; then passed=$((passed + 1)); else fail "make cuda without nvcc"; fi
+
+if ! nvcc=$($make nvcc 2>&1); then
+    echo "  make cuda: skipped: $(head -n 1 <<<"$nvcc")"
+    skipped=1
+elif builds "make cuda" cuda CUDA_ARCH=90 B="$out" PROGRAMS="$out/generate $out/bench $out/determinism"; then
+    if { command -v nvidia-smi && nvidia-smi -L; } 2>/dev/null | grep -q '^GPU '; then
+        echo "  programs without a GPU: skipped: this machine has one (make test-cuda uses it)"
+        skipped=1
+    else
+        for program in "generate $ids" "generate --model synthetic:tiny $ids" bench determinism; do
+            refuses '[Nn]o CUDA device' "$out/"$program --backend cuda
+        done
+    fi
+    builds "what is built in stays built in" B="$out" "$out/determinism"
+    if grep -q building "$out/log"; then fail "plain make after make cuda built again"; else passed=$((passed + 1)); fi
+fi
+skips=
+[ "$skipped" = 0 ] || skips=", $skipped skipped"
+echo "test_cuda_build: $passed passed, $failed failed$skips"
+[ "$failed" = 0 ]
