@@ -14,6 +14,8 @@ PREFIX ?= /usr/local
 STB ?= /usr/include/stb
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 120
+TEST_CUDA ?=
+SANITIZE_CUDA ?= --part passes --model synthetic:tiny --window 16 --group 4 --quick --no-check
 comma := ,
 
 # CUDA: what `make cuda` has built once stays built in. CUDA_ARCH is kept with it.
@@ -22,6 +24,7 @@ CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v "$(NVCC)")))
 CUDA ?= $(if $(wildcard $(B)/llm42_cuda.o),1,0)
 CUDA_ARCH ?= $(or $(shell cat $(B)/.cuda_arch 2>/dev/null),80 89 90)
 NVCCFLAGS ?= -O3
+GENCODE = $(foreach a,$(CUDA_ARCH),-gencode=arch=compute_$(a)$(comma)code=sm_$(a))
 # -fmad=false: products and sums are fused only where the source says so, or bits would be the compiler's choice.
 override NVCC_REQUIRED := -std=c++17 -fmad=false -Xcompiler -Wall$(comma)-Wextra -I. -isystem $(STB)
 ifneq ($(filter -use_fast_math --use_fast_math -ftz=true --ftz=true -fmad=true --fmad=true,$(NVCCFLAGS)),)
@@ -53,14 +56,14 @@ SCRIPTS := $(wildcard tests/test_*.sh)
 # Parallel inside, unless the caller has chosen a number of jobs.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all cuda figures accuracy fit demo test test-cuda asan bench bench-cuda fuzz install uninstall clean help \
-    banner setup need nvcc programs tests run-demo
+.PHONY: all cuda figures accuracy fit demo test test-cuda sanitize-cuda asan bench bench-cuda fuzz install uninstall \
+    clean help banner setup need nvcc programs tests run-demo
 .DELETE_ON_ERROR:
 
 all: need banner  ## build every program (default)
 	@+$(SUBMAKE) programs
 
-cuda test-cuda bench-cuda: CUDA := 1
+cuda test-cuda sanitize-cuda bench-cuda: CUDA := 1
 cuda: nvcc need banner  ## build the CUDA backend with nvcc, and every program with it
 	@+$(SUBMAKE) CUDA=1 programs
 
@@ -89,10 +92,14 @@ test: setup banner  ## build and run every test; the last line is "N passed, N f
 	@+$(SUBMAKE) programs tests
 	@CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" bash tests/run.sh $(TESTS) $(SCRIPTS)
 
-test-cuda: PROGRAMS := $(B)/tests/test_cuda
+test-cuda sanitize-cuda: PROGRAMS := $(B)/tests/test_cuda
 test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N passed, N failed"
+	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(B)/tests/cuda_lost
+	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_lost
+
+sanitize-cuda: nvcc need banner  ## compute-sanitizer (memcheck, racecheck) over a short part of the GPU tests
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda
-	@bash tests/run.sh $(B)/tests/test_cuda
+	@bash tests/sanitize_cuda.sh $(B)/tests/test_cuda $(SANITIZE_CUDA)
 
 asan: setup banner  ## the test programs under the address and undefined-behaviour sanitizers
 	@+$(SUBMAKE) B=$(B)/asan CUDA=0 tests \
@@ -125,6 +132,12 @@ $(B)/%: sweep/%.c $(B)/.flags $(CUDA_OBJECT)
 $(B)/tests/test_cuda: tests/test_cuda.c $(B)/.flags $(CUDA_OBJECT)
 	@mkdir -p $(@D)
 	$(call COMPILE,$(TEST_CFLAGS),$(CUDA_LINK))
+# A program of nvcc's, which takes the library from an object of its own.
+$(B)/tests/cuda_lost: tests/cuda_lost.cu llm42.h $(B)/.flags $(CUDA_OBJECT)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  building $@"; )$(CC) $(TEST_CFLAGS) $(REQUIRED) $(OMP) -DLLM42_IMPLEMENTATION -x c \
+	    -c llm42.h -o $@.o && \
+	    $(NVCC) $(NVCC_REQUIRED) $(GENCODE) $< $@.o $(CUDA_OBJECT) $(addprefix -Xcompiler ,$(OMP)) -lcublasLt -o $@
 $(B)/tests/%: tests/%.c $(B)/.flags
 	@mkdir -p $(@D)
 	$(call COMPILE,$(TEST_CFLAGS))
@@ -205,9 +218,11 @@ clean:  ## remove build/
 	rm -rf $(B)
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
 	@echo "  variables: CC=$(CC) ARCH=$(ARCH) (native, x86-64, x86-64-v3, ...) OPENMP=$(OPENMP) CFLAGS TEST_CFLAGS LDFLAGS"
 	@echo "             PREFIX=$(PREFIX) DESTDIR STB=$(STB) JOBS=$(JOBS) FUZZ_SECONDS=$(FUZZ_SECONDS) V=1"
 	@echo "             CUDA=$(CUDA) (0: leave it out) NVCC=$(NVCC) CUDA_ARCH=\"$(CUDA_ARCH)\" NVCCFLAGS CUDA_HOME"
+	@echo "             TEST_CUDA=\"$(TEST_CUDA)\" (options of build/tests/test_cuda)"
+	@echo "             SANITIZE_CUDA=\"$(SANITIZE_CUDA)\""
 
 -include $(wildcard $(B)/*.d $(B)/tests/*.d)

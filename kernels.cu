@@ -19,7 +19,7 @@ typedef __nv_bfloat16 llm42__bf16;
 // >>primitives ---------------------------------------------------------------------------------------------------
 
 // Programmatic dependent launch (sm_90): a kernel may start while the one before it drains; what it reads of that one's output
-// comes after llm42__wait(). Earlier devices run kernels one after another and need neither.
+// comes after llm42__wait(), and never by way of the read-only cache (no __restrict__ on it). Earlier devices run kernels one after another and need neither.
 __device__ __forceinline__ void llm42__wait() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -36,7 +36,7 @@ __device__ __forceinline__ uint32_t llm42__shared_address(const void *p) { retur
 // 16 bytes from global to shared memory, behind the thread's back; zeros if !valid.
 __device__ __forceinline__ void llm42__copy16(uint32_t to, const void *from, bool valid) {
     int bytes = valid ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
 }
 __device__ __forceinline__ void llm42__copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LEFT> __device__ __forceinline__ void llm42__copy_wait() {
@@ -46,16 +46,16 @@ template <int LEFT> __device__ __forceinline__ void llm42__copy_wait() {
 // Four 8x8 tiles of 16-bit values; lane i gives the address of row i % 8 of tile i / 8.
 __device__ __forceinline__ void llm42__load_tiles(uint32_t r[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address));
 }
 __device__ __forceinline__ void llm42__load_tiles_transposed(uint32_t r[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address));
 }
 
 // c[16 x 8] += a[16 x 16] b[16 x 8]. Lane (g = lane / 4, t = lane % 4) holds c of rows g and g + 8, columns 2t and 2t + 1.
 __device__ __forceinline__ void llm42__mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -67,10 +67,16 @@ __device__ __forceinline__ uint32_t llm42__pack(float low, float high) {
     return *reinterpret_cast<uint32_t *>(&pair);
 }
 
-// silu(gate) x up from bf16 values, rounded: the same in every kernel that does it.
+__device__ __forceinline__ float llm42__exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// silu(gate) x up from bf16 values: the same in every kernel that does it.
 __device__ __forceinline__ float llm42__gated(float gate, float up) {
     gate = llm42__rounded(gate);
-    return __fdiv_rn(gate, 1.0f + expf(-gate)) * llm42__rounded(up);
+    return __fdividef(gate, 1.0f + llm42__exp2(gate * -1.44269504f)) * llm42__rounded(up);
 }
 
 // Byte offset of 16-byte piece `piece` of row `row` in a shared tile with rows of 128 bytes: pieces are exchanged within a row so
@@ -89,7 +95,10 @@ static cudaError_t llm42__launch(void (*kernel)(PARAMS...), dim3 grid, dim3 bloc
     config.dynamicSmemBytes = shared;
     config.stream = stream;
     config.attrs = &early;
-    config.numAttrs = 1;
+    int device = 0, major = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    config.numAttrs = major >= 9 ? 1 : 0;
     return cudaLaunchKernelEx(&config, kernel, static_cast<PARAMS>(args)...);
 }
 
@@ -301,6 +310,18 @@ __global__ void llm42__k_fill(llm42__bf16 *to, size_t count, uint64_t key, float
         to[i] = __float2bfloat16_rn(scale * llm42__noise(key, i));
 }
 
+// Rows whose sums nearly cancel, so that another order of summing shows in almost every output that is rounded to bf16: the second
+// half of a row of w repeats the first, and that of x is its negative, but for the last bit. Work: a thread an element. No sums.
+__global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, uint64_t key, bool negate) {
+    const size_t half = (size_t)k / 2;
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * k; i += (size_t)gridDim.x * blockDim.x) {
+        size_t row = i / k, column = i % k, at = row * half + column % half;
+        __nv_bfloat16_raw value = __float2bfloat16_rn(llm42__noise(key, at));
+        if (negate && column >= half) value.x ^= 0x8000u | (unsigned short)(llm42__mixed(key + at) & 1);
+        to[i] = value;
+    }
+}
+
 // Counts 16-bit words of y[r] that differ from those of other[(r + shift) % rows] (an integer count: its order does not matter).
 __global__ void llm42__k_differ(const uint16_t *y, const uint16_t *other, int rows, size_t width, int shift, unsigned *count) {
     unsigned mine = 0;
@@ -368,9 +389,16 @@ __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
 // then llm42__block_sum; depends on D alone. draws: h row i is of draw i's row, and x stays.
 enum { LLM42__EMBED, LLM42__ADD, LLM42__ADD_DRAWS };
 template <int KIND>
-__global__ void llm42__k_norm(llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict__ delta, const float *__restrict__ weight,
-                              llm42__bf16 *__restrict__ h, llm42__meta meta, int width, int stride, float eps) {
+__global__ void llm42__k_norm(llm42__bf16 *x, const llm42__bf16 *delta, const float *__restrict__ weight, llm42__bf16 *h, llm42__meta meta, int width, int stride, float eps) {
     __shared__ float shared[32];
+    float4 w[4][2];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int at = (threadIdx.x + i * blockDim.x) * 8;
+        if (at >= stride) break;
+        w[i][0] = *(const float4 *)(weight + at);
+        w[i][1] = *(const float4 *)(weight + at + 4);
+    }
     llm42__let_next_start();
     llm42__wait();
     size_t row = blockIdx.x, from = row;
@@ -402,15 +430,14 @@ __global__ void llm42__k_norm(llm42__bf16 *__restrict__ x, const llm42__bf16 *__
         if (KIND != LLM42__ADD_DRAWS) *(uint4 *)(x + row * stride + at) = piece[i];
     }
     sum = llm42__block_sum(sum, shared);
-    float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)width) + eps));
+    float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)width) + eps)) + (sum - sum);  // overflow becomes NaN
     if (KIND == LLM42__ADD_DRAWS) row = blockIdx.x;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         int at = (threadIdx.x + i * blockDim.x) * 8;
         if (at >= stride) break;
         __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
-        float4 w[2] = {*(const float4 *)(weight + at), *(const float4 *)(weight + at + 4)};
-        const float *v = (const float *)w;
+        const float *v = (const float *)w[i];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             float2 a = __bfloat1622float2(p[j]);
@@ -427,16 +454,16 @@ typedef struct llm42__heads {
     float eps;
 } llm42__heads;
 
+// The metadata of a pass is there before its first kernel starts, so that a kernel may read it before llm42__wait().
+//
 // Shapes: qkv [R, (H + 2K) d] -> q [R, H, DP] rotated, DP being d padded with zeros, and one layer of the cache [slots, K, DP].
 // Work: a warp a head of a row. Order (head norms): a lane's elements ascending, lanes by butterfly; depends on d alone.
 template <int DP>
-__global__ void __launch_bounds__(256) llm42__k_rope(const llm42__bf16 *__restrict__ qkv, llm42__bf16 *__restrict__ q,
-                                                     llm42__bf16 *__restrict__ k_cache, llm42__bf16 *__restrict__ v_cache,
-                                                     llm42__heads a, llm42__meta meta) {
+__global__ void __launch_bounds__(256) llm42__k_rope(const llm42__bf16 *qkv, llm42__bf16 *q, llm42__bf16 *k_cache,
+                                                     llm42__bf16 *v_cache, llm42__heads a, llm42__meta meta) {
     const int row = blockIdx.x, head = blockIdx.y * 8 + threadIdx.x / 32, lane = threadIdx.x % 32, d = a.head_dim, half = d / 2;
     llm42__let_next_start();
     if (head >= a.heads + 2 * a.kv_heads) return;
-    llm42__wait();
     const bool is_q = head < a.heads, is_k = !is_q && head < a.heads + a.kv_heads;
     const int kv_head = head - a.heads - (is_k ? 0 : a.kv_heads), slot = row < meta.header->rows ? meta.slot[row] : -1;
     llm42__bf16 *to = is_q ? q + ((size_t)row * a.heads + head) * DP
@@ -445,6 +472,11 @@ __global__ void __launch_bounds__(256) llm42__k_rope(const llm42__bf16 *__restri
     const llm42__bf16 *from = qkv + (size_t)row * a.qkv_stride + (size_t)head * d;
     enum { PAIRS = DP / 2 > 32 ? DP / 64 : 1 };
     float x[PAIRS][2];
+    float2 turn[PAIRS];  // cosine and sine
+    const float2 *angle = (const float2 *)(a.rope + (size_t)(row < meta.header->rows ? meta.position[row] : 0) * d);
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) turn[i] = lane + i * 32 < half ? angle[lane + i * 32] : float2{1.0f, 0.0f};
+    llm42__wait();
     const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : nullptr;
     float sum = 0;
 #pragma unroll
@@ -464,9 +496,8 @@ __global__ void __launch_bounds__(256) llm42__k_rope(const llm42__bf16 *__restri
     if (norm) {
 #pragma unroll
         for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, i);
-        scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)d) + a.eps));
+        scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)d) + a.eps)) + (sum - sum);
     }
-    const float *angle = a.rope + (size_t)(row < meta.header->rows ? meta.position[row] : 0) * d;
 #pragma unroll
     for (int i = 0; i < PAIRS; i++) {
         int pair = lane + i * 32, first = a.interleaved ? 2 * pair : pair, second = a.interleaved ? first + 1 : pair + half;
@@ -476,7 +507,7 @@ __global__ void __launch_bounds__(256) llm42__k_rope(const llm42__bf16 *__restri
             x[i][1] = llm42__rounded(x[i][1] * scale * norm[second]);
         }
         if (is_q || is_k) {
-            float cosine = angle[2 * pair], sine = angle[2 * pair + 1], p = x[i][0], s = x[i][1];
+            float cosine = turn[i].x, sine = turn[i].y, p = x[i][0], s = x[i][1];
             x[i][0] = fmaf(p, cosine, -(s * sine));
             x[i][1] = fmaf(s, cosine, p * sine);
         }
@@ -487,7 +518,7 @@ __global__ void __launch_bounds__(256) llm42__k_rope(const llm42__bf16 *__restri
 }
 
 // Shapes: y [R, 2F], gate and up in turns of eight -> out [R, F]. Work: a thread eight outputs. No sums.
-__global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *__restrict__ y, llm42__bf16 *__restrict__ out, size_t count) {
+__global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42__bf16 *out, size_t count) {
     llm42__let_next_start();
     llm42__wait();
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
@@ -507,20 +538,14 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *__restri
 // The one order: keys are taken in blocks of 32 from a position that 32 divides, by the tensor cores, with a running largest score
 // (online softmax). Blocks make up units; each unit is summed on its own, and units are merged in ascending order. A block or
 // unit that a row does not see at all changes none of its bits, so a result depends on the row's keys, where units begin and
-// how long they are, never on the rows beside it. FIXED and INVARIANT: units of 256 keys from position 0. FAST: chosen by load.
+// how long they are, never on the rows beside it. FIXED and INVARIANT: units of 128 keys from position 0. FAST: chosen by load.
 
-enum { LLM42__BLOCK_KEYS = 32, LLM42__UNIT_KEYS = 256, LLM42__SPLIT_WARPS = 4, LLM42__TILE_QUERIES = 64 };
+enum { LLM42__BLOCK_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__SPLIT_WARPS = 4, LLM42__TILE_QUERIES = 64 };
 
 // Offset in bytes of a 16-byte piece in a shared tile of keys with DP values a row, pieces exchanged to keep banks apart.
 template <int DP> __device__ __forceinline__ uint32_t llm42__key_place(int row, int piece) {
     const int turn = DP >= 64 ? row & 7 : DP == 32 ? (row >> 1) & 3 : (row >> 2) & 1;
     return (uint32_t)(row * DP * 2 + ((piece ^ turn) << 4));
-}
-
-__device__ __forceinline__ float llm42__exp2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
 }
 
 // What a warp has summed of sixteen queries: lane (g, t) holds rows g and g + 8 of out, whose columns lie as llm42__mma has them.
@@ -534,13 +559,12 @@ template <int DP> struct llm42__partial {
     }
 };
 
-// One block of 32 keys from position t0: scores q k, weights e^(score - top), out += weights v. Rows g and g + 8 see positions
-// low <= t <= high. scale: of scores, times log2(e). k_at, v_at: shared tiles.
+// Scores of 16 queries with the 32 keys of a shared tile: score[n] is of keys 8n .. 8n + 7, as llm42__mma has them.
 template <int DP>
-__device__ __forceinline__ void llm42__attend(llm42__partial<DP> &p, const uint32_t (&q)[DP / 16][4], uint32_t k_at, uint32_t v_at,
-                                              int t0, const int low[2], const int high[2], float scale) {
+__device__ __forceinline__ void llm42__score(float (&score)[4][4], const uint32_t (&q)[DP / 16][4], uint32_t k_at) {
     const int lane = threadIdx.x % 32;
-    float score[4][4] = {};
+#pragma unroll
+    for (int n = 0; n < 4; n++) score[n][0] = score[n][1] = score[n][2] = score[n][3] = 0.0f;
 #pragma unroll
     for (int kk = 0; kk < DP / 16; kk++)
 #pragma unroll
@@ -550,42 +574,60 @@ __device__ __forceinline__ void llm42__attend(llm42__partial<DP> &p, const uint3
             llm42__mma(score[2 * pair], q[kk], b[0], b[1]);
             llm42__mma(score[2 * pair + 1], q[kk], b[2], b[3]);
         }
-    float top[2] = {p.top[0], p.top[1]};
+}
+
+// Positions that a lane's rows g and g + 8 see, low <= t <= high, and those that every row of the warp sees.
+typedef struct llm42__sight { int low[2], high[2], all_low, all_high; } llm42__sight;
+
+// Scores become weights e^(score - top), and what was summed so far is brought to the new top. scale: of scores, times log2(e).
+template <int DP>
+__device__ __forceinline__ void llm42__soften(llm42__partial<DP> &p, float (&score)[4][4], int t0, const llm42__sight &sight, float scale) {
+    const int lane = threadIdx.x % 32;
+    const bool whole = t0 >= sight.all_low && t0 + 31 <= sight.all_high;
+    float top[2] = {p.top[0], p.top[1]}, fade[2];
 #pragma unroll
     for (int n = 0; n < 4; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            int t = t0 + n * 8 + lane % 4 * 2 + i % 2, r = i / 2;
-            score[n][i] = t >= low[r] && t <= high[r] ? score[n][i] * scale : -INFINITY;
-            top[r] = fmaxf(top[r], score[n][i]);
+            score[n][i] *= scale;
+            if (!whole) {
+                int t = t0 + n * 8 + lane % 4 * 2 + i % 2;
+                if (t < sight.low[i / 2] || t > sight.high[i / 2]) score[n][i] = -INFINITY;
+            }
+            top[i / 2] = fmaxf(top[i / 2], score[n][i]);
         }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 1));
         top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
-        float base = top[r] == -INFINITY ? 0.0f : top[r], fade = llm42__exp2(p.top[r] - base);
+        float base = top[r] == -INFINITY ? 0.0f : top[r], sum = 0;
+        fade[r] = llm42__exp2(p.top[r] - base);
         p.top[r] = top[r];
-        float sum = 0;
 #pragma unroll
         for (int n = 0; n < 4; n++)
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                float weight = llm42__exp2(score[n][2 * r + i] - base);
-                score[n][2 * r + i] = weight;
-                sum += weight;
+            for (int i = 2 * r; i < 2 * r + 2; i++) {
+                score[n][i] = llm42__exp2(score[n][i] - base);
+                sum += score[n][i];
             }
-        p.total[r] = fmaf(p.total[r], fade, sum);
-#pragma unroll
-        for (int n = 0; n < DP / 8; n++) {
-            p.out[n][2 * r] *= fade;
-            p.out[n][2 * r + 1] *= fade;
-        }
+        p.total[r] = fmaf(p.total[r], fade[r], sum);
     }
+    if (__all_sync(0xffffffffu, fade[0] == 1.0f && fade[1] == 1.0f)) return;  // times one changes nothing
+#pragma unroll
+    for (int n = 0; n < DP / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) p.out[n][i] *= fade[i / 2];
+}
+
+// out += weights x the 32 values of a shared tile.
+template <int DP>
+__device__ __forceinline__ void llm42__gather(llm42__partial<DP> &p, const float (&weight)[4][4], uint32_t v_at) {
+    const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int kk = 0; kk < 2; kk++) {
-        uint32_t a[4] = {llm42__pack(score[2 * kk][0], score[2 * kk][1]), llm42__pack(score[2 * kk][2], score[2 * kk][3]),
-                         llm42__pack(score[2 * kk + 1][0], score[2 * kk + 1][1]),
-                         llm42__pack(score[2 * kk + 1][2], score[2 * kk + 1][3])};
+        uint32_t a[4] = {llm42__pack(weight[2 * kk][0], weight[2 * kk][1]), llm42__pack(weight[2 * kk][2], weight[2 * kk][3]),
+                         llm42__pack(weight[2 * kk + 1][0], weight[2 * kk + 1][1]),
+                         llm42__pack(weight[2 * kk + 1][2], weight[2 * kk + 1][3])};
 #pragma unroll
         for (int pair = 0; pair < DP / 16; pair++) {
             uint32_t b[4];
@@ -605,15 +647,29 @@ template <int DP> __device__ __forceinline__ void llm42__close_unit(llm42__parti
     }
 }
 
-// A float that other blocks may have written during this kernel, or shared memory: never from the L1 cache.
-__device__ __forceinline__ float llm42__fresh(const float *p) { return *(const volatile float *)p; }
-
 // How the sums so far (top, of scale `keep`) and a unit (unit_top, `take`) are weighed when they are merged.
 __device__ __forceinline__ void llm42__weigh(float &top, float unit_top, float &keep, float &take) {
     float higher = fmaxf(top, unit_top), base = higher == -INFINITY ? 0.0f : higher;
     keep = llm42__exp2(top - base);
     take = llm42__exp2(unit_top - base);
     top = higher;
+}
+
+// One column of a query's units, `step` floats apart, merged in ascending order and divided by the total. OTHERS: other blocks wrote
+// them during this kernel, so they are read past the L1 cache.
+template <int DP, bool OTHERS>
+__device__ __forceinline__ float llm42__merge_units(const float *unit, size_t step, int units, int column) {
+    auto read = [](const float *p) { return OTHERS ? __ldcg(p) : *p; };
+    float top = read(unit + DP), total = read(unit + DP + 1), x = read(unit + column);
+#pragma unroll 4
+    for (int u = 1; u < units; u++) {
+        unit += step;
+        float keep, take, other_top = read(unit + DP), other_total = read(unit + DP + 1), other = read(unit + column);
+        llm42__weigh(top, other_top, keep, take);
+        total = fmaf(total, keep, other_total * take);
+        x = fmaf(x, keep, other * take);
+    }
+    return x * __fdiv_rn(1.0f, total);
 }
 
 typedef struct llm42__attention {
@@ -642,86 +698,106 @@ template <int DP, typename AT> __device__ __forceinline__ void llm42__load_queri
 
 // Attention of rows that stand in a sequence one behind the other (replay windows, prompts).
 // Work: a block takes up to 64 queries, i.e. rows x query heads of one kv head, a warp sixteen of them; blockIdx.y is the kv head; keys
-// come in tiles of 64, the next on its way. Order: the one order.
+// come in tiles of 64, the next on its way. Order: the one order; sums of closed units wait in shared memory, each thread's own.
 template <int DP, bool UNITS>
 __global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(128) unsigned char shared[];
     enum { KEYS = 64, PIECES = DP / 8, TILE = KEYS * DP * 2 };
     llm42__let_next_start();
-    llm42__wait();
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, group = a.heads / a.kv_heads, kv_head = blockIdx.y;
     const uint32_t ring = llm42__shared_address(shared);
+    float *const closed = (float *)(shared + 4 * TILE) + thread;  // [DP / 2][128 threads]
+    llm42__wait();
     for (int task_at = blockIdx.x; task_at < meta.header->tile_tasks; task_at += gridDim.x) {
         const llm42__tile_task task = meta.tile[task_at];
         const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
         const int queries = task.rows * group, mask = (1 << meta.page_shift) - 1;
-        auto query = [&](int i) -> const llm42__bf16 * {
-            i += warp * 16;
-            return i < queries ? a.q + ((size_t)(task.row + i / group) * a.heads + kv_head * group + i % group) * DP : nullptr;
+        // A lane looks up two keys of a tile, a tile ahead; a warp copies sixteen keys, which its own lanes have looked up.
+        enum { KEYS_AT_ONCE = 32 / PIECES > 0 ? 32 / PIECES : 1, ROUNDS = KEYS / 4 / KEYS_AT_ONCE };
+        auto look_up = [&](int t0) {
+            int t = t0 + warp * (KEYS / 4) + lane % (KEYS / 4);
+            return t < task.end ? (pages[t >> meta.page_shift] << meta.page_shift) + (t & mask) : -1;
         };
-        uint32_t q[DP / 16][4];
-        llm42__load_queries<DP>(q, query);
-        int low[2], high[2], highest = -1;
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            int i = warp * 16 + lane / 4 + r * 8;
-            high[r] = i < queries ? meta.position[task.row + i / group] : -1;
-            low[r] = a.window ? LLM42__CU_MAX(0, high[r] - a.window + 1) : 0;
-        }
-        int last = LLM42__CU_MIN(queries - 1, warp * 16 + 15);
-        if (warp * 16 < queries) highest = meta.position[task.row + last / group];
-        auto load = [&](int t0, int stage) {
+        auto load = [&](int slots, int stage) {
             uint32_t to = ring + (uint32_t)(stage * 2 * TILE);
 #pragma unroll
-            for (int i = 0; i < KEYS * PIECES / 128; i++) {
-                int at = i * 128 + thread, key = at / PIECES, piece = at % PIECES, t = t0 + key;
-                bool valid = t < task.end;
-                size_t slot = valid ? ((size_t)pages[t >> meta.page_shift] << meta.page_shift) + (t & mask) : 0;
-                size_t from = (slot * a.kv_heads + kv_head) * DP + piece * 8;
-                llm42__copy16(to + llm42__key_place<DP>(key, piece), a.k + from, valid);
-                llm42__copy16(to + TILE + llm42__key_place<DP>(key, piece), a.v + from, valid);
+            for (int i = 0; i < ROUNDS; i++) {
+                int mine = i * KEYS_AT_ONCE + lane / PIECES, key = warp * (KEYS / 4) + mine, piece = lane % PIECES;
+                int slot = __shfl_sync(0xffffffffu, slots, mine);
+                size_t from = ((size_t)(slot < 0 ? 0 : slot) * a.kv_heads + kv_head) * DP + piece * 8;
+                llm42__copy16(to + llm42__key_place<DP>(key, piece), a.k + from, slot >= 0);
+                llm42__copy16(to + TILE + llm42__key_place<DP>(key, piece), a.v + from, slot >= 0);
             }
             llm42__copy_commit();
         };
-        llm42__partial<DP> part, all;
-        part.clear();
-        if (UNITS) all.clear();
         __syncthreads();  // the last task's tiles have been read
-        load(task.first, 0);
+        load(look_up(task.first), 0);
+        int slots = look_up(task.first + KEYS);
+        uint32_t q[DP / 16][4];
+        llm42__load_queries<DP>(q, [&](int i) -> const llm42__bf16 * {
+            i += warp * 16;
+            return i < queries ? a.q + ((size_t)(task.row + i / group) * a.heads + kv_head * group + i % group) * DP : nullptr;
+        });
+        llm42__sight sight;
+        int highest = -1;
+        sight.all_low = sight.all_high = 0;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            int i = warp * 16 + lane / 4 + r * 8;
+            sight.high[r] = i < queries ? meta.position[task.row + i / group] : -1;
+            sight.low[r] = a.window ? LLM42__CU_MAX(0, sight.high[r] - a.window + 1) : 0;
+        }
+        if (warp * 16 < queries) {  // rows stand in ascending position
+            highest = meta.position[task.row + LLM42__CU_MIN(queries - 1, warp * 16 + 15) / group];
+            sight.all_high = meta.position[task.row + warp * 16 / group];
+            sight.all_low = a.window ? LLM42__CU_MAX(0, highest - a.window + 1) : 0;
+        }
+        llm42__partial<DP> part;
+        float top[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f};  // of closed units
+        part.clear();
+        if (UNITS)
+#pragma unroll
+            for (int i = 0; i < DP / 2; i++) closed[i * 128] = 0.0f;
         int stage = 0;
         for (int t0 = task.first; t0 < task.end; t0 += KEYS, stage ^= 1) {
             llm42__copy_wait<0>();
             __syncthreads();  // this tile has landed for all; all have read the one that is overwritten next
-            if (t0 + KEYS < task.end) load(t0 + KEYS, stage ^ 1);
-            uint32_t k_at = ring + (uint32_t)(stage * 2 * TILE), v_at = k_at + TILE;
+            if (t0 + KEYS < task.end) load(slots, stage ^ 1);
+            slots = look_up(t0 + 2 * KEYS);
+            const uint32_t k_at = ring + (uint32_t)(stage * 2 * TILE), v_at = k_at + TILE;
+            float score[2][4][4];
+            if (t0 <= highest) llm42__score<DP>(score[0], q, k_at);
+            if (t0 + 32 <= highest) llm42__score<DP>(score[1], q, k_at + 32 * DP * 2);
+            if (t0 <= highest) {
+                llm42__soften<DP>(part, score[0], t0, sight, a.scale);
+                llm42__gather<DP>(part, score[0], v_at);
+            }
+            if (t0 + 32 <= highest) {
+                llm42__soften<DP>(part, score[1], t0 + 32, sight, a.scale);
+                llm42__gather<DP>(part, score[1], v_at + 32 * DP * 2);
+            }
+            if (UNITS && (t0 + KEYS) % LLM42__UNIT_KEYS == 0 && t0 + KEYS - LLM42__UNIT_KEYS <= highest) {
+                llm42__close_unit(part);
 #pragma unroll
-            for (int half = 0; half < 2; half++) {
-                int t = t0 + half * 32;
-                if (t <= highest)
-                    llm42__attend<DP>(part, q, k_at + (uint32_t)(half * 32 * DP * 2), v_at + (uint32_t)(half * 32 * DP * 2), t, low,
-                                      high, a.scale);
-                if (UNITS && (t + 32) % LLM42__UNIT_KEYS == 0 && t + 32 - LLM42__UNIT_KEYS <= highest) {
-                    llm42__close_unit(part);
+                for (int r = 0; r < 2; r++) {
+                    float keep, take;
+                    llm42__weigh(top[r], part.top[r], keep, take);
+                    total[r] = fmaf(total[r], keep, part.total[r] * take);
 #pragma unroll
-                    for (int r = 0; r < 2; r++) {
-                        float keep, take;
-                        llm42__weigh(all.top[r], part.top[r], keep, take);
-                        all.total[r] = fmaf(all.total[r], keep, part.total[r] * take);
+                    for (int n = 0; n < DP / 8; n++)
 #pragma unroll
-                        for (int n = 0; n < DP / 8; n++)
-#pragma unroll
-                            for (int i = 2 * r; i < 2 * r + 2; i++) all.out[n][i] = fmaf(all.out[n][i], keep, part.out[n][i] * take);
-                    }
-                    part.clear();
+                        for (int i = 2 * r; i < 2 * r + 2; i++)
+                            closed[(n * 4 + i) * 128] = fmaf(closed[(n * 4 + i) * 128], keep, part.out[n][i] * take);
                 }
+                part.clear();
             }
         }
         llm42__close_unit(part);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float keep = 0.0f, take = 1.0f, top = UNITS ? all.top[r] : 0.0f;
-            if (UNITS) llm42__weigh(top, part.top[r], keep, take);
-            float inverse = __fdiv_rn(1.0f, UNITS ? fmaf(all.total[r], keep, part.total[r] * take) : part.total[r]);
+            float keep = 0.0f, take = 1.0f;
+            if (UNITS) llm42__weigh(top[r], part.top[r], keep, take);
+            float inverse = __fdiv_rn(1.0f, UNITS ? fmaf(total[r], keep, part.total[r] * take) : part.total[r]);
             int i = warp * 16 + lane / 4 + r * 8;
             if (i >= queries) continue;
             llm42__bf16 *to = a.out + (size_t)(task.row + i / group) * a.stride + (size_t)(kv_head * group + i % group) * a.head_dim;
@@ -730,11 +806,10 @@ __global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention 
                 int column = n * 8 + lane % 4 * 2;
                 float x = part.out[n][2 * r], y = part.out[n][2 * r + 1];
                 if (UNITS) {
-                    x = fmaf(all.out[n][2 * r], keep, x * take);
-                    y = fmaf(all.out[n][2 * r + 1], keep, y * take);
+                    x = fmaf(closed[(n * 4 + 2 * r) * 128], keep, x * take);
+                    y = fmaf(closed[(n * 4 + 2 * r + 1) * 128], keep, y * take);
                 }
-                if (column < a.head_dim) to[column] = __float2bfloat16_rn(x * inverse);
-                if (column + 1 < a.head_dim) to[column + 1] = __float2bfloat16_rn(y * inverse);
+                if (column < a.head_dim) *(__nv_bfloat162 *)(to + column) = __floats2bfloat162_rn(x * inverse, y * inverse);  // d is even
             }
         }
     }
@@ -742,55 +817,66 @@ __global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention 
 
 // Attention of rows that stand alone in their sequence (decode), split along the keys.
 // Work: a block takes up to four units of one row, a warp one unit and all query heads of the kv head blockIdx.y; keys come in blocks
-// of 32 through each warp's own ring. The block that is last to arrive merges a row's units. Order: the one order.
-template <int DP>
+// of 32 through each warp's own rings, AHEAD blocks of values at a time (fewer: more blocks on a multiprocessor). The block that
+// is last to arrive merges a row's units. Order: the one order.
+template <int DP, int AHEAD>
 __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ bool is_last;
-    enum { KEYS = 32, PIECES = DP / 8, TILE = KEYS * DP * 2, STAGES = 2, RECORD = DP + 2 };
+    enum { KEYS = 32, PIECES = DP / 8, TILE = KEYS * DP * 2, RECORD = DP + 2 };
     llm42__let_next_start();
-    llm42__wait();
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, group = a.heads / a.kv_heads, kv_head = blockIdx.y;
-    const uint32_t ring = llm42__shared_address(shared) + (uint32_t)(warp * STAGES * 2 * TILE);
-    float *const record = (float *)shared;  // [units of the block, group, RECORD], once the ring is no longer needed
+    const uint32_t k_ring = llm42__shared_address(shared) + (uint32_t)(warp * (2 + AHEAD) * TILE), v_ring = k_ring + 2 * TILE;
+    float *const record = (float *)shared;  // [units of the block, group, RECORD], once the rings are no longer needed
+    llm42__wait();
     for (int task_at = blockIdx.x; task_at < meta.header->split_tasks; task_at += gridDim.x) {
         const llm42__split_task task = meta.split[task_at];
         const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
         const int mask = (1 << meta.page_shift) - 1, position = meta.position[task.row];
         const int begin = task.begin + warp * task.unit, end = LLM42__CU_MIN(begin + task.unit, task.end);
-        auto load = [&](int t0, int stage) {
+        auto look_up = [&](int t0) {  // a lane a key, a block ahead
+            int t = t0 + lane;
+            return t < end ? (pages[t >> meta.page_shift] << meta.page_shift) + (t & mask) : -1;
+        };
+        auto load = [&](const llm42__bf16 *cache, uint32_t to, int slots, int t0) {
             if (t0 < end) {
-                int t_mine = t0 + lane;
-                size_t mine = t_mine < end ? ((size_t)pages[t_mine >> meta.page_shift] << meta.page_shift) + (t_mine & mask) : 0;
-                uint32_t to = ring + (uint32_t)(stage * 2 * TILE);
 #pragma unroll
                 for (int i = 0; i < PIECES; i++) {
-                    int at = i * 32 + lane, key = at / PIECES, piece = at % PIECES;
-                    size_t from = (__shfl_sync(0xffffffffu, mine, key) * a.kv_heads + kv_head) * DP + piece * 8;
-                    bool valid = t0 + key < end;
-                    llm42__copy16(to + llm42__key_place<DP>(key, piece), a.k + from, valid);
-                    llm42__copy16(to + TILE + llm42__key_place<DP>(key, piece), a.v + from, valid);
+                    int at = i * 32 + lane, key = at / PIECES, piece = at % PIECES, slot = __shfl_sync(0xffffffffu, slots, key);
+                    size_t from = ((size_t)(slot < 0 ? 0 : slot) * a.kv_heads + kv_head) * DP + piece * 8;
+                    llm42__copy16(to + llm42__key_place<DP>(key, piece), cache + from, slot >= 0);
                 }
             }
             llm42__copy_commit();
         };
-        load(begin, 0);
+        int slots = look_up(begin), next_slots = look_up(begin + KEYS);
+        load(a.k, k_ring, slots, begin);
+        load(a.v, v_ring, slots, begin);
         uint32_t q[DP / 16][4];
         llm42__load_queries<DP>(q, [&](int i) -> const llm42__bf16 * {
             return i < group ? a.q + ((size_t)task.row * a.heads + kv_head * group + i) * DP : nullptr;
         });
-        const int low_one = a.window ? LLM42__CU_MAX(0, position - a.window + 1) : 0;
-        const int low[2] = {low_one, low_one}, high[2] = {position, position};
+        llm42__sight sight;
+        sight.low[0] = sight.low[1] = sight.all_low = a.window ? LLM42__CU_MAX(0, position - a.window + 1) : 0;
+        sight.high[0] = sight.high[1] = sight.all_high = position;
         llm42__partial<DP> part;
         part.clear();
         int stage = 0;
         for (int t0 = begin; t0 < end; t0 += KEYS, stage ^= 1) {
-            load(t0 + KEYS, stage ^ 1);
-            llm42__copy_wait<1>();
-            __syncwarp();  // this block's keys have landed for every lane
-            uint32_t k_at = ring + (uint32_t)(stage * 2 * TILE);
-            llm42__attend<DP>(part, q, k_at, k_at + TILE, t0, low, high, a.scale);
-            __syncwarp();  // every lane has read them: they may be overwritten
+            float score[4][4];
+            slots = next_slots;
+            next_slots = look_up(t0 + 2 * KEYS);
+            load(a.k, k_ring + (uint32_t)((stage ^ 1) * TILE), slots, t0 + KEYS);
+            if (AHEAD == 2) load(a.v, v_ring + (uint32_t)((stage ^ 1) * TILE), slots, t0 + KEYS);
+            llm42__copy_wait<AHEAD + 1>();  // younger: this block's values, the next one's keys (and values)
+            __syncwarp();                   // this block's keys have landed for every lane
+            llm42__score<DP>(score, q, k_ring + (uint32_t)(stage * TILE));
+            llm42__soften<DP>(part, score, t0, sight, a.scale);
+            llm42__copy_wait<AHEAD>();
+            __syncwarp();  // and its values
+            llm42__gather<DP>(part, score, v_ring + (uint32_t)(AHEAD == 2 ? stage * TILE : 0));
+            __syncwarp();  // every lane has read both: they may be overwritten
+            if (AHEAD == 1) load(a.v, v_ring, slots, t0 + KEYS);
         }
         llm42__copy_wait<0>();
         llm42__close_unit(part);
@@ -805,18 +891,11 @@ __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a,
                 int i = lane / 4 + r * 8;
                 if (i >= group) continue;
 #pragma unroll
-                for (int n = 0; n < DP / 8; n++) {
-                    to[(size_t)i * RECORD + n * 8 + lane % 4 * 2] = part.out[n][2 * r];
-                    to[(size_t)i * RECORD + n * 8 + lane % 4 * 2 + 1] = part.out[n][2 * r + 1];
-                }
-                if (lane % 4 == 0) {
-                    to[(size_t)i * RECORD + DP] = part.top[r];
-                    to[(size_t)i * RECORD + DP + 1] = part.total[r];
-                }
+                for (int n = 0; n < DP / 8; n++)
+                    *(float2 *)(to + (size_t)i * RECORD + n * 8 + lane % 4 * 2) = float2{part.out[n][2 * r], part.out[n][2 * r + 1]};
+                if (lane % 4 == 0) *(float2 *)(to + (size_t)i * RECORD + DP) = float2{part.top[r], part.total[r]};
             }
         }
-        const float *from = record;
-        size_t step = (size_t)group * RECORD;
         if (!alone) {
             __threadfence();  // partials first, then the arrival that announces them
             __syncthreads();
@@ -827,25 +906,16 @@ __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a,
                 if (is_last) *arrived = 0;
                 __threadfence();
             }
-            from = a.partial + ((size_t)(task.slot - task.first_unit) * a.kv_heads + kv_head) * group * RECORD;
-            step *= (size_t)a.kv_heads;
         }
         __syncthreads();
-        if (!alone && !is_last) continue;
-        for (int at = thread; at < group * DP; at += 128) {
+        const float *all = a.partial + ((size_t)(task.slot - task.first_unit) * a.kv_heads + kv_head) * group * RECORD;
+        llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)kv_head * group * a.head_dim;
+        for (int at = thread; at < group * DP && (alone || is_last); at += 128) {
             int i = at / DP, column = at % DP;
             if (column >= a.head_dim) continue;
-            const float *unit = from + (size_t)i * RECORD;
-            float top = llm42__fresh(unit + DP), total = llm42__fresh(unit + DP + 1), x = llm42__fresh(unit + column);
-            for (int u = 1; u < task.units; u++) {
-                unit += step;
-                float keep, take;
-                llm42__weigh(top, llm42__fresh(unit + DP), keep, take);
-                total = fmaf(total, keep, llm42__fresh(unit + DP + 1) * take);
-                x = fmaf(x, keep, llm42__fresh(unit + column) * take);
-            }
-            a.out[(size_t)task.row * a.stride + (size_t)(kv_head * group + i) * a.head_dim + column] =
-                __float2bfloat16_rn(x * __fdiv_rn(1.0f, total));
+            out[(size_t)i * a.head_dim + column] = __float2bfloat16_rn(
+                alone ? llm42__merge_units<DP, false>(record + (size_t)i * RECORD, (size_t)group * RECORD, task.units, column)
+                      : llm42__merge_units<DP, true>(all + (size_t)i * RECORD, (size_t)a.kv_heads * group * RECORD, task.units, column));
         }
         __syncthreads();  // records have been read before the next task's keys come
     }
@@ -986,7 +1056,10 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
     __syncthreads();
     float tie = __uint_as_float(kept.key & 0x80000000u ? kept.key & 0x7fffffffu : ~kept.key);
     if (kept.key) total += (unsigned long long)kept.ties * llm42__mass(tie, largest, scale);
-    unsigned long long wanted = (unsigned long long)ceil((double)d.top_p * (double)total);
+    // The share is rounded as llm42_sample rounds it; its sum of weights is fp32 and may still end an id earlier or later.
+    float share = __fmul_rn(d.top_p, (float)((double)total / 1099511627776.0));
+    unsigned long long wanted = (unsigned long long)ceil((double)share * 1099511627776.0);
+    if (wanted < 1) wanted = 1;
     uint32_t key = llm42__find_key(logits, vocab, true, wanted, kept.key, largest, scale, bins, &above);
     tie = __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
     unsigned long long each = llm42__mass(tie, largest, scale);
@@ -1001,8 +1074,8 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
 // Order: the largest has none; the sum of exponentials: a thread's ids ascending (8 side by side, 8,192 further on), then
 // llm42__block_sum; depends on V alone.
 template <typename LOGIT>
-__global__ void __launch_bounds__(1024) llm42__k_draw(const LOGIT *__restrict__ all_logits, int vocab, int stride,
-                                                      llm42_output *__restrict__ out, llm42__meta meta, int first) {
+__global__ void __launch_bounds__(1024) llm42__k_draw(const LOGIT *all_logits, int vocab, int stride,
+                                                      llm42_output *out, llm42__meta meta, int first) {
     __shared__ float shared_sum[32];
     __shared__ llm42__best shared_best[32];
     __shared__ unsigned long long bins[258];
@@ -1061,7 +1134,8 @@ __global__ void __launch_bounds__(1024) llm42__k_draw(const LOGIT *__restrict__ 
                 if (at < kept.key || (at == kept.key && tie++ >= kept.ties)) continue;
             }
             if (d.min_p > 0 && id != best.id && llm42__exp_f32(__fmul_rn(__fsub_rn(x, largest), scale)) < d.min_p) continue;
-            top = llm42__better(top, llm42__best{fmaf(x, scale, llm42__gumbel(key, id)), id});
+            float score = fmaf(x, scale, llm42__gumbel(key, id));
+            if (score == score) top = llm42__better(top, llm42__best{score, id});
         }
         top = llm42__block_best(top, shared_best);
         if (top.id >= 0) token = top.id;

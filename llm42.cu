@@ -3,7 +3,7 @@
 //
 // A pass is padded to one of a few row counts ("buckets"). For each there is a plan a weight shape: a tile kernel of kernels.cu or a
 // cuBLASLt algorithm. FAST takes the fastest; INVARIANT the fastest among those whose bits are the sequential order's for every row
-// count; FIXED cuBLASLt's own first choice for M rows, or (match) what agrees with FAST passes of small batches. Plans are
+// count; FIXED cuBLASLt's own first choice for M rows, or (match) the sequential order, which FAST passes of few rows have. Plans are
 // timed and proved bit by bit when the backend opens. Passes of the usual shapes are CUDA graphs.
 #include "llm42.h"
 
@@ -48,16 +48,22 @@ static llm42_result llm42__cuda_fail(llm42_error *error, llm42_result result, co
 
 static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cudaError_t status) {
     if (status == cudaSuccess) return LLM42_OK;
-    int length = (int)strcspn(call, "(");
-    if (status == cudaErrorMemoryAllocation) {
-        cudaGetLastError();
-        return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: out of device memory: lower pages, max_context or token_budget");
+    const int length = (int)strcspn(call, "(");
+    cudaGetLastError();  // it is told here, and not to the next one who asks
+    if (status == cudaErrorMemoryAllocation)
+        return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: %.*s: out of memory: lower pages, max_context or token_budget", length, call);
+    if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction || status == cudaErrorUnsupportedPtxVersion)
+        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "cuda backend: built for other GPUs than this one: make cuda CUDA_ARCH=NN with its "
+                                "compute capability");
+    switch (status) {
+    case cudaErrorIllegalAddress: case cudaErrorLaunchFailure: case cudaErrorLaunchTimeout: case cudaErrorECCUncorrectable:
+    case cudaErrorHardwareStackError: case cudaErrorIllegalInstruction: case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace: case cudaErrorInvalidPc: case cudaErrorAssert: case cudaErrorDevicesUnavailable:
+    case cudaErrorContained: case cudaErrorUnknown:
+        return llm42__cuda_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s: the device is lost to this process: start a new one and open "
+                                "the engine again", length, call, cudaGetErrorString(status));
+    default: return llm42__cuda_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s", length, call, cudaGetErrorString(status));
     }
-    bool alive = status == cudaErrorInvalidValue || status == cudaErrorNotSupported || status == cudaErrorInvalidConfiguration ||
-                 status == cudaErrorInvalidResourceHandle || status == cudaErrorStreamCaptureUnsupported;
-    return llm42__cuda_fail(error, LLM42_BACKEND, alive ? "cuda backend: %.*s: %s"
-                            : "cuda backend: %.*s: %s: the device is lost to this process: start a new one and open the engine again",
-                            length, call, cudaGetErrorString(status));
 }
 
 static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cublasStatus_t status) {
@@ -233,7 +239,7 @@ static llm42__meta_layout llm42__layout(const llm42__cuda *cu, const llm42__shap
     at.seq = at.slot + up(rows);
     at.draw = at.seq + up(rows);
     at.tile = at.draw + up((size_t)key->draws * sizeof(llm42__draw));
-    at.split = at.tile + up((key->tile || key->split ? (size_t)key->rows : 0) * sizeof(llm42__tile_task));
+    at.split = at.tile + up((size_t)key->rows * sizeof(llm42__tile_task));
     at.pages = at.split + up((size_t)at.splits * sizeof(llm42__split_task));
     return at;
 }
@@ -341,16 +347,20 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *la
     const unsigned few = 2 * processors / heads + 1;
     if (key->tile) {
         auto kernel = a.unit ? llm42__k_attend_tile<DP, true> : llm42__k_attend_tile<DP, false>;
-        const int bytes = 2 * 2 * 64 * DP * 2, tile_rows = LLM42__TILE_QUERIES / cu->group;
+        const int bytes = 2 * 2 * 64 * DP * 2 + (a.unit ? DP / 2 * 128 * 4 : 0), tile_rows = LLM42__TILE_QUERIES / cu->group;
         unsigned tasks = (unsigned)((key->rows + tile_rows - 1) / tile_rows);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
         LLM42__CU(llm42__launch(kernel, dim3(std::min(std::max(tasks, few), (unsigned)key->rows), heads), dim3(128), bytes,
                                 lane->stream, a, meta));
     }
     if (key->split) {
-        const int bytes = LLM42__SPLIT_WARPS * 2 * 2 * 32 * DP * 2;
-        LLM42__CU(cudaFuncSetAttribute(llm42__k_attend_split<DP>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        LLM42__CU(llm42__launch(llm42__k_attend_split<DP>, dim3(std::min((unsigned)splits, (unsigned)key->rows + few), heads),
+        // One block for each multiprocessor may take the more memory.
+        const int deepest = LLM42__SPLIT_WARPS * 4 * 32 * DP * 2;
+        const bool deep = key->rows * heads <= processors && deepest <= (int)cu->device.sharedMemPerBlockOptin;
+        const int bytes = deep ? deepest : deepest / 4 * 3;
+        auto kernel = deep ? llm42__k_attend_split<DP, 2> : llm42__k_attend_split<DP, 1>;
+        LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+        LLM42__CU(llm42__launch(kernel, dim3(std::min((unsigned)splits, (unsigned)key->rows + few), heads),
                                 dim3(128), bytes, lane->stream, a, meta));
     }
     return LLM42_OK;
@@ -497,7 +507,7 @@ struct llm42__prepared {
     std::vector<llm42__split_task> split;
     std::vector<int> run_begin;  // first row of each run of rows of one sequence
     int draws, page_stride;
-    size_t bytes;                // of metadata
+    size_t head_bytes, pages_at, pages_bytes;  // of metadata: all up to the tasks, and the page tables
 };
 
 // A single row's keys in units. Returns false where there is no room for its partial sums.
@@ -507,7 +517,7 @@ static bool llm42__split_row(const llm42__cuda *cu, llm42__prepared *p, llm42_sc
     int unit = LLM42__UNIT_KEYS, begin = low / LLM42__UNIT_KEYS * LLM42__UNIT_KEYS;
     if (schedule == LLM42_FAST) {
         begin = low & ~(LLM42__BLOCK_KEYS - 1);
-        chunks = std::max(1, std::max(std::min(chunks, (end - begin + 127) / 128), (end - begin + 4095) / 4096));
+        chunks = std::max(1, std::max(std::min(chunks, (end - begin + 255) / 256), (end - begin + 4095) / 4096));
         unit = ((end - begin + 4 * chunks - 1) / (4 * chunks) + 31) / 32 * 32;
         if (*slots + 4 * chunks > cu->unit_slots) unit = ((end - begin + 3) / 4 + 31) / 32 * 32;  // no room: one block alone
     }
@@ -541,7 +551,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             p->run_begin.push_back(r);
             single += r + 1 == R || !same_run(r + 1);
         }
-    const int heads = cu->model->config.kv_heads, chunks = single ? (2 * cu->device.multiProcessorCount + single * heads - 1) / (single * heads) : 1;
+    const int heads = cu->model->config.kv_heads, chunks = single ? cu->device.multiProcessorCount / (single * heads) : 1;
     for (size_t i = 0; i < p->run_begin.size(); i++) {
         int begin = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R;
         if (pass->schedule == LLM42_FIXED || end - begin > 1 ||
@@ -549,8 +559,8 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             llm42__tile_rows(cu, p, pass, begin, end);
     }
     // The longest first, so that none is left alone at the end. (Order of work, not of sums.)
-    std::stable_sort(p->tile.begin(), p->tile.end(), [](const llm42__tile_task &a, const llm42__tile_task &b) {
-        return a.end - a.first > b.end - b.first;
+    std::sort(p->tile.begin(), p->tile.end(), [](const llm42__tile_task &a, const llm42__tile_task &b) {
+        return a.end - a.first != b.end - b.first ? a.end - a.first > b.end - b.first : a.row < b.row;
     });
 }
 
@@ -634,18 +644,20 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__lane *lane, llm
     }
     memcpy(base + at.tile, p->tile.data(), p->tile.size() * sizeof p->tile[0]);
     memcpy(base + at.split, p->split.data(), p->split.size() * sizeof p->split[0]);
-    p->bytes = at.pages + p->run_begin.size() * (size_t)p->page_stride * sizeof *pages;
+    p->head_bytes = at.split + p->split.size() * sizeof p->split[0];
+    p->pages_at = at.pages;
+    p->pages_bytes = p->run_begin.size() * (size_t)p->page_stride * sizeof *pages;
     return LLM42_OK;
 }
 
 // >>run ----------------------------------------------------------------------------------------------------------
 struct llm42__cuda_state : llm42__cuda { llm42__prepared prepared[2]; };
 
-static cudaGraphExec_t llm42__find_graph(const llm42__cuda *cu, const llm42__shape_key *key, int lane) {
-    for (const llm42__graph &g : cu->graphs)
+static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *key) {
+    for (llm42__graph &g : cu->graphs)
         if (g.key.schedule == key->schedule && g.key.rows == key->rows && g.key.draws == key->draws && g.key.tile == key->tile &&
             g.key.split == key->split)
-            return g.exec[lane];
+            return &g;
     return nullptr;
 }
 
@@ -653,18 +665,19 @@ static cudaGraphExec_t llm42__find_graph(const llm42__cuda *cu, const llm42__sha
 static llm42_result llm42__launch_pass(llm42__cuda_state *cu, int which, const llm42_pass *pass, llm42_error *error) {
     llm42__lane *lane = &cu->lane[which];
     const llm42__prepared *p = &cu->prepared[which];
-    LLM42__CU(cudaMemcpyAsync(lane->meta, lane->meta_host, p->bytes, cudaMemcpyHostToDevice, lane->stream));
-    cudaGraphExec_t exec = pass->logits || pass->probe || cu->timings ? nullptr : llm42__find_graph(cu, &p->key, which);
-    if (exec) {
-        LLM42__CU(cudaGraphLaunch(exec, lane->stream));
+    LLM42__CU(cudaMemcpyAsync(lane->meta, lane->meta_host, p->head_bytes, cudaMemcpyHostToDevice, lane->stream));
+    LLM42__CU(cudaMemcpyAsync(lane->meta + p->pages_at, lane->meta_host + p->pages_at, p->pages_bytes, cudaMemcpyHostToDevice, lane->stream));
+    const llm42__graph *graph = pass->logits || pass->probe || cu->timings ? nullptr : llm42__find_graph(cu, &p->key);
+    if (graph && graph->exec[which]) {
+        LLM42__CU(cudaGraphLaunch(graph->exec[which], lane->stream));
         return LLM42_OK;
     }
     return llm42__enqueue(cu, lane, &p->key, error);
 }
 
-static llm42_result llm42__copy_logits(llm42__cuda_state *cu, const llm42_pass *pass, int first, int count, llm42_error *error) {
+static llm42_result llm42__copy_logits(llm42__cuda_state *cu, int which, const llm42_pass *pass, int first, int count, llm42_error *error) {
     if (!pass->logits) return LLM42_OK;
-    llm42__lane *lane = &cu->lane[0];
+    llm42__lane *lane = &cu->lane[which];
     size_t V = (size_t)cu->model->config.vocab, size = cu->desc.logits_fp32 ? 4 : 2, stride = (size_t)cu->Vp * size;
     std::vector<unsigned char> raw((size_t)count * stride);
     LLM42__CU(cudaMemcpyAsync(raw.data(), lane->logits, raw.size(), cudaMemcpyDeviceToHost, lane->stream));
@@ -693,7 +706,7 @@ static llm42_result llm42__long_head(llm42__cuda_state *cu, const llm42_pass *pa
         int count = std::min(cu->max_draws, p->draws - first);
         int rows = pass->schedule == LLM42_FIXED ? cu->max_draws : cu->buckets[(size_t)llm42__bucket(cu, count)];
         LLM42__TRY_CUDA(llm42__enqueue_head(cu, lane, pass->schedule, first, rows, meta, error));
-        LLM42__TRY_CUDA(llm42__copy_logits(cu, pass, first, count, error));
+        LLM42__TRY_CUDA(llm42__copy_logits(cu, 0, pass, first, count, error));
     }
     return LLM42_OK;
 }
@@ -712,8 +725,7 @@ static llm42_result llm42__take_outputs(llm42__cuda_state *cu, int which, const 
     return result;
 }
 
-static llm42_result llm42__cuda_run(void *state, const llm42_pass *pass, llm42_error *error) {
-    llm42__cuda_state *cu = (llm42__cuda_state *)state;
+static llm42_result llm42__run_pass(llm42__cuda_state *cu, const llm42_pass *pass, llm42_error *error) {
     llm42__lane *lane = &cu->lane[0];
     llm42__prepared *p = &cu->prepared[0];
     LLM42__CU(cudaSetDevice(cu->options.device));
@@ -724,9 +736,14 @@ static llm42_result llm42__cuda_run(void *state, const llm42_pass *pass, llm42_e
         result = llm42__show(cu, lane, -1, "final_norm", lane->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, error);
     cu->probed = nullptr;
     if (result == LLM42_OK && p->key.draws > cu->max_draws) result = llm42__long_head(cu, pass, error);
-    else if (result == LLM42_OK) result = llm42__copy_logits(cu, pass, 0, p->draws, error);
+    else if (result == LLM42_OK) result = llm42__copy_logits(cu, 0, pass, 0, p->draws, error);
     LLM42__CU(cudaStreamSynchronize(lane->stream));
-    LLM42__TRY_CUDA(result);
+    return result;
+}
+
+static llm42_result llm42__cuda_run(void *state, const llm42_pass *pass, llm42_error *error) {
+    llm42__cuda_state *cu = (llm42__cuda_state *)state;
+    LLM42__TRY_CUDA(llm42__run_pass(cu, pass, error));
     return llm42__take_outputs(cu, 0, pass, error);
 }
 
@@ -736,17 +753,17 @@ static llm42_result llm42__cuda_start(void *state, const llm42_pass *pass, llm42
     if (!cu->desc.overlap)
         return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: the backend was opened without llm42_backend_desc.overlap");
     if (lane->flight) return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: a pass is in flight already: poll first");
-    if (pass->logits || pass->probe)
-        return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: logits and probe are for run only");
+    if (pass->probe) return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: a probe is for run only");
     if (pass->schedule != LLM42_FIXED || pass->shape > cu->desc.fixed_rows)
         return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: takes FIXED passes of a shape of at most fixed_rows, %d",
                                 cu->desc.fixed_rows);
     LLM42__CU(cudaSetDevice(cu->options.device));
     LLM42__TRY_CUDA(llm42__prepare(cu, lane, &cu->prepared[1], pass, error));
-    LLM42__TRY_CUDA(llm42__launch_pass(cu, 1, pass, error));
-    LLM42__CU(cudaEventRecord(lane->landed, lane->stream));
-    lane->flight = pass;
-    return LLM42_OK;
+    llm42_result result = llm42__launch_pass(cu, 1, pass, error);
+    if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaEventRecord(", cudaEventRecord(lane->landed, lane->stream));
+    if (result == LLM42_OK) lane->flight = pass;
+    else cudaStreamSynchronize(lane->stream);  // nothing of a pass that failed is left under way
+    return result;
 }
 
 static llm42_result llm42__cuda_poll(void *state, double until, llm42_error *error) {
@@ -756,9 +773,12 @@ static llm42_result llm42__cuda_poll(void *state, double until, llm42_error *err
     if (!pass) return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: poll: no pass is in flight");
     cudaError_t status;
     while ((status = cudaEventQuery(lane->landed)) == cudaErrorNotReady)
-        if (std::isfinite(until) && llm42__cuda_now(NULL) >= until) return LLM42_IDLE;
+        if (std::isfinite(until) && llm42__cuda_now(NULL) >= until) break;
+    cudaGetLastError();  // "not ready" is no error
+    if (status == cudaErrorNotReady) return LLM42_IDLE;
     lane->flight = nullptr;
     LLM42__TRY_CUDA(llm42__cuda_status(error, "cudaEventQuery(", status));
+    LLM42__TRY_CUDA(llm42__copy_logits(cu, 1, pass, 0, cu->prepared[1].draws, error));
     return llm42__take_outputs(cu, 1, pass, error);
 }
 
@@ -907,7 +927,7 @@ static llm42_result llm42__open_lane(llm42__cuda *cu, int which, llm42_error *er
     LLM42__CU(cudaStreamCreateWithPriority(&lane->stream, cudaStreamNonBlocking, which ? least : greatest));  // decode goes first
     LLM42__CU(cudaEventCreateWithFlags(&lane->landed, cudaEventDisableTiming));
     LLM42__TRY_CUDA(llm42__take(cu, &lane->x, R * Dp, error));
-    LLM42__TRY_CUDA(llm42__take(cu, &lane->h, R * Dp, error));
+    LLM42__TRY_CUDA(llm42__take(cu, &lane->h, (R + (size_t)cu->max_draws) * Dp, error));  // the head's last part may look further
     LLM42__TRY_CUDA(llm42__take(cu, &lane->delta, R * Dp, error));
     LLM42__TRY_CUDA(llm42__take(cu, &lane->qkv, R * (size_t)cu->qkv, error));
     LLM42__TRY_CUDA(llm42__take(cu, &lane->q, R * (size_t)(c->heads * cu->dp), error));
@@ -942,7 +962,7 @@ struct llm42__candidate { llm42__plan plan; int rank; };  // rank: in cuBLASLt's
 // Memory for trying plans: inputs of noise, the same with rows turned, and three outputs.
 struct llm42__trial {
     llm42__cuda *cu;
-    llm42__bf16 *x, *turned;
+    llm42__bf16 *x, *turned, *w;  // x and w: sums that nearly cancel, [max_rows, k] and [n, k] of the product at hand
     void *y, *other, *want;
     unsigned *differ;
     cudaEvent_t begin, end;
@@ -952,10 +972,12 @@ static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, 
     return product == LLM42__HEAD ? cu->head : cu->layer[(size_t)layer].w[product];
 }
 
+enum { LLM42__CANCELLING = -1 };  // instead of a layer's weights
 static llm42_result llm42__try(llm42__trial *t, int product, const llm42__plan *plan, int layer, const llm42__bf16 *x, void *y, int rows,
                                llm42_error *error) {
     llm42__lane *lane = &t->cu->lane[0];
-    return llm42__run_plan(t->cu, lane, product, plan, llm42__weights_of(t->cu, product, layer), x, y, lane->gate_up, rows, error);
+    const llm42__bf16 *w = layer == LLM42__CANCELLING ? t->w : llm42__weights_of(t->cu, product, layer);
+    return llm42__run_plan(t->cu, lane, product, plan, w, x, y, lane->gate_up, rows, error);
 }
 
 // Does y[r] equal other[(r + shift) % rows] to the bit, for all rows?
@@ -980,14 +1002,14 @@ static llm42_result llm42__plan_holds(llm42__trial *t, int product, const llm42_
                                       llm42_error *error) {
     int n, k;
     llm42__product_shape(t->cu, product, &n, &k);
-    LLM42__TRY_CUDA(llm42__try(t, product, plan, 0, t->x, t->y, rows, error));
-    LLM42__TRY_CUDA(llm42__try(t, product, plan, 0, t->x, t->other, rows, error));
+    LLM42__TRY_CUDA(llm42__try(t, product, plan, LLM42__CANCELLING, t->x, t->y, rows, error));
+    LLM42__TRY_CUDA(llm42__try(t, product, plan, LLM42__CANCELLING, t->x, t->other, rows, error));
     LLM42__TRY_CUDA(llm42__same_bits(t, product, t->y, t->other, rows, 0, holds, error));
     const int shifts[] = {1, rows / 2 + 1};
     for (int i = 0; places && *holds && rows > 1 && i < 2; i++) {
         llm42__k_turn<<<(unsigned)rows, 256, 0, t->cu->lane[0].stream>>>(t->x, t->turned, rows, k, shifts[i]);
         LLM42__CU(cudaGetLastError());
-        LLM42__TRY_CUDA(llm42__try(t, product, plan, 0, t->turned, t->other, rows, error));
+        LLM42__TRY_CUDA(llm42__try(t, product, plan, LLM42__CANCELLING, t->turned, t->other, rows, error));
         LLM42__TRY_CUDA(llm42__same_bits(t, product, t->y, t->other, rows, shifts[i] % rows, holds, error));
     }
     return LLM42_OK;
@@ -1030,20 +1052,27 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
     llm42__plan plan;
     list->clear();
     LLM42__TRY_CUDA(llm42__lt_layouts(cu, product, rows, &plan, error));
-    cublasLtMatmulPreference_t wish;
-    LLM42__CU(cublasLtMatmulPreferenceCreate(&wish));
-    size_t workspace = llm42__workspace_bytes;
-    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;  // those add in any order
-    cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-    cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
-    cublasLtMatmulHeuristicResult_t found[16];
-    int count = 0;
-    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, plan.w, plan.x, plan.y, plan.y, wish, 16, found, &count);
-    cublasLtMatmulPreferenceDestroy(wish);
-    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; i++) {
-        if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
-        plan.algo = found[i].algo;
-        list->push_back({plan, i});
+    // cuBLASLt's own list first, without reductions in place (those add in any order); then what it offers without any reduction across
+    // blocks: the sequential order is among those.
+    const uint32_t reductions[] = {CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE, CUBLASLT_REDUCTION_SCHEME_NONE};
+    const size_t workspace = llm42__workspace_bytes;
+    for (uint32_t reduction : reductions) {
+        cublasLtMatmulPreference_t wish;
+        cublasLtMatmulHeuristicResult_t found[16];
+        int count = 0;
+        LLM42__CU(cublasLtMatmulPreferenceCreate(&wish));
+        cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+        cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction, sizeof reduction);
+        if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, plan.w, plan.x, plan.y, plan.y, wish, 16, found, &count) != CUBLAS_STATUS_SUCCESS)
+            count = 0;
+        cublasLtMatmulPreferenceDestroy(wish);
+        for (int i = 0; i < count; i++) {
+            bool known = found[i].state != CUBLAS_STATUS_SUCCESS;
+            for (llm42__candidate &c : *list) known |= memcmp(&c.plan.algo, &found[i].algo, sizeof plan.algo) == 0;
+            if (known) continue;
+            plan.algo = found[i].algo;
+            list->push_back({plan, (int)list->size()});
+        }
     }
     for (int i = 0; i < LLM42__TILE_KINDS; i++) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[i];
@@ -1060,7 +1089,7 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
 // Are a candidate's bits the sequential order's? Compared on the first 64 rows.
 static llm42_result llm42__find_class(llm42__trial *t, int product, llm42__plan *plan, int rows, llm42_error *error) {
     if (plan->tile >= 0) return LLM42_OK;
-    LLM42__TRY_CUDA(llm42__try(t, product, plan, 0, t->x, t->y, rows, error));
+    LLM42__TRY_CUDA(llm42__try(t, product, plan, LLM42__CANCELLING, t->x, t->y, rows, error));
     return llm42__same_bits(t, product, t->y, t->want, std::min(rows, 64), 0, &plan->sequential, error);
 }
 
@@ -1069,7 +1098,9 @@ template <typename FITS>
 static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows, bool places, bool in_order,
                                   FITS fits, llm42__plan *chosen, llm42_error *error) {
     std::stable_sort(list->begin(), list->end(), [&](const llm42__candidate &a, const llm42__candidate &b) {
-        return in_order ? (unsigned)a.rank < (unsigned)b.rank : a.plan.us < b.plan.us;
+        // A tile kernel fetches weights while the kernel before it drains, which a cuBLASLt kernel does not.
+        auto us = [](const llm42__candidate &c) { return c.plan.us + (c.plan.tile >= 0 ? 0.0f : 2.5f); };
+        return in_order ? (unsigned)a.rank < (unsigned)b.rank : us(a) < us(b);
     });
     for (llm42__candidate &c : *list) {
         if (!fits(c)) continue;
@@ -1092,7 +1123,7 @@ static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t buck
     LLM42__TRY_CUDA(llm42__candidates(cu, product, rows, &list, error));
     llm42__plan reference;
     reference.tile = LLM42__TILE_KINDS - 1;
-    LLM42__TRY_CUDA(llm42__try(t, product, &reference, 0, t->x, t->want, std::min(rows, 64), error));
+    LLM42__TRY_CUDA(llm42__try(t, product, &reference, LLM42__CANCELLING, t->x, t->want, std::min(rows, 64), error));
     for (llm42__candidate &c : list) {
         // A kernel that cannot run here is no candidate.
         if (llm42__time_plan(t, product, &c.plan, rows, nullptr) != LLM42_OK) {
@@ -1105,25 +1136,13 @@ static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t buck
     auto *plans = cu->plans[product];
     auto runs = [](const llm42__candidate &c) { return c.plan.us < INFINITY; };
     LLM42__TRY_CUDA(llm42__choose(t, product, &list, rows, false, false, runs, &plans[0][bucket], error));
+    if (cu->desc.schedules == 1u << LLM42_FAST) {  // nothing is promised
+        plans[1][bucket] = plans[2][bucket] = plans[0][bucket];
+        return LLM42_OK;
+    }
     LLM42__TRY_CUDA(llm42__choose(t, product, &list, rows, true, false,
                                   [&](const llm42__candidate &c) { return runs(c) && c.plan.sequential; }, &plans[2][bucket], error));
-    if (cu->options.fixed == LLM42_CUDA_FIXED_MATCH) {  // what FAST passes of eight rows agree with
-        llm42__plan small = plans[0][(size_t)llm42__bucket(cu, std::min(8, cu->buckets.back()))];
-        if (small.sequential) {
-            plans[1][bucket] = plans[2][bucket];
-            return LLM42_OK;
-        }
-        const int few = std::min(8, rows);
-        std::vector<llm42__candidate> agree;
-        LLM42__TRY_CUDA(llm42__try(t, product, &small, 0, t->x, t->want, cu->buckets[(size_t)llm42__bucket(cu, 8)], error));
-        for (llm42__candidate &c : list) {
-            bool same = false;
-            if (!runs(c)) continue;
-            LLM42__TRY_CUDA(llm42__try(t, product, &c.plan, 0, t->x, t->y, rows, error));
-            LLM42__TRY_CUDA(llm42__same_bits(t, product, t->y, t->want, few, 0, &same, error));
-            if (same) agree.push_back(c);
-        }
-        if (!agree.empty()) return llm42__choose(t, product, &agree, rows, true, false, runs, &plans[1][bucket], error);
+    if (cu->options.fixed == LLM42_CUDA_FIXED_MATCH) {
         plans[1][bucket] = plans[2][bucket];
         return LLM42_OK;
     }
@@ -1132,28 +1151,37 @@ static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t buck
 
 static llm42_result llm42__open_trial(llm42__trial *t, llm42_error *error) {
     llm42__cuda *cu = t->cu;
-    size_t widest = (size_t)std::max(std::max(cu->Dp, cu->Fp), cu->attended), x = (size_t)cu->max_rows * widest, y = 0;
+    size_t widest = (size_t)std::max(std::max(cu->Dp, cu->Fp), cu->attended), x = (size_t)cu->max_rows * widest, y = 0, w = 0;
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         int n, k;
         llm42__product_shape(cu, product, &n, &k);
+        w = std::max(w, (size_t)n * (size_t)k);
         size_t rows = product == LLM42__HEAD ? (size_t)cu->max_draws : (size_t)cu->max_rows;
         y = std::max(y, rows * (size_t)n * (product == LLM42__HEAD && cu->desc.logits_fp32 ? 4 : 2));
     }
     LLM42__CU(cudaMalloc((void **)&t->x, x * 2));
     LLM42__CU(cudaMalloc((void **)&t->turned, x * 2));
+    LLM42__CU(cudaMalloc((void **)&t->w, w * 2));
     LLM42__CU(cudaMalloc(&t->y, y));
     LLM42__CU(cudaMalloc(&t->other, y));
     LLM42__CU(cudaMalloc(&t->want, y));
     LLM42__CU(cudaMalloc((void **)&t->differ, sizeof *t->differ));
     LLM42__CU(cudaEventCreate(&t->begin));
     LLM42__CU(cudaEventCreate(&t->end));
-    llm42__k_fill<<<2048, 256, 0, cu->lane[0].stream>>>(t->x, x, 42, 1.0f);
+    return LLM42_OK;
+}
+
+static llm42_result llm42__fill_trial(llm42__trial *t, int product, llm42_error *error) {
+    int n, k;
+    llm42__product_shape(t->cu, product, &n, &k);
+    llm42__k_fill_cancelling<<<2048, 256, 0, t->cu->lane[0].stream>>>(t->x, (size_t)t->cu->max_rows, k, 42, true);
+    llm42__k_fill_cancelling<<<2048, 256, 0, t->cu->lane[0].stream>>>(t->w, (size_t)n, k, 43, false);
     LLM42__CU(cudaGetLastError());
     return LLM42_OK;
 }
 
 static void llm42__close_trial(llm42__trial *t) {
-    void *blocks[] = {t->x, t->turned, t->y, t->other, t->want, t->differ};
+    void *blocks[] = {t->x, t->turned, t->w, t->y, t->other, t->want, t->differ};
     for (void *block : blocks) cudaFree(block);
     if (t->begin) cudaEventDestroy(t->begin);
     if (t->end) cudaEventDestroy(t->end);
@@ -1170,9 +1198,8 @@ static llm42_result llm42__find_plans(llm42__cuda *cu, llm42_error *error) {
     llm42_result result = llm42__open_trial(&t, error);
     for (int product = 0; result == LLM42_OK && product < LLM42__PRODUCTS; product++) {
         if (!llm42__product_used(cu, product)) continue;
-        size_t first = (size_t)llm42__bucket(cu, std::min(8, cu->buckets.back()));  // FIXED may look at it
-        for (size_t i = 0; result == LLM42_OK && i < cu->buckets.size(); i++) {
-            size_t bucket = i == 0 ? first : i <= first ? i - 1 : i;
+        result = llm42__fill_trial(&t, product, error);
+        for (size_t bucket = 0; result == LLM42_OK && bucket < cu->buckets.size(); bucket++) {
             if (product == LLM42__HEAD && cu->buckets[bucket] > cu->max_draws) continue;
             result = llm42__plan_bucket(&t, product, bucket, error);
         }
@@ -1189,7 +1216,7 @@ static std::string llm42__plan_header(const llm42__cuda *cu) {
     int driver = 0, runtime = 0, n, k;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
-    snprintf(text, sizeof text, "# llm42 plans 2\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fixed: %s\n# logits: %s\n",
+    snprintf(text, sizeof text, "# llm42 plans 3\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fixed: %s\n# logits: %s\n",
              cu->device.name, cu->device.major, cu->device.minor, driver, runtime, cublasLtGetVersion(),
              cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match" : "first", cu->desc.logits_fp32 ? "fp32" : "bf16");
     std::string header = text;
@@ -1295,7 +1322,8 @@ static llm42_result llm42__prove_plans(llm42__cuda *cu, llm42_error *error) {
     llm42_result result = llm42__open_trial(&t, error);
     llm42__plan reference;
     reference.tile = LLM42__TILE_KINDS - 1;
-    for (int product = 0; result == LLM42_OK && product < LLM42__PRODUCTS; product++)
+    for (int product = 0; result == LLM42_OK && product < LLM42__PRODUCTS; product++) {
+        if (llm42__product_used(cu, product)) result = llm42__fill_trial(&t, product, error);
         for (int mode = 1; result == LLM42_OK && mode < LLM42__MODES; mode++)
             for (size_t b = 0; result == LLM42_OK && b < cu->buckets.size(); b++) {
                 const int rows = cu->buckets[b];
@@ -1304,13 +1332,14 @@ static llm42_result llm42__prove_plans(llm42__cuda *cu, llm42_error *error) {
                 bool holds = false, same = true;
                 result = llm42__plan_holds(&t, product, plan, rows, true, &holds, error);
                 if (result == LLM42_OK && plan->sequential) {
-                    result = llm42__try(&t, product, &reference, 0, t.x, t.want, std::min(rows, 64), error);
+                    result = llm42__try(&t, product, &reference, LLM42__CANCELLING, t.x, t.want, std::min(rows, 64), error);
                     if (result == LLM42_OK) result = llm42__same_bits(&t, product, t.y, t.want, std::min(rows, 64), 0, &same, error);
                 }
                 if (result == LLM42_OK && (!holds || !same))
                     result = llm42__cuda_fail(error, LLM42_NOT_INVARIANT, "plan file %s: the plan of %s with %d rows does not keep its bits here: "
                                               "remove the file", cu->options.plan_file, llm42__product_names[product], rows);
             }
+    }
     llm42__close_trial(&t);
     return result;
 }
@@ -1336,24 +1365,15 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
     if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaGraphInstantiate(", cudaGraphInstantiate(&exec, graph, 0));
     if (graph) cudaGraphDestroy(graph);
     if (result != LLM42_OK) return result;
+    llm42__graph *graph_of = llm42__find_graph(cu, &key);
+    if (!graph_of) {
+        cu->graphs.push_back({key, {nullptr, nullptr}});
+        graph_of = &cu->graphs.back();
+    }
+    if (graph_of->exec[which]) cudaGraphExecDestroy(graph_of->exec[which]);
+    graph_of->exec[which] = exec;
     LLM42__CU(cudaGraphUpload(exec, lane->stream));
-    for (llm42__graph &g : cu->graphs)
-        if (memcmp(&g.key, &key, sizeof key) == 0) {
-            g.exec[which] = exec;
-            return LLM42_OK;
-        }
-    llm42__graph made = {};
-    made.key = key;
-    made.exec[which] = exec;
-    cu->graphs.push_back(made);
     return LLM42_OK;
-}
-
-static llm42__shape_key llm42__key(llm42_schedule schedule, int rows, int draws, bool tile, bool split) {
-    llm42__shape_key key;
-    memset(&key, 0, sizeof key);
-    key.schedule = schedule, key.rows = rows, key.draws = draws, key.tile = tile, key.split = split;
-    return key;
 }
 
 // Graphs of the passes that an engine runs most: decode and mixed passes of each padded size, and the replay pass.
@@ -1367,16 +1387,16 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
         for (int rows : cu->buckets) {
             if (rows > MOST_ROWS || rows > cu->max_rows) break;
             if (rows <= running && rows <= cu->max_draws)
-                LLM42__TRY_CUDA(llm42__capture(cu, llm42__key(schedule, rows, rows, false, true), 0, error));
-            LLM42__TRY_CUDA(llm42__capture(cu, llm42__key(schedule, rows, std::min(usual, rows), true, true), 0, error));
+                LLM42__TRY_CUDA(llm42__capture(cu, {schedule, rows, rows, false, true}, 0, error));
+            LLM42__TRY_CUDA(llm42__capture(cu, {schedule, rows, std::min(usual, rows), true, true}, 0, error));
         }
     }
     const int M = cu->desc.fixed_rows;
     if (!(wanted >> LLM42_FIXED & 1) || M < 1 || M > cu->max_draws) return LLM42_OK;
     for (int which = 0; which < (cu->desc.overlap ? 2 : 1); which++) {
-        LLM42__TRY_CUDA(llm42__capture(cu, llm42__key(LLM42_FIXED, M, M, true, false), which, error));
+        LLM42__TRY_CUDA(llm42__capture(cu, {LLM42_FIXED, M, M, true, false}, which, error));
         if (M > 16 && llm42__find_plan(cu, LLM42__HEAD, LLM42_FIXED, M)->sequential)
-            LLM42__TRY_CUDA(llm42__capture(cu, llm42__key(LLM42_FIXED, M, 16, true, false), which, error));
+            LLM42__TRY_CUDA(llm42__capture(cu, {LLM42_FIXED, M, 16, true, false}, which, error));
     }
     return LLM42_OK;
 }
@@ -1438,7 +1458,10 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     if (d->page_size & (d->page_size - 1))
         return llm42__cuda_fail(error, LLM42_INVALID, "llm42_backend_desc.page_size: %d: must be a power of two", d->page_size);
     if ((int64_t)d->pages * d->page_size > INT32_MAX)
-        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_backend_desc.pages: %d pages of %d tokens: at most 2^31 tokens", d->pages, d->page_size);
+        return llm42__cuda_fail(error, LLM42_MEMORY, "llm42_backend_desc.pages: %d pages of %d tokens: no device has memory for 2^31 tokens",
+                                d->pages, d->page_size);
+    if (d->cuda && (d->cuda->fixed < LLM42_CUDA_FIXED_DEFAULT || d->cuda->fixed > LLM42_CUDA_FIXED_MATCH))
+        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.fixed: %d: must be FIRST or MATCH", (int)d->cuda->fixed);
     if (c->head_dim > 128 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 || c->dim > 32768 || c->experts > 1024)
         return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "model %s: head_dim %d, %d heads, %d kv_heads, width %d, %d experts: the CUDA backend "
                                 "takes an even head_dim up to 128, up to 16 heads a kv head, width 32768 and 1024 experts", d->model->name,
@@ -1486,12 +1509,12 @@ static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
     double kv = 4.0 * c->layers * (double)cu->kv_layer, widest = std::max(std::max(D, (double)cu->Fp), (double)cu->attended);
     double passes = R * 2.0 * (3 * D + cu->qkv + (double)c->heads * cu->dp + cu->attended + (2.0 + std::max(1, c->experts_used)) * cu->Fp) +
                     (double)cu->max_draws * cu->Vp * (cu->desc.logits_fp32 ? 4 : 2);
-    double trials = 2 * R * widest * 2 + 3 * std::max(R * 2.0 * std::max(2.0 * cu->Fp, (double)cu->qkv), (double)cu->max_draws * cu->Vp * 2.0);
+    double trials = 2.0 * std::max((double)cu->Vp * D, std::max(2.0 * cu->Fp * D, (double)cu->qkv * D)) + 2 * R * widest * 2 + 3 * std::max(R * 2.0 * std::max(2.0 * cu->Fp, (double)cu->qkv), (double)cu->max_draws * cu->Vp * 2.0);
     double need = weights + kv + passes * (cu->desc.overlap ? 2 : 1) + trials + 3e8;
     size_t left = 0, all = 0;
     LLM42__CU(cudaMemGetInfo(&left, &all));
     if (need > (double)left)
-        return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: %s needs %.1f GB (weights %.1f, KV cache of %lld tokens %.1f, passes of %d rows "
+        return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: %s needs %.1f GB of device memory (weights %.1f, KV cache of %lld tokens %.1f, passes of %d rows "
                                 "%.1f), %s has %.1f GB free: lower pages, max_context or token_budget, or take a smaller model",
                                 cu->model->name, need * 1e-9, weights * 1e-9, (long long)cu->desc.pages * cu->desc.page_size, kv * 1e-9,
                                 cu->max_rows, (need - weights - kv) * 1e-9, cu->device.name, (double)left * 1e-9);
@@ -1508,7 +1531,6 @@ static llm42_result llm42__check_passes(llm42__cuda_state *cu, llm42_schedule sc
     llm42_seq seq = {};
     seq.pages = pages.data();
     std::vector<llm42_row> rows((size_t)most);
-    std::vector<llm42_output> out((size_t)most);
     llm42_output first = {};
     for (int trial = 0; trial < 3; trial++) {  // the text; its last row alone; its last rows together
         int begin = trial == 0 ? 0 : trial == 1 ? T - 1 : std::max(0, T - std::min(most, 40));
@@ -1518,10 +1540,10 @@ static llm42_result llm42__check_passes(llm42__cuda_state *cu, llm42_schedule sc
             for (; pass.rows < most && t < T; t++, pass.rows++)
                 rows[(size_t)pass.rows] = {0, t, (int32_t)((7 * (int64_t)t + 3) % V), t == T - 1 ? (uint32_t)LLM42_ROW_SAMPLE : 0u};
             pass.shape = schedule == LLM42_FIXED ? cu->desc.fixed_rows : pass.rows;
-            pass.row = rows.data(), pass.seq = &seq, pass.out = out.data();
-            LLM42__TRY_CUDA(llm42__cuda_run(cu, &pass, error));
+            pass.row = rows.data(), pass.seq = &seq;
+            LLM42__TRY_CUDA(llm42__run_pass(cu, &pass, error));
             if (t < T) continue;
-            llm42_output last = out[(size_t)pass.rows - 1];
+            llm42_output last = cu->lane[0].out_host[pass.rows - 1];  // NaN or not: that is for run to tell
             if (!trial) first = last;
             else if (memcmp(&last, &first, sizeof last) != 0)
                 return llm42__cuda_fail(error, LLM42_NOT_INVARIANT, "cuda backend: schedule %s: position %d of a text gives other bits with %d rows "
@@ -1540,7 +1562,7 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     llm42__cuda_log(cu, "cuda driver: CUDA %d.%d", driver / 1000, driver % 1000 / 10);
     llm42__cuda_log(cu, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
     llm42__cuda_log(cu, "cuda cublasLt: %zu", cublasLtGetVersion());
-    llm42__cuda_log(cu, "cuda fixed: %s", cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match (the class of FAST passes of small batches)"
+    llm42__cuda_log(cu, "cuda fixed: %s", cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match (the sequential order, as FAST passes of small batches)"
                                                                                        : "first (cuBLASLt's own choice for M rows)");
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         if (!llm42__product_used(cu, product)) continue;

@@ -1,6 +1,7 @@
 #!/bin/bash
-# The CUDA backend builds with nvcc, and the programs say in one line why they cannot run on a GPU: because they were
-# built without CUDA, or because the machine has none. What the GPU computes is for `make test-cuda`.
+# The CUDA backend builds with nvcc for every architecture that it is meant for, and the programs say in one line why
+# they cannot run on a GPU: because they were built without CUDA, or because the machine has none. What the GPU
+# computes is for `make test-cuda`.
 # From the environment: CC, STB (folder of stb_ds.h), B (the build folder).
 set -u
 CC=${CC:-gcc} STB=${STB:-/usr/include/stb} B=${B:-build}
@@ -45,7 +46,7 @@ if grep -q 'install the CUDA Toolkit' "$out/log"; then passed=$((passed + 1)); e
 if ! nvcc=$($make nvcc 2>&1); then
     echo "  make cuda: skipped: $(head -n 1 <<<"$nvcc")"
     skipped=1
-elif builds "make cuda" cuda CUDA_ARCH=90 B="$out" PROGRAMS="$out/generate $out/bench $out/determinism"; then
+elif builds "make cuda" cuda CUDA_ARCH="80 89 90" B="$out" PROGRAMS="$out/generate $out/bench $out/determinism"; then
     if { command -v nvidia-smi && nvidia-smi -L; } 2>/dev/null | grep -q '^GPU '; then
         echo "  programs without a GPU: skipped: this machine has one (make test-cuda uses it)"
         skipped=1
@@ -53,6 +54,7 @@ elif builds "make cuda" cuda CUDA_ARCH=90 B="$out" PROGRAMS="$out/generate $out/
         for program in "generate $ids" "generate --model synthetic:tiny $ids" bench determinism; do
             refuses '[Nn]o CUDA device' "$out/"$program --backend cuda
         done
+        builds "make test-cuda" test-cuda B="$out"
     fi
     builds "what is built in stays built in" B="$out" "$out/determinism"
     if grep -q building "$out/log"; then fail "plain make after make cuda built again"; else passed=$((passed + 1)); fi

@@ -1,0 +1,39 @@
+#!/bin/bash
+# A test program under compute-sanitizer: memcheck finds accesses outside allocations in every kernel, racecheck races
+# in the shared memory of ours. The status is 0 only if the tests ran and passed under both, and neither found anything.
+#
+#     bash tests/sanitize_cuda.sh build/tests/test_cuda --part passes --model synthetic:tiny --quick --no-check
+#
+# Slow: some fifty times the program alone; TOOLS=memcheck in the environment runs that one only, and synccheck and
+# initcheck can be named there too. A backend built with NVCCFLAGS="-O3 -lineinfo" has its source lines named.
+set -u
+PATH=$PATH:/usr/local/cuda/bin
+if ! command -v compute-sanitizer >/dev/null; then
+    echo "no compute-sanitizer: it comes with the CUDA Toolkit (cuda-sanitizer): install it or put it on PATH" >&2
+    exit 1
+fi
+log=$(mktemp) || exit 1
+trap 'rm -f "$log"' EXIT
+status=0
+
+# clean TOOL PROGRAM...: looks in the output for the tests' count and for the tool's summary.
+clean() {
+    local tool=$1 start=$SECONDS options=(--error-exitcode 3) verdict=clean
+    shift
+    # Libraries probe the driver with calls that may fail; our own calls are checked where they are made.
+    options+=(--report-api-errors no)
+    [ "$tool" != racecheck ] || options+=(--kernel-regex kns=llm42__k_)
+    echo "== $tool: $*"
+    compute-sanitizer --tool "$tool" "${options[@]}" "$@" </dev/null 2>&1 | tee "$log"
+    local code=${PIPESTATUS[0]}
+    if [ "$code" != 0 ] || ! grep -qE 'SUMMARY: 0 (errors|hazards)' "$log"; then
+        verdict="FAILED: exit status $code"
+    elif grep -q 'no CUDA device' "$log" || ! grep -qE '^[^= ]+: [1-9][0-9]* passed, 0 failed' "$log"; then
+        verdict="FAILED: the tests did not run, or did not pass"
+    fi
+    [ "$verdict" = clean ] || status=1
+    echo "sanitize_cuda: $tool: $verdict ($((SECONDS - start)) s)"
+}
+
+for tool in ${TOOLS:-memcheck racecheck}; do clean "$tool" "$@"; done
+exit $status
