@@ -137,7 +137,8 @@ $(B)/tests/cuda_lost: tests/cuda_lost.cu llm42.h $(B)/.flags $(CUDA_OBJECT)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  building $@"; )$(CC) $(TEST_CFLAGS) $(REQUIRED) $(OMP) -DLLM42_IMPLEMENTATION -x c \
 	    -c llm42.h -o $@.o && \
-	    $(NVCC) $(NVCC_REQUIRED) $(GENCODE) $< $@.o $(CUDA_OBJECT) $(addprefix -Xcompiler ,$(OMP)) -lcublasLt -o $@
+	    $(NVCC) $(NVCC_REQUIRED) $(GENCODE) $< $@.o $(CUDA_OBJECT) $(addprefix -Xcompiler ,$(OMP)) \
+	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -o $@
 $(B)/tests/%: tests/%.c $(B)/.flags
 	@mkdir -p $(@D)
 	$(call COMPILE,$(TEST_CFLAGS))
@@ -197,7 +198,7 @@ banner:
 	@echo "llm42 $(VERSION) with $$($(CC) --version | head -1)"
 	@echo "  flags    $(CFLAGS) -ffp-contract=off, instruction set $(ISA)"
 	@echo "  OpenMP   $(if $(OMP),found,not found: one thread)"
-	@echo "  CUDA     $(if $(filter 1,$(CUDA)),built in,$(if $(NVCC),found$(comma) not built in,not found))"
+	@echo "  CUDA     $(if $(filter 1,$(CUDA)),built in (sm $(CUDA_ARCH)),$(if $(NVCC),found but not built in,not found))"
 	@echo "  gnuplot  $(if $(shell command -v gnuplot),found,not found (make figures installs it))"
 
 INSTALLED := $(filter-out hello,$(notdir $(PROGRAMS)))

@@ -7,7 +7,7 @@ log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 passed=0 failed=0 skipped=0
 for test in "$@"; do
-    case $test in *.sh) run=(bash "$test") ;; *) run=($test) ;; esac  # a program may have options
+    case $test in *.sh) run=(bash "$test") ;; *) read -ra run <<<"$test" ;; esac  # a program may have options
     name=$(basename "${test%% *}" .sh)
     start=$SECONDS
     "${run[@]}" 2>&1 </dev/null | tee "$log"
