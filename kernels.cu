@@ -391,11 +391,12 @@ enum { LLM42__EMBED, LLM42__ADD, LLM42__ADD_DRAWS };
 template <int KIND>
 __global__ void llm42__k_norm(llm42__bf16 *x, const llm42__bf16 *delta, const float *__restrict__ weight, llm42__bf16 *h, llm42__meta meta, int width, int stride, float eps) {
     __shared__ float shared[32];
+    const bool early = gridDim.x <= 64;  // few rows wait for one another; many are better off with the registers
     float4 w[4][2];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         int at = (threadIdx.x + i * blockDim.x) * 8;
-        if (at >= stride) break;
+        if (at >= stride || !early) break;
         w[i][0] = *(const float4 *)(weight + at);
         w[i][1] = *(const float4 *)(weight + at + 4);
     }
@@ -437,6 +438,7 @@ __global__ void llm42__k_norm(llm42__bf16 *x, const llm42__bf16 *delta, const fl
         int at = (threadIdx.x + i * blockDim.x) * 8;
         if (at >= stride) break;
         __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
+        if (!early) w[i][0] = *(const float4 *)(weight + at), w[i][1] = *(const float4 *)(weight + at + 4);
         const float *v = (const float *)w[i];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -579,35 +581,35 @@ __device__ __forceinline__ void llm42__score(float (&score)[4][4], const uint32_
 // Positions that a lane's rows g and g + 8 see, low <= t <= high, and those that every row of the warp sees.
 typedef struct llm42__sight { int low[2], high[2], all_low, all_high; } llm42__sight;
 
-// Scores become weights e^(score - top), and what was summed so far is brought to the new top. scale: of scores, times log2(e).
+// Scores become weights e^(scale (score - top)), and what was summed so far is brought to the new top. scale: times log2(e).
 template <int DP>
 __device__ __forceinline__ void llm42__soften(llm42__partial<DP> &p, float (&score)[4][4], int t0, const llm42__sight &sight, float scale) {
     const int lane = threadIdx.x % 32;
-    const bool whole = t0 >= sight.all_low && t0 + 31 <= sight.all_high;
     float top[2] = {p.top[0], p.top[1]}, fade[2];
+    if (t0 < sight.all_low || t0 + 31 > sight.all_high) {
 #pragma unroll
-    for (int n = 0; n < 4; n++)
+        for (int n = 0; n < 4; n++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            score[n][i] *= scale;
-            if (!whole) {
+            for (int i = 0; i < 4; i++) {
                 int t = t0 + n * 8 + lane % 4 * 2 + i % 2;
                 if (t < sight.low[i / 2] || t > sight.high[i / 2]) score[n][i] = -INFINITY;
             }
-            top[i / 2] = fmaxf(top[i / 2], score[n][i]);
-        }
+    }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
+#pragma unroll
+        for (int n = 0; n < 4; n++) top[r] = fmaxf(top[r], fmaxf(score[n][2 * r], score[n][2 * r + 1]));
         top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 1));
         top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
-        float base = top[r] == -INFINITY ? 0.0f : top[r], sum = 0;
-        fade[r] = llm42__exp2(p.top[r] - base);
+        const float base = top[r] == -INFINITY ? 0.0f : top[r] * scale;
+        float sum = 0;
+        fade[r] = p.top[r] == top[r] ? 1.0f : llm42__exp2((p.top[r] - top[r]) * scale);  // a top that stays fades nothing
         p.top[r] = top[r];
 #pragma unroll
         for (int n = 0; n < 4; n++)
 #pragma unroll
             for (int i = 2 * r; i < 2 * r + 2; i++) {
-                score[n][i] = llm42__exp2(score[n][i] - base);
+                score[n][i] = llm42__exp2(fmaf(score[n][i], scale, -base));
                 sum += score[n][i];
             }
         p.total[r] = fmaf(p.total[r], fade[r], sum);
@@ -648,24 +650,24 @@ template <int DP> __device__ __forceinline__ void llm42__close_unit(llm42__parti
 }
 
 // How the sums so far (top, of scale `keep`) and a unit (unit_top, `take`) are weighed when they are merged.
-__device__ __forceinline__ void llm42__weigh(float &top, float unit_top, float &keep, float &take) {
+__device__ __forceinline__ void llm42__weigh(float &top, float unit_top, float scale, float &keep, float &take) {
     float higher = fmaxf(top, unit_top), base = higher == -INFINITY ? 0.0f : higher;
-    keep = llm42__exp2(top - base);
-    take = llm42__exp2(unit_top - base);
+    keep = llm42__exp2((top - base) * scale);
+    take = llm42__exp2((unit_top - base) * scale);
     top = higher;
 }
 
 // One column of a query's units, `step` floats apart, merged in ascending order and divided by the total. OTHERS: other blocks wrote
 // them during this kernel, so they are read past the L1 cache.
 template <int DP, bool OTHERS>
-__device__ __forceinline__ float llm42__merge_units(const float *unit, size_t step, int units, int column) {
+__device__ __forceinline__ float llm42__merge_units(const float *unit, size_t step, int units, int column, float scale) {
     auto read = [](const float *p) { return OTHERS ? __ldcg(p) : *p; };
     float top = read(unit + DP), total = read(unit + DP + 1), x = read(unit + column);
 #pragma unroll 4
     for (int u = 1; u < units; u++) {
         unit += step;
         float keep, take, other_top = read(unit + DP), other_total = read(unit + DP + 1), other = read(unit + column);
-        llm42__weigh(top, other_top, keep, take);
+        llm42__weigh(top, other_top, scale, keep, take);
         total = fmaf(total, keep, other_total * take);
         x = fmaf(x, keep, other * take);
     }
@@ -765,14 +767,12 @@ __global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention 
             if (t0 + KEYS < task.end) load(slots, stage ^ 1);
             slots = look_up(t0 + 2 * KEYS);
             const uint32_t k_at = ring + (uint32_t)(stage * 2 * TILE), v_at = k_at + TILE;
-            float score[2][4][4];
-            if (t0 <= highest) llm42__score<DP>(score[0], q, k_at);
-            if (t0 + 32 <= highest) llm42__score<DP>(score[1], q, k_at + 32 * DP * 2);
-            if (t0 <= highest) {
+            if (t0 <= highest) {  // the tile's second half may be out of sight: it changes nothing then
+                float score[2][4][4];
+                llm42__score<DP>(score[0], q, k_at);
+                llm42__score<DP>(score[1], q, k_at + 32 * DP * 2);
                 llm42__soften<DP>(part, score[0], t0, sight, a.scale);
                 llm42__gather<DP>(part, score[0], v_at);
-            }
-            if (t0 + 32 <= highest) {
                 llm42__soften<DP>(part, score[1], t0 + 32, sight, a.scale);
                 llm42__gather<DP>(part, score[1], v_at + 32 * DP * 2);
             }
@@ -781,7 +781,7 @@ __global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention 
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
                     float keep, take;
-                    llm42__weigh(top[r], part.top[r], keep, take);
+                    llm42__weigh(top[r], part.top[r], a.scale, keep, take);
                     total[r] = fmaf(total[r], keep, part.total[r] * take);
 #pragma unroll
                     for (int n = 0; n < DP / 8; n++)
@@ -796,7 +796,7 @@ __global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention 
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             float keep = 0.0f, take = 1.0f;
-            if (UNITS) llm42__weigh(top[r], part.top[r], keep, take);
+            if (UNITS) llm42__weigh(top[r], part.top[r], a.scale, keep, take);
             float inverse = __fdiv_rn(1.0f, UNITS ? fmaf(total[r], keep, part.total[r] * take) : part.total[r]);
             int i = warp * 16 + lane / 4 + r * 8;
             if (i >= queries) continue;
@@ -914,8 +914,9 @@ __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a,
             int i = at / DP, column = at % DP;
             if (column >= a.head_dim) continue;
             out[(size_t)i * a.head_dim + column] = __float2bfloat16_rn(
-                alone ? llm42__merge_units<DP, false>(record + (size_t)i * RECORD, (size_t)group * RECORD, task.units, column)
-                      : llm42__merge_units<DP, true>(all + (size_t)i * RECORD, (size_t)a.kv_heads * group * RECORD, task.units, column));
+                alone ? llm42__merge_units<DP, false>(record + (size_t)i * RECORD, (size_t)group * RECORD, task.units, column, a.scale)
+                      : llm42__merge_units<DP, true>(all + (size_t)i * RECORD, (size_t)a.kv_heads * group * RECORD, task.units, column,
+                                                         a.scale));
         }
         __syncthreads();  // records have been read before the next task's keys come
     }
