@@ -1,11 +1,11 @@
 // kernels.cu: the CUDA backend's kernels and their launchers. Included by llm42.cu.
 //
-// Shape legend: R rows, D model width, H query heads, K kv heads, d head size, F feed-forward width, V vocabulary, T context
-// tokens, E experts. Every kernel says in which order it sums and what that order depends on. No floating-point atomics; the
-// only atomics count arrivals. Compiled with -fmad=false: a fused multiply-add is one that is written.
+// Shape legend: R rows, D model width, H query heads, K kv heads, d head size, F feed-forward width, V vocabulary, T
+// context tokens, E experts. Every kernel says in which order it sums and what that order depends on. No floating-point
+// atomics; the only atomics count arrivals. Compiled with -fmad=false: a fused multiply-add is one that is written.
 //
-// Sums over k of a matrix product run through the tensor cores in steps of 16, in ascending order, into one fp32 accumulator:
-// "the sequential order". Widths are padded to multiples of 64 with zeros, which changes no sum.
+// Sums over k of a matrix product run through the tensor cores in steps of 16, in ascending order, into one fp32
+// accumulator: "the sequential order". Widths are padded to multiples of 64 with zeros, which changes no sum.
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -18,8 +18,9 @@ typedef __nv_bfloat16 llm42__bf16;
 
 // >>primitives ---------------------------------------------------------------------------------------------------
 
-// Programmatic dependent launch (sm_90): a kernel may start while the one before it drains; what it reads of that one's output
-// comes after llm42__wait(), and never by way of the read-only cache (no __restrict__ on it). Earlier devices run kernels one after another and need neither.
+// Programmatic dependent launch (sm_90): a kernel may start while the one before it drains; what it reads of that one's
+// output comes after llm42__wait(), and never by way of the read-only cache (no __restrict__ on it). Earlier devices
+// run kernels one after another and need neither.
 __device__ __forceinline__ void llm42__wait() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -31,7 +32,9 @@ __device__ __forceinline__ void llm42__let_next_start() {
 #endif
 }
 
-__device__ __forceinline__ uint32_t llm42__shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+__device__ __forceinline__ uint32_t llm42__shared_address(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
 
 // 16 bytes from global to shared memory, behind the thread's back; zeros if !valid.
 __device__ __forceinline__ void llm42__copy16(uint32_t to, const void *from, bool valid) {
@@ -46,18 +49,21 @@ template <int LEFT> __device__ __forceinline__ void llm42__copy_wait() {
 // Four 8x8 tiles of 16-bit values; lane i gives the address of row i % 8 of tile i / 8.
 __device__ __forceinline__ void llm42__load_tiles(uint32_t r[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address));
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address));
 }
 __device__ __forceinline__ void llm42__load_tiles_transposed(uint32_t r[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address));
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address));
 }
 
-// c[16 x 8] += a[16 x 16] b[16 x 8]. Lane (g = lane / 4, t = lane % 4) holds c of rows g and g + 8, columns 2t and 2t + 1.
+// c[16 x 8] += a[16 x 16] b[16 x 8]. Lane (g = lane / 4, t = lane % 4) holds c of rows g and g + 8, columns 2t and 2t
+// + 1.
 __device__ __forceinline__ void llm42__mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 __device__ __forceinline__ float llm42__rounded(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
@@ -79,13 +85,16 @@ __device__ __forceinline__ float llm42__gated(float gate, float up) {
     return __fdividef(gate, 1.0f + llm42__exp2(gate * -1.44269504f)) * llm42__rounded(up);
 }
 
-// Byte offset of 16-byte piece `piece` of row `row` in a shared tile with rows of 128 bytes: pieces are exchanged within a row so
-// that eight rows' same piece lies in eight different banks.
-__device__ __forceinline__ uint32_t llm42__swizzle(int row, int piece) { return (uint32_t)(row * 128 + ((piece ^ (row & 7)) << 4)); }
+// Byte offset of 16-byte piece `piece` of row `row` in a shared tile with rows of 128 bytes: pieces are exchanged
+// within a row so that eight rows' same piece lies in eight different banks.
+__device__ __forceinline__ uint32_t llm42__swizzle(int row, int piece) {
+    return (uint32_t)(row * 128 + ((piece ^ (row & 7)) << 4));
+}
 
 // Starts a kernel that may begin before the one ahead of it in the stream has ended.
 template <typename... PARAMS, typename... ARGS>
-static cudaError_t llm42__launch(void (*kernel)(PARAMS...), dim3 grid, dim3 block, size_t shared, cudaStream_t stream, ARGS... args) {
+static cudaError_t llm42__launch(void (*kernel)(PARAMS...), dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                                 ARGS... args) {
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
@@ -110,19 +119,27 @@ typedef struct llm42__groups {
     int experts;
 } llm42__groups;
 
-// y[R, N] = x[R, k] w[N, k]^T; GATED: pairs of eight gate and eight up outputs become eight of silu(gate) x up, y[R, N/2].
-// Work: a warp takes 16 outputs and TILES x 8 rows, a block WARPS of those with their rows in common; blockIdx.y counts row tiles.
-// w and x stream through a ring of STAGES pieces of shared memory, CHUNK terms long. Blocks stride over the outputs without
-// draining it. w is fetched before the kernel that makes x has ended.
-// Order: the sequential order; depends on k alone, so it is the same for every R and every choice of the template's numbers.
+// y[R, N] = x[R, k] w[N, k]^T; GATED: pairs of eight gate and eight up outputs become eight of silu(gate) x up, y[R,
+// N/2]. Work: a warp takes 16 outputs and TILES x 8 rows, a block WARPS of those with their rows in common; blockIdx.y
+// counts row tiles. w and x stream through a ring of STAGES pieces of shared memory, CHUNK terms long. Blocks stride
+// over the outputs without draining it. w is fetched before the kernel that makes x has ended. Order: the sequential
+// order; depends on k alone, so it is the same for every R and every choice of the template's numbers.
 template <int TILES, int WARPS, int CHUNK, int STAGES, bool GATED, typename OUT>
 __global__ void __launch_bounds__(WARPS * 32)
-llm42__k_matmul(const llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict__ w, OUT *__restrict__ y, int rows, int n, int k,
-                llm42__groups groups) {
+    llm42__k_matmul(const llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict__ w, OUT *__restrict__ y, int rows,
+                    int n, int k, llm42__groups groups) {
     extern __shared__ __align__(128) unsigned char shared[];
-    enum { ROW = CHUNK * 2, PIECES = CHUNK / 8, W_BYTES = WARPS * 16 * ROW, X_BYTES = TILES * 8 * ROW, STAGE = W_BYTES + X_BYTES,
-           THREADS = WARPS * 32, W_ROWS = THREADS / PIECES };
-    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, blocks = n / (16 * WARPS), stride = gridDim.x;
+    enum {
+        ROW = CHUNK * 2,
+        PIECES = CHUNK / 8,
+        W_BYTES = WARPS * 16 * ROW,
+        X_BYTES = TILES * 8 * ROW,
+        STAGE = W_BYTES + X_BYTES,
+        THREADS = WARPS * 32,
+        W_ROWS = THREADS / PIECES
+    };
+    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, blocks = n / (16 * WARPS),
+              stride = gridDim.x;
     const uint32_t ring = llm42__shared_address(shared);
     int row0 = blockIdx.y * (TILES * 8), row_end = rows;
     if (groups.offset) {  // find the expert and the rows of this row tile
@@ -138,7 +155,8 @@ llm42__k_matmul(const llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict
         row_end = groups.offset[e + 1];
         w += (size_t)e * n * k;
     }
-    const int my_row = thread / PIECES, piece = thread % PIECES;  // what this thread copies first; W_ROWS further down the next
+    const int my_row = thread / PIECES,
+              piece = thread % PIECES;  // what this thread copies first; W_ROWS further down the next
     const llm42__bf16 *w_from = w + ((size_t)blockIdx.x * 16 * WARPS + my_row) * k + piece * 8;
     const uint32_t my_place = (uint32_t)(my_row * ROW);
     int w_block = blockIdx.x, w_k = 0, w_stage = 0, x_block = blockIdx.x, x_k = 0, x_stage = 0;
@@ -148,8 +166,8 @@ llm42__k_matmul(const llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict
 #pragma unroll
         for (int i = 0; i < WARPS * 16 / W_ROWS; i++) {
             int row = my_row + i * W_ROWS;
-            llm42__copy16(to + (uint32_t)(i * W_ROWS * ROW) + (uint32_t)((piece ^ (row & 7)) << 4), w_from + (size_t)i * W_ROWS * k,
-                          CHUNK == 64 || w_k + piece * 8 < k);
+            llm42__copy16(to + (uint32_t)(i * W_ROWS * ROW) + (uint32_t)((piece ^ (row & 7)) << 4),
+                          w_from + (size_t)i * W_ROWS * k, CHUNK == 64 || w_k + piece * 8 < k);
         }
         w_from += CHUNK;
         w_k += CHUNK;
@@ -190,7 +208,8 @@ llm42__k_matmul(const llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict
     for (int block = blockIdx.x; block < blocks; block += stride) {
         for (int k0 = 0; k0 < k; k0 += CHUNK) {
             llm42__copy_wait<STAGES - 2>();
-            __syncthreads();  // everyone's copies of this stage have landed, and everyone has left the stage that is filled next
+            __syncthreads();  // everyone's copies of this stage have landed, and everyone has left the stage that is
+                              // filled next
             load_w();
             load_x();
             llm42__copy_commit();
@@ -203,7 +222,8 @@ llm42__k_matmul(const llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict
                 llm42__load_tiles(a[1], at + a_row + (uint32_t)(((4 * pair + 2 + lane / 16) ^ (lane & 7)) << 4));
 #pragma unroll
                 for (int t = 0; t < TILES; t++) {
-                    llm42__load_tiles(b, at + b_row + (uint32_t)(t * 8 * ROW) + (uint32_t)(((4 * pair + lane / 8) ^ (lane & 7)) << 4));
+                    llm42__load_tiles(b, at + b_row + (uint32_t)(t * 8 * ROW) +
+                                             (uint32_t)(((4 * pair + lane / 8) ^ (lane & 7)) << 4));
                     llm42__mma(sum[t], a[0], b[0], b[1]);
                     llm42__mma(sum[t], a[1], b[2], b[3]);
                 }
@@ -229,9 +249,10 @@ llm42__k_matmul(const llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict
     }
 }
 
-// What a build of llm42__k_matmul looks like. blocks: resident blocks for each multiprocessor that the launcher asks for.
-typedef cudaError_t llm42__tile_fn(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k, llm42__groups groups,
-                                   int processors, cudaStream_t stream);
+// What a build of llm42__k_matmul looks like. blocks: resident blocks for each multiprocessor that the launcher asks
+// for.
+typedef cudaError_t llm42__tile_fn(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
+                                   llm42__groups groups, int processors, cudaStream_t stream);
 typedef struct llm42__tile_kind {
     const char *name;
     int rows, outputs, bytes;  // of a block; shared memory it takes
@@ -246,16 +267,20 @@ static cudaError_t llm42__cu_matmul(const llm42__bf16 *x, const llm42__bf16 *w, 
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
     int tiles = (rows + TILES * 8 - 1) / (TILES * 8) + (groups.offset ? groups.experts : 0);
-    int all = n / (16 * WARPS), most = LLM42__CU_MAX(1, processors * RESIDENT / tiles), rounds = (all + most - 1) / most;
-    return llm42__launch(kernel, dim3((all + rounds - 1) / rounds, tiles), dim3(WARPS * 32), bytes, stream, x, w, (OUT *)y, rows, n,
-                         k, groups);
+    int all = n / (16 * WARPS), most = LLM42__CU_MAX(1, processors * RESIDENT / tiles),
+        rounds = (all + most - 1) / most;
+    return llm42__launch(kernel, dim3((all + rounds - 1) / rounds, tiles), dim3(WARPS * 32), bytes, stream, x, w,
+                         (OUT *)y, rows, n, k, groups);
 }
 
 // The kinds that a plan is chosen from. All give the same bits. The last one fits every device and any number of rows.
-#define LLM42__TILE_KIND(T, W, C, S, RESIDENT)                                                                            \
-    {"tile" #T "x" #W "x" #C "x" #S, T * 8, W * 16, S * (W * 16 + T * 8) * C * 2,                                           \
-     llm42__cu_matmul<T, W, C, S, RESIDENT, false, llm42__bf16>, llm42__cu_matmul<T, W, C, S, RESIDENT, true, llm42__bf16>, \
-     llm42__cu_matmul<T, W, C, S, RESIDENT, false, float>}
+#define LLM42__TILE_KIND(T, W, C, S, RESIDENT)                                      \
+    {                                                                               \
+        "tile" #T "x" #W "x" #C "x" #S, T * 8, W * 16, S *(W * 16 + T * 8) * C * 2, \
+            llm42__cu_matmul<T, W, C, S, RESIDENT, false, llm42__bf16>,             \
+            llm42__cu_matmul<T, W, C, S, RESIDENT, true, llm42__bf16>,              \
+            llm42__cu_matmul<T, W, C, S, RESIDENT, false, float>                    \
+    }
 static const llm42__tile_kind llm42__tile_kinds[] = {
     LLM42__TILE_KIND(1, 2, 512, 4, 1), LLM42__TILE_KIND(1, 4, 256, 4, 1), LLM42__TILE_KIND(1, 2, 256, 4, 2),
     LLM42__TILE_KIND(1, 2, 128, 8, 2), LLM42__TILE_KIND(2, 2, 512, 4, 1), LLM42__TILE_KIND(2, 4, 256, 4, 1),
@@ -285,19 +310,21 @@ __device__ __forceinline__ size_t llm42__placed(size_t r, int turn) {
     return turn == LLM42__PLAIN ? r : r / 8 * 16 + r % 8 + (turn == LLM42__UP ? 8 : 0);
 }
 
-// Rows r0 <= r < r0 + count of a matrix [n, k] into its place with rows of `stride`. from: bf16 or fp32 values, or NULL: made from
-// (key, scale). Padding stays as it is (zero). Work: a thread an element. No sums.
-__global__ void llm42__k_place(llm42__bf16 *to, int stride, int turn, const void *from, bool fp32, size_t r0, size_t count, int k,
-                               uint64_t key, float scale) {
+// Rows r0 <= r < r0 + count of a matrix [n, k] into its place with rows of `stride`. from: bf16 or fp32 values, or
+// NULL: made from (key, scale). Padding stays as it is (zero). Work: a thread an element. No sums.
+__global__ void llm42__k_place(llm42__bf16 *to, int stride, int turn, const void *from, bool fp32, size_t r0,
+                               size_t count, int k, uint64_t key, float scale) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count * k; i += (size_t)gridDim.x * blockDim.x) {
         size_t r = r0 + i / k, c = i % k;
         float value = !from ? __fmul_rn(scale, llm42__noise(key, r * k + c)) : fp32 ? ((const float *)from)[i] : 0.0f;
-        to[llm42__placed(r, turn) * stride + c] = from && !fp32 ? ((const llm42__bf16 *)from)[i] : __float2bfloat16_rn(value);
+        to[llm42__placed(r, turn) * stride + c] = from && !fp32 ? ((const llm42__bf16 *)from)[i]
+                                                                : __float2bfloat16_rn(value);
     }
 }
 
 // Adds lead x the embedding of token t to the head's row of its successor. Work: a block a token. No sums.
-__global__ void llm42__k_lead(llm42__bf16 *head, const llm42__bf16 *embed, int vocab, int stride, int width, float lead) {
+__global__ void llm42__k_lead(llm42__bf16 *head, const llm42__bf16 *embed, int vocab, int stride, int width,
+                              float lead) {
     size_t t = blockIdx.x, to = (5 * t + 1) % vocab;
     for (int i = threadIdx.x; i < width; i += blockDim.x)
         head[to * stride + i] = __float2bfloat16_rn(
@@ -310,8 +337,9 @@ __global__ void llm42__k_fill(llm42__bf16 *to, size_t count, uint64_t key, float
         to[i] = __float2bfloat16_rn(scale * llm42__noise(key, i));
 }
 
-// Rows whose sums nearly cancel, so that another order of summing shows in almost every output that is rounded to bf16: the second
-// half of a row of w repeats the first, and that of x is its negative, but for the last bit. Work: a thread an element. No sums.
+// Rows whose sums nearly cancel, so that another order of summing shows in almost every output that is rounded to bf16:
+// the second half of a row of w repeats the first, and that of x is its negative, but for the last bit. Work: a thread
+// an element. No sums.
 __global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, uint64_t key, bool negate) {
     const size_t half = (size_t)k / 2;
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * k; i += (size_t)gridDim.x * blockDim.x) {
@@ -322,10 +350,13 @@ __global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, ui
     }
 }
 
-// Counts 16-bit words of y[r] that differ from those of other[(r + shift) % rows] (an integer count: its order does not matter).
-__global__ void llm42__k_differ(const uint16_t *y, const uint16_t *other, int rows, size_t width, int shift, unsigned *count) {
+// Counts 16-bit words of y[r] that differ from those of other[(r + shift) % rows] (an integer count: its order does not
+// matter).
+__global__ void llm42__k_differ(const uint16_t *y, const uint16_t *other, int rows, size_t width, int shift,
+                                unsigned *count) {
     unsigned mine = 0;
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * width; i += (size_t)gridDim.x * blockDim.x)
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * width;
+         i += (size_t)gridDim.x * blockDim.x)
         mine += y[i] != other[(i / width + shift) % rows * width + i % width];
     if (mine) atomicAdd(count, mine);
 }
@@ -352,9 +383,12 @@ __global__ void __launch_bounds__(512) llm42__k_read(const uint4 *from, size_t c
 
 // >>pass ---------------------------------------------------------------------------------------------------------
 // What the host sends ahead of a pass: one block of memory whose parts lie where the pass's padded row count says.
-typedef struct llm42__tile_task { int32_t row, rows, first, end; } llm42__tile_task;  // rows of one sequence; keys first <= t < end
-typedef struct llm42__split_task {   // one row; units of keys from begin on, up to LLM42__SPLIT_WARPS of them
-    int32_t row, begin, end, unit, first_unit, units, slot, pad;  // unit: keys; units: of the row; slot: of its first partial
+typedef struct llm42__tile_task {
+    int32_t row, rows, first, end;
+} llm42__tile_task;                 // rows of one sequence; keys first <= t < end
+typedef struct llm42__split_task {  // one row; units of keys from begin on, up to LLM42__SPLIT_WARPS of them
+    int32_t row, begin, end, unit, first_unit, units, slot,
+        pad;  // unit: keys; units: of the row; slot: of its first partial
 } llm42__split_task;
 typedef struct llm42__draw {
     int32_t row, top_k;
@@ -362,10 +396,13 @@ typedef struct llm42__draw {
     int32_t position;
     uint64_t seed;
 } llm42__draw;
-typedef struct llm42__header { int32_t rows, tile_tasks, split_tasks, draws, page_stride, pad[3]; } llm42__header;
+typedef struct llm42__header {
+    int32_t rows, tile_tasks, split_tasks, draws, page_stride, pad[3];
+} llm42__header;
 typedef struct llm42__meta {
     const llm42__header *header;
-    const int32_t *token, *position, *slot, *seq;  // slot: page x page_size + place, where the row's KV goes; -1: nowhere
+    const int32_t *token, *position, *slot,
+        *seq;  // slot: page x page_size + place, where the row's KV goes; -1: nowhere
     const llm42__draw *draw;
     const llm42__tile_task *tile;
     const llm42__split_task *split;
@@ -373,7 +410,8 @@ typedef struct llm42__meta {
     int page_shift;
 } llm42__meta;
 
-// Sum over a block, the same bits in every thread: lanes by butterfly, then warps in ascending order. shared: 32 floats.
+// Sum over a block, the same bits in every thread: lanes by butterfly, then warps in ascending order. shared: 32
+// floats.
 __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
 #pragma unroll
     for (int i = 16; i; i >>= 1) value += __shfl_xor_sync(0xffffffffu, value, i);
@@ -384,12 +422,14 @@ __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
     return sum;
 }
 
-// Shapes: x [R, D] (bf16, the residual stream); delta [R, D] is added first, or x is the embedding of the row's token; h [R, D] =
-// x / sqrt(mean(x^2) + eps) x weight. Work: a block a row, a thread eight elements at a time. Order: a thread's elements ascending,
-// then llm42__block_sum; depends on D alone. draws: h row i is of draw i's row, and x stays.
+// Shapes: x [R, D] (bf16, the residual stream); delta [R, D] is added first, or x is the embedding of the row's token;
+// h [R, D] = x / sqrt(mean(x^2) + eps) x weight. Work: a block a row, a thread eight elements at a time. Order: a
+// thread's elements ascending, then llm42__block_sum; depends on D alone. draws: h row i is of draw i's row, and x
+// stays.
 enum { LLM42__EMBED, LLM42__ADD, LLM42__ADD_DRAWS };
 template <int KIND>
-__global__ void llm42__k_norm(llm42__bf16 *x, const llm42__bf16 *delta, const float *__restrict__ weight, llm42__bf16 *h, llm42__meta meta, int width, int stride, float eps) {
+__global__ void llm42__k_norm(llm42__bf16 *x, const llm42__bf16 *delta, const float *__restrict__ weight,
+                              llm42__bf16 *h, llm42__meta meta, int width, int stride, float eps) {
     __shared__ float shared[32];
     const bool early = gridDim.x <= 64;  // few rows wait for one another; many are better off with the registers
     float4 w[4][2];
@@ -431,7 +471,8 @@ __global__ void llm42__k_norm(llm42__bf16 *x, const llm42__bf16 *delta, const fl
         if (KIND != LLM42__ADD_DRAWS) *(uint4 *)(x + row * stride + at) = piece[i];
     }
     sum = llm42__block_sum(sum, shared);
-    float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)width) + eps)) + (sum - sum);  // overflow becomes NaN
+    float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)width) + eps)) +
+                  (sum - sum);  // overflow becomes NaN
     if (KIND == LLM42__ADD_DRAWS) row = blockIdx.x;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -458,12 +499,14 @@ typedef struct llm42__heads {
 
 // The metadata of a pass is there before its first kernel starts, so that a kernel may read it before llm42__wait().
 //
-// Shapes: qkv [R, (H + 2K) d] -> q [R, H, DP] rotated, DP being d padded with zeros, and one layer of the cache [slots, K, DP].
-// Work: a warp a head of a row. Order (head norms): a lane's elements ascending, lanes by butterfly; depends on d alone.
+// Shapes: qkv [R, (H + 2K) d] -> q [R, H, DP] rotated, DP being d padded with zeros, and one layer of the cache [slots,
+// K, DP]. Work: a warp a head of a row. Order (head norms): a lane's elements ascending, lanes by butterfly; depends on
+// d alone.
 template <int DP>
 __global__ void __launch_bounds__(256) llm42__k_rope(const llm42__bf16 *qkv, llm42__bf16 *q, llm42__bf16 *k_cache,
                                                      llm42__bf16 *v_cache, llm42__heads a, llm42__meta meta) {
-    const int row = blockIdx.x, head = blockIdx.y * 8 + threadIdx.x / 32, lane = threadIdx.x % 32, d = a.head_dim, half = d / 2;
+    const int row = blockIdx.x, head = blockIdx.y * 8 + threadIdx.x / 32, lane = threadIdx.x % 32, d = a.head_dim,
+              half = d / 2;
     llm42__let_next_start();
     if (head >= a.heads + 2 * a.kv_heads) return;
     const bool is_q = head < a.heads, is_k = !is_q && head < a.heads + a.kv_heads;
@@ -483,7 +526,8 @@ __global__ void __launch_bounds__(256) llm42__k_rope(const llm42__bf16 *qkv, llm
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < PAIRS; i++) {
-        int pair = lane + i * 32, first = a.interleaved ? 2 * pair : pair, second = a.interleaved ? first + 1 : pair + half;
+        int pair = lane + i * 32, first = a.interleaved ? 2 * pair : pair,
+            second = a.interleaved ? first + 1 : pair + half;
         if (pair >= half) break;
         x[i][0] = __bfloat162float(from[first]);
         x[i][1] = __bfloat162float(from[second]);
@@ -502,7 +546,8 @@ __global__ void __launch_bounds__(256) llm42__k_rope(const llm42__bf16 *qkv, llm
     }
 #pragma unroll
     for (int i = 0; i < PAIRS; i++) {
-        int pair = lane + i * 32, first = a.interleaved ? 2 * pair : pair, second = a.interleaved ? first + 1 : pair + half;
+        int pair = lane + i * 32, first = a.interleaved ? 2 * pair : pair,
+            second = a.interleaved ? first + 1 : pair + half;
         if (pair >= half) break;
         if (norm) {
             x[i][0] = llm42__rounded(x[i][0] * scale * norm[first]);
@@ -537,20 +582,23 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
 }
 
 // >>attention ----------------------------------------------------------------------------------------------------
-// The one order: keys are taken in blocks of 32 from a position that 32 divides, by the tensor cores, with a running largest score
-// (online softmax). Blocks make up units; each unit is summed on its own, and units are merged in ascending order. A block or
-// unit that a row does not see at all changes none of its bits, so a result depends on the row's keys, where units begin and
-// how long they are, never on the rows beside it. FIXED and INVARIANT: units of 128 keys from position 0. FAST: chosen by load.
+// The one order: keys are taken in blocks of 32 from a position that 32 divides, by the tensor cores, with a running
+// largest score (online softmax). Blocks make up units; each unit is summed on its own, and units are merged in
+// ascending order. A block or unit that a row does not see at all changes none of its bits, so a result depends on the
+// row's keys, where units begin and how long they are, never on the rows beside it. FIXED and INVARIANT: units of 128
+// keys from position 0. FAST: chosen by load.
 
 enum { LLM42__BLOCK_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__SPLIT_WARPS = 4, LLM42__TILE_QUERIES = 64 };
 
-// Offset in bytes of a 16-byte piece in a shared tile of keys with DP values a row, pieces exchanged to keep banks apart.
+// Offset in bytes of a 16-byte piece in a shared tile of keys with DP values a row, pieces exchanged to keep banks
+// apart.
 template <int DP> __device__ __forceinline__ uint32_t llm42__key_place(int row, int piece) {
     const int turn = DP >= 64 ? row & 7 : DP == 32 ? (row >> 1) & 3 : (row >> 2) & 1;
     return (uint32_t)(row * DP * 2 + ((piece ^ turn) << 4));
 }
 
-// What a warp has summed of sixteen queries: lane (g, t) holds rows g and g + 8 of out, whose columns lie as llm42__mma has them.
+// What a warp has summed of sixteen queries: lane (g, t) holds rows g and g + 8 of out, whose columns lie as llm42__mma
+// has them.
 template <int DP> struct llm42__partial {
     float out[DP / 8][4], top[2], total[2];
     __device__ __forceinline__ void clear() {
@@ -572,18 +620,23 @@ __device__ __forceinline__ void llm42__score(float (&score)[4][4], const uint32_
 #pragma unroll
         for (int pair = 0; pair < 2; pair++) {
             uint32_t b[4];
-            llm42__load_tiles(b, k_at + llm42__key_place<DP>(pair * 16 + lane / 16 * 8 + lane % 8, 2 * kk + lane / 8 % 2));
+            llm42__load_tiles(b,
+                              k_at + llm42__key_place<DP>(pair * 16 + lane / 16 * 8 + lane % 8, 2 * kk + lane / 8 % 2));
             llm42__mma(score[2 * pair], q[kk], b[0], b[1]);
             llm42__mma(score[2 * pair + 1], q[kk], b[2], b[3]);
         }
 }
 
 // Positions that a lane's rows g and g + 8 see, low <= t <= high, and those that every row of the warp sees.
-typedef struct llm42__sight { int low[2], high[2], all_low, all_high; } llm42__sight;
+typedef struct llm42__sight {
+    int low[2], high[2], all_low, all_high;
+} llm42__sight;
 
-// Scores become weights e^(scale (score - top)), and what was summed so far is brought to the new top. scale: times log2(e).
+// Scores become weights e^(scale (score - top)), and what was summed so far is brought to the new top. scale: times
+// log2(e).
 template <int DP>
-__device__ __forceinline__ void llm42__soften(llm42__partial<DP> &p, float (&score)[4][4], int t0, const llm42__sight &sight, float scale) {
+__device__ __forceinline__ void llm42__soften(llm42__partial<DP> &p, float (&score)[4][4], int t0,
+                                              const llm42__sight &sight, float scale) {
     const int lane = threadIdx.x % 32;
     float top[2] = {p.top[0], p.top[1]}, fade[2];
     if (t0 < sight.all_low || t0 + 31 > sight.all_high) {
@@ -603,7 +656,8 @@ __device__ __forceinline__ void llm42__soften(llm42__partial<DP> &p, float (&sco
         top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
         const float base = top[r] == -INFINITY ? 0.0f : top[r] * scale;
         float sum = 0;
-        fade[r] = p.top[r] == top[r] ? 1.0f : llm42__exp2((p.top[r] - top[r]) * scale);  // a top that stays fades nothing
+        fade[r] = p.top[r] == top[r] ? 1.0f
+                                     : llm42__exp2((p.top[r] - top[r]) * scale);  // a top that stays fades nothing
         p.top[r] = top[r];
 #pragma unroll
         for (int n = 0; n < 4; n++)
@@ -627,7 +681,8 @@ __device__ __forceinline__ void llm42__gather(llm42__partial<DP> &p, const float
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int kk = 0; kk < 2; kk++) {
-        uint32_t a[4] = {llm42__pack(weight[2 * kk][0], weight[2 * kk][1]), llm42__pack(weight[2 * kk][2], weight[2 * kk][3]),
+        uint32_t a[4] = {llm42__pack(weight[2 * kk][0], weight[2 * kk][1]),
+                         llm42__pack(weight[2 * kk][2], weight[2 * kk][3]),
                          llm42__pack(weight[2 * kk + 1][0], weight[2 * kk + 1][1]),
                          llm42__pack(weight[2 * kk + 1][2], weight[2 * kk + 1][3])};
 #pragma unroll
@@ -657,10 +712,11 @@ __device__ __forceinline__ void llm42__weigh(float &top, float unit_top, float s
     top = higher;
 }
 
-// One column of a query's units, `step` floats apart, merged in ascending order and divided by the total. OTHERS: other blocks wrote
-// them during this kernel, so they are read past the L1 cache.
+// One column of a query's units, `step` floats apart, merged in ascending order and divided by the total. OTHERS: other
+// blocks wrote them during this kernel, so they are read past the L1 cache.
 template <int DP, bool OTHERS>
-__device__ __forceinline__ float llm42__merge_units(const float *unit, size_t step, int units, int column, float scale) {
+__device__ __forceinline__ float llm42__merge_units(const float *unit, size_t step, int units, int column,
+                                                    float scale) {
     auto read = [](const float *p) { return OTHERS ? __ldcg(p) : *p; };
     float top = read(unit + DP), total = read(unit + DP + 1), x = read(unit + column);
 #pragma unroll 4
@@ -675,13 +731,13 @@ __device__ __forceinline__ float llm42__merge_units(const float *unit, size_t st
 }
 
 typedef struct llm42__attention {
-    const llm42__bf16 *q, *k, *v;  // q [R, H, DP]; one layer of the cache [slots, K, DP]
-    llm42__bf16 *out;              // [R, stride], H x d used
-    float *partial;                // [slots of units, K, queries of a kv head, DP + 2]
-    unsigned *arrived;             // [R, K], zero between passes
+    const llm42__bf16 *q, *k, *v;                   // q [R, H, DP]; one layer of the cache [slots, K, DP]
+    llm42__bf16 *out;                               // [R, stride], H x d used
+    float *partial;                                 // [slots of units, K, queries of a kv head, DP + 2]
+    unsigned *arrived;                              // [R, K], zero between passes
     int heads, kv_heads, head_dim, stride, window;  // window: 0, or positions that a row sees
-    float scale;                   // log2(e) / sqrt(d)
-    int unit;                      // tile kernel: keys in a unit; 0: all keys are one
+    float scale;                                    // log2(e) / sqrt(d)
+    int unit;                                       // tile kernel: keys in a unit; 0: all keys are one
 } llm42__attention;
 
 // Fragments of sixteen queries: rows that are not there are zeros. at(i): query i's q, or NULL.
@@ -699,14 +755,16 @@ template <int DP, typename AT> __device__ __forceinline__ void llm42__load_queri
 }
 
 // Attention of rows that stand in a sequence one behind the other (replay windows, prompts).
-// Work: a block takes up to 64 queries, i.e. rows x query heads of one kv head, a warp sixteen of them; blockIdx.y is the kv head; keys
-// come in tiles of 64, the next on its way. Order: the one order; sums of closed units wait in shared memory, each thread's own.
+// Work: a block takes up to 64 queries, i.e. rows x query heads of one kv head, a warp sixteen of them; blockIdx.y is
+// the kv head; keys come in tiles of 64, the next on its way. Order: the one order; sums of closed units wait in shared
+// memory, each thread's own.
 template <int DP, bool UNITS>
 __global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(128) unsigned char shared[];
     enum { KEYS = 64, PIECES = DP / 8, TILE = KEYS * DP * 2 };
     llm42__let_next_start();
-    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, group = a.heads / a.kv_heads, kv_head = blockIdx.y;
+    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, group = a.heads / a.kv_heads,
+              kv_head = blockIdx.y;
     const uint32_t ring = llm42__shared_address(shared);
     float *const closed = (float *)(shared + 4 * TILE) + thread;  // [DP / 2][128 threads]
     llm42__wait();
@@ -714,7 +772,8 @@ __global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention 
         const llm42__tile_task task = meta.tile[task_at];
         const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
         const int queries = task.rows * group, mask = (1 << meta.page_shift) - 1;
-        // A lane looks up two keys of a tile, a tile ahead; a warp copies sixteen keys, which its own lanes have looked up.
+        // A lane looks up two keys of a tile, a tile ahead; a warp copies sixteen keys, which its own lanes have looked
+        // up.
         enum { KEYS_AT_ONCE = 32 / PIECES > 0 ? 32 / PIECES : 1, ROUNDS = KEYS / 4 / KEYS_AT_ONCE };
         auto look_up = [&](int t0) {
             int t = t0 + warp * (KEYS / 4) + lane % (KEYS / 4);
@@ -738,7 +797,8 @@ __global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention 
         uint32_t q[DP / 16][4];
         llm42__load_queries<DP>(q, [&](int i) -> const llm42__bf16 * {
             i += warp * 16;
-            return i < queries ? a.q + ((size_t)(task.row + i / group) * a.heads + kv_head * group + i % group) * DP : nullptr;
+            return i < queries ? a.q + ((size_t)(task.row + i / group) * a.heads + kv_head * group + i % group) * DP
+                               : nullptr;
         });
         llm42__sight sight;
         int highest = -1;
@@ -800,7 +860,8 @@ __global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention 
             float inverse = __fdiv_rn(1.0f, UNITS ? fmaf(total[r], keep, part.total[r] * take) : part.total[r]);
             int i = warp * 16 + lane / 4 + r * 8;
             if (i >= queries) continue;
-            llm42__bf16 *to = a.out + (size_t)(task.row + i / group) * a.stride + (size_t)(kv_head * group + i % group) * a.head_dim;
+            llm42__bf16 *to = a.out + (size_t)(task.row + i / group) * a.stride +
+                              (size_t)(kv_head * group + i % group) * a.head_dim;
 #pragma unroll
             for (int n = 0; n < DP / 8; n++) {
                 int column = n * 8 + lane % 4 * 2;
@@ -809,24 +870,27 @@ __global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention 
                     x = fmaf(closed[(n * 4 + 2 * r) * 128], keep, x * take);
                     y = fmaf(closed[(n * 4 + 2 * r + 1) * 128], keep, y * take);
                 }
-                if (column < a.head_dim) *(__nv_bfloat162 *)(to + column) = __floats2bfloat162_rn(x * inverse, y * inverse);  // d is even
+                if (column < a.head_dim)
+                    *(__nv_bfloat162 *)(to + column) = __floats2bfloat162_rn(x * inverse, y * inverse);  // d is even
             }
         }
     }
 }
 
 // Attention of rows that stand alone in their sequence (decode), split along the keys.
-// Work: a block takes up to four units of one row, a warp one unit and all query heads of the kv head blockIdx.y; keys come in blocks
-// of 32 through each warp's own rings, AHEAD blocks of values at a time (fewer: more blocks on a multiprocessor). The block that
-// is last to arrive merges a row's units. Order: the one order.
+// Work: a block takes up to four units of one row, a warp one unit and all query heads of the kv head blockIdx.y; keys
+// come in blocks of 32 through each warp's own rings, AHEAD blocks of values at a time (fewer: more blocks on a
+// multiprocessor). The block that is last to arrive merges a row's units. Order: the one order.
 template <int DP, int AHEAD>
 __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ bool is_last;
     enum { KEYS = 32, PIECES = DP / 8, TILE = KEYS * DP * 2, RECORD = DP + 2 };
     llm42__let_next_start();
-    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, group = a.heads / a.kv_heads, kv_head = blockIdx.y;
-    const uint32_t k_ring = llm42__shared_address(shared) + (uint32_t)(warp * (2 + AHEAD) * TILE), v_ring = k_ring + 2 * TILE;
+    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, group = a.heads / a.kv_heads,
+              kv_head = blockIdx.y;
+    const uint32_t k_ring = llm42__shared_address(shared) + (uint32_t)(warp * (2 + AHEAD) * TILE),
+                   v_ring = k_ring + 2 * TILE;
     float *const record = (float *)shared;  // [units of the block, group, RECORD], once the rings are no longer needed
     llm42__wait();
     for (int task_at = blockIdx.x; task_at < meta.header->split_tasks; task_at += gridDim.x) {
@@ -842,7 +906,8 @@ __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a,
             if (t0 < end) {
 #pragma unroll
                 for (int i = 0; i < PIECES; i++) {
-                    int at = i * 32 + lane, key = at / PIECES, piece = at % PIECES, slot = __shfl_sync(0xffffffffu, slots, key);
+                    int at = i * 32 + lane, key = at / PIECES, piece = at % PIECES,
+                        slot = __shfl_sync(0xffffffffu, slots, key);
                     size_t from = ((size_t)(slot < 0 ? 0 : slot) * a.kv_heads + kv_head) * DP + piece * 8;
                     llm42__copy16(to + llm42__key_place<DP>(key, piece), cache + from, slot >= 0);
                 }
@@ -892,7 +957,8 @@ __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a,
                 if (i >= group) continue;
 #pragma unroll
                 for (int n = 0; n < DP / 8; n++)
-                    *(float2 *)(to + (size_t)i * RECORD + n * 8 + lane % 4 * 2) = float2{part.out[n][2 * r], part.out[n][2 * r + 1]};
+                    *(float2 *)(to + (size_t)i * RECORD + n * 8 + lane % 4 * 2) = float2{part.out[n][2 * r],
+                                                                                         part.out[n][2 * r + 1]};
                 if (lane % 4 == 0) *(float2 *)(to + (size_t)i * RECORD + DP) = float2{part.top[r], part.total[r]};
             }
         }
@@ -914,9 +980,10 @@ __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a,
             int i = at / DP, column = at % DP;
             if (column >= a.head_dim) continue;
             out[(size_t)i * a.head_dim + column] = __float2bfloat16_rn(
-                alone ? llm42__merge_units<DP, false>(record + (size_t)i * RECORD, (size_t)group * RECORD, task.units, column, a.scale)
-                      : llm42__merge_units<DP, true>(all + (size_t)i * RECORD, (size_t)a.kv_heads * group * RECORD, task.units, column,
-                                                         a.scale));
+                alone ? llm42__merge_units<DP, false>(record + (size_t)i * RECORD, (size_t)group * RECORD, task.units,
+                                                      column, a.scale)
+                      : llm42__merge_units<DP, true>(all + (size_t)i * RECORD, (size_t)a.kv_heads * group * RECORD,
+                                                     task.units, column, a.scale));
         }
         __syncthreads();  // records have been read before the next task's keys come
     }
@@ -973,7 +1040,10 @@ __device__ __forceinline__ uint32_t llm42__sort_key(float x) {
     return x != x ? 0 : u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-typedef struct llm42__best { float score; int id; } llm42__best;  // the largest, the lowest id on a tie; id -1: none
+typedef struct llm42__best {
+    float score;
+    int id;
+} llm42__best;  // the largest, the lowest id on a tie; id -1: none
 __device__ __forceinline__ llm42__best llm42__better(llm42__best a, llm42__best b) {
     return b.id >= 0 && (a.id < 0 || b.score > a.score || (b.score == a.score && b.id < a.id)) ? b : a;
 }
@@ -992,18 +1062,22 @@ __device__ __forceinline__ llm42__best llm42__block_best(llm42__best mine, llm42
 }
 
 // What top-k and top-p keep: every id whose key is above `key`, and the first `ties` ids that have it.
-typedef struct llm42__kept { uint32_t key; int ties; } llm42__kept;
+typedef struct llm42__kept {
+    uint32_t key;
+    int ties;
+} llm42__kept;
 
 // Weights are summed as integers, in units of 2^-40: such sums have no order.
 __device__ __forceinline__ unsigned long long llm42__mass(float logit, float largest, float scale) {
     return (unsigned long long)((double)llm42__exp_f32(__fmul_rn(__fsub_rn(logit, largest), scale)) * 1099511627776.0);
 }
 
-// Largest key such that those above it hold less than `wanted` (ids if !by_mass, else mass), looked for byte by byte among ids that
-// `within` keeps. Returns through *above what they hold. Everyone gets the same.
+// Largest key such that those above it hold less than `wanted` (ids if !by_mass, else mass), looked for byte by byte
+// among ids that `within` keeps. Returns through *above what they hold. Everyone gets the same.
 template <typename LOGIT>
-__device__ uint32_t llm42__find_key(const LOGIT *logits, int vocab, bool by_mass, unsigned long long wanted, uint32_t floor_key,
-                                    float largest, float scale, unsigned long long *bins, unsigned long long *above) {
+__device__ uint32_t llm42__find_key(const LOGIT *logits, int vocab, bool by_mass, unsigned long long wanted,
+                                    uint32_t floor_key, float largest, float scale, unsigned long long *bins,
+                                    unsigned long long *above) {
     uint32_t prefix = 0;
     unsigned long long before = 0;
     for (int shift = 24; shift >= 0; shift -= 8) {
@@ -1033,7 +1107,8 @@ __device__ uint32_t llm42__find_key(const LOGIT *logits, int vocab, bool by_mass
 }
 
 template <typename LOGIT>
-__device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42__draw &d, float largest, unsigned long long *bins) {
+__device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42__draw &d, float largest,
+                                     unsigned long long *bins) {
     const float scale = __fdiv_rn(1.0f, d.temperature);
     llm42__kept kept = {0, vocab};
     unsigned long long above;
@@ -1057,7 +1132,8 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
     __syncthreads();
     float tie = __uint_as_float(kept.key & 0x80000000u ? kept.key & 0x7fffffffu : ~kept.key);
     if (kept.key) total += (unsigned long long)kept.ties * llm42__mass(tie, largest, scale);
-    // The share is rounded as llm42_sample rounds it; its sum of weights is fp32 and may still end an id earlier or later.
+    // The share is rounded as llm42_sample rounds it; its sum of weights is fp32 and may still end an id earlier or
+    // later.
     float share = __fmul_rn(d.top_p, (float)((double)total / 1099511627776.0));
     unsigned long long wanted = (unsigned long long)ceil((double)share * 1099511627776.0);
     if (wanted < 1) wanted = 1;
@@ -1072,11 +1148,11 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
 }
 
 // Shapes: logits [S, stride] -> out [S]: token and log-probability of each draw. Work: a block of 1,024 threads a draw.
-// Order: the largest has none; the sum of exponentials: a thread's ids ascending (8 side by side, 8,192 further on), then
-// llm42__block_sum; depends on V alone.
+// Order: the largest has none; the sum of exponentials: a thread's ids ascending (8 side by side, 8,192 further on),
+// then llm42__block_sum; depends on V alone.
 template <typename LOGIT>
-__global__ void __launch_bounds__(1024) llm42__k_draw(const LOGIT *all_logits, int vocab, int stride,
-                                                      llm42_output *out, llm42__meta meta, int first) {
+__global__ void __launch_bounds__(1024)
+    llm42__k_draw(const LOGIT *all_logits, int vocab, int stride, llm42_output *out, llm42__meta meta, int first) {
     __shared__ float shared_sum[32];
     __shared__ llm42__best shared_best[32];
     __shared__ unsigned long long bins[258];
@@ -1134,7 +1210,8 @@ __global__ void __launch_bounds__(1024) llm42__k_draw(const LOGIT *all_logits, i
                 uint32_t at = llm42__sort_key(x);
                 if (at < kept.key || (at == kept.key && tie++ >= kept.ties)) continue;
             }
-            if (d.min_p > 0 && id != best.id && llm42__exp_f32(__fmul_rn(__fsub_rn(x, largest), scale)) < d.min_p) continue;
+            if (d.min_p > 0 && id != best.id && llm42__exp_f32(__fmul_rn(__fsub_rn(x, largest), scale)) < d.min_p)
+                continue;
             float score = fmaf(x, scale, llm42__gumbel(key, id));
             if (score == score) top = llm42__better(top, llm42__best{score, id});
         }
@@ -1145,10 +1222,11 @@ __global__ void __launch_bounds__(1024) llm42__k_draw(const LOGIT *all_logits, i
 }
 
 // >>mixture ------------------------------------------------------------------------------------------------------
-// Shapes: router [R, stride] (E used) -> id, weight [R, used]: each row's experts, the largest first, the lowest index on a tie.
-// Work: a warp a row. Order: a lane's exponentials ascending, lanes by butterfly; the renormalising sum by rank.
-__global__ void __launch_bounds__(32) llm42__k_route(const llm42__bf16 *router, int experts, int stride, int used, bool renorm,
-                                                     int32_t *id, float *weight) {
+// Shapes: router [R, stride] (E used) -> id, weight [R, used]: each row's experts, the largest first, the lowest index
+// on a tie. Work: a warp a row. Order: a lane's exponentials ascending, lanes by butterfly; the renormalising sum by
+// rank.
+__global__ void __launch_bounds__(32) llm42__k_route(const llm42__bf16 *router, int experts, int stride, int used,
+                                                     bool renorm, int32_t *id, float *weight) {
     enum { MOST = 32 };  // experts a lane looks after: up to 1,024 in all
     llm42__let_next_start();
     llm42__wait();
@@ -1158,10 +1236,13 @@ __global__ void __launch_bounds__(32) llm42__k_route(const llm42__bf16 *router, 
     for (int rank = -1; rank < used; rank++) {  // -1: the largest, for the softmax
         llm42__best best = {0, -1};
         for (int i = 0; i < MOST && lane + 32 * i < experts; i++)
-            if (!(taken >> i & 1)) best = llm42__better(best, llm42__best{(float)router[(size_t)row * stride + lane + 32 * i], lane + 32 * i});
+            if (!(taken >> i & 1))
+                best = llm42__better(best,
+                                     llm42__best{(float)router[(size_t)row * stride + lane + 32 * i], lane + 32 * i});
 #pragma unroll
         for (int i = 16; i; i >>= 1)
-            best = llm42__better(best, llm42__best{__shfl_xor_sync(0xffffffffu, best.score, i), __shfl_xor_sync(0xffffffffu, best.id, i)});
+            best = llm42__better(best, llm42__best{__shfl_xor_sync(0xffffffffu, best.score, i),
+                                                   __shfl_xor_sync(0xffffffffu, best.id, i)});
         if (rank < 0) {
             largest = best.score;
             for (int i = 0; i < MOST && lane + 32 * i < experts; i++)
@@ -1181,13 +1262,14 @@ __global__ void __launch_bounds__(32) llm42__k_route(const llm42__bf16 *router, 
     }
     if (lane == 0)
         for (int rank = 0; rank < used; rank++)
-            weight[row * used + rank] = llm42__rounded(renorm ? __fdiv_rn(weight[row * used + rank], sum) : weight[row * used + rank]);
+            weight[row * used + rank] = llm42__rounded(renorm ? __fdiv_rn(weight[row * used + rank], sum)
+                                                              : weight[row * used + rank]);
 }
 
-// Sorts entries (row, rank) by expert, each expert's in ascending order: offset [E + 1], source [entries] the row behind a place, place
-// [entries] where an entry went. Work: one block, a warp an expert at a time. Integers only.
-__global__ void __launch_bounds__(1024) llm42__k_sort(const int32_t *id, int rows, int experts, int used, int32_t *offset,
-                                                      int32_t *source, int32_t *place) {
+// Sorts entries (row, rank) by expert, each expert's in ascending order: offset [E + 1], source [entries] the row
+// behind a place, place [entries] where an entry went. Work: one block, a warp an expert at a time. Integers only.
+__global__ void __launch_bounds__(1024) llm42__k_sort(const int32_t *id, int rows, int experts, int used,
+                                                      int32_t *offset, int32_t *source, int32_t *place) {
     llm42__let_next_start();
     llm42__wait();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, entries = rows * used;
@@ -1220,8 +1302,10 @@ __global__ void __launch_bounds__(1024) llm42__k_sort(const int32_t *id, int row
     }
 }
 
-// Shapes: y [entries, stride] by place -> out [R, stride]: each row's experts weighted. Work: a block a row. Order: by rank, from +0.
-__global__ void llm42__k_combine(const llm42__bf16 *y, const int32_t *place, const float *weight, int used, int stride, llm42__bf16 *out) {
+// Shapes: y [entries, stride] by place -> out [R, stride]: each row's experts weighted. Work: a block a row. Order: by
+// rank, from +0.
+__global__ void llm42__k_combine(const llm42__bf16 *y, const int32_t *place, const float *weight, int used, int stride,
+                                 llm42__bf16 *out) {
     llm42__let_next_start();
     llm42__wait();
     for (int i = threadIdx.x; i < stride; i += blockDim.x) {

@@ -1,22 +1,26 @@
-// llm42.cu: the CUDA backend of llm42.h. It owns device memory, matrix plans, streams and CUDA graphs; kernels.cu has the kernels.
-// Build with `make cuda`, or: nvcc -std=c++17 -O3 -fmad=false -c llm42.cu, and link the object, -lcudart and -lcublasLt.
+// llm42.cu: the CUDA backend of llm42.h. It owns device memory, matrix plans, streams and CUDA graphs; kernels.cu has
+// the kernels. Build with `make cuda`, or: nvcc -std=c++17 -O3 -fmad=false -c llm42.cu, and link the object, -lcudart
+// and -lcublasLt.
 //
-// A pass is padded to one of a few row counts ("buckets"). For each there is a plan a weight shape: a tile kernel of kernels.cu or a
-// cuBLASLt algorithm. FAST takes the fastest; INVARIANT the fastest among those whose bits are the sequential order's for every row
-// count; FIXED cuBLASLt's own first choice for M rows, or (match) the sequential order, which FAST passes of few rows have. Plans are
-// timed and proved bit by bit when the backend opens. Passes of the usual shapes are CUDA graphs.
+// A pass is padded to one of a few row counts ("buckets"). For each there is a plan a weight shape: a tile kernel of
+// kernels.cu or a cuBLASLt algorithm. FAST takes the fastest; INVARIANT the fastest among those whose bits are the
+// sequential order's for every row count; FIXED cuBLASLt's own first choice for M rows, or (match) the sequential
+// order, which FAST passes of few rows have. Plans are timed and proved bit by bit when the backend opens. Passes of
+// the usual shapes are CUDA graphs.
 #include "llm42.h"
 
 #include "kernels.cu"
 
 #include <cublasLt.h>
 #include <algorithm>
+#include <cerrno>
 #include <cinttypes>
 #include <cmath>
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -34,16 +38,16 @@ static llm42_result llm42__cuda_fail(llm42_error *error, llm42_result result, co
     return result;
 }
 
-#define LLM42__TRY_CUDA(call)                                                                      \
-    do {                                                                                           \
-        llm42_result result_ = (call);                                                             \
-        if (result_ != LLM42_OK) return result_;                                                   \
+#define LLM42__TRY_CUDA(call)                    \
+    do {                                         \
+        llm42_result result_ = (call);           \
+        if (result_ != LLM42_OK) return result_; \
     } while (0)
 // For calls that return cudaError_t or cublasStatus_t.
-#define LLM42__CU(call)                                                                            \
-    do {                                                                                           \
-        llm42_result result_ = llm42__cuda_status(error, #call, (call));                           \
-        if (result_ != LLM42_OK) return result_;                                                   \
+#define LLM42__CU(call)                                                  \
+    do {                                                                 \
+        llm42_result result_ = llm42__cuda_status(error, #call, (call)); \
+        if (result_ != LLM42_OK) return result_;                         \
     } while (0)
 
 static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cudaError_t status) {
@@ -51,25 +55,42 @@ static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cud
     const int length = (int)strcspn(call, "(");
     cudaGetLastError();  // it is told here, and not to the next one who asks
     if (status == cudaErrorMemoryAllocation)
-        return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: %.*s: out of memory: lower pages, max_context or token_budget", length, call);
-    if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction || status == cudaErrorUnsupportedPtxVersion)
-        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "cuda backend: built for other GPUs than this one: make cuda CUDA_ARCH=NN with its "
+        return llm42__cuda_fail(error, LLM42_MEMORY,
+                                "cuda backend: %.*s: out of memory: lower pages, max_context or token_budget", length,
+                                call);
+    if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction ||
+        status == cudaErrorUnsupportedPtxVersion)
+        return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
+                                "cuda backend: built for other GPUs than this one: make cuda CUDA_ARCH=NN with its "
                                 "compute capability");
     switch (status) {
-    case cudaErrorIllegalAddress: case cudaErrorLaunchFailure: case cudaErrorLaunchTimeout: case cudaErrorECCUncorrectable:
-    case cudaErrorHardwareStackError: case cudaErrorIllegalInstruction: case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace: case cudaErrorInvalidPc: case cudaErrorAssert: case cudaErrorDevicesUnavailable:
-    case cudaErrorContained: case cudaErrorUnknown:
-        return llm42__cuda_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s: the device is lost to this process: start a new one and open "
-                                "the engine again", length, call, cudaGetErrorString(status));
-    default: return llm42__cuda_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s", length, call, cudaGetErrorString(status));
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorAssert:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorContained:
+    case cudaErrorUnknown:
+        return llm42__cuda_fail(error, LLM42_BACKEND,
+                                "cuda backend: %.*s: %s: the device is lost to this process: start a new one and open "
+                                "the engine again",
+                                length, call, cudaGetErrorString(status));
+    default:
+        return llm42__cuda_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s", length, call,
+                                cudaGetErrorString(status));
     }
 }
 
 static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cublasStatus_t status) {
     if (status == CUBLAS_STATUS_SUCCESS) return LLM42_OK;
-    return llm42__cuda_fail(error, status == CUBLAS_STATUS_ALLOC_FAILED ? LLM42_MEMORY : LLM42_BACKEND, "cuda backend: %.*s: %s",
-                            (int)strcspn(call, "("), call, cublasLtGetStatusString(status));
+    return llm42__cuda_fail(error, status == CUBLAS_STATUS_ALLOC_FAILED ? LLM42_MEMORY : LLM42_BACKEND,
+                            "cuda backend: %.*s: %s", (int)strcspn(call, "("), call, cublasLtGetStatusString(status));
 }
 
 // >>state --------------------------------------------------------------------------------------------------------
@@ -107,12 +128,18 @@ struct llm42__lane {
 
 struct llm42__shape_key {  // of a pass: what its launches depend on
     llm42_schedule schedule;
-    int rows, draws;       // padded
-    bool tile, split;      // attention kernels it needs
+    int rows, draws;   // padded
+    bool tile, split;  // attention kernels it needs
 };
-struct llm42__graph { llm42__shape_key key; cudaGraphExec_t exec[2]; };  // by lane
+struct llm42__graph {
+    llm42__shape_key key;
+    cudaGraphExec_t exec[2];
+};  // by lane
 
-struct llm42__timing { const char *name; cudaEvent_t begin, end; };
+struct llm42__timing {
+    const char *name;
+    cudaEvent_t begin, end;
+};
 
 struct llm42__cuda {
     llm42_backend_desc desc;
@@ -123,7 +150,7 @@ struct llm42__cuda {
     cublasLtMatmulDesc_t product;
     int D, Dp, Fp, Vp, dp, qkv, attended, Ep;  // padded widths; dp: of a head; qkv, attended: of a row
     int page_shift, group, max_rows, max_draws, unit_slots;
-    size_t kv_layer, meta_size, page_room;      // elements; bytes; int32 entries
+    size_t kv_layer, meta_size, page_room;  // elements; bytes; int32 entries
     std::vector<void *> blocks, pinned;
     std::vector<cublasLtMatrixLayout_t> layouts;
     llm42__bf16 *embed, *head, *k, *v;
@@ -134,8 +161,8 @@ struct llm42__cuda {
     std::vector<llm42__graph> graphs;
     llm42__lane lane[2];
     size_t device_bytes;
-    std::vector<llm42__timing> *timings;        // NULL, or stages are timed
-    const llm42_pass *probed;                   // NULL, or its probe is called
+    std::vector<llm42__timing> *timings;  // NULL, or stages are timed
+    const llm42_pass *probed;             // NULL, or its probe is called
 };
 
 static const size_t llm42__workspace_bytes = (size_t)32 << 20;  // what NVIDIA recommends for Hopper
@@ -169,8 +196,8 @@ static void llm42__cuda_wait_until(void *state, double seconds) {
 
 // n, k, outputs and weights of a product.
 static void llm42__product_shape(const llm42__cuda *cu, int product, int *n, int *k) {
-    const int shape[LLM42__PRODUCTS][2] = {{cu->qkv, cu->Dp}, {cu->Dp, cu->attended}, {2 * cu->Fp, cu->Dp}, {cu->Dp, cu->Fp},
-                                           {cu->Vp, cu->Dp}, {cu->Ep, cu->Dp}};
+    const int shape[LLM42__PRODUCTS][2] = {{cu->qkv, cu->Dp}, {cu->Dp, cu->attended}, {2 * cu->Fp, cu->Dp},
+                                           {cu->Dp, cu->Fp},  {cu->Vp, cu->Dp},       {cu->Ep, cu->Dp}};
     *n = shape[product][0];
     *k = shape[product][1];
 }
@@ -179,7 +206,9 @@ static int llm42__bucket(const llm42__cuda *cu, int rows) {
     return (int)(std::lower_bound(cu->buckets.begin(), cu->buckets.end(), rows) - cu->buckets.begin());
 }
 
-static int llm42__mode_of(llm42_schedule schedule) { return schedule == LLM42_FAST ? 0 : schedule == LLM42_FIXED ? 1 : 2; }
+static int llm42__mode_of(llm42_schedule schedule) {
+    return schedule == LLM42_FAST ? 0 : schedule == LLM42_FIXED ? 1 : 2;
+}
 
 static const llm42__plan *llm42__find_plan(const llm42__cuda *cu, int product, llm42_schedule schedule, int rows) {
     return &cu->plans[product][llm42__mode_of(schedule)][(size_t)llm42__bucket(cu, rows)];
@@ -189,14 +218,15 @@ static const llm42__plan *llm42__find_plan(const llm42__cuda *cu, int product, l
 static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__lane *lane, const llm42__plan *plan, const llm42__bf16 *w,
                                   const llm42__bf16 *x, void *y, llm42_error *error) {
     const float one = 1.0f, zero = 0.0f;
-    LLM42__CU(cublasLtMatmul(cu->lt, cu->product, &one, w, plan->w, x, plan->x, &zero, y, plan->y, y, plan->y, &plan->algo,
-                             lane->workspace, llm42__workspace_bytes, lane->stream));
+    LLM42__CU(cublasLtMatmul(cu->lt, cu->product, &one, w, plan->w, x, plan->x, &zero, y, plan->y, y, plan->y,
+                             &plan->algo, lane->workspace, llm42__workspace_bytes, lane->stream));
     return LLM42_OK;
 }
 
 // y[rows, n] = x w^T by a plan; GATE_UP ends in silu(gate) x up [rows, F], by way of `between` where the plan needs it.
-static llm42_result llm42__run_plan(llm42__cuda *cu, llm42__lane *lane, int product, const llm42__plan *plan, const llm42__bf16 *w,
-                                    const llm42__bf16 *x, void *y, llm42__bf16 *between, int rows, llm42_error *error) {
+static llm42_result llm42__run_plan(llm42__cuda *cu, llm42__lane *lane, int product, const llm42__plan *plan,
+                                    const llm42__bf16 *w, const llm42__bf16 *x, void *y, llm42__bf16 *between, int rows,
+                                    llm42_error *error) {
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
     bool gated = product == LLM42__GATE_UP, fp32 = product == LLM42__HEAD && cu->desc.logits_fp32;
@@ -209,22 +239,27 @@ static llm42_result llm42__run_plan(llm42__cuda *cu, llm42__lane *lane, int prod
     LLM42__TRY_CUDA(llm42__run_lt(cu, lane, plan, w, x, gated ? between : y, error));
     if (gated) {
         size_t count = (size_t)rows * (size_t)cu->Fp / 8;
-        LLM42__CU(llm42__launch(llm42__k_gate, dim3((unsigned)((count + 255) / 256)), dim3(256), 0, lane->stream, between,
-                                (llm42__bf16 *)y, count));
+        LLM42__CU(llm42__launch(llm42__k_gate, dim3((unsigned)((count + 255) / 256)), dim3(256), 0, lane->stream,
+                                between, (llm42__bf16 *)y, count));
     }
     return LLM42_OK;
 }
 
 // >>pass ---------------------------------------------------------------------------------------------------------
 // Where the parts of a pass's metadata lie, for padded counts of rows and draws.
-struct llm42__meta_layout { size_t token, position, slot, seq, draw, tile, split, pages; int splits; };
+struct llm42__meta_layout {
+    size_t token, position, slot, seq, draw, tile, split, pages;
+    int splits;
+};
 
 static int llm42__split_room(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
     if (schedule == LLM42_FAST) {
         int long_rows = (cu->desc.max_context + 4095) / 4096;  // a block takes 4,096 keys at most
         return rows * long_rows + 2 * cu->device.multiProcessorCount;
     }
-    int blocks = (cu->desc.max_context + LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS - 1) / (LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS) + 1;
+    int blocks = (cu->desc.max_context + LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS - 1) /
+                     (LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS) +
+                 1;
     return rows * blocks;
 }
 
@@ -260,7 +295,12 @@ static llm42__meta llm42__meta_at(const llm42__cuda *cu, unsigned char *base, co
 }
 
 // Marks the end of a stage, when stages are timed, and shows its output, when the pass is probed.
-struct llm42__tap { const char *stage, *probe; int layer; const llm42__bf16 *at; int rows, width, stride; };
+struct llm42__tap {
+    const char *stage, *probe;
+    int layer;
+    const llm42__bf16 *at;
+    int rows, width, stride;
+};
 
 static llm42_result llm42__stage_begin(llm42__cuda *cu, llm42__lane *lane, const char *name, llm42_error *error) {
     if (!cu->timings) return LLM42_OK;
@@ -279,8 +319,9 @@ static llm42_result llm42__stage_end(llm42__cuda *cu, llm42__lane *lane, llm42_e
 }
 
 // Hands `rows` rows of `groups` vectors, `width` of `stride` values each, to the probe.
-static llm42_result llm42__show(llm42__cuda *cu, llm42__lane *lane, int layer, const char *name, const llm42__bf16 *from, int rows,
-                                int groups, int width, int stride, int row_stride, llm42_error *error) {
+static llm42_result llm42__show(llm42__cuda *cu, llm42__lane *lane, int layer, const char *name,
+                                const llm42__bf16 *from, int rows, int groups, int width, int stride, int row_stride,
+                                llm42_error *error) {
     if (!cu->probed) return LLM42_OK;
     std::vector<uint16_t> raw((size_t)rows * (size_t)row_stride);
     std::vector<float> values;
@@ -299,8 +340,8 @@ static llm42_result llm42__show(llm42__cuda *cu, llm42__lane *lane, int layer, c
 }
 
 // The rows' k or v as they stand in the cache.
-static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__lane *lane, int layer, const char *name, const llm42__bf16 *cache,
-                                      llm42_error *error) {
+static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__lane *lane, int layer, const char *name,
+                                      const llm42__bf16 *cache, llm42_error *error) {
     if (!cu->probed) return LLM42_OK;
     const llm42_config *c = &cu->model->config;
     const llm42_pass *pass = cu->probed;
@@ -325,15 +366,16 @@ static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__lane *lane, int la
     return LLM42_OK;
 }
 
-#define LLM42__STAGE(name, call)                                                                   \
-    do {                                                                                           \
-        LLM42__TRY_CUDA(llm42__stage_begin(cu, lane, name, error));                                \
-        call;                                                                                      \
-        LLM42__TRY_CUDA(llm42__stage_end(cu, lane, error));                                        \
+#define LLM42__STAGE(name, call)                                    \
+    do {                                                            \
+        LLM42__TRY_CUDA(llm42__stage_begin(cu, lane, name, error)); \
+        call;                                                       \
+        LLM42__TRY_CUDA(llm42__stage_end(cu, lane, error));         \
     } while (0)
 
 static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__lane *lane, int product, llm42_schedule schedule,
-                                           const llm42__bf16 *w, const llm42__bf16 *x, void *y, int rows, llm42_error *error) {
+                                           const llm42__bf16 *w, const llm42__bf16 *x, void *y, int rows,
+                                           llm42_error *error) {
     const llm42__plan *plan = llm42__find_plan(cu, product, schedule, rows);
     LLM42__STAGE(llm42__product_names[product],
                  LLM42__TRY_CUDA(llm42__run_plan(cu, lane, product, plan, w, x, y, lane->gate_up, rows, error)));
@@ -341,17 +383,18 @@ static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__lane *lane, i
 }
 
 template <int DP>
-static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, llm42__attention a,
-                                                llm42__meta meta, int splits, llm42_error *error) {
+static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key,
+                                                llm42__attention a, llm42__meta meta, int splits, llm42_error *error) {
     const unsigned heads = (unsigned)cu->model->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
     const unsigned few = 2 * processors / heads + 1;
     if (key->tile) {
         auto kernel = a.unit ? llm42__k_attend_tile<DP, true> : llm42__k_attend_tile<DP, false>;
-        const int bytes = 2 * 2 * 64 * DP * 2 + (a.unit ? DP / 2 * 128 * 4 : 0), tile_rows = LLM42__TILE_QUERIES / cu->group;
+        const int bytes = 2 * 2 * 64 * DP * 2 + (a.unit ? DP / 2 * 128 * 4 : 0),
+                  tile_rows = LLM42__TILE_QUERIES / cu->group;
         unsigned tasks = (unsigned)((key->rows + tile_rows - 1) / tile_rows);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        LLM42__CU(llm42__launch(kernel, dim3(std::min(std::max(tasks, few), (unsigned)key->rows), heads), dim3(128), bytes,
-                                lane->stream, a, meta));
+        LLM42__CU(llm42__launch(kernel, dim3(std::min(std::max(tasks, few), (unsigned)key->rows), heads), dim3(128),
+                                bytes, lane->stream, a, meta));
     }
     if (key->split) {
         // One block for each multiprocessor may take the more memory.
@@ -360,8 +403,8 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *la
         const int bytes = deep ? deepest : deepest / 4 * 3;
         auto kernel = deep ? llm42__k_attend_split<DP, 2> : llm42__k_attend_split<DP, 1>;
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        LLM42__CU(llm42__launch(kernel, dim3(std::min((unsigned)splits, (unsigned)key->rows + few), heads),
-                                dim3(128), bytes, lane->stream, a, meta));
+        LLM42__CU(llm42__launch(kernel, dim3(std::min((unsigned)splits, (unsigned)key->rows + few), heads), dim3(128),
+                                bytes, lane->stream, a, meta));
     }
     return LLM42_OK;
 }
@@ -376,7 +419,8 @@ static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__lane *lane,
     a.out = lane->attended;
     a.partial = lane->partial;
     a.arrived = lane->arrived;
-    a.heads = c->heads, a.kv_heads = c->kv_heads, a.head_dim = c->head_dim, a.stride = cu->attended, a.window = c->sliding_window;
+    a.heads = c->heads, a.kv_heads = c->kv_heads, a.head_dim = c->head_dim, a.stride = cu->attended,
+    a.window = c->sliding_window;
     a.scale = (float)(1.4426950408889634 / sqrt((double)c->head_dim));
     a.unit = key->schedule == LLM42_FAST ? 0 : LLM42__UNIT_KEYS;
     switch (cu->dp) {
@@ -387,92 +431,110 @@ static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__lane *lane,
     }
 }
 
-static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__lane *lane, int rows, int l, llm42__meta meta, llm42_error *error) {
+static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__lane *lane, int rows, int l, llm42__meta meta,
+                                        llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
-    llm42__heads a = {c->heads, c->kv_heads, c->head_dim, cu->qkv, c->rope_interleaved, layer->bias, layer->q_norm, layer->k_norm,
-                      cu->rope, c->norm_eps};
-    auto kernel = cu->dp == 16 ? llm42__k_rope<16> : cu->dp == 32 ? llm42__k_rope<32> : cu->dp == 64 ? llm42__k_rope<64>
-                                                                                     : llm42__k_rope<128>;
+    llm42__heads a = {c->heads,    c->kv_heads,   c->head_dim,   cu->qkv,  c->rope_interleaved,
+                      layer->bias, layer->q_norm, layer->k_norm, cu->rope, c->norm_eps};
+    auto kernel = cu->dp == 16   ? llm42__k_rope<16>
+                  : cu->dp == 32 ? llm42__k_rope<32>
+                  : cu->dp == 64 ? llm42__k_rope<64>
+                                 : llm42__k_rope<128>;
     dim3 grid((unsigned)rows, (unsigned)((c->heads + 2 * c->kv_heads + 7) / 8));
-    LLM42__CU(llm42__launch(kernel, grid, dim3(256), 0, lane->stream, lane->qkv, lane->q, cu->k + (size_t)l * cu->kv_layer,
-                            cu->v + (size_t)l * cu->kv_layer, a, meta));
+    LLM42__CU(llm42__launch(kernel, grid, dim3(256), 0, lane->stream, lane->qkv, lane->q,
+                            cu->k + (size_t)l * cu->kv_layer, cu->v + (size_t)l * cu->kv_layer, a, meta));
     return LLM42_OK;
 }
 
 template <int KIND>
-static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__lane *lane, int rows, const llm42__bf16 *delta, const float *weight,
-                                        llm42__meta meta, llm42_error *error) {
+static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__lane *lane, int rows, const llm42__bf16 *delta,
+                                        const float *weight, llm42__meta meta, llm42_error *error) {
     int pieces = cu->Dp / 8, each = (pieces + 1023) / 1024, threads = ((pieces + each - 1) / each + 31) / 32 * 32;
-    LLM42__STAGE("norm", LLM42__CU(llm42__launch(llm42__k_norm<KIND>, dim3((unsigned)rows), dim3((unsigned)threads), 0, lane->stream,
-                                                 lane->x, delta, weight, lane->h, meta, cu->D, cu->Dp, cu->model->config.norm_eps)));
+    LLM42__STAGE("norm", LLM42__CU(llm42__launch(llm42__k_norm<KIND>, dim3((unsigned)rows), dim3((unsigned)threads), 0,
+                                                 lane->stream, lane->x, delta, weight, lane->h, meta, cu->D, cu->Dp,
+                                                 cu->model->config.norm_eps)));
     return LLM42_OK;
 }
 
 // The feed-forward part of a mixture: rows go to their experts' products in groups.
-static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, int l, llm42_error *error) {
+static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, int l,
+                                           llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
-    const int rows = key->rows, used = c->experts_used, entries = rows * used, processors = cu->device.multiProcessorCount;
-    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__ROUTER, key->schedule, layer->w[LLM42__ROUTER], lane->h, lane->router, rows, error));
-    // Any tile kind gives the same bits: few rows for each expert take one of few rows, and the last two fit every device.
+    const int rows = key->rows, used = c->experts_used, entries = rows * used,
+              processors = cu->device.multiProcessorCount;
+    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__ROUTER, key->schedule, layer->w[LLM42__ROUTER], lane->h,
+                                           lane->router, rows, error));
+    // Any tile kind gives the same bits: few rows for each expert take one of few rows, and the last two fit every
+    // device.
     int kind = entries <= 8 * c->experts ? 3 : entries <= 32 * c->experts ? 9 : LLM42__TILE_KINDS - 1;
     if (llm42__tile_kinds[kind].bytes > (int)cu->device.sharedMemPerBlockOptin) kind = LLM42__TILE_KINDS - 1;
     const llm42__tile_kind *tile = &llm42__tile_kinds[kind];
-    llm42__groups in = {lane->route_offset, lane->route_source, c->experts}, out = {lane->route_offset, nullptr, c->experts};
-    LLM42__STAGE("route",
-        LLM42__CU(llm42__launch(llm42__k_route, dim3((unsigned)rows), dim3(32), 0, lane->stream, lane->router, c->experts, cu->Ep, used,
-                                c->experts_renorm, lane->route_id, lane->route_weight));
-        LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, lane->stream, lane->route_id, rows, c->experts, used,
-                                lane->route_offset, lane->route_source, lane->route_place)));
-    LLM42__STAGE("gate_up", LLM42__CU(tile->gated(lane->h, layer->w[LLM42__GATE_UP], lane->gated, entries, 2 * cu->Fp, cu->Dp, in,
-                                                  processors, lane->stream)));
-    LLM42__STAGE("down", LLM42__CU(tile->plain(lane->gated, layer->w[LLM42__DOWN], lane->expert_out, entries, cu->Dp, cu->Fp, out,
-                                               processors, lane->stream)));
-    LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_combine, dim3((unsigned)rows), dim3(256), 0, lane->stream, lane->expert_out,
-                                                  lane->route_place, lane->route_weight, used, cu->Dp, lane->delta)));
+    llm42__groups in = {lane->route_offset, lane->route_source, c->experts},
+                  out = {lane->route_offset, nullptr, c->experts};
+    LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_route, dim3((unsigned)rows), dim3(32), 0, lane->stream,
+                                                  lane->router, c->experts, cu->Ep, used, c->experts_renorm,
+                                                  lane->route_id, lane->route_weight));
+                 LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, lane->stream, lane->route_id, rows,
+                                         c->experts, used, lane->route_offset, lane->route_source, lane->route_place)));
+    LLM42__STAGE("gate_up", LLM42__CU(tile->gated(lane->h, layer->w[LLM42__GATE_UP], lane->gated, entries, 2 * cu->Fp,
+                                                  cu->Dp, in, processors, lane->stream)));
+    LLM42__STAGE("down", LLM42__CU(tile->plain(lane->gated, layer->w[LLM42__DOWN], lane->expert_out, entries, cu->Dp,
+                                               cu->Fp, out, processors, lane->stream)));
+    LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_combine, dim3((unsigned)rows), dim3(256), 0, lane->stream,
+                                                  lane->expert_out, lane->route_place, lane->route_weight, used, cu->Dp,
+                                                  lane->delta)));
     return LLM42_OK;
 }
 
-static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, int l, llm42__meta meta,
-                                         int splits, llm42_error *error) {
+static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, int l,
+                                         llm42__meta meta, int splits, llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0, D = cu->D, Dp = cu->Dp;
     LLM42__TRY_CUDA(llm42__show(cu, lane, l, "attention_norm", lane->h, real, 1, D, Dp, Dp, error));
-    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__QKV, key->schedule, layer->w[LLM42__QKV], lane->h, lane->qkv, R, error));
+    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__QKV, key->schedule, layer->w[LLM42__QKV], lane->h,
+                                           lane->qkv, R, error));
     LLM42__STAGE("rope", LLM42__TRY_CUDA(llm42__enqueue_rope(cu, lane, R, l, meta, error)));
-    LLM42__TRY_CUDA(llm42__show(cu, lane, l, "q", lane->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, error));
+    LLM42__TRY_CUDA(
+        llm42__show(cu, lane, l, "q", lane->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, error));
     LLM42__TRY_CUDA(llm42__show_cache(cu, lane, l, "k", cu->k + (size_t)l * cu->kv_layer, error));
     LLM42__TRY_CUDA(llm42__show_cache(cu, lane, l, "v", cu->v + (size_t)l * cu->kv_layer, error));
     LLM42__STAGE("attention", LLM42__TRY_CUDA(llm42__enqueue_attention(cu, lane, key, l, meta, splits, error)));
-    LLM42__TRY_CUDA(llm42__show(cu, lane, l, "attention", lane->attended, real, 1, c->heads * c->head_dim, cu->attended, cu->attended, error));
-    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__O, key->schedule, layer->w[LLM42__O], lane->attended, lane->delta, R, error));
+    LLM42__TRY_CUDA(llm42__show(cu, lane, l, "attention", lane->attended, real, 1, c->heads * c->head_dim, cu->attended,
+                                cu->attended, error));
+    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__O, key->schedule, layer->w[LLM42__O], lane->attended,
+                                           lane->delta, R, error));
     LLM42__TRY_CUDA(llm42__show(cu, lane, l, "o", lane->delta, real, 1, D, Dp, Dp, error));
     LLM42__TRY_CUDA(llm42__enqueue_norm<LLM42__ADD>(cu, lane, R, lane->delta, layer->ffn_norm, meta, error));
     LLM42__TRY_CUDA(llm42__show(cu, lane, l, "ffn_norm", lane->h, real, 1, D, Dp, Dp, error));
     if (c->experts) {
         LLM42__TRY_CUDA(llm42__enqueue_experts(cu, lane, key, l, error));
     } else {
-        LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP], lane->h, lane->gated, R, error));
+        LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP],
+                                               lane->h, lane->gated, R, error));
         LLM42__TRY_CUDA(llm42__show(cu, lane, l, "gate", lane->gated, real, 1, c->ffn, cu->Fp, cu->Fp, error));
-        LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], lane->gated, lane->delta, R, error));
+        LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], lane->gated,
+                                               lane->delta, R, error));
     }
     return llm42__show(cu, lane, l, "down", lane->delta, real, 1, D, Dp, Dp, error);
 }
 
 // LM head and draws, for draws first <= i < first + rows (rows padded).
-static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42__lane *lane, llm42_schedule schedule, int first, int rows,
-                                        llm42__meta meta, llm42_error *error) {
-    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__HEAD, schedule, cu->head, lane->h + (size_t)first * (size_t)cu->Dp,
-                                           lane->logits, rows, error));
+static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42__lane *lane, llm42_schedule schedule, int first,
+                                        int rows, llm42__meta meta, llm42_error *error) {
+    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__HEAD, schedule, cu->head,
+                                           lane->h + (size_t)first * (size_t)cu->Dp, lane->logits, rows, error));
     const int V = cu->model->config.vocab;
     if (cu->desc.logits_fp32)
-        LLM42__STAGE("draw", LLM42__CU(llm42__launch(llm42__k_draw<float>, dim3((unsigned)rows), dim3(1024), 0, lane->stream,
-                                                     (const float *)lane->logits, V, cu->Vp, lane->out, meta, first)));
+        LLM42__STAGE("draw",
+                     LLM42__CU(llm42__launch(llm42__k_draw<float>, dim3((unsigned)rows), dim3(1024), 0, lane->stream,
+                                             (const float *)lane->logits, V, cu->Vp, lane->out, meta, first)));
     else
-        LLM42__STAGE("draw", LLM42__CU(llm42__launch(llm42__k_draw<llm42__bf16>, dim3((unsigned)rows), dim3(1024), 0, lane->stream,
-                                                     (const llm42__bf16 *)lane->logits, V, cu->Vp, lane->out, meta, first)));
+        LLM42__STAGE("draw", LLM42__CU(llm42__launch(llm42__k_draw<llm42__bf16>, dim3((unsigned)rows), dim3(1024), 0,
+                                                     lane->stream, (const llm42__bf16 *)lane->logits, V, cu->Vp,
+                                                     lane->out, meta, first)));
     return LLM42_OK;
 }
 
@@ -482,19 +544,24 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 }
 
 // All launches of a pass whose metadata is on the device, but for the head of more draws than there is room for logits.
-static llm42_result llm42__enqueue(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, llm42_error *error) {
+static llm42_result llm42__enqueue(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key,
+                                   llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     llm42__meta_layout at = llm42__layout(cu, key);
     llm42__meta meta = llm42__meta_at(cu, lane->meta, &at);
-    LLM42__TRY_CUDA(llm42__enqueue_norm<LLM42__EMBED>(cu, lane, key->rows, cu->embed, cu->layer[0].attention_norm, meta, error));
-    LLM42__TRY_CUDA(llm42__show(cu, lane, -1, "embed", lane->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp, cu->Dp, error));
+    LLM42__TRY_CUDA(
+        llm42__enqueue_norm<LLM42__EMBED>(cu, lane, key->rows, cu->embed, cu->layer[0].attention_norm, meta, error));
+    LLM42__TRY_CUDA(llm42__show(cu, lane, -1, "embed", lane->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp,
+                                cu->Dp, error));
     for (int l = 0; l < c->layers; l++) {
         LLM42__TRY_CUDA(llm42__enqueue_layer(cu, lane, key, l, meta, at.splits, error));
         if (l + 1 < c->layers)
-            LLM42__TRY_CUDA(llm42__enqueue_norm<LLM42__ADD>(cu, lane, key->rows, lane->delta, cu->layer[(size_t)l + 1].attention_norm, meta, error));
+            LLM42__TRY_CUDA(llm42__enqueue_norm<LLM42__ADD>(cu, lane, key->rows, lane->delta,
+                                                            cu->layer[(size_t)l + 1].attention_norm, meta, error));
     }
     if (!key->draws) return LLM42_OK;
-    LLM42__TRY_CUDA(llm42__enqueue_norm<LLM42__ADD_DRAWS>(cu, lane, key->draws, lane->delta, cu->final_norm, meta, error));
+    LLM42__TRY_CUDA(
+        llm42__enqueue_norm<LLM42__ADD_DRAWS>(cu, lane, key->draws, lane->delta, cu->final_norm, meta, error));
     if (key->draws > cu->max_draws) return LLM42_OK;
     return llm42__enqueue_head(cu, lane, llm42__head_schedule(key), 0, key->draws, meta, error);
 }
@@ -511,15 +578,17 @@ struct llm42__prepared {
 };
 
 // A single row's keys in units. Returns false where there is no room for its partial sums.
-static bool llm42__split_row(const llm42__cuda *cu, llm42__prepared *p, llm42_schedule schedule, const llm42_row *row, int r,
-                             int chunks, int *slots) {
-    const int window = cu->model->config.sliding_window, end = row->position + 1, low = window ? std::max(0, end - window) : 0;
+static bool llm42__split_row(const llm42__cuda *cu, llm42__prepared *p, llm42_schedule schedule, const llm42_row *row,
+                             int r, int chunks, int *slots) {
+    const int window = cu->model->config.sliding_window, end = row->position + 1,
+              low = window ? std::max(0, end - window) : 0;
     int unit = LLM42__UNIT_KEYS, begin = low / LLM42__UNIT_KEYS * LLM42__UNIT_KEYS;
     if (schedule == LLM42_FAST) {
         begin = low & ~(LLM42__BLOCK_KEYS - 1);
         chunks = std::max(1, std::max(std::min(chunks, (end - begin + 255) / 256), (end - begin + 4095) / 4096));
         unit = ((end - begin + 4 * chunks - 1) / (4 * chunks) + 31) / 32 * 32;
-        if (*slots + 4 * chunks > cu->unit_slots) unit = ((end - begin + 3) / 4 + 31) / 32 * 32;  // no room: one block alone
+        if (*slots + 4 * chunks > cu->unit_slots)
+            unit = ((end - begin + 3) / 4 + 31) / 32 * 32;  // no room: one block alone
     }
     const int units = (end - begin + unit - 1) / unit;
     const bool alone = units <= LLM42__SPLIT_WARPS;
@@ -551,7 +620,8 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             p->run_begin.push_back(r);
             single += r + 1 == R || !same_run(r + 1);
         }
-    const int heads = cu->model->config.kv_heads, chunks = single ? cu->device.multiProcessorCount / (single * heads) : 1;
+    const int heads = cu->model->config.kv_heads,
+              chunks = single ? cu->device.multiProcessorCount / (single * heads) : 1;
     for (size_t i = 0; i < p->run_begin.size(); i++) {
         int begin = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R;
         if (pass->schedule == LLM42_FIXED || end - begin > 1 ||
@@ -567,16 +637,18 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
 static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
     int R = pass->rows;
     if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
-        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "cuda backend: schedule %s is not available", llm42_schedule_name(pass->schedule));
+        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "cuda backend: schedule %s is not available",
+                                llm42_schedule_name(pass->schedule));
     if (R < 1 || R > cu->max_rows || R > pass->shape || (pass->schedule == LLM42_FIXED && pass->shape > cu->max_rows))
-        return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: a pass of %d rows, shape %d: expected 1 to %d, and at most the shape",
-                                R, pass->shape, cu->max_rows);
+        return llm42__cuda_fail(error, LLM42_INVALID,
+                                "cuda backend: a pass of %d rows, shape %d: expected 1 to %d, and at most the shape", R,
+                                pass->shape, cu->max_rows);
     for (int r = 0; r < R; r++) {
         const llm42_row *row = &pass->row[r];
         if (row->seq < 0 || row->token < 0 || row->token >= cu->model->config.vocab || row->position < 0 ||
             row->position >= cu->desc.max_context)
-            return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: row %d: token %d, position %d: out of range", r, row->token,
-                                    row->position);
+            return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: row %d: token %d, position %d: out of range",
+                                    r, row->token, row->position);
     }
     return LLM42_OK;
 }
@@ -591,7 +663,8 @@ static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const l
     } else if (!key.tile && p->draws == pass->rows) {
         key.draws = rows;
     } else {
-        int usual = cu->buckets[(size_t)llm42__bucket(cu, std::min(std::max(cu->desc.max_running, 1), std::min(256, cu->max_draws)))];
+        int usual = cu->buckets[(size_t)llm42__bucket(
+            cu, std::min(std::max(cu->desc.max_running, 1), std::min(256, cu->max_draws)))];
         key.draws = std::min(usual, rows);
         if (p->draws > key.draws) key.draws = cu->buckets[(size_t)llm42__bucket(cu, p->draws)];
         key.tile = key.split = true;
@@ -613,11 +686,15 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__lane *lane, llm
     llm42__choose_key(cu, p, pass);
     llm42__meta_layout at = llm42__layout(cu, &p->key);
     if (p->run_begin.size() * (size_t)p->page_stride > cu->page_room)
-        return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: a pass of %zu sequences of up to %d pages: more than max_running and "
-                                "max_context were opened for", p->run_begin.size(), p->page_stride);
+        return llm42__cuda_fail(error, LLM42_INVALID,
+                                "cuda backend: a pass of %zu sequences of up to %d pages: more than max_running and "
+                                "max_context were opened for",
+                                p->run_begin.size(), p->page_stride);
     unsigned char *base = lane->meta_host;
-    *(llm42__header *)base = {pass->rows, (int32_t)p->tile.size(), (int32_t)p->split.size(), p->draws, p->page_stride, {0, 0, 0}};
-    int32_t *token = (int32_t *)(base + at.token), *position = (int32_t *)(base + at.position), *slot = (int32_t *)(base + at.slot);
+    *(llm42__header *)base = {pass->rows, (int32_t)p->tile.size(), (int32_t)p->split.size(),
+                              p->draws,   p->page_stride,          {0, 0, 0}};
+    int32_t *token = (int32_t *)(base + at.token), *position = (int32_t *)(base + at.position),
+            *slot = (int32_t *)(base + at.slot);
     int32_t *seq = (int32_t *)(base + at.seq), *pages = (int32_t *)(base + at.pages);
     llm42__draw *draw = (llm42__draw *)(base + at.draw);
     int run = -1;
@@ -638,9 +715,16 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__lane *lane, llm
         position[r] = row->position;
         seq[r] = run;
         slot[r] = row->flags & LLM42_ROW_KEEP_KV ? -1
-                : (s->pages[row->position >> cu->page_shift] << cu->page_shift) + (row->position & (cu->desc.page_size - 1));
+                                                 : (s->pages[row->position >> cu->page_shift] << cu->page_shift) +
+                                                       (row->position & (cu->desc.page_size - 1));
         if (row->flags & LLM42_ROW_SAMPLE)
-            *draw++ = {r, s->sampling.top_k, s->sampling.temperature, s->sampling.top_p, s->sampling.min_p, row->position, s->sampling.seed};
+            *draw++ = {r,
+                       s->sampling.top_k,
+                       s->sampling.temperature,
+                       s->sampling.top_p,
+                       s->sampling.min_p,
+                       row->position,
+                       s->sampling.seed};
     }
     memcpy(base + at.tile, p->tile.data(), p->tile.size() * sizeof p->tile[0]);
     memcpy(base + at.split, p->split.data(), p->split.size() * sizeof p->split[0]);
@@ -651,12 +735,14 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__lane *lane, llm
 }
 
 // >>run ----------------------------------------------------------------------------------------------------------
-struct llm42__cuda_state : llm42__cuda { llm42__prepared prepared[2]; };
+struct llm42__cuda_state : llm42__cuda {
+    llm42__prepared prepared[2];
+};
 
 static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *key) {
     for (llm42__graph &g : cu->graphs)
-        if (g.key.schedule == key->schedule && g.key.rows == key->rows && g.key.draws == key->draws && g.key.tile == key->tile &&
-            g.key.split == key->split)
+        if (g.key.schedule == key->schedule && g.key.rows == key->rows && g.key.draws == key->draws &&
+            g.key.tile == key->tile && g.key.split == key->split)
             return &g;
     return nullptr;
 }
@@ -666,7 +752,8 @@ static llm42_result llm42__launch_pass(llm42__cuda_state *cu, int which, const l
     llm42__lane *lane = &cu->lane[which];
     const llm42__prepared *p = &cu->prepared[which];
     LLM42__CU(cudaMemcpyAsync(lane->meta, lane->meta_host, p->head_bytes, cudaMemcpyHostToDevice, lane->stream));
-    LLM42__CU(cudaMemcpyAsync(lane->meta + p->pages_at, lane->meta_host + p->pages_at, p->pages_bytes, cudaMemcpyHostToDevice, lane->stream));
+    LLM42__CU(cudaMemcpyAsync(lane->meta + p->pages_at, lane->meta_host + p->pages_at, p->pages_bytes,
+                              cudaMemcpyHostToDevice, lane->stream));
     const llm42__graph *graph = pass->logits || pass->probe || cu->timings ? nullptr : llm42__find_graph(cu, &p->key);
     if (graph && graph->exec[which]) {
         LLM42__CU(cudaGraphLaunch(graph->exec[which], lane->stream));
@@ -675,7 +762,8 @@ static llm42_result llm42__launch_pass(llm42__cuda_state *cu, int which, const l
     return llm42__enqueue(cu, lane, &p->key, error);
 }
 
-static llm42_result llm42__copy_logits(llm42__cuda_state *cu, int which, const llm42_pass *pass, int first, int count, llm42_error *error) {
+static llm42_result llm42__copy_logits(llm42__cuda_state *cu, int which, const llm42_pass *pass, int first, int count,
+                                       llm42_error *error) {
     if (!pass->logits) return LLM42_OK;
     llm42__lane *lane = &cu->lane[which];
     size_t V = (size_t)cu->model->config.vocab, size = cu->desc.logits_fp32 ? 4 : 2, stride = (size_t)cu->Vp * size;
@@ -688,8 +776,10 @@ static llm42_result llm42__copy_logits(llm42__cuda_state *cu, int which, const l
         if (at < 0 || at >= count) continue;
         for (size_t i = 0; i < V; i++) {
             uint32_t bits;
-            if (size == 4) bits = ((const uint32_t *)(raw.data() + (size_t)at * stride))[i];
-            else bits = (uint32_t)((const uint16_t *)(raw.data() + (size_t)at * stride))[i] << 16;
+            if (size == 4)
+                bits = ((const uint32_t *)(raw.data() + (size_t)at * stride))[i];
+            else
+                bits = (uint32_t)((const uint16_t *)(raw.data() + (size_t)at * stride))[i] << 16;
             memcpy(&pass->logits[(size_t)r * V + i], &bits, 4);
         }
     }
@@ -719,8 +809,10 @@ static llm42_result llm42__take_outputs(llm42__cuda_state *cu, int which, const 
         pass->out[r] = cu->lane[which].out_host[r];
         float p = pass->out[r].logprob;
         if (!(p - p == 0) && result == LLM42_OK)
-            result = llm42__cuda_fail(error, LLM42_BACKEND, "row %d (request %lld, position %d): the logits are not finite: the weights hold "
-                                      "NaN or infinity, or overflow", r, (long long)pass->seq[pass->row[r].seq].request, pass->row[r].position);
+            result = llm42__cuda_fail(error, LLM42_BACKEND,
+                                      "row %d (request %lld, position %d): the logits are not finite: the weights hold "
+                                      "NaN or infinity, or overflow",
+                                      r, (long long)pass->seq[pass->row[r].seq].request, pass->row[r].position);
     }
     return result;
 }
@@ -735,15 +827,22 @@ static llm42_result llm42__run_pass(llm42__cuda_state *cu, const llm42_pass *pas
     if (result == LLM42_OK && p->key.draws)
         result = llm42__show(cu, lane, -1, "final_norm", lane->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, error);
     cu->probed = nullptr;
-    if (result == LLM42_OK && p->key.draws > cu->max_draws) result = llm42__long_head(cu, pass, error);
-    else if (result == LLM42_OK) result = llm42__copy_logits(cu, 0, pass, 0, p->draws, error);
+    if (result == LLM42_OK && p->key.draws > cu->max_draws)
+        result = llm42__long_head(cu, pass, error);
+    else if (result == LLM42_OK)
+        result = llm42__copy_logits(cu, 0, pass, 0, p->draws, error);
     LLM42__CU(cudaStreamSynchronize(lane->stream));
     return result;
 }
 
 static llm42_result llm42__cuda_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__cuda_state *cu = (llm42__cuda_state *)state;
-    LLM42__TRY_CUDA(llm42__run_pass(cu, pass, error));
+    try {  // logits and probes are handed out by way of host memory
+        LLM42__TRY_CUDA(llm42__run_pass(cu, pass, error));
+    } catch (const std::bad_alloc &) {
+        cudaStreamSynchronize(cu->lane[0].stream);
+        return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+    }
     return llm42__take_outputs(cu, 0, pass, error);
 }
 
@@ -751,18 +850,24 @@ static llm42_result llm42__cuda_start(void *state, const llm42_pass *pass, llm42
     llm42__cuda_state *cu = (llm42__cuda_state *)state;
     llm42__lane *lane = &cu->lane[1];
     if (!cu->desc.overlap)
-        return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: the backend was opened without llm42_backend_desc.overlap");
-    if (lane->flight) return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: a pass is in flight already: poll first");
+        return llm42__cuda_fail(error, LLM42_INVALID,
+                                "cuda backend: start: the backend was opened without llm42_backend_desc.overlap");
+    if (lane->flight)
+        return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: a pass is in flight already: poll first");
     if (pass->probe) return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: a probe is for run only");
     if (pass->schedule != LLM42_FIXED || pass->shape > cu->desc.fixed_rows)
-        return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: takes FIXED passes of a shape of at most fixed_rows, %d",
+        return llm42__cuda_fail(error, LLM42_INVALID,
+                                "cuda backend: start: takes FIXED passes of a shape of at most fixed_rows, %d",
                                 cu->desc.fixed_rows);
     LLM42__CU(cudaSetDevice(cu->options.device));
     LLM42__TRY_CUDA(llm42__prepare(cu, lane, &cu->prepared[1], pass, error));
     llm42_result result = llm42__launch_pass(cu, 1, pass, error);
-    if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaEventRecord(", cudaEventRecord(lane->landed, lane->stream));
-    if (result == LLM42_OK) lane->flight = pass;
-    else cudaStreamSynchronize(lane->stream);  // nothing of a pass that failed is left under way
+    if (result == LLM42_OK)
+        result = llm42__cuda_status(error, "cudaEventRecord(", cudaEventRecord(lane->landed, lane->stream));
+    if (result == LLM42_OK)
+        lane->flight = pass;
+    else
+        cudaStreamSynchronize(lane->stream);  // nothing of a pass that failed is left under way
     return result;
 }
 
@@ -802,7 +907,8 @@ static llm42_result llm42__take_pinned(llm42__cuda *cu, void **to, size_t bytes,
 }
 
 // A vector of n fp32 values, padded with zeros to `padded`. NULL stays NULL.
-static llm42_result llm42__upload_vector(llm42__cuda *cu, float **to, const float *from, int n, int padded, llm42_error *error) {
+static llm42_result llm42__upload_vector(llm42__cuda *cu, float **to, const float *from, int n, int padded,
+                                         llm42_error *error) {
     *to = nullptr;
     if (!from) return LLM42_OK;
     LLM42__TRY_CUDA(llm42__take(cu, to, (size_t)padded, error));
@@ -811,20 +917,26 @@ static llm42_result llm42__upload_vector(llm42__cuda *cu, float **to, const floa
 }
 
 // Rows of a matrix into their place on the device, by way of a buffer where they come from the host.
-static llm42_result llm42__place(const llm42_matrix *m, llm42__bf16 *to, int stride, int turn, void *buffer, size_t buffer_bytes,
-                                 llm42_error *error) {
-    const size_t row = (size_t)m->k * (m->type == LLM42_FP32 ? 4 : 2), most = m->data ? std::max<size_t>(1, buffer_bytes / row) : (size_t)m->n;
+static llm42_result llm42__place(const llm42_matrix *m, llm42__bf16 *to, int stride, int turn, void *buffer,
+                                 size_t buffer_bytes, llm42_error *error) {
+    const size_t row = (size_t)m->k * (m->type == LLM42_FP32 ? 4 : 2),
+                 most = m->data ? std::max<size_t>(1, buffer_bytes / row) : (size_t)m->n;
     for (size_t r = 0; r < (size_t)m->n; r += most) {
         size_t count = std::min(most, (size_t)m->n - r);
-        if (m->data) LLM42__CU(cudaMemcpy(buffer, (const char *)m->data + r * row, count * row, cudaMemcpyHostToDevice));
-        llm42__k_place<<<2048, 256>>>(to, stride, turn, m->data ? buffer : nullptr, m->type == LLM42_FP32, r, count, m->k, m->recipe.key,
-                                      m->recipe.scale);
+        if (m->data)
+            LLM42__CU(cudaMemcpy(buffer, (const char *)m->data + r * row, count * row, cudaMemcpyHostToDevice));
+        llm42__k_place<<<2048, 256>>>(to, stride, turn, m->data ? buffer : nullptr, m->type == LLM42_FP32, r, count,
+                                      m->k, m->recipe.key, m->recipe.scale);
         LLM42__CU(cudaGetLastError());
     }
     return LLM42_OK;
 }
 
-struct llm42__loading { llm42__cuda *cu; void *buffer; size_t bytes; };
+struct llm42__loading {
+    llm42__cuda *cu;
+    void *buffer;
+    size_t bytes;
+};
 
 static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *error) {
     llm42__cuda *cu = in->cu;
@@ -832,7 +944,8 @@ static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *
     const llm42_layer *from = &cu->model->layer[l];
     llm42__cuda_layer *to = &cu->layer[(size_t)l];
     *to = {};
-    const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, kv = (size_t)(c->kv_heads * c->head_dim), q = (size_t)(c->heads * c->head_dim);
+    const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, kv = (size_t)(c->kv_heads * c->head_dim),
+                 q = (size_t)(c->heads * c->head_dim);
     LLM42__TRY_CUDA(llm42__upload_vector(cu, &to->attention_norm, from->attention_norm, c->dim, cu->Dp, error));
     LLM42__TRY_CUDA(llm42__upload_vector(cu, &to->ffn_norm, from->ffn_norm, c->dim, cu->Dp, error));
     LLM42__TRY_CUDA(llm42__upload_vector(cu, &to->q_norm, from->q_norm, c->head_dim, c->head_dim, error));
@@ -846,20 +959,24 @@ static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *
     }
     LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__QKV], (size_t)cu->qkv * Dp, error));
     LLM42__TRY_CUDA(llm42__place(&from->q, to->w[LLM42__QKV], cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
-    LLM42__TRY_CUDA(llm42__place(&from->k, to->w[LLM42__QKV] + q * Dp, cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
-    LLM42__TRY_CUDA(llm42__place(&from->v, to->w[LLM42__QKV] + (q + kv) * Dp, cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
+    LLM42__TRY_CUDA(
+        llm42__place(&from->k, to->w[LLM42__QKV] + q * Dp, cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
+    LLM42__TRY_CUDA(
+        llm42__place(&from->v, to->w[LLM42__QKV] + (q + kv) * Dp, cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
     LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__O], Dp * (size_t)cu->attended, error));
     LLM42__TRY_CUDA(llm42__place(&from->o, to->w[LLM42__O], cu->attended, LLM42__PLAIN, in->buffer, in->bytes, error));
     const size_t experts = (size_t)std::max(1, c->experts);
     LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__GATE_UP], experts * 2 * Fp * Dp, error));
     LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__DOWN], experts * Dp * Fp, error));
     for (size_t e = 0; e < experts; e++) {
-        const llm42_matrix *gate = c->experts ? &from->expert[3 * e] : &from->gate, *up = c->experts ? &from->expert[3 * e + 1] : &from->up;
+        const llm42_matrix *gate = c->experts ? &from->expert[3 * e] : &from->gate,
+                           *up = c->experts ? &from->expert[3 * e + 1] : &from->up;
         const llm42_matrix *down = c->experts ? &from->expert[3 * e + 2] : &from->down;
         llm42__bf16 *both = to->w[LLM42__GATE_UP] + e * 2 * Fp * Dp;
         LLM42__TRY_CUDA(llm42__place(gate, both, cu->Dp, LLM42__GATE, in->buffer, in->bytes, error));
         LLM42__TRY_CUDA(llm42__place(up, both, cu->Dp, LLM42__UP, in->buffer, in->bytes, error));
-        LLM42__TRY_CUDA(llm42__place(down, to->w[LLM42__DOWN] + e * Dp * Fp, cu->Fp, LLM42__PLAIN, in->buffer, in->bytes, error));
+        LLM42__TRY_CUDA(
+            llm42__place(down, to->w[LLM42__DOWN] + e * Dp * Fp, cu->Fp, LLM42__PLAIN, in->buffer, in->bytes, error));
     }
     if (!c->experts) return LLM42_OK;
     LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__ROUTER], (size_t)cu->Ep * Dp, error));
@@ -878,7 +995,8 @@ static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
             LLM42__TRY_CUDA(llm42__take(cu, &cu->head, (size_t)cu->Vp * (size_t)cu->Dp, error));
             LLM42__TRY_CUDA(llm42__place(&m->head, cu->head, cu->Dp, LLM42__PLAIN, in.buffer, in.bytes, error));
             if (!m->head.data && m->head.recipe.lead != 0.0f)
-                llm42__k_lead<<<(unsigned)m->config.vocab, 256>>>(cu->head, cu->embed, m->config.vocab, cu->Dp, m->config.dim, m->head.recipe.lead);
+                llm42__k_lead<<<(unsigned)m->config.vocab, 256>>>(cu->head, cu->embed, m->config.vocab, cu->Dp,
+                                                                  m->config.dim, m->head.recipe.lead);
             LLM42__CU(cudaGetLastError());
         }
         LLM42__TRY_CUDA(llm42__upload_vector(cu, &cu->final_norm, m->final_norm, m->config.dim, cu->Dp, error));
@@ -901,9 +1019,12 @@ static llm42_result llm42__upload_rope(llm42__cuda *cu, llm42_error *error) {
         float frequency = (float)exp(-(double)(2 * i) / c->head_dim * log(c->rope_theta));
         if (c->rope_factor > 0) {
             double wave = 6.283185307179586 / frequency, context = c->rope_original_context;
-            double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor, smooth = (context / wave - low) / (high - low);
-            if (wave > context / low) frequency = (float)(frequency / c->rope_factor);
-            else if (wave >= context / high) frequency = (float)((1 - smooth) * frequency / c->rope_factor + smooth * frequency);
+            double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor,
+                   smooth = (context / wave - low) / (high - low);
+            if (wave > context / low)
+                frequency = (float)(frequency / c->rope_factor);
+            else if (wave >= context / high)
+                frequency = (float)((1 - smooth) * frequency / c->rope_factor + smooth * frequency);
         }
         for (int t = 0; t < cu->desc.max_context; t++) {
             double sine, cosine;
@@ -920,24 +1041,29 @@ static llm42_result llm42__upload_rope(llm42__cuda *cu, llm42_error *error) {
 static llm42_result llm42__open_lane(llm42__cuda *cu, int which, llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     llm42__lane *lane = &cu->lane[which];
-    const size_t R = (size_t)(which ? cu->buckets[(size_t)llm42__bucket(cu, std::max(1, cu->desc.fixed_rows))] : cu->max_rows);
+    const size_t R = (size_t)(which ? cu->buckets[(size_t)llm42__bucket(cu, std::max(1, cu->desc.fixed_rows))]
+                                    : cu->max_rows);
     const size_t used = (size_t)c->experts_used, entries = R * std::max<size_t>(1, used), Dp = (size_t)cu->Dp;
     int least, greatest;
     LLM42__CU(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    LLM42__CU(cudaStreamCreateWithPriority(&lane->stream, cudaStreamNonBlocking, which ? least : greatest));  // decode goes first
+    LLM42__CU(cudaStreamCreateWithPriority(&lane->stream, cudaStreamNonBlocking,
+                                           which ? least : greatest));  // decode goes first
     LLM42__CU(cudaEventCreateWithFlags(&lane->landed, cudaEventDisableTiming));
     LLM42__TRY_CUDA(llm42__take(cu, &lane->x, R * Dp, error));
-    LLM42__TRY_CUDA(llm42__take(cu, &lane->h, (R + (size_t)cu->max_draws) * Dp, error));  // the head's last part may look further
+    LLM42__TRY_CUDA(
+        llm42__take(cu, &lane->h, (R + (size_t)cu->max_draws) * Dp, error));  // the head's last part may look further
     LLM42__TRY_CUDA(llm42__take(cu, &lane->delta, R * Dp, error));
     LLM42__TRY_CUDA(llm42__take(cu, &lane->qkv, R * (size_t)cu->qkv, error));
     LLM42__TRY_CUDA(llm42__take(cu, &lane->q, R * (size_t)(c->heads * cu->dp), error));
     LLM42__TRY_CUDA(llm42__take(cu, &lane->attended, R * (size_t)cu->attended, error));
     LLM42__TRY_CUDA(llm42__take(cu, &lane->gate_up, R * 2 * (size_t)cu->Fp, error));
     LLM42__TRY_CUDA(llm42__take(cu, &lane->gated, entries * (size_t)cu->Fp, error));
-    LLM42__TRY_CUDA(llm42__take(cu, (char **)&lane->logits, (size_t)cu->max_draws * (size_t)cu->Vp * (cu->desc.logits_fp32 ? 4 : 2), error));
+    LLM42__TRY_CUDA(llm42__take(cu, (char **)&lane->logits,
+                                (size_t)cu->max_draws * (size_t)cu->Vp * (cu->desc.logits_fp32 ? 4 : 2), error));
     LLM42__TRY_CUDA(llm42__take(cu, (char **)&lane->workspace, llm42__workspace_bytes, error));
     if (!which) {
-        LLM42__TRY_CUDA(llm42__take(cu, &lane->partial, (size_t)cu->unit_slots * (size_t)c->heads * (size_t)(cu->dp + 2), error));
+        LLM42__TRY_CUDA(
+            llm42__take(cu, &lane->partial, (size_t)cu->unit_slots * (size_t)c->heads * (size_t)(cu->dp + 2), error));
         LLM42__TRY_CUDA(llm42__take(cu, &lane->arrived, R * (size_t)c->kv_heads, error));
     }
     if (used) {
@@ -957,7 +1083,10 @@ static llm42_result llm42__open_lane(llm42__cuda *cu, int which, llm42_error *er
 }
 
 // >>plans --------------------------------------------------------------------------------------------------------
-struct llm42__candidate { llm42__plan plan; int rank; };  // rank: in cuBLASLt's own order, from 0; -1: a tile kernel
+struct llm42__candidate {
+    llm42__plan plan;
+    int rank;
+};  // rank: in cuBLASLt's own order, from 0; -1: a tile kernel
 
 // Memory for trying plans: inputs of noise, the same with rows turned, and three outputs.
 struct llm42__trial {
@@ -973,23 +1102,26 @@ static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, 
 }
 
 enum { LLM42__CANCELLING = -1 };  // instead of a layer's weights
-static llm42_result llm42__try(llm42__trial *t, int product, const llm42__plan *plan, int layer, const llm42__bf16 *x, void *y, int rows,
-                               llm42_error *error) {
+static llm42_result llm42__try(llm42__trial *t, int product, const llm42__plan *plan, int layer, const llm42__bf16 *x,
+                               void *y, int rows, llm42_error *error) {
     llm42__lane *lane = &t->cu->lane[0];
     const llm42__bf16 *w = layer == LLM42__CANCELLING ? t->w : llm42__weights_of(t->cu, product, layer);
     return llm42__run_plan(t->cu, lane, product, plan, w, x, y, lane->gate_up, rows, error);
 }
 
 // Does y[r] equal other[(r + shift) % rows] to the bit, for all rows?
-static llm42_result llm42__same_bits(llm42__trial *t, int product, const void *y, const void *other, int rows, int shift, bool *same,
-                                     llm42_error *error) {
+static llm42_result llm42__same_bits(llm42__trial *t, int product, const void *y, const void *other, int rows,
+                                     int shift, bool *same, llm42_error *error) {
     llm42__cuda *cu = t->cu;
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
-    size_t width = product == LLM42__GATE_UP ? (size_t)n / 2 : product == LLM42__HEAD && cu->desc.logits_fp32 ? (size_t)n * 2 : (size_t)n;
+    size_t width = product == LLM42__GATE_UP                        ? (size_t)n / 2
+                   : product == LLM42__HEAD && cu->desc.logits_fp32 ? (size_t)n * 2
+                                                                    : (size_t)n;
     unsigned differ = 0;
     LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof differ, cu->lane[0].stream));
-    llm42__k_differ<<<264, 512, 0, cu->lane[0].stream>>>((const uint16_t *)y, (const uint16_t *)other, rows, width, shift, t->differ);
+    llm42__k_differ<<<264, 512, 0, cu->lane[0].stream>>>((const uint16_t *)y, (const uint16_t *)other, rows, width,
+                                                         shift, t->differ);
     LLM42__CU(cudaGetLastError());
     LLM42__CU(cudaMemcpyAsync(&differ, t->differ, sizeof differ, cudaMemcpyDeviceToHost, cu->lane[0].stream));
     LLM42__CU(cudaStreamSynchronize(cu->lane[0].stream));
@@ -998,8 +1130,8 @@ static llm42_result llm42__same_bits(llm42__trial *t, int product, const void *y
 }
 
 // The same bits on every run, and with the rows in other places?
-static llm42_result llm42__plan_holds(llm42__trial *t, int product, const llm42__plan *plan, int rows, bool places, bool *holds,
-                                      llm42_error *error) {
+static llm42_result llm42__plan_holds(llm42__trial *t, int product, const llm42__plan *plan, int rows, bool places,
+                                      bool *holds, llm42_error *error) {
     int n, k;
     llm42__product_shape(t->cu, product, &n, &k);
     LLM42__TRY_CUDA(llm42__try(t, product, plan, LLM42__CANCELLING, t->x, t->y, rows, error));
@@ -1017,12 +1149,14 @@ static llm42_result llm42__plan_holds(llm42__trial *t, int product, const llm42_
 
 static llm42_result llm42__time_plan(llm42__trial *t, int product, llm42__plan *plan, int rows, llm42_error *error) {
     llm42__cuda *cu = t->cu;
-    const int layers = product == LLM42__HEAD ? 1 : std::min(4, cu->model->config.layers), repeats = product == LLM42__HEAD ? 2 : 1;
+    const int layers = product == LLM42__HEAD ? 1 : std::min(4, cu->model->config.layers),
+              repeats = product == LLM42__HEAD ? 2 : 1;
     float best = INFINITY;
     LLM42__TRY_CUDA(llm42__try(t, product, plan, layers - 1, t->x, t->other, rows, error));
     for (int round = 0; round < 3; round++) {  // over several layers' weights, so that they come from memory
         LLM42__CU(cudaEventRecord(t->begin, cu->lane[0].stream));
-        for (int i = 0; i < layers * repeats; i++) LLM42__TRY_CUDA(llm42__try(t, product, plan, i % layers, t->x, t->other, rows, error));
+        for (int i = 0; i < layers * repeats; i++)
+            LLM42__TRY_CUDA(llm42__try(t, product, plan, i % layers, t->x, t->other, rows, error));
         LLM42__CU(cudaEventRecord(t->end, cu->lane[0].stream));
         LLM42__CU(cudaEventSynchronize(t->end));
         float ms;
@@ -1048,22 +1182,27 @@ static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, ll
 }
 
 // Everything that could compute a product of so many rows, cuBLASLt's choices in its order first.
-static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list, llm42_error *error) {
+static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list,
+                                      llm42_error *error) {
     llm42__plan plan;
     list->clear();
     LLM42__TRY_CUDA(llm42__lt_layouts(cu, product, rows, &plan, error));
-    // cuBLASLt's own list first, without reductions in place (those add in any order); then what it offers without any reduction across
-    // blocks: the sequential order is among those.
-    const uint32_t reductions[] = {CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE, CUBLASLT_REDUCTION_SCHEME_NONE};
+    // cuBLASLt's own list first, without reductions in place (those add in any order); then what it offers without any
+    // reduction across blocks: the sequential order is among those.
+    const uint32_t reductions[] = {CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE,
+                                   CUBLASLT_REDUCTION_SCHEME_NONE};
     const size_t workspace = llm42__workspace_bytes;
     for (uint32_t reduction : reductions) {
         cublasLtMatmulPreference_t wish;
         cublasLtMatmulHeuristicResult_t found[16];
         int count = 0;
         LLM42__CU(cublasLtMatmulPreferenceCreate(&wish));
-        cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-        cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction, sizeof reduction);
-        if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, plan.w, plan.x, plan.y, plan.y, wish, 16, found, &count) != CUBLAS_STATUS_SUCCESS)
+        cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                             sizeof workspace);
+        cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
+                                             sizeof reduction);
+        if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, plan.w, plan.x, plan.y, plan.y, wish, 16, found,
+                                           &count) != CUBLAS_STATUS_SUCCESS)
             count = 0;
         cublasLtMatmulPreferenceDestroy(wish);
         for (int i = 0; i < count; i++) {
@@ -1077,7 +1216,9 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
     for (int i = 0; i < LLM42__TILE_KINDS; i++) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[i];
         bool fits = tile->bytes <= (int)cu->device.sharedMemPerBlockOptin;
-        if (!fits || (i + 1 < LLM42__TILE_KINDS && (tile->rows < std::min(rows, 64) || tile->rows > 4 * rows + 4 || rows > 256))) continue;
+        if (!fits ||
+            (i + 1 < LLM42__TILE_KINDS && (tile->rows < std::min(rows, 64) || tile->rows > 4 * rows + 4 || rows > 256)))
+            continue;
         llm42__plan own;
         own.tile = i;
         own.sequential = true;
@@ -1095,8 +1236,8 @@ static llm42_result llm42__find_class(llm42__trial *t, int product, llm42__plan 
 
 // The fastest of the candidates that `fits` and whose bits hold; of cuBLASLt's own order where in_order.
 template <typename FITS>
-static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows, bool places, bool in_order,
-                                  FITS fits, llm42__plan *chosen, llm42_error *error) {
+static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows,
+                                  bool places, bool in_order, FITS fits, llm42__plan *chosen, llm42_error *error) {
     std::stable_sort(list->begin(), list->end(), [&](const llm42__candidate &a, const llm42__candidate &b) {
         // A tile kernel fetches weights while the kernel before it drains, which a cuBLASLt kernel does not.
         auto us = [](const llm42__candidate &c) { return c.plan.us + (c.plan.tile >= 0 ? 0.0f : 2.5f); };
@@ -1105,15 +1246,18 @@ static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm4
     for (llm42__candidate &c : *list) {
         if (!fits(c)) continue;
         bool holds = true;
-        if (!t->cu->options.no_check) LLM42__TRY_CUDA(llm42__plan_holds(t, product, &c.plan, rows, places, &holds, error));
+        if (!t->cu->options.no_check)
+            LLM42__TRY_CUDA(llm42__plan_holds(t, product, &c.plan, rows, places, &holds, error));
         if (!holds) continue;
         *chosen = c.plan;
         return LLM42_OK;
     }
     int n, k;
     llm42__product_shape(t->cu, product, &n, &k);
-    return llm42__cuda_fail(error, LLM42_NOT_INVARIANT, "cuda backend: no plan for the %s product (%d x %d) with %d rows keeps its bits: "
-                            "deterministic requests are refused; use mode NONDETERMINISTIC", llm42__product_names[product], n, k, rows);
+    return llm42__cuda_fail(error, LLM42_NOT_INVARIANT,
+                            "cuda backend: no plan for the %s product (%d x %d) with %d rows keeps its bits: "
+                            "deterministic requests are refused; use mode NONDETERMINISTIC",
+                            llm42__product_names[product], n, k, rows);
 }
 
 static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t bucket, llm42_error *error) {
@@ -1140,8 +1284,9 @@ static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t buck
         plans[1][bucket] = plans[2][bucket] = plans[0][bucket];
         return LLM42_OK;
     }
-    LLM42__TRY_CUDA(llm42__choose(t, product, &list, rows, true, false,
-                                  [&](const llm42__candidate &c) { return runs(c) && c.plan.sequential; }, &plans[2][bucket], error));
+    LLM42__TRY_CUDA(llm42__choose(
+        t, product, &list, rows, true, false, [&](const llm42__candidate &c) { return runs(c) && c.plan.sequential; },
+        &plans[2][bucket], error));
     if (cu->options.fixed == LLM42_CUDA_FIXED_MATCH) {
         plans[1][bucket] = plans[2][bucket];
         return LLM42_OK;
@@ -1151,7 +1296,8 @@ static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t buck
 
 static llm42_result llm42__open_trial(llm42__trial *t, llm42_error *error) {
     llm42__cuda *cu = t->cu;
-    size_t widest = (size_t)std::max(std::max(cu->Dp, cu->Fp), cu->attended), x = (size_t)cu->max_rows * widest, y = 0, w = 0;
+    size_t widest = (size_t)std::max(std::max(cu->Dp, cu->Fp), cu->attended), x = (size_t)cu->max_rows * widest, y = 0,
+           w = 0;
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         int n, k;
         llm42__product_shape(cu, product, &n, &k);
@@ -1216,7 +1362,9 @@ static std::string llm42__plan_header(const llm42__cuda *cu) {
     int driver = 0, runtime = 0, n, k;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
-    snprintf(text, sizeof text, "# llm42 plans 3\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fixed: %s\n# logits: %s\n",
+    snprintf(text, sizeof text,
+             "# llm42 plans 3\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fixed: %s\n# "
+             "logits: %s\n",
              cu->device.name, cu->device.major, cu->device.minor, driver, runtime, cublasLtGetVersion(),
              cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match" : "first", cu->desc.logits_fp32 ? "fp32" : "bf16");
     std::string header = text;
@@ -1232,7 +1380,8 @@ static void llm42__write_plans(const llm42__cuda *cu) {
     std::string path = cu->options.plan_file, temporary = path + ".part";
     FILE *file = fopen(temporary.c_str(), "w");
     if (!file) {
-        llm42__cuda_log(cu, "plan file %s: cannot be written: %s; plans are found anew at every open", path.c_str(), strerror(errno));
+        llm42__cuda_log(cu, "plan file %s: cannot be written: %s; plans are found anew at every open", path.c_str(),
+                        strerror(errno));
         return;
     }
     fputs(llm42__plan_header(cu).c_str(), file);
@@ -1240,10 +1389,12 @@ static void llm42__write_plans(const llm42__cuda *cu) {
         for (int mode = 0; mode < LLM42__MODES; mode++)
             for (size_t b = 0; b < cu->buckets.size(); b++) {
                 const llm42__plan *p = &cu->plans[product][mode][b];
-                if (!llm42__product_used(cu, product) || (product == LLM42__HEAD && cu->buckets[b] > cu->max_draws)) continue;
+                if (!llm42__product_used(cu, product) || (product == LLM42__HEAD && cu->buckets[b] > cu->max_draws))
+                    continue;
                 fprintf(file, "%s\t%d\t%d\t%s\t%d\t%.2f\t", llm42__product_names[product], mode, cu->buckets[b],
                         p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt", p->sequential, (double)p->us);
-                for (int i = 0; i < 8; i++) fprintf(file, "%s%016" PRIx64, i ? ":" : "", p->tile >= 0 ? (uint64_t)0 : p->algo.data[i]);
+                for (int i = 0; i < 8; i++)
+                    fprintf(file, "%s%016" PRIx64, i ? ":" : "", p->tile >= 0 ? (uint64_t)0 : p->algo.data[i]);
                 fputc('\n', file);
             }
     bool good = !ferror(file);
@@ -1255,7 +1406,9 @@ static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
     char name[32], kind[64];
     int mode, rows, sequential, at = 0;
     double us;
-    if (sscanf(line, "%31[^\t]\t%d\t%d\t%63[^\t]\t%d\t%lf\t%n", name, &mode, &rows, kind, &sequential, &us, &at) != 6 || !at) return false;
+    if (sscanf(line, "%31[^\t]\t%d\t%d\t%63[^\t]\t%d\t%lf\t%n", name, &mode, &rows, kind, &sequential, &us, &at) != 6 ||
+        !at)
+        return false;
     int product = 0;
     while (product < LLM42__PRODUCTS && strcmp(name, llm42__product_names[product]) != 0) product++;
     size_t bucket = (size_t)llm42__bucket(cu, rows);
@@ -1278,7 +1431,8 @@ static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
         size_t workspace = 0;
         cublasLtMatmulHeuristicResult_t fit;
         if (llm42__lt_layouts(cu, product, rows, &p, nullptr) != LLM42_OK) return false;
-        if (cublasLtMatmulAlgoCheck(cu->lt, cu->product, p.w, p.x, p.y, p.y, &p.algo, &fit) != CUBLAS_STATUS_SUCCESS) return false;
+        if (cublasLtMatmulAlgoCheck(cu->lt, cu->product, p.w, p.x, p.y, p.y, &p.algo, &fit) != CUBLAS_STATUS_SUCCESS)
+            return false;
         workspace = fit.workspaceSize;
         if (workspace > llm42__workspace_bytes) return false;
     }
@@ -1286,7 +1440,8 @@ static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
     return true;
 }
 
-// Takes plans from the file. False, with the reason in the log, where it is missing, is of another device, or lacks some.
+// Takes plans from the file. False, with the reason in the log, where it is missing, is of another device, or lacks
+// some.
 static bool llm42__read_plans(llm42__cuda *cu) {
     FILE *file = fopen(cu->options.plan_file, "r");
     if (!file) return false;
@@ -1297,8 +1452,10 @@ static bool llm42__read_plans(llm42__cuda *cu) {
         for (auto &mode : product)
             for (llm42__plan &plan : mode) plan = llm42__plan();
     while (good && fgets(line, sizeof line, file)) {
-        if (body) good = llm42__read_plan(cu, line);
-        else header += line;
+        if (body)
+            good = llm42__read_plan(cu, line);
+        else
+            header += line;
         if (!body && strncmp(line, llm42__plan_columns, sizeof llm42__plan_columns - 1) == 0) {
             body = true;
             good = header == llm42__plan_header(cu);
@@ -1310,8 +1467,10 @@ static bool llm42__read_plans(llm42__cuda *cu) {
             for (size_t b = 0; good && b < cu->buckets.size(); b++)
                 if (llm42__product_used(cu, product) && (product != LLM42__HEAD || cu->buckets[b] <= cu->max_draws))
                     good = cu->plans[product][mode][b].tile >= 0 || cu->plans[product][mode][b].w;
-    if (!good) llm42__cuda_log(cu, "plan file %s: made for another device, library, model or engine, or not whole: plans are found anew",
-                               cu->options.plan_file);
+    if (!good)
+        llm42__cuda_log(
+            cu, "plan file %s: made for another device, library, model or engine, or not whole: plans are found anew",
+            cu->options.plan_file);
     return good && body;
 }
 
@@ -1332,12 +1491,16 @@ static llm42_result llm42__prove_plans(llm42__cuda *cu, llm42_error *error) {
                 bool holds = false, same = true;
                 result = llm42__plan_holds(&t, product, plan, rows, true, &holds, error);
                 if (result == LLM42_OK && plan->sequential) {
-                    result = llm42__try(&t, product, &reference, LLM42__CANCELLING, t.x, t.want, std::min(rows, 64), error);
-                    if (result == LLM42_OK) result = llm42__same_bits(&t, product, t.y, t.want, std::min(rows, 64), 0, &same, error);
+                    result = llm42__try(&t, product, &reference, LLM42__CANCELLING, t.x, t.want, std::min(rows, 64),
+                                        error);
+                    if (result == LLM42_OK)
+                        result = llm42__same_bits(&t, product, t.y, t.want, std::min(rows, 64), 0, &same, error);
                 }
                 if (result == LLM42_OK && (!holds || !same))
-                    result = llm42__cuda_fail(error, LLM42_NOT_INVARIANT, "plan file %s: the plan of %s with %d rows does not keep its bits here: "
-                                              "remove the file", cu->options.plan_file, llm42__product_names[product], rows);
+                    result = llm42__cuda_fail(error, LLM42_NOT_INVARIANT,
+                                              "plan file %s: the plan of %s with %d rows does not keep its bits here: "
+                                              "remove the file",
+                                              cu->options.plan_file, llm42__product_names[product], rows);
             }
     }
     llm42__close_trial(&t);
@@ -1347,7 +1510,8 @@ static llm42_result llm42__prove_plans(llm42__cuda *cu, llm42_error *error) {
 static llm42_result llm42__make_plans(llm42__cuda *cu, llm42_error *error) {
     for (auto &product : cu->plans)
         for (auto &mode : product) mode.assign(cu->buckets.size(), llm42__plan());
-    if (cu->options.plan_file && llm42__read_plans(cu)) return cu->options.no_check ? LLM42_OK : llm42__prove_plans(cu, error);
+    if (cu->options.plan_file && llm42__read_plans(cu))
+        return cu->options.no_check ? LLM42_OK : llm42__prove_plans(cu, error);
     LLM42__TRY_CUDA(llm42__find_plans(cu, error));
     if (cu->options.plan_file) llm42__write_plans(cu);
     return LLM42_OK;
@@ -1362,7 +1526,8 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
     cudaError_t ended = cudaStreamEndCapture(lane->stream, &graph);
     if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaStreamEndCapture(", ended);
     cudaGraphExec_t exec = nullptr;
-    if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaGraphInstantiate(", cudaGraphInstantiate(&exec, graph, 0));
+    if (result == LLM42_OK)
+        result = llm42__cuda_status(error, "cudaGraphInstantiate(", cudaGraphInstantiate(&exec, graph, 0));
     if (graph) cudaGraphDestroy(graph);
     if (result != LLM42_OK) return result;
     llm42__graph *graph_of = llm42__find_graph(cu, &key);
@@ -1379,9 +1544,12 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
 // Graphs of the passes that an engine runs most: decode and mixed passes of each padded size, and the replay pass.
 static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
     enum { MOST_ROWS = 2048 };
-    const unsigned wanted = cu->desc.schedules ? cu->desc.schedules : 1u << LLM42_FAST | 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
-    const int running = cu->buckets[(size_t)llm42__bucket(cu, std::min(std::max(cu->desc.max_running, 1), cu->max_rows))];
-    const int usual = cu->buckets[(size_t)llm42__bucket(cu, std::min(std::max(cu->desc.max_running, 1), std::min(256, cu->max_draws)))];
+    const unsigned wanted = cu->desc.schedules ? cu->desc.schedules
+                                               : 1u << LLM42_FAST | 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
+    const int running =
+        cu->buckets[(size_t)llm42__bucket(cu, std::min(std::max(cu->desc.max_running, 1), cu->max_rows))];
+    const int usual = cu->buckets[(size_t)llm42__bucket(
+        cu, std::min(std::max(cu->desc.max_running, 1), std::min(256, cu->max_draws)))];
     for (llm42_schedule schedule : {LLM42_FAST, LLM42_INVARIANT}) {
         if (!(wanted >> schedule & 1)) continue;
         for (int rows : cu->buckets) {
@@ -1428,15 +1596,18 @@ static llm42_result llm42__find_device(int ordinal, cudaDeviceProp *device, llm4
     cudaError_t status = cudaGetDeviceCount(&count);
     if (status != cudaSuccess || count < 1) {
         cudaGetLastError();
-        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "cuda backend: no CUDA device: %s; use --backend cpu, or a machine with an NVIDIA GPU",
+        return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
+                                "cuda backend: no CUDA device: %s; use --backend cpu, or a machine with an NVIDIA GPU",
                                 status != cudaSuccess ? cudaGetErrorString(status) : "none found");
     }
     if (ordinal < 0 || ordinal >= count)
-        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.device: %d: this machine has devices 0 to %d", ordinal, count - 1);
+        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.device: %d: this machine has devices 0 to %d",
+                                ordinal, count - 1);
     LLM42__CU(cudaSetDevice(ordinal));
     LLM42__CU(cudaGetDeviceProperties(device, ordinal));
     if (device->major < 8)
-        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "cuda backend: %s is sm_%d%d: bf16 tensor cores need sm_80 or later", device->name,
+        return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
+                                "cuda backend: %s is sm_%d%d: bf16 tensor cores need sm_80 or later", device->name,
                                 device->major, device->minor);
     return LLM42_OK;
 }
@@ -1444,28 +1615,43 @@ static llm42_result llm42__find_device(int ordinal, cudaDeviceProp *device, llm4
 static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_error *error) {
     const llm42_config *c = &d->model->config;
     if (!d->model->layer)
-        return llm42__cuda_fail(error, LLM42_INVALID, "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME", d->model->name);
+        return llm42__cuda_fail(error, LLM42_INVALID,
+                                "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME",
+                                d->model->name);
     if (d->compute != LLM42_BF16)
-        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "llm42_backend_desc.compute: the CUDA backend computes in bf16 with fp32 sums; "
+        return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
+                                "llm42_backend_desc.compute: the CUDA backend computes in bf16 with fp32 sums; "
                                 "fp32 is the CPU backend's");
-    struct { const char *name; int64_t value, least, most; } fields[] = {
-        {"max_rows", d->max_rows, 1, 1 << 20}, {"max_context", d->max_context, 1, c->context}, {"pages", d->pages, 1, 1 << 28},
-        {"page_size", d->page_size, 1, 4096}, {"fixed_rows", d->fixed_rows, 0, 1 << 20}};
+    struct {
+        const char *name;
+        int64_t value, least, most;
+    } fields[] = {{"max_rows", d->max_rows, 1, 1 << 20},
+                  {"max_context", d->max_context, 1, c->context},
+                  {"pages", d->pages, 1, 1 << 28},
+                  {"page_size", d->page_size, 1, 4096},
+                  {"fixed_rows", d->fixed_rows, 0, 1 << 20}};
     for (auto &f : fields)
         if (f.value < f.least || f.value > f.most)
-            return llm42__cuda_fail(error, LLM42_INVALID, "llm42_backend_desc.%s: %" PRId64 ": must be from %" PRId64 " to %" PRId64, f.name,
+            return llm42__cuda_fail(error, LLM42_INVALID,
+                                    "llm42_backend_desc.%s: %" PRId64 ": must be from %" PRId64 " to %" PRId64, f.name,
                                     f.value, f.least, f.most);
     if (d->page_size & (d->page_size - 1))
-        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_backend_desc.page_size: %d: must be a power of two", d->page_size);
+        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_backend_desc.page_size: %d: must be a power of two",
+                                d->page_size);
     if ((int64_t)d->pages * d->page_size > INT32_MAX)
-        return llm42__cuda_fail(error, LLM42_MEMORY, "llm42_backend_desc.pages: %d pages of %d tokens: no device has memory for 2^31 tokens",
+        return llm42__cuda_fail(error, LLM42_MEMORY,
+                                "llm42_backend_desc.pages: %d pages of %d tokens: no device has memory for 2^31 tokens",
                                 d->pages, d->page_size);
     if (d->cuda && (d->cuda->fixed < LLM42_CUDA_FIXED_DEFAULT || d->cuda->fixed > LLM42_CUDA_FIXED_MATCH))
-        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.fixed: %d: must be FIRST or MATCH", (int)d->cuda->fixed);
-    if (c->head_dim > 128 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 || c->dim > 32768 || c->experts > 1024)
-        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "model %s: head_dim %d, %d heads, %d kv_heads, width %d, %d experts: the CUDA backend "
-                                "takes an even head_dim up to 128, up to 16 heads a kv head, width 32768 and 1024 experts", d->model->name,
-                                c->head_dim, c->heads, c->kv_heads, c->dim, c->experts);
+        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.fixed: %d: must be FIRST or MATCH",
+                                (int)d->cuda->fixed);
+    if (c->head_dim > 128 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 ||
+        c->dim > 32768 || c->experts > 1024)
+        return llm42__cuda_fail(
+            error, LLM42_UNSUPPORTED,
+            "model %s: head_dim %d, %d heads, %d kv_heads, width %d, %d experts: the CUDA backend "
+            "takes an even head_dim up to 128, up to 16 heads a kv head, width 32768 and 1024 experts",
+            d->model->name, c->head_dim, c->heads, c->kv_heads, c->dim, c->experts);
     return LLM42_OK;
 }
 
@@ -1481,20 +1667,32 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     while (1 << cu->page_shift < d->page_size) cu->page_shift++;
     cu->kv_layer = (size_t)d->pages * (size_t)d->page_size * (size_t)c->kv_heads * (size_t)cu->dp;
     const int most = std::max(d->max_rows, d->fixed_rows);
-    for (int rows = 1; rows < most; rows += rows < 2 ? 1 : rows < 4 ? 2 : rows < 8 ? 4 : rows < 64 ? 8 : rows < 128 ? 16 : rows < 256 ? 32
-                                          : rows < 512 ? 64 : rows < 1024 ? 128 : rows < 2048 ? 256 : 512)
+    for (int rows = 1; rows < most; rows += rows < 2      ? 1
+                                            : rows < 4    ? 2
+                                            : rows < 8    ? 4
+                                            : rows < 64   ? 8
+                                            : rows < 128  ? 16
+                                            : rows < 256  ? 32
+                                            : rows < 512  ? 64
+                                            : rows < 1024 ? 128
+                                            : rows < 2048 ? 256
+                                                          : 512)
         cu->buckets.push_back(rows);
     cu->buckets.push_back(most);
     if (d->fixed_rows) cu->buckets.push_back(d->fixed_rows);
     std::sort(cu->buckets.begin(), cu->buckets.end());
     cu->buckets.erase(std::unique(cu->buckets.begin(), cu->buckets.end()), cu->buckets.end());
     cu->max_rows = most;
-    cu->max_draws = cu->buckets[(size_t)llm42__bucket(cu, std::min(most, std::max(std::max(d->fixed_rows, 256), std::min(d->max_running, 1024))))];
-    int per_row = (d->max_context + LLM42__UNIT_KEYS - 1) / LLM42__UNIT_KEYS + 1, singles = std::min(most, std::max(d->max_running, 64));
-    int64_t slots = std::min((int64_t)singles * per_row, (int64_t)d->pages * d->page_size / LLM42__UNIT_KEYS + 2 * singles);
+    cu->max_draws = cu->buckets[(size_t)llm42__bucket(
+        cu, std::min(most, std::max(std::max(d->fixed_rows, 256), std::min(d->max_running, 1024))))];
+    int per_row = (d->max_context + LLM42__UNIT_KEYS - 1) / LLM42__UNIT_KEYS + 1,
+        singles = std::min(most, std::max(d->max_running, 64));
+    int64_t slots = std::min((int64_t)singles * per_row,
+                             (int64_t)d->pages * d->page_size / LLM42__UNIT_KEYS + 2 * singles);
     cu->unit_slots = (int)std::max<int64_t>(slots, 8 * cu->device.multiProcessorCount);
     size_t pages_each = (size_t)(d->max_context + d->page_size - 1) / (size_t)d->page_size;
-    cu->page_room = std::min((size_t)most * pages_each, std::max((size_t)std::max(d->max_running, 1) * pages_each, (size_t)4 << 20));
+    cu->page_room = std::min((size_t)most * pages_each,
+                             std::max((size_t)std::max(d->max_running, 1) * pages_each, (size_t)4 << 20));
     for (llm42_schedule schedule : {LLM42_FAST, LLM42_INVARIANT}) {
         llm42__shape_key key = {schedule, most, most, true, true};
         cu->meta_size = std::max(cu->meta_size, llm42__layout(cu, &key).pages + cu->page_room * 4);
@@ -1506,23 +1704,32 @@ static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     double D = cu->Dp, weights = 2.0 * cu->Vp * D * (c->tied ? 1 : 2), R = cu->max_rows;
     weights += 2.0 * c->layers * (cu->qkv * D + D * cu->attended + 3.0 * std::max(1, c->experts) * cu->Fp * D);
-    double kv = 4.0 * c->layers * (double)cu->kv_layer, widest = std::max(std::max(D, (double)cu->Fp), (double)cu->attended);
-    double passes = R * 2.0 * (3 * D + cu->qkv + (double)c->heads * cu->dp + cu->attended + (2.0 + std::max(1, c->experts_used)) * cu->Fp) +
+    double kv = 4.0 * c->layers * (double)cu->kv_layer,
+           widest = std::max(std::max(D, (double)cu->Fp), (double)cu->attended);
+    double passes = R * 2.0 *
+                        (3 * D + cu->qkv + (double)c->heads * cu->dp + cu->attended +
+                         (2.0 + std::max(1, c->experts_used)) * cu->Fp) +
                     (double)cu->max_draws * cu->Vp * (cu->desc.logits_fp32 ? 4 : 2);
-    double trials = 2.0 * std::max((double)cu->Vp * D, std::max(2.0 * cu->Fp * D, (double)cu->qkv * D)) + 2 * R * widest * 2 + 3 * std::max(R * 2.0 * std::max(2.0 * cu->Fp, (double)cu->qkv), (double)cu->max_draws * cu->Vp * 2.0);
+    double trials = 2.0 * std::max((double)cu->Vp * D, std::max(2.0 * cu->Fp * D, (double)cu->qkv * D)) +
+                    2 * R * widest * 2 +
+                    3 * std::max(R * 2.0 * std::max(2.0 * cu->Fp, (double)cu->qkv),
+                                 (double)cu->max_draws * cu->Vp * 2.0);
     double need = weights + kv + passes * (cu->desc.overlap ? 2 : 1) + trials + 3e8;
     size_t left = 0, all = 0;
     LLM42__CU(cudaMemGetInfo(&left, &all));
     if (need > (double)left)
-        return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: %s needs %.1f GB of device memory (weights %.1f, KV cache of %lld tokens %.1f, passes of %d rows "
-                                "%.1f), %s has %.1f GB free: lower pages, max_context or token_budget, or take a smaller model",
-                                cu->model->name, need * 1e-9, weights * 1e-9, (long long)cu->desc.pages * cu->desc.page_size, kv * 1e-9,
-                                cu->max_rows, (need - weights - kv) * 1e-9, cu->device.name, (double)left * 1e-9);
+        return llm42__cuda_fail(
+            error, LLM42_MEMORY,
+            "cuda backend: %s needs %.1f GB of device memory (weights %.1f, KV cache of %lld tokens %.1f, passes of %d "
+            "rows "
+            "%.1f), %s has %.1f GB free: lower pages, max_context or token_budget, or take a smaller model",
+            cu->model->name, need * 1e-9, weights * 1e-9, (long long)cu->desc.pages * cu->desc.page_size, kv * 1e-9,
+            cu->max_rows, (need - weights - kv) * 1e-9, cu->device.name, (double)left * 1e-9);
     return LLM42_OK;
 }
 
-// The last row of a text alone in its pass, after the text has run in one pass or in several: the whole pass must keep its bits,
-// attention included, whatever stands beside a row.
+// The last row of a text alone in its pass, after the text has run in one pass or in several: the whole pass must keep
+// its bits, attention included, whatever stands beside a row.
 static llm42_result llm42__check_passes(llm42__cuda_state *cu, llm42_schedule schedule, llm42_error *error) {
     const int V = cu->model->config.vocab, room = std::min(cu->desc.pages * cu->desc.page_size, cu->desc.max_context);
     const int most = schedule == LLM42_FIXED ? cu->desc.fixed_rows : cu->desc.max_rows, T = std::min(1100, room);
@@ -1538,16 +1745,21 @@ static llm42_result llm42__check_passes(llm42__cuda_state *cu, llm42_schedule sc
             llm42_pass pass = {};
             pass.schedule = schedule;
             for (; pass.rows < most && t < T; t++, pass.rows++)
-                rows[(size_t)pass.rows] = {0, t, (int32_t)((7 * (int64_t)t + 3) % V), t == T - 1 ? (uint32_t)LLM42_ROW_SAMPLE : 0u};
+                rows[(size_t)pass.rows] = {0, t, (int32_t)((7 * (int64_t)t + 3) % V),
+                                           t == T - 1 ? (uint32_t)LLM42_ROW_SAMPLE : 0u};
             pass.shape = schedule == LLM42_FIXED ? cu->desc.fixed_rows : pass.rows;
             pass.row = rows.data(), pass.seq = &seq;
             LLM42__TRY_CUDA(llm42__run_pass(cu, &pass, error));
             if (t < T) continue;
             llm42_output last = cu->lane[0].out_host[pass.rows - 1];  // NaN or not: that is for run to tell
-            if (!trial) first = last;
+            if (!trial)
+                first = last;
             else if (memcmp(&last, &first, sizeof last) != 0)
-                return llm42__cuda_fail(error, LLM42_NOT_INVARIANT, "cuda backend: schedule %s: position %d of a text gives other bits with %d rows "
-                                        "in its pass: nothing can be promised; use mode NONDETERMINISTIC", llm42_schedule_name(schedule), T - 1, pass.rows);
+                return llm42__cuda_fail(
+                    error, LLM42_NOT_INVARIANT,
+                    "cuda backend: schedule %s: position %d of a text gives other bits with %d rows "
+                    "in its pass: nothing can be promised; use mode NONDETERMINISTIC",
+                    llm42_schedule_name(schedule), T - 1, pass.rows);
         }
     }
     return LLM42_OK;
@@ -1557,13 +1769,15 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     int driver = 0, runtime = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
-    llm42__cuda_log(cu, "cuda device: %s, sm_%d%d, %d multiprocessors, %.1f GB", cu->device.name, cu->device.major, cu->device.minor,
-                    cu->device.multiProcessorCount, (double)cu->device.totalGlobalMem * 1e-9);
+    llm42__cuda_log(cu, "cuda device: %s, sm_%d%d, %d multiprocessors, %.1f GB", cu->device.name, cu->device.major,
+                    cu->device.minor, cu->device.multiProcessorCount, (double)cu->device.totalGlobalMem * 1e-9);
     llm42__cuda_log(cu, "cuda driver: CUDA %d.%d", driver / 1000, driver % 1000 / 10);
     llm42__cuda_log(cu, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
     llm42__cuda_log(cu, "cuda cublasLt: %zu", cublasLtGetVersion());
-    llm42__cuda_log(cu, "cuda fixed: %s", cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match (the sequential order, as FAST passes of small batches)"
-                                                                                       : "first (cuBLASLt's own choice for M rows)");
+    llm42__cuda_log(cu, "cuda fixed: %s",
+                    cu->options.fixed == LLM42_CUDA_FIXED_MATCH
+                        ? "match (the sequential order, as FAST passes of small batches)"
+                        : "first (cuBLASLt's own choice for M rows)");
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         if (!llm42__product_used(cu, product)) continue;
         std::string line;
@@ -1572,19 +1786,21 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
             line += std::string(mode ? "; " : "") + names[mode];
             for (size_t b = 0; b < cu->buckets.size(); b++) {
                 int rows = cu->buckets[b];
-                bool shown = mode == 1 ? rows == cu->desc.fixed_rows : rows == 1 || rows == 16 || rows == 64 || rows == 256;
+                bool shown = mode == 1 ? rows == cu->desc.fixed_rows
+                                       : rows == 1 || rows == 16 || rows == 64 || rows == 256;
                 if (!shown || (product == LLM42__HEAD && rows > cu->max_draws)) continue;
                 const llm42__plan *p = &cu->plans[product][mode][b];
                 char text[96];
-                snprintf(text, sizeof text, " %d:%s%s/%.1fus", rows, p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt",
-                         p->sequential ? "" : "*", (double)p->us);
+                snprintf(text, sizeof text, " %d:%s%s/%.1fus", rows,
+                         p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt", p->sequential ? "" : "*",
+                         (double)p->us);
                 line += text;
             }
         }
         llm42__cuda_log(cu, "cuda plan %s: %s", llm42__product_names[product], line.c_str());
     }
-    llm42__cuda_log(cu, "cuda plans: * sums in another order than the sequential one; %zu graphs; %.2f GB taken", cu->graphs.size(),
-                    (double)cu->device_bytes * 1e-9);
+    llm42__cuda_log(cu, "cuda plans: * sums in another order than the sequential one; %zu graphs; %.2f GB taken",
+                    cu->graphs.size(), (double)cu->device_bytes * 1e-9);
 }
 
 static llm42_result llm42__cuda_open_state(llm42__cuda_state *cu, llm42_error *error) {
@@ -1602,7 +1818,8 @@ static llm42_result llm42__cuda_open_state(llm42__cuda_state *cu, llm42_error *e
     for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) LLM42__TRY_CUDA(llm42__open_lane(cu, i, error));
     for (llm42__prepared &p : cu->prepared) {
         p.tile.reserve((size_t)cu->max_rows);
-        p.split.reserve((size_t)llm42__split_room(cu, LLM42_FAST, cu->max_rows) + (size_t)llm42__split_room(cu, LLM42_INVARIANT, cu->max_rows));
+        p.split.reserve((size_t)llm42__split_room(cu, LLM42_FAST, cu->max_rows) +
+                        (size_t)llm42__split_room(cu, LLM42_INVARIANT, cu->max_rows));
         p.run_begin.reserve((size_t)cu->max_rows);
     }
     LLM42__CU(cudaDeviceSynchronize());
@@ -1610,8 +1827,10 @@ static llm42_result llm42__cuda_open_state(llm42__cuda_state *cu, llm42_error *e
     LLM42__CU(cudaDeviceSynchronize());
     if (!cu->options.no_graphs) LLM42__TRY_CUDA(llm42__make_graphs(cu, error));
     const unsigned wanted = cu->desc.schedules;
-    if (!cu->options.no_check && wanted >> LLM42_FIXED & 1 && cu->desc.fixed_rows) LLM42__TRY_CUDA(llm42__check_passes(cu, LLM42_FIXED, error));
-    if (!cu->options.no_check && wanted >> LLM42_INVARIANT & 1) LLM42__TRY_CUDA(llm42__check_passes(cu, LLM42_INVARIANT, error));
+    if (!cu->options.no_check && wanted >> LLM42_FIXED & 1 && cu->desc.fixed_rows)
+        LLM42__TRY_CUDA(llm42__check_passes(cu, LLM42_FIXED, error));
+    if (!cu->options.no_check && wanted >> LLM42_INVARIANT & 1)
+        LLM42__TRY_CUDA(llm42__check_passes(cu, LLM42_INVARIANT, error));
     llm42__log_manifest(cu);
     return LLM42_OK;
 }
@@ -1643,13 +1862,15 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
 }
 
 const llm42_backend *llm42_backend_cuda(void) {
-    static const llm42_backend backend = {"cuda", llm42__cuda_open, llm42__cuda_close, llm42__cuda_run, llm42__cuda_start,
-                                          llm42__cuda_poll, llm42__cuda_now, llm42__cuda_wait_until};
+    static const llm42_backend backend = {"cuda",          llm42__cuda_open,      llm42__cuda_close,
+                                          llm42__cuda_run, llm42__cuda_start,     llm42__cuda_poll,
+                                          llm42__cuda_now, llm42__cuda_wait_until};
     return &backend;
 }
 
 // >>measure ------------------------------------------------------------------------------------------------------
-static llm42_result llm42__sum_timings(std::vector<llm42__timing> *timings, llm42_cuda_stage *stages, int *count, llm42_error *error) {
+static llm42_result llm42__sum_timings(std::vector<llm42__timing> *timings, llm42_cuda_stage *stages, int *count,
+                                       llm42_error *error) {
     *count = 0;
     for (const llm42__timing &t : *timings) {
         float ms = 0;
@@ -1664,8 +1885,8 @@ static llm42_result llm42__sum_timings(std::vector<llm42__timing> *timings, llm4
     return LLM42_OK;
 }
 
-llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, int repeats, llm42_cuda_stage stages[LLM42_CUDA_STAGES], int *count,
-                               llm42_error *error) {
+llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, int repeats,
+                               llm42_cuda_stage stages[LLM42_CUDA_STAGES], int *count, llm42_error *error) {
     llm42__cuda_state *cu = (llm42__cuda_state *)state;
     std::vector<double> all[LLM42_CUDA_STAGES];
     llm42_result result = LLM42_OK;
@@ -1728,31 +1949,40 @@ llm42_result llm42_cuda_measure_ceilings(llm42_cuda_ceilings *ceilings, int devi
             return LLM42_OK;
         };
         double seconds;
-        LLM42__TRY_CUDA(median([&]() -> llm42_result {
-            LLM42__CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice));
-            return LLM42_OK;
-        }, &seconds));
+        LLM42__TRY_CUDA(median(
+            [&]() -> llm42_result {
+                LLM42__CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice));
+                return LLM42_OK;
+            },
+            &seconds));
         ceilings->copy_bytes_per_s = 2.0 * (double)bytes / seconds;
-        LLM42__TRY_CUDA(median([&]() -> llm42_result {
-            llm42__k_read<<<(unsigned)properties.multiProcessorCount * 4, 512>>>((const uint4 *)from, bytes / 16, (unsigned *)word);
-            LLM42__CU(cudaGetLastError());
-            return LLM42_OK;
-        }, &seconds));
+        LLM42__TRY_CUDA(median(
+            [&]() -> llm42_result {
+                llm42__k_read<<<(unsigned)properties.multiProcessorCount * 4, 512>>>((const uint4 *)from, bytes / 16,
+                                                                                     (unsigned *)word);
+                LLM42__CU(cudaGetLastError());
+                return LLM42_OK;
+            },
+            &seconds));
         ceilings->read_bytes_per_s = (double)bytes / seconds;
         llm42__cuda cu = {};
         cu.lt = lt, cu.Dp = N, cu.Fp = K, cu.device = properties;
         cublasOperation_t transposed = CUBLAS_OP_T;
         LLM42__CU(cublasLtMatmulDescCreate(&cu.product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-        LLM42__CU(cublasLtMatmulDescSetAttribute(cu.product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+        LLM42__CU(
+            cublasLtMatmulDescSetAttribute(cu.product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
         cu.lane[0].workspace = workspace;
         std::vector<llm42__candidate> list;
         LLM42__TRY_CUDA(llm42__candidates(&cu, LLM42__DOWN, N, &list, error));
         double best = INFINITY;
         for (llm42__candidate &c : list) {
             if (c.rank < 0 || c.rank > 3) continue;
-            LLM42__TRY_CUDA(median([&]() -> llm42_result {
-                return llm42__run_lt(&cu, &cu.lane[0], &c.plan, (llm42__bf16 *)from + (size_t)N * K, (llm42__bf16 *)from, to, error);
-            }, &seconds));
+            LLM42__TRY_CUDA(median(
+                [&]() -> llm42_result {
+                    return llm42__run_lt(&cu, &cu.lane[0], &c.plan, (llm42__bf16 *)from + (size_t)N * K,
+                                         (llm42__bf16 *)from, to, error);
+                },
+                &seconds));
             best = std::min(best, seconds);
         }
         for (cublasLtMatrixLayout_t layout : cu.layouts) cublasLtMatrixLayoutDestroy(layout);

@@ -315,8 +315,8 @@ LLM42_API void llm42_model_free(llm42_model *model);  // NULL is fine. Close eng
 LLM42_API const char *const *llm42_synthetic_names(void);
 
 // >>pass ---------------------------------------------------------------------------------------------------------
-// The order in which a pass sums. What a row's result depends on: FAST, the row and the pass's shape; FIXED, the row
-// and the shape M; INVARIANT, the row. TREE and EXACT are reserved: no backend has them yet.
+// The order in which a pass sums. What a row's result depends on: FAST, the row and the pass (its shape, and on a GPU the
+// rows beside it); FIXED, the row and the shape M; INVARIANT, the row. TREE and EXACT are reserved: no backend has them yet.
 typedef enum llm42_schedule {
     LLM42_FAST = 1,
     LLM42_FIXED,

@@ -2,11 +2,7 @@
 // the process's whole CUDA context down; the pass after it must say so in one line, and so must an open, and close must
 // not crash.
 //
-//     gcc -std=c11 -O2 -ffp-contract=off -I. -isystem /usr/include/stb -DLLM42_IMPLEMENTATION -x c -c llm42.h -o
-//     llm42.o nvcc -std=c++17 -arch=native -I. tests/cuda_lost.cu llm42.o build/llm42_cuda.o -lcublasLt -o cuda_lost &&
-//     ./cuda_lost
-//
-// The last line is "N passed, N failed"; without a device both are 0.
+// Built and run by `make test-cuda`. The last line is "N passed, N failed"; without a device both are 0.
 #include "llm42.h"
 
 #include <cuda_runtime.h>

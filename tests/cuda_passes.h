@@ -6,7 +6,8 @@
 
 #include "cuda_rig.h"
 
-enum { SUBJECT = 48, OTHERS = 40, OTHER_CONTEXT = 64 };  // the sequence looked at; those beside it
+// The sequence looked at; those beside it. All of the subject goes into one pass, with a few rows of others.
+enum { SUBJECT = 48, OTHERS = 40, OTHER_CONTEXT = 64, BEFORE = 7, AFTER = 2, LEAST_M = BEFORE + SUBJECT + AFTER };
 
 typedef struct subject {
     int32_t *ids, *other;       // [SUBJECT]; [OTHER_CONTEXT], of all others
@@ -136,7 +137,7 @@ static void check_schedule(rig *g, subject *s, llm42_schedule schedule, int M, c
     rig_prefill(g, LLM42_FAST, 0, s->ids, SUBJECT, 1, NULL);  // what fast passes left is overwritten
     CHECK_MSG(feed_subject(g, s, schedule, 0, SUBJECT, 3, 5, false), "%s: bits hold a trace of fast passes", name);
     rig_shuffle(g);
-    CHECK_MSG(fill_others(g, s) && feed_subject(g, s, schedule, 0, SUBJECT, 7, 2, false),
+    CHECK_MSG(fill_others(g, s) && feed_subject(g, s, schedule, 0, SUBJECT, BEFORE, AFTER, false),
               "%s: bits differ on other pages", name);
 }
 
@@ -193,8 +194,8 @@ static void check_fast(const char *path, int M) {
                       "%s, fast: a decode row gives other bits again", path);
             differing += differing_sizes(&g, &s, LLM42_FAST, at, M, M / 16 + 1, &tried);
         }
-        // On the device the sequential order may be the fastest at all of these sizes; attention parts at longer contexts,
-        // and the determinism and sglang parts have controls that must differ.
+        // On the device the sequential order may be the fastest at all of these sizes; attention parts at longer
+        // contexts, and the determinism and sglang parts have controls that must differ.
         if (differing == 0 && tested != llm42_backend_cpu()) SKIP("FAST rows kept their bits at these sizes");
         else CHECK_MSG(differing > 0, "%s, fast: a row's bits never changed with the batch: no drift to verify", path);
         printf("  %-40s FAST bits differ from batch 1 in %d of %d passes of other sizes\n", path, differing, all);
@@ -295,10 +296,8 @@ static void check_long(const char *path, int M, int longest) {
     llm42_model_free(model);
 }
 
-// Sampling
-// ------------------------------------------------------------------------------------------------------------- Tokens
-// drawn on the device are those that llm42_sample draws from the same logits, but where a score or a filter's border is
-// within rounding. Greedy has no such excuse.
+// Tokens drawn on the device are those that llm42_sample draws from the same logits, but where a score or a filter's
+// border is within rounding. Greedy has no such excuse.
 enum { DRAWS = 64 };
 
 typedef struct draws {
