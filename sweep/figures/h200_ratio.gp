@@ -1,9 +1,10 @@
 # Throughput by share of deterministic requests: measured with lines and marks, simulated with hollow marks.
-eval start("", 1100, 760)
+eval start("", 1100, 800)
+pointsize_of = format eq "png" ? 1.9 : 1
 simulated = "measured on " . device
 set title heading("What determinism costs", \
-    "output tokens/s relative to NONDETERMINISTIC; ShareGPT lengths, all at once, W = 32, G = 8" . \
-    more("lines: measured; hollow marks: simulated with the calibration measured there"))
+    "output tokens/s as % of NONDETERMINISTIC; ShareGPT lengths, W = 32, G = 8" . \
+    more("1,024 requests at once; hollow marks: simulated with the calibration of the 8B shape"))
 set xlabel "deterministic requests (%)"
 set ylabel "throughput (% of NONDETERMINISTIC)"
 set logscale x
@@ -12,10 +13,14 @@ set xrange [1.8:110]
 set yrange [0:110]
 set key bottom left
 there = system("awk -F '\t' '/^h200/ { sub(/ .*/, \"\", $3); if (!had[$3]++) print $3 }' '" . points . "'")
-shown(m) = m eq "8b" ? "8B shape" : m
-colour(m) = m eq "8b" ? blue : green
+shown(m) = m[1:2] eq "8b" ? "8B shape" : m
+policy(m) = m eq "8b_wait" ? ", WAIT" : ", EAGER"
+colour(m) = m eq "8b_wait" ? blue : m eq "8b" ? sky : green
 plot for [m in there] match("relative_pct", m . " dvr") using 4:5 with linespoints pt 7 lw 4 lc rgb colour(m) \
-    title "DVR, " . shown(m), \
-    for [m in there] match("relative_pct", m . " dvr") using 4:6 with points pt 6 lw 3 lc rgb colour(m) notitle, \
+    title "DVR, " . shown(m) . policy(m), \
+    for [m in there] match("relative_pct", m . " dvr") using 4:6 with points pt 6 lw 3 ps 1.5 * pointsize_of \
+    lc rgb colour(m) notitle, \
     for [m in there] match("relative_pct", m . " batch_invariant") using 4:5 with points pt 5 lc rgb colour(m) \
-    title "batch-invariant, " . shown(m)
+    title "batch-invariant, " . shown(m), \
+    for [m in there] match("relative_pct", m . " batch_invariant") using 4:6 with points pt 4 lw 3 \
+    ps 1.5 * pointsize_of lc rgb colour(m) notitle

@@ -1,23 +1,45 @@
 #!/bin/bash
 # Throughput by share of deterministic requests on one H200, relative to the nondeterministic mode, measured beside
-# simulated. Needs sweep/results/h200/ratio_8b.tsv and, or, ratio_base42.tsv (sweep/h200/run.sh grid-8b, grid-base42).
+# simulated. Needs one of ratio_8b.tsv, ratio_base42.tsv (sweep/h200/run.sh grid-8b, grid-base42: verification EAGER)
+# and workloads_sharegpt.tsv (run.sh workloads: WAIT), or more. A file without its nondeterministic run is left out.
 # shellcheck disable=SC2034  # h200.inc looks for these: any will do
-needs="ratio_8b ratio_base42"
+needs="ratio_8b ratio_base42 workloads_sharegpt"
 # shellcheck source=sweep/figures/h200.inc
 source "$(dirname "$0")/h200.inc"
 {
-    echo "# % of the throughput of nondeterministic: measured on the GPU, and simulated with its calibration"
+    echo "# % of the throughput of nondeterministic: measured on the GPU, and simulated where it has a calibration"
     printf 'figure\tmetric\tseries\tx\tmeasured\tsimulated\n'
 } >"$points"
-for model in 8b base42; do
-    file=$H200/ratio_$model.tsv
-    [ -r "$file" ] || continue
-    device=$(device_of "$file")
-    beside_simulated $model ratio "${ratios[@]}"
-    awk -F '\t' -v OFS='\t' -v figure="$figure" -v model=$model '
+
+# relative SERIES: work/both as shares of its nondeterministic run, to the points.
+relative() {
+    awk -F '\t' -v OFS='\t' -v figure="$figure" -v series="$1" '
         NR == FNR { if ($1 == "nondeterministic") { measured = $4; simulated = $6 }; next }
         !measured { exit }
-        { print figure, "relative_pct", model " " $1, $1 == "dvr" ? 100 * $8 : 100, 100 * $4 / measured,
+        $1 == "nondeterministic" { next }
+        { print figure, "relative_pct", series " " $1, $1 == "dvr" ? 100 * $8 : 100, 100 * $4 / measured,
               (simulated > 0 ? 100 * $6 / simulated : "nan") }' "$work/both" "$work/both" >>"$points"
+}
+
+device=
+file=$H200/workloads_sharegpt.tsv
+if [ -r "$file" ]; then
+    device=$(device_of "$file")
+    rows "$file" suite case deterministic_ratio tokens_per_s | sed -n 's/^workloads\t[^:]*://p' |
+        awk -F '\t' '$1 == "dvr_wait" || $1 == "nondeterministic" || $1 == "batch_invariant"' |
+        sort -s -t "$(printf '\t')" -k 2n >"$work/measured"
+    simulate 8b "$(rows "$file" suite requests | sed -n 's/^workloads\t//p' | head -n 1)" --verify wait \
+        --mode dvr,nondeterministic,batch_invariant --ratio 0.02,0.1,0.5,1 --window 32 --group 8 --qps offline
+    awk -F '\t' -v OFS='\t' '
+        FILENAME == ARGV[1] { simulated[$1, $1 == "dvr" ? $6 : 0] = $4; next }
+        { sub(/_wait/, "", $1); s = ($1, $2) in simulated ? simulated[$1, $2] : "nan" }
+        { print $1, 8, 32, $3, "nan", s, "nan", $2 }' "$work/simulated" "$work/measured" >"$work/both"
+    relative 8b_wait
+fi
+for model in 8b base42; do
+    [ -r "$H200/ratio_$model.tsv" ] || continue
+    device=$(device_of "$H200/ratio_$model.tsv")
+    beside_simulated $model ratio "${ratios[@]}"
+    relative $model
 done
-plot device="${device:-}"
+plot device="$device"
