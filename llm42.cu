@@ -1378,6 +1378,15 @@ static std::string llm42__plan_header(const llm42__cuda *cu) {
 
 static void llm42__write_plans(const llm42__cuda *cu) {
     std::string path = cu->options.plan_file, temporary = path + ".part";
+    char start[16] = "";
+    if (FILE *old = fopen(path.c_str(), "r")) {
+        bool ours = !fgets(start, sizeof start, old) || strncmp(start, "# llm42 plans", 13) == 0;
+        fclose(old);
+        if (!ours) {
+            llm42__cuda_log(cu, "plan file %s: is there and is no plan file: it is left as it is", path.c_str());
+            return;
+        }
+    }
     FILE *file = fopen(temporary.c_str(), "w");
     if (!file) {
         llm42__cuda_log(cu, "plan file %s: cannot be written: %s; plans are found anew at every open", path.c_str(),
@@ -1595,6 +1604,9 @@ static llm42_result llm42__find_device(int ordinal, cudaDeviceProp *device, llm4
     int count = 0;
     cudaError_t status = cudaGetDeviceCount(&count);
     if (status != cudaSuccess || count < 1) {
+        cudaGetLastError();
+        int driver = 0;
+        if (cudaDriverGetVersion(&driver) != cudaSuccess || !driver) status = cudaErrorNoDevice;  // no driver at all
         cudaGetLastError();
         return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
                                 "cuda backend: no CUDA device: %s; use --backend cpu, or a machine with an NVIDIA GPU",

@@ -36,7 +36,7 @@
    Needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev). OpenMP is optional.
 
    With CUDA: nvcc -std=c++17 -O3 -fmad=false -gencode=arch=compute_90,code=sm_90 -I. -c llm42.cu, then add llm42.o and
-   -L/usr/local/cuda/lib64 -lcudart -lcublasLt to the line above, and set .backend = llm42_backend_cuda().
+   -L/usr/local/cuda/lib64 -lcudart -lcublasLt -lstdc++ to the line above, and set .backend = llm42_backend_cuda().
    `make cuda` does that for the programs.
 
 

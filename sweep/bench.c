@@ -817,6 +817,7 @@ static void resolve(settings *s) {
     args_choice("--verify", s->verify, (const char *const[]){"eager", "wait", NULL});
     args_choice("--prefill", s->prefill, (const char *const[]){"packed", "isolated", NULL});
     args_choice("--chunked", s->chunked, (const char *const[]){"on", "off", NULL});
+    if (!cuda && (s->match || s->plan_file)) args_fail(2, "--match, --plan-file: only with --backend cuda");
     s->compute = args_dtype("--dtype", s->dtype);
     if (!s->model) s->model = cuda ? "synthetic:llama-3.1-8b" : "examples/tiny42";
     if (cuda) s->threads = 1;

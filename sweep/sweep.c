@@ -633,6 +633,7 @@ static void check_backend(const sweep *s) {
     if (!s->cuda && (any_on(s, MATCH) || s->grid.count[MATCH] > 1 || o->plan_file))
         args_fail(2, "--match, --plan-file: only with --backend cuda");
     if (s->sim && o->warm_up > 0) args_fail(2, "--warm-up: only with --backend cpu or cuda");
+    if (!s->cuda && o->kv_gb != 64) args_fail(2, "--kv-gb: only with --backend cuda; --kv-tokens is for all");
     if (s->sim && o->seconds > 0) args_fail(2, "--seconds: only with --backend cpu or cuda");
     args_choice("--prompts", o->prompts, (const char *const[]){"own", "random", NULL});
 }

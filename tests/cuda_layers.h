@@ -50,8 +50,8 @@ static double row_error(const float *got, const float *want, int n) {
     return size > 0 ? sqrt(sum / size) : sqrt(sum / n);
 }
 
-// In a mixture, a row whose router nearly ties may go to another expert here than there: `strays` such rows may leave at a
-// "down", and are not looked at from there on.
+// In a mixture, a row whose router nearly ties may go to another expert here than there: `strays` such rows may leave
+// at a "down", and are not looked at from there on.
 static parting film_compare(const film *want, const film *got, int strays) {
     parting p = {.at = -1};
     bool stray[128] = {false};
