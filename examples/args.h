@@ -192,14 +192,48 @@ static inline void args_out_part(const char *path, char part[4096]) {
     else snprintf(part, 4096, "%.4000s.%ld.part", path, (long)getpid());
 }
 
+// Parts that are being written, so that a program that fails leaves none behind.
+static char args_parts[4][4096];
+
+static inline void args_remove_parts(void) {
+    for (int i = 0; i < 4; i++)
+        if (args_parts[i][0]) remove(args_parts[i]);
+}
+
+static inline void args_remember_part(const char *part) {
+    static bool registered;
+#ifdef _OPENMP
+#pragma omp critical(args_parts)
+#endif
+    {
+        if (!registered) registered = atexit(args_remove_parts) == 0;
+        for (int i = 0; i < 4; i++) {
+            if (args_parts[i][0]) continue;
+            snprintf(args_parts[i], sizeof args_parts[i], "%s", part);
+            break;
+        }
+    }
+}
+
+static inline void args_forget_part(const char *part) {
+#ifdef _OPENMP
+#pragma omp critical(args_parts)
+#endif
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(args_parts[i], part)) args_parts[i][0] = 0;
+}
+
 static inline FILE *args_out_begin(const char *path, char part[4096]) {
     args_out_part(path, part);
-    return fopen(part, "w");
+    FILE *file = fopen(part, "w");
+    if (file && strcmp(path, part)) args_remember_part(part);
+    return file;
 }
 
 // Closes it. False, and errno, if anything could not be written; then nothing is left behind.
 static inline bool args_out_finish(FILE *file, const char *path, const char *part) {
     bool good = !ferror(file), moved = strcmp(path, part) != 0;
+    args_forget_part(part);
     good &= fclose(file) == 0;
     if (good && (!moved || rename(part, path) == 0)) return true;
     int why = errno;

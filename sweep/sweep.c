@@ -778,6 +778,9 @@ int main(int argc, char **argv) {
     }
     if (!s.set.cell) result_write(&s);
     if (s.set.out && !s.set.cell && !s.set.quiet) printf("wrote %s\n", s.set.out);
+    int64_t missing = 0;
+    for (int64_t i = 0; !s.set.cell && i < arrlen(s.grid.cells); i++) missing += s.grid.cells[i].row == NULL;
+    if (missing) fprintf(stderr, "sweep: --seconds: %" PRId64 " cells were not begun\n", missing);
     for (int64_t i = 0; i < arrlen(s.grid.cells); i++) free(s.grid.cells[i].row);
     arrfree(s.grid.cells);
     for (int64_t i = 0; i < arrlen(s.prompts); i++) free(s.prompts[i].tokens), free(s.prompts[i].start);
