@@ -6,8 +6,8 @@
 #     bash tests/sanitize_cuda.sh build/tests/test_cuda --part passes --model synthetic:tiny --quick --no-check
 #
 # Slow: some fifty times the program alone. TOOLS=memcheck in the environment runs that one only, and initcheck and
-# racecheck (of our kernels) can be named there. racecheck is not a default: compute-sanitizer's ends with an internal
-# error on programs that run these cuBLASLt kernels, even with none of ours instrumented. A backend built with
+# racecheck (of our kernels) can be named there. racecheck is no default: on an H200 it ended with an internal error of
+# its own, cause unknown, even with none of our kernels instrumented. A backend built with
 # NVCCFLAGS="-O3 -lineinfo" has its source lines named.
 set -u
 PATH=$PATH:/usr/local/cuda/bin
