@@ -24,7 +24,8 @@ CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v "$(NVCC)")))
 CUDA ?= $(if $(wildcard $(B)/llm42_cuda.o),1,0)
 CUDA_ARCH ?= $(or $(shell cat $(B)/.cuda_arch 2>/dev/null),80 89 90)
 NVCCFLAGS ?= -O3
-GENCODE = $(foreach a,$(CUDA_ARCH),-gencode=arch=compute_$(a)$(comma)code=sm_$(a))
+# 90a is all of sm_90, with its products of four warps.
+GENCODE = $(foreach a,$(CUDA_ARCH:90=90a),-gencode=arch=compute_$(a)$(comma)code=sm_$(a))
 # -fmad=false: products and sums are fused only where the source says so, or bits would be the compiler's choice.
 override NVCC_REQUIRED := -std=c++17 -fmad=false -Xcompiler -Wall$(comma)-Wextra -I. -isystem $(STB)
 ifneq ($(filter -use_fast_math --use_fast_math -ftz=true --ftz=true -fmad=true --fmad=true,$(NVCCFLAGS)),)
@@ -147,7 +148,7 @@ $(B)/llm42_cuda.o: llm42.cu kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
 	@$(HAVE_NVCC)
 	$(if $(V),,@echo "  building $@ for sm $(CUDA_ARCH): takes a while"; )$(NVCC) $(NVCCFLAGS) \
 	    $(NVCC_REQUIRED) --threads $(words $(CUDA_ARCH)) \
-	    $(foreach a,$(CUDA_ARCH),-gencode=arch=compute_$(a)$(comma)code=sm_$(a)) -c $< -o $@
+	    $(GENCODE) -c $< -o $@
 
 # Rewritten only when a flag changes, so that other flags mean building again.
 FLAGS_NOW := $(CC) | $(CFLAGS) | $(TEST_CFLAGS) | $(REQUIRED) | $(OMP) | $(LDFLAGS) | $(if $(CUDA_OBJECT),$(CUDA_LINK))

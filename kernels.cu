@@ -45,6 +45,12 @@ __device__ __forceinline__ void llm42__copy_commit() { asm volatile("cp.async.co
 template <int LEFT> __device__ __forceinline__ void llm42__copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
+// What this thread has copied is there for products of four warps, too, once all have passed a barrier.
+__device__ __forceinline__ void llm42__landed() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
 
 // Four 8x8 tiles of 16-bit values; lane i gives the address of row i % 8 of tile i / 8.
 __device__ __forceinline__ void llm42__load_tiles(uint32_t r[4], uint32_t address) {
@@ -128,7 +134,7 @@ template <int TILES, int WARPS, int CHUNK, int STAGES, bool GATED, typename OUT>
 __global__ void __launch_bounds__(WARPS * 32)
     llm42__k_matmul(const llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict__ w, OUT *__restrict__ y, int rows,
                     int n, int k, llm42__groups groups) {
-    extern __shared__ __align__(128) unsigned char shared[];
+    extern __shared__ __align__(1024) unsigned char shared[];
     enum {
         ROW = CHUNK * 2,
         PIECES = CHUNK / 8,
@@ -386,9 +392,9 @@ __global__ void __launch_bounds__(512) llm42__k_read(const uint4 *from, size_t c
 typedef struct llm42__tile_task {
     int32_t row, rows, first, end;
 } llm42__tile_task;                 // rows of one sequence; keys first <= t < end
-typedef struct llm42__split_task {  // one row; units of keys from begin on, up to LLM42__SPLIT_WARPS of them
+typedef struct llm42__split_task {  // one row; units of keys from begin on, up to LLM42__SPLIT_WARPS x rounds of them
     int32_t row, begin, end, unit, first_unit, units, slot,
-        pad;  // unit: keys; units: of the row; slot: of its first partial
+        rounds;  // unit: keys; units: of the row; slot: of its first partial; rounds: units of each warp
 } llm42__split_task;
 typedef struct llm42__draw {
     int32_t row, top_k;
@@ -423,70 +429,73 @@ __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
 }
 
 // Shapes: x [R, D] (bf16, the residual stream); delta [R, D] is added first, or x is the embedding of the row's token;
-// h [R, D] = x / sqrt(mean(x^2) + eps) x weight. Work: a block a row, a thread eight elements at a time. Order: a
-// thread's elements ascending, then llm42__block_sum; depends on D alone. draws: h row i is of draw i's row, and x
-// stays.
+// h [R, D] = x / sqrt(mean(x^2) + eps) x weight. Work: a block a row at a time, a thread four times eight elements.
+// Order: a thread's elements ascending, then llm42__block_sum; depends on D alone. draws: h row i is of draw i's row,
+// and x stays.
 enum { LLM42__EMBED, LLM42__ADD, LLM42__ADD_DRAWS };
 template <int KIND>
 __global__ void llm42__k_norm(llm42__bf16 *x, const llm42__bf16 *delta, const float *__restrict__ weight,
-                              llm42__bf16 *h, llm42__meta meta, int width, int stride, float eps) {
-    __shared__ float shared[32];
-    const bool early = gridDim.x <= 64;  // few rows wait for one another; many are better off with the registers
+                              llm42__bf16 *h, llm42__meta meta, int rows, int width, int stride, float eps) {
+    __shared__ float shared[2][32];
     float4 w[4][2];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         int at = (threadIdx.x + i * blockDim.x) * 8;
-        if (at >= stride || !early) break;
+        if (at >= stride) break;
         w[i][0] = *(const float4 *)(weight + at);
         w[i][1] = *(const float4 *)(weight + at + 4);
     }
     llm42__let_next_start();
     llm42__wait();
-    size_t row = blockIdx.x, from = row;
-    if (KIND == LLM42__EMBED) from = (size_t)meta.token[row];
-    if (KIND == LLM42__ADD_DRAWS) row = (int)blockIdx.x < meta.header->draws ? (size_t)meta.draw[blockIdx.x].row : 0;
-    uint4 piece[4], other;  // up to 4 x 8 x 1024 elements
-    float sum = 0;
+    for (int place = blockIdx.x, turn = 0; place < rows; place += gridDim.x, turn ^= 1) {
+        size_t row = place, from = row;
+        if (KIND == LLM42__EMBED) from = (size_t)meta.token[row];
+        if (KIND == LLM42__ADD_DRAWS) row = place < meta.header->draws ? (size_t)meta.draw[place].row : 0;
+        uint4 piece[4], other[4];  // up to 4 x 8 x 1024 elements
+        float sum = 0;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int at = (threadIdx.x + i * blockDim.x) * 8;
-        if (at >= stride) break;
-        piece[i] = *(const uint4 *)(KIND == LLM42__EMBED ? delta + from * stride + at : x + row * stride + at);
-        __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
-        if (KIND != LLM42__EMBED) {
-            other = *(const uint4 *)(delta + row * stride + at);
-            const __nv_bfloat162 *o = (const __nv_bfloat162 *)&other;
+        for (int i = 0; i < 4; i++) {
+            int at = (threadIdx.x + i * blockDim.x) * 8;
+            if (at >= stride) break;
+            piece[i] = *(const uint4 *)(KIND == LLM42__EMBED ? delta + from * stride + at : x + row * stride + at);
+            if (KIND != LLM42__EMBED) other[i] = *(const uint4 *)(delta + row * stride + at);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int at = (threadIdx.x + i * blockDim.x) * 8;
+            if (at >= stride) break;
+            __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
+            const __nv_bfloat162 *o = (const __nv_bfloat162 *)&other[i];
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                float2 a = __bfloat1622float2(p[j]), b = __bfloat1622float2(o[j]);
-                p[j] = __floats2bfloat162_rn(a.x + b.x, a.y + b.y);
+                float2 a = __bfloat1622float2(p[j]);
+                if (KIND != LLM42__EMBED) {
+                    float2 b = __bfloat1622float2(o[j]);
+                    p[j] = __floats2bfloat162_rn(a.x + b.x, a.y + b.y);
+                    a = __bfloat1622float2(p[j]);
+                }
+                sum = fmaf(a.x, a.x, sum);
+                sum = fmaf(a.y, a.y, sum);
             }
+            if (KIND != LLM42__ADD_DRAWS) *(uint4 *)(x + row * stride + at) = piece[i];
         }
+        sum = llm42__block_sum(sum, shared[turn]);
+        float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)width) + eps)) +
+                      (sum - sum);  // overflow becomes NaN
+        if (KIND == LLM42__ADD_DRAWS) row = place;
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            float2 a = __bfloat1622float2(p[j]);
-            sum = fmaf(a.x, a.x, sum);
-            sum = fmaf(a.y, a.y, sum);
+        for (int i = 0; i < 4; i++) {
+            int at = (threadIdx.x + i * blockDim.x) * 8;
+            if (at >= stride) break;
+            __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
+            const float *v = (const float *)w[i];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                float2 a = __bfloat1622float2(p[j]);
+                p[j] = __floats2bfloat162_rn(a.x * scale * v[2 * j], a.y * scale * v[2 * j + 1]);
+            }
+            *(uint4 *)(h + row * stride + at) = piece[i];
         }
-        if (KIND != LLM42__ADD_DRAWS) *(uint4 *)(x + row * stride + at) = piece[i];
-    }
-    sum = llm42__block_sum(sum, shared);
-    float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)width) + eps)) +
-                  (sum - sum);  // overflow becomes NaN
-    if (KIND == LLM42__ADD_DRAWS) row = blockIdx.x;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int at = (threadIdx.x + i * blockDim.x) * 8;
-        if (at >= stride) break;
-        __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
-        if (!early) w[i][0] = *(const float4 *)(weight + at), w[i][1] = *(const float4 *)(weight + at + 4);
-        const float *v = (const float *)w[i];
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            float2 a = __bfloat1622float2(p[j]);
-            p[j] = __floats2bfloat162_rn(a.x * scale * v[2 * j], a.y * scale * v[2 * j + 1]);
-        }
-        *(uint4 *)(h + row * stride + at) = piece[i];
     }
 }
 
@@ -500,68 +509,94 @@ typedef struct llm42__heads {
 // The metadata of a pass is there before its first kernel starts, so that a kernel may read it before llm42__wait().
 //
 // Shapes: qkv [R, (H + 2K) d] -> q [R, H, DP] rotated, DP being d padded with zeros, and one layer of the cache [slots,
-// K, DP]. Work: a warp a head of a row. Order (head norms): a lane's elements ascending, lanes by butterfly; depends on
-// d alone.
+// K, DP]. Work: DP / 16 lanes a head of a row, each with eight pairs that turn together. Order (head norms): a lane's
+// pairs ascending, lanes by butterfly; depends on d alone.
 template <int DP>
-__global__ void __launch_bounds__(256) llm42__k_rope(const llm42__bf16 *qkv, llm42__bf16 *q, llm42__bf16 *k_cache,
+__global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm42__bf16 *q, llm42__bf16 *k_cache,
                                                      llm42__bf16 *v_cache, llm42__heads a, llm42__meta meta) {
-    const int row = blockIdx.x, head = blockIdx.y * 8 + threadIdx.x / 32, lane = threadIdx.x % 32, d = a.head_dim,
-              half = d / 2;
+    enum { LANES = DP / 16, HEADS = 128 / LANES };
+    const int row = blockIdx.x, head = blockIdx.y * HEADS + threadIdx.x / LANES, lane = threadIdx.x % LANES,
+              d = a.head_dim, half = d / 2, real_rows = meta.header->rows;
     llm42__let_next_start();
-    if (head >= a.heads + 2 * a.kv_heads) return;
-    const bool is_q = head < a.heads, is_k = !is_q && head < a.heads + a.kv_heads;
-    const int kv_head = head - a.heads - (is_k ? 0 : a.kv_heads), slot = row < meta.header->rows ? meta.slot[row] : -1;
+    const bool there = head < a.heads + 2 * a.kv_heads, is_q = head < a.heads,
+               is_k = !is_q && head < a.heads + a.kv_heads, whole = d == DP && a.qkv_stride % 8 == 0;
+    const int kv_head = head - a.heads - (is_k ? 0 : a.kv_heads), slot = row < real_rows ? meta.slot[row] : -1;
     llm42__bf16 *to = is_q ? q + ((size_t)row * a.heads + head) * DP
                            : (is_k ? k_cache : v_cache) + ((size_t)(slot < 0 ? 0 : slot) * a.kv_heads + kv_head) * DP;
-    if (!is_q && slot < 0) return;
+    const bool needed = there && (is_q || slot >= 0);
     const llm42__bf16 *from = qkv + (size_t)row * a.qkv_stride + (size_t)head * d;
-    enum { PAIRS = DP / 2 > 32 ? DP / 64 : 1 };
-    float x[PAIRS][2];
-    float2 turn[PAIRS];  // cosine and sine
-    const float2 *angle = (const float2 *)(a.rope + (size_t)(row < meta.header->rows ? meta.position[row] : 0) * d);
+    auto first = [&](int i) { return a.interleaved ? 2 * (lane * 8 + i) : lane * 8 + i; };
+    auto second = [&](int i) { return a.interleaved ? 2 * (lane * 8 + i) + 1 : lane * 8 + i + half; };
+    auto pairs = [&](int i) { return lane * 8 + i < half; };
+    // A lane's values in memory, where they are a whole number of pieces: eight and eight.
+    const int low = a.interleaved ? lane * 16 : lane * 8, high = a.interleaved ? low + 8 : low + half;
+    const float *angle = a.rope + (size_t)(row < real_rows ? meta.position[row] : 0) * d;
+    float x[8][2];
+    float2 turn[8];  // cosine and sine
 #pragma unroll
-    for (int i = 0; i < PAIRS; i++) turn[i] = lane + i * 32 < half ? angle[lane + i * 32] : float2{1.0f, 0.0f};
+    for (int i = 0; i < 8; i++) turn[i] = pairs(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
     llm42__wait();
-    const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : nullptr;
     float sum = 0;
+    if (needed && whole) {
+        union {
+            uint4 piece[2];
+            llm42__bf16 value[16];
+        } all;
+        all.piece[0] = *(const uint4 *)(from + low), all.piece[1] = *(const uint4 *)(from + high);
 #pragma unroll
-    for (int i = 0; i < PAIRS; i++) {
-        int pair = lane + i * 32, first = a.interleaved ? 2 * pair : pair,
-            second = a.interleaved ? first + 1 : pair + half;
-        if (pair >= half) break;
-        x[i][0] = __bfloat162float(from[first]);
-        x[i][1] = __bfloat162float(from[second]);
-        if (a.bias) {
-            x[i][0] = llm42__rounded(x[i][0] + a.bias[head * d + first]);
-            x[i][1] = llm42__rounded(x[i][1] + a.bias[head * d + second]);
+        for (int i = 0; i < 8; i++) {
+            x[i][0] = __bfloat162float(a.interleaved ? all.value[2 * i] : all.value[i]);
+            x[i][1] = __bfloat162float(a.interleaved ? all.value[2 * i + 1] : all.value[8 + i]);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            x[i][0] = needed && pairs(i) ? __bfloat162float(from[first(i)]) : 0.0f;
+            x[i][1] = needed && pairs(i) ? __bfloat162float(from[second(i)]) : 0.0f;
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        if (a.bias && needed && pairs(i)) {
+            x[i][0] = llm42__rounded(x[i][0] + a.bias[head * d + first(i)]);
+            x[i][1] = llm42__rounded(x[i][1] + a.bias[head * d + second(i)]);
         }
         sum = fmaf(x[i][0], x[i][0], sum);
         sum = fmaf(x[i][1], x[i][1], sum);
     }
-    float scale = 1.0f;
-    if (norm) {
+    const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : nullptr;
 #pragma unroll
-        for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, i);
-        scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)d) + a.eps)) + (sum - sum);
-    }
+    for (int i = LANES / 2; i; i >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, i);
+    if (!needed) return;
+    const float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)d) + a.eps)) + (sum - sum);
 #pragma unroll
-    for (int i = 0; i < PAIRS; i++) {
-        int pair = lane + i * 32, first = a.interleaved ? 2 * pair : pair,
-            second = a.interleaved ? first + 1 : pair + half;
-        if (pair >= half) break;
-        if (norm) {
-            x[i][0] = llm42__rounded(x[i][0] * scale * norm[first]);
-            x[i][1] = llm42__rounded(x[i][1] * scale * norm[second]);
+    for (int i = 0; i < 8; i++) {
+        if (norm && pairs(i)) {
+            x[i][0] = llm42__rounded(x[i][0] * scale * norm[first(i)]);
+            x[i][1] = llm42__rounded(x[i][1] * scale * norm[second(i)]);
         }
         if (is_q || is_k) {
             float cosine = turn[i].x, sine = turn[i].y, p = x[i][0], s = x[i][1];
             x[i][0] = fmaf(p, cosine, -(s * sine));
             x[i][1] = fmaf(s, cosine, p * sine);
         }
-        to[first] = __float2bfloat16_rn(x[i][0]);
-        to[second] = __float2bfloat16_rn(x[i][1]);
     }
-    for (int i = d + lane; i < DP; i += 32) to[i] = __float2bfloat16_rn(0.0f);
+    if (whole) {
+        auto value = [&](int i) { return a.interleaved ? x[i / 2][i % 2] : x[i % 8][i / 8]; };
+        uint4 piece[2];
+        uint32_t *words = (uint32_t *)piece;
+#pragma unroll
+        for (int i = 0; i < 8; i++) words[i] = llm42__pack(value(2 * i), value(2 * i + 1));
+        *(uint4 *)(to + low) = piece[0], *(uint4 *)(to + high) = piece[1];
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        if (!pairs(i)) continue;
+        to[first(i)] = __float2bfloat16_rn(x[i][0]);
+        to[second(i)] = __float2bfloat16_rn(x[i][1]);
+    }
+    for (int i = d + lane; i < DP; i += LANES) to[i] = __float2bfloat16_rn(0.0f);
 }
 
 // Shapes: y [R, 2F], gate and up in turns of eight -> out [R, F]. Work: a thread eight outputs. No sums.
@@ -582,36 +617,36 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
 }
 
 // >>attention ----------------------------------------------------------------------------------------------------
-// The one order: keys are taken in blocks of 32 from a position that 32 divides, by the tensor cores, with a running
-// largest score (online softmax). Blocks make up units; each unit is summed on its own, and units are merged in
-// ascending order. A block or unit that a row does not see at all changes none of its bits, so a result depends on the
-// row's keys, where units begin and how long they are, never on the rows beside it. FIXED and INVARIANT: units of 128
-// keys from position 0. FAST: chosen by load.
+// The one order: a unit of keys is summed on its own: scores by the tensor cores, weights below the unit's largest
+// score, their total (eight sums over keys of the same t % 8, ascending, then pairwise), weights x values by the tensor
+// cores. Units are merged in ascending order. A unit that a row does not see at all changes none of its bits, and
+// neither do keys out of sight within one, so a result depends on the row's keys, where units begin and how long they
+// are, never on the rows beside it or on who sums what. Units of 128 keys from position 0, but for rows under FAST that
+// stand alone: theirs are chosen by load, and in a longer unit the largest score grows from 128 keys to the next
+// (online softmax).
 
 enum { LLM42__BLOCK_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__SPLIT_WARPS = 4, LLM42__TILE_QUERIES = 64 };
 
-// Offset in bytes of a 16-byte piece in a shared tile of keys with DP values a row, pieces exchanged to keep banks
-// apart.
-template <int DP> __device__ __forceinline__ uint32_t llm42__key_place(int row, int piece) {
-    const int turn = DP >= 64 ? row & 7 : DP == 32 ? (row >> 1) & 3 : (row >> 2) & 1;
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define LLM42__WARPGROUPS 1  // products of four warps at once (wgmma), which sum as those of one (mma) do
+#else
+#define LLM42__WARPGROUPS 0
+#endif
+
+// Offset in bytes of a 16-byte piece in a shared tile of KEYS keys with DP values each: panels of 64 values wide,
+// pieces exchanged within a row to keep banks apart. Panels of 128 bytes a row are what llm42__panel tells the tensor
+// cores.
+template <int DP, int KEYS> __device__ __forceinline__ uint32_t llm42__key_place(int row, int piece) {
+    if (DP >= 64) return (uint32_t)(piece / 8 * (KEYS * 128)) + llm42__swizzle(row, piece % 8);
+    const int turn = DP == 32 ? (row >> 1) & 3 : (row >> 2) & 1;
     return (uint32_t)(row * DP * 2 + ((piece ^ turn) << 4));
 }
 
-// What a warp has summed of sixteen queries: lane (g, t) holds rows g and g + 8 of out, whose columns lie as llm42__mma
-// has them.
-template <int DP> struct llm42__partial {
-    float out[DP / 8][4], top[2], total[2];
-    __device__ __forceinline__ void clear() {
-#pragma unroll
-        for (int i = 0; i < DP / 8; i++) out[i][0] = out[i][1] = out[i][2] = out[i][3] = 0.0f;
-        top[0] = top[1] = -INFINITY;
-        total[0] = total[1] = 0.0f;
-    }
-};
-
-// Scores of 16 queries with the 32 keys of a shared tile: score[n] is of keys 8n .. 8n + 7, as llm42__mma has them.
-template <int DP>
-__device__ __forceinline__ void llm42__score(float (&score)[4][4], const uint32_t (&q)[DP / 16][4], uint32_t k_at) {
+// Scores of 16 queries with 32 keys of a shared tile of KEYS, from key `first` on: score[n] is of keys 8n .. 8n + 7, as
+// llm42__mma has them.
+template <int DP, int KEYS>
+__device__ __forceinline__ void llm42__score(float (*score)[4], const uint32_t (&q)[DP / 16][4], uint32_t k_at,
+                                             int first) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int n = 0; n < 4; n++) score[n][0] = score[n][1] = score[n][2] = score[n][3] = 0.0f;
@@ -620,8 +655,8 @@ __device__ __forceinline__ void llm42__score(float (&score)[4][4], const uint32_
 #pragma unroll
         for (int pair = 0; pair < 2; pair++) {
             uint32_t b[4];
-            llm42__load_tiles(b,
-                              k_at + llm42__key_place<DP>(pair * 16 + lane / 16 * 8 + lane % 8, 2 * kk + lane / 8 % 2));
+            llm42__load_tiles(b, k_at + llm42__key_place<DP, KEYS>(first + pair * 16 + lane / 16 * 8 + lane % 8,
+                                                                   2 * kk + lane / 8 % 2));
             llm42__mma(score[2 * pair], q[kk], b[0], b[1]);
             llm42__mma(score[2 * pair + 1], q[kk], b[2], b[3]);
         }
@@ -632,16 +667,14 @@ typedef struct llm42__sight {
     int low[2], high[2], all_low, all_high;
 } llm42__sight;
 
-// Scores become weights e^(scale (score - top)), and what was summed so far is brought to the new top. scale: times
+// Scores of the unit that begins at t0 become weights e^(scale (score - top)), top being the largest. scale: times
 // log2(e).
-template <int DP>
-__device__ __forceinline__ void llm42__soften(llm42__partial<DP> &p, float (&score)[4][4], int t0,
+__device__ __forceinline__ void llm42__soften(float (&score)[16][4], float (&top)[2], float (&total)[2], int t0,
                                               const llm42__sight &sight, float scale) {
     const int lane = threadIdx.x % 32;
-    float top[2] = {p.top[0], p.top[1]}, fade[2];
-    if (t0 < sight.all_low || t0 + 31 > sight.all_high) {
+    if (t0 < sight.all_low || t0 + LLM42__UNIT_KEYS - 1 > sight.all_high) {
 #pragma unroll
-        for (int n = 0; n < 4; n++)
+        for (int n = 0; n < 16; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 int t = t0 + n * 8 + lane % 4 * 2 + i % 2;
@@ -650,57 +683,42 @@ __device__ __forceinline__ void llm42__soften(llm42__partial<DP> &p, float (&sco
     }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
+        float even = 0, odd = 0;
+        top[r] = -INFINITY;
 #pragma unroll
-        for (int n = 0; n < 4; n++) top[r] = fmaxf(top[r], fmaxf(score[n][2 * r], score[n][2 * r + 1]));
+        for (int n = 0; n < 16; n++) top[r] = fmaxf(top[r], fmaxf(score[n][2 * r], score[n][2 * r + 1]));
         top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 1));
         top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
         const float base = top[r] == -INFINITY ? 0.0f : top[r] * scale;
-        float sum = 0;
-        fade[r] = p.top[r] == top[r] ? 1.0f
-                                     : llm42__exp2((p.top[r] - top[r]) * scale);  // a top that stays fades nothing
-        p.top[r] = top[r];
 #pragma unroll
-        for (int n = 0; n < 4; n++)
-#pragma unroll
-            for (int i = 2 * r; i < 2 * r + 2; i++) {
-                score[n][i] = llm42__exp2(fmaf(score[n][i], scale, -base));
-                sum += score[n][i];
-            }
-        p.total[r] = fmaf(p.total[r], fade[r], sum);
+        for (int n = 0; n < 16; n++) {
+            even += score[n][2 * r] = llm42__exp2(fmaf(score[n][2 * r], scale, -base));
+            odd += score[n][2 * r + 1] = llm42__exp2(fmaf(score[n][2 * r + 1], scale, -base));
+        }
+        total[r] = even + odd;
+        total[r] += __shfl_xor_sync(0xffffffffu, total[r], 1);
+        total[r] += __shfl_xor_sync(0xffffffffu, total[r], 2);
     }
-    if (__all_sync(0xffffffffu, fade[0] == 1.0f && fade[1] == 1.0f)) return;  // times one changes nothing
-#pragma unroll
-    for (int n = 0; n < DP / 8; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) p.out[n][i] *= fade[i / 2];
 }
 
-// out += weights x the 32 values of a shared tile.
-template <int DP>
-__device__ __forceinline__ void llm42__gather(llm42__partial<DP> &p, const float (&weight)[4][4], uint32_t v_at) {
+// Weights of 16 keys, from 16 kk on, as the tensor cores take them.
+__device__ __forceinline__ void llm42__pack_weights(uint32_t (&a)[4], const float (&weight)[16][4], int kk) {
+    a[0] = llm42__pack(weight[2 * kk][0], weight[2 * kk][1]);
+    a[1] = llm42__pack(weight[2 * kk][2], weight[2 * kk][3]);
+    a[2] = llm42__pack(weight[2 * kk + 1][0], weight[2 * kk + 1][1]);
+    a[3] = llm42__pack(weight[2 * kk + 1][2], weight[2 * kk + 1][3]);
+}
+
+// out += weights x values, for the sixteen keys from `key` on of a shared tile of KEYS.
+template <int DP, int KEYS>
+__device__ __forceinline__ void llm42__gather(float (&out)[DP / 8][4], const uint32_t (&a)[4], uint32_t v_at, int key) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int kk = 0; kk < 2; kk++) {
-        uint32_t a[4] = {llm42__pack(weight[2 * kk][0], weight[2 * kk][1]),
-                         llm42__pack(weight[2 * kk][2], weight[2 * kk][3]),
-                         llm42__pack(weight[2 * kk + 1][0], weight[2 * kk + 1][1]),
-                         llm42__pack(weight[2 * kk + 1][2], weight[2 * kk + 1][3])};
-#pragma unroll
-        for (int pair = 0; pair < DP / 16; pair++) {
-            uint32_t b[4];
-            llm42__load_tiles_transposed(b, v_at + llm42__key_place<DP>(kk * 16 + lane % 16, 2 * pair + lane / 16));
-            llm42__mma(p.out[2 * pair], a, b[0], b[1]);
-            llm42__mma(p.out[2 * pair + 1], a, b[2], b[3]);
-        }
-    }
-}
-
-// A unit's totals over the four lanes that share a row.
-template <int DP> __device__ __forceinline__ void llm42__close_unit(llm42__partial<DP> &p) {
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        p.total[r] += __shfl_xor_sync(0xffffffffu, p.total[r], 1);
-        p.total[r] += __shfl_xor_sync(0xffffffffu, p.total[r], 2);
+    for (int pair = 0; pair < DP / 16; pair++) {
+        uint32_t b[4];
+        llm42__load_tiles_transposed(b, v_at + llm42__key_place<DP, KEYS>(key + lane % 16, 2 * pair + lane / 16));
+        llm42__mma(out[2 * pair], a, b[0], b[1]);
+        llm42__mma(out[2 * pair + 1], a, b[2], b[3]);
     }
 }
 
@@ -712,22 +730,26 @@ __device__ __forceinline__ void llm42__weigh(float &top, float unit_top, float s
     top = higher;
 }
 
-// One column of a query's units, `step` floats apart, merged in ascending order and divided by the total. OTHERS: other
-// blocks wrote them during this kernel, so they are read past the L1 cache.
+// One column of a query, merged over units.
+typedef struct llm42__merged {
+    float top, total, x;
+} llm42__merged;
+
+// Merges `units` records in ascending order, `step` floats apart: DP columns, top, total. start: the first of them is
+// where to begin. OTHERS: other blocks wrote them during this kernel, so they are read past the L1 cache.
 template <int DP, bool OTHERS>
-__device__ __forceinline__ float llm42__merge_units(const float *unit, size_t step, int units, int column,
-                                                    float scale) {
+__device__ __forceinline__ void llm42__merge_units(llm42__merged &m, bool start, const float *unit, size_t step,
+                                                   int units, int column, float scale) {
     auto read = [](const float *p) { return OTHERS ? __ldcg(p) : *p; };
-    float top = read(unit + DP), total = read(unit + DP + 1), x = read(unit + column);
+    if (start) m = llm42__merged{read(unit + DP), read(unit + DP + 1), read(unit + column)};
 #pragma unroll 4
-    for (int u = 1; u < units; u++) {
-        unit += step;
-        float keep, take, other_top = read(unit + DP), other_total = read(unit + DP + 1), other = read(unit + column);
-        llm42__weigh(top, other_top, scale, keep, take);
-        total = fmaf(total, keep, other_total * take);
-        x = fmaf(x, keep, other * take);
+    for (int u = start; u < units; u++) {
+        const float *at = unit + (size_t)u * step;
+        float keep, take, other_top = read(at + DP), other_total = read(at + DP + 1), other = read(at + column);
+        llm42__weigh(m.top, other_top, scale, keep, take);
+        m.total = fmaf(m.total, keep, other_total * take);
+        m.x = fmaf(m.x, keep, other * take);
     }
-    return x * __fdiv_rn(1.0f, total);
 }
 
 typedef struct llm42__attention {
@@ -737,8 +759,30 @@ typedef struct llm42__attention {
     unsigned *arrived;                              // [R, K], zero between passes
     int heads, kv_heads, head_dim, stride, window;  // window: 0, or positions that a row sees
     float scale;                                    // log2(e) / sqrt(d)
-    int unit;                                       // tile kernel: keys in a unit; 0: all keys are one
 } llm42__attention;
+
+// Copies 32 keys (or values) of a cache into the rows of a shared tile from `first` on, which 8 divides. place: where
+// the lane's key lies in the cache, in steps of 16 bytes, or LLM42__NOWHERE, which gives zeros. All lanes of a warp
+// take part.
+#define LLM42__NOWHERE 0xffffffffu
+template <int DP, int KEYS>
+__device__ __forceinline__ void llm42__copy_keys(uint32_t to, int first, const llm42__bf16 *cache, uint32_t place) {
+    enum { PIECES = DP / 8, AT_ONCE = 32 / PIECES };
+    const int lane = threadIdx.x % 32, piece = lane % PIECES, row = first + lane / PIECES;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        const uint32_t from = __shfl_sync(0xffffffffu, place, i * AT_ONCE + lane / PIECES);
+        uint32_t at;
+        if (DP >= 64)  // as llm42__key_place, but for what is known beforehand
+            at = (uint32_t)(piece / 8 * (KEYS * 128) + row * 128) +
+                 ((uint32_t)((piece % 8 ^ lane / PIECES) << 4) ^ (uint32_t)((i * AT_ONCE & 7) << 4)) +
+                 (uint32_t)(i * AT_ONCE * 128);
+        else
+            at = llm42__key_place<DP, KEYS>(row + i * AT_ONCE, piece);
+        llm42__copy16(to + at, cache + piece * 8 + (size_t)(from == LLM42__NOWHERE ? 0 : from) * 8,
+                      from != LLM42__NOWHERE);
+    }
+}
 
 // Fragments of sixteen queries: rows that are not there are zeros. at(i): query i's q, or NULL.
 template <int DP, typename AT> __device__ __forceinline__ void llm42__load_queries(uint32_t (&q)[DP / 16][4], AT at) {
@@ -754,46 +798,130 @@ template <int DP, typename AT> __device__ __forceinline__ void llm42__load_queri
     }
 }
 
+// Barrier `id` of `threads` threads: all of them wait, or some only say that they have come.
+__device__ __forceinline__ void llm42__barrier(int id, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void llm42__arrive(int id, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+#if LLM42__WARPGROUPS
+// A shared tile of panels, 128 bytes a row, for the tensor cores. panel: bytes from one panel to the next.
+__device__ __forceinline__ uint64_t llm42__panel(uint32_t address, int panel) {
+    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(panel >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
+           (uint64_t)1 << 62;
+}
+__device__ __forceinline__ void llm42__group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void llm42__group_end() {
+    asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+#define LLM42__FOUR(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+#define LLM42__EIGHT_FOURS(d, n)                                                                                   \
+    LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3]), LLM42__FOUR(d[n + 4]), \
+        LLM42__FOUR(d[n + 5]), LLM42__FOUR(d[n + 6]), LLM42__FOUR(d[n + 7])
+// c[64 x 8N] (+)= a[64 x 16] b[16 x 8N] by four warps. TURNED: b's rows lie along k. add: to c, or anew.
+template <bool TURNED>
+__device__ __forceinline__ void llm42__group_mma(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,"
+        "%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,"
+        "%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, p, 1, 1, %70;\n}"
+        : LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"((int)TURNED));
+}
+template <bool TURNED>
+__device__ __forceinline__ void llm42__group_mma(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,"
+        "%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"
+        : LLM42__EIGHT_FOURS(c, 0)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"((int)TURNED));
+}
+#endif
+
+// Scores of a team's 64 queries, sixteen a warp, with a unit's keys.
+template <int DP>
+__device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const uint32_t (&q)[DP / 16][4],
+                                                  uint32_t k_at) {
+#if LLM42__WARPGROUPS
+    if constexpr (DP >= 64) {
+        llm42__group_begin();
+#pragma unroll
+        for (int kk = 0; kk < DP / 16; kk++)
+            llm42__group_mma<false>(score, q[kk], llm42__panel(k_at + (uint32_t)(kk / 4 * 16384 + kk % 4 * 32), 16),
+                                    kk > 0);
+        llm42__group_end();
+    } else
+#endif
+    {
+#pragma unroll
+        for (int block = 0; block < 4; block++)
+            llm42__score<DP, LLM42__UNIT_KEYS>(&score[4 * block], q, k_at, 32 * block);
+    }
+}
+
+// Their weights x the unit's values.
+template <int DP>
+__device__ __forceinline__ void llm42__gather_unit(float (&out)[DP / 8][4], const uint32_t (&weight)[8][4],
+                                                   uint32_t v_at) {
+#if LLM42__WARPGROUPS
+    if constexpr (DP >= 64) {
+        llm42__group_begin();
+#pragma unroll
+        for (int kk = 0; kk < 8; kk++)
+            llm42__group_mma<true>(out, weight[kk], llm42__panel(v_at + (uint32_t)(kk * 2048), 16384), kk > 0);
+        llm42__group_end();
+    } else
+#endif
+    {
+#pragma unroll
+        for (int i = 0; i < DP / 8; i++) out[i][0] = out[i][1] = out[i][2] = out[i][3] = 0.0f;
+#pragma unroll
+        for (int kk = 0; kk < 8; kk++) llm42__gather<DP, LLM42__UNIT_KEYS>(out, weight[kk], v_at, 16 * kk);
+    }
+}
+
 // Attention of rows that stand in a sequence one behind the other (replay windows, prompts).
-// Work: a block takes up to 64 queries, i.e. rows x query heads of one kv head, a warp sixteen of them; blockIdx.y is
-// the kv head; keys come in tiles of 64, the next on its way. Order: the one order; sums of closed units wait in shared
-// memory, each thread's own.
-template <int DP, bool UNITS>
-__global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention a, llm42__meta meta) {
-    extern __shared__ __align__(128) unsigned char shared[];
-    enum { KEYS = 64, PIECES = DP / 8, TILE = KEYS * DP * 2 };
+// Work: a block takes up to 64 queries, i.e. rows x query heads of one kv head, which is blockIdx.y. Its teams of four
+// warps, sixteen queries a warp, take units of keys in turn, the team's next one on its way meanwhile. Order: the one
+// order; sums of merged units wait in shared memory, where teams add theirs in turn, each thread to its own place.
+template <int DP, int TEAMS>
+__global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_tile(llm42__attention a, llm42__meta meta) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    enum { KEYS = LLM42__UNIT_KEYS, PIECES = DP / 8, TILE = KEYS * DP * 2, TEAM_BARRIER = 1, TURN_BARRIER = 4 };
     llm42__let_next_start();
-    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, group = a.heads / a.kv_heads,
-              kv_head = blockIdx.y;
-    const uint32_t ring = llm42__shared_address(shared);
-    float *const closed = (float *)(shared + 4 * TILE) + thread;  // [DP / 2][128 threads]
+    const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32, group = a.heads / a.kv_heads,
+              team = threadIdx.x / 128, kv_head = blockIdx.y;
+    const uint32_t k_at = llm42__shared_address(shared) + (uint32_t)(team * 2 * TILE), v_at = k_at + TILE;
+    float4 *const merged = (float4 *)(shared + TEAMS * 2 * TILE) + thread;               // [DP / 8][128 threads]
+    float *const state = (float *)(shared + TEAMS * 2 * TILE + DP / 8 * 2048) + thread;  // [4][128], top and total
+    const llm42__bf16 *const k_cache = a.k + kv_head * DP, *const v_cache = a.v + kv_head * DP;
+    const uint32_t step = (uint32_t)(a.kv_heads * PIECES);
     llm42__wait();
     for (int task_at = blockIdx.x; task_at < meta.header->tile_tasks; task_at += gridDim.x) {
         const llm42__tile_task task = meta.tile[task_at];
         const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
-        const int queries = task.rows * group, mask = (1 << meta.page_shift) - 1;
-        // A lane looks up two keys of a tile, a tile ahead; a warp copies sixteen keys, which its own lanes have looked
-        // up.
-        enum { KEYS_AT_ONCE = 32 / PIECES > 0 ? 32 / PIECES : 1, ROUNDS = KEYS / 4 / KEYS_AT_ONCE };
-        auto look_up = [&](int t0) {
-            int t = t0 + warp * (KEYS / 4) + lane % (KEYS / 4);
-            return t < task.end ? (pages[t >> meta.page_shift] << meta.page_shift) + (t & mask) : -1;
+        const int queries = task.rows * group, mask = (1 << meta.page_shift) - 1,
+                  units = (task.end - task.first + KEYS - 1) / KEYS;
+        // A lane looks up one key of a unit ahead of time; a warp copies the 32 keys that its own lanes have looked up.
+        auto look_up = [&](int unit) {
+            int t = task.first + unit * KEYS + thread;
+            if (t >= task.end) return LLM42__NOWHERE;
+            return (uint32_t)((pages[t >> meta.page_shift] << meta.page_shift) + (t & mask)) * step;
         };
-        auto load = [&](int slots, int stage) {
-            uint32_t to = ring + (uint32_t)(stage * 2 * TILE);
-#pragma unroll
-            for (int i = 0; i < ROUNDS; i++) {
-                int mine = i * KEYS_AT_ONCE + lane / PIECES, key = warp * (KEYS / 4) + mine, piece = lane % PIECES;
-                int slot = __shfl_sync(0xffffffffu, slots, mine);
-                size_t from = ((size_t)(slot < 0 ? 0 : slot) * a.kv_heads + kv_head) * DP + piece * 8;
-                llm42__copy16(to + llm42__key_place<DP>(key, piece), a.k + from, slot >= 0);
-                llm42__copy16(to + TILE + llm42__key_place<DP>(key, piece), a.v + from, slot >= 0);
-            }
+        auto load = [&](const llm42__bf16 *cache, uint32_t to, uint32_t place, int unit) {
+            if (unit < units) llm42__copy_keys<DP, KEYS>(to, warp * 32, cache, place);
             llm42__copy_commit();
         };
-        __syncthreads();  // the last task's tiles have been read
-        load(look_up(task.first), 0);
-        int slots = look_up(task.first + KEYS);
+        __syncthreads();  // the last task's tiles and sums have been read
+        uint32_t place = look_up(team), next_place = look_up(team + TEAMS);
+        load(k_cache, k_at, place, team);
+        load(v_cache, v_at, place, team);
         uint32_t q[DP / 16][4];
         llm42__load_queries<DP>(q, [&](int i) -> const llm42__bf16 * {
             i += warp * 16;
@@ -801,8 +929,7 @@ __global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention 
                                : nullptr;
         });
         llm42__sight sight;
-        int highest = -1;
-        sight.all_low = sight.all_high = 0;
+        sight.all_low = 0, sight.all_high = -1;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             int i = warp * 16 + lane / 4 + r * 8;
@@ -810,182 +937,352 @@ __global__ void __launch_bounds__(128, 2) llm42__k_attend_tile(llm42__attention 
             sight.low[r] = a.window ? LLM42__CU_MAX(0, sight.high[r] - a.window + 1) : 0;
         }
         if (warp * 16 < queries) {  // rows stand in ascending position
-            highest = meta.position[task.row + LLM42__CU_MIN(queries - 1, warp * 16 + 15) / group];
+            int highest = meta.position[task.row + LLM42__CU_MIN(queries - 1, warp * 16 + 15) / group];
             sight.all_high = meta.position[task.row + warp * 16 / group];
             sight.all_low = a.window ? LLM42__CU_MAX(0, highest - a.window + 1) : 0;
         }
-        llm42__partial<DP> part;
-        float top[2] = {-INFINITY, -INFINITY}, total[2] = {0.0f, 0.0f};  // of closed units
-        part.clear();
-        if (UNITS)
+        for (int unit = team; unit < units; unit += TEAMS) {
+            const int t0 = task.first + unit * KEYS;
+            float score[16][4], out[DP / 8][4], top[2], total[2];
+            uint32_t weight[8][4];
+            llm42__copy_wait<1>();
+            llm42__landed();
+            llm42__barrier(TEAM_BARRIER + team, 128);  // the unit's keys have landed for all four warps
+            llm42__score_unit<DP>(score, q, k_at);
+            llm42__barrier(TEAM_BARRIER + team, 128);  // and have been read by all
+            place = next_place;
+            next_place = look_up(unit + 2 * TEAMS);
+            load(k_cache, k_at, place, unit + TEAMS);
+            llm42__soften(score, top, total, t0, sight, a.scale);
 #pragma unroll
-            for (int i = 0; i < DP / 2; i++) closed[i * 128] = 0.0f;
-        int stage = 0;
-        for (int t0 = task.first; t0 < task.end; t0 += KEYS, stage ^= 1) {
-            llm42__copy_wait<0>();
-            __syncthreads();  // this tile has landed for all; all have read the one that is overwritten next
-            if (t0 + KEYS < task.end) load(slots, stage ^ 1);
-            slots = look_up(t0 + 2 * KEYS);
-            const uint32_t k_at = ring + (uint32_t)(stage * 2 * TILE), v_at = k_at + TILE;
-            if (t0 <= highest) {  // the tile's second half may be out of sight: it changes nothing then
-                float score[2][4][4];
-                llm42__score<DP>(score[0], q, k_at);
-                llm42__score<DP>(score[1], q, k_at + 32 * DP * 2);
-                llm42__soften<DP>(part, score[0], t0, sight, a.scale);
-                llm42__gather<DP>(part, score[0], v_at);
-                llm42__soften<DP>(part, score[1], t0 + 32, sight, a.scale);
-                llm42__gather<DP>(part, score[1], v_at + 32 * DP * 2);
-            }
-            if (UNITS && (t0 + KEYS) % LLM42__UNIT_KEYS == 0 && t0 + KEYS - LLM42__UNIT_KEYS <= highest) {
-                llm42__close_unit(part);
+            for (int kk = 0; kk < 8; kk++) llm42__pack_weights(weight[kk], score, kk);
+            llm42__copy_wait<1>();
+            llm42__landed();
+            llm42__barrier(TEAM_BARRIER + team, 128);  // its values as well
+            llm42__gather_unit<DP>(out, weight, v_at);
+            llm42__barrier(TEAM_BARRIER + team, 128);
+            load(v_cache, v_at, place, unit + TEAMS);
+            if (TEAMS > 1 && unit > 0) llm42__barrier(TURN_BARRIER + team, 256);
+            const bool last = unit + 1 == units;
+            if (unit > 0) {
+                float keep[2], take[2];
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
-                    float keep, take;
-                    llm42__weigh(top[r], part.top[r], a.scale, keep, take);
-                    total[r] = fmaf(total[r], keep, part.total[r] * take);
-#pragma unroll
-                    for (int n = 0; n < DP / 8; n++)
-#pragma unroll
-                        for (int i = 2 * r; i < 2 * r + 2; i++)
-                            closed[(n * 4 + i) * 128] = fmaf(closed[(n * 4 + i) * 128], keep, part.out[n][i] * take);
+                    float so_far = state[r * 256];
+                    llm42__weigh(so_far, top[r], a.scale, keep[r], take[r]);
+                    top[r] = so_far;
+                    total[r] = fmaf(state[r * 256 + 128], keep[r], total[r] * take[r]);
                 }
-                part.clear();
+#pragma unroll
+                for (int n = 0; n < DP / 8; n++) {
+                    const float4 m = merged[n * 128];
+                    out[n][0] = fmaf(m.x, keep[0], out[n][0] * take[0]);
+                    out[n][1] = fmaf(m.y, keep[0], out[n][1] * take[0]);
+                    out[n][2] = fmaf(m.z, keep[1], out[n][2] * take[1]);
+                    out[n][3] = fmaf(m.w, keep[1], out[n][3] * take[1]);
+                }
             }
-        }
-        llm42__close_unit(part);
+            if (!last) {
+                state[0] = top[0], state[128] = total[0], state[256] = top[1], state[384] = total[1];
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float keep = 0.0f, take = 1.0f;
-            if (UNITS) llm42__weigh(top[r], part.top[r], a.scale, keep, take);
-            float inverse = __fdiv_rn(1.0f, UNITS ? fmaf(total[r], keep, part.total[r] * take) : part.total[r]);
-            int i = warp * 16 + lane / 4 + r * 8;
-            if (i >= queries) continue;
-            llm42__bf16 *to = a.out + (size_t)(task.row + i / group) * a.stride +
-                              (size_t)(kv_head * group + i % group) * a.head_dim;
+                for (int n = 0; n < DP / 8; n++) merged[n * 128] = float4{out[n][0], out[n][1], out[n][2], out[n][3]};
+                if (TEAMS > 1) llm42__arrive(TURN_BARRIER + (unit + 1) % TEAMS, 256);
+                continue;
+            }
 #pragma unroll
-            for (int n = 0; n < DP / 8; n++) {
-                int column = n * 8 + lane % 4 * 2;
-                float x = part.out[n][2 * r], y = part.out[n][2 * r + 1];
-                if (UNITS) {
-                    x = fmaf(closed[(n * 4 + 2 * r) * 128], keep, x * take);
-                    y = fmaf(closed[(n * 4 + 2 * r + 1) * 128], keep, y * take);
-                }
-                if (column < a.head_dim)
-                    *(__nv_bfloat162 *)(to + column) = __floats2bfloat162_rn(x * inverse, y * inverse);  // d is even
+            for (int r = 0; r < 2; r++) {
+                const int i = warp * 16 + lane / 4 + r * 8, columns = i < queries ? a.head_dim : 0;
+                const float inverse = __fdiv_rn(1.0f, total[r]);
+                llm42__bf16 *to = a.out + (size_t)(task.row + i / group) * a.stride +
+                                  (size_t)(kv_head * group + i % group) * a.head_dim + lane % 4 * 2;
+#pragma unroll
+                for (int n = 0; n < DP / 8; n++)
+                    if (n * 8 + lane % 4 * 2 < columns)  // d is even
+                        *(__nv_bfloat162 *)(to + n * 8) = __floats2bfloat162_rn(out[n][2 * r] * inverse,
+                                                                                out[n][2 * r + 1] * inverse);
             }
         }
     }
 }
 
+// What a warp has summed of one row's queries, eight to a tile: the tensor cores have keys (or columns of out) down and
+// queries across, so that lane (g, t) holds queries 2t and 2t + 1 of a tile, and columns 16m + g and 16m + g + 8 of
+// out.
+template <int DP, int TILES> struct llm42__partial {
+    float out[TILES][DP / 16][4], top[TILES][2], total[TILES][2];
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int q = 0; q < TILES; q++) {
+#pragma unroll
+            for (int i = 0; i < DP / 4; i++) out[q][i / 4][i % 4] = 0.0f;
+            top[q][0] = top[q][1] = -INFINITY;
+            total[q][0] = total[q][1] = 0.0f;
+        }
+    }
+};
+
+// Scores of 32 keys of a shared tile: score[0] is of the first sixteen.
+template <int DP, int TILES>
+__device__ __forceinline__ void llm42__score_across(float (*score)[TILES][4], const uint32_t (&q)[TILES][DP / 16][2],
+                                                    uint32_t k_at) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+#pragma unroll
+        for (int i = 0; i < TILES * 4; i++) score[half][i / 4][i % 4] = 0.0f;
+#pragma unroll
+        for (int kk = 0; kk < DP / 16; kk++) {
+            uint32_t k[4];
+            llm42__load_tiles(k, k_at + llm42__key_place<DP, 32>(half * 16 + lane % 16, 2 * kk + lane / 16));
+#pragma unroll
+            for (int tile = 0; tile < TILES; tile++) llm42__mma(score[half][tile], k, q[tile][kk][0], q[tile][kk][1]);
+        }
+    }
+}
+
+// As llm42__soften, of the 128 keys from t0 on, of which low <= t <= high are seen: top is the largest score so far,
+// and what was summed before is brought to it.
+template <int DP, int TILES>
+__device__ __forceinline__ void llm42__soften_across(llm42__partial<DP, TILES> &p, float (&score)[8][TILES][4], int t0,
+                                                     int low, int high, float scale) {
+    const int g = threadIdx.x % 32 / 4;
+    if (t0 < low || t0 + LLM42__UNIT_KEYS - 1 > high) {
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+#pragma unroll
+            for (int i = 0; i < TILES * 4; i++) {
+                int t = t0 + j * 16 + g + i % 4 / 2 * 8;
+                if (t < low || t > high) score[j][i / 4][i % 4] = -INFINITY;
+            }
+    }
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++) {
+        float fade[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float top = p.top[tile][r], sum = 0;
+#pragma unroll
+            for (int j = 0; j < 8; j++) top = fmaxf(top, fmaxf(score[j][tile][r], score[j][tile][2 + r]));
+#pragma unroll
+            for (int i = 4; i < 32; i <<= 1) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, i));
+            const float base = top == -INFINITY ? 0.0f : top * scale;
+            fade[r] = p.top[tile][r] == top ? 1.0f : llm42__exp2((p.top[tile][r] - top) * scale);
+            p.top[tile][r] = top;
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                sum += score[j][tile][r] = llm42__exp2(fmaf(score[j][tile][r], scale, -base));
+                sum += score[j][tile][2 + r] = llm42__exp2(fmaf(score[j][tile][2 + r], scale, -base));
+            }
+            p.total[tile][r] = fmaf(p.total[tile][r], fade[r], sum);
+        }
+        if (__all_sync(0xffffffffu, fade[0] == 1.0f && fade[1] == 1.0f)) continue;  // times one changes nothing
+#pragma unroll
+        for (int i = 0; i < DP / 4; i++) p.out[tile][i / 4][i % 4] *= fade[i % 2];
+    }
+}
+
+__device__ __forceinline__ uint32_t llm42__turned(uint32_t x) {  // a warp's 8x8 tile of 16-bit values
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(x));
+    return x;
+}
+
+// out += weights x values, for sixteen keys of a shared tile of 32, from `key` on.
+template <int DP, int TILES>
+__device__ __forceinline__ void llm42__gather_across(llm42__partial<DP, TILES> &p, const float (&weight)[TILES][4],
+                                                     uint32_t v_at, int key) {
+    const int lane = threadIdx.x % 32;
+    uint32_t b[TILES][2];
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++) {
+        b[tile][0] = llm42__turned(llm42__pack(weight[tile][0], weight[tile][1]));
+        b[tile][1] = llm42__turned(llm42__pack(weight[tile][2], weight[tile][3]));
+    }
+#pragma unroll
+    for (int m = 0; m < DP / 16; m++) {
+        uint32_t v[4];
+        llm42__load_tiles_transposed(
+            v, v_at + llm42__key_place<DP, 32>(key + lane / 16 * 8 + lane % 8, 2 * m + lane / 8 % 2));
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++) llm42__mma(p.out[tile][m], v, b[tile][0], b[tile][1]);
+    }
+}
+
+// A closed unit's record: DP columns, top, total for each query.
+template <int DP, int TILES>
+__device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, TILES> &p, float *to, int queries) {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float total = p.total[tile][r];
+#pragma unroll
+            for (int i = 4; i < 32; i <<= 1) total += __shfl_xor_sync(0xffffffffu, total, i);
+            const int query = tile * 8 + t * 2 + r;
+            float *record = to + (size_t)query * (DP + 2);
+            if (query >= queries) continue;
+#pragma unroll
+            for (int m = 0; m < DP / 16; m++) {
+                record[m * 16 + g] = p.out[tile][m][r];
+                record[m * 16 + g + 8] = p.out[tile][m][2 + r];
+            }
+            if (g == 0) record[DP] = p.top[tile][r], record[DP + 1] = total;
+        }
+}
+
 // Attention of rows that stand alone in their sequence (decode), split along the keys.
-// Work: a block takes up to four units of one row, a warp one unit and all query heads of the kv head blockIdx.y; keys
-// come in blocks of 32 through each warp's own rings, AHEAD blocks of values at a time (fewer: more blocks on a
-// multiprocessor). The block that is last to arrive merges a row's units. Order: the one order.
-template <int DP, int AHEAD>
+// Work: a block takes some units of one row, its warps one each at a time, with all query heads of the kv head
+// blockIdx.y, eight to a query tile. Keys and values come in tiles of 32 through each warp's own ring: four tiles of
+// keys, then four of the same keys' values, and so on without a break from unit to unit. A block that has all of a
+// row's units merges them as it goes; else the block that is last to arrive does. Order: the one order.
+template <int DP, int RING, int TILES>
 __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a, llm42__meta meta) {
-    extern __shared__ __align__(128) unsigned char shared[];
+    extern __shared__ __align__(1024) unsigned char shared[];
     __shared__ bool is_last;
-    enum { KEYS = 32, PIECES = DP / 8, TILE = KEYS * DP * 2, RECORD = DP + 2 };
+    enum { KEYS = 32, PIECES = DP / 8, TILE = KEYS * DP * 2, RECORD = DP + 2, WARPS = LLM42__SPLIT_WARPS };
     llm42__let_next_start();
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, group = a.heads / a.kv_heads,
               kv_head = blockIdx.y;
-    const uint32_t k_ring = llm42__shared_address(shared) + (uint32_t)(warp * (2 + AHEAD) * TILE),
-                   v_ring = k_ring + 2 * TILE;
-    float *const record = (float *)shared;  // [units of the block, group, RECORD], once the rings are no longer needed
+    const uint32_t ring = llm42__shared_address(shared) + (uint32_t)(warp * RING * TILE);
+    // [warps, group, RECORD], and twice [group, RECORD] of what has been merged so far
+    float *const record = (float *)(shared + WARPS * RING * TILE), *const merged = record + WARPS * group * RECORD;
+    const llm42__bf16 *const k_cache = a.k + kv_head * DP, *const v_cache = a.v + kv_head * DP;
+    const uint32_t step = (uint32_t)(a.kv_heads * PIECES);
     llm42__wait();
     for (int task_at = blockIdx.x; task_at < meta.header->split_tasks; task_at += gridDim.x) {
         const llm42__split_task task = meta.split[task_at];
         const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
-        const int mask = (1 << meta.page_shift) - 1, position = meta.position[task.row];
-        const int begin = task.begin + warp * task.unit, end = LLM42__CU_MIN(begin + task.unit, task.end);
-        auto look_up = [&](int t0) {  // a lane a key, a block ahead
-            int t = t0 + lane;
-            return t < end ? (pages[t >> meta.page_shift] << meta.page_shift) + (t & mask) : -1;
+        const int mask = (1 << meta.page_shift) - 1, high = meta.position[task.row],
+                  low = a.window ? LLM42__CU_MAX(0, high - a.window + 1) : 0,
+                  last_unit = LLM42__CU_MIN(task.units, task.first_unit + WARPS * task.rounds);
+        const bool alone = task.units <= WARPS * task.rounds;
+        struct place {  // 128 keys of a unit: at <= t < end; none left: at == end
+            int unit, at, end;
         };
-        auto load = [&](const llm42__bf16 *cache, uint32_t to, int slots, int t0) {
-            if (t0 < end) {
+        auto unit_place = [&](int unit) {
+            int at = task.begin + (unit - task.first_unit) * task.unit;
+            return unit < last_unit ? place{unit, at, LLM42__CU_MIN(at + task.unit, task.end)} : place{unit, 0, 0};
+        };
+        auto behind = [&](place p) {
+            p.at += LLM42__UNIT_KEYS;
+            return p.at < p.end ? p : unit_place(p.unit + WARPS);
+        };
+        auto look_up = [&](uint32_t(&at)[4], place p) {
 #pragma unroll
-                for (int i = 0; i < PIECES; i++) {
-                    int at = i * 32 + lane, key = at / PIECES, piece = at % PIECES,
-                        slot = __shfl_sync(0xffffffffu, slots, key);
-                    size_t from = ((size_t)(slot < 0 ? 0 : slot) * a.kv_heads + kv_head) * DP + piece * 8;
-                    llm42__copy16(to + llm42__key_place<DP>(key, piece), cache + from, slot >= 0);
-                }
+            for (int i = 0; i < 4; i++) {
+                int t = p.at + i * KEYS + lane;
+                at[i] = LLM42__NOWHERE;
+                if (t < p.end) at[i] = (uint32_t)((pages[t >> meta.page_shift] << meta.page_shift) + (t & mask)) * step;
             }
-            llm42__copy_commit();
         };
-        int slots = look_up(begin), next_slots = look_up(begin + KEYS);
-        load(a.k, k_ring, slots, begin);
-        load(a.v, v_ring, slots, begin);
-        uint32_t q[DP / 16][4];
-        llm42__load_queries<DP>(q, [&](int i) -> const llm42__bf16 * {
-            return i < group ? a.q + ((size_t)task.row * a.heads + kv_head * group + i) * DP : nullptr;
-        });
-        llm42__sight sight;
-        sight.low[0] = sight.low[1] = sight.all_low = a.window ? LLM42__CU_MAX(0, position - a.window + 1) : 0;
-        sight.high[0] = sight.high[1] = sight.all_high = position;
-        llm42__partial<DP> part;
-        part.clear();
-        int stage = 0;
-        for (int t0 = begin; t0 < end; t0 += KEYS, stage ^= 1) {
-            float score[4][4];
-            slots = next_slots;
-            next_slots = look_up(t0 + 2 * KEYS);
-            load(a.k, k_ring + (uint32_t)((stage ^ 1) * TILE), slots, t0 + KEYS);
-            if (AHEAD == 2) load(a.v, v_ring + (uint32_t)((stage ^ 1) * TILE), slots, t0 + KEYS);
-            llm42__copy_wait<AHEAD + 1>();  // younger: this block's values, the next one's keys (and values)
-            __syncwarp();                   // this block's keys have landed for every lane
-            llm42__score<DP>(score, q, k_ring + (uint32_t)(stage * TILE));
-            llm42__soften<DP>(part, score, t0, sight, a.scale);
-            llm42__copy_wait<AHEAD>();
-            __syncwarp();  // and its values
-            llm42__gather<DP>(part, score, v_ring + (uint32_t)(AHEAD == 2 ? stage * TILE : 0));
-            __syncwarp();  // every lane has read both: they may be overwritten
-            if (AHEAD == 1) load(a.v, v_ring, slots, t0 + KEYS);
+        int write = 0, read = 0;  // places in the ring
+        auto load = [&](int tile, const uint32_t(&at)[4], place p) {
+            if (p.at + tile % 4 * KEYS < p.end)
+                llm42__copy_keys<DP, KEYS>(ring + (uint32_t)(write * TILE), 0, tile < 4 ? k_cache : v_cache,
+                                           at[tile % 4]);
+            llm42__copy_commit();
+            if (++write == RING) write = 0;
+        };
+        place now = unit_place(task.first_unit + warp), next = behind(now);
+        uint32_t places[4], next_places[4];
+        look_up(places, now);
+#pragma unroll
+        for (int tile = 0; tile < RING; tile++) load(tile, places, now);
+        look_up(next_places, next);
+        uint32_t q[TILES][DP / 16][2];
+#pragma unroll
+        for (int i = 0; i < TILES * DP / 16; i++) {
+            const int query = i / (DP / 16) * 8 + lane / 4;
+            const llm42__bf16 *from = a.q + ((size_t)task.row * a.heads + kv_head * group + query) * DP +
+                                      i % (DP / 16) * 16 + lane % 4 * 2;
+            q[i / (DP / 16)][i % (DP / 16)][0] = query < group ? *(const uint32_t *)from : 0;
+            q[i / (DP / 16)][i % (DP / 16)][1] = query < group ? *(const uint32_t *)(from + 8) : 0;
+        }
+        llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)kv_head * group * a.head_dim;
+        for (int round = 0; round < task.rounds; round++) {
+            const int round_unit = task.first_unit + round * WARPS, unit = round_unit + warp;
+            llm42__partial<DP, TILES> part;
+            part.clear();
+            while (now.unit == unit && now.at < now.end) {
+                float score[8][TILES][4];
+#pragma unroll
+                for (int tile = 0; tile < 8; tile++) {
+                    llm42__copy_wait<RING - 1>();
+                    __syncwarp();  // this tile has landed for every lane
+                    const uint32_t at = ring + (uint32_t)(read * TILE);
+                    if (++read == RING) read = 0;
+                    const bool there = now.at + tile % 4 * KEYS < now.end;
+                    if (tile < 4 && there) llm42__score_across<DP, TILES>(&score[2 * tile], q, at);
+                    if (tile < 4 && !there)
+#pragma unroll
+                        for (int i = 0; i < TILES * 8; i++)
+                            score[2 * tile + i / (TILES * 4)][i / 4 % TILES][i % 4] = -INFINITY;
+                    if (tile == 3) llm42__soften_across<DP, TILES>(part, score, now.at, low, high, a.scale);
+                    if (tile >= 4 && there) {
+                        llm42__gather_across<DP, TILES>(part, score[2 * (tile - 4)], at, 0);
+                        llm42__gather_across<DP, TILES>(part, score[2 * (tile - 4) + 1], at, 16);
+                    }
+                    __syncwarp();  // every lane has read it: it may be overwritten
+                    if (tile + RING < 8)
+                        load(tile + RING, places, now);
+                    else
+                        load(tile + RING - 8, next_places, next);
+                }
+                now = next;
+                next = behind(now);
+#pragma unroll
+                for (int i = 0; i < 4; i++) places[i] = next_places[i];
+                look_up(next_places, next);
+            }
+            if (unit < last_unit)
+                llm42__write_records(part,
+                                     alone ? record + (size_t)warp * group * RECORD
+                                           : a.partial +
+                                                 (((size_t)task.slot + round * WARPS + warp) * a.kv_heads + kv_head) *
+                                                     group * RECORD,
+                                     group);
+            if (!alone) continue;
+            __syncthreads();  // the round's records are there
+            for (int at = thread; at < group * DP; at += 128) {
+                const int i = at / DP, column = at % DP;
+                const float *before = merged + ((size_t)(round % 2) * group + i) * RECORD;
+                float *after = merged + ((size_t)((round + 1) % 2) * group + i) * RECORD;
+                llm42__merged m = {};
+                if (round) m = llm42__merged{before[DP], before[DP + 1], before[column]};
+                llm42__merge_units<DP, false>(m, !round, record + (size_t)i * RECORD, (size_t)group * RECORD,
+                                              LLM42__CU_MIN(WARPS, last_unit - round_unit), column, a.scale);
+                if (round + 1 == task.rounds) {
+                    if (column < a.head_dim)
+                        out[(size_t)i * a.head_dim + column] = __float2bfloat16_rn(m.x * __fdiv_rn(1.0f, m.total));
+                    continue;
+                }
+                after[column] = m.x;
+                if (column == 0) after[DP] = m.top, after[DP + 1] = m.total;
+            }
+            __syncthreads();  // and have been read
         }
         llm42__copy_wait<0>();
-        llm42__close_unit(part);
-        const int chunk_units = LLM42__CU_MIN(LLM42__SPLIT_WARPS, task.units - task.first_unit);
-        const bool alone = task.units <= LLM42__SPLIT_WARPS;
-        __syncthreads();  // the rings are no longer needed
-        float *to = alone ? record + (size_t)warp * group * RECORD
-                          : a.partial + (((size_t)task.slot + warp) * a.kv_heads + kv_head) * group * RECORD;
-        if (warp < chunk_units) {
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                int i = lane / 4 + r * 8;
-                if (i >= group) continue;
-#pragma unroll
-                for (int n = 0; n < DP / 8; n++)
-                    *(float2 *)(to + (size_t)i * RECORD + n * 8 + lane % 4 * 2) = float2{part.out[n][2 * r],
-                                                                                         part.out[n][2 * r + 1]};
-                if (lane % 4 == 0) *(float2 *)(to + (size_t)i * RECORD + DP) = float2{part.top[r], part.total[r]};
-            }
-        }
-        if (!alone) {
-            __threadfence();  // partials first, then the arrival that announces them
-            __syncthreads();
-            if (thread == 0) {
-                unsigned *arrived = a.arrived + (size_t)task.row * a.kv_heads + kv_head;
-                unsigned blocks = (unsigned)((task.units + LLM42__SPLIT_WARPS - 1) / LLM42__SPLIT_WARPS);
-                is_last = atomicAdd(arrived, 1u) == blocks - 1;
-                if (is_last) *arrived = 0;
-                __threadfence();
-            }
+        if (alone) continue;
+        __threadfence();  // partials first, then the arrival that announces them
+        __syncthreads();
+        if (thread == 0) {
+            unsigned *arrived = a.arrived + (size_t)task.row * a.kv_heads + kv_head;
+            unsigned blocks = (unsigned)((task.units + WARPS * task.rounds - 1) / (WARPS * task.rounds));
+            is_last = atomicAdd(arrived, 1u) == blocks - 1;
+            if (is_last) *arrived = 0;
+            __threadfence();
         }
         __syncthreads();
         const float *all = a.partial + ((size_t)(task.slot - task.first_unit) * a.kv_heads + kv_head) * group * RECORD;
-        llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)kv_head * group * a.head_dim;
-        for (int at = thread; at < group * DP && (alone || is_last); at += 128) {
-            int i = at / DP, column = at % DP;
-            if (column >= a.head_dim) continue;
-            out[(size_t)i * a.head_dim + column] = __float2bfloat16_rn(
-                alone ? llm42__merge_units<DP, false>(record + (size_t)i * RECORD, (size_t)group * RECORD, task.units,
-                                                      column, a.scale)
-                      : llm42__merge_units<DP, true>(all + (size_t)i * RECORD, (size_t)a.kv_heads * group * RECORD,
-                                                     task.units, column, a.scale));
+        for (int at = thread; at < group * DP && is_last; at += 128) {
+            const int i = at / DP, column = at % DP;
+            llm42__merged m;
+            llm42__merge_units<DP, true>(m, true, all + (size_t)i * RECORD, (size_t)a.kv_heads * group * RECORD,
+                                         task.units, column, a.scale);
+            if (column < a.head_dim)
+                out[(size_t)i * a.head_dim + column] = __float2bfloat16_rn(m.x * __fdiv_rn(1.0f, m.total));
         }
-        __syncthreads();  // records have been read before the next task's keys come
+        __syncthreads();  // is_last has been read before the next task's is written
     }
 }
 

@@ -252,15 +252,20 @@ struct llm42__meta_layout {
     int splits;
 };
 
+// Under MATCH, FAST passes of few rows sum as replay passes do, attention too: their candidates are then what the
+// replay pass finds.
+enum { LLM42__AGREEING_ROWS = 16 };
+static bool llm42__agrees(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
+    return schedule != LLM42_FAST || (cu->options.fixed == LLM42_CUDA_FIXED_MATCH && rows <= LLM42__AGREEING_ROWS);
+}
+
 static int llm42__split_room(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
-    if (schedule == LLM42_FAST) {
-        int long_rows = (cu->desc.max_context + 4095) / 4096;  // a block takes 4,096 keys at most
-        return rows * long_rows + 2 * cu->device.multiProcessorCount;
-    }
-    int blocks = (cu->desc.max_context + LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS - 1) /
-                     (LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS) +
-                 1;
-    return rows * blocks;
+    const int keys = LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS, by_position = (cu->desc.max_context + keys - 1) / keys + 1;
+    if (schedule != LLM42_FAST) return rows * by_position;
+    const int long_rows = (cu->desc.max_context + 4095) / 4096;  // a block takes 4,096 keys at most
+    const int by_load = rows * long_rows + 2 * cu->device.multiProcessorCount;
+    return llm42__agrees(cu, schedule, 1) ? std::max(by_load, std::min(rows, (int)LLM42__AGREEING_ROWS) * by_position)
+                                          : by_load;
 }
 
 static llm42__meta_layout llm42__layout(const llm42__cuda *cu, const llm42__shape_key *key) {
@@ -382,29 +387,43 @@ static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__lane *lane, i
     return LLM42_OK;
 }
 
+// Shared memory of llm42__k_attend_split with rings of so many tiles.
+static int llm42__split_bytes(int tiles, int dp, int group) {
+    return tiles * LLM42__SPLIT_WARPS * LLM42__BLOCK_KEYS * dp * 2 + (LLM42__SPLIT_WARPS + 2) * group * (dp + 2) * 4;
+}
+
 template <int DP>
 static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key,
                                                 llm42__attention a, llm42__meta meta, int splits, llm42_error *error) {
     const unsigned heads = (unsigned)cu->model->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
     const unsigned few = 2 * processors / heads + 1;
+    const int most = (int)cu->device.sharedMemPerBlockOptin;
     if (key->tile) {
-        auto kernel = a.unit ? llm42__k_attend_tile<DP, true> : llm42__k_attend_tile<DP, false>;
-        const int bytes = 2 * 2 * 64 * DP * 2 + (a.unit ? DP / 2 * 128 * 4 : 0),
-                  tile_rows = LLM42__TILE_QUERIES / cu->group;
-        unsigned tasks = (unsigned)((key->rows + tile_rows - 1) / tile_rows);
-        LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        LLM42__CU(llm42__launch(kernel, dim3(std::min(std::max(tasks, few), (unsigned)key->rows), heads), dim3(128),
-                                bytes, lane->stream, a, meta));
+        const int team = 2 * LLM42__UNIT_KEYS * DP * 2, sums = (DP / 2 + 4) * 128 * 4;
+        const int tile_rows = LLM42__TILE_QUERIES / cu->group;
+        const unsigned tasks = (unsigned)((key->rows + tile_rows - 1) / tile_rows);
+        // Two teams in a block where every block has a multiprocessor to itself, else two blocks of one.
+        const int teams = tasks * heads <= processors && 2 * team + sums <= most ? 2 : 1;
+        auto kernel = teams == 2 ? llm42__k_attend_tile<DP, 2> : llm42__k_attend_tile<DP, 1>;
+        const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
+        LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, teams * team + sums));
+        LLM42__CU(llm42__launch(kernel, dim3(std::min(std::max(tasks, resident), (unsigned)key->rows), heads),
+                                dim3((unsigned)teams * 128), (size_t)(teams * team + sums), lane->stream, a, meta));
     }
     if (key->split) {
         // One block for each multiprocessor may take the more memory.
-        const int deepest = LLM42__SPLIT_WARPS * 4 * 32 * DP * 2;
-        const bool deep = key->rows * heads <= processors && deepest <= (int)cu->device.sharedMemPerBlockOptin;
-        const int bytes = deep ? deepest : deepest / 4 * 3;
-        auto kernel = deep ? llm42__k_attend_split<DP, 2> : llm42__k_attend_split<DP, 1>;
+        int tiles = DP < 128 || key->rows * heads <= processors ? 4 : 3;
+        while (DP == 128 && tiles > 2 && llm42__split_bytes(tiles, DP, cu->group) > most) tiles--;
+        const bool wide = cu->group > 8;
+        auto kernel = wide ? llm42__k_attend_split<DP, 4, 2> : llm42__k_attend_split<DP, 4, 1>;
+        if constexpr (DP == 128) {
+            if (tiles == 3) kernel = wide ? llm42__k_attend_split<DP, 3, 2> : llm42__k_attend_split<DP, 3, 1>;
+            if (tiles == 2) kernel = wide ? llm42__k_attend_split<DP, 2, 2> : llm42__k_attend_split<DP, 2, 1>;
+        }
+        const int bytes = llm42__split_bytes(tiles, DP, cu->group);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
         LLM42__CU(llm42__launch(kernel, dim3(std::min((unsigned)splits, (unsigned)key->rows + few), heads), dim3(128),
-                                bytes, lane->stream, a, meta));
+                                (size_t)bytes, lane->stream, a, meta));
     }
     return LLM42_OK;
 }
@@ -422,7 +441,6 @@ static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__lane *lane,
     a.heads = c->heads, a.kv_heads = c->kv_heads, a.head_dim = c->head_dim, a.stride = cu->attended,
     a.window = c->sliding_window;
     a.scale = (float)(1.4426950408889634 / sqrt((double)c->head_dim));
-    a.unit = key->schedule == LLM42_FAST ? 0 : LLM42__UNIT_KEYS;
     switch (cu->dp) {
     case 16: return llm42__enqueue_attention_as<16>(cu, lane, key, a, meta, splits, error);
     case 32: return llm42__enqueue_attention_as<32>(cu, lane, key, a, meta, splits, error);
@@ -441,8 +459,9 @@ static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__lane *lane, int 
                   : cu->dp == 32 ? llm42__k_rope<32>
                   : cu->dp == 64 ? llm42__k_rope<64>
                                  : llm42__k_rope<128>;
-    dim3 grid((unsigned)rows, (unsigned)((c->heads + 2 * c->kv_heads + 7) / 8));
-    LLM42__CU(llm42__launch(kernel, grid, dim3(256), 0, lane->stream, lane->qkv, lane->q,
+    const int heads = 128 / (cu->dp / 16);  // of a block
+    dim3 grid((unsigned)rows, (unsigned)((c->heads + 2 * c->kv_heads + heads - 1) / heads));
+    LLM42__CU(llm42__launch(kernel, grid, dim3(128), 0, lane->stream, lane->qkv, lane->q,
                             cu->k + (size_t)l * cu->kv_layer, cu->v + (size_t)l * cu->kv_layer, a, meta));
     return LLM42_OK;
 }
@@ -450,10 +469,10 @@ static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__lane *lane, int 
 template <int KIND>
 static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__lane *lane, int rows, const llm42__bf16 *delta,
                                         const float *weight, llm42__meta meta, llm42_error *error) {
-    int pieces = cu->Dp / 8, each = (pieces + 1023) / 1024, threads = ((pieces + each - 1) / each + 31) / 32 * 32;
-    LLM42__STAGE("norm", LLM42__CU(llm42__launch(llm42__k_norm<KIND>, dim3((unsigned)rows), dim3((unsigned)threads), 0,
-                                                 lane->stream, lane->x, delta, weight, lane->h, meta, cu->D, cu->Dp,
-                                                 cu->model->config.norm_eps)));
+    const int threads = ((cu->Dp / 8 + 3) / 4 + 31) / 32 * 32, most = 8 * cu->device.multiProcessorCount;
+    LLM42__STAGE("norm", LLM42__CU(llm42__launch(llm42__k_norm<KIND>, dim3((unsigned)std::min(rows, most)),
+                                                 dim3((unsigned)threads), 0, lane->stream, lane->x, delta, weight,
+                                                 lane->h, meta, rows, cu->D, cu->Dp, cu->model->config.norm_eps)));
     return LLM42_OK;
 }
 
@@ -577,8 +596,8 @@ struct llm42__prepared {
     size_t head_bytes, pages_at, pages_bytes;  // of metadata: all up to the tasks, and the page tables
 };
 
-// A single row's keys in units. Returns false where there is no room for its partial sums.
-static bool llm42__split_row(const llm42__cuda *cu, llm42__prepared *p, llm42_schedule schedule, const llm42_row *row,
+// A single row's keys in units, and who sums them.
+static void llm42__split_row(const llm42__cuda *cu, llm42__prepared *p, llm42_schedule schedule, const llm42_row *row,
                              int r, int chunks, int *slots) {
     const int window = cu->model->config.sliding_window, end = row->position + 1,
               low = window ? std::max(0, end - window) : 0;
@@ -590,13 +609,13 @@ static bool llm42__split_row(const llm42__cuda *cu, llm42__prepared *p, llm42_sc
         if (*slots + 4 * chunks > cu->unit_slots)
             unit = ((end - begin + 3) / 4 + 31) / 32 * 32;  // no room: one block alone
     }
-    const int units = (end - begin + unit - 1) / unit;
-    const bool alone = units <= LLM42__SPLIT_WARPS;
-    if (!alone && *slots + units > cu->unit_slots) return false;
-    for (int u = 0; u < units; u += LLM42__SPLIT_WARPS)
-        p->split.push_back({r, begin + u * unit, end, unit, u, units, alone ? 0 : *slots + u, 0});
-    if (!alone) *slots += units;
-    return true;
+    // Who takes how many units is chosen by load; it changes no sum.
+    const int units = (end - begin + unit - 1) / unit, all = (units + LLM42__SPLIT_WARPS - 1) / LLM42__SPLIT_WARPS;
+    int rounds = (all + std::max(1, chunks) - 1) / std::max(1, chunks);
+    if (rounds<all && * slots + units> cu->unit_slots) rounds = all;
+    for (int u = 0; u < units; u += LLM42__SPLIT_WARPS * rounds)
+        p->split.push_back({r, begin + u * unit, end, unit, u, units, rounds < all ? *slots + u : 0, rounds});
+    if (rounds < all) *slots += units;
 }
 
 // Rows that stand one behind the other, in tiles.
@@ -620,13 +639,16 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             p->run_begin.push_back(r);
             single += r + 1 == R || !same_run(r + 1);
         }
+    const bool by_position = llm42__agrees(cu, pass->schedule, R);
     const int heads = cu->model->config.kv_heads,
               chunks = single ? cu->device.multiProcessorCount / (single * heads) : 1;
     for (size_t i = 0; i < p->run_begin.size(); i++) {
         int begin = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R;
-        if (pass->schedule == LLM42_FIXED || end - begin > 1 ||
-            !llm42__split_row(cu, p, pass->schedule, &pass->row[begin], begin, chunks, &slots))
+        if (pass->schedule == LLM42_FIXED || end - begin > 1)
             llm42__tile_rows(cu, p, pass, begin, end);
+        else
+            llm42__split_row(cu, p, by_position ? LLM42_INVARIANT : LLM42_FAST, &pass->row[begin], begin, chunks,
+                             &slots);
     }
     // The longest first, so that none is left alone at the end. (Order of work, not of sums.)
     std::sort(p->tile.begin(), p->tile.end(), [](const llm42__tile_task &a, const llm42__tile_task &b) {
@@ -1289,6 +1311,7 @@ static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t buck
         &plans[2][bucket], error));
     if (cu->options.fixed == LLM42_CUDA_FIXED_MATCH) {
         plans[1][bucket] = plans[2][bucket];
+        if (llm42__agrees(cu, LLM42_FAST, rows)) plans[0][bucket] = plans[2][bucket];
         return LLM42_OK;
     }
     return llm42__choose(t, product, &list, rows, true, true, runs, &plans[1][bucket], error);
@@ -1650,9 +1673,10 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     if (d->page_size & (d->page_size - 1))
         return llm42__cuda_fail(error, LLM42_INVALID, "llm42_backend_desc.page_size: %d: must be a power of two",
                                 d->page_size);
-    if ((int64_t)d->pages * d->page_size > INT32_MAX)
+    const int64_t tokens = (int64_t)d->pages * d->page_size;
+    if (tokens > INT32_MAX || tokens * c->kv_heads > INT64_C(0xffffffff) / 16)  // places in a cache have 32 bits
         return llm42__cuda_fail(error, LLM42_MEMORY,
-                                "llm42_backend_desc.pages: %d pages of %d tokens: no device has memory for 2^31 tokens",
+                                "llm42_backend_desc.pages: %d pages of %d tokens: no device has memory for so many",
                                 d->pages, d->page_size);
     if (d->cuda && (d->cuda->fixed < LLM42_CUDA_FIXED_DEFAULT || d->cuda->fixed > LLM42_CUDA_FIXED_MATCH))
         return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.fixed: %d: must be FIRST or MATCH",
@@ -1853,6 +1877,12 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     llm42_cuda_desc options = desc->cuda ? *desc->cuda : llm42_cuda_desc{};
     cudaDeviceProp device;
     LLM42__TRY_CUDA(llm42__find_device(options.device, &device, error));
+    const llm42_config *c = &desc->model->config;
+    if (c->head_dim > 64 && llm42__split_bytes(2, 128, c->heads / c->kv_heads) > (int)device.sharedMemPerBlockOptin)
+        return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
+                                "model %s: %d heads a kv head of %d need more shared memory than %s has: use a GPU "
+                                "with 120 KB a block or more",
+                                desc->model->name, c->heads / c->kv_heads, c->head_dim, device.name);
     llm42__cuda_state *cu = new (std::nothrow) llm42__cuda_state();
     if (!cu) return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
     cu->desc = *desc;
