@@ -132,7 +132,7 @@
 
    How: every sum has one written order (section v16 below), fused multiply-adds are explicit, exp, log, sin and cos are
    built from IEEE operations, and threads divide outputs, never a sum. The engine checks at open that the backend's rows
-   keep their bits wherever they stand in a FIXED pass (and an INVARIANT one where such will run), and refuses otherwise.
+   keep their bits wherever they stand in a FIXED pass, and in an INVARIANT one if such will run, and refuses otherwise.
 
    Prefix sharing trusts a page whose own tokens are equal and whose predecessors have the same 64-bit hash: prompts made
    to collide could be taken for each other. Leave .prefix_cache off where prompts come from strangers who would.
@@ -552,7 +552,7 @@ typedef enum llm42_fill {  // whose partial windows fill a replay pass under EAG
 
 typedef enum llm42_chunked {
     LLM42_CHUNKED_DEFAULT = 0,
-    LLM42_CHUNKED_ON,   // default: ordinary prompts ride in fast passes, cut into chunks by token_budget
+    LLM42_CHUNKED_ON,   // default: ordinary and INVARIANT prompts ride beside decoding, cut into chunks by token_budget
     LLM42_CHUNKED_OFF,  // the paper's: all prompts but PACKED ones run whole, in passes of their own, before decoding
 } llm42_chunked;
 
@@ -3662,8 +3662,9 @@ static void llm42__kv_remember(llm42__kv *kv, int p, uint64_t hash, int kind, co
 // Owns: requests, their state machine and the event stream. Calls the KV cache and the backend's table.
 //
 // A request with P prompt tokens, C committed and U candidates has P+C+U tokens, and KV for its first `filled`
-// positions, of which the first `pure` were last written by FIXED or INVARIANT passes. While it decodes, filled is
-// P+C+U-1: the newest token's KV is written by the pass that reads it.
+// positions, of which the first `pure` were last written by the kind of pass that deterministic prompts run in: FIXED, or
+// INVARIANT by mode or prefill. While it decodes, filled is P+C+U-1: the newest token's KV is written by the pass that
+// reads it.
 
 typedef struct llm42__request {
     // First what every step looks at in every running request, so that it lies together.

@@ -188,7 +188,7 @@ TEST(dvr_isolated) {
     printf("  PACKED against ISOLATED: %d of %d requests differ, %d in their tokens (allowed)\n", d.requests, d.compared, d.token_requests);
 }
 
-// So has prefill INVARIANT. M is 32 here: at 128 rows FIXED cuts no sum of this model, as INVARIANT does not.
+// So has prefill INVARIANT. M is 32 here: at 128 rows FIXED cuts no matrix sum, as INVARIANT never does.
 TEST(dvr_invariant_prefill) {
     static result reference[REQUESTS], packed[REQUESTS];
 #define W8 .window = 8, .group = 4
