@@ -108,6 +108,9 @@
    - PACKED prefill: prompts of deterministic requests run as rows of replay passes, many prompts at a time, beside
      verification windows. Every KV entry is then a function of the tokens and M alone, so prefix sharing and preemption
      keep the bits. ISOLATED, the paper's, runs each prompt alone.
+   - INVARIANT prefill: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. A pass
+     that holds one runs under schedule INVARIANT, and replay passes are left to the windows: no turns are taken, nothing
+     is padded, and chunks may be of any size; but such a pass costs what INVARIANT costs, for every row in it.
    - WAIT verification: ready requests go on decoding (up to .look_ahead) until G windows are ready or .deadline passes
      have gone by. EAGER, the paper's, verifies as soon as one window is ready and fills up with partial ones.
    - FILL: LARGEST fills up with the windows that have the most candidates. OLDEST takes them in order of admission: the
@@ -123,12 +126,13 @@
    compiler or thread count), the compute type and M. They do not depend on other requests, arrival order, batch sizes,
    page size, prefix cache, preemption, verify policy, or how M splits into G and W. With prefill ISOLATED the
    token_budget, which cuts long prompts into chunks, joins the list, a prompt's own length is a shape, and deterministic
-   requests take no part in prefix sharing; results differ from PACKED ones in their last bits. Mode BATCH_INVARIANT
-   promises the same for every request and does without verification and M.
+   requests take no part in prefix sharing. With prefill INVARIANT the promise is PACKED's: the KV of prompts is that of
+   INVARIANT rows, of outputs that of FIXED rows, and only the former is shared. The three differ in their last bits.
+   Mode BATCH_INVARIANT promises the same for every request and does without verification and M.
 
    How: every sum has one written order (section v16 below), fused multiply-adds are explicit, exp, log, sin and cos are
    built from IEEE operations, and threads divide outputs, never a sum. The engine checks at open that the backend's rows
-   keep their bits wherever they stand in a FIXED pass, and refuses mode DVR otherwise.
+   keep their bits wherever they stand in a FIXED pass, and in an INVARIANT one if such will run, and refuses otherwise.
 
    Prefix sharing trusts a page whose own tokens are equal and whose predecessors have the same 64-bit hash: prompts made
    to collide could be taken for each other. Leave .prefix_cache off where prompts come from strangers who would.
@@ -411,7 +415,7 @@ typedef struct llm42_backend_desc {
 //   entries of seq that its rows name stay put, and its sequences are in no other pass. A failed start or poll leaves what
 //   a failed run leaves; error may be NULL.
 // - A KV entry is a function of what the row's schedule allows it to depend on, and so are tokens and logprobs. The
-//   engine checks that rows keep their bits wherever they stand in a FIXED pass, and refuses to open otherwise.
+//   engine checks that rows keep their bits wherever they stand in a FIXED or INVARIANT pass; if not, it does not open.
 // - now is in seconds from any fixed point and never runs backwards; wait_until returns at or after that time.
 typedef struct llm42_backend {
     const char *name;
@@ -531,6 +535,7 @@ typedef enum llm42_prefill {
     LLM42_PREFILL_DEFAULT = 0,
     LLM42_PREFILL_PACKED,    // default: deterministic prompts ride in replay passes of M rows
     LLM42_PREFILL_ISOLATED,  // the paper's: one deterministic prompt alone, at its own shape
+    LLM42_PREFILL_INVARIANT, // deterministic prompts ride in ordinary passes, which run INVARIANT while they do
 } llm42_prefill;
 
 typedef enum llm42_bonus {
@@ -547,8 +552,8 @@ typedef enum llm42_fill {  // whose partial windows fill a replay pass under EAG
 
 typedef enum llm42_chunked {
     LLM42_CHUNKED_DEFAULT = 0,
-    LLM42_CHUNKED_ON,   // default: ordinary prompts ride in fast passes, cut into chunks by token_budget
-    LLM42_CHUNKED_OFF,  // the paper's: ordinary and ISOLATED prompts run whole, in passes of their own, before decoding
+    LLM42_CHUNKED_ON,   // default: ordinary and INVARIANT prompts ride beside decoding, cut into chunks by token_budget
+    LLM42_CHUNKED_OFF,  // the paper's: all prompts but PACKED ones run whole, in passes of their own, before decoding
 } llm42_chunked;
 
 #define LLM42_EVENTS(X)                                                                                                 \
@@ -644,7 +649,7 @@ typedef struct llm42_engine_desc {
     llm42_fill fill;               // default: LARGEST
     int deadline;                  // WAIT: passes that a ready window waits at most; default: W
     int look_ahead;                // WAIT: candidates decoded beyond a ready window, at most; default: W
-    llm42_prefill prefill;         // default: PACKED
+    llm42_prefill prefill;         // of deterministic requests' prompts in mode DVR; default: PACKED
     llm42_bonus bonus;             // default: ON
     llm42_chunked chunked_prefill; // default: ON
     bool overlap;                  // fast passes go on while a replay pass is in flight (no global pause); default: off
@@ -3657,8 +3662,9 @@ static void llm42__kv_remember(llm42__kv *kv, int p, uint64_t hash, int kind, co
 // Owns: requests, their state machine and the event stream. Calls the KV cache and the backend's table.
 //
 // A request with P prompt tokens, C committed and U candidates has P+C+U tokens, and KV for its first `filled`
-// positions, of which the first `pure` were last written by FIXED or INVARIANT passes. While it decodes, filled is
-// P+C+U-1: the newest token's KV is written by the pass that reads it.
+// positions, of which the first `pure` were last written by the kind of pass that deterministic prompts run in: FIXED, or
+// INVARIANT by mode or prefill. While it decodes, filled is P+C+U-1: the newest token's KV is written by the pass that
+// reads it.
 
 typedef struct llm42__request {
     // First what every step looks at in every running request, so that it lies together.
@@ -3865,6 +3871,12 @@ static bool llm42__shares(const llm42_engine *e, const llm42__request *r) {
     return e->desc.prefix_cache && !(r->verified && e->desc.prefill == LLM42_PREFILL_ISOLATED);
 }
 
+// Positions that may count as pure, at most. A shared page must hold the KV that a deterministic prompt would get. With
+// prefill INVARIANT that is INVARIANT rows', and the outputs of a verified request get FIXED rows'.
+static int llm42__pure_limit(const llm42_engine *e, const llm42__request *r) {
+    return r->verified && e->desc.prefill == LLM42_PREFILL_INVARIANT ? r->info.prompt_count : INT32_MAX;
+}
+
 // Enters the pages that have become full of final KV.
 static void llm42__remember(llm42_engine *e, llm42__request *r) {
     if (!llm42__shares(e, r)) return;
@@ -3879,9 +3891,9 @@ static void llm42__remember(llm42_engine *e, llm42__request *r) {
 }
 
 // Takes the longest run of cached pages that hold the request's first tokens. The last token is left out: its row must
-// run to give the next one. A verified request takes pure pages only.
+// run to give the next one. A verified request takes pure pages only, and only where they may count as pure.
 static void llm42__find_prefix(llm42_engine *e, llm42__request *r) {
-    int size = e->desc.page_size, limit = llm42__last_position(r) / size;
+    int size = e->desc.page_size, limit = LLM42__MIN(llm42__last_position(r), llm42__pure_limit(e, r)) / size;
     int32_t *table = e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot;
     r->chain = 0x4242;
     if (!llm42__shares(e, r)) return;
@@ -4012,7 +4024,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
     if (agreed < rows) output[agreed] = out[agreed].token;
     for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
     r->ready_since = -1;
-    if (!e->desc.keep_fast_kv) r->pure = prompt + first + commit - 1;
+    if (!e->desc.keep_fast_kv) r->pure = LLM42__MIN(prompt + first + commit - 1, llm42__pure_limit(e, r));
     r->filled = prompt + first + commit + r->info.candidates - 1;
     llm42__truncate(e, r, r->filled);
     llm42__remember(e, r);  // before the commit, which may finish the request and give its pages back
@@ -4083,14 +4095,24 @@ static void llm42__plan_decodes(llm42_engine *e, llm42__plan *plan) {
     }
 }
 
-// Rows of unverified prompts within the token budget: in chunks, or `whole`, as many as there is room for.
+// Do this prompt's next rows ride in ordinary passes? With prefill INVARIANT a verified one's do, but not the tokens
+// behind it that were committed before a preemption: those had FIXED rows.
+static bool llm42__rides(const llm42_engine *e, const llm42__request *r) {
+    if (r->info.state != LLM42_STATE_PREFILL || r->in_flight) return false;
+    return !r->verified || (e->desc.prefill == LLM42_PREFILL_INVARIANT && r->filled < r->info.prompt_count);
+}
+
+// Rows of such prompts within the token budget: in chunks, or `whole`, as many as there is room for. A verified one's
+// make the pass INVARIANT.
 static void llm42__plan_prompts(llm42_engine *e, llm42__plan *plan, bool whole) {
     for (int i = 0; i < e->running_count; i++) {
         llm42__request *r = e->running[i];
-        if (r->info.state != LLM42_STATE_PREFILL || r->verified || r->in_flight) continue;
-        int room = e->desc.token_budget - plan->rows, end = llm42__last_position(r) + 1;
+        if (!llm42__rides(e, r)) continue;
+        int room = e->desc.token_budget - plan->rows;
+        int end = r->verified ? r->info.prompt_count : llm42__last_position(r) + 1;
         if (room <= 0 || (whole && end - r->filled > room)) return;
         llm42__add_prompt(e, plan, r, room, end);
+        if (r->verified) plan->schedule = LLM42_INVARIANT;
     }
 }
 
@@ -4109,7 +4131,8 @@ static llm42__request *llm42__next_window(const llm42_engine *e, bool partial) {
     return best;
 }
 
-// Windows (if verification is due), then prompt rows in what is left of M under PACKED.
+// Windows (if verification is due), then prompt rows in what is left of M: with prefill PACKED any, with INVARIANT
+// those behind the prompts of verified requests.
 static void llm42__plan_replay(llm42_engine *e, llm42__plan *plan, bool windows) {
     int count = 0;
     for (int i = 0; i < e->running_count; i++) e->running[i]->chosen = false;
@@ -4126,9 +4149,10 @@ static void llm42__plan_replay(llm42_engine *e, llm42__plan *plan, bool windows)
     }
     plan->shape = e->M;
     for (int own = 1; own >= 0; own--) {  // deterministic prompts first; others may fill rows that would be padding
-        for (int i = 0; i < e->running_count && e->desc.prefill == LLM42_PREFILL_PACKED; i++) {
+        for (int i = 0; i < e->running_count && e->desc.prefill != LLM42_PREFILL_ISOLATED; i++) {
             llm42__request *r = e->running[i];
             if (r->info.state != LLM42_STATE_PREFILL || r->in_flight || r->verified != (own == 1)) continue;
+            if (e->desc.prefill == LLM42_PREFILL_INVARIANT && llm42__rides(e, r)) continue;
             int before = plan->rows;
             llm42__add_prompt(e, plan, r, e->M - plan->rows, llm42__last_position(r) + 1);
             if (own && plan->rows > before) plan->prompts = true;
@@ -4151,6 +4175,7 @@ static void llm42__plan_isolated(llm42_engine *e, llm42__plan *plan) {
     }
 }
 
+// Prompts: those for passes of their own kind, FIXED. Other prompts ride in ordinary passes.
 typedef struct llm42__due { int ready, prompts, other_prompts, decodes; bool overdue; } llm42__due;
 
 static llm42__due llm42__what_is_due(const llm42_engine *e) {
@@ -4158,7 +4183,7 @@ static llm42__due llm42__what_is_due(const llm42_engine *e) {
     for (int i = 0; i < e->running_count; i++) {
         const llm42__request *r = e->running[i];
         if (r->in_flight) continue;
-        if (r->info.state == LLM42_STATE_PREFILL) (*(r->verified ? &due.prompts : &due.other_prompts))++;
+        if (r->info.state == LLM42_STATE_PREFILL) (*(llm42__rides(e, r) ? &due.other_prompts : &due.prompts))++;
         else if (llm42__can_decode(e, r)) due.decodes++;
         if (r->ready_since < 0) continue;
         due.ready++;
@@ -4168,13 +4193,14 @@ static llm42__due llm42__what_is_due(const llm42_engine *e) {
 }
 
 // Chooses the next pass. Verification goes first when it is due; prompts of deterministic requests take turns with fast
-// passes, so that a long prompt does not hold up decoding; else a fast pass. Without chunked prefill all prompts go before
-// decoding. One replay pass is in flight at most: until it lands, others of its kind wait.
+// passes, so that a long prompt does not hold up decoding, or ride in them, which makes them INVARIANT; else a fast
+// pass. Without chunked prefill all prompts go before decoding. One replay pass is in flight at most: until it lands,
+// others of its kind wait.
 static void llm42__plan_pass(llm42_engine *e, llm42__plan *plan) {
     *plan = (llm42__plan){.schedule = e->desc.mode == LLM42_BATCH_INVARIANT ? LLM42_INVARIANT : LLM42_FAST};
     llm42__due due = llm42__what_is_due(e);
     bool whole = e->desc.chunked_prefill == LLM42_CHUNKED_OFF, flying = e->flight.rows > 0;
-    bool packed = e->desc.prefill == LLM42_PREFILL_PACKED, fast = due.decodes + due.other_prompts > 0;
+    bool packed = e->desc.prefill != LLM42_PREFILL_ISOLATED, fast = due.decodes + due.other_prompts > 0;
     bool prompts = due.prompts && !(e->replayed_prompt && fast && !whole) && !(packed && flying);
     bool verify = due.ready && !flying && (e->desc.verify == LLM42_VERIFY_EAGER || due.ready >= e->desc.group ||
                                            due.overdue || (!fast && !prompts));
@@ -4203,10 +4229,11 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
     return (token + 1) % e->desc.model->config.vocab;
 }
 
-// A row that gave a token in a fast (or invariant) pass, or the last row of a prompt.
-static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, llm42_schedule schedule) {
+// A row that gave a token in a fast (or invariant) pass, or the last row of a prompt. No verified request's prompt runs
+// under FAST, so that token is final; what such a request decodes is a candidate, whatever the pass.
+static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool prompt) {
     int at = r->info.prompt_count + r->info.committed + r->info.candidates;
-    if (!r->verified || schedule == LLM42_FIXED) {
+    if (!r->verified || prompt) {
         r->tokens[at] = out.token;
         r->logprobs[r->info.committed] = out.logprob;
         if (!llm42__commit(e, r, 1)) llm42__note_ready(e, r);
@@ -4232,14 +4259,15 @@ static void llm42__apply(llm42_engine *e, const llm42__plan *plan) {
         }
         bool pure = plan->schedule != LLM42_FAST && r->pure == r->filled;
         r->filled += rows;
-        if (pure) r->pure = r->filled;
+        if (pure) r->pure = LLM42__MIN(r->filled, llm42__pure_limit(e, r));
         llm42__remember(e, r);
         if (!(e->batch.row[i + rows - 1].flags & LLM42_ROW_SAMPLE)) continue;
-        if (r->info.state == LLM42_STATE_PREFILL) {
+        bool prompt = r->info.state == LLM42_STATE_PREFILL;
+        if (prompt) {
             r->info.state = LLM42_STATE_DECODE;
             llm42__emit_request(e, r, LLM42_EVENT_PREFILLED, r->filled);
         }
-        llm42__take_token(e, r, e->batch.out[i + rows - 1], plan->schedule);
+        llm42__take_token(e, r, e->batch.out[i + rows - 1], prompt);
     }
 }
 
@@ -4334,7 +4362,7 @@ llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
         if (e->running_count) {
             llm42__plan plan;
             llm42__plan_pass(e, &plan);
-            bool replay = plan.schedule == LLM42_FIXED && (plan.windows || e->desc.prefill == LLM42_PREFILL_PACKED);
+            bool replay = plan.schedule == LLM42_FIXED && (plan.windows || e->desc.prefill != LLM42_PREFILL_ISOLATED);
             bool fly = replay && e->desc.overlap;  // ISOLATED prompts run as fast passes do
             if (plan.rows && !fly) return llm42__run_plan(e, &plan, error);
             if (plan.rows) LLM42__TRY(llm42__take_off(e, &plan, error));
@@ -4560,7 +4588,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         {"page_size", d->page_size, 1, 4096}, {"pages", d->pages, 1, 1 << 28}, {"window", d->window, 1, 4096},
         {"group", d->group, 1, 4096}, {"verify", d->verify, LLM42_VERIFY_EAGER, LLM42_VERIFY_WAIT},
         {"fill", d->fill, LLM42_FILL_LARGEST, LLM42_FILL_OLDEST}, {"deadline", d->deadline, 1, INT32_MAX}, {"look_ahead", d->look_ahead, 1, 1 << 20},
-        {"prefill", d->prefill, LLM42_PREFILL_PACKED, LLM42_PREFILL_ISOLATED},
+        {"prefill", d->prefill, LLM42_PREFILL_PACKED, LLM42_PREFILL_INVARIANT},
         {"bonus", d->bonus, LLM42_BONUS_ON, LLM42_BONUS_OFF},
         {"chunked_prefill", d->chunked_prefill, LLM42_CHUNKED_ON, LLM42_CHUNKED_OFF}};
     LLM42__TRY(llm42__check_fields("llm42_engine_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
@@ -4681,8 +4709,9 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     llm42_result result = LLM42_OK;
     if (!llm42__engine_allocate(e))
         result = llm42__fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d", d.max_running, d.pages);
-    unsigned schedules = d.mode == LLM42_BATCH_INVARIANT ? 1u << LLM42_INVARIANT :
-                         d.mode == LLM42_DVR ? 1u << LLM42_FAST | 1u << LLM42_FIXED : 1u << LLM42_FAST;
+    unsigned fixed = d.mode == LLM42_DVR, fast = d.mode != LLM42_BATCH_INVARIANT;
+    unsigned invariant = !fast || (fixed && d.prefill == LLM42_PREFILL_INVARIANT);
+    unsigned schedules = fast << LLM42_FAST | fixed << LLM42_FIXED | invariant << LLM42_INVARIANT;
     llm42_backend_desc backend = {.model = d.model, .compute = d.compute, .logits_fp32 = d.logits_fp32, .threads = d.threads,
                                   .max_rows = LLM42__MAX(e->M, d.token_budget), .max_context = d.max_context, .pages = d.pages,
                                   .page_size = d.page_size, .max_running = d.max_running, .fixed_rows = e->M,
@@ -4691,8 +4720,8 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     if (result == LLM42_OK) result = e->backend->open(&e->state, &backend, error);  // first: it refuses pools that cannot be
     if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.pages, d.page_size, d.prefix_cache))
         result = llm42__fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d.pages);
-    if (result == LLM42_OK && d.mode == LLM42_DVR) result = llm42__self_check(e, LLM42_FIXED, error);
-    if (result == LLM42_OK && d.mode == LLM42_BATCH_INVARIANT) result = llm42__self_check(e, LLM42_INVARIANT, error);
+    if (result == LLM42_OK && fixed) result = llm42__self_check(e, LLM42_FIXED, error);
+    if (result == LLM42_OK && invariant) result = llm42__self_check(e, LLM42_INVARIANT, error);
     if (result != LLM42_OK) {
         llm42_engine_close(e);
         return result;

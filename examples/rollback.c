@@ -106,7 +106,7 @@ static void watch_row(demo *d, lane *l, const llm42_pass *pass, int row) {
     int32_t token = pass->out[row].token;
     float *kept = l->fast + (size_t)(index % d->ring) * (size_t)vocab;
     const float *logits = pass->logits + (size_t)row * (size_t)vocab;
-    if (pass->schedule == LLM42_FAST) {
+    if (pass->schedule != LLM42_FIXED) {
         memcpy(kept, logits, sizeof(float) * (size_t)vocab);
         l->drawn[index % d->ring] = token;
         return;
@@ -128,10 +128,11 @@ static llm42_result watch_run(void *state, const llm42_pass *pass, llm42_error *
     llm42_pass seen = *pass;
     seen.logits = d->logits;
     llm42_result result = llm42_backend_cpu()->run(state, &seen, error);
-    for (int i = 0; i < pass->rows && result == LLM42_OK; i++)
-        for (int k = 0; k < d->requests && (pass->row[i].flags & LLM42_ROW_SAMPLE); k++)
-            if (d->lane[k].deterministic && d->lane[k].id == pass->seq[pass->row[i].seq].request)
-                watch_row(d, &d->lane[k], &seen, i);
+    for (int i = 0; i < pass->rows && result == LLM42_OK; i++) {
+        int64_t id = pass->seq[pass->row[i].seq].request;  // 0: the engine's check at open
+        for (int k = 0; id && k < d->requests && (pass->row[i].flags & LLM42_ROW_SAMPLE); k++)
+            if (d->lane[k].deterministic && d->lane[k].id == id) watch_row(d, &d->lane[k], &seen, i);
+    }
     return result;
 }
 
@@ -263,6 +264,7 @@ static void print_pass(const demo *d) {
     const llm42_event *p = &d->pass;
     printf("pass %-3d ", (int)arrlen(d->passes));
     if (p->schedule == LLM42_FAST) printf("FAST schedule: sums cut as suits %d row%s", p->n, p->n == 1 ? "" : "s");
+    else if (p->schedule == LLM42_INVARIANT) printf("prompts among others, in an INVARIANT pass of %d rows", p->shape);
     else if (!p->windows) printf("prompts, in a FIXED pass of %d rows", p->shape);
     else printf("REPLAY in FIXED schedule: %d rows, %d of %d windows of %d used", p->shape, p->windows, (int)d->group,
                 (int)d->window);
@@ -373,7 +375,8 @@ static llm42_engine *open_engine(demo *d, bool show) {
     llm42_engine *engine = NULL;
     llm42_error error = {0};
     desc.verify = strcmp(d->verify, "wait") ? LLM42_VERIFY_EAGER : LLM42_VERIFY_WAIT;
-    desc.prefill = strcmp(d->prefill, "isolated") ? LLM42_PREFILL_PACKED : LLM42_PREFILL_ISOLATED;
+    desc.prefill = !strcmp(d->prefill, "packed") ? LLM42_PREFILL_PACKED
+                   : strcmp(d->prefill, "isolated") ? LLM42_PREFILL_INVARIANT : LLM42_PREFILL_ISOLATED;
     if (d->model->mapped_bytes + d->model->copied_bytes < 16 << 20) desc.threads = 1;  // too little work to share
     if (show) {
         watched = *llm42_backend_cpu();
@@ -430,7 +433,7 @@ static void report_counts(const demo *d) {
     int kinds[4] = {0}, kept = (int)s->candidates - d->dropped;
     for (int i = 0; i < (int)arrlen(d->passes); i++) kinds[d->passes[i]]++;
     print_title(d, "What happened");
-    printf("passes     %d fast, %d replay (%d with a rollback), %d for prompts alone\n", kinds[FAST_PASS],
+    printf("passes     %d fast, %d replay (%d with a rollback), %d for deterministic prompts\n", kinds[FAST_PASS],
            kinds[REPLAY_PASS] + kinds[ROLLBACK_PASS], kinds[ROLLBACK_PASS], kinds[PROMPT_PASS]);
     printf("candidates %d, of which %d held\n", (int)s->candidates, kept);
     printf("committed  %d tokens: those and %d of the verifier's own\n", (int)s->deterministic_tokens,
@@ -506,7 +509,8 @@ static int report_proof(demo *d, answer *marked) {
 }
 
 static void open_demo(demo *d) {
-    static const char *const verify[] = {"eager", "wait", NULL}, *const prefill[] = {"packed", "isolated", NULL};
+    static const char *const verify[] = {"eager", "wait", NULL};
+    static const char *const prefill[] = {"packed", "isolated", "invariant", NULL};
     llm42_error error = {0};
     llm42_model_desc desc = {.path = d->model_path};
     args_choice("--verify", d->verify, verify);
@@ -550,7 +554,7 @@ int main(int argc, char **argv) {
         ARGS_INT("requests N", &d.requests, 1, MAX_LANES, "requests; every other one is deterministic"),
         ARGS_INT("tokens N", &d.tokens, 1, 1024, "new tokens of each request, at most"),
         ARGS_TEXT("verify WHEN", &d.verify, "eager or wait"),
-        ARGS_TEXT("prefill HOW", &d.prefill, "packed or isolated"),
+        ARGS_TEXT("prefill HOW", &d.prefill, "packed, isolated or invariant"),
         ARGS_REAL("inject RATE", &d.inject, 0, 1, "share of candidates made wrong on purpose"),
         ARGS_INT("seed S", &d.seed, 1, INT64_MAX, "seed of --inject"),
         ARGS_FLAG("step", &d.step, "wait for Enter before each pass"),

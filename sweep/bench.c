@@ -815,7 +815,7 @@ static void resolve(settings *s) {
     bool cuda = !strcmp(s->backend, "cuda");
     args_choice("--suite", s->suite, cuda ? cuda_suites : suites);
     args_choice("--verify", s->verify, (const char *const[]){"eager", "wait", NULL});
-    args_choice("--prefill", s->prefill, (const char *const[]){"packed", "isolated", NULL});
+    args_choice("--prefill", s->prefill, (const char *const[]){"packed", "isolated", "invariant", NULL});
     args_choice("--chunked", s->chunked, (const char *const[]){"on", "off", NULL});
     if (!cuda && (s->match || s->plan_file)) args_fail(2, "--match, --plan-file: only with --backend cuda");
     s->compute = args_dtype("--dtype", s->dtype);
@@ -867,7 +867,7 @@ static settings parse(int argc, char **argv) {
                  "calibrate: requests that flips are measured on, 0: 2000 (cpu) or 256 (cuda)"),
         ARGS_TEXT("workload SPEC", &s.workload, "cuda: what --suite workloads and online serve, as in build/sweep"),
         ARGS_TEXT("verify NAME", &s.verify, "cuda: eager or wait"),
-        ARGS_TEXT("prefill NAME", &s.prefill, "cuda: packed or isolated"),
+        ARGS_TEXT("prefill NAME", &s.prefill, "cuda: packed, isolated or invariant"),
         ARGS_TEXT("chunked NAME", &s.chunked, "cuda: chunked prefill, on or off"),
         ARGS_FLAG("match", &s.match, "cuda: replay passes sum as small fast passes do"),
         ARGS_TEXT("plan-file FILE", &s.plan_file, "cuda: matrix plans are kept here from run to run"),

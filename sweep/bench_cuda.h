@@ -237,7 +237,8 @@ static llm42_engine_desc cuda_engine(bench *b, const serve_plan *plan, const cud
         .page_size = PAGE_SIZE, .pages = (int)serve_pages(plan, PAGE_SIZE, s->kv_gb), .window = (int)s->window,
         .group = (int)s->group, .overlap = c->overlap, .admission_reserve = 0.7,
         .verify = c->verify ? c->verify : strcmp(s->verify, "wait") ? LLM42_VERIFY_EAGER : LLM42_VERIFY_WAIT,
-        .prefill = strcmp(s->prefill, "packed") ? LLM42_PREFILL_ISOLATED : LLM42_PREFILL_PACKED,
+        .prefill = !strcmp(s->prefill, "packed") ? LLM42_PREFILL_PACKED
+                   : strcmp(s->prefill, "isolated") ? LLM42_PREFILL_INVARIANT : LLM42_PREFILL_ISOLATED,
         .chunked_prefill = strcmp(s->chunked, "on") ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON, .log = args_manifest_log,
         .log_user = &b->manifest};
 }

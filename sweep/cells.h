@@ -14,6 +14,7 @@ typedef enum axis_name {
     MODE, VERIFY, PREFILL, CHUNKED, BONUS, OVERLAP, FILL, WINDOW, GROUP, RATIO, QPS, SLOWDOWN, SEED, MATCH, AXES
 } axis_name;
 enum { MODE_DVR, MODE_NONDETERMINISTIC, MODE_INVARIANT };  // in the order of the words below
+enum { PREFILL_ISOLATED, PREFILL_PACKED, PREFILL_INVARIANT };
 enum { QPS_OFFLINE, QPS_TRACE };
 typedef enum backend_name { BACKEND_SIM, BACKEND_CPU, BACKEND_CUDA } backend_name;
 
@@ -27,7 +28,7 @@ typedef struct axis {
 static const axis axes[AXES] = {
     [MODE] = {.name = "mode", .words = {"dvr", "nondeterministic", "batch_invariant"}},
     [VERIFY] = {.name = "verify", .words = {"eager", "wait"}},
-    [PREFILL] = {.name = "prefill", .words = {"isolated", "packed"}},
+    [PREFILL] = {.name = "prefill", .words = {"isolated", "packed", "invariant"}},
     [CHUNKED] = {.name = "chunked", .words = {"off", "on"}},
     [BONUS] = {.name = "bonus", .words = {"off", "on"}},
     [OVERLAP] = {.name = "overlap", .words = {"off", "on"}},
@@ -108,10 +109,11 @@ static void axis_parse(grid *g, axis_name which, const char *list) {
     }
 }
 
-// Does the axis mean anything under this mode? Without verification few do, and only simulated INVARIANT passes are
-// slowed down.
-static bool axis_applies(axis_name which, int mode, backend_name backend) {
-    if (which == SLOWDOWN) return backend == BACKEND_SIM && mode == MODE_INVARIANT;
+// Does the axis mean anything under this mode and prefill? Without verification few do, and only simulated INVARIANT
+// passes are slowed down.
+static bool axis_applies(axis_name which, int mode, int prefill, backend_name backend) {
+    bool invariant = mode == MODE_INVARIANT || (mode == MODE_DVR && prefill == PREFILL_INVARIANT);
+    if (which == SLOWDOWN) return backend == BACKEND_SIM && invariant;
     if (which == MATCH && backend != BACKEND_CUDA) return false;
     if (which == MODE || which == CHUNKED || which == QPS || which == SEED) return true;
     return mode == MODE_DVR;
@@ -126,11 +128,11 @@ static void grid_make(grid *g, backend_name backend) {
     cell c;
     memset(&c, 0, sizeof c);
     for (int a = 0; a >= 0;) {
-        int mode = g->values[MODE][c.at[MODE]].word;
+        int mode = g->values[MODE][c.at[MODE]].word, prefill = g->values[PREFILL][c.at[PREFILL]].word;
         cell now = c;
         bool first = true;  // of the cells that differ only in what means nothing
         for (int i = 0; i < AXES; i++) {
-            if (axis_applies((axis_name)i, mode, backend)) continue;
+            if (axis_applies((axis_name)i, mode, prefill, backend)) continue;
             first &= c.at[i] == 0;
             now.at[i] = -1;
         }

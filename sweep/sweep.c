@@ -107,6 +107,7 @@ typedef struct cell_run_of {
 
 static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
     static const llm42_mode modes[] = {LLM42_DVR, LLM42_NONDETERMINISTIC, LLM42_BATCH_INVARIANT};
+    static const llm42_prefill prefills[] = {LLM42_PREFILL_ISOLATED, LLM42_PREFILL_PACKED, LLM42_PREFILL_INVARIANT};
     const grid *g = &s->grid;
     bool chunked = cell_word(g, c, CHUNKED, 0) == 1;
     return (llm42_engine_desc){
@@ -118,7 +119,7 @@ static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
         .look_ahead = (int)s->set.look_ahead,
         .fill = cell_word(g, c, FILL, 0) == 1 ? LLM42_FILL_LARGEST : LLM42_FILL_OLDEST,
         .verify = cell_word(g, c, VERIFY, 0) == 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
-        .prefill = cell_word(g, c, PREFILL, 0) == 1 ? LLM42_PREFILL_PACKED : LLM42_PREFILL_ISOLATED,
+        .prefill = prefills[cell_word(g, c, PREFILL, PREFILL_ISOLATED)],
         .bonus = cell_word(g, c, BONUS, 0) == 1 ? LLM42_BONUS_ON : LLM42_BONUS_OFF,
         .overlap = cell_word(g, c, OVERLAP, 0) == 1,
         .chunked_prefill = chunked ? LLM42_CHUNKED_ON : LLM42_CHUNKED_OFF,
@@ -685,7 +686,7 @@ static settings parse(int argc, char **argv) {
         ARGS_INT("requests N", &s.requests, 1, 100000000, "requests of a cell"),
         ARGS_TEXT("mode LIST", &s.list[MODE], "dvr, nondeterministic, batch_invariant"),
         ARGS_TEXT("verify LIST", &s.list[VERIFY], "eager, wait"),
-        ARGS_TEXT("prefill LIST", &s.list[PREFILL], "of deterministic prompts: isolated, packed"),
+        ARGS_TEXT("prefill LIST", &s.list[PREFILL], "of deterministic prompts: isolated, packed, invariant"),
         ARGS_TEXT("chunked LIST", &s.list[CHUNKED], "chunked prefill: off, on"),
         ARGS_TEXT("bonus LIST", &s.list[BONUS], "the verifier's own token: off, on"),
         ARGS_TEXT("overlap LIST", &s.list[OVERLAP], "fast passes beside replay passes: off, on"),

@@ -278,6 +278,13 @@ TEST(determinism) {
         print_load("DVR, ISOLATED", &all_loads[i * 3], &o);
         CHECK_MSG(o.differing == 0, "ISOLATED: %d of %d deterministic requests differ", o.differing, o.compared);
     }
+    for (int i = 0; i < (quick ? 2 : 5) && i < loads && from_load == 1; i++) {  // and so has this one
+        outcome o = run_load(&w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_INVARIANT, false, i == 0);
+        print_load("DVR, INVARIANT prompts", &all_loads[i], &o);
+        CHECK_MSG(o.differing == 0, "INVARIANT prompts: %d of %d deterministic requests differ", o.differing,
+                  o.compared);
+        CHECK(o.stats.passes[LLM42_INVARIANT] > 0);
+    }
     for (int i = 0; i < (quick ? 2 : 4) && i < loads && from_load == 1; i++) {
         outcome o = run_load(&w, n, &all_loads[i], LLM42_BATCH_INVARIANT, LLM42_PREFILL_DEFAULT, true, i == 0);
         print_load("BATCH_INVARIANT", &all_loads[i], &o);

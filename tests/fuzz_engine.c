@@ -43,6 +43,7 @@ static const int windows[][2] = {{1, 1}, {4, 1}, {2, 2}, {1, 4}, {8, 2}, {4, 4},
 
 typedef struct reference {
     const llm42_model *model;
+    llm42_prefill prefill;
     int m, prompt, sampling, count;
     int32_t tokens[NEW];
     float logprobs[NEW];
@@ -63,11 +64,13 @@ static llm42_calibration calibration = {
 static const llm42_sim_desc sim_desc = {.calibration = &calibration};
 static int32_t truth[PROMPTS][REQUESTS][NEW];  // tokens of the simulator, by prompt and id - 1
 
-// The request alone, on an engine of its own, with everything else at its simplest.
-static const reference *alone(int m, int prompt, int sampling) {
+// The request alone, on an engine of its own, with everything else at its simplest but what the promise rests on.
+static const reference *alone(const llm42_engine_desc *d, int prompt, int sampling) {
+    int m = d->mode == LLM42_DVR ? d->window * d->group : 0;
+    llm42_prefill prefill = m && d->prefill == LLM42_PREFILL_INVARIANT ? d->prefill : LLM42_PREFILL_PACKED;
     for (int i = 0; i < reference_count; i++)
-        if (references[i].model == model && references[i].m == m && references[i].prompt == prompt &&
-            references[i].sampling == sampling)
+        if (references[i].model == model && references[i].m == m && references[i].prefill == prefill &&
+            references[i].prompt == prompt && references[i].sampling == sampling)
             return &references[i];
     FUZZ_CHECK(reference_count < 1024, "too many references");
     reference *r = &references[reference_count++];
@@ -81,6 +84,7 @@ static const reference *alone(int m, int prompt, int sampling) {
                               .window = m ? m : 1,
                               .group = 1,
                               .mode = m ? LLM42_DVR : LLM42_BATCH_INVARIANT,
+                              .prefill = prefill,
                               .pages = 8};
     llm42_request_desc request = {.prompt = tokens_of,
                                   .prompt_count = prompt_count[prompt],
@@ -93,7 +97,7 @@ static const reference *alone(int m, int prompt, int sampling) {
     FUZZ_CHECK(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
     const llm42_request *info = llm42_engine_request(engine, id);
     FUZZ_CHECK(info && info->committed == NEW, "the reference run is short");
-    *r = (reference){.model = model, .m = m, .prompt = prompt, .sampling = sampling, .count = NEW};
+    *r = (reference){.model = model, .m = m, .prefill = prefill, .prompt = prompt, .sampling = sampling, .count = NEW};
     memcpy(r->tokens, info->tokens, sizeof r->tokens);
     memcpy(r->logprobs, info->logprobs, sizeof r->logprobs);
     llm42_engine_close(engine);
@@ -151,6 +155,14 @@ static llm42_result spy_open(void **state, const llm42_backend_desc *desc, llm42
 
 static void spy_close(void *state) { behind()->close(state); }
 
+// After a preemption tokens of a deterministic request follow its prompt in other passes.
+static bool ends_prompt(const llm42_pass *pass, const llm42_row *row) {
+    for (int i = 0; i < run.count; i++)
+        if (run.requests[i].id == pass->seq[row->seq].request)
+            return run.requests[i].deterministic && row->position + 1 == prompt_count[run.requests[i].prompt];
+    return false;
+}
+
 static llm42_result spy_run(void *state, const llm42_pass *pass, llm42_error *error) {
     for (int i = 0; run.flight && i < pass->rows; i++)
         for (int k = 0; k < run.flight->rows; k++)
@@ -159,7 +171,8 @@ static llm42_result spy_run(void *state, const llm42_pass *pass, llm42_error *er
     bool whole = run.desc && run.desc->chunked_prefill == LLM42_CHUNKED_OFF && pass->schedule != LLM42_FIXED;
     for (int i = 0; whole && i < pass->rows; i++) {
         bool last = i + 1 == pass->rows || pass->row[i + 1].seq != pass->row[i].seq;
-        FUZZ_CHECK(!last || (pass->row[i].flags & LLM42_ROW_SAMPLE), "a prompt in parts, without chunked prefill");
+        FUZZ_CHECK(!last || (pass->row[i].flags & LLM42_ROW_SAMPLE) || ends_prompt(pass, &pass->row[i]),
+                   "a prompt in parts, without chunked prefill");
     }
     llm42_row wrong[BUDGET];
     llm42_pass as_run = *pass;
@@ -271,13 +284,13 @@ static void on_event(void *user, const llm42_event *e) {
     }
 }
 
-// A deterministic request's promise: under PACKED prefill, and always in a batch-invariant engine and on the simulator,
-// whose tokens do not hang on KV.
+// A deterministic request's promise: under PACKED and INVARIANT prefill, and always in a batch-invariant engine and on
+// the simulator, whose tokens do not hang on KV.
 static void check_promise(shadow *s) {
     const llm42_engine_desc *d = run.desc;
     bool invariant = d->mode == LLM42_BATCH_INVARIANT;
     bool promised = invariant || (d->mode == LLM42_DVR && s->deterministic &&
-                                  (run.simulated || (d->prefill == LLM42_PREFILL_PACKED && !d->keep_fast_kv)));
+                                  (run.simulated || (d->prefill != LLM42_PREFILL_ISOLATED && !d->keep_fast_kv)));
     if (!promised || !s->committed) return;
     if (run.simulated) {
         seen.compared++;
@@ -285,7 +298,7 @@ static void check_promise(shadow *s) {
                    "request %lld: tokens other than the true ones", (long long)s->id);
         return;
     }
-    const reference *r = alone(invariant ? 0 : d->window * d->group, s->prompt, s->sampling);
+    const reference *r = alone(d, s->prompt, s->sampling);
     seen.compared++;
     FUZZ_CHECK(memcmp(r->tokens, s->tokens, (size_t)s->committed * sizeof *s->tokens) == 0,
                "request %lld: tokens differ from the run alone", (long long)s->id);
@@ -386,8 +399,8 @@ static void submit(uint8_t op) {
                                .deterministic = s->deterministic,
                                .sampling = samplings[s->sampling],
                                .ignore_stop = (op & 0x20) != 0};
-    int m = run.desc->mode == LLM42_DVR ? run.desc->window * run.desc->group : 0;
-    int32_t stop = (run.simulated ? truth[s->prompt][run.count] : alone(m, s->prompt, s->sampling)->tokens)[which >> 4];
+    const int32_t *own = run.simulated ? truth[s->prompt][run.count] : alone(run.desc, s->prompt, s->sampling)->tokens;
+    int32_t stop = own[which >> 4];
     if (op & 0x40) desc.stop = &stop, desc.stop_count = 1;  // one that is going to come
     if ((op & 0x80) && which % 7 == 0) {
         submit_invalid(desc);
@@ -451,7 +464,9 @@ static bool open_engine(void) {
                               .group = windows[a & 7][1],
                               .verify = a & 8 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
                               .bonus = a & 16 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
-                              .prefill = (a & 0x60) == 0x60 ? LLM42_PREFILL_ISOLATED : LLM42_PREFILL_PACKED,
+                              .prefill = (a & 0x60) == 0x60   ? LLM42_PREFILL_ISOLATED
+                                         : (a & 0x60) == 0x40 ? LLM42_PREFILL_INVARIANT
+                                                              : LLM42_PREFILL_PACKED,
                               .prefix_cache = (a & 0x80) != 0 && (a & 0x60) != 0x60,
                               .page_size = sizes[b & 3],
                               .pages = tokens[b >> 2 & 7] / sizes[b & 3],

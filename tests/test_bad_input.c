@@ -480,6 +480,9 @@ TEST(sizes_of_an_engine_desc) {
                  "verify");
     desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .prefill = (llm42_prefill)99}, LLM42_INVALID,
                  "prefill");
+    desc_refused(
+        &(llm42_engine_desc){.model = model, .threads = 1, .prefill = (llm42_prefill)(LLM42_PREFILL_INVARIANT + 1)},
+        LLM42_INVALID, "prefill");
     desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .bonus = (llm42_bonus)99}, LLM42_INVALID, "bonus");
     desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .window = INT32_MAX, .group = INT32_MAX},
                  LLM42_INVALID, "window");

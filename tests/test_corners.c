@@ -13,7 +13,8 @@ static struct {
     int fail_pass;          // this pass (counted from 1) fails; 0: none
     int passes;
     bool spoil;             // a failing pass leaves NaN in the KV of its rows
-    bool variant;           // a FIXED row's log-probability depends on its place
+    unsigned variant;       // schedules, 1 << each, under which a row's log-probability depends on its place
+    bool invariant_as_fast; // INVARIANT passes run FAST
 } front;
 
 static llm42_result front_run(void *state, const llm42_pass *pass, llm42_error *error) {
@@ -26,9 +27,11 @@ static llm42_result front_run(void *state, const llm42_pass *pass, llm42_error *
         snprintf(error->text, sizeof error->text, "the device is gone");
         return error->result = LLM42_BACKEND;
     }
-    llm42_result result = llm42_backend_cpu()->run(state, pass, error);
+    llm42_pass given = *pass;
+    if (front.invariant_as_fast && given.schedule == LLM42_INVARIANT) given.schedule = LLM42_FAST;
+    llm42_result result = llm42_backend_cpu()->run(state, &given, error);
     for (int i = 0; i < pass->rows && result == LLM42_OK; i++) {
-        if (front.variant && pass->schedule != LLM42_FAST) pass->out[i].logprob += (float)i * 1e-3f;
+        if (front.variant >> pass->schedule & 1) pass->out[i].logprob += (float)i * 1e-3f;
         int at = pass->row[i].position;
         if (pass->schedule != LLM42_FAST || !(pass->row[i].flags & LLM42_ROW_SAMPLE) || !front.wrong[at]) continue;
         pass->out[i].token = front.put[at] ? front.put[at] : (pass->out[i].token + 1) % 2048;
@@ -89,8 +92,8 @@ static run one(llm42_engine_desc desc, llm42_request_desc request) {
     return out;
 }
 
-// The slow oracle: every token of prompt and output goes through a FIXED pass of its own, of M rows.
-static run oracle(const int32_t *start, int count, int outputs, int M, llm42_sampling sampling) {
+// The slow oracle: every token goes through a pass of its own, outputs FIXED, of M rows, the prompt under this schedule.
+static run oracle_by(llm42_schedule prompts, const int32_t *start, int count, int outputs, int M, llm42_sampling sampling) {
     const llm42_backend *cpu = llm42_backend_cpu();
     llm42_backend_desc desc = {.model = model, .compute = LLM42_BF16, .threads = 1, .max_rows = 1, .max_context = 512, .pages = 32, .page_size = 16};
     void *state = NULL;
@@ -103,7 +106,8 @@ static run oracle(const int32_t *start, int count, int outputs, int M, llm42_sam
     for (int t = 0; t < count + outputs - 1; t++) {
         llm42_row row = {0, t, t < count ? start[t] : out.tokens[t - count], LLM42_ROW_SAMPLE};
         llm42_output got;
-        llm42_pass pass = {.schedule = LLM42_FIXED, .rows = 1, .shape = M, .row = &row, .seq = &seq, .out = &got};
+        llm42_schedule schedule = t < count ? prompts : LLM42_FIXED;
+        llm42_pass pass = {.schedule = schedule, .rows = 1, .shape = schedule == LLM42_FIXED ? M : 1, .row = &row, .seq = &seq, .out = &got};
         CHECK_INT(cpu->run(state, &pass, &error), LLM42_OK);
         if (t < count - 1) continue;
         out.tokens[out.count] = got.token;
@@ -111,6 +115,10 @@ static run oracle(const int32_t *start, int count, int outputs, int M, llm42_sam
     }
     cpu->close(state);
     return out;
+}
+
+static run oracle(const int32_t *start, int count, int outputs, int M, llm42_sampling sampling) {
+    return oracle_by(LLM42_FIXED, start, count, outputs, M, sampling);
 }
 
 static void same(const run *got, const run *want, int count, const char *what) {
@@ -121,6 +129,7 @@ static void same(const run *got, const run *want, int count, const char *what) {
 }
 
 static run reference;  // the oracle's 64 tokens for `prompt`, M = 32
+static run invariant_reference;  // with the prompt under INVARIANT
 
 static void clear_front(void) { memset(&front, 0, sizeof front); }
 
@@ -321,12 +330,12 @@ TEST(fast_pages_are_not_read_by_deterministic_requests) {
 }
 
 TEST(prompt_of_one_token) {
-    for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_ISOLATED; prefill++) {
-        run want = oracle(prompt, 1, 30, 32, (llm42_sampling){0});
+    for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_INVARIANT; prefill++) {
+        run want = oracle_by(prefill == LLM42_PREFILL_INVARIANT ? LLM42_INVARIANT : LLM42_FIXED, prompt, 1, 30, 32, (llm42_sampling){0});
         run got = one((llm42_engine_desc){.prefill = (llm42_prefill)prefill, .prefix_cache = true},
                       (llm42_request_desc){.prompt = prompt, .prompt_count = 1, .max_new_tokens = 30, .deterministic = true});
         CHECK_INT(got.count, 30);
-        if (prefill == LLM42_PREFILL_PACKED) same(&got, &want, 30, "prompt of one token");
+        if (prefill != LLM42_PREFILL_ISOLATED) same(&got, &want, 30, "prompt of one token");
     }
 }
 
@@ -365,11 +374,11 @@ TEST(deterministic_arrival_while_the_kv_pool_is_full) {
     llm42_engine_close(engine);
 }
 
-TEST(a_failed_pass_leaves_the_engine_as_it_was) {
-    for (int fail = 3; fail < 40; fail++) {  // the first two passes are the check at open
+static void a_pass_fails(llm42_prefill prefill, int from, const run *want) {
+    for (int fail = from; fail < 40; fail++) {
         clear_front();
         front.fail_pass = fail;
-        llm42_engine *engine = open_with((llm42_engine_desc){0});
+        llm42_engine *engine = open_with((llm42_engine_desc){.prefill = prefill});
         int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 25, .deterministic = true});
         int64_t b = submit(engine, (llm42_request_desc){.max_new_tokens = 25, .deterministic = true});
         llm42_result result = llm42_engine_run(engine, &error);
@@ -379,11 +388,16 @@ TEST(a_failed_pass_leaves_the_engine_as_it_was) {
         }
         finish(engine);
         run first = take(engine, a), second = take(engine, b);
-        same(&first, &reference, 25, "retried");
-        same(&second, &reference, 25, "retried");
+        same(&first, want, 25, "retried");
+        same(&second, want, 25, "retried");
         llm42_engine_close(engine);
     }
     clear_front();
+}
+
+TEST(a_failed_pass_leaves_the_engine_as_it_was) {
+    a_pass_fails(LLM42_PREFILL_PACKED, 3, &reference);  // the first two passes are the check at open
+    a_pass_fails(LLM42_PREFILL_INVARIANT, 5, &invariant_reference);  // the first four
 }
 
 // A failed replay may leave anything under its windows; here it leaves NaN, and then the ready request goes away.
@@ -436,7 +450,7 @@ TEST(the_last_window_reaches_the_prefix_cache) {
 
 TEST(a_backend_whose_rows_change_with_their_place_is_refused) {
     llm42_engine *engine;
-    front.variant = true;
+    front.variant = 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
     CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend()}, &error), LLM42_NOT_INVARIANT);
     CHECK_CONTAINS(error.text, "front");
     CHECK(engine == NULL);
@@ -447,7 +461,159 @@ TEST(a_backend_whose_rows_change_with_their_place_is_refused) {
     CHECK_INT(llm42_engine_submit(engine, &(llm42_request_desc){.prompt = prompt, .prompt_count = 3, .deterministic = true}, &id, &error), LLM42_INVALID);
     CHECK_CONTAINS(error.text, "deterministic");
     llm42_engine_close(engine);
+    front.variant = 1u << LLM42_INVARIANT;  // matters where INVARIANT passes will run
+    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend()}, &error), LLM42_OK);
+    llm42_engine_close(engine);
+    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend(), .prefill = LLM42_PREFILL_INVARIANT}, &error),
+              LLM42_NOT_INVARIANT);
+    CHECK_CONTAINS(error.text, "invariant");
     clear_front();
+}
+
+// >>prefill INVARIANT ---------------------------------------------------------------------------------------------
+static const llm42_engine_desc invariant_prefill = {.prefill = LLM42_PREFILL_INVARIANT, .page_size = 4, .prefix_cache = true};
+
+// Together in one pass: a deterministic prompt, others, and rows that decode. Its first token is final, theirs are not.
+TEST(invariant_prompts_ride_beside_decodes) {
+    llm42_engine *engine = open_with(invariant_prefill);
+    int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true});
+    CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
+    CHECK_INT(llm42_engine_request(engine, a)->committed, 1);
+    CHECK_INT(llm42_engine_request(engine, a)->candidates, 0);
+    CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
+    CHECK_INT(llm42_engine_stats(engine).passes[LLM42_FAST], 1);  // no prompt: FAST again
+    int32_t other[PROMPT];
+    for (int i = 0; i < PROMPT; i++) other[i] = 300 + i;
+    int64_t b = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
+    int64_t c = submit(engine, (llm42_request_desc){.max_new_tokens = 60});
+    CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
+    llm42_stats stats = llm42_engine_stats(engine);
+    CHECK_INT(stats.passes[LLM42_INVARIANT], 2);
+    CHECK_INT(stats.passes[LLM42_FIXED], 0);
+    CHECK_INT(stats.rows[LLM42_INVARIANT], PROMPT + 1 + PROMPT + PROMPT - 8);  // c found two pages
+    CHECK_INT(llm42_engine_request(engine, a)->committed, 1);
+    CHECK_INT(llm42_engine_request(engine, a)->candidates, 2);
+    CHECK_INT(llm42_engine_request(engine, b)->committed, 1);
+    CHECK_INT(llm42_engine_request(engine, c)->committed, 1);
+    finish(engine);
+    run want = oracle_by(LLM42_INVARIANT, other, PROMPT, 60, 32, (llm42_sampling){0});
+    run first = take(engine, a), second = take(engine, b);
+    same(&first, &invariant_reference, 60, "in passes of either kind");
+    same(&second, &want, 60, "beside decodes");
+    llm42_engine_close(engine);
+}
+
+// Runs `prompt` beside seven others and says whether it is as alone.
+static bool as_alone(bool fast, int budget) {
+    llm42_engine_desc desc = invariant_prefill;
+    desc.prefix_cache = false, desc.token_budget = budget, desc.max_running = 8;
+    llm42_engine *engine = open_with(desc);
+    front.invariant_as_fast = fast;  // the check at open is over
+    int64_t ids[8];
+    for (int i = 0; i < 8; i++) ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i % 2 == 0});
+    finish(engine);
+    run got = take(engine, ids[6]);
+    llm42_engine_close(engine);
+    clear_front();
+    return got.count == 60 && !memcmp(got.tokens, invariant_reference.tokens, 60 * sizeof *got.tokens) &&
+           !memcmp(got.logprobs, invariant_reference.logprobs, 60 * sizeof *got.logprobs);
+}
+
+TEST(invariant_prompts_may_be_cut_anywhere) {
+    for (int budget = 8; budget <= 64; budget += 7) CHECK_MSG(as_alone(false, budget), "token_budget %d", budget);
+    bool control = true;
+    for (int budget = 8; budget <= 64; budget += 7) control &= as_alone(true, budget);
+    CHECK_MSG(!control, "prompts under FAST gave the same bits: nothing has been shown");
+}
+
+TEST(invariant_prompts_share_pages_of_invariant_rows) {
+    llm42_engine *engine = open_with(invariant_prefill);
+    int32_t other[PROMPT];
+    for (int i = 0; i < PROMPT; i++) other[i] = 300 + i;
+    int64_t ids[5];
+    ids[0] = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
+    submit(engine, (llm42_request_desc){.max_new_tokens = 1, .prompt = other, .prompt_count = PROMPT});  // in the same pass
+    finish(engine);
+    ids[1] = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
+    ids[2] = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
+    finish(engine);
+    for (int i = 0; i < PROMPT; i++) other[i]++;
+    submit(engine, (llm42_request_desc){.max_new_tokens = 1, .prompt = other, .prompt_count = PROMPT});  // in a FAST pass
+    finish(engine);
+    ids[3] = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
+    finish(engine);
+    const int hits[] = {0, 8, 8, 0};
+    for (int i = 0; i < 4; i++) {
+        run got = take(engine, ids[i]), want = invariant_reference;
+        if (i == 2) for (int k = 0; k < PROMPT; k++) other[k]--;
+        if (i == 3) for (int k = 0; k < PROMPT; k++) other[k]++;
+        if (i >= 2) want = oracle_by(LLM42_INVARIANT, other, PROMPT, 30, 32, (llm42_sampling){0});
+        same(&got, &want, 30, "shares pages");
+        CHECK_INT(llm42_engine_request(engine, ids[i])->prefix_hits, hits[i]);
+    }
+    llm42_engine_close(engine);
+}
+
+// Outputs hold the KV of FIXED rows, which a prompt with the same tokens would not get; nor do they while they are
+// candidates decoded in INVARIANT passes.
+TEST(pages_of_outputs_are_not_shared_with_invariant_prompts) {
+    llm42_engine_desc desc = invariant_prefill;
+    desc.page_size = 1;
+    llm42_engine *engine = open_with(desc);
+    int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
+    CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
+    int32_t other[PROMPT] = {0};
+    submit(engine, (llm42_request_desc){.max_new_tokens = 1, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
+    finish(engine);
+    CHECK_INT(llm42_engine_stats(engine).passes[LLM42_INVARIANT], 2);
+    int32_t turn[PROMPT + 31];
+    memcpy(turn, prompt, sizeof prompt);
+    memcpy(turn + PROMPT, llm42_engine_request(engine, a)->tokens, 30 * sizeof *turn);
+    turn[PROMPT + 30] = 325;
+    int64_t b = submit(engine, (llm42_request_desc){.prompt = turn, .prompt_count = PROMPT + 31, .max_new_tokens = 20, .deterministic = true});
+    finish(engine);
+    CHECK_INT(llm42_engine_request(engine, b)->prefix_hits, PROMPT);
+    run want = oracle_by(LLM42_INVARIANT, turn, PROMPT + 31, 20, 32, (llm42_sampling){0}), got = take(engine, b);
+    same(&got, &want, 20, "second turn");
+    llm42_engine_close(engine);
+}
+
+typedef struct preempted { int in_prompt, in_output, refills; } preempted;
+
+static void hear_preempted(void *user, const llm42_event *e) {
+    preempted *p = user;
+    if (e->type == LLM42_EVENT_PREEMPTED) (*(e->info->committed ? &p->in_output : &p->in_prompt))++;
+    p->refills += e->type == LLM42_EVENT_PASS && e->schedule == LLM42_FIXED && e->windows == 0;
+}
+
+// A preempted request gets INVARIANT rows for its prompt again and FIXED ones for its outputs, though the first request's
+// prompt, which is prompt and output of the last, could lend it pages for both.
+TEST(preemption_under_invariant_prefill) {
+    preempted seen = {0};
+    int32_t turn[PROMPT + 40];
+    memcpy(turn, prompt, sizeof prompt);
+    memcpy(turn + PROMPT, invariant_reference.tokens, 40 * sizeof *turn);
+    run want = oracle_by(LLM42_INVARIANT, turn, PROMPT + 40, 40, 32, (llm42_sampling){0});
+    int64_t hits = 0;
+    for (int pages = 24; pages <= 60; pages += 2) {
+        llm42_engine_desc desc = invariant_prefill;
+        desc.pages = pages, desc.token_budget = pages % 4 ? 5 : 64, desc.max_running = 5, desc.prefix_cache = pages % 8 < 4;
+        desc.on_event = hear_preempted, desc.event_user = &seen;
+        llm42_engine *engine = open_with(desc);
+        int64_t ids[5];
+        ids[0] = submit(engine, (llm42_request_desc){.prompt = turn, .prompt_count = PROMPT + 40, .max_new_tokens = 40, .deterministic = true});
+        for (int i = 1; i < 5; i++) ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i != 2});
+        finish(engine);
+        for (int i = 0; i < 5; i++) {
+            run got = take(engine, ids[i]);
+            if (i != 2) same(&got, i ? &invariant_reference : &want, i ? 60 : 40, "preempted");
+            hits += llm42_engine_request(engine, ids[i])->prefix_hits;
+        }
+        CHECK_INT(llm42_engine_stats(engine).pages_free, pages);
+        llm42_engine_close(engine);
+    }
+    CHECK_MSG(seen.in_prompt > 0 && seen.in_output > 0 && seen.refills > 0 && hits > 0, "%d in a prompt, %d in an output, %d refills",
+              seen.in_prompt, seen.in_output, seen.refills);
 }
 
 typedef struct heard { int32_t tokens[4][MOST]; int count[4]; int64_t events, passes; double last; bool ordered; } heard;
@@ -616,6 +782,7 @@ int main(void) {
     if (!CHECK_MSG(llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error) == LLM42_OK, "%s", error.text))
         return test_end("test_corners");
     reference = oracle(prompt, PROMPT, 64, 32, (llm42_sampling){0});
+    invariant_reference = oracle_by(LLM42_INVARIANT, prompt, PROMPT, 64, 32, (llm42_sampling){0});
     RUN(tokens_equal_the_oracle);
     RUN(stop_inside_a_window);
     RUN(stop_rolled_back);
@@ -637,6 +804,11 @@ int main(void) {
     RUN(ordinary_requests_go_on_at_w_1);
     RUN(the_last_window_reaches_the_prefix_cache);
     RUN(a_backend_whose_rows_change_with_their_place_is_refused);
+    RUN(invariant_prompts_ride_beside_decodes);
+    RUN(invariant_prompts_may_be_cut_anywhere);
+    RUN(invariant_prompts_share_pages_of_invariant_rows);
+    RUN(pages_of_outputs_are_not_shared_with_invariant_prompts);
+    RUN(preemption_under_invariant_prefill);
     RUN(events_carry_the_tokens_once_and_steps_allocate_nothing);
     RUN(arrivals_in_the_future_wait);
     RUN(traces_are_whole);

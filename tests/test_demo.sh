@@ -16,6 +16,8 @@ out=$("${B:-build}/rollback" </dev/null 2>&1)
 check "$out" '^rollbacks +[1-9][0-9]* in [0-9]+ windows' '^marked +([0-9]+) of \1 identical' '^not marked +[1-9][0-9]* of [0-9]+ drift'
 out=$("${B:-build}/rollback" --inject 0.2 --verify wait </dev/null 2>&1)
 check "$out" 'inject' '^marked +([0-9]+) of \1 identical'
+out=$("${B:-build}/rollback" --prefill invariant </dev/null 2>&1)
+check "$out" 'prompts among others, in an INVARIANT pass' '^marked +([0-9]+) of \1 identical'
 out=$("${B:-build}/determinism" --suite single --tokens 160 </dev/null 2>&1)
 check "$out" '^NONDETERMINISTIC .* [2-9] ' '^DVR +[0-9]+ +[0-9]+ +1 +1 ' 'every promise held'
 out=$("${B:-build}/hello" </dev/null 2>&1)

@@ -188,6 +188,32 @@ TEST(dvr_isolated) {
     printf("  PACKED against ISOLATED: %d of %d requests differ, %d in their tokens (allowed)\n", d.requests, d.compared, d.token_requests);
 }
 
+// So has prefill INVARIANT. M is 32 here: at 128 rows FIXED cuts no matrix sum, as INVARIANT never does.
+TEST(dvr_invariant_prefill) {
+    static result reference[REQUESTS], packed[REQUESTS];
+#define W8 .window = 8, .group = 4
+#define INVARIANT .prefill = LLM42_PREFILL_INVARIANT, W8
+    run(&(config){.name = "INVARIANT prompts, alone (reference)", .desc = {INVARIANT}, .one_by_one = true}, true, reference);
+    const config configs[] = {
+        {.name = "INVARIANT prompts, among 15", .desc = {INVARIANT, .max_running = 16}},
+        {.name = "INVARIANT prompts, half marked, WAIT", .desc = {INVARIANT, .max_running = 32, .verify = LLM42_VERIFY_WAIT}, .ratio = 0.5, .shuffle = 6},
+        {.name = "INVARIANT prompts, token budget 32", .desc = {INVARIANT, .max_running = 16, .token_budget = 32}, .ratio = 0.5},
+        {.name = "INVARIANT prompts, whole", .desc = {INVARIANT, .max_running = 16, .chunked_prefill = LLM42_CHUNKED_OFF}},
+        {.name = "INVARIANT prompts, W 32, G 1", .desc = {.prefill = LLM42_PREFILL_INVARIANT, .window = 32, .group = 1, .max_running = 8}, .ratio = 0.2},
+        {.name = "INVARIANT prompts, cache, half, warm", .desc = {INVARIANT, .max_running = 16, .prefix_cache = true}, .ratio = 0.5, .rounds = 2},
+        {.name = "INVARIANT prompts, small pool", .desc = {INVARIANT, .max_running = 16, .pages = 60, .token_budget = 40}, .preempts = TEST_SLOW ? 1 : 5},
+        {.name = "INVARIANT prompts, small pool, cache", .desc = {INVARIANT, .max_running = 16, .pages = 240, .page_size = 4, .prefix_cache = true,
+         .verify = LLM42_VERIFY_WAIT, .inject_rate = 0.05}, .ratio = 0.5, .shuffle = 7, .preempts = TEST_SLOW ? 1 : 5},
+    };
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) must_match(reference, &configs[i]);
+    run(&(config){.name = "PACKED, M = 32, among 15", .desc = {W8, .max_running = 16}}, true, packed);
+#undef INVARIANT
+#undef W8
+    difference d = compare(packed, reference);
+    CHECK_MSG(TEST_SLOW || d.requests > 0, "prompts of FIXED and of INVARIANT rows gave the same bits: sharing them would not show");
+    printf("  PACKED against INVARIANT prompts: %d of %d requests differ, %d in their tokens (allowed)\n", d.requests, d.compared, d.token_requests);
+}
+
 TEST(batch_invariant) {
     static result reference[REQUESTS];
     run(&(config){.name = "BATCH_INVARIANT, alone (reference)", .desc = {.mode = LLM42_BATCH_INVARIANT}, .one_by_one = true}, true, reference);
@@ -233,6 +259,7 @@ int main(void) {
     make_requests();
     RUN(dvr_packed);
     RUN(dvr_isolated);
+    RUN(dvr_invariant_prefill);
     RUN(batch_invariant);
     RUN(controls);
     printf("  %lld comparisons of a request with its reference, in %lld configurations\n", (long long)checked, (long long)configurations);

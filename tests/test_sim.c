@@ -360,10 +360,11 @@ TEST(every_policy_returns_the_true_tokens) {
     static result *truth;
     truth = serve((llm42_engine_desc){.mode = LLM42_BATCH_INVARIANT}, (llm42_sim_desc){0}, 1);
     int runs = 0, rollbacks = 0, flights = 0;
-    for (int bits = 0; bits < 128; bits++) {
-        bool overlap = bits & 8, tight = bits & 64;
+    for (int bits = 0; bits < 256; bits++) {
+        bool overlap = bits & 8, tight = bits & 64, invariant = bits & 128;
+        llm42_prefill prefill = invariant ? LLM42_PREFILL_INVARIANT : bits & 2 ? LLM42_PREFILL_ISOLATED : LLM42_PREFILL_PACKED;
         llm42_engine_desc desc = {
-            .verify = bits & 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER, .prefill = bits & 2 ? LLM42_PREFILL_ISOLATED : LLM42_PREFILL_PACKED,
+            .verify = bits & 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER, .prefill = prefill,
             .bonus = bits & 4 ? LLM42_BONUS_OFF : LLM42_BONUS_ON, .overlap = overlap,
             .chunked_prefill = bits & 16 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
             .fill = bits & 32 ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST, .pages = tight ? 24 : 0, .prefix_cache = (bits & 17) == 1,
@@ -371,12 +372,13 @@ TEST(every_policy_returns_the_true_tokens) {
         result *r = serve(desc, (llm42_sim_desc){0}, 2);
         CHECK_MSG(differing(truth, r, 2) == 0, "policy bits %d: %d deterministic requests differ", bits, differing(truth, r, 2));
         CHECK(spy.flown > 0 ? overlap : !overlap);
+        CHECK(invariant == (r->stats.passes[LLM42_INVARIANT] > 0));
         if (bits & 16) CHECK(!spy.mixed);
         if (tight) CHECK(r->stats.preemptions > 0);
         runs++, rollbacks += (int)r->stats.rollbacks, flights += spy.flown;
         free(r);
     }
-    CHECK_INT(runs, 128);
+    CHECK_INT(runs, 256);
     CHECK(rollbacks > 1000 && flights > 1000);
     // The control: without verification the fast passes' wrong tokens are returned.
     result *r = serve((llm42_engine_desc){.mode = LLM42_NONDETERMINISTIC}, (llm42_sim_desc){0}, 0);

@@ -121,7 +121,7 @@ check "a sweep that submits all at once" "$CC" -std=c11 -ffp-contract=off -O1 $O
     -o "$dir/eager" -lm
 # shellcheck disable=SC2054
 few=("${sim[@]}" --requests 500 --mode dvr,nondeterministic --ratio 0.5 --qps 12,offline --verify eager,wait
-     --prefill isolated,packed --overlap off,on --max-running 100 --kv-tokens 17000 --admission-reserve 0)
+     --prefill isolated,packed,invariant --overlap off,on --max-running 100 --kv-tokens 17000 --admission-reserve 0)
 "$sweep" "${few[@]}" >"$dir/few.tsv"
 check "preemptions are in it" grep -qvx 0 <(column "$dir/few.tsv" preemptions)
 check "submitted late or at once" diff "$dir/few.tsv" <("$dir/eager" "${few[@]}")
@@ -143,6 +143,14 @@ check "every cell returns the same tokens" [ "$(column "$dir/whole.tsv" returned
 check "invariant passes as fast as fast ones: as without determinism" \
     [ "$(awk -F '\t' '$5 == "batch_invariant" && $16 == 1' "$dir/whole.tsv" | cut -f 18-30)" \
     = "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 18-30)" ]
+"$sweep" "${sim[@]}" --prefill packed,invariant --slowdown 0,1,3 >"$dir/prefill.tsv"
+check "with prefill invariant a slowdown means something" \
+    [ "$(column "$dir/prefill.tsv" prefill | uniq -c | xargs)" = "1 packed 3 invariant" ]
+check "INVARIANT passes there only" [ "$(column "$dir/prefill.tsv" passes_invariant |
+    awk '{print ($1 > 0)}' | xargs)" = "0 1 1 1" ]
+check "slow ones make first tokens late" [ "$(column "$dir/prefill.tsv" ttft_p50_s |
+    awk 'NR > 1 {print $1, NR}' | sort -g | cut -d ' ' -f 2 | xargs)" = "3 2 4" ]
+refuses 2 "--prefill: 'alone' is not one of: isolated, packed, invariant" "${sim[@]}" --prefill alone
 check "no flips, no rollbacks" [ "$("$sweep" "${sim[@]}" --no-flips | cut -f 40,41 | tail -n 1)" = $'0\t0' ]
 check "ratio 0: no verification" [ "$("$sweep" "${sim[@]}" --ratio 0 | cut -f 38-40 | tail -n 1)" = $'0\t0\t0' ]
 
