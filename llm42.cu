@@ -5,8 +5,8 @@
 // A pass is padded to one of a few row counts ("buckets"). For each there is a plan a weight shape: a tile kernel of
 // kernels.cu or a cuBLASLt algorithm. FAST takes the fastest; INVARIANT the fastest among those whose bits are the
 // sequential order's for every row count; FIXED cuBLASLt's own first choice for M rows, or (match) the sequential
-// order, which FAST passes of few rows have. Plans are timed and proved bit by bit when the backend opens. Passes of
-// the usual shapes are CUDA graphs.
+// order, which FAST passes then take too where it costs little. Plans are timed and proved bit by bit when the backend
+// opens. Passes of the usual shapes are CUDA graphs.
 #include "llm42.h"
 
 #include "kernels.cu"
@@ -252,20 +252,22 @@ struct llm42__meta_layout {
     int splits;
 };
 
-// Under MATCH, FAST passes of few rows sum as replay passes do, attention too: their candidates are then what the
-// replay pass finds.
-enum { LLM42__AGREEING_ROWS = 16 };
-static bool llm42__agrees(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
-    return schedule != LLM42_FAST || (cu->options.fixed == LLM42_CUDA_FIXED_MATCH && rows <= LLM42__AGREEING_ROWS);
+// Under match, FAST passes sum as replay passes do wherever that costs little, so that their candidates are what the
+// verifier finds: attention always, a product where the sequential order's plan is nearly the fastest.
+static bool llm42__agrees(const llm42__cuda *cu) {
+    return cu->options.fixed == LLM42_CUDA_FIXED_MATCH && cu->desc.schedules != 1u << LLM42_FAST;
+}
+static bool llm42__agrees(const llm42__cuda *cu, int rows, const llm42__plan *fast, const llm42__plan *sequential) {
+    return llm42__agrees(cu) && (rows <= 16 || sequential->us <= 1.05f * fast->us);
 }
 
 static int llm42__split_room(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
-    const int keys = LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS, by_position = (cu->desc.max_context + keys - 1) / keys + 1;
-    if (schedule != LLM42_FAST) return rows * by_position;
-    const int long_rows = (cu->desc.max_context + 4095) / 4096;  // a block takes 4,096 keys at most
-    const int by_load = rows * long_rows + 2 * cu->device.multiProcessorCount;
-    return llm42__agrees(cu, schedule, 1) ? std::max(by_load, std::min(rows, (int)LLM42__AGREEING_ROWS) * by_position)
-                                          : by_load;
+    if (schedule == LLM42_FAST && !llm42__agrees(cu)) {
+        int long_rows = (cu->desc.max_context + 4095) / 4096;  // a block takes 4,096 keys at most
+        return rows * long_rows + 2 * cu->device.multiProcessorCount;
+    }
+    int keys = LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS;
+    return rows * ((cu->desc.max_context + keys - 1) / keys + 1);
 }
 
 static llm42__meta_layout llm42__layout(const llm42__cuda *cu, const llm42__shape_key *key) {
@@ -639,7 +641,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             p->run_begin.push_back(r);
             single += r + 1 == R || !same_run(r + 1);
         }
-    const bool by_position = llm42__agrees(cu, pass->schedule, R);
+    const bool by_position = pass->schedule != LLM42_FAST || llm42__agrees(cu);
     const int heads = cu->model->config.kv_heads,
               chunks = single ? cu->device.multiProcessorCount / (single * heads) : 1;
     for (size_t i = 0; i < p->run_begin.size(); i++) {
@@ -1311,7 +1313,7 @@ static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t buck
         &plans[2][bucket], error));
     if (cu->options.fixed == LLM42_CUDA_FIXED_MATCH) {
         plans[1][bucket] = plans[2][bucket];
-        if (llm42__agrees(cu, LLM42_FAST, rows)) plans[0][bucket] = plans[2][bucket];
+        if (llm42__agrees(cu, rows, &plans[0][bucket], &plans[2][bucket])) plans[0][bucket] = plans[2][bucket];
         return LLM42_OK;
     }
     return llm42__choose(t, product, &list, rows, true, true, runs, &plans[1][bucket], error);
@@ -1386,10 +1388,13 @@ static std::string llm42__plan_header(const llm42__cuda *cu) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "# llm42 plans 3\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fixed: %s\n# "
+             "# llm42 plans 4\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fixed: %s\n# "
              "logits: %s\n",
              cu->device.name, cu->device.major, cu->device.minor, driver, runtime, cublasLtGetVersion(),
-             cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match" : "first", cu->desc.logits_fp32 ? "fp32" : "bf16");
+             cu->desc.schedules == 1u << LLM42_FAST        ? "none"
+             : cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match"
+                                                           : "first",
+             cu->desc.logits_fp32 ? "fp32" : "bf16");
     std::string header = text;
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         llm42__product_shape(cu, product, &n, &k);

@@ -492,7 +492,8 @@ LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm4
 typedef enum llm42_cuda_fixed {  // the plan of a FIXED pass's matrix products
     LLM42_CUDA_FIXED_DEFAULT = 0,
     LLM42_CUDA_FIXED_FIRST,  // default: cuBLASLt's own first choice for M rows, as serving engines get it
-    LLM42_CUDA_FIXED_MATCH,  // the order that FAST passes of small batches sum in (k ascending, by the tensor cores): fewer rollbacks
+    LLM42_CUDA_FIXED_MATCH,  // the INVARIANT order (k ascending, by the tensor cores), which FAST passes then take too where it costs
+                             // them little: a verifier that agrees with decode, so few rollbacks
 } llm42_cuda_fixed;
 
 typedef struct llm42_cuda_desc {
