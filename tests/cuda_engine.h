@@ -290,6 +290,15 @@ TEST(determinism) {
         print_load("BATCH_INVARIANT", &all_loads[i], &o);
         CHECK_MSG(o.differing == 0, "BATCH_INVARIANT: %d of %d requests differ", o.differing, o.compared);
     }
+    const llm42_cuda_fixed fixed = cuda_desc.fixed;
+    cuda_desc.fixed = LLM42_CUDA_FIXED_MATCH;  // all that is committed then sums as mode BATCH_INVARIANT does
+    for (int i = 0; i < (quick ? 2 : 5) && i < loads && is_cuda() && from_load == 1; i++) {
+        outcome o = run_load(&w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_INVARIANT, false, false);
+        print_load("DVR, match, INVARIANT prompts, against BATCH_INVARIANT", &all_loads[i], &o);
+        CHECK_MSG(o.differing == 0, "match: %d of %d deterministic requests differ from BATCH_INVARIANT", o.differing,
+                  o.compared);
+    }
+    cuda_desc.fixed = fixed;
     for (int i = 0; i < 2 && from_load == 1; i++) {
         outcome o = run_load(&w, n, &all_loads[i], LLM42_NONDETERMINISTIC, LLM42_PREFILL_DEFAULT, true, i == 0);
         print_load("control: unmarked", &all_loads[i], &o);
