@@ -413,8 +413,9 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *la
                                 dim3((unsigned)teams * 128), (size_t)(teams * team + sums), lane->stream, a, meta));
     }
     if (key->split) {
-        // One block for each multiprocessor may take the more memory.
-        int tiles = DP < 128 || key->rows * heads <= processors ? 4 : 3;
+        // One block for each multiprocessor may take the more memory; by position there are two.
+        const bool by_position = key->schedule != LLM42_FAST || llm42__agrees(cu);
+        int tiles = DP < 128 || (key->rows * heads <= processors && !by_position) ? 4 : 3;
         while (DP == 128 && tiles > 2 && llm42__split_bytes(tiles, DP, cu->group) > most) tiles--;
         const bool wide = cu->group > 8;
         auto kernel = wide ? llm42__k_attend_split<DP, 4, 2> : llm42__k_attend_split<DP, 4, 1>;
@@ -642,8 +643,9 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             single += r + 1 == R || !same_run(r + 1);
         }
     const bool by_position = pass->schedule != LLM42_FAST || llm42__agrees(cu);
-    const int heads = cu->model->config.kv_heads,
-              chunks = single ? cu->device.multiProcessorCount / (single * heads) : 1;
+    // Blocks that share a row. By position a block's warps wait for one another after each unit: two blocks take turns.
+    const int heads = cu->model->config.kv_heads, blocks = (by_position ? 2 : 1) * cu->device.multiProcessorCount,
+              chunks = single ? blocks / (single * heads) : 1;
     for (size_t i = 0; i < p->run_begin.size(); i++) {
         int begin = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R;
         if (pass->schedule == LLM42_FIXED || end - begin > 1)
