@@ -253,21 +253,22 @@ struct llm42__meta_layout {
 };
 
 // Under match, FAST passes sum as replay passes do wherever that costs little, so that their candidates are what the
-// verifier finds: attention always, a product where the sequential order's plan is nearly the fastest.
-static bool llm42__agrees(const llm42__cuda *cu) {
+// verifier finds: attention of few decode rows, a product where the sequential order's plan is as good as the fastest.
+enum { LLM42__FEW_ROWS = 16 };
+static bool llm42__matches(const llm42__cuda *cu) {
     return cu->options.fixed == LLM42_CUDA_FIXED_MATCH && cu->desc.schedules != 1u << LLM42_FAST;
 }
-static bool llm42__agrees(const llm42__cuda *cu, int rows, const llm42__plan *fast, const llm42__plan *sequential) {
-    return llm42__agrees(cu) && (rows <= 16 || sequential->us <= 1.05f * fast->us);
+// Is attention of rows that stand alone, of which there are so many, by position?
+static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
+    return schedule != LLM42_FAST || (llm42__matches(cu) && rows <= LLM42__FEW_ROWS);
 }
 
 static int llm42__split_room(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
-    if (schedule == LLM42_FAST && !llm42__agrees(cu)) {
-        int long_rows = (cu->desc.max_context + 4095) / 4096;  // a block takes 4,096 keys at most
-        return rows * long_rows + 2 * cu->device.multiProcessorCount;
-    }
-    int keys = LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS;
-    return rows * ((cu->desc.max_context + keys - 1) / keys + 1);
+    const int keys = LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS, by_position = (cu->desc.max_context + keys - 1) / keys + 1;
+    if (schedule != LLM42_FAST) return rows * by_position;
+    const int long_rows = (cu->desc.max_context + 4095) / 4096;  // a block takes 4,096 keys at most
+    const int by_load = rows * long_rows + 2 * cu->device.multiProcessorCount;
+    return llm42__matches(cu) ? std::max(by_load, std::min<int>(rows, LLM42__FEW_ROWS) * by_position) : by_load;
 }
 
 static llm42__meta_layout llm42__layout(const llm42__cuda *cu, const llm42__shape_key *key) {
@@ -414,7 +415,7 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *la
     }
     if (key->split) {
         // One block for each multiprocessor may take the more memory; by position there are two.
-        const bool by_position = key->schedule != LLM42_FAST || llm42__agrees(cu);
+        const bool by_position = llm42__by_position(cu, key->schedule, key->rows);
         int tiles = DP < 128 || (key->rows * heads <= processors && !by_position) ? 4 : 3;
         while (DP == 128 && tiles > 2 && llm42__split_bytes(tiles, DP, cu->group) > most) tiles--;
         const bool wide = cu->group > 8;
@@ -642,7 +643,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             p->run_begin.push_back(r);
             single += r + 1 == R || !same_run(r + 1);
         }
-    const bool by_position = pass->schedule != LLM42_FAST || llm42__agrees(cu);
+    const bool by_position = llm42__by_position(cu, pass->schedule, single);
     // Blocks that share a row. By position a block's warps wait for one another after each unit: two blocks take turns.
     const int heads = cu->model->config.kv_heads, blocks = (by_position ? 2 : 1) * cu->device.multiProcessorCount,
               chunks = single ? blocks / (single * heads) : 1;
@@ -1315,7 +1316,8 @@ static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t buck
         &plans[2][bucket], error));
     if (cu->options.fixed == LLM42_CUDA_FIXED_MATCH) {
         plans[1][bucket] = plans[2][bucket];
-        if (llm42__agrees(cu, rows, &plans[0][bucket], &plans[2][bucket])) plans[0][bucket] = plans[2][bucket];
+        if (llm42__matches(cu) && (rows <= LLM42__FEW_ROWS || plans[2][bucket].us <= 1.02f * plans[0][bucket].us))
+            plans[0][bucket] = plans[2][bucket];
         return LLM42_OK;
     }
     return llm42__choose(t, product, &list, rows, true, true, runs, &plans[1][bucket], error);
