@@ -1751,9 +1751,11 @@ static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
     weights += 2.0 * c->layers * (cu->qkv * D + D * cu->attended + 3.0 * std::max(1, c->experts) * cu->Fp * D);
     double kv = 4.0 * c->layers * (double)cu->kv_layer,
            widest = std::max(std::max(D, (double)cu->Fp), (double)cu->attended);
+    // The router's row; of each of a row's experts the output, and 16 bytes of where it comes from and goes.
+    double routes = c->experts_used ? cu->Ep + c->experts_used * (D + 8) : 0;
     double passes = R * 2.0 *
                         (3 * D + cu->qkv + (double)c->heads * cu->dp + cu->attended +
-                         (2.0 + std::max(1, c->experts_used)) * cu->Fp) +
+                         (2.0 + std::max(1, c->experts_used)) * cu->Fp + routes) +
                     (double)cu->max_draws * cu->Vp * (cu->desc.logits_fp32 ? 4 : 2);
     double trials = 2.0 * std::max((double)cu->Vp * D, std::max(2.0 * cu->Fp * D, (double)cu->qkv * D)) +
                     2 * R * widest * 2 +
@@ -1960,91 +1962,112 @@ llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, int repeats,
     return result;
 }
 
+// What a device is measured with: a state of the backend that has no model, and two blocks to move data between.
+enum { LLM42__GAUGE_N = 4096, LLM42__GAUGE_K = 14336, LLM42__GAUGE_REPEATS = 9 };
+static const size_t llm42__gauge_bytes = (size_t)4 << 30;
+struct llm42__gauge {
+    llm42__cuda_state *cu;
+    char *from, *to;
+    unsigned *word;
+    cudaEvent_t begin, end;
+};
+
+static llm42_result llm42__open_gauge(llm42__gauge *g, llm42_error *error) {
+    llm42__cuda *cu = g->cu;
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    cu->Dp = LLM42__GAUGE_N, cu->Fp = LLM42__GAUGE_K;
+    LLM42__TRY_CUDA(llm42__take(cu, &g->from, llm42__gauge_bytes, error));
+    LLM42__TRY_CUDA(llm42__take(cu, &g->to, llm42__gauge_bytes, error));
+    LLM42__TRY_CUDA(llm42__take(cu, &g->word, 1, error));
+    LLM42__TRY_CUDA(llm42__take(cu, (char **)&cu->lane[0].workspace, llm42__workspace_bytes, error));
+    LLM42__CU(cudaEventCreate(&g->begin));
+    LLM42__CU(cudaEventCreate(&g->end));
+    LLM42__CU(cublasLtCreate(&cu->lt));
+    LLM42__CU(cublasLtMatmulDescCreate(&cu->product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    LLM42__CU(cublasLtMatmulDescSetAttribute(cu->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+    llm42__k_fill<<<4096, 256>>>((llm42__bf16 *)g->from, llm42__gauge_bytes / 2, 1, 1.0f);
+    LLM42__CU(cudaGetLastError());
+    LLM42__CU(cudaDeviceSynchronize());
+    return LLM42_OK;
+}
+
+static void llm42__close_gauge(llm42__gauge *g) {
+    if (g->begin) cudaEventDestroy(g->begin);
+    if (g->end) cudaEventDestroy(g->end);
+    llm42__cuda_close(g->cu);
+}
+
+// Median seconds of what run sends to the device.
+template <typename F>
+static llm42_result llm42__median(const llm42__gauge *g, F run, double *seconds, llm42_error *error) {
+    float times[LLM42__GAUGE_REPEATS], warm_up;
+    for (int i = -2; i < LLM42__GAUGE_REPEATS; i++) {
+        LLM42__CU(cudaEventRecord(g->begin));
+        LLM42__TRY_CUDA(run());
+        LLM42__CU(cudaEventRecord(g->end));
+        LLM42__CU(cudaEventSynchronize(g->end));
+        LLM42__CU(cudaEventElapsedTime(i < 0 ? &warm_up : &times[i], g->begin, g->end));
+    }
+    std::sort(times, times + LLM42__GAUGE_REPEATS);
+    *seconds = (double)times[LLM42__GAUGE_REPEATS / 2] * 1e-3;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__gauge_memory(const llm42__gauge *g, llm42_cuda_ceilings *ceilings, llm42_error *error) {
+    double copy, read;
+    LLM42__TRY_CUDA(llm42__median(
+        g,
+        [&]() -> llm42_result {
+            LLM42__CU(cudaMemcpyAsync(g->to, g->from, llm42__gauge_bytes, cudaMemcpyDeviceToDevice));
+            return LLM42_OK;
+        },
+        &copy, error));
+    LLM42__TRY_CUDA(llm42__median(
+        g,
+        [&]() -> llm42_result {
+            llm42__k_read<<<(unsigned)g->cu->device.multiProcessorCount * 4, 512>>>((const uint4 *)g->from,
+                                                                                    llm42__gauge_bytes / 16, g->word);
+            LLM42__CU(cudaGetLastError());
+            return LLM42_OK;
+        },
+        &read, error));
+    ceilings->copy_bytes_per_s = 2.0 * (double)llm42__gauge_bytes / copy;
+    ceilings->read_bytes_per_s = (double)llm42__gauge_bytes / read;
+    return LLM42_OK;
+}
+
+// The best of cuBLASLt's first choices.
+static llm42_result llm42__gauge_product(const llm42__gauge *g, llm42_cuda_ceilings *ceilings, llm42_error *error) {
+    const size_t N = LLM42__GAUGE_N, K = LLM42__GAUGE_K;
+    const llm42__bf16 *x = (const llm42__bf16 *)g->from, *w = x + N * K;
+    std::vector<llm42__candidate> list;
+    double best = INFINITY, seconds;
+    LLM42__TRY_CUDA(llm42__candidates(g->cu, LLM42__DOWN, LLM42__GAUGE_N, &list, error));
+    for (const llm42__candidate &c : list) {
+        if (c.rank < 0 || c.rank > 3) continue;
+        LLM42__TRY_CUDA(llm42__median(
+            g, [&]() { return llm42__run_lt(g->cu, &g->cu->lane[0], &c.plan, w, x, g->to, error); }, &seconds, error));
+        best = std::min(best, seconds);
+    }
+    ceilings->matmul_flop_per_s = 2.0 * (double)(N * N * K) / best;
+    return LLM42_OK;
+}
+
 llm42_result llm42_cuda_measure_ceilings(llm42_cuda_ceilings *ceilings, int device, llm42_error *error) {
     cudaDeviceProp properties;
     LLM42__TRY_CUDA(llm42__find_device(device, &properties, error));
-    enum { N = 4096, K = 14336, REPEATS = 9 };
-    const size_t bytes = (size_t)4 << 30;
-    std::vector<void *> blocks;
-    cudaEvent_t begin = nullptr, end = nullptr;
-    cublasLtHandle_t lt = nullptr;
-    auto measure = [&]() -> llm42_result {
-        auto take = [&](void **to, size_t size) -> llm42_result {
-            LLM42__CU(cudaMalloc(to, size));
-            blocks.push_back(*to);
-            return LLM42_OK;
-        };
-        void *from, *to, *workspace, *word;
-        LLM42__TRY_CUDA(take(&from, bytes));
-        LLM42__TRY_CUDA(take(&to, bytes));
-        LLM42__TRY_CUDA(take(&workspace, llm42__workspace_bytes));
-        LLM42__TRY_CUDA(take(&word, 4));
-        LLM42__CU(cudaEventCreate(&begin));
-        LLM42__CU(cudaEventCreate(&end));
-        LLM42__CU(cublasLtCreate(&lt));
-        llm42__k_fill<<<4096, 256>>>((llm42__bf16 *)from, bytes / 2, 1, 1.0f);
-        LLM42__CU(cudaDeviceSynchronize());
-        auto median = [&](auto run, double *seconds) -> llm42_result {
-            std::vector<float> times;
-            for (int i = 0; i < REPEATS + 2; i++) {
-                LLM42__CU(cudaEventRecord(begin));
-                LLM42__TRY_CUDA(run());
-                LLM42__CU(cudaEventRecord(end));
-                LLM42__CU(cudaEventSynchronize(end));
-                float ms;
-                LLM42__CU(cudaEventElapsedTime(&ms, begin, end));
-                if (i >= 2) times.push_back(ms);
-            }
-            std::sort(times.begin(), times.end());
-            *seconds = (double)times[times.size() / 2] * 1e-3;
-            return LLM42_OK;
-        };
-        double seconds;
-        LLM42__TRY_CUDA(median(
-            [&]() -> llm42_result {
-                LLM42__CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice));
-                return LLM42_OK;
-            },
-            &seconds));
-        ceilings->copy_bytes_per_s = 2.0 * (double)bytes / seconds;
-        LLM42__TRY_CUDA(median(
-            [&]() -> llm42_result {
-                llm42__k_read<<<(unsigned)properties.multiProcessorCount * 4, 512>>>((const uint4 *)from, bytes / 16,
-                                                                                     (unsigned *)word);
-                LLM42__CU(cudaGetLastError());
-                return LLM42_OK;
-            },
-            &seconds));
-        ceilings->read_bytes_per_s = (double)bytes / seconds;
-        llm42__cuda cu = {};
-        cu.lt = lt, cu.Dp = N, cu.Fp = K, cu.device = properties;
-        cublasOperation_t transposed = CUBLAS_OP_T;
-        LLM42__CU(cublasLtMatmulDescCreate(&cu.product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-        LLM42__CU(
-            cublasLtMatmulDescSetAttribute(cu.product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
-        cu.lane[0].workspace = workspace;
-        std::vector<llm42__candidate> list;
-        LLM42__TRY_CUDA(llm42__candidates(&cu, LLM42__DOWN, N, &list, error));
-        double best = INFINITY;
-        for (llm42__candidate &c : list) {
-            if (c.rank < 0 || c.rank > 3) continue;
-            LLM42__TRY_CUDA(median(
-                [&]() -> llm42_result {
-                    return llm42__run_lt(&cu, &cu.lane[0], &c.plan, (llm42__bf16 *)from + (size_t)N * K,
-                                         (llm42__bf16 *)from, to, error);
-                },
-                &seconds));
-            best = std::min(best, seconds);
-        }
-        for (cublasLtMatrixLayout_t layout : cu.layouts) cublasLtMatrixLayoutDestroy(layout);
-        cublasLtMatmulDescDestroy(cu.product);
-        ceilings->matmul_flop_per_s = 2.0 * N * N * (double)K / best;
-        return LLM42_OK;
-    };
-    llm42_result result = measure();
-    for (void *block : blocks) cudaFree(block);
-    if (begin) cudaEventDestroy(begin);
-    if (end) cudaEventDestroy(end);
-    if (lt) cublasLtDestroy(lt);
+    llm42__gauge g = {};
+    g.cu = new (std::nothrow) llm42__cuda_state();
+    if (!g.cu) return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+    g.cu->options.device = device, g.cu->device = properties;
+    llm42_result result;
+    try {
+        result = llm42__open_gauge(&g, error);
+        if (result == LLM42_OK) result = llm42__gauge_memory(&g, ceilings, error);
+        if (result == LLM42_OK) result = llm42__gauge_product(&g, ceilings, error);
+    } catch (const std::bad_alloc &) {
+        result = llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+    }
+    llm42__close_gauge(&g);
     return result;
 }

@@ -20,6 +20,7 @@
 #include "llm42.h"
 
 #include "examples/args.h"
+#include "sweep/workload.h"
 
 #include <time.h>
 #ifdef _OPENMP
@@ -808,6 +809,15 @@ static void tsv_begin(bench *b) {
     tsv_columns(b);
 }
 
+// The suites of a GPU that serve --workload come last: what is wrong with it comes out before the first.
+static void check_workload(const settings *s) {
+    if (strcmp(s->suite, "all") && strcmp(s->suite, "workloads") && strcmp(s->suite, "online")) return;
+    workload w;
+    llm42_error error = {0};
+    args_check(workload_open(&w, s->workload, "offline", 42, &error), &error);
+    workload_close(&w);
+}
+
 // What the command line leaves open, and --quick.
 static void resolve(settings *s) {
     static const char *const suites[] = {"all", "ceilings", "passes", "workloads", "decode", NULL};
@@ -817,6 +827,7 @@ static void resolve(settings *s) {
     args_choice("--verify", s->verify, (const char *const[]){"eager", "wait", NULL});
     args_choice("--prefill", s->prefill, (const char *const[]){"packed", "isolated", "invariant", NULL});
     args_choice("--chunked", s->chunked, (const char *const[]){"on", "off", NULL});
+    if (cuda && !s->calibrate) check_workload(s);
     if (!cuda && (s->match || s->plan_file)) args_fail(2, "--match, --plan-file: only with --backend cuda");
     s->compute = args_dtype("--dtype", s->dtype);
     if (!s->model) s->model = cuda ? "synthetic:llama-3.1-8b" : "examples/tiny42";

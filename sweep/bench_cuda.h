@@ -6,7 +6,6 @@
 #define BENCH_CUDA_H
 
 #include "sweep/collect.h"
-#include "sweep/workload.h"
 #include "sweep/serve.h"
 
 enum { CUDA_ROWS = 2048, CUDA_POOL = 262144 };

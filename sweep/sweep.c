@@ -557,6 +557,10 @@ static void resolve(sweep *s) {
     s->budget[0] = o->token_budget ? (int)o->token_budget : whole;
     s->budget[1] = o->token_budget ? (int)o->token_budget : chunk;
     int64_t pages = resolve_pages(s);
+    int64_t least = (p->max_context + o->page_size - 2) / o->page_size;  // the last token has no KV
+    if (o->pages && pages < least)  // refused here, since a request that needs more may be the last
+        args_fail(2, "--pages: %" PRId64 " of %" PRId64 " tokens: requests can have %d tokens and need %" PRId64
+                  " pages: raise --pages, or lower --max-context", pages, o->page_size, p->max_context, least);
     if (pages > 1 << 28) args_fail(2, "--kv-tokens: %" PRId64 " pages: at most %d", pages, 1 << 28);
     s->pages = (int)pages;
 }

@@ -54,6 +54,10 @@ elif builds "make cuda" cuda CUDA_ARCH="80 89 90" B="$out" PROGRAMS="$out/genera
         for program in "generate $ids" "generate --model synthetic:tiny $ids" bench determinism; do
             refuses '[Nn]o CUDA device' "$out/"$program --backend cuda
         done
+        for suite in all workloads online; do
+            refuses "^bench: workload: 'nonsense'" "$out/bench" --backend cuda --suite $suite --workload nonsense
+        done
+        refuses '[Nn]o CUDA device' "$out/bench" --backend cuda --suite passes --workload nonsense
         builds "make test-cuda" test-cuda B="$out" &&
             if grep -qx "0 passed, 0 failed" "$out/log"; then passed=$((passed + 1)); else fail "it skips"; fi
         refuses 'part passes needs' "$out/tests/test_cuda" --part passes --window 8 --group 4

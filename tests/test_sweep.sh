@@ -200,6 +200,9 @@ refuses 2 '--overlap on: only with --backend sim' --backend cpu --overlap off,on
 refuses 2 '--slowdown: only with --backend sim' --backend cpu --slowdown 1.5
 refuses 1 'gone: no such model' --backend cpu --model "$dir/gone"
 refuses 1 'token_budget' "${sim[@]}" --token-budget 4000
+refuses 2 '--pages: 1 of 16 tokens: .* raise --pages' "${sim[@]}" --pages 1
+refuses 2 '--pages: 2 of 16 tokens: requests can have 36 tokens and need 3 pages' "${cpu[@]}" --pages 2
+check "as many pages as one request needs" "$sweep" "${cpu[@]}" --pages 3
 refuses 2 "unknown option '--windows'" "${sim[@]}" --windows 16
 mkfifo "$dir/pipe"
 cat "$dir/pipe" >"$dir/piped.tsv" &
