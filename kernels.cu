@@ -451,7 +451,7 @@ __global__ void llm42__k_norm(llm42__bf16 *x, const llm42__bf16 *delta, const fl
         size_t row = place, from = row;
         if (KIND == LLM42__EMBED) from = (size_t)meta.token[row];
         if (KIND == LLM42__ADD_DRAWS) row = place < meta.header->draws ? (size_t)meta.draw[place].row : 0;
-        uint4 piece[4], other[4];  // up to 4 x 8 x 1024 elements
+        uint4 piece[4], other[4];  // up to 4 x 8 x 512 elements
         float sum = 0;
 #pragma unroll
         for (int i = 0; i < 4; i++) {

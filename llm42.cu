@@ -390,6 +390,9 @@ static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__lane *lane, i
     return LLM42_OK;
 }
 
+// Shared memory that a block may ask for, besides a little of its own.
+static int llm42__shared_room(const cudaDeviceProp *device) { return (int)device->sharedMemPerBlockOptin - 1024; }
+
 // Shared memory of llm42__k_attend_split with rings of so many tiles.
 static int llm42__split_bytes(int tiles, int dp, int group) {
     return tiles * LLM42__SPLIT_WARPS * LLM42__BLOCK_KEYS * dp * 2 + (LLM42__SPLIT_WARPS + 2) * group * (dp + 2) * 4;
@@ -400,7 +403,7 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *la
                                                 llm42__attention a, llm42__meta meta, int splits, llm42_error *error) {
     const unsigned heads = (unsigned)cu->model->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
     const unsigned few = 2 * processors / heads + 1;
-    const int most = (int)cu->device.sharedMemPerBlockOptin;
+    const int most = llm42__shared_room(&cu->device);
     if (key->tile) {
         const int team = 2 * LLM42__UNIT_KEYS * DP * 2, sums = (DP / 2 + 4) * 128 * 4;
         const int tile_rows = LLM42__TILE_QUERIES / cu->group;
@@ -425,7 +428,8 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *la
             if (tiles == 2) kernel = wide ? llm42__k_attend_split<DP, 2, 2> : llm42__k_attend_split<DP, 2, 1>;
         }
         const int bytes = llm42__split_bytes(tiles, DP, cu->group);
-        LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+        LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       most));  // other engines ask for other sizes
         LLM42__CU(llm42__launch(kernel, dim3(std::min((unsigned)splits, (unsigned)key->rows + few), heads), dim3(128),
                                 (size_t)bytes, lane->stream, a, meta));
     }
@@ -1691,11 +1695,11 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
         return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.fixed: %d: must be FIRST or MATCH",
                                 (int)d->cuda->fixed);
     if (c->head_dim > 128 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 ||
-        c->dim > 32768 || c->experts > 1024)
+        c->dim > 16384 || c->experts > 1024)
         return llm42__cuda_fail(
             error, LLM42_UNSUPPORTED,
             "model %s: head_dim %d, %d heads, %d kv_heads, width %d, %d experts: the CUDA backend "
-            "takes an even head_dim up to 128, up to 16 heads a kv head, width 32768 and 1024 experts",
+            "takes an even head_dim up to 128, up to 16 heads a kv head, width 16384 and 1024 experts",
             d->model->name, c->head_dim, c->heads, c->kv_heads, c->dim, c->experts);
     return LLM42_OK;
 }
@@ -1761,7 +1765,8 @@ static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
                     2 * R * widest * 2 +
                     3 * std::max(R * 2.0 * std::max(2.0 * cu->Fp, (double)cu->qkv),
                                  (double)cu->max_draws * cu->Vp * 2.0);
-    double need = weights + kv + passes * (cu->desc.overlap ? 2 : 1) + trials + 3e8;
+    double need = weights + kv + passes * (cu->desc.overlap ? 2 : 1) + trials +
+                  4.0 * cu->unit_slots * c->heads * (cu->dp + 2) + 3e8;
     size_t left = 0, all = 0;
     LLM42__CU(cudaMemGetInfo(&left, &all));
     if (need > (double)left)
@@ -1889,7 +1894,7 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     cudaDeviceProp device;
     LLM42__TRY_CUDA(llm42__find_device(options.device, &device, error));
     const llm42_config *c = &desc->model->config;
-    if (c->head_dim > 64 && llm42__split_bytes(2, 128, c->heads / c->kv_heads) > (int)device.sharedMemPerBlockOptin)
+    if (c->head_dim > 64 && llm42__split_bytes(2, 128, c->heads / c->kv_heads) > llm42__shared_room(&device))
         return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
                                 "model %s: %d heads a kv head of %d need more shared memory than %s has: use a GPU "
                                 "with 120 KB a block or more",

@@ -3,7 +3,7 @@ eval start("", 1100, 800)
 pointsize_of = format eq "png" ? 1.9 : 1
 simulated = "measured on " . device
 set title heading("What determinism costs", \
-    "output tokens/s as % of NONDETERMINISTIC; ShareGPT lengths, W = 32, G = 8" . \
+    "output tokens/s as % of NONDETERMINISTIC; ShareGPT lengths, W = 32, G = 8 (match: 16)" . \
     more("1,024 requests at once; hollow marks: simulated with the calibration of the 8B shape"))
 set xlabel "deterministic requests (%)"
 set ylabel "throughput (% of NONDETERMINISTIC)"
@@ -14,8 +14,8 @@ set yrange [0:110]
 set key bottom left
 there = system("awk -F '\t' '/^h200/ { sub(/ .*/, \"\", $3); if (!had[$3]++) print $3 }' '" . points . "'")
 shown(m) = m[1:2] eq "8b" ? "8B shape" : m
-policy(m) = m eq "8b_wait" ? ", WAIT" : ", EAGER"
-colour(m) = m eq "8b_wait" ? blue : m eq "8b" ? sky : green
+policy(m) = m eq "8b_match" ? ", WAIT, match, prefill INVARIANT" : m eq "8b_wait" ? ", WAIT" : ", EAGER"
+colour(m) = m eq "8b_match" ? orange : m eq "8b_wait" ? blue : m eq "8b" ? sky : green
 plot for [m in there] match("relative_pct", m . " dvr") using 4:5 with linespoints pt 7 lw 4 lc rgb colour(m) \
     title "DVR, " . shown(m) . policy(m), \
     for [m in there] match("relative_pct", m . " dvr") using 4:6 with points pt 6 lw 3 ps 1.5 * pointsize_of \

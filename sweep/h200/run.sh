@@ -4,6 +4,8 @@
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
 #     bash sweep/h200/run.sh workloads          offline by mode: ShareGPT lengths
 #     bash sweep/h200/run.sh workloads-fixed    the same, 1024 tokens in and 256 out
+#     bash sweep/h200/run.sh workloads-match    ShareGPT lengths, by the policy that costs least where much is deterministic
+#     bash sweep/h200/run.sh workloads-fixed-match    1024 tokens in and 256 out by that policy: nothing, 10%, all; INVARIANT
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
 #     bash sweep/h200/run.sh calibrate          the simulator's calibrations of the 8B shape and (BASE42=FOLDER) base42
 #     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group, and shares of deterministic requests
@@ -19,6 +21,11 @@ bench() {  # bench NAME FLAG...: into OUT/NAME.tsv and, as printed, OUT/NAME.txt
     "$B/bench" --backend cuda --model "$MODEL_8B" --plan-file "$plans" --out "$OUT/$name.tsv" "$@" |
         tee "$OUT/$name.txt"
 }
+# The verifier sums as decode does, prompts ride in ordinary passes, and replay passes are large.
+match=(--match --prefill invariant --window 32 --group 16)
+match_sweep=(--match on --prefill invariant --verify wait --window 32 --group 16 --ratio 0.1,1 --qps offline --chunked on
+    --fill largest --bonus on --workload fixed:1024x256 --max-running 256 --token-budget 2048 --prompts random
+    --mode nondeterministic,dvr,batch_invariant)
 need_base42() { [ -n "$BASE42" ] || { echo "run.sh: set BASE42 to the folder of the model base42" >&2; exit 2; }; }
 
 case ${1:-} in
@@ -31,8 +38,15 @@ workloads-fixed)
     bench workloads_fixed --suite workloads --workload fixed:1024x256 --requests "${REQUESTS:-1024}" \
         --seconds "$SECONDS_MAX"
     ;;
+workloads-match)
+    bench workloads_match "${match[@]}" --suite workloads --requests "${REQUESTS:-1024}" --seconds "$SECONDS_MAX"
+    ;;
+workloads-fixed-match)
+    measure workloads_fixed_match --model "$MODEL_8B" --requests "${REQUESTS:-1024}" "${match_sweep[@]}"
+    ;;
 online)
-    bench one_of_eleven --suite one-of-eleven --seconds 200
+    bench one_of_eleven --suite one-of-eleven --seconds 100
+    bench one_of_eleven_match --match --prefill invariant --window 128 --group 1 --suite one-of-eleven --seconds 100
     bench online --suite online --seconds 200
     ;;
 calibrate)
