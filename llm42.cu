@@ -1826,14 +1826,16 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     llm42__cuda_log(cu, "cuda driver: CUDA %d.%d", driver / 1000, driver % 1000 / 10);
     llm42__cuda_log(cu, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
     llm42__cuda_log(cu, "cuda cublasLt: %zu", cublasLtGetVersion());
-    llm42__cuda_log(cu, "cuda fixed: %s",
-                    cu->options.fixed == LLM42_CUDA_FIXED_MATCH
-                        ? "match (the sequential order, as FAST passes of small batches)"
-                        : "first (cuBLASLt's own choice for M rows)");
+    const bool fast_alone = cu->desc.schedules == 1u << LLM42_FAST;
+    if (!fast_alone)
+        llm42__cuda_log(cu, "cuda fixed: %s",
+                        cu->options.fixed == LLM42_CUDA_FIXED_MATCH
+                            ? "match (the sequential order, which FAST takes too where it costs little)"
+                            : "first (cuBLASLt's own choice for M rows)");
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         if (!llm42__product_used(cu, product)) continue;
         std::string line;
-        for (int mode = 0; mode < LLM42__MODES; mode++) {
+        for (int mode = 0; mode < (fast_alone ? 1 : (int)LLM42__MODES); mode++) {
             static const char *const names[] = {"fast", "fixed", "invariant"};
             line += std::string(mode ? "; " : "") + names[mode];
             for (size_t b = 0; b < cu->buckets.size(); b++) {

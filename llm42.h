@@ -109,8 +109,9 @@
      verification windows. Every KV entry is then a function of the tokens and M alone, so prefix sharing and preemption
      keep the bits. ISOLATED, the paper's, runs each prompt alone.
    - INVARIANT prefill: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. A pass
-     that holds one runs under schedule INVARIANT, and replay passes are left to the windows: no turns are taken, nothing
-     is padded, and chunks may be of any size; but such a pass costs what INVARIANT costs, for every row in it.
+     that holds one runs under schedule INVARIANT, and replay passes are left to the windows (and to outputs that a
+     preemption has thrown out): no turns are taken, nothing is padded, and chunks may be of any size (or prompts whole, in
+     passes of their own: chunked OFF); but such a pass costs what INVARIANT costs, for every row in it.
    - WAIT verification: ready requests go on decoding (up to .look_ahead) until G windows are ready or .deadline passes
      have gone by. EAGER, the paper's, verifies as soon as one window is ready and fills up with partial ones.
    - FILL: LARGEST fills up with the windows that have the most candidates. OLDEST takes them in order of admission: the
@@ -127,8 +128,9 @@
    page size, prefix cache, preemption, verify policy, or how M splits into G and W. With prefill ISOLATED the
    token_budget, which cuts long prompts into chunks, joins the list, a prompt's own length is a shape, and deterministic
    requests take no part in prefix sharing. With prefill INVARIANT the promise is PACKED's: the KV of prompts is that of
-   INVARIANT rows, of outputs that of FIXED rows, and only the former is shared. The three differ in their last bits.
-   Mode BATCH_INVARIANT promises the same for every request and does without verification and M.
+   INVARIANT rows, of outputs that of FIXED rows, and only the former is shared. The three may differ in their last bits;
+   so may the two kinds of llm42_cuda_desc.fixed, which is a part of the promise on a GPU. Mode BATCH_INVARIANT promises
+   the same for every request and does without verification and M.
 
    How: every sum has one written order (section v16 below), fused multiply-adds are explicit, exp, log, sin and cos are
    built from IEEE operations, and threads divide outputs, never a sum. The engine checks at open that the backend's rows
@@ -492,8 +494,8 @@ LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm4
 typedef enum llm42_cuda_fixed {  // the plan of a FIXED pass's matrix products
     LLM42_CUDA_FIXED_DEFAULT = 0,
     LLM42_CUDA_FIXED_FIRST,  // default: cuBLASLt's own first choice for M rows, as serving engines get it
-    LLM42_CUDA_FIXED_MATCH,  // the INVARIANT order (k ascending, by the tensor cores), which FAST passes then take too where it costs
-                             // them little: a verifier that agrees with decode, so few rollbacks
+    LLM42_CUDA_FIXED_MATCH,  // the INVARIANT order (k ascending, by the tensor cores). FAST then takes it too, attention of up to 16
+                             // decode rows included, where products lose 2% at most: small batches agree with the verifier
 } llm42_cuda_fixed;
 
 typedef struct llm42_cuda_desc {
@@ -536,7 +538,7 @@ typedef enum llm42_prefill {
     LLM42_PREFILL_DEFAULT = 0,
     LLM42_PREFILL_PACKED,    // default: deterministic prompts ride in replay passes of M rows
     LLM42_PREFILL_ISOLATED,  // the paper's: one deterministic prompt alone, at its own shape
-    LLM42_PREFILL_INVARIANT, // deterministic prompts ride in ordinary passes, which run INVARIANT while they do
+    LLM42_PREFILL_INVARIANT, // deterministic prompts ride in passes as ordinary ones do, which then run INVARIANT
 } llm42_prefill;
 
 typedef enum llm42_bonus {

@@ -70,6 +70,7 @@ typedef struct bench {
     args_manifest manifest;
     double begun;             // seconds
     bool described;           // cuda: the result is open
+    size_t told;              // of the manifest: bytes that the result has
     double copy_gb_per_s, read_gb_per_s, matmul_gflop_per_s;  // cuda: ceilings
     FILE *tsv;                // NULL: not wanted
     double weight_bytes;      // of a decode step of one row

@@ -21,7 +21,7 @@ bench() {  # bench NAME FLAG...: into OUT/NAME.tsv and, as printed, OUT/NAME.txt
     "$B/bench" --backend cuda --model "$MODEL_8B" --plan-file "$plans" --out "$OUT/$name.tsv" "$@" |
         tee "$OUT/$name.txt"
 }
-# The verifier sums as decode does, prompts ride in ordinary passes, and replay passes are large.
+# The verifier sums as decode of small batches does, prompts ride in ordinary passes, and replay passes are large.
 match=(--match --prefill invariant --window 32 --group 16)
 match_sweep=(--match on --prefill invariant --verify wait --window 32 --group 16 --ratio 0.1,1 --qps offline --chunked on
     --fill largest --bonus on --workload fixed:1024x256 --max-running 256 --token-budget 2048 --prompts random
