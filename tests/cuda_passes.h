@@ -5,6 +5,7 @@
 #define CUDA_PASSES_H
 
 #include "cuda_rig.h"
+#include "make_model.h"
 
 // The rows looked at, behind a prompt that fills more than one unit of attention; those beside them. All of the subject
 // goes into one pass, with a few rows of others.
@@ -395,6 +396,24 @@ static void check_sampling(const char *path, bool ties) {
     llm42_model_free(model);
 }
 
+// Heads as few models have them: twelve, five or three to a kv head, sizes that are padded, a window over several units.
+static void check_rare_heads(void) {
+    static const test_shape shapes[] = {
+        {"mistral", 64, 96, 2, 12, 1, 80, 96, 0, false, "BF16", "\"sliding_window\": 200, ", 512},
+        {"llama", 64, 64, 2, 5, 1, 64, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 512},
+        {"llama", 64, 64, 2, 6, 2, 96, 64, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 512},
+    };
+    char folder[64], path[100];
+    test_folder(folder);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/rare_heads_%d", folder, i);
+        test_model_folder(path, &shapes[i]);
+        check_bits(path, 64, false);
+        check_long(path, 64, 512);
+    }
+    test_remove(folder);
+}
+
 TEST(passes) {
     const char *big = main_model();
     int M = (int)(window * group);
@@ -412,6 +431,7 @@ TEST(passes) {
         if (test_exists(path) && i == 1) check_sliding_window(path);
     }
     check_fast(big, M);
+    check_rare_heads();
     check_keep_kv("synthetic:tiny");
     check_long("synthetic:tiny", 64, 2048);
     check_long(big, M, quick ? 2048 : 4096);

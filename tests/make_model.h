@@ -58,18 +58,19 @@ typedef struct test_shape {
     bool tied;
     const char *dtype;  // BF16, F16 or F32
     const char *extra;  // further entries of config.json, each with a comma behind it
+    int context;        // 0: 64
 } test_shape;
 
 static const test_shape test_shapes[] = {
-    {"llama", 32, 16, 1, 2, 1, 8, 24, 0, true, "BF16", "\"rope_theta\": 10000.0, "},
+    {"llama", 32, 16, 1, 2, 1, 8, 24, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 0},
     {"llama", 32, 16, 1, 2, 2, 8, 24, 0, false, "F32",
      "\"rope_parameters\": {\"rope_type\": \"llama3\", \"rope_theta\": 500000.0, \"factor\": 8.0, "
-     "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 16}, "},
-    {"mistral", 32, 16, 1, 2, 1, 8, 24, 0, false, "F16", "\"sliding_window\": 4, "},
-    {"qwen2", 32, 16, 1, 2, 1, 8, 24, 0, true, "BF16", "\"use_sliding_window\": false, "},
-    {"qwen3", 32, 16, 1, 2, 1, 16, 24, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, "},
+     "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 16}, ", 0},
+    {"mistral", 32, 16, 1, 2, 1, 8, 24, 0, false, "F16", "\"sliding_window\": 4, ", 0},
+    {"qwen2", 32, 16, 1, 2, 1, 8, 24, 0, true, "BF16", "\"use_sliding_window\": false, ", 0},
+    {"qwen3", 32, 16, 1, 2, 1, 16, 24, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 0},
     {"qwen3_moe", 32, 16, 1, 2, 1, 8, 24, 4, false, "BF16",
-     "\"moe_intermediate_size\": 24, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, "},
+     "\"moe_intermediate_size\": 24, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 0},
 };
 enum { TEST_SHAPES = sizeof test_shapes / sizeof test_shapes[0] };
 
@@ -78,7 +79,8 @@ static inline test_text test_config(const test_shape *s) {
     test_print(&text, "{\"model_type\": \"%s\", \"vocab_size\": %d, \"hidden_size\": %d, ", s->type, s->vocab, s->dim);
     test_print(&text, "\"num_hidden_layers\": %d, \"num_attention_heads\": %d, ", s->layers, s->heads);
     test_print(&text, "\"num_key_value_heads\": %d, \"head_dim\": %d, ", s->kv_heads, s->head_dim);
-    test_print(&text, "\"intermediate_size\": %d, \"max_position_embeddings\": 64, ", s->ffn);
+    test_print(&text, "\"intermediate_size\": %d, \"max_position_embeddings\": %d, ", s->ffn,
+               s->context ? s->context : 64);
     test_print(&text, "%s", s->extra);
     test_print(&text, "\"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-05, \"bos_token_id\": 0, ");
     test_print(&text, "\"eos_token_id\": [1, 2], \"tie_word_embeddings\": %s}", s->tied ? "true" : "false");
