@@ -432,16 +432,22 @@ TEST(ordinary_requests_go_on_at_w_1) {
     llm42_engine_close(engine);
 }
 
-TEST(the_last_window_reaches_the_prefix_cache) {
-    llm42_engine *engine = open_with((llm42_engine_desc){.page_size = 4, .prefix_cache = true});
-    int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
-    finish(engine);
-    int32_t turn[PROMPT + 31];
+// A deterministic request whose prompt is that of request a, its 30 tokens of output and one more; runs to its end.
+static int64_t next_turn(llm42_engine *engine, int64_t a, int32_t turn[PROMPT + 31]) {
     memcpy(turn, prompt, sizeof prompt);
     memcpy(turn + PROMPT, llm42_engine_request(engine, a)->tokens, 30 * sizeof *turn);
     turn[PROMPT + 30] = 325;
     int64_t b = submit(engine, (llm42_request_desc){.prompt = turn, .prompt_count = PROMPT + 31, .max_new_tokens = 20, .deterministic = true});
     finish(engine);
+    return b;
+}
+
+TEST(the_last_window_reaches_the_prefix_cache) {
+    llm42_engine *engine = open_with((llm42_engine_desc){.page_size = 4, .prefix_cache = true});
+    int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
+    finish(engine);
+    int32_t turn[PROMPT + 31];
+    int64_t b = next_turn(engine, a, turn);
     CHECK_INT(llm42_engine_request(engine, b)->prefix_hits, 40);  // 41 of the 42 positions before are final: ten pages
     run want = oracle(turn, PROMPT + 31, 20, 32, (llm42_sampling){0}), got = take(engine, b);
     same(&got, &want, 20, "second turn");
@@ -567,11 +573,7 @@ TEST(pages_of_outputs_are_not_shared_with_invariant_prompts) {
     finish(engine);
     CHECK_INT(llm42_engine_stats(engine).passes[LLM42_INVARIANT], 2);
     int32_t turn[PROMPT + 31];
-    memcpy(turn, prompt, sizeof prompt);
-    memcpy(turn + PROMPT, llm42_engine_request(engine, a)->tokens, 30 * sizeof *turn);
-    turn[PROMPT + 30] = 325;
-    int64_t b = submit(engine, (llm42_request_desc){.prompt = turn, .prompt_count = PROMPT + 31, .max_new_tokens = 20, .deterministic = true});
-    finish(engine);
+    int64_t b = next_turn(engine, a, turn);
     CHECK_INT(llm42_engine_request(engine, b)->prefix_hits, PROMPT);
     run want = oracle_by(LLM42_INVARIANT, turn, PROMPT + 31, 20, 32, (llm42_sampling){0}), got = take(engine, b);
     same(&got, &want, 20, "second turn");
