@@ -125,81 +125,148 @@ typedef struct llm42__groups {
     int experts;
 } llm42__groups;
 
+// The ring of llm42__k_matmul: STAGES pieces of shared memory with CHUNK terms of WARPS x 16 outputs' weights, then of
+// TILES x 8 rows of x, 16-byte pieces exchanged within a row to keep banks apart.
+template <int TILES, int WARPS, int CHUNK, int STAGES> struct llm42__ring {
+    enum {
+        ROWS = TILES * 8,
+        OUTPUTS = WARPS * 16,
+        ROW = CHUNK * 2,
+        PIECES = CHUNK / 8,
+        W_BYTES = OUTPUTS * ROW,
+        STAGE = W_BYTES + ROWS * ROW,
+        COPIED = WARPS * 32 / PIECES  // rows that the block's threads copy at once
+    };
+    static __device__ __forceinline__ uint32_t place(int row, int piece) {
+        return (uint32_t)(row * ROW) + (uint32_t)((piece ^ (row & 7)) << 4);
+    }
+};
+
+// Where an operand's stream into the ring stands: a stage, and the term and block of outputs it is from. Streams go
+// from one block of outputs to the next without a break.
+template <int CHUNK, int STAGES> struct llm42__stream {
+    int block, blocks, stride, k, at = 0, stage = 0;
+    __device__ __forceinline__ llm42__stream(int blocks, int k)
+        : block((int)blockIdx.x), blocks(blocks), stride((int)gridDim.x), k(k) {}
+    __device__ __forceinline__ bool ended() const { return block >= blocks; }
+    // A stage further; true where another block of outputs begins.
+    __device__ __forceinline__ bool advance() {
+        at += CHUNK;
+        if (++stage == STAGES) stage = 0;
+        if (at < k) return false;
+        block += stride;
+        at = 0;
+        return true;
+    }
+};
+
+// Finds the expert and the rows row0 <= r < row_end of row tile `tile`. False: there is no such tile.
+__device__ __forceinline__ bool llm42__find_group(const llm42__groups &groups, int tile, int tile_rows, int *expert,
+                                                  int *row0, int *row_end) {
+    for (int e = 0; e < groups.experts; e++) {
+        int tiles = (groups.offset[e + 1] - groups.offset[e] + tile_rows - 1) / tile_rows;
+        if (tile < tiles) {
+            *expert = e;
+            *row0 = groups.offset[e] + tile * tile_rows;
+            *row_end = groups.offset[e + 1];
+            return true;
+        }
+        tile -= tiles;
+    }
+    return false;
+}
+
+// sum += x w^T over a stage's terms, ascending.
+template <int TILES, int WARPS, int CHUNK, int STAGES>
+__device__ __forceinline__ void llm42__multiply(float (&sum)[TILES][4], uint32_t at) {
+    using ring = llm42__ring<TILES, WARPS, CHUNK, STAGES>;
+    const int lane = threadIdx.x % 32, w_row = threadIdx.x / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int pair = 0; pair < CHUNK / 32; pair++) {  // of steps of 16
+        uint32_t a[2][4], b[4];
+        llm42__load_tiles(a[0], at + ring::place(w_row, 4 * pair + lane / 16));
+        llm42__load_tiles(a[1], at + ring::place(w_row, 4 * pair + 2 + lane / 16));
+#pragma unroll
+        for (int t = 0; t < TILES; t++) {
+            llm42__load_tiles(b, at + ring::W_BYTES + ring::place(t * 8 + lane % 8, 4 * pair + lane / 8));
+            llm42__mma(sum[t], a[0], b[0], b[1]);
+            llm42__mma(sum[t], a[1], b[2], b[3]);
+        }
+    }
+}
+
+// Writes a warp's sums, of the sixteen outputs from n0 on and the rows from row0 on, and clears them.
+template <int TILES, bool GATED, typename OUT>
+__device__ __forceinline__ void llm42__write_outputs(float (&sum)[TILES][4], OUT *y, int n, int n0, int row0,
+                                                     int row_end) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int t = 0; t < TILES; t++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int row = row0 + t * 8 + lane % 4 * 2 + i;
+            const float first = sum[t][i], second = sum[t][2 + i];
+            sum[t][i] = sum[t][2 + i] = 0.0f;
+            if (row >= row_end) continue;
+            if (GATED) {
+                y[(size_t)row * (n / 2) + n0 / 2 + lane / 4] = (OUT)llm42__gated(first, second);
+            } else {
+                OUT *to = y + (size_t)row * n + n0 + lane / 4;
+                to[0] = (OUT)first;
+                to[8] = (OUT)second;
+            }
+        }
+    }
+}
+
 // y[R, N] = x[R, k] w[N, k]^T; GATED: pairs of eight gate and eight up outputs become eight of silu(gate) x up, y[R,
 // N/2]. Work: a warp takes 16 outputs and TILES x 8 rows, a block WARPS of those with their rows in common; blockIdx.y
-// counts row tiles. w and x stream through a ring of STAGES pieces of shared memory, CHUNK terms long. Blocks stride
-// over the outputs without draining it. w is fetched before the kernel that makes x has ended. Order: the sequential
-// order; depends on k alone, so it is the same for every R and every choice of the template's numbers.
+// counts row tiles. Blocks stride over the outputs without draining the ring. w is fetched before the kernel that makes
+// x has ended. Order: the sequential order; depends on k alone, so it is the same for every R and every choice of the
+// template's numbers.
 template <int TILES, int WARPS, int CHUNK, int STAGES, bool GATED, typename OUT>
 __global__ void __launch_bounds__(WARPS * 32)
     llm42__k_matmul(const llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict__ w, OUT *__restrict__ y, int rows,
                     int n, int k, llm42__groups groups) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    enum {
-        ROW = CHUNK * 2,
-        PIECES = CHUNK / 8,
-        W_BYTES = WARPS * 16 * ROW,
-        X_BYTES = TILES * 8 * ROW,
-        STAGE = W_BYTES + X_BYTES,
-        THREADS = WARPS * 32,
-        W_ROWS = THREADS / PIECES
-    };
-    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, blocks = n / (16 * WARPS),
-              stride = gridDim.x;
-    const uint32_t ring = llm42__shared_address(shared);
-    int row0 = blockIdx.y * (TILES * 8), row_end = rows;
-    if (groups.offset) {  // find the expert and the rows of this row tile
+    using ring = llm42__ring<TILES, WARPS, CHUNK, STAGES>;
+    const uint32_t stages = llm42__shared_address(shared);
+    const int blocks = n / ring::OUTPUTS, my_row = threadIdx.x / ring::PIECES, piece = threadIdx.x % ring::PIECES;
+    int row0 = blockIdx.y * ring::ROWS, row_end = rows;
+    if (groups.offset) {
+        int expert;
         llm42__wait();
-        int tile = blockIdx.y, e = 0;
-        for (; e < groups.experts; e++) {
-            int tiles = (groups.offset[e + 1] - groups.offset[e] + TILES * 8 - 1) / (TILES * 8);
-            if (tile < tiles) break;
-            tile -= tiles;
-        }
-        if (e == groups.experts) return;
-        row0 = groups.offset[e] + tile * TILES * 8;
-        row_end = groups.offset[e + 1];
-        w += (size_t)e * n * k;
+        if (!llm42__find_group(groups, blockIdx.y, ring::ROWS, &expert, &row0, &row_end)) return;
+        w += (size_t)expert * n * k;
     }
-    const int my_row = thread / PIECES,
-              piece = thread % PIECES;  // what this thread copies first; W_ROWS further down the next
-    const llm42__bf16 *w_from = w + ((size_t)blockIdx.x * 16 * WARPS + my_row) * k + piece * 8;
-    const uint32_t my_place = (uint32_t)(my_row * ROW);
-    int w_block = blockIdx.x, w_k = 0, w_stage = 0, x_block = blockIdx.x, x_k = 0, x_stage = 0;
+    llm42__stream<CHUNK, STAGES> w_stream(blocks, k), x_stream(blocks, k);
+    // A thread copies the same piece of every COPIED-th row.
+    const llm42__bf16 *w_from = w + ((size_t)blockIdx.x * ring::OUTPUTS + my_row) * k + piece * 8;
     auto load_w = [&]() {
-        if (w_block >= blocks) return;
-        uint32_t to = ring + (uint32_t)(w_stage * STAGE) + my_place;
+        if (w_stream.ended()) return;
+        const uint32_t to = stages + (uint32_t)(w_stream.stage * ring::STAGE);
+        const bool valid = CHUNK == 64 || w_stream.at + piece * 8 < k;
 #pragma unroll
-        for (int i = 0; i < WARPS * 16 / W_ROWS; i++) {
-            int row = my_row + i * W_ROWS;
-            llm42__copy16(to + (uint32_t)(i * W_ROWS * ROW) + (uint32_t)((piece ^ (row & 7)) << 4),
-                          w_from + (size_t)i * W_ROWS * k, CHUNK == 64 || w_k + piece * 8 < k);
-        }
+        for (int i = 0; i < ring::OUTPUTS / ring::COPIED; i++)
+            llm42__copy16(to + ring::place(my_row + i * ring::COPIED, piece), w_from + (size_t)i * ring::COPIED * k,
+                          valid);
         w_from += CHUNK;
-        w_k += CHUNK;
-        if (++w_stage == STAGES) w_stage = 0;
-        if (w_k < k) return;
-        w_block += stride;
-        w_from += (size_t)stride * 16 * WARPS * k - w_k;
-        w_k = 0;
+        const int passed = w_stream.at + CHUNK;
+        if (w_stream.advance()) w_from += (size_t)w_stream.stride * ring::OUTPUTS * k - passed;
     };
     auto load_x = [&]() {
-        if (x_block >= blocks) return;
-        uint32_t to = ring + (uint32_t)(x_stage * STAGE) + W_BYTES;
+        if (x_stream.ended()) return;
+        const uint32_t to = stages + (uint32_t)(x_stream.stage * ring::STAGE) + ring::W_BYTES;
 #pragma unroll
-        for (int i = 0; i < (TILES * 8 + W_ROWS - 1) / W_ROWS; i++) {
-            int place = my_row + i * W_ROWS, row = row0 + place;
-            if (TILES * 8 % W_ROWS != 0 && place >= TILES * 8) break;
-            bool valid = row < row_end && (CHUNK == 64 || x_k + piece * 8 < k);
-            size_t source = !valid ? 0 : groups.source ? groups.source[row] : row;
-            llm42__copy16(to + (uint32_t)(place * ROW) + (uint32_t)((piece ^ (place & 7)) << 4),
-                          x + source * k + (valid ? x_k + piece * 8 : 0), valid);
+        for (int i = 0; i < (ring::ROWS + ring::COPIED - 1) / ring::COPIED; i++) {
+            const int place = my_row + i * ring::COPIED, row = row0 + place;
+            if (ring::ROWS % ring::COPIED != 0 && place >= ring::ROWS) break;
+            const bool valid = row < row_end && (CHUNK == 64 || x_stream.at + piece * 8 < k);
+            const size_t source = !valid ? 0 : groups.source ? groups.source[row] : row;
+            llm42__copy16(to + ring::place(place, piece), x + source * k + (valid ? x_stream.at + piece * 8 : 0),
+                          valid);
         }
-        x_k += CHUNK;
-        if (++x_stage == STAGES) x_stage = 0;
-        if (x_k < k) return;
-        x_block += stride;
-        x_k = 0;
+        x_stream.advance();
     };
     for (int s = 0; s < STAGES - 1; s++) load_w();
     llm42__let_next_start();
@@ -210,8 +277,7 @@ __global__ void __launch_bounds__(WARPS * 32)
     }
     float sum[TILES][4] = {};
     int stage = 0;
-    const uint32_t a_row = (uint32_t)((warp * 16 + lane % 16) * ROW), b_row = (uint32_t)(W_BYTES + lane % 8 * ROW);
-    for (int block = blockIdx.x; block < blocks; block += stride) {
+    for (int block = blockIdx.x; block < blocks; block += gridDim.x) {
         for (int k0 = 0; k0 < k; k0 += CHUNK) {
             llm42__copy_wait<STAGES - 2>();
             __syncthreads();  // everyone's copies of this stage have landed, and everyone has left the stage that is
@@ -219,39 +285,11 @@ __global__ void __launch_bounds__(WARPS * 32)
             load_w();
             load_x();
             llm42__copy_commit();
-            const uint32_t at = ring + (uint32_t)(stage * STAGE);
+            llm42__multiply<TILES, WARPS, CHUNK, STAGES>(sum, stages + (uint32_t)(stage * ring::STAGE));
             if (++stage == STAGES) stage = 0;
-#pragma unroll
-            for (int pair = 0; pair < CHUNK / 32; pair++) {  // of steps of 16
-                uint32_t a[2][4], b[4];
-                llm42__load_tiles(a[0], at + a_row + (uint32_t)(((4 * pair + lane / 16) ^ (lane & 7)) << 4));
-                llm42__load_tiles(a[1], at + a_row + (uint32_t)(((4 * pair + 2 + lane / 16) ^ (lane & 7)) << 4));
-#pragma unroll
-                for (int t = 0; t < TILES; t++) {
-                    llm42__load_tiles(b, at + b_row + (uint32_t)(t * 8 * ROW) +
-                                             (uint32_t)(((4 * pair + lane / 8) ^ (lane & 7)) << 4));
-                    llm42__mma(sum[t], a[0], b[0], b[1]);
-                    llm42__mma(sum[t], a[1], b[2], b[3]);
-                }
-            }
         }
-        const size_t n0 = (size_t)block * 16 * WARPS + (size_t)warp * 16 + lane / 4;
-#pragma unroll
-        for (int t = 0; t < TILES; t++) {
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                int row = row0 + t * 8 + lane % 4 * 2 + i;
-                float first = sum[t][i], second = sum[t][2 + i];
-                sum[t][i] = sum[t][2 + i] = 0.0f;
-                if (row >= row_end) continue;
-                if (GATED) {
-                    y[(size_t)row * (n / 2) + (n0 - lane / 4) / 2 + lane / 4] = (OUT)llm42__gated(first, second);
-                } else {
-                    y[(size_t)row * n + n0] = (OUT)first;
-                    y[(size_t)row * n + n0 + 8] = (OUT)second;
-                }
-            }
-        }
+        llm42__write_outputs<TILES, GATED>(sum, y, n, block * ring::OUTPUTS + (int)threadIdx.x / 32 * 16, row0,
+                                           row_end);
     }
 }
 
@@ -506,6 +544,60 @@ typedef struct llm42__heads {
     float eps;
 } llm42__heads;
 
+// The eight pairs of a head's d values that a lane turns: pairs lane * 8 + i, of values `first` and `second`. whole: a
+// lane's sixteen values lie in two pieces of 16 bytes, at `low` and `high`.
+template <int DP> struct llm42__pairs {
+    float x[8][2];
+    int d, lane, low, high;
+    bool interleaved, whole;
+    __device__ __forceinline__ llm42__pairs(const llm42__heads &a, int lane)
+        : d(a.head_dim), lane(lane), low(a.interleaved ? lane * 16 : lane * 8),
+          high(a.interleaved ? low + 8 : low + a.head_dim / 2), interleaved(a.interleaved),
+          whole(a.head_dim == DP && a.qkv_stride % 8 == 0) {}
+    __device__ __forceinline__ int first(int i) const { return interleaved ? 2 * (lane * 8 + i) : lane * 8 + i; }
+    __device__ __forceinline__ int second(int i) const { return first(i) + (interleaved ? 1 : d / 2); }
+    __device__ __forceinline__ bool there(int i) const { return lane * 8 + i < d / 2; }
+
+    __device__ __forceinline__ void load(const llm42__bf16 *from, bool needed) {
+        if (needed && whole) {
+            union {
+                uint4 piece[2];
+                llm42__bf16 value[16];
+            } all;
+            all.piece[0] = *(const uint4 *)(from + low), all.piece[1] = *(const uint4 *)(from + high);
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                x[i][0] = __bfloat162float(interleaved ? all.value[2 * i] : all.value[i]);
+                x[i][1] = __bfloat162float(interleaved ? all.value[2 * i + 1] : all.value[8 + i]);
+            }
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            x[i][0] = needed && there(i) ? __bfloat162float(from[first(i)]) : 0.0f;
+            x[i][1] = needed && there(i) ? __bfloat162float(from[second(i)]) : 0.0f;
+        }
+    }
+    __device__ __forceinline__ void store(llm42__bf16 *to) const {
+        if (whole) {
+            auto value = [&](int i) { return interleaved ? x[i / 2][i % 2] : x[i % 8][i / 8]; };
+            uint4 piece[2];
+            uint32_t *words = (uint32_t *)piece;
+#pragma unroll
+            for (int i = 0; i < 8; i++) words[i] = llm42__pack(value(2 * i), value(2 * i + 1));
+            *(uint4 *)(to + low) = piece[0], *(uint4 *)(to + high) = piece[1];
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            if (!there(i)) continue;
+            to[first(i)] = __float2bfloat16_rn(x[i][0]);
+            to[second(i)] = __float2bfloat16_rn(x[i][1]);
+        }
+        for (int i = d + lane; i < DP; i += DP / 16) to[i] = __float2bfloat16_rn(0.0f);
+    }
+};
+
 // The metadata of a pass is there before its first kernel starts, so that a kernel may read it before llm42__wait().
 //
 // Shapes: qkv [R, (H + 2K) d] -> q [R, H, DP] rotated, DP being d padded with zeros, and one layer of the cache [slots,
@@ -516,53 +608,29 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
                                                      llm42__bf16 *v_cache, llm42__heads a, llm42__meta meta) {
     enum { LANES = DP / 16, HEADS = 128 / LANES };
     const int row = blockIdx.x, head = blockIdx.y * HEADS + threadIdx.x / LANES, lane = threadIdx.x % LANES,
-              d = a.head_dim, half = d / 2, real_rows = meta.header->rows;
+              d = a.head_dim, real_rows = meta.header->rows;
     llm42__let_next_start();
-    const bool there = head < a.heads + 2 * a.kv_heads, is_q = head < a.heads,
-               is_k = !is_q && head < a.heads + a.kv_heads, whole = d == DP && a.qkv_stride % 8 == 0;
+    const bool is_q = head < a.heads, is_k = !is_q && head < a.heads + a.kv_heads;
     const int kv_head = head - a.heads - (is_k ? 0 : a.kv_heads), slot = row < real_rows ? meta.slot[row] : -1;
     llm42__bf16 *to = is_q ? q + ((size_t)row * a.heads + head) * DP
                            : (is_k ? k_cache : v_cache) + ((size_t)(slot < 0 ? 0 : slot) * a.kv_heads + kv_head) * DP;
-    const bool needed = there && (is_q || slot >= 0);
-    const llm42__bf16 *from = qkv + (size_t)row * a.qkv_stride + (size_t)head * d;
-    auto first = [&](int i) { return a.interleaved ? 2 * (lane * 8 + i) : lane * 8 + i; };
-    auto second = [&](int i) { return a.interleaved ? 2 * (lane * 8 + i) + 1 : lane * 8 + i + half; };
-    auto pairs = [&](int i) { return lane * 8 + i < half; };
-    // A lane's values in memory, where they are a whole number of pieces: eight and eight.
-    const int low = a.interleaved ? lane * 16 : lane * 8, high = a.interleaved ? low + 8 : low + half;
+    const bool needed = head < a.heads + 2 * a.kv_heads && (is_q || slot >= 0);
     const float *angle = a.rope + (size_t)(row < real_rows ? meta.position[row] : 0) * d;
-    float x[8][2];
+    llm42__pairs<DP> p(a, lane);
     float2 turn[8];  // cosine and sine
 #pragma unroll
-    for (int i = 0; i < 8; i++) turn[i] = pairs(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
+    for (int i = 0; i < 8; i++) turn[i] = p.there(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
     llm42__wait();
+    p.load(qkv + (size_t)row * a.qkv_stride + (size_t)head * d, needed);
     float sum = 0;
-    if (needed && whole) {
-        union {
-            uint4 piece[2];
-            llm42__bf16 value[16];
-        } all;
-        all.piece[0] = *(const uint4 *)(from + low), all.piece[1] = *(const uint4 *)(from + high);
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            x[i][0] = __bfloat162float(a.interleaved ? all.value[2 * i] : all.value[i]);
-            x[i][1] = __bfloat162float(a.interleaved ? all.value[2 * i + 1] : all.value[8 + i]);
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            x[i][0] = needed && pairs(i) ? __bfloat162float(from[first(i)]) : 0.0f;
-            x[i][1] = needed && pairs(i) ? __bfloat162float(from[second(i)]) : 0.0f;
-        }
-    }
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        if (a.bias && needed && pairs(i)) {
-            x[i][0] = llm42__rounded(x[i][0] + a.bias[head * d + first(i)]);
-            x[i][1] = llm42__rounded(x[i][1] + a.bias[head * d + second(i)]);
+        if (a.bias && needed && p.there(i)) {
+            p.x[i][0] = llm42__rounded(p.x[i][0] + a.bias[head * d + p.first(i)]);
+            p.x[i][1] = llm42__rounded(p.x[i][1] + a.bias[head * d + p.second(i)]);
         }
-        sum = fmaf(x[i][0], x[i][0], sum);
-        sum = fmaf(x[i][1], x[i][1], sum);
+        sum = fmaf(p.x[i][0], p.x[i][0], sum);
+        sum = fmaf(p.x[i][1], p.x[i][1], sum);
     }
     const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : nullptr;
 #pragma unroll
@@ -571,32 +639,17 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     const float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)d) + a.eps)) + (sum - sum);
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        if (norm && pairs(i)) {
-            x[i][0] = llm42__rounded(x[i][0] * scale * norm[first(i)]);
-            x[i][1] = llm42__rounded(x[i][1] * scale * norm[second(i)]);
+        if (norm && p.there(i)) {
+            p.x[i][0] = llm42__rounded(p.x[i][0] * scale * norm[p.first(i)]);
+            p.x[i][1] = llm42__rounded(p.x[i][1] * scale * norm[p.second(i)]);
         }
         if (is_q || is_k) {
-            float cosine = turn[i].x, sine = turn[i].y, p = x[i][0], s = x[i][1];
-            x[i][0] = fmaf(p, cosine, -(s * sine));
-            x[i][1] = fmaf(s, cosine, p * sine);
+            const float2 before = {p.x[i][0], p.x[i][1]};
+            p.x[i][0] = fmaf(before.x, turn[i].x, -(before.y * turn[i].y));
+            p.x[i][1] = fmaf(before.y, turn[i].x, before.x * turn[i].y);
         }
     }
-    if (whole) {
-        auto value = [&](int i) { return a.interleaved ? x[i / 2][i % 2] : x[i % 8][i / 8]; };
-        uint4 piece[2];
-        uint32_t *words = (uint32_t *)piece;
-#pragma unroll
-        for (int i = 0; i < 8; i++) words[i] = llm42__pack(value(2 * i), value(2 * i + 1));
-        *(uint4 *)(to + low) = piece[0], *(uint4 *)(to + high) = piece[1];
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        if (!pairs(i)) continue;
-        to[first(i)] = __float2bfloat16_rn(x[i][0]);
-        to[second(i)] = __float2bfloat16_rn(x[i][1]);
-    }
-    for (int i = d + lane; i < DP; i += LANES) to[i] = __float2bfloat16_rn(0.0f);
+    p.store(to);
 }
 
 // Shapes: y [R, 2F], gate and up in turns of eight -> out [R, F]. Work: a thread eight outputs. No sums.
@@ -886,6 +939,68 @@ __device__ __forceinline__ void llm42__gather_unit(float (&out)[DP / 8][4], cons
     }
 }
 
+// What a warp's sixteen queries from `first` on see of a task whose rows stand in ascending position.
+__device__ __forceinline__ llm42__sight llm42__look(const llm42__tile_task &task, const int32_t *position, int window,
+                                                    int group, int first) {
+    const int queries = task.rows * group;
+    auto lowest = [&](int high) { return window ? LLM42__CU_MAX(0, high - window + 1) : 0; };
+    llm42__sight sight;
+    sight.all_low = 0, sight.all_high = -1;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int i = first + threadIdx.x % 32 / 4 + r * 8;
+        sight.high[r] = i < queries ? position[task.row + i / group] : -1;
+        sight.low[r] = lowest(sight.high[r]);
+    }
+    if (first < queries) {
+        sight.all_low = lowest(position[task.row + LLM42__CU_MIN(queries - 1, first + 15) / group]);
+        sight.all_high = position[task.row + first / group];
+    }
+    return sight;
+}
+
+// A unit's sums, merged with those of the units before it. state: top and total of two queries, merged: their columns,
+// each thread its own.
+template <int DP>
+__device__ __forceinline__ void llm42__merge_before(float (&out)[DP / 8][4], float (&top)[2], float (&total)[2],
+                                                    const float4 *merged, const float *state, float scale) {
+    float keep[2], take[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float so_far = state[r * 256];
+        llm42__weigh(so_far, top[r], scale, keep[r], take[r]);
+        top[r] = so_far;
+        total[r] = fmaf(state[r * 256 + 128], keep[r], total[r] * take[r]);
+    }
+#pragma unroll
+    for (int n = 0; n < DP / 8; n++) {
+        const float4 m = merged[n * 128];
+        out[n][0] = fmaf(m.x, keep[0], out[n][0] * take[0]);
+        out[n][1] = fmaf(m.y, keep[0], out[n][1] * take[0]);
+        out[n][2] = fmaf(m.z, keep[1], out[n][2] * take[1]);
+        out[n][3] = fmaf(m.w, keep[1], out[n][3] * take[1]);
+    }
+}
+
+// Writes what sixteen queries from `first` on have summed.
+template <int DP>
+__device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, const llm42__tile_task &task, int first,
+                                                     const float (&out)[DP / 8][4], const float (&total)[2]) {
+    const int lane = threadIdx.x % 32, group = a.heads / a.kv_heads, kv_head = blockIdx.y;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int i = first + lane / 4 + r * 8, columns = i < task.rows * group ? a.head_dim : 0;
+        const float inverse = __fdiv_rn(1.0f, total[r]);
+        llm42__bf16 *to = a.out + (size_t)(task.row + i / group) * a.stride +
+                          (size_t)(kv_head * group + i % group) * a.head_dim + lane % 4 * 2;
+#pragma unroll
+        for (int n = 0; n < DP / 8; n++)
+            if (n * 8 + lane % 4 * 2 < columns)  // d is even
+                *(__nv_bfloat162 *)(to + n * 8) = __floats2bfloat162_rn(out[n][2 * r] * inverse,
+                                                                        out[n][2 * r + 1] * inverse);
+    }
+}
+
 // Attention of rows that stand in a sequence one behind the other (replay windows, prompts).
 // Work: a block takes up to 64 queries, i.e. rows x query heads of one kv head, which is blockIdx.y. Its teams of four
 // warps, sixteen queries a warp, take units of keys in turn, the team's next one on its way meanwhile. Order: the one
@@ -895,8 +1010,8 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_tile(llm42__at
     extern __shared__ __align__(1024) unsigned char shared[];
     enum { KEYS = LLM42__UNIT_KEYS, PIECES = DP / 8, TILE = KEYS * DP * 2, TEAM_BARRIER = 1, TURN_BARRIER = 4 };
     llm42__let_next_start();
-    const int thread = threadIdx.x % 128, lane = thread % 32, warp = thread / 32, group = a.heads / a.kv_heads,
-              team = threadIdx.x / 128, kv_head = blockIdx.y;
+    const int thread = threadIdx.x % 128, warp = thread / 32, group = a.heads / a.kv_heads, team = threadIdx.x / 128,
+              kv_head = blockIdx.y;
     const uint32_t k_at = llm42__shared_address(shared) + (uint32_t)(team * 2 * TILE), v_at = k_at + TILE;
     float4 *const merged = (float4 *)(shared + TEAMS * 2 * TILE) + thread;               // [DP / 8][128 threads]
     float *const state = (float *)(shared + TEAMS * 2 * TILE + DP / 8 * 2048) + thread;  // [4][128], top and total
@@ -928,21 +1043,8 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_tile(llm42__at
             return i < queries ? a.q + ((size_t)(task.row + i / group) * a.heads + kv_head * group + i % group) * DP
                                : nullptr;
         });
-        llm42__sight sight;
-        sight.all_low = 0, sight.all_high = -1;
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            int i = warp * 16 + lane / 4 + r * 8;
-            sight.high[r] = i < queries ? meta.position[task.row + i / group] : -1;
-            sight.low[r] = a.window ? LLM42__CU_MAX(0, sight.high[r] - a.window + 1) : 0;
-        }
-        if (warp * 16 < queries) {  // rows stand in ascending position
-            int highest = meta.position[task.row + LLM42__CU_MIN(queries - 1, warp * 16 + 15) / group];
-            sight.all_high = meta.position[task.row + warp * 16 / group];
-            sight.all_low = a.window ? LLM42__CU_MAX(0, highest - a.window + 1) : 0;
-        }
+        const llm42__sight sight = llm42__look(task, meta.position, a.window, group, warp * 16);
         for (int unit = team; unit < units; unit += TEAMS) {
-            const int t0 = task.first + unit * KEYS;
             float score[16][4], out[DP / 8][4], top[2], total[2];
             uint32_t weight[8][4];
             llm42__copy_wait<1>();
@@ -953,7 +1055,7 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_tile(llm42__at
             place = next_place;
             next_place = look_up(unit + 2 * TEAMS);
             load(k_cache, k_at, place, unit + TEAMS);
-            llm42__soften(score, top, total, t0, sight, a.scale);
+            llm42__soften(score, top, total, task.first + unit * KEYS, sight, a.scale);
 #pragma unroll
             for (int kk = 0; kk < 8; kk++) llm42__pack_weights(weight[kk], score, kk);
             llm42__copy_wait<1>();
@@ -963,44 +1065,15 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_tile(llm42__at
             llm42__barrier(TEAM_BARRIER + team, 128);
             load(v_cache, v_at, place, unit + TEAMS);
             if (TEAMS > 1 && unit > 0) llm42__barrier(TURN_BARRIER + team, 256);
-            const bool last = unit + 1 == units;
-            if (unit > 0) {
-                float keep[2], take[2];
-#pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    float so_far = state[r * 256];
-                    llm42__weigh(so_far, top[r], a.scale, keep[r], take[r]);
-                    top[r] = so_far;
-                    total[r] = fmaf(state[r * 256 + 128], keep[r], total[r] * take[r]);
-                }
-#pragma unroll
-                for (int n = 0; n < DP / 8; n++) {
-                    const float4 m = merged[n * 128];
-                    out[n][0] = fmaf(m.x, keep[0], out[n][0] * take[0]);
-                    out[n][1] = fmaf(m.y, keep[0], out[n][1] * take[0]);
-                    out[n][2] = fmaf(m.z, keep[1], out[n][2] * take[1]);
-                    out[n][3] = fmaf(m.w, keep[1], out[n][3] * take[1]);
-                }
-            }
-            if (!last) {
-                state[0] = top[0], state[128] = total[0], state[256] = top[1], state[384] = total[1];
-#pragma unroll
-                for (int n = 0; n < DP / 8; n++) merged[n * 128] = float4{out[n][0], out[n][1], out[n][2], out[n][3]};
-                if (TEAMS > 1) llm42__arrive(TURN_BARRIER + (unit + 1) % TEAMS, 256);
+            if (unit > 0) llm42__merge_before<DP>(out, top, total, merged, state, a.scale);
+            if (unit + 1 == units) {
+                llm42__write_queries<DP>(a, task, warp * 16, out, total);
                 continue;
             }
+            state[0] = top[0], state[128] = total[0], state[256] = top[1], state[384] = total[1];
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const int i = warp * 16 + lane / 4 + r * 8, columns = i < queries ? a.head_dim : 0;
-                const float inverse = __fdiv_rn(1.0f, total[r]);
-                llm42__bf16 *to = a.out + (size_t)(task.row + i / group) * a.stride +
-                                  (size_t)(kv_head * group + i % group) * a.head_dim + lane % 4 * 2;
-#pragma unroll
-                for (int n = 0; n < DP / 8; n++)
-                    if (n * 8 + lane % 4 * 2 < columns)  // d is even
-                        *(__nv_bfloat162 *)(to + n * 8) = __floats2bfloat162_rn(out[n][2 * r] * inverse,
-                                                                                out[n][2 * r + 1] * inverse);
-            }
+            for (int n = 0; n < DP / 8; n++) merged[n * 128] = float4{out[n][0], out[n][1], out[n][2], out[n][3]};
+            if (TEAMS > 1) llm42__arrive(TURN_BARRIER + (unit + 1) % TEAMS, 256);
         }
     }
 }
@@ -1130,6 +1203,112 @@ __device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, TI
         }
 }
 
+// Where a warp is in the units of a task that are its own: at 128 keys of one, at <= t < end.
+struct llm42__unit_place {
+    int unit, at, end;  // none left: at == end
+};
+struct llm42__unit_walk {
+    llm42__split_task task;
+    int last_unit;  // of the task, not included
+    __device__ __forceinline__ explicit llm42__unit_walk(const llm42__split_task &task)
+        : task(task), last_unit(LLM42__CU_MIN(task.units, task.first_unit + LLM42__SPLIT_WARPS * task.rounds)) {}
+    __device__ __forceinline__ llm42__unit_place begin(int unit) const {
+        const int at = task.begin + (unit - task.first_unit) * task.unit;
+        if (unit >= last_unit) return {unit, 0, 0};
+        return {unit, at, LLM42__CU_MIN(at + task.unit, task.end)};
+    }
+    __device__ __forceinline__ llm42__unit_place behind(llm42__unit_place p) const {
+        p.at += LLM42__UNIT_KEYS;
+        return p.at < p.end ? p : begin(p.unit + LLM42__SPLIT_WARPS);
+    }
+};
+
+// A row's queries of one kv head, eight to a tile.
+template <int DP, int TILES>
+__device__ __forceinline__ void llm42__load_across(uint32_t (&q)[TILES][DP / 16][2], const llm42__bf16 *from,
+                                                   int queries) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < TILES * DP / 16; i++) {
+        const int query = i / (DP / 16) * 8 + lane / 4;
+        const llm42__bf16 *at = from + (size_t)query * DP + i % (DP / 16) * 16 + lane % 4 * 2;
+        q[i / (DP / 16)][i % (DP / 16)][0] = query < queries ? *(const uint32_t *)at : 0;
+        q[i / (DP / 16)][i % (DP / 16)][1] = query < queries ? *(const uint32_t *)(at + 8) : 0;
+    }
+}
+
+// Merges a round's units into what the rounds before it left (first: none did), and writes it: to `after`, or where it
+// is the last to out. All [queries, DP + 2] but out, [queries, d].
+template <int DP>
+__device__ __forceinline__ void llm42__merge_round(const float *before, const float *record, float *after, int units,
+                                                   int queries, bool first, llm42__bf16 *out, int head_dim,
+                                                   float scale) {
+    enum { RECORD = DP + 2 };
+    for (int at = threadIdx.x; at < queries * DP; at += LLM42__SPLIT_WARPS * 32) {
+        const int query = at / DP * RECORD, column = at % DP;
+        llm42__merged m = {};
+        if (!first) m = llm42__merged{before[query + DP], before[query + DP + 1], before[query + column]};
+        llm42__merge_units<DP, false>(m, first, record + query, (size_t)queries * RECORD, units, column, scale);
+        if (out) {
+            if (column < head_dim)
+                out[(size_t)(at / DP) * head_dim + column] = __float2bfloat16_rn(m.x * __fdiv_rn(1.0f, m.total));
+            continue;
+        }
+        after[query + column] = m.x;
+        if (column == 0) after[query + DP] = m.top, after[query + DP + 1] = m.total;
+    }
+}
+
+// Is this block the last of those that share a row and kv head? Theirs are then all to be read. Every thread takes
+// part.
+__device__ __forceinline__ bool llm42__arrives_last(unsigned *arrived, unsigned blocks) {
+    __shared__ bool is_last;
+    __threadfence();  // partials first, then the arrival that announces them
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        is_last = atomicAdd(arrived, 1u) == blocks - 1;
+        if (is_last) *arrived = 0;
+        __threadfence();
+    }
+    __syncthreads();
+    return is_last;
+}
+
+// Merges all of a row's units, which several blocks have written: [units, kv heads, queries, DP + 2].
+template <int DP>
+__device__ __forceinline__ void llm42__merge_row(const float *partial, size_t step, int units, int queries,
+                                                 llm42__bf16 *out, int head_dim, float scale) {
+    for (int at = threadIdx.x; at < queries * DP; at += LLM42__SPLIT_WARPS * 32) {
+        const int i = at / DP, column = at % DP;
+        llm42__merged m;
+        llm42__merge_units<DP, true>(m, true, partial + (size_t)i * (DP + 2), step, units, column, scale);
+        if (column < head_dim) out[(size_t)i * head_dim + column] = __float2bfloat16_rn(m.x * __fdiv_rn(1.0f, m.total));
+    }
+}
+
+// A warp's ring of RING tiles of 32 keys or values, and where in it the next one goes and comes from.
+template <int DP, int RING> struct llm42__tile_ring {
+    enum { KEYS = LLM42__BLOCK_KEYS, TILE = KEYS * DP * 2 };
+    uint32_t base;
+    int write = 0, read = 0;
+    const llm42__bf16 *k_cache, *v_cache;
+    // Tiles 0 to 3 of 128 keys, then 4 to 7 of their values. place: of the lane's key in each of the four.
+    __device__ __forceinline__ void load(int tile, const uint32_t (&place)[4], llm42__unit_place p) {
+        if (p.at + tile % 4 * KEYS < p.end)
+            llm42__copy_keys<DP, KEYS>(base + (uint32_t)(write * TILE), 0, tile < 4 ? k_cache : v_cache,
+                                       place[tile % 4]);
+        llm42__copy_commit();
+        if (++write == RING) write = 0;
+    }
+    __device__ __forceinline__ uint32_t next() {
+        llm42__copy_wait<RING - 1>();
+        __syncwarp();  // this tile has landed for every lane
+        const uint32_t at = base + (uint32_t)(read * TILE);
+        if (++read == RING) read = 0;
+        return at;
+    }
+};
+
 // Attention of rows that stand alone in their sequence (decode), split along the keys.
 // Work: a block takes some units of one row, its warps one each at a time, with all query heads of the kv head
 // blockIdx.y, eight to a query tile. Keys and values come in tiles of 32 through each warp's own ring: four tiles of
@@ -1138,36 +1317,23 @@ __device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, TI
 template <int DP, int RING, int TILES>
 __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    __shared__ bool is_last;
-    enum { KEYS = 32, PIECES = DP / 8, TILE = KEYS * DP * 2, RECORD = DP + 2, WARPS = LLM42__SPLIT_WARPS };
+    using tiles = llm42__tile_ring<DP, RING>;
+    enum { KEYS = tiles::KEYS, RECORD = DP + 2, WARPS = LLM42__SPLIT_WARPS };
     llm42__let_next_start();
-    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, group = a.heads / a.kv_heads,
-              kv_head = blockIdx.y;
-    const uint32_t ring = llm42__shared_address(shared) + (uint32_t)(warp * RING * TILE);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.heads / a.kv_heads, kv_head = blockIdx.y;
     // [warps, group, RECORD], and twice [group, RECORD] of what has been merged so far
-    float *const record = (float *)(shared + WARPS * RING * TILE), *const merged = record + WARPS * group * RECORD;
-    const llm42__bf16 *const k_cache = a.k + kv_head * DP, *const v_cache = a.v + kv_head * DP;
-    const uint32_t step = (uint32_t)(a.kv_heads * PIECES);
+    float *const record = (float *)(shared + WARPS * RING * tiles::TILE), *const merged = record +
+                                                                                          WARPS * group * RECORD;
+    const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
     llm42__wait();
     for (int task_at = blockIdx.x; task_at < meta.header->split_tasks; task_at += gridDim.x) {
-        const llm42__split_task task = meta.split[task_at];
+        const llm42__unit_walk walk(meta.split[task_at]);
+        const llm42__split_task &task = walk.task;
         const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
         const int mask = (1 << meta.page_shift) - 1, high = meta.position[task.row],
-                  low = a.window ? LLM42__CU_MAX(0, high - a.window + 1) : 0,
-                  last_unit = LLM42__CU_MIN(task.units, task.first_unit + WARPS * task.rounds);
+                  low = a.window ? LLM42__CU_MAX(0, high - a.window + 1) : 0;
         const bool alone = task.units <= WARPS * task.rounds;
-        struct place {  // 128 keys of a unit: at <= t < end; none left: at == end
-            int unit, at, end;
-        };
-        auto unit_place = [&](int unit) {
-            int at = task.begin + (unit - task.first_unit) * task.unit;
-            return unit < last_unit ? place{unit, at, LLM42__CU_MIN(at + task.unit, task.end)} : place{unit, 0, 0};
-        };
-        auto behind = [&](place p) {
-            p.at += LLM42__UNIT_KEYS;
-            return p.at < p.end ? p : unit_place(p.unit + WARPS);
-        };
-        auto look_up = [&](uint32_t(&at)[4], place p) {
+        auto look_up = [&](uint32_t(&at)[4], llm42__unit_place p) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 int t = p.at + i * KEYS + lane;
@@ -1175,29 +1341,17 @@ __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a,
                 if (t < p.end) at[i] = (uint32_t)((pages[t >> meta.page_shift] << meta.page_shift) + (t & mask)) * step;
             }
         };
-        int write = 0, read = 0;  // places in the ring
-        auto load = [&](int tile, const uint32_t(&at)[4], place p) {
-            if (p.at + tile % 4 * KEYS < p.end)
-                llm42__copy_keys<DP, KEYS>(ring + (uint32_t)(write * TILE), 0, tile < 4 ? k_cache : v_cache,
-                                           at[tile % 4]);
-            llm42__copy_commit();
-            if (++write == RING) write = 0;
-        };
-        place now = unit_place(task.first_unit + warp), next = behind(now);
+        tiles ring;
+        ring.base = llm42__shared_address(shared) + (uint32_t)(warp * RING * tiles::TILE);
+        ring.k_cache = a.k + kv_head * DP, ring.v_cache = a.v + kv_head * DP;
+        llm42__unit_place now = walk.begin(task.first_unit + warp), next = walk.behind(now);
         uint32_t places[4], next_places[4];
         look_up(places, now);
 #pragma unroll
-        for (int tile = 0; tile < RING; tile++) load(tile, places, now);
+        for (int tile = 0; tile < RING; tile++) ring.load(tile, places, now);
         look_up(next_places, next);
         uint32_t q[TILES][DP / 16][2];
-#pragma unroll
-        for (int i = 0; i < TILES * DP / 16; i++) {
-            const int query = i / (DP / 16) * 8 + lane / 4;
-            const llm42__bf16 *from = a.q + ((size_t)task.row * a.heads + kv_head * group + query) * DP +
-                                      i % (DP / 16) * 16 + lane % 4 * 2;
-            q[i / (DP / 16)][i % (DP / 16)][0] = query < group ? *(const uint32_t *)from : 0;
-            q[i / (DP / 16)][i % (DP / 16)][1] = query < group ? *(const uint32_t *)(from + 8) : 0;
-        }
+        llm42__load_across<DP, TILES>(q, a.q + ((size_t)task.row * a.heads + kv_head * group) * DP, group);
         llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)kv_head * group * a.head_dim;
         for (int round = 0; round < task.rounds; round++) {
             const int round_unit = task.first_unit + round * WARPS, unit = round_unit + warp;
@@ -1207,10 +1361,7 @@ __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a,
                 float score[8][TILES][4];
 #pragma unroll
                 for (int tile = 0; tile < 8; tile++) {
-                    llm42__copy_wait<RING - 1>();
-                    __syncwarp();  // this tile has landed for every lane
-                    const uint32_t at = ring + (uint32_t)(read * TILE);
-                    if (++read == RING) read = 0;
+                    const uint32_t at = ring.next();
                     const bool there = now.at + tile % 4 * KEYS < now.end;
                     if (tile < 4 && there) llm42__score_across<DP, TILES>(&score[2 * tile], q, at);
                     if (tile < 4 && !there)
@@ -1224,65 +1375,36 @@ __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a,
                     }
                     __syncwarp();  // every lane has read it: it may be overwritten
                     if (tile + RING < 8)
-                        load(tile + RING, places, now);
+                        ring.load(tile + RING, places, now);
                     else
-                        load(tile + RING - 8, next_places, next);
+                        ring.load(tile + RING - 8, next_places, next);
                 }
                 now = next;
-                next = behind(now);
+                next = walk.behind(now);
 #pragma unroll
                 for (int i = 0; i < 4; i++) places[i] = next_places[i];
                 look_up(next_places, next);
             }
-            if (unit < last_unit)
-                llm42__write_records(part,
-                                     alone ? record + (size_t)warp * group * RECORD
-                                           : a.partial +
-                                                 (((size_t)task.slot + round * WARPS + warp) * a.kv_heads + kv_head) *
-                                                     group * RECORD,
-                                     group);
+            float *to = record + (size_t)warp * group * RECORD;
+            if (!alone)
+                to = a.partial + (((size_t)task.slot + round * WARPS + warp) * a.kv_heads + kv_head) * group * RECORD;
+            if (unit < walk.last_unit) llm42__write_records(part, to, group);
             if (!alone) continue;
             __syncthreads();  // the round's records are there
-            for (int at = thread; at < group * DP; at += 128) {
-                const int i = at / DP, column = at % DP;
-                const float *before = merged + ((size_t)(round % 2) * group + i) * RECORD;
-                float *after = merged + ((size_t)((round + 1) % 2) * group + i) * RECORD;
-                llm42__merged m = {};
-                if (round) m = llm42__merged{before[DP], before[DP + 1], before[column]};
-                llm42__merge_units<DP, false>(m, !round, record + (size_t)i * RECORD, (size_t)group * RECORD,
-                                              LLM42__CU_MIN(WARPS, last_unit - round_unit), column, a.scale);
-                if (round + 1 == task.rounds) {
-                    if (column < a.head_dim)
-                        out[(size_t)i * a.head_dim + column] = __float2bfloat16_rn(m.x * __fdiv_rn(1.0f, m.total));
-                    continue;
-                }
-                after[column] = m.x;
-                if (column == 0) after[DP] = m.top, after[DP + 1] = m.total;
-            }
+            llm42__merge_round<DP>(merged + (size_t)(round % 2) * group * RECORD, record,
+                                   merged + (size_t)((round + 1) % 2) * group * RECORD,
+                                   LLM42__CU_MIN(WARPS, walk.last_unit - round_unit), group, round == 0,
+                                   round + 1 == task.rounds ? out : nullptr, a.head_dim, a.scale);
             __syncthreads();  // and have been read
         }
         llm42__copy_wait<0>();
         if (alone) continue;
-        __threadfence();  // partials first, then the arrival that announces them
-        __syncthreads();
-        if (thread == 0) {
-            unsigned *arrived = a.arrived + (size_t)task.row * a.kv_heads + kv_head;
-            unsigned blocks = (unsigned)((task.units + WARPS * task.rounds - 1) / (WARPS * task.rounds));
-            is_last = atomicAdd(arrived, 1u) == blocks - 1;
-            if (is_last) *arrived = 0;
-            __threadfence();
-        }
-        __syncthreads();
-        const float *all = a.partial + ((size_t)(task.slot - task.first_unit) * a.kv_heads + kv_head) * group * RECORD;
-        for (int at = thread; at < group * DP && is_last; at += 128) {
-            const int i = at / DP, column = at % DP;
-            llm42__merged m;
-            llm42__merge_units<DP, true>(m, true, all + (size_t)i * RECORD, (size_t)a.kv_heads * group * RECORD,
-                                         task.units, column, a.scale);
-            if (column < a.head_dim)
-                out[(size_t)i * a.head_dim + column] = __float2bfloat16_rn(m.x * __fdiv_rn(1.0f, m.total));
-        }
-        __syncthreads();  // is_last has been read before the next task's is written
+        const unsigned blocks = (unsigned)((task.units + WARPS * task.rounds - 1) / (WARPS * task.rounds));
+        if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + kv_head, blocks))
+            llm42__merge_row<DP>(a.partial +
+                                     ((size_t)(task.slot - task.first_unit) * a.kv_heads + kv_head) * group * RECORD,
+                                 (size_t)a.kv_heads * group * RECORD, task.units, group, out, a.head_dim, a.scale);
+        __syncthreads();  // the last block is told apart before the next task
     }
 }
 
