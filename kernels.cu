@@ -783,26 +783,51 @@ __device__ __forceinline__ void llm42__weigh(float &top, float unit_top, float s
     top = higher;
 }
 
-// One column of a query, merged over units.
+// Four columns of a query, merged over units.
 typedef struct llm42__merged {
-    float top, total, x;
+    float top, total, x[4];
 } llm42__merged;
 
-// Merges `units` records in ascending order, `step` floats apart: DP columns, top, total. start: the first of them is
-// where to begin. OTHERS: other blocks wrote them during this kernel, so they are read past the L1 cache.
+// Columns from `column` on of a record: DP columns, top, total. OTHERS: other blocks wrote it during this kernel, so it
+// is read past the L1 cache.
+template <int DP, bool OTHERS>
+__device__ __forceinline__ llm42__merged llm42__read_record(const float *record, int column) {
+    auto read = [](const float *p) { return OTHERS ? __ldcg((const float2 *)p) : *(const float2 *)p; };
+    const float2 sums = read(record + DP), low = read(record + column), high = read(record + column + 2);
+    return llm42__merged{sums.x, sums.y, {low.x, low.y, high.x, high.y}};
+}
+
+// Merges `units` records in ascending order, `step` floats apart. start: the first of them is where to begin.
 template <int DP, bool OTHERS>
 __device__ __forceinline__ void llm42__merge_units(llm42__merged &m, bool start, const float *unit, size_t step,
                                                    int units, int column, float scale) {
-    auto read = [](const float *p) { return OTHERS ? __ldcg(p) : *p; };
-    if (start) m = llm42__merged{read(unit + DP), read(unit + DP + 1), read(unit + column)};
-#pragma unroll 4
-    for (int u = start; u < units; u++) {
-        const float *at = unit + (size_t)u * step;
-        float keep, take, other_top = read(at + DP), other_total = read(at + DP + 1), other = read(at + column);
-        llm42__weigh(m.top, other_top, scale, keep, take);
-        m.total = fmaf(m.total, keep, other_total * take);
-        m.x = fmaf(m.x, keep, other * take);
+    enum { AT_ONCE = OTHERS ? 8 : LLM42__SPLIT_WARPS };  // records on their way together
+    if (start) m = llm42__read_record<DP, OTHERS>(unit, column);
+    for (int u = start; u < units; u += AT_ONCE) {
+        llm42__merged next[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            next[i] = llm42__read_record<DP, OTHERS>(unit + (size_t)LLM42__CU_MIN(u + i, units - 1) * step, column);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            float keep, take;
+            if (u + i >= units) break;
+            llm42__weigh(m.top, next[i].top, scale, keep, take);
+            m.total = fmaf(m.total, keep, next[i].total * take);
+#pragma unroll
+            for (int c = 0; c < 4; c++) m.x[c] = fmaf(m.x[c], keep, next[i].x[c] * take);
+        }
     }
+}
+
+// Writes a query's columns from `column` on, as far as there are any.
+__device__ __forceinline__ void llm42__write_merged(const llm42__merged &m, llm42__bf16 *query, int column,
+                                                    int head_dim) {
+    const float inverse = __fdiv_rn(1.0f, m.total);
+#pragma unroll
+    for (int c = 0; c < 4; c += 2)
+        if (column + c < head_dim)  // d is even
+            *(__nv_bfloat162 *)(query + column + c) = __floats2bfloat162_rn(m.x[c] * inverse, m.x[c + 1] * inverse);
 }
 
 typedef struct llm42__attention {
@@ -1244,18 +1269,20 @@ __device__ __forceinline__ void llm42__merge_round(const float *before, const fl
                                                    int queries, bool first, llm42__bf16 *out, int head_dim,
                                                    float scale) {
     enum { RECORD = DP + 2 };
-    for (int at = threadIdx.x; at < queries * DP; at += LLM42__SPLIT_WARPS * 32) {
-        const int query = at / DP * RECORD, column = at % DP;
+    for (int at = threadIdx.x; at < queries * (DP / 4); at += LLM42__SPLIT_WARPS * 32) {
+        const int query = at / (DP / 4), column = at % (DP / 4) * 4;
         llm42__merged m = {};
-        if (!first) m = llm42__merged{before[query + DP], before[query + DP + 1], before[query + column]};
-        llm42__merge_units<DP, false>(m, first, record + query, (size_t)queries * RECORD, units, column, scale);
+        if (!first) m = llm42__read_record<DP, false>(before + query * RECORD, column);
+        llm42__merge_units<DP, false>(m, first, record + query * RECORD, (size_t)queries * RECORD, units, column,
+                                      scale);
         if (out) {
-            if (column < head_dim)
-                out[(size_t)(at / DP) * head_dim + column] = __float2bfloat16_rn(m.x * __fdiv_rn(1.0f, m.total));
+            llm42__write_merged(m, out + (size_t)query * head_dim, column, head_dim);
             continue;
         }
-        after[query + column] = m.x;
-        if (column == 0) after[query + DP] = m.top, after[query + DP + 1] = m.total;
+        float *to = after + query * RECORD;
+#pragma unroll
+        for (int c = 0; c < 4; c++) to[column + c] = m.x[c];
+        if (column == 0) to[DP] = m.top, to[DP + 1] = m.total;
     }
 }
 
@@ -1278,11 +1305,11 @@ __device__ __forceinline__ bool llm42__arrives_last(unsigned *arrived, unsigned 
 template <int DP>
 __device__ __forceinline__ void llm42__merge_row(const float *partial, size_t step, int units, int queries,
                                                  llm42__bf16 *out, int head_dim, float scale) {
-    for (int at = threadIdx.x; at < queries * DP; at += LLM42__SPLIT_WARPS * 32) {
-        const int i = at / DP, column = at % DP;
+    for (int at = threadIdx.x; at < queries * (DP / 4); at += LLM42__SPLIT_WARPS * 32) {
+        const int query = at / (DP / 4), column = at % (DP / 4) * 4;
         llm42__merged m;
-        llm42__merge_units<DP, true>(m, true, partial + (size_t)i * (DP + 2), step, units, column, scale);
-        if (column < head_dim) out[(size_t)i * head_dim + column] = __float2bfloat16_rn(m.x * __fdiv_rn(1.0f, m.total));
+        llm42__merge_units<DP, true>(m, true, partial + (size_t)query * (DP + 2), step, units, column, scale);
+        llm42__write_merged(m, out + (size_t)query * head_dim, column, head_dim);
     }
 }
 

@@ -5,7 +5,7 @@
 // A pass is padded to one of a few row counts ("buckets"). For each there is a plan a weight shape: a tile kernel of
 // kernels.cu or a cuBLASLt algorithm. FAST takes the fastest; INVARIANT the fastest among those whose bits are the
 // sequential order's for every row count; FIXED cuBLASLt's own first choice for M rows, or (match) the sequential
-// order, which FAST passes then take too where it costs little. Plans are timed and proved bit by bit when the backend
+// order, so that passes of any size agree, which FAST passes then take too where it costs little. Plans are timed and proved bit by bit when the backend
 // opens. Passes of the usual shapes are CUDA graphs.
 #include "llm42.h"
 
@@ -258,6 +258,8 @@ enum { LLM42__FEW_ROWS = 16 };
 static bool llm42__matches(const llm42__cuda *cu) {
     return cu->options.fixed == LLM42_CUDA_FIXED_MATCH && cu->desc.schedules != 1u << LLM42_FAST;
 }
+// Do FIXED passes of any size give the same bits, so that one need be no larger than its rows?
+static bool llm42__sizes_agree(const llm42__cuda *cu) { return cu->options.fixed == LLM42_CUDA_FIXED_MATCH; }
 // Is attention of rows that stand alone, of which there are so many, by position?
 static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
     return schedule != LLM42_FAST || (llm42__matches(cu) && rows <= LLM42__FEW_ROWS);
@@ -612,7 +614,7 @@ static void llm42__split_row(const llm42__cuda *cu, llm42__prepared *p, llm42_sc
     int unit = LLM42__UNIT_KEYS, begin = low / LLM42__UNIT_KEYS * LLM42__UNIT_KEYS;
     if (schedule == LLM42_FAST) {
         begin = low & ~(LLM42__BLOCK_KEYS - 1);
-        chunks = std::max(1, std::max(std::min(chunks, (end - begin + 255) / 256), (end - begin + 4095) / 4096));
+        chunks = std::max(1, std::max(std::min(chunks, (end - begin + 511) / 512), (end - begin + 4095) / 4096));
         unit = ((end - begin + 4 * chunks - 1) / (4 * chunks) + 31) / 32 * 32;
         if (*slots + 4 * chunks > cu->unit_slots)
             unit = ((end - begin + 3) / 4 + 31) / 32 * 32;  // no room: one block alone
@@ -686,7 +688,8 @@ static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *p
 
 // Chooses the pass's padded shape.
 static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
-    const int rows = cu->buckets[(size_t)llm42__bucket(cu, pass->schedule == LLM42_FIXED ? pass->shape : pass->rows)];
+    const bool whole = pass->schedule == LLM42_FIXED && !llm42__sizes_agree(cu);
+    const int rows = cu->buckets[(size_t)llm42__bucket(cu, whole ? pass->shape : pass->rows)];
     llm42__shape_key key = {pass->schedule, rows, 0, !p->tile.empty(), !p->split.empty()};
     if (pass->schedule == LLM42_FIXED) {
         const llm42__plan *head = llm42__find_plan(cu, LLM42__HEAD, LLM42_FIXED, std::min(rows, cu->max_draws));
@@ -1212,6 +1215,36 @@ static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, ll
     return LLM42_OK;
 }
 
+// Adds to a list what cuBLASLt offers, in its order and `most` at a time, for a product with `asked`'s layouts, as far
+// as it can compute one with plan's.
+static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__plan plan, const llm42__plan *asked, uint32_t reduction,
+                                  int most, std::vector<llm42__candidate> *list, llm42_error *error) {
+    const size_t workspace = llm42__workspace_bytes;
+    cublasLtMatmulPreference_t wish;
+    cublasLtMatmulHeuristicResult_t found[16], fit;
+    int count = 0;
+    LLM42__CU(cublasLtMatmulPreferenceCreate(&wish));
+    cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
+                                         sizeof reduction);
+    if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, asked->w, asked->x, asked->y, asked->y, wish,
+                                       std::min(most, 16), found, &count) != CUBLAS_STATUS_SUCCESS)
+        count = 0;
+    cublasLtMatmulPreferenceDestroy(wish);
+    for (int i = 0; i < count; i++) {
+        bool known = found[i].state != CUBLAS_STATUS_SUCCESS;
+        for (llm42__candidate &c : *list) known |= memcmp(&c.plan.algo, &found[i].algo, sizeof plan.algo) == 0;
+        if (known ||
+            (asked->x != plan.x && (cublasLtMatmulAlgoCheck(cu->lt, cu->product, plan.w, plan.x, plan.y, plan.y,
+                                                            &found[i].algo, &fit) != CUBLAS_STATUS_SUCCESS ||
+                                    fit.workspaceSize > workspace)))
+            continue;
+        plan.algo = found[i].algo;
+        list->push_back({plan, (int)list->size()});
+    }
+    return LLM42_OK;
+}
+
 // Everything that could compute a product of so many rows, cuBLASLt's choices in its order first.
 static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list,
                                       llm42_error *error) {
@@ -1220,29 +1253,17 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
     LLM42__TRY_CUDA(llm42__lt_layouts(cu, product, rows, &plan, error));
     // cuBLASLt's own list first, without reductions in place (those add in any order); then what it offers without any
     // reduction across blocks: the sequential order is among those.
-    const uint32_t reductions[] = {CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE,
-                                   CUBLASLT_REDUCTION_SCHEME_NONE};
-    const size_t workspace = llm42__workspace_bytes;
-    for (uint32_t reduction : reductions) {
-        cublasLtMatmulPreference_t wish;
-        cublasLtMatmulHeuristicResult_t found[16];
-        int count = 0;
-        LLM42__CU(cublasLtMatmulPreferenceCreate(&wish));
-        cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                             sizeof workspace);
-        cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
-                                             sizeof reduction);
-        if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, plan.w, plan.x, plan.y, plan.y, wish, 16, found,
-                                           &count) != CUBLAS_STATUS_SUCCESS)
-            count = 0;
-        cublasLtMatmulPreferenceDestroy(wish);
-        for (int i = 0; i < count; i++) {
-            bool known = found[i].state != CUBLAS_STATUS_SUCCESS;
-            for (llm42__candidate &c : *list) known |= memcmp(&c.plan.algo, &found[i].algo, sizeof plan.algo) == 0;
-            if (known) continue;
-            plan.algo = found[i].algo;
-            list->push_back({plan, (int)list->size()});
-        }
+    const uint32_t ordered = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE,
+                   alone = CUBLASLT_REDUCTION_SCHEME_NONE;
+    LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, &plan, ordered, 16, list, error));
+    LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, &plan, alone, 16, list, error));
+    // And what it offers for somewhat more rows: of what keeps the order it may hold back the fastest. (Of 4,096
+    // outputs and 14,336 terms on an H200 it has 69 us for 64 rows, 36 for 80.)
+    for (int wider : cu->buckets) {
+        if (wider <= rows || wider > 2 * rows || rows > 512) continue;
+        llm42__plan asked;
+        LLM42__TRY_CUDA(llm42__lt_layouts(cu, product, wider, &asked, error));
+        LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, &asked, alone, 4, list, error));
     }
     for (int i = 0; i < LLM42__TILE_KINDS; i++) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[i];
@@ -1396,7 +1417,7 @@ static std::string llm42__plan_header(const llm42__cuda *cu) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "# llm42 plans 4\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fixed: %s\n# "
+             "# llm42 plans 5\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fixed: %s\n# "
              "logits: %s\n",
              cu->device.name, cu->device.major, cu->device.minor, driver, runtime, cublasLtGetVersion(),
              cu->desc.schedules == 1u << LLM42_FAST        ? "none"
@@ -1586,7 +1607,8 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
     return LLM42_OK;
 }
 
-// Graphs of the passes that an engine runs most: decode and mixed passes of each padded size, and the replay pass.
+// Graphs of the passes that an engine runs most: decode and mixed passes of each padded size, and the replay pass, of
+// its one size or of each.
 static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
     enum { MOST_ROWS = 2048 };
     const unsigned wanted = cu->desc.schedules ? cu->desc.schedules
@@ -1607,9 +1629,12 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
     const int M = cu->desc.fixed_rows;
     if (!(wanted >> LLM42_FIXED & 1) || M < 1 || M > cu->max_draws) return LLM42_OK;
     for (int which = 0; which < (cu->desc.overlap ? 2 : 1); which++) {
-        LLM42__TRY_CUDA(llm42__capture(cu, {LLM42_FIXED, M, M, true, false}, which, error));
-        if (M > 16 && llm42__find_plan(cu, LLM42__HEAD, LLM42_FIXED, M)->sequential)
-            LLM42__TRY_CUDA(llm42__capture(cu, {LLM42_FIXED, M, 16, true, false}, which, error));
+        for (int rows : cu->buckets) {
+            if (rows > M || (rows < M && !llm42__sizes_agree(cu))) continue;
+            LLM42__TRY_CUDA(llm42__capture(cu, {LLM42_FIXED, rows, rows, true, false}, which, error));
+            if (rows > 16 && llm42__find_plan(cu, LLM42__HEAD, LLM42_FIXED, rows)->sequential)
+                LLM42__TRY_CUDA(llm42__capture(cu, {LLM42_FIXED, rows, 16, true, false}, which, error));
+        }
     }
     return LLM42_OK;
 }

@@ -494,8 +494,9 @@ LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm4
 typedef enum llm42_cuda_fixed {  // the plan of a FIXED pass's matrix products
     LLM42_CUDA_FIXED_DEFAULT = 0,
     LLM42_CUDA_FIXED_FIRST,  // default: cuBLASLt's own first choice for M rows, as serving engines get it
-    LLM42_CUDA_FIXED_MATCH,  // the INVARIANT order (k ascending, by the tensor cores). FAST then takes it too, attention of up to 16
-                             // decode rows included, where products lose 2% at most: small batches agree with the verifier
+    LLM42_CUDA_FIXED_MATCH,  // the INVARIANT order (k ascending, by the tensor cores), whose bits are the same for any number of
+                             // rows: a replay pass of few windows is then no larger than they are. FAST takes it too, attention
+                             // of up to 16 decode rows included, where products lose 2% at most: small batches agree with it
 } llm42_cuda_fixed;
 
 typedef struct llm42_cuda_desc {

@@ -7,14 +7,15 @@
 #include "cuda_rig.h"
 #include "make_model.h"
 
-// The rows looked at, behind a prompt that fills more than one unit of attention; those beside them. All of the subject
+// The rows looked at, behind a prompt that fills more than one unit of attention (LONG_PROMPT: under FAST, more than a
+// block takes); those beside them. All of the subject
 // goes into one pass, with a few rows of others.
-enum { SUBJECT = 48, PROMPT = 300, OTHERS = 40, OTHER_CONTEXT = 64, BEFORE = 7, AFTER = 2,
+enum { SUBJECT = 48, PROMPT = 300, LONG_PROMPT = 700, OTHERS = 40, OTHER_CONTEXT = 64, BEFORE = 7, AFTER = 2,
        LEAST_M = BEFORE + SUBJECT + AFTER };
 
 typedef struct subject {
     int32_t *ids, *other;       // [prompt + SUBJECT]; [OTHER_CONTEXT], of all others
-    int prompt;                 // PROMPT, or what the model's context leaves
+    int prompt;                 // tokens before the subject, as far as the context goes
     llm42_output out[3][SUBJECT];  // the references, one a schedule: fed at once, alone
     float *logits;              // [3, SUBJECT, V], theirs
     float *got;                 // [max_rows, V]
@@ -168,24 +169,34 @@ static void check_page_size(subject *s, const llm42_model *model, int M, int pag
     subject_close(&g, &other);
 }
 
-static void check_bits(const char *path, int M, bool fp32) {
+// match: FIXED passes take the size of their rows, and their bits are INVARIANT's.
+static void check_bits(const char *path, int M, bool fp32, bool match) {
     llm42_model *model = load_model(path, false);
     rig g = {0};
     subject s = {0};
     double begin = test_seconds();
+    const llm42_cuda_fixed fixed = cuda_desc.fixed;
     if (!model) return;
+    if (match) cuda_desc.fixed = LLM42_CUDA_FIXED_MATCH;
     if (subject_open(&g, &s, model, M, 16, PROMPT, fp32)) {
         for (llm42_schedule schedule = LLM42_FIXED; schedule <= LLM42_INVARIANT; schedule++) {
             char name[640];
-            snprintf(name, sizeof name, "%.500s%s, %s", path, fp32 ? ", fp32 logits" : "",
+            snprintf(name, sizeof name, "%.500s%s%s, %s", path, fp32 ? ", fp32 logits" : "", match ? ", match" : "",
                      llm42_schedule_name(schedule));
             check_schedule(&g, &s, schedule, M, name);
         }
+        const size_t of_schedule = (size_t)SUBJECT * (size_t)g.vocab;
+        const float *of_fixed = s.logits + (LLM42_FIXED - LLM42_FAST) * of_schedule,
+                    *of_invariant = s.logits + (LLM42_INVARIANT - LLM42_FAST) * of_schedule;
+        CHECK_MSG(!match || !is_cuda() || !memcmp(of_fixed, of_invariant, of_schedule * sizeof(float)),
+                  "%s, match: FIXED bits are not INVARIANT's", path);
         check_page_size(&s, model, M, 4, path);
         if (!quick) check_page_size(&s, model, M, 64, path);
     }
     subject_close(&g, &s);
-    printf("  %-40s FIXED and INVARIANT bits, M = %d: %.1f s\n", path, M, test_seconds() - begin);
+    cuda_desc.fixed = fixed;
+    printf("  %-40s FIXED and INVARIANT bits, M = %d%s: %.1f s\n", path, M, match ? ", match" : "",
+           test_seconds() - begin);
     fflush(stdout);
     llm42_model_free(model);
 }
@@ -215,7 +226,7 @@ static void check_fast(const char *path, int M) {
     llm42_model *model = load_model(path, false);
     int all = 0, differing = 0;
     if (!model) return;
-    differing = fast_drift(model, path, M, 0, &all) + fast_drift(model, path, M, PROMPT, &all);
+    differing = fast_drift(model, path, M, 0, &all) + fast_drift(model, path, M, LONG_PROMPT, &all);
     CHECK_MSG(differing > 0, "%s, fast: a row's bits never changed with the batch: no drift to verify", path);
     printf("  %-40s FAST bits differ from batch 1 in %d of %d passes of other sizes\n", path, differing, all);
     note(path, "fast_passes_differing_share", (double)differing / all);
@@ -408,7 +419,7 @@ static void check_rare_heads(void) {
     for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "%s/rare_heads_%d", folder, i);
         test_model_folder(path, &shapes[i]);
-        check_bits(path, 64, false);
+        check_bits(path, 64, false, false);
         check_long(path, 64, 512);
     }
     test_remove(folder);
@@ -418,14 +429,16 @@ TEST(passes) {
     const char *big = main_model();
     int M = (int)(window * group);
     char path[900];
-    check_bits("synthetic:tiny", 64, false);
-    check_bits("synthetic:tiny", 64, true);
-    check_bits(big, M, false);
+    check_bits("synthetic:tiny", 64, false, false);
+    check_bits("synthetic:tiny", 64, true, false);
+    check_bits("synthetic:tiny", 64, true, true);
+    check_bits(big, M, false, false);
+    check_bits(big, M, false, true);
     static const char *const archs[] = {"llama3", "mistral", "qwen2", "qwen3", "qwen3_moe"};
     for (int i = 0; i < 5; i++) {
         snprintf(path, sizeof path, "%.500s/models/arch/%s", shared, archs[i]);
         if (test_exists(path))
-            check_bits(path, 64, false);
+            check_bits(path, 64, false, false);
         else
             SKIP("no models/arch in the folder of --shared");
         if (test_exists(path) && i == 1) check_sliding_window(path);
