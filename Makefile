@@ -98,7 +98,7 @@ test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N p
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(B)/tests/cuda_lost
 	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_lost
 
-sanitize-cuda: nvcc need banner  ## compute-sanitizer (memcheck, synccheck) over a short part of the GPU tests
+sanitize-cuda: nvcc need banner  ## compute-sanitizer (memcheck, synccheck, racecheck) over a short part of the GPU tests
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda
 	@bash tests/sanitize_cuda.sh $(B)/tests/test_cuda $(SANITIZE_CUDA)
 

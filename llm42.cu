@@ -5,8 +5,8 @@
 // A pass is padded to one of a few row counts ("buckets"). For each there is a plan a weight shape: a tile kernel of
 // kernels.cu or a cuBLASLt algorithm. FAST takes the fastest; INVARIANT the fastest among those whose bits are the
 // sequential order's for every row count; FIXED cuBLASLt's own first choice for M rows, or (match) the sequential
-// order, so that passes of any size agree, which FAST passes then take too where it costs little. Plans are timed and proved bit by bit when the backend
-// opens. Passes of the usual shapes are CUDA graphs.
+// order, so that passes of any size agree, which FAST passes then take too where it costs little. Plans are timed and
+// proved bit by bit when the backend opens. Passes of the usual shapes are CUDA graphs.
 #include "llm42.h"
 
 #include "kernels.cu"
@@ -1255,12 +1255,14 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
     // reduction across blocks: the sequential order is among those.
     const uint32_t ordered = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE,
                    alone = CUBLASLT_REDUCTION_SCHEME_NONE;
-    LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, &plan, ordered, 16, list, error));
-    LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, &plan, alone, 16, list, error));
+    if (!cu->options.no_cublas) {
+        LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, &plan, ordered, 16, list, error));
+        LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, &plan, alone, 16, list, error));
+    }
     // And what it offers for somewhat more rows: of what keeps the order it may hold back the fastest. (Of 4,096
     // outputs and 14,336 terms on an H200 it has 69 us for 64 rows, 36 for 80.)
     for (int wider : cu->buckets) {
-        if (wider <= rows || wider > 2 * rows || rows > 512) continue;
+        if (wider <= rows || wider > 2 * rows || rows > 512 || cu->options.no_cublas) continue;
         llm42__plan asked;
         LLM42__TRY_CUDA(llm42__lt_layouts(cu, product, wider, &asked, error));
         LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, &asked, alone, 4, list, error));
@@ -1411,6 +1413,9 @@ static llm42_result llm42__find_plans(llm42__cuda *cu, llm42_error *error) {
 // >>plan file ----------------------------------------------------------------------------------------------------
 static const char llm42__plan_columns[] = "product\tschedule\trows\tkind\tsequential\tus\talgorithm";
 
+// 0: not used.
+static size_t llm42__lt_version(const llm42__cuda *cu) { return cu->options.no_cublas ? 0 : cublasLtGetVersion(); }
+
 static std::string llm42__plan_header(const llm42__cuda *cu) {
     char text[1024];
     int driver = 0, runtime = 0, n, k;
@@ -1419,7 +1424,7 @@ static std::string llm42__plan_header(const llm42__cuda *cu) {
     snprintf(text, sizeof text,
              "# llm42 plans 5\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fixed: %s\n# "
              "logits: %s\n",
-             cu->device.name, cu->device.major, cu->device.minor, driver, runtime, cublasLtGetVersion(),
+             cu->device.name, cu->device.major, cu->device.minor, driver, runtime, llm42__lt_version(cu),
              cu->desc.schedules == 1u << LLM42_FAST        ? "none"
              : cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match"
                                                            : "first",
@@ -1850,7 +1855,7 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
                     cu->device.minor, cu->device.multiProcessorCount, (double)cu->device.totalGlobalMem * 1e-9);
     llm42__cuda_log(cu, "cuda driver: CUDA %d.%d", driver / 1000, driver % 1000 / 10);
     llm42__cuda_log(cu, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
-    llm42__cuda_log(cu, "cuda cublasLt: %zu", cublasLtGetVersion());
+    llm42__cuda_log(cu, "cuda cublasLt: %zu%s", llm42__lt_version(cu), cu->options.no_cublas ? " (not used)" : "");
     const bool fast_alone = cu->desc.schedules == 1u << LLM42_FAST;
     if (!fast_alone)
         llm42__cuda_log(cu, "cuda fixed: %s",

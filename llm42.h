@@ -506,6 +506,8 @@ typedef struct llm42_cuda_desc {
                              // otherwise; default: found anew at every open
     bool no_graphs;          // launch kernels one by one; default: CUDA graphs
     bool no_check;           // leave out the bit tests of plans and attention at open, for timing; default: check
+    bool no_cublas;          // matrix products by the kernels of kernels.cu alone, whatever the library's version: slower from some
+                             // 32 rows on; default: cuBLASLt's where they are faster
 } llm42_cuda_desc;
 
 LLM42_API const llm42_backend *llm42_backend_cuda(void);
