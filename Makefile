@@ -15,7 +15,7 @@ STB ?= /usr/include/stb
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 120
 TEST_CUDA ?=
-SANITIZE_CUDA ?= --part passes --model synthetic:tiny --window 16 --group 4 --quick --no-check
+SANITIZE_CUDA ?= --part small
 comma := ,
 
 # CUDA: what `make cuda` has built once stays built in. CUDA_ARCH is kept with it.

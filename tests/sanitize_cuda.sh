@@ -3,19 +3,21 @@
 # threads reach, in every kernel; racecheck hazards in shared memory, in ours. The status is 0 only if the tests ran and
 # passed under all three, and none found anything.
 #
-#     bash tests/sanitize_cuda.sh build/tests/test_cuda --part passes --model synthetic:tiny --quick --no-check
+#     bash tests/sanitize_cuda.sh build/tests/test_cuda --part small
 #
 # Slow: some fifty times the program alone. TOOLS=memcheck in the environment runs that one only, and initcheck can be
 # named there. racecheck runs without cuBLASLt's kernels: with them it ends with an internal error of its own on an H200,
-# even with no kernel instrumented. A backend built with NVCCFLAGS="-O3 -lineinfo" has its source lines named.
+# even with no kernel instrumented. Matrix plans are found beforehand, for that is most of what would run. A backend
+# built with NVCCFLAGS="-O3 -lineinfo" has its source lines named.
 set -u
 PATH=$PATH:/usr/local/cuda/bin
 if ! command -v compute-sanitizer >/dev/null; then
     echo "no compute-sanitizer: it comes with the CUDA Toolkit (cuda-sanitizer): install it or put it on PATH" >&2
     exit 1
 fi
-log=$(mktemp) || exit 1
-trap 'rm -f "$log"' EXIT
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+log=$work/log
 status=0
 
 # clean TOOL PROGRAM...: looks in the output for the tests' count and for the tool's summary.
@@ -24,7 +26,9 @@ clean() {
     shift
     # Libraries probe the driver with calls that may fail; our own calls are checked where they are made.
     options+=(--report-api-errors no)
-    [ "$tool" != racecheck ] || set -- "$@" --no-cublas
+    set -- "$@" --no-check --plans "$work/plans"
+    [ "$tool" != racecheck ] || set -- "$@" --no-cublas --plans "$work/own"
+    "$@" </dev/null >"$log" 2>&1 || cat "$log"
     echo "== $tool: $*"
     compute-sanitizer --tool "$tool" "${options[@]}" "$@" </dev/null 2>&1 | tee "$log"
     local code=${PIPESTATUS[0]}

@@ -4,8 +4,9 @@
 //
 // models: logits against goldens. layers: operator by operator against the CPU backend. passes: the bits of rows under
 // each schedule. determinism: thousands of requests at different loads. sglang: SGLang's three subtests. errors: one
-// clear line each. overlap: passes in flight. Without a device everything is skipped. --backend cpu runs the tests on
-// the CPU backend: they test themselves (it gets a start and a poll for that).
+// clear line each. overlap: passes in flight. small: every kernel once, for compute-sanitizer. Without a device
+// everything is skipped. --backend cpu runs the tests on the CPU backend: they test themselves (it gets a start and a
+// poll for that).
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -16,9 +17,10 @@
 #include "cuda_passes.h"
 #include "cuda_engine.h"
 #include "cuda_errors.h"
+#include "cuda_small.h"
 
 static const args_option options[] = {
-    ARGS_TEXT("part NAME", &part, "models, layers, passes, determinism, sglang, errors, overlap or all"),
+    ARGS_TEXT("part NAME", &part, "models, layers, passes, determinism, sglang, errors, overlap, small or all"),
     ARGS_TEXT("backend NAME", &backend_name, "cuda, or cpu to test the tests"),
     ARGS_TEXT("shared DIR", &shared, "folder of models/ and traces/; without it their tests are skipped"),
     ARGS_TEXT("model SPEC", &model_path, "model of passes, determinism, sglang and overlap (default: base42)"),
@@ -33,7 +35,7 @@ static const args_option options[] = {
     ARGS_INT("window W", &window, 1, 4096, "W; M = G x W"),
     ARGS_INT("group G", &group, 1, 4096, "G"),
     ARGS_INT("kv-gib N", &kv_gib, 0, 4096, "memory for KV pages, at most; 0: 40, on the CPU 1"),
-    ARGS_TEXT("plans FILE", &plan_path, "matrix plans are kept there between engines"),
+    ARGS_TEXT("plans FILE", &plan_path, "matrix plans are kept there between engines (small: in FILE.0 and so on)"),
     ARGS_FLAG("no-check", &cuda_desc.no_check, "without the backend's own bit tests at open, to save time"),
     ARGS_FLAG("no-cublas", &cuda_desc.no_cublas, "matrix products by our own kernels alone"),
     ARGS_TEXT("tsv FILE", &tsv_path, "results: the manifest, then `part case quantity value`"),
@@ -46,7 +48,7 @@ static const struct {
     void (*test)(void);
 } parts[] = {
     {"models", models},   {"layers", layers}, {"passes", passes},           {"errors", errors},
-    {"overlap", overlap}, {"sglang", sglang}, {"determinism", determinism},
+    {"overlap", overlap}, {"small", small},   {"sglang", sglang}, {"determinism", determinism},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
@@ -69,7 +71,7 @@ static bool device_present(void) {
 
 int main(int argc, char **argv) {
     static const char *const names[] = {"models", "layers",  "passes", "determinism", "sglang",
-                                        "errors", "overlap", "all",    NULL};
+                                        "errors", "overlap", "small",  "all",         NULL};
     char tsv_part[4096];
     args_parse(argc, argv, "Tests the CUDA backend on a device.", options);
     args_choice("--part", part, names);

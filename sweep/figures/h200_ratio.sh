@@ -38,7 +38,7 @@ beside() {
     relative "$1"
 }
 
-device=
+device= few=
 file=$H200/workloads_sharegpt.tsv
 if [ -r "$file" ]; then
     offline "$file"
@@ -56,6 +56,8 @@ for model in 8b base42; do
     [ -r "$H200/ratio_$model.tsv" ] || continue
     device=$(device_of "$H200/ratio_$model.tsv")
     beside_simulated $model ratio "${ratios[@]}"
+    [ $model = base42 ] || few=$requests
+    [ $model = base42 ] || ! grep -q '8b_wait batch_invariant' "$points" || sed -i '/^batch_invariant/d' "$work/both"
     relative $model
 done
-plot device="$device"
+plot device="$device" few="$few"

@@ -5,7 +5,7 @@
 #     bash sweep/h200/run.sh workloads          offline by mode: ShareGPT lengths
 #     bash sweep/h200/run.sh workloads-fixed    the same, 1024 tokens in and 256 out
 #     bash sweep/h200/run.sh workloads-match    ShareGPT lengths, by the policy that costs least where much is deterministic
-#     bash sweep/h200/run.sh workloads-fixed-match    1024 tokens in and 256 out by that policy: nothing, 10%, all; INVARIANT
+#     bash sweep/h200/run.sh workloads-fixed-match    1024 tokens in and 256 out by that policy: nothing, 2, 10, 100%; INVARIANT
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
 #     bash sweep/h200/run.sh calibrate          the simulator's calibrations of the 8B shape and (BASE42=FOLDER) base42
 #     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group, and shares of deterministic requests
@@ -23,7 +23,7 @@ bench() {  # bench NAME FLAG...: into OUT/NAME.tsv and, as printed, OUT/NAME.txt
 }
 # The verifier sums as decode of small batches does, prompts ride in ordinary passes, and replay passes are large.
 match=(--match --prefill invariant --window 32 --group 16)
-match_sweep=(--match on --prefill invariant --verify wait --window 32 --group 16 --ratio 0.1,1 --qps offline --chunked on
+match_sweep=(--match on --prefill invariant --verify wait --window 32 --group 16 --ratio 0.02,0.1,1 --qps offline --chunked on
     --fill largest --bonus on --workload fixed:1024x256 --max-running 256 --token-budget 2048 --prompts random
     --mode nondeterministic,dvr,batch_invariant)
 need_base42() { [ -n "$BASE42" ] || { echo "run.sh: set BASE42 to the folder of the model base42" >&2; exit 2; }; }

@@ -1,0 +1,100 @@
+// cuda_small.h: small models of every kind, served in a moment: each kernel runs at least once, in each of its ways, so
+// that compute-sanitizer can follow. Requests run together and then alone: those with a promise give the same bits.
+#ifndef CUDA_SMALL_H
+#define CUDA_SMALL_H
+
+#include "cuda_rig.h"
+#include "make_model.h"
+
+typedef struct small_case {
+    test_shape shape;
+    llm42_mode mode;
+    llm42_prefill prefill;
+    int requests, page_size;
+    bool match, overlap;
+} small_case;
+
+static const small_case small_cases[] = {
+    {{"llama", 64, 64, 2, 4, 2, 16, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 768},
+     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, false, false},
+    {{"mistral", 64, 96, 2, 12, 1, 80, 96, 0, false, "BF16", "\"sliding_window\": 200, ", 768},
+     LLM42_DVR, LLM42_PREFILL_INVARIANT, 4, 4, true, false},
+    {{"llama", 64, 64, 2, 4, 1, 128, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 768},
+     LLM42_DVR, LLM42_PREFILL_ISOLATED, 4, 64, false, true},
+    {{"qwen2", 64, 64, 1, 4, 2, 32, 96, 0, true, "BF16", "\"use_sliding_window\": false, ", 768},
+     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, true, true},
+    {{"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
+      "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 768},
+     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, false, false},
+    // so many rows that a block has several rounds of a row's units to merge
+    {{"qwen3", 64, 64, 1, 8, 8, 128, 96, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 768},
+     LLM42_BATCH_INVARIANT, LLM42_PREFILL_PACKED, 24, 16, false, false},
+};
+enum { SMALL_CASES = sizeof small_cases / sizeof *small_cases, SMALL_NEW = 10, SMALL_MOST = 24 };
+
+// Runs `count` requests from `first` on together; their outputs go to [SMALL_MOST, SMALL_NEW], or are compared with
+// what is there.
+static void small_run(llm42_engine *engine, const small_case *s, int first, int count, llm42_output *outs, bool make) {
+    static const int lengths[] = {600, 150, 40, 5};
+    int64_t ids[SMALL_MOST];
+    for (int i = first; i < first + count; i++) {
+        const int length = s->requests > 4 ? 590 - i : lengths[i];
+        int32_t *prompt = random_ids(length, s->shape.vocab, 50 + (uint64_t)i);
+        llm42_request_desc desc = {.prompt = prompt,
+                                   .prompt_count = length,
+                                   .max_new_tokens = SMALL_NEW,
+                                   .ignore_stop = true,
+                                   .deterministic = i % 2 == 0};
+        if (i % 4 == 2) desc.sampling = (llm42_sampling){.temperature = 0.9f, .top_k = 20, .top_p = 0.9f, .seed = 5};
+        if (i % 4 == 3) desc.sampling = (llm42_sampling){.temperature = 1.1f, .min_p = 0.05f, .seed = 6};
+        CHECK_MSG(!llm42_engine_submit(engine, &desc, &ids[i - first], &error), "%s", error.text);
+        free(prompt);
+    }
+    if (!CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text)) return;
+    for (int i = first; i < first + count; i++) {
+        const llm42_request *r = llm42_engine_request(engine, ids[i - first]);
+        CHECK_INT(r->committed, SMALL_NEW);
+        for (int t = 0; t < r->committed && t < SMALL_NEW; t++) {
+            const llm42_output out = {r->tokens[t], r->logprobs[t]};
+            llm42_output *kept = &outs[i * SMALL_NEW + t];
+            if (make) *kept = out;
+            if (i % 2 == 0)
+                CHECK_MSG(!memcmp(&out.token, &kept->token, sizeof out.token) &&
+                              !memcmp(&out.logprob, &kept->logprob, sizeof out.logprob),
+                          "%s: request %d, token %d: other bits alone than among %d", s->shape.type, i, t, s->requests);
+        }
+        llm42_engine_release(engine, ids[i - first], &error);
+    }
+}
+
+static void check_small(const char *folder, int at) {
+    const small_case *s = &small_cases[at];
+    char path[128], plans[1024];
+    snprintf(path, sizeof path, "%s/small_%d", folder, at);
+    snprintf(plans, sizeof plans, "%s.%d", plan_path ? plan_path : "", at);
+    test_model_folder(path, &s->shape);
+    llm42_model *model = load_model(path, false);
+    llm42_engine *engine = NULL;
+    llm42_cuda_desc cuda = cuda_desc;
+    cuda.plan_file = plan_path ? plans : NULL;
+    if (s->match) cuda.fixed = LLM42_CUDA_FIXED_MATCH;
+    llm42_engine_desc desc = {.model = model, .backend = tested, .cuda = &cuda, .mode = s->mode, .prefill = s->prefill,
+                              .max_running = s->requests, .max_context = 640, .token_budget = 128, .window = 8,
+                              .group = 2, .page_size = s->page_size, .overlap = s->overlap, .log = note_line};
+    llm42_output outs[SMALL_MOST * SMALL_NEW];
+    if (model && CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s: %s", path, error.text)) {
+        small_run(engine, s, 0, s->requests, outs, true);
+        for (int i = 0; i < 4; i += 2) small_run(engine, s, i, 1, outs, false);
+    }
+    llm42_engine_close(engine);
+    llm42_model_free(model);
+}
+
+TEST(small) {
+    char folder[64];
+    test_folder(folder);
+    for (int i = 0; i < SMALL_CASES; i++) check_small(folder, i);
+    test_remove(folder);
+}
+
+#endif  // CUDA_SMALL_H
