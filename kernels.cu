@@ -13,6 +13,9 @@
 
 typedef __nv_bfloat16 llm42__bf16;
 
+// Counted up where a change here changes bits or times: results are of one such revision.
+enum { LLM42__KERNELS = 4 };
+
 #define LLM42__CU_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define LLM42__CU_MAX(a, b) ((a) > (b) ? (a) : (b))
 

@@ -1582,7 +1582,8 @@ static llm42_result llm42__make_plans(llm42__cuda *cu, llm42_error *error) {
     for (auto &product : cu->plans)
         for (auto &mode : product) mode.assign(cu->buckets.size(), llm42__plan());
     if (cu->options.plan_file && llm42__read_plans(cu))
-        return cu->options.no_check ? LLM42_OK : llm42__prove_plans(cu, error);
+        return cu->options.no_check || cu->desc.schedules == 1u << LLM42_FAST ? LLM42_OK
+                                                                              : llm42__prove_plans(cu, error);
     LLM42__TRY_CUDA(llm42__find_plans(cu, error));
     if (cu->options.plan_file) llm42__write_plans(cu);
     return LLM42_OK;
@@ -1856,12 +1857,14 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     llm42__cuda_log(cu, "cuda driver: CUDA %d.%d", driver / 1000, driver % 1000 / 10);
     llm42__cuda_log(cu, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
     llm42__cuda_log(cu, "cuda cublasLt: %zu%s", llm42__lt_version(cu), cu->options.no_cublas ? " (not used)" : "");
+    llm42__cuda_log(cu, "cuda kernels: %d", LLM42__KERNELS);
     const bool fast_alone = cu->desc.schedules == 1u << LLM42_FAST;
     if (!fast_alone)
         llm42__cuda_log(cu, "cuda fixed: %s",
                         cu->options.fixed == LLM42_CUDA_FIXED_MATCH
                             ? "match (the sequential order, which FAST takes too where it costs little)"
-                            : "first (cuBLASLt's own choice for M rows)");
+                        : cu->options.no_cublas ? "first (of our own kernels the fastest for M rows)"
+                                                : "first (cuBLASLt's own choice for M rows)");
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         if (!llm42__product_used(cu, product)) continue;
         std::string line;

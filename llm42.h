@@ -35,7 +35,7 @@
    about a hundred times slower.)
    Needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev). OpenMP is optional.
 
-   With CUDA: nvcc -std=c++17 -O3 -fmad=false -gencode=arch=compute_90,code=sm_90 -I. -c llm42.cu, then add llm42.o and
+   With CUDA: nvcc -std=c++17 -O3 -fmad=false -gencode=arch=compute_90a,code=sm_90a -I. -c llm42.cu, then add llm42.o and
    -L/usr/local/cuda/lib64 -lcudart -lcublasLt -lstdc++ to the line above, and set .backend = llm42_backend_cuda().
    `make cuda` does that for the programs.
 
@@ -129,8 +129,9 @@
    token_budget, which cuts long prompts into chunks, joins the list, a prompt's own length is a shape, and deterministic
    requests take no part in prefix sharing. With prefill INVARIANT the promise is PACKED's: the KV of prompts is that of
    INVARIANT rows, of outputs that of FIXED rows, and only the former is shared. The three may differ in their last bits;
-   so may the two kinds of llm42_cuda_desc.fixed, which is a part of the promise on a GPU. Mode BATCH_INVARIANT promises
-   the same for every request and does without verification and M.
+   so may the two kinds of llm42_cuda_desc.fixed, which with .no_cublas is a part of the promise on a GPU (and under MATCH
+   M is none: with prefill INVARIANT the bits are then mode BATCH_INVARIANT's). Mode BATCH_INVARIANT promises the same for
+   every request and does without verification and M.
 
    How: every sum has one written order (section v16 below), fused multiply-adds are explicit, exp, log, sin and cos are
    built from IEEE operations, and threads divide outputs, never a sum. The engine checks at open that the backend's rows
@@ -493,10 +494,11 @@ LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm4
 // for result files.
 typedef enum llm42_cuda_fixed {  // the plan of a FIXED pass's matrix products
     LLM42_CUDA_FIXED_DEFAULT = 0,
-    LLM42_CUDA_FIXED_FIRST,  // default: cuBLASLt's own first choice for M rows, as serving engines get it
+    LLM42_CUDA_FIXED_FIRST,  // default: cuBLASLt's own first choice for M rows, as serving engines get it, that keeps its bits
     LLM42_CUDA_FIXED_MATCH,  // the INVARIANT order (k ascending, by the tensor cores), whose bits are the same for any number of
-                             // rows: a replay pass of few windows is then no larger than they are. FAST takes it too, attention
-                             // of up to 16 decode rows included, where products lose 2% at most: small batches agree with it
+                             // rows: M matters no more, and a replay pass of few windows is no larger than they are. Beside
+                             // such passes FAST takes it too: up to 16 rows, attention of lone rows included, so that small
+                             // batches agree with the verifier; beyond, where a product loses 2% at most
 } llm42_cuda_fixed;
 
 typedef struct llm42_cuda_desc {
@@ -506,8 +508,8 @@ typedef struct llm42_cuda_desc {
                              // otherwise; default: found anew at every open
     bool no_graphs;          // launch kernels one by one; default: CUDA graphs
     bool no_check;           // leave out the bit tests of plans and attention at open, for timing; default: check
-    bool no_cublas;          // matrix products by the kernels of kernels.cu alone, whatever the library's version: slower from some
-                             // 32 rows on; default: cuBLASLt's where they are faster
+    bool no_cublas;          // matrix products by the kernels of kernels.cu alone, all in the INVARIANT order, so that bits do not
+                             // hang on cuBLASLt's version: slow for many rows; default: cuBLASLt's where they are faster
 } llm42_cuda_desc;
 
 LLM42_API const llm42_backend *llm42_backend_cuda(void);

@@ -313,7 +313,7 @@ static void calibration_keys(const bench *b, const flips *f, const overlap *o, F
     fprintf(file, "# model: %.*s\n", (int)strcspn(model, synthetic ? "," : ""), model);
     double token = (double)llm42__kv_token_bytes(&b->model->config, s->compute);
     fprintf(file, "# time_unit: ms\n# kv_tokens: %.0f\n# padding: %s\n",
-            b->cuda ? floor(s->kv_gb * 1073741824.0 / token) : 0, b->cuda ? "computed" : "free");
+            b->cuda ? floor(s->kv_gb * 1073741824.0 / token) : 0, b->cuda && !s->match ? "computed" : "free");
     fprintf(file, "# flip_rate: %.4g\n# flip_shape: %.3g\n", f[CAL_LOADS].rate, f[CAL_LOADS].shape);
     fprintf(file, "# overlap_fast: %.3g\n# overlap_replay: %.3g\n", o->fast, o->replay);
 }
@@ -344,8 +344,10 @@ static void calibration_head(const bench *b, const cal_grid *g, const flips *f, 
             "# overlap is not measured: the CPU backend runs one pass at a time, and two would share its cores.\n");
     else
         fprintf(file,
-                "# padding is computed: a FIXED pass takes the time of its whole shape. KV: %g GiB.\n"
+                "# padding is %s. KV: %g GiB.\n"
                 "# overlap: decoding %d sequences at context %d beside a replay pass of %d rows, mean of %d.\n",
+                s->match ? "free: under match a FIXED pass is no larger than its rows"
+                         : "computed: a FIXED pass takes the time of its whole shape",
                 s->kv_gb, o->rows, o->context, M, OVERLAP_REPEATS);
     fprintf(file,
             "# flips: %d requests at once, %d tokens in, %d out, all deterministic, W = %d, G = %d, other conditions\n"

@@ -1,5 +1,5 @@
-// cuda_small.h: small models of every kind, served in a moment: each kernel runs at least once, in each of its ways, so
-// that compute-sanitizer can follow. Requests run together and then alone: those with a promise give the same bits.
+// cuda_small.h: small models of every kind, served in a moment, so that compute-sanitizer can follow: each kernel of a
+// pass runs. Requests run together and then alone: those with a promise give the same bits.
 #ifndef CUDA_SMALL_H
 #define CUDA_SMALL_H
 
@@ -10,25 +10,25 @@ typedef struct small_case {
     test_shape shape;
     llm42_mode mode;
     llm42_prefill prefill;
-    int requests, page_size;
-    bool match, overlap;
+    int requests, page_size, group;
+    bool match, overlap, fp32;
 } small_case;
 
 static const small_case small_cases[] = {
     {{"llama", 64, 64, 2, 4, 2, 16, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 768},
-     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, false, false},
+     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, 2, false, false, false},
     {{"mistral", 64, 96, 2, 12, 1, 80, 96, 0, false, "BF16", "\"sliding_window\": 200, ", 768},
-     LLM42_DVR, LLM42_PREFILL_INVARIANT, 4, 4, true, false},
+     LLM42_DVR, LLM42_PREFILL_INVARIANT, 4, 4, 4, true, false, true},
     {{"llama", 64, 64, 2, 4, 1, 128, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 768},
-     LLM42_DVR, LLM42_PREFILL_ISOLATED, 4, 64, false, true},
+     LLM42_DVR, LLM42_PREFILL_ISOLATED, 4, 64, 4, false, true, true},
     {{"qwen2", 64, 64, 1, 4, 2, 32, 96, 0, true, "BF16", "\"use_sliding_window\": false, ", 768},
-     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, true, true},
+     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, true, true, false},
     {{"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
       "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 768},
-     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, false, false},
+     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, true, false, false},
     // so many rows that a block has several rounds of a row's units to merge
     {{"qwen3", 64, 64, 1, 8, 8, 128, 96, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 768},
-     LLM42_BATCH_INVARIANT, LLM42_PREFILL_PACKED, 24, 16, false, false},
+     LLM42_BATCH_INVARIANT, LLM42_PREFILL_PACKED, 24, 16, 2, false, false, false},
 };
 enum { SMALL_CASES = sizeof small_cases / sizeof *small_cases, SMALL_NEW = 10, SMALL_MOST = 24 };
 
@@ -80,7 +80,8 @@ static void check_small(const char *folder, int at) {
     if (s->match) cuda.fixed = LLM42_CUDA_FIXED_MATCH;
     llm42_engine_desc desc = {.model = model, .backend = tested, .cuda = &cuda, .mode = s->mode, .prefill = s->prefill,
                               .max_running = s->requests, .max_context = 640, .token_budget = 128, .window = 8,
-                              .group = 2, .page_size = s->page_size, .overlap = s->overlap, .log = note_line};
+                              .group = s->group, .logits_fp32 = s->fp32, .page_size = s->page_size,
+                              .overlap = s->overlap, .log = note_line};
     llm42_output outs[SMALL_MOST * SMALL_NEW];
     if (model && CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s: %s", path, error.text)) {
         small_run(engine, s, 0, s->requests, outs, true);

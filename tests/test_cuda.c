@@ -4,7 +4,7 @@
 //
 // models: logits against goldens. layers: operator by operator against the CPU backend. passes: the bits of rows under
 // each schedule. determinism: thousands of requests at different loads. sglang: SGLang's three subtests. errors: one
-// clear line each. overlap: passes in flight. small: every kernel once, for compute-sanitizer. Without a device
+// clear line each. overlap: passes in flight. small: models of every kind, for compute-sanitizer. Without a device
 // everything is skipped. --backend cpu runs the tests on the CPU backend: they test themselves (it gets a start and a
 // poll for that).
 #include "test.h"

@@ -15,7 +15,7 @@ do for [panel = 1:2] {
     eval start(panel == 1 ? "_recomputed" : "_throughput", 900, 870)
     if (panel == 1) { set palette @light } else { set palette defined (0 '#F3F9FD', 1 '#56A5D6') }
     set title heading(panel == 1 ? "Recomputed tokens as % of returned ones" : "Output tokens per second", \
-        model . "; " . requests . " requests at once, all deterministic" . more("ShareGPT lengths; " . note))
+        model . "; " . requests . " requests at once, all deterministic" . more("EAGER, PACKED; ShareGPT" . (strlen(cut) ? cut : " lengths") . "; " . note))
     plot cells(m) using (lg($2)):(lg($1)):(0.5):(0.5):3 with boxxyerror lc palette, \
         "" using (lg($2)):(lg($1)):(number($3, panel)) with labels offset 0, (alone ? 0 : 0.45) font font(26) \
         tc rgb black, \

@@ -10,7 +10,7 @@ for model in 8b base42; do
     [ -r "$H200/grid_$model.tsv" ] || continue
     beside_simulated $model grid "${windows[@]}"
     note="not simulated: no calibration of this model"
-    [ -s "$work/simulated" ] && note="large: measured; (small): simulated"
+    [ -s "$work/simulated" ] && note="(small): simulated"
     points=$OUT/h200_grid_${model}_points.tsv
     awk -F '\t' -v OFS='\t' -v figure="h200_grid_$model" '
         BEGIN {
@@ -20,5 +20,6 @@ for model in 8b base42; do
         { print figure, "recompute_pct", "G=" $2, $3, $5, $7; print figure, "output_tok_per_s", "G=" $2, $3, $4, $6 }' \
         "$work/both" >"$points"
     plot base="$OUT/h200_grid_$model" points="$points" model="$(model_name $model)" requests="$requests" note="$note" \
+        cut="$([ $model = 8b ] || echo ", cut at 2,048")" \
         device="$(device_of "$H200/grid_$model.tsv")"
 done

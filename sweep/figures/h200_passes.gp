@@ -3,7 +3,7 @@ eval start("", 1100, 800)
 simulated = "measured on " . device
 set title heading("How near passes come to the ceilings", \
     "full lines: weights and KV read, of the read ceiling; dashed: operations, of cuBLAS's" . \
-    more("8B shape, bf16; context 512, of prompts their own length"))
+    more("8B shape, bf16; context 512 where none is named, of prompts their own length"))
 set xlabel "rows of the pass"
 set ylabel "share of the ceiling (%)"
 set logscale x 2

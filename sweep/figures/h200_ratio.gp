@@ -18,13 +18,15 @@ there = system("awk -F '\t' '/^h200/ { sub(/ .*/, \"\", $3); if (!had[$3]++) pri
 shown(m) = m[1:2] eq "8b" ? "8B shape" : m
 policy(m) = m eq "8b_match" ? ", WAIT, match, prefill INVARIANT" : m eq "8b_wait" ? ", WAIT" : ", EAGER"
 colour(m) = m eq "8b_match" ? orange : m eq "8b_wait" ? blue : m eq "8b" ? sky : green
+beside(m) = m eq "8b" ? 1.06 : m eq "base42" ? 0.94 : 1  # points at 100% would hide one another
+fewer(m) = m eq "8b" && strlen(few) && few ne "1024" ? ", " . few . " requests" : ""
 with_invariant = ""
 do for [m in there] { if (rows("\t" . m, "batch_invariant") > 0) { with_invariant = with_invariant . " " . m } }
 plot for [m in there] match("relative_pct", m . " dvr") using 4:5 with linespoints pt 7 lw 4 lc rgb colour(m) \
     title "DVR, " . shown(m) . policy(m), \
     for [m in there] match("relative_pct", m . " dvr") using 4:6 with points pt 6 lw 3 ps 1.5 * pointsize_of \
     lc rgb colour(m) notitle, \
-    for [m in with_invariant] match("relative_pct", m . " batch_invariant") using 4:5 with points pt 5 lc rgb colour(m) \
-    title "batch-invariant, " . shown(m), \
-    for [m in with_invariant] match("relative_pct", m . " batch_invariant") using 4:6 with points pt 4 lw 3 \
+    for [m in with_invariant] match("relative_pct", m . " batch_invariant") using ($4 * beside(m)):5 with points pt 5 \
+    lc rgb colour(m) title "batch-invariant, " . shown(m) . fewer(m), \
+    for [m in with_invariant] match("relative_pct", m . " batch_invariant") using ($4 * beside(m)):6 with points pt 4 lw 3 \
     ps 1.5 * pointsize_of lc rgb colour(m) notitle

@@ -57,7 +57,6 @@ for model in 8b base42; do
     device=$(device_of "$H200/ratio_$model.tsv")
     beside_simulated $model ratio "${ratios[@]}"
     [ $model = base42 ] || few=$requests
-    [ $model = base42 ] || ! grep -q '8b_wait batch_invariant' "$points" || sed -i '/^batch_invariant/d' "$work/both"
     relative $model
 done
 plot device="$device" few="$few"

@@ -31,6 +31,7 @@ need_base42() { [ -n "$BASE42" ] || { echo "run.sh: set BASE42 to the folder of 
 case ${1:-} in
 passes)
     bench passes --suite passes --seconds 300
+    bench passes_match --match --suite passes --seconds 150
     bench stages --suite stages --seconds 120
     ;;
 workloads) bench workloads_sharegpt --suite workloads --requests "${REQUESTS:-1024}" --seconds "$SECONDS_MAX" ;;
