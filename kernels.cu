@@ -1352,8 +1352,8 @@ __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a,
     llm42__let_next_start();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.heads / a.kv_heads, kv_head = blockIdx.y;
     // [warps, group, RECORD], and twice [group, RECORD] of what has been merged so far
-    float *const record = (float *)(shared + WARPS * RING * tiles::TILE), *const merged = record +
-                                                                                          WARPS * group * RECORD;
+    float *const record = (float *)(shared + WARPS * RING * tiles::TILE);
+    float *const merged = record + WARPS * group * RECORD;
     const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
     llm42__wait();
     for (int task_at = blockIdx.x; task_at < meta.header->split_tasks; task_at += gridDim.x) {

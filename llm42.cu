@@ -252,14 +252,15 @@ struct llm42__meta_layout {
     int splits;
 };
 
-// Under match, FAST passes sum as replay passes do wherever that costs little, so that their candidates are what the
-// verifier finds: attention of few decode rows, a product where the sequential order's plan is as good as the fastest.
+// Under match, FAST passes beside replay passes sum as those do wherever that costs little, so that their candidates
+// are what the verifier finds: attention of few decode rows, a product where the sequential order's plan is as good as
+// the fastest.
 enum { LLM42__FEW_ROWS = 16 };
-static bool llm42__matches(const llm42__cuda *cu) {
-    return cu->options.fixed == LLM42_CUDA_FIXED_MATCH && cu->desc.schedules != 1u << LLM42_FAST;
-}
 // Do FIXED passes of any size give the same bits, so that one need be no larger than its rows?
 static bool llm42__sizes_agree(const llm42__cuda *cu) { return cu->options.fixed == LLM42_CUDA_FIXED_MATCH; }
+static bool llm42__matches(const llm42__cuda *cu) {
+    return llm42__sizes_agree(cu) && cu->desc.schedules != 1u << LLM42_FAST;
+}
 // Is attention of rows that stand alone, of which there are so many, by position?
 static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
     return schedule != LLM42_FAST || (llm42__matches(cu) && rows <= LLM42__FEW_ROWS);

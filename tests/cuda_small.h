@@ -32,7 +32,7 @@ static const small_case small_cases[] = {
 };
 enum { SMALL_CASES = sizeof small_cases / sizeof *small_cases, SMALL_NEW = 10, SMALL_MOST = 24 };
 
-// Runs `count` requests from `first` on together; their outputs go to [SMALL_MOST, SMALL_NEW], or are compared with
+// Runs `count` requests from `first` on together; their outputs go to outs [SMALL_MOST, SMALL_NEW], or are compared with
 // what is there.
 static void small_run(llm42_engine *engine, const small_case *s, int first, int count, llm42_output *outs, bool make) {
     static const int lengths[] = {600, 150, 40, 5};
@@ -57,8 +57,9 @@ static void small_run(llm42_engine *engine, const small_case *s, int first, int 
         for (int t = 0; t < r->committed && t < SMALL_NEW; t++) {
             const llm42_output out = {r->tokens[t], r->logprobs[t]};
             llm42_output *kept = &outs[i * SMALL_NEW + t];
-            if (make) *kept = out;
-            if (i % 2 == 0)
+            if (make)
+                *kept = out;
+            else
                 CHECK_MSG(!memcmp(&out.token, &kept->token, sizeof out.token) &&
                               !memcmp(&out.logprob, &kept->logprob, sizeof out.logprob),
                           "%s: request %d, token %d: other bits alone than among %d", s->shape.type, i, t, s->requests);
@@ -85,7 +86,10 @@ static void check_small(const char *folder, int at) {
     llm42_output outs[SMALL_MOST * SMALL_NEW];
     if (model && CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s: %s", path, error.text)) {
         small_run(engine, s, 0, s->requests, outs, true);
-        for (int i = 0; i < 4; i += 2) small_run(engine, s, i, 1, outs, false);
+        for (int i = 0; i < 4; i += 2) small_run(engine, s, i, 1, outs, false);  // those with a promise
+        bool differ = false;  // the control: what another prompt gives is told apart
+        for (int t = 0; t < SMALL_NEW; t++) differ |= outs[t].logprob != outs[2 * SMALL_NEW + t].logprob;
+        CHECK_MSG(differ, "%s: two prompts gave the same log-probabilities", path);
     }
     llm42_engine_close(engine);
     llm42_model_free(model);

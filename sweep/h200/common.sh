@@ -3,7 +3,7 @@
 #
 #     B=FOLDER OUT=FOLDER      where programs are and where results go; sweep/results/h200
 #     BASE42=FOLDER            the model base42 (a 28.6 M-parameter llama), for the parts that serve it
-#     MARGIN=X                 of the synthetic 8B weights: larger, fewer flips; at 6 about 0.5% of candidates, as the paper has
+#     MARGIN=X                 of the synthetic 8B weights: larger, fewer flips; at 6 0.6 to 0.7% of candidates
 #     REQUESTS=N SECONDS_MAX=N smaller runs; no measurement is begun after so many seconds of a program's run
 set -euo pipefail
 export LC_ALL=C
