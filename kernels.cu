@@ -14,7 +14,7 @@
 typedef __nv_bfloat16 llm42__bf16;
 
 // Counted up where a change here changes bits or times: results are of one such revision.
-enum { LLM42__KERNELS = 4 };
+enum { LLM42__KERNELS = 5 };
 
 #define LLM42__CU_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define LLM42__CU_MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -1014,7 +1014,7 @@ __device__ __forceinline__ void llm42__merge_before(float (&out)[DP / 8][4], flo
 template <int DP>
 __device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, const llm42__tile_task &task, int first,
                                                      const float (&out)[DP / 8][4], const float (&total)[2]) {
-    const int lane = threadIdx.x % 32, group = a.heads / a.kv_heads, kv_head = blockIdx.y;
+    const int lane = threadIdx.x % 32, group = a.heads / a.kv_heads, kv_head = blockIdx.x;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const int i = first + lane / 4 + r * 8, columns = i < task.rows * group ? a.head_dim : 0;
@@ -1030,7 +1030,7 @@ __device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, 
 }
 
 // Attention of rows that stand in a sequence one behind the other (replay windows, prompts).
-// Work: a block takes up to 64 queries, i.e. rows x query heads of one kv head, which is blockIdx.y. Its teams of four
+// Work: a block takes up to 64 queries, i.e. rows x query heads of one kv head, which is blockIdx.x. Its teams of four
 // warps, sixteen queries a warp, take units of keys in turn, the team's next one on its way meanwhile. Order: the one
 // order; sums of merged units wait in shared memory, where teams add theirs in turn, each thread to its own place.
 template <int DP, int TEAMS>
@@ -1039,14 +1039,14 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_tile(llm42__at
     enum { KEYS = LLM42__UNIT_KEYS, PIECES = DP / 8, TILE = KEYS * DP * 2, TEAM_BARRIER = 1, TURN_BARRIER = 4 };
     llm42__let_next_start();
     const int thread = threadIdx.x % 128, warp = thread / 32, group = a.heads / a.kv_heads, team = threadIdx.x / 128,
-              kv_head = blockIdx.y;
+              kv_head = blockIdx.x;
     const uint32_t k_at = llm42__shared_address(shared) + (uint32_t)(team * 2 * TILE), v_at = k_at + TILE;
     float4 *const merged = (float4 *)(shared + TEAMS * 2 * TILE) + thread;               // [DP / 8][128 threads]
     float *const state = (float *)(shared + TEAMS * 2 * TILE + DP / 8 * 2048) + thread;  // [4][128], top and total
     const llm42__bf16 *const k_cache = a.k + kv_head * DP, *const v_cache = a.v + kv_head * DP;
     const uint32_t step = (uint32_t)(a.kv_heads * PIECES);
     llm42__wait();
-    for (int task_at = blockIdx.x; task_at < meta.header->tile_tasks; task_at += gridDim.x) {
+    for (int task_at = blockIdx.y; task_at < meta.header->tile_tasks; task_at += gridDim.y) {
         const llm42__tile_task task = meta.tile[task_at];
         const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
         const int queries = task.rows * group, mask = (1 << meta.page_shift) - 1,

@@ -4,9 +4,9 @@
 //
 // A pass is padded to one of a few row counts ("buckets"). For each there is a plan a weight shape: a tile kernel of
 // kernels.cu or a cuBLASLt algorithm. FAST takes the fastest; INVARIANT the fastest among those whose bits are the
-// sequential order's for every row count; FIXED cuBLASLt's own first choice for M rows, or (match) the sequential
-// order, so that passes of any size agree, which FAST passes then take too where it costs little. Plans are timed and
-// proved bit by bit when the backend opens. Passes of the usual shapes are CUDA graphs.
+// sequential order's for every row count; FIXED has the order of cuBLASLt's own first choice for M rows, or (match) the
+// sequential order, so that passes of any size agree, which FAST passes then take too where it costs little. Plans are
+// timed and proved bit by bit when the backend opens. Passes of the usual shapes are CUDA graphs.
 #include "llm42.h"
 
 #include "kernels.cu"
@@ -416,7 +416,7 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *la
         auto kernel = teams == 2 ? llm42__k_attend_tile<DP, 2> : llm42__k_attend_tile<DP, 1>;
         const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, teams * team + sums));
-        LLM42__CU(llm42__launch(kernel, dim3(std::min(std::max(tasks, resident), (unsigned)key->rows), heads),
+        LLM42__CU(llm42__launch(kernel, dim3(heads, std::min(std::max(tasks, resident), (unsigned)key->rows)),
                                 dim3((unsigned)teams * 128), (size_t)(teams * team + sums), lane->stream, a, meta));
     }
     if (key->split) {
@@ -433,7 +433,9 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *la
         const int bytes = llm42__split_bytes(tiles, DP, cu->group);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        most));  // other engines ask for other sizes
-        LLM42__CU(llm42__launch(kernel, dim3(std::min((unsigned)splits, (unsigned)key->rows + few), heads), dim3(128),
+        // Few rows stand alone beside prompts: one a sequence.
+        const int lone = key->tile ? std::min(key->rows, std::max(cu->desc.max_running, 1)) : key->rows;
+        LLM42__CU(llm42__launch(kernel, dim3(std::min((unsigned)splits, (unsigned)lone + few), heads), dim3(128),
                                 (size_t)bytes, lane->stream, a, meta));
     }
     return LLM42_OK;
@@ -1120,8 +1122,8 @@ static llm42_result llm42__open_lane(llm42__cuda *cu, int which, llm42_error *er
 // >>plans --------------------------------------------------------------------------------------------------------
 struct llm42__candidate {
     llm42__plan plan;
-    int rank;
-};  // rank: in cuBLASLt's own order, from 0; -1: a tile kernel
+    int rank;  // in cuBLASLt's own order, from 0; -1: not in it
+};
 
 // Memory for trying plans: inputs of noise, the same with rows turned, and three outputs.
 struct llm42__trial {
@@ -1182,23 +1184,21 @@ static llm42_result llm42__plan_holds(llm42__trial *t, int product, const llm42_
     return LLM42_OK;
 }
 
-static llm42_result llm42__time_plan(llm42__trial *t, int product, llm42__plan *plan, int rows, llm42_error *error) {
+// Over `layers` layers' weights, so that they come from memory.
+static llm42_result llm42__time_plan(llm42__trial *t, int product, const llm42__plan *plan, int rows, int layers,
+                                     float *us, llm42_error *error) {
     llm42__cuda *cu = t->cu;
-    const int layers = product == LLM42__HEAD ? 1 : std::min(4, cu->model->config.layers),
+    const int there = product == LLM42__HEAD ? 1 : std::min(layers, cu->model->config.layers),
               repeats = product == LLM42__HEAD ? 2 : 1;
-    float best = INFINITY;
-    LLM42__TRY_CUDA(llm42__try(t, product, plan, layers - 1, t->x, t->other, rows, error));
-    for (int round = 0; round < 3; round++) {  // over several layers' weights, so that they come from memory
-        LLM42__CU(cudaEventRecord(t->begin, cu->lane[0].stream));
-        for (int i = 0; i < layers * repeats; i++)
-            LLM42__TRY_CUDA(llm42__try(t, product, plan, i % layers, t->x, t->other, rows, error));
-        LLM42__CU(cudaEventRecord(t->end, cu->lane[0].stream));
-        LLM42__CU(cudaEventSynchronize(t->end));
-        float ms;
-        LLM42__CU(cudaEventElapsedTime(&ms, t->begin, t->end));
-        best = std::min(best, ms * 1000.0f / (float)(layers * repeats));
-    }
-    plan->us = best;
+    float ms;
+    LLM42__TRY_CUDA(llm42__try(t, product, plan, there - 1, t->x, t->other, rows, error));
+    LLM42__CU(cudaEventRecord(t->begin, cu->lane[0].stream));
+    for (int i = 0; i < there * repeats; i++)
+        LLM42__TRY_CUDA(llm42__try(t, product, plan, i % there, t->x, t->other, rows, error));
+    LLM42__CU(cudaEventRecord(t->end, cu->lane[0].stream));
+    LLM42__CU(cudaEventSynchronize(t->end));
+    LLM42__CU(cudaEventElapsedTime(&ms, t->begin, t->end));
+    *us = ms * 1000.0f / (float)(there * repeats);
     return LLM42_OK;
 }
 
@@ -1216,57 +1216,107 @@ static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, ll
     return LLM42_OK;
 }
 
-// Adds to a list what cuBLASLt offers, in its order and `most` at a time, for a product with `asked`'s layouts, as far
-// as it can compute one with plan's.
-static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__plan plan, const llm42__plan *asked, uint32_t reduction,
-                                  int most, std::vector<llm42__candidate> *list, llm42_error *error) {
+// Adds to a list what cuBLASLt offers for a product with plan's layouts, in its order.
+static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__plan plan, uint32_t reduction,
+                                  std::vector<llm42__candidate> *list, llm42_error *error) {
     const size_t workspace = llm42__workspace_bytes;
     cublasLtMatmulPreference_t wish;
-    cublasLtMatmulHeuristicResult_t found[16], fit;
+    cublasLtMatmulHeuristicResult_t found[16];
     int count = 0;
     LLM42__CU(cublasLtMatmulPreferenceCreate(&wish));
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
                                          sizeof reduction);
-    if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, asked->w, asked->x, asked->y, asked->y, wish,
-                                       std::min(most, 16), found, &count) != CUBLAS_STATUS_SUCCESS)
+    if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, plan.w, plan.x, plan.y, plan.y, wish, 16, found, &count) !=
+        CUBLAS_STATUS_SUCCESS)
         count = 0;
     cublasLtMatmulPreferenceDestroy(wish);
     for (int i = 0; i < count; i++) {
         bool known = found[i].state != CUBLAS_STATUS_SUCCESS;
         for (llm42__candidate &c : *list) known |= memcmp(&c.plan.algo, &found[i].algo, sizeof plan.algo) == 0;
-        if (known ||
-            (asked->x != plan.x && (cublasLtMatmulAlgoCheck(cu->lt, cu->product, plan.w, plan.x, plan.y, plan.y,
-                                                            &found[i].algo, &fit) != CUBLAS_STATUS_SUCCESS ||
-                                    fit.workspaceSize > workspace)))
-            continue;
+        if (known) continue;
         plan.algo = found[i].algo;
         list->push_back({plan, (int)list->size()});
     }
     return LLM42_OK;
 }
 
+// Tiles of a product that cuBLASLt's algorithms for Hopper may take.
+struct llm42__lt_tile {
+    int id, outputs, rows;
+};
+#if CUDART_VERSION >= 12060
+#define LLM42__LT(n, rows) \
+    { CUBLASLT_MATMUL_TILE_##n##x##rows, n, rows }
+static const llm42__lt_tile llm42__lt_tiles[] = {
+    LLM42__LT(64, 16),   LLM42__LT(64, 32),   LLM42__LT(64, 48),   LLM42__LT(64, 64),   LLM42__LT(64, 80),
+    LLM42__LT(64, 96),   LLM42__LT(64, 128),  LLM42__LT(64, 192),  LLM42__LT(64, 256),  LLM42__LT(96, 64),
+    LLM42__LT(96, 128),  LLM42__LT(96, 192),  LLM42__LT(96, 256),  LLM42__LT(128, 16),  LLM42__LT(128, 32),
+    LLM42__LT(128, 48),  LLM42__LT(128, 64),  LLM42__LT(128, 96),  LLM42__LT(128, 128), LLM42__LT(128, 192),
+    LLM42__LT(128, 256), LLM42__LT(160, 64),  LLM42__LT(160, 128), LLM42__LT(192, 16),  LLM42__LT(192, 32),
+    LLM42__LT(192, 48),  LLM42__LT(192, 64),  LLM42__LT(192, 96),  LLM42__LT(192, 128), LLM42__LT(192, 192),
+    LLM42__LT(224, 64),  LLM42__LT(224, 128), LLM42__LT(224, 192), LLM42__LT(256, 16),  LLM42__LT(256, 32),
+    LLM42__LT(256, 48),  LLM42__LT(256, 64),  LLM42__LT(256, 96),  LLM42__LT(256, 128)};
+#undef LLM42__LT
+#else  // its library names none of these
+static const llm42__lt_tile llm42__lt_tiles[] = {{CUBLASLT_MATMUL_TILE_128x128, 128, 128}};
+#endif
+
+// Adds algorithms that cuBLASLt has and does not offer: that of its first choice, without a reduction across blocks,
+// with other tiles, clusters and options. Of what keeps the sequential order it often holds back the fastest: of 4,096
+// outputs and 14,336 terms on an H200 it offers 69 us for 64 rows, and 33 are possible. Tiles of which full waves of
+// blocks compute the least beyond the product, and that read the least, are tried first; six that it accepts.
+static void llm42__vary_lt(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list) {
+    const llm42__plan base = list->front().plan;
+    int n, k, taken = 0;
+    llm42__product_shape(cu, product, &n, &k);
+    std::vector<std::pair<double, const llm42__lt_tile *>> order;
+    for (const llm42__lt_tile &tile : llm42__lt_tiles) {
+        const int blocks = ((n + tile.outputs - 1) / tile.outputs) * ((rows + tile.rows - 1) / tile.rows),
+                  processors = cu->device.multiProcessorCount, waves = (blocks + processors - 1) / processors;
+        order.push_back({(double)waves * (tile.outputs * tile.rows + 16 * (tile.outputs + tile.rows)), &tile});
+    }
+    std::sort(order.begin(), order.end());
+    for (size_t i = 0; i < order.size() && taken < 6; i++) {
+        bool accepted = false;
+        for (uint16_t cluster : {CUBLASLT_CLUSTER_SHAPE_1x1x1, CUBLASLT_CLUSTER_SHAPE_1x2x1})
+            for (uint32_t option : {0, 1, 4, 7}) {
+                llm42__candidate c = {base, -1};
+                cublasLtMatmulAlgo_t *algo = &c.plan.algo;
+                auto set = [&](cublasLtMatmulAlgoConfigAttributes_t what, const auto &value) {
+                    return cublasLtMatmulAlgoConfigSetAttribute(algo, what, &value, sizeof value) ==
+                           CUBLAS_STATUS_SUCCESS;
+                };
+                cublasLtMatmulHeuristicResult_t fit;
+                bool good = set(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, (int32_t)1) &&
+                            set(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, (uint32_t)CUBLASLT_REDUCTION_SCHEME_NONE) &&
+                            set(CUBLASLT_ALGO_CONFIG_TILE_ID, (uint32_t)order[i].second->id) &&
+                            set(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, cluster) &&
+                            set(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, option) &&
+                            cublasLtMatmulAlgoCheck(cu->lt, cu->product, base.w, base.x, base.y, base.y, algo, &fit) ==
+                                CUBLAS_STATUS_SUCCESS &&
+                            fit.workspaceSize <= llm42__workspace_bytes;
+                accepted |= good;
+                for (llm42__candidate &known : *list) good &= memcmp(&known.plan.algo, algo, sizeof *algo) != 0;
+                if (good) list->push_back(c);
+            }
+        taken += accepted;
+    }
+}
+
 // Everything that could compute a product of so many rows, cuBLASLt's choices in its order first.
 static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list,
                                       llm42_error *error) {
-    llm42__plan plan;
     list->clear();
-    LLM42__TRY_CUDA(llm42__lt_layouts(cu, product, rows, &plan, error));
-    // cuBLASLt's own list first, without reductions in place (those add in any order); then what it offers without any
-    // reduction across blocks: the sequential order is among those.
-    const uint32_t ordered = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE,
-                   alone = CUBLASLT_REDUCTION_SCHEME_NONE;
     if (!cu->options.no_cublas) {
-        LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, &plan, ordered, 16, list, error));
-        LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, &plan, alone, 16, list, error));
-    }
-    // And what it offers for somewhat more rows: of what keeps the order it may hold back the fastest. (Of 4,096
-    // outputs and 14,336 terms on an H200 it has 69 us for 64 rows, 36 for 80.)
-    for (int wider : cu->buckets) {
-        if (wider <= rows || wider > 2 * rows || rows > 512 || cu->options.no_cublas) continue;
-        llm42__plan asked;
-        LLM42__TRY_CUDA(llm42__lt_layouts(cu, product, wider, &asked, error));
-        LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, &asked, alone, 4, list, error));
+        // cuBLASLt's own list first, without reductions in place (those add in any order); then what it offers without
+        // any reduction across blocks, and what else of that kind it has.
+        const uint32_t ordered = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;
+        llm42__plan plan;
+        LLM42__TRY_CUDA(llm42__lt_layouts(cu, product, rows, &plan, error));
+        LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, ordered, list, error));
+        LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, CUBLASLT_REDUCTION_SCHEME_NONE, list, error));
+        if (!list->empty()) llm42__vary_lt(cu, product, rows, list);
     }
     for (int i = 0; i < LLM42__TILE_KINDS; i++) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[i];
@@ -1315,6 +1365,34 @@ static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm4
                             llm42__product_names[product], n, k, rows);
 }
 
+// Times candidates and finds their class: each once, then those that may be chosen in three more rounds, all in turn,
+// so that none has the better clock. The median counts.
+static llm42_result llm42__time_candidates(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows,
+                                           llm42_error *error) {
+    float best[2] = {INFINITY, INFINITY};  // of all, of those in the sequential order
+    for (llm42__candidate &c : *list) {
+        // A kernel that cannot run here is no candidate.
+        if (llm42__time_plan(t, product, &c.plan, rows, 2, &c.plan.us, nullptr) != LLM42_OK) {
+            cudaGetLastError();
+            c.plan.us = INFINITY;
+            continue;
+        }
+        LLM42__TRY_CUDA(llm42__find_class(t, product, &c.plan, rows, error));
+        for (int i = 0; i <= c.plan.sequential; i++) best[i] = std::min(best[i], c.plan.us);
+    }
+    std::vector<llm42__candidate *> last;
+    for (llm42__candidate &c : *list)
+        if (c.plan.us < 1.15f * best[c.plan.sequential]) last.push_back(&c);
+    for (llm42__candidate *c : last) c->plan.us = INFINITY;
+    for (int round = 0; round < 4; round++)
+        for (llm42__candidate *c : last) {
+            float us;
+            LLM42__TRY_CUDA(llm42__time_plan(t, product, &c->plan, rows, 4, &us, error));
+            c->plan.us = std::min(c->plan.us, us);
+        }
+    return LLM42_OK;
+}
+
 static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t bucket, llm42_error *error) {
     llm42__cuda *cu = t->cu;
     const int rows = cu->buckets[bucket];
@@ -1323,18 +1401,13 @@ static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t buck
     llm42__plan reference;
     reference.tile = LLM42__TILE_KINDS - 1;
     LLM42__TRY_CUDA(llm42__try(t, product, &reference, LLM42__CANCELLING, t->x, t->want, std::min(rows, 64), error));
-    for (llm42__candidate &c : list) {
-        // A kernel that cannot run here is no candidate.
-        if (llm42__time_plan(t, product, &c.plan, rows, nullptr) != LLM42_OK) {
-            cudaGetLastError();
-            c.plan.us = INFINITY;
-            continue;
-        }
-        LLM42__TRY_CUDA(llm42__find_class(t, product, &c.plan, rows, error));
-    }
+    LLM42__TRY_CUDA(llm42__time_candidates(t, product, &list, rows, error));
     auto *plans = cu->plans[product];
     auto runs = [](const llm42__candidate &c) { return c.plan.us < INFINITY; };
-    LLM42__TRY_CUDA(llm42__choose(t, product, &list, rows, false, false, runs, &plans[0][bucket], error));
+    auto serves = [&](const llm42__candidate &c) {
+        return runs(c) && (cu->options.fast != LLM42_CUDA_FAST_OFFERED || c.rank >= 0 || c.plan.tile >= 0);
+    };
+    LLM42__TRY_CUDA(llm42__choose(t, product, &list, rows, false, false, serves, &plans[0][bucket], error));
     if (cu->desc.schedules == 1u << LLM42_FAST) {  // nothing is promised
         plans[1][bucket] = plans[2][bucket] = plans[0][bucket];
         return LLM42_OK;
@@ -1348,7 +1421,9 @@ static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t buck
             plans[0][bucket] = plans[2][bucket];
         return LLM42_OK;
     }
-    return llm42__choose(t, product, &list, rows, true, true, runs, &plans[1][bucket], error);
+    LLM42__TRY_CUDA(llm42__choose(t, product, &list, rows, true, true, runs, &plans[1][bucket], error));
+    if (plans[1][bucket].sequential) plans[1][bucket] = plans[2][bucket];  // the same bits, sooner
+    return LLM42_OK;
 }
 
 static llm42_result llm42__open_trial(llm42__trial *t, llm42_error *error) {
@@ -1423,9 +1498,10 @@ static std::string llm42__plan_header(const llm42__cuda *cu) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "# llm42 plans 5\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fixed: %s\n# "
-             "logits: %s\n",
+             "# llm42 plans 6\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
+             "fixed: %s\n# logits: %s\n",
              cu->device.name, cu->device.major, cu->device.minor, driver, runtime, llm42__lt_version(cu),
+             cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
              cu->desc.schedules == 1u << LLM42_FAST        ? "none"
              : cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match"
                                                            : "first",
@@ -1723,6 +1799,9 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
         return llm42__cuda_fail(error, LLM42_MEMORY,
                                 "llm42_backend_desc.pages: %d pages of %d tokens: no device has memory for so many",
                                 d->pages, d->page_size);
+    if (d->cuda && (d->cuda->fast < LLM42_CUDA_FAST_DEFAULT || d->cuda->fast > LLM42_CUDA_FAST_OFFERED))
+        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.fast: %d: must be FASTEST or OFFERED",
+                                (int)d->cuda->fast);
     if (d->cuda && (d->cuda->fixed < LLM42_CUDA_FIXED_DEFAULT || d->cuda->fixed > LLM42_CUDA_FIXED_MATCH))
         return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.fixed: %d: must be FIRST or MATCH",
                                 (int)d->cuda->fixed);
@@ -1859,13 +1938,17 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     llm42__cuda_log(cu, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
     llm42__cuda_log(cu, "cuda cublasLt: %zu%s", llm42__lt_version(cu), cu->options.no_cublas ? " (not used)" : "");
     llm42__cuda_log(cu, "cuda kernels: %d", LLM42__KERNELS);
+    if (!cu->options.no_cublas)
+        llm42__cuda_log(cu, "cuda fast: %s",
+                        cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered (the fastest that cuBLASLt offers)"
+                                                                    : "fastest (of all that cuBLASLt has)");
     const bool fast_alone = cu->desc.schedules == 1u << LLM42_FAST;
     if (!fast_alone)
         llm42__cuda_log(cu, "cuda fixed: %s",
                         cu->options.fixed == LLM42_CUDA_FIXED_MATCH
                             ? "match (the sequential order, which FAST takes too where it costs little)"
                         : cu->options.no_cublas ? "first (of our own kernels the fastest for M rows)"
-                                                : "first (cuBLASLt's own choice for M rows)");
+                                                : "first (the order of cuBLASLt's own choice for M rows)");
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         if (!llm42__product_used(cu, product)) continue;
         std::string line;

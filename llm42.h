@@ -492,9 +492,18 @@ LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm4
 // The CUDA backend lives in llm42.cu and kernels.cu: link them to use it. bf16 only. At open it makes its matrix plans, checks
 // them bit by bit, and reports device, driver, libraries and plans to the log, each line `cuda KEY: VALUE`: a manifest
 // for result files.
+typedef enum llm42_cuda_fast {  // the plan of a FAST pass's matrix products
+    LLM42_CUDA_FAST_DEFAULT = 0,
+    LLM42_CUDA_FAST_FASTEST,  // default: the fastest of all algorithms that cuBLASLt and kernels.cu have. On an H200 nearly all of
+                              // these keep the INVARIANT order, so that batches of any size agree but for attention
+    LLM42_CUDA_FAST_OFFERED,  // the fastest of those that cuBLASLt offers for so many rows, as serving engines get them, and of
+                              // kernels.cu's: they sum in other orders from size to size
+} llm42_cuda_fast;
+
 typedef enum llm42_cuda_fixed {  // the plan of a FIXED pass's matrix products
     LLM42_CUDA_FIXED_DEFAULT = 0,
-    LLM42_CUDA_FIXED_FIRST,  // default: cuBLASLt's own first choice for M rows, as serving engines get it, that keeps its bits
+    LLM42_CUDA_FIXED_FIRST,  // default: the order of cuBLASLt's own first choice for M rows, as serving engines get it, that keeps
+                             // its bits; if that is the INVARIANT order, by the fastest plan of it
     LLM42_CUDA_FIXED_MATCH,  // the INVARIANT order (k ascending, by the tensor cores), whose bits are the same for any number of
                              // rows: M matters no more, and a replay pass of few windows is no larger than they are. Beside
                              // such passes FAST takes it too: up to 16 rows, attention of lone rows included, so that small
@@ -503,6 +512,7 @@ typedef enum llm42_cuda_fixed {  // the plan of a FIXED pass's matrix products
 
 typedef struct llm42_cuda_desc {
     int device;              // ordinal; default: 0
+    llm42_cuda_fast fast;    // default: FASTEST
     llm42_cuda_fixed fixed;  // default: FIRST
     const char *plan_file;   // matrix plans are read from it if device, driver, libraries and shapes fit, and written to it
                              // otherwise; default: found anew at every open

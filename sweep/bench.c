@@ -42,7 +42,7 @@ typedef struct settings {
     int64_t max_running, max_context, token_budget, online_requests, seeds;
     double kv_gb, qps, seconds;
     int64_t threads, repeats, requests, input_tokens, output_tokens, decode_tokens, window, group, flip_requests;
-    bool quick, match;
+    bool quick, match, offered;
     llm42_dtype compute;
 } settings;
 
@@ -829,7 +829,8 @@ static void resolve(settings *s) {
     args_choice("--prefill", s->prefill, (const char *const[]){"packed", "isolated", "invariant", NULL});
     args_choice("--chunked", s->chunked, (const char *const[]){"on", "off", NULL});
     if (cuda && !s->calibrate) check_workload(s);
-    if (!cuda && (s->match || s->plan_file)) args_fail(2, "--match, --plan-file: only with --backend cuda");
+    if (!cuda && (s->match || s->offered || s->plan_file))
+        args_fail(2, "--match, --offered, --plan-file: only with --backend cuda");
     s->compute = args_dtype("--dtype", s->dtype);
     if (!s->model) s->model = cuda ? "synthetic:llama-3.1-8b" : "examples/tiny42";
     if (cuda) s->threads = 1;
@@ -882,6 +883,8 @@ static settings parse(int argc, char **argv) {
         ARGS_TEXT("prefill NAME", &s.prefill, "cuda: packed, isolated or invariant"),
         ARGS_TEXT("chunked NAME", &s.chunked, "cuda: chunked prefill, on or off"),
         ARGS_FLAG("match", &s.match, "cuda: replay passes sum as small fast passes do"),
+        ARGS_FLAG("offered", &s.offered,
+                  "cuda: products of fast passes only as cuBLASLt offers them, as serving engines do"),
         ARGS_TEXT("plan-file FILE", &s.plan_file, "cuda: matrix plans are kept here from run to run"),
         ARGS_INT("max-running N", &s.max_running, 1, 2048, "cuda: sequences at once"),
         ARGS_INT("max-context N", &s.max_context, 0, 1 << 24, "cuda: tokens of a request; 0: the model's context"),
@@ -918,6 +921,7 @@ int main(int argc, char **argv) {
     b.backend = args_backend(b.set.backend);
     b.cuda = !strcmp(b.backend->name, "cuda");
     b.cuda_desc = (llm42_cuda_desc){.plan_file = b.set.plan_file,
+                                    .fast = b.set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
                                     .fixed = b.set.match ? LLM42_CUDA_FIXED_MATCH : LLM42_CUDA_FIXED_FIRST};
     llm42_model_desc desc = {.path = b.set.model, .on_device = args_on_device(b.set.model, b.backend)};
     args_check(llm42_model_load(&model, &desc, &error), &error);

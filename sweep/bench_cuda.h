@@ -48,8 +48,8 @@ static void cuda_begin(bench *b) {
         b->tsv = fopen(b->set.out, "w");
         if (!b->tsv) args_fail(1, "%s: cannot write: %s", b->set.out, strerror(errno));
         describe(b, b->tsv, "# ");
-        fprintf(b->tsv, "# path: %s; suite: %s; replay passes in the class of small fast passes (match): %s\n",
-                b->set.model, b->set.suite, b->set.match ? "on" : "off");
+        fprintf(b->tsv, "# path: %s; suite: %s; replay passes in the class of small fast passes (match): %s; fast: %s\n",
+                b->set.model, b->set.suite, b->set.match ? "on" : "off", b->set.offered ? "offered" : "fastest");
         fprintf(b->tsv, "# floor_ms: weights and KV read at the read ceiling; memory_share_pct, copy_share_pct: that\n"
                         "#   at the read and the copy ceiling, of ms; matmul_share_pct: of the cuBLAS ceiling\n"
                         "# workloads: policies %s, %s, chunked prefill %s; max_running %d; token_budget %d; a DVR\n"

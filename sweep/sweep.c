@@ -36,7 +36,7 @@ typedef struct settings {
     int64_t requests, threads, max_running, kv_tokens, page_size, token_budget, deadline, look_ahead;
     int64_t max_context, pages, warm_up;
     double admission_reserve, flip_scale, kv_gb, seconds;
-    bool prefix_cache, no_flips, list_only, quiet, timing;
+    bool prefix_cache, no_flips, offered, list_only, quiet, timing;
     int64_t share, shares;  // of --cell
 } settings;
 
@@ -194,6 +194,7 @@ static llm42_result cell_serve(sweep *s, cell *c, serving *v, llm42_error *error
     const llm42_sim_desc sim = {.calibration = s->calibration, .seed = seed, .flip_scale = s->set.flip_scale,
                                 .no_flips = s->set.no_flips, .invariant_slowdown = cell_number(g, c, SLOWDOWN, 0)};
     const llm42_cuda_desc cuda = {.plan_file = s->set.plan_file,
+                                  .fast = s->set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
                                   .fixed = cell_word(g, c, MATCH, 0) == 1 ? LLM42_CUDA_FIXED_MATCH
                                                                           : LLM42_CUDA_FIXED_FIRST};
     llm42_engine_desc desc = engine_desc(s, c);
@@ -581,7 +582,9 @@ static void configure(sweep *s) {
     } else {
         fprintf(file, "cpu ");
         cpu_model_print(file);
-        if (s->cuda) fprintf(file, " as host; prompts %s; warm_up %" PRId64 "; ", o->prompts, s->plan.warm_up);
+        if (s->cuda)
+            fprintf(file, " as host; prompts %s; warm_up %" PRId64 "; fast %s; ", o->prompts, s->plan.warm_up,
+                    o->offered ? "offered" : "fastest");
         else fprintf(file, " (%s); threads %" PRId64 "; ", llm42_cpu_isa(), o->threads);
         fprintf(file, "model %s; ", o->model);
     }
@@ -635,8 +638,8 @@ static void check_backend(const sweep *s) {
         if (!s->sim && s->grid.values[SLOWDOWN][i].number != 0) args_fail(2, "--slowdown: only with --backend sim");
     if (!s->sim && !s->cuda && any_on(s, OVERLAP))
         args_fail(2, "--overlap on: only with --backend sim or cuda: the CPU runs one pass at a time");
-    if (!s->cuda && (any_on(s, MATCH) || s->grid.count[MATCH] > 1 || o->plan_file))
-        args_fail(2, "--match, --plan-file: only with --backend cuda");
+    if (!s->cuda && (any_on(s, MATCH) || s->grid.count[MATCH] > 1 || o->offered || o->plan_file))
+        args_fail(2, "--match, --offered, --plan-file: only with --backend cuda");
     if (s->sim && o->warm_up > 0) args_fail(2, "--warm-up: only with --backend cpu or cuda");
     if (!s->cuda && o->kv_gb != 64) args_fail(2, "--kv-gb: only with --backend cuda; --kv-tokens is for all");
     if (s->sim && o->seconds > 0) args_fail(2, "--seconds: only with --backend cpu or cuda");
@@ -718,6 +721,7 @@ static settings parse(int argc, char **argv) {
         ARGS_REAL("admission-reserve X", &s.admission_reserve, 0, 1,
                   "share of tokens to come that admission leaves room for"),
         ARGS_FLAG("prefix-cache", &s.prefix_cache, "share the KV of equal prefixes"),
+        ARGS_FLAG("offered", &s.offered, "cuda: products of fast passes only as cuBLASLt offers them"),
         ARGS_FLAG("no-flips", &s.no_flips, "sim: every candidate is right"),
         ARGS_REAL("flip-scale X", &s.flip_scale, 0, 1e6, "sim: times the calibration's flip rate"),
         ARGS_TEXT("prompts KIND", &s.prompts, "cpu, cuda: the model's own samples, or random: own, random"),

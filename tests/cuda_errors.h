@@ -340,6 +340,8 @@ TEST(errors) {
         must_refuse(model, (llm42_backend_desc){.cuda = &(llm42_cuda_desc){.device = -1}}, LLM42_INVALID, "device");
         must_refuse(model, (llm42_backend_desc){.cuda = &(llm42_cuda_desc){.fixed = (llm42_cuda_fixed)9}},
                     LLM42_INVALID, "fixed");
+        must_refuse(model, (llm42_backend_desc){.cuda = &(llm42_cuda_desc){.fast = (llm42_cuda_fast)9}}, LLM42_INVALID,
+                    "fast");
         check_models(model);
         check_plan_files(model);
     }
