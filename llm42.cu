@@ -416,7 +416,7 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *la
         auto kernel = teams == 2 ? llm42__k_attend_tile<DP, 2> : llm42__k_attend_tile<DP, 1>;
         const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, teams * team + sums));
-        LLM42__CU(llm42__launch(kernel, dim3(heads, std::min(std::max(tasks, resident), (unsigned)key->rows)),
+        LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({std::max(tasks, resident), (unsigned)key->rows, 65535u})),
                                 dim3((unsigned)teams * 128), (size_t)(teams * team + sums), lane->stream, a, meta));
     }
     if (key->split) {
@@ -1122,8 +1122,15 @@ static llm42_result llm42__open_lane(llm42__cuda *cu, int which, llm42_error *er
 // >>plans --------------------------------------------------------------------------------------------------------
 struct llm42__candidate {
     llm42__plan plan;
-    int rank;  // in cuBLASLt's own order, from 0; -1: not in it
+    int rank;           // in cuBLASLt's own order, from 0; -1: not in it
+    bool near = false;  // to the fastest, and timed with care
 };
+// May FAST passes take it?
+static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c) {
+    return cu->options.fast != LLM42_CUDA_FAST_OFFERED || c.rank >= 0 || c.plan.tile >= 0;
+}
+// A tile kernel fetches weights while the kernel before it drains, which a cuBLASLt kernel does not.
+static float llm42__cost(const llm42__candidate &c) { return c.plan.us + (c.plan.tile >= 0 ? 0.0f : 2.5f); }
 
 // Memory for trying plans: inputs of noise, the same with rows turned, and three outputs.
 struct llm42__trial {
@@ -1184,21 +1191,21 @@ static llm42_result llm42__plan_holds(llm42__trial *t, int product, const llm42_
     return LLM42_OK;
 }
 
-// Over `layers` layers' weights, so that they come from memory.
-static llm42_result llm42__time_plan(llm42__trial *t, int product, const llm42__plan *plan, int rows, int layers,
-                                     float *us, llm42_error *error) {
+// Over several layers' weights, so that they come from memory.
+static llm42_result llm42__time_plan(llm42__trial *t, int product, const llm42__plan *plan, int rows, float *us,
+                                     llm42_error *error) {
     llm42__cuda *cu = t->cu;
-    const int there = product == LLM42__HEAD ? 1 : std::min(layers, cu->model->config.layers),
+    const int layers = product == LLM42__HEAD ? 1 : std::min(4, cu->model->config.layers),
               repeats = product == LLM42__HEAD ? 2 : 1;
     float ms;
-    LLM42__TRY_CUDA(llm42__try(t, product, plan, there - 1, t->x, t->other, rows, error));
+    LLM42__TRY_CUDA(llm42__try(t, product, plan, layers - 1, t->x, t->other, rows, error));
     LLM42__CU(cudaEventRecord(t->begin, cu->lane[0].stream));
-    for (int i = 0; i < there * repeats; i++)
-        LLM42__TRY_CUDA(llm42__try(t, product, plan, i % there, t->x, t->other, rows, error));
+    for (int i = 0; i < layers * repeats; i++)
+        LLM42__TRY_CUDA(llm42__try(t, product, plan, i % layers, t->x, t->other, rows, error));
     LLM42__CU(cudaEventRecord(t->end, cu->lane[0].stream));
     LLM42__CU(cudaEventSynchronize(t->end));
     LLM42__CU(cudaEventElapsedTime(&ms, t->begin, t->end));
-    *us = ms * 1000.0f / (float)(there * repeats);
+    *us = ms * 1000.0f / (float)(layers * repeats);
     return LLM42_OK;
 }
 
@@ -1245,7 +1252,7 @@ static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__plan plan, uint32_t re
 struct llm42__lt_tile {
     int id, outputs, rows;
 };
-#if CUDART_VERSION >= 12060
+#if CUDART_VERSION >= 12080
 #define LLM42__LT(n, rows) \
     { CUBLASLT_MATMUL_TILE_##n##x##rows, n, rows }
 static const llm42__lt_tile llm42__lt_tiles[] = {
@@ -1258,7 +1265,7 @@ static const llm42__lt_tile llm42__lt_tiles[] = {
     LLM42__LT(224, 64),  LLM42__LT(224, 128), LLM42__LT(224, 192), LLM42__LT(256, 16),  LLM42__LT(256, 32),
     LLM42__LT(256, 48),  LLM42__LT(256, 64),  LLM42__LT(256, 96),  LLM42__LT(256, 128)};
 #undef LLM42__LT
-#else  // its library names none of these
+#else  // its header may lack most of these
 static const llm42__lt_tile llm42__lt_tiles[] = {{CUBLASLT_MATMUL_TILE_128x128, 128, 128}};
 #endif
 
@@ -1344,9 +1351,8 @@ template <typename FITS>
 static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows,
                                   bool places, bool in_order, FITS fits, llm42__plan *chosen, llm42_error *error) {
     std::stable_sort(list->begin(), list->end(), [&](const llm42__candidate &a, const llm42__candidate &b) {
-        // A tile kernel fetches weights while the kernel before it drains, which a cuBLASLt kernel does not.
-        auto us = [](const llm42__candidate &c) { return c.plan.us + (c.plan.tile >= 0 ? 0.0f : 2.5f); };
-        return in_order ? (unsigned)a.rank < (unsigned)b.rank : us(a) < us(b);
+        if (in_order) return (unsigned)a.rank < (unsigned)b.rank;
+        return a.near != b.near ? a.near : llm42__cost(a) < llm42__cost(b);
     });
     for (llm42__candidate &c : *list) {
         if (!fits(c)) continue;
@@ -1365,30 +1371,32 @@ static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm4
                             llm42__product_names[product], n, k, rows);
 }
 
-// Times candidates and finds their class: each once, then those that may be chosen in three more rounds, all in turn,
-// so that none has the better clock. The median counts.
+// Times candidates and finds their class: each once, then those that may be chosen in four more rounds, all in turn, so
+// that none has the better clock. The least of these counts.
 static llm42_result llm42__time_candidates(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows,
                                            llm42_error *error) {
-    float best[2] = {INFINITY, INFINITY};  // of all, of those in the sequential order
+    float best[2] = {INFINITY, INFINITY};  // for FAST passes, in the sequential order
     for (llm42__candidate &c : *list) {
         // A kernel that cannot run here is no candidate.
-        if (llm42__time_plan(t, product, &c.plan, rows, 2, &c.plan.us, nullptr) != LLM42_OK) {
+        if (llm42__time_plan(t, product, &c.plan, rows, &c.plan.us, nullptr) != LLM42_OK) {
             cudaGetLastError();
             c.plan.us = INFINITY;
             continue;
         }
         LLM42__TRY_CUDA(llm42__find_class(t, product, &c.plan, rows, error));
-        for (int i = 0; i <= c.plan.sequential; i++) best[i] = std::min(best[i], c.plan.us);
+        if (llm42__serves_fast(t->cu, c)) best[0] = std::min(best[0], llm42__cost(c));
+        if (c.plan.sequential) best[1] = std::min(best[1], llm42__cost(c));
     }
-    std::vector<llm42__candidate *> last;
-    for (llm42__candidate &c : *list)
-        if (c.plan.us < 1.15f * best[c.plan.sequential]) last.push_back(&c);
-    for (llm42__candidate *c : last) c->plan.us = INFINITY;
+    for (llm42__candidate &c : *list) {
+        const float limit = std::max(llm42__serves_fast(t->cu, c) ? best[0] : 0.0f, c.plan.sequential ? best[1] : 0.0f);
+        c.near = llm42__cost(c) < 1.15f * limit;
+    }
     for (int round = 0; round < 4; round++)
-        for (llm42__candidate *c : last) {
+        for (llm42__candidate &c : *list) {
+            if (!c.near) continue;
             float us;
-            LLM42__TRY_CUDA(llm42__time_plan(t, product, &c->plan, rows, 4, &us, error));
-            c->plan.us = std::min(c->plan.us, us);
+            LLM42__TRY_CUDA(llm42__time_plan(t, product, &c.plan, rows, &us, error));
+            c.plan.us = round ? std::min(c.plan.us, us) : us;
         }
     return LLM42_OK;
 }
@@ -1404,9 +1412,7 @@ static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t buck
     LLM42__TRY_CUDA(llm42__time_candidates(t, product, &list, rows, error));
     auto *plans = cu->plans[product];
     auto runs = [](const llm42__candidate &c) { return c.plan.us < INFINITY; };
-    auto serves = [&](const llm42__candidate &c) {
-        return runs(c) && (cu->options.fast != LLM42_CUDA_FAST_OFFERED || c.rank >= 0 || c.plan.tile >= 0);
-    };
+    auto serves = [&](const llm42__candidate &c) { return runs(c) && llm42__serves_fast(cu, c); };
     LLM42__TRY_CUDA(llm42__choose(t, product, &list, rows, false, false, serves, &plans[0][bucket], error));
     if (cu->desc.schedules == 1u << LLM42_FAST) {  // nothing is promised
         plans[1][bucket] = plans[2][bucket] = plans[0][bucket];
@@ -1940,8 +1946,9 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     llm42__cuda_log(cu, "cuda kernels: %d", LLM42__KERNELS);
     if (!cu->options.no_cublas)
         llm42__cuda_log(cu, "cuda fast: %s",
-                        cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered (the fastest that cuBLASLt offers)"
-                                                                    : "fastest (of all that cuBLASLt has)");
+                        cu->options.fast == LLM42_CUDA_FAST_OFFERED
+                            ? "offered (the fastest that cuBLASLt offers, or our own kernels)"
+                            : "fastest (that was found, offered by cuBLASLt or not)");
     const bool fast_alone = cu->desc.schedules == 1u << LLM42_FAST;
     if (!fast_alone)
         llm42__cuda_log(cu, "cuda fixed: %s",

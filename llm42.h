@@ -494,10 +494,11 @@ LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm4
 // for result files.
 typedef enum llm42_cuda_fast {  // the plan of a FAST pass's matrix products
     LLM42_CUDA_FAST_DEFAULT = 0,
-    LLM42_CUDA_FAST_FASTEST,  // default: the fastest of all algorithms that cuBLASLt and kernels.cu have. On an H200 nearly all of
-                              // these keep the INVARIANT order, so that batches of any size agree but for attention
-    LLM42_CUDA_FAST_OFFERED,  // the fastest of those that cuBLASLt offers for so many rows, as serving engines get them, and of
-                              // kernels.cu's: they sum in other orders from size to size
+    LLM42_CUDA_FAST_FASTEST,  // default: the fastest that is found: of those that cuBLASLt offers for so many rows, variants of its
+                              // first choice (built with CUDA 12.8 or later; meant for Hopper) and kernels.cu's. On an H200 nearly
+                              // all have the INVARIANT order, so that batches of any size agree but for attention
+    LLM42_CUDA_FAST_OFFERED,  // without the variants, as serving engines get them: their orders differ from size to size. Under
+                              // MATCH those passes that take the INVARIANT order may have them all the same
 } llm42_cuda_fast;
 
 typedef enum llm42_cuda_fixed {  // the plan of a FIXED pass's matrix products
@@ -517,7 +518,7 @@ typedef struct llm42_cuda_desc {
     const char *plan_file;   // matrix plans are read from it if device, driver, libraries and shapes fit, and written to it
                              // otherwise; default: found anew at every open
     bool no_graphs;          // launch kernels one by one; default: CUDA graphs
-    bool no_check;           // leave out the bit tests of plans and attention at open, for timing; default: check
+    bool no_check;           // leave out the bit tests of plans and attention at open, for timing: no promise; default: check
     bool no_cublas;          // matrix products by the kernels of kernels.cu alone, all in the INVARIANT order, so that bits do not
                              // hang on cuBLASLt's version: slow for many rows; default: cuBLASLt's where they are faster
 } llm42_cuda_desc;

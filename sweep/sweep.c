@@ -234,7 +234,8 @@ static llm42_result prompts_make(sweep *s, prompt_set *p, llm42_error *error) {
     workload_request r;
     llm42_engine *engine = NULL;
     int32_t first = s->model->config.bos >= 0 ? s->model->config.bos : 0;
-    const llm42_cuda_desc cuda = {.plan_file = s->set.plan_file};
+    const llm42_cuda_desc cuda = {.plan_file = s->set.plan_file,
+                                  .fast = s->set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST};
     llm42_engine_desc desc = {.model = s->model, .backend = s->backend, .mode = LLM42_BATCH_INVARIANT,
                               .threads = (int)s->set.threads, .max_context = s->plan.max_context,
                               .max_running = s->plan.max_running, .pages = s->cuda ? s->pages : 0,

@@ -265,18 +265,18 @@ TEST(determinism) {
     workload_make(&w, model, n);
     printf("  %s, %d requests, %.0f tokens each in the mean, at most %d\n", main_model(), n, w.mean_tokens,
            w.max_context);
-    // Fast passes as cuBLASLt offers them drift most, which the verifier has to make up for. In one load they do not:
-    // what is committed is the same.
-    cuda_desc.fast = LLM42_CUDA_FAST_OFFERED;
+    // Products as cuBLASLt offers them drift, which the verifier has to make up for; the fastest drift little. What is
+    // committed is the same.
     for (int i = 0; i < loads; i++) {
         if (i > 0 && i < from_load - 1) continue;
-        cuda_desc.fast = i == 1 ? LLM42_CUDA_FAST_FASTEST : LLM42_CUDA_FAST_OFFERED;
+        cuda_desc.fast = i & 1 ? LLM42_CUDA_FAST_FASTEST : LLM42_CUDA_FAST_OFFERED;
         outcome o = run_load(&w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_PACKED, false, i == 0);
         if (i == 0) w.seconds = o.seconds;
-        print_load("DVR", &all_loads[i], &o);
+        print_load(is_cuda() && i & 1 ? "DVR, fastest products" : "DVR", &all_loads[i], &o);
         CHECK_MSG(o.differing == 0, "%s: %d of %d deterministic requests differ", all_loads[i].name, o.differing,
                   o.compared);
     }
+    cuda_desc.fast = LLM42_CUDA_FAST_OFFERED;
     for (int i = 0; i < 2 && from_load == 1; i++) {  // another promise: bits of its own
         outcome o = run_load(&w, some, &all_loads[i * 3], LLM42_DVR, LLM42_PREFILL_ISOLATED, false, i == 0);
         print_load("DVR, ISOLATED", &all_loads[i * 3], &o);
@@ -306,7 +306,9 @@ TEST(determinism) {
     for (int i = 0; i < 2 && from_load == 1; i++) {
         outcome o = run_load(&w, n, &all_loads[i], LLM42_NONDETERMINISTIC, LLM42_PREFILL_DEFAULT, true, i == 0);
         print_load("control: unmarked", &all_loads[i], &o);
-        CHECK_MSG(i == 0 || o.differing > 0, "the same requests unmarked do not differ: nothing has been shown");
+        // (Our own kernels alone have one order.)
+        CHECK_MSG(i == 0 || o.differing > 0 || cuda_desc.no_cublas,
+                  "the same requests unmarked do not differ: nothing has been shown");
     }
     cuda_desc.fast = LLM42_CUDA_FAST_DEFAULT;
     for (int i = 0; i < 2 && is_cuda() && from_load == 1; i++) {  // no promise, but so it is told what is left of drift
@@ -395,8 +397,8 @@ static void run_subtest(const llm42_model *model, const char *subtest, llm42_mod
     char name[64];
     snprintf(name, sizeof name, "%s %s", subtest, mode_name);
     note(name, "unique_outputs", most);
-    CHECK_MSG(mode == LLM42_NONDETERMINISTIC ? most > 1 : most == 1, "%s, %s: %d unique outputs", subtest, mode_name,
-              most);
+    CHECK_MSG(mode == LLM42_NONDETERMINISTIC ? most > 1 || cuda_desc.no_cublas : most == 1, "%s, %s: %d unique outputs",
+              subtest, mode_name, most);
     free(text);
     llm42_engine_close(engine);
 }

@@ -304,6 +304,13 @@ static void check_plan_files(const llm42_model *model) {
     char *text = test_read(path, &size);
     CHECK_MSG(text && size > 0, "%s was not written", path);
     check_plan_file(model, "read again", path, want, ids, V);
+    cuda_desc.fast = LLM42_CUDA_FAST_OFFERED;
+    check_plan_file(model, "of the fastest products, where offered ones are asked for", path, want, ids, V);
+    cuda_desc.fast = LLM42_CUDA_FAST_DEFAULT;
+    char *offered = test_read(path, NULL);
+    CHECK_MSG(text && offered && strstr(text, "# fast: fastest") && strstr(offered, "# fast: offered"),
+              "plan files do not tell the fastest products from offered ones");
+    free(offered);
     if (text && size > 0) {
         test_write(path, text, size / 2);
         check_plan_file(model, "cut in half", path, want, ids, V);
