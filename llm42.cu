@@ -1323,7 +1323,8 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
         LLM42__TRY_CUDA(llm42__lt_layouts(cu, product, rows, &plan, error));
         LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, ordered, list, error));
         LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, CUBLASLT_REDUCTION_SCHEME_NONE, list, error));
-        if (!list->empty()) llm42__vary_lt(cu, product, rows, list);
+        const bool offered = cu->options.fast == LLM42_CUDA_FAST_OFFERED && cu->desc.schedules == 1u << LLM42_FAST;
+        if (!list->empty() && !offered) llm42__vary_lt(cu, product, rows, list);
     }
     for (int i = 0; i < LLM42__TILE_KINDS; i++) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[i];
@@ -1346,7 +1347,8 @@ static llm42_result llm42__find_class(llm42__trial *t, int product, llm42__plan 
     return llm42__same_bits(t, product, t->y, t->want, std::min(rows, 64), 0, &plan->sequential, error);
 }
 
-// The fastest of the candidates that `fits` and whose bits hold; of cuBLASLt's own order where in_order.
+// The fastest of the candidates that `fits` and whose bits hold; of cuBLASLt's own order where in_order. Near ones come
+// first: only their times were taken with care.
 template <typename FITS>
 static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows,
                                   bool places, bool in_order, FITS fits, llm42__plan *chosen, llm42_error *error) {
@@ -1504,7 +1506,7 @@ static std::string llm42__plan_header(const llm42__cuda *cu) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "# llm42 plans 6\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
+             "# llm42 plans 7\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
              "fixed: %s\n# logits: %s\n",
              cu->device.name, cu->device.major, cu->device.minor, driver, runtime, llm42__lt_version(cu),
              cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
@@ -1947,8 +1949,8 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     if (!cu->options.no_cublas)
         llm42__cuda_log(cu, "cuda fast: %s",
                         cu->options.fast == LLM42_CUDA_FAST_OFFERED
-                            ? "offered (the fastest that cuBLASLt offers, or our own kernels)"
-                            : "fastest (that was found, offered by cuBLASLt or not)");
+                            ? "offered (the fastest of our kernels and of what cuBLASLt offers)"
+                            : "fastest (the fastest found, whether cuBLASLt offers it or not)");
     const bool fast_alone = cu->desc.schedules == 1u << LLM42_FAST;
     if (!fast_alone)
         llm42__cuda_log(cu, "cuda fixed: %s",

@@ -884,7 +884,7 @@ static settings parse(int argc, char **argv) {
         ARGS_TEXT("chunked NAME", &s.chunked, "cuda: chunked prefill, on or off"),
         ARGS_FLAG("match", &s.match, "cuda: replay passes sum as small fast passes do"),
         ARGS_FLAG("offered", &s.offered,
-                  "cuda: products of fast passes only as cuBLASLt offers them, as serving engines do"),
+                  "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
         ARGS_TEXT("plan-file FILE", &s.plan_file, "cuda: matrix plans are kept here from run to run"),
         ARGS_INT("max-running N", &s.max_running, 1, 2048, "cuda: sequences at once"),
         ARGS_INT("max-context N", &s.max_context, 0, 1 << 24, "cuda: tokens of a request; 0: the model's context"),

@@ -722,7 +722,7 @@ static settings parse(int argc, char **argv) {
         ARGS_REAL("admission-reserve X", &s.admission_reserve, 0, 1,
                   "share of tokens to come that admission leaves room for"),
         ARGS_FLAG("prefix-cache", &s.prefix_cache, "share the KV of equal prefixes"),
-        ARGS_FLAG("offered", &s.offered, "cuda: products of fast passes only as cuBLASLt offers them"),
+        ARGS_FLAG("offered", &s.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
         ARGS_FLAG("no-flips", &s.no_flips, "sim: every candidate is right"),
         ARGS_REAL("flip-scale X", &s.flip_scale, 0, 1e6, "sim: times the calibration's flip rate"),
         ARGS_TEXT("prompts KIND", &s.prompts, "cpu, cuda: the model's own samples, or random: own, random"),

@@ -146,7 +146,12 @@ static int pages_for(const workload *w, const load *l, int page_size) {
 
 static llm42_engine *open_load(const workload *w, const load *l, llm42_mode mode, llm42_prefill prefill) {
     static llm42_cuda_desc cuda;
+    static char plans[4096];
     cuda = cuda_desc;
+    // Each kind has a file of its own: one for all would be written anew at every change.
+    snprintf(plans, sizeof plans, "%s.%d%d%d", plan_path ? plan_path : "", (int)cuda.fast, (int)cuda.fixed,
+             mode == LLM42_NONDETERMINISTIC);
+    if (plan_path) cuda.plan_file = plans;
     cuda.no_graphs = l->no_graphs;
     double wider = l->wider > 0 ? l->wider : 1;
     llm42_engine_desc desc = {.model = w->model,
@@ -272,7 +277,7 @@ TEST(determinism) {
         cuda_desc.fast = i & 1 ? LLM42_CUDA_FAST_FASTEST : LLM42_CUDA_FAST_OFFERED;
         outcome o = run_load(&w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_PACKED, false, i == 0);
         if (i == 0) w.seconds = o.seconds;
-        print_load(is_cuda() && i & 1 ? "DVR, fastest products" : "DVR", &all_loads[i], &o);
+        print_load(!is_cuda() ? "DVR" : i & 1 ? "DVR, fastest products" : "DVR, offered products", &all_loads[i], &o);
         CHECK_MSG(o.differing == 0, "%s: %d of %d deterministic requests differ", all_loads[i].name, o.differing,
                   o.compared);
     }

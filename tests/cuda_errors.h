@@ -304,6 +304,9 @@ static void check_plan_files(const llm42_model *model) {
     char *text = test_read(path, &size);
     CHECK_MSG(text && size > 0, "%s was not written", path);
     check_plan_file(model, "read again", path, want, ids, V);
+    char *again = test_read(path, NULL);  // found anew, it would have other times
+    CHECK_MSG(text && again && !strcmp(text, again), "a plan file that fits was not read");
+    free(again);
     cuda_desc.fast = LLM42_CUDA_FAST_OFFERED;
     check_plan_file(model, "of the fastest products, where offered ones are asked for", path, want, ids, V);
     cuda_desc.fast = LLM42_CUDA_FAST_DEFAULT;

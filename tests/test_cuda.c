@@ -35,7 +35,7 @@ static const args_option options[] = {
     ARGS_INT("window W", &window, 1, 4096, "W; M = G x W"),
     ARGS_INT("group G", &group, 1, 4096, "G"),
     ARGS_INT("kv-gib N", &kv_gib, 0, 4096, "memory for KV pages, at most; 0: 40, on the CPU 1"),
-    ARGS_TEXT("plans FILE", &plan_path, "matrix plans are kept there between engines (small: in FILE.0 and so on)"),
+    ARGS_TEXT("plans FILE", &plan_path, "matrix plans are kept there between engines (determinism, small: in FILE.0 and so on)"),
     ARGS_FLAG("no-check", &cuda_desc.no_check, "without the backend's own bit tests at open, to save time"),
     ARGS_FLAG("no-cublas", &cuda_desc.no_cublas, "matrix products by our own kernels alone"),
     ARGS_TEXT("tsv FILE", &tsv_path, "results: the manifest, then `part case quantity value`"),
