@@ -148,7 +148,7 @@ $(B)/llm42_cuda.o: llm42.cu kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
 	@$(HAVE_NVCC)
 	$(if $(V),,@echo "  building $@ for sm $(CUDA_ARCH): takes a while"; )$(NVCC) $(NVCCFLAGS) \
 	    $(NVCC_REQUIRED) --threads $(words $(CUDA_ARCH)) \
-	    $(GENCODE) -c $< -o $@
+	    $(GENCODE) -c $< -o $@ || { rm -f $@ $(B)/.cuda_arch; exit 1; }
 
 # Rewritten only when a flag changes, so that other flags mean building again.
 FLAGS_NOW := $(CC) | $(CFLAGS) | $(TEST_CFLAGS) | $(REQUIRED) | $(OMP) | $(LDFLAGS) | $(if $(CUDA_OBJECT),$(CUDA_LINK))

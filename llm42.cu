@@ -1763,7 +1763,7 @@ static llm42_result llm42__find_device(int ordinal, cudaDeviceProp *device, llm4
         if (cudaDriverGetVersion(&driver) != cudaSuccess || !driver) status = cudaErrorNoDevice;  // no driver at all
         cudaGetLastError();
         return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
-                                "cuda backend: no CUDA device: %s; use --backend cpu, or a machine with an NVIDIA GPU",
+                                "cuda backend: no CUDA device: %s; use the CPU backend, or a machine with an NVIDIA GPU",
                                 status != cudaSuccess ? cudaGetErrorString(status) : "none found");
     }
     if (ordinal < 0 || ordinal >= count)

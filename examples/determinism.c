@@ -39,7 +39,7 @@ typedef struct mode { llm42_mode mode; const char *option, *name; bool promised;
 static const mode MODES[] = {
     {LLM42_NONDETERMINISTIC, "nondeterministic", "NONDETERMINISTIC", false},
     {LLM42_DVR, "dvr", "DVR", true},
-    {LLM42_BATCH_INVARIANT, "invariant", "BATCH_INVARIANT", true},
+    {LLM42_BATCH_INVARIANT, "batch_invariant", "BATCH_INVARIANT", true},
 };
 
 static llm42_engine *open_engine(study *s, llm42_mode mode, bool prefix_cache) {
@@ -284,7 +284,7 @@ int main(int argc, char **argv) {
         ARGS_TEXT("model DIR", &s.model_path, "model folder or file"),
         ARGS_INT("requests N", &s.requests, 1, 256, "requests in the largest batch"),
         ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each request"),
-        ARGS_TEXT("mode NAME", &s.mode, "dvr, nondeterministic, invariant or all"),
+        ARGS_TEXT("mode NAME", &s.mode, "dvr, nondeterministic, batch_invariant or all"),
         ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "seed of the prompts and of their order"),
         ARGS_REAL("temperature T", &s.temperature, 0, 100, "0: greedy"),
         ARGS_INT("threads N", &s.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
@@ -296,7 +296,7 @@ int main(int argc, char **argv) {
     };
     args_parse(argc, argv, "Counts unique outputs of equal requests in batches of every size, by mode.", options);
     static const char *const suites[] = {"single", "mixed", "prefix", "spans", "all", NULL};
-    static const char *const modes[] = {"nondeterministic", "dvr", "invariant", "all", NULL};
+    static const char *const modes[] = {"nondeterministic", "dvr", "batch_invariant", "all", NULL};
     int suite = args_choice("--suite", s.suite, suites), mode = args_choice("--mode", s.mode, modes);
     bool chosen[3];
     for (int i = 0; i < 3; i++) chosen[i] = mode == 3 || mode == i;
@@ -319,7 +319,7 @@ int main(int argc, char **argv) {
         run_suite(&s, chosen);
     }
     if (s.broken) printf("\n%d promised results differ\n", s.broken);
-    else printf(s.compared ? "\nevery promise held\n" : "\nno promise was tested: it takes two outputs of a prompt in mode dvr or invariant\n");
+    else printf(s.compared ? "\nevery promise held\n" : "\nno promise was tested: it takes two outputs of a prompt in mode dvr or batch_invariant\n");
     for (int i = 0; i < (int)arrlen(s.text); i++) arrfree(s.text[i]);
     arrfree(s.text);
     llm42_model_free(s.model);

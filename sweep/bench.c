@@ -831,6 +831,12 @@ static void resolve(settings *s) {
     if (cuda && !s->calibrate) check_workload(s);
     if (!cuda && (s->match || s->offered || s->plan_file))
         args_fail(2, "--match, --offered, --plan-file: only with --backend cuda");
+    bool served = strcmp(s->workload, "sharegpt") || strcmp(s->verify, "eager") || strcmp(s->prefill, "packed") ||
+                  strcmp(s->chunked, "on") || s->token_budget != 2048 || s->kv_gb != 64 || s->qps != 12 ||
+                  s->online_requests != 512 || s->seeds != 5 || s->max_context;
+    if (!cuda && served)
+        args_fail(2, "--workload, --verify, --prefill, --chunked, --max-context, --token-budget, --kv-gb, --qps, "
+                     "--online-requests, --seeds: only with --backend cuda");
     s->compute = args_dtype("--dtype", s->dtype);
     if (!s->model) s->model = cuda ? "synthetic:llama-3.1-8b" : "examples/tiny42";
     if (cuda) s->threads = 1;
@@ -924,6 +930,8 @@ int main(int argc, char **argv) {
                                     .fixed = b.set.match ? LLM42_CUDA_FIXED_MATCH : LLM42_CUDA_FIXED_FIRST};
     llm42_model_desc desc = {.path = b.set.model, .on_device = args_on_device(b.set.model, b.backend)};
     args_check(llm42_model_load(&model, &desc, &error), &error);
+    if (!model->layer)
+        args_fail(1, "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME", model->name);
     b.model = model;
     b.weight_bytes = pass_bytes(model, 1, 1);
     if (!b.cuda) describe(&b, stdout, "");

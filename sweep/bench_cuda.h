@@ -53,7 +53,7 @@ static void cuda_begin(bench *b) {
         fprintf(b->tsv, "# floor_ms: weights and KV read at the read ceiling; memory_share_pct, copy_share_pct: that\n"
                         "#   at the read and the copy ceiling, of ms; matmul_share_pct: of the cuBLAS ceiling\n"
                         "# workloads: policies %s, %s, chunked prefill %s; max_running %d; token_budget %d; a DVR\n"
-                        "#   case that ends in _overlap goes on with fast passes beside replay passes\n"
+                        "#   case that names a policy has that one; in _overlap fast passes go on beside replay passes\n"
                         "# relative_pct, nondet_itl_relative_pct: to nondeterministic of this run\n",
                 b->set.verify, b->set.prefill, b->set.chunked, (int)b->set.max_running, (int)b->set.token_budget);
         tsv_columns(b);

@@ -391,7 +391,7 @@ static void header_print(const sweep *s, FILE *file) {
     }
     fputc('\n', file);
     if (s->plan.clipped)
-        fprintf(file, "# lengths: prompts are cut where prompt and output are beyond the context of %d tokens\n",
+        fprintf(file, "# lengths: prompts, and outputs where no prompt would be left, are cut to the context of %d tokens\n",
                 s->plan.max_context);
     fputs("# duration_s: first arrival to last token; total_tok_per_s counts prompts too\n"
           "# det, nondet: requests marked deterministic, or not\n"
@@ -679,7 +679,7 @@ static void check(sweep *s) {
 }
 
 static settings parse(int argc, char **argv) {
-    settings s = {.backend = "sim", .workload = "sharegpt", .model = "examples/tiny42",
+    settings s = {.backend = "sim", .workload = "sharegpt",
                   .requests = 4096, .page_size = 16, .admission_reserve = 0.7, .flip_scale = 1,
                   .warm_up = -1, .kv_gb = 64,
                   .list = {"dvr", "eager", "isolated", "off", "off", "off", "oldest", "64", "8", "1", "12", "0", "42",
@@ -742,6 +742,9 @@ static settings parse(int argc, char **argv) {
         ARGS_END,
     };
     args_parse(argc, argv, "Runs a grid of serving configurations and writes a TSV row a cell. LIST: a,b,c.", options);
+    if (!strcmp(s.backend, "sim") && (s.model || s.prompts))
+        args_fail(2, "--model, --prompts: only with --backend cpu or cuda: the simulator's model is its calibration's");
+    if (!s.model) s.model = "examples/tiny42";
     if (!s.prompts) s.prompts = strcmp(s.backend, "cpu") ? "random" : "own";
     if (!s.threads && !strcmp(s.backend, "sim")) {
 #ifdef _OPENMP

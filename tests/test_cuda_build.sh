@@ -58,6 +58,8 @@ elif builds "make cuda" cuda CUDA_ARCH="80 89 90" B="$out" PROGRAMS="$out/genera
             refuses "^bench: workload: 'nonsense'" "$out/bench" --backend cuda --suite $suite --workload nonsense
         done
         refuses '[Nn]o CUDA device' "$out/bench" --backend cuda --suite passes --workload nonsense
+        refuses 'only with --backend cuda' "$out/bench" --verify wait
+        refuses 'shape:tiny has no weights' "$out/bench" --suite decode --model shape:tiny
         builds "make test-cuda" test-cuda B="$out" &&
             if grep -qx "0 passed, 0 failed" "$out/log"; then passed=$((passed + 1)); else fail "it skips"; fi
         refuses 'part passes needs' "$out/tests/test_cuda" --part passes --window 8 --group 4

@@ -180,6 +180,8 @@ refuses 2 '--window, --group: W x G' "${sim[@]}" --window 1,4096 --group 4096,1
 refuses 2 'the grid has 4665600 cells' "${sim[@]}" --window "$(seq -s, 1 60)" --group "$(seq -s, 1 60)" \
     --seed "$(seq -s, 1 36)" --ratio "$(seq -s, 0.01 0.01 0.36)"
 refuses 1 "workload: 'talk' is unknown" "${sim[@]}" --workload talk
+refuses 2 '--model, --prompts: only with' "${sim[@]}" --model synthetic:tiny
+refuses 2 '--model, --prompts: only with' "${sim[@]}" --prompts random
 refuses 1 'gone: cannot open' "${sim[@]}" --workload "lengths:$dir/gone"
 refuses 1 'has no arrivals of its own' "${sim[@]}" --qps 12,trace
 refuses 2 '--cell: 4 is outside 1 to 3' "${sim[@]}" --cells "$dir/new" --cell 4/3
