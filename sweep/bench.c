@@ -819,6 +819,12 @@ static void check_workload(const settings *s) {
     workload_close(&w);
 }
 
+// What a command line says nothing of; 0 and NULL: it depends on the backend.
+static const settings DEFAULTS = {
+    .dtype = "bf16", .suite = "all", .threads = 1, .repeats = 5, .input_tokens = 64, .decode_tokens = 256, .window = 32,
+    .group = 8, .backend = "cpu", .workload = "sharegpt", .verify = "eager", .prefill = "packed", .chunked = "on",
+    .max_running = 256, .token_budget = 2048, .online_requests = 512, .seeds = 5, .kv_gb = 64, .qps = 12};
+
 // What the command line leaves open, and --quick.
 static void resolve(settings *s) {
     static const char *const suites[] = {"all", "ceilings", "passes", "workloads", "decode", NULL};
@@ -831,9 +837,11 @@ static void resolve(settings *s) {
     if (cuda && !s->calibrate) check_workload(s);
     if (!cuda && (s->match || s->offered || s->plan_file))
         args_fail(2, "--match, --offered, --plan-file: only with --backend cuda");
-    bool served = strcmp(s->workload, "sharegpt") || strcmp(s->verify, "eager") || strcmp(s->prefill, "packed") ||
-                  strcmp(s->chunked, "on") || s->token_budget != 2048 || s->kv_gb != 64 || s->qps != 12 ||
-                  s->online_requests != 512 || s->seeds != 5 || s->max_context;
+    const settings *d = &DEFAULTS;
+    bool served = strcmp(s->workload, d->workload) || strcmp(s->verify, d->verify) || strcmp(s->prefill, d->prefill) ||
+                  strcmp(s->chunked, d->chunked) || s->token_budget != d->token_budget || s->kv_gb != d->kv_gb ||
+                  s->qps != d->qps || s->online_requests != d->online_requests || s->seeds != d->seeds ||
+                  s->max_context != d->max_context;
     if (!cuda && served)
         args_fail(2, "--workload, --verify, --prefill, --chunked, --max-context, --token-budget, --kv-gb, --qps, "
                      "--online-requests, --seeds: only with --backend cuda");
@@ -855,11 +863,7 @@ static void resolve(settings *s) {
 }
 
 static settings parse(int argc, char **argv) {
-    settings s = {.dtype = "bf16", .suite = "all", .threads = 1, .repeats = 5,
-                  .input_tokens = 64, .decode_tokens = 256, .window = 32, .group = 8, .backend = "cpu",
-                  .workload = "sharegpt", .verify = "eager", .prefill = "packed", .chunked = "on",
-                  .max_running = 256, .token_budget = 2048, .online_requests = 512, .seeds = 5, .kv_gb = 64,
-                  .qps = 12};
+    settings s = DEFAULTS;
 #ifdef _OPENMP
     s.threads = omp_get_max_threads();
 #endif

@@ -188,15 +188,18 @@ static llm42_result per_request_write(const sweep *s, const cell *c, const servi
     return good ? LLM42_OK : LLM42_IO;
 }
 
+static llm42_cuda_desc cuda_desc(const sweep *s, bool match) {
+    return (llm42_cuda_desc){.plan_file = s->set.plan_file,
+                             .fast = s->set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
+                             .fixed = match ? LLM42_CUDA_FIXED_MATCH : LLM42_CUDA_FIXED_FIRST};
+}
+
 static llm42_result cell_serve(sweep *s, cell *c, serving *v, llm42_error *error) {
     const grid *g = &s->grid;
     uint64_t seed = (uint64_t)cell_number(g, c, SEED, 0);
     const llm42_sim_desc sim = {.calibration = s->calibration, .seed = seed, .flip_scale = s->set.flip_scale,
                                 .no_flips = s->set.no_flips, .invariant_slowdown = cell_number(g, c, SLOWDOWN, 0)};
-    const llm42_cuda_desc cuda = {.plan_file = s->set.plan_file,
-                                  .fast = s->set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
-                                  .fixed = cell_word(g, c, MATCH, 0) == 1 ? LLM42_CUDA_FIXED_MATCH
-                                                                          : LLM42_CUDA_FIXED_FIRST};
+    const llm42_cuda_desc cuda = cuda_desc(s, cell_word(g, c, MATCH, 0) == 1);
     llm42_engine_desc desc = engine_desc(s, c);
     desc.sim = s->sim ? &sim : NULL;
     desc.cuda = s->cuda ? &cuda : NULL;
@@ -234,8 +237,7 @@ static llm42_result prompts_make(sweep *s, prompt_set *p, llm42_error *error) {
     workload_request r;
     llm42_engine *engine = NULL;
     int32_t first = s->model->config.bos >= 0 ? s->model->config.bos : 0;
-    const llm42_cuda_desc cuda = {.plan_file = s->set.plan_file,
-                                  .fast = s->set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST};
+    const llm42_cuda_desc cuda = cuda_desc(s, false);
     llm42_engine_desc desc = {.model = s->model, .backend = s->backend, .mode = LLM42_BATCH_INVARIANT,
                               .threads = (int)s->set.threads, .max_context = s->plan.max_context,
                               .max_running = s->plan.max_running, .pages = s->cuda ? s->pages : 0,
