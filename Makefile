@@ -140,6 +140,13 @@ $(B)/tests/cuda_lost: tests/cuda_lost.cu llm42.h $(B)/.flags $(CUDA_OBJECT)
 	    -c llm42.h -o $@.o && \
 	    $(NVCC) $(NVCC_REQUIRED) $(GENCODE) $< $@.o $(CUDA_OBJECT) $(addprefix -Xcompiler ,$(OMP)) \
 	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -o $@
+# What the backend does on the host alone, with llm42.cu included; no kernel of it runs.
+$(B)/tests/cuda_host: tests/cuda_host.cu llm42.cu kernels.cu llm42.h $(B)/.flags $(B)/.cuda_flags
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  building $@: takes a while"; )$(CC) $(TEST_CFLAGS) $(REQUIRED) $(OMP) -DLLM42_IMPLEMENTATION -x c \
+	    -c llm42.h -o $@.o && \
+	    $(NVCC) -O1 $(NVCC_REQUIRED) -gencode arch=compute_80,code=sm_80 $< $@.o $(addprefix -Xcompiler ,$(OMP)) \
+	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -o $@
 $(B)/tests/%: tests/%.c $(B)/.flags
 	@mkdir -p $(@D)
 	$(call COMPILE,$(TEST_CFLAGS))

@@ -14,7 +14,7 @@
 typedef __nv_bfloat16 llm42__bf16;
 
 // Counted up where a change here changes bits or times: results are of one such revision.
-enum { LLM42__KERNELS = 5 };
+enum { LLM42__KERNELS = 6 };
 
 #define LLM42__CU_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define LLM42__CU_MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -433,9 +433,9 @@ __global__ void __launch_bounds__(512) llm42__k_read(const uint4 *from, size_t c
 typedef struct llm42__tile_task {
     int32_t row, rows, first, end;
 } llm42__tile_task;                 // rows of one sequence; keys first <= t < end
-typedef struct llm42__split_task {  // one row; units of keys from begin on, up to LLM42__SPLIT_WARPS x rounds of them
-    int32_t row, begin, end, unit, first_unit, units, slot,
-        rounds;  // unit: keys; units: of the row; slot: of its first partial; rounds: units of each warp
+typedef struct llm42__split_task {  // one row; `share` of its units of keys, or as many as are left, from begin on
+    int32_t row, begin, end, unit, first_unit, units, share,
+        slot;  // unit: keys; units: of the row; slot: of the first unit's partial, -1: units wait in shared memory
 } llm42__split_task;
 typedef struct llm42__draw {
     int32_t row, top_k;
@@ -681,7 +681,7 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
 // stand alone: theirs are chosen by load, and in a longer unit the largest score grows from 128 keys to the next
 // (online softmax).
 
-enum { LLM42__BLOCK_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__SPLIT_WARPS = 4, LLM42__TILE_QUERIES = 64 };
+enum { LLM42__BLOCK_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__TILE_QUERIES = 64 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define LLM42__WARPGROUPS 1  // products of four warps at once (wgmma), which sum as those of one (mma) do
@@ -804,7 +804,7 @@ __device__ __forceinline__ llm42__merged llm42__read_record(const float *record,
 template <int DP, bool OTHERS>
 __device__ __forceinline__ void llm42__merge_units(llm42__merged &m, bool start, const float *unit, size_t step,
                                                    int units, int column, float scale) {
-    enum { AT_ONCE = OTHERS ? 8 : LLM42__SPLIT_WARPS };  // records on their way together
+    enum { AT_ONCE = OTHERS ? 8 : 4 };  // records on their way together
     if (start) m = llm42__read_record<DP, OTHERS>(unit, column);
     for (int u = start; u < units; u += AT_ONCE) {
         llm42__merged next[AT_ONCE];
@@ -1235,11 +1235,11 @@ __device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, TI
 struct llm42__unit_place {
     int unit, at, end;  // none left: at == end
 };
-struct llm42__unit_walk {
+template <int WARPS> struct llm42__unit_walk {
     llm42__split_task task;
     int last_unit;  // of the task, not included
     __device__ __forceinline__ explicit llm42__unit_walk(const llm42__split_task &task)
-        : task(task), last_unit(LLM42__CU_MIN(task.units, task.first_unit + LLM42__SPLIT_WARPS * task.rounds)) {}
+        : task(task), last_unit(LLM42__CU_MIN(task.units, task.first_unit + task.share)) {}
     __device__ __forceinline__ llm42__unit_place begin(int unit) const {
         const int at = task.begin + (unit - task.first_unit) * task.unit;
         if (unit >= last_unit) return {unit, 0, 0};
@@ -1247,7 +1247,7 @@ struct llm42__unit_walk {
     }
     __device__ __forceinline__ llm42__unit_place behind(llm42__unit_place p) const {
         p.at += LLM42__UNIT_KEYS;
-        return p.at < p.end ? p : begin(p.unit + LLM42__SPLIT_WARPS);
+        return p.at < p.end ? p : begin(p.unit + WARPS);
     }
 };
 
@@ -1267,12 +1267,12 @@ __device__ __forceinline__ void llm42__load_across(uint32_t (&q)[TILES][DP / 16]
 
 // Merges a round's units into what the rounds before it left (first: none did), and writes it: to `after`, or where it
 // is the last to out. All [queries, DP + 2] but out, [queries, d].
-template <int DP>
+template <int DP, int WARPS>
 __device__ __forceinline__ void llm42__merge_round(const float *before, const float *record, float *after, int units,
                                                    int queries, bool first, llm42__bf16 *out, int head_dim,
                                                    float scale) {
     enum { RECORD = DP + 2 };
-    for (int at = threadIdx.x; at < queries * (DP / 4); at += LLM42__SPLIT_WARPS * 32) {
+    for (int at = threadIdx.x; at < queries * (DP / 4); at += WARPS * 32) {
         const int query = at / (DP / 4), column = at % (DP / 4) * 4;
         llm42__merged m = {};
         if (!first) m = llm42__read_record<DP, false>(before + query * RECORD, column);
@@ -1305,10 +1305,10 @@ __device__ __forceinline__ bool llm42__arrives_last(unsigned *arrived, unsigned 
 }
 
 // Merges all of a row's units, which several blocks have written: [units, kv heads, queries, DP + 2].
-template <int DP>
+template <int DP, int WARPS>
 __device__ __forceinline__ void llm42__merge_row(const float *partial, size_t step, int units, int queries,
                                                  llm42__bf16 *out, int head_dim, float scale) {
-    for (int at = threadIdx.x; at < queries * (DP / 4); at += LLM42__SPLIT_WARPS * 32) {
+    for (int at = threadIdx.x; at < queries * (DP / 4); at += WARPS * 32) {
         const int query = at / (DP / 4), column = at % (DP / 4) * 4;
         llm42__merged m;
         llm42__merge_units<DP, true>(m, true, partial + (size_t)query * (DP + 2), step, units, column, scale);
@@ -1341,28 +1341,29 @@ template <int DP, int RING> struct llm42__tile_ring {
 
 // Attention of rows that stand alone in their sequence (decode), split along the keys.
 // Work: a block takes some units of one row, its warps one each at a time, with all query heads of the kv head
-// blockIdx.y, eight to a query tile. Keys and values come in tiles of 32 through each warp's own ring: four tiles of
+// blockIdx.x, eight to a query tile. Keys and values come in tiles of 32 through each warp's own ring: four tiles of
 // keys, then four of the same keys' values, and so on without a break from unit to unit. A block that has all of a
-// row's units merges them as it goes; else the block that is last to arrive does. Order: the one order.
-template <int DP, int RING, int TILES>
-__global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a, llm42__meta meta) {
+// row's units may merge them as it goes; else the block that is last to arrive does. Order: the one order.
+template <int DP, int RING, int TILES, int WARPS>
+__global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_split(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
     using tiles = llm42__tile_ring<DP, RING>;
-    enum { KEYS = tiles::KEYS, RECORD = DP + 2, WARPS = LLM42__SPLIT_WARPS };
+    enum { KEYS = tiles::KEYS, RECORD = DP + 2 };
     llm42__let_next_start();
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.heads / a.kv_heads, kv_head = blockIdx.y;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.heads / a.kv_heads, kv_head = blockIdx.x;
     // [warps, group, RECORD], and twice [group, RECORD] of what has been merged so far
     float *const record = (float *)(shared + WARPS * RING * tiles::TILE);
     float *const merged = record + WARPS * group * RECORD;
     const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
     llm42__wait();
-    for (int task_at = blockIdx.x; task_at < meta.header->split_tasks; task_at += gridDim.x) {
-        const llm42__unit_walk walk(meta.split[task_at]);
+    for (int task_at = blockIdx.y; task_at < meta.header->split_tasks; task_at += gridDim.y) {
+        const llm42__unit_walk<WARPS> walk(meta.split[task_at]);
         const llm42__split_task &task = walk.task;
         const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
         const int mask = (1 << meta.page_shift) - 1, high = meta.position[task.row],
                   low = a.window ? LLM42__CU_MAX(0, high - a.window + 1) : 0;
-        const bool alone = task.units <= WARPS * task.rounds;
+        const bool alone = task.slot < 0;
+        const int rounds = (walk.last_unit - task.first_unit + WARPS - 1) / WARPS;
         auto look_up = [&](uint32_t(&at)[4], llm42__unit_place p) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
@@ -1383,7 +1384,7 @@ __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a,
         uint32_t q[TILES][DP / 16][2];
         llm42__load_across<DP, TILES>(q, a.q + ((size_t)task.row * a.heads + kv_head * group) * DP, group);
         llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)kv_head * group * a.head_dim;
-        for (int round = 0; round < task.rounds; round++) {
+        for (int round = 0; round < rounds; round++) {
             const int round_unit = task.first_unit + round * WARPS, unit = round_unit + warp;
             llm42__partial<DP, TILES> part;
             part.clear();
@@ -1421,19 +1422,19 @@ __global__ void __launch_bounds__(128) llm42__k_attend_split(llm42__attention a,
             if (unit < walk.last_unit) llm42__write_records(part, to, group);
             if (!alone) continue;
             __syncthreads();  // the round's records are there
-            llm42__merge_round<DP>(merged + (size_t)(round % 2) * group * RECORD, record,
-                                   merged + (size_t)((round + 1) % 2) * group * RECORD,
-                                   LLM42__CU_MIN(WARPS, walk.last_unit - round_unit), group, round == 0,
-                                   round + 1 == task.rounds ? out : nullptr, a.head_dim, a.scale);
+            llm42__merge_round<DP, WARPS>(merged + (size_t)(round % 2) * group * RECORD, record,
+                                          merged + (size_t)((round + 1) % 2) * group * RECORD,
+                                          LLM42__CU_MIN(WARPS, walk.last_unit - round_unit), group, round == 0,
+                                          round + 1 == rounds ? out : nullptr, a.head_dim, a.scale);
             __syncthreads();  // and have been read
         }
         llm42__copy_wait<0>();
         if (alone) continue;
-        const unsigned blocks = (unsigned)((task.units + WARPS * task.rounds - 1) / (WARPS * task.rounds));
+        const unsigned blocks = (unsigned)((task.units + task.share - 1) / task.share);
         if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + kv_head, blocks))
-            llm42__merge_row<DP>(a.partial +
-                                     ((size_t)(task.slot - task.first_unit) * a.kv_heads + kv_head) * group * RECORD,
-                                 (size_t)a.kv_heads * group * RECORD, task.units, group, out, a.head_dim, a.scale);
+            llm42__merge_row<DP, WARPS>(
+                a.partial + ((size_t)(task.slot - task.first_unit) * a.kv_heads + kv_head) * group * RECORD,
+                (size_t)a.kv_heads * group * RECORD, task.units, group, out, a.head_dim, a.scale);
         __syncthreads();  // the last block is told apart before the next task
     }
 }

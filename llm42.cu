@@ -25,6 +25,8 @@
 #include <string>
 #include <vector>
 
+#include <unistd.h>
+
 // >>errors -------------------------------------------------------------------------------------------------------
 static llm42_result llm42__cuda_fail(llm42_error *error, llm42_result result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -267,19 +269,17 @@ static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule, i
     return schedule != LLM42_FAST || (llm42__matches(cu) && rows <= LLM42__FEW_ROWS);
 }
 
-static int llm42__split_room(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
-    const int keys = LLM42__UNIT_KEYS * LLM42__SPLIT_WARPS, by_position = (cu->desc.max_context + keys - 1) / keys + 1;
-    if (schedule != LLM42_FAST) return rows * by_position;
-    const int long_rows = (cu->desc.max_context + 4095) / 4096;  // a block takes 4,096 keys at most
-    const int by_load = rows * long_rows + 2 * cu->device.multiProcessorCount;
-    return llm42__matches(cu) ? std::max(by_load, std::min<int>(rows, LLM42__FEW_ROWS) * by_position) : by_load;
+// Tasks of llm42__k_attend_split, at most: the blocks of all rows share the multiprocessors, two on each, or each takes
+// 4,096 keys or more.
+static int llm42__split_room(const llm42__cuda *cu, int rows) {
+    return rows * ((cu->desc.max_context + 4095) / 4096) + 2 * cu->device.multiProcessorCount;
 }
 
 static llm42__meta_layout llm42__layout(const llm42__cuda *cu, const llm42__shape_key *key) {
     llm42__meta_layout at;
     size_t rows = (size_t)key->rows * 4;
     auto up = [](size_t n) { return (n + 15) & ~(size_t)15; };
-    at.splits = key->split ? llm42__split_room(cu, key->schedule, key->rows) : 0;
+    at.splits = key->split ? llm42__split_room(cu, key->rows) : 0;
     at.token = up(sizeof(llm42__header));
     at.position = at.token + up(rows);
     at.slot = at.position + up(rows);
@@ -397,16 +397,35 @@ static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__lane *lane, i
 // Shared memory that a block may ask for, besides a little of its own.
 static int llm42__shared_room(const cudaDeviceProp *device) { return (int)device->sharedMemPerBlockOptin - 1024; }
 
-// Shared memory of llm42__k_attend_split with rings of so many tiles.
-static int llm42__split_bytes(int tiles, int dp, int group) {
-    return tiles * LLM42__SPLIT_WARPS * LLM42__BLOCK_KEYS * dp * 2 + (LLM42__SPLIT_WARPS + 2) * group * (dp + 2) * 4;
+// How llm42__k_attend_split is built: eight warps a block where each pair of a row and a kv head may have a
+// multiprocessor to itself, else four.
+struct llm42__split_shape {
+    int warps, ring, bytes;  // ring: tiles of each warp; bytes: of shared memory
+};
+static llm42__split_shape llm42__split_shape_of(int dp, int group, bool few, int most) {
+    const int kinds[][2] = {{8, dp < 128 ? 4 : 3}, {8, 2}, {4, few || dp < 128 ? 4 : 3}, {4, 3}, {4, 2}};
+    llm42__split_shape shape = {};
+    for (auto &kind : kinds) {
+        const int warps = kind[0], ring = kind[1];
+        if ((warps == 8 && !few) || (dp < 128 && ring < 4)) continue;
+        shape = {warps, ring, warps * ring * LLM42__BLOCK_KEYS * dp * 2 + (warps + 2) * group * (dp + 2) * 4};
+        if (shape.bytes <= most) break;
+    }
+    return shape;
+}
+static llm42__split_shape llm42__split_shape_of(const llm42__cuda *cu, int rows) {
+    const bool few = rows * cu->model->config.kv_heads <= cu->device.multiProcessorCount;
+    return llm42__split_shape_of(cu->dp, cu->group, few, llm42__shared_room(&cu->device));
+}
+
+template <int DP, int RING, int WARPS> static auto llm42__split_kernel(bool wide) {
+    return wide ? llm42__k_attend_split<DP, RING, 2, WARPS> : llm42__k_attend_split<DP, RING, 1, WARPS>;
 }
 
 template <int DP>
 static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key,
                                                 llm42__attention a, llm42__meta meta, int splits, llm42_error *error) {
     const unsigned heads = (unsigned)cu->model->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
-    const unsigned few = 2 * processors / heads + 1;
     const int most = llm42__shared_room(&cu->device);
     if (key->tile) {
         const int team = 2 * LLM42__UNIT_KEYS * DP * 2, sums = (DP / 2 + 4) * 128 * 4;
@@ -421,23 +440,23 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *la
                                 dim3((unsigned)teams * 128), (size_t)(teams * team + sums), lane->stream, a, meta));
     }
     if (key->split) {
-        // One block for each multiprocessor may take the more memory; by position there are two.
-        const bool by_position = llm42__by_position(cu, key->schedule, key->rows);
-        int tiles = DP < 128 || (key->rows * heads <= processors && !by_position) ? 4 : 3;
-        while (DP == 128 && tiles > 2 && llm42__split_bytes(tiles, DP, cu->group) > most) tiles--;
+        const llm42__split_shape shape = llm42__split_shape_of(cu, key->rows);
         const bool wide = cu->group > 8;
-        auto kernel = wide ? llm42__k_attend_split<DP, 4, 2> : llm42__k_attend_split<DP, 4, 1>;
+        constexpr int ring = DP < 128 ? 4 : 3;
+        auto kernel = shape.warps == 8 ? llm42__split_kernel<DP, ring, 8>(wide) : llm42__split_kernel<DP, 4, 4>(wide);
         if constexpr (DP == 128) {
-            if (tiles == 3) kernel = wide ? llm42__k_attend_split<DP, 3, 2> : llm42__k_attend_split<DP, 3, 1>;
-            if (tiles == 2) kernel = wide ? llm42__k_attend_split<DP, 2, 2> : llm42__k_attend_split<DP, 2, 1>;
+            if (shape.warps == 8 && shape.ring == 2) kernel = llm42__split_kernel<DP, 2, 8>(wide);
+            if (shape.warps == 4 && shape.ring == 3) kernel = llm42__split_kernel<DP, 3, 4>(wide);
+            if (shape.warps == 4 && shape.ring == 2) kernel = llm42__split_kernel<DP, 2, 4>(wide);
         }
-        const int bytes = llm42__split_bytes(tiles, DP, cu->group);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        most));  // other engines ask for other sizes
-        // Few rows stand alone beside prompts: one a sequence.
+        // Few rows stand alone beside prompts: one a sequence. Blocks without a task come last, and there are few.
         const int lone = key->tile ? std::min(key->rows, std::max(cu->desc.max_running, 1)) : key->rows;
-        LLM42__CU(llm42__launch(kernel, dim3(std::min((unsigned)splits, (unsigned)lone + few), heads), dim3(128),
-                                (size_t)bytes, lane->stream, a, meta));
+        const unsigned blocks = shape.warps == 8 ? std::max((unsigned)lone, processors / heads)
+                                                 : (unsigned)lone + 2 * processors / heads + 1;
+        LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({(unsigned)splits, blocks, 65535u})),
+                                dim3((unsigned)shape.warps * 32), (size_t)shape.bytes, lane->stream, a, meta));
     }
     return LLM42_OK;
 }
@@ -610,26 +629,32 @@ struct llm42__prepared {
     size_t head_bytes, pages_at, pages_bytes;  // of metadata: all up to the tasks, and the page tables
 };
 
-// A single row's keys in units, and who sums them.
-static void llm42__split_row(const llm42__cuda *cu, llm42__prepared *p, llm42_schedule schedule, const llm42_row *row,
-                             int r, int chunks, int *slots) {
+// A single row's keys in units, and who sums them: at most `blocks` blocks of so many warps, unless one would be too
+// long.
+static void llm42__split_row(const llm42__cuda *cu, llm42__prepared *p, bool by_position, const llm42_row *row, int r,
+                             int blocks, int warps, int *slots) {
     const int window = cu->model->config.sliding_window, end = row->position + 1,
-              low = window ? std::max(0, end - window) : 0;
-    int unit = LLM42__UNIT_KEYS, begin = low / LLM42__UNIT_KEYS * LLM42__UNIT_KEYS;
-    if (schedule == LLM42_FAST) {
-        begin = low & ~(LLM42__BLOCK_KEYS - 1);
-        chunks = std::max(1, std::max(std::min(chunks, (end - begin + 511) / 512), (end - begin + 4095) / 4096));
-        unit = ((end - begin + 4 * chunks - 1) / (4 * chunks) + 31) / 32 * 32;
-        if (*slots + 4 * chunks > cu->unit_slots)
-            unit = ((end - begin + 3) / 4 + 31) / 32 * 32;  // no room: one block alone
+              low = window ? std::max(0, end - window) : 0, grain = by_position ? LLM42__UNIT_KEYS : LLM42__BLOCK_KEYS,
+              begin = low / grain * grain, keys = end - begin;
+    blocks = keys <= warps * LLM42__UNIT_KEYS ? 1 : std::max(1, std::min(blocks, (keys + 511) / 512));
+    int unit = LLM42__UNIT_KEYS;
+    if (!by_position) {
+        // A unit for every warp, of 1,024 keys at most; one block merges those of several, so that few are better.
+        blocks = std::max(blocks, (keys + 1024 * warps - 1) / (1024 * warps));
+        if (*slots + warps * blocks > cu->unit_slots) blocks = 1;
+        const int even = ((keys + warps * blocks - 1) / (warps * blocks) + 31) / 32 * 32;
+        unit = blocks > 1 ? std::max(even, unit) : even;
     }
     // Who takes how many units is chosen by load; it changes no sum.
-    const int units = (end - begin + unit - 1) / unit, all = (units + LLM42__SPLIT_WARPS - 1) / LLM42__SPLIT_WARPS;
-    int rounds = (all + std::max(1, chunks) - 1) / std::max(1, chunks);
-    if (rounds<all && * slots + units> cu->unit_slots) rounds = all;
-    for (int u = 0; u < units; u += LLM42__SPLIT_WARPS * rounds)
-        p->split.push_back({r, begin + u * unit, end, unit, u, units, rounds < all ? *slots + u : 0, rounds});
-    if (rounds < all) *slots += units;
+    const int units = (keys + unit - 1) / unit;
+    int share = (units + blocks - 1) / blocks;
+    // Warps of a block that merges its units as it goes wait for one another in every round. Where a block has a
+    // multiprocessor to itself, nothing else goes on then: of three rounds and more the units wait in memory.
+    bool alone = share >= units && (warps == 4 || share <= 2 * warps);
+    if (*slots + units > cu->unit_slots) alone = true, share = units;
+    for (int u = 0; u < units; u += share)
+        p->split.push_back({r, begin + u * unit, end, unit, u, units, share, alone ? -1 : *slots + u});
+    if (!alone) *slots += units;
 }
 
 // Rows that stand one behind the other, in tiles.
@@ -654,16 +679,17 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             single += r + 1 == R || !same_run(r + 1);
         }
     const bool by_position = llm42__by_position(cu, pass->schedule, single);
-    // Blocks that share a row. By position a block's warps wait for one another after each unit: two blocks take turns.
-    const int heads = cu->model->config.kv_heads, blocks = (by_position ? 2 : 1) * cu->device.multiProcessorCount,
-              chunks = single ? blocks / (single * heads) : 1;
+    // Blocks that may share a row: of four warps, two run on a multiprocessor where shared memory allows.
+    const int warps = llm42__split_shape_of(cu, cu->buckets[(size_t)llm42__bucket(cu, R)]).warps,
+              heads = cu->model->config.kv_heads,
+              blocks = (by_position && warps == 4 ? 2 : 1) * cu->device.multiProcessorCount,
+              each = single ? blocks / (single * heads) : 1;
     for (size_t i = 0; i < p->run_begin.size(); i++) {
         int begin = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R;
         if (pass->schedule == LLM42_FIXED || end - begin > 1)
             llm42__tile_rows(cu, p, pass, begin, end);
         else
-            llm42__split_row(cu, p, by_position ? LLM42_INVARIANT : LLM42_FAST, &pass->row[begin], begin, chunks,
-                             &slots);
+            llm42__split_row(cu, p, by_position, &pass->row[begin], begin, each, warps, &slots);
     }
     // The longest first, so that none is left alone at the end. (Order of work, not of sums.)
     std::sort(p->tile.begin(), p->tile.end(), [](const llm42__tile_task &a, const llm42__tile_task &b) {
@@ -1498,6 +1524,7 @@ static llm42_result llm42__find_plans(llm42__cuda *cu, llm42_error *error) {
 }
 
 // >>plan file ----------------------------------------------------------------------------------------------------
+static const char llm42__plan_title[] = "# llm42 plans ";
 static const char llm42__plan_columns[] = "product\tschedule\trows\tkind\tsequential\tus\talgorithm";
 
 // 0: not used.
@@ -1509,10 +1536,10 @@ static std::string llm42__plan_header(const llm42__cuda *cu) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "# llm42 plans 7\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
+             "%s8\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
              "fixed: %s\n# logits: %s\n",
-             cu->device.name, cu->device.major, cu->device.minor, driver, runtime, llm42__lt_version(cu),
-             cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
+             llm42__plan_title, cu->device.name, cu->device.major, cu->device.minor, driver, runtime,
+             llm42__lt_version(cu), cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
              llm42__fast_alone(cu)                         ? "none"
              : cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match"
                                                            : "first",
@@ -1526,41 +1553,35 @@ static std::string llm42__plan_header(const llm42__cuda *cu) {
     return header + llm42__plan_columns + "\n";
 }
 
-static void llm42__write_plans(const llm42__cuda *cu) {
-    std::string path = cu->options.plan_file, temporary = path + ".part";
-    char start[16] = "";
-    if (FILE *old = fopen(path.c_str(), "r")) {
-        bool ours = !fgets(start, sizeof start, old) || strncmp(start, "# llm42 plans", 13) == 0;
-        fclose(old);
-        if (!ours) {
-            llm42__cuda_log(cu, "plan file %s: is there and is no plan file: it is left as it is", path.c_str());
-            return;
-        }
-    }
-    FILE *file = fopen(temporary.c_str(), "w");
-    if (!file) {
-        llm42__cuda_log(cu, "plan file %s: cannot be written: %s; plans are found anew at every open", path.c_str(),
-                        strerror(errno));
-        return;
-    }
-    fputs(llm42__plan_header(cu).c_str(), file);
-    for (int product = 0; product < LLM42__PRODUCTS; product++)
-        for (int mode = 0; mode < LLM42__MODES; mode++)
-            for (size_t b = 0; b < cu->buckets.size(); b++) {
-                const llm42__plan *p = &cu->plans[product][mode][b];
-                if (!llm42__product_used(cu, product) || (product == LLM42__HEAD && cu->buckets[b] > cu->max_draws))
-                    continue;
-                fprintf(file, "%s\t%d\t%d\t%s\t%d\t%.2f\t", llm42__product_names[product], mode, cu->buckets[b],
-                        p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt", p->sequential, (double)p->us);
-                for (int i = 0; i < 8; i++)
-                    fprintf(file, "%s%016" PRIx64, i ? ":" : "", p->tile >= 0 ? (uint64_t)0 : p->algo.data[i]);
-                fputc('\n', file);
-            }
-    bool good = !ferror(file);
-    if (fclose(file) != 0 || !good || rename(temporary.c_str(), path.c_str()) != 0)
-        llm42__cuda_log(cu, "plan file %s: cannot be written: %s", path.c_str(), strerror(errno));
+static std::string llm42__plan_row(const llm42__cuda *cu, int product, int mode, size_t bucket) {
+    const llm42__plan *p = &cu->plans[product][mode][bucket];
+    char text[256];
+    int at = snprintf(text, sizeof text, "%s\t%d\t%d\t%s\t%d\t%.2f\t", llm42__product_names[product], mode,
+                      cu->buckets[bucket], p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt", p->sequential,
+                      (double)p->us);
+    for (int i = 0; i < 8; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at, "%s%016" PRIx64, i ? ":" : "",
+                       p->tile >= 0 ? (uint64_t)0 : p->algo.data[i]);
+    return std::string(text) + "\n";
 }
 
+// A plan file's parts, each a header and the rows below it: of one device, library, model and kind of engine. Empty,
+// and `there` false, where no file can be read.
+static std::vector<std::string> llm42__plan_parts(const char *path, bool *there) {
+    std::vector<std::string> parts;
+    char line[1024];
+    FILE *file = fopen(path, "r");
+    *there = file != nullptr;
+    if (!file) return parts;
+    while (fgets(line, sizeof line, file)) {
+        if (parts.empty() || strncmp(line, llm42__plan_title, sizeof llm42__plan_title - 1) == 0) parts.push_back("");
+        parts.back() += line;
+    }
+    fclose(file);
+    return parts;
+}
+
+// Takes one row of a plan file. False: it is none. Rows for other numbers of rows than the engine's change nothing.
 static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
     char name[32], kind[64];
     int mode, rows, sequential, at = 0;
@@ -1570,9 +1591,7 @@ static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
         return false;
     int product = 0;
     while (product < LLM42__PRODUCTS && strcmp(name, llm42__product_names[product]) != 0) product++;
-    size_t bucket = (size_t)llm42__bucket(cu, rows);
-    if (product == LLM42__PRODUCTS || mode < 0 || mode >= LLM42__MODES || bucket >= cu->buckets.size()) return false;
-    if (cu->buckets[bucket] != rows) return true;  // of an engine with other row counts: of no use here
+    if (product == LLM42__PRODUCTS || mode < 0 || mode >= LLM42__MODES || rows < 1) return false;
     llm42__plan p;
     p.us = (float)us;
     p.sequential = sequential != 0;
@@ -1583,54 +1602,88 @@ static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
     for (int i = 0; i < 8; i++) {
         char *end;
         p.algo.data[i] = strtoull(text, &end, 16);
-        if (end == text || (i < 7 && *end != ':')) return false;
+        if (end == text || *end != (i < 7 ? ':' : '\n')) return false;
         text = end + 1;
     }
+    const size_t bucket = (size_t)llm42__bucket(cu, rows);
+    if (bucket >= cu->buckets.size() || cu->buckets[bucket] != rows) return true;
     if (p.tile < 0) {
-        size_t workspace = 0;
         cublasLtMatmulHeuristicResult_t fit;
         if (llm42__lt_layouts(cu, product, rows, &p, nullptr) != LLM42_OK) return false;
-        if (cublasLtMatmulAlgoCheck(cu->lt, cu->product, p.w, p.x, p.y, p.y, &p.algo, &fit) != CUBLAS_STATUS_SUCCESS)
+        if (cublasLtMatmulAlgoCheck(cu->lt, cu->product, p.w, p.x, p.y, p.y, &p.algo, &fit) != CUBLAS_STATUS_SUCCESS ||
+            fit.workspaceSize > llm42__workspace_bytes)
             return false;
-        workspace = fit.workspaceSize;
-        if (workspace > llm42__workspace_bytes) return false;
     }
     cu->plans[product][mode][bucket] = p;
     return true;
 }
 
-// Takes plans from the file. False, with the reason in the log, where it is missing, is of another device, or lacks
-// some.
-static bool llm42__read_plans(llm42__cuda *cu) {
-    FILE *file = fopen(cu->options.plan_file, "r");
-    if (!file) return false;
-    std::string header;
-    char line[1024];
-    bool good = true, body = false;
-    for (auto &product : cu->plans)
-        for (auto &mode : product)
-            for (llm42__plan &plan : mode) plan = llm42__plan();
-    while (good && fgets(line, sizeof line, file)) {
-        if (body)
-            good = llm42__read_plan(cu, line);
-        else
-            header += line;
-        if (!body && strncmp(line, llm42__plan_columns, sizeof llm42__plan_columns - 1) == 0) {
-            body = true;
-            good = header == llm42__plan_header(cu);
+// Adds the engine's plans to what its plan file holds already: parts of other headers stay, but for those of older
+// versions, and rows of its own part for other numbers of rows.
+static void llm42__write_plans(llm42__cuda *cu) {
+    const char *path = cu->options.plan_file;
+    const std::string header = llm42__plan_header(cu), temporary = std::string(path) + "." + std::to_string(getpid());
+    std::string text, own = header;
+    bool there;
+    for (const std::string &part : llm42__plan_parts(path, &there)) {
+        if (part.compare(0, sizeof llm42__plan_title - 1, llm42__plan_title) != 0) {
+            llm42__cuda_log(cu, "plan file %s: is there and is no plan file: it is left as it is", path);
+            return;
+        }
+        if (part.compare(0, header.size(), header) != 0) {
+            const size_t title = header.find('\n') + 1;
+            if (part.compare(0, title, header, 0, title) == 0) text += part + (part.back() == '\n' ? "" : "\n");
+            continue;
+        }
+        for (size_t at = header.size(), end; at < part.size(); at = end) {
+            int rows;
+            end = std::min(part.find('\n', at), part.size() - 1) + 1;
+            const std::string line = part.substr(at, end - at);
+            if (sscanf(line.c_str(), "%*[^\t]\t%*d\t%d", &rows) == 1 &&
+                !std::binary_search(cu->buckets.begin(), cu->buckets.end(), rows) && llm42__read_plan(cu, line.c_str()))
+                own += line;
         }
     }
-    fclose(file);
-    for (int product = 0; good && product < LLM42__PRODUCTS; product++)
-        for (int mode = 0; good && mode < LLM42__MODES; mode++)
-            for (size_t b = 0; good && b < cu->buckets.size(); b++)
+    for (int product = 0; product < LLM42__PRODUCTS; product++)
+        for (int mode = 0; mode < LLM42__MODES; mode++)
+            for (size_t b = 0; b < cu->buckets.size(); b++)
                 if (llm42__product_used(cu, product) && (product != LLM42__HEAD || cu->buckets[b] <= cu->max_draws))
-                    good = cu->plans[product][mode][b].tile >= 0 || cu->plans[product][mode][b].w;
-    if (!good)
-        llm42__cuda_log(
-            cu, "plan file %s: made for another device, library, model or engine, or not whole: plans are found anew",
-            cu->options.plan_file);
-    return good && body;
+                    own += llm42__plan_row(cu, product, mode, b);
+    FILE *file = fopen(temporary.c_str(), "w");
+    if (!file) {
+        llm42__cuda_log(cu, "plan file %s: cannot be written: %s; plans are found anew at every open", path,
+                        strerror(errno));
+        return;
+    }
+    fputs((text + own).c_str(), file);
+    bool good = !ferror(file);
+    if (fclose(file) != 0 || !good || rename(temporary.c_str(), path) != 0) {
+        llm42__cuda_log(cu, "plan file %s: cannot be written: %s", path, strerror(errno));
+        remove(temporary.c_str());
+    }
+}
+
+// Takes plans from the file. False, with the reason in the log where there is one, if it has not all of them.
+static bool llm42__read_plans(llm42__cuda *cu) {
+    const std::string header = llm42__plan_header(cu);
+    bool there, good = true, found = false;
+    for (const std::string &part : llm42__plan_parts(cu->options.plan_file, &there)) {
+        if (part.compare(0, header.size(), header) != 0) continue;
+        found = true;
+        for (size_t at = header.size(), end; good && at < part.size(); at = end) {
+            end = std::min(part.find('\n', at), part.size() - 1) + 1;
+            good = llm42__read_plan(cu, part.substr(at, end - at).c_str());
+        }
+    }
+    for (int product = 0; product < LLM42__PRODUCTS; product++)
+        for (int mode = 0; mode < LLM42__MODES; mode++)
+            for (size_t b = 0; b < cu->buckets.size(); b++)
+                if (llm42__product_used(cu, product) && (product != LLM42__HEAD || cu->buckets[b] <= cu->max_draws))
+                    good &= cu->plans[product][mode][b].tile >= 0 || cu->plans[product][mode][b].w;
+    if (there && !(found && good))
+        llm42__cuda_log(cu, "plan file %s: %s: plans are found anew", cu->options.plan_file,
+                        found ? "not whole" : "has none for this device, library, model and kind of engine");
+    return found && good;
 }
 
 // Plans that come from a file are proved as well.
@@ -1667,10 +1720,14 @@ static llm42_result llm42__prove_plans(llm42__cuda *cu, llm42_error *error) {
 }
 
 static llm42_result llm42__make_plans(llm42__cuda *cu, llm42_error *error) {
-    for (auto &product : cu->plans)
-        for (auto &mode : product) mode.assign(cu->buckets.size(), llm42__plan());
+    auto clear = [&]() {
+        for (auto &product : cu->plans)
+            for (auto &mode : product) mode.assign(cu->buckets.size(), llm42__plan());
+    };
+    clear();
     if (cu->options.plan_file && llm42__read_plans(cu))
         return cu->options.no_check || llm42__fast_alone(cu) ? LLM42_OK : llm42__prove_plans(cu, error);
+    clear();
     LLM42__TRY_CUDA(llm42__find_plans(cu, error));
     if (cu->options.plan_file) llm42__write_plans(cu);
     return LLM42_OK;
@@ -1999,8 +2056,7 @@ static llm42_result llm42__cuda_open_state(llm42__cuda_state *cu, llm42_error *e
     for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) LLM42__TRY_CUDA(llm42__open_lane(cu, i, error));
     for (llm42__prepared &p : cu->prepared) {
         p.tile.reserve((size_t)cu->max_rows);
-        p.split.reserve((size_t)llm42__split_room(cu, LLM42_FAST, cu->max_rows) +
-                        (size_t)llm42__split_room(cu, LLM42_INVARIANT, cu->max_rows));
+        p.split.reserve((size_t)llm42__split_room(cu, cu->max_rows));
         p.run_begin.reserve((size_t)cu->max_rows);
     }
     LLM42__CU(cudaDeviceSynchronize());
@@ -2023,7 +2079,8 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     cudaDeviceProp device;
     LLM42__TRY_CUDA(llm42__find_device(options.device, &device, error));
     const llm42_config *c = &desc->model->config;
-    if (c->head_dim > 64 && llm42__split_bytes(2, 128, c->heads / c->kv_heads) > llm42__shared_room(&device))
+    const int room = llm42__shared_room(&device);
+    if (c->head_dim > 64 && llm42__split_shape_of(128, c->heads / c->kv_heads, false, room).bytes > room)
         return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
                                 "model %s: %d heads a kv head of %d need more shared memory than %s has: use a GPU "
                                 "with 120 KB a block or more",

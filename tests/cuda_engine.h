@@ -146,12 +146,7 @@ static int pages_for(const workload *w, const load *l, int page_size) {
 
 static llm42_engine *open_load(const workload *w, const load *l, llm42_mode mode, llm42_prefill prefill) {
     static llm42_cuda_desc cuda;
-    static char plans[4096];
     cuda = cuda_desc;
-    // Each kind has a file of its own: one for all would be written anew at every change.
-    snprintf(plans, sizeof plans, "%s.%d%d%d", plan_path ? plan_path : "", (int)cuda.fast, (int)cuda.fixed,
-             mode == LLM42_NONDETERMINISTIC);
-    if (plan_path) cuda.plan_file = plans;
     cuda.no_graphs = l->no_graphs;
     double wider = l->wider > 0 ? l->wider : 1;
     llm42_engine_desc desc = {.model = w->model,

@@ -307,13 +307,30 @@ static void check_plan_files(const llm42_model *model) {
     char *again = test_read(path, NULL);  // found anew, it would have other times
     CHECK_MSG(text && again && !strcmp(text, again), "a plan file that fits was not read");
     free(again);
+    // Plans of another kind of engine, and of one with other numbers of rows, are added and leave these as they are.
     cuda_desc.fast = LLM42_CUDA_FAST_OFFERED;
     check_plan_file(model, "of the fastest products, where offered ones are asked for", path, want, ids, V);
-    cuda_desc.fast = LLM42_CUDA_FAST_DEFAULT;
     char *offered = test_read(path, NULL);
-    CHECK_MSG(text && offered && strstr(text, "# fast: fastest") && strstr(offered, "# fast: offered"),
-              "plan files do not tell the fastest products from offered ones");
+    check_plan_file(model, "of both", path, want, ids, V);
+    cuda_desc.fast = LLM42_CUDA_FAST_DEFAULT;
+    check_plan_file(model, "of both, the first asked for", path, want, ids, V);
+    again = test_read(path, NULL);
+    CHECK_MSG(text && offered && again && strstr(offered, text) && strstr(offered, "# fast: offered") &&
+                  !strcmp(offered, again),
+              "a plan file does not hold plans of two kinds of engines");
     free(offered);
+    free(again);
+    rig wide = {0};
+    llm42_cuda_desc plans = cuda_desc;
+    plans.plan_file = path;
+    if (rig_open(&wide, tested, (llm42_backend_desc){.model = model, .max_rows = 64, .max_context = 64, .cuda = &plans}))
+        rig_close(&wide);
+    char *wider = test_read(path, NULL);
+    check_plan_file(model, "of wider engines", path, want, ids, V);
+    again = test_read(path, NULL);
+    CHECK_MSG(wider && again && !strcmp(wider, again), "a plan file does not hold plans for other numbers of rows");
+    free(wider);
+    free(again);
     if (text && size > 0) {
         test_write(path, text, size / 2);
         check_plan_file(model, "cut in half", path, want, ids, V);

@@ -7,9 +7,8 @@
 #include "cuda_rig.h"
 #include "make_model.h"
 
-// The rows looked at, behind a prompt that fills more than one unit of attention (LONG_PROMPT: under FAST, more than a
-// block takes); those beside them. All of the subject
-// goes into one pass, with a few rows of others.
+// The rows looked at, behind a prompt that fills more than one unit of attention (LONG_PROMPT: many); those beside
+// them. All of the subject goes into one pass, with a few rows of others.
 enum { SUBJECT = 48, PROMPT = 300, LONG_PROMPT = 700, OTHERS = 40, OTHER_CONTEXT = 64, BEFORE = 7, AFTER = 2,
        LEAST_M = BEFORE + SUBJECT + AFTER };
 
@@ -430,6 +429,76 @@ static void check_rare_heads(void) {
     test_remove(folder);
 }
 
+// Rows that stand alone in their sequences, behind long and short ones: each has the bits of a row of a prompt, alone and
+// in any company. Few share the device, a block's warps or several blocks to a row, which must not show.
+// Returns how many rows differ under FAST.
+static int check_lone(const char *folder, int at, int heads, int kv_heads, int head_dim) {
+    enum { SEQS = 24, CONTEXT = 4352, CHUNK = 256 };
+    static const int lengths[] = {4100, 2049, 1025, 700, 513, 130, 33, 9}, company[] = {1, 2, 4, 9, 12, 16, 17, SEQS};
+    const test_shape shape = {"llama", 64, 64, 2, heads, kv_heads, head_dim, 96, 0, true, "BF16",
+                              "\"rope_theta\": 10000.0, ", CONTEXT};
+    char path[100];
+    snprintf(path, sizeof path, "%s/lone_%d", folder, at);
+    test_model_folder(path, &shape);
+    llm42_model *model = load_model(path, false);
+    rig g = {0};
+    double begin = test_seconds();
+    int compared = 0, differing = 0, drifted = 0;
+    if (!model || !rig_open(&g, tested, (llm42_backend_desc){.model = model, .max_rows = CHUNK, .max_context = CONTEXT,
+                                                             .max_running = SEQS}))
+        return 0;
+    size_t V = (size_t)g.vocab;
+    float *want = new_floats(SEQS * V), *piece = new_floats(8 * V), *got = new_floats(SEQS * V);
+    llm42_row last[SEQS];
+    llm42_output out[SEQS];
+    for (int s = 0; s < SEQS; s++) {
+        const int n = lengths[s % 8] + s / 8;
+        int32_t *ids = random_ids(n, g.vocab, 30 + (uint64_t)s);
+        rig_prefill(&g, LLM42_INVARIANT, s, ids, n - 8, CHUNK, NULL);
+        rig_feed(&g, LLM42_INVARIANT, s, ids, n - 8, 8, NULL, piece);
+        memcpy(want + (size_t)s * V, piece + 7 * V, V * sizeof *want);
+        last[s] = (llm42_row){s, n - 1, ids[n - 1], LLM42_ROW_SAMPLE};
+        free(ids);
+    }
+    for (int schedule = LLM42_INVARIANT; schedule >= LLM42_FAST; schedule -= LLM42_INVARIANT - LLM42_FAST)
+        for (int c = 0; c < (int)(sizeof company / sizeof *company); c++)
+            for (int first = 0; first < SEQS; first += company[c]) {
+                int rows = company[c] < SEQS - first ? company[c] : SEQS - first;
+                llm42_pass pass = rig_pass(&g, (llm42_schedule)schedule, last + first, rows, out, got);
+                if (!rig_run(&g, &pass)) continue;
+                for (int i = 0; i < rows; i++) {
+                    bool same = !memcmp(got + (size_t)i * V, want + (size_t)(first + i) * V, V * sizeof *got);
+                    if (schedule == LLM42_FAST) {
+                        drifted += !same;
+                    } else {
+                        compared++;
+                        differing += !same;
+                    }
+                }
+            }
+    CHECK_MSG(!differing, "%s: %d of %d rows alone have other bits than as rows of a prompt", path, differing, compared);
+    CHECK_MSG(compared == 8 * SEQS, "%s: %d rows compared", path, compared);
+    printf("  %2d heads, %2d kv heads of %-15d rows alone: %d compared; FAST, the control: %d differ: %.1f s\n", heads,
+           kv_heads, head_dim, compared, drifted, test_seconds() - begin);
+    free(want);
+    free(piece);
+    free(got);
+    rig_close(&g);
+    llm42_model_free(model);
+    return drifted;
+}
+
+// One and several rounds, shared by blocks and not, rings of each length, more than eight heads to a kv head.
+static void check_lone_rows(void) {
+    static const int shapes[][3] = {{32, 8, 128}, {64, 8, 128}, {12, 1, 64}, {16, 16, 32}};
+    char folder[64];
+    int drifted = 0;
+    test_folder(folder);
+    for (int i = 0; i < 4; i++) drifted += check_lone(folder, i, shapes[i][0], shapes[i][1], shapes[i][2]);
+    CHECK_MSG(drifted > 0, "rows alone: FAST, the control, gave the same bits everywhere");
+    test_remove(folder);
+}
+
 // The longest context that models are served with.
 static void check_longest(void) {
     static const test_shape shape = {"llama", 64, 64, 2, 4, 1, 128, 96, 0, true, "BF16",
@@ -465,6 +534,7 @@ TEST(passes) {
     check_keep_kv("synthetic:tiny");
     check_long("synthetic:tiny", 64, 2048);
     check_long(big, M, quick ? 2048 : 4096);
+    check_lone_rows();
     check_longest();
     check_sampling("synthetic:tiny", true);
     check_sampling(big, false);

@@ -12,23 +12,27 @@ typedef struct small_case {
     llm42_prefill prefill;
     int requests, page_size, group;
     bool match, overlap, fp32;
+    int longer;  // times: prompts and context
 } small_case;
 
 static const small_case small_cases[] = {
     {{"llama", 64, 64, 2, 4, 2, 16, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 768},
-     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, 2, false, false, false},
+     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, 2, false, false, false, 1},
     {{"mistral", 64, 96, 2, 12, 1, 80, 96, 0, false, "BF16", "\"sliding_window\": 200, ", 768},
-     LLM42_DVR, LLM42_PREFILL_INVARIANT, 4, 4, 4, true, false, true},
+     LLM42_DVR, LLM42_PREFILL_INVARIANT, 4, 4, 4, true, false, true, 1},
     {{"llama", 64, 64, 2, 4, 1, 128, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 768},
-     LLM42_DVR, LLM42_PREFILL_ISOLATED, 4, 64, 4, false, true, true},
+     LLM42_DVR, LLM42_PREFILL_ISOLATED, 4, 64, 4, false, true, true, 1},
     {{"qwen2", 64, 64, 1, 4, 2, 32, 96, 0, true, "BF16", "\"use_sliding_window\": false, ", 768},
-     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, true, true, false},
+     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, true, true, false, 1},
     {{"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
       "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 768},
-     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, true, false, false},
+     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, true, false, false, 1},
     // so many rows that a block has several rounds of a row's units to merge
     {{"qwen3", 64, 64, 1, 8, 8, 128, 96, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 768},
-     LLM42_BATCH_INVARIANT, LLM42_PREFILL_PACKED, 24, 16, 2, false, false, false},
+     LLM42_BATCH_INVARIANT, LLM42_PREFILL_PACKED, 24, 16, 2, false, false, false, 1},
+    // few rows and many keys: several blocks share a row, and a block has more units than it keeps in shared memory
+    {{"llama", 64, 64, 1, 32, 32, 16, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 2560},
+     LLM42_DVR, LLM42_PREFILL_INVARIANT, 4, 16, 2, true, false, false, 4},
 };
 enum { SMALL_CASES = sizeof small_cases / sizeof *small_cases, SMALL_NEW = 10, SMALL_MOST = 24 };
 
@@ -38,7 +42,7 @@ static void small_run(llm42_engine *engine, const small_case *s, int first, int 
     static const int lengths[] = {600, 150, 40, 5};
     int64_t ids[SMALL_MOST];
     for (int i = first; i < first + count; i++) {
-        const int length = s->requests > 4 ? 590 - i : lengths[i];
+        const int length = s->requests > 4 ? 590 - i : lengths[i] * s->longer;
         int32_t *prompt = random_ids(length, s->shape.vocab, 50 + (uint64_t)i);
         llm42_request_desc desc = {.prompt = prompt,
                                    .prompt_count = length,
@@ -70,17 +74,15 @@ static void small_run(llm42_engine *engine, const small_case *s, int first, int 
 
 static void check_small(const char *folder, int at) {
     const small_case *s = &small_cases[at];
-    char path[128], plans[1024];
+    char path[128];
     snprintf(path, sizeof path, "%s/small_%d", folder, at);
-    snprintf(plans, sizeof plans, "%s.%d", plan_path ? plan_path : "", at);
     test_model_folder(path, &s->shape);
     llm42_model *model = load_model(path, false);
     llm42_engine *engine = NULL;
     llm42_cuda_desc cuda = cuda_desc;
-    cuda.plan_file = plan_path ? plans : NULL;
     if (s->match) cuda.fixed = LLM42_CUDA_FIXED_MATCH;
     llm42_engine_desc desc = {.model = model, .backend = tested, .cuda = &cuda, .mode = s->mode, .prefill = s->prefill,
-                              .max_running = s->requests, .max_context = 640, .token_budget = 128, .window = 8,
+                              .max_running = s->requests, .max_context = 640 * s->longer, .token_budget = 128, .window = 8,
                               .group = s->group, .logits_fp32 = s->fp32, .page_size = s->page_size,
                               .overlap = s->overlap, .log = note_line};
     llm42_output outs[SMALL_MOST * SMALL_NEW];

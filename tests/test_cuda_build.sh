@@ -64,6 +64,9 @@ elif builds "make cuda" cuda CUDA_ARCH="80 89 90" B="$out" PROGRAMS="$out/genera
             if grep -qx "0 passed, 0 failed" "$out/log"; then passed=$((passed + 1)); else fail "it skips"; fi
         refuses 'part passes needs' "$out/tests/test_cuda" --part passes --window 8 --group 4
     fi
+    # Attention's tasks and plan files, on the host.
+    builds "the host's part" B="$out" "$out/tests/cuda_host" &&
+        if "$out/tests/cuda_host" >"$out/log" 2>&1; then passed=$((passed + 1)); else fail "the host's part"; fi
     builds "what is built in stays built in" B="$out" "$out/determinism"
     if grep -q building "$out/log"; then fail "plain make after make cuda built again"; else passed=$((passed + 1)); fi
 fi

@@ -1,0 +1,212 @@
+// cuda_host: what the CUDA backend does on the host alone, which needs no GPU: how attention's work is shared out, over
+// random models, devices and passes, and what a plan file keeps.
+//
+// Built and run by tests/test_cuda_build.sh. The last line is "N passed, N failed".
+#include "llm42.cu"
+
+#include <cstdio>
+
+static int64_t passed, failed;
+static bool check(bool ok, const char *what, int64_t at) {
+    passed += ok;
+    failed += !ok;
+    if (!ok && failed < 20) printf("cuda_host: FAILED: %s (%" PRId64 ")\n", what, at);
+    return ok;
+}
+
+static uint64_t state = 42;
+static int random_int(int least, int most) {
+    state += 0x9e3779b97f4a7c15ull;
+    uint64_t x = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return least + (int)((x ^ (x >> 31)) % (uint64_t)(most - least + 1));
+}
+// As likely within each power of two.
+static int random_size(int most) { return random_int(1, std::max(1, most >> random_int(0, 16))); }
+
+// An engine as it is when its sizes are known and nothing is on a device. Devices as an A100, an L4 and an H200 are.
+static void fabricate(llm42__cuda *cu, llm42_model *model) {
+    static const int room[] = {166912, 101376, 232448}, processors[] = {108, 58, 132};
+    const int device = random_int(0, 2), dims[] = {16, 48, 64, 128};
+    llm42_config *c = &model->config;
+    c->kv_heads = random_int(1, 16), c->heads = c->kv_heads * random_int(1, 10), c->head_dim = dims[random_int(0, 3)];
+    c->dim = c->ffn = c->vocab = 64, c->layers = 1, c->context = 131072;
+    c->sliding_window = random_int(0, 2) ? 0 : random_size(131072);
+    cu->model = cu->desc.model = model;
+    cu->device.sharedMemPerBlockOptin = (size_t)room[device];
+    cu->device.multiProcessorCount = processors[device];
+    llm42_backend_desc *d = &cu->desc;
+    d->max_context = random_int(0, 1) ? 131072 : random_size(131072), d->page_size = 16;
+    d->max_rows = random_size(1024), d->max_running = random_size(512);
+    d->pages = random_int(1, std::max(1, (int)((int64_t)d->max_running * d->max_context / 16)));
+    cu->options.fixed = random_int(0, 1) ? LLM42_CUDA_FIXED_MATCH : LLM42_CUDA_FIXED_DEFAULT;
+    llm42__cuda_sizes(cu);
+    for (auto &product : cu->plans)
+        for (auto &mode : product) mode.resize(cu->buckets.size());
+}
+
+static void check_row(const llm42__cuda *cu, const llm42__split_task *task, int tasks, const llm42_row *row,
+                      bool by_position, int *slots, int64_t at) {
+    const int window = cu->model->config.sliding_window, end = row->position + 1,
+              low = window ? std::max(0, end - window) : 0, units = task[0].units, share = task[0].share;
+    check(task[0].begin <= low && low - task[0].begin < LLM42__UNIT_KEYS, "a row's keys begin where they do", at);
+    check(!by_position || (task[0].unit == LLM42__UNIT_KEYS && task[0].begin == low / 128 * 128),
+          "by position, units begin and end at multiples of 128", at);
+    check(tasks == (units + share - 1) / share, "as many blocks as the last one waits for", at);
+    check(tasks == 1 || task[0].slot >= 0, "what several blocks share goes through memory", at);
+    for (int i = 0, unit = 0; i < tasks; i++, unit += share)
+        check(task[i].first_unit == unit && task[i].begin == task[0].begin + unit * task[0].unit &&
+                  task[i].end == end && task[i].units == units && task[i].share == share &&
+                  task[i].slot == (task[0].slot < 0 ? -1 : task[0].slot + unit),
+              "a row's blocks are one behind the other", at);
+    check((units - 1) * task[0].unit < end - task[0].begin && units * task[0].unit >= end - task[0].begin,
+          "units cover all keys, each once", at);
+    if (task[0].slot < 0) return;
+    check(task[0].slot == *slots && *slots + units <= cu->unit_slots, "partial sums have their own room", at);
+    *slots += units;
+}
+
+static void check_pass(const llm42__cuda *cu, int64_t at) {
+    static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_INVARIANT};
+    llm42_pass pass = {};
+    llm42__prepared p = {};
+    std::vector<llm42_row> rows;
+    const int want = std::min(random_int(0, 1) ? random_int(1, 20) : random_size(1024), cu->max_rows),
+              longest = cu->desc.max_context, usual = random_int(1, longest);
+    for (int seq = 0; (int)rows.size() < want; seq++) {
+        int position = random_int(0, 1) ? usual - 1 : random_size(longest) - 1, run = random_int(0, 9) ? 1 : 40;
+        for (; run && (int)rows.size() < want && position < longest; run--) {
+            llm42_row row = {};
+            row.seq = seq, row.position = position++;
+            rows.push_back(row);
+        }
+    }
+    pass.schedule = schedules[random_int(0, 1)];
+    pass.rows = pass.shape = (int)rows.size(), pass.row = rows.data();
+    llm42__make_tasks(cu, &p, &pass);
+    p.draws = pass.rows;
+    llm42__choose_key(cu, &p, &pass);
+    const llm42__meta_layout layout = llm42__layout(cu, &p.key);
+    const int tasks = (int)p.split.size();
+    check(tasks <= (p.key.split ? layout.splits : 0), "tasks fit their room", at);
+    check(layout.pages + cu->page_room * 4 <= cu->meta_size, "metadata fit theirs", at);
+    const llm42__split_shape shape = llm42__split_shape_of(cu, p.key.rows);
+    check(shape.bytes <= llm42__shared_room(&cu->device) || cu->dp == 128, "blocks fit a multiprocessor", at);
+    auto follows = [&](int r) {
+        return r > 0 && r < pass.rows && rows[(size_t)r].seq == rows[(size_t)r - 1].seq &&
+               rows[(size_t)r].position == rows[(size_t)r - 1].position + 1;
+    };
+    int lone = 0, slots = 0, next = 0;
+    for (int r = 0; r < pass.rows; r++) lone += !follows(r) && !follows(r + 1);
+    const bool by_position = llm42__by_position(cu, pass.schedule, lone);
+    for (int r = 0; r < pass.rows; r++) {
+        if (follows(r) || follows(r + 1)) continue;
+        int n = 0;
+        while (next + n < tasks && p.split[(size_t)(next + n)].row == r) n++;
+        if (check(n > 0, "each row that stands alone is worked on", at))
+            check_row(cu, &p.split[(size_t)next], n, &rows[(size_t)r], by_position, &slots, at);
+        next += n;
+    }
+    check(next == tasks, "nothing else is", at);
+}
+
+// Plans that can be told apart by their times; our own kernels', for cuBLASLt's need a device.
+static void set_plans(llm42__cuda *cu, float us) {
+    for (int product = 0; product < LLM42__PRODUCTS; product++)
+        for (int mode = 0; mode < LLM42__MODES; mode++) {
+            cu->plans[product][mode].assign(cu->buckets.size(), llm42__plan());
+            for (size_t b = 0; us > 0 && b < cu->buckets.size(); b++) {
+                llm42__plan *plan = &cu->plans[product][mode][b];
+                plan->tile = (product + mode + (int)b) % LLM42__TILE_KINDS, plan->sequential = true;
+                plan->us = us + (float)b;
+            }
+        }
+}
+
+static bool takes(llm42__cuda *cu, float us) {
+    set_plans(cu, 0);
+    return llm42__read_plans(cu) && cu->plans[0][0][0].us == us &&
+           cu->plans[1][2].back().us == us + (float)(cu->buckets.size() - 1) &&
+           cu->plans[1][2].back().tile == (1 + 2 + (int)cu->buckets.size() - 1) % LLM42__TILE_KINDS;
+}
+
+static void write_text(const char *path, const std::string &text) {
+    if (FILE *file = fopen(path, "w")) {
+        fputs(text.c_str(), file);
+        fclose(file);
+    }
+}
+
+static void check_plan_file(void) {
+    static llm42_model model;
+    char path[] = "/tmp/cuda_host_XXXXXX";
+    int handle = mkstemp(path);
+    if (!check(handle >= 0, "a temporary file", 0)) return;
+    close(handle);
+    llm42__cuda a = {}, b = {}, c = {}, wide = {};
+    for (llm42__cuda *cu : {&a, &b, &c, &wide}) {
+        model.config = {};
+        model.config.heads = model.config.kv_heads = 2, model.config.head_dim = 16;
+        model.config.dim = model.config.ffn = model.config.vocab = 64, model.config.layers = 1;
+        cu->model = cu->desc.model = &model;
+        cu->desc.max_context = 64, cu->desc.page_size = 16, cu->desc.pages = 4;
+        cu->desc.max_rows = cu == &wide ? 64 : 8, cu->desc.max_running = 1;
+        cu->options.no_cublas = true, cu->options.plan_file = path;
+        llm42__cuda_sizes(cu);
+    }
+    b.options.fixed = LLM42_CUDA_FIXED_MATCH;
+    c.options.fast = LLM42_CUDA_FAST_OFFERED;
+    check(!takes(&a, 10), "an empty file has no plans", 0);
+    set_plans(&a, 10);
+    llm42__write_plans(&a);
+    check(takes(&a, 10), "plans come back", 0);
+    check(!takes(&b, 10), "another kind of engine does not take them", 0);
+    set_plans(&b, 20);
+    llm42__write_plans(&b);
+    set_plans(&c, 25);
+    llm42__write_plans(&c);
+    check(takes(&a, 10) && takes(&b, 20) && takes(&c, 25), "a file keeps plans of three kinds", 0);
+    check(!takes(&wide, 10), "an engine with more rows lacks some", 0);
+    set_plans(&wide, 30);
+    llm42__write_plans(&wide);
+    check(takes(&wide, 30) && takes(&b, 20) && takes(&c, 25), "its plans are added", 0);
+    set_plans(&a, 40);
+    llm42__write_plans(&a);
+    check(takes(&a, 40) && takes(&b, 20), "newer plans take the place of older ones", 0);
+    set_plans(&wide, 0);
+    llm42__read_plans(&wide);
+    check(wide.plans[0][0].back().us == 30 + (float)(wide.buckets.size() - 1), "those for other rows stay", 0);
+    bool there;
+    std::string all;
+    for (const std::string &part : llm42__plan_parts(path, &there)) all += part;
+    for (size_t cut = 0; cut < all.size(); cut += 1 + all.size() / 200) {
+        write_text(path, all.substr(0, cut));
+        takes(&a, 40), takes(&b, 20), takes(&wide, 30);
+        set_plans(&a, 50);
+        llm42__write_plans(&a);
+        set_plans(&b, 60);
+        llm42__write_plans(&b);
+        check(takes(&a, 50) && takes(&b, 60), "a file cut short is mended", (int64_t)cut);
+    }
+    write_text(path, "# llm42 plans 1\nof an older version\n");
+    set_plans(&a, 70);
+    llm42__write_plans(&a);
+    check(takes(&a, 70) && llm42__plan_parts(path, &there).size() == 1, "older versions' plans are dropped", 0);
+    write_text(path, "a letter\n");
+    llm42__write_plans(&a);
+    check(!takes(&a, 70) && llm42__plan_parts(path, &there)[0] == "a letter\n", "another file is left as it is", 0);
+    remove(path);
+}
+
+int main(void) {
+    static llm42_model model;
+    for (int64_t at = 0; at < 500; at++) {
+        llm42__cuda_state *cu = new llm42__cuda_state();
+        fabricate(cu, &model);
+        for (int i = 0; i < 4; i++) check_pass(cu, at);
+        delete cu;
+    }
+    check_plan_file();
+    printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
+    return failed > 0;
+}
