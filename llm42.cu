@@ -1156,8 +1156,13 @@ struct llm42__candidate {
 static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c) {
     return cu->options.fast != LLM42_CUDA_FAST_OFFERED || c.rank >= 0 || c.plan.tile >= 0;
 }
-// A tile kernel fetches weights while the kernel before it drains, which a cuBLASLt kernel does not.
-static float llm42__cost(const llm42__candidate &c) { return c.plan.us + (c.plan.tile >= 0 ? 0.0f : 2.5f); }
+// What a product costs in a decode pass beyond its time alone, us: by cuBLASLt, by a tile kernel. A tile kernel starts
+// while the kernel before it drains, which saves time, but beside attention (o) costs more than it saves. Measured on
+// an H200 by swapping plans of 1 to 16 rows in whole passes (+-1 us).
+static const float llm42__beyond[LLM42__PRODUCTS][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}, {0, 0}, {0, 0}};
+static float llm42__cost(int product, const llm42__candidate &c) {
+    return c.plan.us + llm42__beyond[product][c.plan.tile >= 0];
+}
 
 // Memory for trying plans: inputs of noise, the same with rows turned, and three outputs.
 struct llm42__trial {
@@ -1383,7 +1388,7 @@ static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm4
                                   bool places, bool in_order, FITS fits, llm42__plan *chosen, llm42_error *error) {
     std::stable_sort(list->begin(), list->end(), [&](const llm42__candidate &a, const llm42__candidate &b) {
         if (in_order) return (unsigned)a.rank < (unsigned)b.rank;
-        return a.near != b.near ? a.near : llm42__cost(a) < llm42__cost(b);
+        return a.near != b.near ? a.near : llm42__cost(product, a) < llm42__cost(product, b);
     });
     for (llm42__candidate &c : *list) {
         if (!fits(c)) continue;
@@ -1415,12 +1420,12 @@ static llm42_result llm42__time_candidates(llm42__trial *t, int product, std::ve
             continue;
         }
         LLM42__TRY_CUDA(llm42__find_class(t, product, &c.plan, rows, error));
-        if (llm42__serves_fast(t->cu, c)) best[0] = std::min(best[0], llm42__cost(c));
-        if (c.plan.sequential) best[1] = std::min(best[1], llm42__cost(c));
+        if (llm42__serves_fast(t->cu, c)) best[0] = std::min(best[0], llm42__cost(product, c));
+        if (c.plan.sequential) best[1] = std::min(best[1], llm42__cost(product, c));
     }
     for (llm42__candidate &c : *list) {
         const float limit = std::max(llm42__serves_fast(t->cu, c) ? best[0] : 0.0f, c.plan.sequential ? best[1] : 0.0f);
-        c.near = llm42__cost(c) < 1.15f * limit;
+        c.near = llm42__cost(product, c) < 1.15f * limit;
     }
     for (int round = 0; round < 4; round++)
         for (llm42__candidate &c : *list) {
@@ -1819,9 +1824,10 @@ static llm42_result llm42__find_device(int ordinal, cudaDeviceProp *device, llm4
         int driver = 0;
         if (cudaDriverGetVersion(&driver) != cudaSuccess || !driver) status = cudaErrorNoDevice;  // no driver at all
         cudaGetLastError();
-        return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
-                                "cuda backend: no CUDA device: %s; use the CPU backend, or a machine with an NVIDIA GPU",
-                                status != cudaSuccess ? cudaGetErrorString(status) : "none found");
+        return llm42__cuda_fail(
+            error, LLM42_UNSUPPORTED,
+            "cuda backend: no CUDA device: %s; use the CPU backend, or a machine with an NVIDIA GPU",
+            status != cudaSuccess ? cudaGetErrorString(status) : "none found");
     }
     if (ordinal < 0 || ordinal >= count)
         return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.device: %d: this machine has devices 0 to %d",
