@@ -1158,11 +1158,9 @@ static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c)
 }
 // What a product costs in a decode pass beyond its time alone, us: by cuBLASLt, by a tile kernel. A tile kernel starts
 // while the kernel before it drains, which saves time, but beside attention (o) costs more than it saves. Measured on
-// an H200 by swapping plans of 1 to 16 rows in whole passes (+-1 us).
+// an H200 by swapping plans of 1 to 16 rows in whole passes: means, from which single batches were up to 3 us off.
 static const float llm42__beyond[LLM42__PRODUCTS][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}, {0, 0}, {0, 0}};
-static float llm42__cost(int product, const llm42__candidate &c) {
-    return c.plan.us + llm42__beyond[product][c.plan.tile >= 0];
-}
+static float llm42__cost(int product, const llm42__plan &p) { return p.us + llm42__beyond[product][p.tile >= 0]; }
 
 // Memory for trying plans: inputs of noise, the same with rows turned, and three outputs.
 struct llm42__trial {
@@ -1388,7 +1386,7 @@ static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm4
                                   bool places, bool in_order, FITS fits, llm42__plan *chosen, llm42_error *error) {
     std::stable_sort(list->begin(), list->end(), [&](const llm42__candidate &a, const llm42__candidate &b) {
         if (in_order) return (unsigned)a.rank < (unsigned)b.rank;
-        return a.near != b.near ? a.near : llm42__cost(product, a) < llm42__cost(product, b);
+        return a.near != b.near ? a.near : llm42__cost(product, a.plan) < llm42__cost(product, b.plan);
     });
     for (llm42__candidate &c : *list) {
         if (!fits(c)) continue;
@@ -1420,12 +1418,12 @@ static llm42_result llm42__time_candidates(llm42__trial *t, int product, std::ve
             continue;
         }
         LLM42__TRY_CUDA(llm42__find_class(t, product, &c.plan, rows, error));
-        if (llm42__serves_fast(t->cu, c)) best[0] = std::min(best[0], llm42__cost(product, c));
-        if (c.plan.sequential) best[1] = std::min(best[1], llm42__cost(product, c));
+        if (llm42__serves_fast(t->cu, c)) best[0] = std::min(best[0], llm42__cost(product, c.plan));
+        if (c.plan.sequential) best[1] = std::min(best[1], llm42__cost(product, c.plan));
     }
     for (llm42__candidate &c : *list) {
         const float limit = std::max(llm42__serves_fast(t->cu, c) ? best[0] : 0.0f, c.plan.sequential ? best[1] : 0.0f);
-        c.near = llm42__cost(product, c) < 1.15f * limit;
+        c.near = llm42__cost(product, c.plan) < 1.15f * limit;
     }
     for (int round = 0; round < 4; round++)
         for (llm42__candidate &c : *list) {
@@ -1459,7 +1457,8 @@ static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t buck
         &plans[2][bucket], error));
     if (cu->options.fixed == LLM42_CUDA_FIXED_MATCH) {
         plans[1][bucket] = plans[2][bucket];
-        if (llm42__matches(cu) && (rows <= LLM42__FEW_ROWS || plans[2][bucket].us <= 1.02f * plans[0][bucket].us))
+        if (llm42__matches(cu) && (rows <= LLM42__FEW_ROWS || llm42__cost(product, plans[2][bucket]) <=
+                                                                  1.02f * llm42__cost(product, plans[0][bucket])))
             plans[0][bucket] = plans[2][bucket];
         return LLM42_OK;
     }
@@ -1541,7 +1540,7 @@ static std::string llm42__plan_header(const llm42__cuda *cu) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "%s8\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
+             "%s9\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
              "fixed: %s\n# logits: %s\n",
              llm42__plan_title, cu->device.name, cu->device.major, cu->device.minor, driver, runtime,
              llm42__lt_version(cu), cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
@@ -1579,15 +1578,21 @@ static std::vector<std::string> llm42__plan_parts(const char *path, bool *there)
     *there = file != nullptr;
     if (!file) return parts;
     while (fgets(line, sizeof line, file)) {
-        if (parts.empty() || strncmp(line, llm42__plan_title, sizeof llm42__plan_title - 1) == 0) parts.push_back("");
+        const bool title = strncmp(line, llm42__plan_title, sizeof llm42__plan_title - 1) == 0;
+        if (title || parts.empty()) parts.push_back("");
         parts.back() += line;
+        if (!title && parts.size() == 1 && parts[0] == line) break;  // no plan file
     }
     fclose(file);
     return parts;
 }
 
-// Takes one row of a plan file. False: it is none. Rows for other numbers of rows than the engine's change nothing.
-static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
+// A row of a plan file.
+struct llm42__plan_line {
+    int product, mode, rows;
+    llm42__plan plan;
+};
+static bool llm42__parse_plan(const char *line, llm42__plan_line *row) {
     char name[32], kind[64];
     int mode, rows, sequential, at = 0;
     double us;
@@ -1607,28 +1612,46 @@ static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
     for (int i = 0; i < 8; i++) {
         char *end;
         p.algo.data[i] = strtoull(text, &end, 16);
-        if (end == text || *end != (i < 7 ? ':' : '\n')) return false;
+        if (end != text + 16 || *end != (i < 7 ? ':' : '\n')) return false;
         text = end + 1;
     }
-    const size_t bucket = (size_t)llm42__bucket(cu, rows);
-    if (bucket >= cu->buckets.size() || cu->buckets[bucket] != rows) return true;
+    *row = {product, mode, rows, p};
+    return true;
+}
+
+// Does the engine have a plan of its own for so many rows of a product?
+static bool llm42__plan_wanted(const llm42__cuda *cu, int product, int rows) {
+    return llm42__product_used(cu, product) && (product != LLM42__HEAD || rows <= cu->max_draws) &&
+           std::binary_search(cu->buckets.begin(), cu->buckets.end(), rows);
+}
+
+// Takes one row of a plan file. False: it is none, or cannot serve. Rows that the engine does not want change nothing.
+static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
+    llm42__plan_line row;
+    if (!llm42__parse_plan(line, &row)) return false;
+    if (!llm42__plan_wanted(cu, row.product, row.rows)) return true;
+    llm42__plan &p = row.plan;
+    const bool sequential = row.mode == 2 || (row.mode == 1 && cu->options.fixed == LLM42_CUDA_FIXED_MATCH);
+    if (sequential && !p.sequential && !llm42__fast_alone(cu)) return false;
     if (p.tile < 0) {
         cublasLtMatmulHeuristicResult_t fit;
-        if (llm42__lt_layouts(cu, product, rows, &p, nullptr) != LLM42_OK) return false;
+        if (cu->options.no_cublas || llm42__lt_layouts(cu, row.product, row.rows, &p, nullptr) != LLM42_OK)
+            return false;
         if (cublasLtMatmulAlgoCheck(cu->lt, cu->product, p.w, p.x, p.y, p.y, &p.algo, &fit) != CUBLAS_STATUS_SUCCESS ||
             fit.workspaceSize > llm42__workspace_bytes)
             return false;
     }
-    cu->plans[product][mode][bucket] = p;
+    cu->plans[row.product][row.mode][(size_t)llm42__bucket(cu, row.rows)] = p;
     return true;
 }
 
 // Adds the engine's plans to what its plan file holds already: parts of other headers stay, but for those of older
-// versions, and rows of its own part for other numbers of rows.
+// versions, and rows of its own part that it does not want. Of two engines that write at once one's may be lost: they
+// are found anew.
 static void llm42__write_plans(llm42__cuda *cu) {
     const char *path = cu->options.plan_file;
-    const std::string header = llm42__plan_header(cu), temporary = std::string(path) + "." + std::to_string(getpid());
-    std::string text, own = header;
+    const std::string header = llm42__plan_header(cu);
+    std::string text, own = header, temporary;
     bool there;
     for (const std::string &part : llm42__plan_parts(path, &there)) {
         if (part.compare(0, sizeof llm42__plan_title - 1, llm42__plan_title) != 0) {
@@ -1637,24 +1660,27 @@ static void llm42__write_plans(llm42__cuda *cu) {
         }
         if (part.compare(0, header.size(), header) != 0) {
             const size_t title = header.find('\n') + 1;
-            if (part.compare(0, title, header, 0, title) == 0) text += part + (part.back() == '\n' ? "" : "\n");
+            if (part.compare(0, title, header, 0, title) == 0) text += part.substr(0, part.rfind('\n') + 1);
             continue;
         }
         for (size_t at = header.size(), end; at < part.size(); at = end) {
-            int rows;
+            llm42__plan_line row;
             end = std::min(part.find('\n', at), part.size() - 1) + 1;
             const std::string line = part.substr(at, end - at);
-            if (sscanf(line.c_str(), "%*[^\t]\t%*d\t%d", &rows) == 1 &&
-                !std::binary_search(cu->buckets.begin(), cu->buckets.end(), rows) && llm42__read_plan(cu, line.c_str()))
-                own += line;
+            if (llm42__parse_plan(line.c_str(), &row) && !llm42__plan_wanted(cu, row.product, row.rows)) own += line;
         }
     }
     for (int product = 0; product < LLM42__PRODUCTS; product++)
         for (int mode = 0; mode < LLM42__MODES; mode++)
             for (size_t b = 0; b < cu->buckets.size(); b++)
-                if (llm42__product_used(cu, product) && (product != LLM42__HEAD || cu->buckets[b] <= cu->max_draws))
-                    own += llm42__plan_row(cu, product, mode, b);
-    FILE *file = fopen(temporary.c_str(), "w");
+                if (llm42__plan_wanted(cu, product, cu->buckets[b])) own += llm42__plan_row(cu, product, mode, b);
+    FILE *file = nullptr;
+    errno = EACCES;
+    for (int i = 0; (there || access(path, F_OK) != 0) && !file && i < 100; i++) {
+        temporary = std::string(path) + "." + std::to_string(getpid()) + "." + std::to_string(i);
+        file = fopen(temporary.c_str(), "wx");
+        if (!file && errno != EEXIST) break;
+    }
     if (!file) {
         llm42__cuda_log(cu, "plan file %s: cannot be written: %s; plans are found anew at every open", path,
                         strerror(errno));
@@ -1683,7 +1709,7 @@ static bool llm42__read_plans(llm42__cuda *cu) {
     for (int product = 0; product < LLM42__PRODUCTS; product++)
         for (int mode = 0; mode < LLM42__MODES; mode++)
             for (size_t b = 0; b < cu->buckets.size(); b++)
-                if (llm42__product_used(cu, product) && (product != LLM42__HEAD || cu->buckets[b] <= cu->max_draws))
+                if (llm42__plan_wanted(cu, product, cu->buckets[b]))
                     good &= cu->plans[product][mode][b].tile >= 0 || cu->plans[product][mode][b].w;
     if (there && !(found && good))
         llm42__cuda_log(cu, "plan file %s: %s: plans are found anew", cu->options.plan_file,

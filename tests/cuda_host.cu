@@ -52,6 +52,7 @@ static void check_row(const llm42__cuda *cu, const llm42__split_task *task, int 
     check(task[0].begin <= low && low - task[0].begin < LLM42__UNIT_KEYS, "a row's keys begin where they do", at);
     check(!by_position || (task[0].unit == LLM42__UNIT_KEYS && task[0].begin == low / 128 * 128),
           "by position, units begin and end at multiples of 128", at);
+    check(task[0].unit % LLM42__BLOCK_KEYS == 0 && task[0].begin % LLM42__BLOCK_KEYS == 0, "units end where tiles do", at);
     check(tasks == (units + share - 1) / share, "as many blocks as the last one waits for", at);
     check(tasks == 1 || task[0].slot >= 0, "what several blocks share goes through memory", at);
     for (int i = 0, unit = 0; i < tasks; i++, unit += share)
@@ -91,7 +92,7 @@ static void check_pass(const llm42__cuda *cu, int64_t at) {
     check(tasks <= (p.key.split ? layout.splits : 0), "tasks fit their room", at);
     check(layout.pages + cu->page_room * 4 <= cu->meta_size, "metadata fit theirs", at);
     const llm42__split_shape shape = llm42__split_shape_of(cu, p.key.rows);
-    check(shape.bytes <= llm42__shared_room(&cu->device) || cu->dp == 128, "blocks fit a multiprocessor", at);
+    check(shape.bytes <= llm42__shared_room(&cu->device), "blocks fit a multiprocessor", at);
     auto follows = [&](int r) {
         return r > 0 && r < pass.rows && rows[(size_t)r].seq == rows[(size_t)r - 1].seq &&
                rows[(size_t)r].position == rows[(size_t)r - 1].position + 1;
@@ -179,15 +180,42 @@ static void check_plan_file(void) {
     bool there;
     std::string all;
     for (const std::string &part : llm42__plan_parts(path, &there)) all += part;
+    const size_t last = all.rfind("# llm42 plans ");
+    check(all.compare(last, llm42__plan_header(&a).size(), llm42__plan_header(&a)) == 0,
+          "the last part is the last written", 0);
+    for (size_t cut = last; cut < all.size(); cut++) {
+        write_text(path, all.substr(0, cut));
+        check(!takes(&a, 40) && takes(&b, 20), "a part cut short is not taken, those before it are", (int64_t)cut);
+        if (cut % 37 && cut + 40 <= all.size()) continue;
+        set_plans(&c, 25);
+        llm42__write_plans(&c);
+        check(!takes(&a, 40), "nor when others have been added", (int64_t)cut);
+    }
     for (size_t cut = 0; cut < all.size(); cut += 1 + all.size() / 200) {
         write_text(path, all.substr(0, cut));
-        takes(&a, 40), takes(&b, 20), takes(&wide, 30);
         set_plans(&a, 50);
         llm42__write_plans(&a);
         set_plans(&b, 60);
         llm42__write_plans(&b);
         check(takes(&a, 50) && takes(&b, 60), "a file cut short is mended", (int64_t)cut);
     }
+    // Head rows beyond what an engine draws: others of its kind want them.
+    write_text(path, "");
+    c.options.fast = a.options.fast, c.max_draws = 1;
+    set_plans(&a, 70);
+    llm42__write_plans(&a);
+    set_plans(&c, 80);
+    llm42__write_plans(&c);
+    set_plans(&a, 0);
+    check(llm42__read_plans(&a) && a.plans[LLM42__HEAD][0].back().us == 70 + (float)(a.buckets.size() - 1),
+          "rows that an engine does not want stay", 0);
+    all = "";
+    for (const std::string &part : llm42__plan_parts(path, &there)) all += part;
+    const size_t row = all.find("qkv\t2\t1\t"), order = all.find("\t1\t", row + 8);
+    all.replace(order, 3, "\t0\t");
+    write_text(path, all);
+    set_plans(&a, 0);
+    check(!llm42__read_plans(&a), "an INVARIANT plan in another order is not taken", 0);
     write_text(path, "# llm42 plans 1\nof an older version\n");
     set_plans(&a, 70);
     llm42__write_plans(&a);
