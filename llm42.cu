@@ -1511,6 +1511,12 @@ static bool llm42__product_used(const llm42__cuda *cu, int product) {
     return product == LLM42__ROUTER ? mixture : (product != LLM42__GATE_UP && product != LLM42__DOWN) || !mixture;
 }
 
+// Does the engine have a plan of its own for so many rows of a product?
+static bool llm42__plan_wanted(const llm42__cuda *cu, int product, int rows) {
+    return llm42__product_used(cu, product) && (product != LLM42__HEAD || rows <= cu->max_draws) &&
+           std::binary_search(cu->buckets.begin(), cu->buckets.end(), rows);
+}
+
 static llm42_result llm42__find_plans(llm42__cuda *cu, llm42_error *error) {
     llm42__trial t = {};
     t.cu = cu;
@@ -1518,10 +1524,9 @@ static llm42_result llm42__find_plans(llm42__cuda *cu, llm42_error *error) {
     for (int product = 0; result == LLM42_OK && product < LLM42__PRODUCTS; product++) {
         if (!llm42__product_used(cu, product)) continue;
         result = llm42__fill_trial(&t, product, error);
-        for (size_t bucket = 0; result == LLM42_OK && bucket < cu->buckets.size(); bucket++) {
-            if (product == LLM42__HEAD && cu->buckets[bucket] > cu->max_draws) continue;
-            result = llm42__plan_bucket(&t, product, bucket, error);
-        }
+        for (size_t bucket = 0; result == LLM42_OK && bucket < cu->buckets.size(); bucket++)
+            if (llm42__plan_wanted(cu, product, cu->buckets[bucket]))
+                result = llm42__plan_bucket(&t, product, bucket, error);
     }
     llm42__close_trial(&t);
     return result;
@@ -1569,21 +1574,38 @@ static std::string llm42__plan_row(const llm42__cuda *cu, int product, int mode,
     return std::string(text) + "\n";
 }
 
-// A plan file's parts, each a header and the rows below it: of one device, library, model and kind of engine. Empty,
-// and `there` false, where no file can be read.
-static std::vector<std::string> llm42__plan_parts(const char *path, bool *there) {
-    std::vector<std::string> parts;
+// What a plan file holds for one device, library, model and kind of engine.
+struct llm42__plan_part {
+    std::string header;
+    std::vector<std::string> rows;
+};
+
+// A plan file's parts; a line that was cut short is left out. None, and `there` false, where no file can be read; one
+// without the title where it is no plan file.
+static std::vector<llm42__plan_part> llm42__plan_parts(const char *path, bool *there) {
+    std::vector<llm42__plan_part> parts;
     char line[1024];
+    bool below = false;  // the header
     FILE *file = fopen(path, "r");
     *there = file != nullptr;
-    if (!file) return parts;
-    while (fgets(line, sizeof line, file)) {
+    while (file && fgets(line, sizeof line, file)) {
         const bool title = strncmp(line, llm42__plan_title, sizeof llm42__plan_title - 1) == 0;
-        if (title || parts.empty()) parts.push_back("");
-        parts.back() += line;
-        if (!title && parts.size() == 1 && parts[0] == line) break;  // no plan file
+        if (!title && parts.empty()) {
+            parts.push_back({line, {}});
+            break;
+        }
+        if (!strchr(line, '\n')) continue;
+        if (title) {
+            parts.push_back({line, {}});
+            below = false;
+        } else if (below) {
+            parts.back().rows.push_back(line);
+        } else {
+            parts.back().header += line;
+            below = strncmp(line, llm42__plan_columns, sizeof llm42__plan_columns - 1) == 0;
+        }
     }
-    fclose(file);
+    if (file) fclose(file);
     return parts;
 }
 
@@ -1619,12 +1641,6 @@ static bool llm42__parse_plan(const char *line, llm42__plan_line *row) {
     return true;
 }
 
-// Does the engine have a plan of its own for so many rows of a product?
-static bool llm42__plan_wanted(const llm42__cuda *cu, int product, int rows) {
-    return llm42__product_used(cu, product) && (product != LLM42__HEAD || rows <= cu->max_draws) &&
-           std::binary_search(cu->buckets.begin(), cu->buckets.end(), rows);
-}
-
 // Takes one row of a plan file. False: it is none, or cannot serve. Rows that the engine does not want change nothing.
 static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
     llm42__plan_line row;
@@ -1651,23 +1667,22 @@ static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
 static void llm42__write_plans(llm42__cuda *cu) {
     const char *path = cu->options.plan_file;
     const std::string header = llm42__plan_header(cu);
+    const size_t title = header.find('\n') + 1;
     std::string text, own = header, temporary;
     bool there;
-    for (const std::string &part : llm42__plan_parts(path, &there)) {
-        if (part.compare(0, sizeof llm42__plan_title - 1, llm42__plan_title) != 0) {
+    for (const llm42__plan_part &part : llm42__plan_parts(path, &there)) {
+        llm42__plan_line line;
+        if (part.header.compare(0, sizeof llm42__plan_title - 1, llm42__plan_title) != 0) {
             llm42__cuda_log(cu, "plan file %s: is there and is no plan file: it is left as it is", path);
             return;
         }
-        if (part.compare(0, header.size(), header) != 0) {
-            const size_t title = header.find('\n') + 1;
-            if (part.compare(0, title, header, 0, title) == 0) text += part.substr(0, part.rfind('\n') + 1);
-            continue;
-        }
-        for (size_t at = header.size(), end; at < part.size(); at = end) {
-            llm42__plan_line row;
-            end = std::min(part.find('\n', at), part.size() - 1) + 1;
-            const std::string line = part.substr(at, end - at);
-            if (llm42__parse_plan(line.c_str(), &row) && !llm42__plan_wanted(cu, row.product, row.rows)) own += line;
+        if (part.header == header) {
+            for (const std::string &row : part.rows)
+                if (llm42__parse_plan(row.c_str(), &line) && !llm42__plan_wanted(cu, line.product, line.rows))
+                    own += row;
+        } else if (part.header.compare(0, title, header, 0, title) == 0) {
+            text += part.header;
+            for (const std::string &row : part.rows) text += row;
         }
     }
     for (int product = 0; product < LLM42__PRODUCTS; product++)
@@ -1698,13 +1713,10 @@ static void llm42__write_plans(llm42__cuda *cu) {
 static bool llm42__read_plans(llm42__cuda *cu) {
     const std::string header = llm42__plan_header(cu);
     bool there, good = true, found = false;
-    for (const std::string &part : llm42__plan_parts(cu->options.plan_file, &there)) {
-        if (part.compare(0, header.size(), header) != 0) continue;
+    for (const llm42__plan_part &part : llm42__plan_parts(cu->options.plan_file, &there)) {
+        if (part.header != header) continue;
         found = true;
-        for (size_t at = header.size(), end; good && at < part.size(); at = end) {
-            end = std::min(part.find('\n', at), part.size() - 1) + 1;
-            good = llm42__read_plan(cu, part.substr(at, end - at).c_str());
-        }
+        for (const std::string &row : part.rows) good = good && llm42__read_plan(cu, row.c_str());
     }
     for (int product = 0; product < LLM42__PRODUCTS; product++)
         for (int mode = 0; mode < LLM42__MODES; mode++)
@@ -1730,7 +1742,7 @@ static llm42_result llm42__prove_plans(llm42__cuda *cu, llm42_error *error) {
             for (size_t b = 0; result == LLM42_OK && b < cu->buckets.size(); b++) {
                 const int rows = cu->buckets[b];
                 const llm42__plan *plan = &cu->plans[product][mode][b];
-                if (!llm42__product_used(cu, product) || (product == LLM42__HEAD && rows > cu->max_draws)) continue;
+                if (!llm42__plan_wanted(cu, product, rows)) continue;
                 bool holds = false, same = true;
                 result = llm42__plan_holds(&t, product, plan, rows, true, &holds, error);
                 if (result == LLM42_OK && plan->sequential) {

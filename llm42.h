@@ -515,8 +515,8 @@ typedef struct llm42_cuda_desc {
     int device;              // ordinal; default: 0
     llm42_cuda_fast fast;    // default: FASTEST
     llm42_cuda_fixed fixed;  // default: FIRST
-    const char *plan_file;   // matrix plans are read from it if it has them for this device, driver, library, shapes and kind
-                             // of engine and row counts, else all of this engine's are found and put in; default: found
+    const char *plan_file;   // matrix plans are read from it if it has them for this device, driver, library, shapes, kind of
+                             // engine and row counts, else all of this engine's are found and put in; default: found
                              // anew at every open
     bool no_graphs;          // launch kernels one by one; default: CUDA graphs
     bool no_check;           // leave out the bit tests of plans and attention at open, for timing: no promise; default: check
