@@ -205,7 +205,8 @@ extern "C" {
     X(LLM42_NEVER_FITS, -6, "the request is larger than the context or the whole KV cache")                             \
     X(LLM42_NOT_FOUND, -7, "no live request has this id")                                                               \
     X(LLM42_NOT_INVARIANT, -8, "the backend does not keep the invariance that deterministic requests rely on")          \
-    X(LLM42_BACKEND, -9, "a pass failed on the backend")
+    X(LLM42_BACKEND, -9, "a pass failed on the backend")                                                                \
+    X(LLM42_PLAN, -10, "a planner's plan breaks a rule")
 
 typedef enum llm42_result {
 #define LLM42__X(name, value, text) name = value,
@@ -357,7 +358,7 @@ typedef struct llm42_row {
 } llm42_row;
 
 typedef struct llm42_seq {
-    int64_t request;        // whose rows these are, from 1; 0: the engine's check at open, which takes no virtual time
+    int64_t request;        // whose rows these are, from 1
     const int32_t *pages;   // page of each page_size positions
     llm42_sampling sampling;
 } llm42_seq;
@@ -384,6 +385,7 @@ typedef struct llm42_pass {
     llm42_probe_fn *probe; // NULL, or called after each operator: embed, attention_norm, q (rotated), k (rotated), v, attention,
                            // o, ffn_norm, gate (silu(gate) x up; a mixture has none), down (of a mixture: its sum), final_norm
     void *probe_user;
+    bool check;            // the engine's own check at open, and nobody's request: a virtual clock stands still
 } llm42_pass;
 
 // >>backend ------------------------------------------------------------------------------------------------------
@@ -609,18 +611,23 @@ typedef enum llm42_state {
     LLM42_STATE_FINISHED,
 } llm42_state;
 
-// A request as the engine sees it. Pointers hold until the request is released.
+// A request as users and planners see it. Pointers hold until the request is released.
 typedef struct llm42_request {
     int64_t id;
     llm42_state state;
     llm42_finish finish;
     bool deterministic;
+    bool verify;                 // its tokens are candidates until a replay pass has verified them (mode DVR)
+    bool in_flight;              // has rows in the replay pass in flight
+    bool must_verify;            // its last replay pass failed: it must be verified before it decodes again
     int prompt_count, max_new_tokens;
     int committed, candidates;   // C and U
+    int kv;                      // positions with KV; in state PREFILL the next row of its prompt is at this position
+    int64_t ready_since;         // passes that had run when its window became ready; -1: it is not ready
+    double arrival, first_token, last_token;  // seconds on the backend's clock; -1: not yet
     const int32_t *prompt;       // [prompt_count]
     const int32_t *tokens;       // [committed], then [candidates] unverified ones
     const float *logprobs;       // [committed]
-    double arrival, first_token, last_token;  // seconds on the backend's clock; -1: not yet
     int64_t verifications, rollbacks, recomputed, preemptions, prefix_hits;
     void *user;
 } llm42_request;
@@ -648,7 +655,110 @@ typedef void llm42_event_fn(void *user, const llm42_event *event);
 LLM42_API const char *llm42_event_name(llm42_event_type type);
 LLM42_API const char *llm42_schedule_name(llm42_schedule schedule);
 
-typedef struct llm42_engine_desc {
+// >>planner ------------------------------------------------------------------------------------------------------
+// A planner decides which requests share the next pass. It sees the requests and returns a plan, which is a value: a
+// schedule, and a list of choices. The engine checks the plan, takes pages for it and runs it. Any plan that obeys the rules
+// below is safe: no token and no log-probability bit of a deterministic request depends on the planner.
+
+typedef struct llm42_engine_desc llm42_engine_desc;
+
+typedef enum llm42_choice_kind {
+    LLM42_CHOICE_DECODE = 1,  // one row: the newest token goes in, the next one comes out
+    LLM42_CHOICE_PROMPT,      // the next rows of its prompt, and of tokens that it had committed before a preemption
+    LLM42_CHOICE_WINDOW,      // its verification window, in a replay pass
+} llm42_choice_kind;
+
+typedef struct llm42_choice {
+    int64_t request;          // id
+    llm42_choice_kind kind;
+    int rows;                 // 0: all that llm42_choice_rows allows
+} llm42_choice;
+
+typedef struct llm42_plan {
+    llm42_schedule schedule;  // FAST; FIXED for a replay pass and for deterministic prompts; INVARIANT
+    int shape;                // rows the schedule is made for; 0 (default): M for a replay pass, else the rows planned
+    int count;                // choices
+    llm42_choice *choice;     // [count], in the order of their rows; room for `room` of them
+    int room;                 // at least the requests that run
+} llm42_plan;
+
+// A pass as planners look back on it.
+typedef struct llm42_planned {
+    llm42_schedule schedule;
+    int rows, shape;          // rows is 0 where there is no such pass
+    int windows, prompts;     // choices of windows; of deterministic prompts
+    double begin;             // seconds on the backend's clock
+} llm42_planned;
+
+// What a planner sees. All of it is read-only and holds until the planner returns.
+typedef struct llm42_view {
+    const llm42_engine_desc *desc;        // every default resolved
+    double now;                           // the backend's clock, seconds
+    int64_t passes;                       // that have run; llm42_request.ready_since counts in these
+    int window_ready;                     // candidates that make a window ready: W - 1, or W without the bonus token
+    int running_count;
+    int64_t waiting_count;
+    const llm42_request *const *running;  // [running_count], in order of admission
+    const llm42_request *waiting;         // the first by arrival, arrived or not; NULL: none. See llm42_next_waiting
+    int pages_free;                       // KV pages that no request holds
+    llm42_planned last;                   // the pass that ran last, those in flight aside
+    llm42_planned in_flight;              // the replay pass in flight (.overlap)
+} llm42_view;
+
+// The rules. A plan that breaks one is refused with LLM42_PLAN and a line that names the rule and the request; the plan
+// changes nothing, and the engine can go on.
+#define LLM42_RULES(X)                                                                                                  \
+    X(LLM42_RULE_SCHEDULE, "a plan has a schedule that the engine was opened for")                                      \
+    X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                         \
+    X(LLM42_RULE_ONCE, "a request is in a plan once at most")                                                           \
+    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                                      \
+    X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and a further token may follow")                    \
+    X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                               \
+    X(LLM42_RULE_PREFILL, "a deterministic prompt runs in passes of the schedule that .prefill names")                  \
+    X(LLM42_RULE_ISOLATED, "with prefill ISOLATED a deterministic prompt is alone in its pass, as long as may be")      \
+    X(LLM42_RULE_WINDOW, "a window has something to verify")                                                            \
+    X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                        \
+    X(LLM42_RULE_ROWS, "a choice has no more rows than it may, a plan no more than M (FIXED) or token_budget")          \
+    X(LLM42_RULE_SHAPE, "a FIXED pass has shape M, another one at least its rows")                                      \
+    X(LLM42_RULE_OVERLAP, "one replay pass is in flight at most")                                                       \
+    X(LLM42_RULE_WORK, "something is planned, and admitted, unless a pass in flight is waited for")                     \
+    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                                     \
+    X(LLM42_RULE_ARRIVED, "admit names a waiting request that has arrived")
+
+typedef enum llm42_rule {
+#define LLM42__X(name, text) name,
+    LLM42_RULES(LLM42__X)
+#undef LLM42__X
+} llm42_rule;
+
+// The functions run inside llm42_engine_step, on the caller's thread. They must not call the engine. One that depends on
+// nothing but the view gives the same run every time.
+typedef struct llm42_planner {
+    const char *name;  // required; one word, for messages and results
+    void *user;        // handed to each function
+    // Required. Fills the plan of the next pass; it comes empty. An empty plan waits for the pass in flight. An error ends
+    // the step.
+    llm42_result (*plan)(void *user, const llm42_view *view, llm42_plan *plan, llm42_error *error);
+    // The request that gives up its KV pages when a plan needs more than are free; the planner is then asked for another
+    // plan. NULL (default): the youngest, ordinary requests first.
+    int64_t (*preempt)(void *user, const llm42_view *view);
+    // The waiting request that is admitted next; 0: none now. NULL (default): the first by arrival.
+    int64_t (*admit)(void *user, const llm42_view *view);
+    // Told of every plan that has run, and how many seconds it took. NULL (default): not told.
+    void (*postprocess)(void *user, const llm42_view *view, const llm42_plan *plan, double seconds);
+} llm42_planner;
+
+// The built-in planner. The policies in llm42_engine_desc are its parameters.
+LLM42_API const llm42_planner *llm42_planner_default(void);
+// Adds a choice to a plan. rows: 0 for all that it may have.
+LLM42_API void llm42_choose(llm42_plan *plan, const llm42_request *request, llm42_choice_kind kind, int rows);
+// Rows that this choice may have now in a pass of this schedule, at most; 0: it may not be chosen.
+LLM42_API int llm42_choice_rows(const llm42_view *view, const llm42_request *request, llm42_choice_kind kind,
+                                llm42_schedule schedule);
+// The waiting request behind this one, by arrival; NULL: none.
+LLM42_API const llm42_request *llm42_next_waiting(const llm42_request *request);
+
+struct llm42_engine_desc {
     const llm42_model *model;      // required
     const llm42_backend *backend;  // default: llm42_backend_cpu()
     const llm42_sim_desc *sim;     // for llm42_backend_sim(), and required there
@@ -680,12 +790,13 @@ typedef struct llm42_engine_desc {
     double inject_rate;            // share of candidates replaced by a wrong token, 0..1, for stress tests; default: 0
     uint64_t inject_seed;          // default: 42
     bool keep_fast_kv;             // leave out the KV overwrite of verification: breaks the promise, for experiments
+    const llm42_planner *planner;  // who shares a pass; default: llm42_planner_default(), which obeys the policies above
     bool auto_release;             // a finished request is released after its FINISHED event; default: by the user
     llm42_event_fn *on_event;      // default: none
     void *event_user;
     llm42_log_fn *log;             // default: none
     void *log_user;
-} llm42_engine_desc;
+};
 
 typedef struct llm42_request_desc {
     const int32_t *prompt;   // required, [prompt_count], copied
@@ -797,6 +908,7 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #error "llm42.h: -ffast-math, -Ofast and their parts change floating-point results, and bits are what this library promises: leave them out"
 #endif
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <float.h>
@@ -3487,8 +3599,7 @@ static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_er
     llm42__sim *sim = state;
     LLM42__TRY(llm42__sim_check(pass, error));
     const llm42_calibration *c = sim->calibration;
-    bool check = pass->rows && pass->seq[pass->row[0].seq].request == 0;  // the engine's check at open takes no time
-    double left = check ? 0 : llm42__sim_cost(sim, pass), both = LLM42__MIN(left * c->overlap_fast, sim->flight * c->overlap_replay);
+    double left = pass->check ? 0 : llm42__sim_cost(sim, pass), both = LLM42__MIN(left * c->overlap_fast, sim->flight * c->overlap_replay);
     left = LLM42__MAX(left - both / c->overlap_fast, 0);
     if (both < sim->flight * c->overlap_replay) llm42__sim_fly(sim, both, c->overlap_replay);
     else sim->flight = 0;
@@ -3572,28 +3683,152 @@ const llm42_backend *llm42_backend_sim(void) {
     return &backend;
 }
 
-// >>kv -----------------------------------------------------------------------------------------------------------
-// Owns: the pages of the KV cache (who holds them, what they hold), not their contents, which are the backend's. A page
-// held by nobody is on the free list; if it is also in the prefix table its contents can still be found there, and it
-// is handed out again last. Calls nothing. All memory is taken by llm42__kv_open.
+// >>state --------------------------------------------------------------------------------------------------------
+// Owns: the structs of the engine, the event stream, the table of requests by id and the queue of those that wait.
+// Calls: the backend's clock.
+// Invariant: a request runs (PREFILL, DECODE) exactly when it has a slot, and waits (WAITING) exactly when it is queued.
+//
+// A request with P prompt tokens, C committed and U candidates has P+C+U tokens, and KV for its first `kv` positions. Of
+// those the first `canonical` were last written by the kind of pass that deterministic prompts run in: FIXED, or INVARIANT
+// by mode or prefill. While a request decodes, kv is P+C+U-1: the newest token's KV is written by the pass that reads it.
 
-enum { LLM42__FAST_PAGE = 0, LLM42__PURE_PAGE = 1 };  // pure: it and all before it were written by FIXED (or INVARIANT)
+typedef struct llm42__request {
+    llm42_request info;         // what users and planners see; first, so that a pointer to it is a pointer to this
+    int slot;                   // index of its page table and of its llm42_seq; -1: not running
+    int pages, canonical;       // pages held; positions with canonical KV
+    int64_t planned;            // serial number of the last plan that it was in
+    int32_t *tokens;            // [P + max_new_tokens]: prompt, committed, candidates
+    float *logprobs;            // [max_new_tokens]
+    struct llm42__request *next, *prev;  // in the queue
+    llm42_sampling sampling;
+    int32_t stop[LLM42_MAX_STOP];
+    int stop_count;
+    int prefix_pages;           // pages that were found in the prefix cache or entered there
+    uint64_t prefix_hash;       // of the tokens of those pages
+} llm42__request;
 
 typedef struct llm42__page {
-    int refs;
-    int next, prev;       // free list; -1 ends it
-    int chain;            // next page in the same bucket of the prefix table; -1 ends it
-    int kind;             // LLM42__*_PAGE, of a page in the prefix table
-    bool cached;          // in the prefix table
-    uint64_t hash;        // of all tokens up to the end of this page
+    int refs;                   // requests that hold it
+    int next, prev;             // on the free list; -1 ends it
+    int chain;                  // next page in the same bucket of the prefix cache; -1 ends it
+    bool cached, canonical;     // in the prefix cache; it and all before it hold canonical KV
+    uint64_t hash;              // of all tokens up to the end of this page
 } llm42__page;
 
 typedef struct llm42__kv {
     int pages, page_size, free_count, first, last, buckets;
-    llm42__page *page;    // [pages]
-    int *bucket;          // [buckets]
-    int32_t *tokens;      // [pages][page_size], of cached pages
+    llm42__page *page;          // [pages]
+    int *bucket;                // [buckets]
+    int32_t *tokens;            // [pages][page_size], of cached pages
 } llm42__kv;
+
+// A plan and its rows, from the planner's choices to the backend's outputs.
+typedef struct llm42__batch {
+    llm42_plan plan;
+    llm42_planned pass;         // what planners are told of it
+    bool starts;                // it overlaps with fast passes
+    llm42__request **owner;     // [max_running], of each choice
+    llm42_row *row;             // [max(M, token_budget)]
+    llm42_output *out;
+} llm42__batch;
+
+struct llm42_engine {
+    llm42_engine_desc desc;
+    const llm42_backend *backend;
+    void *state;                // the backend's
+    unsigned schedules;         // those that passes may have, bits 1 << LLM42_FAST and so on
+    llm42_schedule canonical;   // of passes whose KV deterministic requests share
+    llm42__kv kv;
+    int M;                      // rows of a replay pass
+    int pages_per_slot;
+    llm42__request **table;     // [table_size], at id modulo table_size
+    int64_t table_size, last_id;
+    llm42__request *waiting, *waiting_last;  // the queue, sorted by (arrival, id)
+    llm42__request **running;   // [max_running], in order of admission
+    const llm42_request **shown;  // [max_running], the same as planners see them
+    int *free_slot;             // [max_running]
+    int free_slots;
+    int32_t *page_table;        // [max_running][pages_per_slot]
+    llm42_seq *seq;             // [max_running]
+    llm42_view view;            // its running_count, window_ready and passes are the engine's own
+    int64_t plans;              // plans checked so far
+    llm42__batch batch;         // being formed
+    llm42__batch flight;        // in flight, where view.in_flight.rows is not 0
+    llm42_pass flight_pass;     // as the backend got it
+    int64_t to_return;          // tokens that running requests may still return
+    llm42_stats stats;
+};
+
+static void llm42__emit(llm42_engine *e, llm42_event event) {
+    if (!e->desc.on_event) return;
+    if (event.time == 0) event.time = e->backend->now(e->state);
+    e->desc.on_event(e->desc.event_user, &event);
+}
+
+static void llm42__emit_request(llm42_engine *e, const llm42__request *r, llm42_event_type type, int n) {
+    llm42__emit(e, (llm42_event){.type = type, .request = r->info.id, .info = &r->info, .n = n, .finish = r->info.finish});
+}
+
+static llm42__request *llm42__find(const llm42_engine *e, int64_t id) {
+    llm42__request *r = id > 0 && id <= e->last_id ? e->table[id & (e->table_size - 1)] : NULL;
+    return r && r->info.id == id ? r : NULL;
+}
+
+// Position of the newest token.
+LLM42__INLINE int llm42__last_position(const llm42_request *r) {
+    return r->prompt_count + r->committed + r->candidates - 1;
+}
+
+static bool llm42__is_stop(const llm42__request *r, int32_t token) {
+    for (int i = 0; i < r->stop_count; i++)
+        if (r->stop[i] == token) return true;
+    return false;
+}
+
+// The last candidate ends the request, if it holds: nothing is decoded behind it.
+static bool llm42__is_complete(const llm42_request *info) {
+    const llm42__request *r = (const llm42__request *)info;
+    int count = info->committed + info->candidates;
+    return count == info->max_new_tokens || (info->candidates && llm42__is_stop(r, info->tokens[count - 1]));
+}
+
+// Requests usually come in order of arrival, so the search for their place starts at the end.
+static void llm42__queue_insert(llm42_engine *e, llm42__request *r) {
+    assert(r->slot < 0 && r->info.state == LLM42_STATE_WAITING);
+    llm42__request *after = e->waiting_last;
+    while (after && (after->info.arrival > r->info.arrival ||
+                     (after->info.arrival == r->info.arrival && after->info.id > r->info.id)))
+        after = after->prev;
+    r->prev = after;
+    r->next = after ? after->next : e->waiting;
+    *(r->prev ? &r->prev->next : &e->waiting) = r;
+    *(r->next ? &r->next->prev : &e->waiting_last) = r;
+    e->stats.waiting++;
+}
+
+static void llm42__queue_remove(llm42_engine *e, llm42__request *r) {
+    *(r->prev ? &r->prev->next : &e->waiting) = r->next;
+    *(r->next ? &r->next->prev : &e->waiting_last) = r->prev;
+    e->stats.waiting--;
+}
+
+static void llm42__request_free(llm42__request *r) {
+    free(r->tokens);
+    free(r->logprobs);
+    free(r);
+}
+
+static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
+    e->table[r->info.id & (e->table_size - 1)] = NULL;
+    llm42__request_free(r);
+}
+
+// >>kv -----------------------------------------------------------------------------------------------------------
+// Owns: the pages of the KV cache (who holds them, what they hold), not their contents, which are the backend's; and the
+// prefix cache, which finds a page by the tokens up to its end. All memory is taken by llm42__kv_open.
+// Calls: nothing.
+// Invariant: a page is on the free list exactly when nobody holds it. One that is in the prefix cache besides can still be
+// found there, and is handed out again last.
 
 static void llm42__kv_close(llm42__kv *kv) {
     free(kv->page);
@@ -3615,12 +3850,13 @@ static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_
 
 static void llm42__kv_unlist(llm42__kv *kv, int p) {
     llm42__page *page = &kv->page[p];
+    assert(page->refs == 0 && kv->free_count > 0);
     *(page->prev >= 0 ? &kv->page[page->prev].next : &kv->first) = page->next;
     *(page->next >= 0 ? &kv->page[page->next].prev : &kv->last) = page->prev;
     kv->free_count--;
 }
 
-static void llm42__kv_forget(llm42__kv *kv, int p) {
+static void llm42__prefix_evict(llm42__kv *kv, int p) {
     int *link = &kv->bucket[kv->page[p].hash & (uint64_t)(kv->buckets - 1)];
     while (*link != p) link = &kv->page[*link].chain;
     *link = kv->page[p].chain;
@@ -3632,18 +3868,20 @@ static int llm42__kv_take(llm42__kv *kv) {
     int p = kv->first;
     if (p < 0) return -1;
     llm42__kv_unlist(kv, p);
-    if (kv->page[p].cached) llm42__kv_forget(kv, p);
+    if (kv->page[p].cached) llm42__prefix_evict(kv, p);
     kv->page[p].refs = 1;
     return p;
 }
 
 static void llm42__kv_hold(llm42__kv *kv, int p) {
-    if (kv->page[p].refs++ == 0) llm42__kv_unlist(kv, p);
+    if (kv->page[p].refs == 0) llm42__kv_unlist(kv, p);
+    kv->page[p].refs++;
 }
 
 // Gives a hold back. The last one puts the page on the free list: cached ones at the end, others at the start.
 static void llm42__kv_drop(llm42__kv *kv, int p) {
     llm42__page *page = &kv->page[p];
+    assert(page->refs > 0);
     if (--page->refs) return;
     bool back = page->cached;
     page->prev = back ? kv->last : -1;
@@ -3653,805 +3891,171 @@ static void llm42__kv_drop(llm42__kv *kv, int p) {
     kv->free_count++;
 }
 
-static uint64_t llm42__kv_hash(uint64_t before, const int32_t *tokens, int count) {
-    for (int i = 0; i < count; i++) before = llm42__hash(before ^ (uint64_t)(uint32_t)tokens[i]);
-    return before;
-}
-
-// The cached page of this kind with these tokens at its place; -1 if there is none.
-static int llm42__kv_find(const llm42__kv *kv, uint64_t hash, int kind, const int32_t *tokens) {
-    for (int p = kv->bucket[hash & (uint64_t)(kv->buckets - 1)]; p >= 0; p = kv->page[p].chain)
-        if (kv->page[p].hash == hash && kv->page[p].kind == kind &&
-            memcmp(kv->tokens + (size_t)p * (size_t)kv->page_size, tokens, (size_t)kv->page_size * sizeof *tokens) == 0)
-            return p;
-    return -1;
-}
-
-// Enters a full page in the prefix table, unless an equal one is there.
-static void llm42__kv_remember(llm42__kv *kv, int p, uint64_t hash, int kind, const int32_t *tokens) {
-    if (kv->page[p].cached || llm42__kv_find(kv, hash, kind, tokens) >= 0) return;
-    int *bucket = &kv->bucket[hash & (uint64_t)(kv->buckets - 1)];
-    memcpy(kv->tokens + (size_t)p * (size_t)kv->page_size, tokens, (size_t)kv->page_size * sizeof *tokens);
-    kv->page[p].hash = hash;
-    kv->page[p].kind = kind;
-    kv->page[p].cached = true;
-    kv->page[p].chain = *bucket;
-    *bucket = p;
-}
-// >>engine -------------------------------------------------------------------------------------------------------
-// Owns: requests, their state machine and the event stream. Calls the KV cache and the backend's table.
-//
-// A request with P prompt tokens, C committed and U candidates has P+C+U tokens, and KV for its first `filled`
-// positions, of which the first `pure` were last written by the kind of pass that deterministic prompts run in: FIXED, or
-// INVARIANT by mode or prefill. While it decodes, filled is P+C+U-1: the newest token's KV is written by the pass that
-// reads it.
-
-typedef struct llm42__request {
-    // First what every step looks at in every running request, so that it lies together.
-    int64_t ready_since;        // passes run when its window became ready; -1: not ready
-    int slot;                   // index of its page table and of its llm42_seq; -1: not running
-    int filled, pure, pages;    // positions with KV; of those, pure ones; pages held
-    bool verified;              // deterministic and in need of verification (mode DVR)
-    bool chosen;                // has a window in the replay pass being formed
-    bool in_flight;             // has rows in the replay pass in flight: stays out of other passes and is not preempted
-    bool unsettled;             // a failed replay left its candidates' KV undefined: replay before anything reads it
-    llm42_request info;         // C, U and what users see
-    struct llm42__request *next, *prev;  // waiting list
-    int32_t *tokens;            // [P + max_new_tokens]: prompt, committed, candidates
-    float *logprobs;            // [max_new_tokens]
-    llm42_sampling sampling;
-    int32_t stop[LLM42_MAX_STOP];
-    int stop_count;
-    int remembered;             // pages entered in the prefix table or found there
-    uint64_t chain;             // hash of the tokens of the remembered pages
-} llm42__request;
-
-// The rows of a pass, and whose they are.
-typedef struct llm42__batch {
-    llm42_row *row;             // [max(M, token_budget)]
-    llm42_output *out;
-    llm42__request **owner;     // whose row it is, NULL behind the first row of a window or a prompt chunk
-    int *owner_rows;            // rows of that window or chunk
-} llm42__batch;
-
-typedef struct llm42__plan {
-    llm42_schedule schedule;
-    int rows, shape, windows;
-    bool prompts;  // rows of deterministic prompts are in it
-} llm42__plan;
-
-struct llm42_engine {
-    llm42_engine_desc desc;
-    const llm42_backend *backend;
-    void *state;                // the backend's
-    llm42__kv kv;
-    int M, need;                // rows of a replay pass; candidates that make a window ready
-    int pages_per_slot;
-    llm42__request **table;     // [table_size], at id modulo table_size
-    int64_t table_size, last_id;
-    llm42__request *waiting, *waiting_last;  // sorted by (arrival, id)
-    llm42__request **running;   // [max_running], in order of admission
-    int running_count;
-    int *free_slot;             // [max_running]
-    int free_slots;
-    int32_t *page_table;        // [max_running][pages_per_slot]
-    llm42_seq *seq;             // [max_running]
-    llm42__batch batch;         // of the pass being formed
-    llm42__batch flight_batch;  // of the replay pass in flight
-    llm42__plan flight;         // rows = 0: none is
-    llm42_pass flight_pass;     // as the backend got it
-    double flight_begin;
-    int64_t to_return;          // tokens that running requests may still return
-    bool replayed_prompt;       // the last pass was a prompt's: decoding goes next
-    bool replayed_windows;      // the last pass held verification windows
-    int64_t pass_count;
-    llm42_stats stats;
-};
-
-static void llm42__emit(llm42_engine *e, llm42_event event) {
-    if (!e->desc.on_event) return;
-    if (event.time == 0) event.time = e->backend->now(e->state);
-    e->desc.on_event(e->desc.event_user, &event);
-}
-
-static void llm42__emit_request(llm42_engine *e, const llm42__request *r, llm42_event_type type, int n) {
-    llm42__emit(e, (llm42_event){.type = type, .request = r->info.id, .info = &r->info, .n = n, .finish = r->info.finish});
-}
-
-static llm42__request *llm42__find(const llm42_engine *e, int64_t id) {
-    llm42__request *r = id > 0 && id <= e->last_id ? e->table[id & (e->table_size - 1)] : NULL;
-    return r && r->info.id == id ? r : NULL;
-}
-
-// Position of the newest token.
-LLM42__INLINE int llm42__last_position(const llm42__request *r) {
-    return r->info.prompt_count + r->info.committed + r->info.candidates - 1;
-}
-
-static bool llm42__is_stop(const llm42__request *r, int32_t token) {
-    for (int i = 0; i < r->stop_count; i++)
-        if (r->stop[i] == token) return true;
-    return false;
-}
-
-// Waiting list, sorted by (arrival, id): requests usually come in that order, so the search starts at the end.
-static void llm42__wait_insert(llm42_engine *e, llm42__request *r) {
-    llm42__request *after = e->waiting_last;
-    while (after && (after->info.arrival > r->info.arrival ||
-                     (after->info.arrival == r->info.arrival && after->info.id > r->info.id)))
-        after = after->prev;
-    r->prev = after;
-    r->next = after ? after->next : e->waiting;
-    *(r->prev ? &r->prev->next : &e->waiting) = r;
-    *(r->next ? &r->next->prev : &e->waiting_last) = r;
-    e->stats.waiting++;
-}
-
-static void llm42__wait_remove(llm42_engine *e, llm42__request *r) {
-    *(r->prev ? &r->prev->next : &e->waiting) = r->next;
-    *(r->next ? &r->next->prev : &e->waiting_last) = r->prev;
-    e->stats.waiting--;
-}
-
-static void llm42__request_free(llm42__request *r) {
-    free(r->tokens);
-    free(r->logprobs);
-    free(r);
-}
-
-static void llm42__forget(llm42_engine *e, llm42__request *r) {
-    e->table[r->info.id & (e->table_size - 1)] = NULL;
-    llm42__request_free(r);
+static int32_t *llm42__page_table(const llm42_engine *e, const llm42__request *r) {
+    return e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot;
 }
 
 // Drops the pages behind the first `positions` positions.
 static void llm42__truncate(llm42_engine *e, llm42__request *r, int positions) {
     int keep = (positions + e->desc.page_size - 1) / e->desc.page_size;
-    int32_t *table = e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot;
+    const int32_t *table = llm42__page_table(e, r);
     while (r->pages > keep) llm42__kv_drop(&e->kv, table[--r->pages]);
-    r->filled = LLM42__MIN(r->filled, positions);
-    r->pure = LLM42__MIN(r->pure, positions);
-    r->remembered = LLM42__MIN(r->remembered, keep);
+    r->info.kv = LLM42__MIN(r->info.kv, positions);
+    r->canonical = LLM42__MIN(r->canonical, positions);
+    r->prefix_pages = LLM42__MIN(r->prefix_pages, keep);
 }
 
-// Takes a request out of the running set and gives its pages and slot back.
-static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
-    llm42__truncate(e, r, 0);
-    r->remembered = 0;
-    int i = 0;
-    while (e->running[i] != r) i++;
-    for (e->running_count--; i < e->running_count; i++) e->running[i] = e->running[i + 1];
-    e->free_slot[e->free_slots++] = r->slot;
-    e->to_return -= r->info.max_new_tokens - r->info.committed;
-    r->slot = -1;
-    r->ready_since = -1;
-    r->unsettled = false;
-}
-
-static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) {
-    if (r->slot >= 0) llm42__stop_running(e, r);
-    else llm42__wait_remove(e, r);
-    r->info.candidates = 0;
-    r->info.state = LLM42_STATE_FINISHED;
-    r->info.finish = why;
-    e->stats.finished++;
-    e->stats.cancelled += why == LLM42_FINISH_CANCELLED;
-    llm42__emit_request(e, r, LLM42_EVENT_FINISHED, r->info.committed);
-    if (e->desc.auto_release) llm42__forget(e, r);
-}
-
-// Its pages go, its candidates too, its committed tokens stay; it is prefilled again later.
-static void llm42__preempt(llm42_engine *e, llm42__request *r) {
-    int dropped = r->info.candidates;
-    llm42__stop_running(e, r);
-    r->info.candidates = 0;
-    r->info.state = LLM42_STATE_WAITING;
-    r->info.preemptions++;
-    e->stats.preemptions++;
-    e->stats.preempted_candidates += dropped;
-    llm42__wait_insert(e, r);
-    llm42__emit_request(e, r, LLM42_EVENT_PREEMPTED, dropped);
-}
-
-// The youngest running request, non-deterministic ones first; never one in flight.
-static llm42__request *llm42__victim(const llm42_engine *e) {
-    llm42__request *victim = NULL;
-    for (int i = 0; i < e->running_count; i++) {
-        llm42__request *r = e->running[i];
-        if (r->in_flight) continue;
-        if (!victim || (victim->verified && !r->verified) ||
-            (victim->verified == r->verified &&
-             (r->info.arrival > victim->info.arrival ||
-              (r->info.arrival == victim->info.arrival && r->info.id > victim->info.id))))
-            victim = r;
-    }
-    return victim;
-}
-
-// Makes sure that pages cover the first `positions` positions, preempting others if need be. False: the request itself
-// was the one to go.
+// Makes sure that pages cover the first `positions` positions. False: there are not enough; those taken are kept.
 static bool llm42__reserve(llm42_engine *e, llm42__request *r, int positions) {
-    int32_t *table = e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot;
+    int32_t *table = llm42__page_table(e, r);
     while (r->pages * e->desc.page_size < positions) {
         int page = llm42__kv_take(&e->kv);
-        if (page >= 0) {
-            table[r->pages++] = page;
-            continue;
-        }
-        llm42__request *victim = llm42__victim(e);
-        llm42__preempt(e, victim);
-        if (victim == r) return false;
+        if (page < 0) return false;
+        table[r->pages++] = page;
     }
     return true;
 }
 
-// Does this request read and write the prefix table? ISOLATED prefill ties KV to the prompt's shape, so a verified
-// request may not share it.
-static bool llm42__shares(const llm42_engine *e, const llm42__request *r) {
-    return e->desc.prefix_cache && !(r->verified && e->desc.prefill == LLM42_PREFILL_ISOLATED);
+static uint64_t llm42__prefix_hash(uint64_t before, const int32_t *tokens, int count) {
+    for (int i = 0; i < count; i++) before = llm42__hash(before ^ (uint64_t)(uint32_t)tokens[i]);
+    return before;
 }
 
-// Positions that may count as pure, at most. A shared page must hold the KV that a deterministic prompt would get. With
-// prefill INVARIANT that is INVARIANT rows', and the outputs of a verified request get FIXED rows'.
-static int llm42__pure_limit(const llm42_engine *e, const llm42__request *r) {
-    return r->verified && e->desc.prefill == LLM42_PREFILL_INVARIANT ? r->info.prompt_count : INT32_MAX;
+// The cached page of this kind with these tokens at its place; -1 if there is none.
+static int llm42__prefix_find(const llm42__kv *kv, uint64_t hash, bool canonical, const int32_t *tokens) {
+    for (int p = kv->bucket[hash & (uint64_t)(kv->buckets - 1)]; p >= 0; p = kv->page[p].chain)
+        if (kv->page[p].hash == hash && kv->page[p].canonical == canonical &&
+            memcmp(kv->tokens + (size_t)p * (size_t)kv->page_size, tokens, (size_t)kv->page_size * sizeof *tokens) == 0)
+            return p;
+    return -1;
+}
+
+// Enters a full page, unless an equal one is there.
+static void llm42__prefix_insert(llm42__kv *kv, int p, uint64_t hash, bool canonical, const int32_t *tokens) {
+    if (kv->page[p].cached || llm42__prefix_find(kv, hash, canonical, tokens) >= 0) return;
+    int *bucket = &kv->bucket[hash & (uint64_t)(kv->buckets - 1)];
+    memcpy(kv->tokens + (size_t)p * (size_t)kv->page_size, tokens, (size_t)kv->page_size * sizeof *tokens);
+    kv->page[p].hash = hash;
+    kv->page[p].canonical = canonical;
+    kv->page[p].cached = true;
+    kv->page[p].chain = *bucket;
+    *bucket = p;
+}
+
+// Does this request read and write the prefix cache? ISOLATED prefill ties KV to the prompt's shape, so a request that is
+// verified may not share it.
+static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
+    return e->desc.prefix_cache && !(r->info.verify && e->desc.prefill == LLM42_PREFILL_ISOLATED);
+}
+
+// Positions that may count as canonical, at most. A shared page must hold the KV that a deterministic prompt would get.
+// With prefill INVARIANT that is INVARIANT rows', and the outputs of a verified request get FIXED rows'.
+static int llm42__canonical_limit(const llm42_engine *e, const llm42__request *r) {
+    return r->info.verify && e->desc.prefill == LLM42_PREFILL_INVARIANT ? r->info.prompt_count : INT32_MAX;
 }
 
 // Enters the pages that have become full of final KV.
-static void llm42__remember(llm42_engine *e, llm42__request *r) {
-    if (!llm42__shares(e, r)) return;
-    int size = e->desc.page_size, final = r->verified ? r->pure : r->filled;
-    const int32_t *table = e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot;
-    for (; (r->remembered + 1) * size <= final; r->remembered++) {
-        const int32_t *tokens = r->tokens + r->remembered * size;
-        r->chain = llm42__kv_hash(r->chain, tokens, size);
-        int kind = (r->remembered + 1) * size <= r->pure ? LLM42__PURE_PAGE : LLM42__FAST_PAGE;
-        llm42__kv_remember(&e->kv, table[r->remembered], r->chain, kind, tokens);
+static void llm42__share_prefix(llm42_engine *e, llm42__request *r) {
+    if (!llm42__shares_prefix(e, r)) return;
+    int size = e->desc.page_size, final = r->info.verify ? r->canonical : r->info.kv;
+    const int32_t *table = llm42__page_table(e, r);
+    for (; (r->prefix_pages + 1) * size <= final; r->prefix_pages++) {
+        const int32_t *tokens = r->tokens + r->prefix_pages * size;
+        r->prefix_hash = llm42__prefix_hash(r->prefix_hash, tokens, size);
+        bool canonical = (r->prefix_pages + 1) * size <= r->canonical;
+        llm42__prefix_insert(&e->kv, table[r->prefix_pages], r->prefix_hash, canonical, tokens);
     }
 }
 
 // Takes the longest run of cached pages that hold the request's first tokens. The last token is left out: its row must
-// run to give the next one. A verified request takes pure pages only, and only where they may count as pure.
-static void llm42__find_prefix(llm42_engine *e, llm42__request *r) {
-    int size = e->desc.page_size, limit = LLM42__MIN(llm42__last_position(r), llm42__pure_limit(e, r)) / size;
-    int32_t *table = e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot;
-    r->chain = 0x4242;
-    if (!llm42__shares(e, r)) return;
-    for (bool pure = true; r->pages < limit; r->pages++) {
+// run to give the next one. A verified request takes canonical pages only, and only where they may count as canonical.
+static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
+    int last = llm42__last_position(&r->info), size = e->desc.page_size;
+    int limit = LLM42__MIN(last, llm42__canonical_limit(e, r)) / size;
+    int32_t *table = llm42__page_table(e, r);
+    r->prefix_hash = 0x4242;
+    if (!llm42__shares_prefix(e, r)) return;
+    for (bool canonical = true; r->pages < limit; r->pages++) {
         const int32_t *tokens = r->tokens + r->pages * size;
-        uint64_t hash = llm42__kv_hash(r->chain, tokens, size);
-        int page = llm42__kv_find(&e->kv, hash, LLM42__PURE_PAGE, tokens);
-        if (page < 0 && !r->verified) page = llm42__kv_find(&e->kv, hash, LLM42__FAST_PAGE, tokens);
+        uint64_t hash = llm42__prefix_hash(r->prefix_hash, tokens, size);
+        int page = llm42__prefix_find(&e->kv, hash, true, tokens);
+        if (page < 0 && !r->info.verify) page = llm42__prefix_find(&e->kv, hash, false, tokens);
         if (page < 0) break;
         llm42__kv_hold(&e->kv, page);
-        pure = pure && e->kv.page[page].kind == LLM42__PURE_PAGE;
+        canonical = canonical && e->kv.page[page].canonical;
         table[r->pages] = page;
-        r->chain = hash;
-        r->filled += size;
-        if (pure) r->pure += size;
+        r->prefix_hash = hash;
+        r->info.kv += size;
+        if (canonical) r->canonical += size;
     }
-    r->remembered = r->pages;
-}
-
-// Pages to be left free when a request is admitted: one for each sequence that runs already, or those for the reserve.
-static int64_t llm42__pages_to_spare(const llm42_engine *e, const llm42__request *r) {
-    int64_t tokens = e->to_return + r->info.max_new_tokens - r->info.committed;
-    double reserve = e->desc.admission_reserve * (double)tokens / e->desc.page_size;
-    return LLM42__MAX((int64_t)e->running_count, (int64_t)ceil(reserve));
-}
-
-// Admits the head of the waiting list if a slot and pages for its tokens are free, with some to spare. False: it has to
-// wait.
-static bool llm42__admit(llm42_engine *e, llm42__request *r) {
-    if (!e->free_slots) return false;
-    r->slot = e->free_slot[--e->free_slots];
-    r->filled = r->pure = r->pages = r->remembered = 0;
-    llm42__find_prefix(e, r);
-    int wanted = llm42__last_position(r) / e->desc.page_size + 1 - r->pages;
-    if (e->running_count && e->kv.free_count < wanted + llm42__pages_to_spare(e, r)) {
-        llm42__truncate(e, r, 0);
-        e->free_slot[e->free_slots++] = r->slot;
-        r->slot = -1;
-        return false;
-    }
-    llm42__wait_remove(e, r);
-    e->running[e->running_count++] = r;
-    e->to_return += r->info.max_new_tokens - r->info.committed;
-    llm42__reserve(e, r, llm42__last_position(r) + 1);  // cannot preempt: the pages are free
-    if (r->info.preemptions == 0) e->stats.prompt_tokens += r->info.prompt_count;
-    r->info.state = LLM42_STATE_PREFILL;
-    r->info.prefix_hits += r->filled;
-    e->stats.prefix_hits += r->filled;
-    e->seq[r->slot] = (llm42_seq){.request = r->info.id, .sampling = r->sampling,
-                                  .pages = e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot};
-    llm42__emit_request(e, r, LLM42_EVENT_ADMITTED, r->filled);
-    return true;
-}
-
-// Releases `count` tokens to the user, ending early at a stop token. True: the request is finished.
-static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
-    int first = r->info.committed;
-    llm42_finish why = LLM42_FINISH_NONE;
-    for (int i = 0; i < count && why == LLM42_FINISH_NONE; i++) {
-        r->info.committed++;
-        if (llm42__is_stop(r, r->info.tokens[first + i])) why = LLM42_FINISH_STOP;
-        else if (r->info.committed == r->info.max_new_tokens) why = LLM42_FINISH_LENGTH;
-    }
-    count = r->info.committed - first;
-    e->to_return -= count;
-    e->stats.returned_tokens += count;
-    if (r->info.deterministic) e->stats.deterministic_tokens += count;
-    double now = e->backend->now(e->state);
-    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_COMMITTED, .time = now, .request = r->info.id, .info = &r->info,
-                                 .n = count, .position = first, .tokens = r->info.tokens + first,
-                                 .logprobs = r->logprobs + first});
-    if (first == 0) r->info.first_token = now;
-    r->info.last_token = now;
-    if (why == LLM42_FINISH_NONE) return false;
-    llm42__finish(e, r, why);
-    return true;
-}
-
-// >>verify -------------------------------------------------------------------------------------------------------
-// Owns: what a replay pass means for a request (LLM-42, section 4).
-
-// The last candidate ends the request, if it holds: nothing is decoded behind it.
-static bool llm42__is_last(const llm42__request *r) {
-    int count = r->info.committed + r->info.candidates;
-    return count == r->info.max_new_tokens || (r->info.candidates && llm42__is_stop(r, r->info.tokens[count - 1]));
-}
-
-static bool llm42__is_ready(const llm42_engine *e, const llm42__request *r) {
-    return r->verified && r->info.state == LLM42_STATE_DECODE &&
-           (r->unsettled || r->info.candidates >= e->need || (r->info.candidates && llm42__is_last(r)));
-}
-
-static void llm42__note_ready(const llm42_engine *e, llm42__request *r) {
-    if (r->ready_since < 0 && llm42__is_ready(e, r)) r->ready_since = e->pass_count;
-}
-
-// Rows of its window: the last committed token, then the candidates. Each row but the last judges the candidate behind
-// it; the last gives the verifier's own token, the bonus, unless it is off or nothing may follow the last candidate.
-static int llm42__window_rows(const llm42_engine *e, const llm42__request *r) {
-    int rows = r->info.candidates + (llm42__is_last(r) || e->desc.bonus == LLM42_BONUS_OFF ? 0 : 1);
-    return LLM42__MIN(rows, e->desc.window);
-}
-
-// Compares a window's outputs with its candidates, commits what agrees and the verifier's own token behind it, and
-// drops the rest.
-static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42_output *out, int rows) {
-    int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates), agreed = 0;
-    int first = r->info.committed, prompt = r->info.prompt_count;
-    int32_t *output = r->tokens + prompt + first;
-    while (agreed < compared && out[agreed].token == output[agreed]) agreed++;
-    bool rollback = agreed < compared;
-    int commit = agreed < rows ? agreed + 1 : agreed;  // with the verifier's own token, unless every row was compared
-    r->unsettled = false;
-    r->info.verifications++;
-    e->stats.verifications++;
-    e->stats.compared += LLM42__MIN(agreed + 1, compared);
-    llm42__emit_request(e, r, LLM42_EVENT_VERIFIED, agreed);
-    if (rollback) {
-        int dropped = candidates - agreed;
-        r->info.rollbacks++;
-        r->info.recomputed += dropped - 1;
-        e->stats.rollbacks++;
-        e->stats.recomputed += dropped - 1;
-        llm42__emit(e, (llm42_event){.type = LLM42_EVENT_ROLLED_BACK, .request = r->info.id, .info = &r->info, .n = dropped,
-                                     .position = first + agreed, .tokens = output + agreed});
-    }
-    r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
-    if (agreed < rows) output[agreed] = out[agreed].token;
-    for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
-    r->ready_since = -1;
-    if (!e->desc.keep_fast_kv) r->pure = LLM42__MIN(prompt + first + commit - 1, llm42__pure_limit(e, r));
-    r->filled = prompt + first + commit + r->info.candidates - 1;
-    llm42__truncate(e, r, r->filled);
-    llm42__remember(e, r);  // before the commit, which may finish the request and give its pages back
-    if (!llm42__commit(e, r, commit)) llm42__note_ready(e, r);
-}
-
-// >>sched --------------------------------------------------------------------------------------------------------
-// Owns: which rows share a pass. Calls >>verify and >>kv.
-
-static void llm42__add_row(llm42_engine *e, llm42__plan *plan, llm42__request *r, int position, uint32_t flags) {
-    e->batch.row[plan->rows] = (llm42_row){r->slot, position, r->tokens[position], flags};
-    e->batch.owner[plan->rows++] = NULL;
-}
-
-// Rows of a window or of a prompt chunk belong to the request named at the first one.
-static void llm42__own_rows(llm42_engine *e, const llm42__plan *plan, llm42__request *r, int first) {
-    if (plan->rows == first) return;
-    e->batch.owner[first] = r;
-    e->batch.owner_rows[first] = plan->rows - first;
-}
-
-// Adds up to `room` rows of a request's prompt (and of tokens committed before a preemption), up to position `end`.
-static void llm42__add_prompt(llm42_engine *e, llm42__plan *plan, llm42__request *r, int room, int end) {
-    int first = plan->rows, last = llm42__last_position(r);
-    for (int t = r->filled; t < end && room > 0; t++, room--)
-        llm42__add_row(e, plan, r, t, t == last ? LLM42_ROW_SAMPLE : 0);
-    llm42__own_rows(e, plan, r, first);
-}
-
-static void llm42__add_window(llm42_engine *e, llm42__plan *plan, llm42__request *r) {
-    int first = plan->rows, rows = llm42__window_rows(e, r), start = r->info.prompt_count + r->info.committed - 1;
-    for (int i = 0; i < rows; i++) {
-        bool keep = e->desc.keep_fast_kv && start + i < r->filled;
-        llm42__add_row(e, plan, r, start + i, LLM42_ROW_SAMPLE | (keep ? LLM42_ROW_KEEP_KV : 0));
-    }
-    llm42__own_rows(e, plan, r, first);
-    plan->windows++;
-}
-
-// May this request decode in a fast pass? A ready window may go on decoding only under WAIT, up to the look-ahead.
-static bool llm42__can_decode(const llm42_engine *e, const llm42__request *r) {
-    if (r->info.state != LLM42_STATE_DECODE || r->in_flight) return false;
-    if (!r->verified) return true;
-    if (r->unsettled) return false;
-    int ahead = e->desc.verify == LLM42_VERIFY_WAIT ? e->desc.look_ahead : 0;
-    return !llm42__is_last(r) && r->info.candidates < e->need + ahead;
-}
-
-// Pages for the newest token's KV of everyone who decodes: this may preempt anyone.
-static void llm42__reserve_decodes(llm42_engine *e) {
-    for (int i = 0; i < e->running_count; i++) {
-        llm42__request *r = e->running[i];
-        if (!llm42__can_decode(e, r) || r->pages * e->desc.page_size > llm42__last_position(r)) continue;
-        int before = e->running_count;
-        llm42__reserve(e, r, llm42__last_position(r) + 1);
-        if (e->running_count != before) i = -1;  // the list has shifted: go through it again
-    }
-}
-
-// Decode rows of everyone who can.
-static void llm42__plan_decodes(llm42_engine *e, llm42__plan *plan) {
-    llm42__reserve_decodes(e);
-    for (int i = 0; i < e->running_count; i++) {
-        llm42__request *r = e->running[i];
-        if (!llm42__can_decode(e, r)) continue;
-        llm42__add_row(e, plan, r, llm42__last_position(r), LLM42_ROW_SAMPLE);
-        llm42__own_rows(e, plan, r, plan->rows - 1);
-    }
-}
-
-// Do this prompt's next rows ride in ordinary passes? With prefill INVARIANT a verified one's do, but not the tokens
-// behind it that were committed before a preemption: those had FIXED rows.
-static bool llm42__rides(const llm42_engine *e, const llm42__request *r) {
-    if (r->info.state != LLM42_STATE_PREFILL || r->in_flight) return false;
-    return !r->verified || (e->desc.prefill == LLM42_PREFILL_INVARIANT && r->filled < r->info.prompt_count);
-}
-
-// Rows of such prompts within the token budget: in chunks, or `whole`, as many as there is room for. A verified one's
-// make the pass INVARIANT.
-static void llm42__plan_prompts(llm42_engine *e, llm42__plan *plan, bool whole) {
-    for (int i = 0; i < e->running_count; i++) {
-        llm42__request *r = e->running[i];
-        if (!llm42__rides(e, r)) continue;
-        int room = e->desc.token_budget - plan->rows;
-        int end = r->verified ? r->info.prompt_count : llm42__last_position(r) + 1;
-        if (room <= 0 || (whole && end - r->filled > room)) return;
-        llm42__add_prompt(e, plan, r, room, end);
-        if (r->verified) plan->schedule = LLM42_INVARIANT;
-    }
-}
-
-// The request whose window has been ready longest; when `partial`, the one with the most candidates or the oldest. Not
-// one that is chosen already.
-static llm42__request *llm42__next_window(const llm42_engine *e, bool partial) {
-    llm42__request *best = NULL;
-    bool oldest = e->desc.fill == LLM42_FILL_OLDEST;
-    for (int i = 0; i < e->running_count; i++) {
-        llm42__request *r = e->running[i];
-        if (r->chosen || !r->verified || r->in_flight || r->info.state != LLM42_STATE_DECODE) continue;
-        if (partial ? r->info.candidates < 1 : r->ready_since < 0) continue;
-        if (partial && oldest) return r;
-        if (!best || (partial ? r->info.candidates > best->info.candidates : r->ready_since < best->ready_since)) best = r;
-    }
-    return best;
-}
-
-// Windows (if verification is due), then prompt rows in what is left of M: with prefill PACKED any, with INVARIANT
-// those behind the prompts of verified requests.
-static void llm42__plan_replay(llm42_engine *e, llm42__plan *plan, bool windows) {
-    int count = 0;
-    for (int i = 0; i < e->running_count; i++) e->running[i]->chosen = false;
-    while (windows && count < e->desc.group) {
-        llm42__request *r = llm42__next_window(e, false);
-        if (!r && e->desc.verify == LLM42_VERIFY_EAGER) r = llm42__next_window(e, true);
-        if (!r) break;
-        r->chosen = true;
-        if (llm42__reserve(e, r, r->info.prompt_count + r->info.committed - 1 + llm42__window_rows(e, r))) count++;
-    }
-    for (int i = 0; i < e->running_count; i++) {  // pages came first: whoever was preempted since is no longer here
-        llm42__request *r = e->running[i];
-        if (r->chosen && r->info.state == LLM42_STATE_DECODE) llm42__add_window(e, plan, r);
-    }
-    plan->shape = e->M;
-    for (int own = 1; own >= 0; own--) {  // deterministic prompts first; others may fill rows that would be padding
-        for (int i = 0; i < e->running_count && e->desc.prefill != LLM42_PREFILL_ISOLATED; i++) {
-            llm42__request *r = e->running[i];
-            if (r->info.state != LLM42_STATE_PREFILL || r->in_flight || r->verified != (own == 1)) continue;
-            if (e->desc.prefill == LLM42_PREFILL_INVARIANT && llm42__rides(e, r)) continue;
-            int before = plan->rows;
-            llm42__add_prompt(e, plan, r, e->M - plan->rows, llm42__last_position(r) + 1);
-            if (own && plan->rows > before) plan->prompts = true;
-        }
-    }
-}
-
-// ISOLATED: the oldest deterministic prompt alone, at its own shape; tokens committed before a preemption go behind it
-// in passes of M rows, as they were verified.
-static void llm42__plan_isolated(llm42_engine *e, llm42__plan *plan) {
-    for (int i = 0; i < e->running_count; i++) {
-        llm42__request *r = e->running[i];
-        if (r->info.state != LLM42_STATE_PREFILL || !r->verified || r->in_flight) continue;
-        bool prompt = r->filled < r->info.prompt_count;
-        int end = prompt ? r->info.prompt_count : llm42__last_position(r) + 1;
-        llm42__add_prompt(e, plan, r, prompt ? e->desc.token_budget : e->M, end);
-        plan->shape = prompt ? plan->rows : e->M;
-        plan->prompts = true;
-        return;
-    }
-}
-
-// Prompts: those for passes of their own kind, FIXED. Other prompts ride in ordinary passes.
-typedef struct llm42__due { int ready, prompts, other_prompts, decodes; bool overdue; } llm42__due;
-
-static llm42__due llm42__what_is_due(const llm42_engine *e) {
-    llm42__due due = {0};
-    for (int i = 0; i < e->running_count; i++) {
-        const llm42__request *r = e->running[i];
-        if (r->in_flight) continue;
-        if (r->info.state == LLM42_STATE_PREFILL) (*(llm42__rides(e, r) ? &due.other_prompts : &due.prompts))++;
-        else if (llm42__can_decode(e, r)) due.decodes++;
-        if (r->ready_since < 0) continue;
-        due.ready++;
-        due.overdue |= e->pass_count - r->ready_since >= e->desc.deadline;
-    }
-    return due;
-}
-
-// Chooses the next pass. Verification goes first when it is due; prompts of deterministic requests take turns with fast
-// passes, so that a long prompt does not hold up decoding, or ride in them, which makes them INVARIANT; else a fast
-// pass. Without chunked prefill all prompts go before decoding. One replay pass is in flight at most: until it lands,
-// others of its kind wait.
-static void llm42__plan_pass(llm42_engine *e, llm42__plan *plan) {
-    *plan = (llm42__plan){.schedule = e->desc.mode == LLM42_BATCH_INVARIANT ? LLM42_INVARIANT : LLM42_FAST};
-    llm42__due due = llm42__what_is_due(e);
-    bool whole = e->desc.chunked_prefill == LLM42_CHUNKED_OFF, flying = e->flight.rows > 0;
-    bool packed = e->desc.prefill != LLM42_PREFILL_ISOLATED, fast = due.decodes + due.other_prompts > 0;
-    bool prompts = due.prompts && !(e->replayed_prompt && fast && !whole) && !(packed && flying);
-    bool verify = due.ready && !flying && (e->desc.verify == LLM42_VERIFY_EAGER || due.ready >= e->desc.group ||
-                                           due.overdue || (!fast && !prompts));
-    if (e->need == 0 && e->replayed_windows && (fast || (prompts && !packed)))
-        verify = false;  // W = 1: windows are always ready; take turns
-    if (verify || (prompts && packed)) {
-        plan->schedule = LLM42_FIXED;
-        llm42__plan_replay(e, plan, verify);
-    } else if (prompts) {
-        plan->schedule = LLM42_FIXED;
-        llm42__plan_isolated(e, plan);
-    } else {
-        if (!whole || !due.other_prompts) llm42__plan_decodes(e, plan);
-        llm42__plan_prompts(e, plan, whole);
-        plan->shape = plan->rows;
-    }
-}
-
-// The wrong token that stress tests put in a candidate's place, for a share of candidates chosen by a hash.
-static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t token) {
-    if (e->desc.inject_rate <= 0) return token;
-    uint64_t key = llm42__hash(e->desc.inject_seed ^ llm42__hash((uint64_t)r->info.id));
-    uint64_t h = llm42__hash(key ^ (uint64_t)(r->info.committed + r->info.candidates));
-    if (llm42__unit(h) >= e->desc.inject_rate) return token;
-    e->stats.injected++;
-    return (token + 1) % e->desc.model->config.vocab;
-}
-
-// A row that gave a token in a fast (or invariant) pass, or the last row of a prompt. No verified request's prompt runs
-// under FAST, so that token is final; what such a request decodes is a candidate, whatever the pass.
-static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool prompt) {
-    int at = r->info.prompt_count + r->info.committed + r->info.candidates;
-    if (!r->verified || prompt) {
-        r->tokens[at] = out.token;
-        r->logprobs[r->info.committed] = out.logprob;
-        if (!llm42__commit(e, r, 1)) llm42__note_ready(e, r);
-        return;
-    }
-    r->tokens[at] = llm42__inject(e, r, out.token);
-    r->info.candidates++;
-    e->stats.candidates++;
-    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_CANDIDATE, .request = r->info.id, .info = &r->info, .n = 1,
-                                 .position = at - r->info.prompt_count, .tokens = r->tokens + at, .logprobs = &out.logprob});
-    llm42__note_ready(e, r);
-}
-
-// Gives a pass's results to the requests it served.
-static void llm42__apply(llm42_engine *e, const llm42__plan *plan) {
-    for (int i = 0; i < plan->rows; i++) {
-        llm42__request *r = e->batch.owner[i];
-        if (!r) continue;
-        int rows = e->batch.owner_rows[i];
-        if (r->verified && r->info.state == LLM42_STATE_DECODE && plan->schedule == LLM42_FIXED) {
-            llm42__verify_window(e, r, &e->batch.out[i], rows);
-            continue;
-        }
-        bool pure = plan->schedule != LLM42_FAST && r->pure == r->filled;
-        r->filled += rows;
-        if (pure) r->pure = LLM42__MIN(r->filled, llm42__pure_limit(e, r));
-        llm42__remember(e, r);
-        if (!(e->batch.row[i + rows - 1].flags & LLM42_ROW_SAMPLE)) continue;
-        bool prompt = r->info.state == LLM42_STATE_PREFILL;
-        if (prompt) {
-            r->info.state = LLM42_STATE_DECODE;
-            llm42__emit_request(e, r, LLM42_EVENT_PREFILLED, r->filled);
-        }
-        llm42__take_token(e, r, e->batch.out[i + rows - 1], prompt);
-    }
-}
-
-// After a failed replay the KV under its windows is undefined.
-static void llm42__unsettle(llm42_engine *e, const llm42__plan *plan) {
-    for (int i = 0; i < plan->rows; i++) {
-        llm42__request *r = e->batch.owner[i];
-        if (!r || !r->verified || r->info.state != LLM42_STATE_DECODE || plan->schedule != LLM42_FIXED) continue;
-        r->unsettled = true;
-        llm42__note_ready(e, r);
-    }
-}
-
-// Counts a pass that has run and gives its results to the requests.
-static void llm42__settle(llm42_engine *e, const llm42__plan *plan, double begin) {
-    e->pass_count++;
-    e->stats.passes[plan->schedule]++;
-    e->stats.rows[plan->schedule] += plan->rows;
-    e->stats.busy[plan->schedule] += e->backend->now(e->state) - begin;
-    e->stats.replay_windows += plan->windows;
-    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_PASS, .n = plan->rows, .schedule = plan->schedule,
-                                 .shape = plan->shape, .windows = plan->windows, .begin = begin});
-    llm42__apply(e, plan);
-}
-
-static llm42_pass llm42__pass_of(const llm42_engine *e, const llm42__plan *plan) {
-    return (llm42_pass){.schedule = plan->schedule, .rows = plan->rows, .shape = plan->shape, .row = e->batch.row,
-                        .seq = e->seq, .out = e->batch.out};
-}
-
-static llm42_result llm42__run_plan(llm42_engine *e, const llm42__plan *plan, llm42_error *error) {
-    llm42_pass pass = llm42__pass_of(e, plan);
-    double begin = e->backend->now(e->state);
-    llm42_result result = e->backend->run(e->state, &pass, error);
-    if (result != LLM42_OK) {
-        llm42__unsettle(e, plan);
-        return result;
-    }
-    e->replayed_prompt = plan->prompts;
-    e->replayed_windows = plan->windows > 0;
-    llm42__settle(e, plan, begin);
-    return LLM42_OK;
-}
-
-static void llm42__swap_batches(llm42_engine *e) {
-    llm42__batch batch = e->batch;
-    e->batch = e->flight_batch;
-    e->flight_batch = batch;
-}
-
-static void llm42__mark_flight(llm42_engine *e, bool in_flight) {
-    for (int i = 0; i < e->flight.rows; i++)
-        if (e->flight_batch.owner[i]) e->flight_batch.owner[i]->in_flight = in_flight;
-}
-
-// Sends a replay pass off; fast passes go on beside it.
-static llm42_result llm42__take_off(llm42_engine *e, const llm42__plan *plan, llm42_error *error) {
-    e->flight_pass = llm42__pass_of(e, plan);
-    e->flight_begin = e->backend->now(e->state);
-    llm42_result result = e->backend->start(e->state, &e->flight_pass, error);
-    if (result != LLM42_OK) {
-        llm42__unsettle(e, plan);
-        return result;
-    }
-    e->flight = *plan;
-    e->replayed_windows = plan->windows > 0;
-    llm42__swap_batches(e);
-    llm42__mark_flight(e, true);
-    return LLM42_OK;
-}
-
-// Gives the results of the replay pass in flight to its requests. LLM42_IDLE: it has not landed by the time `until`.
-static llm42_result llm42__land(llm42_engine *e, double until, llm42_error *error) {
-    llm42_result result = e->backend->poll(e->state, until, error);
-    if (result == LLM42_IDLE) return result;
-    llm42__plan plan = e->flight;
-    llm42__mark_flight(e, false);
-    e->flight.rows = 0;
-    llm42__swap_batches(e);
-    if (result == LLM42_OK) llm42__settle(e, &plan, e->flight_begin);
-    else llm42__unsettle(e, &plan);
-    return result;
-}
-
-llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
-    for (;;) {
-        if (e->flight.rows) {
-            llm42_result landed = llm42__land(e, e->backend->now(e->state), error);
-            if (landed != LLM42_IDLE) return landed;
-        }
-        while (e->waiting && e->waiting->info.arrival <= e->backend->now(e->state) && llm42__admit(e, e->waiting)) {}
-        if (e->running_count) {
-            llm42__plan plan;
-            llm42__plan_pass(e, &plan);
-            bool replay = plan.schedule == LLM42_FIXED && (plan.windows || e->desc.prefill != LLM42_PREFILL_ISOLATED);
-            bool fly = replay && e->desc.overlap;  // ISOLATED prompts run as fast passes do
-            if (plan.rows && !fly) return llm42__run_plan(e, &plan, error);
-            if (plan.rows) LLM42__TRY(llm42__take_off(e, &plan, error));
-            else if (e->flight.rows) {  // nothing to run beside it, until it lands or someone arrives
-                bool arrival = e->waiting && e->waiting->info.arrival > e->backend->now(e->state);
-                llm42_result landed = llm42__land(e, arrival ? e->waiting->info.arrival : (double)INFINITY, error);
-                if (landed != LLM42_IDLE) return landed;
-            }
-            continue;  // beside a flight: plan again; or forming the pass preempted everyone it was for: admit again
-        }
-        if (!e->waiting) return LLM42_IDLE;
-        e->backend->wait_until(e->state, e->waiting->info.arrival);
-    }
-}
-
-llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error) {
-    llm42_result result;
-    while ((result = llm42_engine_step(engine, error)) == LLM42_OK) {}
-    return result == LLM42_IDLE ? LLM42_OK : result;
+    r->prefix_pages = r->pages;
 }
 
 // >>submit -------------------------------------------------------------------------------------------------------
-// Owns: checking requests and entering them.
+// Owns: checking requests and queuing them. Here a request's way through the engine begins.
+// Calls: >>state.
+// Invariant: a request that is queued fits the context and the whole KV cache, so that it can run once it is alone.
 
 static llm42_result llm42__check_sampling(const llm42_sampling *s, llm42_error *error) {
+    const char *const name = "llm42_request_desc.sampling";
     if (!(s->temperature >= 0 && s->temperature <= 1e6f))
-        return llm42__fail(error, LLM42_INVALID, "llm42_request_desc.sampling.temperature: %g: must be 0 or more", (double)s->temperature);
-    if (s->top_k < 0) return llm42__fail(error, LLM42_INVALID, "llm42_request_desc.sampling.top_k: %d: must be 0 or more", s->top_k);
-    if (!(s->top_p >= 0 && s->top_p <= 1))
-        return llm42__fail(error, LLM42_INVALID, "llm42_request_desc.sampling.top_p: %g: must be from 0 to 1", (double)s->top_p);
-    if (!(s->min_p >= 0 && s->min_p <= 1))
-        return llm42__fail(error, LLM42_INVALID, "llm42_request_desc.sampling.min_p: %g: must be from 0 to 1", (double)s->min_p);
+        return llm42__fail(error, LLM42_INVALID, "%s.temperature: %g: must be 0 or more", name, (double)s->temperature);
     if (s->temperature > 0 && s->temperature < 1e-4f)
-        return llm42__fail(error, LLM42_INVALID, "llm42_request_desc.sampling.temperature: %g: use 0 for greedy, or at least 0.0001",
+        return llm42__fail(error, LLM42_INVALID, "%s.temperature: %g: use 0 for greedy, or at least 0.0001", name,
                            (double)s->temperature);
+    if (s->top_k < 0) return llm42__fail(error, LLM42_INVALID, "%s.top_k: %d: must be 0 or more", name, s->top_k);
+    if (!(s->top_p >= 0 && s->top_p <= 1))
+        return llm42__fail(error, LLM42_INVALID, "%s.top_p: %g: must be from 0 to 1", name, (double)s->top_p);
+    if (!(s->min_p >= 0 && s->min_p <= 1))
+        return llm42__fail(error, LLM42_INVALID, "%s.min_p: %g: must be from 0 to 1", name, (double)s->min_p);
+    return LLM42_OK;
+}
+
+// Token ids of a request, all in the vocabulary.
+static llm42_result llm42__check_tokens(const llm42_engine *e, const char *field, const int32_t *tokens, int count,
+                                        llm42_error *error) {
+    int vocab = e->desc.model->config.vocab;
+    for (int i = 0; i < count; i++)
+        if (tokens[i] < 0 || tokens[i] >= vocab)
+            return llm42__fail(error, LLM42_INVALID, "llm42_request_desc.%s[%d]: token %d is outside the vocabulary of %d",
+                               field, i, tokens[i], vocab);
     return LLM42_OK;
 }
 
 static llm42_result llm42__check_request(const llm42_engine *e, const llm42_request_desc *d, int *max_new,
                                          llm42_error *error) {
     const char *const name = "llm42_request_desc";
-    int vocab = e->desc.model->config.vocab;
     if (!d || !d->prompt) return llm42__fail(error, LLM42_INVALID, "%s.prompt: required", name);
-    if (d->prompt_count < 1) return llm42__fail(error, LLM42_INVALID, "%s.prompt_count: %d: the prompt is empty", name, d->prompt_count);
-    if (d->max_new_tokens < 0) return llm42__fail(error, LLM42_INVALID, "%s.max_new_tokens: %d: must be 0 (default) or more", name, d->max_new_tokens);
+    if (d->prompt_count < 1)
+        return llm42__fail(error, LLM42_INVALID, "%s.prompt_count: %d: the prompt is empty", name, d->prompt_count);
+    if (d->max_new_tokens < 0)
+        return llm42__fail(error, LLM42_INVALID, "%s.max_new_tokens: %d: must be 0 (default) or more", name,
+                           d->max_new_tokens);
     if (d->prompt_count >= e->desc.max_context)
-        return llm42__fail(error, LLM42_NEVER_FITS, "%s.prompt_count: %d: the context is %d tokens and must hold the prompt and "
-                           "one more", name, d->prompt_count, e->desc.max_context);
+        return llm42__fail(error, LLM42_NEVER_FITS, "%s.prompt_count: %d: the context is %d tokens and must hold the prompt "
+                           "and one more", name, d->prompt_count, e->desc.max_context);
     *max_new = d->max_new_tokens ? d->max_new_tokens : LLM42__MIN(128, e->desc.max_context - d->prompt_count);
     if (*max_new > e->desc.max_context - d->prompt_count)
-        return llm42__fail(error, LLM42_NEVER_FITS, "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of %d "
-                           "tokens", name, *max_new, d->prompt_count, e->desc.max_context);
+        return llm42__fail(error, LLM42_NEVER_FITS, "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of "
+                           "%d tokens", name, *max_new, d->prompt_count, e->desc.max_context);
     int64_t positions = (int64_t)d->prompt_count + *max_new - 1;  // nothing reads the KV of the last token
     if ((positions + e->desc.page_size - 1) / e->desc.page_size > e->desc.pages)
-        return llm42__fail(error, LLM42_NEVER_FITS, "%s: the KV of %lld tokens needs more pages than the engine's %d of %d tokens: raise "
-                           "llm42_engine_desc.pages or lower max_new_tokens", name, (long long)positions, e->desc.pages, e->desc.page_size);
-    for (int i = 0; i < d->prompt_count; i++)
-        if (d->prompt[i] < 0 || d->prompt[i] >= vocab)
-            return llm42__fail(error, LLM42_INVALID, "%s.prompt[%d]: token %d is outside the vocabulary of %d", name, i, d->prompt[i], vocab);
+        return llm42__fail(error, LLM42_NEVER_FITS, "%s: the KV of %lld tokens needs more pages than the engine's %d of %d "
+                           "tokens: raise llm42_engine_desc.pages or lower max_new_tokens", name, (long long)positions,
+                           e->desc.pages, e->desc.page_size);
+    LLM42__TRY(llm42__check_tokens(e, "prompt", d->prompt, d->prompt_count, error));
     if (d->stop_count < 0 || d->stop_count > LLM42_MAX_STOP || (d->stop_count && !d->stop))
-        return llm42__fail(error, LLM42_INVALID, "%s.stop_count: %d: must be 0 to %d, with stop set", name, d->stop_count, LLM42_MAX_STOP);
-    for (int i = 0; i < d->stop_count; i++)
-        if (d->stop[i] < 0 || d->stop[i] >= vocab)
-            return llm42__fail(error, LLM42_INVALID, "%s.stop[%d]: token %d is outside the vocabulary of %d", name, i, d->stop[i], vocab);
-    if (d->sample_index < 0) return llm42__fail(error, LLM42_INVALID, "%s.sample_index: %d: must be 0 or more", name, d->sample_index);
-    if (!(d->arrival >= 0 && d->arrival < 1e18)) return llm42__fail(error, LLM42_INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock", name, d->arrival);
+        return llm42__fail(error, LLM42_INVALID, "%s.stop_count: %d: must be 0 to %d, with stop set", name, d->stop_count,
+                           LLM42_MAX_STOP);
+    LLM42__TRY(llm42__check_tokens(e, "stop", d->stop, d->stop_count, error));
+    if (d->sample_index < 0)
+        return llm42__fail(error, LLM42_INVALID, "%s.sample_index: %d: must be 0 or more", name, d->sample_index);
+    if (!(d->arrival >= 0 && d->arrival < 1e18))
+        return llm42__fail(error, LLM42_INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock", name,
+                           d->arrival);
     if (d->deterministic && e->desc.mode == LLM42_NONDETERMINISTIC)
-        return llm42__fail(error, LLM42_INVALID, "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in mode DVR or "
-                           "BATCH_INVARIANT", name);
+        return llm42__fail(error, LLM42_INVALID, "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in mode "
+                           "DVR or BATCH_INVARIANT", name);
     return llm42__check_sampling(&d->sampling, error);
 }
 
@@ -4492,18 +4096,16 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     memcpy(r->tokens, d->prompt, (size_t)d->prompt_count * sizeof *r->tokens);
     r->sampling = d->sampling;
     if (!r->sampling.seed) r->sampling.seed = 42 + (uint64_t)d->sample_index;
-    r->verified = d->deterministic && e->desc.mode == LLM42_DVR;
     r->slot = -1;
-    r->ready_since = -1;
     const llm42_config *c = &e->desc.model->config;
     r->stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
     for (int i = 0; i < r->stop_count; i++) r->stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
-    double now = e->backend->now(e->state);
     r->info = (llm42_request){.id = e->last_id + 1, .state = LLM42_STATE_WAITING, .deterministic = d->deterministic,
-                              .prompt_count = d->prompt_count, .max_new_tokens = max_new, .prompt = r->tokens,
+                              .verify = d->deterministic && e->desc.mode == LLM42_DVR, .prompt_count = d->prompt_count,
+                              .max_new_tokens = max_new, .ready_since = -1, .prompt = r->tokens,
                               .tokens = r->tokens + d->prompt_count, .logprobs = r->logprobs,
-                              .arrival = d->arrival > 0 ? d->arrival : now, .first_token = -1, .last_token = -1,
-                              .user = d->user};
+                              .arrival = d->arrival > 0 ? d->arrival : e->backend->now(e->state), .first_token = -1,
+                              .last_token = -1, .user = d->user};
     return r;
 }
 
@@ -4520,18 +4122,697 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
     e->table[++e->last_id & (e->table_size - 1)] = r;
     e->stats.submitted++;
     if (id) *id = r->info.id;
-    llm42__wait_insert(e, r);
+    llm42__queue_insert(e, r);
     llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
     return LLM42_OK;
 }
 
+// >>admit --------------------------------------------------------------------------------------------------------
+// Owns: who runs. A request comes from the queue with a slot and pages for its tokens; a preempted one goes back.
+// Calls: >>kv; a planner that has an admission policy of its own.
+// Invariant: whoever runs holds pages for all tokens that have KV.
+
+static void llm42__view_update(llm42_engine *e) {
+    e->view.now = e->backend->now(e->state);
+    e->view.waiting = e->waiting ? &e->waiting->info : NULL;
+    e->view.waiting_count = e->stats.waiting;
+    e->view.pages_free = e->kv.free_count;
+}
+
+// The planner has broken a rule. request: the one it is about, or 0.
+static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_t request, llm42_error *error) {
+    static const struct { const char *name, *text; } rules[] = {
+#define LLM42__X(name, text) {#name, text},
+        LLM42_RULES(LLM42__X)
+#undef LLM42__X
+    };
+    char about[48] = "";
+    if (request) snprintf(about, sizeof about, ": request %lld", (long long)request);
+    return llm42__fail(error, LLM42_PLAN, "planner %s breaks rule %s: %s%s", e->desc.planner->name, rules[rule].name + 11,
+                       rules[rule].text, about);
+}
+
+// Takes a request out of the running set and gives its pages and slot back.
+static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
+    assert(r->info.kv <= r->pages * e->desc.page_size);
+    llm42__truncate(e, r, 0);
+    r->prefix_pages = 0;
+    int i = 0;
+    while (e->running[i] != r) i++;
+    for (e->view.running_count--; i < e->view.running_count; i++) {
+        e->running[i] = e->running[i + 1];
+        e->shown[i] = e->shown[i + 1];
+    }
+    e->free_slot[e->free_slots++] = r->slot;
+    e->to_return -= r->info.max_new_tokens - r->info.committed;
+    r->slot = -1;
+    r->info.ready_since = -1;
+    r->info.must_verify = false;
+}
+
+// Pages to be left free when a request is admitted: one for each sequence that runs already, or those for the reserve.
+static int64_t llm42__pages_to_spare(const llm42_engine *e, const llm42__request *r) {
+    int64_t tokens = e->to_return + r->info.max_new_tokens - r->info.committed;
+    double reserve = e->desc.admission_reserve * (double)tokens / e->desc.page_size;
+    return LLM42__MAX((int64_t)e->view.running_count, (int64_t)ceil(reserve));
+}
+
+// Admits a request if a slot and pages for its tokens are free, with some to spare. False: it has to wait.
+static bool llm42__admit(llm42_engine *e, llm42__request *r) {
+    if (!e->free_slots) return false;
+    int last = llm42__last_position(&r->info);
+    r->slot = e->free_slot[--e->free_slots];
+    r->info.kv = r->canonical = r->pages = r->prefix_pages = 0;
+    llm42__match_prefix(e, r);
+    int wanted = last / e->desc.page_size + 1 - r->pages;
+    if (e->view.running_count && e->kv.free_count < wanted + llm42__pages_to_spare(e, r)) {
+        llm42__truncate(e, r, 0);
+        e->free_slot[e->free_slots++] = r->slot;
+        r->slot = -1;
+        return false;
+    }
+    llm42__queue_remove(e, r);
+    e->shown[e->view.running_count] = &r->info;
+    e->running[e->view.running_count++] = r;
+    e->to_return += r->info.max_new_tokens - r->info.committed;
+    bool reserved = llm42__reserve(e, r, last + 1);
+    assert(reserved);  // the pages are free
+    (void)reserved;
+    if (r->info.preemptions == 0) e->stats.prompt_tokens += r->info.prompt_count;
+    r->info.state = LLM42_STATE_PREFILL;
+    r->info.prefix_hits += r->info.kv;
+    e->stats.prefix_hits += r->info.kv;
+    e->seq[r->slot] = (llm42_seq){.request = r->info.id, .sampling = r->sampling, .pages = llm42__page_table(e, r)};
+    llm42__emit_request(e, r, LLM42_EVENT_ADMITTED, r->info.kv);
+    return true;
+}
+
+// Admits those that have arrived, in the planner's order or that of arrival, until one has to wait.
+static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
+    const llm42_planner *planner = e->desc.planner;
+    for (;;) {
+        llm42__request *r = e->waiting;
+        if (!r || r->info.arrival > e->backend->now(e->state)) return LLM42_OK;
+        if (planner->admit) {
+            llm42__view_update(e);
+            int64_t id = planner->admit(planner->user, &e->view);
+            if (!id && !e->view.running_count) return llm42__refuse(e, LLM42_RULE_WORK, 0, error);
+            if (!id) return LLM42_OK;
+            r = llm42__find(e, id);
+            if (!r || r->info.state != LLM42_STATE_WAITING || r->info.arrival > e->view.now)
+                return llm42__refuse(e, LLM42_RULE_ARRIVED, id, error);
+        }
+        if (!llm42__admit(e, r)) return LLM42_OK;
+    }
+}
+
+// Its pages go, its candidates too, its committed tokens stay; it is prefilled again later.
+static void llm42__preempt(llm42_engine *e, llm42__request *r) {
+    int dropped = r->info.candidates;
+    llm42__stop_running(e, r);
+    r->info.candidates = 0;
+    r->info.state = LLM42_STATE_WAITING;
+    r->info.preemptions++;
+    e->stats.preemptions++;
+    e->stats.preempted_candidates += dropped;
+    llm42__queue_insert(e, r);
+    llm42__emit_request(e, r, LLM42_EVENT_PREEMPTED, dropped);
+}
+
+// >>planner ------------------------------------------------------------------------------------------------------
+// Owns: what a planner may choose, and the built-in planner, which chooses by the policies of the desc. It uses the public
+// interface alone, so that it can be copied and changed.
+// Calls: nothing. A plan is a function of the view.
+// Invariant: whoever is not in flight can be planned in some pass, so that there is always something to run.
+
+const llm42_request *llm42_next_waiting(const llm42_request *r) {
+    const llm42__request *next = ((const llm42__request *)r)->next;
+    return next ? &next->info : NULL;
+}
+
+void llm42_choose(llm42_plan *plan, const llm42_request *r, llm42_choice_kind kind, int rows) {
+    if (plan->count < plan->room) plan->choice[plan->count] = (llm42_choice){r->id, kind, rows};
+    plan->count++;
+}
+
+// A deterministic prompt runs in the kind of pass that .prefill names. Tokens that it had committed before a preemption
+// run in passes of M rows, as they were verified.
+static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42_schedule schedule) {
+    int all = llm42__last_position(r) + 1 - r->kv, prompt = r->prompt_count - r->kv;
+    if (r->state != LLM42_STATE_PREFILL) return 0;
+    if (!r->verify) return all;
+    if (prompt > 0 && v->desc->prefill == LLM42_PREFILL_INVARIANT) return schedule == LLM42_INVARIANT ? prompt : 0;
+    if (schedule != LLM42_FIXED) return 0;
+    return prompt > 0 && v->desc->prefill == LLM42_PREFILL_ISOLATED ? LLM42__MIN(prompt, v->desc->token_budget) : all;
+}
+
+// The last committed token's row, then the candidates'. Each row but the last judges the candidate behind it; the last
+// gives the verifier's own token, the bonus, unless it is off or nothing may follow the last candidate.
+static int llm42__window_rows(const llm42_view *v, const llm42_request *r) {
+    if (!r->verify || r->state != LLM42_STATE_DECODE || (!r->candidates && v->window_ready)) return 0;
+    bool bonus = v->desc->bonus == LLM42_BONUS_ON && !llm42__is_complete(r);
+    return LLM42__MIN(r->candidates + (bonus ? 1 : 0), v->desc->window);
+}
+
+int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_choice_kind kind, llm42_schedule schedule) {
+    if (r->in_flight) return 0;
+    if (kind == LLM42_CHOICE_PROMPT) return llm42__prompt_rows(v, r, schedule);
+    if (kind == LLM42_CHOICE_WINDOW) return schedule == LLM42_FIXED ? llm42__window_rows(v, r) : 0;
+    if (r->state != LLM42_STATE_DECODE) return 0;
+    return !r->verify || (!r->must_verify && !llm42__is_complete(r));
+}
+
+// A ready window goes on decoding only under WAIT, up to the look-ahead.
+static bool llm42__decodes(const llm42_view *v, const llm42_request *r) {
+    int ahead = v->desc->verify == LLM42_VERIFY_WAIT ? v->desc->look_ahead : 0;
+    return (!r->verify || r->candidates < v->window_ready + ahead) &&
+           llm42_choice_rows(v, r, LLM42_CHOICE_DECODE, LLM42_FAST);
+}
+
+// Rows of a prompt that ride in ordinary passes: an ordinary one's, and with prefill INVARIANT a deterministic one's.
+static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
+    bool rides = !r->verify || v->desc->prefill == LLM42_PREFILL_INVARIANT;
+    return rides ? llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_INVARIANT) : 0;
+}
+
+typedef struct llm42__due { int windows, replay_prompts, riding_prompts, decodes; bool overdue; } llm42__due;
+
+static llm42__due llm42__what_is_due(const llm42_view *v) {
+    llm42__due due = {0};
+    for (int i = 0; i < v->running_count; i++) {
+        const llm42_request *r = v->running[i];
+        if (r->in_flight) continue;
+        if (r->state == LLM42_STATE_PREFILL) (*(llm42__riding_rows(v, r) ? &due.riding_prompts : &due.replay_prompts))++;
+        else due.decodes += llm42__decodes(v, r);
+        due.windows += r->ready_since >= 0;
+        due.overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= v->desc->deadline;
+    }
+    return due;
+}
+
+// The order in which windows are taken: ready ones by how long they have been, then under EAGER partial ones, by
+// candidates or by age. Negative: no window.
+static int64_t llm42__window_rank(const llm42_view *v, const llm42_request *r) {
+    const int64_t partial = (int64_t)1 << 62;
+    if (r->ready_since < 0 && (v->desc->verify != LLM42_VERIFY_EAGER || !r->candidates)) return -1;
+    if (!llm42_choice_rows(v, r, LLM42_CHOICE_WINDOW, LLM42_FIXED)) return -1;
+    if (r->ready_since >= 0) return r->ready_since;
+    return partial - (v->desc->fill == LLM42_FILL_LARGEST ? r->candidates : 0);
+}
+
+// The G windows of the lowest rank, earlier requests first among equals; they stand in order of admission.
+static int llm42__choose_windows(const llm42_view *v, llm42_plan *plan) {
+    int64_t rank = -1, last_rank = -1;
+    int rows = 0, last = -1;
+    for (int count = 0; count < v->desc->group; count++) {  // last: the one after the last in this order
+        int best = -1;
+        for (int i = 0; i < v->running_count; i++) {
+            int64_t r = llm42__window_rank(v, v->running[i]);
+            if (r < last_rank || (r == last_rank && i <= last) || r < 0) continue;
+            if (best < 0 || r < rank) best = i, rank = r;
+        }
+        if (best < 0) break;
+        last = best, last_rank = rank;
+    }
+    for (int i = 0; i < v->running_count && last >= 0; i++) {
+        int64_t r = llm42__window_rank(v, v->running[i]);
+        if (r < 0 || r > last_rank || (r == last_rank && i > last)) continue;
+        llm42_choose(plan, v->running[i], LLM42_CHOICE_WINDOW, 0);
+        rows += llm42_choice_rows(v, v->running[i], LLM42_CHOICE_WINDOW, LLM42_FIXED);
+    }
+    return rows;
+}
+
+// A replay pass: windows, if verification is due, then prompts in what is left of M: those that do not ride elsewhere
+// first, ordinary ones in rows that would be padding.
+static void llm42__plan_replay(const llm42_view *v, llm42_plan *plan, bool windows) {
+    plan->schedule = LLM42_FIXED;
+    int room = v->desc->window * v->desc->group - (windows ? llm42__choose_windows(v, plan) : 0);
+    for (int own = 1; own >= 0 && v->desc->prefill != LLM42_PREFILL_ISOLATED; own--)
+        for (int i = 0; i < v->running_count && room > 0; i++) {
+            const llm42_request *r = v->running[i];
+            int rows = LLM42__MIN(room, llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_FIXED));
+            if (r->verify != (own == 1) || rows < 1) continue;
+            if (v->desc->prefill == LLM42_PREFILL_INVARIANT && !r->verify) continue;
+            llm42_choose(plan, r, LLM42_CHOICE_PROMPT, rows);
+            room -= rows;
+        }
+}
+
+// ISOLATED: the oldest deterministic prompt alone, at its own shape.
+static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
+    plan->schedule = LLM42_FIXED;
+    for (int i = 0; i < v->running_count && !plan->count; i++) {
+        const llm42_request *r = v->running[i];
+        int rows = r->verify ? llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_FIXED) : 0;
+        bool prompt = r->kv < r->prompt_count;
+        if (!prompt) rows = LLM42__MIN(rows, v->desc->window * v->desc->group);
+        if (rows) llm42_choose(plan, r, LLM42_CHOICE_PROMPT, rows);
+    }
+}
+
+// An ordinary pass: everyone who decodes, and prompts within the token budget, in chunks, or (whole) as many as there is
+// room for. A deterministic prompt makes it INVARIANT.
+static void llm42__plan_ordinary(const llm42_view *v, llm42_plan *plan, bool decodes, bool whole) {
+    plan->schedule = v->desc->mode == LLM42_BATCH_INVARIANT ? LLM42_INVARIANT : LLM42_FAST;
+    for (int i = 0; i < v->running_count && decodes; i++)
+        if (llm42__decodes(v, v->running[i])) llm42_choose(plan, v->running[i], LLM42_CHOICE_DECODE, 1);
+    int room = v->desc->token_budget - plan->count;
+    for (int i = 0; i < v->running_count; i++) {
+        const llm42_request *r = v->running[i];
+        int rows = llm42__riding_rows(v, r);
+        if (!rows) continue;
+        if (room <= 0 || (whole && rows > room)) return;
+        llm42_choose(plan, r, LLM42_CHOICE_PROMPT, LLM42__MIN(rows, room));
+        room -= LLM42__MIN(rows, room);
+        if (r->verify) plan->schedule = LLM42_INVARIANT;
+    }
+}
+
+// What nano-vllm calls schedule. Verification goes first when it is due; deterministic prompts take turns with ordinary
+// passes, so that a long prompt does not hold up decoding, or ride in them; else an ordinary pass runs. Without chunked
+// prefill all prompts go before decoding. While a replay pass is in flight, others of its kind wait.
+static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *error) {
+    const llm42_engine_desc *d = v->desc;
+    llm42__due due = llm42__what_is_due(v);
+    bool whole = d->chunked_prefill == LLM42_CHUNKED_OFF, flying = v->in_flight.rows > 0;
+    bool packed = d->prefill != LLM42_PREFILL_ISOLATED, ordinary = due.decodes + due.riding_prompts > 0;
+    bool turn = v->last.schedule == LLM42_FIXED && v->last.prompts && ordinary && !whole;  // decoding's turn
+    bool prompts = due.replay_prompts && !turn && !(packed && flying);
+    bool verify = due.windows && !flying && (d->verify == LLM42_VERIFY_EAGER || due.windows >= d->group || due.overdue ||
+                                             (!ordinary && !prompts));
+    if (v->window_ready == 0 && v->last.windows && (ordinary || (prompts && !packed)))
+        verify = false;  // W = 1: windows are always ready; take turns
+    if (verify || (prompts && packed)) llm42__plan_replay(v, plan, verify);
+    else if (prompts) llm42__plan_isolated(v, plan);
+    else if (ordinary) llm42__plan_ordinary(v, plan, !whole || !due.riding_prompts, whole);
+    (void)user, (void)error;
+    return LLM42_OK;
+}
+
+// Who gives up its pages when they run out: the youngest, ordinary requests first; never one in flight.
+static int64_t llm42__preempt_youngest(void *user, const llm42_view *v) {
+    const llm42_request *victim = NULL;
+    for (int i = 0; i < v->running_count; i++) {
+        const llm42_request *r = v->running[i];
+        if (r->in_flight) continue;
+        if (!victim || (victim->verify && !r->verify) ||
+            (victim->verify == r->verify &&
+             (r->arrival > victim->arrival || (r->arrival == victim->arrival && r->id > victim->id))))
+            victim = r;
+    }
+    (void)user;
+    return victim ? victim->id : 0;
+}
+
+const llm42_planner *llm42_planner_default(void) {
+    static const llm42_planner planner = {.name = "default", .plan = llm42__plan_by_policies,
+                                          .preempt = llm42__preempt_youngest};
+    return &planner;
+}
+
+// >>plan ---------------------------------------------------------------------------------------------------------
+// Owns: checking a plan, pages for it, and its rows.
+// Calls: the planner; >>kv; >>admit when pages run out.
+// Invariant: the plan that runs is the one that the planner returned. When a request is preempted to make room for it, the
+// planner is asked again.
+
+// Which rule a choice breaks that may have no rows.
+static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, llm42_schedule schedule) {
+    if (c->kind == LLM42_CHOICE_DECODE) return LLM42_RULE_DECODE;
+    if (c->kind == LLM42_CHOICE_PROMPT) return r->state == LLM42_STATE_PREFILL ? LLM42_RULE_PREFILL : LLM42_RULE_PROMPT;
+    return c->kind == LLM42_CHOICE_WINDOW && schedule == LLM42_FIXED ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
+}
+
+static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error) {
+    llm42__batch *b = &e->batch;
+    llm42_choice *c = &b->plan.choice[at];
+    llm42__request *r = llm42__find(e, c->request);
+    if (!r || r->slot < 0) return llm42__refuse(e, LLM42_RULE_RUNNING, c->request, error);
+    if (r->planned == e->plans) return llm42__refuse(e, LLM42_RULE_ONCE, c->request, error);
+    if (r->info.in_flight) return llm42__refuse(e, LLM42_RULE_IN_FLIGHT, c->request, error);
+    bool known = c->kind >= LLM42_CHOICE_DECODE && c->kind <= LLM42_CHOICE_WINDOW;
+    int most = known ? llm42_choice_rows(&e->view, &r->info, c->kind, b->plan.schedule) : 0;
+    if (!most) return llm42__refuse(e, llm42__rule_of(&r->info, c, b->plan.schedule), c->request, error);
+    if (c->rows < 0 || c->rows > most) return llm42__refuse(e, LLM42_RULE_ROWS, c->request, error);
+    if (!c->rows) c->rows = most;
+    r->planned = e->plans;
+    b->owner[at] = r;
+    b->pass.rows += c->rows;
+    b->pass.windows += c->kind == LLM42_CHOICE_WINDOW;
+    b->pass.prompts += c->kind == LLM42_CHOICE_PROMPT && r->info.verify;
+    return LLM42_OK;
+}
+
+// With prefill ISOLATED the bits of a deterministic prompt depend on the shape of its pass: it must be alone there, and cut
+// where the token budget cuts it.
+static bool llm42__is_isolated(const llm42_engine *e, const llm42__request *r, const llm42_choice *c) {
+    return e->desc.prefill == LLM42_PREFILL_ISOLATED && r->info.verify && c->kind == LLM42_CHOICE_PROMPT &&
+           r->info.kv < r->info.prompt_count;
+}
+
+static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
+    llm42__batch *b = &e->batch;
+    llm42_plan *plan = &b->plan;
+    bool known = plan->schedule >= LLM42_FAST && plan->schedule <= LLM42_INVARIANT && e->schedules >> plan->schedule & 1;
+    if (!known) return llm42__refuse(e, LLM42_RULE_SCHEDULE, 0, error);
+    if (plan->count > plan->room) return llm42__refuse(e, LLM42_RULE_ONCE, 0, error);
+    b->pass = (llm42_planned){.schedule = plan->schedule};
+    e->plans++;
+    for (int i = 0; i < plan->count; i++) LLM42__TRY(llm42__check_choice(e, i, error));
+    bool fixed = plan->schedule == LLM42_FIXED, isolated = false;
+    for (int i = 0; i < plan->count && fixed; i++) {
+        if (!llm42__is_isolated(e, b->owner[i], &plan->choice[i])) continue;
+        int most = llm42_choice_rows(&e->view, &b->owner[i]->info, LLM42_CHOICE_PROMPT, LLM42_FIXED);
+        if (plan->count > 1 || plan->choice[i].rows != most)
+            return llm42__refuse(e, LLM42_RULE_ISOLATED, plan->choice[i].request, error);
+        isolated = true;
+    }
+    int most = fixed && !isolated ? e->M : e->desc.token_budget, shape = fixed && !isolated ? e->M : b->pass.rows;
+    if (b->pass.rows > most) return llm42__refuse(e, LLM42_RULE_ROWS, 0, error);
+    if (!plan->shape) plan->shape = shape;
+    if (fixed ? plan->shape != shape : plan->shape < shape || plan->shape > most)
+        return llm42__refuse(e, LLM42_RULE_SHAPE, 0, error);
+    b->pass.shape = plan->shape;
+    b->starts = fixed && e->desc.overlap && (b->pass.windows || e->desc.prefill != LLM42_PREFILL_ISOLATED);
+    return b->starts && e->view.in_flight.rows ? llm42__refuse(e, LLM42_RULE_OVERLAP, 0, error) : LLM42_OK;
+}
+
+// Pages for the positions that the plan's rows write. False: pages ran out.
+static bool llm42__reserve_plan(llm42_engine *e) {
+    for (int i = 0; i < e->batch.plan.count; i++) {
+        const llm42_choice *c = &e->batch.plan.choice[i];
+        llm42__request *r = e->batch.owner[i];
+        int positions = llm42__last_position(&r->info) + 1;  // a prompt has had its pages since it was admitted
+        if (c->kind == LLM42_CHOICE_WINDOW) positions = r->info.prompt_count + r->info.committed - 1 + c->rows;
+        if (!llm42__reserve(e, r, positions)) return false;
+    }
+    return true;
+}
+
+// Rows of a choice: a prompt's go on behind its KV, a window's begin at the last committed token, a decode's is the newest
+// token's.
+static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
+    bool window = c->kind == LLM42_CHOICE_WINDOW;
+    int last = llm42__last_position(&r->info);
+    int first = window ? r->info.prompt_count + r->info.committed - 1 : c->kind == LLM42_CHOICE_PROMPT ? r->info.kv : last;
+    for (int i = 0, t = first; i < c->rows; i++, t++) {
+        uint32_t sample = window || t == last ? LLM42_ROW_SAMPLE : 0;
+        uint32_t keep = window && e->desc.keep_fast_kv && t < r->info.kv ? LLM42_ROW_KEEP_KV : 0;
+        row[i] = (llm42_row){r->slot, t, r->tokens[t], sample | keep};
+    }
+}
+
+// Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run; without rows nothing can
+// run until the pass in flight has landed, or everyone was preempted.
+static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
+    const llm42_planner *planner = e->desc.planner;
+    llm42__batch *b = &e->batch;
+    while (e->view.running_count) {
+        llm42__view_update(e);
+        b->plan.schedule = (llm42_schedule)0, b->plan.shape = b->plan.count = b->pass.rows = 0;
+        LLM42__TRY(planner->plan(planner->user, &e->view, &b->plan, error));
+        if (!b->plan.count && e->view.in_flight.rows) return LLM42_OK;
+        if (!b->plan.count) return llm42__refuse(e, LLM42_RULE_WORK, 0, error);
+        LLM42__TRY(llm42__check_plan(e, error));
+        if (llm42__reserve_plan(e)) {
+            llm42_row *row = b->row;
+            for (int i = 0; i < b->plan.count; row += b->plan.choice[i++].rows)
+                llm42__add_rows(e, b->owner[i], &b->plan.choice[i], row);
+            return LLM42_OK;
+        }
+        llm42__view_update(e);
+        int64_t id = (planner->preempt ? planner->preempt : llm42__preempt_youngest)(planner->user, &e->view);
+        llm42__request *victim = llm42__find(e, id);
+        if (!victim || victim->slot < 0 || victim->info.in_flight) return llm42__refuse(e, LLM42_RULE_PREEMPT, id, error);
+        llm42__preempt(e, victim);
+    }
+    b->pass.rows = 0;
+    return LLM42_OK;
+}
+
+// >>verify -------------------------------------------------------------------------------------------------------
+// Owns: what a pass's outputs mean for a request: tokens released, candidates, and verification (LLM-42, section 4).
+// Calls: >>kv, >>admit when a request ends; the user's on_event. Here a request's way through the engine ends.
+// Invariant: what a verified request has committed came from a replay pass or from the last row of its prompt.
+
+static void llm42__note_ready(const llm42_engine *e, llm42__request *r) {
+    const llm42_request *i = &r->info;
+    if (i->ready_since >= 0 || !i->verify || i->state != LLM42_STATE_DECODE) return;
+    if (i->must_verify || i->candidates >= e->view.window_ready || (i->candidates && llm42__is_complete(i)))
+        r->info.ready_since = e->view.passes;
+}
+
+static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) {
+    if (r->slot >= 0) llm42__stop_running(e, r);
+    else llm42__queue_remove(e, r);
+    r->info.candidates = 0;
+    r->info.state = LLM42_STATE_FINISHED;
+    r->info.finish = why;
+    e->stats.finished++;
+    e->stats.cancelled += why == LLM42_FINISH_CANCELLED;
+    llm42__emit_request(e, r, LLM42_EVENT_FINISHED, r->info.committed);
+    if (e->desc.auto_release) llm42__table_remove(e, r);
+}
+
+// Releases `count` tokens to the user, ending early at a stop token. True: the request is finished.
+static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
+    int first = r->info.committed;
+    llm42_finish why = LLM42_FINISH_NONE;
+    for (int i = 0; i < count && why == LLM42_FINISH_NONE; i++) {
+        r->info.committed++;
+        if (llm42__is_stop(r, r->info.tokens[first + i])) why = LLM42_FINISH_STOP;
+        else if (r->info.committed == r->info.max_new_tokens) why = LLM42_FINISH_LENGTH;
+    }
+    count = r->info.committed - first;
+    e->to_return -= count;
+    e->stats.returned_tokens += count;
+    if (r->info.deterministic) e->stats.deterministic_tokens += count;
+    double now = e->backend->now(e->state);
+    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_COMMITTED, .time = now, .request = r->info.id, .info = &r->info,
+                                 .n = count, .position = first, .tokens = r->info.tokens + first,
+                                 .logprobs = r->logprobs + first});
+    if (first == 0) r->info.first_token = now;
+    r->info.last_token = now;
+    if (why == LLM42_FINISH_NONE) return false;
+    llm42__finish(e, r, why);
+    return true;
+}
+
+// Compares a window's outputs with its candidates, commits what agrees and the verifier's own token behind it, and
+// drops the rest.
+static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42_output *out, int rows) {
+    int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates), agreed = 0;
+    int first = r->info.committed, prompt = r->info.prompt_count;
+    int32_t *output = r->tokens + prompt + first;
+    while (agreed < compared && out[agreed].token == output[agreed]) agreed++;
+    bool rollback = agreed < compared;
+    int commit = agreed < rows ? agreed + 1 : agreed;  // with the verifier's own token, unless every row was compared
+    r->info.must_verify = false;
+    r->info.verifications++;
+    e->stats.verifications++;
+    e->stats.compared += LLM42__MIN(agreed + 1, compared);
+    llm42__emit_request(e, r, LLM42_EVENT_VERIFIED, agreed);
+    if (rollback) {
+        int dropped = candidates - agreed;
+        r->info.rollbacks++;
+        r->info.recomputed += dropped - 1;
+        e->stats.rollbacks++;
+        e->stats.recomputed += dropped - 1;
+        llm42__emit(e, (llm42_event){.type = LLM42_EVENT_ROLLED_BACK, .request = r->info.id, .info = &r->info, .n = dropped,
+                                     .position = first + agreed, .tokens = output + agreed});
+    }
+    r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
+    if (agreed < rows) output[agreed] = out[agreed].token;
+    for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
+    r->info.ready_since = -1;
+    if (!e->desc.keep_fast_kv)
+        r->canonical = LLM42__MIN(prompt + first + commit - 1, llm42__canonical_limit(e, r));
+    r->info.kv = prompt + first + commit + r->info.candidates - 1;
+    llm42__truncate(e, r, r->info.kv);
+    llm42__share_prefix(e, r);  // before the commit, which may finish the request and give its pages back
+    if (!llm42__commit(e, r, commit)) llm42__note_ready(e, r);
+}
+
+// The wrong token that stress tests put in a candidate's place, for a share of candidates chosen by a hash.
+static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t token) {
+    if (e->desc.inject_rate <= 0) return token;
+    uint64_t key = llm42__hash(e->desc.inject_seed ^ llm42__hash((uint64_t)r->info.id));
+    uint64_t h = llm42__hash(key ^ (uint64_t)(r->info.committed + r->info.candidates));
+    if (llm42__unit(h) >= e->desc.inject_rate) return token;
+    e->stats.injected++;
+    return (token + 1) % e->desc.model->config.vocab;
+}
+
+// A row that gave a token: of decoding, or the last one of a prompt. No verified request's prompt runs under FAST, so that
+// token is final; what such a request decodes is a candidate, whatever the pass.
+static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool prompt) {
+    int at = r->info.prompt_count + r->info.committed + r->info.candidates;
+    if (!r->info.verify || prompt) {
+        r->tokens[at] = out.token;
+        r->logprobs[r->info.committed] = out.logprob;
+        if (!llm42__commit(e, r, 1)) llm42__note_ready(e, r);
+        return;
+    }
+    r->tokens[at] = llm42__inject(e, r, out.token);
+    r->info.candidates++;
+    e->stats.candidates++;
+    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_CANDIDATE, .request = r->info.id, .info = &r->info, .n = 1,
+                                 .position = at - r->info.prompt_count, .tokens = r->tokens + at, .logprobs = &out.logprob});
+    llm42__note_ready(e, r);
+}
+
+// Rows of a prompt or of decoding have written KV: it is canonical if what stands before it is and the pass was of the
+// kind that deterministic prompts run in. Candidates are not final, and their KV is none to share.
+static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b, int rows, llm42_output out) {
+    bool prompt = r->info.state == LLM42_STATE_PREFILL;
+    bool canonical = b->plan.schedule == e->canonical && r->canonical == r->info.kv && (prompt || !r->info.verify);
+    r->info.kv += rows;
+    if (canonical) r->canonical = LLM42__MIN(r->info.kv, llm42__canonical_limit(e, r));
+    llm42__share_prefix(e, r);
+    if (r->info.kv <= llm42__last_position(&r->info)) return;  // there is more of the prompt
+    if (prompt) {
+        r->info.state = LLM42_STATE_DECODE;
+        llm42__emit_request(e, r, LLM42_EVENT_PREFILLED, r->info.kv);
+    }
+    llm42__take_token(e, r, out, prompt);
+}
+
+// Gives the results of a pass that has run to the requests that it served.
+static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
+    const llm42_planner *planner = e->desc.planner;
+    double now = e->backend->now(e->state);
+    e->view.passes++;
+    e->stats.passes[b->pass.schedule]++;
+    e->stats.rows[b->pass.schedule] += b->pass.rows;
+    e->stats.busy[b->pass.schedule] += now - b->pass.begin;
+    e->stats.replay_windows += b->pass.windows;
+    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_PASS, .n = b->pass.rows, .schedule = b->pass.schedule,
+                                 .shape = b->pass.shape, .windows = b->pass.windows, .begin = b->pass.begin});
+    for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) {
+        int rows = b->plan.choice[i].rows;
+        if (b->plan.choice[i].kind == LLM42_CHOICE_WINDOW) llm42__verify_window(e, b->owner[i], b->out + row, rows);
+        else llm42__take_rows(e, b->owner[i], b, rows, b->out[row + rows - 1]);
+    }
+    if (!planner->postprocess) return;
+    llm42__view_update(e);
+    planner->postprocess(planner->user, &e->view, &b->plan, now - b->pass.begin);
+}
+
+// >>step ---------------------------------------------------------------------------------------------------------
+// Owns: the loop: admit, plan, run, postprocess; and passes in flight.
+// Calls: the backend; all of the above.
+// Invariant: one pass is in flight at most, and its requests are in no other.
+
+static llm42_pass llm42__pass_of(const llm42_engine *e, const llm42__batch *b) {
+    return (llm42_pass){.schedule = b->pass.schedule, .rows = b->pass.rows, .shape = b->pass.shape, .row = b->row,
+                        .seq = e->seq, .out = b->out};
+}
+
+// After a failed replay pass the KV under its windows is undefined.
+static void llm42__fail_windows(llm42_engine *e, const llm42__batch *b) {
+    for (int i = 0; i < b->plan.count; i++) {
+        if (b->plan.choice[i].kind != LLM42_CHOICE_WINDOW) continue;
+        b->owner[i]->info.must_verify = true;
+        llm42__note_ready(e, b->owner[i]);
+    }
+}
+
+static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
+    llm42_pass pass = llm42__pass_of(e, &e->batch);
+    e->batch.pass.begin = e->backend->now(e->state);
+    llm42_result result = e->backend->run(e->state, &pass, error);
+    if (result != LLM42_OK) {
+        llm42__fail_windows(e, &e->batch);
+        return result;
+    }
+    e->view.last = e->batch.pass;
+    llm42__postprocess(e, &e->batch);
+    return LLM42_OK;
+}
+
+static void llm42__mark_in_flight(const llm42__batch *b, bool in_flight) {
+    for (int i = 0; i < b->plan.count; i++) b->owner[i]->info.in_flight = in_flight;
+}
+
+// Starts a replay pass; fast passes go on beside it.
+static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error) {
+    assert(!e->view.in_flight.rows);
+    e->flight_pass = llm42__pass_of(e, &e->batch);
+    e->batch.pass.begin = e->backend->now(e->state);
+    llm42_result result = e->backend->start(e->state, &e->flight_pass, error);
+    if (result != LLM42_OK) {
+        llm42__fail_windows(e, &e->batch);
+        return result;
+    }
+    llm42__batch started = e->batch;
+    e->batch = e->flight;
+    e->flight = started;
+    e->view.in_flight = started.pass;
+    llm42__mark_in_flight(&e->flight, true);
+    return LLM42_OK;
+}
+
+// Gives out the results of the replay pass in flight. LLM42_IDLE: it has not ended by the time `until`.
+static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_error *error) {
+    llm42_result result = e->backend->poll(e->state, until, error);
+    if (result == LLM42_IDLE) return result;
+    llm42__mark_in_flight(&e->flight, false);
+    e->view.in_flight.rows = 0;
+    if (result == LLM42_OK) llm42__postprocess(e, &e->flight);
+    else llm42__fail_windows(e, &e->flight);
+    return result;
+}
+
+llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
+    for (;;) {
+        bool flying = e->view.in_flight.rows > 0;
+        if (flying) {
+            llm42_result landed = llm42__poll_flight(e, e->backend->now(e->state), error);
+            if (landed != LLM42_IDLE) return landed;
+        }
+        LLM42__TRY(llm42__admit_arrived(e, error));
+        LLM42__TRY(llm42__form_plan(e, error));
+        if (e->batch.pass.rows && !e->batch.starts) return llm42__run_batch(e, error);
+        if (e->batch.pass.rows) {
+            LLM42__TRY(llm42__start_batch(e, error));  // and plan again, beside it
+        } else if (flying) {  // nothing to run beside it, until it ends or someone arrives
+            bool arrival = e->waiting && e->waiting->info.arrival > e->backend->now(e->state);
+            llm42_result landed = llm42__poll_flight(e, arrival ? e->waiting->info.arrival : (double)INFINITY, error);
+            if (landed != LLM42_IDLE) return landed;
+        } else if (!e->waiting) {
+            return LLM42_IDLE;
+        } else {  // all are to come, or were preempted and have arrived
+            e->backend->wait_until(e->state, e->waiting->info.arrival);
+        }
+    }
+}
+
+llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error) {
+    llm42_result result;
+    while ((result = llm42_engine_step(engine, error)) == LLM42_OK) {}
+    return result == LLM42_IDLE ? LLM42_OK : result;
+}
+
 llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error) {
     llm42__request *r = llm42__find(e, id);
-    if (!r) return llm42__fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
-    llm42_result landed = r->in_flight ? llm42__land(e, (double)INFINITY, error) : LLM42_OK;
-    r = llm42__find(e, id);  // landing may have finished it
+    if (!r)
+        return llm42__fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
+    llm42_result landed = r->info.in_flight ? llm42__poll_flight(e, (double)INFINITY, error) : LLM42_OK;
+    r = llm42__find(e, id);  // its pass may have finished it
     if (r && r->info.state != LLM42_STATE_FINISHED) llm42__finish(e, r, LLM42_FINISH_CANCELLED);
     return landed;
+}
+
+llm42_result llm42_engine_release(llm42_engine *e, int64_t id, llm42_error *error) {
+    llm42__request *r = llm42__find(e, id);
+    if (!r)
+        return llm42__fail(error, LLM42_NOT_FOUND, "llm42_engine_release: no live request has id %lld", (long long)id);
+    if (r->info.state != LLM42_STATE_FINISHED)
+        return llm42__fail(error, LLM42_INVALID, "llm42_engine_release: request %lld is not finished: cancel it first",
+                           (long long)id);
+    llm42__table_remove(e, r);
+    return LLM42_OK;
 }
 
 const llm42_request *llm42_engine_request(const llm42_engine *e, int64_t id) {
@@ -4539,21 +4820,12 @@ const llm42_request *llm42_engine_request(const llm42_engine *e, int64_t id) {
     return r ? &r->info : NULL;
 }
 
-llm42_result llm42_engine_release(llm42_engine *e, int64_t id, llm42_error *error) {
-    llm42__request *r = llm42__find(e, id);
-    if (!r) return llm42__fail(error, LLM42_NOT_FOUND, "llm42_engine_release: no live request has id %lld", (long long)id);
-    if (r->info.state != LLM42_STATE_FINISHED)
-        return llm42__fail(error, LLM42_INVALID, "llm42_engine_release: request %lld is not finished: cancel it first", (long long)id);
-    llm42__forget(e, r);
-    return LLM42_OK;
-}
-
 double llm42_engine_now(const llm42_engine *e) { return e->backend->now(e->state); }
 const llm42_engine_desc *llm42_engine_config(const llm42_engine *e) { return &e->desc; }
 
 llm42_stats llm42_engine_stats(const llm42_engine *e) {
     llm42_stats stats = e->stats;
-    stats.running = e->running_count;
+    stats.running = e->view.running_count;
     stats.pages_free = e->kv.free_count;
     return stats;
 }
@@ -4590,6 +4862,7 @@ static void llm42__resolve(llm42_engine_desc *d) {
     LLM42__DEFAULT(look_ahead, d->window);
     LLM42__DEFAULT(prefill, LLM42_PREFILL_PACKED);
     LLM42__DEFAULT(bonus, LLM42_BONUS_ON);
+    LLM42__DEFAULT(planner, llm42_planner_default());
     LLM42__DEFAULT(inject_seed, 42);
     if (!d->pages && d->max_context > 0 && d->page_size > 0 && d->max_running > 0) {
         int64_t per_slot = ((int64_t)d->max_context + d->page_size - 1) / d->page_size;
@@ -4618,6 +4891,9 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
     if (d->chunked_prefill == LLM42_CHUNKED_OFF && d->token_budget < d->max_context)
         return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.token_budget: %d: must be at least max_context, %d, when "
                            "chunked_prefill is OFF: prompts run whole", d->token_budget, d->max_context);
+    if (!d->planner->name || !d->planner->plan)
+        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.planner: its %s: required",
+                           d->planner->name ? "plan function" : "name");
     if (d->overlap && !d->backend->start)
         return llm42__fail(error, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend %s runs one pass at a time",
                            d->backend->name);
@@ -4647,7 +4923,7 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
         e->seq[i] = (llm42_seq){.pages = e->page_table + (size_t)i * (size_t)e->pages_per_slot};
     }
     for (int trial = 0; trial < 2; trial++) {
-        llm42_pass pass = {.schedule = schedule, .row = e->batch.row, .seq = e->seq, .out = e->batch.out};
+        llm42_pass pass = {.schedule = schedule, .row = e->batch.row, .seq = e->seq, .out = e->batch.out, .check = true};
         for (int i = trial ? 0 : copies - 1; i < copies; i++)      // the last sequence is the one looked at
             for (int t = 0; t < length; t++) {
                 int token = i == copies - 1 ? (7 * t + 3) % vocab : (11 * i + 5 * t) % vocab;
@@ -4668,31 +4944,32 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
 }
 
 static void llm42__batch_free(llm42__batch *batch) {
+    free(batch->plan.choice);
+    free(batch->owner);
     free(batch->row);
     free(batch->out);
-    free(batch->owner);
-    free(batch->owner_rows);
 }
 
-static bool llm42__batch_allocate(llm42__batch *batch, size_t rows) {
+static bool llm42__batch_allocate(llm42__batch *batch, size_t rows, size_t running) {
+    batch->plan.choice = llm42__alloc(running, sizeof *batch->plan.choice);
+    batch->plan.room = (int)running;
+    batch->owner = llm42__alloc(running, sizeof *batch->owner);
     batch->row = llm42__alloc(rows, sizeof *batch->row);
     batch->out = llm42__alloc(rows, sizeof *batch->out);
-    batch->owner = llm42__alloc(rows, sizeof *batch->owner);
-    batch->owner_rows = llm42__alloc(rows, sizeof *batch->owner_rows);
-    return batch->row && batch->out && batch->owner && batch->owner_rows;
+    return batch->plan.choice && batch->owner && batch->row && batch->out;
 }
 
 void llm42_engine_close(llm42_engine *e) {
     if (!e) return;
     for (int64_t i = 0; i < e->table_size; i++)
         if (e->table[i]) llm42__request_free(e->table[i]);
-    if (e->state && e->flight.rows) e->backend->poll(e->state, (double)INFINITY, NULL);  // it writes to the engine's memory
+    if (e->state && e->view.in_flight.rows) e->backend->poll(e->state, (double)INFINITY, NULL);  // it writes to the engine's memory
     if (e->state) e->backend->close(e->state);
     llm42__kv_close(&e->kv);
-    void *blocks[] = {e->table, e->running, e->free_slot, e->page_table, e->seq};
+    void *blocks[] = {e->table, e->running, (void *)e->shown, e->free_slot, e->page_table, e->seq};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) free(blocks[i]);
     llm42__batch_free(&e->batch);
-    llm42__batch_free(&e->flight_batch);
+    llm42__batch_free(&e->flight);
     free(e);
 }
 
@@ -4700,11 +4977,13 @@ static bool llm42__engine_allocate(llm42_engine *e) {
     size_t running = (size_t)e->desc.max_running, rows = (size_t)LLM42__MAX(e->M, e->desc.token_budget);
     e->pages_per_slot = (e->desc.max_context + e->desc.page_size - 1) / e->desc.page_size;
     e->running = llm42__alloc(running, sizeof *e->running);
+    e->shown = llm42__alloc(running, sizeof *e->shown);
     e->free_slot = llm42__alloc(running, sizeof *e->free_slot);
     e->page_table = llm42__alloc(running * (size_t)e->pages_per_slot, sizeof *e->page_table);
     e->seq = llm42__alloc_zero(running, sizeof *e->seq);
-    if (!e->running || !e->free_slot || !e->page_table || !e->seq || !llm42__batch_allocate(&e->batch, rows) ||
-        (e->desc.overlap && !llm42__batch_allocate(&e->flight_batch, rows)) || !llm42__grow_table(e))
+    if (!e->running || !e->shown || !e->free_slot || !e->page_table || !e->seq ||
+        !llm42__batch_allocate(&e->batch, rows, running) ||
+        (e->desc.overlap && !llm42__batch_allocate(&e->flight, rows, running)) || !llm42__grow_table(e))
         return false;
     while (e->free_slots < e->desc.max_running) {
         e->free_slot[e->free_slots] = e->desc.max_running - 1 - e->free_slots;
@@ -4725,17 +5004,20 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     e->desc = d;
     e->backend = d.backend;
     e->M = d.window * d.group;
-    e->need = d.bonus == LLM42_BONUS_ON ? d.window - 1 : d.window;
+    e->view.window_ready = d.bonus == LLM42_BONUS_ON ? d.window - 1 : d.window;
     llm42_result result = LLM42_OK;
     if (!llm42__engine_allocate(e))
         result = llm42__fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d", d.max_running, d.pages);
     unsigned fixed = d.mode == LLM42_DVR, fast = d.mode != LLM42_BATCH_INVARIANT;
     unsigned invariant = !fast || (fixed && d.prefill == LLM42_PREFILL_INVARIANT);
-    unsigned schedules = fast << LLM42_FAST | fixed << LLM42_FIXED | invariant << LLM42_INVARIANT;
+    e->schedules = fast << LLM42_FAST | fixed << LLM42_FIXED | invariant << LLM42_INVARIANT;
+    e->canonical = invariant ? LLM42_INVARIANT : LLM42_FIXED;
+    e->view.desc = &e->desc;
+    e->view.running = e->shown;
     llm42_backend_desc backend = {.model = d.model, .compute = d.compute, .logits_fp32 = d.logits_fp32, .threads = d.threads,
                                   .max_rows = LLM42__MAX(e->M, d.token_budget), .max_context = d.max_context, .pages = d.pages,
                                   .page_size = d.page_size, .max_running = d.max_running, .fixed_rows = e->M,
-                                  .schedules = schedules, .overlap = d.overlap, .sim = d.sim, .cuda = d.cuda, .log = d.log,
+                                  .schedules = e->schedules, .overlap = d.overlap, .sim = d.sim, .cuda = d.cuda, .log = d.log,
                                   .log_user = d.log_user};
     if (result == LLM42_OK) result = e->backend->open(&e->state, &backend, error);  // first: it refuses pools that cannot be
     if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.pages, d.page_size, d.prefix_cache))

@@ -129,7 +129,7 @@ static llm42_result watch_run(void *state, const llm42_pass *pass, llm42_error *
     seen.logits = d->logits;
     llm42_result result = llm42_backend_cpu()->run(state, &seen, error);
     for (int i = 0; i < pass->rows && result == LLM42_OK; i++) {
-        int64_t id = pass->seq[pass->row[i].seq].request;  // 0: the engine's check at open
+        int64_t id = pass->check ? 0 : pass->seq[pass->row[i].seq].request;
         for (int k = 0; id && k < d->requests && (pass->row[i].flags & LLM42_ROW_SAMPLE); k++)
             if (d->lane[k].deterministic && d->lane[k].id == id) watch_row(d, &d->lane[k], &seen, i);
     }
