@@ -620,6 +620,7 @@ typedef struct llm42_request {
     bool verify;                 // its tokens are candidates until a replay pass has verified them (mode DVR)
     bool in_flight;              // has rows in the replay pass in flight
     bool must_verify;            // its last replay pass failed: it must be verified before it decodes again
+    bool complete;               // its last candidate ends it, if it holds: nothing is decoded behind that
     int prompt_count, max_new_tokens;
     int committed, candidates;   // C and U
     int kv;                      // positions with KV; in state PREFILL the next row of its prompt is at this position
@@ -3728,8 +3729,9 @@ typedef struct llm42__batch {
     llm42_planned pass;         // what planners are told of it
     bool starts;                // it overlaps with fast passes
     llm42__request **owner;     // [max_running], of each choice
-    llm42_row *row;             // [max(M, token_budget)]
-    llm42_output *out;
+    llm42_row *row;             // [room], of the choices one after the other
+    llm42_output *out;          // [room]
+    int room;                   // the larger of M and token_budget
 } llm42__batch;
 
 struct llm42_engine {
@@ -3759,14 +3761,17 @@ struct llm42_engine {
     llm42_stats stats;
 };
 
-static void llm42__emit(llm42_engine *e, llm42_event event) {
+// Reads the clock. Events carry the time that was read last: those of a pass have one time.
+static double llm42__now(llm42_engine *e) { return e->view.now = e->backend->now(e->state); }
+
+static void llm42__emit(llm42_engine *e, llm42_event *event) {
     if (!e->desc.on_event) return;
-    if (event.time == 0) event.time = e->backend->now(e->state);
-    e->desc.on_event(e->desc.event_user, &event);
+    event->time = e->view.now;
+    e->desc.on_event(e->desc.event_user, event);
 }
 
 static void llm42__emit_request(llm42_engine *e, const llm42__request *r, llm42_event_type type, int n) {
-    llm42__emit(e, (llm42_event){.type = type, .request = r->info.id, .info = &r->info, .n = n, .finish = r->info.finish});
+    llm42__emit(e, &(llm42_event){.type = type, .request = r->info.id, .info = &r->info, .n = n, .finish = r->info.finish});
 }
 
 static llm42__request *llm42__find(const llm42_engine *e, int64_t id) {
@@ -3783,13 +3788,6 @@ static bool llm42__is_stop(const llm42__request *r, int32_t token) {
     for (int i = 0; i < r->stop_count; i++)
         if (r->stop[i] == token) return true;
     return false;
-}
-
-// The last candidate ends the request, if it holds: nothing is decoded behind it.
-static bool llm42__is_complete(const llm42_request *info) {
-    const llm42__request *r = (const llm42__request *)info;
-    int count = info->committed + info->candidates;
-    return count == info->max_new_tokens || (info->candidates && llm42__is_stop(r, info->tokens[count - 1]));
 }
 
 // Requests usually come in order of arrival, so the search for their place starts at the end.
@@ -4123,6 +4121,7 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
     e->stats.submitted++;
     if (id) *id = r->info.id;
     llm42__queue_insert(e, r);
+    llm42__now(e);
     llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
     return LLM42_OK;
 }
@@ -4133,7 +4132,7 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
 // Invariant: whoever runs holds pages for all tokens that have KV.
 
 static void llm42__view_update(llm42_engine *e) {
-    e->view.now = e->backend->now(e->state);
+    llm42__now(e);
     e->view.waiting = e->waiting ? &e->waiting->info : NULL;
     e->view.waiting_count = e->stats.waiting;
     e->view.pages_free = e->kv.free_count;
@@ -4148,7 +4147,7 @@ static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_
     };
     char about[48] = "";
     if (request) snprintf(about, sizeof about, ": request %lld", (long long)request);
-    return llm42__fail(error, LLM42_PLAN, "planner %s breaks rule %s: %s%s", e->desc.planner->name, rules[rule].name + 11,
+    return llm42__fail(error, LLM42_PLAN, "planner %s breaks rule %s (%s)%s", e->desc.planner->name, rules[rule].name + 11,
                        rules[rule].text, about);
 }
 
@@ -4167,7 +4166,7 @@ static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
     e->to_return -= r->info.max_new_tokens - r->info.committed;
     r->slot = -1;
     r->info.ready_since = -1;
-    r->info.must_verify = false;
+    r->info.must_verify = r->info.complete = false;
 }
 
 // Pages to be left free when a request is admitted: one for each sequence that runs already, or those for the reserve.
@@ -4212,7 +4211,7 @@ static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
     const llm42_planner *planner = e->desc.planner;
     for (;;) {
         llm42__request *r = e->waiting;
-        if (!r || r->info.arrival > e->backend->now(e->state)) return LLM42_OK;
+        if (!r || r->info.arrival > llm42__now(e)) return LLM42_OK;
         if (planner->admit) {
             llm42__view_update(e);
             int64_t id = planner->admit(planner->user, &e->view);
@@ -4270,7 +4269,7 @@ static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42
 // gives the verifier's own token, the bonus, unless it is off or nothing may follow the last candidate.
 static int llm42__window_rows(const llm42_view *v, const llm42_request *r) {
     if (!r->verify || r->state != LLM42_STATE_DECODE || (!r->candidates && v->window_ready)) return 0;
-    bool bonus = v->desc->bonus == LLM42_BONUS_ON && !llm42__is_complete(r);
+    bool bonus = v->desc->bonus == LLM42_BONUS_ON && !r->complete;
     return LLM42__MIN(r->candidates + (bonus ? 1 : 0), v->desc->window);
 }
 
@@ -4279,7 +4278,7 @@ int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_choice_
     if (kind == LLM42_CHOICE_PROMPT) return llm42__prompt_rows(v, r, schedule);
     if (kind == LLM42_CHOICE_WINDOW) return schedule == LLM42_FIXED ? llm42__window_rows(v, r) : 0;
     if (r->state != LLM42_STATE_DECODE) return 0;
-    return !r->verify || (!r->must_verify && !llm42__is_complete(r));
+    return !r->verify || (!r->must_verify && !r->complete);
 }
 
 // A ready window goes on decoding only under WAIT, up to the look-ahead.
@@ -4295,7 +4294,7 @@ static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
     return rides ? llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_INVARIANT) : 0;
 }
 
-typedef struct llm42__due { int windows, replay_prompts, riding_prompts, decodes; bool overdue; } llm42__due;
+typedef struct llm42__due { int windows, replay_prompts, riding_prompts; bool decodes, overdue; } llm42__due;
 
 static llm42__due llm42__what_is_due(const llm42_view *v) {
     llm42__due due = {0};
@@ -4303,7 +4302,7 @@ static llm42__due llm42__what_is_due(const llm42_view *v) {
         const llm42_request *r = v->running[i];
         if (r->in_flight) continue;
         if (r->state == LLM42_STATE_PREFILL) (*(llm42__riding_rows(v, r) ? &due.riding_prompts : &due.replay_prompts))++;
-        else due.decodes += llm42__decodes(v, r);
+        else due.decodes = due.decodes || llm42__decodes(v, r);
         due.windows += r->ready_since >= 0;
         due.overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= v->desc->deadline;
     }
@@ -4314,29 +4313,32 @@ static llm42__due llm42__what_is_due(const llm42_view *v) {
 // candidates or by age. Negative: no window.
 static int64_t llm42__window_rank(const llm42_view *v, const llm42_request *r) {
     const int64_t partial = (int64_t)1 << 62;
-    if (r->ready_since < 0 && (v->desc->verify != LLM42_VERIFY_EAGER || !r->candidates)) return -1;
-    if (!llm42_choice_rows(v, r, LLM42_CHOICE_WINDOW, LLM42_FIXED)) return -1;
+    if (!r->verify || r->in_flight || r->state != LLM42_STATE_DECODE) return -1;
     if (r->ready_since >= 0) return r->ready_since;
+    if (v->desc->verify != LLM42_VERIFY_EAGER || !r->candidates) return -1;
     return partial - (v->desc->fill == LLM42_FILL_LARGEST ? r->candidates : 0);
 }
 
-// The G windows of the lowest rank, earlier requests first among equals; they stand in order of admission.
+// The G windows of the lowest rank, earlier requests first among equals; then in order of admission. Returns their rows.
 static int llm42__choose_windows(const llm42_view *v, llm42_plan *plan) {
-    int64_t rank = -1, last_rank = -1;
-    int rows = 0, last = -1;
-    for (int count = 0; count < v->desc->group; count++) {  // last: the one after the last in this order
-        int best = -1;
-        for (int i = 0; i < v->running_count; i++) {
-            int64_t r = llm42__window_rank(v, v->running[i]);
-            if (r < last_rank || (r == last_rank && i <= last) || r < 0) continue;
-            if (best < 0 || r < rank) best = i, rank = r;
-        }
-        if (best < 0) break;
-        last = best, last_rank = rank;
+    llm42_choice *best = plan->choice;  // sorted by rank; .rows is an index into v->running
+    int count = 0, rows = 0;
+    for (int i = 0; i < v->running_count; i++) {
+        int64_t rank = llm42__window_rank(v, v->running[i]);
+        int at = count;
+        if (rank < 0) continue;
+        while (at > 0 && llm42__window_rank(v, v->running[best[at - 1].rows]) > rank) at--;
+        if (at == v->desc->group) continue;
+        if (count < v->desc->group) count++;
+        memmove(&best[at + 1], &best[at], (size_t)(count - 1 - at) * sizeof *best);
+        best[at].rows = i;
     }
-    for (int i = 0; i < v->running_count && last >= 0; i++) {
-        int64_t r = llm42__window_rank(v, v->running[i]);
-        if (r < 0 || r > last_rank || (r == last_rank && i > last)) continue;
+    if (!count) return 0;
+    int last = best[count - 1].rows;
+    int64_t last_rank = llm42__window_rank(v, v->running[last]);
+    for (int i = 0; i < v->running_count; i++) {
+        int64_t rank = llm42__window_rank(v, v->running[i]);
+        if (rank < 0 || rank > last_rank || (rank == last_rank && i > last)) continue;
         llm42_choose(plan, v->running[i], LLM42_CHOICE_WINDOW, 0);
         rows += llm42_choice_rows(v, v->running[i], LLM42_CHOICE_WINDOW, LLM42_FIXED);
     }
@@ -4373,12 +4375,13 @@ static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
 
 // An ordinary pass: everyone who decodes, and prompts within the token budget, in chunks, or (whole) as many as there is
 // room for. A deterministic prompt makes it INVARIANT.
-static void llm42__plan_ordinary(const llm42_view *v, llm42_plan *plan, bool decodes, bool whole) {
+static void llm42__plan_ordinary(const llm42_view *v, llm42_plan *plan, const llm42__due *due) {
+    bool whole = v->desc->chunked_prefill == LLM42_CHUNKED_OFF;
     plan->schedule = v->desc->mode == LLM42_BATCH_INVARIANT ? LLM42_INVARIANT : LLM42_FAST;
-    for (int i = 0; i < v->running_count && decodes; i++)
+    for (int i = 0; i < v->running_count && !(whole && due->riding_prompts); i++)
         if (llm42__decodes(v, v->running[i])) llm42_choose(plan, v->running[i], LLM42_CHOICE_DECODE, 1);
     int room = v->desc->token_budget - plan->count;
-    for (int i = 0; i < v->running_count; i++) {
+    for (int i = 0; i < v->running_count && due->riding_prompts; i++) {
         const llm42_request *r = v->running[i];
         int rows = llm42__riding_rows(v, r);
         if (!rows) continue;
@@ -4396,7 +4399,7 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     const llm42_engine_desc *d = v->desc;
     llm42__due due = llm42__what_is_due(v);
     bool whole = d->chunked_prefill == LLM42_CHUNKED_OFF, flying = v->in_flight.rows > 0;
-    bool packed = d->prefill != LLM42_PREFILL_ISOLATED, ordinary = due.decodes + due.riding_prompts > 0;
+    bool packed = d->prefill != LLM42_PREFILL_ISOLATED, ordinary = due.decodes || due.riding_prompts;
     bool turn = v->last.schedule == LLM42_FIXED && v->last.prompts && ordinary && !whole;  // decoding's turn
     bool prompts = due.replay_prompts && !turn && !(packed && flying);
     bool verify = due.windows && !flying && (d->verify == LLM42_VERIFY_EAGER || due.windows >= d->group || due.overdue ||
@@ -4405,7 +4408,7 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
         verify = false;  // W = 1: windows are always ready; take turns
     if (verify || (prompts && packed)) llm42__plan_replay(v, plan, verify);
     else if (prompts) llm42__plan_isolated(v, plan);
-    else if (ordinary) llm42__plan_ordinary(v, plan, !whole || !due.riding_prompts, whole);
+    else if (ordinary) llm42__plan_ordinary(v, plan, &due);
     (void)user, (void)error;
     return LLM42_OK;
 }
@@ -4444,6 +4447,19 @@ static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, 
     return c->kind == LLM42_CHOICE_WINDOW && schedule == LLM42_FIXED ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
 }
 
+// Rows of a choice: a prompt's go on behind its KV, a window's begin at the last committed token, a decode's is the newest
+// token's.
+static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
+    bool window = c->kind == LLM42_CHOICE_WINDOW;
+    int last = llm42__last_position(&r->info), end;
+    int first = window ? last - r->info.candidates : c->kind == LLM42_CHOICE_PROMPT ? r->info.kv : last;
+    uint32_t flags = window ? LLM42_ROW_SAMPLE : 0;
+    for (end = first; end < first + c->rows; end++) *row++ = (llm42_row){r->slot, end, r->tokens[end], flags};
+    if (end > last) row[-1].flags = LLM42_ROW_SAMPLE;
+    for (int t = first; window && e->desc.keep_fast_kv && t < LLM42__MIN(end, r->info.kv); t++)
+        row[t - end].flags |= LLM42_ROW_KEEP_KV;
+}
+
 static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error) {
     llm42__batch *b = &e->batch;
     llm42_choice *c = &b->plan.choice[at];
@@ -4454,10 +4470,12 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     bool known = c->kind >= LLM42_CHOICE_DECODE && c->kind <= LLM42_CHOICE_WINDOW;
     int most = known ? llm42_choice_rows(&e->view, &r->info, c->kind, b->plan.schedule) : 0;
     if (!most) return llm42__refuse(e, llm42__rule_of(&r->info, c, b->plan.schedule), c->request, error);
-    if (c->rows < 0 || c->rows > most) return llm42__refuse(e, LLM42_RULE_ROWS, c->request, error);
     if (!c->rows) c->rows = most;
+    if (c->rows < 0 || c->rows > most || c->rows > b->room - b->pass.rows)
+        return llm42__refuse(e, LLM42_RULE_ROWS, c->request, error);
     r->planned = e->plans;
     b->owner[at] = r;
+    llm42__add_rows(e, r, c, b->row + b->pass.rows);
     b->pass.rows += c->rows;
     b->pass.windows += c->kind == LLM42_CHOICE_WINDOW;
     b->pass.prompts += c->kind == LLM42_CHOICE_PROMPT && r->info.verify;
@@ -4504,23 +4522,10 @@ static bool llm42__reserve_plan(llm42_engine *e) {
         const llm42_choice *c = &e->batch.plan.choice[i];
         llm42__request *r = e->batch.owner[i];
         int positions = llm42__last_position(&r->info) + 1;  // a prompt has had its pages since it was admitted
-        if (c->kind == LLM42_CHOICE_WINDOW) positions = r->info.prompt_count + r->info.committed - 1 + c->rows;
-        if (!llm42__reserve(e, r, positions)) return false;
+        if (c->kind == LLM42_CHOICE_WINDOW) positions += c->rows - r->info.candidates - 1;
+        if (positions > r->pages * e->desc.page_size && !llm42__reserve(e, r, positions)) return false;
     }
     return true;
-}
-
-// Rows of a choice: a prompt's go on behind its KV, a window's begin at the last committed token, a decode's is the newest
-// token's.
-static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
-    bool window = c->kind == LLM42_CHOICE_WINDOW;
-    int last = llm42__last_position(&r->info);
-    int first = window ? r->info.prompt_count + r->info.committed - 1 : c->kind == LLM42_CHOICE_PROMPT ? r->info.kv : last;
-    for (int i = 0, t = first; i < c->rows; i++, t++) {
-        uint32_t sample = window || t == last ? LLM42_ROW_SAMPLE : 0;
-        uint32_t keep = window && e->desc.keep_fast_kv && t < r->info.kv ? LLM42_ROW_KEEP_KV : 0;
-        row[i] = (llm42_row){r->slot, t, r->tokens[t], sample | keep};
-    }
 }
 
 // Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run; without rows nothing can
@@ -4535,12 +4540,7 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
         if (!b->plan.count && e->view.in_flight.rows) return LLM42_OK;
         if (!b->plan.count) return llm42__refuse(e, LLM42_RULE_WORK, 0, error);
         LLM42__TRY(llm42__check_plan(e, error));
-        if (llm42__reserve_plan(e)) {
-            llm42_row *row = b->row;
-            for (int i = 0; i < b->plan.count; row += b->plan.choice[i++].rows)
-                llm42__add_rows(e, b->owner[i], &b->plan.choice[i], row);
-            return LLM42_OK;
-        }
+        if (llm42__reserve_plan(e)) return LLM42_OK;
         llm42__view_update(e);
         int64_t id = (planner->preempt ? planner->preempt : llm42__preempt_youngest)(planner->user, &e->view);
         llm42__request *victim = llm42__find(e, id);
@@ -4556,11 +4556,14 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
 // Calls: >>kv, >>admit when a request ends; the user's on_event. Here a request's way through the engine ends.
 // Invariant: what a verified request has committed came from a replay pass or from the last row of its prompt.
 
-static void llm42__note_ready(const llm42_engine *e, llm42__request *r) {
-    const llm42_request *i = &r->info;
-    if (i->ready_since >= 0 || !i->verify || i->state != LLM42_STATE_DECODE) return;
-    if (i->must_verify || i->candidates >= e->view.window_ready || (i->candidates && llm42__is_complete(i)))
-        r->info.ready_since = e->view.passes;
+// Candidates have come or gone.
+static void llm42__note_candidates(const llm42_engine *e, llm42__request *r) {
+    llm42_request *i = &r->info;
+    if (!i->verify || i->state != LLM42_STATE_DECODE) return;
+    int count = i->committed + i->candidates;
+    i->complete = i->candidates && (count == i->max_new_tokens || llm42__is_stop(r, i->tokens[count - 1]));
+    if (i->ready_since < 0 && (i->must_verify || i->candidates >= e->view.window_ready || i->complete))
+        i->ready_since = e->view.passes;
 }
 
 static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) {
@@ -4588,8 +4591,8 @@ static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
     e->to_return -= count;
     e->stats.returned_tokens += count;
     if (r->info.deterministic) e->stats.deterministic_tokens += count;
-    double now = e->backend->now(e->state);
-    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_COMMITTED, .time = now, .request = r->info.id, .info = &r->info,
+    double now = e->view.now;
+    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_COMMITTED, .request = r->info.id, .info = &r->info,
                                  .n = count, .position = first, .tokens = r->info.tokens + first,
                                  .logprobs = r->logprobs + first});
     if (first == 0) r->info.first_token = now;
@@ -4619,7 +4622,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
         r->info.recomputed += dropped - 1;
         e->stats.rollbacks++;
         e->stats.recomputed += dropped - 1;
-        llm42__emit(e, (llm42_event){.type = LLM42_EVENT_ROLLED_BACK, .request = r->info.id, .info = &r->info, .n = dropped,
+        llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_ROLLED_BACK, .request = r->info.id, .info = &r->info, .n = dropped,
                                      .position = first + agreed, .tokens = output + agreed});
     }
     r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
@@ -4631,7 +4634,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
     r->info.kv = prompt + first + commit + r->info.candidates - 1;
     llm42__truncate(e, r, r->info.kv);
     llm42__share_prefix(e, r);  // before the commit, which may finish the request and give its pages back
-    if (!llm42__commit(e, r, commit)) llm42__note_ready(e, r);
+    if (!llm42__commit(e, r, commit)) llm42__note_candidates(e, r);
 }
 
 // The wrong token that stress tests put in a candidate's place, for a share of candidates chosen by a hash.
@@ -4651,15 +4654,15 @@ static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output o
     if (!r->info.verify || prompt) {
         r->tokens[at] = out.token;
         r->logprobs[r->info.committed] = out.logprob;
-        if (!llm42__commit(e, r, 1)) llm42__note_ready(e, r);
+        if (!llm42__commit(e, r, 1)) llm42__note_candidates(e, r);
         return;
     }
     r->tokens[at] = llm42__inject(e, r, out.token);
     r->info.candidates++;
     e->stats.candidates++;
-    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_CANDIDATE, .request = r->info.id, .info = &r->info, .n = 1,
+    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_CANDIDATE, .request = r->info.id, .info = &r->info, .n = 1,
                                  .position = at - r->info.prompt_count, .tokens = r->tokens + at, .logprobs = &out.logprob});
-    llm42__note_ready(e, r);
+    llm42__note_candidates(e, r);
 }
 
 // Rows of a prompt or of decoding have written KV: it is canonical if what stands before it is and the pass was of the
@@ -4681,13 +4684,13 @@ static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__ba
 // Gives the results of a pass that has run to the requests that it served.
 static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
     const llm42_planner *planner = e->desc.planner;
-    double now = e->backend->now(e->state);
+    double now = llm42__now(e);
     e->view.passes++;
     e->stats.passes[b->pass.schedule]++;
     e->stats.rows[b->pass.schedule] += b->pass.rows;
     e->stats.busy[b->pass.schedule] += now - b->pass.begin;
     e->stats.replay_windows += b->pass.windows;
-    llm42__emit(e, (llm42_event){.type = LLM42_EVENT_PASS, .n = b->pass.rows, .schedule = b->pass.schedule,
+    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_PASS, .n = b->pass.rows, .schedule = b->pass.schedule,
                                  .shape = b->pass.shape, .windows = b->pass.windows, .begin = b->pass.begin});
     for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) {
         int rows = b->plan.choice[i].rows;
@@ -4714,13 +4717,13 @@ static void llm42__fail_windows(llm42_engine *e, const llm42__batch *b) {
     for (int i = 0; i < b->plan.count; i++) {
         if (b->plan.choice[i].kind != LLM42_CHOICE_WINDOW) continue;
         b->owner[i]->info.must_verify = true;
-        llm42__note_ready(e, b->owner[i]);
+        llm42__note_candidates(e, b->owner[i]);
     }
 }
 
 static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     llm42_pass pass = llm42__pass_of(e, &e->batch);
-    e->batch.pass.begin = e->backend->now(e->state);
+    e->batch.pass.begin = llm42__now(e);
     llm42_result result = e->backend->run(e->state, &pass, error);
     if (result != LLM42_OK) {
         llm42__fail_windows(e, &e->batch);
@@ -4739,7 +4742,7 @@ static void llm42__mark_in_flight(const llm42__batch *b, bool in_flight) {
 static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error) {
     assert(!e->view.in_flight.rows);
     e->flight_pass = llm42__pass_of(e, &e->batch);
-    e->batch.pass.begin = e->backend->now(e->state);
+    e->batch.pass.begin = llm42__now(e);
     llm42_result result = e->backend->start(e->state, &e->flight_pass, error);
     if (result != LLM42_OK) {
         llm42__fail_windows(e, &e->batch);
@@ -4768,7 +4771,7 @@ llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
     for (;;) {
         bool flying = e->view.in_flight.rows > 0;
         if (flying) {
-            llm42_result landed = llm42__poll_flight(e, e->backend->now(e->state), error);
+            llm42_result landed = llm42__poll_flight(e, llm42__now(e), error);
             if (landed != LLM42_IDLE) return landed;
         }
         LLM42__TRY(llm42__admit_arrived(e, error));
@@ -4777,7 +4780,7 @@ llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
         if (e->batch.pass.rows) {
             LLM42__TRY(llm42__start_batch(e, error));  // and plan again, beside it
         } else if (flying) {  // nothing to run beside it, until it ends or someone arrives
-            bool arrival = e->waiting && e->waiting->info.arrival > e->backend->now(e->state);
+            bool arrival = e->waiting && e->waiting->info.arrival > llm42__now(e);
             llm42_result landed = llm42__poll_flight(e, arrival ? e->waiting->info.arrival : (double)INFINITY, error);
             if (landed != LLM42_IDLE) return landed;
         } else if (!e->waiting) {
@@ -4800,6 +4803,7 @@ llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error
         return llm42__fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
     llm42_result landed = r->info.in_flight ? llm42__poll_flight(e, (double)INFINITY, error) : LLM42_OK;
     r = llm42__find(e, id);  // its pass may have finished it
+    llm42__now(e);
     if (r && r->info.state != LLM42_STATE_FINISHED) llm42__finish(e, r, LLM42_FINISH_CANCELLED);
     return landed;
 }
@@ -4953,6 +4957,7 @@ static void llm42__batch_free(llm42__batch *batch) {
 static bool llm42__batch_allocate(llm42__batch *batch, size_t rows, size_t running) {
     batch->plan.choice = llm42__alloc(running, sizeof *batch->plan.choice);
     batch->plan.room = (int)running;
+    batch->room = (int)rows;
     batch->owner = llm42__alloc(running, sizeof *batch->owner);
     batch->row = llm42__alloc(rows, sizeof *batch->row);
     batch->out = llm42__alloc(rows, sizeof *batch->out);

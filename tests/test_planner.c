@@ -1,0 +1,473 @@
+// Planners. Random ones, which choose requests, sizes, windows, preemptions and admissions by chance and let requests
+// starve for a while, change no token and no log-probability bit of a deterministic request, and every engine ends. A
+// planner that breaks a rule is refused by the rule's name, and nothing changes.
+#include "test.h"
+#include "make_model.h"
+
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+
+#include <inttypes.h>
+
+enum {
+    PLANNERS = TEST_SLOW ? 600 : 10000,  // random ones, on each backend
+    REQUESTS = 6,
+    LONGEST = 24,   // prompt tokens
+    NEW = 14,       // new tokens, at most
+    M = 16,         // rows of a replay pass
+    STEPS = 20000,  // an engine takes at most
+    STARVED = 40,   // plans that leave a request out on purpose, at most
+};
+
+static llm42_error error;
+static llm42_model *model, *shape;
+static int32_t prompts[REQUESTS][LONGEST];
+static uint64_t chance;
+
+static int any(int from, int to) { return test_random_int(&chance, from, to); }
+static bool once_in(int n) { return any(1, n) == 1; }
+
+// >>requests -----------------------------------------------------------------------------------------------------
+typedef struct answer { int count; int32_t tokens[NEW]; float logprobs[NEW]; } answer;
+
+static llm42_request_desc request(int i) {
+    static const llm42_sampling sampling[] = {{0}, {.temperature = 0.8f, .top_p = 0.9f, .seed = 5}, {.temperature = 1.2f, .top_k = 9}};
+    static const int length[REQUESTS] = {1, 5, 17, LONGEST, 8, 16}, tokens[REQUESTS] = {NEW, 1, 9, NEW, 3, 12};
+    return (llm42_request_desc){.prompt = prompts[i], .prompt_count = length[i], .max_new_tokens = tokens[i],
+                                .deterministic = true, .ignore_stop = true, .sampling = sampling[i % 3]};
+}
+
+static void make_prompts(void) {
+    for (int i = 0; i < REQUESTS; i++)
+        for (int t = 0; t < LONGEST; t++) prompts[i][t] = (t < 8 ? 7 * t + 3 : 11 * t + 5 * i) % model->config.vocab;
+}
+
+static answer take(const llm42_engine *engine, int64_t id) {
+    const llm42_request *r = llm42_engine_request(engine, id);
+    answer a = {.count = r->committed};
+    memcpy(a.tokens, r->tokens, sizeof *a.tokens * (size_t)a.count);
+    memcpy(a.logprobs, r->logprobs, sizeof *a.logprobs * (size_t)a.count);
+    return a;
+}
+
+static bool same(const answer *a, const answer *b) {
+    return a->count == b->count && !memcmp(a->tokens, b->tokens, sizeof *a->tokens * (size_t)a->count) &&
+           !memcmp(a->logprobs, b->logprobs, sizeof *a->logprobs * (size_t)a->count);
+}
+
+// >>random planner -----------------------------------------------------------------------------------------------
+typedef struct random_planner {
+    int64_t starved[REQUESTS + 1];  // by id: plans that will leave it out
+    int skip;                       // one request in so many is chosen
+} random_planner;
+
+// Adds what a request may have in a pass of this schedule, in part or whole. Returns the rows.
+static int choose_any(const llm42_view *v, llm42_plan *plan, const llm42_request *r, int room) {
+    for (int kind = LLM42_CHOICE_DECODE; kind <= LLM42_CHOICE_WINDOW; kind++) {
+        int most = llm42_choice_rows(v, r, (llm42_choice_kind)kind, plan->schedule), rows = most;
+        bool isolated = plan->schedule == LLM42_FIXED && v->desc->prefill == LLM42_PREFILL_ISOLATED && r->verify && kind == LLM42_CHOICE_PROMPT &&
+                        r->kv < r->prompt_count;
+        if (!most || (isolated && plan->count) || (once_in(3) && kind != LLM42_CHOICE_PROMPT)) continue;
+        if (!isolated && once_in(2)) rows = any(1, most);
+        if (!isolated && rows > room) rows = room;
+        if (rows < 1) continue;
+        llm42_choose(plan, r, (llm42_choice_kind)kind, rows == most && once_in(2) ? 0 : rows);
+        return isolated ? 1 << 20 : rows;  // alone
+    }
+    return 0;
+}
+
+static llm42_result plan_any(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *unused) {
+    random_planner *p = user;
+    static const llm42_schedule of_dvr[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
+    int kinds = v->desc->prefill == LLM42_PREFILL_INVARIANT ? 3 : 2;
+    (void)unused;
+    for (int i = 0; i < v->running_count; i++)
+        if (!p->starved[v->running[i]->id] && once_in(30)) p->starved[v->running[i]->id] = any(1, STARVED);
+    for (int attempt = 0; !plan->count; attempt++) {
+        plan->schedule = v->desc->mode == LLM42_BATCH_INVARIANT ? LLM42_INVARIANT : of_dvr[any(0, kinds - 1)];
+        bool fixed = plan->schedule == LLM42_FIXED;
+        if (v->in_flight.rows && (once_in(4) || attempt > 20)) break;  // wait for it
+        if (fixed && v->in_flight.rows) continue;
+        int room = fixed ? M : v->desc->token_budget;
+        for (int i = 0, at = any(0, v->running_count - 1); i < v->running_count && room > 0; i++, at++) {
+            const llm42_request *r = v->running[at % v->running_count];
+            bool left_out = p->starved[r->id] > 0 && attempt < 5;
+            if (left_out || any(1, p->skip) > 1) continue;
+            room -= choose_any(v, plan, r, room);
+        }
+    }
+    for (int i = 0; i < v->running_count; i++) p->starved[v->running[i]->id] -= p->starved[v->running[i]->id] > 0;
+    if (plan->schedule != LLM42_FIXED && plan->count && once_in(4)) plan->shape = v->desc->token_budget;
+    return LLM42_OK;
+}
+
+static int64_t preempt_any(void *user, const llm42_view *v) {
+    (void)user;
+    for (;;) {
+        const llm42_request *r = v->running[any(0, v->running_count - 1)];
+        if (!r->in_flight) return r->id;
+    }
+}
+
+static int64_t admit_any(void *user, const llm42_view *v) {
+    (void)user;
+    if (v->running_count && once_in(3)) return 0;
+    const llm42_request *r = v->waiting;
+    for (const llm42_request *next; (next = llm42_next_waiting(r)) && next->arrival <= v->now && once_in(2);) r = next;
+    return r->id;
+}
+
+// >>engines ------------------------------------------------------------------------------------------------------
+static double pass_ms[2] = {1, 1.5}, pass_rows[2] = {1, 17}, pass_contexts[1] = {0};
+static llm42_calibration calibration = {.name = "test", .devices = 1, .flip_rate = 0.2, .flip_shape = 1, .overlap_fast = 1.3,
+                                        .overlap_replay = 1.5};
+
+static struct { int64_t engines, compared, plans, rollbacks, preemptions, flights, hits, windows; } seen;
+
+// The reference: each request alone under the default planner, with the same prefill and, where it counts, budget.
+typedef struct reference { bool sim; llm42_mode mode; llm42_prefill prefill; int budget; answer alone[REQUESTS]; } reference;
+
+static void serve(const llm42_engine_desc *desc, const bool *marked, answer *out) {
+    llm42_engine *engine;
+    if (!CHECK_MSG(llm42_engine_open(&engine, desc, &error) == LLM42_OK, "%s", error.text)) return;
+    for (int i = 0; i < REQUESTS; i++) {
+        llm42_request_desc r = request(i);
+        r.deterministic = marked[i];
+        if (!CHECK_MSG(!llm42_engine_submit(engine, &r, NULL, &error), "%s", error.text)) return;
+    }
+    llm42_result result = LLM42_OK;
+    int steps = 0;
+    for (; result == LLM42_OK && steps < STEPS; steps++) result = llm42_engine_step(engine, &error);
+    CHECK_MSG(result == LLM42_IDLE, "planner %d: %s", (int)seen.engines, result < 0 ? error.text : "the engine does not end");
+    for (int i = 0; i < REQUESTS; i++) out[i] = take(engine, i + 1);
+    llm42_stats s = llm42_engine_stats(engine);
+    seen.plans += steps, seen.rollbacks += s.rollbacks, seen.preemptions += s.preemptions, seen.hits += s.prefix_hits;
+    seen.windows += s.replay_windows, seen.flights += desc->overlap ? s.passes[LLM42_FIXED] : 0;
+    CHECK_INT(s.pages_free, desc->pages);
+    llm42_engine_close(engine);
+}
+
+static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
+    static reference all[64];
+    static int count;
+    static const bool marked[REQUESTS] = {true, true, true, true, true, true};
+    int budget = d->prefill == LLM42_PREFILL_ISOLATED ? d->token_budget : 0;
+    for (int i = 0; i < count; i++)
+        if (all[i].sim == sim && all[i].mode == d->mode && all[i].prefill == d->prefill && all[i].budget == budget) return &all[i];
+    reference *r = &all[count++];
+    assert(count < 64);
+    *r = (reference){.sim = sim, .mode = d->mode, .prefill = d->prefill, .budget = budget};
+    const llm42_sim_desc truth = {.calibration = &calibration, .no_flips = true};
+    llm42_engine_desc desc = {.model = d->model, .backend = d->backend, .mode = d->mode, .threads = 1, .compute = LLM42_FP32, .max_context = 64,
+                              .max_running = 1, .window = M, .group = 1, .prefill = d->prefill, .pages = 8,
+                              .token_budget = d->token_budget, .sim = sim ? &truth : NULL};
+    serve(&desc, marked, r->alone);
+    return r;
+}
+
+static void random_engine(bool sim) {
+    static const int windows[][2] = {{16, 1}, {8, 2}, {4, 4}, {2, 8}, {1, 16}};
+    static const llm42_prefill prefills[] = {LLM42_PREFILL_PACKED, LLM42_PREFILL_INVARIANT, LLM42_PREFILL_ISOLATED};
+    const llm42_sim_desc simulated = {.calibration = &calibration};
+    random_planner state = {.skip = any(1, 6)};
+    const llm42_planner planner = {.name = "random", .user = &state, .plan = plan_any, .preempt = preempt_any,
+                                   .admit = once_in(2) ? admit_any : NULL};
+    const int *w = windows[any(0, 4)];
+    int page = 1 << any(0, 4);
+    llm42_engine_desc desc = {
+        .model = sim ? shape : model, .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(), .threads = 1, .compute = LLM42_FP32,
+        .mode = once_in(8) ? LLM42_BATCH_INVARIANT : LLM42_DVR, .max_context = 64, .max_running = any(1, REQUESTS),
+        .page_size = page, .window = w[0], .group = w[1], .prefill = prefills[any(0, 2)],
+        .bonus = once_in(2) ? LLM42_BONUS_OFF : LLM42_BONUS_ON, .token_budget = 6 + 8 * any(0, 3), .prefix_cache = once_in(2),
+        .inject_rate = once_in(2) ? 0.1 : 0, .overlap = sim && once_in(2), .planner = &planner,
+        .sim = sim ? &simulated : NULL};
+    desc.pages = (48 + page - 1) / page * any(1, 4);
+    bool marked[REQUESTS];
+    answer got[REQUESTS];
+    for (int i = 0; i < REQUESTS; i++) marked[i] = !once_in(4);
+    const reference *want = reference_for(&desc, sim);
+    seen.engines++;
+    serve(&desc, marked, got);
+    int differ = 0;
+    for (int i = 0; i < REQUESTS; i++) {
+        if (!marked[i] && desc.mode == LLM42_DVR) continue;
+        differ += !same(&want->alone[i], &got[i]);
+        seen.compared++;
+    }
+    CHECK_MSG(!differ, "planner %d: %d requests differ", (int)seen.engines, differ);
+}
+
+static void report(const char *backend) {
+    printf("  %s: %" PRId64 " random planners, %" PRId64 " steps, %" PRId64 " windows, %" PRId64 " rollbacks, %" PRId64
+           " preemptions, %" PRId64 " cached tokens, %" PRId64 " passes in flight; %" PRId64 " requests compared\n", backend,
+           seen.engines, seen.plans, seen.windows, seen.rollbacks, seen.preemptions, seen.hits, seen.flights, seen.compared);
+    CHECK(seen.rollbacks > 0 && seen.preemptions > 0 && seen.hits > 0 && seen.compared > 3 * seen.engines);
+    memset(&seen, 0, sizeof seen);
+}
+
+TEST(random_planners_on_the_cpu) {
+    chance = 1;
+    for (int i = 0; i < PLANNERS; i++) random_engine(false);
+    report("cpu");
+}
+
+TEST(random_planners_on_the_simulator) {
+    chance = 2;
+    for (int i = 0; i < PLANNERS; i++) random_engine(true);
+    CHECK(seen.flights > 0);
+    report("sim");
+}
+
+// The comparison can fail: without the KV overwrite some request's bits hang on its planner.
+TEST(control_without_kv_overwrite) {
+    chance = 3;
+    int differ = 0;
+    for (int k = 0; k < 40; k++) {
+        random_planner state = {.skip = 2};
+        const llm42_planner planner = {.name = "random", .user = &state, .plan = plan_any, .preempt = preempt_any};
+        llm42_engine_desc desc = {.model = model, .threads = 1, .compute = LLM42_FP32, .max_context = 64, .max_running = REQUESTS, .window = 8,
+                                  .group = 2, .pages = 24, .planner = &planner, .keep_fast_kv = true};
+        const bool marked[REQUESTS] = {true, true, true, true, true, true};
+        answer got[REQUESTS];
+        llm42_engine_desc plain = {.model = model, .backend = llm42_backend_cpu(), .mode = LLM42_DVR,
+                                   .prefill = LLM42_PREFILL_PACKED, .token_budget = 20};
+        const reference *want = reference_for(&plain, false);
+        serve(&desc, marked, got);
+        for (int i = 0; i < REQUESTS; i++) differ += !same(&want->alone[i], &got[i]);
+    }
+    CHECK_MSG(differ > 0, "leaving out the KV overwrite changed nothing");
+    printf("  without the KV overwrite %d of %d requests differ, as they must\n", differ, 40 * REQUESTS);
+    memset(&seen, 0, sizeof seen);
+}
+
+// >>cheats -------------------------------------------------------------------------------------------------------
+// A planner that is the default one but for one rule that it breaks, where it can, as long as `armed`.
+typedef struct cheat { const char *rule; bool armed; int64_t request; int broke; } cheat;
+
+static bool breaks(const cheat *c, const char *rule) { return c->armed && !strcmp(c->rule, rule); }
+
+static const llm42_request *first_of(const llm42_view *v, llm42_state state, bool verify) {
+    for (int i = 0; i < v->running_count; i++)
+        if (v->running[i]->state == state && v->running[i]->verify == verify && !v->running[i]->in_flight) return v->running[i];
+    return NULL;
+}
+
+// Breaks one rule in a plan that is otherwise right. Sets the request that the message must name.
+static void plan_cheat(cheat *c, const llm42_view *v, llm42_plan *plan) {
+    const llm42_request *verified = first_of(v, LLM42_STATE_DECODE, true), *ordinary = first_of(v, LLM42_STATE_DECODE, false);
+    const llm42_request *prompt = first_of(v, LLM42_STATE_PREFILL, true), *flying = NULL;
+    for (int i = 0; i < v->running_count; i++)
+        if (v->running[i]->in_flight) flying = v->running[i];
+    bool fast = plan->schedule == LLM42_FAST && plan->count;
+    int count = plan->count;
+    c->request = 0;
+    if (breaks(c, "SCHEDULE")) plan->schedule = v->desc->mode == LLM42_DVR ? LLM42_INVARIANT : LLM42_FAST;
+    else if (breaks(c, "RUNNING") && v->waiting && fast) llm42_choose(plan, v->waiting, LLM42_CHOICE_PROMPT, 0), c->request = v->waiting->id;
+    else if (breaks(c, "ONCE") && fast) c->request = plan->choice[0].request, plan->choice[plan->count++] = plan->choice[0];
+    else if (breaks(c, "IN_FLIGHT") && flying && fast) llm42_choose(plan, flying, LLM42_CHOICE_DECODE, 1), c->request = flying->id;
+    else if (breaks(c, "DECODE") && prompt && fast) llm42_choose(plan, prompt, LLM42_CHOICE_DECODE, 1), c->request = prompt->id;
+    else if (breaks(c, "PROMPT") && ordinary && fast) plan->choice[0] = (llm42_choice){ordinary->id, LLM42_CHOICE_PROMPT, 1}, plan->count = 1, c->request = ordinary->id;
+    else if (breaks(c, "PREFILL") && prompt && fast) llm42_choose(plan, prompt, LLM42_CHOICE_PROMPT, 0), c->request = prompt->id;
+    else if (breaks(c, "ISOLATED") && prompt && ordinary && plan->schedule == LLM42_FIXED && plan->count == 1) llm42_choose(plan, ordinary, LLM42_CHOICE_DECODE, 1), c->request = plan->choice[0].request;
+    else if (breaks(c, "WINDOW") && verified && !verified->candidates) plan->schedule = LLM42_FIXED, plan->count = 0, llm42_choose(plan, verified, LLM42_CHOICE_WINDOW, 0), c->request = verified->id;
+    else if (breaks(c, "REPLAY") && verified && verified->candidates) plan->schedule = LLM42_FAST, plan->count = 0, llm42_choose(plan, verified, LLM42_CHOICE_WINDOW, 0), c->request = verified->id;
+    else if (breaks(c, "ROWS") && fast) plan->choice[0].rows = 2, c->request = plan->choice[0].request;
+    else if (breaks(c, "SHAPE") && plan->schedule == LLM42_FIXED) plan->shape = v->desc->window * v->desc->group - 1;
+    else if (breaks(c, "WORK")) plan->count = 0;
+    else if (breaks(c, "OVERLAP") && v->in_flight.rows && verified && verified->candidates) plan->schedule = LLM42_FIXED, plan->count = 0, llm42_choose(plan, verified, LLM42_CHOICE_WINDOW, 0);
+    else return;
+    c->broke += c->armed && (count || plan->count || breaks(c, "WORK"));
+}
+
+static llm42_result plan_and_cheat(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *e) {
+    llm42_result result = llm42_planner_default()->plan(NULL, v, plan, e);
+    plan_cheat(user, v, plan);
+    return result;
+}
+
+static int64_t preempt_and_cheat(void *user, const llm42_view *v) {
+    cheat *c = user;
+    if (!breaks(c, "PREEMPT")) return llm42_planner_default()->preempt(NULL, v);
+    c->broke++;
+    return c->request = 4242;
+}
+
+static int64_t admit_and_cheat(void *user, const llm42_view *v) {
+    cheat *c = user;
+    if (!breaks(c, "ARRIVED")) return v->waiting->id;
+    c->broke++;
+    return c->request = 4242;
+}
+
+// What a refused plan must leave as it is.
+typedef struct snapshot { llm42_stats stats; llm42_request request[REQUESTS]; } snapshot;
+
+static snapshot look(const llm42_engine *engine) {
+    snapshot s;
+    memset(&s, 0, sizeof s);
+    s.stats = llm42_engine_stats(engine);
+    for (int i = 0; i < REQUESTS; i++) s.request[i] = *llm42_engine_request(engine, i + 1);
+    return s;
+}
+
+static void refuse(const char *rule, llm42_engine_desc desc, bool sim) {
+    const llm42_sim_desc simulated = {.calibration = &calibration};
+    cheat c = {.rule = rule, .armed = true};
+    const llm42_planner planner = {.name = "cheat", .user = &c, .plan = plan_and_cheat, .preempt = preempt_and_cheat,
+                                   .admit = admit_and_cheat};
+    llm42_engine *engine;
+    desc.model = sim ? shape : model, desc.backend = sim ? llm42_backend_sim() : llm42_backend_cpu();
+    desc.sim = sim ? &simulated : NULL;
+    desc.threads = 1, desc.compute = LLM42_FP32, desc.max_context = 64, desc.window = 8, desc.group = 2, desc.planner = &planner, desc.token_budget = 20;
+    if (!desc.pages) desc.pages = 64;
+    if (!desc.max_running) desc.max_running = 4;
+    if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s: %s", rule, error.text)) return;
+    for (int i = 0; i < REQUESTS; i++) {
+        llm42_request_desc r = request(i);
+        r.deterministic = i != 0;
+        llm42_engine_submit(engine, &r, NULL, &error);
+    }
+    char name[64], about[32] = "";
+    snprintf(name, sizeof name, "breaks rule %s (", rule);
+    int refused = 0;
+    llm42_result result = LLM42_OK;
+    for (int steps = 0; steps < STEPS && result != LLM42_IDLE; steps++) {
+        error = (llm42_error){0};
+        result = llm42_engine_step(engine, &error);
+        if (result >= 0) continue;
+        CHECK_INT(result, LLM42_PLAN);
+        CHECK_CONTAINS(error.text, "planner cheat");
+        CHECK_CONTAINS(error.text, name);
+        if (c.request) snprintf(about, sizeof about, "): request %" PRId64, c.request);
+        CHECK_CONTAINS(error.text, about);
+        if (!refused) printf("  %s\n", error.text);
+        snapshot before = look(engine);
+        CHECK_INT(llm42_engine_step(engine, &error), LLM42_PLAN);  // again, from the same state
+        snapshot after = look(engine);
+        bool unchanged = strcmp(rule, "PREEMPT") == 0 || memcmp(&before, &after, sizeof before) == 0;
+        CHECK_MSG(unchanged, "%s: a refused plan changed something", rule);
+        refused++;
+        c.armed = false;
+    }
+    CHECK_MSG(refused == 1 && c.broke == 2, "%s: refused %d times, broken %d times", rule, refused, c.broke);
+    CHECK_INT(result, LLM42_IDLE);  // and the engine goes on to its end
+    const reference *want = reference_for(&(llm42_engine_desc){.model = desc.model, .backend = desc.backend, .mode = LLM42_DVR,
+        .token_budget = 20, .prefill = desc.prefill ? desc.prefill : LLM42_PREFILL_PACKED}, sim);
+    for (int i = 1; i < REQUESTS; i++) {
+        answer got = take(engine, i + 1);
+        CHECK_MSG(same(&want->alone[i], &got), "%s: request %d differs", rule, i + 1);
+    }
+    llm42_engine_close(engine);
+}
+
+TEST(cheating_planners_are_refused_by_rule) {
+    static const char *const plain[] = {"SCHEDULE", "RUNNING", "ONCE", "DECODE", "PROMPT", "PREFILL", "WINDOW", "REPLAY",
+                                        "ROWS", "SHAPE", "WORK", "ARRIVED"};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) refuse(plain[i], (llm42_engine_desc){0}, false);
+    refuse("ISOLATED", (llm42_engine_desc){.prefill = LLM42_PREFILL_ISOLATED}, false);
+    refuse("PREEMPT", (llm42_engine_desc){.page_size = 1, .pages = 60}, false);
+    refuse("IN_FLIGHT", (llm42_engine_desc){.overlap = true}, true);
+    refuse("OVERLAP", (llm42_engine_desc){.overlap = true}, true);
+}
+
+// A rule for a whole plan: one row too many, though each choice may have its own.
+static llm42_result plan_too_many(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *unused) {
+    (void)user, (void)unused;
+    plan->schedule = LLM42_FIXED;
+    for (int i = 0; i < v->running_count; i++) llm42_choose(plan, v->running[i], LLM42_CHOICE_PROMPT, 0);
+    return LLM42_OK;
+}
+
+static llm42_result plan_fails(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *e) {
+    (void)user, (void)v, (void)plan;
+    *e = (llm42_error){LLM42_MEMORY, "the planner is out of memory"};
+    return LLM42_MEMORY;
+}
+
+TEST(plans_that_are_too_large_and_planners_that_fail) {
+    llm42_planner planner = {.name = "large", .plan = plan_too_many};
+    llm42_engine_desc desc = {.model = model, .threads = 1, .compute = LLM42_FP32, .max_context = 64, .window = 8, .group = 2, .planner = &planner};
+    llm42_engine *engine;
+    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
+    for (int i = 2; i < 4; i++) llm42_engine_submit(engine, &(llm42_request_desc){.prompt = prompts[i], .prompt_count = 12, .deterministic = true}, NULL, &error);
+    CHECK_INT(llm42_engine_step(engine, &error), LLM42_PLAN);
+    CHECK_CONTAINS(error.text, "planner large breaks rule ROWS");
+    planner.plan = plan_fails;
+    CHECK_INT(llm42_engine_step(engine, &error), LLM42_MEMORY);
+    CHECK_STR(error.text, "the planner is out of memory");
+    planner.plan = llm42_planner_default()->plan;
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    llm42_engine_close(engine);
+    planner.plan = NULL;
+    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_INVALID);
+    CHECK_CONTAINS(error.text, "llm42_engine_desc.planner");
+    planner = (llm42_planner){.plan = plan_fails};
+    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_INVALID);
+    CHECK_CONTAINS(error.text, "name");
+}
+
+// >>view ---------------------------------------------------------------------------------------------------------
+typedef struct told { int64_t plans, rows, last_passes; double seconds; bool agrees; } told;
+
+static llm42_result plan_and_look(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *e) {
+    told *t = user;
+    t->agrees &= v->desc->window == 8 && v->window_ready == 7 && plan->count == 0 && plan->room >= v->running_count;
+    int64_t waiting = 0;
+    for (const llm42_request *r = v->waiting; r; r = llm42_next_waiting(r), waiting++) t->agrees &= r->state == LLM42_STATE_WAITING;
+    t->agrees &= waiting == v->waiting_count && v->passes == t->plans;
+    for (int i = 0; i < v->running_count; i++) t->agrees &= v->running[i]->state == LLM42_STATE_PREFILL || v->running[i]->state == LLM42_STATE_DECODE;
+    return llm42_planner_default()->plan(NULL, v, plan, e);
+}
+
+static void told_of(void *user, const llm42_view *v, const llm42_plan *plan, double seconds) {
+    told *t = user;
+    t->plans++;
+    t->seconds += seconds;
+    for (int i = 0; i < plan->count; i++) t->rows += plan->choice[i].rows;
+    t->agrees &= v->last.rows > 0 && v->last.schedule == plan->schedule && plan->shape >= v->last.rows;
+}
+
+TEST(planners_see_the_engine_as_it_is) {
+    told t = {.agrees = true};
+    const llm42_planner planner = {.name = "looks", .user = &t, .plan = plan_and_look, .postprocess = told_of};
+    llm42_engine_desc desc = {.model = model, .threads = 1, .compute = LLM42_FP32, .max_context = 64, .max_running = 3, .window = 8, .group = 2, .planner = &planner};
+    llm42_engine *engine;
+    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
+    for (int i = 0; i < REQUESTS; i++) {
+        llm42_request_desc r = request(i);
+        llm42_engine_submit(engine, &r, NULL, &error);
+    }
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    llm42_stats s = llm42_engine_stats(engine);
+    CHECK(t.agrees);
+    CHECK_INT(t.plans, s.passes[LLM42_FAST] + s.passes[LLM42_FIXED]);
+    CHECK_INT(t.rows, s.rows[LLM42_FAST] + s.rows[LLM42_FIXED]);
+    CHECK_NEAR(t.seconds, s.busy[LLM42_FAST] + s.busy[LLM42_FIXED], 1e-9);
+    llm42_engine_close(engine);
+}
+
+int main(void) {
+    for (int s = LLM42_FAST; s <= LLM42_INVARIANT; s++)
+        for (int k = 0; k < LLM42_KINDS; k++)
+            calibration.cost[s][k] = (llm42_cost_table){2, 1, pass_rows, pass_contexts, pass_ms};
+    // One layer, wide enough for FAST and FIXED to differ; fp32, so that no rounding hides it.
+    static const test_shape small = {"llama", 64, 64, 1, 2, 1, 32, 64, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 0};
+    char folder[64];
+    test_folder(folder);
+    test_model_folder(folder, &small);
+    bool loaded = !llm42_model_load(&model, &(llm42_model_desc){.path = folder}, &error) &&
+                  !llm42_model_load(&shape, &(llm42_model_desc){.path = "shape:tiny"}, &error);
+    test_remove(folder);
+    if (!CHECK_MSG(loaded, "%s", error.text)) return test_end("test_planner");
+    make_prompts();
+    RUN(cheating_planners_are_refused_by_rule);
+    RUN(plans_that_are_too_large_and_planners_that_fail);
+    RUN(planners_see_the_engine_as_it_is);
+    RUN(random_planners_on_the_cpu);
+    RUN(random_planners_on_the_simulator);
+    RUN(control_without_kv_overwrite);
+    llm42_model_free(model);
+    llm42_model_free(shape);
+    return test_end("test_planner");
+}
