@@ -16,9 +16,6 @@ typedef __nv_bfloat16 llm42__bf16;
 // Counted up where a change here changes bits or times: results are of one such revision.
 enum { LLM42__KERNELS = 6 };
 
-#define LLM42__CU_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define LLM42__CU_MAX(a, b) ((a) > (b) ? (a) : (b))
-
 // >>primitives ---------------------------------------------------------------------------------------------------
 
 // Programmatic dependent launch (sm_90): a kernel may start while the one before it drains; what it reads of that one's
@@ -314,7 +311,7 @@ static cudaError_t llm42__cu_matmul(const llm42__bf16 *x, const llm42__bf16 *w, 
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
     int tiles = (rows + TILES * 8 - 1) / (TILES * 8) + (groups.offset ? groups.experts : 0);
-    int all = n / (16 * WARPS), most = LLM42__CU_MAX(1, processors * RESIDENT / tiles),
+    int all = n / (16 * WARPS), most = LLM42__MAX(1, processors * RESIDENT / tiles),
         rounds = (all + most - 1) / most;
     return llm42__launch(kernel, dim3((all + rounds - 1) / rounds, tiles), dim3(WARPS * 32), bytes, stream, x, w,
                          (OUT *)y, rows, n, k, groups);
@@ -337,20 +334,6 @@ static const llm42__tile_kind llm42__tile_kinds[] = {
 enum { LLM42__TILE_KINDS = sizeof llm42__tile_kinds / sizeof *llm42__tile_kinds };
 
 // >>weights ------------------------------------------------------------------------------------------------------
-// splitmix64's finaliser, as llm42.h has it.
-__device__ __forceinline__ uint64_t llm42__mixed(uint64_t x) {
-    x += 0x9e3779b97f4a7c15ull;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-}
-
-__device__ __forceinline__ float llm42__noise(uint64_t key, uint64_t i) {
-    uint64_t h = llm42__mixed(key ^ i * 0x9e3779b97f4a7c15ull);
-    int sum = (int)(h & 0xffff) + (int)(h >> 16 & 0xffff) + (int)(h >> 32 & 0xffff) + (int)(h >> 48);
-    return __fmul_rn((float)(sum - 131070), 1.0f / 37837.0f);
-}
-
 // Where row r of a matrix goes on the device: plain, or gate and up in turns of eight rows.
 enum { LLM42__PLAIN = 0, LLM42__GATE = 1, LLM42__UP = 2 };
 __device__ __forceinline__ size_t llm42__placed(size_t r, int turn) {
@@ -363,7 +346,7 @@ __global__ void llm42__k_place(llm42__bf16 *to, int stride, int turn, const void
                                size_t count, int k, uint64_t key, float scale) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count * k; i += (size_t)gridDim.x * blockDim.x) {
         size_t r = r0 + i / k, c = i % k;
-        float value = !from ? __fmul_rn(scale, llm42__noise(key, r * k + c)) : fp32 ? ((const float *)from)[i] : 0.0f;
+        float value = !from ? __fmul_rn(scale, llm42__synthetic_noise(key, r * k + c)) : fp32 ? ((const float *)from)[i] : 0.0f;
         to[llm42__placed(r, turn) * stride + c] = from && !fp32 ? ((const llm42__bf16 *)from)[i]
                                                                 : __float2bfloat16_rn(value);
     }
@@ -381,7 +364,7 @@ __global__ void llm42__k_lead(llm42__bf16 *head, const llm42__bf16 *embed, int v
 // Noise, for tests of plans and for ceilings.
 __global__ void llm42__k_fill(llm42__bf16 *to, size_t count, uint64_t key, float scale) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count; i += (size_t)gridDim.x * blockDim.x)
-        to[i] = __float2bfloat16_rn(scale * llm42__noise(key, i));
+        to[i] = __float2bfloat16_rn(scale * llm42__synthetic_noise(key, i));
 }
 
 // Rows whose sums nearly cancel, so that another order of summing shows in almost every output that is rounded to bf16:
@@ -391,8 +374,8 @@ __global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, ui
     const size_t half = (size_t)k / 2;
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * k; i += (size_t)gridDim.x * blockDim.x) {
         size_t row = i / k, column = i % k, at = row * half + column % half;
-        __nv_bfloat16_raw value = __float2bfloat16_rn(llm42__noise(key, at));
-        if (negate && column >= half) value.x ^= 0x8000u | (unsigned short)(llm42__mixed(key + at) & 1);
+        __nv_bfloat16_raw value = __float2bfloat16_rn(llm42__synthetic_noise(key, at));
+        if (negate && column >= half) value.x ^= 0x8000u | (unsigned short)(llm42__hash(key + at) & 1);
         to[i] = value;
     }
 }
@@ -810,7 +793,7 @@ __device__ __forceinline__ void llm42__merge_units(llm42__merged &m, bool start,
         llm42__merged next[AT_ONCE];
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++)
-            next[i] = llm42__read_record<DP, OTHERS>(unit + (size_t)LLM42__CU_MIN(u + i, units - 1) * step, column);
+            next[i] = llm42__read_record<DP, OTHERS>(unit + (size_t)LLM42__MIN(u + i, units - 1) * step, column);
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             float keep, take;
@@ -971,7 +954,7 @@ __device__ __forceinline__ void llm42__gather_unit(float (&out)[DP / 8][4], cons
 __device__ __forceinline__ llm42__sight llm42__look(const llm42__tile_task &task, const int32_t *position, int window,
                                                     int group, int first) {
     const int queries = task.rows * group;
-    auto lowest = [&](int high) { return window ? LLM42__CU_MAX(0, high - window + 1) : 0; };
+    auto lowest = [&](int high) { return window ? LLM42__MAX(0, high - window + 1) : 0; };
     llm42__sight sight;
     sight.all_low = 0, sight.all_high = -1;
 #pragma unroll
@@ -981,7 +964,7 @@ __device__ __forceinline__ llm42__sight llm42__look(const llm42__tile_task &task
         sight.low[r] = lowest(sight.high[r]);
     }
     if (first < queries) {
-        sight.all_low = lowest(position[task.row + LLM42__CU_MIN(queries - 1, first + 15) / group]);
+        sight.all_low = lowest(position[task.row + LLM42__MIN(queries - 1, first + 15) / group]);
         sight.all_high = position[task.row + first / group];
     }
     return sight;
@@ -1239,11 +1222,11 @@ template <int WARPS> struct llm42__unit_walk {
     llm42__split_task task;
     int last_unit;  // of the task, not included
     __device__ __forceinline__ explicit llm42__unit_walk(const llm42__split_task &task)
-        : task(task), last_unit(LLM42__CU_MIN(task.units, task.first_unit + task.share)) {}
+        : task(task), last_unit(LLM42__MIN(task.units, task.first_unit + task.share)) {}
     __device__ __forceinline__ llm42__unit_place begin(int unit) const {
         const int at = task.begin + (unit - task.first_unit) * task.unit;
         if (unit >= last_unit) return {unit, 0, 0};
-        return {unit, at, LLM42__CU_MIN(at + task.unit, task.end)};
+        return {unit, at, LLM42__MIN(at + task.unit, task.end)};
     }
     __device__ __forceinline__ llm42__unit_place behind(llm42__unit_place p) const {
         p.at += LLM42__UNIT_KEYS;
@@ -1361,7 +1344,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_split(llm42__atten
         const llm42__split_task &task = walk.task;
         const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
         const int mask = (1 << meta.page_shift) - 1, high = meta.position[task.row],
-                  low = a.window ? LLM42__CU_MAX(0, high - a.window + 1) : 0;
+                  low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
         const bool alone = task.slot < 0;
         const int rounds = (walk.last_unit - task.first_unit + WARPS - 1) / WARPS;
         auto look_up = [&](uint32_t(&at)[4], llm42__unit_place p) {
@@ -1424,7 +1407,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_split(llm42__atten
             __syncthreads();  // the round's records are there
             llm42__merge_round<DP, WARPS>(merged + (size_t)(round % 2) * group * RECORD, record,
                                           merged + (size_t)((round + 1) % 2) * group * RECORD,
-                                          LLM42__CU_MIN(WARPS, walk.last_unit - round_unit), group, round == 0,
+                                          LLM42__MIN(WARPS, walk.last_unit - round_unit), group, round == 0,
                                           round + 1 == rounds ? out : nullptr, a.head_dim, a.scale);
             __syncthreads();  // and have been read
         }
@@ -1440,50 +1423,6 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_split(llm42__atten
 }
 
 // >>sample -------------------------------------------------------------------------------------------------------
-// exp and log as llm42.h has them, operation by operation, so that a draw's noise and weights are the CPU's to the bit.
-__device__ __forceinline__ float llm42__exp_f32(float x) {
-    float clamped = x < 88.0f ? x : 88.0f;
-    clamped = clamped > -87.0f ? clamped : -87.0f;
-    const float magic = 12582912.0f;
-    float shifted = fmaf(clamped, 1.44269504f, magic);
-    float n = __fsub_rn(shifted, magic);
-    float f = fmaf(n, -0.693145752f, clamped);
-    f = fmaf(n, -1.42860677e-6f, f);
-    float p = 1.98412698e-4f;
-    p = fmaf(p, f, 1.38888889e-3f);
-    p = fmaf(p, f, 8.33333333e-3f);
-    p = fmaf(p, f, 4.16666667e-2f);
-    p = fmaf(p, f, 1.66666667e-1f);
-    p = fmaf(p, f, 0.5f);
-    p = fmaf(p, f, 1.0f);
-    p = fmaf(p, f, 1.0f);
-    float y = __uint_as_float(__float_as_uint(p) + ((__float_as_uint(shifted) - __float_as_uint(magic)) << 23));
-    y = x < -87.0f ? 0.0f : y;
-    return x == x ? y : x;
-}
-
-__device__ __forceinline__ float llm42__log_f32(float x) {
-    uint32_t u = __float_as_uint(x);
-    int32_t e = (int32_t)(u - 0x3f3504f3u) >> 23;
-    float f = __fsub_rn(__uint_as_float(u - ((uint32_t)e << 23)), 1.0f);
-    float s = __fdiv_rn(f, __fadd_rn(2.0f, f));
-    float z = __fmul_rn(s, s);
-    float p = 2.0f / 11.0f;
-    p = fmaf(p, z, 2.0f / 9.0f);
-    p = fmaf(p, z, 2.0f / 7.0f);
-    p = fmaf(p, z, 2.0f / 5.0f);
-    p = fmaf(p, z, 2.0f / 3.0f);
-    float tail = fmaf((float)e, 1.42860677e-6f, __fmul_rn(__fmul_rn(s, z), p));
-    float y = fmaf((float)e, 0.693145752f, fmaf(2.0f, s, tail));
-    return x - x == 0 ? y : x;
-}
-
-__device__ __forceinline__ float llm42__gumbel(uint64_t key, int token) {
-    uint64_t h = llm42__mixed(key ^ (uint64_t)token * 0x9e3779b97f4a7c15ull);
-    float u = ((float)(h >> 41) + 0.5f) * (1.0f / 8388608.0f);
-    return -llm42__log_f32(-llm42__log_f32(u));
-}
-
 // A key that sorts as the float does, NaN below everything.
 __device__ __forceinline__ uint32_t llm42__sort_key(float x) {
     uint32_t u = __float_as_uint(x == 0.0f ? 0.0f : x);
@@ -1519,7 +1458,7 @@ typedef struct llm42__kept {
 
 // Weights are summed as integers, in units of 2^-40: such sums have no order.
 __device__ __forceinline__ unsigned long long llm42__mass(float logit, float largest, float scale) {
-    return (unsigned long long)((double)llm42__exp_f32(__fmul_rn(__fsub_rn(logit, largest), scale)) * 1099511627776.0);
+    return (unsigned long long)((double)llm42__exp(__fmul_rn(__fsub_rn(logit, largest), scale)) * 1099511627776.0);
 }
 
 // Largest key such that those above it hold less than `wanted` (ids if !by_mass, else mass), looked for byte by byte
@@ -1632,11 +1571,11 @@ __global__ void __launch_bounds__(1024)
     sum = llm42__block_sum(sum, shared_sum);
     int token = best.id;
     if (d.temperature > 0) {
-        const uint64_t key = llm42__mixed(d.seed ^ llm42__mixed((uint64_t)d.position));
+        const uint64_t key = llm42__hash(d.seed ^ llm42__hash((uint64_t)d.position));
         const float scale = __fdiv_rn(1.0f, d.temperature);
         bool filtered = d.top_k > 0 || (d.top_p > 0 && d.top_p < 1);
         llm42__kept kept = {0, vocab};
-        int tie = 0, part = (vocab + 1023) / 1024, begin = thread * part, end = LLM42__CU_MIN(begin + part, vocab);
+        int tie = 0, part = (vocab + 1023) / 1024, begin = thread * part, end = LLM42__MIN(begin + part, vocab);
         if (filtered) {
             kept = llm42__filter(logits, vocab, d, largest, bins);
             int mine = 0, lane = thread % 32;  // ties with the last key that is kept, numbered by id
@@ -1660,7 +1599,7 @@ __global__ void __launch_bounds__(1024)
                 uint32_t at = llm42__sort_key(x);
                 if (at < kept.key || (at == kept.key && tie++ >= kept.ties)) continue;
             }
-            if (d.min_p > 0 && id != best.id && llm42__exp_f32(__fmul_rn(__fsub_rn(x, largest), scale)) < d.min_p)
+            if (d.min_p > 0 && id != best.id && llm42__exp(__fmul_rn(__fsub_rn(x, largest), scale)) < d.min_p)
                 continue;
             float score = fmaf(x, scale, llm42__gumbel(key, id));
             if (score == score) top = llm42__better(top, llm42__best{score, id});

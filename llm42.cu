@@ -1,13 +1,14 @@
-// llm42.cu: the CUDA backend of llm42.h. It owns device memory, matrix plans, streams and CUDA graphs; kernels.cu has
+// llm42.cu: the CUDA backend of llm42.h. It owns device memory, matrix algorithms, streams and CUDA graphs; kernels.cu has
 // the kernels. Build with `make cuda`, or: nvcc -std=c++17 -O3 -fmad=false -c llm42.cu, and link the object, -lcudart
 // and -lcublasLt.
 //
-// A pass is padded to one of a few row counts ("buckets"). For each there is a plan a weight shape: a tile kernel of
+// A pass is padded to one of a few row counts ("buckets"). For each there is a algorithm a weight shape: a tile kernel of
 // kernels.cu or a cuBLASLt algorithm. FAST takes the fastest, or (offered) the fastest that cuBLASLt offers; INVARIANT
 // the fastest among those whose bits are the sequential order's for every row count; FIXED has the order of cuBLASLt's
 // own first choice for M rows, or (match) the sequential order, so that passes of any size agree, which FAST passes
-// then take too where it costs little. Plans are timed and proved bit by bit when the backend opens. Passes of the
+// then take too where it costs little. Algorithms are timed and proved bit by bit when the backend opens. Passes of the
 // usual shapes are CUDA graphs.
+#define LLM42_BASE
 #include "llm42.h"
 
 #include "kernels.cu"
@@ -28,24 +29,6 @@
 #include <unistd.h>
 
 // >>errors -------------------------------------------------------------------------------------------------------
-static llm42_result llm42__cuda_fail(llm42_error *error, llm42_result result, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static llm42_result llm42__cuda_fail(llm42_error *error, llm42_result result, const char *format, ...) {
-    if (error) {
-        va_list list;
-        va_start(list, format);
-        error->result = result;
-        vsnprintf(error->text, sizeof error->text, format, list);
-        va_end(list);
-    }
-    return result;
-}
-
-#define LLM42__TRY_CUDA(call)                    \
-    do {                                         \
-        llm42_result result_ = (call);           \
-        if (result_ != LLM42_OK) return result_; \
-    } while (0)
 // For calls that return cudaError_t or cublasStatus_t.
 #define LLM42__CU(call)                                                  \
     do {                                                                 \
@@ -58,12 +41,12 @@ static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cud
     const int length = (int)strcspn(call, "(");
     cudaGetLastError();  // it is told here, and not to the next one who asks
     if (status == cudaErrorMemoryAllocation)
-        return llm42__cuda_fail(error, LLM42_MEMORY,
+        return llm42_fail(error, LLM42_MEMORY,
                                 "cuda backend: %.*s: out of memory: lower pages, max_context or token_budget", length,
                                 call);
     if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction ||
         status == cudaErrorUnsupportedPtxVersion)
-        return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
+        return llm42_fail(error, LLM42_UNSUPPORTED,
                                 "cuda backend: built for other GPUs than this one: make cuda CUDA_ARCH=NN with its "
                                 "compute capability");
     switch (status) {
@@ -80,29 +63,30 @@ static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cud
     case cudaErrorDevicesUnavailable:
     case cudaErrorContained:
     case cudaErrorUnknown:
-        return llm42__cuda_fail(error, LLM42_BACKEND,
+        return llm42_fail(error, LLM42_BACKEND,
                                 "cuda backend: %.*s: %s: the device is lost to this process: start a new one and open "
                                 "the engine again",
                                 length, call, cudaGetErrorString(status));
     default:
-        return llm42__cuda_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s", length, call,
+        return llm42_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s", length, call,
                                 cudaGetErrorString(status));
     }
 }
 
 static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cublasStatus_t status) {
     if (status == CUBLAS_STATUS_SUCCESS) return LLM42_OK;
-    return llm42__cuda_fail(error, status == CUBLAS_STATUS_ALLOC_FAILED ? LLM42_MEMORY : LLM42_BACKEND,
+    return llm42_fail(error, status == CUBLAS_STATUS_ALLOC_FAILED ? LLM42_MEMORY : LLM42_BACKEND,
                             "cuda backend: %.*s: %s", (int)strcspn(call, "("), call, cublasLtGetStatusString(status));
 }
 
 // >>state --------------------------------------------------------------------------------------------------------
 enum { LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__HEAD, LLM42__ROUTER, LLM42__PRODUCTS };
 static const char *const llm42__product_names[] = {"qkv", "o", "gate_up", "down", "head", "router"};
-enum { LLM42__MODES = 3 };  // FAST, FIXED, INVARIANT, counted from 0
+enum { LLM42__SCHEDULES = LLM42_INVARIANT + 1 };  // arrays are indexed by llm42_schedule; their place 0 stays empty
+static const llm42_schedule llm42__schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
 
 // How one product is computed for one number of rows.
-struct llm42__plan {
+struct llm42__algorithm {
     int tile = -1;  // of llm42__tile_kinds; -1: cuBLASLt
     cublasLtMatmulAlgo_t algo;
     cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;  // owned by the layouts' list
@@ -115,10 +99,26 @@ struct llm42__cuda_layer {
     llm42__bf16 *w[LLM42__PRODUCTS];  // gate_up and down of a mixture: all experts, one behind the other
 };
 
-// Everything that a pass in the making needs for itself: two of them when passes overlap.
-struct llm42__lane {
+struct llm42__shape_key {  // of a pass: what its launches depend on
+    llm42_schedule schedule;
+    int rows, draws;   // padded
+    bool tile, split;  // attention kernels it needs
+};
+
+// A pass as the host prepares it; kept between passes so that none allocates.
+struct llm42__prepared {
+    llm42__shape_key key;
+    std::vector<llm42__tile_task> tile;
+    std::vector<llm42__split_task> split;
+    std::vector<int> run_begin;  // first row of each run of rows of one sequence
+    int draws, page_stride;
+    size_t head_bytes, pages_at, pages_bytes;  // of metadata: all up to the tasks, and the page tables
+};
+
+// What a pass needs for itself while it runs, as in an execution context: two of them when passes overlap.
+struct llm42__execution {
     cudaStream_t stream;
-    cudaEvent_t landed;
+    cudaEvent_t done;
     llm42__bf16 *x, *h, *delta, *qkv, *q, *attended, *gate_up, *gated, *router, *expert_out;
     void *logits, *workspace;
     float *partial, *route_weight;
@@ -126,14 +126,10 @@ struct llm42__lane {
     int32_t *route_id, *route_offset, *route_source, *route_place;
     unsigned char *meta, *meta_host;  // device; pinned
     llm42_output *out, *out_host;     // one block of pinned memory, as the device and as the host sees it
-    const llm42_pass *flight;
+    const llm42_pass *in_flight;      // NULL: none
+    llm42__prepared prepared;
 };
 
-struct llm42__shape_key {  // of a pass: what its launches depend on
-    llm42_schedule schedule;
-    int rows, draws;   // padded
-    bool tile, split;  // attention kernels it needs
-};
 struct llm42__graph {
     llm42__shape_key key;
     cudaGraphExec_t exec[2];
@@ -160,9 +156,9 @@ struct llm42__cuda {
     float *final_norm, *rope;
     std::vector<llm42__cuda_layer> layer;
     std::vector<int> buckets;
-    std::vector<llm42__plan> plans[LLM42__PRODUCTS][LLM42__MODES];  // by bucket
+    std::vector<llm42__algorithm> algorithms[LLM42__PRODUCTS][LLM42__SCHEDULES];  // by bucket
     std::vector<llm42__graph> graphs;
-    llm42__lane lane[2];
+    llm42__execution execution[2];
     size_t device_bytes;
     std::vector<llm42__timing> *timings;  // NULL, or stages are timed
     const llm42_pass *probed;             // NULL, or its probe is called
@@ -171,31 +167,6 @@ struct llm42__cuda {
 static const size_t llm42__workspace_bytes = (size_t)32 << 20;  // what NVIDIA recommends for Hopper
 
 static int llm42__padded(int n) { return (n + 63) / 64 * 64; }
-
-static void llm42__cuda_log(const llm42__cuda *cu, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void llm42__cuda_log(const llm42__cuda *cu, const char *format, ...) {
-    if (!cu->desc.log) return;
-    char line[1024];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(line, sizeof line, format, list);
-    va_end(list);
-    cu->desc.log(cu->desc.log_user, line);
-}
-
-static double llm42__cuda_now(void *state) {
-    (void)state;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static void llm42__cuda_wait_until(void *state, double seconds) {
-    for (double left; (left = seconds - llm42__cuda_now(state)) > 0;) {
-        struct timespec t = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
-        nanosleep(&t, NULL);
-    }
-}
 
 // n, k, outputs and weights of a product.
 static void llm42__product_shape(const llm42__cuda *cu, int product, int *n, int *k) {
@@ -209,40 +180,36 @@ static int llm42__bucket(const llm42__cuda *cu, int rows) {
     return (int)(std::lower_bound(cu->buckets.begin(), cu->buckets.end(), rows) - cu->buckets.begin());
 }
 
-static int llm42__mode_of(llm42_schedule schedule) {
-    return schedule == LLM42_FAST ? 0 : schedule == LLM42_FIXED ? 1 : 2;
-}
-
-static const llm42__plan *llm42__find_plan(const llm42__cuda *cu, int product, llm42_schedule schedule, int rows) {
-    return &cu->plans[product][llm42__mode_of(schedule)][(size_t)llm42__bucket(cu, rows)];
+static const llm42__algorithm *llm42__algorithm_of(const llm42__cuda *cu, int product, llm42_schedule schedule, int rows) {
+    return &cu->algorithms[product][schedule][(size_t)llm42__bucket(cu, rows)];
 }
 
 // >>products -----------------------------------------------------------------------------------------------------
-static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__lane *lane, const llm42__plan *plan, const llm42__bf16 *w,
+static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__execution *ex, const llm42__algorithm *algorithm, const llm42__bf16 *w,
                                   const llm42__bf16 *x, void *y, llm42_error *error) {
     const float one = 1.0f, zero = 0.0f;
-    LLM42__CU(cublasLtMatmul(cu->lt, cu->product, &one, w, plan->w, x, plan->x, &zero, y, plan->y, y, plan->y,
-                             &plan->algo, lane->workspace, llm42__workspace_bytes, lane->stream));
+    LLM42__CU(cublasLtMatmul(cu->lt, cu->product, &one, w, algorithm->w, x, algorithm->x, &zero, y, algorithm->y, y, algorithm->y,
+                             &algorithm->algo, ex->workspace, llm42__workspace_bytes, ex->stream));
     return LLM42_OK;
 }
 
-// y[rows, n] = x w^T by a plan; GATE_UP ends in silu(gate) x up [rows, F], by way of `between` where the plan needs it.
-static llm42_result llm42__run_plan(llm42__cuda *cu, llm42__lane *lane, int product, const llm42__plan *plan,
+// y[rows, n] = x w^T by a algorithm; GATE_UP ends in silu(gate) x up [rows, F], by way of `between` where the algorithm needs it.
+static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, int product, const llm42__algorithm *algorithm,
                                     const llm42__bf16 *w, const llm42__bf16 *x, void *y, llm42__bf16 *between, int rows,
                                     llm42_error *error) {
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
     bool gated = product == LLM42__GATE_UP, fp32 = product == LLM42__HEAD && cu->desc.logits_fp32;
-    if (plan->tile >= 0) {
-        const llm42__tile_kind *tile = &llm42__tile_kinds[plan->tile];
+    if (algorithm->tile >= 0) {
+        const llm42__tile_kind *tile = &llm42__tile_kinds[algorithm->tile];
         llm42__tile_fn *fn = gated ? tile->gated : fp32 ? tile->fp32 : tile->plain;
-        LLM42__CU(fn(x, w, y, rows, n, k, llm42__groups{}, cu->device.multiProcessorCount, lane->stream));
+        LLM42__CU(fn(x, w, y, rows, n, k, llm42__groups{}, cu->device.multiProcessorCount, ex->stream));
         return LLM42_OK;
     }
-    LLM42__TRY_CUDA(llm42__run_lt(cu, lane, plan, w, x, gated ? between : y, error));
+    LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
     if (gated) {
         size_t count = (size_t)rows * (size_t)cu->Fp / 8;
-        LLM42__CU(llm42__launch(llm42__k_gate, dim3((unsigned)((count + 255) / 256)), dim3(256), 0, lane->stream,
+        LLM42__CU(llm42__launch(llm42__k_gate, dim3((unsigned)((count + 255) / 256)), dim3(256), 0, ex->stream,
                                 between, (llm42__bf16 *)y, count));
     }
     return LLM42_OK;
@@ -256,7 +223,7 @@ struct llm42__meta_layout {
 };
 
 // Under match, FAST passes beside replay passes sum as those do wherever that costs little, so that their candidates
-// are what the verifier finds: attention of few decode rows, a product where the sequential order's plan is as good as
+// are what the verifier finds: attention of few decode rows, a product where the sequential order's algorithm is as good as
 // the fastest.
 enum { LLM42__FEW_ROWS = 16 };
 // Do FIXED passes of any size give the same bits, so that one need be no larger than its rows?
@@ -314,30 +281,30 @@ struct llm42__tap {
     int rows, width, stride;
 };
 
-static llm42_result llm42__stage_begin(llm42__cuda *cu, llm42__lane *lane, const char *name, llm42_error *error) {
+static llm42_result llm42__stage_begin(llm42__cuda *cu, llm42__execution *ex, const char *name, llm42_error *error) {
     if (!cu->timings) return LLM42_OK;
     llm42__timing t = {name, nullptr, nullptr};
     LLM42__CU(cudaEventCreate(&t.begin));
     cu->timings->push_back(t);
-    LLM42__CU(cudaEventRecord(t.begin, lane->stream));
+    LLM42__CU(cudaEventRecord(t.begin, ex->stream));
     return LLM42_OK;
 }
 
-static llm42_result llm42__stage_end(llm42__cuda *cu, llm42__lane *lane, llm42_error *error) {
+static llm42_result llm42__stage_end(llm42__cuda *cu, llm42__execution *ex, llm42_error *error) {
     if (!cu->timings) return LLM42_OK;
     LLM42__CU(cudaEventCreate(&cu->timings->back().end));
-    LLM42__CU(cudaEventRecord(cu->timings->back().end, lane->stream));
+    LLM42__CU(cudaEventRecord(cu->timings->back().end, ex->stream));
     return LLM42_OK;
 }
 
 // Hands `rows` rows of `groups` vectors, `width` of `stride` values each, to the probe.
-static llm42_result llm42__show(llm42__cuda *cu, llm42__lane *lane, int layer, const char *name,
+static llm42_result llm42__show(llm42__cuda *cu, llm42__execution *ex, int layer, const char *name,
                                 const llm42__bf16 *from, int rows, int groups, int width, int stride, int row_stride,
                                 llm42_error *error) {
     if (!cu->probed) return LLM42_OK;
     std::vector<uint16_t> raw((size_t)rows * (size_t)row_stride);
     std::vector<float> values;
-    LLM42__CU(cudaStreamSynchronize(lane->stream));
+    LLM42__CU(cudaStreamSynchronize(ex->stream));
     LLM42__CU(cudaMemcpy(raw.data(), from, raw.size() * 2, cudaMemcpyDeviceToHost));
     for (int r = 0; r < rows; r++)
         for (int g = 0; g < groups; g++)
@@ -352,7 +319,7 @@ static llm42_result llm42__show(llm42__cuda *cu, llm42__lane *lane, int layer, c
 }
 
 // The rows' k or v as they stand in the cache.
-static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__lane *lane, int layer, const char *name,
+static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__execution *ex, int layer, const char *name,
                                       const llm42__bf16 *cache, llm42_error *error) {
     if (!cu->probed) return LLM42_OK;
     const llm42_config *c = &cu->model->config;
@@ -360,7 +327,7 @@ static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__lane *lane, int la
     size_t width = (size_t)(c->kv_heads * cu->dp);
     std::vector<uint16_t> raw(width);
     std::vector<float> values;
-    LLM42__CU(cudaStreamSynchronize(lane->stream));
+    LLM42__CU(cudaStreamSynchronize(ex->stream));
     for (int r = 0; r < pass->rows; r++) {
         const llm42_row *row = &pass->row[r];
         size_t page = (size_t)pass->seq[row->seq].pages[row->position >> cu->page_shift];
@@ -380,17 +347,17 @@ static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__lane *lane, int la
 
 #define LLM42__STAGE(name, call)                                    \
     do {                                                            \
-        LLM42__TRY_CUDA(llm42__stage_begin(cu, lane, name, error)); \
+        LLM42__TRY(llm42__stage_begin(cu, ex, name, error)); \
         call;                                                       \
-        LLM42__TRY_CUDA(llm42__stage_end(cu, lane, error));         \
+        LLM42__TRY(llm42__stage_end(cu, ex, error));         \
     } while (0)
 
-static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__lane *lane, int product, llm42_schedule schedule,
+static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__execution *ex, int product, llm42_schedule schedule,
                                            const llm42__bf16 *w, const llm42__bf16 *x, void *y, int rows,
                                            llm42_error *error) {
-    const llm42__plan *plan = llm42__find_plan(cu, product, schedule, rows);
+    const llm42__algorithm *algorithm = llm42__algorithm_of(cu, product, schedule, rows);
     LLM42__STAGE(llm42__product_names[product],
-                 LLM42__TRY_CUDA(llm42__run_plan(cu, lane, product, plan, w, x, y, lane->gate_up, rows, error)));
+                 LLM42__TRY(llm42__run_product(cu, ex, product, algorithm, w, x, y, ex->gate_up, rows, error)));
     return LLM42_OK;
 }
 
@@ -423,7 +390,7 @@ template <int DP, int RING, int WARPS> static auto llm42__split_kernel(bool wide
 }
 
 template <int DP>
-static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key,
+static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key,
                                                 llm42__attention a, llm42__meta meta, int splits, llm42_error *error) {
     const unsigned heads = (unsigned)cu->model->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
     const int most = llm42__shared_room(&cu->device);
@@ -437,7 +404,7 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *la
         const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, teams * team + sums));
         LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({std::max(tasks, resident), (unsigned)key->rows, 65535u})),
-                                dim3((unsigned)teams * 128), (size_t)(teams * team + sums), lane->stream, a, meta));
+                                dim3((unsigned)teams * 128), (size_t)(teams * team + sums), ex->stream, a, meta));
     }
     if (key->split) {
         const llm42__split_shape shape = llm42__split_shape_of(cu, key->rows);
@@ -456,33 +423,33 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__lane *la
         const unsigned blocks = shape.warps == 8 ? std::max((unsigned)lone, processors / heads)
                                                  : (unsigned)lone + 2 * processors / heads + 1;
         LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({(unsigned)splits, blocks, 65535u})),
-                                dim3((unsigned)shape.warps * 32), (size_t)shape.bytes, lane->stream, a, meta));
+                                dim3((unsigned)shape.warps * 32), (size_t)shape.bytes, ex->stream, a, meta));
     }
     return LLM42_OK;
 }
 
-static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, int layer,
+static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key, int layer,
                                              llm42__meta meta, int splits, llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     llm42__attention a = {};
-    a.q = lane->q;
+    a.q = ex->q;
     a.k = cu->k + (size_t)layer * cu->kv_layer;
     a.v = cu->v + (size_t)layer * cu->kv_layer;
-    a.out = lane->attended;
-    a.partial = lane->partial;
-    a.arrived = lane->arrived;
+    a.out = ex->attended;
+    a.partial = ex->partial;
+    a.arrived = ex->arrived;
     a.heads = c->heads, a.kv_heads = c->kv_heads, a.head_dim = c->head_dim, a.stride = cu->attended,
     a.window = c->sliding_window;
     a.scale = (float)(1.4426950408889634 / sqrt((double)c->head_dim));
     switch (cu->dp) {
-    case 16: return llm42__enqueue_attention_as<16>(cu, lane, key, a, meta, splits, error);
-    case 32: return llm42__enqueue_attention_as<32>(cu, lane, key, a, meta, splits, error);
-    case 64: return llm42__enqueue_attention_as<64>(cu, lane, key, a, meta, splits, error);
-    default: return llm42__enqueue_attention_as<128>(cu, lane, key, a, meta, splits, error);
+    case 16: return llm42__enqueue_attention_as<16>(cu, ex, key, a, meta, splits, error);
+    case 32: return llm42__enqueue_attention_as<32>(cu, ex, key, a, meta, splits, error);
+    case 64: return llm42__enqueue_attention_as<64>(cu, ex, key, a, meta, splits, error);
+    default: return llm42__enqueue_attention_as<128>(cu, ex, key, a, meta, splits, error);
     }
 }
 
-static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__lane *lane, int rows, int l, llm42__meta meta,
+static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__execution *ex, int rows, int l, llm42__meta meta,
                                         llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
@@ -494,99 +461,99 @@ static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__lane *lane, int 
                                  : llm42__k_rope<128>;
     const int heads = 128 / (cu->dp / 16);  // of a block
     dim3 grid((unsigned)rows, (unsigned)((c->heads + 2 * c->kv_heads + heads - 1) / heads));
-    LLM42__CU(llm42__launch(kernel, grid, dim3(128), 0, lane->stream, lane->qkv, lane->q,
+    LLM42__CU(llm42__launch(kernel, grid, dim3(128), 0, ex->stream, ex->qkv, ex->q,
                             cu->k + (size_t)l * cu->kv_layer, cu->v + (size_t)l * cu->kv_layer, a, meta));
     return LLM42_OK;
 }
 
 template <int KIND>
-static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__lane *lane, int rows, const llm42__bf16 *delta,
+static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, int rows, const llm42__bf16 *delta,
                                         const float *weight, llm42__meta meta, llm42_error *error) {
     const int threads = ((cu->Dp / 8 + 3) / 4 + 31) / 32 * 32, most = 8 * cu->device.multiProcessorCount;
     LLM42__STAGE("norm", LLM42__CU(llm42__launch(llm42__k_norm<KIND>, dim3((unsigned)std::min(rows, most)),
-                                                 dim3((unsigned)threads), 0, lane->stream, lane->x, delta, weight,
-                                                 lane->h, meta, rows, cu->D, cu->Dp, cu->model->config.norm_eps)));
+                                                 dim3((unsigned)threads), 0, ex->stream, ex->x, delta, weight,
+                                                 ex->h, meta, rows, cu->D, cu->Dp, cu->model->config.norm_eps)));
     return LLM42_OK;
 }
 
 // The feed-forward part of a mixture: rows go to their experts' products in groups.
-static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, int l,
+static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key, int l,
                                            llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int rows = key->rows, used = c->experts_used, entries = rows * used,
               processors = cu->device.multiProcessorCount;
-    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__ROUTER, key->schedule, layer->w[LLM42__ROUTER], lane->h,
-                                           lane->router, rows, error));
+    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__ROUTER, key->schedule, layer->w[LLM42__ROUTER], ex->h,
+                                           ex->router, rows, error));
     // Any tile kind gives the same bits: few rows for each expert take one of few rows, and the last two fit every
     // device.
     int kind = entries <= 8 * c->experts ? 3 : entries <= 32 * c->experts ? 9 : LLM42__TILE_KINDS - 1;
     if (llm42__tile_kinds[kind].bytes > (int)cu->device.sharedMemPerBlockOptin) kind = LLM42__TILE_KINDS - 1;
     const llm42__tile_kind *tile = &llm42__tile_kinds[kind];
-    llm42__groups in = {lane->route_offset, lane->route_source, c->experts},
-                  out = {lane->route_offset, nullptr, c->experts};
-    LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_route, dim3((unsigned)rows), dim3(32), 0, lane->stream,
-                                                  lane->router, c->experts, cu->Ep, used, c->experts_renorm,
-                                                  lane->route_id, lane->route_weight));
-                 LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, lane->stream, lane->route_id, rows,
-                                         c->experts, used, lane->route_offset, lane->route_source, lane->route_place)));
-    LLM42__STAGE("gate_up", LLM42__CU(tile->gated(lane->h, layer->w[LLM42__GATE_UP], lane->gated, entries, 2 * cu->Fp,
-                                                  cu->Dp, in, processors, lane->stream)));
-    LLM42__STAGE("down", LLM42__CU(tile->plain(lane->gated, layer->w[LLM42__DOWN], lane->expert_out, entries, cu->Dp,
-                                               cu->Fp, out, processors, lane->stream)));
-    LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_combine, dim3((unsigned)rows), dim3(256), 0, lane->stream,
-                                                  lane->expert_out, lane->route_place, lane->route_weight, used, cu->Dp,
-                                                  lane->delta)));
+    llm42__groups in = {ex->route_offset, ex->route_source, c->experts},
+                  out = {ex->route_offset, nullptr, c->experts};
+    LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_route, dim3((unsigned)rows), dim3(32), 0, ex->stream,
+                                                  ex->router, c->experts, cu->Ep, used, c->experts_renorm,
+                                                  ex->route_id, ex->route_weight));
+                 LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, ex->stream, ex->route_id, rows,
+                                         c->experts, used, ex->route_offset, ex->route_source, ex->route_place)));
+    LLM42__STAGE("gate_up", LLM42__CU(tile->gated(ex->h, layer->w[LLM42__GATE_UP], ex->gated, entries, 2 * cu->Fp,
+                                                  cu->Dp, in, processors, ex->stream)));
+    LLM42__STAGE("down", LLM42__CU(tile->plain(ex->gated, layer->w[LLM42__DOWN], ex->expert_out, entries, cu->Dp,
+                                               cu->Fp, out, processors, ex->stream)));
+    LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_combine, dim3((unsigned)rows), dim3(256), 0, ex->stream,
+                                                  ex->expert_out, ex->route_place, ex->route_weight, used, cu->Dp,
+                                                  ex->delta)));
     return LLM42_OK;
 }
 
-static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key, int l,
+static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key, int l,
                                          llm42__meta meta, int splits, llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0, D = cu->D, Dp = cu->Dp;
-    LLM42__TRY_CUDA(llm42__show(cu, lane, l, "attention_norm", lane->h, real, 1, D, Dp, Dp, error));
-    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__QKV, key->schedule, layer->w[LLM42__QKV], lane->h,
-                                           lane->qkv, R, error));
-    LLM42__STAGE("rope", LLM42__TRY_CUDA(llm42__enqueue_rope(cu, lane, R, l, meta, error)));
-    LLM42__TRY_CUDA(
-        llm42__show(cu, lane, l, "q", lane->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, error));
-    LLM42__TRY_CUDA(llm42__show_cache(cu, lane, l, "k", cu->k + (size_t)l * cu->kv_layer, error));
-    LLM42__TRY_CUDA(llm42__show_cache(cu, lane, l, "v", cu->v + (size_t)l * cu->kv_layer, error));
-    LLM42__STAGE("attention", LLM42__TRY_CUDA(llm42__enqueue_attention(cu, lane, key, l, meta, splits, error)));
-    LLM42__TRY_CUDA(llm42__show(cu, lane, l, "attention", lane->attended, real, 1, c->heads * c->head_dim, cu->attended,
+    LLM42__TRY(llm42__show(cu, ex, l, "attention_norm", ex->h, real, 1, D, Dp, Dp, error));
+    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__QKV, key->schedule, layer->w[LLM42__QKV], ex->h,
+                                           ex->qkv, R, error));
+    LLM42__STAGE("rope", LLM42__TRY(llm42__enqueue_rope(cu, ex, R, l, meta, error)));
+    LLM42__TRY(
+        llm42__show(cu, ex, l, "q", ex->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, error));
+    LLM42__TRY(llm42__show_cache(cu, ex, l, "k", cu->k + (size_t)l * cu->kv_layer, error));
+    LLM42__TRY(llm42__show_cache(cu, ex, l, "v", cu->v + (size_t)l * cu->kv_layer, error));
+    LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, ex, key, l, meta, splits, error)));
+    LLM42__TRY(llm42__show(cu, ex, l, "attention", ex->attended, real, 1, c->heads * c->head_dim, cu->attended,
                                 cu->attended, error));
-    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__O, key->schedule, layer->w[LLM42__O], lane->attended,
-                                           lane->delta, R, error));
-    LLM42__TRY_CUDA(llm42__show(cu, lane, l, "o", lane->delta, real, 1, D, Dp, Dp, error));
-    LLM42__TRY_CUDA(llm42__enqueue_norm<LLM42__ADD>(cu, lane, R, lane->delta, layer->ffn_norm, meta, error));
-    LLM42__TRY_CUDA(llm42__show(cu, lane, l, "ffn_norm", lane->h, real, 1, D, Dp, Dp, error));
+    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__O, key->schedule, layer->w[LLM42__O], ex->attended,
+                                           ex->delta, R, error));
+    LLM42__TRY(llm42__show(cu, ex, l, "o", ex->delta, real, 1, D, Dp, Dp, error));
+    LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(cu, ex, R, ex->delta, layer->ffn_norm, meta, error));
+    LLM42__TRY(llm42__show(cu, ex, l, "ffn_norm", ex->h, real, 1, D, Dp, Dp, error));
     if (c->experts) {
-        LLM42__TRY_CUDA(llm42__enqueue_experts(cu, lane, key, l, error));
+        LLM42__TRY(llm42__enqueue_experts(cu, ex, key, l, error));
     } else {
-        LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP],
-                                               lane->h, lane->gated, R, error));
-        LLM42__TRY_CUDA(llm42__show(cu, lane, l, "gate", lane->gated, real, 1, c->ffn, cu->Fp, cu->Fp, error));
-        LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], lane->gated,
-                                               lane->delta, R, error));
+        LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP],
+                                               ex->h, ex->gated, R, error));
+        LLM42__TRY(llm42__show(cu, ex, l, "gate", ex->gated, real, 1, c->ffn, cu->Fp, cu->Fp, error));
+        LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], ex->gated,
+                                               ex->delta, R, error));
     }
-    return llm42__show(cu, lane, l, "down", lane->delta, real, 1, D, Dp, Dp, error);
+    return llm42__show(cu, ex, l, "down", ex->delta, real, 1, D, Dp, Dp, error);
 }
 
 // LM head and draws, for draws first <= i < first + rows (rows padded).
-static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42__lane *lane, llm42_schedule schedule, int first,
+static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42__execution *ex, llm42_schedule schedule, int first,
                                         int rows, llm42__meta meta, llm42_error *error) {
-    LLM42__TRY_CUDA(llm42__enqueue_product(cu, lane, LLM42__HEAD, schedule, cu->head,
-                                           lane->h + (size_t)first * (size_t)cu->Dp, lane->logits, rows, error));
+    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__HEAD, schedule, cu->head,
+                                           ex->h + (size_t)first * (size_t)cu->Dp, ex->logits, rows, error));
     const int V = cu->model->config.vocab;
     if (cu->desc.logits_fp32)
         LLM42__STAGE("draw",
-                     LLM42__CU(llm42__launch(llm42__k_draw<float>, dim3((unsigned)rows), dim3(1024), 0, lane->stream,
-                                             (const float *)lane->logits, V, cu->Vp, lane->out, meta, first)));
+                     LLM42__CU(llm42__launch(llm42__k_draw<float>, dim3((unsigned)rows), dim3(1024), 0, ex->stream,
+                                             (const float *)ex->logits, V, cu->Vp, ex->out, meta, first)));
     else
         LLM42__STAGE("draw", LLM42__CU(llm42__launch(llm42__k_draw<llm42__bf16>, dim3((unsigned)rows), dim3(1024), 0,
-                                                     lane->stream, (const llm42__bf16 *)lane->logits, V, cu->Vp,
-                                                     lane->out, meta, first)));
+                                                     ex->stream, (const llm42__bf16 *)ex->logits, V, cu->Vp,
+                                                     ex->out, meta, first)));
     return LLM42_OK;
 }
 
@@ -596,39 +563,29 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 }
 
 // All launches of a pass whose metadata is on the device, but for the head of more draws than there is room for logits.
-static llm42_result llm42__enqueue(llm42__cuda *cu, llm42__lane *lane, const llm42__shape_key *key,
+static llm42_result llm42__enqueue(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key,
                                    llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     llm42__meta_layout at = llm42__layout(cu, key);
-    llm42__meta meta = llm42__meta_at(cu, lane->meta, &at);
-    LLM42__TRY_CUDA(
-        llm42__enqueue_norm<LLM42__EMBED>(cu, lane, key->rows, cu->embed, cu->layer[0].attention_norm, meta, error));
-    LLM42__TRY_CUDA(llm42__show(cu, lane, -1, "embed", lane->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp,
+    llm42__meta meta = llm42__meta_at(cu, ex->meta, &at);
+    LLM42__TRY(
+        llm42__enqueue_norm<LLM42__EMBED>(cu, ex, key->rows, cu->embed, cu->layer[0].attention_norm, meta, error));
+    LLM42__TRY(llm42__show(cu, ex, -1, "embed", ex->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp,
                                 cu->Dp, error));
     for (int l = 0; l < c->layers; l++) {
-        LLM42__TRY_CUDA(llm42__enqueue_layer(cu, lane, key, l, meta, at.splits, error));
+        LLM42__TRY(llm42__enqueue_layer(cu, ex, key, l, meta, at.splits, error));
         if (l + 1 < c->layers)
-            LLM42__TRY_CUDA(llm42__enqueue_norm<LLM42__ADD>(cu, lane, key->rows, lane->delta,
+            LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(cu, ex, key->rows, ex->delta,
                                                             cu->layer[(size_t)l + 1].attention_norm, meta, error));
     }
     if (!key->draws) return LLM42_OK;
-    LLM42__TRY_CUDA(
-        llm42__enqueue_norm<LLM42__ADD_DRAWS>(cu, lane, key->draws, lane->delta, cu->final_norm, meta, error));
+    LLM42__TRY(
+        llm42__enqueue_norm<LLM42__ADD_DRAWS>(cu, ex, key->draws, ex->delta, cu->final_norm, meta, error));
     if (key->draws > cu->max_draws) return LLM42_OK;
-    return llm42__enqueue_head(cu, lane, llm42__head_schedule(key), 0, key->draws, meta, error);
+    return llm42__enqueue_head(cu, ex, llm42__head_schedule(key), 0, key->draws, meta, error);
 }
 
 // >>tasks --------------------------------------------------------------------------------------------------------
-// A pass as the host prepares it; kept between passes so that none allocates.
-struct llm42__prepared {
-    llm42__shape_key key;
-    std::vector<llm42__tile_task> tile;
-    std::vector<llm42__split_task> split;
-    std::vector<int> run_begin;  // first row of each run of rows of one sequence
-    int draws, page_stride;
-    size_t head_bytes, pages_at, pages_bytes;  // of metadata: all up to the tasks, and the page tables
-};
-
 // A single row's keys in units, and who sums them: at most `blocks` blocks of so many warps, unless one would be too
 // long.
 static void llm42__split_row(const llm42__cuda *cu, llm42__prepared *p, bool by_position, const llm42_row *row, int r,
@@ -700,17 +657,17 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
 static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
     int R = pass->rows;
     if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
-        return llm42__cuda_fail(error, LLM42_UNSUPPORTED, "cuda backend: schedule %s is not available",
+        return llm42_fail(error, LLM42_UNSUPPORTED, "cuda backend: schedule %s is not available",
                                 llm42_schedule_name(pass->schedule));
     if (R < 1 || R > cu->max_rows || R > pass->shape || (pass->schedule == LLM42_FIXED && pass->shape > cu->max_rows))
-        return llm42__cuda_fail(error, LLM42_INVALID,
+        return llm42_fail(error, LLM42_INVALID,
                                 "cuda backend: a pass of %d rows, shape %d: expected 1 to %d, and at most the shape", R,
                                 pass->shape, cu->max_rows);
     for (int r = 0; r < R; r++) {
         const llm42_row *row = &pass->row[r];
         if (row->seq < 0 || row->token < 0 || row->token >= cu->model->config.vocab || row->position < 0 ||
             row->position >= cu->desc.max_context)
-            return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: row %d: token %d, position %d: out of range",
+            return llm42_fail(error, LLM42_INVALID, "cuda backend: row %d: token %d, position %d: out of range",
                                     r, row->token, row->position);
     }
     return LLM42_OK;
@@ -722,7 +679,7 @@ static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const l
     const int rows = cu->buckets[(size_t)llm42__bucket(cu, whole ? pass->shape : pass->rows)];
     llm42__shape_key key = {pass->schedule, rows, 0, !p->tile.empty(), !p->split.empty()};
     if (pass->schedule == LLM42_FIXED) {
-        const llm42__plan *head = llm42__find_plan(cu, LLM42__HEAD, LLM42_FIXED, std::min(rows, cu->max_draws));
+        const llm42__algorithm *head = llm42__algorithm_of(cu, LLM42__HEAD, LLM42_FIXED, std::min(rows, cu->max_draws));
         key.draws = p->draws <= 16 && rows > 16 && head->sequential ? 16 : rows;
     } else if (!key.tile && p->draws == pass->rows) {
         key.draws = rows;
@@ -738,9 +695,9 @@ static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const l
 }
 
 // Fills the pinned copy of a pass's metadata.
-static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__lane *lane, llm42__prepared *p, const llm42_pass *pass,
+static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, llm42__prepared *p, const llm42_pass *pass,
                                    llm42_error *error) {
-    LLM42__TRY_CUDA(llm42__check_pass(cu, pass, error));
+    LLM42__TRY(llm42__check_pass(cu, pass, error));
     llm42__make_tasks(cu, p, pass);
     p->draws = 0, p->page_stride = 0;
     for (int r = 0; r < pass->rows; r++) {
@@ -750,11 +707,11 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__lane *lane, llm
     llm42__choose_key(cu, p, pass);
     llm42__meta_layout at = llm42__layout(cu, &p->key);
     if (p->run_begin.size() * (size_t)p->page_stride > cu->page_room)
-        return llm42__cuda_fail(error, LLM42_INVALID,
+        return llm42_fail(error, LLM42_INVALID,
                                 "cuda backend: a pass of %zu sequences of up to %d pages: more than max_running and "
                                 "max_context were opened for",
                                 p->run_begin.size(), p->page_stride);
-    unsigned char *base = lane->meta_host;
+    unsigned char *base = ex->meta_host;
     *(llm42__header *)base = {pass->rows, (int32_t)p->tile.size(), (int32_t)p->split.size(),
                               p->draws,   p->page_stride,          {0, 0, 0}};
     int32_t *token = (int32_t *)(base + at.token), *position = (int32_t *)(base + at.position),
@@ -799,10 +756,6 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__lane *lane, llm
 }
 
 // >>run ----------------------------------------------------------------------------------------------------------
-struct llm42__cuda_state : llm42__cuda {
-    llm42__prepared prepared[2];
-};
-
 static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *key) {
     for (llm42__graph &g : cu->graphs)
         if (g.key.schedule == key->schedule && g.key.rows == key->rows && g.key.draws == key->draws &&
@@ -812,28 +765,28 @@ static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *
 }
 
 // Sends a prepared pass on its way.
-static llm42_result llm42__launch_pass(llm42__cuda_state *cu, int which, const llm42_pass *pass, llm42_error *error) {
-    llm42__lane *lane = &cu->lane[which];
-    const llm42__prepared *p = &cu->prepared[which];
-    LLM42__CU(cudaMemcpyAsync(lane->meta, lane->meta_host, p->head_bytes, cudaMemcpyHostToDevice, lane->stream));
-    LLM42__CU(cudaMemcpyAsync(lane->meta + p->pages_at, lane->meta_host + p->pages_at, p->pages_bytes,
-                              cudaMemcpyHostToDevice, lane->stream));
+static llm42_result llm42__launch_pass(llm42__cuda *cu, int which, const llm42_pass *pass, llm42_error *error) {
+    llm42__execution *ex = &cu->execution[which];
+    const llm42__prepared *p = &cu->execution[which].prepared;
+    LLM42__CU(cudaMemcpyAsync(ex->meta, ex->meta_host, p->head_bytes, cudaMemcpyHostToDevice, ex->stream));
+    LLM42__CU(cudaMemcpyAsync(ex->meta + p->pages_at, ex->meta_host + p->pages_at, p->pages_bytes,
+                              cudaMemcpyHostToDevice, ex->stream));
     const llm42__graph *graph = pass->logits || pass->probe || cu->timings ? nullptr : llm42__find_graph(cu, &p->key);
     if (graph && graph->exec[which]) {
-        LLM42__CU(cudaGraphLaunch(graph->exec[which], lane->stream));
+        LLM42__CU(cudaGraphLaunch(graph->exec[which], ex->stream));
         return LLM42_OK;
     }
-    return llm42__enqueue(cu, lane, &p->key, error);
+    return llm42__enqueue(cu, ex, &p->key, error);
 }
 
-static llm42_result llm42__copy_logits(llm42__cuda_state *cu, int which, const llm42_pass *pass, int first, int count,
+static llm42_result llm42__copy_logits(llm42__cuda *cu, int which, const llm42_pass *pass, int first, int count,
                                        llm42_error *error) {
     if (!pass->logits) return LLM42_OK;
-    llm42__lane *lane = &cu->lane[which];
+    llm42__execution *ex = &cu->execution[which];
     size_t V = (size_t)cu->model->config.vocab, size = cu->desc.logits_fp32 ? 4 : 2, stride = (size_t)cu->Vp * size;
     std::vector<unsigned char> raw((size_t)count * stride);
-    LLM42__CU(cudaMemcpyAsync(raw.data(), lane->logits, raw.size(), cudaMemcpyDeviceToHost, lane->stream));
-    LLM42__CU(cudaStreamSynchronize(lane->stream));
+    LLM42__CU(cudaMemcpyAsync(raw.data(), ex->logits, raw.size(), cudaMemcpyDeviceToHost, ex->stream));
+    LLM42__CU(cudaStreamSynchronize(ex->stream));
     for (int r = 0, draw = 0; r < pass->rows; r++) {
         if (!(pass->row[r].flags & LLM42_ROW_SAMPLE)) continue;
         int at = draw++ - first;
@@ -851,29 +804,29 @@ static llm42_result llm42__copy_logits(llm42__cuda_state *cu, int which, const l
 }
 
 // The head of a pass that draws more tokens than there is room for logits, in parts.
-static llm42_result llm42__long_head(llm42__cuda_state *cu, const llm42_pass *pass, llm42_error *error) {
-    const llm42__prepared *p = &cu->prepared[0];
-    llm42__lane *lane = &cu->lane[0];
+static llm42_result llm42__long_head(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
+    const llm42__prepared *p = &cu->execution[0].prepared;
+    llm42__execution *ex = &cu->execution[0];
     llm42__meta_layout at = llm42__layout(cu, &p->key);
-    llm42__meta meta = llm42__meta_at(cu, lane->meta, &at);
+    llm42__meta meta = llm42__meta_at(cu, ex->meta, &at);
     for (int first = 0; first < p->draws; first += cu->max_draws) {
         int count = std::min(cu->max_draws, p->draws - first);
         int rows = pass->schedule == LLM42_FIXED ? cu->max_draws : cu->buckets[(size_t)llm42__bucket(cu, count)];
-        LLM42__TRY_CUDA(llm42__enqueue_head(cu, lane, pass->schedule, first, rows, meta, error));
-        LLM42__TRY_CUDA(llm42__copy_logits(cu, 0, pass, first, count, error));
+        LLM42__TRY(llm42__enqueue_head(cu, ex, pass->schedule, first, rows, meta, error));
+        LLM42__TRY(llm42__copy_logits(cu, 0, pass, first, count, error));
     }
     return LLM42_OK;
 }
 
-// Hands out a landed pass's tokens.
-static llm42_result llm42__take_outputs(llm42__cuda_state *cu, int which, const llm42_pass *pass, llm42_error *error) {
+// Hands out a done pass's tokens.
+static llm42_result llm42__take_outputs(llm42__cuda *cu, int which, const llm42_pass *pass, llm42_error *error) {
     llm42_result result = LLM42_OK;
     for (int r = 0; r < pass->rows; r++) {
         if (!(pass->row[r].flags & LLM42_ROW_SAMPLE)) continue;
-        pass->out[r] = cu->lane[which].out_host[r];
+        pass->out[r] = cu->execution[which].out_host[r];
         float p = pass->out[r].logprob;
         if (!(p - p == 0) && result == LLM42_OK)
-            result = llm42__cuda_fail(error, LLM42_BACKEND,
+            result = llm42_fail(error, LLM42_BACKEND,
                                       "row %d (request %lld, position %d): the logits are not finite: the weights hold "
                                       "NaN or infinity, or overflow",
                                       r, (long long)pass->seq[pass->row[r].seq].request, pass->row[r].position);
@@ -881,73 +834,73 @@ static llm42_result llm42__take_outputs(llm42__cuda_state *cu, int which, const 
     return result;
 }
 
-static llm42_result llm42__run_pass(llm42__cuda_state *cu, const llm42_pass *pass, llm42_error *error) {
-    llm42__lane *lane = &cu->lane[0];
-    llm42__prepared *p = &cu->prepared[0];
+static llm42_result llm42__run_pass(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
+    llm42__execution *ex = &cu->execution[0];
+    llm42__prepared *p = &cu->execution[0].prepared;
     LLM42__CU(cudaSetDevice(cu->options.device));
-    LLM42__TRY_CUDA(llm42__prepare(cu, lane, p, pass, error));
+    LLM42__TRY(llm42__prepare(cu, ex, p, pass, error));
     cu->probed = pass->probe ? pass : nullptr;
     llm42_result result = llm42__launch_pass(cu, 0, pass, error);
     if (result == LLM42_OK && p->key.draws)
-        result = llm42__show(cu, lane, -1, "final_norm", lane->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, error);
+        result = llm42__show(cu, ex, -1, "final_norm", ex->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, error);
     cu->probed = nullptr;
     if (result == LLM42_OK && p->key.draws > cu->max_draws)
         result = llm42__long_head(cu, pass, error);
     else if (result == LLM42_OK)
         result = llm42__copy_logits(cu, 0, pass, 0, p->draws, error);
-    LLM42__CU(cudaStreamSynchronize(lane->stream));
+    LLM42__CU(cudaStreamSynchronize(ex->stream));
     return result;
 }
 
 static llm42_result llm42__cuda_run(void *state, const llm42_pass *pass, llm42_error *error) {
-    llm42__cuda_state *cu = (llm42__cuda_state *)state;
+    llm42__cuda *cu = (llm42__cuda *)state;
     try {  // logits and probes are handed out by way of host memory
-        LLM42__TRY_CUDA(llm42__run_pass(cu, pass, error));
+        LLM42__TRY(llm42__run_pass(cu, pass, error));
     } catch (const std::bad_alloc &) {
-        cudaStreamSynchronize(cu->lane[0].stream);
-        return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+        cudaStreamSynchronize(cu->execution[0].stream);
+        return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
     }
     return llm42__take_outputs(cu, 0, pass, error);
 }
 
 static llm42_result llm42__cuda_start(void *state, const llm42_pass *pass, llm42_error *error) {
-    llm42__cuda_state *cu = (llm42__cuda_state *)state;
-    llm42__lane *lane = &cu->lane[1];
+    llm42__cuda *cu = (llm42__cuda *)state;
+    llm42__execution *ex = &cu->execution[1];
     if (!cu->desc.overlap)
-        return llm42__cuda_fail(error, LLM42_INVALID,
+        return llm42_fail(error, LLM42_INVALID,
                                 "cuda backend: start: the backend was opened without llm42_backend_desc.overlap");
-    if (lane->flight)
-        return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: a pass is in flight already: poll first");
-    if (pass->probe) return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: start: a probe is for run only");
+    if (ex->in_flight)
+        return llm42_fail(error, LLM42_INVALID, "cuda backend: start: a pass is in flight already: poll first");
+    if (pass->probe) return llm42_fail(error, LLM42_INVALID, "cuda backend: start: a probe is for run only");
     if (pass->schedule != LLM42_FIXED || pass->shape > cu->desc.fixed_rows)
-        return llm42__cuda_fail(error, LLM42_INVALID,
+        return llm42_fail(error, LLM42_INVALID,
                                 "cuda backend: start: takes FIXED passes of a shape of at most fixed_rows, %d",
                                 cu->desc.fixed_rows);
     LLM42__CU(cudaSetDevice(cu->options.device));
-    LLM42__TRY_CUDA(llm42__prepare(cu, lane, &cu->prepared[1], pass, error));
+    LLM42__TRY(llm42__prepare(cu, ex, &cu->execution[1].prepared, pass, error));
     llm42_result result = llm42__launch_pass(cu, 1, pass, error);
     if (result == LLM42_OK)
-        result = llm42__cuda_status(error, "cudaEventRecord(", cudaEventRecord(lane->landed, lane->stream));
+        result = llm42__cuda_status(error, "cudaEventRecord(", cudaEventRecord(ex->done, ex->stream));
     if (result == LLM42_OK)
-        lane->flight = pass;
+        ex->in_flight = pass;
     else
-        cudaStreamSynchronize(lane->stream);  // nothing of a pass that failed is left under way
+        cudaStreamSynchronize(ex->stream);  // nothing of a pass that failed is left under way
     return result;
 }
 
 static llm42_result llm42__cuda_poll(void *state, double until, llm42_error *error) {
-    llm42__cuda_state *cu = (llm42__cuda_state *)state;
-    llm42__lane *lane = &cu->lane[1];
-    const llm42_pass *pass = lane->flight;
-    if (!pass) return llm42__cuda_fail(error, LLM42_INVALID, "cuda backend: poll: no pass is in flight");
+    llm42__cuda *cu = (llm42__cuda *)state;
+    llm42__execution *ex = &cu->execution[1];
+    const llm42_pass *pass = ex->in_flight;
+    if (!pass) return llm42_fail(error, LLM42_INVALID, "cuda backend: poll: no pass is in flight");
     cudaError_t status;
-    while ((status = cudaEventQuery(lane->landed)) == cudaErrorNotReady)
-        if (std::isfinite(until) && llm42__cuda_now(NULL) >= until) break;
+    while ((status = cudaEventQuery(ex->done)) == cudaErrorNotReady)
+        if (std::isfinite(until) && llm42__wall_now(NULL) >= until) break;
     cudaGetLastError();  // "not ready" is no error
     if (status == cudaErrorNotReady) return LLM42_IDLE;
-    lane->flight = nullptr;
-    LLM42__TRY_CUDA(llm42__cuda_status(error, "cudaEventQuery(", status));
-    LLM42__TRY_CUDA(llm42__copy_logits(cu, 1, pass, 0, cu->prepared[1].draws, error));
+    ex->in_flight = nullptr;
+    LLM42__TRY(llm42__cuda_status(error, "cudaEventQuery(", status));
+    LLM42__TRY(llm42__copy_logits(cu, 1, pass, 0, cu->execution[1].prepared.draws, error));
     return llm42__take_outputs(cu, 1, pass, error);
 }
 
@@ -975,7 +928,7 @@ static llm42_result llm42__upload_vector(llm42__cuda *cu, float **to, const floa
                                          llm42_error *error) {
     *to = nullptr;
     if (!from) return LLM42_OK;
-    LLM42__TRY_CUDA(llm42__take(cu, to, (size_t)padded, error));
+    LLM42__TRY(llm42__take(cu, to, (size_t)padded, error));
     LLM42__CU(cudaMemcpy(*to, from, (size_t)n * sizeof **to, cudaMemcpyHostToDevice));
     return LLM42_OK;
 }
@@ -1010,40 +963,40 @@ static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *
     *to = {};
     const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, kv = (size_t)(c->kv_heads * c->head_dim),
                  q = (size_t)(c->heads * c->head_dim);
-    LLM42__TRY_CUDA(llm42__upload_vector(cu, &to->attention_norm, from->attention_norm, c->dim, cu->Dp, error));
-    LLM42__TRY_CUDA(llm42__upload_vector(cu, &to->ffn_norm, from->ffn_norm, c->dim, cu->Dp, error));
-    LLM42__TRY_CUDA(llm42__upload_vector(cu, &to->q_norm, from->q_norm, c->head_dim, c->head_dim, error));
-    LLM42__TRY_CUDA(llm42__upload_vector(cu, &to->k_norm, from->k_norm, c->head_dim, c->head_dim, error));
+    LLM42__TRY(llm42__upload_vector(cu, &to->attention_norm, from->attention_norm, c->dim, cu->Dp, error));
+    LLM42__TRY(llm42__upload_vector(cu, &to->ffn_norm, from->ffn_norm, c->dim, cu->Dp, error));
+    LLM42__TRY(llm42__upload_vector(cu, &to->q_norm, from->q_norm, c->head_dim, c->head_dim, error));
+    LLM42__TRY(llm42__upload_vector(cu, &to->k_norm, from->k_norm, c->head_dim, c->head_dim, error));
     if (from->q_bias || from->k_bias || from->v_bias) {
         std::vector<float> bias(q + 2 * kv, 0.0f);
         if (from->q_bias) memcpy(bias.data(), from->q_bias, q * 4);
         if (from->k_bias) memcpy(bias.data() + q, from->k_bias, kv * 4);
         if (from->v_bias) memcpy(bias.data() + q + kv, from->v_bias, kv * 4);
-        LLM42__TRY_CUDA(llm42__upload_vector(cu, &to->bias, bias.data(), (int)bias.size(), (int)bias.size(), error));
+        LLM42__TRY(llm42__upload_vector(cu, &to->bias, bias.data(), (int)bias.size(), (int)bias.size(), error));
     }
-    LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__QKV], (size_t)cu->qkv * Dp, error));
-    LLM42__TRY_CUDA(llm42__place(&from->q, to->w[LLM42__QKV], cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
-    LLM42__TRY_CUDA(
+    LLM42__TRY(llm42__take(cu, &to->w[LLM42__QKV], (size_t)cu->qkv * Dp, error));
+    LLM42__TRY(llm42__place(&from->q, to->w[LLM42__QKV], cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
+    LLM42__TRY(
         llm42__place(&from->k, to->w[LLM42__QKV] + q * Dp, cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
-    LLM42__TRY_CUDA(
+    LLM42__TRY(
         llm42__place(&from->v, to->w[LLM42__QKV] + (q + kv) * Dp, cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
-    LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__O], Dp * (size_t)cu->attended, error));
-    LLM42__TRY_CUDA(llm42__place(&from->o, to->w[LLM42__O], cu->attended, LLM42__PLAIN, in->buffer, in->bytes, error));
+    LLM42__TRY(llm42__take(cu, &to->w[LLM42__O], Dp * (size_t)cu->attended, error));
+    LLM42__TRY(llm42__place(&from->o, to->w[LLM42__O], cu->attended, LLM42__PLAIN, in->buffer, in->bytes, error));
     const size_t experts = (size_t)std::max(1, c->experts);
-    LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__GATE_UP], experts * 2 * Fp * Dp, error));
-    LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__DOWN], experts * Dp * Fp, error));
+    LLM42__TRY(llm42__take(cu, &to->w[LLM42__GATE_UP], experts * 2 * Fp * Dp, error));
+    LLM42__TRY(llm42__take(cu, &to->w[LLM42__DOWN], experts * Dp * Fp, error));
     for (size_t e = 0; e < experts; e++) {
         const llm42_matrix *gate = c->experts ? &from->expert[3 * e] : &from->gate,
                            *up = c->experts ? &from->expert[3 * e + 1] : &from->up;
         const llm42_matrix *down = c->experts ? &from->expert[3 * e + 2] : &from->down;
         llm42__bf16 *both = to->w[LLM42__GATE_UP] + e * 2 * Fp * Dp;
-        LLM42__TRY_CUDA(llm42__place(gate, both, cu->Dp, LLM42__GATE, in->buffer, in->bytes, error));
-        LLM42__TRY_CUDA(llm42__place(up, both, cu->Dp, LLM42__UP, in->buffer, in->bytes, error));
-        LLM42__TRY_CUDA(
+        LLM42__TRY(llm42__place(gate, both, cu->Dp, LLM42__GATE, in->buffer, in->bytes, error));
+        LLM42__TRY(llm42__place(up, both, cu->Dp, LLM42__UP, in->buffer, in->bytes, error));
+        LLM42__TRY(
             llm42__place(down, to->w[LLM42__DOWN] + e * Dp * Fp, cu->Fp, LLM42__PLAIN, in->buffer, in->bytes, error));
     }
     if (!c->experts) return LLM42_OK;
-    LLM42__TRY_CUDA(llm42__take(cu, &to->w[LLM42__ROUTER], (size_t)cu->Ep * Dp, error));
+    LLM42__TRY(llm42__take(cu, &to->w[LLM42__ROUTER], (size_t)cu->Ep * Dp, error));
     return llm42__place(&from->router, to->w[LLM42__ROUTER], cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error);
 }
 
@@ -1052,20 +1005,20 @@ static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
     llm42__loading in = {cu, nullptr, (size_t)64 << 20};
     LLM42__CU(cudaMalloc(&in.buffer, in.bytes));
     auto all = [&]() -> llm42_result {
-        LLM42__TRY_CUDA(llm42__take(cu, &cu->embed, (size_t)cu->Vp * (size_t)cu->Dp, error));
-        LLM42__TRY_CUDA(llm42__place(&m->embed, cu->embed, cu->Dp, LLM42__PLAIN, in.buffer, in.bytes, error));
+        LLM42__TRY(llm42__take(cu, &cu->embed, (size_t)cu->Vp * (size_t)cu->Dp, error));
+        LLM42__TRY(llm42__place(&m->embed, cu->embed, cu->Dp, LLM42__PLAIN, in.buffer, in.bytes, error));
         cu->head = cu->embed;
         if (m->head.data != m->embed.data || m->head.recipe.key != m->embed.recipe.key) {
-            LLM42__TRY_CUDA(llm42__take(cu, &cu->head, (size_t)cu->Vp * (size_t)cu->Dp, error));
-            LLM42__TRY_CUDA(llm42__place(&m->head, cu->head, cu->Dp, LLM42__PLAIN, in.buffer, in.bytes, error));
+            LLM42__TRY(llm42__take(cu, &cu->head, (size_t)cu->Vp * (size_t)cu->Dp, error));
+            LLM42__TRY(llm42__place(&m->head, cu->head, cu->Dp, LLM42__PLAIN, in.buffer, in.bytes, error));
             if (!m->head.data && m->head.recipe.lead != 0.0f)
                 llm42__k_lead<<<(unsigned)m->config.vocab, 256>>>(cu->head, cu->embed, m->config.vocab, cu->Dp,
                                                                   m->config.dim, m->head.recipe.lead);
             LLM42__CU(cudaGetLastError());
         }
-        LLM42__TRY_CUDA(llm42__upload_vector(cu, &cu->final_norm, m->final_norm, m->config.dim, cu->Dp, error));
+        LLM42__TRY(llm42__upload_vector(cu, &cu->final_norm, m->final_norm, m->config.dim, cu->Dp, error));
         cu->layer.resize((size_t)m->config.layers);
-        for (int l = 0; l < m->config.layers; l++) LLM42__TRY_CUDA(llm42__upload_layer(&in, l, error));
+        for (int l = 0; l < m->config.layers; l++) LLM42__TRY(llm42__upload_layer(&in, l, error));
         LLM42__CU(cudaDeviceSynchronize());
         return LLM42_OK;
     };
@@ -1074,95 +1027,75 @@ static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
     return result;
 }
 
-// Cosines and sines of every position's angles, rounded as the CPU backend rounds them.
 static llm42_result llm42__upload_rope(llm42__cuda *cu, llm42_error *error) {
-    const llm42_config *c = &cu->model->config;
-    const int half = c->head_dim / 2;
-    std::vector<float> rope((size_t)cu->desc.max_context * (size_t)c->head_dim);
-    for (int i = 0; i < half; i++) {
-        float frequency = (float)exp(-(double)(2 * i) / c->head_dim * log(c->rope_theta));
-        if (c->rope_factor > 0) {
-            double wave = 6.283185307179586 / frequency, context = c->rope_original_context;
-            double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor,
-                   smooth = (context / wave - low) / (high - low);
-            if (wave > context / low)
-                frequency = (float)(frequency / c->rope_factor);
-            else if (wave >= context / high)
-                frequency = (float)((1 - smooth) * frequency / c->rope_factor + smooth * frequency);
-        }
-        for (int t = 0; t < cu->desc.max_context; t++) {
-            double sine, cosine;
-            llm42_sincos((double)((float)t * frequency), &sine, &cosine);
-            rope[((size_t)t * (size_t)half + (size_t)i) * 2] = (float)cosine;
-            rope[((size_t)t * (size_t)half + (size_t)i) * 2 + 1] = (float)sine;
-        }
-    }
-    LLM42__TRY_CUDA(llm42__take(cu, &cu->rope, rope.size(), error));
+    std::vector<float> rope((size_t)cu->desc.max_context * (size_t)cu->model->config.head_dim);
+    llm42__rope_table(&cu->model->config, rope.data(), cu->desc.max_context);
+    LLM42__TRY(llm42__take(cu, &cu->rope, rope.size(), error));
     LLM42__CU(cudaMemcpy(cu->rope, rope.data(), rope.size() * 4, cudaMemcpyHostToDevice));
     return LLM42_OK;
 }
 
-static llm42_result llm42__open_lane(llm42__cuda *cu, int which, llm42_error *error) {
+static llm42_result llm42__open_execution(llm42__cuda *cu, int which, llm42_error *error) {
     const llm42_config *c = &cu->model->config;
-    llm42__lane *lane = &cu->lane[which];
+    llm42__execution *ex = &cu->execution[which];
     const size_t R = (size_t)(which ? cu->buckets[(size_t)llm42__bucket(cu, std::max(1, cu->desc.fixed_rows))]
                                     : cu->max_rows);
     const size_t used = (size_t)c->experts_used, entries = R * std::max<size_t>(1, used), Dp = (size_t)cu->Dp;
     int least, greatest;
     LLM42__CU(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    LLM42__CU(cudaStreamCreateWithPriority(&lane->stream, cudaStreamNonBlocking,
+    LLM42__CU(cudaStreamCreateWithPriority(&ex->stream, cudaStreamNonBlocking,
                                            which ? least : greatest));  // decode goes first
-    LLM42__CU(cudaEventCreateWithFlags(&lane->landed, cudaEventDisableTiming));
-    LLM42__TRY_CUDA(llm42__take(cu, &lane->x, R * Dp, error));
-    LLM42__TRY_CUDA(
-        llm42__take(cu, &lane->h, (R + (size_t)cu->max_draws) * Dp, error));  // the head's last part may look further
-    LLM42__TRY_CUDA(llm42__take(cu, &lane->delta, R * Dp, error));
-    LLM42__TRY_CUDA(llm42__take(cu, &lane->qkv, R * (size_t)cu->qkv, error));
-    LLM42__TRY_CUDA(llm42__take(cu, &lane->q, R * (size_t)(c->heads * cu->dp), error));
-    LLM42__TRY_CUDA(llm42__take(cu, &lane->attended, R * (size_t)cu->attended, error));
-    LLM42__TRY_CUDA(llm42__take(cu, &lane->gate_up, R * 2 * (size_t)cu->Fp, error));
-    LLM42__TRY_CUDA(llm42__take(cu, &lane->gated, entries * (size_t)cu->Fp, error));
-    LLM42__TRY_CUDA(llm42__take(cu, (char **)&lane->logits,
+    LLM42__CU(cudaEventCreateWithFlags(&ex->done, cudaEventDisableTiming));
+    LLM42__TRY(llm42__take(cu, &ex->x, R * Dp, error));
+    LLM42__TRY(
+        llm42__take(cu, &ex->h, (R + (size_t)cu->max_draws) * Dp, error));  // the head's last part may look further
+    LLM42__TRY(llm42__take(cu, &ex->delta, R * Dp, error));
+    LLM42__TRY(llm42__take(cu, &ex->qkv, R * (size_t)cu->qkv, error));
+    LLM42__TRY(llm42__take(cu, &ex->q, R * (size_t)(c->heads * cu->dp), error));
+    LLM42__TRY(llm42__take(cu, &ex->attended, R * (size_t)cu->attended, error));
+    LLM42__TRY(llm42__take(cu, &ex->gate_up, R * 2 * (size_t)cu->Fp, error));
+    LLM42__TRY(llm42__take(cu, &ex->gated, entries * (size_t)cu->Fp, error));
+    LLM42__TRY(llm42__take(cu, (char **)&ex->logits,
                                 (size_t)cu->max_draws * (size_t)cu->Vp * (cu->desc.logits_fp32 ? 4 : 2), error));
-    LLM42__TRY_CUDA(llm42__take(cu, (char **)&lane->workspace, llm42__workspace_bytes, error));
+    LLM42__TRY(llm42__take(cu, (char **)&ex->workspace, llm42__workspace_bytes, error));
     if (!which) {
-        LLM42__TRY_CUDA(
-            llm42__take(cu, &lane->partial, (size_t)cu->unit_slots * (size_t)c->heads * (size_t)(cu->dp + 2), error));
-        LLM42__TRY_CUDA(llm42__take(cu, &lane->arrived, R * (size_t)c->kv_heads, error));
+        LLM42__TRY(
+            llm42__take(cu, &ex->partial, (size_t)cu->unit_slots * (size_t)c->heads * (size_t)(cu->dp + 2), error));
+        LLM42__TRY(llm42__take(cu, &ex->arrived, R * (size_t)c->kv_heads, error));
     }
     if (used) {
-        LLM42__TRY_CUDA(llm42__take(cu, &lane->router, R * (size_t)cu->Ep, error));
-        LLM42__TRY_CUDA(llm42__take(cu, &lane->expert_out, entries * Dp, error));
-        LLM42__TRY_CUDA(llm42__take(cu, &lane->route_weight, entries, error));
-        LLM42__TRY_CUDA(llm42__take(cu, &lane->route_id, entries, error));
-        LLM42__TRY_CUDA(llm42__take(cu, &lane->route_offset, (size_t)c->experts + 1, error));
-        LLM42__TRY_CUDA(llm42__take(cu, &lane->route_source, entries, error));
-        LLM42__TRY_CUDA(llm42__take(cu, &lane->route_place, entries, error));
+        LLM42__TRY(llm42__take(cu, &ex->router, R * (size_t)cu->Ep, error));
+        LLM42__TRY(llm42__take(cu, &ex->expert_out, entries * Dp, error));
+        LLM42__TRY(llm42__take(cu, &ex->route_weight, entries, error));
+        LLM42__TRY(llm42__take(cu, &ex->route_id, entries, error));
+        LLM42__TRY(llm42__take(cu, &ex->route_offset, (size_t)c->experts + 1, error));
+        LLM42__TRY(llm42__take(cu, &ex->route_source, entries, error));
+        LLM42__TRY(llm42__take(cu, &ex->route_place, entries, error));
     }
-    LLM42__TRY_CUDA(llm42__take(cu, &lane->meta, cu->meta_size, error));
-    LLM42__TRY_CUDA(llm42__take_pinned(cu, (void **)&lane->meta_host, cu->meta_size, error));
-    LLM42__TRY_CUDA(llm42__take_pinned(cu, (void **)&lane->out_host, R * sizeof *lane->out_host, error));
-    LLM42__CU(cudaHostGetDevicePointer((void **)&lane->out, lane->out_host, 0));
+    LLM42__TRY(llm42__take(cu, &ex->meta, cu->meta_size, error));
+    LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->meta_host, cu->meta_size, error));
+    LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->out_host, R * sizeof *ex->out_host, error));
+    LLM42__CU(cudaHostGetDevicePointer((void **)&ex->out, ex->out_host, 0));
     return LLM42_OK;
 }
 
-// >>plans --------------------------------------------------------------------------------------------------------
+// >>algorithms --------------------------------------------------------------------------------------------------------
 struct llm42__candidate {
-    llm42__plan plan;
+    llm42__algorithm algorithm;
     int rank;           // in cuBLASLt's own order, from 0; -1: not in it
     bool near = false;  // to the fastest, and timed with care
 };
 // May FAST passes take it?
 static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c) {
-    return cu->options.fast != LLM42_CUDA_FAST_OFFERED || c.rank >= 0 || c.plan.tile >= 0;
+    return cu->options.fast != LLM42_CUDA_FAST_OFFERED || c.rank >= 0 || c.algorithm.tile >= 0;
 }
 // What a product costs in a decode pass beyond its time alone, us: by cuBLASLt, by a tile kernel. A tile kernel starts
 // while the kernel before it drains, which saves time, but beside attention (o) costs more than it saves. Measured on
-// an H200 by swapping plans of 1 to 16 rows in whole passes: means, from which single batches were up to 3 us off.
+// an H200 by swapping algorithms of 1 to 16 rows in whole passes: means, from which single batches were up to 3 us off.
 static const float llm42__beyond[LLM42__PRODUCTS][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}, {0, 0}, {0, 0}};
-static float llm42__cost(int product, const llm42__plan &p) { return p.us + llm42__beyond[product][p.tile >= 0]; }
+static float llm42__cost(int product, const llm42__algorithm &p) { return p.us + llm42__beyond[product][p.tile >= 0]; }
 
-// Memory for trying plans: inputs of noise, the same with rows turned, and three outputs.
+// Memory for trying algorithms: inputs of noise, the same with rows turned, and three outputs.
 struct llm42__trial {
     llm42__cuda *cu;
     llm42__bf16 *x, *turned, *w;  // x and w: sums that nearly cancel, [max_rows, k] and [n, k] of the product at hand
@@ -1176,11 +1109,11 @@ static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, 
 }
 
 enum { LLM42__CANCELLING = -1 };  // instead of a layer's weights
-static llm42_result llm42__try(llm42__trial *t, int product, const llm42__plan *plan, int layer, const llm42__bf16 *x,
+static llm42_result llm42__try(llm42__trial *t, int product, const llm42__algorithm *algorithm, int layer, const llm42__bf16 *x,
                                void *y, int rows, llm42_error *error) {
-    llm42__lane *lane = &t->cu->lane[0];
+    llm42__execution *ex = &t->cu->execution[0];
     const llm42__bf16 *w = layer == LLM42__CANCELLING ? t->w : llm42__weights_of(t->cu, product, layer);
-    return llm42__run_plan(t->cu, lane, product, plan, w, x, y, lane->gate_up, rows, error);
+    return llm42__run_product(t->cu, ex, product, algorithm, w, x, y, ex->gate_up, rows, error);
 }
 
 // Does y[r] equal other[(r + shift) % rows] to the bit, for all rows?
@@ -1193,68 +1126,68 @@ static llm42_result llm42__same_bits(llm42__trial *t, int product, const void *y
                    : product == LLM42__HEAD && cu->desc.logits_fp32 ? (size_t)n * 2
                                                                     : (size_t)n;
     unsigned differ = 0;
-    LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof differ, cu->lane[0].stream));
-    llm42__k_differ<<<264, 512, 0, cu->lane[0].stream>>>((const uint16_t *)y, (const uint16_t *)other, rows, width,
+    LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof differ, cu->execution[0].stream));
+    llm42__k_differ<<<264, 512, 0, cu->execution[0].stream>>>((const uint16_t *)y, (const uint16_t *)other, rows, width,
                                                          shift, t->differ);
     LLM42__CU(cudaGetLastError());
-    LLM42__CU(cudaMemcpyAsync(&differ, t->differ, sizeof differ, cudaMemcpyDeviceToHost, cu->lane[0].stream));
-    LLM42__CU(cudaStreamSynchronize(cu->lane[0].stream));
+    LLM42__CU(cudaMemcpyAsync(&differ, t->differ, sizeof differ, cudaMemcpyDeviceToHost, cu->execution[0].stream));
+    LLM42__CU(cudaStreamSynchronize(cu->execution[0].stream));
     *same = differ == 0;
     return LLM42_OK;
 }
 
 // The same bits on every run, and with the rows in other places?
-static llm42_result llm42__plan_holds(llm42__trial *t, int product, const llm42__plan *plan, int rows, bool places,
+static llm42_result llm42__algorithm_holds(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, bool places,
                                       bool *holds, llm42_error *error) {
     int n, k;
     llm42__product_shape(t->cu, product, &n, &k);
-    LLM42__TRY_CUDA(llm42__try(t, product, plan, LLM42__CANCELLING, t->x, t->y, rows, error));
-    LLM42__TRY_CUDA(llm42__try(t, product, plan, LLM42__CANCELLING, t->x, t->other, rows, error));
-    LLM42__TRY_CUDA(llm42__same_bits(t, product, t->y, t->other, rows, 0, holds, error));
+    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__CANCELLING, t->x, t->y, rows, error));
+    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__CANCELLING, t->x, t->other, rows, error));
+    LLM42__TRY(llm42__same_bits(t, product, t->y, t->other, rows, 0, holds, error));
     const int shifts[] = {1, rows / 2 + 1};
     for (int i = 0; places && *holds && rows > 1 && i < 2; i++) {
-        llm42__k_turn<<<(unsigned)rows, 256, 0, t->cu->lane[0].stream>>>(t->x, t->turned, rows, k, shifts[i]);
+        llm42__k_turn<<<(unsigned)rows, 256, 0, t->cu->execution[0].stream>>>(t->x, t->turned, rows, k, shifts[i]);
         LLM42__CU(cudaGetLastError());
-        LLM42__TRY_CUDA(llm42__try(t, product, plan, LLM42__CANCELLING, t->turned, t->other, rows, error));
-        LLM42__TRY_CUDA(llm42__same_bits(t, product, t->y, t->other, rows, shifts[i] % rows, holds, error));
+        LLM42__TRY(llm42__try(t, product, algorithm, LLM42__CANCELLING, t->turned, t->other, rows, error));
+        LLM42__TRY(llm42__same_bits(t, product, t->y, t->other, rows, shifts[i] % rows, holds, error));
     }
     return LLM42_OK;
 }
 
 // Over several layers' weights, so that they come from memory.
-static llm42_result llm42__time_plan(llm42__trial *t, int product, const llm42__plan *plan, int rows, float *us,
+static llm42_result llm42__time_algorithm(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, float *us,
                                      llm42_error *error) {
     llm42__cuda *cu = t->cu;
     const int layers = product == LLM42__HEAD ? 1 : std::min(4, cu->model->config.layers),
               repeats = product == LLM42__HEAD ? 2 : 1;
     float ms;
-    LLM42__TRY_CUDA(llm42__try(t, product, plan, layers - 1, t->x, t->other, rows, error));
-    LLM42__CU(cudaEventRecord(t->begin, cu->lane[0].stream));
+    LLM42__TRY(llm42__try(t, product, algorithm, layers - 1, t->x, t->other, rows, error));
+    LLM42__CU(cudaEventRecord(t->begin, cu->execution[0].stream));
     for (int i = 0; i < layers * repeats; i++)
-        LLM42__TRY_CUDA(llm42__try(t, product, plan, i % layers, t->x, t->other, rows, error));
-    LLM42__CU(cudaEventRecord(t->end, cu->lane[0].stream));
+        LLM42__TRY(llm42__try(t, product, algorithm, i % layers, t->x, t->other, rows, error));
+    LLM42__CU(cudaEventRecord(t->end, cu->execution[0].stream));
     LLM42__CU(cudaEventSynchronize(t->end));
     LLM42__CU(cudaEventElapsedTime(&ms, t->begin, t->end));
     *us = ms * 1000.0f / (float)(layers * repeats);
     return LLM42_OK;
 }
 
-static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, llm42__plan *plan, llm42_error *error) {
+static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, llm42__algorithm *algorithm, llm42_error *error) {
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
     cudaDataType_t out = product == LLM42__HEAD && cu->desc.logits_fp32 ? CUDA_R_32F : CUDA_R_16BF;
     // cuBLASLt counts columns first: y^T [n, rows] = w [k, n]^T x^T [k, rows].
-    LLM42__CU(cublasLtMatrixLayoutCreate(&plan->w, CUDA_R_16BF, (uint64_t)k, (uint64_t)n, k));
-    cu->layouts.push_back(plan->w);
-    LLM42__CU(cublasLtMatrixLayoutCreate(&plan->x, CUDA_R_16BF, (uint64_t)k, (uint64_t)rows, k));
-    cu->layouts.push_back(plan->x);
-    LLM42__CU(cublasLtMatrixLayoutCreate(&plan->y, out, (uint64_t)n, (uint64_t)rows, n));
-    cu->layouts.push_back(plan->y);
+    LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->w, CUDA_R_16BF, (uint64_t)k, (uint64_t)n, k));
+    cu->layouts.push_back(algorithm->w);
+    LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->x, CUDA_R_16BF, (uint64_t)k, (uint64_t)rows, k));
+    cu->layouts.push_back(algorithm->x);
+    LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->y, out, (uint64_t)n, (uint64_t)rows, n));
+    cu->layouts.push_back(algorithm->y);
     return LLM42_OK;
 }
 
-// Adds to a list what cuBLASLt offers for a product with plan's layouts, in its order.
-static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__plan plan, uint32_t reduction,
+// Adds to a list what cuBLASLt offers for a product with algorithm's layouts, in its order.
+static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__algorithm algorithm, uint32_t reduction,
                                   std::vector<llm42__candidate> *list, llm42_error *error) {
     const size_t workspace = llm42__workspace_bytes;
     cublasLtMatmulPreference_t wish;
@@ -1264,16 +1197,16 @@ static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__plan plan, uint32_t re
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
                                          sizeof reduction);
-    if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, plan.w, plan.x, plan.y, plan.y, wish, 16, found, &count) !=
+    if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, algorithm.w, algorithm.x, algorithm.y, algorithm.y, wish, 16, found, &count) !=
         CUBLAS_STATUS_SUCCESS)
         count = 0;
     cublasLtMatmulPreferenceDestroy(wish);
     for (int i = 0; i < count; i++) {
         bool known = found[i].state != CUBLAS_STATUS_SUCCESS;
-        for (llm42__candidate &c : *list) known |= memcmp(&c.plan.algo, &found[i].algo, sizeof plan.algo) == 0;
+        for (llm42__candidate &c : *list) known |= memcmp(&c.algorithm.algo, &found[i].algo, sizeof algorithm.algo) == 0;
         if (known) continue;
-        plan.algo = found[i].algo;
-        list->push_back({plan, (int)list->size()});
+        algorithm.algo = found[i].algo;
+        list->push_back({algorithm, (int)list->size()});
     }
     return LLM42_OK;
 }
@@ -1306,7 +1239,7 @@ static const llm42__lt_tile llm42__lt_tiles[] = {{CUBLASLT_MATMUL_TILE_128x128, 
 // are not documented. Of 47 products on an H200 the best of these was 0.3% slower in the mean than the best of all, 3%
 // at most; the best offered 4%, 16% at most.)
 static void llm42__vary_lt(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list) {
-    const llm42__plan base = list->front().plan;
+    const llm42__algorithm base = list->front().algorithm;
     int n, k, taken = 0;
     llm42__product_shape(cu, product, &n, &k);
     std::vector<std::pair<double, const llm42__lt_tile *>> order;
@@ -1321,7 +1254,7 @@ static void llm42__vary_lt(llm42__cuda *cu, int product, int rows, std::vector<l
         for (uint16_t cluster : {CUBLASLT_CLUSTER_SHAPE_1x1x1, CUBLASLT_CLUSTER_SHAPE_1x2x1})
             for (uint32_t option : {0, 1, 4, 7}) {
                 llm42__candidate c = {base, -1};
-                cublasLtMatmulAlgo_t *algo = &c.plan.algo;
+                cublasLtMatmulAlgo_t *algo = &c.algorithm.algo;
                 auto set = [&](cublasLtMatmulAlgoConfigAttributes_t what, const auto &value) {
                     return cublasLtMatmulAlgoConfigSetAttribute(algo, what, &value, sizeof value) ==
                            CUBLAS_STATUS_SUCCESS;
@@ -1336,7 +1269,7 @@ static void llm42__vary_lt(llm42__cuda *cu, int product, int rows, std::vector<l
                                 CUBLAS_STATUS_SUCCESS &&
                             fit.workspaceSize <= llm42__workspace_bytes;
                 accepted |= good;
-                for (llm42__candidate &known : *list) good &= memcmp(&known.plan.algo, algo, sizeof *algo) != 0;
+                for (llm42__candidate &known : *list) good &= memcmp(&known.algorithm.algo, algo, sizeof *algo) != 0;
                 if (good) list->push_back(c);
             }
         taken += accepted;
@@ -1351,10 +1284,10 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
         // cuBLASLt's own list first, without reductions in place (those add in any order); then what it offers without
         // any reduction across blocks, and what else of that kind it has.
         const uint32_t ordered = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;
-        llm42__plan plan;
-        LLM42__TRY_CUDA(llm42__lt_layouts(cu, product, rows, &plan, error));
-        LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, ordered, list, error));
-        LLM42__TRY_CUDA(llm42__ask_lt(cu, plan, CUBLASLT_REDUCTION_SCHEME_NONE, list, error));
+        llm42__algorithm algorithm;
+        LLM42__TRY(llm42__lt_layouts(cu, product, rows, &algorithm, error));
+        LLM42__TRY(llm42__ask_lt(cu, algorithm, ordered, list, error));
+        LLM42__TRY(llm42__ask_lt(cu, algorithm, CUBLASLT_REDUCTION_SCHEME_NONE, list, error));
         const bool idle = cu->options.fast == LLM42_CUDA_FAST_OFFERED && llm42__fast_alone(cu);  // none would be chosen
         if (!list->empty() && !idle) llm42__vary_lt(cu, product, rows, list);
     }
@@ -1364,7 +1297,7 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
         if (!fits ||
             (i + 1 < LLM42__TILE_KINDS && (tile->rows < std::min(rows, 64) || tile->rows > 4 * rows + 4 || rows > 256)))
             continue;
-        llm42__plan own;
+        llm42__algorithm own;
         own.tile = i;
         own.sequential = true;
         list->push_back({own, -1});
@@ -1373,34 +1306,34 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
 }
 
 // Are a candidate's bits the sequential order's? Compared on the first 64 rows.
-static llm42_result llm42__find_class(llm42__trial *t, int product, llm42__plan *plan, int rows, llm42_error *error) {
-    if (plan->tile >= 0) return LLM42_OK;
-    LLM42__TRY_CUDA(llm42__try(t, product, plan, LLM42__CANCELLING, t->x, t->y, rows, error));
-    return llm42__same_bits(t, product, t->y, t->want, std::min(rows, 64), 0, &plan->sequential, error);
+static llm42_result llm42__find_class(llm42__trial *t, int product, llm42__algorithm *algorithm, int rows, llm42_error *error) {
+    if (algorithm->tile >= 0) return LLM42_OK;
+    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__CANCELLING, t->x, t->y, rows, error));
+    return llm42__same_bits(t, product, t->y, t->want, std::min(rows, 64), 0, &algorithm->sequential, error);
 }
 
 // The fastest of the candidates that `fits` and whose bits hold; of cuBLASLt's own order where in_order. Near ones come
 // first: only their times were taken with care.
 template <typename FITS>
 static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows,
-                                  bool places, bool in_order, FITS fits, llm42__plan *chosen, llm42_error *error) {
+                                  bool places, bool in_order, FITS fits, llm42__algorithm *chosen, llm42_error *error) {
     std::stable_sort(list->begin(), list->end(), [&](const llm42__candidate &a, const llm42__candidate &b) {
         if (in_order) return (unsigned)a.rank < (unsigned)b.rank;
-        return a.near != b.near ? a.near : llm42__cost(product, a.plan) < llm42__cost(product, b.plan);
+        return a.near != b.near ? a.near : llm42__cost(product, a.algorithm) < llm42__cost(product, b.algorithm);
     });
     for (llm42__candidate &c : *list) {
         if (!fits(c)) continue;
         bool holds = true;
         if (!t->cu->options.no_check)
-            LLM42__TRY_CUDA(llm42__plan_holds(t, product, &c.plan, rows, places, &holds, error));
+            LLM42__TRY(llm42__algorithm_holds(t, product, &c.algorithm, rows, places, &holds, error));
         if (!holds) continue;
-        *chosen = c.plan;
+        *chosen = c.algorithm;
         return LLM42_OK;
     }
     int n, k;
     llm42__product_shape(t->cu, product, &n, &k);
-    return llm42__cuda_fail(error, LLM42_NOT_INVARIANT,
-                            "cuda backend: no plan for the %s product (%d x %d) with %d rows keeps its bits: "
+    return llm42_fail(error, LLM42_NOT_INVARIANT,
+                            "cuda backend: no algorithm for the %s product (%d x %d) with %d rows keeps its bits: "
                             "deterministic requests are refused; use mode NONDETERMINISTIC",
                             llm42__product_names[product], n, k, rows);
 }
@@ -1412,58 +1345,58 @@ static llm42_result llm42__time_candidates(llm42__trial *t, int product, std::ve
     float best[2] = {INFINITY, INFINITY};  // for FAST passes, in the sequential order
     for (llm42__candidate &c : *list) {
         // A kernel that cannot run here is no candidate.
-        if (llm42__time_plan(t, product, &c.plan, rows, &c.plan.us, nullptr) != LLM42_OK) {
+        if (llm42__time_algorithm(t, product, &c.algorithm, rows, &c.algorithm.us, nullptr) != LLM42_OK) {
             cudaGetLastError();
-            c.plan.us = INFINITY;
+            c.algorithm.us = INFINITY;
             continue;
         }
-        LLM42__TRY_CUDA(llm42__find_class(t, product, &c.plan, rows, error));
-        if (llm42__serves_fast(t->cu, c)) best[0] = std::min(best[0], llm42__cost(product, c.plan));
-        if (c.plan.sequential) best[1] = std::min(best[1], llm42__cost(product, c.plan));
+        LLM42__TRY(llm42__find_class(t, product, &c.algorithm, rows, error));
+        if (llm42__serves_fast(t->cu, c)) best[0] = std::min(best[0], llm42__cost(product, c.algorithm));
+        if (c.algorithm.sequential) best[1] = std::min(best[1], llm42__cost(product, c.algorithm));
     }
     for (llm42__candidate &c : *list) {
-        const float limit = std::max(llm42__serves_fast(t->cu, c) ? best[0] : 0.0f, c.plan.sequential ? best[1] : 0.0f);
-        c.near = llm42__cost(product, c.plan) < 1.15f * limit;
+        const float limit = std::max(llm42__serves_fast(t->cu, c) ? best[0] : 0.0f, c.algorithm.sequential ? best[1] : 0.0f);
+        c.near = llm42__cost(product, c.algorithm) < 1.15f * limit;
     }
     for (int round = 0; round < 4; round++)
         for (llm42__candidate &c : *list) {
             if (!c.near) continue;
             float us;
-            LLM42__TRY_CUDA(llm42__time_plan(t, product, &c.plan, rows, &us, error));
-            c.plan.us = round ? std::min(c.plan.us, us) : us;
+            LLM42__TRY(llm42__time_algorithm(t, product, &c.algorithm, rows, &us, error));
+            c.algorithm.us = round ? std::min(c.algorithm.us, us) : us;
         }
     return LLM42_OK;
 }
 
-static llm42_result llm42__plan_bucket(llm42__trial *t, int product, size_t bucket, llm42_error *error) {
+static llm42_result llm42__choose_for_bucket(llm42__trial *t, int product, size_t bucket, llm42_error *error) {
     llm42__cuda *cu = t->cu;
     const int rows = cu->buckets[bucket];
     std::vector<llm42__candidate> list;
-    LLM42__TRY_CUDA(llm42__candidates(cu, product, rows, &list, error));
-    llm42__plan reference;
+    LLM42__TRY(llm42__candidates(cu, product, rows, &list, error));
+    llm42__algorithm reference;
     reference.tile = LLM42__TILE_KINDS - 1;
-    LLM42__TRY_CUDA(llm42__try(t, product, &reference, LLM42__CANCELLING, t->x, t->want, std::min(rows, 64), error));
-    LLM42__TRY_CUDA(llm42__time_candidates(t, product, &list, rows, error));
-    auto *plans = cu->plans[product];
-    auto runs = [](const llm42__candidate &c) { return c.plan.us < INFINITY; };
+    LLM42__TRY(llm42__try(t, product, &reference, LLM42__CANCELLING, t->x, t->want, std::min(rows, 64), error));
+    LLM42__TRY(llm42__time_candidates(t, product, &list, rows, error));
+    llm42__algorithm *fast = &cu->algorithms[product][LLM42_FAST][bucket],
+                     *fixed = &cu->algorithms[product][LLM42_FIXED][bucket],
+                     *invariant = &cu->algorithms[product][LLM42_INVARIANT][bucket];
+    auto runs = [](const llm42__candidate &c) { return c.algorithm.us < INFINITY; };
     auto serves = [&](const llm42__candidate &c) { return runs(c) && llm42__serves_fast(cu, c); };
-    LLM42__TRY_CUDA(llm42__choose(t, product, &list, rows, false, false, serves, &plans[0][bucket], error));
+    auto in_order = [&](const llm42__candidate &c) { return runs(c) && c.algorithm.sequential; };
+    LLM42__TRY(llm42__choose(t, product, &list, rows, false, false, serves, fast, error));
     if (llm42__fast_alone(cu)) {
-        plans[1][bucket] = plans[2][bucket] = plans[0][bucket];
+        *fixed = *invariant = *fast;
         return LLM42_OK;
     }
-    LLM42__TRY_CUDA(llm42__choose(
-        t, product, &list, rows, true, false, [&](const llm42__candidate &c) { return runs(c) && c.plan.sequential; },
-        &plans[2][bucket], error));
+    LLM42__TRY(llm42__choose(t, product, &list, rows, true, false, in_order, invariant, error));
     if (cu->options.fixed == LLM42_CUDA_FIXED_MATCH) {
-        plans[1][bucket] = plans[2][bucket];
-        if (llm42__matches(cu) && (rows <= LLM42__FEW_ROWS || llm42__cost(product, plans[2][bucket]) <=
-                                                                  1.02f * llm42__cost(product, plans[0][bucket])))
-            plans[0][bucket] = plans[2][bucket];
+        *fixed = *invariant;
+        const bool costs_little = llm42__cost(product, *invariant) <= 1.02f * llm42__cost(product, *fast);
+        if (llm42__matches(cu) && (rows <= LLM42__FEW_ROWS || costs_little)) *fast = *invariant;
         return LLM42_OK;
     }
-    LLM42__TRY_CUDA(llm42__choose(t, product, &list, rows, true, true, runs, &plans[1][bucket], error));
-    if (plans[1][bucket].sequential) plans[1][bucket] = plans[2][bucket];  // the same bits, sooner
+    LLM42__TRY(llm42__choose(t, product, &list, rows, true, true, runs, fixed, error));
+    if (fixed->sequential) *fixed = *invariant;  // the same bits, sooner
     return LLM42_OK;
 }
 
@@ -1493,8 +1426,8 @@ static llm42_result llm42__open_trial(llm42__trial *t, llm42_error *error) {
 static llm42_result llm42__fill_trial(llm42__trial *t, int product, llm42_error *error) {
     int n, k;
     llm42__product_shape(t->cu, product, &n, &k);
-    llm42__k_fill_cancelling<<<2048, 256, 0, t->cu->lane[0].stream>>>(t->x, (size_t)t->cu->max_rows, k, 42, true);
-    llm42__k_fill_cancelling<<<2048, 256, 0, t->cu->lane[0].stream>>>(t->w, (size_t)n, k, 43, false);
+    llm42__k_fill_cancelling<<<2048, 256, 0, t->cu->execution[0].stream>>>(t->x, (size_t)t->cu->max_rows, k, 42, true);
+    llm42__k_fill_cancelling<<<2048, 256, 0, t->cu->execution[0].stream>>>(t->w, (size_t)n, k, 43, false);
     LLM42__CU(cudaGetLastError());
     return LLM42_OK;
 }
@@ -1511,13 +1444,13 @@ static bool llm42__product_used(const llm42__cuda *cu, int product) {
     return product == LLM42__ROUTER ? mixture : (product != LLM42__GATE_UP && product != LLM42__DOWN) || !mixture;
 }
 
-// Does the engine have a plan of its own for so many rows of a product?
-static bool llm42__plan_wanted(const llm42__cuda *cu, int product, int rows) {
+// Does the engine have a algorithm of its own for so many rows of a product?
+static bool llm42__algorithm_wanted(const llm42__cuda *cu, int product, int rows) {
     return llm42__product_used(cu, product) && (product != LLM42__HEAD || rows <= cu->max_draws) &&
            std::binary_search(cu->buckets.begin(), cu->buckets.end(), rows);
 }
 
-static llm42_result llm42__find_plans(llm42__cuda *cu, llm42_error *error) {
+static llm42_result llm42__choose_algorithms(llm42__cuda *cu, llm42_error *error) {
     llm42__trial t = {};
     t.cu = cu;
     llm42_result result = llm42__open_trial(&t, error);
@@ -1525,29 +1458,29 @@ static llm42_result llm42__find_plans(llm42__cuda *cu, llm42_error *error) {
         if (!llm42__product_used(cu, product)) continue;
         result = llm42__fill_trial(&t, product, error);
         for (size_t bucket = 0; result == LLM42_OK && bucket < cu->buckets.size(); bucket++)
-            if (llm42__plan_wanted(cu, product, cu->buckets[bucket]))
-                result = llm42__plan_bucket(&t, product, bucket, error);
+            if (llm42__algorithm_wanted(cu, product, cu->buckets[bucket]))
+                result = llm42__choose_for_bucket(&t, product, bucket, error);
     }
     llm42__close_trial(&t);
     return result;
 }
 
-// >>plan file ----------------------------------------------------------------------------------------------------
-static const char llm42__plan_title[] = "# llm42 plans ";
-static const char llm42__plan_columns[] = "product\tschedule\trows\tkind\tsequential\tus\talgorithm";
+// >>algorithm file ----------------------------------------------------------------------------------------------------
+static const char llm42__algorithm_title[] = "# llm42 algorithms ";
+static const char llm42__algorithm_columns[] = "product\tschedule\trows\tkind\tsequential\tus\talgorithm";
 
 // 0: not used.
 static size_t llm42__lt_version(const llm42__cuda *cu) { return cu->options.no_cublas ? 0 : cublasLtGetVersion(); }
 
-static std::string llm42__plan_header(const llm42__cuda *cu) {
+static std::string llm42__algorithm_header(const llm42__cuda *cu) {
     char text[1024];
     int driver = 0, runtime = 0, n, k;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "%s9\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
+             "%s10\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
              "fixed: %s\n# logits: %s\n",
-             llm42__plan_title, cu->device.name, cu->device.major, cu->device.minor, driver, runtime,
+             llm42__algorithm_title, cu->device.name, cu->device.major, cu->device.minor, driver, runtime,
              llm42__lt_version(cu), cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
              llm42__fast_alone(cu)                         ? "none"
              : cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match"
@@ -1559,13 +1492,13 @@ static std::string llm42__plan_header(const llm42__cuda *cu) {
         snprintf(text, sizeof text, "# %s: %d x %d\n", llm42__product_names[product], n, k);
         header += text;
     }
-    return header + llm42__plan_columns + "\n";
+    return header + llm42__algorithm_columns + "\n";
 }
 
-static std::string llm42__plan_row(const llm42__cuda *cu, int product, int mode, size_t bucket) {
-    const llm42__plan *p = &cu->plans[product][mode][bucket];
+static std::string llm42__algorithm_row(const llm42__cuda *cu, int product, llm42_schedule schedule, size_t bucket) {
+    const llm42__algorithm *p = &cu->algorithms[product][schedule][bucket];
     char text[256];
-    int at = snprintf(text, sizeof text, "%s\t%d\t%d\t%s\t%d\t%.2f\t", llm42__product_names[product], mode,
+    int at = snprintf(text, sizeof text, "%s\t%s\t%d\t%s\t%d\t%.2f\t", llm42__product_names[product], llm42_schedule_name(schedule),
                       cu->buckets[bucket], p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt", p->sequential,
                       (double)p->us);
     for (int i = 0; i < 8; i++)
@@ -1574,22 +1507,22 @@ static std::string llm42__plan_row(const llm42__cuda *cu, int product, int mode,
     return std::string(text) + "\n";
 }
 
-// What a plan file holds for one device, library, model and kind of engine.
-struct llm42__plan_part {
+// What a algorithm file holds for one device, library, model and kind of engine.
+struct llm42__algorithm_part {
     std::string header;
     std::vector<std::string> rows;
 };
 
-// A plan file's parts; a line that was cut short is left out. None, and `there` false, where no file can be read; one
-// without the title where it is no plan file.
-static std::vector<llm42__plan_part> llm42__plan_parts(const char *path, bool *there) {
-    std::vector<llm42__plan_part> parts;
+// A algorithm file's parts; a line that was cut short is left out. None, and `there` false, where no file can be read; one
+// without the title where it is no algorithm file.
+static std::vector<llm42__algorithm_part> llm42__algorithm_parts(const char *path, bool *there) {
+    std::vector<llm42__algorithm_part> parts;
     char line[1024];
     bool below = false;  // the header
     FILE *file = fopen(path, "r");
     *there = file != nullptr;
     while (file && fgets(line, sizeof line, file)) {
-        const bool title = strncmp(line, llm42__plan_title, sizeof llm42__plan_title - 1) == 0;
+        const bool title = strncmp(line, llm42__algorithm_title, sizeof llm42__algorithm_title - 1) == 0;
         if (!title && parts.empty()) {
             parts.push_back({line, {}});
             break;
@@ -1602,29 +1535,35 @@ static std::vector<llm42__plan_part> llm42__plan_parts(const char *path, bool *t
             parts.back().rows.push_back(line);
         } else {
             parts.back().header += line;
-            below = strncmp(line, llm42__plan_columns, sizeof llm42__plan_columns - 1) == 0;
+            below = strncmp(line, llm42__algorithm_columns, sizeof llm42__algorithm_columns - 1) == 0;
         }
     }
     if (file) fclose(file);
     return parts;
 }
 
-// A row of a plan file.
-struct llm42__plan_line {
-    int product, mode, rows;
-    llm42__plan plan;
+// A row of a algorithm file.
+struct llm42__algorithm_line {
+    int product;
+    llm42_schedule schedule;
+    int rows;
+    llm42__algorithm algorithm;
 };
-static bool llm42__parse_plan(const char *line, llm42__plan_line *row) {
-    char name[32], kind[64];
-    int mode, rows, sequential, at = 0;
+static bool llm42__parse_algorithm(const char *line, llm42__algorithm_line *row) {
+    char name[32], schedule[16], kind[64];
+    int rows, sequential, at = 0;
     double us;
-    if (sscanf(line, "%31[^\t]\t%d\t%d\t%63[^\t]\t%d\t%lf\t%n", name, &mode, &rows, kind, &sequential, &us, &at) != 6 ||
+    if (sscanf(line, "%31[^\t]\t%15[^\t]\t%d\t%63[^\t]\t%d\t%lf\t%n", name, schedule, &rows, kind, &sequential, &us,
+               &at) != 6 ||
         !at)
         return false;
     int product = 0;
     while (product < LLM42__PRODUCTS && strcmp(name, llm42__product_names[product]) != 0) product++;
-    if (product == LLM42__PRODUCTS || mode < 0 || mode >= LLM42__MODES || rows < 1) return false;
-    llm42__plan p;
+    *row = {};
+    for (llm42_schedule s : llm42__schedules)
+        if (strcmp(schedule, llm42_schedule_name(s)) == 0) row->schedule = s;
+    if (product == LLM42__PRODUCTS || !row->schedule || rows < 1) return false;
+    llm42__algorithm p;
     p.us = (float)us;
     p.sequential = sequential != 0;
     for (int i = 0; i < LLM42__TILE_KINDS; i++)
@@ -1637,17 +1576,18 @@ static bool llm42__parse_plan(const char *line, llm42__plan_line *row) {
         if (end != text + 16 || *end != (i < 7 ? ':' : '\n')) return false;
         text = end + 1;
     }
-    *row = {product, mode, rows, p};
+    row->product = product, row->rows = rows, row->algorithm = p;
     return true;
 }
 
-// Takes one row of a plan file. False: it is none, or cannot serve. Rows that the engine does not want change nothing.
-static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
-    llm42__plan_line row;
-    if (!llm42__parse_plan(line, &row)) return false;
-    if (!llm42__plan_wanted(cu, row.product, row.rows)) return true;
-    llm42__plan &p = row.plan;
-    const bool sequential = row.mode == 2 || (row.mode == 1 && cu->options.fixed == LLM42_CUDA_FIXED_MATCH);
+// Takes one row of a algorithm file. False: it is none, or cannot serve. Rows that the engine does not want change nothing.
+static bool llm42__read_algorithm(llm42__cuda *cu, const char *line) {
+    llm42__algorithm_line row;
+    if (!llm42__parse_algorithm(line, &row)) return false;
+    if (!llm42__algorithm_wanted(cu, row.product, row.rows)) return true;
+    llm42__algorithm &p = row.algorithm;
+    const bool sequential = row.schedule == LLM42_INVARIANT ||
+                            (row.schedule == LLM42_FIXED && cu->options.fixed == LLM42_CUDA_FIXED_MATCH);
     if (sequential && !p.sequential && !llm42__fast_alone(cu)) return false;
     if (p.tile < 0) {
         cublasLtMatmulHeuristicResult_t fit;
@@ -1657,28 +1597,28 @@ static bool llm42__read_plan(llm42__cuda *cu, const char *line) {
             fit.workspaceSize > llm42__workspace_bytes)
             return false;
     }
-    cu->plans[row.product][row.mode][(size_t)llm42__bucket(cu, row.rows)] = p;
+    cu->algorithms[row.product][row.schedule][(size_t)llm42__bucket(cu, row.rows)] = p;
     return true;
 }
 
-// Adds the engine's plans to what its plan file holds already: parts of other headers stay, but for those of older
+// Adds the engine's algorithms to what its algorithm file holds already: parts of other headers stay, but for those of older
 // versions, and rows of its own part that it does not want. Of two engines that write at once one's may be lost: they
 // are found anew.
-static void llm42__write_plans(llm42__cuda *cu) {
-    const char *path = cu->options.plan_file;
-    const std::string header = llm42__plan_header(cu);
+static void llm42__write_algorithms(llm42__cuda *cu) {
+    const char *path = cu->options.algorithm_file;
+    const std::string header = llm42__algorithm_header(cu);
     const size_t title = header.find('\n') + 1;
     std::string text, own = header, temporary;
     bool there;
-    for (const llm42__plan_part &part : llm42__plan_parts(path, &there)) {
-        llm42__plan_line line;
-        if (part.header.compare(0, sizeof llm42__plan_title - 1, llm42__plan_title) != 0) {
-            llm42__cuda_log(cu, "plan file %s: is there and is no plan file: it is left as it is", path);
+    for (const llm42__algorithm_part &part : llm42__algorithm_parts(path, &there)) {
+        llm42__algorithm_line line;
+        if (part.header.compare(0, sizeof llm42__algorithm_title - 1, llm42__algorithm_title) != 0) {
+            llm42__log(cu->desc.log, cu->desc.log_user, "algorithm file %s: is there and is no algorithm file: it is left as it is", path);
             return;
         }
         if (part.header == header) {
             for (const std::string &row : part.rows)
-                if (llm42__parse_plan(row.c_str(), &line) && !llm42__plan_wanted(cu, line.product, line.rows))
+                if (llm42__parse_algorithm(row.c_str(), &line) && !llm42__algorithm_wanted(cu, line.product, line.rows))
                     own += row;
         } else if (part.header.compare(0, title, header, 0, title) == 0) {
             text += part.header;
@@ -1686,9 +1626,9 @@ static void llm42__write_plans(llm42__cuda *cu) {
         }
     }
     for (int product = 0; product < LLM42__PRODUCTS; product++)
-        for (int mode = 0; mode < LLM42__MODES; mode++)
+        for (llm42_schedule schedule : llm42__schedules)
             for (size_t b = 0; b < cu->buckets.size(); b++)
-                if (llm42__plan_wanted(cu, product, cu->buckets[b])) own += llm42__plan_row(cu, product, mode, b);
+                if (llm42__algorithm_wanted(cu, product, cu->buckets[b])) own += llm42__algorithm_row(cu, product, schedule, b);
     FILE *file = nullptr;
     errno = EACCES;
     for (int i = 0; (there || access(path, F_OK) != 0) && !file && i < 100; i++) {
@@ -1697,92 +1637,92 @@ static void llm42__write_plans(llm42__cuda *cu) {
         if (!file && errno != EEXIST) break;
     }
     if (!file) {
-        llm42__cuda_log(cu, "plan file %s: cannot be written: %s; plans are found anew at every open", path,
+        llm42__log(cu->desc.log, cu->desc.log_user, "algorithm file %s: cannot be written: %s; algorithms are found anew at every open", path,
                         strerror(errno));
         return;
     }
     fputs((text + own).c_str(), file);
     bool good = !ferror(file);
     if (fclose(file) != 0 || !good || rename(temporary.c_str(), path) != 0) {
-        llm42__cuda_log(cu, "plan file %s: cannot be written: %s", path, strerror(errno));
+        llm42__log(cu->desc.log, cu->desc.log_user, "algorithm file %s: cannot be written: %s", path, strerror(errno));
         remove(temporary.c_str());
     }
 }
 
-// Takes plans from the file. False, with the reason in the log where there is one, if it has not all of them.
-static bool llm42__read_plans(llm42__cuda *cu) {
-    const std::string header = llm42__plan_header(cu);
+// Takes algorithms from the file. False, with the reason in the log where there is one, if it has not all of them.
+static bool llm42__read_algorithms(llm42__cuda *cu) {
+    const std::string header = llm42__algorithm_header(cu);
     bool there, good = true, found = false;
-    for (const llm42__plan_part &part : llm42__plan_parts(cu->options.plan_file, &there)) {
+    for (const llm42__algorithm_part &part : llm42__algorithm_parts(cu->options.algorithm_file, &there)) {
         if (part.header != header) continue;
         found = true;
-        for (const std::string &row : part.rows) good = good && llm42__read_plan(cu, row.c_str());
+        for (const std::string &row : part.rows) good = good && llm42__read_algorithm(cu, row.c_str());
     }
     for (int product = 0; product < LLM42__PRODUCTS; product++)
-        for (int mode = 0; mode < LLM42__MODES; mode++)
+        for (llm42_schedule schedule : llm42__schedules)
             for (size_t b = 0; b < cu->buckets.size(); b++)
-                if (llm42__plan_wanted(cu, product, cu->buckets[b]))
-                    good &= cu->plans[product][mode][b].tile >= 0 || cu->plans[product][mode][b].w;
+                if (llm42__algorithm_wanted(cu, product, cu->buckets[b]))
+                    good &= cu->algorithms[product][schedule][b].tile >= 0 || cu->algorithms[product][schedule][b].w;
     if (there && !(found && good))
-        llm42__cuda_log(cu, "plan file %s: %s: plans are found anew", cu->options.plan_file,
+        llm42__log(cu->desc.log, cu->desc.log_user, "algorithm file %s: %s: algorithms are found anew", cu->options.algorithm_file,
                         found ? "not whole" : "has none for this device, library, model and kind of engine");
     return found && good;
 }
 
-// Plans that come from a file are proved as well.
-static llm42_result llm42__prove_plans(llm42__cuda *cu, llm42_error *error) {
+// Algorithms that come from a file are proved as well.
+static llm42_result llm42__prove_algorithms(llm42__cuda *cu, llm42_error *error) {
     llm42__trial t = {};
     t.cu = cu;
     llm42_result result = llm42__open_trial(&t, error);
-    llm42__plan reference;
+    llm42__algorithm reference;
     reference.tile = LLM42__TILE_KINDS - 1;
     for (int product = 0; result == LLM42_OK && product < LLM42__PRODUCTS; product++) {
         if (llm42__product_used(cu, product)) result = llm42__fill_trial(&t, product, error);
-        for (int mode = 1; result == LLM42_OK && mode < LLM42__MODES; mode++)
+        for (llm42_schedule schedule : {LLM42_FIXED, LLM42_INVARIANT})
             for (size_t b = 0; result == LLM42_OK && b < cu->buckets.size(); b++) {
                 const int rows = cu->buckets[b];
-                const llm42__plan *plan = &cu->plans[product][mode][b];
-                if (!llm42__plan_wanted(cu, product, rows)) continue;
+                const llm42__algorithm *algorithm = &cu->algorithms[product][schedule][b];
+                if (!llm42__algorithm_wanted(cu, product, rows)) continue;
                 bool holds = false, same = true;
-                result = llm42__plan_holds(&t, product, plan, rows, true, &holds, error);
-                if (result == LLM42_OK && plan->sequential) {
+                result = llm42__algorithm_holds(&t, product, algorithm, rows, true, &holds, error);
+                if (result == LLM42_OK && algorithm->sequential) {
                     result = llm42__try(&t, product, &reference, LLM42__CANCELLING, t.x, t.want, std::min(rows, 64),
                                         error);
                     if (result == LLM42_OK)
                         result = llm42__same_bits(&t, product, t.y, t.want, std::min(rows, 64), 0, &same, error);
                 }
                 if (result == LLM42_OK && (!holds || !same))
-                    result = llm42__cuda_fail(error, LLM42_NOT_INVARIANT,
-                                              "plan file %s: the plan of %s with %d rows does not keep its bits here: "
+                    result = llm42_fail(error, LLM42_NOT_INVARIANT,
+                                              "algorithm file %s: the algorithm of %s with %d rows does not keep its bits here: "
                                               "remove the file",
-                                              cu->options.plan_file, llm42__product_names[product], rows);
+                                              cu->options.algorithm_file, llm42__product_names[product], rows);
             }
     }
     llm42__close_trial(&t);
     return result;
 }
 
-static llm42_result llm42__make_plans(llm42__cuda *cu, llm42_error *error) {
+static llm42_result llm42__open_algorithms(llm42__cuda *cu, llm42_error *error) {
     auto clear = [&]() {
-        for (auto &product : cu->plans)
-            for (auto &mode : product) mode.assign(cu->buckets.size(), llm42__plan());
+        for (auto &product : cu->algorithms)
+            for (auto &schedule : product) schedule.assign(cu->buckets.size(), llm42__algorithm());
     };
     clear();
-    if (cu->options.plan_file && llm42__read_plans(cu))
-        return cu->options.no_check || llm42__fast_alone(cu) ? LLM42_OK : llm42__prove_plans(cu, error);
+    if (cu->options.algorithm_file && llm42__read_algorithms(cu))
+        return cu->options.no_check || llm42__fast_alone(cu) ? LLM42_OK : llm42__prove_algorithms(cu, error);
     clear();
-    LLM42__TRY_CUDA(llm42__find_plans(cu, error));
-    if (cu->options.plan_file) llm42__write_plans(cu);
+    LLM42__TRY(llm42__choose_algorithms(cu, error));
+    if (cu->options.algorithm_file) llm42__write_algorithms(cu);
     return LLM42_OK;
 }
 
 // >>graphs -------------------------------------------------------------------------------------------------------
 static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int which, llm42_error *error) {
-    llm42__lane *lane = &cu->lane[which];
+    llm42__execution *ex = &cu->execution[which];
     cudaGraph_t graph = nullptr;
-    LLM42__CU(cudaStreamBeginCapture(lane->stream, cudaStreamCaptureModeThreadLocal));
-    llm42_result result = llm42__enqueue(cu, lane, &key, error);
-    cudaError_t ended = cudaStreamEndCapture(lane->stream, &graph);
+    LLM42__CU(cudaStreamBeginCapture(ex->stream, cudaStreamCaptureModeThreadLocal));
+    llm42_result result = llm42__enqueue(cu, ex, &key, error);
+    cudaError_t ended = cudaStreamEndCapture(ex->stream, &graph);
     if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaStreamEndCapture(", ended);
     cudaGraphExec_t exec = nullptr;
     if (result == LLM42_OK)
@@ -1796,7 +1736,7 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
     }
     if (graph_of->exec[which]) cudaGraphExecDestroy(graph_of->exec[which]);
     graph_of->exec[which] = exec;
-    LLM42__CU(cudaGraphUpload(exec, lane->stream));
+    LLM42__CU(cudaGraphUpload(exec, ex->stream));
     return LLM42_OK;
 }
 
@@ -1815,8 +1755,8 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
         for (int rows : cu->buckets) {
             if (rows > MOST_ROWS || rows > cu->max_rows) break;
             if (rows <= running && rows <= cu->max_draws)
-                LLM42__TRY_CUDA(llm42__capture(cu, {schedule, rows, rows, false, true}, 0, error));
-            LLM42__TRY_CUDA(llm42__capture(cu, {schedule, rows, std::min(usual, rows), true, true}, 0, error));
+                LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, false, true}, 0, error));
+            LLM42__TRY(llm42__capture(cu, {schedule, rows, std::min(usual, rows), true, true}, 0, error));
         }
     }
     const int M = cu->desc.fixed_rows;
@@ -1824,9 +1764,9 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
     for (int which = 0; which < (cu->desc.overlap ? 2 : 1); which++) {
         for (int rows : cu->buckets) {
             if (rows > M || (rows < M && !llm42__sizes_agree(cu))) continue;
-            LLM42__TRY_CUDA(llm42__capture(cu, {LLM42_FIXED, rows, rows, true, false}, which, error));
-            if (rows > 16 && llm42__find_plan(cu, LLM42__HEAD, LLM42_FIXED, rows)->sequential)
-                LLM42__TRY_CUDA(llm42__capture(cu, {LLM42_FIXED, rows, 16, true, false}, which, error));
+            LLM42__TRY(llm42__capture(cu, {LLM42_FIXED, rows, rows, true, false}, which, error));
+            if (rows > 16 && llm42__algorithm_of(cu, LLM42__HEAD, LLM42_FIXED, rows)->sequential)
+                LLM42__TRY(llm42__capture(cu, {LLM42_FIXED, rows, 16, true, false}, which, error));
         }
     }
     return LLM42_OK;
@@ -1834,16 +1774,16 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
 
 // >>open ---------------------------------------------------------------------------------------------------------
 static void llm42__cuda_close(void *state) {
-    llm42__cuda_state *cu = (llm42__cuda_state *)state;
+    llm42__cuda *cu = (llm42__cuda *)state;
     if (!cu) return;
     cudaSetDevice(cu->options.device);
     for (llm42__graph &g : cu->graphs)
         for (cudaGraphExec_t exec : g.exec)
             if (exec) cudaGraphExecDestroy(exec);
-    for (llm42__lane &lane : cu->lane) {
-        if (lane.stream) cudaStreamSynchronize(lane.stream);
-        if (lane.landed) cudaEventDestroy(lane.landed);
-        if (lane.stream) cudaStreamDestroy(lane.stream);
+    for (llm42__execution &ex : cu->execution) {
+        if (ex.stream) cudaStreamSynchronize(ex.stream);
+        if (ex.done) cudaEventDestroy(ex.done);
+        if (ex.stream) cudaStreamDestroy(ex.stream);
     }
     for (void *block : cu->blocks) cudaFree(block);
     for (void *block : cu->pinned) cudaFreeHost(block);
@@ -1862,18 +1802,18 @@ static llm42_result llm42__find_device(int ordinal, cudaDeviceProp *device, llm4
         int driver = 0;
         if (cudaDriverGetVersion(&driver) != cudaSuccess || !driver) status = cudaErrorNoDevice;  // no driver at all
         cudaGetLastError();
-        return llm42__cuda_fail(
+        return llm42_fail(
             error, LLM42_UNSUPPORTED,
             "cuda backend: no CUDA device: %s; use the CPU backend, or a machine with an NVIDIA GPU",
             status != cudaSuccess ? cudaGetErrorString(status) : "none found");
     }
     if (ordinal < 0 || ordinal >= count)
-        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.device: %d: this machine has devices 0 to %d",
+        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.device: %d: this machine has devices 0 to %d",
                                 ordinal, count - 1);
     LLM42__CU(cudaSetDevice(ordinal));
     LLM42__CU(cudaGetDeviceProperties(device, ordinal));
     if (device->major < 8)
-        return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
+        return llm42_fail(error, LLM42_UNSUPPORTED,
                                 "cuda backend: %s is sm_%d%d: bf16 tensor cores need sm_80 or later", device->name,
                                 device->major, device->minor);
     return LLM42_OK;
@@ -1882,43 +1822,34 @@ static llm42_result llm42__find_device(int ordinal, cudaDeviceProp *device, llm4
 static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_error *error) {
     const llm42_config *c = &d->model->config;
     if (!d->model->layer)
-        return llm42__cuda_fail(error, LLM42_INVALID,
+        return llm42_fail(error, LLM42_INVALID,
                                 "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME",
                                 d->model->name);
     if (d->compute != LLM42_BF16)
-        return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
+        return llm42_fail(error, LLM42_UNSUPPORTED,
                                 "llm42_backend_desc.compute: the CUDA backend computes in bf16 with fp32 sums; "
                                 "fp32 is the CPU backend's");
-    struct {
-        const char *name;
-        int64_t value, least, most;
-    } fields[] = {{"max_rows", d->max_rows, 1, 1 << 20},
-                  {"max_context", d->max_context, 1, c->context},
-                  {"pages", d->pages, 1, 1 << 28},
-                  {"page_size", d->page_size, 1, 4096},
-                  {"fixed_rows", d->fixed_rows, 0, 1 << 20}};
-    for (auto &f : fields)
-        if (f.value < f.least || f.value > f.most)
-            return llm42__cuda_fail(error, LLM42_INVALID,
-                                    "llm42_backend_desc.%s: %" PRId64 ": must be from %" PRId64 " to %" PRId64, f.name,
-                                    f.value, f.least, f.most);
-    if (d->page_size & (d->page_size - 1))
-        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_backend_desc.page_size: %d: must be a power of two",
-                                d->page_size);
+    const llm42__field fields[] = {{"max_rows", d->max_rows, 1, 1 << 20},
+                                   {"max_context", d->max_context, 1, c->context},
+                                   {"pages", d->pages, 1, 1 << 28},
+                                   {"page_size", d->page_size, 1, 4096},
+                                   {"fixed_rows", d->fixed_rows, 0, 1 << 20}};
+    LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
     const int64_t tokens = (int64_t)d->pages * d->page_size;
     if (tokens > INT32_MAX || tokens * c->kv_heads > INT64_C(0xffffffff) / 16)  // places in a cache have 32 bits
-        return llm42__cuda_fail(error, LLM42_MEMORY,
+        return llm42_fail(error, LLM42_MEMORY,
                                 "llm42_backend_desc.pages: %d pages of %d tokens: no device has memory for so many",
                                 d->pages, d->page_size);
-    if (d->cuda && (d->cuda->fast < LLM42_CUDA_FAST_DEFAULT || d->cuda->fast > LLM42_CUDA_FAST_OFFERED))
-        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.fast: %d: must be FASTEST or OFFERED",
-                                (int)d->cuda->fast);
-    if (d->cuda && (d->cuda->fixed < LLM42_CUDA_FIXED_DEFAULT || d->cuda->fixed > LLM42_CUDA_FIXED_MATCH))
-        return llm42__cuda_fail(error, LLM42_INVALID, "llm42_cuda_desc.fixed: %d: must be FIRST or MATCH",
-                                (int)d->cuda->fixed);
+    const llm42_cuda_desc *own = (const llm42_cuda_desc *)d->backend_desc;
+    if (own && (own->fast < LLM42_CUDA_FAST_DEFAULT || own->fast > LLM42_CUDA_FAST_OFFERED))
+        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.fast: %d: must be FASTEST or OFFERED",
+                                (int)own->fast);
+    if (own && (own->fixed < LLM42_CUDA_FIXED_DEFAULT || own->fixed > LLM42_CUDA_FIXED_MATCH))
+        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.fixed: %d: must be FIRST or MATCH",
+                                (int)own->fixed);
     if (c->head_dim > 128 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 ||
         c->dim > 16384 || c->experts > 1024)
-        return llm42__cuda_fail(
+        return llm42_fail(
             error, LLM42_UNSUPPORTED,
             "model %s: head_dim %d, %d heads, %d kv_heads, width %d, %d experts: the CUDA backend "
             "takes an even head_dim up to 128, up to 16 heads a kv head, width 16384 and 1024 experts",
@@ -1992,7 +1923,7 @@ static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
     size_t left = 0, all = 0;
     LLM42__CU(cudaMemGetInfo(&left, &all));
     if (need > (double)left)
-        return llm42__cuda_fail(
+        return llm42_fail(
             error, LLM42_MEMORY,
             "cuda backend: %s needs %.1f GB of device memory (weights %.1f, KV cache of %lld tokens %.1f, passes of %d "
             "rows "
@@ -2004,7 +1935,7 @@ static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
 
 // The last row of a text alone in its pass, after the text has run in one pass or in several: the whole pass must keep
 // its bits, attention included, whatever stands beside a row.
-static llm42_result llm42__check_passes(llm42__cuda_state *cu, llm42_schedule schedule, llm42_error *error) {
+static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule, llm42_error *error) {
     const int V = cu->model->config.vocab, room = std::min(cu->desc.pages * cu->desc.page_size, cu->desc.max_context);
     const int most = schedule == LLM42_FIXED ? cu->desc.fixed_rows : cu->desc.max_rows, T = std::min(1100, room);
     std::vector<int32_t> pages((size_t)(T + cu->desc.page_size - 1) / (size_t)cu->desc.page_size);
@@ -2023,13 +1954,13 @@ static llm42_result llm42__check_passes(llm42__cuda_state *cu, llm42_schedule sc
                                            t == T - 1 ? (uint32_t)LLM42_ROW_SAMPLE : 0u};
             pass.shape = schedule == LLM42_FIXED ? cu->desc.fixed_rows : pass.rows;
             pass.row = rows.data(), pass.seq = &seq;
-            LLM42__TRY_CUDA(llm42__run_pass(cu, &pass, error));
+            LLM42__TRY(llm42__run_pass(cu, &pass, error));
             if (t < T) continue;
-            llm42_output last = cu->lane[0].out_host[pass.rows - 1];  // NaN or not: that is for run to tell
+            llm42_output last = cu->execution[0].out_host[pass.rows - 1];  // NaN or not: that is for run to tell
             if (!trial)
                 first = last;
             else if (memcmp(&last, &first, sizeof last) != 0)
-                return llm42__cuda_fail(
+                return llm42_fail(
                     error, LLM42_NOT_INVARIANT,
                     "cuda backend: schedule %s: position %d of a text gives other bits with %d rows "
                     "in its pass: nothing can be promised; use mode NONDETERMINISTIC",
@@ -2043,19 +1974,19 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     int driver = 0, runtime = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
-    llm42__cuda_log(cu, "cuda device: %s, sm_%d%d, %d multiprocessors, %.1f GB", cu->device.name, cu->device.major,
+    llm42__log(cu->desc.log, cu->desc.log_user, "cuda device: %s, sm_%d%d, %d multiprocessors, %.1f GB", cu->device.name, cu->device.major,
                     cu->device.minor, cu->device.multiProcessorCount, (double)cu->device.totalGlobalMem * 1e-9);
-    llm42__cuda_log(cu, "cuda driver: CUDA %d.%d", driver / 1000, driver % 1000 / 10);
-    llm42__cuda_log(cu, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
-    llm42__cuda_log(cu, "cuda cublasLt: %zu%s", llm42__lt_version(cu), cu->options.no_cublas ? " (not used)" : "");
-    llm42__cuda_log(cu, "cuda kernels: %d", LLM42__KERNELS);
+    llm42__log(cu->desc.log, cu->desc.log_user, "cuda driver: CUDA %d.%d", driver / 1000, driver % 1000 / 10);
+    llm42__log(cu->desc.log, cu->desc.log_user, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
+    llm42__log(cu->desc.log, cu->desc.log_user, "cuda cublasLt: %zu%s", llm42__lt_version(cu), cu->options.no_cublas ? " (not used)" : "");
+    llm42__log(cu->desc.log, cu->desc.log_user, "cuda kernels: %d", LLM42__KERNELS);
     if (!cu->options.no_cublas)
-        llm42__cuda_log(cu, "cuda fast: %s",
+        llm42__log(cu->desc.log, cu->desc.log_user, "cuda fast: %s",
                         cu->options.fast == LLM42_CUDA_FAST_OFFERED
                             ? "offered (the fastest of our kernels and of what cuBLASLt offers)"
                             : "fastest (the fastest found, whether cuBLASLt offers it or not)");
     if (!llm42__fast_alone(cu))
-        llm42__cuda_log(cu, "cuda fixed: %s",
+        llm42__log(cu->desc.log, cu->desc.log_user, "cuda fixed: %s",
                         cu->options.fixed == LLM42_CUDA_FIXED_MATCH
                             ? "match (the sequential order, which FAST takes too where it costs little)"
                         : cu->options.no_cublas ? "first (of our own kernels the fastest for M rows)"
@@ -2063,15 +1994,15 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         if (!llm42__product_used(cu, product)) continue;
         std::string line;
-        for (int mode = 0; mode < (llm42__fast_alone(cu) ? 1 : (int)LLM42__MODES); mode++) {
-            static const char *const names[] = {"fast", "fixed", "invariant"};
-            line += std::string(mode ? "; " : "") + names[mode];
+        for (llm42_schedule schedule : llm42__schedules) {
+            if (llm42__fast_alone(cu) && schedule != LLM42_FAST) break;
+            line += std::string(schedule == LLM42_FAST ? "" : "; ") + llm42_schedule_name(schedule);
             for (size_t b = 0; b < cu->buckets.size(); b++) {
-                int rows = cu->buckets[b];
-                bool shown = mode == 1 ? rows == cu->desc.fixed_rows
-                                       : rows == 1 || rows == 16 || rows == 64 || rows == 256;
+                const int rows = cu->buckets[b];
+                const bool usual = rows == 1 || rows == 16 || rows == 64 || rows == 256,
+                           shown = schedule == LLM42_FIXED ? rows == cu->desc.fixed_rows : usual;
                 if (!shown || (product == LLM42__HEAD && rows > cu->max_draws)) continue;
-                const llm42__plan *p = &cu->plans[product][mode][b];
+                const llm42__algorithm *p = &cu->algorithms[product][schedule][b];
                 char text[96];
                 snprintf(text, sizeof text, " %d:%s%s/%.1fus", rows,
                          p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt", p->sequential ? "" : "*",
@@ -2079,58 +2010,59 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
                 line += text;
             }
         }
-        llm42__cuda_log(cu, "cuda plan %s: %s", llm42__product_names[product], line.c_str());
+        llm42__log(cu->desc.log, cu->desc.log_user, "cuda algorithm %s: %s", llm42__product_names[product], line.c_str());
     }
-    llm42__cuda_log(cu, "cuda plans: * sums in another order than the sequential one; %zu graphs; %.2f GB taken",
+    llm42__log(cu->desc.log, cu->desc.log_user, "cuda algorithms: * sums in another order than the sequential one; %zu graphs; %.2f GB taken",
                     cu->graphs.size(), (double)cu->device_bytes * 1e-9);
 }
 
-static llm42_result llm42__cuda_open_state(llm42__cuda_state *cu, llm42_error *error) {
+static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     cublasOperation_t transposed = CUBLAS_OP_T;
     llm42__cuda_sizes(cu);
-    LLM42__TRY_CUDA(llm42__check_room(cu, error));
+    LLM42__TRY(llm42__check_room(cu, error));
     LLM42__CU(cublasLtCreate(&cu->lt));
     LLM42__CU(cublasLtMatmulDescCreate(&cu->product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     LLM42__CU(cublasLtMatmulDescSetAttribute(cu->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
-    LLM42__TRY_CUDA(llm42__upload_weights(cu, error));
-    LLM42__TRY_CUDA(llm42__upload_rope(cu, error));
-    LLM42__TRY_CUDA(llm42__take(cu, &cu->k, (size_t)c->layers * cu->kv_layer, error));
-    LLM42__TRY_CUDA(llm42__take(cu, &cu->v, (size_t)c->layers * cu->kv_layer, error));
-    for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) LLM42__TRY_CUDA(llm42__open_lane(cu, i, error));
-    for (llm42__prepared &p : cu->prepared) {
+    LLM42__TRY(llm42__upload_weights(cu, error));
+    LLM42__TRY(llm42__upload_rope(cu, error));
+    LLM42__TRY(llm42__take(cu, &cu->k, (size_t)c->layers * cu->kv_layer, error));
+    LLM42__TRY(llm42__take(cu, &cu->v, (size_t)c->layers * cu->kv_layer, error));
+    for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) LLM42__TRY(llm42__open_execution(cu, i, error));
+    for (llm42__execution &ex : cu->execution) {
+        llm42__prepared &p = ex.prepared;
         p.tile.reserve((size_t)cu->max_rows);
         p.split.reserve((size_t)llm42__split_room(cu, cu->max_rows));
         p.run_begin.reserve((size_t)cu->max_rows);
     }
     LLM42__CU(cudaDeviceSynchronize());
-    LLM42__TRY_CUDA(llm42__make_plans(cu, error));
+    LLM42__TRY(llm42__open_algorithms(cu, error));
     LLM42__CU(cudaDeviceSynchronize());
-    if (!cu->options.no_graphs) LLM42__TRY_CUDA(llm42__make_graphs(cu, error));
+    if (!cu->options.no_graphs) LLM42__TRY(llm42__make_graphs(cu, error));
     const unsigned wanted = cu->desc.schedules;
     if (!cu->options.no_check && wanted >> LLM42_FIXED & 1 && cu->desc.fixed_rows)
-        LLM42__TRY_CUDA(llm42__check_passes(cu, LLM42_FIXED, error));
+        LLM42__TRY(llm42__check_passes(cu, LLM42_FIXED, error));
     if (!cu->options.no_check && wanted >> LLM42_INVARIANT & 1)
-        LLM42__TRY_CUDA(llm42__check_passes(cu, LLM42_INVARIANT, error));
+        LLM42__TRY(llm42__check_passes(cu, LLM42_INVARIANT, error));
     llm42__log_manifest(cu);
     return LLM42_OK;
 }
 
 static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *desc, llm42_error *error) {
     *state = NULL;
-    LLM42__TRY_CUDA(llm42__cuda_validate(desc, error));
-    llm42_cuda_desc options = desc->cuda ? *desc->cuda : llm42_cuda_desc{};
+    LLM42__TRY(llm42__cuda_validate(desc, error));
+    llm42_cuda_desc options = desc->backend_desc ? *(const llm42_cuda_desc *)desc->backend_desc : llm42_cuda_desc{};
     cudaDeviceProp device;
-    LLM42__TRY_CUDA(llm42__find_device(options.device, &device, error));
+    LLM42__TRY(llm42__find_device(options.device, &device, error));
     const llm42_config *c = &desc->model->config;
     const int room = llm42__shared_room(&device);
     if (c->head_dim > 64 && llm42__split_shape_of(128, c->heads / c->kv_heads, false, room).bytes > room)
-        return llm42__cuda_fail(error, LLM42_UNSUPPORTED,
+        return llm42_fail(error, LLM42_UNSUPPORTED,
                                 "model %s: %d heads a kv head of %d need more shared memory than %s has: use a GPU "
                                 "with 120 KB a block or more",
                                 desc->model->name, c->heads / c->kv_heads, c->head_dim, device.name);
-    llm42__cuda_state *cu = new (std::nothrow) llm42__cuda_state();
-    if (!cu) return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+    llm42__cuda *cu = new (std::nothrow) llm42__cuda();
+    if (!cu) return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
     cu->desc = *desc;
     cu->options = options;
     cu->model = desc->model;
@@ -2139,7 +2071,7 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     try {
         result = llm42__cuda_open_state(cu, error);
     } catch (const std::bad_alloc &) {
-        result = llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+        result = llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
     }
     if (result != LLM42_OK) {
         llm42__cuda_close(cu);
@@ -2152,7 +2084,7 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
 const llm42_backend *llm42_backend_cuda(void) {
     static const llm42_backend backend = {"cuda",          llm42__cuda_open,      llm42__cuda_close,
                                           llm42__cuda_run, llm42__cuda_start,     llm42__cuda_poll,
-                                          llm42__cuda_now, llm42__cuda_wait_until};
+                                          llm42__wall_now, llm42__wall_wait_until};
     return &backend;
 }
 
@@ -2175,7 +2107,7 @@ static llm42_result llm42__sum_timings(std::vector<llm42__timing> *timings, llm4
 
 llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, int repeats,
                                llm42_cuda_stage stages[LLM42_CUDA_STAGES], int *count, llm42_error *error) {
-    llm42__cuda_state *cu = (llm42__cuda_state *)state;
+    llm42__cuda *cu = (llm42__cuda *)state;
     std::vector<double> all[LLM42_CUDA_STAGES];
     llm42_result result = LLM42_OK;
     for (int i = 0; result == LLM42_OK && i < std::max(1, repeats); i++) {
@@ -2201,7 +2133,7 @@ llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, int repeats,
 enum { LLM42__GAUGE_N = 4096, LLM42__GAUGE_K = 14336, LLM42__GAUGE_REPEATS = 9 };
 static const size_t llm42__gauge_bytes = (size_t)4 << 30;
 struct llm42__gauge {
-    llm42__cuda_state *cu;
+    llm42__cuda *cu;
     char *from, *to;
     unsigned *word;
     cudaEvent_t begin, end;
@@ -2211,10 +2143,10 @@ static llm42_result llm42__open_gauge(llm42__gauge *g, llm42_error *error) {
     llm42__cuda *cu = g->cu;
     const cublasOperation_t transposed = CUBLAS_OP_T;
     cu->Dp = LLM42__GAUGE_N, cu->Fp = LLM42__GAUGE_K;
-    LLM42__TRY_CUDA(llm42__take(cu, &g->from, llm42__gauge_bytes, error));
-    LLM42__TRY_CUDA(llm42__take(cu, &g->to, llm42__gauge_bytes, error));
-    LLM42__TRY_CUDA(llm42__take(cu, &g->word, 1, error));
-    LLM42__TRY_CUDA(llm42__take(cu, (char **)&cu->lane[0].workspace, llm42__workspace_bytes, error));
+    LLM42__TRY(llm42__take(cu, &g->from, llm42__gauge_bytes, error));
+    LLM42__TRY(llm42__take(cu, &g->to, llm42__gauge_bytes, error));
+    LLM42__TRY(llm42__take(cu, &g->word, 1, error));
+    LLM42__TRY(llm42__take(cu, (char **)&cu->execution[0].workspace, llm42__workspace_bytes, error));
     LLM42__CU(cudaEventCreate(&g->begin));
     LLM42__CU(cudaEventCreate(&g->end));
     LLM42__CU(cublasLtCreate(&cu->lt));
@@ -2238,7 +2170,7 @@ static llm42_result llm42__median(const llm42__gauge *g, F run, double *seconds,
     float times[LLM42__GAUGE_REPEATS], warm_up;
     for (int i = -2; i < LLM42__GAUGE_REPEATS; i++) {
         LLM42__CU(cudaEventRecord(g->begin));
-        LLM42__TRY_CUDA(run());
+        LLM42__TRY(run());
         LLM42__CU(cudaEventRecord(g->end));
         LLM42__CU(cudaEventSynchronize(g->end));
         LLM42__CU(cudaEventElapsedTime(i < 0 ? &warm_up : &times[i], g->begin, g->end));
@@ -2250,14 +2182,14 @@ static llm42_result llm42__median(const llm42__gauge *g, F run, double *seconds,
 
 static llm42_result llm42__gauge_memory(const llm42__gauge *g, llm42_cuda_ceilings *ceilings, llm42_error *error) {
     double copy, read;
-    LLM42__TRY_CUDA(llm42__median(
+    LLM42__TRY(llm42__median(
         g,
         [&]() -> llm42_result {
             LLM42__CU(cudaMemcpyAsync(g->to, g->from, llm42__gauge_bytes, cudaMemcpyDeviceToDevice));
             return LLM42_OK;
         },
         &copy, error));
-    LLM42__TRY_CUDA(llm42__median(
+    LLM42__TRY(llm42__median(
         g,
         [&]() -> llm42_result {
             llm42__k_read<<<(unsigned)g->cu->device.multiProcessorCount * 4, 512>>>((const uint4 *)g->from,
@@ -2277,11 +2209,11 @@ static llm42_result llm42__gauge_product(const llm42__gauge *g, llm42_cuda_ceili
     const llm42__bf16 *x = (const llm42__bf16 *)g->from, *w = x + N * K;
     std::vector<llm42__candidate> list;
     double best = INFINITY, seconds;
-    LLM42__TRY_CUDA(llm42__candidates(g->cu, LLM42__DOWN, LLM42__GAUGE_N, &list, error));
+    LLM42__TRY(llm42__candidates(g->cu, LLM42__DOWN, LLM42__GAUGE_N, &list, error));
     for (const llm42__candidate &c : list) {
         if (c.rank < 0 || c.rank > 3) continue;
-        LLM42__TRY_CUDA(llm42__median(
-            g, [&]() { return llm42__run_lt(g->cu, &g->cu->lane[0], &c.plan, w, x, g->to, error); }, &seconds, error));
+        LLM42__TRY(llm42__median(
+            g, [&]() { return llm42__run_lt(g->cu, &g->cu->execution[0], &c.algorithm, w, x, g->to, error); }, &seconds, error));
         best = std::min(best, seconds);
     }
     ceilings->matmul_flop_per_s = 2.0 * (double)(N * N * K) / best;
@@ -2290,10 +2222,10 @@ static llm42_result llm42__gauge_product(const llm42__gauge *g, llm42_cuda_ceili
 
 llm42_result llm42_cuda_measure_ceilings(llm42_cuda_ceilings *ceilings, int device, llm42_error *error) {
     cudaDeviceProp properties;
-    LLM42__TRY_CUDA(llm42__find_device(device, &properties, error));
+    LLM42__TRY(llm42__find_device(device, &properties, error));
     llm42__gauge g = {};
-    g.cu = new (std::nothrow) llm42__cuda_state();
-    if (!g.cu) return llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+    g.cu = new (std::nothrow) llm42__cuda();
+    if (!g.cu) return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
     g.cu->options.device = device, g.cu->device = properties;
     llm42_result result;
     try {
@@ -2301,7 +2233,7 @@ llm42_result llm42_cuda_measure_ceilings(llm42_cuda_ceilings *ceilings, int devi
         if (result == LLM42_OK) result = llm42__gauge_memory(&g, ceilings, error);
         if (result == LLM42_OK) result = llm42__gauge_product(&g, ceilings, error);
     } catch (const std::bad_alloc &) {
-        result = llm42__cuda_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+        result = llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
     }
     llm42__close_gauge(&g);
     return result;

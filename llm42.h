@@ -1,17 +1,17 @@
-/* llm42.h - v0.1.0 - deterministic LLM inference by decode, verify, roll back (LLM-42) - MIT licence, at the end
+/* llm42.h - v0.2.0 - deterministic LLM inference by decode, verify, roll back (LLM-42) - MIT licence, at the end
 
    Do this in ONE C file:
 
       #define LLM42_IMPLEMENTATION
       #include "llm42.h"
 
-   and include it plainly wherever else you need the declarations (C11, or C++17). A complete program, to be run where
-   examples/tiny42 lies:
+   Include it plainly wherever else you need the declarations (C11, or C++17). This program is complete. Run it in the
+   folder that holds examples/tiny42:
 
       #define LLM42_IMPLEMENTATION
       #include "llm42.h"
 
-      static void show(void *user, const llm42_event *e) {             // tokens arrive when they are final
+      static void show(void *user, const llm42_event *e) {             // called when tokens are final
           (void)user;
           for (int i = 0; e->type == LLM42_EVENT_COMMITTED && i < e->n; i++) printf("%d ", e->tokens[i]);
       }
@@ -30,159 +30,185 @@
           llm42_model_free(model);
       }
 
-   Compile: cc -std=c11 -O3 -march=native -ffp-contract=off -fopenmp -I. -I/usr/include/stb program.c -lm
-   (-I. stands for where llm42.h is. Without -march=native, or x86-64-v3, it is the scalar build: the same bits, but
-   about a hundred times slower.)
-   Needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev). OpenMP is optional.
+   Compile it with:
 
-   With CUDA: nvcc -std=c++17 -O3 -fmad=false -gencode=arch=compute_90a,code=sm_90a -I. -c llm42.cu, then add llm42.o and
-   -L/usr/local/cuda/lib64 -lcudart -lcublasLt -lstdc++ to the line above, and set .backend = llm42_backend_cuda().
-   `make cuda` does that for the programs.
+      cc -std=c11 -O3 -march=native -ffp-contract=off -fopenmp -I. -I/usr/include/stb program.c -lm
+
+   It needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev). OpenMP is optional. Without -march=native or
+   -march=x86-64-v3 the scalar code is built. It gives the same bits and is about a hundred times slower.
+
+   For a GPU compile llm42.cu:
+
+      nvcc -std=c++17 -O3 -fmad=false -gencode=arch=compute_90a,code=sm_90a -I. -c llm42.cu
+
+   Add llm42.o and -L/usr/local/cuda/lib64 -lcudart -lcublasLt -lstdc++ to the line above, and set .backend =
+   llm42_backend_cuda(). `make cuda` does this for the programs.
 
 
    COMPILE-TIME OPTIONS
 
       LLM42_IMPLEMENTATION              this file holds the implementation
-      LLM42_API                         what stands before each declaration; default extern
-      LLM42_SCALAR                      no intrinsics, whatever the compiler offers (same bits, slower)
+      LLM42_API                         stands before each declaration; default: extern
+      LLM42_SCALAR                      use no vector instructions (same bits, slower)
+      LLM42_MALLOC(size)                these three together replace malloc, realloc and free
+      LLM42_REALLOC(pointer, size)
+      LLM42_FREE(pointer)
       LLM42_NO_STB_DS_IMPLEMENTATION    another file of the program defines STB_DS_IMPLEMENTATION
 
-   Include llm42.h before system headers, or compile with -D_POSIX_C_SOURCE=200809L or -std=gnu11: it needs POSIX (mmap,
-   clock_gettime). If jsmn.h is included before it, JSMN_PARENT_LINKS must have been set for that.
+   llm42.h needs POSIX (mmap, clock_gettime). Include it before system headers, or compile with
+   -D_POSIX_C_SOURCE=200809L or -std=gnu11. If your program includes jsmn.h first, define JSMN_PARENT_LINKS for it.
 
 
    WHAT LLM42 DOES NOT DO
 
-   Text: the library knows token ids; examples/tokenizer.h turns text into ids and back. Training, quantised weights,
-   adapters, beam search, images, a network server, Windows. It never prints, exits, reads the environment or takes a
-   seed from the clock.
+   It knows token ids only; examples/tokenizer.h turns text into ids and back. It has no training, quantised weights,
+   adapters, beam search, images or network server, and does not run on Windows. It never prints, exits, reads the
+   environment or takes a seed from the clock.
 
 
    STEP BY STEP
 
-   1. llm42_model_load maps a model: an HF folder (llama, mistral, qwen2, qwen3, qwen3_moe), a llama2.c .bin file, or
-      random weights ("synthetic:tiny", small, base, llama-3.2-1b, llama-3.2-3b, llama-3.1-8b). Models are read-only; any number of engines may share one.
-   2. llm42_engine_open takes an llm42_engine_desc. Zero every field you do not care about: zero means the default that
-      the field's comment states, and never anything else. llm42_engine_config returns the desc with defaults filled in.
+   1. llm42_model_load loads a model: an HF folder (llama, mistral, qwen2, qwen3, qwen3_moe), a llama2.c .bin file, or
+      random weights of a named shape ("synthetic:tiny"; llm42_synthetic_names lists the shapes). A model is read-only.
+      Any number of engines may share it.
+   2. llm42_engine_open opens an engine. Zero every field of the desc that you do not care about: zero always means the
+      default that the field's comment states. llm42_engine_config returns the desc with all defaults filled in.
    3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.
-   4. llm42_engine_step runs one pass of the model for whoever is due. Call it until it returns LLM42_IDLE (or use
-      llm42_engine_run). Submit and cancel between steps as you like: batching is continuous.
-   5. Tokens come through on_event as LLM42_EVENT_COMMITTED, or are read from llm42_engine_request(engine, id). What a
-      deterministic request has committed is final; its candidates are not shown to users.
-   6. llm42_engine_release forgets a finished request (or set .auto_release).
-   7. For statistics pass events to llm42_metrics_event, for a timeline to llm42_trace_event.
+   4. llm42_engine_step runs one pass of the model. Call it until it returns LLM42_IDLE, or call llm42_engine_run. You may
+      submit and cancel requests between steps.
+   5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED. You can also read them with llm42_engine_request. What a
+      deterministic request has committed never changes; users do not see its candidates.
+   6. llm42_engine_release forgets a finished request. Set .auto_release to have that done for you.
+   7. Pass events to llm42_metrics_event for statistics, or to llm42_trace_event for a timeline.
 
-   To run rows yourself (scoring, a new scheduler), use the backend's table directly: open, then run llm42_pass; see
-   examples/score.c.
-
-   To try a policy without a model, set .backend = llm42_backend_sim() and .sim: scheduler, KV pages and verification are
-   the same, but a pass takes virtual time from a calibration file (sweep/calibration/) and tokens come from a flip model.
-   Tens of thousands of requests a second; build/sweep runs grids of them.
+   To try a scheduling policy of your own, set .planner: see section api-planner and examples/06_planner.c.
+   To run on other hardware, write a backend: see section api-backend and examples/05_backend.c.
+   To run rows yourself, without an engine, call a backend's functions: see examples/score.c.
+   To try a policy without a model, set .backend = llm42_backend_sim(): see examples/04_simulate.c. Planner, KV pages and
+   verification are the same code. A pass takes virtual time from a calibration file (sweep/calibration/), and tokens
+   come from a model of flips. It serves tens of thousands of requests a second; build/sweep runs whole grids.
 
 
    THE PROTOCOL (LLM-42, sections 3 and 4)
 
-   Floating-point sums depend on their order. The order that is fastest depends on how many rows share a pass, so a
-   request's logits depend on who else is being served, and now and then the largest two logits swap. LLM-42 leaves the
-   fast passes as they are and checks them: a window of a request's candidates is replayed in a pass of fixed shape, M
-   rows, whose order of sums never changes. What agrees is committed; at the first difference the replay's own token is
-   committed, and the candidates behind it are dropped.
+   A floating-point sum depends on the order of its terms. The fastest order depends on how many rows share a pass. So
+   the logits of a request depend on who else is being served, and now and then the two largest change places. LLM-42
+   keeps the fast passes and checks what they produce. A replay pass runs a request's latest tokens again, in a pass of
+   fixed shape whose order of sums never changes. Tokens that agree are committed. At the first token that differs, the
+   replay pass's own token is committed instead, and the tokens behind it are dropped.
 
-      fast passes      C a b c d e f g      each decodes one candidate, at whatever batch is there (schedule FAST)
+      fast passes      C a b c d e f g      each decodes one candidate, in a batch of any size (schedule FAST)
                        | | | | | | | |
       replay pass    [ C a b c d e f g ]    one window: W rows of the pass's M = G x W (schedule FIXED)
                        | | | | | | | |
       its outputs      a b c d X f'g'h'
-                             = = = = .      e was wrong: commit a b c d X; f and g go (rollback), decode them again
-                                            all right: commit a .. g and h', the verifier's own token (the bonus)
+                             = = = = .      e was wrong: commit a b c d X, drop f and g (a rollback), decode them again
+                                            if all agree: commit a .. g and h', the verifier's own token (the bonus)
 
-   Words: window W, tokens of one request in a replay pass. Group G, windows in it. Candidate, decoded but not verified.
-   Committed, released. Rollback, a verification that dropped candidates. Recomputed tokens, dropped candidates that must
-   be decoded again (the one that the verifier replaced is not: its successor has been found).
+   Candidate: a token that was decoded but not verified. Committed: released to the user. Window (W): the tokens of one
+   request in a replay pass. Group (G): the windows that share a replay pass. Rollback: a verification that dropped
+   candidates. Recomputed tokens: dropped candidates that must be decoded again. The token that the verifier replaced is
+   not one of them, because its successor is known.
 
-   At least one token is committed for each verification, so the engine always gets on. The replay pass overwrites the
-   KV entries of the positions it covers, so a committed prefix holds no trace of a fast pass: without that the next
-   window would start from different numbers (.keep_fast_kv leaves it out, to show what then happens).
+   Each verification commits at least one token, so a request always gets on. The replay pass also overwrites the KV
+   entries of its positions. A committed prefix therefore holds no trace of a fast pass. (.keep_fast_kv leaves the
+   overwrite out, to show what happens without it.)
 
-   Where this engine goes on from the paper:
-   - PACKED prefill: prompts of deterministic requests run as rows of replay passes, many prompts at a time, beside
-     verification windows. Every KV entry is then a function of the tokens and M alone, so prefix sharing and preemption
-     keep the bits. ISOLATED, the paper's, runs each prompt alone.
-   - INVARIANT prefill: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. A pass
-     that holds one runs under schedule INVARIANT, and replay passes are left to the windows (and to outputs that a
-     preemption has thrown out): no turns are taken, nothing is padded, and chunks may be of any size (or prompts whole, in
-     passes of their own: chunked OFF); but such a pass costs what INVARIANT costs, for every row in it.
-   - WAIT verification: ready requests go on decoding (up to .look_ahead) until G windows are ready or .deadline passes
-     have gone by. EAGER, the paper's, verifies as soon as one window is ready and fills up with partial ones.
-   - FILL: LARGEST fills up with the windows that have the most candidates. OLDEST takes them in order of admission: the
-     paper does not say, but its latencies fit this rule. Old requests are then verified a few tokens at a time.
-   - Overlap: a replay pass in flight does not stop the fast passes (.overlap, where the backend can).
-   - Rows, not modes: prefill, decode and verification are all rows of one forward pass. See "A pass" below.
+   This engine goes beyond the paper in these ways:
+   - Prefill PACKED: the prompts of deterministic requests are rows of replay passes, many prompts at a time, beside
+     verification windows. A KV entry then depends on the tokens and M alone. Prefix sharing and preemption keep the
+     bits. ISOLATED, the paper's way, runs each prompt alone.
+   - Prefill INVARIANT: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. Such a
+     pass runs under schedule INVARIANT, which costs more for every row in it. Replay passes then hold only windows, and
+     tokens that a preemption made it necessary to prefill again.
+   - Verify WAIT: a ready request goes on decoding, up to .look_ahead, until G windows are ready or .deadline passes have
+     gone by. EAGER, the paper's way, verifies as soon as one window is ready, and fills the pass with partial windows.
+   - Fill LARGEST: EAGER fills up with the windows that have most candidates. OLDEST takes them in order of admission.
+     The paper does not say which it uses; its latencies fit OLDEST.
+   - Overlap: fast passes go on while a replay pass is in flight, where the backend can do that.
 
 
    DETERMINISM
 
-   Promised (mode DVR, prefill PACKED): the tokens and the bits of the log-probabilities of a deterministic request are
-   a function of the model, prompt, sampling parameters and seed, the backend (for the CPU: none of its instruction set,
-   compiler or thread count), the compute type and M. They do not depend on other requests, arrival order, batch sizes,
-   page size, prefix cache, preemption, verify policy, or how M splits into G and W. With prefill ISOLATED the
-   token_budget, which cuts long prompts into chunks, joins the list, a prompt's own length is a shape, and deterministic
-   requests take no part in prefix sharing. With prefill INVARIANT the promise is PACKED's: the KV of prompts is that of
-   INVARIANT rows, of outputs that of FIXED rows, and only the former is shared. The three may differ in their last bits;
-   so may the two kinds of llm42_cuda_desc.fixed, which with .no_cublas is a part of the promise on a GPU (and under MATCH
-   M is none: with prefill INVARIANT the bits are then mode BATCH_INVARIANT's). Mode BATCH_INVARIANT promises the same for
-   every request and does without verification and M.
+   In mode DVR with prefill PACKED, the tokens and the log-probability bits of a deterministic request are a function of
+   - the model, the prompt, the sampling parameters and the seed,
+   - the backend. For the CPU that excludes its instruction set, compiler and thread count. For a GPU it includes the
+     GPU's model, the library versions and .no_cublas,
+   - the compute type, and M.
 
-   How: every sum has one written order (section v16 below), fused multiply-adds are explicit, exp, log, sin and cos are
-   built from IEEE operations, and threads divide outputs, never a sum. The engine checks at open that the backend's rows
-   keep their bits wherever they stand in a FIXED pass, and in an INVARIANT one if such will run, and refuses otherwise.
+   They do not depend on other requests, arrival order, batch sizes, page size, prefix cache, preemption, the planner and
+   its policies, or on how M splits into G and W.
 
-   Prefix sharing trusts a page whose own tokens are equal and whose predecessors have the same 64-bit hash: prompts made
-   to collide could be taken for each other. Leave .prefix_cache off where prompts come from strangers who would.
+   Other settings promise the same with these differences. Prefill ISOLATED: the result also depends on token_budget,
+   which cuts long prompts into chunks, and deterministic requests share no prefixes. Prefill INVARIANT: as PACKED; only
+   prompts are shared. The three prefills may differ in their last bits. So may the two values of llm42_cuda_desc.fixed.
+   Under MATCH the result does not depend on M, and with prefill INVARIANT it is that of mode BATCH_INVARIANT. Mode
+   BATCH_INVARIANT promises this for every request, without verification and without M.
 
-   Needed from the compiler: -ffp-contract=off (opening fails without it where it matters) and no -ffast-math (compiling
-   fails). What voids the promise: flush-to-zero set by other code in the process, a changed rounding mode, .keep_fast_kv.
+   How: every sum has one written order (section vectors). Fused multiply-adds are explicit. exp, log, sin and cos are
+   made of IEEE operations. Threads share the outputs of an operator, never a sum. When an engine opens, it checks that
+   the backend's rows keep their bits wherever they stand in a FIXED pass, and in an INVARIANT pass if there will be any.
+   If they do not, it refuses to open.
+
+   The compiler needs -ffp-contract=off; without it, where it matters, no engine opens. With -ffast-math llm42.h does not
+   compile. The promise does not hold if other code in the process sets flush-to-zero or another rounding mode, or with
+   .keep_fast_kv.
+
+   The prefix cache trusts a 64-bit hash of a page's predecessors. Prompts can be made to collide. Leave .prefix_cache off
+   where prompts come from strangers who might try.
 
 
    MEMORY, ERRORS, THREADS, BACKENDS
 
-   An engine takes its memory in llm42_engine_open, a request in llm42_engine_submit; a step allocates nothing. The
-   KV cache has `pages` pages of `page_size` tokens; when they run out, the youngest request is preempted (ordinary ones
-   first): its pages go, its tokens stay, and it is prefilled again later. A request that could never fit is refused.
+   llm42_engine_open takes the memory of an engine, llm42_engine_submit that of a request. A step allocates nothing. The
+   KV cache has `pages` pages of `page_size` tokens. When they run out, a request is preempted: the planner chooses, by
+   default the youngest, ordinary requests first. It loses its pages, keeps its committed tokens and is prefilled again
+   later. A request that could never fit is refused when it is submitted.
 
-   Functions return llm42_result (negative: an error) and fill an llm42_error whose text names the file or field. A
-   failed pass leaves tokens and requests as they were before the step; the next step tries again.
+   Functions return llm42_result. A negative value is an error, and llm42_error says in one line what to mend. A failed
+   allocation is always LLM42_MEMORY. After a failed pass tokens and requests are as they were before the step; the next
+   step tries again.
 
-   One engine is used by one thread at a time; engines are independent. Inside, OpenMP threads share the outputs of an
-   operator. A backend is a table of functions, llm42_backend; scheduler, KV cache and verification never know which one
-   runs. The contract stands above the table. There are three, and all may be open in one process: the CPU and the
-   simulator here, CUDA in llm42.cu and kernels.cu (bf16, one GPU, sm_80 and later). There a pass runs on the GPU from
-   token ids to token ids; the promise holds for one GPU model and one version of the libraries, which its log names.
+   Use an engine from one thread at a time. Engines are independent of each other. OpenMP threads share the work inside
+   an operator. A backend is a table of functions (llm42_backend); planner, KV cache and verification never know which
+   one runs. The CPU and the simulator are in this file, CUDA is in llm42.cu and kernels.cu (bf16, one GPU, sm_80 and
+   later). All may be open in one process.
 
 
    WHAT IT RESTS ON
 
-   LLM-42: Enabling Determinism in LLM Inference with Verified Speculation (2026), the protocol. He and others, Defeating
-   Nondeterminism in LLM Inference (Thinking Machines, 2025), batch invariance. Kwon and others, Efficient Memory
-   Management for Large Language Model Serving with PagedAttention (2023). Dao and others, Flash-Decoding (2023), split-KV.
-   Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators (2014), the hash behind the sampler.
+   LLM-42: Enabling Determinism in LLM Inference with Verified Speculation (2026): the protocol. He and others, Defeating
+   Nondeterminism in LLM Inference (Thinking Machines, 2025): batch invariance. Kwon and others, Efficient Memory
+   Management for Large Language Model Serving with PagedAttention (2023): KV pages. Dao and others, Flash-Decoding
+   (2023): split-KV attention. Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators (2014): the hash behind
+   the sampler.
 
-   Sections, searchable: >>results >>model >>pass >>backend >>sim >>cuda >>engine >>metrics >>trace >>math
-   (declarations), then >>errors >>math >>v16 >>json >>config >>loader >>llama2c >>synthetic >>team >>sample >>cpu >>sim
-   >>kv >>engine >>verify >>sched >>submit >>open >>metrics >>trace (implementation).
+
+   SECTIONS. Search for two angle brackets and the name.
+
+   Declarations: api-results, api-model, api-pass, api-backend, api-sim, api-cuda, api-policies, api-request,
+   api-planner, api-engine, api-observers, api-math.
+   Implementation, in the order in which a token travels:
+      base        results, memory, numbers, files
+      model       json, config, safetensors, llama2c, synthetic, load
+      CPU         vectors, team, sampling, cpu
+      simulator   calibration, sim
+      engine      state, kv, submit, admit, planner, plan, verify, step, open
+      observers   metrics, trace
+   To follow a token, start at llm42_engine_submit and read downwards to LLM42_EVENT_COMMITTED.
 */
 #ifndef LLM42_H
 #define LLM42_H
 
 #ifndef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 200809L  // for the implementation; has no effect behind a system header
+#define _POSIX_C_SOURCE 200809L  // for the implementation; it must come before any system header
 #endif
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#define LLM42_VERSION "0.1.0"
+#define LLM42_VERSION "0.2.0"
 
 #ifndef LLM42_API
 #define LLM42_API extern
@@ -192,20 +218,20 @@
 extern "C" {
 #endif
 
-// >>results ------------------------------------------------------------------------------------------------------
-// Negative results are errors; LLM42_OK and LLM42_IDLE are not.
-#define LLM42_RESULTS(X)                                                                                                \
-    X(LLM42_IDLE, 1, "nothing left to do")                                                                              \
-    X(LLM42_OK, 0, "success")                                                                                           \
-    X(LLM42_INVALID, -1, "a field or argument is out of its range")                                                     \
-    X(LLM42_IO, -2, "a file could not be opened, read or written")                                                      \
-    X(LLM42_FORMAT, -3, "a file is malformed")                                                                          \
-    X(LLM42_UNSUPPORTED, -4, "a model, type or policy that this build or backend does not have")                        \
-    X(LLM42_MEMORY, -5, "out of memory")                                                                                \
-    X(LLM42_NEVER_FITS, -6, "the request is larger than the context or the whole KV cache")                             \
-    X(LLM42_NOT_FOUND, -7, "no live request has this id")                                                               \
-    X(LLM42_NOT_INVARIANT, -8, "the backend does not keep the invariance that deterministic requests rely on")          \
-    X(LLM42_BACKEND, -9, "a pass failed on the backend")                                                                \
+// >>api-results --------------------------------------------------------------------------------------------------
+// A negative result is an error. LLM42_OK and LLM42_IDLE are not errors.
+#define LLM42_RESULTS(X)                                                                                        \
+    X(LLM42_IDLE, 1, "nothing left to do")                                                                      \
+    X(LLM42_OK, 0, "success")                                                                                   \
+    X(LLM42_INVALID, -1, "a field or argument is out of its range")                                             \
+    X(LLM42_IO, -2, "a file could not be opened, read or written")                                              \
+    X(LLM42_FORMAT, -3, "a file is malformed")                                                                  \
+    X(LLM42_UNSUPPORTED, -4, "a model, type or policy that this build or backend does not have")                \
+    X(LLM42_MEMORY, -5, "out of memory")                                                                        \
+    X(LLM42_NEVER_FITS, -6, "the request is larger than the context or the whole KV cache")                     \
+    X(LLM42_NOT_FOUND, -7, "no live request has this id")                                                       \
+    X(LLM42_NOT_INVARIANT, -8, "the backend does not keep the invariance that deterministic requests rely on")  \
+    X(LLM42_BACKEND, -9, "a pass failed on the backend")                                                        \
     X(LLM42_PLAN, -10, "a planner's plan breaks a rule")
 
 typedef enum llm42_result {
@@ -222,11 +248,14 @@ typedef struct llm42_error {
 
 LLM42_API const char *llm42_result_name(llm42_result result);  // "LLM42_IO"
 LLM42_API const char *llm42_result_text(llm42_result result);  // "a file could not be ..."
+// For backends and planners of your own: fills in an error (NULL is fine) and returns its result. The text is a printf
+// format. Control characters become question marks, so that a name from a broken file cannot reach a terminal raw.
+LLM42_API llm42_result llm42_fail(llm42_error *error, llm42_result result, const char *format, ...);
 
-// Receives one line of information (never an error) without a newline.
+// Receives one line of information without a newline. It is never an error.
 typedef void llm42_log_fn(void *user, const char *line);
 
-// >>model --------------------------------------------------------------------------------------------------------
+// >>api-model ----------------------------------------------------------------------------------------------------
 typedef enum llm42_dtype {
     LLM42_DTYPE_DEFAULT = 0,
     LLM42_BF16,
@@ -254,9 +283,9 @@ typedef struct llm42_config {
     int head_dim;        // d
     int ffn;             // F, feed-forward width (of one expert in a mixture)
     int experts;         // 0: dense
-    int experts_used;    // experts a token is sent to
+    int experts_used;    // experts that a token is sent to
     bool experts_renorm; // the chosen experts' probabilities are scaled to sum to 1
-    int context;         // longest sequence the model was made for, tokens
+    int context;         // longest sequence that the model was made for, tokens
     int sliding_window;  // 0: none; else a token sees this many positions, itself included
     float norm_eps;
     double rope_theta;
@@ -269,15 +298,16 @@ typedef struct llm42_config {
     int stop_count;
 } llm42_config;
 
-// How a synthetic matrix is made: element i (row-major) is bf16(scale x noise(key, i)), noise being close to normal; the LM
-// head then adds, to the row of each token's successor, lead x the token's embedding. See >>synthetic for both formulas.
+// How a synthetic matrix is made. Element i (row-major) is bf16(scale x noise(key, i)); the noise is close to normal.
+// The LM head then adds lead x a token's embedding to the row of that token's successor. Section synthetic has both
+// formulas.
 typedef struct llm42_recipe {
     uint64_t key;
     float scale;
-    float lead;  // margin / D; 0 but for the LM head
+    float lead;  // margin / D; 0 except for the LM head
 } llm42_recipe;
 
-// A weight matrix [n, k], row-major, as stored (bf16 or fp32). Visible for backends; treat as read-only.
+// A weight matrix [n, k], row-major, as stored (bf16 or fp32). Backends read it; nobody writes it.
 typedef struct llm42_matrix {
     const void *data;     // NULL: the backend makes it from the recipe (llm42_model_desc.on_device)
     llm42_dtype type;
@@ -285,7 +315,7 @@ typedef struct llm42_matrix {
     llm42_recipe recipe;
 } llm42_matrix;
 
-// Weights of one layer. Vectors are fp32; NULL where the architecture has none.
+// Weights of one layer. Vectors are fp32. NULL where the architecture has none.
 typedef struct llm42_layer {
     const float *attention_norm, *ffn_norm;  // [D]
     const float *q_norm, *k_norm;            // [d], qwen3
@@ -301,17 +331,17 @@ typedef struct llm42_model {
     llm42_matrix embed, head;   // [V, D]
     const float *final_norm;    // [D]
     const llm42_layer *layer;   // [L]
-    size_t mapped_bytes, copied_bytes;  // weights used in place, weights converted or copied
+    size_t mapped_bytes, copied_bytes;  // weights used in place; weights converted or copied
     char name[256];
     void *owner;                // what llm42_model_free releases
 } llm42_model;
 
 typedef struct llm42_model_desc {
     // Required. One of: an HF folder (config.json and *.safetensors); a llama2.c .bin file;
-    // "synthetic:NAME[,seed=N][,margin=X]", random weights of a named shape (llm42_synthetic_names()); "shape:NAME", such
-    // a shape without weights, for the simulator.
+    // "synthetic:NAME[,seed=N][,margin=X]", random weights of a named shape (see llm42_synthetic_names); "shape:NAME",
+    // such a shape without weights, for the simulator.
     const char *path;
-    bool on_device;     // synthetic weights are left for the backend to make, in its own memory (CUDA); default: made here
+    bool on_device;     // the backend makes synthetic weights in its own memory (CUDA); default: they are made here
     llm42_log_fn *log;  // default: none
     void *log_user;
 } llm42_model_desc;
@@ -321,10 +351,13 @@ LLM42_API llm42_result llm42_model_load(llm42_model **model, const llm42_model_d
 LLM42_API void llm42_model_free(llm42_model *model);  // NULL is fine. Close engines that use the model first.
 // NULL-terminated list of the shapes that "synthetic:NAME" knows.
 LLM42_API const char *const *llm42_synthetic_names(void);
+// Bytes of KV that one token takes, all layers together.
+LLM42_API size_t llm42_kv_token_bytes(const llm42_config *config, llm42_dtype compute);
 
-// >>pass ---------------------------------------------------------------------------------------------------------
-// The order in which a pass sums. What a row's result depends on: FAST, the row and the pass (its shape, and on a GPU the
-// rows beside it); FIXED, the row and the shape M; INVARIANT, the row. TREE and EXACT are reserved: no backend has them yet.
+// >>api-pass -----------------------------------------------------------------------------------------------------
+// A schedule is the order in which a pass sums. A FAST result depends on the row and on the pass: its shape and, on a
+// GPU, the rows beside it. A FIXED result depends on the row and the shape M. An INVARIANT result depends on the row
+// alone. TREE and EXACT are reserved names: no backend has them yet.
 typedef enum llm42_schedule {
     LLM42_FAST = 1,
     LLM42_FIXED,
@@ -333,15 +366,17 @@ typedef enum llm42_schedule {
     LLM42_EXACT,
 } llm42_schedule;
 
-// How a token is drawn. Greedy takes the largest logit, the lowest id on a tie. Otherwise the filters apply in the
-// order written here, and the draw is the largest logit/temperature + Gumbel noise, the noise being a hash of (seed,
-// position, token id): the same in fast and replay passes, on every backend.
+LLM42_API const char *llm42_schedule_name(llm42_schedule schedule);  // "fast"
+
+// How a token is drawn. Greedy takes the largest logit, and the lowest id on a tie. Otherwise the filters apply in the
+// order written here, and the token with the largest logit / temperature + Gumbel noise is drawn. The noise is a hash of
+// (seed, position, token id): the same in fast and replay passes, and on every backend.
 typedef struct llm42_sampling {
     float temperature;  // 0: greedy (default)
     int top_k;          // keep the k largest; 0: all (default)
     float top_p;        // then the smallest set with at least this share of what is left; 0: all (default)
     float min_p;        // then what has at least this share of the largest probability; 0: all (default)
-    uint64_t seed;      // 0: 42 + the request's sample index (default); any other is used as it is
+    uint64_t seed;      // 0: 42 + the request's sample index (default); any other value is used as it is
 } llm42_sampling;
 
 enum {
@@ -358,7 +393,7 @@ typedef struct llm42_row {
 } llm42_row;
 
 typedef struct llm42_seq {
-    int64_t request;        // whose rows these are, from 1
+    int64_t request;        // id of the request whose rows these are, from 1
     const int32_t *pages;   // page of each page_size positions
     llm42_sampling sampling;
 } llm42_seq;
@@ -368,27 +403,30 @@ typedef struct llm42_output {
     float logprob;  // natural log of softmax(logits)[token], before temperature and filters
 } llm42_output;
 
-// Receives a pass's intermediate values: rows x width floats of one operator's output, in the order in which the operators
-// run. layer counts from 0, -1 before the first and after the last. For finding where two backends part; slow.
-typedef void llm42_probe_fn(void *user, int layer, const char *operator_name, int rows, int width, const float *values);
+// Receives a pass's intermediate values: rows x width floats of one operator's output, in the order in which the
+// operators run. layer counts from 0; it is -1 before the first and after the last. It shows where two backends begin to
+// differ, and it is slow.
+typedef void llm42_probe_fn(void *user, int layer, const char *operator_name, int rows, int width,
+                            const float *values);
 
-// A forward pass. Each row writes the KV of its position, then attends to its sequence's positions up to its own,
-// those written by other rows of this pass included. Rows of a sequence stand in ascending position.
+// A forward pass. Each row writes the KV of its position. Then it attends to its sequence's positions up to its own,
+// those that other rows of this pass have written included. Rows of a sequence stand in ascending position.
 typedef struct llm42_pass {
     llm42_schedule schedule;
     int rows;              // R, rows in the list
-    int shape;             // rows the schedule is made for, at least `rows`: M under FIXED, from the engine else equal
+    int shape;             // rows that the schedule is made for, at least `rows`
     const llm42_row *row;  // [rows]
     const llm42_seq *seq;  // [sequences]
     llm42_output *out;     // [rows], written where LLM42_ROW_SAMPLE is set
     float *logits;         // NULL, or [rows, V], written where LLM42_ROW_SAMPLE is set
-    llm42_probe_fn *probe; // NULL, or called after each operator: embed, attention_norm, q (rotated), k (rotated), v, attention,
-                           // o, ffn_norm, gate (silu(gate) x up; a mixture has none), down (of a mixture: its sum), final_norm
+    // NULL, or called after each operator: embed, attention_norm, q (rotated), k (rotated), v, attention, o, ffn_norm,
+    // gate (silu(gate) x up; a mixture has none), down (of a mixture: its sum), final_norm.
+    llm42_probe_fn *probe;
     void *probe_user;
-    bool check;            // the engine's own check at open, and nobody's request: a virtual clock stands still
+    bool check;            // the engine's own check when it opens, not a request's: takes no virtual time
 } llm42_pass;
 
-// >>backend ------------------------------------------------------------------------------------------------------
+// >>api-backend --------------------------------------------------------------------------------------------------
 typedef struct llm42_backend_desc {
     const llm42_model *model;
     llm42_dtype compute;  // LLM42_BF16 or LLM42_FP32
@@ -401,27 +439,26 @@ typedef struct llm42_backend_desc {
     int fixed_rows;       // M, the shape of replay passes; 0: not known
     unsigned schedules;   // those that will run, bits 1 << LLM42_FAST and so on; 0: not known
     bool overlap;         // start and poll will be used
-    const struct llm42_sim_desc *sim;    // llm42_backend_sim() only
-    const struct llm42_cuda_desc *cuda;  // llm42_backend_cuda() only; NULL: its defaults
+    const void *backend_desc;  // the backend's own options, as in llm42_engine_desc; NULL: its defaults
     llm42_log_fn *log;
     void *log_user;
 } llm42_backend_desc;
 
-// A backend runs passes and owns the weights' device copy, the KV pages and the clock. The contract:
-// - open gets resolved values (no zero means a default), takes all memory there and then, and leaves *state NULL if
-//   it fails. close takes what open gave. A backend may be open many times at once; states share nothing.
-// - run returns when the pass's outputs are valid. The pass and all it points to belong to the caller and must stay
-//   put until then. Rows beyond pass->rows up to pass->shape are padding: no outputs and no KV come of them.
-// - run that fails leaves the outputs undefined and the KV of the positions in pass->row undefined, and nothing else
-//   changed; the engine has those positions written again before a pass reads them.
-// - start and poll are run in two halves for backends that can overlap passes; NULL where they cannot. One pass is in
-//   flight at most; run may be called beside it. poll returns when the pass has landed, or LLM42_IDLE if it has not by the
-//   time `until` (INFINITY: wait for it; a time gone by: only look). Until it lands the pass, its rows, outputs and the
-//   entries of seq that its rows name stay put, and its sequences are in no other pass. A failed start or poll leaves what
-//   a failed run leaves; error may be NULL.
-// - A KV entry is a function of what the row's schedule allows it to depend on, and so are tokens and logprobs. The
-//   engine checks that rows keep their bits wherever they stand in a FIXED or INVARIANT pass; if not, it does not open.
-// - now is in seconds from any fixed point and never runs backwards; wait_until returns at or after that time.
+// A backend runs passes. It owns the device's copy of the weights, the KV pages and the clock. The contract:
+// - open gets resolved values: no zero means a default. It takes all memory there and then, and leaves *state NULL if it
+//   fails. close takes what open gave. A backend may be open many times at once; the states share nothing.
+// - run returns when the pass's outputs are valid. The pass and all it points to belong to the caller and stay in place
+//   until then. Rows beyond pass->rows up to pass->shape are padding: they give no outputs and no KV.
+// - If run fails, the outputs and the KV of the positions in pass->row are undefined, and nothing else has changed. The
+//   engine has those positions written again before a pass reads them.
+// - start and poll are run in two halves, for backends that can overlap passes; NULL where they cannot. One pass is in
+//   flight at most. run may be called beside it. poll returns when the pass has ended, or LLM42_IDLE if it has not ended
+//   by the time `until` (INFINITY: wait for the end; a time gone by: only look). Until it ends, the pass, its rows, its
+//   outputs and the entries of seq that its rows name stay in place, and its sequences are in no other pass. If start or
+//   poll fails, the effect is that of a failed run. error may be NULL.
+// - KV entries, tokens and log-probabilities depend on nothing but what the row's schedule allows. The engine checks
+//   that rows keep their bits wherever they stand in a FIXED or INVARIANT pass. If they do not, it does not open.
+// - now is in seconds from any fixed point and never runs backwards. wait_until returns at or after that time.
 typedef struct llm42_backend {
     const char *name;
     llm42_result (*open)(void **state, const llm42_backend_desc *desc, llm42_error *error);
@@ -436,13 +473,15 @@ typedef struct llm42_backend {
 LLM42_API const llm42_backend *llm42_backend_cpu(void);
 LLM42_API const char *llm42_cpu_isa(void);  // "avx512", "avx2" or "scalar": what this build of the header uses
 
-// Splits of a sum of length k for n outputs in a CPU pass of `shape` rows: the documented table behind FAST and FIXED.
+// The CPU backend cuts a sum of length k, for n outputs in a pass of `shape` rows, into this many parts. Under FAST and
+// FIXED the number follows the documented table in section cpu.
 LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k);
 
-// >>sim ----------------------------------------------------------------------------------------------------------
-// The simulator is a backend: scheduler, KV pages and verification are the engine's own, a pass costs virtual time from a
-// calibration, and tokens come from a flip model. The true token of (request, position) is a hash; a FAST pass returns
-// another one with the request's own flip rate, drawn from a gamma distribution; other passes return the true one.
+// >>api-sim ------------------------------------------------------------------------------------------------------
+// The simulator is a backend. Planner, KV pages and verification are the engine's own; a pass takes virtual time from a
+// calibration, and tokens come from a flip model. The true token of (request, position) is a hash. A FAST pass returns
+// another token at the request's own flip rate, which is drawn from a gamma distribution. Other passes return the true
+// token.
 typedef enum llm42_kind {  // what a row is to the cost model
     LLM42_KIND_DECODE,     // the only row of its sequence in the pass
     LLM42_KIND_PROMPT,     // rows of a prompt, the last one sampled
@@ -450,11 +489,13 @@ typedef enum llm42_kind {  // what a row is to the cost model
     LLM42_KINDS
 } llm42_kind;
 
-// Pass times: ms[r * contexts + c] for row[r] rows that attend to context[c] positions in the mean.
+LLM42_API const char *llm42_kind_name(llm42_kind kind);  // "decode"
+
+// Pass times: ms[r * contexts + c] for row[r] rows that attend to context[c] positions on average.
 typedef struct llm42_cost_table {
     int rows, contexts;
     double *row, *context;  // ascending
-    double *ms;             // [rows, contexts], not falling along either
+    double *ms;             // [rows, contexts], never falling along either
 } llm42_cost_table;
 
 typedef struct llm42_calibration {
@@ -474,331 +515,138 @@ typedef struct llm42_sim_desc {
     uint64_t seed;                // of tokens and flips; default: 42
     double flip_scale;            // multiplies the calibration's flip rate; default: 1
     bool no_flips;                // every candidate is right
-    double invariant_slowdown;    // an INVARIANT pass costs as many times the FAST one; default: the calibration's own tables
+    double invariant_slowdown;    // an INVARIANT pass takes this many times the FAST one; default: as the calibration says
 } llm42_sim_desc;
 
-// The simulator; llm42_engine_desc.sim is required with it. Its clock is virtual and starts at 0. The model needs no
-// weights: llm42_model_load("shape:NAME").
+// The simulator. .backend_desc is an llm42_sim_desc and required. Its clock is virtual and starts at 0. The model needs
+// no weights: llm42_model_load("shape:NAME").
 LLM42_API const llm42_backend *llm42_backend_sim(void);
-// Reads a calibration file: `# key: value` lines, then TSV `schedule kind rows context_tokens ms`; sweep/README.md has the
-// format. Errors: IO; FORMAT for a table that is missing, falls or is no full grid, NaN, or another unit (names the line).
+// Reads a calibration file: `# key: value` lines, then TSV `schedule kind rows context_tokens ms`; sweep/README.md
+// describes the format. Errors: IO; MEMORY; FORMAT for a table that is missing, falls or is no full grid, for NaN, or for
+// another unit (names the line).
 LLM42_API llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error);
 LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
-// Milliseconds that a pass of `rows` rows of one kind takes which attend to `context` positions in the mean. NAN for a
-// schedule and kind that have no table: those are fast decode, fast prompt, fixed window, fixed prompt, invariant decode
-// and invariant prompt.
+// Milliseconds that a pass of `rows` rows of one kind takes when they attend to `context` positions on average. NAN for
+// a schedule and kind without a table. There are tables for fast decode, fast prompt, fixed window, fixed prompt,
+// invariant decode and invariant prompt.
 LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind,
                                       double rows, double context);
 
-// >>cuda ---------------------------------------------------------------------------------------------------------
-// The CUDA backend lives in llm42.cu and kernels.cu: link them to use it. bf16 only. At open it makes its matrix plans, checks
-// them bit by bit, and reports device, driver, libraries and plans to the log, each line `cuda KEY: VALUE`: a manifest
-// for result files.
-typedef enum llm42_cuda_fast {  // the plan of a FAST pass's matrix products
+// >>api-cuda -----------------------------------------------------------------------------------------------------
+// The CUDA backend is in llm42.cu and kernels.cu: link them to use it. It computes in bf16. When it opens, it chooses an
+// algorithm for each matrix product, checks them bit by bit, and logs device, driver, libraries and algorithms. Each line
+// is `cuda KEY: VALUE`; together they are the manifest of a result file.
+typedef enum llm42_cuda_fast {  // the algorithm of a FAST pass's matrix products
     LLM42_CUDA_FAST_DEFAULT = 0,
-    LLM42_CUDA_FAST_FASTEST,  // default: the fastest that is found: of those that cuBLASLt offers for so many rows, variants of its
-                              // first choice (built with CUDA 12.8 or later; meant for Hopper) and kernels.cu's. On an H200 nearly
-                              // all have the INVARIANT order, so that batches of any size agree but for attention
-    LLM42_CUDA_FAST_OFFERED,  // without the variants, as serving engines get them: their orders differ from size to size. Under
-                              // MATCH those passes that take the INVARIANT order may have them all the same
+    LLM42_CUDA_FAST_FASTEST,  // default: the fastest of those that cuBLASLt offers for so many rows, variants of its first
+                              // choice (with CUDA 12.8 or later; meant for Hopper) and the kernels of kernels.cu. On an
+                              // H200 nearly all sum in the INVARIANT order, so that batches of any size agree but for
+                              // attention
+    LLM42_CUDA_FAST_OFFERED,  // without the variants, as serving engines get them: their orders differ from size to size.
+                              // Passes that take the INVARIANT order under MATCH may have them all the same
 } llm42_cuda_fast;
 
-typedef enum llm42_cuda_fixed {  // the plan of a FIXED pass's matrix products
+typedef enum llm42_cuda_fixed {  // the algorithm of a FIXED pass's matrix products
     LLM42_CUDA_FIXED_DEFAULT = 0,
-    LLM42_CUDA_FIXED_FIRST,  // default: the order of cuBLASLt's own first choice for M rows, as serving engines get it, that keeps
-                             // its bits; if that is the INVARIANT order, by the fastest plan of it
-    LLM42_CUDA_FIXED_MATCH,  // the INVARIANT order (k ascending, by the tensor cores), whose bits are the same for any number of
-                             // rows: M matters no more, and a replay pass of few windows is no larger than they are. Beside
-                             // such passes FAST takes it too: up to 16 rows, attention of lone rows included, so that small
-                             // batches agree with the verifier; beyond, where a product loses 2% at most
+    LLM42_CUDA_FIXED_FIRST,  // default: the order of cuBLASLt's own first choice for M rows that keeps its bits, as
+                             // serving engines get it; if that is the INVARIANT order, by its fastest algorithm
+    LLM42_CUDA_FIXED_MATCH,  // the INVARIANT order (k ascending, by the tensor cores). Its bits are the same for any number
+                             // of rows, so M no longer matters, and a replay pass of few windows is no larger than they
+                             // are. FAST takes it too beside such passes: for up to 16 rows always, attention of lone rows
+                             // included, so that small batches agree with the verifier; for more rows where a product
+                             // loses 2% at most
 } llm42_cuda_fixed;
 
 typedef struct llm42_cuda_desc {
     int device;              // ordinal; default: 0
     llm42_cuda_fast fast;    // default: FASTEST
     llm42_cuda_fixed fixed;  // default: FIRST
-    const char *plan_file;   // matrix plans are read from it if it has them for this device, driver, library, shapes, kind of
-                             // engine and row counts, else all of this engine's are found and put in; default: found
-                             // anew at every open
+    const char *algorithm_file;  // keeps the chosen algorithms from run to run. They are read if the file has them for this
+                             // device, driver, library, shapes, kind of engine and row counts; else they are chosen anew
+                             // and added to the file. Default: chosen anew at every open
     bool no_graphs;          // launch kernels one by one; default: CUDA graphs
-    bool no_check;           // leave out the bit tests of plans and attention at open, for timing: no promise; default: check
-    bool no_cublas;          // matrix products by the kernels of kernels.cu alone, all in the INVARIANT order, so that bits do not
-                             // hang on cuBLASLt's version: slow for many rows; default: cuBLASLt's where they are faster
+    bool no_check;           // leave out the bit tests at open, for timing: no promise; default: check
+    bool no_cublas;          // matrix products by the kernels of kernels.cu alone, all in the INVARIANT order: bits then do
+                             // not depend on cuBLASLt's version; slow for many rows; default: cuBLASLt's where faster
 } llm42_cuda_desc;
 
+// .backend_desc is an llm42_cuda_desc; default: its defaults.
 LLM42_API const llm42_backend *llm42_backend_cuda(void);
 
-// Ceilings of a device, measured now: bytes/s of a device-to-device copy (read + written), bytes/s read by a kernel that only
-// reads, and bf16 FLOP/s of cuBLAS (4096 x 14336 x 4096, random data). Medians of several runs. Errors: UNSUPPORTED, BACKEND.
-typedef struct llm42_cuda_ceilings { double copy_bytes_per_s, read_bytes_per_s, matmul_flop_per_s; } llm42_cuda_ceilings;
+// Ceilings of a device, measured now, medians of several runs: bytes/s of a device-to-device copy (read + written),
+// bytes/s read by a kernel that only reads, and bf16 FLOP/s of cuBLAS (4096 x 14336 x 4096, random data). Errors:
+// UNSUPPORTED, BACKEND.
+typedef struct llm42_cuda_ceilings {
+    double copy_bytes_per_s, read_bytes_per_s, matmul_flop_per_s;
+} llm42_cuda_ceilings;
 LLM42_API llm42_result llm42_cuda_measure_ceilings(llm42_cuda_ceilings *ceilings, int device, llm42_error *error);
 
-// Runs a pass launch by launch and times each stage (all layers together) on the device, median of `repeats` runs.
+// Runs a pass launch by launch and times each stage (all layers together) on the device: medians of `repeats` runs.
 enum { LLM42_CUDA_STAGES = 16 };
-typedef struct llm42_cuda_stage { const char *name; double ms; int launches; } llm42_cuda_stage;
+typedef struct llm42_cuda_stage {
+    const char *name;
+    double ms;
+    int launches;
+} llm42_cuda_stage;
 LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, int repeats,
                                          llm42_cuda_stage stages[LLM42_CUDA_STAGES], int *count, llm42_error *error);
 
-// >>engine -------------------------------------------------------------------------------------------------------
-typedef enum llm42_mode {
-    LLM42_MODE_DEFAULT = 0,
-    LLM42_DVR,               // default: decode, verify, roll back for the requests marked deterministic
-    LLM42_NONDETERMINISTIC,  // every pass FAST; deterministic requests are refused
-    LLM42_BATCH_INVARIANT,   // every pass INVARIANT; every request is reproducible and none needs verification
-} llm42_mode;
+// >>api-policies -------------------------------------------------------------------------------------------------
+// Each policy is a field of llm42_engine_desc. Its values, their words in options and results, and what they mean stand
+// here and nowhere else: a new value is one line in a list, and its effect in the planner. The first value is the
+// default.
+#define LLM42_MODES(X)                                                                                          \
+    X(LLM42_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic")                      \
+    X(LLM42_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused")     \
+    X(LLM42_BATCH_INVARIANT, "batch_invariant", "every pass is INVARIANT; every request is reproducible")
+#define LLM42_VERIFIES(X)                                                                                       \
+    X(LLM42_VERIFY_EAGER, "eager", "as soon as one window is ready, filled up with partial windows (the paper)") \
+    X(LLM42_VERIFY_WAIT, "wait", "when G windows are ready, or a deadline passes, or nothing else can run")
+#define LLM42_FILLS(X)                                                                                          \
+    X(LLM42_FILL_LARGEST, "largest", "EAGER fills up with the windows that have most candidates")               \
+    X(LLM42_FILL_OLDEST, "oldest", "EAGER fills up in order of admission (as the paper's latencies suggest)")
+#define LLM42_PREFILLS(X)                                                                                       \
+    X(LLM42_PREFILL_PACKED, "packed", "deterministic prompts ride in replay passes of M rows")                  \
+    X(LLM42_PREFILL_ISOLATED, "isolated", "each deterministic prompt runs alone, at its own shape (the paper)") \
+    X(LLM42_PREFILL_INVARIANT, "invariant", "deterministic prompts ride in ordinary passes, made INVARIANT")
+#define LLM42_BONUSES(X)                                                                                        \
+    X(LLM42_BONUS_ON, "on", "a window is W-1 candidates and the verifier's own token (the paper's text)")       \
+    X(LLM42_BONUS_OFF, "off", "a window is W candidates (the paper's code)")
+#define LLM42_CHUNKEDS(X)                                                                                       \
+    X(LLM42_CHUNKED_ON, "on", "prompts ride beside decoding, cut into chunks by token_budget")                  \
+    X(LLM42_CHUNKED_OFF, "off", "all prompts but PACKED ones run whole, before decoding goes on (the paper)")
+// P(name of options and columns, field, type, the field's 0, list of values)
+#define LLM42_POLICIES(P)                                                                                       \
+    P("mode", mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                                                \
+    P("verify", verify, llm42_verify, LLM42_VERIFY_DEFAULT, LLM42_VERIFIES)                                     \
+    P("fill", fill, llm42_fill, LLM42_FILL_DEFAULT, LLM42_FILLS)                                                \
+    P("prefill", prefill, llm42_prefill, LLM42_PREFILL_DEFAULT, LLM42_PREFILLS)                                 \
+    P("bonus", bonus, llm42_bonus, LLM42_BONUS_DEFAULT, LLM42_BONUSES)                                          \
+    P("chunked", chunked_prefill, llm42_chunked, LLM42_CHUNKED_DEFAULT, LLM42_CHUNKEDS)
 
-typedef enum llm42_verify {
-    LLM42_VERIFY_DEFAULT = 0,
-    LLM42_VERIFY_EAGER,  // default, the paper's: as soon as one request is ready, filled up with partial windows
-    LLM42_VERIFY_WAIT,   // when G windows are ready, or a deadline passes, or nothing else can run
-} llm42_verify;
+#define LLM42__VALUE(name, word, meaning) name,
+#define LLM42__POLICY(name, field, type, none, values) typedef enum type { none = 0, values(LLM42__VALUE) } type;
+LLM42_POLICIES(LLM42__POLICY)
+#undef LLM42__POLICY
+#undef LLM42__VALUE
 
-typedef enum llm42_prefill {
-    LLM42_PREFILL_DEFAULT = 0,
-    LLM42_PREFILL_PACKED,    // default: deterministic prompts ride in replay passes of M rows
-    LLM42_PREFILL_ISOLATED,  // the paper's: one deterministic prompt alone, at its own shape
-    LLM42_PREFILL_INVARIANT, // deterministic prompts ride in passes as ordinary ones do, which then run INVARIANT
-} llm42_prefill;
-
-typedef enum llm42_bonus {
-    LLM42_BONUS_DEFAULT = 0,
-    LLM42_BONUS_ON,   // default, the paper's text: W-1 candidates and the verifier's own token
-    LLM42_BONUS_OFF,  // the paper's code: W candidates, W compared
-} llm42_bonus;
-
-typedef enum llm42_fill {  // whose partial windows fill a replay pass under EAGER
-    LLM42_FILL_DEFAULT = 0,
-    LLM42_FILL_LARGEST,  // default: those with the most candidates
-    LLM42_FILL_OLDEST,   // in order of admission, as the paper's latencies suggest, however few candidates they have
-} llm42_fill;
-
-typedef enum llm42_chunked {
-    LLM42_CHUNKED_DEFAULT = 0,
-    LLM42_CHUNKED_ON,   // default: ordinary and INVARIANT prompts ride beside decoding, cut into chunks by token_budget
-    LLM42_CHUNKED_OFF,  // the paper's: all prompts but PACKED ones run whole, in passes of their own, before decoding
-} llm42_chunked;
-
-#define LLM42_EVENTS(X)                                                                                                 \
-    X(LLM42_EVENT_SUBMITTED, "submitted")    /* n: prompt tokens */                                                     \
-    X(LLM42_EVENT_ADMITTED, "admitted")      /* n: tokens found in the prefix cache */                                  \
-    X(LLM42_EVENT_PREFILLED, "prefilled")    /* n: tokens whose KV is present */                                        \
-    X(LLM42_EVENT_CANDIDATE, "candidate")    /* n = 1: a token decoded but not verified */                              \
-    X(LLM42_EVENT_COMMITTED, "committed")    /* n tokens released; info->last_token is still the release before */      \
-    X(LLM42_EVENT_VERIFIED, "verified")      /* n: candidates that agreed with the replay pass */                       \
-    X(LLM42_EVENT_ROLLED_BACK, "rolled back")/* n: candidates dropped, the one that differed included */                \
-    X(LLM42_EVENT_PREEMPTED, "preempted")    /* n: candidates dropped; the KV pages are gone, the tokens stay */        \
-    X(LLM42_EVENT_FINISHED, "finished")      /* n: tokens returned; see finish */                                       \
-    X(LLM42_EVENT_PASS, "pass")              /* request 0; n: rows; see schedule, shape, begin */
-
-typedef enum llm42_event_type {
-    LLM42_EVENT_NONE = 0,
-#define LLM42__X(name, text) name,
-    LLM42_EVENTS(LLM42__X)
-#undef LLM42__X
-} llm42_event_type;
-
-typedef enum llm42_finish {
-    LLM42_FINISH_NONE = 0,  // still alive
-    LLM42_FINISH_STOP,      // a stop token was committed (it is the last token returned)
-    LLM42_FINISH_LENGTH,    // max_new_tokens
-    LLM42_FINISH_CANCELLED,
-} llm42_finish;
-
-typedef enum llm42_state {
-    LLM42_STATE_WAITING = 1,  // not yet arrived, queued, or preempted
-    LLM42_STATE_PREFILL,
-    LLM42_STATE_DECODE,
-    LLM42_STATE_FINISHED,
-} llm42_state;
-
-// A request as users and planners see it. Pointers hold until the request is released.
-typedef struct llm42_request {
-    int64_t id;
-    llm42_state state;
-    llm42_finish finish;
-    bool deterministic;
-    bool verify;                 // its tokens are candidates until a replay pass has verified them (mode DVR)
-    bool in_flight;              // has rows in the replay pass in flight
-    bool must_verify;            // its last replay pass failed: it must be verified before it decodes again
-    bool complete;               // its last candidate ends it, if it holds: nothing is decoded behind that
-    int prompt_count, max_new_tokens;
-    int committed, candidates;   // C and U
-    int kv;                      // positions with KV; in state PREFILL the next row of its prompt is at this position
-    int64_t ready_since;         // passes that had run when its window became ready; -1: it is not ready
-    double arrival, first_token, last_token;  // seconds on the backend's clock; -1: not yet
-    const int32_t *prompt;       // [prompt_count]
-    const int32_t *tokens;       // [committed], then [candidates] unverified ones
-    const float *logprobs;       // [committed]
-    int64_t verifications, rollbacks, recomputed, preemptions, prefix_hits;
-    void *user;
-} llm42_request;
-
-typedef struct llm42_event {
-    llm42_event_type type;
-    double time;                  // seconds on the backend's clock
-    int64_t request;              // id; 0 for a pass
-    const llm42_request *info;    // NULL for a pass
-    int n;                        // see LLM42_EVENTS
-    int position;                 // index among the request's output tokens of the first of tokens
-    const int32_t *tokens;        // [n]: candidate, committed, rolled back; else NULL
-    const float *logprobs;        // [n]: committed; candidate (the fast pass's); else NULL
-    llm42_finish finish;
-    llm42_schedule schedule;      // pass
-    int shape;                    // pass: rows the schedule was made for
-    int windows;                  // pass: verification windows in it
-    double begin;                 // pass: start time; time is its end
-} llm42_event;
-
-// Called inside llm42_engine_submit, _cancel and _step, on the caller's thread. It may read; the only engine calls
-// allowed inside are llm42_engine_request and llm42_engine_stats. Pointers in the event hold during the call.
-typedef void llm42_event_fn(void *user, const llm42_event *event);
-
-LLM42_API const char *llm42_event_name(llm42_event_type type);
-LLM42_API const char *llm42_schedule_name(llm42_schedule schedule);
-
-// >>planner ------------------------------------------------------------------------------------------------------
-// A planner decides which requests share the next pass. It sees the requests and returns a plan, which is a value: a
-// schedule, and a list of choices. The engine checks the plan, takes pages for it and runs it. Any plan that obeys the rules
-// below is safe: no token and no log-probability bit of a deterministic request depends on the planner.
+// A policy's words and their meanings, NULL-terminated; word[i] is value i + 1.
+typedef struct llm42_policy {
+    const char *name;  // "verify"
+    const char *const *word, *const *meaning;
+} llm42_policy;
 
 typedef struct llm42_engine_desc llm42_engine_desc;
 
-typedef enum llm42_choice_kind {
-    LLM42_CHOICE_DECODE = 1,  // one row: the newest token goes in, the next one comes out
-    LLM42_CHOICE_PROMPT,      // the next rows of its prompt, and of tokens that it had committed before a preemption
-    LLM42_CHOICE_WINDOW,      // its verification window, in a replay pass
-} llm42_choice_kind;
+// All policies, in the order above, ended by one whose name is NULL.
+LLM42_API const llm42_policy *llm42_policies(void);
+// Sets a policy of a desc by its word. Errors: INVALID, which lists the words.
+LLM42_API llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *policy, const char *word,
+                                        llm42_error *error);
+// The word of a desc's policy; "default" where the field is 0, NULL where there is no such policy.
+LLM42_API const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy);
 
-typedef struct llm42_choice {
-    int64_t request;          // id
-    llm42_choice_kind kind;
-    int rows;                 // 0: all that llm42_choice_rows allows
-} llm42_choice;
-
-typedef struct llm42_plan {
-    llm42_schedule schedule;  // FAST; FIXED for a replay pass and for deterministic prompts; INVARIANT
-    int shape;                // rows the schedule is made for; 0 (default): M for a replay pass, else the rows planned
-    int count;                // choices
-    llm42_choice *choice;     // [count], in the order of their rows; room for `room` of them
-    int room;                 // at least the requests that run
-} llm42_plan;
-
-// A pass as planners look back on it.
-typedef struct llm42_planned {
-    llm42_schedule schedule;
-    int rows, shape;          // rows is 0 where there is no such pass
-    int windows, prompts;     // choices of windows; of deterministic prompts
-    double begin;             // seconds on the backend's clock
-} llm42_planned;
-
-// What a planner sees. All of it is read-only and holds until the planner returns.
-typedef struct llm42_view {
-    const llm42_engine_desc *desc;        // every default resolved
-    double now;                           // the backend's clock, seconds
-    int64_t passes;                       // that have run; llm42_request.ready_since counts in these
-    int window_ready;                     // candidates that make a window ready: W - 1, or W without the bonus token
-    int running_count;
-    int64_t waiting_count;
-    const llm42_request *const *running;  // [running_count], in order of admission
-    const llm42_request *waiting;         // the first by arrival, arrived or not; NULL: none. See llm42_next_waiting
-    int pages_free;                       // KV pages that no request holds
-    llm42_planned last;                   // the pass that ran last, those in flight aside
-    llm42_planned in_flight;              // the replay pass in flight (.overlap)
-} llm42_view;
-
-// The rules. A plan that breaks one is refused with LLM42_PLAN and a line that names the rule and the request; the plan
-// changes nothing, and the engine can go on.
-#define LLM42_RULES(X)                                                                                                  \
-    X(LLM42_RULE_SCHEDULE, "a plan has a schedule that the engine was opened for")                                      \
-    X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                         \
-    X(LLM42_RULE_ONCE, "a request is in a plan once at most")                                                           \
-    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                                      \
-    X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and a further token may follow")                    \
-    X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                               \
-    X(LLM42_RULE_PREFILL, "a deterministic prompt runs in passes of the schedule that .prefill names")                  \
-    X(LLM42_RULE_ISOLATED, "with prefill ISOLATED a deterministic prompt is alone in its pass, as long as may be")      \
-    X(LLM42_RULE_WINDOW, "a window has something to verify")                                                            \
-    X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                        \
-    X(LLM42_RULE_ROWS, "a choice has no more rows than it may, a plan no more than M (FIXED) or token_budget")          \
-    X(LLM42_RULE_SHAPE, "a FIXED pass has shape M, another one at least its rows")                                      \
-    X(LLM42_RULE_OVERLAP, "one replay pass is in flight at most")                                                       \
-    X(LLM42_RULE_WORK, "something is planned, and admitted, unless a pass in flight is waited for")                     \
-    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                                     \
-    X(LLM42_RULE_ARRIVED, "admit names a waiting request that has arrived")
-
-typedef enum llm42_rule {
-#define LLM42__X(name, text) name,
-    LLM42_RULES(LLM42__X)
-#undef LLM42__X
-} llm42_rule;
-
-// The functions run inside llm42_engine_step, on the caller's thread. They must not call the engine. One that depends on
-// nothing but the view gives the same run every time.
-typedef struct llm42_planner {
-    const char *name;  // required; one word, for messages and results
-    void *user;        // handed to each function
-    // Required. Fills the plan of the next pass; it comes empty. An empty plan waits for the pass in flight. An error ends
-    // the step.
-    llm42_result (*plan)(void *user, const llm42_view *view, llm42_plan *plan, llm42_error *error);
-    // The request that gives up its KV pages when a plan needs more than are free; the planner is then asked for another
-    // plan. NULL (default): the youngest, ordinary requests first.
-    int64_t (*preempt)(void *user, const llm42_view *view);
-    // The waiting request that is admitted next; 0: none now. NULL (default): the first by arrival.
-    int64_t (*admit)(void *user, const llm42_view *view);
-    // Told of every plan that has run, and how many seconds it took. NULL (default): not told.
-    void (*postprocess)(void *user, const llm42_view *view, const llm42_plan *plan, double seconds);
-} llm42_planner;
-
-// The built-in planner. The policies in llm42_engine_desc are its parameters.
-LLM42_API const llm42_planner *llm42_planner_default(void);
-// Adds a choice to a plan. rows: 0 for all that it may have.
-LLM42_API void llm42_choose(llm42_plan *plan, const llm42_request *request, llm42_choice_kind kind, int rows);
-// Rows that this choice may have now in a pass of this schedule, at most; 0: it may not be chosen.
-LLM42_API int llm42_choice_rows(const llm42_view *view, const llm42_request *request, llm42_choice_kind kind,
-                                llm42_schedule schedule);
-// The waiting request behind this one, by arrival; NULL: none.
-LLM42_API const llm42_request *llm42_next_waiting(const llm42_request *request);
-
-struct llm42_engine_desc {
-    const llm42_model *model;      // required
-    const llm42_backend *backend;  // default: llm42_backend_cpu()
-    const llm42_sim_desc *sim;     // for llm42_backend_sim(), and required there
-    const llm42_cuda_desc *cuda;   // for llm42_backend_cuda(); default: its defaults
-    llm42_mode mode;               // default: LLM42_DVR
-    llm42_dtype compute;           // default: LLM42_BF16
-    bool logits_fp32;              // default: logits are rounded to bf16 under bf16, as serving engines do
-    int threads;                   // default: what OpenMP offers
-    int max_context;               // tokens in a sequence; default: the model's, at most 8192
-    int max_running;               // sequences that run at once; default: 32
-    int token_budget;              // rows of a FAST, INVARIANT or ISOLATED pass, at most; default: the larger of 256 (with
-                                   // chunked_prefill OFF max_context, and never less) and max_running
-    int page_size;                 // tokens in a KV page; default: 16
-    int pages;                     // KV pages; default: max_running full contexts, or one and 1 GiB if that is less
-    int window;                    // W; default: 32
-    int group;                     // G; default: 8. M = G x W
-    llm42_verify verify;           // default: EAGER
-    llm42_fill fill;               // default: LARGEST
-    int deadline;                  // WAIT: passes that a ready window waits at most; default: W
-    int look_ahead;                // WAIT: candidates decoded beyond a ready window, at most; default: W
-    llm42_prefill prefill;         // of deterministic requests' prompts in mode DVR; default: PACKED
-    llm42_bonus bonus;             // default: ON
-    llm42_chunked chunked_prefill; // default: ON
-    bool overlap;                  // fast passes go on while a replay pass is in flight (no global pause); default: off
-    double admission_reserve;      // 0..1: a request is admitted when pages are free for its tokens and for this share of
-                                   // the tokens that it and those running may still return, but at least one for each
-                                   // running one; when none runs it is admitted whatever the reserve; default: 0
-    bool prefix_cache;             // default: off
-    double inject_rate;            // share of candidates replaced by a wrong token, 0..1, for stress tests; default: 0
-    uint64_t inject_seed;          // default: 42
-    bool keep_fast_kv;             // leave out the KV overwrite of verification: breaks the promise, for experiments
-    const llm42_planner *planner;  // who shares a pass; default: llm42_planner_default(), which obeys the policies above
-    bool auto_release;             // a finished request is released after its FINISHED event; default: by the user
-    llm42_event_fn *on_event;      // default: none
-    void *event_user;
-    llm42_log_fn *log;             // default: none
-    void *log_user;
-};
-
+// >>api-request --------------------------------------------------------------------------------------------------
 typedef struct llm42_request_desc {
     const int32_t *prompt;   // required, [prompt_count], copied
     int prompt_count;        // required, at least 1
@@ -813,22 +661,241 @@ typedef struct llm42_request_desc {
     void *user;              // handed back in llm42_request.user
 } llm42_request_desc;
 
+typedef enum llm42_state {
+    LLM42_STATE_WAITING = 1,  // queued, not yet arrived, or preempted
+    LLM42_STATE_PREFILL,
+    LLM42_STATE_DECODE,
+    LLM42_STATE_FINISHED,
+} llm42_state;
+
+typedef enum llm42_finish {
+    LLM42_FINISH_NONE = 0,  // still alive
+    LLM42_FINISH_STOP,      // a stop token was committed (it is the last token returned)
+    LLM42_FINISH_LENGTH,    // max_new_tokens
+    LLM42_FINISH_CANCELLED,
+} llm42_finish;
+
+// A request as users and planners see it. Pointers hold until the request is released.
+typedef struct llm42_request {
+    int64_t id;
+    llm42_state state;
+    llm42_finish finish;
+    bool deterministic;
+    bool verify;                 // its tokens are candidates until a replay pass has verified them (mode DVR)
+    bool in_flight;              // has rows in the replay pass in flight
+    bool must_verify;            // its last replay pass failed: it must be verified before it decodes again
+    bool complete;               // its last candidate ends it if it holds: nothing is decoded behind it
+    int prompt_count, max_new_tokens;
+    int committed, candidates;   // C and U
+    int kv;                      // positions with KV; in state PREFILL the next row of its prompt is at this position
+    int64_t ready_since;         // passes that had run when its window became ready; -1: it is not ready
+    double arrival, first_token, last_token;  // seconds on the backend's clock; -1: not yet
+    const int32_t *prompt;       // [prompt_count]
+    const int32_t *tokens;       // [committed], then [candidates] unverified ones
+    const float *logprobs;       // [committed]
+    int64_t verifications, rollbacks, recomputed, preemptions, prefix_hits;
+    void *user;
+} llm42_request;
+
+#define LLM42_EVENTS(X)                                                                                         \
+    X(LLM42_EVENT_SUBMITTED, "submitted")     /* n: prompt tokens */                                            \
+    X(LLM42_EVENT_ADMITTED, "admitted")       /* n: tokens found in the prefix cache */                         \
+    X(LLM42_EVENT_PREFILLED, "prefilled")     /* n: tokens whose KV is present */                               \
+    X(LLM42_EVENT_CANDIDATE, "candidate")     /* n = 1: a token decoded but not verified */                     \
+    X(LLM42_EVENT_COMMITTED, "committed")     /* n tokens released; info->last_token is that of the release before */ \
+    X(LLM42_EVENT_VERIFIED, "verified")       /* n: candidates that agreed with the replay pass */              \
+    X(LLM42_EVENT_ROLLED_BACK, "rolled back") /* n: candidates dropped, the one that differed included */       \
+    X(LLM42_EVENT_PREEMPTED, "preempted")     /* n: candidates dropped; the KV pages go, the tokens stay */     \
+    X(LLM42_EVENT_FINISHED, "finished")       /* n: tokens returned; see finish */                              \
+    X(LLM42_EVENT_PASS, "pass")               /* request 0; n: rows; see schedule, shape, begin */
+
+typedef enum llm42_event_type {
+    LLM42_EVENT_NONE = 0,
+#define LLM42__X(name, text) name,
+    LLM42_EVENTS(LLM42__X)
+#undef LLM42__X
+} llm42_event_type;
+
+typedef struct llm42_event {
+    llm42_event_type type;
+    double time;                  // seconds on the backend's clock; the events of a pass have one time
+    int64_t request;              // id; 0 for a pass
+    const llm42_request *info;    // NULL for a pass
+    int n;                        // see LLM42_EVENTS
+    int position;                 // index of tokens[0] among the request's output tokens
+    const int32_t *tokens;        // [n]: candidate, committed, rolled back; else NULL
+    const float *logprobs;        // [n]: committed; candidate (the fast pass's); else NULL
+    llm42_finish finish;
+    llm42_schedule schedule;      // pass
+    int shape;                    // pass: rows that the schedule was made for
+    int windows;                  // pass: verification windows in it
+    double begin;                 // pass: start time; time is its end
+} llm42_event;
+
+// Called inside llm42_engine_submit, _cancel and _step, on the caller's thread. It may read. The only engine calls
+// allowed inside are llm42_engine_request and llm42_engine_stats. Pointers in the event hold during the call.
+typedef void llm42_event_fn(void *user, const llm42_event *event);
+
+LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
+
+// >>api-planner --------------------------------------------------------------------------------------------------
+// A planner decides which requests share the next pass. It sees the requests and fills in a plan. A plan is a value: a
+// schedule, a shape, and a list of choices. The engine checks the plan, takes KV pages for it and runs it. Every plan that
+// obeys the rules below is safe: no token and no log-probability bit of a deterministic request depends on the planner.
+// examples/06_planner.c has two planners.
+typedef enum llm42_choice_kind {
+    LLM42_CHOICE_DECODE = 1,  // one row: the newest token goes in, the next one comes out
+    LLM42_CHOICE_PROMPT,      // the next rows of its prompt, or of tokens that it had committed before a preemption
+    LLM42_CHOICE_WINDOW,      // its verification window, in a replay pass
+} llm42_choice_kind;
+
+typedef struct llm42_choice {
+    int64_t request;          // id
+    llm42_choice_kind kind;
+    int rows;                 // 0: as many as llm42_choice_rows allows
+} llm42_choice;
+
+typedef struct llm42_plan {
+    llm42_schedule schedule;  // required: FAST; FIXED for replay passes and deterministic prompts; INVARIANT
+    int shape;                // rows that the schedule is made for; default: M for a replay pass, else the rows planned
+    int count;                // choices
+    llm42_choice *choice;     // [count], in the order of their rows; there is room for `room` of them
+    int room;                 // at least the number of requests that run
+} llm42_plan;
+
+// What planners are told of a pass.
+typedef struct llm42_planned {
+    llm42_schedule schedule;
+    int rows, shape;          // rows is 0 where there is no such pass
+    int windows, prompts;     // choices of windows, and of deterministic prompts
+    double begin;             // seconds on the backend's clock
+} llm42_planned;
+
+// What a planner sees. It is read-only and holds until the planner returns.
+typedef struct llm42_view {
+    const llm42_engine_desc *desc;        // every default resolved
+    double now;                           // the backend's clock, seconds
+    int64_t passes;                       // that have run; llm42_request.ready_since counts in these
+    int window_ready;                     // candidates that make a window ready: W - 1, or W without the bonus token
+    int running_count, waiting_count;
+    const llm42_request *const *running;  // [running_count], in order of admission
+    const llm42_request *waiting;         // the first by arrival, whether it has arrived or not; NULL: none
+    int pages_free;                       // KV pages that no request holds
+    llm42_planned last;                   // the pass that ran last; one that was in flight does not count
+    llm42_planned in_flight;              // the replay pass in flight (.overlap)
+} llm42_view;
+
+// The rules. A plan that breaks one is refused with LLM42_PLAN and a line that names the rule and the request. A refused
+// plan changes nothing, and the engine can go on.
+#define LLM42_RULES(X)                                                                                          \
+    X(LLM42_RULE_SCHEDULE, "a plan has a schedule that the engine was opened for")                              \
+    X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                 \
+    X(LLM42_RULE_ONCE, "a request is in a plan at most once")                                                   \
+    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                              \
+    X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and another token may follow")              \
+    X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                       \
+    X(LLM42_RULE_PREFILL, "a deterministic prompt runs in the kind of pass that .prefill names, never FAST")    \
+    X(LLM42_RULE_ISOLATED, "with prefill ISOLATED a deterministic prompt is alone, with all rows that it may have") \
+    X(LLM42_RULE_WINDOW, "a window has something to verify")                                                    \
+    X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                \
+    X(LLM42_RULE_ROWS, "a choice has no more rows than it may have, a plan at most M (FIXED) or token_budget")  \
+    X(LLM42_RULE_SHAPE, "a FIXED pass has shape M; another has a shape from its rows to token_budget")          \
+    X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                               \
+    X(LLM42_RULE_WORK, "something is planned, or admitted, unless a pass in flight is waited for")              \
+    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                             \
+    X(LLM42_RULE_ARRIVED, "admit names a waiting request that has arrived")
+
+typedef enum llm42_rule {
+#define LLM42__X(name, text) name,
+    LLM42_RULES(LLM42__X)
+#undef LLM42__X
+} llm42_rule;
+
+// The functions run inside llm42_engine_step, on the caller's thread. They must not call the engine. A planner that looks
+// at nothing but the view plans the same way in every run.
+typedef struct llm42_planner {
+    const char *name;  // required; one word, for messages and results
+    void *user;        // handed to each function
+    // Required. Fills in the plan of the next pass, which comes empty. If it stays empty, the engine waits for the pass in
+    // flight. An error ends the step.
+    llm42_result (*plan)(void *user, const llm42_view *view, llm42_plan *plan, llm42_error *error);
+    // Names the request that gives up its KV pages when a plan needs more than are free. The planner is then asked for
+    // another plan. NULL (default): the youngest, ordinary requests first.
+    int64_t (*preempt)(void *user, const llm42_view *view);
+    // Names the waiting request that is admitted next; 0: none now. NULL (default): the first by arrival.
+    int64_t (*admit)(void *user, const llm42_view *view);
+    // Told of each plan after it has run, and of the seconds that it took. NULL (default): not told.
+    void (*postprocess)(void *user, const llm42_view *view, const llm42_plan *plan, double seconds);
+} llm42_planner;
+
+// The built-in planner. Its parameters are the policies in llm42_engine_desc.
+LLM42_API const llm42_planner *llm42_planner_default(void);
+// Adds a choice to a plan. rows: 0 for as many as it may have.
+LLM42_API void llm42_choose(llm42_plan *plan, const llm42_request *request, llm42_choice_kind kind, int rows);
+// How many rows this choice may have now in a pass of this schedule; 0: it may not be chosen.
+LLM42_API int llm42_choice_rows(const llm42_view *view, const llm42_request *request, llm42_choice_kind kind,
+                                llm42_schedule schedule);
+// The waiting request behind this one, by arrival; NULL: none.
+LLM42_API const llm42_request *llm42_next_waiting(const llm42_request *request);
+
+// >>api-engine ---------------------------------------------------------------------------------------------------
+struct llm42_engine_desc {
+    const llm42_model *model;      // required
+    const llm42_backend *backend;  // default: llm42_backend_cpu()
+    const void *backend_desc;      // of the backend's own type: llm42_sim_desc (required), llm42_cuda_desc; default: NULL
+    const llm42_planner *planner;  // who shares a pass; default: llm42_planner_default()
+    llm42_mode mode;               // default: DVR
+    llm42_dtype compute;           // default: LLM42_BF16
+    bool logits_fp32;              // default: under bf16 logits are rounded to bf16, as serving engines do
+    int threads;                   // default: what OpenMP offers
+    int max_context;               // tokens in a sequence; default: the model's, at most 8192
+    int max_running;               // sequences that run at once; default: 32
+    int token_budget;              // most rows of a FAST, INVARIANT or ISOLATED pass; at least max_running, and with
+                                   // chunked_prefill OFF max_context; default: the least that is allowed, or 256
+    int page_size;                 // tokens in a KV page; default: 16
+    int pages;                     // KV pages; default: max_running full contexts, or one and 1 GiB if that is less
+    int window;                    // W; default: 32
+    int group;                     // G; default: 8. M = G x W
+    llm42_verify verify;           // default: EAGER
+    llm42_fill fill;               // default: LARGEST
+    int deadline;                  // WAIT: passes that a ready window waits at most; default: W
+    int look_ahead;                // WAIT: candidates decoded beyond a ready window, at most; default: W
+    llm42_prefill prefill;         // of deterministic requests' prompts in mode DVR; default: PACKED
+    llm42_bonus bonus;             // default: ON
+    llm42_chunked chunked_prefill; // default: ON
+    bool overlap;                  // fast passes go on while a replay pass is in flight; default: off
+    double admission_reserve;      // 0 to 1. A request is admitted when enough pages are free for its tokens, for one
+                                   // more page of each request that runs, and for this share of all tokens that it and
+                                   // they may still return. If none runs it is always admitted. Default: 0
+    bool prefix_cache;             // default: off
+    double inject_rate;            // share of candidates replaced by a wrong token, 0 to 1, for stress tests; default: 0
+    uint64_t inject_seed;          // default: 42
+    bool keep_fast_kv;             // leave out the KV overwrite of verification: breaks the promise, for experiments
+    bool auto_release;             // a finished request is released after its FINISHED event; default: by the user
+    llm42_event_fn *on_event;      // default: none
+    void *event_user;
+    llm42_log_fn *log;             // default: none
+    void *log_user;
+};
+
 typedef struct llm42_stats {
     int64_t submitted, finished, cancelled;
-    int64_t prompt_tokens, returned_tokens, deterministic_tokens;  // of prompts admitted; released, in all and marked
-    int64_t passes[LLM42_EXACT + 1], rows[LLM42_EXACT + 1];        // by schedule
+    int64_t prompt_tokens;         // of requests that were admitted
+    int64_t returned_tokens;       // released to users
+    int64_t deterministic_tokens;  // of those, to deterministic requests
+    int64_t passes[LLM42_EXACT + 1], rows[LLM42_EXACT + 1];  // by schedule
     double busy[LLM42_EXACT + 1];  // seconds in passes, by schedule; passes side by side both count
-    int64_t replay_windows;                                        // windows filled in replay passes
+    int64_t replay_windows;        // windows filled in replay passes
     int64_t candidates, verifications, rollbacks, recomputed, injected;
-    int64_t compared;           // candidates that a replay pass compared
+    int64_t compared;              // candidates that a replay pass compared
     int64_t preemptions, preempted_candidates;
-    int64_t prefix_hits;        // prompt tokens found in the prefix cache
+    int64_t prefix_hits;           // prompt tokens found in the prefix cache
     int running, waiting, pages_free;  // now
 } llm42_stats;
 
 typedef struct llm42_engine llm42_engine;
 
-// Opens an engine: all memory that steps use is taken here. Errors: INVALID (names the field), UNSUPPORTED, MEMORY,
+// Opens an engine and takes all memory that steps use. Errors: INVALID (names the field), UNSUPPORTED, MEMORY,
 // NOT_INVARIANT (mode DVR or BATCH_INVARIANT on a backend whose rows change with their place in a pass).
 LLM42_API llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *desc, llm42_error *error);
 LLM42_API void llm42_engine_close(llm42_engine *engine);  // NULL is fine; live requests are dropped
@@ -838,59 +905,68 @@ LLM42_API const llm42_engine_desc *llm42_engine_config(const llm42_engine *engin
 // Queues a request. *id counts up from 1. Errors: INVALID (names the field), NEVER_FITS, MEMORY.
 LLM42_API llm42_result llm42_engine_submit(llm42_engine *engine, const llm42_request_desc *desc, int64_t *id,
                                            llm42_error *error);
-// Ends a request; tokens committed so far can still be read. Cancelling a finished request does nothing. If the request
-// is in the replay pass in flight, that pass is waited for first. Errors: NOT_FOUND; that pass's own, and the request is
-// cancelled all the same.
+// Ends a request. Tokens that it has committed can still be read. Cancelling a finished request does nothing. If the
+// request is in the replay pass in flight, the call waits for that pass first. Errors: NOT_FOUND; that pass's own, and
+// the request is cancelled all the same.
 LLM42_API llm42_result llm42_engine_cancel(llm42_engine *engine, int64_t id, llm42_error *error);
 // The request, or NULL when no live request has this id.
 LLM42_API const llm42_request *llm42_engine_request(const llm42_engine *engine, int64_t id);
-// Forgets a finished request and frees its tokens.
+// Forgets a finished request and frees its tokens. Errors: NOT_FOUND, INVALID (it is not finished).
 LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, llm42_error *error);
 
-// Admits arrivals, forms one pass (replay if due, else fast), runs it, commits and emits events. Allocates nothing.
-// LLM42_OK: a pass ran, or the one in flight has landed. LLM42_IDLE: every request is finished. With nothing to run but arrivals to come it sleeps until
-// the next one. After an error tokens and requests are as before the step: call again to retry, or cancel.
+// Admits arrivals, asks the planner for a pass, runs it, commits tokens and emits events. Allocates nothing. LLM42_OK: a
+// pass ran, or the one in flight has ended. LLM42_IDLE: every request is finished. If there is nothing to run until the
+// next arrival, it sleeps until then. After an error tokens and requests are as before the step: call it again to retry,
+// or cancel. Errors: the backend's, the planner's, PLAN.
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
 LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
 LLM42_API double llm42_engine_now(const llm42_engine *engine);  // the backend's clock, seconds
 LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
 
-// >>metrics ------------------------------------------------------------------------------------------------------
-// Collects what papers report, from events. Definitions: recompute % = 100 x recomputed / returned tokens; rollback
-// rate of a request = rollbacks / its verifications; TTFT from arrival to the first token released; ITL between
-// releases; end to end from arrival to the last token. Percentiles by nearest rank. Allocates as it collects.
+// >>api-observers ------------------------------------------------------------------------------------------------
+// Metrics collect what papers report, from events. Recompute % = 100 x recomputed / returned tokens. The rollback rate of
+// a request = its rollbacks / its verifications. TTFT: from arrival to the first token released. ITL: between releases.
+// End to end: from arrival to the last token. The arrays grow as events come; llm42_metrics_free frees them.
 typedef struct llm42_metrics {
     int64_t requests, input_tokens, output_tokens, recomputed, verifications, rollbacks;
-    double begin, end;            // first arrival, last release; seconds
-    double *ttft, *itl, *latency; // seconds, one a request, one a release but the first, one a request
-    double *rollback_rate;        // one a deterministic request that was verified
+    double begin, end;      // first arrival, last release; seconds
+    double *ttft, *latency; // seconds; one a request
+    double *itl;            // seconds; one a release, but for a request's first
+    double *rollback_rate;  // one a deterministic request that was verified
 } llm42_metrics;
 
-LLM42_API void llm42_metrics_event(llm42_metrics *metrics, const llm42_event *event);
+// Errors: MEMORY, and that event is not counted in full.
+LLM42_API llm42_result llm42_metrics_event(llm42_metrics *metrics, const llm42_event *event);
 LLM42_API void llm42_metrics_free(llm42_metrics *metrics);
-LLM42_API int64_t llm42_metrics_count(const double *values);  // elements of one of the arrays above (stb_ds arrays)
-// Of one of the arrays above. Nearest rank: the smallest value with at least p percent of the values at or below it; NAN of none. Sorts values.
+LLM42_API int64_t llm42_metrics_count(const double *values);  // elements of one of the arrays above
+// The smallest value of such an array with at least p percent of the values at or below it (nearest rank); NAN if it is
+// empty. Sorts the array.
 LLM42_API double llm42_metrics_percentile(double *values, double p);
 
 // Tokens equal to the reference before the first difference, and equal ones between the first and the second.
 LLM42_API void llm42_consistent_spans(const int32_t *reference, int reference_count, const int32_t *tokens, int count,
                                       int *first, int *second);
 
-// >>trace --------------------------------------------------------------------------------------------------------
+// A trace writes events to a file: *.json as a Chrome/Perfetto trace, anything else as TSV.
 typedef struct llm42_trace llm42_trace;
-// Writes events to a file: *.json as a Chrome/Perfetto trace, anything else as TSV.
 LLM42_API llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error *error);
 LLM42_API void llm42_trace_event(llm42_trace *trace, const llm42_event *event);
-// Finishes the file; an error that any write met is reported here.
+// Finishes the file. It reports an error that any write met.
 LLM42_API llm42_result llm42_trace_close(llm42_trace *trace, llm42_error *error);
 
-// >>math ---------------------------------------------------------------------------------------------------------
-// Built from IEEE operations alone: the same bits on every CPU. x within the float range.
+// >>api-math -----------------------------------------------------------------------------------------------------
+// Made of IEEE operations alone: the same bits on every CPU. x within the range of its type.
 LLM42_API float llm42_exp(float x);
 LLM42_API float llm42_log(float x);  // x > 0
+LLM42_API double llm42_exp64(double x);
+LLM42_API double llm42_log64(double x);  // x > 0
 LLM42_API void llm42_sincos(double x, double *sine, double *cosine);  // |x| < 1e9
-// Draws a token from logits [V]; scratch holds 2 x V int32 values. Position is the drawing row's.
+LLM42_API uint64_t llm42_hash(uint64_t x);
+LLM42_API double llm42_uniform(uint64_t hash);  // a number in [0, 1) from a hash: its upper 53 bits
+// Reads a finite number that fills the text from begin to end, whatever the locale. False: it is none.
+LLM42_API bool llm42_number(const char *begin, const char *end, double *value);
+// Draws a token from logits [V]. scratch holds 2 x V int32 values. position is that of the row that gave the logits.
 LLM42_API llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *sampling, int position,
                                     int32_t *scratch);
 LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
@@ -899,14 +975,15 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 }
 #endif
 #endif  // LLM42_H
+
 // ================================================================================================================
-#ifdef LLM42_IMPLEMENTATION
-#ifndef LLM42_IMPLEMENTED
-#define LLM42_IMPLEMENTED
+// The base is C11 and C++17. llm42.cu takes it alone, with LLM42_BASE, so that both sides share it.
+#if (defined(LLM42_IMPLEMENTATION) || defined(LLM42_BASE)) && !defined(LLM42__BASE_INCLUDED)
+#define LLM42__BASE_INCLUDED
 
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
     (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
-#error "llm42.h: -ffast-math, -Ofast and their parts change floating-point results, and bits are what this library promises: leave them out"
+#error "llm42.h: compile without -ffast-math, -Ofast and their parts: they change bits, and bits are what llm42 promises"
 #endif
 
 #include <assert.h>
@@ -914,9 +991,7 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #include <fcntl.h>
 #include <float.h>
 #include <math.h>
-#include <sched.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -926,6 +1001,301 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #ifndef CLOCK_MONOTONIC
 #error "llm42.h: POSIX is hidden: include llm42.h before system headers, or compile with -D_POSIX_C_SOURCE=200809L"
 #endif
+
+#if defined(__clang__)
+#define LLM42__UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define LLM42__UNROLL _Pragma("GCC unroll 16")
+#else
+#define LLM42__UNROLL
+#endif
+#if defined(__GNUC__)
+#define LLM42__PREFETCH(p, offset) __builtin_prefetch((const void *)((uintptr_t)(p) + (offset)))
+#define LLM42__INLINE static inline __attribute__((always_inline))
+#define LLM42__PRINTF(at) __attribute__((format(printf, at, at + 1)))
+#define LLM42__MAYBE_UNUSED __attribute__((unused))
+#else
+#define LLM42__PREFETCH(p, offset) ((void)0)
+#define LLM42__INLINE static inline
+#define LLM42__PRINTF(at)
+#define LLM42__MAYBE_UNUSED
+#endif
+// Functions of both sides: of kernels, too, where nvcc compiles.
+#ifdef __CUDACC__
+#define LLM42__BOTH LLM42__INLINE __host__ __device__
+#else
+#define LLM42__BOTH LLM42__INLINE
+#endif
+#define LLM42__MIN(a, b) ((a) < (b) ? (a) : (b))
+#define LLM42__MAX(a, b) ((a) > (b) ? (a) : (b))
+
+// Returns what the call returned, unless that was LLM42_OK.
+#define LLM42__TRY(call)                                \
+    do {                                                \
+        llm42_result try_result = (call);               \
+        if (try_result != LLM42_OK) return try_result;  \
+    } while (0)
+
+// >>results ------------------------------------------------------------------------------------------------------
+// Owns: errors, log lines, and checks of descs.
+// Calls: nothing.
+// Invariant: a message is one line without control characters, whatever was quoted in it.
+
+static void llm42__scrub(char *text) {
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 0x7f) *p = '?';
+}
+
+LLM42__MAYBE_UNUSED LLM42__PRINTF(3)
+static void llm42__log(llm42_log_fn *log, void *user, const char *format, ...) {
+    if (!log) return;
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    llm42__scrub(line);
+    assert(!strchr(line, '\n'));
+    log(user, line);
+}
+
+// Integer fields of a desc, each with the range that it must lie in. page_size must also be a power of two.
+typedef struct llm42__field {
+    const char *name;
+    int64_t value, low, high;
+} llm42__field;
+
+LLM42__MAYBE_UNUSED static llm42_result llm42__check_fields(const char *desc, const llm42__field *field, size_t count, int page_size,
+                                        llm42_error *error) {
+    for (size_t i = 0; i < count; i++)
+        if (field[i].value < field[i].low || field[i].value > field[i].high)
+            return llm42_fail(error, LLM42_INVALID, "%s.%s: %lld: must be from %lld to %lld", desc, field[i].name,
+                              (long long)field[i].value, (long long)field[i].low, (long long)field[i].high);
+    if (page_size & (page_size - 1))
+        return llm42_fail(error, LLM42_INVALID, "%s.page_size: %d: must be a power of two", desc, page_size);
+    return LLM42_OK;
+}
+
+// >>memory -------------------------------------------------------------------------------------------------------
+// Owns: allocation. All of it comes through LLM42_MALLOC, LLM42_REALLOC and LLM42_FREE, that of stb_ds too.
+// Calls: nothing.
+// Invariant: a block is aligned to 64 bytes, and the pointer to free lies right before it.
+
+#if defined(LLM42_MALLOC) != defined(LLM42_FREE) || defined(LLM42_MALLOC) != defined(LLM42_REALLOC)
+#error "llm42.h: define all of LLM42_MALLOC, LLM42_REALLOC and LLM42_FREE, or none"
+#endif
+#ifndef LLM42_MALLOC
+#define LLM42_MALLOC(size) malloc(size)
+#define LLM42_REALLOC(pointer, size) realloc(pointer, size)
+#define LLM42_FREE(pointer) free(pointer)
+#endif
+
+// NULL when memory is short or the size overflows.
+LLM42__MAYBE_UNUSED static void *llm42__alloc(size_t count, size_t size) {
+    const size_t extra = sizeof(void *) + 63;
+    if (size && count > (SIZE_MAX - extra) / size) return NULL;
+    void *block = LLM42_MALLOC(count * size + extra);
+    if (!block) return NULL;
+    char *p = (char *)(((uintptr_t)block + extra) & ~(uintptr_t)63);
+    memcpy(p - sizeof block, &block, sizeof block);
+    assert((uintptr_t)p % 64 == 0);
+    return p;
+}
+
+LLM42__MAYBE_UNUSED static void *llm42__alloc_zero(size_t count, size_t size) {
+    void *p = llm42__alloc(count, size);
+    if (p) memset(p, 0, count * size);
+    return p;
+}
+
+LLM42__MAYBE_UNUSED static void llm42__free(void *p) {
+    void *block;
+    if (!p) return;
+    memcpy(&block, (char *)p - sizeof block, sizeof block);
+    LLM42_FREE(block);
+}
+
+// >>numbers ------------------------------------------------------------------------------------------------------
+// Owns: elementary functions made of IEEE operations, hashes, and number formats. Every CPU, compiler and GPU gives the
+// same bits. exp and log are within 2 ulp, which is all that their users need.
+// Calls: nothing.
+// Invariant: an operation is rounded by itself; what is fused says fma.
+
+LLM42__BOTH uint32_t llm42__bits(float x) {
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+LLM42__BOTH float llm42__float(uint32_t u) {
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+// exp(x) = 2^n exp(f), n the nearest integer to x/ln 2, |f| <= ln(2)/2. Below -87 the result is 0.
+LLM42__BOTH float llm42__exp(float x) {
+    float clamped = x < 88.0f ? x : 88.0f;
+    clamped = clamped > -87.0f ? clamped : -87.0f;
+    const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+    float shifted = fmaf(clamped, 1.44269504f, magic);
+    float n = shifted - magic;
+    float f = fmaf(n, -0.693145752f, clamped);
+    f = fmaf(n, -1.42860677e-6f, f);
+    float p = 1.98412698e-4f;  // 1/7!
+    p = fmaf(p, f, 1.38888889e-3f);
+    p = fmaf(p, f, 8.33333333e-3f);
+    p = fmaf(p, f, 4.16666667e-2f);
+    p = fmaf(p, f, 1.66666667e-1f);
+    p = fmaf(p, f, 0.5f);
+    p = fmaf(p, f, 1.0f);
+    p = fmaf(p, f, 1.0f);
+    float y = llm42__float(llm42__bits(p) + ((llm42__bits(shifted) - llm42__bits(magic)) << 23));
+    y = x < -87.0f ? 0.0f : y;
+    return x == x ? y : x;
+}
+
+// log(x) = e ln 2 + log(m), m in [sqrt(1/2), sqrt(2)), log(m) = 2 atanh((m-1)/(m+1)). For normal x > 0.
+LLM42__BOTH float llm42__log_f32(float x) {
+    uint32_t u = llm42__bits(x);
+    int32_t e = (int32_t)(u - 0x3f3504f3u) >> 23;
+    float f = llm42__float(u - ((uint32_t)e << 23)) - 1.0f;
+    float s = f / (2.0f + f);
+    float z = s * s;
+    float p = 2.0f / 11.0f;
+    p = fmaf(p, z, 2.0f / 9.0f);
+    p = fmaf(p, z, 2.0f / 7.0f);
+    p = fmaf(p, z, 2.0f / 5.0f);
+    p = fmaf(p, z, 2.0f / 3.0f);
+    float tail = fmaf((float)e, 1.42860677e-6f, s * z * p);
+    float y = fmaf((float)e, 0.693145752f, fmaf(2.0f, s, tail));
+    return x - x == 0 ? y : x;  // infinity and NaN come through
+}
+
+// Finaliser of splitmix64 (Steele, Lea and Flood 2014).
+LLM42__BOTH uint64_t llm42__hash(uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+// Noise of element i of a synthetic matrix: close to normal, standard deviation 1.
+LLM42__BOTH float llm42__synthetic_noise(uint64_t key, uint64_t i) {
+    uint64_t h = llm42__hash(key ^ i * 0x9e3779b97f4a7c15u);
+    int sum = (int)(h & 0xffff) + (int)(h >> 16 & 0xffff) + (int)(h >> 32 & 0xffff) + (int)(h >> 48);
+    return (float)(sum - 131070) * (1.0f / 37837.0f);
+}
+
+// Gumbel noise of a token: -log(-log(u)), u in (0, 1) from 23 bits of a hash of (seed, position, token).
+LLM42__BOTH float llm42__gumbel(uint64_t key, int token) {
+    uint64_t h = llm42__hash(key ^ (uint64_t)token * 0x9e3779b97f4a7c15u);
+    float u = ((float)(h >> 41) + 0.5f) * (1.0f / 8388608.0f);
+    return -llm42__log_f32(-llm42__log_f32(u));
+}
+
+// Round to nearest even to bf16, kept as a float. A NaN stays a NaN.
+LLM42__BOTH float llm42__round_bf16(float x) {
+    uint32_t u = llm42__bits(x);
+    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+    return llm42__float((u & 0x7fffffffu) > 0x7f800000u ? (u | 0x00400000u) & 0xffff0000u : rounded);
+}
+
+LLM42__BOTH uint16_t llm42__to_bf16(float x) { return (uint16_t)(llm42__bits(llm42__round_bf16(x)) >> 16); }
+LLM42__BOTH float llm42__from_bf16(uint16_t h) { return llm42__float((uint32_t)h << 16); }
+
+// fp16 to fp32, exact, subnormals and NaN included.
+LLM42__BOTH float llm42__from_fp16(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 0x3ffu;
+    if (exponent == 31) return llm42__float(sign | 0x7f800000u | mantissa << 13);
+    if (exponent) return llm42__float(sign | (exponent + 112u) << 23 | mantissa << 13);
+    float tiny = (float)mantissa * (1.0f / 16777216.0f);
+    return sign ? -tiny : tiny;
+}
+
+// inv_freq_i = theta^(-2i/d), scaled by frequency band for llama3, and the angles' cosine and sine for every position.
+// Frequencies and angles are rounded to fp32, as HF does. rope: [max_context][d/2][2], cosine and sine.
+LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, float *rope, int max_context) {
+    int half = c->head_dim / 2;
+    double log_theta = llm42_log64(c->rope_theta);
+    for (int i = 0; i < half; i++) {
+        float frequency = (float)llm42_exp64(-(double)(2 * i) / c->head_dim * log_theta);
+        if (c->rope_factor > 0) {
+            double wave = 6.283185307179586 / frequency, context = c->rope_original_context;
+            double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor;
+            double smooth = (context / wave - low) / (high - low);
+            if (wave > context / low) frequency = (float)(frequency / c->rope_factor);
+            else if (wave >= context / high) frequency = (float)((1 - smooth) * frequency / c->rope_factor + smooth * frequency);
+        }
+        for (int t = 0; t < max_context; t++) {
+            double sine, cosine;
+            llm42_sincos((double)((float)t * frequency), &sine, &cosine);
+            rope[((size_t)t * (size_t)half + (size_t)i) * 2] = (float)cosine;
+            rope[((size_t)t * (size_t)half + (size_t)i) * 2 + 1] = (float)sine;
+        }
+    }
+}
+
+// >>files --------------------------------------------------------------------------------------------------------
+// Owns: files that are read whole, and the wall clock.
+// Calls: >>results.
+// Invariant: a file is mapped exactly while its data is not NULL.
+
+typedef struct llm42__file {
+    const char *data;
+    size_t size;
+} llm42__file;
+
+LLM42__MAYBE_UNUSED static llm42_result llm42__file_map(llm42__file *file, const char *path, llm42_error *error) {
+    file->data = NULL, file->size = 0;
+    int fd = open(path, O_RDONLY | O_NONBLOCK);  // does not wait at a FIFO, which is refused below
+    if (fd < 0) return llm42_fail(error, LLM42_IO, "%s: cannot open: %s", path, strerror(errno));
+    struct stat st;
+    llm42_result result = LLM42_OK;
+    if (fstat(fd, &st) != 0) {
+        result = llm42_fail(error, LLM42_IO, "%s: cannot stat: %s", path, strerror(errno));
+    } else if (!S_ISREG(st.st_mode)) {
+        result = llm42_fail(error, LLM42_IO, "%s: not a regular file", path);
+    } else if (st.st_size == 0) {
+        result = llm42_fail(error, LLM42_FORMAT, "%s: the file is empty", path);
+    } else {
+        void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED) result = llm42_fail(error, LLM42_IO, "%s: cannot map: %s", path, strerror(errno));
+        else file->data = (const char *)data, file->size = (size_t)st.st_size;
+    }
+    close(fd);
+    assert((result == LLM42_OK) == (file->data != NULL));
+    return result;
+}
+
+LLM42__MAYBE_UNUSED static void llm42__file_unmap(llm42__file *file) {
+    if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
+    file->data = NULL, file->size = 0;
+}
+
+// Seconds from a fixed point; for backends whose clock is the wall's.
+LLM42__MAYBE_UNUSED static double llm42__wall_now(void *state) {
+    (void)state;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double seconds) {
+    for (double left; (left = seconds - llm42__wall_now(state)) > 0;) {
+        struct timespec t;
+        t.tv_sec = (time_t)left;
+        t.tv_nsec = (long)((left - (double)t.tv_sec) * 1e9);
+        nanosleep(&t, NULL);
+    }
+}
+#endif  // LLM42_IMPLEMENTATION or LLM42_BASE
+// ================================================================================================================
+#if defined(LLM42_IMPLEMENTATION) && !defined(LLM42_IMPLEMENTED)
+#define LLM42_IMPLEMENTED
+
+#include <sched.h>
+#include <stdatomic.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -935,6 +1305,10 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 
 #ifndef LLM42_NO_STB_DS_IMPLEMENTATION
 #define STB_DS_IMPLEMENTATION
+#endif
+#ifndef INCLUDE_STB_DS_H
+#define STBDS_REALLOC(context, pointer, size) LLM42_REALLOC(pointer, size)
+#define STBDS_FREE(context, pointer) LLM42_FREE(pointer)
 #endif
 #ifndef JSMN_H
 #define JSMN_STATIC
@@ -953,27 +1327,44 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #pragma GCC diagnostic pop
 #endif
 
-#if defined(__clang__)
-#define LLM42__UNROLL _Pragma("clang loop unroll(full)")
-#elif defined(__GNUC__)
-#define LLM42__UNROLL _Pragma("GCC unroll 16")
-#else
-#define LLM42__UNROLL
-#endif
-#if defined(__GNUC__)
-#define LLM42__PREFETCH(p, offset) __builtin_prefetch((const void *)((uintptr_t)(p) + (offset)))
-#define LLM42__INLINE static inline __attribute__((always_inline))
-#define LLM42__PRINTF(at) __attribute__((format(printf, at, at + 1)))
-#else
-#define LLM42__PREFETCH(p, offset) ((void)0)
-#define LLM42__INLINE static inline
-#define LLM42__PRINTF(at)
-#endif
-#define LLM42__MIN(a, b) ((a) < (b) ? (a) : (b))
-#define LLM42__MAX(a, b) ((a) > (b) ? (a) : (b))
+// >>arrays -------------------------------------------------------------------------------------------------------
+// Owns: arrays that grow (stb_ds).
+// Calls: >>memory, by way of STBDS_REALLOC.
+// Invariant: an array grows by LLM42__PUSH alone, which is false when memory is short.
+//
+// stb_ds does not look whether an allocation failed. So room is made here first, in its own format.
+static bool llm42__make_room(void **array, size_t element) {
+    size_t length = arrlenu((char *)*array), capacity = arrcap((char *)*array);
+    if (length < capacity) return true;
+    size_t wanted = capacity ? 2 * capacity : 4;
+    stbds_array_header *old = *array ? stbds_header(*array) : NULL;
+    stbds_array_header *header = wanted > (SIZE_MAX - sizeof *header) / element
+                                     ? NULL
+                                     : (stbds_array_header *)STBDS_REALLOC(NULL, old, sizeof *header + wanted * element);
+    if (!header) return false;
+    if (!old) memset(header, 0, sizeof *header);
+    header->capacity = wanted;
+    *array = header + 1;
+    return true;
+}
+#define LLM42__PUSH(array, value) \
+    (llm42__make_room((void **)&(array), sizeof *(array)) ? ((void)arrput(array, value), true) : false)
 
-// >>errors -------------------------------------------------------------------------------------------------------
-// Owns: the texts of results and errors. Calls nothing.
+// >>names --------------------------------------------------------------------------------------------------------
+// Owns: the words of results, events, schedules, kinds and policies, and the public face of errors.
+// Calls: >>results.
+// Invariant: every name comes from the list that defines its value.
+
+llm42_result llm42_fail(llm42_error *error, llm42_result result, const char *format, ...) {
+    if (!error) return result;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof error->text, format, args);
+    va_end(args);
+    llm42__scrub(error->text);
+    error->result = result;
+    return result;
+}
 
 const char *llm42_result_name(llm42_result result) {
     switch (result) {
@@ -1008,118 +1399,81 @@ const char *llm42_schedule_name(llm42_schedule schedule) {
     return schedule >= LLM42_FAST && schedule <= LLM42_EXACT ? name[schedule] : name[0];
 }
 
-LLM42__PRINTF(3)
-static llm42_result llm42__fail(llm42_error *error, llm42_result result, const char *format, ...) {
-    if (error) {
-        va_list args;
-        va_start(args, format);
-        vsnprintf(error->text, sizeof error->text, format, args);
-        va_end(args);
-        for (char *p = error->text; *p; p++)  // names quoted from broken files must not reach a terminal raw
-            if ((unsigned char)*p < ' ' || *p == 0x7f) *p = '?';
-        error->result = result;
+const char *llm42_kind_name(llm42_kind kind) {
+    static const char *const name[] = {"decode", "prompt", "window"};
+    return kind >= LLM42_KIND_DECODE && kind < LLM42_KINDS ? name[kind] : "none";
+}
+
+const llm42_policy *llm42_policies(void) {
+#define LLM42__WORD(name, word, meaning) word,
+#define LLM42__MEANING(name, word, meaning) meaning,
+#define LLM42__POLICY(name, field, type, none, values)                             \
+    static const char *const field##_word[] = {values(LLM42__WORD) NULL};          \
+    static const char *const field##_meaning[] = {values(LLM42__MEANING) NULL};
+    LLM42_POLICIES(LLM42__POLICY)
+#undef LLM42__POLICY
+#define LLM42__POLICY(name, field, type, none, values) {name, field##_word, field##_meaning},
+    static const llm42_policy policies[] = {LLM42_POLICIES(LLM42__POLICY){NULL, NULL, NULL}};
+#undef LLM42__POLICY
+#undef LLM42__MEANING
+#undef LLM42__WORD
+    return policies;
+}
+
+static const llm42_policy *llm42__policy_find(const char *name) {
+    const llm42_policy *p = llm42_policies();
+    while (p->name && strcmp(p->name, name) != 0) p++;
+    return p->name ? p : NULL;
+}
+
+static int llm42__policy_values(const char *name) {
+    const llm42_policy *p = llm42__policy_find(name);
+    int count = 0;
+    while (p && p->word[count]) count++;
+    return count;
+}
+
+llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *policy, const char *word, llm42_error *error) {
+    const llm42_policy *p = llm42__policy_find(policy);
+    if (!p) return llm42_fail(error, LLM42_INVALID, "policy %s: there is none of this name", policy);
+    int value = 0;
+    while (p->word[value] && strcmp(p->word[value], word) != 0) value++;
+    if (!p->word[value]) {
+        char all[160] = "";
+        for (int i = 0; p->word[i]; i++) {
+            size_t used = strlen(all);
+            snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", p->word[i]);
+        }
+        return llm42_fail(error, LLM42_INVALID, "policy %s: '%s' is not one of: %s", policy, word, all);
     }
-    return result;
-}
-
-LLM42__PRINTF(3)
-static void llm42__log(llm42_log_fn *log, void *user, const char *format, ...) {
-    if (!log) return;
-    char line[400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    log(user, line);
-}
-
-// Integer fields of a desc, each with the range it must lie in; page_size must be a power of two besides.
-typedef struct llm42__field { const char *name; int value, low, high; } llm42__field;
-
-static llm42_result llm42__check_fields(const char *desc, const llm42__field *field, size_t count, int page_size,
-                                        llm42_error *error) {
-    for (size_t i = 0; i < count; i++)
-        if (field[i].value < field[i].low || field[i].value > field[i].high)
-            return llm42__fail(error, LLM42_INVALID, "%s.%s: %d: must be from %d to %d", desc, field[i].name, field[i].value,
-                               field[i].low, field[i].high);
-    if (page_size & (page_size - 1))
-        return llm42__fail(error, LLM42_INVALID, "%s.page_size: %d: must be a power of two", desc, page_size);
+#define LLM42__POLICY(name, field, type, none, values) \
+    if (strcmp(policy, name) == 0) desc->field = (type)(value + 1);
+    LLM42_POLICIES(LLM42__POLICY)
+#undef LLM42__POLICY
     return LLM42_OK;
 }
 
-// 64-byte aligned; NULL when memory is short or the size overflows. Freed with free().
-static void *llm42__alloc(size_t count, size_t size) {
-    if (count && size > (SIZE_MAX - 64) / count) return NULL;
-    size_t bytes = (count * size + 63) & ~(size_t)63;
-    return aligned_alloc(64, bytes ? bytes : 64);
+const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy) {
+    int value = -1;
+#define LLM42__POLICY(name, field, type, none, values) \
+    if (strcmp(policy, name) == 0) value = (int)desc->field;
+    LLM42_POLICIES(LLM42__POLICY)
+#undef LLM42__POLICY
+    if (value < 0 || value > llm42__policy_values(policy)) return NULL;
+    return value ? llm42__policy_find(policy)->word[value - 1] : "default";
 }
 
-static void *llm42__alloc_zero(size_t count, size_t size) {
-    void *p = llm42__alloc(count, size);
-    if (p) memset(p, 0, count * size);
-    return p;
-}
-
-// >>math ---------------------------------------------------------------------------------------------------------
-// Owns: elementary functions made of IEEE operations, so that every CPU and compiler gives the same bits, and hashes.
-// Accuracy: exp and log within 2 ulp, sincos within 1 ulp of double, which is all that their users need.
-
-LLM42__INLINE uint32_t llm42__bits(float x) {
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
-LLM42__INLINE float llm42__float(uint32_t u) {
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-// exp(x) = 2^n exp(f), n the nearest integer to x/ln 2, |f| <= ln(2)/2; below -87 the result is 0.
-LLM42__INLINE float llm42__exp(float x) {
-    float clamped = x < 88.0f ? x : 88.0f;
-    clamped = clamped > -87.0f ? clamped : -87.0f;
-    const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-    float shifted = fmaf(clamped, 1.44269504f, magic);
-    float n = shifted - magic;
-    float f = fmaf(n, -0.693145752f, clamped);
-    f = fmaf(n, -1.42860677e-6f, f);
-    float p = 1.98412698e-4f;  // 1/7!
-    p = fmaf(p, f, 1.38888889e-3f);
-    p = fmaf(p, f, 8.33333333e-3f);
-    p = fmaf(p, f, 4.16666667e-2f);
-    p = fmaf(p, f, 1.66666667e-1f);
-    p = fmaf(p, f, 0.5f);
-    p = fmaf(p, f, 1.0f);
-    p = fmaf(p, f, 1.0f);
-    float y = llm42__float(llm42__bits(p) + ((llm42__bits(shifted) - llm42__bits(magic)) << 23));
-    y = x < -87.0f ? 0.0f : y;
-    return x == x ? y : x;
-}
-
-// log(x) = e ln 2 + log(m), m in [sqrt(1/2), sqrt(2)), log(m) = 2 atanh((m-1)/(m+1)). For normal x > 0.
-LLM42__INLINE float llm42__log_f32(float x) {
-    uint32_t u = llm42__bits(x);
-    int32_t e = (int32_t)(u - 0x3f3504f3u) >> 23;
-    float f = llm42__float(u - ((uint32_t)e << 23)) - 1.0f;
-    float s = f / (2.0f + f);
-    float z = s * s;
-    float p = 2.0f / 11.0f;
-    p = fmaf(p, z, 2.0f / 9.0f);
-    p = fmaf(p, z, 2.0f / 7.0f);
-    p = fmaf(p, z, 2.0f / 5.0f);
-    p = fmaf(p, z, 2.0f / 3.0f);
-    float tail = fmaf((float)e, 1.42860677e-6f, s * z * p);
-    float y = fmaf((float)e, 0.693145752f, fmaf(2.0f, s, tail));
-    return x - x == 0 ? y : x;  // infinity and NaN come through
-}
+// >>doubles ------------------------------------------------------------------------------------------------------
+// Owns: the public face of >>numbers, and functions of doubles, for tables that are made once.
+// Calls: numbers.
+// Invariant: as in >>numbers; none follows the locale or the C library's mathematics.
 
 float llm42_exp(float x) { return llm42__exp(x); }
 float llm42_log(float x) { return llm42__log_f32(x); }
+uint64_t llm42_hash(uint64_t x) { return llm42__hash(x); }
+double llm42_uniform(uint64_t hash) { return (double)(hash >> 11) * (1.0 / 9007199254740992.0); }
 
-// The same in double, for tables made once.
-static double llm42__log_f64(double x) {
+double llm42_log64(double x) {
     int e = 0;
     while (x >= 1.4142135623730951) x *= 0.5, e++;
     while (x < 0.70710678118654757) x *= 2.0, e--;
@@ -1128,7 +1482,7 @@ static double llm42__log_f64(double x) {
     return fma((double)e, 0.69314718055994531, s * p);
 }
 
-static double llm42__exp_f64(double x) {
+double llm42_exp64(double x) {
     int n = (int)(x * 1.4426950408889634 + (x < 0 ? -0.5 : 0.5));
     double f = fma(-(double)n, 0.69314718055994531, x), p = 1.0;
     for (int k = 14; k >= 1; k--) p = fma(p, f / k, 1.0);
@@ -1156,40 +1510,909 @@ void llm42_sincos(double x, double *sine, double *cosine) {
     }
 }
 
-// Finaliser of splitmix64 (Steele, Lea and Flood 2014).
-LLM42__INLINE uint64_t llm42__hash(uint64_t x) {
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
+// Without strtod, whose decimal point follows the locale.
+bool llm42_number(const char *p, const char *end, double *value) {
+    bool negative = p < end && *p == '-', point = false;
+    int digits = 0, exponent = 0;
+    double x = 0;
+    for (p += negative; p < end && ((*p >= '0' && *p <= '9') || (*p == '.' && !point)); p++) {
+        if (*p == '.') {
+            point = true;
+            continue;
+        }
+        x = x * 10 + (*p - '0');
+        digits++;
+        exponent -= point;
+    }
+    if (!digits) return false;
+    if (p < end && (*p == 'e' || *p == 'E')) {
+        bool down = ++p < end && *p == '-';
+        p += p < end && (*p == '-' || *p == '+');
+        int power = 0, count = 0;
+        for (; p < end && *p >= '0' && *p <= '9'; p++, count++) power = LLM42__MIN(power * 10 + (*p - '0'), 9999);
+        if (!count) return false;
+        exponent += down ? -power : power;
+    }
+    double scale = 1;  // a power of ten is exact up to 10^22, so usual numbers come out correctly rounded
+    for (int k = LLM42__MIN(abs(exponent), 400); k > 0; k--) scale *= 10;
+    x = exponent < 0 ? x / scale : x * scale;
+    *value = negative ? -x : x;
+    return p == end && x - x == 0;
 }
 
-// A number in [0, 1) from a hash: 53 bits.
-static double llm42__unit(uint64_t hash) { return (double)(hash >> 11) * (1.0 / 9007199254740992.0); }
+// >>json ---------------------------------------------------------------------------------------------------------
+// Owns: finding things in JSON.
+// Calls: jsmn, memory, doubles.
+// Invariant: every accessor checks types, so that malformed input ends in an error and not in a crash.
 
-// Round to nearest even to bf16, kept as a float. A NaN stays a NaN.
-LLM42__INLINE float llm42__round_bf16(float x) {
-    uint32_t u = llm42__bits(x);
-    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
-    return llm42__float((u & 0x7fffffffu) > 0x7f800000u ? (u | 0x00400000u) & 0xffff0000u : rounded);
+typedef struct llm42__json {
+    const char *text;
+    jsmntok_t *token;  // token[0] is the root
+    int count;
+    const char *path;  // for messages
+} llm42__json;
+
+// Deepest nesting of objects and arrays. jsmn needs quadratic time for deep ones, and no model file has them.
+static int llm42__json_depth(const char *text, size_t size) {
+    int depth = 0, deepest = 0;
+    bool string = false;
+    for (size_t i = 0; i < size; i++) {
+        if (string) {
+            if (text[i] == '\\') i++;  // and what it escapes
+            else string = text[i] != '"';
+        } else if (text[i] == '"') {
+            string = true;
+        } else {
+            depth += (text[i] == '{' || text[i] == '[') - (text[i] == '}' || text[i] == ']');
+            deepest = LLM42__MAX(deepest, depth);
+        }
+    }
+    return deepest;
 }
 
-LLM42__INLINE float llm42__from_bf16(uint16_t h) { return llm42__float((uint32_t)h << 16); }
-
-// fp16 to fp32, exact, subnormals and NaN included.
-static float llm42__from_fp16(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 0x3ffu;
-    if (exponent == 31) return llm42__float(sign | 0x7f800000u | mantissa << 13);
-    if (exponent) return llm42__float(sign | (exponent + 112u) << 23 | mantissa << 13);
-    float tiny = (float)mantissa * (1.0f / 16777216.0f);
-    return sign ? -tiny : tiny;
+static llm42_result llm42__json_parse(llm42__json *json, const char *path, const char *text, size_t size,
+                                      llm42_error *error) {
+    enum { DEEPEST = 100 };
+    *json = (llm42__json){.text = text, .path = path};
+    if (llm42__json_depth(text, size) > DEEPEST)
+        return llm42_fail(error, LLM42_FORMAT, "%s: malformed JSON: nested more than %d deep", path, DEEPEST);
+    jsmn_parser parser;
+    jsmn_init(&parser);
+    int count = size < INT32_MAX ? jsmn_parse(&parser, text, size, NULL, 0) : JSMN_ERROR_NOMEM;
+    if (count <= 0) return llm42_fail(error, LLM42_FORMAT, "%s: malformed JSON", path);
+    json->token = llm42__alloc((size_t)count, sizeof *json->token);
+    if (!json->token) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for %d JSON tokens", path, count);
+    jsmn_init(&parser);
+    json->count = jsmn_parse(&parser, text, size, json->token, (unsigned)count);
+    if (json->count <= 0) {
+        llm42__free(json->token);
+        json->token = NULL;
+        return llm42_fail(error, LLM42_FORMAT, "%s: malformed JSON near byte %u", path, parser.pos);
+    }
+    return LLM42_OK;
 }
 
-// >>v16 ----------------------------------------------------------------------------------------------------------
-// Owns: sixteen floats side by side, in one of three spellings that give the same bits. Every CPU sum in this library
-// is: partial sum j takes the terms with index = j modulo 16, in ascending order, by fused multiply-add from +0; then
-// j = 0..7 take j+8, 0..3 take j+4, 0..1 take j+2, and 0 takes 1. A build without vector instructions follows the
-// same recipe term by term.
+static void llm42__json_free(llm42__json *json) {
+    llm42__free(json->token);
+    json->token = NULL;
+}
+
+// The token after everything inside token i.
+static int llm42__json_skip(const llm42__json *json, int i) {
+    int end = json->token[i].end;
+    for (i++; i < json->count && json->token[i].start < end; i++) {}
+    return i;
+}
+
+static bool llm42__json_is(const llm42__json *json, int i, const char *text) {
+    const jsmntok_t *t = &json->token[i];
+    size_t n = strlen(text);
+    return (size_t)(t->end - t->start) == n && memcmp(json->text + t->start, text, n) == 0;
+}
+
+// The value of a key in an object; -1 where there is none.
+static int llm42__json_get(const llm42__json *json, int object, const char *key) {
+    if (object < 0 || json->token[object].type != JSMN_OBJECT) return -1;
+    int end = json->token[object].end;
+    for (int i = object + 1; i + 1 < json->count && json->token[i].start < end; i = llm42__json_skip(json, i + 1))
+        if (json->token[i].type == JSMN_STRING && llm42__json_is(json, i, key)) return i + 1;
+    return -1;
+}
+
+static bool llm42__json_null(const llm42__json *json, int i) {
+    return i < 0 || (json->token[i].type == JSMN_PRIMITIVE && json->text[json->token[i].start] == 'n');
+}
+
+// False when token i is something else.
+static bool llm42__json_number(const llm42__json *json, int i, double *value) {
+    return i >= 0 && json->token[i].type == JSMN_PRIMITIVE &&
+           llm42_number(json->text + json->token[i].start, json->text + json->token[i].end, value);
+}
+
+// Reads an optional number field into *value when it is there and not null; it must lie in [low, high].
+static llm42_result llm42__json_field(const llm42__json *json, int object, const char *key, double low, double high,
+                                      double *value, llm42_error *error) {
+    int i = llm42__json_get(json, object, key);
+    if (llm42__json_null(json, i)) return LLM42_OK;
+    double x;
+    if (!llm42__json_number(json, i, &x) || x < low || x > high)
+        return llm42_fail(error, LLM42_FORMAT, "%s: %s: expected a number between %g and %g, found %.*s", json->path,
+                           key, low, high, LLM42__MIN(40, json->token[i].end - json->token[i].start),
+                           json->text + json->token[i].start);
+    *value = x;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__json_int(const llm42__json *json, int object, const char *key, int low, int high,
+                                    int *value, llm42_error *error) {
+    double x = *value;
+    llm42_result result = llm42__json_field(json, object, key, low, high, &x, error);
+    if (result == LLM42_OK && x != (double)(int)x)
+        return llm42_fail(error, LLM42_FORMAT, "%s: %s: expected an integer, found %g", json->path, key, x);
+    if (result == LLM42_OK) *value = (int)x;
+    return result;
+}
+
+static bool llm42__json_true(const llm42__json *json, int object, const char *key, bool otherwise) {
+    int i = llm42__json_get(json, object, key);
+    if (llm42__json_null(json, i) || json->token[i].type != JSMN_PRIMITIVE) return otherwise;
+    return json->text[json->token[i].start] == 't';
+}
+// >>config -------------------------------------------------------------------------------------------------------
+// Owns: reading config.json into llm42_config.
+// Calls: json.
+// Invariant: a config that is returned makes a model: sizes are positive, and heads and experts divide as they must.
+
+static llm42_result llm42__config_check(const llm42_config *c, const char *path, llm42_error *error) {
+    const struct { const char *name; int value; } positive[] = {
+        {"vocab_size", c->vocab}, {"hidden_size", c->dim}, {"num_hidden_layers", c->layers},
+        {"num_attention_heads", c->heads}, {"num_key_value_heads", c->kv_heads}, {"head_dim", c->head_dim},
+        {"intermediate_size", c->ffn}, {"max_position_embeddings", c->context}};
+    for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
+        if (positive[i].value < 1)
+            return llm42_fail(error, LLM42_FORMAT, "%s: %s: must be given and at least 1", path, positive[i].name);
+    if (c->context < 2)
+        return llm42_fail(error, LLM42_FORMAT, "%s: max_position_embeddings: 1: a prompt and a new token need 2", path);
+    if (c->heads % c->kv_heads)
+        return llm42_fail(error, LLM42_FORMAT, "%s: num_attention_heads %d is not a multiple of num_key_value_heads %d",
+                           path, c->heads, c->kv_heads);
+    if (c->head_dim % 2 || c->head_dim > 1024)
+        return llm42_fail(error, LLM42_FORMAT, "%s: head_dim %d: must be even and at most 1024", path, c->head_dim);
+    if (c->experts && (c->experts_used < 1 || c->experts_used > LLM42__MIN(c->experts, 64)))
+        return llm42_fail(error, LLM42_FORMAT, "%s: num_experts_per_tok %d: must be between 1 and %d", path,
+                           c->experts_used, LLM42__MIN(c->experts, 64));
+    return LLM42_OK;
+}
+
+static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json, llm42_error *error) {
+    static const struct { const char *type; llm42_arch arch; } known[] = {
+        {"llama", LLM42_ARCH_LLAMA}, {"mistral", LLM42_ARCH_MISTRAL}, {"qwen2", LLM42_ARCH_QWEN2},
+        {"qwen3", LLM42_ARCH_QWEN3}, {"qwen3_moe", LLM42_ARCH_QWEN3_MOE}};
+    int i = llm42__json_get(json, 0, "model_type");
+    if (i < 0 || json->token[i].type != JSMN_STRING)
+        return llm42_fail(error, LLM42_FORMAT, "%s: model_type: missing or not a string", json->path);
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (llm42__json_is(json, i, known[k].type)) c->arch = known[k].arch;
+    if (!c->arch)
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                           "%s: model_type: unknown architecture \"%.*s\" (known: llama, mistral, qwen2, qwen3, qwen3_moe)",
+                           json->path, LLM42__MIN(60, json->token[i].end - json->token[i].start),
+                           json->text + json->token[i].start);
+    i = llm42__json_get(json, 0, "hidden_act");
+    if (i >= 0 && !llm42__json_is(json, i, "silu"))
+        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: hidden_act: only \"silu\" is supported", json->path);
+    bool qwen2 = c->arch == LLM42_ARCH_QWEN2;
+    if (!qwen2 && llm42__json_true(json, 0, "attention_bias", false))
+        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: attention_bias: true is not supported for this model_type",
+                           json->path);
+    if (llm42__json_true(json, 0, "mlp_bias", false))
+        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: mlp_bias: true is not supported", json->path);
+    return LLM42_OK;
+}
+
+// Both spellings: rope_theta and rope_scaling (older), rope_parameters (newer).
+static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json, llm42_error *error) {
+    int scaling = llm42__json_get(json, 0, "rope_parameters");
+    if (llm42__json_null(json, scaling)) scaling = llm42__json_get(json, 0, "rope_scaling");
+    c->rope_theta = 10000.0;
+    LLM42__TRY(llm42__json_field(json, 0, "rope_theta", 1.0, 1e12, &c->rope_theta, error));
+    if (llm42__json_null(json, scaling)) return LLM42_OK;
+    if (json->token[scaling].type != JSMN_OBJECT)
+        return llm42_fail(error, LLM42_FORMAT, "%s: rope_parameters: expected an object", json->path);
+    LLM42__TRY(llm42__json_field(json, scaling, "rope_theta", 1.0, 1e12, &c->rope_theta, error));
+    int type = llm42__json_get(json, scaling, "rope_type");
+    if (type < 0) type = llm42__json_get(json, scaling, "type");
+    if (type < 0 || llm42__json_is(json, type, "default")) return LLM42_OK;
+    if (!llm42__json_is(json, type, "llama3"))
+        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: rope_type: unknown \"%.*s\" (known: default, llama3)",
+                           json->path, LLM42__MIN(40, json->token[type].end - json->token[type].start),
+                           json->text + json->token[type].start);
+    LLM42__TRY(llm42__json_field(json, scaling, "factor", 1.0, 1e6, &c->rope_factor, error));
+    LLM42__TRY(llm42__json_field(json, scaling, "low_freq_factor", 1e-6, 1e6, &c->rope_low_freq_factor, error));
+    LLM42__TRY(llm42__json_field(json, scaling, "high_freq_factor", 1e-6, 1e6, &c->rope_high_freq_factor, error));
+    LLM42__TRY(llm42__json_field(json, scaling, "original_max_position_embeddings", 1.0, 1e9, &c->rope_original_context,
+                                 error));
+    if (c->rope_factor == 0 || c->rope_original_context == 0 || c->rope_high_freq_factor <= c->rope_low_freq_factor ||
+        c->rope_low_freq_factor == 0)
+        return llm42_fail(error, LLM42_FORMAT,
+                           "%s: rope_parameters: llama3 needs factor, low_freq_factor < high_freq_factor and "
+                           "original_max_position_embeddings", json->path);
+    return LLM42_OK;
+}
+
+// eos_token_id is a number or a list of numbers.
+static llm42_result llm42__config_stop(llm42_config *c, const llm42__json *json, llm42_error *error) {
+    int i = llm42__json_get(json, 0, "eos_token_id");
+    if (llm42__json_null(json, i)) return LLM42_OK;
+    bool list = json->token[i].type == JSMN_ARRAY;
+    int count = list ? json->token[i].size : 1;
+    if (count > LLM42_MAX_STOP)
+        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: eos_token_id: more than %d tokens", json->path, LLM42_MAX_STOP);
+    for (int k = 0; k < count; k++) {
+        double id;
+        if (!llm42__json_number(json, list ? i + 1 + k : i, &id) || id < 0 || id >= c->vocab || id != (double)(int)id)
+            return llm42_fail(error, LLM42_FORMAT, "%s: eos_token_id: expected ids from 0 to %d", json->path,
+                               c->vocab - 1);
+        c->stop[c->stop_count++] = (int)id;
+    }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json, llm42_error *error) {
+    *c = (llm42_config){.bos = -1, .norm_eps = 1e-6f};
+    if (json->token[0].type != JSMN_OBJECT)
+        return llm42_fail(error, LLM42_FORMAT, "%s: expected a JSON object", json->path);
+    LLM42__TRY(llm42__config_arch(c, json, error));
+    LLM42__TRY(llm42__json_int(json, 0, "vocab_size", 1, 1 << 24, &c->vocab, error));
+    LLM42__TRY(llm42__json_int(json, 0, "hidden_size", 1, 1 << 20, &c->dim, error));
+    LLM42__TRY(llm42__json_int(json, 0, "num_hidden_layers", 1, 4096, &c->layers, error));
+    LLM42__TRY(llm42__json_int(json, 0, "num_attention_heads", 1, 4096, &c->heads, error));
+    c->kv_heads = c->heads;
+    LLM42__TRY(llm42__json_int(json, 0, "num_key_value_heads", 1, 4096, &c->kv_heads, error));
+    c->head_dim = c->heads ? c->dim / c->heads : 0;
+    LLM42__TRY(llm42__json_int(json, 0, "head_dim", 1, 1024, &c->head_dim, error));
+    LLM42__TRY(llm42__json_int(json, 0, "intermediate_size", 1, 1 << 20, &c->ffn, error));
+    LLM42__TRY(llm42__json_int(json, 0, "max_position_embeddings", 1, 1 << 26, &c->context, error));
+    double eps = c->norm_eps;
+    LLM42__TRY(llm42__json_field(json, 0, "rms_norm_eps", 0.0, 1.0, &eps, error));
+    c->norm_eps = (float)eps;
+    if (c->arch == LLM42_ARCH_QWEN3_MOE) {
+        LLM42__TRY(llm42__json_int(json, 0, "num_experts", 1, 4096, &c->experts, error));
+        LLM42__TRY(llm42__json_int(json, 0, "num_local_experts", 1, 4096, &c->experts, error));
+        LLM42__TRY(llm42__json_int(json, 0, "num_experts_per_tok", 1, 4096, &c->experts_used, error));
+        LLM42__TRY(llm42__json_int(json, 0, "moe_intermediate_size", 1, 1 << 20, &c->ffn, error));
+        if (!c->experts) return llm42_fail(error, LLM42_FORMAT, "%s: num_experts: missing", json->path);
+        int only = llm42__json_get(json, 0, "mlp_only_layers"), step = 1;
+        LLM42__TRY(llm42__json_int(json, 0, "decoder_sparse_step", 1, 4096, &step, error));
+        if (step != 1 || (!llm42__json_null(json, only) && json->token[only].size))
+            return llm42_fail(error, LLM42_UNSUPPORTED, "%s: decoder_sparse_step, mlp_only_layers: layers of both "
+                               "kinds in one model are not supported", json->path);
+        c->experts_renorm = llm42__json_true(json, 0, "norm_topk_prob", false);
+    }
+    bool use_window = c->arch == LLM42_ARCH_MISTRAL || llm42__json_true(json, 0, "use_sliding_window", false);
+    if (use_window) LLM42__TRY(llm42__json_int(json, 0, "sliding_window", 1, 1 << 26, &c->sliding_window, error));
+    int max_window_layers = 0;
+    if (use_window && c->arch != LLM42_ARCH_MISTRAL)
+        LLM42__TRY(llm42__json_int(json, 0, "max_window_layers", 0, 4096, &max_window_layers, error));
+    if (c->sliding_window && max_window_layers > 0) {
+        if (max_window_layers < c->layers)
+            return llm42_fail(error, LLM42_UNSUPPORTED, "%s: max_window_layers: a window on some layers only is not "
+                               "supported", json->path);
+        c->sliding_window = 0;  // layers below max_window_layers attend to everything
+    }
+    c->tied = llm42__json_true(json, 0, "tie_word_embeddings", false);
+    LLM42__TRY(llm42__json_int(json, 0, "bos_token_id", 0, c->vocab ? c->vocab - 1 : 0, &c->bos, error));
+    LLM42__TRY(llm42__config_rope(c, json, error));
+    LLM42__TRY(llm42__config_check(c, json->path, error));
+    return llm42__config_stop(c, json, error);
+}
+// >>safetensors --------------------------------------------------------------------------------------------------
+// Owns: HF folders, and the mapped files and copies behind a model. bf16 and fp32 matrices are used where they lie in the
+// file. fp16 and misaligned ones are converted to fp32 copies. Vectors of HF folders are always small fp32 copies.
+// Calls: files, json, config, arrays.
+// Invariant: what a model points to is in its owner's files and blocks, which are freed with it.
+
+typedef struct llm42__tensor {
+    char *name;        // owned
+    const char *data;
+    llm42_dtype type;  // DEFAULT: one that no model here uses
+    int64_t shape[4];
+    int dims;
+    const char *file;  // for messages
+} llm42__tensor;
+
+typedef struct llm42__owner {
+    llm42__file *files;           // stb_ds array
+    char **paths;                 // stb_ds array, one a file
+    void **blocks;                // stb_ds array of allocations
+    llm42__tensor *tensors;       // stb_ds array, sorted by name once all are there; while loading
+} llm42__owner;
+
+static void llm42__tensors_free(llm42__owner *owner) {
+    for (int i = 0; i < arrlen(owner->tensors); i++) llm42__free(owner->tensors[i].name);
+    arrfree(owner->tensors);
+}
+
+static void llm42__owner_free(llm42__owner *owner) {
+    for (int i = 0; i < arrlen(owner->files); i++) llm42__file_unmap(&owner->files[i]);
+    for (int i = 0; i < arrlen(owner->paths); i++) llm42__free(owner->paths[i]);
+    for (int i = 0; i < arrlen(owner->blocks); i++) llm42__free(owner->blocks[i]);
+    arrfree(owner->files);
+    arrfree(owner->paths);
+    arrfree(owner->blocks);
+    llm42__tensors_free(owner);
+    llm42__free(owner);
+}
+
+void llm42_model_free(llm42_model *model) {
+    if (!model) return;
+    llm42__owner_free(model->owner);
+    llm42__free(model);
+}
+
+static void *llm42__model_block(llm42_model *model, size_t count, size_t size) {
+    llm42__owner *owner = model->owner;
+    void *block = llm42__alloc(count, size);
+    if (!block || !LLM42__PUSH(owner->blocks, block)) {
+        llm42__free(block);
+        return NULL;
+    }
+    model->copied_bytes += count * size;
+    return block;
+}
+
+static char *llm42__join(const char *folder, const char *file, size_t file_length) {
+    size_t n = strlen(folder);
+    char *path = llm42__alloc(n + file_length + 2, 1);
+    if (!path) return NULL;
+    memcpy(path, folder, n);
+    if (n && path[n - 1] != '/') path[n++] = '/';
+    memcpy(path + n, file, file_length);
+    path[n + file_length] = 0;
+    return path;
+}
+
+// Keeps a path for messages, and gives it back; NULL when memory is short.
+static const char *llm42__own_path(llm42__owner *owner, char *path) {
+    if (path && LLM42__PUSH(owner->paths, path)) return path;
+    llm42__free(path);
+    return NULL;
+}
+
+// Maps a file whose path the owner has, and keeps it.
+static llm42_result llm42__own_file(llm42__owner *owner, const char *path, llm42__file *file, llm42_error *error) {
+    if (!path) return llm42_fail(error, LLM42_MEMORY, "out of memory for a path");
+    LLM42__TRY(llm42__file_map(file, path, error));
+    if (LLM42__PUSH(owner->files, *file)) return LLM42_OK;
+    llm42__file_unmap(file);
+    return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
+}
+
+typedef struct llm42__extent { uint64_t begin, end; } llm42__extent;
+
+static int llm42__extent_order(const void *a, const void *b) {
+    const llm42__extent *x = a, *y = b;
+    return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1) : (x->end > y->end) - (x->end < y->end);
+}
+
+// One entry of a safetensors header: {"dtype": .., "shape": [..], "data_offsets": [begin, end]}.
+static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, uint64_t data_size,
+                                             llm42__tensor *tensor, llm42__extent *extent, llm42_error *error) {
+    const jsmntok_t *key = &json->token[name];
+    int length = LLM42__MIN(120, key->end - key->start);
+    const char *text = json->text + key->start;
+    int dtype = llm42__json_get(json, name + 1, "dtype"), shape = llm42__json_get(json, name + 1, "shape");
+    int offsets = llm42__json_get(json, name + 1, "data_offsets");
+    if (dtype < 0 || shape < 0 || offsets < 0 || json->token[dtype].type != JSMN_STRING ||
+        json->token[shape].type != JSMN_ARRAY || json->token[offsets].type != JSMN_ARRAY ||
+        json->token[offsets].size != 2)
+        return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: needs dtype, shape and two data_offsets", json->path, length,
+                           text);
+    static const struct { const char *name; llm42_dtype type; int size; } known[] = {
+        {"BF16", LLM42_BF16, 2}, {"F16", LLM42_FP16, 2}, {"F32", LLM42_FP32, 4}};
+    int size = 0;
+    *tensor = (llm42__tensor){.file = json->path};
+    for (int i = 0; i < 3; i++)
+        if (llm42__json_is(json, dtype, known[i].name)) tensor->type = known[i].type, size = known[i].size;
+    double begin, end, elements = 1;
+    if (!llm42__json_number(json, offsets + 1, &begin) || !llm42__json_number(json, offsets + 2, &end) || begin < 0 ||
+        end < begin || end > (double)data_size || begin != (double)(uint64_t)begin || end != (double)(uint64_t)end)
+        return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: data_offsets lie outside the file", json->path, length, text);
+    tensor->dims = json->token[shape].size;
+    if (tensor->dims > 4) tensor->type = LLM42_DTYPE_DEFAULT, tensor->dims = 0, size = 0;
+    for (int i = 0; i < tensor->dims; i++) {
+        double n;
+        if (!llm42__json_number(json, shape + 1 + i, &n) || n < 0 || n > 1e15 || n != (double)(int64_t)n)
+            return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: shape: expected sizes", json->path, length, text);
+        tensor->shape[i] = (int64_t)n;
+        elements *= n;
+    }
+    if (size && elements * size != end - begin)
+        return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: shape and data_offsets disagree about the size", json->path,
+                           length, text);
+    *extent = (llm42__extent){(uint64_t)begin, (uint64_t)end};
+    return LLM42_OK;
+}
+
+// Adds the tensors of an opened file's header to the owner's map.
+static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__json *json, const char *data,
+                                              uint64_t data_size, llm42__extent **extents, llm42_error *error) {
+    if (json->token[0].type != JSMN_OBJECT)
+        return llm42_fail(error, LLM42_FORMAT, "%s: the header is not a JSON object", json->path);
+    for (int i = 1; i + 1 < json->count; i = llm42__json_skip(json, i + 1)) {
+        if (llm42__json_is(json, i, "__metadata__")) continue;
+        if (json->token[i].type != JSMN_STRING || json->token[i + 1].type != JSMN_OBJECT)
+            return llm42_fail(error, LLM42_FORMAT, "%s: the header maps names to something other than objects",
+                               json->path);
+        llm42__tensor tensor;
+        llm42__extent extent;
+        LLM42__TRY(llm42__safetensors_entry(json, i, data_size, &tensor, &extent, error));
+        tensor.data = data + extent.begin;
+        tensor.name = llm42__join("", json->text + json->token[i].start,
+                                  (size_t)(json->token[i].end - json->token[i].start));
+        if (!tensor.name || !LLM42__PUSH(owner->tensors, tensor)) {
+            llm42__free(tensor.name);
+            return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", json->path);
+        }
+        if (extent.end > extent.begin && !LLM42__PUSH(*extents, extent))
+            return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", json->path);
+    }
+    if (*extents) qsort(*extents, arrlenu(*extents), sizeof **extents, llm42__extent_order);
+    for (int i = 1; i < arrlen(*extents); i++)
+        if ((*extents)[i].begin < (*extents)[i - 1].end)
+            return llm42_fail(error, LLM42_FORMAT, "%s: tensors overlap at data offset %llu", json->path,
+                               (unsigned long long)(*extents)[i].begin);
+    return LLM42_OK;
+}
+
+// Maps a safetensors file: 8 bytes of header length, the JSON header, the data.
+static llm42_result llm42__safetensors_open(llm42__owner *owner, const char *path, llm42_error *error) {
+    llm42__file file;
+    LLM42__TRY(llm42__own_file(owner, path, &file, error));
+    uint64_t header = 0;
+    for (size_t i = 0; i < 8 && i < file.size; i++) header |= (uint64_t)(unsigned char)file.data[i] << 8 * i;
+    if (file.size < 8 || header > file.size - 8 || header > 100000000)
+        return llm42_fail(error, LLM42_FORMAT, "%s: truncated, or the header length is beyond the file", path);
+    llm42__json json;
+    LLM42__TRY(llm42__json_parse(&json, path, file.data + 8, (size_t)header, error));
+    llm42__extent *extents = NULL;
+    llm42_result result = llm42__safetensors_header(owner, &json, file.data + 8 + header, file.size - 8 - header,
+                                                    &extents, error);
+    arrfree(extents);
+    llm42__json_free(&json);
+    return result;
+}
+
+// Is a file of this name mapped already?
+static bool llm42__owns_path(const llm42__owner *owner, const char *path) {
+    for (int i = 0; i < arrlen(owner->paths); i++)
+        if (strcmp(owner->paths[i], path) == 0) return true;
+    return false;
+}
+
+// Opens the files that an index's weight_map names, each once.
+static llm42_result llm42__safetensors_index(llm42__owner *owner, const char *folder, const llm42__json *json,
+                                             llm42_error *error) {
+    int map = llm42__json_get(json, 0, "weight_map");
+    if (map < 0 || json->token[map].type != JSMN_OBJECT)
+        return llm42_fail(error, LLM42_FORMAT, "%s: weight_map: missing or not an object", json->path);
+    int end = json->token[map].end;
+    for (int i = map + 1; i + 1 < json->count && json->token[i].start < end; i = llm42__json_skip(json, i + 1)) {
+        const jsmntok_t *t = &json->token[i + 1];
+        size_t length = (size_t)(t->end - t->start);
+        if (t->type != JSMN_STRING || memchr(json->text + t->start, '/', length))
+            return llm42_fail(error, LLM42_FORMAT, "%s: weight_map: expected names of files in the same folder", json->path);
+        char *path = llm42__join(folder, json->text + t->start, length);
+        if (path && llm42__owns_path(owner, path)) llm42__free(path);
+        else LLM42__TRY(llm42__safetensors_open(owner, llm42__own_path(owner, path), error));
+    }
+    return LLM42_OK;
+}
+
+static int llm42__tensor_order(const void *a, const void *b) {
+    return strcmp(((const llm42__tensor *)a)->name, ((const llm42__tensor *)b)->name);
+}
+
+// Opens model.safetensors, or the files that model.safetensors.index.json names.
+static llm42_result llm42__safetensors_folder(llm42__owner *owner, const char *folder, llm42_error *error) {
+    static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
+    const char *path = llm42__own_path(owner, llm42__join(folder, index, sizeof index - 1));
+    if (!path) return llm42_fail(error, LLM42_MEMORY, "out of memory for a path");
+    if (access(path, F_OK) != 0) {
+        path = llm42__own_path(owner, llm42__join(folder, single, sizeof single - 1));
+        LLM42__TRY(llm42__safetensors_open(owner, path, error));
+    } else {
+        llm42__file file;
+        llm42__json json;
+        LLM42__TRY(llm42__own_file(owner, path, &file, error));
+        LLM42__TRY(llm42__json_parse(&json, path, file.data, file.size, error));
+        llm42_result result = llm42__safetensors_index(owner, folder, &json, error);
+        llm42__json_free(&json);
+        if (result != LLM42_OK) return result;
+    }
+    llm42__tensor *t = owner->tensors;
+    if (t) qsort(t, arrlenu(t), sizeof *t, llm42__tensor_order);
+    for (int i = 1; i < arrlen(t); i++)
+        if (strcmp(t[i].name, t[i - 1].name) == 0)
+            return llm42_fail(error, LLM42_FORMAT, "%s: %s: the tensor appears twice", t[i].file, t[i].name);
+    return LLM42_OK;
+}
+
+static llm42_result llm42__tensor_find(llm42_model *model, const char *name, int64_t n, int64_t k, bool vector,
+                                       const llm42__tensor **tensor, llm42_error *error) {
+    llm42__owner *owner = model->owner;
+    const llm42__tensor key = {.name = (char *)(uintptr_t)name};
+    const llm42__tensor *t = owner->tensors ? bsearch(&key, owner->tensors, arrlenu(owner->tensors), sizeof key,
+                                                      llm42__tensor_order) : NULL;
+    if (!t) return llm42_fail(error, LLM42_FORMAT, "%s: tensor %s is missing", model->name, name);
+    *tensor = t;
+    if (t->type == LLM42_DTYPE_DEFAULT)
+        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: %s: dtype must be BF16, F16 or F32", t->file, name);
+    if (vector ? t->dims != 1 || t->shape[0] != n : t->dims != 2 || t->shape[0] != n || t->shape[1] != k)
+        return llm42_fail(error, LLM42_FORMAT, "%s: %s: wrong shape: [%lld%s%lld] expected by config.json%s", t->file,
+                           name, (long long)n, vector ? "" : ", ", (long long)k, vector ? " (one dimension)" : "");
+    return LLM42_OK;
+}
+
+static void llm42__convert_f32(float *to, const void *from, llm42_dtype type, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint16_t h = 0;
+        if (type == LLM42_FP32) {
+            memcpy(to + i, (const char *)from + 4 * i, 4);
+            continue;
+        }
+        memcpy(&h, (const char *)from + 2 * i, 2);
+        to[i] = type == LLM42_BF16 ? llm42__from_bf16(h) : llm42__from_fp16(h);
+    }
+}
+
+static llm42_result llm42__load_vector(llm42_model *model, const char *name, int n, const float **out,
+                                       llm42_error *error) {
+    const llm42__tensor *t = NULL;
+    LLM42__TRY(llm42__tensor_find(model, name, n, 1, true, &t, error));
+    float *copy = llm42__model_block(model, (size_t)n, sizeof *copy);
+    if (!copy) return llm42_fail(error, LLM42_MEMORY, "%s: %s: out of memory", t->file, name);
+    llm42__convert_f32(copy, t->data, t->type, (size_t)n);
+    *out = copy;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__load_matrix(llm42_model *model, const char *name, int n, int k, llm42_matrix *out,
+                                       llm42_error *error) {
+    const llm42__tensor *t = NULL;
+    LLM42__TRY(llm42__tensor_find(model, name, n, k, false, &t, error));
+    *out = (llm42_matrix){.data = t->data, .type = t->type, .n = n, .k = k};
+    size_t count = (size_t)n * (size_t)k, size = t->type == LLM42_FP32 ? 4 : 2;
+    if (t->type != LLM42_FP16 && (uintptr_t)t->data % size == 0) {
+        model->mapped_bytes += count * size;
+        return LLM42_OK;
+    }
+    float *copy = llm42__model_block(model, count, sizeof *copy);
+    if (!copy) return llm42_fail(error, LLM42_MEMORY, "%s: %s: out of memory", t->file, name);
+    llm42__convert_f32(copy, t->data, t->type, count);
+    out->data = copy;
+    out->type = LLM42_FP32;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
+    const llm42_config *c = &model->config;
+    static const char *const part[] = {"gate_proj", "up_proj", "down_proj"};
+    char name[128];
+    snprintf(name, sizeof name, "model.layers.%d.mlp.gate.weight", l);
+    LLM42__TRY(llm42__load_matrix(model, name, c->experts, c->dim, &layer->router, error));
+    llm42_matrix *expert = llm42__model_block(model, (size_t)c->experts * 3, sizeof *expert);
+    if (!expert) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
+    layer->expert = expert;
+    for (int i = 0; i < c->experts * 3; i++) {
+        bool down = i % 3 == 2;
+        snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.%s.weight", l, i / 3, part[i % 3]);
+        LLM42__TRY(llm42__load_matrix(model, name, down ? c->dim : c->ffn, down ? c->ffn : c->dim, &expert[i], error));
+    }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
+    const llm42_config *c = &model->config;
+    int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    bool bias = c->arch == LLM42_ARCH_QWEN2, norms = c->arch == LLM42_ARCH_QWEN3 || c->arch == LLM42_ARCH_QWEN3_MOE;
+    const struct { const char *name; int n; const float **to; bool wanted; } vectors[] = {
+        {"input_layernorm.weight", c->dim, &layer->attention_norm, true},
+        {"post_attention_layernorm.weight", c->dim, &layer->ffn_norm, true},
+        {"self_attn.q_norm.weight", c->head_dim, &layer->q_norm, norms},
+        {"self_attn.k_norm.weight", c->head_dim, &layer->k_norm, norms},
+        {"self_attn.q_proj.bias", q, &layer->q_bias, bias},
+        {"self_attn.k_proj.bias", kv, &layer->k_bias, bias},
+        {"self_attn.v_proj.bias", kv, &layer->v_bias, bias}};
+    bool dense = c->experts == 0;
+    const struct { const char *name; int n, k; llm42_matrix *to; bool wanted; } matrices[] = {
+        {"self_attn.q_proj.weight", q, c->dim, &layer->q, true},
+        {"self_attn.k_proj.weight", kv, c->dim, &layer->k, true},
+        {"self_attn.v_proj.weight", kv, c->dim, &layer->v, true},
+        {"self_attn.o_proj.weight", c->dim, q, &layer->o, true},
+        {"mlp.gate_proj.weight", c->ffn, c->dim, &layer->gate, dense},
+        {"mlp.up_proj.weight", c->ffn, c->dim, &layer->up, dense},
+        {"mlp.down_proj.weight", c->dim, c->ffn, &layer->down, dense}};
+    char name[128];
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        snprintf(name, sizeof name, "model.layers.%d.%s", l, vectors[i].name);
+        if (vectors[i].wanted) LLM42__TRY(llm42__load_vector(model, name, vectors[i].n, vectors[i].to, error));
+    }
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        snprintf(name, sizeof name, "model.layers.%d.%s", l, matrices[i].name);
+        if (matrices[i].wanted)
+            LLM42__TRY(llm42__load_matrix(model, name, matrices[i].n, matrices[i].k, matrices[i].to, error));
+    }
+    return dense ? LLM42_OK : llm42__load_experts(model, layer, l, error);
+}
+
+static llm42_result llm42__load_folder(llm42_model *model, const char *folder, llm42_error *error) {
+    llm42__owner *owner = model->owner;
+    llm42_config *c = &model->config;
+    const char *path = llm42__own_path(owner, llm42__join(folder, "config.json", 11));
+    if (!path) return llm42_fail(error, LLM42_MEMORY, "out of memory for a path");
+    llm42__file file;
+    LLM42__TRY(llm42__file_map(&file, path, error));
+    llm42__json json;
+    llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
+    if (result == LLM42_OK) result = llm42__config_read(c, &json, error);
+    llm42__json_free(&json);
+    llm42__file_unmap(&file);
+    if (result != LLM42_OK) return result;
+
+    LLM42__TRY(llm42__safetensors_folder(owner, folder, error));
+    LLM42__TRY(llm42__load_matrix(model, "model.embed_tokens.weight", c->vocab, c->dim, &model->embed, error));
+    LLM42__TRY(llm42__load_vector(model, "model.norm.weight", c->dim, &model->final_norm, error));
+    model->head = model->embed;
+    if (!c->tied) LLM42__TRY(llm42__load_matrix(model, "lm_head.weight", c->vocab, c->dim, &model->head, error));
+    llm42_layer *layer = llm42__model_block(model, (size_t)c->layers, sizeof *layer);
+    if (!layer) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for %d layers", folder, c->layers);
+    memset(layer, 0, (size_t)c->layers * sizeof *layer);
+    model->layer = layer;
+    for (int l = 0; l < c->layers; l++) LLM42__TRY(llm42__load_layer(model, &layer[l], l, error));
+    llm42__tensors_free(owner);
+    return LLM42_OK;
+}
+// >>llama2c ------------------------------------------------------------------------------------------------------
+// Owns: llama2.c checkpoints (version 0). They hold seven int32: dim, ffn, layers, heads, kv heads, vocab, context. A
+// negative vocab says that the LM head is not the embedding. Then come fp32 tensors, each for all layers.
+// Calls: files, config.
+// Invariant: the header's sizes add up to the size of the file.
+
+static llm42_matrix llm42__llama2c_matrix(const float *data, int n, int k) {
+    return (llm42_matrix){.data = data, .type = LLM42_FP32, .n = n, .k = k};
+}
+
+static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, llm42_error *error) {
+    llm42__owner *owner = model->owner;
+    llm42__file file;
+    LLM42__TRY(llm42__file_map(&file, path, error));
+    if (!LLM42__PUSH(owner->files, file)) {
+        llm42__file_unmap(&file);
+        return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    }
+    int32_t h[7];
+    if (file.size < sizeof h) return llm42_fail(error, LLM42_FORMAT, "%s: truncated: no llama2.c header", path);
+    memcpy(h, file.data, sizeof h);
+    static const char *const field[] = {"dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len"};
+    for (int i = 0; i < 7; i++)
+        if (h[i] == 0 || h[i] > 1 << 24 || (i == 5 ? h[i] < -(1 << 24) : h[i] < 0))
+            return llm42_fail(error, LLM42_FORMAT, "%s: not a llama2.c file: header field %s is %d", path, field[i], h[i]);
+    llm42_config *c = &model->config;
+    *c = (llm42_config){.arch = LLM42_ARCH_LLAMA, .dim = h[0], .ffn = h[1], .layers = h[2], .heads = h[3],
+                        .kv_heads = h[4], .vocab = h[5] < 0 ? -h[5] : h[5], .context = h[6], .head_dim = h[0] / h[3],
+                        .norm_eps = 1e-5f, .rope_theta = 10000.0, .rope_interleaved = true, .tied = h[5] > 0, .bos = 1,
+                        .stop = {1}, .stop_count = 1};  // a text ends where the next one would begin
+    if (c->layers > 4096 || c->dim % c->heads)
+        return llm42_fail(error, LLM42_FORMAT, "%s: not a llama2.c file: n_layers %d, n_heads %d", path, h[2], h[3]);
+    LLM42__TRY(llm42__config_check(c, path, error));
+
+    size_t D = (size_t)c->dim, F = (size_t)c->ffn, L = (size_t)c->layers, V = (size_t)c->vocab;
+    size_t kv = (size_t)(c->kv_heads * c->head_dim), d = (size_t)c->head_dim, T = (size_t)c->context;
+    const size_t count[] = {V * D, L * D, L * D * D, L * kv * D, L * kv * D, L * D * D, L * D, L * F * D, L * D * F,
+                            L * F * D, D, T * d, c->tied ? 0 : V * D};
+    const float *part[13];
+    double total = sizeof h;
+    for (int i = 0; i < 13; i++) total += 4.0 * (double)count[i];
+    if (total != (double)file.size)
+        return llm42_fail(error, LLM42_FORMAT, "%s: the header asks for %.0f bytes, the file has %zu", path, total, file.size);
+    const float *at = (const float *)(const void *)(file.data + sizeof h);
+    for (int i = 0; i < 13; i++) part[i] = at, at += count[i];
+
+    llm42_layer *layer = llm42__model_block(model, L, sizeof *layer);
+    if (!layer) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    memset(layer, 0, L * sizeof *layer);
+    model->layer = layer;
+    model->mapped_bytes = file.size;
+    model->embed = llm42__llama2c_matrix(part[0], c->vocab, c->dim);
+    model->head = c->tied ? model->embed : llm42__llama2c_matrix(part[12], c->vocab, c->dim);
+    model->final_norm = part[10];
+    for (size_t l = 0; l < L; l++) {
+        layer[l].attention_norm = part[1] + l * D;
+        layer[l].ffn_norm = part[6] + l * D;
+        layer[l].q = llm42__llama2c_matrix(part[2] + l * D * D, c->dim, c->dim);
+        layer[l].k = llm42__llama2c_matrix(part[3] + l * kv * D, (int)kv, c->dim);
+        layer[l].v = llm42__llama2c_matrix(part[4] + l * kv * D, (int)kv, c->dim);
+        layer[l].o = llm42__llama2c_matrix(part[5] + l * D * D, c->dim, c->dim);
+        layer[l].gate = llm42__llama2c_matrix(part[7] + l * F * D, c->ffn, c->dim);
+        layer[l].down = llm42__llama2c_matrix(part[8] + l * D * F, c->dim, c->ffn);
+        layer[l].up = llm42__llama2c_matrix(part[9] + l * F * D, c->ffn, c->dim);
+    }
+    return LLM42_OK;
+}
+// >>synthetic ----------------------------------------------------------------------------------------------------
+// Owns: random weights of named shapes, bf16, made from a seed. An element is a sum of four 16-bit uniforms (close to
+// normal) of a hash, scaled to a standard deviation of 1/sqrt(k). Output and down projections are also divided by
+// sqrt(2L), so that the residual stream keeps its size. The LM head adds margin/D times a token's embedding to the row of
+// that token's successor. The larger the margin, the more often the successor leads by far, and the rarer are near-ties
+// of the top two logits. At margin 0 the head is pure noise.
+// Calls: numbers, memory.
+// Invariant: an element depends on the seed, its tensor and its place alone, so that a backend that makes a matrix itself
+// (llm42_model_desc.on_device) gets the same bits.
+//
+// The steps, element by element. hash is llm42__hash, integers are uint64, every operation on floats is rounded by itself:
+//   i        = row * k + column
+//   h        = hash(key ^ (i * 0x9e3779b97f4a7c15)); sum = its four 16-bit parts added
+//   element  = bf16(scale * ((float)(sum - 131070) * (1.0f / 37837.0f))), to nearest even
+//   the head, where lead is not 0: row (5 * t + 1) % V, for every t < V, becomes bf16(fmaf(lead, embed[t], element)),
+//   embed and element being bf16 values. 5 does not divide V, so each row is the successor of one t.
+
+typedef struct llm42__shape { const char *name; llm42_config config; } llm42__shape;
+
+#define LLM42__LLAMA(V, D, L, H, K, d, F, T) .config = {.arch = LLM42_ARCH_LLAMA, .vocab = V, .dim = D, .layers = L, \
+    .heads = H, .kv_heads = K, .head_dim = d, .ffn = F, .context = T, .norm_eps = 1e-5f, .rope_theta = 500000.0,      \
+    .bos = 0, .stop = {1}, .stop_count = 1}
+static const llm42__shape llm42__shapes[] = {
+    {.name = "tiny", LLM42__LLAMA(512, 64, 2, 4, 2, 16, 160, 2048)},
+    {.name = "small", LLM42__LLAMA(4096, 256, 4, 8, 4, 32, 704, 4096)},
+    {.name = "base", LLM42__LLAMA(4096, 512, 9, 8, 4, 64, 1408, 4096)},
+    {.name = "llama-3.2-1b", LLM42__LLAMA(128256, 2048, 16, 32, 8, 64, 8192, 131072)},
+    {.name = "llama-3.2-3b", LLM42__LLAMA(128256, 3072, 28, 24, 8, 128, 8192, 131072)},
+    {.name = "llama-3.1-8b", LLM42__LLAMA(128256, 4096, 32, 32, 8, 128, 14336, 131072)},
+};
+enum { LLM42__SHAPES = sizeof llm42__shapes / sizeof *llm42__shapes };
+
+const char *const *llm42_synthetic_names(void) {
+    static const char *const names[] = {"tiny", "small", "base", "llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b", NULL};
+    return names;
+}
+
+typedef struct llm42__synthesis {
+    llm42_model *model;
+    uint64_t seed, next;  // next: tensors made so far
+    double margin;
+    bool on_device;       // recipes only
+} llm42__synthesis;
+
+static llm42_result llm42__synthetic_matrix(llm42__synthesis *s, int n, int k, float scale, llm42_matrix *out,
+                                            llm42_error *error) {
+    uint64_t key = llm42__hash(s->seed + 0x51ed270b * ++s->next);
+    *out = (llm42_matrix){.type = LLM42_BF16, .n = n, .k = k, .recipe = {.key = key, .scale = scale}};
+    if (s->on_device) return LLM42_OK;
+    uint16_t *data = llm42__model_block(s->model, (size_t)n * (size_t)k, sizeof *data);
+    if (!data) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a %d x %d matrix", s->model->name, n, k);
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static)
+#endif
+    for (int64_t row = 0; row < n; row++)
+        for (int64_t i = row * k; i < (row + 1) * k; i++)
+            data[i] = llm42__to_bf16(scale * llm42__synthetic_noise(key, (uint64_t)i));
+    out->data = data;
+    return LLM42_OK;
+}
+
+// Adds margin/D x embed[t] to the head's row of t's successor, 5 t + 1 modulo a V that 5 does not divide.
+static void llm42__synthetic_margin(llm42__synthesis *s) {
+    const llm42_config *c = &s->model->config;
+    uint16_t *head = (uint16_t *)(uintptr_t)s->model->head.data;
+    const uint16_t *embed = s->model->embed.data;
+    float lead = (float)(s->margin / c->dim);
+    s->model->head.recipe.lead = lead;
+    if (s->on_device || lead == 0) return;
+    for (int64_t t = 0; t < c->vocab; t++) {
+        uint16_t *to = head + (5 * t + 1) % c->vocab * c->dim;
+        const uint16_t *from = embed + t * c->dim;
+        for (int i = 0; i < c->dim; i++)
+            to[i] = llm42__to_bf16(fmaf(lead, llm42__from_bf16(from[i]), llm42__from_bf16(to[i])));
+    }
+}
+
+// Reads "NAME[,seed=N][,margin=X]".
+static llm42_result llm42__synthetic_spec(llm42__synthesis *s, const char *spec, llm42_error *error) {
+    size_t length = strcspn(spec, ",");
+    const llm42__shape *shape = NULL;
+    for (int i = 0; i < LLM42__SHAPES; i++)
+        if (strlen(llm42__shapes[i].name) == length && strncmp(llm42__shapes[i].name, spec, length) == 0)
+            shape = &llm42__shapes[i];
+    if (!shape)
+        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: unknown shape (known: tiny, small, base, llama-3.2-1b, llama-3.2-3b, "
+                           "llama-3.1-8b)", s->model->name);
+    s->model->config = shape->config;
+    for (const char *p = spec + length; *p;) {
+        char *end = NULL;
+        if (strncmp(p, ",seed=", 6) == 0 && p[6] >= '0' && p[6] <= '9') s->seed = strtoull(p + 6, &end, 10);
+        else if (strncmp(p, ",margin=", 8) == 0) s->margin = strtod(p + 8, &end);
+        if (!end || (*end && *end != ',') || !(s->margin >= 0 && s->margin <= 1000))
+            return llm42_fail(error, LLM42_INVALID, "synthetic:%s: expected NAME[,seed=N][,margin=X] with X from 0 to 1000", spec);
+        p = end;
+    }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, bool on_device, llm42_error *error) {
+    llm42__synthesis s = {.model = model, .seed = 42, .margin = 3.0, .on_device = on_device};
+    LLM42__TRY(llm42__synthetic_spec(&s, spec, error));
+    const llm42_config *c = &model->config;
+    float *ones = llm42__model_block(model, (size_t)c->dim, sizeof *ones);
+    llm42_layer *layer = llm42__model_block(model, (size_t)c->layers, sizeof *layer);
+    if (!ones || !layer) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
+    for (int i = 0; i < c->dim; i++) ones[i] = 1.0f;
+    memset(layer, 0, (size_t)c->layers * sizeof *layer);
+    model->layer = layer;
+    model->final_norm = ones;
+    int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    float in = 1.0f / sqrtf((float)c->dim), residual = 1.0f / sqrtf(2.0f * (float)c->layers);
+    LLM42__TRY(llm42__synthetic_matrix(&s, c->vocab, c->dim, 1.0f, &model->embed, error));
+    LLM42__TRY(llm42__synthetic_matrix(&s, c->vocab, c->dim, in, &model->head, error));
+    for (int l = 0; l < c->layers; l++) {
+        layer[l].attention_norm = layer[l].ffn_norm = ones;
+        LLM42__TRY(llm42__synthetic_matrix(&s, q, c->dim, in, &layer[l].q, error));
+        LLM42__TRY(llm42__synthetic_matrix(&s, kv, c->dim, in, &layer[l].k, error));
+        LLM42__TRY(llm42__synthetic_matrix(&s, kv, c->dim, in, &layer[l].v, error));
+        LLM42__TRY(llm42__synthetic_matrix(&s, c->dim, q, residual / sqrtf((float)q), &layer[l].o, error));
+        LLM42__TRY(llm42__synthetic_matrix(&s, c->ffn, c->dim, in, &layer[l].gate, error));
+        LLM42__TRY(llm42__synthetic_matrix(&s, c->ffn, c->dim, in, &layer[l].up, error));
+        LLM42__TRY(llm42__synthetic_matrix(&s, c->dim, c->ffn, residual / sqrtf((float)c->ffn), &layer[l].down, error));
+    }
+    llm42__synthetic_margin(&s);
+    return LLM42_OK;
+}
+
+// >>load ---------------------------------------------------------------------------------------------------------
+// Owns: which loader a path is for.
+// Calls: safetensors, llama2c, synthetic.
+// Invariant: a load that fails leaves nothing behind.
+
+llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error) {
+    if (!model) return llm42_fail(error, LLM42_INVALID, "llm42_model_load: model: must not be NULL");
+    *model = NULL;
+    if (!desc || !desc->path || !desc->path[0])
+        return llm42_fail(error, LLM42_INVALID, "llm42_model_desc.path: required: a model folder, a .bin file or synthetic:NAME");
+    if (desc->on_device && strncmp(desc->path, "synthetic:", 10) != 0)
+        return llm42_fail(error, LLM42_INVALID, "llm42_model_desc.on_device: only synthetic:NAME can be made on the "
+                           "device, not %s: leave it out", desc->path);
+    llm42_model *m = llm42__alloc_zero(1, sizeof *m);
+    if (m) m->owner = llm42__alloc_zero(1, sizeof(llm42__owner));
+    if (!m || !m->owner) {
+        llm42__free(m);
+        return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", desc->path);
+    }
+    snprintf(m->name, sizeof m->name, "%s", desc->path);
+    struct stat st;
+    llm42_result result;
+    if (strncmp(desc->path, "synthetic:", 10) == 0)
+        result = llm42__load_synthetic(m, desc->path + 10, desc->on_device, error);
+    else if (strncmp(desc->path, "shape:", 6) == 0)
+        result = llm42__synthetic_spec(&(llm42__synthesis){.model = m}, desc->path + 6, error);
+    else if (stat(desc->path, &st) != 0)
+        result = llm42_fail(error, LLM42_IO, "%s: no such model: %s", desc->path, strerror(errno));
+    else result = S_ISDIR(st.st_mode) ? llm42__load_folder(m, desc->path, error) : llm42__load_llama2c(m, desc->path, error);
+    if (result != LLM42_OK) {
+        llm42_model_free(m);
+        return result;
+    }
+    llm42__log(desc->log, desc->log_user, "model %s: %d layers, width %d, vocabulary %d, %.1f MB mapped, %.1f MB copied",
+               m->name, m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
+               (double)m->copied_bytes * 1e-6);
+    *model = m;
+    return LLM42_OK;
+}
+// >>vectors ------------------------------------------------------------------------------------------------------
+// Owns: sixteen floats side by side, in one of three spellings (AVX-512, AVX2, plain C).
+// Calls: numbers.
+// Invariant: all three give the same bits. Every CPU sum in this library follows one recipe. Partial sum j takes the terms
+// with index = j modulo 16, in ascending order, by fused multiply-add from +0. Then j = 0..7 take j+8, 0..3 take j+4, 0..1
+// take j+2, and 0 takes 1. Plain C follows the recipe term by term.
 
 #if defined(LLM42_SCALAR)
 #define LLM42__ISA 0
@@ -1383,902 +2606,12 @@ static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
     for (int j = 0; i + j < n; j++) partial[j] += llm42__exp((x[i + j] - offset) * scale);
     return llm42__v16_sum(llm42__v16_load(partial));
 }
-// >>json ---------------------------------------------------------------------------------------------------------
-// Owns: reading files and finding things in JSON. Calls jsmn. Every accessor checks types, so malformed input ends in
-// an error and not in a crash.
-
-typedef struct llm42__file {
-    const char *data;
-    size_t size;
-} llm42__file;
-
-static llm42_result llm42__file_map(llm42__file *file, const char *path, llm42_error *error) {
-    *file = (llm42__file){0};
-    int fd = open(path, O_RDONLY | O_NONBLOCK);  // does not wait at a FIFO, which is refused below
-    if (fd < 0) return llm42__fail(error, LLM42_IO, "%s: cannot open: %s", path, strerror(errno));
-    struct stat st;
-    llm42_result result = LLM42_OK;
-    if (fstat(fd, &st) != 0) {
-        result = llm42__fail(error, LLM42_IO, "%s: cannot stat: %s", path, strerror(errno));
-    } else if (!S_ISREG(st.st_mode)) {
-        result = llm42__fail(error, LLM42_IO, "%s: not a regular file", path);
-    } else if (st.st_size == 0) {
-        result = llm42__fail(error, LLM42_FORMAT, "%s: the file is empty", path);
-    } else {
-        void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (data == MAP_FAILED) result = llm42__fail(error, LLM42_IO, "%s: cannot map: %s", path, strerror(errno));
-        else *file = (llm42__file){data, (size_t)st.st_size};
-    }
-    close(fd);
-    return result;
-}
-
-static void llm42__file_unmap(llm42__file *file) {
-    if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
-    *file = (llm42__file){0};
-}
-
-typedef struct llm42__json {
-    const char *text;
-    jsmntok_t *token;  // token[0] is the root
-    int count;
-    const char *path;  // for messages
-} llm42__json;
-
-// Deepest nesting of objects and arrays. jsmn needs quadratic time for deep ones, and no model file has them.
-static int llm42__json_depth(const char *text, size_t size) {
-    int depth = 0, deepest = 0;
-    bool string = false;
-    for (size_t i = 0; i < size; i++) {
-        if (string) {
-            if (text[i] == '\\') i++;  // and what it escapes
-            else string = text[i] != '"';
-        } else if (text[i] == '"') {
-            string = true;
-        } else {
-            depth += (text[i] == '{' || text[i] == '[') - (text[i] == '}' || text[i] == ']');
-            deepest = LLM42__MAX(deepest, depth);
-        }
-    }
-    return deepest;
-}
-
-static llm42_result llm42__json_parse(llm42__json *json, const char *path, const char *text, size_t size,
-                                      llm42_error *error) {
-    enum { DEEPEST = 100 };
-    *json = (llm42__json){.text = text, .path = path};
-    if (llm42__json_depth(text, size) > DEEPEST)
-        return llm42__fail(error, LLM42_FORMAT, "%s: malformed JSON: nested more than %d deep", path, DEEPEST);
-    jsmn_parser parser;
-    jsmn_init(&parser);
-    int count = size < INT32_MAX ? jsmn_parse(&parser, text, size, NULL, 0) : JSMN_ERROR_NOMEM;
-    if (count <= 0) return llm42__fail(error, LLM42_FORMAT, "%s: malformed JSON", path);
-    json->token = llm42__alloc((size_t)count, sizeof *json->token);
-    if (!json->token) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory for %d JSON tokens", path, count);
-    jsmn_init(&parser);
-    json->count = jsmn_parse(&parser, text, size, json->token, (unsigned)count);
-    if (json->count <= 0) {
-        free(json->token);
-        json->token = NULL;
-        return llm42__fail(error, LLM42_FORMAT, "%s: malformed JSON near byte %u", path, parser.pos);
-    }
-    return LLM42_OK;
-}
-
-static void llm42__json_free(llm42__json *json) {
-    free(json->token);
-    json->token = NULL;
-}
-
-// The token after everything inside token i.
-static int llm42__json_skip(const llm42__json *json, int i) {
-    int end = json->token[i].end;
-    for (i++; i < json->count && json->token[i].start < end; i++) {}
-    return i;
-}
-
-static bool llm42__json_is(const llm42__json *json, int i, const char *text) {
-    const jsmntok_t *t = &json->token[i];
-    size_t n = strlen(text);
-    return (size_t)(t->end - t->start) == n && memcmp(json->text + t->start, text, n) == 0;
-}
-
-// The value of a key in an object; -1 where there is none.
-static int llm42__json_get(const llm42__json *json, int object, const char *key) {
-    if (object < 0 || json->token[object].type != JSMN_OBJECT) return -1;
-    int end = json->token[object].end;
-    for (int i = object + 1; i + 1 < json->count && json->token[i].start < end; i = llm42__json_skip(json, i + 1))
-        if (json->token[i].type == JSMN_STRING && llm42__json_is(json, i, key)) return i + 1;
-    return -1;
-}
-
-static bool llm42__json_null(const llm42__json *json, int i) {
-    return i < 0 || (json->token[i].type == JSMN_PRIMITIVE && json->text[json->token[i].start] == 'n');
-}
-
-// A finite number that fills the text, read without strtod, whose decimal point follows the locale.
-static bool llm42__number(const char *p, const char *end, double *value) {
-    bool negative = p < end && *p == '-', point = false;
-    int digits = 0, exponent = 0;
-    double x = 0;
-    for (p += negative; p < end && ((*p >= '0' && *p <= '9') || (*p == '.' && !point)); p++) {
-        if (*p == '.') {
-            point = true;
-            continue;
-        }
-        x = x * 10 + (*p - '0');
-        digits++;
-        exponent -= point;
-    }
-    if (!digits) return false;
-    if (p < end && (*p == 'e' || *p == 'E')) {
-        bool down = ++p < end && *p == '-';
-        p += p < end && (*p == '-' || *p == '+');
-        int power = 0, count = 0;
-        for (; p < end && *p >= '0' && *p <= '9'; p++, count++) power = LLM42__MIN(power * 10 + (*p - '0'), 9999);
-        if (!count) return false;
-        exponent += down ? -power : power;
-    }
-    double scale = 1;  // a power of ten is exact up to 10^22, so usual numbers come out correctly rounded
-    for (int k = LLM42__MIN(abs(exponent), 400); k > 0; k--) scale *= 10;
-    x = exponent < 0 ? x / scale : x * scale;
-    *value = negative ? -x : x;
-    return p == end && x - x == 0;
-}
-
-// False when token i is something else.
-static bool llm42__json_number(const llm42__json *json, int i, double *value) {
-    return i >= 0 && json->token[i].type == JSMN_PRIMITIVE &&
-           llm42__number(json->text + json->token[i].start, json->text + json->token[i].end, value);
-}
-
-// Reads an optional number field into *value when it is there and not null; it must lie in [low, high].
-static llm42_result llm42__json_field(const llm42__json *json, int object, const char *key, double low, double high,
-                                      double *value, llm42_error *error) {
-    int i = llm42__json_get(json, object, key);
-    if (llm42__json_null(json, i)) return LLM42_OK;
-    double x;
-    if (!llm42__json_number(json, i, &x) || x < low || x > high)
-        return llm42__fail(error, LLM42_FORMAT, "%s: %s: expected a number between %g and %g, found %.*s", json->path,
-                           key, low, high, LLM42__MIN(40, json->token[i].end - json->token[i].start),
-                           json->text + json->token[i].start);
-    *value = x;
-    return LLM42_OK;
-}
-
-static llm42_result llm42__json_int(const llm42__json *json, int object, const char *key, int low, int high,
-                                    int *value, llm42_error *error) {
-    double x = *value;
-    llm42_result result = llm42__json_field(json, object, key, low, high, &x, error);
-    if (result == LLM42_OK && x != (double)(int)x)
-        return llm42__fail(error, LLM42_FORMAT, "%s: %s: expected an integer, found %g", json->path, key, x);
-    if (result == LLM42_OK) *value = (int)x;
-    return result;
-}
-
-static bool llm42__json_true(const llm42__json *json, int object, const char *key, bool otherwise) {
-    int i = llm42__json_get(json, object, key);
-    if (llm42__json_null(json, i) || json->token[i].type != JSMN_PRIMITIVE) return otherwise;
-    return json->text[json->token[i].start] == 't';
-}
-
-// >>config -------------------------------------------------------------------------------------------------------
-// Owns: reading config.json into llm42_config and checking that the numbers make a model.
-
-#define LLM42__TRY(call)                          \
-    do {                                          \
-        llm42_result try_result = (call);         \
-        if (try_result != LLM42_OK) return try_result; \
-    } while (0)
-
-static llm42_result llm42__config_check(const llm42_config *c, const char *path, llm42_error *error) {
-    const struct { const char *name; int value; } positive[] = {
-        {"vocab_size", c->vocab}, {"hidden_size", c->dim}, {"num_hidden_layers", c->layers},
-        {"num_attention_heads", c->heads}, {"num_key_value_heads", c->kv_heads}, {"head_dim", c->head_dim},
-        {"intermediate_size", c->ffn}, {"max_position_embeddings", c->context}};
-    for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
-        if (positive[i].value < 1)
-            return llm42__fail(error, LLM42_FORMAT, "%s: %s: must be given and at least 1", path, positive[i].name);
-    if (c->context < 2)
-        return llm42__fail(error, LLM42_FORMAT, "%s: max_position_embeddings: 1: a prompt and a new token need 2", path);
-    if (c->heads % c->kv_heads)
-        return llm42__fail(error, LLM42_FORMAT, "%s: num_attention_heads %d is not a multiple of num_key_value_heads %d",
-                           path, c->heads, c->kv_heads);
-    if (c->head_dim % 2 || c->head_dim > 1024)
-        return llm42__fail(error, LLM42_FORMAT, "%s: head_dim %d: must be even and at most 1024", path, c->head_dim);
-    if (c->experts && (c->experts_used < 1 || c->experts_used > LLM42__MIN(c->experts, 64)))
-        return llm42__fail(error, LLM42_FORMAT, "%s: num_experts_per_tok %d: must be between 1 and %d", path,
-                           c->experts_used, LLM42__MIN(c->experts, 64));
-    return LLM42_OK;
-}
-
-static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json, llm42_error *error) {
-    static const struct { const char *type; llm42_arch arch; } known[] = {
-        {"llama", LLM42_ARCH_LLAMA}, {"mistral", LLM42_ARCH_MISTRAL}, {"qwen2", LLM42_ARCH_QWEN2},
-        {"qwen3", LLM42_ARCH_QWEN3}, {"qwen3_moe", LLM42_ARCH_QWEN3_MOE}};
-    int i = llm42__json_get(json, 0, "model_type");
-    if (i < 0 || json->token[i].type != JSMN_STRING)
-        return llm42__fail(error, LLM42_FORMAT, "%s: model_type: missing or not a string", json->path);
-    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-        if (llm42__json_is(json, i, known[k].type)) c->arch = known[k].arch;
-    if (!c->arch)
-        return llm42__fail(error, LLM42_UNSUPPORTED,
-                           "%s: model_type: unknown architecture \"%.*s\" (known: llama, mistral, qwen2, qwen3, qwen3_moe)",
-                           json->path, LLM42__MIN(60, json->token[i].end - json->token[i].start),
-                           json->text + json->token[i].start);
-    i = llm42__json_get(json, 0, "hidden_act");
-    if (i >= 0 && !llm42__json_is(json, i, "silu"))
-        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: hidden_act: only \"silu\" is supported", json->path);
-    bool qwen2 = c->arch == LLM42_ARCH_QWEN2;
-    if (!qwen2 && llm42__json_true(json, 0, "attention_bias", false))
-        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: attention_bias: true is not supported for this model_type",
-                           json->path);
-    if (llm42__json_true(json, 0, "mlp_bias", false))
-        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: mlp_bias: true is not supported", json->path);
-    return LLM42_OK;
-}
-
-// Both spellings: rope_theta and rope_scaling (older), rope_parameters (newer).
-static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json, llm42_error *error) {
-    int scaling = llm42__json_get(json, 0, "rope_parameters");
-    if (llm42__json_null(json, scaling)) scaling = llm42__json_get(json, 0, "rope_scaling");
-    c->rope_theta = 10000.0;
-    LLM42__TRY(llm42__json_field(json, 0, "rope_theta", 1.0, 1e12, &c->rope_theta, error));
-    if (llm42__json_null(json, scaling)) return LLM42_OK;
-    if (json->token[scaling].type != JSMN_OBJECT)
-        return llm42__fail(error, LLM42_FORMAT, "%s: rope_parameters: expected an object", json->path);
-    LLM42__TRY(llm42__json_field(json, scaling, "rope_theta", 1.0, 1e12, &c->rope_theta, error));
-    int type = llm42__json_get(json, scaling, "rope_type");
-    if (type < 0) type = llm42__json_get(json, scaling, "type");
-    if (type < 0 || llm42__json_is(json, type, "default")) return LLM42_OK;
-    if (!llm42__json_is(json, type, "llama3"))
-        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: rope_type: unknown \"%.*s\" (known: default, llama3)",
-                           json->path, LLM42__MIN(40, json->token[type].end - json->token[type].start),
-                           json->text + json->token[type].start);
-    LLM42__TRY(llm42__json_field(json, scaling, "factor", 1.0, 1e6, &c->rope_factor, error));
-    LLM42__TRY(llm42__json_field(json, scaling, "low_freq_factor", 1e-6, 1e6, &c->rope_low_freq_factor, error));
-    LLM42__TRY(llm42__json_field(json, scaling, "high_freq_factor", 1e-6, 1e6, &c->rope_high_freq_factor, error));
-    LLM42__TRY(llm42__json_field(json, scaling, "original_max_position_embeddings", 1.0, 1e9, &c->rope_original_context,
-                                 error));
-    if (c->rope_factor == 0 || c->rope_original_context == 0 || c->rope_high_freq_factor <= c->rope_low_freq_factor ||
-        c->rope_low_freq_factor == 0)
-        return llm42__fail(error, LLM42_FORMAT,
-                           "%s: rope_parameters: llama3 needs factor, low_freq_factor < high_freq_factor and "
-                           "original_max_position_embeddings", json->path);
-    return LLM42_OK;
-}
-
-// eos_token_id is a number or a list of numbers.
-static llm42_result llm42__config_stop(llm42_config *c, const llm42__json *json, llm42_error *error) {
-    int i = llm42__json_get(json, 0, "eos_token_id");
-    if (llm42__json_null(json, i)) return LLM42_OK;
-    bool list = json->token[i].type == JSMN_ARRAY;
-    int count = list ? json->token[i].size : 1;
-    if (count > LLM42_MAX_STOP)
-        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: eos_token_id: more than %d tokens", json->path, LLM42_MAX_STOP);
-    for (int k = 0; k < count; k++) {
-        double id;
-        if (!llm42__json_number(json, list ? i + 1 + k : i, &id) || id < 0 || id >= c->vocab || id != (double)(int)id)
-            return llm42__fail(error, LLM42_FORMAT, "%s: eos_token_id: expected ids from 0 to %d", json->path,
-                               c->vocab - 1);
-        c->stop[c->stop_count++] = (int)id;
-    }
-    return LLM42_OK;
-}
-
-static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json, llm42_error *error) {
-    *c = (llm42_config){.bos = -1, .norm_eps = 1e-6f};
-    if (json->token[0].type != JSMN_OBJECT)
-        return llm42__fail(error, LLM42_FORMAT, "%s: expected a JSON object", json->path);
-    LLM42__TRY(llm42__config_arch(c, json, error));
-    LLM42__TRY(llm42__json_int(json, 0, "vocab_size", 1, 1 << 24, &c->vocab, error));
-    LLM42__TRY(llm42__json_int(json, 0, "hidden_size", 1, 1 << 20, &c->dim, error));
-    LLM42__TRY(llm42__json_int(json, 0, "num_hidden_layers", 1, 4096, &c->layers, error));
-    LLM42__TRY(llm42__json_int(json, 0, "num_attention_heads", 1, 4096, &c->heads, error));
-    c->kv_heads = c->heads;
-    LLM42__TRY(llm42__json_int(json, 0, "num_key_value_heads", 1, 4096, &c->kv_heads, error));
-    c->head_dim = c->heads ? c->dim / c->heads : 0;
-    LLM42__TRY(llm42__json_int(json, 0, "head_dim", 1, 1024, &c->head_dim, error));
-    LLM42__TRY(llm42__json_int(json, 0, "intermediate_size", 1, 1 << 20, &c->ffn, error));
-    LLM42__TRY(llm42__json_int(json, 0, "max_position_embeddings", 1, 1 << 26, &c->context, error));
-    double eps = c->norm_eps;
-    LLM42__TRY(llm42__json_field(json, 0, "rms_norm_eps", 0.0, 1.0, &eps, error));
-    c->norm_eps = (float)eps;
-    if (c->arch == LLM42_ARCH_QWEN3_MOE) {
-        LLM42__TRY(llm42__json_int(json, 0, "num_experts", 1, 4096, &c->experts, error));
-        LLM42__TRY(llm42__json_int(json, 0, "num_local_experts", 1, 4096, &c->experts, error));
-        LLM42__TRY(llm42__json_int(json, 0, "num_experts_per_tok", 1, 4096, &c->experts_used, error));
-        LLM42__TRY(llm42__json_int(json, 0, "moe_intermediate_size", 1, 1 << 20, &c->ffn, error));
-        if (!c->experts) return llm42__fail(error, LLM42_FORMAT, "%s: num_experts: missing", json->path);
-        int only = llm42__json_get(json, 0, "mlp_only_layers"), step = 1;
-        LLM42__TRY(llm42__json_int(json, 0, "decoder_sparse_step", 1, 4096, &step, error));
-        if (step != 1 || (!llm42__json_null(json, only) && json->token[only].size))
-            return llm42__fail(error, LLM42_UNSUPPORTED, "%s: decoder_sparse_step, mlp_only_layers: layers of both "
-                               "kinds in one model are not supported", json->path);
-        c->experts_renorm = llm42__json_true(json, 0, "norm_topk_prob", false);
-    }
-    bool use_window = c->arch == LLM42_ARCH_MISTRAL || llm42__json_true(json, 0, "use_sliding_window", false);
-    if (use_window) LLM42__TRY(llm42__json_int(json, 0, "sliding_window", 1, 1 << 26, &c->sliding_window, error));
-    int max_window_layers = 0;
-    if (use_window && c->arch != LLM42_ARCH_MISTRAL)
-        LLM42__TRY(llm42__json_int(json, 0, "max_window_layers", 0, 4096, &max_window_layers, error));
-    if (c->sliding_window && max_window_layers > 0) {
-        if (max_window_layers < c->layers)
-            return llm42__fail(error, LLM42_UNSUPPORTED, "%s: max_window_layers: a window on some layers only is not "
-                               "supported", json->path);
-        c->sliding_window = 0;  // layers below max_window_layers attend to everything
-    }
-    c->tied = llm42__json_true(json, 0, "tie_word_embeddings", false);
-    LLM42__TRY(llm42__json_int(json, 0, "bos_token_id", 0, c->vocab ? c->vocab - 1 : 0, &c->bos, error));
-    LLM42__TRY(llm42__config_rope(c, json, error));
-    LLM42__TRY(llm42__config_check(c, json->path, error));
-    return llm42__config_stop(c, json, error);
-}
-
-// >>loader -------------------------------------------------------------------------------------------------------
-// Owns: the mapped files and copies behind a model. bf16 and fp32 matrices are used where they lie in the file; fp16 and
-// misaligned ones are converted to fp32 copies; vectors of HF folders are always small fp32 copies.
-
-typedef struct llm42__tensor {
-    const char *data;
-    llm42_dtype type;  // DEFAULT: one that no model here uses
-    int64_t shape[4];
-    int dims;
-    const char *file;  // for messages
-} llm42__tensor;
-
-typedef struct llm42__tensor_entry { char *key; llm42__tensor value; } llm42__tensor_entry;
-
-typedef struct llm42__owner {
-    llm42__file *files;           // stb_ds array
-    char **paths;                 // stb_ds array, one a file
-    void **blocks;                // stb_ds array of allocations
-    llm42__tensor_entry *tensors; // stb_ds string map, while loading
-} llm42__owner;
-
-static void llm42__owner_free(llm42__owner *owner) {
-    for (int i = 0; i < arrlen(owner->files); i++) llm42__file_unmap(&owner->files[i]);
-    for (int i = 0; i < arrlen(owner->paths); i++) free(owner->paths[i]);
-    for (int i = 0; i < arrlen(owner->blocks); i++) free(owner->blocks[i]);
-    arrfree(owner->files);
-    arrfree(owner->paths);
-    arrfree(owner->blocks);
-    shfree(owner->tensors);
-    free(owner);
-}
-
-void llm42_model_free(llm42_model *model) {
-    if (!model) return;
-    llm42__owner_free(model->owner);
-    free(model);
-}
-
-static void *llm42__model_block(llm42_model *model, size_t count, size_t size) {
-    void *block = llm42__alloc(count, size);
-    if (block) arrput(((llm42__owner *)model->owner)->blocks, block);
-    if (block) model->copied_bytes += count * size;
-    return block;
-}
-
-static char *llm42__join(const char *folder, const char *file, size_t file_length) {
-    size_t n = strlen(folder);
-    char *path = malloc(n + file_length + 2);
-    if (!path) return NULL;
-    memcpy(path, folder, n);
-    if (n && path[n - 1] != '/') path[n++] = '/';
-    memcpy(path + n, file, file_length);
-    path[n + file_length] = 0;
-    return path;
-}
-
-typedef struct llm42__extent { uint64_t begin, end; } llm42__extent;
-
-static int llm42__extent_order(const void *a, const void *b) {
-    const llm42__extent *x = a, *y = b;
-    return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1) : (x->end > y->end) - (x->end < y->end);
-}
-
-// One entry of a safetensors header: {"dtype": .., "shape": [..], "data_offsets": [begin, end]}.
-static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, uint64_t data_size,
-                                             llm42__tensor *tensor, llm42__extent *extent, llm42_error *error) {
-    const jsmntok_t *key = &json->token[name];
-    int length = LLM42__MIN(120, key->end - key->start);
-    const char *text = json->text + key->start;
-    int dtype = llm42__json_get(json, name + 1, "dtype"), shape = llm42__json_get(json, name + 1, "shape");
-    int offsets = llm42__json_get(json, name + 1, "data_offsets");
-    if (dtype < 0 || shape < 0 || offsets < 0 || json->token[dtype].type != JSMN_STRING ||
-        json->token[shape].type != JSMN_ARRAY || json->token[offsets].type != JSMN_ARRAY ||
-        json->token[offsets].size != 2)
-        return llm42__fail(error, LLM42_FORMAT, "%s: %.*s: needs dtype, shape and two data_offsets", json->path, length,
-                           text);
-    static const struct { const char *name; llm42_dtype type; int size; } known[] = {
-        {"BF16", LLM42_BF16, 2}, {"F16", LLM42_FP16, 2}, {"F32", LLM42_FP32, 4}};
-    int size = 0;
-    *tensor = (llm42__tensor){.file = json->path};
-    for (int i = 0; i < 3; i++)
-        if (llm42__json_is(json, dtype, known[i].name)) tensor->type = known[i].type, size = known[i].size;
-    double begin, end, elements = 1;
-    if (!llm42__json_number(json, offsets + 1, &begin) || !llm42__json_number(json, offsets + 2, &end) || begin < 0 ||
-        end < begin || end > (double)data_size || begin != (double)(uint64_t)begin || end != (double)(uint64_t)end)
-        return llm42__fail(error, LLM42_FORMAT, "%s: %.*s: data_offsets lie outside the file", json->path, length, text);
-    tensor->dims = json->token[shape].size;
-    if (tensor->dims > 4) tensor->type = LLM42_DTYPE_DEFAULT, tensor->dims = 0, size = 0;
-    for (int i = 0; i < tensor->dims; i++) {
-        double n;
-        if (!llm42__json_number(json, shape + 1 + i, &n) || n < 0 || n > 1e15 || n != (double)(int64_t)n)
-            return llm42__fail(error, LLM42_FORMAT, "%s: %.*s: shape: expected sizes", json->path, length, text);
-        tensor->shape[i] = (int64_t)n;
-        elements *= n;
-    }
-    if (size && elements * size != end - begin)
-        return llm42__fail(error, LLM42_FORMAT, "%s: %.*s: shape and data_offsets disagree about the size", json->path,
-                           length, text);
-    *extent = (llm42__extent){(uint64_t)begin, (uint64_t)end};
-    return LLM42_OK;
-}
-
-// Adds the tensors of an opened file's header to the owner's map.
-static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__json *json, const char *data,
-                                              uint64_t data_size, llm42__extent **extents, llm42_error *error) {
-    if (json->token[0].type != JSMN_OBJECT)
-        return llm42__fail(error, LLM42_FORMAT, "%s: the header is not a JSON object", json->path);
-    for (int i = 1; i + 1 < json->count; i = llm42__json_skip(json, i + 1)) {
-        if (llm42__json_is(json, i, "__metadata__")) continue;
-        if (json->token[i].type != JSMN_STRING || json->token[i + 1].type != JSMN_OBJECT)
-            return llm42__fail(error, LLM42_FORMAT, "%s: the header maps names to something other than objects",
-                               json->path);
-        llm42__tensor tensor;
-        llm42__extent extent;
-        LLM42__TRY(llm42__safetensors_entry(json, i, data_size, &tensor, &extent, error));
-        tensor.data = data + extent.begin;
-        char *name = llm42__join("", json->text + json->token[i].start,
-                                 (size_t)(json->token[i].end - json->token[i].start));
-        if (!name) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", json->path);
-        bool twice = shgeti(owner->tensors, name) >= 0;
-        if (!twice) shput(owner->tensors, name, tensor);
-        llm42_result result = twice ? llm42__fail(error, LLM42_FORMAT, "%s: %s: the tensor appears twice", json->path,
-                                                  name) : LLM42_OK;
-        free(name);  // the map keeps its own copy
-        if (result != LLM42_OK) return result;
-        if (extent.end > extent.begin) arrput(*extents, extent);
-    }
-    if (*extents) qsort(*extents, arrlenu(*extents), sizeof **extents, llm42__extent_order);
-    for (int i = 1; i < arrlen(*extents); i++)
-        if ((*extents)[i].begin < (*extents)[i - 1].end)
-            return llm42__fail(error, LLM42_FORMAT, "%s: tensors overlap at data offset %llu", json->path,
-                               (unsigned long long)(*extents)[i].begin);
-    return LLM42_OK;
-}
-
-// Maps a safetensors file: 8 bytes of header length, the JSON header, the data. Takes over path.
-static llm42_result llm42__safetensors_open(llm42__owner *owner, char *path, llm42_error *error) {
-    if (!path) return llm42__fail(error, LLM42_MEMORY, "out of memory for a path");
-    arrput(owner->paths, path);
-    llm42__file file;
-    LLM42__TRY(llm42__file_map(&file, path, error));
-    arrput(owner->files, file);
-    uint64_t header = 0;
-    for (size_t i = 0; i < 8 && i < file.size; i++) header |= (uint64_t)(unsigned char)file.data[i] << 8 * i;
-    if (file.size < 8 || header > file.size - 8 || header > 100000000)
-        return llm42__fail(error, LLM42_FORMAT, "%s: truncated, or the header length is beyond the file", path);
-    llm42__json json;
-    LLM42__TRY(llm42__json_parse(&json, path, file.data + 8, (size_t)header, error));
-    llm42__extent *extents = NULL;
-    llm42_result result = llm42__safetensors_header(owner, &json, file.data + 8 + header, file.size - 8 - header,
-                                                    &extents, error);
-    arrfree(extents);
-    llm42__json_free(&json);
-    return result;
-}
-
-// Opens model.safetensors, or the files that model.safetensors.index.json names.
-static llm42_result llm42__safetensors_folder(llm42__owner *owner, const char *folder, llm42_error *error) {
-    static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
-    char *index_path = llm42__join(folder, index, sizeof index - 1);
-    if (!index_path) return llm42__fail(error, LLM42_MEMORY, "out of memory for a path");
-    arrput(owner->paths, index_path);
-    if (access(index_path, F_OK) != 0)
-        return llm42__safetensors_open(owner, llm42__join(folder, single, sizeof single - 1), error);
-    llm42__file file;
-    LLM42__TRY(llm42__file_map(&file, index_path, error));
-    arrput(owner->files, file);
-    llm42__json json;
-    LLM42__TRY(llm42__json_parse(&json, index_path, file.data, file.size, error));
-    llm42_result result = LLM42_OK;
-    int map = llm42__json_get(&json, 0, "weight_map");
-    if (map < 0 || json.token[map].type != JSMN_OBJECT)
-        result = llm42__fail(error, LLM42_FORMAT, "%s: weight_map: missing or not an object", index_path);
-    struct { char *key; int value; } *seen = NULL;
-    sh_new_strdup(seen);
-    for (int i = map + 1; result == LLM42_OK && i + 1 < json.count && json.token[i].start < json.token[map].end;
-         i = llm42__json_skip(&json, i + 1)) {
-        const jsmntok_t *t = &json.token[i + 1];
-        char *path = t->type == JSMN_STRING ? llm42__join(folder, json.text + t->start, (size_t)(t->end - t->start)) : NULL;
-        if (!path || memchr(json.text + t->start, '/', (size_t)(t->end - t->start))) {
-            result = llm42__fail(error, LLM42_FORMAT, "%s: weight_map: expected names of files in the same folder", index_path);
-            free(path);
-        } else if (shgeti(seen, path) >= 0) {
-            free(path);
-        } else {
-            shput(seen, path, 1);
-            result = llm42__safetensors_open(owner, path, error);
-        }
-    }
-    shfree(seen);
-    llm42__json_free(&json);
-    return result;
-}
-
-static llm42_result llm42__tensor_find(llm42_model *model, const char *name, int64_t n, int64_t k, bool vector,
-                                       const llm42__tensor **tensor, llm42_error *error) {
-    llm42__owner *owner = model->owner;
-    ptrdiff_t i = shgeti(owner->tensors, name);
-    if (i < 0) return llm42__fail(error, LLM42_FORMAT, "%s: tensor %s is missing", model->name, name);
-    const llm42__tensor *t = &owner->tensors[i].value;
-    *tensor = t;
-    if (t->type == LLM42_DTYPE_DEFAULT)
-        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: %s: dtype must be BF16, F16 or F32", t->file, name);
-    if (vector ? t->dims != 1 || t->shape[0] != n : t->dims != 2 || t->shape[0] != n || t->shape[1] != k)
-        return llm42__fail(error, LLM42_FORMAT, "%s: %s: wrong shape: [%lld%s%lld] expected by config.json%s", t->file,
-                           name, (long long)n, vector ? "" : ", ", (long long)k, vector ? " (one dimension)" : "");
-    return LLM42_OK;
-}
-
-static void llm42__convert_f32(float *to, const void *from, llm42_dtype type, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        uint16_t h = 0;
-        if (type == LLM42_FP32) {
-            memcpy(to + i, (const char *)from + 4 * i, 4);
-            continue;
-        }
-        memcpy(&h, (const char *)from + 2 * i, 2);
-        to[i] = type == LLM42_BF16 ? llm42__from_bf16(h) : llm42__from_fp16(h);
-    }
-}
-
-static llm42_result llm42__load_vector(llm42_model *model, const char *name, int n, const float **out,
-                                       llm42_error *error) {
-    const llm42__tensor *t = NULL;
-    LLM42__TRY(llm42__tensor_find(model, name, n, 1, true, &t, error));
-    float *copy = llm42__model_block(model, (size_t)n, sizeof *copy);
-    if (!copy) return llm42__fail(error, LLM42_MEMORY, "%s: %s: out of memory", t->file, name);
-    llm42__convert_f32(copy, t->data, t->type, (size_t)n);
-    *out = copy;
-    return LLM42_OK;
-}
-
-static llm42_result llm42__load_matrix(llm42_model *model, const char *name, int n, int k, llm42_matrix *out,
-                                       llm42_error *error) {
-    const llm42__tensor *t = NULL;
-    LLM42__TRY(llm42__tensor_find(model, name, n, k, false, &t, error));
-    *out = (llm42_matrix){.data = t->data, .type = t->type, .n = n, .k = k};
-    size_t count = (size_t)n * (size_t)k, size = t->type == LLM42_FP32 ? 4 : 2;
-    if (t->type != LLM42_FP16 && (uintptr_t)t->data % size == 0) {
-        model->mapped_bytes += count * size;
-        return LLM42_OK;
-    }
-    float *copy = llm42__model_block(model, count, sizeof *copy);
-    if (!copy) return llm42__fail(error, LLM42_MEMORY, "%s: %s: out of memory", t->file, name);
-    llm42__convert_f32(copy, t->data, t->type, count);
-    out->data = copy;
-    out->type = LLM42_FP32;
-    return LLM42_OK;
-}
-
-static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
-    const llm42_config *c = &model->config;
-    static const char *const part[] = {"gate_proj", "up_proj", "down_proj"};
-    char name[128];
-    snprintf(name, sizeof name, "model.layers.%d.mlp.gate.weight", l);
-    LLM42__TRY(llm42__load_matrix(model, name, c->experts, c->dim, &layer->router, error));
-    llm42_matrix *expert = llm42__model_block(model, (size_t)c->experts * 3, sizeof *expert);
-    if (!expert) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
-    layer->expert = expert;
-    for (int i = 0; i < c->experts * 3; i++) {
-        bool down = i % 3 == 2;
-        snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.%s.weight", l, i / 3, part[i % 3]);
-        LLM42__TRY(llm42__load_matrix(model, name, down ? c->dim : c->ffn, down ? c->ffn : c->dim, &expert[i], error));
-    }
-    return LLM42_OK;
-}
-
-static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
-    const llm42_config *c = &model->config;
-    int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    bool bias = c->arch == LLM42_ARCH_QWEN2, norms = c->arch == LLM42_ARCH_QWEN3 || c->arch == LLM42_ARCH_QWEN3_MOE;
-    const struct { const char *name; int n; const float **to; bool wanted; } vectors[] = {
-        {"input_layernorm.weight", c->dim, &layer->attention_norm, true},
-        {"post_attention_layernorm.weight", c->dim, &layer->ffn_norm, true},
-        {"self_attn.q_norm.weight", c->head_dim, &layer->q_norm, norms},
-        {"self_attn.k_norm.weight", c->head_dim, &layer->k_norm, norms},
-        {"self_attn.q_proj.bias", q, &layer->q_bias, bias},
-        {"self_attn.k_proj.bias", kv, &layer->k_bias, bias},
-        {"self_attn.v_proj.bias", kv, &layer->v_bias, bias}};
-    bool dense = c->experts == 0;
-    const struct { const char *name; int n, k; llm42_matrix *to; bool wanted; } matrices[] = {
-        {"self_attn.q_proj.weight", q, c->dim, &layer->q, true},
-        {"self_attn.k_proj.weight", kv, c->dim, &layer->k, true},
-        {"self_attn.v_proj.weight", kv, c->dim, &layer->v, true},
-        {"self_attn.o_proj.weight", c->dim, q, &layer->o, true},
-        {"mlp.gate_proj.weight", c->ffn, c->dim, &layer->gate, dense},
-        {"mlp.up_proj.weight", c->ffn, c->dim, &layer->up, dense},
-        {"mlp.down_proj.weight", c->dim, c->ffn, &layer->down, dense}};
-    char name[128];
-    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
-        snprintf(name, sizeof name, "model.layers.%d.%s", l, vectors[i].name);
-        if (vectors[i].wanted) LLM42__TRY(llm42__load_vector(model, name, vectors[i].n, vectors[i].to, error));
-    }
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
-        snprintf(name, sizeof name, "model.layers.%d.%s", l, matrices[i].name);
-        if (matrices[i].wanted)
-            LLM42__TRY(llm42__load_matrix(model, name, matrices[i].n, matrices[i].k, matrices[i].to, error));
-    }
-    return dense ? LLM42_OK : llm42__load_experts(model, layer, l, error);
-}
-
-static llm42_result llm42__load_folder(llm42_model *model, const char *folder, llm42_error *error) {
-    llm42__owner *owner = model->owner;
-    llm42_config *c = &model->config;
-    char *path = llm42__join(folder, "config.json", 11);
-    if (!path) return llm42__fail(error, LLM42_MEMORY, "out of memory for a path");
-    arrput(owner->paths, path);
-    llm42__file file;
-    LLM42__TRY(llm42__file_map(&file, path, error));
-    llm42__json json;
-    llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
-    if (result == LLM42_OK) result = llm42__config_read(c, &json, error);
-    llm42__json_free(&json);
-    llm42__file_unmap(&file);
-    if (result != LLM42_OK) return result;
-
-    sh_new_strdup(owner->tensors);
-    LLM42__TRY(llm42__safetensors_folder(owner, folder, error));
-    LLM42__TRY(llm42__load_matrix(model, "model.embed_tokens.weight", c->vocab, c->dim, &model->embed, error));
-    LLM42__TRY(llm42__load_vector(model, "model.norm.weight", c->dim, &model->final_norm, error));
-    model->head = model->embed;
-    if (!c->tied) LLM42__TRY(llm42__load_matrix(model, "lm_head.weight", c->vocab, c->dim, &model->head, error));
-    llm42_layer *layer = llm42__model_block(model, (size_t)c->layers, sizeof *layer);
-    if (!layer) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory for %d layers", folder, c->layers);
-    memset(layer, 0, (size_t)c->layers * sizeof *layer);
-    model->layer = layer;
-    for (int l = 0; l < c->layers; l++) LLM42__TRY(llm42__load_layer(model, &layer[l], l, error));
-    shfree(owner->tensors);
-    return LLM42_OK;
-}
-
-// >>llama2c ------------------------------------------------------------------------------------------------------
-// Owns: llama2.c checkpoints (version 0): seven int32 (dim, ffn, layers, heads, kv heads, vocab, context; a negative
-// vocab says that the LM head is not the embedding), then fp32 tensors, each for all layers.
-
-static llm42_matrix llm42__llama2c_matrix(const float *data, int n, int k) {
-    return (llm42_matrix){.data = data, .type = LLM42_FP32, .n = n, .k = k};
-}
-
-static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, llm42_error *error) {
-    llm42__file file;
-    LLM42__TRY(llm42__file_map(&file, path, error));
-    arrput(((llm42__owner *)model->owner)->files, file);
-    int32_t h[7];
-    if (file.size < sizeof h) return llm42__fail(error, LLM42_FORMAT, "%s: truncated: no llama2.c header", path);
-    memcpy(h, file.data, sizeof h);
-    static const char *const field[] = {"dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len"};
-    for (int i = 0; i < 7; i++)
-        if (h[i] == 0 || h[i] > 1 << 24 || (i == 5 ? h[i] < -(1 << 24) : h[i] < 0))
-            return llm42__fail(error, LLM42_FORMAT, "%s: not a llama2.c file: header field %s is %d", path, field[i], h[i]);
-    llm42_config *c = &model->config;
-    *c = (llm42_config){.arch = LLM42_ARCH_LLAMA, .dim = h[0], .ffn = h[1], .layers = h[2], .heads = h[3],
-                        .kv_heads = h[4], .vocab = h[5] < 0 ? -h[5] : h[5], .context = h[6], .head_dim = h[0] / h[3],
-                        .norm_eps = 1e-5f, .rope_theta = 10000.0, .rope_interleaved = true, .tied = h[5] > 0, .bos = 1,
-                        .stop = {1}, .stop_count = 1};  // a text ends where the next one would begin
-    if (c->layers > 4096 || c->dim % c->heads)
-        return llm42__fail(error, LLM42_FORMAT, "%s: not a llama2.c file: n_layers %d, n_heads %d", path, h[2], h[3]);
-    LLM42__TRY(llm42__config_check(c, path, error));
-
-    size_t D = (size_t)c->dim, F = (size_t)c->ffn, L = (size_t)c->layers, V = (size_t)c->vocab;
-    size_t kv = (size_t)(c->kv_heads * c->head_dim), d = (size_t)c->head_dim, T = (size_t)c->context;
-    const size_t count[] = {V * D, L * D, L * D * D, L * kv * D, L * kv * D, L * D * D, L * D, L * F * D, L * D * F,
-                            L * F * D, D, T * d, c->tied ? 0 : V * D};
-    const float *part[13];
-    double total = sizeof h;
-    for (int i = 0; i < 13; i++) total += 4.0 * (double)count[i];
-    if (total != (double)file.size)
-        return llm42__fail(error, LLM42_FORMAT, "%s: the header asks for %.0f bytes, the file has %zu", path, total, file.size);
-    const float *at = (const float *)(const void *)(file.data + sizeof h);
-    for (int i = 0; i < 13; i++) part[i] = at, at += count[i];
-
-    llm42_layer *layer = llm42__model_block(model, L, sizeof *layer);
-    if (!layer) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", path);
-    memset(layer, 0, L * sizeof *layer);
-    model->layer = layer;
-    model->mapped_bytes = file.size;
-    model->embed = llm42__llama2c_matrix(part[0], c->vocab, c->dim);
-    model->head = c->tied ? model->embed : llm42__llama2c_matrix(part[12], c->vocab, c->dim);
-    model->final_norm = part[10];
-    for (size_t l = 0; l < L; l++) {
-        layer[l].attention_norm = part[1] + l * D;
-        layer[l].ffn_norm = part[6] + l * D;
-        layer[l].q = llm42__llama2c_matrix(part[2] + l * D * D, c->dim, c->dim);
-        layer[l].k = llm42__llama2c_matrix(part[3] + l * kv * D, (int)kv, c->dim);
-        layer[l].v = llm42__llama2c_matrix(part[4] + l * kv * D, (int)kv, c->dim);
-        layer[l].o = llm42__llama2c_matrix(part[5] + l * D * D, c->dim, c->dim);
-        layer[l].gate = llm42__llama2c_matrix(part[7] + l * F * D, c->ffn, c->dim);
-        layer[l].down = llm42__llama2c_matrix(part[8] + l * D * F, c->dim, c->ffn);
-        layer[l].up = llm42__llama2c_matrix(part[9] + l * F * D, c->ffn, c->dim);
-    }
-    return LLM42_OK;
-}
-
-// >>synthetic ----------------------------------------------------------------------------------------------------
-// Owns: random weights of named shapes, bf16, made from a seed. Element i of tensor t is a sum of four 16-bit uniforms
-// (close to normal) of the hash of (seed, t, i), scaled to a standard deviation of 1/sqrt(k) (output and down
-// projections: also divided by sqrt(2L), so that the residual stream keeps its size). The LM head adds, to the row of
-// each token v, margin/D times the embedding of the token whose successor v is: the larger the margin, the more often
-// the successor leads by far and the rarer near-ties of the top two logits are. At margin 0 the head is pure noise.
-//
-// A backend that makes a matrix itself (llm42_model_desc.on_device) takes exactly these steps, element by element; hash
-// is llm42__hash, integers are uint64, every operation on floats is rounded by itself:
-//   i        = row * k + column
-//   h        = hash(key ^ (i * 0x9e3779b97f4a7c15)); sum = its four 16-bit parts added
-//   element  = bf16(scale * ((float)(sum - 131070) * (1.0f / 37837.0f))), to nearest even
-//   the head, where lead is not 0: row (5 * t + 1) % V, for every t < V, becomes bf16(fmaf(lead, embed[t], element)),
-//   embed and element being bf16 values. 5 does not divide V, so each row is the successor of one t.
-
-typedef struct llm42__shape { const char *name; llm42_config config; } llm42__shape;
-
-#define LLM42__LLAMA(V, D, L, H, K, d, F, T) .config = {.arch = LLM42_ARCH_LLAMA, .vocab = V, .dim = D, .layers = L, \
-    .heads = H, .kv_heads = K, .head_dim = d, .ffn = F, .context = T, .norm_eps = 1e-5f, .rope_theta = 500000.0,      \
-    .bos = 0, .stop = {1}, .stop_count = 1}
-static const llm42__shape llm42__shapes[] = {
-    {.name = "tiny", LLM42__LLAMA(512, 64, 2, 4, 2, 16, 160, 2048)},
-    {.name = "small", LLM42__LLAMA(4096, 256, 4, 8, 4, 32, 704, 4096)},
-    {.name = "base", LLM42__LLAMA(4096, 512, 9, 8, 4, 64, 1408, 4096)},
-    {.name = "llama-3.2-1b", LLM42__LLAMA(128256, 2048, 16, 32, 8, 64, 8192, 131072)},
-    {.name = "llama-3.2-3b", LLM42__LLAMA(128256, 3072, 28, 24, 8, 128, 8192, 131072)},
-    {.name = "llama-3.1-8b", LLM42__LLAMA(128256, 4096, 32, 32, 8, 128, 14336, 131072)},
-};
-enum { LLM42__SHAPES = sizeof llm42__shapes / sizeof *llm42__shapes };
-
-const char *const *llm42_synthetic_names(void) {
-    static const char *const names[] = {"tiny", "small", "base", "llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b", NULL};
-    return names;
-}
-
-typedef struct llm42__synthesis {
-    llm42_model *model;
-    uint64_t seed, next;  // next: tensors made so far
-    double margin;
-    bool on_device;       // recipes only
-} llm42__synthesis;
-
-// Close to normal, standard deviation 1.
-LLM42__INLINE float llm42__synthetic_noise(uint64_t key, uint64_t i) {
-    uint64_t h = llm42__hash(key ^ i * 0x9e3779b97f4a7c15u);
-    int sum = (int)(h & 0xffff) + (int)(h >> 16 & 0xffff) + (int)(h >> 32 & 0xffff) + (int)(h >> 48);
-    return (float)(sum - 131070) * (1.0f / 37837.0f);
-}
-
-static llm42_result llm42__synthetic_matrix(llm42__synthesis *s, int n, int k, float scale, llm42_matrix *out,
-                                            llm42_error *error) {
-    uint64_t key = llm42__hash(s->seed + 0x51ed270b * ++s->next);
-    *out = (llm42_matrix){.type = LLM42_BF16, .n = n, .k = k, .recipe = {.key = key, .scale = scale}};
-    if (s->on_device) return LLM42_OK;
-    uint16_t *data = llm42__model_block(s->model, (size_t)n * (size_t)k, sizeof *data);
-    if (!data) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory for a %d x %d matrix", s->model->name, n, k);
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static)
-#endif
-    for (int64_t row = 0; row < n; row++)
-        for (int64_t i = row * k; i < (row + 1) * k; i++)
-            data[i] = (uint16_t)(llm42__bits(llm42__round_bf16(scale * llm42__synthetic_noise(key, (uint64_t)i))) >> 16);
-    out->data = data;
-    return LLM42_OK;
-}
-
-// Adds margin/D x embed[t] to the head's row of t's successor, 5 t + 1 modulo a V that 5 does not divide.
-static void llm42__synthetic_margin(llm42__synthesis *s) {
-    const llm42_config *c = &s->model->config;
-    uint16_t *head = (uint16_t *)(uintptr_t)s->model->head.data;
-    const uint16_t *embed = s->model->embed.data;
-    float lead = (float)(s->margin / c->dim);
-    s->model->head.recipe.lead = lead;
-    if (s->on_device || lead == 0) return;
-    for (int64_t t = 0; t < c->vocab; t++) {
-        uint16_t *to = head + (5 * t + 1) % c->vocab * c->dim;
-        const uint16_t *from = embed + t * c->dim;
-        for (int i = 0; i < c->dim; i++)
-            to[i] = (uint16_t)(llm42__bits(llm42__round_bf16(fmaf(lead, llm42__from_bf16(from[i]), llm42__from_bf16(to[i])))) >> 16);
-    }
-}
-
-// Reads "NAME[,seed=N][,margin=X]".
-static llm42_result llm42__synthetic_spec(llm42__synthesis *s, const char *spec, llm42_error *error) {
-    size_t length = strcspn(spec, ",");
-    const llm42__shape *shape = NULL;
-    for (int i = 0; i < LLM42__SHAPES; i++)
-        if (strlen(llm42__shapes[i].name) == length && strncmp(llm42__shapes[i].name, spec, length) == 0)
-            shape = &llm42__shapes[i];
-    if (!shape)
-        return llm42__fail(error, LLM42_UNSUPPORTED, "%s: unknown shape (known: tiny, small, base, llama-3.2-1b, llama-3.2-3b, "
-                           "llama-3.1-8b)", s->model->name);
-    s->model->config = shape->config;
-    for (const char *p = spec + length; *p;) {
-        char *end = NULL;
-        if (strncmp(p, ",seed=", 6) == 0 && p[6] >= '0' && p[6] <= '9') s->seed = strtoull(p + 6, &end, 10);
-        else if (strncmp(p, ",margin=", 8) == 0) s->margin = strtod(p + 8, &end);
-        if (!end || (*end && *end != ',') || !(s->margin >= 0 && s->margin <= 1000))
-            return llm42__fail(error, LLM42_INVALID, "synthetic:%s: expected NAME[,seed=N][,margin=X] with X from 0 to 1000", spec);
-        p = end;
-    }
-    return LLM42_OK;
-}
-
-static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, bool on_device, llm42_error *error) {
-    llm42__synthesis s = {.model = model, .seed = 42, .margin = 3.0, .on_device = on_device};
-    LLM42__TRY(llm42__synthetic_spec(&s, spec, error));
-    const llm42_config *c = &model->config;
-    float *ones = llm42__model_block(model, (size_t)c->dim, sizeof *ones);
-    llm42_layer *layer = llm42__model_block(model, (size_t)c->layers, sizeof *layer);
-    if (!ones || !layer) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
-    for (int i = 0; i < c->dim; i++) ones[i] = 1.0f;
-    memset(layer, 0, (size_t)c->layers * sizeof *layer);
-    model->layer = layer;
-    model->final_norm = ones;
-    int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    float in = 1.0f / sqrtf((float)c->dim), residual = 1.0f / sqrtf(2.0f * (float)c->layers);
-    LLM42__TRY(llm42__synthetic_matrix(&s, c->vocab, c->dim, 1.0f, &model->embed, error));
-    LLM42__TRY(llm42__synthetic_matrix(&s, c->vocab, c->dim, in, &model->head, error));
-    for (int l = 0; l < c->layers; l++) {
-        layer[l].attention_norm = layer[l].ffn_norm = ones;
-        LLM42__TRY(llm42__synthetic_matrix(&s, q, c->dim, in, &layer[l].q, error));
-        LLM42__TRY(llm42__synthetic_matrix(&s, kv, c->dim, in, &layer[l].k, error));
-        LLM42__TRY(llm42__synthetic_matrix(&s, kv, c->dim, in, &layer[l].v, error));
-        LLM42__TRY(llm42__synthetic_matrix(&s, c->dim, q, residual / sqrtf((float)q), &layer[l].o, error));
-        LLM42__TRY(llm42__synthetic_matrix(&s, c->ffn, c->dim, in, &layer[l].gate, error));
-        LLM42__TRY(llm42__synthetic_matrix(&s, c->ffn, c->dim, in, &layer[l].up, error));
-        LLM42__TRY(llm42__synthetic_matrix(&s, c->dim, c->ffn, residual / sqrtf((float)c->ffn), &layer[l].down, error));
-    }
-    llm42__synthetic_margin(&s);
-    return LLM42_OK;
-}
-
-llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error) {
-    if (!model) return llm42__fail(error, LLM42_INVALID, "llm42_model_load: model: must not be NULL");
-    *model = NULL;
-    if (!desc || !desc->path || !desc->path[0])
-        return llm42__fail(error, LLM42_INVALID, "llm42_model_desc.path: required: a model folder, a .bin file or synthetic:NAME");
-    if (desc->on_device && strncmp(desc->path, "synthetic:", 10) != 0)
-        return llm42__fail(error, LLM42_INVALID, "llm42_model_desc.on_device: only synthetic:NAME can be made on the "
-                           "device, not %s: leave it out", desc->path);
-    llm42_model *m = calloc(1, sizeof *m);
-    if (m) m->owner = calloc(1, sizeof(llm42__owner));
-    if (!m || !m->owner) {
-        free(m);
-        return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", desc->path);
-    }
-    snprintf(m->name, sizeof m->name, "%s", desc->path);
-    struct stat st;
-    llm42_result result;
-    if (strncmp(desc->path, "synthetic:", 10) == 0)
-        result = llm42__load_synthetic(m, desc->path + 10, desc->on_device, error);
-    else if (strncmp(desc->path, "shape:", 6) == 0)
-        result = llm42__synthetic_spec(&(llm42__synthesis){.model = m}, desc->path + 6, error);
-    else if (stat(desc->path, &st) != 0)
-        result = llm42__fail(error, LLM42_IO, "%s: no such model: %s", desc->path, strerror(errno));
-    else result = S_ISDIR(st.st_mode) ? llm42__load_folder(m, desc->path, error) : llm42__load_llama2c(m, desc->path, error);
-    if (result != LLM42_OK) {
-        llm42_model_free(m);
-        return result;
-    }
-    llm42__log(desc->log, desc->log_user, "model %s: %d layers, width %d, vocabulary %d, %.1f MB mapped, %.1f MB copied",
-               m->name, m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
-               (double)m->copied_bytes * 1e-6);
-    *model = m;
-    return LLM42_OK;
-}
 // >>team ---------------------------------------------------------------------------------------------------------
-// Owns: spreading the parts of an operator over threads. One OpenMP region spans a pass; inside it threads draw parts by
-// a counter, and an operator is over when its parts are done, whether or not every thread has come: a thread that the
-// system has put aside holds up nobody unless it is in the middle of a part. Who does a part never shows in its result.
+// Owns: sharing the parts of an operator among threads. One OpenMP region spans a pass. Inside it, threads draw parts by a
+// counter. An operator is over when its parts are done, whether or not every thread has come. So a thread that the system
+// has put aside holds up nobody, unless it is in the middle of a part.
+// Calls: nothing.
+// Invariant: results never depend on which thread ran a part.
 
 typedef void llm42__part_fn(const void *job, int part, int thread);
 
@@ -2333,9 +2666,10 @@ static void llm42__team_help(llm42__team *team, int thread) {
         llm42__team_work(team, thread);
 }
 #endif
-
-// >>sample -------------------------------------------------------------------------------------------------------
-// Owns: drawing tokens. Pure functions of (logits, parameters, position): equal in fast and replay passes.
+// >>sampling -----------------------------------------------------------------------------------------------------
+// Owns: drawing tokens.
+// Calls: numbers, vectors.
+// Invariant: a draw is a function of logits, parameters and position: equal in fast and replay passes.
 
 // Softmax of one token: its logit less the largest, less the log of the sum of exponentials.
 static float llm42__logprob_at(const float *logits, int vocab, float largest, int token) {
@@ -2359,13 +2693,6 @@ static int llm42__argmax(const float *x, int n) {
 
 float llm42_logprob(const float *logits, int vocab, int token) {
     return llm42__logprob_at(logits, vocab, logits[llm42__argmax(logits, vocab)], token);
-}
-
-// -log(-log(u)), u in (0, 1) from 23 bits of a hash of (seed, position, token).
-LLM42__INLINE float llm42__gumbel(uint64_t key, int token) {
-    uint64_t h = llm42__hash(key ^ (uint64_t)token * 0x9e3779b97f4a7c15u);
-    float u = ((float)(h >> 41) + 0.5f) * (1.0f / 8388608.0f);
-    return -llm42__log_f32(-llm42__log_f32(u));
 }
 
 // Heap of token ids, the largest logit on top, the lowest id first on a tie.
@@ -2435,14 +2762,15 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
     }
     return (llm42_output){best, llm42__logprob_at(logits, vocab, largest, best)};
 }
-
 // >>cpu ----------------------------------------------------------------------------------------------------------
-// Owns: the CPU backend's memory, its schedules and operators. Work is spread over outputs, never over a sum.
+// Owns: the CPU backend: its memory, schedules and operators.
+// Calls: vectors, team, sampling.
+// Invariant: threads share outputs, never a sum.
 
-// FAST and FIXED cut a sum into this many contiguous parts, each summed by the one recipe, the parts then added in
-// order. The table mirrors what GPU libraries do: few rows leave a GPU idle, so matrices with no more outputs than terms
-// (n <= k: o and down, and q, k, v one by one) are split along k, and attention along its context (n = 0); wide ones
-// (gate, up, LM head) never are.
+// FAST and FIXED cut a sum into this many contiguous parts. Each part is summed by the one recipe; then the parts are
+// added in order. The table mirrors what GPU libraries do. Few rows leave a GPU idle, so matrices with no more outputs
+// than terms (n <= k: o and down, and q, k, v one by one) are split along k, and attention along its context (n = 0). Wide
+// matrices (gate, up, LM head) are never split.
 //   rows of the pass    1   2..8   9..64   65..
 //   parts               4    3      2       1
 // A part is at least 32 terms long. INVARIANT never cuts a matrix sum.
@@ -2470,20 +2798,6 @@ typedef struct llm42__cpu {
     size_t scratch_size;             // floats for each thread
     int32_t *sample_scratch;         // [threads][2 V]
 } llm42__cpu;
-
-static double llm42__cpu_now(void *state) {
-    (void)state;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static void llm42__cpu_wait_until(void *state, double seconds) {
-    for (double left; (left = seconds - llm42__cpu_now(state)) > 0;) {
-        struct timespec t = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
-        nanosleep(&t, NULL);
-    }
-}
 
 LLM42__INLINE float llm42__cpu_round(const llm42__cpu *cpu, float x) {
     return cpu->desc.compute == LLM42_BF16 ? llm42__round_bf16(x) : x;
@@ -2715,7 +3029,7 @@ static void llm42__cpu_kv_write(const llm42__cpu *cpu, void *cache, int layer, c
         size_t at = (size_t)layer * cpu->kv_layer + llm42__cpu_kv_at(cpu, pages, row->position, head);
         for (int i = 0; i < cpu->pad; i++) {
             float value = i < d ? x[i] : 0.0f;
-            if (cpu->desc.compute == LLM42_BF16) ((uint16_t *)cache)[at + (size_t)i] = (uint16_t)(llm42__bits(value) >> 16);
+            if (cpu->desc.compute == LLM42_BF16) ((uint16_t *)cache)[at + (size_t)i] = llm42__to_bf16(value);
             else ((float *)cache)[at + (size_t)i] = value;
         }
     }
@@ -2726,15 +3040,15 @@ static void llm42__cpu_kv_write(const llm42__cpu *cpu, void *cache, int layer, c
 typedef struct llm42__span { int first, end, begin, stop; } llm42__span;
 
 // Do the sixteen vectors from position t0 on all belong to the span, and lie in one page?
-LLM42__INLINE bool llm42__cpu_side_by_side(const llm42__cpu *cpu, llm42__span s, int t0) {
+LLM42__INLINE bool llm42__cpu_contiguous(const llm42__cpu *cpu, llm42__span s, int t0) {
     return t0 >= s.first && t0 + 16 <= s.end && cpu->page_shift >= 4;
 }
 
 // Where the sixteen vectors from position t0 on lie. Places outside the span repeat one inside it, so that nothing
 // unwritten is read.
-LLM42__INLINE void llm42__cpu_places(const llm42__cpu *cpu, const void *cache, size_t width, const int32_t *pages,
+LLM42__INLINE void llm42__cpu_addresses(const llm42__cpu *cpu, const void *cache, size_t width, const int32_t *pages,
                                      int kv_head, llm42__span s, int t0, const void **at) {
-    if (llm42__cpu_side_by_side(cpu, s, t0)) {
+    if (llm42__cpu_contiguous(cpu, s, t0)) {
         const char *first = (const char *)cache + llm42__cpu_kv_at(cpu, pages, t0, kv_head) * width;
         for (int j = 0; j < 16; j++) at[j] = first + (size_t)j * (size_t)cpu->pad * width;
         return;
@@ -2757,7 +3071,7 @@ LLM42__INLINE float llm42__cpu_attend(const llm42__cpu *cpu, bool bf16, const vo
     for (int j = 0; j < 16; j++) tops[j] = -INFINITY;
     for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
         float *score = scores + (t0 - s.begin);
-        llm42__cpu_places(cpu, k, width, pages, kv_head, s, t0, at);
+        llm42__cpu_addresses(cpu, k, width, pages, kv_head, s, t0, at);
         llm42__v16_store(score, bf16 ? llm42__tile_keys_bf16(q, at, cpu->pad) : llm42__tile_keys_fp32(q, at, cpu->pad));
         for (int j = 0; j < 16; j++) {
             score[j] *= scale;
@@ -2782,7 +3096,7 @@ LLM42__INLINE float llm42__cpu_attend(const llm42__cpu *cpu, bool bf16, const vo
         for (int j = 0; j < 16; j++) sum[j] = llm42__v16_set(0.0f);
         for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
             const float *score = scores + (t0 - s.begin);
-            if (llm42__cpu_side_by_side(cpu, s, t0)) {  // no pointers to look up
+            if (llm42__cpu_contiguous(cpu, s, t0)) {  // no pointers to look up
                 const char *first = (const char *)v + llm42__cpu_kv_at(cpu, pages, t0, kv_head) * width;
                 LLM42__UNROLL
                 for (int j = 0; j < 16; j++)
@@ -2790,7 +3104,7 @@ LLM42__INLINE float llm42__cpu_attend(const llm42__cpu *cpu, bool bf16, const vo
                                             llm42__weight_load(first, bf16, (size_t)(i + j * cpu->pad), 16), sum[j]);
                 continue;
             }
-            llm42__cpu_places(cpu, v, width, pages, kv_head, s, t0, at);
+            llm42__cpu_addresses(cpu, v, width, pages, kv_head, s, t0, at);
             LLM42__UNROLL
             for (int j = 0; j < 16; j++)
                 sum[j] = llm42__v16_fma(llm42__v16_set(score[j]), llm42__weight_load(at[j], bf16, (size_t)i, 16), sum[j]);
@@ -3017,11 +3331,11 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, const llm42_pass *pass, int l) {
     llm42__team_run(&cpu->team, work, pass->rows, llm42__rope_part, &rows);
 }
 
-typedef struct llm42__draw { llm42__cpu *cpu; const llm42_pass *pass; } llm42__draw;
+typedef struct llm42__sampled { llm42__cpu *cpu; const llm42_pass *pass; } llm42__sampled;
 
 // Draws the token of the part-th row that wants one.
-static void llm42__draw_part(const void *job, int part, int thread) {
-    const llm42__draw *d = job;
+static void llm42__sample_part(const void *job, int part, int thread) {
+    const llm42__sampled *d = job;
     int r = d->cpu->sampled[part], vocab = d->cpu->model->config.vocab;
     const llm42_row *row = &d->pass->row[r];
     size_t V = (size_t)vocab;
@@ -3046,12 +3360,12 @@ static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass,
     const llm42__product head = {&cpu->model->head, NULL, cpu->logits};
     llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->h, count, &head, 1);
     cpu->desc.compute = compute;
-    const llm42__draw draw = {cpu, pass};
-    llm42__team_run(&cpu->team, 16.0 * (double)count * (double)V, count, llm42__draw_part, &draw);
+    const llm42__sampled draw = {cpu, pass};
+    llm42__team_run(&cpu->team, 16.0 * (double)count * (double)V, count, llm42__sample_part, &draw);
     for (int i = 0; i < count; i++) {
         float p = pass->out[cpu->sampled[i]].logprob;
         if (!(p - p == 0))
-            return llm42__fail(error, LLM42_BACKEND, "row %d (request %lld, position %d): the logits are not finite: the "
+            return llm42_fail(error, LLM42_BACKEND, "row %d (request %lld, position %d): the logits are not finite: the "
                                "weights hold NaN or infinity, or overflow", cpu->sampled[i],
                                (long long)pass->seq[pass->row[cpu->sampled[i]].seq].request,
                                pass->row[cpu->sampled[i]].position);
@@ -3062,14 +3376,14 @@ static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass,
 static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
     int R = pass->rows, vocab = cpu->model->config.vocab;
     if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
-        return llm42__fail(error, LLM42_UNSUPPORTED, "cpu backend: schedule %s is not available", llm42_schedule_name(pass->schedule));
+        return llm42_fail(error, LLM42_UNSUPPORTED, "cpu backend: schedule %s is not available", llm42_schedule_name(pass->schedule));
     if (R < 1 || R > cpu->desc.max_rows || R > pass->shape)
-        return llm42__fail(error, LLM42_INVALID, "cpu backend: a pass of %d rows: expected 1 to %d, and at most its shape %d",
+        return llm42_fail(error, LLM42_INVALID, "cpu backend: a pass of %d rows: expected 1 to %d, and at most its shape %d",
                            R, cpu->desc.max_rows, pass->shape);
     for (int r = 0; r < R; r++) {
         const llm42_row *row = &pass->row[r];
         if (row->seq < 0 || row->token < 0 || row->token >= vocab || row->position < 0 || row->position >= cpu->desc.max_context)
-            return llm42__fail(error, LLM42_INVALID, "cpu backend: row %d: token %d, position %d: out of range", r, row->token,
+            return llm42_fail(error, LLM42_INVALID, "cpu backend: row %d: token %d, position %d: out of range", r, row->token,
                                row->position);
     }
     return LLM42_OK;
@@ -3141,37 +3455,14 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_er
     return llm42__cpu_forward(cpu, pass, error);
 }
 
-// inv_freq_i = theta^(-2i/d), scaled by frequency band for llama3, and the angles' cosine and sine for every position.
-// Frequencies and angles are rounded to fp32 as HF does.
-static void llm42__cpu_rope_table(const llm42_config *c, float *rope, int max_context) {
-    int half = c->head_dim / 2;
-    double log_theta = llm42__log_f64(c->rope_theta);
-    for (int i = 0; i < half; i++) {
-        float frequency = (float)llm42__exp_f64(-(double)(2 * i) / c->head_dim * log_theta);
-        if (c->rope_factor > 0) {
-            double wave = 6.283185307179586 / frequency, context = c->rope_original_context;
-            double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor;
-            double smooth = (context / wave - low) / (high - low);
-            if (wave > context / low) frequency = (float)(frequency / c->rope_factor);
-            else if (wave >= context / high) frequency = (float)((1 - smooth) * frequency / c->rope_factor + smooth * frequency);
-        }
-        for (int t = 0; t < max_context; t++) {
-            double sine, cosine;
-            llm42_sincos((double)((float)t * frequency), &sine, &cosine);
-            rope[((size_t)t * (size_t)half + (size_t)i) * 2] = (float)cosine;
-            rope[((size_t)t * (size_t)half + (size_t)i) * 2 + 1] = (float)sine;
-        }
-    }
-}
-
 static void llm42__cpu_close(void *state) {
     llm42__cpu *cpu = state;
     if (!cpu) return;
     void *blocks[] = {cpu->k, cpu->v, cpu->rope, cpu->x, cpu->h, cpu->q, cpu->kv, cpu->gate, cpu->up, cpu->logits,
                       cpu->expert_in, cpu->expert_out, cpu->expert_weight, cpu->expert_id, cpu->expert_rows,
                       cpu->sampled, cpu->thread_scratch, cpu->sample_scratch};
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) free(blocks[i]);
-    free(cpu);
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) llm42__free(blocks[i]);
+    llm42__free(cpu);
 }
 
 static bool llm42__cpu_allocate(llm42__cpu *cpu) {
@@ -3207,13 +3498,13 @@ static llm42_result llm42__cpu_ieee(llm42_error *error) {
     float x = above, y = below, z = minus, o = one, g = big, fused = x * y + z, shifted = (o + g) - g;
     volatile float product = above * below, subnormal = least * half, third = one / three, minus_third = minus / three;
     if (fused != product + minus)
-        return llm42__fail(error, LLM42_UNSUPPORTED, "this build contracts a*b + c into a fused operation: compile with "
+        return llm42_fail(error, LLM42_UNSUPPORTED, "this build contracts a*b + c into a fused operation: compile with "
                            "-ffp-contract=off");
     if (shifted != 0.0f)
-        return llm42__fail(error, LLM42_UNSUPPORTED, "this build reorders floating-point sums: compile without -ffast-math and "
+        return llm42_fail(error, LLM42_UNSUPPORTED, "this build reorders floating-point sums: compile without -ffast-math and "
                            "its parts");
     if (subnormal == 0.0f || third != 0x1.555556p-2f || minus_third != -0x1.555556p-2f)
-        return llm42__fail(error, LLM42_UNSUPPORTED, "the processor flushes subnormals to zero, or does not round to nearest: "
+        return llm42_fail(error, LLM42_UNSUPPORTED, "the processor flushes subnormals to zero, or does not round to nearest: "
                            "other code in this process has set that; results would differ");
     return LLM42_OK;
 }
@@ -3232,13 +3523,13 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     LLM42__TRY(llm42__cpu_ieee(error));
     LLM42__TRY(llm42__cpu_validate(desc, error));
     if (!desc->model->layer)
-        return llm42__fail(error, LLM42_INVALID, "model %s has no weights: it is for the simulator; load a folder or "
+        return llm42_fail(error, LLM42_INVALID, "model %s has no weights: it is for the simulator; load a folder or "
                            "synthetic:NAME", desc->model->name);
     if (!desc->model->embed.data)
-        return llm42__fail(error, LLM42_INVALID, "model %s has no weights in memory: load it without "
+        return llm42_fail(error, LLM42_INVALID, "model %s has no weights in memory: load it without "
                            "llm42_model_desc.on_device for the cpu backend", desc->model->name);
-    llm42__cpu *cpu = calloc(1, sizeof *cpu);
-    if (!cpu) return llm42__fail(error, LLM42_MEMORY, "cpu backend: out of memory");
+    llm42__cpu *cpu = llm42__alloc_zero(1, sizeof *cpu);
+    if (!cpu) return llm42_fail(error, LLM42_MEMORY, "cpu backend: out of memory");
     cpu->desc = *desc;
     cpu->model = desc->model;
     cpu->pad = (desc->model->config.head_dim + 15) & ~15;
@@ -3248,10 +3539,10 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
                                           3.0 * c->ffn * LLM42__MAX(1, c->experts_used)) + c->vocab);
     if (!llm42__cpu_allocate(cpu)) {
         llm42__cpu_close(cpu);
-        return llm42__fail(error, LLM42_MEMORY, "cpu backend: out of memory for %d pages of %d tokens and %d rows: lower pages, "
+        return llm42_fail(error, LLM42_MEMORY, "cpu backend: out of memory for %d pages of %d tokens and %d rows: lower pages, "
                            "max_context or token_budget", desc->pages, desc->page_size, desc->max_rows);
     }
-    llm42__cpu_rope_table(&desc->model->config, cpu->rope, desc->max_context);
+    llm42__rope_table(&desc->model->config, cpu->rope, desc->max_context);
     llm42__log(desc->log, desc->log_user, "cpu backend: %s, %d threads, %s, %d pages of %d tokens", llm42_cpu_isa(),
                desc->threads, desc->compute == LLM42_BF16 ? "bf16" : "fp32", desc->pages, desc->page_size);
     *state = cpu;
@@ -3260,15 +3551,14 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
 
 const llm42_backend *llm42_backend_cpu(void) {
     static const llm42_backend backend = {.name = "cpu", .open = llm42__cpu_open, .close = llm42__cpu_close,
-                                          .run = llm42__cpu_run, .now = llm42__cpu_now,
-                                          .wait_until = llm42__cpu_wait_until};
+                                          .run = llm42__cpu_run, .now = llm42__wall_now,
+                                          .wait_until = llm42__wall_wait_until};
     return &backend;
 }
-// >>sim ----------------------------------------------------------------------------------------------------------
-// Owns: calibrations, and the simulator: the virtual clock, the cost of a pass and the tokens it returns. A backend like
-// any other; it keeps no KV, since a true token depends on its request and position alone.
-
-static const char *const llm42__kind_name[LLM42_KINDS] = {"decode", "prompt", "window"};
+// >>calibration --------------------------------------------------------------------------------------------------
+// Owns: calibration files, and what a pass costs by them.
+// Calls: files, arrays.
+// Invariant: a table that was read is a full grid and never falls.
 
 // The tables that a calibration must have.
 static const struct { llm42_schedule schedule; llm42_kind kind; } llm42__cost_tables[] = {
@@ -3310,17 +3600,17 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
         while (value < end && *value == ' ') value++;
         while (end > value && end[-1] == ' ') end--;
         if (c->seen >> i & 1)
-            return llm42__fail(error, LLM42_FORMAT, "%s:%d: %s is there twice", c->path, c->line, keys[i].name);
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s is there twice", c->path, c->line, keys[i].name);
         c->seen |= (uint64_t)1 << i;
         if (keys[i].text) snprintf(keys[i].text, keys[i].size, "%.*s", (int)LLM42__MIN(end - value, 512), value);
         else if (!keys[i].number) {
             bool unit = strcmp(keys[i].name, "time_unit") == 0;
             to->padding_free = unit ? to->padding_free : llm42__is_word(value, end, "free");
             if (unit ? !llm42__is_word(value, end, "ms") : !to->padding_free && !llm42__is_word(value, end, "computed"))
-                return llm42__fail(error, LLM42_FORMAT, "%s:%d: %s: %.*s: must be %s", c->path, c->line, keys[i].name,
+                return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: %.*s: must be %s", c->path, c->line, keys[i].name,
                                    (int)LLM42__MIN(end - value, 40), value, unit ? "ms" : "computed or free");
-        } else if (!llm42__number(value, end, keys[i].number) || !(*keys[i].number >= keys[i].low && *keys[i].number <= keys[i].high)) {
-            return llm42__fail(error, LLM42_FORMAT, "%s:%d: %s: %.*s: must be a number from %g to %g", c->path, c->line,
+        } else if (!llm42_number(value, end, keys[i].number) || !(*keys[i].number >= keys[i].low && *keys[i].number <= keys[i].high)) {
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: %.*s: must be a number from %g to %g", c->path, c->line,
                                keys[i].name, (int)LLM42__MIN(end - value, 40), value, keys[i].low, keys[i].high);
         }
         if (keys[i].number == &devices) to->devices = (int)devices;
@@ -3337,12 +3627,12 @@ static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *
     for (const char *p = text; p <= end && count < 6; p++)
         if (p == end || *p == '\t') field[++count < 6 ? count : 5] = p + 1;
     if (count != 5)
-        return llm42__fail(error, LLM42_FORMAT, "%s:%d: expected 5 columns with tabs between: schedule kind rows "
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: expected 5 columns with tabs between: schedule kind rows "
                            "context_tokens ms", c->path, c->line);
     if (!c->columns) {
         for (int i = 0; i < 5; i++)
             if (!llm42__is_word(field[i], field[i + 1] - 1, columns[i]))
-                return llm42__fail(error, LLM42_FORMAT, "%s:%d: column %d is called '%.*s': expected %s", c->path, c->line, i + 1,
+                return llm42_fail(error, LLM42_FORMAT, "%s:%d: column %d is called '%.*s': expected %s", c->path, c->line, i + 1,
                                    (int)LLM42__MIN(field[i + 1] - 1 - field[i], 40), field[i], columns[i]);
         c->columns = true;
         return LLM42_OK;
@@ -3350,16 +3640,16 @@ static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *
     llm42__point point = {.line = c->line};
     double *const number[] = {&point.rows, &point.context, &point.ms};
     for (int i = 0; i < 3; i++)
-        if (!llm42__number(field[2 + i], field[3 + i] - 1, number[i]) || *number[i] < 0 || (i != 1 && *number[i] == 0))
-            return llm42__fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be a positive number", c->path, c->line, columns[2 + i],
+        if (!llm42_number(field[2 + i], field[3 + i] - 1, number[i]) || *number[i] < 0 || (i != 1 && *number[i] == 0))
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be a positive number", c->path, c->line, columns[2 + i],
                                (int)LLM42__MIN(field[3 + i] - 1 - field[2 + i], 40), field[2 + i]);
     for (int t = 0; t < LLM42__TABLES; t++)
         if (llm42__is_word(field[0], field[1] - 1, llm42_schedule_name(llm42__cost_tables[t].schedule)) &&
-            llm42__is_word(field[1], field[2] - 1, llm42__kind_name[llm42__cost_tables[t].kind])) {
-            arrput(c->points[t], point);
-            return LLM42_OK;
+            llm42__is_word(field[1], field[2] - 1, llm42_kind_name(llm42__cost_tables[t].kind))) {
+            if (LLM42__PUSH(c->points[t], point)) return LLM42_OK;
+            return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
         }
-    return llm42__fail(error, LLM42_FORMAT, "%s:%d: no table is called '%.*s'", c->path, c->line,
+    return llm42_fail(error, LLM42_FORMAT, "%s:%d: no table is called '%.*s'", c->path, c->line,
                        (int)LLM42__MIN(field[2] - 1 - field[0], 60), field[0]);
 }
 
@@ -3373,10 +3663,10 @@ static int llm42__point_order(const void *a, const void *b) {
 static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_error *error) {
     llm42__point *point = c->points[t];
     llm42_schedule schedule = llm42__cost_tables[t].schedule;
-    const char *name = llm42_schedule_name(schedule), *kind = llm42__kind_name[llm42__cost_tables[t].kind];
+    const char *name = llm42_schedule_name(schedule), *kind = llm42_kind_name(llm42__cost_tables[t].kind);
     llm42_cost_table *table = &c->to->cost[schedule][llm42__cost_tables[t].kind];
     int count = (int)arrlen(point), contexts = 0;
-    if (!count) return llm42__fail(error, LLM42_FORMAT, "%s: table '%s %s' is missing", c->path, name, kind);
+    if (!count) return llm42_fail(error, LLM42_FORMAT, "%s: table '%s %s' is missing", c->path, name, kind);
     qsort(point, (size_t)count, sizeof *point, llm42__point_order);
     while (contexts < count && point[contexts].rows == point[0].rows) contexts++;
     table->rows = count / contexts;
@@ -3384,24 +3674,24 @@ static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_
     table->row = llm42__alloc((size_t)table->rows, sizeof *table->row);
     table->context = llm42__alloc((size_t)contexts, sizeof *table->context);
     table->ms = llm42__alloc((size_t)count, sizeof *table->ms);
-    if (!table->row || !table->context || !table->ms) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
+    if (!table->row || !table->context || !table->ms) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
     for (int i = 0; i < count; i++) {
         int r = i / contexts, k = i % contexts;
         if (point[i].rows != point[r * contexts].rows || point[i].context != point[k].context ||
             (k && point[k].context == point[k - 1].context) || (!k && r && point[i].rows == point[i - 1].rows))
-            return llm42__fail(error, LLM42_FORMAT, "%s:%d: table '%s %s' is no full grid: each rows needs the same "
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: table '%s %s' is no full grid: each rows needs the same "
                                "context_tokens, once", c->path, point[i].line, name, kind);
         table->row[r] = point[i].rows;
         table->context[k] = point[i].context;
         table->ms[i] = point[i].ms;
         const double *ms = &table->ms[i];
         if ((k && ms[0] < ms[-1]) || (r && ms[0] < ms[-contexts]))
-            return llm42__fail(error, LLM42_FORMAT, "%s:%d: table '%s %s' falls: %g ms at %g rows, %g context tokens is less "
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: table '%s %s' falls: %g ms at %g rows, %g context tokens is less "
                                "than a smaller pass takes", c->path, point[i].line, name, kind, point[i].ms, point[i].rows,
                                point[i].context);
     }
     if (count % contexts)
-        return llm42__fail(error, LLM42_FORMAT, "%s:%d: table '%s %s' is no full grid: its last rows lack context_tokens",
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: table '%s %s' is no full grid: its last rows lack context_tokens",
                            c->path, point[count - 1].line, name, kind);
     return LLM42_OK;
 }
@@ -3411,11 +3701,11 @@ static llm42_result llm42__calibration_read(llm42__calibrating *c, const llm42__
     const char *text = file->data, *last = file->data + file->size;
     for (c->line = 1; text < last; c->line++) {
         const char *end = memchr(text, '\n', (size_t)(last - text));
-        if (!end) return llm42__fail(error, LLM42_FORMAT, "%s:%d: cut short: the last line has no end", c->path, c->line);
+        if (!end) return llm42_fail(error, LLM42_FORMAT, "%s:%d: cut short: the last line has no end", c->path, c->line);
         const char *next = end + 1;
         if (end > text && end[-1] == '\r') end--;
         if (c->line == 1 && !llm42__is_word(text, end, "# llm42 calibration 1"))
-            return llm42__fail(error, LLM42_FORMAT, "%s:1: not a calibration: the first line must be '# llm42 calibration 1'", c->path);
+            return llm42_fail(error, LLM42_FORMAT, "%s:1: not a calibration: the first line must be '# llm42 calibration 1'", c->path);
         if (text < end && *text == '#') {
             const char *key = text + 1, *colon = memchr(text, ':', (size_t)(end - text));
             while (key < end && *key == ' ') key++;
@@ -3426,20 +3716,20 @@ static llm42_result llm42__calibration_read(llm42__calibrating *c, const llm42__
         text = next;
     }
     for (int i = 0; i < 5; i++)
-        if (!(c->seen >> i & 1)) return llm42__fail(error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, required[i]);
+        if (!(c->seen >> i & 1)) return llm42_fail(error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, required[i]);
     for (int t = 0; t < LLM42__TABLES; t++) LLM42__TRY(llm42__calibration_grid(c, t, error));
     return LLM42_OK;
 }
 
 llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error) {
-    if (!calibration) return llm42__fail(error, LLM42_INVALID, "llm42_calibration_load: calibration: must not be NULL");
+    if (!calibration) return llm42_fail(error, LLM42_INVALID, "llm42_calibration_load: calibration: must not be NULL");
     *calibration = NULL;
-    if (!path) return llm42__fail(error, LLM42_INVALID, "llm42_calibration_load: path: must not be NULL");
+    if (!path) return llm42_fail(error, LLM42_INVALID, "llm42_calibration_load: path: must not be NULL");
     llm42__file file;
     LLM42__TRY(llm42__file_map(&file, path, error));
-    llm42_calibration *to = calloc(1, sizeof *to);
+    llm42_calibration *to = llm42__alloc_zero(1, sizeof *to);
     llm42__calibrating reading = {.path = path, .to = to};
-    llm42_result result = to ? LLM42_OK : llm42__fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    llm42_result result = to ? LLM42_OK : llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
     if (to) {
         *to = (llm42_calibration){.devices = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};
         const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
@@ -3457,11 +3747,11 @@ void llm42_calibration_free(llm42_calibration *c) {
     if (!c) return;
     for (int t = 0; t < LLM42__TABLES; t++) {
         llm42_cost_table *table = &c->cost[llm42__cost_tables[t].schedule][llm42__cost_tables[t].kind];
-        free(table->row);
-        free(table->context);
-        free(table->ms);
+        llm42__free(table->row);
+        llm42__free(table->context);
+        llm42__free(table->ms);
     }
-    free(c);
+    llm42__free(c);
 }
 
 // The interval of ascending x that value lies in, the first or last one when it is outside, and where in it.
@@ -3488,7 +3778,13 @@ double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule
     return LLM42__MAX(at_low + r * (at_high - at_low), 0);
 }
 
-// What a request's tokens hang on, kept by its slot.
+// >>sim ----------------------------------------------------------------------------------------------------------
+// Owns: the simulator: the virtual clock, the tokens that a pass returns, and passes side by side. It keeps no KV, since a
+// true token depends on its request and position alone.
+// Calls: calibration, numbers.
+// Invariant: only a FAST pass returns a token that is not the true one.
+
+// What the tokens of a request depend on, kept by its slot.
 typedef struct llm42__sim_request {
     int64_t id;      // -1: none yet
     uint64_t key;
@@ -3511,18 +3807,18 @@ typedef struct llm42__sim {
 static double llm42__sim_gamma(uint64_t key, double shape) {
     double boost = 1, mean = shape;
     if (shape < 1) {  // Gamma(a) = Gamma(a + 1) U^(1/a)
-        boost = llm42__exp_f64(llm42__log_f64(1 - llm42__unit(llm42__hash(key))) / shape);
+        boost = llm42_exp64(llm42_log64(1 - llm42_uniform(llm42__hash(key))) / shape);
         shape += 1;
     }
     double d = shape - 1.0 / 3, c = 1 / sqrt(9 * d);
     for (uint64_t i = 1;; i += 3) {
-        double u = 1 - llm42__unit(llm42__hash(key + i)), v = llm42__unit(llm42__hash(key + i + 1)), sine, cosine;
+        double u = 1 - llm42_uniform(llm42__hash(key + i)), v = llm42_uniform(llm42__hash(key + i + 1)), sine, cosine;
         llm42_sincos(6.283185307179586 * v, &sine, &cosine);
-        double x = sqrt(-2 * llm42__log_f64(u)) * cosine, w = 1 + c * x;
+        double x = sqrt(-2 * llm42_log64(u)) * cosine, w = 1 + c * x;
         if (w <= 0) continue;
         w = w * w * w;
-        double accept = llm42__log_f64(1 - llm42__unit(llm42__hash(key + i + 2)));
-        if (accept < 0.5 * x * x + d - d * w + d * llm42__log_f64(w)) return boost * d * w / mean;
+        double accept = llm42_log64(1 - llm42_uniform(llm42__hash(key + i + 2)));
+        if (accept < 0.5 * x * x + d - d * w + d * llm42_log64(w)) return boost * d * w / mean;
     }
 }
 
@@ -3542,7 +3838,7 @@ static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, co
     uint64_t h = llm42__hash(r->key ^ (uint64_t)(uint32_t)row->position);
     uint32_t token = (uint32_t)((h >> 32) * sim->vocab >> 32);
     if (pass->schedule == LLM42_FAST && r->flip_rate > 0 &&
-        llm42__unit(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32)) < r->flip_rate)
+        llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32)) < r->flip_rate)
         token = (token + 1) % sim->vocab;
     return (llm42_output){(int32_t)token, -1.0f};
 }
@@ -3582,15 +3878,15 @@ static void llm42__sim_outputs(llm42__sim *sim, const llm42_pass *pass) {
         if (pass->row[i].flags & LLM42_ROW_SAMPLE) pass->out[i] = llm42__sim_token(sim, pass, &pass->row[i]);
 }
 
-// Lets the pass in flight, if there is one, get on for `seconds`, slowed by `factor`.
-static void llm42__sim_fly(llm42__sim *sim, double seconds, double factor) {
+// The pass in flight, if there is one, goes on for `seconds`, slowed by `factor`.
+static void llm42__sim_advance(llm42__sim *sim, double seconds, double factor) {
     sim->flight = LLM42__MAX(sim->flight - seconds / factor, 0);
 }
 
 static llm42_result llm42__sim_check(const llm42_pass *pass, llm42_error *error) {
-    if (pass->logits) return llm42__fail(error, LLM42_UNSUPPORTED, "sim backend: it has no logits");
+    if (pass->logits) return llm42_fail(error, LLM42_UNSUPPORTED, "sim backend: it has no logits");
     if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
-        return llm42__fail(error, LLM42_UNSUPPORTED, "sim backend: schedule %s has no pass times",
+        return llm42_fail(error, LLM42_UNSUPPORTED, "sim backend: schedule %s has no pass times",
                            llm42_schedule_name(pass->schedule));
     return LLM42_OK;
 }
@@ -3602,7 +3898,7 @@ static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_er
     const llm42_calibration *c = sim->calibration;
     double left = pass->check ? 0 : llm42__sim_cost(sim, pass), both = LLM42__MIN(left * c->overlap_fast, sim->flight * c->overlap_replay);
     left = LLM42__MAX(left - both / c->overlap_fast, 0);
-    if (both < sim->flight * c->overlap_replay) llm42__sim_fly(sim, both, c->overlap_replay);
+    if (both < sim->flight * c->overlap_replay) llm42__sim_advance(sim, both, c->overlap_replay);
     else sim->flight = 0;
     sim->now += both + left;
     llm42__sim_outputs(sim, pass);
@@ -3612,7 +3908,7 @@ static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_er
 static llm42_result llm42__sim_start(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__sim *sim = state;
     LLM42__TRY(llm42__sim_check(pass, error));
-    if (sim->in_flight) return llm42__fail(error, LLM42_INVALID, "sim backend: a pass is in flight already");
+    if (sim->in_flight) return llm42_fail(error, LLM42_INVALID, "sim backend: a pass is in flight already");
     sim->flight = llm42__sim_cost(sim, pass);
     sim->in_flight = true;
     llm42__sim_outputs(sim, pass);
@@ -3622,7 +3918,7 @@ static llm42_result llm42__sim_start(void *state, const llm42_pass *pass, llm42_
 static void llm42__sim_wait_until(void *state, double seconds) {
     llm42__sim *sim = state;
     if (seconds <= sim->now) return;
-    llm42__sim_fly(sim, seconds - sim->now, 1);
+    llm42__sim_advance(sim, seconds - sim->now, 1);
     sim->now = seconds;
 }
 
@@ -3644,28 +3940,30 @@ static double llm42__sim_now(void *state) { return ((llm42__sim *)state)->now; }
 static void llm42__sim_close(void *state) {
     llm42__sim *sim = state;
     if (!sim) return;
-    free(sim->request);
-    free(sim);
+    llm42__free(sim->request);
+    llm42__free(sim);
 }
 
 static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, llm42_error *error) {
     *state = NULL;
-    if (!d->sim || !d->sim->calibration)
-        return llm42__fail(error, LLM42_INVALID, "llm42_sim_desc.calibration: required by the simulator: load one with "
-                           "llm42_calibration_load");
-    llm42_sim_desc desc = *d->sim;
+    const llm42_sim_desc *given = d->backend_desc;
+    if (!given)
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.backend_desc: the simulator needs an llm42_sim_desc");
+    if (!given->calibration)
+        return llm42_fail(error, LLM42_INVALID, "llm42_sim_desc.calibration: required: load one with llm42_calibration_load");
+    llm42_sim_desc desc = *given;
     if (!desc.seed) desc.seed = 42;
     if (desc.flip_scale == 0) desc.flip_scale = 1;
     if (!(desc.flip_scale > 0 && desc.flip_scale <= 1e6))
-        return llm42__fail(error, LLM42_INVALID, "llm42_sim_desc.flip_scale: %g: must be more than 0", desc.flip_scale);
+        return llm42_fail(error, LLM42_INVALID, "llm42_sim_desc.flip_scale: %g: must be more than 0", desc.flip_scale);
     if (!(desc.invariant_slowdown >= 0 && desc.invariant_slowdown <= 1e6))
-        return llm42__fail(error, LLM42_INVALID, "llm42_sim_desc.invariant_slowdown: %g: must be 0 (the calibration's own "
+        return llm42_fail(error, LLM42_INVALID, "llm42_sim_desc.invariant_slowdown: %g: must be 0 (the calibration's own "
                            "tables) or more", desc.invariant_slowdown);
-    llm42__sim *sim = calloc(1, sizeof *sim);
+    llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim);
     if (sim) sim->request = llm42__alloc((size_t)LLM42__MAX(d->max_running, 1), sizeof *sim->request);
     if (!sim || !sim->request) {
         llm42__sim_close(sim);
-        return llm42__fail(error, LLM42_MEMORY, "sim backend: out of memory");
+        return llm42_fail(error, LLM42_MEMORY, "sim backend: out of memory");
     }
     sim->calibration = desc.calibration;
     sim->desc = desc;
@@ -3683,7 +3981,6 @@ const llm42_backend *llm42_backend_sim(void) {
                                           .now = llm42__sim_now, .wait_until = llm42__sim_wait_until};
     return &backend;
 }
-
 // >>state --------------------------------------------------------------------------------------------------------
 // Owns: the structs of the engine, the event stream, the table of requests by id and the queue of those that wait.
 // Calls: the backend's clock.
@@ -3811,16 +4108,15 @@ static void llm42__queue_remove(llm42_engine *e, llm42__request *r) {
 }
 
 static void llm42__request_free(llm42__request *r) {
-    free(r->tokens);
-    free(r->logprobs);
-    free(r);
+    llm42__free(r->tokens);
+    llm42__free(r->logprobs);
+    llm42__free(r);
 }
 
 static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
     e->table[r->info.id & (e->table_size - 1)] = NULL;
     llm42__request_free(r);
 }
-
 // >>kv -----------------------------------------------------------------------------------------------------------
 // Owns: the pages of the KV cache (who holds them, what they hold), not their contents, which are the backend's; and the
 // prefix cache, which finds a page by the tokens up to its end. All memory is taken by llm42__kv_open.
@@ -3829,9 +4125,9 @@ static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
 // found there, and is handed out again last.
 
 static void llm42__kv_close(llm42__kv *kv) {
-    free(kv->page);
-    free(kv->bucket);
-    free(kv->tokens);
+    llm42__free(kv->page);
+    llm42__free(kv->bucket);
+    llm42__free(kv->tokens);
 }
 
 static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_cache) {
@@ -3988,24 +4284,23 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
     }
     r->prefix_pages = r->pages;
 }
-
 // >>submit -------------------------------------------------------------------------------------------------------
 // Owns: checking requests and queuing them. Here a request's way through the engine begins.
-// Calls: >>state.
+// Calls: state.
 // Invariant: a request that is queued fits the context and the whole KV cache, so that it can run once it is alone.
 
 static llm42_result llm42__check_sampling(const llm42_sampling *s, llm42_error *error) {
     const char *const name = "llm42_request_desc.sampling";
     if (!(s->temperature >= 0 && s->temperature <= 1e6f))
-        return llm42__fail(error, LLM42_INVALID, "%s.temperature: %g: must be 0 or more", name, (double)s->temperature);
+        return llm42_fail(error, LLM42_INVALID, "%s.temperature: %g: must be 0 or more", name, (double)s->temperature);
     if (s->temperature > 0 && s->temperature < 1e-4f)
-        return llm42__fail(error, LLM42_INVALID, "%s.temperature: %g: use 0 for greedy, or at least 0.0001", name,
+        return llm42_fail(error, LLM42_INVALID, "%s.temperature: %g: use 0 for greedy, or at least 0.0001", name,
                            (double)s->temperature);
-    if (s->top_k < 0) return llm42__fail(error, LLM42_INVALID, "%s.top_k: %d: must be 0 or more", name, s->top_k);
+    if (s->top_k < 0) return llm42_fail(error, LLM42_INVALID, "%s.top_k: %d: must be 0 or more", name, s->top_k);
     if (!(s->top_p >= 0 && s->top_p <= 1))
-        return llm42__fail(error, LLM42_INVALID, "%s.top_p: %g: must be from 0 to 1", name, (double)s->top_p);
+        return llm42_fail(error, LLM42_INVALID, "%s.top_p: %g: must be from 0 to 1", name, (double)s->top_p);
     if (!(s->min_p >= 0 && s->min_p <= 1))
-        return llm42__fail(error, LLM42_INVALID, "%s.min_p: %g: must be from 0 to 1", name, (double)s->min_p);
+        return llm42_fail(error, LLM42_INVALID, "%s.min_p: %g: must be from 0 to 1", name, (double)s->min_p);
     return LLM42_OK;
 }
 
@@ -4015,7 +4310,7 @@ static llm42_result llm42__check_tokens(const llm42_engine *e, const char *field
     int vocab = e->desc.model->config.vocab;
     for (int i = 0; i < count; i++)
         if (tokens[i] < 0 || tokens[i] >= vocab)
-            return llm42__fail(error, LLM42_INVALID, "llm42_request_desc.%s[%d]: token %d is outside the vocabulary of %d",
+            return llm42_fail(error, LLM42_INVALID, "llm42_request_desc.%s[%d]: token %d is outside the vocabulary of %d",
                                field, i, tokens[i], vocab);
     return LLM42_OK;
 }
@@ -4023,36 +4318,36 @@ static llm42_result llm42__check_tokens(const llm42_engine *e, const char *field
 static llm42_result llm42__check_request(const llm42_engine *e, const llm42_request_desc *d, int *max_new,
                                          llm42_error *error) {
     const char *const name = "llm42_request_desc";
-    if (!d || !d->prompt) return llm42__fail(error, LLM42_INVALID, "%s.prompt: required", name);
+    if (!d || !d->prompt) return llm42_fail(error, LLM42_INVALID, "%s.prompt: required", name);
     if (d->prompt_count < 1)
-        return llm42__fail(error, LLM42_INVALID, "%s.prompt_count: %d: the prompt is empty", name, d->prompt_count);
+        return llm42_fail(error, LLM42_INVALID, "%s.prompt_count: %d: the prompt is empty", name, d->prompt_count);
     if (d->max_new_tokens < 0)
-        return llm42__fail(error, LLM42_INVALID, "%s.max_new_tokens: %d: must be 0 (default) or more", name,
+        return llm42_fail(error, LLM42_INVALID, "%s.max_new_tokens: %d: must be 0 (default) or more", name,
                            d->max_new_tokens);
     if (d->prompt_count >= e->desc.max_context)
-        return llm42__fail(error, LLM42_NEVER_FITS, "%s.prompt_count: %d: the context is %d tokens and must hold the prompt "
+        return llm42_fail(error, LLM42_NEVER_FITS, "%s.prompt_count: %d: the context is %d tokens and must hold the prompt "
                            "and one more", name, d->prompt_count, e->desc.max_context);
     *max_new = d->max_new_tokens ? d->max_new_tokens : LLM42__MIN(128, e->desc.max_context - d->prompt_count);
     if (*max_new > e->desc.max_context - d->prompt_count)
-        return llm42__fail(error, LLM42_NEVER_FITS, "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of "
+        return llm42_fail(error, LLM42_NEVER_FITS, "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of "
                            "%d tokens", name, *max_new, d->prompt_count, e->desc.max_context);
     int64_t positions = (int64_t)d->prompt_count + *max_new - 1;  // nothing reads the KV of the last token
     if ((positions + e->desc.page_size - 1) / e->desc.page_size > e->desc.pages)
-        return llm42__fail(error, LLM42_NEVER_FITS, "%s: the KV of %lld tokens needs more pages than the engine's %d of %d "
+        return llm42_fail(error, LLM42_NEVER_FITS, "%s: the KV of %lld tokens needs more pages than the engine's %d of %d "
                            "tokens: raise llm42_engine_desc.pages or lower max_new_tokens", name, (long long)positions,
                            e->desc.pages, e->desc.page_size);
     LLM42__TRY(llm42__check_tokens(e, "prompt", d->prompt, d->prompt_count, error));
     if (d->stop_count < 0 || d->stop_count > LLM42_MAX_STOP || (d->stop_count && !d->stop))
-        return llm42__fail(error, LLM42_INVALID, "%s.stop_count: %d: must be 0 to %d, with stop set", name, d->stop_count,
+        return llm42_fail(error, LLM42_INVALID, "%s.stop_count: %d: must be 0 to %d, with stop set", name, d->stop_count,
                            LLM42_MAX_STOP);
     LLM42__TRY(llm42__check_tokens(e, "stop", d->stop, d->stop_count, error));
     if (d->sample_index < 0)
-        return llm42__fail(error, LLM42_INVALID, "%s.sample_index: %d: must be 0 or more", name, d->sample_index);
+        return llm42_fail(error, LLM42_INVALID, "%s.sample_index: %d: must be 0 or more", name, d->sample_index);
     if (!(d->arrival >= 0 && d->arrival < 1e18))
-        return llm42__fail(error, LLM42_INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock", name,
+        return llm42_fail(error, LLM42_INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock", name,
                            d->arrival);
     if (d->deterministic && e->desc.mode == LLM42_NONDETERMINISTIC)
-        return llm42__fail(error, LLM42_INVALID, "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in mode "
+        return llm42_fail(error, LLM42_INVALID, "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in mode "
                            "DVR or BATCH_INVARIANT", name);
     return llm42__check_sampling(&d->sampling, error);
 }
@@ -4062,7 +4357,7 @@ static bool llm42__grow_table(llm42_engine *e) {
     int64_t id = e->last_id + 1;
     if (e->table_size && !e->table[id & (e->table_size - 1)]) return true;
     for (int64_t size = e->table_size ? e->table_size * 2 : 64;; size *= 2) {
-        llm42__request **table = calloc((size_t)size, sizeof *table);
+        llm42__request **table = llm42__alloc_zero((size_t)size, sizeof *table);
         if (!table) return false;
         bool clash = false;
         for (int64_t i = 0; i < e->table_size; i++) {
@@ -4072,10 +4367,10 @@ static bool llm42__grow_table(llm42_engine *e) {
             *to = e->table[i];
         }
         if (clash || table[id & (size - 1)]) {
-            free(table);
+            llm42__free(table);
             continue;
         }
-        free(e->table);
+        llm42__free(e->table);
         e->table = table;
         e->table_size = size;
         return true;
@@ -4083,10 +4378,10 @@ static bool llm42__grow_table(llm42_engine *e) {
 }
 
 static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new) {
-    llm42__request *r = calloc(1, sizeof *r);
+    llm42__request *r = llm42__alloc_zero(1, sizeof *r);
     if (!r) return NULL;
-    r->tokens = malloc(((size_t)d->prompt_count + (size_t)max_new) * sizeof *r->tokens);
-    r->logprobs = malloc((size_t)max_new * sizeof *r->logprobs);
+    r->tokens = llm42__alloc((size_t)d->prompt_count + (size_t)max_new, sizeof *r->tokens);
+    r->logprobs = llm42__alloc((size_t)max_new, sizeof *r->logprobs);
     if (!r->tokens || !r->logprobs) {
         llm42__request_free(r);
         return NULL;
@@ -4114,7 +4409,7 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
     llm42__request *r = llm42__request_new(e, desc, max_new);
     if (!r || !llm42__grow_table(e)) {
         if (r) llm42__request_free(r);
-        return llm42__fail(error, LLM42_MEMORY, "llm42_engine_submit: out of memory for a request of %d tokens",
+        return llm42_fail(error, LLM42_MEMORY, "llm42_engine_submit: out of memory for a request of %d tokens",
                            desc->prompt_count + max_new);
     }
     e->table[++e->last_id & (e->table_size - 1)] = r;
@@ -4125,10 +4420,9 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
     llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
     return LLM42_OK;
 }
-
 // >>admit --------------------------------------------------------------------------------------------------------
 // Owns: who runs. A request comes from the queue with a slot and pages for its tokens; a preempted one goes back.
-// Calls: >>kv; a planner that has an admission policy of its own.
+// Calls: kv; a planner that has an admission policy of its own.
 // Invariant: whoever runs holds pages for all tokens that have KV.
 
 static void llm42__view_update(llm42_engine *e) {
@@ -4147,7 +4441,7 @@ static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_
     };
     char about[48] = "";
     if (request) snprintf(about, sizeof about, ": request %lld", (long long)request);
-    return llm42__fail(error, LLM42_PLAN, "planner %s breaks rule %s (%s)%s", e->desc.planner->name, rules[rule].name + 11,
+    return llm42_fail(error, LLM42_PLAN, "planner %s breaks rule %s (%s)%s", e->desc.planner->name, rules[rule].name + 11,
                        rules[rule].text, about);
 }
 
@@ -4237,7 +4531,6 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
     llm42__queue_insert(e, r);
     llm42__emit_request(e, r, LLM42_EVENT_PREEMPTED, dropped);
 }
-
 // >>planner ------------------------------------------------------------------------------------------------------
 // Owns: what a planner may choose, and the built-in planner, which chooses by the policies of the desc. It uses the public
 // interface alone, so that it can be copied and changed.
@@ -4433,10 +4726,9 @@ const llm42_planner *llm42_planner_default(void) {
                                           .preempt = llm42__preempt_youngest};
     return &planner;
 }
-
 // >>plan ---------------------------------------------------------------------------------------------------------
 // Owns: checking a plan, pages for it, and its rows.
-// Calls: the planner; >>kv; >>admit when pages run out.
+// Calls: the planner; kv; admit when pages run out.
 // Invariant: the plan that runs is the one that the planner returned. When a request is preempted to make room for it, the
 // planner is asked again.
 
@@ -4550,10 +4842,9 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
     b->pass.rows = 0;
     return LLM42_OK;
 }
-
 // >>verify -------------------------------------------------------------------------------------------------------
 // Owns: what a pass's outputs mean for a request: tokens released, candidates, and verification (LLM-42, section 4).
-// Calls: >>kv, >>admit when a request ends; the user's on_event. Here a request's way through the engine ends.
+// Calls: kv, admit when a request ends; the user's on_event. Here a request's way through the engine ends.
 // Invariant: what a verified request has committed came from a replay pass or from the last row of its prompt.
 
 // Candidates have come or gone.
@@ -4642,7 +4933,7 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
     if (e->desc.inject_rate <= 0) return token;
     uint64_t key = llm42__hash(e->desc.inject_seed ^ llm42__hash((uint64_t)r->info.id));
     uint64_t h = llm42__hash(key ^ (uint64_t)(r->info.committed + r->info.candidates));
-    if (llm42__unit(h) >= e->desc.inject_rate) return token;
+    if (llm42_uniform(h) >= e->desc.inject_rate) return token;
     e->stats.injected++;
     return (token + 1) % e->desc.model->config.vocab;
 }
@@ -4701,10 +4992,9 @@ static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
     llm42__view_update(e);
     planner->postprocess(planner->user, &e->view, &b->plan, now - b->pass.begin);
 }
-
 // >>step ---------------------------------------------------------------------------------------------------------
 // Owns: the loop: admit, plan, run, postprocess; and passes in flight.
-// Calls: the backend; all of the above.
+// Calls: the backend; the sections above.
 // Invariant: one pass is in flight at most, and its requests are in no other.
 
 static llm42_pass llm42__pass_of(const llm42_engine *e, const llm42__batch *b) {
@@ -4800,7 +5090,7 @@ llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error) {
 llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error) {
     llm42__request *r = llm42__find(e, id);
     if (!r)
-        return llm42__fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
+        return llm42_fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
     llm42_result landed = r->info.in_flight ? llm42__poll_flight(e, (double)INFINITY, error) : LLM42_OK;
     r = llm42__find(e, id);  // its pass may have finished it
     llm42__now(e);
@@ -4811,9 +5101,9 @@ llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error
 llm42_result llm42_engine_release(llm42_engine *e, int64_t id, llm42_error *error) {
     llm42__request *r = llm42__find(e, id);
     if (!r)
-        return llm42__fail(error, LLM42_NOT_FOUND, "llm42_engine_release: no live request has id %lld", (long long)id);
+        return llm42_fail(error, LLM42_NOT_FOUND, "llm42_engine_release: no live request has id %lld", (long long)id);
     if (r->info.state != LLM42_STATE_FINISHED)
-        return llm42__fail(error, LLM42_INVALID, "llm42_engine_release: request %lld is not finished: cancel it first",
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_release: request %lld is not finished: cancel it first",
                            (long long)id);
     llm42__table_remove(e, r);
     return LLM42_OK;
@@ -4833,11 +5123,12 @@ llm42_stats llm42_engine_stats(const llm42_engine *e) {
     stats.pages_free = e->kv.free_count;
     return stats;
 }
-
 // >>open ---------------------------------------------------------------------------------------------------------
-// Owns: defaults, validation, and the check that the backend keeps its promise.
+// Owns: defaults, checks of the desc, the engine's memory, and the check that the backend keeps its promise.
+// Calls: the backend, and the sections above.
+// Invariant: an engine that opens has all memory that its steps need.
 
-static size_t llm42__kv_token_bytes(const llm42_config *c, llm42_dtype compute) {
+size_t llm42_kv_token_bytes(const llm42_config *c, llm42_dtype compute) {
     return (size_t)c->layers * 2 * (size_t)(c->kv_heads * c->head_dim) * (compute == LLM42_FP32 ? 4 : 2);
 }
 
@@ -4845,7 +5136,9 @@ static void llm42__resolve(llm42_engine_desc *d) {
     const llm42_config *c = &d->model->config;
 #define LLM42__DEFAULT(field, value) if (!d->field) d->field = (value)
     LLM42__DEFAULT(backend, llm42_backend_cpu());
-    LLM42__DEFAULT(mode, LLM42_DVR);
+#define LLM42__POLICY(name, field, type, none, values) LLM42__DEFAULT(field, (type)1);
+    LLM42_POLICIES(LLM42__POLICY)
+#undef LLM42__POLICY
     LLM42__DEFAULT(compute, LLM42_BF16);
 #ifdef _OPENMP
     LLM42__DEFAULT(threads, omp_get_max_threads());
@@ -4854,23 +5147,18 @@ static void llm42__resolve(llm42_engine_desc *d) {
 #endif
     LLM42__DEFAULT(max_context, LLM42__MIN(c->context, 8192));
     LLM42__DEFAULT(max_running, 32);
-    LLM42__DEFAULT(chunked_prefill, LLM42_CHUNKED_ON);
     int longest = d->chunked_prefill == LLM42_CHUNKED_OFF ? d->max_context : 256;
     LLM42__DEFAULT(token_budget, LLM42__MAX(longest, d->max_running));
     LLM42__DEFAULT(page_size, 16);
     LLM42__DEFAULT(window, 32);
     LLM42__DEFAULT(group, 8);
-    LLM42__DEFAULT(verify, LLM42_VERIFY_EAGER);
-    LLM42__DEFAULT(fill, LLM42_FILL_LARGEST);
     LLM42__DEFAULT(deadline, d->window);
     LLM42__DEFAULT(look_ahead, d->window);
-    LLM42__DEFAULT(prefill, LLM42_PREFILL_PACKED);
-    LLM42__DEFAULT(bonus, LLM42_BONUS_ON);
     LLM42__DEFAULT(planner, llm42_planner_default());
     LLM42__DEFAULT(inject_seed, 42);
     if (!d->pages && d->max_context > 0 && d->page_size > 0 && d->max_running > 0) {
         int64_t per_slot = ((int64_t)d->max_context + d->page_size - 1) / d->page_size;
-        int64_t gigabyte = ((int64_t)1 << 30) / ((int64_t)llm42__kv_token_bytes(c, d->compute) * d->page_size);
+        int64_t gigabyte = ((int64_t)1 << 30) / ((int64_t)llm42_kv_token_bytes(c, d->compute) * d->page_size);
         d->pages = (int)LLM42__MIN(per_slot * d->max_running, LLM42__MAX(gigabyte, per_slot));
     }
 #undef LLM42__DEFAULT
@@ -4879,38 +5167,37 @@ static void llm42__resolve(llm42_engine_desc *d) {
 static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *error) {
     const llm42_config *c = &d->model->config;
     const llm42__field fields[] = {
-        {"mode", d->mode, LLM42_DVR, LLM42_BATCH_INVARIANT}, {"compute", d->compute, LLM42_BF16, LLM42_FP32},
-        {"threads", d->threads, 1, 1024}, {"max_context", d->max_context, 2, c->context},
-        {"max_running", d->max_running, 1, 1 << 16}, {"token_budget", d->token_budget, 1, 1 << 20},
-        {"page_size", d->page_size, 1, 4096}, {"pages", d->pages, 1, 1 << 28}, {"window", d->window, 1, 4096},
-        {"group", d->group, 1, 4096}, {"verify", d->verify, LLM42_VERIFY_EAGER, LLM42_VERIFY_WAIT},
-        {"fill", d->fill, LLM42_FILL_LARGEST, LLM42_FILL_OLDEST}, {"deadline", d->deadline, 1, INT32_MAX}, {"look_ahead", d->look_ahead, 1, 1 << 20},
-        {"prefill", d->prefill, LLM42_PREFILL_PACKED, LLM42_PREFILL_INVARIANT},
-        {"bonus", d->bonus, LLM42_BONUS_ON, LLM42_BONUS_OFF},
-        {"chunked_prefill", d->chunked_prefill, LLM42_CHUNKED_ON, LLM42_CHUNKED_OFF}};
+#define LLM42__POLICY(name, field, type, none, values) {#field, (int64_t)d->field, 1, llm42__policy_values(name)},
+        LLM42_POLICIES(LLM42__POLICY)
+#undef LLM42__POLICY
+        {"compute", d->compute, LLM42_BF16, LLM42_FP32}, {"threads", d->threads, 1, 1024},
+        {"max_context", d->max_context, 2, c->context}, {"max_running", d->max_running, 1, 1 << 16},
+        {"token_budget", d->token_budget, 1, 1 << 20}, {"page_size", d->page_size, 1, 4096},
+        {"pages", d->pages, 1, 1 << 28}, {"window", d->window, 1, 4096}, {"group", d->group, 1, 4096},
+        {"deadline", d->deadline, 1, INT32_MAX}, {"look_ahead", d->look_ahead, 1, 1 << 20}};
     LLM42__TRY(llm42__check_fields("llm42_engine_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
     if (d->token_budget < d->max_running)
-        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.token_budget: %d: must be at least max_running, %d, so that "
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.token_budget: %d: must be at least max_running, %d, so that "
                            "every sequence can decode in one pass", d->token_budget, d->max_running);
     if (d->chunked_prefill == LLM42_CHUNKED_OFF && d->token_budget < d->max_context)
-        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.token_budget: %d: must be at least max_context, %d, when "
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.token_budget: %d: must be at least max_context, %d, when "
                            "chunked_prefill is OFF: prompts run whole", d->token_budget, d->max_context);
     if (!d->planner->name || !d->planner->plan)
-        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.planner: its %s: required",
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.planner: its %s: required",
                            d->planner->name ? "plan function" : "name");
     if (d->overlap && !d->backend->start)
-        return llm42__fail(error, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend %s runs one pass at a time",
+        return llm42_fail(error, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend %s runs one pass at a time",
                            d->backend->name);
     if (!(d->admission_reserve >= 0 && d->admission_reserve <= 1))
-        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.admission_reserve: %g: must be from 0 to 1",
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.admission_reserve: %g: must be from 0 to 1",
                            d->admission_reserve);
     if ((int64_t)d->window * d->group > 1 << 20)
-        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.window, group: M = %lld rows: must be at most %d",
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.window, group: M = %lld rows: must be at most %d",
                            (long long)d->window * d->group, 1 << 20);
     if (!(d->inject_rate >= 0 && d->inject_rate <= 1))
-        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.inject_rate: %g: must be from 0 to 1", d->inject_rate);
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.inject_rate: %g: must be from 0 to 1", d->inject_rate);
     if (d->inject_rate > 0 && c->vocab < 2)
-        return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.inject_rate: a vocabulary of one has no wrong token");
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.inject_rate: a vocabulary of one has no wrong token");
     return LLM42_OK;
 }
 
@@ -4939,7 +5226,7 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
             llm42_output out = e->batch.out[pass.rows - length + t];
             if (!trial) alone[t] = out;
             else if (out.token != alone[t].token || llm42__bits(out.logprob) != llm42__bits(alone[t].logprob))
-                return llm42__fail(error, LLM42_NOT_INVARIANT, "backend %s: a row's result changed with its place in a pass "
+                return llm42_fail(error, LLM42_NOT_INVARIANT, "backend %s: a row's result changed with its place in a pass "
                                    "(schedule %s, %d rows): nothing can be promised; use mode NONDETERMINISTIC",
                                    e->backend->name, llm42_schedule_name(schedule), pass.shape);
         }
@@ -4948,10 +5235,10 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
 }
 
 static void llm42__batch_free(llm42__batch *batch) {
-    free(batch->plan.choice);
-    free(batch->owner);
-    free(batch->row);
-    free(batch->out);
+    llm42__free(batch->plan.choice);
+    llm42__free(batch->owner);
+    llm42__free(batch->row);
+    llm42__free(batch->out);
 }
 
 static bool llm42__batch_allocate(llm42__batch *batch, size_t rows, size_t running) {
@@ -4972,10 +5259,10 @@ void llm42_engine_close(llm42_engine *e) {
     if (e->state) e->backend->close(e->state);
     llm42__kv_close(&e->kv);
     void *blocks[] = {e->table, e->running, (void *)e->shown, e->free_slot, e->page_table, e->seq};
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) free(blocks[i]);
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) llm42__free(blocks[i]);
     llm42__batch_free(&e->batch);
     llm42__batch_free(&e->flight);
-    free(e);
+    llm42__free(e);
 }
 
 static bool llm42__engine_allocate(llm42_engine *e) {
@@ -4998,21 +5285,21 @@ static bool llm42__engine_allocate(llm42_engine *e) {
 }
 
 llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *desc, llm42_error *error) {
-    if (!engine) return llm42__fail(error, LLM42_INVALID, "llm42_engine_open: engine: must not be NULL");
+    if (!engine) return llm42_fail(error, LLM42_INVALID, "llm42_engine_open: engine: must not be NULL");
     *engine = NULL;
-    if (!desc || !desc->model) return llm42__fail(error, LLM42_INVALID, "llm42_engine_desc.model: required");
+    if (!desc || !desc->model) return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.model: required");
     llm42_engine_desc d = *desc;
     llm42__resolve(&d);
     LLM42__TRY(llm42__validate(&d, error));
-    llm42_engine *e = calloc(1, sizeof *e);
-    if (!e) return llm42__fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory");
+    llm42_engine *e = llm42__alloc_zero(1, sizeof *e);
+    if (!e) return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory");
     e->desc = d;
     e->backend = d.backend;
     e->M = d.window * d.group;
     e->view.window_ready = d.bonus == LLM42_BONUS_ON ? d.window - 1 : d.window;
     llm42_result result = LLM42_OK;
     if (!llm42__engine_allocate(e))
-        result = llm42__fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d", d.max_running, d.pages);
+        result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d", d.max_running, d.pages);
     unsigned fixed = d.mode == LLM42_DVR, fast = d.mode != LLM42_BATCH_INVARIANT;
     unsigned invariant = !fast || (fixed && d.prefill == LLM42_PREFILL_INVARIANT);
     e->schedules = fast << LLM42_FAST | fixed << LLM42_FIXED | invariant << LLM42_INVARIANT;
@@ -5022,11 +5309,11 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     llm42_backend_desc backend = {.model = d.model, .compute = d.compute, .logits_fp32 = d.logits_fp32, .threads = d.threads,
                                   .max_rows = LLM42__MAX(e->M, d.token_budget), .max_context = d.max_context, .pages = d.pages,
                                   .page_size = d.page_size, .max_running = d.max_running, .fixed_rows = e->M,
-                                  .schedules = e->schedules, .overlap = d.overlap, .sim = d.sim, .cuda = d.cuda, .log = d.log,
+                                  .schedules = e->schedules, .overlap = d.overlap, .backend_desc = d.backend_desc, .log = d.log,
                                   .log_user = d.log_user};
     if (result == LLM42_OK) result = e->backend->open(&e->state, &backend, error);  // first: it refuses pools that cannot be
     if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.pages, d.page_size, d.prefix_cache))
-        result = llm42__fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d.pages);
+        result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d.pages);
     if (result == LLM42_OK && fixed) result = llm42__self_check(e, LLM42_FIXED, error);
     if (result == LLM42_OK && invariant) result = llm42__self_check(e, LLM42_INVARIANT, error);
     if (result != LLM42_OK) {
@@ -5037,13 +5324,17 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     return LLM42_OK;
 }
 // >>metrics ------------------------------------------------------------------------------------------------------
-// Owns: what papers report, collected from events. Calls stb_ds.
+// Owns: what papers report, collected from events.
+// Calls: arrays.
+// Invariant: a request counts once, when it has finished; a release counts when it happens.
 
-void llm42_metrics_event(llm42_metrics *m, const llm42_event *ev) {
+llm42_result llm42_metrics_event(llm42_metrics *m, const llm42_event *ev) {
     const llm42_request *r = ev->info;
+    bool kept = true;
     if (ev->type == LLM42_EVENT_COMMITTED) {
-        if (r->first_token < 0) arrput(m->ttft, ev->time - r->arrival);
-        else arrput(m->itl, ev->time - r->last_token);
+        assert(ev->n > 0);
+        if (r->first_token < 0) kept = LLM42__PUSH(m->ttft, ev->time - r->arrival);
+        else kept = LLM42__PUSH(m->itl, ev->time - r->last_token);
         m->end = ev->time > m->end ? ev->time : m->end;
         m->output_tokens += ev->n;
     } else if (ev->type == LLM42_EVENT_FINISHED) {
@@ -5053,9 +5344,10 @@ void llm42_metrics_event(llm42_metrics *m, const llm42_event *ev) {
         m->recomputed += r->recomputed;
         m->verifications += r->verifications;
         m->rollbacks += r->rollbacks;
-        if (r->committed) arrput(m->latency, r->last_token - r->arrival);
-        if (r->verifications) arrput(m->rollback_rate, (double)r->rollbacks / (double)r->verifications);
+        if (r->committed) kept = LLM42__PUSH(m->latency, r->last_token - r->arrival);
+        if (r->verifications) kept &= LLM42__PUSH(m->rollback_rate, (double)r->rollbacks / (double)r->verifications);
     }
+    return kept ? LLM42_OK : LLM42_MEMORY;
 }
 
 void llm42_metrics_free(llm42_metrics *m) {
@@ -5090,9 +5382,10 @@ void llm42_consistent_spans(const int32_t *reference, int reference_count, const
     while (i < n && reference[i] == tokens[i]) i++;
     *second = i > start ? i - start : 0;
 }
-
 // >>trace --------------------------------------------------------------------------------------------------------
-// Owns: writing events to a file, as TSV or as a Chrome trace (one lane of passes by schedule, one lane a request).
+// Owns: writing events to a file, as TSV or as a Chrome trace (a lane for the passes of each schedule, one for a request).
+// Calls: nothing.
+// Invariant: times count from the first event and never fall below 0.
 
 struct llm42_trace {
     FILE *file;
@@ -5103,16 +5396,16 @@ struct llm42_trace {
 
 llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error *error) {
     *trace = NULL;
-    llm42_trace *t = calloc(1, sizeof *t);
-    if (!t) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    llm42_trace *t = llm42__alloc_zero(1, sizeof *t);
+    if (!t) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
     size_t n = strlen(path);
     t->json = n > 5 && strcmp(path + n - 5, ".json") == 0;
     t->first = true;
     snprintf(t->path, sizeof t->path, "%s", path);
     t->file = fopen(path, "w");
     if (!t->file) {
-        free(t);
-        return llm42__fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
+        llm42__free(t);
+        return llm42_fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
     }
     if (t->json) {
         fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n"
@@ -5181,13 +5474,11 @@ llm42_result llm42_trace_close(llm42_trace *t, llm42_error *error) {
     if (t->json) fputs("\n]}\n", t->file);
     bool failed = ferror(t->file) != 0;
     failed |= fclose(t->file) != 0;
-    llm42_result result = failed ? llm42__fail(error, LLM42_IO, "%s: writing failed: the disk may be full", t->path) : LLM42_OK;
-    free(t);
+    llm42_result result = failed ? llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", t->path) : LLM42_OK;
+    llm42__free(t);
     return result;
 }
 
-#undef LLM42__TRY
-#endif  // LLM42_IMPLEMENTED
 #endif  // LLM42_IMPLEMENTATION
 
 /* MIT License

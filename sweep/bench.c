@@ -454,12 +454,12 @@ static void bed_open(bed *d, bench *b, bed_plan plan) {
                                .max_rows = plan.max_rows, .max_context = context, .pages = (int)d->pool,
                                .page_size = PAGE_SIZE, .max_running = bed_running(b, plan.max_rows),
                                .fixed_rows = plan.fixed_rows, .schedules = plan.schedules, .overlap = plan.overlap,
-                               .cuda = b->cuda ? &b->cuda_desc : NULL, .log = args_manifest_log,
+                               .backend_desc = b->cuda ? &b->cuda_desc : NULL, .log = args_manifest_log,
                                .log_user = &b->manifest};
     args_check(d->backend->open(&d->state, &desc, &error), &error);
     d->pages = take((size_t)d->pool * sizeof *d->pages);
     for (int i = 0; i < d->pool; i++) {  // a shuffle, or none
-        int other = plan.scattered ? (int)(llm42__hash((uint64_t)i) % (uint64_t)(i + 1)) : i;
+        int other = plan.scattered ? (int)(llm42_hash((uint64_t)i) % (uint64_t)(i + 1)) : i;
         d->pages[i] = d->pages[other];
         d->pages[other] = i;
     }
@@ -676,7 +676,7 @@ static void on_event(void *user, const llm42_event *event) {
 static llm42_engine *load_open(const bench *b, const load_case *w, load_run *run) {
     llm42_error error = {0};
     llm42_engine_desc desc = {.model = b->model, .backend = b->backend, .mode = w->mode, .compute = b->set.compute,
-                              .threads = (int)b->set.threads, .cuda = b->cuda ? &b->cuda_desc : NULL,
+                              .threads = (int)b->set.threads, .backend_desc = b->cuda ? &b->cuda_desc : NULL,
                               .window = (int)b->set.window, .group = (int)b->set.group, .verify = w->verify,
                               .prefill = w->prefill,
                               .max_context = (int)(b->set.input_tokens + b->set.output_tokens),

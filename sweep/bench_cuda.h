@@ -67,7 +67,7 @@ static double bed_kv_bytes(const bench *b, const bed *d) {
     double tokens = 0;
     for (int i = 0; i < d->rows; i++)
         if (i + 1 == d->rows || d->row[i + 1].seq != d->row[i].seq) tokens += d->row[i].position + 1;
-    return tokens * (double)llm42__kv_token_bytes(&b->model->config, b->set.compute);
+    return tokens * (double)llm42_kv_token_bytes(&b->model->config, b->set.compute);
 }
 
 // A bed whose sequences have up to `context` tokens, cut to the model's context.
@@ -236,7 +236,7 @@ static const cuda_case cuda_online[] = {
 static llm42_engine_desc cuda_engine(bench *b, const serve_plan *plan, const cuda_case *c) {
     const settings *s = &b->set;
     return (llm42_engine_desc){
-        .model = b->model, .backend = b->backend, .cuda = &b->cuda_desc, .threads = 1, .mode = c->mode,
+        .model = b->model, .backend = b->backend, .backend_desc = &b->cuda_desc, .threads = 1, .mode = c->mode,
         .max_context = plan->max_context, .max_running = plan->max_running,
         .token_budget = (int)fmax((double)(strcmp(s->chunked, "on") ? plan->max_context : 1), (double)s->token_budget),
         .page_size = PAGE_SIZE, .pages = (int)serve_pages(plan, PAGE_SIZE, s->kv_gb), .window = (int)s->window,

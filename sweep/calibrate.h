@@ -180,7 +180,7 @@ static void flips_measure(const bench *b, const int32_t *prompts, int running, f
     int context = (int)(length + b->set.output_tokens);
     int pages = b->cuda ? (context + PAGE_SIZE - 1) / PAGE_SIZE * running : 0;
     llm42_engine_desc desc = {.model = b->model, .backend = b->backend, .compute = b->set.compute, .pages = pages,
-                              .cuda = b->cuda ? &b->cuda_desc : NULL, .page_size = PAGE_SIZE,
+                              .backend_desc = b->cuda ? &b->cuda_desc : NULL, .page_size = PAGE_SIZE,
                               .threads = (int)b->set.threads, .window = (int)b->set.window,
                               .group = (int)b->set.group, .max_running = running,
                               .max_context = context,
@@ -311,7 +311,7 @@ static void calibration_keys(const bench *b, const flips *f, const overlap *o, F
         fprintf(file, "# device: %s, %d thread%s\n# devices: 1\n", cpu_model(name, sizeof name), (int)s->threads,
                 s->threads > 1 ? "s" : "");
     fprintf(file, "# model: %.*s\n", (int)strcspn(model, synthetic ? "," : ""), model);
-    double token = (double)llm42__kv_token_bytes(&b->model->config, s->compute);
+    double token = (double)llm42_kv_token_bytes(&b->model->config, s->compute);
     fprintf(file, "# time_unit: ms\n# kv_tokens: %.0f\n# padding: %s\n",
             b->cuda ? floor(s->kv_gb * 1073741824.0 / token) : 0, b->cuda && !s->match ? "computed" : "free");
     fprintf(file, "# flip_rate: %.4g\n# flip_shape: %.3g\n", f[CAL_LOADS].rate, f[CAL_LOADS].shape);
@@ -394,7 +394,7 @@ static void grid_open(bench *b, const cal_grid *g, bed *d, int fixed_rows) {
     context += context < most / 2 ? context : most / 2 + 16;  // the end of the longest piece, see bed_pieces
     if (context > c->context) context = c->context;
     double bytes = b->cuda ? (fixed_rows ? 8.0 : 32.0) * 1073741824.0 : 256 << 20;
-    double tables = bytes / ((double)llm42__kv_token_bytes(c, b->set.compute) * context);
+    double tables = bytes / ((double)llm42_kv_token_bytes(c, b->set.compute) * context);
     int most_tables = b->cuda ? (b->set.quick ? 2 : 64) : BED_ROWS, least = b->cuda ? 2 : 8;
     bed_open(d, b, (bed_plan){.max_rows = most, .context = context, .scattered = true, .fixed_rows = fixed_rows,
                               .tables = tables < least ? least : tables > most_tables ? most_tables : (int)tables,

@@ -91,7 +91,7 @@ static void read_table(fit *f, const char *name, int fields, line_fn *line) {
 
 static double number(const fit *f, const char *text) {
     double value;
-    if (!llm42__number(text, text + strlen(text), &value) || value <= 0)
+    if (!llm42_number(text, text + strlen(text), &value) || value <= 0)
         args_fail(1, "%s: '%s': must be a positive number", f->place, text);
     return value;
 }
@@ -245,7 +245,7 @@ static double serve(const fit *f, const llm42_calibration *calibration, llm42_mo
     if (workload_open(&w, spec, "offline", seed, &error)) args_fail(1, "%s", error.text);
     int longest = workload_max_tokens(&w);
     llm42_sim_desc sim = {.calibration = calibration, .seed = seed};
-    llm42_engine_desc desc = {.model = f->model, .backend = llm42_backend_sim(), .sim = &sim, .mode = mode, .threads = 1,
+    llm42_engine_desc desc = {.model = f->model, .backend = llm42_backend_sim(), .backend_desc = &sim, .mode = mode, .threads = 1,
                               .max_context = longest, .max_running = 512, .token_budget = LLM42__MAX(16384, longest),
                               .pages = (int)(kv_tokens / 16), .window = window, .group = 1, .bonus = LLM42_BONUS_OFF,
                               .prefill = LLM42_PREFILL_ISOLATED, .chunked_prefill = LLM42_CHUNKED_OFF,

@@ -44,7 +44,7 @@ struct serving {
 // KV pages of a device's pool: kv_gb GiB, or less where max_running whole contexts take less, but at least one context.
 static int64_t serve_pages(const serve_plan *s, int64_t page_size, double kv_gb) {
     int64_t request = (s->max_context + page_size - 1) / page_size;
-    double page_bytes = (double)llm42__kv_token_bytes(&s->model->config, LLM42_BF16) * (double)page_size;
+    double page_bytes = (double)llm42_kv_token_bytes(&s->model->config, LLM42_BF16) * (double)page_size;
     int64_t pages = (int64_t)fmin(kv_gb * 1073741824.0 / page_bytes, (double)request * s->max_running);
     return pages < request ? request : pages;
 }
@@ -73,7 +73,7 @@ static llm42_result serving_warm_up(serving *v, llm42_error *error) {
     if (longest < 1) return LLM42_OK;
     v->collected.skip = INT64_MAX;
     for (int64_t i = 0; i < count; i++) {
-        for (int k = 0; k < 16; k++) prompt[k] = (int32_t)(llm42__hash((uint64_t)(16 * i + k)) % (uint64_t)c->vocab);
+        for (int k = 0; k < 16; k++) prompt[k] = (int32_t)(llm42_hash((uint64_t)(16 * i + k)) % (uint64_t)c->vocab);
         bool deterministic = v->ratio > 0 && workload_is_deterministic(i, fmax(v->ratio, 0.5));
         llm42_request_desc desc = {.prompt = prompt, .prompt_count = 16, .ignore_stop = true,
                                    .max_new_tokens = 1 + (int)(i * longest / count), .deterministic = deterministic};
@@ -94,7 +94,7 @@ static llm42_result serving_open(serving *v, llm42_engine_desc desc, const char 
     if (s->clipped) TRY(workload_clip(&v->load, s->max_context, error));
     v->prompt = calloc((size_t)s->max_context, sizeof *v->prompt);
     if (!collect_open(&v->collected, s->requests) || !v->prompt)
-        return llm42__fail(error, LLM42_MEMORY, "--requests: out of memory for %" PRId64 " requests", s->requests);
+        return llm42_fail(error, LLM42_MEMORY, "--requests: out of memory for %" PRId64 " requests", s->requests);
     desc.on_event = collect_event;
     desc.event_user = &v->collected;
     desc.auto_release = true;
@@ -123,7 +123,7 @@ static llm42_result serving_figures(serving *v, metrics *m, llm42_error *error) 
     s.recomputed -= b->recomputed, s.preemptions -= b->preemptions;
     for (int i = 0; i <= LLM42_EXACT; i++) s.passes[i] -= b->passes[i], s.busy[i] -= b->busy[i];
     if (collect_figures(&v->collected, &s, m)) return LLM42_OK;
-    return llm42__fail(error, LLM42_MEMORY, "out of memory for the figures of a run");
+    return llm42_fail(error, LLM42_MEMORY, "out of memory for the figures of a run");
 }
 
 static void serving_close(serving *v) {

@@ -161,7 +161,7 @@ static llm42_result cell_row(const sweep *s, serving *v, cell *c, llm42_error *e
     size_t size = 0;
     FILE *file = open_memstream(&c->row, &size);
     if (file) row_print(s, c, file, &m);
-    if (!file || fclose(file)) return llm42__fail(error, LLM42_MEMORY, "out of memory for the figures of a cell");
+    if (!file || fclose(file)) return llm42_fail(error, LLM42_MEMORY, "out of memory for the figures of a cell");
     return LLM42_OK;
 }
 
@@ -171,7 +171,7 @@ static llm42_result per_request_write(const sweep *s, const cell *c, const servi
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
-    if (!file) return llm42__fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    if (!file) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
     fprintf(file, "# llm42 %s sweep, each request of one cell\n# configuration: %s\n# cell: %s\n"
             "# times in seconds, from the first request's arrival and from the request's own\n"
             "request\tdeterministic\tinput_tokens\toutput_tokens\tarrival_s\tttft_s\te2e_s\tverifications\trollbacks\t"
@@ -183,7 +183,7 @@ static llm42_result per_request_write(const sweep *s, const cell *c, const servi
                 r->recomputed);
     }
     bool good = !fclose(file) && file_write(path, text);
-    if (!good) llm42__fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
+    if (!good) llm42_fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
     free(text);
     return good ? LLM42_OK : LLM42_IO;
 }
@@ -201,8 +201,7 @@ static llm42_result cell_serve(sweep *s, cell *c, serving *v, llm42_error *error
                                 .no_flips = s->set.no_flips, .invariant_slowdown = cell_number(g, c, SLOWDOWN, 0)};
     const llm42_cuda_desc cuda = cuda_desc(s, cell_word(g, c, MATCH, 0) == 1);
     llm42_engine_desc desc = engine_desc(s, c);
-    desc.sim = s->sim ? &sim : NULL;
-    desc.cuda = s->cuda ? &cuda : NULL;
+    desc.backend_desc = s->sim ? (const void *)&sim : s->cuda ? &cuda : NULL;
     desc.log = s->cuda ? args_manifest_log : NULL;
     desc.log_user = &s->manifest;
     for (int i = 0; i < (int)arrlen(s->prompts); i++)
@@ -241,7 +240,7 @@ static llm42_result prompts_make(sweep *s, prompt_set *p, llm42_error *error) {
     llm42_engine_desc desc = {.model = s->model, .backend = s->backend, .mode = LLM42_BATCH_INVARIANT,
                               .threads = (int)s->set.threads, .max_context = s->plan.max_context,
                               .max_running = s->plan.max_running, .pages = s->cuda ? s->pages : 0,
-                              .page_size = (int)s->set.page_size, .cuda = s->cuda ? &cuda : NULL};
+                              .page_size = (int)s->set.page_size, .backend_desc = s->cuda ? &cuda : NULL};
     TRY(workload_open(&load, s->set.workload, "offline", p->seed, error));
     llm42_result result = s->plan.clipped ? workload_clip(&load, s->plan.max_context, error) : LLM42_OK;
     if (!result) result = llm42_engine_open(&engine, &desc, error);
@@ -250,7 +249,7 @@ static llm42_result prompts_make(sweep *s, prompt_set *p, llm42_error *error) {
         workload_next(&load, &r);
         p->start[i + 1] = total += r.input_tokens;
         if (r.block_count || r.input_tokens == 1) continue;
-        uint64_t seed = llm42__hash(llm42__hash(p->seed) ^ (uint64_t)i) | 1;
+        uint64_t seed = llm42_hash(llm42_hash(p->seed) ^ (uint64_t)i) | 1;
         llm42_request_desc request = {.prompt = &first, .prompt_count = 1, .max_new_tokens = r.input_tokens - 1,
                                       .ignore_stop = true, .user = (void *)(intptr_t)i,
                                       .sampling = {.temperature = 1, .seed = seed}};
@@ -259,7 +258,7 @@ static llm42_result prompts_make(sweep *s, prompt_set *p, llm42_error *error) {
     if (!result) result = llm42_engine_run(engine, error);
     p->tokens = malloc(((size_t)total + 1) * sizeof *p->tokens);
     if (!result && (!p->start || !p->tokens))
-        result = llm42__fail(error, LLM42_MEMORY, "out of memory for the prompts");
+        result = llm42_fail(error, LLM42_MEMORY, "out of memory for the prompts");
     workload_rewind(&load);
     for (int64_t i = 0; !result && i < count; i++) {
         workload_next(&load, &r);

@@ -153,17 +153,17 @@ static inline int workload__quantile(const double *log_knot, double u) {
     int k = 0;
     while (k < WORKLOAD_KNOTS - 2 && u >= workload__share[k + 1]) k++;
     double t = (u - workload__share[k]) / (workload__share[k + 1] - workload__share[k]);
-    return (int)(llm42__exp_f64(log_knot[k] + t * (log_knot[k + 1] - log_knot[k])) + 0.5);
+    return (int)(llm42_exp64(log_knot[k] + t * (log_knot[k + 1] - log_knot[k])) + 0.5);
 }
 
 static inline void workload__draw(const workload *w, int64_t index, int *input, int *output) {
-    uint64_t h1 = llm42__hash(w->length_key ^ (uint64_t)index), h2 = llm42__hash(h1), h3 = llm42__hash(h2);
-    double u = llm42__unit(h1);
+    uint64_t h1 = llm42_hash(w->length_key ^ (uint64_t)index), h2 = llm42_hash(h1), h3 = llm42_hash(h2);
+    double u = llm42_uniform(h1);
     const uint8_t *row = w->joint[(int)(u * WORKLOAD_CELLS)];
     int pick = (int)(h2 % 512), column = 0;
     while (pick >= row[column]) pick -= row[column++];
     *input = workload__quantile(w->log_in, u);
-    *output = workload__quantile(w->log_out, (column + llm42__unit(h3)) / WORKLOAD_CELLS);
+    *output = workload__quantile(w->log_out, (column + llm42_uniform(h3)) / WORKLOAD_CELLS);
 }
 
 // >>read ---------------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ static inline bool workload__line_next(workload__reader *in) {
 
 static inline llm42_result workload__bad(const workload__reader *in, const char *name, const char *text, int size,
                                          const char *wanted) {
-    return llm42__fail(in->error, LLM42_FORMAT, "%s: %s: '%.*s' is not %s", in->place, name, size < 40 ? size : 40,
+    return llm42_fail(in->error, LLM42_FORMAT, "%s: %s: '%.*s' is not %s", in->place, name, size < 40 ? size : 40,
                        text, wanted);
 }
 
@@ -268,7 +268,7 @@ static inline llm42_result workload__value(workload__reader *in, int c, const ch
 static inline llm42_result workload__add(workload__reader *in, workload__line *line) {
     if (arrlen(in->w->line) == 0) in->first = in->before = in->now;
     if (in->now < in->before)
-        return llm42__fail(in->error, LLM42_FORMAT, "%s: %s: earlier than that of the request before: sort the trace by"
+        return llm42_fail(in->error, LLM42_FORMAT, "%s: %s: earlier than that of the request before: sort the trace by"
                            " time", in->place, in->format->name[2]);
     in->before = in->now;
     line->arrival_s = (double)(in->now - in->first) / 1e9;
@@ -297,7 +297,7 @@ static inline llm42_result workload__read_table(workload__reader *in) {
         for (int i = 0; column[c] < 0 && workload__field(in, i, &text, &size); i++)
             if ((size_t)size == strlen(name[c]) && !memcmp(text, name[c], (size_t)size)) column[c] = i;
         if (column[c] < 0)
-            return llm42__fail(in->error, LLM42_FORMAT, "%s: the header line has no column %s", in->place, name[c]);
+            return llm42_fail(in->error, LLM42_FORMAT, "%s: the header line has no column %s", in->place, name[c]);
     }
     while (workload__line_next(in)) {
         workload__line line = {0};
@@ -305,7 +305,7 @@ static inline llm42_result workload__read_table(workload__reader *in) {
         for (int c = 0; !result && c < columns; c++)
             result = workload__field(in, column[c], &text, &size)
                          ? workload__value(in, c, text, size, &line)
-                         : llm42__fail(in->error, LLM42_FORMAT, "%s: column %s is missing", in->place, name[c]);
+                         : llm42_fail(in->error, LLM42_FORMAT, "%s: column %s is missing", in->place, name[c]);
         if (result || (result = workload__add(in, &line))) return result;
     }
     return LLM42_OK;
@@ -315,7 +315,7 @@ static inline llm42_result workload__read_table(workload__reader *in) {
 static inline const jsmntok_t *workload__member(const workload__reader *in, const llm42__json *json, const char *key) {
     int i = llm42__json_get(json, 0, key);
     if (i >= 0) return &json->token[i];
-    llm42__fail(in->error, LLM42_FORMAT, "%s: %s is missing", in->place, key);
+    llm42_fail(in->error, LLM42_FORMAT, "%s: %s is missing", in->place, key);
     return NULL;
 }
 
@@ -336,14 +336,14 @@ static inline llm42_result workload__read_blocks(workload__reader *in, const llm
     }
     // An empty prompt has no block, and is taken as one token.
     if ((int64_t)line->block_count * WORKLOAD_BLOCK >= line->input || line->input == 1) return LLM42_OK;
-    return llm42__fail(in->error, LLM42_FORMAT, "%s: hash_ids: %d blocks of %d tokens are too few for %d input tokens",
+    return llm42_fail(in->error, LLM42_FORMAT, "%s: hash_ids: %d blocks of %d tokens are too few for %d input tokens",
                        in->place, line->block_count, WORKLOAD_BLOCK, line->input);
 }
 
 static inline llm42_result workload__read_object(workload__reader *in, const llm42__json *json) {
     workload__line line = {0};
     if (json->token[0].type != JSMN_OBJECT || llm42__json_skip(json, 0) != json->count)
-        return llm42__fail(in->error, LLM42_FORMAT, "%s: expected one JSON object a line", in->place);
+        return llm42_fail(in->error, LLM42_FORMAT, "%s: expected one JSON object a line", in->place);
     for (int c = 0; c < 3; c++) {
         const jsmntok_t *t = workload__member(in, json, in->format->name[c]);
         if (!t || workload__value(in, c, json->text + t->start, t->end - t->start, &line)) return LLM42_FORMAT;
@@ -370,20 +370,20 @@ static inline llm42_result workload__open_file(workload *w, const char *spec, ll
         if (!strncmp(spec, workload__formats[i].prefix, strlen(workload__formats[i].prefix)))
             in.format = &workload__formats[i];
     if (!in.format)
-        return llm42__fail(error, LLM42_INVALID, "workload: '%.80s' is unknown: take sharegpt, sharegpt-served, arxiv, fixed:IxO,"
+        return llm42_fail(error, LLM42_INVALID, "workload: '%.80s' is unknown: take sharegpt, sharegpt-served, arxiv, fixed:IxO,"
                            " uniform:IxO, sglang:IxOxN, lengths:FILE, azure:FILE or mooncake:FILE", spec);
     in.path = spec + strlen(in.format->prefix);
-    if (!*in.path) return llm42__fail(error, LLM42_INVALID, "workload: '%s' names no file", spec);
+    if (!*in.path) return llm42_fail(error, LLM42_INVALID, "workload: '%s' names no file", spec);
     llm42_result result = llm42__file_map(&in.file, in.path, error);
     if (result) return result;
     if (in.file.size >= INT32_MAX)
-        result = llm42__fail(error, LLM42_UNSUPPORTED, "%s: larger than 2 GiB", in.path);
+        result = llm42_fail(error, LLM42_UNSUPPORTED, "%s: larger than 2 GiB", in.path);
     else
         result = in.format->separator ? workload__read_table(&in) : workload__read_objects(&in);
     llm42__file_unmap(&in.file);
     w->timed = in.format->name[2] != NULL;
     if (result || arrlen(w->line)) return result;
-    return llm42__fail(error, LLM42_FORMAT, "%s: the trace has no requests", in.path);
+    return llm42_fail(error, LLM42_FORMAT, "%s: the trace has no requests", in.path);
 }
 
 // fixed:IxO, uniform:IxO and sglang:IxOxN. COUNT numbers go into value.
@@ -392,7 +392,7 @@ static inline llm42_result workload__sizes(const char *spec, const char *wanted,
     for (int i = 0; i < count; i++) {
         const char *end = i + 1 < count ? strchr(text, 'x') : text + strlen(text);
         if (!end || !workload__whole(text, (int)(end - text), 1, WORKLOAD_LONGEST, &value[i]))
-            return llm42__fail(error, LLM42_INVALID, "workload: '%.80s': expected %s, each from 1 to 10000000", spec, wanted);
+            return llm42_fail(error, LLM42_INVALID, "workload: '%.80s': expected %s, each from 1 to 10000000", spec, wanted);
         text = end + 1;
     }
     return LLM42_OK;
@@ -471,8 +471,8 @@ static inline llm42_result workload__open_lengths(workload *w, const char *spec,
         if (strcmp(spec, fit->name)) continue;
         w->joint = fit->joint;
         for (int k = 0; k < WORKLOAD_KNOTS; k++) {
-            w->log_in[k] = llm42__log_f64(fit->in[k]);
-            w->log_out[k] = llm42__log_f64(fit->out[k]);
+            w->log_in[k] = llm42_log64(fit->in[k]);
+            w->log_out[k] = llm42_log64(fit->out[k]);
         }
         return LLM42_OK;
     }
@@ -484,10 +484,10 @@ static inline llm42_result workload__open_arrivals(workload *w, const char *spec
     w->arrivals = offline ? WORKLOAD_OFFLINE : trace ? WORKLOAD_TRACE : WORKLOAD_POISSON;
     if (offline || (trace && w->timed)) return LLM42_OK;
     if (trace)
-        return llm42__fail(error, LLM42_INVALID, "qps: trace: workload %.80s has no arrivals of its own (azure:FILE and"
+        return llm42_fail(error, LLM42_INVALID, "qps: trace: workload %.80s has no arrivals of its own (azure:FILE and"
                            " mooncake:FILE have)", spec);
     if (workload__real(qps, (int)strlen(qps), 1e-6, 1e9, &w->qps)) return LLM42_OK;
-    return llm42__fail(error, LLM42_INVALID, "qps: '%.40s' is neither a number of requests a second from 1e-6 to 1e9"
+    return llm42_fail(error, LLM42_INVALID, "qps: '%.40s' is neither a number of requests a second from 1e-6 to 1e9"
                        " nor offline nor trace", qps);
 }
 
@@ -511,11 +511,11 @@ static inline void workload_close(workload *w) {
 // is then closed.
 static inline llm42_result workload_open(workload *w, const char *spec, const char *qps, uint64_t seed,
                                          llm42_error *error) {
-    uint64_t key = llm42__hash(seed);
+    uint64_t key = llm42_hash(seed);
     *w = (workload){0};
-    w->length_key = llm42__hash(key + 1);
-    w->gap_key = llm42__hash(key + 2);
-    w->token_key = llm42__hash(key + 3);
+    w->length_key = llm42_hash(key + 1);
+    w->gap_key = llm42_hash(key + 2);
+    w->token_key = llm42_hash(key + 3);
     llm42_result result = workload__open_lengths(w, spec, seed, error);
     if (!result) result = workload__open_arrivals(w, spec, qps, error);
     if (result) workload_close(w);
@@ -525,7 +525,7 @@ static inline llm42_result workload_open(workload *w, const char *spec, const ch
 // Makes every request fit a context of so many tokens, input and output together: the prompt loses its end, and the
 // output is cut only where that would leave no prompt. To be called before the first request is taken.
 static inline llm42_result workload_clip(workload *w, int max_context, llm42_error *error) {
-    if (max_context < 2) return llm42__fail(error, LLM42_INVALID, "max_context: %d: must be at least 2", max_context);
+    if (max_context < 2) return llm42_fail(error, LLM42_INVALID, "max_context: %d: must be at least 2", max_context);
     w->max_context = max_context;
     return LLM42_OK;
 }
@@ -557,16 +557,16 @@ static inline void workload_next(workload *w, workload_request *r) {
         workload__draw(w, index, &r->input_tokens, &r->output_tokens);
     } else {
         const workload__line *line = &w->line[index % count];
-        uint64_t h = llm42__hash(w->length_key ^ (uint64_t)index);
-        r->input_tokens = w->uniform ? 1 + (int)(llm42__unit(h) * line->input) : line->input;
-        r->output_tokens = w->uniform ? 1 + (int)(llm42__unit(llm42__hash(h)) * line->output) : line->output;
+        uint64_t h = llm42_hash(w->length_key ^ (uint64_t)index);
+        r->input_tokens = w->uniform ? 1 + (int)(llm42_uniform(h) * line->input) : line->input;
+        r->output_tokens = w->uniform ? 1 + (int)(llm42_uniform(llm42_hash(h)) * line->output) : line->output;
         r->block = line->block_count ? w->block + line->first_block : NULL;
         r->block_count = line->block_count;
         r->cycle = index / count;
         r->arrival_s = line->arrival_s + (double)r->cycle * w->line[count - 1].arrival_s;
     }
     if (w->arrivals == WORKLOAD_POISSON && index > 0)
-        w->clock_s -= llm42__log_f64(1 - llm42__unit(llm42__hash(w->gap_key ^ (uint64_t)index))) / w->qps;
+        w->clock_s -= llm42_log64(1 - llm42_uniform(llm42_hash(w->gap_key ^ (uint64_t)index))) / w->qps;
     if (w->arrivals != WORKLOAD_TRACE) r->arrival_s = w->clock_s;
     w->clipped += workload__fit_context(w, &r->input_tokens, &r->output_tokens);
 }
@@ -579,12 +579,12 @@ static inline void workload_rewind(workload *w) {
 
 // Fills tokens[r->input_tokens] with ids from 0 to vocab - 1.
 static inline void workload_prompt(const workload *w, const workload_request *r, int vocab, int32_t *tokens) {
-    uint64_t own = llm42__hash(~w->token_key ^ (uint64_t)r->index);
-    uint64_t cycle = llm42__hash(w->token_key + (uint64_t)r->cycle);
+    uint64_t own = llm42_hash(~w->token_key ^ (uint64_t)r->index);
+    uint64_t cycle = llm42_hash(w->token_key + (uint64_t)r->cycle);
     for (int i = 0; i < r->input_tokens; i++) {
         int b = i / WORKLOAD_BLOCK;
-        uint64_t key = b < r->block_count ? llm42__hash(cycle ^ (uint64_t)r->block[b]) : own;
-        tokens[i] = (int32_t)(llm42__hash(key + (uint64_t)i) % (uint64_t)vocab);
+        uint64_t key = b < r->block_count ? llm42_hash(cycle ^ (uint64_t)r->block[b]) : own;
+        tokens[i] = (int32_t)(llm42_hash(key + (uint64_t)i) % (uint64_t)vocab);
     }
 }
 

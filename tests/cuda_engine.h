@@ -151,7 +151,7 @@ static llm42_engine *open_load(const workload *w, const load *l, llm42_mode mode
     double wider = l->wider > 0 ? l->wider : 1;
     llm42_engine_desc desc = {.model = w->model,
                               .backend = tested,
-                              .cuda = &cuda,
+                              .backend_desc = &cuda,
                               .mode = mode,
                               .max_context = w->max_context,
                               .max_running = l->running,
@@ -368,7 +368,7 @@ static void run_subtest(const llm42_model *model, const char *subtest, llm42_mod
     llm42_engine *engine = NULL;
     llm42_engine_desc desc = {.model = model,
                               .backend = tested,
-                              .cuda = &cuda_desc,
+                              .backend_desc = &cuda_desc,
                               .mode = mode,
                               .max_running = 64,
                               .max_context = 512,

@@ -29,7 +29,7 @@ static llm42_result late_run(void *state, const llm42_pass *pass, llm42_error *e
 }
 static llm42_result late_start(void *state, const llm42_pass *pass, llm42_error *e) {
     late *l = state;
-    if (l->flying) return llm42__fail(e, LLM42_INVALID, "late backend: a pass is in flight already");
+    if (l->flying) return llm42_fail(e, LLM42_INVALID, "late backend: a pass is in flight already");
     l->pass = *pass;
     l->flying = true;
     l->looks = 0;
@@ -169,7 +169,7 @@ static void engine_works(const llm42_model *model) {
     const int32_t prompt[] = {3, 1, 4, 1, 5};
     llm42_engine_desc desc = {.model = model,
                               .backend = tested,
-                              .cuda = &cuda_desc,
+                              .backend_desc = &cuda_desc,
                               .max_context = 64,
                               .max_running = 2,
                               .window = 8,
@@ -272,7 +272,7 @@ static void check_plan_file(const llm42_model *model, const char *what, const ch
     plans.plan_file = path;
     error = (llm42_error){0};
     llm42_result result = rig_try(
-        &g, tested, (llm42_backend_desc){.model = model, .max_rows = 16, .max_context = 16, .cuda = &plans});
+        &g, tested, (llm42_backend_desc){.model = model, .max_rows = 16, .max_context = 16, .backend_desc = &plans});
     if (result) {
         CHECK_MSG(strstr(error.text, path) && !strchr(error.text, '\n'),
                   "plan file, %s: the error does not name it: %s", what, error.text);
@@ -323,7 +323,7 @@ static void check_plan_files(const llm42_model *model) {
     rig wide = {0};
     llm42_cuda_desc plans = cuda_desc;
     plans.plan_file = path;
-    if (rig_open(&wide, tested, (llm42_backend_desc){.model = model, .max_rows = 64, .max_context = 64, .cuda = &plans}))
+    if (rig_open(&wide, tested, (llm42_backend_desc){.model = model, .max_rows = 64, .max_context = 64, .backend_desc = &plans}))
         rig_close(&wide);
     char *wider = test_read(path, NULL);
     check_plan_file(model, "of wider engines", path, want, ids, V);
@@ -363,11 +363,11 @@ TEST(errors) {
     must_refuse(model, (llm42_backend_desc){.max_context = 1 << 30, .pages = 1}, LLM42_INVALID, "max_context");
     if (is_cuda()) {
         must_refuse(model, (llm42_backend_desc){.compute = LLM42_FP32}, LLM42_UNSUPPORTED, "compute");
-        must_refuse(model, (llm42_backend_desc){.cuda = &(llm42_cuda_desc){.device = 99}}, LLM42_INVALID, "device");
-        must_refuse(model, (llm42_backend_desc){.cuda = &(llm42_cuda_desc){.device = -1}}, LLM42_INVALID, "device");
-        must_refuse(model, (llm42_backend_desc){.cuda = &(llm42_cuda_desc){.fixed = (llm42_cuda_fixed)9}},
+        must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.device = 99}}, LLM42_INVALID, "device");
+        must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.device = -1}}, LLM42_INVALID, "device");
+        must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.fixed = (llm42_cuda_fixed)9}},
                     LLM42_INVALID, "fixed");
-        must_refuse(model, (llm42_backend_desc){.cuda = &(llm42_cuda_desc){.fast = (llm42_cuda_fast)9}}, LLM42_INVALID,
+        must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.fast = (llm42_cuda_fast)9}}, LLM42_INVALID,
                     "fast");
         check_models(model);
         check_plan_files(model);

@@ -97,7 +97,7 @@ static llm42_result rig_try(rig *g, const llm42_backend *backend, llm42_backend_
     g->pages_per_seq = (desc.max_context + desc.page_size - 1) / desc.page_size;
     g->seqs = desc.max_running;
     if (!desc.pages) desc.pages = g->seqs * g->pages_per_seq;
-    desc.cuda = desc.cuda ? desc.cuda : &cuda_desc;
+    desc.backend_desc = desc.backend_desc ? desc.backend_desc : &cuda_desc;
     desc.log = note_line;
     g->desc = desc;
     g->vocab = desc.model->config.vocab;

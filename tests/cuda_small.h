@@ -81,7 +81,7 @@ static void check_small(const char *folder, int at) {
     llm42_engine *engine = NULL;
     llm42_cuda_desc cuda = cuda_desc;
     if (s->match) cuda.fixed = LLM42_CUDA_FIXED_MATCH;
-    llm42_engine_desc desc = {.model = model, .backend = tested, .cuda = &cuda, .mode = s->mode, .prefill = s->prefill,
+    llm42_engine_desc desc = {.model = model, .backend = tested, .backend_desc = &cuda, .mode = s->mode, .prefill = s->prefill,
                               .max_running = s->requests, .max_context = 640 * s->longer, .token_budget = 128, .window = 8,
                               .group = s->group, .logits_fp32 = s->fp32, .page_size = s->page_size,
                               .overlap = s->overlap, .log = note_line};

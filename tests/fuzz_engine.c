@@ -453,7 +453,7 @@ static bool open_engine(void) {
     model = models[run.simulated ? 2 : (d & 0x60) == 0];
     llm42_engine_desc desc = {.model = model,
                               .backend = &spy,
-                              .sim = run.simulated ? &sim_desc : NULL,
+                              .backend_desc = run.simulated ? &sim_desc : NULL,
                               .overlap = run.simulated && (e & 2),
                               .chunked_prefill = e & 4 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
                               .fill = e & 8 ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
@@ -493,7 +493,7 @@ static bool open_engine(void) {
 static void set_up_truth(int prompt) {
     llm42_engine *engine = NULL;
     llm42_error error = {0};
-    llm42_engine_desc desc = {.model = models[2], .backend = llm42_backend_sim(), .sim = &sim_desc, .threads = 1,
+    llm42_engine_desc desc = {.model = models[2], .backend = llm42_backend_sim(), .backend_desc = &sim_desc, .threads = 1,
                               .max_context = CONTEXT, .mode = LLM42_BATCH_INVARIANT};
     llm42_request_desc request = {.prompt = tokens_of, .prompt_count = prompt_count[prompt], .max_new_tokens = NEW,
                                   .ignore_stop = true};

@@ -161,7 +161,7 @@ static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
     const llm42_sim_desc truth = {.calibration = &calibration, .no_flips = true};
     llm42_engine_desc desc = {.model = d->model, .backend = d->backend, .mode = d->mode, .threads = 1, .compute = LLM42_FP32, .max_context = 64,
                               .max_running = 1, .window = M, .group = 1, .prefill = d->prefill, .pages = 8,
-                              .token_budget = d->token_budget, .sim = sim ? &truth : NULL};
+                              .token_budget = d->token_budget, .backend_desc = sim ? &truth : NULL};
     serve(&desc, marked, r->alone);
     return r;
 }
@@ -181,7 +181,7 @@ static void random_engine(bool sim) {
         .page_size = page, .window = w[0], .group = w[1], .prefill = prefills[any(0, 2)],
         .bonus = once_in(2) ? LLM42_BONUS_OFF : LLM42_BONUS_ON, .token_budget = 6 + 8 * any(0, 3), .prefix_cache = once_in(2),
         .inject_rate = once_in(2) ? 0.1 : 0, .overlap = sim && once_in(2), .planner = &planner,
-        .sim = sim ? &simulated : NULL};
+        .backend_desc = sim ? &simulated : NULL};
     desc.pages = (48 + page - 1) / page * any(1, 4);
     bool marked[REQUESTS];
     answer got[REQUESTS];
@@ -318,7 +318,7 @@ static void refuse(const char *rule, llm42_engine_desc desc, bool sim) {
                                    .admit = admit_and_cheat};
     llm42_engine *engine;
     desc.model = sim ? shape : model, desc.backend = sim ? llm42_backend_sim() : llm42_backend_cpu();
-    desc.sim = sim ? &simulated : NULL;
+    desc.backend_desc = sim ? &simulated : NULL;
     desc.threads = 1, desc.compute = LLM42_FP32, desc.max_context = 64, desc.window = 8, desc.group = 2, desc.planner = &planner, desc.token_budget = 20;
     if (!desc.pages) desc.pages = 64;
     if (!desc.max_running) desc.max_running = 4;

@@ -220,7 +220,7 @@ static llm42_engine *open_with(llm42_engine_desc desc, llm42_sim_desc *sim) {
     if (!sim->calibration) sim->calibration = calibration;
     desc.model = model;
     desc.backend = spy_backend();
-    desc.sim = sim;
+    desc.backend_desc = sim;
     desc.threads = 1;
     if (!desc.max_context) desc.max_context = 256;
     if (!desc.window) desc.window = 8, desc.group = 4;
@@ -290,7 +290,7 @@ TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
     llm42_sim_desc sim = {.calibration = calibration};
     void *state = NULL;
     llm42_backend_desc desc = {.model = model, .max_rows = 64, .max_context = 256, .pages = 16, .page_size = 16, .max_running = 4,
-                               .sim = &sim};
+                               .backend_desc = &sim};
     const llm42_backend *backend = llm42_backend_sim();
     CHECK_INT(backend->open(&state, &desc, &error), LLM42_OK);
     llm42_row row[64] = {{0, 19, 1, LLM42_ROW_SAMPLE}, {1, 39, 1, LLM42_ROW_SAMPLE}};
@@ -326,7 +326,7 @@ TEST(passes_side_by_side_slow_each_other) {
     llm42_sim_desc sim = {.calibration = calibration};
     void *state = NULL;
     llm42_backend_desc desc = {.model = model, .max_rows = 64, .max_context = 256, .pages = 16, .page_size = 16, .max_running = 4,
-                               .sim = &sim};
+                               .backend_desc = &sim};
     const llm42_backend *backend = llm42_backend_sim();
     CHECK_INT(backend->open(&state, &desc, &error), LLM42_OK);
     llm42_row row = {0, 0, 1, LLM42_ROW_SAMPLE};
@@ -416,13 +416,13 @@ TEST(flips_have_the_rate_asked_for) {
     double sum = 0, squares = 0;
     enum { DRAWS = 100000 };
     for (int i = 0; i < DRAWS; i++) {
-        double x = llm42__sim_gamma(llm42__hash((uint64_t)i), shape);
+        double x = llm42__sim_gamma(llm42_hash((uint64_t)i), shape);
         sum += x, squares += x * x;
     }
     CHECK_NEAR(sum / DRAWS, 1, 0.01);
     CHECK_NEAR(squares / DRAWS - 1, 1 / shape, 0.02);
     sum = 0;
-    for (int i = 0; i < DRAWS; i++) sum += llm42__sim_gamma(llm42__hash((uint64_t)i), 0.25) / DRAWS;
+    for (int i = 0; i < DRAWS; i++) sum += llm42__sim_gamma(llm42_hash((uint64_t)i), 0.25) / DRAWS;
     CHECK_NEAR(sum, 1, 0.03);
 }
 
@@ -550,15 +550,15 @@ TEST(what_cannot_be_is_refused) {
                    slow = {.calibration = calibration, .invariant_slowdown = NAN};
     const struct { llm42_engine_desc desc; llm42_result result; const char *text; } cases[] = {
         {{.backend = llm42_backend_sim()}, LLM42_INVALID, "llm42_sim_desc.calibration: required"},
-        {{.backend = llm42_backend_sim(), .sim = &empty}, LLM42_INVALID, "llm42_sim_desc.calibration: required"},
-        {{.backend = llm42_backend_sim(), .sim = &wrong}, LLM42_INVALID, "llm42_sim_desc.flip_scale: -1"},
-        {{.backend = llm42_backend_sim(), .sim = &slow}, LLM42_INVALID, "llm42_sim_desc.invariant_slowdown"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &empty}, LLM42_INVALID, "llm42_sim_desc.calibration: required"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &wrong}, LLM42_INVALID, "llm42_sim_desc.flip_scale: -1"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &slow}, LLM42_INVALID, "llm42_sim_desc.invariant_slowdown"},
         {{.backend = llm42_backend_cpu()}, LLM42_INVALID, "model shape:tiny has no weights"},
         {{.backend = llm42_backend_cpu(), .overlap = true}, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend cpu"},
-        {{.backend = llm42_backend_sim(), .sim = &sim, .admission_reserve = 1.5}, LLM42_INVALID, "admission_reserve: 1.5"},
-        {{.backend = llm42_backend_sim(), .sim = &sim, .admission_reserve = NAN}, LLM42_INVALID, "admission_reserve: nan"},
-        {{.backend = llm42_backend_sim(), .sim = &sim, .fill = (llm42_fill)9}, LLM42_INVALID, "fill: 9"},
-        {{.backend = llm42_backend_sim(), .sim = &sim, .chunked_prefill = LLM42_CHUNKED_OFF, .token_budget = 100}, LLM42_INVALID,
+        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .admission_reserve = 1.5}, LLM42_INVALID, "admission_reserve: 1.5"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .admission_reserve = NAN}, LLM42_INVALID, "admission_reserve: nan"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .fill = (llm42_fill)9}, LLM42_INVALID, "fill: 9"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .chunked_prefill = LLM42_CHUNKED_OFF, .token_budget = 100}, LLM42_INVALID,
          "token_budget: 100: must be at least max_context, 256, when chunked_prefill is OFF"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_engine_desc desc = cases[i].desc;

@@ -171,10 +171,10 @@ static uint64_t digest(const char *spec, const char *qps, uint64_t seed, int cou
         uint64_t bits;
         workload_next(&w, &r);
         memcpy(&bits, &r.arrival_s, sizeof bits);
-        h = llm42__hash(h ^ bits);
-        h = llm42__hash(h ^ ((uint64_t)r.input_tokens << 32 | (uint64_t)r.output_tokens));
+        h = llm42_hash(h ^ bits);
+        h = llm42_hash(h ^ ((uint64_t)r.input_tokens << 32 | (uint64_t)r.output_tokens));
         workload_prompt(&w, &r, 1000, tokens);
-        for (int t = 0; t < r.input_tokens; t++) h = llm42__hash(h ^ (uint64_t)tokens[t]);
+        for (int t = 0; t < r.input_tokens; t++) h = llm42_hash(h ^ (uint64_t)tokens[t]);
     }
     workload_close(&w);
     return h;
