@@ -1,11 +1,23 @@
-// kernels.cu: the CUDA backend's kernels and their launchers. Included by llm42.cu.
+// kernels.cu: the CUDA backend's kernels and their launchers. llm42.cu includes it.
 //
 // Shape legend: R rows, D model width, H query heads, K kv heads, d head size, F feed-forward width, V vocabulary, T
-// context tokens, E experts. Every kernel says in which order it sums and what that order depends on. No floating-point
-// atomics; the only atomics count arrivals. Compiled with -fmad=false: a fused multiply-add is one that is written.
+// context tokens, E experts. Widths are padded to multiples of 64 with zeros, which changes no sum. Every kernel says in
+// which order it sums and what that order depends on. No floating-point atomics; the only atomics count arrivals.
+// Compiled with -fmad=false: a fused multiply-add is one that is written.
 //
-// Sums over k of a matrix product run through the tensor cores in steps of 16, in ascending order, into one fp32
-// accumulator: "the sequential order". Widths are padded to multiples of 64 with zeros, which changes no sum.
+// The sequential order: a matrix product's sum over k runs through the tensor cores in steps of 16, in ascending order,
+// into one fp32 accumulator.
+//
+// Words, each with one meaning here:
+//   piece    16 bytes, eight bf16 values: what one thread copies at a time
+//   tile     the outputs and rows of a matrix product that one block of threads computes
+//   stage    a part of shared memory that holds one chunk of k of a tile's operands; stages form a ring
+//   unit     consecutive keys of a row whose attention is summed on its own; 128 keys where the order is by position
+//   strip    32 keys, or their values, in shared memory
+//   record   what a unit leaves behind: for each query its weighted values, its largest score, its total of weights
+//   task     the work of one block in an attention kernel
+//   slot     the place of a position in the KV cache: page x page_size + place in the page
+//   draw     a row that wants a token
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -13,20 +25,20 @@
 
 typedef __nv_bfloat16 llm42__bf16;
 
-// Counted up where a change here changes bits or times: results are of one such revision.
+// Goes up when a change here changes bits or times. Results name the revision that they were measured with.
 enum { LLM42__KERNELS = 6 };
 
 // >>primitives ---------------------------------------------------------------------------------------------------
 
-// Programmatic dependent launch (sm_90): a kernel may start while the one before it drains; what it reads of that one's
-// output comes after llm42__wait(), and never by way of the read-only cache (no __restrict__ on it). Earlier devices
-// run kernels one after another and need neither.
-__device__ __forceinline__ void llm42__wait() {
+// Programmatic dependent launch (sm_90): a kernel may start while the kernel before it drains. What it reads of that
+// kernel's output it reads after llm42__wait_for_previous(), and never by way of the read-only cache (no __restrict__).
+// Earlier devices run kernels one after another and need neither.
+__device__ __forceinline__ void llm42__wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-__device__ __forceinline__ void llm42__let_next_start() {
+__device__ __forceinline__ void llm42__launch_next() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
@@ -36,7 +48,7 @@ __device__ __forceinline__ uint32_t llm42__shared_address(const void *p) {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-// 16 bytes from global to shared memory, behind the thread's back; zeros if !valid.
+// Copies 16 bytes from global to shared memory while the thread goes on; zeros if !valid.
 __device__ __forceinline__ void llm42__copy16(uint32_t to, const void *from, bool valid) {
     int bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
@@ -45,20 +57,21 @@ __device__ __forceinline__ void llm42__copy_commit() { asm volatile("cp.async.co
 template <int LEFT> __device__ __forceinline__ void llm42__copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
-// What this thread has copied is there for products of four warps, too, once all have passed a barrier.
-__device__ __forceinline__ void llm42__landed() {
+// wgmma reads shared memory by another path (the async proxy). After this fence and a barrier it sees what this thread
+// has copied.
+__device__ __forceinline__ void llm42__fence_async() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
-// Four 8x8 tiles of 16-bit values; lane i gives the address of row i % 8 of tile i / 8.
-__device__ __forceinline__ void llm42__load_tiles(uint32_t r[4], uint32_t address) {
+// Four 8x8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8.
+__device__ __forceinline__ void llm42__load_matrices(uint32_t r[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(address));
 }
-__device__ __forceinline__ void llm42__load_tiles_transposed(uint32_t r[4], uint32_t address) {
+__device__ __forceinline__ void llm42__load_matrices_transposed(uint32_t r[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(address));
@@ -91,8 +104,8 @@ __device__ __forceinline__ float llm42__gated(float gate, float up) {
     return __fdividef(gate, 1.0f + llm42__exp2(gate * -1.44269504f)) * llm42__rounded(up);
 }
 
-// Byte offset of 16-byte piece `piece` of row `row` in a shared tile with rows of 128 bytes: pieces are exchanged
-// within a row so that eight rows' same piece lies in eight different banks.
+// Byte offset of a piece in shared memory with rows of 128 bytes. Pieces are exchanged within a row, so that the same
+// piece of eight rows lies in eight different banks.
 __device__ __forceinline__ uint32_t llm42__swizzle(int row, int piece) {
     return (uint32_t)(row * 128 + ((piece ^ (row & 7)) << 4));
 }
@@ -125,28 +138,34 @@ typedef struct llm42__groups {
     int experts;
 } llm42__groups;
 
-// The ring of llm42__k_matmul: STAGES pieces of shared memory with CHUNK terms of WARPS x 16 outputs' weights, then of
-// TILES x 8 rows of x, 16-byte pieces exchanged within a row to keep banks apart.
+// Shared memory of llm42__k_matmul: a ring of STAGES stages. A stage holds CHUNK terms of k for the tile's OUTPUTS rows of
+// w, and behind them for its ROWS rows of x.
+//
+//               k ------------------------------------>
+//   w, x     | chunk | chunk | chunk | chunk | ...          copies run STAGES - 1 chunks ahead of the products
+//                 \       \       \
+//   stages       | w x | | w x | | w x |                    chunk c is in stage c % STAGES
 template <int TILES, int WARPS, int CHUNK, int STAGES> struct llm42__ring {
     enum {
         ROWS = TILES * 8,
         OUTPUTS = WARPS * 16,
-        ROW = CHUNK * 2,
-        PIECES = CHUNK / 8,
+        ROW = CHUNK * 2,      // bytes of a row's chunk
+        PIECES = CHUNK / 8,   // of a row's chunk
         W_BYTES = OUTPUTS * ROW,
         STAGE = W_BYTES + ROWS * ROW,
         COPIED = WARPS * 32 / PIECES  // rows that the block's threads copy at once
     };
+    // Offset of a piece; pieces are exchanged within a row to keep banks apart.
     static __device__ __forceinline__ uint32_t place(int row, int piece) {
         return (uint32_t)(row * ROW) + (uint32_t)((piece ^ (row & 7)) << 4);
     }
 };
 
-// Where an operand's stream into the ring stands: a stage, and the term and block of outputs it is from. Streams go
-// from one block of outputs to the next without a break.
-template <int CHUNK, int STAGES> struct llm42__stream {
+// How far the copies of an operand have come: the stage that is filled next, and the term of k and the block of outputs
+// that it is for. They go from one block of outputs to the next without a break.
+template <int CHUNK, int STAGES> struct llm42__operand {
     int block, blocks, stride, k, at = 0, stage = 0;
-    __device__ __forceinline__ llm42__stream(int blocks, int k)
+    __device__ __forceinline__ llm42__operand(int blocks, int k)
         : block((int)blockIdx.x), blocks(blocks), stride((int)gridDim.x), k(k) {}
     __device__ __forceinline__ bool ended() const { return block >= blocks; }
     // A stage further; true where another block of outputs begins.
@@ -184,11 +203,11 @@ __device__ __forceinline__ void llm42__multiply(float (&sum)[TILES][4], uint32_t
 #pragma unroll
     for (int pair = 0; pair < CHUNK / 32; pair++) {  // of steps of 16
         uint32_t a[2][4], b[4];
-        llm42__load_tiles(a[0], at + ring::place(w_row, 4 * pair + lane / 16));
-        llm42__load_tiles(a[1], at + ring::place(w_row, 4 * pair + 2 + lane / 16));
+        llm42__load_matrices(a[0], at + ring::place(w_row, 4 * pair + lane / 16));
+        llm42__load_matrices(a[1], at + ring::place(w_row, 4 * pair + 2 + lane / 16));
 #pragma unroll
         for (int t = 0; t < TILES; t++) {
-            llm42__load_tiles(b, at + ring::W_BYTES + ring::place(t * 8 + lane % 8, 4 * pair + lane / 8));
+            llm42__load_matrices(b, at + ring::W_BYTES + ring::place(t * 8 + lane % 8, 4 * pair + lane / 8));
             llm42__mma(sum[t], a[0], b[0], b[1]);
             llm42__mma(sum[t], a[1], b[2], b[3]);
         }
@@ -219,11 +238,12 @@ __device__ __forceinline__ void llm42__write_outputs(float (&sum)[TILES][4], OUT
     }
 }
 
-// y[R, N] = x[R, k] w[N, k]^T; GATED: pairs of eight gate and eight up outputs become eight of silu(gate) x up, y[R,
-// N/2]. Work: a warp takes 16 outputs and TILES x 8 rows, a block WARPS of those with their rows in common; blockIdx.y
+// y[R, N] = x[R, k] w[N, k]^T. GATED: pairs of eight gate and eight up outputs become eight of silu(gate) x up, y[R,
+// N/2].
+// Work: a warp takes 16 outputs and TILES x 8 rows. A block takes WARPS of those, with their rows in common; blockIdx.y
 // counts row tiles. Blocks stride over the outputs without draining the ring. w is fetched before the kernel that makes
-// x has ended. Order: the sequential order; depends on k alone, so it is the same for every R and every choice of the
-// template's numbers.
+// x has ended.
+// Order: the sequential order. It depends on k alone, so it is the same for every R and for all template arguments.
 template <int TILES, int WARPS, int CHUNK, int STAGES, bool GATED, typename OUT>
 __global__ void __launch_bounds__(WARPS * 32)
     llm42__k_matmul(const llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict__ w, OUT *__restrict__ y, int rows,
@@ -235,42 +255,43 @@ __global__ void __launch_bounds__(WARPS * 32)
     int row0 = blockIdx.y * ring::ROWS, row_end = rows;
     if (groups.offset) {
         int expert;
-        llm42__wait();
+        llm42__wait_for_previous();
         if (!llm42__find_group(groups, blockIdx.y, ring::ROWS, &expert, &row0, &row_end)) return;
         w += (size_t)expert * n * k;
     }
-    llm42__stream<CHUNK, STAGES> w_stream(blocks, k), x_stream(blocks, k);
-    // A thread copies the same piece of every COPIED-th row.
+    // load_w and load_x copy the next chunk of an operand into its stage. Of each, a thread copies the same piece of every
+    // COPIED-th row.
+    llm42__operand<CHUNK, STAGES> w_operand(blocks, k), x_operand(blocks, k);
     const llm42__bf16 *w_from = w + ((size_t)blockIdx.x * ring::OUTPUTS + my_row) * k + piece * 8;
     auto load_w = [&]() {
-        if (w_stream.ended()) return;
-        const uint32_t to = stages + (uint32_t)(w_stream.stage * ring::STAGE);
-        const bool valid = CHUNK == 64 || w_stream.at + piece * 8 < k;
+        if (w_operand.ended()) return;
+        const uint32_t to = stages + (uint32_t)(w_operand.stage * ring::STAGE);
+        const bool valid = CHUNK == 64 || w_operand.at + piece * 8 < k;
 #pragma unroll
         for (int i = 0; i < ring::OUTPUTS / ring::COPIED; i++)
             llm42__copy16(to + ring::place(my_row + i * ring::COPIED, piece), w_from + (size_t)i * ring::COPIED * k,
                           valid);
         w_from += CHUNK;
-        const int passed = w_stream.at + CHUNK;
-        if (w_stream.advance()) w_from += (size_t)w_stream.stride * ring::OUTPUTS * k - passed;
+        const int passed = w_operand.at + CHUNK;
+        if (w_operand.advance()) w_from += (size_t)w_operand.stride * ring::OUTPUTS * k - passed;
     };
     auto load_x = [&]() {
-        if (x_stream.ended()) return;
-        const uint32_t to = stages + (uint32_t)(x_stream.stage * ring::STAGE) + ring::W_BYTES;
+        if (x_operand.ended()) return;
+        const uint32_t to = stages + (uint32_t)(x_operand.stage * ring::STAGE) + ring::W_BYTES;
 #pragma unroll
         for (int i = 0; i < (ring::ROWS + ring::COPIED - 1) / ring::COPIED; i++) {
             const int place = my_row + i * ring::COPIED, row = row0 + place;
             if (ring::ROWS % ring::COPIED != 0 && place >= ring::ROWS) break;
-            const bool valid = row < row_end && (CHUNK == 64 || x_stream.at + piece * 8 < k);
+            const bool valid = row < row_end && (CHUNK == 64 || x_operand.at + piece * 8 < k);
             const size_t source = !valid ? 0 : groups.source ? groups.source[row] : row;
-            llm42__copy16(to + ring::place(place, piece), x + source * k + (valid ? x_stream.at + piece * 8 : 0),
+            llm42__copy16(to + ring::place(place, piece), x + source * k + (valid ? x_operand.at + piece * 8 : 0),
                           valid);
         }
-        x_stream.advance();
+        x_operand.advance();
     };
     for (int s = 0; s < STAGES - 1; s++) load_w();
-    llm42__let_next_start();
-    if (!groups.offset) llm42__wait();
+    llm42__launch_next();
+    if (!groups.offset) llm42__wait_for_previous();
     for (int s = 0; s < STAGES - 1; s++) {
         load_x();
         llm42__copy_commit();
@@ -280,8 +301,8 @@ __global__ void __launch_bounds__(WARPS * 32)
     for (int block = blockIdx.x; block < blocks; block += gridDim.x) {
         for (int k0 = 0; k0 < k; k0 += CHUNK) {
             llm42__copy_wait<STAGES - 2>();
-            __syncthreads();  // everyone's copies of this stage have landed, and everyone has left the stage that is
-                              // filled next
+            // Everyone's copies of this stage are there, and everyone has left the stage that is filled next.
+            __syncthreads();
             load_w();
             load_x();
             llm42__copy_commit();
@@ -293,8 +314,7 @@ __global__ void __launch_bounds__(WARPS * 32)
     }
 }
 
-// What a build of llm42__k_matmul looks like. blocks: resident blocks for each multiprocessor that the launcher asks
-// for.
+// A build of llm42__k_matmul.
 typedef cudaError_t llm42__tile_fn(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
                                    llm42__groups groups, int processors, cudaStream_t stream);
 typedef struct llm42__tile_kind {
@@ -317,7 +337,8 @@ static cudaError_t llm42__cu_matmul(const llm42__bf16 *x, const llm42__bf16 *w, 
                          (OUT *)y, rows, n, k, groups);
 }
 
-// The kinds that a plan is chosen from. All give the same bits. The last one fits every device and any number of rows.
+// The builds that an algorithm is chosen from. All give the same bits. The last one fits every device and any number of
+// rows.
 #define LLM42__TILE_KIND(T, W, C, S, RESIDENT)                                      \
     {                                                                               \
         "tile" #T "x" #W "x" #C "x" #S, T * 8, W * 16, S *(W * 16 + T * 8) * C * 2, \
@@ -361,7 +382,7 @@ __global__ void llm42__k_lead(llm42__bf16 *head, const llm42__bf16 *embed, int v
             fmaf(lead, __bfloat162float(embed[t * stride + i]), __bfloat162float(head[to * stride + i])));
 }
 
-// Noise, for tests of plans and for ceilings.
+// Noise, for ceilings.
 __global__ void llm42__k_fill(llm42__bf16 *to, size_t count, uint64_t key, float scale) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count; i += (size_t)gridDim.x * blockDim.x)
         to[i] = __float2bfloat16_rn(scale * llm42__synthetic_noise(key, i));
@@ -392,7 +413,7 @@ __global__ void llm42__k_differ(const uint16_t *y, const uint16_t *other, int ro
 }
 
 // Moves rows of x [rows, width] on by `shift`, around.
-__global__ void llm42__k_turn(const llm42__bf16 *x, llm42__bf16 *to, int rows, int width, int shift) {
+__global__ void llm42__k_rotate_rows(const llm42__bf16 *x, llm42__bf16 *to, int rows, int width, int shift) {
     for (int i = threadIdx.x; i < width; i += blockDim.x)
         to[(size_t)((blockIdx.x + shift) % rows) * width + i] = x[(size_t)blockIdx.x * width + i];
 }
@@ -413,13 +434,19 @@ __global__ void __launch_bounds__(512) llm42__k_read(const uint4 *from, size_t c
 
 // >>pass ---------------------------------------------------------------------------------------------------------
 // What the host sends ahead of a pass: one block of memory whose parts lie where the pass's padded row count says.
-typedef struct llm42__tile_task {
+// Attention of rows that stand in a sequence one behind the other (prompts, windows): rows from `row` on, and the keys
+// first <= t < end that they see.
+typedef struct llm42__prefill_task {
     int32_t row, rows, first, end;
-} llm42__tile_task;                 // rows of one sequence; keys first <= t < end
-typedef struct llm42__split_task {  // one row; `share` of its units of keys, or as many as are left, from begin on
-    int32_t row, begin, end, unit, first_unit, units, share,
-        slot;  // unit: keys; units: of the row; slot: of the first unit's partial, -1: units wait in shared memory
-} llm42__split_task;
+} llm42__prefill_task;
+// Attention of a row that stands alone in its sequence (decode), or a part of it: `units` of the row's units, or as many
+// as are left. The first of them begins at key `begin`.
+typedef struct llm42__decode_task {
+    int32_t row, begin, end;      // end: of the row's keys
+    int32_t unit_keys;            // keys of a unit
+    int32_t first_unit, row_units, units;
+    int32_t record;               // place of the first unit's record in llm42__attention.partial; -1: in shared memory
+} llm42__decode_task;
 typedef struct llm42__draw {
     int32_t row, top_k;
     float temperature, top_p, min_p;
@@ -427,15 +454,16 @@ typedef struct llm42__draw {
     uint64_t seed;
 } llm42__draw;
 typedef struct llm42__header {
-    int32_t rows, tile_tasks, split_tasks, draws, page_stride, pad[3];
+    int32_t rows, prefill_tasks, decode_tasks, draws, page_stride, pad[3];
 } llm42__header;
 typedef struct llm42__meta {
     const llm42__header *header;
-    const int32_t *token, *position, *slot,
-        *seq;  // slot: page x page_size + place, where the row's KV goes; -1: nowhere
+    const int32_t *token, *position;
+    const int32_t *slot;   // where the row's KV goes; -1: nowhere
+    const int32_t *seq;
     const llm42__draw *draw;
-    const llm42__tile_task *tile;
-    const llm42__split_task *split;
+    const llm42__prefill_task *prefill;
+    const llm42__decode_task *decode;
     const int32_t *pages;  // [sequences, page_stride]
     int page_shift;
 } llm42__meta;
@@ -469,8 +497,8 @@ __global__ void llm42__k_norm(llm42__bf16 *x, const llm42__bf16 *delta, const fl
         w[i][0] = *(const float4 *)(weight + at);
         w[i][1] = *(const float4 *)(weight + at + 4);
     }
-    llm42__let_next_start();
-    llm42__wait();
+    llm42__launch_next();
+    llm42__wait_for_previous();
     for (int place = blockIdx.x, turn = 0; place < rows; place += gridDim.x, turn ^= 1) {
         size_t row = place, from = row;
         if (KIND == LLM42__EMBED) from = (size_t)meta.token[row];
@@ -584,7 +612,7 @@ template <int DP> struct llm42__pairs {
     }
 };
 
-// The metadata of a pass is there before its first kernel starts, so that a kernel may read it before llm42__wait().
+// The metadata of a pass is there before its first kernel starts, so that a kernel may read it before llm42__wait_for_previous().
 //
 // Shapes: qkv [R, (H + 2K) d] -> q [R, H, DP] rotated, DP being d padded with zeros, and one layer of the cache [slots,
 // K, DP]. Work: DP / 16 lanes a head of a row, each with eight pairs that turn together. Order (head norms): a lane's
@@ -595,7 +623,7 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     enum { LANES = DP / 16, HEADS = 128 / LANES };
     const int row = blockIdx.x, head = blockIdx.y * HEADS + threadIdx.x / LANES, lane = threadIdx.x % LANES,
               d = a.head_dim, real_rows = meta.header->rows;
-    llm42__let_next_start();
+    llm42__launch_next();
     const bool is_q = head < a.heads, is_k = !is_q && head < a.heads + a.kv_heads;
     const int kv_head = head - a.heads - (is_k ? 0 : a.kv_heads), slot = row < real_rows ? meta.slot[row] : -1;
     llm42__bf16 *to = is_q ? q + ((size_t)row * a.heads + head) * DP
@@ -606,7 +634,7 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     float2 turn[8];  // cosine and sine
 #pragma unroll
     for (int i = 0; i < 8; i++) turn[i] = p.there(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
-    llm42__wait();
+    llm42__wait_for_previous();
     p.load(qkv + (size_t)row * a.qkv_stride + (size_t)head * d, needed);
     float sum = 0;
 #pragma unroll
@@ -640,8 +668,8 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
 
 // Shapes: y [R, 2F], gate and up in turns of eight -> out [R, F]. Work: a thread eight outputs. No sums.
 __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42__bf16 *out, size_t count) {
-    llm42__let_next_start();
-    llm42__wait();
+    llm42__launch_next();
+    llm42__wait_for_previous();
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= count) return;
     uint4 gate = ((const uint4 *)y)[2 * i], up = ((const uint4 *)y)[2 * i + 1], to;
@@ -659,12 +687,12 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
 // The one order: a unit of keys is summed on its own: scores by the tensor cores, weights below the unit's largest
 // score, their total (eight sums over keys of the same t % 8, ascending, then pairwise), weights x values by the tensor
 // cores. Units are merged in ascending order. A unit that a row does not see at all changes none of its bits, and
-// neither do keys out of sight within one, so a result depends on the row's keys, where units begin and how long they
+// neither do keys out of visible within one, so a result depends on the row's keys, where units begin and how long they
 // are, never on the rows beside it or on who sums what. Units of 128 keys from position 0, but for rows under FAST that
 // stand alone: theirs are chosen by load, and in a longer unit the largest score grows from 128 keys to the next
 // (online softmax).
 
-enum { LLM42__BLOCK_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__TILE_QUERIES = 64 };
+enum { LLM42__STRIP_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__PREFILL_QUERIES = 64 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define LLM42__WARPGROUPS 1  // products of four warps at once (wgmma), which sum as those of one (mma) do
@@ -673,7 +701,7 @@ enum { LLM42__BLOCK_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__TILE_QUERIES = 64 
 #endif
 
 // Offset in bytes of a 16-byte piece in a shared tile of KEYS keys with DP values each: panels of 64 values wide,
-// pieces exchanged within a row to keep banks apart. Panels of 128 bytes a row are what llm42__panel tells the tensor
+// pieces exchanged within a row to keep banks apart. Panels of 128 bytes a row are what llm42__smem_descriptor tells the tensor
 // cores.
 template <int DP, int KEYS> __device__ __forceinline__ uint32_t llm42__key_place(int row, int piece) {
     if (DP >= 64) return (uint32_t)(piece / 8 * (KEYS * 128)) + llm42__swizzle(row, piece % 8);
@@ -694,7 +722,7 @@ __device__ __forceinline__ void llm42__score(float (*score)[4], const uint32_t (
 #pragma unroll
         for (int pair = 0; pair < 2; pair++) {
             uint32_t b[4];
-            llm42__load_tiles(b, k_at + llm42__key_place<DP, KEYS>(first + pair * 16 + lane / 16 * 8 + lane % 8,
+            llm42__load_matrices(b, k_at + llm42__key_place<DP, KEYS>(first + pair * 16 + lane / 16 * 8 + lane % 8,
                                                                    2 * kk + lane / 8 % 2));
             llm42__mma(score[2 * pair], q[kk], b[0], b[1]);
             llm42__mma(score[2 * pair + 1], q[kk], b[2], b[3]);
@@ -702,22 +730,22 @@ __device__ __forceinline__ void llm42__score(float (*score)[4], const uint32_t (
 }
 
 // Positions that a lane's rows g and g + 8 see, low <= t <= high, and those that every row of the warp sees.
-typedef struct llm42__sight {
+typedef struct llm42__visible {
     int low[2], high[2], all_low, all_high;
-} llm42__sight;
+} llm42__visible;
 
 // Scores of the unit that begins at t0 become weights e^(scale (score - top)), top being the largest. scale: times
 // log2(e).
-__device__ __forceinline__ void llm42__soften(float (&score)[16][4], float (&top)[2], float (&total)[2], int t0,
-                                              const llm42__sight &sight, float scale) {
+__device__ __forceinline__ void llm42__softmax_unit(float (&score)[16][4], float (&top)[2], float (&total)[2], int t0,
+                                              const llm42__visible &visible, float scale) {
     const int lane = threadIdx.x % 32;
-    if (t0 < sight.all_low || t0 + LLM42__UNIT_KEYS - 1 > sight.all_high) {
+    if (t0 < visible.all_low || t0 + LLM42__UNIT_KEYS - 1 > visible.all_high) {
 #pragma unroll
         for (int n = 0; n < 16; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 int t = t0 + n * 8 + lane % 4 * 2 + i % 2;
-                if (t < sight.low[i / 2] || t > sight.high[i / 2]) score[n][i] = -INFINITY;
+                if (t < visible.low[i / 2] || t > visible.high[i / 2]) score[n][i] = -INFINITY;
             }
     }
 #pragma unroll
@@ -750,19 +778,19 @@ __device__ __forceinline__ void llm42__pack_weights(uint32_t (&a)[4], const floa
 
 // out += weights x values, for the sixteen keys from `key` on of a shared tile of KEYS.
 template <int DP, int KEYS>
-__device__ __forceinline__ void llm42__gather(float (&out)[DP / 8][4], const uint32_t (&a)[4], uint32_t v_at, int key) {
+__device__ __forceinline__ void llm42__add_values(float (&out)[DP / 8][4], const uint32_t (&a)[4], uint32_t v_at, int key) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int pair = 0; pair < DP / 16; pair++) {
         uint32_t b[4];
-        llm42__load_tiles_transposed(b, v_at + llm42__key_place<DP, KEYS>(key + lane % 16, 2 * pair + lane / 16));
+        llm42__load_matrices_transposed(b, v_at + llm42__key_place<DP, KEYS>(key + lane % 16, 2 * pair + lane / 16));
         llm42__mma(out[2 * pair], a, b[0], b[1]);
         llm42__mma(out[2 * pair + 1], a, b[2], b[3]);
     }
 }
 
 // How the sums so far (top, of scale `keep`) and a unit (unit_top, `take`) are weighed when they are merged.
-__device__ __forceinline__ void llm42__weigh(float &top, float unit_top, float scale, float &keep, float &take) {
+__device__ __forceinline__ void llm42__merge_factors(float &top, float unit_top, float scale, float &keep, float &take) {
     float higher = fmaxf(top, unit_top), base = higher == -INFINITY ? 0.0f : higher;
     keep = llm42__exp2((top - base) * scale);
     take = llm42__exp2((unit_top - base) * scale);
@@ -798,7 +826,7 @@ __device__ __forceinline__ void llm42__merge_units(llm42__merged &m, bool start,
         for (int i = 0; i < AT_ONCE; i++) {
             float keep, take;
             if (u + i >= units) break;
-            llm42__weigh(m.top, next[i].top, scale, keep, take);
+            llm42__merge_factors(m.top, next[i].top, scale, keep, take);
             m.total = fmaf(m.total, keep, next[i].total * take);
 #pragma unroll
             for (int c = 0; c < 4; c++) m.x[c] = fmaf(m.x[c], keep, next[i].x[c] * take);
@@ -872,7 +900,7 @@ __device__ __forceinline__ void llm42__arrive(int id, int threads) {
 
 #if LLM42__WARPGROUPS
 // A shared tile of panels, 128 bytes a row, for the tensor cores. panel: bytes from one panel to the next.
-__device__ __forceinline__ uint64_t llm42__panel(uint32_t address, int panel) {
+__device__ __forceinline__ uint64_t llm42__smem_descriptor(uint32_t address, int panel) {
     return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(panel >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
            (uint64_t)1 << 62;
 }
@@ -917,7 +945,7 @@ __device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const u
         llm42__group_begin();
 #pragma unroll
         for (int kk = 0; kk < DP / 16; kk++)
-            llm42__group_mma<false>(score, q[kk], llm42__panel(k_at + (uint32_t)(kk / 4 * 16384 + kk % 4 * 32), 16),
+            llm42__group_mma<false>(score, q[kk], llm42__smem_descriptor(k_at + (uint32_t)(kk / 4 * 16384 + kk % 4 * 32), 16),
                                     kk > 0);
         llm42__group_end();
     } else
@@ -931,14 +959,14 @@ __device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const u
 
 // Their weights x the unit's values.
 template <int DP>
-__device__ __forceinline__ void llm42__gather_unit(float (&out)[DP / 8][4], const uint32_t (&weight)[8][4],
+__device__ __forceinline__ void llm42__add_values_unit(float (&out)[DP / 8][4], const uint32_t (&weight)[8][4],
                                                    uint32_t v_at) {
 #if LLM42__WARPGROUPS
     if constexpr (DP >= 64) {
         llm42__group_begin();
 #pragma unroll
         for (int kk = 0; kk < 8; kk++)
-            llm42__group_mma<true>(out, weight[kk], llm42__panel(v_at + (uint32_t)(kk * 2048), 16384), kk > 0);
+            llm42__group_mma<true>(out, weight[kk], llm42__smem_descriptor(v_at + (uint32_t)(kk * 2048), 16384), kk > 0);
         llm42__group_end();
     } else
 #endif
@@ -946,28 +974,28 @@ __device__ __forceinline__ void llm42__gather_unit(float (&out)[DP / 8][4], cons
 #pragma unroll
         for (int i = 0; i < DP / 8; i++) out[i][0] = out[i][1] = out[i][2] = out[i][3] = 0.0f;
 #pragma unroll
-        for (int kk = 0; kk < 8; kk++) llm42__gather<DP, LLM42__UNIT_KEYS>(out, weight[kk], v_at, 16 * kk);
+        for (int kk = 0; kk < 8; kk++) llm42__add_values<DP, LLM42__UNIT_KEYS>(out, weight[kk], v_at, 16 * kk);
     }
 }
 
 // What a warp's sixteen queries from `first` on see of a task whose rows stand in ascending position.
-__device__ __forceinline__ llm42__sight llm42__look(const llm42__tile_task &task, const int32_t *position, int window,
+__device__ __forceinline__ llm42__visible llm42__visible_of(const llm42__prefill_task &task, const int32_t *position, int window,
                                                     int group, int first) {
     const int queries = task.rows * group;
     auto lowest = [&](int high) { return window ? LLM42__MAX(0, high - window + 1) : 0; };
-    llm42__sight sight;
-    sight.all_low = 0, sight.all_high = -1;
+    llm42__visible visible;
+    visible.all_low = 0, visible.all_high = -1;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const int i = first + threadIdx.x % 32 / 4 + r * 8;
-        sight.high[r] = i < queries ? position[task.row + i / group] : -1;
-        sight.low[r] = lowest(sight.high[r]);
+        visible.high[r] = i < queries ? position[task.row + i / group] : -1;
+        visible.low[r] = lowest(visible.high[r]);
     }
     if (first < queries) {
-        sight.all_low = lowest(position[task.row + LLM42__MIN(queries - 1, first + 15) / group]);
-        sight.all_high = position[task.row + first / group];
+        visible.all_low = lowest(position[task.row + LLM42__MIN(queries - 1, first + 15) / group]);
+        visible.all_high = position[task.row + first / group];
     }
-    return sight;
+    return visible;
 }
 
 // A unit's sums, merged with those of the units before it. state: top and total of two queries, merged: their columns,
@@ -979,7 +1007,7 @@ __device__ __forceinline__ void llm42__merge_before(float (&out)[DP / 8][4], flo
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float so_far = state[r * 256];
-        llm42__weigh(so_far, top[r], scale, keep[r], take[r]);
+        llm42__merge_factors(so_far, top[r], scale, keep[r], take[r]);
         top[r] = so_far;
         total[r] = fmaf(state[r * 256 + 128], keep[r], total[r] * take[r]);
     }
@@ -995,7 +1023,7 @@ __device__ __forceinline__ void llm42__merge_before(float (&out)[DP / 8][4], flo
 
 // Writes what sixteen queries from `first` on have summed.
 template <int DP>
-__device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, const llm42__tile_task &task, int first,
+__device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, const llm42__prefill_task &task, int first,
                                                      const float (&out)[DP / 8][4], const float (&total)[2]) {
     const int lane = threadIdx.x % 32, group = a.heads / a.kv_heads, kv_head = blockIdx.x;
 #pragma unroll
@@ -1017,10 +1045,10 @@ __device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, 
 // warps, sixteen queries a warp, take units of keys in turn, the team's next one on its way meanwhile. Order: the one
 // order; sums of merged units wait in shared memory, where teams add theirs in turn, each thread to its own place.
 template <int DP, int TEAMS>
-__global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_tile(llm42__attention a, llm42__meta meta) {
+__global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
     enum { KEYS = LLM42__UNIT_KEYS, PIECES = DP / 8, TILE = KEYS * DP * 2, TEAM_BARRIER = 1, TURN_BARRIER = 4 };
-    llm42__let_next_start();
+    llm42__launch_next();
     const int thread = threadIdx.x % 128, warp = thread / 32, group = a.heads / a.kv_heads, team = threadIdx.x / 128,
               kv_head = blockIdx.x;
     const uint32_t k_at = llm42__shared_address(shared) + (uint32_t)(team * 2 * TILE), v_at = k_at + TILE;
@@ -1028,9 +1056,9 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_tile(llm42__at
     float *const state = (float *)(shared + TEAMS * 2 * TILE + DP / 8 * 2048) + thread;  // [4][128], top and total
     const llm42__bf16 *const k_cache = a.k + kv_head * DP, *const v_cache = a.v + kv_head * DP;
     const uint32_t step = (uint32_t)(a.kv_heads * PIECES);
-    llm42__wait();
-    for (int task_at = blockIdx.y; task_at < meta.header->tile_tasks; task_at += gridDim.y) {
-        const llm42__tile_task task = meta.tile[task_at];
+    llm42__wait_for_previous();
+    for (int task_at = blockIdx.y; task_at < meta.header->prefill_tasks; task_at += gridDim.y) {
+        const llm42__prefill_task task = meta.prefill[task_at];
         const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
         const int queries = task.rows * group, mask = (1 << meta.page_shift) - 1,
                   units = (task.end - task.first + KEYS - 1) / KEYS;
@@ -1054,25 +1082,25 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_tile(llm42__at
             return i < queries ? a.q + ((size_t)(task.row + i / group) * a.heads + kv_head * group + i % group) * DP
                                : nullptr;
         });
-        const llm42__sight sight = llm42__look(task, meta.position, a.window, group, warp * 16);
+        const llm42__visible visible = llm42__visible_of(task, meta.position, a.window, group, warp * 16);
         for (int unit = team; unit < units; unit += TEAMS) {
             float score[16][4], out[DP / 8][4], top[2], total[2];
             uint32_t weight[8][4];
             llm42__copy_wait<1>();
-            llm42__landed();
+            llm42__fence_async();
             llm42__barrier(TEAM_BARRIER + team, 128);  // the unit's keys have landed for all four warps
             llm42__score_unit<DP>(score, q, k_at);
             llm42__barrier(TEAM_BARRIER + team, 128);  // and have been read by all
             place = next_place;
             next_place = look_up(unit + 2 * TEAMS);
             load(k_cache, k_at, place, unit + TEAMS);
-            llm42__soften(score, top, total, task.first + unit * KEYS, sight, a.scale);
+            llm42__softmax_unit(score, top, total, task.first + unit * KEYS, visible, a.scale);
 #pragma unroll
             for (int kk = 0; kk < 8; kk++) llm42__pack_weights(weight[kk], score, kk);
             llm42__copy_wait<1>();
-            llm42__landed();
+            llm42__fence_async();
             llm42__barrier(TEAM_BARRIER + team, 128);  // its values as well
-            llm42__gather_unit<DP>(out, weight, v_at);
+            llm42__add_values_unit<DP>(out, weight, v_at);
             llm42__barrier(TEAM_BARRIER + team, 128);
             load(v_cache, v_at, place, unit + TEAMS);
             if (TEAMS > 1 && unit > 0) llm42__barrier(TURN_BARRIER + team, 256);
@@ -1117,17 +1145,17 @@ __device__ __forceinline__ void llm42__score_across(float (*score)[TILES][4], co
 #pragma unroll
         for (int kk = 0; kk < DP / 16; kk++) {
             uint32_t k[4];
-            llm42__load_tiles(k, k_at + llm42__key_place<DP, 32>(half * 16 + lane % 16, 2 * kk + lane / 16));
+            llm42__load_matrices(k, k_at + llm42__key_place<DP, 32>(half * 16 + lane % 16, 2 * kk + lane / 16));
 #pragma unroll
             for (int tile = 0; tile < TILES; tile++) llm42__mma(score[half][tile], k, q[tile][kk][0], q[tile][kk][1]);
         }
     }
 }
 
-// As llm42__soften, of the 128 keys from t0 on, of which low <= t <= high are seen: top is the largest score so far,
+// As llm42__softmax_unit, of the 128 keys from t0 on, of which low <= t <= high are seen: top is the largest score so far,
 // and what was summed before is brought to it.
 template <int DP, int TILES>
-__device__ __forceinline__ void llm42__soften_across(llm42__partial<DP, TILES> &p, float (&score)[8][TILES][4], int t0,
+__device__ __forceinline__ void llm42__softmax_online(llm42__partial<DP, TILES> &p, float (&score)[8][TILES][4], int t0,
                                                      int low, int high, float scale) {
     const int g = threadIdx.x % 32 / 4;
     if (t0 < low || t0 + LLM42__UNIT_KEYS - 1 > high) {
@@ -1165,26 +1193,26 @@ __device__ __forceinline__ void llm42__soften_across(llm42__partial<DP, TILES> &
     }
 }
 
-__device__ __forceinline__ uint32_t llm42__turned(uint32_t x) {  // a warp's 8x8 tile of 16-bit values
+__device__ __forceinline__ uint32_t llm42__transposed(uint32_t x) {  // a warp's 8x8 tile of 16-bit values
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(x));
     return x;
 }
 
 // out += weights x values, for sixteen keys of a shared tile of 32, from `key` on.
 template <int DP, int TILES>
-__device__ __forceinline__ void llm42__gather_across(llm42__partial<DP, TILES> &p, const float (&weight)[TILES][4],
+__device__ __forceinline__ void llm42__add_values_across(llm42__partial<DP, TILES> &p, const float (&weight)[TILES][4],
                                                      uint32_t v_at, int key) {
     const int lane = threadIdx.x % 32;
     uint32_t b[TILES][2];
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
-        b[tile][0] = llm42__turned(llm42__pack(weight[tile][0], weight[tile][1]));
-        b[tile][1] = llm42__turned(llm42__pack(weight[tile][2], weight[tile][3]));
+        b[tile][0] = llm42__transposed(llm42__pack(weight[tile][0], weight[tile][1]));
+        b[tile][1] = llm42__transposed(llm42__pack(weight[tile][2], weight[tile][3]));
     }
 #pragma unroll
     for (int m = 0; m < DP / 16; m++) {
         uint32_t v[4];
-        llm42__load_tiles_transposed(
+        llm42__load_matrices_transposed(
             v, v_at + llm42__key_place<DP, 32>(key + lane / 16 * 8 + lane % 8, 2 * m + lane / 8 % 2));
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) llm42__mma(p.out[tile][m], v, b[tile][0], b[tile][1]);
@@ -1219,14 +1247,14 @@ struct llm42__unit_place {
     int unit, at, end;  // none left: at == end
 };
 template <int WARPS> struct llm42__unit_walk {
-    llm42__split_task task;
+    llm42__decode_task task;
     int last_unit;  // of the task, not included
-    __device__ __forceinline__ explicit llm42__unit_walk(const llm42__split_task &task)
-        : task(task), last_unit(LLM42__MIN(task.units, task.first_unit + task.share)) {}
+    __device__ __forceinline__ explicit llm42__unit_walk(const llm42__decode_task &task)
+        : task(task), last_unit(LLM42__MIN(task.row_units, task.first_unit + task.units)) {}
     __device__ __forceinline__ llm42__unit_place begin(int unit) const {
-        const int at = task.begin + (unit - task.first_unit) * task.unit;
+        const int at = task.begin + (unit - task.first_unit) * task.unit_keys;
         if (unit >= last_unit) return {unit, 0, 0};
-        return {unit, at, LLM42__MIN(at + task.unit, task.end)};
+        return {unit, at, LLM42__MIN(at + task.unit_keys, task.end)};
     }
     __device__ __forceinline__ llm42__unit_place behind(llm42__unit_place p) const {
         p.at += LLM42__UNIT_KEYS;
@@ -1300,8 +1328,8 @@ __device__ __forceinline__ void llm42__merge_row(const float *partial, size_t st
 }
 
 // A warp's ring of RING tiles of 32 keys or values, and where in it the next one goes and comes from.
-template <int DP, int RING> struct llm42__tile_ring {
-    enum { KEYS = LLM42__BLOCK_KEYS, TILE = KEYS * DP * 2 };
+template <int DP, int RING> struct llm42__strip_ring {
+    enum { KEYS = LLM42__STRIP_KEYS, TILE = KEYS * DP * 2 };
     uint32_t base;
     int write = 0, read = 0;
     const llm42__bf16 *k_cache, *v_cache;
@@ -1328,24 +1356,24 @@ template <int DP, int RING> struct llm42__tile_ring {
 // keys, then four of the same keys' values, and so on without a break from unit to unit. A block that has all of a
 // row's units may merge them as it goes; else the block that is last to arrive does. Order: the one order.
 template <int DP, int RING, int TILES, int WARPS>
-__global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_split(llm42__attention a, llm42__meta meta) {
+__global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    using tiles = llm42__tile_ring<DP, RING>;
+    using tiles = llm42__strip_ring<DP, RING>;
     enum { KEYS = tiles::KEYS, RECORD = DP + 2 };
-    llm42__let_next_start();
+    llm42__launch_next();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.heads / a.kv_heads, kv_head = blockIdx.x;
     // [warps, group, RECORD], and twice [group, RECORD] of what has been merged so far
     float *const record = (float *)(shared + WARPS * RING * tiles::TILE);
     float *const merged = record + WARPS * group * RECORD;
     const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
-    llm42__wait();
-    for (int task_at = blockIdx.y; task_at < meta.header->split_tasks; task_at += gridDim.y) {
-        const llm42__unit_walk<WARPS> walk(meta.split[task_at]);
-        const llm42__split_task &task = walk.task;
+    llm42__wait_for_previous();
+    for (int task_at = blockIdx.y; task_at < meta.header->decode_tasks; task_at += gridDim.y) {
+        const llm42__unit_walk<WARPS> walk(meta.decode[task_at]);
+        const llm42__decode_task &task = walk.task;
         const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
         const int mask = (1 << meta.page_shift) - 1, high = meta.position[task.row],
                   low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
-        const bool alone = task.slot < 0;
+        const bool alone = task.record < 0;
         const int rounds = (walk.last_unit - task.first_unit + WARPS - 1) / WARPS;
         auto look_up = [&](uint32_t(&at)[4], llm42__unit_place p) {
 #pragma unroll
@@ -1382,10 +1410,10 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_split(llm42__atten
 #pragma unroll
                         for (int i = 0; i < TILES * 8; i++)
                             score[2 * tile + i / (TILES * 4)][i / 4 % TILES][i % 4] = -INFINITY;
-                    if (tile == 3) llm42__soften_across<DP, TILES>(part, score, now.at, low, high, a.scale);
+                    if (tile == 3) llm42__softmax_online<DP, TILES>(part, score, now.at, low, high, a.scale);
                     if (tile >= 4 && there) {
-                        llm42__gather_across<DP, TILES>(part, score[2 * (tile - 4)], at, 0);
-                        llm42__gather_across<DP, TILES>(part, score[2 * (tile - 4) + 1], at, 16);
+                        llm42__add_values_across<DP, TILES>(part, score[2 * (tile - 4)], at, 0);
+                        llm42__add_values_across<DP, TILES>(part, score[2 * (tile - 4) + 1], at, 16);
                     }
                     __syncwarp();  // every lane has read it: it may be overwritten
                     if (tile + RING < 8)
@@ -1401,7 +1429,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_split(llm42__atten
             }
             float *to = record + (size_t)warp * group * RECORD;
             if (!alone)
-                to = a.partial + (((size_t)task.slot + round * WARPS + warp) * a.kv_heads + kv_head) * group * RECORD;
+                to = a.partial + (((size_t)task.record + round * WARPS + warp) * a.kv_heads + kv_head) * group * RECORD;
             if (unit < walk.last_unit) llm42__write_records(part, to, group);
             if (!alone) continue;
             __syncthreads();  // the round's records are there
@@ -1413,11 +1441,11 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_split(llm42__atten
         }
         llm42__copy_wait<0>();
         if (alone) continue;
-        const unsigned blocks = (unsigned)((task.units + task.share - 1) / task.share);
+        const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units);
         if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + kv_head, blocks))
             llm42__merge_row<DP, WARPS>(
-                a.partial + ((size_t)(task.slot - task.first_unit) * a.kv_heads + kv_head) * group * RECORD,
-                (size_t)a.kv_heads * group * RECORD, task.units, group, out, a.head_dim, a.scale);
+                a.partial + ((size_t)(task.record - task.first_unit) * a.kv_heads + kv_head) * group * RECORD,
+                (size_t)a.kv_heads * group * RECORD, task.row_units, group, out, a.head_dim, a.scale);
         __syncthreads();  // the last block is told apart before the next task
     }
 }
@@ -1546,8 +1574,8 @@ __global__ void __launch_bounds__(1024)
     __shared__ llm42__best shared_best[32];
     __shared__ unsigned long long bins[258];
     __shared__ int tie_counts[33];
-    llm42__let_next_start();
-    llm42__wait();
+    llm42__launch_next();
+    llm42__wait_for_previous();
     if (first + (int)blockIdx.x >= meta.header->draws) return;
     const llm42__draw d = meta.draw[first + blockIdx.x];
     const LOGIT *logits = all_logits + (size_t)blockIdx.x * stride;
@@ -1617,8 +1645,8 @@ __global__ void __launch_bounds__(1024)
 __global__ void __launch_bounds__(32) llm42__k_route(const llm42__bf16 *router, int experts, int stride, int used,
                                                      bool renorm, int32_t *id, float *weight) {
     enum { MOST = 32 };  // experts a lane looks after: up to 1,024 in all
-    llm42__let_next_start();
-    llm42__wait();
+    llm42__launch_next();
+    llm42__wait_for_previous();
     const int lane = threadIdx.x, row = blockIdx.x;
     unsigned taken = 0;
     float largest = 0, total = 0, sum = 0;
@@ -1659,8 +1687,8 @@ __global__ void __launch_bounds__(32) llm42__k_route(const llm42__bf16 *router, 
 // behind a place, place [entries] where an entry went. Work: one block, a warp an expert at a time. Integers only.
 __global__ void __launch_bounds__(1024) llm42__k_sort(const int32_t *id, int rows, int experts, int used,
                                                       int32_t *offset, int32_t *source, int32_t *place) {
-    llm42__let_next_start();
-    llm42__wait();
+    llm42__launch_next();
+    llm42__wait_for_previous();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, entries = rows * used;
     for (int e = warp; e < experts; e += 32) {
         int count = 0;
@@ -1695,8 +1723,8 @@ __global__ void __launch_bounds__(1024) llm42__k_sort(const int32_t *id, int row
 // rank, from +0.
 __global__ void llm42__k_combine(const llm42__bf16 *y, const int32_t *place, const float *weight, int used, int stride,
                                  llm42__bf16 *out) {
-    llm42__let_next_start();
-    llm42__wait();
+    llm42__launch_next();
+    llm42__wait_for_previous();
     for (int i = threadIdx.x; i < stride; i += blockDim.x) {
         float sum = 0;
         for (int rank = 0; rank < used; rank++) {

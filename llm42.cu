@@ -102,14 +102,14 @@ struct llm42__cuda_layer {
 struct llm42__shape_key {  // of a pass: what its launches depend on
     llm42_schedule schedule;
     int rows, draws;   // padded
-    bool tile, split;  // attention kernels it needs
+    bool prefill, decode;  // attention kernels that it needs
 };
 
 // A pass as the host prepares it; kept between passes so that none allocates.
 struct llm42__prepared {
     llm42__shape_key key;
-    std::vector<llm42__tile_task> tile;
-    std::vector<llm42__split_task> split;
+    std::vector<llm42__prefill_task> prefill;
+    std::vector<llm42__decode_task> decode;
     std::vector<int> run_begin;  // first row of each run of rows of one sequence
     int draws, page_stride;
     size_t head_bytes, pages_at, pages_bytes;  // of metadata: all up to the tasks, and the page tables
@@ -148,7 +148,7 @@ struct llm42__cuda {
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t product;
     int D, Dp, Fp, Vp, dp, qkv, attended, Ep;  // padded widths; dp: of a head; qkv, attended: of a row
-    int page_shift, group, max_rows, max_draws, unit_slots;
+    int page_shift, group, max_rows, max_draws, max_records;
     size_t kv_layer, meta_size, page_room;  // elements; bytes; int32 entries
     std::vector<void *> blocks, pinned;
     std::vector<cublasLtMatrixLayout_t> layouts;
@@ -218,8 +218,8 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
 // >>pass ---------------------------------------------------------------------------------------------------------
 // Where the parts of a pass's metadata lie, for padded counts of rows and draws.
 struct llm42__meta_layout {
-    size_t token, position, slot, seq, draw, tile, split, pages;
-    int splits;
+    size_t token, position, slot, seq, draw, prefill, decode, pages;
+    int decode_tasks;
 };
 
 // Under match, FAST passes beside replay passes sum as those do wherever that costs little, so that their candidates
@@ -236,9 +236,9 @@ static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule, i
     return schedule != LLM42_FAST || (llm42__matches(cu) && rows <= LLM42__FEW_ROWS);
 }
 
-// Tasks of llm42__k_attend_split, at most: the blocks of all rows share the multiprocessors, two on each, or each takes
+// Tasks of llm42__k_attend_decode, at most: the blocks of all rows share the multiprocessors, two on each, or each takes
 // 4,096 keys or more.
-static int llm42__split_room(const llm42__cuda *cu, int rows) {
+static int llm42__decode_room(const llm42__cuda *cu, int rows) {
     return rows * ((cu->desc.max_context + 4095) / 4096) + 2 * cu->device.multiProcessorCount;
 }
 
@@ -246,15 +246,15 @@ static llm42__meta_layout llm42__layout(const llm42__cuda *cu, const llm42__shap
     llm42__meta_layout at;
     size_t rows = (size_t)key->rows * 4;
     auto up = [](size_t n) { return (n + 15) & ~(size_t)15; };
-    at.splits = key->split ? llm42__split_room(cu, key->rows) : 0;
+    at.decode_tasks = key->decode ? llm42__decode_room(cu, key->rows) : 0;
     at.token = up(sizeof(llm42__header));
     at.position = at.token + up(rows);
     at.slot = at.position + up(rows);
     at.seq = at.slot + up(rows);
     at.draw = at.seq + up(rows);
-    at.tile = at.draw + up((size_t)key->draws * sizeof(llm42__draw));
-    at.split = at.tile + up((size_t)key->rows * sizeof(llm42__tile_task));
-    at.pages = at.split + up((size_t)at.splits * sizeof(llm42__split_task));
+    at.prefill = at.draw + up((size_t)key->draws * sizeof(llm42__draw));
+    at.decode = at.prefill + up((size_t)key->rows * sizeof(llm42__prefill_task));
+    at.pages = at.decode + up((size_t)at.decode_tasks * sizeof(llm42__decode_task));
     return at;
 }
 
@@ -266,8 +266,8 @@ static llm42__meta llm42__meta_at(const llm42__cuda *cu, unsigned char *base, co
     meta.slot = (const int32_t *)(base + at->slot);
     meta.seq = (const int32_t *)(base + at->seq);
     meta.draw = (const llm42__draw *)(base + at->draw);
-    meta.tile = (const llm42__tile_task *)(base + at->tile);
-    meta.split = (const llm42__split_task *)(base + at->split);
+    meta.prefill = (const llm42__prefill_task *)(base + at->prefill);
+    meta.decode = (const llm42__decode_task *)(base + at->decode);
     meta.pages = (const int32_t *)(base + at->pages);
     meta.page_shift = cu->page_shift;
     return meta;
@@ -364,72 +364,72 @@ static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__execution *ex
 // Shared memory that a block may ask for, besides a little of its own.
 static int llm42__shared_room(const cudaDeviceProp *device) { return (int)device->sharedMemPerBlockOptin - 1024; }
 
-// How llm42__k_attend_split is built: eight warps a block where each pair of a row and a kv head may have a
+// How llm42__k_attend_decode is built: eight warps a block where each pair of a row and a kv head may have a
 // multiprocessor to itself, else four.
-struct llm42__split_shape {
+struct llm42__decode_shape {
     int warps, ring, bytes;  // ring: tiles of each warp; bytes: of shared memory
 };
-static llm42__split_shape llm42__split_shape_of(int dp, int group, bool few, int most) {
+static llm42__decode_shape llm42__decode_shape_of(int dp, int group, bool few, int most) {
     const int kinds[][2] = {{8, dp < 128 ? 4 : 3}, {8, 2}, {4, few || dp < 128 ? 4 : 3}, {4, 3}, {4, 2}};
-    llm42__split_shape shape = {};
+    llm42__decode_shape shape = {};
     for (auto &kind : kinds) {
         const int warps = kind[0], ring = kind[1];
         if ((warps == 8 && !few) || (dp < 128 && ring < 4)) continue;
-        shape = {warps, ring, warps * ring * LLM42__BLOCK_KEYS * dp * 2 + (warps + 2) * group * (dp + 2) * 4};
+        shape = {warps, ring, warps * ring * LLM42__STRIP_KEYS * dp * 2 + (warps + 2) * group * (dp + 2) * 4};
         if (shape.bytes <= most) break;
     }
     return shape;
 }
-static llm42__split_shape llm42__split_shape_of(const llm42__cuda *cu, int rows) {
+static llm42__decode_shape llm42__decode_shape_of(const llm42__cuda *cu, int rows) {
     const bool few = rows * cu->model->config.kv_heads <= cu->device.multiProcessorCount;
-    return llm42__split_shape_of(cu->dp, cu->group, few, llm42__shared_room(&cu->device));
+    return llm42__decode_shape_of(cu->dp, cu->group, few, llm42__shared_room(&cu->device));
 }
 
-template <int DP, int RING, int WARPS> static auto llm42__split_kernel(bool wide) {
-    return wide ? llm42__k_attend_split<DP, RING, 2, WARPS> : llm42__k_attend_split<DP, RING, 1, WARPS>;
+template <int DP, int RING, int WARPS> static auto llm42__decode_kernel(bool wide) {
+    return wide ? llm42__k_attend_decode<DP, RING, 2, WARPS> : llm42__k_attend_decode<DP, RING, 1, WARPS>;
 }
 
 template <int DP>
 static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key,
-                                                llm42__attention a, llm42__meta meta, int splits, llm42_error *error) {
+                                                llm42__attention a, llm42__meta meta, int decode_tasks, llm42_error *error) {
     const unsigned heads = (unsigned)cu->model->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
     const int most = llm42__shared_room(&cu->device);
-    if (key->tile) {
+    if (key->prefill) {
         const int team = 2 * LLM42__UNIT_KEYS * DP * 2, sums = (DP / 2 + 4) * 128 * 4;
-        const int tile_rows = LLM42__TILE_QUERIES / cu->group;
+        const int tile_rows = LLM42__PREFILL_QUERIES / cu->group;
         const unsigned tasks = (unsigned)((key->rows + tile_rows - 1) / tile_rows);
         // Two teams in a block where every block has a multiprocessor to itself, else two blocks of one.
         const int teams = tasks * heads <= processors && 2 * team + sums <= most ? 2 : 1;
-        auto kernel = teams == 2 ? llm42__k_attend_tile<DP, 2> : llm42__k_attend_tile<DP, 1>;
+        auto kernel = teams == 2 ? llm42__k_attend_prefill<DP, 2> : llm42__k_attend_prefill<DP, 1>;
         const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, teams * team + sums));
         LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({std::max(tasks, resident), (unsigned)key->rows, 65535u})),
                                 dim3((unsigned)teams * 128), (size_t)(teams * team + sums), ex->stream, a, meta));
     }
-    if (key->split) {
-        const llm42__split_shape shape = llm42__split_shape_of(cu, key->rows);
+    if (key->decode) {
+        const llm42__decode_shape shape = llm42__decode_shape_of(cu, key->rows);
         const bool wide = cu->group > 8;
         constexpr int ring = DP < 128 ? 4 : 3;
-        auto kernel = shape.warps == 8 ? llm42__split_kernel<DP, ring, 8>(wide) : llm42__split_kernel<DP, 4, 4>(wide);
+        auto kernel = shape.warps == 8 ? llm42__decode_kernel<DP, ring, 8>(wide) : llm42__decode_kernel<DP, 4, 4>(wide);
         if constexpr (DP == 128) {
-            if (shape.warps == 8 && shape.ring == 2) kernel = llm42__split_kernel<DP, 2, 8>(wide);
-            if (shape.warps == 4 && shape.ring == 3) kernel = llm42__split_kernel<DP, 3, 4>(wide);
-            if (shape.warps == 4 && shape.ring == 2) kernel = llm42__split_kernel<DP, 2, 4>(wide);
+            if (shape.warps == 8 && shape.ring == 2) kernel = llm42__decode_kernel<DP, 2, 8>(wide);
+            if (shape.warps == 4 && shape.ring == 3) kernel = llm42__decode_kernel<DP, 3, 4>(wide);
+            if (shape.warps == 4 && shape.ring == 2) kernel = llm42__decode_kernel<DP, 2, 4>(wide);
         }
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        most));  // other engines ask for other sizes
         // Few rows stand alone beside prompts: one a sequence. Blocks without a task come last, and there are few.
-        const int lone = key->tile ? std::min(key->rows, std::max(cu->desc.max_running, 1)) : key->rows;
+        const int lone = key->prefill ? std::min(key->rows, std::max(cu->desc.max_running, 1)) : key->rows;
         const unsigned blocks = shape.warps == 8 ? std::max((unsigned)lone, processors / heads)
                                                  : (unsigned)lone + 2 * processors / heads + 1;
-        LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({(unsigned)splits, blocks, 65535u})),
+        LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({(unsigned)decode_tasks, blocks, 65535u})),
                                 dim3((unsigned)shape.warps * 32), (size_t)shape.bytes, ex->stream, a, meta));
     }
     return LLM42_OK;
 }
 
 static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key, int layer,
-                                             llm42__meta meta, int splits, llm42_error *error) {
+                                             llm42__meta meta, int decode_tasks, llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     llm42__attention a = {};
     a.q = ex->q;
@@ -442,10 +442,10 @@ static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__execution *
     a.window = c->sliding_window;
     a.scale = (float)(1.4426950408889634 / sqrt((double)c->head_dim));
     switch (cu->dp) {
-    case 16: return llm42__enqueue_attention_as<16>(cu, ex, key, a, meta, splits, error);
-    case 32: return llm42__enqueue_attention_as<32>(cu, ex, key, a, meta, splits, error);
-    case 64: return llm42__enqueue_attention_as<64>(cu, ex, key, a, meta, splits, error);
-    default: return llm42__enqueue_attention_as<128>(cu, ex, key, a, meta, splits, error);
+    case 16: return llm42__enqueue_attention_as<16>(cu, ex, key, a, meta, decode_tasks, error);
+    case 32: return llm42__enqueue_attention_as<32>(cu, ex, key, a, meta, decode_tasks, error);
+    case 64: return llm42__enqueue_attention_as<64>(cu, ex, key, a, meta, decode_tasks, error);
+    default: return llm42__enqueue_attention_as<128>(cu, ex, key, a, meta, decode_tasks, error);
     }
 }
 
@@ -508,7 +508,7 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
 }
 
 static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key, int l,
-                                         llm42__meta meta, int splits, llm42_error *error) {
+                                         llm42__meta meta, int decode_tasks, llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0, D = cu->D, Dp = cu->Dp;
@@ -520,7 +520,7 @@ static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__execution *ex, 
         llm42__show(cu, ex, l, "q", ex->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, error));
     LLM42__TRY(llm42__show_cache(cu, ex, l, "k", cu->k + (size_t)l * cu->kv_layer, error));
     LLM42__TRY(llm42__show_cache(cu, ex, l, "v", cu->v + (size_t)l * cu->kv_layer, error));
-    LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, ex, key, l, meta, splits, error)));
+    LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, ex, key, l, meta, decode_tasks, error)));
     LLM42__TRY(llm42__show(cu, ex, l, "attention", ex->attended, real, 1, c->heads * c->head_dim, cu->attended,
                                 cu->attended, error));
     LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__O, key->schedule, layer->w[LLM42__O], ex->attended,
@@ -573,7 +573,7 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, llm42__execution *ex, const 
     LLM42__TRY(llm42__show(cu, ex, -1, "embed", ex->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp,
                                 cu->Dp, error));
     for (int l = 0; l < c->layers; l++) {
-        LLM42__TRY(llm42__enqueue_layer(cu, ex, key, l, meta, at.splits, error));
+        LLM42__TRY(llm42__enqueue_layer(cu, ex, key, l, meta, at.decode_tasks, error));
         if (l + 1 < c->layers)
             LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(cu, ex, key->rows, ex->delta,
                                                             cu->layer[(size_t)l + 1].attention_norm, meta, error));
@@ -585,48 +585,148 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, llm42__execution *ex, const 
     return llm42__enqueue_head(cu, ex, llm42__head_schedule(key), 0, key->draws, meta, error);
 }
 
-// >>tasks --------------------------------------------------------------------------------------------------------
-// A single row's keys in units, and who sums them: at most `blocks` blocks of so many warps, unless one would be too
-// long.
-static void llm42__split_row(const llm42__cuda *cu, llm42__prepared *p, bool by_position, const llm42_row *row, int r,
-                             int blocks, int warps, int *slots) {
-    const int window = cu->model->config.sliding_window, end = row->position + 1,
-              low = window ? std::max(0, end - window) : 0, grain = by_position ? LLM42__UNIT_KEYS : LLM42__BLOCK_KEYS,
-              begin = low / grain * grain, keys = end - begin;
-    blocks = keys <= warps * LLM42__UNIT_KEYS ? 1 : std::max(1, std::min(blocks, (keys + 511) / 512));
-    int unit = LLM42__UNIT_KEYS;
-    if (!by_position) {
-        // A unit for every warp, of 1,024 keys at most; one block merges those of several, so that few are better.
-        blocks = std::max(blocks, (keys + 1024 * warps - 1) / (1024 * warps));
-        if (*slots + warps * blocks > cu->unit_slots) blocks = 1;
-        const int even = ((keys + warps * blocks - 1) / (warps * blocks) + 31) / 32 * 32;
-        unit = blocks > 1 ? std::max(even, unit) : even;
-    }
-    // Who takes how many units is chosen by load; it changes no sum.
-    const int units = (keys + unit - 1) / unit;
-    int share = (units + blocks - 1) / blocks;
-    // Warps of a block that merges its units as it goes wait for one another in every round. Where a block has a
-    // multiprocessor to itself, nothing else goes on then: of three rounds and more the units wait in memory.
-    bool alone = share >= units && (warps == 4 || share <= 2 * warps);
-    if (*slots + units > cu->unit_slots) alone = true, share = units;
-    for (int u = 0; u < units; u += share)
-        p->split.push_back({r, begin + u * unit, end, unit, u, units, share, alone ? -1 : *slots + u});
-    if (!alone) *slots += units;
+// >>graphs -------------------------------------------------------------------------------------------------------
+// A pass runs as one of few padded shapes (keys), so that a CUDA graph can be kept for each. llm42__choose_key pads a pass,
+// llm42__make_graphs captures what it gives most often. Any other key is launched kernel by kernel.
+static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *key) {
+    for (llm42__graph &g : cu->graphs)
+        if (g.key.schedule == key->schedule && g.key.rows == key->rows && g.key.draws == key->draws &&
+            g.key.prefill == key->prefill && g.key.decode == key->decode)
+            return &g;
+    return nullptr;
 }
 
-// Rows that stand one behind the other, in tiles.
-static void llm42__tile_rows(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass, int begin, int end) {
-    const int most = LLM42__TILE_QUERIES / cu->group, window = cu->model->config.sliding_window;
+static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int which, llm42_error *error) {
+    llm42__execution *ex = &cu->execution[which];
+    cudaGraph_t graph = nullptr;
+    LLM42__CU(cudaStreamBeginCapture(ex->stream, cudaStreamCaptureModeThreadLocal));
+    llm42_result result = llm42__enqueue(cu, ex, &key, error);
+    cudaError_t ended = cudaStreamEndCapture(ex->stream, &graph);
+    if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaStreamEndCapture(", ended);
+    cudaGraphExec_t exec = nullptr;
+    if (result == LLM42_OK)
+        result = llm42__cuda_status(error, "cudaGraphInstantiate(", cudaGraphInstantiate(&exec, graph, 0));
+    if (graph) cudaGraphDestroy(graph);
+    if (result != LLM42_OK) return result;
+    llm42__graph *graph_of = llm42__find_graph(cu, &key);
+    if (!graph_of) {
+        cu->graphs.push_back({key, {nullptr, nullptr}});
+        graph_of = &cu->graphs.back();
+    }
+    if (graph_of->exec[which]) cudaGraphExecDestroy(graph_of->exec[which]);
+    graph_of->exec[which] = exec;
+    LLM42__CU(cudaGraphUpload(exec, ex->stream));
+    return LLM42_OK;
+}
+
+// Chooses the pass's padded shape.
+static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
+    const bool whole = pass->schedule == LLM42_FIXED && !llm42__sizes_agree(cu);
+    const int rows = cu->buckets[(size_t)llm42__bucket(cu, whole ? pass->shape : pass->rows)];
+    llm42__shape_key key = {pass->schedule, rows, 0, !p->prefill.empty(), !p->decode.empty()};
+    if (pass->schedule == LLM42_FIXED) {
+        const llm42__algorithm *head = llm42__algorithm_of(cu, LLM42__HEAD, LLM42_FIXED, std::min(rows, cu->max_draws));
+        key.draws = p->draws <= 16 && rows > 16 && head->sequential ? 16 : rows;
+    } else if (!key.prefill && p->draws == pass->rows) {
+        key.draws = rows;
+    } else {
+        int usual = cu->buckets[(size_t)llm42__bucket(
+            cu, std::min(std::max(cu->desc.max_running, 1), std::min(256, cu->max_draws)))];
+        key.draws = std::min(usual, rows);
+        if (p->draws > key.draws) key.draws = cu->buckets[(size_t)llm42__bucket(cu, p->draws)];
+        key.prefill = key.decode = true;
+    }
+    if (key.draws > cu->max_draws) key.draws = std::max(p->draws, cu->max_draws + 1);  // the head runs in parts
+    p->key = key;
+}
+
+// Graphs of the passes that an engine runs most: decode and mixed passes of each padded size, and the replay pass, of
+// its one size or of each.
+static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
+    enum { MOST_ROWS = 2048 };
+    const unsigned wanted = cu->desc.schedules ? cu->desc.schedules
+                                               : 1u << LLM42_FAST | 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
+    const int running =
+        cu->buckets[(size_t)llm42__bucket(cu, std::min(std::max(cu->desc.max_running, 1), cu->max_rows))];
+    const int usual = cu->buckets[(size_t)llm42__bucket(
+        cu, std::min(std::max(cu->desc.max_running, 1), std::min(256, cu->max_draws)))];
+    for (llm42_schedule schedule : {LLM42_FAST, LLM42_INVARIANT}) {
+        if (!(wanted >> schedule & 1)) continue;
+        for (int rows : cu->buckets) {
+            if (rows > MOST_ROWS || rows > cu->max_rows) break;
+            if (rows <= running && rows <= cu->max_draws)
+                LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, false, true}, 0, error));
+            LLM42__TRY(llm42__capture(cu, {schedule, rows, std::min(usual, rows), true, true}, 0, error));
+        }
+    }
+    const int M = cu->desc.fixed_rows;
+    if (!(wanted >> LLM42_FIXED & 1) || M < 1 || M > cu->max_draws) return LLM42_OK;
+    for (int which = 0; which < (cu->desc.overlap ? 2 : 1); which++) {
+        for (int rows : cu->buckets) {
+            if (rows > M || (rows < M && !llm42__sizes_agree(cu))) continue;
+            LLM42__TRY(llm42__capture(cu, {LLM42_FIXED, rows, rows, true, false}, which, error));
+            if (rows > 16 && llm42__algorithm_of(cu, LLM42__HEAD, LLM42_FIXED, rows)->sequential)
+                LLM42__TRY(llm42__capture(cu, {LLM42_FIXED, rows, 16, true, false}, which, error));
+        }
+    }
+    return LLM42_OK;
+}
+
+// >>tasks --------------------------------------------------------------------------------------------------------
+// How the keys of a row that stands alone are summed: in units, which blocks of `warps` warps share as tasks.
+//
+//   keys    low ------------------------------------------------------------------------> position
+//   units   | u0 | u1 | u2 | u3 | u4 | u5 | u6 | ...     each summed on its own: their length decides the bits
+//   tasks   |  units of block 0  |  units of block 1 | ... chosen by load: they decide no bit
+//   warps     a block's warps take its units in turn
+//
+// By position, units have 128 keys and begin at multiples of 128. Under FAST the load decides: a unit for every warp.
+enum {
+    LLM42__TASK_KEYS = 512,   // a further block is worth its merge from so many keys on
+    LLM42__LONGEST_UNIT = 1024,
+    LLM42__WARP_STEP = 32,    // keys that a warp takes at once: a unit's length is a multiple of it
+};
+static void llm42__split_keys(const llm42__cuda *cu, llm42__prepared *p, bool by_position, const llm42_row *row, int r,
+                              int blocks, int warps, int *records) {
+    const int window = cu->model->config.sliding_window, end = row->position + 1,
+              low = window ? std::max(0, end - window) : 0, grain = by_position ? LLM42__UNIT_KEYS : LLM42__WARP_STEP,
+              begin = low / grain * grain, keys = end - begin;
+    auto parts = [](int n, int size) { return (n + size - 1) / size; };
+    blocks = keys <= warps * LLM42__UNIT_KEYS ? 1 : std::max(1, std::min(blocks, parts(keys, LLM42__TASK_KEYS)));
+    int unit_keys = LLM42__UNIT_KEYS;
+    if (!by_position) {
+        // One block merges the units of several, so that fewer blocks are better.
+        blocks = std::max(blocks, parts(keys, LLM42__LONGEST_UNIT * warps));
+        if (*records + warps * blocks > cu->max_records) blocks = 1;
+        const int even = parts(parts(keys, warps * blocks), LLM42__WARP_STEP) * LLM42__WARP_STEP;
+        unit_keys = blocks > 1 ? std::max(even, unit_keys) : even;
+    }
+    const int row_units = parts(keys, unit_keys);
+    int units = parts(row_units, blocks);  // of a task
+    // A block that is alone with a row merges units as it goes, and its warps wait for one another in every round. Where a
+    // block of eight warps has a multiprocessor to itself, nothing else goes on then: from three rounds on its records wait
+    // in memory instead.
+    bool alone = units >= row_units && (warps == 4 || units <= 2 * warps);
+    if (*records + row_units > cu->max_records) alone = true, units = row_units;
+    for (int u = 0; u < row_units; u += units)
+        p->decode.push_back(
+            {r, begin + u * unit_keys, end, unit_keys, u, row_units, units, alone ? -1 : *records + u});
+    if (!alone) *records += row_units;
+}
+
+// Rows begin <= r < end stand in a sequence one behind the other: as many for a task as have 64 queries.
+static void llm42__add_prefill_tasks(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass, int begin, int end) {
+    const int most = LLM42__PREFILL_QUERIES / cu->group, window = cu->model->config.sliding_window;
     for (int r = begin; r < end; r += most) {
         int rows = std::min(most, end - r), position = pass->row[r].position;
         int first = window ? std::max(0, position - window + 1) / LLM42__UNIT_KEYS * LLM42__UNIT_KEYS : 0;
-        p->tile.push_back({r, rows, first, position + rows});
+        p->prefill.push_back({r, rows, first, position + rows});
     }
 }
 
 static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
-    int single = 0, slots = 0, R = pass->rows;
-    p->tile.clear(), p->split.clear(), p->run_begin.clear();
+    int single = 0, records = 0, R = pass->rows;
+    p->prefill.clear(), p->decode.clear(), p->run_begin.clear();
     auto same_run = [&](int r) {
         return pass->row[r].seq == pass->row[r - 1].seq && pass->row[r].position == pass->row[r - 1].position + 1;
     };
@@ -637,19 +737,19 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
         }
     const bool by_position = llm42__by_position(cu, pass->schedule, single);
     // Blocks that may share a row: of four warps, two run on a multiprocessor where shared memory allows.
-    const int warps = llm42__split_shape_of(cu, cu->buckets[(size_t)llm42__bucket(cu, R)]).warps,
+    const int warps = llm42__decode_shape_of(cu, cu->buckets[(size_t)llm42__bucket(cu, R)]).warps,
               heads = cu->model->config.kv_heads,
               blocks = (by_position && warps == 4 ? 2 : 1) * cu->device.multiProcessorCount,
               each = single ? blocks / (single * heads) : 1;
     for (size_t i = 0; i < p->run_begin.size(); i++) {
         int begin = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R;
         if (pass->schedule == LLM42_FIXED || end - begin > 1)
-            llm42__tile_rows(cu, p, pass, begin, end);
+            llm42__add_prefill_tasks(cu, p, pass, begin, end);
         else
-            llm42__split_row(cu, p, by_position, &pass->row[begin], begin, each, warps, &slots);
+            llm42__split_keys(cu, p, by_position, &pass->row[begin], begin, each, warps, &records);
     }
     // The longest first, so that none is left alone at the end. (Order of work, not of sums.)
-    std::sort(p->tile.begin(), p->tile.end(), [](const llm42__tile_task &a, const llm42__tile_task &b) {
+    std::sort(p->prefill.begin(), p->prefill.end(), [](const llm42__prefill_task &a, const llm42__prefill_task &b) {
         return a.end - a.first != b.end - b.first ? a.end - a.first > b.end - b.first : a.row < b.row;
     });
 }
@@ -673,27 +773,6 @@ static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *p
     return LLM42_OK;
 }
 
-// Chooses the pass's padded shape.
-static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
-    const bool whole = pass->schedule == LLM42_FIXED && !llm42__sizes_agree(cu);
-    const int rows = cu->buckets[(size_t)llm42__bucket(cu, whole ? pass->shape : pass->rows)];
-    llm42__shape_key key = {pass->schedule, rows, 0, !p->tile.empty(), !p->split.empty()};
-    if (pass->schedule == LLM42_FIXED) {
-        const llm42__algorithm *head = llm42__algorithm_of(cu, LLM42__HEAD, LLM42_FIXED, std::min(rows, cu->max_draws));
-        key.draws = p->draws <= 16 && rows > 16 && head->sequential ? 16 : rows;
-    } else if (!key.tile && p->draws == pass->rows) {
-        key.draws = rows;
-    } else {
-        int usual = cu->buckets[(size_t)llm42__bucket(
-            cu, std::min(std::max(cu->desc.max_running, 1), std::min(256, cu->max_draws)))];
-        key.draws = std::min(usual, rows);
-        if (p->draws > key.draws) key.draws = cu->buckets[(size_t)llm42__bucket(cu, p->draws)];
-        key.tile = key.split = true;
-    }
-    if (key.draws > cu->max_draws) key.draws = std::max(p->draws, cu->max_draws + 1);  // the head runs in parts
-    p->key = key;
-}
-
 // Fills the pinned copy of a pass's metadata.
 static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, llm42__prepared *p, const llm42_pass *pass,
                                    llm42_error *error) {
@@ -712,7 +791,7 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
                                 "max_context were opened for",
                                 p->run_begin.size(), p->page_stride);
     unsigned char *base = ex->meta_host;
-    *(llm42__header *)base = {pass->rows, (int32_t)p->tile.size(), (int32_t)p->split.size(),
+    *(llm42__header *)base = {pass->rows, (int32_t)p->prefill.size(), (int32_t)p->decode.size(),
                               p->draws,   p->page_stride,          {0, 0, 0}};
     int32_t *token = (int32_t *)(base + at.token), *position = (int32_t *)(base + at.position),
             *slot = (int32_t *)(base + at.slot);
@@ -747,23 +826,15 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
                        row->position,
                        s->sampling.seed};
     }
-    memcpy(base + at.tile, p->tile.data(), p->tile.size() * sizeof p->tile[0]);
-    memcpy(base + at.split, p->split.data(), p->split.size() * sizeof p->split[0]);
-    p->head_bytes = at.split + p->split.size() * sizeof p->split[0];
+    memcpy(base + at.prefill, p->prefill.data(), p->prefill.size() * sizeof p->prefill[0]);
+    memcpy(base + at.decode, p->decode.data(), p->decode.size() * sizeof p->decode[0]);
+    p->head_bytes = at.decode + p->decode.size() * sizeof p->decode[0];
     p->pages_at = at.pages;
     p->pages_bytes = p->run_begin.size() * (size_t)p->page_stride * sizeof *pages;
     return LLM42_OK;
 }
 
 // >>run ----------------------------------------------------------------------------------------------------------
-static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *key) {
-    for (llm42__graph &g : cu->graphs)
-        if (g.key.schedule == key->schedule && g.key.rows == key->rows && g.key.draws == key->draws &&
-            g.key.tile == key->tile && g.key.split == key->split)
-            return &g;
-    return nullptr;
-}
-
 // Sends a prepared pass on its way.
 static llm42_result llm42__launch_pass(llm42__cuda *cu, int which, const llm42_pass *pass, llm42_error *error) {
     llm42__execution *ex = &cu->execution[which];
@@ -1060,7 +1131,7 @@ static llm42_result llm42__open_execution(llm42__cuda *cu, int which, llm42_erro
     LLM42__TRY(llm42__take(cu, (char **)&ex->workspace, llm42__workspace_bytes, error));
     if (!which) {
         LLM42__TRY(
-            llm42__take(cu, &ex->partial, (size_t)cu->unit_slots * (size_t)c->heads * (size_t)(cu->dp + 2), error));
+            llm42__take(cu, &ex->partial, (size_t)cu->max_records * (size_t)c->heads * (size_t)(cu->dp + 2), error));
         LLM42__TRY(llm42__take(cu, &ex->arrived, R * (size_t)c->kv_heads, error));
     }
     if (used) {
@@ -1146,7 +1217,7 @@ static llm42_result llm42__algorithm_holds(llm42__trial *t, int product, const l
     LLM42__TRY(llm42__same_bits(t, product, t->y, t->other, rows, 0, holds, error));
     const int shifts[] = {1, rows / 2 + 1};
     for (int i = 0; places && *holds && rows > 1 && i < 2; i++) {
-        llm42__k_turn<<<(unsigned)rows, 256, 0, t->cu->execution[0].stream>>>(t->x, t->turned, rows, k, shifts[i]);
+        llm42__k_rotate_rows<<<(unsigned)rows, 256, 0, t->cu->execution[0].stream>>>(t->x, t->turned, rows, k, shifts[i]);
         LLM42__CU(cudaGetLastError());
         LLM42__TRY(llm42__try(t, product, algorithm, LLM42__CANCELLING, t->turned, t->other, rows, error));
         LLM42__TRY(llm42__same_bits(t, product, t->y, t->other, rows, shifts[i] % rows, holds, error));
@@ -1716,62 +1787,6 @@ static llm42_result llm42__open_algorithms(llm42__cuda *cu, llm42_error *error) 
     return LLM42_OK;
 }
 
-// >>graphs -------------------------------------------------------------------------------------------------------
-static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int which, llm42_error *error) {
-    llm42__execution *ex = &cu->execution[which];
-    cudaGraph_t graph = nullptr;
-    LLM42__CU(cudaStreamBeginCapture(ex->stream, cudaStreamCaptureModeThreadLocal));
-    llm42_result result = llm42__enqueue(cu, ex, &key, error);
-    cudaError_t ended = cudaStreamEndCapture(ex->stream, &graph);
-    if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaStreamEndCapture(", ended);
-    cudaGraphExec_t exec = nullptr;
-    if (result == LLM42_OK)
-        result = llm42__cuda_status(error, "cudaGraphInstantiate(", cudaGraphInstantiate(&exec, graph, 0));
-    if (graph) cudaGraphDestroy(graph);
-    if (result != LLM42_OK) return result;
-    llm42__graph *graph_of = llm42__find_graph(cu, &key);
-    if (!graph_of) {
-        cu->graphs.push_back({key, {nullptr, nullptr}});
-        graph_of = &cu->graphs.back();
-    }
-    if (graph_of->exec[which]) cudaGraphExecDestroy(graph_of->exec[which]);
-    graph_of->exec[which] = exec;
-    LLM42__CU(cudaGraphUpload(exec, ex->stream));
-    return LLM42_OK;
-}
-
-// Graphs of the passes that an engine runs most: decode and mixed passes of each padded size, and the replay pass, of
-// its one size or of each.
-static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
-    enum { MOST_ROWS = 2048 };
-    const unsigned wanted = cu->desc.schedules ? cu->desc.schedules
-                                               : 1u << LLM42_FAST | 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
-    const int running =
-        cu->buckets[(size_t)llm42__bucket(cu, std::min(std::max(cu->desc.max_running, 1), cu->max_rows))];
-    const int usual = cu->buckets[(size_t)llm42__bucket(
-        cu, std::min(std::max(cu->desc.max_running, 1), std::min(256, cu->max_draws)))];
-    for (llm42_schedule schedule : {LLM42_FAST, LLM42_INVARIANT}) {
-        if (!(wanted >> schedule & 1)) continue;
-        for (int rows : cu->buckets) {
-            if (rows > MOST_ROWS || rows > cu->max_rows) break;
-            if (rows <= running && rows <= cu->max_draws)
-                LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, false, true}, 0, error));
-            LLM42__TRY(llm42__capture(cu, {schedule, rows, std::min(usual, rows), true, true}, 0, error));
-        }
-    }
-    const int M = cu->desc.fixed_rows;
-    if (!(wanted >> LLM42_FIXED & 1) || M < 1 || M > cu->max_draws) return LLM42_OK;
-    for (int which = 0; which < (cu->desc.overlap ? 2 : 1); which++) {
-        for (int rows : cu->buckets) {
-            if (rows > M || (rows < M && !llm42__sizes_agree(cu))) continue;
-            LLM42__TRY(llm42__capture(cu, {LLM42_FIXED, rows, rows, true, false}, which, error));
-            if (rows > 16 && llm42__algorithm_of(cu, LLM42__HEAD, LLM42_FIXED, rows)->sequential)
-                LLM42__TRY(llm42__capture(cu, {LLM42_FIXED, rows, 16, true, false}, which, error));
-        }
-    }
-    return LLM42_OK;
-}
-
 // >>open ---------------------------------------------------------------------------------------------------------
 static void llm42__cuda_close(void *state) {
     llm42__cuda *cu = (llm42__cuda *)state;
@@ -1889,9 +1904,9 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
         cu, std::min(most, std::max(std::max(d->fixed_rows, 256), std::min(d->max_running, 1024))))];
     int per_row = (d->max_context + LLM42__UNIT_KEYS - 1) / LLM42__UNIT_KEYS + 1,
         singles = std::min(most, std::max(d->max_running, 64));
-    int64_t slots = std::min((int64_t)singles * per_row,
+    int64_t records = std::min((int64_t)singles * per_row,
                              (int64_t)d->pages * d->page_size / LLM42__UNIT_KEYS + 2 * singles);
-    cu->unit_slots = (int)std::max<int64_t>(slots, 8 * cu->device.multiProcessorCount);
+    cu->max_records = (int)std::max<int64_t>(records, 8 * cu->device.multiProcessorCount);
     size_t pages_each = (size_t)(d->max_context + d->page_size - 1) / (size_t)d->page_size;
     cu->page_room = std::min((size_t)most * pages_each,
                              std::max((size_t)std::max(d->max_running, 1) * pages_each, (size_t)4 << 20));
@@ -1919,7 +1934,7 @@ static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
                     3 * std::max(R * 2.0 * std::max(2.0 * cu->Fp, (double)cu->qkv),
                                  (double)cu->max_draws * cu->Vp * 2.0);
     double need = weights + kv + passes * (cu->desc.overlap ? 2 : 1) + trials +
-                  4.0 * cu->unit_slots * c->heads * (cu->dp + 2) + 3e8;
+                  4.0 * cu->max_records * c->heads * (cu->dp + 2) + 3e8;
     size_t left = 0, all = 0;
     LLM42__CU(cudaMemGetInfo(&left, &all));
     if (need > (double)left)
@@ -2031,8 +2046,8 @@ static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) 
     for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) LLM42__TRY(llm42__open_execution(cu, i, error));
     for (llm42__execution &ex : cu->execution) {
         llm42__prepared &p = ex.prepared;
-        p.tile.reserve((size_t)cu->max_rows);
-        p.split.reserve((size_t)llm42__split_room(cu, cu->max_rows));
+        p.prefill.reserve((size_t)cu->max_rows);
+        p.decode.reserve((size_t)llm42__decode_room(cu, cu->max_rows));
         p.run_begin.reserve((size_t)cu->max_rows);
     }
     LLM42__CU(cudaDeviceSynchronize());
@@ -2056,7 +2071,7 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     LLM42__TRY(llm42__find_device(options.device, &device, error));
     const llm42_config *c = &desc->model->config;
     const int room = llm42__shared_room(&device);
-    if (c->head_dim > 64 && llm42__split_shape_of(128, c->heads / c->kv_heads, false, room).bytes > room)
+    if (c->head_dim > 64 && llm42__decode_shape_of(128, c->heads / c->kv_heads, false, room).bytes > room)
         return llm42_fail(error, LLM42_UNSUPPORTED,
                                 "model %s: %d heads a kv head of %d need more shared memory than %s has: use a GPU "
                                 "with 120 KB a block or more",

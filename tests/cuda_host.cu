@@ -45,14 +45,14 @@ static void fabricate(llm42__cuda *cu, llm42_model *model) {
         for (auto &mode : product) mode.resize(cu->buckets.size());
 }
 
-static void check_row(const llm42__cuda *cu, const llm42__split_task *task, int tasks, const llm42_row *row,
+static void check_row(const llm42__cuda *cu, const llm42__decode_task *task, int tasks, const llm42_row *row,
                       bool by_position, int *slots, int64_t at) {
     const int window = cu->model->config.sliding_window, end = row->position + 1,
               low = window ? std::max(0, end - window) : 0, units = task[0].units, share = task[0].share;
     check(task[0].begin <= low && low - task[0].begin < LLM42__UNIT_KEYS, "a row's keys begin where they do", at);
     check(!by_position || (task[0].unit == LLM42__UNIT_KEYS && task[0].begin == low / 128 * 128),
           "by position, units begin and end at multiples of 128", at);
-    check(task[0].unit % LLM42__BLOCK_KEYS == 0 && task[0].begin % LLM42__BLOCK_KEYS == 0, "units end where tiles do", at);
+    check(task[0].unit % LLM42__STRIP_KEYS == 0 && task[0].begin % LLM42__STRIP_KEYS == 0, "units end where tiles do", at);
     check(tasks == (units + share - 1) / share, "as many blocks as the last one waits for", at);
     check(tasks == 1 || task[0].slot >= 0, "what several blocks share goes through memory", at);
     for (int i = 0, unit = 0; i < tasks; i++, unit += share)
@@ -91,7 +91,7 @@ static void check_pass(const llm42__cuda *cu, int64_t at) {
     const int tasks = (int)p.split.size();
     check(tasks <= (p.key.split ? layout.splits : 0), "tasks fit their room", at);
     check(layout.pages + cu->page_room * 4 <= cu->meta_size, "metadata fit theirs", at);
-    const llm42__split_shape shape = llm42__split_shape_of(cu, p.key.rows);
+    const llm42__decode_shape shape = llm42__decode_shape_of(cu, p.key.rows);
     check(shape.bytes <= llm42__shared_room(&cu->device), "blocks fit a multiprocessor", at);
     auto follows = [&](int r) {
         return r > 0 && r < pass.rows && rows[(size_t)r].seq == rows[(size_t)r - 1].seq &&
