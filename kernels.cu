@@ -1,8 +1,8 @@
 // kernels.cu: the CUDA backend's kernels and their launchers. llm42.cu includes it.
 //
 // Shape legend: R rows, D model width, H query heads, K kv heads, d head size, F feed-forward width, V vocabulary, T
-// context tokens, E experts. Widths are padded to multiples of 64 with zeros, which changes no sum. Every kernel says in
-// which order it sums and what that order depends on. No floating-point atomics; the only atomics count arrivals.
+// context tokens, E experts. Widths are padded to multiples of 64 with zeros, which changes no sum. Every kernel says
+// in which order it sums and what that order depends on. No floating-point atomics; the only atomics count arrivals.
 // Compiled with -fmad=false: a fused multiply-add is one that is written.
 //
 // The sequential order: a matrix product's sum over k runs through the tensor cores in steps of 16, in ascending order,
@@ -138,19 +138,19 @@ typedef struct llm42__groups {
     int experts;
 } llm42__groups;
 
-// Shared memory of llm42__k_matmul: a ring of STAGES stages. A stage holds CHUNK terms of k for the tile's OUTPUTS rows of
-// w, and behind them for its ROWS rows of x.
+// Shared memory of llm42__k_matmul: a ring of STAGES stages. A stage holds CHUNK terms of k for the tile's OUTPUTS rows
+// of w, and behind them for its ROWS rows of x.
 //
 //               k ------------------------------------>
 //   w, x     | chunk | chunk | chunk | chunk | ...          copies run STAGES - 1 chunks ahead of the products
-//                 \       \       \
+//                 :       :       :
 //   stages       | w x | | w x | | w x |                    chunk c is in stage c % STAGES
 template <int TILES, int WARPS, int CHUNK, int STAGES> struct llm42__ring {
     enum {
         ROWS = TILES * 8,
         OUTPUTS = WARPS * 16,
-        ROW = CHUNK * 2,      // bytes of a row's chunk
-        PIECES = CHUNK / 8,   // of a row's chunk
+        ROW = CHUNK * 2,     // bytes of a row's chunk
+        PIECES = CHUNK / 8,  // of a row's chunk
         W_BYTES = OUTPUTS * ROW,
         STAGE = W_BYTES + ROWS * ROW,
         COPIED = WARPS * 32 / PIECES  // rows that the block's threads copy at once
@@ -259,8 +259,8 @@ __global__ void __launch_bounds__(WARPS * 32)
         if (!llm42__find_group(groups, blockIdx.y, ring::ROWS, &expert, &row0, &row_end)) return;
         w += (size_t)expert * n * k;
     }
-    // load_w and load_x copy the next chunk of an operand into its stage. Of each, a thread copies the same piece of every
-    // COPIED-th row.
+    // load_w and load_x copy the next chunk of an operand into its stage. Of each, a thread copies the same piece of
+    // every COPIED-th row.
     llm42__operand<CHUNK, STAGES> w_operand(blocks, k), x_operand(blocks, k);
     const llm42__bf16 *w_from = w + ((size_t)blockIdx.x * ring::OUTPUTS + my_row) * k + piece * 8;
     auto load_w = [&]() {
@@ -331,8 +331,7 @@ static cudaError_t llm42__cu_matmul(const llm42__bf16 *x, const llm42__bf16 *w, 
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
     int tiles = (rows + TILES * 8 - 1) / (TILES * 8) + (groups.offset ? groups.experts : 0);
-    int all = n / (16 * WARPS), most = LLM42__MAX(1, processors * RESIDENT / tiles),
-        rounds = (all + most - 1) / most;
+    int all = n / (16 * WARPS), most = LLM42__MAX(1, processors * RESIDENT / tiles), rounds = (all + most - 1) / most;
     return llm42__launch(kernel, dim3((all + rounds - 1) / rounds, tiles), dim3(WARPS * 32), bytes, stream, x, w,
                          (OUT *)y, rows, n, k, groups);
 }
@@ -367,7 +366,9 @@ __global__ void llm42__k_place(llm42__bf16 *to, int stride, int turn, const void
                                size_t count, int k, uint64_t key, float scale) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count * k; i += (size_t)gridDim.x * blockDim.x) {
         size_t r = r0 + i / k, c = i % k;
-        float value = !from ? __fmul_rn(scale, llm42__synthetic_noise(key, r * k + c)) : fp32 ? ((const float *)from)[i] : 0.0f;
+        float value = !from  ? __fmul_rn(scale, llm42__synthetic_noise(key, r * k + c))
+                      : fp32 ? ((const float *)from)[i]
+                             : 0.0f;
         to[llm42__placed(r, turn) * stride + c] = from && !fp32 ? ((const llm42__bf16 *)from)[i]
                                                                 : __float2bfloat16_rn(value);
     }
@@ -439,13 +440,13 @@ __global__ void __launch_bounds__(512) llm42__k_read(const uint4 *from, size_t c
 typedef struct llm42__prefill_task {
     int32_t row, rows, first, end;
 } llm42__prefill_task;
-// Attention of a row that stands alone in its sequence (decode), or a part of it: `units` of the row's units, or as many
-// as are left. The first of them begins at key `begin`.
+// Attention of a row that stands alone in its sequence (decode), or a part of it: `units` of the row's units, or as
+// many as are left. The first of them begins at key `begin`.
 typedef struct llm42__decode_task {
-    int32_t row, begin, end;      // end: of the row's keys
-    int32_t unit_keys;            // keys of a unit
+    int32_t row, begin, end;  // end: of the row's keys
+    int32_t unit_keys;        // keys of a unit
     int32_t first_unit, row_units, units;
-    int32_t record;               // place of the first unit's record in llm42__attention.partial; -1: in shared memory
+    int32_t record;  // place of the first unit's record in llm42__attention.partial; -1: in shared memory
 } llm42__decode_task;
 typedef struct llm42__draw {
     int32_t row, top_k;
@@ -459,7 +460,7 @@ typedef struct llm42__header {
 typedef struct llm42__meta {
     const llm42__header *header;
     const int32_t *token, *position;
-    const int32_t *slot;   // where the row's KV goes; -1: nowhere
+    const int32_t *slot;  // where the row's KV goes; -1: nowhere
     const int32_t *seq;
     const llm42__draw *draw;
     const llm42__prefill_task *prefill;
@@ -612,7 +613,8 @@ template <int DP> struct llm42__pairs {
     }
 };
 
-// The metadata of a pass is there before its first kernel starts, so that a kernel may read it before llm42__wait_for_previous().
+// The metadata of a pass is there before its first kernel starts, so that a kernel may read it before
+// llm42__wait_for_previous().
 //
 // Shapes: qkv [R, (H + 2K) d] -> q [R, H, DP] rotated, DP being d padded with zeros, and one layer of the cache [slots,
 // K, DP]. Work: DP / 16 lanes a head of a row, each with eight pairs that turn together. Order (head norms): a lane's
@@ -684,33 +686,47 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
 }
 
 // >>attention ----------------------------------------------------------------------------------------------------
-// The one order: a unit of keys is summed on its own: scores by the tensor cores, weights below the unit's largest
-// score, their total (eight sums over keys of the same t % 8, ascending, then pairwise), weights x values by the tensor
-// cores. Units are merged in ascending order. A unit that a row does not see at all changes none of its bits, and
-// neither do keys out of visible within one, so a result depends on the row's keys, where units begin and how long they
-// are, never on the rows beside it or on who sums what. Units of 128 keys from position 0, but for rows under FAST that
-// stand alone: theirs are chosen by load, and in a longer unit the largest score grows from 128 keys to the next
-// (online softmax).
+// Owns: attention over the paged cache, and the one order in which it sums.
+//
+// The one order. A unit of keys is summed on its own:
+//   1. scores, by the tensor cores;
+//   2. weights e^(score - top), top being the unit's largest score;
+//   3. their total: eight sums, over the keys of the same t % 8, ascending, then added pairwise;
+//   4. weights x values, by the tensor cores.
+// Units are then merged in ascending order. A unit that a row does not see at all changes none of its bits, and neither
+// do keys out of sight within a unit. So a result depends on the row's keys, on where units begin and how long they
+// are, and never on the rows beside it or on who sums what.
+//
+// By position, units have 128 keys and begin at multiples of 128. Only rows under FAST that stand alone have units by
+// load (llm42__split_keys in llm42.cu). In a unit of more than 128 keys the largest score grows from 128 keys to the
+// next, and what was summed before is scaled to it (online softmax).
+//
+// llm42__k_attend_prefill is for rows that stand in a sequence one behind the other, llm42__k_attend_decode for rows
+// that stand alone. Both give the one order.
 
 enum { LLM42__STRIP_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__PREFILL_QUERIES = 64 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define LLM42__WARPGROUPS 1  // products of four warps at once (wgmma), which sum as those of one (mma) do
+#define LLM42__WARPGROUPS 1  // products of four warps at once (wgmma); they sum as those of one warp (mma) do
 #else
 #define LLM42__WARPGROUPS 0
 #endif
 
-// Offset in bytes of a 16-byte piece in a shared tile of KEYS keys with DP values each: panels of 64 values wide,
-// pieces exchanged within a row to keep banks apart. Panels of 128 bytes a row are what llm42__smem_descriptor tells the tensor
-// cores.
+// Offset in bytes of a piece in shared memory that holds KEYS keys (or values) of DP elements each. From 64 elements on
+// they lie in panels of 64 elements: a panel has one row of 128 bytes for each key. Pieces are exchanged within a row
+// to keep banks apart. llm42__smem_descriptor tells the tensor cores of this layout.
+//
+//   DP = 128:   panel 0: elements 0 .. 63 of all keys   | panel 1: elements 64 .. 127 of all keys
+//               KEYS x 128 bytes                        | KEYS x 128 bytes
 template <int DP, int KEYS> __device__ __forceinline__ uint32_t llm42__key_place(int row, int piece) {
     if (DP >= 64) return (uint32_t)(piece / 8 * (KEYS * 128)) + llm42__swizzle(row, piece % 8);
     const int turn = DP == 32 ? (row >> 1) & 3 : (row >> 2) & 1;
     return (uint32_t)(row * DP * 2 + ((piece ^ turn) << 4));
 }
 
-// Scores of 16 queries with 32 keys of a shared tile of KEYS, from key `first` on: score[n] is of keys 8n .. 8n + 7, as
-// llm42__mma has them.
+// Scores of 16 queries with a strip, the 32 keys from `first` on of the KEYS in shared memory. score[n] is of keys 8n
+// .. 8n
+// + 7, as llm42__mma has them.
 template <int DP, int KEYS>
 __device__ __forceinline__ void llm42__score(float (*score)[4], const uint32_t (&q)[DP / 16][4], uint32_t k_at,
                                              int first) {
@@ -723,7 +739,7 @@ __device__ __forceinline__ void llm42__score(float (*score)[4], const uint32_t (
         for (int pair = 0; pair < 2; pair++) {
             uint32_t b[4];
             llm42__load_matrices(b, k_at + llm42__key_place<DP, KEYS>(first + pair * 16 + lane / 16 * 8 + lane % 8,
-                                                                   2 * kk + lane / 8 % 2));
+                                                                      2 * kk + lane / 8 % 2));
             llm42__mma(score[2 * pair], q[kk], b[0], b[1]);
             llm42__mma(score[2 * pair + 1], q[kk], b[2], b[3]);
         }
@@ -734,10 +750,10 @@ typedef struct llm42__visible {
     int low[2], high[2], all_low, all_high;
 } llm42__visible;
 
-// Scores of the unit that begins at t0 become weights e^(scale (score - top)), top being the largest. scale: times
-// log2(e).
+// The scores of the unit that begins at t0 become weights e^(scale (score - top)). top: the largest score; total: of
+// the weights. scale comes times log2(e).
 __device__ __forceinline__ void llm42__softmax_unit(float (&score)[16][4], float (&top)[2], float (&total)[2], int t0,
-                                              const llm42__visible &visible, float scale) {
+                                                    const llm42__visible &visible, float scale) {
     const int lane = threadIdx.x % 32;
     if (t0 < visible.all_low || t0 + LLM42__UNIT_KEYS - 1 > visible.all_high) {
 #pragma unroll
@@ -768,7 +784,7 @@ __device__ __forceinline__ void llm42__softmax_unit(float (&score)[16][4], float
     }
 }
 
-// Weights of 16 keys, from 16 kk on, as the tensor cores take them.
+// The weights of 16 keys, from 16 kk on, as the tensor cores take them.
 __device__ __forceinline__ void llm42__pack_weights(uint32_t (&a)[4], const float (&weight)[16][4], int kk) {
     a[0] = llm42__pack(weight[2 * kk][0], weight[2 * kk][1]);
     a[1] = llm42__pack(weight[2 * kk][2], weight[2 * kk][3]);
@@ -776,9 +792,10 @@ __device__ __forceinline__ void llm42__pack_weights(uint32_t (&a)[4], const floa
     a[3] = llm42__pack(weight[2 * kk + 1][2], weight[2 * kk + 1][3]);
 }
 
-// out += weights x values, for the sixteen keys from `key` on of a shared tile of KEYS.
+// out += weights x values, for the sixteen keys from `key` on of the KEYS in shared memory.
 template <int DP, int KEYS>
-__device__ __forceinline__ void llm42__add_values(float (&out)[DP / 8][4], const uint32_t (&a)[4], uint32_t v_at, int key) {
+__device__ __forceinline__ void llm42__add_values(float (&out)[DP / 8][4], const uint32_t (&a)[4], uint32_t v_at,
+                                                  int key) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int pair = 0; pair < DP / 16; pair++) {
@@ -789,8 +806,10 @@ __device__ __forceinline__ void llm42__add_values(float (&out)[DP / 8][4], const
     }
 }
 
-// How the sums so far (top, of scale `keep`) and a unit (unit_top, `take`) are weighed when they are merged.
-__device__ __forceinline__ void llm42__merge_factors(float &top, float unit_top, float scale, float &keep, float &take) {
+// The factors for merging a unit into the sums so far: both are brought to the higher of the two tops. keep is for the
+// sums so far, take for the unit. top becomes the higher one.
+__device__ __forceinline__ void llm42__merge_factors(float &top, float unit_top, float scale, float &keep,
+                                                     float &take) {
     float higher = fmaxf(top, unit_top), base = higher == -INFINITY ? 0.0f : higher;
     keep = llm42__exp2((top - base) * scale);
     take = llm42__exp2((unit_top - base) * scale);
@@ -802,8 +821,8 @@ typedef struct llm42__merged {
     float top, total, x[4];
 } llm42__merged;
 
-// Columns from `column` on of a record: DP columns, top, total. OTHERS: other blocks wrote it during this kernel, so it
-// is read past the L1 cache.
+// Four columns of a record, from `column` on. A record is DP columns, top, total. OTHERS: other blocks wrote it during
+// this kernel, so it is read past the L1 cache.
 template <int DP, bool OTHERS>
 __device__ __forceinline__ llm42__merged llm42__read_record(const float *record, int column) {
     auto read = [](const float *p) { return OTHERS ? __ldcg((const float2 *)p) : *(const float2 *)p; };
@@ -853,9 +872,8 @@ typedef struct llm42__attention {
     float scale;                                    // log2(e) / sqrt(d)
 } llm42__attention;
 
-// Copies 32 keys (or values) of a cache into the rows of a shared tile from `first` on, which 8 divides. place: where
-// the lane's key lies in the cache, in steps of 16 bytes, or LLM42__NOWHERE, which gives zeros. All lanes of a warp
-// take part.
+// Copies a strip of a cache into shared memory of KEYS keys, from row `first` on, which 8 divides. place: where the
+// lane's key lies in the cache, in pieces, or LLM42__NOWHERE, which gives zeros. All lanes of a warp take part.
 #define LLM42__NOWHERE 0xffffffffu
 template <int DP, int KEYS>
 __device__ __forceinline__ void llm42__copy_keys(uint32_t to, int first, const llm42__bf16 *cache, uint32_t place) {
@@ -869,14 +887,13 @@ __device__ __forceinline__ void llm42__copy_keys(uint32_t to, int first, const l
             at = (uint32_t)(piece / 8 * (KEYS * 128) + row * 128) +
                  ((uint32_t)((piece % 8 ^ lane / PIECES) << 4) ^ (uint32_t)((i * AT_ONCE & 7) << 4)) +
                  (uint32_t)(i * AT_ONCE * 128);
-        else
-            at = llm42__key_place<DP, KEYS>(row + i * AT_ONCE, piece);
+        else at = llm42__key_place<DP, KEYS>(row + i * AT_ONCE, piece);
         llm42__copy16(to + at, cache + piece * 8 + (size_t)(from == LLM42__NOWHERE ? 0 : from) * 8,
                       from != LLM42__NOWHERE);
     }
 }
 
-// Fragments of sixteen queries: rows that are not there are zeros. at(i): query i's q, or NULL.
+// Fragments of sixteen queries; those that are not there are zeros. at(i): query i's q, or NULL.
 template <int DP, typename AT> __device__ __forceinline__ void llm42__load_queries(uint32_t (&q)[DP / 16][4], AT at) {
     const int lane = threadIdx.x % 32;
     const llm42__bf16 *first = at(lane / 4), *second = at(lane / 4 + 8);
@@ -899,10 +916,17 @@ __device__ __forceinline__ void llm42__arrive(int id, int threads) {
 }
 
 #if LLM42__WARPGROUPS
-// A shared tile of panels, 128 bytes a row, for the tensor cores. panel: bytes from one panel to the next.
+// The 64-bit word by which wgmma finds an operand in shared memory ("matrix descriptor" in the PTX manual). The operand
+// lies in panels with rows of 128 bytes whose pieces are exchanged (swizzled).
+//   bits  0-13   address / 16
+//   bits 16-29   leading dimension: bytes from one panel to the next / 16; unused (1) where the operand has one panel
+//   bits 32-45   stride: bytes from eight rows to the next eight / 16
+//   bits 62-63   1: pieces are exchanged within 128 bytes
 __device__ __forceinline__ uint64_t llm42__smem_descriptor(uint32_t address, int panel) {
-    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(panel >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
-           (uint64_t)1 << 62;
+    enum { EIGHT_ROWS = 8 * 128 };
+    const uint64_t start = (address & 0x3ffff) >> 4, leading = (uint64_t)(panel >> 4), stride = EIGHT_ROWS >> 4,
+                   swizzle_128 = 1;
+    return start | leading << 16 | stride << 32 | swizzle_128 << 62;
 }
 __device__ __forceinline__ void llm42__group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void llm42__group_end() {
@@ -912,7 +936,7 @@ __device__ __forceinline__ void llm42__group_end() {
 #define LLM42__EIGHT_FOURS(d, n)                                                                                   \
     LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3]), LLM42__FOUR(d[n + 4]), \
         LLM42__FOUR(d[n + 5]), LLM42__FOUR(d[n + 6]), LLM42__FOUR(d[n + 7])
-// c[64 x 8N] (+)= a[64 x 16] b[16 x 8N] by four warps. TURNED: b's rows lie along k. add: to c, or anew.
+// c[64 x 8N] (+)= a[64 x 16] b[16 x 8N] by four warps. TURNED: b's rows lie along k. add: add to c, or begin anew.
 template <bool TURNED>
 __device__ __forceinline__ void llm42__group_mma(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int add) {
     asm volatile(
@@ -942,11 +966,12 @@ __device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const u
                                                   uint32_t k_at) {
 #if LLM42__WARPGROUPS
     if constexpr (DP >= 64) {
+        enum { PANEL = LLM42__UNIT_KEYS * 128, SIXTEEN = 16 * 2 };  // bytes: of a panel; of 16 elements of a key
         llm42__group_begin();
 #pragma unroll
         for (int kk = 0; kk < DP / 16; kk++)
-            llm42__group_mma<false>(score, q[kk], llm42__smem_descriptor(k_at + (uint32_t)(kk / 4 * 16384 + kk % 4 * 32), 16),
-                                    kk > 0);
+            llm42__group_mma<false>(
+                score, q[kk], llm42__smem_descriptor(k_at + (uint32_t)(kk / 4 * PANEL + kk % 4 * SIXTEEN), 16), kk > 0);
         llm42__group_end();
     } else
 #endif
@@ -960,13 +985,15 @@ __device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const u
 // Their weights x the unit's values.
 template <int DP>
 __device__ __forceinline__ void llm42__add_values_unit(float (&out)[DP / 8][4], const uint32_t (&weight)[8][4],
-                                                   uint32_t v_at) {
+                                                       uint32_t v_at) {
 #if LLM42__WARPGROUPS
     if constexpr (DP >= 64) {
+        enum { PANEL = LLM42__UNIT_KEYS * 128, SIXTEEN_KEYS = 16 * 128 };  // bytes: of a panel; of 16 keys in a panel
         llm42__group_begin();
 #pragma unroll
         for (int kk = 0; kk < 8; kk++)
-            llm42__group_mma<true>(out, weight[kk], llm42__smem_descriptor(v_at + (uint32_t)(kk * 2048), 16384), kk > 0);
+            llm42__group_mma<true>(out, weight[kk], llm42__smem_descriptor(v_at + (uint32_t)(kk * SIXTEEN_KEYS), PANEL),
+                                   kk > 0);
         llm42__group_end();
     } else
 #endif
@@ -979,8 +1006,8 @@ __device__ __forceinline__ void llm42__add_values_unit(float (&out)[DP / 8][4], 
 }
 
 // What a warp's sixteen queries from `first` on see of a task whose rows stand in ascending position.
-__device__ __forceinline__ llm42__visible llm42__visible_of(const llm42__prefill_task &task, const int32_t *position, int window,
-                                                    int group, int first) {
+__device__ __forceinline__ llm42__visible llm42__visible_of(const llm42__prefill_task &task, const int32_t *position,
+                                                            int window, int group, int first) {
     const int queries = task.rows * group;
     auto lowest = [&](int high) { return window ? LLM42__MAX(0, high - window + 1) : 0; };
     llm42__visible visible;
@@ -998,18 +1025,18 @@ __device__ __forceinline__ llm42__visible llm42__visible_of(const llm42__prefill
     return visible;
 }
 
-// A unit's sums, merged with those of the units before it. state: top and total of two queries, merged: their columns,
-// each thread its own.
+// Merges a unit's sums with those of the units before it, which lie in the block's shared memory: merged has the
+// columns [DP / 8][128 threads], state has top and total of a thread's two queries [4][128 threads].
 template <int DP>
 __device__ __forceinline__ void llm42__merge_before(float (&out)[DP / 8][4], float (&top)[2], float (&total)[2],
                                                     const float4 *merged, const float *state, float scale) {
     float keep[2], take[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        float so_far = state[r * 256];
+        float so_far = state[(2 * r) * 128];
         llm42__merge_factors(so_far, top[r], scale, keep[r], take[r]);
         top[r] = so_far;
-        total[r] = fmaf(state[r * 256 + 128], keep[r], total[r] * take[r]);
+        total[r] = fmaf(state[(2 * r + 1) * 128], keep[r], total[r] * take[r]);
     }
 #pragma unroll
     for (int n = 0; n < DP / 8; n++) {
@@ -1023,8 +1050,9 @@ __device__ __forceinline__ void llm42__merge_before(float (&out)[DP / 8][4], flo
 
 // Writes what sixteen queries from `first` on have summed.
 template <int DP>
-__device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, const llm42__prefill_task &task, int first,
-                                                     const float (&out)[DP / 8][4], const float (&total)[2]) {
+__device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, const llm42__prefill_task &task,
+                                                     int first, const float (&out)[DP / 8][4],
+                                                     const float (&total)[2]) {
     const int lane = threadIdx.x % 32, group = a.heads / a.kv_heads, kv_head = blockIdx.x;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -1041,19 +1069,28 @@ __device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, 
 }
 
 // Attention of rows that stand in a sequence one behind the other (replay windows, prompts).
-// Work: a block takes up to 64 queries, i.e. rows x query heads of one kv head, which is blockIdx.x. Its teams of four
-// warps, sixteen queries a warp, take units of keys in turn, the team's next one on its way meanwhile. Order: the one
-// order; sums of merged units wait in shared memory, where teams add theirs in turn, each thread to its own place.
+// Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
+// Work: a block takes one task at a time: up to 64 queries, i.e. rows x query heads of one kv head, which is
+// blockIdx.x. It has TEAMS teams of four warps, sixteen queries a warp. Every team has all 64 queries. Teams take units
+// in turn, and a team's next unit is on its way while it works on one. Order: the one order. Merged sums lie in shared
+// memory, where the teams add theirs in turn:
+//
+//   team 0   | scores, weights, values of unit 0 | merge 0 |   ... unit 2 ...   | merge 2 |
+//   team 1   | scores, weights, values of unit 1 |   wait  | merge 1 |   ... unit 3 ...   | merge 3 |
+//
+// Barriers: TEAM_BARRIER + team, 128 threads, between the steps of a team. TURN_BARRIER + team, 256 threads: the team
+// that has merged unit u arrives at the other team's, and goes on; the other team waits there before it merges unit u
+// + 1.
 template <int DP, int TEAMS>
 __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    enum { KEYS = LLM42__UNIT_KEYS, PIECES = DP / 8, TILE = KEYS * DP * 2, TEAM_BARRIER = 1, TURN_BARRIER = 4 };
+    enum { KEYS = LLM42__UNIT_KEYS, PIECES = DP / 8, UNIT = KEYS * DP * 2, TEAM_BARRIER = 1, TURN_BARRIER = 4 };
     llm42__launch_next();
     const int thread = threadIdx.x % 128, warp = thread / 32, group = a.heads / a.kv_heads, team = threadIdx.x / 128,
               kv_head = blockIdx.x;
-    const uint32_t k_at = llm42__shared_address(shared) + (uint32_t)(team * 2 * TILE), v_at = k_at + TILE;
-    float4 *const merged = (float4 *)(shared + TEAMS * 2 * TILE) + thread;               // [DP / 8][128 threads]
-    float *const state = (float *)(shared + TEAMS * 2 * TILE + DP / 8 * 2048) + thread;  // [4][128], top and total
+    const uint32_t k_at = llm42__shared_address(shared) + (uint32_t)(team * 2 * UNIT), v_at = k_at + UNIT;
+    float4 *const merged = (float4 *)(shared + TEAMS * 2 * UNIT) + thread;  // [DP / 8][128]
+    float *const state = (float *)(shared + TEAMS * 2 * UNIT + DP / 8 * 128 * sizeof(float4)) + thread;  // [4][128]
     const llm42__bf16 *const k_cache = a.k + kv_head * DP, *const v_cache = a.v + kv_head * DP;
     const uint32_t step = (uint32_t)(a.kv_heads * PIECES);
     llm42__wait_for_previous();
@@ -1072,7 +1109,7 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
             if (unit < units) llm42__copy_keys<DP, KEYS>(to, warp * 32, cache, place);
             llm42__copy_commit();
         };
-        __syncthreads();  // the last task's tiles and sums have been read
+        __syncthreads();  // the last task's keys, values and sums have been read
         uint32_t place = look_up(team), next_place = look_up(team + TEAMS);
         load(k_cache, k_at, place, team);
         load(v_cache, v_at, place, team);
@@ -1088,7 +1125,7 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
             uint32_t weight[8][4];
             llm42__copy_wait<1>();
             llm42__fence_async();
-            llm42__barrier(TEAM_BARRIER + team, 128);  // the unit's keys have landed for all four warps
+            llm42__barrier(TEAM_BARRIER + team, 128);  // the unit's keys are there for all four warps
             llm42__score_unit<DP>(score, q, k_at);
             llm42__barrier(TEAM_BARRIER + team, 128);  // and have been read by all
             place = next_place;
@@ -1099,9 +1136,9 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
             for (int kk = 0; kk < 8; kk++) llm42__pack_weights(weight[kk], score, kk);
             llm42__copy_wait<1>();
             llm42__fence_async();
-            llm42__barrier(TEAM_BARRIER + team, 128);  // its values as well
+            llm42__barrier(TEAM_BARRIER + team, 128);  // its values are there as well
             llm42__add_values_unit<DP>(out, weight, v_at);
-            llm42__barrier(TEAM_BARRIER + team, 128);
+            llm42__barrier(TEAM_BARRIER + team, 128);  // and have been read by all
             load(v_cache, v_at, place, unit + TEAMS);
             if (TEAMS > 1 && unit > 0) llm42__barrier(TURN_BARRIER + team, 256);
             if (unit > 0) llm42__merge_before<DP>(out, top, total, merged, state, a.scale);
@@ -1109,7 +1146,7 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
                 llm42__write_queries<DP>(a, task, warp * 16, out, total);
                 continue;
             }
-            state[0] = top[0], state[128] = total[0], state[256] = top[1], state[384] = total[1];
+            state[0] = top[0], state[1 * 128] = total[0], state[2 * 128] = top[1], state[3 * 128] = total[1];
 #pragma unroll
             for (int n = 0; n < DP / 8; n++) merged[n * 128] = float4{out[n][0], out[n][1], out[n][2], out[n][3]};
             if (TEAMS > 1) llm42__arrive(TURN_BARRIER + (unit + 1) % TEAMS, 256);
@@ -1117,14 +1154,14 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
     }
 }
 
-// What a warp has summed of one row's queries, eight to a tile: the tensor cores have keys (or columns of out) down and
-// queries across, so that lane (g, t) holds queries 2t and 2t + 1 of a tile, and columns 16m + g and 16m + g + 8 of
-// out.
-template <int DP, int TILES> struct llm42__partial {
-    float out[TILES][DP / 16][4], top[TILES][2], total[TILES][2];
+// What a warp has summed of one row's queries, in octets of eight. The tensor cores have keys (or columns of out) down
+// and queries across, so that lane (g, t) holds queries 2t and 2t + 1 of an octet, and columns 16m + g and 16m + g + 8
+// of out.
+template <int DP, int OCTETS> struct llm42__partial {
+    float out[OCTETS][DP / 16][4], top[OCTETS][2], total[OCTETS][2];
     __device__ __forceinline__ void clear() {
 #pragma unroll
-        for (int q = 0; q < TILES; q++) {
+        for (int q = 0; q < OCTETS; q++) {
 #pragma unroll
             for (int i = 0; i < DP / 4; i++) out[q][i / 4][i % 4] = 0.0f;
             top[q][0] = top[q][1] = -INFINITY;
@@ -1133,81 +1170,82 @@ template <int DP, int TILES> struct llm42__partial {
     }
 };
 
-// Scores of 32 keys of a shared tile: score[0] is of the first sixteen.
-template <int DP, int TILES>
-__device__ __forceinline__ void llm42__score_across(float (*score)[TILES][4], const uint32_t (&q)[TILES][DP / 16][2],
+// Scores of a strip of keys: score[0] is of the first sixteen.
+template <int DP, int OCTETS>
+__device__ __forceinline__ void llm42__score_across(float (*score)[OCTETS][4], const uint32_t (&q)[OCTETS][DP / 16][2],
                                                     uint32_t k_at) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
 #pragma unroll
-        for (int i = 0; i < TILES * 4; i++) score[half][i / 4][i % 4] = 0.0f;
+        for (int i = 0; i < OCTETS * 4; i++) score[half][i / 4][i % 4] = 0.0f;
 #pragma unroll
         for (int kk = 0; kk < DP / 16; kk++) {
             uint32_t k[4];
             llm42__load_matrices(k, k_at + llm42__key_place<DP, 32>(half * 16 + lane % 16, 2 * kk + lane / 16));
 #pragma unroll
-            for (int tile = 0; tile < TILES; tile++) llm42__mma(score[half][tile], k, q[tile][kk][0], q[tile][kk][1]);
+            for (int octet = 0; octet < OCTETS; octet++)
+                llm42__mma(score[half][octet], k, q[octet][kk][0], q[octet][kk][1]);
         }
     }
 }
 
-// As llm42__softmax_unit, of the 128 keys from t0 on, of which low <= t <= high are seen: top is the largest score so far,
-// and what was summed before is brought to it.
-template <int DP, int TILES>
-__device__ __forceinline__ void llm42__softmax_online(llm42__partial<DP, TILES> &p, float (&score)[8][TILES][4], int t0,
-                                                     int low, int high, float scale) {
+// As llm42__softmax_unit, for the 128 keys from t0 on, of which low <= t <= high are seen. top is the largest score so
+// far, and what was summed before is scaled to it.
+template <int DP, int OCTETS>
+__device__ __forceinline__ void llm42__softmax_online(llm42__partial<DP, OCTETS> &p, float (&score)[8][OCTETS][4],
+                                                      int t0, int low, int high, float scale) {
     const int g = threadIdx.x % 32 / 4;
     if (t0 < low || t0 + LLM42__UNIT_KEYS - 1 > high) {
 #pragma unroll
         for (int j = 0; j < 8; j++)
 #pragma unroll
-            for (int i = 0; i < TILES * 4; i++) {
+            for (int i = 0; i < OCTETS * 4; i++) {
                 int t = t0 + j * 16 + g + i % 4 / 2 * 8;
                 if (t < low || t > high) score[j][i / 4][i % 4] = -INFINITY;
             }
     }
 #pragma unroll
-    for (int tile = 0; tile < TILES; tile++) {
+    for (int octet = 0; octet < OCTETS; octet++) {
         float fade[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float top = p.top[tile][r], sum = 0;
+            float top = p.top[octet][r], sum = 0;
 #pragma unroll
-            for (int j = 0; j < 8; j++) top = fmaxf(top, fmaxf(score[j][tile][r], score[j][tile][2 + r]));
+            for (int j = 0; j < 8; j++) top = fmaxf(top, fmaxf(score[j][octet][r], score[j][octet][2 + r]));
 #pragma unroll
             for (int i = 4; i < 32; i <<= 1) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, i));
             const float base = top == -INFINITY ? 0.0f : top * scale;
-            fade[r] = p.top[tile][r] == top ? 1.0f : llm42__exp2((p.top[tile][r] - top) * scale);
-            p.top[tile][r] = top;
+            fade[r] = p.top[octet][r] == top ? 1.0f : llm42__exp2((p.top[octet][r] - top) * scale);
+            p.top[octet][r] = top;
 #pragma unroll
             for (int j = 0; j < 8; j++) {
-                sum += score[j][tile][r] = llm42__exp2(fmaf(score[j][tile][r], scale, -base));
-                sum += score[j][tile][2 + r] = llm42__exp2(fmaf(score[j][tile][2 + r], scale, -base));
+                sum += score[j][octet][r] = llm42__exp2(fmaf(score[j][octet][r], scale, -base));
+                sum += score[j][octet][2 + r] = llm42__exp2(fmaf(score[j][octet][2 + r], scale, -base));
             }
-            p.total[tile][r] = fmaf(p.total[tile][r], fade[r], sum);
+            p.total[octet][r] = fmaf(p.total[octet][r], fade[r], sum);
         }
         if (__all_sync(0xffffffffu, fade[0] == 1.0f && fade[1] == 1.0f)) continue;  // times one changes nothing
 #pragma unroll
-        for (int i = 0; i < DP / 4; i++) p.out[tile][i / 4][i % 4] *= fade[i % 2];
+        for (int i = 0; i < DP / 4; i++) p.out[octet][i / 4][i % 4] *= fade[i % 2];
     }
 }
 
-__device__ __forceinline__ uint32_t llm42__transposed(uint32_t x) {  // a warp's 8x8 tile of 16-bit values
+__device__ __forceinline__ uint32_t llm42__transposed(uint32_t x) {  // a warp's 8x8 matrix of 16-bit values
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(x));
     return x;
 }
 
-// out += weights x values, for sixteen keys of a shared tile of 32, from `key` on.
-template <int DP, int TILES>
-__device__ __forceinline__ void llm42__add_values_across(llm42__partial<DP, TILES> &p, const float (&weight)[TILES][4],
-                                                     uint32_t v_at, int key) {
+// out += weights x values, for the sixteen keys of a strip from `key` on.
+template <int DP, int OCTETS>
+__device__ __forceinline__ void llm42__add_values_across(llm42__partial<DP, OCTETS> &p,
+                                                         const float (&weight)[OCTETS][4], uint32_t v_at, int key) {
     const int lane = threadIdx.x % 32;
-    uint32_t b[TILES][2];
+    uint32_t b[OCTETS][2];
 #pragma unroll
-    for (int tile = 0; tile < TILES; tile++) {
-        b[tile][0] = llm42__transposed(llm42__pack(weight[tile][0], weight[tile][1]));
-        b[tile][1] = llm42__transposed(llm42__pack(weight[tile][2], weight[tile][3]));
+    for (int octet = 0; octet < OCTETS; octet++) {
+        b[octet][0] = llm42__transposed(llm42__pack(weight[octet][0], weight[octet][1]));
+        b[octet][1] = llm42__transposed(llm42__pack(weight[octet][2], weight[octet][3]));
     }
 #pragma unroll
     for (int m = 0; m < DP / 16; m++) {
@@ -1215,36 +1253,42 @@ __device__ __forceinline__ void llm42__add_values_across(llm42__partial<DP, TILE
         llm42__load_matrices_transposed(
             v, v_at + llm42__key_place<DP, 32>(key + lane / 16 * 8 + lane % 8, 2 * m + lane / 8 % 2));
 #pragma unroll
-        for (int tile = 0; tile < TILES; tile++) llm42__mma(p.out[tile][m], v, b[tile][0], b[tile][1]);
+        for (int octet = 0; octet < OCTETS; octet++) llm42__mma(p.out[octet][m], v, b[octet][0], b[octet][1]);
     }
 }
 
 // A closed unit's record: DP columns, top, total for each query.
-template <int DP, int TILES>
-__device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, TILES> &p, float *to, int queries) {
+template <int DP, int OCTETS>
+__device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, OCTETS> &p, float *to, int queries) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
-    for (int tile = 0; tile < TILES; tile++)
+    for (int octet = 0; octet < OCTETS; octet++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float total = p.total[tile][r];
+            float total = p.total[octet][r];
 #pragma unroll
             for (int i = 4; i < 32; i <<= 1) total += __shfl_xor_sync(0xffffffffu, total, i);
-            const int query = tile * 8 + t * 2 + r;
+            const int query = octet * 8 + t * 2 + r;
             float *record = to + (size_t)query * (DP + 2);
             if (query >= queries) continue;
 #pragma unroll
             for (int m = 0; m < DP / 16; m++) {
-                record[m * 16 + g] = p.out[tile][m][r];
-                record[m * 16 + g + 8] = p.out[tile][m][2 + r];
+                record[m * 16 + g] = p.out[octet][m][r];
+                record[m * 16 + g + 8] = p.out[octet][m][2 + r];
             }
-            if (g == 0) record[DP] = p.top[tile][r], record[DP + 1] = total;
+            if (g == 0) record[DP] = p.top[octet][r], record[DP + 1] = total;
         }
 }
 
-// Where a warp is in the units of a task that are its own: at 128 keys of one, at <= t < end.
+// How a warp walks through the units of a task that are its own, 128 keys a step:
+//
+//   units    | first        | first + 1    | ...  | first + WARPS | ...
+//   steps    | 128 128 ..   | 128 128 ..   |      | 128 128 ..    |
+//   warp     0              1                     0
+//
+// A place in the walk: 128 keys, or what is left of the unit, at <= t < end. At the end of the walk, at == end.
 struct llm42__unit_place {
-    int unit, at, end;  // none left: at == end
+    int unit, at, end;
 };
 template <int WARPS> struct llm42__unit_walk {
     llm42__decode_task task;
@@ -1256,19 +1300,19 @@ template <int WARPS> struct llm42__unit_walk {
         if (unit >= last_unit) return {unit, 0, 0};
         return {unit, at, LLM42__MIN(at + task.unit_keys, task.end)};
     }
-    __device__ __forceinline__ llm42__unit_place behind(llm42__unit_place p) const {
+    __device__ __forceinline__ llm42__unit_place after(llm42__unit_place p) const {
         p.at += LLM42__UNIT_KEYS;
         return p.at < p.end ? p : begin(p.unit + WARPS);
     }
 };
 
-// A row's queries of one kv head, eight to a tile.
-template <int DP, int TILES>
-__device__ __forceinline__ void llm42__load_across(uint32_t (&q)[TILES][DP / 16][2], const llm42__bf16 *from,
+// A row's queries of one kv head, in octets.
+template <int DP, int OCTETS>
+__device__ __forceinline__ void llm42__load_across(uint32_t (&q)[OCTETS][DP / 16][2], const llm42__bf16 *from,
                                                    int queries) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int i = 0; i < TILES * DP / 16; i++) {
+    for (int i = 0; i < OCTETS * DP / 16; i++) {
         const int query = i / (DP / 16) * 8 + lane / 4;
         const llm42__bf16 *at = from + (size_t)query * DP + i % (DP / 16) * 16 + lane % 4 * 2;
         q[i / (DP / 16)][i % (DP / 16)][0] = query < queries ? *(const uint32_t *)at : 0;
@@ -1276,8 +1320,8 @@ __device__ __forceinline__ void llm42__load_across(uint32_t (&q)[TILES][DP / 16]
     }
 }
 
-// Merges a round's units into what the rounds before it left (first: none did), and writes it: to `after`, or where it
-// is the last to out. All [queries, DP + 2] but out, [queries, d].
+// Merges a round's units into what the rounds before it left (first: there were none). Writes the result to `after`, or
+// after the last round to out. before, record, after: [queries, DP + 2]; out: [queries, d].
 template <int DP, int WARPS>
 __device__ __forceinline__ void llm42__merge_round(const float *before, const float *record, float *after, int units,
                                                    int queries, bool first, llm42__bf16 *out, int head_dim,
@@ -1300,8 +1344,8 @@ __device__ __forceinline__ void llm42__merge_round(const float *before, const fl
     }
 }
 
-// Is this block the last of those that share a row and kv head? Theirs are then all to be read. Every thread takes
-// part.
+// Is this block the last to finish of those that share a row and kv head? Then all their records can be read. Every
+// thread takes part.
 __device__ __forceinline__ bool llm42__arrives_last(unsigned *arrived, unsigned blocks) {
     __shared__ bool is_last;
     __threadfence();  // partials first, then the arrival that announces them
@@ -1315,7 +1359,7 @@ __device__ __forceinline__ bool llm42__arrives_last(unsigned *arrived, unsigned 
     return is_last;
 }
 
-// Merges all of a row's units, which several blocks have written: [units, kv heads, queries, DP + 2].
+// Merges all units of a row, whose records several blocks have written: [units, kv heads, queries, DP + 2].
 template <int DP, int WARPS>
 __device__ __forceinline__ void llm42__merge_row(const float *partial, size_t step, int units, int queries,
                                                  llm42__bf16 *out, int head_dim, float scale) {
@@ -1327,43 +1371,45 @@ __device__ __forceinline__ void llm42__merge_row(const float *partial, size_t st
     }
 }
 
-// A warp's ring of RING tiles of 32 keys or values, and where in it the next one goes and comes from.
+// A warp's ring of RING strips, and where in it the next one goes and comes from. Of each 128 keys the strips come in
+// this order: k0 k1 k2 k3 v0 v1 v2 v3.
 template <int DP, int RING> struct llm42__strip_ring {
-    enum { KEYS = LLM42__STRIP_KEYS, TILE = KEYS * DP * 2 };
+    enum { KEYS = LLM42__STRIP_KEYS, STRIP = KEYS * DP * 2 };
     uint32_t base;
     int write = 0, read = 0;
     const llm42__bf16 *k_cache, *v_cache;
-    // Tiles 0 to 3 of 128 keys, then 4 to 7 of their values. place: of the lane's key in each of the four.
-    __device__ __forceinline__ void load(int tile, const uint32_t (&place)[4], llm42__unit_place p) {
-        if (p.at + tile % 4 * KEYS < p.end)
-            llm42__copy_keys<DP, KEYS>(base + (uint32_t)(write * TILE), 0, tile < 4 ? k_cache : v_cache,
-                                       place[tile % 4]);
+    // place: of the lane's key in each of the four strips of keys.
+    __device__ __forceinline__ void load(int strip, const uint32_t (&place)[4], llm42__unit_place p) {
+        if (p.at + strip % 4 * KEYS < p.end)
+            llm42__copy_keys<DP, KEYS>(base + (uint32_t)(write * STRIP), 0, strip < 4 ? k_cache : v_cache,
+                                       place[strip % 4]);
         llm42__copy_commit();
         if (++write == RING) write = 0;
     }
     __device__ __forceinline__ uint32_t next() {
         llm42__copy_wait<RING - 1>();
-        __syncwarp();  // this tile has landed for every lane
-        const uint32_t at = base + (uint32_t)(read * TILE);
+        __syncwarp();  // this strip is there for every lane
+        const uint32_t at = base + (uint32_t)(read * STRIP);
         if (++read == RING) read = 0;
         return at;
     }
 };
 
 // Attention of rows that stand alone in their sequence (decode), split along the keys.
-// Work: a block takes some units of one row, its warps one each at a time, with all query heads of the kv head
-// blockIdx.x, eight to a query tile. Keys and values come in tiles of 32 through each warp's own ring: four tiles of
-// keys, then four of the same keys' values, and so on without a break from unit to unit. A block that has all of a
-// row's units may merge them as it goes; else the block that is last to arrive does. Order: the one order.
-template <int DP, int RING, int TILES, int WARPS>
+// Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
+// Work: a block takes one task at a time: some units of one row, with all query heads of the kv head blockIdx.x, in
+// octets. In each round every warp sums one unit (llm42__unit_walk). Strips of keys and values come through each warp's
+// own ring, without a break from unit to unit. Order: the one order. A block that has all units of a row merges them
+// round by round, in shared memory. Of several blocks that share a row, the last one to finish merges all records.
+template <int DP, int RING, int OCTETS, int WARPS>
 __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    using tiles = llm42__strip_ring<DP, RING>;
-    enum { KEYS = tiles::KEYS, RECORD = DP + 2 };
+    using strips = llm42__strip_ring<DP, RING>;
+    enum { KEYS = strips::KEYS, RECORD = DP + 2 };
     llm42__launch_next();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.heads / a.kv_heads, kv_head = blockIdx.x;
     // [warps, group, RECORD], and twice [group, RECORD] of what has been merged so far
-    float *const record = (float *)(shared + WARPS * RING * tiles::TILE);
+    float *const record = (float *)(shared + WARPS * RING * strips::STRIP);
     float *const merged = record + WARPS * group * RECORD;
     const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
     llm42__wait_for_previous();
@@ -1383,46 +1429,44 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
                 if (t < p.end) at[i] = (uint32_t)((pages[t >> meta.page_shift] << meta.page_shift) + (t & mask)) * step;
             }
         };
-        tiles ring;
-        ring.base = llm42__shared_address(shared) + (uint32_t)(warp * RING * tiles::TILE);
+        strips ring;
+        ring.base = llm42__shared_address(shared) + (uint32_t)(warp * RING * strips::STRIP);
         ring.k_cache = a.k + kv_head * DP, ring.v_cache = a.v + kv_head * DP;
-        llm42__unit_place now = walk.begin(task.first_unit + warp), next = walk.behind(now);
+        llm42__unit_place now = walk.begin(task.first_unit + warp), next = walk.after(now);
         uint32_t places[4], next_places[4];
         look_up(places, now);
 #pragma unroll
-        for (int tile = 0; tile < RING; tile++) ring.load(tile, places, now);
+        for (int strip = 0; strip < RING; strip++) ring.load(strip, places, now);
         look_up(next_places, next);
-        uint32_t q[TILES][DP / 16][2];
-        llm42__load_across<DP, TILES>(q, a.q + ((size_t)task.row * a.heads + kv_head * group) * DP, group);
+        uint32_t q[OCTETS][DP / 16][2];
+        llm42__load_across<DP, OCTETS>(q, a.q + ((size_t)task.row * a.heads + kv_head * group) * DP, group);
         llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)kv_head * group * a.head_dim;
         for (int round = 0; round < rounds; round++) {
             const int round_unit = task.first_unit + round * WARPS, unit = round_unit + warp;
-            llm42__partial<DP, TILES> part;
+            llm42__partial<DP, OCTETS> part;
             part.clear();
             while (now.unit == unit && now.at < now.end) {
-                float score[8][TILES][4];
+                float score[8][OCTETS][4];
 #pragma unroll
-                for (int tile = 0; tile < 8; tile++) {
+                for (int strip = 0; strip < 8; strip++) {
                     const uint32_t at = ring.next();
-                    const bool there = now.at + tile % 4 * KEYS < now.end;
-                    if (tile < 4 && there) llm42__score_across<DP, TILES>(&score[2 * tile], q, at);
-                    if (tile < 4 && !there)
+                    const bool there = now.at + strip % 4 * KEYS < now.end;
+                    if (strip < 4 && there) llm42__score_across<DP, OCTETS>(&score[2 * strip], q, at);
+                    if (strip < 4 && !there)
 #pragma unroll
-                        for (int i = 0; i < TILES * 8; i++)
-                            score[2 * tile + i / (TILES * 4)][i / 4 % TILES][i % 4] = -INFINITY;
-                    if (tile == 3) llm42__softmax_online<DP, TILES>(part, score, now.at, low, high, a.scale);
-                    if (tile >= 4 && there) {
-                        llm42__add_values_across<DP, TILES>(part, score[2 * (tile - 4)], at, 0);
-                        llm42__add_values_across<DP, TILES>(part, score[2 * (tile - 4) + 1], at, 16);
+                        for (int i = 0; i < OCTETS * 8; i++)
+                            score[2 * strip + i / (OCTETS * 4)][i / 4 % OCTETS][i % 4] = -INFINITY;
+                    if (strip == 3) llm42__softmax_online<DP, OCTETS>(part, score, now.at, low, high, a.scale);
+                    if (strip >= 4 && there) {
+                        llm42__add_values_across<DP, OCTETS>(part, score[2 * (strip - 4)], at, 0);
+                        llm42__add_values_across<DP, OCTETS>(part, score[2 * (strip - 4) + 1], at, 16);
                     }
                     __syncwarp();  // every lane has read it: it may be overwritten
-                    if (tile + RING < 8)
-                        ring.load(tile + RING, places, now);
-                    else
-                        ring.load(tile + RING - 8, next_places, next);
+                    if (strip + RING < 8) ring.load(strip + RING, places, now);
+                    else ring.load(strip + RING - 8, next_places, next);
                 }
                 now = next;
-                next = walk.behind(now);
+                next = walk.after(now);
 #pragma unroll
                 for (int i = 0; i < 4; i++) places[i] = next_places[i];
                 look_up(next_places, next);
@@ -1627,8 +1671,7 @@ __global__ void __launch_bounds__(1024)
                 uint32_t at = llm42__sort_key(x);
                 if (at < kept.key || (at == kept.key && tie++ >= kept.ties)) continue;
             }
-            if (d.min_p > 0 && id != best.id && llm42__exp(__fmul_rn(__fsub_rn(x, largest), scale)) < d.min_p)
-                continue;
+            if (d.min_p > 0 && id != best.id && llm42__exp(__fmul_rn(__fsub_rn(x, largest), scale)) < d.min_p) continue;
             float score = fmaf(x, scale, llm42__gumbel(key, id));
             if (score == score) top = llm42__better(top, llm42__best{score, id});
         }

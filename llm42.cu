@@ -1,13 +1,13 @@
-// llm42.cu: the CUDA backend of llm42.h. It owns device memory, matrix algorithms, streams and CUDA graphs; kernels.cu has
-// the kernels. Build with `make cuda`, or: nvcc -std=c++17 -O3 -fmad=false -c llm42.cu, and link the object, -lcudart
-// and -lcublasLt.
+// llm42.cu: the CUDA backend of llm42.h. It owns device memory, matrix algorithms, streams and CUDA graphs; kernels.cu
+// has the kernels. Build with `make cuda`, or: nvcc -std=c++17 -O3 -fmad=false -c llm42.cu, and link the object,
+// -lcudart and -lcublasLt.
 //
-// A pass is padded to one of a few row counts ("buckets"). For each there is a algorithm a weight shape: a tile kernel of
-// kernels.cu or a cuBLASLt algorithm. FAST takes the fastest, or (offered) the fastest that cuBLASLt offers; INVARIANT
-// the fastest among those whose bits are the sequential order's for every row count; FIXED has the order of cuBLASLt's
-// own first choice for M rows, or (match) the sequential order, so that passes of any size agree, which FAST passes
-// then take too where it costs little. Algorithms are timed and proved bit by bit when the backend opens. Passes of the
-// usual shapes are CUDA graphs.
+// A pass is padded to one of a few row counts ("buckets"). For each there is a algorithm a weight shape: a tile kernel
+// of kernels.cu or a cuBLASLt algorithm. FAST takes the fastest, or (offered) the fastest that cuBLASLt offers;
+// INVARIANT the fastest among those whose bits are the sequential order's for every row count; FIXED has the order of
+// cuBLASLt's own first choice for M rows, or (match) the sequential order, so that passes of any size agree, which FAST
+// passes then take too where it costs little. Algorithms are timed and proved bit by bit when the backend opens. Passes
+// of the usual shapes are CUDA graphs.
 #define LLM42_BASE
 #include "llm42.h"
 
@@ -42,13 +42,12 @@ static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cud
     cudaGetLastError();  // it is told here, and not to the next one who asks
     if (status == cudaErrorMemoryAllocation)
         return llm42_fail(error, LLM42_MEMORY,
-                                "cuda backend: %.*s: out of memory: lower pages, max_context or token_budget", length,
-                                call);
+                          "cuda backend: %.*s: out of memory: lower pages, max_context or token_budget", length, call);
     if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction ||
         status == cudaErrorUnsupportedPtxVersion)
         return llm42_fail(error, LLM42_UNSUPPORTED,
-                                "cuda backend: built for other GPUs than this one: make cuda CUDA_ARCH=NN with its "
-                                "compute capability");
+                          "cuda backend: built for other GPUs than this one: make cuda CUDA_ARCH=NN with its "
+                          "compute capability");
     switch (status) {
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchFailure:
@@ -64,19 +63,18 @@ static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cud
     case cudaErrorContained:
     case cudaErrorUnknown:
         return llm42_fail(error, LLM42_BACKEND,
-                                "cuda backend: %.*s: %s: the device is lost to this process: start a new one and open "
-                                "the engine again",
-                                length, call, cudaGetErrorString(status));
+                          "cuda backend: %.*s: %s: the device is lost to this process: start a new one and open "
+                          "the engine again",
+                          length, call, cudaGetErrorString(status));
     default:
-        return llm42_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s", length, call,
-                                cudaGetErrorString(status));
+        return llm42_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s", length, call, cudaGetErrorString(status));
     }
 }
 
 static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cublasStatus_t status) {
     if (status == CUBLAS_STATUS_SUCCESS) return LLM42_OK;
     return llm42_fail(error, status == CUBLAS_STATUS_ALLOC_FAILED ? LLM42_MEMORY : LLM42_BACKEND,
-                            "cuda backend: %.*s: %s", (int)strcspn(call, "("), call, cublasLtGetStatusString(status));
+                      "cuda backend: %.*s: %s", (int)strcspn(call, "("), call, cublasLtGetStatusString(status));
 }
 
 // >>state --------------------------------------------------------------------------------------------------------
@@ -101,7 +99,7 @@ struct llm42__cuda_layer {
 
 struct llm42__shape_key {  // of a pass: what its launches depend on
     llm42_schedule schedule;
-    int rows, draws;   // padded
+    int rows, draws;       // padded
     bool prefill, decode;  // attention kernels that it needs
 };
 
@@ -180,23 +178,25 @@ static int llm42__bucket(const llm42__cuda *cu, int rows) {
     return (int)(std::lower_bound(cu->buckets.begin(), cu->buckets.end(), rows) - cu->buckets.begin());
 }
 
-static const llm42__algorithm *llm42__algorithm_of(const llm42__cuda *cu, int product, llm42_schedule schedule, int rows) {
+static const llm42__algorithm *llm42__algorithm_of(const llm42__cuda *cu, int product, llm42_schedule schedule,
+                                                   int rows) {
     return &cu->algorithms[product][schedule][(size_t)llm42__bucket(cu, rows)];
 }
 
 // >>products -----------------------------------------------------------------------------------------------------
-static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__execution *ex, const llm42__algorithm *algorithm, const llm42__bf16 *w,
-                                  const llm42__bf16 *x, void *y, llm42_error *error) {
+static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__execution *ex, const llm42__algorithm *algorithm,
+                                  const llm42__bf16 *w, const llm42__bf16 *x, void *y, llm42_error *error) {
     const float one = 1.0f, zero = 0.0f;
-    LLM42__CU(cublasLtMatmul(cu->lt, cu->product, &one, w, algorithm->w, x, algorithm->x, &zero, y, algorithm->y, y, algorithm->y,
-                             &algorithm->algo, ex->workspace, llm42__workspace_bytes, ex->stream));
+    LLM42__CU(cublasLtMatmul(cu->lt, cu->product, &one, w, algorithm->w, x, algorithm->x, &zero, y, algorithm->y, y,
+                             algorithm->y, &algorithm->algo, ex->workspace, llm42__workspace_bytes, ex->stream));
     return LLM42_OK;
 }
 
-// y[rows, n] = x w^T by a algorithm; GATE_UP ends in silu(gate) x up [rows, F], by way of `between` where the algorithm needs it.
-static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, int product, const llm42__algorithm *algorithm,
-                                    const llm42__bf16 *w, const llm42__bf16 *x, void *y, llm42__bf16 *between, int rows,
-                                    llm42_error *error) {
+// y[rows, n] = x w^T by a algorithm; GATE_UP ends in silu(gate) x up [rows, F], by way of `between` where the algorithm
+// needs it.
+static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, int product,
+                                       const llm42__algorithm *algorithm, const llm42__bf16 *w, const llm42__bf16 *x,
+                                       void *y, llm42__bf16 *between, int rows, llm42_error *error) {
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
     bool gated = product == LLM42__GATE_UP, fp32 = product == LLM42__HEAD && cu->desc.logits_fp32;
@@ -209,8 +209,8 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
     LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
     if (gated) {
         size_t count = (size_t)rows * (size_t)cu->Fp / 8;
-        LLM42__CU(llm42__launch(llm42__k_gate, dim3((unsigned)((count + 255) / 256)), dim3(256), 0, ex->stream,
-                                between, (llm42__bf16 *)y, count));
+        LLM42__CU(llm42__launch(llm42__k_gate, dim3((unsigned)((count + 255) / 256)), dim3(256), 0, ex->stream, between,
+                                (llm42__bf16 *)y, count));
     }
     return LLM42_OK;
 }
@@ -223,8 +223,8 @@ struct llm42__meta_layout {
 };
 
 // Under match, FAST passes beside replay passes sum as those do wherever that costs little, so that their candidates
-// are what the verifier finds: attention of few decode rows, a product where the sequential order's algorithm is as good as
-// the fastest.
+// are what the verifier finds: attention of few decode rows, a product where the sequential order's algorithm is as
+// good as the fastest.
 enum { LLM42__FEW_ROWS = 16 };
 // Do FIXED passes of any size give the same bits, so that one need be no larger than its rows?
 static bool llm42__sizes_agree(const llm42__cuda *cu) { return cu->options.fixed == LLM42_CUDA_FIXED_MATCH; }
@@ -236,8 +236,8 @@ static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule, i
     return schedule != LLM42_FAST || (llm42__matches(cu) && rows <= LLM42__FEW_ROWS);
 }
 
-// Tasks of llm42__k_attend_decode, at most: the blocks of all rows share the multiprocessors, two on each, or each takes
-// 4,096 keys or more.
+// Tasks of llm42__k_attend_decode, at most: the blocks of all rows share the multiprocessors, two on each, or each
+// takes 4,096 keys or more.
 static int llm42__decode_room(const llm42__cuda *cu, int rows) {
     return rows * ((cu->desc.max_context + 4095) / 4096) + 2 * cu->device.multiProcessorCount;
 }
@@ -345,10 +345,10 @@ static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__execution *ex, int
     return LLM42_OK;
 }
 
-#define LLM42__STAGE(name, call)                                    \
-    do {                                                            \
+#define LLM42__STAGE(name, call)                             \
+    do {                                                     \
         LLM42__TRY(llm42__stage_begin(cu, ex, name, error)); \
-        call;                                                       \
+        call;                                                \
         LLM42__TRY(llm42__stage_end(cu, ex, error));         \
     } while (0)
 
@@ -391,7 +391,8 @@ template <int DP, int RING, int WARPS> static auto llm42__decode_kernel(bool wid
 
 template <int DP>
 static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key,
-                                                llm42__attention a, llm42__meta meta, int decode_tasks, llm42_error *error) {
+                                                llm42__attention a, llm42__meta meta, int decode_tasks,
+                                                llm42_error *error) {
     const unsigned heads = (unsigned)cu->model->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
     const int most = llm42__shared_room(&cu->device);
     if (key->prefill) {
@@ -428,8 +429,8 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__executio
     return LLM42_OK;
 }
 
-static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key, int layer,
-                                             llm42__meta meta, int decode_tasks, llm42_error *error) {
+static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key,
+                                             int layer, llm42__meta meta, int decode_tasks, llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     llm42__attention a = {};
     a.q = ex->q;
@@ -461,8 +462,8 @@ static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__execution *ex, i
                                  : llm42__k_rope<128>;
     const int heads = 128 / (cu->dp / 16);  // of a block
     dim3 grid((unsigned)rows, (unsigned)((c->heads + 2 * c->kv_heads + heads - 1) / heads));
-    LLM42__CU(llm42__launch(kernel, grid, dim3(128), 0, ex->stream, ex->qkv, ex->q,
-                            cu->k + (size_t)l * cu->kv_layer, cu->v + (size_t)l * cu->kv_layer, a, meta));
+    LLM42__CU(llm42__launch(kernel, grid, dim3(128), 0, ex->stream, ex->qkv, ex->q, cu->k + (size_t)l * cu->kv_layer,
+                            cu->v + (size_t)l * cu->kv_layer, a, meta));
     return LLM42_OK;
 }
 
@@ -471,8 +472,8 @@ static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, i
                                         const float *weight, llm42__meta meta, llm42_error *error) {
     const int threads = ((cu->Dp / 8 + 3) / 4 + 31) / 32 * 32, most = 8 * cu->device.multiProcessorCount;
     LLM42__STAGE("norm", LLM42__CU(llm42__launch(llm42__k_norm<KIND>, dim3((unsigned)std::min(rows, most)),
-                                                 dim3((unsigned)threads), 0, ex->stream, ex->x, delta, weight,
-                                                 ex->h, meta, rows, cu->D, cu->Dp, cu->model->config.norm_eps)));
+                                                 dim3((unsigned)threads), 0, ex->stream, ex->x, delta, weight, ex->h,
+                                                 meta, rows, cu->D, cu->Dp, cu->model->config.norm_eps)));
     return LLM42_OK;
 }
 
@@ -483,27 +484,26 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int rows = key->rows, used = c->experts_used, entries = rows * used,
               processors = cu->device.multiProcessorCount;
-    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__ROUTER, key->schedule, layer->w[LLM42__ROUTER], ex->h,
-                                           ex->router, rows, error));
+    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__ROUTER, key->schedule, layer->w[LLM42__ROUTER], ex->h, ex->router,
+                                      rows, error));
     // Any tile kind gives the same bits: few rows for each expert take one of few rows, and the last two fit every
     // device.
     int kind = entries <= 8 * c->experts ? 3 : entries <= 32 * c->experts ? 9 : LLM42__TILE_KINDS - 1;
     if (llm42__tile_kinds[kind].bytes > (int)cu->device.sharedMemPerBlockOptin) kind = LLM42__TILE_KINDS - 1;
     const llm42__tile_kind *tile = &llm42__tile_kinds[kind];
-    llm42__groups in = {ex->route_offset, ex->route_source, c->experts},
-                  out = {ex->route_offset, nullptr, c->experts};
-    LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_route, dim3((unsigned)rows), dim3(32), 0, ex->stream,
-                                                  ex->router, c->experts, cu->Ep, used, c->experts_renorm,
-                                                  ex->route_id, ex->route_weight));
+    llm42__groups in = {ex->route_offset, ex->route_source, c->experts}, out = {ex->route_offset, nullptr, c->experts};
+    LLM42__STAGE("route",
+                 LLM42__CU(llm42__launch(llm42__k_route, dim3((unsigned)rows), dim3(32), 0, ex->stream, ex->router,
+                                         c->experts, cu->Ep, used, c->experts_renorm, ex->route_id, ex->route_weight));
                  LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, ex->stream, ex->route_id, rows,
                                          c->experts, used, ex->route_offset, ex->route_source, ex->route_place)));
     LLM42__STAGE("gate_up", LLM42__CU(tile->gated(ex->h, layer->w[LLM42__GATE_UP], ex->gated, entries, 2 * cu->Fp,
                                                   cu->Dp, in, processors, ex->stream)));
     LLM42__STAGE("down", LLM42__CU(tile->plain(ex->gated, layer->w[LLM42__DOWN], ex->expert_out, entries, cu->Dp,
                                                cu->Fp, out, processors, ex->stream)));
-    LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_combine, dim3((unsigned)rows), dim3(256), 0, ex->stream,
-                                                  ex->expert_out, ex->route_place, ex->route_weight, used, cu->Dp,
-                                                  ex->delta)));
+    LLM42__STAGE("route",
+                 LLM42__CU(llm42__launch(llm42__k_combine, dim3((unsigned)rows), dim3(256), 0, ex->stream,
+                                         ex->expert_out, ex->route_place, ex->route_weight, used, cu->Dp, ex->delta)));
     return LLM42_OK;
 }
 
@@ -513,29 +513,28 @@ static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__execution *ex, 
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0, D = cu->D, Dp = cu->Dp;
     LLM42__TRY(llm42__show(cu, ex, l, "attention_norm", ex->h, real, 1, D, Dp, Dp, error));
-    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__QKV, key->schedule, layer->w[LLM42__QKV], ex->h,
-                                           ex->qkv, R, error));
-    LLM42__STAGE("rope", LLM42__TRY(llm42__enqueue_rope(cu, ex, R, l, meta, error)));
     LLM42__TRY(
-        llm42__show(cu, ex, l, "q", ex->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, error));
+        llm42__enqueue_product(cu, ex, LLM42__QKV, key->schedule, layer->w[LLM42__QKV], ex->h, ex->qkv, R, error));
+    LLM42__STAGE("rope", LLM42__TRY(llm42__enqueue_rope(cu, ex, R, l, meta, error)));
+    LLM42__TRY(llm42__show(cu, ex, l, "q", ex->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, error));
     LLM42__TRY(llm42__show_cache(cu, ex, l, "k", cu->k + (size_t)l * cu->kv_layer, error));
     LLM42__TRY(llm42__show_cache(cu, ex, l, "v", cu->v + (size_t)l * cu->kv_layer, error));
     LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, ex, key, l, meta, decode_tasks, error)));
     LLM42__TRY(llm42__show(cu, ex, l, "attention", ex->attended, real, 1, c->heads * c->head_dim, cu->attended,
-                                cu->attended, error));
-    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__O, key->schedule, layer->w[LLM42__O], ex->attended,
-                                           ex->delta, R, error));
+                           cu->attended, error));
+    LLM42__TRY(
+        llm42__enqueue_product(cu, ex, LLM42__O, key->schedule, layer->w[LLM42__O], ex->attended, ex->delta, R, error));
     LLM42__TRY(llm42__show(cu, ex, l, "o", ex->delta, real, 1, D, Dp, Dp, error));
     LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(cu, ex, R, ex->delta, layer->ffn_norm, meta, error));
     LLM42__TRY(llm42__show(cu, ex, l, "ffn_norm", ex->h, real, 1, D, Dp, Dp, error));
     if (c->experts) {
         LLM42__TRY(llm42__enqueue_experts(cu, ex, key, l, error));
     } else {
-        LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP],
-                                               ex->h, ex->gated, R, error));
+        LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP], ex->h,
+                                          ex->gated, R, error));
         LLM42__TRY(llm42__show(cu, ex, l, "gate", ex->gated, real, 1, c->ffn, cu->Fp, cu->Fp, error));
         LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], ex->gated,
-                                               ex->delta, R, error));
+                                          ex->delta, R, error));
     }
     return llm42__show(cu, ex, l, "down", ex->delta, real, 1, D, Dp, Dp, error);
 }
@@ -543,17 +542,17 @@ static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__execution *ex, 
 // LM head and draws, for draws first <= i < first + rows (rows padded).
 static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42__execution *ex, llm42_schedule schedule, int first,
                                         int rows, llm42__meta meta, llm42_error *error) {
-    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__HEAD, schedule, cu->head,
-                                           ex->h + (size_t)first * (size_t)cu->Dp, ex->logits, rows, error));
+    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__HEAD, schedule, cu->head, ex->h + (size_t)first * (size_t)cu->Dp,
+                                      ex->logits, rows, error));
     const int V = cu->model->config.vocab;
     if (cu->desc.logits_fp32)
         LLM42__STAGE("draw",
                      LLM42__CU(llm42__launch(llm42__k_draw<float>, dim3((unsigned)rows), dim3(1024), 0, ex->stream,
                                              (const float *)ex->logits, V, cu->Vp, ex->out, meta, first)));
     else
-        LLM42__STAGE("draw", LLM42__CU(llm42__launch(llm42__k_draw<llm42__bf16>, dim3((unsigned)rows), dim3(1024), 0,
-                                                     ex->stream, (const llm42__bf16 *)ex->logits, V, cu->Vp,
-                                                     ex->out, meta, first)));
+        LLM42__STAGE(
+            "draw", LLM42__CU(llm42__launch(llm42__k_draw<llm42__bf16>, dim3((unsigned)rows), dim3(1024), 0, ex->stream,
+                                            (const llm42__bf16 *)ex->logits, V, cu->Vp, ex->out, meta, first)));
     return LLM42_OK;
 }
 
@@ -570,24 +569,23 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, llm42__execution *ex, const 
     llm42__meta meta = llm42__meta_at(cu, ex->meta, &at);
     LLM42__TRY(
         llm42__enqueue_norm<LLM42__EMBED>(cu, ex, key->rows, cu->embed, cu->layer[0].attention_norm, meta, error));
-    LLM42__TRY(llm42__show(cu, ex, -1, "embed", ex->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp,
-                                cu->Dp, error));
+    LLM42__TRY(
+        llm42__show(cu, ex, -1, "embed", ex->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp, cu->Dp, error));
     for (int l = 0; l < c->layers; l++) {
         LLM42__TRY(llm42__enqueue_layer(cu, ex, key, l, meta, at.decode_tasks, error));
         if (l + 1 < c->layers)
             LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(cu, ex, key->rows, ex->delta,
-                                                            cu->layer[(size_t)l + 1].attention_norm, meta, error));
+                                                       cu->layer[(size_t)l + 1].attention_norm, meta, error));
     }
     if (!key->draws) return LLM42_OK;
-    LLM42__TRY(
-        llm42__enqueue_norm<LLM42__ADD_DRAWS>(cu, ex, key->draws, ex->delta, cu->final_norm, meta, error));
+    LLM42__TRY(llm42__enqueue_norm<LLM42__ADD_DRAWS>(cu, ex, key->draws, ex->delta, cu->final_norm, meta, error));
     if (key->draws > cu->max_draws) return LLM42_OK;
     return llm42__enqueue_head(cu, ex, llm42__head_schedule(key), 0, key->draws, meta, error);
 }
 
 // >>graphs -------------------------------------------------------------------------------------------------------
-// A pass runs as one of few padded shapes (keys), so that a CUDA graph can be kept for each. llm42__choose_key pads a pass,
-// llm42__make_graphs captures what it gives most often. Any other key is launched kernel by kernel.
+// A pass runs as one of few padded shapes (keys), so that a CUDA graph can be kept for each. llm42__choose_key pads a
+// pass, llm42__make_graphs captures what it gives most often. Any other key is launched kernel by kernel.
 static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *key) {
     for (llm42__graph &g : cu->graphs)
         if (g.key.schedule == key->schedule && g.key.rows == key->rows && g.key.draws == key->draws &&
@@ -682,15 +680,16 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
 //
 // By position, units have 128 keys and begin at multiples of 128. Under FAST the load decides: a unit for every warp.
 enum {
-    LLM42__TASK_KEYS = 512,   // a further block is worth its merge from so many keys on
+    LLM42__TASK_KEYS = 512,  // a further block is worth its merge from so many keys on
     LLM42__LONGEST_UNIT = 1024,
-    LLM42__WARP_STEP = 32,    // keys that a warp takes at once: a unit's length is a multiple of it
+    LLM42__WARP_STEP = 32,  // keys that a warp takes at once: a unit's length is a multiple of it
 };
 static void llm42__split_keys(const llm42__cuda *cu, llm42__prepared *p, bool by_position, const llm42_row *row, int r,
                               int blocks, int warps, int *records) {
     const int window = cu->model->config.sliding_window, end = row->position + 1,
-              low = window ? std::max(0, end - window) : 0, grain = by_position ? LLM42__UNIT_KEYS : LLM42__WARP_STEP,
-              begin = low / grain * grain, keys = end - begin;
+              low = window ? std::max(0, end - window) : 0,
+              grain = by_position ? (int)LLM42__UNIT_KEYS : (int)LLM42__WARP_STEP, begin = low / grain * grain,
+              keys = end - begin;
     auto parts = [](int n, int size) { return (n + size - 1) / size; };
     blocks = keys <= warps * LLM42__UNIT_KEYS ? 1 : std::max(1, std::min(blocks, parts(keys, LLM42__TASK_KEYS)));
     int unit_keys = LLM42__UNIT_KEYS;
@@ -703,19 +702,19 @@ static void llm42__split_keys(const llm42__cuda *cu, llm42__prepared *p, bool by
     }
     const int row_units = parts(keys, unit_keys);
     int units = parts(row_units, blocks);  // of a task
-    // A block that is alone with a row merges units as it goes, and its warps wait for one another in every round. Where a
-    // block of eight warps has a multiprocessor to itself, nothing else goes on then: from three rounds on its records wait
-    // in memory instead.
+    // A block that is alone with a row merges units as it goes, and its warps wait for one another in every round.
+    // Where a block of eight warps has a multiprocessor to itself, nothing else goes on then: from three rounds on its
+    // records wait in memory instead.
     bool alone = units >= row_units && (warps == 4 || units <= 2 * warps);
     if (*records + row_units > cu->max_records) alone = true, units = row_units;
     for (int u = 0; u < row_units; u += units)
-        p->decode.push_back(
-            {r, begin + u * unit_keys, end, unit_keys, u, row_units, units, alone ? -1 : *records + u});
+        p->decode.push_back({r, begin + u * unit_keys, end, unit_keys, u, row_units, units, alone ? -1 : *records + u});
     if (!alone) *records += row_units;
 }
 
 // Rows begin <= r < end stand in a sequence one behind the other: as many for a task as have 64 queries.
-static void llm42__add_prefill_tasks(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass, int begin, int end) {
+static void llm42__add_prefill_tasks(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass, int begin,
+                                     int end) {
     const int most = LLM42__PREFILL_QUERIES / cu->group, window = cu->model->config.sliding_window;
     for (int r = begin; r < end; r += most) {
         int rows = std::min(most, end - r), position = pass->row[r].position;
@@ -743,10 +742,8 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
               each = single ? blocks / (single * heads) : 1;
     for (size_t i = 0; i < p->run_begin.size(); i++) {
         int begin = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R;
-        if (pass->schedule == LLM42_FIXED || end - begin > 1)
-            llm42__add_prefill_tasks(cu, p, pass, begin, end);
-        else
-            llm42__split_keys(cu, p, by_position, &pass->row[begin], begin, each, warps, &records);
+        if (pass->schedule == LLM42_FIXED || end - begin > 1) llm42__add_prefill_tasks(cu, p, pass, begin, end);
+        else llm42__split_keys(cu, p, by_position, &pass->row[begin], begin, each, warps, &records);
     }
     // The longest first, so that none is left alone at the end. (Order of work, not of sums.)
     std::sort(p->prefill.begin(), p->prefill.end(), [](const llm42__prefill_task &a, const llm42__prefill_task &b) {
@@ -758,24 +755,24 @@ static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *p
     int R = pass->rows;
     if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
         return llm42_fail(error, LLM42_UNSUPPORTED, "cuda backend: schedule %s is not available",
-                                llm42_schedule_name(pass->schedule));
+                          llm42_schedule_name(pass->schedule));
     if (R < 1 || R > cu->max_rows || R > pass->shape || (pass->schedule == LLM42_FIXED && pass->shape > cu->max_rows))
         return llm42_fail(error, LLM42_INVALID,
-                                "cuda backend: a pass of %d rows, shape %d: expected 1 to %d, and at most the shape", R,
-                                pass->shape, cu->max_rows);
+                          "cuda backend: a pass of %d rows, shape %d: expected 1 to %d, and at most the shape", R,
+                          pass->shape, cu->max_rows);
     for (int r = 0; r < R; r++) {
         const llm42_row *row = &pass->row[r];
         if (row->seq < 0 || row->token < 0 || row->token >= cu->model->config.vocab || row->position < 0 ||
             row->position >= cu->desc.max_context)
-            return llm42_fail(error, LLM42_INVALID, "cuda backend: row %d: token %d, position %d: out of range",
-                                    r, row->token, row->position);
+            return llm42_fail(error, LLM42_INVALID, "cuda backend: row %d: token %d, position %d: out of range", r,
+                              row->token, row->position);
     }
     return LLM42_OK;
 }
 
 // Fills the pinned copy of a pass's metadata.
-static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, llm42__prepared *p, const llm42_pass *pass,
-                                   llm42_error *error) {
+static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, llm42__prepared *p,
+                                   const llm42_pass *pass, llm42_error *error) {
     LLM42__TRY(llm42__check_pass(cu, pass, error));
     llm42__make_tasks(cu, p, pass);
     p->draws = 0, p->page_stride = 0;
@@ -787,12 +784,12 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
     llm42__meta_layout at = llm42__layout(cu, &p->key);
     if (p->run_begin.size() * (size_t)p->page_stride > cu->page_room)
         return llm42_fail(error, LLM42_INVALID,
-                                "cuda backend: a pass of %zu sequences of up to %d pages: more than max_running and "
-                                "max_context were opened for",
-                                p->run_begin.size(), p->page_stride);
+                          "cuda backend: a pass of %zu sequences of up to %d pages: more than max_running and "
+                          "max_context were opened for",
+                          p->run_begin.size(), p->page_stride);
     unsigned char *base = ex->meta_host;
-    *(llm42__header *)base = {pass->rows, (int32_t)p->prefill.size(), (int32_t)p->decode.size(),
-                              p->draws,   p->page_stride,          {0, 0, 0}};
+    *(llm42__header *)base = {
+        pass->rows, (int32_t)p->prefill.size(), (int32_t)p->decode.size(), p->draws, p->page_stride, {0, 0, 0}};
     int32_t *token = (int32_t *)(base + at.token), *position = (int32_t *)(base + at.position),
             *slot = (int32_t *)(base + at.slot);
     int32_t *seq = (int32_t *)(base + at.seq), *pages = (int32_t *)(base + at.pages);
@@ -864,10 +861,8 @@ static llm42_result llm42__copy_logits(llm42__cuda *cu, int which, const llm42_p
         if (at < 0 || at >= count) continue;
         for (size_t i = 0; i < V; i++) {
             uint32_t bits;
-            if (size == 4)
-                bits = ((const uint32_t *)(raw.data() + (size_t)at * stride))[i];
-            else
-                bits = (uint32_t)((const uint16_t *)(raw.data() + (size_t)at * stride))[i] << 16;
+            if (size == 4) bits = ((const uint32_t *)(raw.data() + (size_t)at * stride))[i];
+            else bits = (uint32_t)((const uint16_t *)(raw.data() + (size_t)at * stride))[i] << 16;
             memcpy(&pass->logits[(size_t)r * V + i], &bits, 4);
         }
     }
@@ -898,9 +893,9 @@ static llm42_result llm42__take_outputs(llm42__cuda *cu, int which, const llm42_
         float p = pass->out[r].logprob;
         if (!(p - p == 0) && result == LLM42_OK)
             result = llm42_fail(error, LLM42_BACKEND,
-                                      "row %d (request %lld, position %d): the logits are not finite: the weights hold "
-                                      "NaN or infinity, or overflow",
-                                      r, (long long)pass->seq[pass->row[r].seq].request, pass->row[r].position);
+                                "row %d (request %lld, position %d): the logits are not finite: the weights hold "
+                                "NaN or infinity, or overflow",
+                                r, (long long)pass->seq[pass->row[r].seq].request, pass->row[r].position);
     }
     return result;
 }
@@ -915,10 +910,8 @@ static llm42_result llm42__run_pass(llm42__cuda *cu, const llm42_pass *pass, llm
     if (result == LLM42_OK && p->key.draws)
         result = llm42__show(cu, ex, -1, "final_norm", ex->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, error);
     cu->probed = nullptr;
-    if (result == LLM42_OK && p->key.draws > cu->max_draws)
-        result = llm42__long_head(cu, pass, error);
-    else if (result == LLM42_OK)
-        result = llm42__copy_logits(cu, 0, pass, 0, p->draws, error);
+    if (result == LLM42_OK && p->key.draws > cu->max_draws) result = llm42__long_head(cu, pass, error);
+    else if (result == LLM42_OK) result = llm42__copy_logits(cu, 0, pass, 0, p->draws, error);
     LLM42__CU(cudaStreamSynchronize(ex->stream));
     return result;
 }
@@ -939,23 +932,21 @@ static llm42_result llm42__cuda_start(void *state, const llm42_pass *pass, llm42
     llm42__execution *ex = &cu->execution[1];
     if (!cu->desc.overlap)
         return llm42_fail(error, LLM42_INVALID,
-                                "cuda backend: start: the backend was opened without llm42_backend_desc.overlap");
+                          "cuda backend: start: the backend was opened without llm42_backend_desc.overlap");
     if (ex->in_flight)
         return llm42_fail(error, LLM42_INVALID, "cuda backend: start: a pass is in flight already: poll first");
     if (pass->probe) return llm42_fail(error, LLM42_INVALID, "cuda backend: start: a probe is for run only");
     if (pass->schedule != LLM42_FIXED || pass->shape > cu->desc.fixed_rows)
         return llm42_fail(error, LLM42_INVALID,
-                                "cuda backend: start: takes FIXED passes of a shape of at most fixed_rows, %d",
-                                cu->desc.fixed_rows);
+                          "cuda backend: start: takes FIXED passes of a shape of at most fixed_rows, %d",
+                          cu->desc.fixed_rows);
     LLM42__CU(cudaSetDevice(cu->options.device));
     LLM42__TRY(llm42__prepare(cu, ex, &cu->execution[1].prepared, pass, error));
     llm42_result result = llm42__launch_pass(cu, 1, pass, error);
     if (result == LLM42_OK)
         result = llm42__cuda_status(error, "cudaEventRecord(", cudaEventRecord(ex->done, ex->stream));
-    if (result == LLM42_OK)
-        ex->in_flight = pass;
-    else
-        cudaStreamSynchronize(ex->stream);  // nothing of a pass that failed is left under way
+    if (result == LLM42_OK) ex->in_flight = pass;
+    else cudaStreamSynchronize(ex->stream);  // nothing of a pass that failed is left under way
     return result;
 }
 
@@ -1047,8 +1038,7 @@ static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *
     }
     LLM42__TRY(llm42__take(cu, &to->w[LLM42__QKV], (size_t)cu->qkv * Dp, error));
     LLM42__TRY(llm42__place(&from->q, to->w[LLM42__QKV], cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
-    LLM42__TRY(
-        llm42__place(&from->k, to->w[LLM42__QKV] + q * Dp, cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
+    LLM42__TRY(llm42__place(&from->k, to->w[LLM42__QKV] + q * Dp, cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
     LLM42__TRY(
         llm42__place(&from->v, to->w[LLM42__QKV] + (q + kv) * Dp, cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
     LLM42__TRY(llm42__take(cu, &to->w[LLM42__O], Dp * (size_t)cu->attended, error));
@@ -1127,7 +1117,7 @@ static llm42_result llm42__open_execution(llm42__cuda *cu, int which, llm42_erro
     LLM42__TRY(llm42__take(cu, &ex->gate_up, R * 2 * (size_t)cu->Fp, error));
     LLM42__TRY(llm42__take(cu, &ex->gated, entries * (size_t)cu->Fp, error));
     LLM42__TRY(llm42__take(cu, (char **)&ex->logits,
-                                (size_t)cu->max_draws * (size_t)cu->Vp * (cu->desc.logits_fp32 ? 4 : 2), error));
+                           (size_t)cu->max_draws * (size_t)cu->Vp * (cu->desc.logits_fp32 ? 4 : 2), error));
     LLM42__TRY(llm42__take(cu, (char **)&ex->workspace, llm42__workspace_bytes, error));
     if (!which) {
         LLM42__TRY(
@@ -1180,8 +1170,8 @@ static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, 
 }
 
 enum { LLM42__CANCELLING = -1 };  // instead of a layer's weights
-static llm42_result llm42__try(llm42__trial *t, int product, const llm42__algorithm *algorithm, int layer, const llm42__bf16 *x,
-                               void *y, int rows, llm42_error *error) {
+static llm42_result llm42__try(llm42__trial *t, int product, const llm42__algorithm *algorithm, int layer,
+                               const llm42__bf16 *x, void *y, int rows, llm42_error *error) {
     llm42__execution *ex = &t->cu->execution[0];
     const llm42__bf16 *w = layer == LLM42__CANCELLING ? t->w : llm42__weights_of(t->cu, product, layer);
     return llm42__run_product(t->cu, ex, product, algorithm, w, x, y, ex->gate_up, rows, error);
@@ -1199,7 +1189,7 @@ static llm42_result llm42__same_bits(llm42__trial *t, int product, const void *y
     unsigned differ = 0;
     LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof differ, cu->execution[0].stream));
     llm42__k_differ<<<264, 512, 0, cu->execution[0].stream>>>((const uint16_t *)y, (const uint16_t *)other, rows, width,
-                                                         shift, t->differ);
+                                                              shift, t->differ);
     LLM42__CU(cudaGetLastError());
     LLM42__CU(cudaMemcpyAsync(&differ, t->differ, sizeof differ, cudaMemcpyDeviceToHost, cu->execution[0].stream));
     LLM42__CU(cudaStreamSynchronize(cu->execution[0].stream));
@@ -1208,8 +1198,8 @@ static llm42_result llm42__same_bits(llm42__trial *t, int product, const void *y
 }
 
 // The same bits on every run, and with the rows in other places?
-static llm42_result llm42__algorithm_holds(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, bool places,
-                                      bool *holds, llm42_error *error) {
+static llm42_result llm42__algorithm_holds(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
+                                           bool places, bool *holds, llm42_error *error) {
     int n, k;
     llm42__product_shape(t->cu, product, &n, &k);
     LLM42__TRY(llm42__try(t, product, algorithm, LLM42__CANCELLING, t->x, t->y, rows, error));
@@ -1217,7 +1207,8 @@ static llm42_result llm42__algorithm_holds(llm42__trial *t, int product, const l
     LLM42__TRY(llm42__same_bits(t, product, t->y, t->other, rows, 0, holds, error));
     const int shifts[] = {1, rows / 2 + 1};
     for (int i = 0; places && *holds && rows > 1 && i < 2; i++) {
-        llm42__k_rotate_rows<<<(unsigned)rows, 256, 0, t->cu->execution[0].stream>>>(t->x, t->turned, rows, k, shifts[i]);
+        llm42__k_rotate_rows<<<(unsigned)rows, 256, 0, t->cu->execution[0].stream>>>(t->x, t->turned, rows, k,
+                                                                                     shifts[i]);
         LLM42__CU(cudaGetLastError());
         LLM42__TRY(llm42__try(t, product, algorithm, LLM42__CANCELLING, t->turned, t->other, rows, error));
         LLM42__TRY(llm42__same_bits(t, product, t->y, t->other, rows, shifts[i] % rows, holds, error));
@@ -1226,8 +1217,8 @@ static llm42_result llm42__algorithm_holds(llm42__trial *t, int product, const l
 }
 
 // Over several layers' weights, so that they come from memory.
-static llm42_result llm42__time_algorithm(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, float *us,
-                                     llm42_error *error) {
+static llm42_result llm42__time_algorithm(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
+                                          float *us, llm42_error *error) {
     llm42__cuda *cu = t->cu;
     const int layers = product == LLM42__HEAD ? 1 : std::min(4, cu->model->config.layers),
               repeats = product == LLM42__HEAD ? 2 : 1;
@@ -1243,7 +1234,8 @@ static llm42_result llm42__time_algorithm(llm42__trial *t, int product, const ll
     return LLM42_OK;
 }
 
-static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, llm42__algorithm *algorithm, llm42_error *error) {
+static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, llm42__algorithm *algorithm,
+                                      llm42_error *error) {
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
     cudaDataType_t out = product == LLM42__HEAD && cu->desc.logits_fp32 ? CUDA_R_32F : CUDA_R_16BF;
@@ -1268,13 +1260,14 @@ static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__algorithm algorithm, u
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
                                          sizeof reduction);
-    if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, algorithm.w, algorithm.x, algorithm.y, algorithm.y, wish, 16, found, &count) !=
-        CUBLAS_STATUS_SUCCESS)
+    if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, algorithm.w, algorithm.x, algorithm.y, algorithm.y, wish,
+                                       16, found, &count) != CUBLAS_STATUS_SUCCESS)
         count = 0;
     cublasLtMatmulPreferenceDestroy(wish);
     for (int i = 0; i < count; i++) {
         bool known = found[i].state != CUBLAS_STATUS_SUCCESS;
-        for (llm42__candidate &c : *list) known |= memcmp(&c.algorithm.algo, &found[i].algo, sizeof algorithm.algo) == 0;
+        for (llm42__candidate &c : *list)
+            known |= memcmp(&c.algorithm.algo, &found[i].algo, sizeof algorithm.algo) == 0;
         if (known) continue;
         algorithm.algo = found[i].algo;
         list->push_back({algorithm, (int)list->size()});
@@ -1377,7 +1370,8 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
 }
 
 // Are a candidate's bits the sequential order's? Compared on the first 64 rows.
-static llm42_result llm42__find_class(llm42__trial *t, int product, llm42__algorithm *algorithm, int rows, llm42_error *error) {
+static llm42_result llm42__find_class(llm42__trial *t, int product, llm42__algorithm *algorithm, int rows,
+                                      llm42_error *error) {
     if (algorithm->tile >= 0) return LLM42_OK;
     LLM42__TRY(llm42__try(t, product, algorithm, LLM42__CANCELLING, t->x, t->y, rows, error));
     return llm42__same_bits(t, product, t->y, t->want, std::min(rows, 64), 0, &algorithm->sequential, error);
@@ -1404,9 +1398,9 @@ static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm4
     int n, k;
     llm42__product_shape(t->cu, product, &n, &k);
     return llm42_fail(error, LLM42_NOT_INVARIANT,
-                            "cuda backend: no algorithm for the %s product (%d x %d) with %d rows keeps its bits: "
-                            "deterministic requests are refused; use mode NONDETERMINISTIC",
-                            llm42__product_names[product], n, k, rows);
+                      "cuda backend: no algorithm for the %s product (%d x %d) with %d rows keeps its bits: "
+                      "deterministic requests are refused; use mode NONDETERMINISTIC",
+                      llm42__product_names[product], n, k, rows);
 }
 
 // Times candidates and finds their class: each once, then those that may be chosen in four more rounds, all in turn, so
@@ -1426,7 +1420,8 @@ static llm42_result llm42__time_candidates(llm42__trial *t, int product, std::ve
         if (c.algorithm.sequential) best[1] = std::min(best[1], llm42__cost(product, c.algorithm));
     }
     for (llm42__candidate &c : *list) {
-        const float limit = std::max(llm42__serves_fast(t->cu, c) ? best[0] : 0.0f, c.algorithm.sequential ? best[1] : 0.0f);
+        const float limit = std::max(llm42__serves_fast(t->cu, c) ? best[0] : 0.0f,
+                                     c.algorithm.sequential ? best[1] : 0.0f);
         c.near = llm42__cost(product, c.algorithm) < 1.15f * limit;
     }
     for (int round = 0; round < 4; round++)
@@ -1569,9 +1564,9 @@ static std::string llm42__algorithm_header(const llm42__cuda *cu) {
 static std::string llm42__algorithm_row(const llm42__cuda *cu, int product, llm42_schedule schedule, size_t bucket) {
     const llm42__algorithm *p = &cu->algorithms[product][schedule][bucket];
     char text[256];
-    int at = snprintf(text, sizeof text, "%s\t%s\t%d\t%s\t%d\t%.2f\t", llm42__product_names[product], llm42_schedule_name(schedule),
-                      cu->buckets[bucket], p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt", p->sequential,
-                      (double)p->us);
+    int at = snprintf(text, sizeof text, "%s\t%s\t%d\t%s\t%d\t%.2f\t", llm42__product_names[product],
+                      llm42_schedule_name(schedule), cu->buckets[bucket],
+                      p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt", p->sequential, (double)p->us);
     for (int i = 0; i < 8; i++)
         at += snprintf(text + at, sizeof text - (size_t)at, "%s%016" PRIx64, i ? ":" : "",
                        p->tile >= 0 ? (uint64_t)0 : p->algo.data[i]);
@@ -1584,8 +1579,8 @@ struct llm42__algorithm_part {
     std::vector<std::string> rows;
 };
 
-// A algorithm file's parts; a line that was cut short is left out. None, and `there` false, where no file can be read; one
-// without the title where it is no algorithm file.
+// A algorithm file's parts; a line that was cut short is left out. None, and `there` false, where no file can be read;
+// one without the title where it is no algorithm file.
 static std::vector<llm42__algorithm_part> llm42__algorithm_parts(const char *path, bool *there) {
     std::vector<llm42__algorithm_part> parts;
     char line[1024];
@@ -1651,7 +1646,8 @@ static bool llm42__parse_algorithm(const char *line, llm42__algorithm_line *row)
     return true;
 }
 
-// Takes one row of a algorithm file. False: it is none, or cannot serve. Rows that the engine does not want change nothing.
+// Takes one row of a algorithm file. False: it is none, or cannot serve. Rows that the engine does not want change
+// nothing.
 static bool llm42__read_algorithm(llm42__cuda *cu, const char *line) {
     llm42__algorithm_line row;
     if (!llm42__parse_algorithm(line, &row)) return false;
@@ -1672,9 +1668,9 @@ static bool llm42__read_algorithm(llm42__cuda *cu, const char *line) {
     return true;
 }
 
-// Adds the engine's algorithms to what its algorithm file holds already: parts of other headers stay, but for those of older
-// versions, and rows of its own part that it does not want. Of two engines that write at once one's may be lost: they
-// are found anew.
+// Adds the engine's algorithms to what its algorithm file holds already: parts of other headers stay, but for those of
+// older versions, and rows of its own part that it does not want. Of two engines that write at once one's may be lost:
+// they are found anew.
 static void llm42__write_algorithms(llm42__cuda *cu) {
     const char *path = cu->options.algorithm_file;
     const std::string header = llm42__algorithm_header(cu);
@@ -1684,7 +1680,8 @@ static void llm42__write_algorithms(llm42__cuda *cu) {
     for (const llm42__algorithm_part &part : llm42__algorithm_parts(path, &there)) {
         llm42__algorithm_line line;
         if (part.header.compare(0, sizeof llm42__algorithm_title - 1, llm42__algorithm_title) != 0) {
-            llm42__log(cu->desc.log, cu->desc.log_user, "algorithm file %s: is there and is no algorithm file: it is left as it is", path);
+            llm42__log(cu->desc.log, cu->desc.log_user,
+                       "algorithm file %s: is there and is no algorithm file: it is left as it is", path);
             return;
         }
         if (part.header == header) {
@@ -1699,7 +1696,8 @@ static void llm42__write_algorithms(llm42__cuda *cu) {
     for (int product = 0; product < LLM42__PRODUCTS; product++)
         for (llm42_schedule schedule : llm42__schedules)
             for (size_t b = 0; b < cu->buckets.size(); b++)
-                if (llm42__algorithm_wanted(cu, product, cu->buckets[b])) own += llm42__algorithm_row(cu, product, schedule, b);
+                if (llm42__algorithm_wanted(cu, product, cu->buckets[b]))
+                    own += llm42__algorithm_row(cu, product, schedule, b);
     FILE *file = nullptr;
     errno = EACCES;
     for (int i = 0; (there || access(path, F_OK) != 0) && !file && i < 100; i++) {
@@ -1708,8 +1706,9 @@ static void llm42__write_algorithms(llm42__cuda *cu) {
         if (!file && errno != EEXIST) break;
     }
     if (!file) {
-        llm42__log(cu->desc.log, cu->desc.log_user, "algorithm file %s: cannot be written: %s; algorithms are found anew at every open", path,
-                        strerror(errno));
+        llm42__log(cu->desc.log, cu->desc.log_user,
+                   "algorithm file %s: cannot be written: %s; algorithms are found anew at every open", path,
+                   strerror(errno));
         return;
     }
     fputs((text + own).c_str(), file);
@@ -1735,8 +1734,9 @@ static bool llm42__read_algorithms(llm42__cuda *cu) {
                 if (llm42__algorithm_wanted(cu, product, cu->buckets[b]))
                     good &= cu->algorithms[product][schedule][b].tile >= 0 || cu->algorithms[product][schedule][b].w;
     if (there && !(found && good))
-        llm42__log(cu->desc.log, cu->desc.log_user, "algorithm file %s: %s: algorithms are found anew", cu->options.algorithm_file,
-                        found ? "not whole" : "has none for this device, library, model and kind of engine");
+        llm42__log(cu->desc.log, cu->desc.log_user, "algorithm file %s: %s: algorithms are found anew",
+                   cu->options.algorithm_file,
+                   found ? "not whole" : "has none for this device, library, model and kind of engine");
     return found && good;
 }
 
@@ -1763,10 +1763,11 @@ static llm42_result llm42__prove_algorithms(llm42__cuda *cu, llm42_error *error)
                         result = llm42__same_bits(&t, product, t.y, t.want, std::min(rows, 64), 0, &same, error);
                 }
                 if (result == LLM42_OK && (!holds || !same))
-                    result = llm42_fail(error, LLM42_NOT_INVARIANT,
-                                              "algorithm file %s: the algorithm of %s with %d rows does not keep its bits here: "
-                                              "remove the file",
-                                              cu->options.algorithm_file, llm42__product_names[product], rows);
+                    result = llm42_fail(
+                        error, LLM42_NOT_INVARIANT,
+                        "algorithm file %s: the algorithm of %s with %d rows does not keep its bits here: "
+                        "remove the file",
+                        cu->options.algorithm_file, llm42__product_names[product], rows);
             }
     }
     llm42__close_trial(&t);
@@ -1817,20 +1818,19 @@ static llm42_result llm42__find_device(int ordinal, cudaDeviceProp *device, llm4
         int driver = 0;
         if (cudaDriverGetVersion(&driver) != cudaSuccess || !driver) status = cudaErrorNoDevice;  // no driver at all
         cudaGetLastError();
-        return llm42_fail(
-            error, LLM42_UNSUPPORTED,
-            "cuda backend: no CUDA device: %s; use the CPU backend, or a machine with an NVIDIA GPU",
-            status != cudaSuccess ? cudaGetErrorString(status) : "none found");
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "cuda backend: no CUDA device: %s; use the CPU backend, or a machine with an NVIDIA GPU",
+                          status != cudaSuccess ? cudaGetErrorString(status) : "none found");
     }
     if (ordinal < 0 || ordinal >= count)
-        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.device: %d: this machine has devices 0 to %d",
-                                ordinal, count - 1);
+        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.device: %d: this machine has devices 0 to %d", ordinal,
+                          count - 1);
     LLM42__CU(cudaSetDevice(ordinal));
     LLM42__CU(cudaGetDeviceProperties(device, ordinal));
     if (device->major < 8)
         return llm42_fail(error, LLM42_UNSUPPORTED,
-                                "cuda backend: %s is sm_%d%d: bf16 tensor cores need sm_80 or later", device->name,
-                                device->major, device->minor);
+                          "cuda backend: %s is sm_%d%d: bf16 tensor cores need sm_80 or later", device->name,
+                          device->major, device->minor);
     return LLM42_OK;
 }
 
@@ -1838,12 +1838,12 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     const llm42_config *c = &d->model->config;
     if (!d->model->layer)
         return llm42_fail(error, LLM42_INVALID,
-                                "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME",
-                                d->model->name);
+                          "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME",
+                          d->model->name);
     if (d->compute != LLM42_BF16)
         return llm42_fail(error, LLM42_UNSUPPORTED,
-                                "llm42_backend_desc.compute: the CUDA backend computes in bf16 with fp32 sums; "
-                                "fp32 is the CPU backend's");
+                          "llm42_backend_desc.compute: the CUDA backend computes in bf16 with fp32 sums; "
+                          "fp32 is the CPU backend's");
     const llm42__field fields[] = {{"max_rows", d->max_rows, 1, 1 << 20},
                                    {"max_context", d->max_context, 1, c->context},
                                    {"pages", d->pages, 1, 1 << 28},
@@ -1853,22 +1853,19 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     const int64_t tokens = (int64_t)d->pages * d->page_size;
     if (tokens > INT32_MAX || tokens * c->kv_heads > INT64_C(0xffffffff) / 16)  // places in a cache have 32 bits
         return llm42_fail(error, LLM42_MEMORY,
-                                "llm42_backend_desc.pages: %d pages of %d tokens: no device has memory for so many",
-                                d->pages, d->page_size);
+                          "llm42_backend_desc.pages: %d pages of %d tokens: no device has memory for so many", d->pages,
+                          d->page_size);
     const llm42_cuda_desc *own = (const llm42_cuda_desc *)d->backend_desc;
     if (own && (own->fast < LLM42_CUDA_FAST_DEFAULT || own->fast > LLM42_CUDA_FAST_OFFERED))
-        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.fast: %d: must be FASTEST or OFFERED",
-                                (int)own->fast);
+        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.fast: %d: must be FASTEST or OFFERED", (int)own->fast);
     if (own && (own->fixed < LLM42_CUDA_FIXED_DEFAULT || own->fixed > LLM42_CUDA_FIXED_MATCH))
-        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.fixed: %d: must be FIRST or MATCH",
-                                (int)own->fixed);
+        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.fixed: %d: must be FIRST or MATCH", (int)own->fixed);
     if (c->head_dim > 128 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 ||
         c->dim > 16384 || c->experts > 1024)
-        return llm42_fail(
-            error, LLM42_UNSUPPORTED,
-            "model %s: head_dim %d, %d heads, %d kv_heads, width %d, %d experts: the CUDA backend "
-            "takes an even head_dim up to 128, up to 16 heads a kv head, width 16384 and 1024 experts",
-            d->model->name, c->head_dim, c->heads, c->kv_heads, c->dim, c->experts);
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "model %s: head_dim %d, %d heads, %d kv_heads, width %d, %d experts: the CUDA backend "
+                          "takes an even head_dim up to 128, up to 16 heads a kv head, width 16384 and 1024 experts",
+                          d->model->name, c->head_dim, c->heads, c->kv_heads, c->dim, c->experts);
     return LLM42_OK;
 }
 
@@ -1905,7 +1902,7 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     int per_row = (d->max_context + LLM42__UNIT_KEYS - 1) / LLM42__UNIT_KEYS + 1,
         singles = std::min(most, std::max(d->max_running, 64));
     int64_t records = std::min((int64_t)singles * per_row,
-                             (int64_t)d->pages * d->page_size / LLM42__UNIT_KEYS + 2 * singles);
+                               (int64_t)d->pages * d->page_size / LLM42__UNIT_KEYS + 2 * singles);
     cu->max_records = (int)std::max<int64_t>(records, 8 * cu->device.multiProcessorCount);
     size_t pages_each = (size_t)(d->max_context + d->page_size - 1) / (size_t)d->page_size;
     cu->page_room = std::min((size_t)most * pages_each,
@@ -1972,14 +1969,12 @@ static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule
             LLM42__TRY(llm42__run_pass(cu, &pass, error));
             if (t < T) continue;
             llm42_output last = cu->execution[0].out_host[pass.rows - 1];  // NaN or not: that is for run to tell
-            if (!trial)
-                first = last;
+            if (!trial) first = last;
             else if (memcmp(&last, &first, sizeof last) != 0)
-                return llm42_fail(
-                    error, LLM42_NOT_INVARIANT,
-                    "cuda backend: schedule %s: position %d of a text gives other bits with %d rows "
-                    "in its pass: nothing can be promised; use mode NONDETERMINISTIC",
-                    llm42_schedule_name(schedule), T - 1, pass.rows);
+                return llm42_fail(error, LLM42_NOT_INVARIANT,
+                                  "cuda backend: schedule %s: position %d of a text gives other bits with %d rows "
+                                  "in its pass: nothing can be promised; use mode NONDETERMINISTIC",
+                                  llm42_schedule_name(schedule), T - 1, pass.rows);
         }
     }
     return LLM42_OK;
@@ -1989,23 +1984,25 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     int driver = 0, runtime = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
-    llm42__log(cu->desc.log, cu->desc.log_user, "cuda device: %s, sm_%d%d, %d multiprocessors, %.1f GB", cu->device.name, cu->device.major,
-                    cu->device.minor, cu->device.multiProcessorCount, (double)cu->device.totalGlobalMem * 1e-9);
+    llm42__log(cu->desc.log, cu->desc.log_user, "cuda device: %s, sm_%d%d, %d multiprocessors, %.1f GB",
+               cu->device.name, cu->device.major, cu->device.minor, cu->device.multiProcessorCount,
+               (double)cu->device.totalGlobalMem * 1e-9);
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda driver: CUDA %d.%d", driver / 1000, driver % 1000 / 10);
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
-    llm42__log(cu->desc.log, cu->desc.log_user, "cuda cublasLt: %zu%s", llm42__lt_version(cu), cu->options.no_cublas ? " (not used)" : "");
+    llm42__log(cu->desc.log, cu->desc.log_user, "cuda cublasLt: %zu%s", llm42__lt_version(cu),
+               cu->options.no_cublas ? " (not used)" : "");
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda kernels: %d", LLM42__KERNELS);
     if (!cu->options.no_cublas)
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda fast: %s",
-                        cu->options.fast == LLM42_CUDA_FAST_OFFERED
-                            ? "offered (the fastest of our kernels and of what cuBLASLt offers)"
-                            : "fastest (the fastest found, whether cuBLASLt offers it or not)");
+                   cu->options.fast == LLM42_CUDA_FAST_OFFERED
+                       ? "offered (the fastest of our kernels and of what cuBLASLt offers)"
+                       : "fastest (the fastest found, whether cuBLASLt offers it or not)");
     if (!llm42__fast_alone(cu))
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda fixed: %s",
-                        cu->options.fixed == LLM42_CUDA_FIXED_MATCH
-                            ? "match (the sequential order, which FAST takes too where it costs little)"
-                        : cu->options.no_cublas ? "first (of our own kernels the fastest for M rows)"
-                                                : "first (the order of cuBLASLt's own choice for M rows)");
+                   cu->options.fixed == LLM42_CUDA_FIXED_MATCH
+                       ? "match (the sequential order, which FAST takes too where it costs little)"
+                   : cu->options.no_cublas ? "first (of our own kernels the fastest for M rows)"
+                                           : "first (the order of cuBLASLt's own choice for M rows)");
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         if (!llm42__product_used(cu, product)) continue;
         std::string line;
@@ -2025,10 +2022,12 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
                 line += text;
             }
         }
-        llm42__log(cu->desc.log, cu->desc.log_user, "cuda algorithm %s: %s", llm42__product_names[product], line.c_str());
+        llm42__log(cu->desc.log, cu->desc.log_user, "cuda algorithm %s: %s", llm42__product_names[product],
+                   line.c_str());
     }
-    llm42__log(cu->desc.log, cu->desc.log_user, "cuda algorithms: * sums in another order than the sequential one; %zu graphs; %.2f GB taken",
-                    cu->graphs.size(), (double)cu->device_bytes * 1e-9);
+    llm42__log(cu->desc.log, cu->desc.log_user,
+               "cuda algorithms: * sums in another order than the sequential one; %zu graphs; %.2f GB taken",
+               cu->graphs.size(), (double)cu->device_bytes * 1e-9);
 }
 
 static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) {
@@ -2073,9 +2072,9 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     const int room = llm42__shared_room(&device);
     if (c->head_dim > 64 && llm42__decode_shape_of(128, c->heads / c->kv_heads, false, room).bytes > room)
         return llm42_fail(error, LLM42_UNSUPPORTED,
-                                "model %s: %d heads a kv head of %d need more shared memory than %s has: use a GPU "
-                                "with 120 KB a block or more",
-                                desc->model->name, c->heads / c->kv_heads, c->head_dim, device.name);
+                          "model %s: %d heads a kv head of %d need more shared memory than %s has: use a GPU "
+                          "with 120 KB a block or more",
+                          desc->model->name, c->heads / c->kv_heads, c->head_dim, device.name);
     llm42__cuda *cu = new (std::nothrow) llm42__cuda();
     if (!cu) return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
     cu->desc = *desc;
@@ -2228,7 +2227,8 @@ static llm42_result llm42__gauge_product(const llm42__gauge *g, llm42_cuda_ceili
     for (const llm42__candidate &c : list) {
         if (c.rank < 0 || c.rank > 3) continue;
         LLM42__TRY(llm42__median(
-            g, [&]() { return llm42__run_lt(g->cu, &g->cu->execution[0], &c.algorithm, w, x, g->to, error); }, &seconds, error));
+            g, [&]() { return llm42__run_lt(g->cu, &g->cu->execution[0], &c.algorithm, w, x, g->to, error); }, &seconds,
+            error));
         best = std::min(best, seconds);
     }
     ceilings->matmul_flop_per_s = 2.0 * (double)(N * N * K) / best;

@@ -74,8 +74,8 @@
    2. llm42_engine_open opens an engine. Zero every field of the desc that you do not care about: zero always means the
       default that the field's comment states. llm42_engine_config returns the desc with all defaults filled in.
    3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.
-   4. llm42_engine_step runs one pass of the model. Call it until it returns LLM42_IDLE, or call llm42_engine_run. You may
-      submit and cancel requests between steps.
+   4. llm42_engine_step runs one pass of the model. Call it until it returns LLM42_IDLE, or call llm42_engine_run. You
+   may submit and cancel requests between steps.
    5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED. You can also read them with llm42_engine_request. What a
       deterministic request has committed never changes; users do not see its candidates.
    6. llm42_engine_release forgets a finished request. Set .auto_release to have that done for you.
@@ -84,9 +84,9 @@
    To try a scheduling policy of your own, set .planner: see section api-planner and examples/06_planner.c.
    To run on other hardware, write a backend: see section api-backend and examples/05_backend.c.
    To run rows yourself, without an engine, call a backend's functions: see examples/score.c.
-   To try a policy without a model, set .backend = llm42_backend_sim(): see examples/04_simulate.c. Planner, KV pages and
-   verification are the same code. A pass takes virtual time from a calibration file (sweep/calibration/), and tokens
-   come from a model of flips. It serves tens of thousands of requests a second; build/sweep runs whole grids.
+   To try a policy without a model, set .backend = llm42_backend_sim(): see examples/04_simulate.c. Planner, KV pages
+   and verification are the same code. A pass takes virtual time from a calibration file (sweep/calibration/), and
+   tokens come from a model of flips. It serves tens of thousands of requests a second; build/sweep runs whole grids.
 
 
    THE PROTOCOL (LLM-42, sections 3 and 4)
@@ -121,8 +121,9 @@
    - Prefill INVARIANT: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. Such a
      pass runs under schedule INVARIANT, which costs more for every row in it. Replay passes then hold only windows, and
      tokens that a preemption made it necessary to prefill again.
-   - Verify WAIT: a ready request goes on decoding, up to .look_ahead, until G windows are ready or .deadline passes have
-     gone by. EAGER, the paper's way, verifies as soon as one window is ready, and fills the pass with partial windows.
+   - Verify WAIT: a ready request goes on decoding, up to .look_ahead, until G windows are ready or .deadline passes
+   have gone by. EAGER, the paper's way, verifies as soon as one window is ready, and fills the pass with partial
+   windows.
    - Fill LARGEST: EAGER fills up with the windows that have most candidates. OLDEST takes them in order of admission.
      The paper does not say which it uses; its latencies fit OLDEST.
    - Overlap: fast passes go on while a replay pass is in flight, where the backend can do that.
@@ -136,8 +137,8 @@
      GPU's model, the library versions and .no_cublas,
    - the compute type, and M.
 
-   They do not depend on other requests, arrival order, batch sizes, page size, prefix cache, preemption, the planner and
-   its policies, or on how M splits into G and W.
+   They do not depend on other requests, arrival order, batch sizes, page size, prefix cache, preemption, the planner
+   and its policies, or on how M splits into G and W.
 
    Other settings promise the same with these differences. Prefill ISOLATED: the result also depends on token_budget,
    which cuts long prompts into chunks, and deterministic requests share no prefixes. Prefill INVARIANT: as PACKED; only
@@ -147,15 +148,15 @@
 
    How: every sum has one written order (section vectors). Fused multiply-adds are explicit. exp, log, sin and cos are
    made of IEEE operations. Threads share the outputs of an operator, never a sum. When an engine opens, it checks that
-   the backend's rows keep their bits wherever they stand in a FIXED pass, and in an INVARIANT pass if there will be any.
-   If they do not, it refuses to open.
+   the backend's rows keep their bits wherever they stand in a FIXED pass, and in an INVARIANT pass if there will be
+   any. If they do not, it refuses to open.
 
-   The compiler needs -ffp-contract=off; without it, where it matters, no engine opens. With -ffast-math llm42.h does not
-   compile. The promise does not hold if other code in the process sets flush-to-zero or another rounding mode, or with
-   .keep_fast_kv.
+   The compiler needs -ffp-contract=off; without it, where it matters, no engine opens. With -ffast-math llm42.h does
+   not compile. The promise does not hold if other code in the process sets flush-to-zero or another rounding mode, or
+   with .keep_fast_kv.
 
-   The prefix cache trusts a 64-bit hash of a page's predecessors. Prompts can be made to collide. Leave .prefix_cache off
-   where prompts come from strangers who might try.
+   The prefix cache trusts a 64-bit hash of a page's predecessors. Prompts can be made to collide. Leave .prefix_cache
+   off where prompts come from strangers who might try.
 
 
    MEMORY, ERRORS, THREADS, BACKENDS
@@ -177,11 +178,11 @@
 
    WHAT IT RESTS ON
 
-   LLM-42: Enabling Determinism in LLM Inference with Verified Speculation (2026): the protocol. He and others, Defeating
-   Nondeterminism in LLM Inference (Thinking Machines, 2025): batch invariance. Kwon and others, Efficient Memory
-   Management for Large Language Model Serving with PagedAttention (2023): KV pages. Dao and others, Flash-Decoding
-   (2023): split-KV attention. Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators (2014): the hash behind
-   the sampler.
+   LLM-42: Enabling Determinism in LLM Inference with Verified Speculation (2026): the protocol. He and others,
+   Defeating Nondeterminism in LLM Inference (Thinking Machines, 2025): batch invariance. Kwon and others, Efficient
+   Memory Management for Large Language Model Serving with PagedAttention (2023): KV pages. Dao and others,
+   Flash-Decoding (2023): split-KV attention. Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators (2014):
+   the hash behind the sampler.
 
 
    SECTIONS. Search for two angle brackets and the name.
@@ -220,18 +221,18 @@ extern "C" {
 
 // >>api-results --------------------------------------------------------------------------------------------------
 // A negative result is an error. LLM42_OK and LLM42_IDLE are not errors.
-#define LLM42_RESULTS(X)                                                                                        \
-    X(LLM42_IDLE, 1, "nothing left to do")                                                                      \
-    X(LLM42_OK, 0, "success")                                                                                   \
-    X(LLM42_INVALID, -1, "a field or argument is out of its range")                                             \
-    X(LLM42_IO, -2, "a file could not be opened, read or written")                                              \
-    X(LLM42_FORMAT, -3, "a file is malformed")                                                                  \
-    X(LLM42_UNSUPPORTED, -4, "a model, type or policy that this build or backend does not have")                \
-    X(LLM42_MEMORY, -5, "out of memory")                                                                        \
-    X(LLM42_NEVER_FITS, -6, "the request is larger than the context or the whole KV cache")                     \
-    X(LLM42_NOT_FOUND, -7, "no live request has this id")                                                       \
-    X(LLM42_NOT_INVARIANT, -8, "the backend does not keep the invariance that deterministic requests rely on")  \
-    X(LLM42_BACKEND, -9, "a pass failed on the backend")                                                        \
+#define LLM42_RESULTS(X)                                                                                       \
+    X(LLM42_IDLE, 1, "nothing left to do")                                                                     \
+    X(LLM42_OK, 0, "success")                                                                                  \
+    X(LLM42_INVALID, -1, "a field or argument is out of its range")                                            \
+    X(LLM42_IO, -2, "a file could not be opened, read or written")                                             \
+    X(LLM42_FORMAT, -3, "a file is malformed")                                                                 \
+    X(LLM42_UNSUPPORTED, -4, "a model, type or policy that this build or backend does not have")               \
+    X(LLM42_MEMORY, -5, "out of memory")                                                                       \
+    X(LLM42_NEVER_FITS, -6, "the request is larger than the context or the whole KV cache")                    \
+    X(LLM42_NOT_FOUND, -7, "no live request has this id")                                                      \
+    X(LLM42_NOT_INVARIANT, -8, "the backend does not keep the invariance that deterministic requests rely on") \
+    X(LLM42_BACKEND, -9, "a pass failed on the backend")                                                       \
     X(LLM42_PLAN, -10, "a planner's plan breaks a rule")
 
 typedef enum llm42_result {
@@ -275,26 +276,26 @@ typedef enum llm42_arch {
 
 typedef struct llm42_config {
     llm42_arch arch;
-    int vocab;           // V
-    int dim;             // D, model width
-    int layers;          // L
-    int heads;           // H, query heads
-    int kv_heads;        // K
-    int head_dim;        // d
-    int ffn;             // F, feed-forward width (of one expert in a mixture)
-    int experts;         // 0: dense
-    int experts_used;    // experts that a token is sent to
-    bool experts_renorm; // the chosen experts' probabilities are scaled to sum to 1
-    int context;         // longest sequence that the model was made for, tokens
-    int sliding_window;  // 0: none; else a token sees this many positions, itself included
+    int vocab;            // V
+    int dim;              // D, model width
+    int layers;           // L
+    int heads;            // H, query heads
+    int kv_heads;         // K
+    int head_dim;         // d
+    int ffn;              // F, feed-forward width (of one expert in a mixture)
+    int experts;          // 0: dense
+    int experts_used;     // experts that a token is sent to
+    bool experts_renorm;  // the chosen experts' probabilities are scaled to sum to 1
+    int context;          // longest sequence that the model was made for, tokens
+    int sliding_window;   // 0: none; else a token sees this many positions, itself included
     float norm_eps;
     double rope_theta;
-    bool rope_interleaved;      // pairs (2i, 2i+1) as in llama2.c files, else (i, i + d/2) as in HF folders
-    double rope_factor;         // llama3 frequency scaling; 0: none
+    bool rope_interleaved;  // pairs (2i, 2i+1) as in llama2.c files, else (i, i + d/2) as in HF folders
+    double rope_factor;     // llama3 frequency scaling; 0: none
     double rope_low_freq_factor, rope_high_freq_factor, rope_original_context;
-    bool tied;                  // the LM head is the embedding
-    int bos;                    // -1: none
-    int stop[LLM42_MAX_STOP];   // end-of-sequence tokens
+    bool tied;                 // the LM head is the embedding
+    int bos;                   // -1: none
+    int stop[LLM42_MAX_STOP];  // end-of-sequence tokens
     int stop_count;
 } llm42_config;
 
@@ -309,7 +310,7 @@ typedef struct llm42_recipe {
 
 // A weight matrix [n, k], row-major, as stored (bf16 or fp32). Backends read it; nobody writes it.
 typedef struct llm42_matrix {
-    const void *data;     // NULL: the backend makes it from the recipe (llm42_model_desc.on_device)
+    const void *data;  // NULL: the backend makes it from the recipe (llm42_model_desc.on_device)
     llm42_dtype type;
     int n, k;
     llm42_recipe recipe;
@@ -328,12 +329,12 @@ typedef struct llm42_layer {
 
 typedef struct llm42_model {
     llm42_config config;
-    llm42_matrix embed, head;   // [V, D]
-    const float *final_norm;    // [D]
-    const llm42_layer *layer;   // [L]
+    llm42_matrix embed, head;           // [V, D]
+    const float *final_norm;            // [D]
+    const llm42_layer *layer;           // [L]
     size_t mapped_bytes, copied_bytes;  // weights used in place; weights converted or copied
     char name[256];
-    void *owner;                // what llm42_model_free releases
+    void *owner;  // what llm42_model_free releases
 } llm42_model;
 
 typedef struct llm42_model_desc {
@@ -369,8 +370,8 @@ typedef enum llm42_schedule {
 LLM42_API const char *llm42_schedule_name(llm42_schedule schedule);  // "fast"
 
 // How a token is drawn. Greedy takes the largest logit, and the lowest id on a tie. Otherwise the filters apply in the
-// order written here, and the token with the largest logit / temperature + Gumbel noise is drawn. The noise is a hash of
-// (seed, position, token id): the same in fast and replay passes, and on every backend.
+// order written here, and the token with the largest logit / temperature + Gumbel noise is drawn. The noise is a hash
+// of (seed, position, token id): the same in fast and replay passes, and on every backend.
 typedef struct llm42_sampling {
     float temperature;  // 0: greedy (default)
     int top_k;          // keep the k largest; 0: all (default)
@@ -389,12 +390,12 @@ typedef struct llm42_row {
     int32_t seq;       // index into llm42_pass.seq
     int32_t position;  // counted from 0
     int32_t token;
-    uint32_t flags;    // LLM42_ROW_*
+    uint32_t flags;  // LLM42_ROW_*
 } llm42_row;
 
 typedef struct llm42_seq {
-    int64_t request;        // id of the request whose rows these are, from 1
-    const int32_t *pages;   // page of each page_size positions
+    int64_t request;       // id of the request whose rows these are, from 1
+    const int32_t *pages;  // page of each page_size positions
     llm42_sampling sampling;
 } llm42_seq;
 
@@ -404,10 +405,9 @@ typedef struct llm42_output {
 } llm42_output;
 
 // Receives a pass's intermediate values: rows x width floats of one operator's output, in the order in which the
-// operators run. layer counts from 0; it is -1 before the first and after the last. It shows where two backends begin to
-// differ, and it is slow.
-typedef void llm42_probe_fn(void *user, int layer, const char *operator_name, int rows, int width,
-                            const float *values);
+// operators run. layer counts from 0; it is -1 before the first and after the last. It shows where two backends begin
+// to differ, and it is slow.
+typedef void llm42_probe_fn(void *user, int layer, const char *operator_name, int rows, int width, const float *values);
 
 // A forward pass. Each row writes the KV of its position. Then it attends to its sequence's positions up to its own,
 // those that other rows of this pass have written included. Rows of a sequence stand in ascending position.
@@ -423,7 +423,7 @@ typedef struct llm42_pass {
     // gate (silu(gate) x up; a mixture has none), down (of a mixture: its sum), final_norm.
     llm42_probe_fn *probe;
     void *probe_user;
-    bool check;            // the engine's own check when it opens, not a request's: takes no virtual time
+    bool check;  // the engine's own check when it opens, not a request's: takes no virtual time
 } llm42_pass;
 
 // >>api-backend --------------------------------------------------------------------------------------------------
@@ -432,30 +432,30 @@ typedef struct llm42_backend_desc {
     llm42_dtype compute;  // LLM42_BF16 or LLM42_FP32
     bool logits_fp32;
     int threads;
-    int max_rows;         // rows in a pass, at most
-    int max_context;      // tokens in a sequence, at most
-    int pages, page_size; // of the KV cache
-    int max_running;      // sequences in a pass, at most
-    int fixed_rows;       // M, the shape of replay passes; 0: not known
-    unsigned schedules;   // those that will run, bits 1 << LLM42_FAST and so on; 0: not known
-    bool overlap;         // start and poll will be used
+    int max_rows;              // rows in a pass, at most
+    int max_context;           // tokens in a sequence, at most
+    int pages, page_size;      // of the KV cache
+    int max_running;           // sequences in a pass, at most
+    int fixed_rows;            // M, the shape of replay passes; 0: not known
+    unsigned schedules;        // those that will run, bits 1 << LLM42_FAST and so on; 0: not known
+    bool overlap;              // start and poll will be used
     const void *backend_desc;  // the backend's own options, as in llm42_engine_desc; NULL: its defaults
     llm42_log_fn *log;
     void *log_user;
 } llm42_backend_desc;
 
 // A backend runs passes. It owns the device's copy of the weights, the KV pages and the clock. The contract:
-// - open gets resolved values: no zero means a default. It takes all memory there and then, and leaves *state NULL if it
-//   fails. close takes what open gave. A backend may be open many times at once; the states share nothing.
+// - open gets resolved values: no zero means a default. It takes all memory there and then, and leaves *state NULL
+//   if it fails. close takes what open gave. A backend may be open many times at once; the states share nothing.
 // - run returns when the pass's outputs are valid. The pass and all it points to belong to the caller and stay in place
 //   until then. Rows beyond pass->rows up to pass->shape are padding: they give no outputs and no KV.
 // - If run fails, the outputs and the KV of the positions in pass->row are undefined, and nothing else has changed. The
 //   engine has those positions written again before a pass reads them.
 // - start and poll are run in two halves, for backends that can overlap passes; NULL where they cannot. One pass is in
-//   flight at most. run may be called beside it. poll returns when the pass has ended, or LLM42_IDLE if it has not ended
-//   by the time `until` (INFINITY: wait for the end; a time gone by: only look). Until it ends, the pass, its rows, its
-//   outputs and the entries of seq that its rows name stay in place, and its sequences are in no other pass. If start or
-//   poll fails, the effect is that of a failed run. error may be NULL.
+//   flight at most. run may be called beside it. poll returns when the pass has ended, or LLM42_IDLE if it has not
+//   ended by the time `until` (INFINITY: wait for the end; a time gone by: only look). Until it ends, the pass, its
+//   rows, its outputs and the entries of seq that its rows name stay in place, and its sequences are in no other pass.
+//   If start or poll fails, the effect is that of a failed run. error may be NULL.
 // - KV entries, tokens and log-probabilities depend on nothing but what the row's schedule allows. The engine checks
 //   that rows keep their bits wherever they stand in a FIXED or INVARIANT pass. If they do not, it does not open.
 // - now is in seconds from any fixed point and never runs backwards. wait_until returns at or after that time.
@@ -499,31 +499,31 @@ typedef struct llm42_cost_table {
 } llm42_cost_table;
 
 typedef struct llm42_calibration {
-    char name[128];            // the file's, without folder and ending
+    char name[128];  // the file's, without folder and ending
     char source[256], device[128], model[128];
     int devices;
-    int64_t kv_tokens;         // KV pool, tokens; 0: not known
-    bool padding_free;         // rows that pad a FIXED pass to its shape cost nothing (CPU)
-    double flip_rate;          // share of candidates that a replay pass changes, mean over requests
-    double flip_shape;         // of the gamma distribution of that rate over requests
+    int64_t kv_tokens;                    // KV pool, tokens; 0: not known
+    bool padding_free;                    // rows that pad a FIXED pass to its shape cost nothing (CPU)
+    double flip_rate;                     // share of candidates that a replay pass changes, mean over requests
+    double flip_shape;                    // of the gamma distribution of that rate over requests
     double overlap_fast, overlap_replay;  // how many times longer a pass takes beside one of the other sort
     llm42_cost_table cost[LLM42_EXACT + 1][LLM42_KINDS];  // by schedule and kind
 } llm42_calibration;
 
 typedef struct llm42_sim_desc {
     const llm42_calibration *calibration;  // required; must outlive the engine
-    uint64_t seed;                // of tokens and flips; default: 42
-    double flip_scale;            // multiplies the calibration's flip rate; default: 1
-    bool no_flips;                // every candidate is right
-    double invariant_slowdown;    // an INVARIANT pass takes this many times the FAST one; default: as the calibration says
+    uint64_t seed;                         // of tokens and flips; default: 42
+    double flip_scale;                     // multiplies the calibration's flip rate; default: 1
+    bool no_flips;                         // every candidate is right
+    double invariant_slowdown;             // INVARIANT passes take this many times FAST ones; default: as calibrated
 } llm42_sim_desc;
 
 // The simulator. .backend_desc is an llm42_sim_desc and required. Its clock is virtual and starts at 0. The model needs
 // no weights: llm42_model_load("shape:NAME").
 LLM42_API const llm42_backend *llm42_backend_sim(void);
 // Reads a calibration file: `# key: value` lines, then TSV `schedule kind rows context_tokens ms`; sweep/README.md
-// describes the format. Errors: IO; MEMORY; FORMAT for a table that is missing, falls or is no full grid, for NaN, or for
-// another unit (names the line).
+// describes the format. Errors: IO; MEMORY; FORMAT for a table that is missing, falls or is no full grid, for NaN, or
+// for another unit (names the line).
 LLM42_API llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error);
 LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
 // Milliseconds that a pass of `rows` rows of one kind takes when they attend to `context` positions on average. NAN for
@@ -533,41 +533,50 @@ LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm4
                                       double rows, double context);
 
 // >>api-cuda -----------------------------------------------------------------------------------------------------
-// The CUDA backend is in llm42.cu and kernels.cu: link them to use it. It computes in bf16. When it opens, it chooses an
-// algorithm for each matrix product, checks them bit by bit, and logs device, driver, libraries and algorithms. Each line
-// is `cuda KEY: VALUE`; together they are the manifest of a result file.
+// The CUDA backend is in llm42.cu and kernels.cu: link them to use it. It computes in bf16. When it opens, it chooses
+// an algorithm for each matrix product, checks them bit by bit, and logs device, driver, libraries and algorithms. Each
+// line is `cuda KEY: VALUE`; together they are the manifest of a result file.
 typedef enum llm42_cuda_fast {  // the algorithm of a FAST pass's matrix products
     LLM42_CUDA_FAST_DEFAULT = 0,
-    LLM42_CUDA_FAST_FASTEST,  // default: the fastest of those that cuBLASLt offers for so many rows, variants of its first
-                              // choice (with CUDA 12.8 or later; meant for Hopper) and the kernels of kernels.cu. On an
-                              // H200 nearly all sum in the INVARIANT order, so that batches of any size agree but for
-                              // attention
-    LLM42_CUDA_FAST_OFFERED,  // without the variants, as serving engines get them: their orders differ from size to size.
-                              // Passes that take the INVARIANT order under MATCH may have them all the same
+    // Default: the fastest of all that are found. These are what cuBLASLt offers for so many rows, variants of its
+    // first
+    // choice (with CUDA 12.8 or later; meant for Hopper) and the kernels of kernels.cu. On an H200 nearly all of the
+    // fastest sum in the INVARIANT order. Batches of any size then agree but for attention.
+    LLM42_CUDA_FAST_FASTEST,
+    // Without the variants, as serving engines get them. Their orders differ from one number of rows to another. Passes
+    // that take the INVARIANT order under MATCH may have the variants all the same.
+    LLM42_CUDA_FAST_OFFERED,
 } llm42_cuda_fast;
 
 typedef enum llm42_cuda_fixed {  // the algorithm of a FIXED pass's matrix products
     LLM42_CUDA_FIXED_DEFAULT = 0,
-    LLM42_CUDA_FIXED_FIRST,  // default: the order of cuBLASLt's own first choice for M rows that keeps its bits, as
-                             // serving engines get it; if that is the INVARIANT order, by its fastest algorithm
-    LLM42_CUDA_FIXED_MATCH,  // the INVARIANT order (k ascending, by the tensor cores). Its bits are the same for any number
-                             // of rows, so M no longer matters, and a replay pass of few windows is no larger than they
-                             // are. FAST takes it too beside such passes: for up to 16 rows always, attention of lone rows
-                             // included, so that small batches agree with the verifier; for more rows where a product
-                             // loses 2% at most
+    // Default: the order of cuBLASLt's own first choice for M rows that keeps its bits, as serving engines get it. If
+    // that
+    // is the INVARIANT order, the fastest algorithm of that order.
+    LLM42_CUDA_FIXED_FIRST,
+    // The INVARIANT order (k ascending, by the tensor cores). Its bits are the same for any number of rows, so M no
+    // longer
+    // matters, and a replay pass of few windows is no larger than they are. FAST takes this order too beside such
+    // passes:
+    // for up to 16 rows always, attention of lone rows included, so that small batches agree with the verifier; for
+    // more
+    // rows where a product loses at most 2%.
+    LLM42_CUDA_FIXED_MATCH,
 } llm42_cuda_fixed;
 
 typedef struct llm42_cuda_desc {
     int device;              // ordinal; default: 0
     llm42_cuda_fast fast;    // default: FASTEST
     llm42_cuda_fixed fixed;  // default: FIRST
-    const char *algorithm_file;  // keeps the chosen algorithms from run to run. They are read if the file has them for this
-                             // device, driver, library, shapes, kind of engine and row counts; else they are chosen anew
-                             // and added to the file. Default: chosen anew at every open
-    bool no_graphs;          // launch kernels one by one; default: CUDA graphs
-    bool no_check;           // leave out the bit tests at open, for timing: no promise; default: check
-    bool no_cublas;          // matrix products by the kernels of kernels.cu alone, all in the INVARIANT order: bits then do
-                             // not depend on cuBLASLt's version; slow for many rows; default: cuBLASLt's where faster
+    // A file that keeps the chosen algorithms from run to run. They are read if the file has them for this device,
+    // driver, library, shapes, kind of engine and row counts. Else they are chosen anew and added to the file. Default:
+    // none, they are chosen anew at every open.
+    const char *algorithm_file;
+    bool no_graphs;  // launch kernels one by one; default: CUDA graphs
+    bool no_check;   // leave out the bit tests at open, for timing: no promise; default: check
+    // Matrix products by the kernels of kernels.cu alone, all in the INVARIANT order. Bits then do not depend on
+    // cuBLASLt's version, but many rows are slow. Default: cuBLASLt's where they are faster.
+    bool no_cublas;
 } llm42_cuda_desc;
 
 // .backend_desc is an llm42_cuda_desc; default: its defaults.
@@ -595,33 +604,33 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
 // Each policy is a field of llm42_engine_desc. Its values, their words in options and results, and what they mean stand
 // here and nowhere else: a new value is one line in a list, and its effect in the planner. The first value is the
 // default.
-#define LLM42_MODES(X)                                                                                          \
-    X(LLM42_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic")                      \
-    X(LLM42_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused")     \
+#define LLM42_MODES(X)                                                                                      \
+    X(LLM42_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic")                  \
+    X(LLM42_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused") \
     X(LLM42_BATCH_INVARIANT, "batch_invariant", "every pass is INVARIANT; every request is reproducible")
-#define LLM42_VERIFIES(X)                                                                                       \
+#define LLM42_VERIFIES(X)                                                                                        \
     X(LLM42_VERIFY_EAGER, "eager", "as soon as one window is ready, filled up with partial windows (the paper)") \
     X(LLM42_VERIFY_WAIT, "wait", "when G windows are ready, or a deadline passes, or nothing else can run")
-#define LLM42_FILLS(X)                                                                                          \
-    X(LLM42_FILL_LARGEST, "largest", "EAGER fills up with the windows that have most candidates")               \
+#define LLM42_FILLS(X)                                                                            \
+    X(LLM42_FILL_LARGEST, "largest", "EAGER fills up with the windows that have most candidates") \
     X(LLM42_FILL_OLDEST, "oldest", "EAGER fills up in order of admission (as the paper's latencies suggest)")
 #define LLM42_PREFILLS(X)                                                                                       \
     X(LLM42_PREFILL_PACKED, "packed", "deterministic prompts ride in replay passes of M rows")                  \
     X(LLM42_PREFILL_ISOLATED, "isolated", "each deterministic prompt runs alone, at its own shape (the paper)") \
     X(LLM42_PREFILL_INVARIANT, "invariant", "deterministic prompts ride in ordinary passes, made INVARIANT")
-#define LLM42_BONUSES(X)                                                                                        \
-    X(LLM42_BONUS_ON, "on", "a window is W-1 candidates and the verifier's own token (the paper's text)")       \
+#define LLM42_BONUSES(X)                                                                                  \
+    X(LLM42_BONUS_ON, "on", "a window is W-1 candidates and the verifier's own token (the paper's text)") \
     X(LLM42_BONUS_OFF, "off", "a window is W candidates (the paper's code)")
-#define LLM42_CHUNKEDS(X)                                                                                       \
-    X(LLM42_CHUNKED_ON, "on", "prompts ride beside decoding, cut into chunks by token_budget")                  \
+#define LLM42_CHUNKEDS(X)                                                                      \
+    X(LLM42_CHUNKED_ON, "on", "prompts ride beside decoding, cut into chunks by token_budget") \
     X(LLM42_CHUNKED_OFF, "off", "all prompts but PACKED ones run whole, before decoding goes on (the paper)")
 // P(name of options and columns, field, type, the field's 0, list of values)
-#define LLM42_POLICIES(P)                                                                                       \
-    P("mode", mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                                                \
-    P("verify", verify, llm42_verify, LLM42_VERIFY_DEFAULT, LLM42_VERIFIES)                                     \
-    P("fill", fill, llm42_fill, LLM42_FILL_DEFAULT, LLM42_FILLS)                                                \
-    P("prefill", prefill, llm42_prefill, LLM42_PREFILL_DEFAULT, LLM42_PREFILLS)                                 \
-    P("bonus", bonus, llm42_bonus, LLM42_BONUS_DEFAULT, LLM42_BONUSES)                                          \
+#define LLM42_POLICIES(P)                                                       \
+    P("mode", mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                \
+    P("verify", verify, llm42_verify, LLM42_VERIFY_DEFAULT, LLM42_VERIFIES)     \
+    P("fill", fill, llm42_fill, LLM42_FILL_DEFAULT, LLM42_FILLS)                \
+    P("prefill", prefill, llm42_prefill, LLM42_PREFILL_DEFAULT, LLM42_PREFILLS) \
+    P("bonus", bonus, llm42_bonus, LLM42_BONUS_DEFAULT, LLM42_BONUSES)          \
     P("chunked", chunked_prefill, llm42_chunked, LLM42_CHUNKED_DEFAULT, LLM42_CHUNKEDS)
 
 #define LLM42__VALUE(name, word, meaning) name,
@@ -648,17 +657,17 @@ LLM42_API const char *llm42_policy_word(const llm42_engine_desc *desc, const cha
 
 // >>api-request --------------------------------------------------------------------------------------------------
 typedef struct llm42_request_desc {
-    const int32_t *prompt;   // required, [prompt_count], copied
-    int prompt_count;        // required, at least 1
-    int max_new_tokens;      // default: 128, or what the context leaves if that is less
-    bool deterministic;      // default: no
-    llm42_sampling sampling; // default: greedy
-    int sample_index;        // which of n samples of a prompt this is: shifts the default seed, and only that
-    const int32_t *stop;     // [stop_count]; default: the model's end-of-sequence tokens
-    int stop_count;          // at most LLM42_MAX_STOP
-    bool ignore_stop;        // generate max_new_tokens whatever comes
-    double arrival;          // seconds on the backend's clock; default: now
-    void *user;              // handed back in llm42_request.user
+    const int32_t *prompt;    // required, [prompt_count], copied
+    int prompt_count;         // required, at least 1
+    int max_new_tokens;       // default: 128, or what the context leaves if that is less
+    bool deterministic;       // default: no
+    llm42_sampling sampling;  // default: greedy
+    int sample_index;         // which of n samples of a prompt this is: shifts the default seed, and only that
+    const int32_t *stop;      // [stop_count]; default: the model's end-of-sequence tokens
+    int stop_count;           // at most LLM42_MAX_STOP
+    bool ignore_stop;         // generate max_new_tokens whatever comes
+    double arrival;           // seconds on the backend's clock; default: now
+    void *user;               // handed back in llm42_request.user
 } llm42_request_desc;
 
 typedef enum llm42_state {
@@ -681,32 +690,32 @@ typedef struct llm42_request {
     llm42_state state;
     llm42_finish finish;
     bool deterministic;
-    bool verify;                 // its tokens are candidates until a replay pass has verified them (mode DVR)
-    bool in_flight;              // has rows in the replay pass in flight
-    bool must_verify;            // its last replay pass failed: it must be verified before it decodes again
-    bool complete;               // its last candidate ends it if it holds: nothing is decoded behind it
+    bool verify;       // its tokens are candidates until a replay pass has verified them (mode DVR)
+    bool in_flight;    // has rows in the replay pass in flight
+    bool must_verify;  // its last replay pass failed: it must be verified before it decodes again
+    bool complete;     // its last candidate ends it if it holds: nothing is decoded behind it
     int prompt_count, max_new_tokens;
-    int committed, candidates;   // C and U
-    int kv;                      // positions with KV; in state PREFILL the next row of its prompt is at this position
-    int64_t ready_since;         // passes that had run when its window became ready; -1: it is not ready
+    int committed, candidates;  // C and U
+    int kv;                     // positions with KV; in state PREFILL the next row of its prompt is at this position
+    int64_t ready_since;        // passes that had run when its window became ready; -1: it is not ready
     double arrival, first_token, last_token;  // seconds on the backend's clock; -1: not yet
-    const int32_t *prompt;       // [prompt_count]
-    const int32_t *tokens;       // [committed], then [candidates] unverified ones
-    const float *logprobs;       // [committed]
+    const int32_t *prompt;                    // [prompt_count]
+    const int32_t *tokens;                    // [committed], then [candidates] unverified ones
+    const float *logprobs;                    // [committed]
     int64_t verifications, rollbacks, recomputed, preemptions, prefix_hits;
     void *user;
 } llm42_request;
 
-#define LLM42_EVENTS(X)                                                                                         \
-    X(LLM42_EVENT_SUBMITTED, "submitted")     /* n: prompt tokens */                                            \
-    X(LLM42_EVENT_ADMITTED, "admitted")       /* n: tokens found in the prefix cache */                         \
-    X(LLM42_EVENT_PREFILLED, "prefilled")     /* n: tokens whose KV is present */                               \
-    X(LLM42_EVENT_CANDIDATE, "candidate")     /* n = 1: a token decoded but not verified */                     \
+#define LLM42_EVENTS(X)                                                                                               \
+    X(LLM42_EVENT_SUBMITTED, "submitted")     /* n: prompt tokens */                                                  \
+    X(LLM42_EVENT_ADMITTED, "admitted")       /* n: tokens found in the prefix cache */                               \
+    X(LLM42_EVENT_PREFILLED, "prefilled")     /* n: tokens whose KV is present */                                     \
+    X(LLM42_EVENT_CANDIDATE, "candidate")     /* n = 1: a token decoded but not verified */                           \
     X(LLM42_EVENT_COMMITTED, "committed")     /* n tokens released; info->last_token is that of the release before */ \
-    X(LLM42_EVENT_VERIFIED, "verified")       /* n: candidates that agreed with the replay pass */              \
-    X(LLM42_EVENT_ROLLED_BACK, "rolled back") /* n: candidates dropped, the one that differed included */       \
-    X(LLM42_EVENT_PREEMPTED, "preempted")     /* n: candidates dropped; the KV pages go, the tokens stay */     \
-    X(LLM42_EVENT_FINISHED, "finished")       /* n: tokens returned; see finish */                              \
+    X(LLM42_EVENT_VERIFIED, "verified")       /* n: candidates that agreed with the replay pass */                    \
+    X(LLM42_EVENT_ROLLED_BACK, "rolled back") /* n: candidates dropped, the one that differed included */             \
+    X(LLM42_EVENT_PREEMPTED, "preempted")     /* n: candidates dropped; the KV pages go, the tokens stay */           \
+    X(LLM42_EVENT_FINISHED, "finished")       /* n: tokens returned; see finish */                                    \
     X(LLM42_EVENT_PASS, "pass")               /* request 0; n: rows; see schedule, shape, begin */
 
 typedef enum llm42_event_type {
@@ -718,18 +727,18 @@ typedef enum llm42_event_type {
 
 typedef struct llm42_event {
     llm42_event_type type;
-    double time;                  // seconds on the backend's clock; the events of a pass have one time
-    int64_t request;              // id; 0 for a pass
-    const llm42_request *info;    // NULL for a pass
-    int n;                        // see LLM42_EVENTS
-    int position;                 // index of tokens[0] among the request's output tokens
-    const int32_t *tokens;        // [n]: candidate, committed, rolled back; else NULL
-    const float *logprobs;        // [n]: committed; candidate (the fast pass's); else NULL
+    double time;                // seconds on the backend's clock; the events of a pass have one time
+    int64_t request;            // id; 0 for a pass
+    const llm42_request *info;  // NULL for a pass
+    int n;                      // see LLM42_EVENTS
+    int position;               // index of tokens[0] among the request's output tokens
+    const int32_t *tokens;      // [n]: candidate, committed, rolled back; else NULL
+    const float *logprobs;      // [n]: committed; candidate (the fast pass's); else NULL
     llm42_finish finish;
-    llm42_schedule schedule;      // pass
-    int shape;                    // pass: rows that the schedule was made for
-    int windows;                  // pass: verification windows in it
-    double begin;                 // pass: start time; time is its end
+    llm42_schedule schedule;  // pass
+    int shape;                // pass: rows that the schedule was made for
+    int windows;              // pass: verification windows in it
+    double begin;             // pass: start time; time is its end
 } llm42_event;
 
 // Called inside llm42_engine_submit, _cancel and _step, on the caller's thread. It may read. The only engine calls
@@ -740,9 +749,9 @@ LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
 
 // >>api-planner --------------------------------------------------------------------------------------------------
 // A planner decides which requests share the next pass. It sees the requests and fills in a plan. A plan is a value: a
-// schedule, a shape, and a list of choices. The engine checks the plan, takes KV pages for it and runs it. Every plan that
-// obeys the rules below is safe: no token and no log-probability bit of a deterministic request depends on the planner.
-// examples/06_planner.c has two planners.
+// schedule, a shape, and a list of choices. The engine checks the plan, takes KV pages for it and runs it. Every plan
+// that obeys the rules below is safe: no token and no log-probability bit of a deterministic request depends on the
+// planner. examples/06_planner.c has two planners.
 typedef enum llm42_choice_kind {
     LLM42_CHOICE_DECODE = 1,  // one row: the newest token goes in, the next one comes out
     LLM42_CHOICE_PROMPT,      // the next rows of its prompt, or of tokens that it had committed before a preemption
@@ -750,9 +759,9 @@ typedef enum llm42_choice_kind {
 } llm42_choice_kind;
 
 typedef struct llm42_choice {
-    int64_t request;          // id
+    int64_t request;  // id
     llm42_choice_kind kind;
-    int rows;                 // 0: as many as llm42_choice_rows allows
+    int rows;  // 0: as many as llm42_choice_rows allows
 } llm42_choice;
 
 typedef struct llm42_plan {
@@ -766,17 +775,17 @@ typedef struct llm42_plan {
 // What planners are told of a pass.
 typedef struct llm42_planned {
     llm42_schedule schedule;
-    int rows, shape;          // rows is 0 where there is no such pass
-    int windows, prompts;     // choices of windows, and of deterministic prompts
-    double begin;             // seconds on the backend's clock
+    int rows, shape;       // rows is 0 where there is no such pass
+    int windows, prompts;  // choices of windows, and of deterministic prompts
+    double begin;          // seconds on the backend's clock
 } llm42_planned;
 
 // What a planner sees. It is read-only and holds until the planner returns.
 typedef struct llm42_view {
-    const llm42_engine_desc *desc;        // every default resolved
-    double now;                           // the backend's clock, seconds
-    int64_t passes;                       // that have run; llm42_request.ready_since counts in these
-    int window_ready;                     // candidates that make a window ready: W - 1, or W without the bonus token
+    const llm42_engine_desc *desc;  // every default resolved
+    double now;                     // the backend's clock, seconds
+    int64_t passes;                 // that have run; llm42_request.ready_since counts in these
+    int window_ready;               // candidates that make a window ready: W - 1, or W without the bonus token
     int running_count, waiting_count;
     const llm42_request *const *running;  // [running_count], in order of admission
     const llm42_request *waiting;         // the first by arrival, whether it has arrived or not; NULL: none
@@ -785,24 +794,24 @@ typedef struct llm42_view {
     llm42_planned in_flight;              // the replay pass in flight (.overlap)
 } llm42_view;
 
-// The rules. A plan that breaks one is refused with LLM42_PLAN and a line that names the rule and the request. A refused
-// plan changes nothing, and the engine can go on.
-#define LLM42_RULES(X)                                                                                          \
-    X(LLM42_RULE_SCHEDULE, "a plan has a schedule that the engine was opened for")                              \
-    X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                 \
-    X(LLM42_RULE_ONCE, "a request is in a plan at most once")                                                   \
-    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                              \
-    X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and another token may follow")              \
-    X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                       \
-    X(LLM42_RULE_PREFILL, "a deterministic prompt runs in the kind of pass that .prefill names, never FAST")    \
+// The rules. A plan that breaks one is refused with LLM42_PLAN and a line that names the rule and the request. A
+// refused plan changes nothing, and the engine can go on.
+#define LLM42_RULES(X)                                                                                              \
+    X(LLM42_RULE_SCHEDULE, "a plan has a schedule that the engine was opened for")                                  \
+    X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                     \
+    X(LLM42_RULE_ONCE, "a request is in a plan at most once")                                                       \
+    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                                  \
+    X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and another token may follow")                  \
+    X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                           \
+    X(LLM42_RULE_PREFILL, "a deterministic prompt runs in the kind of pass that .prefill names, never FAST")        \
     X(LLM42_RULE_ISOLATED, "with prefill ISOLATED a deterministic prompt is alone, with all rows that it may have") \
-    X(LLM42_RULE_WINDOW, "a window has something to verify")                                                    \
-    X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                \
-    X(LLM42_RULE_ROWS, "a choice has no more rows than it may have, a plan at most M (FIXED) or token_budget")  \
-    X(LLM42_RULE_SHAPE, "a FIXED pass has shape M; another has a shape from its rows to token_budget")          \
-    X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                               \
-    X(LLM42_RULE_WORK, "something is planned, or admitted, unless a pass in flight is waited for")              \
-    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                             \
+    X(LLM42_RULE_WINDOW, "a window has something to verify")                                                        \
+    X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                    \
+    X(LLM42_RULE_ROWS, "a choice has no more rows than it may have, a plan at most M (FIXED) or token_budget")      \
+    X(LLM42_RULE_SHAPE, "a FIXED pass has shape M; another has a shape from its rows to token_budget")              \
+    X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                   \
+    X(LLM42_RULE_WORK, "something is planned, or admitted, unless a pass in flight is waited for")                  \
+    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                                 \
     X(LLM42_RULE_ARRIVED, "admit names a waiting request that has arrived")
 
 typedef enum llm42_rule {
@@ -811,13 +820,13 @@ typedef enum llm42_rule {
 #undef LLM42__X
 } llm42_rule;
 
-// The functions run inside llm42_engine_step, on the caller's thread. They must not call the engine. A planner that looks
-// at nothing but the view plans the same way in every run.
+// The functions run inside llm42_engine_step, on the caller's thread. They must not call the engine. A planner that
+// looks at nothing but the view plans the same way in every run.
 typedef struct llm42_planner {
     const char *name;  // required; one word, for messages and results
     void *user;        // handed to each function
-    // Required. Fills in the plan of the next pass, which comes empty. If it stays empty, the engine waits for the pass in
-    // flight. An error ends the step.
+    // Required. Fills in the plan of the next pass, which comes empty. If it stays empty, the engine waits for the pass
+    // in flight. An error ends the step.
     llm42_result (*plan)(void *user, const llm42_view *view, llm42_plan *plan, llm42_error *error);
     // Names the request that gives up its KV pages when a plan needs more than are free. The planner is then asked for
     // another plan. NULL (default): the youngest, ordinary requests first.
@@ -842,54 +851,54 @@ LLM42_API const llm42_request *llm42_next_waiting(const llm42_request *request);
 struct llm42_engine_desc {
     const llm42_model *model;      // required
     const llm42_backend *backend;  // default: llm42_backend_cpu()
-    const void *backend_desc;      // of the backend's own type: llm42_sim_desc (required), llm42_cuda_desc; default: NULL
-    const llm42_planner *planner;  // who shares a pass; default: llm42_planner_default()
-    llm42_mode mode;               // default: DVR
-    llm42_dtype compute;           // default: LLM42_BF16
-    bool logits_fp32;              // default: under bf16 logits are rounded to bf16, as serving engines do
-    int threads;                   // default: what OpenMP offers
-    int max_context;               // tokens in a sequence; default: the model's, at most 8192
-    int max_running;               // sequences that run at once; default: 32
-    int token_budget;              // most rows of a FAST, INVARIANT or ISOLATED pass; at least max_running, and with
-                                   // chunked_prefill OFF max_context; default: the least that is allowed, or 256
-    int page_size;                 // tokens in a KV page; default: 16
-    int pages;                     // KV pages; default: max_running full contexts, or one and 1 GiB if that is less
-    int window;                    // W; default: 32
-    int group;                     // G; default: 8. M = G x W
-    llm42_verify verify;           // default: EAGER
-    llm42_fill fill;               // default: LARGEST
-    int deadline;                  // WAIT: passes that a ready window waits at most; default: W
-    int look_ahead;                // WAIT: candidates decoded beyond a ready window, at most; default: W
-    llm42_prefill prefill;         // of deterministic requests' prompts in mode DVR; default: PACKED
-    llm42_bonus bonus;             // default: ON
-    llm42_chunked chunked_prefill; // default: ON
-    bool overlap;                  // fast passes go on while a replay pass is in flight; default: off
-    double admission_reserve;      // 0 to 1. A request is admitted when enough pages are free for its tokens, for one
-                                   // more page of each request that runs, and for this share of all tokens that it and
-                                   // they may still return. If none runs it is always admitted. Default: 0
-    bool prefix_cache;             // default: off
-    double inject_rate;            // share of candidates replaced by a wrong token, 0 to 1, for stress tests; default: 0
-    uint64_t inject_seed;          // default: 42
-    bool keep_fast_kv;             // leave out the KV overwrite of verification: breaks the promise, for experiments
-    bool auto_release;             // a finished request is released after its FINISHED event; default: by the user
-    llm42_event_fn *on_event;      // default: none
+    const void *backend_desc;  // of the backend's own type: llm42_sim_desc (required), llm42_cuda_desc; default: NULL
+    const llm42_planner *planner;   // who shares a pass; default: llm42_planner_default()
+    llm42_mode mode;                // default: DVR
+    llm42_dtype compute;            // default: LLM42_BF16
+    bool logits_fp32;               // default: under bf16 logits are rounded to bf16, as serving engines do
+    int threads;                    // default: what OpenMP offers
+    int max_context;                // tokens in a sequence; default: the model's, at most 8192
+    int max_running;                // sequences that run at once; default: 32
+    int token_budget;               // most rows of a FAST, INVARIANT or ISOLATED pass; at least max_running, and with
+                                    // chunked_prefill OFF max_context; default: the least that is allowed, or 256
+    int page_size;                  // tokens in a KV page; default: 16
+    int pages;                      // KV pages; default: max_running full contexts, or one and 1 GiB if that is less
+    int window;                     // W; default: 32
+    int group;                      // G; default: 8. M = G x W
+    llm42_verify verify;            // default: EAGER
+    llm42_fill fill;                // default: LARGEST
+    int deadline;                   // WAIT: passes that a ready window waits at most; default: W
+    int look_ahead;                 // WAIT: candidates decoded beyond a ready window, at most; default: W
+    llm42_prefill prefill;          // of deterministic requests' prompts in mode DVR; default: PACKED
+    llm42_bonus bonus;              // default: ON
+    llm42_chunked chunked_prefill;  // default: ON
+    bool overlap;                   // fast passes go on while a replay pass is in flight; default: off
+    double admission_reserve;       // 0 to 1. A request is admitted when enough pages are free for its tokens, for one
+                                    // more page of each request that runs, and for this share of all tokens that it and
+                                    // they may still return. If none runs it is always admitted. Default: 0
+    bool prefix_cache;              // default: off
+    double inject_rate;        // share of candidates replaced by a wrong token, 0 to 1, for stress tests; default: 0
+    uint64_t inject_seed;      // default: 42
+    bool keep_fast_kv;         // leave out the KV overwrite of verification: breaks the promise, for experiments
+    bool auto_release;         // a finished request is released after its FINISHED event; default: by the user
+    llm42_event_fn *on_event;  // default: none
     void *event_user;
-    llm42_log_fn *log;             // default: none
+    llm42_log_fn *log;  // default: none
     void *log_user;
 };
 
 typedef struct llm42_stats {
     int64_t submitted, finished, cancelled;
-    int64_t prompt_tokens;         // of requests that were admitted
-    int64_t returned_tokens;       // released to users
-    int64_t deterministic_tokens;  // of those, to deterministic requests
+    int64_t prompt_tokens;                                   // of requests that were admitted
+    int64_t returned_tokens;                                 // released to users
+    int64_t deterministic_tokens;                            // of those, to deterministic requests
     int64_t passes[LLM42_EXACT + 1], rows[LLM42_EXACT + 1];  // by schedule
     double busy[LLM42_EXACT + 1];  // seconds in passes, by schedule; passes side by side both count
     int64_t replay_windows;        // windows filled in replay passes
     int64_t candidates, verifications, rollbacks, recomputed, injected;
-    int64_t compared;              // candidates that a replay pass compared
+    int64_t compared;  // candidates that a replay pass compared
     int64_t preemptions, preempted_candidates;
-    int64_t prefix_hits;           // prompt tokens found in the prefix cache
+    int64_t prefix_hits;               // prompt tokens found in the prefix cache
     int running, waiting, pages_free;  // now
 } llm42_stats;
 
@@ -914,10 +923,10 @@ LLM42_API const llm42_request *llm42_engine_request(const llm42_engine *engine, 
 // Forgets a finished request and frees its tokens. Errors: NOT_FOUND, INVALID (it is not finished).
 LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, llm42_error *error);
 
-// Admits arrivals, asks the planner for a pass, runs it, commits tokens and emits events. Allocates nothing. LLM42_OK: a
-// pass ran, or the one in flight has ended. LLM42_IDLE: every request is finished. If there is nothing to run until the
-// next arrival, it sleeps until then. After an error tokens and requests are as before the step: call it again to retry,
-// or cancel. Errors: the backend's, the planner's, PLAN.
+// Admits arrivals, asks the planner for a pass, runs it, commits tokens and emits events. Allocates nothing. LLM42_OK:
+// a pass ran, or the one in flight has ended. LLM42_IDLE: every request is finished. If there is nothing to run until
+// the next arrival, it sleeps until then. After an error tokens and requests are as before the step: call it again to
+// retry, or cancel. Errors: the backend's, the planner's, PLAN.
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
 LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
@@ -925,15 +934,15 @@ LLM42_API double llm42_engine_now(const llm42_engine *engine);  // the backend's
 LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
 
 // >>api-observers ------------------------------------------------------------------------------------------------
-// Metrics collect what papers report, from events. Recompute % = 100 x recomputed / returned tokens. The rollback rate of
-// a request = its rollbacks / its verifications. TTFT: from arrival to the first token released. ITL: between releases.
-// End to end: from arrival to the last token. The arrays grow as events come; llm42_metrics_free frees them.
+// Metrics collect what papers report, from events. Recompute % = 100 x recomputed / returned tokens. The rollback rate
+// of a request = its rollbacks / its verifications. TTFT: from arrival to the first token released. ITL: between
+// releases. End to end: from arrival to the last token. The arrays grow as events come; llm42_metrics_free frees them.
 typedef struct llm42_metrics {
     int64_t requests, input_tokens, output_tokens, recomputed, verifications, rollbacks;
-    double begin, end;      // first arrival, last release; seconds
-    double *ttft, *latency; // seconds; one a request
-    double *itl;            // seconds; one a release, but for a request's first
-    double *rollback_rate;  // one a deterministic request that was verified
+    double begin, end;       // first arrival, last release; seconds
+    double *ttft, *latency;  // seconds; one a request
+    double *itl;             // seconds; one a release, but for a request's first
+    double *rollback_rate;   // one a deterministic request that was verified
 } llm42_metrics;
 
 // Errors: MEMORY, and that event is not counted in full.
@@ -960,7 +969,7 @@ LLM42_API llm42_result llm42_trace_close(llm42_trace *trace, llm42_error *error)
 LLM42_API float llm42_exp(float x);
 LLM42_API float llm42_log(float x);  // x > 0
 LLM42_API double llm42_exp64(double x);
-LLM42_API double llm42_log64(double x);  // x > 0
+LLM42_API double llm42_log64(double x);                               // x > 0
 LLM42_API void llm42_sincos(double x, double *sine, double *cosine);  // |x| < 1e9
 LLM42_API uint64_t llm42_hash(uint64_t x);
 LLM42_API double llm42_uniform(uint64_t hash);  // a number in [0, 1) from a hash: its upper 53 bits
@@ -983,7 +992,8 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
     (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
-#error "llm42.h: compile without -ffast-math, -Ofast and their parts: they change bits, and bits are what llm42 promises"
+#error \
+    "llm42.h: compile without -ffast-math, -Ofast and their parts: they change bits, and bits are what llm42 promises"
 #endif
 
 #include <assert.h>
@@ -1030,10 +1040,10 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #define LLM42__MAX(a, b) ((a) > (b) ? (a) : (b))
 
 // Returns what the call returned, unless that was LLM42_OK.
-#define LLM42__TRY(call)                                \
-    do {                                                \
-        llm42_result try_result = (call);               \
-        if (try_result != LLM42_OK) return try_result;  \
+#define LLM42__TRY(call)                               \
+    do {                                               \
+        llm42_result try_result = (call);              \
+        if (try_result != LLM42_OK) return try_result; \
     } while (0)
 
 // >>results ------------------------------------------------------------------------------------------------------
@@ -1046,8 +1056,7 @@ static void llm42__scrub(char *text) {
         if ((unsigned char)*p < ' ' || *p == 0x7f) *p = '?';
 }
 
-LLM42__MAYBE_UNUSED LLM42__PRINTF(3)
-static void llm42__log(llm42_log_fn *log, void *user, const char *format, ...) {
+LLM42__MAYBE_UNUSED LLM42__PRINTF(3) static void llm42__log(llm42_log_fn *log, void *user, const char *format, ...) {
     if (!log) return;
     char line[1024];
     va_list args;
@@ -1065,8 +1074,8 @@ typedef struct llm42__field {
     int64_t value, low, high;
 } llm42__field;
 
-LLM42__MAYBE_UNUSED static llm42_result llm42__check_fields(const char *desc, const llm42__field *field, size_t count, int page_size,
-                                        llm42_error *error) {
+LLM42__MAYBE_UNUSED static llm42_result llm42__check_fields(const char *desc, const llm42__field *field, size_t count,
+                                                            int page_size, llm42_error *error) {
     for (size_t i = 0; i < count; i++)
         if (field[i].value < field[i].low || field[i].value > field[i].high)
             return llm42_fail(error, LLM42_INVALID, "%s.%s: %lld: must be from %lld to %lld", desc, field[i].name,
@@ -1116,8 +1125,8 @@ LLM42__MAYBE_UNUSED static void llm42__free(void *p) {
 }
 
 // >>numbers ------------------------------------------------------------------------------------------------------
-// Owns: elementary functions made of IEEE operations, hashes, and number formats. Every CPU, compiler and GPU gives the
-// same bits. exp and log are within 2 ulp, which is all that their users need.
+// Owns: elementary functions made of IEEE operations, hashes, and number formats. Every CPU, compiler and GPU gives
+// the same bits. exp and log are within 2 ulp, which is all that their users need.
 // Calls: nothing.
 // Invariant: an operation is rounded by itself; what is fused says fma.
 
@@ -1225,7 +1234,8 @@ LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, float *
             double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor;
             double smooth = (context / wave - low) / (high - low);
             if (wave > context / low) frequency = (float)(frequency / c->rope_factor);
-            else if (wave >= context / high) frequency = (float)((1 - smooth) * frequency / c->rope_factor + smooth * frequency);
+            else if (wave >= context / high)
+                frequency = (float)((1 - smooth) * frequency / c->rope_factor + smooth * frequency);
         }
         for (int t = 0; t < max_context; t++) {
             double sine, cosine;
@@ -1340,7 +1350,8 @@ static bool llm42__make_room(void **array, size_t element) {
     stbds_array_header *old = *array ? stbds_header(*array) : NULL;
     stbds_array_header *header = wanted > (SIZE_MAX - sizeof *header) / element
                                      ? NULL
-                                     : (stbds_array_header *)STBDS_REALLOC(NULL, old, sizeof *header + wanted * element);
+                                     : (stbds_array_header *)STBDS_REALLOC(NULL, old,
+                                                                           sizeof *header + wanted * element);
     if (!header) return false;
     if (!old) memset(header, 0, sizeof *header);
     header->capacity = wanted;
@@ -1368,7 +1379,8 @@ llm42_result llm42_fail(llm42_error *error, llm42_result result, const char *for
 
 const char *llm42_result_name(llm42_result result) {
     switch (result) {
-#define LLM42__X(name, value, text) case name: return #name;
+#define LLM42__X(name, value, text) \
+    case name: return #name;
         LLM42_RESULTS(LLM42__X)
 #undef LLM42__X
     }
@@ -1377,7 +1389,8 @@ const char *llm42_result_name(llm42_result result) {
 
 const char *llm42_result_text(llm42_result result) {
     switch (result) {
-#define LLM42__X(name, value, text) case name: return text;
+#define LLM42__X(name, value, text) \
+    case name: return text;
         LLM42_RESULTS(LLM42__X)
 #undef LLM42__X
     }
@@ -1386,7 +1399,8 @@ const char *llm42_result_text(llm42_result result) {
 
 const char *llm42_event_name(llm42_event_type type) {
     switch (type) {
-#define LLM42__X(name, text) case name: return text;
+#define LLM42__X(name, text) \
+    case name: return text;
         LLM42_EVENTS(LLM42__X)
 #undef LLM42__X
     case LLM42_EVENT_NONE: break;
@@ -1407,8 +1421,8 @@ const char *llm42_kind_name(llm42_kind kind) {
 const llm42_policy *llm42_policies(void) {
 #define LLM42__WORD(name, word, meaning) word,
 #define LLM42__MEANING(name, word, meaning) meaning,
-#define LLM42__POLICY(name, field, type, none, values)                             \
-    static const char *const field##_word[] = {values(LLM42__WORD) NULL};          \
+#define LLM42__POLICY(name, field, type, none, values)                    \
+    static const char *const field##_word[] = {values(LLM42__WORD) NULL}; \
     static const char *const field##_meaning[] = {values(LLM42__MEANING) NULL};
     LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
@@ -1600,7 +1614,8 @@ static void llm42__json_free(llm42__json *json) {
 // The token after everything inside token i.
 static int llm42__json_skip(const llm42__json *json, int i) {
     int end = json->token[i].end;
-    for (i++; i < json->count && json->token[i].start < end; i++) {}
+    for (i++; i < json->count && json->token[i].start < end; i++) {
+    }
     return i;
 }
 
@@ -1637,14 +1652,14 @@ static llm42_result llm42__json_field(const llm42__json *json, int object, const
     double x;
     if (!llm42__json_number(json, i, &x) || x < low || x > high)
         return llm42_fail(error, LLM42_FORMAT, "%s: %s: expected a number between %g and %g, found %.*s", json->path,
-                           key, low, high, LLM42__MIN(40, json->token[i].end - json->token[i].start),
-                           json->text + json->token[i].start);
+                          key, low, high, LLM42__MIN(40, json->token[i].end - json->token[i].start),
+                          json->text + json->token[i].start);
     *value = x;
     return LLM42_OK;
 }
 
-static llm42_result llm42__json_int(const llm42__json *json, int object, const char *key, int low, int high,
-                                    int *value, llm42_error *error) {
+static llm42_result llm42__json_int(const llm42__json *json, int object, const char *key, int low, int high, int *value,
+                                    llm42_error *error) {
     double x = *value;
     llm42_result result = llm42__json_field(json, object, key, low, high, &x, error);
     if (result == LLM42_OK && x != (double)(int)x)
@@ -1664,10 +1679,17 @@ static bool llm42__json_true(const llm42__json *json, int object, const char *ke
 // Invariant: a config that is returned makes a model: sizes are positive, and heads and experts divide as they must.
 
 static llm42_result llm42__config_check(const llm42_config *c, const char *path, llm42_error *error) {
-    const struct { const char *name; int value; } positive[] = {
-        {"vocab_size", c->vocab}, {"hidden_size", c->dim}, {"num_hidden_layers", c->layers},
-        {"num_attention_heads", c->heads}, {"num_key_value_heads", c->kv_heads}, {"head_dim", c->head_dim},
-        {"intermediate_size", c->ffn}, {"max_position_embeddings", c->context}};
+    const struct {
+        const char *name;
+        int value;
+    } positive[] = {{"vocab_size", c->vocab},
+                    {"hidden_size", c->dim},
+                    {"num_hidden_layers", c->layers},
+                    {"num_attention_heads", c->heads},
+                    {"num_key_value_heads", c->kv_heads},
+                    {"head_dim", c->head_dim},
+                    {"intermediate_size", c->ffn},
+                    {"max_position_embeddings", c->context}};
     for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
         if (positive[i].value < 1)
             return llm42_fail(error, LLM42_FORMAT, "%s: %s: must be given and at least 1", path, positive[i].name);
@@ -1675,36 +1697,41 @@ static llm42_result llm42__config_check(const llm42_config *c, const char *path,
         return llm42_fail(error, LLM42_FORMAT, "%s: max_position_embeddings: 1: a prompt and a new token need 2", path);
     if (c->heads % c->kv_heads)
         return llm42_fail(error, LLM42_FORMAT, "%s: num_attention_heads %d is not a multiple of num_key_value_heads %d",
-                           path, c->heads, c->kv_heads);
+                          path, c->heads, c->kv_heads);
     if (c->head_dim % 2 || c->head_dim > 1024)
         return llm42_fail(error, LLM42_FORMAT, "%s: head_dim %d: must be even and at most 1024", path, c->head_dim);
     if (c->experts && (c->experts_used < 1 || c->experts_used > LLM42__MIN(c->experts, 64)))
         return llm42_fail(error, LLM42_FORMAT, "%s: num_experts_per_tok %d: must be between 1 and %d", path,
-                           c->experts_used, LLM42__MIN(c->experts, 64));
+                          c->experts_used, LLM42__MIN(c->experts, 64));
     return LLM42_OK;
 }
 
 static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json, llm42_error *error) {
-    static const struct { const char *type; llm42_arch arch; } known[] = {
-        {"llama", LLM42_ARCH_LLAMA}, {"mistral", LLM42_ARCH_MISTRAL}, {"qwen2", LLM42_ARCH_QWEN2},
-        {"qwen3", LLM42_ARCH_QWEN3}, {"qwen3_moe", LLM42_ARCH_QWEN3_MOE}};
+    static const struct {
+        const char *type;
+        llm42_arch arch;
+    } known[] = {{"llama", LLM42_ARCH_LLAMA},
+                 {"mistral", LLM42_ARCH_MISTRAL},
+                 {"qwen2", LLM42_ARCH_QWEN2},
+                 {"qwen3", LLM42_ARCH_QWEN3},
+                 {"qwen3_moe", LLM42_ARCH_QWEN3_MOE}};
     int i = llm42__json_get(json, 0, "model_type");
     if (i < 0 || json->token[i].type != JSMN_STRING)
         return llm42_fail(error, LLM42_FORMAT, "%s: model_type: missing or not a string", json->path);
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         if (llm42__json_is(json, i, known[k].type)) c->arch = known[k].arch;
     if (!c->arch)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                           "%s: model_type: unknown architecture \"%.*s\" (known: llama, mistral, qwen2, qwen3, qwen3_moe)",
-                           json->path, LLM42__MIN(60, json->token[i].end - json->token[i].start),
-                           json->text + json->token[i].start);
+        return llm42_fail(
+            error, LLM42_UNSUPPORTED,
+            "%s: model_type: unknown architecture \"%.*s\" (known: llama, mistral, qwen2, qwen3, qwen3_moe)",
+            json->path, LLM42__MIN(60, json->token[i].end - json->token[i].start), json->text + json->token[i].start);
     i = llm42__json_get(json, 0, "hidden_act");
     if (i >= 0 && !llm42__json_is(json, i, "silu"))
         return llm42_fail(error, LLM42_UNSUPPORTED, "%s: hidden_act: only \"silu\" is supported", json->path);
     bool qwen2 = c->arch == LLM42_ARCH_QWEN2;
     if (!qwen2 && llm42__json_true(json, 0, "attention_bias", false))
         return llm42_fail(error, LLM42_UNSUPPORTED, "%s: attention_bias: true is not supported for this model_type",
-                           json->path);
+                          json->path);
     if (llm42__json_true(json, 0, "mlp_bias", false))
         return llm42_fail(error, LLM42_UNSUPPORTED, "%s: mlp_bias: true is not supported", json->path);
     return LLM42_OK;
@@ -1725,8 +1752,8 @@ static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json,
     if (type < 0 || llm42__json_is(json, type, "default")) return LLM42_OK;
     if (!llm42__json_is(json, type, "llama3"))
         return llm42_fail(error, LLM42_UNSUPPORTED, "%s: rope_type: unknown \"%.*s\" (known: default, llama3)",
-                           json->path, LLM42__MIN(40, json->token[type].end - json->token[type].start),
-                           json->text + json->token[type].start);
+                          json->path, LLM42__MIN(40, json->token[type].end - json->token[type].start),
+                          json->text + json->token[type].start);
     LLM42__TRY(llm42__json_field(json, scaling, "factor", 1.0, 1e6, &c->rope_factor, error));
     LLM42__TRY(llm42__json_field(json, scaling, "low_freq_factor", 1e-6, 1e6, &c->rope_low_freq_factor, error));
     LLM42__TRY(llm42__json_field(json, scaling, "high_freq_factor", 1e-6, 1e6, &c->rope_high_freq_factor, error));
@@ -1735,8 +1762,9 @@ static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json,
     if (c->rope_factor == 0 || c->rope_original_context == 0 || c->rope_high_freq_factor <= c->rope_low_freq_factor ||
         c->rope_low_freq_factor == 0)
         return llm42_fail(error, LLM42_FORMAT,
-                           "%s: rope_parameters: llama3 needs factor, low_freq_factor < high_freq_factor and "
-                           "original_max_position_embeddings", json->path);
+                          "%s: rope_parameters: llama3 needs factor, low_freq_factor < high_freq_factor and "
+                          "original_max_position_embeddings",
+                          json->path);
     return LLM42_OK;
 }
 
@@ -1747,12 +1775,13 @@ static llm42_result llm42__config_stop(llm42_config *c, const llm42__json *json,
     bool list = json->token[i].type == JSMN_ARRAY;
     int count = list ? json->token[i].size : 1;
     if (count > LLM42_MAX_STOP)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: eos_token_id: more than %d tokens", json->path, LLM42_MAX_STOP);
+        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: eos_token_id: more than %d tokens", json->path,
+                          LLM42_MAX_STOP);
     for (int k = 0; k < count; k++) {
         double id;
         if (!llm42__json_number(json, list ? i + 1 + k : i, &id) || id < 0 || id >= c->vocab || id != (double)(int)id)
             return llm42_fail(error, LLM42_FORMAT, "%s: eos_token_id: expected ids from 0 to %d", json->path,
-                               c->vocab - 1);
+                              c->vocab - 1);
         c->stop[c->stop_count++] = (int)id;
     }
     return LLM42_OK;
@@ -1785,8 +1814,10 @@ static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json,
         int only = llm42__json_get(json, 0, "mlp_only_layers"), step = 1;
         LLM42__TRY(llm42__json_int(json, 0, "decoder_sparse_step", 1, 4096, &step, error));
         if (step != 1 || (!llm42__json_null(json, only) && json->token[only].size))
-            return llm42_fail(error, LLM42_UNSUPPORTED, "%s: decoder_sparse_step, mlp_only_layers: layers of both "
-                               "kinds in one model are not supported", json->path);
+            return llm42_fail(error, LLM42_UNSUPPORTED,
+                              "%s: decoder_sparse_step, mlp_only_layers: layers of both "
+                              "kinds in one model are not supported",
+                              json->path);
         c->experts_renorm = llm42__json_true(json, 0, "norm_topk_prob", false);
     }
     bool use_window = c->arch == LLM42_ARCH_MISTRAL || llm42__json_true(json, 0, "use_sliding_window", false);
@@ -1796,8 +1827,10 @@ static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json,
         LLM42__TRY(llm42__json_int(json, 0, "max_window_layers", 0, 4096, &max_window_layers, error));
     if (c->sliding_window && max_window_layers > 0) {
         if (max_window_layers < c->layers)
-            return llm42_fail(error, LLM42_UNSUPPORTED, "%s: max_window_layers: a window on some layers only is not "
-                               "supported", json->path);
+            return llm42_fail(error, LLM42_UNSUPPORTED,
+                              "%s: max_window_layers: a window on some layers only is not "
+                              "supported",
+                              json->path);
         c->sliding_window = 0;  // layers below max_window_layers attend to everything
     }
     c->tied = llm42__json_true(json, 0, "tie_word_embeddings", false);
@@ -1807,13 +1840,13 @@ static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json,
     return llm42__config_stop(c, json, error);
 }
 // >>safetensors --------------------------------------------------------------------------------------------------
-// Owns: HF folders, and the mapped files and copies behind a model. bf16 and fp32 matrices are used where they lie in the
-// file. fp16 and misaligned ones are converted to fp32 copies. Vectors of HF folders are always small fp32 copies.
+// Owns: HF folders, and the mapped files and copies behind a model. bf16 and fp32 matrices are used where they lie in
+// the file. fp16 and misaligned ones are converted to fp32 copies. Vectors of HF folders are always small fp32 copies.
 // Calls: files, json, config, arrays.
 // Invariant: what a model points to is in its owner's files and blocks, which are freed with it.
 
 typedef struct llm42__tensor {
-    char *name;        // owned
+    char *name;  // owned
     const char *data;
     llm42_dtype type;  // DEFAULT: one that no model here uses
     int64_t shape[4];
@@ -1822,10 +1855,10 @@ typedef struct llm42__tensor {
 } llm42__tensor;
 
 typedef struct llm42__owner {
-    llm42__file *files;           // stb_ds array
-    char **paths;                 // stb_ds array, one a file
-    void **blocks;                // stb_ds array of allocations
-    llm42__tensor *tensors;       // stb_ds array, sorted by name once all are there; while loading
+    llm42__file *files;      // stb_ds array
+    char **paths;            // stb_ds array, one a file
+    void **blocks;           // stb_ds array of allocations
+    llm42__tensor *tensors;  // stb_ds array, sorted by name once all are there; while loading
 } llm42__owner;
 
 static void llm42__tensors_free(llm42__owner *owner) {
@@ -1888,7 +1921,9 @@ static llm42_result llm42__own_file(llm42__owner *owner, const char *path, llm42
     return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
 }
 
-typedef struct llm42__extent { uint64_t begin, end; } llm42__extent;
+typedef struct llm42__extent {
+    uint64_t begin, end;
+} llm42__extent;
 
 static int llm42__extent_order(const void *a, const void *b) {
     const llm42__extent *x = a, *y = b;
@@ -1907,9 +1942,12 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
         json->token[shape].type != JSMN_ARRAY || json->token[offsets].type != JSMN_ARRAY ||
         json->token[offsets].size != 2)
         return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: needs dtype, shape and two data_offsets", json->path, length,
-                           text);
-    static const struct { const char *name; llm42_dtype type; int size; } known[] = {
-        {"BF16", LLM42_BF16, 2}, {"F16", LLM42_FP16, 2}, {"F32", LLM42_FP32, 4}};
+                          text);
+    static const struct {
+        const char *name;
+        llm42_dtype type;
+        int size;
+    } known[] = {{"BF16", LLM42_BF16, 2}, {"F16", LLM42_FP16, 2}, {"F32", LLM42_FP32, 4}};
     int size = 0;
     *tensor = (llm42__tensor){.file = json->path};
     for (int i = 0; i < 3; i++)
@@ -1929,7 +1967,7 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
     }
     if (size && elements * size != end - begin)
         return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: shape and data_offsets disagree about the size", json->path,
-                           length, text);
+                          length, text);
     *extent = (llm42__extent){(uint64_t)begin, (uint64_t)end};
     return LLM42_OK;
 }
@@ -1943,7 +1981,7 @@ static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__
         if (llm42__json_is(json, i, "__metadata__")) continue;
         if (json->token[i].type != JSMN_STRING || json->token[i + 1].type != JSMN_OBJECT)
             return llm42_fail(error, LLM42_FORMAT, "%s: the header maps names to something other than objects",
-                               json->path);
+                              json->path);
         llm42__tensor tensor;
         llm42__extent extent;
         LLM42__TRY(llm42__safetensors_entry(json, i, data_size, &tensor, &extent, error));
@@ -1961,7 +1999,7 @@ static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__
     for (int i = 1; i < arrlen(*extents); i++)
         if ((*extents)[i].begin < (*extents)[i - 1].end)
             return llm42_fail(error, LLM42_FORMAT, "%s: tensors overlap at data offset %llu", json->path,
-                               (unsigned long long)(*extents)[i].begin);
+                              (unsigned long long)(*extents)[i].begin);
     return LLM42_OK;
 }
 
@@ -2001,7 +2039,8 @@ static llm42_result llm42__safetensors_index(llm42__owner *owner, const char *fo
         const jsmntok_t *t = &json->token[i + 1];
         size_t length = (size_t)(t->end - t->start);
         if (t->type != JSMN_STRING || memchr(json->text + t->start, '/', length))
-            return llm42_fail(error, LLM42_FORMAT, "%s: weight_map: expected names of files in the same folder", json->path);
+            return llm42_fail(error, LLM42_FORMAT, "%s: weight_map: expected names of files in the same folder",
+                              json->path);
         char *path = llm42__join(folder, json->text + t->start, length);
         if (path && llm42__owns_path(owner, path)) llm42__free(path);
         else LLM42__TRY(llm42__safetensors_open(owner, llm42__own_path(owner, path), error));
@@ -2043,14 +2082,15 @@ static llm42_result llm42__tensor_find(llm42_model *model, const char *name, int
     llm42__owner *owner = model->owner;
     const llm42__tensor key = {.name = (char *)(uintptr_t)name};
     const llm42__tensor *t = owner->tensors ? bsearch(&key, owner->tensors, arrlenu(owner->tensors), sizeof key,
-                                                      llm42__tensor_order) : NULL;
+                                                      llm42__tensor_order)
+                                            : NULL;
     if (!t) return llm42_fail(error, LLM42_FORMAT, "%s: tensor %s is missing", model->name, name);
     *tensor = t;
     if (t->type == LLM42_DTYPE_DEFAULT)
         return llm42_fail(error, LLM42_UNSUPPORTED, "%s: %s: dtype must be BF16, F16 or F32", t->file, name);
     if (vector ? t->dims != 1 || t->shape[0] != n : t->dims != 2 || t->shape[0] != n || t->shape[1] != k)
         return llm42_fail(error, LLM42_FORMAT, "%s: %s: wrong shape: [%lld%s%lld] expected by config.json%s", t->file,
-                           name, (long long)n, vector ? "" : ", ", (long long)k, vector ? " (one dimension)" : "");
+                          name, (long long)n, vector ? "" : ", ", (long long)k, vector ? " (one dimension)" : "");
     return LLM42_OK;
 }
 
@@ -2116,23 +2156,31 @@ static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, in
     const llm42_config *c = &model->config;
     int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     bool bias = c->arch == LLM42_ARCH_QWEN2, norms = c->arch == LLM42_ARCH_QWEN3 || c->arch == LLM42_ARCH_QWEN3_MOE;
-    const struct { const char *name; int n; const float **to; bool wanted; } vectors[] = {
-        {"input_layernorm.weight", c->dim, &layer->attention_norm, true},
-        {"post_attention_layernorm.weight", c->dim, &layer->ffn_norm, true},
-        {"self_attn.q_norm.weight", c->head_dim, &layer->q_norm, norms},
-        {"self_attn.k_norm.weight", c->head_dim, &layer->k_norm, norms},
-        {"self_attn.q_proj.bias", q, &layer->q_bias, bias},
-        {"self_attn.k_proj.bias", kv, &layer->k_bias, bias},
-        {"self_attn.v_proj.bias", kv, &layer->v_bias, bias}};
+    const struct {
+        const char *name;
+        int n;
+        const float **to;
+        bool wanted;
+    } vectors[] = {{"input_layernorm.weight", c->dim, &layer->attention_norm, true},
+                   {"post_attention_layernorm.weight", c->dim, &layer->ffn_norm, true},
+                   {"self_attn.q_norm.weight", c->head_dim, &layer->q_norm, norms},
+                   {"self_attn.k_norm.weight", c->head_dim, &layer->k_norm, norms},
+                   {"self_attn.q_proj.bias", q, &layer->q_bias, bias},
+                   {"self_attn.k_proj.bias", kv, &layer->k_bias, bias},
+                   {"self_attn.v_proj.bias", kv, &layer->v_bias, bias}};
     bool dense = c->experts == 0;
-    const struct { const char *name; int n, k; llm42_matrix *to; bool wanted; } matrices[] = {
-        {"self_attn.q_proj.weight", q, c->dim, &layer->q, true},
-        {"self_attn.k_proj.weight", kv, c->dim, &layer->k, true},
-        {"self_attn.v_proj.weight", kv, c->dim, &layer->v, true},
-        {"self_attn.o_proj.weight", c->dim, q, &layer->o, true},
-        {"mlp.gate_proj.weight", c->ffn, c->dim, &layer->gate, dense},
-        {"mlp.up_proj.weight", c->ffn, c->dim, &layer->up, dense},
-        {"mlp.down_proj.weight", c->dim, c->ffn, &layer->down, dense}};
+    const struct {
+        const char *name;
+        int n, k;
+        llm42_matrix *to;
+        bool wanted;
+    } matrices[] = {{"self_attn.q_proj.weight", q, c->dim, &layer->q, true},
+                    {"self_attn.k_proj.weight", kv, c->dim, &layer->k, true},
+                    {"self_attn.v_proj.weight", kv, c->dim, &layer->v, true},
+                    {"self_attn.o_proj.weight", c->dim, q, &layer->o, true},
+                    {"mlp.gate_proj.weight", c->ffn, c->dim, &layer->gate, dense},
+                    {"mlp.up_proj.weight", c->ffn, c->dim, &layer->up, dense},
+                    {"mlp.down_proj.weight", c->dim, c->ffn, &layer->down, dense}};
     char name[128];
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
         snprintf(name, sizeof name, "model.layers.%d.%s", l, vectors[i].name);
@@ -2194,28 +2242,43 @@ static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, ll
     int32_t h[7];
     if (file.size < sizeof h) return llm42_fail(error, LLM42_FORMAT, "%s: truncated: no llama2.c header", path);
     memcpy(h, file.data, sizeof h);
-    static const char *const field[] = {"dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len"};
+    static const char *const field[] = {"dim",        "hidden_dim", "n_layers", "n_heads",
+                                        "n_kv_heads", "vocab_size", "seq_len"};
     for (int i = 0; i < 7; i++)
         if (h[i] == 0 || h[i] > 1 << 24 || (i == 5 ? h[i] < -(1 << 24) : h[i] < 0))
-            return llm42_fail(error, LLM42_FORMAT, "%s: not a llama2.c file: header field %s is %d", path, field[i], h[i]);
+            return llm42_fail(error, LLM42_FORMAT, "%s: not a llama2.c file: header field %s is %d", path, field[i],
+                              h[i]);
     llm42_config *c = &model->config;
-    *c = (llm42_config){.arch = LLM42_ARCH_LLAMA, .dim = h[0], .ffn = h[1], .layers = h[2], .heads = h[3],
-                        .kv_heads = h[4], .vocab = h[5] < 0 ? -h[5] : h[5], .context = h[6], .head_dim = h[0] / h[3],
-                        .norm_eps = 1e-5f, .rope_theta = 10000.0, .rope_interleaved = true, .tied = h[5] > 0, .bos = 1,
-                        .stop = {1}, .stop_count = 1};  // a text ends where the next one would begin
+    *c = (llm42_config){.arch = LLM42_ARCH_LLAMA,
+                        .dim = h[0],
+                        .ffn = h[1],
+                        .layers = h[2],
+                        .heads = h[3],
+                        .kv_heads = h[4],
+                        .vocab = h[5] < 0 ? -h[5] : h[5],
+                        .context = h[6],
+                        .head_dim = h[0] / h[3],
+                        .norm_eps = 1e-5f,
+                        .rope_theta = 10000.0,
+                        .rope_interleaved = true,
+                        .tied = h[5] > 0,
+                        .bos = 1,
+                        .stop = {1},
+                        .stop_count = 1};  // a text ends where the next one would begin
     if (c->layers > 4096 || c->dim % c->heads)
         return llm42_fail(error, LLM42_FORMAT, "%s: not a llama2.c file: n_layers %d, n_heads %d", path, h[2], h[3]);
     LLM42__TRY(llm42__config_check(c, path, error));
 
     size_t D = (size_t)c->dim, F = (size_t)c->ffn, L = (size_t)c->layers, V = (size_t)c->vocab;
     size_t kv = (size_t)(c->kv_heads * c->head_dim), d = (size_t)c->head_dim, T = (size_t)c->context;
-    const size_t count[] = {V * D, L * D, L * D * D, L * kv * D, L * kv * D, L * D * D, L * D, L * F * D, L * D * F,
-                            L * F * D, D, T * d, c->tied ? 0 : V * D};
+    const size_t count[] = {V * D,     L * D,     L * D * D, L * kv * D, L * kv * D, L * D * D,          L * D,
+                            L * F * D, L * D * F, L * F * D, D,          T * d,      c->tied ? 0 : V * D};
     const float *part[13];
     double total = sizeof h;
     for (int i = 0; i < 13; i++) total += 4.0 * (double)count[i];
     if (total != (double)file.size)
-        return llm42_fail(error, LLM42_FORMAT, "%s: the header asks for %.0f bytes, the file has %zu", path, total, file.size);
+        return llm42_fail(error, LLM42_FORMAT, "%s: the header asks for %.0f bytes, the file has %zu", path, total,
+                          file.size);
     const float *at = (const float *)(const void *)(file.data + sizeof h);
     for (int i = 0; i < 13; i++) part[i] = at, at += count[i];
 
@@ -2243,25 +2306,41 @@ static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, ll
 // >>synthetic ----------------------------------------------------------------------------------------------------
 // Owns: random weights of named shapes, bf16, made from a seed. An element is a sum of four 16-bit uniforms (close to
 // normal) of a hash, scaled to a standard deviation of 1/sqrt(k). Output and down projections are also divided by
-// sqrt(2L), so that the residual stream keeps its size. The LM head adds margin/D times a token's embedding to the row of
-// that token's successor. The larger the margin, the more often the successor leads by far, and the rarer are near-ties
-// of the top two logits. At margin 0 the head is pure noise.
+// sqrt(2L), so that the residual stream keeps its size. The LM head adds margin/D times a token's embedding to the row
+// of that token's successor. The larger the margin, the more often the successor leads by far, and the rarer are
+// near-ties of the top two logits. At margin 0 the head is pure noise.
 // Calls: numbers, memory.
-// Invariant: an element depends on the seed, its tensor and its place alone, so that a backend that makes a matrix itself
-// (llm42_model_desc.on_device) gets the same bits.
+// Invariant: an element depends on the seed, its tensor and its place alone, so that a backend that makes a matrix
+// itself (llm42_model_desc.on_device) gets the same bits.
 //
-// The steps, element by element. hash is llm42__hash, integers are uint64, every operation on floats is rounded by itself:
+// The steps, element by element. hash is llm42__hash, integers are uint64, every operation on floats is rounded by
+// itself:
 //   i        = row * k + column
 //   h        = hash(key ^ (i * 0x9e3779b97f4a7c15)); sum = its four 16-bit parts added
 //   element  = bf16(scale * ((float)(sum - 131070) * (1.0f / 37837.0f))), to nearest even
 //   the head, where lead is not 0: row (5 * t + 1) % V, for every t < V, becomes bf16(fmaf(lead, embed[t], element)),
 //   embed and element being bf16 values. 5 does not divide V, so each row is the successor of one t.
 
-typedef struct llm42__shape { const char *name; llm42_config config; } llm42__shape;
+typedef struct llm42__shape {
+    const char *name;
+    llm42_config config;
+} llm42__shape;
 
-#define LLM42__LLAMA(V, D, L, H, K, d, F, T) .config = {.arch = LLM42_ARCH_LLAMA, .vocab = V, .dim = D, .layers = L, \
-    .heads = H, .kv_heads = K, .head_dim = d, .ffn = F, .context = T, .norm_eps = 1e-5f, .rope_theta = 500000.0,      \
-    .bos = 0, .stop = {1}, .stop_count = 1}
+#define LLM42__LLAMA(V, D, L, H, K, d, F, T) \
+    .config = {.arch = LLM42_ARCH_LLAMA,     \
+               .vocab = V,                   \
+               .dim = D,                     \
+               .layers = L,                  \
+               .heads = H,                   \
+               .kv_heads = K,                \
+               .head_dim = d,                \
+               .ffn = F,                     \
+               .context = T,                 \
+               .norm_eps = 1e-5f,            \
+               .rope_theta = 500000.0,       \
+               .bos = 0,                     \
+               .stop = {1},                  \
+               .stop_count = 1}
 static const llm42__shape llm42__shapes[] = {
     {.name = "tiny", LLM42__LLAMA(512, 64, 2, 4, 2, 16, 160, 2048)},
     {.name = "small", LLM42__LLAMA(4096, 256, 4, 8, 4, 32, 704, 4096)},
@@ -2281,7 +2360,7 @@ typedef struct llm42__synthesis {
     llm42_model *model;
     uint64_t seed, next;  // next: tensors made so far
     double margin;
-    bool on_device;       // recipes only
+    bool on_device;  // recipes only
 } llm42__synthesis;
 
 static llm42_result llm42__synthetic_matrix(llm42__synthesis *s, int n, int k, float scale, llm42_matrix *out,
@@ -2325,15 +2404,18 @@ static llm42_result llm42__synthetic_spec(llm42__synthesis *s, const char *spec,
         if (strlen(llm42__shapes[i].name) == length && strncmp(llm42__shapes[i].name, spec, length) == 0)
             shape = &llm42__shapes[i];
     if (!shape)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: unknown shape (known: tiny, small, base, llama-3.2-1b, llama-3.2-3b, "
-                           "llama-3.1-8b)", s->model->name);
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "%s: unknown shape (known: tiny, small, base, llama-3.2-1b, llama-3.2-3b, "
+                          "llama-3.1-8b)",
+                          s->model->name);
     s->model->config = shape->config;
     for (const char *p = spec + length; *p;) {
         char *end = NULL;
         if (strncmp(p, ",seed=", 6) == 0 && p[6] >= '0' && p[6] <= '9') s->seed = strtoull(p + 6, &end, 10);
         else if (strncmp(p, ",margin=", 8) == 0) s->margin = strtod(p + 8, &end);
         if (!end || (*end && *end != ',') || !(s->margin >= 0 && s->margin <= 1000))
-            return llm42_fail(error, LLM42_INVALID, "synthetic:%s: expected NAME[,seed=N][,margin=X] with X from 0 to 1000", spec);
+            return llm42_fail(error, LLM42_INVALID,
+                              "synthetic:%s: expected NAME[,seed=N][,margin=X] with X from 0 to 1000", spec);
         p = end;
     }
     return LLM42_OK;
@@ -2377,10 +2459,13 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     if (!model) return llm42_fail(error, LLM42_INVALID, "llm42_model_load: model: must not be NULL");
     *model = NULL;
     if (!desc || !desc->path || !desc->path[0])
-        return llm42_fail(error, LLM42_INVALID, "llm42_model_desc.path: required: a model folder, a .bin file or synthetic:NAME");
+        return llm42_fail(error, LLM42_INVALID,
+                          "llm42_model_desc.path: required: a model folder, a .bin file or synthetic:NAME");
     if (desc->on_device && strncmp(desc->path, "synthetic:", 10) != 0)
-        return llm42_fail(error, LLM42_INVALID, "llm42_model_desc.on_device: only synthetic:NAME can be made on the "
-                           "device, not %s: leave it out", desc->path);
+        return llm42_fail(error, LLM42_INVALID,
+                          "llm42_model_desc.on_device: only synthetic:NAME can be made on the "
+                          "device, not %s: leave it out",
+                          desc->path);
     llm42_model *m = llm42__alloc_zero(1, sizeof *m);
     if (m) m->owner = llm42__alloc_zero(1, sizeof(llm42__owner));
     if (!m || !m->owner) {
@@ -2396,13 +2481,16 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
         result = llm42__synthetic_spec(&(llm42__synthesis){.model = m}, desc->path + 6, error);
     else if (stat(desc->path, &st) != 0)
         result = llm42_fail(error, LLM42_IO, "%s: no such model: %s", desc->path, strerror(errno));
-    else result = S_ISDIR(st.st_mode) ? llm42__load_folder(m, desc->path, error) : llm42__load_llama2c(m, desc->path, error);
+    else
+        result = S_ISDIR(st.st_mode) ? llm42__load_folder(m, desc->path, error)
+                                     : llm42__load_llama2c(m, desc->path, error);
     if (result != LLM42_OK) {
         llm42_model_free(m);
         return result;
     }
-    llm42__log(desc->log, desc->log_user, "model %s: %d layers, width %d, vocabulary %d, %.1f MB mapped, %.1f MB copied",
-               m->name, m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
+    llm42__log(desc->log, desc->log_user,
+               "model %s: %d layers, width %d, vocabulary %d, %.1f MB mapped, %.1f MB copied", m->name,
+               m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
                (double)m->copied_bytes * 1e-6);
     *model = m;
     return LLM42_OK;
@@ -2410,9 +2498,9 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 // >>vectors ------------------------------------------------------------------------------------------------------
 // Owns: sixteen floats side by side, in one of three spellings (AVX-512, AVX2, plain C).
 // Calls: numbers.
-// Invariant: all three give the same bits. Every CPU sum in this library follows one recipe. Partial sum j takes the terms
-// with index = j modulo 16, in ascending order, by fused multiply-add from +0. Then j = 0..7 take j+8, 0..3 take j+4, 0..1
-// take j+2, and 0 takes 1. Plain C follows the recipe term by term.
+// Invariant: all three give the same bits. Every CPU sum in this library follows one recipe. Partial sum j takes the
+// terms with index = j modulo 16, in ascending order, by fused multiply-add from +0. Then j = 0..7 take j+8, 0..3 take
+// j+4, 0..1 take j+2, and 0 takes 1. Plain C follows the recipe term by term.
 
 #if defined(LLM42_SCALAR)
 #define LLM42__ISA 0
@@ -2457,12 +2545,16 @@ LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
     return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15), t);
 }
 #elif LLM42__ISA == 1
-typedef struct llm42__v16 { __m256 lo, hi; } llm42__v16;
+typedef struct llm42__v16 {
+    __m256 lo, hi;
+} llm42__v16;
 LLM42__INLINE llm42__v16 llm42__v16_set(float x) { return (llm42__v16){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 LLM42__INLINE llm42__v16 llm42__v16_load(const float *p) {
     return (llm42__v16){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
 }
-LLM42__INLINE void llm42__v16_store(float *p, llm42__v16 a) { _mm256_storeu_ps(p, a.lo), _mm256_storeu_ps(p + 8, a.hi); }
+LLM42__INLINE void llm42__v16_store(float *p, llm42__v16 a) {
+    _mm256_storeu_ps(p, a.lo), _mm256_storeu_ps(p + 8, a.hi);
+}
 LLM42__INLINE llm42__v16 llm42__v16_add(llm42__v16 a, llm42__v16 b) {
     return (llm42__v16){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
 }
@@ -2495,7 +2587,9 @@ LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
     return (llm42__v16){llm42__v8_sum8(lo), llm42__v8_sum8(hi)};
 }
 #else
-typedef struct llm42__v16 { float f[16]; } llm42__v16;
+typedef struct llm42__v16 {
+    float f[16];
+} llm42__v16;
 LLM42__INLINE llm42__v16 llm42__v16_set(float x) {
     llm42__v16 r;
     for (int j = 0; j < 16; j++) r.f[j] = x;
@@ -2546,7 +2640,8 @@ const char *llm42_cpu_isa(void) {
 LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
 #if LLM42__ISA
 #if LLM42__ISA == 2
-    __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1)));
+    __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a),
+                             _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1)));
 #else
     __m256 h = _mm256_add_ps(a.lo, a.hi);
 #endif
@@ -2607,9 +2702,9 @@ static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
     return llm42__v16_sum(llm42__v16_load(partial));
 }
 // >>team ---------------------------------------------------------------------------------------------------------
-// Owns: sharing the parts of an operator among threads. One OpenMP region spans a pass. Inside it, threads draw parts by a
-// counter. An operator is over when its parts are done, whether or not every thread has come. So a thread that the system
-// has put aside holds up nobody, unless it is in the middle of a part.
+// Owns: sharing the parts of an operator among threads. One OpenMP region spans a pass. Inside it, threads draw parts
+// by a counter. An operator is over when its parts are done, whether or not every thread has come. So a thread that
+// the system has put aside holds up nobody, unless it is in the middle of a part.
 // Calls: nothing.
 // Invariant: results never depend on which thread ran a part.
 
@@ -2617,12 +2712,12 @@ typedef void llm42__part_fn(const void *job, int part, int thread);
 
 typedef struct llm42__team {
     int threads;
-    uint64_t number;            // of the operator
+    uint64_t number;  // of the operator
     const void *job;
     llm42__part_fn *fn;
-    _Atomic uint64_t ticket;    // number << 48 | parts << 24 | next part
-    _Atomic int left;           // parts not done
-    _Atomic bool over;          // the pass has ended
+    _Atomic uint64_t ticket;  // number << 48 | parts << 24 | next part
+    _Atomic int left;         // parts not done
+    _Atomic bool over;        // the pass has ended
 } llm42__team;
 
 // Waits a moment: first in place, then by giving the core to somebody else.
@@ -2638,7 +2733,8 @@ static void llm42__team_work(llm42__team *team, int thread) {
     uint64_t ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
     while ((ticket & 0xffffff) < (ticket >> 24 & 0xffffff)) {
         if (!atomic_compare_exchange_weak_explicit(&team->ticket, &ticket, ticket + 1, memory_order_acq_rel,
-                                                   memory_order_acquire)) continue;
+                                                   memory_order_acquire))
+            continue;
         team->fn(team->job, (int)(ticket & 0xffffff), thread);
         atomic_fetch_sub_explicit(&team->left, 1, memory_order_release);
         ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
@@ -2686,7 +2782,8 @@ static int llm42__argmax(const float *x, int n) {
         for (int i = i0; i < end; i++) block = x[i] > block ? x[i] : block;
         if (!(block > largest)) continue;
         largest = block;
-        for (best = i0; x[best] != block; best++) {}
+        for (best = i0; x[best] != block; best++) {
+        }
     }
     return best;
 }
@@ -2769,8 +2866,8 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
 
 // FAST and FIXED cut a sum into this many contiguous parts. Each part is summed by the one recipe; then the parts are
 // added in order. The table mirrors what GPU libraries do. Few rows leave a GPU idle, so matrices with no more outputs
-// than terms (n <= k: o and down, and q, k, v one by one) are split along k, and attention along its context (n = 0). Wide
-// matrices (gate, up, LM head) are never split.
+// than terms (n <= k: o and down, and q, k, v one by one) are split along k, and attention along its context (n = 0).
+// Wide matrices (gate, up, LM head) are never split.
 //   rows of the pass    1   2..8   9..64   65..
 //   parts               4    3      2       1
 // A part is at least 32 terms long. INVARIANT never cuts a matrix sum.
@@ -2786,17 +2883,17 @@ typedef struct llm42__cpu {
     llm42_backend_desc desc;
     const llm42_model *model;
     llm42__team team;
-    int page_shift, pad;  // pad: head_dim rounded up to 16, the stride of a KV vector
-    size_t kv_layer;                 // elements of one layer of k (or v)
-    double work_per_row;             // multiply-adds with weights
-    void *k, *v;                     // [L][pages][K][page_size][pad], bf16 or fp32; padding is zero
-    float *rope;                     // [max_context][d/2][2]: cosine, sine
+    int page_shift, pad;                         // pad: head_dim rounded up to 16, the stride of a KV vector
+    size_t kv_layer;                             // elements of one layer of k (or v)
+    double work_per_row;                         // multiply-adds with weights
+    void *k, *v;                                 // [L][pages][K][page_size][pad], bf16 or fp32; padding is zero
+    float *rope;                                 // [max_context][d/2][2]: cosine, sine
     float *x, *h, *q, *kv, *gate, *up, *logits;  // activations of a pass, see llm42__cpu_run
     float *expert_in, *expert_out, *expert_weight;
     int32_t *expert_id, *expert_rows, *sampled;
     float *thread_scratch;
-    size_t scratch_size;             // floats for each thread
-    int32_t *sample_scratch;         // [threads][2 V]
+    size_t scratch_size;      // floats for each thread
+    int32_t *sample_scratch;  // [threads][2 V]
 } llm42__cpu;
 
 LLM42__INLINE float llm42__cpu_round(const llm42__cpu *cpu, float x) {
@@ -2856,9 +2953,9 @@ LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, cons
 
 // The tiles in use, each compiled on its own so that its sums stay in registers.
 typedef llm42__v16 llm42__tile_fn(const float *const *x, const void *const *w, int k0, int k1, size_t ahead);
-#define LLM42__TILE(rn, on, name, bf16)                                                                              \
+#define LLM42__TILE(rn, on, name, bf16)                                                                               \
     static llm42__v16 llm42__tile_##name(const float *const *x, const void *const *w, int k0, int k1, size_t ahead) { \
-        return llm42__tile(rn, on, x, w, bf16, bf16 || rn == 1, k0, k1, ahead);                                      \
+        return llm42__tile(rn, on, x, w, bf16, bf16 || rn == 1, k0, k1, ahead);                                       \
     }
 LLM42__TILE(1, 16, 1x16_bf16, true)
 LLM42__TILE(1, 16, 1x16_fp32, false)
@@ -2876,7 +2973,10 @@ static llm42__v16 llm42__tile_keys_fp32(const float *q, const void *const *at, i
     return llm42__tile(1, 16, &q, at, false, false, 0, k, 0);
 }
 
-typedef struct llm42__tile_kind { int rows, outputs; llm42__tile_fn *bf16, *fp32; } llm42__tile_kind;
+typedef struct llm42__tile_kind {
+    int rows, outputs;
+    llm42__tile_fn *bf16, *fp32;
+} llm42__tile_kind;
 static const llm42__tile_kind llm42__tile_kinds[3] = {
     {1, 16, llm42__tile_1x16_bf16, llm42__tile_1x16_fp32},
     {2, 8, llm42__tile_2x8_bf16, llm42__tile_2x8_fp32},
@@ -2895,8 +2995,7 @@ LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__tile_fn *tile, const float *co
                                            int parts, size_t ahead) {
     int step = ((k + parts - 1) / parts + 15) & ~15;
     llm42__v16 sum = tile(x, w, 0, LLM42__MIN(step, k), ahead);
-    for (int k0 = step; k0 < k; k0 += step)
-        sum = llm42__v16_add(sum, tile(x, w, k0, LLM42__MIN(k0 + step, k), ahead));
+    for (int k0 = step; k0 < k; k0 += step) sum = llm42__v16_add(sum, tile(x, w, k0, LLM42__MIN(k0 + step, k), ahead));
     return sum;
 }
 
@@ -2935,7 +3034,8 @@ static void llm42__cpu_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kind
             for (int i = 0; round && i < 16; i++) lane[i] = llm42__round_bf16(lane[i]);
             float *y = p->y + (size_t)r * (size_t)N + (size_t)(n0 + o0);
             for (int j = 0; j < kind->rows && r + j < r1; j++, y += N) {
-                if (outputs == 4 && kind->outputs == 4) memcpy(y, lane + 4 * j, 4 * sizeof *lane);  // a size that compiles to one move
+                if (outputs == 4 && kind->outputs == 4)
+                    memcpy(y, lane + 4 * j, 4 * sizeof *lane);  // a size that compiles to one move
                 else memcpy(y, lane + j * kind->outputs, (size_t)outputs * sizeof *lane);
             }
         }
@@ -2943,8 +3043,8 @@ static void llm42__cpu_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kind
 }
 
 // Sixteen outputs from n0 on, for every row: rows by four (three count as four), then the one or two left over.
-static void llm42__cpu_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0, int parts,
-                             float *panel) {
+static void llm42__cpu_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0,
+                             int parts, float *panel) {
     int count = LLM42__MIN(16, p->w->n - n0), rest = rows % 4 == 3 ? 0 : rows % 4, quads = rows - rest;
     if (quads) llm42__cpu_tiles(cpu, &llm42__tile_kinds[2], x, 0, quads, p, n0, count, parts, panel);
     if (rest) llm42__cpu_tiles(cpu, &llm42__tile_kinds[rest - 1], x, quads, rows, p, n0, count, parts, panel);
@@ -2972,7 +3072,8 @@ static void llm42__matmul_part(const void *job, int part, int thread) {
 
 // Shapes: x [R, k], up to three matrices [n, k], y [R, n].
 // Work: blocks of sixteen outputs go to threads, a thread takes all rows of its blocks.
-// Order: one recipe over k in llm42_cpu_splits(schedule, shape, n, k) parts; depends on the schedule and its shape only.
+// Order: one recipe over k in llm42_cpu_splits(schedule, shape, n, k) parts; depends on the schedule and its shape
+// only.
 static void llm42__cpu_matmul(llm42__cpu *cpu, llm42_schedule schedule, int shape, const float *x, int rows,
                               const llm42__product *products, int count) {
     llm42__matmul m = {.cpu = cpu, .schedule = schedule, .shape = shape, .rows = rows, .x = x, .products = products};
@@ -3037,7 +3138,9 @@ static void llm42__cpu_kv_write(const llm42__cpu *cpu, void *cache, int layer, c
 
 // A run of context that one row's heads attend to: positions first <= t < end within [begin, stop), begin and stop
 // multiples of sixteen, so that a term's place among the sixteen partial sums is its position modulo 16.
-typedef struct llm42__span { int first, end, begin, stop; } llm42__span;
+typedef struct llm42__span {
+    int first, end, begin, stop;
+} llm42__span;
 
 // Do the sixteen vectors from position t0 on all belong to the span, and lie in one page?
 LLM42__INLINE bool llm42__cpu_contiguous(const llm42__cpu *cpu, llm42__span s, int t0) {
@@ -3047,7 +3150,7 @@ LLM42__INLINE bool llm42__cpu_contiguous(const llm42__cpu *cpu, llm42__span s, i
 // Where the sixteen vectors from position t0 on lie. Places outside the span repeat one inside it, so that nothing
 // unwritten is read.
 LLM42__INLINE void llm42__cpu_addresses(const llm42__cpu *cpu, const void *cache, size_t width, const int32_t *pages,
-                                     int kv_head, llm42__span s, int t0, const void **at) {
+                                        int kv_head, llm42__span s, int t0, const void **at) {
     if (llm42__cpu_contiguous(cpu, s, t0)) {
         const char *first = (const char *)cache + llm42__cpu_kv_at(cpu, pages, t0, kv_head) * width;
         for (int j = 0; j < 16; j++) at[j] = first + (size_t)j * (size_t)cpu->pad * width;
@@ -3060,8 +3163,8 @@ LLM42__INLINE void llm42__cpu_addresses(const llm42__cpu *cpu, const void *cache
 }
 
 // Shapes: q [pad] of one head, scores [stop - begin], out [pad] (not yet divided). Returns the sum of weights.
-// Order: dot products over d, the sum of weights and the sum of weighted v over positions, each by the one recipe; places
-// outside the span have weight 0.
+// Order: dot products over d, the sum of weights and the sum of weighted v over positions, each by the one recipe;
+// places outside the span have weight 0.
 LLM42__INLINE float llm42__cpu_attend(const llm42__cpu *cpu, bool bf16, const void *k, const void *v,
                                       const int32_t *pages, int kv_head, llm42__span s, const float *q, float *scores,
                                       float *out, float *largest) {
@@ -3107,20 +3210,23 @@ LLM42__INLINE float llm42__cpu_attend(const llm42__cpu *cpu, bool bf16, const vo
             llm42__cpu_addresses(cpu, v, width, pages, kv_head, s, t0, at);
             LLM42__UNROLL
             for (int j = 0; j < 16; j++)
-                sum[j] = llm42__v16_fma(llm42__v16_set(score[j]), llm42__weight_load(at[j], bf16, (size_t)i, 16), sum[j]);
+                sum[j] = llm42__v16_fma(llm42__v16_set(score[j]), llm42__weight_load(at[j], bf16, (size_t)i, 16),
+                                        sum[j]);
         }
         llm42__v16_store(out + i, llm42__v16_fold(sum));
     }
     return llm42__v16_sum(llm42__v16_load(weights));
 }
 
-static float llm42__cpu_attend_bf16(const llm42__cpu *cpu, const void *k, const void *v, const int32_t *pages, int kv_head,
-                                    llm42__span s, const float *q, float *scores, float *out, float *largest) {
+static float llm42__cpu_attend_bf16(const llm42__cpu *cpu, const void *k, const void *v, const int32_t *pages,
+                                    int kv_head, llm42__span s, const float *q, float *scores, float *out,
+                                    float *largest) {
     return llm42__cpu_attend(cpu, true, k, v, pages, kv_head, s, q, scores, out, largest);
 }
 
-static float llm42__cpu_attend_fp32(const llm42__cpu *cpu, const void *k, const void *v, const int32_t *pages, int kv_head,
-                                    llm42__span s, const float *q, float *scores, float *out, float *largest) {
+static float llm42__cpu_attend_fp32(const llm42__cpu *cpu, const void *k, const void *v, const int32_t *pages,
+                                    int kv_head, llm42__span s, const float *q, float *scores, float *out,
+                                    float *largest) {
     return llm42__cpu_attend(cpu, false, k, v, pages, kv_head, s, q, scores, out, largest);
 }
 
@@ -3153,7 +3259,8 @@ static void llm42__cpu_head(const llm42__cpu *cpu, llm42_schedule schedule, int 
         bool alone = b == begin;  // the first part is taken as it is
         float highest = largest > top ? largest : top;
         float old_scale = alone ? 0.0f : llm42__exp(top - highest), new_scale = llm42__exp(largest - highest);
-        for (int i = 0; i < cpu->pad; i++) merged[i] = alone ? part[i] : fmaf(merged[i], old_scale, part[i] * new_scale);
+        for (int i = 0; i < cpu->pad; i++)
+            merged[i] = alone ? part[i] : fmaf(merged[i], old_scale, part[i] * new_scale);
         total = alone ? weights : fmaf(total, old_scale, weights * new_scale);
         top = highest;
     }
@@ -3172,7 +3279,8 @@ typedef struct llm42__attention {
 static void llm42__attention_part(const void *job, int part, int thread) {
     const llm42__attention *a = job;
     const llm42_config *c = &a->cpu->model->config;
-    int64_t first = (int64_t)part * a->tasks_per_part, end = LLM42__MIN(first + a->tasks_per_part, (int64_t)a->pass->rows * c->heads);
+    int64_t first = (int64_t)part * a->tasks_per_part,
+            end = LLM42__MIN(first + a->tasks_per_part, (int64_t)a->pass->rows * c->heads);
     for (int64_t task = first; task < end; task++) {
         const llm42_row *row = &a->pass->row[task / c->heads];
         llm42__cpu_head(a->cpu, a->pass->schedule, a->pass->shape, a->layer, row, a->pass->seq[row->seq].pages,
@@ -3190,10 +3298,16 @@ static void llm42__cpu_attention(llm42__cpu *cpu, const llm42_pass *pass, int la
     llm42__attention a = {.cpu = cpu, .pass = pass, .layer = layer, .q = q, .out = out};
     int64_t tasks = (int64_t)pass->rows * c->heads;
     a.tasks_per_part = (int)(1 + tasks / (16 * cpu->team.threads));
-    llm42__team_run(&cpu->team, work, (int)((tasks + a.tasks_per_part - 1) / a.tasks_per_part), llm42__attention_part, &a);
+    llm42__team_run(&cpu->team, work, (int)((tasks + a.tasks_per_part - 1) / a.tasks_per_part), llm42__attention_part,
+                    &a);
 }
 
-typedef struct llm42__gate { const llm42__cpu *cpu; float *gate; const float *up; size_t size; } llm42__gate;
+typedef struct llm42__gate {
+    const llm42__cpu *cpu;
+    float *gate;
+    const float *up;
+    size_t size;
+} llm42__gate;
 
 static void llm42__gate_part(const void *job, int part, int thread) {
     const llm42__gate *g = job;
@@ -3242,7 +3356,8 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
 
 // Shapes: h [R, D] -> out [R, D]. Rows are gathered expert by expert; each keeps its own sums, so its result does not
 // depend on who else was sent there. Order: a row's experts are added in rank order, from +0, by fma.
-static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_layer *layer, const float *h, float *out) {
+static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_layer *layer, const float *h,
+                           float *out) {
     const llm42_config *c = &cpu->model->config;
     size_t D = (size_t)c->dim, used = (size_t)c->experts_used;
     const llm42__product router = {&layer->router, NULL, cpu->logits};
@@ -3331,7 +3446,10 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, const llm42_pass *pass, int l) {
     llm42__team_run(&cpu->team, work, pass->rows, llm42__rope_part, &rows);
 }
 
-typedef struct llm42__sampled { llm42__cpu *cpu; const llm42_pass *pass; } llm42__sampled;
+typedef struct llm42__sampled {
+    llm42__cpu *cpu;
+    const llm42_pass *pass;
+} llm42__sampled;
 
 // Draws the token of the part-th row that wants one.
 static void llm42__sample_part(const void *job, int part, int thread) {
@@ -3365,10 +3483,11 @@ static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass,
     for (int i = 0; i < count; i++) {
         float p = pass->out[cpu->sampled[i]].logprob;
         if (!(p - p == 0))
-            return llm42_fail(error, LLM42_BACKEND, "row %d (request %lld, position %d): the logits are not finite: the "
-                               "weights hold NaN or infinity, or overflow", cpu->sampled[i],
-                               (long long)pass->seq[pass->row[cpu->sampled[i]].seq].request,
-                               pass->row[cpu->sampled[i]].position);
+            return llm42_fail(error, LLM42_BACKEND,
+                              "row %d (request %lld, position %d): the logits are not finite: the "
+                              "weights hold NaN or infinity, or overflow",
+                              cpu->sampled[i], (long long)pass->seq[pass->row[cpu->sampled[i]].seq].request,
+                              pass->row[cpu->sampled[i]].position);
     }
     return LLM42_OK;
 }
@@ -3376,15 +3495,18 @@ static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass,
 static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
     int R = pass->rows, vocab = cpu->model->config.vocab;
     if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "cpu backend: schedule %s is not available", llm42_schedule_name(pass->schedule));
+        return llm42_fail(error, LLM42_UNSUPPORTED, "cpu backend: schedule %s is not available",
+                          llm42_schedule_name(pass->schedule));
     if (R < 1 || R > cpu->desc.max_rows || R > pass->shape)
-        return llm42_fail(error, LLM42_INVALID, "cpu backend: a pass of %d rows: expected 1 to %d, and at most its shape %d",
-                           R, cpu->desc.max_rows, pass->shape);
+        return llm42_fail(error, LLM42_INVALID,
+                          "cpu backend: a pass of %d rows: expected 1 to %d, and at most its shape %d", R,
+                          cpu->desc.max_rows, pass->shape);
     for (int r = 0; r < R; r++) {
         const llm42_row *row = &pass->row[r];
-        if (row->seq < 0 || row->token < 0 || row->token >= vocab || row->position < 0 || row->position >= cpu->desc.max_context)
-            return llm42_fail(error, LLM42_INVALID, "cpu backend: row %d: token %d, position %d: out of range", r, row->token,
-                               row->position);
+        if (row->seq < 0 || row->token < 0 || row->token >= vocab || row->position < 0 ||
+            row->position >= cpu->desc.max_context)
+            return llm42_fail(error, LLM42_INVALID, "cpu backend: row %d: token %d, position %d: out of range", r,
+                              row->token, row->position);
     }
     return LLM42_OK;
 }
@@ -3458,9 +3580,24 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_er
 static void llm42__cpu_close(void *state) {
     llm42__cpu *cpu = state;
     if (!cpu) return;
-    void *blocks[] = {cpu->k, cpu->v, cpu->rope, cpu->x, cpu->h, cpu->q, cpu->kv, cpu->gate, cpu->up, cpu->logits,
-                      cpu->expert_in, cpu->expert_out, cpu->expert_weight, cpu->expert_id, cpu->expert_rows,
-                      cpu->sampled, cpu->thread_scratch, cpu->sample_scratch};
+    void *blocks[] = {cpu->k,
+                      cpu->v,
+                      cpu->rope,
+                      cpu->x,
+                      cpu->h,
+                      cpu->q,
+                      cpu->kv,
+                      cpu->gate,
+                      cpu->up,
+                      cpu->logits,
+                      cpu->expert_in,
+                      cpu->expert_out,
+                      cpu->expert_weight,
+                      cpu->expert_id,
+                      cpu->expert_rows,
+                      cpu->sampled,
+                      cpu->thread_scratch,
+                      cpu->sample_scratch};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) llm42__free(blocks[i]);
     llm42__free(cpu);
 }
@@ -3468,23 +3605,35 @@ static void llm42__cpu_close(void *state) {
 static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     const llm42_config *c = &cpu->model->config;
     size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, V = (size_t)c->vocab, F = (size_t)c->ffn;
-    size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim), used = (size_t)c->experts_used;
+    size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim),
+           used = (size_t)c->experts_used;
     size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->desc.threads, pad = (size_t)cpu->pad;
     size_t size = cpu->desc.compute == LLM42_BF16 ? 2 : 4, wide = LLM42__MAX(LLM42__MAX(D, F), q);
     size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size;
     if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
     cpu->scratch_size = (LLM42__MAX(4 * wide, 3 * pad + T + 32) + 15) & ~(size_t)15;
-    struct { void **to; size_t count, size; } wanted[] = {
-        {&cpu->k, (size_t)c->layers * cpu->kv_layer, size}, {&cpu->v, (size_t)c->layers * cpu->kv_layer, size},
-        {(void **)&cpu->rope, T * (size_t)c->head_dim, 4}, {(void **)&cpu->x, R * D, 4},
-        {(void **)&cpu->h, R * LLM42__MAX(D, q), 4}, {(void **)&cpu->q, R * LLM42__MAX(D, q), 4},
-        {(void **)&cpu->kv, 2 * R * kv, 4}, {(void **)&cpu->gate, R * LLM42__MAX(F, q), 4},
-        {(void **)&cpu->up, R * F, 4}, {(void **)&cpu->logits, R * LLM42__MAX(V, (size_t)c->experts), 4},
-        {(void **)&cpu->expert_in, 2 * R * D * (used > 0), 4}, {(void **)&cpu->expert_out, R * D * used, 4},
-        {(void **)&cpu->expert_weight, R * used, 4}, {(void **)&cpu->expert_id, R * used, 4},
-        {(void **)&cpu->expert_rows, R * used, 4}, {(void **)&cpu->sampled, R, 4},
-        {(void **)&cpu->thread_scratch, threads * cpu->scratch_size, 4}, {(void **)&cpu->sample_scratch, threads * 2 * V, 4}};
+    struct {
+        void **to;
+        size_t count, size;
+    } wanted[] = {{&cpu->k, (size_t)c->layers * cpu->kv_layer, size},
+                  {&cpu->v, (size_t)c->layers * cpu->kv_layer, size},
+                  {(void **)&cpu->rope, T * (size_t)c->head_dim, 4},
+                  {(void **)&cpu->x, R * D, 4},
+                  {(void **)&cpu->h, R * LLM42__MAX(D, q), 4},
+                  {(void **)&cpu->q, R * LLM42__MAX(D, q), 4},
+                  {(void **)&cpu->kv, 2 * R * kv, 4},
+                  {(void **)&cpu->gate, R * LLM42__MAX(F, q), 4},
+                  {(void **)&cpu->up, R * F, 4},
+                  {(void **)&cpu->logits, R * LLM42__MAX(V, (size_t)c->experts), 4},
+                  {(void **)&cpu->expert_in, 2 * R * D * (used > 0), 4},
+                  {(void **)&cpu->expert_out, R * D * used, 4},
+                  {(void **)&cpu->expert_weight, R * used, 4},
+                  {(void **)&cpu->expert_id, R * used, 4},
+                  {(void **)&cpu->expert_rows, R * used, 4},
+                  {(void **)&cpu->sampled, R, 4},
+                  {(void **)&cpu->thread_scratch, threads * cpu->scratch_size, 4},
+                  {(void **)&cpu->sample_scratch, threads * 2 * V, 4}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if (!(*wanted[i].to = llm42__alloc(wanted[i].count, wanted[i].size))) return false;
     return true;
@@ -3498,22 +3647,28 @@ static llm42_result llm42__cpu_ieee(llm42_error *error) {
     float x = above, y = below, z = minus, o = one, g = big, fused = x * y + z, shifted = (o + g) - g;
     volatile float product = above * below, subnormal = least * half, third = one / three, minus_third = minus / three;
     if (fused != product + minus)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "this build contracts a*b + c into a fused operation: compile with "
-                           "-ffp-contract=off");
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "this build contracts a*b + c into a fused operation: compile with "
+                          "-ffp-contract=off");
     if (shifted != 0.0f)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "this build reorders floating-point sums: compile without -ffast-math and "
-                           "its parts");
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "this build reorders floating-point sums: compile without -ffast-math and "
+                          "its parts");
     if (subnormal == 0.0f || third != 0x1.555556p-2f || minus_third != -0x1.555556p-2f)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "the processor flushes subnormals to zero, or does not round to nearest: "
-                           "other code in this process has set that; results would differ");
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "the processor flushes subnormals to zero, or does not round to nearest: "
+                          "other code in this process has set that; results would differ");
     return LLM42_OK;
 }
 
 static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error *error) {
     const llm42_config *c = &d->model->config;
-    const llm42__field fields[] = {
-        {"compute", d->compute, LLM42_BF16, LLM42_FP32}, {"threads", d->threads, 1, 1024}, {"max_rows", d->max_rows, 1, 1 << 20},
-        {"max_context", d->max_context, 1, c->context}, {"pages", d->pages, 1, 1 << 28}, {"page_size", d->page_size, 1, 4096}};
+    const llm42__field fields[] = {{"compute", d->compute, LLM42_BF16, LLM42_FP32},
+                                   {"threads", d->threads, 1, 1024},
+                                   {"max_rows", d->max_rows, 1, 1 << 20},
+                                   {"max_context", d->max_context, 1, c->context},
+                                   {"pages", d->pages, 1, 1 << 28},
+                                   {"page_size", d->page_size, 1, 4096}};
     LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
     return LLM42_OK;
 }
@@ -3523,11 +3678,15 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     LLM42__TRY(llm42__cpu_ieee(error));
     LLM42__TRY(llm42__cpu_validate(desc, error));
     if (!desc->model->layer)
-        return llm42_fail(error, LLM42_INVALID, "model %s has no weights: it is for the simulator; load a folder or "
-                           "synthetic:NAME", desc->model->name);
+        return llm42_fail(error, LLM42_INVALID,
+                          "model %s has no weights: it is for the simulator; load a folder or "
+                          "synthetic:NAME",
+                          desc->model->name);
     if (!desc->model->embed.data)
-        return llm42_fail(error, LLM42_INVALID, "model %s has no weights in memory: load it without "
-                           "llm42_model_desc.on_device for the cpu backend", desc->model->name);
+        return llm42_fail(error, LLM42_INVALID,
+                          "model %s has no weights in memory: load it without "
+                          "llm42_model_desc.on_device for the cpu backend",
+                          desc->model->name);
     llm42__cpu *cpu = llm42__alloc_zero(1, sizeof *cpu);
     if (!cpu) return llm42_fail(error, LLM42_MEMORY, "cpu backend: out of memory");
     cpu->desc = *desc;
@@ -3536,11 +3695,14 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     while (1 << cpu->page_shift < desc->page_size) cpu->page_shift++;
     const llm42_config *c = &desc->model->config;
     cpu->work_per_row = (double)c->dim * (c->layers * (2.0 * (c->heads + c->kv_heads) * c->head_dim +
-                                          3.0 * c->ffn * LLM42__MAX(1, c->experts_used)) + c->vocab);
+                                                       3.0 * c->ffn * LLM42__MAX(1, c->experts_used)) +
+                                          c->vocab);
     if (!llm42__cpu_allocate(cpu)) {
         llm42__cpu_close(cpu);
-        return llm42_fail(error, LLM42_MEMORY, "cpu backend: out of memory for %d pages of %d tokens and %d rows: lower pages, "
-                           "max_context or token_budget", desc->pages, desc->page_size, desc->max_rows);
+        return llm42_fail(error, LLM42_MEMORY,
+                          "cpu backend: out of memory for %d pages of %d tokens and %d rows: lower pages, "
+                          "max_context or token_budget",
+                          desc->pages, desc->page_size, desc->max_rows);
     }
     llm42__rope_table(&desc->model->config, cpu->rope, desc->max_context);
     llm42__log(desc->log, desc->log_user, "cpu backend: %s, %d threads, %s, %d pages of %d tokens", llm42_cpu_isa(),
@@ -3550,8 +3712,11 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
 }
 
 const llm42_backend *llm42_backend_cpu(void) {
-    static const llm42_backend backend = {.name = "cpu", .open = llm42__cpu_open, .close = llm42__cpu_close,
-                                          .run = llm42__cpu_run, .now = llm42__wall_now,
+    static const llm42_backend backend = {.name = "cpu",
+                                          .open = llm42__cpu_open,
+                                          .close = llm42__cpu_close,
+                                          .run = llm42__cpu_run,
+                                          .now = llm42__wall_now,
                                           .wait_until = llm42__wall_wait_until};
     return &backend;
 }
@@ -3561,12 +3726,18 @@ const llm42_backend *llm42_backend_cpu(void) {
 // Invariant: a table that was read is a full grid and never falls.
 
 // The tables that a calibration must have.
-static const struct { llm42_schedule schedule; llm42_kind kind; } llm42__cost_tables[] = {
-    {LLM42_FAST, LLM42_KIND_DECODE}, {LLM42_FAST, LLM42_KIND_PROMPT}, {LLM42_FIXED, LLM42_KIND_WINDOW},
-    {LLM42_FIXED, LLM42_KIND_PROMPT}, {LLM42_INVARIANT, LLM42_KIND_DECODE}, {LLM42_INVARIANT, LLM42_KIND_PROMPT}};
+static const struct {
+    llm42_schedule schedule;
+    llm42_kind kind;
+} llm42__cost_tables[] = {{LLM42_FAST, LLM42_KIND_DECODE},      {LLM42_FAST, LLM42_KIND_PROMPT},
+                          {LLM42_FIXED, LLM42_KIND_WINDOW},     {LLM42_FIXED, LLM42_KIND_PROMPT},
+                          {LLM42_INVARIANT, LLM42_KIND_DECODE}, {LLM42_INVARIANT, LLM42_KIND_PROMPT}};
 enum { LLM42__TABLES = sizeof llm42__cost_tables / sizeof *llm42__cost_tables };
 
-typedef struct llm42__point { double rows, context, ms; int line; } llm42__point;
+typedef struct llm42__point {
+    double rows, context, ms;
+    int line;
+} llm42__point;
 
 // A calibration file while it is read.
 typedef struct llm42__calibrating {
@@ -3587,12 +3758,22 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
                                            llm42_error *error) {
     llm42_calibration *to = c->to;
     double kv_tokens = 0, devices = 0;
-    const struct { const char *name; double low, high, *number; char *text; size_t size; } keys[] = {
-        {"source", 0, 0, NULL, to->source, sizeof to->source}, {"device", 0, 0, NULL, to->device, sizeof to->device},
-        {"model", 0, 0, NULL, to->model, sizeof to->model}, {"time_unit", 0, 0, NULL, NULL, 0},
-        {"flip_rate", 0, 1, &to->flip_rate, NULL, 0}, {"padding", 0, 0, NULL, NULL, 0}, {"devices", 1, 1 << 20, &devices, NULL, 0},
-        {"kv_tokens", 0, 1e12, &kv_tokens, NULL, 0}, {"flip_shape", 1e-3, 1e6, &to->flip_shape, NULL, 0}, {"overlap_fast", 1, 1e3, &to->overlap_fast, NULL, 0},
-        {"overlap_replay", 1, 1e3, &to->overlap_replay, NULL, 0}};
+    const struct {
+        const char *name;
+        double low, high, *number;
+        char *text;
+        size_t size;
+    } keys[] = {{"source", 0, 0, NULL, to->source, sizeof to->source},
+                {"device", 0, 0, NULL, to->device, sizeof to->device},
+                {"model", 0, 0, NULL, to->model, sizeof to->model},
+                {"time_unit", 0, 0, NULL, NULL, 0},
+                {"flip_rate", 0, 1, &to->flip_rate, NULL, 0},
+                {"padding", 0, 0, NULL, NULL, 0},
+                {"devices", 1, 1 << 20, &devices, NULL, 0},
+                {"kv_tokens", 0, 1e12, &kv_tokens, NULL, 0},
+                {"flip_shape", 1e-3, 1e6, &to->flip_shape, NULL, 0},
+                {"overlap_fast", 1, 1e3, &to->overlap_fast, NULL, 0},
+                {"overlap_replay", 1, 1e3, &to->overlap_replay, NULL, 0}};
     const char *colon = value - 1;
     while (colon > key && colon[-1] == ' ') colon--;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -3608,10 +3789,11 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
             to->padding_free = unit ? to->padding_free : llm42__is_word(value, end, "free");
             if (unit ? !llm42__is_word(value, end, "ms") : !to->padding_free && !llm42__is_word(value, end, "computed"))
                 return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: %.*s: must be %s", c->path, c->line, keys[i].name,
-                                   (int)LLM42__MIN(end - value, 40), value, unit ? "ms" : "computed or free");
-        } else if (!llm42_number(value, end, keys[i].number) || !(*keys[i].number >= keys[i].low && *keys[i].number <= keys[i].high)) {
+                                  (int)LLM42__MIN(end - value, 40), value, unit ? "ms" : "computed or free");
+        } else if (!llm42_number(value, end, keys[i].number) ||
+                   !(*keys[i].number >= keys[i].low && *keys[i].number <= keys[i].high)) {
             return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: %.*s: must be a number from %g to %g", c->path, c->line,
-                               keys[i].name, (int)LLM42__MIN(end - value, 40), value, keys[i].low, keys[i].high);
+                              keys[i].name, (int)LLM42__MIN(end - value, 40), value, keys[i].low, keys[i].high);
         }
         if (keys[i].number == &devices) to->devices = (int)devices;
         if (keys[i].number == &kv_tokens) to->kv_tokens = (int64_t)kv_tokens;
@@ -3620,20 +3802,24 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
 }
 
 // One line of the table: schedule, kind, rows, context_tokens, ms.
-static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *text, const char *end, llm42_error *error) {
+static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *text, const char *end,
+                                             llm42_error *error) {
     static const char *const columns[] = {"schedule", "kind", "rows", "context_tokens", "ms"};
     const char *field[6] = {text};
     int count = 0;
     for (const char *p = text; p <= end && count < 6; p++)
         if (p == end || *p == '\t') field[++count < 6 ? count : 5] = p + 1;
     if (count != 5)
-        return llm42_fail(error, LLM42_FORMAT, "%s:%d: expected 5 columns with tabs between: schedule kind rows "
-                           "context_tokens ms", c->path, c->line);
+        return llm42_fail(error, LLM42_FORMAT,
+                          "%s:%d: expected 5 columns with tabs between: schedule kind rows "
+                          "context_tokens ms",
+                          c->path, c->line);
     if (!c->columns) {
         for (int i = 0; i < 5; i++)
             if (!llm42__is_word(field[i], field[i + 1] - 1, columns[i]))
-                return llm42_fail(error, LLM42_FORMAT, "%s:%d: column %d is called '%.*s': expected %s", c->path, c->line, i + 1,
-                                   (int)LLM42__MIN(field[i + 1] - 1 - field[i], 40), field[i], columns[i]);
+                return llm42_fail(error, LLM42_FORMAT, "%s:%d: column %d is called '%.*s': expected %s", c->path,
+                                  c->line, i + 1, (int)LLM42__MIN(field[i + 1] - 1 - field[i], 40), field[i],
+                                  columns[i]);
         c->columns = true;
         return LLM42_OK;
     }
@@ -3641,8 +3827,8 @@ static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *
     double *const number[] = {&point.rows, &point.context, &point.ms};
     for (int i = 0; i < 3; i++)
         if (!llm42_number(field[2 + i], field[3 + i] - 1, number[i]) || *number[i] < 0 || (i != 1 && *number[i] == 0))
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be a positive number", c->path, c->line, columns[2 + i],
-                               (int)LLM42__MIN(field[3 + i] - 1 - field[2 + i], 40), field[2 + i]);
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be a positive number", c->path, c->line,
+                              columns[2 + i], (int)LLM42__MIN(field[3 + i] - 1 - field[2 + i], 40), field[2 + i]);
     for (int t = 0; t < LLM42__TABLES; t++)
         if (llm42__is_word(field[0], field[1] - 1, llm42_schedule_name(llm42__cost_tables[t].schedule)) &&
             llm42__is_word(field[1], field[2] - 1, llm42_kind_name(llm42__cost_tables[t].kind))) {
@@ -3650,7 +3836,7 @@ static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *
             return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
         }
     return llm42_fail(error, LLM42_FORMAT, "%s:%d: no table is called '%.*s'", c->path, c->line,
-                       (int)LLM42__MIN(field[2] - 1 - field[0], 60), field[0]);
+                      (int)LLM42__MIN(field[2] - 1 - field[0], 60), field[0]);
 }
 
 static int llm42__point_order(const void *a, const void *b) {
@@ -3674,25 +3860,30 @@ static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_
     table->row = llm42__alloc((size_t)table->rows, sizeof *table->row);
     table->context = llm42__alloc((size_t)contexts, sizeof *table->context);
     table->ms = llm42__alloc((size_t)count, sizeof *table->ms);
-    if (!table->row || !table->context || !table->ms) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
+    if (!table->row || !table->context || !table->ms)
+        return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
     for (int i = 0; i < count; i++) {
         int r = i / contexts, k = i % contexts;
         if (point[i].rows != point[r * contexts].rows || point[i].context != point[k].context ||
             (k && point[k].context == point[k - 1].context) || (!k && r && point[i].rows == point[i - 1].rows))
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: table '%s %s' is no full grid: each rows needs the same "
-                               "context_tokens, once", c->path, point[i].line, name, kind);
+            return llm42_fail(error, LLM42_FORMAT,
+                              "%s:%d: table '%s %s' is no full grid: each rows needs the same "
+                              "context_tokens, once",
+                              c->path, point[i].line, name, kind);
         table->row[r] = point[i].rows;
         table->context[k] = point[i].context;
         table->ms[i] = point[i].ms;
         const double *ms = &table->ms[i];
         if ((k && ms[0] < ms[-1]) || (r && ms[0] < ms[-contexts]))
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: table '%s %s' falls: %g ms at %g rows, %g context tokens is less "
-                               "than a smaller pass takes", c->path, point[i].line, name, kind, point[i].ms, point[i].rows,
-                               point[i].context);
+            return llm42_fail(error, LLM42_FORMAT,
+                              "%s:%d: table '%s %s' falls: %g ms at %g rows, %g context tokens is less "
+                              "than a smaller pass takes",
+                              c->path, point[i].line, name, kind, point[i].ms, point[i].rows, point[i].context);
     }
     if (count % contexts)
-        return llm42_fail(error, LLM42_FORMAT, "%s:%d: table '%s %s' is no full grid: its last rows lack context_tokens",
-                           c->path, point[count - 1].line, name, kind);
+        return llm42_fail(error, LLM42_FORMAT,
+                          "%s:%d: table '%s %s' is no full grid: its last rows lack context_tokens", c->path,
+                          point[count - 1].line, name, kind);
     return LLM42_OK;
 }
 
@@ -3701,11 +3892,13 @@ static llm42_result llm42__calibration_read(llm42__calibrating *c, const llm42__
     const char *text = file->data, *last = file->data + file->size;
     for (c->line = 1; text < last; c->line++) {
         const char *end = memchr(text, '\n', (size_t)(last - text));
-        if (!end) return llm42_fail(error, LLM42_FORMAT, "%s:%d: cut short: the last line has no end", c->path, c->line);
+        if (!end)
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: cut short: the last line has no end", c->path, c->line);
         const char *next = end + 1;
         if (end > text && end[-1] == '\r') end--;
         if (c->line == 1 && !llm42__is_word(text, end, "# llm42 calibration 1"))
-            return llm42_fail(error, LLM42_FORMAT, "%s:1: not a calibration: the first line must be '# llm42 calibration 1'", c->path);
+            return llm42_fail(error, LLM42_FORMAT,
+                              "%s:1: not a calibration: the first line must be '# llm42 calibration 1'", c->path);
         if (text < end && *text == '#') {
             const char *key = text + 1, *colon = memchr(text, ':', (size_t)(end - text));
             while (key < end && *key == ' ') key++;
@@ -3716,7 +3909,8 @@ static llm42_result llm42__calibration_read(llm42__calibrating *c, const llm42__
         text = next;
     }
     for (int i = 0; i < 5; i++)
-        if (!(c->seen >> i & 1)) return llm42_fail(error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, required[i]);
+        if (!(c->seen >> i & 1))
+            return llm42_fail(error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, required[i]);
     for (int t = 0; t < LLM42__TABLES; t++) LLM42__TRY(llm42__calibration_grid(c, t, error));
     return LLM42_OK;
 }
@@ -3779,14 +3973,14 @@ double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule
 }
 
 // >>sim ----------------------------------------------------------------------------------------------------------
-// Owns: the simulator: the virtual clock, the tokens that a pass returns, and passes side by side. It keeps no KV, since a
-// true token depends on its request and position alone.
+// Owns: the simulator: the virtual clock, the tokens that a pass returns, and passes side by side. It keeps no KV,
+// since a true token depends on its request and position alone.
 // Calls: calibration, numbers.
 // Invariant: only a FAST pass returns a token that is not the true one.
 
 // What the tokens of a request depend on, kept by its slot.
 typedef struct llm42__sim_request {
-    int64_t id;      // -1: none yet
+    int64_t id;  // -1: none yet
     uint64_t key;
     double flip_rate;
 } llm42__sim_request;
@@ -3796,8 +3990,8 @@ typedef struct llm42__sim {
     llm42_sim_desc desc;
     int max_running;
     uint32_t vocab;
-    double now;      // seconds
-    double flight;   // seconds that the pass in flight would still take alone; 0: none
+    double now;     // seconds
+    double flight;  // seconds that the pass in flight would still take alone; 0: none
     bool in_flight;
     llm42__sim_request *request;  // [max_running]
 } llm42__sim;
@@ -3849,7 +4043,8 @@ static double llm42__sim_cost(const llm42__sim *sim, const llm42_pass *pass) {
     double rows[LLM42_KINDS] = {0}, keys[LLM42_KINDS] = {0}, total = 0, slowdown = 1;
     for (int first = 0, end; first < pass->rows; first = end) {
         const llm42_row *row = &pass->row[first];
-        for (end = first + 1; end < pass->rows && pass->row[end].seq == row->seq; end++) {}
+        for (end = first + 1; end < pass->rows && pass->row[end].seq == row->seq; end++) {
+        }
         llm42_kind kind = end > first + 1 ? row->flags & LLM42_ROW_SAMPLE ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT
                                           : LLM42_KIND_DECODE;
         if (pass->schedule == LLM42_FIXED && kind == LLM42_KIND_DECODE)
@@ -3868,7 +4063,8 @@ static double llm42__sim_cost(const llm42__sim *sim, const llm42_pass *pass) {
     double ms = 0;
     for (int k = 0; k < LLM42_KINDS; k++) {
         llm42_kind kind = schedule != LLM42_FIXED && k == LLM42_KIND_WINDOW ? LLM42_KIND_PROMPT : (llm42_kind)k;
-        if (rows[k] > 0) ms += rows[k] / total * llm42_calibration_ms(sim->calibration, schedule, kind, total, keys[k] / rows[k]);
+        if (rows[k] > 0)
+            ms += rows[k] / total * llm42_calibration_ms(sim->calibration, schedule, kind, total, keys[k] / rows[k]);
     }
     return 1e-3 * slowdown * ms;
 }
@@ -3887,7 +4083,7 @@ static llm42_result llm42__sim_check(const llm42_pass *pass, llm42_error *error)
     if (pass->logits) return llm42_fail(error, LLM42_UNSUPPORTED, "sim backend: it has no logits");
     if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
         return llm42_fail(error, LLM42_UNSUPPORTED, "sim backend: schedule %s has no pass times",
-                           llm42_schedule_name(pass->schedule));
+                          llm42_schedule_name(pass->schedule));
     return LLM42_OK;
 }
 
@@ -3896,7 +4092,8 @@ static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_er
     llm42__sim *sim = state;
     LLM42__TRY(llm42__sim_check(pass, error));
     const llm42_calibration *c = sim->calibration;
-    double left = pass->check ? 0 : llm42__sim_cost(sim, pass), both = LLM42__MIN(left * c->overlap_fast, sim->flight * c->overlap_replay);
+    double left = pass->check ? 0 : llm42__sim_cost(sim, pass),
+           both = LLM42__MIN(left * c->overlap_fast, sim->flight * c->overlap_replay);
     left = LLM42__MAX(left - both / c->overlap_fast, 0);
     if (both < sim->flight * c->overlap_replay) llm42__sim_advance(sim, both, c->overlap_replay);
     else sim->flight = 0;
@@ -3948,17 +4145,21 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     *state = NULL;
     const llm42_sim_desc *given = d->backend_desc;
     if (!given)
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.backend_desc: the simulator needs an llm42_sim_desc");
+        return llm42_fail(error, LLM42_INVALID,
+                          "llm42_engine_desc.backend_desc: the simulator needs an llm42_sim_desc");
     if (!given->calibration)
-        return llm42_fail(error, LLM42_INVALID, "llm42_sim_desc.calibration: required: load one with llm42_calibration_load");
+        return llm42_fail(error, LLM42_INVALID,
+                          "llm42_sim_desc.calibration: required: load one with llm42_calibration_load");
     llm42_sim_desc desc = *given;
     if (!desc.seed) desc.seed = 42;
     if (desc.flip_scale == 0) desc.flip_scale = 1;
     if (!(desc.flip_scale > 0 && desc.flip_scale <= 1e6))
         return llm42_fail(error, LLM42_INVALID, "llm42_sim_desc.flip_scale: %g: must be more than 0", desc.flip_scale);
     if (!(desc.invariant_slowdown >= 0 && desc.invariant_slowdown <= 1e6))
-        return llm42_fail(error, LLM42_INVALID, "llm42_sim_desc.invariant_slowdown: %g: must be 0 (the calibration's own "
-                           "tables) or more", desc.invariant_slowdown);
+        return llm42_fail(error, LLM42_INVALID,
+                          "llm42_sim_desc.invariant_slowdown: %g: must be 0 (the calibration's own "
+                          "tables) or more",
+                          desc.invariant_slowdown);
     llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim);
     if (sim) sim->request = llm42__alloc((size_t)LLM42__MAX(d->max_running, 1), sizeof *sim->request);
     if (!sim || !sim->request) {
@@ -3970,91 +4171,99 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     sim->max_running = LLM42__MAX(d->max_running, 1);
     sim->vocab = (uint32_t)d->model->config.vocab;
     for (int i = 0; i < sim->max_running; i++) sim->request[i].id = -1;
-    llm42__log(d->log, d->log_user, "sim backend: calibration %s, %s", desc.calibration->name, desc.calibration->device);
+    llm42__log(d->log, d->log_user, "sim backend: calibration %s, %s", desc.calibration->name,
+               desc.calibration->device);
     *state = sim;
     return LLM42_OK;
 }
 
 const llm42_backend *llm42_backend_sim(void) {
-    static const llm42_backend backend = {.name = "sim", .open = llm42__sim_open, .close = llm42__sim_close,
-                                          .run = llm42__sim_run, .start = llm42__sim_start, .poll = llm42__sim_poll,
-                                          .now = llm42__sim_now, .wait_until = llm42__sim_wait_until};
+    static const llm42_backend backend = {.name = "sim",
+                                          .open = llm42__sim_open,
+                                          .close = llm42__sim_close,
+                                          .run = llm42__sim_run,
+                                          .start = llm42__sim_start,
+                                          .poll = llm42__sim_poll,
+                                          .now = llm42__sim_now,
+                                          .wait_until = llm42__sim_wait_until};
     return &backend;
 }
 // >>state --------------------------------------------------------------------------------------------------------
 // Owns: the structs of the engine, the event stream, the table of requests by id and the queue of those that wait.
 // Calls: the backend's clock.
-// Invariant: a request runs (PREFILL, DECODE) exactly when it has a slot, and waits (WAITING) exactly when it is queued.
+// Invariant: a request runs (PREFILL, DECODE) exactly when it has a slot, and waits (WAITING) exactly when it is
+// queued.
 //
-// A request with P prompt tokens, C committed and U candidates has P+C+U tokens, and KV for its first `kv` positions. Of
-// those the first `canonical` were last written by the kind of pass that deterministic prompts run in: FIXED, or INVARIANT
-// by mode or prefill. While a request decodes, kv is P+C+U-1: the newest token's KV is written by the pass that reads it.
+// A request with P prompt tokens, C committed and U candidates has P+C+U tokens, and KV for its first `kv` positions.
+// Of those the first `canonical` were last written by the kind of pass that deterministic prompts run in: FIXED, or
+// INVARIANT by mode or prefill. While a request decodes, kv is P+C+U-1: the newest token's KV is written by the pass
+// that reads it.
 
 typedef struct llm42__request {
-    llm42_request info;         // what users and planners see; first, so that a pointer to it is a pointer to this
-    int slot;                   // index of its page table and of its llm42_seq; -1: not running
-    int pages, canonical;       // pages held; positions with canonical KV
-    int64_t planned;            // serial number of the last plan that it was in
-    int32_t *tokens;            // [P + max_new_tokens]: prompt, committed, candidates
-    float *logprobs;            // [max_new_tokens]
+    llm42_request info;    // what users and planners see; first, so that a pointer to it is a pointer to this
+    int slot;              // index of its page table and of its llm42_seq; -1: not running
+    int pages, canonical;  // pages held; positions with canonical KV
+    int64_t planned;       // serial number of the last plan that it was in
+    int32_t *tokens;       // [P + max_new_tokens]: prompt, committed, candidates
+    float *logprobs;       // [max_new_tokens]
     struct llm42__request *next, *prev;  // in the queue
     llm42_sampling sampling;
     int32_t stop[LLM42_MAX_STOP];
     int stop_count;
-    int prefix_pages;           // pages that were found in the prefix cache or entered there
-    uint64_t prefix_hash;       // of the tokens of those pages
+    int prefix_pages;      // pages that were found in the prefix cache or entered there
+    uint64_t prefix_hash;  // of the tokens of those pages
 } llm42__request;
 
 typedef struct llm42__page {
-    int refs;                   // requests that hold it
-    int next, prev;             // on the free list; -1 ends it
-    int chain;                  // next page in the same bucket of the prefix cache; -1 ends it
-    bool cached, canonical;     // in the prefix cache; it and all before it hold canonical KV
-    uint64_t hash;              // of all tokens up to the end of this page
+    int refs;                // requests that hold it
+    int next, prev;          // on the free list; -1 ends it
+    int chain;               // next page in the same bucket of the prefix cache; -1 ends it
+    bool cached, canonical;  // in the prefix cache; it and all before it hold canonical KV
+    uint64_t hash;           // of all tokens up to the end of this page
 } llm42__page;
 
 typedef struct llm42__kv {
     int pages, page_size, free_count, first, last, buckets;
-    llm42__page *page;          // [pages]
-    int *bucket;                // [buckets]
-    int32_t *tokens;            // [pages][page_size], of cached pages
+    llm42__page *page;  // [pages]
+    int *bucket;        // [buckets]
+    int32_t *tokens;    // [pages][page_size], of cached pages
 } llm42__kv;
 
 // A plan and its rows, from the planner's choices to the backend's outputs.
 typedef struct llm42__batch {
     llm42_plan plan;
-    llm42_planned pass;         // what planners are told of it
-    bool starts;                // it overlaps with fast passes
-    llm42__request **owner;     // [max_running], of each choice
-    llm42_row *row;             // [room], of the choices one after the other
-    llm42_output *out;          // [room]
-    int room;                   // the larger of M and token_budget
+    llm42_planned pass;      // what planners are told of it
+    bool starts;             // it overlaps with fast passes
+    llm42__request **owner;  // [max_running], of each choice
+    llm42_row *row;          // [room], of the choices one after the other
+    llm42_output *out;       // [room]
+    int room;                // the larger of M and token_budget
 } llm42__batch;
 
 struct llm42_engine {
     llm42_engine_desc desc;
     const llm42_backend *backend;
-    void *state;                // the backend's
-    unsigned schedules;         // those that passes may have, bits 1 << LLM42_FAST and so on
-    llm42_schedule canonical;   // of passes whose KV deterministic requests share
+    void *state;               // the backend's
+    unsigned schedules;        // those that passes may have, bits 1 << LLM42_FAST and so on
+    llm42_schedule canonical;  // of passes whose KV deterministic requests share
     llm42__kv kv;
-    int M;                      // rows of a replay pass
+    int M;  // rows of a replay pass
     int pages_per_slot;
-    llm42__request **table;     // [table_size], at id modulo table_size
+    llm42__request **table;  // [table_size], at id modulo table_size
     int64_t table_size, last_id;
     llm42__request *waiting, *waiting_last;  // the queue, sorted by (arrival, id)
-    llm42__request **running;   // [max_running], in order of admission
-    const llm42_request **shown;  // [max_running], the same as planners see them
-    int *free_slot;             // [max_running]
+    llm42__request **running;                // [max_running], in order of admission
+    const llm42_request **shown;             // [max_running], the same as planners see them
+    int *free_slot;                          // [max_running]
     int free_slots;
-    int32_t *page_table;        // [max_running][pages_per_slot]
-    llm42_seq *seq;             // [max_running]
-    llm42_view view;            // its running_count, window_ready and passes are the engine's own
-    int64_t plans;              // plans checked so far
-    llm42__batch batch;         // being formed
-    llm42__batch flight;        // in flight, where view.in_flight.rows is not 0
-    llm42_pass flight_pass;     // as the backend got it
-    int64_t to_return;          // tokens that running requests may still return
+    int32_t *page_table;     // [max_running][pages_per_slot]
+    llm42_seq *seq;          // [max_running]
+    llm42_view view;         // its running_count, window_ready and passes are the engine's own
+    int64_t plans;           // plans checked so far
+    llm42__batch batch;      // being formed
+    llm42__batch flight;     // in flight, where view.in_flight.rows is not 0
+    llm42_pass flight_pass;  // as the backend got it
+    int64_t to_return;       // tokens that running requests may still return
     llm42_stats stats;
 };
 
@@ -4068,7 +4277,8 @@ static void llm42__emit(llm42_engine *e, llm42_event *event) {
 }
 
 static void llm42__emit_request(llm42_engine *e, const llm42__request *r, llm42_event_type type, int n) {
-    llm42__emit(e, &(llm42_event){.type = type, .request = r->info.id, .info = &r->info, .n = n, .finish = r->info.finish});
+    llm42__emit(
+        e, &(llm42_event){.type = type, .request = r->info.id, .info = &r->info, .n = n, .finish = r->info.finish});
 }
 
 static llm42__request *llm42__find(const llm42_engine *e, int64_t id) {
@@ -4118,11 +4328,11 @@ static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
     llm42__request_free(r);
 }
 // >>kv -----------------------------------------------------------------------------------------------------------
-// Owns: the pages of the KV cache (who holds them, what they hold), not their contents, which are the backend's; and the
-// prefix cache, which finds a page by the tokens up to its end. All memory is taken by llm42__kv_open.
+// Owns: the pages of the KV cache (who holds them, what they hold), not their contents, which are the backend's; and
+// the prefix cache, which finds a page by the tokens up to its end. All memory is taken by llm42__kv_open.
 // Calls: nothing.
-// Invariant: a page is on the free list exactly when nobody holds it. One that is in the prefix cache besides can still be
-// found there, and is handed out again last.
+// Invariant: a page is on the free list exactly when nobody holds it. One that is in the prefix cache besides can
+// still be found there, and is handed out again last.
 
 static void llm42__kv_close(llm42__kv *kv) {
     llm42__free(kv->page);
@@ -4236,8 +4446,8 @@ static void llm42__prefix_insert(llm42__kv *kv, int p, uint64_t hash, bool canon
     *bucket = p;
 }
 
-// Does this request read and write the prefix cache? ISOLATED prefill ties KV to the prompt's shape, so a request that is
-// verified may not share it.
+// Does this request read and write the prefix cache? ISOLATED prefill ties KV to the prompt's shape, so a request that
+// is verified may not share it.
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
     return e->desc.prefix_cache && !(r->info.verify && e->desc.prefill == LLM42_PREFILL_ISOLATED);
 }
@@ -4295,7 +4505,7 @@ static llm42_result llm42__check_sampling(const llm42_sampling *s, llm42_error *
         return llm42_fail(error, LLM42_INVALID, "%s.temperature: %g: must be 0 or more", name, (double)s->temperature);
     if (s->temperature > 0 && s->temperature < 1e-4f)
         return llm42_fail(error, LLM42_INVALID, "%s.temperature: %g: use 0 for greedy, or at least 0.0001", name,
-                           (double)s->temperature);
+                          (double)s->temperature);
     if (s->top_k < 0) return llm42_fail(error, LLM42_INVALID, "%s.top_k: %d: must be 0 or more", name, s->top_k);
     if (!(s->top_p >= 0 && s->top_p <= 1))
         return llm42_fail(error, LLM42_INVALID, "%s.top_p: %g: must be from 0 to 1", name, (double)s->top_p);
@@ -4310,8 +4520,9 @@ static llm42_result llm42__check_tokens(const llm42_engine *e, const char *field
     int vocab = e->desc.model->config.vocab;
     for (int i = 0; i < count; i++)
         if (tokens[i] < 0 || tokens[i] >= vocab)
-            return llm42_fail(error, LLM42_INVALID, "llm42_request_desc.%s[%d]: token %d is outside the vocabulary of %d",
-                               field, i, tokens[i], vocab);
+            return llm42_fail(error, LLM42_INVALID,
+                              "llm42_request_desc.%s[%d]: token %d is outside the vocabulary of %d", field, i,
+                              tokens[i], vocab);
     return LLM42_OK;
 }
 
@@ -4323,32 +4534,39 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
         return llm42_fail(error, LLM42_INVALID, "%s.prompt_count: %d: the prompt is empty", name, d->prompt_count);
     if (d->max_new_tokens < 0)
         return llm42_fail(error, LLM42_INVALID, "%s.max_new_tokens: %d: must be 0 (default) or more", name,
-                           d->max_new_tokens);
+                          d->max_new_tokens);
     if (d->prompt_count >= e->desc.max_context)
-        return llm42_fail(error, LLM42_NEVER_FITS, "%s.prompt_count: %d: the context is %d tokens and must hold the prompt "
-                           "and one more", name, d->prompt_count, e->desc.max_context);
+        return llm42_fail(error, LLM42_NEVER_FITS,
+                          "%s.prompt_count: %d: the context is %d tokens and must hold the prompt "
+                          "and one more",
+                          name, d->prompt_count, e->desc.max_context);
     *max_new = d->max_new_tokens ? d->max_new_tokens : LLM42__MIN(128, e->desc.max_context - d->prompt_count);
     if (*max_new > e->desc.max_context - d->prompt_count)
-        return llm42_fail(error, LLM42_NEVER_FITS, "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of "
-                           "%d tokens", name, *max_new, d->prompt_count, e->desc.max_context);
+        return llm42_fail(error, LLM42_NEVER_FITS,
+                          "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of "
+                          "%d tokens",
+                          name, *max_new, d->prompt_count, e->desc.max_context);
     int64_t positions = (int64_t)d->prompt_count + *max_new - 1;  // nothing reads the KV of the last token
     if ((positions + e->desc.page_size - 1) / e->desc.page_size > e->desc.pages)
-        return llm42_fail(error, LLM42_NEVER_FITS, "%s: the KV of %lld tokens needs more pages than the engine's %d of %d "
-                           "tokens: raise llm42_engine_desc.pages or lower max_new_tokens", name, (long long)positions,
-                           e->desc.pages, e->desc.page_size);
+        return llm42_fail(error, LLM42_NEVER_FITS,
+                          "%s: the KV of %lld tokens needs more pages than the engine's %d of %d "
+                          "tokens: raise llm42_engine_desc.pages or lower max_new_tokens",
+                          name, (long long)positions, e->desc.pages, e->desc.page_size);
     LLM42__TRY(llm42__check_tokens(e, "prompt", d->prompt, d->prompt_count, error));
     if (d->stop_count < 0 || d->stop_count > LLM42_MAX_STOP || (d->stop_count && !d->stop))
-        return llm42_fail(error, LLM42_INVALID, "%s.stop_count: %d: must be 0 to %d, with stop set", name, d->stop_count,
-                           LLM42_MAX_STOP);
+        return llm42_fail(error, LLM42_INVALID, "%s.stop_count: %d: must be 0 to %d, with stop set", name,
+                          d->stop_count, LLM42_MAX_STOP);
     LLM42__TRY(llm42__check_tokens(e, "stop", d->stop, d->stop_count, error));
     if (d->sample_index < 0)
         return llm42_fail(error, LLM42_INVALID, "%s.sample_index: %d: must be 0 or more", name, d->sample_index);
     if (!(d->arrival >= 0 && d->arrival < 1e18))
-        return llm42_fail(error, LLM42_INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock", name,
-                           d->arrival);
+        return llm42_fail(error, LLM42_INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock",
+                          name, d->arrival);
     if (d->deterministic && e->desc.mode == LLM42_NONDETERMINISTIC)
-        return llm42_fail(error, LLM42_INVALID, "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in mode "
-                           "DVR or BATCH_INVARIANT", name);
+        return llm42_fail(error, LLM42_INVALID,
+                          "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in mode "
+                          "DVR or BATCH_INVARIANT",
+                          name);
     return llm42__check_sampling(&d->sampling, error);
 }
 
@@ -4393,12 +4611,20 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     const llm42_config *c = &e->desc.model->config;
     r->stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
     for (int i = 0; i < r->stop_count; i++) r->stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
-    r->info = (llm42_request){.id = e->last_id + 1, .state = LLM42_STATE_WAITING, .deterministic = d->deterministic,
-                              .verify = d->deterministic && e->desc.mode == LLM42_DVR, .prompt_count = d->prompt_count,
-                              .max_new_tokens = max_new, .ready_since = -1, .prompt = r->tokens,
-                              .tokens = r->tokens + d->prompt_count, .logprobs = r->logprobs,
-                              .arrival = d->arrival > 0 ? d->arrival : e->backend->now(e->state), .first_token = -1,
-                              .last_token = -1, .user = d->user};
+    r->info = (llm42_request){.id = e->last_id + 1,
+                              .state = LLM42_STATE_WAITING,
+                              .deterministic = d->deterministic,
+                              .verify = d->deterministic && e->desc.mode == LLM42_DVR,
+                              .prompt_count = d->prompt_count,
+                              .max_new_tokens = max_new,
+                              .ready_since = -1,
+                              .prompt = r->tokens,
+                              .tokens = r->tokens + d->prompt_count,
+                              .logprobs = r->logprobs,
+                              .arrival = d->arrival > 0 ? d->arrival : e->backend->now(e->state),
+                              .first_token = -1,
+                              .last_token = -1,
+                              .user = d->user};
     return r;
 }
 
@@ -4410,7 +4636,7 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
     if (!r || !llm42__grow_table(e)) {
         if (r) llm42__request_free(r);
         return llm42_fail(error, LLM42_MEMORY, "llm42_engine_submit: out of memory for a request of %d tokens",
-                           desc->prompt_count + max_new);
+                          desc->prompt_count + max_new);
     }
     e->table[++e->last_id & (e->table_size - 1)] = r;
     e->stats.submitted++;
@@ -4434,15 +4660,17 @@ static void llm42__view_update(llm42_engine *e) {
 
 // The planner has broken a rule. request: the one it is about, or 0.
 static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_t request, llm42_error *error) {
-    static const struct { const char *name, *text; } rules[] = {
+    static const struct {
+        const char *name, *text;
+    } rules[] = {
 #define LLM42__X(name, text) {#name, text},
         LLM42_RULES(LLM42__X)
 #undef LLM42__X
     };
     char about[48] = "";
     if (request) snprintf(about, sizeof about, ": request %lld", (long long)request);
-    return llm42_fail(error, LLM42_PLAN, "planner %s breaks rule %s (%s)%s", e->desc.planner->name, rules[rule].name + 11,
-                       rules[rule].text, about);
+    return llm42_fail(error, LLM42_PLAN, "planner %s breaks rule %s (%s)%s", e->desc.planner->name,
+                      rules[rule].name + 11, rules[rule].text, about);
 }
 
 // Takes a request out of the running set and gives its pages and slot back.
@@ -4532,8 +4760,8 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
     llm42__emit_request(e, r, LLM42_EVENT_PREEMPTED, dropped);
 }
 // >>planner ------------------------------------------------------------------------------------------------------
-// Owns: what a planner may choose, and the built-in planner, which chooses by the policies of the desc. It uses the public
-// interface alone, so that it can be copied and changed.
+// Owns: what a planner may choose, and the built-in planner, which chooses by the policies of the desc. It uses the
+// public interface alone, so that it can be copied and changed.
 // Calls: nothing. A plan is a function of the view.
 // Invariant: whoever is not in flight can be planned in some pass, so that there is always something to run.
 
@@ -4587,14 +4815,18 @@ static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
     return rides ? llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_INVARIANT) : 0;
 }
 
-typedef struct llm42__due { int windows, replay_prompts, riding_prompts; bool decodes, overdue; } llm42__due;
+typedef struct llm42__due {
+    int windows, replay_prompts, riding_prompts;
+    bool decodes, overdue;
+} llm42__due;
 
 static llm42__due llm42__what_is_due(const llm42_view *v) {
     llm42__due due = {0};
     for (int i = 0; i < v->running_count; i++) {
         const llm42_request *r = v->running[i];
         if (r->in_flight) continue;
-        if (r->state == LLM42_STATE_PREFILL) (*(llm42__riding_rows(v, r) ? &due.riding_prompts : &due.replay_prompts))++;
+        if (r->state == LLM42_STATE_PREFILL)
+            (*(llm42__riding_rows(v, r) ? &due.riding_prompts : &due.replay_prompts))++;
         else due.decodes = due.decodes || llm42__decodes(v, r);
         due.windows += r->ready_since >= 0;
         due.overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= v->desc->deadline;
@@ -4612,7 +4844,8 @@ static int64_t llm42__window_rank(const llm42_view *v, const llm42_request *r) {
     return partial - (v->desc->fill == LLM42_FILL_LARGEST ? r->candidates : 0);
 }
 
-// The G windows of the lowest rank, earlier requests first among equals; then in order of admission. Returns their rows.
+// The G windows of the lowest rank, earlier requests first among equals; then in order of admission. Returns their
+// rows.
 static int llm42__choose_windows(const llm42_view *v, llm42_plan *plan) {
     llm42_choice *best = plan->choice;  // sorted by rank; .rows is an index into v->running
     int count = 0, rows = 0;
@@ -4666,8 +4899,8 @@ static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
     }
 }
 
-// An ordinary pass: everyone who decodes, and prompts within the token budget, in chunks, or (whole) as many as there is
-// room for. A deterministic prompt makes it INVARIANT.
+// An ordinary pass: everyone who decodes, and prompts within the token budget, in chunks, or (whole) as many as there
+// is room for. A deterministic prompt makes it INVARIANT.
 static void llm42__plan_ordinary(const llm42_view *v, llm42_plan *plan, const llm42__due *due) {
     bool whole = v->desc->chunked_prefill == LLM42_CHUNKED_OFF;
     plan->schedule = v->desc->mode == LLM42_BATCH_INVARIANT ? LLM42_INVARIANT : LLM42_FAST;
@@ -4695,8 +4928,9 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     bool packed = d->prefill != LLM42_PREFILL_ISOLATED, ordinary = due.decodes || due.riding_prompts;
     bool turn = v->last.schedule == LLM42_FIXED && v->last.prompts && ordinary && !whole;  // decoding's turn
     bool prompts = due.replay_prompts && !turn && !(packed && flying);
-    bool verify = due.windows && !flying && (d->verify == LLM42_VERIFY_EAGER || due.windows >= d->group || due.overdue ||
-                                             (!ordinary && !prompts));
+    bool verify = due.windows && !flying &&
+                  (d->verify == LLM42_VERIFY_EAGER || due.windows >= d->group || due.overdue ||
+                   (!ordinary && !prompts));
     if (v->window_ready == 0 && v->last.windows && (ordinary || (prompts && !packed)))
         verify = false;  // W = 1: windows are always ready; take turns
     if (verify || (prompts && packed)) llm42__plan_replay(v, plan, verify);
@@ -4722,15 +4956,15 @@ static int64_t llm42__preempt_youngest(void *user, const llm42_view *v) {
 }
 
 const llm42_planner *llm42_planner_default(void) {
-    static const llm42_planner planner = {.name = "default", .plan = llm42__plan_by_policies,
-                                          .preempt = llm42__preempt_youngest};
+    static const llm42_planner planner = {
+        .name = "default", .plan = llm42__plan_by_policies, .preempt = llm42__preempt_youngest};
     return &planner;
 }
 // >>plan ---------------------------------------------------------------------------------------------------------
 // Owns: checking a plan, pages for it, and its rows.
 // Calls: the planner; kv; admit when pages run out.
-// Invariant: the plan that runs is the one that the planner returned. When a request is preempted to make room for it, the
-// planner is asked again.
+// Invariant: the plan that runs is the one that the planner returned. When a request is preempted to make room for it,
+// the planner is asked again.
 
 // Which rule a choice breaks that may have no rows.
 static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, llm42_schedule schedule) {
@@ -4739,8 +4973,8 @@ static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, 
     return c->kind == LLM42_CHOICE_WINDOW && schedule == LLM42_FIXED ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
 }
 
-// Rows of a choice: a prompt's go on behind its KV, a window's begin at the last committed token, a decode's is the newest
-// token's.
+// Rows of a choice: a prompt's go on behind its KV, a window's begin at the last committed token, a decode's is the
+// newest token's.
 static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
     bool window = c->kind == LLM42_CHOICE_WINDOW;
     int last = llm42__last_position(&r->info), end;
@@ -4774,8 +5008,8 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     return LLM42_OK;
 }
 
-// With prefill ISOLATED the bits of a deterministic prompt depend on the shape of its pass: it must be alone there, and cut
-// where the token budget cuts it.
+// With prefill ISOLATED the bits of a deterministic prompt depend on the shape of its pass: it must be alone there, and
+// cut where the token budget cuts it.
 static bool llm42__is_isolated(const llm42_engine *e, const llm42__request *r, const llm42_choice *c) {
     return e->desc.prefill == LLM42_PREFILL_ISOLATED && r->info.verify && c->kind == LLM42_CHOICE_PROMPT &&
            r->info.kv < r->info.prompt_count;
@@ -4784,7 +5018,8 @@ static bool llm42__is_isolated(const llm42_engine *e, const llm42__request *r, c
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     llm42__batch *b = &e->batch;
     llm42_plan *plan = &b->plan;
-    bool known = plan->schedule >= LLM42_FAST && plan->schedule <= LLM42_INVARIANT && e->schedules >> plan->schedule & 1;
+    bool known = plan->schedule >= LLM42_FAST && plan->schedule <= LLM42_INVARIANT &&
+                 e->schedules >> plan->schedule & 1;
     if (!known) return llm42__refuse(e, LLM42_RULE_SCHEDULE, 0, error);
     if (plan->count > plan->room) return llm42__refuse(e, LLM42_RULE_ONCE, 0, error);
     b->pass = (llm42_planned){.schedule = plan->schedule};
@@ -4820,8 +5055,8 @@ static bool llm42__reserve_plan(llm42_engine *e) {
     return true;
 }
 
-// Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run; without rows nothing can
-// run until the pass in flight has landed, or everyone was preempted.
+// Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run; without rows nothing
+// can run until the pass in flight has landed, or everyone was preempted.
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
     const llm42_planner *planner = e->desc.planner;
     llm42__batch *b = &e->batch;
@@ -4836,7 +5071,8 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
         llm42__view_update(e);
         int64_t id = (planner->preempt ? planner->preempt : llm42__preempt_youngest)(planner->user, &e->view);
         llm42__request *victim = llm42__find(e, id);
-        if (!victim || victim->slot < 0 || victim->info.in_flight) return llm42__refuse(e, LLM42_RULE_PREEMPT, id, error);
+        if (!victim || victim->slot < 0 || victim->info.in_flight)
+            return llm42__refuse(e, LLM42_RULE_PREEMPT, id, error);
         llm42__preempt(e, victim);
     }
     b->pass.rows = 0;
@@ -4883,9 +5119,13 @@ static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
     e->stats.returned_tokens += count;
     if (r->info.deterministic) e->stats.deterministic_tokens += count;
     double now = e->view.now;
-    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_COMMITTED, .request = r->info.id, .info = &r->info,
-                                 .n = count, .position = first, .tokens = r->info.tokens + first,
-                                 .logprobs = r->logprobs + first});
+    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_COMMITTED,
+                                  .request = r->info.id,
+                                  .info = &r->info,
+                                  .n = count,
+                                  .position = first,
+                                  .tokens = r->info.tokens + first,
+                                  .logprobs = r->logprobs + first});
     if (first == 0) r->info.first_token = now;
     r->info.last_token = now;
     if (why == LLM42_FINISH_NONE) return false;
@@ -4913,15 +5153,18 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
         r->info.recomputed += dropped - 1;
         e->stats.rollbacks++;
         e->stats.recomputed += dropped - 1;
-        llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_ROLLED_BACK, .request = r->info.id, .info = &r->info, .n = dropped,
-                                     .position = first + agreed, .tokens = output + agreed});
+        llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_ROLLED_BACK,
+                                      .request = r->info.id,
+                                      .info = &r->info,
+                                      .n = dropped,
+                                      .position = first + agreed,
+                                      .tokens = output + agreed});
     }
     r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
     if (agreed < rows) output[agreed] = out[agreed].token;
     for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
     r->info.ready_since = -1;
-    if (!e->desc.keep_fast_kv)
-        r->canonical = LLM42__MIN(prompt + first + commit - 1, llm42__canonical_limit(e, r));
+    if (!e->desc.keep_fast_kv) r->canonical = LLM42__MIN(prompt + first + commit - 1, llm42__canonical_limit(e, r));
     r->info.kv = prompt + first + commit + r->info.candidates - 1;
     llm42__truncate(e, r, r->info.kv);
     llm42__share_prefix(e, r);  // before the commit, which may finish the request and give its pages back
@@ -4938,8 +5181,8 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
     return (token + 1) % e->desc.model->config.vocab;
 }
 
-// A row that gave a token: of decoding, or the last one of a prompt. No verified request's prompt runs under FAST, so that
-// token is final; what such a request decodes is a candidate, whatever the pass.
+// A row that gave a token: of decoding, or the last one of a prompt. No verified request's prompt runs under FAST, so
+// that token is final; what such a request decodes is a candidate, whatever the pass.
 static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool prompt) {
     int at = r->info.prompt_count + r->info.committed + r->info.candidates;
     if (!r->info.verify || prompt) {
@@ -4951,8 +5194,13 @@ static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output o
     r->tokens[at] = llm42__inject(e, r, out.token);
     r->info.candidates++;
     e->stats.candidates++;
-    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_CANDIDATE, .request = r->info.id, .info = &r->info, .n = 1,
-                                 .position = at - r->info.prompt_count, .tokens = r->tokens + at, .logprobs = &out.logprob});
+    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_CANDIDATE,
+                                  .request = r->info.id,
+                                  .info = &r->info,
+                                  .n = 1,
+                                  .position = at - r->info.prompt_count,
+                                  .tokens = r->tokens + at,
+                                  .logprobs = &out.logprob});
     llm42__note_candidates(e, r);
 }
 
@@ -4981,8 +5229,12 @@ static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
     e->stats.rows[b->pass.schedule] += b->pass.rows;
     e->stats.busy[b->pass.schedule] += now - b->pass.begin;
     e->stats.replay_windows += b->pass.windows;
-    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_PASS, .n = b->pass.rows, .schedule = b->pass.schedule,
-                                 .shape = b->pass.shape, .windows = b->pass.windows, .begin = b->pass.begin});
+    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_PASS,
+                                  .n = b->pass.rows,
+                                  .schedule = b->pass.schedule,
+                                  .shape = b->pass.shape,
+                                  .windows = b->pass.windows,
+                                  .begin = b->pass.begin});
     for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) {
         int rows = b->plan.choice[i].rows;
         if (b->plan.choice[i].kind == LLM42_CHOICE_WINDOW) llm42__verify_window(e, b->owner[i], b->out + row, rows);
@@ -4998,8 +5250,12 @@ static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
 // Invariant: one pass is in flight at most, and its requests are in no other.
 
 static llm42_pass llm42__pass_of(const llm42_engine *e, const llm42__batch *b) {
-    return (llm42_pass){.schedule = b->pass.schedule, .rows = b->pass.rows, .shape = b->pass.shape, .row = b->row,
-                        .seq = e->seq, .out = b->out};
+    return (llm42_pass){.schedule = b->pass.schedule,
+                        .rows = b->pass.rows,
+                        .shape = b->pass.shape,
+                        .row = b->row,
+                        .seq = e->seq,
+                        .out = b->out};
 }
 
 // After a failed replay pass the KV under its windows is undefined.
@@ -5069,7 +5325,7 @@ llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
         if (e->batch.pass.rows && !e->batch.starts) return llm42__run_batch(e, error);
         if (e->batch.pass.rows) {
             LLM42__TRY(llm42__start_batch(e, error));  // and plan again, beside it
-        } else if (flying) {  // nothing to run beside it, until it ends or someone arrives
+        } else if (flying) {                           // nothing to run beside it, until it ends or someone arrives
             bool arrival = e->waiting && e->waiting->info.arrival > llm42__now(e);
             llm42_result landed = llm42__poll_flight(e, arrival ? e->waiting->info.arrival : (double)INFINITY, error);
             if (landed != LLM42_IDLE) return landed;
@@ -5083,7 +5339,8 @@ llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
 
 llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error) {
     llm42_result result;
-    while ((result = llm42_engine_step(engine, error)) == LLM42_OK) {}
+    while ((result = llm42_engine_step(engine, error)) == LLM42_OK) {
+    }
     return result == LLM42_IDLE ? LLM42_OK : result;
 }
 
@@ -5104,7 +5361,7 @@ llm42_result llm42_engine_release(llm42_engine *e, int64_t id, llm42_error *erro
         return llm42_fail(error, LLM42_NOT_FOUND, "llm42_engine_release: no live request has id %lld", (long long)id);
     if (r->info.state != LLM42_STATE_FINISHED)
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_release: request %lld is not finished: cancel it first",
-                           (long long)id);
+                          (long long)id);
     llm42__table_remove(e, r);
     return LLM42_OK;
 }
@@ -5134,7 +5391,8 @@ size_t llm42_kv_token_bytes(const llm42_config *c, llm42_dtype compute) {
 
 static void llm42__resolve(llm42_engine_desc *d) {
     const llm42_config *c = &d->model->config;
-#define LLM42__DEFAULT(field, value) if (!d->field) d->field = (value)
+#define LLM42__DEFAULT(field, value) \
+    if (!d->field) d->field = (value)
     LLM42__DEFAULT(backend, llm42_backend_cpu());
 #define LLM42__POLICY(name, field, type, none, values) LLM42__DEFAULT(field, (type)1);
     LLM42_POLICIES(LLM42__POLICY)
@@ -5170,39 +5428,51 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
 #define LLM42__POLICY(name, field, type, none, values) {#field, (int64_t)d->field, 1, llm42__policy_values(name)},
         LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
-        {"compute", d->compute, LLM42_BF16, LLM42_FP32}, {"threads", d->threads, 1, 1024},
-        {"max_context", d->max_context, 2, c->context}, {"max_running", d->max_running, 1, 1 << 16},
-        {"token_budget", d->token_budget, 1, 1 << 20}, {"page_size", d->page_size, 1, 4096},
-        {"pages", d->pages, 1, 1 << 28}, {"window", d->window, 1, 4096}, {"group", d->group, 1, 4096},
-        {"deadline", d->deadline, 1, INT32_MAX}, {"look_ahead", d->look_ahead, 1, 1 << 20}};
+            {"compute", d->compute, LLM42_BF16, LLM42_FP32},
+        {"threads", d->threads, 1, 1024},
+        {"max_context", d->max_context, 2, c->context},
+        {"max_running", d->max_running, 1, 1 << 16},
+        {"token_budget", d->token_budget, 1, 1 << 20},
+        {"page_size", d->page_size, 1, 4096},
+        {"pages", d->pages, 1, 1 << 28},
+        {"window", d->window, 1, 4096},
+        {"group", d->group, 1, 4096},
+        {"deadline", d->deadline, 1, INT32_MAX},
+        {"look_ahead", d->look_ahead, 1, 1 << 20}};
     LLM42__TRY(llm42__check_fields("llm42_engine_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
     if (d->token_budget < d->max_running)
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.token_budget: %d: must be at least max_running, %d, so that "
-                           "every sequence can decode in one pass", d->token_budget, d->max_running);
+        return llm42_fail(error, LLM42_INVALID,
+                          "llm42_engine_desc.token_budget: %d: must be at least max_running, %d, so that "
+                          "every sequence can decode in one pass",
+                          d->token_budget, d->max_running);
     if (d->chunked_prefill == LLM42_CHUNKED_OFF && d->token_budget < d->max_context)
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.token_budget: %d: must be at least max_context, %d, when "
-                           "chunked_prefill is OFF: prompts run whole", d->token_budget, d->max_context);
+        return llm42_fail(error, LLM42_INVALID,
+                          "llm42_engine_desc.token_budget: %d: must be at least max_context, %d, when "
+                          "chunked_prefill is OFF: prompts run whole",
+                          d->token_budget, d->max_context);
     if (!d->planner->name || !d->planner->plan)
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.planner: its %s: required",
-                           d->planner->name ? "plan function" : "name");
+                          d->planner->name ? "plan function" : "name");
     if (d->overlap && !d->backend->start)
         return llm42_fail(error, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend %s runs one pass at a time",
-                           d->backend->name);
+                          d->backend->name);
     if (!(d->admission_reserve >= 0 && d->admission_reserve <= 1))
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.admission_reserve: %g: must be from 0 to 1",
-                           d->admission_reserve);
+                          d->admission_reserve);
     if ((int64_t)d->window * d->group > 1 << 20)
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.window, group: M = %lld rows: must be at most %d",
-                           (long long)d->window * d->group, 1 << 20);
+                          (long long)d->window * d->group, 1 << 20);
     if (!(d->inject_rate >= 0 && d->inject_rate <= 1))
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.inject_rate: %g: must be from 0 to 1", d->inject_rate);
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.inject_rate: %g: must be from 0 to 1",
+                          d->inject_rate);
     if (d->inject_rate > 0 && c->vocab < 2)
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.inject_rate: a vocabulary of one has no wrong token");
+        return llm42_fail(error, LLM42_INVALID,
+                          "llm42_engine_desc.inject_rate: a vocabulary of one has no wrong token");
     return LLM42_OK;
 }
 
-// Runs the first tokens of a sequence alone, and again behind as many others as fit in a pass: tokens and log-probability
-// bits must be the same. Uses the first pages of the empty cache.
+// Runs the first tokens of a sequence alone, and again behind as many others as fit in a pass: tokens and
+// log-probability bits must be the same. Uses the first pages of the empty cache.
 static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, llm42_error *error) {
     enum { LENGTH = 8 };
     int most = schedule == LLM42_FIXED ? e->M : e->desc.token_budget, vocab = e->desc.model->config.vocab;
@@ -5214,8 +5484,9 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
         e->seq[i] = (llm42_seq){.pages = e->page_table + (size_t)i * (size_t)e->pages_per_slot};
     }
     for (int trial = 0; trial < 2; trial++) {
-        llm42_pass pass = {.schedule = schedule, .row = e->batch.row, .seq = e->seq, .out = e->batch.out, .check = true};
-        for (int i = trial ? 0 : copies - 1; i < copies; i++)      // the last sequence is the one looked at
+        llm42_pass pass = {
+            .schedule = schedule, .row = e->batch.row, .seq = e->seq, .out = e->batch.out, .check = true};
+        for (int i = trial ? 0 : copies - 1; i < copies; i++)  // the last sequence is the one looked at
             for (int t = 0; t < length; t++) {
                 int token = i == copies - 1 ? (7 * t + 3) % vocab : (11 * i + 5 * t) % vocab;
                 e->batch.row[pass.rows++] = (llm42_row){i, t, token, LLM42_ROW_SAMPLE};
@@ -5226,9 +5497,10 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
             llm42_output out = e->batch.out[pass.rows - length + t];
             if (!trial) alone[t] = out;
             else if (out.token != alone[t].token || llm42__bits(out.logprob) != llm42__bits(alone[t].logprob))
-                return llm42_fail(error, LLM42_NOT_INVARIANT, "backend %s: a row's result changed with its place in a pass "
-                                   "(schedule %s, %d rows): nothing can be promised; use mode NONDETERMINISTIC",
-                                   e->backend->name, llm42_schedule_name(schedule), pass.shape);
+                return llm42_fail(error, LLM42_NOT_INVARIANT,
+                                  "backend %s: a row's result changed with its place in a pass "
+                                  "(schedule %s, %d rows): nothing can be promised; use mode NONDETERMINISTIC",
+                                  e->backend->name, llm42_schedule_name(schedule), pass.shape);
         }
     }
     return LLM42_OK;
@@ -5255,7 +5527,8 @@ void llm42_engine_close(llm42_engine *e) {
     if (!e) return;
     for (int64_t i = 0; i < e->table_size; i++)
         if (e->table[i]) llm42__request_free(e->table[i]);
-    if (e->state && e->view.in_flight.rows) e->backend->poll(e->state, (double)INFINITY, NULL);  // it writes to the engine's memory
+    if (e->state && e->view.in_flight.rows)
+        e->backend->poll(e->state, (double)INFINITY, NULL);  // it writes to the engine's memory
     if (e->state) e->backend->close(e->state);
     llm42__kv_close(&e->kv);
     void *blocks[] = {e->table, e->running, (void *)e->shown, e->free_slot, e->page_table, e->seq};
@@ -5299,19 +5572,31 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     e->view.window_ready = d.bonus == LLM42_BONUS_ON ? d.window - 1 : d.window;
     llm42_result result = LLM42_OK;
     if (!llm42__engine_allocate(e))
-        result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d", d.max_running, d.pages);
+        result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d",
+                            d.max_running, d.pages);
     unsigned fixed = d.mode == LLM42_DVR, fast = d.mode != LLM42_BATCH_INVARIANT;
     unsigned invariant = !fast || (fixed && d.prefill == LLM42_PREFILL_INVARIANT);
     e->schedules = fast << LLM42_FAST | fixed << LLM42_FIXED | invariant << LLM42_INVARIANT;
     e->canonical = invariant ? LLM42_INVARIANT : LLM42_FIXED;
     e->view.desc = &e->desc;
     e->view.running = e->shown;
-    llm42_backend_desc backend = {.model = d.model, .compute = d.compute, .logits_fp32 = d.logits_fp32, .threads = d.threads,
-                                  .max_rows = LLM42__MAX(e->M, d.token_budget), .max_context = d.max_context, .pages = d.pages,
-                                  .page_size = d.page_size, .max_running = d.max_running, .fixed_rows = e->M,
-                                  .schedules = e->schedules, .overlap = d.overlap, .backend_desc = d.backend_desc, .log = d.log,
+    llm42_backend_desc backend = {.model = d.model,
+                                  .compute = d.compute,
+                                  .logits_fp32 = d.logits_fp32,
+                                  .threads = d.threads,
+                                  .max_rows = LLM42__MAX(e->M, d.token_budget),
+                                  .max_context = d.max_context,
+                                  .pages = d.pages,
+                                  .page_size = d.page_size,
+                                  .max_running = d.max_running,
+                                  .fixed_rows = e->M,
+                                  .schedules = e->schedules,
+                                  .overlap = d.overlap,
+                                  .backend_desc = d.backend_desc,
+                                  .log = d.log,
                                   .log_user = d.log_user};
-    if (result == LLM42_OK) result = e->backend->open(&e->state, &backend, error);  // first: it refuses pools that cannot be
+    if (result == LLM42_OK)
+        result = e->backend->open(&e->state, &backend, error);  // first: it refuses pools that cannot be
     if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.pages, d.page_size, d.prefix_cache))
         result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d.pages);
     if (result == LLM42_OK && fixed) result = llm42__self_check(e, LLM42_FIXED, error);
@@ -5383,7 +5668,8 @@ void llm42_consistent_spans(const int32_t *reference, int reference_count, const
     *second = i > start ? i - start : 0;
 }
 // >>trace --------------------------------------------------------------------------------------------------------
-// Owns: writing events to a file, as TSV or as a Chrome trace (a lane for the passes of each schedule, one for a request).
+// Owns: writing events to a file, as TSV or as a Chrome trace (a lane for the passes of each schedule, one for a
+// request).
 // Calls: nothing.
 // Invariant: times count from the first event and never fall below 0.
 
@@ -5410,20 +5696,26 @@ llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error
     if (t->json) {
         fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n"
               "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 1, \"args\": {\"name\": \"passes\"}},\n"
-              "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 2, \"args\": {\"name\": \"requests\"}}", t->file);
+              "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 2, \"args\": {\"name\": \"requests\"}}",
+              t->file);
         for (int s = LLM42_FAST; s <= LLM42_INVARIANT; s++)
-            fprintf(t->file, ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 1, \"tid\": %d, \"args\": {\"name\": \"%s\"}}", s,
-                    llm42_schedule_name((llm42_schedule)s));
+            fprintf(
+                t->file,
+                ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 1, \"tid\": %d, \"args\": {\"name\": \"%s\"}}",
+                s, llm42_schedule_name((llm42_schedule)s));
     } else {
         fputs("# llm42 " LLM42_VERSION " trace; times in seconds from the first event\n"
-              "time_s\tevent\trequest\tn\tposition\ttokens\tschedule\tshape\twindows\tbegin_s\n", t->file);
+              "time_s\tevent\trequest\tn\tposition\ttokens\tschedule\tshape\twindows\tbegin_s\n",
+              t->file);
     }
     *trace = t;
     return LLM42_OK;
 }
 
 // A time as a decimal number of `unit`s since the trace began, with a point in every locale.
-typedef struct llm42__decimal { char text[64]; } llm42__decimal;
+typedef struct llm42__decimal {
+    char text[64];
+} llm42__decimal;
 
 static llm42__decimal llm42__trace_time(double seconds, double per_second, int digits) {
     llm42__decimal d;
@@ -5438,17 +5730,23 @@ static llm42__decimal llm42__trace_time(double seconds, double per_second, int d
 static void llm42__trace_json(llm42_trace *t, const llm42_event *ev) {
     llm42__decimal us = llm42__trace_time(ev->time - t->begin, 1e6, 3);
     if (ev->type == LLM42_EVENT_PASS) {
-        fprintf(t->file, ",\n{\"ph\": \"X\", \"name\": \"%s %d\", \"pid\": 1, \"tid\": %d, \"ts\": %s, \"dur\": %s, \"args\": "
-                "{\"rows\": %d, \"shape\": %d, \"windows\": %d}}", llm42_schedule_name(ev->schedule), ev->n, (int)ev->schedule,
-                llm42__trace_time(ev->begin - t->begin, 1e6, 3).text, llm42__trace_time(ev->time - ev->begin, 1e6, 3).text,
-                ev->n, ev->shape, ev->windows);
+        fprintf(t->file,
+                ",\n{\"ph\": \"X\", \"name\": \"%s %d\", \"pid\": 1, \"tid\": %d, \"ts\": %s, \"dur\": %s, \"args\": "
+                "{\"rows\": %d, \"shape\": %d, \"windows\": %d}}",
+                llm42_schedule_name(ev->schedule), ev->n, (int)ev->schedule,
+                llm42__trace_time(ev->begin - t->begin, 1e6, 3).text,
+                llm42__trace_time(ev->time - ev->begin, 1e6, 3).text, ev->n, ev->shape, ev->windows);
         return;
     }
     if (ev->type == LLM42_EVENT_SUBMITTED)
-        fprintf(t->file, ",\n{\"ph\": \"B\", \"name\": \"request %lld%s\", \"pid\": 2, \"tid\": %lld, \"ts\": %s}", (long long)ev->request,
-                ev->info->deterministic ? " (deterministic)" : "", (long long)ev->request, us.text);
-    fprintf(t->file, ",\n{\"ph\": \"i\", \"s\": \"t\", \"name\": \"%s %d\", \"pid\": 2, \"tid\": %lld, \"ts\": %s, \"args\": {\"n\": %d, "
-            "\"position\": %d}}", llm42_event_name(ev->type), ev->n, (long long)ev->request, us.text, ev->n, ev->position);
+        fprintf(t->file, ",\n{\"ph\": \"B\", \"name\": \"request %lld%s\", \"pid\": 2, \"tid\": %lld, \"ts\": %s}",
+                (long long)ev->request, ev->info->deterministic ? " (deterministic)" : "", (long long)ev->request,
+                us.text);
+    fprintf(t->file,
+            ",\n{\"ph\": \"i\", \"s\": \"t\", \"name\": \"%s %d\", \"pid\": 2, \"tid\": %lld, \"ts\": %s, \"args\": "
+            "{\"n\": %d, "
+            "\"position\": %d}}",
+            llm42_event_name(ev->type), ev->n, (long long)ev->request, us.text, ev->n, ev->position);
     if (ev->type == LLM42_EVENT_FINISHED)
         fprintf(t->file, ",\n{\"ph\": \"E\", \"pid\": 2, \"tid\": %lld, \"ts\": %s}", (long long)ev->request, us.text);
 }
@@ -5461,11 +5759,12 @@ void llm42_trace_event(llm42_trace *t, const llm42_event *ev) {
         return;
     }
     bool pass = ev->type == LLM42_EVENT_PASS;
-    fprintf(t->file, "%s\t%s\t%lld\t%d\t%d\t", llm42__trace_time(ev->time - t->begin, 1, 9).text, llm42_event_name(ev->type), (long long)ev->request, ev->n,
-            ev->position);
+    fprintf(t->file, "%s\t%s\t%lld\t%d\t%d\t", llm42__trace_time(ev->time - t->begin, 1, 9).text,
+            llm42_event_name(ev->type), (long long)ev->request, ev->n, ev->position);
     for (int i = 0; ev->tokens && i < ev->n; i++) fprintf(t->file, "%s%d", i ? "," : "", ev->tokens[i]);
-    if (pass) fprintf(t->file, "\t%s\t%d\t%d\t%s\n", llm42_schedule_name(ev->schedule), ev->shape, ev->windows,
-                      llm42__trace_time(ev->begin - t->begin, 1, 9).text);
+    if (pass)
+        fprintf(t->file, "\t%s\t%d\t%d\t%s\n", llm42_schedule_name(ev->schedule), ev->shape, ev->windows,
+                llm42__trace_time(ev->begin - t->begin, 1, 9).text);
     else fputs("\t\t\t\t\n", t->file);
 }
 
@@ -5474,7 +5773,8 @@ llm42_result llm42_trace_close(llm42_trace *t, llm42_error *error) {
     if (t->json) fputs("\n]}\n", t->file);
     bool failed = ferror(t->file) != 0;
     failed |= fclose(t->file) != 0;
-    llm42_result result = failed ? llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", t->path) : LLM42_OK;
+    llm42_result result = failed ? llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", t->path)
+                                 : LLM42_OK;
     llm42__free(t);
     return result;
 }
@@ -5487,8 +5787,8 @@ llm42_result llm42_trace_close(llm42_trace *t, llm42_error *error) {
 
    Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
    documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
-   rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit
-   persons to whom the Software is furnished to do so, subject to the following conditions:
+   rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to
+   permit persons to whom the Software is furnished to do so, subject to the following conditions:
 
    The above copyright notice and this permission notice shall be included in all copies or substantial portions of the
    Software.

@@ -36,7 +36,7 @@ typedef enum args_type { ARGS_TYPE_END = 0, ARGS_TYPE_FLAG, ARGS_TYPE_INT, ARGS_
 typedef struct args_option {
     const char *name;
     args_type type;
-    bool *flag;             // one of these four receives the value
+    bool *flag;  // one of these four receives the value
     int64_t *integer;
     double *real;
     const char **text;
@@ -45,12 +45,16 @@ typedef struct args_option {
     const char *help;
 } args_option;
 
-#define ARGS_FLAG(name, pointer, help) {name, ARGS_TYPE_FLAG, pointer, NULL, NULL, NULL, 0, 0, 0, 0, help}
-#define ARGS_INT(name, pointer, low, high, help) {name, ARGS_TYPE_INT, NULL, pointer, NULL, NULL, low, high, 0, 0, help}
+#define ARGS_FLAG(name, pointer, help) \
+    { name, ARGS_TYPE_FLAG, pointer, NULL, NULL, NULL, 0, 0, 0, 0, help }
+#define ARGS_INT(name, pointer, low, high, help) \
+    { name, ARGS_TYPE_INT, NULL, pointer, NULL, NULL, low, high, 0, 0, help }
 #define ARGS_REAL(name, pointer, low, high, help) \
-    {name, ARGS_TYPE_REAL, NULL, NULL, pointer, NULL, 0, 0, low, high, help}
-#define ARGS_TEXT(name, pointer, help) {name, ARGS_TYPE_TEXT, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help}
-#define ARGS_END {NULL, ARGS_TYPE_END, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL}
+    { name, ARGS_TYPE_REAL, NULL, NULL, pointer, NULL, 0, 0, low, high, help }
+#define ARGS_TEXT(name, pointer, help) \
+    { name, ARGS_TYPE_TEXT, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
+#define ARGS_END \
+    { NULL, ARGS_TYPE_END, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL }
 
 static const char *args_program = "llm42";  // for messages; args_parse sets it
 

@@ -16,7 +16,10 @@
 enum { KINDS = 4, LONG_TEXT = 300, TEXT = 48 };  // prompts that mixed and prefix draw from; lengths of texts
 
 typedef int32_t *output;  // [2 x --tokens]: tokens, then the bits of their log-probabilities
-typedef struct tally { output *unique; int trials, unique_tokens, difference; } tally;  // difference: the earliest
+typedef struct tally {
+    output *unique;
+    int trials, unique_tokens, difference;
+} tally;  // difference: the earliest
 
 typedef struct study {
     const char *model_path, *suite, *mode, *tsv_path, *dtype, *backend_name;
@@ -25,17 +28,21 @@ typedef struct study {
     const llm42_backend *backend;
     args_manifest manifest;
     llm42_model *model;
-    int32_t **text;         // [KINDS + requests], of the model's own making
-    FILE *tsv;              // collects what follows the header in tsv_text, until every engine has told its manifest
+    int32_t **text;  // [KINDS + requests], of the model's own making
+    FILE *tsv;       // collects what follows the header in tsv_text, until every engine has told its manifest
     char *tsv_text;
     size_t tsv_size;
     double begin;
-    int broken;             // promises
-    int compared;           // prompts of promised modes with at least two outputs
-    const char *running;    // suite
+    int broken;           // promises
+    int compared;         // prompts of promised modes with at least two outputs
+    const char *running;  // suite
 } study;
 
-typedef struct mode { llm42_mode mode; const char *option, *name; bool promised; } mode;
+typedef struct mode {
+    llm42_mode mode;
+    const char *option, *name;
+    bool promised;
+} mode;
 static const mode MODES[] = {
     {LLM42_NONDETERMINISTIC, "nondeterministic", "NONDETERMINISTIC", false},
     {LLM42_DVR, "dvr", "DVR", true},
@@ -225,11 +232,16 @@ static void run_spans(study *s, const mode *m) {
         progress(s, alone, m->name, i + 1, n);
     }
     llm42_stats stats = llm42_engine_stats(loaded);
-    const double value[] = {n, identical, first_sum / n, drifted ? second_sum / drifted : NAN,
-        stats.compared ? 100.0 * (double)stats.rollbacks / (double)stats.compared : NAN, (double)stats.rollbacks,
-        100.0 * (double)stats.recomputed / (double)stats.returned_tokens};
-    static const char *const name[] = {"requests", "identical", "first_span_tokens_mean",
-        "second_span_tokens_mean", "flip_rate_percent", "rollbacks", "recompute_percent"};
+    const double value[] = {n,
+                            identical,
+                            first_sum / n,
+                            drifted ? second_sum / drifted : NAN,
+                            stats.compared ? 100.0 * (double)stats.rollbacks / (double)stats.compared : NAN,
+                            (double)stats.rollbacks,
+                            100.0 * (double)stats.recomputed / (double)stats.returned_tokens};
+    static const char *const name[] = {
+        "requests",          "identical", "first_span_tokens_mean", "second_span_tokens_mean",
+        "flip_rate_percent", "rollbacks", "recompute_percent"};
     bool broken = m->promised && identical < n;
     s->compared += m->promised;
     static const int digits[] = {0, 0, 1, 1, 3, 0, 2}, width[] = {9, 10, 9, 9, 8, 10, 9};
@@ -248,10 +260,12 @@ static void run_spans(study *s, const mode *m) {
 
 static void write_tsv(study *s, FILE *file) {
     bool cpu = s->backend == llm42_backend_cpu();
-    fprintf(file, "# llm42 %s determinism, model %s, %s, backend %s%s%s%s, seed %d, temperature %g, tokens %d, "
-            "requests %d, window %d, group %d\n", LLM42_VERSION, s->model_path, s->dtype, s->backend->name,
-            cpu ? " (" : "", cpu ? llm42_cpu_isa() : "", cpu ? ")" : "", (int)s->seed, s->temperature, (int)s->tokens,
-            (int)s->requests, (int)s->window, (int)s->group);
+    fprintf(file,
+            "# llm42 %s determinism, model %s, %s, backend %s%s%s%s, seed %d, temperature %g, tokens %d, "
+            "requests %d, window %d, group %d\n",
+            LLM42_VERSION, s->model_path, s->dtype, s->backend->name, cpu ? " (" : "", cpu ? llm42_cpu_isa() : "",
+            cpu ? ")" : "", (int)s->seed, s->temperature, (int)s->tokens, (int)s->requests, (int)s->window,
+            (int)s->group);
     args_manifest_print(&s->manifest, file);
     if (fclose(s->tsv)) args_fail(1, "out of memory");
     fprintf(file, "suite\tmode\tprompt_tokens\tmetric\tvalue\n%s", s->tsv_text);
@@ -264,8 +278,9 @@ static void run_suite(study *s, bool chosen[3]) {
     bool spans = !strcmp(s->running, "spans");
     printf("\n%s\n", s->running);
     if (spans) printf("mode             requests identical 1st span 2nd span flips %% rollbacks recomp.%%\n");
-    else printf("mode              prompt  trials  unique tokens  unique bits  first differs\n"
-                "                  tokens            of the outputs  log-probs      at token\n");
+    else
+        printf("mode              prompt  trials  unique tokens  unique bits  first differs\n"
+               "                  tokens            of the outputs  log-probs      at token\n");
     for (int i = 0; i < 3; i++) {
         if (!chosen[i]) continue;
         if (spans) run_spans(s, &MODES[i]);
@@ -276,8 +291,16 @@ static void run_suite(study *s, bool chosen[3]) {
 
 int main(int argc, char **argv) {
     // At this seed the unverified requests of every suite lose a token, not only bits, on tiny42.
-    study s = {.model_path = "examples/tiny42", .suite = "all", .mode = "all", .dtype = "bf16", .backend_name = "cpu",
-               .requests = 16, .tokens = 128, .seed = 3, .window = 32, .group = 8};
+    study s = {.model_path = "examples/tiny42",
+               .suite = "all",
+               .mode = "all",
+               .dtype = "bf16",
+               .backend_name = "cpu",
+               .requests = 16,
+               .tokens = 128,
+               .seed = 3,
+               .window = 32,
+               .group = 8};
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
         ARGS_TEXT("suite NAME", &s.suite, "single, mixed, prefix, spans or all"),
@@ -310,8 +333,8 @@ int main(int argc, char **argv) {
     if (file && !(s.tsv = open_memstream(&s.tsv_text, &s.tsv_size))) args_fail(1, "out of memory");
     if (!s.threads && s.model->mapped_bytes + s.model->copied_bytes < 16 << 20) s.threads = 1;  // too little to share
     make_texts(&s);
-    printf("%s, %s, temperature %g, %d tokens, batches to %d, W %d x G %d\n", s.model->name, s.dtype,
-           s.temperature, (int)s.tokens, (int)s.requests, (int)s.window, (int)s.group);
+    printf("%s, %s, temperature %g, %d tokens, batches to %d, W %d x G %d\n", s.model->name, s.dtype, s.temperature,
+           (int)s.tokens, (int)s.requests, (int)s.window, (int)s.group);
     args_manifest_print(&s.manifest, stdout);
     for (int i = 0; i < 4; i++) {
         if (suite != 4 && suite != i) continue;
@@ -319,7 +342,10 @@ int main(int argc, char **argv) {
         run_suite(&s, chosen);
     }
     if (s.broken) printf("\n%d promised results differ\n", s.broken);
-    else printf(s.compared ? "\nevery promise held\n" : "\nno promise was tested: it takes two outputs of a prompt in mode dvr or batch_invariant\n");
+    else
+        printf(s.compared
+                   ? "\nevery promise held\n"
+                   : "\nno promise was tested: it takes two outputs of a prompt in mode dvr or batch_invariant\n");
     for (int i = 0; i < (int)arrlen(s.text); i++) arrfree(s.text[i]);
     arrfree(s.text);
     llm42_model_free(s.model);

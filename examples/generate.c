@@ -40,7 +40,7 @@ static const args_option options[] = {
 
 typedef struct sample {
     tok_stream stream;
-    char *out;      // not yet printed
+    char *out;  // not yet printed
     bool finished;
 } sample;
 
@@ -101,9 +101,10 @@ static void print_stats(llm42_engine *engine, double seconds) {
     double percent = st.returned_tokens ? 100.0 * (double)st.recomputed / (double)st.returned_tokens : 0;
     fprintf(stderr, "%" PRId64 " prompt tokens, %" PRId64 " new tokens in %.3f s (%.1f tokens/s)\n", st.prompt_tokens,
             st.returned_tokens, seconds, seconds > 0 ? (double)st.returned_tokens / seconds : 0);
-    fprintf(stderr, "passes: %" PRId64 " fast, %" PRId64 " of fixed shape (prompts, replays); verifications: %" PRId64
-            ", rollbacks: %" PRId64 ", %.2f%% recomputed\n", st.passes[LLM42_FAST], st.passes[LLM42_FIXED], st.verifications,
-            st.rollbacks, percent);
+    fprintf(stderr,
+            "passes: %" PRId64 " fast, %" PRId64 " of fixed shape (prompts, replays); verifications: %" PRId64
+            ", rollbacks: %" PRId64 ", %.2f%% recomputed\n",
+            st.passes[LLM42_FAST], st.passes[LLM42_FIXED], st.verifications, st.rollbacks, percent);
 }
 
 int main(int argc, char **argv) {
@@ -130,16 +131,25 @@ int main(int argc, char **argv) {
     if (!ids_text) args_check(tok_encode(t, prompt, strlen(prompt), true, &ids, &error), &error);
     if (trace_path) args_check(llm42_trace_open(&trace, trace_path, &error), &error);
 
-    llm42_engine_desc desc = {.model = model, .backend = table, .compute = compute,
-                              .threads = (int)threads, .max_running = samples < 32 ? (int)samples : 32,
-                              .window = (int)window, .group = (int)group, .on_event = on_event};
+    llm42_engine_desc desc = {.model = model,
+                              .backend = table,
+                              .compute = compute,
+                              .threads = (int)threads,
+                              .max_running = samples < 32 ? (int)samples : 32,
+                              .window = (int)window,
+                              .group = (int)group,
+                              .on_event = on_event};
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
     arrsetlen(sample_list, samples);
     memset(sample_list, 0, (size_t)samples * sizeof *sample_list);
     for (int64_t i = 0; i < samples; i++) begin_sample(&sample_list[i], t, i, ids);
     for (int64_t i = 0, id; i < samples; i++) {
-        llm42_request_desc ask = {.prompt = ids, .prompt_count = (int)arrlen(ids), .max_new_tokens = (int)n,
-                                  .deterministic = deterministic, .sample_index = (int)i, .ignore_stop = ignore_eos,
+        llm42_request_desc ask = {.prompt = ids,
+                                  .prompt_count = (int)arrlen(ids),
+                                  .max_new_tokens = (int)n,
+                                  .deterministic = deterministic,
+                                  .sample_index = (int)i,
+                                  .ignore_stop = ignore_eos,
                                   .user = &sample_list[i]};
         ask.sampling = (llm42_sampling){(float)temperature, (int)top_k, (float)top_p, (float)min_p,
                                         seed ? (uint64_t)(seed + i) : 0};

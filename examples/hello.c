@@ -17,7 +17,8 @@ static void print(void *user, const llm42_event *event) {
 int main(int argc, char **argv) {
     const char *path = "examples/tiny42", *prompt = argc > 1 ? argv[1] : "It was a dark and stormy night";
     if (argc > 2 || !strncmp(prompt, "--", 2))
-        return fprintf(argc == 2 ? stdout : stderr, "usage: hello [PROMPT]\n"), argc == 2 && !strcmp(prompt, "--help") ? 0 : 2;
+        return fprintf(argc == 2 ? stdout : stderr, "usage: hello [PROMPT]\n"),
+               argc == 2 && !strcmp(prompt, "--help") ? 0 : 2;
     llm42_error error;
     llm42_model *model = NULL;
     llm42_engine *engine = NULL;

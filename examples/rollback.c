@@ -20,20 +20,30 @@
 #include "tokenizer.h"
 
 static const char *const PROMPTS[] = {
-    "The landlord dropped the candle and", "The king heard a voice",
-    "The thief smiled at", "The shepherd looked at the sea and",
-    "The baron opened the letter and", "On the third day the rain",
-    "At the end of the street there lived a", "The sailor was dead, and",
-    "My uncle began to cry when", "In the garden there was a",
-    "The poor girl kept a", "The young lady was born in",
-    "The farmer thought of the", "That same night the house",
-    "The thief shut the door and", "The judge shut the door and",
+    "The landlord dropped the candle and",
+    "The king heard a voice",
+    "The thief smiled at",
+    "The shepherd looked at the sea and",
+    "The baron opened the letter and",
+    "On the third day the rain",
+    "At the end of the street there lived a",
+    "The sailor was dead, and",
+    "My uncle began to cry when",
+    "In the garden there was a",
+    "The poor girl kept a",
+    "The young lady was born in",
+    "The farmer thought of the",
+    "That same night the house",
+    "The thief shut the door and",
+    "The judge shut the door and",
 };
 enum { MAX_LANES = sizeof PROMPTS / sizeof *PROMPTS, BUDGET = 256, HEAD = 4, FOOT = 3, WIDTH = 80 };
 
 // How a stretch of text stands and looks. Without colour, brackets say it; looks differ by more than their colour.
 typedef enum mark { PROMPT, ORDINARY, CANDIDATE, COMMITTED, STRUCK, VERDICT, MARKS } mark;
-static const struct { const char *ansi, *open, *close, *legend; } LOOK[MARKS] = {
+static const struct {
+    const char *ansi, *open, *close, *legend;
+} LOOK[MARKS] = {
     {"\033[2m", "", "", "prompt"},
     {"", "", "", "ordinary"},
     {"\033[4;33m", "(", ")", "candidate"},
@@ -41,14 +51,30 @@ static const struct { const char *ansi, *open, *close, *legend; } LOOK[MARKS] = 
     {"\033[9;31m", "[-", "-]", "struck out"},
     {"\033[7;1;32m", "{+", "+}", "verifier's own"},
 };
-static const struct { char letter; const char *ansi, *legend; } PASSES[] = {
-    {'.', "\033[33m", "fast"}, {'P', "", "prompts"}, {'R', "\033[1;36m", "replay"}, {'X', "\033[1;41;37m", "rollback"},
+static const struct {
+    char letter;
+    const char *ansi, *legend;
+} PASSES[] = {
+    {'.', "\033[33m", "fast"},
+    {'P', "", "prompts"},
+    {'R', "\033[1;36m", "replay"},
+    {'X', "\033[1;41;37m", "rollback"},
 };
 enum { FAST_PASS, PROMPT_PASS, REPLAY_PASS, ROLLBACK_PASS };
 
-typedef struct item { int32_t token; mark mark; int index; } item;  // index among the output tokens; prompt: -1
-typedef struct cell { char text[5]; mark mark; } cell;              // one character
-typedef struct answer { int32_t *tokens; float *logprobs; } answer;  // stb_ds arrays, as the pointers below
+typedef struct item {
+    int32_t token;
+    mark mark;
+    int index;
+} item;  // index among the output tokens; prompt: -1
+typedef struct cell {
+    char text[5];
+    mark mark;
+} cell;  // one character
+typedef struct answer {
+    int32_t *tokens;
+    float *logprobs;
+} answer;  // stb_ds arrays, as the pointers below
 
 // A disagreement: [0] is the candidate, [1] the verifier's own token, with log-probabilities in both passes.
 typedef struct rollback {
@@ -75,20 +101,20 @@ typedef struct demo {
     const char *model_path, *verify, *prefill, *trace_path;
     int64_t window, group, requests, tokens, delay, seed;
     double inject;
-    bool step, screen;      // screen: redraw in place, in colour
+    bool step, screen;  // screen: redraw in place, in colour
     llm42_model *model;
     tok *tok;
     llm42_trace *trace;
     lane lane[MAX_LANES];
     rollback latest, natural;  // dropped == 0: none yet; the first that was not injected
-    unsigned char *passes;  // their kinds
-    llm42_event pass;       // the latest
+    unsigned char *passes;     // their kinds
+    llm42_event pass;          // the latest
     llm42_stats stats;
-    float *logits;          // of a pass
+    float *logits;  // of a pass
     int ring, drawn_rows, columns, rows, dropped;
 } demo;
 
-static demo *watching;      // whose passes watch_run looks at
+static demo *watching;  // whose passes watch_run looks at
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int signal) { interrupted = signal; }
@@ -114,7 +140,9 @@ static void watch_row(demo *d, lane *l, const llm42_pass *pass, int row) {
     const item *candidate = candidate_at(l, index);
     if (!candidate || candidate->token == token || l->disagrees) return;
     l->disagrees = true;
-    l->found = (rollback){.lane = (int)(l - d->lane), .pass = (int)arrlen(d->passes) + 1, .index = index,
+    l->found = (rollback){.lane = (int)(l - d->lane),
+                          .pass = (int)arrlen(d->passes) + 1,
+                          .index = index,
                           .token = {candidate->token, token}};
     l->found.injected = l->drawn[index % d->ring] != candidate->token;
     for (int i = 0; i < 2; i++) {
@@ -266,8 +294,9 @@ static void print_pass(const demo *d) {
     if (p->schedule == LLM42_FAST) printf("FAST schedule: sums cut as suits %d row%s", p->n, p->n == 1 ? "" : "s");
     else if (p->schedule == LLM42_INVARIANT) printf("prompts among others, in an INVARIANT pass of %d rows", p->shape);
     else if (!p->windows) printf("prompts, in a FIXED pass of %d rows", p->shape);
-    else printf("REPLAY in FIXED schedule: %d rows, %d of %d windows of %d used", p->shape, p->windows, (int)d->group,
-                (int)d->window);
+    else
+        printf("REPLAY in FIXED schedule: %d rows, %d of %d windows of %d used", p->shape, p->windows, (int)d->group,
+               (int)d->window);
 }
 
 static void print_rollback(const demo *d, const rollback *r, const char *indent) {
@@ -369,14 +398,19 @@ static void show_pass(demo *d, const llm42_engine *engine) {
 // >>serve --------------------------------------------------------------------------------------------------------
 static llm42_engine *open_engine(demo *d, bool show) {
     static llm42_backend watched;
-    llm42_engine_desc desc = {.model = d->model, .window = (int)d->window, .group = (int)d->group,
-                              .token_budget = BUDGET, .max_running = MAX_LANES, .inject_rate = d->inject,
+    llm42_engine_desc desc = {.model = d->model,
+                              .window = (int)d->window,
+                              .group = (int)d->group,
+                              .token_budget = BUDGET,
+                              .max_running = MAX_LANES,
+                              .inject_rate = d->inject,
                               .inject_seed = (uint64_t)d->seed};
     llm42_engine *engine = NULL;
     llm42_error error = {0};
     desc.verify = strcmp(d->verify, "wait") ? LLM42_VERIFY_EAGER : LLM42_VERIFY_WAIT;
-    desc.prefill = !strcmp(d->prefill, "packed") ? LLM42_PREFILL_PACKED
-                   : strcmp(d->prefill, "isolated") ? LLM42_PREFILL_INVARIANT : LLM42_PREFILL_ISOLATED;
+    desc.prefill = !strcmp(d->prefill, "packed")    ? LLM42_PREFILL_PACKED
+                   : strcmp(d->prefill, "isolated") ? LLM42_PREFILL_INVARIANT
+                                                    : LLM42_PREFILL_ISOLATED;
     if (d->model->mapped_bytes + d->model->copied_bytes < 16 << 20) desc.threads = 1;  // too little work to share
     if (show) {
         watched = *llm42_backend_cpu();
@@ -394,8 +428,11 @@ static llm42_engine *open_engine(demo *d, bool show) {
 
 static void submit(demo *d, llm42_engine *engine, lane *l, bool marked, bool show) {
     llm42_error error = {0};
-    llm42_request_desc desc = {.prompt = l->prompt, .prompt_count = (int)arrlen(l->prompt), .user = l,
-                               .max_new_tokens = (int)d->tokens, .deterministic = marked && l->deterministic};
+    llm42_request_desc desc = {.prompt = l->prompt,
+                               .prompt_count = (int)arrlen(l->prompt),
+                               .user = l,
+                               .max_new_tokens = (int)d->tokens,
+                               .deterministic = marked && l->deterministic};
     for (int i = 0; i < (int)arrlen(l->prompt) && show; i++) {
         item word = {l->prompt[i], PROMPT, -1};
         arrput(l->items, word);
@@ -545,8 +582,15 @@ static void close_demo(demo *d) {
 }
 
 int main(int argc, char **argv) {
-    static demo d = {.model_path = "examples/tiny42", .verify = "eager", .prefill = "packed", .window = 8, .group = 4,
-                     .requests = 8, .tokens = 64, .delay = -1, .seed = 42};
+    static demo d = {.model_path = "examples/tiny42",
+                     .verify = "eager",
+                     .prefill = "packed",
+                     .window = 8,
+                     .group = 4,
+                     .requests = 8,
+                     .tokens = 64,
+                     .delay = -1,
+                     .seed = 42};
     const args_option options[] = {
         ARGS_TEXT("model DIR", &d.model_path, "model folder with a tokenizer"),
         ARGS_INT("window W", &d.window, 1, 64, "tokens of a request in a verification"),

@@ -45,8 +45,13 @@ static void score(const llm42_backend *backend, void *state, const int32_t *ids,
     for (int begin = 0; begin < count; begin += CHUNK) {
         int rows = count - begin < CHUNK ? count - begin : CHUNK;
         for (int i = 0; i < rows; i++) row[i] = (llm42_row){0, begin + i, ids[begin + i], LLM42_ROW_SAMPLE};
-        llm42_pass pass = {.schedule = LLM42_INVARIANT, .rows = rows, .shape = rows, .row = row, .seq = &seq,
-                           .out = out, .logits = logits};
+        llm42_pass pass = {.schedule = LLM42_INVARIANT,
+                           .rows = rows,
+                           .shape = rows,
+                           .row = row,
+                           .seq = &seq,
+                           .out = out,
+                           .logits = logits};
         args_check(backend->run(state, &pass, &error), &error);
         for (int i = 0; i < rows && begin + i + 1 < count; i++) {
             int32_t next = ids[begin + i + 1];
@@ -89,9 +94,16 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count; i++)
         if (ids[i] >= vocab) args_fail(1, "token %d is outside 0 to %d", (int)ids[i], vocab - 1);
 
-    llm42_backend_desc desc = {.model = model, .compute = compute, .logits_fp32 = compute == LLM42_FP32, .threads = 1,
-                               .max_rows = CHUNK, .max_context = count, .pages = count / PAGE + 1, .page_size = PAGE,
-                               .max_running = 1, .schedules = 1u << LLM42_INVARIANT};
+    llm42_backend_desc desc = {.model = model,
+                               .compute = compute,
+                               .logits_fp32 = compute == LLM42_FP32,
+                               .threads = 1,
+                               .max_rows = CHUNK,
+                               .max_context = count,
+                               .pages = count / PAGE + 1,
+                               .page_size = PAGE,
+                               .max_running = 1,
+                               .schedules = 1u << LLM42_INVARIANT};
 #ifdef _OPENMP
     desc.threads = omp_get_max_threads();
 #endif

@@ -51,40 +51,62 @@
 #include <pcre2.h>
 
 enum {
-    TOK_MAX_SPLITS = 8,          // expressions applied one after the other
-    TOK_MAX_DEPTH = 64,          // nesting of a JSON file
-    TOK_MAX_FILE = 1 << 30,      // bytes of a file or of a text
-    TOK_LLAMA2_BOS = 1,          // llama2.c files fix these ids
-    TOK_LLAMA2_SPECIALS = 3,     // <unk>, BOS, EOS
+    TOK_MAX_SPLITS = 8,       // expressions applied one after the other
+    TOK_MAX_DEPTH = 64,       // nesting of a JSON file
+    TOK_MAX_FILE = 1 << 30,   // bytes of a file or of a text
+    TOK_LLAMA2_BOS = 1,       // llama2.c files fix these ids
+    TOK_LLAMA2_SPECIALS = 3,  // <unk>, BOS, EOS
 };
 
-typedef struct tok_piece { size_t at; int size; bool special, set; } tok_piece;  // bytes of a token, in tok.bytes
-typedef struct tok_word { char *key; int32_t value; } tok_word;                  // a token as the file spells it
-typedef struct tok_merged { double cost; int32_t id; } tok_merged;
-typedef struct tok_pair { uint64_t key; int32_t rank, merged; } tok_pair;         // key: left id << 32 | right id
-typedef struct tok_added { char *text; int size; int32_t id; } tok_added;
-typedef struct tok_symbol { int32_t id, previous, next; } tok_symbol;            // id -1: merged into its left one
-typedef struct tok_candidate { double cost; int32_t at, left, right, merged; } tok_candidate;
+typedef struct tok_piece {
+    size_t at;
+    int size;
+    bool special, set;
+} tok_piece;  // bytes of a token, in tok.bytes
+typedef struct tok_word {
+    char *key;
+    int32_t value;
+} tok_word;  // a token as the file spells it
+typedef struct tok_merged {
+    double cost;
+    int32_t id;
+} tok_merged;
+typedef struct tok_pair {
+    uint64_t key;
+    int32_t rank, merged;
+} tok_pair;  // key: left id << 32 | right id
+typedef struct tok_added {
+    char *text;
+    int size;
+    int32_t id;
+} tok_added;
+typedef struct tok_symbol {
+    int32_t id, previous, next;
+} tok_symbol;  // id -1: merged into its left one
+typedef struct tok_candidate {
+    double cost;
+    int32_t at, left, right, merged;
+} tok_candidate;
 
 typedef struct tok {
-    int count;                   // tokens; ids are 0 to count - 1
-    int bos;                     // id that tok_encode puts first when asked to; -1: none
-    bool llama2;                 // a llama2.c file
-    tok_piece *piece;            // [count]
+    int count;         // tokens; ids are 0 to count - 1
+    int bos;           // id that tok_encode puts first when asked to; -1: none
+    bool llama2;       // a llama2.c file
+    tok_piece *piece;  // [count]
     char *bytes;
-    tok_word *word;              // an stb_ds map
+    tok_word *word;  // an stb_ds map
     int32_t byte_id[256];
-    uint16_t byte_char[256];     // HF: the character that spells a byte
-    tok_pair *pair;              // HF: the merges, by key
-    float *score;                // llama2.c: [count]
-    int longest;                 // llama2.c: bytes in the longest token
-    int32_t space;               // llama2.c: the token " "
-    bool ignore_merges;          // HF: a piece that is a token as a whole is not built from merges
+    uint16_t byte_char[256];  // HF: the character that spells a byte
+    tok_pair *pair;           // HF: the merges, by key
+    float *score;             // llama2.c: [count]
+    int longest;              // llama2.c: bytes in the longest token
+    int32_t space;            // llama2.c: the token " "
+    bool ignore_merges;       // HF: a piece that is a token as a whole is not built from merges
     tok_added *added;
     pcre2_code *split[TOK_MAX_SPLITS], *nfc;
     int splits;
     pcre2_match_data *match;
-    tok_symbol *symbol;          // scratch: the piece being merged
+    tok_symbol *symbol;  // scratch: the piece being merged
     tok_candidate *heap;
     char *scratch;
 } tok;
@@ -111,13 +133,16 @@ static inline void tok_decode(const tok *t, const int32_t *ids, int count, char 
 // until it is whole. The text returned holds until the next call.
 typedef struct tok_stream {
     const tok *t;
-    bool skip_special;           // leave BOS, EOS and the like out
-    int32_t last;                // the token before, to know what follows BOS
+    bool skip_special;  // leave BOS, EOS and the like out
+    int32_t last;       // the token before, to know what follows BOS
     char *text;
     size_t returned;
 } tok_stream;
 
-typedef struct tok_text { const char *data; size_t size; } tok_text;
+typedef struct tok_text {
+    const char *data;
+    size_t size;
+} tok_text;
 
 static inline tok_text tok_stream_next(tok_stream *s, int32_t id);
 static inline tok_text tok_stream_end(tok_stream *s);  // what is still held back
@@ -143,7 +168,8 @@ static inline llm42_result tok_fail(llm42_error *error, llm42_result result, con
 // Reads a whole file and puts a 0 behind it.
 static inline llm42_result tok_read(const char *path, char **data, size_t *size, llm42_error *error) {
     struct stat status;  // a FIFO would wait for somebody to write
-    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) return tok_fail(error, LLM42_IO, path, "not a regular file");
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        return tok_fail(error, LLM42_IO, path, "not a regular file");
     FILE *file = fopen(path, "rb");
     size_t room = 1 << 16, used = 0;
     char *text = file ? malloc(room + 1) : NULL;
@@ -481,8 +507,10 @@ static inline llm42_result tok_json_pieces(tok *t, const tok_json *j, int added,
     for (int n = 0; n < t->count; n++) {
         int32_t id = t->word[n].value;
         if (id >= t->count)
-            return tok_fail(error, LLM42_FORMAT, j->path, "model.vocab: id %d of '%s' leaves gaps: %d tokens need "
-                            "the ids 0 to %d", id, t->word[n].key, t->count, t->count - 1);
+            return tok_fail(error, LLM42_FORMAT, j->path,
+                            "model.vocab: id %d of '%s' leaves gaps: %d tokens need "
+                            "the ids 0 to %d",
+                            id, t->word[n].key, t->count, t->count - 1);
         if (t->piece[id].set)
             return tok_fail(error, LLM42_FORMAT, j->path, "model.vocab: id %d of '%s' is another token's too", id,
                             t->word[n].key);
@@ -607,10 +635,10 @@ static inline llm42_result tok_json_pre_tokenizer(tok *t, const tok_json *j, llm
 }
 
 // Characters that NFC might change, alone or behind another: marks but variation selectors, and singletons.
-#define TOK_NFC_SENSITIVE                                                                                             \
-    "(?![\\x{FE00}-\\x{FE0F}])[\\p{M}\\x{374}\\x{37E}\\x{387}\\x{958}-\\x{95F}\\x{9DC}-\\x{9DF}\\x{A33}\\x{A36}"      \
-    "\\x{A59}-\\x{A5E}\\x{B5C}\\x{B5D}\\x{F43}-\\x{F69}\\x{1161}-\\x{1175}\\x{11A8}-\\x{11C2}\\x{1F71}-\\x{1FFD}"     \
-    "\\x{2000}\\x{2001}\\x{2126}\\x{212A}\\x{212B}\\x{2329}\\x{232A}\\x{2ADC}\\x{F900}-\\x{FAD9}"                     \
+#define TOK_NFC_SENSITIVE                                                                                         \
+    "(?![\\x{FE00}-\\x{FE0F}])[\\p{M}\\x{374}\\x{37E}\\x{387}\\x{958}-\\x{95F}\\x{9DC}-\\x{9DF}\\x{A33}\\x{A36}"  \
+    "\\x{A59}-\\x{A5E}\\x{B5C}\\x{B5D}\\x{F43}-\\x{F69}\\x{1161}-\\x{1175}\\x{11A8}-\\x{11C2}\\x{1F71}-\\x{1FFD}" \
+    "\\x{2000}\\x{2001}\\x{2126}\\x{212A}\\x{212B}\\x{2329}\\x{232A}\\x{2ADC}\\x{F900}-\\x{FAD9}"                 \
     "\\x{FB1D}-\\x{FB4E}\\x{1D15E}-\\x{1D164}\\x{1D1BB}-\\x{1D1C0}\\x{2F800}-\\x{2FA1D}]"
 
 // The fields around the vocabulary that change what encoding does: each is understood or refused.
@@ -789,8 +817,7 @@ static inline llm42_result tok_find(const char *model_path, char *file, size_t r
     struct stat status;
     if (!strncmp(model_path, "synthetic:", 10))
         return tok_fail(error, LLM42_INVALID, model_path, "a synthetic model has no tokenizer");
-    if (stat(model_path, &status))
-        return tok_fail(error, LLM42_IO, model_path, "cannot open: %s", strerror(errno));
+    if (stat(model_path, &status)) return tok_fail(error, LLM42_IO, model_path, "cannot open: %s", strerror(errno));
     const char *slash = strrchr(model_path, '/');
     bool folder = S_ISDIR(status.st_mode);
     size_t size = folder ? strlen(model_path) : slash ? (size_t)(slash - model_path) + 1 : 0;
@@ -982,8 +1009,10 @@ static inline llm42_result tok_encode_segment(tok *t, const char *text, size_t s
         }
         if (t->nfc && pcre2_match(t->nfc, (PCRE2_SPTR)text + begin, end - begin, 0, PCRE2_NO_UTF_CHECK, t->match,
                                   NULL) != PCRE2_ERROR_NOMATCH)
-            return tok_fail(error, LLM42_UNSUPPORTED, NULL, "normalizer: NFC might change the character at byte %zu of "
-                            "the text, which is unsupported", begin + pcre2_get_ovector_pointer(t->match)[0]);
+            return tok_fail(error, LLM42_UNSUPPORTED, NULL,
+                            "normalizer: NFC might change the character at byte %zu of "
+                            "the text, which is unsupported",
+                            begin + pcre2_get_ovector_pointer(t->match)[0]);
         result = tok_encode_split(t, text + begin, end - begin, 0, ids, error);
     }
     return result;

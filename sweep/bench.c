@@ -38,7 +38,7 @@ enum { CUDA_REPEATS = 20 };  // at least
 
 typedef struct settings {
     const char *model, *dtype, *suite, *out, *calibrate, *backend;
-    const char *workload, *plan_file, *verify, *prefill, *chunked;  // these and the next two lines: cuda
+    const char *workload, *algorithm_file, *verify, *prefill, *chunked;  // these and the next two lines: cuda
     int64_t max_running, max_context, token_budget, online_requests, seeds;
     double kv_gb, qps, seconds;
     int64_t threads, repeats, requests, input_tokens, output_tokens, decode_tokens, window, group, flip_requests;
@@ -48,11 +48,12 @@ typedef struct settings {
 
 // One line of the TSV: a case and its figures. What does not apply stays NAN.
 #define COLUMNS(X)                                                                                                     \
-    X(threads) X(buffer_mb) X(rows) X(context_tokens) X(deterministic_ratio) X(window) X(group) X(ms) X(tokens_per_s)  \
-    X(gb_per_s) X(memory_share_pct) X(gflop_per_s) X(fma_share_pct) X(relative_pct) X(recompute_pct) X(rollbacks)      \
-    X(replay_time_pct) X(ttft_p50_ms) X(ttft_p99_ms) X(itl_p50_ms) X(itl_p99_ms) X(latency_p50_ms) X(latency_p99_ms)   \
-    X(floor_ms) X(copy_share_pct) X(matmul_share_pct) X(launches) X(requests) X(qps) X(duration_s)                     \
-    X(nondet_itl_p99_ms) X(nondet_itl_relative_pct)
+    X(threads)                                                                                                         \
+    X(buffer_mb) X(rows) X(context_tokens) X(deterministic_ratio) X(window) X(group) X(ms) X(tokens_per_s) X(gb_per_s) \
+        X(memory_share_pct) X(gflop_per_s) X(fma_share_pct) X(relative_pct) X(recompute_pct) X(rollbacks)              \
+            X(replay_time_pct) X(ttft_p50_ms) X(ttft_p99_ms) X(itl_p50_ms) X(itl_p99_ms) X(latency_p50_ms)             \
+                X(latency_p99_ms) X(floor_ms) X(copy_share_pct) X(matmul_share_pct) X(launches) X(requests) X(qps)     \
+                    X(duration_s) X(nondet_itl_p99_ms) X(nondet_itl_relative_pct)
 typedef struct figures {
     const char *suite;
     char what[48];
@@ -68,15 +69,15 @@ typedef struct bench {
     bool cuda;
     llm42_cuda_desc cuda_desc;
     args_manifest manifest;
-    double begun;             // seconds
-    bool described;           // cuda: the result is open
-    size_t told;              // of the manifest: bytes that the result has
+    double begun;                                             // seconds
+    bool described;                                           // cuda: the result is open
+    size_t told;                                              // of the manifest: bytes that the result has
     double copy_gb_per_s, read_gb_per_s, matmul_gflop_per_s;  // cuda: ceilings
-    FILE *tsv;                // NULL: not wanted
-    double weight_bytes;      // of a decode step of one row
-    double memory_gb_per_s;   // ceiling at that size, the largest over thread counts
+    FILE *tsv;                                                // NULL: not wanted
+    double weight_bytes;                                      // of a decode step of one row
+    double memory_gb_per_s;                                   // ceiling at that size, the largest over thread counts
     double fma_gflop_per_s;
-    double got_share;         // of the processor time that the ceilings asked for; less than 1: others were using it
+    double got_share;  // of the processor time that the ceilings asked for; less than 1: others were using it
     double decode1_share, decode1_rate, decode32_rate, decode32_gflop, replay_share;  // the three targets
     int target_context;
 } bench;
@@ -424,8 +425,8 @@ static void bed_clear(bed *d) { d->rows = d->sampled = 0, d->keys = 0; }
 
 static void bed_run(bed *d, llm42_schedule schedule, int shape) {
     llm42_error error = {0};
-    llm42_pass pass = {.schedule = schedule, .rows = d->rows, .shape = shape, .row = d->row, .seq = d->seq,
-                       .out = d->out};
+    llm42_pass pass = {
+        .schedule = schedule, .rows = d->rows, .shape = shape, .row = d->row, .seq = d->seq, .out = d->out};
     args_check(d->backend->run(d->state, &pass, &error), &error);
 }
 
@@ -450,11 +451,19 @@ static void bed_open(bed *d, bench *b, bed_plan plan) {
     *d = (bed){.backend = b->backend, .context = context, .vocab = c->vocab, .sliding_window = c->sliding_window};
     d->pool = (int64_t)((context + PAGE_SIZE - 1) / PAGE_SIZE) * plan.tables;
     llm42_error error = {0};
-    llm42_backend_desc desc = {.model = b->model, .compute = b->set.compute, .threads = (int)b->set.threads,
-                               .max_rows = plan.max_rows, .max_context = context, .pages = (int)d->pool,
-                               .page_size = PAGE_SIZE, .max_running = bed_running(b, plan.max_rows),
-                               .fixed_rows = plan.fixed_rows, .schedules = plan.schedules, .overlap = plan.overlap,
-                               .backend_desc = b->cuda ? &b->cuda_desc : NULL, .log = args_manifest_log,
+    llm42_backend_desc desc = {.model = b->model,
+                               .compute = b->set.compute,
+                               .threads = (int)b->set.threads,
+                               .max_rows = plan.max_rows,
+                               .max_context = context,
+                               .pages = (int)d->pool,
+                               .page_size = PAGE_SIZE,
+                               .max_running = bed_running(b, plan.max_rows),
+                               .fixed_rows = plan.fixed_rows,
+                               .schedules = plan.schedules,
+                               .overlap = plan.overlap,
+                               .backend_desc = b->cuda ? &b->cuda_desc : NULL,
+                               .log = args_manifest_log,
                                .log_user = &b->manifest};
     args_check(d->backend->open(&d->state, &desc, &error), &error);
     d->pages = take((size_t)d->pool * sizeof *d->pages);
@@ -574,7 +583,8 @@ static void passes(bench *b) {
         }
     }
     printf("tokens/s counts rows. decode: a row a sequence, all sampled; replay: windows of %d, all sampled;\n"
-           "prompt: the first rows of one prompt, the last sampled.\n", WINDOW);
+           "prompt: the first rows of one prompt, the last sampled.\n",
+           WINDOW);
     bed_close(d);
     free(d);
 }
@@ -588,8 +598,8 @@ static void targets(const bench *b) {
            b->replay_share);
     double ratio = b->decode32_rate / b->decode1_rate;
     printf("target: batch 32 gives %.2f times the tokens/s of batch 1 (wanted: 6 or more; at the whole multiply-add\n"
-           "        ceiling it would give %.2f times this batch 1)\n", ratio,
-           ratio * b->fma_gflop_per_s / b->decode32_gflop);
+           "        ceiling it would give %.2f times this batch 1)\n",
+           ratio, ratio * b->fma_gflop_per_s / b->decode32_gflop);
 }
 
 // >>decode -------------------------------------------------------------------------------------------------------
@@ -600,7 +610,10 @@ static double decode_rate(const bench *b, llm42_engine *engine, bool determinist
     llm42_error error = {0};
     int32_t prompt = first_token(b->model);
     int64_t id = 0;
-    llm42_request_desc desc = {.prompt = &prompt, .prompt_count = 1, .max_new_tokens = tokens, .ignore_stop = true,
+    llm42_request_desc desc = {.prompt = &prompt,
+                               .prompt_count = 1,
+                               .max_new_tokens = tokens,
+                               .ignore_stop = true,
                                .deterministic = deterministic};
     args_check(llm42_engine_submit(engine, &desc, &id, &error), &error);
     args_check(llm42_engine_run(engine, &error), &error);
@@ -611,7 +624,10 @@ static double decode_rate(const bench *b, llm42_engine *engine, bool determinist
 }
 
 static void decode(bench *b) {
-    static const struct { const char *name; llm42_mode mode; } modes[] = {
+    static const struct {
+        const char *name;
+        llm42_mode mode;
+    } modes[] = {
         {"nondeterministic", LLM42_NONDETERMINISTIC}, {"dvr", LLM42_DVR}, {"batch_invariant", LLM42_BATCH_INVARIANT}};
     double rates[64];
     int repeats = (int)b->set.repeats, tokens = (int)b->set.decode_tokens;
@@ -621,10 +637,15 @@ static void decode(bench *b) {
         progress("decode: %s", modes[m].name);
         llm42_engine *engine = NULL;
         llm42_error error = {0};
-        llm42_engine_desc desc = {.model = b->model, .backend = b->backend, .mode = modes[m].mode,
-                                  .compute = b->set.compute, .threads = (int)b->set.threads,
-                                  .max_context = tokens + 1, .max_running = 1,
-                                  .window = (int)b->set.window, .group = (int)b->set.group};
+        llm42_engine_desc desc = {.model = b->model,
+                                  .backend = b->backend,
+                                  .mode = modes[m].mode,
+                                  .compute = b->set.compute,
+                                  .threads = (int)b->set.threads,
+                                  .max_context = tokens + 1,
+                                  .max_running = 1,
+                                  .window = (int)b->set.window,
+                                  .group = (int)b->set.group};
         args_check(llm42_engine_open(&engine, &desc, &error), &error);
         bool deterministic = modes[m].mode == LLM42_DVR;
         decode_rate(b, engine, deterministic, tokens);
@@ -669,18 +690,24 @@ typedef struct load_run {
     double value[MEASURES][MAX_REPEATS];
 } load_run;
 
-static void on_event(void *user, const llm42_event *event) {
-    llm42_metrics_event(&((load_run *)user)->metrics, event);
-}
+static void on_event(void *user, const llm42_event *event) { llm42_metrics_event(&((load_run *)user)->metrics, event); }
 
 static llm42_engine *load_open(const bench *b, const load_case *w, load_run *run) {
     llm42_error error = {0};
-    llm42_engine_desc desc = {.model = b->model, .backend = b->backend, .mode = w->mode, .compute = b->set.compute,
-                              .threads = (int)b->set.threads, .backend_desc = b->cuda ? &b->cuda_desc : NULL,
-                              .window = (int)b->set.window, .group = (int)b->set.group, .verify = w->verify,
+    llm42_engine_desc desc = {.model = b->model,
+                              .backend = b->backend,
+                              .mode = w->mode,
+                              .compute = b->set.compute,
+                              .threads = (int)b->set.threads,
+                              .backend_desc = b->cuda ? &b->cuda_desc : NULL,
+                              .window = (int)b->set.window,
+                              .group = (int)b->set.group,
+                              .verify = w->verify,
                               .prefill = w->prefill,
                               .max_context = (int)(b->set.input_tokens + b->set.output_tokens),
-                              .auto_release = run != NULL, .on_event = run ? on_event : NULL, .event_user = run};
+                              .auto_release = run != NULL,
+                              .on_event = run ? on_event : NULL,
+                              .event_user = run};
     llm42_engine *engine = NULL;
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
     return engine;
@@ -694,8 +721,11 @@ static void make_prompts(const bench *b, int32_t *prompts) {
     llm42_error error = {0};
     int32_t first = first_token(b->model);
     for (int64_t i = 0; i < count && length > 1; i++) {
-        llm42_request_desc desc = {.prompt = &first, .prompt_count = 1, .max_new_tokens = (int)length - 1,
-                                   .ignore_stop = true, .sampling = {.temperature = 1, .seed = (uint64_t)i + 1}};
+        llm42_request_desc desc = {.prompt = &first,
+                                   .prompt_count = 1,
+                                   .max_new_tokens = (int)length - 1,
+                                   .ignore_stop = true,
+                                   .sampling = {.temperature = 1, .seed = (uint64_t)i + 1}};
         args_check(llm42_engine_submit(engine, &desc, &id, &error), &error);
     }
     progress("workloads: making prompts");
@@ -717,8 +747,11 @@ static void load_once(const bench *b, const load_case *w, load_run *run, const i
     double arrival = llm42_engine_now(run->engine);
     for (int64_t i = 0; i < b->set.requests; i++) {
         bool deterministic = floor((double)(i + 1) * w->ratio + 1e-9) > floor((double)i * w->ratio + 1e-9);
-        llm42_request_desc desc = {.prompt = prompts + i * length, .prompt_count = (int)length, .ignore_stop = true,
-                                   .max_new_tokens = (int)b->set.output_tokens, .deterministic = deterministic,
+        llm42_request_desc desc = {.prompt = prompts + i * length,
+                                   .prompt_count = (int)length,
+                                   .ignore_stop = true,
+                                   .max_new_tokens = (int)b->set.output_tokens,
+                                   .deterministic = deterministic,
                                    .arrival = arrival};
         int64_t id = 0;
         args_check(llm42_engine_submit(run->engine, &desc, &id, &error), &error);
@@ -728,12 +761,16 @@ static void load_once(const bench *b, const load_case *w, load_run *run, const i
     llm42_metrics *m = &run->metrics;
     double busy = 0;
     for (int s = 0; s <= LLM42_EXACT; s++) busy += after.busy[s] - before.busy[s];
-    double value[MEASURES] = {
-        (double)m->output_tokens / (m->end - m->begin), 100.0 * (double)m->recomputed / (double)m->output_tokens,
-        (double)m->rollbacks, 100 * (after.busy[LLM42_FIXED] - before.busy[LLM42_FIXED]) / busy,
-        1e3 * llm42_metrics_percentile(m->ttft, 50), 1e3 * llm42_metrics_percentile(m->ttft, 99),
-        1e3 * llm42_metrics_percentile(m->itl, 50), 1e3 * llm42_metrics_percentile(m->itl, 99),
-        1e3 * llm42_metrics_percentile(m->latency, 50), 1e3 * llm42_metrics_percentile(m->latency, 99)};
+    double value[MEASURES] = {(double)m->output_tokens / (m->end - m->begin),
+                              100.0 * (double)m->recomputed / (double)m->output_tokens,
+                              (double)m->rollbacks,
+                              100 * (after.busy[LLM42_FIXED] - before.busy[LLM42_FIXED]) / busy,
+                              1e3 * llm42_metrics_percentile(m->ttft, 50),
+                              1e3 * llm42_metrics_percentile(m->ttft, 99),
+                              1e3 * llm42_metrics_percentile(m->itl, 50),
+                              1e3 * llm42_metrics_percentile(m->itl, 99),
+                              1e3 * llm42_metrics_percentile(m->latency, 50),
+                              1e3 * llm42_metrics_percentile(m->latency, 99)};
     for (int i = 0; i < MEASURES && repeat >= 0; i++) run->value[i][repeat] = value[i];
     llm42_metrics_free(m);
     *m = (llm42_metrics){0};
@@ -820,10 +857,25 @@ static void check_workload(const settings *s) {
 }
 
 // What a command line says nothing of; 0 and NULL: it depends on the backend.
-static const settings DEFAULTS = {
-    .dtype = "bf16", .suite = "all", .threads = 1, .repeats = 5, .input_tokens = 64, .decode_tokens = 256, .window = 32,
-    .group = 8, .backend = "cpu", .workload = "sharegpt", .verify = "eager", .prefill = "packed", .chunked = "on",
-    .max_running = 256, .token_budget = 2048, .online_requests = 512, .seeds = 5, .kv_gb = 64, .qps = 12};
+static const settings DEFAULTS = {.dtype = "bf16",
+                                  .suite = "all",
+                                  .threads = 1,
+                                  .repeats = 5,
+                                  .input_tokens = 64,
+                                  .decode_tokens = 256,
+                                  .window = 32,
+                                  .group = 8,
+                                  .backend = "cpu",
+                                  .workload = "sharegpt",
+                                  .verify = "eager",
+                                  .prefill = "packed",
+                                  .chunked = "on",
+                                  .max_running = 256,
+                                  .token_budget = 2048,
+                                  .online_requests = 512,
+                                  .seeds = 5,
+                                  .kv_gb = 64,
+                                  .qps = 12};
 
 // What the command line leaves open, and --quick.
 static void resolve(settings *s) {
@@ -835,8 +887,8 @@ static void resolve(settings *s) {
     args_choice("--prefill", s->prefill, (const char *const[]){"packed", "isolated", "invariant", NULL});
     args_choice("--chunked", s->chunked, (const char *const[]){"on", "off", NULL});
     if (cuda && !s->calibrate) check_workload(s);
-    if (!cuda && (s->match || s->offered || s->plan_file))
-        args_fail(2, "--match, --offered, --plan-file: only with --backend cuda");
+    if (!cuda && (s->match || s->offered || s->algorithm_file))
+        args_fail(2, "--match, --offered, --algorithm-file: only with --backend cuda");
     const settings *d = &DEFAULTS;
     bool served = strcmp(s->workload, d->workload) || strcmp(s->verify, d->verify) || strcmp(s->prefill, d->prefill) ||
                   strcmp(s->chunked, d->chunked) || s->token_budget != d->token_budget || s->kv_gb != d->kv_gb ||
@@ -873,7 +925,8 @@ static settings parse(int argc, char **argv) {
                   "model folder, file or synthetic:NAME; examples/tiny42 (cpu), synthetic:llama-3.1-8b (cuda)"),
         ARGS_INT("threads N", &s.threads, 1, 1024, "threads of the engine and of the ceilings"),
         ARGS_TEXT("dtype TYPE", &s.dtype, "compute type, bf16 or fp32"),
-        ARGS_TEXT("suite NAME", &s.suite, "all, ceilings, passes, workloads or decode;\n"
+        ARGS_TEXT("suite NAME", &s.suite,
+                  "all, ceilings, passes, workloads or decode;\n"
                   "                         cuda: all, passes, stages, workloads, one-of-eleven or online"),
         ARGS_INT("repeats N", &s.repeats, 1, MAX_REPEATS, "runs that a median is taken of"),
         ARGS_INT("requests N", &s.requests, 0, 100000, "workloads: requests, 0: 32 (cpu) or 1024 (cuda)"),
@@ -894,7 +947,7 @@ static settings parse(int argc, char **argv) {
         ARGS_TEXT("chunked NAME", &s.chunked, "cuda: chunked prefill, on or off"),
         ARGS_FLAG("match", &s.match, "cuda: replay passes sum as small fast passes do"),
         ARGS_FLAG("offered", &s.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
-        ARGS_TEXT("plan-file FILE", &s.plan_file, "cuda: matrix plans are kept here from run to run"),
+        ARGS_TEXT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),
         ARGS_INT("max-running N", &s.max_running, 1, 2048, "cuda: sequences at once"),
         ARGS_INT("max-context N", &s.max_context, 0, 1 << 24, "cuda: tokens of a request; 0: the model's context"),
         ARGS_INT("token-budget N", &s.token_budget, 1, 1 << 20, "cuda: rows of a pass, at most"),
@@ -929,7 +982,7 @@ int main(int argc, char **argv) {
     llm42_error error = {0};
     b.backend = args_backend(b.set.backend);
     b.cuda = !strcmp(b.backend->name, "cuda");
-    b.cuda_desc = (llm42_cuda_desc){.plan_file = b.set.plan_file,
+    b.cuda_desc = (llm42_cuda_desc){.algorithm_file = b.set.algorithm_file,
                                     .fast = b.set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
                                     .fixed = b.set.match ? LLM42_CUDA_FIXED_MATCH : LLM42_CUDA_FIXED_FIRST};
     llm42_model_desc desc = {.path = b.set.model, .on_device = args_on_device(b.set.model, b.backend)};

@@ -48,13 +48,15 @@ static void cuda_begin(bench *b) {
         b->tsv = fopen(b->set.out, "w");
         if (!b->tsv) args_fail(1, "%s: cannot write: %s", b->set.out, strerror(errno));
         describe(b, b->tsv, "# ");
-        fprintf(b->tsv, "# path: %s; suite: %s; replay passes in the class of small fast passes (match): %s; fast: %s\n",
+        fprintf(b->tsv,
+                "# path: %s; suite: %s; replay passes in the class of small fast passes (match): %s; fast: %s\n",
                 b->set.model, b->set.suite, b->set.match ? "on" : "off", b->set.offered ? "offered" : "fastest");
-        fprintf(b->tsv, "# floor_ms: weights and KV read at the read ceiling; memory_share_pct, copy_share_pct: that\n"
-                        "#   at the read and the copy ceiling, of ms; matmul_share_pct: of the cuBLAS ceiling\n"
-                        "# workloads: policies %s, %s, chunked prefill %s; max_running %d; token_budget %d; a DVR\n"
-                        "#   case that names a policy has that one; in _overlap fast passes go on beside replay passes\n"
-                        "# relative_pct, nondet_itl_relative_pct: to nondeterministic of this run\n",
+        fprintf(b->tsv,
+                "# floor_ms: weights and KV read at the read ceiling; memory_share_pct, copy_share_pct: that\n"
+                "#   at the read and the copy ceiling, of ms; matmul_share_pct: of the cuBLAS ceiling\n"
+                "# workloads: policies %s, %s, chunked prefill %s; max_running %d; token_budget %d; a DVR\n"
+                "#   case that names a policy has that one; in _overlap fast passes go on beside replay passes\n"
+                "# relative_pct, nondet_itl_relative_pct: to nondeterministic of this run\n",
                 b->set.verify, b->set.prefill, b->set.chunked, (int)b->set.max_running, (int)b->set.token_budget);
         tsv_columns(b);
     }
@@ -76,8 +78,13 @@ static void cuda_bed(bench *b, bed *d, int context, int pool, int fixed_rows, un
     if (b->set.quick && pool > 16384) pool = 16384;
     if (context > limit) context = limit;
     if (context > pool) context = pool;
-    bed_plan plan = {.max_rows = CUDA_ROWS, .context = context, .tables = pool / context, .scattered = true,
-                     .fill_rows = CUDA_ROWS, .fixed_rows = fixed_rows, .schedules = schedules | FAST_BIT,
+    bed_plan plan = {.max_rows = CUDA_ROWS,
+                     .context = context,
+                     .tables = pool / context,
+                     .scattered = true,
+                     .fill_rows = CUDA_ROWS,
+                     .fixed_rows = fixed_rows,
+                     .schedules = schedules | FAST_BIT,
                      .overlap = overlap};
     progress("opening the backend");
     bed_open(d, b, plan);
@@ -161,8 +168,8 @@ static void cuda_stages_of(const bench *b, bed *d, llm42_schedule schedule, cons
     if (late(b)) return;
     llm42_cuda_stage stage[LLM42_CUDA_STAGES];
     llm42_error error = {0};
-    llm42_pass pass = {.schedule = schedule, .rows = d->rows, .shape = d->rows, .row = d->row, .seq = d->seq,
-                       .out = d->out};
+    llm42_pass pass = {
+        .schedule = schedule, .rows = d->rows, .shape = d->rows, .row = d->row, .seq = d->seq, .out = d->out};
     int count = 0;
     double all = 0;
     progress("stages: %s, %d rows", name, d->rows);
@@ -214,37 +221,52 @@ typedef struct cuda_case {
     llm42_verify verify;  // 0: as --verify says
 } cuda_case;
 
-// The paper's policy is eager; those that wait fill their replay passes. The cases that matter most come first: time may run out.
-static const cuda_case cuda_offline[] = {
-    {"nondeterministic", LLM42_NONDETERMINISTIC, 0, false, 0},
-    {"dvr_wait", LLM42_DVR, 0.02, false, LLM42_VERIFY_WAIT},
-    {"dvr_wait", LLM42_DVR, 0.1, false, LLM42_VERIFY_WAIT},
-    {"dvr_wait", LLM42_DVR, 1, false, LLM42_VERIFY_WAIT},
-    {"batch_invariant", LLM42_BATCH_INVARIANT, 0, false, 0},
-    {"dvr_eager", LLM42_DVR, 0.1, false, LLM42_VERIFY_EAGER},
-    {"dvr_eager", LLM42_DVR, 1, false, LLM42_VERIFY_EAGER},
-    {"dvr_wait", LLM42_DVR, 0.5, false, LLM42_VERIFY_WAIT},
-    {"dvr_wait_overlap", LLM42_DVR, 0.1, true, LLM42_VERIFY_WAIT},
-    {"dvr_wait_overlap", LLM42_DVR, 1, true, LLM42_VERIFY_WAIT}};
+// The paper's policy is eager; those that wait fill their replay passes. The cases that matter most come first: time
+// may run out.
+static const cuda_case cuda_offline[] = {{"nondeterministic", LLM42_NONDETERMINISTIC, 0, false, 0},
+                                         {"dvr_wait", LLM42_DVR, 0.02, false, LLM42_VERIFY_WAIT},
+                                         {"dvr_wait", LLM42_DVR, 0.1, false, LLM42_VERIFY_WAIT},
+                                         {"dvr_wait", LLM42_DVR, 1, false, LLM42_VERIFY_WAIT},
+                                         {"batch_invariant", LLM42_BATCH_INVARIANT, 0, false, 0},
+                                         {"dvr_eager", LLM42_DVR, 0.1, false, LLM42_VERIFY_EAGER},
+                                         {"dvr_eager", LLM42_DVR, 1, false, LLM42_VERIFY_EAGER},
+                                         {"dvr_wait", LLM42_DVR, 0.5, false, LLM42_VERIFY_WAIT},
+                                         {"dvr_wait_overlap", LLM42_DVR, 0.1, true, LLM42_VERIFY_WAIT},
+                                         {"dvr_wait_overlap", LLM42_DVR, 1, true, LLM42_VERIFY_WAIT}};
 static const cuda_case cuda_eleven[] = {  // 0.0909 marks one request of eleven
-    {"nondeterministic", LLM42_NONDETERMINISTIC, 0, false, 0}, {"dvr", LLM42_DVR, 0.0909, false, 0},
-    {"dvr_overlap", LLM42_DVR, 0.0909, true, 0}, {"batch_invariant", LLM42_BATCH_INVARIANT, 0, false, 0}};
-static const cuda_case cuda_online[] = {
-    {"nondeterministic", LLM42_NONDETERMINISTIC, 0, false, 0}, {"dvr", LLM42_DVR, 0.1, false, 0},
-    {"dvr_overlap", LLM42_DVR, 0.1, true, 0}};
+    {"nondeterministic", LLM42_NONDETERMINISTIC, 0, false, 0},
+    {"dvr", LLM42_DVR, 0.0909, false, 0},
+    {"dvr_overlap", LLM42_DVR, 0.0909, true, 0},
+    {"batch_invariant", LLM42_BATCH_INVARIANT, 0, false, 0}};
+static const cuda_case cuda_online[] = {{"nondeterministic", LLM42_NONDETERMINISTIC, 0, false, 0},
+                                        {"dvr", LLM42_DVR, 0.1, false, 0},
+                                        {"dvr_overlap", LLM42_DVR, 0.1, true, 0}};
 
 static llm42_engine_desc cuda_engine(bench *b, const serve_plan *plan, const cuda_case *c) {
     const settings *s = &b->set;
     return (llm42_engine_desc){
-        .model = b->model, .backend = b->backend, .backend_desc = &b->cuda_desc, .threads = 1, .mode = c->mode,
-        .max_context = plan->max_context, .max_running = plan->max_running,
+        .model = b->model,
+        .backend = b->backend,
+        .backend_desc = &b->cuda_desc,
+        .threads = 1,
+        .mode = c->mode,
+        .max_context = plan->max_context,
+        .max_running = plan->max_running,
         .token_budget = (int)fmax((double)(strcmp(s->chunked, "on") ? plan->max_context : 1), (double)s->token_budget),
-        .page_size = PAGE_SIZE, .pages = (int)serve_pages(plan, PAGE_SIZE, s->kv_gb), .window = (int)s->window,
-        .group = (int)s->group, .overlap = c->overlap, .admission_reserve = 0.7,
-        .verify = c->verify ? c->verify : strcmp(s->verify, "wait") ? LLM42_VERIFY_EAGER : LLM42_VERIFY_WAIT,
-        .prefill = !strcmp(s->prefill, "packed") ? LLM42_PREFILL_PACKED
-                   : strcmp(s->prefill, "isolated") ? LLM42_PREFILL_INVARIANT : LLM42_PREFILL_ISOLATED,
-        .chunked_prefill = strcmp(s->chunked, "on") ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON, .log = args_manifest_log,
+        .page_size = PAGE_SIZE,
+        .pages = (int)serve_pages(plan, PAGE_SIZE, s->kv_gb),
+        .window = (int)s->window,
+        .group = (int)s->group,
+        .overlap = c->overlap,
+        .admission_reserve = 0.7,
+        .verify = c->verify                   ? c->verify
+                  : strcmp(s->verify, "wait") ? LLM42_VERIFY_EAGER
+                                              : LLM42_VERIFY_WAIT,
+        .prefill = !strcmp(s->prefill, "packed")    ? LLM42_PREFILL_PACKED
+                   : strcmp(s->prefill, "isolated") ? LLM42_PREFILL_INVARIANT
+                                                    : LLM42_PREFILL_ISOLATED,
+        .chunked_prefill = strcmp(s->chunked, "on") ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
+        .log = args_manifest_log,
         .log_user = &b->manifest};
 }
 
@@ -267,9 +289,14 @@ static serve_plan cuda_plan(const bench *b, const char *spec, int64_t requests) 
     int longest = workload_max_tokens(&w), context = b->model->config.context;
     workload_close(&w);
     if (b->set.max_context && b->set.max_context < context) context = (int)b->set.max_context;
-    return (serve_plan){.model = b->model, .workload = spec, .requests = requests, .warm_up = b->set.max_running,
-                        .max_context = longest > context ? context : longest, .max_running = (int)b->set.max_running,
-                        .clipped = longest > context, .random_prompts = true};
+    return (serve_plan){.model = b->model,
+                        .workload = spec,
+                        .requests = requests,
+                        .warm_up = b->set.max_running,
+                        .max_context = longest > context ? context : longest,
+                        .max_running = (int)b->set.max_running,
+                        .clipped = longest > context,
+                        .random_prompts = true};
 }
 
 static void cuda_case_report(const bench *b, const char *suite, const serve_plan *plan, const cuda_case *c,

@@ -20,7 +20,7 @@ static const int cal_rows[CAL_ROWS] = {1,  2,  3,  4,  5,  6,  7,   8,   10,  12
 static const int cal_contexts[CAL_CONTEXTS] = {16, 64, 256, 1024};
 static const int cal_loads[CAL_LOADS] = {DECODE_ROWS, 4, 1};  // sequences at once, for the flip rate
 enum { CAL_CUDA_ROWS = 16 };
-static const int cal_cuda_rows[CAL_CUDA_ROWS] = {1,  2,  4,  8,   16,  24,  32,  48,
+static const int cal_cuda_rows[CAL_CUDA_ROWS] = {1,  2,  4,   8,   16,  24,  32,   48,
                                                  64, 96, 128, 192, 256, 512, 1024, BED_ROWS};
 static const int cal_cuda_contexts[CAL_CONTEXTS] = {64, 512, 2048, 8192};
 static const int cal_cuda_loads[CAL_LOADS] = {256, 64, 16};
@@ -41,9 +41,11 @@ static void bed_pieces(bed *d, int rows, int length, int context, bool sample_al
 
 typedef enum cal_kind { CAL_DECODE, CAL_WINDOW, CAL_PROMPT } cal_kind;
 static const char *const cal_kind_name[] = {"decode", "window", "prompt"};
-static const struct { llm42_schedule schedule; cal_kind kind; } cal_tables[CAL_TABLES] = {
-    {LLM42_FAST, CAL_DECODE},  {LLM42_FAST, CAL_PROMPT},      {LLM42_FIXED, CAL_WINDOW},
-    {LLM42_FIXED, CAL_PROMPT}, {LLM42_INVARIANT, CAL_DECODE}, {LLM42_INVARIANT, CAL_PROMPT}};
+static const struct {
+    llm42_schedule schedule;
+    cal_kind kind;
+} cal_tables[CAL_TABLES] = {{LLM42_FAST, CAL_DECODE},  {LLM42_FAST, CAL_PROMPT},      {LLM42_FIXED, CAL_WINDOW},
+                            {LLM42_FIXED, CAL_PROMPT}, {LLM42_INVARIANT, CAL_DECODE}, {LLM42_INVARIANT, CAL_PROMPT}};
 
 typedef struct cal_grid {
     int rows[CAL_TABLES], row[CAL_TABLES][CAL_ROWS];
@@ -179,18 +181,30 @@ static void flips_measure(const bench *b, const int32_t *prompts, int running, f
     llm42_engine *engine = NULL;
     int context = (int)(length + b->set.output_tokens);
     int pages = b->cuda ? (context + PAGE_SIZE - 1) / PAGE_SIZE * running : 0;
-    llm42_engine_desc desc = {.model = b->model, .backend = b->backend, .compute = b->set.compute, .pages = pages,
-                              .backend_desc = b->cuda ? &b->cuda_desc : NULL, .page_size = PAGE_SIZE,
-                              .threads = (int)b->set.threads, .window = (int)b->set.window,
-                              .group = (int)b->set.group, .max_running = running,
+    llm42_engine_desc desc = {.model = b->model,
+                              .backend = b->backend,
+                              .compute = b->set.compute,
+                              .pages = pages,
+                              .backend_desc = b->cuda ? &b->cuda_desc : NULL,
+                              .page_size = PAGE_SIZE,
+                              .threads = (int)b->set.threads,
+                              .window = (int)b->set.window,
+                              .group = (int)b->set.group,
+                              .max_running = running,
                               .max_context = context,
                               .prefill = b->cuda ? LLM42_PREFILL_PACKED : LLM42_PREFILL_ISOLATED,
-                              .bonus = LLM42_BONUS_OFF, .fill = LLM42_FILL_OLDEST, .auto_release = true,
-                              .on_event = on_flip, .event_user = f};
+                              .bonus = LLM42_BONUS_OFF,
+                              .fill = LLM42_FILL_OLDEST,
+                              .auto_release = true,
+                              .on_event = on_flip,
+                              .event_user = f};
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
     for (int64_t i = 0; i < requests; i++) {
-        llm42_request_desc request = {.prompt = prompts + i * length, .prompt_count = (int)length, .ignore_stop = true,
-                                      .max_new_tokens = (int)b->set.output_tokens, .deterministic = true};
+        llm42_request_desc request = {.prompt = prompts + i * length,
+                                      .prompt_count = (int)length,
+                                      .ignore_stop = true,
+                                      .max_new_tokens = (int)b->set.output_tokens,
+                                      .deterministic = true};
         args_check(llm42_engine_submit(engine, &request, NULL, &error), &error);
     }
     double begin = seconds();
@@ -263,9 +277,15 @@ static overlap overlap_measure(bench *b) {
     o.context = limit < 512 ? limit : 512;
     int windows = (int)b->set.group;
     bed *d = take(sizeof *d);
-    bed_open(d, b, (bed_plan){.max_rows = M > BED_ROWS ? M : BED_ROWS, .context = o.context, .tables = windows + o.rows,
-                              .scattered = true, .fill_rows = BED_ROWS, .fixed_rows = M,
-                              .schedules = FAST_BIT | FIXED_BIT, .overlap = true});
+    bed_open(d, b,
+             (bed_plan){.max_rows = M > BED_ROWS ? M : BED_ROWS,
+                        .context = o.context,
+                        .tables = windows + o.rows,
+                        .scattered = true,
+                        .fill_rows = BED_ROWS,
+                        .fixed_rows = M,
+                        .schedules = FAST_BIT | FIXED_BIT,
+                        .overlap = true});
     progress("calibrate: overlap");
     bed_windows(d, M, (int)b->set.window, o.context);
     llm42_row *row = take((size_t)M * sizeof *row);
@@ -324,12 +344,14 @@ static void calibration_head(const bench *b, const cal_grid *g, const flips *f, 
     calibration_keys(b, f, o, file);
     args_manifest_print(&b->manifest, file);
     if (b->cuda) fprintf(file, "# measured with: llm42 %s, %s, model %s, ", LLM42_VERSION, compiler(), s->model);
-    else fprintf(file, "# measured with: llm42 %s (%s), %s, compute type %s, ", LLM42_VERSION, llm42_cpu_isa(),
-                 compiler(), s->dtype);
-    fprintf(file, "lower quartile of %d rounds%s\n", g->rounds,
-            s->seconds > 0 ? " or what the time allowed" : "");
-    fprintf(file, "# rows are decode: one of each sequence, all sampled; window: of windows of %d, all sampled, "
-            "under the\n", (int)s->window);
+    else
+        fprintf(file, "# measured with: llm42 %s (%s), %s, compute type %s, ", LLM42_VERSION, llm42_cpu_isa(),
+                compiler(), s->dtype);
+    fprintf(file, "lower quartile of %d rounds%s\n", g->rounds, s->seconds > 0 ? " or what the time allowed" : "");
+    fprintf(file,
+            "# rows are decode: one of each sequence, all sampled; window: of windows of %d, all sampled, "
+            "under the\n",
+            (int)s->window);
     if (b->cuda) fprintf(file, "#   shape of as large a replay pass");
     else fprintf(file, "#   shape of a replay pass of %d", M);
     fprintf(file,
@@ -339,7 +361,8 @@ static void calibration_head(const bench *b, const cal_grid *g, const flips *f, 
             "#   fell with rows or context are pooled with their neighbours (isotonic least squares).\n",
             f[CAL_LOADS].engine_ms);
     if (!b->cuda)
-        fprintf(file,
+        fprintf(
+            file,
             "# padding is free: rows behind those in the list are not computed. KV: as much as an engine asks for.\n"
             "# overlap is not measured: the CPU backend runs one pass at a time, and two would share its cores.\n");
     else
@@ -374,7 +397,8 @@ static void grid_size(const bench *b, cal_grid *g) {
     const llm42_config *c = &b->model->config;
     const int *row = b->cuda ? cal_cuda_rows : cal_rows;
     int rows = b->cuda ? CAL_CUDA_ROWS : CAL_ROWS;
-    *g = (cal_grid){.rounds = (int)b->set.repeats, .contexts = b->set.quick ? 2 : CAL_CONTEXTS,
+    *g = (cal_grid){.rounds = (int)b->set.repeats,
+                    .contexts = b->set.quick ? 2 : CAL_CONTEXTS,
                     .context = b->cuda ? cal_cuda_contexts : cal_contexts};
     while (g->contexts > 0 && 2 * g->context[g->contexts - 1] > c->context) g->contexts--;
     if (!g->contexts)
@@ -396,10 +420,16 @@ static void grid_open(bench *b, const cal_grid *g, bed *d, int fixed_rows) {
     double bytes = b->cuda ? (fixed_rows ? 8.0 : 32.0) * 1073741824.0 : 256 << 20;
     double tables = bytes / ((double)llm42_kv_token_bytes(c, b->set.compute) * context);
     int most_tables = b->cuda ? (b->set.quick ? 2 : 64) : BED_ROWS, least = b->cuda ? 2 : 8;
-    bed_open(d, b, (bed_plan){.max_rows = most, .context = context, .scattered = true, .fixed_rows = fixed_rows,
-                              .tables = tables < least ? least : tables > most_tables ? most_tables : (int)tables,
-                              .fill_rows = b->cuda ? most : 0,
-                              .schedules = FAST_BIT | (fixed_rows ? FIXED_BIT : INVARIANT_BIT)});
+    bed_open(d, b,
+             (bed_plan){.max_rows = most,
+                        .context = context,
+                        .scattered = true,
+                        .fixed_rows = fixed_rows,
+                        .tables = tables < least         ? least
+                                  : tables > most_tables ? most_tables
+                                                         : (int)tables,
+                        .fill_rows = b->cuda ? most : 0,
+                        .schedules = FAST_BIT | (fixed_rows ? FIXED_BIT : INVARIANT_BIT)});
 }
 
 static void grid_fill(bench *b, cal_grid *g) {

@@ -11,7 +11,21 @@
 
 enum { MAX_VALUES = 64, MAX_CELLS = 1000000 };
 typedef enum axis_name {
-    MODE, VERIFY, PREFILL, CHUNKED, BONUS, OVERLAP, FILL, WINDOW, GROUP, RATIO, QPS, SLOWDOWN, SEED, MATCH, AXES
+    MODE,
+    VERIFY,
+    PREFILL,
+    CHUNKED,
+    BONUS,
+    OVERLAP,
+    FILL,
+    WINDOW,
+    GROUP,
+    RATIO,
+    QPS,
+    SLOWDOWN,
+    SEED,
+    MATCH,
+    AXES
 } axis_name;
 enum { MODE_DVR, MODE_NONDETERMINISTIC, MODE_INVARIANT };  // in the order of the words below
 enum { PREFILL_ISOLATED, PREFILL_PACKED, PREFILL_INVARIANT };
@@ -43,7 +57,7 @@ static const axis axes[AXES] = {
 };
 
 typedef struct value {
-    int word;       // index into the axis' words; -1: a number
+    int word;  // index into the axis' words; -1: a number
     double number;
     char text[32];  // as results have it: one text for a value, however it was typed
 } value;
@@ -163,7 +177,9 @@ static double cell_number(const grid *g, const cell *c, axis_name which, double 
 }
 
 // A name that says what the cell is, the same in every grid that has it.
-typedef struct cell_name_text { char text[320]; } cell_name_text;
+typedef struct cell_name_text {
+    char text[320];
+} cell_name_text;
 
 static cell_name_text cell_name(const grid *g, const cell *c) {
     cell_name_text name = {""};
@@ -183,7 +199,9 @@ static cell_name_text cell_name(const grid *g, const cell *c) {
 #define CELL_CONFIGURATION "# configuration: "
 #define CELL_END "# end\n"
 
-typedef struct file_name { char text[4400]; } file_name;
+typedef struct file_name {
+    char text[4400];
+} file_name;
 
 static file_name cell_path(const char *folder, const grid *g, const cell *c) {
     file_name path;

@@ -7,14 +7,16 @@
 
 // The columns behind the cell's own, each with its format.
 #define METRICS(X)                                                                                                     \
-    X(duration_s, "%.6g") X(total_tok_per_s, "%.6g") X(output_tok_per_s, "%.6g") X(ttft_p50_s, "%.6g")                 \
-    X(ttft_p75_s, "%.6g") X(ttft_p90_s, "%.6g") X(ttft_p99_s, "%.6g") X(e2e_p50_s, "%.6g") X(e2e_p75_s, "%.6g")        \
-    X(e2e_p90_s, "%.6g") X(e2e_p99_s, "%.6g") X(itl_p50_s, "%.4g") X(itl_p99_s, "%.4g") X(det_e2e_p50_s, "%.6g")       \
-    X(det_e2e_p99_s, "%.6g") X(nondet_e2e_p50_s, "%.6g") X(nondet_e2e_p99_s, "%.6g") X(nondet_itl_p99_s, "%.4g")       \
-    X(returned_tokens, "%.0f") X(det_tokens, "%.0f") X(candidates, "%.0f") X(verifications, "%.0f")                    \
-    X(rollbacks, "%.0f") X(recomputed_tokens, "%.0f") X(recompute_pct, "%.6g") X(rollbacks_per_request, "%.6g")        \
-    X(preemptions, "%.0f") X(passes_fast, "%.0f") X(passes_fixed, "%.0f") X(passes_invariant, "%.0f")                  \
-    X(replay_busy_pct, "%.6g") X(running_mean, "%.6g")
+    X(duration_s, "%.6g")                                                                                              \
+    X(total_tok_per_s, "%.6g") X(output_tok_per_s, "%.6g") X(ttft_p50_s, "%.6g") X(ttft_p75_s, "%.6g")                 \
+        X(ttft_p90_s, "%.6g") X(ttft_p99_s, "%.6g") X(e2e_p50_s, "%.6g") X(e2e_p75_s, "%.6g") X(e2e_p90_s, "%.6g")     \
+            X(e2e_p99_s, "%.6g") X(itl_p50_s, "%.4g") X(itl_p99_s, "%.4g") X(det_e2e_p50_s, "%.6g")                    \
+                X(det_e2e_p99_s, "%.6g") X(nondet_e2e_p50_s, "%.6g") X(nondet_e2e_p99_s, "%.6g")                       \
+                    X(nondet_itl_p99_s, "%.4g") X(returned_tokens, "%.0f") X(det_tokens, "%.0f") X(candidates, "%.0f") \
+                        X(verifications, "%.0f") X(rollbacks, "%.0f") X(recomputed_tokens, "%.0f")                     \
+                            X(recompute_pct, "%.6g") X(rollbacks_per_request, "%.6g") X(preemptions, "%.0f")           \
+                                X(passes_fast, "%.0f") X(passes_fixed, "%.0f") X(passes_invariant, "%.0f")             \
+                                    X(replay_busy_pct, "%.6g") X(running_mean, "%.6g")
 
 typedef struct metrics {
 #define X(name, format) double name;
@@ -33,16 +35,16 @@ typedef struct served {
 enum { BUCKET_BITS = 7, BUCKET_LOW = -40, BUCKETS = 64 << BUCKET_BITS };
 
 typedef struct collector {
-    int64_t requests;       // that will be submitted
-    int64_t skip;           // requests of a warm-up, which come first and do not count
-    served *served;         // [requests], by id - 1 - skip
-    int64_t *itl[2];        // [BUCKETS] inter-token latencies of requests, deterministic ones in [1]
-    int64_t input_tokens;   // of those finished
-    double begin, end;      // first arrival, last release
+    int64_t requests;      // that will be submitted
+    int64_t skip;          // requests of a warm-up, which come first and do not count
+    served *served;        // [requests], by id - 1 - skip
+    int64_t *itl[2];       // [BUCKETS] inter-token latencies of requests, deterministic ones in [1]
+    int64_t input_tokens;  // of those finished
+    double begin, end;     // first arrival, last release
     int running;
     double running_since, running_area;  // of the last change of `running`; request-seconds up to then
-    int64_t finished;       // requests
-    llm42_trace *trace;     // NULL: none
+    int64_t finished;                    // requests
+    llm42_trace *trace;                  // NULL: none
 } collector;
 
 static bool collect_open(collector *c, int64_t requests) {
@@ -82,11 +84,15 @@ static void collect_finished(collector *c, const llm42_event *event) {
     const llm42_request *r = event->info;
     collect_running(c, event->time, -1);
     if (r->id - c->skip > c->requests) return;
-    c->served[r->id - c->skip - 1] =
-        (served){.arrival = r->arrival, .ttft = r->first_token - r->arrival, .e2e = r->last_token - r->arrival,
-                 .input = r->prompt_count, .output = r->committed, .verifications = (int32_t)r->verifications,
-                 .rollbacks = (int32_t)r->rollbacks, .recomputed = (int32_t)r->recomputed,
-                 .deterministic = r->deterministic};
+    c->served[r->id - c->skip - 1] = (served){.arrival = r->arrival,
+                                              .ttft = r->first_token - r->arrival,
+                                              .e2e = r->last_token - r->arrival,
+                                              .input = r->prompt_count,
+                                              .output = r->committed,
+                                              .verifications = (int32_t)r->verifications,
+                                              .rollbacks = (int32_t)r->rollbacks,
+                                              .recomputed = (int32_t)r->recomputed,
+                                              .deterministic = r->deterministic};
     c->input_tokens += r->prompt_count;
     c->begin = r->arrival < c->begin ? r->arrival : c->begin;
     c->end = r->last_token > c->end ? r->last_token : c->end;

@@ -8,10 +8,10 @@
 // fig9_rollback_cdf.tsv (rollbacks), and table3_workloads.tsv (the workloads must have its mean lengths within 5%).
 // Chosen, and not fitted:
 //
-//   row_ms       the middle of its bounds (the slope of the last two points, the mean of the last): the curve cannot tell
-//   verify_cost  made monotone; one curve for windows and prompts
-//   KV pool      0.85 of the memory less the weights; overlap: a roofline of the data sheet's bandwidth and FLOP/s
-//   rollbacks    of requests served at once (they do not depend on arrivals) with the lengths of sharegpt-served;
+//   row_ms       the middle of its bounds (the slope of the last two points, the mean of the last): the curve cannot
+//   tell verify_cost  made monotone; one curve for windows and prompts KV pool      0.85 of the memory less the
+//   weights; overlap: a roofline of the data sheet's bandwidth and FLOP/s rollbacks    of requests served at once (they
+//   do not depend on arrivals) with the lengths of sharegpt-served;
 //                policies as in the paper's code, partial windows in order of admission (by its Figs. 11 and 12)
 //   weights      10% of a recompute %, 0.03 of a share read off a curve count as equally far off
 //
@@ -24,10 +24,10 @@
 //   flips                independent, with a rate for each request from a gamma distribution
 //
 // The throughput curve is fitted by running the engine on the simulator, as the paper ran its engine: N requests at
-// once, with the lengths that SGLang's benchmark draws with seed 42 for inputs up to 1024 and outputs up to 512 (its random
-// data set, range ratio 0). These are taken for the paper's because, of those tried, they alone give a smooth curve: the time of a pass at
-// batch 2 to 16 comes out within 3% of 10.3 ms. With all lengths 1024 and 512 (--fixed-lengths) it would be 15 to 19 ms,
-// against 11 ms in the same paper's Fig. 5.
+// once, with the lengths that SGLang's benchmark draws with seed 42 for inputs up to 1024 and outputs up to 512 (its
+// random data set, range ratio 0). These are taken for the paper's because, of those tried, they alone give a smooth
+// curve: the time of a pass at batch 2 to 16 comes out within 3% of 10.3 ms. With all lengths 1024 and 512
+// (--fixed-lengths) it would be 15 to 19 ms, against 11 ms in the same paper's Fig. 5.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -54,11 +54,13 @@ typedef struct table {
 
 typedef struct fit {
     settings set;
-    char place[4200];                             // FILE:LINE of the reference table that is being read
-    table verify, nondet, invariant;              // ms by rows; output tokens/s by batch
+    char place[4200];                 // FILE:LINE of the reference table that is being read
+    table verify, nondet, invariant;  // ms by rows; output tokens/s by batch
     int windows;
-    double window[MAX_POINTS], cdf[MAX_POINTS][3], recompute[MAX_POINTS];  // Fig. 9: share of requests at or below 0, 0.2, 0.4
-    double row_ms, base_ms, decode_row_ms, kv_rate, invariant_base_ms, invariant_decode, invariant_prompt, flip_rate, flip_shape;
+    double window[MAX_POINTS], cdf[MAX_POINTS][3],
+        recompute[MAX_POINTS];  // Fig. 9: share of requests at or below 0, 0.2, 0.4
+    double row_ms, base_ms, decode_row_ms, kv_rate, invariant_base_ms, invariant_decode, invariant_prompt, flip_rate,
+        flip_shape;
     llm42_model *model;
 } fit;
 
@@ -100,7 +102,8 @@ static void add(const fit *f, table *t, const char *x, const char *y) {
     if (t->count == MAX_POINTS) args_fail(1, "%s: more than %d points", f->place, MAX_POINTS);
     t->x[t->count] = number(f, x);
     t->y[t->count++] = number(f, y);
-    if (t->count > 1 && t->x[t->count - 1] <= t->x[t->count - 2]) args_fail(1, "%s: rows and batches must rise", f->place);
+    if (t->count > 1 && t->x[t->count - 1] <= t->x[t->count - 2])
+        args_fail(1, "%s: rows and batches must rise", f->place);
 }
 
 static void read_verify(fit *f, char **field) { add(f, &f->verify, field[0], field[1]); }
@@ -134,7 +137,8 @@ static void read_workload(fit *f, char **field) {
     }
     workload_close(&w);
     if (fabs(in / number(f, field[2]) - 1) > 0.05 || fabs(out / number(f, field[5]) - 1) > 0.05)
-        args_fail(1, "workload %s has mean lengths %.0f and %.0f, Table 3 %s and %s", spec, in, out, field[2], field[5]);
+        args_fail(1, "workload %s has mean lengths %.0f and %.0f, Table 3 %s and %s", spec, in, out, field[2],
+                  field[5]);
 }
 
 // Blocks of equal value where a value would be smaller than one before it (pool adjacent violators).
@@ -155,7 +159,8 @@ static double pass_ms(const fit *f, double rows, double context) {
     const table *v = &f->verify;
     double ms = v->y[0], last = v->x[v->count - 1];
     for (int i = 1; i < v->count && rows > v->x[i - 1]; i++)
-        ms = v->y[i - 1] + (v->y[i] - v->y[i - 1]) * (LLM42__MIN(rows, v->x[i]) - v->x[i - 1]) / (v->x[i] - v->x[i - 1]);
+        ms = v->y[i - 1] +
+             (v->y[i] - v->y[i - 1]) * (LLM42__MIN(rows, v->x[i]) - v->x[i - 1]) / (v->x[i] - v->x[i - 1]);
     if (rows > last) ms += (rows - last) * f->row_ms;
     return ms + rows * context * attention_flop_per_key / (2 * matrix_weights) * f->row_ms;
 }
@@ -175,7 +180,9 @@ static double rows_of(const fit *f, llm42_kind kind, int i, int *count) {
     enum { DECODE = sizeof decode_rows / sizeof *decode_rows, MORE = sizeof more_rows / sizeof *more_rows };
     *count = kind == LLM42_KIND_DECODE ? DECODE : f->verify.count + MORE;
     if (i >= *count) return 0;
-    return kind == LLM42_KIND_DECODE ? decode_rows[i] : i < f->verify.count ? f->verify.x[i] : more_rows[i - f->verify.count];
+    return kind == LLM42_KIND_DECODE ? decode_rows[i]
+           : i < f->verify.count     ? f->verify.x[i]
+                                     : more_rows[i - f->verify.count];
 }
 
 // Writes the calibration, comments included.
@@ -183,18 +190,26 @@ static void write_calibration(const fit *f, FILE *file) {
     // Two passes at once share the memory and the tensor cores. A full replay pass beside a decode pass of 32 rows at
     // 1024 tokens of context; the busier of the two resources sets the pace.
     double fast = decode_ms(f, 32, 1024) * 1e-3, replay = pass_ms(f, 512, 1024) * 1e-3;
-    double memory = (weight_bytes + 32 * 1024 * kv_bytes_per_token) / fast + (weight_bytes + 8192 * kv_bytes_per_token) / replay;
+    double memory = (weight_bytes + 32 * 1024 * kv_bytes_per_token) / fast +
+                    (weight_bytes + 8192 * kv_bytes_per_token) / replay;
     double flop = 2 * matrix_weights * (32 / fast + 512 / replay);
     double overlap = LLM42__MAX(1, LLM42__MAX(memory / peak_bytes_per_s, flop / peak_flop_per_s));
-    fprintf(file, "# llm42 calibration 1\n# source: fitted by build/fit to the LLM-42 paper's verify_cost, throughput_vs_batch, "
-            "fig9_rollback_cdf and table3_workloads\n# device: NVIDIA H100 PCIe 80 GB\n# devices: 1\n# model: llama-3.1-8b\n"
-            "# time_unit: ms\n# kv_tokens: %.0f\n# padding: computed\n# flip_rate: %.4g\n# flip_shape: %.3g\n"
-            "# overlap_fast: %.3g\n# overlap_replay: %.3g\n", floor(kv_tokens), f->flip_rate, f->flip_shape, overlap, overlap);
+    fprintf(
+        file,
+        "# llm42 calibration 1\n# source: fitted by build/fit to the LLM-42 paper's verify_cost, throughput_vs_batch, "
+        "fig9_rollback_cdf and table3_workloads\n# device: NVIDIA H100 PCIe 80 GB\n# devices: 1\n# model: "
+        "llama-3.1-8b\n"
+        "# time_unit: ms\n# kv_tokens: %.0f\n# padding: computed\n# flip_rate: %.4g\n# flip_shape: %.3g\n"
+        "# overlap_fast: %.3g\n# overlap_replay: %.3g\n",
+        floor(kv_tokens), f->flip_rate, f->flip_shape, overlap, overlap);
     fprintf(file, "# overlap is estimated from the data sheet's %.1f TB/s and %.0f TFLOP/s, not measured\n",
             peak_bytes_per_s * 1e-12, peak_flop_per_s * 1e-12);
-    fprintf(file, "# parameters: row_ms %.5g, base_ms %.5g, decode_row_ms %.4g, KV read at %.3g TB/s, invariant_base_ms %.5g, "
-            "invariant_decode %.4g, invariant_prompt %.4g\n", f->row_ms, f->base_ms, f->decode_row_ms, f->kv_rate * 1e-12,
-            f->invariant_base_ms, f->invariant_decode, f->invariant_prompt);
+    fprintf(
+        file,
+        "# parameters: row_ms %.5g, base_ms %.5g, decode_row_ms %.4g, KV read at %.3g TB/s, invariant_base_ms %.5g, "
+        "invariant_decode %.4g, invariant_prompt %.4g\n",
+        f->row_ms, f->base_ms, f->decode_row_ms, f->kv_rate * 1e-12, f->invariant_base_ms, f->invariant_decode,
+        f->invariant_prompt);
     fprintf(file, "schedule\tkind\trows\tcontext_tokens\tms\n");
     for (int t = 0; t < LLM42__TABLES; t++)
         for (int i = 0, count = 1; i < count; i++)
@@ -202,7 +217,7 @@ static void write_calibration(const fit *f, FILE *file) {
                 llm42_schedule schedule = llm42__cost_tables[t].schedule;
                 llm42_kind kind = llm42__cost_tables[t].kind;
                 double rows = rows_of(f, kind, i, &count);
-                fprintf(file, "%s\t%s\t%.0f\t%.0f\t%.6g\n", llm42_schedule_name(schedule), llm42__kind_name[kind], rows,
+                fprintf(file, "%s\t%s\t%.0f\t%.0f\t%.6g\n", llm42_schedule_name(schedule), llm42_kind_name(kind), rows,
                         contexts[c], model_ms(f, schedule, kind, rows, contexts[c]));
             }
 }
@@ -224,7 +239,9 @@ static llm42_calibration *calibration_of(const fit *f) {
 }
 
 // >>runs ---------------------------------------------------------------------------------------------------------
-typedef struct tally { int64_t below[3], requests; } tally;
+typedef struct tally {
+    int64_t below[3], requests;
+} tally;
 
 static void on_event(void *user, const llm42_event *event) {
     static const double limit[3] = {0, 0.2, 0.4};
@@ -245,19 +262,35 @@ static double serve(const fit *f, const llm42_calibration *calibration, llm42_mo
     if (workload_open(&w, spec, "offline", seed, &error)) args_fail(1, "%s", error.text);
     int longest = workload_max_tokens(&w);
     llm42_sim_desc sim = {.calibration = calibration, .seed = seed};
-    llm42_engine_desc desc = {.model = f->model, .backend = llm42_backend_sim(), .backend_desc = &sim, .mode = mode, .threads = 1,
-                              .max_context = longest, .max_running = 512, .token_budget = LLM42__MAX(16384, longest),
-                              .pages = (int)(kv_tokens / 16), .window = window, .group = 1, .bonus = LLM42_BONUS_OFF,
-                              .prefill = LLM42_PREFILL_ISOLATED, .chunked_prefill = LLM42_CHUNKED_OFF,
-                              .fill = LLM42_FILL_OLDEST, .admission_reserve = 0.7, .auto_release = true,
-                              .on_event = t ? on_event : NULL, .event_user = t};
+    llm42_engine_desc desc = {.model = f->model,
+                              .backend = llm42_backend_sim(),
+                              .backend_desc = &sim,
+                              .mode = mode,
+                              .threads = 1,
+                              .max_context = longest,
+                              .max_running = 512,
+                              .token_budget = LLM42__MAX(16384, longest),
+                              .pages = (int)(kv_tokens / 16),
+                              .window = window,
+                              .group = 1,
+                              .bonus = LLM42_BONUS_OFF,
+                              .prefill = LLM42_PREFILL_ISOLATED,
+                              .chunked_prefill = LLM42_CHUNKED_OFF,
+                              .fill = LLM42_FILL_OLDEST,
+                              .admission_reserve = 0.7,
+                              .auto_release = true,
+                              .on_event = t ? on_event : NULL,
+                              .event_user = t};
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
     int32_t *prompt = calloc((size_t)longest, sizeof *prompt);
     if (!prompt) args_fail(1, "out of memory");
     for (int i = 0; i < requests; i++) {
         workload_next(&w, &r);
-        llm42_request_desc request = {.prompt = prompt, .prompt_count = r.input_tokens, .max_new_tokens = r.output_tokens,
-                                      .ignore_stop = true, .deterministic = mode == LLM42_DVR};
+        llm42_request_desc request = {.prompt = prompt,
+                                      .prompt_count = r.input_tokens,
+                                      .max_new_tokens = r.output_tokens,
+                                      .ignore_stop = true,
+                                      .deterministic = mode == LLM42_DVR};
         args_check(llm42_engine_submit(engine, &request, NULL, &error), &error);
     }
     args_check(llm42_engine_run(engine, &error), &error);
@@ -280,15 +313,18 @@ static double curve_error(const fit *f, llm42_mode mode, const table *published,
         double rate = serve(f, calibration, mode, spec, (int)published->x[i], 32, 42, NULL, &stats);
         double miss = log(rate / published->y[i]);
         total += miss * miss;
-        if (show) printf("  batch %3.0f  published %7.1f  fitted %7.1f  %+5.1f%%\n", published->x[i], published->y[i], rate,
-                         100 * (exp(miss) - 1));
+        if (show)
+            printf("  batch %3.0f  published %7.1f  fitted %7.1f  %+5.1f%%\n", published->x[i], published->y[i], rate,
+                   100 * (exp(miss) - 1));
     }
     llm42_calibration_free(calibration);
     return total;
 }
 
 static double nondet_error(const fit *f, bool show) { return curve_error(f, LLM42_NONDETERMINISTIC, &f->nondet, show); }
-static double invariant_error(const fit *f, bool show) { return curve_error(f, LLM42_BATCH_INVARIANT, &f->invariant, show); }
+static double invariant_error(const fit *f, bool show) {
+    return curve_error(f, LLM42_BATCH_INVARIANT, &f->invariant, show);
+}
 
 // Fig. 9: shares of requests by rollbacks per verification, and recompute %.
 static double rollback_error(const fit *f, bool show) {
@@ -299,14 +335,21 @@ static double rollback_error(const fit *f, bool show) {
         llm42_stats stats;
         serve(f, calibration, LLM42_DVR, "sharegpt-served", ROLLBACK_REQUESTS, (int)f->window[i], 42, &t, &stats);
         double recompute = 100.0 * (double)stats.recomputed / (double)stats.returned_tokens;
-        double miss = log(recompute / f->recompute[i]) / 0.1;  // as bad: 10% of recompute %, 0.03 of a share read off a curve
+        double miss = log(recompute / f->recompute[i]) /
+                      0.1;  // as bad: 10% of recompute %, 0.03 of a share read off a curve
         total += miss * miss;
-        if (show) printf("  window %3.0f  recompute %5.2f%% published %5.2f%%; share of requests at", f->window[i], recompute,
-                         f->recompute[i]);
+        if (show)
+            printf("  window %3.0f  recompute %5.2f%% published %5.2f%%; share of requests at", f->window[i], recompute,
+                   f->recompute[i]);
         for (int k = 0; k < 3; k++) {
             double share = (double)t.below[k] / (double)t.requests;
             total += (share - f->cdf[i][k]) * (share - f->cdf[i][k]) / (0.03 * 0.03);
-            if (show) printf(" %s%s: %.2f (%.2f)", k ? "<= " : "", k == 0 ? "0" : k == 1 ? "0.2" : "0.4", share, f->cdf[i][k]);
+            if (show)
+                printf(" %s%s: %.2f (%.2f)", k ? "<= " : "",
+                       k == 0   ? "0"
+                       : k == 1 ? "0.2"
+                                : "0.4",
+                       share, f->cdf[i][k]);
         }
         if (show) printf("\n");
     }
@@ -315,10 +358,13 @@ static double rollback_error(const fit *f, bool show) {
 }
 
 // >>search -------------------------------------------------------------------------------------------------------
-typedef struct parameter { double *value, low, high; } parameter;
+typedef struct parameter {
+    double *value, low, high;
+} parameter;
 
 // Pattern search: each parameter in turn a step up or down, in logarithms; the step halves when nothing helps.
-static void search(fit *f, double (*error)(const fit *, bool), const parameter *parameters, int count, const char *what) {
+static void search(fit *f, double (*error)(const fit *, bool), const parameter *parameters, int count,
+                   const char *what) {
     double best = error(f, false);
     if (!isfinite(best)) args_fail(1, "%s: cannot be fitted", what);
     for (double step = 0.2; step > 0.004;) {
@@ -341,8 +387,14 @@ int main(int argc, char **argv) {
     fit *f = calloc(1, sizeof *f);
     if (!f) return 1;
     *f = (fit){.set = {.reference = "sweep/reference", .out = "sweep/calibration/h100-pcie-paper.tsv"},
-               .base_ms = 10, .decode_row_ms = 0.03, .kv_rate = 1.6e12, .invariant_base_ms = 24, .invariant_decode = 1.2, .invariant_prompt = 1.5,
-               .flip_rate = 0.004, .flip_shape = 4};
+               .base_ms = 10,
+               .decode_row_ms = 0.03,
+               .kv_rate = 1.6e12,
+               .invariant_base_ms = 24,
+               .invariant_decode = 1.2,
+               .invariant_prompt = 1.5,
+               .flip_rate = 0.004,
+               .flip_shape = 4};
     const args_option options[] = {
         ARGS_TEXT("reference DIR", &f->set.reference, "the published tables"),
         ARGS_TEXT("out FILE", &f->set.out, "the calibration to write"),
@@ -359,19 +411,21 @@ int main(int argc, char **argv) {
     if (v->count < 2 || !f->nondet.count || !f->invariant.count || !f->windows)
         args_fail(1, "%s: a table has no points", f->set.reference);
     make_monotone(v->y, v->count);
-    // A row beyond the last point costs at least the slope of the last two, and at most the last one's mean. The throughput
-    // curve cannot tell, since rows and KV reads grow alike in it: the middle is taken.
+    // A row beyond the last point costs at least the slope of the last two, and at most the last one's mean. The
+    // throughput curve cannot tell, since rows and KV reads grow alike in it: the middle is taken.
     int n = v->count - 1;
     f->row_ms = 0.5 * ((v->y[n] - v->y[n - 1]) / (v->x[n] - v->x[n - 1]) + v->y[n] / v->x[n]);
     const parameter nondet[] = {{&f->base_ms, weight_bytes / peak_bytes_per_s * 1e3, v->y[0]},
-                                {&f->decode_row_ms, 1e-4, 1}, {&f->kv_rate, 0.5 * peak_bytes_per_s, peak_bytes_per_s}};
+                                {&f->decode_row_ms, 1e-4, 1},
+                                {&f->kv_rate, 0.5 * peak_bytes_per_s, peak_bytes_per_s}};
     search(f, nondet_error, nondet, 3, "output tokens/s, non-deterministic");
-    const parameter invariant[] = {{&f->invariant_base_ms, f->base_ms, 1000}, {&f->invariant_decode, 1, 100},
-                                   {&f->invariant_prompt, 1, 100}};
+    const parameter invariant[] = {
+        {&f->invariant_base_ms, f->base_ms, 1000}, {&f->invariant_decode, 1, 100}, {&f->invariant_prompt, 1, 100}};
     search(f, invariant_error, invariant, 3, "output tokens/s, batch-invariant");
     const parameter flips[] = {{&f->flip_rate, 1e-6, 0.5}, {&f->flip_shape, 0.05, 100}};
     search(f, rollback_error, flips, 2, "rollbacks, one window a pass");
-    printf("row_ms %.4f, base_ms %.2f, decode_row_ms %.4f, KV %.2f TB/s, invariant_base_ms %.2f, factors %.2f and %.2f, flip rate %.4f, shape %.2f\n",
+    printf("row_ms %.4f, base_ms %.2f, decode_row_ms %.4f, KV %.2f TB/s, invariant_base_ms %.2f, factors %.2f and "
+           "%.2f, flip rate %.4f, shape %.2f\n",
            f->row_ms, f->base_ms, f->decode_row_ms, f->kv_rate * 1e-12, f->invariant_base_ms, f->invariant_decode,
            f->invariant_prompt, f->flip_rate, f->flip_shape);
     char part[4096];

@@ -4,10 +4,10 @@
 #ifndef SERVE_H
 #define SERVE_H
 
-#define TRY(call)                                    \
-    do {                                             \
-        llm42_result result_ = (call);               \
-        if (result_ != LLM42_OK) return result_;     \
+#define TRY(call)                                \
+    do {                                         \
+        llm42_result result_ = (call);           \
+        if (result_ != LLM42_OK) return result_; \
     } while (0)
 
 // Prompts made before the clock starts: those of one seed, one behind the other.
@@ -22,8 +22,8 @@ typedef struct serve_plan {  // what the runs of a program have in common
     const char *workload;
     int64_t requests, warm_up;  // warm_up: requests served before the clock starts
     int max_context, max_running;
-    bool clipped;               // requests of the workload may be longer than the context
-    bool random_prompts;        // token ids of prompts matter, and are the workload's own
+    bool clipped;         // requests of the workload may be longer than the context
+    bool random_prompts;  // token ids of prompts matter, and are the workload's own
 } serve_plan;
 
 typedef struct serving serving;
@@ -31,14 +31,14 @@ struct serving {
     const serve_plan *s;
     const prompt_set *prompts;  // NULL: none were made
     void (*progress)(serving *v);
-    void *user;                 // of progress
+    void *user;  // of progress
     llm42_engine *engine;
     workload load;
     collector collected;
-    int32_t *prompt;            // [max_context]
-    double ratio, start;        // share of deterministic requests; when the first request may arrive
-    int64_t submitted;          // requests
-    llm42_stats before;         // what the warm-up has left
+    int32_t *prompt;      // [max_context]
+    double ratio, start;  // share of deterministic requests; when the first request may arrive
+    int64_t submitted;    // requests
+    llm42_stats before;   // what the warm-up has left
 };
 
 // KV pages of a device's pool: kv_gb GiB, or less where max_running whole contexts take less, but at least one context.
@@ -56,8 +56,11 @@ static llm42_result submit_next(serving *v, llm42_error *error) {
     if (v->prompts) prompt = v->prompts->tokens + v->prompts->start[r.index];
     else if (v->s->random_prompts) workload_prompt(&v->load, &r, v->s->model->config.vocab, v->prompt);
     // An arrival of 0 would stand for "now", which is late for a request that is submitted late.
-    llm42_request_desc desc = {.prompt = prompt, .prompt_count = r.input_tokens, .max_new_tokens = r.output_tokens,
-                               .ignore_stop = true, .deterministic = workload_is_deterministic(r.index, v->ratio),
+    llm42_request_desc desc = {.prompt = prompt,
+                               .prompt_count = r.input_tokens,
+                               .max_new_tokens = r.output_tokens,
+                               .ignore_stop = true,
+                               .deterministic = workload_is_deterministic(r.index, v->ratio),
                                .arrival = fmax(v->start + r.arrival_s, DBL_MIN)};
     v->submitted++;
     return llm42_engine_submit(v->engine, &desc, NULL, error);
@@ -75,8 +78,11 @@ static llm42_result serving_warm_up(serving *v, llm42_error *error) {
     for (int64_t i = 0; i < count; i++) {
         for (int k = 0; k < 16; k++) prompt[k] = (int32_t)(llm42_hash((uint64_t)(16 * i + k)) % (uint64_t)c->vocab);
         bool deterministic = v->ratio > 0 && workload_is_deterministic(i, fmax(v->ratio, 0.5));
-        llm42_request_desc desc = {.prompt = prompt, .prompt_count = 16, .ignore_stop = true,
-                                   .max_new_tokens = 1 + (int)(i * longest / count), .deterministic = deterministic};
+        llm42_request_desc desc = {.prompt = prompt,
+                                   .prompt_count = 16,
+                                   .ignore_stop = true,
+                                   .max_new_tokens = 1 + (int)(i * longest / count),
+                                   .deterministic = deterministic};
         TRY(llm42_engine_submit(v->engine, &desc, NULL, error));
     }
     TRY(llm42_engine_run(v->engine, error));

@@ -31,7 +31,7 @@ enum { CPU_RUNNING = 32, CUDA_RUNNING = 256, SIM_RUNNING = 2048, CHUNK = 2048, W
 
 typedef struct settings {
     const char *backend, *calibration, *workload, *model, *out, *cells, *cell, *merge, *per_request, *trace;
-    const char *plan_file, *prompts;
+    const char *algorithm_file, *prompts;
     const char *list[AXES];
     int64_t requests, threads, max_running, kv_tokens, page_size, token_budget, deadline, look_ahead;
     int64_t max_context, pages, warm_up;
@@ -48,16 +48,16 @@ typedef struct sweep {
     const llm42_backend *backend;
     llm42_model *model;
     serve_plan plan;
-    int pages;                       // 0: the engine's default
-    int budget[2];                   // rows of a pass with chunked prefill off, on
-    char workload[128];              // as results have it: no folders
-    char *configuration;             // all that cells have in common, one line
-    prompt_set *prompts;             // stb_ds array; cpu, and cuda with --prompts own
-    args_manifest manifest;          // of the engines opened
-    int64_t printed;                 // rows on standard output so far
-    int64_t to_do, cells_done;       // cells to run, and run
-    double work, work_done;          // of all of them, by progress_weight
-    double began, shown;             // wall clock of the progress line, seconds
+    int pages;                  // 0: the engine's default
+    int budget[2];              // rows of a pass with chunked prefill off, on
+    char workload[128];         // as results have it: no folders
+    char *configuration;        // all that cells have in common, one line
+    prompt_set *prompts;        // stb_ds array; cpu, and cuda with --prompts own
+    args_manifest manifest;     // of the engines opened
+    int64_t printed;            // rows on standard output so far
+    int64_t to_do, cells_done;  // cells to run, and run
+    double work, work_done;     // of all of them, by progress_weight
+    double began, shown;        // wall clock of the progress line, seconds
 } sweep;
 
 // >>progress -----------------------------------------------------------------------------------------------------
@@ -82,8 +82,7 @@ static double progress_weight(const sweep *s, const cell *c) {
 
 // Adds work that was done, and shows the line on a terminal: at most five times a second.
 static void progress_show(sweep *s, double work) {
-    PARALLEL("omp critical(progress)")
-    {
+    PARALLEL("omp critical(progress)") {
         double now = wall_seconds(), took = now - s->began;
         s->work_done += work;
         if (progress_wanted(s) && now - s->shown >= 0.2) {
@@ -110,20 +109,27 @@ static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
     static const llm42_prefill prefills[] = {LLM42_PREFILL_ISOLATED, LLM42_PREFILL_PACKED, LLM42_PREFILL_INVARIANT};
     const grid *g = &s->grid;
     bool chunked = cell_word(g, c, CHUNKED, 0) == 1;
-    return (llm42_engine_desc){
-        .model = s->model, .backend = s->backend, .threads = s->sim ? 1 : (int)s->set.threads,
-        .mode = modes[cell_word(g, c, MODE, 0)], .max_context = s->plan.max_context,
-        .max_running = s->plan.max_running, .token_budget = s->budget[chunked],
-        .page_size = (int)s->set.page_size, .pages = s->pages, .window = (int)cell_number(g, c, WINDOW, 0),
-        .group = (int)cell_number(g, c, GROUP, 0), .deadline = (int)s->set.deadline,
-        .look_ahead = (int)s->set.look_ahead,
-        .fill = cell_word(g, c, FILL, 0) == 1 ? LLM42_FILL_LARGEST : LLM42_FILL_OLDEST,
-        .verify = cell_word(g, c, VERIFY, 0) == 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
-        .prefill = prefills[cell_word(g, c, PREFILL, PREFILL_ISOLATED)],
-        .bonus = cell_word(g, c, BONUS, 0) == 1 ? LLM42_BONUS_ON : LLM42_BONUS_OFF,
-        .overlap = cell_word(g, c, OVERLAP, 0) == 1,
-        .chunked_prefill = chunked ? LLM42_CHUNKED_ON : LLM42_CHUNKED_OFF,
-        .admission_reserve = s->set.admission_reserve, .prefix_cache = s->set.prefix_cache};
+    return (llm42_engine_desc){.model = s->model,
+                               .backend = s->backend,
+                               .threads = s->sim ? 1 : (int)s->set.threads,
+                               .mode = modes[cell_word(g, c, MODE, 0)],
+                               .max_context = s->plan.max_context,
+                               .max_running = s->plan.max_running,
+                               .token_budget = s->budget[chunked],
+                               .page_size = (int)s->set.page_size,
+                               .pages = s->pages,
+                               .window = (int)cell_number(g, c, WINDOW, 0),
+                               .group = (int)cell_number(g, c, GROUP, 0),
+                               .deadline = (int)s->set.deadline,
+                               .look_ahead = (int)s->set.look_ahead,
+                               .fill = cell_word(g, c, FILL, 0) == 1 ? LLM42_FILL_LARGEST : LLM42_FILL_OLDEST,
+                               .verify = cell_word(g, c, VERIFY, 0) == 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
+                               .prefill = prefills[cell_word(g, c, PREFILL, PREFILL_ISOLATED)],
+                               .bonus = cell_word(g, c, BONUS, 0) == 1 ? LLM42_BONUS_ON : LLM42_BONUS_OFF,
+                               .overlap = cell_word(g, c, OVERLAP, 0) == 1,
+                               .chunked_prefill = chunked ? LLM42_CHUNKED_ON : LLM42_CHUNKED_OFF,
+                               .admission_reserve = s->set.admission_reserve,
+                               .prefix_cache = s->set.prefix_cache};
 }
 
 static void cell_progress(serving *v) {
@@ -172,10 +178,12 @@ static llm42_result per_request_write(const sweep *s, const cell *c, const servi
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
     if (!file) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
-    fprintf(file, "# llm42 %s sweep, each request of one cell\n# configuration: %s\n# cell: %s\n"
+    fprintf(file,
+            "# llm42 %s sweep, each request of one cell\n# configuration: %s\n# cell: %s\n"
             "# times in seconds, from the first request's arrival and from the request's own\n"
             "request\tdeterministic\tinput_tokens\toutput_tokens\tarrival_s\tttft_s\te2e_s\tverifications\trollbacks\t"
-            "recomputed\n", LLM42_VERSION, s->configuration, cell_name(&s->grid, c).text);
+            "recomputed\n",
+            LLM42_VERSION, s->configuration, cell_name(&s->grid, c).text);
     for (int64_t i = 0; i < v->collected.requests; i++) {
         const served *r = &v->collected.served[i];
         fprintf(file, "%" PRId64 "\t%d\t%d\t%d\t%.9g\t%.9g\t%.9g\t%d\t%d\t%d\n", i + 1, r->deterministic, r->input,
@@ -189,7 +197,7 @@ static llm42_result per_request_write(const sweep *s, const cell *c, const servi
 }
 
 static llm42_cuda_desc cuda_desc(const sweep *s, bool match) {
-    return (llm42_cuda_desc){.plan_file = s->set.plan_file,
+    return (llm42_cuda_desc){.algorithm_file = s->set.algorithm_file,
                              .fast = s->set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
                              .fixed = match ? LLM42_CUDA_FIXED_MATCH : LLM42_CUDA_FIXED_FIRST};
 }
@@ -197,8 +205,11 @@ static llm42_cuda_desc cuda_desc(const sweep *s, bool match) {
 static llm42_result cell_serve(sweep *s, cell *c, serving *v, llm42_error *error) {
     const grid *g = &s->grid;
     uint64_t seed = (uint64_t)cell_number(g, c, SEED, 0);
-    const llm42_sim_desc sim = {.calibration = s->calibration, .seed = seed, .flip_scale = s->set.flip_scale,
-                                .no_flips = s->set.no_flips, .invariant_slowdown = cell_number(g, c, SLOWDOWN, 0)};
+    const llm42_sim_desc sim = {.calibration = s->calibration,
+                                .seed = seed,
+                                .flip_scale = s->set.flip_scale,
+                                .no_flips = s->set.no_flips,
+                                .invariant_slowdown = cell_number(g, c, SLOWDOWN, 0)};
     const llm42_cuda_desc cuda = cuda_desc(s, cell_word(g, c, MATCH, 0) == 1);
     llm42_engine_desc desc = engine_desc(s, c);
     desc.backend_desc = s->sim ? (const void *)&sim : s->cuda ? &cuda : NULL;
@@ -237,10 +248,15 @@ static llm42_result prompts_make(sweep *s, prompt_set *p, llm42_error *error) {
     llm42_engine *engine = NULL;
     int32_t first = s->model->config.bos >= 0 ? s->model->config.bos : 0;
     const llm42_cuda_desc cuda = cuda_desc(s, false);
-    llm42_engine_desc desc = {.model = s->model, .backend = s->backend, .mode = LLM42_BATCH_INVARIANT,
-                              .threads = (int)s->set.threads, .max_context = s->plan.max_context,
-                              .max_running = s->plan.max_running, .pages = s->cuda ? s->pages : 0,
-                              .page_size = (int)s->set.page_size, .backend_desc = s->cuda ? &cuda : NULL};
+    llm42_engine_desc desc = {.model = s->model,
+                              .backend = s->backend,
+                              .mode = LLM42_BATCH_INVARIANT,
+                              .threads = (int)s->set.threads,
+                              .max_context = s->plan.max_context,
+                              .max_running = s->plan.max_running,
+                              .pages = s->cuda ? s->pages : 0,
+                              .page_size = (int)s->set.page_size,
+                              .backend_desc = s->cuda ? &cuda : NULL};
     TRY(workload_open(&load, s->set.workload, "offline", p->seed, error));
     llm42_result result = s->plan.clipped ? workload_clip(&load, s->plan.max_context, error) : LLM42_OK;
     if (!result) result = llm42_engine_open(&engine, &desc, error);
@@ -250,15 +266,17 @@ static llm42_result prompts_make(sweep *s, prompt_set *p, llm42_error *error) {
         p->start[i + 1] = total += r.input_tokens;
         if (r.block_count || r.input_tokens == 1) continue;
         uint64_t seed = llm42_hash(llm42_hash(p->seed) ^ (uint64_t)i) | 1;
-        llm42_request_desc request = {.prompt = &first, .prompt_count = 1, .max_new_tokens = r.input_tokens - 1,
-                                      .ignore_stop = true, .user = (void *)(intptr_t)i,
+        llm42_request_desc request = {.prompt = &first,
+                                      .prompt_count = 1,
+                                      .max_new_tokens = r.input_tokens - 1,
+                                      .ignore_stop = true,
+                                      .user = (void *)(intptr_t)i,
                                       .sampling = {.temperature = 1, .seed = seed}};
         result = llm42_engine_submit(engine, &request, &id, error);
     }
     if (!result) result = llm42_engine_run(engine, error);
     p->tokens = malloc(((size_t)total + 1) * sizeof *p->tokens);
-    if (!result && (!p->start || !p->tokens))
-        result = llm42_fail(error, LLM42_MEMORY, "out of memory for the prompts");
+    if (!result && (!p->start || !p->tokens)) result = llm42_fail(error, LLM42_MEMORY, "out of memory for the prompts");
     workload_rewind(&load);
     for (int64_t i = 0; !result && i < count; i++) {
         workload_next(&load, &r);
@@ -338,8 +356,8 @@ static void cell_finish(sweep *s, cell *c) {
 
 // Takes every row of the grid from its file.
 static void merge_cells(sweep *s) {
-    static const char *const why[] = {[CELL_MISSING] = "missing", [CELL_CUT] = "cut short or damaged",
-                                      [CELL_FOREIGN] = "of another configuration"};
+    static const char *const why[] = {
+        [CELL_MISSING] = "missing", [CELL_CUT] = "cut short or damaged", [CELL_FOREIGN] = "of another configuration"};
     int64_t count = arrlen(s->grid.cells), bad = 0;
     const cell *first = NULL;
     cell_state what = CELL_DONE;
@@ -379,8 +397,10 @@ static void header_print(const sweep *s, FILE *file) {
         if (!s->cuda) fprintf(file, ", %" PRId64 " threads", s->set.threads);
         fprintf(file, ", model %s\n", s->set.model);
         args_manifest_print(&s->manifest, file);
-        fputs(s->plan.random_prompts ? "# prompts: token ids drawn from the seed, the same in every cell\n" :
-              "# prompts: the model's own samples at temperature 1; of traces that share prefixes, random\n", file);
+        fputs(s->plan.random_prompts
+                  ? "# prompts: token ids drawn from the seed, the same in every cell\n"
+                  : "# prompts: the model's own samples at temperature 1; of traces that share prefixes, random\n",
+              file);
         if (s->plan.warm_up)
             fprintf(file, "# %" PRId64 " short requests are served in each cell before the clock starts\n",
                     s->plan.warm_up);
@@ -392,7 +412,8 @@ static void header_print(const sweep *s, FILE *file) {
     }
     fputc('\n', file);
     if (s->plan.clipped)
-        fprintf(file, "# lengths: prompts, and outputs where no prompt would be left, are cut to the context of %d tokens\n",
+        fprintf(file,
+                "# lengths: prompts, and outputs where no prompt would be left, are cut to the context of %d tokens\n",
                 s->plan.max_context);
     fputs("# duration_s: first arrival to last token; total_tok_per_s counts prompts too\n"
           "# det, nondet: requests marked deterministic, or not\n"
@@ -400,7 +421,8 @@ static void header_print(const sweep *s, FILE *file) {
           "# recompute_pct: of all returned tokens; rollbacks_per_request: of deterministic ones\n"
           "# replay_busy_pct: FIXED passes, prompts too, of the time in passes; running_mean: over duration_s\n"
           "# nan, -: does not apply\n"
-          "backend\tcalibration\tworkload\trequests", file);
+          "backend\tcalibration\tworkload\trequests",
+          file);
     for (int a = 0; a < s->grid.shown; a++) fprintf(file, "\t%s", axes[a].name);
 #define X(name, format) fputs("\t" #name, file);
     METRICS(X)
@@ -562,8 +584,10 @@ static void resolve(sweep *s) {
     int64_t pages = resolve_pages(s);
     int64_t least = (p->max_context + o->page_size - 2) / o->page_size;  // the last token has no KV
     if (o->pages && pages < least)  // refused here, since a request that needs more may be the last
-        args_fail(2, "--pages: %" PRId64 " of %" PRId64 " tokens: requests can have %d tokens and need %" PRId64
-                  " pages: raise --pages, or lower --max-context", pages, o->page_size, p->max_context, least);
+        args_fail(2,
+                  "--pages: %" PRId64 " of %" PRId64 " tokens: requests can have %d tokens and need %" PRId64
+                  " pages: raise --pages, or lower --max-context",
+                  pages, o->page_size, p->max_context, least);
     if (pages > 1 << 28) args_fail(2, "--kv-tokens: %" PRId64 " pages: at most %d", pages, 1 << 28);
     s->pages = (int)pages;
 }
@@ -640,8 +664,8 @@ static void check_backend(const sweep *s) {
         if (!s->sim && s->grid.values[SLOWDOWN][i].number != 0) args_fail(2, "--slowdown: only with --backend sim");
     if (!s->sim && !s->cuda && any_on(s, OVERLAP))
         args_fail(2, "--overlap on: only with --backend sim or cuda: the CPU runs one pass at a time");
-    if (!s->cuda && (any_on(s, MATCH) || s->grid.count[MATCH] > 1 || o->offered || o->plan_file))
-        args_fail(2, "--match, --offered, --plan-file: only with --backend cuda");
+    if (!s->cuda && (any_on(s, MATCH) || s->grid.count[MATCH] > 1 || o->offered || o->algorithm_file))
+        args_fail(2, "--match, --offered, --algorithm-file: only with --backend cuda");
     if (s->sim && o->warm_up > 0) args_fail(2, "--warm-up: only with --backend cpu or cuda");
     if (!s->cuda && o->kv_gb != 64) args_fail(2, "--kv-gb: only with --backend cuda; --kv-tokens is for all");
     if (s->sim && o->seconds > 0) args_fail(2, "--seconds: only with --backend cpu or cuda");
@@ -680,11 +704,16 @@ static void check(sweep *s) {
 }
 
 static settings parse(int argc, char **argv) {
-    settings s = {.backend = "sim", .workload = "sharegpt",
-                  .requests = 4096, .page_size = 16, .admission_reserve = 0.7, .flip_scale = 1,
-                  .warm_up = -1, .kv_gb = 64,
-                  .list = {"dvr", "eager", "isolated", "off", "off", "off", "oldest", "64", "8", "1", "12", "0", "42",
-                           "off"}};
+    settings s = {
+        .backend = "sim",
+        .workload = "sharegpt",
+        .requests = 4096,
+        .page_size = 16,
+        .admission_reserve = 0.7,
+        .flip_scale = 1,
+        .warm_up = -1,
+        .kv_gb = 64,
+        .list = {"dvr", "eager", "isolated", "off", "off", "off", "oldest", "64", "8", "1", "12", "0", "42", "off"}};
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend, "sim (virtual time), cpu or cuda (measured)"),
         ARGS_TEXT("calibration FILE", &s.calibration, "sim: pass times; sweep/calibration has them"),
@@ -727,7 +756,7 @@ static settings parse(int argc, char **argv) {
         ARGS_FLAG("no-flips", &s.no_flips, "sim: every candidate is right"),
         ARGS_REAL("flip-scale X", &s.flip_scale, 0, 1e6, "sim: times the calibration's flip rate"),
         ARGS_TEXT("prompts KIND", &s.prompts, "cpu, cuda: the model's own samples, or random: own, random"),
-        ARGS_TEXT("plan-file FILE", &s.plan_file, "cuda: matrix plans are kept here from run to run"),
+        ARGS_TEXT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),
         ARGS_INT("warm-up N", &s.warm_up, -1, 1 << 20,
                  "cpu, cuda: requests before the clock starts, -1: none (cpu), as many as run at once (cuda)"),
         ARGS_REAL("seconds X", &s.seconds, 0, 1e9, "cpu, cuda: begin no cell after so many; 0: no limit"),
@@ -761,7 +790,8 @@ static void timing_print(const sweep *s, int64_t cells) {
     double seconds = (double)used.ru_utime.tv_sec + 1e-6 * (double)used.ru_utime.tv_usec +
                      (double)used.ru_stime.tv_sec + 1e-6 * (double)used.ru_stime.tv_usec;
     double requests = (double)cells * (double)s->set.requests;
-    fprintf(stderr, "%" PRId64 " cells, %.0f requests, %.2f s of processor time, %.0f requests/s and core, %.1f MB at most\n",
+    fprintf(stderr,
+            "%" PRId64 " cells, %.0f requests, %.2f s of processor time, %.0f requests/s and core, %.1f MB at most\n",
             cells, requests, seconds, requests / seconds, (double)used.ru_maxrss / 1024);
 }
 

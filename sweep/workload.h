@@ -16,10 +16,10 @@
 // Specs:    sharegpt, sharegpt-served, arxiv   lengths drawn from fitted distributions, see >>fit
 //           fixed:IxO         I input and O output tokens each
 //           uniform:IxO       1 to I and 1 to O tokens, equally likely
-//           sglang:IxOxN      such lengths as SGLang's benchmark draws them for N requests and the seed (random data set)
-//           lengths:FILE      TSV with columns input_len and output_len
-//           azure:FILE        CSV with columns TIMESTAMP, ContextTokens, GeneratedTokens (Azure LLM inference traces)
-//           mooncake:FILE     JSONL with timestamp (ms), input_length, output_length and hash_ids, one per 512 tokens
+//           sglang:IxOxN      such lengths as SGLang's benchmark draws them for N requests and the seed (random data
+//           set) lengths:FILE      TSV with columns input_len and output_len azure:FILE        CSV with columns
+//           TIMESTAMP, ContextTokens, GeneratedTokens (Azure LLM inference traces) mooncake:FILE     JSONL with
+//           timestamp (ms), input_length, output_length and hash_ids, one per 512 tokens
 // Arrivals: a number          so many requests a second, a Poisson process that starts with request 0 at 0 s
 //           offline           all at 0 s
 //           trace             the trace's own (azure and mooncake), counted from its first request
@@ -52,7 +52,7 @@ typedef struct workload_request {
     // its own, or repeating it would add sharing that it does not have.
     const int64_t *block;
     int block_count;
-    int64_t cycle;                    // how often the file had been run through before
+    int64_t cycle;  // how often the file had been run through before
 } workload_request;
 
 typedef struct workload__line {  // of a file; fixed:IxO and uniform:IxO are files of one line
@@ -65,34 +65,35 @@ typedef enum workload_arrivals { WORKLOAD_POISSON, WORKLOAD_OFFLINE, WORKLOAD_TR
 
 typedef struct workload {  // to be treated as read-only
     workload_arrivals arrivals;
-    double qps;          // WORKLOAD_POISSON: requests a second
-    int max_context;     // workload_clip; 0: no limit
-    int64_t next;        // index of the request to come
-    int64_t clipped;     // requests given so far that workload_clip made shorter
-    double clock_s;      // WORKLOAD_POISSON: arrival of the request given last
+    double qps;       // WORKLOAD_POISSON: requests a second
+    int max_context;  // workload_clip; 0: no limit
+    int64_t next;     // index of the request to come
+    int64_t clipped;  // requests given so far that workload_clip made shorter
+    double clock_s;   // WORKLOAD_POISSON: arrival of the request given last
     uint64_t length_key, gap_key, token_key;
     const uint8_t (*joint)[WORKLOAD_CELLS];  // not NULL: lengths come from the fit
     double log_in[WORKLOAD_KNOTS], log_out[WORKLOAD_KNOTS];
-    bool uniform;          // lengths are drawn from 1 to those of the only line
-    workload__line *line;  // else from a file (stb_ds arrays)
+    bool uniform;             // lengths are drawn from 1 to those of the only line
+    workload__line *line;     // else from a file (stb_ds arrays)
     int drawn_in, drawn_out;  // sglang: the most that any seed draws; else 0
     int64_t *block;
-    bool timed;            // the lines have arrivals
+    bool timed;  // the lines have arrivals
 } workload;
 
 // >>fit ----------------------------------------------------------------------------------------------------------
 // Two published sources: Table 3 of the LLM-42 paper (mean, median and standard deviation of the datasets' input and
 // output lengths), and the 4,096 pairs of each dataset that its evaluation served (Llama-3.1 tokenizer). For ShareGPT
-// they differ: the served outputs are longer (mean 203 and median 132 against 192 and 118), the served inputs vary less.
-// `arxiv` meets Table 3. `sharegpt` is within 5% of Table 3 and as near the served pairs as that allows, since the
-// latencies of the paper's runs are those of the served pairs; `sharegpt-served` has the served pairs' own figures.
+// they differ: the served outputs are longer (mean 203 and median 132 against 192 and 118), the served inputs vary
+// less. `arxiv` meets Table 3. `sharegpt` is within 5% of Table 3 and as near the served pairs as that allows, since
+// the latencies of the paper's runs are those of the served pairs; `sharegpt-served` has the served pairs' own figures.
 //
 // - Each length has a quantile function that is linear in log(tokens) between knots at the shares below. The knots
 //   start at the served pairs' quantiles and are moved to where mean, median and standard deviation (in closed form:
-//   integrals of exponentials) are those wanted. Of all such moves this is the most probable one if the served pairs are
-//   a sample of n: least squares under the covariance of sample quantiles, p (1 - r) / n times the slopes of log(tokens)
-//   at the shares p <= r.
-// - The end knots are the served extremes. The longest input of `sharegpt` alone is free to grow, by a standard deviation
+//   integrals of exponentials) are those wanted. Of all such moves this is the most probable one if the served pairs
+//   are a sample of n: least squares under the covariance of sample quantiles, p (1 - r) / n times the slopes of
+//   log(tokens) at the shares p <= r.
+// - The end knots are the served extremes. The longest input of `sharegpt` alone is free to grow, by a standard
+// deviation
 //   of 0.5 in log(tokens): the variance that the served inputs lack must lie in a tail beyond them.
 // - Joint: octiles of the served inputs (rows) against octiles of the served outputs, ties broken at random, counts of
 //   4,096 pairs. Rows and columns sum to 512, so each length keeps its distribution; in a cell the two are independent.
@@ -119,11 +120,14 @@ typedef struct workload {  // to be treated as read-only
 static const double workload__share[WORKLOAD_KNOTS] = {0,   0.01, 0.05, 0.1,  0.2,  0.3,  0.4,   0.5,   0.6,
                                                        0.7, 0.8,  0.9,  0.95, 0.97, 0.99, 0.995, 0.999, 1};
 
-#define WORKLOAD__SHAREGPT_JOINT                                                   \
-    {{43, 19, 49, 85, 95, 118, 62, 41},   {8, 13, 33, 72, 97, 105, 108, 76},       \
-     {11, 15, 37, 65, 82, 94, 115, 93},   {31, 26, 39, 67, 75, 74, 95, 105},       \
-     {89, 109, 82, 46, 45, 44, 43, 54},   {105, 136, 110, 57, 27, 18, 32, 27},     \
-     {108, 130, 106, 52, 24, 27, 15, 50}, {117, 64, 56, 68, 67, 32, 42, 66}}
+#define WORKLOAD__SHAREGPT_JOINT                                                                                       \
+    {                                                                                                                  \
+        {43, 19, 49, 85, 95, 118, 62, 41}, {8, 13, 33, 72, 97, 105, 108, 76}, {11, 15, 37, 65, 82, 94, 115, 93},       \
+            {31, 26, 39, 67, 75, 74, 95, 105}, {89, 109, 82, 46, 45, 44, 43, 54}, {105, 136, 110, 57, 27, 18, 32, 27}, \
+            {108, 130, 106, 52, 24, 27, 15, 50}, {                                                                     \
+            117, 64, 56, 68, 67, 32, 42, 66                                                                            \
+        }                                                                                                              \
+    }
 
 static const struct workload__fit {
     const char *name;
@@ -142,10 +146,14 @@ static const struct workload__fit {
      {178, 1062.7, 2118.1, 2928, 4061.6, 4870.1, 5598.3, 6435, 7432.9, 8603.1, 10054.7, 12105.8, 13682.6, 14460.1,
       15439.1, 15840, 16096.7, 16137},
      {51, 65.6, 89.4, 107.4, 131, 152.6, 171.9, 191, 211.1, 234, 263.8, 302.8, 327.6, 340.2, 373.1, 391.1, 429.9, 595},
-     {{136, 79, 76, 60, 40, 45, 47, 29}, {82, 73, 66, 70, 69, 53, 47, 52},
-      {72, 83, 66, 63, 67, 55, 59, 47},  {70, 64, 63, 74, 61, 69, 55, 56},
-      {45, 60, 67, 80, 69, 65, 68, 58},  {45, 57, 65, 56, 66, 69, 70, 84},
-      {36, 46, 51, 61, 75, 80, 76, 87},  {26, 50, 58, 48, 65, 76, 90, 99}}},
+     {{136, 79, 76, 60, 40, 45, 47, 29},
+      {82, 73, 66, 70, 69, 53, 47, 52},
+      {72, 83, 66, 63, 67, 55, 59, 47},
+      {70, 64, 63, 74, 61, 69, 55, 56},
+      {45, 60, 67, 80, 69, 65, 68, 58},
+      {45, 57, 65, 56, 66, 69, 70, 84},
+      {36, 46, 51, 61, 75, 80, 76, 87},
+      {26, 50, 58, 48, 65, 76, 90, 99}}},
 };
 
 // The length that a share u in [0, 1] of the requests does not exceed.
@@ -184,11 +192,11 @@ typedef struct workload__reader {
     workload *w;
     llm42_error *error;
     llm42__file file;
-    const char *path, *text;  // of the line read last, without its end
-    size_t at;                // of the line to come
+    const char *path, *text;             // of the line read last, without its end
+    size_t at;                           // of the line to come
     int64_t number, first, before, now;  // nanoseconds: the first request's time, the one before's, this one's
-    int size;                 // of text
-    char place[400];          // "FILE:LINE"
+    int size;                            // of text
+    char place[400];                     // "FILE:LINE"
 } workload__reader;
 
 // False at the end of the file. Passes over blank lines and comments.
@@ -210,8 +218,8 @@ static inline bool workload__line_next(workload__reader *in) {
 
 static inline llm42_result workload__bad(const workload__reader *in, const char *name, const char *text, int size,
                                          const char *wanted) {
-    return llm42_fail(in->error, LLM42_FORMAT, "%s: %s: '%.*s' is not %s", in->place, name, size < 40 ? size : 40,
-                       text, wanted);
+    return llm42_fail(in->error, LLM42_FORMAT, "%s: %s: '%.*s' is not %s", in->place, name, size < 40 ? size : 40, text,
+                      wanted);
 }
 
 // A number in [low, high]; does not follow the locale. NaN and infinity are none.
@@ -268,8 +276,10 @@ static inline llm42_result workload__value(workload__reader *in, int c, const ch
 static inline llm42_result workload__add(workload__reader *in, workload__line *line) {
     if (arrlen(in->w->line) == 0) in->first = in->before = in->now;
     if (in->now < in->before)
-        return llm42_fail(in->error, LLM42_FORMAT, "%s: %s: earlier than that of the request before: sort the trace by"
-                           " time", in->place, in->format->name[2]);
+        return llm42_fail(in->error, LLM42_FORMAT,
+                          "%s: %s: earlier than that of the request before: sort the trace by"
+                          " time",
+                          in->place, in->format->name[2]);
     in->before = in->now;
     line->arrival_s = (double)(in->now - in->first) / 1e9;
     arrput(in->w->line, *line);
@@ -337,7 +347,7 @@ static inline llm42_result workload__read_blocks(workload__reader *in, const llm
     // An empty prompt has no block, and is taken as one token.
     if ((int64_t)line->block_count * WORKLOAD_BLOCK >= line->input || line->input == 1) return LLM42_OK;
     return llm42_fail(in->error, LLM42_FORMAT, "%s: hash_ids: %d blocks of %d tokens are too few for %d input tokens",
-                       in->place, line->block_count, WORKLOAD_BLOCK, line->input);
+                      in->place, line->block_count, WORKLOAD_BLOCK, line->input);
 }
 
 static inline llm42_result workload__read_object(workload__reader *in, const llm42__json *json) {
@@ -370,16 +380,16 @@ static inline llm42_result workload__open_file(workload *w, const char *spec, ll
         if (!strncmp(spec, workload__formats[i].prefix, strlen(workload__formats[i].prefix)))
             in.format = &workload__formats[i];
     if (!in.format)
-        return llm42_fail(error, LLM42_INVALID, "workload: '%.80s' is unknown: take sharegpt, sharegpt-served, arxiv, fixed:IxO,"
-                           " uniform:IxO, sglang:IxOxN, lengths:FILE, azure:FILE or mooncake:FILE", spec);
+        return llm42_fail(error, LLM42_INVALID,
+                          "workload: '%.80s' is unknown: take sharegpt, sharegpt-served, arxiv, fixed:IxO,"
+                          " uniform:IxO, sglang:IxOxN, lengths:FILE, azure:FILE or mooncake:FILE",
+                          spec);
     in.path = spec + strlen(in.format->prefix);
     if (!*in.path) return llm42_fail(error, LLM42_INVALID, "workload: '%s' names no file", spec);
     llm42_result result = llm42__file_map(&in.file, in.path, error);
     if (result) return result;
-    if (in.file.size >= INT32_MAX)
-        result = llm42_fail(error, LLM42_UNSUPPORTED, "%s: larger than 2 GiB", in.path);
-    else
-        result = in.format->separator ? workload__read_table(&in) : workload__read_objects(&in);
+    if (in.file.size >= INT32_MAX) result = llm42_fail(error, LLM42_UNSUPPORTED, "%s: larger than 2 GiB", in.path);
+    else result = in.format->separator ? workload__read_table(&in) : workload__read_objects(&in);
     llm42__file_unmap(&in.file);
     w->timed = in.format->name[2] != NULL;
     if (result || arrlen(w->line)) return result;
@@ -387,12 +397,14 @@ static inline llm42_result workload__open_file(workload *w, const char *spec, ll
 }
 
 // fixed:IxO, uniform:IxO and sglang:IxOxN. COUNT numbers go into value.
-static inline llm42_result workload__sizes(const char *spec, const char *wanted, int count, double *value, llm42_error *error) {
+static inline llm42_result workload__sizes(const char *spec, const char *wanted, int count, double *value,
+                                           llm42_error *error) {
     const char *text = strchr(spec, ':') + 1;
     for (int i = 0; i < count; i++) {
         const char *end = i + 1 < count ? strchr(text, 'x') : text + strlen(text);
         if (!end || !workload__whole(text, (int)(end - text), 1, WORKLOAD_LONGEST, &value[i]))
-            return llm42_fail(error, LLM42_INVALID, "workload: '%.80s': expected %s, each from 1 to 10000000", spec, wanted);
+            return llm42_fail(error, LLM42_INVALID, "workload: '%.80s': expected %s, each from 1 to 10000000", spec,
+                              wanted);
         text = end + 1;
     }
     return LLM42_OK;
@@ -434,11 +446,12 @@ static inline int workload__twister_range(workload__twister *t, int low, int hig
     return low + (int)draw;
 }
 
-// The lengths that SGLang's benchmark draws for its random data set with range ratio 0: all inputs from 1 to I, then all
-// outputs from 0 to O. They depend on N and the seed, and are the paper's where these are.
+// The lengths that SGLang's benchmark draws for its random data set with range ratio 0: all inputs from 1 to I, then
+// all outputs from 0 to O. They depend on N and the seed, and are the paper's where these are.
 static inline llm42_result workload__open_sglang(workload *w, const char *spec, uint64_t seed, llm42_error *error) {
     double size[3];
-    llm42_result result = workload__sizes(spec, "sglang:IxOxN, I input and O output tokens at most and N requests", 3, size, error);
+    llm42_result result = workload__sizes(spec, "sglang:IxOxN, I input and O output tokens at most and N requests", 3,
+                                          size, error);
     if (result) return result;
     w->drawn_in = (int)size[0];
     w->drawn_out = (int)size[1];
@@ -455,8 +468,10 @@ static inline llm42_result workload__open_sglang(workload *w, const char *spec, 
 
 static inline llm42_result workload__open_fixed(workload *w, const char *spec, llm42_error *error) {
     double size[2];
-    llm42_result result = workload__sizes(spec, w->uniform ? "uniform:IxO, I input and O output tokens at most"
-                                                : "fixed:IxO, I input and O output tokens", 2, size, error);
+    llm42_result result = workload__sizes(spec,
+                                          w->uniform ? "uniform:IxO, I input and O output tokens at most"
+                                                     : "fixed:IxO, I input and O output tokens",
+                                          2, size, error);
     if (result) return result;
     arrput(w->line, ((workload__line){.input = (int)size[0], .output = (int)size[1]}));
     return LLM42_OK;
@@ -484,11 +499,15 @@ static inline llm42_result workload__open_arrivals(workload *w, const char *spec
     w->arrivals = offline ? WORKLOAD_OFFLINE : trace ? WORKLOAD_TRACE : WORKLOAD_POISSON;
     if (offline || (trace && w->timed)) return LLM42_OK;
     if (trace)
-        return llm42_fail(error, LLM42_INVALID, "qps: trace: workload %.80s has no arrivals of its own (azure:FILE and"
-                           " mooncake:FILE have)", spec);
+        return llm42_fail(error, LLM42_INVALID,
+                          "qps: trace: workload %.80s has no arrivals of its own (azure:FILE and"
+                          " mooncake:FILE have)",
+                          spec);
     if (workload__real(qps, (int)strlen(qps), 1e-6, 1e9, &w->qps)) return LLM42_OK;
-    return llm42_fail(error, LLM42_INVALID, "qps: '%.40s' is neither a number of requests a second from 1e-6 to 1e9"
-                       " nor offline nor trace", qps);
+    return llm42_fail(error, LLM42_INVALID,
+                      "qps: '%.40s' is neither a number of requests a second from 1e-6 to 1e9"
+                      " nor offline nor trace",
+                      qps);
 }
 
 // The file that a spec names, or NULL.

@@ -263,31 +263,33 @@ static void check_models(const llm42_model *tiny) {
     must_refuse(&copy, (llm42_backend_desc){.max_running = 1}, LLM42_UNSUPPORTED, "head_dim");
 }
 
-// A plan file that cannot be used is written anew or refused in one line that names it; the bits stay what they were.
-static void check_plan_file(const llm42_model *model, const char *what, const char *path, const float *want,
-                            const int32_t *ids, int V) {
-    llm42_cuda_desc plans = cuda_desc;
+// A algorithm file that cannot be used is written anew or refused in one line that names it; the bits stay what they
+// were.
+static void check_algorithm_file(const llm42_model *model, const char *what, const char *path, const float *want,
+                                 const int32_t *ids, int V) {
+    llm42_cuda_desc algorithms = cuda_desc;
     float *logits = new_floats((size_t)(16 * V));
     rig g = {0};
-    plans.plan_file = path;
+    algorithms.algorithm_file = path;
     error = (llm42_error){0};
     llm42_result result = rig_try(
-        &g, tested, (llm42_backend_desc){.model = model, .max_rows = 16, .max_context = 16, .backend_desc = &plans});
+        &g, tested,
+        (llm42_backend_desc){.model = model, .max_rows = 16, .max_context = 16, .backend_desc = &algorithms});
     if (result) {
         CHECK_MSG(strstr(error.text, path) && !strchr(error.text, '\n'),
-                  "plan file, %s: the error does not name it: %s", what, error.text);
-        printf("  plan file, %s: %s: %s\n", what, llm42_result_name(result), error.text);
+                  "algorithm file, %s: the error does not name it: %s", what, error.text);
+        printf("  algorithm file, %s: %s: %s\n", what, llm42_result_name(result), error.text);
     } else {
         rig_feed(&g, LLM42_FIXED, 0, ids, 0, 16, NULL, logits);
-        CHECK_MSG(!memcmp(logits, want, sizeof(float) * 16 * (size_t)V), "plan file, %s: other bits than without it",
-                  what);
-        printf("  plan file, %s: the backend opens\n", what);
+        CHECK_MSG(!memcmp(logits, want, sizeof(float) * 16 * (size_t)V),
+                  "algorithm file, %s: other bits than without it", what);
+        printf("  algorithm file, %s: the backend opens\n", what);
     }
     rig_close(&g);
     free(logits);
 }
 
-static void check_plan_files(const llm42_model *model) {
+static void check_algorithm_files(const llm42_model *model) {
     char dir[64], path[256], other[256];
     int V = model->config.vocab;
     int32_t *ids = random_ids(16, V, 17);
@@ -297,57 +299,59 @@ static void check_plan_files(const llm42_model *model) {
         rig_feed(&g, LLM42_FIXED, 0, ids, 0, 16, NULL, want);
     rig_close(&g);
     test_folder(dir);
-    snprintf(path, sizeof path, "%s/plans.tsv", dir);
-    snprintf(other, sizeof other, "%s/none/plans.tsv", dir);
-    check_plan_file(model, "new", path, want, ids, V);
+    snprintf(path, sizeof path, "%s/algorithms.tsv", dir);
+    snprintf(other, sizeof other, "%s/none/algorithms.tsv", dir);
+    check_algorithm_file(model, "new", path, want, ids, V);
     size_t size = 0;
     char *text = test_read(path, &size);
     CHECK_MSG(text && size > 0, "%s was not written", path);
-    check_plan_file(model, "read again", path, want, ids, V);
+    check_algorithm_file(model, "read again", path, want, ids, V);
     char *again = test_read(path, NULL);  // found anew, it would have other times
-    CHECK_MSG(text && again && !strcmp(text, again), "a plan file that fits was not read");
+    CHECK_MSG(text && again && !strcmp(text, again), "a algorithm file that fits was not read");
     free(again);
     // Plans of another kind of engine, and of one with other numbers of rows, are added and leave these as they are.
     cuda_desc.fast = LLM42_CUDA_FAST_OFFERED;
-    check_plan_file(model, "of the fastest products, where offered ones are asked for", path, want, ids, V);
+    check_algorithm_file(model, "of the fastest products, where offered ones are asked for", path, want, ids, V);
     char *offered = test_read(path, NULL);
-    check_plan_file(model, "of both", path, want, ids, V);
+    check_algorithm_file(model, "of both", path, want, ids, V);
     cuda_desc.fast = LLM42_CUDA_FAST_DEFAULT;
-    check_plan_file(model, "of both, the first asked for", path, want, ids, V);
+    check_algorithm_file(model, "of both, the first asked for", path, want, ids, V);
     again = test_read(path, NULL);
     CHECK_MSG(text && offered && again && strstr(offered, text) && strstr(offered, "# fast: offered") &&
                   !strcmp(offered, again),
-              "a plan file does not hold plans of two kinds of engines");
+              "a algorithm file does not hold algorithms of two kinds of engines");
     free(offered);
     free(again);
     rig wide = {0};
-    llm42_cuda_desc plans = cuda_desc;
-    plans.plan_file = path;
-    if (rig_open(&wide, tested, (llm42_backend_desc){.model = model, .max_rows = 64, .max_context = 64, .backend_desc = &plans}))
+    llm42_cuda_desc algorithms = cuda_desc;
+    algorithms.algorithm_file = path;
+    if (rig_open(&wide, tested,
+                 (llm42_backend_desc){.model = model, .max_rows = 64, .max_context = 64, .backend_desc = &algorithms}))
         rig_close(&wide);
     char *wider = test_read(path, NULL);
-    check_plan_file(model, "of wider engines", path, want, ids, V);
+    check_algorithm_file(model, "of wider engines", path, want, ids, V);
     again = test_read(path, NULL);
-    CHECK_MSG(wider && again && !strcmp(wider, again), "a plan file does not hold plans for other numbers of rows");
+    CHECK_MSG(wider && again && !strcmp(wider, again),
+              "a algorithm file does not hold algorithms for other numbers of rows");
     free(wider);
     free(again);
     if (text && size > 0) {
         test_write(path, text, size / 2);
-        check_plan_file(model, "cut in half", path, want, ids, V);
+        check_algorithm_file(model, "cut in half", path, want, ids, V);
         for (char *p = text; (p = strstr(p, "NVIDIA")) != NULL; p++) memcpy(p, "OTHERS", 6);
         test_write(path, text, size);
-        check_plan_file(model, "of another device", path, want, ids, V);
+        check_algorithm_file(model, "of another device", path, want, ids, V);
         for (size_t i = 0; i < size; i++)
             if (text[i] >= '0' && text[i] <= '9') text[i] = '9';
         test_write(path, text, size);
-        check_plan_file(model, "with other numbers", path, want, ids, V);
+        check_algorithm_file(model, "with other numbers", path, want, ids, V);
     }
     test_write(path, "\0\xff garbage\n\n\t\t9999999999999999999\n", 36);
-    check_plan_file(model, "garbage", path, want, ids, V);
+    check_algorithm_file(model, "garbage", path, want, ids, V);
     test_write(path, "", 0);
-    check_plan_file(model, "empty", path, want, ids, V);
-    check_plan_file(model, "a folder", dir, want, ids, V);
-    check_plan_file(model, "in no folder", other, want, ids, V);
+    check_algorithm_file(model, "empty", path, want, ids, V);
+    check_algorithm_file(model, "a folder", dir, want, ids, V);
+    check_algorithm_file(model, "in no folder", other, want, ids, V);
     free(text);
     free(want);
     free(ids);
@@ -363,14 +367,16 @@ TEST(errors) {
     must_refuse(model, (llm42_backend_desc){.max_context = 1 << 30, .pages = 1}, LLM42_INVALID, "max_context");
     if (is_cuda()) {
         must_refuse(model, (llm42_backend_desc){.compute = LLM42_FP32}, LLM42_UNSUPPORTED, "compute");
-        must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.device = 99}}, LLM42_INVALID, "device");
-        must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.device = -1}}, LLM42_INVALID, "device");
+        must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.device = 99}}, LLM42_INVALID,
+                    "device");
+        must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.device = -1}}, LLM42_INVALID,
+                    "device");
         must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.fixed = (llm42_cuda_fixed)9}},
                     LLM42_INVALID, "fixed");
-        must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.fast = (llm42_cuda_fast)9}}, LLM42_INVALID,
-                    "fast");
+        must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.fast = (llm42_cuda_fast)9}},
+                    LLM42_INVALID, "fast");
         check_models(model);
-        check_plan_files(model);
+        check_algorithm_files(model);
     }
     check_bad_passes(model);
     check_not_finite(model);

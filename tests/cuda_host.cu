@@ -1,5 +1,5 @@
 // cuda_host: what the CUDA backend does on the host alone, which needs no GPU: how attention's work is shared out, over
-// random models, devices and passes, and what a plan file keeps.
+// random models, devices and passes, and what an algorithm file keeps.
 //
 // Built and run by tests/test_cuda_build.sh. The last line is "N passed, N failed".
 #include "llm42.cu"
@@ -41,30 +41,32 @@ static void fabricate(llm42__cuda *cu, llm42_model *model) {
     d->pages = random_int(1, std::max(1, (int)((int64_t)d->max_running * d->max_context / 16)));
     cu->options.fixed = random_int(0, 1) ? LLM42_CUDA_FIXED_MATCH : LLM42_CUDA_FIXED_DEFAULT;
     llm42__cuda_sizes(cu);
-    for (auto &product : cu->plans)
-        for (auto &mode : product) mode.resize(cu->buckets.size());
+    for (auto &product : cu->algorithms)
+        for (auto &schedule : product) schedule.resize(cu->buckets.size());
 }
 
 static void check_row(const llm42__cuda *cu, const llm42__decode_task *task, int tasks, const llm42_row *row,
-                      bool by_position, int *slots, int64_t at) {
+                      bool by_position, int *records, int64_t at) {
     const int window = cu->model->config.sliding_window, end = row->position + 1,
-              low = window ? std::max(0, end - window) : 0, units = task[0].units, share = task[0].share;
+              low = window ? std::max(0, end - window) : 0, row_units = task[0].row_units, units = task[0].units,
+              unit_keys = task[0].unit_keys;
     check(task[0].begin <= low && low - task[0].begin < LLM42__UNIT_KEYS, "a row's keys begin where they do", at);
-    check(!by_position || (task[0].unit == LLM42__UNIT_KEYS && task[0].begin == low / 128 * 128),
+    check(!by_position || (unit_keys == LLM42__UNIT_KEYS && task[0].begin == low / 128 * 128),
           "by position, units begin and end at multiples of 128", at);
-    check(task[0].unit % LLM42__STRIP_KEYS == 0 && task[0].begin % LLM42__STRIP_KEYS == 0, "units end where tiles do", at);
-    check(tasks == (units + share - 1) / share, "as many blocks as the last one waits for", at);
-    check(tasks == 1 || task[0].slot >= 0, "what several blocks share goes through memory", at);
-    for (int i = 0, unit = 0; i < tasks; i++, unit += share)
-        check(task[i].first_unit == unit && task[i].begin == task[0].begin + unit * task[0].unit &&
-                  task[i].end == end && task[i].units == units && task[i].share == share &&
-                  task[i].slot == (task[0].slot < 0 ? -1 : task[0].slot + unit),
+    check(unit_keys % LLM42__STRIP_KEYS == 0 && task[0].begin % LLM42__STRIP_KEYS == 0, "units end where strips do",
+          at);
+    check(tasks == (row_units + units - 1) / units, "as many blocks as the last one waits for", at);
+    check(tasks == 1 || task[0].record >= 0, "what several blocks share goes through memory", at);
+    for (int i = 0, unit = 0; i < tasks; i++, unit += units)
+        check(task[i].first_unit == unit && task[i].begin == task[0].begin + unit * unit_keys && task[i].end == end &&
+                  task[i].unit_keys == unit_keys && task[i].row_units == row_units && task[i].units == units &&
+                  task[i].record == (task[0].record < 0 ? -1 : task[0].record + unit),
               "a row's blocks are one behind the other", at);
-    check((units - 1) * task[0].unit < end - task[0].begin && units * task[0].unit >= end - task[0].begin,
+    check((row_units - 1) * unit_keys < end - task[0].begin && row_units * unit_keys >= end - task[0].begin,
           "units cover all keys, each once", at);
-    if (task[0].slot < 0) return;
-    check(task[0].slot == *slots && *slots + units <= cu->unit_slots, "partial sums have their own room", at);
-    *slots += units;
+    if (task[0].record < 0) return;
+    check(task[0].record == *records && *records + row_units <= cu->max_records, "records have their own room", at);
+    *records += row_units;
 }
 
 static void check_pass(const llm42__cuda *cu, int64_t at) {
@@ -88,8 +90,8 @@ static void check_pass(const llm42__cuda *cu, int64_t at) {
     p.draws = pass.rows;
     llm42__choose_key(cu, &p, &pass);
     const llm42__meta_layout layout = llm42__layout(cu, &p.key);
-    const int tasks = (int)p.split.size();
-    check(tasks <= (p.key.split ? layout.splits : 0), "tasks fit their room", at);
+    const int tasks = (int)p.decode.size();
+    check(tasks <= (p.key.decode ? layout.decode_tasks : 0), "tasks fit their room", at);
     check(layout.pages + cu->page_room * 4 <= cu->meta_size, "metadata fit theirs", at);
     const llm42__decode_shape shape = llm42__decode_shape_of(cu, p.key.rows);
     check(shape.bytes <= llm42__shared_room(&cu->device), "blocks fit a multiprocessor", at);
@@ -97,38 +99,38 @@ static void check_pass(const llm42__cuda *cu, int64_t at) {
         return r > 0 && r < pass.rows && rows[(size_t)r].seq == rows[(size_t)r - 1].seq &&
                rows[(size_t)r].position == rows[(size_t)r - 1].position + 1;
     };
-    int lone = 0, slots = 0, next = 0;
+    int lone = 0, records = 0, next = 0;
     for (int r = 0; r < pass.rows; r++) lone += !follows(r) && !follows(r + 1);
     const bool by_position = llm42__by_position(cu, pass.schedule, lone);
     for (int r = 0; r < pass.rows; r++) {
         if (follows(r) || follows(r + 1)) continue;
         int n = 0;
-        while (next + n < tasks && p.split[(size_t)(next + n)].row == r) n++;
+        while (next + n < tasks && p.decode[(size_t)(next + n)].row == r) n++;
         if (check(n > 0, "each row that stands alone is worked on", at))
-            check_row(cu, &p.split[(size_t)next], n, &rows[(size_t)r], by_position, &slots, at);
+            check_row(cu, &p.decode[(size_t)next], n, &rows[(size_t)r], by_position, &records, at);
         next += n;
     }
     check(next == tasks, "nothing else is", at);
 }
 
-// Plans that can be told apart by their times; our own kernels', for cuBLASLt's need a device.
-static void set_plans(llm42__cuda *cu, float us) {
+// Algorithms that can be told apart by their times; our own kernels', for cuBLASLt's need a device.
+static void set_algorithms(llm42__cuda *cu, float us) {
     for (int product = 0; product < LLM42__PRODUCTS; product++)
-        for (int mode = 0; mode < LLM42__MODES; mode++) {
-            cu->plans[product][mode].assign(cu->buckets.size(), llm42__plan());
+        for (llm42_schedule mode : llm42__schedules) {
+            cu->algorithms[product][mode].assign(cu->buckets.size(), llm42__algorithm());
             for (size_t b = 0; us > 0 && b < cu->buckets.size(); b++) {
-                llm42__plan *plan = &cu->plans[product][mode][b];
-                plan->tile = (product + mode + (int)b) % LLM42__TILE_KINDS, plan->sequential = true;
-                plan->us = us + (float)b;
+                llm42__algorithm *algorithm = &cu->algorithms[product][mode][b];
+                algorithm->tile = (product + (int)mode - 1 + (int)b) % LLM42__TILE_KINDS, algorithm->sequential = true;
+                algorithm->us = us + (float)b;
             }
         }
 }
 
 static bool takes(llm42__cuda *cu, float us) {
-    set_plans(cu, 0);
-    return llm42__read_plans(cu) && cu->plans[0][0][0].us == us &&
-           cu->plans[1][2].back().us == us + (float)(cu->buckets.size() - 1) &&
-           cu->plans[1][2].back().tile == (1 + 2 + (int)cu->buckets.size() - 1) % LLM42__TILE_KINDS;
+    set_algorithms(cu, 0);
+    return llm42__read_algorithms(cu) && cu->algorithms[0][LLM42_FAST][0].us == us &&
+           cu->algorithms[1][LLM42_INVARIANT].back().us == us + (float)(cu->buckets.size() - 1) &&
+           cu->algorithms[1][LLM42_INVARIANT].back().tile == (1 + 2 + (int)cu->buckets.size() - 1) % LLM42__TILE_KINDS;
 }
 
 static void write_text(const char *path, const std::string &text) {
@@ -147,7 +149,7 @@ static std::string read_text(const char *path) {
     return text;
 }
 
-static void check_plan_file(void) {
+static void check_algorithm_file(void) {
     static llm42_model model;
     char path[] = "/tmp/cuda_host_XXXXXX";
     int handle = mkstemp(path);
@@ -161,73 +163,76 @@ static void check_plan_file(void) {
         cu->model = cu->desc.model = &model;
         cu->desc.max_context = 64, cu->desc.page_size = 16, cu->desc.pages = 4;
         cu->desc.max_rows = cu == &wide ? 64 : 8, cu->desc.max_running = 1;
-        cu->options.no_cublas = true, cu->options.plan_file = path;
+        cu->options.no_cublas = true, cu->options.algorithm_file = path;
         llm42__cuda_sizes(cu);
     }
     b.options.fixed = LLM42_CUDA_FIXED_MATCH;
     c.options.fast = LLM42_CUDA_FAST_OFFERED;
-    check(!takes(&a, 10), "an empty file has no plans", 0);
-    set_plans(&a, 10);
-    llm42__write_plans(&a);
-    check(takes(&a, 10), "plans come back", 0);
+    check(!takes(&a, 10), "an empty file has no algorithms", 0);
+    set_algorithms(&a, 10);
+    llm42__write_algorithms(&a);
+    check(takes(&a, 10), "algorithms come back", 0);
     check(!takes(&b, 10), "another kind of engine does not take them", 0);
-    set_plans(&b, 20);
-    llm42__write_plans(&b);
-    set_plans(&c, 25);
-    llm42__write_plans(&c);
-    check(takes(&a, 10) && takes(&b, 20) && takes(&c, 25), "a file keeps plans of three kinds", 0);
+    set_algorithms(&b, 20);
+    llm42__write_algorithms(&b);
+    set_algorithms(&c, 25);
+    llm42__write_algorithms(&c);
+    check(takes(&a, 10) && takes(&b, 20) && takes(&c, 25), "a file keeps algorithms of three kinds", 0);
     check(!takes(&wide, 10), "an engine with more rows lacks some", 0);
-    set_plans(&wide, 30);
-    llm42__write_plans(&wide);
-    check(takes(&wide, 30) && takes(&b, 20) && takes(&c, 25), "its plans are added", 0);
-    set_plans(&a, 40);
-    llm42__write_plans(&a);
-    check(takes(&a, 40) && takes(&b, 20), "newer plans take the place of older ones", 0);
-    set_plans(&wide, 0);
-    llm42__read_plans(&wide);
-    check(wide.plans[0][0].back().us == 30 + (float)(wide.buckets.size() - 1), "those for other rows stay", 0);
+    set_algorithms(&wide, 30);
+    llm42__write_algorithms(&wide);
+    check(takes(&wide, 30) && takes(&b, 20) && takes(&c, 25), "its algorithms are added", 0);
+    set_algorithms(&a, 40);
+    llm42__write_algorithms(&a);
+    check(takes(&a, 40) && takes(&b, 20), "newer algorithms take the place of older ones", 0);
+    set_algorithms(&wide, 0);
+    llm42__read_algorithms(&wide);
+    check(wide.algorithms[0][LLM42_FAST].back().us == 30 + (float)(wide.buckets.size() - 1),
+          "those for other rows stay", 0);
     std::string all = read_text(path);
-    const size_t last = all.rfind("# llm42 plans ");
-    check(all.compare(last, llm42__plan_header(&a).size(), llm42__plan_header(&a)) == 0,
+    const size_t last = all.rfind("# llm42 algorithms ");
+    check(all.compare(last, llm42__algorithm_header(&a).size(), llm42__algorithm_header(&a)) == 0,
           "the last part is the last written", 0);
     for (size_t cut = last; cut < all.size(); cut++) {
         write_text(path, all.substr(0, cut));
         check(!takes(&a, 40) && takes(&b, 20), "a part cut short is not taken, those before it are", (int64_t)cut);
         if (cut % 37 && cut > last + 40 && cut + 40 <= all.size()) continue;
-        set_plans(&c, 26);
-        llm42__write_plans(&c);
+        set_algorithms(&c, 26);
+        llm42__write_algorithms(&c);
         check(!takes(&a, 40) && takes(&b, 20) && takes(&c, 26), "nor when others have been added", (int64_t)cut);
     }
     for (size_t cut = 0; cut < all.size(); cut += 1 + all.size() / 200) {
         write_text(path, all.substr(0, cut));
-        set_plans(&a, 50);
-        llm42__write_plans(&a);
-        set_plans(&b, 60);
-        llm42__write_plans(&b);
+        set_algorithms(&a, 50);
+        llm42__write_algorithms(&a);
+        set_algorithms(&b, 60);
+        llm42__write_algorithms(&b);
         check(takes(&a, 50) && takes(&b, 60), "a file cut short is mended", (int64_t)cut);
     }
     // Head rows beyond what an engine draws: others of its kind want them.
     write_text(path, "");
     c.options.fast = a.options.fast, c.max_draws = 1;
-    set_plans(&a, 70);
-    llm42__write_plans(&a);
-    set_plans(&c, 80);
-    llm42__write_plans(&c);
-    set_plans(&a, 0);
-    check(llm42__read_plans(&a) && a.plans[LLM42__HEAD][0].back().us == 70 + (float)(a.buckets.size() - 1),
+    set_algorithms(&a, 70);
+    llm42__write_algorithms(&a);
+    set_algorithms(&c, 80);
+    llm42__write_algorithms(&c);
+    set_algorithms(&a, 0);
+    check(llm42__read_algorithms(&a) &&
+              a.algorithms[LLM42__HEAD][LLM42_FAST].back().us == 70 + (float)(a.buckets.size() - 1),
           "rows that an engine does not want stay", 0);
     all = read_text(path);
-    const size_t row = all.find("qkv\t2\t1\t"), order = all.find("\t1\t", row + 8);
+    const size_t row = all.find("qkv\tinvariant\t1\t"), order = all.find("\t1\t", row + 17);
     all.replace(order, 3, "\t0\t");
     write_text(path, all);
-    set_plans(&a, 0);
-    check(!llm42__read_plans(&a), "an INVARIANT plan in another order is not taken", 0);
-    write_text(path, "# llm42 plans 1\nof an older version\n");
-    set_plans(&a, 70);
-    llm42__write_plans(&a);
-    check(takes(&a, 70) && read_text(path).find("older") == std::string::npos, "older versions' plans are dropped", 0);
+    set_algorithms(&a, 0);
+    check(!llm42__read_algorithms(&a), "an INVARIANT algorithm in another order is not taken", 0);
+    write_text(path, "# llm42 algorithms 1\nof an older version\n");
+    set_algorithms(&a, 70);
+    llm42__write_algorithms(&a);
+    check(takes(&a, 70) && read_text(path).find("older") == std::string::npos, "older versions' algorithms are dropped",
+          0);
     write_text(path, "a letter\n");
-    llm42__write_plans(&a);
+    llm42__write_algorithms(&a);
     check(!takes(&a, 70) && read_text(path) == "a letter\n", "another file is left as it is", 0);
     remove(path);
 }
@@ -235,12 +240,12 @@ static void check_plan_file(void) {
 int main(void) {
     static llm42_model model;
     for (int64_t at = 0; at < 500; at++) {
-        llm42__cuda_state *cu = new llm42__cuda_state();
+        llm42__cuda *cu = new llm42__cuda();
         fabricate(cu, &model);
         for (int i = 0; i < 4; i++) check_pass(cu, at);
         delete cu;
     }
-    check_plan_file();
+    check_algorithm_file();
     printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
     return failed > 0;
 }

@@ -68,10 +68,8 @@ static double router_gap(const llm42_model *model, int layer, const float *h, fl
     for (int e = 0; e < w->n; e++) {
         int before = 0;
         for (int o = 0; o < w->n; o++) before += logits[o] > logits[e] || (logits[o] == logits[e] && o < e);
-        if (before < used)
-            least = fmin(least, logits[e]);
-        else
-            most = fmax(most, logits[e]);
+        if (before < used) least = fmin(least, logits[e]);
+        else most = fmax(most, logits[e]);
     }
     return least - most;
 }
@@ -110,10 +108,8 @@ static parting film_compare(const film *want, const film *got, const llm42_model
                 !strcmp(a[-1].name, "ffn_norm") &&
                 router_ties(strays, a->layer, a[-1].values + at, b[-1].values + at)) {
                 stray[r] = true;
-            } else if (e <= LAYER_TOLERANCE)
-                p.largest = fmax(p.largest, e);
-            else
-                p = (parting){.at = i, .row = r, .error = e, .largest = p.largest};
+            } else if (e <= LAYER_TOLERANCE) p.largest = fmax(p.largest, e);
+            else p = (parting){.at = i, .row = r, .error = e, .largest = p.largest};
         }
     }
     return p;

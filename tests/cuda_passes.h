@@ -9,18 +9,26 @@
 
 // The rows looked at, behind a prompt that fills more than one unit of attention (LONG_PROMPT: many); those beside
 // them. All of the subject goes into one pass, with a few rows of others.
-enum { SUBJECT = 48, PROMPT = 300, LONG_PROMPT = 700, OTHERS = 40, OTHER_CONTEXT = 64, BEFORE = 7, AFTER = 2,
-       LEAST_M = BEFORE + SUBJECT + AFTER };
+enum {
+    SUBJECT = 48,
+    PROMPT = 300,
+    LONG_PROMPT = 700,
+    OTHERS = 40,
+    OTHER_CONTEXT = 64,
+    BEFORE = 7,
+    AFTER = 2,
+    LEAST_M = BEFORE + SUBJECT + AFTER
+};
 
 typedef struct subject {
-    int32_t *ids, *other;       // [prompt + SUBJECT]; [OTHER_CONTEXT], of all others
-    int prompt;                 // tokens before the subject, as far as the context goes
+    int32_t *ids, *other;          // [prompt + SUBJECT]; [OTHER_CONTEXT], of all others
+    int prompt;                    // tokens before the subject, as far as the context goes
     llm42_output out[3][SUBJECT];  // the references, one a schedule: fed at once, alone
-    float *logits;              // [3, SUBJECT, V], theirs
-    float *got;                 // [max_rows, V]
-    llm42_row *row;             // [max_rows]
-    llm42_output *outs;         // [max_rows]
-    bool fp32;                  // logits are not rounded
+    float *logits;                 // [3, SUBJECT, V], theirs
+    float *got;                    // [max_rows, V]
+    llm42_row *row;                // [max_rows]
+    llm42_output *outs;            // [max_rows]
+    bool fp32;                     // logits are not rounded
 } subject;
 
 // Appends n rows of other sequences, each at a random place of its own context: decode rows and pieces of prompts.
@@ -353,10 +361,8 @@ static void check_draws(rig *g, uint64_t seed, llm42_sampling p, float *logits, 
         bool same = want.token == out[i].token, greedy = p.temperature == 0;
         *(greedy ? &d->greedy : &d->sampled) += 1;
         *(greedy ? &d->greedy_same : &d->sampled_same) += same;
-        if (!finite_bits(out[i].logprob))
-            d->logprob = INFINITY;
-        else
-            d->logprob = fmax(d->logprob, fabs((double)out[i].logprob - llm42_logprob(own, g->vocab, out[i].token)));
+        if (!finite_bits(out[i].logprob)) d->logprob = INFINITY;
+        else d->logprob = fmax(d->logprob, fabs((double)out[i].logprob - llm42_logprob(own, g->vocab, out[i].token)));
     }
 }
 
@@ -411,7 +417,8 @@ static void check_sampling(const char *path, bool ties) {
     llm42_model_free(model);
 }
 
-// Heads as few models have them: twelve, five or three to a kv head, sizes that are padded, a window over several units.
+// Heads as few models have them: twelve, five or three to a kv head, sizes that are padded, a window over several
+// units.
 static void check_rare_heads(void) {
     static const test_shape shapes[] = {
         {"mistral", 64, 96, 2, 12, 1, 80, 96, 0, false, "BF16", "\"sliding_window\": 200, ", 512},
@@ -429,14 +436,14 @@ static void check_rare_heads(void) {
     test_remove(folder);
 }
 
-// Rows that stand alone in their sequences, behind long and short ones: each has the bits of a row of a prompt, alone and
-// in any company. Few share the device, a block's warps or several blocks to a row, which must not show.
-// Returns how many rows differ under FAST.
+// Rows that stand alone in their sequences, behind long and short ones: each has the bits of a row of a prompt, alone
+// and in any company. Few share the device, a block's warps or several blocks to a row, which must not show. Returns
+// how many rows differ under FAST.
 static int check_lone(const char *folder, int at, int heads, int kv_heads, int head_dim) {
     enum { SEQS = 24, CONTEXT = 4352, CHUNK = 256 };
     static const int lengths[] = {4100, 2049, 1025, 700, 513, 130, 33, 9}, company[] = {1, 2, 4, 9, 12, 16, 17, SEQS};
-    const test_shape shape = {"llama", 64, 64, 2, heads, kv_heads, head_dim, 96, 0, true, "BF16",
-                              "\"rope_theta\": 10000.0, ", CONTEXT};
+    const test_shape shape = {
+        "llama", 64, 64, 2, heads, kv_heads, head_dim, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", CONTEXT};
     char path[100];
     snprintf(path, sizeof path, "%s/lone_%d", folder, at);
     test_model_folder(path, &shape);
@@ -444,8 +451,9 @@ static int check_lone(const char *folder, int at, int heads, int kv_heads, int h
     rig g = {0};
     double begin = test_seconds();
     int compared = 0, differing = 0, drifted = 0;
-    if (!model || !rig_open(&g, tested, (llm42_backend_desc){.model = model, .max_rows = CHUNK, .max_context = CONTEXT,
-                                                             .max_running = SEQS}))
+    if (!model ||
+        !rig_open(&g, tested,
+                  (llm42_backend_desc){.model = model, .max_rows = CHUNK, .max_context = CONTEXT, .max_running = SEQS}))
         return 0;
     size_t V = (size_t)g.vocab;
     float *want = new_floats(SEQS * V), *piece = new_floats(8 * V), *got = new_floats(SEQS * V);
@@ -476,7 +484,8 @@ static int check_lone(const char *folder, int at, int heads, int kv_heads, int h
                     }
                 }
             }
-    CHECK_MSG(!differing, "%s: %d of %d rows alone have other bits than as rows of a prompt", path, differing, compared);
+    CHECK_MSG(!differing, "%s: %d of %d rows alone have other bits than as rows of a prompt", path, differing,
+              compared);
     CHECK_MSG(compared == 8 * SEQS, "%s: %d rows compared", path, compared);
     printf("  %2d heads, %2d kv heads of %-15d rows alone: %d compared; FAST, the control: %d differ: %.1f s\n", heads,
            kv_heads, head_dim, compared, drifted, test_seconds() - begin);
@@ -501,8 +510,8 @@ static void check_lone_rows(void) {
 
 // The longest context that models are served with.
 static void check_longest(void) {
-    static const test_shape shape = {"llama", 64, 64, 2, 4, 1, 128, 96, 0, true, "BF16",
-                                     "\"rope_theta\": 500000.0, ", 131072};
+    static const test_shape shape = {"llama", 64, 64, 2, 4, 1, 128, 96, 0, true, "BF16", "\"rope_theta\": 500000.0, ",
+                                     131072};
     char folder[64], path[100];
     test_folder(folder);
     snprintf(path, sizeof path, "%s/longest", folder);
@@ -523,10 +532,8 @@ TEST(passes) {
     static const char *const archs[] = {"llama3", "mistral", "qwen2", "qwen3", "qwen3_moe"};
     for (int i = 0; i < 5; i++) {
         snprintf(path, sizeof path, "%.500s/models/arch/%s", shared, archs[i]);
-        if (test_exists(path))
-            check_bits(path, 64, false, i == 1 || i == 4);
-        else
-            SKIP("no models/arch in the folder of --shared");
+        if (test_exists(path)) check_bits(path, 64, false, i == 1 || i == 4);
+        else SKIP("no models/arch in the folder of --shared");
         if (test_exists(path) && i == 1) check_sliding_window(path);
     }
     check_fast(big, M);

@@ -3,7 +3,7 @@
 #define CUDA_RIG_H
 
 // Options --------------------------------------------------------------------------------------------------------
-static const char *part = "all", *backend_name = "cuda", *shared = "../shared", *model_path, *tsv_path, *plan_path;
+static const char *part = "all", *backend_name = "cuda", *shared = "../shared", *model_path, *tsv_path, *algorithm_path;
 static int64_t requests, longest_prompt, longest_output, loads = 8, from_load = 1, window = 32, group = 8, kv_gib;
 static bool quick;
 

@@ -17,27 +17,83 @@ typedef struct small_case {
 
 static const small_case small_cases[] = {
     {{"llama", 64, 64, 2, 4, 2, 16, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 768},
-     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, 2, false, false, false, 1},
+     LLM42_DVR,
+     LLM42_PREFILL_PACKED,
+     4,
+     16,
+     2,
+     false,
+     false,
+     false,
+     1},
     {{"mistral", 64, 96, 2, 12, 1, 80, 96, 0, false, "BF16", "\"sliding_window\": 200, ", 768},
-     LLM42_DVR, LLM42_PREFILL_INVARIANT, 4, 4, 4, true, false, true, 1},
+     LLM42_DVR,
+     LLM42_PREFILL_INVARIANT,
+     4,
+     4,
+     4,
+     true,
+     false,
+     true,
+     1},
     {{"llama", 64, 64, 2, 4, 1, 128, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 768},
-     LLM42_DVR, LLM42_PREFILL_ISOLATED, 4, 64, 4, false, true, true, 1},
+     LLM42_DVR,
+     LLM42_PREFILL_ISOLATED,
+     4,
+     64,
+     4,
+     false,
+     true,
+     true,
+     1},
     {{"qwen2", 64, 64, 1, 4, 2, 32, 96, 0, true, "BF16", "\"use_sliding_window\": false, ", 768},
-     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, true, true, false, 1},
+     LLM42_DVR,
+     LLM42_PREFILL_PACKED,
+     4,
+     16,
+     4,
+     true,
+     true,
+     false,
+     1},
     {{"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
       "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 768},
-     LLM42_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, true, false, false, 1},
+     LLM42_DVR,
+     LLM42_PREFILL_PACKED,
+     4,
+     16,
+     4,
+     true,
+     false,
+     false,
+     1},
     // so many rows that a block has several rounds of a row's units to merge
     {{"qwen3", 64, 64, 1, 8, 8, 128, 96, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 768},
-     LLM42_BATCH_INVARIANT, LLM42_PREFILL_PACKED, 24, 16, 2, false, false, false, 1},
+     LLM42_BATCH_INVARIANT,
+     LLM42_PREFILL_PACKED,
+     24,
+     16,
+     2,
+     false,
+     false,
+     false,
+     1},
     // few rows and many keys: several blocks share a row, and a block has more units than it keeps in shared memory
     {{"llama", 64, 64, 1, 32, 32, 16, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 2560},
-     LLM42_DVR, LLM42_PREFILL_INVARIANT, 4, 16, 2, true, false, false, 4},
+     LLM42_DVR,
+     LLM42_PREFILL_INVARIANT,
+     4,
+     16,
+     2,
+     true,
+     false,
+     false,
+     4},
 };
 enum { SMALL_CASES = sizeof small_cases / sizeof *small_cases, SMALL_NEW = 10, SMALL_MOST = 24 };
 
-// Runs `count` requests from `first` on together; their outputs go to outs [SMALL_MOST, SMALL_NEW], or are compared with
-// what is there.
+// Runs `count` requests from `first` on together; their outputs go to outs [SMALL_MOST, SMALL_NEW], or are compared
+// with what is there.
 static void small_run(llm42_engine *engine, const small_case *s, int first, int count, llm42_output *outs, bool make) {
     static const int lengths[] = {600, 150, 40, 5};
     int64_t ids[SMALL_MOST];
@@ -61,8 +117,7 @@ static void small_run(llm42_engine *engine, const small_case *s, int first, int 
         for (int t = 0; t < r->committed && t < SMALL_NEW; t++) {
             const llm42_output out = {r->tokens[t], r->logprobs[t]};
             llm42_output *kept = &outs[i * SMALL_NEW + t];
-            if (make)
-                *kept = out;
+            if (make) *kept = out;
             else
                 CHECK_MSG(!memcmp(&out.token, &kept->token, sizeof out.token) &&
                               !memcmp(&out.logprob, &kept->logprob, sizeof out.logprob),
@@ -81,10 +136,20 @@ static void check_small(const char *folder, int at) {
     llm42_engine *engine = NULL;
     llm42_cuda_desc cuda = cuda_desc;
     if (s->match) cuda.fixed = LLM42_CUDA_FIXED_MATCH;
-    llm42_engine_desc desc = {.model = model, .backend = tested, .backend_desc = &cuda, .mode = s->mode, .prefill = s->prefill,
-                              .max_running = s->requests, .max_context = 640 * s->longer, .token_budget = 128, .window = 8,
-                              .group = s->group, .logits_fp32 = s->fp32, .page_size = s->page_size,
-                              .overlap = s->overlap, .log = note_line};
+    llm42_engine_desc desc = {.model = model,
+                              .backend = tested,
+                              .backend_desc = &cuda,
+                              .mode = s->mode,
+                              .prefill = s->prefill,
+                              .max_running = s->requests,
+                              .max_context = 640 * s->longer,
+                              .token_budget = 128,
+                              .window = 8,
+                              .group = s->group,
+                              .logits_fp32 = s->fp32,
+                              .page_size = s->page_size,
+                              .overlap = s->overlap,
+                              .log = note_line};
     llm42_output outs[SMALL_MOST * SMALL_NEW];
     if (model && CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s: %s", path, error.text)) {
         small_run(engine, s, 0, s->requests, outs, true);

@@ -120,11 +120,11 @@ static struct {
     shadow requests[REQUESTS];
     int count, submitting;  // submitting: index of the request whose submit call runs, else -1
     int64_t passes;
-    double time;                  // of the last event
-    bool simulated, faulty;       // faulty: passes fail now and then
+    double time;             // of the last event
+    bool simulated, faulty;  // faulty: passes fail now and then
     uint64_t random;
-    const llm42_pass *flight;     // as the engine gave it; NULL: none is in flight
-    llm42_row flight_row[ROWS];   // as they were when it took off
+    const llm42_pass *flight;    // as the engine gave it; NULL: none is in flight
+    llm42_row flight_row[ROWS];  // as they were when it took off
     const uint8_t *data;
     size_t size;
 } run;
@@ -493,10 +493,14 @@ static bool open_engine(void) {
 static void set_up_truth(int prompt) {
     llm42_engine *engine = NULL;
     llm42_error error = {0};
-    llm42_engine_desc desc = {.model = models[2], .backend = llm42_backend_sim(), .backend_desc = &sim_desc, .threads = 1,
-                              .max_context = CONTEXT, .mode = LLM42_BATCH_INVARIANT};
-    llm42_request_desc request = {.prompt = tokens_of, .prompt_count = prompt_count[prompt], .max_new_tokens = NEW,
-                                  .ignore_stop = true};
+    llm42_engine_desc desc = {.model = models[2],
+                              .backend = llm42_backend_sim(),
+                              .backend_desc = &sim_desc,
+                              .threads = 1,
+                              .max_context = CONTEXT,
+                              .mode = LLM42_BATCH_INVARIANT};
+    llm42_request_desc request = {
+        .prompt = tokens_of, .prompt_count = prompt_count[prompt], .max_new_tokens = NEW, .ignore_stop = true};
     FUZZ_CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
     for (int i = 0; i < REQUESTS; i++)
         FUZZ_CHECK(llm42_engine_submit(engine, &request, NULL, &error) == LLM42_OK, "%s", error.text);

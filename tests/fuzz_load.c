@@ -86,10 +86,8 @@ static void set_up(void) {
     for (int shape = 0; shape < TEST_SHAPES; shape++)
         for (int kind = CONFIG; kind <= INDEX; kind++) {
             folder_of(path, kind, shape);
-            if (kind == INDEX)
-                test_shards(path, &test_shapes[shape]);
-            else
-                test_model_folder(path, &test_shapes[shape]);
+            if (kind == INDEX) test_shards(path, &test_shapes[shape]);
+            else test_model_folder(path, &test_shapes[shape]);
         }
 }
 
@@ -140,10 +138,8 @@ static void load_model(const char *path, bool deterministic) {
     llm42_error error = {0};
     llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = path}, &error);
     models += result == LLM42_OK;
-    if (result == LLM42_OK)
-        run_model(model, deterministic);
-    else
-        one_line(result, &error);
+    if (result == LLM42_OK) run_model(model, deterministic);
+    else one_line(result, &error);
     FUZZ_CHECK((result == LLM42_OK) == (model != NULL), "result %d", (int)result);
     llm42_model_free(model);
 }
@@ -162,10 +158,8 @@ static void load_tokenizer(const char *path) {
     int32_t *ids = NULL;
     char *text = NULL;
     result = tok_encode(t, sample, sizeof sample - 1, true, &ids, &error);
-    if (result == LLM42_OK)
-        tok_decode(t, ids, (int)arrlen(ids), &text);
-    else
-        one_line(result, &error);
+    if (result == LLM42_OK) tok_decode(t, ids, (int)arrlen(ids), &text);
+    else one_line(result, &error);
     for (int i = 0; i < (int)arrlen(ids); i++) FUZZ_CHECK(ids[i] >= 0 && ids[i] < t->count, "id %d", (int)ids[i]);
     arrfree(ids);
     arrfree(text);
@@ -199,10 +193,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         test_write(path, data, size);
     }
-    if (kind >= TOKENIZER)
-        load_tokenizer(path);
-    else
-        load_model(kind == LLAMA2C ? path : dir, size % 2 == 0);
+    if (kind >= TOKENIZER) load_tokenizer(path);
+    else load_model(kind == LLAMA2C ? path : dir, size % 2 == 0);
     return 0;
 }
 

@@ -65,7 +65,8 @@ static const test_shape test_shapes[] = {
     {"llama", 32, 16, 1, 2, 1, 8, 24, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 0},
     {"llama", 32, 16, 1, 2, 2, 8, 24, 0, false, "F32",
      "\"rope_parameters\": {\"rope_type\": \"llama3\", \"rope_theta\": 500000.0, \"factor\": 8.0, "
-     "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 16}, ", 0},
+     "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 16}, ",
+     0},
     {"mistral", 32, 16, 1, 2, 1, 8, 24, 0, false, "F16", "\"sliding_window\": 4, ", 0},
     {"qwen2", 32, 16, 1, 2, 1, 8, 24, 0, true, "BF16", "\"use_sliding_window\": false, ", 0},
     {"qwen3", 32, 16, 1, 2, 1, 16, 24, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 0},
@@ -260,12 +261,9 @@ static inline test_text test_tokenizer(void) {
     for (int byte = 0; byte < 256; byte++) {
         bool shown = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte != 0xad);
         int code = shown ? byte : 256 + other++;  // bytes without a printed form move to U+0100 and up
-        if (code == '"' || code == '\\')
-            test_print(&text, ", \"\\%c\": %d", code, id++);
-        else if (code < 128)
-            test_print(&text, ", \"%c\": %d", code, id++);
-        else
-            test_print(&text, ", \"%c%c\": %d", 0xc0 | code >> 6, 0x80 | (code & 63), id++);
+        if (code == '"' || code == '\\') test_print(&text, ", \"\\%c\": %d", code, id++);
+        else if (code < 128) test_print(&text, ", \"%c\": %d", code, id++);
+        else test_print(&text, ", \"%c%c\": %d", 0xc0 | code >> 6, 0x80 | (code & 63), id++);
     }
     for (int i = 0; i < 5; i++) {
         const char *space = strchr(merges[i], ' ');

@@ -7,7 +7,7 @@
 #
 # Slow: some fifty times the program alone. TOOLS=memcheck in the environment runs that one only, and initcheck can be
 # named there. racecheck runs without cuBLASLt's kernels: with them it ends with an internal error of its own on an H200,
-# even with no kernel instrumented. Matrix plans are found beforehand, for that is most of what would run. A backend
+# even with no kernel instrumented. Matrix algorithms are chosen beforehand, for that is most of what would run. A backend
 # built with NVCCFLAGS="-O3 -lineinfo" has its source lines named.
 set -u
 PATH=$PATH:/usr/local/cuda/bin
@@ -26,8 +26,8 @@ clean() {
     shift
     # Libraries probe the driver with calls that may fail; our own calls are checked where they are made.
     options+=(--report-api-errors no)
-    set -- "$@" --no-check --plans "$work/plans"
-    [ "$tool" != racecheck ] || set -- "$@" --no-cublas --plans "$work/own"
+    set -- "$@" --no-check --algorithms "$work/algorithms"
+    [ "$tool" != racecheck ] || set -- "$@" --no-cublas --algorithms "$work/own"
     "$@" </dev/null >"$log" 2>&1 || cat "$log"
     echo "== $tool: $*"
     compute-sanitizer --tool "$tool" "${options[@]}" "$@" </dev/null 2>&1 | tee "$log"

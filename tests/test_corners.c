@@ -8,20 +8,21 @@ enum { MOST = 256, PROMPT = 12 };
 
 // >>the backend in front -----------------------------------------------------------------------------------------
 static struct {
-    bool wrong[4096];       // positions of rows whose fast token is changed
-    int32_t put[4096];      // to this, or to its successor in the vocabulary if 0
-    int fail_pass;          // this pass (counted from 1) fails; 0: none
+    bool wrong[4096];   // positions of rows whose fast token is changed
+    int32_t put[4096];  // to this, or to its successor in the vocabulary if 0
+    int fail_pass;      // this pass (counted from 1) fails; 0: none
     int passes;
-    bool spoil;             // a failing pass leaves NaN in the KV of its rows
-    unsigned variant;       // schedules, 1 << each, under which a row's log-probability depends on its place
-    bool invariant_as_fast; // INVARIANT passes run FAST
+    bool spoil;              // a failing pass leaves NaN in the KV of its rows
+    unsigned variant;        // schedules, 1 << each, under which a row's log-probability depends on its place
+    bool invariant_as_fast;  // INVARIANT passes run FAST
 } front;
 
 static llm42_result front_run(void *state, const llm42_pass *pass, llm42_error *error) {
     if (++front.passes == front.fail_pass) {
         for (int i = 0; front.spoil && i < pass->rows; i++) {
             const llm42__cpu *cpu = state;
-            uint16_t *k = (uint16_t *)cpu->k + llm42__cpu_kv_at(cpu, pass->seq[pass->row[i].seq].pages, pass->row[i].position, 0);
+            uint16_t *k = (uint16_t *)cpu->k +
+                          llm42__cpu_kv_at(cpu, pass->seq[pass->row[i].seq].pages, pass->row[i].position, 0);
             for (int j = 0; j < cpu->pad; j++) k[j] = 0x7fc0;  // NaN in bf16
         }
         snprintf(error->text, sizeof error->text, "the device is gone");
@@ -52,7 +53,13 @@ static llm42_model *model;
 static int32_t prompt[PROMPT] = {905, 312, 264, 1108, 283, 1767, 13, 325, 312, 264, 467, 323};
 static llm42_error error;
 
-typedef struct run { int32_t tokens[MOST]; float logprobs[MOST]; int count; llm42_finish finish; llm42_stats stats; } run;
+typedef struct run {
+    int32_t tokens[MOST];
+    float logprobs[MOST];
+    int count;
+    llm42_finish finish;
+    llm42_stats stats;
+} run;
 
 static llm42_engine *open_with(llm42_engine_desc desc) {
     llm42_engine *engine = NULL;
@@ -92,10 +99,18 @@ static run one(llm42_engine_desc desc, llm42_request_desc request) {
     return out;
 }
 
-// The slow oracle: every token goes through a pass of its own, outputs FIXED, of M rows, the prompt under this schedule.
-static run oracle_by(llm42_schedule prompts, const int32_t *start, int count, int outputs, int M, llm42_sampling sampling) {
+// The slow oracle: every token goes through a pass of its own, outputs FIXED, of M rows, the prompt under this
+// schedule.
+static run oracle_by(llm42_schedule prompts, const int32_t *start, int count, int outputs, int M,
+                     llm42_sampling sampling) {
     const llm42_backend *cpu = llm42_backend_cpu();
-    llm42_backend_desc desc = {.model = model, .compute = LLM42_BF16, .threads = 1, .max_rows = 1, .max_context = 512, .pages = 32, .page_size = 16};
+    llm42_backend_desc desc = {.model = model,
+                               .compute = LLM42_BF16,
+                               .threads = 1,
+                               .max_rows = 1,
+                               .max_context = 512,
+                               .pages = 32,
+                               .page_size = 16};
     void *state = NULL;
     int32_t pages[32];
     run out = {0};
@@ -107,7 +122,12 @@ static run oracle_by(llm42_schedule prompts, const int32_t *start, int count, in
         llm42_row row = {0, t, t < count ? start[t] : out.tokens[t - count], LLM42_ROW_SAMPLE};
         llm42_output got;
         llm42_schedule schedule = t < count ? prompts : LLM42_FIXED;
-        llm42_pass pass = {.schedule = schedule, .rows = 1, .shape = schedule == LLM42_FIXED ? M : 1, .row = &row, .seq = &seq, .out = &got};
+        llm42_pass pass = {.schedule = schedule,
+                           .rows = 1,
+                           .shape = schedule == LLM42_FIXED ? M : 1,
+                           .row = &row,
+                           .seq = &seq,
+                           .out = &got};
         CHECK_INT(cpu->run(state, &pass, &error), LLM42_OK);
         if (t < count - 1) continue;
         out.tokens[out.count] = got.token;
@@ -124,11 +144,13 @@ static run oracle(const int32_t *start, int count, int outputs, int M, llm42_sam
 static void same(const run *got, const run *want, int count, const char *what) {
     size_t n = (size_t)count;
     CHECK_MSG(got->count == count, "%s: %d tokens, expected %d", what, got->count, count);
-    CHECK_MSG(memcmp(got->tokens, want->tokens, n * sizeof *got->tokens) == 0, "%s: tokens differ from the oracle's", what);
-    CHECK_MSG(memcmp(got->logprobs, want->logprobs, n * sizeof *got->logprobs) == 0, "%s: log-probability bits differ", what);
+    CHECK_MSG(memcmp(got->tokens, want->tokens, n * sizeof *got->tokens) == 0, "%s: tokens differ from the oracle's",
+              what);
+    CHECK_MSG(memcmp(got->logprobs, want->logprobs, n * sizeof *got->logprobs) == 0, "%s: log-probability bits differ",
+              what);
 }
 
-static run reference;  // the oracle's 64 tokens for `prompt`, M = 32
+static run reference;            // the oracle's 64 tokens for `prompt`, M = 32
 static run invariant_reference;  // with the prompt under INVARIANT
 
 static void clear_front(void) { memset(&front, 0, sizeof front); }
@@ -136,11 +158,15 @@ static void clear_front(void) { memset(&front, 0, sizeof front); }
 // >>corners ------------------------------------------------------------------------------------------------------
 TEST(tokens_equal_the_oracle) {
     for (int i = 0; i < 8; i++) {
-        llm42_sampling sampling = {.temperature = i % 2 ? 0.9f : 0, .top_p = i == 3 ? 0.8f : 0, .top_k = i == 5 ? 20 : 0, .seed = (uint64_t)i};
+        llm42_sampling sampling = {
+            .temperature = i % 2 ? 0.9f : 0, .top_p = i == 3 ? 0.8f : 0, .top_k = i == 5 ? 20 : 0, .seed = (uint64_t)i};
         int count = 1 + i * 5 % PROMPT;
         run want = oracle(prompt, count, 80, 32, sampling);
-        run got = one((llm42_engine_desc){0}, (llm42_request_desc){.prompt = prompt, .prompt_count = count, .max_new_tokens = 80,
-                      .deterministic = true, .sampling = sampling});
+        run got = one((llm42_engine_desc){0}, (llm42_request_desc){.prompt = prompt,
+                                                                   .prompt_count = count,
+                                                                   .max_new_tokens = 80,
+                                                                   .deterministic = true,
+                                                                   .sampling = sampling});
         same(&got, &want, 80, "greedy and sampled requests");
     }
 }
@@ -159,8 +185,9 @@ TEST(stop_inside_a_window) {
     for (int from = 0; from < 24; from++) {
         int at = stop_place(from);
         if (at < 0) break;  // the rest of the text only repeats tokens
-        run got = one((llm42_engine_desc){0}, (llm42_request_desc){.max_new_tokens = 64, .deterministic = true,
-                      .stop = &reference.tokens[at], .stop_count = 1});
+        run got = one((llm42_engine_desc){0},
+                      (llm42_request_desc){
+                          .max_new_tokens = 64, .deterministic = true, .stop = &reference.tokens[at], .stop_count = 1});
         same(&got, &reference, at + 1, "stop token");
         CHECK_INT(got.finish, LLM42_FINISH_STOP);
     }
@@ -174,7 +201,9 @@ TEST(stop_rolled_back) {
         clear_front();
         front.wrong[PROMPT + at - 1] = true;
         front.put[PROMPT + at - 1] = stop;
-        run got = one((llm42_engine_desc){0}, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true, .stop = &stop, .stop_count = 1});
+        run got = one(
+            (llm42_engine_desc){0},
+            (llm42_request_desc){.max_new_tokens = 40, .deterministic = true, .stop = &stop, .stop_count = 1});
         same(&got, &reference, 40, "stop token rolled back");
         CHECK_INT(got.finish, LLM42_FINISH_LENGTH);
         CHECK(got.stats.rollbacks >= 1);
@@ -196,14 +225,17 @@ TEST(length_reached_at_every_offset_of_a_window) {
 TEST(window_of_one) {
     for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++)
         for (int bonus = LLM42_BONUS_ON; bonus <= LLM42_BONUS_OFF; bonus++) {
-            run got = one((llm42_engine_desc){.window = 1, .group = 32, .verify = (llm42_verify)verify, .bonus = (llm42_bonus)bonus},
-                          (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
+            run got = one(
+                (llm42_engine_desc){
+                    .window = 1, .group = 32, .verify = (llm42_verify)verify, .bonus = (llm42_bonus)bonus},
+                (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
             same(&got, &reference, 40, "W = 1");
         }
 }
 
 TEST(window_larger_than_the_output) {
-    run got = one((llm42_engine_desc){.window = 32, .group = 1}, (llm42_request_desc){.max_new_tokens = 9, .deterministic = true});
+    run got = one((llm42_engine_desc){.window = 32, .group = 1},
+                  (llm42_request_desc){.max_new_tokens = 9, .deterministic = true});
     same(&got, &reference, 9, "W = 32, output of 9");
     CHECK_INT(got.stats.verifications, 1);
 }
@@ -211,7 +243,8 @@ TEST(window_larger_than_the_output) {
 TEST(group_of_one) {
     llm42_engine *engine = open_with((llm42_engine_desc){.window = 32, .group = 1});
     int64_t ids[5];
-    for (int i = 0; i < 5; i++) ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 50, .deterministic = true});
+    for (int i = 0; i < 5; i++)
+        ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 50, .deterministic = true});
     finish(engine);
     for (int i = 0; i < 5; i++) {
         run got = take(engine, ids[i]);
@@ -227,7 +260,8 @@ TEST(mismatch_at_the_first_a_middle_and_the_last_position) {
         for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++) {
             clear_front();
             front.wrong[PROMPT + places[i] - 1] = true;
-            run got = one((llm42_engine_desc){.verify = (llm42_verify)verify, .look_ahead = 3}, (llm42_request_desc){.max_new_tokens = 8, .deterministic = true});
+            run got = one((llm42_engine_desc){.verify = (llm42_verify)verify, .look_ahead = 3},
+                          (llm42_request_desc){.max_new_tokens = 8, .deterministic = true});
             same(&got, &reference, 8, "one mismatch");
             CHECK_INT(got.stats.rollbacks, 1);
             CHECK_INT(got.stats.recomputed, 7 - places[i]);
@@ -238,12 +272,14 @@ TEST(mismatch_at_the_first_a_middle_and_the_last_position) {
 TEST(mismatch_at_every_position) {
     memset(front.wrong, 1, sizeof front.wrong);
     for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++) {
-        run got = one((llm42_engine_desc){.verify = (llm42_verify)verify}, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
+        run got = one((llm42_engine_desc){.verify = (llm42_verify)verify},
+                      (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
         same(&got, &reference, 40, "every candidate wrong");
         CHECK_INT(got.stats.rollbacks, got.stats.verifications);
     }
     clear_front();
-    run got = one((llm42_engine_desc){.inject_rate = 1}, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
+    run got = one((llm42_engine_desc){.inject_rate = 1},
+                  (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
     same(&got, &reference, 40, "injection of 100%");
     CHECK_INT(got.stats.injected, got.stats.candidates);
     CHECK_INT(got.stats.rollbacks, got.stats.verifications);
@@ -253,7 +289,8 @@ TEST(cancel_in_mid_window) {
     llm42_engine *engine = open_with((llm42_engine_desc){0});
     int64_t gone = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true});
     int64_t stays = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true});
-    for (int i = 0; i < 200 && llm42_engine_request(engine, gone)->candidates != 3; i++) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
+    for (int i = 0; i < 200 && llm42_engine_request(engine, gone)->candidates != 3; i++)
+        CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
     CHECK_INT(llm42_engine_request(engine, gone)->candidates, 3);
     CHECK_INT(llm42_engine_cancel(engine, gone, &error), LLM42_OK);
     CHECK_INT(llm42_engine_cancel(engine, gone, &error), LLM42_OK);  // again: nothing happens
@@ -275,7 +312,8 @@ TEST(preemption_in_mid_window) {
     for (int pages = 5; pages <= 14; pages++) {
         llm42_engine *engine = open_with((llm42_engine_desc){.pages = pages, .page_size = 16});
         int64_t ids[4];
-        for (int i = 0; i < 4; i++) ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i != 1});
+        for (int i = 0; i < 4; i++)
+            ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i != 1});
         finish(engine);
         for (int i = 0; i < 4; i++) {
             run got = take(engine, ids[i]);
@@ -299,9 +337,12 @@ TEST(shared_prefix_that_ends_inside_a_page) {
         llm42_engine *engine = open_with((llm42_engine_desc){.page_size = size, .prefix_cache = true});
         int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
         finish(engine);
-        int64_t b = submit(engine, (llm42_request_desc){.prompt = other, .prompt_count = PROMPT + 6, .max_new_tokens = 30, .deterministic = true});
+        int64_t b = submit(
+            engine, (llm42_request_desc){
+                        .prompt = other, .prompt_count = PROMPT + 6, .max_new_tokens = 30, .deterministic = true});
         int64_t c = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
-        int64_t d = submit(engine, (llm42_request_desc){.prompt = other, .prompt_count = PROMPT + 6, .max_new_tokens = 30});
+        int64_t d = submit(engine,
+                           (llm42_request_desc){.prompt = other, .prompt_count = PROMPT + 6, .max_new_tokens = 30});
         finish(engine);
         run got[3] = {take(engine, a), take(engine, b), take(engine, c)};
         same(&got[0], &reference, 30, "first");
@@ -331,9 +372,11 @@ TEST(fast_pages_are_not_read_by_deterministic_requests) {
 
 TEST(prompt_of_one_token) {
     for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_INVARIANT; prefill++) {
-        run want = oracle_by(prefill == LLM42_PREFILL_INVARIANT ? LLM42_INVARIANT : LLM42_FIXED, prompt, 1, 30, 32, (llm42_sampling){0});
-        run got = one((llm42_engine_desc){.prefill = (llm42_prefill)prefill, .prefix_cache = true},
-                      (llm42_request_desc){.prompt = prompt, .prompt_count = 1, .max_new_tokens = 30, .deterministic = true});
+        run want = oracle_by(prefill == LLM42_PREFILL_INVARIANT ? LLM42_INVARIANT : LLM42_FIXED, prompt, 1, 30, 32,
+                             (llm42_sampling){0});
+        run got = one(
+            (llm42_engine_desc){.prefill = (llm42_prefill)prefill, .prefix_cache = true},
+            (llm42_request_desc){.prompt = prompt, .prompt_count = 1, .max_new_tokens = 30, .deterministic = true});
         CHECK_INT(got.count, 30);
         if (prefill != LLM42_PREFILL_ISOLATED) same(&got, &want, 30, "prompt of one token");
     }
@@ -342,12 +385,17 @@ TEST(prompt_of_one_token) {
 TEST(n_samples_of_one_prompt) {
     llm42_engine *engine = open_with((llm42_engine_desc){.prefix_cache = true, .page_size = 4});
     int64_t ids[6], twin;
-    for (int i = 0; i < 6; i++) ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true,
-                                                .sampling = {.temperature = 1}, .sample_index = i});
-    twin = submit(engine, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true, .sampling = {.temperature = 1, .seed = 44}});
+    for (int i = 0; i < 6; i++)
+        ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 40,
+                                                     .deterministic = true,
+                                                     .sampling = {.temperature = 1},
+                                                     .sample_index = i});
+    twin = submit(engine, (llm42_request_desc){
+                              .max_new_tokens = 40, .deterministic = true, .sampling = {.temperature = 1, .seed = 44}});
     finish(engine);
     for (int i = 0; i < 6; i++) {
-        run want = oracle(prompt, PROMPT, 40, 32, (llm42_sampling){.temperature = 1, .seed = 42 + (uint64_t)i}), got = take(engine, ids[i]);
+        run want = oracle(prompt, PROMPT, 40, 32, (llm42_sampling){.temperature = 1, .seed = 42 + (uint64_t)i}),
+            got = take(engine, ids[i]);
         same(&got, &want, 40, "sample");
         for (int j = 0; j < i; j++)
             CHECK(memcmp(got.tokens, llm42_engine_request(engine, ids[j])->tokens, 40 * sizeof(int32_t)) != 0);
@@ -396,7 +444,7 @@ static void a_pass_fails(llm42_prefill prefill, int from, const run *want) {
 }
 
 TEST(a_failed_pass_leaves_the_engine_as_it_was) {
-    a_pass_fails(LLM42_PREFILL_PACKED, 3, &reference);  // the first two passes are the check at open
+    a_pass_fails(LLM42_PREFILL_PACKED, 3, &reference);               // the first two passes are the check at open
     a_pass_fails(LLM42_PREFILL_INVARIANT, 5, &invariant_reference);  // the first four
 }
 
@@ -426,7 +474,8 @@ TEST(ordinary_requests_go_on_at_w_1) {
     llm42_engine *engine = open_with((llm42_engine_desc){.window = 1, .group = 8});
     int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true});
     int64_t b = submit(engine, (llm42_request_desc){.max_new_tokens = 20});
-    while (llm42_engine_request(engine, b)->finish == LLM42_FINISH_NONE) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
+    while (llm42_engine_request(engine, b)->finish == LLM42_FINISH_NONE)
+        CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
     CHECK(llm42_engine_request(engine, a)->committed < 60);
     finish(engine);
     llm42_engine_close(engine);
@@ -437,7 +486,9 @@ static int64_t next_turn(llm42_engine *engine, int64_t a, int32_t turn[PROMPT + 
     memcpy(turn, prompt, sizeof prompt);
     memcpy(turn + PROMPT, llm42_engine_request(engine, a)->tokens, 30 * sizeof *turn);
     turn[PROMPT + 30] = 325;
-    int64_t b = submit(engine, (llm42_request_desc){.prompt = turn, .prompt_count = PROMPT + 31, .max_new_tokens = 20, .deterministic = true});
+    int64_t b = submit(
+        engine,
+        (llm42_request_desc){.prompt = turn, .prompt_count = PROMPT + 31, .max_new_tokens = 20, .deterministic = true});
     finish(engine);
     return b;
 }
@@ -457,27 +508,43 @@ TEST(the_last_window_reaches_the_prefix_cache) {
 TEST(a_backend_whose_rows_change_with_their_place_is_refused) {
     llm42_engine *engine;
     front.variant = 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
-    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend()}, &error), LLM42_NOT_INVARIANT);
+    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend()}, &error),
+              LLM42_NOT_INVARIANT);
     CHECK_CONTAINS(error.text, "front");
     CHECK(engine == NULL);
-    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend(), .mode = LLM42_BATCH_INVARIANT}, &error),
+    CHECK_INT(llm42_engine_open(
+                  &engine,
+                  &(llm42_engine_desc){.model = model, .backend = front_backend(), .mode = LLM42_BATCH_INVARIANT},
+                  &error),
               LLM42_NOT_INVARIANT);
-    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend(), .mode = LLM42_NONDETERMINISTIC}, &error), LLM42_OK);
+    CHECK_INT(llm42_engine_open(
+                  &engine,
+                  &(llm42_engine_desc){.model = model, .backend = front_backend(), .mode = LLM42_NONDETERMINISTIC},
+                  &error),
+              LLM42_OK);
     int64_t id = 0;
-    CHECK_INT(llm42_engine_submit(engine, &(llm42_request_desc){.prompt = prompt, .prompt_count = 3, .deterministic = true}, &id, &error), LLM42_INVALID);
+    CHECK_INT(llm42_engine_submit(engine,
+                                  &(llm42_request_desc){.prompt = prompt, .prompt_count = 3, .deterministic = true},
+                                  &id, &error),
+              LLM42_INVALID);
     CHECK_CONTAINS(error.text, "deterministic");
     llm42_engine_close(engine);
     front.variant = 1u << LLM42_INVARIANT;  // matters where INVARIANT passes will run
-    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend()}, &error), LLM42_OK);
+    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend()}, &error),
+              LLM42_OK);
     llm42_engine_close(engine);
-    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend(), .prefill = LLM42_PREFILL_INVARIANT}, &error),
+    CHECK_INT(llm42_engine_open(
+                  &engine,
+                  &(llm42_engine_desc){.model = model, .backend = front_backend(), .prefill = LLM42_PREFILL_INVARIANT},
+                  &error),
               LLM42_NOT_INVARIANT);
     CHECK_CONTAINS(error.text, "invariant");
     clear_front();
 }
 
 // >>prefill INVARIANT ---------------------------------------------------------------------------------------------
-static const llm42_engine_desc invariant_prefill = {.prefill = LLM42_PREFILL_INVARIANT, .page_size = 4, .prefix_cache = true};
+static const llm42_engine_desc invariant_prefill = {
+    .prefill = LLM42_PREFILL_INVARIANT, .page_size = 4, .prefix_cache = true};
 
 // Together in one pass: a deterministic prompt, others, and rows that decode. Its first token is final, theirs are not.
 TEST(invariant_prompts_ride_beside_decodes) {
@@ -490,7 +557,9 @@ TEST(invariant_prompts_ride_beside_decodes) {
     CHECK_INT(llm42_engine_stats(engine).passes[LLM42_FAST], 1);  // no prompt: FAST again
     int32_t other[PROMPT];
     for (int i = 0; i < PROMPT; i++) other[i] = 300 + i;
-    int64_t b = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
+    int64_t b = submit(
+        engine,
+        (llm42_request_desc){.max_new_tokens = 60, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
     int64_t c = submit(engine, (llm42_request_desc){.max_new_tokens = 60});
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
     llm42_stats stats = llm42_engine_stats(engine);
@@ -516,7 +585,8 @@ static bool as_alone(bool fast, int budget) {
     llm42_engine *engine = open_with(desc);
     front.invariant_as_fast = fast;  // the check at open is over
     int64_t ids[8];
-    for (int i = 0; i < 8; i++) ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i % 2 == 0});
+    for (int i = 0; i < 8; i++)
+        ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i % 2 == 0});
     finish(engine);
     run got = take(engine, ids[6]);
     llm42_engine_close(engine);
@@ -538,21 +608,27 @@ TEST(invariant_prompts_share_pages_of_invariant_rows) {
     for (int i = 0; i < PROMPT; i++) other[i] = 300 + i;
     int64_t ids[5];
     ids[0] = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
-    submit(engine, (llm42_request_desc){.max_new_tokens = 1, .prompt = other, .prompt_count = PROMPT});  // in the same pass
+    submit(engine,
+           (llm42_request_desc){.max_new_tokens = 1, .prompt = other, .prompt_count = PROMPT});  // in the same pass
     finish(engine);
     ids[1] = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
-    ids[2] = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
+    ids[2] = submit(engine, (llm42_request_desc){
+                                .max_new_tokens = 30, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
     finish(engine);
     for (int i = 0; i < PROMPT; i++) other[i]++;
-    submit(engine, (llm42_request_desc){.max_new_tokens = 1, .prompt = other, .prompt_count = PROMPT});  // in a FAST pass
+    submit(engine,
+           (llm42_request_desc){.max_new_tokens = 1, .prompt = other, .prompt_count = PROMPT});  // in a FAST pass
     finish(engine);
-    ids[3] = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
+    ids[3] = submit(engine, (llm42_request_desc){
+                                .max_new_tokens = 30, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
     finish(engine);
     const int hits[] = {0, 8, 8, 0};
     for (int i = 0; i < 4; i++) {
         run got = take(engine, ids[i]), want = invariant_reference;
-        if (i == 2) for (int k = 0; k < PROMPT; k++) other[k]--;
-        if (i == 3) for (int k = 0; k < PROMPT; k++) other[k]++;
+        if (i == 2)
+            for (int k = 0; k < PROMPT; k++) other[k]--;
+        if (i == 3)
+            for (int k = 0; k < PROMPT; k++) other[k]++;
         if (i >= 2) want = oracle_by(LLM42_INVARIANT, other, PROMPT, 30, 32, (llm42_sampling){0});
         same(&got, &want, 30, "shares pages");
         CHECK_INT(llm42_engine_request(engine, ids[i])->prefix_hits, hits[i]);
@@ -569,7 +645,8 @@ TEST(pages_of_outputs_are_not_shared_with_invariant_prompts) {
     int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
     int32_t other[PROMPT] = {0};
-    submit(engine, (llm42_request_desc){.max_new_tokens = 1, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
+    submit(engine,
+           (llm42_request_desc){.max_new_tokens = 1, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
     finish(engine);
     CHECK_INT(llm42_engine_stats(engine).passes[LLM42_INVARIANT], 2);
     int32_t turn[PROMPT + 31];
@@ -580,7 +657,9 @@ TEST(pages_of_outputs_are_not_shared_with_invariant_prompts) {
     llm42_engine_close(engine);
 }
 
-typedef struct preempted { int in_prompt, in_output, refills; } preempted;
+typedef struct preempted {
+    int in_prompt, in_output, refills;
+} preempted;
 
 static void hear_preempted(void *user, const llm42_event *e) {
     preempted *p = user;
@@ -588,8 +667,8 @@ static void hear_preempted(void *user, const llm42_event *e) {
     p->refills += e->type == LLM42_EVENT_PASS && e->schedule == LLM42_FIXED && e->windows == 0;
 }
 
-// A preempted request gets INVARIANT rows for its prompt again and FIXED ones for its outputs, though the first request's
-// prompt, which is prompt and output of the last, could lend it pages for both.
+// A preempted request gets INVARIANT rows for its prompt again and FIXED ones for its outputs, though the first
+// request's prompt, which is prompt and output of the last, could lend it pages for both.
 TEST(preemption_under_invariant_prefill) {
     preempted seen = {0};
     int32_t turn[PROMPT + 40];
@@ -599,12 +678,16 @@ TEST(preemption_under_invariant_prefill) {
     int64_t hits = 0;
     for (int pages = 24; pages <= 60; pages += 2) {
         llm42_engine_desc desc = invariant_prefill;
-        desc.pages = pages, desc.token_budget = pages % 4 ? 5 : 64, desc.max_running = 5, desc.prefix_cache = pages % 8 < 4;
+        desc.pages = pages, desc.token_budget = pages % 4 ? 5 : 64, desc.max_running = 5,
+        desc.prefix_cache = pages % 8 < 4;
         desc.on_event = hear_preempted, desc.event_user = &seen;
         llm42_engine *engine = open_with(desc);
         int64_t ids[5];
-        ids[0] = submit(engine, (llm42_request_desc){.prompt = turn, .prompt_count = PROMPT + 40, .max_new_tokens = 40, .deterministic = true});
-        for (int i = 1; i < 5; i++) ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i != 2});
+        ids[0] = submit(engine,
+                        (llm42_request_desc){
+                            .prompt = turn, .prompt_count = PROMPT + 40, .max_new_tokens = 40, .deterministic = true});
+        for (int i = 1; i < 5; i++)
+            ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i != 2});
         finish(engine);
         for (int i = 0; i < 5; i++) {
             run got = take(engine, ids[i]);
@@ -614,11 +697,17 @@ TEST(preemption_under_invariant_prefill) {
         CHECK_INT(llm42_engine_stats(engine).pages_free, pages);
         llm42_engine_close(engine);
     }
-    CHECK_MSG(seen.in_prompt > 0 && seen.in_output > 0 && seen.refills > 0 && hits > 0, "%d in a prompt, %d in an output, %d refills",
-              seen.in_prompt, seen.in_output, seen.refills);
+    CHECK_MSG(seen.in_prompt > 0 && seen.in_output > 0 && seen.refills > 0 && hits > 0,
+              "%d in a prompt, %d in an output, %d refills", seen.in_prompt, seen.in_output, seen.refills);
 }
 
-typedef struct heard { int32_t tokens[4][MOST]; int count[4]; int64_t events, passes; double last; bool ordered; } heard;
+typedef struct heard {
+    int32_t tokens[4][MOST];
+    int count[4];
+    int64_t events, passes;
+    double last;
+    bool ordered;
+} heard;
 
 static void hear(void *user, const llm42_event *e) {
     heard *h = user;
@@ -635,12 +724,20 @@ static void hear(void *user, const llm42_event *e) {
 
 TEST(events_carry_the_tokens_once_and_steps_allocate_nothing) {
     heard h = {.ordered = true};
-    llm42_engine *engine = open_with((llm42_engine_desc){.on_event = hear, .event_user = &h, .pages = 14, .prefix_cache = true, .verify = LLM42_VERIFY_WAIT,
-                                      .inject_rate = 0.05});
-    for (int i = 0; i < 4; i++) submit(engine, (llm42_request_desc){.max_new_tokens = 90, .deterministic = i != 2, .sampling = {.temperature = i == 3 ? 0.7f : 0, .top_p = 0.9f}});
+    llm42_engine *engine = open_with((llm42_engine_desc){.on_event = hear,
+                                                         .event_user = &h,
+                                                         .pages = 14,
+                                                         .prefix_cache = true,
+                                                         .verify = LLM42_VERIFY_WAIT,
+                                                         .inject_rate = 0.05});
+    for (int i = 0; i < 4; i++)
+        submit(engine, (llm42_request_desc){.max_new_tokens = 90,
+                                            .deterministic = i != 2,
+                                            .sampling = {.temperature = i == 3 ? 0.7f : 0, .top_p = 0.9f}});
     int64_t before = test_allocations();
     llm42_result result;
-    while ((result = llm42_engine_step(engine, &error)) == LLM42_OK) {}
+    while ((result = llm42_engine_step(engine, &error)) == LLM42_OK) {
+    }
     CHECK_INT(result, LLM42_IDLE);
     CHECK_INT(test_allocations() - before, 0);
     CHECK(h.ordered);
@@ -758,7 +855,7 @@ TEST(the_sampler) {
         CHECK(t == 30 || t == 900);
         counts[t == 900]++;
     }
-    CHECK_NEAR(counts[0], DRAWS / 2, 5 * sqrt(DRAWS) / 2);  // five standard deviations
+    CHECK_NEAR(counts[0], DRAWS / 2, 5 * sqrt(DRAWS) / 2);                          // five standard deviations
     for (int i = 0; i < V; i++) logits[i] = i < 4 ? logf((float)(4 - i)) : -30.0f;  // 0.4 0.3 0.2 0.1
     int seen[5] = {0}, nucleus[5] = {0}, floor[5] = {0};
     for (int i = 0; i < DRAWS; i++) {
@@ -777,11 +874,13 @@ TEST(the_sampler) {
     CHECK_NEAR(llm42_logprob(logits, V, 1), log(0.3), 1e-5);
     logits[77] = NAN;  // one bad logit spoils every log-probability, so that the backend's check sees it
     CHECK(isnan(llm42_logprob(logits, V, 1)));
-    CHECK(isnan(llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 4, .seed = 9}, 1, scratch).logprob));
+    CHECK(
+        isnan(llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 4, .seed = 9}, 1, scratch).logprob));
 }
 
 int main(void) {
-    if (!CHECK_MSG(llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error) == LLM42_OK, "%s", error.text))
+    if (!CHECK_MSG(llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error) == LLM42_OK, "%s",
+                   error.text))
         return test_end("test_corners");
     reference = oracle(prompt, PROMPT, 64, 32, (llm42_sampling){0});
     invariant_reference = oracle_by(LLM42_INVARIANT, prompt, PROMPT, 64, 32, (llm42_sampling){0});

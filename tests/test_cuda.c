@@ -35,7 +35,7 @@ static const args_option options[] = {
     ARGS_INT("window W", &window, 1, 4096, "W; M = G x W"),
     ARGS_INT("group G", &group, 1, 4096, "G"),
     ARGS_INT("kv-gib N", &kv_gib, 0, 4096, "memory for KV pages, at most; 0: 40, on the CPU 1"),
-    ARGS_TEXT("plans FILE", &plan_path, "matrix plans are kept there between engines"),
+    ARGS_TEXT("algorithms FILE", &algorithm_path, "chosen matrix algorithms are kept there between engines"),
     ARGS_FLAG("no-check", &cuda_desc.no_check, "without the backend's own bit tests at open, to save time"),
     ARGS_FLAG("no-cublas", &cuda_desc.no_cublas, "matrix products by our own kernels alone"),
     ARGS_TEXT("tsv FILE", &tsv_path, "results: the manifest, then `part case quantity value`"),
@@ -47,7 +47,7 @@ static const struct {
     const char *name;
     void (*test)(void);
 } parts[] = {
-    {"models", models},   {"layers", layers}, {"passes", passes},           {"errors", errors},
+    {"models", models},   {"layers", layers}, {"passes", passes}, {"errors", errors},
     {"overlap", overlap}, {"small", small},   {"sglang", sglang}, {"determinism", determinism},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
@@ -57,15 +57,12 @@ static bool device_present(void) {
     llm42_model *model = NULL;
     rig g = {0};
     llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, &error);
-    if (!result)
-        result = rig_try(&g, tested, (llm42_backend_desc){.model = model, .max_rows = 16, .max_context = 16});
+    if (!result) result = rig_try(&g, tested, (llm42_backend_desc){.model = model, .max_rows = 16, .max_context = 16});
     bool none = result == LLM42_UNSUPPORTED && strstr(error.text, "no CUDA device");
     rig_close(&g);
     llm42_model_free(model);
-    if (none)
-        printf("skipped: %s\n", error.text);
-    else
-        CHECK_MSG(result == LLM42_OK, "%s: %s", llm42_result_name(result), error.text);
+    if (none) printf("skipped: %s\n", error.text);
+    else CHECK_MSG(result == LLM42_OK, "%s: %s", llm42_result_name(result), error.text);
     return result == LLM42_OK;
 }
 
@@ -81,10 +78,9 @@ int main(int argc, char **argv) {
     static const char *const backends[] = {"cpu", "cuda", NULL};
     if (args_choice("--backend", backend_name, backends) == 0) tested = &late_backend;
 #ifdef LLM42_CUDA
-    else
-        tested = llm42_backend_cuda();
+    else tested = llm42_backend_cuda();
 #endif
-    cuda_desc.plan_file = plan_path;
+    cuda_desc.algorithm_file = algorithm_path;
     if (!tested) printf("skipped: built without CUDA: run make cuda\n");
     if (!tested || !device_present()) return test_end("test_cuda");
     if (tsv_path && !(tsv = args_out_begin(tsv_path, tsv_part)))

@@ -1,6 +1,7 @@
 // One digest of everything whose bits are promised not to depend on the instruction set, the compiler or its options:
-// the library's own functions, passes of every schedule and compute type, and deterministic requests. test_isa.sh builds
-// this in many ways and compares. With LLM42_TEST_CONTROL the passes sum in another order: the digest must change.
+// the library's own functions, passes of every schedule and compute type, and deterministic requests. test_isa.sh
+// builds this in many ways and compares. With LLM42_TEST_CONTROL the passes sum in another order: the digest must
+// change.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -15,7 +16,8 @@ static void add_functions(void) {
     for (int i = -4000; i < 4000; i++) {
         double sine, cosine;
         llm42_sincos(i * 7.3, &sine, &cosine);
-        float values[] = {llm42_exp((float)i * 0.021f), llm42_log((float)(i + 4001) * 0.013f), (float)sine, (float)cosine};
+        float values[] = {llm42_exp((float)i * 0.021f), llm42_log((float)(i + 4001) * 0.013f), (float)sine,
+                          (float)cosine};
         add(values, sizeof values);
         CHECK_NEAR(values[0] / expf((float)i * 0.021f), 1, values[0] > 0 ? 4e-7 : INFINITY);
         CHECK_NEAR(values[1], logf((float)(i + 4001) * 0.013f), 4e-7 * (1 + fabs(values[1])));
@@ -28,8 +30,13 @@ static void add_functions(void) {
 static void add_pass(const llm42_model *model, llm42_schedule schedule, int shape, llm42_dtype compute) {
     enum { ROWS = 40 };
     const llm42_backend *cpu = llm42_backend_cpu();
-    llm42_backend_desc desc = {.model = model, .compute = compute, .threads = 2, .max_rows = ROWS, .max_context = 64,
-                               .pages = 4, .page_size = 16};
+    llm42_backend_desc desc = {.model = model,
+                               .compute = compute,
+                               .threads = 2,
+                               .max_rows = ROWS,
+                               .max_context = 64,
+                               .pages = 4,
+                               .page_size = 16};
     llm42_error error;
     void *state;
     if (!CHECK_INT(cpu->open(&state, &desc, &error), LLM42_OK)) return;
@@ -39,7 +46,8 @@ static void add_pass(const llm42_model *model, llm42_schedule schedule, int shap
     llm42_seq seq = {.pages = pages, .sampling = {.temperature = 0.9f, .top_p = 0.95f, .seed = 7}};
     float *logits = malloc(sizeof *logits * (size_t)model->config.vocab * ROWS);
     for (int i = 0; i < ROWS; i++) rows[i] = (llm42_row){0, i, (i * 37 + 5) % model->config.vocab, LLM42_ROW_SAMPLE};
-    llm42_pass pass = {.schedule = schedule, .rows = ROWS, .shape = shape, .row = rows, .seq = &seq, .out = out, .logits = logits};
+    llm42_pass pass = {
+        .schedule = schedule, .rows = ROWS, .shape = shape, .row = rows, .seq = &seq, .out = out, .logits = logits};
     if (CHECK_INT(cpu->run(state, &pass, &error), LLM42_OK)) {
         add(out, sizeof out);
         add(logits, sizeof *logits * (size_t)model->config.vocab * ROWS);
@@ -51,12 +59,21 @@ static void add_pass(const llm42_model *model, llm42_schedule schedule, int shap
 static void add_requests(const llm42_model *model) {
     llm42_error error;
     llm42_engine *engine;
-    if (!CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .window = 8, .group = 4, .max_context = 128},
-                                     &error), LLM42_OK)) return;
+    if (!CHECK_INT(llm42_engine_open(&engine,
+                                     &(llm42_engine_desc){.model = model, .window = 8, .group = 4, .max_context = 128},
+                                     &error),
+                   LLM42_OK))
+        return;
     const int32_t prompt[] = {905, 312, 264, 1108, 283, 1767, 13};
     for (int i = 0; i < 4; i++)
-        llm42_engine_submit(engine, &(llm42_request_desc){.prompt = prompt, .prompt_count = 4 + i, .max_new_tokens = 24,
-                            .deterministic = true, .sampling = {.temperature = i % 2 ? 0.8f : 0}, .ignore_stop = true}, NULL, &error);
+        llm42_engine_submit(engine,
+                            &(llm42_request_desc){.prompt = prompt,
+                                                  .prompt_count = 4 + i,
+                                                  .max_new_tokens = 24,
+                                                  .deterministic = true,
+                                                  .sampling = {.temperature = i % 2 ? 0.8f : 0},
+                                                  .ignore_stop = true},
+                            NULL, &error);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     for (int i = 1; i <= 4; i++) {
         const llm42_request *r = llm42_engine_request(engine, i);
@@ -74,8 +91,10 @@ int main(void) {
 #endif
     llm42_error error;
     llm42_model *tiny42 = NULL, *synthetic = NULL;
-    if (!CHECK_INT(llm42_model_load(&tiny42, &(llm42_model_desc){.path = "examples/tiny42"}, &error), LLM42_OK)) return 1;
-    if (!CHECK_INT(llm42_model_load(&synthetic, &(llm42_model_desc){.path = "synthetic:tiny"}, &error), LLM42_OK)) return 1;
+    if (!CHECK_INT(llm42_model_load(&tiny42, &(llm42_model_desc){.path = "examples/tiny42"}, &error), LLM42_OK))
+        return 1;
+    if (!CHECK_INT(llm42_model_load(&synthetic, &(llm42_model_desc){.path = "synthetic:tiny"}, &error), LLM42_OK))
+        return 1;
     add_functions();
     add_pass(tiny42, LLM42_FAST, fast_shape, LLM42_FP32);  // fp32: bf16 rounding hides most differences
     add_pass(tiny42, LLM42_FAST, 40, LLM42_BF16);

@@ -25,8 +25,14 @@ static llm42_model *load(const char *path) {
 static float *run(const llm42_model *model, llm42_dtype compute, llm42_schedule schedule, const int32_t *ids,
                   int count) {
     const llm42_backend *cpu = llm42_backend_cpu();
-    llm42_backend_desc desc = {.model = model, .compute = compute, .logits_fp32 = compute == LLM42_FP32, .threads = 1,
-                               .max_rows = SHAPE, .max_context = count, .pages = count / PAGE + 1, .page_size = PAGE};
+    llm42_backend_desc desc = {.model = model,
+                               .compute = compute,
+                               .logits_fp32 = compute == LLM42_FP32,
+                               .threads = 1,
+                               .max_rows = SHAPE,
+                               .max_context = count,
+                               .pages = count / PAGE + 1,
+                               .page_size = PAGE};
     int32_t pages[SHAPE];
     llm42_row row[SHAPE];
     llm42_output out[SHAPE];
@@ -45,8 +51,13 @@ static float *run(const llm42_model *model, llm42_dtype compute, llm42_schedule 
     llm42_seq seq = {.request = 1, .pages = pages};
     int rows = schedule == LLM42_INVARIANT ? 1 : count;
     for (int i = 0; i < count; i += rows) {
-        llm42_pass pass = {.schedule = schedule, .rows = rows, .shape = schedule == LLM42_FIXED ? SHAPE : rows,
-                           .row = row + i, .seq = &seq, .out = out, .logits = logits + (size_t)i * vocab};
+        llm42_pass pass = {.schedule = schedule,
+                           .rows = rows,
+                           .shape = schedule == LLM42_FIXED ? SHAPE : rows,
+                           .row = row + i,
+                           .seq = &seq,
+                           .out = out,
+                           .logits = logits + (size_t)i * vocab};
         CHECK_MSG(!cpu->run(state, &pass, &error), "%s", error.text);
     }
     cpu->close(state);
@@ -75,13 +86,22 @@ static double difference(const tok_json *j, int list, const float *row, int voca
 
 static void check_greedy(const llm42_model *model, llm42_mode mode, const tok_json *j, int prompts) {
     llm42_engine *engine = NULL;
-    llm42_engine_desc desc = {.model = model, .mode = mode, .compute = LLM42_FP32, .threads = 1, .max_running = 4,
-                              .max_context = 256, .window = 8, .group = 2};
+    llm42_engine_desc desc = {.model = model,
+                              .mode = mode,
+                              .compute = LLM42_FP32,
+                              .threads = 1,
+                              .max_running = 4,
+                              .max_context = 256,
+                              .window = 8,
+                              .group = 2};
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return;
     int i = prompts + 1, count;
     for (int n = 0; n < j->token[prompts].size; n++, i = tok_json_next(j, i)) {  // all together in one batch
         int32_t *ids = ids_at(j, tok_json_get(j, i, "ids"), &count);
-        llm42_request_desc ask = {.prompt = ids, .prompt_count = count, .max_new_tokens = GREEDY, .ignore_stop = true,
+        llm42_request_desc ask = {.prompt = ids,
+                                  .prompt_count = count,
+                                  .max_new_tokens = GREEDY,
+                                  .ignore_stop = true,
                                   .deterministic = mode == LLM42_DVR};
         int64_t id;
         CHECK_MSG(!llm42_engine_submit(engine, &ask, &id, &error), "%s", error.text);
@@ -178,7 +198,9 @@ TEST(stories260K_tells_the_same_story) {
     llm42_engine_desc desc = {.model = model, .compute = LLM42_FP32, .threads = 1, .max_running = 1};
     CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text);
     for (int deterministic = 0; engine && deterministic < 2; deterministic++) {
-        llm42_request_desc ask = {.prompt = ids, .prompt_count = (int)arrlen(ids), .deterministic = deterministic,
+        llm42_request_desc ask = {.prompt = ids,
+                                  .prompt_count = (int)arrlen(ids),
+                                  .deterministic = deterministic,
                                   .max_new_tokens = 201 - (int)arrlen(ids)};
         CHECK_MSG(!llm42_engine_submit(engine, &ask, &id, &error), "%s", error.text);
         CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
@@ -202,7 +224,12 @@ TEST(stories260K_tells_the_same_story) {
 
 // Other spellings of tiny42 -----------------------------------------------------------------------------------------
 
-typedef struct tensor { const char *name; int rank, shape[2]; const unsigned char *data; size_t count; } tensor;
+typedef struct tensor {
+    const char *name;
+    int rank, shape[2];
+    const unsigned char *data;
+    size_t count;
+} tensor;
 
 // tiny42's weights, which are bf16, and its config.
 static struct {
@@ -275,9 +302,10 @@ static void write_weights(const char *path, llm42_dtype type, int first, int las
         const tensor *t = i < last ? &tiny.tensor[i] : extra;
         char shape[32];
         snprintf(shape, sizeof shape, t->rank == 1 ? "%d" : "%d,%d", t->shape[0], t->shape[1]);
-        at += (size_t)snprintf(header + at, sizeof header - at, "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],"
-                               "\"data_offsets\":[%zu,%zu]}", i == first ? '{' : ',', t->name, name, shape, offset,
-                               offset + t->count * element);
+        at += (size_t)snprintf(header + at, sizeof header - at,
+                               "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],"
+                               "\"data_offsets\":[%zu,%zu]}",
+                               i == first ? '{' : ',', t->name, name, shape, offset, offset + t->count * element);
         offset += t->count * element;
     }
     at += (size_t)snprintf(header + at, sizeof header - at, "}");
@@ -365,7 +393,7 @@ TEST(old_and_new_config_spelling_are_the_same) {
     CHECK(same_bits(dir[0], dir[1]));
     CHECK(same_bits(dir[2], dir[3]));
     CHECK(same_bits(dir[2], dir[4]));
-    CHECK(!same_bits(dir[0], TINY));    // controls: theta and the scaling do reach the model
+    CHECK(!same_bits(dir[0], TINY));  // controls: theta and the scaling do reach the model
     CHECK(!same_bits(dir[0], dir[2]));
 }
 

@@ -28,13 +28,22 @@ static int any(int from, int to) { return test_random_int(&chance, from, to); }
 static bool once_in(int n) { return any(1, n) == 1; }
 
 // >>requests -----------------------------------------------------------------------------------------------------
-typedef struct answer { int count; int32_t tokens[NEW]; float logprobs[NEW]; } answer;
+typedef struct answer {
+    int count;
+    int32_t tokens[NEW];
+    float logprobs[NEW];
+} answer;
 
 static llm42_request_desc request(int i) {
-    static const llm42_sampling sampling[] = {{0}, {.temperature = 0.8f, .top_p = 0.9f, .seed = 5}, {.temperature = 1.2f, .top_k = 9}};
+    static const llm42_sampling sampling[] = {
+        {0}, {.temperature = 0.8f, .top_p = 0.9f, .seed = 5}, {.temperature = 1.2f, .top_k = 9}};
     static const int length[REQUESTS] = {1, 5, 17, LONGEST, 8, 16}, tokens[REQUESTS] = {NEW, 1, 9, NEW, 3, 12};
-    return (llm42_request_desc){.prompt = prompts[i], .prompt_count = length[i], .max_new_tokens = tokens[i],
-                                .deterministic = true, .ignore_stop = true, .sampling = sampling[i % 3]};
+    return (llm42_request_desc){.prompt = prompts[i],
+                                .prompt_count = length[i],
+                                .max_new_tokens = tokens[i],
+                                .deterministic = true,
+                                .ignore_stop = true,
+                                .sampling = sampling[i % 3]};
 }
 
 static void make_prompts(void) {
@@ -65,8 +74,8 @@ typedef struct random_planner {
 static int choose_any(const llm42_view *v, llm42_plan *plan, const llm42_request *r, int room) {
     for (int kind = LLM42_CHOICE_DECODE; kind <= LLM42_CHOICE_WINDOW; kind++) {
         int most = llm42_choice_rows(v, r, (llm42_choice_kind)kind, plan->schedule), rows = most;
-        bool isolated = plan->schedule == LLM42_FIXED && v->desc->prefill == LLM42_PREFILL_ISOLATED && r->verify && kind == LLM42_CHOICE_PROMPT &&
-                        r->kv < r->prompt_count;
+        bool isolated = plan->schedule == LLM42_FIXED && v->desc->prefill == LLM42_PREFILL_ISOLATED && r->verify &&
+                        kind == LLM42_CHOICE_PROMPT && r->kv < r->prompt_count;
         if (!most || (isolated && plan->count) || (once_in(3) && kind != LLM42_CHOICE_PROMPT)) continue;
         if (!isolated && once_in(2)) rows = any(1, most);
         if (!isolated && rows > room) rows = room;
@@ -120,13 +129,19 @@ static int64_t admit_any(void *user, const llm42_view *v) {
 
 // >>engines ------------------------------------------------------------------------------------------------------
 static double pass_ms[2] = {1, 1.5}, pass_rows[2] = {1, 17}, pass_contexts[1] = {0};
-static llm42_calibration calibration = {.name = "test", .devices = 1, .flip_rate = 0.2, .flip_shape = 1, .overlap_fast = 1.3,
-                                        .overlap_replay = 1.5};
+static llm42_calibration calibration = {
+    .name = "test", .devices = 1, .flip_rate = 0.2, .flip_shape = 1, .overlap_fast = 1.3, .overlap_replay = 1.5};
 
 static struct { int64_t engines, compared, plans, rollbacks, preemptions, flights, hits, windows; } seen;
 
 // The reference: each request alone under the default planner, with the same prefill and, where it counts, budget.
-typedef struct reference { bool sim; llm42_mode mode; llm42_prefill prefill; int budget; answer alone[REQUESTS]; } reference;
+typedef struct reference {
+    bool sim;
+    llm42_mode mode;
+    llm42_prefill prefill;
+    int budget;
+    answer alone[REQUESTS];
+} reference;
 
 static void serve(const llm42_engine_desc *desc, const bool *marked, answer *out) {
     llm42_engine *engine;
@@ -139,7 +154,8 @@ static void serve(const llm42_engine_desc *desc, const bool *marked, answer *out
     llm42_result result = LLM42_OK;
     int steps = 0;
     for (; result == LLM42_OK && steps < STEPS; steps++) result = llm42_engine_step(engine, &error);
-    CHECK_MSG(result == LLM42_IDLE, "planner %d: %s", (int)seen.engines, result < 0 ? error.text : "the engine does not end");
+    CHECK_MSG(result == LLM42_IDLE, "planner %d: %s", (int)seen.engines,
+              result < 0 ? error.text : "the engine does not end");
     for (int i = 0; i < REQUESTS; i++) out[i] = take(engine, i + 1);
     llm42_stats s = llm42_engine_stats(engine);
     seen.plans += steps, seen.rollbacks += s.rollbacks, seen.preemptions += s.preemptions, seen.hits += s.prefix_hits;
@@ -154,14 +170,25 @@ static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
     static const bool marked[REQUESTS] = {true, true, true, true, true, true};
     int budget = d->prefill == LLM42_PREFILL_ISOLATED ? d->token_budget : 0;
     for (int i = 0; i < count; i++)
-        if (all[i].sim == sim && all[i].mode == d->mode && all[i].prefill == d->prefill && all[i].budget == budget) return &all[i];
+        if (all[i].sim == sim && all[i].mode == d->mode && all[i].prefill == d->prefill && all[i].budget == budget)
+            return &all[i];
     reference *r = &all[count++];
     assert(count < 64);
     *r = (reference){.sim = sim, .mode = d->mode, .prefill = d->prefill, .budget = budget};
     const llm42_sim_desc truth = {.calibration = &calibration, .no_flips = true};
-    llm42_engine_desc desc = {.model = d->model, .backend = d->backend, .mode = d->mode, .threads = 1, .compute = LLM42_FP32, .max_context = 64,
-                              .max_running = 1, .window = M, .group = 1, .prefill = d->prefill, .pages = 8,
-                              .token_budget = d->token_budget, .backend_desc = sim ? &truth : NULL};
+    llm42_engine_desc desc = {.model = d->model,
+                              .backend = d->backend,
+                              .mode = d->mode,
+                              .threads = 1,
+                              .compute = LLM42_FP32,
+                              .max_context = 64,
+                              .max_running = 1,
+                              .window = M,
+                              .group = 1,
+                              .prefill = d->prefill,
+                              .pages = 8,
+                              .token_budget = d->token_budget,
+                              .backend_desc = sim ? &truth : NULL};
     serve(&desc, marked, r->alone);
     return r;
 }
@@ -171,17 +198,31 @@ static void random_engine(bool sim) {
     static const llm42_prefill prefills[] = {LLM42_PREFILL_PACKED, LLM42_PREFILL_INVARIANT, LLM42_PREFILL_ISOLATED};
     const llm42_sim_desc simulated = {.calibration = &calibration};
     random_planner state = {.skip = any(1, 6)};
-    const llm42_planner planner = {.name = "random", .user = &state, .plan = plan_any, .preempt = preempt_any,
+    const llm42_planner planner = {.name = "random",
+                                   .user = &state,
+                                   .plan = plan_any,
+                                   .preempt = preempt_any,
                                    .admit = once_in(2) ? admit_any : NULL};
     const int *w = windows[any(0, 4)];
     int page = 1 << any(0, 4);
-    llm42_engine_desc desc = {
-        .model = sim ? shape : model, .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(), .threads = 1, .compute = LLM42_FP32,
-        .mode = once_in(8) ? LLM42_BATCH_INVARIANT : LLM42_DVR, .max_context = 64, .max_running = any(1, REQUESTS),
-        .page_size = page, .window = w[0], .group = w[1], .prefill = prefills[any(0, 2)],
-        .bonus = once_in(2) ? LLM42_BONUS_OFF : LLM42_BONUS_ON, .token_budget = 6 + 8 * any(0, 3), .prefix_cache = once_in(2),
-        .inject_rate = once_in(2) ? 0.1 : 0, .overlap = sim && once_in(2), .planner = &planner,
-        .backend_desc = sim ? &simulated : NULL};
+    llm42_engine_desc desc = {.model = sim ? shape : model,
+                              .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(),
+                              .threads = 1,
+                              .compute = LLM42_FP32,
+                              .mode = once_in(8) ? LLM42_BATCH_INVARIANT : LLM42_DVR,
+                              .max_context = 64,
+                              .max_running = any(1, REQUESTS),
+                              .page_size = page,
+                              .window = w[0],
+                              .group = w[1],
+                              .prefill = prefills[any(0, 2)],
+                              .bonus = once_in(2) ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
+                              .token_budget = 6 + 8 * any(0, 3),
+                              .prefix_cache = once_in(2),
+                              .inject_rate = once_in(2) ? 0.1 : 0,
+                              .overlap = sim && once_in(2),
+                              .planner = &planner,
+                              .backend_desc = sim ? &simulated : NULL};
     desc.pages = (48 + page - 1) / page * any(1, 4);
     bool marked[REQUESTS];
     answer got[REQUESTS];
@@ -200,8 +241,9 @@ static void random_engine(bool sim) {
 
 static void report(const char *backend) {
     printf("  %s: %" PRId64 " random planners, %" PRId64 " steps, %" PRId64 " windows, %" PRId64 " rollbacks, %" PRId64
-           " preemptions, %" PRId64 " cached tokens, %" PRId64 " passes in flight; %" PRId64 " requests compared\n", backend,
-           seen.engines, seen.plans, seen.windows, seen.rollbacks, seen.preemptions, seen.hits, seen.flights, seen.compared);
+           " preemptions, %" PRId64 " cached tokens, %" PRId64 " passes in flight; %" PRId64 " requests compared\n",
+           backend, seen.engines, seen.plans, seen.windows, seen.rollbacks, seen.preemptions, seen.hits, seen.flights,
+           seen.compared);
     CHECK(seen.rollbacks > 0 && seen.preemptions > 0 && seen.hits > 0 && seen.compared > 3 * seen.engines);
     memset(&seen, 0, sizeof seen);
 }
@@ -226,12 +268,23 @@ TEST(control_without_kv_overwrite) {
     for (int k = 0; k < 40; k++) {
         random_planner state = {.skip = 2};
         const llm42_planner planner = {.name = "random", .user = &state, .plan = plan_any, .preempt = preempt_any};
-        llm42_engine_desc desc = {.model = model, .threads = 1, .compute = LLM42_FP32, .max_context = 64, .max_running = REQUESTS, .window = 8,
-                                  .group = 2, .pages = 24, .planner = &planner, .keep_fast_kv = true};
+        llm42_engine_desc desc = {.model = model,
+                                  .threads = 1,
+                                  .compute = LLM42_FP32,
+                                  .max_context = 64,
+                                  .max_running = REQUESTS,
+                                  .window = 8,
+                                  .group = 2,
+                                  .pages = 24,
+                                  .planner = &planner,
+                                  .keep_fast_kv = true};
         const bool marked[REQUESTS] = {true, true, true, true, true, true};
         answer got[REQUESTS];
-        llm42_engine_desc plain = {.model = model, .backend = llm42_backend_cpu(), .mode = LLM42_DVR,
-                                   .prefill = LLM42_PREFILL_PACKED, .token_budget = 20};
+        llm42_engine_desc plain = {.model = model,
+                                   .backend = llm42_backend_cpu(),
+                                   .mode = LLM42_DVR,
+                                   .prefill = LLM42_PREFILL_PACKED,
+                                   .token_budget = 20};
         const reference *want = reference_for(&plain, false);
         serve(&desc, marked, got);
         for (int i = 0; i < REQUESTS; i++) differ += !same(&want->alone[i], &got[i]);
@@ -243,19 +296,26 @@ TEST(control_without_kv_overwrite) {
 
 // >>cheats -------------------------------------------------------------------------------------------------------
 // A planner that is the default one but for one rule that it breaks, where it can, as long as `armed`.
-typedef struct cheat { const char *rule; bool armed; int64_t request; int broke; } cheat;
+typedef struct cheat {
+    const char *rule;
+    bool armed;
+    int64_t request;
+    int broke;
+} cheat;
 
 static bool breaks(const cheat *c, const char *rule) { return c->armed && !strcmp(c->rule, rule); }
 
 static const llm42_request *first_of(const llm42_view *v, llm42_state state, bool verify) {
     for (int i = 0; i < v->running_count; i++)
-        if (v->running[i]->state == state && v->running[i]->verify == verify && !v->running[i]->in_flight) return v->running[i];
+        if (v->running[i]->state == state && v->running[i]->verify == verify && !v->running[i]->in_flight)
+            return v->running[i];
     return NULL;
 }
 
 // Breaks one rule in a plan that is otherwise right. Sets the request that the message must name.
 static void plan_cheat(cheat *c, const llm42_view *v, llm42_plan *plan) {
-    const llm42_request *verified = first_of(v, LLM42_STATE_DECODE, true), *ordinary = first_of(v, LLM42_STATE_DECODE, false);
+    const llm42_request *verified = first_of(v, LLM42_STATE_DECODE, true),
+                        *ordinary = first_of(v, LLM42_STATE_DECODE, false);
     const llm42_request *prompt = first_of(v, LLM42_STATE_PREFILL, true), *flying = NULL;
     for (int i = 0; i < v->running_count; i++)
         if (v->running[i]->in_flight) flying = v->running[i];
@@ -263,19 +323,32 @@ static void plan_cheat(cheat *c, const llm42_view *v, llm42_plan *plan) {
     int count = plan->count;
     c->request = 0;
     if (breaks(c, "SCHEDULE")) plan->schedule = v->desc->mode == LLM42_DVR ? LLM42_INVARIANT : LLM42_FAST;
-    else if (breaks(c, "RUNNING") && v->waiting && fast) llm42_choose(plan, v->waiting, LLM42_CHOICE_PROMPT, 0), c->request = v->waiting->id;
-    else if (breaks(c, "ONCE") && fast) c->request = plan->choice[0].request, plan->choice[plan->count++] = plan->choice[0];
-    else if (breaks(c, "IN_FLIGHT") && flying && fast) llm42_choose(plan, flying, LLM42_CHOICE_DECODE, 1), c->request = flying->id;
-    else if (breaks(c, "DECODE") && prompt && fast) llm42_choose(plan, prompt, LLM42_CHOICE_DECODE, 1), c->request = prompt->id;
-    else if (breaks(c, "PROMPT") && ordinary && fast) plan->choice[0] = (llm42_choice){ordinary->id, LLM42_CHOICE_PROMPT, 1}, plan->count = 1, c->request = ordinary->id;
-    else if (breaks(c, "PREFILL") && prompt && fast) llm42_choose(plan, prompt, LLM42_CHOICE_PROMPT, 0), c->request = prompt->id;
-    else if (breaks(c, "ISOLATED") && prompt && ordinary && plan->schedule == LLM42_FIXED && plan->count == 1) llm42_choose(plan, ordinary, LLM42_CHOICE_DECODE, 1), c->request = plan->choice[0].request;
-    else if (breaks(c, "WINDOW") && verified && !verified->candidates) plan->schedule = LLM42_FIXED, plan->count = 0, llm42_choose(plan, verified, LLM42_CHOICE_WINDOW, 0), c->request = verified->id;
-    else if (breaks(c, "REPLAY") && verified && verified->candidates) plan->schedule = LLM42_FAST, plan->count = 0, llm42_choose(plan, verified, LLM42_CHOICE_WINDOW, 0), c->request = verified->id;
+    else if (breaks(c, "RUNNING") && v->waiting && fast)
+        llm42_choose(plan, v->waiting, LLM42_CHOICE_PROMPT, 0), c->request = v->waiting->id;
+    else if (breaks(c, "ONCE") && fast)
+        c->request = plan->choice[0].request, plan->choice[plan->count++] = plan->choice[0];
+    else if (breaks(c, "IN_FLIGHT") && flying && fast)
+        llm42_choose(plan, flying, LLM42_CHOICE_DECODE, 1), c->request = flying->id;
+    else if (breaks(c, "DECODE") && prompt && fast)
+        llm42_choose(plan, prompt, LLM42_CHOICE_DECODE, 1), c->request = prompt->id;
+    else if (breaks(c, "PROMPT") && ordinary && fast)
+        plan->choice[0] = (llm42_choice){ordinary->id, LLM42_CHOICE_PROMPT, 1}, plan->count = 1,
+        c->request = ordinary->id;
+    else if (breaks(c, "PREFILL") && prompt && fast)
+        llm42_choose(plan, prompt, LLM42_CHOICE_PROMPT, 0), c->request = prompt->id;
+    else if (breaks(c, "ISOLATED") && prompt && ordinary && plan->schedule == LLM42_FIXED && plan->count == 1)
+        llm42_choose(plan, ordinary, LLM42_CHOICE_DECODE, 1), c->request = plan->choice[0].request;
+    else if (breaks(c, "WINDOW") && verified && !verified->candidates)
+        plan->schedule = LLM42_FIXED, plan->count = 0, llm42_choose(plan, verified, LLM42_CHOICE_WINDOW, 0),
+        c->request = verified->id;
+    else if (breaks(c, "REPLAY") && verified && verified->candidates)
+        plan->schedule = LLM42_FAST, plan->count = 0, llm42_choose(plan, verified, LLM42_CHOICE_WINDOW, 0),
+        c->request = verified->id;
     else if (breaks(c, "ROWS") && fast) plan->choice[0].rows = 2, c->request = plan->choice[0].request;
     else if (breaks(c, "SHAPE") && plan->schedule == LLM42_FIXED) plan->shape = v->desc->window * v->desc->group - 1;
     else if (breaks(c, "WORK")) plan->count = 0;
-    else if (breaks(c, "OVERLAP") && v->in_flight.rows && verified && verified->candidates) plan->schedule = LLM42_FIXED, plan->count = 0, llm42_choose(plan, verified, LLM42_CHOICE_WINDOW, 0);
+    else if (breaks(c, "OVERLAP") && v->in_flight.rows && verified && verified->candidates)
+        plan->schedule = LLM42_FIXED, plan->count = 0, llm42_choose(plan, verified, LLM42_CHOICE_WINDOW, 0);
     else return;
     c->broke += c->armed && (count || plan->count || breaks(c, "WORK"));
 }
@@ -301,7 +374,10 @@ static int64_t admit_and_cheat(void *user, const llm42_view *v) {
 }
 
 // What a refused plan must leave as it is.
-typedef struct snapshot { llm42_stats stats; llm42_request request[REQUESTS]; } snapshot;
+typedef struct snapshot {
+    llm42_stats stats;
+    llm42_request request[REQUESTS];
+} snapshot;
 
 static snapshot look(const llm42_engine *engine) {
     snapshot s;
@@ -314,12 +390,13 @@ static snapshot look(const llm42_engine *engine) {
 static void refuse(const char *rule, llm42_engine_desc desc, bool sim) {
     const llm42_sim_desc simulated = {.calibration = &calibration};
     cheat c = {.rule = rule, .armed = true};
-    const llm42_planner planner = {.name = "cheat", .user = &c, .plan = plan_and_cheat, .preempt = preempt_and_cheat,
-                                   .admit = admit_and_cheat};
+    const llm42_planner planner = {
+        .name = "cheat", .user = &c, .plan = plan_and_cheat, .preempt = preempt_and_cheat, .admit = admit_and_cheat};
     llm42_engine *engine;
     desc.model = sim ? shape : model, desc.backend = sim ? llm42_backend_sim() : llm42_backend_cpu();
     desc.backend_desc = sim ? &simulated : NULL;
-    desc.threads = 1, desc.compute = LLM42_FP32, desc.max_context = 64, desc.window = 8, desc.group = 2, desc.planner = &planner, desc.token_budget = 20;
+    desc.threads = 1, desc.compute = LLM42_FP32, desc.max_context = 64, desc.window = 8, desc.group = 2,
+    desc.planner = &planner, desc.token_budget = 20;
     if (!desc.pages) desc.pages = 64;
     if (!desc.max_running) desc.max_running = 4;
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s: %s", rule, error.text)) return;
@@ -352,8 +429,13 @@ static void refuse(const char *rule, llm42_engine_desc desc, bool sim) {
     }
     CHECK_MSG(refused == 1 && c.broke == 2, "%s: refused %d times, broken %d times", rule, refused, c.broke);
     CHECK_INT(result, LLM42_IDLE);  // and the engine goes on to its end
-    const reference *want = reference_for(&(llm42_engine_desc){.model = desc.model, .backend = desc.backend, .mode = LLM42_DVR,
-        .token_budget = 20, .prefill = desc.prefill ? desc.prefill : LLM42_PREFILL_PACKED}, sim);
+    const reference *want = reference_for(
+        &(llm42_engine_desc){.model = desc.model,
+                             .backend = desc.backend,
+                             .mode = LLM42_DVR,
+                             .token_budget = 20,
+                             .prefill = desc.prefill ? desc.prefill : LLM42_PREFILL_PACKED},
+        sim);
     for (int i = 1; i < REQUESTS; i++) {
         answer got = take(engine, i + 1);
         CHECK_MSG(same(&want->alone[i], &got), "%s: request %d differs", rule, i + 1);
@@ -362,8 +444,8 @@ static void refuse(const char *rule, llm42_engine_desc desc, bool sim) {
 }
 
 TEST(cheating_planners_are_refused_by_rule) {
-    static const char *const plain[] = {"SCHEDULE", "RUNNING", "ONCE", "DECODE", "PROMPT", "PREFILL", "WINDOW", "REPLAY",
-                                        "ROWS", "SHAPE", "WORK", "ARRIVED"};
+    static const char *const plain[] = {"SCHEDULE", "RUNNING", "ONCE", "DECODE", "PROMPT", "PREFILL",
+                                        "WINDOW",   "REPLAY",  "ROWS", "SHAPE",  "WORK",   "ARRIVED"};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) refuse(plain[i], (llm42_engine_desc){0}, false);
     refuse("ISOLATED", (llm42_engine_desc){.prefill = LLM42_PREFILL_ISOLATED}, false);
     refuse("PREEMPT", (llm42_engine_desc){.page_size = 1, .pages = 60}, false);
@@ -387,10 +469,19 @@ static llm42_result plan_fails(void *user, const llm42_view *v, llm42_plan *plan
 
 TEST(plans_that_are_too_large_and_planners_that_fail) {
     llm42_planner planner = {.name = "large", .plan = plan_too_many};
-    llm42_engine_desc desc = {.model = model, .threads = 1, .compute = LLM42_FP32, .max_context = 64, .window = 8, .group = 2, .planner = &planner};
+    llm42_engine_desc desc = {.model = model,
+                              .threads = 1,
+                              .compute = LLM42_FP32,
+                              .max_context = 64,
+                              .window = 8,
+                              .group = 2,
+                              .planner = &planner};
     llm42_engine *engine;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
-    for (int i = 2; i < 4; i++) llm42_engine_submit(engine, &(llm42_request_desc){.prompt = prompts[i], .prompt_count = 12, .deterministic = true}, NULL, &error);
+    for (int i = 2; i < 4; i++)
+        llm42_engine_submit(engine,
+                            &(llm42_request_desc){.prompt = prompts[i], .prompt_count = 12, .deterministic = true},
+                            NULL, &error);
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_PLAN);
     CHECK_CONTAINS(error.text, "planner large breaks rule ROWS");
     planner.plan = plan_fails;
@@ -408,15 +499,21 @@ TEST(plans_that_are_too_large_and_planners_that_fail) {
 }
 
 // >>view ---------------------------------------------------------------------------------------------------------
-typedef struct told { int64_t plans, rows, last_passes; double seconds; bool agrees; } told;
+typedef struct told {
+    int64_t plans, rows, last_passes;
+    double seconds;
+    bool agrees;
+} told;
 
 static llm42_result plan_and_look(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *e) {
     told *t = user;
     t->agrees &= v->desc->window == 8 && v->window_ready == 7 && plan->count == 0 && plan->room >= v->running_count;
     int64_t waiting = 0;
-    for (const llm42_request *r = v->waiting; r; r = llm42_next_waiting(r), waiting++) t->agrees &= r->state == LLM42_STATE_WAITING;
+    for (const llm42_request *r = v->waiting; r; r = llm42_next_waiting(r), waiting++)
+        t->agrees &= r->state == LLM42_STATE_WAITING;
     t->agrees &= waiting == v->waiting_count && v->passes == t->plans;
-    for (int i = 0; i < v->running_count; i++) t->agrees &= v->running[i]->state == LLM42_STATE_PREFILL || v->running[i]->state == LLM42_STATE_DECODE;
+    for (int i = 0; i < v->running_count; i++)
+        t->agrees &= v->running[i]->state == LLM42_STATE_PREFILL || v->running[i]->state == LLM42_STATE_DECODE;
     return llm42_planner_default()->plan(NULL, v, plan, e);
 }
 
@@ -431,7 +528,14 @@ static void told_of(void *user, const llm42_view *v, const llm42_plan *plan, dou
 TEST(planners_see_the_engine_as_it_is) {
     told t = {.agrees = true};
     const llm42_planner planner = {.name = "looks", .user = &t, .plan = plan_and_look, .postprocess = told_of};
-    llm42_engine_desc desc = {.model = model, .threads = 1, .compute = LLM42_FP32, .max_context = 64, .max_running = 3, .window = 8, .group = 2, .planner = &planner};
+    llm42_engine_desc desc = {.model = model,
+                              .threads = 1,
+                              .compute = LLM42_FP32,
+                              .max_context = 64,
+                              .max_running = 3,
+                              .window = 8,
+                              .group = 2,
+                              .planner = &planner};
     llm42_engine *engine;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
     for (int i = 0; i < REQUESTS; i++) {

@@ -1,5 +1,5 @@
-// The simulator: calibrations and what is refused in them, the virtual clock against sums done by hand, the flip model, and
-// the engine's policies on it: whatever the policy, deterministic tokens are the true ones. A spy in front of the
+// The simulator: calibrations and what is refused in them, the virtual clock against sums done by hand, the flip model,
+// and the engine's policies on it: whatever the policy, deterministic tokens are the true ones. A spy in front of the
 // backend checks the contract of passes in flight on every run.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
@@ -15,7 +15,8 @@ static char folder[64];
 // >>calibrations -------------------------------------------------------------------------------------------------
 static const char head[] =
     "# llm42 calibration 1\n# source: a test\n# device: none\n# devices: 2\n# model: tiny\n# time_unit: ms\n"
-    "# kv_tokens: 4096\n# padding: computed\n# flip_rate: 0.02\n# flip_shape: 2\n# overlap_fast: 2\n# overlap_replay: 3\n"
+    "# kv_tokens: 4096\n# padding: computed\n# flip_rate: 0.02\n# flip_shape: 2\n# overlap_fast: 2\n# overlap_replay: "
+    "3\n"
     "# any other line with a mark is a comment\n"
     "schedule\tkind\trows\tcontext_tokens\tms\n";
 
@@ -24,18 +25,23 @@ static int table(char *text, size_t size, const char *name, double base, double 
     int length = 0;
     for (int r = 1; r <= 64; r *= 8)
         for (int c = 0; c <= 100; c += 100)
-            length += snprintf(text + length, size - (size_t)length, "%s\t%d\t%d\t%.9g\n", name, r, c, base + r * (row + c * key));
+            length += snprintf(text + length, size - (size_t)length, "%s\t%d\t%d\t%.9g\n", name, r, c,
+                               base + r * (row + c * key));
     return length;
 }
 
 static void body(char *text, size_t size, const char *left_out) {
-    static const struct { const char *name; double base, row, key; } tables[] = {
-        {"fast\tdecode", 4, 0.1, 0.001}, {"fast\tprompt", 6, 0.2, 0.002}, {"fixed\twindow", 10, 0.2, 0.001},
-        {"fixed\tprompt", 7, 0.3, 0.002}, {"invariant\tdecode", 8, 0.2, 0.001}, {"invariant\tprompt", 9, 0.4, 0.002}};
+    static const struct {
+        const char *name;
+        double base, row, key;
+    } tables[] = {{"fast\tdecode", 4, 0.1, 0.001},      {"fast\tprompt", 6, 0.2, 0.002},
+                  {"fixed\twindow", 10, 0.2, 0.001},    {"fixed\tprompt", 7, 0.3, 0.002},
+                  {"invariant\tdecode", 8, 0.2, 0.001}, {"invariant\tprompt", 9, 0.4, 0.002}};
     int length = 0;
     for (int t = 0; t < 6; t++)
         if (!left_out || strcmp(tables[t].name, left_out))
-            length += table(text + length, size - (size_t)length, tables[t].name, tables[t].base, tables[t].row, tables[t].key);
+            length += table(text + length, size - (size_t)length, tables[t].name, tables[t].base, tables[t].row,
+                            tables[t].key);
 }
 
 static const char *write_text(const char *first, const char *second) {
@@ -61,10 +67,10 @@ TEST(a_calibration_is_read_and_interpolated) {
     CHECK_INT(calibration->kv_tokens, 4096);
     CHECK(!calibration->padding_free && calibration->flip_rate == 0.02 && calibration->overlap_replay == 3);
     const llm42_calibration *c = calibration;
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 8, 100), 4 + 8 * 0.2, 1e-9);     // a point
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 30, 50), 4 + 30 * 0.15, 1e-9);   // between
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 640, 300), 4 + 640 * 0.4, 1e-9); // beyond
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 0.5, 0), 4.1, 1e-9);             // before
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 8, 100), 4 + 8 * 0.2, 1e-9);      // a point
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 30, 50), 4 + 30 * 0.15, 1e-9);    // between
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 640, 300), 4 + 640 * 0.4, 1e-9);  // beyond
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 0.5, 0), 4.1, 1e-9);              // before
 }
 
 static void refused(const char *first, const char *second, const char *what) {
@@ -72,7 +78,8 @@ static void refused(const char *first, const char *second, const char *what) {
     llm42_error e = {0};
     CHECK_INT(llm42_calibration_load(&c, write_text(first, second), &e), LLM42_FORMAT);
     CHECK(c == NULL);
-    CHECK_MSG(strstr(e.text, what) && strstr(e.text, "calibration.tsv"), "error is \"%s\", without \"%s\"", e.text, what);
+    CHECK_MSG(strstr(e.text, what) && strstr(e.text, "calibration.tsv"), "error is \"%s\", without \"%s\"", e.text,
+              what);
     llm42_calibration_free(c);
 }
 
@@ -113,14 +120,16 @@ TEST(bad_calibrations_are_refused) {
     refused(with(head, "overlap_fast: 2", "overlap_fast: 0.5"), text, "overlap_fast: 0.5: must be a number from 1");
     refused(with(head, "padding: computed", "padding: some"), text, "padding: some: must be computed or free");
     refused(with(head, "# devices: 2", "# kv_tokens: 3"), text, "kv_tokens is there twice");
-    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\tnan"), "ms: 'nan': must be a positive number");
+    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\tnan"),
+            "ms: 'nan': must be a positive number");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t-1"), "ms: '-1'");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t0"), "ms: '0'");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t4.3"), "table 'fast decode' falls");
     refused(head, with(text, "fast\tdecode\t64\t0\t10.4", "fast\tdecode\t64\t0\t4.2"), "table 'fast decode' falls");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6\n", ""), "is no full grid");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t0\t5.6"), "is no full grid");
-    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\twindow\t8\t100\t5.6"), "no table is called 'fast\?window'");
+    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\twindow\t8\t100\t5.6"),
+            "no table is called 'fast\?window'");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100"), "expected 5 columns");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\teight\t100\t5.6"), "rows: 'eight'");
 }
@@ -144,7 +153,7 @@ TEST(a_calibration_cut_short_is_refused) {
 // >>spy ----------------------------------------------------------------------------------------------------------
 // Stands in front of the simulator and holds the engine to the contract.
 static struct {
-    int64_t flying[64];   // requests of the pass in flight
+    int64_t flying[64];  // requests of the pass in flight
     int flights, flown, fail_flight;
     bool in_flight, mixed, broken;  // mixed: a FAST pass held prompt rows beside decode rows; broken: the contract was
     int windows_of[64];             // rows of each sequence in the last FIXED pass, by slot
@@ -162,7 +171,8 @@ static void spy_rows(const llm42_pass *pass, bool start) {
         bool alone = (i == 0 || pass->row[i - 1].seq != slot) && (i + 1 == pass->rows || pass->row[i + 1].seq != slot);
         *(alone ? &decodes : &prompts) += 1;
         if (pass->schedule == LLM42_FIXED && slot < 64) spy.windows_of[slot]++;
-        if (start && (i == 0 || pass->row[i - 1].seq != slot) && spy.flights < 64) spy.flying[spy.flights++] = pass->seq[slot].request;
+        if (start && (i == 0 || pass->row[i - 1].seq != slot) && spy.flights < 64)
+            spy.flying[spy.flights++] = pass->seq[slot].request;
     }
     spy.mixed |= pass->schedule != LLM42_FIXED && prompts && decodes;
 }
@@ -235,8 +245,12 @@ static int64_t submit(llm42_engine *engine, int input, int output, bool determin
     int32_t prompt[128] = {0};
     int64_t id = 0;
     for (int t = 0; t < input; t++) prompt[t] = (7 * t + input) % 512;
-    llm42_request_desc desc = {.prompt = prompt, .prompt_count = input, .max_new_tokens = output, .ignore_stop = true,
-                               .deterministic = deterministic, .arrival = arrival};
+    llm42_request_desc desc = {.prompt = prompt,
+                               .prompt_count = input,
+                               .max_new_tokens = output,
+                               .ignore_stop = true,
+                               .deterministic = deterministic,
+                               .arrival = arrival};
     CHECK_INT(llm42_engine_submit(engine, &desc, &id, &error), LLM42_OK);
     return id;
 }
@@ -289,7 +303,12 @@ TEST(the_clock_is_the_sum_of_the_passes) {
 TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
     llm42_sim_desc sim = {.calibration = calibration};
     void *state = NULL;
-    llm42_backend_desc desc = {.model = model, .max_rows = 64, .max_context = 256, .pages = 16, .page_size = 16, .max_running = 4,
+    llm42_backend_desc desc = {.model = model,
+                               .max_rows = 64,
+                               .max_context = 256,
+                               .pages = 16,
+                               .page_size = 16,
+                               .max_running = 4,
                                .backend_desc = &sim};
     const llm42_backend *backend = llm42_backend_sim();
     CHECK_INT(backend->open(&state, &desc, &error), LLM42_OK);
@@ -302,7 +321,8 @@ TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
     double decode = 4 + 12 * (0.1 + 30 * 0.001), prompt = 6 + 12 * (0.2 + 5.5 * 0.002);
     CHECK_NEAR(backend->now(state), 1e-3 * (2 * decode + 10 * prompt) / 12, 1e-12);
     double before = backend->now(state);
-    for (int i = 0; i < 8; i++) row[i] = (llm42_row){0, 10 + i, 1, LLM42_ROW_SAMPLE};  // one window of 8 in a pass of 32
+    for (int i = 0; i < 8; i++)
+        row[i] = (llm42_row){0, 10 + i, 1, LLM42_ROW_SAMPLE};  // one window of 8 in a pass of 32
     pass = (llm42_pass){.schedule = LLM42_FIXED, .rows = 8, .shape = 32, .row = row, .seq = seq, .out = out};
     CHECK_INT(backend->run(state, &pass, &error), LLM42_OK);
     CHECK_NEAR(backend->now(state) - before, 1e-3 * (10 + 32 * 0.2 + 8 * 14.5 * 0.001), 1e-12);
@@ -325,7 +345,12 @@ TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
 TEST(passes_side_by_side_slow_each_other) {
     llm42_sim_desc sim = {.calibration = calibration};
     void *state = NULL;
-    llm42_backend_desc desc = {.model = model, .max_rows = 64, .max_context = 256, .pages = 16, .page_size = 16, .max_running = 4,
+    llm42_backend_desc desc = {.model = model,
+                               .max_rows = 64,
+                               .max_context = 256,
+                               .pages = 16,
+                               .page_size = 16,
+                               .max_running = 4,
                                .backend_desc = &sim};
     const llm42_backend *backend = llm42_backend_sim();
     CHECK_INT(backend->open(&state, &desc, &error), LLM42_OK);
@@ -362,15 +387,22 @@ TEST(every_policy_returns_the_true_tokens) {
     int runs = 0, rollbacks = 0, flights = 0;
     for (int bits = 0; bits < 256; bits++) {
         bool overlap = bits & 8, tight = bits & 64, invariant = bits & 128;
-        llm42_prefill prefill = invariant ? LLM42_PREFILL_INVARIANT : bits & 2 ? LLM42_PREFILL_ISOLATED : LLM42_PREFILL_PACKED;
-        llm42_engine_desc desc = {
-            .verify = bits & 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER, .prefill = prefill,
-            .bonus = bits & 4 ? LLM42_BONUS_OFF : LLM42_BONUS_ON, .overlap = overlap,
-            .chunked_prefill = bits & 16 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
-            .fill = bits & 32 ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST, .pages = tight ? 24 : 0, .prefix_cache = (bits & 17) == 1,
-            .window = bits & 4 ? 16 : 8, .group = bits & 2 ? 2 : 4};
+        llm42_prefill prefill = invariant  ? LLM42_PREFILL_INVARIANT
+                                : bits & 2 ? LLM42_PREFILL_ISOLATED
+                                           : LLM42_PREFILL_PACKED;
+        llm42_engine_desc desc = {.verify = bits & 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
+                                  .prefill = prefill,
+                                  .bonus = bits & 4 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
+                                  .overlap = overlap,
+                                  .chunked_prefill = bits & 16 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
+                                  .fill = bits & 32 ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
+                                  .pages = tight ? 24 : 0,
+                                  .prefix_cache = (bits & 17) == 1,
+                                  .window = bits & 4 ? 16 : 8,
+                                  .group = bits & 2 ? 2 : 4};
         result *r = serve(desc, (llm42_sim_desc){0}, 2);
-        CHECK_MSG(differing(truth, r, 2) == 0, "policy bits %d: %d deterministic requests differ", bits, differing(truth, r, 2));
+        CHECK_MSG(differing(truth, r, 2) == 0, "policy bits %d: %d deterministic requests differ", bits,
+                  differing(truth, r, 2));
         CHECK(spy.flown > 0 ? overlap : !overlap);
         CHECK(invariant == (r->stats.passes[LLM42_INVARIANT] > 0));
         if (bits & 16) CHECK(!spy.mixed);
@@ -392,8 +424,10 @@ TEST(every_policy_returns_the_true_tokens) {
 
 TEST(the_seed_decides_everything) {
     llm42_engine_desc desc = {.overlap = true};
-    result *a = serve(desc, (llm42_sim_desc){0}, 1), *b = serve(desc, (llm42_sim_desc){0}, 1), *c = serve(desc, (llm42_sim_desc){.seed = 7}, 1);
-    CHECK(memcmp(a->tokens, b->tokens, sizeof a->tokens) == 0 && memcmp(a->finished, b->finished, sizeof a->finished) == 0);
+    result *a = serve(desc, (llm42_sim_desc){0}, 1), *b = serve(desc, (llm42_sim_desc){0}, 1),
+           *c = serve(desc, (llm42_sim_desc){.seed = 7}, 1);
+    CHECK(memcmp(a->tokens, b->tokens, sizeof a->tokens) == 0 &&
+          memcmp(a->finished, b->finished, sizeof a->finished) == 0);
     CHECK(memcmp(&a->stats, &b->stats, sizeof a->stats) == 0);
     CHECK(differing(a, c, 1) == REQUESTS);
     free(a), free(b), free(c);
@@ -403,7 +437,8 @@ TEST(flips_have_the_rate_asked_for) {
     double shape = calibration->flip_shape, rates[2];
     for (int i = 0; i < 2; i++) {
         llm42_sim_desc sim = {.flip_scale = i ? 2 : 0};
-        llm42_engine *engine = open_with((llm42_engine_desc){.max_running = 64, .auto_release = true, .window = 4, .group = 8}, &sim);
+        llm42_engine *engine = open_with(
+            (llm42_engine_desc){.max_running = 64, .auto_release = true, .window = 4, .group = 8}, &sim);
         for (int k = 0; k < 3000; k++) submit(engine, 3, 64, true, 0);
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
         llm42_stats stats = llm42_engine_stats(engine);
@@ -428,7 +463,8 @@ TEST(flips_have_the_rate_asked_for) {
 
 TEST(batch_invariant_passes_can_be_slowed) {
     result *own = serve((llm42_engine_desc){.mode = LLM42_BATCH_INVARIANT}, (llm42_sim_desc){0}, 1);
-    result *same = serve((llm42_engine_desc){.mode = LLM42_BATCH_INVARIANT}, (llm42_sim_desc){.invariant_slowdown = 1}, 1);
+    result *same = serve((llm42_engine_desc){.mode = LLM42_BATCH_INVARIANT}, (llm42_sim_desc){.invariant_slowdown = 1},
+                         1);
     result *fast = serve((llm42_engine_desc){.mode = LLM42_NONDETERMINISTIC}, (llm42_sim_desc){0}, 0);
     CHECK(same->seconds == fast->seconds && own->seconds > same->seconds);
     free(own), free(same), free(fast);
@@ -448,7 +484,8 @@ TEST(overlap_shortens_the_others_wait) {
     free(paused), free(beside);
 }
 
-// A request that arrives in mid-flight, with nothing else to run, has its prompt run at once and not behind the landing.
+// A request that arrives in mid-flight, with nothing else to run, has its prompt run at once and not behind the
+// landing.
 TEST(an_arrival_does_not_wait_for_a_landing) {
     llm42_sim_desc sim = {.no_flips = true};
     double first[2];
@@ -503,13 +540,17 @@ TEST(a_failed_flight_is_repeated) {
     CHECK(memcmp(tokens[0], tokens[1], sizeof tokens[0]) == 0);
 }
 
-// Five requests decode together, G = 2. The first ends with 4 candidates and takes the second along. When the last one ends,
-// with 7, the second has 3 and the third 7: the pass is filled with the oldest of them, or with the one that has most.
+// Five requests decode together, G = 2. The first ends with 4 candidates and takes the second along. When the last one
+// ends, with 7, the second has 3 and the third 7: the pass is filled with the oldest of them, or with the one that has
+// most.
 TEST(partial_windows_by_age_or_by_size) {
     for (int oldest = 0; oldest < 2; oldest++) {
         llm42_sim_desc sim = {.no_flips = true};
-        llm42_engine *engine = open_with((llm42_engine_desc){.fill = oldest ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST, .window = 16,
-                                                             .group = 2, .bonus = LLM42_BONUS_OFF}, &sim);
+        llm42_engine *engine = open_with((llm42_engine_desc){.fill = oldest ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
+                                                             .window = 16,
+                                                             .group = 2,
+                                                             .bonus = LLM42_BONUS_OFF},
+                                         &sim);
         const int output[5] = {5, 60, 60, 60, 8};
         for (int i = 0; i < 5; i++) submit(engine, 1, output[i], true, 0);
         while (llm42_engine_stats(engine).verifications < 4) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
@@ -518,8 +559,10 @@ TEST(partial_windows_by_age_or_by_size) {
         llm42_engine_close(engine);
     }
     // Under load the oldest way verifies more often for the same tokens.
-    result *by_age = serve((llm42_engine_desc){.fill = LLM42_FILL_OLDEST, .max_running = 48, .window = 16, .group = 4}, (llm42_sim_desc){.no_flips = true}, 1);
-    result *by_size = serve((llm42_engine_desc){.max_running = 48, .window = 16, .group = 4}, (llm42_sim_desc){.no_flips = true}, 1);
+    result *by_age = serve((llm42_engine_desc){.fill = LLM42_FILL_OLDEST, .max_running = 48, .window = 16, .group = 4},
+                           (llm42_sim_desc){.no_flips = true}, 1);
+    result *by_size = serve((llm42_engine_desc){.max_running = 48, .window = 16, .group = 4},
+                            (llm42_sim_desc){.no_flips = true}, 1);
     CHECK(by_age->stats.verifications > by_size->stats.verifications);
     free(by_age), free(by_size);
 }
@@ -546,19 +589,36 @@ TEST(a_step_allocates_nothing) {
 
 TEST(what_cannot_be_is_refused) {
     llm42_engine *engine = NULL;
-    llm42_sim_desc sim = {.calibration = calibration}, empty = {0}, wrong = {.calibration = calibration, .flip_scale = -1},
+    llm42_sim_desc sim = {.calibration = calibration}, empty = {0},
+                   wrong = {.calibration = calibration, .flip_scale = -1},
                    slow = {.calibration = calibration, .invariant_slowdown = NAN};
-    const struct { llm42_engine_desc desc; llm42_result result; const char *text; } cases[] = {
-        {{.backend = llm42_backend_sim()}, LLM42_INVALID, "llm42_sim_desc.calibration: required"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &empty}, LLM42_INVALID, "llm42_sim_desc.calibration: required"},
+    const struct {
+        llm42_engine_desc desc;
+        llm42_result result;
+        const char *text;
+    } cases[] = {
+        {{.backend = llm42_backend_sim()}, LLM42_INVALID, "llm42_engine_desc.backend_desc: the simulator needs"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &empty},
+         LLM42_INVALID,
+         "llm42_sim_desc.calibration: required"},
         {{.backend = llm42_backend_sim(), .backend_desc = &wrong}, LLM42_INVALID, "llm42_sim_desc.flip_scale: -1"},
         {{.backend = llm42_backend_sim(), .backend_desc = &slow}, LLM42_INVALID, "llm42_sim_desc.invariant_slowdown"},
         {{.backend = llm42_backend_cpu()}, LLM42_INVALID, "model shape:tiny has no weights"},
-        {{.backend = llm42_backend_cpu(), .overlap = true}, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend cpu"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .admission_reserve = 1.5}, LLM42_INVALID, "admission_reserve: 1.5"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .admission_reserve = NAN}, LLM42_INVALID, "admission_reserve: nan"},
+        {{.backend = llm42_backend_cpu(), .overlap = true},
+         LLM42_UNSUPPORTED,
+         "llm42_engine_desc.overlap: backend cpu"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .admission_reserve = 1.5},
+         LLM42_INVALID,
+         "admission_reserve: 1.5"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .admission_reserve = NAN},
+         LLM42_INVALID,
+         "admission_reserve: nan"},
         {{.backend = llm42_backend_sim(), .backend_desc = &sim, .fill = (llm42_fill)9}, LLM42_INVALID, "fill: 9"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .chunked_prefill = LLM42_CHUNKED_OFF, .token_budget = 100}, LLM42_INVALID,
+        {{.backend = llm42_backend_sim(),
+          .backend_desc = &sim,
+          .chunked_prefill = LLM42_CHUNKED_OFF,
+          .token_budget = 100},
+         LLM42_INVALID,
          "token_budget: 100: must be at least max_context, 256, when chunked_prefill is OFF"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_engine_desc desc = cases[i].desc;

@@ -18,12 +18,12 @@ typedef struct parts {
 #define SPLIT SPLIT_BY(" ?\\\\p{L}+|\\\\s+|.")
 #define LEVEL "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"
 #define LIST(items) "{\"type\":\"Sequence\",\"pretokenizers\":[" items "]}"
-#define TEMPLATE(id) \
+#define TEMPLATE(id)                                                                                     \
     "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"" id "\",\"type_id\":0}}," \
     "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}]}"
 #define S_TOKEN(id) "[{\"id\":" #id ",\"content\":\"<s>\",\"special\":true}]"
 
-static const char *or(const char *text, const char *otherwise) { return text ? text : otherwise; }
+static const char * or (const char *text, const char *otherwise) { return text ? text : otherwise; }
 
 static const char *write_parts(const parts *p) {
     static char text[1 << 15];
@@ -31,15 +31,16 @@ static const char *write_parts(const parts *p) {
     uint16_t chars[256];
     size_t at = 0, room = sizeof text;
     tok_byte_chars(chars);
-    at += (size_t)snprintf(text, room, "{\"normalizer\":%s,\"pre_tokenizer\":%s,\"post_processor\":%s,"
+    at += (size_t)snprintf(text, room,
+                           "{\"normalizer\":%s,\"pre_tokenizer\":%s,\"post_processor\":%s,"
                            "\"decoder\":%s,\"added_tokens\":%s,\"model\":{\"type\":%s,%s\"vocab\":{",
-                           or(p->normalizer, "null"), or(p->pre, LIST(SPLIT "," LEVEL)), or(p->post, "null"),
-                           or(p->decoder, "{\"type\":\"ByteLevel\"}"), or(p->added, "[]"), or(p->type, "\"BPE\""),
-                           or(p->model, ""));
+                           or (p->normalizer, "null"), or (p->pre, LIST(SPLIT "," LEVEL)), or (p->post, "null"),
+                           or (p->decoder, "{\"type\":\"ByteLevel\"}"), or (p->added, "[]"), or (p->type, "\"BPE\""),
+                           or (p->model, ""));
     for (int b = 0; b < 256; b++)
         if (b + 1 != p->lacks)
             at += (size_t)snprintf(text + at, room - at, "%s\"\\u%04x\":%d", b ? "," : "", chars[b], b);
-    at += (size_t)snprintf(text + at, room - at, "%s},\"merges\":%s}}", or(p->vocab, ""), or(p->merges, "[]"));
+    at += (size_t)snprintf(text + at, room - at, "%s},\"merges\":%s}}", or (p->vocab, ""), or (p->merges, "[]"));
     path = test_path(folder, "parts.json");
     test_write(path, text, at);
     return path;
@@ -216,9 +217,10 @@ TEST(a_stream_holds_back_incomplete_characters) {
 }
 
 TEST(added_tokens_match_the_longest) {
-    parts p = {.vocab = ",\"<s>\":256", .added = "[{\"id\":256,\"content\":\"<s>\",\"special\":true},"
-               "{\"id\":257,\"content\":\"<s><s>\",\"special\":false},"
-               "{\"id\":258,\"content\":\"\\u00e9\\ud83d\\ude00\"}]"};
+    parts p = {.vocab = ",\"<s>\":256",
+               .added = "[{\"id\":256,\"content\":\"<s>\",\"special\":true},"
+                        "{\"id\":257,\"content\":\"<s><s>\",\"special\":false},"
+                        "{\"id\":258,\"content\":\"\\u00e9\\ud83d\\ude00\"}]"};
     tok *t = load(write_parts(&p), 259);
     if (!t) return;
     CHECK_STR(ids_of(t, "a<s>b<s><s><s><x>\xC3\xA9\xF0\x9F\x98\x80"), "97,256,98,257,256,60,120,62,258");
@@ -293,7 +295,8 @@ TEST(nfc_passes_what_it_cannot_change) {
 }
 
 TEST(bos_comes_from_the_post_processor) {
-    parts p = {.vocab = ",\"<s>\":256", .added = S_TOKEN(256),
+    parts p = {.vocab = ",\"<s>\":256",
+               .added = S_TOKEN(256),
                .post = "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"}," TEMPLATE("<s>") "]}"};
     tok *t = load(write_parts(&p), 0);
     if (!t) return;
@@ -318,7 +321,11 @@ TEST(a_model_gives_its_bos) {
 
 // Each file is refused by a line that names what is wrong in it.
 TEST(bad_json_is_refused) {
-    static const struct { parts p; llm42_result result; const char *names; } bad[] = {
+    static const struct {
+        parts p;
+        llm42_result result;
+        const char *names;
+    } bad[] = {
         {{.lacks = 256}, LLM42_FORMAT, "lacks byte 0xFF"},
         {{.lacks = 11, .vocab = ",\"x1\":10"}, LLM42_FORMAT, "lacks byte 0x0A"},
         {{.vocab = ",\"ab\":257"}, LLM42_FORMAT, "id 257"},
@@ -353,9 +360,11 @@ TEST(bad_json_is_refused) {
         {{.pre = LIST(SPLIT_BY("(") "," LEVEL)}, LLM42_UNSUPPORTED, "PCRE2"},
         {{.pre = LIST(LEVEL "," SPLIT)}, LLM42_UNSUPPORTED, "after ByteLevel"},
         {{.pre = LIST("{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Removed\"}," LEVEL)},
-         LLM42_UNSUPPORTED, "behavior"},
+         LLM42_UNSUPPORTED,
+         "behavior"},
         {{.pre = LIST("{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Isolated\"}," LEVEL)},
-         LLM42_UNSUPPORTED, "Regex"},
+         LLM42_UNSUPPORTED,
+         "Regex"},
         {{.post = TEMPLATE("<none>")}, LLM42_FORMAT, "post_processor"},
         {{.added = "[7]"}, LLM42_FORMAT, "added_tokens[0].content"},
         {{.added = "[{\"content\":\"\",\"id\":256}]"}, LLM42_FORMAT, "added_tokens[0].content"},
@@ -378,12 +387,51 @@ TEST(bad_json_is_refused) {
 
 TEST(malformed_json_is_refused) {
     static const char *const bad[] = {
-        "", " ", "{", "}", "[", "]", "{]", "[}", "{}}", "{} {}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}",
-        "{\"a\":1 \"b\":2}", "{a:1}", "{1:1}", "{\"a\":1,,\"b\":2}", "[1 2]", "[1,,2]", "[,1]", "[1,]",
-        "{\"a\":tru}", "{\"a\":+1}", "{\"a\":nan}", "{\"a\":\"\\x\"}", "{\"a\":\"\\u12\"}", "{\"a\":\"\\ud800\"}",
-        "{\"a\":\"\\udc00\"}", "{\"a\":\"\\ud800\\u0041\"}", "{\"a\":\"\\u0000\"}", "{\"a\":\"\xFF\"}",
-        "{\"a\":\"\xC3\"}", "{\"a\":\"b}", "{\"a\":\"b\n\"}", "\"a", "{\"a\" 1}",
-        "{\"a\":1:2}", ":", ",", "[:]", "{\"a\",\"b\"}", "[\"a\":1]", "{[]:1}", "{\"a\":1}x", "\xEF\xBB\xBF{}",
+        "",
+        " ",
+        "{",
+        "}",
+        "[",
+        "]",
+        "{]",
+        "[}",
+        "{}}",
+        "{} {}",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{\"a\":1 \"b\":2}",
+        "{a:1}",
+        "{1:1}",
+        "{\"a\":1,,\"b\":2}",
+        "[1 2]",
+        "[1,,2]",
+        "[,1]",
+        "[1,]",
+        "{\"a\":tru}",
+        "{\"a\":+1}",
+        "{\"a\":nan}",
+        "{\"a\":\"\\x\"}",
+        "{\"a\":\"\\u12\"}",
+        "{\"a\":\"\\ud800\"}",
+        "{\"a\":\"\\udc00\"}",
+        "{\"a\":\"\\ud800\\u0041\"}",
+        "{\"a\":\"\\u0000\"}",
+        "{\"a\":\"\xFF\"}",
+        "{\"a\":\"\xC3\"}",
+        "{\"a\":\"b}",
+        "{\"a\":\"b\n\"}",
+        "\"a",
+        "{\"a\" 1}",
+        "{\"a\":1:2}",
+        ":",
+        ",",
+        "[:]",
+        "{\"a\",\"b\"}",
+        "[\"a\":1]",
+        "{[]:1}",
+        "{\"a\":1}x",
+        "\xEF\xBB\xBF{}",
     };
     const char *path = test_path(folder, "bad.json");
     char deep[4096];
@@ -441,7 +489,10 @@ TEST(damaged_json_does_no_harm) {
 
 // llama2.c ---------------------------------------------------------------------------------------------------------
 
-typedef struct bin { char data[8192]; size_t size; } bin;
+typedef struct bin {
+    char data[8192];
+    size_t size;
+} bin;
 
 static void bin_token(bin *b, const char *text, float score) {
     int32_t size = (int32_t)strlen(text);
@@ -454,7 +505,10 @@ static void bin_token(bin *b, const char *text, float score) {
 // The specials, the bytes, then: 259 " ", a b c, ab bc, " a", abc, and the same as "b" again.
 static const char *bin_write(bin *b, int lacks) {
     const int32_t longest = 6;
-    static const struct { const char *text; float score; } rest[] = {
+    static const struct {
+        const char *text;
+        float score;
+    } rest[] = {
         {" ", -9}, {"a", -8}, {"b", -8}, {"c", -8}, {"ab", -2}, {"bc", -1}, {" a", -2}, {"abc", -3}, {"b", 0},
     };
     b->size = 4;
@@ -479,9 +533,9 @@ TEST(llama2_merges_by_score) {
     if (!t) return;
     CHECK_STR(encoded(t, "", 0, true), "1");
     CHECK_STR(encoded(t, "a", 1, true), "1,265");
-    CHECK_STR(ids_of(t, "abc"), "265,264");       // b c has the best score, then the space and a; a bc is no token
+    CHECK_STR(ids_of(t, "abc"), "265,264");  // b c has the best score, then the space and a; a bc is no token
     CHECK_STR(ids_of(t, "cab"), "259,262,263");
-    CHECK_STR(ids_of(t, "ab"), "265,261");        // equal scores: the leftmost
+    CHECK_STR(ids_of(t, "ab"), "265,261");  // equal scores: the leftmost
     CHECK_STR(ids_of(t, "\xC3\xA9\n"), "259,198,172,13");
     CHECK(round_trip_text(t, "abc"));
     CHECK(round_trip_text(t, "  abc \n\xC3\xA9\xFF\x80\x80"));
@@ -511,9 +565,18 @@ TEST(llama2_files_are_checked) {
         CHECK_INT(tok_load(&t, path, 268, &error), LLM42_FORMAT);
         CHECK_CONTAINS(error.text, "tok.bin");
     }
-    const struct { size_t at; int32_t value; const char *names; } bad[] = {
-        {0, 0, "longest"}, {0, -1, "longest"}, {0, 3, "length of token 0"}, {4, 0x7FC00000, "score of token 0"},
-        {4, 0x7F800000, "score of token 0"}, {8, -1, "length of token 0"}, {8, INT32_MAX, "length of token 0"},
+    const struct {
+        size_t at;
+        int32_t value;
+        const char *names;
+    } bad[] = {
+        {0, 0, "longest"},
+        {0, -1, "longest"},
+        {0, 3, "length of token 0"},
+        {4, 0x7FC00000, "score of token 0"},
+        {4, 0x7F800000, "score of token 0"},
+        {8, -1, "length of token 0"},
+        {8, INT32_MAX, "length of token 0"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         bin_write(&b, -1);

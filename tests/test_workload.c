@@ -44,8 +44,15 @@ static figures figures_of(const int *values) {
     qsort(sorted, SAMPLES, sizeof *sorted, ascending);
     for (int i = 0; i < SAMPLES; i++) f.mean += sorted[i] / (double)SAMPLES;
     for (int i = 0; i < SAMPLES; i++) f.std += (sorted[i] - f.mean) * (sorted[i] - f.mean) / SAMPLES;
-    return (figures){f.mean, rank(sorted, 0.5), sqrt(f.std), rank(sorted, 0.75), rank(sorted, 0.9), rank(sorted, 0.95),
-                     rank(sorted, 0.99), rank(sorted, 0.999), sorted[SAMPLES - 1]};
+    return (figures){f.mean,
+                     rank(sorted, 0.5),
+                     sqrt(f.std),
+                     rank(sorted, 0.75),
+                     rank(sorted, 0.9),
+                     rank(sorted, 0.95),
+                     rank(sorted, 0.99),
+                     rank(sorted, 0.999),
+                     sorted[SAMPLES - 1]};
 }
 
 // Mean, median and standard deviation as in Table 3; the tail as in the served pairs, whose own percentiles vary by
@@ -114,7 +121,8 @@ TEST(sharegpt_served_has_the_served_figures) {
 
 // numpy.random.seed(42); randint(1, 1025, size=8), then randint(0, 513, size=8).
 TEST(sglang_lengths_are_numpys) {
-    static const int input[8] = {103, 436, 861, 271, 107, 72, 701, 21}, output[8] = {121, 466, 214, 330, 458, 87, 372, 99};
+    static const int input[8] = {103, 436, 861, 271, 107, 72, 701, 21},
+                     output[8] = {121, 466, 214, 330, 458, 87, 372, 99};
     workload w;
     workload_request r;
     if (!open_ok(&w, "sglang:1024x512x8", "offline", 42)) return;
@@ -443,13 +451,18 @@ static void refused(const char *spec, const char *qps, llm42_result want, const 
 }
 
 TEST(specs_that_are_wrong) {
-    const char *all = "is unknown: take sharegpt, sharegpt-served, arxiv, fixed:IxO, uniform:IxO, sglang:IxOxN, lengths:FILE, azure:FILE or "
+    const char *all = "is unknown: take sharegpt, sharegpt-served, arxiv, fixed:IxO, uniform:IxO, sglang:IxOxN, "
+                      "lengths:FILE, azure:FILE or "
                       "mooncake:FILE";
     const char *const unknown[] = {"", "share", "sharegpt2", "fixed", "lengths", "Azure:x", "mooncake", ":"};
     for (int i = 0; i < 8; i++) refused(unknown[i], "1", LLM42_INVALID, all);
-    const char *const fixed[] = {"fixed:",      "fixed:x",      "fixed:5",       "fixed:0x5",         "fixed:5x0",
-                                 "fixed:-1x5",  "fixed:5x5x5",  "fixed:1.5x5",   "fixed:10000001x5",  "fixed:5x1e300",
-                                 "fixed:nanx5", "fixed: 5x5",   "fixed:5x",      "fixed:5x99999999999999999999"};
+    const char *const fixed[] = {"fixed:",           "fixed:x",
+                                 "fixed:5",          "fixed:0x5",
+                                 "fixed:5x0",        "fixed:-1x5",
+                                 "fixed:5x5x5",      "fixed:1.5x5",
+                                 "fixed:10000001x5", "fixed:5x1e300",
+                                 "fixed:nanx5",      "fixed: 5x5",
+                                 "fixed:5x",         "fixed:5x99999999999999999999"};
     for (int i = 0; i < 14; i++)
         refused(fixed[i], "1", LLM42_INVALID,
                 "expected fixed:IxO, I input and O output tokens, each from 1 to 10000000");
@@ -571,8 +584,8 @@ TEST(objects_that_are_wrong) {
     for (size_t i = 0; i < sizeof value / sizeof *value; i++) {
         char line[200];
         snprintf(line, sizeof line,
-                 "{\"timestamp\": %s, \"input_length\": %s, \"output_length\": %s, \"hash_ids\": %s}\n",
-                 value[i].time, value[i].input, value[i].output, value[i].blocks);
+                 "{\"timestamp\": %s, \"input_length\": %s, \"output_length\": %s, \"hash_ids\": %s}\n", value[i].time,
+                 value[i].input, value[i].output, value[i].blocks);
         check_lines("mooncake", good, &(wrong_line){line, value[i].part}, 1);
     }
     refused(file_spec("mooncake", "\n \n"), "1", LLM42_FORMAT, "/trace: the trace has no requests");

@@ -12,7 +12,7 @@ B=${B:-build} OUT=${OUT:-sweep/results/h200} BASE42=${BASE42:-} MARGIN=${MARGIN:
 BACKEND=${BACKEND:-cuda}  # cpu: to try the scripts without a GPU
 MODEL_8B=${MODEL_8B:-synthetic:llama-3.1-8b,margin=$MARGIN}
 # shellcheck disable=SC2034  # the scripts use these
-plans=$OUT/plans
+algorithms=$OUT/algorithms
 mkdir -p "$OUT"
 
 # The library's own policies, but for the window, which the grids set.
@@ -37,7 +37,7 @@ measure() {
     local name=$1
     shift
     local gpu=()
-    [ "$BACKEND" = cuda ] && gpu=(--plan-file "$plans")
+    [ "$BACKEND" = cuda ] && gpu=(--algorithm-file "$algorithms")
     "$B/sweep" --backend "$BACKEND" "${gpu[@]}" "$@" --seconds "$SECONDS_MAX" --quiet --out "$OUT/$name.tsv" >/dev/null
     echo "$name: $(grep -vc '^#\|^backend' "$OUT/$name.tsv") cells in $OUT/$name.tsv"
 }

@@ -18,7 +18,7 @@ source "$(dirname "$0")/common.sh"
 bench() {  # bench NAME FLAG...: into OUT/NAME.tsv and, as printed, OUT/NAME.txt
     local name=$1
     shift
-    "$B/bench" --backend cuda --model "$MODEL_8B" --plan-file "$plans" --out "$OUT/$name.tsv" "$@" |
+    "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --out "$OUT/$name.tsv" "$@" |
         tee "$OUT/$name.txt"
 }
 # The verifier sums as decode of small batches does, prompts ride in ordinary passes, and replay passes are large.
@@ -51,7 +51,7 @@ online)
     bench online --suite online --seconds 200
     ;;
 calibrate)
-    "$B/bench" --backend cuda --model "$MODEL_8B" --plan-file "$plans" --calibrate "$OUT/h200-llama-3.1-8b.tsv" \
+    "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --calibrate "$OUT/h200-llama-3.1-8b.tsv" \
         --seconds 300
     [ -z "$BASE42" ] && exit
     "$B/bench" --backend cuda --model "$BASE42" --calibrate "$OUT/h200-base42.tsv" --seconds 150
