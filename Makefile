@@ -14,6 +14,8 @@ PREFIX ?= /usr/local
 STB ?= /usr/include/stb
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 120
+TEST ?=
+PART ?=
 TEST_CUDA ?=
 SANITIZE_CUDA ?= --part small
 comma := ,
@@ -54,11 +56,16 @@ PROGRAMS := $(patsubst examples/%.c,$(B)/%,$(wildcard examples/*.c)) $(patsubst 
 TESTS := $(patsubst %.c,$(B)/%,$(filter-out tests/test_isa.c $(if $(filter 1,$(CUDA)),,tests/test_cuda.c), \
     $(wildcard tests/test_*.c)) $(wildcard tests/fuzz_*.c))
 SCRIPTS := $(wildcard tests/test_*.sh)
+# The inner loop: all but what takes long. TEST=NAME chooses of all tests those of that name, PART of their parts.
+SLOW := test_determinism fuzz_engine test_accuracy test_cuda_build test_demo test_header test_install test_isa
+CHOSEN = $(if $(TEST),$(strip $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(TEST) $(TEST:%=test_%) $(TEST:%=fuzz_%),\
+    $(basename $(notdir $(t)))),$(t)))),$(TESTS) $(SCRIPTS))
+FAST_TESTS := $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(SLOW),$(basename $(notdir $(t)))),,$(t)))
 # Parallel inside, unless the caller has chosen a number of jobs.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all cuda figures accuracy fit demo test test-cuda sanitize-cuda asan bench bench-cuda fuzz install uninstall \
-    clean help banner setup need nvcc programs tests run-demo
+.PHONY: all cuda figures accuracy fit demo test check test-cuda sanitize-cuda asan bench bench-cuda fuzz format deps \
+    install uninstall clean help banner setup need nvcc programs tests run-demo
 .DELETE_ON_ERROR:
 
 all: need banner  ## build every program (default)
@@ -89,9 +96,17 @@ run-demo:
 	$(B)/rollback
 	$(B)/determinism --suite mixed --requests 16 --tokens 160
 
-test: setup banner  ## build and run every test; the last line is "N passed, N failed"
-	@+$(SUBMAKE) programs tests
-	@CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" bash tests/run.sh $(TESTS) $(SCRIPTS)
+RUN_TESTS = CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" JOBS=$(JOBS) bash tests/run.sh
+WITH_PART = $(if $(PART),$(foreach t,$(1),"$(t) $(PART)"),$(1))
+
+test: setup banner  ## build and run every test (TEST=sim: one); the last line is "N passed, N failed"
+	@$(if $(CHOSEN),,echo "TEST=$(TEST): no such test: there are $(notdir $(basename $(TESTS) $(SCRIPTS)))" >&2; exit 2)
+	@+$(SUBMAKE) $(if $(filter %.sh,$(CHOSEN)),programs) $(filter-out %.sh,$(CHOSEN))
+	@$(RUN_TESTS) $(call WITH_PART,$(CHOSEN))
+
+check: setup banner  ## build and run the fast tests: half a minute
+	@+$(SUBMAKE) programs $(filter-out %.sh,$(FAST_TESTS))
+	@$(RUN_TESTS) $(FAST_TESTS)
 
 test-cuda sanitize-cuda: PROGRAMS := $(B)/tests/test_cuda
 test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N passed, N failed"
@@ -102,11 +117,10 @@ sanitize-cuda: nvcc need banner  ## compute-sanitizer (memcheck, synccheck, race
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda
 	@bash tests/sanitize_cuda.sh $(B)/tests/test_cuda $(SANITIZE_CUDA)
 
-asan: setup banner  ## the test programs under the address and undefined-behaviour sanitizers
-	@+$(SUBMAKE) B=$(B)/asan CUDA=0 tests \
-	    TEST_CFLAGS="$(SANITIZE)"
-	@UBSAN_OPTIONS=print_stacktrace=1 bash tests/run.sh \
-	    $(patsubst $(B)/%,$(B)/asan/%,$(filter-out $(B)/tests/test_cuda,$(TESTS)))
+asan: setup banner  ## test programs and programs under the address and undefined-behaviour sanitizers
+	@+$(SUBMAKE) B=$(B)/asan CUDA=0 tests programs TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
+	@UBSAN_OPTIONS=print_stacktrace=1 B=$(B)/asan JOBS=$(JOBS) bash tests/run.sh \
+	    $(patsubst $(B)/%,$(B)/asan/%,$(filter-out $(B)/tests/test_cuda,$(TESTS))) tests/test_sweep.sh
 
 bench: setup banner  ## measure this machine's ceilings and the engine's speed
 	@+$(SUBMAKE) $(B)/bench
@@ -184,6 +198,14 @@ endef
 
 need:
 	@$(NEED); [ -z "$$missing" ] || { echo "Missing:$$missing. Run: sudo $$install" >&2; exit 1; }
+
+deps: PLOTS := gnuplot
+deps: setup  ## install what is missing (packages of Debian and Ubuntu); test, demo and figures do it by themselves
+
+FORMATTED = $(shell git ls-files '*.c' '*.h' '*.cu')
+format:  ## format every C and CUDA file by .clang-format
+	@clang-format --version | grep -q ' version 14' || echo "format: made for clang-format 14, this is another" >&2
+	clang-format -i $(FORMATTED)
 
 HAVE_NVCC = command -v "$(NVCC)" >/dev/null || { echo "$(NO_NVCC)" >&2; exit 1; }
 nvcc:

@@ -1,18 +1,30 @@
 #!/bin/bash
-# Runs the test programs and scripts named on the command line, one after the other, and adds up the line
+# Runs the test programs and scripts named on the command line, JOBS at a time, and adds up the line
 # `NAME: N passed, N failed[, N skipped]` that each ends with. A program that ends otherwise counts as one failure.
-# The last line is the sum; the exit status is 1 if anything failed.
+# What a test printed is shown when it has ended. The last line is the sum; the exit status is 1 if anything failed.
+# From the environment: JOBS (default 1).
 set -u
-log=$(mktemp) || exit 1
-trap 'rm -f "$log"' EXIT
+jobs=${JOBS:-1}
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0 skipped=0
-for test in "$@"; do
-    case $test in *.sh) run=(bash "$test") ;; *) read -ra run <<<"$test" ;; esac  # a program may have options
-    name=$(basename "${test%% *}" .sh)
-    start=$SECONDS
-    "${run[@]}" 2>&1 </dev/null | tee "$log"
-    status=${PIPESTATUS[0]}
-    last=$(tail -n 1 "$log")
+
+# start N TEST: in the background; its output goes to N.log, its status and seconds to N.end.
+start() {
+    local run begin=$SECONDS
+    case $2 in *.sh) run=(bash "$2") ;; *) read -ra run <<<"$2" ;; esac  # a program may have options
+    "${run[@]}" >"$dir/$1.log" 2>&1 </dev/null
+    echo "$? $((SECONDS - begin))" >"$dir/$1.part"
+    mv "$dir/$1.part" "$dir/$1.end"
+}
+
+# report N TEST: shows a test that has ended and counts it.
+report() {
+    local name status took last
+    name=$(basename "${2%% *}" .sh)
+    read -r status took <"$dir/$1.end"
+    cat "$dir/$1.log"
+    last=$(tail -n 1 "$dir/$1.log")
     if [[ $last =~ ^$name:\ ([0-9]+)\ passed,\ ([0-9]+)\ failed(,\ ([0-9]+)\ skipped)?$ ]]; then
         passed=$((passed + BASH_REMATCH[1]))
         failed=$((failed + BASH_REMATCH[2]))
@@ -25,7 +37,30 @@ for test in "$@"; do
         echo "$name: FAILED: ended without its count, exit status $status"
         failed=$((failed + 1))
     fi
-    [ $((SECONDS - start)) -lt 5 ] || echo "  ($name took $((SECONDS - start)) s)"
+    [ "$took" -lt 5 ] || echo "  ($name took $took s)"
+}
+
+# The longest go first, so that none is left to run alone at the end.
+tests=()
+for long in test_determinism test_cuda_build test_isa test_accuracy; do
+    for test in "$@"; do [[ $(basename "${test%% *}" .sh) = "$long" ]] && tests+=("$test"); done
+done
+for test in "$@"; do
+    [[ " ${tests[*]-} " == *" $test "* ]] || tests+=("$test")
+done
+
+shown=() next=0
+while [ ${#shown[@]} -lt ${#tests[@]} ]; do
+    while [ $next -lt ${#tests[@]} ] && [ "$(jobs -rp | wc -l)" -lt "$jobs" ]; do
+        start $next "${tests[next]}" &
+        next=$((next + 1))
+    done
+    wait -n
+    for ((i = 0; i < next; i++)); do
+        [ -e "$dir/$i.end" ] && [[ " ${shown[*]-} " != *" $i "* ]] || continue
+        report $i "${tests[i]}"
+        shown+=("$i")
+    done
 done
 skips=
 [ "$skipped" = 0 ] || skips=", $skipped skipped"

@@ -52,8 +52,9 @@ const char *__asan_default_options(void) { return "allocator_may_return_null=1:a
 #endif
 
 static struct {
-    int64_t passed, failed, skipped;
+    int64_t passed, failed, skipped, ran;
     const char *name;     // of the TEST that runs
+    const char *only;     // tests whose names do not contain this are left out; NULL: none
     int64_t allocations;  // calls of malloc, calloc, realloc, aligned_alloc and posix_memalign so far
 } test_state;
 
@@ -124,11 +125,27 @@ static inline bool test_check_near(double got, double want, double tolerance, co
 
 #define TEST(name) static void name(void)
 #define RUN(name) test_run(name, #name)
+#define RUN_FIRST(name) test_run_first(name, #name)  // what later tests rest on: runs whatever was asked for
 
-static inline void test_run(void (*test)(void), const char *name) {
+// The first line of main: `test_NAME PART` runs only the tests whose names contain PART.
+static inline void test_begin(int argc, char **argv) {
+    if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+        fprintf(stderr, "usage: %s [PART OF A TEST'S NAME]\n", argv[0]);
+        exit(2);
+    }
+    test_state.only = argc == 2 ? argv[1] : NULL;
+}
+
+static inline void test_run_first(void (*test)(void), const char *name) {
     test_state.name = name;
     test();
     test_state.name = NULL;
+}
+
+static inline void test_run(void (*test)(void), const char *name) {
+    if (test_state.only && !strstr(name, test_state.only)) return;
+    test_state.ran++;
+    test_run_first(test, name);
 }
 
 // Counts one skipped test and says why; the caller returns.
@@ -141,6 +158,10 @@ static inline void test_skip(const char *message) {
 
 // Prints the line that `make test` adds up and returns the exit status.
 static inline int test_end(const char *program) {
+    if (test_state.only && !test_state.ran) {
+        printf("%s: no test's name contains '%s'\n", program, test_state.only);
+        test_state.failed++;
+    }
     if (test_state.failed > TEST_FAILURES_PRINTED)
         printf("... %lld more failures\n", (long long)(test_state.failed - TEST_FAILURES_PRINTED));
     printf("%s: %lld passed, %lld failed", program, (long long)test_state.passed, (long long)test_state.failed);

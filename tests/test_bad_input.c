@@ -606,7 +606,8 @@ TEST(the_running_engine_is_unharmed) {
     CHECK_INT(llm42_engine_stats(engine).pages_free, 40);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
     llm42_error error = {0};
     test_folder(folder);
     CHECK_MSG(llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, &error) == LLM42_OK, "%s",

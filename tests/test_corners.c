@@ -878,7 +878,8 @@ TEST(the_sampler) {
         isnan(llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 4, .seed = 9}, 1, scratch).logprob));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
     if (!CHECK_MSG(llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error) == LLM42_OK, "%s",
                    error.text))
         return test_end("test_corners");

@@ -162,13 +162,17 @@ static void must_match(const result *reference, const config *c) {
     configurations++;
 }
 
-TEST(dvr_packed) {
+// What the others are compared with.
+TEST(alone_in_the_engine) {
     run(&(config){.name = "alone (reference)", .one_by_one = true}, true, alone);
     const double rollbacks = (double)totals.rollbacks;
     printf("  alone: flip rate %.3f%% of compared candidates, %.0f rollbacks in %lld verifications, recompute %.2f%%\n",
            100 * rollbacks / (double)totals.compared, rollbacks, (long long)totals.verifications,
            100.0 * (double)totals.recomputed / (double)totals.returned_tokens);
     CHECK_MSG(TEST_SLOW || totals.rollbacks > 0, "no natural rollback in %lld candidates", (long long)totals.compared);
+}
+
+TEST(dvr_packed) {
     const config configs[] = {
         {.name = "among 3 others", .desc = {.max_running = 4}},
         {.name = "among 7 others", .desc = {.max_running = 8}},
@@ -338,12 +342,14 @@ TEST(controls) {
     CHECK_MSG(d.requests > 0, "leaving out the KV overwrite changed nothing");
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
     llm42_error error;
     if (!CHECK_MSG(llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error) == LLM42_OK, "%s",
                    error.text))
         return test_end("test_determinism");
     make_requests();
+    RUN_FIRST(alone_in_the_engine);
     RUN(dvr_packed);
     RUN(dvr_isolated);
     RUN(dvr_invariant_prefill);

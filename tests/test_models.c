@@ -461,7 +461,8 @@ TEST(shards_give_the_bits_of_one_file) {
     CHECK(same_bits(dir, TINY));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
     test_folder(folder);
     RUN(tiny42_agrees_with_hf);
     RUN(base42_agrees_with_hf);

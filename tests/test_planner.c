@@ -551,7 +551,8 @@ TEST(planners_see_the_engine_as_it_is) {
     llm42_engine_close(engine);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
     for (int s = LLM42_FAST; s <= LLM42_INVARIANT; s++)
         for (int k = 0; k < LLM42_KINDS; k++)
             calibration.cost[s][k] = (llm42_cost_table){2, 1, pass_rows, pass_contexts, pass_ms};

@@ -634,10 +634,11 @@ TEST(what_cannot_be_is_refused) {
     CHECK(strstr(error.text, "shape:huge: unknown shape"));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
     test_folder(folder);
     if (llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error)) return puts(error.text), 1;
-    RUN(a_calibration_is_read_and_interpolated);
+    RUN_FIRST(a_calibration_is_read_and_interpolated);
     if (!calibration) return 1;
     RUN(bad_calibrations_are_refused);
     RUN(a_calibration_cut_short_is_refused);

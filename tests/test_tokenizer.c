@@ -605,7 +605,8 @@ TEST(stories260K_tokenizer) {
     tok_free(t);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
     test_folder(folder);
     RUN(tiny42_gives_the_golden_ids);
     RUN(base42_gives_the_golden_ids);

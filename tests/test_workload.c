@@ -608,7 +608,8 @@ TEST(files_that_end_early) {
         }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
     test_folder(folder);
     RUN(sharegpt_has_the_published_figures);
     RUN(sharegpt_served_has_the_served_figures);
