@@ -75,7 +75,7 @@
       default that the field's comment states. llm42_engine_config returns the desc with all defaults filled in.
    3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.
    4. llm42_engine_step runs one pass of the model. Call it until it returns LLM42_IDLE, or call llm42_engine_run. You
-   may submit and cancel requests between steps.
+      may submit and cancel requests between steps.
    5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED. You can also read them with llm42_engine_request. What a
       deterministic request has committed never changes; users do not see its candidates.
    6. llm42_engine_release forgets a finished request. Set .auto_release to have that done for you.
@@ -84,18 +84,20 @@
    To try a scheduling policy of your own, set .planner: see section api-planner and examples/06_planner.c.
    To run on other hardware, write a backend: see section api-backend and examples/05_backend.c.
    To run rows yourself, without an engine, call a backend's functions: see examples/score.c.
-   To try a policy without a model, set .backend = llm42_backend_sim(): see examples/04_simulate.c. Planner, KV pages
-   and verification are the same code. A pass takes virtual time from a calibration file (sweep/calibration/), and
-   tokens come from a model of flips. It serves tens of thousands of requests a second; build/sweep runs whole grids.
+   To try a policy without a model, set .backend = llm42_backend_sim(): see examples/04_simulate.c. The simulator runs
+   the same planner, KV pages and verification. A pass takes virtual time, which it looks up in a calibration file
+   (sweep/calibration/). Tokens are random, and a replay pass disagrees with a fast one as often as that file says. It
+   serves tens of thousands of requests a second. build/sweep runs whole grids of settings on it.
 
 
    THE PROTOCOL (LLM-42, sections 3 and 4)
 
-   A floating-point sum depends on the order of its terms. The fastest order depends on how many rows share a pass. So
-   the logits of a request depend on who else is being served, and now and then the two largest change places. LLM-42
-   keeps the fast passes and checks what they produce. A replay pass runs a request's latest tokens again, in a pass of
-   fixed shape whose order of sums never changes. Tokens that agree are committed. At the first token that differs, the
-   replay pass's own token is committed instead, and the tokens behind it are dropped.
+   A floating-point sum depends on the order of its terms. The fastest order depends on how many rows share a pass. (A
+   row is one token of one request in a forward pass.) So the logits of a request depend on which other requests are
+   being served, and now and then the two largest logits change places. LLM-42 keeps the fast passes and checks what
+   they produce. A replay pass runs a request's latest tokens again, in a pass of fixed shape whose order of sums never
+   changes. Tokens that agree are committed. At the first token that differs, the replay pass's own token is committed
+   instead, and the tokens behind it are dropped.
 
       fast passes      C a b c d e f g      each decodes one candidate, in a batch of any size (schedule FAST)
                        | | | | | | | |
@@ -105,27 +107,30 @@
                              = = = = .      e was wrong: commit a b c d X, drop f and g (a rollback), decode them again
                                             if all agree: commit a .. g and h', the verifier's own token (the bonus)
 
-   Candidate: a token that was decoded but not verified. Committed: released to the user. Window (W): the tokens of one
-   request in a replay pass. Group (G): the windows that share a replay pass. Rollback: a verification that dropped
-   candidates. Recomputed tokens: dropped candidates that must be decoded again. The token that the verifier replaced is
-   not one of them, because its successor is known.
+   Candidate    a token that was decoded but not yet verified
+   Committed    released to the user; it never changes again
+   Window, W    the tokens of one request in a replay pass, at most W
+   Group, G     the windows that share a replay pass, at most G
+   Rollback     a verification that dropped candidates
+   Recomputed   dropped candidates that must be decoded again. The one that differed is not counted: the replay pass
+                has given its replacement.
 
-   Each verification commits at least one token, so a request always gets on. The replay pass also overwrites the KV
-   entries of its positions. A committed prefix therefore holds no trace of a fast pass. (.keep_fast_kv leaves the
-   overwrite out, to show what happens without it.)
+   Each verification commits at least one token, so a request always makes progress. The replay pass also overwrites
+   the KV entries of its positions. A committed prefix therefore holds no trace of a fast pass. (.keep_fast_kv leaves
+   the overwrite out, to show what happens without it.)
 
    This engine goes beyond the paper in these ways:
    - Prefill PACKED: the prompts of deterministic requests are rows of replay passes, many prompts at a time, beside
      verification windows. A KV entry then depends on the tokens and M alone. Prefix sharing and preemption keep the
      bits. ISOLATED, the paper's way, runs each prompt alone.
    - Prefill INVARIANT: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. Such a
-     pass runs under schedule INVARIANT, which costs more for every row in it. Replay passes then hold only windows, and
-     tokens that a preemption made it necessary to prefill again.
-   - Verify WAIT: a ready request goes on decoding, up to .look_ahead, until G windows are ready or .deadline passes
-   have gone by. EAGER, the paper's way, verifies as soon as one window is ready, and fills the pass with partial
-   windows.
-   - Fill LARGEST: EAGER fills up with the windows that have most candidates. OLDEST takes them in order of admission.
-     The paper does not say which it uses; its latencies fit OLDEST.
+     pass runs under schedule INVARIANT, which costs more for every row in it. Replay passes then hold windows, and
+     after a preemption the committed tokens that must be prefilled again.
+   - Verify WAIT: a request whose window is ready goes on decoding, up to .look_ahead tokens, until G windows are ready
+     or .deadline passes have run. EAGER, the paper's way, verifies as soon as one window is ready, and fills the pass
+     with partial windows.
+   - Fill LARGEST: EAGER fills the pass with the windows that have most candidates. OLDEST takes them in order of
+     admission. The paper does not say which it uses; its latencies fit OLDEST.
    - Overlap: fast passes go on while a replay pass is in flight, where the backend can do that.
 
 
@@ -140,31 +145,35 @@
    They do not depend on other requests, arrival order, batch sizes, page size, prefix cache, preemption, the planner
    and its policies, or on how M splits into G and W.
 
-   Other settings promise the same with these differences. Prefill ISOLATED: the result also depends on token_budget,
-   which cuts long prompts into chunks, and deterministic requests share no prefixes. Prefill INVARIANT: as PACKED; only
-   prompts are shared. The three prefills may differ in their last bits. So may the two values of llm42_cuda_desc.fixed.
-   Under MATCH the result does not depend on M, and with prefill INVARIANT it is that of mode BATCH_INVARIANT. Mode
-   BATCH_INVARIANT promises this for every request, without verification and without M.
+   Other settings promise the same, with these differences:
+   - Prefill ISOLATED: the result also depends on token_budget, which cuts long prompts into chunks. Deterministic
+     requests share no prefixes.
+   - Prefill INVARIANT: of a deterministic request only the prompt is shared, not its output.
+   - Mode BATCH_INVARIANT promises this for every request. It needs no verification, and M does not matter.
+   - The three prefills may differ from each other in their last bits. So may the two values of llm42_cuda_desc.fixed.
+     Under its value MATCH the result does not depend on M. With MATCH and prefill INVARIANT it is the result of mode
+     BATCH_INVARIANT.
 
    How: every sum has one written order (section vectors). Fused multiply-adds are explicit. exp, log, sin and cos are
    made of IEEE operations. Threads share the outputs of an operator, never a sum. When an engine opens, it checks that
    the backend's rows keep their bits wherever they stand in a FIXED pass, and in an INVARIANT pass if there will be
    any. If they do not, it refuses to open.
 
-   The compiler needs -ffp-contract=off; without it, where it matters, no engine opens. With -ffast-math llm42.h does
-   not compile. The promise does not hold if other code in the process sets flush-to-zero or another rounding mode, or
-   with .keep_fast_kv.
+   Compile with -ffp-contract=off. A build in which the compiler has fused operations on its own opens no engine. With
+   -ffast-math llm42.h does not compile. The promise does not hold if other code in the process sets flush-to-zero or
+   another rounding mode, or with .keep_fast_kv.
 
-   The prefix cache trusts a 64-bit hash of a page's predecessors. Prompts can be made to collide. Leave .prefix_cache
-   off where prompts come from strangers who might try.
+   The prefix cache trusts a 64-bit hash of the tokens before a page. An attacker can construct prompts whose hashes
+   collide. Leave .prefix_cache off if prompts come from strangers.
 
 
    MEMORY, ERRORS, THREADS, BACKENDS
 
-   llm42_engine_open takes the memory of an engine, llm42_engine_submit that of a request. A step allocates nothing. The
-   KV cache has `pages` pages of `page_size` tokens. When they run out, a request is preempted: the planner chooses, by
-   default the youngest, ordinary requests first. It loses its pages, keeps its committed tokens and is prefilled again
-   later. A request that could never fit is refused when it is submitted.
+   llm42_engine_open allocates the memory of an engine, llm42_engine_submit that of a request. A step allocates nothing.
+   The KV cache has `pages` pages of `page_size` tokens. When they run out, a request is preempted: it loses its pages,
+   keeps its committed tokens and is prefilled again later. The planner chooses which. The built-in one chooses the
+   youngest, and ordinary requests before deterministic ones. A request that could never fit is refused when it is
+   submitted.
 
    Functions return llm42_result. A negative value is an error, and llm42_error says in one line what to mend. A failed
    allocation is always LLM42_MEMORY. After a failed pass tokens and requests are as they were before the step; the next
@@ -241,7 +250,7 @@ typedef enum llm42_result {
 #undef LLM42__X
 } llm42_result;
 
-// What went wrong, in one line that names the file or field to mend. Every function that takes one accepts NULL.
+// What went wrong, in one line that names the file or field to mend. Every function that takes an error accepts NULL.
 typedef struct llm42_error {
     llm42_result result;
     char text[480];
@@ -261,7 +270,7 @@ typedef enum llm42_dtype {
     LLM42_DTYPE_DEFAULT = 0,
     LLM42_BF16,
     LLM42_FP32,
-    LLM42_FP16,  // as a stored type only: converted to fp32 at load
+    LLM42_FP16,  // only as a stored type: converted to fp32 when a model is loaded
 } llm42_dtype;
 
 typedef enum llm42_arch {
@@ -356,9 +365,9 @@ LLM42_API const char *const *llm42_synthetic_names(void);
 LLM42_API size_t llm42_kv_token_bytes(const llm42_config *config, llm42_dtype compute);
 
 // >>api-pass -----------------------------------------------------------------------------------------------------
-// A schedule is the order in which a pass sums. A FAST result depends on the row and on the pass: its shape and, on a
-// GPU, the rows beside it. A FIXED result depends on the row and the shape M. An INVARIANT result depends on the row
-// alone. TREE and EXACT are reserved names: no backend has them yet.
+// A schedule is the order in which a pass takes its sums. A FAST result depends on the row and on the pass: on its
+// shape and, on a GPU, on the rows beside it. A FIXED result depends on the row and the shape M. An INVARIANT result
+// depends on the row alone. TREE and EXACT are reserved names: no backend has them yet.
 typedef enum llm42_schedule {
     LLM42_FAST = 1,
     LLM42_FIXED,
@@ -409,8 +418,8 @@ typedef struct llm42_output {
 // to differ, and it is slow.
 typedef void llm42_probe_fn(void *user, int layer, const char *operator_name, int rows, int width, const float *values);
 
-// A forward pass. Each row writes the KV of its position. Then it attends to its sequence's positions up to its own,
-// those that other rows of this pass have written included. Rows of a sequence stand in ascending position.
+// A forward pass. Each row writes the KV of its position. Then it attends to all positions of its sequence up to its
+// own, including those that other rows of this pass write. Rows of a sequence stand in ascending position.
 typedef struct llm42_pass {
     llm42_schedule schedule;
     int rows;              // R, rows in the list
@@ -423,7 +432,7 @@ typedef struct llm42_pass {
     // gate (silu(gate) x up; a mixture has none), down (of a mixture: its sum), final_norm.
     llm42_probe_fn *probe;
     void *probe_user;
-    bool check;  // the engine's own check when it opens, not a request's: takes no virtual time
+    bool check;  // part of the engine's check when it opens, for no request: takes no virtual time
 } llm42_pass;
 
 // >>api-backend --------------------------------------------------------------------------------------------------
@@ -437,7 +446,7 @@ typedef struct llm42_backend_desc {
     int pages, page_size;      // of the KV cache
     int max_running;           // sequences in a pass, at most
     int fixed_rows;            // M, the shape of replay passes; 0: not known
-    unsigned schedules;        // those that will run, bits 1 << LLM42_FAST and so on; 0: not known
+    unsigned schedules;        // the schedules that passes will have, as bits 1 << LLM42_FAST ...; 0: not known
     bool overlap;              // start and poll will be used
     const void *backend_desc;  // the backend's own options, as in llm42_engine_desc; NULL: its defaults
     llm42_log_fn *log;
@@ -445,19 +454,21 @@ typedef struct llm42_backend_desc {
 } llm42_backend_desc;
 
 // A backend runs passes. It owns the device's copy of the weights, the KV pages and the clock. The contract:
-// - open gets resolved values: no zero means a default. It takes all memory there and then, and leaves *state NULL
-//   if it fails. close takes what open gave. A backend may be open many times at once; the states share nothing.
+// - open gets a desc in which every default is resolved. It allocates all memory that later calls need. If it fails, it
+//   leaves *state NULL. close frees what open allocated. A backend may be open many times at once; the states share
+//   nothing.
 // - run returns when the pass's outputs are valid. The pass and all it points to belong to the caller and stay in place
 //   until then. Rows beyond pass->rows up to pass->shape are padding: they give no outputs and no KV.
 // - If run fails, the outputs and the KV of the positions in pass->row are undefined, and nothing else has changed. The
 //   engine has those positions written again before a pass reads them.
-// - start and poll are run in two halves, for backends that can overlap passes; NULL where they cannot. One pass is in
-//   flight at most. run may be called beside it. poll returns when the pass has ended, or LLM42_IDLE if it has not
-//   ended by the time `until` (INFINITY: wait for the end; a time gone by: only look). Until it ends, the pass, its
-//   rows, its outputs and the entries of seq that its rows name stay in place, and its sequences are in no other pass.
-//   If start or poll fails, the effect is that of a failed run. error may be NULL.
-// - KV entries, tokens and log-probabilities depend on nothing but what the row's schedule allows. The engine checks
-//   that rows keep their bits wherever they stand in a FIXED or INVARIANT pass. If they do not, it does not open.
+// - start and poll are run in two halves, for backends that can overlap passes. A backend that cannot sets them NULL.
+//   At most one pass is in flight. run may be called beside it. poll returns LLM42_OK when the pass has ended, and
+//   LLM42_IDLE if it has not ended by the time `until`. INFINITY waits for the end; a time in the past only looks.
+//   Until the pass ends, the pass, its rows, its outputs and the entries of seq that its rows name stay in place, and
+//   its sequences are in no other pass. If start or poll fails, the effect is that of a failed run. error may be NULL.
+// - KV entries, tokens and log-probabilities depend on nothing but what the schedule allows (see llm42_schedule). The
+//   engine checks that rows keep their bits wherever they stand in a FIXED or INVARIANT pass. If they do not, the
+//   engine does not open.
 // - now is in seconds from any fixed point and never runs backwards. wait_until returns at or after that time.
 typedef struct llm42_backend {
     const char *name;
@@ -478,11 +489,11 @@ LLM42_API const char *llm42_cpu_isa(void);  // "avx512", "avx2" or "scalar": wha
 LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k);
 
 // >>api-sim ------------------------------------------------------------------------------------------------------
-// The simulator is a backend. Planner, KV pages and verification are the engine's own; a pass takes virtual time from a
-// calibration, and tokens come from a flip model. The true token of (request, position) is a hash. A FAST pass returns
-// another token at the request's own flip rate, which is drawn from a gamma distribution. Other passes return the true
-// token.
-typedef enum llm42_kind {  // what a row is to the cost model
+// The simulator is a backend. Planner, KV pages and verification are the engine's own. A pass takes virtual time, which
+// a calibration gives. The true token at a position is a hash of the request and the position. A FAST pass returns
+// another token with a probability, the flip rate. Each request draws its own flip rate from a gamma distribution. All
+// other passes return the true token.
+typedef enum llm42_kind {  // what a row counts as in the cost model
     LLM42_KIND_DECODE,     // the only row of its sequence in the pass
     LLM42_KIND_PROMPT,     // rows of a prompt, the last one sampled
     LLM42_KIND_WINDOW,     // rows of a verification window, all sampled
@@ -495,7 +506,7 @@ LLM42_API const char *llm42_kind_name(llm42_kind kind);  // "decode"
 typedef struct llm42_cost_table {
     int rows, contexts;
     double *row, *context;  // ascending
-    double *ms;             // [rows, contexts], never falling along either
+    double *ms;             // [rows, contexts]; more rows or more context never take less
 } llm42_cost_table;
 
 typedef struct llm42_calibration {
@@ -505,8 +516,8 @@ typedef struct llm42_calibration {
     int64_t kv_tokens;                    // KV pool, tokens; 0: not known
     bool padding_free;                    // rows that pad a FIXED pass to its shape cost nothing (CPU)
     double flip_rate;                     // share of candidates that a replay pass changes, mean over requests
-    double flip_shape;                    // of the gamma distribution of that rate over requests
-    double overlap_fast, overlap_replay;  // how many times longer a pass takes beside one of the other sort
+    double flip_shape;                    // shape of the gamma distribution of that rate over requests
+    double overlap_fast, overlap_replay;  // factors by which fast and replay passes take longer side by side than alone
     llm42_cost_table cost[LLM42_EXACT + 1][LLM42_KINDS];  // by schedule and kind
 } llm42_calibration;
 
@@ -515,15 +526,15 @@ typedef struct llm42_sim_desc {
     uint64_t seed;                         // of tokens and flips; default: 42
     double flip_scale;                     // multiplies the calibration's flip rate; default: 1
     bool no_flips;                         // every candidate is right
-    double invariant_slowdown;             // INVARIANT passes take this many times FAST ones; default: as calibrated
+    double invariant_slowdown;             // an INVARIANT pass takes this many times a FAST one; default: as calibrated
 } llm42_sim_desc;
 
 // The simulator. .backend_desc is an llm42_sim_desc and required. Its clock is virtual and starts at 0. The model needs
 // no weights: llm42_model_load("shape:NAME").
 LLM42_API const llm42_backend *llm42_backend_sim(void);
-// Reads a calibration file: `# key: value` lines, then TSV `schedule kind rows context_tokens ms`; sweep/README.md
-// describes the format. Errors: IO; MEMORY; FORMAT for a table that is missing, falls or is no full grid, for NaN, or
-// for another unit (names the line).
+// Reads a calibration file: `# key: value` lines, then TSV `schedule kind rows context_tokens ms`. sweep/README.md
+// describes the format. Errors: IO, MEMORY, FORMAT (names the line: a table is missing, decreases or is not a full
+// grid; a value is not a number; the unit is not ms).
 LLM42_API llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error);
 LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
 // Milliseconds that a pass of `rows` rows of one kind takes when they attend to `context` positions on average. NAN for
@@ -538,29 +549,24 @@ LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm4
 // line is `cuda KEY: VALUE`; together they are the manifest of a result file.
 typedef enum llm42_cuda_fast {  // the algorithm of a FAST pass's matrix products
     LLM42_CUDA_FAST_DEFAULT = 0,
-    // Default: the fastest of all that are found. These are what cuBLASLt offers for so many rows, variants of its
-    // first
-    // choice (with CUDA 12.8 or later; meant for Hopper) and the kernels of kernels.cu. On an H200 nearly all of the
-    // fastest sum in the INVARIANT order. Batches of any size then agree but for attention.
+    // Default: the fastest of three groups. What cuBLASLt offers for this number of rows; variants of its first choice
+    // (with CUDA 12.8 or later; meant for Hopper); the kernels of kernels.cu. On an H200 nearly all of the fastest sum
+    // in the INVARIANT order. Then batches of any size agree in everything but attention.
     LLM42_CUDA_FAST_FASTEST,
-    // Without the variants, as serving engines get them. Their orders differ from one number of rows to another. Passes
-    // that take the INVARIANT order under MATCH may have the variants all the same.
+    // The same without the variants: what serving engines get. The order of sums differs from one number of rows to
+    // another. Passes that take the INVARIANT order because of MATCH may use the variants nevertheless.
     LLM42_CUDA_FAST_OFFERED,
 } llm42_cuda_fast;
 
 typedef enum llm42_cuda_fixed {  // the algorithm of a FIXED pass's matrix products
     LLM42_CUDA_FIXED_DEFAULT = 0,
-    // Default: the order of cuBLASLt's own first choice for M rows that keeps its bits, as serving engines get it. If
-    // that
-    // is the INVARIANT order, the fastest algorithm of that order.
+    // Default: the first algorithm that cuBLASLt offers for M rows and whose rows keep their bits, as serving engines
+    // get it. If that one sums in the INVARIANT order, the fastest algorithm of that order.
     LLM42_CUDA_FIXED_FIRST,
-    // The INVARIANT order (k ascending, by the tensor cores). Its bits are the same for any number of rows, so M no
-    // longer
-    // matters, and a replay pass of few windows is no larger than they are. FAST takes this order too beside such
-    // passes:
-    // for up to 16 rows always, attention of lone rows included, so that small batches agree with the verifier; for
-    // more
-    // rows where a product loses at most 2%.
+    // The INVARIANT order (k ascending, by the tensor cores). Its bits are the same for any number of rows. So M no
+    // longer matters, and a replay pass of few windows has only their rows. FAST passes of up to 16 rows take this
+    // order too, also in the attention of single rows, so that small batches agree with the verifier. FAST passes of
+    // more rows take it where that costs a matrix product at most 2%.
     LLM42_CUDA_FIXED_MATCH,
 } llm42_cuda_fixed;
 
@@ -568,14 +574,14 @@ typedef struct llm42_cuda_desc {
     int device;              // ordinal; default: 0
     llm42_cuda_fast fast;    // default: FASTEST
     llm42_cuda_fixed fixed;  // default: FIRST
-    // A file that keeps the chosen algorithms from run to run. They are read if the file has them for this device,
-    // driver, library, shapes, kind of engine and row counts. Else they are chosen anew and added to the file. Default:
-    // none, they are chosen anew at every open.
+    // A file that keeps the chosen algorithms from run to run. An engine takes them from the file if it holds them for
+    // this device, driver, library, shapes, kind of engine and row counts. Otherwise it chooses again and adds them to
+    // the file. Default: none; every open chooses again.
     const char *algorithm_file;
     bool no_graphs;  // launch kernels one by one; default: CUDA graphs
-    bool no_check;   // leave out the bit tests at open, for timing: no promise; default: check
-    // Matrix products by the kernels of kernels.cu alone, all in the INVARIANT order. Bits then do not depend on
-    // cuBLASLt's version, but many rows are slow. Default: cuBLASLt's where they are faster.
+    bool no_check;   // leave out the bit tests at open, to measure time: promises nothing; default: check
+    // All matrix products run by kernels.cu, in the INVARIANT order. Then bits do not depend on cuBLASLt's version, but
+    // passes of many rows are slow. Default: cuBLASLt where it is faster.
     bool no_cublas;
 } llm42_cuda_desc;
 
@@ -665,9 +671,9 @@ typedef struct llm42_request_desc {
     int sample_index;         // which of n samples of a prompt this is: shifts the default seed, and only that
     const int32_t *stop;      // [stop_count]; default: the model's end-of-sequence tokens
     int stop_count;           // at most LLM42_MAX_STOP
-    bool ignore_stop;         // generate max_new_tokens whatever comes
+    bool ignore_stop;         // generate max_new_tokens, through stop tokens too
     double arrival;           // seconds on the backend's clock; default: now
-    void *user;               // handed back in llm42_request.user
+    void *user;               // given back in llm42_request.user
 } llm42_request_desc;
 
 typedef enum llm42_state {
@@ -684,7 +690,7 @@ typedef enum llm42_finish {
     LLM42_FINISH_CANCELLED,
 } llm42_finish;
 
-// A request as users and planners see it. Pointers hold until the request is released.
+// A request as users and planners see it. Pointers are valid until the request is released.
 typedef struct llm42_request {
     int64_t id;
     llm42_state state;
@@ -693,7 +699,7 @@ typedef struct llm42_request {
     bool verify;       // its tokens are candidates until a replay pass has verified them (mode DVR)
     bool in_flight;    // has rows in the replay pass in flight
     bool must_verify;  // its last replay pass failed: it must be verified before it decodes again
-    bool complete;     // its last candidate ends it if it holds: nothing is decoded behind it
+    bool complete;     // its last candidate would be its last token: nothing is decoded behind it
     int prompt_count, max_new_tokens;
     int committed, candidates;  // C and U
     int kv;                     // positions with KV; in state PREFILL the next row of its prompt is at this position
@@ -741,8 +747,8 @@ typedef struct llm42_event {
     double begin;             // pass: start time; time is its end
 } llm42_event;
 
-// Called inside llm42_engine_submit, _cancel and _step, on the caller's thread. It may read. The only engine calls
-// allowed inside are llm42_engine_request and llm42_engine_stats. Pointers in the event hold during the call.
+// Called inside llm42_engine_submit, _cancel and _step, on the caller's thread. Of the engine's functions it may call
+// llm42_engine_request and llm42_engine_stats only. Pointers in the event are valid during the call.
 typedef void llm42_event_fn(void *user, const llm42_event *event);
 
 LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
@@ -772,7 +778,7 @@ typedef struct llm42_plan {
     int room;                 // at least the number of requests that run
 } llm42_plan;
 
-// What planners are told of a pass.
+// What planners learn about a pass.
 typedef struct llm42_planned {
     llm42_schedule schedule;
     int rows, shape;       // rows is 0 where there is no such pass
@@ -780,38 +786,38 @@ typedef struct llm42_planned {
     double begin;          // seconds on the backend's clock
 } llm42_planned;
 
-// What a planner sees. It is read-only and holds until the planner returns.
+// What a planner sees. It is read-only and valid until the planner returns.
 typedef struct llm42_view {
     const llm42_engine_desc *desc;  // every default resolved
     double now;                     // the backend's clock, seconds
-    int64_t passes;                 // that have run; llm42_request.ready_since counts in these
+    int64_t passes;                 // passes that have run; llm42_request.ready_since counts in these
     int window_ready;               // candidates that make a window ready: W - 1, or W without the bonus token
     int running_count, waiting_count;
     const llm42_request *const *running;  // [running_count], in order of admission
     const llm42_request *waiting;         // the first by arrival, whether it has arrived or not; NULL: none
     int pages_free;                       // KV pages that no request holds
-    llm42_planned last;                   // the pass that ran last; one that was in flight does not count
+    llm42_planned last;                   // the last pass that ran, without those in flight
     llm42_planned in_flight;              // the replay pass in flight (.overlap)
 } llm42_view;
 
-// The rules. A plan that breaks one is refused with LLM42_PLAN and a line that names the rule and the request. A
-// refused plan changes nothing, and the engine can go on.
-#define LLM42_RULES(X)                                                                                              \
-    X(LLM42_RULE_SCHEDULE, "a plan has a schedule that the engine was opened for")                                  \
-    X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                     \
-    X(LLM42_RULE_ONCE, "a request is in a plan at most once")                                                       \
-    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                                  \
-    X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and another token may follow")                  \
-    X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                           \
-    X(LLM42_RULE_PREFILL, "a deterministic prompt runs in the kind of pass that .prefill names, never FAST")        \
-    X(LLM42_RULE_ISOLATED, "with prefill ISOLATED a deterministic prompt is alone, with all rows that it may have") \
-    X(LLM42_RULE_WINDOW, "a window has something to verify")                                                        \
-    X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                    \
-    X(LLM42_RULE_ROWS, "a choice has no more rows than it may have, a plan at most M (FIXED) or token_budget")      \
-    X(LLM42_RULE_SHAPE, "a FIXED pass has shape M; another has a shape from its rows to token_budget")              \
-    X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                   \
-    X(LLM42_RULE_WORK, "something is planned, or admitted, unless a pass in flight is waited for")                  \
-    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                                 \
+// The rules. The engine refuses a plan that breaks one: llm42_engine_step returns LLM42_PLAN and an error that names
+// the rule and the request. A refused plan changes nothing, and the engine can go on.
+#define LLM42_RULES(X)                                                                                                \
+    X(LLM42_RULE_SCHEDULE, "a plan has a schedule that the engine was opened for")                                    \
+    X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                       \
+    X(LLM42_RULE_ONCE, "a request is in a plan at most once")                                                         \
+    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                                    \
+    X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and another token may follow")                    \
+    X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                             \
+    X(LLM42_RULE_PREFILL, "a deterministic prompt runs in the kind of pass that .prefill names, never FAST")          \
+    X(LLM42_RULE_ISOLATED, "with prefill ISOLATED a deterministic prompt is alone, with all rows that it may have")   \
+    X(LLM42_RULE_WINDOW, "a window has something to verify")                                                          \
+    X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                      \
+    X(LLM42_RULE_ROWS, "a choice has no more rows than it may have, a plan at most M (FIXED) or token_budget")        \
+    X(LLM42_RULE_SHAPE, "a FIXED pass has shape M; another has a shape from its rows to token_budget")                \
+    X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                     \
+    X(LLM42_RULE_WORK, "a plan is empty only while a pass is in flight, and admit gives 0 only while a request runs") \
+    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                                   \
     X(LLM42_RULE_ARRIVED, "admit names a waiting request that has arrived")
 
 typedef enum llm42_rule {
@@ -820,20 +826,20 @@ typedef enum llm42_rule {
 #undef LLM42__X
 } llm42_rule;
 
-// The functions run inside llm42_engine_step, on the caller's thread. They must not call the engine. A planner that
-// looks at nothing but the view plans the same way in every run.
+// The functions run inside llm42_engine_step, on the caller's thread. They must not call the engine's functions. A
+// planner that looks at nothing but the view plans the same way in every run.
 typedef struct llm42_planner {
     const char *name;  // required; one word, for messages and results
-    void *user;        // handed to each function
-    // Required. Fills in the plan of the next pass, which comes empty. If it stays empty, the engine waits for the pass
-    // in flight. An error ends the step.
+    void *user;        // given to each function
+    // Required. Fills in the plan of the next pass. The plan is empty when the planner gets it. If it stays empty, the
+    // engine waits for the pass in flight. If plan returns an error, the step ends with it.
     llm42_result (*plan)(void *user, const llm42_view *view, llm42_plan *plan, llm42_error *error);
     // Names the request that gives up its KV pages when a plan needs more than are free. The planner is then asked for
     // another plan. NULL (default): the youngest, ordinary requests first.
     int64_t (*preempt)(void *user, const llm42_view *view);
     // Names the waiting request that is admitted next; 0: none now. NULL (default): the first by arrival.
     int64_t (*admit)(void *user, const llm42_view *view);
-    // Told of each plan after it has run, and of the seconds that it took. NULL (default): not told.
+    // Called after each pass with its plan and the seconds that it took. NULL (default): not called.
     void (*postprocess)(void *user, const llm42_view *view, const llm42_plan *plan, double seconds);
 } llm42_planner;
 
@@ -852,11 +858,11 @@ struct llm42_engine_desc {
     const llm42_model *model;      // required
     const llm42_backend *backend;  // default: llm42_backend_cpu()
     const void *backend_desc;  // of the backend's own type: llm42_sim_desc (required), llm42_cuda_desc; default: NULL
-    const llm42_planner *planner;   // who shares a pass; default: llm42_planner_default()
+    const llm42_planner *planner;   // decides who shares a pass; default: llm42_planner_default()
     llm42_mode mode;                // default: DVR
     llm42_dtype compute;            // default: LLM42_BF16
     bool logits_fp32;               // default: under bf16 logits are rounded to bf16, as serving engines do
-    int threads;                    // default: what OpenMP offers
+    int threads;                    // of the CPU backend; default: as many as OpenMP offers
     int max_context;                // tokens in a sequence; default: the model's, at most 8192
     int max_running;                // sequences that run at once; default: 32
     int token_budget;               // most rows of a FAST, INVARIANT or ISOLATED pass; at least max_running, and with
@@ -893,7 +899,7 @@ typedef struct llm42_stats {
     int64_t returned_tokens;                                 // released to users
     int64_t deterministic_tokens;                            // of those, to deterministic requests
     int64_t passes[LLM42_EXACT + 1], rows[LLM42_EXACT + 1];  // by schedule
-    double busy[LLM42_EXACT + 1];  // seconds in passes, by schedule; passes side by side both count
+    double busy[LLM42_EXACT + 1];  // seconds in passes, by schedule; two passes side by side both count
     int64_t replay_windows;        // windows filled in replay passes
     int64_t candidates, verifications, rollbacks, recomputed, injected;
     int64_t compared;  // candidates that a replay pass compared
@@ -915,18 +921,18 @@ LLM42_API const llm42_engine_desc *llm42_engine_config(const llm42_engine *engin
 LLM42_API llm42_result llm42_engine_submit(llm42_engine *engine, const llm42_request_desc *desc, int64_t *id,
                                            llm42_error *error);
 // Ends a request. Tokens that it has committed can still be read. Cancelling a finished request does nothing. If the
-// request is in the replay pass in flight, the call waits for that pass first. Errors: NOT_FOUND; that pass's own, and
-// the request is cancelled all the same.
+// request is in the replay pass in flight, the call first waits for that pass. Errors: NOT_FOUND; an error of that
+// pass, in which case the request is cancelled nevertheless.
 LLM42_API llm42_result llm42_engine_cancel(llm42_engine *engine, int64_t id, llm42_error *error);
 // The request, or NULL when no live request has this id.
 LLM42_API const llm42_request *llm42_engine_request(const llm42_engine *engine, int64_t id);
 // Forgets a finished request and frees its tokens. Errors: NOT_FOUND, INVALID (it is not finished).
 LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, llm42_error *error);
 
-// Admits arrivals, asks the planner for a pass, runs it, commits tokens and emits events. Allocates nothing. LLM42_OK:
-// a pass ran, or the one in flight has ended. LLM42_IDLE: every request is finished. If there is nothing to run until
-// the next arrival, it sleeps until then. After an error tokens and requests are as before the step: call it again to
-// retry, or cancel. Errors: the backend's, the planner's, PLAN.
+// Admits arrivals, asks the planner for a pass, runs it, commits tokens and emits events. Allocates nothing. Returns
+// LLM42_OK when a pass has run or the one in flight has ended, LLM42_IDLE when every request is finished. If nothing
+// can run until the next arrival, it sleeps until then. After an error tokens and requests are as they were before the
+// step: call it again to retry, or cancel. Errors: those of the backend and the planner, and PLAN.
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
 LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
@@ -935,8 +941,9 @@ LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
 
 // >>api-observers ------------------------------------------------------------------------------------------------
 // Metrics collect what papers report, from events. Recompute % = 100 x recomputed / returned tokens. The rollback rate
-// of a request = its rollbacks / its verifications. TTFT: from arrival to the first token released. ITL: between
-// releases. End to end: from arrival to the last token. The arrays grow as events come; llm42_metrics_free frees them.
+// of a request = its rollbacks / its verifications. TTFT (time to first token) runs from arrival to the first release
+// of tokens, ITL (inter-token latency) from one release to the next, end-to-end latency from arrival to the last token.
+// The arrays grow as events come; llm42_metrics_free frees them.
 typedef struct llm42_metrics {
     int64_t requests, input_tokens, output_tokens, recomputed, verifications, rollbacks;
     double begin, end;       // first arrival, last release; seconds
@@ -945,7 +952,7 @@ typedef struct llm42_metrics {
     double *rollback_rate;   // one a deterministic request that was verified
 } llm42_metrics;
 
-// Errors: MEMORY, and that event is not counted in full.
+// Errors: MEMORY; that event is then counted only in part.
 LLM42_API llm42_result llm42_metrics_event(llm42_metrics *metrics, const llm42_event *event);
 LLM42_API void llm42_metrics_free(llm42_metrics *metrics);
 LLM42_API int64_t llm42_metrics_count(const double *values);  // elements of one of the arrays above
@@ -953,7 +960,7 @@ LLM42_API int64_t llm42_metrics_count(const double *values);  // elements of one
 // empty. Sorts the array.
 LLM42_API double llm42_metrics_percentile(double *values, double p);
 
-// Tokens equal to the reference before the first difference, and equal ones between the first and the second.
+// *first: equal tokens before the first difference from the reference. *second: equal ones between it and the second.
 LLM42_API void llm42_consistent_spans(const int32_t *reference, int reference_count, const int32_t *tokens, int count,
                                       int *first, int *second);
 
@@ -965,15 +972,15 @@ LLM42_API void llm42_trace_event(llm42_trace *trace, const llm42_event *event);
 LLM42_API llm42_result llm42_trace_close(llm42_trace *trace, llm42_error *error);
 
 // >>api-math -----------------------------------------------------------------------------------------------------
-// Made of IEEE operations alone: the same bits on every CPU. x within the range of its type.
-LLM42_API float llm42_exp(float x);
-LLM42_API float llm42_log(float x);  // x > 0
+// Made of IEEE operations alone: the same bits on every CPU.
+LLM42_API float llm42_exp(float x);  // 0 below -87, exp(88) above 88
+LLM42_API float llm42_log(float x);  // x must be a normal number above 0
 LLM42_API double llm42_exp64(double x);
-LLM42_API double llm42_log64(double x);                               // x > 0
-LLM42_API void llm42_sincos(double x, double *sine, double *cosine);  // |x| < 1e9
+LLM42_API double llm42_log64(double x);
+LLM42_API void llm42_sincos(double x, double *sine, double *cosine);  // NaN unless |x| < 1e9
 LLM42_API uint64_t llm42_hash(uint64_t x);
 LLM42_API double llm42_uniform(uint64_t hash);  // a number in [0, 1) from a hash: its upper 53 bits
-// Reads a finite number that fills the text from begin to end, whatever the locale. False: it is none.
+// Reads a finite decimal number that fills the text from begin to end, in any locale. False: the text is no number.
 LLM42_API bool llm42_number(const char *begin, const char *end, double *value);
 // Draws a token from logits [V]. scratch holds 2 x V int32 values. position is that of the row that gave the logits.
 LLM42_API llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *sampling, int position,
@@ -986,7 +993,7 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #endif  // LLM42_H
 
 // ================================================================================================================
-// The base is C11 and C++17. llm42.cu takes it alone, with LLM42_BASE, so that both sides share it.
+// The base is C11 and C++17. llm42.cu includes it alone (it defines LLM42_BASE), so that both sides share it.
 #if (defined(LLM42_IMPLEMENTATION) || defined(LLM42_BASE)) && !defined(LLM42__BASE_INCLUDED)
 #define LLM42__BASE_INCLUDED
 
@@ -1030,7 +1037,7 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #define LLM42__PRINTF(at)
 #define LLM42__MAYBE_UNUSED
 #endif
-// Functions of both sides: of kernels, too, where nvcc compiles.
+// For functions that run on the host and, when nvcc compiles them, in kernels too.
 #ifdef __CUDACC__
 #define LLM42__BOTH LLM42__INLINE __host__ __device__
 #else
@@ -1039,7 +1046,7 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #define LLM42__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define LLM42__MAX(a, b) ((a) > (b) ? (a) : (b))
 
-// Returns what the call returned, unless that was LLM42_OK.
+// Makes the calling function return the call's result if that is not LLM42_OK.
 #define LLM42__TRY(call)                               \
     do {                                               \
         llm42_result try_result = (call);              \
@@ -1047,9 +1054,9 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
     } while (0)
 
 // >>results ------------------------------------------------------------------------------------------------------
-// Owns: errors, log lines, and checks of descs.
+// Owns: errors, log lines and checks of descs.
 // Calls: nothing.
-// Invariant: a message is one line without control characters, whatever was quoted in it.
+// Invariant: a message is one line without control characters, also when it quotes a broken file.
 
 static void llm42__scrub(char *text) {
     for (char *p = text; *p; p++)
@@ -1086,9 +1093,9 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_fields(const char *desc, co
 }
 
 // >>memory -------------------------------------------------------------------------------------------------------
-// Owns: allocation. All of it comes through LLM42_MALLOC, LLM42_REALLOC and LLM42_FREE, that of stb_ds too.
+// Owns: allocation. All of it uses LLM42_MALLOC, LLM42_REALLOC and LLM42_FREE, including that of stb_ds.
 // Calls: nothing.
-// Invariant: a block is aligned to 64 bytes, and the pointer to free lies right before it.
+// Invariant: a block is aligned to 64 bytes. The pointer that is to be freed stands right before it.
 
 #if defined(LLM42_MALLOC) != defined(LLM42_FREE) || defined(LLM42_MALLOC) != defined(LLM42_REALLOC)
 #error "llm42.h: define all of LLM42_MALLOC, LLM42_REALLOC and LLM42_FREE, or none"
@@ -1125,10 +1132,14 @@ LLM42__MAYBE_UNUSED static void llm42__free(void *p) {
 }
 
 // >>numbers ------------------------------------------------------------------------------------------------------
-// Owns: elementary functions made of IEEE operations, hashes, and number formats. Every CPU, compiler and GPU gives
-// the same bits. exp and log are within 2 ulp, which is all that their users need.
+// Owns: elementary functions made of IEEE operations, hashes and number formats. They give the same bits on every CPU
+// and GPU and with every compiler. exp and log are within 2 ulp.
 // Calls: nothing.
-// Invariant: an operation is rounded by itself; what is fused says fma.
+// Invariant: each operation on floats is rounded to float by itself; fused operations are written as fmaf.
+
+#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16
+#error "llm42.h: this compiler keeps floats in wider registers: on 32-bit x86 compile with -msse2 -mfpmath=sse"
+#endif
 
 LLM42__BOTH uint32_t llm42__bits(float x) {
     uint32_t u;
@@ -1222,8 +1233,8 @@ LLM42__BOTH float llm42__from_fp16(uint16_t h) {
     return sign ? -tiny : tiny;
 }
 
-// inv_freq_i = theta^(-2i/d), scaled by frequency band for llama3, and the angles' cosine and sine for every position.
-// Frequencies and angles are rounded to fp32, as HF does. rope: [max_context][d/2][2], cosine and sine.
+// Fills rope [max_context][d/2][2] with the cosine and sine of position x inv_freq_i, inv_freq_i = theta^(-2i/d).
+// llama3 models scale the frequency by its band. Frequencies and angles are rounded to fp32, as HF does.
 LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, float *rope, int max_context) {
     int half = c->head_dim / 2;
     double log_theta = llm42_log64(c->rope_theta);
@@ -1247,9 +1258,9 @@ LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, float *
 }
 
 // >>files --------------------------------------------------------------------------------------------------------
-// Owns: files that are read whole, and the wall clock.
-// Calls: >>results.
-// Invariant: a file is mapped exactly while its data is not NULL.
+// Owns: mapped files and the wall clock.
+// Calls: results.
+// Invariant: a file is mapped as long as its data is not NULL.
 
 typedef struct llm42__file {
     const char *data;
@@ -1283,7 +1294,7 @@ LLM42__MAYBE_UNUSED static void llm42__file_unmap(llm42__file *file) {
     file->data = NULL, file->size = 0;
 }
 
-// Seconds from a fixed point; for backends whose clock is the wall's.
+// Seconds from a fixed point, for backends that run in real time.
 LLM42__MAYBE_UNUSED static double llm42__wall_now(void *state) {
     (void)state;
     struct timespec t;
@@ -1339,10 +1350,9 @@ LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double secon
 
 // >>arrays -------------------------------------------------------------------------------------------------------
 // Owns: arrays that grow (stb_ds).
-// Calls: >>memory, by way of STBDS_REALLOC.
-// Invariant: an array grows by LLM42__PUSH alone, which is false when memory is short.
-//
-// stb_ds does not look whether an allocation failed. So room is made here first, in its own format.
+// Calls: memory, through STBDS_REALLOC.
+// Invariant: stb_ds itself never allocates. It does not check whether an allocation failed. So LLM42__PUSH first makes
+// room, in the format of stb_ds, and is false when memory is short.
 static bool llm42__make_room(void **array, size_t element) {
     size_t length = arrlenu((char *)*array), capacity = arrcap((char *)*array);
     if (length < capacity) return true;
@@ -1356,15 +1366,16 @@ static bool llm42__make_room(void **array, size_t element) {
     if (!old) memset(header, 0, sizeof *header);
     header->capacity = wanted;
     *array = header + 1;
+    assert(arrlenu((char *)*array) < arrcap((char *)*array));
     return true;
 }
 #define LLM42__PUSH(array, value) \
     (llm42__make_room((void **)&(array), sizeof *(array)) ? ((void)arrput(array, value), true) : false)
 
 // >>names --------------------------------------------------------------------------------------------------------
-// Owns: the words of results, events, schedules, kinds and policies, and the public face of errors.
-// Calls: >>results.
-// Invariant: every name comes from the list that defines its value.
+// Owns: the words of results, events, schedules, kinds and policies, and llm42_fail.
+// Calls: results.
+// Invariant: every value of an enum has a word.
 
 llm42_result llm42_fail(llm42_error *error, llm42_result result, const char *format, ...) {
     if (!error) return result;
@@ -1410,11 +1421,13 @@ const char *llm42_event_name(llm42_event_type type) {
 
 const char *llm42_schedule_name(llm42_schedule schedule) {
     static const char *const name[] = {"none", "fast", "fixed", "invariant", "tree", "exact"};
+    _Static_assert(sizeof name / sizeof *name == LLM42_EXACT + 1, "every schedule has a word");
     return schedule >= LLM42_FAST && schedule <= LLM42_EXACT ? name[schedule] : name[0];
 }
 
 const char *llm42_kind_name(llm42_kind kind) {
     static const char *const name[] = {"decode", "prompt", "window"};
+    _Static_assert(sizeof name / sizeof *name == LLM42_KINDS, "every kind has a word");
     return kind >= LLM42_KIND_DECODE && kind < LLM42_KINDS ? name[kind] : "none";
 }
 
@@ -1451,6 +1464,7 @@ llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *policy, const
     const llm42_policy *p = llm42__policy_find(policy);
     if (!p) return llm42_fail(error, LLM42_INVALID, "policy %s: there is none of this name", policy);
     int value = 0;
+    assert(llm42__policy_values(policy) > 0);
     while (p->word[value] && strcmp(p->word[value], word) != 0) value++;
     if (!p->word[value]) {
         char all[160] = "";
@@ -1478,9 +1492,9 @@ const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy)
 }
 
 // >>doubles ------------------------------------------------------------------------------------------------------
-// Owns: the public face of >>numbers, and functions of doubles, for tables that are made once.
-// Calls: numbers.
-// Invariant: as in >>numbers; none follows the locale or the C library's mathematics.
+// Owns: the public functions of api-math but the sampler's. Those of doubles are for tables that are computed once.
+// Calls: numbers. They use neither the locale nor the C library's mathematics.
+// Invariant: a series gets an argument that is reduced to the range in which it is accurate.
 
 float llm42_exp(float x) { return llm42__exp(x); }
 float llm42_log(float x) { return llm42__log_f32(x); }
@@ -1489,16 +1503,20 @@ double llm42_uniform(uint64_t hash) { return (double)(hash >> 11) * (1.0 / 90071
 
 double llm42_log64(double x) {
     int e = 0;
+    if (!(x > 0) || x > DBL_MAX) return x < 0 ? (double)NAN : x == 0 ? -(double)INFINITY : x;
     while (x >= 1.4142135623730951) x *= 0.5, e++;
     while (x < 0.70710678118654757) x *= 2.0, e--;
     double s = (x - 1.0) / (x + 1.0), z = s * s, p = 0.0;
+    assert(!(s > 0.172 || s < -0.172));
     for (int k = 23; k >= 1; k -= 2) p = fma(p, z, 2.0 / k);
     return fma((double)e, 0.69314718055994531, s * p);
 }
 
 double llm42_exp64(double x) {
+    if (!(x > -746) || x > 710) return x < 0 ? 0 : x > 0 ? (double)INFINITY : x;
     int n = (int)(x * 1.4426950408889634 + (x < 0 ? -0.5 : 0.5));
     double f = fma(-(double)n, 0.69314718055994531, x), p = 1.0;
+    assert(!(f > 0.347 || f < -0.347));
     for (int k = 14; k >= 1; k--) p = fma(p, f / k, 1.0);
     for (; n > 0; n--) p *= 2.0;
     for (; n < 0; n++) p *= 0.5;
@@ -1507,11 +1525,16 @@ double llm42_exp64(double x) {
 
 // x = n pi/2 + r with pi/2 in two parts, then Taylor series on |r| <= pi/4.
 void llm42_sincos(double x, double *sine, double *cosine) {
+    if (!(x > -1e9 && x < 1e9)) {
+        *sine = *cosine = (double)NAN;
+        return;
+    }
     const double magic = 6755399441055744.0;  // 1.5 * 2^52
     double shifted = fma(x, 0.63661977236758134, magic);
     double n = shifted - magic;
     double r = fma(n, -1.5707963267948966, x);
     r = fma(n, -6.123233995736766e-17, r);
+    assert(!(r > 0.7854 || r < -0.7854));
     double z = r * r, s = 1.0, c = 1.0;
     for (int k = 17; k >= 3; k -= 2) s = fma(s, -z / (double)(k * (k - 1)), 1.0);
     for (int k = 18; k >= 2; k -= 2) c = fma(c, -z / (double)(k * (k - 1)), 1.0);
@@ -1524,7 +1547,7 @@ void llm42_sincos(double x, double *sine, double *cosine) {
     }
 }
 
-// Without strtod, whose decimal point follows the locale.
+// strtod is of no use here: its decimal point depends on the locale.
 bool llm42_number(const char *p, const char *end, double *value) {
     bool negative = p < end && *p == '-', point = false;
     int digits = 0, exponent = 0;
@@ -1555,9 +1578,10 @@ bool llm42_number(const char *p, const char *end, double *value) {
 }
 
 // >>json ---------------------------------------------------------------------------------------------------------
-// Owns: finding things in JSON.
+// Owns: reading values from JSON.
 // Calls: jsmn, memory, doubles.
-// Invariant: every accessor checks types, so that malformed input ends in an error and not in a crash.
+// Invariant: functions check the type of a token before they use it, and never read beyond the last token. So malformed
+// input ends in an error and not in a crash.
 
 typedef struct llm42__json {
     const char *text;
@@ -1566,13 +1590,13 @@ typedef struct llm42__json {
     const char *path;  // for messages
 } llm42__json;
 
-// Deepest nesting of objects and arrays. jsmn needs quadratic time for deep ones, and no model file has them.
+// How deep objects and arrays are nested. jsmn takes quadratic time for deep nesting, and no model file has any.
 static int llm42__json_depth(const char *text, size_t size) {
     int depth = 0, deepest = 0;
     bool string = false;
     for (size_t i = 0; i < size; i++) {
         if (string) {
-            if (text[i] == '\\') i++;  // and what it escapes
+            if (text[i] == '\\') i++;  // skips what it escapes
             else string = text[i] != '"';
         } else if (text[i] == '"') {
             string = true;
@@ -1613,6 +1637,7 @@ static void llm42__json_free(llm42__json *json) {
 
 // The token after everything inside token i.
 static int llm42__json_skip(const llm42__json *json, int i) {
+    assert(i >= 0 && i < json->count);
     int end = json->token[i].end;
     for (i++; i < json->count && json->token[i].start < end; i++) {
     }
@@ -1644,7 +1669,7 @@ static bool llm42__json_number(const llm42__json *json, int i, double *value) {
            llm42_number(json->text + json->token[i].start, json->text + json->token[i].end, value);
 }
 
-// Reads an optional number field into *value when it is there and not null; it must lie in [low, high].
+// Reads a number from low to high into *value. If the field is missing or null, *value stays as it is.
 static llm42_result llm42__json_field(const llm42__json *json, int object, const char *key, double low, double high,
                                       double *value, llm42_error *error) {
     int i = llm42__json_get(json, object, key);
@@ -1673,10 +1698,11 @@ static bool llm42__json_true(const llm42__json *json, int object, const char *ke
     if (llm42__json_null(json, i) || json->token[i].type != JSMN_PRIMITIVE) return otherwise;
     return json->text[json->token[i].start] == 't';
 }
+
 // >>config -------------------------------------------------------------------------------------------------------
 // Owns: reading config.json into llm42_config.
 // Calls: json.
-// Invariant: a config that is returned makes a model: sizes are positive, and heads and experts divide as they must.
+// Invariant: in a config that was read, sizes are positive and the KV heads divide the heads.
 
 static llm42_result llm42__config_check(const llm42_config *c, const char *path, llm42_error *error) {
     const struct {
@@ -1737,7 +1763,7 @@ static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json,
     return LLM42_OK;
 }
 
-// Both spellings: rope_theta and rope_scaling (older), rope_parameters (newer).
+// Reads both forms: rope_theta and rope_scaling (older files), rope_parameters (newer ones).
 static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json, llm42_error *error) {
     int scaling = llm42__json_get(json, 0, "rope_parameters");
     if (llm42__json_null(json, scaling)) scaling = llm42__json_get(json, 0, "rope_scaling");
@@ -1837,18 +1863,20 @@ static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json,
     LLM42__TRY(llm42__json_int(json, 0, "bos_token_id", 0, c->vocab ? c->vocab - 1 : 0, &c->bos, error));
     LLM42__TRY(llm42__config_rope(c, json, error));
     LLM42__TRY(llm42__config_check(c, json->path, error));
+    assert(c->dim > 0 && c->kv_heads > 0 && c->heads % c->kv_heads == 0);
     return llm42__config_stop(c, json, error);
 }
+
 // >>safetensors --------------------------------------------------------------------------------------------------
-// Owns: HF folders, and the mapped files and copies behind a model. bf16 and fp32 matrices are used where they lie in
-// the file. fp16 and misaligned ones are converted to fp32 copies. Vectors of HF folders are always small fp32 copies.
+// Owns: HF folders, and the mapped files and copies behind a model. Matrices in bf16 and fp32 are used in place, in the
+// mapped file. Matrices in fp16, misaligned matrices and all vectors are converted to fp32 copies.
 // Calls: files, json, config, arrays.
-// Invariant: what a model points to is in its owner's files and blocks, which are freed with it.
+// Invariant: a tensor's bytes lie inside its file. Files and copies live as long as the model.
 
 typedef struct llm42__tensor {
     char *name;  // owned
     const char *data;
-    llm42_dtype type;  // DEFAULT: one that no model here uses
+    llm42_dtype type;  // DEFAULT: a type that no model here uses
     int64_t shape[4];
     int dims;
     const char *file;  // for messages
@@ -1858,7 +1886,7 @@ typedef struct llm42__owner {
     llm42__file *files;      // stb_ds array
     char **paths;            // stb_ds array, one a file
     void **blocks;           // stb_ds array of allocations
-    llm42__tensor *tensors;  // stb_ds array, sorted by name once all are there; while loading
+    llm42__tensor *tensors;  // stb_ds array, only while loading; sorted by name when it is complete
 } llm42__owner;
 
 static void llm42__tensors_free(llm42__owner *owner) {
@@ -1905,14 +1933,14 @@ static char *llm42__join(const char *folder, const char *file, size_t file_lengt
     return path;
 }
 
-// Keeps a path for messages, and gives it back; NULL when memory is short.
+// Keeps a path, for messages, and returns it. NULL when memory is short.
 static const char *llm42__own_path(llm42__owner *owner, char *path) {
     if (path && LLM42__PUSH(owner->paths, path)) return path;
     llm42__free(path);
     return NULL;
 }
 
-// Maps a file whose path the owner has, and keeps it.
+// Maps a file and keeps it.
 static llm42_result llm42__own_file(llm42__owner *owner, const char *path, llm42__file *file, llm42_error *error) {
     if (!path) return llm42_fail(error, LLM42_MEMORY, "out of memory for a path");
     LLM42__TRY(llm42__file_map(file, path, error));
@@ -1985,6 +2013,7 @@ static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__
         llm42__tensor tensor;
         llm42__extent extent;
         LLM42__TRY(llm42__safetensors_entry(json, i, data_size, &tensor, &extent, error));
+        assert(extent.begin <= extent.end && extent.end <= data_size);
         tensor.data = data + extent.begin;
         tensor.name = llm42__join("", json->text + json->token[i].start,
                                   (size_t)(json->token[i].end - json->token[i].start));
@@ -2003,7 +2032,7 @@ static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__
     return LLM42_OK;
 }
 
-// Maps a safetensors file: 8 bytes of header length, the JSON header, the data.
+// Maps a safetensors file. It consists of the header's length (8 bytes), the header (JSON) and the data.
 static llm42_result llm42__safetensors_open(llm42__owner *owner, const char *path, llm42_error *error) {
     llm42__file file;
     LLM42__TRY(llm42__own_file(owner, path, &file, error));
@@ -2221,11 +2250,12 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
     llm42__tensors_free(owner);
     return LLM42_OK;
 }
+
 // >>llama2c ------------------------------------------------------------------------------------------------------
-// Owns: llama2.c checkpoints (version 0). They hold seven int32: dim, ffn, layers, heads, kv heads, vocab, context. A
-// negative vocab says that the LM head is not the embedding. Then come fp32 tensors, each for all layers.
+// Owns: llama2.c checkpoints (version 0). A file begins with seven int32: dim, ffn, layers, heads, kv heads, vocab,
+// context. If vocab is negative, the LM head is not the embedding. Then come fp32 tensors, each for all layers.
 // Calls: files, config.
-// Invariant: the header's sizes add up to the size of the file.
+// Invariant: the tensors end where the file ends.
 
 static llm42_matrix llm42__llama2c_matrix(const float *data, int n, int k) {
     return (llm42_matrix){.data = data, .type = LLM42_FP32, .n = n, .k = k};
@@ -2281,6 +2311,7 @@ static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, ll
                           file.size);
     const float *at = (const float *)(const void *)(file.data + sizeof h);
     for (int i = 0; i < 13; i++) part[i] = at, at += count[i];
+    assert((const char *)at == file.data + file.size);
 
     llm42_layer *layer = llm42__model_block(model, L, sizeof *layer);
     if (!layer) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
@@ -2303,23 +2334,24 @@ static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, ll
     }
     return LLM42_OK;
 }
+
 // >>synthetic ----------------------------------------------------------------------------------------------------
-// Owns: random weights of named shapes, bf16, made from a seed. An element is a sum of four 16-bit uniforms (close to
-// normal) of a hash, scaled to a standard deviation of 1/sqrt(k). Output and down projections are also divided by
-// sqrt(2L), so that the residual stream keeps its size. The LM head adds margin/D times a token's embedding to the row
-// of that token's successor. The larger the margin, the more often the successor leads by far, and the rarer are
-// near-ties of the top two logits. At margin 0 the head is pure noise.
+// Owns: random weights in bf16 for named shapes, made from a seed. An element is the sum of four uniform 16-bit parts
+// of a hash, which is close to normal, scaled to a standard deviation of 1/sqrt(k). Output and down projections are
+// also divided by sqrt(2L), so that the residual stream keeps its size. Every token has a successor: (5 t + 1) mod V
+// for token t. The LM head adds margin/D times a token's embedding to the row of its successor. The larger the margin,
+// the more often the successor leads by far, and the fewer near-ties the top two logits have. At margin 0 the head is
+// pure noise.
 // Calls: numbers, memory.
-// Invariant: an element depends on the seed, its tensor and its place alone, so that a backend that makes a matrix
-// itself (llm42_model_desc.on_device) gets the same bits.
+// Invariant: an element depends on nothing but the seed, its tensor and its place, so that a backend which makes a
+// matrix itself (llm42_model_desc.on_device) gets the same bits. No token has two predecessors: 5 does not divide V.
 //
-// The steps, element by element. hash is llm42__hash, integers are uint64, every operation on floats is rounded by
-// itself:
+// The steps for one element. hash is llm42__hash, integers are uint64, every operation on floats is rounded by itself:
 //   i        = row * k + column
 //   h        = hash(key ^ (i * 0x9e3779b97f4a7c15)); sum = its four 16-bit parts added
 //   element  = bf16(scale * ((float)(sum - 131070) * (1.0f / 37837.0f))), to nearest even
-//   the head, where lead is not 0: row (5 * t + 1) % V, for every t < V, becomes bf16(fmaf(lead, embed[t], element)),
-//   embed and element being bf16 values. 5 does not divide V, so each row is the successor of one t.
+//   in the head, if lead is not 0, row (5 * t + 1) % V then becomes bf16(fmaf(lead, embed[t], element)) for every t <
+//   V, where embed and element are bf16 values
 
 typedef struct llm42__shape {
     const char *name;
@@ -2380,13 +2412,14 @@ static llm42_result llm42__synthetic_matrix(llm42__synthesis *s, int n, int k, f
     return LLM42_OK;
 }
 
-// Adds margin/D x embed[t] to the head's row of t's successor, 5 t + 1 modulo a V that 5 does not divide.
+// Adds margin/D x embed[t] to the head's row of t's successor.
 static void llm42__synthetic_margin(llm42__synthesis *s) {
     const llm42_config *c = &s->model->config;
     uint16_t *head = (uint16_t *)(uintptr_t)s->model->head.data;
     const uint16_t *embed = s->model->embed.data;
     float lead = (float)(s->margin / c->dim);
     s->model->head.recipe.lead = lead;
+    assert(c->vocab % 5);
     if (s->on_device || lead == 0) return;
     for (int64_t t = 0; t < c->vocab; t++) {
         uint16_t *to = head + (5 * t + 1) % c->vocab * c->dim;
@@ -2451,9 +2484,9 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
 }
 
 // >>load ---------------------------------------------------------------------------------------------------------
-// Owns: which loader a path is for.
+// Owns: llm42_model_load, which finds the loader for a path.
 // Calls: safetensors, llama2c, synthetic.
-// Invariant: a load that fails leaves nothing behind.
+// Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind.
 
 llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error) {
     if (!model) return llm42_fail(error, LLM42_INVALID, "llm42_model_load: model: must not be NULL");
@@ -2492,15 +2525,17 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
                "model %s: %d layers, width %d, vocabulary %d, %.1f MB mapped, %.1f MB copied", m->name,
                m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
                (double)m->copied_bytes * 1e-6);
+    assert(m->owner && !*model);
     *model = m;
     return LLM42_OK;
 }
+
 // >>vectors ------------------------------------------------------------------------------------------------------
-// Owns: sixteen floats side by side, in one of three spellings (AVX-512, AVX2, plain C).
+// Owns: vectors of sixteen floats, in three versions: AVX-512, AVX2 and plain C. All give the same bits.
 // Calls: numbers.
-// Invariant: all three give the same bits. Every CPU sum in this library follows one recipe. Partial sum j takes the
-// terms with index = j modulo 16, in ascending order, by fused multiply-add from +0. Then j = 0..7 take j+8, 0..3 take
-// j+4, 0..1 take j+2, and 0 takes 1. Plain C follows the recipe term by term.
+// Invariant: every sum on the CPU has sixteen partial sums and the same order, here called the one recipe. Partial sum
+// j starts at +0 and adds, by fused multiply-add, the terms whose index is j modulo 16, in ascending order. Then
+// partial sums are added in a tree: j + 8 is added to j for j = 0..7, then j + 4 for 0..3, j + 2 for 0..1, and 1 to 0.
 
 #if defined(LLM42_SCALAR)
 #define LLM42__ISA 0
@@ -2523,8 +2558,8 @@ LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
-// Sums of sixteen vectors at once, by the tree: at each level two vectors are folded into one, which takes one shuffle
-// and one blend since the two terms of an addition may stand on either side.
+// Sums of sixteen vectors at once. Each level of the tree folds two vectors into one. That takes one shuffle and one
+// blend, because a + b is b + a.
 LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
     __m512 p[8], q[4], r[2];
     const __m512i quarters = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
@@ -2631,12 +2666,14 @@ LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
 }
 #endif
 
+_Static_assert(sizeof(llm42__v16) == 16 * sizeof(float), "a vector has the sixteen partial sums");
+
 const char *llm42_cpu_isa(void) {
     static const char *const name[] = {"scalar", "avx2", "avx512"};
     return name[LLM42__ISA];
 }
 
-// The tree over one vector of partial sums.
+// Adds the sixteen partial sums of one vector by the tree.
 LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
 #if LLM42__ISA
 #if LLM42__ISA == 2
@@ -2657,7 +2694,7 @@ LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
 #endif
 }
 
-// The tree over sixteen vectors of partial sums, lane by lane: for sums of vectors.
+// Adds sixteen vectors by the tree, lane by lane: a[j] is partial sum j of each lane.
 LLM42__INLINE llm42__v16 llm42__v16_fold(llm42__v16 a[16]) {
     LLM42__UNROLL
     for (int j = 0; j < 8; j++) a[j] = llm42__v16_add(a[j], a[j + 8]);
@@ -2701,12 +2738,13 @@ static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
     for (int j = 0; i + j < n; j++) partial[j] += llm42__exp((x[i + j] - offset) * scale);
     return llm42__v16_sum(llm42__v16_load(partial));
 }
+
 // >>team ---------------------------------------------------------------------------------------------------------
-// Owns: sharing the parts of an operator among threads. One OpenMP region spans a pass. Inside it, threads draw parts
-// by a counter. An operator is over when its parts are done, whether or not every thread has come. So a thread that
-// the system has put aside holds up nobody, unless it is in the middle of a part.
+// Owns: sharing the parts of an operator among threads. One OpenMP region spans a pass. Inside it each thread takes the
+// next part from a counter. An operator is over when its parts are done, even if some threads took none. So a thread
+// that the system has suspended delays the others only if it is in the middle of a part.
 // Calls: nothing.
-// Invariant: results never depend on which thread ran a part.
+// Invariant: one operator runs at a time. Results never depend on which thread ran a part.
 
 typedef void llm42__part_fn(const void *job, int part, int thread);
 
@@ -2720,7 +2758,7 @@ typedef struct llm42__team {
     _Atomic bool over;        // the pass has ended
 } llm42__team;
 
-// Waits a moment: first in place, then by giving the core to somebody else.
+// Waits a moment. Every 256th call gives the core to another thread.
 static void llm42__team_relax(int *turns) {
 #if defined(__x86_64__) && defined(__GNUC__)
     __builtin_ia32_pause();
@@ -2728,7 +2766,7 @@ static void llm42__team_relax(int *turns) {
     if (++*turns % 256 == 0) sched_yield();
 }
 
-// Does parts until none is left to draw.
+// Runs parts until none is left.
 static void llm42__team_work(llm42__team *team, int thread) {
     uint64_t ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
     while ((ticket & 0xffffff) < (ticket >> 24 & 0xffffff)) {
@@ -2741,12 +2779,13 @@ static void llm42__team_work(llm42__team *team, int thread) {
     }
 }
 
-// Runs fn for each part. Below 100,000 multiply-adds handing out parts costs more than it saves.
+// Runs fn for each part. Below 100,000 multiply-adds, sharing parts costs more than it saves.
 static void llm42__team_run(llm42__team *team, double work, int parts, llm42__part_fn *fn, const void *job) {
     if (team->threads == 1 || work < 100000.0) {
         for (int part = 0; part < parts; part++) fn(job, part, 0);
         return;
     }
+    assert(!atomic_load_explicit(&team->left, memory_order_relaxed) && parts < 1 << 24);
     team->fn = fn;
     team->job = job;
     atomic_store_explicit(&team->left, parts, memory_order_relaxed);
@@ -2762,17 +2801,19 @@ static void llm42__team_help(llm42__team *team, int thread) {
         llm42__team_work(team, thread);
 }
 #endif
+
 // >>sampling -----------------------------------------------------------------------------------------------------
 // Owns: drawing tokens.
 // Calls: numbers, vectors.
-// Invariant: a draw is a function of logits, parameters and position: equal in fast and replay passes.
+// Invariant: the token drawn is one of the vocabulary, and a function of logits, sampling parameters and position. So
+// fast and replay passes draw alike.
 
-// Softmax of one token: its logit less the largest, less the log of the sum of exponentials.
+// Log-probability of a token: its logit, minus the largest, minus the log of the sum of exponentials.
 static float llm42__logprob_at(const float *logits, int vocab, float largest, int token) {
     return (logits[token] - largest) - llm42__log_f32(llm42__sum_exp(logits, vocab, largest, 1.0f));
 }
 
-// The index of the largest value, the lowest on a tie; NaN never wins.
+// The index of the largest value, the lowest on a tie. A NaN is never the largest.
 static int llm42__argmax(const float *x, int n) {
     int best = 0;
     float largest = -INFINITY;
@@ -2829,10 +2870,10 @@ static int llm42__sample_filter(const float *logits, int vocab, const llm42_samp
         heap[vocab - kept] = id;
         llm42__heap_sink(logits, heap, vocab - kept, 0);
     }
-    if (nucleus && limit < vocab) {  // a share of what top-k left
+    if (nucleus && limit < vocab) {  // top_p is a share of what top_k has left
         float share = p->top_p * sum, head = 0;
         int n = 0;
-        for (; n < kept; n++) {  // the ids of the first n stand at the end of the heap already
+        for (; n < kept; n++) {  // the ids of the first n already stand at the end of the heap
             float weight = llm42__float((uint32_t)weights[n]);
             if (n && !(head < share && weight >= p->min_p)) break;
             head += weight;
@@ -2857,17 +2898,19 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
             if (score > top || (score == top && id < best)) best = id, top = score;
         }
     }
+    assert(best >= 0 && best < vocab);
     return (llm42_output){best, llm42__logprob_at(logits, vocab, largest, best)};
 }
+
 // >>cpu ----------------------------------------------------------------------------------------------------------
 // Owns: the CPU backend: its memory, schedules and operators.
 // Calls: vectors, team, sampling.
-// Invariant: threads share outputs, never a sum.
+// Invariant: one thread computes the whole sum of an output. Threads share outputs, never a sum.
 
 // FAST and FIXED cut a sum into this many contiguous parts. Each part is summed by the one recipe; then the parts are
-// added in order. The table mirrors what GPU libraries do. Few rows leave a GPU idle, so matrices with no more outputs
-// than terms (n <= k: o and down, and q, k, v one by one) are split along k, and attention along its context (n = 0).
-// Wide matrices (gate, up, LM head) are never split.
+// added in order. The table imitates what GPU libraries do. A GPU with few rows has idle multiprocessors, so libraries
+// split matrices that have no more outputs than terms along k (n <= k: o and down, and q, k, v one by one), and
+// attention along its context (n = 0). Wide matrices (gate, up, LM head) are never split.
 //   rows of the pass    1   2..8   9..64   65..
 //   parts               4    3      2       1
 // A part is at least 32 terms long. INVARIANT never cuts a matrix sum.
@@ -2914,9 +2957,9 @@ LLM42__INLINE llm42__v16 llm42__weight_load(const void *w, bool bf16, size_t i, 
     return llm42__v16_load_bf16(part);
 }
 
-// rn rows by on outputs (rn * on = 16) over k0 <= i < k1: result lane r * on + o is the sum of x[r][i] * w[o][i], by
-// the one recipe. Pointers may repeat where fewer rows or outputs are wanted. `ahead` bytes behind each weight vector
-// lies the one that is wanted next. AVX-512 has registers for all sixteen sums at once, others for four.
+// rn rows by on outputs, rn * on = 16. Lane r * on + o of the result is the sum of x[r][i] * w[o][i] over k0 <= i < k1,
+// by the one recipe. If fewer rows or outputs are wanted, pointers repeat. The weight vector that is wanted next lies
+// `ahead` bytes behind each one. AVX-512 has registers for all sixteen sums at once, other instruction sets for four.
 LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, const void *const *w, bool bf16, bool fetch,
                                      int k0, int k1, size_t ahead) {
     enum { LIVE = LLM42__ISA == 2 ? 16 : 4 };
@@ -2965,7 +3008,7 @@ LLM42__TILE(4, 4, 4x4_bf16, true)
 LLM42__TILE(4, 4, 4x4_fp32, false)
 #undef LLM42__TILE
 
-// The same for attention, whose keys need no fetching ahead.
+// The same for the keys of attention, without prefetching.
 static llm42__v16 llm42__tile_keys_bf16(const float *q, const void *const *at, int k) {
     return llm42__tile(1, 16, &q, at, true, false, 0, k, 0);
 }
@@ -2983,14 +3026,14 @@ static const llm42__tile_kind llm42__tile_kinds[3] = {
     {4, 4, llm42__tile_4x4_bf16, llm42__tile_4x4_fp32},
 };
 
-// A matrix product's parts: y[r][n] = sum over k of x[r][k] w[n][k], plus bias[n].
+// One matrix product: y[r][n] = sum over k of x[r][k] w[n][k], plus bias[n].
 typedef struct llm42__product {
     const llm42_matrix *w;
     const float *bias;  // NULL: none
     float *y;           // [R, n]
 } llm42__product;
 
-// All parts of one tile's sums, in order.
+// A tile's sums over all parts of k, added in order.
 LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__tile_fn *tile, const float *const *x, const void *const *w, int k,
                                            int parts, size_t ahead) {
     int step = ((k + parts - 1) / parts + 15) & ~15;
@@ -3042,7 +3085,7 @@ static void llm42__cpu_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kind
     }
 }
 
-// Sixteen outputs from n0 on, for every row: rows by four (three count as four), then the one or two left over.
+// Sixteen outputs from n0 on, for every row: four rows at a time (three count as four), then the last one or two.
 static void llm42__cpu_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0,
                              int parts, float *panel) {
     int count = LLM42__MIN(16, p->w->n - n0), rest = rows % 4 == 3 ? 0 : rows % 4, quads = rows - rest;
@@ -3065,15 +3108,16 @@ static void llm42__matmul_part(const void *job, int part, int thread) {
         const llm42__product *p = m->products;
         int b = block;
         for (; b >= (p->w->n + 15) / 16; p++) b -= (p->w->n + 15) / 16;
+        assert(b * 16 < p->w->n);
         llm42__cpu_block(m->cpu, m->x, m->rows, p, b * 16, llm42_cpu_splits(m->schedule, m->shape, p->w->n, p->w->k),
                          m->cpu->thread_scratch + m->cpu->scratch_size * (size_t)thread);
     }
 }
 
 // Shapes: x [R, k], up to three matrices [n, k], y [R, n].
-// Work: blocks of sixteen outputs go to threads, a thread takes all rows of its blocks.
-// Order: one recipe over k in llm42_cpu_splits(schedule, shape, n, k) parts; depends on the schedule and its shape
-// only.
+// Work: threads share blocks of sixteen outputs. A thread computes all rows of its blocks.
+// Order: the one recipe over k, in llm42_cpu_splits(schedule, shape, n, k) parts. It depends only on the schedule and
+// its shape.
 static void llm42__cpu_matmul(llm42__cpu *cpu, llm42_schedule schedule, int shape, const float *x, int rows,
                               const llm42__product *products, int count) {
     llm42__matmul m = {.cpu = cpu, .schedule = schedule, .shape = shape, .rows = rows, .x = x, .products = products};
@@ -3136,19 +3180,19 @@ static void llm42__cpu_kv_write(const llm42__cpu *cpu, void *cache, int layer, c
     }
 }
 
-// A run of context that one row's heads attend to: positions first <= t < end within [begin, stop), begin and stop
-// multiples of sixteen, so that a term's place among the sixteen partial sums is its position modulo 16.
+// A part of the context that one row attends to: the positions first <= t < end within [begin, stop). begin and stop
+// are multiples of sixteen, so that position t belongs to partial sum t modulo 16.
 typedef struct llm42__span {
     int first, end, begin, stop;
 } llm42__span;
 
-// Do the sixteen vectors from position t0 on all belong to the span, and lie in one page?
+// True if the sixteen vectors from position t0 on all belong to the span and lie in one page.
 LLM42__INLINE bool llm42__cpu_contiguous(const llm42__cpu *cpu, llm42__span s, int t0) {
     return t0 >= s.first && t0 + 16 <= s.end && cpu->page_shift >= 4;
 }
 
-// Where the sixteen vectors from position t0 on lie. Places outside the span repeat one inside it, so that nothing
-// unwritten is read.
+// Addresses of the sixteen vectors from position t0 on. Positions outside the span repeat one inside it, so that no
+// unwritten memory is read.
 LLM42__INLINE void llm42__cpu_addresses(const llm42__cpu *cpu, const void *cache, size_t width, const int32_t *pages,
                                         int kv_head, llm42__span s, int t0, const void **at) {
     if (llm42__cpu_contiguous(cpu, s, t0)) {
@@ -3162,9 +3206,10 @@ LLM42__INLINE void llm42__cpu_addresses(const llm42__cpu *cpu, const void *cache
     }
 }
 
-// Shapes: q [pad] of one head, scores [stop - begin], out [pad] (not yet divided). Returns the sum of weights.
-// Order: dot products over d, the sum of weights and the sum of weighted v over positions, each by the one recipe;
-// places outside the span have weight 0.
+// Shapes: q [pad] of one head, scores [stop - begin], out [pad], to be divided by the sum of weights, which is
+// returned.
+// Order: dot products over d, the sum of weights over positions, and the sum of weighted v over positions, each by the
+// one recipe. Positions outside the span have weight 0.
 LLM42__INLINE float llm42__cpu_attend(const llm42__cpu *cpu, bool bf16, const void *k, const void *v,
                                       const int32_t *pages, int kv_head, llm42__span s, const float *q, float *scores,
                                       float *out, float *largest) {
@@ -3199,7 +3244,7 @@ LLM42__INLINE float llm42__cpu_attend(const llm42__cpu *cpu, bool bf16, const vo
         for (int j = 0; j < 16; j++) sum[j] = llm42__v16_set(0.0f);
         for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
             const float *score = scores + (t0 - s.begin);
-            if (llm42__cpu_contiguous(cpu, s, t0)) {  // no pointers to look up
+            if (llm42__cpu_contiguous(cpu, s, t0)) {  // needs no pointers
                 const char *first = (const char *)v + llm42__cpu_kv_at(cpu, pages, t0, kv_head) * width;
                 LLM42__UNROLL
                 for (int j = 0; j < 16; j++)
@@ -3230,8 +3275,9 @@ static float llm42__cpu_attend_fp32(const llm42__cpu *cpu, const void *k, const 
     return llm42__cpu_attend(cpu, false, k, v, pages, kv_head, s, q, scores, out, largest);
 }
 
-// One row and head: the context in parts, each with its own largest score, then merged in order:
-// out = sum of e^(top_p - top) out_p / sum of e^(top_p - top) weights_p.
+// One row and head. The context is cut into parts p. Each part has its own largest score, top_p. Parts are merged in
+// order:
+//   out = sum of e^(top_p - top) out_p / sum of e^(top_p - top) weights_p
 static void llm42__cpu_head(const llm42__cpu *cpu, llm42_schedule schedule, int shape, int layer, const llm42_row *row,
                             const int32_t *pages, int head, const float *q, float *out, float *scratch) {
     const llm42_config *c = &cpu->model->config;
@@ -3256,7 +3302,7 @@ static void llm42__cpu_head(const llm42__cpu *cpu, llm42_schedule schedule, int 
         float largest, weights;
         weights = bf16 ? llm42__cpu_attend_bf16(cpu, k, v, pages, kv_head, span, padded, scores, part, &largest)
                        : llm42__cpu_attend_fp32(cpu, k, v, pages, kv_head, span, padded, scores, part, &largest);
-        bool alone = b == begin;  // the first part is taken as it is
+        bool alone = b == begin;  // the first part has nothing to be merged with
         float highest = largest > top ? largest : top;
         float old_scale = alone ? 0.0f : llm42__exp(top - highest), new_scale = llm42__exp(largest - highest);
         for (int i = 0; i < cpu->pad; i++)
@@ -3289,8 +3335,8 @@ static void llm42__attention_part(const void *job, int part, int thread) {
     }
 }
 
-// Shapes: q [R, H*d] -> out [R, H*d], over the paged cache. Work: (row, head) pairs go to threads.
-// Order: see llm42__cpu_head; depends on the row's position, the schedule and its shape.
+// Shapes: q [R, H*d] -> out [R, H*d], over the paged cache. Work: threads share (row, head) pairs.
+// Order: that of llm42__cpu_head. It depends on the row's position, the schedule and its shape.
 static void llm42__cpu_attention(llm42__cpu *cpu, const llm42_pass *pass, int layer, const float *q, float *out) {
     const llm42_config *c = &cpu->model->config;
     double work = 0;
@@ -3329,8 +3375,8 @@ static void llm42__cpu_ffn(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
     llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->gate, rows, &back, 1);
 }
 
-// Chooses each row's experts: the largest router probabilities, the lowest index on a tie, renormalised if the model
-// asks for it. Order: the softmax by the one recipe; the renormalising sum in rank order.
+// Chooses each row's experts: those of the largest router probability, the lowest index on a tie. The weights are
+// renormalised if the model asks for it. Order: the softmax by the one recipe; the renormalising sum in order of rank.
 static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
     const llm42_config *c = &cpu->model->config;
     for (int r = 0; r < rows; r++) {
@@ -3354,8 +3400,8 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
     }
 }
 
-// Shapes: h [R, D] -> out [R, D]. Rows are gathered expert by expert; each keeps its own sums, so its result does not
-// depend on who else was sent there. Order: a row's experts are added in rank order, from +0, by fma.
+// Shapes: h [R, D] -> out [R, D]. Rows are gathered expert by expert. Each row has its own sums, so its result does not
+// depend on which other rows go to the same expert. Order: a row's experts are added in order of rank, from +0, by fma.
 static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_layer *layer, const float *h,
                            float *out) {
     const llm42_config *c = &cpu->model->config;
@@ -3386,12 +3432,12 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
     llm42__cpu_round_all(cpu, out, (size_t)pass->rows * D);
 }
 
-// Work that rows do each for themselves, a part a row.
+// Work in which each row is a part.
 typedef struct llm42__rows {
     llm42__cpu *cpu;
     const llm42_pass *pass;
     int layer;
-    const float *delta;   // [R, D]: NULL, or what the residual stream takes in first
+    const float *delta;   // [R, D]: what is first added to the residual stream; NULL: nothing
     const float *weight;  // [D] of the norm that follows
 } llm42__rows;
 
@@ -3411,7 +3457,7 @@ static void llm42__cpu_residual(llm42__cpu *cpu, const llm42_pass *pass, const f
     llm42__team_run(&cpu->team, 8.0 * pass->rows * cpu->model->config.dim, pass->rows, llm42__residual_part, &rows);
 }
 
-// Head norms, rope and the KV write of one row; its k and v [K*d] lie in cpu->kv, first all k, then all v.
+// Head norms, rope and the KV write of one row. cpu->kv holds k [R, K*d], then v [R, K*d].
 static void llm42__rope_part(const void *job, int r, int thread) {
     const llm42__rows *w = job;
     (void)thread;
@@ -3451,7 +3497,7 @@ typedef struct llm42__sampled {
     const llm42_pass *pass;
 } llm42__sampled;
 
-// Draws the token of the part-th row that wants one.
+// Draws a token. Parts are the rows that have LLM42_ROW_SAMPLE.
 static void llm42__sample_part(const void *job, int part, int thread) {
     const llm42__sampled *d = job;
     int r = d->cpu->sampled[part], vocab = d->cpu->model->config.vocab;
@@ -3463,7 +3509,7 @@ static void llm42__sample_part(const void *job, int part, int thread) {
                                    d->cpu->sample_scratch + 2 * V * (size_t)thread);
 }
 
-// LM head and draw of the rows that want a token, from h [R, D].
+// The LM head and the draw, from h [R, D], for rows that have LLM42_ROW_SAMPLE.
 static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
     size_t D = (size_t)cpu->model->config.dim, V = (size_t)cpu->model->config.vocab;
     int count = 0;
@@ -3474,7 +3520,7 @@ static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass,
     }
     if (!count) return LLM42_OK;
     llm42_dtype compute = cpu->desc.compute;
-    if (cpu->desc.logits_fp32) cpu->desc.compute = LLM42_FP32;  // logits may keep fp32 where activations do not
+    if (cpu->desc.logits_fp32) cpu->desc.compute = LLM42_FP32;  // for the logits alone
     const llm42__product head = {&cpu->model->head, NULL, cpu->logits};
     llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->h, count, &head, 1);
     cpu->desc.compute = compute;
@@ -3511,12 +3557,12 @@ static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pa
     return LLM42_OK;
 }
 
-// Shows a pass's values to whoever asked: [rows, width] of one operator. Between operators only one thread is at work.
+// Gives [rows, width] values of one operator to the pass's probe. Only one thread runs between operators.
 static void llm42__cpu_probe(const llm42_pass *pass, int layer, const char *name, int width, const float *values) {
     if (pass->probe) pass->probe(pass->probe_user, layer, name, pass->rows, width, values);
 }
 
-// The model, from embedding to tokens. Called by one thread; llm42__team_run brings in the others.
+// The model, from embedding to tokens. One thread calls it; the others join in llm42__team_run.
 static llm42_result llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
     const llm42_model *m = cpu->model;
     const llm42_config *c = &m->config;
@@ -3555,7 +3601,7 @@ static llm42_result llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass, 
 static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__cpu *cpu = state;
     LLM42__TRY(llm42__cpu_check(cpu, pass, error));
-    cpu->team.threads = cpu->work_per_row * pass->rows < 3e6 ? 1 : cpu->desc.threads;  // opening a region costs, too
+    cpu->team.threads = cpu->work_per_row * pass->rows < 3e6 ? 1 : cpu->desc.threads;  // an OpenMP region costs time
 #ifdef _OPENMP
     if (cpu->team.threads > 1) {
         llm42_result result = LLM42_OK;
@@ -3639,8 +3685,8 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     return true;
 }
 
-// Does this process compute as IEEE 754 says? A compiler that fuses a*b + c on its own or reorders sums, flush-to-zero
-// and a changed rounding mode give other bits: refuse to run.
+// Checks that this process computes as IEEE 754 says. Bits would be different if the compiler fused a*b + c on its own
+// or reordered sums, with flush-to-zero, and in another rounding mode.
 static llm42_result llm42__cpu_ieee(llm42_error *error) {
     volatile float above = 1.0f + FLT_EPSILON, below = 1.0f - FLT_EPSILON, minus = -1.0f, big = 1e8f, one = 1.0f,
                    three = 3.0f, least = FLT_MIN, half = 0.5f;
@@ -3720,10 +3766,11 @@ const llm42_backend *llm42_backend_cpu(void) {
                                           .wait_until = llm42__wall_wait_until};
     return &backend;
 }
+
 // >>calibration --------------------------------------------------------------------------------------------------
-// Owns: calibration files, and what a pass costs by them.
+// Owns: calibration files, and the time that a pass takes according to one.
 // Calls: files, arrays.
-// Invariant: a table that was read is a full grid and never falls.
+// Invariant: a table that was read is a full grid. More rows or more context never take less time.
 
 // The tables that a calibration must have.
 static const struct {
@@ -3739,13 +3786,13 @@ typedef struct llm42__point {
     int line;
 } llm42__point;
 
-// A calibration file while it is read.
+// The state of reading a calibration file.
 typedef struct llm42__calibrating {
     const char *path;
     llm42_calibration *to;
     llm42__point *points[LLM42__TABLES];  // stb_ds arrays
-    uint64_t seen;                        // keys that were there, by their place in llm42__calibration_key
-    bool columns;                         // the line with the columns has been read
+    uint64_t seen;                        // keys that were read, as bits by their place in llm42__calibration_key
+    bool columns;                         // the line with the names of the columns was read
     int line;
 } llm42__calibrating;
 
@@ -3753,7 +3800,7 @@ static bool llm42__is_word(const char *text, const char *end, const char *word) 
     return strlen(word) == (size_t)(end - text) && memcmp(text, word, (size_t)(end - text)) == 0;
 }
 
-// One `# key: value` line; keys that are not listed are comments.
+// Reads one `# key: value` line. A key that is not in the list is a comment.
 static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *key, const char *value, const char *end,
                                            llm42_error *error) {
     llm42_calibration *to = c->to;
@@ -3801,7 +3848,7 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
     return LLM42_OK;
 }
 
-// One line of the table: schedule, kind, rows, context_tokens, ms.
+// Reads one line of the table: schedule, kind, rows, context_tokens, ms.
 static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *text, const char *end,
                                              llm42_error *error) {
     static const char *const columns[] = {"schedule", "kind", "rows", "context_tokens", "ms"};
@@ -3845,7 +3892,7 @@ static int llm42__point_order(const void *a, const void *b) {
     return (x->context > y->context) - (x->context < y->context);
 }
 
-// Makes a grid of a table's points.
+// Makes a grid from the points of a table.
 static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_error *error) {
     llm42__point *point = c->points[t];
     llm42_schedule schedule = llm42__cost_tables[t].schedule;
@@ -3884,6 +3931,7 @@ static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_
         return llm42_fail(error, LLM42_FORMAT,
                           "%s:%d: table '%s %s' is no full grid: its last rows lack context_tokens", c->path,
                           point[count - 1].line, name, kind);
+    assert(table->rows * table->contexts == count);
     return LLM42_OK;
 }
 
@@ -3948,7 +3996,8 @@ void llm42_calibration_free(llm42_calibration *c) {
     llm42__free(c);
 }
 
-// The interval of ascending x that value lies in, the first or last one when it is outside, and where in it.
+// The interval of the ascending x that value lies in (the first or last one if it lies outside), and *share, its place
+// in that interval: 0 at the start, 1 at the end.
 static int llm42__interval(const double *x, int n, double value, double *share) {
     *share = 0;
     if (n < 2) return 0;
@@ -3958,7 +4007,8 @@ static int llm42__interval(const double *x, int n, double value, double *share) 
     return i;
 }
 
-// Bilinear, and linear beyond the ends; below the first rows, where a pass costs what its weights cost, constant.
+// Bilinear within the table and linear beyond its ends. Below the smallest number of rows the time is constant, because
+// there it is that of reading the weights.
 double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind, double rows,
                             double context) {
     const llm42_cost_table *t = &calibration->cost[schedule][kind];
@@ -3973,12 +4023,12 @@ double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule
 }
 
 // >>sim ----------------------------------------------------------------------------------------------------------
-// Owns: the simulator: the virtual clock, the tokens that a pass returns, and passes side by side. It keeps no KV,
-// since a true token depends on its request and position alone.
+// Owns: the simulator: the virtual clock, the tokens that a pass returns, and passes side by side. It has no KV,
+// because a true token depends on nothing but its request and position.
 // Calls: calibration, numbers.
 // Invariant: only a FAST pass returns a token that is not the true one.
 
-// What the tokens of a request depend on, kept by its slot.
+// What the tokens of a request depend on. Kept by the request's slot.
 typedef struct llm42__sim_request {
     int64_t id;  // -1: none yet
     uint64_t key;
@@ -3991,13 +4041,13 @@ typedef struct llm42__sim {
     int max_running;
     uint32_t vocab;
     double now;     // seconds
-    double flight;  // seconds that the pass in flight would still take alone; 0: none
+    double flight;  // seconds that the pass in flight would still take if it ran alone; 0: none
     bool in_flight;
     llm42__sim_request *request;  // [max_running]
 } llm42__sim;
 
-// A draw from the gamma distribution with this shape and mean 1 (Marsaglia and Tsang, 2000): the uniforms are hashes of
-// the key.
+// A draw from the gamma distribution with this shape and mean 1 (Marsaglia and Tsang, 2000). The uniform numbers are
+// hashes of the key.
 static double llm42__sim_gamma(uint64_t key, double shape) {
     double boost = 1, mean = shape;
     if (shape < 1) {  // Gamma(a) = Gamma(a + 1) U^(1/a)
@@ -4030,14 +4080,16 @@ static llm42__sim_request *llm42__sim_find(llm42__sim *sim, int slot, int64_t id
 static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, const llm42_row *row) {
     const llm42__sim_request *r = llm42__sim_find(sim, row->seq, pass->seq[row->seq].request);
     uint64_t h = llm42__hash(r->key ^ (uint64_t)(uint32_t)row->position);
-    uint32_t token = (uint32_t)((h >> 32) * sim->vocab >> 32);
+    uint32_t true_token = (uint32_t)((h >> 32) * sim->vocab >> 32), token = true_token;
     if (pass->schedule == LLM42_FAST && r->flip_rate > 0 &&
         llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32)) < r->flip_rate)
         token = (token + 1) % sim->vocab;
+    assert(token == true_token || pass->schedule == LLM42_FAST);
     return (llm42_output){(int32_t)token, -1.0f};
 }
 
-// Seconds that a pass takes alone: the row-weighted mean of what a pass with as many rows of each kind would take.
+// Seconds that a pass takes alone. For each kind of row in it, the calibration has the time of a pass of the same size
+// with rows of that kind only. The mean of these times, weighted by the number of rows of each kind, is the result.
 // Rows that pad a FIXED pass count as rows that attend to nothing.
 static double llm42__sim_cost(const llm42__sim *sim, const llm42_pass *pass) {
     double rows[LLM42_KINDS] = {0}, keys[LLM42_KINDS] = {0}, total = 0, slowdown = 1;
@@ -4074,7 +4126,7 @@ static void llm42__sim_outputs(llm42__sim *sim, const llm42_pass *pass) {
         if (pass->row[i].flags & LLM42_ROW_SAMPLE) pass->out[i] = llm42__sim_token(sim, pass, &pass->row[i]);
 }
 
-// The pass in flight, if there is one, goes on for `seconds`, slowed by `factor`.
+// Lets the pass in flight, if there is one, run for `seconds`, slowed by `factor`.
 static void llm42__sim_advance(llm42__sim *sim, double seconds, double factor) {
     sim->flight = LLM42__MAX(sim->flight - seconds / factor, 0);
 }
@@ -4087,7 +4139,7 @@ static llm42_result llm42__sim_check(const llm42_pass *pass, llm42_error *error)
     return LLM42_OK;
 }
 
-// Beside a pass in flight both are slower by their factors, until the first of them ends.
+// While this pass and one in flight run side by side, both are slower by their factors, until the first of them ends.
 static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__sim *sim = state;
     LLM42__TRY(llm42__sim_check(pass, error));
@@ -4188,38 +4240,40 @@ const llm42_backend *llm42_backend_sim(void) {
                                           .wait_until = llm42__sim_wait_until};
     return &backend;
 }
+
 // >>state --------------------------------------------------------------------------------------------------------
-// Owns: the structs of the engine, the event stream, the table of requests by id and the queue of those that wait.
+// Owns: the structs of the engine, events, the table of requests by id, and the queue of waiting requests.
 // Calls: the backend's clock.
-// Invariant: a request runs (PREFILL, DECODE) exactly when it has a slot, and waits (WAITING) exactly when it is
-// queued.
+// Invariant: a request has a slot if and only if it runs (states PREFILL and DECODE). It is in the queue if and only if
+// it waits (state WAITING).
 //
-// A request with P prompt tokens, C committed and U candidates has P+C+U tokens, and KV for its first `kv` positions.
-// Of those the first `canonical` were last written by the kind of pass that deterministic prompts run in: FIXED, or
-// INVARIANT by mode or prefill. While a request decodes, kv is P+C+U-1: the newest token's KV is written by the pass
-// that reads it.
+// A request with P prompt tokens, C committed tokens and U candidates has P+C+U tokens. Its first `kv` positions have
+// KV. The first `canonical` of them were last written by the kind of pass that deterministic prompts run in. That is
+// FIXED, or with mode BATCH_INVARIANT or prefill INVARIANT, INVARIANT. While a request decodes, kv is P+C+U-1, because
+// the pass that reads the newest token also writes its KV.
 
 typedef struct llm42__request {
     llm42_request info;    // what users and planners see; first, so that a pointer to it is a pointer to this
     int slot;              // index of its page table and of its llm42_seq; -1: not running
     int pages, canonical;  // pages held; positions with canonical KV
-    int64_t planned;       // serial number of the last plan that it was in
+    int64_t planned;       // number of the last plan that it was in
     int32_t *tokens;       // [P + max_new_tokens]: prompt, committed, candidates
     float *logprobs;       // [max_new_tokens]
     struct llm42__request *next, *prev;  // in the queue
     llm42_sampling sampling;
     int32_t stop[LLM42_MAX_STOP];
     int stop_count;
-    int prefix_pages;      // pages that were found in the prefix cache or entered there
+    int prefix_pages;      // pages that were found in the prefix cache or inserted there
     uint64_t prefix_hash;  // of the tokens of those pages
 } llm42__request;
 
 typedef struct llm42__page {
-    int refs;                // requests that hold it
-    int next, prev;          // on the free list; -1 ends it
-    int chain;               // next page in the same bucket of the prefix cache; -1 ends it
-    bool cached, canonical;  // in the prefix cache; it and all before it hold canonical KV
-    uint64_t hash;           // of all tokens up to the end of this page
+    int refs;        // requests that hold it
+    int next, prev;  // on the free list; -1 ends it
+    int chain;       // next page in the same bucket of the prefix cache; -1 ends it
+    bool cached;     // in the prefix cache
+    bool canonical;  // this page and all before it hold canonical KV
+    uint64_t hash;   // of all tokens up to the end of this page
 } llm42__page;
 
 typedef struct llm42__kv {
@@ -4229,11 +4283,11 @@ typedef struct llm42__kv {
     int32_t *tokens;    // [pages][page_size], of cached pages
 } llm42__kv;
 
-// A plan and its rows, from the planner's choices to the backend's outputs.
+// A plan with its rows and outputs.
 typedef struct llm42__batch {
     llm42_plan plan;
-    llm42_planned pass;      // what planners are told of it
-    bool starts;             // it overlaps with fast passes
+    llm42_planned pass;      // what planners learn about it
+    bool starts;             // it is started, to overlap with fast passes, and not run
     llm42__request **owner;  // [max_running], of each choice
     llm42_row *row;          // [room], of the choices one after the other
     llm42_output *out;       // [room]
@@ -4245,7 +4299,7 @@ struct llm42_engine {
     const llm42_backend *backend;
     void *state;               // the backend's
     unsigned schedules;        // those that passes may have, bits 1 << LLM42_FAST and so on
-    llm42_schedule canonical;  // of passes whose KV deterministic requests share
+    llm42_schedule canonical;  // schedule of the passes whose KV deterministic requests share
     llm42__kv kv;
     int M;  // rows of a replay pass
     int pages_per_slot;
@@ -4258,16 +4312,16 @@ struct llm42_engine {
     int free_slots;
     int32_t *page_table;     // [max_running][pages_per_slot]
     llm42_seq *seq;          // [max_running]
-    llm42_view view;         // its running_count, window_ready and passes are the engine's own
+    llm42_view view;         // what planners see; running_count, window_ready and passes are kept here only
     int64_t plans;           // plans checked so far
-    llm42__batch batch;      // being formed
-    llm42__batch flight;     // in flight, where view.in_flight.rows is not 0
-    llm42_pass flight_pass;  // as the backend got it
+    llm42__batch batch;      // the next pass
+    llm42__batch flight;     // the pass in flight, if view.in_flight.rows is not 0
+    llm42_pass flight_pass;  // the same, as the backend got it
     int64_t to_return;       // tokens that running requests may still return
     llm42_stats stats;
 };
 
-// Reads the clock. Events carry the time that was read last: those of a pass have one time.
+// Reads the clock. An event has the time that was read last, so all events of a pass have the same time.
 static double llm42__now(llm42_engine *e) { return e->view.now = e->backend->now(e->state); }
 
 static void llm42__emit(llm42_engine *e, llm42_event *event) {
@@ -4327,12 +4381,13 @@ static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
     e->table[r->info.id & (e->table_size - 1)] = NULL;
     llm42__request_free(r);
 }
+
 // >>kv -----------------------------------------------------------------------------------------------------------
-// Owns: the pages of the KV cache (who holds them, what they hold), not their contents, which are the backend's; and
-// the prefix cache, which finds a page by the tokens up to its end. All memory is taken by llm42__kv_open.
+// Owns: the table of KV pages and the prefix cache, which finds a page by all tokens up to its end. The contents of
+// pages belong to the backend. llm42__kv_open allocates all memory.
 // Calls: nothing.
-// Invariant: a page is on the free list exactly when nobody holds it. One that is in the prefix cache besides can
-// still be found there, and is handed out again last.
+// Invariant: a page is on the free list if and only if no request holds it. A page on the free list can still be in the
+// prefix cache and be found there. Such pages are given out last.
 
 static void llm42__kv_close(llm42__kv *kv) {
     llm42__free(kv->page);
@@ -4367,7 +4422,7 @@ static void llm42__prefix_evict(llm42__kv *kv, int p) {
     kv->page[p].cached = false;
 }
 
-// A page for writing, held once; -1 when all are held.
+// Takes a free page for writing. -1: no page is free.
 static int llm42__kv_take(llm42__kv *kv) {
     int p = kv->first;
     if (p < 0) return -1;
@@ -4382,7 +4437,8 @@ static void llm42__kv_hold(llm42__kv *kv, int p) {
     kv->page[p].refs++;
 }
 
-// Gives a hold back. The last one puts the page on the free list: cached ones at the end, others at the start.
+// Ends one hold of a page. With the last hold the page goes to the free list: to its end if it is in the prefix cache,
+// else to its start.
 static void llm42__kv_drop(llm42__kv *kv, int p) {
     llm42__page *page = &kv->page[p];
     assert(page->refs > 0);
@@ -4409,7 +4465,8 @@ static void llm42__truncate(llm42_engine *e, llm42__request *r, int positions) {
     r->prefix_pages = LLM42__MIN(r->prefix_pages, keep);
 }
 
-// Makes sure that pages cover the first `positions` positions. False: there are not enough; those taken are kept.
+// Takes pages until they cover the first `positions` positions. False: not enough are free; the request keeps what it
+// got.
 static bool llm42__reserve(llm42_engine *e, llm42__request *r, int positions) {
     int32_t *table = llm42__page_table(e, r);
     while (r->pages * e->desc.page_size < positions) {
@@ -4425,7 +4482,7 @@ static uint64_t llm42__prefix_hash(uint64_t before, const int32_t *tokens, int c
     return before;
 }
 
-// The cached page of this kind with these tokens at its place; -1 if there is none.
+// Finds a page in the prefix cache by hash, tokens and kind. -1: there is none.
 static int llm42__prefix_find(const llm42__kv *kv, uint64_t hash, bool canonical, const int32_t *tokens) {
     for (int p = kv->bucket[hash & (uint64_t)(kv->buckets - 1)]; p >= 0; p = kv->page[p].chain)
         if (kv->page[p].hash == hash && kv->page[p].canonical == canonical &&
@@ -4434,7 +4491,7 @@ static int llm42__prefix_find(const llm42__kv *kv, uint64_t hash, bool canonical
     return -1;
 }
 
-// Enters a full page, unless an equal one is there.
+// Inserts a full page into the prefix cache, unless an equal one is there.
 static void llm42__prefix_insert(llm42__kv *kv, int p, uint64_t hash, bool canonical, const int32_t *tokens) {
     if (kv->page[p].cached || llm42__prefix_find(kv, hash, canonical, tokens) >= 0) return;
     int *bucket = &kv->bucket[hash & (uint64_t)(kv->buckets - 1)];
@@ -4446,19 +4503,19 @@ static void llm42__prefix_insert(llm42__kv *kv, int p, uint64_t hash, bool canon
     *bucket = p;
 }
 
-// Does this request read and write the prefix cache? ISOLATED prefill ties KV to the prompt's shape, so a request that
-// is verified may not share it.
+// True if a request reads and writes the prefix cache. With prefill ISOLATED the KV of a verified request depends on
+// the shape of its prompt, so such requests share nothing.
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
     return e->desc.prefix_cache && !(r->info.verify && e->desc.prefill == LLM42_PREFILL_ISOLATED);
 }
 
-// Positions that may count as canonical, at most. A shared page must hold the KV that a deterministic prompt would get.
-// With prefill INVARIANT that is INVARIANT rows', and the outputs of a verified request get FIXED rows'.
+// How many positions may count as canonical. A shared page must hold the KV that a deterministic prompt would get. With
+// prefill INVARIANT, INVARIANT rows write that KV, but the output tokens of a verified request get KV of FIXED rows.
 static int llm42__canonical_limit(const llm42_engine *e, const llm42__request *r) {
     return r->info.verify && e->desc.prefill == LLM42_PREFILL_INVARIANT ? r->info.prompt_count : INT32_MAX;
 }
 
-// Enters the pages that have become full of final KV.
+// Inserts a request's pages into the prefix cache, as far as they are full of KV that no longer changes.
 static void llm42__share_prefix(llm42_engine *e, llm42__request *r) {
     if (!llm42__shares_prefix(e, r)) return;
     int size = e->desc.page_size, final = r->info.verify ? r->canonical : r->info.kv;
@@ -4471,8 +4528,9 @@ static void llm42__share_prefix(llm42_engine *e, llm42__request *r) {
     }
 }
 
-// Takes the longest run of cached pages that hold the request's first tokens. The last token is left out: its row must
-// run to give the next one. A verified request takes canonical pages only, and only where they may count as canonical.
+// Takes the longest run of pages in the prefix cache that hold the request's first tokens. The last token is left out,
+// because its row must run to give the next token. A verified request takes canonical pages only, up to its
+// llm42__canonical_limit.
 static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
     int last = llm42__last_position(&r->info), size = e->desc.page_size;
     int limit = LLM42__MIN(last, llm42__canonical_limit(e, r)) / size;
@@ -4494,10 +4552,12 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
     }
     r->prefix_pages = r->pages;
 }
+
 // >>submit -------------------------------------------------------------------------------------------------------
-// Owns: checking requests and queuing them. Here a request's way through the engine begins.
+// Owns: llm42_engine_submit, which checks a request and queues it. Here the way of a token begins.
 // Calls: state.
-// Invariant: a request that is queued fits the context and the whole KV cache, so that it can run once it is alone.
+// Invariant: a queued request fits into the context and the whole KV cache. So it can run, at the latest when it is
+// alone.
 
 static llm42_result llm42__check_sampling(const llm42_sampling *s, llm42_error *error) {
     const char *const name = "llm42_request_desc.sampling";
@@ -4514,7 +4574,7 @@ static llm42_result llm42__check_sampling(const llm42_sampling *s, llm42_error *
     return LLM42_OK;
 }
 
-// Token ids of a request, all in the vocabulary.
+// Checks that token ids lie in the vocabulary.
 static llm42_result llm42__check_tokens(const llm42_engine *e, const char *field, const int32_t *tokens, int count,
                                         llm42_error *error) {
     int vocab = e->desc.model->config.vocab;
@@ -4570,7 +4630,8 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
     return llm42__check_sampling(&d->sampling, error);
 }
 
-// Room for one more id in the table: live ids must not share a place.
+// Makes room for the next id in the table. A request's place is its id modulo the size of the table, and no two live
+// requests may have the same place.
 static bool llm42__grow_table(llm42_engine *e) {
     int64_t id = e->last_id + 1;
     if (e->table_size && !e->table[id & (e->table_size - 1)]) return true;
@@ -4596,6 +4657,7 @@ static bool llm42__grow_table(llm42_engine *e) {
 }
 
 static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new) {
+    assert(d->prompt_count + max_new <= e->desc.max_context);
     llm42__request *r = llm42__alloc_zero(1, sizeof *r);
     if (!r) return NULL;
     r->tokens = llm42__alloc((size_t)d->prompt_count + (size_t)max_new, sizeof *r->tokens);
@@ -4646,10 +4708,12 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
     llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
     return LLM42_OK;
 }
+
 // >>admit --------------------------------------------------------------------------------------------------------
-// Owns: who runs. A request comes from the queue with a slot and pages for its tokens; a preempted one goes back.
-// Calls: kv; a planner that has an admission policy of its own.
-// Invariant: whoever runs holds pages for all tokens that have KV.
+// Owns: the set of running requests. Admission takes a request from the queue and gives it a slot and pages for its
+// tokens. Preemption takes them away and puts the request back into the queue.
+// Calls: state, kv, the planner's admit.
+// Invariant: a running request holds pages for all positions that have KV.
 
 static void llm42__view_update(llm42_engine *e) {
     llm42__now(e);
@@ -4658,7 +4722,7 @@ static void llm42__view_update(llm42_engine *e) {
     e->view.pages_free = e->kv.free_count;
 }
 
-// The planner has broken a rule. request: the one it is about, or 0.
+// The error of a planner that has broken a rule. request: the id that it is about, or 0.
 static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_t request, llm42_error *error) {
     static const struct {
         const char *name, *text;
@@ -4673,7 +4737,7 @@ static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_
                       rules[rule].name + 11, rules[rule].text, about);
 }
 
-// Takes a request out of the running set and gives its pages and slot back.
+// Takes a request out of the running set and frees its pages and slot.
 static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
     assert(r->info.kv <= r->pages * e->desc.page_size);
     llm42__truncate(e, r, 0);
@@ -4691,14 +4755,15 @@ static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
     r->info.must_verify = r->info.complete = false;
 }
 
-// Pages to be left free when a request is admitted: one for each sequence that runs already, or those for the reserve.
+// How many pages must stay free when a request is admitted: one for each running request, or the admission reserve if
+// that is more.
 static int64_t llm42__pages_to_spare(const llm42_engine *e, const llm42__request *r) {
     int64_t tokens = e->to_return + r->info.max_new_tokens - r->info.committed;
     double reserve = e->desc.admission_reserve * (double)tokens / e->desc.page_size;
     return LLM42__MAX((int64_t)e->view.running_count, (int64_t)ceil(reserve));
 }
 
-// Admits a request if a slot and pages for its tokens are free, with some to spare. False: it has to wait.
+// Admits a request if a slot and enough pages are free. False: it has to wait.
 static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     if (!e->free_slots) return false;
     int last = llm42__last_position(&r->info);
@@ -4728,7 +4793,7 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     return true;
 }
 
-// Admits those that have arrived, in the planner's order or that of arrival, until one has to wait.
+// Admits requests that have arrived until one has to wait: in the planner's order, or else in order of arrival.
 static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
     const llm42_planner *planner = e->desc.planner;
     for (;;) {
@@ -4747,7 +4812,7 @@ static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
     }
 }
 
-// Its pages go, its candidates too, its committed tokens stay; it is prefilled again later.
+// Preempts a request. It loses its pages and candidates and keeps its committed tokens. It is prefilled again later.
 static void llm42__preempt(llm42_engine *e, llm42__request *r) {
     int dropped = r->info.candidates;
     llm42__stop_running(e, r);
@@ -4759,11 +4824,13 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
     llm42__queue_insert(e, r);
     llm42__emit_request(e, r, LLM42_EVENT_PREEMPTED, dropped);
 }
+
 // >>planner ------------------------------------------------------------------------------------------------------
-// Owns: what a planner may choose, and the built-in planner, which chooses by the policies of the desc. It uses the
-// public interface alone, so that it can be copied and changed.
-// Calls: nothing. A plan is a function of the view.
-// Invariant: whoever is not in flight can be planned in some pass, so that there is always something to run.
+// Owns: llm42_choice_rows, which says what a planner may choose, and the built-in planner, which follows the policies
+// of the desc. From llm42__decodes on it uses the public interface only, so that it can be copied and changed.
+// Calls: nothing. A plan depends on nothing but the view.
+// Invariant: every request that is not in flight can be planned in some pass. So the built-in planner plans something
+// unless a pass is in flight.
 
 const llm42_request *llm42_next_waiting(const llm42_request *r) {
     const llm42__request *next = ((const llm42__request *)r)->next;
@@ -4775,8 +4842,8 @@ void llm42_choose(llm42_plan *plan, const llm42_request *r, llm42_choice_kind ki
     plan->count++;
 }
 
-// A deterministic prompt runs in the kind of pass that .prefill names. Tokens that it had committed before a preemption
-// run in passes of M rows, as they were verified.
+// A deterministic prompt runs in the kind of pass that .prefill names. Tokens that a request had committed before a
+// preemption run in passes of M rows, as they did when they were verified.
 static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42_schedule schedule) {
     int all = llm42__last_position(r) + 1 - r->kv, prompt = r->prompt_count - r->kv;
     if (r->state != LLM42_STATE_PREFILL) return 0;
@@ -4786,8 +4853,9 @@ static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42
     return prompt > 0 && v->desc->prefill == LLM42_PREFILL_ISOLATED ? LLM42__MIN(prompt, v->desc->token_budget) : all;
 }
 
-// The last committed token's row, then the candidates'. Each row but the last judges the candidate behind it; the last
-// gives the verifier's own token, the bonus, unless it is off or nothing may follow the last candidate.
+// A window has a row for the last committed token and a row for each candidate. Each row's output is compared with the
+// candidate behind it. The last row has none behind it; its output is the bonus token. Without the bonus, and when no
+// token may follow the last candidate, that row is left out.
 static int llm42__window_rows(const llm42_view *v, const llm42_request *r) {
     if (!r->verify || r->state != LLM42_STATE_DECODE || (!r->candidates && v->window_ready)) return 0;
     bool bonus = v->desc->bonus == LLM42_BONUS_ON && !r->complete;
@@ -4802,22 +4870,27 @@ int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_choice_
     return !r->verify || (!r->must_verify && !r->complete);
 }
 
-// A ready window goes on decoding only under WAIT, up to the look-ahead.
+// True if a request should decode. One whose window is ready goes on only under WAIT, up to the look-ahead.
 static bool llm42__decodes(const llm42_view *v, const llm42_request *r) {
     int ahead = v->desc->verify == LLM42_VERIFY_WAIT ? v->desc->look_ahead : 0;
     return (!r->verify || r->candidates < v->window_ready + ahead) &&
            llm42_choice_rows(v, r, LLM42_CHOICE_DECODE, LLM42_FAST);
 }
 
-// Rows of a prompt that ride in ordinary passes: an ordinary one's, and with prefill INVARIANT a deterministic one's.
+// Rows of a prompt that may ride in ordinary passes. All rows of an ordinary request may; those of a deterministic one
+// only with prefill INVARIANT.
 static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
     bool rides = !r->verify || v->desc->prefill == LLM42_PREFILL_INVARIANT;
     return rides ? llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_INVARIANT) : 0;
 }
 
+// What the running requests wait for.
 typedef struct llm42__due {
-    int windows, replay_prompts, riding_prompts;
-    bool decodes, overdue;
+    int windows;         // ready ones
+    int replay_prompts;  // prompts that need a pass of their own kind
+    int riding_prompts;  // prompts that may ride in ordinary passes
+    bool decodes;        // a request can decode
+    bool overdue;        // a window has been ready for .deadline passes
 } llm42__due;
 
 static llm42__due llm42__what_is_due(const llm42_view *v) {
@@ -4834,8 +4907,8 @@ static llm42__due llm42__what_is_due(const llm42_view *v) {
     return due;
 }
 
-// The order in which windows are taken: ready ones by how long they have been, then under EAGER partial ones, by
-// candidates or by age. Negative: no window.
+// Windows are taken in ascending rank: ready ones first, the longest ready before others; under EAGER then partial
+// ones, by the number of candidates or by age. Negative: the request has no window to take.
 static int64_t llm42__window_rank(const llm42_view *v, const llm42_request *r) {
     const int64_t partial = (int64_t)1 << 62;
     if (!r->verify || r->in_flight || r->state != LLM42_STATE_DECODE) return -1;
@@ -4844,8 +4917,8 @@ static int64_t llm42__window_rank(const llm42_view *v, const llm42_request *r) {
     return partial - (v->desc->fill == LLM42_FILL_LARGEST ? r->candidates : 0);
 }
 
-// The G windows of the lowest rank, earlier requests first among equals; then in order of admission. Returns their
-// rows.
+// Chooses the G windows of the lowest rank; among equals, requests that were admitted earlier. The choices then stand
+// in order of admission. Returns the number of their rows.
 static int llm42__choose_windows(const llm42_view *v, llm42_plan *plan) {
     llm42_choice *best = plan->choice;  // sorted by rank; .rows is an index into v->running
     int count = 0, rows = 0;
@@ -4871,8 +4944,8 @@ static int llm42__choose_windows(const llm42_view *v, llm42_plan *plan) {
     return rows;
 }
 
-// A replay pass: windows, if verification is due, then prompts in what is left of M: those that do not ride elsewhere
-// first, ordinary ones in rows that would be padding.
+// Plans a replay pass: windows, if verification is due; in the rest of its M rows deterministic prompts; and in rows
+// that would otherwise be padding ordinary prompts.
 static void llm42__plan_replay(const llm42_view *v, llm42_plan *plan, bool windows) {
     plan->schedule = LLM42_FIXED;
     int room = v->desc->window * v->desc->group - (windows ? llm42__choose_windows(v, plan) : 0);
@@ -4887,7 +4960,7 @@ static void llm42__plan_replay(const llm42_view *v, llm42_plan *plan, bool windo
         }
 }
 
-// ISOLATED: the oldest deterministic prompt alone, at its own shape.
+// Plans a pass for prefill ISOLATED: the oldest deterministic prompt alone, at its own shape.
 static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
     plan->schedule = LLM42_FIXED;
     for (int i = 0; i < v->running_count && !plan->count; i++) {
@@ -4899,8 +4972,9 @@ static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
     }
 }
 
-// An ordinary pass: everyone who decodes, and prompts within the token budget, in chunks, or (whole) as many as there
-// is room for. A deterministic prompt makes it INVARIANT.
+// Plans an ordinary pass: all requests that decode, and prompts up to the token budget. With chunked prefill prompts
+// are cut to fit. Without it, as many whole prompts run as fit, before decoding goes on. A deterministic prompt makes
+// the pass INVARIANT.
 static void llm42__plan_ordinary(const llm42_view *v, llm42_plan *plan, const llm42__due *due) {
     bool whole = v->desc->chunked_prefill == LLM42_CHUNKED_OFF;
     plan->schedule = v->desc->mode == LLM42_BATCH_INVARIANT ? LLM42_INVARIANT : LLM42_FAST;
@@ -4918,9 +4992,11 @@ static void llm42__plan_ordinary(const llm42_view *v, llm42_plan *plan, const ll
     }
 }
 
-// What nano-vllm calls schedule. Verification goes first when it is due; deterministic prompts take turns with ordinary
-// passes, so that a long prompt does not hold up decoding, or ride in them; else an ordinary pass runs. Without chunked
-// prefill all prompts go before decoding. While a replay pass is in flight, others of its kind wait.
+// Plans the next pass; nano-vllm's name for this is schedule.
+// - Verification goes first when it is due.
+// - Deterministic prompts ride in ordinary passes, or else take turns with them, so that a long prompt does not delay
+//   decoding. Without chunked prefill all prompts go before decoding.
+// - While a replay pass is in flight, other replay passes wait.
 static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *error) {
     const llm42_engine_desc *d = v->desc;
     llm42__due due = llm42__what_is_due(v);
@@ -4936,11 +5012,12 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     if (verify || (prompts && packed)) llm42__plan_replay(v, plan, verify);
     else if (prompts) llm42__plan_isolated(v, plan);
     else if (ordinary) llm42__plan_ordinary(v, plan, &due);
+    assert(plan->count || flying);
     (void)user, (void)error;
     return LLM42_OK;
 }
 
-// Who gives up its pages when they run out: the youngest, ordinary requests first; never one in flight.
+// Names the request that gives up its pages: the youngest, ordinary requests before deterministic ones, none in flight.
 static int64_t llm42__preempt_youngest(void *user, const llm42_view *v) {
     const llm42_request *victim = NULL;
     for (int i = 0; i < v->running_count; i++) {
@@ -4960,21 +5037,22 @@ const llm42_planner *llm42_planner_default(void) {
         .name = "default", .plan = llm42__plan_by_policies, .preempt = llm42__preempt_youngest};
     return &planner;
 }
-// >>plan ---------------------------------------------------------------------------------------------------------
-// Owns: checking a plan, pages for it, and its rows.
-// Calls: the planner; kv; admit when pages run out.
-// Invariant: the plan that runs is the one that the planner returned. When a request is preempted to make room for it,
-// the planner is asked again.
 
-// Which rule a choice breaks that may have no rows.
+// >>plan ---------------------------------------------------------------------------------------------------------
+// Owns: checking a plan against the rules, its pages and its rows.
+// Calls: the planner, kv, and admit when pages run out.
+// Invariant: the plan that runs is the one that the planner returned, and it breaks no rule. If a request has to be
+// preempted first, the planner is asked again.
+
+// The rule that a choice breaks if it may have no rows.
 static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, llm42_schedule schedule) {
     if (c->kind == LLM42_CHOICE_DECODE) return LLM42_RULE_DECODE;
     if (c->kind == LLM42_CHOICE_PROMPT) return r->state == LLM42_STATE_PREFILL ? LLM42_RULE_PREFILL : LLM42_RULE_PROMPT;
     return c->kind == LLM42_CHOICE_WINDOW && schedule == LLM42_FIXED ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
 }
 
-// Rows of a choice: a prompt's go on behind its KV, a window's begin at the last committed token, a decode's is the
-// newest token's.
+// Writes the rows of a choice. Those of a prompt begin behind its KV, those of a window at the last committed token. A
+// decode has one row, at the newest token.
 static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
     bool window = c->kind == LLM42_CHOICE_WINDOW;
     int last = llm42__last_position(&r->info), end;
@@ -5008,8 +5086,8 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     return LLM42_OK;
 }
 
-// With prefill ISOLATED the bits of a deterministic prompt depend on the shape of its pass: it must be alone there, and
-// cut where the token budget cuts it.
+// With prefill ISOLATED the bits of a deterministic prompt depend on the shape of its pass. It must be alone there, and
+// be cut nowhere but at the token budget.
 static bool llm42__is_isolated(const llm42_engine *e, const llm42__request *r, const llm42_choice *c) {
     return e->desc.prefill == LLM42_PREFILL_ISOLATED && r->info.verify && c->kind == LLM42_CHOICE_PROMPT &&
            r->info.kv < r->info.prompt_count;
@@ -5043,7 +5121,7 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     return b->starts && e->view.in_flight.rows ? llm42__refuse(e, LLM42_RULE_OVERLAP, 0, error) : LLM42_OK;
 }
 
-// Pages for the positions that the plan's rows write. False: pages ran out.
+// Takes pages for the positions that the plan's rows write. False: not enough are free.
 static bool llm42__reserve_plan(llm42_engine *e) {
     for (int i = 0; i < e->batch.plan.count; i++) {
         const llm42_choice *c = &e->batch.plan.choice[i];
@@ -5055,8 +5133,8 @@ static bool llm42__reserve_plan(llm42_engine *e) {
     return true;
 }
 
-// Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run; without rows nothing
-// can run until the pass in flight has landed, or everyone was preempted.
+// Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run. It has no rows if
+// nothing can run before the pass in flight ends, or if every request was preempted.
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
     const llm42_planner *planner = e->desc.planner;
     llm42__batch *b = &e->batch;
@@ -5067,6 +5145,7 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
         if (!b->plan.count && e->view.in_flight.rows) return LLM42_OK;
         if (!b->plan.count) return llm42__refuse(e, LLM42_RULE_WORK, 0, error);
         LLM42__TRY(llm42__check_plan(e, error));
+        assert(b->pass.rows > 0 && b->pass.rows <= b->room);
         if (llm42__reserve_plan(e)) return LLM42_OK;
         llm42__view_update(e);
         int64_t id = (planner->preempt ? planner->preempt : llm42__preempt_youngest)(planner->user, &e->view);
@@ -5078,12 +5157,15 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
     b->pass.rows = 0;
     return LLM42_OK;
 }
-// >>verify -------------------------------------------------------------------------------------------------------
-// Owns: what a pass's outputs mean for a request: tokens released, candidates, and verification (LLM-42, section 4).
-// Calls: kv, admit when a request ends; the user's on_event. Here a request's way through the engine ends.
-// Invariant: what a verified request has committed came from a replay pass or from the last row of its prompt.
 
-// Candidates have come or gone.
+// >>verify -------------------------------------------------------------------------------------------------------
+// Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates. Here the way
+// of a token ends, with the event COMMITTED.
+// Calls: kv, admit when a request ends, the user's on_event, the planner's postprocess.
+// Invariant: every committed token of a verified request came from a replay pass or from the last row of its prompt,
+// and that row never runs under FAST.
+
+// Keeps .complete and .ready_since up to date when candidates were added or dropped.
 static void llm42__note_candidates(const llm42_engine *e, llm42__request *r) {
     llm42_request *i = &r->info;
     if (!i->verify || i->state != LLM42_STATE_DECODE) return;
@@ -5133,15 +5215,15 @@ static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
     return true;
 }
 
-// Compares a window's outputs with its candidates, commits what agrees and the verifier's own token behind it, and
-// drops the rest.
+// Compares a window's outputs with its candidates. Commits those that agree and the replay pass's own token behind
+// them. Drops the rest.
 static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42_output *out, int rows) {
     int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates), agreed = 0;
     int first = r->info.committed, prompt = r->info.prompt_count;
     int32_t *output = r->tokens + prompt + first;
     while (agreed < compared && out[agreed].token == output[agreed]) agreed++;
     bool rollback = agreed < compared;
-    int commit = agreed < rows ? agreed + 1 : agreed;  // with the verifier's own token, unless every row was compared
+    int commit = agreed < rows ? agreed + 1 : agreed;  // and the replay pass's own token, if a row is left for it
     r->info.must_verify = false;
     r->info.verifications++;
     e->stats.verifications++;
@@ -5167,11 +5249,11 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
     if (!e->desc.keep_fast_kv) r->canonical = LLM42__MIN(prompt + first + commit - 1, llm42__canonical_limit(e, r));
     r->info.kv = prompt + first + commit + r->info.candidates - 1;
     llm42__truncate(e, r, r->info.kv);
-    llm42__share_prefix(e, r);  // before the commit, which may finish the request and give its pages back
+    llm42__share_prefix(e, r);  // before the commit, which may finish the request and free its pages
     if (!llm42__commit(e, r, commit)) llm42__note_candidates(e, r);
 }
 
-// The wrong token that stress tests put in a candidate's place, for a share of candidates chosen by a hash.
+// For stress tests: replaces a share of candidates, chosen by a hash, by a wrong token.
 static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t token) {
     if (e->desc.inject_rate <= 0) return token;
     uint64_t key = llm42__hash(e->desc.inject_seed ^ llm42__hash((uint64_t)r->info.id));
@@ -5181,8 +5263,8 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
     return (token + 1) % e->desc.model->config.vocab;
 }
 
-// A row that gave a token: of decoding, or the last one of a prompt. No verified request's prompt runs under FAST, so
-// that token is final; what such a request decodes is a candidate, whatever the pass.
+// Takes the token that a decoding row or the last row of a prompt gave. The token of a prompt is final, because no
+// prompt of a verified request runs under FAST. What a verified request decodes is a candidate, in any pass.
 static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool prompt) {
     int at = r->info.prompt_count + r->info.committed + r->info.candidates;
     if (!r->info.verify || prompt) {
@@ -5204,11 +5286,12 @@ static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output o
     llm42__note_candidates(e, r);
 }
 
-// Rows of a prompt or of decoding have written KV: it is canonical if what stands before it is and the pass was of the
-// kind that deterministic prompts run in. Candidates are not final, and their KV is none to share.
+// Takes the rows of a prompt or of decoding, which have written KV. That KV is canonical if the KV before it is and the
+// pass was of the kind that deterministic prompts run in. The KV of candidates never is, because they may be dropped.
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b, int rows, llm42_output out) {
     bool prompt = r->info.state == LLM42_STATE_PREFILL;
     bool canonical = b->plan.schedule == e->canonical && r->canonical == r->info.kv && (prompt || !r->info.verify);
+    assert(!prompt || !r->info.verify || b->plan.schedule != LLM42_FAST);
     r->info.kv += rows;
     if (canonical) r->canonical = LLM42__MIN(r->info.kv, llm42__canonical_limit(e, r));
     llm42__share_prefix(e, r);
@@ -5220,7 +5303,7 @@ static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__ba
     llm42__take_token(e, r, out, prompt);
 }
 
-// Gives the results of a pass that has run to the requests that it served.
+// Gives the results of a pass to its requests.
 static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
     const llm42_planner *planner = e->desc.planner;
     double now = llm42__now(e);
@@ -5244,10 +5327,11 @@ static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
     llm42__view_update(e);
     planner->postprocess(planner->user, &e->view, &b->plan, now - b->pass.begin);
 }
+
 // >>step ---------------------------------------------------------------------------------------------------------
-// Owns: the loop: admit, plan, run, postprocess; and passes in flight.
-// Calls: the backend; the sections above.
-// Invariant: one pass is in flight at most, and its requests are in no other.
+// Owns: the loop (admit, plan, run, postprocess), the pass in flight, and the functions that read or end a request.
+// Calls: the backend, and the sections above.
+// Invariant: at most one pass is in flight, and its requests are in no other pass.
 
 static llm42_pass llm42__pass_of(const llm42_engine *e, const llm42__batch *b) {
     return (llm42_pass){.schedule = b->pass.schedule,
@@ -5258,7 +5342,7 @@ static llm42_pass llm42__pass_of(const llm42_engine *e, const llm42__batch *b) {
                         .out = b->out};
 }
 
-// After a failed replay pass the KV under its windows is undefined.
+// After a failed replay pass the KV of its windows is undefined, so they must be verified before they decode again.
 static void llm42__fail_windows(llm42_engine *e, const llm42__batch *b) {
     for (int i = 0; i < b->plan.count; i++) {
         if (b->plan.choice[i].kind != LLM42_CHOICE_WINDOW) continue;
@@ -5302,7 +5386,8 @@ static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error) {
     return LLM42_OK;
 }
 
-// Gives out the results of the replay pass in flight. LLM42_IDLE: it has not ended by the time `until`.
+// Waits for the pass in flight until the time `until` and gives its results to its requests. LLM42_IDLE: it has not
+// ended.
 static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_error *error) {
     llm42_result result = e->backend->poll(e->state, until, error);
     if (result == LLM42_IDLE) return result;
@@ -5324,14 +5409,14 @@ llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
         LLM42__TRY(llm42__form_plan(e, error));
         if (e->batch.pass.rows && !e->batch.starts) return llm42__run_batch(e, error);
         if (e->batch.pass.rows) {
-            LLM42__TRY(llm42__start_batch(e, error));  // and plan again, beside it
-        } else if (flying) {                           // nothing to run beside it, until it ends or someone arrives
+            LLM42__TRY(llm42__start_batch(e, error));  // then plan a pass beside it
+        } else if (flying) {                           // nothing runs beside it until it ends or a request arrives
             bool arrival = e->waiting && e->waiting->info.arrival > llm42__now(e);
             llm42_result landed = llm42__poll_flight(e, arrival ? e->waiting->info.arrival : (double)INFINITY, error);
             if (landed != LLM42_IDLE) return landed;
         } else if (!e->waiting) {
             return LLM42_IDLE;
-        } else {  // all are to come, or were preempted and have arrived
+        } else {  // every waiting request is still to arrive, or all were preempted
             e->backend->wait_until(e->state, e->waiting->info.arrival);
         }
     }
@@ -5380,10 +5465,11 @@ llm42_stats llm42_engine_stats(const llm42_engine *e) {
     stats.pages_free = e->kv.free_count;
     return stats;
 }
+
 // >>open ---------------------------------------------------------------------------------------------------------
-// Owns: defaults, checks of the desc, the engine's memory, and the check that the backend keeps its promise.
+// Owns: llm42_engine_open and _close: defaults, checks of the desc, memory, and the check that rows keep their bits.
 // Calls: the backend, and the sections above.
-// Invariant: an engine that opens has all memory that its steps need.
+// Invariant: an engine that has opened has all memory that its steps need.
 
 size_t llm42_kv_token_bytes(const llm42_config *c, llm42_dtype compute) {
     return (size_t)c->layers * 2 * (size_t)(c->kv_heads * c->head_dim) * (compute == LLM42_FP32 ? 4 : 2);
@@ -5471,7 +5557,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
     return LLM42_OK;
 }
 
-// Runs the first tokens of a sequence alone, and again behind as many others as fit in a pass: tokens and
+// Runs the first tokens of a sequence alone, and again behind as many other sequences as fit into a pass. Tokens and
 // log-probability bits must be the same. Uses the first pages of the empty cache.
 static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, llm42_error *error) {
     enum { LENGTH = 8 };
@@ -5596,7 +5682,7 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
                                   .log = d.log,
                                   .log_user = d.log_user};
     if (result == LLM42_OK)
-        result = e->backend->open(&e->state, &backend, error);  // first: it refuses pools that cannot be
+        result = e->backend->open(&e->state, &backend, error);  // before the page table: it refuses a pool too large
     if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.pages, d.page_size, d.prefix_cache))
         result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d.pages);
     if (result == LLM42_OK && fixed) result = llm42__self_check(e, LLM42_FIXED, error);
@@ -5605,13 +5691,15 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
         llm42_engine_close(e);
         return result;
     }
+    assert(d.token_budget <= e->batch.room && e->M <= e->batch.room && d.max_running <= e->batch.plan.room);
     *engine = e;
     return LLM42_OK;
 }
+
 // >>metrics ------------------------------------------------------------------------------------------------------
-// Owns: what papers report, collected from events.
+// Owns: statistics that papers report, collected from events.
 // Calls: arrays.
-// Invariant: a request counts once, when it has finished; a release counts when it happens.
+// Invariant: every COMMITTED event has tokens. A release counts when it happens, a request when it has finished.
 
 llm42_result llm42_metrics_event(llm42_metrics *m, const llm42_event *ev) {
     const llm42_request *r = ev->info;
@@ -5667,16 +5755,16 @@ void llm42_consistent_spans(const int32_t *reference, int reference_count, const
     while (i < n && reference[i] == tokens[i]) i++;
     *second = i > start ? i - start : 0;
 }
+
 // >>trace --------------------------------------------------------------------------------------------------------
-// Owns: writing events to a file, as TSV or as a Chrome trace (a lane for the passes of each schedule, one for a
-// request).
-// Calls: nothing.
-// Invariant: times count from the first event and never fall below 0.
+// Owns: writing events to a file, as TSV or as a Chrome trace, which has a lane for each schedule and each request.
+// Calls: memory, results.
+// Invariant: times count from the first event, and no event is earlier than the first.
 
 struct llm42_trace {
     FILE *file;
     bool json, first;
-    double begin;  // time of the first event, seconds: traces count from 0
+    double begin;  // time of the first event, seconds
     char path[256];
 };
 
@@ -5712,7 +5800,7 @@ llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error
     return LLM42_OK;
 }
 
-// A time as a decimal number of `unit`s since the trace began, with a point in every locale.
+// A time as text, with a decimal point in every locale.
 typedef struct llm42__decimal {
     char text[64];
 } llm42__decimal;
@@ -5722,7 +5810,7 @@ static llm42__decimal llm42__trace_time(double seconds, double per_second, int d
     int64_t scale = 1;
     for (int i = 0; i < digits; i++) scale *= 10;
     int64_t n = (int64_t)(seconds * per_second * (double)scale + 0.5);
-    n = n < 0 ? 0 : n;
+    n = n < 0 ? 0 : n;  // a pass that began before the trace
     snprintf(d.text, sizeof d.text, "%lld.%0*lld", (long long)(n / scale), digits, (long long)(n % scale));
     return d;
 }
@@ -5754,6 +5842,7 @@ static void llm42__trace_json(llm42_trace *t, const llm42_event *ev) {
 void llm42_trace_event(llm42_trace *t, const llm42_event *ev) {
     if (t->first) t->begin = ev->type == LLM42_EVENT_PASS ? ev->begin : ev->time;
     t->first = false;
+    assert(ev->time >= t->begin);
     if (t->json) {
         llm42__trace_json(t, ev);
         return;
