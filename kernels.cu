@@ -1,23 +1,26 @@
-// kernels.cu: the CUDA backend's kernels and their launchers. llm42.cu includes it.
+// kernels.cu: the kernels of the CUDA backend and the functions that launch them. llm42.cu includes it.
 //
-// Shape legend: R rows, D model width, H query heads, K kv heads, d head size, F feed-forward width, V vocabulary, T
-// context tokens, E experts. Widths are padded to multiples of 64 with zeros, which changes no sum. Every kernel says
-// in which order it sums and what that order depends on. No floating-point atomics; the only atomics count arrivals.
-// Compiled with -fmad=false: a fused multiply-add is one that is written.
+// Shapes: R rows, D model width, H query heads, K kv heads, d head size, F feed-forward width, V vocabulary, T context
+// tokens, E experts. Widths are padded with zeros to multiples of 64, which changes no sum. Each kernel says in which
+// order it sums and what that order depends on. There are no atomics on floating-point numbers; the only atomics count
+// arrivals. The compiler fuses nothing on its own (-fmad=false): a fused multiply-add is written as one.
 //
-// The sequential order: a matrix product's sum over k runs through the tensor cores in steps of 16, in ascending order,
+// The sequential order: the tensor cores take the sum over k of a matrix product in steps of 16, in ascending order,
 // into one fp32 accumulator.
 //
 // Words, each with one meaning here:
 //   piece    16 bytes, eight bf16 values: what one thread copies at a time
 //   tile     the outputs and rows of a matrix product that one block of threads computes
 //   stage    a part of shared memory that holds one chunk of k of a tile's operands; stages form a ring
-//   unit     consecutive keys of a row whose attention is summed on its own; 128 keys where the order is by position
+//   unit     consecutive keys of a row that are summed on their own in attention; 128 keys if units are by position
 //   strip    32 keys, or their values, in shared memory
-//   record   what a unit leaves behind: for each query its weighted values, its largest score, its total of weights
+//   record   the result of a unit: for each query the sum of weighted values, the largest score, the sum of weights
 //   task     the work of one block in an attention kernel
 //   slot     the place of a position in the KV cache: page x page_size + place in the page
-//   draw     a row that wants a token
+//   draw     a row for which a token is drawn
+//
+// Sections: kernel-primitives, kernel-matmul, kernel-weights, kernel-pass, kernel-attention, kernel-sample,
+// kernel-mixture. Those after the first use kernel-primitives and numbers (llm42.h).
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -25,14 +28,16 @@
 
 typedef __nv_bfloat16 llm42__bf16;
 
-// Goes up when a change here changes bits or times. Results name the revision that they were measured with.
+// A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
 enum { LLM42__KERNELS = 6 };
 
-// >>primitives ---------------------------------------------------------------------------------------------------
+// >>kernel-primitives --------------------------------------------------------------------------------------------
 
-// Programmatic dependent launch (sm_90): a kernel may start while the kernel before it drains. What it reads of that
-// kernel's output it reads after llm42__wait_for_previous(), and never by way of the read-only cache (no __restrict__).
-// Earlier devices run kernels one after another and need neither.
+// Owns: instructions that CUDA C++ has no name for, rounding, and launching.
+//
+// Programmatic dependent launch (sm_90): a kernel may start while the kernel before it drains. It must call
+// llm42__wait_for_previous() before it reads that kernel's output, and must not read it through the read-only cache (so
+// no __restrict__). Earlier devices run kernels one after another and need neither.
 __device__ __forceinline__ void llm42__wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -48,7 +53,7 @@ __device__ __forceinline__ uint32_t llm42__shared_address(const void *p) {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-// Copies 16 bytes from global to shared memory while the thread goes on; zeros if !valid.
+// Starts a copy of 16 bytes from global to shared memory, and goes on. If !valid it writes zeros.
 __device__ __forceinline__ void llm42__copy16(uint32_t to, const void *from, bool valid) {
     int bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
@@ -57,15 +62,15 @@ __device__ __forceinline__ void llm42__copy_commit() { asm volatile("cp.async.co
 template <int LEFT> __device__ __forceinline__ void llm42__copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
-// wgmma reads shared memory by another path (the async proxy). After this fence and a barrier it sees what this thread
-// has copied.
+// wgmma reads shared memory through another path, the async proxy. After this fence and a barrier it sees what this
+// thread has copied.
 __device__ __forceinline__ void llm42__fence_async() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
-// Four 8x8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8.
+// Loads four 8x8 matrices of 16-bit values. Lane i gives the address of row i % 8 of matrix i / 8.
 __device__ __forceinline__ void llm42__load_matrices(uint32_t r[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -98,14 +103,14 @@ __device__ __forceinline__ float llm42__exp2(float x) {
     return y;
 }
 
-// silu(gate) x up from bf16 values: the same in every kernel that does it.
+// silu(gate) x up from bf16 values. All kernels that need it use this one, so that they give the same bits.
 __device__ __forceinline__ float llm42__gated(float gate, float up) {
     gate = llm42__rounded(gate);
     return __fdividef(gate, 1.0f + llm42__exp2(gate * -1.44269504f)) * llm42__rounded(up);
 }
 
-// Byte offset of a piece in shared memory with rows of 128 bytes. Pieces are exchanged within a row, so that the same
-// piece of eight rows lies in eight different banks.
+// Byte offset of a piece in shared memory that has rows of 128 bytes. The pieces of a row are permuted, so that the
+// same piece of eight rows lies in eight different banks.
 __device__ __forceinline__ uint32_t llm42__swizzle(int row, int piece) {
     return (uint32_t)(row * 128 + ((piece ^ (row & 7)) << 4));
 }
@@ -130,16 +135,19 @@ static cudaError_t llm42__launch(void (*kernel)(PARAMS...), dim3 grid, dim3 bloc
     return cudaLaunchKernelEx(&config, kernel, static_cast<PARAMS>(args)...);
 }
 
-// >>matmul -------------------------------------------------------------------------------------------------------
-// Rows of a grouped product (a mixture's experts): rows offset[e] <= r < offset[e + 1] meet expert e's weights.
+// >>kernel-matmul ------------------------------------------------------------------------------------------------
+// Owns: matrix products, in the sequential order.
+
+// Rows of a grouped product, for a mixture: the rows offset[e] <= r < offset[e + 1] are multiplied by expert e's
+// weights.
 typedef struct llm42__groups {
     const int32_t *offset;  // [E + 1]; NULL: one matrix for all rows
     const int32_t *source;  // row of x behind row r; NULL: r itself
     int experts;
 } llm42__groups;
 
-// Shared memory of llm42__k_matmul: a ring of STAGES stages. A stage holds CHUNK terms of k for the tile's OUTPUTS rows
-// of w, and behind them for its ROWS rows of x.
+// Shared memory of llm42__k_matmul: a ring of STAGES stages. A stage holds CHUNK terms of k, first of the tile's
+// OUTPUTS rows of w, then of its ROWS rows of x.
 //
 //               k ------------------------------------>
 //   w, x     | chunk | chunk | chunk | chunk | ...          copies run STAGES - 1 chunks ahead of the products
@@ -155,20 +163,20 @@ template <int TILES, int WARPS, int CHUNK, int STAGES> struct llm42__ring {
         STAGE = W_BYTES + ROWS * ROW,
         COPIED = WARPS * 32 / PIECES  // rows that the block's threads copy at once
     };
-    // Offset of a piece; pieces are exchanged within a row to keep banks apart.
+    // Offset of a piece. The pieces of a row are permuted, so that eight rows use different banks.
     static __device__ __forceinline__ uint32_t place(int row, int piece) {
         return (uint32_t)(row * ROW) + (uint32_t)((piece ^ (row & 7)) << 4);
     }
 };
 
 // How far the copies of an operand have come: the stage that is filled next, and the term of k and the block of outputs
-// that it is for. They go from one block of outputs to the next without a break.
+// that it is filled with. Copies go on from one block of outputs to the next without a break.
 template <int CHUNK, int STAGES> struct llm42__operand {
     int block, blocks, stride, k, at = 0, stage = 0;
     __device__ __forceinline__ llm42__operand(int blocks, int k)
         : block((int)blockIdx.x), blocks(blocks), stride((int)gridDim.x), k(k) {}
     __device__ __forceinline__ bool ended() const { return block >= blocks; }
-    // A stage further; true where another block of outputs begins.
+    // Goes on by one stage. True if another block of outputs begins.
     __device__ __forceinline__ bool advance() {
         at += CHUNK;
         if (++stage == STAGES) stage = 0;
@@ -195,7 +203,7 @@ __device__ __forceinline__ bool llm42__find_group(const llm42__groups &groups, i
     return false;
 }
 
-// sum += x w^T over a stage's terms, ascending.
+// sum += x w^T over the terms of a stage, in ascending order.
 template <int TILES, int WARPS, int CHUNK, int STAGES>
 __device__ __forceinline__ void llm42__multiply(float (&sum)[TILES][4], uint32_t at) {
     using ring = llm42__ring<TILES, WARPS, CHUNK, STAGES>;
@@ -214,7 +222,7 @@ __device__ __forceinline__ void llm42__multiply(float (&sum)[TILES][4], uint32_t
     }
 }
 
-// Writes a warp's sums, of the sixteen outputs from n0 on and the rows from row0 on, and clears them.
+// Writes a warp's sums, for sixteen outputs from n0 on and the rows from row0 on, and sets them to zero.
 template <int TILES, bool GATED, typename OUT>
 __device__ __forceinline__ void llm42__write_outputs(float (&sum)[TILES][4], OUT *y, int n, int n0, int row0,
                                                      int row_end) {
@@ -240,9 +248,9 @@ __device__ __forceinline__ void llm42__write_outputs(float (&sum)[TILES][4], OUT
 
 // y[R, N] = x[R, k] w[N, k]^T. GATED: pairs of eight gate and eight up outputs become eight of silu(gate) x up, y[R,
 // N/2].
-// Work: a warp takes 16 outputs and TILES x 8 rows. A block takes WARPS of those, with their rows in common; blockIdx.y
-// counts row tiles. Blocks stride over the outputs without draining the ring. w is fetched before the kernel that makes
-// x has ended.
+// Work: a warp computes 16 outputs of TILES x 8 rows. The WARPS warps of a block have the same rows; blockIdx.y is
+// their place. Blocks stride over the outputs and keep the ring full. Copies of w start before the kernel that writes x
+// has ended.
 // Order: the sequential order. It depends on k alone, so it is the same for every R and for all template arguments.
 template <int TILES, int WARPS, int CHUNK, int STAGES, bool GATED, typename OUT>
 __global__ void __launch_bounds__(WARPS * 32)
@@ -259,7 +267,7 @@ __global__ void __launch_bounds__(WARPS * 32)
         if (!llm42__find_group(groups, blockIdx.y, ring::ROWS, &expert, &row0, &row_end)) return;
         w += (size_t)expert * n * k;
     }
-    // load_w and load_x copy the next chunk of an operand into its stage. Of each, a thread copies the same piece of
+    // load_w and load_x start copies of the next chunk of an operand into its stage. A thread copies the same piece of
     // every COPIED-th row.
     llm42__operand<CHUNK, STAGES> w_operand(blocks, k), x_operand(blocks, k);
     const llm42__bf16 *w_from = w + ((size_t)blockIdx.x * ring::OUTPUTS + my_row) * k + piece * 8;
@@ -301,7 +309,8 @@ __global__ void __launch_bounds__(WARPS * 32)
     for (int block = blockIdx.x; block < blocks; block += gridDim.x) {
         for (int k0 = 0; k0 < k; k0 += CHUNK) {
             llm42__copy_wait<STAGES - 2>();
-            // Everyone's copies of this stage are there, and everyone has left the stage that is filled next.
+            // All threads' copies of this stage have arrived, and all threads are done with the stage that is filled
+            // next.
             __syncthreads();
             load_w();
             load_x();
@@ -336,8 +345,8 @@ static cudaError_t llm42__cu_matmul(const llm42__bf16 *x, const llm42__bf16 *w, 
                          (OUT *)y, rows, n, k, groups);
 }
 
-// The builds that an algorithm is chosen from. All give the same bits. The last one fits every device and any number of
-// rows.
+// The builds of llm42__k_matmul that algorithms are chosen from. All give the same bits. The last one fits every device
+// and any number of rows.
 #define LLM42__TILE_KIND(T, W, C, S, RESIDENT)                                      \
     {                                                                               \
         "tile" #T "x" #W "x" #C "x" #S, T * 8, W * 16, S *(W * 16 + T * 8) * C * 2, \
@@ -353,15 +362,18 @@ static const llm42__tile_kind llm42__tile_kinds[] = {
 #undef LLM42__TILE_KIND
 enum { LLM42__TILE_KINDS = sizeof llm42__tile_kinds / sizeof *llm42__tile_kinds };
 
-// >>weights ------------------------------------------------------------------------------------------------------
-// Where row r of a matrix goes on the device: plain, or gate and up in turns of eight rows.
+// >>kernel-weights -----------------------------------------------------------------------------------------------
+// Owns: placing weights in device memory, making synthetic ones, and the kernels that measure and compare.
+
+// Where row r of a matrix goes on the device: to row r, or gate and up alternate in groups of eight rows.
 enum { LLM42__PLAIN = 0, LLM42__GATE = 1, LLM42__UP = 2 };
 __device__ __forceinline__ size_t llm42__placed(size_t r, int turn) {
     return turn == LLM42__PLAIN ? r : r / 8 * 16 + r % 8 + (turn == LLM42__UP ? 8 : 0);
 }
 
-// Rows r0 <= r < r0 + count of a matrix [n, k] into its place with rows of `stride`. from: bf16 or fp32 values, or
-// NULL: made from (key, scale). Padding stays as it is (zero). Work: a thread an element. No sums.
+// Puts the rows r0 <= r < r0 + count of a matrix [n, k] into their place, where rows are `stride` apart. from: bf16 or
+// fp32 values; NULL: they are made from (key, scale). Padding keeps its zeros. Work: a thread for each element. No
+// sums.
 __global__ void llm42__k_place(llm42__bf16 *to, int stride, int turn, const void *from, bool fp32, size_t r0,
                                size_t count, int k, uint64_t key, float scale) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count * k; i += (size_t)gridDim.x * blockDim.x) {
@@ -374,7 +386,7 @@ __global__ void llm42__k_place(llm42__bf16 *to, int stride, int turn, const void
     }
 }
 
-// Adds lead x the embedding of token t to the head's row of its successor. Work: a block a token. No sums.
+// Adds lead x the embedding of token t to the head's row of its successor. Work: a block for each token. No sums.
 __global__ void llm42__k_lead(llm42__bf16 *head, const llm42__bf16 *embed, int vocab, int stride, int width,
                               float lead) {
     size_t t = blockIdx.x, to = (5 * t + 1) % vocab;
@@ -389,9 +401,9 @@ __global__ void llm42__k_fill(llm42__bf16 *to, size_t count, uint64_t key, float
         to[i] = __float2bfloat16_rn(scale * llm42__synthetic_noise(key, i));
 }
 
-// Rows whose sums nearly cancel, so that another order of summing shows in almost every output that is rounded to bf16:
-// the second half of a row of w repeats the first, and that of x is its negative, but for the last bit. Work: a thread
-// an element. No sums.
+// Makes rows whose sums nearly cancel, so that another order of sums changes almost every output, even rounded to bf16.
+// The second half of a row of w repeats the first half. The second half of a row of x is the negative of the first, up
+// to the last bit. Work: a thread for each element. No sums.
 __global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, uint64_t key, bool negate) {
     const size_t half = (size_t)k / 2;
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * k; i += (size_t)gridDim.x * blockDim.x) {
@@ -402,8 +414,8 @@ __global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, ui
     }
 }
 
-// Counts 16-bit words of y[r] that differ from those of other[(r + shift) % rows] (an integer count: its order does not
-// matter).
+// Counts the 16-bit words of y[r] that differ from those of other[(r + shift) % rows]. The count is an integer, so its
+// order does not matter.
 __global__ void llm42__k_differ(const uint16_t *y, const uint16_t *other, int rows, size_t width, int shift,
                                 unsigned *count) {
     unsigned mine = 0;
@@ -413,13 +425,13 @@ __global__ void llm42__k_differ(const uint16_t *y, const uint16_t *other, int ro
     if (mine) atomicAdd(count, mine);
 }
 
-// Moves rows of x [rows, width] on by `shift`, around.
+// Moves the rows of x [rows, width] by `shift` places, cyclically.
 __global__ void llm42__k_rotate_rows(const llm42__bf16 *x, llm42__bf16 *to, int rows, int width, int shift) {
     for (int i = threadIdx.x; i < width; i += blockDim.x)
         to[(size_t)((blockIdx.x + shift) % rows) * width + i] = x[(size_t)blockIdx.x * width + i];
 }
 
-// Reads `count` words of 16 bytes and keeps nothing: the ceiling of reading.
+// Reads `count` words of 16 bytes and keeps nothing, to measure the ceiling of reading.
 __global__ void __launch_bounds__(512) llm42__k_read(const uint4 *from, size_t count, unsigned *never) {
     unsigned sum = 0;
     size_t stride = (size_t)gridDim.x * blockDim.x, i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
@@ -433,15 +445,19 @@ __global__ void __launch_bounds__(512) llm42__k_read(const uint4 *from, size_t c
     if (sum == 0x12345678u) *never = sum;
 }
 
-// >>pass ---------------------------------------------------------------------------------------------------------
-// What the host sends ahead of a pass: one block of memory whose parts lie where the pass's padded row count says.
-// Attention of rows that stand in a sequence one behind the other (prompts, windows): rows from `row` on, and the keys
+// >>kernel-pass --------------------------------------------------------------------------------------------------
+// Owns: the metadata of a pass, norms, rotation and KV writes, and the gate.
+//
+// The host copies the metadata of a pass to the device before the pass starts: one block of memory, whose parts lie
+// where the padded numbers of rows and draws say.
+
+// A task of attention for consecutive rows of a sequence (prompts, windows): `rows` rows from `row` on, and the keys
 // first <= t < end that they see.
 typedef struct llm42__prefill_task {
     int32_t row, rows, first, end;
 } llm42__prefill_task;
-// Attention of a row that stands alone in its sequence (decode), or a part of it: `units` of the row's units, or as
-// many as are left. The first of them begins at key `begin`.
+// A task of attention for a single row of a sequence (decode): `units` of the row's units, or as many as are left. The
+// first of them begins at key `begin`.
 typedef struct llm42__decode_task {
     int32_t row, begin, end;  // end: of the row's keys
     int32_t unit_keys;        // keys of a unit
@@ -469,7 +485,7 @@ typedef struct llm42__meta {
     int page_shift;
 } llm42__meta;
 
-// Sum over a block, the same bits in every thread: lanes by butterfly, then warps in ascending order. shared: 32
+// Sum over a block; every thread gets the same bits. Order: lanes by butterfly, then warps ascending. shared: 32
 // floats.
 __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
 #pragma unroll
@@ -481,10 +497,11 @@ __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
     return sum;
 }
 
-// Shapes: x [R, D] (bf16, the residual stream); delta [R, D] is added first, or x is the embedding of the row's token;
-// h [R, D] = x / sqrt(mean(x^2) + eps) x weight. Work: a block a row at a time, a thread four times eight elements.
-// Order: a thread's elements ascending, then llm42__block_sum; depends on D alone. draws: h row i is of draw i's row,
-// and x stays.
+// Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. Before,
+// x += delta, or x = the embedding of the row's token. With ADD_DRAWS h has a row for each draw, and x is left as it
+// is.
+// Work: a block takes one row at a time, a thread up to four times eight elements.
+// Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone.
 enum { LLM42__EMBED, LLM42__ADD, LLM42__ADD_DRAWS };
 template <int KIND>
 __global__ void llm42__k_norm(llm42__bf16 *x, const llm42__bf16 *delta, const float *__restrict__ weight,
@@ -559,8 +576,8 @@ typedef struct llm42__heads {
     float eps;
 } llm42__heads;
 
-// The eight pairs of a head's d values that a lane turns: pairs lane * 8 + i, of values `first` and `second`. whole: a
-// lane's sixteen values lie in two pieces of 16 bytes, at `low` and `high`.
+// The eight pairs of a head's d values that a lane rotates: pair lane * 8 + i consists of the values `first` and
+// `second`. whole: the sixteen values of a lane lie in two pieces, at `low` and `high`.
 template <int DP> struct llm42__pairs {
     float x[8][2];
     int d, lane, low, high;
@@ -613,12 +630,11 @@ template <int DP> struct llm42__pairs {
     }
 };
 
-// The metadata of a pass is there before its first kernel starts, so that a kernel may read it before
-// llm42__wait_for_previous().
+// A kernel may read metadata before llm42__wait_for_previous(), because it was copied before the first kernel started.
 //
-// Shapes: qkv [R, (H + 2K) d] -> q [R, H, DP] rotated, DP being d padded with zeros, and one layer of the cache [slots,
-// K, DP]. Work: DP / 16 lanes a head of a row, each with eight pairs that turn together. Order (head norms): a lane's
-// pairs ascending, lanes by butterfly; depends on d alone.
+// Shapes: qkv [R, (H + 2K) d] -> q [R, H, DP], rotated, and one layer of the cache [slots, K, DP]. DP is d, padded with
+// zeros. Work: DP / 16 lanes for each head of a row, each with eight pairs. Order (head norms): a lane's pairs
+// ascending, then lanes by butterfly. It depends on d alone.
 template <int DP>
 __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm42__bf16 *q, llm42__bf16 *k_cache,
                                                      llm42__bf16 *v_cache, llm42__heads a, llm42__meta meta) {
@@ -668,7 +684,8 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     p.store(to);
 }
 
-// Shapes: y [R, 2F], gate and up in turns of eight -> out [R, F]. Work: a thread eight outputs. No sums.
+// Shapes: y [R, 2F], where gate and up alternate in groups of eight, -> out [R, F]. Work: a thread computes eight
+// outputs. No sums.
 __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42__bf16 *out, size_t count) {
     llm42__launch_next();
     llm42__wait_for_previous();
@@ -685,36 +702,36 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
     ((uint4 *)out)[i] = to;
 }
 
-// >>attention ----------------------------------------------------------------------------------------------------
-// Owns: attention over the paged cache, and the one order in which it sums.
+// >>kernel-attention ---------------------------------------------------------------------------------------------
+// Owns: attention over the paged cache.
 //
-// The one order. A unit of keys is summed on its own:
-//   1. scores, by the tensor cores;
-//   2. weights e^(score - top), top being the unit's largest score;
-//   3. their total: eight sums, over the keys of the same t % 8, ascending, then added pairwise;
-//   4. weights x values, by the tensor cores.
-// Units are then merged in ascending order. A unit that a row does not see at all changes none of its bits, and neither
-// do keys out of sight within a unit. So a result depends on the row's keys, on where units begin and how long they
-// are, and never on the rows beside it or on who sums what.
+// The one order of sums in attention. Each unit of keys is summed on its own:
+//   1. scores, by the tensor cores
+//   2. weights e^(score - top), where top is the unit's largest score
+//   3. their total: eight sums over the keys with the same t % 8, ascending, which are then added pairwise
+//   4. weights x values, by the tensor cores
+// Then units are merged in ascending order. A unit that a row does not see changes none of its bits. Nor does a key
+// within a unit that the row does not see. So a result depends on the row's keys, on where units begin and on their
+// length. It does not depend on the rows beside it, or on which block or warp sums a unit.
 //
-// By position, units have 128 keys and begin at multiples of 128. Only rows under FAST that stand alone have units by
-// load (llm42__split_keys in llm42.cu). In a unit of more than 128 keys the largest score grows from 128 keys to the
-// next, and what was summed before is scaled to it (online softmax).
+// Units by position have 128 keys and begin at multiples of 128. Only single rows under FAST have units by load
+// (section cuda-tasks). In a unit of more than 128 keys the largest score grows from one step of 128 keys to the next,
+// and what was summed before is scaled to it (online softmax).
 //
-// llm42__k_attend_prefill is for rows that stand in a sequence one behind the other, llm42__k_attend_decode for rows
-// that stand alone. Both give the one order.
+// llm42__k_attend_prefill is for consecutive rows of a sequence, llm42__k_attend_decode for single rows. Both have the
+// one order.
 
 enum { LLM42__STRIP_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__PREFILL_QUERIES = 64 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define LLM42__WARPGROUPS 1  // products of four warps at once (wgmma); they sum as those of one warp (mma) do
+#define LLM42__WARPGROUPS 1  // products of four warps at once (wgmma); they have the order of those of one warp (mma)
 #else
 #define LLM42__WARPGROUPS 0
 #endif
 
-// Offset in bytes of a piece in shared memory that holds KEYS keys (or values) of DP elements each. From 64 elements on
-// they lie in panels of 64 elements: a panel has one row of 128 bytes for each key. Pieces are exchanged within a row
-// to keep banks apart. llm42__smem_descriptor tells the tensor cores of this layout.
+// Byte offset of a piece in shared memory that holds KEYS keys (or values) of DP elements each. With 64 elements or
+// more they lie in panels of 64 elements. A panel has one row of 128 bytes for each key. The pieces of a row are
+// permuted, so that eight rows use different banks. llm42__smem_descriptor describes this layout to the tensor cores.
 //
 //   DP = 128:   panel 0: elements 0 .. 63 of all keys   | panel 1: elements 64 .. 127 of all keys
 //               KEYS x 128 bytes                        | KEYS x 128 bytes
@@ -725,8 +742,7 @@ template <int DP, int KEYS> __device__ __forceinline__ uint32_t llm42__key_place
 }
 
 // Scores of 16 queries with a strip, the 32 keys from `first` on of the KEYS in shared memory. score[n] is of keys 8n
-// .. 8n
-// + 7, as llm42__mma has them.
+// .. 8n + 7, as llm42__mma has them.
 template <int DP, int KEYS>
 __device__ __forceinline__ void llm42__score(float (*score)[4], const uint32_t (&q)[DP / 16][4], uint32_t k_at,
                                              int first) {
@@ -745,13 +761,13 @@ __device__ __forceinline__ void llm42__score(float (*score)[4], const uint32_t (
         }
 }
 
-// Positions that a lane's rows g and g + 8 see, low <= t <= high, and those that every row of the warp sees.
+// The positions low <= t <= high that a lane's rows g and g + 8 see, and the positions that all rows of the warp see.
 typedef struct llm42__visible {
     int low[2], high[2], all_low, all_high;
 } llm42__visible;
 
-// The scores of the unit that begins at t0 become weights e^(scale (score - top)). top: the largest score; total: of
-// the weights. scale comes times log2(e).
+// Turns the scores of the unit that begins at t0 into weights e^(scale (score - top)). top: the largest score; total:
+// the sum of weights. The argument `scale` contains the factor log2(e).
 __device__ __forceinline__ void llm42__softmax_unit(float (&score)[16][4], float (&top)[2], float (&total)[2], int t0,
                                                     const llm42__visible &visible, float scale) {
     const int lane = threadIdx.x % 32;
@@ -784,7 +800,7 @@ __device__ __forceinline__ void llm42__softmax_unit(float (&score)[16][4], float
     }
 }
 
-// The weights of 16 keys, from 16 kk on, as the tensor cores take them.
+// The weights of the 16 keys from 16 kk on, in the layout of a tensor core operand.
 __device__ __forceinline__ void llm42__pack_weights(uint32_t (&a)[4], const float (&weight)[16][4], int kk) {
     a[0] = llm42__pack(weight[2 * kk][0], weight[2 * kk][1]);
     a[1] = llm42__pack(weight[2 * kk][2], weight[2 * kk][3]);
@@ -806,8 +822,8 @@ __device__ __forceinline__ void llm42__add_values(float (&out)[DP / 8][4], const
     }
 }
 
-// The factors for merging a unit into the sums so far: both are brought to the higher of the two tops. keep is for the
-// sums so far, take for the unit. top becomes the higher one.
+// The factors for merging a unit into the sums so far. Both are scaled to the higher of the two tops: the sums so far
+// by `keep`, the unit by `take`. top becomes the higher one.
 __device__ __forceinline__ void llm42__merge_factors(float &top, float unit_top, float scale, float &keep,
                                                      float &take) {
     float higher = fmaxf(top, unit_top), base = higher == -INFINITY ? 0.0f : higher;
@@ -821,8 +837,8 @@ typedef struct llm42__merged {
     float top, total, x[4];
 } llm42__merged;
 
-// Four columns of a record, from `column` on. A record is DP columns, top, total. OTHERS: other blocks wrote it during
-// this kernel, so it is read past the L1 cache.
+// Four columns of a record, from `column` on. A record has DP columns, top and total. OTHERS: other blocks have written
+// it during this kernel, so the L1 cache is bypassed.
 template <int DP, bool OTHERS>
 __device__ __forceinline__ llm42__merged llm42__read_record(const float *record, int column) {
     auto read = [](const float *p) { return OTHERS ? __ldcg((const float2 *)p) : *(const float2 *)p; };
@@ -830,11 +846,11 @@ __device__ __forceinline__ llm42__merged llm42__read_record(const float *record,
     return llm42__merged{sums.x, sums.y, {low.x, low.y, high.x, high.y}};
 }
 
-// Merges `units` records in ascending order, `step` floats apart. start: the first of them is where to begin.
+// Merges `units` records, `step` floats apart, in ascending order. start: the first of them is what to begin with.
 template <int DP, bool OTHERS>
 __device__ __forceinline__ void llm42__merge_units(llm42__merged &m, bool start, const float *unit, size_t step,
                                                    int units, int column, float scale) {
-    enum { AT_ONCE = OTHERS ? 8 : 4 };  // records on their way together
+    enum { AT_ONCE = OTHERS ? 8 : 4 };  // records that are loaded together
     if (start) m = llm42__read_record<DP, OTHERS>(unit, column);
     for (int u = start; u < units; u += AT_ONCE) {
         llm42__merged next[AT_ONCE];
@@ -853,7 +869,7 @@ __device__ __forceinline__ void llm42__merge_units(llm42__merged &m, bool start,
     }
 }
 
-// Writes a query's columns from `column` on, as far as there are any.
+// Writes a query's columns from `column` on, as far as the head has them.
 __device__ __forceinline__ void llm42__write_merged(const llm42__merged &m, llm42__bf16 *query, int column,
                                                     int head_dim) {
     const float inverse = __fdiv_rn(1.0f, m.total);
@@ -872,8 +888,8 @@ typedef struct llm42__attention {
     float scale;                                    // log2(e) / sqrt(d)
 } llm42__attention;
 
-// Copies a strip of a cache into shared memory of KEYS keys, from row `first` on, which 8 divides. place: where the
-// lane's key lies in the cache, in pieces, or LLM42__NOWHERE, which gives zeros. All lanes of a warp take part.
+// Starts copies of a strip of the cache to shared memory that holds KEYS keys, to its rows from `first` on (a multiple
+// of 8). place: where the lane's key lies in the cache, in pieces; LLM42__NOWHERE gives zeros. All lanes must call it.
 #define LLM42__NOWHERE 0xffffffffu
 template <int DP, int KEYS>
 __device__ __forceinline__ void llm42__copy_keys(uint32_t to, int first, const llm42__bf16 *cache, uint32_t place) {
@@ -883,7 +899,7 @@ __device__ __forceinline__ void llm42__copy_keys(uint32_t to, int first, const l
     for (int i = 0; i < PIECES; i++) {
         const uint32_t from = __shfl_sync(0xffffffffu, place, i * AT_ONCE + lane / PIECES);
         uint32_t at;
-        if (DP >= 64)  // as llm42__key_place, but for what is known beforehand
+        if (DP >= 64)  // llm42__key_place with what is known here
             at = (uint32_t)(piece / 8 * (KEYS * 128) + row * 128) +
                  ((uint32_t)((piece % 8 ^ lane / PIECES) << 4) ^ (uint32_t)((i * AT_ONCE & 7) << 4)) +
                  (uint32_t)(i * AT_ONCE * 128);
@@ -893,7 +909,7 @@ __device__ __forceinline__ void llm42__copy_keys(uint32_t to, int first, const l
     }
 }
 
-// Fragments of sixteen queries; those that are not there are zeros. at(i): query i's q, or NULL.
+// Loads sixteen queries as a tensor core operand. at(i): query i's q; NULL gives zeros.
 template <int DP, typename AT> __device__ __forceinline__ void llm42__load_queries(uint32_t (&q)[DP / 16][4], AT at) {
     const int lane = threadIdx.x % 32;
     const llm42__bf16 *first = at(lane / 4), *second = at(lane / 4 + 8);
@@ -907,7 +923,7 @@ template <int DP, typename AT> __device__ __forceinline__ void llm42__load_queri
     }
 }
 
-// Barrier `id` of `threads` threads: all of them wait, or some only say that they have come.
+// Barrier `id` for `threads` threads. llm42__barrier waits for all of them; llm42__arrive only counts as arrived.
 __device__ __forceinline__ void llm42__barrier(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -921,7 +937,7 @@ __device__ __forceinline__ void llm42__arrive(int id, int threads) {
 //   bits  0-13   address / 16
 //   bits 16-29   leading dimension: bytes from one panel to the next / 16; unused (1) where the operand has one panel
 //   bits 32-45   stride: bytes from eight rows to the next eight / 16
-//   bits 62-63   1: pieces are exchanged within 128 bytes
+//   bits 62-63   1: pieces are permuted within 128 bytes
 __device__ __forceinline__ uint64_t llm42__smem_descriptor(uint32_t address, int panel) {
     enum { EIGHT_ROWS = 8 * 128 };
     const uint64_t start = (address & 0x3ffff) >> 4, leading = (uint64_t)(panel >> 4), stride = EIGHT_ROWS >> 4,
@@ -936,7 +952,7 @@ __device__ __forceinline__ void llm42__group_end() {
 #define LLM42__EIGHT_FOURS(d, n)                                                                                   \
     LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3]), LLM42__FOUR(d[n + 4]), \
         LLM42__FOUR(d[n + 5]), LLM42__FOUR(d[n + 6]), LLM42__FOUR(d[n + 7])
-// c[64 x 8N] (+)= a[64 x 16] b[16 x 8N] by four warps. TURNED: b's rows lie along k. add: add to c, or begin anew.
+// c[64 x 8N] = a[64 x 16] b[16 x 8N], plus the old c if `add`, by four warps. TURNED: b's rows lie along k.
 template <bool TURNED>
 __device__ __forceinline__ void llm42__group_mma(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int add) {
     asm volatile(
@@ -960,7 +976,7 @@ __device__ __forceinline__ void llm42__group_mma(float (&c)[8][4], const uint32_
 }
 #endif
 
-// Scores of a team's 64 queries, sixteen a warp, with a unit's keys.
+// Scores of a team's 64 queries (16 for each warp) with the keys of a unit.
 template <int DP>
 __device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const uint32_t (&q)[DP / 16][4],
                                                   uint32_t k_at) {
@@ -982,7 +998,7 @@ __device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const u
     }
 }
 
-// Their weights x the unit's values.
+// Sums of weights x values of the unit.
 template <int DP>
 __device__ __forceinline__ void llm42__add_values_unit(float (&out)[DP / 8][4], const uint32_t (&weight)[8][4],
                                                        uint32_t v_at) {
@@ -1005,7 +1021,7 @@ __device__ __forceinline__ void llm42__add_values_unit(float (&out)[DP / 8][4], 
     }
 }
 
-// What a warp's sixteen queries from `first` on see of a task whose rows stand in ascending position.
+// The positions that a warp's sixteen queries from `first` on see. The rows of a task have ascending positions.
 __device__ __forceinline__ llm42__visible llm42__visible_of(const llm42__prefill_task &task, const int32_t *position,
                                                             int window, int group, int first) {
     const int queries = task.rows * group;
@@ -1025,8 +1041,8 @@ __device__ __forceinline__ llm42__visible llm42__visible_of(const llm42__prefill
     return visible;
 }
 
-// Merges a unit's sums with those of the units before it, which lie in the block's shared memory: merged has the
-// columns [DP / 8][128 threads], state has top and total of a thread's two queries [4][128 threads].
+// Merges a unit's sums with those of the units before it. These are in shared memory: `merged` has the columns [DP /
+// 8][128 threads], `state` the top and total of each thread's two queries [4][128 threads].
 template <int DP>
 __device__ __forceinline__ void llm42__merge_before(float (&out)[DP / 8][4], float (&top)[2], float (&total)[2],
                                                     const float4 *merged, const float *state, float scale) {
@@ -1048,7 +1064,7 @@ __device__ __forceinline__ void llm42__merge_before(float (&out)[DP / 8][4], flo
     }
 }
 
-// Writes what sixteen queries from `first` on have summed.
+// Writes the results of sixteen queries from `first` on.
 template <int DP>
 __device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, const llm42__prefill_task &task,
                                                      int first, const float (&out)[DP / 8][4],
@@ -1068,19 +1084,19 @@ __device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, 
     }
 }
 
-// Attention of rows that stand in a sequence one behind the other (replay windows, prompts).
+// Attention of consecutive rows of a sequence (prompts, windows).
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
-// Work: a block takes one task at a time: up to 64 queries, i.e. rows x query heads of one kv head, which is
-// blockIdx.x. It has TEAMS teams of four warps, sixteen queries a warp. Every team has all 64 queries. Teams take units
-// in turn, and a team's next unit is on its way while it works on one. Order: the one order. Merged sums lie in shared
-// memory, where the teams add theirs in turn:
+// Work: a block takes one task at a time. A task has up to 64 queries: rows x query heads of one kv head, blockIdx.x.
+// The block has TEAMS teams of four warps. Each team has all 64 queries, 16 for each warp. Teams take units in turn.
+// While a team works on a unit, its next unit is being copied.
+// Order: the one order. The merged sums are in shared memory, and teams merge their units in turn:
 //
 //   team 0   | scores, weights, values of unit 0 | merge 0 |   ... unit 2 ...   | merge 2 |
 //   team 1   | scores, weights, values of unit 1 |   wait  | merge 1 |   ... unit 3 ...   | merge 3 |
 //
-// Barriers: TEAM_BARRIER + team, 128 threads, between the steps of a team. TURN_BARRIER + team, 256 threads: the team
-// that has merged unit u arrives at the other team's, and goes on; the other team waits there before it merges unit u
-// + 1.
+// Barriers: TEAM_BARRIER + team (128 threads) stands between the steps of a team. TURN_BARRIER + team (256 threads)
+// gives the turn to merge: the team that has merged unit u arrives at the other team's barrier and goes on; the other
+// team waits there before it merges unit u + 1.
 template <int DP, int TEAMS>
 __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -1099,7 +1115,7 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
         const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
         const int queries = task.rows * group, mask = (1 << meta.page_shift) - 1,
                   units = (task.end - task.first + KEYS - 1) / KEYS;
-        // A lane looks up one key of a unit ahead of time; a warp copies the 32 keys that its own lanes have looked up.
+        // Each lane looks up the place of one key, one unit ahead. A warp copies the 32 keys that its lanes looked up.
         auto look_up = [&](int unit) {
             int t = task.first + unit * KEYS + thread;
             if (t >= task.end) return LLM42__NOWHERE;
@@ -1109,7 +1125,7 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
             if (unit < units) llm42__copy_keys<DP, KEYS>(to, warp * 32, cache, place);
             llm42__copy_commit();
         };
-        __syncthreads();  // the last task's keys, values and sums have been read
+        __syncthreads();  // all threads have read the keys, values and sums of the last task
         uint32_t place = look_up(team), next_place = look_up(team + TEAMS);
         load(k_cache, k_at, place, team);
         load(v_cache, v_at, place, team);
@@ -1125,9 +1141,9 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
             uint32_t weight[8][4];
             llm42__copy_wait<1>();
             llm42__fence_async();
-            llm42__barrier(TEAM_BARRIER + team, 128);  // the unit's keys are there for all four warps
+            llm42__barrier(TEAM_BARRIER + team, 128);  // the unit's keys have arrived for all four warps
             llm42__score_unit<DP>(score, q, k_at);
-            llm42__barrier(TEAM_BARRIER + team, 128);  // and have been read by all
+            llm42__barrier(TEAM_BARRIER + team, 128);  // and all four warps have read them
             place = next_place;
             next_place = look_up(unit + 2 * TEAMS);
             load(k_cache, k_at, place, unit + TEAMS);
@@ -1136,9 +1152,9 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
             for (int kk = 0; kk < 8; kk++) llm42__pack_weights(weight[kk], score, kk);
             llm42__copy_wait<1>();
             llm42__fence_async();
-            llm42__barrier(TEAM_BARRIER + team, 128);  // its values are there as well
+            llm42__barrier(TEAM_BARRIER + team, 128);  // its values have arrived
             llm42__add_values_unit<DP>(out, weight, v_at);
-            llm42__barrier(TEAM_BARRIER + team, 128);  // and have been read by all
+            llm42__barrier(TEAM_BARRIER + team, 128);  // and all four warps have read them
             load(v_cache, v_at, place, unit + TEAMS);
             if (TEAMS > 1 && unit > 0) llm42__barrier(TURN_BARRIER + team, 256);
             if (unit > 0) llm42__merge_before<DP>(out, top, total, merged, state, a.scale);
@@ -1154,9 +1170,9 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
     }
 }
 
-// What a warp has summed of one row's queries, in octets of eight. The tensor cores have keys (or columns of out) down
-// and queries across, so that lane (g, t) holds queries 2t and 2t + 1 of an octet, and columns 16m + g and 16m + g + 8
-// of out.
+// A warp's sums for the queries of one row, in octets of eight. Rows of the tensor cores' result are keys (or columns
+// of out), and its columns are queries. So lane (g, t) holds queries 2t and 2t + 1 of an octet, and columns 16m + g and
+// 16m + g + 8 of out.
 template <int DP, int OCTETS> struct llm42__partial {
     float out[OCTETS][DP / 16][4], top[OCTETS][2], total[OCTETS][2];
     __device__ __forceinline__ void clear() {
@@ -1170,7 +1186,7 @@ template <int DP, int OCTETS> struct llm42__partial {
     }
 };
 
-// Scores of a strip of keys: score[0] is of the first sixteen.
+// Scores of a strip of keys: score[0] of its first sixteen keys, score[1] of the others.
 template <int DP, int OCTETS>
 __device__ __forceinline__ void llm42__score_across(float (*score)[OCTETS][4], const uint32_t (&q)[OCTETS][DP / 16][2],
                                                     uint32_t k_at) {
@@ -1190,8 +1206,8 @@ __device__ __forceinline__ void llm42__score_across(float (*score)[OCTETS][4], c
     }
 }
 
-// As llm42__softmax_unit, for the 128 keys from t0 on, of which low <= t <= high are seen. top is the largest score so
-// far, and what was summed before is scaled to it.
+// Like llm42__softmax_unit, for the 128 keys from t0 on, of which the row sees low <= t <= high. top is the largest
+// score so far. What was summed before is scaled to it.
 template <int DP, int OCTETS>
 __device__ __forceinline__ void llm42__softmax_online(llm42__partial<DP, OCTETS> &p, float (&score)[8][OCTETS][4],
                                                       int t0, int low, int high, float scale) {
@@ -1257,7 +1273,7 @@ __device__ __forceinline__ void llm42__add_values_across(llm42__partial<DP, OCTE
     }
 }
 
-// A closed unit's record: DP columns, top, total for each query.
+// Writes the record of a unit that is complete: DP columns, top and total for each query.
 template <int DP, int OCTETS>
 __device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, OCTETS> &p, float *to, int queries) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -1280,13 +1296,13 @@ __device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, OC
         }
 }
 
-// How a warp walks through the units of a task that are its own, 128 keys a step:
+// How a warp walks through its units of a task, in steps of 128 keys:
 //
 //   units    | first        | first + 1    | ...  | first + WARPS | ...
 //   steps    | 128 128 ..   | 128 128 ..   |      | 128 128 ..    |
 //   warp     0              1                     0
 //
-// A place in the walk: 128 keys, or what is left of the unit, at <= t < end. At the end of the walk, at == end.
+// A place in the walk: the keys at <= t < end, 128 or what is left of the unit. At the end of the walk at == end.
 struct llm42__unit_place {
     int unit, at, end;
 };
@@ -1320,7 +1336,7 @@ __device__ __forceinline__ void llm42__load_across(uint32_t (&q)[OCTETS][DP / 16
     }
 }
 
-// Merges a round's units into what the rounds before it left (first: there were none). Writes the result to `after`, or
+// Merges the units of a round with the result of the rounds before (first: there were none). Writes to `after`, or
 // after the last round to out. before, record, after: [queries, DP + 2]; out: [queries, d].
 template <int DP, int WARPS>
 __device__ __forceinline__ void llm42__merge_round(const float *before, const float *record, float *after, int units,
@@ -1344,11 +1360,11 @@ __device__ __forceinline__ void llm42__merge_round(const float *before, const fl
     }
 }
 
-// Is this block the last to finish of those that share a row and kv head? Then all their records can be read. Every
-// thread takes part.
+// True in the last block to finish of those that share a row and kv head. It can read the records of all. All threads
+// must call it.
 __device__ __forceinline__ bool llm42__arrives_last(unsigned *arrived, unsigned blocks) {
     __shared__ bool is_last;
-    __threadfence();  // partials first, then the arrival that announces them
+    __threadfence();  // records must be visible before the arrival
     __syncthreads();
     if (threadIdx.x == 0) {
         is_last = atomicAdd(arrived, 1u) == blocks - 1;
@@ -1371,8 +1387,8 @@ __device__ __forceinline__ void llm42__merge_row(const float *partial, size_t st
     }
 }
 
-// A warp's ring of RING strips, and where in it the next one goes and comes from. Of each 128 keys the strips come in
-// this order: k0 k1 k2 k3 v0 v1 v2 v3.
+// A warp's ring of RING strips, with the places where the next one is written and read. The strips of 128 keys come in
+// the order k0 k1 k2 k3 v0 v1 v2 v3.
 template <int DP, int RING> struct llm42__strip_ring {
     enum { KEYS = LLM42__STRIP_KEYS, STRIP = KEYS * DP * 2 };
     uint32_t base;
@@ -1388,19 +1404,20 @@ template <int DP, int RING> struct llm42__strip_ring {
     }
     __device__ __forceinline__ uint32_t next() {
         llm42__copy_wait<RING - 1>();
-        __syncwarp();  // this strip is there for every lane
+        __syncwarp();  // the strip has arrived for every lane
         const uint32_t at = base + (uint32_t)(read * STRIP);
         if (++read == RING) read = 0;
         return at;
     }
 };
 
-// Attention of rows that stand alone in their sequence (decode), split along the keys.
+// Attention of single rows (decode), split along the keys.
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
-// Work: a block takes one task at a time: some units of one row, with all query heads of the kv head blockIdx.x, in
-// octets. In each round every warp sums one unit (llm42__unit_walk). Strips of keys and values come through each warp's
-// own ring, without a break from unit to unit. Order: the one order. A block that has all units of a row merges them
-// round by round, in shared memory. Of several blocks that share a row, the last one to finish merges all records.
+// Work: a block takes one task at a time: units of one row, with all query heads of the kv head blockIdx.x, in octets.
+// In each round every warp sums one unit (llm42__unit_walk). Each warp copies strips of keys and values through its own
+// ring and keeps the ring full from unit to unit.
+// Order: the one order. A block that has all units of a row merges them round by round, in shared memory. If several
+// blocks share a row, the last one to finish merges all records.
 template <int DP, int RING, int OCTETS, int WARPS>
 __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -1408,7 +1425,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
     enum { KEYS = strips::KEYS, RECORD = DP + 2 };
     llm42__launch_next();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.heads / a.kv_heads, kv_head = blockIdx.x;
-    // [warps, group, RECORD], and twice [group, RECORD] of what has been merged so far
+    // [warps, group, RECORD], and twice [group, RECORD] for merged units
     float *const record = (float *)(shared + WARPS * RING * strips::STRIP);
     float *const merged = record + WARPS * group * RECORD;
     const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
@@ -1461,7 +1478,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
                         llm42__add_values_across<DP, OCTETS>(part, score[2 * (strip - 4)], at, 0);
                         llm42__add_values_across<DP, OCTETS>(part, score[2 * (strip - 4) + 1], at, 16);
                     }
-                    __syncwarp();  // every lane has read it: it may be overwritten
+                    __syncwarp();  // every lane has read the strip, so it may be overwritten
                     if (strip + RING < 8) ring.load(strip + RING, places, now);
                     else ring.load(strip + RING - 8, next_places, next);
                 }
@@ -1476,7 +1493,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
                 to = a.partial + (((size_t)task.record + round * WARPS + warp) * a.kv_heads + kv_head) * group * RECORD;
             if (unit < walk.last_unit) llm42__write_records(part, to, group);
             if (!alone) continue;
-            __syncthreads();  // the round's records are there
+            __syncthreads();  // the records of the round have been written
             llm42__merge_round<DP, WARPS>(merged + (size_t)(round % 2) * group * RECORD, record,
                                           merged + (size_t)((round + 1) % 2) * group * RECORD,
                                           LLM42__MIN(WARPS, walk.last_unit - round_unit), group, round == 0,
@@ -1490,12 +1507,14 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
             llm42__merge_row<DP, WARPS>(
                 a.partial + ((size_t)(task.record - task.first_unit) * a.kv_heads + kv_head) * group * RECORD,
                 (size_t)a.kv_heads * group * RECORD, task.row_units, group, out, a.head_dim, a.scale);
-        __syncthreads();  // the last block is told apart before the next task
+        __syncthreads();  // all threads know whether this block is the last, before the next task
     }
 }
 
-// >>sample -------------------------------------------------------------------------------------------------------
-// A key that sorts as the float does, NaN below everything.
+// >>kernel-sample ------------------------------------------------------------------------------------------------
+// Owns: drawing tokens from logits.
+
+// An integer key that sorts as the float does, with NaN below everything.
 __device__ __forceinline__ uint32_t llm42__sort_key(float x) {
     uint32_t u = __float_as_uint(x == 0.0f ? 0.0f : x);
     return x != x ? 0 : u & 0x80000000u ? ~u : u | 0x80000000u;
@@ -1522,19 +1541,19 @@ __device__ __forceinline__ llm42__best llm42__block_best(llm42__best mine, llm42
     return mine;
 }
 
-// What top-k and top-p keep: every id whose key is above `key`, and the first `ties` ids that have it.
+// What top-k and top-p keep: all ids whose key is above `key`, and the first `ties` ids whose key is `key`.
 typedef struct llm42__kept {
     uint32_t key;
     int ties;
 } llm42__kept;
 
-// Weights are summed as integers, in units of 2^-40: such sums have no order.
+// Weights are summed as integers, in units of 2^-40. Sums of integers are the same in every order.
 __device__ __forceinline__ unsigned long long llm42__mass(float logit, float largest, float scale) {
     return (unsigned long long)((double)llm42__exp(__fmul_rn(__fsub_rn(logit, largest), scale)) * 1099511627776.0);
 }
 
-// Largest key such that those above it hold less than `wanted` (ids if !by_mass, else mass), looked for byte by byte
-// among ids that `within` keeps. Returns through *above what they hold. Everyone gets the same.
+// Finds, byte by byte, the largest key for which the ids above it hold less than `wanted`: mass if by_mass, else a
+// number of ids. Only ids that `within` keeps count. *above: what the ids above the key hold. All threads get the same.
 template <typename LOGIT>
 __device__ uint32_t llm42__find_key(const LOGIT *logits, int vocab, bool by_mass, unsigned long long wanted,
                                     uint32_t floor_key, float largest, float scale, unsigned long long *bins,
@@ -1579,7 +1598,7 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
         kept.ties = d.top_k - (int)above;
     }
     if (!nucleus) return kept;
-    // Mass of what top-k left; its ties weigh alike.
+    // The mass of what top-k has kept. Ids with the same key have the same weight.
     if (threadIdx.x == 0) bins[0] = 0;
     __syncthreads();
     unsigned long long mine = 0;
@@ -1593,7 +1612,7 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
     __syncthreads();
     float tie = __uint_as_float(kept.key & 0x80000000u ? kept.key & 0x7fffffffu : ~kept.key);
     if (kept.key) total += (unsigned long long)kept.ties * llm42__mass(tie, largest, scale);
-    // The share is rounded as llm42_sample rounds it; its sum of weights is fp32 and may still end an id earlier or
+    // The share is rounded as in llm42_sample. But there the sum of weights is fp32, so it may end one id earlier or
     // later.
     float share = __fmul_rn(d.top_p, (float)((double)total / 1099511627776.0));
     unsigned long long wanted = (unsigned long long)ceil((double)share * 1099511627776.0);
@@ -1608,9 +1627,9 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
     return kept;
 }
 
-// Shapes: logits [S, stride] -> out [S]: token and log-probability of each draw. Work: a block of 1,024 threads a draw.
-// Order: the largest has none; the sum of exponentials: a thread's ids ascending (8 side by side, 8,192 further on),
-// then llm42__block_sum; depends on V alone.
+// Shapes: logits [S, stride] -> out [S]: token and log-probability of each draw. Work: a block of 1,024 threads for
+// each draw. Order of the sum of exponentials: a thread's ids ascending (8 consecutive ones, then 8 that are 8,192
+// higher, and so on), then llm42__block_sum. It depends on V alone. The largest logit has no order.
 template <typename LOGIT>
 __global__ void __launch_bounds__(1024)
     llm42__k_draw(const LOGIT *all_logits, int vocab, int stride, llm42_output *out, llm42__meta meta, int first) {
@@ -1650,7 +1669,7 @@ __global__ void __launch_bounds__(1024)
         int tie = 0, part = (vocab + 1023) / 1024, begin = thread * part, end = LLM42__MIN(begin + part, vocab);
         if (filtered) {
             kept = llm42__filter(logits, vocab, d, largest, bins);
-            int mine = 0, lane = thread % 32;  // ties with the last key that is kept, numbered by id
+            int mine = 0, lane = thread % 32;  // ids whose key equals the last one kept, numbered by id
             for (int id = begin; id < end; id++) mine += llm42__sort_key((float)logits[id]) == kept.key;
             int upto = mine;
 #pragma unroll
@@ -1681,13 +1700,15 @@ __global__ void __launch_bounds__(1024)
     if (thread == 0) out[d.row] = llm42_output{token, __fsub_rn(__fsub_rn((float)logits[token], largest), logf(sum))};
 }
 
-// >>mixture ------------------------------------------------------------------------------------------------------
+// >>kernel-mixture -----------------------------------------------------------------------------------------------
+// Owns: routing the rows of a mixture to their experts and back.
+
 // Shapes: router [R, stride] (E used) -> id, weight [R, used]: each row's experts, the largest first, the lowest index
-// on a tie. Work: a warp a row. Order: a lane's exponentials ascending, lanes by butterfly; the renormalising sum by
-// rank.
+// on a tie. Work: a warp for each row. Order of the softmax: a lane's exponentials ascending, then lanes by butterfly.
+// Order of the renormalising sum: by rank.
 __global__ void __launch_bounds__(32) llm42__k_route(const llm42__bf16 *router, int experts, int stride, int used,
                                                      bool renorm, int32_t *id, float *weight) {
-    enum { MOST = 32 };  // experts a lane looks after: up to 1,024 in all
+    enum { MOST = 32 };  // experts of a lane: up to 1,024 in all
     llm42__launch_next();
     llm42__wait_for_previous();
     const int lane = threadIdx.x, row = blockIdx.x;
@@ -1726,8 +1747,9 @@ __global__ void __launch_bounds__(32) llm42__k_route(const llm42__bf16 *router, 
                                                               : weight[row * used + rank]);
 }
 
-// Sorts entries (row, rank) by expert, each expert's in ascending order: offset [E + 1], source [entries] the row
-// behind a place, place [entries] where an entry went. Work: one block, a warp an expert at a time. Integers only.
+// Sorts the entries (row, rank) by expert, in ascending order for each expert. offset [E + 1]: where an expert's
+// entries begin; source [entries]: the row of a place; place [entries]: the place of an entry. Work: one block; a warp
+// takes one expert at a time. Integers only.
 __global__ void __launch_bounds__(1024) llm42__k_sort(const int32_t *id, int rows, int experts, int used,
                                                       int32_t *offset, int32_t *source, int32_t *place) {
     llm42__launch_next();
@@ -1762,8 +1784,8 @@ __global__ void __launch_bounds__(1024) llm42__k_sort(const int32_t *id, int row
     }
 }
 
-// Shapes: y [entries, stride] by place -> out [R, stride]: each row's experts weighted. Work: a block a row. Order: by
-// rank, from +0.
+// Shapes: y [entries, stride] by place -> out [R, stride]: the weighted sum of each row's experts. Work: a block for
+// each row. Order: by rank, from +0.
 __global__ void llm42__k_combine(const llm42__bf16 *y, const int32_t *place, const float *weight, int used, int stride,
                                  llm42__bf16 *out) {
     llm42__launch_next();

@@ -1,13 +1,20 @@
-// llm42.cu: the CUDA backend of llm42.h. It owns device memory, matrix algorithms, streams and CUDA graphs; kernels.cu
-// has the kernels. Build with `make cuda`, or: nvcc -std=c++17 -O3 -fmad=false -c llm42.cu, and link the object,
-// -lcudart and -lcublasLt.
+// llm42.cu: the CUDA backend of llm42.h. It owns device memory, matrix algorithms, streams and CUDA graphs. The kernels
+// are in kernels.cu. Build it with `make cuda`, or with nvcc -std=c++17 -O3 -fmad=false -c llm42.cu, and link the
+// object with -lcudart and -lcublasLt.
 //
-// A pass is padded to one of a few row counts ("buckets"). For each there is a algorithm a weight shape: a tile kernel
-// of kernels.cu or a cuBLASLt algorithm. FAST takes the fastest, or (offered) the fastest that cuBLASLt offers;
-// INVARIANT the fastest among those whose bits are the sequential order's for every row count; FIXED has the order of
-// cuBLASLt's own first choice for M rows, or (match) the sequential order, so that passes of any size agree, which FAST
-// passes then take too where it costs little. Algorithms are timed and proved bit by bit when the backend opens. Passes
-// of the usual shapes are CUDA graphs.
+// A pass is padded to one of a few numbers of rows, called buckets. For each bucket, matrix product and schedule the
+// backend holds an algorithm: a tile kernel of kernels.cu or one of cuBLASLt's algorithms. The sequential order is that
+// of tile kernels; its bits are the same for every number of rows.
+// - FAST takes the fastest algorithm, or with the option OFFERED the fastest that cuBLASLt offers.
+// - INVARIANT takes the fastest algorithm of the sequential order.
+// - FIXED takes the order of cuBLASLt's first choice for M rows. With the option MATCH it takes the sequential order,
+//   so that passes of any size agree, and then FAST takes that order too where it costs little.
+// When the backend opens, it times the algorithms and checks bit by bit that they keep their order. Passes of the usual
+// shapes are CUDA graphs.
+//
+// Sections: cuda-errors, cuda-state, cuda-products, cuda-launches, cuda-graphs, cuda-tasks, cuda-run, cuda-memory,
+// cuda-algorithms, cuda-algorithm-file, cuda-open, cuda-measure. A pass comes in at cuda-run, which uses the four
+// before it.
 #define LLM42_BASE
 #include "llm42.h"
 
@@ -28,7 +35,11 @@
 
 #include <unistd.h>
 
-// >>errors -------------------------------------------------------------------------------------------------------
+// >>cuda-errors --------------------------------------------------------------------------------------------------
+// Owns: turning errors of CUDA and cuBLASLt into llm42_result.
+// Calls: results (llm42.h).
+// Invariant: an error is reported once. cudaGetLastError then forgets it, so that the next call does not report it.
+
 // For calls that return cudaError_t or cublasStatus_t.
 #define LLM42__CU(call)                                                  \
     do {                                                                 \
@@ -39,7 +50,7 @@
 static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cudaError_t status) {
     if (status == cudaSuccess) return LLM42_OK;
     const int length = (int)strcspn(call, "(");
-    cudaGetLastError();  // it is told here, and not to the next one who asks
+    cudaGetLastError();
     if (status == cudaErrorMemoryAllocation)
         return llm42_fail(error, LLM42_MEMORY,
                           "cuda backend: %.*s: out of memory: lower pages, max_context or token_budget", length, call);
@@ -77,7 +88,10 @@ static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cub
                       "cuda backend: %.*s: %s", (int)strcspn(call, "("), call, cublasLtGetStatusString(status));
 }
 
-// >>state --------------------------------------------------------------------------------------------------------
+// >>cuda-state ---------------------------------------------------------------------------------------------------
+// Owns: the structs of the backend.
+// Calls: nothing.
+// Invariant: buckets are ascending, and the last one is max_rows.
 enum { LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__HEAD, LLM42__ROUTER, LLM42__PRODUCTS };
 static const char *const llm42__product_names[] = {"qkv", "o", "gate_up", "down", "head", "router"};
 enum { LLM42__SCHEDULES = LLM42_INVARIANT + 1 };  // arrays are indexed by llm42_schedule; their place 0 stays empty
@@ -89,7 +103,7 @@ struct llm42__algorithm {
     cublasLtMatmulAlgo_t algo;
     cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;  // owned by the layouts' list
     float us = 0;
-    bool sequential = false;  // its bits are those of the sequential order
+    bool sequential = false;  // it sums in the sequential order
 };
 
 struct llm42__cuda_layer {
@@ -97,23 +111,23 @@ struct llm42__cuda_layer {
     llm42__bf16 *w[LLM42__PRODUCTS];  // gate_up and down of a mixture: all experts, one behind the other
 };
 
-struct llm42__shape_key {  // of a pass: what its launches depend on
+struct llm42__shape_key {  // what the launches of a pass depend on
     llm42_schedule schedule;
     int rows, draws;       // padded
     bool prefill, decode;  // attention kernels that it needs
 };
 
-// A pass as the host prepares it; kept between passes so that none allocates.
+// A pass as the host has prepared it. Kept between passes, so that no pass allocates.
 struct llm42__prepared {
     llm42__shape_key key;
     std::vector<llm42__prefill_task> prefill;
     std::vector<llm42__decode_task> decode;
     std::vector<int> run_begin;  // first row of each run of rows of one sequence
     int draws, page_stride;
-    size_t head_bytes, pages_at, pages_bytes;  // of metadata: all up to the tasks, and the page tables
+    size_t head_bytes, pages_at, pages_bytes;  // the metadata up to the tasks, and the page tables
 };
 
-// What a pass needs for itself while it runs, as in an execution context: two of them when passes overlap.
+// What a pass needs for itself while it runs. There are two when passes overlap: place 0 is for run, 1 for start.
 struct llm42__execution {
     cudaStream_t stream;
     cudaEvent_t done;
@@ -123,15 +137,15 @@ struct llm42__execution {
     unsigned *arrived;
     int32_t *route_id, *route_offset, *route_source, *route_place;
     unsigned char *meta, *meta_host;  // device; pinned
-    llm42_output *out, *out_host;     // one block of pinned memory, as the device and as the host sees it
+    llm42_output *out, *out_host;     // one block of pinned memory: its addresses for the device and the host
     const llm42_pass *in_flight;      // NULL: none
     llm42__prepared prepared;
 };
 
 struct llm42__graph {
     llm42__shape_key key;
-    cudaGraphExec_t exec[2];
-};  // by lane
+    cudaGraphExec_t exec[2];  // by execution
+};
 
 struct llm42__timing {
     const char *name;
@@ -145,7 +159,7 @@ struct llm42__cuda {
     cudaDeviceProp device;
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t product;
-    int D, Dp, Fp, Vp, dp, qkv, attended, Ep;  // padded widths; dp: of a head; qkv, attended: of a row
+    int D, Dp, Fp, Vp, dp, qkv, attended, Ep;  // widths; all but D are padded; dp: of a head; qkv, attended: of a row
     int page_shift, group, max_rows, max_draws, max_records;
     size_t kv_layer, meta_size, page_room;  // elements; bytes; int32 entries
     std::vector<void *> blocks, pinned;
@@ -158,8 +172,8 @@ struct llm42__cuda {
     std::vector<llm42__graph> graphs;
     llm42__execution execution[2];
     size_t device_bytes;
-    std::vector<llm42__timing> *timings;  // NULL, or stages are timed
-    const llm42_pass *probed;             // NULL, or its probe is called
+    std::vector<llm42__timing> *timings;  // NULL: stages are not timed
+    const llm42_pass *probed;             // the pass whose probe is called; NULL: none
 };
 
 static const size_t llm42__workspace_bytes = (size_t)32 << 20;  // what NVIDIA recommends for Hopper
@@ -175,6 +189,7 @@ static void llm42__product_shape(const llm42__cuda *cu, int product, int *n, int
 }
 
 static int llm42__bucket(const llm42__cuda *cu, int rows) {
+    assert(rows <= cu->buckets.back());
     return (int)(std::lower_bound(cu->buckets.begin(), cu->buckets.end(), rows) - cu->buckets.begin());
 }
 
@@ -183,17 +198,21 @@ static const llm42__algorithm *llm42__algorithm_of(const llm42__cuda *cu, int pr
     return &cu->algorithms[product][schedule][(size_t)llm42__bucket(cu, rows)];
 }
 
-// >>products -----------------------------------------------------------------------------------------------------
+// >>cuda-products ------------------------------------------------------------------------------------------------
+// Owns: running one matrix product by its algorithm.
+// Calls: kernels.cu, cuBLASLt.
+// Invariant: an algorithm of cuBLASLt has its layouts.
 static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__execution *ex, const llm42__algorithm *algorithm,
                                   const llm42__bf16 *w, const llm42__bf16 *x, void *y, llm42_error *error) {
     const float one = 1.0f, zero = 0.0f;
+    assert(algorithm->w && algorithm->x && algorithm->y);
     LLM42__CU(cublasLtMatmul(cu->lt, cu->product, &one, w, algorithm->w, x, algorithm->x, &zero, y, algorithm->y, y,
                              algorithm->y, &algorithm->algo, ex->workspace, llm42__workspace_bytes, ex->stream));
     return LLM42_OK;
 }
 
-// y[rows, n] = x w^T by a algorithm; GATE_UP ends in silu(gate) x up [rows, F], by way of `between` where the algorithm
-// needs it.
+// y[rows, n] = x w^T by an algorithm. GATE_UP gives silu(gate) x up [rows, F]; cuBLASLt's product is put into `between`
+// first.
 static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, int product,
                                        const llm42__algorithm *algorithm, const llm42__bf16 *w, const llm42__bf16 *x,
                                        void *y, llm42__bf16 *between, int rows, llm42_error *error) {
@@ -215,29 +234,33 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
     return LLM42_OK;
 }
 
-// >>pass ---------------------------------------------------------------------------------------------------------
-// Where the parts of a pass's metadata lie, for padded counts of rows and draws.
+// >>cuda-launches ------------------------------------------------------------------------------------------------
+// Owns: the launches of a pass, stage by stage.
+// Calls: cuda-products, kernels.cu.
+// Invariant: launches depend on nothing but the key, so that a graph of them can be kept. Everything else is metadata
+// on the device.
+
+// Where the parts of a pass's metadata lie, for padded numbers of rows and draws.
 struct llm42__meta_layout {
     size_t token, position, slot, seq, draw, prefill, decode, pages;
     int decode_tasks;
 };
 
-// Under match, FAST passes beside replay passes sum as those do wherever that costs little, so that their candidates
-// are what the verifier finds: attention of few decode rows, a product where the sequential order's algorithm is as
-// good as the fastest.
+// With MATCH, FAST passes sum as replay passes do wherever that costs little, so that a replay pass finds the same
+// tokens. That is so in the attention of few single rows, and in products for which the best algorithm of the
+// sequential order is about as fast as the fastest.
 enum { LLM42__FEW_ROWS = 16 };
-// Do FIXED passes of any size give the same bits, so that one need be no larger than its rows?
+// True if FIXED passes of any size give the same bits. Then such a pass need be no larger than its rows.
 static bool llm42__sizes_agree(const llm42__cuda *cu) { return cu->options.fixed == LLM42_CUDA_FIXED_MATCH; }
-// Will no passes run but FAST ones, of which nothing is promised?
+// True if only FAST passes will run, for which nothing is promised.
 static bool llm42__fast_alone(const llm42__cuda *cu) { return cu->desc.schedules == 1u << LLM42_FAST; }
 static bool llm42__matches(const llm42__cuda *cu) { return llm42__sizes_agree(cu) && !llm42__fast_alone(cu); }
-// Is attention of rows that stand alone, of which there are so many, by position?
+// True if the attention of `rows` single rows has units by position (see cuda-tasks).
 static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
     return schedule != LLM42_FAST || (llm42__matches(cu) && rows <= LLM42__FEW_ROWS);
 }
 
-// Tasks of llm42__k_attend_decode, at most: the blocks of all rows share the multiprocessors, two on each, or each
-// takes 4,096 keys or more.
+// The largest number of tasks of llm42__k_attend_decode: two for each multiprocessor, and one for every 4,096 keys.
 static int llm42__decode_room(const llm42__cuda *cu, int rows) {
     return rows * ((cu->desc.max_context + 4095) / 4096) + 2 * cu->device.multiProcessorCount;
 }
@@ -246,6 +269,7 @@ static llm42__meta_layout llm42__layout(const llm42__cuda *cu, const llm42__shap
     llm42__meta_layout at;
     size_t rows = (size_t)key->rows * 4;
     auto up = [](size_t n) { return (n + 15) & ~(size_t)15; };
+    assert(key->rows > 0);
     at.decode_tasks = key->decode ? llm42__decode_room(cu, key->rows) : 0;
     at.token = up(sizeof(llm42__header));
     at.position = at.token + up(rows);
@@ -273,14 +297,7 @@ static llm42__meta llm42__meta_at(const llm42__cuda *cu, unsigned char *base, co
     return meta;
 }
 
-// Marks the end of a stage, when stages are timed, and shows its output, when the pass is probed.
-struct llm42__tap {
-    const char *stage, *probe;
-    int layer;
-    const llm42__bf16 *at;
-    int rows, width, stride;
-};
-
+// When stages are timed, they stand between two events.
 static llm42_result llm42__stage_begin(llm42__cuda *cu, llm42__execution *ex, const char *name, llm42_error *error) {
     if (!cu->timings) return LLM42_OK;
     llm42__timing t = {name, nullptr, nullptr};
@@ -297,7 +314,7 @@ static llm42_result llm42__stage_end(llm42__cuda *cu, llm42__execution *ex, llm4
     return LLM42_OK;
 }
 
-// Hands `rows` rows of `groups` vectors, `width` of `stride` values each, to the probe.
+// Gives an operator's output to the probe: `rows` rows of `groups` vectors of `width` values, which lie `stride` apart.
 static llm42_result llm42__show(llm42__cuda *cu, llm42__execution *ex, int layer, const char *name,
                                 const llm42__bf16 *from, int rows, int groups, int width, int stride, int row_stride,
                                 llm42_error *error) {
@@ -318,7 +335,7 @@ static llm42_result llm42__show(llm42__cuda *cu, llm42__execution *ex, int layer
     return LLM42_OK;
 }
 
-// The rows' k or v as they stand in the cache.
+// Gives the rows' k or v to the probe, from the cache.
 static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__execution *ex, int layer, const char *name,
                                       const llm42__bf16 *cache, llm42_error *error) {
     if (!cu->probed) return LLM42_OK;
@@ -361,13 +378,13 @@ static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__execution *ex
     return LLM42_OK;
 }
 
-// Shared memory that a block may ask for, besides a little of its own.
+// Dynamic shared memory that a block may have, bytes. 1,024 are left for its static part.
 static int llm42__shared_room(const cudaDeviceProp *device) { return (int)device->sharedMemPerBlockOptin - 1024; }
 
-// How llm42__k_attend_decode is built: eight warps a block where each pair of a row and a kv head may have a
-// multiprocessor to itself, else four.
+// The build of llm42__k_attend_decode that is used. Blocks have eight warps if there are as many multiprocessors as
+// pairs of a row and a kv head, else four.
 struct llm42__decode_shape {
-    int warps, ring, bytes;  // ring: tiles of each warp; bytes: of shared memory
+    int warps, ring, bytes;  // ring: strips of each warp; bytes: of shared memory
 };
 static llm42__decode_shape llm42__decode_shape_of(int dp, int group, bool few, int most) {
     const int kinds[][2] = {{8, dp < 128 ? 4 : 3}, {8, 2}, {4, few || dp < 128 ? 4 : 3}, {4, 3}, {4, 2}};
@@ -399,7 +416,7 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__executio
         const int team = 2 * LLM42__UNIT_KEYS * DP * 2, sums = (DP / 2 + 4) * 128 * 4;
         const int tile_rows = LLM42__PREFILL_QUERIES / cu->group;
         const unsigned tasks = (unsigned)((key->rows + tile_rows - 1) / tile_rows);
-        // Two teams in a block where every block has a multiprocessor to itself, else two blocks of one.
+        // Blocks of two teams if each can have a multiprocessor to itself, else two blocks of one team on each.
         const int teams = tasks * heads <= processors && 2 * team + sums <= most ? 2 : 1;
         auto kernel = teams == 2 ? llm42__k_attend_prefill<DP, 2> : llm42__k_attend_prefill<DP, 1>;
         const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
@@ -419,7 +436,7 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__executio
         }
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        most));  // other engines ask for other sizes
-        // Few rows stand alone beside prompts: one a sequence. Blocks without a task come last, and there are few.
+        // Beside prompts few rows are single: at most one for each sequence. Few blocks remain without a task.
         const int lone = key->prefill ? std::min(key->rows, std::max(cu->desc.max_running, 1)) : key->rows;
         const unsigned blocks = shape.warps == 8 ? std::max((unsigned)lone, processors / heads)
                                                  : (unsigned)lone + 2 * processors / heads + 1;
@@ -477,7 +494,7 @@ static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, i
     return LLM42_OK;
 }
 
-// The feed-forward part of a mixture: rows go to their experts' products in groups.
+// The feed-forward part of a mixture: a grouped product takes the rows of each expert together.
 static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key, int l,
                                            llm42_error *error) {
     const llm42_config *c = &cu->model->config;
@@ -486,8 +503,8 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
               processors = cu->device.multiProcessorCount;
     LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__ROUTER, key->schedule, layer->w[LLM42__ROUTER], ex->h, ex->router,
                                       rows, error));
-    // Any tile kind gives the same bits: few rows for each expert take one of few rows, and the last two fit every
-    // device.
+    // All tile kinds give the same bits. The fewer rows an expert has, the fewer rows a tile gets. The last kind fits
+    // every device.
     int kind = entries <= 8 * c->experts ? 3 : entries <= 32 * c->experts ? 9 : LLM42__TILE_KINDS - 1;
     if (llm42__tile_kinds[kind].bytes > (int)cu->device.sharedMemPerBlockOptin) kind = LLM42__TILE_KINDS - 1;
     const llm42__tile_kind *tile = &llm42__tile_kinds[kind];
@@ -539,7 +556,7 @@ static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__execution *ex, 
     return llm42__show(cu, ex, l, "down", ex->delta, real, 1, D, Dp, Dp, error);
 }
 
-// LM head and draws, for draws first <= i < first + rows (rows padded).
+// The LM head and the draws first <= i < first + rows; rows is padded.
 static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42__execution *ex, llm42_schedule schedule, int first,
                                         int rows, llm42__meta meta, llm42_error *error) {
     LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__HEAD, schedule, cu->head, ex->h + (size_t)first * (size_t)cu->Dp,
@@ -556,12 +573,12 @@ static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42__execution *ex, l
     return LLM42_OK;
 }
 
-// The schedule of the head's product: a FIXED pass that draws few tokens may use fewer rows where that keeps the bits.
+// The schedule of the head's product. A FIXED pass that draws few tokens has a smaller product if that keeps the bits.
 static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
     return key->schedule == LLM42_FIXED && key->draws < key->rows ? LLM42_INVARIANT : key->schedule;
 }
 
-// All launches of a pass whose metadata is on the device, but for the head of more draws than there is room for logits.
+// All launches of a pass whose metadata is on the device. The head is left out if there is no room for all logits.
 static llm42_result llm42__enqueue(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key,
                                    llm42_error *error) {
     const llm42_config *c = &cu->model->config;
@@ -583,9 +600,12 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, llm42__execution *ex, const 
     return llm42__enqueue_head(cu, ex, llm42__head_schedule(key), 0, key->draws, meta, error);
 }
 
-// >>graphs -------------------------------------------------------------------------------------------------------
-// A pass runs as one of few padded shapes (keys), so that a CUDA graph can be kept for each. llm42__choose_key pads a
-// pass, llm42__make_graphs captures what it gives most often. Any other key is launched kernel by kernel.
+// >>cuda-graphs --------------------------------------------------------------------------------------------------
+// Owns: CUDA graphs. A pass runs as one of few padded shapes (keys), so that a graph can be kept for each.
+// llm42__choose_key pads a pass. llm42__make_graphs captures the keys that it gives most often. For any other key the
+// kernels are launched one by one.
+// Calls: cuda-launches.
+// Invariant: a key has room for the rows and draws of its pass.
 static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *key) {
     for (llm42__graph &g : cu->graphs)
         if (g.key.schedule == key->schedule && g.key.rows == key->rows && g.key.draws == key->draws &&
@@ -635,11 +655,12 @@ static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const l
         key.prefill = key.decode = true;
     }
     if (key.draws > cu->max_draws) key.draws = std::max(p->draws, cu->max_draws + 1);  // the head runs in parts
+    assert(key.rows >= pass->rows && key.draws >= p->draws);
     p->key = key;
 }
 
-// Graphs of the passes that an engine runs most: decode and mixed passes of each padded size, and the replay pass, of
-// its one size or of each.
+// Makes the graphs of the passes that an engine runs most often: decode passes and mixed passes of each bucket, and
+// replay passes. These have M rows, or with MATCH the rows of any bucket.
 static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
     enum { MOST_ROWS = 2048 };
     const unsigned wanted = cu->desc.schedules ? cu->desc.schedules
@@ -670,19 +691,23 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
     return LLM42_OK;
 }
 
-// >>tasks --------------------------------------------------------------------------------------------------------
-// How the keys of a row that stands alone are summed: in units, which blocks of `warps` warps share as tasks.
+// >>cuda-tasks ---------------------------------------------------------------------------------------------------
+// Owns: the tasks of the attention kernels and the metadata of a pass.
+// Calls: nothing.
+// Invariant: every key that a row sees belongs to one unit of one task.
+//
+// The keys of a single row are summed in units. Blocks of `warps` warps share the units as tasks.
 //
 //   keys    low ------------------------------------------------------------------------> position
-//   units   | u0 | u1 | u2 | u3 | u4 | u5 | u6 | ...     each summed on its own: their length decides the bits
-//   tasks   |  units of block 0  |  units of block 1 | ... chosen by load: they decide no bit
+//   units   | u0 | u1 | u2 | u3 | u4 | u5 | u6 | ...     each is summed on its own: bits depend on their length
+//   tasks   |  units of block 0  |  units of block 1 | ... chosen by load: bits do not depend on them
 //   warps     a block's warps take its units in turn
 //
-// By position, units have 128 keys and begin at multiples of 128. Under FAST the load decides: a unit for every warp.
+// Units by position have 128 keys and begin at multiples of 128. FAST has units by load: one for every warp.
 enum {
-    LLM42__TASK_KEYS = 512,  // a further block is worth its merge from so many keys on
+    LLM42__TASK_KEYS = 512,  // a second block pays for its merge if each has at least so many keys
     LLM42__LONGEST_UNIT = 1024,
-    LLM42__WARP_STEP = 32,  // keys that a warp takes at once: a unit's length is a multiple of it
+    LLM42__WARP_STEP = 32,  // keys that a warp takes at once; the length of a unit is a multiple of it
 };
 static void llm42__split_keys(const llm42__cuda *cu, llm42__prepared *p, bool by_position, const llm42_row *row, int r,
                               int blocks, int warps, int *records) {
@@ -694,7 +719,7 @@ static void llm42__split_keys(const llm42__cuda *cu, llm42__prepared *p, bool by
     blocks = keys <= warps * LLM42__UNIT_KEYS ? 1 : std::max(1, std::min(blocks, parts(keys, LLM42__TASK_KEYS)));
     int unit_keys = LLM42__UNIT_KEYS;
     if (!by_position) {
-        // One block merges the units of several, so that fewer blocks are better.
+        // One block merges the units of all blocks of a row, so fewer blocks are better.
         blocks = std::max(blocks, parts(keys, LLM42__LONGEST_UNIT * warps));
         if (*records + warps * blocks > cu->max_records) blocks = 1;
         const int even = parts(parts(keys, warps * blocks), LLM42__WARP_STEP) * LLM42__WARP_STEP;
@@ -702,17 +727,18 @@ static void llm42__split_keys(const llm42__cuda *cu, llm42__prepared *p, bool by
     }
     const int row_units = parts(keys, unit_keys);
     int units = parts(row_units, blocks);  // of a task
-    // A block that is alone with a row merges units as it goes, and its warps wait for one another in every round.
-    // Where a block of eight warps has a multiprocessor to itself, nothing else goes on then: from three rounds on its
-    // records wait in memory instead.
+    // A block that has all units of a row merges them round by round, and its warps wait for each other in each round.
+    // When a block of eight warps has a multiprocessor to itself, nothing else runs there while they wait. So from
+    // three rounds on it writes records to memory instead and merges them at the end.
     bool alone = units >= row_units && (warps == 4 || units <= 2 * warps);
     if (*records + row_units > cu->max_records) alone = true, units = row_units;
+    assert(row_units * unit_keys >= keys && units > 0);
     for (int u = 0; u < row_units; u += units)
         p->decode.push_back({r, begin + u * unit_keys, end, unit_keys, u, row_units, units, alone ? -1 : *records + u});
     if (!alone) *records += row_units;
 }
 
-// Rows begin <= r < end stand in a sequence one behind the other: as many for a task as have 64 queries.
+// Tasks for the rows begin <= r < end, which are consecutive in a sequence. A task has at most 64 queries.
 static void llm42__add_prefill_tasks(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass, int begin,
                                      int end) {
     const int most = LLM42__PREFILL_QUERIES / cu->group, window = cu->model->config.sliding_window;
@@ -735,7 +761,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             single += r + 1 == R || !same_run(r + 1);
         }
     const bool by_position = llm42__by_position(cu, pass->schedule, single);
-    // Blocks that may share a row: of four warps, two run on a multiprocessor where shared memory allows.
+    // How many blocks may share a row. Two blocks of four warps run on a multiprocessor if shared memory allows.
     const int warps = llm42__decode_shape_of(cu, cu->buckets[(size_t)llm42__bucket(cu, R)]).warps,
               heads = cu->model->config.kv_heads,
               blocks = (by_position && warps == 4 ? 2 : 1) * cu->device.multiProcessorCount,
@@ -745,7 +771,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
         if (pass->schedule == LLM42_FIXED || end - begin > 1) llm42__add_prefill_tasks(cu, p, pass, begin, end);
         else llm42__split_keys(cu, p, by_position, &pass->row[begin], begin, each, warps, &records);
     }
-    // The longest first, so that none is left alone at the end. (Order of work, not of sums.)
+    // Long tasks first, so that no long one runs alone at the end. This order of work changes no sum.
     std::sort(p->prefill.begin(), p->prefill.end(), [](const llm42__prefill_task &a, const llm42__prefill_task &b) {
         return a.end - a.first != b.end - b.first ? a.end - a.first > b.end - b.first : a.row < b.row;
     });
@@ -770,7 +796,7 @@ static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *p
     return LLM42_OK;
 }
 
-// Fills the pinned copy of a pass's metadata.
+// Checks a pass, makes its tasks and writes its metadata to pinned memory.
 static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, llm42__prepared *p,
                                    const llm42_pass *pass, llm42_error *error) {
     LLM42__TRY(llm42__check_pass(cu, pass, error));
@@ -831,8 +857,12 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
     return LLM42_OK;
 }
 
-// >>run ----------------------------------------------------------------------------------------------------------
-// Sends a prepared pass on its way.
+// >>cuda-run -----------------------------------------------------------------------------------------------------
+// Owns: running a pass, on the stream of one execution or beside it on the other, and its outputs.
+// Calls: cuda-tasks, cuda-graphs, cuda-launches.
+// Invariant: at most one pass is in flight, and it is in execution 1.
+
+// Launches a prepared pass.
 static llm42_result llm42__launch_pass(llm42__cuda *cu, int which, const llm42_pass *pass, llm42_error *error) {
     llm42__execution *ex = &cu->execution[which];
     const llm42__prepared *p = &cu->execution[which].prepared;
@@ -869,7 +899,7 @@ static llm42_result llm42__copy_logits(llm42__cuda *cu, int which, const llm42_p
     return LLM42_OK;
 }
 
-// The head of a pass that draws more tokens than there is room for logits, in parts.
+// Runs the head of a pass in parts, because there is no room for the logits of all its draws.
 static llm42_result llm42__long_head(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
     const llm42__prepared *p = &cu->execution[0].prepared;
     llm42__execution *ex = &cu->execution[0];
@@ -884,7 +914,7 @@ static llm42_result llm42__long_head(llm42__cuda *cu, const llm42_pass *pass, ll
     return LLM42_OK;
 }
 
-// Hands out a done pass's tokens.
+// Copies the tokens of a pass that has ended to pass->out.
 static llm42_result llm42__take_outputs(llm42__cuda *cu, int which, const llm42_pass *pass, llm42_error *error) {
     llm42_result result = LLM42_OK;
     for (int r = 0; r < pass->rows; r++) {
@@ -918,7 +948,7 @@ static llm42_result llm42__run_pass(llm42__cuda *cu, const llm42_pass *pass, llm
 
 static llm42_result llm42__cuda_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__cuda *cu = (llm42__cuda *)state;
-    try {  // logits and probes are handed out by way of host memory
+    try {  // copies of logits and of probed values are allocated
         LLM42__TRY(llm42__run_pass(cu, pass, error));
     } catch (const std::bad_alloc &) {
         cudaStreamSynchronize(cu->execution[0].stream);
@@ -945,8 +975,9 @@ static llm42_result llm42__cuda_start(void *state, const llm42_pass *pass, llm42
     llm42_result result = llm42__launch_pass(cu, 1, pass, error);
     if (result == LLM42_OK)
         result = llm42__cuda_status(error, "cudaEventRecord(", cudaEventRecord(ex->done, ex->stream));
+    assert(!cu->execution[0].in_flight);
     if (result == LLM42_OK) ex->in_flight = pass;
-    else cudaStreamSynchronize(ex->stream);  // nothing of a pass that failed is left under way
+    else cudaStreamSynchronize(ex->stream);  // no kernel of a failed pass may still run
     return result;
 }
 
@@ -966,7 +997,10 @@ static llm42_result llm42__cuda_poll(void *state, double until, llm42_error *err
     return llm42__take_outputs(cu, 1, pass, error);
 }
 
-// >>memory -------------------------------------------------------------------------------------------------------
+// >>cuda-memory --------------------------------------------------------------------------------------------------
+// Owns: device memory, and the copies of weights and tables there.
+// Calls: kernels.cu (llm42__k_place, llm42__k_lead), numbers (llm42.h).
+// Invariant: a block is zero when it is taken, so padding is zero. Blocks are freed with the backend.
 template <typename T> static llm42_result llm42__take(llm42__cuda *cu, T **to, size_t count, llm42_error *error) {
     void *block = nullptr;
     size_t bytes = std::max<size_t>(count * sizeof(T), 256);
@@ -975,6 +1009,7 @@ template <typename T> static llm42_result llm42__take(llm42__cuda *cu, T **to, s
     cu->device_bytes += bytes;
     LLM42__CU(cudaMemset(block, 0, bytes));
     *to = (T *)block;
+    assert((uintptr_t)block % 256 == 0);  // vector loads and tensor cores need alignment
     return LLM42_OK;
 }
 
@@ -995,7 +1030,7 @@ static llm42_result llm42__upload_vector(llm42__cuda *cu, float **to, const floa
     return LLM42_OK;
 }
 
-// Rows of a matrix into their place on the device, by way of a buffer where they come from the host.
+// Puts the rows of a matrix into their place on the device. Rows that come from the host pass through a buffer.
 static llm42_result llm42__place(const llm42_matrix *m, llm42__bf16 *to, int stride, int turn, void *buffer,
                                  size_t buffer_bytes, llm42_error *error) {
     const size_t row = (size_t)m->k * (m->type == LLM42_FP32 ? 4 : 2),
@@ -1140,26 +1175,31 @@ static llm42_result llm42__open_execution(llm42__cuda *cu, int which, llm42_erro
     return LLM42_OK;
 }
 
-// >>algorithms --------------------------------------------------------------------------------------------------------
+// >>cuda-algorithms ----------------------------------------------------------------------------------------------
+// Owns: choosing an algorithm for each product, schedule and bucket: what there is, how fast it is, whether it keeps
+// its bits.
+// Calls: cuda-products, cuBLASLt, kernels.cu.
+// Invariant: an algorithm that FIXED or INVARIANT takes has kept its bits in the tests below, unless no_check is set.
 struct llm42__candidate {
     llm42__algorithm algorithm;
-    int rank;           // in cuBLASLt's own order, from 0; -1: not in it
-    bool near = false;  // to the fastest, and timed with care
+    int rank;           // place in cuBLASLt's own list, from 0; -1: not in the list
+    bool near = false;  // its time is near the best, so it is timed in more rounds
 };
-// May FAST passes take it?
+// True if FAST passes may take it.
 static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c) {
     return cu->options.fast != LLM42_CUDA_FAST_OFFERED || c.rank >= 0 || c.algorithm.tile >= 0;
 }
-// What a product costs in a decode pass beyond its time alone, us: by cuBLASLt, by a tile kernel. A tile kernel starts
-// while the kernel before it drains, which saves time, but beside attention (o) costs more than it saves. Measured on
-// an H200 by swapping algorithms of 1 to 16 rows in whole passes: means, from which single batches were up to 3 us off.
+// Microseconds that a product costs in a decode pass beyond its time alone: {by cuBLASLt, by a tile kernel}. A tile
+// kernel starts while the kernel before it drains. That saves time, but behind attention (o) it costs more than it
+// saves. Measured on an H200 by exchanging algorithms of 1 to 16 rows in whole passes. These are means; single
+// measurements were up to 3 us off.
 static const float llm42__beyond[LLM42__PRODUCTS][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}, {0, 0}, {0, 0}};
 static float llm42__cost(int product, const llm42__algorithm &p) { return p.us + llm42__beyond[product][p.tile >= 0]; }
 
-// Memory for trying algorithms: inputs of noise, the same with rows turned, and three outputs.
+// Memory for trying algorithms: inputs, the same with their rows moved, and three outputs.
 struct llm42__trial {
     llm42__cuda *cu;
-    llm42__bf16 *x, *turned, *w;  // x and w: sums that nearly cancel, [max_rows, k] and [n, k] of the product at hand
+    llm42__bf16 *x, *turned, *w;  // x [max_rows, k] and w [n, k], made so that sums nearly cancel
     void *y, *other, *want;
     unsigned *differ;
     cudaEvent_t begin, end;
@@ -1169,7 +1209,7 @@ static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, 
     return product == LLM42__HEAD ? cu->head : cu->layer[(size_t)layer].w[product];
 }
 
-enum { LLM42__CANCELLING = -1 };  // instead of a layer's weights
+enum { LLM42__CANCELLING = -1 };  // a layer number that stands for t->w
 static llm42_result llm42__try(llm42__trial *t, int product, const llm42__algorithm *algorithm, int layer,
                                const llm42__bf16 *x, void *y, int rows, llm42_error *error) {
     llm42__execution *ex = &t->cu->execution[0];
@@ -1177,7 +1217,7 @@ static llm42_result llm42__try(llm42__trial *t, int product, const llm42__algori
     return llm42__run_product(t->cu, ex, product, algorithm, w, x, y, ex->gate_up, rows, error);
 }
 
-// Does y[r] equal other[(r + shift) % rows] to the bit, for all rows?
+// *same: y[r] has the bits of other[(r + shift) % rows], for all rows.
 static llm42_result llm42__same_bits(llm42__trial *t, int product, const void *y, const void *other, int rows,
                                      int shift, bool *same, llm42_error *error) {
     llm42__cuda *cu = t->cu;
@@ -1197,7 +1237,7 @@ static llm42_result llm42__same_bits(llm42__trial *t, int product, const void *y
     return LLM42_OK;
 }
 
-// The same bits on every run, and with the rows in other places?
+// *holds: the algorithm gives the same bits in two runs and, if `places`, with the rows in other places.
 static llm42_result llm42__algorithm_holds(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
                                            bool places, bool *holds, llm42_error *error) {
     int n, k;
@@ -1216,7 +1256,7 @@ static llm42_result llm42__algorithm_holds(llm42__trial *t, int product, const l
     return LLM42_OK;
 }
 
-// Over several layers' weights, so that they come from memory.
+// Times an algorithm. It runs with the weights of several layers, so that they come from memory and not from a cache.
 static llm42_result llm42__time_algorithm(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
                                           float *us, llm42_error *error) {
     llm42__cuda *cu = t->cu;
@@ -1249,7 +1289,7 @@ static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, ll
     return LLM42_OK;
 }
 
-// Adds to a list what cuBLASLt offers for a product with algorithm's layouts, in its order.
+// Adds to a list what cuBLASLt offers for the layouts of `algorithm`, in cuBLASLt's order.
 static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__algorithm algorithm, uint32_t reduction,
                                   std::vector<llm42__candidate> *list, llm42_error *error) {
     const size_t workspace = llm42__workspace_bytes;
@@ -1275,7 +1315,7 @@ static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__algorithm algorithm, u
     return LLM42_OK;
 }
 
-// Tiles of a product that cuBLASLt's algorithms for Hopper may take.
+// Tile sizes that cuBLASLt's algorithms for Hopper may have.
 struct llm42__lt_tile {
     int id, outputs, rows;
 };
@@ -1292,16 +1332,17 @@ static const llm42__lt_tile llm42__lt_tiles[] = {
     LLM42__LT(224, 64),  LLM42__LT(224, 128), LLM42__LT(224, 192), LLM42__LT(256, 16),  LLM42__LT(256, 32),
     LLM42__LT(256, 48),  LLM42__LT(256, 64),  LLM42__LT(256, 96),  LLM42__LT(256, 128)};
 #undef LLM42__LT
-#else  // its header may lack most of these
+#else  // older headers lack most of these
 static const llm42__lt_tile llm42__lt_tiles[] = {{CUBLASLT_MATMUL_TILE_128x128, 128, 128}};
 #endif
 
-// Adds algorithms that cuBLASLt has and does not offer: that of its first choice, without a reduction across blocks,
-// with other tiles, clusters and options. Of what keeps the sequential order it often holds back the fastest: of 4,096
-// outputs and 14,336 terms on an H200 it offers 69 us for 64 rows, and 33 are possible. Tiles of which full waves of
-// blocks compute the least beyond the product, and that read the least, are tried first; six that it accepts. (Options
-// are not documented. Of 47 products on an H200 the best of these was 0.3% slower in the mean than the best of all, 3%
-// at most; the best offered 4%, 16% at most.)
+// Adds algorithms that cuBLASLt has but does not offer: variants of its first choice without a reduction across blocks,
+// with other tiles, clusters and options. cuBLASLt often does not offer the fastest algorithm of the sequential order.
+// For 4,096 outputs, 14,336 terms and 64 rows on an H200 the best one offered takes 69 us, the best variant 33 us.
+// Tiles are tried in order of the work that full waves of blocks do and of the memory that they read, until cuBLASLt
+// has accepted six. The options are not documented. Over 47 products on an H200 the best of these variants was on
+// average 0.3% slower than the best of all variants, at most 3%. The best one offered was on average 4% slower, at most
+// 16%.
 static void llm42__vary_lt(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list) {
     const llm42__algorithm base = list->front().algorithm;
     int n, k, taken = 0;
@@ -1340,19 +1381,19 @@ static void llm42__vary_lt(llm42__cuda *cu, int product, int rows, std::vector<l
     }
 }
 
-// Everything that could compute a product of so many rows, cuBLASLt's choices in its order first.
+// Lists all algorithms for a product of `rows` rows, beginning with those that cuBLASLt offers.
 static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list,
                                       llm42_error *error) {
     list->clear();
     if (!cu->options.no_cublas) {
-        // cuBLASLt's own list first, without reductions in place (those add in any order); then what it offers without
-        // any reduction across blocks, and what else of that kind it has.
+        // First cuBLASLt's own list, without reductions in place, which add in any order. Then what it offers without
+        // any reduction across blocks, and then the variants.
         const uint32_t ordered = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;
         llm42__algorithm algorithm;
         LLM42__TRY(llm42__lt_layouts(cu, product, rows, &algorithm, error));
         LLM42__TRY(llm42__ask_lt(cu, algorithm, ordered, list, error));
         LLM42__TRY(llm42__ask_lt(cu, algorithm, CUBLASLT_REDUCTION_SCHEME_NONE, list, error));
-        const bool idle = cu->options.fast == LLM42_CUDA_FAST_OFFERED && llm42__fast_alone(cu);  // none would be chosen
+        const bool idle = cu->options.fast == LLM42_CUDA_FAST_OFFERED && llm42__fast_alone(cu);  // none may be chosen
         if (!list->empty() && !idle) llm42__vary_lt(cu, product, rows, list);
     }
     for (int i = 0; i < LLM42__TILE_KINDS; i++) {
@@ -1369,7 +1410,7 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
     return LLM42_OK;
 }
 
-// Are a candidate's bits the sequential order's? Compared on the first 64 rows.
+// Finds out whether a candidate sums in the sequential order: whether the first 64 rows have its bits.
 static llm42_result llm42__find_class(llm42__trial *t, int product, llm42__algorithm *algorithm, int rows,
                                       llm42_error *error) {
     if (algorithm->tile >= 0) return LLM42_OK;
@@ -1377,8 +1418,8 @@ static llm42_result llm42__find_class(llm42__trial *t, int product, llm42__algor
     return llm42__same_bits(t, product, t->y, t->want, std::min(rows, 64), 0, &algorithm->sequential, error);
 }
 
-// The fastest of the candidates that `fits` and whose bits hold; of cuBLASLt's own order where in_order. Near ones come
-// first: only their times were taken with care.
+// Chooses the fastest candidate that fits and keeps its bits, or with in_order the first in cuBLASLt's list. Candidates
+// near the best come before others, because only their times are accurate.
 template <typename FITS>
 static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows,
                                   bool places, bool in_order, FITS fits, llm42__algorithm *chosen, llm42_error *error) {
@@ -1393,6 +1434,7 @@ static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm4
             LLM42__TRY(llm42__algorithm_holds(t, product, &c.algorithm, rows, places, &holds, error));
         if (!holds) continue;
         *chosen = c.algorithm;
+        assert(chosen->tile >= 0 || chosen->w);
         return LLM42_OK;
     }
     int n, k;
@@ -1403,13 +1445,13 @@ static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm4
                       llm42__product_names[product], n, k, rows);
 }
 
-// Times candidates and finds their class: each once, then those that may be chosen in four more rounds, all in turn, so
-// that none has the better clock. The least of these counts.
+// Times all candidates once and finds out their order of sums. Those near the best are then timed in four more rounds,
+// in turn, so that changes of the clock rate meet all alike. The shortest of these four times counts.
 static llm42_result llm42__time_candidates(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows,
                                            llm42_error *error) {
     float best[2] = {INFINITY, INFINITY};  // for FAST passes, in the sequential order
     for (llm42__candidate &c : *list) {
-        // A kernel that cannot run here is no candidate.
+        // A kernel that cannot run here is left out.
         if (llm42__time_algorithm(t, product, &c.algorithm, rows, &c.algorithm.us, nullptr) != LLM42_OK) {
             cudaGetLastError();
             c.algorithm.us = INFINITY;
@@ -1462,7 +1504,7 @@ static llm42_result llm42__choose_for_bucket(llm42__trial *t, int product, size_
         return LLM42_OK;
     }
     LLM42__TRY(llm42__choose(t, product, &list, rows, true, true, runs, fixed, error));
-    if (fixed->sequential) *fixed = *invariant;  // the same bits, sooner
+    if (fixed->sequential) *fixed = *invariant;  // the same bits in less time
     return LLM42_OK;
 }
 
@@ -1510,7 +1552,7 @@ static bool llm42__product_used(const llm42__cuda *cu, int product) {
     return product == LLM42__ROUTER ? mixture : (product != LLM42__GATE_UP && product != LLM42__DOWN) || !mixture;
 }
 
-// Does the engine have a algorithm of its own for so many rows of a product?
+// True if the engine has an algorithm for this number of rows of a product.
 static bool llm42__algorithm_wanted(const llm42__cuda *cu, int product, int rows) {
     return llm42__product_used(cu, product) && (product != LLM42__HEAD || rows <= cu->max_draws) &&
            std::binary_search(cu->buckets.begin(), cu->buckets.end(), rows);
@@ -1531,11 +1573,16 @@ static llm42_result llm42__choose_algorithms(llm42__cuda *cu, llm42_error *error
     return result;
 }
 
-// >>algorithm file ----------------------------------------------------------------------------------------------------
+// >>cuda-algorithm-file ------------------------------------------------------------------------------------------
+// Owns: algorithm files, which keep chosen algorithms from run to run. A file has parts. A part is for one device,
+// library, model and kind of engine: a header of comment lines, then TSV.
+// Calls: cuda-algorithms.
+// Invariant: an algorithm from a file is taken only if every line of its header agrees. It is then checked like a new
+// one.
 static const char llm42__algorithm_title[] = "# llm42 algorithms ";
 static const char llm42__algorithm_columns[] = "product\tschedule\trows\tkind\tsequential\tus\talgorithm";
 
-// 0: not used.
+// The version of cuBLASLt; 0 if it is not used.
 static size_t llm42__lt_version(const llm42__cuda *cu) { return cu->options.no_cublas ? 0 : cublasLtGetVersion(); }
 
 static std::string llm42__algorithm_header(const llm42__cuda *cu) {
@@ -1573,14 +1620,14 @@ static std::string llm42__algorithm_row(const llm42__cuda *cu, int product, llm4
     return std::string(text) + "\n";
 }
 
-// What a algorithm file holds for one device, library, model and kind of engine.
+// A part of an algorithm file.
 struct llm42__algorithm_part {
     std::string header;
     std::vector<std::string> rows;
 };
 
-// A algorithm file's parts; a line that was cut short is left out. None, and `there` false, where no file can be read;
-// one without the title where it is no algorithm file.
+// Reads the parts of an algorithm file. A line without an end is left out. *there: the file can be read. If it is not
+// an algorithm file, there is one part, whose header lacks the title.
 static std::vector<llm42__algorithm_part> llm42__algorithm_parts(const char *path, bool *there) {
     std::vector<llm42__algorithm_part> parts;
     char line[1024];
@@ -1608,7 +1655,7 @@ static std::vector<llm42__algorithm_part> llm42__algorithm_parts(const char *pat
     return parts;
 }
 
-// A row of a algorithm file.
+// A row of an algorithm file.
 struct llm42__algorithm_line {
     int product;
     llm42_schedule schedule;
@@ -1646,8 +1693,8 @@ static bool llm42__parse_algorithm(const char *line, llm42__algorithm_line *row)
     return true;
 }
 
-// Takes one row of a algorithm file. False: it is none, or cannot serve. Rows that the engine does not want change
-// nothing.
+// Takes one row of an algorithm file. False: the row is malformed, or its algorithm cannot be used here. A row that the
+// engine does not want changes nothing.
 static bool llm42__read_algorithm(llm42__cuda *cu, const char *line) {
     llm42__algorithm_line row;
     if (!llm42__parse_algorithm(line, &row)) return false;
@@ -1668,9 +1715,9 @@ static bool llm42__read_algorithm(llm42__cuda *cu, const char *line) {
     return true;
 }
 
-// Adds the engine's algorithms to what its algorithm file holds already: parts of other headers stay, but for those of
-// older versions, and rows of its own part that it does not want. Of two engines that write at once one's may be lost:
-// they are found anew.
+// Writes the engine's algorithms to its file. Parts with other headers stay, but not those of older versions. In the
+// engine's own part, rows stay that it does not want itself. If two engines write at the same time, one of them may be
+// lost; its algorithms are then chosen again.
 static void llm42__write_algorithms(llm42__cuda *cu) {
     const char *path = cu->options.algorithm_file;
     const std::string header = llm42__algorithm_header(cu);
@@ -1681,7 +1728,7 @@ static void llm42__write_algorithms(llm42__cuda *cu) {
         llm42__algorithm_line line;
         if (part.header.compare(0, sizeof llm42__algorithm_title - 1, llm42__algorithm_title) != 0) {
             llm42__log(cu->desc.log, cu->desc.log_user,
-                       "algorithm file %s: is there and is no algorithm file: it is left as it is", path);
+                       "algorithm file %s: is there and is not an algorithm file: it is left as it is", path);
             return;
         }
         if (part.header == header) {
@@ -1719,7 +1766,7 @@ static void llm42__write_algorithms(llm42__cuda *cu) {
     }
 }
 
-// Takes algorithms from the file. False, with the reason in the log where there is one, if it has not all of them.
+// Takes algorithms from the file. False, with a log line, if the file does not have all that the engine wants.
 static bool llm42__read_algorithms(llm42__cuda *cu) {
     const std::string header = llm42__algorithm_header(cu);
     bool there, good = true, found = false;
@@ -1740,7 +1787,7 @@ static bool llm42__read_algorithms(llm42__cuda *cu) {
     return found && good;
 }
 
-// Algorithms that come from a file are proved as well.
+// Checks the bits of algorithms that come from a file.
 static llm42_result llm42__prove_algorithms(llm42__cuda *cu, llm42_error *error) {
     llm42__trial t = {};
     t.cu = cu;
@@ -1788,7 +1835,11 @@ static llm42_result llm42__open_algorithms(llm42__cuda *cu, llm42_error *error) 
     return LLM42_OK;
 }
 
-// >>open ---------------------------------------------------------------------------------------------------------
+// >>cuda-open ----------------------------------------------------------------------------------------------------
+// Owns: opening and closing the backend: checks, sizes, memory, and the check of whole passes.
+// Calls: all sections above.
+// Invariant: a backend that has opened has all memory that its passes need, and its FIXED and INVARIANT passes have
+// kept their bits, unless no_check is set.
 static void llm42__cuda_close(void *state) {
     llm42__cuda *cu = (llm42__cuda *)state;
     if (!cu) return;
@@ -1913,14 +1964,14 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     }
 }
 
-// Refuses what cannot fit before anything is taken.
+// Refuses an engine that does not fit into device memory, before any is taken.
 static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     double D = cu->Dp, weights = 2.0 * cu->Vp * D * (c->tied ? 1 : 2), R = cu->max_rows;
     weights += 2.0 * c->layers * (cu->qkv * D + D * cu->attended + 3.0 * std::max(1, c->experts) * cu->Fp * D);
     double kv = 4.0 * c->layers * (double)cu->kv_layer,
            widest = std::max(std::max(D, (double)cu->Fp), (double)cu->attended);
-    // The router's row; of each of a row's experts the output, and 16 bytes of where it comes from and goes.
+    // For each row: the router's outputs, and for each of its experts the output and 16 bytes of routing.
     double routes = c->experts_used ? cu->Ep + c->experts_used * (D + 8) : 0;
     double passes = R * 2.0 *
                         (3 * D + cu->qkv + (double)c->heads * cu->dp + cu->attended +
@@ -1945,8 +1996,8 @@ static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
     return LLM42_OK;
 }
 
-// The last row of a text alone in its pass, after the text has run in one pass or in several: the whole pass must keep
-// its bits, attention included, whatever stands beside a row.
+// Runs a text, then its last row alone, then its last rows together. The last row must have the same bits each time.
+// This checks whole passes, attention included.
 static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule, llm42_error *error) {
     const int V = cu->model->config.vocab, room = std::min(cu->desc.pages * cu->desc.page_size, cu->desc.max_context);
     const int most = schedule == LLM42_FIXED ? cu->desc.fixed_rows : cu->desc.max_rows, T = std::min(1100, room);
@@ -1968,7 +2019,7 @@ static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule
             pass.row = rows.data(), pass.seq = &seq;
             LLM42__TRY(llm42__run_pass(cu, &pass, error));
             if (t < T) continue;
-            llm42_output last = cu->execution[0].out_host[pass.rows - 1];  // NaN or not: that is for run to tell
+            llm42_output last = cu->execution[0].out_host[pass.rows - 1];  // may be NaN: run reports that
             if (!trial) first = last;
             else if (memcmp(&last, &first, sizeof last) != 0)
                 return llm42_fail(error, LLM42_NOT_INVARIANT,
@@ -2051,6 +2102,7 @@ static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) 
     }
     LLM42__CU(cudaDeviceSynchronize());
     LLM42__TRY(llm42__open_algorithms(cu, error));
+    assert(std::is_sorted(cu->buckets.begin(), cu->buckets.end()) && cu->buckets.back() == cu->max_rows);
     LLM42__CU(cudaDeviceSynchronize());
     if (!cu->options.no_graphs) LLM42__TRY(llm42__make_graphs(cu, error));
     const unsigned wanted = cu->desc.schedules;
@@ -2102,12 +2154,16 @@ const llm42_backend *llm42_backend_cuda(void) {
     return &backend;
 }
 
-// >>measure ------------------------------------------------------------------------------------------------------
+// >>cuda-measure -------------------------------------------------------------------------------------------------
+// Owns: measuring: the stages of a pass, and the ceilings of a device.
+// Calls: cuda-run, cuda-algorithms.
+// Invariant: a stage's time lies between two events on one stream.
 static llm42_result llm42__sum_timings(std::vector<llm42__timing> *timings, llm42_cuda_stage *stages, int *count,
                                        llm42_error *error) {
     *count = 0;
     for (const llm42__timing &t : *timings) {
         float ms = 0;
+        assert(t.begin && t.end);
         LLM42__CU(cudaEventElapsedTime(&ms, t.begin, t.end));
         int i = 0;
         while (i < *count && strcmp(stages[i].name, t.name) != 0) i++;
@@ -2143,7 +2199,7 @@ llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, int repeats,
     return result;
 }
 
-// What a device is measured with: a state of the backend that has no model, and two blocks to move data between.
+// For measuring a device: a backend without a model, and two blocks of memory to copy between.
 enum { LLM42__GAUGE_N = 4096, LLM42__GAUGE_K = 14336, LLM42__GAUGE_REPEATS = 9 };
 static const size_t llm42__gauge_bytes = (size_t)4 << 30;
 struct llm42__gauge {
@@ -2178,7 +2234,7 @@ static void llm42__close_gauge(llm42__gauge *g) {
     llm42__cuda_close(g->cu);
 }
 
-// Median seconds of what run sends to the device.
+// Median seconds of what `run` launches.
 template <typename F>
 static llm42_result llm42__median(const llm42__gauge *g, F run, double *seconds, llm42_error *error) {
     float times[LLM42__GAUGE_REPEATS], warm_up;
@@ -2217,7 +2273,7 @@ static llm42_result llm42__gauge_memory(const llm42__gauge *g, llm42_cuda_ceilin
     return LLM42_OK;
 }
 
-// The best of cuBLASLt's first choices.
+// The best of the first four algorithms that cuBLASLt offers.
 static llm42_result llm42__gauge_product(const llm42__gauge *g, llm42_cuda_ceilings *ceilings, llm42_error *error) {
     const size_t N = LLM42__GAUGE_N, K = LLM42__GAUGE_K;
     const llm42__bf16 *x = (const llm42__bf16 *)g->from, *w = x + N * K;
