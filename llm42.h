@@ -2261,24 +2261,18 @@ static llm42_matrix llm42__llama2c_matrix(const float *data, int n, int k) {
     return (llm42_matrix){.data = data, .type = LLM42_FP32, .n = n, .k = k};
 }
 
-static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, llm42_error *error) {
-    llm42__owner *owner = model->owner;
-    llm42__file file;
-    LLM42__TRY(llm42__file_map(&file, path, error));
-    if (!LLM42__PUSH(owner->files, file)) {
-        llm42__file_unmap(&file);
-        return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
-    }
-    int32_t h[7];
-    if (file.size < sizeof h) return llm42_fail(error, LLM42_FORMAT, "%s: truncated: no llama2.c header", path);
-    memcpy(h, file.data, sizeof h);
+// Sizes from the header; they must make a model.
+static llm42_result llm42__llama2c_config(llm42_config *c, const llm42__file *file, const char *path,
+                                          llm42_error *error) {
     static const char *const field[] = {"dim",        "hidden_dim", "n_layers", "n_heads",
                                         "n_kv_heads", "vocab_size", "seq_len"};
+    int32_t h[7];
+    if (file->size < sizeof h) return llm42_fail(error, LLM42_FORMAT, "%s: truncated: no llama2.c header", path);
+    memcpy(h, file->data, sizeof h);
     for (int i = 0; i < 7; i++)
         if (h[i] == 0 || h[i] > 1 << 24 || (i == 5 ? h[i] < -(1 << 24) : h[i] < 0))
             return llm42_fail(error, LLM42_FORMAT, "%s: not a llama2.c file: header field %s is %d", path, field[i],
                               h[i]);
-    llm42_config *c = &model->config;
     *c = (llm42_config){.arch = LLM42_ARCH_LLAMA,
                         .dim = h[0],
                         .ffn = h[1],
@@ -2297,19 +2291,32 @@ static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, ll
                         .stop_count = 1};  // a text ends where the next one would begin
     if (c->layers > 4096 || c->dim % c->heads)
         return llm42_fail(error, LLM42_FORMAT, "%s: not a llama2.c file: n_layers %d, n_heads %d", path, h[2], h[3]);
-    LLM42__TRY(llm42__config_check(c, path, error));
+    return llm42__config_check(c, path, error);
+}
+
+static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, llm42_error *error) {
+    llm42__owner *owner = model->owner;
+    llm42_config *c = &model->config;
+    llm42__file file;
+    LLM42__TRY(llm42__file_map(&file, path, error));
+    if (!LLM42__PUSH(owner->files, file)) {
+        llm42__file_unmap(&file);
+        return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    }
+    LLM42__TRY(llm42__llama2c_config(c, &file, path, error));
 
     size_t D = (size_t)c->dim, F = (size_t)c->ffn, L = (size_t)c->layers, V = (size_t)c->vocab;
     size_t kv = (size_t)(c->kv_heads * c->head_dim), d = (size_t)c->head_dim, T = (size_t)c->context;
-    const size_t count[] = {V * D,     L * D,     L * D * D, L * kv * D, L * kv * D, L * D * D,          L * D,
+    const size_t header = 7 * sizeof(int32_t),
+                 count[] = {V * D,     L * D,     L * D * D, L * kv * D, L * kv * D, L * D * D,          L * D,
                             L * F * D, L * D * F, L * F * D, D,          T * d,      c->tied ? 0 : V * D};
     const float *part[13];
-    double total = sizeof h;
+    double total = header;
     for (int i = 0; i < 13; i++) total += 4.0 * (double)count[i];
     if (total != (double)file.size)
         return llm42_fail(error, LLM42_FORMAT, "%s: the header asks for %.0f bytes, the file has %zu", path, total,
                           file.size);
-    const float *at = (const float *)(const void *)(file.data + sizeof h);
+    const float *at = (const float *)(const void *)(file.data + header);
     for (int i = 0; i < 13; i++) part[i] = at, at += count[i];
     assert((const char *)at == file.data + file.size);
 
