@@ -231,7 +231,8 @@ banner:
 	@echo "  CUDA     $(if $(filter 1,$(CUDA)),built in (sm $(CUDA_ARCH)),$(if $(NVCC),found but not built in,not found))"
 	@echo "  gnuplot  $(if $(shell command -v gnuplot),found,not found (make figures installs it))"
 
-INSTALLED := $(filter-out hello,$(notdir $(PROGRAMS)))
+# All but the numbered examples.
+INSTALLED := $(filter-out 0%,$(notdir $(PROGRAMS)))
 
 install: all  ## install llm42.h, llm42.pc and the programs (as llm42-NAME) below DESTDIR and PREFIX
 	install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/share/pkgconfig" "$(DESTDIR)$(PREFIX)/bin"

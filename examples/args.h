@@ -110,16 +110,38 @@ static inline double args_real(const char *name, const char *text, double low, d
     return value;
 }
 
-// Index of value in a NULL-terminated list of words; exits if it is not there.
-static inline int args_choice(const char *name, const char *value, const char *const *words) {
-    char all[256] = "";
+// "eager, wait": a NULL-terminated list of words in one line.
+static inline const char *args_words(char line[256], const char *const *words) {
+    line[0] = 0;
     for (int i = 0; words[i]; i++) {
-        if (!strcmp(value, words[i])) return i;
-        size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", words[i]);
+        size_t used = strlen(line);
+        snprintf(line + used, 256 - used, "%s%s", i ? ", " : "", words[i]);
     }
-    args_fail(2, "%s: '%s' is not one of: %s", name, value, all);
+    return line;
+}
+
+// Index of value in such a list; exits if it is not there.
+static inline int args_choice(const char *name, const char *value, const char *const *words) {
+    char all[256];
+    for (int i = 0; words[i]; i++)
+        if (!strcmp(value, words[i])) return i;
+    args_fail(2, "%s: '%s' is not one of: %s", name, value, args_words(all, words));
     return -1;
+}
+
+// The words of a policy of the library.
+static inline const char *const *args_policy_words(const char *policy) {
+    const llm42_policy *p = llm42_policies();
+    while (strcmp(p->name, policy)) p++;
+    return p->word;
+}
+
+// Sets a policy of an engine to the word that the user typed for --POLICY; exits if the policy has no such word.
+static inline void args_policy(llm42_engine_desc *desc, const char *policy, const char *word) {
+    char option[32];
+    snprintf(option, sizeof option, "--%s", policy);
+    args_choice(option, word, args_policy_words(policy));
+    llm42_policy_set(desc, policy, word, NULL);
 }
 
 // "bf16" or "fp32" as the library's name of it.

@@ -11,6 +11,7 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 #include "args.h"
+#include "planners.h"
 #include "stb_ds.h"
 
 enum { KINDS = 4, LONG_TEXT = 300, TEXT = 48 };  // prompts that mixed and prefix draw from; lengths of texts
@@ -22,7 +23,7 @@ typedef struct tally {
 } tally;  // difference: the earliest
 
 typedef struct study {
-    const char *model_path, *suite, *mode, *tsv_path, *dtype, *backend_name;
+    const char *model_path, *suite, *mode, *tsv_path, *dtype, *backend_name, *planner;
     int64_t requests, tokens, seed, window, group, threads;
     double temperature;
     const llm42_backend *backend;
@@ -40,14 +41,17 @@ typedef struct study {
 
 typedef struct mode {
     llm42_mode mode;
-    const char *option, *name;
+    const char *name;
     bool promised;
 } mode;
 static const mode MODES[] = {
-    {LLM42_NONDETERMINISTIC, "nondeterministic", "NONDETERMINISTIC", false},
-    {LLM42_DVR, "dvr", "DVR", true},
-    {LLM42_BATCH_INVARIANT, "batch_invariant", "BATCH_INVARIANT", true},
+    {LLM42_NONDETERMINISTIC, "NONDETERMINISTIC", false},
+    {LLM42_DVR, "DVR", true},
+    {LLM42_BATCH_INVARIANT, "BATCH_INVARIANT", true},
 };
+
+// Its word in options and results.
+static const char *mode_word(llm42_mode mode) { return llm42_policy_word(&(llm42_engine_desc){.mode = mode}, "mode"); }
 
 static llm42_engine *open_engine(study *s, llm42_mode mode, bool prefix_cache) {
     llm42_engine_desc desc = {.model = s->model, .backend = s->backend, .mode = mode, .prefix_cache = prefix_cache};
@@ -59,6 +63,7 @@ static llm42_engine *open_engine(study *s, llm42_mode mode, bool prefix_cache) {
     desc.window = (int)s->window;
     desc.group = (int)s->group;
     desc.threads = (int)s->threads;
+    desc.planner = planner_find(s->planner);
     desc.max_running = (int)s->requests + KINDS;
     desc.max_context = LONG_TEXT + TEXT + (int)s->tokens;
     if (desc.max_context > s->model->config.context) desc.max_context = s->model->config.context;
@@ -198,7 +203,7 @@ static void run_unique(study *s, const mode *m) {
             const char *const name[] = {"trials", "unique_tokens", "unique_bits", "first_difference_token"};
             const int value[] = {t->trials, t->unique_tokens, unique, t->difference + 1};
             for (int i = 0; i < 4 - (t->difference == s->tokens); i++)
-                fprintf(s->tsv, "%s\t%s\t%d\t%s\t%d\n", s->running, m->option, length, name[i], value[i]);
+                fprintf(s->tsv, "%s\t%s\t%d\t%s\t%d\n", s->running, mode_word(m->mode), length, name[i], value[i]);
         }
         for (int i = 0; i < unique; i++) arrfree(t->unique[i]);
         arrfree(tallies[k].unique);
@@ -222,9 +227,9 @@ static void run_spans(study *s, const mode *m) {
         first_sum += first;
         if (first < tokens) second_sum += second, drifted++;
         if (s->tsv) {
-            fprintf(s->tsv, "spans\t%s\t%d\trequest_first_span_tokens\t%d\n", m->option, TEXT, first);
+            fprintf(s->tsv, "spans\t%s\t%d\trequest_first_span_tokens\t%d\n", mode_word(m->mode), TEXT, first);
             if (first < tokens)
-                fprintf(s->tsv, "spans\t%s\t%d\trequest_second_span_tokens\t%d\n", m->option, TEXT, second);
+                fprintf(s->tsv, "spans\t%s\t%d\trequest_second_span_tokens\t%d\n", mode_word(m->mode), TEXT, second);
         }
         identical += equal(s, a, b);
         arrfree(a);
@@ -253,7 +258,7 @@ static void run_spans(study *s, const mode *m) {
     printf("%s\n", broken ? "  BROKEN" : "");
     s->broken += broken;
     for (int i = 0; i < 7 && s->tsv; i++)
-        if (!isnan(value[i])) fprintf(s->tsv, "spans\t%s\t%d\t%s\t%.6g\n", m->option, TEXT, name[i], value[i]);
+        if (!isnan(value[i])) fprintf(s->tsv, "spans\t%s\t%d\t%s\t%.6g\n", mode_word(m->mode), TEXT, name[i], value[i]);
     llm42_engine_close(alone);
     llm42_engine_close(loaded);
 }
@@ -296,18 +301,23 @@ int main(int argc, char **argv) {
                .mode = "all",
                .dtype = "bf16",
                .backend_name = "cpu",
+               .planner = "default",
                .requests = 16,
                .tokens = 128,
                .seed = 3,
                .window = 32,
                .group = 8};
+    const char *const modes[] = {mode_word(MODES[0].mode), mode_word(MODES[1].mode), mode_word(MODES[2].mode), "all",
+                                 NULL};
+    char mode_words[256], planners[256];
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
         ARGS_TEXT("suite NAME", &s.suite, "single, mixed, prefix, spans or all"),
         ARGS_TEXT("model DIR", &s.model_path, "model folder or file"),
         ARGS_INT("requests N", &s.requests, 1, 256, "requests in the largest batch"),
         ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each request"),
-        ARGS_TEXT("mode NAME", &s.mode, "dvr, nondeterministic, batch_invariant or all"),
+        ARGS_TEXT("mode NAME", &s.mode, args_words(mode_words, modes)),
+        ARGS_TEXT("planner NAME", &s.planner, args_words(planners, planner_names)),
         ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "seed of the prompts and of their order"),
         ARGS_REAL("temperature T", &s.temperature, 0, 100, "0: greedy"),
         ARGS_INT("threads N", &s.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
@@ -319,11 +329,11 @@ int main(int argc, char **argv) {
     };
     args_parse(argc, argv, "Counts unique outputs of equal requests in batches of every size, by mode.", options);
     static const char *const suites[] = {"single", "mixed", "prefix", "spans", "all", NULL};
-    static const char *const modes[] = {"nondeterministic", "dvr", "batch_invariant", "all", NULL};
     int suite = args_choice("--suite", s.suite, suites), mode = args_choice("--mode", s.mode, modes);
     bool chosen[3];
     for (int i = 0; i < 3; i++) chosen[i] = mode == 3 || mode == i;
     args_dtype("--dtype", s.dtype);
+    args_choice("--planner", s.planner, planner_names);
     s.backend = args_backend(s.backend_name);
     llm42_error error = {0};
     llm42_model_desc desc = {.path = s.model_path, .on_device = args_on_device(s.model_path, s.backend)};

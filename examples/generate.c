@@ -5,10 +5,11 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 #include "args.h"
+#include "planners.h"
 #include "tokenizer.h"
 
 static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *ids_text, *backend = "cpu", *dtype = "bf16";
-static const char *trace_path;
+static const char *trace_path, *planner = "default";
 static int64_t n, top_k, seed, samples = 1, window = 32, group = 8, threads;
 static double temperature, top_p, min_p;
 static bool deterministic, ignore_eos, ids_out, stats;
@@ -32,6 +33,7 @@ static const args_option options[] = {
     ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
     ARGS_INT("window W", &window, 1, 4096, "tokens of one request in a verification"),
     ARGS_INT("group G", &group, 1, 4096, "requests verified together"),
+    ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, every or deadline"),
     ARGS_INT("threads N", &threads, 0, 4096, "0: as many as OpenMP offers"),
     ARGS_TEXT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
     ARGS_FLAG("stats", &stats, "print counts and times on stderr at the end"),
@@ -111,6 +113,7 @@ int main(int argc, char **argv) {
     args_parse(argc, argv, "Prints text (or ids) from a model as it is committed.", options);
     const llm42_backend *table = args_backend(backend);
     llm42_dtype compute = args_dtype("--dtype", dtype);
+    args_choice("--planner", planner, planner_names);
     if (prompt && ids_text) args_fail(2, "--prompt and --ids exclude each other");
     if (!prompt) prompt = "It was";
 
@@ -133,6 +136,7 @@ int main(int argc, char **argv) {
 
     llm42_engine_desc desc = {.model = model,
                               .backend = table,
+                              .planner = planner_find(planner),
                               .compute = compute,
                               .threads = (int)threads,
                               .max_running = samples < 32 ? (int)samples : 32,

@@ -17,6 +17,7 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 #include "args.h"
+#include "planners.h"
 #include "tokenizer.h"
 
 static const char *const PROMPTS[] = {
@@ -98,7 +99,8 @@ typedef struct lane {
 } lane;
 
 typedef struct demo {
-    const char *model_path, *verify, *prefill, *trace_path;
+    const char *model_path, *verify, *prefill, *planner, *trace_path;
+    llm42_engine_desc how;  // policies and planner
     int64_t window, group, requests, tokens, delay, seed;
     double inject;
     bool step, screen;  // screen: redraw in place, in colour
@@ -398,19 +400,16 @@ static void show_pass(demo *d, const llm42_engine *engine) {
 // >>serve --------------------------------------------------------------------------------------------------------
 static llm42_engine *open_engine(demo *d, bool show) {
     static llm42_backend watched;
-    llm42_engine_desc desc = {.model = d->model,
-                              .window = (int)d->window,
-                              .group = (int)d->group,
-                              .token_budget = BUDGET,
-                              .max_running = MAX_LANES,
-                              .inject_rate = d->inject,
-                              .inject_seed = (uint64_t)d->seed};
+    llm42_engine_desc desc = d->how;
     llm42_engine *engine = NULL;
     llm42_error error = {0};
-    desc.verify = strcmp(d->verify, "wait") ? LLM42_VERIFY_EAGER : LLM42_VERIFY_WAIT;
-    desc.prefill = !strcmp(d->prefill, "packed")    ? LLM42_PREFILL_PACKED
-                   : strcmp(d->prefill, "isolated") ? LLM42_PREFILL_INVARIANT
-                                                    : LLM42_PREFILL_ISOLATED;
+    desc.model = d->model;
+    desc.window = (int)d->window;
+    desc.group = (int)d->group;
+    desc.token_budget = BUDGET;
+    desc.max_running = MAX_LANES;
+    desc.inject_rate = d->inject;
+    desc.inject_seed = (uint64_t)d->seed;
     if (d->model->mapped_bytes + d->model->copied_bytes < 16 << 20) desc.threads = 1;  // too little work to share
     if (show) {
         watched = *llm42_backend_cpu();
@@ -546,12 +545,12 @@ static int report_proof(demo *d, answer *marked) {
 }
 
 static void open_demo(demo *d) {
-    static const char *const verify[] = {"eager", "wait", NULL};
-    static const char *const prefill[] = {"packed", "isolated", "invariant", NULL};
     llm42_error error = {0};
     llm42_model_desc desc = {.path = d->model_path};
-    args_choice("--verify", d->verify, verify);
-    args_choice("--prefill", d->prefill, prefill);
+    args_policy(&d->how, "verify", d->verify);
+    args_policy(&d->how, "prefill", d->prefill);
+    args_choice("--planner", d->planner, planner_names);
+    d->how.planner = planner_find(d->planner);
     args_check(llm42_model_load(&d->model, &desc, &error), &error);
     args_check(tok_open(&d->tok, d->model, d->model_path, NULL, &error), &error);
     if (d->trace_path) args_check(llm42_trace_open(&d->trace, d->trace_path, &error), &error);
@@ -585,20 +584,23 @@ int main(int argc, char **argv) {
     static demo d = {.model_path = "examples/tiny42",
                      .verify = "eager",
                      .prefill = "packed",
+                     .planner = "default",
                      .window = 8,
                      .group = 4,
                      .requests = 8,
                      .tokens = 64,
                      .delay = -1,
                      .seed = 42};
+    char verifies[256], prefills[256], planners[256];
     const args_option options[] = {
         ARGS_TEXT("model DIR", &d.model_path, "model folder with a tokenizer"),
         ARGS_INT("window W", &d.window, 1, 64, "tokens of a request in a verification"),
         ARGS_INT("group G", &d.group, 1, 64, "requests verified together; a replay pass has W x G rows"),
         ARGS_INT("requests N", &d.requests, 1, MAX_LANES, "requests; every other one is deterministic"),
         ARGS_INT("tokens N", &d.tokens, 1, 1024, "new tokens of each request, at most"),
-        ARGS_TEXT("verify WHEN", &d.verify, "eager or wait"),
-        ARGS_TEXT("prefill HOW", &d.prefill, "packed, isolated or invariant"),
+        ARGS_TEXT("verify WHEN", &d.verify, args_words(verifies, args_policy_words("verify"))),
+        ARGS_TEXT("prefill HOW", &d.prefill, args_words(prefills, args_policy_words("prefill"))),
+        ARGS_TEXT("planner NAME", &d.planner, args_words(planners, planner_names)),
         ARGS_REAL("inject RATE", &d.inject, 0, 1, "share of candidates made wrong on purpose"),
         ARGS_INT("seed S", &d.seed, 1, INT64_MAX, "seed of --inject"),
         ARGS_FLAG("step", &d.step, "wait for Enter before each pass"),

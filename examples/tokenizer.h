@@ -152,17 +152,12 @@ static inline void tok_stream_free(tok_stream *s);
 
 static inline llm42_result tok_fail(llm42_error *error, llm42_result result, const char *file, const char *format,
                                     ...) {
-    if (!error) return result;
+    char text[sizeof error->text];
     va_list values;
     va_start(values, format);
-    error->result = result;
-    int used = snprintf(error->text, sizeof error->text, "%s%s", file ? file : "", file ? ": " : "");
-    if (used < 0 || used >= (int)sizeof error->text) used = 0;
-    vsnprintf(error->text + used, sizeof error->text - (size_t)used, format, values);
+    vsnprintf(text, sizeof text, format, values);
     va_end(values);
-    for (char *c = error->text; *c; c++)  // a line stays one line whatever a file's strings hold
-        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
-    return result;
+    return llm42_fail(error, result, "%s%s%s", file ? file : "", file ? ": " : "", text);
 }
 
 // Reads a whole file and puts a 0 behind it.

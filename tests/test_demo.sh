@@ -20,7 +20,9 @@ out=$("${B:-build}/rollback" --prefill invariant </dev/null 2>&1)
 check "$out" 'prompts among others, in an INVARIANT pass' '^marked +([0-9]+) of \1 identical'
 out=$("${B:-build}/determinism" --suite single --tokens 160 </dev/null 2>&1)
 check "$out" '^NONDETERMINISTIC .* [2-9] ' '^DVR +[0-9]+ +[0-9]+ +1 +1 ' 'every promise held'
-out=$("${B:-build}/hello" </dev/null 2>&1)
+out=$("${B:-build}/rollback" --planner deadline </dev/null 2>&1)
+check "$out" '^marked +([0-9]+) of \1 identical'
+out=$("${B:-build}/generate" --prompt "It was a dark and stormy night" --deterministic --planner every </dev/null 2>&1)
 check "$out" '^It was a dark and stormy night.{100}'
 echo "test_demo: $passed passed, $failed failed"
 [ "$failed" = 0 ]

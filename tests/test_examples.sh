@@ -1,0 +1,80 @@
+#!/bin/bash
+# The numbered examples: the command in the head of each file compiles it in a fresh copy, the line below runs it, and
+# it shows what it promises, in at most 80 columns. Without its files it says so in one line. The files stay short.
+# From the environment: CC and OMP, for machines without cc or OpenMP, and STB (folder of stb_ds.h).
+set -u
+export LC_ALL=C.UTF-8
+passed=0 failed=0
+root=$(mktemp -d) || exit 1
+trap 'rm -rf "$root"' EXIT
+ln -s "$PWD/llm42.h" "$PWD/examples" "$PWD/sweep" "$root" && mkdir "$root/empty"
+
+check() {  # check NAME COMMAND...
+    if "${@:2}" >"$root/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        echo "test_examples: FAILED: $1: ${*:2}"
+        head -n 10 "$root/log"
+        failed=$((failed + 1))
+    fi
+}
+head_of() { sed -n '1,/^\*\/$/p' "$1"; }
+command_of() { head_of "$1" | sed -n '/^ *mkdir /,/ -lm$/p'; }
+shows() { grep -Eq "$2" "$root/$1.out"; }                                    # shows NAME PATTERN
+counts() { [ "$(grep -Ec "$2" "$root/$1.out")" = "$3" ]; }                   # counts NAME PATTERN LINES
+at_most() { [ "$1" -ge "$(sed -n "$3" "$2" | grep -c .)" ]; }                # at_most LINES FILE SED_SCRIPT
+narrow() { [ "$(wc -L <"$root/$1.out")" -le 80 ]; }
+fails_well() {  # fails_well NAME: status 1 and one line that names a file, where there are no files
+    (cd "$root/empty" && "../build/$1" >out 2>err)
+    [ $? = 1 ] && [ "$(wc -l <"$root/empty/err")" = 1 ] && grep -Eq "^$1: (examples|sweep)/" "$root/empty/err"
+}
+
+# Two at a time: each takes the compiler some seconds.
+compile() {
+    local line
+    line=$(command_of "$1" | sed "s|/usr/include/stb|${STB:-/usr/include/stb}|")
+    command -v cc >/dev/null || line=${line/ cc / ${CC:-gcc} }
+    [ -n "${OMP--fopenmp}" ] || line=${line/ -fopenmp/}
+    (cd "$root" && eval "$line")
+}
+export root
+export -f compile command_of head_of
+examples=$(ls examples/0[0-9]_*.c)
+printf '%s\n' $examples | xargs -P 2 -I{} bash -c 'compile {}'
+
+for file in $examples; do
+    name=$(basename "$file" .c)
+    check "$name: compiled by the command in its head" test -x "$root/build/$name"
+    run=$(head_of "$file" | sed -n 's|^ *\(build/[a-z0-9_]*\)$|\1|p')
+    (cd "$root" && $run >"$name.out" 2>"$name.err" </dev/null)
+    check "$name: '$run' ends well" test $? = 0 -a ! -s "$root/$name.err"
+    check "$name: 80 columns" narrow "$name"
+    check "$name: lines" at_most 120 "$file" p
+    [ "$name" = 05_backend ] || check "$name: an error is one line" fails_well "$name"
+done
+
+check "20 lines" at_most 20 examples/01_hello.c '1,/^\*\/$/!p'
+check "first commit: one token" counts 01_hello '^ +[0-9]+$' 1
+check "64 tokens" test "$(wc -w <"$root/01_hello.out")" = 64
+check "bits differ" shows 02_drift '^alone and together: [1-9][0-9]* log-probabilities differ'
+check "tokens differ" shows 02_drift 'another token$'
+check "no bits differ" shows 03_verify '^alone and together: 0 of 384 '
+check "rollbacks" shows 03_verify ' [1-9][0-9]* rollbacks'
+check "8 pictures" counts 03_verify '^ +[1-8] +[+=X-]{48}' 8
+check "candidates dropped" shows 03_verify '^ +[1-8] .*X-+[+]'
+check "heatmap of 7 rows" counts 04_simulate '^W=[0-9]+ +([0-9.]+[ ░▒▓█]+){10}$' 7
+check "both ends of the scale" shows 04_simulate '[0-9]██'
+check "no colours in a file" test -z "$(tr -d -c '\033' <"$root/04_simulate.out")"
+check "drift without verification" shows 05_backend '^nondeterministic .* [1-9][0-9]*$'
+check "none with it" shows 05_backend '^dvr .* [1-9][0-9]* +[1-9][0-9]* +[0-9]+ +0$'
+check "nor without FAST passes" shows 05_backend '^batch_invariant +0 .* 0$'
+check "a backend of 60 lines" at_most 60 examples/05_backend.c '/>>backend/,/<<backend/p'
+check "three planners" counts 06_planner '^(default|every|deadline) ' 3
+check "more deadlines are met" \
+    awk '$1 == "default" {d = $6; o = $7} $1 == "deadline" {ok = $6 > d + 10 && $7 >= o} END {exit !ok}' \
+    "$root/06_planner.out"
+check "the same answers" shows 06_planner 'the same under every planner$'
+check "planner every: 60 lines" at_most 60 examples/planners.h '/>>every/,/>>deadline/p'
+check "planner deadline: 60 lines" at_most 60 examples/planners.h '/>>deadline/,/>>find/p'
+echo "test_examples: $passed passed, $failed failed"
+[ "$failed" = 0 ]
