@@ -19,10 +19,10 @@
           llm42_error error;
           llm42_model *model = NULL;
           llm42_engine *engine = NULL;
-          const int32_t prompt[] = {905, 312, 264, 1108, 283, 1767};    // "It was the best of times"
+          const int32_t prompt[] = {0, 905, 312, 264, 1108, 283, 1767};  // "It was the best of times"
           if (llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error) ||
               llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .on_event = show}, &error) ||
-              llm42_engine_submit(engine, &(llm42_request_desc){.prompt = prompt, .prompt_count = 6,
+              llm42_engine_submit(engine, &(llm42_request_desc){.prompt = prompt, .prompt_count = 7,
                                                                 .deterministic = true}, NULL, &error) ||
               llm42_engine_run(engine, &error))
               return fprintf(stderr, "%s\n", error.text), 1;
@@ -81,7 +81,7 @@
    6. llm42_engine_release forgets a finished request. Set .auto_release to have that done for you.
    7. Pass events to llm42_metrics_event for statistics, or to llm42_trace_event for a timeline.
 
-   To try a scheduling policy of your own, set .planner: see section api-planner and examples/06_planner.c.
+   To try a scheduling policy of your own, set .planner: see section api-planner and examples/planners.h.
    To run on other hardware, write a backend: see section api-backend and examples/05_backend.c.
    To run rows yourself, without an engine, call a backend's functions: see examples/score.c.
    To try a policy without a model, set .backend = llm42_backend_sim(): see examples/04_simulate.c. The simulator runs
@@ -757,7 +757,7 @@ LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
 // A planner decides which requests share the next pass. It sees the requests and fills in a plan. A plan is a value: a
 // schedule, a shape, and a list of choices. The engine checks the plan, takes KV pages for it and runs it. Every plan
 // that obeys the rules below is safe: no token and no log-probability bit of a deterministic request depends on the
-// planner. examples/06_planner.c has two planners.
+// planner. examples/planners.h has two planners; examples/06_planner.c compares them.
 typedef enum llm42_choice_kind {
     LLM42_CHOICE_DECODE = 1,  // one row: the newest token goes in, the next one comes out
     LLM42_CHOICE_PROMPT,      // the next rows of its prompt, or of tokens that it had committed before a preemption
@@ -843,7 +843,8 @@ typedef struct llm42_planner {
     void (*postprocess)(void *user, const llm42_view *view, const llm42_plan *plan, double seconds);
 } llm42_planner;
 
-// The built-in planner. Its parameters are the policies in llm42_engine_desc.
+// The built-in planner. Its parameters are the policies in llm42_engine_desc. A planner of your own can call its plan
+// function (with NULL for user) for passes that it has no wish about.
 LLM42_API const llm42_planner *llm42_planner_default(void);
 // Adds a choice to a plan. rows: 0 for as many as it may have.
 LLM42_API void llm42_choose(llm42_plan *plan, const llm42_request *request, llm42_choice_kind kind, int rows);
