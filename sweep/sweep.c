@@ -83,7 +83,7 @@ static void progress_show(sweep *s, double work) {
 }
 
 // >>serve --------------------------------------------------------------------------------------------------------
-// Whose progress a run is.
+// A cell that runs, for the progress line.
 typedef struct cell_run_of {
     sweep *s;
     cell *c;
@@ -623,7 +623,7 @@ static void check(sweep *s) {
     if (o->out) args_fail(2, "--cell: a share is no whole result: leave --out out, and use --merge when all are done");
 }
 
-// The option of an axis; its help lists the words that it takes, but where numbers are what it mostly takes.
+// The option of an axis. Its help lists the words that it takes, unless it is an axis of numbers.
 static args_option axis_option(settings *s, axis_name which) {
     static char name[AXES][32], help[AXES][320];
     static const char *const none[] = {NULL};
@@ -645,7 +645,7 @@ static settings parse(int argc, char **argv) {
         .warm_up = -1,
         .kv_gb = 64,
     };
-    const args_option options[] = {
+    const args_option served[] = {
         ARGS_TEXT("backend NAME", &s.backend, "sim (virtual time), cpu or cuda (measured)"),
         ARGS_TEXT("calibration FILE", &s.calibration, "sim: pass times; sweep/calibration has them"),
         ARGS_TEXT("model DIR", &s.model, "cpu, cuda: model folder, file or synthetic:NAME"),
@@ -653,21 +653,8 @@ static settings parse(int argc, char **argv) {
                   "sharegpt, sharegpt-served, arxiv, fixed:IxO, uniform:IxO, sglang:IxOxN,\n"
                   "                         lengths:FILE, azure:FILE, mooncake:FILE"),
         ARGS_INT("requests N", &s.requests, 1, 100000000, "requests of a cell"),
-        axis_option(&s, MODE),
-        axis_option(&s, PLANNER),
-        axis_option(&s, VERIFY),
-        axis_option(&s, PREFILL),
-        axis_option(&s, CHUNKED),
-        axis_option(&s, BONUS),
-        axis_option(&s, OVERLAP),
-        axis_option(&s, FILL),
-        axis_option(&s, WINDOW),
-        axis_option(&s, GROUP),
-        axis_option(&s, RATIO),
-        axis_option(&s, QPS),
-        axis_option(&s, SLOWDOWN),
-        axis_option(&s, SEED),
-        axis_option(&s, MATCH),
+    };
+    const args_option conditions[] = {
         ARGS_INT("threads N", &s.threads, 0, 1024, "sim: cells at a time, 0: all cores; cpu: the engine's, 0: one"),
         ARGS_INT("max-running N", &s.max_running, 0, 1 << 16, "sequences at once, 0: 2048 (sim), 32 (cpu), 256 (cuda)"),
         ARGS_INT("kv-tokens N", &s.kv_tokens, 0, (int64_t)1 << 40, "KV pool, 0: the calibration's"),
@@ -702,13 +689,23 @@ static settings parse(int argc, char **argv) {
         ARGS_FLAG("timing", &s.timing, "say at the end, on standard error, what the run took"),
         ARGS_END,
     };
+    enum { SERVED = sizeof served / sizeof *served };
+    args_option options[SERVED + AXES + sizeof conditions / sizeof *conditions];
+    memcpy(options, served, sizeof served);
+    for (int a = 0; a < AXES; a++) options[SERVED + a] = axis_option(&s, (axis_name)a);
+    memcpy(options + SERVED + AXES, conditions, sizeof conditions);
     args_parse(argc, argv, "Runs a grid of serving configurations and writes a TSV row a cell. LIST: a,b,c.", options);
-    if (!strcmp(s.backend, "sim") && (s.model || s.prompts))
-        args_fail(2, "--model, --prompts: only with --backend cpu or cuda: the simulator's model is its calibration's");
-    if (!s.model) s.model = "examples/tiny42";
-    if (!s.prompts) s.prompts = strcmp(s.backend, "cpu") ? "random" : "own";
-    if (!s.threads) s.threads = strcmp(s.backend, "sim") ? 1 : all_threads();
     return s;
+}
+
+// What the command line leaves open, and that the backend decides.
+static void set_defaults(settings *s) {
+    bool sim = !strcmp(s->backend, "sim"), cpu = !strcmp(s->backend, "cpu");
+    if (sim && (s->model || s->prompts))
+        args_fail(2, "--model, --prompts: only with --backend cpu or cuda: the simulator's model is its calibration's");
+    if (!s->model) s->model = "examples/tiny42";
+    if (!s->prompts) s->prompts = cpu ? "own" : "random";
+    if (!s->threads) s->threads = sim ? all_threads() : 1;
 }
 
 static void timing_print(const sweep *s, int64_t cells) {
@@ -724,6 +721,7 @@ static void timing_print(const sweep *s, int64_t cells) {
 
 int main(int argc, char **argv) {
     sweep s = {.set = parse(argc, argv)};
+    set_defaults(&s.set);
     check(&s);
     if (s.set.list_only) {
         list_print(&s);

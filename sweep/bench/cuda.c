@@ -283,7 +283,7 @@ static void cuda_case_report(const bench *b, const char *suite, const serve_plan
                              const char *qps, const metrics *m, const metrics *base) {
     char name[48];
     const char *slash = strrchr(plan->workload, '/');
-    snprintf(name, sizeof name, "%.28s:%s", slash ? slash + 1 : plan->workload, case_name(c).text);
+    snprintf(name, sizeof name, "%.28s:%.18s", slash ? slash + 1 : plan->workload, case_name(c).text);
     figures f = figures_of(b, suite, name);
     f.deterministic_ratio = c->ratio, f.window = (double)b->set.window, f.group = (double)b->set.group;
     f.requests = (double)plan->requests, f.qps = strcmp(qps, "offline") ? b->set.qps : NAN;
