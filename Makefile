@@ -144,6 +144,18 @@ $(B)/%: examples/%.c $(B)/.flags $(CUDA_OBJECT)
 	$(call COMPILE,$(CFLAGS),$(if $(CUDA_OBJECT),$(CUDA_LINK)))
 $(B)/%: sweep/%.c $(B)/.flags $(CUDA_OBJECT)
 	$(call COMPILE,$(CFLAGS),$(if $(CUDA_OBJECT),$(CUDA_LINK)))
+# bench is several files, each with an object of its own; cuda.c needs the CUDA backend.
+BENCH_PARTS := $(filter-out $(if $(CUDA_OBJECT),,sweep/bench/cuda.c),$(wildcard sweep/bench/*.c))
+BENCH_OBJECTS := $(B)/bench.o $(patsubst sweep/bench/%.c,$(B)/bench-%.o,$(BENCH_PARTS))
+OBJECT = $(if $(V),,@echo "  building $@"; )$(CC) $(CFLAGS) $(REQUIRED) $(OMP) $(if $(CUDA_OBJECT),-DLLM42_CUDA) \
+    -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+$(B)/bench.o: sweep/bench.c $(B)/.flags
+	$(OBJECT)
+$(B)/bench-%.o: sweep/bench/%.c $(B)/.flags
+	$(OBJECT)
+$(B)/bench: $(BENCH_OBJECTS) $(CUDA_OBJECT)
+	$(if $(V),,@echo "  building $@"; )$(CC) $(CFLAGS) $(OMP) $(BENCH_OBJECTS) -o $@ $(if $(CUDA_OBJECT),$(CUDA_LINK)) \
+	    $(LDFLAGS) -lm
 $(B)/tests/test_cuda: tests/test_cuda.c $(B)/.flags $(CUDA_OBJECT)
 	@mkdir -p $(@D)
 	$(call COMPILE,$(TEST_CFLAGS),$(CUDA_LINK))

@@ -56,7 +56,9 @@ typedef struct args_option {
 #define ARGS_END \
     { NULL, ARGS_TYPE_END, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL }
 
-static const char *args_program = "llm42";  // for messages; args_parse sets it
+// One variable for all files of a program that include this header.
+#define ARGS_SHARED __attribute__((weak))
+ARGS_SHARED const char *args_program = "llm42";  // for messages; args_parse sets it
 
 // One line on stderr, then exit: status 2 is for what the user typed, 1 for what went wrong later.
 static inline void args_fail(int status, const char *format, ...) {
@@ -219,7 +221,7 @@ static inline void args_out_part(const char *path, char part[4096]) {
 }
 
 // Parts that are being written, so that a program that fails leaves none behind.
-static char args_parts[4][4096];
+ARGS_SHARED char args_parts[4][4096];
 
 static inline void args_remove_parts(void) {
     for (int i = 0; i < 4; i++)

@@ -1,5 +1,5 @@
-// cells.h: the grid of a sweep (axes, values, cells) and the files that hold finished cells. sweep.c includes it behind
-// llm42.h and examples/args.h; it knows nothing of engines.
+// cells.h: the grid of a sweep (axes, values, cells) and the files that hold finished cells. It knows nothing of
+// engines.
 //
 // An axis is a list that the user gives; a cell takes one value of each. An axis that means nothing under the cell's
 // mode is left out of the cell (its index is -1), so that a mode without verification has one cell and not one for each
@@ -7,11 +7,16 @@
 #ifndef CELLS_H
 #define CELLS_H
 
-#include <sys/stat.h>
+#include "sweep/common.h"
+
+#include "stb_ds.h"
+
+#include "examples/planners.h"
 
 enum { MAX_VALUES = 64, MAX_CELLS = 1000000 };
 typedef enum axis_name {
     MODE,
+    PLANNER,
     VERIFY,
     PREFILL,
     CHUNKED,
@@ -27,39 +32,46 @@ typedef enum axis_name {
     MATCH,
     AXES
 } axis_name;
-enum { MODE_DVR, MODE_NONDETERMINISTIC, MODE_INVARIANT };  // in the order of the words below
-enum { PREFILL_ISOLATED, PREFILL_PACKED, PREFILL_INVARIANT };
-enum { QPS_OFFLINE, QPS_TRACE };
 typedef enum backend_name { BACKEND_SIM, BACKEND_CPU, BACKEND_CUDA } backend_name;
 
 typedef struct axis {
-    const char *name;
-    const char *words[4];  // those that a value may be
-    bool number, whole;    // may it be a number, and must that be whole
+    const char *name;          // of the option and the column
+    const char *list;          // the values where the user gives none
+    const char *about;         // for --help
+    bool policy;               // the values are the words of the library's policy of this name
+    const char *const *words;  // else these words, NULL-terminated; NULL: none
+    bool number, whole;        // may a value be a number, and must that be whole
     double low, high;
 } axis;
 
+static const char *const switch_words[] = {"off", "on", NULL};
+static const char *const qps_words[] = {"offline", "trace", NULL};
 static const axis axes[AXES] = {
-    [MODE] = {.name = "mode", .words = {"dvr", "nondeterministic", "batch_invariant"}},
-    [VERIFY] = {.name = "verify", .words = {"eager", "wait"}},
-    [PREFILL] = {.name = "prefill", .words = {"isolated", "packed", "invariant"}},
-    [CHUNKED] = {.name = "chunked", .words = {"off", "on"}},
-    [BONUS] = {.name = "bonus", .words = {"off", "on"}},
-    [OVERLAP] = {.name = "overlap", .words = {"off", "on"}},
-    [FILL] = {.name = "fill", .words = {"oldest", "largest"}},
-    [WINDOW] = {.name = "window", .number = true, .whole = true, .low = 1, .high = 4096},
-    [GROUP] = {.name = "group", .number = true, .whole = true, .low = 1, .high = 4096},
-    [RATIO] = {.name = "ratio", .number = true, .low = 0, .high = 1},
-    [QPS] = {.name = "qps", .words = {"offline", "trace"}, .number = true, .low = 1e-6, .high = 1e6},
-    [SLOWDOWN] = {.name = "slowdown", .number = true, .low = 0, .high = 1000},
-    [SEED] = {.name = "seed", .number = true, .whole = true, .low = 1, .high = 1e15},
-    [MATCH] = {.name = "match", .words = {"off", "on"}},
+    [MODE] = {"mode", "dvr", "", .policy = true},
+    [PLANNER] = {"planner", "default", "who decides what shares a pass", .words = planner_names},
+    [VERIFY] = {"verify", "eager", "when windows are verified", .policy = true},
+    [PREFILL] = {"prefill", "isolated", "of deterministic prompts", .policy = true},
+    [CHUNKED] = {"chunked", "off", "chunked prefill", .policy = true},
+    [BONUS] = {"bonus", "off", "the verifier's own token", .policy = true},
+    [OVERLAP] = {"overlap", "off", "fast passes beside replay passes", .words = switch_words},
+    [FILL] = {"fill", "oldest", "partial windows that fill an eager pass (the paper's: oldest)", .policy = true},
+    [WINDOW] = {"window", "64", "W, rows of a verification window", .number = true, .whole = true, .low = 1,
+                .high = 4096},
+    [GROUP] = {"group", "8", "G, windows of a replay pass", .number = true, .whole = true, .low = 1, .high = 4096},
+    [RATIO] = {"ratio", "1", "share of requests that are deterministic, 0 to 1", .number = true, .low = 0, .high = 1},
+    [QPS] = {"qps", "12", "requests a second (Poisson), offline (all at once) or trace", .words = qps_words,
+             .number = true, .low = 1e-6, .high = 1e6},
+    [SLOWDOWN] = {"slowdown", "0", "INVARIANT passes cost so many times FAST ones; 0: the calibration's own",
+                  .number = true, .low = 0, .high = 1000},
+    [SEED] = {"seed", "42", "of lengths, arrivals, tokens and flips", .number = true, .whole = true, .low = 1,
+              .high = 1e15},
+    [MATCH] = {"match", "off", "cuda: replay passes sum as small fast passes do", .words = switch_words},
 };
 
 typedef struct value {
     int word;  // index into the axis' words; -1: a number
     double number;
-    char text[32];  // as results have it: one text for a value, however it was typed
+    char text[64];  // as results have it: one text for a value, however it was typed
 } value;
 
 typedef struct cell {
@@ -76,23 +88,29 @@ typedef struct grid {
 } grid;
 
 // >>axes ---------------------------------------------------------------------------------------------------------
+static inline const char *const *axis_words(axis_name which) {
+    return axes[which].policy ? policy_words(axes[which].name) : axes[which].words;
+}
+
 // The shortest decimal that reads back as this number; whole numbers without an exponent.
-static void number_text(char *text, size_t size, double number) {
+static inline void number_text(char *text, size_t size, double number) {
     snprintf(text, size, "%.0f", number);
     for (int digits = 1; strtod(text, NULL) != number; digits++) snprintf(text, size, "%.*g", digits, number);
 }
 
-static value value_parse(const axis *a, const char *option, const char *item) {
+static inline value value_parse(axis_name which, const char *option, const char *item) {
+    const axis *a = &axes[which];
+    const char *const *words = axis_words(which);
     value v = {.word = -1};
-    for (int i = 0; i < 4 && a->words[i]; i++)
-        if (!strcmp(item, a->words[i])) v.word = i;
+    for (int i = 0; words && words[i]; i++)
+        if (!strcmp(item, words[i])) v.word = i;
     bool letter = (item[0] >= 'a' && item[0] <= 'z') || (item[0] >= 'A' && item[0] <= 'Z');
     if (v.word >= 0) {
-        snprintf(v.text, sizeof v.text, "%s", a->words[v.word]);
+        snprintf(v.text, sizeof v.text, "%s", words[v.word]);
     } else if (!a->number) {
-        args_choice(option, item, a->words);  // does not return: the item is none of them
-    } else if (a->words[0] && letter) {
-        args_fail(2, "%s: '%s' is not a number, nor one of: %s, %s", option, item, a->words[0], a->words[1]);
+        args_choice(option, item, words);  // does not return: the item is none of them
+    } else if (words && letter) {
+        args_fail(2, "%s: '%s' is not a number, nor one of: %s, %s", option, item, words[0], words[1]);
     } else if (a->whole) {
         v.number = (double)args_int(option, item, item + strlen(item), (int64_t)a->low, (int64_t)a->high);
         snprintf(v.text, sizeof v.text, "%.0f", v.number);
@@ -104,7 +122,7 @@ static value value_parse(const axis *a, const char *option, const char *item) {
 }
 
 // Reads a comma-separated list. Exits on an empty list, a value that is there twice, or one that the axis has not.
-static void axis_parse(grid *g, axis_name which, const char *list) {
+static inline void axis_parse(grid *g, axis_name which, const char *list) {
     char option[32], item[64];
     snprintf(option, sizeof option, "--%s", axes[which].name);
     if (!list[0]) args_fail(2, "%s: the list is empty", option);
@@ -114,7 +132,7 @@ static void axis_parse(grid *g, axis_name which, const char *list) {
         if (length >= sizeof item) args_fail(2, "%s: '%.40s...' is too long", option, from);
         if (g->count[which] == MAX_VALUES) args_fail(2, "%s: at most %d values", option, MAX_VALUES);
         snprintf(item, sizeof item, "%.*s", (int)length, from);
-        value v = value_parse(&axes[which], option, item);
+        value v = value_parse(which, option, item);
         for (int i = 0; i < g->count[which]; i++)
             if (!strcmp(g->values[which][i].text, v.text)) args_fail(2, "%s: %s is there twice", option, v.text);
         g->values[which][g->count[which]++] = v;
@@ -125,16 +143,23 @@ static void axis_parse(grid *g, axis_name which, const char *list) {
 
 // Does the axis mean anything under this mode and prefill? Without verification few do, and only simulated INVARIANT
 // passes are slowed down.
-static bool axis_applies(axis_name which, int mode, int prefill, backend_name backend) {
-    bool invariant = mode == MODE_INVARIANT || (mode == MODE_DVR && prefill == PREFILL_INVARIANT);
-    if (which == SLOWDOWN) return backend == BACKEND_SIM && invariant;
-    if (which == MATCH && backend != BACKEND_CUDA) return false;
-    if (which == MODE || which == CHUNKED || which == QPS || which == SEED) return true;
-    return mode == MODE_DVR;
+static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill prefill, backend_name backend) {
+    bool verified = mode != LLM42_NONDETERMINISTIC && mode != LLM42_BATCH_INVARIANT;
+    bool invariant = mode == LLM42_BATCH_INVARIANT || (verified && prefill == LLM42_PREFILL_INVARIANT);
+    switch (which) {
+    case MODE:
+    case PLANNER:
+    case CHUNKED:
+    case QPS:
+    case SEED: return true;
+    case SLOWDOWN: return backend == BACKEND_SIM && invariant;
+    case MATCH: return backend == BACKEND_CUDA && verified;
+    default: return verified;
+    }
 }
 
 // Makes the cells of the lists.
-static void grid_make(grid *g, backend_name backend) {
+static inline void grid_make(grid *g, backend_name backend) {
     g->shown = backend == BACKEND_CUDA ? AXES : MATCH;
     double product = 1;
     for (int a = 0; a < AXES; a++) product *= g->count[a];
@@ -142,7 +167,9 @@ static void grid_make(grid *g, backend_name backend) {
     cell c;
     memset(&c, 0, sizeof c);
     for (int a = 0; a >= 0;) {
-        int mode = g->values[MODE][c.at[MODE]].word, prefill = g->values[PREFILL][c.at[PREFILL]].word;
+        // Word i of a policy stands for value i + 1.
+        llm42_mode mode = (llm42_mode)(g->values[MODE][c.at[MODE]].word + 1);
+        llm42_prefill prefill = (llm42_prefill)(g->values[PREFILL][c.at[PREFILL]].word + 1);
         cell now = c;
         bool first = true;  // of the cells that differ only in what means nothing
         for (int i = 0; i < AXES; i++) {
@@ -156,38 +183,43 @@ static void grid_make(grid *g, backend_name backend) {
 }
 
 // NULL when the axis means nothing in this cell.
-static const value *cell_value(const grid *g, const cell *c, axis_name which) {
+static inline const value *cell_value(const grid *g, const cell *c, axis_name which) {
     return c->at[which] < 0 ? NULL : &g->values[which][c->at[which]];
 }
 
-static const char *cell_text(const grid *g, const cell *c, axis_name which) {
+static inline const char *cell_text(const grid *g, const cell *c, axis_name which) {
     const value *v = cell_value(g, c, which);
     return v ? v->text : axes[which].number ? "nan" : "-";
 }
 
-// The value's word or number; `otherwise` where the axis means nothing.
-static int cell_word(const grid *g, const cell *c, axis_name which, int otherwise) {
+// Is a switch on in this cell?
+static inline bool cell_on(const grid *g, const cell *c, axis_name which) {
     const value *v = cell_value(g, c, which);
-    return v ? v->word : otherwise;
+    return v && v->word == 1;
 }
 
-static double cell_number(const grid *g, const cell *c, axis_name which, double otherwise) {
+// `otherwise` where the axis means nothing.
+static inline double cell_number(const grid *g, const cell *c, axis_name which, double otherwise) {
     const value *v = cell_value(g, c, which);
     return v ? v->number : otherwise;
 }
+
+// The default planner goes without saying: names and configurations mention other planners only.
+static inline bool is_default_planner(axis_name which, const value *v) { return which == PLANNER && v->word == 0; }
 
 // A name that says what the cell is, the same in every grid that has it.
 typedef struct cell_name_text {
     char text[320];
 } cell_name_text;
 
-static cell_name_text cell_name(const grid *g, const cell *c) {
+static inline cell_name_text cell_name(const grid *g, const cell *c) {
     cell_name_text name = {""};
     for (int a = 0; a < AXES; a++) {
         const value *v = cell_value(g, c, (axis_name)a);
-        if (!v) continue;
+        if (!v || is_default_planner((axis_name)a, v)) continue;
+        bool labelled = a != MODE && a != VERIFY && a != PREFILL;
+        const char *label = labelled ? axes[a].name : "", *dash = labelled && v->word >= 0 ? "-" : "";
         size_t used = strlen(name.text);
-        const char *label = a <= PREFILL ? "" : axes[a].name, *dash = a > PREFILL && v->word >= 0 ? "-" : "";
         snprintf(name.text + used, sizeof name.text - used, "%s%s%s%s", used ? "_" : "", label, dash, v->text);
     }
     return name;
@@ -203,14 +235,14 @@ typedef struct file_name {
     char text[4400];
 } file_name;
 
-static file_name cell_path(const char *folder, const grid *g, const cell *c) {
+static inline file_name cell_path(const char *folder, const grid *g, const cell *c) {
     file_name path;
     snprintf(path.text, sizeof path.text, "%.4000s/%s.tsv", folder, cell_name(g, c).text);
     return path;
 }
 
 // What stands in the way of writing this file, found out before hours of work: NULL if nothing does.
-static const char *cannot_write(const char *path) {
+static inline const char *cannot_write(const char *path) {
     char part[4096];
     struct stat there;
     bool exists = !stat(path, &there);
@@ -225,7 +257,7 @@ static const char *cannot_write(const char *path) {
 }
 
 // False if the text could not be written; errno says why.
-static bool file_write(const char *path, const char *text) {
+static inline bool file_write(const char *path, const char *text) {
     char part[4096];
     FILE *file = args_out_begin(path, part);
     if (!file) return false;
@@ -233,19 +265,7 @@ static bool file_write(const char *path, const char *text) {
     return args_out_finish(file, path, part);
 }
 
-// The whole file as text, to be freed; NULL if it is not there or cannot be read.
-static char *file_text(const char *path) {
-    llm42__file file;
-    llm42_result result = llm42__file_map(&file, path, NULL);
-    if (result == LLM42_FORMAT) return calloc(1, 1);  // empty
-    if (result != LLM42_OK) return NULL;
-    char *text = calloc(file.size + 1, 1);
-    if (text) memcpy(text, file.data, file.size);
-    llm42__file_unmap(&file);
-    return text;
-}
-
-static bool cell_write(const char *folder, const grid *g, const cell *c, const char *configuration) {
+static inline bool cell_write(const char *folder, const grid *g, const cell *c, const char *configuration) {
     size_t size = strlen(configuration) + strlen(c->row) + 128;
     char *text = malloc(size);
     if (!text) return false;
@@ -260,9 +280,11 @@ static bool cell_write(const char *folder, const grid *g, const cell *c, const c
 typedef enum cell_state { CELL_DONE, CELL_MISSING, CELL_CUT, CELL_FOREIGN } cell_state;
 
 // Sets the cell's row from its file if that is whole and of this configuration, with `columns` columns.
-static cell_state cell_read(const char *folder, const grid *g, cell *c, const char *configuration, int columns) {
-    char *text = file_text(cell_path(folder, g, c).text), *line[4] = {text};
-    if (!text) return CELL_MISSING;
+static inline cell_state cell_read(const char *folder, const grid *g, cell *c, const char *configuration, int columns) {
+    size_t size;
+    char *text, *line[4];
+    if (file_read(cell_path(folder, g, c).text, &text, &size, NULL) != LLM42_OK) return CELL_MISSING;
+    line[0] = text, line[1] = line[2] = line[3] = NULL;
     cell_state state = CELL_CUT;
     for (int i = 0; i < 3 && line[i]; i++) {
         line[i + 1] = strchr(line[i], '\n');

@@ -5,18 +5,22 @@
 #ifndef COLLECT_H
 #define COLLECT_H
 
+#include "sweep/common.h"
+
 // The columns behind the cell's own, each with its format.
-#define METRICS(X)                                                                                                     \
-    X(duration_s, "%.6g")                                                                                              \
-    X(total_tok_per_s, "%.6g") X(output_tok_per_s, "%.6g") X(ttft_p50_s, "%.6g") X(ttft_p75_s, "%.6g")                 \
-        X(ttft_p90_s, "%.6g") X(ttft_p99_s, "%.6g") X(e2e_p50_s, "%.6g") X(e2e_p75_s, "%.6g") X(e2e_p90_s, "%.6g")     \
-            X(e2e_p99_s, "%.6g") X(itl_p50_s, "%.4g") X(itl_p99_s, "%.4g") X(det_e2e_p50_s, "%.6g")                    \
-                X(det_e2e_p99_s, "%.6g") X(nondet_e2e_p50_s, "%.6g") X(nondet_e2e_p99_s, "%.6g")                       \
-                    X(nondet_itl_p99_s, "%.4g") X(returned_tokens, "%.0f") X(det_tokens, "%.0f") X(candidates, "%.0f") \
-                        X(verifications, "%.0f") X(rollbacks, "%.0f") X(recomputed_tokens, "%.0f")                     \
-                            X(recompute_pct, "%.6g") X(rollbacks_per_request, "%.6g") X(preemptions, "%.0f")           \
-                                X(passes_fast, "%.0f") X(passes_fixed, "%.0f") X(passes_invariant, "%.0f")             \
-                                    X(replay_busy_pct, "%.6g") X(running_mean, "%.6g")
+#define METRICS(X)                                                                                                   \
+    X(duration_s, "%.6g")                                                                                            \
+    X(total_tok_per_s, "%.6g")                                                                                       \
+    X(output_tok_per_s, "%.6g")                                                                                      \
+    X(ttft_p50_s, "%.6g")                                                                                            \
+    X(ttft_p75_s, "%.6g") X(ttft_p90_s, "%.6g") X(ttft_p99_s, "%.6g") X(e2e_p50_s, "%.6g") X(e2e_p75_s, "%.6g")      \
+        X(e2e_p90_s, "%.6g") X(e2e_p99_s, "%.6g") X(itl_p50_s, "%.4g") X(itl_p99_s, "%.4g") X(det_e2e_p50_s, "%.6g") \
+            X(det_e2e_p99_s, "%.6g") X(nondet_e2e_p50_s, "%.6g") X(nondet_e2e_p99_s, "%.6g")                         \
+                X(nondet_itl_p99_s, "%.4g") X(returned_tokens, "%.0f") X(det_tokens, "%.0f") X(candidates, "%.0f")   \
+                    X(verifications, "%.0f") X(rollbacks, "%.0f") X(recomputed_tokens, "%.0f")                       \
+                        X(recompute_pct, "%.6g") X(rollbacks_per_request, "%.6g") X(preemptions, "%.0f")             \
+                            X(passes_fast, "%.0f") X(passes_fixed, "%.0f") X(passes_invariant, "%.0f")               \
+                                X(replay_busy_pct, "%.6g") X(running_mean, "%.6g")
 
 typedef struct metrics {
 #define X(name, format) double name;
@@ -47,7 +51,7 @@ typedef struct collector {
     llm42_trace *trace;                  // NULL: none
 } collector;
 
-static bool collect_open(collector *c, int64_t requests) {
+static inline bool collect_open(collector *c, int64_t requests) {
     *c = (collector){.requests = requests, .begin = INFINITY};
     c->served = calloc((size_t)requests, sizeof *c->served);
     c->itl[0] = calloc(2 * BUCKETS, sizeof *c->itl[0]);
@@ -55,7 +59,7 @@ static bool collect_open(collector *c, int64_t requests) {
     return c->served && c->itl[0];
 }
 
-static void collect_close(collector *c) {
+static inline void collect_close(collector *c) {
     free(c->served);
     free(c->itl[0]);
 }
@@ -69,18 +73,18 @@ static inline int collect_bucket(double seconds) {
 }
 
 // The middle of a bucket.
-static double collect_bucket_time(int bucket) {
+static inline double collect_bucket_time(int bucket) {
     int fraction = bucket & ((1 << BUCKET_BITS) - 1);
     return ldexp(1 + (fraction + 0.5) / (1 << BUCKET_BITS), (bucket >> BUCKET_BITS) + BUCKET_LOW);
 }
 
-static void collect_running(collector *c, double time, int change) {
+static inline void collect_running(collector *c, double time, int change) {
     c->running_area += c->running * (time - c->running_since);
     c->running_since = time;
     c->running += change;
 }
 
-static void collect_finished(collector *c, const llm42_event *event) {
+static inline void collect_finished(collector *c, const llm42_event *event) {
     const llm42_request *r = event->info;
     collect_running(c, event->time, -1);
     if (r->id - c->skip > c->requests) return;
@@ -99,7 +103,7 @@ static void collect_finished(collector *c, const llm42_event *event) {
     c->finished++;
 }
 
-static void collect_event(void *user, const llm42_event *event) {
+static inline void collect_event(void *user, const llm42_event *event) {
     collector *c = user;
     if (event->request && event->request <= c->skip) return;
     switch (event->type) {
@@ -116,19 +120,8 @@ static void collect_event(void *user, const llm42_event *event) {
 }
 
 // >>figures ------------------------------------------------------------------------------------------------------
-static int collect_ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-// The smallest of sorted values with at least p percent of them at or below it; NAN of none.
-static double nearest_rank(const double *sorted, int64_t count, double p) {
-    int64_t rank = (int64_t)ceil(p * (double)count / 100.0);
-    return count ? sorted[rank < 1 ? 0 : rank - 1] : (double)NAN;
-}
-
-// The same over the buckets of one or both classes.
-static double collect_itl(const collector *c, bool deterministic, bool other, double p) {
+// percentile over the buckets of one or both classes.
+static inline double collect_itl(const collector *c, bool deterministic, bool other, double p) {
     int64_t total = 0, seen = 0;
     for (int i = 0; i < BUCKETS; i++) total += (deterministic ? c->itl[1][i] : 0) + (other ? c->itl[0][i] : 0);
     int64_t rank = (int64_t)ceil(p * (double)total / 100.0);
@@ -140,32 +133,32 @@ static double collect_itl(const collector *c, bool deterministic, bool other, do
 }
 
 // Sorts the time to first token (which < 0) or the end-to-end time of all requests (2) or a class (0, 1) into times.
-static int64_t collect_sorted(const collector *c, int which, double *times) {
+static inline int64_t collect_sorted(const collector *c, int which, double *times) {
     int64_t count = 0;
     for (int64_t i = 0; i < c->requests; i++) {
         const served *s = &c->served[i];
         if (which < 0 || which == 2 || which == s->deterministic) times[count++] = which < 0 ? s->ttft : s->e2e;
     }
-    qsort(times, (size_t)count, sizeof *times, collect_ascending);
+    sort_numbers(times, count);
     return count;
 }
 
-static double ratio_of(double part, double whole) { return whole > 0 ? part / whole : (double)NAN; }
+static inline double ratio_of(double part, double whole) { return whole > 0 ? part / whole : (double)NAN; }
 
 // False: out of memory.
-static bool collect_figures(collector *c, const llm42_stats *s, metrics *m) {
+static inline bool collect_figures(collector *c, const llm42_stats *s, metrics *m) {
     double *times = malloc((size_t)c->requests * sizeof *times), busy = 0;
     if (!times) return false;
     int64_t n = collect_sorted(c, -1, times), marked;
-    m->ttft_p50_s = nearest_rank(times, n, 50), m->ttft_p75_s = nearest_rank(times, n, 75);
-    m->ttft_p90_s = nearest_rank(times, n, 90), m->ttft_p99_s = nearest_rank(times, n, 99);
+    m->ttft_p50_s = percentile(times, n, 50), m->ttft_p75_s = percentile(times, n, 75);
+    m->ttft_p90_s = percentile(times, n, 90), m->ttft_p99_s = percentile(times, n, 99);
     n = collect_sorted(c, 2, times);
-    m->e2e_p50_s = nearest_rank(times, n, 50), m->e2e_p75_s = nearest_rank(times, n, 75);
-    m->e2e_p90_s = nearest_rank(times, n, 90), m->e2e_p99_s = nearest_rank(times, n, 99);
+    m->e2e_p50_s = percentile(times, n, 50), m->e2e_p75_s = percentile(times, n, 75);
+    m->e2e_p90_s = percentile(times, n, 90), m->e2e_p99_s = percentile(times, n, 99);
     marked = n = collect_sorted(c, 1, times);
-    m->det_e2e_p50_s = nearest_rank(times, n, 50), m->det_e2e_p99_s = nearest_rank(times, n, 99);
+    m->det_e2e_p50_s = percentile(times, n, 50), m->det_e2e_p99_s = percentile(times, n, 99);
     n = collect_sorted(c, 0, times);
-    m->nondet_e2e_p50_s = nearest_rank(times, n, 50), m->nondet_e2e_p99_s = nearest_rank(times, n, 99);
+    m->nondet_e2e_p50_s = percentile(times, n, 50), m->nondet_e2e_p99_s = percentile(times, n, 99);
     free(times);
     m->itl_p50_s = collect_itl(c, true, true, 50), m->itl_p99_s = collect_itl(c, true, true, 99);
     m->nondet_itl_p99_s = collect_itl(c, false, true, 99);

@@ -9,9 +9,11 @@
 // Chosen, and not fitted:
 //
 //   row_ms       the middle of its bounds (the slope of the last two points, the mean of the last): the curve cannot
-//   tell verify_cost  made monotone; one curve for windows and prompts KV pool      0.85 of the memory less the
-//   weights; overlap: a roofline of the data sheet's bandwidth and FLOP/s rollbacks    of requests served at once (they
-//   do not depend on arrivals) with the lengths of sharegpt-served;
+//                tell
+//   verify_cost  made monotone; one curve for windows and prompts
+//   KV pool      0.85 of the memory less the weights
+//   overlap      a roofline of the data sheet's bandwidth and FLOP/s
+//   rollbacks    of requests served at once (they do not depend on arrivals) with the lengths of sharegpt-served;
 //                policies as in the paper's code, partial windows in order of admission (by its Figs. 11 and 12)
 //   weights      10% of a recompute %, 0.03 of a share read off a curve count as equally far off
 //
@@ -32,7 +34,7 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
-#include "examples/args.h"
+#include "sweep/common.h"
 #include "sweep/workload.h"
 
 enum { MAX_POINTS = 16, ROLLBACK_REQUESTS = 4096 };
@@ -57,10 +59,10 @@ typedef struct fit {
     char place[4200];                 // FILE:LINE of the reference table that is being read
     table verify, nondet, invariant;  // ms by rows; output tokens/s by batch
     int windows;
-    double window[MAX_POINTS], cdf[MAX_POINTS][3],
-        recompute[MAX_POINTS];  // Fig. 9: share of requests at or below 0, 0.2, 0.4
-    double row_ms, base_ms, decode_row_ms, kv_rate, invariant_base_ms, invariant_decode, invariant_prompt, flip_rate,
-        flip_shape;
+    double window[MAX_POINTS], recompute[MAX_POINTS];
+    double cdf[MAX_POINTS][3];  // Fig. 9: share of requests at or below 0, 0.2, 0.4
+    double row_ms, base_ms, decode_row_ms, kv_rate, invariant_base_ms, invariant_decode, invariant_prompt;
+    double flip_rate, flip_shape;
     llm42_model *model;
 } fit;
 
@@ -141,16 +143,6 @@ static void read_workload(fit *f, char **field) {
                   field[5]);
 }
 
-// Blocks of equal value where a value would be smaller than one before it (pool adjacent violators).
-static void make_monotone(double *y, int n) {
-    for (int i = 1; i < n; i++)
-        for (int first = i; first > 0 && y[first] < y[first - 1]; first--) {
-            double sum = 0;
-            for (int k = first - 1; k <= i; k++) sum += y[k];
-            for (int k = first - 1; k <= i; k++) y[k] = sum / (i - first + 2);
-        }
-}
-
 // >>model --------------------------------------------------------------------------------------------------------
 static const double decode_rows[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048}, contexts[] = {0, 8192, 131072};
 static const double more_rows[] = {1024, 2048, 4096, 8192, 16384};
@@ -159,8 +151,7 @@ static double pass_ms(const fit *f, double rows, double context) {
     const table *v = &f->verify;
     double ms = v->y[0], last = v->x[v->count - 1];
     for (int i = 1; i < v->count && rows > v->x[i - 1]; i++)
-        ms = v->y[i - 1] +
-             (v->y[i] - v->y[i - 1]) * (LLM42__MIN(rows, v->x[i]) - v->x[i - 1]) / (v->x[i] - v->x[i - 1]);
+        ms = v->y[i - 1] + (v->y[i] - v->y[i - 1]) * (fmin(rows, v->x[i]) - v->x[i - 1]) / (v->x[i] - v->x[i - 1]);
     if (rows > last) ms += (rows - last) * f->row_ms;
     return ms + rows * context * attention_flop_per_key / (2 * matrix_weights) * f->row_ms;
 }
@@ -173,7 +164,7 @@ static double decode_ms(const fit *f, double rows, double context) {
 static double model_ms(const fit *f, llm42_schedule schedule, llm42_kind kind, double rows, double context) {
     double fast = kind == LLM42_KIND_DECODE ? decode_ms(f, rows, context) : pass_ms(f, rows, context);
     double slower = kind == LLM42_KIND_DECODE ? f->invariant_decode : f->invariant_prompt;
-    return schedule == LLM42_INVARIANT ? LLM42__MAX(f->invariant_base_ms, slower * fast) : fast;
+    return schedule == LLM42_INVARIANT ? fmax(f->invariant_base_ms, slower * fast) : fast;
 }
 
 static double rows_of(const fit *f, llm42_kind kind, int i, int *count) {
@@ -193,7 +184,7 @@ static void write_calibration(const fit *f, FILE *file) {
     double memory = (weight_bytes + 32 * 1024 * kv_bytes_per_token) / fast +
                     (weight_bytes + 8192 * kv_bytes_per_token) / replay;
     double flop = 2 * matrix_weights * (32 / fast + 512 / replay);
-    double overlap = LLM42__MAX(1, LLM42__MAX(memory / peak_bytes_per_s, flop / peak_flop_per_s));
+    double overlap = fmax(1, fmax(memory / peak_bytes_per_s, flop / peak_flop_per_s));
     fprintf(
         file,
         "# llm42 calibration 1\n# source: fitted by build/fit to the LLM-42 paper's verify_cost, throughput_vs_batch, "
@@ -211,11 +202,11 @@ static void write_calibration(const fit *f, FILE *file) {
         f->row_ms, f->base_ms, f->decode_row_ms, f->kv_rate * 1e-12, f->invariant_base_ms, f->invariant_decode,
         f->invariant_prompt);
     fprintf(file, "schedule\tkind\trows\tcontext_tokens\tms\n");
-    for (int t = 0; t < LLM42__TABLES; t++)
+    for (int t = 0; t < COST_TABLES; t++)
         for (int i = 0, count = 1; i < count; i++)
             for (int c = 0; c < 3; c++) {
-                llm42_schedule schedule = llm42__cost_tables[t].schedule;
-                llm42_kind kind = llm42__cost_tables[t].kind;
+                llm42_schedule schedule = cost_tables[t].schedule;
+                llm42_kind kind = cost_tables[t].kind;
                 double rows = rows_of(f, kind, i, &count);
                 fprintf(file, "%s\t%s\t%.0f\t%.0f\t%.6g\n", llm42_schedule_name(schedule), llm42_kind_name(kind), rows,
                         contexts[c], model_ms(f, schedule, kind, rows, contexts[c]));
@@ -269,7 +260,7 @@ static double serve(const fit *f, const llm42_calibration *calibration, llm42_mo
                               .threads = 1,
                               .max_context = longest,
                               .max_running = 512,
-                              .token_budget = LLM42__MAX(16384, longest),
+                              .token_budget = longest > 16384 ? longest : 16384,
                               .pages = (int)(kv_tokens / 16),
                               .window = window,
                               .group = 1,
@@ -344,12 +335,8 @@ static double rollback_error(const fit *f, bool show) {
         for (int k = 0; k < 3; k++) {
             double share = (double)t.below[k] / (double)t.requests;
             total += (share - f->cdf[i][k]) * (share - f->cdf[i][k]) / (0.03 * 0.03);
-            if (show)
-                printf(" %s%s: %.2f (%.2f)", k ? "<= " : "",
-                       k == 0   ? "0"
-                       : k == 1 ? "0.2"
-                                : "0.4",
-                       share, f->cdf[i][k]);
+            static const char *const at[3] = {"0", "<= 0.2", "<= 0.4"};
+            if (show) printf(" %s: %.2f (%.2f)", at[k], share, f->cdf[i][k]);
         }
         if (show) printf("\n");
     }
@@ -372,7 +359,7 @@ static void search(fit *f, double (*error)(const fit *, bool), const parameter *
         for (int i = 0; i < 2 * count; i++) {
             const parameter *p = &parameters[i / 2];
             double old = *p->value, next = old * (i % 2 ? 1 / (1 + step) : 1 + step);
-            *p->value = LLM42__MAX(p->low, LLM42__MIN(p->high, next));
+            *p->value = fmax(p->low, fmin(p->high, next));
             double now = *p->value == old ? best : error(f, false);
             if (now < best * (1 - 1e-6)) best = now, better = true;
             else *p->value = old;
@@ -410,7 +397,7 @@ int main(int argc, char **argv) {
     table *v = &f->verify;
     if (v->count < 2 || !f->nondet.count || !f->invariant.count || !f->windows)
         args_fail(1, "%s: a table has no points", f->set.reference);
-    make_monotone(v->y, v->count);
+    make_monotone(v->y, v->count, 1);
     // A row beyond the last point costs at least the slope of the last two, and at most the last one's mean. The
     // throughput curve cannot tell, since rows and KV reads grow alike in it: the middle is taken.
     int n = v->count - 1;
@@ -428,12 +415,9 @@ int main(int argc, char **argv) {
            "%.2f, flip rate %.4f, shape %.2f\n",
            f->row_ms, f->base_ms, f->decode_row_ms, f->kv_rate * 1e-12, f->invariant_base_ms, f->invariant_decode,
            f->invariant_prompt, f->flip_rate, f->flip_shape);
-    char part[4096];
-    FILE *file = args_out_begin(f->set.out, part);
-    if (!file) args_fail(1, "%s: cannot write: %s", part, strerror(errno));
+    FILE *file = out_begin(f->set.out);
     write_calibration(f, file);
-    if (!args_out_finish(file, f->set.out, part)) args_fail(1, "%s: cannot write: %s", f->set.out, strerror(errno));
-    printf("wrote %s\n", f->set.out);
+    out_finish(file, f->set.out);
     llm42_model_free(f->model);
     free(f);
     return args_finish();

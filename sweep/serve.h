@@ -1,14 +1,13 @@
-// serve.h: one run of a workload on an engine, from its first request to its figures. sweep.c's cells and bench.c's
-// workloads on a device are both such runs. Included behind llm42.h (with LLM42_IMPLEMENTATION), collect.h and
-// workload.h.
+// serve.h: one run of a workload on an engine, from its first request to its figures. The cells of build/sweep are such
+// runs, and so are the workloads that build/bench serves on a GPU.
 #ifndef SERVE_H
 #define SERVE_H
 
-#define TRY(call)                                \
-    do {                                         \
-        llm42_result result_ = (call);           \
-        if (result_ != LLM42_OK) return result_; \
-    } while (0)
+#include <float.h>
+
+#include "sweep/collect.h"
+#include "sweep/common.h"
+#include "sweep/workload.h"
 
 // Prompts made before the clock starts: those of one seed, one behind the other.
 typedef struct prompt_set {
@@ -30,6 +29,7 @@ typedef struct serving serving;
 struct serving {
     const serve_plan *s;
     const prompt_set *prompts;  // NULL: none were made
+    bool submit_late;           // a request is submitted when it may soon be admitted; else all are at once
     void (*progress)(serving *v);
     void *user;  // of progress
     llm42_engine *engine;
@@ -42,14 +42,15 @@ struct serving {
 };
 
 // KV pages of a device's pool: kv_gb GiB, or less where max_running whole contexts take less, but at least one context.
-static int64_t serve_pages(const serve_plan *s, int64_t page_size, double kv_gb) {
+static inline int64_t serve_pages(const serve_plan *s, int64_t page_size, double kv_gb) {
     int64_t request = (s->max_context + page_size - 1) / page_size;
     double page_bytes = (double)llm42_kv_token_bytes(&s->model->config, LLM42_BF16) * (double)page_size;
     int64_t pages = (int64_t)fmin(kv_gb * 1073741824.0 / page_bytes, (double)request * s->max_running);
     return pages < request ? request : pages;
 }
 
-static llm42_result submit_next(serving *v, llm42_error *error) {
+// >>serve --------------------------------------------------------------------------------------------------------
+static inline llm42_result submit_next(serving *v, llm42_error *error) {
     workload_request r;
     workload_next(&v->load, &r);
     const int32_t *prompt = v->prompt;
@@ -68,7 +69,7 @@ static llm42_result submit_next(serving *v, llm42_error *error) {
 
 // Short requests that end one after the other, so that decoding goes through every batch size, half of them
 // deterministic where any will be: what a device sets up at first use is then there.
-static llm42_result serving_warm_up(serving *v, llm42_error *error) {
+static inline llm42_result serving_warm_up(serving *v, llm42_error *error) {
     const llm42_config *c = &v->s->model->config;
     int32_t prompt[16];
     int64_t count = v->s->warm_up;
@@ -91,11 +92,12 @@ static llm42_result serving_warm_up(serving *v, llm42_error *error) {
     return LLM42_OK;
 }
 
-// desc says how to serve; its events go to the collector. ratio: share of requests that are deterministic.
-static llm42_result serving_open(serving *v, llm42_engine_desc desc, const char *qps, uint64_t seed, double ratio,
-                                 llm42_error *error) {
+// desc says how to serve; its events go to the collector. ratio: share of requests that are deterministic, in modes
+// where requests differ in that.
+static inline llm42_result serving_open(serving *v, llm42_engine_desc desc, const char *qps, uint64_t seed,
+                                        double ratio, llm42_error *error) {
     const serve_plan *s = v->s;
-    v->ratio = desc.mode == LLM42_DVR ? ratio : desc.mode == LLM42_BATCH_INVARIANT;
+    v->ratio = desc.mode == LLM42_NONDETERMINISTIC ? 0 : desc.mode == LLM42_BATCH_INVARIANT ? 1 : ratio;
     TRY(workload_open(&v->load, s->workload, qps, seed, error));
     if (s->clipped) TRY(workload_clip(&v->load, s->max_context, error));
     v->prompt = calloc((size_t)s->max_context, sizeof *v->prompt);
@@ -110,18 +112,23 @@ static llm42_result serving_open(serving *v, llm42_engine_desc desc, const char 
     return LLM42_OK;
 }
 
-// more says whether to submit another request while so many are waiting; NULL: all at once.
-static llm42_result serve(serving *v, bool (*more)(const serving *v, int64_t waiting), llm42_error *error) {
+// Requests that are submitted late take no memory before, so that there may be millions. Under the default planner the
+// result is that of submitting all at once: it admits from the head of the queue, which is sorted by arrival; one step
+// admits no more than max_running requests that were never admitted before, since those that it preempts on the way
+// stand in front of them; and as long as any are to come the queue holds more than that. Other planners may look at the
+// whole queue.
+static inline llm42_result serve(serving *v, llm42_error *error) {
     for (int64_t steps = 1;; steps++) {
         int64_t waiting = v->submitted < v->s->requests ? llm42_engine_stats(v->engine).waiting : 0;
-        for (; v->submitted < v->s->requests && (!more || more(v, waiting)); waiting++) TRY(submit_next(v, error));
+        for (; v->submitted < v->s->requests && (!v->submit_late || waiting <= v->s->max_running); waiting++)
+            TRY(submit_next(v, error));
         llm42_result result = llm42_engine_step(v->engine, error);
         if (v->progress && (result != LLM42_OK || steps % 1024 == 0)) v->progress(v);
         if (result != LLM42_OK) return result == LLM42_IDLE ? LLM42_OK : result;
     }
 }
 
-static llm42_result serving_figures(serving *v, metrics *m, llm42_error *error) {
+static inline llm42_result serving_figures(serving *v, metrics *m, llm42_error *error) {
     llm42_stats s = llm42_engine_stats(v->engine);
     const llm42_stats *b = &v->before;
     s.returned_tokens -= b->returned_tokens, s.deterministic_tokens -= b->deterministic_tokens;
@@ -132,11 +139,74 @@ static llm42_result serving_figures(serving *v, metrics *m, llm42_error *error) 
     return llm42_fail(error, LLM42_MEMORY, "out of memory for the figures of a run");
 }
 
-static void serving_close(serving *v) {
+static inline void serving_close(serving *v) {
     llm42_engine_close(v->engine);
     workload_close(&v->load);
     collect_close(&v->collected);
     free(v->prompt);
+}
+
+// >>prompts ------------------------------------------------------------------------------------------------------
+// Prompts that look like the model's text, since random tokens would not drift as text does: its own samples. Those of
+// a trace that shares prefixes are the workload's, or nothing would be shared.
+
+// Submits a request for each prompt to be sampled, with the prompt's index as .user, and sets p->start.
+static inline llm42_result prompts_submit(prompt_set *p, const serve_plan *s, workload *load, llm42_engine *engine,
+                                          const int32_t *first, llm42_error *error) {
+    workload_request r;
+    for (int64_t i = 0; i < s->requests; i++) {
+        workload_next(load, &r);
+        p->start[i + 1] = p->start[i] + r.input_tokens;
+        if (r.block_count || r.input_tokens == 1) continue;
+        uint64_t seed = llm42_hash(llm42_hash(p->seed) ^ (uint64_t)i) | 1;
+        llm42_request_desc request = {.prompt = first,
+                                      .prompt_count = 1,
+                                      .max_new_tokens = r.input_tokens - 1,
+                                      .ignore_stop = true,
+                                      .user = (void *)(intptr_t)i,
+                                      .sampling = {.temperature = 1, .seed = seed}};
+        TRY(llm42_engine_submit(engine, &request, NULL, error));
+    }
+    return LLM42_OK;
+}
+
+static inline llm42_result prompts_fill(prompt_set *p, const serve_plan *s, workload *load, llm42_engine *engine,
+                                        llm42_error *error) {
+    const llm42_config *c = &s->model->config;
+    const int32_t first = c->bos >= 0 ? c->bos : 0;
+    p->start = calloc((size_t)s->requests + 1, sizeof *p->start);
+    if (!p->start) return llm42_fail(error, LLM42_MEMORY, "out of memory for the prompts");
+    TRY(prompts_submit(p, s, load, engine, &first, error));
+    TRY(llm42_engine_run(engine, error));
+    p->tokens = malloc(((size_t)p->start[s->requests] + 1) * sizeof *p->tokens);
+    if (!p->tokens) return llm42_fail(error, LLM42_MEMORY, "out of memory for the prompts");
+    workload_rewind(load);
+    for (int64_t i = 0; i < s->requests; i++) {
+        workload_request r;
+        workload_next(load, &r);
+        if (r.block_count) workload_prompt(load, &r, c->vocab, p->tokens + p->start[i]);
+        else p->tokens[p->start[i]] = first;
+    }
+    const llm42_request *sample;
+    for (int64_t id = 1; (sample = llm42_engine_request(engine, id)); id++)
+        memcpy(p->tokens + p->start[(intptr_t)sample->user] + 1, sample->tokens,
+               (size_t)sample->committed * sizeof *p->tokens);
+    return LLM42_OK;
+}
+
+// Makes the prompts of p->seed. desc says on what engine; its mode and sizes are set here.
+static inline llm42_result prompts_make(prompt_set *p, const serve_plan *s, llm42_engine_desc desc,
+                                        llm42_error *error) {
+    workload load;
+    llm42_engine *engine = NULL;
+    desc.mode = LLM42_BATCH_INVARIANT, desc.max_context = s->max_context, desc.max_running = s->max_running;
+    TRY(workload_open(&load, s->workload, "offline", p->seed, error));
+    llm42_result result = s->clipped ? workload_clip(&load, s->max_context, error) : LLM42_OK;
+    if (!result) result = llm42_engine_open(&engine, &desc, error);
+    if (!result) result = prompts_fill(p, s, &load, engine, error);
+    llm42_engine_close(engine);
+    workload_close(&load);
+    return result;
 }
 
 #endif  // SERVE_H

@@ -13,19 +13,11 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
-#include "examples/args.h"
 #include "sweep/cells.h"
-#include "sweep/collect.h"
-#include "sweep/workload.h"
+#include "sweep/common.h"
 #include "sweep/serve.h"
 
 #include <sys/resource.h>
-
-#ifdef _OPENMP
-#define PARALLEL(clauses) _Pragma(clauses)
-#else
-#define PARALLEL(clauses)
-#endif
 
 enum { CPU_RUNNING = 32, CUDA_RUNNING = 256, SIM_RUNNING = 2048, CHUNK = 2048, WHOLE = 16384 };
 
@@ -61,12 +53,6 @@ typedef struct sweep {
 } sweep;
 
 // >>progress -----------------------------------------------------------------------------------------------------
-static double wall_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static bool progress_wanted(const sweep *s) { return !s->set.quiet && args_is_terminal(stderr); }
 
 static void progress_clear(const sweep *s) {
@@ -97,53 +83,44 @@ static void progress_show(sweep *s, double work) {
 }
 
 // >>serve --------------------------------------------------------------------------------------------------------
-// Who a run is told of: whose progress it is.
+// A cell that runs, for the progress line.
 typedef struct cell_run_of {
     sweep *s;
     cell *c;
-    int64_t told;  // requests that progress counts as finished
+    int64_t counted;  // requests that progress has counted as finished
 } cell_run_of;
 
+// Policies that mean nothing in the cell keep the library's defaults.
 static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
-    static const llm42_mode modes[] = {LLM42_DVR, LLM42_NONDETERMINISTIC, LLM42_BATCH_INVARIANT};
-    static const llm42_prefill prefills[] = {LLM42_PREFILL_ISOLATED, LLM42_PREFILL_PACKED, LLM42_PREFILL_INVARIANT};
     const grid *g = &s->grid;
-    bool chunked = cell_word(g, c, CHUNKED, 0) == 1;
-    return (llm42_engine_desc){.model = s->model,
-                               .backend = s->backend,
-                               .threads = s->sim ? 1 : (int)s->set.threads,
-                               .mode = modes[cell_word(g, c, MODE, 0)],
-                               .max_context = s->plan.max_context,
-                               .max_running = s->plan.max_running,
-                               .token_budget = s->budget[chunked],
-                               .page_size = (int)s->set.page_size,
-                               .pages = s->pages,
-                               .window = (int)cell_number(g, c, WINDOW, 0),
-                               .group = (int)cell_number(g, c, GROUP, 0),
-                               .deadline = (int)s->set.deadline,
-                               .look_ahead = (int)s->set.look_ahead,
-                               .fill = cell_word(g, c, FILL, 0) == 1 ? LLM42_FILL_LARGEST : LLM42_FILL_OLDEST,
-                               .verify = cell_word(g, c, VERIFY, 0) == 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
-                               .prefill = prefills[cell_word(g, c, PREFILL, PREFILL_ISOLATED)],
-                               .bonus = cell_word(g, c, BONUS, 0) == 1 ? LLM42_BONUS_ON : LLM42_BONUS_OFF,
-                               .overlap = cell_word(g, c, OVERLAP, 0) == 1,
-                               .chunked_prefill = chunked ? LLM42_CHUNKED_ON : LLM42_CHUNKED_OFF,
-                               .admission_reserve = s->set.admission_reserve,
-                               .prefix_cache = s->set.prefix_cache};
+    llm42_engine_desc desc = {.model = s->model,
+                              .backend = s->backend,
+                              .planner = planner_find(cell_text(g, c, PLANNER)),
+                              .threads = s->sim ? 1 : (int)s->set.threads,
+                              .max_context = s->plan.max_context,
+                              .max_running = s->plan.max_running,
+                              .page_size = (int)s->set.page_size,
+                              .pages = s->pages,
+                              .window = (int)cell_number(g, c, WINDOW, 0),
+                              .group = (int)cell_number(g, c, GROUP, 0),
+                              .deadline = (int)s->set.deadline,
+                              .look_ahead = (int)s->set.look_ahead,
+                              .overlap = cell_on(g, c, OVERLAP),
+                              .admission_reserve = s->set.admission_reserve,
+                              .prefix_cache = s->set.prefix_cache};
+    for (int a = 0; a < AXES; a++)
+        if (axes[a].policy && cell_value(g, c, (axis_name)a))
+            llm42_policy_set(&desc, axes[a].name, cell_text(g, c, (axis_name)a), NULL);
+    desc.token_budget = s->budget[desc.chunked_prefill == LLM42_CHUNKED_ON];
+    return desc;
 }
 
 static void cell_progress(serving *v) {
     cell_run_of *run = v->user;
-    double done = (double)(v->collected.finished - run->told) / (double)v->collected.requests;
+    double done = (double)(v->collected.finished - run->counted) / (double)v->collected.requests;
     progress_show(run->s, done * progress_weight(run->s, run->c));
-    run->told = v->collected.finished;
+    run->counted = v->collected.finished;
 }
-
-// Requests are submitted when they may soon be admitted, so that a million of them take no memory. The result is that
-// of submitting all at once: the engine takes from the head of its list, which is sorted by arrival; one step admits no
-// more than max_running requests that were never admitted before, since those that it preempts on the way stand in
-// front of them; and as long as any are to come the list holds more than that.
-static bool more_wanted(const serving *v, int64_t waiting) { return waiting <= v->s->max_running; }
 
 static void row_print(const sweep *s, const cell *c, FILE *file, const metrics *m) {
     fprintf(file, "%s\t%s\t%s\t%" PRId64, s->set.backend, s->sim ? s->calibration->name : "-", s->workload,
@@ -210,7 +187,7 @@ static llm42_result cell_serve(sweep *s, cell *c, serving *v, llm42_error *error
                                 .flip_scale = s->set.flip_scale,
                                 .no_flips = s->set.no_flips,
                                 .invariant_slowdown = cell_number(g, c, SLOWDOWN, 0)};
-    const llm42_cuda_desc cuda = cuda_desc(s, cell_word(g, c, MATCH, 0) == 1);
+    const llm42_cuda_desc cuda = cuda_desc(s, cell_on(g, c, MATCH));
     llm42_engine_desc desc = engine_desc(s, c);
     desc.backend_desc = s->sim ? (const void *)&sim : s->cuda ? &cuda : NULL;
     desc.log = s->cuda ? args_manifest_log : NULL;
@@ -219,7 +196,8 @@ static llm42_result cell_serve(sweep *s, cell *c, serving *v, llm42_error *error
         if (s->prompts[i].seed == seed) v->prompts = &s->prompts[i];
     TRY(serving_open(v, desc, cell_text(g, c, QPS), seed, cell_number(g, c, RATIO, 0), error));
     if (s->set.trace) TRY(llm42_trace_open(&v->collected.trace, s->set.trace, error));
-    return serve(v, more_wanted, error);
+    v->submit_late = is_default_planner(PLANNER, cell_value(g, c, PLANNER));
+    return serve(v, error);
 }
 
 // Runs a cell and sets its row, or its error.
@@ -239,61 +217,6 @@ static void cell_run(sweep *s, cell *c) {
 }
 
 // >>prompts ------------------------------------------------------------------------------------------------------
-// Prompts that look like the model's text, since random tokens would not drift as text does: its own samples. Those of
-// a trace that shares prefixes are the workload's, or nothing would be shared.
-static llm42_result prompts_make(sweep *s, prompt_set *p, llm42_error *error) {
-    int64_t count = s->set.requests, total = 0, id = 0;
-    workload load;
-    workload_request r;
-    llm42_engine *engine = NULL;
-    int32_t first = s->model->config.bos >= 0 ? s->model->config.bos : 0;
-    const llm42_cuda_desc cuda = cuda_desc(s, false);
-    llm42_engine_desc desc = {.model = s->model,
-                              .backend = s->backend,
-                              .mode = LLM42_BATCH_INVARIANT,
-                              .threads = (int)s->set.threads,
-                              .max_context = s->plan.max_context,
-                              .max_running = s->plan.max_running,
-                              .pages = s->cuda ? s->pages : 0,
-                              .page_size = (int)s->set.page_size,
-                              .backend_desc = s->cuda ? &cuda : NULL};
-    TRY(workload_open(&load, s->set.workload, "offline", p->seed, error));
-    llm42_result result = s->plan.clipped ? workload_clip(&load, s->plan.max_context, error) : LLM42_OK;
-    if (!result) result = llm42_engine_open(&engine, &desc, error);
-    p->start = calloc((size_t)count + 1, sizeof *p->start);
-    for (int64_t i = 0; !result && p->start && i < count; i++) {
-        workload_next(&load, &r);
-        p->start[i + 1] = total += r.input_tokens;
-        if (r.block_count || r.input_tokens == 1) continue;
-        uint64_t seed = llm42_hash(llm42_hash(p->seed) ^ (uint64_t)i) | 1;
-        llm42_request_desc request = {.prompt = &first,
-                                      .prompt_count = 1,
-                                      .max_new_tokens = r.input_tokens - 1,
-                                      .ignore_stop = true,
-                                      .user = (void *)(intptr_t)i,
-                                      .sampling = {.temperature = 1, .seed = seed}};
-        result = llm42_engine_submit(engine, &request, &id, error);
-    }
-    if (!result) result = llm42_engine_run(engine, error);
-    p->tokens = malloc(((size_t)total + 1) * sizeof *p->tokens);
-    if (!result && (!p->start || !p->tokens)) result = llm42_fail(error, LLM42_MEMORY, "out of memory for the prompts");
-    workload_rewind(&load);
-    for (int64_t i = 0; !result && i < count; i++) {
-        workload_next(&load, &r);
-        int32_t *to = p->tokens + p->start[i];
-        if (r.block_count) workload_prompt(&load, &r, s->model->config.vocab, to);
-        else *to = first;
-    }
-    for (int64_t i = 1; !result && i <= id; i++) {
-        const llm42_request *sample = llm42_engine_request(engine, i);
-        int32_t *to = p->tokens + p->start[(intptr_t)sample->user] + 1;
-        memcpy(to, sample->tokens, (size_t)sample->committed * sizeof *to);
-    }
-    llm42_engine_close(engine);
-    workload_close(&load);
-    return result;
-}
-
 // The prompts of every seed that a cell still to be run has: made before any time is taken.
 static void prompts_of_cells(sweep *s, cell **cells) {
     llm42_error error = {0};
@@ -303,8 +226,15 @@ static void prompts_of_cells(sweep *s, cell **cells) {
         for (int64_t k = 0; k < arrlen(s->prompts); k++) there |= s->prompts[k].seed == seed;
         if (there) continue;
         if (progress_wanted(s)) fprintf(stderr, "\r\033[Kmaking prompts");
+        const llm42_cuda_desc cuda = cuda_desc(s, false);
+        const llm42_engine_desc desc = {.model = s->model,
+                                        .backend = s->backend,
+                                        .threads = (int)s->set.threads,
+                                        .pages = s->cuda ? s->pages : 0,
+                                        .page_size = (int)s->set.page_size,
+                                        .backend_desc = s->cuda ? &cuda : NULL};
         prompt_set made = {.seed = seed};
-        args_check(prompts_make(s, &made, &error), &error);
+        args_check(prompts_make(&made, &s->plan, desc, &error), &error);
         arrput(s->prompts, made);
     }
 }
@@ -316,8 +246,11 @@ static char *cell_configuration(const sweep *s, const cell *c) {
     FILE *file = open_memstream(&text, &size);
     if (!file) args_fail(1, "out of memory");
     fputs(s->configuration, file);
-    for (int a = 0; a < s->grid.shown; a++)
+    for (int a = 0; a < s->grid.shown; a++) {
+        const value *v = cell_value(&s->grid, c, (axis_name)a);
+        if (v && is_default_planner((axis_name)a, v)) continue;
         fprintf(file, "; %s %s", axes[a].name, cell_text(&s->grid, c, (axis_name)a));
+    }
     if (fclose(file)) args_fail(1, "out of memory");
     return text;
 }
@@ -372,28 +305,16 @@ static void merge_cells(sweep *s) {
 }
 
 // >>output -------------------------------------------------------------------------------------------------------
-static void cpu_model_print(FILE *file) {
-    FILE *info = fopen("/proc/cpuinfo", "r");
-    char line[512], name[200] = "unknown";
-    while (info && fgets(line, sizeof line, info)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) || !colon || !colon[1]) continue;
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-        break;
-    }
-    if (info) fclose(info);
-    fputs(name, file);
-}
-
 static void header_print(const sweep *s, FILE *file) {
     const llm42_calibration *k = s->calibration;
+    char name[256];
     fprintf(file, "# llm42 %s sweep\n", LLM42_VERSION);
     if (s->sim) {
         fprintf(file, "# simulated: no model ran; pass times and rollbacks come from calibration %s\n", k->name);
         fprintf(file, "# source: %s\n# device: %s\n# devices: %d\n", k->source, k->device, k->devices);
     } else {
-        fprintf(file, "# measured on this machine: %s ", s->cuda ? "cuda, host" : "cpu");
-        cpu_model_print(file);
+        fprintf(file, "# measured on this machine: %s %s", s->cuda ? "cuda, host" : "cpu",
+                processor_name(name, sizeof name));
         if (!s->cuda) fprintf(file, ", %" PRId64 " threads", s->set.threads);
         fprintf(file, ", model %s\n", s->set.model);
         args_manifest_print(&s->manifest, file);
@@ -407,6 +328,7 @@ static void header_print(const sweep *s, FILE *file) {
     }
     fprintf(file, "# configuration: %s\n# grid:", s->configuration);
     for (int a = 0; a < s->grid.shown; a++) {
+        if (s->grid.count[a] == 1 && is_default_planner((axis_name)a, &s->grid.values[a][0])) continue;
         fprintf(file, "%s %s ", a ? ";" : "", axes[a].name);
         for (int i = 0; i < s->grid.count[a]; i++) fprintf(file, "%s%s", i ? "," : "", s->grid.values[a][i].text);
     }
@@ -507,12 +429,11 @@ static void run_cells(sweep *s, cell **cells) {
 // What a file holds, in 16 digits: another calibration under the same name is another configuration.
 static void contents_print(FILE *file, const char *path) {
     llm42_error error = {0};
-    llm42__file data;
-    args_check(llm42__file_map(&data, path, &error), &error);
-    uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-    for (size_t i = 0; i < data.size; i++) hash = (hash ^ (unsigned char)data.data[i]) * 0x100000001b3u;
-    llm42__file_unmap(&data);
-    fprintf(file, " %016" PRIx64, hash);
+    char *text;
+    size_t size;
+    args_check(file_read(path, &text, &size, &error), &error);
+    fprintf(file, " %016" PRIx64, file_hash(text, size));
+    free(text);
 }
 
 static void open_model(sweep *s) {
@@ -596,6 +517,7 @@ static void resolve(sweep *s) {
 static void configure(sweep *s) {
     const settings *o = &s->set;
     size_t size = 0;
+    char name[256];
     FILE *file = open_memstream(&s->configuration, &size);
     if (!file) args_fail(1, "out of memory");
     fprintf(file, "llm42 %s; backend %s; ", LLM42_VERSION, o->backend);
@@ -606,8 +528,7 @@ static void configure(sweep *s) {
         if (o->no_flips) fprintf(file, "flips off; ");
         else fprintf(file, "flip_scale %g; ", o->flip_scale);
     } else {
-        fprintf(file, "cpu ");
-        cpu_model_print(file);
+        fprintf(file, "cpu %s", processor_name(name, sizeof name));
         if (s->cuda)
             fprintf(file, " as host; prompts %s; warm_up %" PRId64 "; fast %s; ", o->prompts, s->plan.warm_up,
                     o->offered ? "offered" : "fastest");
@@ -692,7 +613,6 @@ static void check(sweep *s) {
     if (detail && (arrlen(s->grid.cells) != 1 || o->merge || o->cells))
         args_fail(2, "--per-request, --trace: for a grid of one cell, run here: %d cells%s", (int)arrlen(s->grid.cells),
                   o->merge || o->cells ? "; leave --merge and --cells out" : "");
-    if (!o->threads) o->threads = 1;
     o->shares = 1;
     if (!o->cell) return;
     const char *slash = strchr(o->cell, '/'), *end = o->cell + strlen(o->cell);
@@ -701,6 +621,17 @@ static void check(sweep *s) {
     o->share = args_int("--cell", o->cell, slash, 1, o->shares) - 1;
     if (!o->cells) args_fail(2, "--cell: needs --cells DIR to leave its cells in");
     if (o->out) args_fail(2, "--cell: a share is no whole result: leave --out out, and use --merge when all are done");
+}
+
+// The option of an axis. Its help lists the words that it takes, unless it is an axis of numbers.
+static args_option axis_option(settings *s, axis_name which) {
+    static char name[AXES][32], help[AXES][320];
+    static const char *const none[] = {NULL};
+    const axis *a = &axes[which];
+    s->list[which] = a->list;
+    snprintf(name[which], sizeof name[which], "%s LIST", a->name);
+    words_help(help[which], sizeof help[which], a->about, a->number ? none : axis_words(which));
+    return (args_option)ARGS_TEXT(name[which], &s->list[which], help[which]);
 }
 
 static settings parse(int argc, char **argv) {
@@ -713,8 +644,8 @@ static settings parse(int argc, char **argv) {
         .flip_scale = 1,
         .warm_up = -1,
         .kv_gb = 64,
-        .list = {"dvr", "eager", "isolated", "off", "off", "off", "oldest", "64", "8", "1", "12", "0", "42", "off"}};
-    const args_option options[] = {
+    };
+    const args_option served[] = {
         ARGS_TEXT("backend NAME", &s.backend, "sim (virtual time), cpu or cuda (measured)"),
         ARGS_TEXT("calibration FILE", &s.calibration, "sim: pass times; sweep/calibration has them"),
         ARGS_TEXT("model DIR", &s.model, "cpu, cuda: model folder, file or synthetic:NAME"),
@@ -722,21 +653,8 @@ static settings parse(int argc, char **argv) {
                   "sharegpt, sharegpt-served, arxiv, fixed:IxO, uniform:IxO, sglang:IxOxN,\n"
                   "                         lengths:FILE, azure:FILE, mooncake:FILE"),
         ARGS_INT("requests N", &s.requests, 1, 100000000, "requests of a cell"),
-        ARGS_TEXT("mode LIST", &s.list[MODE], "dvr, nondeterministic, batch_invariant"),
-        ARGS_TEXT("verify LIST", &s.list[VERIFY], "eager, wait"),
-        ARGS_TEXT("prefill LIST", &s.list[PREFILL], "of deterministic prompts: isolated, packed, invariant"),
-        ARGS_TEXT("chunked LIST", &s.list[CHUNKED], "chunked prefill: off, on"),
-        ARGS_TEXT("bonus LIST", &s.list[BONUS], "the verifier's own token: off, on"),
-        ARGS_TEXT("overlap LIST", &s.list[OVERLAP], "fast passes beside replay passes: off, on"),
-        ARGS_TEXT("fill LIST", &s.list[FILL], "partial windows that fill an eager pass: oldest (the paper's), largest"),
-        ARGS_TEXT("window LIST", &s.list[WINDOW], "W, rows of a verification window"),
-        ARGS_TEXT("group LIST", &s.list[GROUP], "G, windows of a replay pass"),
-        ARGS_TEXT("ratio LIST", &s.list[RATIO], "share of requests that are deterministic, 0 to 1"),
-        ARGS_TEXT("qps LIST", &s.list[QPS], "requests a second (Poisson), offline (all at once) or trace"),
-        ARGS_TEXT("slowdown LIST", &s.list[SLOWDOWN],
-                  "INVARIANT passes cost so many times FAST ones; 0: the calibration's own"),
-        ARGS_TEXT("seed LIST", &s.list[SEED], "of lengths, arrivals, tokens and flips"),
-        ARGS_TEXT("match LIST", &s.list[MATCH], "cuda: replay passes sum as small fast passes do: off, on"),
+    };
+    const args_option conditions[] = {
         ARGS_INT("threads N", &s.threads, 0, 1024, "sim: cells at a time, 0: all cores; cpu: the engine's, 0: one"),
         ARGS_INT("max-running N", &s.max_running, 0, 1 << 16, "sequences at once, 0: 2048 (sim), 32 (cpu), 256 (cuda)"),
         ARGS_INT("kv-tokens N", &s.kv_tokens, 0, (int64_t)1 << 40, "KV pool, 0: the calibration's"),
@@ -771,17 +689,23 @@ static settings parse(int argc, char **argv) {
         ARGS_FLAG("timing", &s.timing, "say at the end, on standard error, what the run took"),
         ARGS_END,
     };
+    enum { SERVED = sizeof served / sizeof *served };
+    args_option options[SERVED + AXES + sizeof conditions / sizeof *conditions];
+    memcpy(options, served, sizeof served);
+    for (int a = 0; a < AXES; a++) options[SERVED + a] = axis_option(&s, (axis_name)a);
+    memcpy(options + SERVED + AXES, conditions, sizeof conditions);
     args_parse(argc, argv, "Runs a grid of serving configurations and writes a TSV row a cell. LIST: a,b,c.", options);
-    if (!strcmp(s.backend, "sim") && (s.model || s.prompts))
-        args_fail(2, "--model, --prompts: only with --backend cpu or cuda: the simulator's model is its calibration's");
-    if (!s.model) s.model = "examples/tiny42";
-    if (!s.prompts) s.prompts = strcmp(s.backend, "cpu") ? "random" : "own";
-    if (!s.threads && !strcmp(s.backend, "sim")) {
-#ifdef _OPENMP
-        s.threads = omp_get_max_threads();
-#endif
-    }
     return s;
+}
+
+// What the command line leaves open, and that the backend decides.
+static void set_defaults(settings *s) {
+    bool sim = !strcmp(s->backend, "sim"), cpu = !strcmp(s->backend, "cpu");
+    if (sim && (s->model || s->prompts))
+        args_fail(2, "--model, --prompts: only with --backend cpu or cuda: the simulator's model is its calibration's");
+    if (!s->model) s->model = "examples/tiny42";
+    if (!s->prompts) s->prompts = cpu ? "own" : "random";
+    if (!s->threads) s->threads = sim ? all_threads() : 1;
 }
 
 static void timing_print(const sweep *s, int64_t cells) {
@@ -797,6 +721,7 @@ static void timing_print(const sweep *s, int64_t cells) {
 
 int main(int argc, char **argv) {
     sweep s = {.set = parse(argc, argv)};
+    set_defaults(&s.set);
     check(&s);
     if (s.set.list_only) {
         list_print(&s);

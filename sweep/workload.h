@@ -1,8 +1,7 @@
 // workload.h: a spec text becomes a stream of requests: prompt length, output length, arrival, prompt tokens.
 //
-//     #define LLM42_IMPLEMENTATION
-//     #include "llm42.h"              // first: this header uses its private hash, exp, log, file and JSON readers
-//     #include "sweep/workload.h"
+//     #include "llm42.h"
+//     #include "sweep/workload.h"     // needs jsmn.h and stb_ds.h, as llm42.h's implementation does
 //
 //     workload w;
 //     workload_request r;
@@ -13,13 +12,16 @@
 //     }
 //     workload_close(&w);
 //
-// Specs:    sharegpt, sharegpt-served, arxiv   lengths drawn from fitted distributions, see >>fit
+// Specs:    sharegpt, sharegpt-served, arxiv
+//                             lengths drawn from fitted distributions, see >>fit
 //           fixed:IxO         I input and O output tokens each
 //           uniform:IxO       1 to I and 1 to O tokens, equally likely
-//           sglang:IxOxN      such lengths as SGLang's benchmark draws them for N requests and the seed (random data
-//           set) lengths:FILE      TSV with columns input_len and output_len azure:FILE        CSV with columns
-//           TIMESTAMP, ContextTokens, GeneratedTokens (Azure LLM inference traces) mooncake:FILE     JSONL with
-//           timestamp (ms), input_length, output_length and hash_ids, one per 512 tokens
+//           sglang:IxOxN      such lengths as SGLang's benchmark draws them for N requests and the seed (its random
+//                             data set)
+//           lengths:FILE      TSV with columns input_len and output_len
+//           azure:FILE        CSV with columns TIMESTAMP, ContextTokens, GeneratedTokens (Azure LLM inference traces)
+//           mooncake:FILE     JSONL with timestamp (ms), input_length, output_length and hash_ids, one for each 512
+//                             tokens
 // Arrivals: a number          so many requests a second, a Poisson process that starts with request 0 at 0 s
 //           offline           all at 0 s
 //           trace             the trace's own (azure and mooncake), counted from its first request
@@ -36,10 +38,15 @@
 #ifndef LLM42_WORKLOAD_H
 #define LLM42_WORKLOAD_H
 
-#ifndef LLM42_IMPLEMENTATION
-#error "workload.h: include llm42.h with LLM42_IMPLEMENTATION before it"
+#include "sweep/common.h"
+
+#include "stb_ds.h"
+#ifndef JSMN_H  // the implementation of llm42.h includes it in the same way
+#define JSMN_STATIC
+#define JSMN_STRICT
+#define JSMN_PARENT_LINKS
+#include "jsmn.h"
 #endif
-#include <inttypes.h>
 
 enum { WORKLOAD_KNOTS = 18, WORKLOAD_CELLS = 8, WORKLOAD_BLOCK = 512, WORKLOAD_LONGEST = 10000000 };
 
@@ -93,8 +100,7 @@ typedef struct workload {  // to be treated as read-only
 //   are a sample of n: least squares under the covariance of sample quantiles, p (1 - r) / n times the slopes of
 //   log(tokens) at the shares p <= r.
 // - The end knots are the served extremes. The longest input of `sharegpt` alone is free to grow, by a standard
-// deviation
-//   of 0.5 in log(tokens): the variance that the served inputs lack must lie in a tail beyond them.
+//   deviation of 0.5 in log(tokens): the variance that the served inputs lack must lie in a tail beyond them.
 // - Joint: octiles of the served inputs (rows) against octiles of the served outputs, ties broken at random, counts of
 //   4,096 pairs. Rows and columns sum to 512, so each length keeps its distribution; in a cell the two are independent.
 //   One correlation would not do: ShareGPT's outputs are longest for short prompts and shortest for middling ones.
@@ -191,20 +197,23 @@ typedef struct workload__reader {
     const workload__format *format;
     workload *w;
     llm42_error *error;
-    llm42__file file;
-    const char *path, *text;             // of the line read last, without its end
-    size_t at;                           // of the line to come
-    int64_t number, first, before, now;  // nanoseconds: the first request's time, the one before's, this one's
-    int size;                            // of text
-    char place[400];                     // "FILE:LINE"
+    const char *path;
+    char *file;                  // the whole text
+    size_t file_size, at;        // at: where the next line begins
+    const char *text;            // the line read last, without its end
+    int size;                    // of text
+    int64_t number;              // of that line, from 1
+    char place[400];             // "FILE:LINE"
+    jsmntok_t *token;            // of the line, where lines are JSON: a stb_ds array
+    int64_t first, before, now;  // nanoseconds: the first request's time, the one before's, this one's
 } workload__reader;
 
 // False at the end of the file. Passes over blank lines and comments.
 static inline bool workload__line_next(workload__reader *in) {
-    while (in->at < in->file.size) {
-        const char *begin = in->file.data + in->at, *newline = memchr(begin, '\n', in->file.size - in->at);
-        const char *end = newline ? newline : in->file.data + in->file.size;
-        in->at = (size_t)(end - in->file.data) + 1;
+    while (in->at < in->file_size) {
+        const char *begin = in->file + in->at, *newline = memchr(begin, '\n', in->file_size - in->at);
+        const char *end = newline ? newline : in->file + in->file_size;
+        in->at = (size_t)(end - in->file) + 1;
         in->number++;
         while (begin < end && (end[-1] == '\r' || end[-1] == ' ')) end--;
         if (begin == end || *begin == '#') continue;
@@ -224,9 +233,7 @@ static inline llm42_result workload__bad(const workload__reader *in, const char 
 
 // A number in [low, high]; does not follow the locale. NaN and infinity are none.
 static inline bool workload__real(const char *text, int size, double low, double high, double *value) {
-    jsmntok_t token = {.type = JSMN_PRIMITIVE, .start = 0, .end = size};
-    llm42__json json = {.text = text, .token = &token, .count = 1};
-    return llm42__json_number(&json, 0, value) && *value >= low && *value <= high;
+    return llm42_number(text, text + size, value) && *value >= low && *value <= high;
 }
 
 static inline bool workload__whole(const char *text, int size, double low, double high, double *value) {
@@ -311,33 +318,67 @@ static inline llm42_result workload__read_table(workload__reader *in) {
     }
     while (workload__line_next(in)) {
         workload__line line = {0};
-        llm42_result result = LLM42_OK;
-        for (int c = 0; !result && c < columns; c++)
-            result = workload__field(in, column[c], &text, &size)
-                         ? workload__value(in, c, text, size, &line)
-                         : llm42_fail(in->error, LLM42_FORMAT, "%s: column %s is missing", in->place, name[c]);
-        if (result || (result = workload__add(in, &line))) return result;
+        for (int c = 0; c < columns; c++) {
+            if (!workload__field(in, column[c], &text, &size))
+                return llm42_fail(in->error, LLM42_FORMAT, "%s: column %s is missing", in->place, name[c]);
+            TRY(workload__value(in, c, text, size, &line));
+        }
+        TRY(workload__add(in, &line));
     }
     return LLM42_OK;
 }
 
+// >>json ---------------------------------------------------------------------------------------------------------
+// Splits the line into tokens. jsmn takes quadratic time for deep nesting, which no trace has.
+static inline llm42_result workload__parse(workload__reader *in) {
+    enum { DEEPEST = 100 };
+    jsmn_parser parser;
+    int depth = 0, count;
+    for (int i = 0; i < in->size; i++) {
+        depth += (in->text[i] == '{' || in->text[i] == '[') - (in->text[i] == '}' || in->text[i] == ']');
+        if (depth > DEEPEST)
+            return llm42_fail(in->error, LLM42_FORMAT, "%s: malformed JSON: nested more than %d deep", in->place,
+                              DEEPEST);
+    }
+    jsmn_init(&parser);
+    count = jsmn_parse(&parser, in->text, (size_t)in->size, NULL, 0);
+    if (count > 0) {
+        arrsetlen(in->token, count);
+        jsmn_init(&parser);
+        count = jsmn_parse(&parser, in->text, (size_t)in->size, in->token, (unsigned)count);
+    }
+    if (count <= 0) return llm42_fail(in->error, LLM42_FORMAT, "%s: malformed JSON", in->place);
+    arrsetlen(in->token, count);
+    return LLM42_OK;
+}
+
+// The token behind a token and all that it holds.
+static inline const jsmntok_t *workload__behind(const workload__reader *in, const jsmntok_t *t) {
+    const jsmntok_t *end = in->token + arrlen(in->token), *next = t + 1;
+    while (next < end && next->start < t->end) next++;
+    return next;
+}
+
 // The value of a key of the line's object; NULL, with the error set, when there is none.
-static inline const jsmntok_t *workload__member(const workload__reader *in, const llm42__json *json, const char *key) {
-    int i = llm42__json_get(json, 0, key);
-    if (i >= 0) return &json->token[i];
+static inline const jsmntok_t *workload__member(const workload__reader *in, const char *key) {
+    const jsmntok_t *end = in->token + arrlen(in->token);
+    for (const jsmntok_t *t = in->token + 1; t + 1 < end; t = workload__behind(in, t + 1)) {
+        size_t size = (size_t)(t->end - t->start);
+        if (t->type == JSMN_STRING && size == strlen(key) && !memcmp(in->text + t->start, key, size)) return t + 1;
+    }
     llm42_fail(in->error, LLM42_FORMAT, "%s: %s is missing", in->place, key);
     return NULL;
 }
 
-static inline llm42_result workload__read_blocks(workload__reader *in, const llm42__json *json, workload__line *line) {
-    const jsmntok_t *list = workload__member(in, json, "hash_ids"), *end = json->token + json->count;
+static inline llm42_result workload__read_blocks(workload__reader *in, workload__line *line) {
+    const jsmntok_t *list = workload__member(in, "hash_ids"), *end = in->token + arrlen(in->token);
     if (!list) return LLM42_FORMAT;
     if (list->type != JSMN_ARRAY)
-        return workload__bad(in, "hash_ids", json->text + list->start, list->end - list->start, "a list of block ids");
+        return workload__bad(in, "hash_ids", in->text + list->start, list->end - list->start, "a list of block ids");
     line->first_block = arrlen(in->w->block);
     for (const jsmntok_t *t = list + 1; t < end && t->start < list->end; t++) {
         double id;
-        const char *text = json->text + t->start;
+        const char *text = in->text + t->start;
         int size = t->end - t->start;
         if (!workload__whole(text, size, 0, 1e15, &id))
             return workload__bad(in, "hash_ids", text, size, "a whole number from 0 to 1e15");
@@ -350,27 +391,23 @@ static inline llm42_result workload__read_blocks(workload__reader *in, const llm
                       in->place, line->block_count, WORKLOAD_BLOCK, line->input);
 }
 
-static inline llm42_result workload__read_object(workload__reader *in, const llm42__json *json) {
+static inline llm42_result workload__read_object(workload__reader *in) {
     workload__line line = {0};
-    if (json->token[0].type != JSMN_OBJECT || llm42__json_skip(json, 0) != json->count)
+    TRY(workload__parse(in));
+    if (in->token[0].type != JSMN_OBJECT || workload__behind(in, in->token) != in->token + arrlen(in->token))
         return llm42_fail(in->error, LLM42_FORMAT, "%s: expected one JSON object a line", in->place);
     for (int c = 0; c < 3; c++) {
-        const jsmntok_t *t = workload__member(in, json, in->format->name[c]);
-        if (!t || workload__value(in, c, json->text + t->start, t->end - t->start, &line)) return LLM42_FORMAT;
+        const jsmntok_t *t = workload__member(in, in->format->name[c]);
+        if (!t) return LLM42_FORMAT;
+        TRY(workload__value(in, c, in->text + t->start, t->end - t->start, &line));
     }
-    llm42_result result = workload__read_blocks(in, json, &line);
-    return result ? result : workload__add(in, &line);
+    TRY(workload__read_blocks(in, &line));
+    return workload__add(in, &line);
 }
 
 static inline llm42_result workload__read_objects(workload__reader *in) {
-    llm42_result result = LLM42_OK;
-    while (!result && workload__line_next(in)) {
-        llm42__json json;
-        result = llm42__json_parse(&json, in->place, in->text, (size_t)in->size, in->error);
-        if (!result) result = workload__read_object(in, &json);
-        llm42__json_free(&json);
-    }
-    return result;
+    while (workload__line_next(in)) TRY(workload__read_object(in));
+    return LLM42_OK;
 }
 
 // >>open ---------------------------------------------------------------------------------------------------------
@@ -386,11 +423,12 @@ static inline llm42_result workload__open_file(workload *w, const char *spec, ll
                           spec);
     in.path = spec + strlen(in.format->prefix);
     if (!*in.path) return llm42_fail(error, LLM42_INVALID, "workload: '%s' names no file", spec);
-    llm42_result result = llm42__file_map(&in.file, in.path, error);
-    if (result) return result;
-    if (in.file.size >= INT32_MAX) result = llm42_fail(error, LLM42_UNSUPPORTED, "%s: larger than 2 GiB", in.path);
+    TRY(file_read(in.path, &in.file, &in.file_size, error));
+    llm42_result result = LLM42_OK;
+    if (!in.file_size) result = llm42_fail(error, LLM42_FORMAT, "%s: the file is empty", in.path);
     else result = in.format->separator ? workload__read_table(&in) : workload__read_objects(&in);
-    llm42__file_unmap(&in.file);
+    free(in.file);
+    arrfree(in.token);
     w->timed = in.format->name[2] != NULL;
     if (result || arrlen(w->line)) return result;
     return llm42_fail(error, LLM42_FORMAT, "%s: the trace has no requests", in.path);
@@ -450,9 +488,7 @@ static inline int workload__twister_range(workload__twister *t, int low, int hig
 // all outputs from 0 to O. They depend on N and the seed, and are the paper's where these are.
 static inline llm42_result workload__open_sglang(workload *w, const char *spec, uint64_t seed, llm42_error *error) {
     double size[3];
-    llm42_result result = workload__sizes(spec, "sglang:IxOxN, I input and O output tokens at most and N requests", 3,
-                                          size, error);
-    if (result) return result;
+    TRY(workload__sizes(spec, "sglang:IxOxN, I input and O output tokens at most and N requests", 3, size, error));
     w->drawn_in = (int)size[0];
     w->drawn_out = (int)size[1];
     workload__twister t;
@@ -468,11 +504,9 @@ static inline llm42_result workload__open_sglang(workload *w, const char *spec, 
 
 static inline llm42_result workload__open_fixed(workload *w, const char *spec, llm42_error *error) {
     double size[2];
-    llm42_result result = workload__sizes(spec,
-                                          w->uniform ? "uniform:IxO, I input and O output tokens at most"
-                                                     : "fixed:IxO, I input and O output tokens",
-                                          2, size, error);
-    if (result) return result;
+    const char *wanted = w->uniform ? "uniform:IxO, I input and O output tokens at most"
+                                    : "fixed:IxO, I input and O output tokens";
+    TRY(workload__sizes(spec, wanted, 2, size, error));
     arrput(w->line, ((workload__line){.input = (int)size[0], .output = (int)size[1]}));
     return LLM42_OK;
 }

@@ -66,20 +66,20 @@ grid=("${sim[@]}" --mode dvr,nondeterministic,batch_invariant --window 16,64 --r
 
 # The grid, its columns, and modes in which most axes mean nothing.
 "$sweep" "${grid[@]}" --threads 1 >"$dir/whole.tsv"
-columns="backend calibration workload requests mode verify prefill chunked bonus overlap fill window group ratio qps slowdown
-seed duration_s total_tok_per_s output_tok_per_s ttft_p50_s ttft_p75_s ttft_p90_s ttft_p99_s e2e_p50_s e2e_p75_s
-e2e_p90_s e2e_p99_s itl_p50_s itl_p99_s det_e2e_p50_s det_e2e_p99_s nondet_e2e_p50_s nondet_e2e_p99_s nondet_itl_p99_s
-returned_tokens det_tokens candidates verifications rollbacks recomputed_tokens recompute_pct rollbacks_per_request
-preemptions passes_fast passes_fixed passes_invariant replay_busy_pct running_mean"
+columns="backend calibration workload requests mode planner verify prefill chunked bonus overlap fill window group ratio
+qps slowdown seed duration_s total_tok_per_s output_tok_per_s ttft_p50_s ttft_p75_s ttft_p90_s ttft_p99_s e2e_p50_s
+e2e_p75_s e2e_p90_s e2e_p99_s itl_p50_s itl_p99_s det_e2e_p50_s det_e2e_p99_s nondet_e2e_p50_s nondet_e2e_p99_s
+nondet_itl_p99_s returned_tokens det_tokens candidates verifications rollbacks recomputed_tokens recompute_pct
+rollbacks_per_request preemptions passes_fast passes_fixed passes_invariant replay_busy_pct running_mean"
 check "columns" \
     [ "$(grep -m1 ^backend "$dir/whole.tsv" | tr '\t' ' ')" = "$(tr '\n' ' ' <<<"$columns" | sed 's/ $//')" ]
-check "22 rows of 49 fields: 16 dvr, 2 nondeterministic, 4 batch_invariant" \
-    [ "$(awk -F '\t' '!/^#/ && NF == 49' "$dir/whole.tsv" | cut -f 5 | sort | uniq -c | xargs)" \
+check "22 rows of 50 fields: 16 dvr, 2 nondeterministic, 4 batch_invariant" \
+    [ "$(awk -F '\t' '!/^#/ && NF == 50' "$dir/whole.tsv" | cut -f 5 | sort | uniq -c | xargs)" \
     = "4 batch_invariant 16 dvr 1 mode 2 nondeterministic" ]
-check "--list has them in that order" diff <(awk '!/^#/' "$dir/whole.tsv" | cut -f 5-17) \
+check "--list has them in that order" diff <(awk '!/^#/' "$dir/whole.tsv" | cut -f 5-18) \
     <("$sweep" "${grid[@]}" --list | cut -f 3-)
 check "simulated, and says so" grep -q '^# simulated: .*calibration none$' "$dir/whole.tsv"
-check "no axis where it means nothing" [ "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 6-14 |
+check "no axis where it means nothing" [ "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 7-15 |
     sort -u)" = $'-\t-\toff\t-\t-\t-\tnan\tnan\tnan' ]
 
 # The same result another way.
@@ -112,10 +112,14 @@ check "a finished cell is not run again" grep -q '42.4242$' <("$sweep" "${grid[@
 rm "${cells[3]}"
 refuses 1 "${cells[3]##*/}: missing" "${grid[@]}" --merge "$dir/cells"
 
-# Requests are submitted as they are needed: the same as all at once, preemptions included.
-lazy="waiting <= v->s->max_running"
-check "the line that decides it" grep -q "$lazy" sweep/sweep.c
-sed "s/$lazy/true/" sweep/sweep.c >"$dir/eager.c"
+# Requests are submitted as they are needed: the same as all at once, preemptions included. The program that does the
+# latter is built with a library that has one more way to verify.
+late="v->submit_late = .*;"
+word='X(LLM42_VERIFY_WAIT,'
+check "the line that decides it" grep -q "$late" sweep/sweep.c
+check "the line of a policy's word" grep -q "$word" llm42.h
+sed "s/$late/v->submit_late = false;/" sweep/sweep.c >"$dir/eager.c"
+sed "/$word/i\\    X(LLM42_VERIFY_NEVER, \"never\", \"for this test\") \\\\" llm42.h >"$dir/llm42.h"
 # shellcheck disable=SC2086  # OMP may be empty
 check "a sweep that submits all at once" "$CC" -std=c11 -ffp-contract=off -O1 $OMP -I. -isystem "$STB" "$dir/eager.c" \
     -o "$dir/eager" -lm
@@ -125,6 +129,22 @@ few=("${sim[@]}" --requests 500 --mode dvr,nondeterministic --ratio 0.5 --qps 12
 "$sweep" "${few[@]}" >"$dir/few.tsv"
 check "preemptions are in it" grep -qvx 0 <(column "$dir/few.tsv" preemptions)
 check "submitted late or at once" diff "$dir/few.tsv" <("$dir/eager" "${few[@]}")
+check "a word that llm42.h has is a value of the axis" \
+    [ "$("$dir/eager" --verify wait,never --list | cut -f 5 | xargs)" = "verify wait never" ]
+
+# Planners: all return the same tokens. Cells of the default one have no planner in their names, the others have.
+planners=$("$sweep" "${sim[@]}" --planner nobody 2>&1 | sed -n 's/.*is not one of: //p')
+refuses 2 "--planner: 'nobody' is not one of: default" "${sim[@]}" --planner nobody
+# shellcheck disable=SC2054
+some=("${sim[@]}" --planner "${planners//, /,}" --mode dvr,nondeterministic,batch_invariant --prefill packed
+      --chunked on --ratio 0.5)
+"$sweep" "${some[@]}" >"$dir/planners.tsv"
+check "three cells of each planner" [ "$(column "$dir/planners.tsv" planner | sort | uniq -c | xargs)" = \
+    "$(tr -d ' ' <<<"$planners" | tr , '\n' | sort | sed 's/^/3 /' | xargs)" ]
+check "planners return the same tokens" [ "$(column "$dir/planners.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
+check "names of their cells" [ "$("$sweep" "${some[@]}" --list | awk -F '\t' '
+    NR > 1 && ($4 == "default" ? $2 !~ /planner/ : index($2, "_planner-" $4 "_"))' | wc -l)" = \
+    "$(column "$dir/planners.tsv" planner | wc -l)" ]
 
 # Figures: of one cell against its requests, of modes against each other.
 "$sweep" "${sim[@]}" --ratio 0.5 --per-request "$dir/requests.tsv" --trace "$dir/trace.tsv" >"$dir/one.tsv"
@@ -141,8 +161,8 @@ check "returned tokens" [ "$(sum 4)" = "$(column "$dir/one.tsv" returned_tokens)
 check "trace" [ "$(grep -c $'\tfinished\t' "$dir/trace.tsv")" = 200 ]
 check "every cell returns the same tokens" [ "$(column "$dir/whole.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
 check "invariant passes as fast as fast ones: as without determinism" \
-    [ "$(awk -F '\t' '$5 == "batch_invariant" && $16 == 1' "$dir/whole.tsv" | cut -f 18-30)" \
-    = "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 18-30)" ]
+    [ "$(awk -F '\t' '$5 == "batch_invariant" && $17 == 1' "$dir/whole.tsv" | cut -f 19-31)" \
+    = "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 19-31)" ]
 "$sweep" "${sim[@]}" --prefill packed,invariant --slowdown 0,1,3 >"$dir/prefill.tsv"
 check "with prefill invariant a slowdown means something" \
     [ "$(column "$dir/prefill.tsv" prefill | uniq -c | xargs)" = "1 packed 3 invariant" ]
@@ -150,16 +170,16 @@ check "INVARIANT passes there only" [ "$(column "$dir/prefill.tsv" passes_invari
     awk '{print ($1 > 0)}' | xargs)" = "0 1 1 1" ]
 check "slow ones make first tokens late" [ "$(column "$dir/prefill.tsv" ttft_p50_s |
     awk 'NR > 1 {print $1, NR}' | sort -g | cut -d ' ' -f 2 | xargs)" = "3 2 4" ]
-refuses 2 "--prefill: 'alone' is not one of: isolated, packed, invariant" "${sim[@]}" --prefill alone
-check "no flips, no rollbacks" [ "$("$sweep" "${sim[@]}" --no-flips | cut -f 40,41 | tail -n 1)" = $'0\t0' ]
-check "ratio 0: no verification" [ "$("$sweep" "${sim[@]}" --ratio 0 | cut -f 38-40 | tail -n 1)" = $'0\t0\t0' ]
+refuses 2 "--prefill: 'alone' is not one of: packed, isolated, invariant" "${sim[@]}" --prefill alone
+check "no flips, no rollbacks" [ "$("$sweep" "${sim[@]}" --no-flips | cut -f 41,42 | tail -n 1)" = $'0\t0' ]
+check "ratio 0: no verification" [ "$("$sweep" "${sim[@]}" --ratio 0 | cut -f 39-41 | tail -n 1)" = $'0\t0\t0' ]
 
 # Measured on the CPU.
 cpu=(--backend cpu --workload fixed:24x12 --requests 6 --qps offline --window 8 --group 2 --ratio 0.5)
 "$sweep" "${cpu[@]}" --mode dvr,nondeterministic,batch_invariant --slowdown 0 >"$dir/cpu.tsv"
 check "measured, and says so" grep -qE '^# measured on this machine: cpu .+, 1 threads, model examples/tiny42$' \
     "$dir/cpu.tsv"
-check "measured rows" [ "$(awk -F '\t' '!/^#/' "$dir/cpu.tsv" | cut -f 1,2,36 | sort -u | xargs)" \
+check "measured rows" [ "$(awk -F '\t' '!/^#/' "$dir/cpu.tsv" | cut -f 1,2,37 | sort -u | xargs)" \
     = "backend calibration returned_tokens cpu - 72" ]
 "$sweep" --backend cpu --requests 1 --qps offline >"$dir/cpu.tsv"
 check "long requests are cut to the context, and it says so" grep -q '^# lengths: .* 2048 tokens' "$dir/cpu.tsv"
@@ -196,7 +216,7 @@ refuses 1 'gone/x: cannot make this folder' "${sim[@]}" --cells "$dir/gone/x"
 refuses 1 'none.tsv: cannot write into this folder' "${sim[@]}" --cells "$dir/none.tsv"
 refuses 2 '--per-request, --trace: for a grid of one cell' "${sim[@]}" --qps 1,2 --per-request "$dir/x"
 refuses 2 "--backend: 'gpu' is not one of" --backend gpu
-refuses 2 "--fill: 'newest' is not one of: oldest, largest" --fill newest
+refuses 2 "--fill: 'newest' is not one of: largest, oldest" --fill newest
 refuses 2 'only with --backend sim' --backend cpu --calibration "$dir/none.tsv"
 refuses 2 '--overlap on: only with --backend sim' --backend cpu --overlap off,on
 refuses 2 '--slowdown: only with --backend sim' --backend cpu --slowdown 1.5

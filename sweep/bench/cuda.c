@@ -1,17 +1,14 @@
-// bench_cuda.h: a part of bench.c, on which it stands: what is measured of a GPU. Ceilings of the device; passes by
-// schedule, rows and context, as shares of them; a pass's stages; whole workloads by mode, one deterministic request
-// among eleven, and arrivals over time. Workloads run as build/sweep's cells do (serve.h). Times are wall times around
-// calls of the backend.
-#ifndef BENCH_CUDA_H
-#define BENCH_CUDA_H
-
-#include "sweep/collect.h"
+// cuda.c: what is measured of a GPU. Ceilings of the device; passes by schedule, rows and context, as shares of them; a
+// pass's stages; whole workloads by mode, one deterministic request among eleven, and arrivals over time. Workloads run
+// as the cells of build/sweep do (serve.h). Times are wall times around calls of the backend.
+#include "sweep/bench/bench.h"
 #include "sweep/serve.h"
 
-enum { CUDA_ROWS = 2048, CUDA_POOL = 262144 };
+enum { POOL = 262144 };  // tokens of KV that passes are timed on
 
 // >>start --------------------------------------------------------------------------------------------------------
-static bool late(const bench *b) { return b->set.seconds > 0 && seconds() - b->begun >= b->set.seconds; }
+// --seconds: nothing is begun after so many.
+static bool out_of_time(const bench *b) { return b->set.seconds > 0 && wall_seconds() - b->begun >= b->set.seconds; }
 
 static void cuda_ceilings(bench *b) {
     llm42_cuda_ceilings c;
@@ -36,13 +33,14 @@ static void cuda_ceilings_report(bench *b) {
 // a run that is ended at a time limit leaves what it has.
 static void cuda_begin(bench *b) {
     if (b->described) {  // a later engine's plans, where they are not those of one before
-        for (const char *line = b->manifest.text + b->told; b->tsv && *line; line += strcspn(line, "\n") + 1)
+        for (const char *line = b->manifest.text + b->manifest_written; b->tsv && *line;
+             line += strcspn(line, "\n") + 1)
             fprintf(b->tsv, "# %.*s\n", (int)strcspn(line, "\n"), line);
-        b->told = b->manifest.size;
+        b->manifest_written = b->manifest.size;
         return;
     }
     b->described = true;
-    b->told = b->manifest.size;
+    b->manifest_written = b->manifest.size;
     describe(b, stdout, "");
     if (b->set.out) {
         b->tsv = fopen(b->set.out, "w");
@@ -58,78 +56,69 @@ static void cuda_begin(bench *b) {
                 "#   case that names a policy has that one; in _overlap fast passes go on beside replay passes\n"
                 "# relative_pct, nondet_itl_relative_pct: to nondeterministic of this run\n",
                 b->set.verify, b->set.prefill, b->set.chunked, (int)b->set.max_running, (int)b->set.token_budget);
-        tsv_columns(b);
+        figures_columns(b->tsv);
     }
     cuda_ceilings_report(b);
 }
 
 // >>passes -------------------------------------------------------------------------------------------------------
-// Bytes of KV that the bed's pass reads: every sequence's positions, once.
-static double bed_kv_bytes(const bench *b, const bed *d) {
-    double tokens = 0;
-    for (int i = 0; i < d->rows; i++)
-        if (i + 1 == d->rows || d->row[i + 1].seq != d->row[i].seq) tokens += d->row[i].position + 1;
-    return tokens * (double)llm42_kv_token_bytes(&b->model->config, b->set.compute);
-}
-
-// A bed whose sequences have up to `context` tokens, cut to the model's context.
-static void cuda_bed(bench *b, bed *d, int context, int pool, int fixed_rows, unsigned schedules, bool overlap) {
+// A rig whose sequences have up to `context` tokens, cut to the model's context.
+static void cuda_rig(bench *b, rig *r, int context, int pool, int fixed_rows, unsigned schedules) {
     int limit = b->model->config.context;
     if (b->set.quick && pool > 16384) pool = 16384;
     if (context > limit) context = limit;
     if (context > pool) context = pool;
-    bed_plan plan = {.max_rows = CUDA_ROWS,
+    rig_desc desc = {.max_rows = RIG_ROWS,
                      .context = context,
-                     .tables = pool / context,
+                     .page_tables = pool / context,
                      .scattered = true,
-                     .fill_rows = CUDA_ROWS,
+                     .fill_rows = RIG_ROWS,
                      .fixed_rows = fixed_rows,
-                     .schedules = schedules | FAST_BIT,
-                     .overlap = overlap};
+                     .schedules = schedules | FAST_BIT};
     progress("opening the backend");
-    bed_open(d, b, plan);
+    rig_open(r, b, desc);
     progress(NULL);
     cuda_begin(b);
 }
 
-static void cuda_pass(const bench *b, bed *d, llm42_schedule schedule, const char *kind, int context) {
-    if (late(b)) return;
-    char what[48];
-    snprintf(what, sizeof what, "%s_%s", llm42_schedule_name(schedule), kind);
-    progress("passes: %s, %d rows, context %d", what, d->rows, context);
+static void cuda_pass(const bench *b, rig *r, llm42_schedule schedule, const char *kind, int context) {
+    if (out_of_time(b)) return;
+    char name[48];
+    snprintf(name, sizeof name, "%s_%s", llm42_schedule_name(schedule), kind);
+    progress("passes: %s, %d rows, context %d", name, r->rows, context);
     int repeats = b->set.repeats > CUDA_REPEATS ? (int)b->set.repeats : CUDA_REPEATS;
-    double time = bed_time(d, schedule, repeats);
-    double bytes = pass_bytes(b->model, d->rows, d->sampled) + bed_kv_bytes(b, d);
-    figures f = figures_of(b, "passes", what);
-    f.rows = d->rows, f.context_tokens = context, f.ms = 1e3 * time, f.tokens_per_s = d->rows / time;
+    double time = rig_time(r, schedule, repeats);
+    double bytes = pass_bytes(b->model, r->rows, r->sampled) + rig_kv_bytes(b, r);
+    figures f = figures_of(b, "passes", name);
+    f.rows = r->rows, f.context_tokens = context, f.ms = 1e3 * time, f.tokens_per_s = r->rows / time;
     f.gb_per_s = 1e-9 * bytes / time, f.floor_ms = 1e-6 * bytes / b->read_gb_per_s;
     f.memory_share_pct = 100 * f.gb_per_s / b->read_gb_per_s, f.copy_share_pct = 100 * f.gb_per_s / b->copy_gb_per_s;
-    f.gflop_per_s = 1e-9 * pass_flop(b->model, d->rows, d->sampled, d->keys) / time;
+    f.gflop_per_s = 1e-9 * pass_flop(b->model, r->rows, r->sampled, r->keys) / time;
     f.matmul_share_pct = 100 * f.gflop_per_s / b->matmul_gflop_per_s;
     progress(NULL);
-    printf("%-18s %5d %8d %9.3f %9.0f %8.3f %8.1f %8.1f %8.1f %8.1f\n", what, d->rows, context, f.ms, f.tokens_per_s,
+    printf("%-18s %5d %8d %9.3f %9.0f %8.3f %8.1f %8.1f %8.1f %8.1f\n", name, r->rows, context, f.ms, f.tokens_per_s,
            f.floor_ms, f.memory_share_pct, f.copy_share_pct, 1e-3 * f.gflop_per_s, f.matmul_share_pct);
     fflush(stdout);
     figures_write(b, &f);
 }
 
 // Decode at a batch of 1 to max_running; every second batch under INVARIANT.
-static void cuda_decode_passes(bench *b, bed *d, int context, int step) {
-    if (context > b->model->config.context || context > d->context) return;
-    bed_tables(d, context);
+static void cuda_decode_passes(bench *b, rig *r, int context, int step) {
+    if (context > b->model->config.context || context > r->context) return;
+    rig_deal_pages(r, context);
     for (int rows = 1, i = 0; rows <= b->set.max_running; rows *= step, i++) {
-        if (rows > d->tables) break;  // sharing them would leave KV in the caches
-        bed_decode(d, rows, context);
-        cuda_pass(b, d, LLM42_FAST, "decode", context);
+        if (rows > r->page_tables) break;  // sharing them would leave KV in the caches
+        rig_decode_rows(r, rows, context);
+        cuda_pass(b, r, LLM42_FAST, "decode", context);
         if (step == 2 && i % 2) continue;
-        cuda_pass(b, d, LLM42_INVARIANT, "decode", context);
+        cuda_pass(b, r, LLM42_INVARIANT, "decode", context);
     }
 }
 
 static void cuda_passes(bench *b) {
-    bed *d = take(sizeof *d);
-    int prompt = b->model->config.context < CUDA_ROWS ? b->model->config.context : CUDA_ROWS;
-    cuda_bed(b, d, 4096, CUDA_POOL, 0, INVARIANT_BIT, false);
+    rig *r = allocate(sizeof *r);
+    int prompt = b->model->config.context < RIG_ROWS ? b->model->config.context : RIG_ROWS;
+    cuda_rig(b, r, 4096, POOL, 0, INVARIANT_BIT);
     static const char *const head[2][10] = {
         {"", "", "context", "", "", "floor", "floor at", "at copy", "", "cuBLAS"},
         {"passes", "rows", "tokens", "ms", "tokens/s", "ms", "[A] %", "%", "TFLOP/s", "[B] %"}};
@@ -137,146 +126,137 @@ static void cuda_passes(bench *b) {
     printf("\n");
     head_print(&head[0][0], width, 10);
     head_print(&head[1][0], width, 10);
-    cuda_decode_passes(b, d, 512, 2);
-    cuda_decode_passes(b, d, 4096, 8);
-    bed_tables(d, d->context);
+    cuda_decode_passes(b, r, 512, 2);
+    cuda_decode_passes(b, r, 4096, 8);
+    rig_deal_pages(r, r->context);
     for (int rows = prompt; rows >= 256 && rows > prompt / 5; rows /= 4) {
-        bed_prompt(d, rows);
-        cuda_pass(b, d, LLM42_FAST, "prompt", rows);
-        cuda_pass(b, d, LLM42_INVARIANT, "prompt", rows);
+        rig_prompt_rows(r, rows);
+        cuda_pass(b, r, LLM42_FAST, "prompt", rows);
+        cuda_pass(b, r, LLM42_INVARIANT, "prompt", rows);
     }
-    bed_close(d);
+    rig_close(r);
     int context = prompt < 512 ? prompt : 512;
-    for (int M = 128; M <= (b->set.quick ? 256 : 1024) && !late(b); M *= 2) {
-        cuda_bed(b, d, CUDA_ROWS, 32768, M, FIXED_BIT, false);
-        bed_tables(d, context);
-        bed_windows(d, M, (int)b->set.window, context);
-        cuda_pass(b, d, LLM42_FIXED, "replay", context);
-        bed_tables(d, d->context);
-        bed_prompt(d, M < prompt ? M : prompt);
-        if (d->rows == M) cuda_pass(b, d, LLM42_FIXED, "prompt", M);
-        bed_close(d);
+    for (int M = 128; M <= (b->set.quick ? 256 : 1024) && !out_of_time(b); M *= 2) {
+        cuda_rig(b, r, RIG_ROWS, 32768, M, FIXED_BIT);
+        rig_deal_pages(r, context);
+        rig_window_rows(r, M, (int)b->set.window, context);
+        cuda_pass(b, r, LLM42_FIXED, "replay", context);
+        rig_deal_pages(r, r->context);
+        rig_prompt_rows(r, M < prompt ? M : prompt);
+        if (r->rows == M) cuda_pass(b, r, LLM42_FIXED, "prompt", M);
+        rig_close(r);
     }
     printf("decode: a row a sequence, all sampled; replay: windows of %d, all sampled; prompt: the first rows of one\n"
            "prompt, the last sampled. floor: weights and KV read once at [A]; copy: the same at the copy ceiling.\n",
            (int)b->set.window);
-    free(d);
+    free(r);
 }
 
 // >>stages -------------------------------------------------------------------------------------------------------
-static void cuda_stages_of(const bench *b, bed *d, llm42_schedule schedule, const char *name) {
-    if (late(b)) return;
+static void cuda_stages_of(const bench *b, rig *r, llm42_schedule schedule, const char *kind) {
+    if (out_of_time(b)) return;
     llm42_cuda_stage stage[LLM42_CUDA_STAGES];
     llm42_error error = {0};
     llm42_pass pass = {
-        .schedule = schedule, .rows = d->rows, .shape = d->rows, .row = d->row, .seq = d->seq, .out = d->out};
+        .schedule = schedule, .rows = r->rows, .shape = r->rows, .row = r->row, .seq = r->seq, .out = r->out};
     int count = 0;
     double all = 0;
-    progress("stages: %s, %d rows", name, d->rows);
-    args_check(llm42_cuda_stages(d->state, &pass, CUDA_REPEATS, stage, &count, &error), &error);
+    progress("stages: %s, %d rows", kind, r->rows);
+    args_check(llm42_cuda_stages(r->state, &pass, CUDA_REPEATS, stage, &count, &error), &error);
     progress(NULL);
     for (int i = 0; i < count; i++) all += stage[i].ms;
-    printf("\n%-22s %6s %9s %8s %9s\n", name, "rows", "ms", "% time", "launches");
+    printf("\n%-22s %6s %9s %8s %9s\n", kind, "rows", "ms", "% time", "launches");
     for (int i = 0; i < count; i++) {
-        char what[48];
-        snprintf(what, sizeof what, "%.20s:%.26s", name, stage[i].name);
-        figures f = figures_of(b, "stages", what);
-        f.rows = d->rows, f.ms = stage[i].ms, f.launches = stage[i].launches, f.relative_pct = 100 * stage[i].ms / all;
-        printf("%-22s %6d %9.4f %8.1f %9d\n", stage[i].name, d->rows, f.ms, f.relative_pct, stage[i].launches);
+        char name[48];
+        snprintf(name, sizeof name, "%.20s:%.26s", kind, stage[i].name);
+        figures f = figures_of(b, "stages", name);
+        f.rows = r->rows, f.ms = stage[i].ms, f.launches = stage[i].launches, f.relative_pct = 100 * stage[i].ms / all;
+        printf("%-22s %6d %9.4f %8.1f %9d\n", stage[i].name, r->rows, f.ms, f.relative_pct, stage[i].launches);
         figures_write(b, &f);
     }
-    printf("%-22s %6d %9.4f\n", "sum", d->rows, all);
+    printf("%-22s %6d %9.4f\n", "sum", r->rows, all);
 }
 
 static void cuda_stages(bench *b) {
-    bed *d = take(sizeof *d);
+    rig *r = allocate(sizeof *r);
     int limit = b->model->config.context, context = limit < 512 ? limit : 512;
-    cuda_bed(b, d, CUDA_ROWS, 131072, 0, 0, false);
-    bed_tables(d, context);
+    cuda_rig(b, r, RIG_ROWS, 131072, 0, 0);
+    rig_deal_pages(r, context);
     static const int batch[] = {1, 16, 64, 256};
-    for (int i = 0; i < 4 && batch[i] <= b->set.max_running && batch[i] <= d->tables; i++) {
-        bed_decode(d, batch[i], context);
-        cuda_stages_of(b, d, LLM42_FAST, "decode");
+    for (int i = 0; i < 4 && batch[i] <= b->set.max_running && batch[i] <= r->page_tables; i++) {
+        rig_decode_rows(r, batch[i], context);
+        cuda_stages_of(b, r, LLM42_FAST, "decode");
     }
-    bed_tables(d, d->context);
-    bed_prompt(d, d->context < CUDA_ROWS ? d->context : CUDA_ROWS);
-    cuda_stages_of(b, d, LLM42_FAST, "prompt");
-    bed_close(d);
-    for (int M = 256; M <= (b->set.quick ? 256 : 512) && !late(b); M *= 2) {
-        cuda_bed(b, d, CUDA_ROWS, 32768, M, FIXED_BIT, false);
-        bed_tables(d, context);
-        bed_windows(d, M, (int)b->set.window, context);
-        cuda_stages_of(b, d, LLM42_FIXED, "replay");
-        bed_close(d);
+    rig_deal_pages(r, r->context);
+    rig_prompt_rows(r, r->context < RIG_ROWS ? r->context : RIG_ROWS);
+    cuda_stages_of(b, r, LLM42_FAST, "prompt");
+    rig_close(r);
+    for (int M = 256; M <= (b->set.quick ? 256 : 512) && !out_of_time(b); M *= 2) {
+        cuda_rig(b, r, RIG_ROWS, 32768, M, FIXED_BIT);
+        rig_deal_pages(r, context);
+        rig_window_rows(r, M, (int)b->set.window, context);
+        cuda_stages_of(b, r, LLM42_FIXED, "replay");
+        rig_close(r);
     }
-    free(d);
+    free(r);
 }
 
 // >>workloads ----------------------------------------------------------------------------------------------------
-typedef struct cuda_case {
-    const char *name;
-    llm42_mode mode;
-    double ratio;
-    bool overlap;
-    llm42_verify verify;  // 0: as --verify says
-} cuda_case;
-
 // The paper's policy is eager; those that wait fill their replay passes. The cases that matter most come first: time
 // may run out.
-static const cuda_case cuda_offline[] = {{"nondeterministic", LLM42_NONDETERMINISTIC, 0, false, 0},
-                                         {"dvr_wait", LLM42_DVR, 0.02, false, LLM42_VERIFY_WAIT},
-                                         {"dvr_wait", LLM42_DVR, 0.1, false, LLM42_VERIFY_WAIT},
-                                         {"dvr_wait", LLM42_DVR, 1, false, LLM42_VERIFY_WAIT},
-                                         {"batch_invariant", LLM42_BATCH_INVARIANT, 0, false, 0},
-                                         {"dvr_eager", LLM42_DVR, 0.1, false, LLM42_VERIFY_EAGER},
-                                         {"dvr_eager", LLM42_DVR, 1, false, LLM42_VERIFY_EAGER},
-                                         {"dvr_wait", LLM42_DVR, 0.5, false, LLM42_VERIFY_WAIT},
-                                         {"dvr_wait_overlap", LLM42_DVR, 0.1, true, LLM42_VERIFY_WAIT},
-                                         {"dvr_wait_overlap", LLM42_DVR, 1, true, LLM42_VERIFY_WAIT}};
-static const cuda_case cuda_eleven[] = {  // 0.0909 marks one request of eleven
-    {"nondeterministic", LLM42_NONDETERMINISTIC, 0, false, 0},
-    {"dvr", LLM42_DVR, 0.0909, false, 0},
-    {"dvr_overlap", LLM42_DVR, 0.0909, true, 0},
-    {"batch_invariant", LLM42_BATCH_INVARIANT, 0, false, 0}};
-static const cuda_case cuda_online[] = {{"nondeterministic", LLM42_NONDETERMINISTIC, 0, false, 0},
-                                        {"dvr", LLM42_DVR, 0.1, false, 0},
-                                        {"dvr_overlap", LLM42_DVR, 0.1, true, 0}};
+static const serving_case offline_cases[] = {{.mode = LLM42_NONDETERMINISTIC},
+                                             {LLM42_DVR, 0.02, LLM42_VERIFY_WAIT, .overlap = false},
+                                             {LLM42_DVR, 0.1, LLM42_VERIFY_WAIT, .overlap = false},
+                                             {LLM42_DVR, 1, LLM42_VERIFY_WAIT, .overlap = false},
+                                             {.mode = LLM42_BATCH_INVARIANT},
+                                             {LLM42_DVR, 0.1, LLM42_VERIFY_EAGER, .overlap = false},
+                                             {LLM42_DVR, 1, LLM42_VERIFY_EAGER, .overlap = false},
+                                             {LLM42_DVR, 0.5, LLM42_VERIFY_WAIT, .overlap = false},
+                                             {LLM42_DVR, 0.1, LLM42_VERIFY_WAIT, .overlap = true},
+                                             {LLM42_DVR, 1, LLM42_VERIFY_WAIT, .overlap = true}};
+static const serving_case eleven_cases[] = {  // 0.0909 marks one request of eleven
+    {.mode = LLM42_NONDETERMINISTIC},
+    {LLM42_DVR, 0.0909, .overlap = false},
+    {LLM42_DVR, 0.0909, .overlap = true},
+    {.mode = LLM42_BATCH_INVARIANT}};
+static const serving_case online_cases[] = {
+    {.mode = LLM42_NONDETERMINISTIC}, {LLM42_DVR, 0.1, .overlap = false}, {LLM42_DVR, 0.1, .overlap = true}};
 
-static llm42_engine_desc cuda_engine(bench *b, const serve_plan *plan, const cuda_case *c) {
+static llm42_engine_desc cuda_engine(bench *b, const serve_plan *plan, const serving_case *c) {
     const settings *s = &b->set;
-    return (llm42_engine_desc){
-        .model = b->model,
-        .backend = b->backend,
-        .backend_desc = &b->cuda_desc,
-        .threads = 1,
-        .mode = c->mode,
-        .max_context = plan->max_context,
-        .max_running = plan->max_running,
-        .token_budget = (int)fmax((double)(strcmp(s->chunked, "on") ? plan->max_context : 1), (double)s->token_budget),
-        .page_size = PAGE_SIZE,
-        .pages = (int)serve_pages(plan, PAGE_SIZE, s->kv_gb),
-        .window = (int)s->window,
-        .group = (int)s->group,
-        .overlap = c->overlap,
-        .admission_reserve = 0.7,
-        .verify = c->verify                   ? c->verify
-                  : strcmp(s->verify, "wait") ? LLM42_VERIFY_EAGER
-                                              : LLM42_VERIFY_WAIT,
-        .prefill = !strcmp(s->prefill, "packed")    ? LLM42_PREFILL_PACKED
-                   : strcmp(s->prefill, "isolated") ? LLM42_PREFILL_INVARIANT
-                                                    : LLM42_PREFILL_ISOLATED,
-        .chunked_prefill = strcmp(s->chunked, "on") ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
-        .log = args_manifest_log,
-        .log_user = &b->manifest};
+    llm42_engine_desc desc = {.model = b->model,
+                              .backend = b->backend,
+                              .backend_desc = &b->cuda_desc,
+                              .threads = 1,
+                              .mode = c->mode,
+                              .max_context = plan->max_context,
+                              .max_running = plan->max_running,
+                              .token_budget = (int)s->token_budget,
+                              .page_size = PAGE_SIZE,
+                              .pages = (int)serve_pages(plan, PAGE_SIZE, s->kv_gb),
+                              .window = (int)s->window,
+                              .group = (int)s->group,
+                              .overlap = c->overlap,
+                              .admission_reserve = 0.7,
+                              .log = args_manifest_log,
+                              .log_user = &b->manifest};
+    llm42_policy_set(&desc, "verify", s->verify, NULL);
+    llm42_policy_set(&desc, "prefill", s->prefill, NULL);
+    llm42_policy_set(&desc, "chunked", s->chunked, NULL);
+    if (c->verify) desc.verify = c->verify;
+    if (c->prefill) desc.prefill = c->prefill;
+    bool whole = desc.chunked_prefill == LLM42_CHUNKED_OFF;
+    if (whole && desc.token_budget < plan->max_context) desc.token_budget = plan->max_context;
+    return desc;
 }
 
-static void cuda_serve(bench *b, const serve_plan *plan, const cuda_case *c, const char *qps, uint64_t seed,
+static void cuda_serve(bench *b, const serve_plan *plan, const serving_case *c, const char *qps, uint64_t seed,
                        metrics *m) {
     llm42_error error = {0};
     serving v = {.s = plan};
     args_check(serving_open(&v, cuda_engine(b, plan, c), qps, seed, c->ratio, &error), &error);
     cuda_begin(b);
-    args_check(serve(&v, NULL, &error), &error);
+    args_check(serve(&v, &error), &error);
     args_check(serving_figures(&v, m, &error), &error);
     serving_close(&v);
 }
@@ -299,12 +279,12 @@ static serve_plan cuda_plan(const bench *b, const char *spec, int64_t requests) 
                         .random_prompts = true};
 }
 
-static void cuda_case_report(const bench *b, const char *suite, const serve_plan *plan, const cuda_case *c,
+static void cuda_case_report(const bench *b, const char *suite, const serve_plan *plan, const serving_case *c,
                              const char *qps, const metrics *m, const metrics *base) {
-    char what[48];
+    char name[48];
     const char *slash = strrchr(plan->workload, '/');
-    snprintf(what, sizeof what, "%.28s:%s", slash ? slash + 1 : plan->workload, c->name);
-    figures f = figures_of(b, suite, what);
+    snprintf(name, sizeof name, "%.28s:%.18s", slash ? slash + 1 : plan->workload, case_name(c).text);
+    figures f = figures_of(b, suite, name);
     f.deterministic_ratio = c->ratio, f.window = (double)b->set.window, f.group = (double)b->set.group;
     f.requests = (double)plan->requests, f.qps = strcmp(qps, "offline") ? b->set.qps : NAN;
     f.duration_s = m->duration_s, f.tokens_per_s = m->output_tok_per_s;
@@ -316,7 +296,7 @@ static void cuda_case_report(const bench *b, const char *suite, const serve_plan
     f.nondet_itl_p99_ms = 1e3 * m->nondet_itl_p99_s;
     f.nondet_itl_relative_pct = 100 * m->nondet_itl_p99_s / base->nondet_itl_p99_s;
     progress(NULL);
-    printf("%-36s %6.2f %8.1f %9.0f %6.1f %6.2f %6.1f %6.0f %8.0f %8.2f %8.2f %6.0f\n", what, c->ratio, f.duration_s,
+    printf("%-36s %6.2f %8.1f %9.0f %6.1f %6.2f %6.1f %6.0f %8.0f %8.2f %8.2f %6.0f\n", name, c->ratio, f.duration_s,
            f.tokens_per_s, f.relative_pct, f.recompute_pct, f.replay_time_pct, f.rollbacks, f.ttft_p99_ms, f.itl_p50_ms,
            f.nondet_itl_p99_ms, f.nondet_itl_relative_pct);
     fflush(stdout);
@@ -342,14 +322,15 @@ static void cuda_cases_head(const char *suite, const serve_plan *plan, const cha
     head_print(&head[1][0], width, 12);
 }
 
-static void cuda_cases(bench *b, const char *suite, const serve_plan *plan, const cuda_case *cases, int count,
+static void cuda_cases(bench *b, const char *suite, const serve_plan *plan, const serving_case *cases, int count,
                        const char *qps, int64_t seeds) {
     metrics base = {0};
-    for (int i = 0; i < count && !late(b); i++) {
+    for (int i = 0; i < count && !out_of_time(b); i++) {
         metrics mean = {0};
         for (int64_t k = 0; k < seeds; k++) {
             metrics m = {0};
-            progress("%s: %s %g, run %d of %d", suite, cases[i].name, cases[i].ratio, (int)k + 1, (int)seeds);
+            progress("%s: %s %g, run %d of %d", suite, case_name(&cases[i]).text, cases[i].ratio, (int)k + 1,
+                     (int)seeds);
             cuda_serve(b, plan, &cases[i], qps, 42 + (uint64_t)k, &m);
             metrics_add(&mean, &m, seeds);
         }
@@ -365,31 +346,30 @@ static void cuda_workloads(bench *b, const char *suite) {
     bool all = !strcmp(suite, "all");
     if (all || !strcmp(suite, "workloads")) {
         serve_plan plan = cuda_plan(b, b->set.workload, b->set.requests);
-        cuda_cases(b, "workloads", &plan, cuda_offline, sizeof cuda_offline / sizeof *cuda_offline, "offline", 1);
+        cuda_cases(b, "workloads", &plan, offline_cases, sizeof offline_cases / sizeof *offline_cases, "offline", 1);
     }
     if (all || !strcmp(suite, "one-of-eleven")) {
         serve_plan plan = cuda_plan(b, "fixed:512x256", 11);
-        cuda_cases(b, "one-of-eleven", &plan, cuda_eleven, sizeof cuda_eleven / sizeof *cuda_eleven, "offline",
+        cuda_cases(b, "one-of-eleven", &plan, eleven_cases, sizeof eleven_cases / sizeof *eleven_cases, "offline",
                    b->set.seeds);
     }
     if (all || !strcmp(suite, "online")) {
         serve_plan plan = cuda_plan(b, b->set.workload, b->set.online_requests);
-        cuda_cases(b, "online", &plan, cuda_online, sizeof cuda_online / sizeof *cuda_online, qps, 1);
+        cuda_cases(b, "online", &plan, online_cases, sizeof online_cases / sizeof *online_cases, qps, 1);
     }
 }
 
-static void run_cuda(bench *b) {
+void run_cuda(bench *b) {
     const char *suite = b->set.suite;
     bool all = !strcmp(suite, "all");
     cuda_ceilings(b);
     if (all || !strcmp(suite, "passes")) cuda_passes(b);
     if (all || !strcmp(suite, "stages")) cuda_stages(b);
     cuda_workloads(b, suite);
-    if (late(b)) printf("stopped after %g s (--seconds): what is missing was not begun\n", b->set.seconds);
+    if (out_of_time(b)) printf("stopped after %g s (--seconds): what is missing was not begun\n", b->set.seconds);
     if (!b->tsv) return;
-    if (late(b)) fprintf(b->tsv, "# stopped after %g s: what is missing was not begun\n", b->set.seconds);
+    if (out_of_time(b)) fprintf(b->tsv, "# stopped after %g s: what is missing was not begun\n", b->set.seconds);
     bool bad = ferror(b->tsv);
     if (fclose(b->tsv) || bad) args_fail(1, "%s: cannot write: %s", b->set.out, strerror(errno));
     printf("wrote %s\n", b->set.out);
 }
-#endif

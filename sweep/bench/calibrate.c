@@ -1,6 +1,6 @@
-// calibrate.h: a part of bench.c, on which it stands. Measures what the simulator needs to know of a backend and writes
-// it as a calibration: pass times by schedule, kind of rows, rows and context; the flip rate of candidates; on a GPU,
-// what passes side by side cost each other.
+// calibrate.c: measures what the simulator needs to know of a backend and writes it as a calibration: pass times by
+// schedule, kind of rows, rows and context; the flip rate of candidates; on a GPU, what passes side by side cost each
+// other.
 //
 // Times are taken of passes alone, on a KV cache of scattered pages. A round goes through all cells, so that a slow
 // minute of the machine does not fall on one of them, and takes the mean of some passes of each, since the simulator
@@ -8,130 +8,108 @@
 // longer. What the engine itself spends on a row is measured while it serves the requests that the flip rate comes
 // from, and added.
 //
-// A GPU computes a FIXED pass at its whole shape, and makes that ready when it opens: so FIXED passes of each number of
+// A GPU computes a FIXED pass at its whole shape, and makes that ready when it opens. So FIXED passes of each number of
 // rows are measured on a backend opened for it.
-#ifndef LLM42_CALIBRATE_H
-#define LLM42_CALIBRATE_H
+#include "sweep/bench/bench.h"
 
-enum { CAL_ROWS = 22, CAL_CONTEXTS = 4, CAL_TABLES = 6, CAL_LOADS = 3 };
+enum { MAX_TURNS = 512, ROWS = 22, CUDA_ROWS = 16, CONTEXTS = 4, LOADS = 3 };
+enum { FAST_PROMPT = 1, FIXED_WINDOW = 2 };  // indices into cost_tables
 // Fine where passes are small, since the CPU backend works on tiles of four rows.
-static const int cal_rows[CAL_ROWS] = {1,  2,  3,  4,  5,  6,  7,   8,   10,  12,   14,
-                                       16, 20, 24, 32, 48, 64, 128, 256, 512, 1024, BED_ROWS};
-static const int cal_contexts[CAL_CONTEXTS] = {16, 64, 256, 1024};
-static const int cal_loads[CAL_LOADS] = {DECODE_ROWS, 4, 1};  // sequences at once, for the flip rate
-enum { CAL_CUDA_ROWS = 16 };
-static const int cal_cuda_rows[CAL_CUDA_ROWS] = {1,  2,  4,   8,   16,  24,  32,   48,
-                                                 64, 96, 128, 192, 256, 512, 1024, BED_ROWS};
-static const int cal_cuda_contexts[CAL_CONTEXTS] = {64, 512, 2048, 8192};
-static const int cal_cuda_loads[CAL_LOADS] = {256, 64, 16};
+static const int cpu_rows[ROWS] = {1,  2,  3,  4,  5,  6,  7,   8,   10,  12,   14,
+                                   16, 20, 24, 32, 48, 64, 128, 256, 512, 1024, RIG_ROWS};
+static const int cpu_contexts[CONTEXTS] = {16, 64, 256, 1024};
+static const int cpu_loads[LOADS] = {32, 4, 1};  // sequences at once, for the flip rate
+static const int cuda_rows[CUDA_ROWS] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, RIG_ROWS};
+static const int cuda_contexts[CONTEXTS] = {64, 512, 2048, 8192};
+static const int cuda_loads[LOADS] = {256, 64, 16};
 
 // >>cells --------------------------------------------------------------------------------------------------------
 // Pieces of `length` rows, each of a sequence of its own, that attend to `context` positions in the mean. Short ones
 // lie anywhere about there, as those of served requests do: attention costs less where a context fills its last tile.
-static void bed_pieces(bed *d, int rows, int length, int context, bool sample_all, int turn) {
+static void rig_piece_rows(rig *r, int rows, int length, int context, bool sample_all, int turn) {
     if (length > rows) length = rows;
     if (length > 2 * context - 1) length = 2 * context - 1;  // the longest that starts at position 0 and has this mean
-    bed_clear(d);
+    rig_clear(r);
     for (int i = 0; i < rows; i++) {
         int piece = i / length, shift = length < 16 ? (7 * turn + 5 * piece) % 16 - 8 : 0;
         bool last = i == rows - 1 || i % length == length - 1;
-        bed_row(d, piece, context - (length + 1) / 2 + shift + i % length, sample_all || last);
+        rig_add_row(r, piece, context - (length + 1) / 2 + shift + i % length, sample_all || last);
     }
 }
 
-typedef enum cal_kind { CAL_DECODE, CAL_WINDOW, CAL_PROMPT } cal_kind;
-static const char *const cal_kind_name[] = {"decode", "window", "prompt"};
-static const struct {
-    llm42_schedule schedule;
-    cal_kind kind;
-} cal_tables[CAL_TABLES] = {{LLM42_FAST, CAL_DECODE},  {LLM42_FAST, CAL_PROMPT},      {LLM42_FIXED, CAL_WINDOW},
-                            {LLM42_FIXED, CAL_PROMPT}, {LLM42_INVARIANT, CAL_DECODE}, {LLM42_INVARIANT, CAL_PROMPT}};
-
-typedef struct cal_grid {
-    int rows[CAL_TABLES], row[CAL_TABLES][CAL_ROWS];
+// The cells of the tables that are measured.
+typedef struct cost_grid {
+    int rows[COST_TABLES], row[COST_TABLES][ROWS];
     int contexts, rounds;
     const int *context;
-    double ms[CAL_TABLES][CAL_ROWS][CAL_CONTEXTS];
-    double mean_ms[CAL_TABLES][CAL_ROWS][CAL_CONTEXTS][MAX_REPEATS];  // of each round
-} cal_grid;
+    double ms[COST_TABLES][ROWS][CONTEXTS];
+    double mean_ms[COST_TABLES][ROWS][CONTEXTS][MAX_REPEATS];  // of each round
+} cost_grid;
 
 // Milliseconds of one cell in one round, mean of some passes. Windows run under the shape of a whole replay pass, as
 // the engine runs them, on a GPU that of their rows; other passes are as large as their rows.
-static double cell_ms(const bench *b, bed *d, int table, int rows, int context) {
-    llm42_schedule schedule = cal_tables[table].schedule;
-    cal_kind kind = cal_tables[table].kind;
+static double cell_ms(const bench *b, rig *r, int table, int rows, int context) {
+    llm42_schedule schedule = cost_tables[table].schedule;
+    llm42_kind kind = cost_tables[table].kind;
     int M = (int)(b->set.window * b->set.group), count = 0;
-    int shape = kind == CAL_WINDOW && M > rows && !b->cuda ? M : rows;
-    int length = kind == CAL_DECODE ? 1 : kind == CAL_WINDOW ? (int)b->set.window : rows;
-    if (b->cuda) bed_tables(d, context + length / 2 + 16 < d->context ? context + length / 2 + 16 : d->context);
-    double start = seconds(), sum = 0;
-    for (int turn = 0; turn < 2 || (turn < MAX_SAMPLES && seconds() - start < 0.01); turn++) {
-        bed_pieces(d, rows, length, context, kind != CAL_PROMPT, turn);
-        double begin = seconds();
-        bed_run(d, schedule, shape);
+    int shape = kind == LLM42_KIND_WINDOW && M > rows && !b->cuda ? M : rows;
+    int length = kind == LLM42_KIND_DECODE ? 1 : kind == LLM42_KIND_WINDOW ? (int)b->set.window : rows;
+    if (b->cuda) rig_deal_pages(r, context + length / 2 + 16 < r->context ? context + length / 2 + 16 : r->context);
+    double start = wall_seconds(), sum = 0;
+    for (int turn = 0; turn < 2 || (turn < MAX_TURNS && wall_seconds() - start < 0.01); turn++) {
+        rig_piece_rows(r, rows, length, context, kind != LLM42_KIND_PROMPT, turn);
+        double begin = wall_seconds();
+        rig_run(r, schedule, shape);
         // The first warms the caches; on a CPU long passes have no use of that.
-        if (!turn && (b->cuda || seconds() - begin < 0.01)) continue;
-        sum += seconds() - begin;
+        if (!turn && (b->cuda || wall_seconds() - begin < 0.01)) continue;
+        sum += wall_seconds() - begin;
         if (++count == 1 && sum > 0.05) break;
     }
     return 1e3 * sum / count;
 }
 
-// Is this cell for a bed that was opened for so many fixed rows?
+// Is this cell for a rig that was opened for so many fixed rows?
 static bool cell_wanted(const bench *b, int table, int rows, int fixed_rows) {
-    return !b->cuda || fixed_rows == (cal_tables[table].schedule == LLM42_FIXED ? rows : 0);
+    return !b->cuda || fixed_rows == (cost_tables[table].schedule == LLM42_FIXED ? rows : 0);
 }
 
 // --seconds: what is left of them must do for the flips. One round there is in any case.
 static bool grid_late(const bench *b, int fixed_rows) {
-    return b->set.seconds > 0 && seconds() - b->begun > b->set.seconds * (fixed_rows ? 0.7 : 0.4);
+    return b->set.seconds > 0 && wall_seconds() - b->begun > b->set.seconds * (fixed_rows ? 0.7 : 0.4);
 }
 
-static void grid_measure(const bench *b, bed *d, cal_grid *g, int fixed_rows) {
+static void grid_measure(const bench *b, rig *r, cost_grid *g, int fixed_rows) {
     int rounds = 0;
     while (rounds < g->rounds && !(rounds && grid_late(b, fixed_rows))) {
         int round = rounds++;
-        for (int t = 0; t < CAL_TABLES; t++)
-            for (int r = 0; r < g->rows[t]; r++) {
-                if (!cell_wanted(b, t, g->row[t][r], fixed_rows)) continue;
-                progress("calibrate: round %d of %d, table %d of %d, %d rows", round + 1, g->rounds, t + 1, CAL_TABLES,
-                         g->row[t][r]);
+        for (int t = 0; t < COST_TABLES; t++)
+            for (int i = 0; i < g->rows[t]; i++) {
+                if (!cell_wanted(b, t, g->row[t][i], fixed_rows)) continue;
+                progress("calibrate: round %d of %d, table %d of %d, %d rows", round + 1, g->rounds, t + 1, COST_TABLES,
+                         g->row[t][i]);
                 for (int c = 0; c < g->contexts; c++)
-                    g->mean_ms[t][r][c][round] = cell_ms(b, d, t, g->row[t][r], g->context[c]);
+                    g->mean_ms[t][i][c][round] = cell_ms(b, r, t, g->row[t][i], g->context[c]);
             }
     }
     progress(NULL);
-    for (int t = 0; t < CAL_TABLES; t++)
-        for (int r = 0; r < g->rows[t]; r++)
-            for (int c = 0; c < g->contexts && cell_wanted(b, t, g->row[t][r], fixed_rows); c++) {
-                qsort(g->mean_ms[t][r][c], (size_t)rounds, sizeof(double), ascending);
-                g->ms[t][r][c] = g->mean_ms[t][r][c][rounds / 4];
+    for (int t = 0; t < COST_TABLES; t++)
+        for (int i = 0; i < g->rows[t]; i++)
+            for (int c = 0; c < g->contexts && cell_wanted(b, t, g->row[t][i], fixed_rows); c++) {
+                sort_numbers(g->mean_ms[t][i][c], rounds);
+                g->ms[t][i][c] = g->mean_ms[t][i][c][rounds / 4];
             }
     if (b->cuda)
         printf("calibrate: passes of %d fixed rows (0: fast and invariant), %d rounds; %.0f s gone by\n", fixed_rows,
-               rounds, seconds() - b->begun);
+               rounds, wall_seconds() - b->begun);
     fflush(stdout);
 }
 
-// The nearest sequence, by squares, that never falls: neighbours that fall are pooled into their mean.
-static void rise(double *value, int count, int stride) {
-    double sum[CAL_ROWS];
-    int size[CAL_ROWS], pools = 0;
-    for (int i = 0; i < count; i++) {
-        sum[pools] = value[i * stride], size[pools++] = 1;
-        for (; pools > 1 && sum[pools - 2] * size[pools - 1] > sum[pools - 1] * size[pools - 2]; pools--)
-            sum[pools - 2] += sum[pools - 1], size[pools - 2] += size[pools - 1];
-    }
-    for (int p = 0, i = 0; p < pools; p++)
-        for (int k = 0; k < size[p]; k++, i++) value[i * stride] = sum[p] / size[p];
-}
-
 // Alternates between contexts and rows. What rounding leaves falling is then lifted.
-static void grid_rise(cal_grid *g) {
-    for (int t = 0; t < CAL_TABLES; t++) {
+static void grid_make_monotone(cost_grid *g) {
+    for (int t = 0; t < COST_TABLES; t++) {
         for (int turn = 0; turn < 200; turn++) {
-            for (int r = 0; r < g->rows[t]; r++) rise(g->ms[t][r], g->contexts, 1);
-            for (int c = 0; c < g->contexts; c++) rise(&g->ms[t][0][c], g->rows[t], CAL_CONTEXTS);
+            for (int r = 0; r < g->rows[t]; r++) make_monotone(g->ms[t][r], g->contexts, 1);
+            for (int c = 0; c < g->contexts; c++) make_monotone(&g->ms[t][0][c], g->rows[t], CONTEXTS);
         }
         for (int r = 0; r < g->rows[t]; r++)
             for (int c = 0; c < g->contexts; c++) {
@@ -207,35 +185,35 @@ static void flips_measure(const bench *b, const int32_t *prompts, int running, f
                                       .deterministic = true};
         args_check(llm42_engine_submit(engine, &request, NULL, &error), &error);
     }
-    double begin = seconds();
+    double begin = wall_seconds();
     for (int64_t step = 0; args_check(llm42_engine_step(engine, &error), &error) == LLM42_OK; step++)
         if (step % 64 == 0)
             progress("calibrate: flips, up to %d at a time, %.0f%%", running,
                      100.0 * (double)llm42_engine_stats(engine).finished / (double)requests);
     llm42_stats stats = llm42_engine_stats(engine);
-    f->engine_ms = 1e3 * (seconds() - begin - stats.busy[LLM42_FAST] - stats.busy[LLM42_FIXED]) /
+    f->engine_ms = 1e3 * (wall_seconds() - begin - stats.busy[LLM42_FAST] - stats.busy[LLM42_FIXED]) /
                    (double)(stats.rows[LLM42_FAST] + stats.rows[LLM42_FIXED]);
     progress(NULL);
     llm42_engine_close(engine);
     flips_moments(f, requests);
 }
 
-// Every load, and in f[CAL_LOADS] all of them together.
+// Every load, and in f[LOADS] all of them together.
 static void flips_all(const bench *b, flips *f) {
-    const int *loads = b->cuda ? cal_cuda_loads : cal_loads;
+    const int *loads = b->cuda ? cuda_loads : cpu_loads;
     int64_t requests = b->set.requests;
-    size_t size = (size_t)requests * CAL_LOADS * sizeof(double);
-    flips *all = &f[CAL_LOADS];
-    *all = (flips){.compared = take(size), .changed = take(size)};
+    size_t size = (size_t)requests * LOADS * sizeof(double);
+    flips *all = &f[LOADS];
+    *all = (flips){.compared = allocate(size), .changed = allocate(size)};
     memset(all->compared, 0, size);
     memset(all->changed, 0, size);
-    int32_t *prompts = take((size_t)(requests * b->set.input_tokens) * sizeof *prompts);
+    int32_t *prompts = allocate((size_t)(requests * b->set.input_tokens) * sizeof *prompts);
     make_prompts(b, prompts);
-    for (int i = 0; i < CAL_LOADS; i++) {
+    for (int i = 0; i < LOADS; i++) {
         f[i] = (flips){.compared = all->compared + i * requests, .changed = all->changed + i * requests};
         flips_measure(b, prompts, loads[i], &f[i]);
     }
-    flips_moments(all, requests * CAL_LOADS);
+    flips_moments(all, requests * LOADS);
     all->engine_ms = f[0].engine_ms;
     free(prompts);
     free(all->compared);
@@ -251,23 +229,23 @@ typedef struct overlap {
 
 enum { OVERLAP_REPEATS = 30 };
 
-// Milliseconds of a replay pass that begins now, alone, or with the bed's pass run beside it until it lands. It lands
-// some time in the last of these, taken to be half way. inside: [0] milliseconds, [1] number of passes wholly
-// beside it.
-static double overlap_replay_ms(bed *d, const llm42_pass *replay, bool beside, double inside[2]) {
+// Milliseconds of a replay pass that begins now, alone, or with the rig's pass run beside it until it ends. It ends
+// some time in the last of these, taken to be half way. inside: [0] milliseconds, [1] number of passes wholly beside
+// it.
+static double overlap_replay_ms(rig *r, const llm42_pass *replay, bool beside, double inside[2]) {
     llm42_error error = {0};
-    double start = seconds(), begin = start, end = start;
-    args_check(d->backend->start(d->state, replay, &error), &error);
+    double start = wall_seconds(), begin = start, end = start;
+    args_check(r->backend->start(r->state, replay, &error), &error);
     while (beside) {
-        begin = seconds();
-        bed_run(d, LLM42_FAST, d->rows);
-        end = seconds();
-        if (args_check(d->backend->poll(d->state, d->backend->now(d->state), &error), &error) == LLM42_OK) break;
+        begin = wall_seconds();
+        rig_run(r, LLM42_FAST, r->rows);
+        end = wall_seconds();
+        if (args_check(r->backend->poll(r->state, r->backend->now(r->state), &error), &error) == LLM42_OK) break;
         inside[0] += 1e3 * (end - begin), inside[1]++;
     }
     if (beside) return 1e3 * (0.5 * (begin + end) - start);
-    args_check(d->backend->poll(d->state, INFINITY, &error), &error);
-    return 1e3 * (seconds() - start);
+    args_check(r->backend->poll(r->state, INFINITY, &error), &error);
+    return 1e3 * (wall_seconds() - start);
 }
 
 static overlap overlap_measure(bench *b) {
@@ -276,35 +254,35 @@ static overlap overlap_measure(bench *b) {
     int M = (int)(b->set.window * b->set.group), limit = b->model->config.context;
     o.context = limit < 512 ? limit : 512;
     int windows = (int)b->set.group;
-    bed *d = take(sizeof *d);
-    bed_open(d, b,
-             (bed_plan){.max_rows = M > BED_ROWS ? M : BED_ROWS,
+    rig *r = allocate(sizeof *r);
+    rig_open(r, b,
+             (rig_desc){.max_rows = M > RIG_ROWS ? M : RIG_ROWS,
                         .context = o.context,
-                        .tables = windows + o.rows,
+                        .page_tables = windows + o.rows,
                         .scattered = true,
-                        .fill_rows = BED_ROWS,
+                        .fill_rows = RIG_ROWS,
                         .fixed_rows = M,
                         .schedules = FAST_BIT | FIXED_BIT,
                         .overlap = true});
     progress("calibrate: overlap");
-    bed_windows(d, M, (int)b->set.window, o.context);
-    llm42_row *row = take((size_t)M * sizeof *row);
-    llm42_output *out = take((size_t)M * sizeof *out);
-    memcpy(row, d->row, (size_t)M * sizeof *row);
-    llm42_pass replay = {.schedule = LLM42_FIXED, .rows = M, .shape = M, .row = row, .seq = d->seq, .out = out};
-    bed_clear(d);
-    for (int i = 0; i < o.rows; i++) bed_row(d, windows + i, o.context - 1, true);
+    rig_window_rows(r, M, (int)b->set.window, o.context);
+    llm42_row *row = allocate((size_t)M * sizeof *row);
+    llm42_output *out = allocate((size_t)M * sizeof *out);
+    memcpy(row, r->row, (size_t)M * sizeof *row);
+    llm42_pass replay = {.schedule = LLM42_FIXED, .rows = M, .shape = M, .row = row, .seq = r->seq, .out = out};
+    rig_clear(r);
+    for (int i = 0; i < o.rows; i++) rig_add_row(r, windows + i, o.context - 1, true);
     double alone[OVERLAP_REPEATS], inside[2] = {0, 0}, beside = 0;
-    double fast = 1e3 * bed_time(d, LLM42_FAST, OVERLAP_REPEATS);
-    for (int i = 0; i < OVERLAP_REPEATS; i++) alone[i] = overlap_replay_ms(d, &replay, false, inside);
-    overlap_replay_ms(d, &replay, true, (double[2]){0, 0});
-    for (int i = 0; i < OVERLAP_REPEATS; i++) beside += overlap_replay_ms(d, &replay, true, inside) / OVERLAP_REPEATS;
+    double fast = 1e3 * rig_time(r, LLM42_FAST, OVERLAP_REPEATS);
+    for (int i = 0; i < OVERLAP_REPEATS; i++) alone[i] = overlap_replay_ms(r, &replay, false, inside);
+    overlap_replay_ms(r, &replay, true, (double[2]){0, 0});
+    for (int i = 0; i < OVERLAP_REPEATS; i++) beside += overlap_replay_ms(r, &replay, true, inside) / OVERLAP_REPEATS;
     o.replay = fmax(1, beside / median(alone, OVERLAP_REPEATS));
     // Without one wholly beside it the two took turns at best.
     o.fast = inside[1] > 0 ? fmax(1, inside[0] / inside[1] / fast) : o.replay;
     progress(NULL);
-    bed_close(d);
-    free(d), free(row), free(out);
+    rig_close(r);
+    free(r), free(row), free(out);
     return o;
 }
 
@@ -328,25 +306,25 @@ static void calibration_keys(const bench *b, const flips *f, const overlap *o, F
     fprintf(file, "# llm42 calibration 1\n# source: measured by build/bench --calibrate\n");
     if (b->cuda) fprintf(file, "# device: %s\n# devices: 1\n", manifest_value(b, "device", name, sizeof name));
     else
-        fprintf(file, "# device: %s, %d thread%s\n# devices: 1\n", cpu_model(name, sizeof name), (int)s->threads,
+        fprintf(file, "# device: %s, %d thread%s\n# devices: 1\n", processor_name(name, sizeof name), (int)s->threads,
                 s->threads > 1 ? "s" : "");
     fprintf(file, "# model: %.*s\n", (int)strcspn(model, synthetic ? "," : ""), model);
     double token = (double)llm42_kv_token_bytes(&b->model->config, s->compute);
     fprintf(file, "# time_unit: ms\n# kv_tokens: %.0f\n# padding: %s\n",
             b->cuda ? floor(s->kv_gb * 1073741824.0 / token) : 0, b->cuda && !s->match ? "computed" : "free");
-    fprintf(file, "# flip_rate: %.4g\n# flip_shape: %.3g\n", f[CAL_LOADS].rate, f[CAL_LOADS].shape);
+    fprintf(file, "# flip_rate: %.4g\n# flip_shape: %.3g\n", f[LOADS].rate, f[LOADS].shape);
     fprintf(file, "# overlap_fast: %.3g\n# overlap_replay: %.3g\n", o->fast, o->replay);
 }
 
-static void calibration_head(const bench *b, const cal_grid *g, const flips *f, const overlap *o, FILE *file) {
+static void calibration_head(const bench *b, const cost_grid *g, const flips *f, const overlap *o, FILE *file) {
     const settings *s = &b->set;
     int M = (int)(s->window * s->group);
     calibration_keys(b, f, o, file);
     args_manifest_print(&b->manifest, file);
-    if (b->cuda) fprintf(file, "# measured with: llm42 %s, %s, model %s, ", LLM42_VERSION, compiler(), s->model);
+    if (b->cuda) fprintf(file, "# measured with: llm42 %s, %s, model %s, ", LLM42_VERSION, compiler_name(), s->model);
     else
         fprintf(file, "# measured with: llm42 %s (%s), %s, compute type %s, ", LLM42_VERSION, llm42_cpu_isa(),
-                compiler(), s->dtype);
+                compiler_name(), s->dtype);
     fprintf(file, "lower quartile of %d rounds%s\n", g->rounds, s->seconds > 0 ? " or what the time allowed" : "");
     fprintf(file,
             "# rows are decode: one of each sequence, all sampled; window: of windows of %d, all sampled, "
@@ -359,7 +337,7 @@ static void calibration_head(const bench *b, const cal_grid *g, const flips *f, 
             "#   or window would attend to more than context_tokens from position 0 on, of as many as it takes.\n"
             "# ms includes the %.2g ms that the engine spends between passes for each of their rows. Figures that\n"
             "#   fell with rows or context are pooled with their neighbours (isotonic least squares).\n",
-            f[CAL_LOADS].engine_ms);
+            f[LOADS].engine_ms);
     if (!b->cuda)
         fprintf(
             file,
@@ -377,9 +355,9 @@ static void calibration_head(const bench *b, const cal_grid *g, const flips *f, 
             "#   those of build/sweep by default; together over the loads below. The rate depends on the batch and on\n"
             "#   M, since the order does in which FAST and FIXED passes sum:\n",
             (int)s->requests, (int)s->input_tokens, (int)s->output_tokens, (int)s->window, (int)s->group);
-    for (int i = 0; i < CAL_LOADS; i++)
+    for (int i = 0; i < LOADS; i++)
         fprintf(file, "#   up to %2d at a time, rate %.5f +- %.5f (%.0f of %.0f candidates)\n",
-                (b->cuda ? cal_cuda_loads : cal_loads)[i], f[i].rate,
+                (b->cuda ? cuda_loads : cpu_loads)[i], f[i].rate,
                 f[i].compared_sum > 0 ? sqrt(f[i].changed_sum) / f[i].compared_sum : 0, f[i].changed_sum,
                 f[i].compared_sum);
     fprintf(file, "schedule\tkind\trows\tcontext_tokens\tms\n");
@@ -388,91 +366,88 @@ static void calibration_head(const bench *b, const cal_grid *g, const flips *f, 
 // Rows of a table on a GPU: no more sequences than run at once; where a backend is opened for each, powers of two.
 static bool cuda_has(const bench *b, int table, int rows) {
     bool power = (rows & (rows - 1)) == 0;
-    if (cal_tables[table].kind == CAL_DECODE) return rows <= b->set.max_running;
-    return power && (cal_tables[table].schedule != LLM42_FIXED || rows >= 16);
+    if (cost_tables[table].kind == LLM42_KIND_DECODE) return rows <= b->set.max_running;
+    return power && (cost_tables[table].schedule != LLM42_FIXED || rows >= 16);
 }
 
 // Sets the grid's size.
-static void grid_size(const bench *b, cal_grid *g) {
+static void grid_size(const bench *b, cost_grid *g) {
     const llm42_config *c = &b->model->config;
-    const int *row = b->cuda ? cal_cuda_rows : cal_rows;
-    int rows = b->cuda ? CAL_CUDA_ROWS : CAL_ROWS;
-    *g = (cal_grid){.rounds = (int)b->set.repeats,
-                    .contexts = b->set.quick ? 2 : CAL_CONTEXTS,
-                    .context = b->cuda ? cal_cuda_contexts : cal_contexts};
+    const int *row = b->cuda ? cuda_rows : cpu_rows;
+    int rows = b->cuda ? CUDA_ROWS : ROWS;
+    *g = (cost_grid){.rounds = (int)b->set.repeats,
+                     .contexts = b->set.quick ? 2 : CONTEXTS,
+                     .context = b->cuda ? cuda_contexts : cpu_contexts};
     while (g->contexts > 0 && 2 * g->context[g->contexts - 1] > c->context) g->contexts--;
     if (!g->contexts)
         args_fail(1, "--calibrate: the model's context of %d is shorter than %d", c->context, 2 * g->context[0]);
     if (b->cuda && b->set.quick) rows -= 3;
     // On the CPU as long as their logits take no more than 256 MB.
-    while (!b->cuda && row[rows - 1] > MAX_ROWS && (double)row[rows - 1] * c->vocab > 1 << 26) rows--;
-    for (int t = 0; t < CAL_TABLES; t++)
+    while (!b->cuda && row[rows - 1] > CPU_ROWS && (double)row[rows - 1] * c->vocab > 1 << 26) rows--;
+    for (int t = 0; t < COST_TABLES; t++)
         for (int r = 0; r < rows; r++)
             if (!b->cuda || cuda_has(b, t, row[r])) g->row[t][g->rows[t]++] = row[r];
 }
 
-// Opens a bed that has room for the grid's cells: on a GPU those of FIXED passes of so many rows, or (0) the others.
-static void grid_open(bench *b, const cal_grid *g, bed *d, int fixed_rows) {
+// Opens a rig that has room for the grid's cells: on a GPU those of FIXED passes of so many rows, or (0) the others.
+static void grid_open(bench *b, const cost_grid *g, rig *r, int fixed_rows) {
     const llm42_config *c = &b->model->config;
-    int context = g->context[g->contexts - 1], most = g->row[1][g->rows[1] - 1];
-    context += context < most / 2 ? context : most / 2 + 16;  // the end of the longest piece, see bed_pieces
+    int context = g->context[g->contexts - 1], most = g->row[FAST_PROMPT][g->rows[FAST_PROMPT] - 1];
+    context += context < most / 2 ? context : most / 2 + 16;  // the end of the longest piece, see rig_piece_rows
     if (context > c->context) context = c->context;
     double bytes = b->cuda ? (fixed_rows ? 8.0 : 32.0) * 1073741824.0 : 256 << 20;
     double tables = bytes / ((double)llm42_kv_token_bytes(c, b->set.compute) * context);
-    int most_tables = b->cuda ? (b->set.quick ? 2 : 64) : BED_ROWS, least = b->cuda ? 2 : 8;
-    bed_open(d, b,
-             (bed_plan){.max_rows = most,
+    int most_tables = b->cuda ? (b->set.quick ? 2 : 64) : RIG_ROWS, least = b->cuda ? 2 : 8;
+    rig_open(r, b,
+             (rig_desc){.max_rows = most,
                         .context = context,
                         .scattered = true,
                         .fixed_rows = fixed_rows,
-                        .tables = tables < least         ? least
-                                  : tables > most_tables ? most_tables
-                                                         : (int)tables,
+                        .page_tables = tables < least         ? least
+                                       : tables > most_tables ? most_tables
+                                                              : (int)tables,
                         .fill_rows = b->cuda ? most : 0,
                         .schedules = FAST_BIT | (fixed_rows ? FIXED_BIT : INVARIANT_BIT)});
 }
 
-static void grid_fill(bench *b, cal_grid *g) {
-    bed *d = take(sizeof *d);
+static void grid_fill(bench *b, cost_grid *g) {
+    rig *r = allocate(sizeof *r);
     b->cuda_desc.no_check = true;  // the engine below checks
     grid_size(b, g);
-    grid_open(b, g, d, 0);
-    grid_measure(b, d, g, 0);
-    bed_close(d);
-    for (int r = 0; b->cuda && r < g->rows[2]; r++) {
-        grid_open(b, g, d, g->row[2][r]);
-        grid_measure(b, d, g, g->row[2][r]);
-        bed_close(d);
+    grid_open(b, g, r, 0);
+    grid_measure(b, r, g, 0);
+    rig_close(r);
+    for (int i = 0; b->cuda && i < g->rows[FIXED_WINDOW]; i++) {
+        grid_open(b, g, r, g->row[FIXED_WINDOW][i]);
+        grid_measure(b, r, g, g->row[FIXED_WINDOW][i]);
+        rig_close(r);
     }
-    free(d);
+    free(r);
 }
 
-static void calibrate(const bench *caller) {
-    bench *b = take(sizeof *b);
+void run_calibrate(const bench *caller) {
+    bench *b = allocate(sizeof *b);
     *b = *caller;
     b->set.requests = b->set.flip_requests;
-    if (b->set.input_tokens + b->set.output_tokens > b->model->config.context)
-        args_fail(2, "--input-tokens and --output-tokens: their sum is beyond the model's context of %d",
-                  b->model->config.context);
-    cal_grid *g = take(sizeof *g);
-    FILE *file = file_begin(b->set.calibrate);
+    check_lengths(b);
+    cost_grid *g = allocate(sizeof *g);
+    FILE *file = out_begin(b->set.calibrate);
     grid_fill(b, g);
     overlap o = overlap_measure(b);
     b->cuda_desc.no_check = false;
-    flips f[CAL_LOADS + 1];
+    flips f[LOADS + 1];
     flips_all(b, f);
-    for (int t = 0; t < CAL_TABLES; t++)
+    for (int t = 0; t < COST_TABLES; t++)
         for (int r = 0; r < g->rows[t]; r++)
-            for (int c = 0; c < g->contexts; c++) g->ms[t][r][c] += f[CAL_LOADS].engine_ms * g->row[t][r];
-    grid_rise(g);
+            for (int c = 0; c < g->contexts; c++) g->ms[t][r][c] += f[LOADS].engine_ms * g->row[t][r];
+    grid_make_monotone(g);
     calibration_head(b, g, f, &o, file);
-    for (int t = 0; t < CAL_TABLES; t++)
+    for (int t = 0; t < COST_TABLES; t++)
         for (int r = 0; r < g->rows[t]; r++)
             for (int c = 0; c < g->contexts; c++)
-                fprintf(file, "%s\t%s\t%d\t%d\t%.6g\n", llm42_schedule_name(cal_tables[t].schedule),
-                        cal_kind_name[cal_tables[t].kind], g->row[t][r], g->context[c], g->ms[t][r][c]);
+                fprintf(file, "%s\t%s\t%d\t%d\t%.6g\n", llm42_schedule_name(cost_tables[t].schedule),
+                        llm42_kind_name(cost_tables[t].kind), g->row[t][r], g->context[c], g->ms[t][r][c]);
     free(g);
-    file_finish(file, b->set.calibrate);
+    out_finish(file, b->set.calibrate);
     free(b);
 }
-#endif

@@ -1,0 +1,115 @@
+// rig.c: a backend with many sequences, for timing single passes.
+#include "sweep/bench/bench.h"
+
+enum { MAX_SAMPLES = 512 };
+
+void rig_add_row(rig *r, int seq, int position, bool sample) {
+    uint32_t token = ((uint32_t)(seq % r->page_tables) * 7919u + (uint32_t)position) * 2654435761u >> 8;
+    uint32_t flags = sample ? LLM42_ROW_SAMPLE : 0;
+    r->row[r->rows++] = (llm42_row){seq, position, (int32_t)(token % (uint32_t)r->vocab), flags};
+    r->sampled += sample;
+    int keys = position + 1;
+    r->keys += r->sliding_window && keys > r->sliding_window ? r->sliding_window : keys;
+}
+
+void rig_clear(rig *r) { r->rows = r->sampled = 0, r->keys = 0; }
+
+void rig_run(rig *r, llm42_schedule schedule, int shape) {
+    llm42_error error = {0};
+    llm42_pass pass = {
+        .schedule = schedule, .rows = r->rows, .shape = shape, .row = r->row, .seq = r->seq, .out = r->out};
+    args_check(r->backend->run(r->state, &pass, &error), &error);
+}
+
+void rig_deal_pages(rig *r, int context) {
+    r->pages_a_table = (context + PAGE_SIZE - 1) / PAGE_SIZE;
+    int64_t tables = r->pool / r->pages_a_table;
+    r->page_tables = tables < 1 ? 1 : tables > RIG_ROWS ? RIG_ROWS : (int)tables;
+    for (int i = 0; i < RIG_ROWS; i++)
+        r->seq[i] = (llm42_seq){.request = i + 1, .pages = r->pages + r->pages_a_table * (i % r->page_tables)};
+}
+
+// Sequences in a pass of a GPU: those that decode, or those of windows.
+static int rig_running(const bench *b, int rows) {
+    int64_t windows = rows / b->set.window + 1;
+    return !b->cuda ? 0 : (int)(windows > b->set.max_running ? windows : b->set.max_running);
+}
+
+void rig_open(rig *r, bench *b, rig_desc wanted) {
+    const llm42_config *c = &b->model->config;
+    int context = wanted.context, fill = wanted.fill_rows ? wanted.fill_rows : CPU_ROWS;
+    *r = (rig){.backend = b->backend, .context = context, .vocab = c->vocab, .sliding_window = c->sliding_window};
+    r->pool = (int64_t)((context + PAGE_SIZE - 1) / PAGE_SIZE) * wanted.page_tables;
+    llm42_error error = {0};
+    llm42_backend_desc desc = {.model = b->model,
+                               .compute = b->set.compute,
+                               .threads = (int)b->set.threads,
+                               .max_rows = wanted.max_rows,
+                               .max_context = context,
+                               .pages = (int)r->pool,
+                               .page_size = PAGE_SIZE,
+                               .max_running = rig_running(b, wanted.max_rows),
+                               .fixed_rows = wanted.fixed_rows,
+                               .schedules = wanted.schedules,
+                               .overlap = wanted.overlap,
+                               .backend_desc = b->cuda ? &b->cuda_desc : NULL,
+                               .log = args_manifest_log,
+                               .log_user = &b->manifest};
+    args_check(r->backend->open(&r->state, &desc, &error), &error);
+    r->pages = allocate((size_t)r->pool * sizeof *r->pages);
+    for (int i = 0; i < r->pool; i++) {  // a shuffle, or none
+        int other = wanted.scattered ? (int)(llm42_hash((uint64_t)i) % (uint64_t)(i + 1)) : i;
+        r->pages[i] = r->pages[other];
+        r->pages[other] = i;
+    }
+    rig_deal_pages(r, context);
+    for (int s = 0; s < r->page_tables; s++) {
+        progress("filling the KV cache, sequence %d of %d", s + 1, r->page_tables);
+        for (int p = 0; p < context;) {
+            rig_clear(r);
+            for (; p < context && r->rows < fill; p++) rig_add_row(r, s, p, false);
+            rig_run(r, LLM42_FAST, r->rows);
+        }
+    }
+    progress(NULL);
+}
+
+void rig_close(rig *r) {
+    r->backend->close(r->state);
+    free(r->pages);
+}
+
+double rig_time(rig *r, llm42_schedule schedule, int repeats) {
+    double times[MAX_SAMPLES], start = wall_seconds();
+    int count = 0;
+    rig_run(r, schedule, r->rows);
+    rig_run(r, schedule, r->rows);
+    while (count < repeats || (count < MAX_SAMPLES && wall_seconds() - start < 0.3)) {
+        double begin = wall_seconds();
+        rig_run(r, schedule, r->rows);
+        times[count++] = wall_seconds() - begin;
+    }
+    return median(times, count);
+}
+
+void rig_decode_rows(rig *r, int rows, int context) {
+    rig_clear(r);
+    for (int i = 0; i < rows; i++) rig_add_row(r, i, context - 1, true);
+}
+
+void rig_window_rows(rig *r, int rows, int window, int context) {
+    rig_clear(r);
+    for (int i = 0; i < rows; i++) rig_add_row(r, i / window, context - window + i % window, true);
+}
+
+void rig_prompt_rows(rig *r, int rows) {
+    rig_clear(r);
+    for (int i = 0; i < rows; i++) rig_add_row(r, 0, i, i == rows - 1);
+}
+
+double rig_kv_bytes(const bench *b, const rig *r) {
+    double tokens = 0;
+    for (int i = 0; i < r->rows; i++)
+        if (i + 1 == r->rows || r->row[i + 1].seq != r->row[i].seq) tokens += r->row[i].position + 1;
+    return tokens * (double)llm42_kv_token_bytes(&b->model->config, b->set.compute);
+}
