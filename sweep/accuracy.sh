@@ -94,6 +94,8 @@ printf '%s\n' "${groups[@]}" | awk -v table="$table" '
         unit = point[worst] ~ /^[^ ]*_pct / ? " points" : "%"
         where = point[worst]
         sub(/^[^ ]* /, "", where)
+        sub(/ [^ ]*$/, ": &", where)
+        sub(/:  /, ": ", where)
         printf "| %s | %s | %d | %.1f%s | %.1f%s | %+.1f%s | %s |\n", $(NF - 2), $(NF - 1), count,
             (sorted[int((count + 1) / 2)] + sorted[int(count / 2) + 1]) / 2, unit,
             sorted[int((9 * count + 9) / 10)], unit, error[worst], unit, where
@@ -106,14 +108,17 @@ printf '%s\n' "${groups[@]}" | awk -v table="$table" '
     }' >"$summary.new"
 cat >>"$summary.new" <<'EOF'
 
-All of ours are simulated; nothing ran on a GPU. Errors are ours against the published: relative, or in points where
-the quantity is itself a share. *fitted*: the calibration was fitted to these points, so that they say how well a table
-of pass times describes them. *predicted*: no number was fitted to them (but the order of partial windows was chosen
-because Figs. 11 and 12 fit with it). *other GPU*: predicted, and published for an H100 SXM. Ours are means over five
-seeds where requests arrive at random (Figs. 9, 11, 12, 13) and over sixteen in Fig. 5; the published are single runs.
+All of ours are simulated; nothing ran on a GPU. An error compares ours with the published value. It is relative, or in
+points if the quantity is itself a share. "Where" names the series and the x value of the point, as in `accuracy.tsv`.
 
-The largest errors have their reasons in `sweep/reference/README.md`: Fig. 12 at G = 1, W = 512; Table 4 apart from
-ArXiv, and with it Fig. 10; few requests (Fig. 5, DVR by batch); the throughputs of the camera-ready Fig. 13.
+| role | meaning |
+| --- | --- |
+| fitted | the calibration was fitted to these points: the error says how well a table of pass times describes them |
+| predicted | no number was fitted to them, but the order of partial windows was chosen because it fits Figs. 11 and 12 |
+| other GPU | predicted, and published for an H100 SXM |
+
+Where requests arrive at random (Figs. 9, 11, 12, 13) ours are means over five seeds, in Fig. 5 over sixteen. The
+published values are single runs. `sweep/reference/README.md` has the reasons for the largest errors.
 EOF
 mv "$summary.new" "$summary"
 cat "$summary"
