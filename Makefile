@@ -16,6 +16,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 120
 TEST_CUDA ?=
 SANITIZE_CUDA ?= --part small
+LADDER ?=
 comma := ,
 
 # CUDA: what `make cuda` has built once stays built in. CUDA_ARCH is kept with it.
@@ -57,8 +58,8 @@ SCRIPTS := $(wildcard tests/test_*.sh)
 # Parallel inside, unless the caller has chosen a number of jobs.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all cuda figures accuracy fit demo test test-cuda sanitize-cuda asan bench bench-cuda fuzz install uninstall \
-    clean help banner setup need nvcc programs tests run-demo
+.PHONY: all cuda figures accuracy fit demo test test-cuda ladder sanitize-cuda asan bench bench-cuda fuzz install \
+    uninstall clean help banner setup need nvcc programs tests run-demo
 .DELETE_ON_ERROR:
 
 all: need banner  ## build every program (default)
@@ -93,10 +94,14 @@ test: setup banner  ## build and run every test; the last line is "N passed, N f
 	@+$(SUBMAKE) programs tests
 	@CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" bash tests/run.sh $(TESTS) $(SCRIPTS)
 
-test-cuda sanitize-cuda: PROGRAMS := $(B)/tests/test_cuda
+test-cuda sanitize-cuda ladder: PROGRAMS := $(B)/tests/test_cuda
 test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N passed, N failed"
-	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(B)/tests/cuda_lost
-	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_lost
+	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(B)/tests/cuda_lost $(B)/tests/matmul_ladder
+	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_lost "$(B)/tests/matmul_ladder $(LADDER)"
+
+ladder: nvcc need banner  ## one matrix product on the GPU, from a naive kernel to ours: times, errors and bits
+	@+$(SUBMAKE) $(B)/tests/matmul_ladder
+	$(B)/tests/matmul_ladder $(LADDER)
 
 sanitize-cuda: nvcc need banner  ## compute-sanitizer (memcheck, synccheck, racecheck) over a short part of the GPU tests
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda
@@ -234,6 +239,6 @@ help:  ## this list
 	@echo "             PREFIX=$(PREFIX) DESTDIR STB=$(STB) JOBS=$(JOBS) FUZZ_SECONDS=$(FUZZ_SECONDS) V=1"
 	@echo "             CUDA=$(CUDA) (0: leave it out) NVCC=$(NVCC) CUDA_ARCH=\"$(CUDA_ARCH)\" NVCCFLAGS CUDA_HOME"
 	@echo "             TEST_CUDA=\"$(TEST_CUDA)\" (options of build/tests/test_cuda)"
-	@echo "             SANITIZE_CUDA=\"$(SANITIZE_CUDA)\""
+	@echo "             SANITIZE_CUDA=\"$(SANITIZE_CUDA)\" LADDER=\"$(LADDER)\" (options of build/tests/matmul_ladder)"
 
 -include $(wildcard $(B)/*.d $(B)/tests/*.d $(B)/tests/cuda/*.d)
