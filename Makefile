@@ -143,7 +143,7 @@ $(B)/tests/cuda/%.o: tests/cuda/%.c $(B)/.flags
 	$(COMPILE_PART) $(if $(CUDA_OBJECT),-DLLM42_CUDA) -MMD -MP -c $< -o $@
 $(B)/tests/test_cuda: $(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda/*.c)) $(B)/tests/cuda/llm42.o $(CUDA_OBJECT)
 	$(COMPILE_PART) $(filter $(B)/tests/cuda/%.o,$^) -o $@ $(if $(CUDA_OBJECT),$(CUDA_LINK)) $(LDFLAGS) -lm
-# Programs of nvcc's. cuda_host tests what the backend does on the host, with llm42.cu included. No kernel of it runs, so
+# Programs of nvcc's. cuda_host includes llm42.cu and tests what the backend does on the host. No kernel of it runs, so
 # none is optimised or assembled. It also shows that the backend compiles for sm_80.
 CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) $(GENCODE)
 $(B)/tests/cuda_host: CUDA_PROGRAM_FLAGS = -O1 -Xcicc -O0 -gencode=arch=compute_80$(comma)code=compute_80
