@@ -18,6 +18,7 @@ TEST ?=
 PART ?=
 TEST_CUDA ?=
 SANITIZE_CUDA ?= --part small
+LADDER ?=
 comma := ,
 
 # CUDA: what `make cuda` has built once stays built in. CUDA_ARCH is kept with it.
@@ -53,8 +54,8 @@ COMPILE = $(if $(V),,@echo "  building $@"; )$(CC) $(1) $(REQUIRED) $(OMP) -MMD 
 
 PROGRAMS := $(patsubst examples/%.c,$(B)/%,$(wildcard examples/*.c)) $(patsubst sweep/%.c,$(B)/%,$(wildcard sweep/*.c))
 # test_isa is built and compared in many ways by tests/test_isa.sh; fuzz targets run for a moment as tests.
-TESTS := $(patsubst %.c,$(B)/%,$(filter-out tests/test_isa.c $(if $(filter 1,$(CUDA)),,tests/test_cuda.c), \
-    $(wildcard tests/test_*.c)) $(wildcard tests/fuzz_*.c))
+TESTS := $(patsubst %.c,$(B)/%,$(filter-out tests/test_isa.c,$(wildcard tests/test_*.c)) $(wildcard tests/fuzz_*.c)) \
+    $(if $(filter 1,$(CUDA)),$(B)/tests/test_cuda)
 SCRIPTS := $(wildcard tests/test_*.sh)
 # The inner loop: all but what takes long. TEST=NAME chooses of all tests those of that name, PART of their parts.
 SLOW := test_determinism fuzz_engine test_accuracy test_cuda_build test_demo test_header test_install test_isa
@@ -64,8 +65,8 @@ FAST_TESTS := $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(SLOW),$(basename $
 # Parallel inside, unless the caller has chosen a number of jobs.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all cuda figures accuracy fit demo test check test-cuda sanitize-cuda asan bench bench-cuda fuzz format deps \
-    install uninstall clean help banner setup need nvcc programs tests run-demo
+.PHONY: all cuda figures accuracy fit demo test check test-cuda ladder sanitize-cuda asan bench bench-cuda fuzz format \
+    deps install uninstall clean help banner setup need nvcc programs tests run-demo
 .DELETE_ON_ERROR:
 
 all: need banner  ## build every program (default)
@@ -108,10 +109,14 @@ check: setup banner  ## build and run the fast tests: half a minute
 	@+$(SUBMAKE) programs $(filter-out %.sh,$(FAST_TESTS))
 	@$(RUN_TESTS) $(FAST_TESTS)
 
-test-cuda sanitize-cuda: PROGRAMS := $(B)/tests/test_cuda
+test-cuda sanitize-cuda ladder: PROGRAMS := $(B)/tests/test_cuda
 test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N passed, N failed"
-	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(B)/tests/cuda_lost
-	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_lost
+	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(B)/tests/cuda_lost $(B)/tests/matmul_ladder
+	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_lost "$(B)/tests/matmul_ladder $(LADDER)"
+
+ladder: nvcc need banner  ## one matrix product on the GPU, from a naive kernel to ours: times, errors and bits
+	@+$(SUBMAKE) $(B)/tests/matmul_ladder
+	$(B)/tests/matmul_ladder $(LADDER)
 
 sanitize-cuda: nvcc need banner  ## compute-sanitizer (memcheck, synccheck, racecheck) over a short part of the GPU tests
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda
@@ -156,22 +161,24 @@ $(B)/bench-%.o: sweep/bench/%.c $(B)/.flags
 $(B)/bench: $(BENCH_OBJECTS) $(CUDA_OBJECT)
 	$(if $(V),,@echo "  building $@"; )$(CC) $(CFLAGS) $(OMP) $(BENCH_OBJECTS) -o $@ $(if $(CUDA_OBJECT),$(CUDA_LINK)) \
 	    $(LDFLAGS) -lm
-$(B)/tests/test_cuda: tests/test_cuda.c $(B)/.flags $(CUDA_OBJECT)
-	@mkdir -p $(@D)
-	$(call COMPILE,$(TEST_CFLAGS),$(CUDA_LINK))
-# A program of nvcc's, which takes the library from an object of its own.
-$(B)/tests/cuda_lost: tests/cuda_lost.cu llm42.h $(B)/.flags $(CUDA_OBJECT)
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  building $@"; )$(CC) $(TEST_CFLAGS) $(REQUIRED) $(OMP) -DLLM42_IMPLEMENTATION -x c \
-	    -c llm42.h -o $@.o && \
-	    $(NVCC) $(NVCC_REQUIRED) $(GENCODE) $< $@.o $(CUDA_OBJECT) $(addprefix -Xcompiler ,$(OMP)) \
-	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -o $@
-# What the backend does on the host alone, with llm42.cu included; no kernel of it runs.
-$(B)/tests/cuda_host: tests/cuda_host.cu llm42.cu kernels.cu llm42.h $(B)/.flags $(B)/.cuda_flags
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  building $@: takes a while"; )$(CC) $(TEST_CFLAGS) $(REQUIRED) $(OMP) -DLLM42_IMPLEMENTATION -x c \
-	    -c llm42.h -o $@.o && \
-	    $(NVCC) -O1 $(NVCC_REQUIRED) -gencode arch=compute_80,code=sm_80 $< $@.o $(addprefix -Xcompiler ,$(OMP)) \
+# test_cuda is a program of several files, and the library is a file of its own.
+COMPILE_PART = $(if $(V),,@echo "  building $@"; )mkdir -p $(@D) && $(CC) $(TEST_CFLAGS) $(REQUIRED) $(OMP)
+$(B)/tests/cuda/llm42.o: llm42.h $(B)/.flags
+	$(COMPILE_PART) -DLLM42_IMPLEMENTATION -x c -c $< -o $@
+$(B)/tests/cuda/%.o: tests/cuda/%.c $(B)/.flags
+	$(COMPILE_PART) $(if $(CUDA_OBJECT),-DLLM42_CUDA) -MMD -MP -c $< -o $@
+$(B)/tests/test_cuda: $(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda/*.c)) $(B)/tests/cuda/llm42.o $(CUDA_OBJECT)
+	$(COMPILE_PART) $(filter $(B)/tests/cuda/%.o,$^) -o $@ $(if $(CUDA_OBJECT),$(CUDA_LINK)) $(LDFLAGS) -lm
+# Programs of nvcc's. cuda_host includes llm42.cu and tests what the backend does on the host. No kernel of it runs, so
+# none is optimised or assembled. It also shows that the backend compiles for sm_80.
+CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) $(GENCODE)
+$(B)/tests/cuda_host: CUDA_PROGRAM_FLAGS = -O1 -Xcicc -O0 -gencode=arch=compute_80$(comma)code=compute_80
+$(B)/tests/cuda_host: tests/cuda/host.cu llm42.cu kernels.cu
+$(B)/tests/cuda_lost: tests/cuda/lost.cu $(B)/.cuda_arch $(CUDA_OBJECT)
+$(B)/tests/matmul_ladder: tests/cuda/matmul_ladder.cu kernels.cu $(B)/.cuda_arch
+$(B)/tests/cuda_host $(B)/tests/cuda_lost $(B)/tests/matmul_ladder: $(B)/tests/cuda/llm42.o $(B)/.cuda_flags
+	$(if $(V),,@echo "  building $@"; )$(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) \
+	    $(filter tests/cuda/%.cu %.o,$^) $(addprefix -Xcompiler ,$(OMP)) \
 	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -o $@
 $(B)/tests/%: tests/%.c $(B)/.flags
 	@mkdir -p $(@D)
@@ -267,6 +274,6 @@ help:  ## this list
 	@echo "             PREFIX=$(PREFIX) DESTDIR STB=$(STB) JOBS=$(JOBS) FUZZ_SECONDS=$(FUZZ_SECONDS) V=1"
 	@echo "             CUDA=$(CUDA) (0: leave it out) NVCC=$(NVCC) CUDA_ARCH=\"$(CUDA_ARCH)\" NVCCFLAGS CUDA_HOME"
 	@echo "             TEST_CUDA=\"$(TEST_CUDA)\" (options of build/tests/test_cuda)"
-	@echo "             SANITIZE_CUDA=\"$(SANITIZE_CUDA)\""
+	@echo "             SANITIZE_CUDA=\"$(SANITIZE_CUDA)\" LADDER=\"$(LADDER)\" (options of build/tests/matmul_ladder)"
 
--include $(wildcard $(B)/*.d $(B)/tests/*.d)
+-include $(wildcard $(B)/*.d $(B)/tests/*.d $(B)/tests/cuda/*.d)

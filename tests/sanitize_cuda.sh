@@ -6,9 +6,9 @@
 #     bash tests/sanitize_cuda.sh build/tests/test_cuda --part small
 #
 # Slow: some fifty times the program alone. TOOLS=memcheck in the environment runs that one only, and initcheck can be
-# named there. racecheck runs without cuBLASLt's kernels: with them it ends with an internal error of its own on an H200,
-# even with no kernel instrumented. Matrix algorithms are chosen beforehand, for that is most of what would run. A backend
-# built with NVCCFLAGS="-O3 -lineinfo" has its source lines named.
+# named there. racecheck runs without cuBLASLt's kernels: with them it ends with an internal error of its own on an
+# H200, even with no kernel instrumented. Matrix algorithms are chosen beforehand, for that is most of what would run. A
+# backend built with NVCCFLAGS="-O3 -lineinfo" has its source lines named.
 set -u
 PATH=$PATH:/usr/local/cuda/bin
 if ! command -v compute-sanitizer >/dev/null; then

@@ -10,6 +10,8 @@
 //     int main(void) { RUN(greedy_takes_the_lowest_id); return test_end("test_sampler"); }
 //
 // Every CHECK counts as one passed or failed; a failed one prints its place and values and the test goes on.
+//
+// A program of several files shares one state: all but one of them define TEST_SHARED before they include this.
 #ifndef LLM42_TEST_H
 #define LLM42_TEST_H
 
@@ -45,18 +47,22 @@
 #endif
 #ifndef TEST_SLOW
 #define TEST_SLOW 0
-#else
+#elif !defined(TEST_SHARED)
 // Out of memory is an answer to test, and not the end.
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1:abort_on_error=1"; }
 #endif
 
-static struct {
+typedef struct test_counts {
     int64_t passed, failed, skipped, ran;
     const char *name;     // of the TEST that runs
     const char *only;     // tests whose names do not contain this are left out; NULL: none
     int64_t allocations;  // calls of malloc, calloc, realloc, aligned_alloc and posix_memalign so far
-} test_state;
+} test_counts;
+extern test_counts test_state;
+#ifndef TEST_SHARED
+test_counts test_state;
+#endif
 
 // Counting ------------------------------------------------------------------------------------------------------
 enum { TEST_FAILURES_PRINTED = 40 };

@@ -40,7 +40,7 @@ for cc in $compilers; do
     done
     check "$cc: two files" "$cc" -std=c11 $strict "$out/uses.c" "$out/implements.o" -o "$out/two" -lm
     check "$cc: two files run" "$out/two"
-    for c in examples/*.c sweep/*.c sweep/bench/*.c tests/*.c; do
+    for c in examples/*.c sweep/*.c sweep/bench/*.c tests/*.c tests/cuda/*.c; do
         [ -e "$c" ] && check "$cc: $c" "$cc" -std=c11 -Wpedantic $strict -fsyntax-only "$c"
     done
 done

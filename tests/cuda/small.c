@@ -1,10 +1,7 @@
-// cuda_small.h: small models of every kind, served in a moment, so that compute-sanitizer can follow: each kernel of a
+// small.c: small models of every kind, served in a moment, so that compute-sanitizer can follow: each kernel of a
 // pass runs. Requests run together and then alone: those with a promise give the same bits.
-#ifndef CUDA_SMALL_H
-#define CUDA_SMALL_H
-
-#include "cuda_rig.h"
-#include "make_model.h"
+#include "rig.h"
+#include "../make_model.h"
 
 typedef struct small_case {
     test_shape shape;
@@ -107,10 +104,10 @@ static void small_run(llm42_engine *engine, const small_case *s, int first, int 
                                    .deterministic = i % 2 == 0};
         if (i % 4 == 2) desc.sampling = (llm42_sampling){.temperature = 0.9f, .top_k = 20, .top_p = 0.9f, .seed = 5};
         if (i % 4 == 3) desc.sampling = (llm42_sampling){.temperature = 1.1f, .min_p = 0.05f, .seed = 6};
-        CHECK_MSG(!llm42_engine_submit(engine, &desc, &ids[i - first], &error), "%s", error.text);
+        CHECK_MSG(!llm42_engine_submit(engine, &desc, &ids[i - first], &rig_error), "%s", rig_error.text);
         free(prompt);
     }
-    if (!CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text)) return;
+    if (!CHECK_MSG(llm42_engine_run(engine, &rig_error) == LLM42_OK, "%s", rig_error.text)) return;
     for (int i = first; i < first + count; i++) {
         const llm42_request *r = llm42_engine_request(engine, ids[i - first]);
         CHECK_INT(r->committed, SMALL_NEW);
@@ -123,7 +120,7 @@ static void small_run(llm42_engine *engine, const small_case *s, int first, int 
                               !memcmp(&out.logprob, &kept->logprob, sizeof out.logprob),
                           "%s: request %d, token %d: other bits alone than among %d", s->shape.type, i, t, s->requests);
         }
-        llm42_engine_release(engine, ids[i - first], &error);
+        llm42_engine_release(engine, ids[i - first], &rig_error);
     }
 }
 
@@ -151,7 +148,7 @@ static void check_small(const char *folder, int at) {
                               .overlap = s->overlap,
                               .log = note_line};
     llm42_output outs[SMALL_MOST * SMALL_NEW];
-    if (model && CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s: %s", path, error.text)) {
+    if (model && CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error), "%s: %s", path, rig_error.text)) {
         small_run(engine, s, 0, s->requests, outs, true);
         for (int i = 0; i < 4; i += 2) small_run(engine, s, i, 1, outs, false);  // those with a promise
         bool differ = false;  // the control: what another prompt gives is told apart
@@ -162,11 +159,9 @@ static void check_small(const char *folder, int at) {
     llm42_model_free(model);
 }
 
-TEST(small) {
+void part_small(void) {
     char folder[64];
     test_folder(folder);
     for (int i = 0; i < SMALL_CASES; i++) check_small(folder, i);
     test_remove(folder);
 }
-
-#endif  // CUDA_SMALL_H

@@ -1,24 +1,13 @@
-// cuda_passes.h: what a row's bits may depend on. FIXED: the row and M. INVARIANT: the row. Nothing else: not where it
+// passes.c: what a row's bits may depend on. FIXED: the row and M. INVARIANT: the row. Nothing else: not where it
 // stands in the pass, what shares it, how the tokens before it were cut into passes, which pages or page size hold
 // them. Logits are compared, all of them, besides tokens and log-probabilities. FAST is the control: it must differ.
-#ifndef CUDA_PASSES_H
-#define CUDA_PASSES_H
-
-#include "cuda_rig.h"
-#include "make_model.h"
+#include "rig.h"
+#include "../make_model.h"
 
 // The rows looked at, behind a prompt that fills more than one unit of attention (LONG_PROMPT: many); those beside
 // them. All of the subject goes into one pass, with a few rows of others.
-enum {
-    SUBJECT = 48,
-    PROMPT = 300,
-    LONG_PROMPT = 700,
-    OTHERS = 40,
-    OTHER_CONTEXT = 64,
-    BEFORE = 7,
-    AFTER = 2,
-    LEAST_M = BEFORE + SUBJECT + AFTER
-};
+enum { SUBJECT = 48, PROMPT = 300, LONG_PROMPT = 700, OTHERS = 40, OTHER_CONTEXT = 64, BEFORE = 7, AFTER = 2 };
+_Static_assert(PASSES_LEAST_M == BEFORE + SUBJECT + AFTER, "rig.h: a pass of M rows holds all of these");
 
 typedef struct subject {
     int32_t *ids, *other;          // [prompt + SUBJECT]; [OTHER_CONTEXT], of all others
@@ -141,10 +130,10 @@ static bool feed_prompt(rig *g, const subject *s, llm42_schedule schedule) {
 }
 
 static void check_schedule(rig *g, subject *s, llm42_schedule schedule, int M, const char *name) {
-    int tried, pieces = quick ? 3 : 12;
+    int tried, pieces = options.quick ? 3 : 12;
     if (!CHECK(feed_prompt(g, s, schedule) && feed_subject(g, s, schedule, 0, SUBJECT, 0, 0, true))) return;
     CHECK_MSG(feed_subject(g, s, schedule, 0, SUBJECT, 0, 0, false), "%s: the same pass again gives other bits", name);
-    int differing = differing_sizes(g, s, schedule, -1, M, quick ? M / 16 + 1 : 1, &tried);
+    int differing = differing_sizes(g, s, schedule, -1, M, options.quick ? M / 16 + 1 : 1, &tried);
     CHECK_MSG(!differing, "%s: a row's bits differ in %d of %d passes of 1 to %d rows", name, differing, tried, M);
     CHECK_MSG(feed_subject(g, s, schedule, 0, SUBJECT, M - SUBJECT, 0, false),
               "%s: bits differ at the end of a full pass", name);
@@ -198,7 +187,7 @@ static void check_bits(const char *path, int M, bool fp32, bool match) {
         CHECK_MSG(!match || !is_cuda() || !memcmp(of_fixed, of_invariant, of_schedule * sizeof(float)),
                   "%s, match: FIXED bits are not INVARIANT's", path);
         check_page_size(&s, model, M, 4, path);
-        if (!quick) check_page_size(&s, model, M, 64, path);
+        if (!options.quick) check_page_size(&s, model, M, 64, path);
     }
     subject_close(&g, &s);
     cuda_desc.fixed = fixed;
@@ -399,7 +388,7 @@ static void check_sampling(const char *path, bool ties) {
         float *logits = new_floats((size_t)DRAWS * (size_t)g.vocab);
         int32_t *scratch = calloc(2 * (size_t)g.vocab, sizeof *scratch);
         for (int f = 0; f < FILTERS; f++)
-            for (int i = 0; i < (quick ? 4 : 20); i++)
+            for (int i = 0; i < (options.quick ? 4 : 20); i++)
                 check_draws(&g, 100 + (uint64_t)(f * 64 + i), filters[f], logits, scratch, &d);
         free(logits);
         free(scratch);
@@ -516,13 +505,13 @@ static void check_longest(void) {
     test_folder(folder);
     snprintf(path, sizeof path, "%s/longest", folder);
     test_model_folder(path, &shape);
-    check_long(path, 2048, is_cuda() && !quick ? 131072 : 2048);
+    check_long(path, 2048, is_cuda() && !options.quick ? 131072 : 2048);
     test_remove(folder);
 }
 
-TEST(passes) {
+void part_passes(void) {
     const char *big = main_model();
-    int M = (int)(window * group);
+    int M = (int)(options.window * options.group);
     char path[900];
     check_bits("synthetic:tiny", 64, false, false);
     check_bits("synthetic:tiny", 64, true, false);
@@ -531,7 +520,7 @@ TEST(passes) {
     check_bits(big, M, false, true);
     static const char *const archs[] = {"llama3", "mistral", "qwen2", "qwen3", "qwen3_moe"};
     for (int i = 0; i < 5; i++) {
-        snprintf(path, sizeof path, "%.500s/models/arch/%s", shared, archs[i]);
+        snprintf(path, sizeof path, "%.500s/models/arch/%s", options.shared, archs[i]);
         if (test_exists(path)) check_bits(path, 64, false, i == 1 || i == 4);
         else SKIP("no models/arch in the folder of --shared");
         if (test_exists(path) && i == 1) check_sliding_window(path);
@@ -540,11 +529,9 @@ TEST(passes) {
     check_rare_heads();
     check_keep_kv("synthetic:tiny");
     check_long("synthetic:tiny", 64, 2048);
-    check_long(big, M, quick ? 2048 : 4096);
+    check_long(big, M, options.quick ? 2048 : 4096);
     check_lone_rows();
     check_longest();
     check_sampling("synthetic:tiny", true);
     check_sampling(big, false);
 }
-
-#endif  // CUDA_PASSES_H

@@ -1,10 +1,6 @@
-// cuda_engine.h: whole engines. determinism: requests with real lengths under different loads, of which the marked ones
-// must give the same tokens and log-probability bits in all, and the same requests unmarked must not. sglang: unique
-// outputs of a prompt over many batches, in SGLang's three settings.
-#ifndef CUDA_ENGINE_H
-#define CUDA_ENGINE_H
-
-#include "cuda_rig.h"
+// determinism.c: part determinism. Requests with real lengths run under different loads. The marked ones must give the
+// same tokens and log-probability bits under all of them. The same requests unmarked, the control, must not.
+#include "rig.h"
 
 typedef struct ask {
     int32_t *prompt;
@@ -90,13 +86,13 @@ typedef struct outcome {
 } outcome;
 
 static int64_t or_default(int64_t value, int64_t quick_one, int64_t full) {
-    return value ? value : quick ? quick_one : full;
+    return value ? value : options.quick ? quick_one : full;
 }
 
 // Lengths of ShareGPT, in the file's order; without the file lengths of the same means.
 static int read_lengths(int lengths[][2], int most) {
     char path[900], line[128];
-    snprintf(path, sizeof path, "%.500s/traces/sharegpt_lengths.tsv", shared);
+    snprintf(path, sizeof path, "%.500s/traces/sharegpt_lengths.tsv", options.shared);
     FILE *file = fopen(path, "r");
     int n = 0;
     uint64_t random = 3;
@@ -114,7 +110,8 @@ static void workload_make(workload *w, llm42_model *model, int n) {
     enum { LENGTHS = 4096, PREFIXES = 8, PREFIX = 256 };
     static int lengths[LENGTHS][2];
     int known = read_lengths(lengths, LENGTHS), vocab = model->config.vocab;
-    int prompt = (int)or_default(longest_prompt, 128, 1024), output = (int)or_default(longest_output, 128, 512);
+    int prompt = (int)or_default(options.longest_prompt, 128, 1024),
+        output = (int)or_default(options.longest_output, 128, 512);
     if (prompt + output > model->config.context)
         prompt = model->config.context * 2 / 3, output = model->config.context / 3;
     *w = (workload){.model = model, .n = n, .max_context = prompt + output};
@@ -163,7 +160,8 @@ static void workload_free(workload *w) {
 // KV pages: for all that run, as memory allows; or for so few that they push each other out.
 static int pages_for(const workload *w, const load *l, int page_size) {
     const llm42_config *c = &w->model->config;
-    double token = 4.0 * c->layers * c->kv_heads * c->head_dim, gib = kv_gib ? (double)kv_gib : is_cuda() ? 40 : 1;
+    const double token = 4.0 * c->layers * c->kv_heads * c->head_dim, usual = is_cuda() ? 40 : 1,
+                 gib = options.kv_gib ? (double)options.kv_gib : usual;
     int one = (w->max_context + page_size - 1) / page_size + 1;
     double many = (double)l->running * one, most = gib * 0x1p30 / token / page_size;
     if (l->tight) many = (6 + l->running / 32) * w->mean_tokens / page_size;
@@ -190,10 +188,10 @@ static llm42_engine *open_load(const workload *w, const load *l, llm42_mode mode
                               .prefill = prefill,
                               .log = note_line};
     desc.pages = pages_for(w, l, desc.page_size);
-    desc.window = (int)((double)window * wider);
-    desc.group = (int)(window * group) / (desc.window ? desc.window : 1);
-    if (desc.window < 1 || desc.window * desc.group != window * group)
-        desc.window = (int)window, desc.group = (int)group;
+    desc.window = (int)((double)options.window * wider);
+    desc.group = (int)(options.window * options.group) / (desc.window ? desc.window : 1);
+    if (desc.window < 1 || desc.window * desc.group != options.window * options.group)
+        desc.window = (int)options.window, desc.group = (int)options.group;
     desc.inject_rate = mode == LLM42_DVR ? l->inject : 0;
     if (l->small_budget) desc.token_budget = l->running > 48 ? l->running : 48;
     if (l->whole)
@@ -201,8 +199,8 @@ static llm42_engine *open_load(const workload *w, const load *l, llm42_mode mode
         desc.token_budget = w->max_context > l->running ? w->max_context : l->running;
     if (prefill == LLM42_PREFILL_ISOLATED) desc.token_budget = 256;  // a part of its promise
     llm42_engine *engine = NULL;
-    llm42_result result = llm42_engine_open(&engine, &desc, &error);
-    CHECK_MSG(result == LLM42_OK && engine, "%s: %s", l->name, error.text);
+    llm42_result result = llm42_engine_open(&engine, &desc, &rig_error);
+    CHECK_MSG(result == LLM42_OK && engine, "%s: %s", l->name, rig_error.text);
     return engine;
 }
 
@@ -246,9 +244,10 @@ static outcome run_load(workload *w, int n, const load *l, llm42_mode mode, llm4
                                    .ignore_stop = !a->stops,
                                    .deterministic = a->marked && mode == LLM42_DVR};
         if (l->spread) desc.arrival = now + 0.5 * w->seconds * i / n;
-        ok = CHECK_MSG(llm42_engine_submit(engine, &desc, &ids[i], &error) == LLM42_OK, "%s: %s", l->name, error.text);
+        ok = CHECK_MSG(llm42_engine_submit(engine, &desc, &ids[i], &rig_error) == LLM42_OK, "%s: %s", l->name,
+                       rig_error.text);
     }
-    ok = ok && CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s: %s", l->name, error.text);
+    ok = ok && CHECK_MSG(llm42_engine_run(engine, &rig_error) == LLM42_OK, "%s: %s", l->name, rig_error.text);
     o.seconds = test_seconds() - begin;
     if (engine) o.stats = llm42_engine_stats(engine);
     w->n = n;
@@ -283,170 +282,76 @@ static void print_load(const char *kind, const load *l, const outcome *o) {
     note(name, "differing_in_tokens", o->in_tokens);
 }
 
-TEST(determinism) {
-    workload w;
-    llm42_model *model = load_model(main_model(), false);
-    int n = (int)or_default(requests, 256, 4096), some = n / 8 > 32 ? n / 8 : n < 32 ? n : 32;
-    if (!model) return;
-    workload_make(&w, model, n);
-    printf("  %s, %d requests, %.0f tokens each in the mean, at most %d\n", main_model(), n, w.mean_tokens,
-           w.max_context);
-    // Products as cuBLASLt offers them drift, which the verifier has to make up for; the fastest drift little. What is
-    // committed is the same.
-    for (int i = 0; i < loads; i++) {
-        if (i > 0 && i < from_load - 1) continue;
-        cuda_desc.fast = i & 1 ? LLM42_CUDA_FAST_FASTEST : LLM42_CUDA_FAST_OFFERED;
-        outcome o = run_load(&w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_PACKED, false, i == 0);
-        if (i == 0) w.seconds = o.seconds;
-        print_load(!is_cuda() ? "DVR" : i & 1 ? "DVR, fastest products" : "DVR, offered products", &all_loads[i], &o);
-        CHECK_MSG(o.differing == 0, "%s: %d of %d deterministic requests differ", all_loads[i].name, o.differing,
-                  o.compared);
-    }
-    cuda_desc.fast = LLM42_CUDA_FAST_OFFERED;
-    for (int i = 0; i < 2 && from_load == 1; i++) {  // another promise: bits of its own
-        outcome o = run_load(&w, some, &all_loads[i * 3], LLM42_DVR, LLM42_PREFILL_ISOLATED, false, i == 0);
-        print_load("DVR, ISOLATED", &all_loads[i * 3], &o);
-        CHECK_MSG(o.differing == 0, "ISOLATED: %d of %d deterministic requests differ", o.differing, o.compared);
-    }
-    for (int i = 0; i < (quick ? 2 : 4) && i < loads && from_load == 1; i++) {  // and so has this one
-        outcome o = run_load(&w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_INVARIANT, false, i == 0);
-        print_load("DVR, INVARIANT prompts", &all_loads[i], &o);
-        CHECK_MSG(o.differing == 0, "INVARIANT prompts: %d of %d deterministic requests differ", o.differing,
-                  o.compared);
-        CHECK(o.stats.passes[LLM42_INVARIANT] > 0);
-    }
-    for (int i = 0; i < (quick ? 2 : 4) && i < loads && from_load == 1; i++) {
-        outcome o = run_load(&w, n, &all_loads[i], LLM42_BATCH_INVARIANT, LLM42_PREFILL_DEFAULT, true, i == 0);
-        print_load("BATCH_INVARIANT", &all_loads[i], &o);
-        CHECK_MSG(o.differing == 0, "BATCH_INVARIANT: %d of %d requests differ", o.differing, o.compared);
-    }
-    const llm42_cuda_fixed fixed = cuda_desc.fixed;
-    cuda_desc.fixed = LLM42_CUDA_FIXED_MATCH;  // all that is committed then sums as mode BATCH_INVARIANT does
-    for (int i = 0; i < (quick ? 2 : 4) && i < loads && is_cuda() && from_load == 1; i++) {
-        outcome o = run_load(&w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_INVARIANT, false, false);
-        print_load("DVR, match, INVARIANT prompts, against BATCH_INVARIANT", &all_loads[i], &o);
-        CHECK_MSG(o.differing == 0, "match: %d of %d deterministic requests differ from BATCH_INVARIANT", o.differing,
-                  o.compared);
-    }
-    cuda_desc.fixed = fixed;
-    for (int i = 0; i < 2 && from_load == 1; i++) {
-        outcome o = run_load(&w, n, &all_loads[i], LLM42_NONDETERMINISTIC, LLM42_PREFILL_DEFAULT, true, i == 0);
+// Runs the first n requests under a load, as run_load does. None of those looked at may differ.
+static outcome check_load(workload *w, int n, const load *l, llm42_mode mode, llm42_prefill prefill, bool make,
+                          const char *kind) {
+    outcome o = run_load(w, n, l, mode, prefill, mode == LLM42_BATCH_INVARIANT, make);
+    print_load(kind, l, &o);
+    CHECK_MSG(o.differing == 0, "%s: %s: %d of %d requests differ", kind, l->name, o.differing, o.compared);
+    return o;
+}
+
+// The controls: without a promise results do differ. (Our own kernels alone have one order.)
+static void check_unmarked(workload *w, int n) {
+    for (int i = 0; i < 2; i++) {
+        outcome o = run_load(w, n, &all_loads[i], LLM42_NONDETERMINISTIC, LLM42_PREFILL_DEFAULT, true, i == 0);
         print_load("control: unmarked", &all_loads[i], &o);
-        // (Our own kernels alone have one order.)
         CHECK_MSG(i == 0 || o.differing > 0 || cuda_desc.no_cublas,
                   "the same requests unmarked do not differ: nothing has been shown");
     }
     cuda_desc.fast = LLM42_CUDA_FAST_DEFAULT;
-    for (int i = 0; i < 2 && is_cuda() && from_load == 1; i++) {  // no promise, but so it is told what is left of drift
-        outcome o = run_load(&w, n, &all_loads[i], LLM42_NONDETERMINISTIC, LLM42_PREFILL_DEFAULT, true, i == 0);
+    for (int i = 0; i < 2 && is_cuda(); i++) {  // not a check: it shows how much drift is left
+        outcome o = run_load(w, n, &all_loads[i], LLM42_NONDETERMINISTIC, LLM42_PREFILL_DEFAULT, true, i == 0);
         print_load("unmarked, fastest products", &all_loads[i], &o);
     }
-    workload_free(&w);
 }
 
-// SGLang's subtests ------------------------------------------------------------------------------------------------
-enum { PROMPTS = 4, OWN = 8 };
-
-typedef struct tally {
-    uint64_t *outputs, *texts;
-    int trials;
-} tally;  // different ones: bits and all; tokens alone
-
-static void add_unique(uint64_t **set, uint64_t value) {
-    for (int i = 0; i < (int)arrlen(*set); i++)
-        if ((*set)[i] == value) return;
-    arrput(*set, value);
-}
-
-// Batches of 1 to most requests of the prompts; a subtest of one prompt takes the last.
-static void run_batches(llm42_engine *engine, bool marked, int32_t *const *prompt, const int *count, int prompts,
-                        int most, tally *t) {
-    uint64_t random = 8;
-    int tokens = quick ? 32 : 64;
-    for (int n = 1; n <= most; n += quick && n > 8 ? 3 : 1) {
-        int64_t ids[64];
-        int which[64];
-        for (int i = 0; i < n; i++) {
-            int p = which[i] = prompts == 1 ? PROMPTS - 1 : test_random_int(&random, 0, prompts - 1);
-            llm42_request_desc desc = {.prompt = prompt[p],
-                                       .prompt_count = count[p],
-                                       .max_new_tokens = tokens,
-                                       .ignore_stop = true,
-                                       .deterministic = marked};
-            if (!CHECK_MSG(!llm42_engine_submit(engine, &desc, &ids[i], &error), "%s", error.text)) return;
-        }
-        if (!CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text)) return;
-        for (int i = 0; i < n; i++) {
-            const llm42_request *r = llm42_engine_request(engine, ids[i]);
-            uint64_t text = hash_bytes(14695981039346656037u, r->tokens, sizeof *r->tokens * (size_t)r->committed);
-            t[which[i]].trials++;
-            add_unique(&t[which[i]].texts, text);
-            add_unique(&t[which[i]].outputs, hash_bytes(text, r->logprobs, sizeof *r->logprobs * (size_t)r->committed));
-            llm42_engine_release(engine, ids[i], &error);
-        }
+// The other promises. Each has bits of its own: load 1 makes the reference.
+static void check_promises(workload *w, int n) {
+    const int some = n / 8 > 32 ? n / 8
+                     : n < 32   ? n
+                                : 32,
+              most = options.quick ? 2 : 4, loads = options.loads < most ? (int)options.loads : most;
+    for (int i = 0; i < 2; i++)
+        check_load(w, some, &all_loads[i * 3], LLM42_DVR, LLM42_PREFILL_ISOLATED, i == 0, "DVR, ISOLATED");
+    for (int i = 0; i < loads; i++) {
+        outcome o = check_load(w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_INVARIANT, i == 0,
+                               "DVR, INVARIANT prompts");
+        CHECK(o.stats.passes[LLM42_INVARIANT] > 0);
     }
+    for (int i = 0; i < loads; i++)
+        check_load(w, n, &all_loads[i], LLM42_BATCH_INVARIANT, LLM42_PREFILL_DEFAULT, i == 0, "BATCH_INVARIANT");
+    const llm42_cuda_fixed fixed = cuda_desc.fixed;
+    cuda_desc.fixed = LLM42_CUDA_FIXED_MATCH;  // then all that is committed has the bits of mode BATCH_INVARIANT
+    for (int i = 0; i < loads && is_cuda(); i++)
+        check_load(w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_INVARIANT, false,
+                   "DVR, match, INVARIANT prompts, against BATCH_INVARIANT");
+    cuda_desc.fixed = fixed;
 }
 
-static void run_subtest(const llm42_model *model, const char *subtest, llm42_mode mode, const char *mode_name,
-                        int prompts, const int *count, const int *common) {
-    tally t[PROMPTS] = {{0}};
-    int32_t *prompt[PROMPTS], *text = random_ids(512, model->config.vocab, 21);
-    llm42_engine *engine = NULL;
-    llm42_engine_desc desc = {.model = model,
-                              .backend = tested,
-                              .backend_desc = &cuda_desc,
-                              .mode = mode,
-                              .max_running = 64,
-                              .max_context = 512,
-                              .pages = 64 * 32,
-                              .window = (int)window,
-                              .group = (int)group,
-                              .prefix_cache = common[1] > 0,
-                              .log = note_line};
-    for (int p = 0; p < PROMPTS; p++) {
-        prompt[p] = random_ids(count[p], model->config.vocab, 30 + (uint64_t)p);
-        memcpy(prompt[p], text, sizeof *text * (size_t)common[p]);
-    }
-    if (CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text))
-        run_batches(engine, mode == LLM42_DVR, prompt, count, prompts, quick ? 24 : 50, t);
-    int most = 0;
-    printf("  %-7s %-16s unique outputs", subtest, mode_name);
-    for (int p = 0; p < PROMPTS; p++) {
-        int unique = (int)arrlen(t[p].outputs);
-        if (unique > most) most = unique;
-        if (t[p].trials) printf("  %d (tokens: %d) of %d", unique, (int)arrlen(t[p].texts), t[p].trials);
-        arrfree(t[p].outputs);
-        arrfree(t[p].texts);
-        free(prompt[p]);
-    }
-    printf("\n");
-    char name[64];
-    snprintf(name, sizeof name, "%s %s", subtest, mode_name);
-    note(name, "unique_outputs", most);
-    CHECK_MSG(mode == LLM42_NONDETERMINISTIC ? most > 1 || cuda_desc.no_cublas : most == 1, "%s, %s: %d unique outputs",
-              subtest, mode_name, most);
-    free(text);
-    llm42_engine_close(engine);
-}
-
-TEST(sglang) {
-    static const struct {
-        llm42_mode mode;
-        const char *name;
-    } modes[] = {
-        {LLM42_DVR, "DVR"}, {LLM42_BATCH_INVARIANT, "BATCH_INVARIANT"}, {LLM42_NONDETERMINISTIC, "NONDETERMINISTIC"}};
-    static const int lengths[PROMPTS] = {9, 60, 160, 300}, none[PROMPTS] = {0}, common[PROMPTS] = {1, 64, 150, 280};
-    static const int with_common[PROMPTS] = {1 + OWN, 64 + OWN, 150 + OWN, 280 + OWN};
+void part_determinism(void) {
+    workload w;
     llm42_model *model = load_model(main_model(), false);
+    int n = (int)or_default(options.requests, 256, 4096);
     if (!model) return;
-    cuda_desc.fast = LLM42_CUDA_FAST_OFFERED;  // as serving engines, which these subtests are of
-    for (int m = 0; m < 3; m++) {
-        run_subtest(model, "single", modes[m].mode, modes[m].name, 1, lengths, none);
-        run_subtest(model, "mixed", modes[m].mode, modes[m].name, PROMPTS, lengths, none);
-        run_subtest(model, "prefix", modes[m].mode, modes[m].name, PROMPTS, with_common, common);
+    workload_make(&w, model, n);
+    printf("  %s, %d requests, %.0f tokens each in the mean, at most %d\n", main_model(), n, w.mean_tokens,
+           w.max_context);
+    // The products that cuBLASLt offers drift much, the fastest ones drift little. What is committed is the same.
+    for (int i = 0; i < options.loads; i++) {
+        if (i > 0 && i < options.from_load - 1) continue;
+        cuda_desc.fast = i & 1 ? LLM42_CUDA_FAST_FASTEST : LLM42_CUDA_FAST_OFFERED;
+        outcome o = check_load(&w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_PACKED, i == 0,
+                               !is_cuda() ? "DVR"
+                               : i & 1    ? "DVR, fastest products"
+                                          : "DVR, offered products");
+        if (i == 0) w.seconds = o.seconds;
+    }
+    cuda_desc.fast = LLM42_CUDA_FAST_OFFERED;
+    if (options.from_load == 1) {
+        check_promises(&w, n);
+        check_unmarked(&w, n);
     }
     cuda_desc.fast = LLM42_CUDA_FAST_DEFAULT;
-    llm42_model_free(model);
+    workload_free(&w);
 }
-
-#endif  // CUDA_ENGINE_H

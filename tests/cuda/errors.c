@@ -1,160 +1,21 @@
-// cuda_errors.h: passes in flight, and what goes wrong: one clear line each, nothing crashes, and an engine opened
-// afterwards works. A lost device is tests/cuda_lost.cu's.
-#ifndef CUDA_ERRORS_H
-#define CUDA_ERRORS_H
+// errors.c: part errors. What goes wrong gives one clear line, nothing crashes, and an engine opened afterwards works.
+// lost.cu has the case of a lost device.
+#include "rig.h"
 
-#include "cuda_rig.h"
-
-// The CPU backend with passes in flight: they are computed when they are waited for, or looked at for the third time.
-typedef struct late {
-    void *cpu;
-    llm42_pass pass;
-    bool flying;
-    int looks;
-} late;
-
-static llm42_result late_open(void **state, const llm42_backend_desc *desc, llm42_error *e) {
-    late *l = calloc(1, sizeof *l);
-    llm42_result result = l ? llm42_backend_cpu()->open(&l->cpu, desc, e) : LLM42_MEMORY;
-    if (result) free(l);
-    *state = result ? NULL : l;
-    return result;
-}
-static void late_close(void *state) {
-    if (state) llm42_backend_cpu()->close(((late *)state)->cpu);
-    free(state);
-}
-static llm42_result late_run(void *state, const llm42_pass *pass, llm42_error *e) {
-    return llm42_backend_cpu()->run(((late *)state)->cpu, pass, e);
-}
-static llm42_result late_start(void *state, const llm42_pass *pass, llm42_error *e) {
-    late *l = state;
-    if (l->flying) return llm42_fail(e, LLM42_INVALID, "late backend: a pass is in flight already");
-    l->pass = *pass;
-    l->flying = true;
-    l->looks = 0;
-    return LLM42_OK;
-}
-static llm42_result late_poll(void *state, double until, llm42_error *e) {
-    late *l = state;
-    if (!l->flying) return LLM42_OK;
-    if (until < INFINITY && l->looks++ < 2) return LLM42_IDLE;
-    l->flying = false;
-    return late_run(state, &l->pass, e);
-}
-static double late_now(void *state) { return llm42_backend_cpu()->now(((late *)state)->cpu); }
-static void late_wait(void *state, double seconds) { llm42_backend_cpu()->wait_until(((late *)state)->cpu, seconds); }
-
-static const llm42_backend late_backend = {.name = "cpu",
-                                           .open = late_open,
-                                           .close = late_close,
-                                           .run = late_run,
-                                           .start = late_start,
-                                           .poll = late_poll,
-                                           .now = late_now,
-                                           .wait_until = late_wait};
-
-// Overlap ------------------------------------------------------------------------------------------------------------
-enum { FLIGHT = 64, DECODES = 8, BESIDE = 20 };
-
-typedef struct flight {
-    rig g;
-    llm42_row row[FLIGHT], fast[DECODES];
-    llm42_output out[FLIGHT], alone[FLIGHT], fast_out[DECODES];
-    float *logits, *want, *fast_logits, *fast_want;
-    int32_t *ids;
-} flight;
-
-// Decode rows of the other sequences, one pass after the other; the last one's logits stay.
-static bool fly_beside(flight *f, int passes) {
-    bool ok = true;
-    for (int i = 0; i < passes && ok; i++) {
-        for (int k = 0; k < DECODES; k++)
-            f->fast[k] = (llm42_row){2 + k, 32 + i % 16, f->ids[i % 16 + k], LLM42_ROW_SAMPLE};
-        llm42_pass pass = rig_pass(&f->g, LLM42_FAST, f->fast, DECODES, f->fast_out, f->fast_logits);
-        ok = rig_run(&f->g, &pass);
-    }
-    return ok;
-}
-
-static void check_flight(flight *f, const char *what) {
-    size_t V = (size_t)f->g.vocab;
-    rig *g = &f->g;
-    llm42_pass pass = rig_pass(g, LLM42_FIXED, f->row, FLIGHT, f->out, f->logits);
-    memset(f->out, 0, sizeof f->out);
-    memset(f->logits, 0, FLIGHT * V * sizeof(float));
-    if (!CHECK_MSG(g->backend->start(g->state, &pass, &error) == LLM42_OK, "%s: %s", what, error.text)) return;
-    error.text[0] = 0;
-    llm42_result second = g->backend->start(g->state, &pass, &error);
-    CHECK_MSG(second < 0 && error.text[0], "%s: a second pass was sent off beside the first", what);
-    CHECK(fly_beside(f, BESIDE));
-    int looks = 0;
-    llm42_result result = LLM42_IDLE;
-    for (double begin = test_seconds(); result == LLM42_IDLE && test_seconds() - begin < 30; looks++)
-        result = g->backend->poll(g->state, g->backend->now(g->state) - 1, &error);
-    CHECK_MSG(result == LLM42_OK, "%s: the pass did not land: %s", what, result < 0 ? error.text : "30 s have gone by");
-    CHECK_MSG(!memcmp(f->out, f->alone, sizeof f->out) && !memcmp(f->logits, f->want, FLIGHT * V * sizeof(float)),
-              "%s: a pass in flight does not give the bits of run", what);
-    CHECK_MSG(!memcmp(f->fast_logits, f->fast_want, DECODES * V * sizeof(float)),
-              "%s: fast passes beside one in flight give other bits", what);
-    CHECK_MSG(g->backend->start(g->state, &pass, &error) == LLM42_OK, "%s: again: %s", what, error.text);
-    CHECK_MSG(g->backend->poll(g->state, INFINITY, &error) == LLM42_OK, "%s: waited for: %s", what, error.text);
-    CHECK_MSG(!memcmp(f->logits, f->want, FLIGHT * V * sizeof(float)),
-              "%s: a pass waited for does not give the bits of run", what);
-    pass.row = &(llm42_row){0, 0, g->vocab, LLM42_ROW_SAMPLE};
-    pass.rows = 1;
-    result = g->backend->start(g->state, &pass, &error);
-    if (result == LLM42_OK) result = g->backend->poll(g->state, INFINITY, &error);
-    CHECK_MSG(result < 0, "%s: a pass with a token out of range has landed", what);
-}
-
-static void check_overlap(const char *path) {
-    llm42_model *model = load_model(path, false);
-    flight f = {{0}, {{0}}, {{0}}, {{0, 0}}, {{0, 0}}, {{0, 0}}, NULL, NULL, NULL, NULL, NULL};
-    if (!model) return;
-    llm42_backend_desc desc = {
-        .model = model, .max_rows = FLIGHT, .max_context = 64, .max_running = 2 + DECODES, .overlap = true};
-    if (rig_open(&f.g, tested, desc)) {
-        size_t V = (size_t)f.g.vocab;
-        f.ids = random_ids(64, f.g.vocab, 4);
-        f.logits = new_floats(FLIGHT * V), f.want = new_floats(FLIGHT * V);
-        f.fast_logits = new_floats(DECODES * V), f.fast_want = new_floats(DECODES * V);
-        for (int i = 0; i < FLIGHT; i++) f.row[i] = (llm42_row){i / 32, i % 32, f.ids[i], LLM42_ROW_SAMPLE};
-        for (int k = 0; k < DECODES; k++) rig_prefill(&f.g, LLM42_FAST, 2 + k, f.ids, 32, 32, NULL);
-        llm42_pass pass = rig_pass(&f.g, LLM42_FIXED, f.row, FLIGHT, f.alone, f.want);
-        CHECK(rig_run(&f.g, &pass) && fly_beside(&f, BESIDE));
-        memcpy(f.fast_want, f.fast_logits, DECODES * V * sizeof(float));
-        for (int i = 0; i < (quick ? 3 : 10); i++) check_flight(&f, path);
-    }
-    rig_close(&f.g);
-    free(f.ids);
-    free(f.logits);
-    free(f.want);
-    free(f.fast_logits);
-    free(f.fast_want);
-    llm42_model_free(model);
-}
-
-TEST(overlap) {
-    if (!CHECK_MSG(tested->start && tested->poll, "backend %s has no start and poll", tested->name)) return;
-    check_overlap("synthetic:tiny");
-    check_overlap(main_model());
-}
-
-// Errors
-// --------------------------------------------------------------------------------------------------------------- An
-// error's text: one line that names what to look at.
+// An error's text: one line that names what to look at.
 static void check_text(llm42_result result, llm42_result want, const char *names) {
-    bool one_line = error.text[0] && !strchr(error.text, '\n') && strlen(error.text) < sizeof error.text - 1;
-    CHECK_MSG(result == want, "%s instead of %s: %s", llm42_result_name(result), llm42_result_name(want), error.text);
-    CHECK_MSG(one_line, "the error is not one line: '%s'", error.text);
-    CHECK_MSG(strstr(error.text, names) != NULL, "the error does not name %s: %s", names, error.text);
-    printf("  %s: %s\n", llm42_result_name(result), error.text);
+    bool one_line = rig_error.text[0] && !strchr(rig_error.text, '\n') &&
+                    strlen(rig_error.text) < sizeof rig_error.text - 1;
+    CHECK_MSG(result == want, "%s instead of %s: %s", llm42_result_name(result), llm42_result_name(want),
+              rig_error.text);
+    CHECK_MSG(one_line, "the error is not one line: '%s'", rig_error.text);
+    CHECK_MSG(strstr(rig_error.text, names) != NULL, "the error does not name %s: %s", names, rig_error.text);
+    printf("  %s: %s\n", llm42_result_name(result), rig_error.text);
 }
 
 static void must_refuse(const llm42_model *model, llm42_backend_desc desc, llm42_result want, const char *names) {
     rig g = {0};
-    error = (llm42_error){0};
+    rig_error = (llm42_error){0};
     desc.model = model;
     if (!desc.max_rows) desc.max_rows = 16;
     if (!desc.max_context) desc.max_context = 16;
@@ -176,9 +37,9 @@ static void engine_works(const llm42_model *model) {
                               .group = 2};
     llm42_request_desc ask = {
         .prompt = prompt, .prompt_count = 5, .max_new_tokens = 20, .ignore_stop = true, .deterministic = true};
-    CHECK_MSG(!llm42_engine_open(&engine, &desc, &error) && !llm42_engine_submit(engine, &ask, NULL, &error) &&
-                  !llm42_engine_run(engine, &error),
-              "afterwards: %s", error.text);
+    CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error) && !llm42_engine_submit(engine, &ask, NULL, &rig_error) &&
+                  !llm42_engine_run(engine, &rig_error),
+              "afterwards: %s", rig_error.text);
     CHECK_MSG(engine && llm42_engine_stats(engine).returned_tokens == 20, "an engine opened afterwards does not work");
     llm42_engine_close(engine);
 }
@@ -196,8 +57,8 @@ static void check_bad_passes(const llm42_model *model) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         llm42_row rows[2] = {{0, 0, 1, LLM42_ROW_SAMPLE}, bad[i]};
         llm42_pass pass = rig_pass(&g, LLM42_FAST, rows, 2, out, NULL);
-        error = (llm42_error){0};
-        check_text(g.backend->run(g.state, &pass, &error), LLM42_INVALID, "row 1");
+        rig_error = (llm42_error){0};
+        check_text(g.backend->run(g.state, &pass, &rig_error), LLM42_INVALID, "row 1");
     }
     llm42_row many[17];
     for (int i = 0; i < 17; i++) many[i] = (llm42_row){0, i % 16, 1, LLM42_ROW_SAMPLE};
@@ -211,8 +72,8 @@ static void check_bad_passes(const llm42_model *model) {
         pass.row = many;
         pass.seq = g.seq;
         pass.out = out;
-        error = (llm42_error){0};
-        check_text(g.backend->run(g.state, &pass, &error), i < 3 ? LLM42_INVALID : LLM42_UNSUPPORTED,
+        rig_error = (llm42_error){0};
+        check_text(g.backend->run(g.state, &pass, &rig_error), i < 3 ? LLM42_INVALID : LLM42_UNSUPPORTED,
                    i < 3 ? "rows" : "schedule");
     }
     int32_t *ids = random_ids(8, g.vocab, 1);
@@ -232,7 +93,7 @@ static void check_not_finite(const llm42_model *model) {
     llm42_output out;
     if (rig_open(&g, tested, (llm42_backend_desc){.model = &copy, .max_rows = 4, .max_context = 16})) {
         llm42_pass pass = rig_pass(&g, LLM42_FAST, &row, 1, &out, NULL);
-        check_text(g.backend->run(g.state, &pass, &error), LLM42_BACKEND, "not finite");
+        check_text(g.backend->run(g.state, &pass, &rig_error), LLM42_BACKEND, "not finite");
     }
     rig_close(&g);
     free(norm);
@@ -271,14 +132,14 @@ static void check_algorithm_file(const llm42_model *model, const char *what, con
     float *logits = new_floats((size_t)(16 * V));
     rig g = {0};
     algorithms.algorithm_file = path;
-    error = (llm42_error){0};
+    rig_error = (llm42_error){0};
     llm42_result result = rig_try(
         &g, tested,
         (llm42_backend_desc){.model = model, .max_rows = 16, .max_context = 16, .backend_desc = &algorithms});
     if (result) {
-        CHECK_MSG(strstr(error.text, path) && !strchr(error.text, '\n'),
-                  "algorithm file, %s: the error does not name it: %s", what, error.text);
-        printf("  algorithm file, %s: %s: %s\n", what, llm42_result_name(result), error.text);
+        CHECK_MSG(strstr(rig_error.text, path) && !strchr(rig_error.text, '\n'),
+                  "algorithm file, %s: the error does not name it: %s", what, rig_error.text);
+        printf("  algorithm file, %s: %s: %s\n", what, llm42_result_name(result), rig_error.text);
     } else {
         rig_feed(&g, LLM42_FIXED, 0, ids, 0, 16, NULL, logits);
         CHECK_MSG(!memcmp(logits, want, sizeof(float) * 16 * (size_t)V),
@@ -358,7 +219,7 @@ static void check_algorithm_files(const llm42_model *model) {
     test_remove(dir);
 }
 
-TEST(errors) {
+void part_errors(void) {
     llm42_model *model = load_model("synthetic:tiny", false), *shape = load_model("shape:tiny", false);
     if (!model || !shape) return;
     must_refuse(model, (llm42_backend_desc){.pages = 1 << 26, .page_size = 4096}, LLM42_MEMORY, "pages");
@@ -384,5 +245,3 @@ TEST(errors) {
     llm42_model_free(model);
     llm42_model_free(shape);
 }
-
-#endif  // CUDA_ERRORS_H

@@ -1,9 +1,6 @@
-// cuda_models.h: the backend against goldens. Every model folder's logits, in bf16, against those that HF transformers
+// models.c: the backend against goldens. Every model folder's logits, in bf16, against those that HF transformers
 // computed in fp32; a llama2.c file against the fp32 CPU backend, which tells the golden story word by word.
-#ifndef CUDA_MODELS_H
-#define CUDA_MODELS_H
-
-#include "cuda_rig.h"
+#include "rig.h"
 
 // Of the root mean square error of all golden rows of a model, as a share of the golden logits' standard deviation; of
 // one row by itself (rounding to bf16 alone gives 2.6% in one of them on the CPU); and the gap between the two largest
@@ -114,8 +111,6 @@ static void check_golden(const char *path) {
     free(text);
 }
 
-static int visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
-
 // The pieces of a llama2.c vocabulary: int32 longest; then float score, int32 length and bytes of each.
 static char *llama2c_text(const char *path, const int32_t *ids, int count) {
     size_t size, used = 0;
@@ -203,11 +198,11 @@ static void check_recipe(void) {
     free(ids);
 }
 
-TEST(models) {
+void part_models(void) {
     char folder[560], path[900];
     struct dirent **list = NULL;
     if (is_cuda()) check_recipe();
-    snprintf(folder, sizeof folder, "%.500s/models", shared);
+    snprintf(folder, sizeof folder, "%.500s/models", options.shared);
     if (!test_exists(folder)) {
         SKIP("no models in the folder of --shared");
         return;
@@ -229,5 +224,3 @@ TEST(models) {
     }
     free(list);
 }
-
-#endif  // CUDA_MODELS_H

@@ -1,21 +1,19 @@
-// cuda_rig.h: what the parts of test_cuda.c share: options, models, a backend with its KV pages, results.
-#ifndef CUDA_RIG_H
-#define CUDA_RIG_H
+// rig.c: see rig.h. It also holds the harness's state for all files of test_cuda.
+#include "../test.h"
+#include "rig.h"
 
-// Options --------------------------------------------------------------------------------------------------------
-static const char *part = "all", *backend_name = "cuda", *shared = "../shared", *model_path, *tsv_path, *algorithm_path;
-static int64_t requests, longest_prompt, longest_output, loads = 8, from_load = 1, window = 32, group = 8, kv_gib;
-static bool quick;
+rig_options options = {.shared = "../shared", .loads = 8, .from_load = 1, .window = 32, .group = 8};
+const llm42_backend *tested;
+llm42_cuda_desc cuda_desc;
+llm42_error rig_error;
 
-static const llm42_backend *tested;  // the backend under test
-static llm42_cuda_desc cuda_desc;
-static llm42_error error;
-static FILE *tsv;
+bool is_cuda(void) { return strcmp(tested->name, "cpu") != 0; }
+
+// Results ----------------------------------------------------------------------------------------------------------
 static char **manifest;  // `cuda KEY: VALUE` lines that the backend logged, each once
+static char **results;   // lines of the results file
 
-static bool is_cuda(void) { return strcmp(tested->name, "cpu") != 0; }
-
-static void note_line(void *user, const char *line) {
+void note_line(void *user, const char *line) {
     (void)user;
     if (strncmp(line, "cuda ", 5)) return;
     for (int i = 0; i < (int)arrlen(manifest); i++)
@@ -24,16 +22,13 @@ static void note_line(void *user, const char *line) {
     printf("  %s\n", line);
 }
 
-static char **results;  // lines of the results file
-
-// One result: a line of the file `part case quantity value`.
-static void note(const char *name, const char *quantity, double value) {
+void note(const char *name, const char *quantity, double value) {
     char line[512];
     snprintf(line, sizeof line, "%s\t%s\t%s\t%.9g", test_state.name ? test_state.name : "main", name, quantity, value);
     arrput(results, strdup(line));
 }
 
-static void write_results(void) {
+void write_results(FILE *tsv) {
     for (int i = 0; i < (int)arrlen(manifest); i++) {
         if (tsv) fprintf(tsv, "# %s\n", manifest[i]);
         free(manifest[i]);
@@ -48,35 +43,25 @@ static void write_results(void) {
 }
 
 // Models -----------------------------------------------------------------------------------------------------------
-// Big random models are made by the device itself: they do not fit this machine's patience, or its memory.
-static llm42_model *load_model(const char *path, bool on_device) {
+llm42_model *load_model(const char *path, bool on_device) {
     llm42_model *model = NULL;
     bool made_there = on_device || (is_cuda() && !strncmp(path, "synthetic:llama", 15));
-    llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = path, .on_device = made_there}, &error);
-    CHECK_MSG(result == LLM42_OK && model, "%s: %s", path, error.text);
+    llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = path, .on_device = made_there},
+                                           &rig_error);
+    CHECK_MSG(result == LLM42_OK && model, "%s: %s", path, rig_error.text);
     return model;
 }
 
-// The model that parts without a list of their own run: --model, else base42, else random weights of its shape.
-static const char *main_model(void) {
+const char *main_model(void) {
     static char path[1024];
-    snprintf(path, sizeof path, "%.1000s/models/base42", shared);
-    return model_path ? model_path : test_exists(path) ? path : "synthetic:base";
+    snprintf(path, sizeof path, "%.1000s/models/base42", options.shared);
+    return options.model ? options.model : test_exists(path) ? path : "synthetic:base";
 }
 
-// A backend with one page table a sequence ---------------------------------------------------------------------
-typedef struct rig {
-    const llm42_backend *backend;
-    void *state;
-    const llm42_model *model;
-    llm42_backend_desc desc;
-    int vocab, seqs, pages_per_seq;
-    int32_t *page;   // [seqs, pages_per_seq], shuffled: a page's number says nothing of its place
-    llm42_seq *seq;  // [seqs]
-    uint64_t random;
-} rig;
+int visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
 
-static void rig_shuffle(rig *g) {
+// A backend with one page table for each sequence ------------------------------------------------------------------
+void rig_shuffle(rig *g) {
     int n = g->seqs * g->pages_per_seq;
     for (int i = n - 1; i > 0; i--) {
         int j = test_random_int(&g->random, 0, i);
@@ -86,7 +71,7 @@ static void rig_shuffle(rig *g) {
     }
 }
 
-static llm42_result rig_try(rig *g, const llm42_backend *backend, llm42_backend_desc desc) {
+llm42_result rig_try(rig *g, const llm42_backend *backend, llm42_backend_desc desc) {
     *g = (rig){.backend = backend, .model = desc.model, .random = 7};
     if (!desc.compute) desc.compute = LLM42_BF16;
     if (!desc.threads) desc.threads = 2;
@@ -101,7 +86,7 @@ static llm42_result rig_try(rig *g, const llm42_backend *backend, llm42_backend_
     desc.log = note_line;
     g->desc = desc;
     g->vocab = desc.model->config.vocab;
-    llm42_result result = backend->open(&g->state, &g->desc, &error);
+    llm42_result result = backend->open(&g->state, &g->desc, &rig_error);
     if (result) return result;
     size_t n = (size_t)g->seqs * (size_t)g->pages_per_seq;
     g->page = calloc(n, sizeof *g->page);
@@ -114,36 +99,34 @@ static llm42_result rig_try(rig *g, const llm42_backend *backend, llm42_backend_
     return LLM42_OK;
 }
 
-static bool rig_open(rig *g, const llm42_backend *backend, llm42_backend_desc desc) {
+bool rig_open(rig *g, const llm42_backend *backend, llm42_backend_desc desc) {
     llm42_result result = rig_try(g, backend, desc);
     return CHECK_MSG(result == LLM42_OK && g->state, "%s: %s: %s", desc.model->name, llm42_result_name(result),
-                     error.text);
+                     rig_error.text);
 }
 
-static void rig_close(rig *g) {
+void rig_close(rig *g) {
     if (g->state) g->backend->close(g->state);
     free(g->page);
     free(g->seq);
     *g = (rig){0};
 }
 
-static llm42_pass rig_pass(const rig *g, llm42_schedule schedule, const llm42_row *row, int rows, llm42_output *out,
-                           float *logits) {
+llm42_pass rig_pass(const rig *g, llm42_schedule schedule, const llm42_row *row, int rows, llm42_output *out,
+                    float *logits) {
     int shape = schedule == LLM42_FIXED ? g->desc.fixed_rows : rows;
     return (llm42_pass){
         .schedule = schedule, .rows = rows, .shape = shape, .row = row, .seq = g->seq, .out = out, .logits = logits};
 }
 
-static bool rig_run(rig *g, const llm42_pass *pass) {
-    llm42_result result = g->backend->run(g->state, pass, &error);
+bool rig_run(rig *g, const llm42_pass *pass) {
+    llm42_result result = g->backend->run(g->state, pass, &rig_error);
     return CHECK_MSG(result == LLM42_OK, "%s: a %s pass of %d rows: %s", g->model->name,
-                     llm42_schedule_name(pass->schedule), pass->rows, error.text);
+                     llm42_schedule_name(pass->schedule), pass->rows, rig_error.text);
 }
 
-// Feeds ids[from .. from + count) of sequence s in one pass, all sampled; out and logits, if not NULL, are of those
-// rows.
-static bool rig_feed(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int from, int count, llm42_output *out,
-                     float *logits) {
+bool rig_feed(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int from, int count, llm42_output *out,
+              float *logits) {
     llm42_row *row = calloc((size_t)count, sizeof *row);
     llm42_output *own = calloc((size_t)count, sizeof *own);
     assert(row && own);
@@ -155,9 +138,7 @@ static bool rig_feed(rig *g, llm42_schedule schedule, int s, const int32_t *ids,
     return ok;
 }
 
-// Feeds count ids, from position 0, in passes of at most `chunk` rows.
-static bool rig_prefill(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int count, int chunk,
-                        float *logits) {
+bool rig_prefill(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int count, int chunk, float *logits) {
     bool ok = true;
     for (int i = 0; i < count && ok; i += chunk) {
         int n = count - i < chunk ? count - i : chunk;
@@ -166,41 +147,40 @@ static bool rig_prefill(rig *g, llm42_schedule schedule, int s, const int32_t *i
     return ok;
 }
 
-static int32_t *random_ids(int count, int vocab, uint64_t seed) {
+// Numbers ----------------------------------------------------------------------------------------------------------
+int32_t *random_ids(int count, int vocab, uint64_t seed) {
     int32_t *ids = calloc((size_t)count + 1, sizeof *ids);
     assert(ids);
     for (int i = 0; i < count; i++) ids[i] = test_random_int(&seed, 0, vocab - 1);
     return ids;
 }
 
-static float *new_floats(size_t count) {
+float *new_floats(size_t count) {
     float *values = calloc(count ? count : 1, sizeof *values);
     assert(values);
     return values;
 }
 
-// By bit pattern: no compiler option can make this true of a NaN.
-static bool finite_bits(float x) {
+bool finite_bits(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return (bits & 0x7f800000u) != 0x7f800000u;
 }
 
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t size) {
+uint64_t hash_bytes(uint64_t hash, const void *data, size_t size) {
     const unsigned char *bytes = data;
     for (size_t i = 0; i < size; i++) hash = (hash ^ bytes[i]) * 0x100000001b3u;
     return hash;
 }
 
-static int top_of(const float *x, int n) {
+int top_of(const float *x, int n) {
     int best = 0;
     for (int i = 1; i < n; i++)
         if (x[i] > x[best]) best = i;
     return best;
 }
 
-// Distance of the largest value to the second.
-static double gap_of(const float *x, int n) {
+double gap_of(const float *x, int n) {
     int best = top_of(x, n);
     double second = -INFINITY;
     for (int i = 0; i < n; i++)
@@ -208,8 +188,7 @@ static double gap_of(const float *x, int n) {
     return x[best] - second;
 }
 
-// Root mean square of got - want as a share of the standard deviation of want; infinite if any is not a number.
-static double logit_error(const float *got, const float *want, int n) {
+double logit_error(const float *got, const float *want, int n) {
     double mean = 0, deviation = 0, sum = 0;
     for (int i = 0; i < n; i++) {
         if (!finite_bits(got[i]) || !finite_bits(want[i])) return INFINITY;
@@ -222,4 +201,51 @@ static double logit_error(const float *got, const float *want, int n) {
     return sqrt(sum / deviation);
 }
 
-#endif  // CUDA_RIG_H
+// The CPU backend with passes in flight ----------------------------------------------------------------------------
+typedef struct late {
+    void *cpu;
+    llm42_pass pass;
+    bool flying;
+    int looks;
+} late;
+
+static llm42_result late_open(void **state, const llm42_backend_desc *desc, llm42_error *e) {
+    late *l = calloc(1, sizeof *l);
+    llm42_result result = l ? llm42_backend_cpu()->open(&l->cpu, desc, e) : LLM42_MEMORY;
+    if (result) free(l);
+    *state = result ? NULL : l;
+    return result;
+}
+static void late_close(void *state) {
+    if (state) llm42_backend_cpu()->close(((late *)state)->cpu);
+    free(state);
+}
+static llm42_result late_run(void *state, const llm42_pass *pass, llm42_error *e) {
+    return llm42_backend_cpu()->run(((late *)state)->cpu, pass, e);
+}
+static llm42_result late_start(void *state, const llm42_pass *pass, llm42_error *e) {
+    late *l = state;
+    if (l->flying) return llm42_fail(e, LLM42_INVALID, "late backend: a pass is in flight already");
+    l->pass = *pass;
+    l->flying = true;
+    l->looks = 0;
+    return LLM42_OK;
+}
+static llm42_result late_poll(void *state, double until, llm42_error *e) {
+    late *l = state;
+    if (!l->flying) return LLM42_OK;
+    if (until < INFINITY && l->looks++ < 2) return LLM42_IDLE;
+    l->flying = false;
+    return late_run(state, &l->pass, e);
+}
+static double late_now(void *state) { return llm42_backend_cpu()->now(((late *)state)->cpu); }
+static void late_wait(void *state, double seconds) { llm42_backend_cpu()->wait_until(((late *)state)->cpu, seconds); }
+
+const llm42_backend late_backend = {.name = "cpu",
+                                    .open = late_open,
+                                    .close = late_close,
+                                    .run = late_run,
+                                    .start = late_start,
+                                    .poll = late_poll,
+                                    .now = late_now,
+                                    .wait_until = late_wait};

@@ -1,13 +1,10 @@
-// cuda_layers.h: the same pass on the CPU backend and on the tested one, compared operator by operator, so that a wrong
+// layers.c: the same pass on the CPU backend and on the tested one, compared operator by operator, so that a wrong
 // kernel is named and not guessed. The controls change one weight and must be told where.
 //
 // Tolerance: for each row of each operator's output, the root mean square of the difference is at most 5% of the root
 // mean square of the CPU's row. Both compute in bf16 with fp32 sums: a value that lies on the border between two bf16
 // numbers goes up here and down there (0.4%), and later operators mix these.
-#ifndef CUDA_LAYERS_H
-#define CUDA_LAYERS_H
-
-#include "cuda_rig.h"
+#include "rig.h"
 
 static const double LAYER_TOLERANCE = 0.05;
 
@@ -50,6 +47,21 @@ static double row_error(const float *got, const float *want, int n) {
     return size > 0 ? sqrt(sum / size) : sqrt(sum / n);
 }
 
+static float from_bf16(uint16_t bits) {
+    const uint32_t word = (uint32_t)bits << 16;
+    float x;
+    memcpy(&x, &word, sizeof x);
+    return x;
+}
+
+// To the nearest, to the even one of two.
+static float rounded_to_bf16(float x) {
+    uint32_t word;
+    if (!finite_bits(x)) return x;
+    memcpy(&word, &x, sizeof word);
+    return from_bf16((uint16_t)((word + 0x7fffu + (word >> 16 & 1u)) >> 16));
+}
+
 // A row's router logits from its ffn_norm output, rounded to bf16, and the smallest of those that are chosen less the
 // largest that is not.
 static double router_gap(const llm42_model *model, int layer, const float *h, float *logits) {
@@ -60,9 +72,9 @@ static double router_gap(const llm42_model *model, int layer, const float *h, fl
         for (int i = 0; i < w->k; i++)
             sum += (double)h[i] *
                    (w->type == LLM42_BF16
-                        ? (double)llm42__from_bf16(((const uint16_t *)w->data)[(size_t)e * (size_t)w->k + (size_t)i])
+                        ? (double)from_bf16(((const uint16_t *)w->data)[(size_t)e * (size_t)w->k + (size_t)i])
                         : (double)((const float *)w->data)[(size_t)e * (size_t)w->k + (size_t)i]);
-        logits[e] = llm42__round_bf16((float)sum);
+        logits[e] = rounded_to_bf16((float)sum);
     }
     double least = INFINITY, most = -INFINITY;
     for (int e = 0; e < w->n; e++) {
@@ -219,13 +231,13 @@ static void check_layer_controls(void) {
     llm42_model_free(model);
 }
 
-TEST(layers) {
+void part_layers(void) {
     char path[900], folder[560];
     struct dirent **list = NULL;
     check_layer_controls();
     check_layers("synthetic:tiny");
     check_layers(main_model());
-    snprintf(folder, sizeof folder, "%.500s/models/arch", shared);
+    snprintf(folder, sizeof folder, "%.500s/models/arch", options.shared);
     int count = scandir(folder, &list, visible, alphasort);
     if (count < 0) SKIP("no models/arch in the folder of --shared");
     for (int i = 0; i < count; i++) {
@@ -235,5 +247,3 @@ TEST(layers) {
     }
     free(list);
 }
-
-#endif  // CUDA_LAYERS_H

@@ -151,7 +151,9 @@ static std::string read_text(const char *path) {
 
 static void check_algorithm_file(void) {
     static llm42_model model;
-    char path[] = "/tmp/cuda_host_XXXXXX";
+    // In memory where the system has such a place: the file is written and read tens of thousands of times.
+    char path[64];
+    snprintf(path, sizeof path, "%s/cuda_host_XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     int handle = mkstemp(path);
     if (!check(handle >= 0, "a temporary file", 0)) return;
     close(handle);

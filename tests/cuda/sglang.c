@@ -1,0 +1,107 @@
+// sglang.c: part sglang. Unique outputs of a prompt over many batches, in SGLang's three settings: one prompt, several
+// prompts mixed, and prompts that begin alike.
+#include "rig.h"
+
+enum { PROMPTS = 4, OWN = 8 };
+
+typedef struct tally {
+    uint64_t *outputs, *texts;
+    int trials;
+} tally;  // different ones: bits and all; tokens alone
+
+static void add_unique(uint64_t **set, uint64_t value) {
+    for (int i = 0; i < (int)arrlen(*set); i++)
+        if ((*set)[i] == value) return;
+    arrput(*set, value);
+}
+
+// Batches of 1 to most requests of the prompts; a subtest of one prompt takes the last.
+static void run_batches(llm42_engine *engine, bool marked, int32_t *const *prompt, const int *count, int prompts,
+                        int most, tally *t) {
+    uint64_t random = 8;
+    int tokens = options.quick ? 32 : 64;
+    for (int n = 1; n <= most; n += options.quick && n > 8 ? 3 : 1) {
+        int64_t ids[64];
+        int which[64];
+        for (int i = 0; i < n; i++) {
+            int p = which[i] = prompts == 1 ? PROMPTS - 1 : test_random_int(&random, 0, prompts - 1);
+            llm42_request_desc desc = {.prompt = prompt[p],
+                                       .prompt_count = count[p],
+                                       .max_new_tokens = tokens,
+                                       .ignore_stop = true,
+                                       .deterministic = marked};
+            if (!CHECK_MSG(!llm42_engine_submit(engine, &desc, &ids[i], &rig_error), "%s", rig_error.text)) return;
+        }
+        if (!CHECK_MSG(llm42_engine_run(engine, &rig_error) == LLM42_OK, "%s", rig_error.text)) return;
+        for (int i = 0; i < n; i++) {
+            const llm42_request *r = llm42_engine_request(engine, ids[i]);
+            uint64_t text = hash_bytes(14695981039346656037u, r->tokens, sizeof *r->tokens * (size_t)r->committed);
+            t[which[i]].trials++;
+            add_unique(&t[which[i]].texts, text);
+            add_unique(&t[which[i]].outputs, hash_bytes(text, r->logprobs, sizeof *r->logprobs * (size_t)r->committed));
+            llm42_engine_release(engine, ids[i], &rig_error);
+        }
+    }
+}
+
+static void run_subtest(const llm42_model *model, const char *subtest, llm42_mode mode, const char *mode_name,
+                        int prompts, const int *count, const int *common) {
+    tally t[PROMPTS] = {{0}};
+    int32_t *prompt[PROMPTS], *text = random_ids(512, model->config.vocab, 21);
+    llm42_engine *engine = NULL;
+    llm42_engine_desc desc = {.model = model,
+                              .backend = tested,
+                              .backend_desc = &cuda_desc,
+                              .mode = mode,
+                              .max_running = 64,
+                              .max_context = 512,
+                              .pages = 64 * 32,
+                              .window = (int)options.window,
+                              .group = (int)options.group,
+                              .prefix_cache = common[1] > 0,
+                              .log = note_line};
+    for (int p = 0; p < PROMPTS; p++) {
+        prompt[p] = random_ids(count[p], model->config.vocab, 30 + (uint64_t)p);
+        memcpy(prompt[p], text, sizeof *text * (size_t)common[p]);
+    }
+    if (CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error), "%s", rig_error.text))
+        run_batches(engine, mode == LLM42_DVR, prompt, count, prompts, options.quick ? 24 : 50, t);
+    int most = 0;
+    printf("  %-7s %-16s unique outputs", subtest, mode_name);
+    for (int p = 0; p < PROMPTS; p++) {
+        int unique = (int)arrlen(t[p].outputs);
+        if (unique > most) most = unique;
+        if (t[p].trials) printf("  %d (tokens: %d) of %d", unique, (int)arrlen(t[p].texts), t[p].trials);
+        arrfree(t[p].outputs);
+        arrfree(t[p].texts);
+        free(prompt[p]);
+    }
+    printf("\n");
+    char name[64];
+    snprintf(name, sizeof name, "%s %s", subtest, mode_name);
+    note(name, "unique_outputs", most);
+    CHECK_MSG(mode == LLM42_NONDETERMINISTIC ? most > 1 || cuda_desc.no_cublas : most == 1, "%s, %s: %d unique outputs",
+              subtest, mode_name, most);
+    free(text);
+    llm42_engine_close(engine);
+}
+
+void part_sglang(void) {
+    static const struct {
+        llm42_mode mode;
+        const char *name;
+    } modes[] = {
+        {LLM42_DVR, "DVR"}, {LLM42_BATCH_INVARIANT, "BATCH_INVARIANT"}, {LLM42_NONDETERMINISTIC, "NONDETERMINISTIC"}};
+    static const int lengths[PROMPTS] = {9, 60, 160, 300}, none[PROMPTS] = {0}, common[PROMPTS] = {1, 64, 150, 280};
+    static const int with_common[PROMPTS] = {1 + OWN, 64 + OWN, 150 + OWN, 280 + OWN};
+    llm42_model *model = load_model(main_model(), false);
+    if (!model) return;
+    cuda_desc.fast = LLM42_CUDA_FAST_OFFERED;  // as serving engines, which these subtests are of
+    for (int m = 0; m < 3; m++) {
+        run_subtest(model, "single", modes[m].mode, modes[m].name, 1, lengths, none);
+        run_subtest(model, "mixed", modes[m].mode, modes[m].name, PROMPTS, lengths, none);
+        run_subtest(model, "prefix", modes[m].mode, modes[m].name, PROMPTS, with_common, common);
+    }
+    cuda_desc.fast = LLM42_CUDA_FAST_DEFAULT;
+    llm42_model_free(model);
+}
