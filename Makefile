@@ -58,7 +58,8 @@ TESTS := $(patsubst %.c,$(B)/%,$(filter-out tests/test_isa.c,$(wildcard tests/te
     $(if $(filter 1,$(CUDA)),$(B)/tests/test_cuda)
 SCRIPTS := $(wildcard tests/test_*.sh)
 # The inner loop: all but what takes long. TEST=NAME chooses of all tests those of that name, PART of their parts.
-SLOW := test_determinism fuzz_engine test_accuracy test_cuda_build test_demo test_header test_install test_isa
+SLOW := test_determinism fuzz_engine test_accuracy test_cuda_build test_demo test_examples test_header test_install \
+    test_isa
 CHOSEN = $(if $(TEST),$(strip $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(TEST) $(TEST:%=test_%) $(TEST:%=fuzz_%),\
     $(basename $(notdir $(t)))),$(t)))),$(TESTS) $(SCRIPTS))
 FAST_TESTS := $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(SLOW),$(basename $(notdir $(t)))),,$(t)))
@@ -122,10 +123,11 @@ sanitize-cuda: nvcc need banner  ## compute-sanitizer (memcheck, synccheck, race
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda
 	@bash tests/sanitize_cuda.sh $(B)/tests/test_cuda $(SANITIZE_CUDA)
 
-asan: setup banner  ## test programs and programs under the address and undefined-behaviour sanitizers
+asan: setup banner  ## tests and programs under the address and undefined-behaviour sanitizers
 	@+$(SUBMAKE) B=$(B)/asan CUDA=0 tests programs TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
 	@UBSAN_OPTIONS=print_stacktrace=1 B=$(B)/asan JOBS=$(JOBS) bash tests/run.sh \
-	    $(patsubst $(B)/%,$(B)/asan/%,$(filter-out $(B)/tests/test_cuda,$(TESTS))) tests/test_sweep.sh
+	    $(patsubst $(B)/%,$(B)/asan/%,$(filter-out $(B)/tests/test_cuda,$(TESTS))) \
+	    tests/test_sweep.sh tests/test_tools.sh
 
 bench: setup banner  ## measure this machine's ceilings and the engine's speed
 	@+$(SUBMAKE) $(B)/bench
@@ -138,7 +140,7 @@ bench-cuda: nvcc need banner  ## measure the GPU's ceilings and the engine's spe
 
 fuzz: setup banner  ## fuzz the loaders and the engine for FUZZ_SECONDS each, with libFuzzer where clang has it
 	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(patsubst tests/%.c,$(B)/asan/tests/%,$(wildcard tests/fuzz_*.c)) \
-	    TEST_CFLAGS="$(SANITIZE)"
+	    TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
 	@CC="$(CC)" STB="$(STB)" B="$(B)" bash tests/fuzz.sh $(FUZZ_SECONDS) $(wildcard tests/fuzz_*.c)
 
 programs: $(PROGRAMS)

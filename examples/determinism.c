@@ -191,15 +191,16 @@ static void run_unique(study *s, const mode *m) {
     for (int k = 0; k < kinds; k++) {
         const tally *t = &tallies[k];
         int length = (int)arrlen(prompt[k]), unique = (int)arrlen(t->unique);
-        if (!t->trials) continue;  // the batches were too small for this prompt's turn
-        s->compared += m->promised && t->trials > 1;
         bool broken = m->promised && unique > 1;
-        printf("%-16s%8d%8d%15d%13d", m->name, length, t->trials, t->unique_tokens, unique);
-        if (t->difference == s->tokens) printf("%15s", "-");
-        else printf("%15d", t->difference + 1);
-        printf("%s\n", broken ? "  BROKEN" : "");
+        s->compared += m->promised && t->trials > 1;
         s->broken += broken;
-        if (s->tsv) {
+        if (t->trials) {  // else the batches were too small for this prompt's turn
+            printf("%-16s%8d%8d%15d%13d", m->name, length, t->trials, t->unique_tokens, unique);
+            if (t->difference == s->tokens) printf("%15s", "-");
+            else printf("%15d", t->difference + 1);
+            printf("%s\n", broken ? "  BROKEN" : "");
+        }
+        if (s->tsv && t->trials) {
             const char *const name[] = {"trials", "unique_tokens", "unique_bits", "first_difference_token"};
             const int value[] = {t->trials, t->unique_tokens, unique, t->difference + 1};
             for (int i = 0; i < 4 - (t->difference == s->tokens); i++)

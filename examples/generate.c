@@ -59,7 +59,7 @@ static void put_string(sample *s, const char *string) { put(s, (tok_text){string
 static void flush_samples(void) {
     for (; printing < samples; printing++) {
         sample *s = &sample_list[printing];
-        fwrite(s->out, 1, arrlenu(s->out), stdout);
+        if (s->out) fwrite(s->out, 1, arrlenu(s->out), stdout);
         arrsetlen(s->out, 0);
         if (!s->finished) break;
     }

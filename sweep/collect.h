@@ -8,19 +8,39 @@
 #include "sweep/common.h"
 
 // The columns behind the cell's own, each with its format.
-#define METRICS(X)                                                                                                   \
-    X(duration_s, "%.6g")                                                                                            \
-    X(total_tok_per_s, "%.6g")                                                                                       \
-    X(output_tok_per_s, "%.6g")                                                                                      \
-    X(ttft_p50_s, "%.6g")                                                                                            \
-    X(ttft_p75_s, "%.6g") X(ttft_p90_s, "%.6g") X(ttft_p99_s, "%.6g") X(e2e_p50_s, "%.6g") X(e2e_p75_s, "%.6g")      \
-        X(e2e_p90_s, "%.6g") X(e2e_p99_s, "%.6g") X(itl_p50_s, "%.4g") X(itl_p99_s, "%.4g") X(det_e2e_p50_s, "%.6g") \
-            X(det_e2e_p99_s, "%.6g") X(nondet_e2e_p50_s, "%.6g") X(nondet_e2e_p99_s, "%.6g")                         \
-                X(nondet_itl_p99_s, "%.4g") X(returned_tokens, "%.0f") X(det_tokens, "%.0f") X(candidates, "%.0f")   \
-                    X(verifications, "%.0f") X(rollbacks, "%.0f") X(recomputed_tokens, "%.0f")                       \
-                        X(recompute_pct, "%.6g") X(rollbacks_per_request, "%.6g") X(preemptions, "%.0f")             \
-                            X(passes_fast, "%.0f") X(passes_fixed, "%.0f") X(passes_invariant, "%.0f")               \
-                                X(replay_busy_pct, "%.6g") X(running_mean, "%.6g")
+#define METRICS(X)                   \
+    X(duration_s, "%.6g")            \
+    X(total_tok_per_s, "%.6g")       \
+    X(output_tok_per_s, "%.6g")      \
+    X(ttft_p50_s, "%.6g")            \
+    X(ttft_p75_s, "%.6g")            \
+    X(ttft_p90_s, "%.6g")            \
+    X(ttft_p99_s, "%.6g")            \
+    X(e2e_p50_s, "%.6g")             \
+    X(e2e_p75_s, "%.6g")             \
+    X(e2e_p90_s, "%.6g")             \
+    X(e2e_p99_s, "%.6g")             \
+    X(itl_p50_s, "%.4g")             \
+    X(itl_p99_s, "%.4g")             \
+    X(det_e2e_p50_s, "%.6g")         \
+    X(det_e2e_p99_s, "%.6g")         \
+    X(nondet_e2e_p50_s, "%.6g")      \
+    X(nondet_e2e_p99_s, "%.6g")      \
+    X(nondet_itl_p99_s, "%.4g")      \
+    X(returned_tokens, "%.0f")       \
+    X(det_tokens, "%.0f")            \
+    X(candidates, "%.0f")            \
+    X(verifications, "%.0f")         \
+    X(rollbacks, "%.0f")             \
+    X(recomputed_tokens, "%.0f")     \
+    X(recompute_pct, "%.6g")         \
+    X(rollbacks_per_request, "%.6g") \
+    X(preemptions, "%.0f")           \
+    X(passes_fast, "%.0f")           \
+    X(passes_fixed, "%.0f")          \
+    X(passes_invariant, "%.0f")      \
+    X(replay_busy_pct, "%.6g")       \
+    X(running_mean, "%.6g")
 
 typedef struct metrics {
 #define X(name, format) double name;

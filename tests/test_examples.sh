@@ -1,6 +1,7 @@
 #!/bin/bash
 # The numbered examples: the command in the head of each file compiles it in a fresh copy, the line below runs it, and
-# it shows what it promises, in at most 80 columns. Without its files it says so in one line. The files stay short.
+# it shows what it promises, in at most 80 columns. Without its files it says so in one line. The files stay short. The
+# program in README.md is compiled too.
 # From the environment: CC and OMP, for machines without cc or OpenMP, and STB (folder of stb_ds.h).
 set -u
 export LC_ALL=C.UTF-8
@@ -32,7 +33,13 @@ fails_well() {  # fails_well NAME: status 1 and one line that names a file, wher
 # Two at a time: each takes the compiler some seconds.
 compile() {
     local line
-    line=$(command_of "$1" | sed "s|/usr/include/stb|${STB:-/usr/include/stb}|")
+    if [ "$1" = README.md ]; then  # its program goes where its command expects it
+        sed -n '/^```c$/,/^```$/{/^```/!p}' README.md >"$root/program.c"
+        line=$(sed -n 's/^`\(cc .* -lm\)`.*/ \1 -o readme/p' README.md)
+    else
+        line=$(command_of "$1")
+    fi
+    line=${line//\/usr\/include\/stb/${STB:-/usr/include/stb}}
     command -v cc >/dev/null || line=${line/ cc / ${CC:-gcc} }
     [ -n "${OMP--fopenmp}" ] || line=${line/ -fopenmp/}
     (cd "$root" && eval "$line")
@@ -40,7 +47,7 @@ compile() {
 export root
 export -f compile command_of head_of
 examples=$(ls examples/0[0-9]_*.c)
-printf '%s\n' $examples | xargs -P 2 -I{} bash -c 'compile {}'
+printf '%s\n' $examples README.md | xargs -P 2 -I{} bash -c 'compile {}'
 
 for file in $examples; do
     name=$(basename "$file" .c)
@@ -53,6 +60,8 @@ for file in $examples; do
     [ "$name" = 05_backend ] || check "$name: an error is one line" fails_well "$name"
 done
 
+check "README.md: its program runs" bash -c 'cd "$root" && ./readme >readme.out'
+check "README.md: tokens" test "$(wc -w <"$root/readme.out")" -ge 16
 check "20 lines" at_most 20 examples/01_hello.c '1,/^\*\/$/!p'
 check "first commit: one token" counts 01_hello '^ +[0-9]+$' 1
 check "64 tokens" test "$(wc -w <"$root/01_hello.out")" = 64

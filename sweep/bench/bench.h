@@ -56,17 +56,39 @@ const char *compiler_name(void);
 
 // >>figures ------------------------------------------------------------------------------------------------------
 // One line of the result: a case and its figures. What does not apply stays NAN.
-#define COLUMNS(X)                                                                                                 \
-    X(threads)                                                                                                     \
-    X(buffer_mb)                                                                                                   \
-    X(rows)                                                                                                        \
-    X(context_tokens)                                                                                              \
-    X(deterministic_ratio)                                                                                         \
-    X(window)                                                                                                      \
-    X(group) X(ms) X(tokens_per_s) X(gb_per_s) X(memory_share_pct) X(gflop_per_s) X(fma_share_pct) X(relative_pct) \
-        X(recompute_pct) X(rollbacks) X(replay_time_pct) X(ttft_p50_ms) X(ttft_p99_ms) X(itl_p50_ms) X(itl_p99_ms) \
-            X(latency_p50_ms) X(latency_p99_ms) X(floor_ms) X(copy_share_pct) X(matmul_share_pct) X(launches)      \
-                X(requests) X(qps) X(duration_s) X(nondet_itl_p99_ms) X(nondet_itl_relative_pct)
+#define COLUMNS(X)         \
+    X(threads)             \
+    X(buffer_mb)           \
+    X(rows)                \
+    X(context_tokens)      \
+    X(deterministic_ratio) \
+    X(window)              \
+    X(group)               \
+    X(ms)                  \
+    X(tokens_per_s)        \
+    X(gb_per_s)            \
+    X(memory_share_pct)    \
+    X(gflop_per_s)         \
+    X(fma_share_pct)       \
+    X(relative_pct)        \
+    X(recompute_pct)       \
+    X(rollbacks)           \
+    X(replay_time_pct)     \
+    X(ttft_p50_ms)         \
+    X(ttft_p99_ms)         \
+    X(itl_p50_ms)          \
+    X(itl_p99_ms)          \
+    X(latency_p50_ms)      \
+    X(latency_p99_ms)      \
+    X(floor_ms)            \
+    X(copy_share_pct)      \
+    X(matmul_share_pct)    \
+    X(launches)            \
+    X(requests)            \
+    X(qps)                 \
+    X(duration_s)          \
+    X(nondet_itl_p99_ms)   \
+    X(nondet_itl_relative_pct)
 typedef struct figures {
     const char *suite;
     char name[48];  // of the case

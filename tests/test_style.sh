@@ -1,0 +1,33 @@
+#!/bin/bash
+# The house style, as far as a machine can tell: lines of at most 120 columns, the layout of .clang-format, no section
+# tag twice in a file, a README of at most 130 lines.
+set -u
+passed=0 failed=0 skipped=0
+
+clean() {  # clean NAME OUTPUT: passes if there is no output, else shows where it begins
+    if [ -z "$2" ]; then
+        passed=$((passed + 1))
+    else
+        echo "test_style: FAILED: $1:"
+        head -n 10 <<<"$2"
+        failed=$((failed + 1))
+    fi
+}
+skip() { echo "  $1: skipped: $2"; skipped=$((skipped + 1)); }
+
+mapfile -t files < <(find . -path ./build -prune -o -path './.*' -prune -o \( -name '*.[ch]' -o -name '*.cu' \) -print)
+clean "lines of more than 120 columns" "$(awk 'length > 120 {print FILENAME ":" FNR}' "${files[@]}")"
+clean "blanks at the end of a line" "$(grep -nE '[[:blank:]]$' "${files[@]}")"
+for file in llm42.h llm42.cu kernels.cu; do
+    clean "section tags that stand twice in $file" "$(sed -nE 's|^// >>([a-z-]+) -.*|\1|p' $file | sort | uniq -d)"
+done
+clean "more than 130 lines" "$([ "$(wc -l <README.md)" -le 130 ] || wc -l README.md)"
+# Another version lays some lines out in another way.
+case $(clang-format --version 2>&1) in
+*' version 14.'*) clean "make format changes something" "$(clang-format --dry-run "${files[@]}" 2>&1)" ;;
+*) skip "clang-format" "version 14 is not here" ;;
+esac
+skips=
+[ "$skipped" = 0 ] || skips=", $skipped skipped"
+echo "test_style: $passed passed, $failed failed$skips"
+[ "$failed" = 0 ]

@@ -1,0 +1,48 @@
+#!/bin/bash
+# Every tool does a small piece of its work and says what it should. `make asan` runs this with programs built under
+# the sanitizers, which also find what a program does not free.
+# From the environment: B (the build folder).
+set -u
+export LC_ALL=C.UTF-8
+B=${B:-build} passed=0 failed=0
+out=$(mktemp -d) || exit 1
+trap 'rm -rf "$out"' EXIT
+
+ends() {  # ends STATUS PATTERN PROGRAM OPTION...: so it ends, and a line that it printed has the pattern
+    "$B/$3" "${@:4}" >"$out/log" 2>&1 </dev/null
+    local status=$?
+    if [ $status = "$1" ] && grep -qE -e "$2" "$out/log"; then
+        passed=$((passed + 1))
+    else
+        echo "test_tools: FAILED: status $status, or no line with '$2': ${*:3}"
+        head -n 30 "$out/log"
+        failed=$((failed + 1))
+    fi
+}
+
+for tool in generate score rollback determinism sweep bench fit; do
+    ends 0 '^usage: ' $tool --help
+    ends 2 "unknown option '--nonsense'" $tool --nonsense
+done
+ends 0 '^ +13$' 01_hello
+ends 0 ' differ' 02_drift
+ends 0 'rollbacks' 03_verify
+ends 0 '^W=' 04_simulate
+ends 0 '^batch_invariant ' 05_backend
+ends 0 'the same under every planner$' 06_planner
+ends 0 '^Once' generate --prompt Once -n 8
+for planner in default every deadline; do
+    ends 0 '^[0-9]+(,[0-9]+){7}$' generate --ids 0,905 --ids-out -n 8 --deterministic --planner $planner
+done
+ends 0 '' generate --prompt Once -n 8 --deterministic --temperature 0.9 --seed 7 --trace "$out/trace.json"
+ends 0 '^3	' score --text "Once upon"
+ends 0 '^[0-9]+	-?[0-9.]+$' score --ids 0,905,312 --logits
+ends 0 '^marked .* identical' rollback --requests 2 --tokens 16 --delay 0 --trace "$out/trace.tsv"
+ends 0 '^every promise held$' determinism --requests 2 --tokens 8 --tsv "$out/determinism.tsv"
+ends 0 'decode' bench --suite decode --repeats 1
+ends 1 'nowhere' generate --model nowhere --prompt Once
+ends 1 'nowhere' score --model nowhere --text Once
+ends 1 'nowhere' rollback --model nowhere
+ends 1 'nowhere' determinism --model nowhere
+echo "test_tools: $passed passed, $failed failed"
+[ "$failed" = 0 ]
