@@ -78,7 +78,7 @@ cuda: nvcc need banner  ## build the CUDA backend with nvcc, and every program w
 	@+$(SUBMAKE) CUDA=1 programs
 
 figures: PLOTS := gnuplot
-figures: setup banner  ## the papers' figures and tables, simulated: TSV, PNG and SVG in sweep/results/paper
+figures: setup banner  ## the LLM-42 paper's figures and tables, simulated: TSV, PNG and SVG in sweep/results/paper
 	@+$(SUBMAKE) $(B)/sweep $(B)/determinism
 	@B=$(B) bash sweep/figures/all.sh
 
@@ -101,7 +101,7 @@ run-demo:
 RUN_TESTS = CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" JOBS=$(JOBS) bash tests/run.sh
 WITH_PART = $(if $(PART),$(foreach t,$(1),"$(t) $(PART)"),$(1))
 
-test: setup banner  ## build and run every test (TEST=sim: one); the last line is "N passed, N failed"
+test: setup banner  ## build and run every test (TEST=sim: only test_sim); the last line is "N passed, N failed"
 	@$(if $(CHOSEN),,echo "TEST=$(TEST): no such test: there are $(notdir $(basename $(TESTS) $(SCRIPTS)))" >&2; exit 2)
 	@+$(SUBMAKE) $(if $(filter %.sh,$(CHOSEN)),programs) $(filter-out %.sh,$(CHOSEN))
 	@$(RUN_TESTS) $(call WITH_PART,$(CHOSEN))
@@ -221,7 +221,7 @@ need:
 	@$(NEED); [ -z "$$missing" ] || { echo "Missing:$$missing. Run: sudo $$install" >&2; exit 1; }
 
 deps: PLOTS := gnuplot
-deps: setup  ## install what is missing (packages of Debian and Ubuntu); test, demo and figures do it by themselves
+deps: setup  ## install what is missing (packages of Debian and Ubuntu); test, demo, figures and others call it
 
 FORMATTED = $(shell git ls-files '*.c' '*.h' '*.cu')
 format:  ## format every C and CUDA file by .clang-format

@@ -2,8 +2,8 @@
 //
 // Shapes: R rows, D model width, H query heads, K kv heads, d head size, F feed-forward width, V vocabulary, T context
 // tokens, E experts. Widths are padded with zeros to multiples of 64, which changes no sum. Each kernel says in which
-// order it sums and what that order depends on. There are no atomics on floating-point numbers; the only atomics count
-// arrivals. The compiler fuses nothing on its own (-fmad=false): a fused multiply-add is written as one.
+// order it sums and what that order depends on. There are no atomics on floating-point numbers; atomics only count, and
+// add integers. The compiler fuses nothing on its own (-fmad=false): a fused multiply-add is written as one.
 //
 // The sequential order: the tensor cores take the sum over k of a matrix product in steps of 16, in ascending order,
 // into one fp32 accumulator.
@@ -146,8 +146,8 @@ typedef struct llm42__groups {
     int experts;
 } llm42__groups;
 
-// Shared memory of llm42__k_matmul: a ring of STAGES stages. A stage holds CHUNK terms of k, first of the tile's
-// OUTPUTS rows of w, then of its ROWS rows of x.
+// Shared memory of llm42__k_matmul: a ring of STAGES stages. A stage holds CHUNK terms of k: first those of the tile's
+// OUTPUTS rows of w, then those of its ROWS rows of x.
 //
 //               k ------------------------------------>
 //   w, x     | chunk | chunk | chunk | chunk | ...          copies run STAGES - 1 chunks ahead of the products
@@ -246,10 +246,10 @@ __device__ __forceinline__ void llm42__write_outputs(float (&sum)[TILES][4], OUT
     }
 }
 
-// y[R, N] = x[R, k] w[N, k]^T. GATED: pairs of eight gate and eight up outputs become eight of silu(gate) x up, y[R,
-// N/2].
-// Work: a warp computes 16 outputs of TILES x 8 rows. The WARPS warps of a block have the same rows; blockIdx.y is
-// their place. Blocks stride over the outputs and keep the ring full. Copies of w start before the kernel that writes x
+// y[R, N] = x[R, k] w[N, k]^T. With GATED, each group of eight gate outputs and eight up outputs gives eight values
+// silu(gate) x up, so that y is [R, N/2].
+// Work: a warp computes 16 outputs of TILES x 8 rows. The WARPS warps of a block have the same rows; blockIdx.y says
+// which. Blocks stride over the outputs and keep the ring full. Copies of w start before the kernel that writes x
 // has ended.
 // Order: the sequential order. It depends on k alone, so it is the same for every R and for all template arguments.
 template <int TILES, int WARPS, int CHUNK, int STAGES, bool GATED, typename OUT>
@@ -497,10 +497,10 @@ __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
     return sum;
 }
 
-// Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. Before,
+// Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First,
 // x += delta, or x = the embedding of the row's token. With ADD_DRAWS h has a row for each draw, and x is left as it
 // is.
-// Work: a block takes one row at a time, a thread up to four times eight elements.
+// Work: a block takes one row at a time. A thread holds up to four pieces of eight elements.
 // Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone.
 enum { LLM42__EMBED, LLM42__ADD, LLM42__ADD_DRAWS };
 template <int KIND>
@@ -710,8 +710,8 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
 //   2. weights e^(score - top), where top is the unit's largest score
 //   3. their total: eight sums over the keys with the same t % 8, ascending, which are then added pairwise
 //   4. weights x values, by the tensor cores
-// Then units are merged in ascending order. A unit that a row does not see changes none of its bits. Nor does a key
-// within a unit that the row does not see. So a result depends on the row's keys, on where units begin and on their
+// Then units are merged in ascending order. A unit that a row does not see changes none of its bits. A key that it does
+// not see, within a unit, changes none either. So a result depends on the row's keys, on where units begin and on their
 // length. It does not depend on the rows beside it, or on which block or warp sums a unit.
 //
 // Units by position have 128 keys and begin at multiples of 128. Only single rows under FAST have units by load
@@ -1086,7 +1086,7 @@ __device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, 
 
 // Attention of consecutive rows of a sequence (prompts, windows).
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
-// Work: a block takes one task at a time. A task has up to 64 queries: rows x query heads of one kv head, blockIdx.x.
+// Work: a block takes one task at a time. A task has up to 64 queries: rows x query heads of the kv head blockIdx.x.
 // The block has TEAMS teams of four warps. Each team has all 64 queries, 16 for each warp. Teams take units in turn.
 // While a team works on a unit, its next unit is being copied.
 // Order: the one order. The merged sums are in shared memory, and teams merge their units in turn:
@@ -1413,9 +1413,9 @@ template <int DP, int RING> struct llm42__strip_ring {
 
 // Attention of single rows (decode), split along the keys.
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
-// Work: a block takes one task at a time: units of one row, with all query heads of the kv head blockIdx.x, in octets.
-// In each round every warp sums one unit (llm42__unit_walk). Each warp copies strips of keys and values through its own
-// ring and keeps the ring full from unit to unit.
+// Work: a block takes one task at a time: units of one row, with all query heads of the kv head blockIdx.x, eight at a
+// time. In each round every warp sums one unit (llm42__unit_walk). Each warp copies strips of keys and values through
+// its own ring and keeps the ring full from unit to unit.
 // Order: the one order. A block that has all units of a row merges them round by round, in shared memory. If several
 // blocks share a row, the last one to finish merges all records.
 template <int DP, int RING, int OCTETS, int WARPS>
@@ -1629,7 +1629,7 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
 
 // Shapes: logits [S, stride] -> out [S]: token and log-probability of each draw. Work: a block of 1,024 threads for
 // each draw. Order of the sum of exponentials: a thread's ids ascending (8 consecutive ones, then 8 that are 8,192
-// higher, and so on), then llm42__block_sum. It depends on V alone. The largest logit has no order.
+// higher, and so on), then llm42__block_sum. It depends on V alone. The largest logit does not depend on any order.
 template <typename LOGIT>
 __global__ void __launch_bounds__(1024)
     llm42__k_draw(const LOGIT *all_logits, int vocab, int stride, llm42_output *out, llm42__meta meta, int first) {

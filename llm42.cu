@@ -1,6 +1,5 @@
 // llm42.cu: the CUDA backend of llm42.h. It owns device memory, matrix algorithms, streams and CUDA graphs. The kernels
-// are in kernels.cu. Build it with `make cuda`, or with nvcc -std=c++17 -O3 -fmad=false -c llm42.cu, and link the
-// object with -lcudart and -lcublasLt.
+// are in kernels.cu. `make cuda` builds it; the head of llm42.h has the commands to build it by hand.
 //
 // A pass is padded to one of a few numbers of rows, called buckets. For each bucket, matrix product and schedule the
 // backend holds an algorithm: a tile kernel of kernels.cu or one of cuBLASLt's algorithms. The sequential order is that
@@ -201,7 +200,7 @@ static const llm42__algorithm *llm42__algorithm_of(const llm42__cuda *cu, int pr
 // >>cuda-products ------------------------------------------------------------------------------------------------
 // Owns: running one matrix product by its algorithm.
 // Calls: kernels.cu, cuBLASLt.
-// Invariant: an algorithm of cuBLASLt has its layouts.
+// Invariant: an algorithm of cuBLASLt holds the layouts of w, x and y.
 static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__execution *ex, const llm42__algorithm *algorithm,
                                   const llm42__bf16 *w, const llm42__bf16 *x, void *y, llm42_error *error) {
     const float one = 1.0f, zero = 0.0f;
@@ -237,8 +236,8 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
 // >>cuda-launches ------------------------------------------------------------------------------------------------
 // Owns: the launches of a pass, stage by stage.
 // Calls: cuda-products, kernels.cu.
-// Invariant: launches depend on nothing but the key, so that a graph of them can be kept. Everything else is metadata
-// on the device.
+// Invariant: the launches of a pass depend on its padded shape alone (its key, section cuda-graphs), so that a graph of
+// them can be kept. Everything else is metadata on the device.
 
 // Where the parts of a pass's metadata lie, for padded numbers of rows and draws.
 struct llm42__meta_layout {
@@ -703,7 +702,8 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
 //   tasks   |  units of block 0  |  units of block 1 | ... chosen by load: bits do not depend on them
 //   warps     a block's warps take its units in turn
 //
-// Units by position have 128 keys and begin at multiples of 128. FAST has units by load: one for every warp.
+// Units by position have 128 keys and begin at multiples of 128. FAST has units by load for most single rows: about one
+// unit for each warp.
 enum {
     LLM42__TASK_KEYS = 512,  // a second block pays for its merge if each has at least so many keys
     LLM42__LONGEST_UNIT = 1024,
@@ -858,7 +858,7 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
 }
 
 // >>cuda-run -----------------------------------------------------------------------------------------------------
-// Owns: running a pass, on the stream of one execution or beside it on the other, and its outputs.
+// Owns: running a pass and fetching its outputs. Execution 0 is for `run`, execution 1 for a pass in flight.
 // Calls: cuda-tasks, cuda-graphs, cuda-launches.
 // Invariant: at most one pass is in flight, and it is in execution 1.
 

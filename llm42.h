@@ -5,8 +5,8 @@
       #define LLM42_IMPLEMENTATION
       #include "llm42.h"
 
-   Include it plainly wherever else you need the declarations (C11, or C++17). This program is complete. Run it in the
-   folder that holds examples/tiny42:
+   Other files that need the declarations include it without that line (C11, or C++17). This program is complete. Run
+   it in the folder that holds examples/tiny42:
 
       #define LLM42_IMPLEMENTATION
       #include "llm42.h"
@@ -77,7 +77,7 @@
    4. llm42_engine_step runs one pass of the model. Call it until it returns LLM42_IDLE, or call llm42_engine_run. You
       may submit and cancel requests between steps.
    5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED. You can also read them with llm42_engine_request. What a
-      deterministic request has committed never changes; users do not see its candidates.
+      deterministic request has committed never changes. Its candidates may still change: do not show them to users.
    6. llm42_engine_release forgets a finished request. Set .auto_release to have that done for you.
    7. Pass events to llm42_metrics_event for statistics, or to llm42_trace_event for a timeline.
 
@@ -124,11 +124,11 @@
      verification windows. A KV entry then depends on the tokens and M alone. Prefix sharing and preemption keep the
      bits. ISOLATED, the paper's way, runs each prompt alone.
    - Prefill INVARIANT: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. Such a
-     pass runs under schedule INVARIANT, which costs more for every row in it. Replay passes then hold windows, and
-     after a preemption the committed tokens that must be prefilled again.
+     pass runs under schedule INVARIANT, which costs more for every row in it. Replay passes then hold windows. After
+     a preemption they also hold the committed tokens that must be prefilled again.
    - Verify WAIT: a request whose window is ready goes on decoding, up to .look_ahead tokens, until G windows are ready
-     or .deadline passes have run. EAGER, the paper's way, verifies as soon as one window is ready, and fills the pass
-     with partial windows.
+     or until it has waited for as many passes as .deadline says. EAGER, the paper's way, verifies as soon as one
+     window is ready, and fills the pass with partial windows.
    - Fill LARGEST: EAGER fills the pass with the windows that have most candidates. OLDEST takes them in order of
      admission. The paper does not say which it uses; its latencies fit OLDEST.
    - Overlap: fast passes go on while a replay pass is in flight, where the backend can do that.
@@ -136,10 +136,11 @@
 
    DETERMINISM
 
-   In mode DVR with prefill PACKED, the tokens and the log-probability bits of a deterministic request are a function of
+   In mode DVR (decode, verify, roll back) with prefill PACKED, the tokens and the log-probability bits of a
+   deterministic request are a function of
    - the model, the prompt, the sampling parameters and the seed,
-   - the backend. For the CPU that excludes its instruction set, compiler and thread count. For a GPU it includes the
-     GPU's model, the library versions and .no_cublas,
+   - the backend. On a CPU the instruction set, the compiler and the number of threads do not matter. On a GPU its
+     model, the library versions and .no_cublas do,
    - the compute type, and M.
 
    They do not depend on other requests, arrival order, batch sizes, page size, prefix cache, preemption, the planner
@@ -148,14 +149,15 @@
    Other settings promise the same, with these differences:
    - Prefill ISOLATED: the result also depends on token_budget, which cuts long prompts into chunks. Deterministic
      requests share no prefixes.
-   - Prefill INVARIANT: of a deterministic request only the prompt is shared, not its output.
+   - Prefill INVARIANT: the prefix cache shares the prompts of deterministic requests, but not their outputs.
    - Mode BATCH_INVARIANT promises this for every request. It needs no verification, and M does not matter.
-   - The three prefills may differ from each other in their last bits. So may the two values of llm42_cuda_desc.fixed.
-     Under its value MATCH the result does not depend on M. With MATCH and prefill INVARIANT it is the result of mode
-     BATCH_INVARIANT.
+   - The results of the three prefills may differ from each other in their last bits. So may the results of the two
+     values of llm42_cuda_desc.fixed. With its value MATCH the result does not depend on M. With MATCH and prefill
+     INVARIANT it is the result of mode BATCH_INVARIANT.
 
-   How: every sum has one written order (section vectors). Fused multiply-adds are explicit. exp, log, sin and cos are
-   made of IEEE operations. Threads share the outputs of an operator, never a sum. When an engine opens, it checks that
+   How: the code fixes the order of every sum (sections vectors and cpu). Besides the sizes of the operator, it
+   depends on the schedule and the shape of the pass alone. Fused multiply-adds are explicit. exp, log, sin and cos
+   are made of IEEE operations. One thread computes the whole sum of an output. When an engine opens, it checks that
    the backend's rows keep their bits wherever they stand in a FIXED pass, and in an INVARIANT pass if there will be
    any. If they do not, it refuses to open.
 
@@ -175,14 +177,14 @@
    youngest, and ordinary requests before deterministic ones. A request that could never fit is refused when it is
    submitted.
 
-   Functions return llm42_result. A negative value is an error, and llm42_error says in one line what to mend. A failed
-   allocation is always LLM42_MEMORY. After a failed pass tokens and requests are as they were before the step; the next
-   step tries again.
+   Functions return llm42_result. A negative value is an error, and llm42_error says in one line what to mend. A
+   failed allocation is always LLM42_MEMORY. A failed pass commits nothing and loses no committed token; the next step
+   tries again.
 
-   Use an engine from one thread at a time. Engines are independent of each other. OpenMP threads share the work inside
-   an operator. A backend is a table of functions (llm42_backend); planner, KV cache and verification never know which
-   one runs. The CPU and the simulator are in this file, CUDA is in llm42.cu and kernels.cu (bf16, one GPU, sm_80 and
-   later). All may be open in one process.
+   Use an engine from one thread at a time. Engines are independent of each other. Inside an operator, OpenMP threads
+   divide the outputs among them. A backend is a table of functions (llm42_backend); planner, KV cache and
+   verification never know which one runs. The CPU and the simulator are in this file, CUDA is in llm42.cu and
+   kernels.cu (bf16, one GPU, sm_80 and later). All may be open in one process.
 
 
    WHAT IT RESTS ON
@@ -198,14 +200,15 @@
 
    Declarations: api-results, api-model, api-pass, api-backend, api-sim, api-cuda, api-policies, api-request,
    api-planner, api-engine, api-observers, api-math.
-   Implementation, in the order in which a token travels:
-      base        results, memory, numbers, files
+   Implementation:
+      base        results, memory, numbers, files, arrays, names, doubles
       model       json, config, safetensors, llama2c, synthetic, load
       CPU         vectors, team, sampling, cpu
       simulator   calibration, sim
       engine      state, kv, submit, admit, planner, plan, verify, step, open
       observers   metrics, trace
-   To follow a token, start at llm42_engine_submit and read downwards to LLM42_EVENT_COMMITTED.
+   The engine's sections stand in the order in which a token travels. To follow one, start at llm42_engine_submit and
+   read downwards to LLM42_EVENT_COMMITTED.
 */
 #ifndef LLM42_H
 #define LLM42_H
@@ -314,7 +317,7 @@ typedef struct llm42_config {
 typedef struct llm42_recipe {
     uint64_t key;
     float scale;
-    float lead;  // margin / D; 0 except for the LM head
+    float lead;  // margin (see section synthetic) / D; 0 except for the LM head
 } llm42_recipe;
 
 // A weight matrix [n, k], row-major, as stored (bf16 or fp32). Backends read it; nobody writes it.
@@ -348,10 +351,10 @@ typedef struct llm42_model {
 
 typedef struct llm42_model_desc {
     // Required. One of: an HF folder (config.json and *.safetensors); a llama2.c .bin file;
-    // "synthetic:NAME[,seed=N][,margin=X]", random weights of a named shape (see llm42_synthetic_names); "shape:NAME",
-    // such a shape without weights, for the simulator.
+    // "synthetic:NAME[,seed=N][,margin=X]", random weights of a named shape (see llm42_synthetic_names, and section
+    // synthetic for margin); "shape:NAME", such a shape without weights, for the simulator.
     const char *path;
-    bool on_device;     // the backend makes synthetic weights in its own memory (CUDA); default: they are made here
+    bool on_device;     // the backend makes synthetic weights in its own memory (CUDA); default: on the host
     llm42_log_fn *log;  // default: none
     void *log_user;
 } llm42_model_desc;
@@ -404,7 +407,7 @@ typedef struct llm42_row {
 
 typedef struct llm42_seq {
     int64_t request;       // id of the request whose rows these are, from 1
-    const int32_t *pages;  // page of each page_size positions
+    const int32_t *pages;  // [i]: the KV page of positions i x page_size and on
     llm42_sampling sampling;
 } llm42_seq;
 
@@ -423,7 +426,7 @@ typedef void llm42_probe_fn(void *user, int layer, const char *operator_name, in
 typedef struct llm42_pass {
     llm42_schedule schedule;
     int rows;              // R, rows in the list
-    int shape;             // rows that the schedule is made for, at least `rows`
+    int shape;             // rows that the pass is padded to; the order of sums may depend on it; at least `rows`
     const llm42_row *row;  // [rows]
     const llm42_seq *seq;  // [sequences]
     llm42_output *out;     // [rows], written where LLM42_ROW_SAMPLE is set
@@ -432,7 +435,7 @@ typedef struct llm42_pass {
     // gate (silu(gate) x up; a mixture has none), down (of a mixture: its sum), final_norm.
     llm42_probe_fn *probe;
     void *probe_user;
-    bool check;  // part of the engine's check when it opens, for no request: takes no virtual time
+    bool check;  // a test pass of llm42_engine_open, of no request; the simulator lets it take no time
 } llm42_pass;
 
 // >>api-backend --------------------------------------------------------------------------------------------------
@@ -461,11 +464,12 @@ typedef struct llm42_backend_desc {
 //   until then. Rows beyond pass->rows up to pass->shape are padding: they give no outputs and no KV.
 // - If run fails, the outputs and the KV of the positions in pass->row are undefined, and nothing else has changed. The
 //   engine has those positions written again before a pass reads them.
-// - start and poll are run in two halves, for backends that can overlap passes. A backend that cannot sets them NULL.
-//   At most one pass is in flight. run may be called beside it. poll returns LLM42_OK when the pass has ended, and
-//   LLM42_IDLE if it has not ended by the time `until`. INFINITY waits for the end; a time in the past only looks.
-//   Until the pass ends, the pass, its rows, its outputs and the entries of seq that its rows name stay in place, and
-//   its sequences are in no other pass. If start or poll fails, the effect is that of a failed run. error may be NULL.
+// - start and poll together do what run does, so that passes can overlap. A backend that cannot overlap passes sets
+//   both to NULL. At most one pass is in flight. run may be called beside it. poll returns LLM42_OK when the pass has
+//   ended, and LLM42_IDLE if it has not ended by the time `until`. INFINITY waits for the end; a time in the past only
+//   looks. Until the pass ends, the pass, its rows, its outputs and the entries of seq that its rows name stay in
+//   place, and its sequences are in no other pass. If start or poll fails, the effect is that of a failed run. error
+//   may be NULL.
 // - KV entries, tokens and log-probabilities depend on nothing but what the schedule allows (see llm42_schedule). The
 //   engine checks that rows keep their bits wherever they stand in a FIXED or INVARIANT pass. If they do not, the
 //   engine does not open.
@@ -490,9 +494,9 @@ LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k)
 
 // >>api-sim ------------------------------------------------------------------------------------------------------
 // The simulator is a backend. Planner, KV pages and verification are the engine's own. A pass takes virtual time, which
-// a calibration gives. The true token at a position is a hash of the request and the position. A FAST pass returns
-// another token with a probability, the flip rate. Each request draws its own flip rate from a gamma distribution. All
-// other passes return the true token.
+// a calibration gives. The true token at a position is a hash of the request and the position. With a certain
+// probability, the flip rate, a FAST pass returns another token. Each request draws its own flip rate from a gamma
+// distribution. All other passes return the true token.
 typedef enum llm42_kind {  // what a row counts as in the cost model
     LLM42_KIND_DECODE,     // the only row of its sequence in the pass
     LLM42_KIND_PROMPT,     // rows of a prompt, the last one sampled
@@ -549,22 +553,22 @@ LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm4
 // line is `cuda KEY: VALUE`; together they are the manifest of a result file.
 typedef enum llm42_cuda_fast {  // the algorithm of a FAST pass's matrix products
     LLM42_CUDA_FAST_DEFAULT = 0,
-    // Default: the fastest of three groups. What cuBLASLt offers for this number of rows; variants of its first choice
-    // (with CUDA 12.8 or later; meant for Hopper); the kernels of kernels.cu. On an H200 nearly all of the fastest sum
-    // in the INVARIANT order. Then batches of any size agree in everything but attention.
+    // Default: the fastest of (1) what cuBLASLt offers for this number of rows, (2) variants of its first choice (with
+    // CUDA 12.8 or later; meant for Hopper), and (3) the kernels of kernels.cu. On an H200 nearly all algorithms that
+    // win have the INVARIANT order of sums. Then batches of any size agree in everything but attention.
     LLM42_CUDA_FAST_FASTEST,
     // The same without the variants: what serving engines get. The order of sums differs from one number of rows to
-    // another. Passes that take the INVARIANT order because of MATCH may use the variants nevertheless.
+    // another. Passes that take the INVARIANT order because of LLM42_CUDA_FIXED_MATCH may use the variants.
     LLM42_CUDA_FAST_OFFERED,
 } llm42_cuda_fast;
 
 typedef enum llm42_cuda_fixed {  // the algorithm of a FIXED pass's matrix products
     LLM42_CUDA_FIXED_DEFAULT = 0,
-    // Default: the first algorithm that cuBLASLt offers for M rows and whose rows keep their bits, as serving engines
-    // get it. If that one sums in the INVARIANT order, the fastest algorithm of that order.
+    // Default: the first algorithm in cuBLASLt's list for M rows that passes the test of bits. Serving engines take the
+    // first of that list too. If its order of sums is the INVARIANT one, the fastest algorithm of that order is taken.
     LLM42_CUDA_FIXED_FIRST,
     // The INVARIANT order (k ascending, by the tensor cores). Its bits are the same for any number of rows. So M no
-    // longer matters, and a replay pass of few windows has only their rows. FAST passes of up to 16 rows take this
+    // longer matters, and a replay pass of few windows is not padded to M rows. FAST passes of up to 16 rows take this
     // order too, also in the attention of single rows, so that small batches agree with the verifier. FAST passes of
     // more rows take it where that costs a matrix product at most 2%.
     LLM42_CUDA_FIXED_MATCH,
@@ -575,8 +579,8 @@ typedef struct llm42_cuda_desc {
     llm42_cuda_fast fast;    // default: FASTEST
     llm42_cuda_fixed fixed;  // default: FIRST
     // A file that keeps the chosen algorithms from run to run. An engine takes them from the file if it holds them for
-    // this device, driver, library, shapes, kind of engine and row counts. Otherwise it chooses again and adds them to
-    // the file. Default: none; every open chooses again.
+    // this device, driver, library, shapes, kind of engine and row counts. Otherwise it chooses again and writes the
+    // choice to the file. Default: none; every open chooses again.
     const char *algorithm_file;
     bool no_graphs;  // launch kernels one by one; default: CUDA graphs
     bool no_check;   // leave out the bit tests at open, to measure time: promises nothing; default: check
@@ -608,15 +612,16 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
 
 // >>api-policies -------------------------------------------------------------------------------------------------
 // Each policy is a field of llm42_engine_desc. Its values, their words in options and results, and what they mean stand
-// here and nowhere else: a new value is one line in a list, and its effect in the planner. The first value is the
-// default.
+// here and nowhere else. To add a value, add a line to a list and code its effect in section planner. The first value
+// is the default.
 #define LLM42_MODES(X)                                                                                      \
     X(LLM42_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic")                  \
     X(LLM42_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused") \
     X(LLM42_BATCH_INVARIANT, "batch_invariant", "every pass is INVARIANT; every request is reproducible")
 #define LLM42_VERIFIES(X)                                                                                        \
     X(LLM42_VERIFY_EAGER, "eager", "as soon as one window is ready, filled up with partial windows (the paper)") \
-    X(LLM42_VERIFY_WAIT, "wait", "when G windows are ready, or a deadline passes, or nothing else can run")
+    X(LLM42_VERIFY_WAIT, "wait",                                                                                 \
+      "when G windows are ready, or one has waited for .deadline passes, or nothing else can run")
 #define LLM42_FILLS(X)                                                                            \
     X(LLM42_FILL_LARGEST, "largest", "EAGER fills up with the windows that have most candidates") \
     X(LLM42_FILL_OLDEST, "oldest", "EAGER fills up in order of admission (as the paper's latencies suggest)")
@@ -630,7 +635,7 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
 #define LLM42_CHUNKEDS(X)                                                                      \
     X(LLM42_CHUNKED_ON, "on", "prompts ride beside decoding, cut into chunks by token_budget") \
     X(LLM42_CHUNKED_OFF, "off", "all prompts but PACKED ones run whole, before decoding goes on (the paper)")
-// P(name of options and columns, field, type, the field's 0, list of values)
+// P(name of options and columns, field, type, name of the value 0 (default), list of values)
 #define LLM42_POLICIES(P)                                                       \
     P("mode", mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                \
     P("verify", verify, llm42_verify, LLM42_VERIFY_DEFAULT, LLM42_VERIFIES)     \
@@ -701,7 +706,7 @@ typedef struct llm42_request {
     bool must_verify;  // its last replay pass failed: it must be verified before it decodes again
     bool complete;     // its last candidate would be its last token: nothing is decoded behind it
     int prompt_count, max_new_tokens;
-    int committed, candidates;  // C and U
+    int committed, candidates;  // output tokens that are final, and that are not verified yet
     int kv;                     // positions with KV; in state PREFILL the next row of its prompt is at this position
     int64_t ready_since;        // passes that had run when its window became ready; -1: it is not ready
     double arrival, first_token, last_token;  // seconds on the backend's clock; -1: not yet
@@ -712,16 +717,16 @@ typedef struct llm42_request {
     void *user;
 } llm42_request;
 
-#define LLM42_EVENTS(X)                                                                                               \
-    X(LLM42_EVENT_SUBMITTED, "submitted")     /* n: prompt tokens */                                                  \
-    X(LLM42_EVENT_ADMITTED, "admitted")       /* n: tokens found in the prefix cache */                               \
-    X(LLM42_EVENT_PREFILLED, "prefilled")     /* n: tokens whose KV is present */                                     \
-    X(LLM42_EVENT_CANDIDATE, "candidate")     /* n = 1: a token decoded but not verified */                           \
-    X(LLM42_EVENT_COMMITTED, "committed")     /* n tokens released; info->last_token is that of the release before */ \
-    X(LLM42_EVENT_VERIFIED, "verified")       /* n: candidates that agreed with the replay pass */                    \
-    X(LLM42_EVENT_ROLLED_BACK, "rolled back") /* n: candidates dropped, the one that differed included */             \
-    X(LLM42_EVENT_PREEMPTED, "preempted")     /* n: candidates dropped; the KV pages go, the tokens stay */           \
-    X(LLM42_EVENT_FINISHED, "finished")       /* n: tokens returned; see finish */                                    \
+#define LLM42_EVENTS(X)                                                                                          \
+    X(LLM42_EVENT_SUBMITTED, "submitted")     /* n: prompt tokens */                                             \
+    X(LLM42_EVENT_ADMITTED, "admitted")       /* n: tokens found in the prefix cache */                          \
+    X(LLM42_EVENT_PREFILLED, "prefilled")     /* n: tokens whose KV is present */                                \
+    X(LLM42_EVENT_CANDIDATE, "candidate")     /* n = 1: a token decoded but not verified */                      \
+    X(LLM42_EVENT_COMMITTED, "committed")     /* n tokens released; info->last_token is still the time before */ \
+    X(LLM42_EVENT_VERIFIED, "verified")       /* n: candidates that agreed with the replay pass */               \
+    X(LLM42_EVENT_ROLLED_BACK, "rolled back") /* n: candidates dropped, the one that differed included */        \
+    X(LLM42_EVENT_PREEMPTED, "preempted")     /* n: candidates dropped; the KV pages go, the tokens stay */      \
+    X(LLM42_EVENT_FINISHED, "finished")       /* n: tokens returned; see finish */                               \
     X(LLM42_EVENT_PASS, "pass")               /* request 0; n: rows; see schedule, shape, begin */
 
 typedef enum llm42_event_type {
@@ -742,7 +747,7 @@ typedef struct llm42_event {
     const float *logprobs;      // [n]: committed; candidate (the fast pass's); else NULL
     llm42_finish finish;
     llm42_schedule schedule;  // pass
-    int shape;                // pass: rows that the schedule was made for
+    int shape;                // pass: rows that it was padded to
     int windows;              // pass: verification windows in it
     double begin;             // pass: start time; time is its end
 } llm42_event;
@@ -772,7 +777,7 @@ typedef struct llm42_choice {
 
 typedef struct llm42_plan {
     llm42_schedule schedule;  // required: FAST; FIXED for replay passes and deterministic prompts; INVARIANT
-    int shape;                // rows that the schedule is made for; default: M for a replay pass, else the rows planned
+    int shape;                // rows that the pass is padded to; default: M for a replay pass, else the rows planned
     int count;                // choices
     llm42_choice *choice;     // [count], in the order of their rows; there is room for `room` of them
     int room;                 // at least the number of requests that run
@@ -794,9 +799,9 @@ typedef struct llm42_view {
     int window_ready;               // candidates that make a window ready: W - 1, or W without the bonus token
     int running_count, waiting_count;
     const llm42_request *const *running;  // [running_count], in order of admission
-    const llm42_request *waiting;         // the first by arrival, whether it has arrived or not; NULL: none
+    const llm42_request *waiting;         // the one with the earliest .arrival, which may lie ahead; NULL: none
     int pages_free;                       // KV pages that no request holds
-    llm42_planned last;                   // the last pass that ran, without those in flight
+    llm42_planned last;                   // the last pass, not counting passes that were started in flight
     llm42_planned in_flight;              // the replay pass in flight (.overlap)
 } llm42_view;
 
@@ -813,8 +818,9 @@ typedef struct llm42_view {
     X(LLM42_RULE_ISOLATED, "with prefill ISOLATED a deterministic prompt is alone, with all rows that it may have")   \
     X(LLM42_RULE_WINDOW, "a window has something to verify")                                                          \
     X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                      \
-    X(LLM42_RULE_ROWS, "a choice has no more rows than it may have, a plan at most M (FIXED) or token_budget")        \
-    X(LLM42_RULE_SHAPE, "a FIXED pass has shape M; another has a shape from its rows to token_budget")                \
+    X(LLM42_RULE_ROWS, "a choice has at most llm42_choice_rows rows, a plan at most M (FIXED) or token_budget")       \
+    X(LLM42_RULE_SHAPE,                                                                                               \
+      "a FIXED pass has shape M (an ISOLATED prompt its rows), another from its rows to token_budget")                \
     X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                     \
     X(LLM42_RULE_WORK, "a plan is empty only while a pass is in flight, and admit gives 0 only while a request runs") \
     X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                                   \
@@ -844,7 +850,7 @@ typedef struct llm42_planner {
 } llm42_planner;
 
 // The built-in planner. Its parameters are the policies in llm42_engine_desc. A planner of your own can call its plan
-// function (with NULL for user) for passes that it has no wish about.
+// function (with NULL for user) for passes that it does not want to plan itself.
 LLM42_API const llm42_planner *llm42_planner_default(void);
 // Adds a choice to a plan. rows: 0 for as many as it may have.
 LLM42_API void llm42_choose(llm42_plan *plan, const llm42_request *request, llm42_choice_kind kind, int rows);
@@ -866,10 +872,12 @@ struct llm42_engine_desc {
     int threads;                    // of the CPU backend; default: as many as OpenMP offers
     int max_context;                // tokens in a sequence; default: the model's, at most 8192
     int max_running;                // sequences that run at once; default: 32
-    int token_budget;               // most rows of a FAST, INVARIANT or ISOLATED pass; at least max_running, and with
-                                    // chunked_prefill OFF max_context; default: the least that is allowed, or 256
+    int token_budget;               // most rows of a FAST, INVARIANT or ISOLATED pass. At least max_running; with
+                                    // chunked_prefill OFF at least max_context too. Default: the larger of max_running
+                                    // and 256 (with chunked_prefill OFF: of max_running and max_context)
     int page_size;                  // tokens in a KV page; default: 16
-    int pages;                      // KV pages; default: max_running full contexts, or one and 1 GiB if that is less
+    int pages;                      // KV pages. Default: max_running full contexts; if these take more than 1 GiB, then
+                                    // 1 GiB or one full context, whichever is more
     int window;                     // W; default: 32
     int group;                      // G; default: 8. M = G x W
     llm42_verify verify;            // default: EAGER
@@ -880,9 +888,10 @@ struct llm42_engine_desc {
     llm42_bonus bonus;              // default: ON
     llm42_chunked chunked_prefill;  // default: ON
     bool overlap;                   // fast passes go on while a replay pass is in flight; default: off
-    double admission_reserve;       // 0 to 1. A request is admitted when enough pages are free for its tokens, for one
-                                    // more page of each request that runs, and for this share of all tokens that it and
-                                    // they may still return. If none runs it is always admitted. Default: 0
+    double admission_reserve;       // 0 to 1. A request is admitted when enough pages are free for its tokens and, on
+                                    // top, for the larger of: one page for each request that runs; this share of all
+                                    // tokens that it and they may still return. If none runs, it is always admitted.
+                                    // Default: 0
     bool prefix_cache;              // default: off
     double inject_rate;        // share of candidates replaced by a wrong token, 0 to 1, for stress tests; default: 0
     uint64_t inject_seed;      // default: 42
@@ -901,7 +910,7 @@ typedef struct llm42_stats {
     int64_t deterministic_tokens;                            // of those, to deterministic requests
     int64_t passes[LLM42_EXACT + 1], rows[LLM42_EXACT + 1];  // by schedule
     double busy[LLM42_EXACT + 1];  // seconds in passes, by schedule; two passes side by side both count
-    int64_t replay_windows;        // windows filled in replay passes
+    int64_t replay_windows;        // windows in replay passes, full or partial
     int64_t candidates, verifications, rollbacks, recomputed, injected;
     int64_t compared;  // candidates that a replay pass compared
     int64_t preemptions, preempted_candidates;
@@ -932,8 +941,9 @@ LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, ll
 
 // Admits arrivals, asks the planner for a pass, runs it, commits tokens and emits events. Allocates nothing. Returns
 // LLM42_OK when a pass has run or the one in flight has ended, LLM42_IDLE when every request is finished. If nothing
-// can run until the next arrival, it sleeps until then. After an error tokens and requests are as they were before the
-// step: call it again to retry, or cancel. Errors: those of the backend and the planner, and PLAN.
+// can run until the next arrival, it sleeps until then. After an error no token was committed or lost: call it again to
+// retry, or cancel. (Requests that the step admitted or preempted stay so.) Errors: those of the backend and the
+// planner, and PLAN.
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
 LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
@@ -948,9 +958,9 @@ LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
 typedef struct llm42_metrics {
     int64_t requests, input_tokens, output_tokens, recomputed, verifications, rollbacks;
     double begin, end;       // first arrival, last release; seconds
-    double *ttft, *latency;  // seconds; one a request
-    double *itl;             // seconds; one a release, but for a request's first
-    double *rollback_rate;   // one a deterministic request that was verified
+    double *ttft, *latency;  // seconds; one value for each request
+    double *itl;             // seconds; one value for each release of tokens except a request's first
+    double *rollback_rate;   // one value for each deterministic request that was verified
 } llm42_metrics;
 
 // Errors: MEMORY; that event is then counted only in part.
@@ -961,7 +971,8 @@ LLM42_API int64_t llm42_metrics_count(const double *values);  // elements of one
 // empty. Sorts the array.
 LLM42_API double llm42_metrics_percentile(double *values, double p);
 
-// *first: equal tokens before the first difference from the reference. *second: equal ones between it and the second.
+// *first: how many tokens are equal before the first difference from the reference. *second: how many are equal between
+// the first difference and the second.
 LLM42_API void llm42_consistent_spans(const int32_t *reference, int reference_count, const int32_t *tokens, int count,
                                       int *first, int *second);
 
@@ -978,7 +989,7 @@ LLM42_API float llm42_exp(float x);  // 0 below -87, exp(88) above 88
 LLM42_API float llm42_log(float x);  // x must be a normal number above 0
 LLM42_API double llm42_exp64(double x);
 LLM42_API double llm42_log64(double x);
-LLM42_API void llm42_sincos(double x, double *sine, double *cosine);  // NaN unless |x| < 1e9
+LLM42_API void llm42_sincos(double x, double *sine, double *cosine);  // NaN if |x| is 1e9 or more
 LLM42_API uint64_t llm42_hash(uint64_t x);
 LLM42_API double llm42_uniform(uint64_t hash);  // a number in [0, 1) from a hash: its upper 53 bits
 // Reads a finite decimal number that fills the text from begin to end, in any locale. False: the text is no number.
@@ -994,7 +1005,7 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #endif  // LLM42_H
 
 // ================================================================================================================
-// The base is C11 and C++17. llm42.cu includes it alone (it defines LLM42_BASE), so that both sides share it.
+// The base is C11 and C++17. llm42.cu defines LLM42_BASE to include only this part of the implementation.
 #if (defined(LLM42_IMPLEMENTATION) || defined(LLM42_BASE)) && !defined(LLM42__BASE_INCLUDED)
 #define LLM42__BASE_INCLUDED
 
@@ -1094,7 +1105,7 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_fields(const char *desc, co
 }
 
 // >>memory -------------------------------------------------------------------------------------------------------
-// Owns: allocation. All of it uses LLM42_MALLOC, LLM42_REALLOC and LLM42_FREE, including that of stb_ds.
+// Owns: allocation. All of it uses LLM42_MALLOC, LLM42_REALLOC and LLM42_FREE, also for arrays of stb_ds.
 // Calls: nothing.
 // Invariant: a block is aligned to 64 bytes. The pointer that is to be freed stands right before it.
 
@@ -1352,8 +1363,8 @@ LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double secon
 // >>arrays -------------------------------------------------------------------------------------------------------
 // Owns: arrays that grow (stb_ds).
 // Calls: memory, through STBDS_REALLOC.
-// Invariant: stb_ds itself never allocates. It does not check whether an allocation failed. So LLM42__PUSH first makes
-// room, in the format of stb_ds, and is false when memory is short.
+// Invariant: stb_ds does not check for failed allocations. So LLM42__PUSH makes room first, in the format of stb_ds,
+// and is false when memory is short. Then stb_ds never has to allocate.
 static bool llm42__make_room(void **array, size_t element) {
     size_t length = arrlenu((char *)*array), capacity = arrcap((char *)*array);
     if (length < capacity) return true;
@@ -1493,9 +1504,10 @@ const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy)
 }
 
 // >>doubles ------------------------------------------------------------------------------------------------------
-// Owns: the public functions of api-math but the sampler's. Those of doubles are for tables that are computed once.
+// Owns: the public functions of api-math, except the sampler's. The functions on double are for tables that are
+// computed once.
 // Calls: numbers. They use neither the locale nor the C library's mathematics.
-// Invariant: a series gets an argument that is reduced to the range in which it is accurate.
+// Invariant: an argument is reduced to the range in which its series is accurate.
 
 float llm42_exp(float x) { return llm42__exp(x); }
 float llm42_log(float x) { return llm42__log_f32(x); }
@@ -2541,9 +2553,10 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 // >>vectors ------------------------------------------------------------------------------------------------------
 // Owns: vectors of sixteen floats, in three versions: AVX-512, AVX2 and plain C. All give the same bits.
 // Calls: numbers.
-// Invariant: every sum on the CPU has sixteen partial sums and the same order, here called the one recipe. Partial sum
-// j starts at +0 and adds, by fused multiply-add, the terms whose index is j modulo 16, in ascending order. Then
-// partial sums are added in a tree: j + 8 is added to j for j = 0..7, then j + 4 for 0..3, j + 2 for 0..1, and 1 to 0.
+// Invariant: every sum on the CPU, or every part of a sum that is cut, has the same order, here called the one recipe.
+// It has sixteen partial sums. Partial sum j starts at +0 and adds, by fused multiply-add, the terms whose index is j
+// modulo 16, in ascending order. Then partial sums are added in a tree: j + 8 is added to j for j = 0..7, then j + 4
+// for 0..3, j + 2 for 0..1, and 1 to 0.
 
 #if defined(LLM42_SCALAR)
 #define LLM42__ISA 0
@@ -2913,7 +2926,7 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
 // >>cpu ----------------------------------------------------------------------------------------------------------
 // Owns: the CPU backend: its memory, schedules and operators.
 // Calls: vectors, team, sampling.
-// Invariant: one thread computes the whole sum of an output. Threads share outputs, never a sum.
+// Invariant: one thread computes the whole sum of an output.
 
 // FAST and FIXED cut a sum into this many contiguous parts. Each part is summed by the one recipe; then the parts are
 // added in order. The table imitates what GPU libraries do. A GPU with few rows has idle multiprocessors, so libraries
@@ -4257,8 +4270,8 @@ const llm42_backend *llm42_backend_sim(void) {
 //
 // A request with P prompt tokens, C committed tokens and U candidates has P+C+U tokens. Its first `kv` positions have
 // KV. The first `canonical` of them were last written by the kind of pass that deterministic prompts run in. That is
-// FIXED, or with mode BATCH_INVARIANT or prefill INVARIANT, INVARIANT. While a request decodes, kv is P+C+U-1, because
-// the pass that reads the newest token also writes its KV.
+// INVARIANT in mode BATCH_INVARIANT and with prefill INVARIANT, else FIXED. While a request decodes, kv is P+C+U-1,
+// because the pass that reads the newest token also writes its KV.
 
 typedef struct llm42__request {
     llm42_request info;    // what users and planners see; first, so that a pointer to it is a pointer to this
@@ -4391,8 +4404,8 @@ static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
 }
 
 // >>kv -----------------------------------------------------------------------------------------------------------
-// Owns: the table of KV pages and the prefix cache, which finds a page by all tokens up to its end. The contents of
-// pages belong to the backend. llm42__kv_open allocates all memory.
+// Owns: the table of KV pages and the prefix cache. The cache finds a page by a hash of all tokens up to its end, and
+// by its own tokens. The contents of pages belong to the backend. llm42__kv_open allocates all memory.
 // Calls: nothing.
 // Invariant: a page is on the free list if and only if no request holds it. A page on the free list can still be in the
 // prefix cache and be found there. Such pages are given out last.
@@ -4835,7 +4848,8 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
 
 // >>planner ------------------------------------------------------------------------------------------------------
 // Owns: llm42_choice_rows, which says what a planner may choose, and the built-in planner, which follows the policies
-// of the desc. From llm42__decodes on it uses the public interface only, so that it can be copied and changed.
+// of the desc. From llm42__decodes on, this section uses the public interface only, so that it can be copied and
+// changed.
 // Calls: nothing. A plan depends on nothing but the view.
 // Invariant: every request that is not in flight can be planned in some pass. So the built-in planner plans something
 // unless a pass is in flight.
@@ -5047,7 +5061,7 @@ const llm42_planner *llm42_planner_default(void) {
 }
 
 // >>plan ---------------------------------------------------------------------------------------------------------
-// Owns: checking a plan against the rules, its pages and its rows.
+// Owns: what happens to a plan. It is checked against the rules, gets its pages, and becomes the rows of a pass.
 // Calls: the planner, kv, and admit when pages run out.
 // Invariant: the plan that runs is the one that the planner returned, and it breaks no rule. If a request has to be
 // preempted first, the planner is asked again.
@@ -5707,7 +5721,7 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
 // >>metrics ------------------------------------------------------------------------------------------------------
 // Owns: statistics that papers report, collected from events.
 // Calls: arrays.
-// Invariant: every COMMITTED event has tokens. A release counts when it happens, a request when it has finished.
+// Invariant: every COMMITTED event has tokens. A release is counted at once; a request is counted when it has finished.
 
 llm42_result llm42_metrics_event(llm42_metrics *m, const llm42_event *ev) {
     const llm42_request *r = ev->info;

@@ -2,10 +2,10 @@
 
    A planner decides who shares the next pass. planners.h has two. "every" verifies by the clock. "deadline" knows when
    each request should end, and serves the nearest deadline first. A planner changes latencies, never answers.
-   Nearly all of what "deadline" gains comes from the order of admission, and its price is a longer P99. It gains
-   nothing when the load is light, because all deadlines are met anyway. Nor does it when all requests ask for equally
-   many tokens, because the first to arrive then has the nearest deadline. New here: .planner, arrivals over time, and
-   llm42_metrics.
+   Nearly all of what "deadline" gains comes from the order of admission, and it costs a longer P99 latency. It gains
+   nothing when the load is light, because all deadlines are met anyway. It gains nothing either when all requests ask
+   for the same number of tokens, because the first to arrive then has the nearest deadline. New here: .planner,
+   arrivals over time, and llm42_metrics.
 
    Compile it in the repository's root, and run it there:
 

@@ -9,7 +9,8 @@
 //               deadline is admitted first and verified first. The latest is the first to give up its pages.
 //
 // Both depend on the view alone: they are const tables without state. They work with every mode, prefill and bonus,
-// with overlap and with chunked prefill. Of the other policies they follow look_ahead alone.
+// with overlap and with chunked prefill. Of the settings that say how to plan, they follow look_ahead; they ignore
+// verify, fill and deadline.
 #ifndef PLANNERS_H
 #define PLANNERS_H
 
@@ -20,7 +21,7 @@
 // >>common -------------------------------------------------------------------------------------------------------
 // What both planners need: who may be in which kind of pass. Each function adds choices to a plan.
 
-// Windows of lower rank go first, and among equals that of the request that was admitted first.
+// The window of the lowest rank goes first. Among windows of equal rank, the request that was admitted first does.
 typedef double planner_rank_fn(const llm42_request *r);
 
 static inline bool planner_has(const llm42_plan *plan, const llm42_request *r) {
@@ -86,7 +87,8 @@ static inline void planner_ordinary(const llm42_view *v, llm42_plan *plan) {
     }
 }
 
-// The next pass. Windows if `verify`; else deterministic prompts and ordinary work in turns; else windows after all.
+// The next pass. If `verify` is set, it is a replay pass of windows. Otherwise deterministic prompts and ordinary work
+// take turns. If there is neither, it is a replay pass after all.
 static inline llm42_result planner_pass(const llm42_view *v, llm42_plan *plan, bool verify, planner_rank_fn *rank) {
     bool replay = !v->in_flight.rows;  // one replay pass is in flight at most
     bool prompts = replay || v->desc->prefill == LLM42_PREFILL_ISOLATED;
@@ -101,7 +103,8 @@ static inline llm42_result planner_pass(const llm42_view *v, llm42_plan *plan, b
 }
 
 // >>every --------------------------------------------------------------------------------------------------------
-// Windows that are ready come first, by how long they have been. The others follow by their number of candidates.
+// Windows that are ready come first, the one that became ready first before the others. Windows that are not ready
+// follow; those with most candidates go first.
 static inline double every_rank(const llm42_request *r) {
     return r->ready_since >= 0 ? (double)r->ready_since : 1e12 - r->candidates;
 }

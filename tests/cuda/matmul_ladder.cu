@@ -4,17 +4,18 @@
 //     make ladder
 //     build/tests/matmul_ladder --rows 1,8,64 --n 4096 --k 14336 --tsv FILE
 //
-// The product is y[R, N] = x[R, K] w[N, K]^T. x, w and y are bf16, sums are fp32. With few rows it is as fast as the
-// memory that w comes from, at best. The columns:
+// The product is y[R, N] = x[R, K] w[N, K]^T. x, w and y are bf16, sums are fp32. With few rows, reading w from memory
+// limits its speed. The columns:
 //   ms          time of a launch, a median; each launch reads another copy of w
 //   GB/s        bytes of w by that time
 //   of reading  the same as a share of what a kernel reaches that only reads, measured in the same run
-//   error       root mean square of y - y64 as a share of that of y64, over sampled outputs; y64 is summed in float64
+//   error       root mean square of y - y64, divided by that of y64, over sampled outputs; y64 is summed in float64
 //   bits        steps with the same letter give the same bits, in every output
 // The inputs are such that sums nearly cancel (llm42__k_fill_cancelling), so that another order of sums shows.
 //
-// Exit status 1 if a step is wrong, if steps of one order differ, or if the control (step 8) does not. The last line is
-// "matmul_ladder: N passed, N failed"; without a device both are 0.
+// Exit status 1 if a step is wrong, if steps of one order differ in bits, or if the control does not (step 8, which has
+// another order than step 5 and must have other bits). The last line is "matmul_ladder: N passed, N failed"; without a
+// device both are 0.
 #define LLM42_BASE
 #include "llm42.h"
 
@@ -607,11 +608,13 @@ int main(int argc, char **argv) {
     CU(cudaRuntimeGetVersion(&runtime));
     open_ladder(&l, &o);
     char head[512];
-    snprintf(head, sizeof head,
-             "# device: %s\n# driver: CUDA %d.%d\n# runtime: CUDA %d.%d\n# cublasLt: %zu\n# kernels: %d\n"
-             "# n: %d\n# k: %d\n# copies of w: %d\n# reading: %.1f GB/s\n",
-             l.device.name, driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10,
-             cublasLtGetVersion(), (int)LLM42__KERNELS, l.n, l.k, l.copies, l.read_gb_per_s);
+    snprintf(
+        head, sizeof head,
+        "# llm42 " LLM42_VERSION
+        " matmul_ladder\n# device: %s\n# driver: CUDA %d.%d\n# runtime: CUDA %d.%d\n# cublasLt: %zu\n# kernels: %d\n"
+        "# n: %d\n# k: %d\n# copies of w: %d\n# reading: %.1f GB/s\n",
+        l.device.name, driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, cublasLtGetVersion(),
+        (int)LLM42__KERNELS, l.n, l.k, l.copies, l.read_gb_per_s);
     printf("%s%4s  %s  %-34s %-34s %9s %8s %11s %9s  %s\n", head, "rows", "#", "step", "order of sums", "ms", "GB/s",
            "of reading", "error", "bits");
     if (tsv) fprintf(tsv, "%srows\tstep\twhat\torder\tms\tweights_gb_per_s\treading_share\terror_share\tbits\n", head);

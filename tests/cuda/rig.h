@@ -67,8 +67,8 @@ void rig_shuffle(rig *g);  // deals the pages anew
 llm42_pass rig_pass(const rig *g, llm42_schedule schedule, const llm42_row *row, int rows, llm42_output *out,
                     float *logits);
 bool rig_run(rig *g, const llm42_pass *pass);
-// Feeds ids[from .. from + count) of sequence s in one pass. All its rows are sampled: out and logits, if not NULL, are
-// theirs.
+// Feeds ids[from .. from + count) of sequence s in one pass. All its rows are sampled. out and logits, if not NULL, get
+// their results.
 bool rig_feed(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int from, int count, llm42_output *out,
               float *logits);
 // Feeds count ids, from position 0, in passes of at most `chunk` rows.
@@ -84,7 +84,7 @@ double gap_of(const float *x, int n);  // the largest less the second largest
 // Root mean square of got - want as a share of the standard deviation of want; infinite if any is not a number.
 double logit_error(const float *got, const float *want, int n);
 
-// The CPU backend with passes in flight: it computes a pass when it is waited for, or polled for the third time.
+// The CPU backend with passes in flight. A pass is computed when the caller waits for it, or polls for the third time.
 extern const llm42_backend late_backend;
 
 #endif  // CUDA_RIG_H

@@ -12,7 +12,7 @@
 //   sglang       SGLang's three subtests
 //   determinism  thousands of requests at different loads
 //
-// Without a device everything is skipped. --backend cpu runs the parts on the CPU backend: so they test themselves.
+// Without a device everything is skipped. --backend cpu runs the parts on the CPU backend, to test the tests.
 #include "rig.h"
 
 #include "../../examples/args.h"
