@@ -448,8 +448,8 @@ __global__ void __launch_bounds__(512) llm42__k_read(const uint4 *from, size_t c
 // >>kernel-pass --------------------------------------------------------------------------------------------------
 // Owns: the metadata of a pass, norms, rotation and KV writes, and the gate.
 //
-// The host copies the metadata of a pass to the device before the pass starts: one block of memory, whose parts lie
-// where the padded numbers of rows and draws say.
+// The host copies the metadata of a pass to the device before the pass starts: one block of memory. Where its parts
+// begin depends on the padded numbers of rows and draws alone.
 
 // A task of attention for consecutive rows of a sequence (prompts, windows): `rows` rows from `row` on, and the keys
 // first <= t < end that they see.
@@ -710,9 +710,9 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
 //   2. weights e^(score - top), where top is the unit's largest score
 //   3. their total: eight sums over the keys with the same t % 8, ascending, which are then added pairwise
 //   4. weights x values, by the tensor cores
-// Then units are merged in ascending order. A unit that a row does not see changes none of its bits. A key that it does
-// not see, within a unit, changes none either. So a result depends on the row's keys, on where units begin and on their
-// length. It does not depend on the rows beside it, or on which block or warp sums a unit.
+// Then units are merged in ascending order. Units that a row does not see change none of the row's bits. Nor do unseen
+// keys within a unit. So a result depends on the row's keys, on where units begin and on their length. It does not
+// depend on the rows beside it, or on which block or warp sums a unit.
 //
 // Units by position have 128 keys and begin at multiples of 128. Only single rows under FAST have units by load
 // (section cuda-tasks). In a unit of more than 128 keys the largest score grows from one step of 128 keys to the next,

@@ -4,7 +4,8 @@
 // A pass is padded to one of a few numbers of rows, called buckets. For each bucket, matrix product and schedule the
 // backend holds an algorithm: a tile kernel of kernels.cu or one of cuBLASLt's algorithms. The sequential order is that
 // of tile kernels; its bits are the same for every number of rows.
-// - FAST takes the fastest algorithm, or with the option OFFERED the fastest that cuBLASLt offers.
+// - FAST takes the fastest algorithm. With the option OFFERED it has the choice of tile kernels and of what
+//   cuBLASLt offers.
 // - INVARIANT takes the fastest algorithm of the sequential order.
 // - FIXED takes the order of cuBLASLt's first choice for M rows. With the option MATCH it takes the sequential order,
 //   so that passes of any size agree, and then FAST takes that order too where it costs little.
@@ -604,7 +605,7 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, llm42__execution *ex, const 
 // llm42__choose_key pads a pass. llm42__make_graphs captures the keys that it gives most often. For any other key the
 // kernels are launched one by one.
 // Calls: cuda-launches.
-// Invariant: a key has room for the rows and draws of its pass.
+// Invariant: a key has room for the rows of its pass, and for those for which a token is drawn.
 static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *key) {
     for (llm42__graph &g : cu->graphs)
         if (g.key.schedule == key->schedule && g.key.rows == key->rows && g.key.draws == key->draws &&
@@ -693,9 +694,10 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
 // >>cuda-tasks ---------------------------------------------------------------------------------------------------
 // Owns: the tasks of the attention kernels and the metadata of a pass.
 // Calls: nothing.
-// Invariant: every key that a row sees belongs to one unit of one task.
+// Invariant: every key of attention that a row sees belongs to one unit of one task.
 //
-// The keys of a single row are summed in units. Blocks of `warps` warps share the units as tasks.
+// A single row is the only row of its sequence in the pass (decoding). Its keys are summed in units. Blocks of `warps`
+// warps share the units as tasks.
 //
 //   keys    low ------------------------------------------------------------------------> position
 //   units   | u0 | u1 | u2 | u3 | u4 | u5 | u6 | ...     each is summed on its own: bits depend on their length
@@ -1575,7 +1577,7 @@ static llm42_result llm42__choose_algorithms(llm42__cuda *cu, llm42_error *error
 
 // >>cuda-algorithm-file ------------------------------------------------------------------------------------------
 // Owns: algorithm files, which keep chosen algorithms from run to run. A file has parts. A part is for one device,
-// library, model and kind of engine: a header of comment lines, then TSV.
+// library, model and set of options: a header of comment lines, then TSV.
 // Calls: cuda-algorithms.
 // Invariant: an algorithm from a file is taken only if every line of its header agrees. It is then checked like a new
 // one.

@@ -41,7 +41,7 @@
 
       nvcc -std=c++17 -O3 -fmad=false -gencode=arch=compute_90a,code=sm_90a -I. -c llm42.cu
 
-   Add llm42.o and -L/usr/local/cuda/lib64 -lcudart -lcublasLt -lstdc++ to the line above, and set .backend =
+   Add llm42.o and -L/usr/local/cuda/lib64 -lcudart -lcublasLt -lstdc++ to the cc command, and set .backend =
    llm42_backend_cuda(). `make cuda` does this for the programs.
 
 
@@ -124,8 +124,8 @@
      verification windows. A KV entry then depends on the tokens and M alone. Prefix sharing and preemption keep the
      bits. ISOLATED, the paper's way, runs each prompt alone.
    - Prefill INVARIANT: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. Such a
-     pass runs under schedule INVARIANT, which costs more for every row in it. Replay passes then hold windows. After
-     a preemption they also hold the committed tokens that must be prefilled again.
+     pass runs under schedule INVARIANT, which costs more for every row in it. Replay passes then hold only windows
+     and, after a preemption, the committed tokens that must be prefilled again.
    - Verify WAIT: a request whose window is ready goes on decoding, up to .look_ahead tokens, until G windows are ready
      or until it has waited for as many passes as .deadline says. EAGER, the paper's way, verifies as soon as one
      window is ready, and fills the pass with partial windows.
@@ -139,8 +139,8 @@
    In mode DVR (decode, verify, roll back) with prefill PACKED, the tokens and the log-probability bits of a
    deterministic request are a function of
    - the model, the prompt, the sampling parameters and the seed,
-   - the backend. On a CPU the instruction set, the compiler and the number of threads do not matter. On a GPU its
-     model, the library versions and .no_cublas do,
+   - the backend. On a CPU the instruction set, the compiler and the number of threads do not matter. On a GPU the
+     model of the GPU, the library versions and .no_cublas matter,
    - the compute type, and M.
 
    They do not depend on other requests, arrival order, batch sizes, page size, prefix cache, preemption, the planner
@@ -155,8 +155,9 @@
      values of llm42_cuda_desc.fixed. With its value MATCH the result does not depend on M. With MATCH and prefill
      INVARIANT it is the result of mode BATCH_INVARIANT.
 
-   How: the code fixes the order of every sum (sections vectors and cpu). Besides the sizes of the operator, it
-   depends on the schedule and the shape of the pass alone. Fused multiply-adds are explicit. exp, log, sin and cos
+   How: the code fixes the order of every sum. On a CPU the order depends on the sizes of the operator and on the
+   schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU the order in a FAST
+   pass also depends on the other rows of the pass. Fused multiply-adds are explicit. exp, log, sin and cos
    are made of IEEE operations. One thread computes the whole sum of an output. When an engine opens, it checks that
    the backend's rows keep their bits wherever they stand in a FIXED pass, and in an INVARIANT pass if there will be
    any. If they do not, it refuses to open.
@@ -182,7 +183,7 @@
    tries again.
 
    Use an engine from one thread at a time. Engines are independent of each other. Inside an operator, OpenMP threads
-   divide the outputs among them. A backend is a table of functions (llm42_backend); planner, KV cache and
+   divide the outputs among themselves. A backend is a table of functions (llm42_backend); planner, KV cache and
    verification never know which one runs. The CPU and the simulator are in this file, CUDA is in llm42.cu and
    kernels.cu (bf16, one GPU, sm_80 and later). All may be open in one process.
 
@@ -312,8 +313,8 @@ typedef struct llm42_config {
 } llm42_config;
 
 // How a synthetic matrix is made. Element i (row-major) is bf16(scale x noise(key, i)); the noise is close to normal.
-// The LM head then adds lead x a token's embedding to the row of that token's successor. Section synthetic has both
-// formulas.
+// In the LM head, the embedding of each token, times `lead`, is then added to the row of that token's successor.
+// Section synthetic has both formulas.
 typedef struct llm42_recipe {
     uint64_t key;
     float scale;
@@ -407,7 +408,7 @@ typedef struct llm42_row {
 
 typedef struct llm42_seq {
     int64_t request;       // id of the request whose rows these are, from 1
-    const int32_t *pages;  // [i]: the KV page of positions i x page_size and on
+    const int32_t *pages;  // pages[i] has positions i x page_size to (i + 1) x page_size - 1
     llm42_sampling sampling;
 } llm42_seq;
 
@@ -435,7 +436,7 @@ typedef struct llm42_pass {
     // gate (silu(gate) x up; a mixture has none), down (of a mixture: its sum), final_norm.
     llm42_probe_fn *probe;
     void *probe_user;
-    bool check;  // a test pass of llm42_engine_open, of no request; the simulator lets it take no time
+    bool check;  // true: a test pass that llm42_engine_open runs, for no request; the simulator counts no time for it
 } llm42_pass;
 
 // >>api-backend --------------------------------------------------------------------------------------------------
@@ -530,7 +531,7 @@ typedef struct llm42_sim_desc {
     uint64_t seed;                         // of tokens and flips; default: 42
     double flip_scale;                     // multiplies the calibration's flip rate; default: 1
     bool no_flips;                         // every candidate is right
-    double invariant_slowdown;             // an INVARIANT pass takes this many times a FAST one; default: as calibrated
+    double invariant_slowdown;  // time of an INVARIANT pass, as a multiple of a FAST one; default: as calibrated
 } llm42_sim_desc;
 
 // The simulator. .backend_desc is an llm42_sim_desc and required. Its clock is virtual and starts at 0. The model needs
@@ -557,7 +558,7 @@ typedef enum llm42_cuda_fast {  // the algorithm of a FAST pass's matrix product
     // CUDA 12.8 or later; meant for Hopper), and (3) the kernels of kernels.cu. On an H200 nearly all algorithms that
     // win have the INVARIANT order of sums. Then batches of any size agree in everything but attention.
     LLM42_CUDA_FAST_FASTEST,
-    // The same without the variants: what serving engines get. The order of sums differs from one number of rows to
+    // The fastest of (1) and (3), without the variants. The order of sums differs from one number of rows to
     // another. Passes that take the INVARIANT order because of LLM42_CUDA_FIXED_MATCH may use the variants.
     LLM42_CUDA_FAST_OFFERED,
 } llm42_cuda_fast;
@@ -569,7 +570,7 @@ typedef enum llm42_cuda_fixed {  // the algorithm of a FIXED pass's matrix produ
     LLM42_CUDA_FIXED_FIRST,
     // The INVARIANT order (k ascending, by the tensor cores). Its bits are the same for any number of rows. So M no
     // longer matters, and a replay pass of few windows is not padded to M rows. FAST passes of up to 16 rows take this
-    // order too, also in the attention of single rows, so that small batches agree with the verifier. FAST passes of
+    // order too, also in the attention of decoding rows, so that small batches agree with the verifier. FAST passes of
     // more rows take it where that costs a matrix product at most 2%.
     LLM42_CUDA_FIXED_MATCH,
 } llm42_cuda_fixed;
@@ -579,8 +580,8 @@ typedef struct llm42_cuda_desc {
     llm42_cuda_fast fast;    // default: FASTEST
     llm42_cuda_fixed fixed;  // default: FIRST
     // A file that keeps the chosen algorithms from run to run. An engine takes them from the file if it holds them for
-    // this device, driver, library, shapes, kind of engine and row counts. Otherwise it chooses again and writes the
-    // choice to the file. Default: none; every open chooses again.
+    // this device, driver and libraries, these matrix shapes, options and row counts. Otherwise it chooses again and
+    // writes the choice to the file. Default: none; every open chooses again.
     const char *algorithm_file;
     bool no_graphs;  // launch kernels one by one; default: CUDA graphs
     bool no_check;   // leave out the bit tests at open, to measure time: promises nothing; default: check
@@ -704,7 +705,7 @@ typedef struct llm42_request {
     bool verify;       // its tokens are candidates until a replay pass has verified them (mode DVR)
     bool in_flight;    // has rows in the replay pass in flight
     bool must_verify;  // its last replay pass failed: it must be verified before it decodes again
-    bool complete;     // its last candidate would be its last token: nothing is decoded behind it
+    bool complete;     // its newest candidate would be its last token (a stop token, or max_new_tokens is reached)
     int prompt_count, max_new_tokens;
     int committed, candidates;  // output tokens that are final, and that are not verified yet
     int kv;                     // positions with KV; in state PREFILL the next row of its prompt is at this position
@@ -717,16 +718,16 @@ typedef struct llm42_request {
     void *user;
 } llm42_request;
 
-#define LLM42_EVENTS(X)                                                                                          \
-    X(LLM42_EVENT_SUBMITTED, "submitted")     /* n: prompt tokens */                                             \
-    X(LLM42_EVENT_ADMITTED, "admitted")       /* n: tokens found in the prefix cache */                          \
-    X(LLM42_EVENT_PREFILLED, "prefilled")     /* n: tokens whose KV is present */                                \
-    X(LLM42_EVENT_CANDIDATE, "candidate")     /* n = 1: a token decoded but not verified */                      \
-    X(LLM42_EVENT_COMMITTED, "committed")     /* n tokens released; info->last_token is still the time before */ \
-    X(LLM42_EVENT_VERIFIED, "verified")       /* n: candidates that agreed with the replay pass */               \
-    X(LLM42_EVENT_ROLLED_BACK, "rolled back") /* n: candidates dropped, the one that differed included */        \
-    X(LLM42_EVENT_PREEMPTED, "preempted")     /* n: candidates dropped; the KV pages go, the tokens stay */      \
-    X(LLM42_EVENT_FINISHED, "finished")       /* n: tokens returned; see finish */                               \
+#define LLM42_EVENTS(X)                                                                                     \
+    X(LLM42_EVENT_SUBMITTED, "submitted")     /* n: prompt tokens */                                        \
+    X(LLM42_EVENT_ADMITTED, "admitted")       /* n: tokens found in the prefix cache */                     \
+    X(LLM42_EVENT_PREFILLED, "prefilled")     /* n: tokens whose KV is present */                           \
+    X(LLM42_EVENT_CANDIDATE, "candidate")     /* n = 1: a token decoded but not verified */                 \
+    X(LLM42_EVENT_COMMITTED, "committed")     /* n tokens released; info's times are updated after it */    \
+    X(LLM42_EVENT_VERIFIED, "verified")       /* n: candidates that agreed with the replay pass */          \
+    X(LLM42_EVENT_ROLLED_BACK, "rolled back") /* n: candidates dropped, the one that differed included */   \
+    X(LLM42_EVENT_PREEMPTED, "preempted")     /* n: candidates dropped; the KV pages go, the tokens stay */ \
+    X(LLM42_EVENT_FINISHED, "finished")       /* n: tokens returned; see finish */                          \
     X(LLM42_EVENT_PASS, "pass")               /* request 0; n: rows; see schedule, shape, begin */
 
 typedef enum llm42_event_type {
@@ -801,7 +802,7 @@ typedef struct llm42_view {
     const llm42_request *const *running;  // [running_count], in order of admission
     const llm42_request *waiting;         // the one with the earliest .arrival, which may lie ahead; NULL: none
     int pages_free;                       // KV pages that no request holds
-    llm42_planned last;                   // the last pass, not counting passes that were started in flight
+    llm42_planned last;                   // the last pass that the backend's `run` ran; those of `start` do not count
     llm42_planned in_flight;              // the replay pass in flight (.overlap)
 } llm42_view;
 
@@ -820,7 +821,7 @@ typedef struct llm42_view {
     X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                      \
     X(LLM42_RULE_ROWS, "a choice has at most llm42_choice_rows rows, a plan at most M (FIXED) or token_budget")       \
     X(LLM42_RULE_SHAPE,                                                                                               \
-      "a FIXED pass has shape M (an ISOLATED prompt its rows), another from its rows to token_budget")                \
+      "the shape is M in a FIXED pass, its rows for an ISOLATED prompt, else from its rows to token_budget")          \
     X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                     \
     X(LLM42_RULE_WORK, "a plan is empty only while a pass is in flight, and admit gives 0 only while a request runs") \
     X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                                   \
@@ -888,10 +889,10 @@ struct llm42_engine_desc {
     llm42_bonus bonus;              // default: ON
     llm42_chunked chunked_prefill;  // default: ON
     bool overlap;                   // fast passes go on while a replay pass is in flight; default: off
-    double admission_reserve;       // 0 to 1. A request is admitted when enough pages are free for its tokens and, on
-                                    // top, for the larger of: one page for each request that runs; this share of all
-                                    // tokens that it and they may still return. If none runs, it is always admitted.
-                                    // Default: 0
+    double admission_reserve;       // 0 to 1. A request is admitted when enough pages are free for its tokens and for
+                                    // a reserve. The reserve is the larger of two: one page for each running request;
+                                    // this share of the tokens that it and they may still return. If none runs, a
+                                    // request is always admitted. Default: 0
     bool prefix_cache;              // default: off
     double inject_rate;        // share of candidates replaced by a wrong token, 0 to 1, for stress tests; default: 0
     uint64_t inject_seed;      // default: 42
@@ -980,7 +981,7 @@ LLM42_API void llm42_consistent_spans(const int32_t *reference, int reference_co
 typedef struct llm42_trace llm42_trace;
 LLM42_API llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error *error);
 LLM42_API void llm42_trace_event(llm42_trace *trace, const llm42_event *event);
-// Finishes the file. It reports an error that any write met.
+// Finishes the file. It fails if this or any earlier write failed.
 LLM42_API llm42_result llm42_trace_close(llm42_trace *trace, llm42_error *error);
 
 // >>api-math -----------------------------------------------------------------------------------------------------
@@ -2553,10 +2554,10 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 // >>vectors ------------------------------------------------------------------------------------------------------
 // Owns: vectors of sixteen floats, in three versions: AVX-512, AVX2 and plain C. All give the same bits.
 // Calls: numbers.
-// Invariant: every sum on the CPU, or every part of a sum that is cut, has the same order, here called the one recipe.
-// It has sixteen partial sums. Partial sum j starts at +0 and adds, by fused multiply-add, the terms whose index is j
-// modulo 16, in ascending order. Then partial sums are added in a tree: j + 8 is added to j for j = 0..7, then j + 4
-// for 0..3, j + 2 for 0..1, and 1 to 0.
+// Invariant: every sum on the CPU is taken in the same order, here called the one order. A sum that is cut into parts
+// uses it for each part. There are sixteen partial sums. Partial sum j starts at +0 and adds, by fused multiply-add,
+// the terms whose index is j modulo 16, in ascending order. Then partial sums are added in a tree: j + 8 is added to j
+// for j = 0..7, then j + 4 for 0..3, j + 2 for 0..1, and 1 to 0.
 
 #if defined(LLM42_SCALAR)
 #define LLM42__ISA 0
@@ -2928,7 +2929,7 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
 // Calls: vectors, team, sampling.
 // Invariant: one thread computes the whole sum of an output.
 
-// FAST and FIXED cut a sum into this many contiguous parts. Each part is summed by the one recipe; then the parts are
+// FAST and FIXED cut a sum into this many contiguous parts. Each part is summed by the one order; then the parts are
 // added in order. The table imitates what GPU libraries do. A GPU with few rows has idle multiprocessors, so libraries
 // split matrices that have no more outputs than terms along k (n <= k: o and down, and q, k, v one by one), and
 // attention along its context (n = 0). Wide matrices (gate, up, LM head) are never split.
@@ -2979,7 +2980,7 @@ LLM42__INLINE llm42__v16 llm42__weight_load(const void *w, bool bf16, size_t i, 
 }
 
 // rn rows by on outputs, rn * on = 16. Lane r * on + o of the result is the sum of x[r][i] * w[o][i] over k0 <= i < k1,
-// by the one recipe. If fewer rows or outputs are wanted, pointers repeat. The weight vector that is wanted next lies
+// by the one order. If fewer rows or outputs are wanted, pointers repeat. The weight vector that is wanted next lies
 // `ahead` bytes behind each one. AVX-512 has registers for all sixteen sums at once, other instruction sets for four.
 LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, const void *const *w, bool bf16, bool fetch,
                                      int k0, int k1, size_t ahead) {
@@ -3137,7 +3138,7 @@ static void llm42__matmul_part(const void *job, int part, int thread) {
 
 // Shapes: x [R, k], up to three matrices [n, k], y [R, n].
 // Work: threads share blocks of sixteen outputs. A thread computes all rows of its blocks.
-// Order: the one recipe over k, in llm42_cpu_splits(schedule, shape, n, k) parts. It depends only on the schedule and
+// Order: the one order over k, in llm42_cpu_splits(schedule, shape, n, k) parts. It depends only on the schedule and
 // its shape.
 static void llm42__cpu_matmul(llm42__cpu *cpu, llm42_schedule schedule, int shape, const float *x, int rows,
                               const llm42__product *products, int count) {
@@ -3151,7 +3152,7 @@ static void llm42__cpu_matmul(llm42__cpu *cpu, llm42_schedule schedule, int shap
     llm42__team_run(&cpu->team, work, (m.blocks + m.blocks_per_part - 1) / m.blocks_per_part, llm42__matmul_part, &m);
 }
 
-// Shapes: x [R, n] -> y [R, n], weight [n]. Order: the one recipe over n, for each row alone.
+// Shapes: x [R, n] -> y [R, n], weight [n]. Order: the one order over n, for each row alone.
 static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int n, const float *weight, float *y) {
     for (int r = 0; r < rows; r++) {
         const float *from = x + (size_t)r * (size_t)n;
@@ -3385,7 +3386,7 @@ static void llm42__gate_part(const void *job, int part, int thread) {
     llm42__cpu_round_all(g->cpu, gate, g->size);
 }
 
-// Shapes: h [R, D] -> out [R, D]: down(silu(gate(h)) * up(h)). Order: the one recipe in each product.
+// Shapes: h [R, D] -> out [R, D]: down(silu(gate(h)) * up(h)). Order: the one order in each product.
 static void llm42__cpu_ffn(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *gate, const llm42_matrix *up,
                            const llm42_matrix *down, const float *h, int rows, float *out) {
     const llm42__product in[2] = {{gate, NULL, cpu->gate}, {up, NULL, cpu->up}};
@@ -3397,7 +3398,7 @@ static void llm42__cpu_ffn(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
 }
 
 // Chooses each row's experts: those of the largest router probability, the lowest index on a tie. The weights are
-// renormalised if the model asks for it. Order: the softmax by the one recipe; the renormalising sum in order of rank.
+// renormalised if the model asks for it. Order: the softmax by the one order; the renormalising sum in order of rank.
 static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
     const llm42_config *c = &cpu->model->config;
     for (int r = 0; r < rows; r++) {
@@ -4405,7 +4406,8 @@ static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
 
 // >>kv -----------------------------------------------------------------------------------------------------------
 // Owns: the table of KV pages and the prefix cache. The cache finds a page by a hash of all tokens up to its end, and
-// by its own tokens. The contents of pages belong to the backend. llm42__kv_open allocates all memory.
+// then compares the page's own tokens. The contents of pages belong to the backend. llm42__kv_open allocates all
+// memory.
 // Calls: nothing.
 // Invariant: a page is on the free list if and only if no request holds it. A page on the free list can still be in the
 // prefix cache and be found there. Such pages are given out last.

@@ -103,8 +103,8 @@ static inline llm42_result planner_pass(const llm42_view *v, llm42_plan *plan, b
 }
 
 // >>every --------------------------------------------------------------------------------------------------------
-// Windows that are ready come first, the one that became ready first before the others. Windows that are not ready
-// follow; those with most candidates go first.
+// Windows that are ready go first, in the order in which they became ready. The others follow, those with most
+// candidates first.
 static inline double every_rank(const llm42_request *r) {
     return r->ready_since >= 0 ? (double)r->ready_since : 1e12 - r->candidates;
 }

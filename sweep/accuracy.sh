@@ -5,8 +5,9 @@
 #                                     accuracy.tsv beside it
 #
 # It reads what the figure scripts leave (OUT/*_points.tsv) and runs the scripts whose results are missing; B, OUT and
-# CALIBRATION are theirs. Errors are relative, in %; of quantities that are percentages themselves (names that end in
-# _pct) they are differences in points, ours less the published. What the roles mean stands below the table.
+# CALIBRATION mean what they mean to these scripts. Errors are relative, in %; of quantities that are percentages themselves (names that end in
+# _pct) they are differences in points, ours less the published. The column `role` is
+# explained below the table.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."

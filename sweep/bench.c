@@ -11,10 +11,10 @@
 // disturbs it can only make it smaller.
 //
 // What is counted. Weights: the matrices that the pass uses, as stored, once a pass; the LM head only where a row is
-// sampled; of a mixture, at most rows x experts-used experts. Floating-point operations: 2 x the weights that a row
-// uses, for every row; 2 x the LM head for every sampled row; 4 x heads x head size a layer for every position that a
-// row attends to. Norms, rotary embedding, softmax and sampling count for nothing. KV bytes are not weights; on a GPU
-// the floor of a pass is the time to read both, the KV once for each sequence.
+// sampled; of a mixture, rows x experts_used experts, but not more than the model has. Floating-point operations: 2 x
+// the weights that a row uses, for every row; 2 x the LM head for every sampled row; 4 x heads x head size a layer for
+// every position that a row attends to. Norms, rotary embedding, softmax and sampling count for nothing. KV bytes are
+// not weights; on a GPU the floor of a pass is the time to read both, the KV once for each sequence.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"

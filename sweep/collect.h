@@ -1,7 +1,7 @@
 // collect.h: what is reported of one run of a workload, collected from the engine's events. Included behind llm42.h.
 //
-// llm42_metrics keeps every inter-token latency; here a million requests of hundreds of tokens must fit, so that each
-// goes into a bucket at most 0.8% wide, and only the rest is kept for each request. An event costs a comparison or two.
+// llm42_metrics keeps every inter-token latency. Here a million requests must fit into memory, so inter-token latencies
+// are only counted, in buckets at most 0.8% wide. Everything else is kept for each request.
 #ifndef COLLECT_H
 #define COLLECT_H
 

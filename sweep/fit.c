@@ -8,27 +8,27 @@
 // fig9_rollback_cdf.tsv (rollbacks), and table3_workloads.tsv (the workloads must have its mean lengths within 5%).
 // Chosen, and not fitted:
 //
-//   row_ms       the middle of its bounds (the slope of the last two points, the mean of the last): the curve cannot
-//                tell
+//   row_ms       time of each row beyond 512: the mean of two bounds (the slope between the last two points, and the
+//                last point's time per row), because the published curve does not say which
 //   verify_cost  made monotone; one curve for windows and prompts
 //   KV pool      0.85 of the memory less the weights
-//   overlap      a roofline of the data sheet's bandwidth and FLOP/s
+//   overlap      passes side by side share memory and tensor cores; by the data sheet the busier one sets the pace
 //   rollbacks    of requests served at once (they do not depend on arrivals) with the lengths of sharegpt-served;
 //                policies as in the paper's code, partial windows in order of admission (by its Figs. 11 and 12)
-//   weights      10% of a recompute %, 0.03 of a share read off a curve count as equally far off
+//   weights      an error of 10% in a recompute % counts as much as one of 0.03 in a share read off a curve
 //
 // All else is a model of a few parameters, searched from fixed starts within physical bounds:
 //
 //   pass of R rows       verify_cost at 16..512 rows; beyond, `row_ms` more for each row (compute-bound)
-//   attention of R rows  at the multiply-add rate of those rows: 4 L H d operations for each position attended to
+//   attention of R rows  4 L H d operations for each position attended to, at the rate that row_ms gives
 //   decode, B rows       base_ms + B (decode_row_ms + context x KV bytes / kv_rate): weights once, then sampling and KV
-//   INVARIANT            so many times a FAST pass, decode and prompts each, but never less than invariant_base_ms
+//   INVARIANT            a FAST pass times a factor (one for decoding, one for prompts), at least invariant_base_ms
 //   flips                independent, with a rate for each request from a gamma distribution
 //
 // The throughput curve is fitted by running the engine on the simulator, as the paper ran its engine: N requests at
 // once, with the lengths that SGLang's benchmark draws with seed 42 for inputs up to 1024 and outputs up to 512 (its
-// random data set, range ratio 0). These are taken for the paper's because, of those tried, they alone give a smooth
-// curve: the time of a pass at batch 2 to 16 comes out within 3% of 10.3 ms. With all lengths 1024 and 512
+// random data set, range ratio 0). We take these lengths for the paper's: of those tried, only they give a smooth
+// curve. The time of a pass at batch 2 to 16 comes out within 3% of 10.3 ms. With all lengths 1024 and 512
 // (--fixed-lengths) it would be 15 to 19 ms, against 11 ms in the same paper's Fig. 5.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION

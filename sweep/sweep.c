@@ -3,7 +3,7 @@
 //     build/sweep --calibration sweep/calibration/NAME.tsv --window 16,32,64 --ratio 0.1,1 --out FILE
 //     build/sweep ... --cells DIR               keep finished cells in DIR; the same command goes on after a break
 //     build/sweep ... --cells DIR --cell 2/8    only the second of eight shares, say of a cluster's job array
-//     build/sweep ... --merge DIR --out FILE    put what such shares have left in DIR together
+//     build/sweep ... --merge DIR --out FILE    join the finished cells of all shares in DIR
 //     build/sweep --backend cpu --workload fixed:64x64 --requests 32    measured here, on a real model
 //     build/sweep --backend cuda --model DIR --qps offline --overlap off,on    the same on a GPU (make cuda)
 //

@@ -26,15 +26,15 @@
 //           offline           all at 0 s
 //           trace             the trace's own (azure and mooncake), counted from its first request
 //
-// A stream has no end: after a file's last request comes its first again, under `trace` later by the time from the
-// trace's first request to its last. Files may hold # comments, blank lines and further columns. A length of 0 tokens,
-// which traces can hold, counts as 1.
+// A stream has no end: after a file's last request its first comes again. Under `trace` each round is later by the time
+// from the trace's first request to its last. Files may hold # comments, blank lines and further columns. A length of 0
+// tokens, which traces can hold, counts as 1.
 //
 // What depends on what: drawn lengths, gaps of Poisson arrivals and prompt tokens are hashes of (seed, index), so a
 // million requests take no memory; files are held whole. Gaps are the same for every workload, and the rate divides
-// them; an arrival is their running sum, so requests come in order only. Which requests are marked deterministic
-// depends on (index, ratio). No elementary function of the C library is used: the stream is the same on every machine,
-// to the bit.
+// them. An arrival is the sum of all gaps so far, so requests can only be read in order. Which requests are marked
+// deterministic depends on (index, ratio). No elementary function of the C library is used: the stream is the same on
+// every machine, to the bit.
 #ifndef LLM42_WORKLOAD_H
 #define LLM42_WORKLOAD_H
 

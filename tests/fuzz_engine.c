@@ -25,8 +25,8 @@ enum {
 static const char *const fuzz_words[] = {"\x10\x01\x0f", "\x30\x05\x0f\xf7", "\x50\x22\x1f",
                                          "\x27\x27",     "\x05\x01\x06\x01", NULL};
 
-// Most inputs run on a model of 32 tokens, the others on one that is wide enough for FAST and FIXED to differ.
-// The last is a shape for the simulator.
+// Most inputs run on a model of 32 tokens, the others on one that is wide enough for FAST and FIXED to differ. The last
+// is a shape for the simulator.
 static llm42_model *models[3], *model;
 
 // Prompts share beginnings, so that the prefix cache has something to find: 1, 2, 9, 16, 17 and 24 tokens.

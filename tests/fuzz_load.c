@@ -1,6 +1,6 @@
-// Fuzz target of the loaders: broken model and tokenizer files are refused with an error of one line, or work.
-// An input is: what it is (one byte, see kinds), which shape of model it belongs to (one byte), then the file itself.
-// What loads is also run: one deterministic request, or one text through the tokenizer and back.
+// Fuzz target of the loaders: broken model and tokenizer files are refused with an error of one line, or work. An input
+// is one byte for the kind of file (see kinds), one byte for the model's shape, then the file. What loads is also run:
+// one deterministic request, or one text through the tokenizer and back.
 #include "fuzz.h"
 #include "make_model.h"
 

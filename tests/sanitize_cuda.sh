@@ -1,13 +1,15 @@
 #!/bin/bash
-# A test program under compute-sanitizer: memcheck finds accesses outside allocations, synccheck barriers that not all
-# threads reach, in every kernel; racecheck hazards in shared memory, in ours. The status is 0 only if the tests ran and
+# A test program under compute-sanitizer. memcheck finds accesses outside allocations, in every kernel. synccheck finds
+# barriers that not all threads reach, in every kernel. racecheck finds hazards in shared memory, in our kernels only.
+# The status is 0 only if the tests ran and
 # passed under all three, and none found anything.
 #
 #     bash tests/sanitize_cuda.sh build/tests/test_cuda --part small
 #
 # Slow: some fifty times the program alone. TOOLS=memcheck in the environment runs that one only, and initcheck can be
 # named there. racecheck runs without cuBLASLt's kernels: with them it ends with an internal error of its own on an
-# H200, even with no kernel instrumented. Matrix algorithms are chosen beforehand, for that is most of what would run. A
+# H200, even with no kernel instrumented. Choosing matrix algorithms would be
+# most of the work, so a run without the sanitizer does it first. A
 # backend built with NVCCFLAGS="-O3 -lineinfo" has its source lines named.
 set -u
 PATH=$PATH:/usr/local/cuda/bin

@@ -1,5 +1,5 @@
-// Planners. Random ones, which choose requests, sizes, windows, preemptions and admissions by chance and let requests
-// starve for a while, change no token and no log-probability bit of a deterministic request, and every engine ends. A
+// Random planners choose requests, sizes, windows, preemptions and admissions by chance, and let requests starve for a
+// while. They change no token and no log-probability bit of a deterministic request, and every engine ends. A
 // planner that breaks a rule is refused by the rule's name, and nothing changes.
 #include "test.h"
 #include "make_model.h"

@@ -2,11 +2,11 @@
 // schedule, kind of rows, rows and context; the flip rate of candidates; on a GPU, what passes side by side cost each
 // other.
 //
-// Times are taken of passes alone, on a KV cache of scattered pages. A round goes through all cells, so that a slow
-// minute of the machine does not fall on one of them, and takes the mean of some passes of each, since the simulator
-// adds passes up. A cell's figure is the lower quartile of its rounds: whatever disturbs a round can only make it
-// longer. What the engine itself spends on a row is measured while it serves the requests that the flip rate comes
-// from, and added.
+// Times are taken of passes alone, on a KV cache of scattered pages. A round times every cell once, so that a slow
+// minute of the machine does not fall on one cell. A cell's time in a round is the mean of several passes, because the
+// simulator adds passes up. A cell's figure is the lower quartile of its rounds: whatever disturbs a round can only
+// make it longer. The engine's own time for a row is measured while it serves the requests that give the flip rate. It
+// is added to the times.
 //
 // A GPU computes a FIXED pass at its whole shape, and makes that ready when it opens. So FIXED passes of each number of
 // rows are measured on a backend opened for it.
@@ -135,9 +135,9 @@ static void on_flip(void *user, const llm42_event *e) {
     f->changed[e->request - 1] += changed;
 }
 
-// Mean and shape over requests, by moments: given a rate p_i from a gamma distribution, request i changes
-// Poisson(p_i n_i) of n_i candidates, so that the squares of (changed - rate n_i) sum to the sum of
-// (rate n_i + rate^2 n_i^2 / shape).
+// Mean and shape over requests, by moments: given a rate p_i from a gamma distribution, request i changes Poisson(p_i
+// n_i) of n_i candidates, so that the squares of (changed - rate n_i) sum to the sum of (rate n_i + rate^2 n_i^2 /
+// shape).
 static void flips_moments(flips *f, int64_t requests) {
     double squares = 0, excess = 0;
     for (int64_t i = 0; i < requests; i++) f->compared_sum += f->compared[i], f->changed_sum += f->changed[i];

@@ -7,14 +7,14 @@
 // The product is y[R, N] = x[R, K] w[N, K]^T. x, w and y are bf16, sums are fp32. With few rows, reading w from memory
 // limits its speed. The columns:
 //   ms          time of a launch, a median; each launch reads another copy of w
-//   GB/s        bytes of w by that time
-//   of reading  the same as a share of what a kernel reaches that only reads, measured in the same run
+//   GB/s        bytes of w, divided by that time
+//   of reading  the same, as a share of the GB/s of a kernel that only reads, measured in the same run
 //   error       root mean square of y - y64, divided by that of y64, over sampled outputs; y64 is summed in float64
 //   bits        steps with the same letter give the same bits, in every output
 // The inputs are such that sums nearly cancel (llm42__k_fill_cancelling), so that another order of sums shows.
 //
-// Exit status 1 if a step is wrong, if steps of one order differ in bits, or if the control does not (step 8, which has
-// another order than step 5 and must have other bits). The last line is "matmul_ladder: N passed, N failed"; without a
+// Exit status 1 if a step is wrong, if steps of one order differ in bits, or if step 8, the control, has the bits of
+// step 5: it sums in another order and must differ. The last line is "matmul_ladder: N passed, N failed"; without a
 // device both are 0.
 #define LLM42_BASE
 #include "llm42.h"
