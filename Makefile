@@ -99,14 +99,18 @@ run-demo:
 	$(B)/determinism --suite mixed --requests 16 --tokens 160
 
 RUN_TESTS = CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" JOBS=$(JOBS) bash tests/run.sh
-WITH_PART = $(if $(PART),$(foreach t,$(1),"$(t) $(PART)"),$(1))
+# Only C tests have parts.
+WITH_PART = $(foreach t,$(1),$(if $(PART),"$(t) $(PART)",$(t)))
+NO_PARTS = PART=$(PART): needs TEST=NAME, one of $(notdir $(filter-out $(B)/tests/fuzz_%,$(TESTS)))
+HAS_PARTS = $(and $(TEST),$(if $(filter %.sh $(B)/tests/fuzz_%,$(CHOSEN)),,1))
 
 test: setup banner  ## build and run every test (TEST=sim: only test_sim); the last line is "N passed, N failed"
 	@$(if $(CHOSEN),,echo "TEST=$(TEST): no such test: there are $(notdir $(basename $(TESTS) $(SCRIPTS)))" >&2; exit 2)
+	@$(if $(and $(PART),$(if $(HAS_PARTS),,1)),echo "$(NO_PARTS)" >&2; exit 2)
 	@+$(SUBMAKE) $(if $(filter %.sh,$(CHOSEN)),programs) $(filter-out %.sh,$(CHOSEN))
 	@$(RUN_TESTS) $(call WITH_PART,$(CHOSEN))
 
-check: setup banner  ## build and run the fast tests: half a minute
+check: setup banner  ## the fast tests: half a minute, and what must be built
 	@+$(SUBMAKE) programs $(filter-out %.sh,$(FAST_TESTS))
 	@$(RUN_TESTS) $(FAST_TESTS)
 
@@ -262,6 +266,7 @@ install: all  ## install llm42.h, llm42.pc and the programs (as llm42-NAME) belo
 	    -e 's|@VERSION@|$(VERSION)|' llm42.pc.in \
 	    >"$(DESTDIR)$(PREFIX)/share/pkgconfig/llm42.pc"
 	for p in $(INSTALLED); do install -m 755 $(B)/$$p "$(DESTDIR)$(PREFIX)/bin/llm42-$$p" || exit 1; done
+	@echo "pkg-config finds it with PKG_CONFIG_PATH=$(PREFIX)/share/pkgconfig; compile with -O3 -march=native"
 
 uninstall:  ## remove what install put there
 	rm -f "$(DESTDIR)$(PREFIX)/include/llm42.h" "$(DESTDIR)$(PREFIX)/share/pkgconfig/llm42.pc"

@@ -206,7 +206,10 @@
       model       json, config, safetensors, llama2c, synthetic, load
       CPU         vectors, team, sampling, cpu
       simulator   calibration, sim
-      engine      state, kv, submit, admit, planner, plan, verify, step, open
+      engine      state, kv, submit,
+                  admit (takes requests in, and preempts them when the planner says so),
+                  planner (the built-in one: what runs in the next pass, and whom to preempt),
+                  plan (asks the planner, checks its plan, takes pages), verify (commits and rolls back), step, open
       observers   metrics, trace
    The engine's sections stand in the order in which a token travels. To follow one, start at llm42_engine_submit and
    read downwards to LLM42_EVENT_COMMITTED.
@@ -474,6 +477,7 @@ typedef struct llm42_backend_desc {
 // - KV entries, tokens and log-probabilities depend on nothing but what the schedule allows (see llm42_schedule). The
 //   engine checks that rows keep their bits wherever they stand in a FIXED or INVARIANT pass. If they do not, the
 //   engine does not open.
+// - A function returns LLM42_OK or an error (poll also LLM42_IDLE). Anything else is LLM42_BACKEND to the engine.
 // - now is in seconds from any fixed point and never runs backwards. wait_until returns at or after that time.
 typedef struct llm42_backend {
     const char *name;
@@ -612,9 +616,9 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
                                          llm42_cuda_stage stages[LLM42_CUDA_STAGES], int *count, llm42_error *error);
 
 // >>api-policies -------------------------------------------------------------------------------------------------
-// Each policy is a field of llm42_engine_desc. Its values, their words in options and results, and what they mean stand
-// here and nowhere else. To add a value, add a line to a list and code its effect in section planner. The first value
-// is the default.
+// Each policy is a field of llm42_engine_desc. These lists have its values, their words in options and results, and
+// what they mean. To add a value, add a line to a list and code its effect in section planner. The first value is the
+// default.
 #define LLM42_MODES(X)                                                                                      \
     X(LLM42_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic")                  \
     X(LLM42_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused") \
@@ -808,23 +812,24 @@ typedef struct llm42_view {
 
 // The rules. The engine refuses a plan that breaks one: llm42_engine_step returns LLM42_PLAN and an error that names
 // the rule and the request. A refused plan changes nothing, and the engine can go on.
-#define LLM42_RULES(X)                                                                                                \
-    X(LLM42_RULE_SCHEDULE, "a plan has a schedule that the engine was opened for")                                    \
-    X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                       \
-    X(LLM42_RULE_ONCE, "a request is in a plan at most once")                                                         \
-    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                                    \
-    X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and another token may follow")                    \
-    X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                             \
-    X(LLM42_RULE_PREFILL, "a deterministic prompt runs in the kind of pass that .prefill names, never FAST")          \
-    X(LLM42_RULE_ISOLATED, "with prefill ISOLATED a deterministic prompt is alone, with all rows that it may have")   \
-    X(LLM42_RULE_WINDOW, "a window has something to verify")                                                          \
-    X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                      \
-    X(LLM42_RULE_ROWS, "a choice has at most llm42_choice_rows rows, a plan at most M (FIXED) or token_budget")       \
-    X(LLM42_RULE_SHAPE,                                                                                               \
-      "the shape is M in a FIXED pass, its rows for an ISOLATED prompt, else from its rows to token_budget")          \
-    X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                     \
-    X(LLM42_RULE_WORK, "a plan is empty only while a pass is in flight, and admit gives 0 only while a request runs") \
-    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                                   \
+#define LLM42_RULES(X)                                                                                              \
+    X(LLM42_RULE_SCHEDULE, "a plan has a schedule that the engine was opened for")                                  \
+    X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                     \
+    X(LLM42_RULE_ONCE, "a request is in a plan at most once")                                                       \
+    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                                  \
+    X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and another token may follow")                  \
+    X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                           \
+    X(LLM42_RULE_PREFILL, "a deterministic prompt runs in the kind of pass that .prefill names, never FAST")        \
+    X(LLM42_RULE_ISOLATED, "with prefill ISOLATED a deterministic prompt is alone, with all rows that it may have") \
+    X(LLM42_RULE_WINDOW, "a window has something to verify")                                                        \
+    X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                    \
+    X(LLM42_RULE_ROWS, "a choice has at most llm42_choice_rows rows, a plan at most M (FIXED) or token_budget")     \
+    X(LLM42_RULE_SHAPE,                                                                                             \
+      "the shape is M in a FIXED pass, its rows for an ISOLATED prompt, else from its rows to token_budget")        \
+    X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                   \
+    X(LLM42_RULE_WORK, "a plan is empty only while a pass is in flight")                                            \
+    X(LLM42_RULE_ADMIT, "admit gives 0 only while a request runs")                                                  \
+    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                                 \
     X(LLM42_RULE_ARRIVED, "admit names a waiting request that has arrived")
 
 typedef enum llm42_rule {
@@ -833,8 +838,9 @@ typedef enum llm42_rule {
 #undef LLM42__X
 } llm42_rule;
 
-// The functions run inside llm42_engine_step, on the caller's thread. They must not call the engine's functions. A
-// planner that looks at nothing but the view plans the same way in every run.
+// The functions run inside llm42_engine_step, on the caller's thread. They must not call the engine's functions. They
+// return LLM42_OK or an error; llm42_fail writes its text. A planner that looks at nothing but the view plans the same
+// way in every run.
 typedef struct llm42_planner {
     const char *name;  // required; one word, for messages and results
     void *user;        // given to each function
@@ -977,7 +983,8 @@ LLM42_API double llm42_metrics_percentile(double *values, double p);
 LLM42_API void llm42_consistent_spans(const int32_t *reference, int reference_count, const int32_t *tokens, int count,
                                       int *first, int *second);
 
-// A trace writes events to a file: *.json as a Chrome/Perfetto trace, anything else as TSV.
+// A trace writes events to a file: *.json as a Chrome/Perfetto trace, anything else as TSV. The TSV has a column for
+// each field of llm42_event; LLM42_EVENTS says what n means.
 typedef struct llm42_trace llm42_trace;
 LLM42_API llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error *error);
 LLM42_API void llm42_trace_event(llm42_trace *trace, const llm42_event *event);
@@ -2534,7 +2541,7 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     else if (strncmp(desc->path, "shape:", 6) == 0)
         result = llm42__synthetic_spec(&(llm42__synthesis){.model = m}, desc->path + 6, error);
     else if (stat(desc->path, &st) != 0)
-        result = llm42_fail(error, LLM42_IO, "%s: no such model: %s", desc->path, strerror(errno));
+        result = llm42_fail(error, LLM42_IO, "%s: no such model folder or file: %s", desc->path, strerror(errno));
     else
         result = S_ISDIR(st.st_mode) ? llm42__load_folder(m, desc->path, error)
                                      : llm42__load_llama2c(m, desc->path, error);
@@ -4745,6 +4752,20 @@ static void llm42__view_update(llm42_engine *e) {
     e->view.pages_free = e->kv.free_count;
 }
 
+// The result of a function of a planner or a backend, and of its error. A value that is neither LLM42_OK nor an error
+// becomes the error `bad`; an error without a text gets one.
+static llm42_result llm42__returned(llm42_result result, const llm42_error *problem, llm42_result bad,
+                                    const char *whose, const char *name, const char *function, llm42_error *error) {
+    if (result > 0)
+        return llm42_fail(error, bad, "%s %s: %s returned %d, which is neither LLM42_OK nor an error", whose, name,
+                          function, (int)result);
+    if (result < 0 && !problem->text[0])
+        return llm42_fail(error, result, "%s %s: %s returned %s and no text", whose, name, function,
+                          llm42_result_name(result));
+    if (result < 0 && error) *error = *problem;
+    return result;
+}
+
 // The error of a planner that has broken a rule. request: the id that it is about, or 0.
 static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_t request, llm42_error *error) {
     static const struct {
@@ -4825,7 +4846,7 @@ static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
         if (planner->admit) {
             llm42__view_update(e);
             int64_t id = planner->admit(planner->user, &e->view);
-            if (!id && !e->view.running_count) return llm42__refuse(e, LLM42_RULE_WORK, 0, error);
+            if (!id && !e->view.running_count) return llm42__refuse(e, LLM42_RULE_ADMIT, e->waiting->info.id, error);
             if (!id) return LLM42_OK;
             r = llm42__find(e, id);
             if (!r || r->info.state != LLM42_STATE_WAITING || r->info.arrival > e->view.now)
@@ -4850,8 +4871,8 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
 
 // >>planner ------------------------------------------------------------------------------------------------------
 // Owns: llm42_choice_rows, which says what a planner may choose, and the built-in planner, which follows the policies
-// of the desc. From llm42__decodes on, this section uses the public interface only, so that it can be copied and
-// changed.
+// of the desc. From llm42__decodes on, this section uses the public interface only (and LLM42__MIN), so that it can be
+// copied and changed.
 // Calls: nothing. A plan depends on nothing but the view.
 // Invariant: every request that is not in flight can be planned in some pass. So the built-in planner plans something
 // unless a pass is in flight.
@@ -5123,10 +5144,11 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     bool known = plan->schedule >= LLM42_FAST && plan->schedule <= LLM42_INVARIANT &&
                  e->schedules >> plan->schedule & 1;
     if (!known) return llm42__refuse(e, LLM42_RULE_SCHEDULE, 0, error);
-    if (plan->count > plan->room) return llm42__refuse(e, LLM42_RULE_ONCE, 0, error);
     b->pass = (llm42_planned){.schedule = plan->schedule};
     e->plans++;
-    for (int i = 0; i < plan->count; i++) LLM42__TRY(llm42__check_choice(e, i, error));
+    // There is room for one choice more than requests can run: if there are more, one of these breaks ONCE or RUNNING.
+    for (int i = 0; i < LLM42__MIN(plan->count, plan->room); i++) LLM42__TRY(llm42__check_choice(e, i, error));
+    assert(plan->count <= e->view.running_count);
     bool fixed = plan->schedule == LLM42_FIXED, isolated = false;
     for (int i = 0; i < plan->count && fixed; i++) {
         if (!llm42__is_isolated(e, b->owner[i], &plan->choice[i])) continue;
@@ -5157,6 +5179,21 @@ static bool llm42__reserve_plan(llm42_engine *e) {
     return true;
 }
 
+// Asks the planner once. It fills in a copy, so that it cannot move the array of choices.
+static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
+    const llm42_planner *planner = e->desc.planner;
+    llm42_plan *own = &e->batch.plan, plan = {.choice = own->choice, .room = own->room};
+    llm42_error problem;
+    problem.text[0] = 0;
+    llm42_result result = planner->plan(planner->user, &e->view, &plan, &problem);
+    if (result == LLM42_OK && (plan.choice != own->choice || plan.room != own->room))
+        return llm42_fail(error, LLM42_PLAN,
+                          "planner %s: plan has moved .choice or changed .room: fill in .choice as it is",
+                          planner->name);
+    own->schedule = plan.schedule, own->shape = plan.shape, own->count = plan.count;
+    return llm42__returned(result, &problem, LLM42_PLAN, "planner", planner->name, "plan", error);
+}
+
 // Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run. It has no rows if
 // nothing can run before the pass in flight ends, or if every request was preempted.
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
@@ -5164,10 +5201,10 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
     llm42__batch *b = &e->batch;
     while (e->view.running_count) {
         llm42__view_update(e);
-        b->plan.schedule = (llm42_schedule)0, b->plan.shape = b->plan.count = b->pass.rows = 0;
-        LLM42__TRY(planner->plan(planner->user, &e->view, &b->plan, error));
-        if (!b->plan.count && e->view.in_flight.rows) return LLM42_OK;
-        if (!b->plan.count) return llm42__refuse(e, LLM42_RULE_WORK, 0, error);
+        b->pass.rows = 0;
+        LLM42__TRY(llm42__ask_for_plan(e, error));
+        if (b->plan.count <= 0 && e->view.in_flight.rows) return LLM42_OK;
+        if (b->plan.count <= 0) return llm42__refuse(e, LLM42_RULE_WORK, e->view.running[0]->id, error);
         LLM42__TRY(llm42__check_plan(e, error));
         assert(b->pass.rows > 0 && b->pass.rows <= b->room);
         if (llm42__reserve_plan(e)) return LLM42_OK;
@@ -5375,10 +5412,17 @@ static void llm42__fail_windows(llm42_engine *e, const llm42__batch *b) {
     }
 }
 
+static llm42_result llm42__backend_runs(llm42_engine *e, const llm42_pass *pass, llm42_error *error) {
+    llm42_error problem;
+    problem.text[0] = 0;
+    llm42_result result = e->backend->run(e->state, pass, &problem);
+    return llm42__returned(result, &problem, LLM42_BACKEND, "backend", e->backend->name, "run", error);
+}
+
 static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     llm42_pass pass = llm42__pass_of(e, &e->batch);
     e->batch.pass.begin = llm42__now(e);
-    llm42_result result = e->backend->run(e->state, &pass, error);
+    llm42_result result = llm42__backend_runs(e, &pass, error);
     if (result != LLM42_OK) {
         llm42__fail_windows(e, &e->batch);
         return result;
@@ -5397,7 +5441,10 @@ static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error) {
     assert(!e->view.in_flight.rows);
     e->flight_pass = llm42__pass_of(e, &e->batch);
     e->batch.pass.begin = llm42__now(e);
-    llm42_result result = e->backend->start(e->state, &e->flight_pass, error);
+    llm42_error problem;
+    problem.text[0] = 0;
+    llm42_result result = e->backend->start(e->state, &e->flight_pass, &problem);
+    result = llm42__returned(result, &problem, LLM42_BACKEND, "backend", e->backend->name, "start", error);
     if (result != LLM42_OK) {
         llm42__fail_windows(e, &e->batch);
         return result;
@@ -5413,8 +5460,11 @@ static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error) {
 // Waits for the pass in flight until the time `until` and gives its results to its requests. LLM42_IDLE: it has not
 // ended.
 static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_error *error) {
-    llm42_result result = e->backend->poll(e->state, until, error);
-    if (result == LLM42_IDLE) return result;
+    llm42_error problem;
+    problem.text[0] = 0;
+    llm42_result result = e->backend->poll(e->state, until, &problem);
+    if (result == LLM42_IDLE && until < (double)INFINITY) return result;
+    result = llm42__returned(result, &problem, LLM42_BACKEND, "backend", e->backend->name, "poll", error);
     llm42__mark_in_flight(&e->flight, false);
     e->view.in_flight.rows = 0;
     if (result == LLM42_OK) llm42__postprocess(e, &e->flight);
@@ -5602,7 +5652,7 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
                 e->batch.row[pass.rows++] = (llm42_row){i, t, token, LLM42_ROW_SAMPLE};
             }
         pass.shape = schedule == LLM42_FIXED ? e->M : pass.rows;
-        LLM42__TRY(e->backend->run(e->state, &pass, error));
+        LLM42__TRY(llm42__backend_runs(e, &pass, error));
         for (int t = 0; t < length; t++) {
             llm42_output out = e->batch.out[pass.rows - length + t];
             if (!trial) alone[t] = out;
@@ -5624,10 +5674,10 @@ static void llm42__batch_free(llm42__batch *batch) {
 }
 
 static bool llm42__batch_allocate(llm42__batch *batch, size_t rows, size_t running) {
-    batch->plan.choice = llm42__alloc(running, sizeof *batch->plan.choice);
-    batch->plan.room = (int)running;
+    batch->plan.choice = llm42__alloc(running + 1, sizeof *batch->plan.choice);
+    batch->plan.room = (int)running + 1;
     batch->room = (int)rows;
-    batch->owner = llm42__alloc(running, sizeof *batch->owner);
+    batch->owner = llm42__alloc(running + 1, sizeof *batch->owner);
     batch->row = llm42__alloc(rows, sizeof *batch->row);
     batch->out = llm42__alloc(rows, sizeof *batch->out);
     return batch->plan.choice && batch->owner && batch->row && batch->out;
@@ -5705,8 +5755,11 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
                                   .backend_desc = d.backend_desc,
                                   .log = d.log,
                                   .log_user = d.log_user};
-    if (result == LLM42_OK)
-        result = e->backend->open(&e->state, &backend, error);  // before the page table: it refuses a pool too large
+    if (result == LLM42_OK) {  // before the page table: the backend refuses a pool too large
+        llm42_error problem = {0};
+        result = d.backend->open(&e->state, &backend, &problem);
+        result = llm42__returned(result, &problem, LLM42_BACKEND, "backend", d.backend->name, "open", error);
+    }
     if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.pages, d.page_size, d.prefix_cache))
         result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d.pages);
     if (result == LLM42_OK && fixed) result = llm42__self_check(e, LLM42_FIXED, error);

@@ -2,8 +2,9 @@
 
    Fast passes decode as before, and their bits differ as before. But what they give are only candidates. A replay pass
    takes up to G windows of W tokens. It commits the candidates that agree with it, then one token of its own, and drops
-   the rest. So an answer is the same to the bit, alone and among others.
-   New here: .deterministic, .window, .group, and the events of a request, from which the picture is drawn.
+   the rest. A replay pass that has room also takes windows that are not full. So commits differ in length, but an
+   answer is the same to the bit, alone and among others. New here: .group, and the events of a request, from which the
+   picture is drawn. .deterministic and .window are those of 01_hello.
 
    Compile it in the repository's root, and run it there:
 

@@ -344,8 +344,8 @@ int main(int argc, char **argv) {
     if (file && !(s.tsv = open_memstream(&s.tsv_text, &s.tsv_size))) args_fail(1, "out of memory");
     if (!s.threads && s.model->mapped_bytes + s.model->copied_bytes < 16 << 20) s.threads = 1;  // too little to share
     make_texts(&s);
-    printf("%s, %s, temperature %g, %d tokens, batches to %d, W %d x G %d\n", s.model->name, s.dtype, s.temperature,
-           (int)s.tokens, (int)s.requests, (int)s.window, (int)s.group);
+    printf("%s, %s, temperature %g, %d tokens, batches to %d, W %d x G %d, planner %s\n", s.model->name, s.dtype,
+           s.temperature, (int)s.tokens, (int)s.requests, (int)s.window, (int)s.group, s.planner);
     args_manifest_print(&s.manifest, stdout);
     for (int i = 0; i < 4; i++) {
         if (suite != 4 && suite != i) continue;

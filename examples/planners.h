@@ -139,7 +139,7 @@ static inline llm42_result deadline_plan(void *user, const llm42_view *v, llm42_
 static inline int64_t deadline_admit(void *user, const llm42_view *v) {
     const llm42_request *nearest = v->waiting;
     (void)user;
-    if (v->running_count == v->desc->max_running) return 0;
+    if (v->running_count == v->desc->max_running) return 0;  // spares a look at the whole queue
     for (const llm42_request *r = nearest; r && r->arrival <= v->now; r = llm42_next_waiting(r))
         if (deadline_of(r) < deadline_of(nearest)) nearest = r;
     return nearest->id;

@@ -212,7 +212,7 @@ static void cell_run(sweep *s, cell *c) {
     }
     if (!result) result = cell_row(s, &v, c, &error);
     if (!result && s->set.per_request) result = per_request_write(s, c, &v, &error);
-    if (result) snprintf(c->error, sizeof c->error, "%s", error.text);
+    if (result) snprintf(c->error, sizeof c->error, "%s", error.text[0] ? error.text : llm42_result_text(result));
     serving_close(&v);
 }
 
@@ -421,6 +421,9 @@ static void run_cells(sweep *s, cell **cells) {
         if (!s->sim && !s->set.cell && !cells[i]->error[0]) result_write(s);
     }
     progress_clear(s);
+    int64_t done = 0;
+    for (int64_t i = 0; i < count; i++) done += cells[i]->row != NULL;
+    if (failed && done && s->sim && !s->set.cell) result_write(s);  // the cells that have run are kept
     for (int64_t i = 0; i < count; i++)
         if (cells[i]->error[0]) args_fail(1, "%s", cells[i]->error);
 }
@@ -443,7 +446,9 @@ static void open_model(sweep *s) {
     s->backend = s->sim ? llm42_backend_sim() : args_backend(s->set.backend);
     if (s->sim) {
         if (!s->set.calibration)
-            args_fail(2, "--calibration FILE: --backend sim needs one: sweep/calibration has them");
+            args_fail(
+                2,
+                "--calibration FILE: --backend sim needs one: the folder sweep/calibration of the repository has them");
         args_check(llm42_calibration_load(&s->calibration, s->set.calibration, &error), &error);
         bool shape = false;
         for (const char *const *name = llm42_synthetic_names(); *name; name++)
@@ -750,6 +755,7 @@ int main(int argc, char **argv) {
     int64_t missing = 0;
     for (int64_t i = 0; !s.set.cell && i < arrlen(s.grid.cells); i++) missing += s.grid.cells[i].row == NULL;
     if (missing) fprintf(stderr, "sweep: --seconds: %" PRId64 " cells were not begun\n", missing);
+    assert(!missing || s.set.seconds > 0);
     for (int64_t i = 0; i < arrlen(s.grid.cells); i++) free(s.grid.cells[i].row);
     arrfree(s.grid.cells);
     for (int64_t i = 0; i < arrlen(s.prompts); i++) free(s.prompts[i].tokens), free(s.prompts[i].start);

@@ -57,6 +57,7 @@ typedef struct test_counts {
     int64_t passed, failed, skipped, ran;
     const char *name;     // of the TEST that runs
     const char *only;     // tests whose names do not contain this are left out; NULL: none
+    char others[4000];    // names of those that were left out
     int64_t allocations;  // calls of malloc, calloc, realloc, aligned_alloc and posix_memalign so far
 } test_counts;
 extern test_counts test_state;
@@ -149,7 +150,11 @@ static inline void test_run_first(void (*test)(void), const char *name) {
 }
 
 static inline void test_run(void (*test)(void), const char *name) {
-    if (test_state.only && !strstr(name, test_state.only)) return;
+    if (test_state.only && !strstr(name, test_state.only)) {
+        size_t used = strlen(test_state.others);
+        snprintf(test_state.others + used, sizeof test_state.others - used, " %s", name);
+        return;
+    }
     test_state.ran++;
     test_run_first(test, name);
 }
@@ -165,7 +170,7 @@ static inline void test_skip(const char *message) {
 // Prints the line that `make test` adds up and returns the exit status.
 static inline int test_end(const char *program) {
     if (test_state.only && !test_state.ran) {
-        printf("%s: no test's name contains '%s'\n", program, test_state.only);
+        printf("%s: no test's name contains '%s'; there are:%s\n", program, test_state.only, test_state.others);
         test_state.failed++;
     }
     if (test_state.failed > TEST_FAILURES_PRINTED)

@@ -346,7 +346,7 @@ static void plan_cheat(cheat *c, const llm42_view *v, llm42_plan *plan) {
         c->request = verified->id;
     else if (breaks(c, "ROWS") && fast) plan->choice[0].rows = 2, c->request = plan->choice[0].request;
     else if (breaks(c, "SHAPE") && plan->schedule == LLM42_FIXED) plan->shape = v->desc->window * v->desc->group - 1;
-    else if (breaks(c, "WORK")) plan->count = 0;
+    else if (breaks(c, "WORK")) plan->count = 0, c->request = v->running[0]->id;
     else if (breaks(c, "OVERLAP") && v->in_flight.rows && verified && verified->candidates)
         plan->schedule = LLM42_FIXED, plan->count = 0, llm42_choose(plan, verified, LLM42_CHOICE_WINDOW, 0);
     else return;
@@ -368,6 +368,7 @@ static int64_t preempt_and_cheat(void *user, const llm42_view *v) {
 
 static int64_t admit_and_cheat(void *user, const llm42_view *v) {
     cheat *c = user;
+    if (breaks(c, "ADMIT") && !v->running_count) return c->broke++, c->request = v->waiting->id, 0;
     if (!breaks(c, "ARRIVED")) return v->waiting->id;
     c->broke++;
     return c->request = 4242;
@@ -444,8 +445,8 @@ static void refuse(const char *rule, llm42_engine_desc desc, bool sim) {
 }
 
 TEST(cheating_planners_are_refused_by_rule) {
-    static const char *const plain[] = {"SCHEDULE", "RUNNING", "ONCE", "DECODE", "PROMPT", "PREFILL",
-                                        "WINDOW",   "REPLAY",  "ROWS", "SHAPE",  "WORK",   "ARRIVED"};
+    static const char *const plain[] = {"SCHEDULE", "RUNNING", "ONCE",  "DECODE", "PROMPT", "PREFILL", "WINDOW",
+                                        "REPLAY",   "ROWS",    "SHAPE", "WORK",   "ADMIT",  "ARRIVED"};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) refuse(plain[i], (llm42_engine_desc){0}, false);
     refuse("ISOLATED", (llm42_engine_desc){.prefill = LLM42_PREFILL_ISOLATED}, false);
     refuse("PREEMPT", (llm42_engine_desc){.page_size = 1, .pages = 60}, false);
@@ -465,6 +466,116 @@ static llm42_result plan_fails(void *user, const llm42_view *v, llm42_plan *plan
     (void)user, (void)v, (void)plan;
     *e = (llm42_error){LLM42_MEMORY, "the planner is out of memory"};
     return LLM42_MEMORY;
+}
+
+// What a function of the user's own must not do: each gives one error, and the engine goes on.
+enum { RETURNS, WITHOUT_TEXT, TOO_MANY, LESS_THAN_NONE, MOVES_CHOICES, CHANGES_ROOM, ODDITIES };
+typedef struct odd {
+    int kind;
+    llm42_result returned;
+} odd;
+
+static llm42_result plan_oddly(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *e) {
+    static llm42_choice own[64];
+    const odd *o = user;
+    llm42_result result = llm42_planner_default()->plan(NULL, v, plan, e);
+    if (o->kind == RETURNS || o->kind == WITHOUT_TEXT) return o->returned;
+    if (o->kind == TOO_MANY)
+        for (int i = 0; i < 100; i++) llm42_choose(plan, v->running[0], LLM42_CHOICE_PROMPT, 1);
+    if (o->kind == LESS_THAN_NONE) plan->count = -3;
+    if (o->kind == MOVES_CHOICES) plan->choice = own;
+    if (o->kind == CHANGES_ROOM) plan->room = 64;
+    return result;
+}
+
+TEST(what_a_planner_returns_is_checked) {
+    static const struct {
+        odd planner;
+        llm42_result result;
+        const char *text;
+    } cases[] = {
+        {{RETURNS, LLM42_IDLE}, LLM42_PLAN, "planner odd: plan returned 1, which is neither LLM42_OK nor an error"},
+        {{RETURNS, (llm42_result)7}, LLM42_PLAN, "planner odd: plan returned 7"},
+        {{WITHOUT_TEXT, LLM42_MEMORY}, LLM42_MEMORY, "planner odd: plan returned LLM42_MEMORY and no text"},
+        {{TOO_MANY, LLM42_OK},
+         LLM42_PLAN,
+         "planner odd breaks rule ONCE (a request is in a plan at most once): request 1"},
+        {{LESS_THAN_NONE, LLM42_OK}, LLM42_PLAN, "planner odd breaks rule WORK"},
+        {{MOVES_CHOICES, LLM42_OK}, LLM42_PLAN, "planner odd: plan has moved .choice"},
+        {{CHANGES_ROOM, LLM42_OK}, LLM42_PLAN, "planner odd: plan has moved .choice or changed .room"},
+    };
+    odd chosen;
+    llm42_planner planner = {.name = "odd", .user = &chosen};
+    llm42_engine_desc desc = {
+        .model = model, .threads = 1, .compute = LLM42_FP32, .max_context = 64, .planner = &planner};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        llm42_engine *engine;
+        chosen = cases[i].planner;
+        planner.plan = plan_oddly;
+        if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) return;
+        llm42_request_desc r = request(1);
+        llm42_engine_submit(engine, &r, NULL, &error);
+        CHECK_INT(llm42_engine_step(engine, &error), cases[i].result);
+        CHECK_INT(error.result, cases[i].result);
+        CHECK_CONTAINS(error.text, cases[i].text);
+        CHECK_INT(llm42_engine_run(engine, NULL), cases[i].result);  // without a place for the text
+        CHECK_INT(llm42_engine_stats(engine).returned_tokens, 0);
+        planner.plan = llm42_planner_default()->plan;
+        CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+        CHECK_INT(llm42_engine_stats(engine).finished, 1);
+        llm42_engine_close(engine);
+    }
+}
+
+// A CPU backend of which one function answers what it must not.
+static llm42_result answer_of_run, answer_of_poll, answer_of_open;
+static llm42_result odd_run(void *state, const llm42_pass *pass, llm42_error *e) {
+    return answer_of_run && !pass->check ? answer_of_run : llm42_backend_cpu()->run(state, pass, e);
+}
+static llm42_result odd_open(void **state, const llm42_backend_desc *desc, llm42_error *e) {
+    return answer_of_open ? answer_of_open : llm42_backend_cpu()->open(state, desc, e);
+}
+static llm42_result odd_start(void *state, const llm42_pass *pass, llm42_error *e) {
+    return llm42_backend_cpu()->run(state, pass, e);
+}
+static llm42_result odd_poll(void *state, double until, llm42_error *e) {
+    (void)state, (void)until, (void)e;
+    return answer_of_poll;
+}
+
+TEST(what_a_backend_returns_is_checked) {
+    llm42_backend backend = *llm42_backend_cpu();
+    backend.name = "odd", backend.run = odd_run, backend.open = odd_open, backend.start = odd_start,
+    backend.poll = odd_poll;
+    llm42_engine_desc desc = {.model = model,
+                              .backend = &backend,
+                              .threads = 1,
+                              .compute = LLM42_FP32,
+                              .max_context = 64,
+                              .window = 4,
+                              .group = 1,
+                              .overlap = true};
+    llm42_engine *engine;
+    answer_of_open = LLM42_IDLE;
+    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_BACKEND);
+    CHECK_CONTAINS(error.text, "backend odd: open returned 1");
+    answer_of_open = LLM42_OK;
+    if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) return;
+    llm42_request_desc r = {.prompt = prompts[2], .prompt_count = 12, .max_new_tokens = 14, .deterministic = true};
+    llm42_engine_submit(engine, &r, NULL, &error);
+    answer_of_run = LLM42_IDLE, answer_of_poll = LLM42_OK;
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_BACKEND);
+    CHECK_CONTAINS(error.text, "backend odd: run returned 1");
+    answer_of_run = LLM42_IO;
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_IO);
+    CHECK_CONTAINS(error.text, "backend odd: run returned LLM42_IO and no text");
+    answer_of_run = LLM42_OK, answer_of_poll = LLM42_IDLE;  // for ever
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_BACKEND);
+    CHECK_CONTAINS(error.text, "backend odd: poll returned 1");
+    answer_of_poll = LLM42_OK;
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    CHECK_INT(llm42_engine_stats(engine).finished, 1);
+    llm42_engine_close(engine);
 }
 
 TEST(plans_that_are_too_large_and_planners_that_fail) {
@@ -568,6 +679,8 @@ int main(int argc, char **argv) {
     make_prompts();
     RUN(cheating_planners_are_refused_by_rule);
     RUN(plans_that_are_too_large_and_planners_that_fail);
+    RUN(what_a_planner_returns_is_checked);
+    RUN(what_a_backend_returns_is_checked);
     RUN(planners_see_the_engine_as_it_is);
     RUN(random_planners_on_the_cpu);
     RUN(random_planners_on_the_simulator);

@@ -222,6 +222,10 @@ refuses 2 '--overlap on: only with --backend sim' --backend cpu --overlap off,on
 refuses 2 '--slowdown: only with --backend sim' --backend cpu --slowdown 1.5
 refuses 1 'gone: no such model' --backend cpu --model "$dir/gone"
 refuses 1 'token_budget' "${sim[@]}" --token-budget 4000
+# A cell that fails costs no other: the rows that are there are written, and the status says that one is missing.
+"$sweep" "${sim[@]}" --chunked on,off --token-budget 4000 >"$dir/stdout" 2>"$dir/stderr" </dev/null
+check "one row of two, status 1" test $? = 1 -a "$(grep -vc '^#' "$dir/stdout")" = 2
+check "and one line says why" test "$(wc -l <"$dir/stderr")" = 1
 refuses 2 '--pages: 1 of 16 tokens: .* raise --pages' "${sim[@]}" --pages 1
 refuses 2 '--pages: 2 of 16 tokens: requests can have 36 tokens and need 3 pages' "${cpu[@]}" --pages 2
 check "as many pages as one request needs" "$sweep" "${cpu[@]}" --pages 3

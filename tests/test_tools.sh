@@ -31,7 +31,8 @@ ends 0 '^W=' 04_simulate
 ends 0 '^batch_invariant ' 05_backend
 ends 0 'the same under every planner$' 06_planner
 ends 0 '^Once' generate --prompt Once -n 8
-for planner in default every deadline; do
+planners=$("$B/sweep" --planner nonsense 2>&1 | sed 's/.*: //; s/,//g')  # the error lists them
+for planner in $planners; do
     ends 0 '^[0-9]+(,[0-9]+){7}$' generate --ids 0,905 --ids-out -n 8 --deterministic --planner $planner
 done
 ends 0 '' generate --prompt Once -n 8 --deterministic --temperature 0.9 --seed 7 --trace "$out/trace.json"

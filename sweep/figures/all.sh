@@ -17,4 +17,6 @@ for script in sweep/figures/*.sh; do
 done
 [ $failed = 0 ] || exit 1
 bash sweep/accuracy.sh
+echo
+echo "The figures are in ${OUT:-sweep/results/paper}: TSV, PNG and SVG."
 
