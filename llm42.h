@@ -55,8 +55,8 @@
       LLM42_FREE(pointer)
       LLM42_NO_STB_DS_IMPLEMENTATION    another file of the program defines STB_DS_IMPLEMENTATION
 
-   llm42.h needs POSIX (mmap, clock_gettime). Include it before system headers, or compile with
-   -D_POSIX_C_SOURCE=200809L or -std=gnu11. If your program includes jsmn.h first, define JSMN_PARENT_LINKS for it.
+   The implementation needs POSIX (mmap, clock_gettime). With -std=c11 include llm42.h before system headers, or compile
+   with -D_POSIX_C_SOURCE=200809L or -std=gnu11. If your program includes jsmn.h first, define JSMN_PARENT_LINKS for it.
 
 
    WHAT LLM42 DOES NOT DO
@@ -172,7 +172,8 @@
 
    MEMORY, ERRORS, THREADS, BACKENDS
 
-   llm42_engine_open allocates the memory of an engine, llm42_engine_submit that of a request. A step allocates nothing.
+   llm42_engine_open allocates the memory of an engine, llm42_engine_submit that of a request. A step allocates nothing
+   (OpenMP may start its threads in the first one).
    The KV cache has `pages` pages of `page_size` tokens. When they run out, a request is preempted: it loses its pages,
    keeps its committed tokens and is prefilled again later. The planner chooses which. The built-in one chooses the
    youngest, and ordinary requests before deterministic ones. A request that could never fit is refused when it is
@@ -217,8 +218,9 @@
 #ifndef LLM42_H
 #define LLM42_H
 
-#ifndef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 200809L  // for the implementation; it must come before any system header
+// The implementation needs POSIX, which strict C leaves out. This must come before any system header.
+#if (defined(LLM42_IMPLEMENTATION) || defined(LLM42_BASE)) && defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE)
+#define _POSIX_C_SOURCE 200809L
 #endif
 #include <stdbool.h>
 #include <stddef.h>
@@ -547,8 +549,8 @@ LLM42_API const llm42_backend *llm42_backend_sim(void);
 LLM42_API llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error);
 LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
 // Milliseconds that a pass of `rows` rows of one kind takes when they attend to `context` positions on average. NAN for
-// a schedule and kind without a table. There are tables for fast decode, fast prompt, fixed window, fixed prompt,
-// invariant decode and invariant prompt.
+// a schedule and kind without a table, and for numbers that are not finite or are negative. There are tables for fast
+// decode, fast prompt, fixed window, fixed prompt, invariant decode and invariant prompt.
 LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind,
                                       double rows, double context);
 
@@ -708,7 +710,7 @@ typedef struct llm42_request {
     bool deterministic;
     bool verify;       // its tokens are candidates until a replay pass has verified them (mode DVR)
     bool in_flight;    // has rows in the replay pass in flight
-    bool must_verify;  // its last replay pass failed: it must be verified before it decodes again
+    bool must_verify;  // its last replay pass failed: its whole window must be verified before it decodes again
     bool complete;     // its newest candidate would be its last token (a stop token, or max_new_tokens is reached)
     int prompt_count, max_new_tokens;
     int committed, candidates;  // output tokens that are final, and that are not verified yet
@@ -821,7 +823,9 @@ typedef struct llm42_view {
     X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                           \
     X(LLM42_RULE_PREFILL, "a deterministic prompt runs in the kind of pass that .prefill names, never FAST")        \
     X(LLM42_RULE_ISOLATED, "with prefill ISOLATED a deterministic prompt is alone, with all rows that it may have") \
+    X(LLM42_RULE_KIND, "a choice is to decode, to run rows of a prompt, or to verify a window")                     \
     X(LLM42_RULE_WINDOW, "a window has something to verify")                                                        \
+    X(LLM42_RULE_FAILED, "after a failed replay pass the whole window is verified again")                           \
     X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                    \
     X(LLM42_RULE_ROWS, "a choice has at most llm42_choice_rows rows, a plan at most M (FIXED) or token_budget")     \
     X(LLM42_RULE_SHAPE,                                                                                             \
@@ -838,9 +842,9 @@ typedef enum llm42_rule {
 #undef LLM42__X
 } llm42_rule;
 
-// The functions run inside llm42_engine_step, on the caller's thread. They must not call the engine's functions. They
-// return LLM42_OK or an error; llm42_fail writes its text. A planner that looks at nothing but the view plans the same
-// way in every run.
+// The functions run inside llm42_engine_step (postprocess also inside llm42_engine_cancel), on the caller's thread.
+// They must not call the engine's functions. They return LLM42_OK or an error; llm42_fail writes its text. A planner
+// that looks at nothing but the view plans the same way in every run.
 typedef struct llm42_planner {
     const char *name;  // required; one word, for messages and results
     void *user;        // given to each function
@@ -949,8 +953,8 @@ LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, ll
 // Admits arrivals, asks the planner for a pass, runs it, commits tokens and emits events. Allocates nothing. Returns
 // LLM42_OK when a pass has run or the one in flight has ended, LLM42_IDLE when every request is finished. If nothing
 // can run until the next arrival, it sleeps until then. After an error no token was committed or lost: call it again to
-// retry, or cancel. (Requests that the step admitted or preempted stay so.) Errors: those of the backend and the
-// planner, and PLAN.
+// retry, or cancel. (Requests that the step admitted or preempted stay so, and a replay pass that it started stays in
+// flight.) Errors: those of the backend and the planner, and PLAN.
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
 LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
@@ -1076,11 +1080,16 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 // >>results ------------------------------------------------------------------------------------------------------
 // Owns: errors, log lines and checks of descs.
 // Calls: nothing.
-// Invariant: a message is one line without control characters, also when it quotes a broken file.
+// Invariant: a message is one line of UTF-8 without control characters, also when it quotes a broken file.
 
 static void llm42__scrub(char *text) {
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < ' ' || *p == 0x7f) *p = '?';
+    for (unsigned char *p = (unsigned char *)text; *p; p++) {
+        int more = *p >= 0xf0 ? 3 : *p >= 0xe0 ? 2 : *p >= 0xc2 ? 1 : 0;  // bytes that follow in UTF-8
+        bool control = *p < ' ' || *p == 0x7f || (*p >= 0x80 && !more) || (*p == 0xc2 && p[1] < 0xa0);
+        for (int i = 1; i <= more; i++) control = control || (p[i] & 0xc0) != 0x80;
+        if (control) *p = '?';  // the bytes behind it are then judged on their own
+        else p += more;
+    }
 }
 
 LLM42__MAYBE_UNUSED LLM42__PRINTF(3) static void llm42__log(llm42_log_fn *log, void *user, const char *format, ...) {
@@ -1092,7 +1101,7 @@ LLM42__MAYBE_UNUSED LLM42__PRINTF(3) static void llm42__log(llm42_log_fn *log, v
     va_end(args);
     llm42__scrub(line);
     assert(!strchr(line, '\n'));
-    log(user, line);
+    (log)(user, line);  // <tgmath.h> has a macro of this name
 }
 
 // Integer fields of a desc, each with the range that it must lie in. page_size must also be a power of two.
@@ -1344,7 +1353,9 @@ LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double secon
 #include <immintrin.h>
 #endif
 
-#ifndef LLM42_NO_STB_DS_IMPLEMENTATION
+#ifdef LLM42_NO_STB_DS_IMPLEMENTATION
+#undef STB_DS_IMPLEMENTATION
+#else
 #define STB_DS_IMPLEMENTATION
 #endif
 #ifndef INCLUDE_STB_DS_H
@@ -1481,6 +1492,7 @@ static int llm42__policy_values(const char *name) {
 }
 
 llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *policy, const char *word, llm42_error *error) {
+    if (!desc || !policy || !word) return llm42_fail(error, LLM42_INVALID, "llm42_policy_set: an argument is NULL");
     const llm42_policy *p = llm42__policy_find(policy);
     if (!p) return llm42_fail(error, LLM42_INVALID, "policy %s: there is none of this name", policy);
     int value = 0;
@@ -1503,6 +1515,7 @@ llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *policy, const
 
 const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy) {
     int value = -1;
+    if (!desc || !policy) return NULL;
 #define LLM42__POLICY(name, field, type, none, values) \
     if (strcmp(policy, name) == 0) value = (int)desc->field;
     LLM42_POLICIES(LLM42__POLICY)
@@ -2471,12 +2484,17 @@ static llm42_result llm42__synthetic_spec(llm42__synthesis *s, const char *spec,
                           s->model->name);
     s->model->config = shape->config;
     for (const char *p = spec + length; *p;) {
-        char *end = NULL;
-        if (strncmp(p, ",seed=", 6) == 0 && p[6] >= '0' && p[6] <= '9') s->seed = strtoull(p + 6, &end, 10);
-        else if (strncmp(p, ",margin=", 8) == 0) s->margin = strtod(p + 8, &end);
-        if (!end || (*end && *end != ',') || !(s->margin >= 0 && s->margin <= 1000))
+        const char *end = p + 1 + strcspn(p + 1, ",");
+        bool seed = strncmp(p, ",seed=", 6) == 0, margin = strncmp(p, ",margin=", 8) == 0;
+        double number;
+        bool read = (seed || margin) && llm42_number(p + (seed ? 6 : 8), end, &number);
+        if (seed && strspn(p + 6, "0123456789") != (size_t)(end - p - 6)) read = false;
+        if (!read || !(number >= 0 && number <= (seed ? 1e19 : 1000)))
             return llm42_fail(error, LLM42_INVALID,
-                              "synthetic:%s: expected NAME[,seed=N][,margin=X] with X from 0 to 1000", spec);
+                              "synthetic:%s: expected NAME[,seed=N][,margin=X] with N below 10^19 and X from 0 to 1000",
+                              spec);
+        if (seed) s->seed = strtoull(p + 6, NULL, 10);
+        else s->margin = number;
         p = end;
     }
     return LLM42_OK;
@@ -3859,8 +3877,10 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
         if (c->seen >> i & 1)
             return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s is there twice", c->path, c->line, keys[i].name);
         c->seen |= (uint64_t)1 << i;
-        if (keys[i].text) snprintf(keys[i].text, keys[i].size, "%.*s", (int)LLM42__MIN(end - value, 512), value);
-        else if (!keys[i].number) {
+        if (keys[i].text) {
+            snprintf(keys[i].text, keys[i].size, "%.*s", (int)LLM42__MIN(end - value, 512), value);
+            llm42__scrub(keys[i].text);
+        } else if (!keys[i].number) {
             bool unit = strcmp(keys[i].name, "time_unit") == 0;
             to->padding_free = unit ? to->padding_free : llm42__is_word(value, end, "free");
             if (unit ? !llm42__is_word(value, end, "ms") : !to->padding_free && !llm42__is_word(value, end, "computed"))
@@ -4040,6 +4060,8 @@ static int llm42__interval(const double *x, int n, double value, double *share) 
 // there it is that of reading the weights.
 double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind, double rows,
                             double context) {
+    bool known = schedule >= LLM42_FAST && schedule <= LLM42_EXACT && kind >= LLM42_KIND_DECODE && kind < LLM42_KINDS;
+    if (!known || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
     const llm42_cost_table *t = &calibration->cost[schedule][kind];
     double r, c;
     if (!t->rows) return (double)NAN;
@@ -4235,11 +4257,12 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     if (!desc.seed) desc.seed = 42;
     if (desc.flip_scale == 0) desc.flip_scale = 1;
     if (!(desc.flip_scale > 0 && desc.flip_scale <= 1e6))
-        return llm42_fail(error, LLM42_INVALID, "llm42_sim_desc.flip_scale: %g: must be more than 0", desc.flip_scale);
+        return llm42_fail(error, LLM42_INVALID, "llm42_sim_desc.flip_scale: %g: must be more than 0 and at most 1e6",
+                          desc.flip_scale);
     if (!(desc.invariant_slowdown >= 0 && desc.invariant_slowdown <= 1e6))
         return llm42_fail(error, LLM42_INVALID,
                           "llm42_sim_desc.invariant_slowdown: %g: must be 0 (the calibration's own "
-                          "tables) or more",
+                          "tables), or at most 1e6",
                           desc.invariant_slowdown);
     llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim);
     if (sim) sim->request = llm42__alloc((size_t)LLM42__MAX(d->max_running, 1), sizeof *sim->request);
@@ -4285,6 +4308,7 @@ typedef struct llm42__request {
     llm42_request info;    // what users and planners see; first, so that a pointer to it is a pointer to this
     int slot;              // index of its page table and of its llm42_seq; -1: not running
     int pages, canonical;  // pages held; positions with canonical KV
+    int pages_before;      // pages held before its plan took some
     int64_t planned;       // number of the last plan that it was in
     int32_t *tokens;       // [P + max_new_tokens]: prompt, committed, candidates
     float *logprobs;       // [max_new_tokens]
@@ -5093,7 +5117,7 @@ const llm42_planner *llm42_planner_default(void) {
 static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, llm42_schedule schedule) {
     if (c->kind == LLM42_CHOICE_DECODE) return LLM42_RULE_DECODE;
     if (c->kind == LLM42_CHOICE_PROMPT) return r->state == LLM42_STATE_PREFILL ? LLM42_RULE_PREFILL : LLM42_RULE_PROMPT;
-    return c->kind == LLM42_CHOICE_WINDOW && schedule == LLM42_FIXED ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
+    return schedule == LLM42_FIXED ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
 }
 
 // Writes the rows of a choice. Those of a prompt begin behind its KV, those of a window at the last committed token. A
@@ -5116,12 +5140,15 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     if (!r || r->slot < 0) return llm42__refuse(e, LLM42_RULE_RUNNING, c->request, error);
     if (r->planned == e->plans) return llm42__refuse(e, LLM42_RULE_ONCE, c->request, error);
     if (r->info.in_flight) return llm42__refuse(e, LLM42_RULE_IN_FLIGHT, c->request, error);
-    bool known = c->kind >= LLM42_CHOICE_DECODE && c->kind <= LLM42_CHOICE_WINDOW;
-    int most = known ? llm42_choice_rows(&e->view, &r->info, c->kind, b->plan.schedule) : 0;
+    if (c->kind < LLM42_CHOICE_DECODE || c->kind > LLM42_CHOICE_WINDOW)
+        return llm42__refuse(e, LLM42_RULE_KIND, c->request, error);
+    int most = llm42_choice_rows(&e->view, &r->info, c->kind, b->plan.schedule);
     if (!most) return llm42__refuse(e, llm42__rule_of(&r->info, c, b->plan.schedule), c->request, error);
     if (!c->rows) c->rows = most;
     if (c->rows < 0 || c->rows > most || c->rows > b->room - b->pass.rows)
         return llm42__refuse(e, LLM42_RULE_ROWS, c->request, error);
+    if (r->info.must_verify && c->rows < most)  // the KV of all these rows is undefined
+        return llm42__refuse(e, LLM42_RULE_FAILED, c->request, error);
     r->planned = e->plans;
     b->owner[at] = r;
     llm42__add_rows(e, r, c, b->row + b->pass.rows);
@@ -5167,8 +5194,9 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     return b->starts && e->view.in_flight.rows ? llm42__refuse(e, LLM42_RULE_OVERLAP, 0, error) : LLM42_OK;
 }
 
-// Takes pages for the positions that the plan's rows write. False: not enough are free.
+// Takes pages for the positions that the plan's rows write. False: not enough are free; what was taken stays.
 static bool llm42__reserve_plan(llm42_engine *e) {
+    for (int i = 0; i < e->batch.plan.count; i++) e->batch.owner[i]->pages_before = e->batch.owner[i]->pages;
     for (int i = 0; i < e->batch.plan.count; i++) {
         const llm42_choice *c = &e->batch.plan.choice[i];
         llm42__request *r = e->batch.owner[i];
@@ -5177,6 +5205,14 @@ static bool llm42__reserve_plan(llm42_engine *e) {
         if (positions > r->pages * e->desc.page_size && !llm42__reserve(e, r, positions)) return false;
     }
     return true;
+}
+
+// Gives back what llm42__reserve_plan has taken in vain.
+static void llm42__return_pages(llm42_engine *e) {
+    for (int i = 0; i < e->batch.plan.count; i++) {
+        llm42__request *r = e->batch.owner[i];
+        if (r->pages_before < r->pages) llm42__truncate(e, r, r->pages_before * e->desc.page_size);
+    }
 }
 
 // Asks the planner once. It fills in a copy, so that it cannot move the array of choices.
@@ -5211,8 +5247,10 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
         llm42__view_update(e);
         int64_t id = (planner->preempt ? planner->preempt : llm42__preempt_youngest)(planner->user, &e->view);
         llm42__request *victim = llm42__find(e, id);
-        if (!victim || victim->slot < 0 || victim->info.in_flight)
+        if (!victim || victim->slot < 0 || victim->info.in_flight) {
+            llm42__return_pages(e);
             return llm42__refuse(e, LLM42_RULE_PREEMPT, id, error);
+        }
         llm42__preempt(e, victim);
     }
     b->pass.rows = 0;
@@ -5613,7 +5651,10 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
     if (!d->planner->name || !d->planner->plan)
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.planner: its %s: required",
                           d->planner->name ? "plan function" : "name");
-    if (d->overlap && !d->backend->start)
+    if (d->planner->name[strcspn(d->planner->name, " \t\r\n")] || !d->planner->name[0])
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.planner: its name '%s': must be one word",
+                          d->planner->name);
+    if (d->overlap && (!d->backend->start || !d->backend->poll))
         return llm42_fail(error, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend %s runs one pass at a time",
                           d->backend->name);
     if (!(d->admission_reserve >= 0 && d->admission_reserve <= 1))
@@ -5847,6 +5888,7 @@ struct llm42_trace {
 
 llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error *error) {
     *trace = NULL;
+    if (!path) return llm42_fail(error, LLM42_INVALID, "llm42_trace_open: path: required");
     llm42_trace *t = llm42__alloc_zero(1, sizeof *t);
     if (!t) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
     size_t n = strlen(path);

@@ -141,7 +141,9 @@ TEST(path_that_does_not_exist) {
     refused(NULL, LLM42_INVALID, "path");
     refused("synthetic:unheard-of", LLM42_UNSUPPORTED, "unheard-of");
     refused("synthetic:tiny,seed=x", LLM42_INVALID, "seed");
+    refused("synthetic:tiny,seed=99999999999999999999", LLM42_INVALID, "seed");
     refused("synthetic:tiny,margin=nan", LLM42_INVALID, "margin");
+    refused("synthetic:tiny,margin=6.2x,seed=1", LLM42_INVALID, "margin");
     refused("synthetic:tiny,colour=1", LLM42_INVALID, "colour");
     CHECK_INT(llm42_model_load(NULL, &(llm42_model_desc){.path = "synthetic:tiny"}, NULL), LLM42_INVALID);
     llm42_model_free(NULL);
@@ -592,6 +594,23 @@ TEST(trace_that_cannot_be_written) {
     check_error(llm42_trace_open(&trace, test_path(folder, "no/such/trace.tsv"), &error), &error, LLM42_IO,
                 "trace.tsv");
     CHECK(trace == NULL);
+    check_error(llm42_trace_open(&trace, NULL, &error), &error, LLM42_INVALID, "path");
+}
+
+// C1 controls are control characters too, alone and in UTF-8; other UTF-8 stays.
+TEST(messages_hold_no_control_characters) {
+    llm42_error error;
+    llm42_fail(&error, LLM42_IO, "%s", "a\x1b[31m\xc2\x9b b\x9b c\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80 d\xc3");
+    CHECK_STR(error.text, "a?[31m?? b? c\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80 d?");
+}
+
+TEST(missing_arguments) {
+    llm42_engine_desc desc = {0};
+    llm42_error error;
+    check_error(llm42_policy_set(NULL, "fill", "oldest", &error), &error, LLM42_INVALID, "NULL");
+    check_error(llm42_policy_set(&desc, NULL, "oldest", &error), &error, LLM42_INVALID, "NULL");
+    check_error(llm42_policy_set(&desc, "fill", NULL, &error), &error, LLM42_INVALID, "NULL");
+    CHECK(!llm42_policy_word(&desc, NULL) && !llm42_policy_word(NULL, "fill"));
 }
 
 TEST(the_running_engine_is_unharmed) {
@@ -648,6 +667,8 @@ int main(int argc, char **argv) {
     RUN(fields_of_a_request_desc);
     RUN(ids_that_nobody_has);
     RUN(trace_that_cannot_be_written);
+    RUN(messages_hold_no_control_characters);
+    RUN(missing_arguments);
     RUN(the_running_engine_is_unharmed);
 
     llm42_engine_close(engine);

@@ -26,6 +26,19 @@ cp "$out/uses.c" "$out/uses.cc"
 echo '#define LLM42_IMPLEMENTATION
 #include "llm42.h"' >"$out/implements.c"
 
+# What a user's file has without llm42.h it has with it: extensions of POSIX in gnu17, <tgmath.h>, its own stb_ds.
+echo '#include "llm42.h"
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(void) { return usleep(1) || random() < 0 || M_PI < 3; }' >"$out/extensions.c"
+echo '#define STB_DS_IMPLEMENTATION
+#include "stb_ds.h"
+#define LLM42_NO_STB_DS_IMPLEMENTATION
+#include <tgmath.h>
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"' >"$out/own.c"
+
 compilers=$CC
 for other in gcc clang; do
     [ "$other" = "$CC" ] || { command -v $other >/dev/null && compilers="$compilers $other"; }
@@ -40,6 +53,8 @@ for cc in $compilers; do
     done
     check "$cc: two files" "$cc" -std=c11 $strict "$out/uses.c" "$out/implements.o" -o "$out/two" -lm
     check "$cc: two files run" "$out/two"
+    check "$cc: extensions" "$cc" -std=gnu17 $strict "$out/extensions.c" -o "$out/two"
+    check "$cc: tgmath and stb_ds" "$cc" -std=gnu17 -I. -isystem "$STB" -fsyntax-only "$out/own.c"
     for c in examples/*.c sweep/*.c sweep/bench/*.c tests/*.c tests/cuda/*.c; do
         [ -e "$c" ] && check "$cc: $c" "$cc" -std=c11 -Wpedantic $strict -fsyntax-only "$c"
     done

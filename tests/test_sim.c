@@ -71,6 +71,10 @@ TEST(a_calibration_is_read_and_interpolated) {
     CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 30, 50), 4 + 30 * 0.15, 1e-9);    // between
     CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 640, 300), 4 + 640 * 0.4, 1e-9);  // beyond
     CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 0.5, 0), 4.1, 1e-9);              // before
+    CHECK(isnan(llm42_calibration_ms(c, (llm42_schedule)99, LLM42_KIND_DECODE, 8, 100)));
+    CHECK(isnan(llm42_calibration_ms(c, LLM42_FAST, (llm42_kind)-1, 8, 100)));
+    CHECK(isnan(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, (double)INFINITY, 100)));
+    CHECK(isnan(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 8, (double)NAN)));
 }
 
 static void refused(const char *first, const char *second, const char *what) {
