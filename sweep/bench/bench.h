@@ -11,6 +11,10 @@
 #ifndef BENCH_H
 #define BENCH_H
 
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+
 #include "sweep/common.h"
 
 enum {
