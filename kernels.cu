@@ -32,7 +32,6 @@ typedef __nv_bfloat16 llm42__bf16;
 enum { LLM42__KERNELS = 6 };
 
 // >>kernel-primitives --------------------------------------------------------------------------------------------
-
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
 //
 // Programmatic dependent launch (sm_90): a kernel may start while the kernel before it drains. It must call
@@ -708,15 +707,16 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
 // The one order of sums in attention. Each unit of keys is summed on its own:
 //   1. scores, by the tensor cores
 //   2. weights e^(score - top), where top is the unit's largest score
-//   3. their total: eight sums over the keys with the same t % 8, ascending, which are then added pairwise
+//   3. their total: eight sums, one for each remainder of a key's position t modulo 8, with t ascending. They are then
+//      added pairwise
 //   4. weights x values, by the tensor cores
 // Then units are merged in ascending order. Units that a row does not see change none of the row's bits. Nor do unseen
 // keys within a unit. So a result depends on the row's keys, on where units begin and on their length. It does not
 // depend on the rows beside it, or on which block or warp sums a unit.
 //
 // Units by position have 128 keys and begin at multiples of 128. Only single rows under FAST have units by load
-// (section cuda-tasks). In a unit of more than 128 keys the largest score grows from one step of 128 keys to the next,
-// and what was summed before is scaled to it (online softmax).
+// (section cuda-tasks). In a unit of more than 128 keys the largest score so far can grow from one step of 128 keys to
+// the next, and what was summed before is scaled to it (online softmax).
 //
 // llm42__k_attend_prefill is for consecutive rows of a sequence, llm42__k_attend_decode for single rows. Both have the
 // one order.

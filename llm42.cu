@@ -696,8 +696,8 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
 // Calls: nothing.
 // Invariant: every key of attention that a row sees belongs to one unit of one task.
 //
-// A single row is the only row of its sequence in the pass (decoding). Its keys are summed in units. Blocks of `warps`
-// warps share the units as tasks.
+// A single row is the only row of its sequence in the pass (decoding). Its keys are summed in units. The units are
+// divided among thread blocks of `warps` warps. One block's units are a task.
 //
 //   keys    low ------------------------------------------------------------------------> position
 //   units   | u0 | u1 | u2 | u3 | u4 | u5 | u6 | ...     each is summed on its own: bits depend on their length

@@ -111,7 +111,7 @@
    Committed    released to the user; it never changes again
    Window, W    the tokens of one request in a replay pass, at most W
    Group, G     the windows that share a replay pass, at most G
-   Rollback     a verification that dropped candidates
+   Rollback     a verification in which a candidate differed
    Recomputed   dropped candidates that must be decoded again. The one that differed is not counted: the replay pass
                 has given its replacement.
 
@@ -139,8 +139,8 @@
    In mode DVR (decode, verify, roll back) with prefill PACKED, the tokens and the log-probability bits of a
    deterministic request are a function of
    - the model, the prompt, the sampling parameters and the seed,
-   - the backend. On a CPU the instruction set, the compiler and the number of threads do not matter. On a GPU the
-     model of the GPU, the library versions and .no_cublas matter,
+   - the backend (on a CPU not the instruction set, compiler or number of threads; on a GPU also the model of the GPU,
+     the library versions and .no_cublas),
    - the compute type, and M.
 
    They do not depend on other requests, arrival order, batch sizes, page size, prefix cache, preemption, the planner
@@ -158,9 +158,9 @@
    How: the code fixes the order of every sum. On a CPU the order depends on the sizes of the operator and on the
    schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU the order in a FAST
    pass also depends on the other rows of the pass. Fused multiply-adds are explicit. exp, log, sin and cos
-   are made of IEEE operations. One thread computes the whole sum of an output. When an engine opens, it checks that
-   the backend's rows keep their bits wherever they stand in a FIXED pass, and in an INVARIANT pass if there will be
-   any. If they do not, it refuses to open.
+   are made of IEEE operations. On a CPU one thread computes the whole sum of an output. When an engine opens, it checks
+   that the backend's rows keep their bits wherever they stand in a FIXED pass, and in an INVARIANT pass if there will
+   be any. If they do not, it refuses to open.
 
    Compile with -ffp-contract=off. A build in which the compiler has fused operations on its own opens no engine. With
    -ffast-math llm42.h does not compile. The promise does not hold if other code in the process sets flush-to-zero or
@@ -438,7 +438,7 @@ typedef struct llm42_pass {
     llm42_output *out;     // [rows], written where LLM42_ROW_SAMPLE is set
     float *logits;         // NULL, or [rows, V], written where LLM42_ROW_SAMPLE is set
     // NULL, or called after each operator: embed, attention_norm, q (rotated), k (rotated), v, attention, o, ffn_norm,
-    // gate (silu(gate) x up; a mixture has none), down (of a mixture: its sum), final_norm.
+    // gate (silu(gate) x up; a mixture has none), down (of a mixture: the sum over its experts), final_norm.
     llm42_probe_fn *probe;
     void *probe_user;
     bool check;  // true: a test pass that llm42_engine_open runs, for no request; the simulator counts no time for it
@@ -713,7 +713,7 @@ typedef struct llm42_request {
     bool must_verify;  // its last replay pass failed: its whole window must be verified before it decodes again
     bool complete;     // its newest candidate would be its last token (a stop token, or max_new_tokens is reached)
     int prompt_count, max_new_tokens;
-    int committed, candidates;  // output tokens that are final, and that are not verified yet
+    int committed, candidates;  // output tokens: final ones, and candidates, which are not verified yet
     int kv;                     // positions with KV; in state PREFILL the next row of its prompt is at this position
     int64_t ready_since;        // passes that had run when its window became ready; -1: it is not ready
     double arrival, first_token, last_token;  // seconds on the backend's clock; -1: not yet
@@ -815,7 +815,7 @@ typedef struct llm42_view {
 // The rules. The engine refuses a plan that breaks one: llm42_engine_step returns LLM42_PLAN and an error that names
 // the rule and the request. A refused plan changes nothing, and the engine can go on.
 #define LLM42_RULES(X)                                                                                              \
-    X(LLM42_RULE_SCHEDULE, "a plan has a schedule that the engine was opened for")                                  \
+    X(LLM42_RULE_SCHEDULE, "the schedule is one that the mode and prefill use")                                     \
     X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                     \
     X(LLM42_RULE_ONCE, "a request is in a plan at most once")                                                       \
     X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                                  \
@@ -828,8 +828,8 @@ typedef struct llm42_view {
     X(LLM42_RULE_FAILED, "after a failed replay pass the whole window is verified again")                           \
     X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                    \
     X(LLM42_RULE_ROWS, "a choice has at most llm42_choice_rows rows, a plan at most M (FIXED) or token_budget")     \
-    X(LLM42_RULE_SHAPE,                                                                                             \
-      "the shape is M in a FIXED pass, its rows for an ISOLATED prompt, else from its rows to token_budget")        \
+    X(LLM42_RULE_SHAPE, "the shape is M in a FIXED pass (for an ISOLATED prompt its rows), else at least the rows " \
+                        "and at most token_budget")                                                                 \
     X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                   \
     X(LLM42_RULE_WORK, "a plan is empty only while a pass is in flight")                                            \
     X(LLM42_RULE_ADMIT, "admit gives 0 only while a request runs")                                                  \
@@ -854,7 +854,8 @@ typedef struct llm42_planner {
     // Names the request that gives up its KV pages when a plan needs more than are free. The planner is then asked for
     // another plan. NULL (default): the youngest, ordinary requests first.
     int64_t (*preempt)(void *user, const llm42_view *view);
-    // Names the waiting request that is admitted next; 0: none now. NULL (default): the first by arrival.
+    // Names the waiting request that is admitted next; 0: none now. It is asked only while a request that has arrived
+    // is waiting. NULL (default): the first by arrival.
     int64_t (*admit)(void *user, const llm42_view *view);
     // Called after each pass with its plan and the seconds that it took. NULL (default): not called.
     void (*postprocess)(void *user, const llm42_view *view, const llm42_plan *plan, double seconds);
@@ -5124,8 +5125,11 @@ static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, 
 // decode has one row, at the newest token.
 static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
     bool window = c->kind == LLM42_CHOICE_WINDOW;
-    int last = llm42__last_position(&r->info), end;
-    int first = window ? last - r->info.candidates : c->kind == LLM42_CHOICE_PROMPT ? r->info.kv : last;
+    int last = llm42__last_position(&r->info), first = window ? last - r->info.candidates : r->info.kv, end;
+    if (c->kind == LLM42_CHOICE_DECODE) {
+        *row = (llm42_row){r->slot, last, r->tokens[last], LLM42_ROW_SAMPLE};
+        return;
+    }
     uint32_t flags = window ? LLM42_ROW_SAMPLE : 0;
     for (end = first; end < first + c->rows; end++) *row++ = (llm42_row){r->slot, end, r->tokens[end], flags};
     if (end > last) row[-1].flags = LLM42_ROW_SAMPLE;
@@ -5150,6 +5154,7 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     if (r->info.must_verify && c->rows < most)  // the KV of all these rows is undefined
         return llm42__refuse(e, LLM42_RULE_FAILED, c->request, error);
     r->planned = e->plans;
+    r->pages_before = r->pages;
     b->owner[at] = r;
     llm42__add_rows(e, r, c, b->row + b->pass.rows);
     b->pass.rows += c->rows;
@@ -5196,7 +5201,6 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
 
 // Takes pages for the positions that the plan's rows write. False: not enough are free; what was taken stays.
 static bool llm42__reserve_plan(llm42_engine *e) {
-    for (int i = 0; i < e->batch.plan.count; i++) e->batch.owner[i]->pages_before = e->batch.owner[i]->pages;
     for (int i = 0; i < e->batch.plan.count; i++) {
         const llm42_choice *c = &e->batch.plan.choice[i];
         llm42__request *r = e->batch.owner[i];

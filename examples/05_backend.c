@@ -3,8 +3,8 @@
    The model is a chain of hashes. The state at a position is a hash of the state before it and of the token there, and
    the next token is read from the state. States lie in KV pages, as keys and values do. The clock is virtual. Now
    and then a FAST pass returns a wrong token, by a hash that includes the pass's shape: this drift is injected. The
-   engine gives the model batching, paging and determinism, and does not know what it is.
-   New here: the five functions of a backend. Section api-backend of llm42.h has their contract.
+   engine gives the model batching, paging and determinism, and does not know what kind of model it serves. New here:
+   the five functions of a backend. Section api-backend of llm42.h has their contract.
 
    Compile it in the repository's root, and run it there:
 

@@ -9,8 +9,8 @@
 //               deadline is admitted first and verified first. The latest is the first to give up its pages.
 //
 // Both depend on the view alone: they are const tables without state. They work with every mode, prefill and bonus,
-// with overlap and with chunked prefill. Of the settings that say how to plan, they follow look_ahead; they ignore
-// verify, fill and deadline.
+// with overlap and with chunked prefill. Of the policy fields of llm42_engine_desc they use .look_ahead, in every
+// pass. They ignore .verify, .fill and .deadline (which is a number of passes, and not the deadline meant here).
 #ifndef PLANNERS_H
 #define PLANNERS_H
 
