@@ -783,11 +783,13 @@ typedef struct llm42_choice {
 } llm42_choice;
 
 typedef struct llm42_plan {
-    llm42_schedule schedule;  // required: FAST; FIXED for replay passes and deterministic prompts; INVARIANT
-    int shape;                // rows that the pass is padded to; default: M for a replay pass, else the rows planned
-    int count;                // choices
-    llm42_choice *choice;     // [count], in the order of their rows; there is room for `room` of them
-    int room;                 // at least the number of requests that run
+    // Required: FAST; FIXED for replay passes, and for deterministic prompts with prefill PACKED or ISOLATED; INVARIANT
+    // for deterministic prompts with prefill INVARIANT, and in mode BATCH_INVARIANT.
+    llm42_schedule schedule;
+    int shape;             // rows that the pass is padded to; default: M for a replay pass, else the rows planned
+    int count;             // choices
+    llm42_choice *choice;  // [count], in the order of their rows; there is room for `room` of them
+    int room;              // at least the number of requests that run
 } llm42_plan;
 
 // What planners learn about a pass.
@@ -828,11 +830,12 @@ typedef struct llm42_view {
     X(LLM42_RULE_FAILED, "after a failed replay pass the whole window is verified again")                           \
     X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                    \
     X(LLM42_RULE_ROWS, "a choice has at most llm42_choice_rows rows, a plan at most M (FIXED) or token_budget")     \
-    X(LLM42_RULE_SHAPE, "the shape is M in a FIXED pass (for an ISOLATED prompt its rows), else at least the rows " \
-                        "and at most token_budget")                                                                 \
+    X(LLM42_RULE_SHAPE,                                                                                             \
+      "the shape is M in a FIXED pass, or the rows of an ISOLATED prompt; in other passes it is at least "          \
+      "the rows planned and at most token_budget")                                                                  \
     X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                   \
     X(LLM42_RULE_WORK, "a plan is empty only while a pass is in flight")                                            \
-    X(LLM42_RULE_ADMIT, "admit gives 0 only while a request runs")                                                  \
+    X(LLM42_RULE_ADMIT, "admit may admit none (0) only while a request runs")                                       \
     X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                                 \
     X(LLM42_RULE_ARRIVED, "admit names a waiting request that has arrived")
 
@@ -844,7 +847,7 @@ typedef enum llm42_rule {
 
 // The functions run inside llm42_engine_step (postprocess also inside llm42_engine_cancel), on the caller's thread.
 // They must not call the engine's functions. They return LLM42_OK or an error; llm42_fail writes its text. A planner
-// that looks at nothing but the view plans the same way in every run.
+// that uses nothing but the view, and none of its times, plans the same way for the same view.
 typedef struct llm42_planner {
     const char *name;  // required; one word, for messages and results
     void *user;        // given to each function
