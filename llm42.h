@@ -4790,7 +4790,7 @@ static llm42_result llm42__returned(llm42_result result, const llm42_error *prob
     if (result < 0 && !problem->text[0])
         return llm42_fail(error, result, "%s %s: %s returned %s and no text", whose, name, function,
                           llm42_result_name(result));
-    if (result < 0 && error) *error = *problem;
+    if (result < 0) return llm42_fail(error, result, "%s", problem->text);  // its control characters go
     return result;
 }
 
