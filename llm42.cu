@@ -117,11 +117,17 @@ struct llm42__shape_key {  // what the launches of a pass depend on
     bool prefill, decode;  // attention kernels that it needs
 };
 
+// Layers see the whole sequence or have a sliding window. Each kind that a model has needs attention tasks of its own.
+enum { LLM42__FULL, LLM42__SLIDING, LLM42__REACHES };
+struct llm42__tasks {
+    std::vector<llm42__prefill_task> prefill;
+    std::vector<llm42__decode_task> decode;
+};
+
 // A pass as the host has prepared it. Kept between passes, so that no pass allocates.
 struct llm42__prepared {
     llm42__shape_key key;
-    std::vector<llm42__prefill_task> prefill;
-    std::vector<llm42__decode_task> decode;
+    llm42__tasks tasks[LLM42__REACHES];
     std::vector<int> run_begin;  // first row of each run of rows of one sequence
     int draws, page_stride;
     size_t head_bytes, pages_at, pages_bytes;  // the metadata up to the tasks, and the page tables
@@ -162,6 +168,7 @@ struct llm42__cuda {
     int D, Dp, Fp, Vp, dp, qkv, attended, Ep;  // widths; all but D are padded; dp: of a head; qkv, attended: of a row
     int page_shift, group, max_rows, max_draws, max_records;
     size_t kv_layer, meta_size, page_room;  // elements; bytes; int32 entries
+    bool has[LLM42__REACHES];               // layers of this kind
     std::vector<void *> blocks, pinned;
     std::vector<cublasLtMatrixLayout_t> layouts;
     llm42__bf16 *embed, *head, *k, *v;
@@ -242,7 +249,8 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
 
 // Where the parts of a pass's metadata lie, for padded numbers of rows and draws.
 struct llm42__meta_layout {
-    size_t token, position, slot, seq, draw, prefill, decode, pages;
+    size_t token, position, slot, seq, draw, pages;
+    size_t header[LLM42__REACHES], prefill[LLM42__REACHES], decode[LLM42__REACHES];
     int decode_tasks;
 };
 
@@ -271,27 +279,33 @@ static llm42__meta_layout llm42__layout(const llm42__cuda *cu, const llm42__shap
     auto up = [](size_t n) { return (n + 15) & ~(size_t)15; };
     assert(key->rows > 0);
     at.decode_tasks = key->decode ? llm42__decode_room(cu, key->rows) : 0;
-    at.token = up(sizeof(llm42__header));
+    at.header[LLM42__FULL] = 0;
+    at.header[LLM42__SLIDING] = up(sizeof(llm42__header));
+    at.token = at.header[LLM42__SLIDING] + up(sizeof(llm42__header));
     at.position = at.token + up(rows);
     at.slot = at.position + up(rows);
     at.seq = at.slot + up(rows);
     at.draw = at.seq + up(rows);
-    at.prefill = at.draw + up((size_t)key->draws * sizeof(llm42__draw));
-    at.decode = at.prefill + up((size_t)key->rows * sizeof(llm42__prefill_task));
-    at.pages = at.decode + up((size_t)at.decode_tasks * sizeof(llm42__decode_task));
+    at.pages = at.draw + up((size_t)key->draws * sizeof(llm42__draw));
+    for (int reach = 0; reach < LLM42__REACHES; reach++) {
+        at.prefill[reach] = at.pages;
+        at.decode[reach] = at.prefill[reach] + (cu->has[reach] ? up(rows / 4 * sizeof(llm42__prefill_task)) : 0);
+        at.pages = at.decode[reach] + (cu->has[reach] ? up((size_t)at.decode_tasks * sizeof(llm42__decode_task)) : 0);
+    }
     return at;
 }
 
-static llm42__meta llm42__meta_at(const llm42__cuda *cu, unsigned char *base, const llm42__meta_layout *at) {
+// The metadata with the attention tasks of one kind of layers.
+static llm42__meta llm42__meta_at(const llm42__cuda *cu, unsigned char *base, const llm42__meta_layout *at, int reach) {
     llm42__meta meta;
-    meta.header = (const llm42__header *)base;
+    meta.header = (const llm42__header *)(base + at->header[reach]);
     meta.token = (const int32_t *)(base + at->token);
     meta.position = (const int32_t *)(base + at->position);
     meta.slot = (const int32_t *)(base + at->slot);
     meta.seq = (const int32_t *)(base + at->seq);
     meta.draw = (const llm42__draw *)(base + at->draw);
-    meta.prefill = (const llm42__prefill_task *)(base + at->prefill);
-    meta.decode = (const llm42__decode_task *)(base + at->decode);
+    meta.prefill = (const llm42__prefill_task *)(base + at->prefill[reach]);
+    meta.decode = (const llm42__decode_task *)(base + at->decode[reach]);
     meta.pages = (const int32_t *)(base + at->pages);
     meta.page_shift = cu->page_shift;
     return meta;
@@ -447,8 +461,10 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__executio
 }
 
 static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key,
-                                             int layer, llm42__meta meta, int decode_tasks, llm42_error *error) {
+                                             int layer, const llm42__meta_layout *at, llm42_error *error) {
     const llm42_config *c = &cu->model->config;
+    const bool sliding = cu->model->layer[layer].sliding;
+    const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, sliding ? LLM42__SLIDING : LLM42__FULL);
     llm42__attention a = {};
     a.q = ex->q;
     a.k = cu->k + (size_t)layer * cu->kv_layer;
@@ -457,13 +473,13 @@ static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__execution *
     a.partial = ex->partial;
     a.arrived = ex->arrived;
     a.heads = c->heads, a.kv_heads = c->kv_heads, a.head_dim = c->head_dim, a.stride = cu->attended,
-    a.window = c->sliding_window;
+    a.window = sliding ? c->sliding_window : 0;
     a.scale = (float)(1.4426950408889634 / sqrt((double)c->head_dim));
     switch (cu->dp) {
-    case 16: return llm42__enqueue_attention_as<16>(cu, ex, key, a, meta, decode_tasks, error);
-    case 32: return llm42__enqueue_attention_as<32>(cu, ex, key, a, meta, decode_tasks, error);
-    case 64: return llm42__enqueue_attention_as<64>(cu, ex, key, a, meta, decode_tasks, error);
-    default: return llm42__enqueue_attention_as<128>(cu, ex, key, a, meta, decode_tasks, error);
+    case 16: return llm42__enqueue_attention_as<16>(cu, ex, key, a, meta, at->decode_tasks, error);
+    case 32: return llm42__enqueue_attention_as<32>(cu, ex, key, a, meta, at->decode_tasks, error);
+    case 64: return llm42__enqueue_attention_as<64>(cu, ex, key, a, meta, at->decode_tasks, error);
+    default: return llm42__enqueue_attention_as<128>(cu, ex, key, a, meta, at->decode_tasks, error);
     }
 }
 
@@ -525,8 +541,9 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
 }
 
 static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key, int l,
-                                         llm42__meta meta, int decode_tasks, llm42_error *error) {
+                                         const llm42__meta_layout *at, llm42_error *error) {
     const llm42_config *c = &cu->model->config;
+    const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, LLM42__FULL);
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0, D = cu->D, Dp = cu->Dp;
     LLM42__TRY(llm42__show(cu, ex, l, "attention_norm", ex->h, real, 1, D, Dp, Dp, error));
@@ -536,7 +553,7 @@ static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__execution *ex, 
     LLM42__TRY(llm42__show(cu, ex, l, "q", ex->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, error));
     LLM42__TRY(llm42__show_cache(cu, ex, l, "k", cu->k + (size_t)l * cu->kv_layer, error));
     LLM42__TRY(llm42__show_cache(cu, ex, l, "v", cu->v + (size_t)l * cu->kv_layer, error));
-    LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, ex, key, l, meta, decode_tasks, error)));
+    LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, ex, key, l, at, error)));
     LLM42__TRY(llm42__show(cu, ex, l, "attention", ex->attended, real, 1, c->heads * c->head_dim, cu->attended,
                            cu->attended, error));
     LLM42__TRY(
@@ -583,13 +600,13 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, llm42__execution *ex, const 
                                    llm42_error *error) {
     const llm42_config *c = &cu->model->config;
     llm42__meta_layout at = llm42__layout(cu, key);
-    llm42__meta meta = llm42__meta_at(cu, ex->meta, &at);
+    llm42__meta meta = llm42__meta_at(cu, ex->meta, &at, LLM42__FULL);
     LLM42__TRY(
         llm42__enqueue_norm<LLM42__EMBED>(cu, ex, key->rows, cu->embed, cu->layer[0].attention_norm, meta, error));
     LLM42__TRY(
         llm42__show(cu, ex, -1, "embed", ex->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp, cu->Dp, error));
     for (int l = 0; l < c->layers; l++) {
-        LLM42__TRY(llm42__enqueue_layer(cu, ex, key, l, meta, at.decode_tasks, error));
+        LLM42__TRY(llm42__enqueue_layer(cu, ex, key, l, &at, error));
         if (l + 1 < c->layers)
             LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(cu, ex, key->rows, ex->delta,
                                                        cu->layer[(size_t)l + 1].attention_norm, meta, error));
@@ -641,7 +658,8 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
 static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
     const bool whole = pass->schedule == LLM42_FIXED && !llm42__sizes_agree(cu);
     const int rows = cu->buckets[(size_t)llm42__bucket(cu, whole ? pass->shape : pass->rows)];
-    llm42__shape_key key = {pass->schedule, rows, 0, !p->prefill.empty(), !p->decode.empty()};
+    const llm42__tasks *tasks = &p->tasks[cu->has[LLM42__FULL] ? LLM42__FULL : LLM42__SLIDING];
+    llm42__shape_key key = {pass->schedule, rows, 0, !tasks->prefill.empty(), !tasks->decode.empty()};
     if (pass->schedule == LLM42_FIXED) {
         const llm42__algorithm *head = llm42__algorithm_of(cu, LLM42__HEAD, LLM42_FIXED, std::min(rows, cu->max_draws));
         key.draws = p->draws <= 16 && rows > 16 && head->sequential ? 16 : rows;
@@ -711,10 +729,9 @@ enum {
     LLM42__LONGEST_UNIT = 1024,
     LLM42__WARP_STEP = 32,  // keys that a warp takes at once; the length of a unit is a multiple of it
 };
-static void llm42__split_keys(const llm42__cuda *cu, llm42__prepared *p, bool by_position, const llm42_row *row, int r,
-                              int blocks, int warps, int *records) {
-    const int window = cu->model->config.sliding_window, end = row->position + 1,
-              low = window ? std::max(0, end - window) : 0,
+static void llm42__split_keys(const llm42__cuda *cu, llm42__tasks *tasks, int window, bool by_position,
+                              const llm42_row *row, int r, int blocks, int warps, int *records) {
+    const int end = row->position + 1, low = window ? std::max(0, end - window) : 0,
               grain = by_position ? (int)LLM42__UNIT_KEYS : (int)LLM42__WARP_STEP, begin = low / grain * grain,
               keys = end - begin;
     auto parts = [](int n, int size) { return (n + size - 1) / size; };
@@ -736,24 +753,25 @@ static void llm42__split_keys(const llm42__cuda *cu, llm42__prepared *p, bool by
     if (*records + row_units > cu->max_records) alone = true, units = row_units;
     assert(row_units * unit_keys >= keys && units > 0);
     for (int u = 0; u < row_units; u += units)
-        p->decode.push_back({r, begin + u * unit_keys, end, unit_keys, u, row_units, units, alone ? -1 : *records + u});
+        tasks->decode.push_back(
+            {r, begin + u * unit_keys, end, unit_keys, u, row_units, units, alone ? -1 : *records + u});
     if (!alone) *records += row_units;
 }
 
 // Tasks for the rows begin <= r < end, which are consecutive in a sequence. A task has at most 64 queries.
-static void llm42__add_prefill_tasks(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass, int begin,
-                                     int end) {
-    const int most = LLM42__PREFILL_QUERIES / cu->group, window = cu->model->config.sliding_window;
+static void llm42__add_prefill_tasks(const llm42__cuda *cu, llm42__tasks *tasks, int window, const llm42_pass *pass,
+                                     int begin, int end) {
+    const int most = LLM42__PREFILL_QUERIES / cu->group;
     for (int r = begin; r < end; r += most) {
         int rows = std::min(most, end - r), position = pass->row[r].position;
         int first = window ? std::max(0, position - window + 1) / LLM42__UNIT_KEYS * LLM42__UNIT_KEYS : 0;
-        p->prefill.push_back({r, rows, first, position + rows});
+        tasks->prefill.push_back({r, rows, first, position + rows});
     }
 }
 
 static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
-    int single = 0, records = 0, R = pass->rows;
-    p->prefill.clear(), p->decode.clear(), p->run_begin.clear();
+    int single = 0, R = pass->rows;
+    p->run_begin.clear();
     auto same_run = [&](int r) {
         return pass->row[r].seq == pass->row[r - 1].seq && pass->row[r].position == pass->row[r - 1].position + 1;
     };
@@ -768,15 +786,23 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
               heads = cu->model->config.kv_heads,
               blocks = (by_position && warps == 4 ? 2 : 1) * cu->device.multiProcessorCount,
               each = single ? blocks / (single * heads) : 1;
-    for (size_t i = 0; i < p->run_begin.size(); i++) {
-        int begin = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R;
-        if (pass->schedule == LLM42_FIXED || end - begin > 1) llm42__add_prefill_tasks(cu, p, pass, begin, end);
-        else llm42__split_keys(cu, p, by_position, &pass->row[begin], begin, each, warps, &records);
+    for (int reach = 0; reach < LLM42__REACHES; reach++) {
+        llm42__tasks *tasks = &p->tasks[reach];
+        const int window = reach == LLM42__SLIDING ? cu->model->config.sliding_window : 0;
+        int records = 0;
+        tasks->prefill.clear(), tasks->decode.clear();
+        for (size_t i = 0; cu->has[reach] && i < p->run_begin.size(); i++) {
+            int begin = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R;
+            if (pass->schedule == LLM42_FIXED || end - begin > 1)
+                llm42__add_prefill_tasks(cu, tasks, window, pass, begin, end);
+            else llm42__split_keys(cu, tasks, window, by_position, &pass->row[begin], begin, each, warps, &records);
+        }
+        // Long tasks first, so that no long one runs alone at the end. This order of work changes no sum.
+        std::sort(tasks->prefill.begin(), tasks->prefill.end(),
+                  [](const llm42__prefill_task &a, const llm42__prefill_task &b) {
+                      return a.end - a.first != b.end - b.first ? a.end - a.first > b.end - b.first : a.row < b.row;
+                  });
     }
-    // Long tasks first, so that no long one runs alone at the end. This order of work changes no sum.
-    std::sort(p->prefill.begin(), p->prefill.end(), [](const llm42__prefill_task &a, const llm42__prefill_task &b) {
-        return a.end - a.first != b.end - b.first ? a.end - a.first > b.end - b.first : a.row < b.row;
-    });
 }
 
 static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
@@ -816,8 +842,6 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
                           "max_context were opened for",
                           p->run_begin.size(), p->page_stride);
     unsigned char *base = ex->meta_host;
-    *(llm42__header *)base = {
-        pass->rows, (int32_t)p->prefill.size(), (int32_t)p->decode.size(), p->draws, p->page_stride, {0, 0, 0}};
     int32_t *token = (int32_t *)(base + at.token), *position = (int32_t *)(base + at.position),
             *slot = (int32_t *)(base + at.slot);
     int32_t *seq = (int32_t *)(base + at.seq), *pages = (int32_t *)(base + at.pages);
@@ -851,9 +875,15 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
                        row->position,
                        s->sampling.seed};
     }
-    memcpy(base + at.prefill, p->prefill.data(), p->prefill.size() * sizeof p->prefill[0]);
-    memcpy(base + at.decode, p->decode.data(), p->decode.size() * sizeof p->decode[0]);
-    p->head_bytes = at.decode + p->decode.size() * sizeof p->decode[0];
+    for (int reach = 0; reach < LLM42__REACHES; reach++) {
+        const auto &prefill = p->tasks[reach].prefill;
+        const auto &decode = p->tasks[reach].decode;
+        *(llm42__header *)(base + at.header[reach]) = {pass->rows, (int32_t)prefill.size(), (int32_t)decode.size(),
+                                                       p->draws,   p->page_stride,          {0, 0, 0}};
+        memcpy(base + at.prefill[reach], prefill.data(), prefill.size() * sizeof prefill[0]);
+        memcpy(base + at.decode[reach], decode.data(), decode.size() * sizeof decode[0]);
+        if (cu->has[reach]) p->head_bytes = at.decode[reach] + decode.size() * sizeof decode[0];
+    }
     p->pages_at = at.pages;
     p->pages_bytes = p->run_begin.size() * (size_t)p->page_stride * sizeof *pages;
     return LLM42_OK;
@@ -906,7 +936,7 @@ static llm42_result llm42__long_head(llm42__cuda *cu, const llm42_pass *pass, ll
     const llm42__prepared *p = &cu->execution[0].prepared;
     llm42__execution *ex = &cu->execution[0];
     llm42__meta_layout at = llm42__layout(cu, &p->key);
-    llm42__meta meta = llm42__meta_at(cu, ex->meta, &at);
+    llm42__meta meta = llm42__meta_at(cu, ex->meta, &at, LLM42__FULL);
     for (int first = 0; first < p->draws; first += cu->max_draws) {
         int count = std::min(cu->max_draws, p->draws - first);
         int rows = pass->schedule == LLM42_FIXED ? cu->max_draws : cu->buckets[(size_t)llm42__bucket(cu, count)];
@@ -1931,6 +1961,7 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     cu->attended = llm42__padded(c->heads * c->head_dim);
     cu->Ep = llm42__padded(std::max(1, c->experts));
     cu->group = c->heads / c->kv_heads;
+    for (int l = 0; l < c->layers; l++) cu->has[cu->model->layer[l].sliding ? LLM42__SLIDING : LLM42__FULL] = true;
     while (1 << cu->page_shift < d->page_size) cu->page_shift++;
     cu->kv_layer = (size_t)d->pages * (size_t)d->page_size * (size_t)c->kv_heads * (size_t)cu->dp;
     const int most = std::max(d->max_rows, d->fixed_rows);
@@ -2098,8 +2129,10 @@ static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) 
     for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) LLM42__TRY(llm42__open_execution(cu, i, error));
     for (llm42__execution &ex : cu->execution) {
         llm42__prepared &p = ex.prepared;
-        p.prefill.reserve((size_t)cu->max_rows);
-        p.decode.reserve((size_t)llm42__decode_room(cu, cu->max_rows));
+        for (int reach = 0; reach < LLM42__REACHES; reach++) {
+            p.tasks[reach].prefill.reserve(cu->has[reach] ? (size_t)cu->max_rows : 0);
+            p.tasks[reach].decode.reserve(cu->has[reach] ? (size_t)llm42__decode_room(cu, cu->max_rows) : 0);
+        }
         p.run_begin.reserve((size_t)cu->max_rows);
     }
     LLM42__CU(cudaDeviceSynchronize());

@@ -305,7 +305,7 @@ typedef struct llm42_config {
     int experts_used;     // experts that a token is sent to
     bool experts_renorm;  // the chosen experts' probabilities are scaled to sum to 1
     int context;          // longest sequence that the model was made for, tokens
-    int sliding_window;   // 0: none; else a token sees this many positions, itself included
+    int sliding_window;   // positions that a token sees in layers with a window, itself included; 0: no layer has one
     float norm_eps;
     double rope_theta;
     bool rope_interleaved;  // pairs (2i, 2i+1) as in llama2.c files, else (i, i + d/2) as in HF folders
@@ -336,6 +336,7 @@ typedef struct llm42_matrix {
 
 // Weights of one layer. Vectors are fp32. NULL where the architecture has none.
 typedef struct llm42_layer {
+    bool sliding;                            // it has the window llm42_config.sliding_window
     const float *attention_norm, *ffn_norm;  // [D]
     const float *q_norm, *k_norm;            // [d], qwen3
     const float *q_bias, *k_bias, *v_bias;   // [H*d] [K*d] [K*d], qwen2
@@ -1731,10 +1732,18 @@ static llm42_result llm42__json_int(const llm42__json *json, int object, const c
     return result;
 }
 
-static bool llm42__json_true(const llm42__json *json, int object, const char *key, bool otherwise) {
+// Reads true or false into *value. If the field is missing or null, *value stays as it is.
+static llm42_result llm42__json_bool(const llm42__json *json, int object, const char *key, bool *value,
+                                     llm42_error *error) {
     int i = llm42__json_get(json, object, key);
-    if (llm42__json_null(json, i) || json->token[i].type != JSMN_PRIMITIVE) return otherwise;
-    return json->text[json->token[i].start] == 't';
+    if (llm42__json_null(json, i)) return LLM42_OK;
+    bool yes = llm42__json_is(json, i, "true"), no = llm42__json_is(json, i, "false");
+    if (json->token[i].type != JSMN_PRIMITIVE || !(yes || no))
+        return llm42_fail(error, LLM42_FORMAT, "%s: %s: expected true or false, found %s%.*s", json->path, key,
+                          json->token[i].type == JSMN_STRING ? "the string " : "",
+                          LLM42__MIN(40, json->token[i].end - json->token[i].start), json->text + json->token[i].start);
+    *value = yes;
+    return LLM42_OK;
 }
 
 // >>config -------------------------------------------------------------------------------------------------------
@@ -1774,11 +1783,8 @@ static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json,
     static const struct {
         const char *type;
         llm42_arch arch;
-    } known[] = {{"llama", LLM42_ARCH_LLAMA},
-                 {"mistral", LLM42_ARCH_MISTRAL},
-                 {"qwen2", LLM42_ARCH_QWEN2},
-                 {"qwen3", LLM42_ARCH_QWEN3},
-                 {"qwen3_moe", LLM42_ARCH_QWEN3_MOE}};
+    } known[] = {{"llama", LLM42_ARCH_LLAMA}, {"mistral", LLM42_ARCH_MISTRAL}, {"ministral", LLM42_ARCH_MISTRAL},
+                 {"qwen2", LLM42_ARCH_QWEN2}, {"qwen3", LLM42_ARCH_QWEN3},     {"qwen3_moe", LLM42_ARCH_QWEN3_MOE}};
     int i = llm42__json_get(json, 0, "model_type");
     if (i < 0 || json->token[i].type != JSMN_STRING)
         return llm42_fail(error, LLM42_FORMAT, "%s: model_type: missing or not a string", json->path);
@@ -1787,17 +1793,18 @@ static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json,
     if (!c->arch)
         return llm42_fail(
             error, LLM42_UNSUPPORTED,
-            "%s: model_type: unknown architecture \"%.*s\" (known: llama, mistral, qwen2, qwen3, qwen3_moe)",
+            "%s: model_type: unknown architecture \"%.*s\" (known: llama, mistral, ministral, qwen2, qwen3, qwen3_moe)",
             json->path, LLM42__MIN(60, json->token[i].end - json->token[i].start), json->text + json->token[i].start);
     i = llm42__json_get(json, 0, "hidden_act");
     if (i >= 0 && !llm42__json_is(json, i, "silu"))
         return llm42_fail(error, LLM42_UNSUPPORTED, "%s: hidden_act: only \"silu\" is supported", json->path);
-    bool qwen2 = c->arch == LLM42_ARCH_QWEN2;
-    if (!qwen2 && llm42__json_true(json, 0, "attention_bias", false))
+    bool attention_bias = false, mlp_bias = false;
+    LLM42__TRY(llm42__json_bool(json, 0, "attention_bias", &attention_bias, error));
+    LLM42__TRY(llm42__json_bool(json, 0, "mlp_bias", &mlp_bias, error));
+    if (c->arch != LLM42_ARCH_QWEN2 && attention_bias)
         return llm42_fail(error, LLM42_UNSUPPORTED, "%s: attention_bias: true is not supported for this model_type",
                           json->path);
-    if (llm42__json_true(json, 0, "mlp_bias", false))
-        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: mlp_bias: true is not supported", json->path);
+    if (mlp_bias) return llm42_fail(error, LLM42_UNSUPPORTED, "%s: mlp_bias: true is not supported", json->path);
     return LLM42_OK;
 }
 
@@ -1806,11 +1813,21 @@ static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json,
     int scaling = llm42__json_get(json, 0, "rope_parameters");
     if (llm42__json_null(json, scaling)) scaling = llm42__json_get(json, 0, "rope_scaling");
     c->rope_theta = 10000.0;
+    double whole = 1.0;  // all of a head is rotated
     LLM42__TRY(llm42__json_field(json, 0, "rope_theta", 1.0, 1e12, &c->rope_theta, error));
+    LLM42__TRY(llm42__json_field(json, 0, "partial_rotary_factor", 1.0, 1.0, &whole, error));
     if (llm42__json_null(json, scaling)) return LLM42_OK;
     if (json->token[scaling].type != JSMN_OBJECT)
         return llm42_fail(error, LLM42_FORMAT, "%s: rope_parameters: expected an object", json->path);
+    for (int i = scaling + 1, last = llm42__json_skip(json, scaling) - 1; i < last; i = llm42__json_skip(json, i + 1))
+        if (json->token[i + 1].type == JSMN_OBJECT)
+            return llm42_fail(error, LLM42_UNSUPPORTED,
+                              "%s: rope_parameters.%.*s: parameters by kind of layer are not "
+                              "supported",
+                              json->path, LLM42__MIN(40, json->token[i].end - json->token[i].start),
+                              json->text + json->token[i].start);
     LLM42__TRY(llm42__json_field(json, scaling, "rope_theta", 1.0, 1e12, &c->rope_theta, error));
+    LLM42__TRY(llm42__json_field(json, scaling, "partial_rotary_factor", 1.0, 1.0, &whole, error));
     int type = llm42__json_get(json, scaling, "rope_type");
     if (type < 0) type = llm42__json_get(json, scaling, "type");
     if (type < 0 || llm42__json_is(json, type, "default")) return LLM42_OK;
@@ -1882,27 +1899,71 @@ static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json,
                               "%s: decoder_sparse_step, mlp_only_layers: layers of both "
                               "kinds in one model are not supported",
                               json->path);
-        c->experts_renorm = llm42__json_true(json, 0, "norm_topk_prob", false);
+        LLM42__TRY(llm42__json_bool(json, 0, "norm_topk_prob", &c->experts_renorm, error));
     }
-    bool use_window = c->arch == LLM42_ARCH_MISTRAL || llm42__json_true(json, 0, "use_sliding_window", false);
-    if (use_window) LLM42__TRY(llm42__json_int(json, 0, "sliding_window", 1, 1 << 26, &c->sliding_window, error));
-    int max_window_layers = 0;
-    if (use_window && c->arch != LLM42_ARCH_MISTRAL)
-        LLM42__TRY(llm42__json_int(json, 0, "max_window_layers", 0, 4096, &max_window_layers, error));
-    if (c->sliding_window && max_window_layers > 0) {
-        if (max_window_layers < c->layers)
-            return llm42_fail(error, LLM42_UNSUPPORTED,
-                              "%s: max_window_layers: a window on some layers only is not "
-                              "supported",
-                              json->path);
-        c->sliding_window = 0;  // layers below max_window_layers attend to everything
-    }
-    c->tied = llm42__json_true(json, 0, "tie_word_embeddings", false);
+    LLM42__TRY(llm42__json_bool(json, 0, "tie_word_embeddings", &c->tied, error));
     LLM42__TRY(llm42__json_int(json, 0, "bos_token_id", 0, c->vocab ? c->vocab - 1 : 0, &c->bos, error));
     LLM42__TRY(llm42__config_rope(c, json, error));
     LLM42__TRY(llm42__config_check(c, json->path, error));
     assert(c->dim > 0 && c->kv_heads > 0 && c->heads % c->kv_heads == 0);
     return llm42__config_stop(c, json, error);
+}
+
+// Reads layer_types, which says for each layer whether it has the window. Without it, the layers from `first` on do.
+static llm42_result llm42__config_layer_types(const llm42_config *c, const llm42__json *json, int first,
+                                              llm42_layer *layer, llm42_error *error) {
+    int types = llm42__json_get(json, 0, "layer_types");
+    bool given = !llm42__json_null(json, types);
+    if (given && (json->token[types].type != JSMN_ARRAY || json->token[types].size != c->layers))
+        return llm42_fail(error, LLM42_FORMAT, "%s: layer_types: expected a list of num_hidden_layers = %d strings",
+                          json->path, c->layers);
+    for (int l = 0, i = types + 1; l < c->layers; l++) {
+        layer[l].sliding = c->sliding_window && l >= first;
+        if (!given) continue;
+        layer[l].sliding = llm42__json_is(json, i, "sliding_attention");
+        if (!layer[l].sliding && !llm42__json_is(json, i, "full_attention"))
+            return llm42_fail(error, LLM42_UNSUPPORTED,
+                              "%s: layer_types[%d]: \"%.*s\" is not supported (known: full_attention, "
+                              "sliding_attention)",
+                              json->path, l, LLM42__MIN(40, json->token[i].end - json->token[i].start),
+                              json->text + json->token[i].start);
+        if (layer[l].sliding && !c->sliding_window)
+            return llm42_fail(error, LLM42_FORMAT, "%s: layer_types[%d]: sliding_attention needs sliding_window%s",
+                              json->path, l, c->arch == LLM42_ARCH_MISTRAL ? "" : " and use_sliding_window: true");
+        i = llm42__json_skip(json, i);
+    }
+    return LLM42_OK;
+}
+
+// Which layers have a sliding window. Names and defaults are those of transformers: every layer of mistral and
+// qwen3_moe has it, and those of qwen2 and qwen3 from max_window_layers on. transformers ignores layer_types in the
+// first two. For mistral it is followed here, because older folders of Ministral say mistral; for qwen3_moe a file that
+// would mean two things is refused.
+static llm42_result llm42__config_windows(llm42_config *c, const llm42__json *json, llm42_layer *layer,
+                                          llm42_error *error) {
+    enum { WINDOW = 4096, MAX_WINDOW_LAYERS = 28 };  // transformers' defaults
+    bool mistral = c->arch == LLM42_ARCH_MISTRAL, mixture = c->arch == LLM42_ARCH_QWEN3_MOE, wanted = false;
+    int first = mistral || mixture ? 0 : MAX_WINDOW_LAYERS;
+    LLM42__TRY(llm42__json_bool(json, 0, "use_sliding_window", &wanted, error));
+    if (c->arch == LLM42_ARCH_LLAMA && wanted)
+        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: use_sliding_window: true is not supported for this model_type",
+                          json->path);
+    if (mistral || wanted) {
+        c->sliding_window = llm42__json_get(json, 0, "sliding_window") < 0 ? WINDOW : 0;
+        LLM42__TRY(llm42__json_int(json, 0, "sliding_window", 1, 1 << 26, &c->sliding_window, error));
+        LLM42__TRY(llm42__json_int(json, 0, "max_window_layers", 0, 4096, &first, error));
+        if (mistral) first = 0;
+    }
+    LLM42__TRY(llm42__config_layer_types(c, json, first, layer, error));
+    int sliding = 0;
+    for (int l = 0; l < c->layers; l++) sliding += layer[l].sliding;
+    if (mixture && c->sliding_window && sliding < c->layers)
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "%s: max_window_layers, layer_types: a window in some layers only is not supported for "
+                          "this model_type",
+                          json->path);
+    if (!sliding) c->sliding_window = 0;
+    return LLM42_OK;
 }
 
 // >>safetensors --------------------------------------------------------------------------------------------------
@@ -1958,6 +2019,15 @@ static void *llm42__model_block(llm42_model *model, size_t count, size_t size) {
     }
     model->copied_bytes += count * size;
     return block;
+}
+
+// Makes the model's layers, all zero.
+static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer, llm42_error *error) {
+    size_t count = (size_t)model->config.layers;
+    model->layer = *layer = llm42__model_block(model, count, sizeof **layer);
+    if (!*layer) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for %zu layers", model->name, count);
+    memset(*layer, 0, count * sizeof **layer);
+    return LLM42_OK;
 }
 
 static char *llm42__join(const char *folder, const char *file, size_t file_length) {
@@ -2269,8 +2339,11 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
     llm42__file file;
     LLM42__TRY(llm42__file_map(&file, path, error));
     llm42__json json;
+    llm42_layer *layer = NULL;
     llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
     if (result == LLM42_OK) result = llm42__config_read(c, &json, error);
+    if (result == LLM42_OK) result = llm42__model_layers(model, &layer, error);
+    if (result == LLM42_OK) result = llm42__config_windows(c, &json, layer, error);
     llm42__json_free(&json);
     llm42__file_unmap(&file);
     if (result != LLM42_OK) return result;
@@ -2280,10 +2353,6 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
     LLM42__TRY(llm42__load_vector(model, "model.norm.weight", c->dim, &model->final_norm, error));
     model->head = model->embed;
     if (!c->tied) LLM42__TRY(llm42__load_matrix(model, "lm_head.weight", c->vocab, c->dim, &model->head, error));
-    llm42_layer *layer = llm42__model_block(model, (size_t)c->layers, sizeof *layer);
-    if (!layer) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for %d layers", folder, c->layers);
-    memset(layer, 0, (size_t)c->layers * sizeof *layer);
-    model->layer = layer;
     for (int l = 0; l < c->layers; l++) LLM42__TRY(llm42__load_layer(model, &layer[l], l, error));
     llm42__tensors_free(owner);
     return LLM42_OK;
@@ -2358,10 +2427,8 @@ static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, ll
     for (int i = 0; i < 13; i++) part[i] = at, at += count[i];
     assert((const char *)at == file.data + file.size);
 
-    llm42_layer *layer = llm42__model_block(model, L, sizeof *layer);
-    if (!layer) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
-    memset(layer, 0, L * sizeof *layer);
-    model->layer = layer;
+    llm42_layer *layer;
+    LLM42__TRY(llm42__model_layers(model, &layer, error));
     model->mapped_bytes = file.size;
     model->embed = llm42__llama2c_matrix(part[0], c->vocab, c->dim);
     model->head = c->tied ? model->embed : llm42__llama2c_matrix(part[12], c->vocab, c->dim);
@@ -2509,11 +2576,10 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
     LLM42__TRY(llm42__synthetic_spec(&s, spec, error));
     const llm42_config *c = &model->config;
     float *ones = llm42__model_block(model, (size_t)c->dim, sizeof *ones);
-    llm42_layer *layer = llm42__model_block(model, (size_t)c->layers, sizeof *layer);
-    if (!ones || !layer) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
+    llm42_layer *layer;
+    if (!ones) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
+    LLM42__TRY(llm42__model_layers(model, &layer, error));
     for (int i = 0; i < c->dim; i++) ones[i] = 1.0f;
-    memset(layer, 0, (size_t)c->layers * sizeof *layer);
-    model->layer = layer;
     model->final_norm = ones;
     int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     float in = 1.0f / sqrtf((float)c->dim), residual = 1.0f / sqrtf(2.0f * (float)c->layers);
@@ -3336,7 +3402,8 @@ static void llm42__cpu_head(const llm42__cpu *cpu, llm42_schedule schedule, int 
     size_t offset = (size_t)layer * cpu->kv_layer * (bf16 ? 2 : 4);
     const void *k = (const char *)cpu->k + offset, *v = (const char *)cpu->v + offset;
     int end = row->position + 1, kv_head = head / (c->heads / c->kv_heads);
-    int first = c->sliding_window ? LLM42__MAX(0, end - c->sliding_window) : 0, begin = first & ~15, step;
+    int first = cpu->model->layer[layer].sliding ? LLM42__MAX(0, end - c->sliding_window) : 0, begin = first & ~15,
+        step;
     if (schedule == LLM42_INVARIANT) {
         begin = first / LLM42__INVARIANT_CONTEXT * LLM42__INVARIANT_CONTEXT;
         step = LLM42__INVARIANT_CONTEXT;

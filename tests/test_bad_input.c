@@ -384,6 +384,88 @@ TEST(numbers_of_the_config) {
     bad_config(&test_shapes[2], "\"sliding_window\": 4", "\"sliding_window\": -4", LLM42_FORMAT, "sliding_window");
 }
 
+// A valid folder of three layers with further entries in config.json.
+static const char *fresh_with(const char *type, const char *extra) {
+    bool mixture = !strcmp(type, "qwen3_moe");
+    test_shape shape = test_shapes[mixture ? 5 : 0];
+    char entries[512];
+    snprintf(entries, sizeof entries, "%s%s", extra, mixture ? shape.extra : "");
+    shape.type = type, shape.layers = 3, shape.extra = entries;
+    return fresh(&shape);
+}
+
+// Which layers have a window, as a text of 0 and 1, and how long it is.
+static void windows_are(const char *type, const char *extra, const char *sliding, int window) {
+    llm42_model *model = NULL;
+    llm42_error error = {0};
+    if (!CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = fresh_with(type, extra)}, &error),
+                   "%s, %s: %s", type, extra, error.text))
+        return;
+    CHECK_MSG(model->config.sliding_window == window, "%s, %s: a window of %d", type, extra,
+              model->config.sliding_window);
+    for (int l = 0; l < 3; l++)
+        CHECK_MSG(model->layer[l].sliding == (sliding[l] == '1'), "%s, %s: layer %d", type, extra, l);
+    llm42_model_free(model);
+}
+
+#define USE "\"use_sliding_window\": true, "
+#define WINDOW "\"sliding_window\": 8, "
+#define TYPES(a, b, c) "\"layer_types\": [\"" a "_attention\", \"" b "_attention\", \"" c "_attention\"], "
+#define FROM(n) "\"max_window_layers\": " #n ", "
+
+// The expected values are those of HF transformers 5.23: its configuration classes and the models' forward functions.
+TEST(windows_by_layer) {
+    windows_are("qwen2", WINDOW, "000", 0);
+    windows_are("qwen2", USE WINDOW, "000", 0);  // max_window_layers is 28 if it is missing
+    windows_are("qwen2", USE WINDOW FROM(2), "001", 8);
+    windows_are("qwen3", USE WINDOW FROM(0), "111", 8);
+    windows_are("qwen3", USE FROM(1), "011", 4096);
+    windows_are("qwen2", USE "\"sliding_window\": null, " FROM(0), "000", 0);
+    windows_are("qwen2", USE WINDOW FROM(0) TYPES("full", "sliding", "full"), "010", 8);
+    windows_are("qwen2", "\"use_sliding_window\": null, " TYPES("full", "full", "full"), "000", 0);
+    windows_are("qwen3_moe", USE WINDOW, "111", 8);
+    windows_are("qwen3_moe", WINDOW FROM(3), "000", 0);
+    windows_are("mistral", "", "111", 4096);
+    windows_are("mistral", "\"sliding_window\": null, ", "000", 0);
+    windows_are("mistral", WINDOW FROM(3), "111", 8);
+    windows_are("mistral", WINDOW TYPES("sliding", "full", "full"), "100", 8);
+    windows_are("ministral", WINDOW TYPES("full", "sliding", "full"), "010", 8);
+    windows_are("llama", WINDOW TYPES("full", "full", "full"), "000", 0);
+    refused(fresh_with("llama", USE WINDOW), LLM42_UNSUPPORTED, "use_sliding_window");
+    refused(fresh_with("llama", WINDOW TYPES("full", "sliding", "full")), LLM42_FORMAT, "layer_types[1]");
+    refused(fresh_with("qwen2", WINDOW TYPES("full", "sliding", "full")), LLM42_FORMAT, "use_sliding_window");
+    refused(fresh_with("qwen3", USE WINDOW TYPES("full", "chunked", "full")), LLM42_UNSUPPORTED, "chunked_attention");
+    refused(fresh_with("qwen3", USE WINDOW "\"layer_types\": [\"full_attention\"], "), LLM42_FORMAT, "layer_types");
+    refused(fresh_with("qwen3", USE WINDOW "\"layer_types\": \"sliding_attention\", "), LLM42_FORMAT, "layer_types");
+    refused(fresh_with("qwen3", USE WINDOW "\"layer_types\": [1, [2], {\"a\": 3}], "), LLM42_UNSUPPORTED,
+            "layer_types[0]");
+    refused(fresh_with("qwen2", USE WINDOW FROM(-1)), LLM42_FORMAT, "max_window_layers");
+    refused(fresh_with("qwen3_moe", USE WINDOW FROM(1)), LLM42_UNSUPPORTED, "max_window_layers");
+    refused(fresh_with("qwen3_moe", USE WINDOW TYPES("full", "sliding", "full")), LLM42_UNSUPPORTED, "layer_types");
+}
+
+// What is written as a string is neither true nor false.
+TEST(booleans_of_the_config) {
+    static const char *const fields[] = {"use_sliding_window", "tie_word_embeddings", "mlp_bias", "attention_bias"};
+    static const char *const values[] = {"\"true\"", "\"false\"", "1", "[true]", "{}", "troo"};
+    char extra[100];
+    for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++)
+        for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+            snprintf(extra, sizeof extra, "\"%s\": %s, ", fields[f], values[v]);
+            refused(fresh_with("qwen2", extra), LLM42_FORMAT, v < 5 ? fields[f] : "config.json");
+        }
+    refused(fresh_with("qwen3_moe", "\"norm_topk_prob\": \"yes\", "), LLM42_FORMAT, "norm_topk_prob");
+}
+
+// Rotary embeddings that are not implemented.
+TEST(rope_of_the_config) {
+    refused(fresh_with("llama", "\"partial_rotary_factor\": 0.5, "), LLM42_FORMAT, "partial_rotary_factor");
+    refused(fresh_with("llama", "\"rope_parameters\": {\"partial_rotary_factor\": 0.5}, "), LLM42_FORMAT,
+            "partial_rotary_factor");
+    refused(fresh_with("qwen3", "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5.0}}, "),
+            LLM42_UNSUPPORTED, "full_attention");
+}
+
 TEST(heads_that_do_not_divide) {
     bad_config(llama, "\"num_key_value_heads\": 1", "\"num_key_value_heads\": 3", LLM42_FORMAT, "num_key_value_heads");
     bad_config(llama, "\"num_attention_heads\": 2", "\"num_attention_heads\": 3", LLM42_FORMAT, "q_proj");
@@ -655,6 +737,9 @@ int main(int argc, char **argv) {
     RUN(deep_nesting);
     RUN(nesting_and_strings);
     RUN(numbers_of_the_config);
+    RUN(windows_by_layer);
+    RUN(booleans_of_the_config);
+    RUN(rope_of_the_config);
     RUN(heads_that_do_not_divide);
     RUN(experts_that_cannot_be_chosen);
     RUN(index_that_names_a_missing_file);

@@ -123,12 +123,13 @@ typedef struct rig {
     const llm42_backend *backend;
     void *state;
     int vocab, sliding_window;
+    double sliding_share;            // of the layers
     int context;                     // filled positions of every sequence
     int64_t pool;                    // pages
     int32_t *pages;                  // [pool]
     int page_tables, pages_a_table;  // page_tables x pages_a_table of them are in use
     int rows, sampled;               // of the pass
-    double keys;                     // positions attended to, over all rows
+    double keys;                     // positions attended to, over all rows; the mean of the layers
     llm42_seq seq[RIG_ROWS];
     llm42_row row[RIG_ROWS];
     llm42_output out[RIG_ROWS];

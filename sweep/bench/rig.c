@@ -9,7 +9,7 @@ void rig_add_row(rig *r, int seq, int position, bool sample) {
     r->row[r->rows++] = (llm42_row){seq, position, (int32_t)(token % (uint32_t)r->vocab), flags};
     r->sampled += sample;
     int keys = position + 1;
-    r->keys += r->sliding_window && keys > r->sliding_window ? r->sliding_window : keys;
+    r->keys += keys > r->sliding_window ? keys - r->sliding_share * (keys - r->sliding_window) : keys;
 }
 
 void rig_clear(rig *r) { r->rows = r->sampled = 0, r->keys = 0; }
@@ -39,6 +39,7 @@ void rig_open(rig *r, bench *b, rig_desc wanted) {
     const llm42_config *c = &b->model->config;
     int context = wanted.context, fill = wanted.fill_rows ? wanted.fill_rows : CPU_ROWS;
     *r = (rig){.backend = b->backend, .context = context, .vocab = c->vocab, .sliding_window = c->sliding_window};
+    for (int l = 0; l < c->layers; l++) r->sliding_share += b->model->layer[l].sliding ? 1.0 / c->layers : 0.0;
     r->pool = (int64_t)((context + PAGE_SIZE - 1) / PAGE_SIZE) * wanted.page_tables;
     llm42_error error = {0};
     llm42_backend_desc desc = {.model = b->model,

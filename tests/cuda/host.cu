@@ -30,8 +30,11 @@ static void fabricate(llm42__cuda *cu, llm42_model *model) {
     const int device = random_int(0, 2), dims[] = {16, 48, 64, 128};
     llm42_config *c = &model->config;
     c->kv_heads = random_int(1, 16), c->heads = c->kv_heads * random_int(1, 10), c->head_dim = dims[random_int(0, 3)];
-    c->dim = c->ffn = c->vocab = 64, c->layers = 1, c->context = 131072;
-    c->sliding_window = random_int(0, 2) ? 0 : random_size(131072);
+    c->dim = c->ffn = c->vocab = 64, c->layers = 2, c->context = 131072;
+    c->sliding_window = random_size(131072);
+    static llm42_layer layer[2];
+    for (llm42_layer &one : layer) one.sliding = random_int(0, 2) == 0;
+    model->layer = layer;
     cu->model = cu->desc.model = model;
     cu->device.sharedMemPerBlockOptin = (size_t)room[device];
     cu->device.multiProcessorCount = processors[device];
@@ -46,10 +49,9 @@ static void fabricate(llm42__cuda *cu, llm42_model *model) {
 }
 
 static void check_row(const llm42__cuda *cu, const llm42__decode_task *task, int tasks, const llm42_row *row,
-                      bool by_position, int *records, int64_t at) {
-    const int window = cu->model->config.sliding_window, end = row->position + 1,
-              low = window ? std::max(0, end - window) : 0, row_units = task[0].row_units, units = task[0].units,
-              unit_keys = task[0].unit_keys;
+                      int window, bool by_position, int *records, int64_t at) {
+    const int end = row->position + 1, low = window ? std::max(0, end - window) : 0, row_units = task[0].row_units,
+              units = task[0].units, unit_keys = task[0].unit_keys;
     check(task[0].begin <= low && low - task[0].begin < LLM42__UNIT_KEYS, "a row's keys begin where they do", at);
     check(!by_position || (unit_keys == LLM42__UNIT_KEYS && task[0].begin == low / 128 * 128),
           "by position, units begin and end at multiples of 128", at);
@@ -67,6 +69,29 @@ static void check_row(const llm42__cuda *cu, const llm42__decode_task *task, int
     if (task[0].record < 0) return;
     check(task[0].record == *records && *records + row_units <= cu->max_records, "records have their own room", at);
     *records += row_units;
+}
+
+static void check_decode_tasks(const llm42__cuda *cu, const llm42__prepared *p, const llm42__meta_layout *layout,
+                               int reach, int window, const llm42_pass *pass, int64_t at) {
+    const std::vector<llm42__decode_task> &decode = p->tasks[reach].decode;
+    const int tasks = (int)decode.size();
+    check(tasks <= (p->key.decode ? layout->decode_tasks : 0), "tasks fit their room", at);
+    auto follows = [&](int r) {
+        return r > 0 && r < pass->rows && pass->row[r].seq == pass->row[r - 1].seq &&
+               pass->row[r].position == pass->row[r - 1].position + 1;
+    };
+    int lone = 0, records = 0, next = 0;
+    for (int r = 0; r < pass->rows; r++) lone += !follows(r) && !follows(r + 1);
+    const bool by_position = llm42__by_position(cu, pass->schedule, lone);
+    for (int r = 0; r < pass->rows; r++) {
+        if (follows(r) || follows(r + 1)) continue;
+        int n = 0;
+        while (next + n < tasks && decode[(size_t)(next + n)].row == r) n++;
+        if (check(n > 0, "each row that stands alone is worked on", at))
+            check_row(cu, &decode[(size_t)next], n, &pass->row[r], window, by_position, &records, at);
+        next += n;
+    }
+    check(next == tasks, "nothing else is", at);
 }
 
 static void check_pass(const llm42__cuda *cu, int64_t at) {
@@ -90,27 +115,14 @@ static void check_pass(const llm42__cuda *cu, int64_t at) {
     p.draws = pass.rows;
     llm42__choose_key(cu, &p, &pass);
     const llm42__meta_layout layout = llm42__layout(cu, &p.key);
-    const int tasks = (int)p.decode.size();
-    check(tasks <= (p.key.decode ? layout.decode_tasks : 0), "tasks fit their room", at);
     check(layout.pages + cu->page_room * 4 <= cu->meta_size, "metadata fit theirs", at);
     const llm42__decode_shape shape = llm42__decode_shape_of(cu, p.key.rows);
     check(shape.bytes <= llm42__shared_room(&cu->device), "blocks fit a multiprocessor", at);
-    auto follows = [&](int r) {
-        return r > 0 && r < pass.rows && rows[(size_t)r].seq == rows[(size_t)r - 1].seq &&
-               rows[(size_t)r].position == rows[(size_t)r - 1].position + 1;
-    };
-    int lone = 0, records = 0, next = 0;
-    for (int r = 0; r < pass.rows; r++) lone += !follows(r) && !follows(r + 1);
-    const bool by_position = llm42__by_position(cu, pass.schedule, lone);
-    for (int r = 0; r < pass.rows; r++) {
-        if (follows(r) || follows(r + 1)) continue;
-        int n = 0;
-        while (next + n < tasks && p.decode[(size_t)(next + n)].row == r) n++;
-        if (check(n > 0, "each row that stands alone is worked on", at))
-            check_row(cu, &p.decode[(size_t)next], n, &rows[(size_t)r], by_position, &records, at);
-        next += n;
+    for (int reach = 0; reach < LLM42__REACHES; reach++) {
+        const int window = reach == LLM42__SLIDING ? cu->model->config.sliding_window : 0;
+        if (cu->has[reach]) check_decode_tasks(cu, &p, &layout, reach, window, &pass, at);
+        else check(p.tasks[reach].prefill.empty() && p.tasks[reach].decode.empty(), "no layer, no task", at);
     }
-    check(next == tasks, "nothing else is", at);
 }
 
 // Algorithms that can be told apart by their times; our own kernels', for cuBLASLt's need a device.
@@ -151,6 +163,7 @@ static std::string read_text(const char *path) {
 
 static void check_algorithm_file(void) {
     static llm42_model model;
+    static const llm42_layer layer[1] = {};
     // In memory where the system has such a place: the file is written and read tens of thousands of times.
     char path[64];
     snprintf(path, sizeof path, "%s/cuda_host_XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
@@ -162,6 +175,7 @@ static void check_algorithm_file(void) {
         model.config = {};
         model.config.heads = model.config.kv_heads = 2, model.config.head_dim = 16;
         model.config.dim = model.config.ffn = model.config.vocab = 64, model.config.layers = 1;
+        model.layer = layer;
         cu->model = cu->desc.model = &model;
         cu->desc.max_context = 64, cu->desc.page_size = 16, cu->desc.pages = 4;
         cu->desc.max_rows = cu == &wide ? 64 : 8, cu->desc.max_running = 1;

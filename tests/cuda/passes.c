@@ -518,12 +518,11 @@ void part_passes(void) {
     check_bits("synthetic:tiny", 64, true, true);
     check_bits(big, M, false, false);
     check_bits(big, M, false, true);
-    static const char *const archs[] = {"llama3", "mistral", "qwen2", "qwen3", "qwen3_moe"};
-    for (int i = 0; i < 5; i++) {
-        snprintf(path, sizeof path, "%.500s/models/arch/%s", options.shared, archs[i]);
-        if (test_exists(path)) check_bits(path, 64, false, i == 1 || i == 4);
-        else SKIP("no models/arch in the folder of --shared");
-        if (test_exists(path) && i == 1) check_sliding_window(path);
+    static const char *const archs[] = {"llama3", "mistral", "qwen2", "qwen3", "qwen3_moe", "qwen2_layer_types"};
+    for (int i = 0; i < 6; i++) {
+        snprintf(path, sizeof path, "tests/arch/%s", archs[i]);
+        check_bits(path, 64, false, i == 1 || i >= 4);
+        if (i == 1) check_sliding_window(path);
     }
     check_fast(big, M);
     check_rare_heads();
