@@ -947,19 +947,13 @@ static llm42_result llm42__long_head(llm42__cuda *cu, const llm42_pass *pass, ll
 }
 
 // Copies the tokens of a pass that has ended to pass->out.
-static llm42_result llm42__take_outputs(llm42__cuda *cu, int which, const llm42_pass *pass, llm42_error *error) {
-    llm42_result result = LLM42_OK;
+static void llm42__take_outputs(const llm42__cuda *cu, int which, const llm42_pass *pass) {
     for (int r = 0; r < pass->rows; r++) {
         if (!(pass->row[r].flags & LLM42_ROW_SAMPLE)) continue;
-        pass->out[r] = cu->execution[which].out_host[r];
-        float p = pass->out[r].logprob;
-        if (!(p - p == 0) && result == LLM42_OK)
-            result = llm42_fail(error, LLM42_BACKEND,
-                                "row %d (request %lld, position %d): the logits are not finite: the weights hold "
-                                "NaN or infinity, or overflow",
-                                r, (long long)pass->seq[pass->row[r].seq].request, pass->row[r].position);
+        llm42_output *out = &pass->out[r];
+        *out = cu->execution[which].out_host[r];
+        if (!(out->logprob - out->logprob == 0)) out->token = -1;  // its logits are not finite
     }
-    return result;
 }
 
 static llm42_result llm42__run_pass(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
@@ -986,7 +980,8 @@ static llm42_result llm42__cuda_run(void *state, const llm42_pass *pass, llm42_e
         cudaStreamSynchronize(cu->execution[0].stream);
         return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
     }
-    return llm42__take_outputs(cu, 0, pass, error);
+    llm42__take_outputs(cu, 0, pass);
+    return LLM42_OK;
 }
 
 static llm42_result llm42__cuda_start(void *state, const llm42_pass *pass, llm42_error *error) {
@@ -1026,7 +1021,8 @@ static llm42_result llm42__cuda_poll(void *state, double until, llm42_error *err
     ex->in_flight = nullptr;
     LLM42__TRY(llm42__cuda_status(error, "cudaEventQuery(", status));
     LLM42__TRY(llm42__copy_logits(cu, 1, pass, 0, cu->execution[1].prepared.draws, error));
-    return llm42__take_outputs(cu, 1, pass, error);
+    llm42__take_outputs(cu, 1, pass);
+    return LLM42_OK;
 }
 
 // >>cuda-memory --------------------------------------------------------------------------------------------------

@@ -419,7 +419,7 @@ typedef struct llm42_seq {
 } llm42_seq;
 
 typedef struct llm42_output {
-    int32_t token;
+    int32_t token;  // -1: none, because the row's logits are not finite; the engine ends that request with FINISH_ERROR
     float logprob;  // natural log of softmax(logits)[token], before temperature and filters
 } llm42_output;
 
@@ -701,6 +701,7 @@ typedef enum llm42_finish {
     LLM42_FINISH_STOP,      // a stop token was committed (it is the last token returned)
     LLM42_FINISH_LENGTH,    // max_new_tokens
     LLM42_FINISH_CANCELLED,
+    LLM42_FINISH_ERROR,  // no token could be drawn: its logits are not finite (the weights hold NaN, or overflow)
 } llm42_finish;
 
 // A request as users and planners see it. Pointers are valid until the request is released.
@@ -760,8 +761,11 @@ typedef struct llm42_event {
     double begin;             // pass: start time; time is its end
 } llm42_event;
 
-// Called inside llm42_engine_submit, _cancel and _step, on the caller's thread. Of the engine's functions it may call
-// llm42_engine_request and llm42_engine_stats only. Pointers in the event are valid during the call.
+// Called inside llm42_engine_submit, _cancel and _step, on the caller's thread. Pointers in the event are valid during
+// the call. It may call llm42_engine_submit, _cancel and _release, as when a stop string has come. They check their
+// arguments at once, and submit gives the id; the rest happens after the event, before another pass is planned. A
+// request cancelled there releases no more tokens; if it is in the replay pass in flight, it ends with that pass.
+// llm42_engine_step, _run and _close are refused there. The same holds inside functions of planners.
 typedef void llm42_event_fn(void *user, const llm42_event *event);
 
 LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
@@ -920,10 +924,10 @@ struct llm42_engine_desc {
 };
 
 typedef struct llm42_stats {
-    int64_t submitted, finished, cancelled;
-    int64_t prompt_tokens;                                   // of requests that were admitted
-    int64_t returned_tokens;                                 // released to users
-    int64_t deterministic_tokens;                            // of those, to deterministic requests
+    int64_t submitted, finished, cancelled, failed;  // finished: cancelled and failed (FINISH_ERROR) ones included
+    int64_t prompt_tokens;                           // of requests that were admitted
+    int64_t returned_tokens;                         // released to users
+    int64_t deterministic_tokens;                    // of those, to deterministic requests
     int64_t passes[LLM42_EXACT + 1], rows[LLM42_EXACT + 1];  // by schedule
     double busy[LLM42_EXACT + 1];  // seconds in passes, by schedule; two passes side by side both count
     int64_t replay_windows;        // windows in replay passes, full or partial
@@ -939,7 +943,8 @@ typedef struct llm42_engine llm42_engine;
 // Opens an engine and takes all memory that steps use. Errors: INVALID (names the field), UNSUPPORTED, MEMORY,
 // NOT_INVARIANT (mode DVR or BATCH_INVARIANT on a backend whose rows change with their place in a pass).
 LLM42_API llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *desc, llm42_error *error);
-LLM42_API void llm42_engine_close(llm42_engine *engine);  // NULL is fine; live requests are dropped
+// NULL is fine; live requests are dropped. Errors: INVALID (called inside an event; nothing is closed).
+LLM42_API llm42_result llm42_engine_close(llm42_engine *engine);
 // The desc with every default resolved.
 LLM42_API const llm42_engine_desc *llm42_engine_config(const llm42_engine *engine);
 
@@ -959,7 +964,7 @@ LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, ll
 // LLM42_OK when a pass has run or the one in flight has ended, LLM42_IDLE when every request is finished. If nothing
 // can run until the next arrival, it sleeps until then. After an error no token was committed or lost: call it again to
 // retry, or cancel. (Requests that the step admitted or preempted stay so, and a replay pass that it started stays in
-// flight.) Errors: those of the backend and the planner, and PLAN.
+// flight.) Errors: those of the backend and the planner, PLAN, and INVALID (called inside an event).
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
 LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
@@ -3628,7 +3633,7 @@ static void llm42__sample_part(const void *job, int part, int thread) {
 }
 
 // The LM head and the draw, from h [R, D], for rows that have LLM42_ROW_SAMPLE.
-static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
+static void llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass) {
     size_t D = (size_t)cpu->model->config.dim, V = (size_t)cpu->model->config.vocab;
     int count = 0;
     for (int r = 0; r < pass->rows; r++) {
@@ -3636,7 +3641,7 @@ static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass,
         memmove(cpu->h + (size_t)count * D, cpu->h + (size_t)r * D, D * sizeof *cpu->h);
         cpu->sampled[count++] = r;
     }
-    if (!count) return LLM42_OK;
+    if (!count) return;
     llm42_dtype compute = cpu->desc.compute;
     if (cpu->desc.logits_fp32) cpu->desc.compute = LLM42_FP32;  // for the logits alone
     const llm42__product head = {&cpu->model->head, NULL, cpu->logits};
@@ -3645,15 +3650,9 @@ static llm42_result llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass,
     const llm42__sampled draw = {cpu, pass};
     llm42__team_run(&cpu->team, 16.0 * (double)count * (double)V, count, llm42__sample_part, &draw);
     for (int i = 0; i < count; i++) {
-        float p = pass->out[cpu->sampled[i]].logprob;
-        if (!(p - p == 0))
-            return llm42_fail(error, LLM42_BACKEND,
-                              "row %d (request %lld, position %d): the logits are not finite: the "
-                              "weights hold NaN or infinity, or overflow",
-                              cpu->sampled[i], (long long)pass->seq[pass->row[cpu->sampled[i]].seq].request,
-                              pass->row[cpu->sampled[i]].position);
+        llm42_output *out = &pass->out[cpu->sampled[i]];
+        if (!(out->logprob - out->logprob == 0)) out->token = -1;
     }
-    return LLM42_OK;
 }
 
 static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
@@ -3681,7 +3680,7 @@ static void llm42__cpu_probe(const llm42_pass *pass, int layer, const char *name
 }
 
 // The model, from embedding to tokens. One thread calls it; the others join in llm42__team_run.
-static llm42_result llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
+static void llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass) {
     const llm42_model *m = cpu->model;
     const llm42_config *c = &m->config;
     int R = pass->rows, q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
@@ -3713,7 +3712,7 @@ static llm42_result llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass, 
     }
     llm42__cpu_residual(cpu, pass, cpu->q, m->final_norm);
     llm42__cpu_probe(pass, -1, "final_norm", c->dim, cpu->h);
-    return llm42__cpu_head_out(cpu, pass, error);
+    llm42__cpu_head_out(cpu, pass);
 }
 
 static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_error *error) {
@@ -3722,7 +3721,6 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_er
     cpu->team.threads = cpu->work_per_row * pass->rows < 3e6 ? 1 : cpu->desc.threads;  // an OpenMP region costs time
 #ifdef _OPENMP
     if (cpu->team.threads > 1) {
-        llm42_result result = LLM42_OK;
         atomic_store_explicit(&cpu->team.over, false, memory_order_relaxed);
 #pragma omp parallel num_threads(cpu->team.threads)
         {
@@ -3730,15 +3728,16 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_er
             if (thread) {
                 llm42__team_help(&cpu->team, thread);
             } else {
-                result = llm42__cpu_forward(cpu, pass, error);
+                llm42__cpu_forward(cpu, pass);
                 atomic_store_explicit(&cpu->team.over, true, memory_order_release);
             }
         }
-        return result;
+        return LLM42_OK;
     }
 #endif
     cpu->team.threads = 1;
-    return llm42__cpu_forward(cpu, pass, error);
+    llm42__cpu_forward(cpu, pass);
+    return LLM42_OK;
 }
 
 static void llm42__cpu_close(void *state) {
@@ -4384,6 +4383,10 @@ typedef struct llm42__request {
     int32_t *tokens;       // [P + max_new_tokens]: prompt, committed, candidates
     float *logprobs;       // [max_new_tokens]
     struct llm42__request *next, *prev;  // in the queue
+    struct llm42__request *next_asked;   // in the engine's list of what is to be done after an event
+    unsigned asked;                      // LLM42__QUEUE, _CANCEL, _RELEASE: what is to be done with it
+    bool listed;                         // it is in that list
+    bool cancelled;                      // inside an event: it releases no more tokens
     llm42_sampling sampling;
     int32_t stop[LLM42_MAX_STOP];
     int stop_count;
@@ -4427,8 +4430,11 @@ struct llm42_engine {
     llm42__kv kv;
     int M;  // rows of a replay pass
     int pages_per_slot;
-    llm42__request **table;  // [table_size], at id modulo table_size
-    int64_t table_size, last_id;
+    llm42__request **table;    // [table_size], found by a hash of the id; at least half of it is free
+    size_t table_size, count;  // a power of two; requests in it
+    int64_t last_id;
+    bool busy;                           // inside a function that emits events
+    llm42__request *asked, *asked_last;  // what is to be done after an event, in the order in which it was asked for
     llm42__request *waiting, *waiting_last;  // the queue, sorted by (arrival, id)
     llm42__request **running;                // [max_running], in order of admission
     const llm42_request **shown;             // [max_running], the same as planners see them
@@ -4459,10 +4465,14 @@ static void llm42__emit_request(llm42_engine *e, const llm42__request *r, llm42_
         e, &(llm42_event){.type = type, .request = r->info.id, .info = &r->info, .n = n, .finish = r->info.finish});
 }
 
-static llm42__request *llm42__find(const llm42_engine *e, int64_t id) {
-    llm42__request *r = id > 0 && id <= e->last_id ? e->table[id & (e->table_size - 1)] : NULL;
-    return r && r->info.id == id ? r : NULL;
+// The place of a request in the table, or the free place where the search for it ends.
+static size_t llm42__place(const llm42_engine *e, int64_t id) {
+    size_t mask = e->table_size - 1, i = (size_t)llm42__hash((uint64_t)id) & mask;
+    while (e->table[i] && e->table[i]->info.id != id) i = (i + 1) & mask;
+    return i;
 }
+
+static llm42__request *llm42__find(const llm42_engine *e, int64_t id) { return e->table[llm42__place(e, id)]; }
 
 // Position of the newest token.
 LLM42__INLINE int llm42__last_position(const llm42_request *r) {
@@ -4501,9 +4511,40 @@ static void llm42__request_free(llm42__request *r) {
     llm42__free(r);
 }
 
+// Forgets a request. Requests behind its place move up if the search for them would now end there.
 static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
-    e->table[r->info.id & (e->table_size - 1)] = NULL;
+    size_t mask = e->table_size - 1, hole = llm42__place(e, r->info.id);
+    for (size_t i = (hole + 1) & mask; e->table[i]; i = (i + 1) & mask) {
+        size_t home = (size_t)llm42__hash((uint64_t)e->table[i]->info.id) & mask;
+        if (((i - home) & mask) < ((i - hole) & mask)) continue;
+        e->table[hole] = e->table[i];
+        hole = i;
+    }
+    e->table[hole] = NULL;
+    e->count--;
     llm42__request_free(r);
+}
+
+// Inside an event a request cannot be queued, ended or freed, because the engine is at work on it or on the list that
+// it is in. It is noted here, and llm42__carry_out does it after the event.
+enum { LLM42__QUEUE = 1, LLM42__CANCEL = 2, LLM42__RELEASE = 4 };
+
+static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what) {
+    r->asked |= what;
+    if (r->listed) return;
+    r->listed = true;
+    r->next_asked = NULL;
+    *(e->asked ? &e->asked_last->next_asked : &e->asked) = r;
+    e->asked_last = r;
+}
+
+static void llm42__carry_out(llm42_engine *e);  // in section verify, because it ends requests
+
+static llm42_result llm42__refuse_inside(const llm42_engine *e, const char *function, llm42_error *error) {
+    if (!e->busy) return LLM42_OK;
+    return llm42_fail(error, LLM42_INVALID,
+                      "%s: called inside an event or a planner's function: call it when llm42_engine_step has returned",
+                      function);
 }
 
 // >>kv -----------------------------------------------------------------------------------------------------------
@@ -4755,30 +4796,19 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
     return llm42__check_sampling(&d->sampling, error);
 }
 
-// Makes room for the next id in the table. A request's place is its id modulo the size of the table, and no two live
-// requests may have the same place.
+// Makes room for one more request in the table.
 static bool llm42__grow_table(llm42_engine *e) {
-    int64_t id = e->last_id + 1;
-    if (e->table_size && !e->table[id & (e->table_size - 1)]) return true;
-    for (int64_t size = e->table_size ? e->table_size * 2 : 64;; size *= 2) {
-        llm42__request **table = llm42__alloc_zero((size_t)size, sizeof *table);
-        if (!table) return false;
-        bool clash = false;
-        for (int64_t i = 0; i < e->table_size; i++) {
-            if (!e->table[i]) continue;
-            llm42__request **to = &table[e->table[i]->info.id & (size - 1)];
-            clash |= *to != NULL;
-            *to = e->table[i];
-        }
-        if (clash || table[id & (size - 1)]) {
-            llm42__free(table);
-            continue;
-        }
-        llm42__free(e->table);
-        e->table = table;
-        e->table_size = size;
-        return true;
-    }
+    if (2 * (e->count + 1) <= e->table_size) return true;
+    llm42__request **old = e->table;
+    size_t old_size = e->table_size, size = old_size ? 2 * old_size : 64;
+    llm42__request **table = llm42__alloc_zero(size, sizeof *table);
+    if (!table) return false;
+    e->table = table;
+    e->table_size = size;
+    for (size_t i = 0; i < old_size; i++)
+        if (old[i]) table[llm42__place(e, old[i]->info.id)] = old[i];
+    llm42__free(old);
+    return true;
 }
 
 static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new) {
@@ -4815,6 +4845,13 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     return r;
 }
 
+static void llm42__enqueue(llm42_engine *e, llm42__request *r) {
+    e->stats.submitted++;
+    llm42__queue_insert(e, r);
+    llm42__now(e);
+    llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
+}
+
 llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
     int max_new = 0;
     if (id) *id = 0;
@@ -4825,12 +4862,15 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
         return llm42_fail(error, LLM42_MEMORY, "llm42_engine_submit: out of memory for a request of %d tokens",
                           desc->prompt_count + max_new);
     }
-    e->table[++e->last_id & (e->table_size - 1)] = r;
-    e->stats.submitted++;
+    e->last_id++;
+    e->count++;
+    e->table[llm42__place(e, r->info.id)] = r;
     if (id) *id = r->info.id;
-    llm42__queue_insert(e, r);
-    llm42__now(e);
-    llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
+    llm42__ask(e, r, LLM42__QUEUE);
+    if (e->busy) return LLM42_OK;
+    e->busy = true;
+    llm42__carry_out(e);
+    e->busy = false;
     return LLM42_OK;
 }
 
@@ -4944,10 +4984,11 @@ static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
             if (!id && !e->view.running_count) return llm42__refuse(e, LLM42_RULE_ADMIT, e->waiting->info.id, error);
             if (!id) return LLM42_OK;
             r = llm42__find(e, id);
-            if (!r || r->info.state != LLM42_STATE_WAITING || r->info.arrival > e->view.now)
+            if (!r || r->info.state != LLM42_STATE_WAITING || r->asked || r->info.arrival > e->view.now)
                 return llm42__refuse(e, LLM42_RULE_ARRIVED, id, error);
         }
         if (!llm42__admit(e, r)) return LLM42_OK;
+        llm42__carry_out(e);
     }
 }
 
@@ -5326,6 +5367,7 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
             return llm42__refuse(e, LLM42_RULE_PREEMPT, id, error);
         }
         llm42__preempt(e, victim);
+        llm42__carry_out(e);
     }
     b->pass.rows = 0;
     return LLM42_OK;
@@ -5356,13 +5398,50 @@ static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) 
     r->info.finish = why;
     e->stats.finished++;
     e->stats.cancelled += why == LLM42_FINISH_CANCELLED;
+    e->stats.failed += why == LLM42_FINISH_ERROR;
     llm42__emit_request(e, r, LLM42_EVENT_FINISHED, r->info.committed);
-    if (e->desc.auto_release) llm42__table_remove(e, r);
+    if (e->desc.auto_release && r->listed) llm42__ask(e, r, LLM42__RELEASE);
+    else if (e->desc.auto_release) llm42__table_remove(e, r);
+}
+
+// Does what was asked for inside events. A request stays in the list until all that was asked of it is done, because
+// the events of doing it may ask for more.
+static void llm42__carry_out(llm42_engine *e) {
+    for (llm42__request *r; (r = e->asked);) {
+        unsigned what = r->asked & (~r->asked + 1u);  // QUEUE before CANCEL before RELEASE
+        bool release = what == LLM42__RELEASE;
+        r->asked &= ~what;
+        if (what == LLM42__QUEUE) llm42__enqueue(e, r);
+        if (what == LLM42__CANCEL && !r->info.in_flight && r->info.state != LLM42_STATE_FINISHED) {
+            llm42__now(e);
+            llm42__finish(e, r, LLM42_FINISH_CANCELLED);
+        }
+        if (r->asked) continue;
+        e->asked = r->next_asked;
+        r->listed = false;
+        if (release) llm42__table_remove(e, r);
+    }
+}
+
+// Ends a request whose logits are not finite. The others of its pass have nothing to do with it.
+static void llm42__finish_with_error(llm42_engine *e, llm42__request *r) {
+    char line[160];
+    snprintf(line, sizeof line,
+             "request %lld ends with an error: the logits of its token %d are not finite: the weights hold NaN or "
+             "infinity, or overflow",
+             (long long)r->info.id, r->info.prompt_count + r->info.committed);
+    if (e->desc.log) e->desc.log(e->desc.log_user, line);
+    llm42__finish(e, r, LLM42_FINISH_ERROR);
+}
+
+static bool llm42__no_token(const llm42_engine *e, llm42_output out) {
+    return out.token < 0 || out.token >= e->desc.model->config.vocab;
 }
 
 // Releases `count` tokens to the user, ending early at a stop token. True: the request is finished.
 static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
     int first = r->info.committed;
+    if (!count || r->cancelled) return false;
     llm42_finish why = LLM42_FINISH_NONE;
     for (int i = 0; i < count && why == LLM42_FINISH_NONE; i++) {
         r->info.committed++;
@@ -5396,7 +5475,8 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
     int32_t *output = r->tokens + prompt + first;
     while (agreed < compared && out[agreed].token == output[agreed]) agreed++;
     bool rollback = agreed < compared;
-    int commit = agreed < rows ? agreed + 1 : agreed;  // and the replay pass's own token, if a row is left for it
+    bool own = agreed < rows, failed = own && llm42__no_token(e, out[agreed]);
+    int commit = agreed + (own && !failed);  // and the replay pass's own token, if a row is left for it
     r->info.must_verify = false;
     r->info.verifications++;
     e->stats.verifications++;
@@ -5416,14 +5496,16 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
                                       .tokens = output + agreed});
     }
     r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
-    if (agreed < rows) output[agreed] = out[agreed].token;
+    if (commit > agreed) output[agreed] = out[agreed].token;
     for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
     r->info.ready_since = -1;
     if (!e->desc.keep_fast_kv) r->canonical = LLM42__MIN(prompt + first + commit - 1, llm42__canonical_limit(e, r));
     r->info.kv = prompt + first + commit + r->info.candidates - 1;
     llm42__truncate(e, r, r->info.kv);
     llm42__share_prefix(e, r);  // before the commit, which may finish the request and free its pages
-    if (!llm42__commit(e, r, commit)) llm42__note_candidates(e, r);
+    if (llm42__commit(e, r, commit)) return;
+    if (failed) llm42__finish_with_error(e, r);
+    else llm42__note_candidates(e, r);
 }
 
 // For stress tests: replaces a share of candidates, chosen by a hash, by a wrong token.
@@ -5437,9 +5519,16 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
 }
 
 // Takes the token that a decoding row or the last row of a prompt gave. The token of a prompt is final, because no
-// prompt of a verified request runs under FAST. What a verified request decodes is a candidate, in any pass.
+// prompt of a verified request runs under FAST. What a verified request decodes is a candidate, in any pass. If there
+// is no token, the candidate is token 0: only the replay pass decides whether its logits are finite.
 static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool prompt) {
     int at = r->info.prompt_count + r->info.committed + r->info.candidates;
+    bool failed = llm42__no_token(e, out);
+    if ((!r->info.verify || prompt) && failed) {
+        llm42__finish_with_error(e, r);
+        return;
+    }
+    if (failed) out.token = 0;
     if (!r->info.verify || prompt) {
         r->tokens[at] = out.token;
         r->logprobs[r->info.committed] = out.logprob;
@@ -5493,6 +5582,7 @@ static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
                                   .begin = b->pass.begin});
     for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) {
         int rows = b->plan.choice[i].rows;
+        if (b->owner[i]->cancelled) continue;  // while this pass was in flight, or inside an event of this pass
         if (b->plan.choice[i].kind == LLM42_CHOICE_WINDOW) llm42__verify_window(e, b->owner[i], b->out + row, rows);
         else llm42__take_rows(e, b->owner[i], b, rows, b->out[row + rows - 1]);
     }
@@ -5544,8 +5634,12 @@ static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     return LLM42_OK;
 }
 
-static void llm42__mark_in_flight(const llm42__batch *b, bool in_flight) {
-    for (int i = 0; i < b->plan.count; i++) b->owner[i]->info.in_flight = in_flight;
+static void llm42__mark_in_flight(llm42_engine *e, bool in_flight) {
+    for (int i = 0; i < e->flight.plan.count; i++) {
+        llm42__request *r = e->flight.owner[i];
+        r->info.in_flight = in_flight;
+        if (!in_flight && r->cancelled) llm42__ask(e, r, LLM42__CANCEL);
+    }
 }
 
 // Starts a replay pass; fast passes go on beside it.
@@ -5565,7 +5659,7 @@ static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error) {
     e->batch = e->flight;
     e->flight = started;
     e->view.in_flight = started.pass;
-    llm42__mark_in_flight(&e->flight, true);
+    llm42__mark_in_flight(e, true);
     return LLM42_OK;
 }
 
@@ -5577,14 +5671,14 @@ static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_erro
     llm42_result result = e->backend->poll(e->state, until, &problem);
     if (result == LLM42_IDLE && until < (double)INFINITY) return result;
     result = llm42__returned(result, &problem, LLM42_BACKEND, "backend", e->backend->name, "poll", error);
-    llm42__mark_in_flight(&e->flight, false);
+    llm42__mark_in_flight(e, false);
     e->view.in_flight.rows = 0;
     if (result == LLM42_OK) llm42__postprocess(e, &e->flight);
     else llm42__fail_windows(e, &e->flight);
     return result;
 }
 
-llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
+static llm42_result llm42__step(llm42_engine *e, llm42_error *error) {
     for (;;) {
         bool flying = e->view.in_flight.rows > 0;
         if (flying) {
@@ -5608,6 +5702,15 @@ llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
     }
 }
 
+llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
+    LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_step", error));
+    e->busy = true;
+    llm42_result result = llm42__step(e, error);
+    llm42__carry_out(e);
+    e->busy = false;
+    return result;
+}
+
 llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error) {
     llm42_result result;
     while ((result = llm42_engine_step(engine, error)) == LLM42_OK) {
@@ -5619,10 +5722,17 @@ llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error
     llm42__request *r = llm42__find(e, id);
     if (!r)
         return llm42_fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
+    if (e->busy) {
+        r->cancelled = true;
+        llm42__ask(e, r, LLM42__CANCEL);
+        return LLM42_OK;
+    }
+    e->busy = true;
     llm42_result landed = r->info.in_flight ? llm42__poll_flight(e, (double)INFINITY, error) : LLM42_OK;
     r = llm42__find(e, id);  // its pass may have finished it
-    llm42__now(e);
-    if (r && r->info.state != LLM42_STATE_FINISHED) llm42__finish(e, r, LLM42_FINISH_CANCELLED);
+    if (r) llm42__ask(e, r, LLM42__CANCEL);
+    llm42__carry_out(e);
+    e->busy = false;
     return landed;
 }
 
@@ -5633,7 +5743,8 @@ llm42_result llm42_engine_release(llm42_engine *e, int64_t id, llm42_error *erro
     if (r->info.state != LLM42_STATE_FINISHED)
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_release: request %lld is not finished: cancel it first",
                           (long long)id);
-    llm42__table_remove(e, r);
+    if (e->busy) llm42__ask(e, r, LLM42__RELEASE);
+    else llm42__table_remove(e, r);
     return LLM42_OK;
 }
 
@@ -5798,9 +5909,10 @@ static bool llm42__batch_allocate(llm42__batch *batch, size_t rows, size_t runni
     return batch->plan.choice && batch->owner && batch->row && batch->out;
 }
 
-void llm42_engine_close(llm42_engine *e) {
-    if (!e) return;
-    for (int64_t i = 0; i < e->table_size; i++)
+llm42_result llm42_engine_close(llm42_engine *e) {
+    if (!e) return LLM42_OK;
+    LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_close", NULL));
+    for (size_t i = 0; i < e->table_size; i++)
         if (e->table[i]) llm42__request_free(e->table[i]);
     if (e->state && e->view.in_flight.rows)
         e->backend->poll(e->state, (double)INFINITY, NULL);  // it writes to the engine's memory
@@ -5811,6 +5923,7 @@ void llm42_engine_close(llm42_engine *e) {
     llm42__batch_free(&e->batch);
     llm42__batch_free(&e->flight);
     llm42__free(e);
+    return LLM42_OK;
 }
 
 static bool llm42__engine_allocate(llm42_engine *e) {

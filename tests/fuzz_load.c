@@ -123,10 +123,11 @@ static void run_model(const llm42_model *model, bool deterministic) {
     result = llm42_engine_submit(engine, &request, &id, &error);
     if (result == LLM42_OK) result = llm42_engine_run(engine, &error);
     if (result != LLM42_OK) {
-        one_line(result, &error);  // weights that overflow, say
+        one_line(result, &error);
     } else {
         const llm42_request *r = llm42_engine_request(engine, id);
-        FUZZ_CHECK(r && r->committed >= 1 && r->committed <= 3, "tokens committed");
+        bool overflown = r && r->finish == LLM42_FINISH_ERROR;  // or the weights hold NaN
+        FUZZ_CHECK(r && r->committed >= !overflown && r->committed <= 3, "tokens committed");
         for (int i = 0; i < r->committed; i++)
             FUZZ_CHECK(r->tokens[i] >= 0 && r->tokens[i] < model->config.vocab, "token %d", (int)r->tokens[i]);
     }

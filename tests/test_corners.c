@@ -845,6 +845,84 @@ TEST(metrics_and_spans) {
     CHECK_INT(second, 0);
 }
 
+// The embedding of one token holds NaN. Requests that meet it end with an error, and no others: in prompts, in what is
+// decoded, and in candidates.
+TEST(a_request_whose_embedding_holds_nan) {
+    enum { N = 6, BAD = 1999, LENGTH = 24 };
+    static const llm42_mode modes[] = {LLM42_DVR, LLM42_NONDETERMINISTIC, LLM42_BATCH_INVARIANT};
+    llm42_model *good = model, broken = *model;
+    size_t D = (size_t)model->config.dim, size = (size_t)model->config.vocab * D;
+    uint16_t *embed = malloc(size * sizeof *embed);
+    int32_t asked[N][PROMPT];
+    run want[N];
+    memcpy(embed, model->embed.data, size * sizeof *embed);
+    for (size_t i = 0; i < D; i++) embed[BAD * D + i] = 0x7fc0;
+    broken.embed.data = embed;  // the head keeps its weights
+    for (int i = 0; i < N; i++) {
+        memcpy(asked[i], prompt, sizeof prompt);
+        asked[i][0] = 100 + i;
+        if (i == 1) asked[i][5] = BAD;
+        if (i == 4) asked[i][PROMPT - 1] = BAD;
+    }
+    for (int m = 0; m < 3; m++) {
+        llm42_engine_desc desc = {.mode = modes[m], .max_running = 8, .prefill = LLM42_PREFILL_PACKED};
+        for (int i = 0; i < N; i++)
+            want[i] = one(desc, (llm42_request_desc){.prompt = asked[i],
+                                                     .prompt_count = PROMPT,
+                                                     .max_new_tokens = LENGTH,
+                                                     .deterministic = modes[m] != LLM42_NONDETERMINISTIC});
+        model = &broken;
+        llm42_engine *engine = open_with(desc);
+        for (int i = 0; i < N; i++)
+            submit(engine, (llm42_request_desc){.prompt = asked[i],
+                                                .prompt_count = PROMPT,
+                                                .max_new_tokens = LENGTH,
+                                                .deterministic = modes[m] != LLM42_NONDETERMINISTIC});
+        finish(engine);
+        for (int i = 0; i < N; i++) {
+            run got = take(engine, i + 1);
+            bool bad = i == 1 || i == 4;
+            CHECK_INT(got.finish, bad ? LLM42_FINISH_ERROR : LLM42_FINISH_LENGTH);
+            CHECK_INT(got.count, bad ? 0 : LENGTH);
+            if (bad || modes[m] == LLM42_NONDETERMINISTIC) continue;
+            CHECK(!memcmp(got.tokens, want[i].tokens, LENGTH * sizeof *got.tokens));
+            CHECK(!memcmp(got.logprobs, want[i].logprobs, LENGTH * sizeof *got.logprobs));
+        }
+        llm42_stats stats = llm42_engine_stats(engine);
+        CHECK_INT(stats.failed, 2);
+        CHECK_INT(stats.pages_free, llm42_engine_config(engine)->pages);
+        llm42_engine_close(engine);
+        model = good;
+    }
+    free(embed);
+}
+
+// The sixth token of a request has an embedding of NaN. The request ends there, with the five tokens before the next,
+// whatever the windows are.
+TEST(a_token_whose_embedding_holds_nan_is_decoded) {
+    enum { LENGTH = 24, AT = 6 };
+    static const struct { int window, group, inject; } how[] = {{8, 4, 0}, {4, 8, 0}, {32, 1, 0}, {1, 8, 0}, {8, 4, 1}};
+    run plain = one((llm42_engine_desc){0}, (llm42_request_desc){.max_new_tokens = LENGTH, .deterministic = true});
+    llm42_model *good = model, broken = *model;
+    size_t D = (size_t)model->config.dim, size = (size_t)model->config.vocab * D;
+    uint16_t *embed = malloc(size * sizeof *embed);
+    memcpy(embed, model->embed.data, size * sizeof *embed);
+    for (size_t i = 0; i < D; i++) embed[(size_t)plain.tokens[AT] * D + i] = 0x7fc0;
+    broken.embed.data = embed;
+    for (int i = 0; i < AT; i++) CHECK(plain.tokens[i] != plain.tokens[AT]);
+    model = &broken;
+    for (size_t i = 0; i < sizeof how / sizeof how[0]; i++) {
+        run got = one(
+            (llm42_engine_desc){.window = how[i].window, .group = how[i].group, .inject_rate = how[i].inject ? 0.5 : 0},
+            (llm42_request_desc){.max_new_tokens = LENGTH, .deterministic = true});
+        CHECK_INT(got.finish, LLM42_FINISH_ERROR);
+        CHECK_INT(got.count, AT + 1);
+        CHECK(!memcmp(got.tokens, plain.tokens, (AT + 1) * sizeof *got.tokens));
+    }
+    model = good;
+    free(embed);
+}
+
 TEST(the_sampler) {
     enum { V = 1000, DRAWS = 4000 };
     static float logits[V];
@@ -918,6 +996,8 @@ int main(int argc, char **argv) {
     RUN(arrivals_in_the_future_wait);
     RUN(traces_are_whole);
     RUN(metrics_and_spans);
+    RUN(a_request_whose_embedding_holds_nan);
+    RUN(a_token_whose_embedding_holds_nan_is_decoded);
     RUN(the_sampler);
     llm42_model_free(model);
     return test_end("test_corners");
