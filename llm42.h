@@ -524,6 +524,7 @@ typedef struct llm42_cost_table {
 typedef struct llm42_calibration {
     char name[128];  // the file's, without folder and ending
     char source[256], device[128], model[128];
+    char forced[256];  // why build/bench wrote it only with --force, so that its times are doubtful; "": nothing
     int devices;
     int64_t kv_tokens;                    // KV pool, tokens; 0: not known
     bool padding_free;                    // rows that pad a FIXED pass to its shape cost nothing (CPU)
@@ -544,9 +545,11 @@ typedef struct llm42_sim_desc {
 // The simulator. .backend_desc is an llm42_sim_desc and required. Its clock is virtual and starts at 0. The model needs
 // no weights: llm42_model_load("shape:NAME").
 LLM42_API const llm42_backend *llm42_backend_sim(void);
-// Reads a calibration file: `# key: value` lines, then TSV `schedule kind rows context_tokens ms`. sweep/README.md
-// describes the format. Errors: IO, MEMORY, FORMAT (names the line: a table is missing, decreases or is not a full
-// grid; a value is not a number; the unit is not ms).
+// Reads a calibration file: `# key: value` lines, then TSV `schedule kind rows context_tokens ms` in tables, each of
+// which says how many rows it has, then `# end`. sweep/README.md describes the format. Errors: IO, MEMORY, FORMAT
+// (names the file, and the line or what is missing: the file is cut short or goes on behind `# end`; a table is
+// missing, there twice, has another number of rows, decreases or is not a full grid; a value is no number, no whole
+// number where one belongs, or out of range; the unit is not ms).
 LLM42_API llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error);
 LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
 // Milliseconds that a pass of `rows` rows of one kind takes when they attend to `context` positions on average. NAN for
@@ -3887,7 +3890,8 @@ const llm42_backend *llm42_backend_cpu(void) {
 // >>calibration --------------------------------------------------------------------------------------------------
 // Owns: calibration files, and the time that a pass takes according to one.
 // Calls: files, arrays.
-// Invariant: a table that was read is a full grid. More rows or more context never take less time.
+// Invariant: a file that was read is whole: all its tables have the rows that they announce, and its last line is
+// `# end`. A table that was read is a full grid. More rows or more context never take less time.
 
 // The tables that a calibration must have.
 static const struct {
@@ -3908,13 +3912,23 @@ typedef struct llm42__calibrating {
     const char *path;
     llm42_calibration *to;
     llm42__point *points[LLM42__TABLES];  // stb_ds arrays
+    int count[LLM42__TABLES];             // of rows that a table has announced; 0: its `# table:` line was not read
     uint64_t seen;                        // keys that were read, as bits by their place in llm42__calibration_key
     bool columns;                         // the line with the names of the columns was read
-    int line;
+    bool ended;                           // the line `# end` was read
+    int table, line;                      // table: whose rows are being read; -1: none
 } llm42__calibrating;
 
 static bool llm42__is_word(const char *text, const char *end, const char *word) {
     return strlen(word) == (size_t)(end - text) && memcmp(text, word, (size_t)(end - text)) == 0;
+}
+
+// Reads a number from `low` to `high` that is whole if it must be. No whole number needs a point or a minus sign.
+static bool llm42__calibration_number(const char *text, const char *end, bool whole, double low, double high,
+                                      double *number) {
+    size_t size = (size_t)(end - text);
+    if (whole && (memchr(text, '.', size) || memchr(text, '-', size))) return false;
+    return llm42_number(text, end, number) && *number >= low && *number <= high;
 }
 
 // Reads one `# key: value` line. A key that is not in the list is a comment.
@@ -3927,17 +3941,19 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
         double low, high, *number;
         char *text;
         size_t size;
-    } keys[] = {{"source", 0, 0, NULL, to->source, sizeof to->source},
-                {"device", 0, 0, NULL, to->device, sizeof to->device},
-                {"model", 0, 0, NULL, to->model, sizeof to->model},
-                {"time_unit", 0, 0, NULL, NULL, 0},
-                {"flip_rate", 0, 1, &to->flip_rate, NULL, 0},
-                {"padding", 0, 0, NULL, NULL, 0},
-                {"devices", 1, 1 << 20, &devices, NULL, 0},
-                {"kv_tokens", 0, 1e12, &kv_tokens, NULL, 0},
-                {"flip_shape", 1e-3, 1e6, &to->flip_shape, NULL, 0},
-                {"overlap_fast", 1, 1e3, &to->overlap_fast, NULL, 0},
-                {"overlap_replay", 1, 1e3, &to->overlap_replay, NULL, 0}};
+        bool whole;
+    } keys[] = {{"source", 0, 0, NULL, to->source, sizeof to->source, false},
+                {"device", 0, 0, NULL, to->device, sizeof to->device, false},
+                {"model", 0, 0, NULL, to->model, sizeof to->model, false},
+                {"time_unit", 0, 0, NULL, NULL, 0, false},
+                {"flip_rate", 0, 1, &to->flip_rate, NULL, 0, false},
+                {"padding", 0, 0, NULL, NULL, 0, false},
+                {"devices", 1, 1 << 20, &devices, NULL, 0, true},
+                {"kv_tokens", 0, 1e12, &kv_tokens, NULL, 0, true},
+                {"flip_shape", 1e-3, 1e6, &to->flip_shape, NULL, 0, false},
+                {"overlap_fast", 1, 1e3, &to->overlap_fast, NULL, 0, false},
+                {"overlap_replay", 1, 1e3, &to->overlap_replay, NULL, 0, false},
+                {"forced", 0, 0, NULL, to->forced, sizeof to->forced, false}};
     const char *colon = value - 1;
     while (colon > key && colon[-1] == ' ') colon--;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -3956,10 +3972,10 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
             if (unit ? !llm42__is_word(value, end, "ms") : !to->padding_free && !llm42__is_word(value, end, "computed"))
                 return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: %.*s: must be %s", c->path, c->line, keys[i].name,
                                   (int)LLM42__MIN(end - value, 40), value, unit ? "ms" : "computed or free");
-        } else if (!llm42_number(value, end, keys[i].number) ||
-                   !(*keys[i].number >= keys[i].low && *keys[i].number <= keys[i].high)) {
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: %.*s: must be a number from %g to %g", c->path, c->line,
-                              keys[i].name, (int)LLM42__MIN(end - value, 40), value, keys[i].low, keys[i].high);
+        } else if (!llm42__calibration_number(value, end, keys[i].whole, keys[i].low, keys[i].high, keys[i].number)) {
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: %.*s: must be a %snumber from %.10g to %.10g", c->path,
+                              c->line, keys[i].name, (int)LLM42__MIN(end - value, 40), value,
+                              keys[i].whole ? "whole " : "", keys[i].low, keys[i].high);
         }
         if (keys[i].number == &devices) to->devices = (int)devices;
         if (keys[i].number == &kv_tokens) to->kv_tokens = (int64_t)kv_tokens;
@@ -3967,10 +3983,82 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
     return LLM42_OK;
 }
 
-// Reads one line of the table: schedule, kind, rows, context_tokens, ms.
+// Index of the table of this schedule and kind, [schedule, space) and [kind, end). -1: there is none.
+static int llm42__calibration_find(const char *schedule, const char *space, const char *kind, const char *end) {
+    for (int t = 0; t < LLM42__TABLES; t++)
+        if (llm42__is_word(schedule, space, llm42_schedule_name(llm42__cost_tables[t].schedule)) &&
+            llm42__is_word(kind, end, llm42_kind_name(llm42__cost_tables[t].kind)))
+            return t;
+    return -1;
+}
+
+// "table 'fixed window'".
+typedef struct llm42__table_name {
+    char text[48];
+} llm42__table_name;
+
+static llm42__table_name llm42__calibration_name(int t) {
+    llm42__table_name name;
+    snprintf(name.text, sizeof name.text, "table '%s %s'", llm42_schedule_name(llm42__cost_tables[t].schedule),
+             llm42_kind_name(llm42__cost_tables[t].kind));
+    return name;
+}
+
+// Ends the table whose rows were being read.
+static llm42_result llm42__calibration_close(llm42__calibrating *c, llm42_error *error) {
+    int t = c->table;
+    c->table = -1;
+    if (t < 0 || arrlen(c->points[t]) == c->count[t]) return LLM42_OK;
+    return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s has %d of its %d rows", c->path, c->line,
+                      llm42__calibration_name(t).text, (int)arrlen(c->points[t]), c->count[t]);
+}
+
+// Reads what stands behind `# table:`: schedule, kind and number of rows of the table that begins.
+static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *text, const char *end,
+                                             llm42_error *error) {
+    const char *word[3] = {end, end, end}, *stop[3] = {end, end, end};
+    int words = 0;
+    for (const char *p = text; p < end; words++) {
+        while (p < end && *p == ' ') p++;
+        const char *from = p;
+        while (p < end && *p != ' ') p++;
+        if (words < 3) word[words] = from, stop[words] = p;
+        while (p < end && *p == ' ') p++;
+    }
+    double count = 0;
+    LLM42__TRY(llm42__calibration_close(c, error));
+    int t = llm42__calibration_find(word[0], stop[0], word[1], stop[1]);
+    if (t < 0)
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: no table is called '%.*s'", c->path, c->line,
+                          (int)LLM42__MIN(stop[1] - word[0], 60), word[0]);
+    if (words != 3 || !llm42__calibration_number(word[2], stop[2], true, 1, 1 << 24, &count))
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: rows: '%.*s': must be a whole number from 1 to %d", c->path,
+                          c->line, llm42__calibration_name(t).text, (int)LLM42__MIN(end - word[2], 40), word[2],
+                          1 << 24);
+    if (c->count[t])
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s is there twice", c->path, c->line,
+                          llm42__calibration_name(t).text);
+    c->count[t] = (int)count;
+    c->table = t;
+    return LLM42_OK;
+}
+
+// Checks the line with the names of the columns.
+static llm42_result llm42__calibration_columns(llm42__calibrating *c, const char *const field[6],
+                                               const char *const *columns, llm42_error *error) {
+    for (int i = 0; i < 5; i++)
+        if (!llm42__is_word(field[i], field[i + 1] - 1, columns[i]))
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: column %d is called '%.*s': expected %s", c->path, c->line,
+                              i + 1, (int)LLM42__MIN(field[i + 1] - 1 - field[i], 40), field[i], columns[i]);
+    c->columns = true;
+    return LLM42_OK;
+}
+
+// Reads one row of a table: schedule, kind, rows, context_tokens, ms.
 static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *text, const char *end,
                                              llm42_error *error) {
     static const char *const columns[] = {"schedule", "kind", "rows", "context_tokens", "ms"};
+    static const double low[] = {1, 0, DBL_MIN}, high[] = {1 << 30, 1 << 30, 1e12};
     const char *field[6] = {text};
     int count = 0;
     for (const char *p = text; p <= end && count < 6; p++)
@@ -3980,29 +4068,31 @@ static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *
                           "%s:%d: expected 5 columns with tabs between: schedule kind rows "
                           "context_tokens ms",
                           c->path, c->line);
-    if (!c->columns) {
-        for (int i = 0; i < 5; i++)
-            if (!llm42__is_word(field[i], field[i + 1] - 1, columns[i]))
-                return llm42_fail(error, LLM42_FORMAT, "%s:%d: column %d is called '%.*s': expected %s", c->path,
-                                  c->line, i + 1, (int)LLM42__MIN(field[i + 1] - 1 - field[i], 40), field[i],
-                                  columns[i]);
-        c->columns = true;
-        return LLM42_OK;
-    }
+    if (!c->columns) return llm42__calibration_columns(c, field, columns, error);
     llm42__point point = {.line = c->line};
     double *const number[] = {&point.rows, &point.context, &point.ms};
-    for (int i = 0; i < 3; i++)
-        if (!llm42_number(field[2 + i], field[3 + i] - 1, number[i]) || *number[i] < 0 || (i != 1 && *number[i] == 0))
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be a positive number", c->path, c->line,
-                              columns[2 + i], (int)LLM42__MIN(field[3 + i] - 1 - field[2 + i], 40), field[2 + i]);
-    for (int t = 0; t < LLM42__TABLES; t++)
-        if (llm42__is_word(field[0], field[1] - 1, llm42_schedule_name(llm42__cost_tables[t].schedule)) &&
-            llm42__is_word(field[1], field[2] - 1, llm42_kind_name(llm42__cost_tables[t].kind))) {
-            if (LLM42__PUSH(c->points[t], point)) return LLM42_OK;
-            return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
-        }
-    return llm42_fail(error, LLM42_FORMAT, "%s:%d: no table is called '%.*s'", c->path, c->line,
-                      (int)LLM42__MIN(field[2] - 1 - field[0], 60), field[0]);
+    for (int i = 0; i < 3; i++) {
+        const char *from = field[2 + i], *stop = field[3 + i] - 1;
+        if (!llm42__calibration_number(from, stop, i < 2, low[i], high[i], number[i]))
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be a %s number, at most %.10g", c->path,
+                              c->line, columns[2 + i], (int)LLM42__MIN(stop - from, 40), from,
+                              i == 0   ? "positive whole"
+                              : i == 1 ? "whole"
+                                       : "positive",
+                              high[i]);
+    }
+    int t = llm42__calibration_find(field[0], field[1] - 1, field[1], field[2] - 1);
+    if (t < 0)
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: no table is called '%.*s'", c->path, c->line,
+                          (int)LLM42__MIN(field[2] - 1 - field[0], 60), field[0]);
+    if (t != c->table)
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: a row of %s that no line '# table:' announces", c->path, c->line,
+                          llm42__calibration_name(t).text);
+    if (arrlen(c->points[t]) == c->count[t])
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s has more than its %d rows", c->path, c->line,
+                          llm42__calibration_name(t).text, c->count[t]);
+    if (LLM42__PUSH(c->points[t], point)) return LLM42_OK;
+    return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
 }
 
 static int llm42__point_order(const void *a, const void *b) {
@@ -4054,27 +4144,63 @@ static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_
     return LLM42_OK;
 }
 
+// Checks the first line.
+static llm42_result llm42__calibration_first(const llm42__calibrating *c, const char *text, const char *end,
+                                             llm42_error *error) {
+    if (llm42__is_word(text, end, "# llm42 calibration 2")) return LLM42_OK;
+    if (llm42__is_word(text, end, "# llm42 calibration 1"))
+        return llm42_fail(error, LLM42_FORMAT,
+                          "%s:1: version 1 of the format, which cannot tell a file that was cut short: measure it "
+                          "again, or convert it as sweep/README.md says under Calibrations",
+                          c->path);
+    return llm42_fail(error, LLM42_FORMAT, "%s:1: not a calibration: the first line must be '# llm42 calibration 2'",
+                      c->path);
+}
+
+// Reads one line.
+static llm42_result llm42__calibration_line(llm42__calibrating *c, const char *text, const char *end,
+                                            llm42_error *error) {
+    if (c->line == 1) return llm42__calibration_first(c, text, end, error);
+    if (text == end) return LLM42_OK;
+    if (*text != '#') return llm42__calibration_point(c, text, end, error);
+    if (llm42__is_word(text, end, "# end")) {
+        c->ended = true;
+        return llm42__calibration_close(c, error);
+    }
+    const char *key = text + 1, *colon = memchr(text, ':', (size_t)(end - text));
+    while (key < end && *key == ' ') key++;
+    if (!colon) return LLM42_OK;
+    if (llm42__is_word(key, colon, "table")) return llm42__calibration_table(c, colon + 1, end, error);
+    return llm42__calibration_key(c, key, colon + 1, end, error);
+}
+
+// The error of a file without its last line. It says what else is missing.
+static llm42_result llm42__calibration_cut(const llm42__calibrating *c, llm42_error *error) {
+    char text[120] = "";
+    int t = 0, last = c->table;
+    while (t < LLM42__TABLES && c->count[t]) t++;
+    if (last >= 0 && arrlen(c->points[last]) < c->count[last])
+        snprintf(text, sizeof text, "%s has %d of its %d rows, and ", llm42__calibration_name(last).text,
+                 (int)arrlen(c->points[last]), c->count[last]);
+    else if (t < LLM42__TABLES) snprintf(text, sizeof text, "%s is missing, and ", llm42__calibration_name(t).text);
+    return llm42_fail(error, LLM42_FORMAT, "%s: cut short behind line %d: %sthe last line, '# end', is missing",
+                      c->path, c->line - 1, text);
+}
+
 static llm42_result llm42__calibration_read(llm42__calibrating *c, const llm42__file *file, llm42_error *error) {
     static const char *const required[] = {"source", "device", "model", "time_unit", "flip_rate"};
     const char *text = file->data, *last = file->data + file->size;
-    for (c->line = 1; text < last; c->line++) {
+    for (c->line = 1; text < last && !c->ended; c->line++) {
         const char *end = memchr(text, '\n', (size_t)(last - text));
-        if (!end)
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: cut short: the last line has no end", c->path, c->line);
+        if (!end) break;
         const char *next = end + 1;
         if (end > text && end[-1] == '\r') end--;
-        if (c->line == 1 && !llm42__is_word(text, end, "# llm42 calibration 1"))
-            return llm42_fail(error, LLM42_FORMAT,
-                              "%s:1: not a calibration: the first line must be '# llm42 calibration 1'", c->path);
-        if (text < end && *text == '#') {
-            const char *key = text + 1, *colon = memchr(text, ':', (size_t)(end - text));
-            while (key < end && *key == ' ') key++;
-            if (colon) LLM42__TRY(llm42__calibration_key(c, key, colon + 1, end, error));
-        } else if (text < end) {
-            LLM42__TRY(llm42__calibration_point(c, text, end, error));
-        }
+        LLM42__TRY(llm42__calibration_line(c, text, end, error));
         text = next;
     }
+    if (!c->ended) return llm42__calibration_cut(c, error);
+    if (text < last)
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: there is more behind the last line, '# end'", c->path, c->line);
     for (int i = 0; i < 5; i++)
         if (!(c->seen >> i & 1))
             return llm42_fail(error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, required[i]);
@@ -4089,7 +4215,7 @@ llm42_result llm42_calibration_load(llm42_calibration **calibration, const char 
     llm42__file file;
     LLM42__TRY(llm42__file_map(&file, path, error));
     llm42_calibration *to = llm42__alloc_zero(1, sizeof *to);
-    llm42__calibrating reading = {.path = path, .to = to};
+    llm42__calibrating reading = {.path = path, .to = to, .table = -1};
     llm42_result result = to ? LLM42_OK : llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
     if (to) {
         *to = (llm42_calibration){.devices = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};

@@ -241,21 +241,6 @@ static inline file_name cell_path(const char *folder, const grid *g, const cell 
     return path;
 }
 
-// What stands in the way of writing this file, found out before hours of work: NULL if nothing does.
-static inline const char *cannot_write(const char *path) {
-    char part[4096];
-    struct stat there;
-    bool exists = !stat(path, &there);
-    if (exists && S_ISDIR(there.st_mode)) return "it is a folder";
-    // Not opened to try: closing a pipe would send its reader away.
-    if (exists && !S_ISREG(there.st_mode)) return access(path, W_OK) ? strerror(errno) : NULL;
-    FILE *file = args_out_begin(path, part);
-    if (!file) return strerror(errno);
-    fclose(file);
-    if (strcmp(path, part)) remove(part);
-    return NULL;
-}
-
 // False if the text could not be written; errno says why.
 static inline bool file_write(const char *path, const char *text) {
     char part[4096];

@@ -64,6 +64,27 @@ static inline uint64_t file_hash(const char *text, size_t size) {
     return hash;
 }
 
+// What stands in the way of writing this file, found out before hours of work: NULL if nothing does.
+static inline const char *cannot_write(const char *path) {
+    char part[4096];
+    struct stat there;
+    bool exists = !stat(path, &there);
+    if (exists && S_ISDIR(there.st_mode)) return "it is a folder";
+    // Not opened to try: closing a pipe would send its reader away.
+    if (exists && !S_ISREG(there.st_mode)) return access(path, W_OK) ? strerror(errno) : NULL;
+    FILE *file = args_out_begin(path, part);
+    if (!file) return strerror(errno);
+    fclose(file);
+    if (strcmp(path, part)) remove(part);
+    return NULL;
+}
+
+// Exits if it cannot be written, before anything is measured. NULL: not wanted.
+static inline void out_try(const char *path) {
+    const char *why = path ? cannot_write(path) : NULL;
+    if (why) args_fail(1, "%s: cannot write: %s", path, why);
+}
+
 // A result file, which gets its name when it is whole (see args_out_begin). Exits if it cannot be written.
 static inline FILE *out_begin(const char *path) {
     char part[4096];
@@ -169,5 +190,21 @@ static const struct {
 } cost_tables[COST_TABLES] = {{LLM42_FAST, LLM42_KIND_DECODE},      {LLM42_FAST, LLM42_KIND_PROMPT},
                               {LLM42_FIXED, LLM42_KIND_WINDOW},     {LLM42_FIXED, LLM42_KIND_PROMPT},
                               {LLM42_INVARIANT, LLM42_KIND_DECODE}, {LLM42_INVARIANT, LLM42_KIND_PROMPT}};
+
+// The parts of a calibration that are the same in all: its first line, the names of its columns, the line that begins
+// table t of so many rows, and its last line. A reader refuses a file that lacks any of them.
+#define CALIBRATION_FIRST "# llm42 calibration 2\n"
+#define CALIBRATION_COLUMNS "schedule\tkind\trows\tcontext_tokens\tms\n"
+#define CALIBRATION_END "# end\n"
+
+static inline void calibration_table(FILE *file, int t, int rows) {
+    fprintf(file, "# table: %s %s %d\n", llm42_schedule_name(cost_tables[t].schedule),
+            llm42_kind_name(cost_tables[t].kind), rows);
+}
+
+static inline void calibration_row(FILE *file, int t, double rows, double context, double ms) {
+    fprintf(file, "%s\t%s\t%.0f\t%.0f\t%.6g\n", llm42_schedule_name(cost_tables[t].schedule),
+            llm42_kind_name(cost_tables[t].kind), rows, context, ms);
+}
 
 #endif  // SWEEP_COMMON_H

@@ -146,6 +146,7 @@ static void read_workload(fit *f, char **field) {
 // >>model --------------------------------------------------------------------------------------------------------
 static const double decode_rows[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048}, contexts[] = {0, 8192, 131072};
 static const double more_rows[] = {1024, 2048, 4096, 8192, 16384};
+enum { CONTEXTS = sizeof contexts / sizeof *contexts };
 
 static double pass_ms(const fit *f, double rows, double context) {
     const table *v = &f->verify;
@@ -185,14 +186,14 @@ static void write_calibration(const fit *f, FILE *file) {
                     (weight_bytes + 8192 * kv_bytes_per_token) / replay;
     double flop = 2 * matrix_weights * (32 / fast + 512 / replay);
     double overlap = fmax(1, fmax(memory / peak_bytes_per_s, flop / peak_flop_per_s));
-    fprintf(
-        file,
-        "# llm42 calibration 1\n# source: fitted by build/fit to the LLM-42 paper's verify_cost, throughput_vs_batch, "
-        "fig9_rollback_cdf and table3_workloads\n# device: NVIDIA H100 PCIe 80 GB\n# devices: 1\n# model: "
-        "llama-3.1-8b\n"
-        "# time_unit: ms\n# kv_tokens: %.0f\n# padding: computed\n# flip_rate: %.4g\n# flip_shape: %.3g\n"
-        "# overlap_fast: %.3g\n# overlap_replay: %.3g\n",
-        floor(kv_tokens), f->flip_rate, f->flip_shape, overlap, overlap);
+    fprintf(file,
+            CALIBRATION_FIRST
+            "# source: fitted by build/fit to the LLM-42 paper's verify_cost, throughput_vs_batch, "
+            "fig9_rollback_cdf and table3_workloads\n# device: NVIDIA H100 PCIe 80 GB\n# devices: 1\n# model: "
+            "llama-3.1-8b\n"
+            "# time_unit: ms\n# kv_tokens: %.0f\n# padding: computed\n# flip_rate: %.4g\n# flip_shape: %.3g\n"
+            "# overlap_fast: %.3g\n# overlap_replay: %.3g\n",
+            floor(kv_tokens), f->flip_rate, f->flip_shape, overlap, overlap);
     fprintf(file, "# overlap is estimated from the data sheet's %.1f TB/s and %.0f TFLOP/s, not measured\n",
             peak_bytes_per_s * 1e-12, peak_flop_per_s * 1e-12);
     fprintf(
@@ -201,16 +202,19 @@ static void write_calibration(const fit *f, FILE *file) {
         "invariant_decode %.4g, invariant_prompt %.4g\n",
         f->row_ms, f->base_ms, f->decode_row_ms, f->kv_rate * 1e-12, f->invariant_base_ms, f->invariant_decode,
         f->invariant_prompt);
-    fprintf(file, "schedule\tkind\trows\tcontext_tokens\tms\n");
-    for (int t = 0; t < COST_TABLES; t++)
-        for (int i = 0, count = 1; i < count; i++)
-            for (int c = 0; c < 3; c++) {
-                llm42_schedule schedule = cost_tables[t].schedule;
-                llm42_kind kind = cost_tables[t].kind;
-                double rows = rows_of(f, kind, i, &count);
-                fprintf(file, "%s\t%s\t%.0f\t%.0f\t%.6g\n", llm42_schedule_name(schedule), llm42_kind_name(kind), rows,
-                        contexts[c], model_ms(f, schedule, kind, rows, contexts[c]));
-            }
+    fputs(CALIBRATION_COLUMNS, file);
+    for (int t = 0; t < COST_TABLES; t++) {
+        llm42_schedule schedule = cost_tables[t].schedule;
+        llm42_kind kind = cost_tables[t].kind;
+        int count;
+        for (int i = 0; rows_of(f, kind, i, &count) > 0; i++) {
+            double rows = rows_of(f, kind, i, &count);
+            if (!i) calibration_table(file, t, count * CONTEXTS);
+            for (int c = 0; c < CONTEXTS; c++)
+                calibration_row(file, t, rows, contexts[c], model_ms(f, schedule, kind, rows, contexts[c]));
+        }
+    }
+    fputs(CALIBRATION_END, file);
 }
 
 // The calibration as the simulator reads it, through a temporary file: what is fitted is what will be used.
@@ -388,6 +392,7 @@ int main(int argc, char **argv) {
         ARGS_FLAG("fixed-lengths", &f->set.fixed_lengths, "take the throughput curve's lengths as all 1024 and 512"),
         ARGS_END};
     args_parse(argc, argv, "fits a calibration of the simulator to published figures", options);
+    out_try(f->set.out);
     llm42_error error = {0};
     args_check(llm42_model_load(&f->model, &(llm42_model_desc){.path = "shape:llama-3.1-8b"}, &error), &error);
     read_table(f, "verify_cost.tsv", 2, read_verify);

@@ -561,10 +561,7 @@ static void configure(sweep *s) {
 // Folders and files that the run will write are tried before it begins.
 static void try_outputs(const settings *o) {
     const char *const files[] = {o->out, o->per_request, o->trace};
-    for (int i = 0; i < 3; i++) {
-        const char *why = files[i] ? cannot_write(files[i]) : NULL;
-        if (why) args_fail(1, "%s: cannot write: %s", files[i], why);
-    }
+    for (int i = 0; i < 3; i++) out_try(files[i]);
     if (!o->cells) return;
     char probe[4200];
     snprintf(probe, sizeof probe, "%.4000s/cells", o->cells);

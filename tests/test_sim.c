@@ -14,7 +14,7 @@ static char folder[64];
 
 // >>calibrations -------------------------------------------------------------------------------------------------
 static const char head[] =
-    "# llm42 calibration 1\n# source: a test\n# device: none\n# devices: 2\n# model: tiny\n# time_unit: ms\n"
+    "# llm42 calibration 2\n# source: a test\n# device: none\n# devices: 2\n# model: tiny\n# time_unit: ms\n"
     "# kv_tokens: 4096\n# padding: computed\n# flip_rate: 0.02\n# flip_shape: 2\n# overlap_fast: 2\n# overlap_replay: "
     "3\n"
     "# any other line with a mark is a comment\n"
@@ -22,7 +22,7 @@ static const char head[] =
 
 // A table with ms = base + rows x (row + context x key), at rows 1, 8, 64 and contexts 0 and 100.
 static int table(char *text, size_t size, const char *name, double base, double row, double key) {
-    int length = 0;
+    int length = snprintf(text, size, "# table: %.*s %s 6\n", (int)strcspn(name, "\t"), name, strchr(name, '\t') + 1);
     for (int r = 1; r <= 64; r *= 8)
         for (int c = 0; c <= 100; c += 100)
             length += snprintf(text + length, size - (size_t)length, "%s\t%d\t%d\t%.9g\n", name, r, c,
@@ -42,6 +42,7 @@ static void body(char *text, size_t size, const char *left_out) {
         if (!left_out || strcmp(tables[t].name, left_out))
             length += table(text + length, size - (size_t)length, tables[t].name, tables[t].base, tables[t].row,
                             tables[t].key);
+    snprintf(text + length, size - (size_t)length, "# end\n");
 }
 
 static const char *write_text(const char *first, const char *second) {
@@ -107,8 +108,13 @@ TEST(bad_calibrations_are_refused) {
     CHECK_INT(llm42_calibration_load(&c, NULL, &error), LLM42_INVALID);
     refused("", "", "is empty");
     refused("schedule\n", "", "first line must be");
-    refused("# llm42 calibration 1", "", ":1: cut short");
-    refused(head, "", "table 'fast decode' is missing");
+    refused(with(head, "calibration 2", "calibration 3"), text, ":1: not a calibration: the first line must be");
+    refused(with(head, "calibration 2", "calibration 1"), text,
+            ":1: version 1 of the format, which cannot tell a file that was cut short: measure it again, or convert");
+    refused("# llm42 calibration 2", "", "cut short behind line 0: table 'fast decode' is missing, and the last line");
+    refused(head, "",
+            "cut short behind line 14: table 'fast decode' is missing, and the last line, '# end', is missing");
+    refused(head, "# end\n", "table 'fast decode' is missing");
     body(less, sizeof less, "fixed\twindow");
     refused(head, less, "table 'fixed window' is missing");
     body(less, sizeof less, "invariant\tprompt");
@@ -130,7 +136,8 @@ TEST(bad_calibrations_are_refused) {
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t0"), "ms: '0'");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t4.3"), "table 'fast decode' falls");
     refused(head, with(text, "fast\tdecode\t64\t0\t10.4", "fast\tdecode\t64\t0\t4.2"), "table 'fast decode' falls");
-    refused(head, with(text, "fast\tdecode\t8\t100\t5.6\n", ""), "is no full grid");
+    refused(head, with(with(text, "fast\tdecode\t8\t100\t5.6\n", ""), "fast decode 6", "fast decode 5"),
+            "is no full grid");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t0\t5.6"), "is no full grid");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\twindow\t8\t100\t5.6"),
             "no table is called 'fast\?window'");
@@ -138,20 +145,129 @@ TEST(bad_calibrations_are_refused) {
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\teight\t100\t5.6"), "rows: 'eight'");
 }
 
-// A file cut short anywhere is refused or, behind its last line, whole; nothing crashes.
+// Fields that count something.
+TEST(calibrations_with_bad_whole_numbers_are_refused) {
+    static const char *const devices[] = {"1.5", "0", "-1", "1048577", "inf", "nan", "2.0", "1e400", "", "2 2"};
+    static const char *const kv_tokens[] = {"0.5", "-1", "1e12.", "1000000000001", "inf", "nan", "1e-400", "0x10"};
+    static const char *const rows[] = {"8.5", "0", "-8", "1e10", "inf", "nan"};
+    static const char *const context[] = {"99.5", "-1", "1e10", "inf", "nan"};
+    char text[4096], line[80], what[120];
+    body(text, sizeof text, NULL);
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        snprintf(line, sizeof line, "devices: %s", devices[i]);
+        snprintf(what, sizeof what, ":4: devices: %s: must be a whole number from 1 to 1048576", devices[i]);
+        refused(with(head, "devices: 2", line), text, what);
+    }
+    for (size_t i = 0; i < sizeof kv_tokens / sizeof *kv_tokens; i++) {
+        snprintf(line, sizeof line, "kv_tokens: %s", kv_tokens[i]);
+        snprintf(what, sizeof what, ":7: kv_tokens: %s: must be a whole number from 0 to 1e+12", kv_tokens[i]);
+        refused(with(head, "kv_tokens: 4096", line), text, what);
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(line, sizeof line, "fast\tdecode\t%s\t100\t5.6", rows[i]);
+        snprintf(what, sizeof what, ":19: rows: '%s': must be a positive whole number, at most 1073741824", rows[i]);
+        refused(head, with(text, "fast\tdecode\t8\t100\t5.6", line), what);
+    }
+    for (size_t i = 0; i < sizeof context / sizeof *context; i++) {
+        snprintf(line, sizeof line, "fast\tdecode\t8\t%s\t5.6", context[i]);
+        snprintf(what, sizeof what, ":19: context_tokens: '%s': must be a whole number", context[i]);
+        refused(head, with(text, "fast\tdecode\t8\t100\t5.6", line), what);
+    }
+}
+
+// What a table announces, and the end mark.
+TEST(calibrations_with_bad_tables_are_refused) {
+    char text[4096], twice[8192];
+    body(text, sizeof text, NULL);
+    const char *first = "# table: fast decode 6\n";
+    refused(head, with(text, first, "# table: fast decode 5\n"), ":21: table 'fast decode' has more than its 5 rows");
+    refused(head, with(text, first, "# table: fast decode 7\n"), ":22: table 'fast decode' has 6 of its 7 rows");
+    refused(head, with(text, "invariant prompt 6", "invariant prompt 7"),
+            ":57: table 'invariant prompt' has 6 of its 7 rows");
+    refused(head, with(text, first, "# table: fast decode\n"), "table 'fast decode': rows: ''");
+    refused(head, with(text, first, "# table: fast decode 0\n"), "table 'fast decode': rows: '0': must be a whole");
+    refused(head, with(text, first, "# table: fast decode 6.5\n"), "table 'fast decode': rows: '6.5'");
+    refused(head, with(text, first, "# table: fast decode 6 rows\n"), "table 'fast decode': rows: '6 rows'");
+    refused(head, with(text, first, "# table: fast\n"), ":15: no table is called 'fast'");
+    refused(head, with(text, first, "# table:\n"), ":15: no table is called ''");
+    refused(head, with(text, first, "# table: fast window 6\n"), ":15: no table is called 'fast window'");
+    refused(head, with(text, first, ""), ":15: a row of table 'fast decode' that no line '# table:' announces");
+    refused(head, with(text, "# table: fast prompt 6\n", ""), ":22: a row of table 'fast prompt' that no line");
+    refused(head, with(text, "# table: fast prompt", "# table: fast decode"),
+            ":22: table 'fast decode' is there twice");
+    table(twice, sizeof twice, "fast\tdecode", 4, 0.1, 0.001);
+    snprintf(twice + strlen(twice), sizeof twice - strlen(twice), "%s", text);
+    refused(head, twice, ":22: table 'fast decode' is there twice");
+    refused(head, with(text, "# end\n", ""), "cut short behind line 56: the last line, '# end', is missing");
+    refused(head, with(text, "# end\n", "# end"), "cut short behind line 56: the last line, '# end', is missing");
+    refused(head, with(text, "# end\n", "# end\n\n"), ":58: there is more behind the last line, '# end'");
+    refused(head, with(text, "# end\n", "# end\n# end\n"), ":58: there is more behind");
+    refused(head, with(text, "# end\n", "# end\nfast\tdecode\t640\t0\t99\n"), ":58: there is more behind");
+    refused(head, with(text, "# end\n", "# end\n "), ":58: there is more behind");
+    llm42_calibration *c = NULL;  // tables may stand in any order, lines may end as elsewhere
+    body(twice, sizeof twice, "fast\tdecode");
+    *strstr(twice, "# end\n") = 0;
+    table(twice + strlen(twice), sizeof twice - strlen(twice), "fast\tdecode", 4, 0.1, 0.001);
+    CHECK_INT(llm42_calibration_load(&c, write_text(head, strcat(twice, "# end\r\n")), &error), LLM42_OK);
+    llm42_calibration_free(c);
+}
+
+// A file that is cut behind any of its first `size` bytes is refused, with what is missing.
+static void refused_cut(const char *data, size_t size, int *taken) {
+    llm42_calibration *c = NULL;
+    const char *path = test_path(folder, "calibration.tsv");
+    test_write(path, data, size);
+    error.text[0] = 0;
+    bool good = llm42_calibration_load(&c, path, &error) == LLM42_OK;
+    llm42_calibration_free(c);
+    bool named = strstr(error.text, path) && strstr(error.text, "is missing") && strstr(error.text, "cut short behind");
+    *taken += good || (size && !named);
+}
+
 TEST(a_calibration_cut_short_is_refused) {
-    char text[8192];
-    snprintf(text, sizeof text, "%s", head);
-    body(text + strlen(text), sizeof text - strlen(text), NULL);
-    int length = (int)strlen(text), taken = 0;
-    for (int n = 0; n < length - 1; n += 7) {
-        char cut[8192];
-        snprintf(cut, sizeof cut, "%.*s", n, text);
+    static const char *const files[] = {"cpu-tiny42", "h100-pcie-paper", "h200-base42", "h200-llama-3.1-8b"};
+    for (int f = 0; f < 4; f++) {
+        char path[80];
+        snprintf(path, sizeof path, "sweep/calibration/%s.tsv", files[f]);
         llm42_calibration *c = NULL;
-        taken += llm42_calibration_load(&c, write_text(cut, ""), &error) == LLM42_OK;
+        size_t size = 0;
+        char *data = test_read(path, &size);
+        CHECK(data != NULL);
+        CHECK_INT(llm42_calibration_load(&c, path, &error), LLM42_OK);
         llm42_calibration_free(c);
+        int taken = 0;
+        for (size_t i = 0; data && i < size; i++)
+            if (i % 61 == 0 || i + 300 > size || (i && data[i - 1] == '\n')) refused_cut(data, i, &taken);
+        CHECK_MSG(taken == 0, "%s: %d cuts were taken for whole files or not explained", path, taken);
+        free(data);
+    }
+}
+
+// A line that is gone from a table, or a piece of the file, as copying may lose it.
+TEST(a_calibration_with_a_hole_is_refused) {
+    size_t size = 0;
+    char *data = test_read("sweep/calibration/h100-pcie-paper.tsv", &size);
+    CHECK(data != NULL);
+    if (!data) return;
+    char *hole = malloc(size);
+    int taken = 0;
+    for (size_t i = (size_t)(strstr(data, "# table:") - data); i < size; i += strcspn(data + i, "\n") + 1) {
+        static const size_t lines[] = {0, 100, 1000};  // one line, and some more
+        for (int k = 0; k < 3; k++) {
+            size_t next = i + lines[k] < size ? i + lines[k] : size - 1;
+            next += strcspn(data + next, "\n") + 1;
+            memcpy(hole, data, i);
+            memcpy(hole + i, data + next, size - next);
+            const char *path = test_path(folder, "calibration.tsv");
+            test_write(path, hole, size - (next - i));
+            llm42_calibration *c = NULL;
+            taken += llm42_calibration_load(&c, path, &error) == LLM42_OK;
+            llm42_calibration_free(c);
+        }
     }
     CHECK_INT(taken, 0);
+    free(hole);
+    free(data);
 }
 
 // >>spy ----------------------------------------------------------------------------------------------------------
@@ -645,7 +761,10 @@ int main(int argc, char **argv) {
     RUN_FIRST(a_calibration_is_read_and_interpolated);
     if (!calibration) return 1;
     RUN(bad_calibrations_are_refused);
+    RUN(calibrations_with_bad_whole_numbers_are_refused);
+    RUN(calibrations_with_bad_tables_are_refused);
     RUN(a_calibration_cut_short_is_refused);
+    RUN(a_calibration_with_a_hole_is_refused);
     RUN(the_clock_is_the_sum_of_the_passes);
     RUN(a_mixed_pass_costs_the_mean_of_its_rows);
     RUN(passes_side_by_side_slow_each_other);

@@ -45,7 +45,7 @@ column() {  # column FILE NAME [MODE]: a column of the rows (of one mode)
 make_calibration() {
     awk 'BEGIN {
         OFS = "\t"
-        print "# llm42 calibration 1\n# source: made up for this test\n# device: none\n# model: llama-3.1-8b"
+        print "# llm42 calibration 2\n# source: made up for this test\n# device: none\n# model: llama-3.1-8b"
         print "# time_unit: ms\n# kv_tokens: 100000\n# flip_rate: 0.005\n# flip_shape: 0.35"
         print "# overlap_fast: 1.3\n# overlap_replay: 1.3"
         print "schedule", "kind", "rows", "context_tokens", "ms"
@@ -53,9 +53,11 @@ make_calibration() {
                        "invariant decode 18 0.03,invariant prompt 18 0.06", table, ",")
         for (t = 1; t <= tables; t++) {
             split(table[t], f, " ")
+            print "# table: " f[1] " " f[2] " 15"
             for (r = 1; r <= 4096; r *= 8)
                 for (c = 0; c <= 16384; c += 8192) print f[1], f[2], r, c, f[3] + f[4] * r * (1 + c / 16384)
         }
+        print "# end"
     }'
 }
 make_calibration >"$dir/none.tsv"
@@ -173,6 +175,12 @@ check "slow ones make first tokens late" [ "$(column "$dir/prefill.tsv" ttft_p50
 refuses 2 "--prefill: 'alone' is not one of: packed, isolated, invariant" "${sim[@]}" --prefill alone
 check "no flips, no rollbacks" [ "$("$sweep" "${sim[@]}" --no-flips | cut -f 41,42 | tail -n 1)" = $'0\t0' ]
 check "ratio 0: no verification" [ "$("$sweep" "${sim[@]}" --ratio 0 | cut -f 39-41 | tail -n 1)" = $'0\t0\t0' ]
+
+# The conversion of old calibrations that sweep/README.md has.
+grep -vE '^# (table:|end)' sweep/calibration/h200-base42.tsv | sed '1s/2$/1/' >"$dir/old.tsv"
+refuses 1 'old.tsv:1: version 1 of the format, .* sweep/README.md' --calibration "$dir/old.tsv"
+sed -n "/^awk -F/,/OLD OLD/p" sweep/README.md | sed "s|OLD OLD >NEW|$dir/old.tsv $dir/old.tsv|" >"$dir/convert.sh"
+check "an old calibration converted" diff <(bash "$dir/convert.sh") sweep/calibration/h200-base42.tsv
 
 # Measured on the CPU.
 cpu=(--backend cpu --workload fixed:24x12 --requests 6 --qps offline --window 8 --group 2 --ratio 0.5)

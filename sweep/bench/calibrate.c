@@ -303,7 +303,7 @@ static void calibration_keys(const bench *b, const flips *f, const overlap *o, F
     char name[256];
     bool synthetic = !strncmp(s->model, "synthetic:", 10);  // the simulator needs its shape only
     const char *model = synthetic ? s->model + 10 : s->model;
-    fprintf(file, "# llm42 calibration 1\n# source: measured by build/bench --calibrate\n");
+    fprintf(file, CALIBRATION_FIRST "# source: measured by build/bench --calibrate\n");
     if (b->cuda) fprintf(file, "# device: %s\n# devices: 1\n", manifest_value(b, "device", name, sizeof name));
     else
         fprintf(file, "# device: %s, %d thread%s\n# devices: 1\n", processor_name(name, sizeof name), (int)s->threads,
@@ -360,7 +360,7 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
                 (b->cuda ? cuda_loads : cpu_loads)[i], f[i].rate,
                 f[i].compared_sum > 0 ? sqrt(f[i].changed_sum) / f[i].compared_sum : 0, f[i].changed_sum,
                 f[i].compared_sum);
-    fprintf(file, "schedule\tkind\trows\tcontext_tokens\tms\n");
+    fputs(CALIBRATION_COLUMNS, file);
 }
 
 // Rows of a table on a GPU: no more sequences than run at once; where a backend is opened for each, powers of two.
@@ -442,11 +442,12 @@ void run_calibrate(const bench *caller) {
             for (int c = 0; c < g->contexts; c++) g->ms[t][r][c] += f[LOADS].engine_ms * g->row[t][r];
     grid_make_monotone(g);
     calibration_head(b, g, f, &o, file);
-    for (int t = 0; t < COST_TABLES; t++)
+    for (int t = 0; t < COST_TABLES; t++) {
+        calibration_table(file, t, g->rows[t] * g->contexts);
         for (int r = 0; r < g->rows[t]; r++)
-            for (int c = 0; c < g->contexts; c++)
-                fprintf(file, "%s\t%s\t%d\t%d\t%.6g\n", llm42_schedule_name(cost_tables[t].schedule),
-                        llm42_kind_name(cost_tables[t].kind), g->row[t][r], g->context[c], g->ms[t][r][c]);
+            for (int c = 0; c < g->contexts; c++) calibration_row(file, t, g->row[t][r], g->context[c], g->ms[t][r][c]);
+    }
+    fputs(CALIBRATION_END, file);
     free(g);
     out_finish(file, b->set.calibrate);
     free(b);
