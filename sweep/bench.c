@@ -65,6 +65,7 @@ static void tsv_begin(bench *b) {
     fprintf(b->tsv, "# memory_share_pct: gb_per_s of weights / the best memory_read_weights_size\n"
                     "# fma_share_pct: gflop_per_s / the best fma_fp32\n");
     figures_columns(b->tsv);
+    out_flush(b->tsv, b->set.out);
 }
 
 // The suites of a GPU that serve --workload come last: what is wrong with it comes out before the first.
@@ -180,6 +181,8 @@ static settings parse(int argc, char **argv) {
     };
     args_parse(argc, argv, "Speed of passes and whole workloads on the CPU or a GPU.", options);
     resolve(&s);
+    out_try(s.out);
+    out_try(s.calibrate);
     return s;
 }
 

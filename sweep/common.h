@@ -93,6 +93,12 @@ static inline FILE *out_begin(const char *path) {
     return file;
 }
 
+// For files that take long to fill: what was written goes out now. Exits where it cannot, at once and with the reason,
+// which errno has only now.
+static inline void out_flush(FILE *file, const char *path) {
+    if (fflush(file) || ferror(file)) args_fail(1, "%s: cannot write: %s", path, strerror(errno));
+}
+
 static inline void out_finish(FILE *file, const char *path) {
     char part[4096];
     args_out_part(path, part);

@@ -40,7 +40,7 @@ typedef struct sweep {
     const llm42_backend *backend;
     llm42_model *model;
     serve_plan plan;
-    int pages;                  // 0: the engine's default
+    int64_t pages;              // of the KV pool; 0: the engine's default
     int budget[2];              // rows of a pass with chunked prefill off, on
     char workload[128];         // as results have it: no folders
     char *configuration;        // all that cells have in common, one line
@@ -90,6 +90,20 @@ typedef struct cell_run_of {
     int64_t counted;  // requests that progress has counted as finished
 } cell_run_of;
 
+// Pages that a cell's engine takes. The simulator's pool is only a table of pages, but one for billions of tokens would
+// take gigabytes. So pages that no request can ever need are left out, which changes no result: at most max_running
+// requests run at once, each holds at most the pages of the longest request, and admission keeps at most as many more
+// free for it (and one, by rounding); the prefix cache keeps at most the pages of every request; and the engine checks
+// itself with a page for each that can run. (Only a planner that reads .pages_free sees the difference.)
+static int engine_pages(const sweep *s) {
+    const serve_plan *p = &s->plan;
+    int64_t longest = (p->max_context + s->set.page_size - 1) / s->set.page_size;
+    int64_t running = p->requests < p->max_running ? p->requests : p->max_running;
+    int64_t needed = 2 * (longest + 1) * running + p->max_running;
+    if (s->set.prefix_cache) needed += longest * p->requests;
+    return (int)(s->sim && needed < s->pages ? needed : s->pages);
+}
+
 // Policies that mean nothing in the cell keep the library's defaults.
 static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
     const grid *g = &s->grid;
@@ -100,7 +114,7 @@ static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
                               .max_context = s->plan.max_context,
                               .max_running = s->plan.max_running,
                               .page_size = (int)s->set.page_size,
-                              .pages = s->pages,
+                              .pages = engine_pages(s),
                               .window = (int)cell_number(g, c, WINDOW, 0),
                               .group = (int)cell_number(g, c, GROUP, 0),
                               .deadline = (int)s->set.deadline,
@@ -230,7 +244,7 @@ static void prompts_of_cells(sweep *s, cell **cells) {
         const llm42_engine_desc desc = {.model = s->model,
                                         .backend = s->backend,
                                         .threads = (int)s->set.threads,
-                                        .pages = s->cuda ? s->pages : 0,
+                                        .pages = s->cuda ? (int)s->pages : 0,
                                         .page_size = (int)s->set.page_size,
                                         .backend_desc = s->cuda ? &cuda : NULL};
         prompt_set made = {.seed = seed};
@@ -481,11 +495,14 @@ static void open_workload(sweep *s) {
         if (*p == '\t' || *p == '\n') *p = ' ';
 }
 
-// The pages of the KV pool; 0: the engine's default.
-static int64_t resolve_pages(const sweep *s) {
+// The pages of the KV pool; 0: the engine's default. *from: the option that says how many.
+static int64_t resolve_pages(const sweep *s, const char **from) {
     const settings *o = &s->set;
+    *from = "--pages";
     if (o->pages) return o->pages;
+    *from = "--kv-gb";
     if (s->cuda && !o->kv_tokens) return serve_pages(&s->plan, o->page_size, o->kv_gb);
+    *from = o->kv_tokens ? "--kv-tokens" : "--max-running, --max-context";
     int64_t kv = o->kv_tokens ? o->kv_tokens : s->sim ? s->calibration->kv_tokens : 0;
     int64_t request = (s->plan.max_context + o->page_size - 1) / o->page_size, pages = kv / o->page_size;
     if (!kv && s->sim) pages = request * s->plan.max_running;
@@ -507,15 +524,23 @@ static void resolve(sweep *s) {
     int chunk = CHUNK > p->max_running ? CHUNK : p->max_running;
     s->budget[0] = o->token_budget ? (int)o->token_budget : whole;
     s->budget[1] = o->token_budget ? (int)o->token_budget : chunk;
-    int64_t pages = resolve_pages(s);
+    const char *from;
+    int64_t pages = resolve_pages(s, &from), most = 1 << 28;
     int64_t least = (p->max_context + o->page_size - 2) / o->page_size;  // the last token has no KV
     if (o->pages && pages < least)  // refused here, since a request that needs more may be the last
         args_fail(2,
                   "--pages: %" PRId64 " of %" PRId64 " tokens: requests can have %d tokens and need %" PRId64
                   " pages: raise --pages, or lower --max-context",
                   pages, o->page_size, p->max_context, least);
-    if (pages > 1 << 28) args_fail(2, "--kv-tokens: %" PRId64 " pages: at most %d", pages, 1 << 28);
-    s->pages = (int)pages;
+    if (pages > most && s->sim && !o->kv_tokens && s->calibration->kv_tokens)
+        args_fail(1,
+                  "%s: kv_tokens: %" PRId64 " tokens are %" PRId64 " pages of %" PRId64 ": at most %" PRId64
+                  ": lower it, or give --kv-tokens",
+                  o->calibration, s->calibration->kv_tokens, pages, o->page_size, most);
+    if (pages > most)
+        args_fail(2, "%s: a KV pool of %" PRId64 " pages of %" PRId64 " tokens: at most %" PRId64 " pages", from, pages,
+                  o->page_size, most);
+    s->pages = pages;
 }
 
 // All but the cell's own values and what cannot change a result (threads of the simulator, names of files).

@@ -119,8 +119,10 @@ refuses 1 "${cells[3]##*/}: missing" "${grid[@]}" --merge "$dir/cells"
 late="v->submit_late = .*;"
 word='X(LLM42_VERIFY_WAIT,'
 check "the line that decides it" grep -q "$late" sweep/sweep.c
+fewer=" return (int)(s->sim && needed .*;"
+check "the line that takes fewer pages" grep -q "$fewer" sweep/sweep.c
 check "the line of a policy's word" grep -q "$word" llm42.h
-sed "s/$late/v->submit_late = false;/" sweep/sweep.c >"$dir/eager.c"
+sed "s/$late/v->submit_late = false;/; s/$fewer/ return (int)s->pages;/" sweep/sweep.c >"$dir/eager.c"
 sed "/$word/i\\    X(LLM42_VERIFY_NEVER, \"never\", \"for this test\") \\\\" llm42.h >"$dir/llm42.h"
 # shellcheck disable=SC2086  # OMP may be empty
 check "a sweep that submits all at once" "$CC" -std=c11 -ffp-contract=off -O1 $OMP -I. -isystem "$STB" "$dir/eager.c" \
@@ -131,6 +133,26 @@ few=("${sim[@]}" --requests 500 --mode dvr,nondeterministic --ratio 0.5 --qps 12
 "$sweep" "${few[@]}" >"$dir/few.tsv"
 check "preemptions are in it" grep -qvx 0 <(column "$dir/few.tsv" preemptions)
 check "submitted late or at once" diff "$dir/few.tsv" <("$dir/eager" "${few[@]}")
+# A pool that is larger than what requests can need takes no more memory: the same as with all its pages.
+awk 'BEGIN { for (i = 0; i < 40; i++)
+    printf "{\"timestamp\": %d, \"input_length\": %d, \"output_length\": 30, \"hash_ids\": [1, %d, %d]}\n",
+        100 * i, 1100 + 10 * i, i % 3 + 2, i + 9 }' >"$dir/mooncake.jsonl"
+for option in --no-flips --prefix-cache; do
+    # shellcheck disable=SC2054
+    large=("${sim[@]}" --requests 40 --max-running 7 --page-size 2 --kv-tokens 2000000 $option
+           --workload "mooncake:$dir/mooncake.jsonl" --mode dvr,nondeterministic --verify eager,wait
+           --prefill isolated,packed --overlap off,on --qps 1,offline --admission-reserve 1)
+    "$sweep" "${large[@]}" >"$dir/large$option.tsv"
+    check "a large pool, $option" diff "$dir/large$option.tsv" <("$dir/eager" "${large[@]}")
+done
+check "the prefix cache is in use" [ "$(column "$dir/large--no-flips.tsv" duration_s | xargs)" != \
+    "$(column "$dir/large--prefix-cache.tsv" duration_s | xargs)" ]
+"$sweep" "${sim[@]}" --requests 20 --kv-tokens 2147483647 --timing >/dev/null 2>"$dir/stderr"
+check "20 requests with 2147483647 tokens of KV in 2 GB" [ "$(awk '{print ($(NF - 3) < 2000)}' "$dir/stderr")" = 1 ]
+sed 's/kv_tokens: 100000/kv_tokens: 1e12/' "$dir/none.tsv" >"$dir/large.tsv"
+refuses 1 'large.tsv: kv_tokens: 1000000000000 tokens are 62500000000 pages of 16: at most 268435456' \
+    --calibration "$dir/large.tsv"
+refuses 2 '--kv-tokens: a KV pool of 62500000000 pages of 16 tokens: at most' "${sim[@]}" --kv-tokens 1000000000000
 check "a word that llm42.h has is a value of the axis" \
     [ "$("$dir/eager" --verify wait,never --list | cut -f 5 | xargs)" = "verify wait never" ]
 

@@ -20,6 +20,15 @@ ends() {  # ends STATUS PATTERN PROGRAM OPTION...: so it ends, and a line that i
     fi
 }
 
+check_not() {  # check_not NAME PATTERN: no line that the last program printed has the pattern
+    if ! grep -qE -e "$2" "$out/log"; then
+        passed=$((passed + 1))
+    else
+        echo "test_tools: FAILED: $1 went on: $(grep -m1 -E -e "$2" "$out/log")"
+        failed=$((failed + 1))
+    fi
+}
+
 for tool in generate score rollback determinism sweep bench fit; do
     ends 0 '^usage: ' $tool --help
     ends 2 "unknown option '--nonsense'" $tool --nonsense
@@ -41,6 +50,14 @@ ends 0 '^[0-9]+	-?[0-9.]+$' score --ids 0,905,312 --logits
 ends 0 '^marked .* identical' rollback --requests 2 --tokens 16 --delay 0 --trace "$out/trace.tsv"
 ends 0 '^every promise held$' determinism --requests 2 --tokens 8 --tsv "$out/determinism.tsv"
 ends 0 'decode' bench --suite decode --repeats 1
+# Before anything is measured or fitted, and with the reason.
+for file in --out --calibrate; do
+    ends 1 '^bench: /dev/full: cannot write: No space left on device$' bench --suite decode --repeats 1 $file /dev/full
+    check_not "bench $file" '^nondeterministic'
+done
+ends 1 "^bench: $out/gone/x: cannot write: No such file or directory$" bench --out "$out/gone/x"
+ends 1 "^fit: $out/gone/x: cannot write: No such file or directory$" fit --out "$out/gone/x"
+check_not fit batch
 ends 1 'nowhere' generate --model nowhere --prompt Once
 ends 1 'nowhere' score --model nowhere --text Once
 ends 1 'nowhere' rollback --model nowhere

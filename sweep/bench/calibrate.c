@@ -303,7 +303,7 @@ static void calibration_keys(const bench *b, const flips *f, const overlap *o, F
     char name[256];
     bool synthetic = !strncmp(s->model, "synthetic:", 10);  // the simulator needs its shape only
     const char *model = synthetic ? s->model + 10 : s->model;
-    fprintf(file, CALIBRATION_FIRST "# source: measured by build/bench --calibrate\n");
+    fprintf(file, "# source: measured by build/bench --calibrate\n");
     if (b->cuda) fprintf(file, "# device: %s\n# devices: 1\n", manifest_value(b, "device", name, sizeof name));
     else
         fprintf(file, "# device: %s, %d thread%s\n# devices: 1\n", processor_name(name, sizeof name), (int)s->threads,
@@ -432,6 +432,8 @@ void run_calibrate(const bench *caller) {
     check_lengths(b);
     cost_grid *g = allocate(sizeof *g);
     FILE *file = out_begin(b->set.calibrate);
+    fputs(CALIBRATION_FIRST, file);
+    out_flush(file, b->set.calibrate);  // a full disk is found out before the measurement
     grid_fill(b, g);
     overlap o = overlap_measure(b);
     b->cuda_desc.no_check = false;

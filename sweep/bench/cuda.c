@@ -57,6 +57,7 @@ static void cuda_begin(bench *b) {
                 "# relative_pct, nondet_itl_relative_pct: to nondeterministic of this run\n",
                 b->set.verify, b->set.prefill, b->set.chunked, (int)b->set.max_running, (int)b->set.token_budget);
         figures_columns(b->tsv);
+        out_flush(b->tsv, b->set.out);
     }
     cuda_ceilings_report(b);
 }
@@ -369,7 +370,7 @@ void run_cuda(bench *b) {
     if (out_of_time(b)) printf("stopped after %g s (--seconds): what is missing was not begun\n", b->set.seconds);
     if (!b->tsv) return;
     if (out_of_time(b)) fprintf(b->tsv, "# stopped after %g s: what is missing was not begun\n", b->set.seconds);
-    bool bad = ferror(b->tsv);
-    if (fclose(b->tsv) || bad) args_fail(1, "%s: cannot write: %s", b->set.out, strerror(errno));
+    out_flush(b->tsv, b->set.out);
+    if (fclose(b->tsv)) args_fail(1, "%s: cannot write: %s", b->set.out, strerror(errno));
     printf("wrote %s\n", b->set.out);
 }
