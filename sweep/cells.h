@@ -9,6 +9,8 @@
 
 #include "sweep/common.h"
 
+#include <dirent.h>
+
 #include "stb_ds.h"
 
 #include "examples/planners.h"
@@ -225,19 +227,39 @@ static inline cell_name_text cell_name(const grid *g, const cell *c) {
     return name;
 }
 
+// The cell's own settings: what it adds to the configuration that all cells of a run have in common.
+typedef struct cell_settings_text {
+    char text[1280];
+} cell_settings_text;
+
+static inline cell_settings_text cell_settings(const grid *g, const cell *c) {
+    cell_settings_text settings = {""};
+    for (int a = 0; a < g->shown; a++) {
+        const value *v = cell_value(g, c, (axis_name)a);
+        if (v && is_default_planner((axis_name)a, v)) continue;
+        size_t used = strlen(settings.text);
+        snprintf(settings.text + used, sizeof settings.text - used, "%s%s %s", used ? "; " : "", axes[a].name,
+                 cell_text(g, c, (axis_name)a));
+    }
+    return settings;
+}
+
 // >>files --------------------------------------------------------------------------------------------------------
-// DIR/NAME.tsv: four lines, the last of which says that the file is whole.
-#define CELL_FIRST "# llm42 sweep cell\n"
+// DIR/NAME-HASH.tsv holds a finished cell: five lines, the last of which says that the file is whole. NAME is the
+// cell's, HASH of the configuration, so that cells of several configurations can share DIR.
+#define CELL_FIRST "# llm42 sweep cell 2\n"
 #define CELL_CONFIGURATION "# configuration: "
+#define CELL_SETTINGS "# cell: "
 #define CELL_END "# end\n"
 
 typedef struct file_name {
-    char text[4400];
+    char text[4500];
 } file_name;
 
-static inline file_name cell_path(const char *folder, const grid *g, const cell *c) {
+static inline file_name cell_path(const char *folder, const char *configuration, const grid *g, const cell *c) {
     file_name path;
-    snprintf(path.text, sizeof path.text, "%.4000s/%s.tsv", folder, cell_name(g, c).text);
+    uint64_t hash = file_hash(configuration, strlen(configuration));
+    snprintf(path.text, sizeof path.text, "%.4000s/%s-%016" PRIx64 ".tsv", folder, cell_name(g, c).text, hash);
     return path;
 }
 
@@ -250,43 +272,124 @@ static inline bool file_write(const char *path, const char *text) {
     return args_out_finish(file, path, part);
 }
 
-static inline bool cell_write(const char *folder, const grid *g, const cell *c, const char *configuration) {
-    size_t size = strlen(configuration) + strlen(c->row) + 128;
+static inline bool cell_write(const char *folder, const char *configuration, const grid *g, const cell *c) {
+    size_t size = strlen(configuration) + strlen(c->row) + 1500;
     char *text = malloc(size);
     if (!text) return false;
-    snprintf(text, size, CELL_FIRST CELL_CONFIGURATION "%s\n%s\n" CELL_END, configuration, c->row);
-    bool good = file_write(cell_path(folder, g, c).text, text);
+    snprintf(text, size, CELL_FIRST CELL_CONFIGURATION "%s\n" CELL_SETTINGS "%s\n%s\n" CELL_END, configuration,
+             cell_settings(g, c).text, c->row);
+    bool good = file_write(cell_path(folder, configuration, g, c).text, text);
     int why = errno;
     free(text);
     errno = why;
     return good;
 }
 
-typedef enum cell_state { CELL_DONE, CELL_MISSING, CELL_CUT, CELL_FOREIGN } cell_state;
+// What the file of a finished cell says; it points into `text`.
+typedef struct cell_file {
+    char *text;  // of the whole file, to be freed
+    const char *configuration, *settings, *row;
+} cell_file;
 
-// Sets the cell's row from its file if that is whole and of this configuration, with `columns` columns.
-static inline cell_state cell_read(const char *folder, const grid *g, cell *c, const char *configuration, int columns) {
+typedef enum cell_state { CELL_DONE, CELL_MISSING, CELL_CUT } cell_state;
+
+// CELL_CUT: the file is not whole, or is no cell.
+static inline cell_state cell_file_read(const char *path, cell_file *file) {
     size_t size;
-    char *text, *line[4];
-    if (file_read(cell_path(folder, g, c).text, &text, &size, NULL) != LLM42_OK) return CELL_MISSING;
-    line[0] = text, line[1] = line[2] = line[3] = NULL;
-    cell_state state = CELL_CUT;
-    for (int i = 0; i < 3 && line[i]; i++) {
-        line[i + 1] = strchr(line[i], '\n');
-        if (line[i + 1]) line[i + 1]++;
+    *file = (cell_file){0};
+    if (file_read(path, &file->text, &size, NULL) != LLM42_OK) return CELL_MISSING;
+    char *line[5] = {file->text};
+    for (int i = 0; i < 4; i++) {
+        if (!(line[i + 1] = strchr(line[i], '\n'))) return CELL_CUT;
+        line[i + 1]++;
     }
-    if (line[3] && !strcmp(line[3], CELL_END)) {
-        line[2][-1] = line[3][-1] = 0;
+    const size_t configuration = strlen(CELL_CONFIGURATION), settings = strlen(CELL_SETTINGS);
+    if (strcmp(line[4], CELL_END) || strlen(file->text) != size || strncmp(line[0], CELL_FIRST, strlen(CELL_FIRST)) ||
+        strncmp(line[1], CELL_CONFIGURATION, configuration) || strncmp(line[2], CELL_SETTINGS, settings))
+        return CELL_CUT;
+    for (int i = 1; i < 5; i++) line[i][-1] = 0;
+    file->configuration = line[1] + configuration, file->settings = line[2] + settings, file->row = line[3];
+    return CELL_DONE;
+}
+
+// Sets the cell's row from its file if that is whole and says what its name says, with `columns` columns.
+static inline cell_state cell_read(const char *folder, const char *configuration, const grid *g, cell *c, int columns) {
+    cell_file file;
+    cell_state state = cell_file_read(cell_path(folder, configuration, g, c).text, &file);
+    if (state == CELL_DONE) {
         int tabs = 0;
-        for (const char *p = line[2]; *p; p++) tabs += *p == '\t';
-        size_t label = strlen(CELL_CONFIGURATION);
-        bool ours = !strncmp(text, CELL_FIRST, strlen(CELL_FIRST)) && !strncmp(line[1], CELL_CONFIGURATION, label) &&
-                    !strcmp(line[1] + label, configuration);
-        state = !ours ? CELL_FOREIGN : tabs + 1 != columns ? CELL_CUT : CELL_DONE;
+        for (const char *p = file.row; *p; p++) tabs += *p == '\t';
+        bool ours = !strcmp(file.configuration, configuration) && !strcmp(file.settings, cell_settings(g, c).text);
+        if (!ours || tabs + 1 != columns) state = CELL_CUT;
+        else if (!(c->row = strdup(file.row))) state = CELL_MISSING;
     }
-    if (state == CELL_DONE) c->row = strdup(line[2]);
-    free(text);
-    return state == CELL_DONE && !c->row ? CELL_MISSING : state;
+    free(file.text);
+    return state;
+}
+
+// >>configurations -----------------------------------------------------------------------------------------------
+// A configuration of which a folder has finished cells.
+typedef struct found {
+    char *configuration;
+    int64_t cells;
+} found;
+
+static inline int found_order(const void *a, const void *b) {
+    return strcmp(((const found *)a)->configuration, ((const found *)b)->configuration);
+}
+
+// The configurations of the finished cells in a folder, in a fixed order (stb_ds array, configurations to be freed).
+static inline found *configurations_find(const char *folder) {
+    found *all = NULL;
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        char path[4400];
+        cell_file file;
+        size_t length = strlen(entry->d_name);
+        if (length < 4 || strcmp(entry->d_name + length - 4, ".tsv")) continue;
+        snprintf(path, sizeof path, "%.4000s/%s", folder, entry->d_name);
+        if (cell_file_read(path, &file) == CELL_DONE) {
+            int64_t i = 0;
+            while (i < arrlen(all) && strcmp(all[i].configuration, file.configuration)) i++;
+            if (i == arrlen(all)) arrput(all, ((found){strdup(file.configuration), 0}));
+            if (!all[i].configuration) args_fail(1, "out of memory");
+            all[i].cells++;
+        }
+        free(file.text);
+    }
+    if (dir) closedir(dir);
+    if (all) qsort(all, (size_t)arrlen(all), sizeof *all, found_order);
+    return all;
+}
+
+static inline const char *setting_next(const char *setting) {
+    setting += strcspn(setting, ";");
+    return setting + strspn(setting, "; ");
+}
+
+// The setting of a configuration ("KEY VALUE; KEY VALUE") that has the first `length` characters of `setting`, or NULL.
+static inline const char *setting_find(const char *configuration, const char *setting, size_t length) {
+    for (const char *p = configuration; *p; p = setting_next(p))
+        if (!strncmp(p, setting, length) && strchr(" ;", p[length])) return p;  // strchr finds the 0 too
+    return NULL;
+}
+
+// How another configuration differs from ours: "requests 201 (here 200)".
+static inline void differences_print(FILE *file, const char *other, const char *ours) {
+    const char *comma = "";
+    for (const char *p = other; *p; p = setting_next(p)) {
+        size_t all = strcspn(p, ";"), key = strcspn(p, " ;");
+        const char *here = setting_find(ours, p, key);
+        if (here && strcspn(here, ";") == all && !strncmp(here, p, all)) continue;
+        fprintf(file, "%s%.*s", comma, (int)all, p);
+        if (here) fprintf(file, " (here%.*s)", (int)(strcspn(here, ";") - key), here + key);
+        comma = ", ";
+    }
+    for (const char *p = ours; *p; p = setting_next(p)) {
+        if (setting_find(other, p, strcspn(p, " ;"))) continue;
+        fprintf(file, "%s(here %.*s)", comma, (int)strcspn(p, ";"), p);
+        comma = ", ";
+    }
 }
 
 #endif  // CELLS_H

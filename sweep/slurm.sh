@@ -14,7 +14,7 @@
 #
 # Submit it from the repository's root. DIR must be seen by all nodes. A task that was cut off does not run its
 # finished cells again, so that the same command may be given again, also with another number of tasks. For --backend cpu
-# give the threads too (--threads, at most cpus-per-task), and use nodes of one kind: --merge refuses cells that were
+# give the threads too (--threads, at most cpus-per-task), and use nodes of one kind: --merge takes no cells that were
 # measured on another processor.
 # From the environment: B (the build folder), and Slurm's variables, which may be set by hand where there is no Slurm.
 set -euo pipefail

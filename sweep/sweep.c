@@ -254,27 +254,13 @@ static void prompts_of_cells(sweep *s, cell **cells) {
 }
 
 // >>grid ---------------------------------------------------------------------------------------------------------
-static char *cell_configuration(const sweep *s, const cell *c) {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *file = open_memstream(&text, &size);
-    if (!file) args_fail(1, "out of memory");
-    fputs(s->configuration, file);
-    for (int a = 0; a < s->grid.shown; a++) {
-        const value *v = cell_value(&s->grid, c, (axis_name)a);
-        if (v && is_default_planner((axis_name)a, v)) continue;
-        fprintf(file, "; %s %s", axes[a].name, cell_text(&s->grid, c, (axis_name)a));
-    }
-    if (fclose(file)) args_fail(1, "out of memory");
-    return text;
+static file_name path_of(const sweep *s, const char *folder, const cell *c) {
+    return cell_path(folder, s->configuration, &s->grid, c);
 }
 
 // Takes over what --cells or --merge has of a cell.
 static cell_state cell_load(sweep *s, cell *c, const char *folder) {
-    char *configuration = cell_configuration(s, c);
-    cell_state state = cell_read(folder, &s->grid, c, configuration, row_columns(s));
-    free(configuration);
-    return state;
+    return cell_read(folder, s->configuration, &s->grid, c, row_columns(s));
 }
 
 // The cells of this share that have no finished file yet (stb_ds array).
@@ -284,9 +270,9 @@ static cell **cells_to_run(sweep *s) {
         cell *c = &s->grid.cells[i];
         if (i % s->set.shares != s->set.share) continue;  // neighbours in the grid cost much the same: deal them out
         cell_state state = s->set.cells ? cell_load(s, c, s->set.cells) : CELL_MISSING;
-        if (state == CELL_CUT || state == CELL_FOREIGN)
-            fprintf(stderr, "%s: %s: %s: run again\n", args_program, cell_path(s->set.cells, &s->grid, c).text,
-                    state == CELL_CUT ? "cut short or damaged" : "of another configuration");
+        if (state == CELL_CUT)
+            fprintf(stderr, "%s: %s: cut short or damaged: run again\n", args_program,
+                    path_of(s, s->set.cells, c).text);
         if (state != CELL_DONE) arrput(left, c);
     }
     return left;
@@ -294,17 +280,37 @@ static cell **cells_to_run(sweep *s) {
 
 static void cell_finish(sweep *s, cell *c) {
     if (c->error[0] || !s->set.cells) return;
-    char *configuration = cell_configuration(s, c);
-    if (!cell_write(s->set.cells, &s->grid, c, configuration))
-        snprintf(c->error, sizeof c->error, "%.300s: cannot write: %s", cell_path(s->set.cells, &s->grid, c).text,
+    if (!cell_write(s->set.cells, s->configuration, &s->grid, c))
+        snprintf(c->error, sizeof c->error, "%.300s: cannot write: %s", path_of(s, s->set.cells, c).text,
                  strerror(errno));
-    free(configuration);
 }
 
-// Takes every row of the grid from its file.
+// What the folder of --merge has beside the cells of this configuration: a text of "; 12 cells of another
+// configuration: requests 201 (here 200)" for each, to be freed. *ours: cells of this one, of whatever grid.
+static char *others_text(const sweep *s, int64_t *ours) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    if (!file) args_fail(1, "out of memory");
+    found *all = configurations_find(s->set.merge);
+    *ours = 0;
+    for (int64_t i = 0; i < arrlen(all); i++) {
+        if (!strcmp(all[i].configuration, s->configuration)) {
+            *ours = all[i].cells;
+        } else {
+            fprintf(file, "; %" PRId64 " cell%s of another configuration: ", all[i].cells, all[i].cells > 1 ? "s" : "");
+            differences_print(file, all[i].configuration, s->configuration);
+        }
+        free(all[i].configuration);
+    }
+    arrfree(all);
+    if (fclose(file)) args_fail(1, "out of memory");
+    return text;
+}
+
+// Takes every row of the grid from its file, and says what the folder has.
 static void merge_cells(sweep *s) {
-    static const char *const why[] = {
-        [CELL_MISSING] = "missing", [CELL_CUT] = "cut short or damaged", [CELL_FOREIGN] = "of another configuration"};
+    static const char *const why[] = {[CELL_MISSING] = "missing", [CELL_CUT] = "cut short or damaged"};
     int64_t count = arrlen(s->grid.cells), bad = 0;
     const cell *first = NULL;
     cell_state what = CELL_DONE;
@@ -313,9 +319,16 @@ static void merge_cells(sweep *s) {
         if (state == CELL_DONE) continue;
         if (!bad++) first = &s->grid.cells[i], what = state;
     }
+    int64_t ours;
+    char *others = others_text(s, &ours);
     if (bad)
-        args_fail(1, "%s: %s; %" PRId64 " of the grid's %" PRId64 " cells are not done: run them with --cells %s",
-                  cell_path(s->set.merge, &s->grid, first).text, why[what], bad, count, s->set.merge);
+        args_fail(1, "%s: %s; %" PRId64 " of the grid's %" PRId64 " cells are not done: run them with --cells %s%s%s",
+                  path_of(s, s->set.merge, first).text, why[what], bad, count, s->set.merge,
+                  others[0] ? "; it has" : "", others[0] ? others + 1 : "");
+    if (!s->set.quiet || others[0])
+        fprintf(stderr, "%s: %s: %" PRId64 " cells of this configuration, %" PRId64 " of them in this grid%s%s\n",
+                args_program, s->set.merge, ours, count, others, others[0] ? "; only this one is merged" : "");
+    free(others);
 }
 
 // >>output -------------------------------------------------------------------------------------------------------
@@ -547,7 +560,7 @@ static void resolve(sweep *s) {
 static void configure(sweep *s) {
     const settings *o = &s->set;
     size_t size = 0;
-    char name[256];
+    char name[256], number[64];
     FILE *file = open_memstream(&s->configuration, &size);
     if (!file) args_fail(1, "out of memory");
     fprintf(file, "llm42 %s; backend %s; ", LLM42_VERSION, o->backend);
@@ -555,8 +568,9 @@ static void configure(sweep *s) {
         fprintf(file, "calibration %s", s->calibration->name);
         contents_print(file, o->calibration);
         fprintf(file, "; model %s; ", s->calibration->model);
+        number_text(number, sizeof number, o->flip_scale);
         if (o->no_flips) fprintf(file, "flips off; ");
-        else fprintf(file, "flip_scale %g; ", o->flip_scale);
+        else fprintf(file, "flip_scale %s; ", number);
     } else {
         fprintf(file, "cpu %s", processor_name(name, sizeof name));
         if (s->cuda)
@@ -577,7 +591,8 @@ static void configure(sweep *s) {
     else fprintf(file, "; deadline W");
     if (o->look_ahead) fprintf(file, "; look_ahead %" PRId64, o->look_ahead);
     else fprintf(file, "; look_ahead W");
-    fprintf(file, "; admission_reserve %g; prefix_cache %s", o->admission_reserve, o->prefix_cache ? "on" : "off");
+    number_text(number, sizeof number, o->admission_reserve);
+    fprintf(file, "; admission_reserve %s; prefix_cache %s", number, o->prefix_cache ? "on" : "off");
     if (fclose(file)) args_fail(1, "out of memory");
     for (char *p = s->configuration; *p; p++)
         if (*p == '\n') *p = ' ';

@@ -87,17 +87,41 @@ check "no axis where it means nothing" [ "$(awk -F '\t' '$5 == "nondeterministic
 # The same result another way.
 check "2 threads" diff "$dir/whole.tsv" <("$sweep" "${grid[@]}" --threads 2)
 for share in 1/3 2/3 3/3; do "$sweep" "${grid[@]}" --cells "$dir/cells" --cell $share --quiet; done
-"$sweep" "${grid[@]}" --merge "$dir/cells" --out "$dir/merged.tsv" >/dev/null
+"$sweep" "${grid[@]}" --merge "$dir/cells" --out "$dir/merged.tsv" --quiet >/dev/null
 check "three shares, merged" cmp "$dir/whole.tsv" "$dir/merged.tsv"
 check "no files but the cells'" [ "$(find "$dir/cells" -type f ! -name '*.tsv' | wc -l)" = 0 ]
 for task in 1 2; do
     B=$B SLURM_ARRAY_TASK_ID=$task SLURM_ARRAY_TASK_COUNT=2 bash sweep/slurm.sh "$dir/tasks" "${grid[@]}" --quiet
 done
-check "two Slurm tasks, merged" diff "$dir/whole.tsv" <("$sweep" "${grid[@]}" --merge "$dir/tasks")
+check "two Slurm tasks, merged" diff "$dir/whole.tsv" <("$sweep" "${grid[@]}" --merge "$dir/tasks" --quiet)
 check "a Slurm array must be 1-N" bash -c '! SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=4 \
     SLURM_ARRAY_TASK_COUNT=2 bash sweep/slurm.sh folder'
 
-# Damage: one file cut short, one of another run, one gone; and a finished one changed by hand, to see that it is kept.
+# Another configuration in the same folder: both keep their cells, and a merge says what it has found.
+other=("${grid[@]}" --requests 201 --flip-scale 1.0000001 --quiet)
+"$sweep" "${other[@]}" --threads 1 >"$dir/other.tsv"
+"$sweep" "${other[@]}" --cells "$dir/cells" --out "$dir/cells_other.tsv" >/dev/null
+check "another configuration in the same folder" cmp "$dir/other.tsv" "$dir/cells_other.tsv"
+"$sweep" "${grid[@]}" --merge "$dir/cells" >"$dir/merged.tsv" 2>"$dir/stderr"
+check "it has not touched the first one's cells" cmp "$dir/whole.tsv" "$dir/merged.tsv"
+check "the merge says so" grep -qxF "sweep: $dir/cells: 22 cells of this configuration, 22 of them in this grid; 22 cells \
+of another configuration: flip_scale 1.0000001 (here 1), requests 201 (here 200); only this one is merged" "$dir/stderr"
+check "and the other merge" diff "$dir/other.tsv" <("$sweep" "${other[@]}" --merge "$dir/cells" 2>"$dir/stderr")
+check "says so even under --quiet" grep -q '22 cells of another configuration: flip_scale 1 (here 1.0000001)' \
+    "$dir/stderr"
+refuses 1 'missing; 22 of the grid.s 22 cells are not done: .*; it has 22 cells of another .*; 22 cells of another' \
+    "${grid[@]}" --no-flips --merge "$dir/cells"
+while read -r file; do rm "$file"; done < <(grep -l 'requests 201' "$dir/cells"/*)
+mkdir "$dir/mixed"
+cp "$dir"/cells/*_qps12_* "$dir/mixed"
+"$sweep" "${other[@]}" --qps offline --cells "$dir/mixed" >/dev/null
+refuses 1 'missing; 11 of the grid.s 22 cells are not done: .*; it has 11 cells of another .* requests 201 ' \
+    "${grid[@]}" --merge "$dir/mixed"
+printf '# llm42 sweep cell 2\n# configuration: x;\n# cell: \nrow\n# end\n' >"$dir/mixed/odd.tsv"
+refuses 1 '; 1 cell of another configuration: x, \(here llm42 ' "${grid[@]}" --merge "$dir/mixed"
+
+# Damage: one file cut short, one whose name is another's, one gone; and a finished one changed by hand, to see that it
+# is kept.
 cells=("$dir"/cells/*)
 head -c 300 "${cells[0]}" >"$dir/part" && cp "$dir/part" "${cells[0]}"
 sed -i 's/requests 200/requests 201/' "${cells[1]}"
@@ -107,7 +131,7 @@ rm "${cells[2]}"
 "$sweep" "${grid[@]}" --cells "$dir/cells" --out "$dir/resumed.tsv" >/dev/null 2>"$dir/notes"
 check "resumed after damage" cmp "$dir/whole.tsv" "$dir/resumed.tsv"
 check "note of the cut file" grep -q "${cells[0]##*/}: cut short or damaged: run again" "$dir/notes"
-check "note of the foreign file" grep -q "${cells[1]##*/}: of another configuration: run again" "$dir/notes"
+check "note of the file with another's name" grep -q "${cells[1]##*/}: cut short or damaged: run again" "$dir/notes"
 check "notes of these two only" [ "$(wc -l <"$dir/notes")" = 2 ]
 sed -i 's/^\(sim\t.*\t\)[^\t]*$/\142.4242/' "${cells[3]}"
 check "a finished cell is not run again" grep -q '42.4242$' <("$sweep" "${grid[@]}" --cells "$dir/cells")
