@@ -1000,8 +1000,18 @@ LLM42_API double llm42_metrics_percentile(double *values, double p);
 LLM42_API void llm42_consistent_spans(const int32_t *reference, int reference_count, const int32_t *tokens, int count,
                                       int *first, int *second);
 
-// A trace writes events to a file: *.json as a Chrome/Perfetto trace, anything else as TSV. The TSV has a column for
-// each field of llm42_event; LLM42_EVENTS says what n means.
+// A trace writes events to a file: *.json as a Chrome/Perfetto trace, anything else as TSV. Give it every event of one
+// engine, from the first one on. It takes no more memory however long the run is. The TSV has a column for each field
+// of llm42_event; LLM42_EVENTS says what n means. The JSON trace has
+// - a lane for each schedule, with a slice for each pass, and one more lane for replay passes that ran beside other
+//   passes (.overlap),
+// - a lane for each request, "request 7 (deterministic)". A slice spans the request. In it are the slices "waiting"
+// (not
+//   admitted yet, or preempted), "prefill" and "decode", and in "decode" a slice "verify" for each of its windows.
+//   Every event of the request is also there as an instant.
+// - an arrow (flow event) from each replay pass to each of its windows.
+// Its times are microseconds from the first event, rounded to 125 ns. Slices of a lane never overlap. If a request has
+// not finished when the trace is closed, its slices have no end; viewers draw them to the end of the trace.
 typedef struct llm42_trace llm42_trace;
 LLM42_API llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error *error);
 LLM42_API void llm42_trace_event(llm42_trace *trace, const llm42_event *event);
@@ -6188,16 +6198,45 @@ void llm42_consistent_spans(const int32_t *reference, int reference_count, const
 }
 
 // >>trace --------------------------------------------------------------------------------------------------------
-// Owns: writing events to a file, as TSV or as a Chrome trace, which has a lane for each schedule and each request.
+// Owns: writing events to a file, as TSV or as a Chrome trace.
 // Calls: memory, results.
-// Invariant: times count from the first event, and no event is earlier than the first.
+// Invariant: times count from the first event. In the Chrome trace they are whole ticks of an eighth of a microsecond,
+// each rounded on its own, and a duration is a difference of two of them. So a slice ends exactly where the next one
+// begins. A double holds a tick exactly, in microseconds and in nanoseconds, so no viewer rounds it again.
+
+enum { LLM42__TRACE_PASSES = 1, LLM42__TRACE_REQUESTS, LLM42__TRACE_BESIDE = LLM42_EXACT + 1 };
 
 struct llm42_trace {
     FILE *file;
     bool json, first;
-    double begin;  // time of the first event, seconds
+    double begin;      // time of the first event, seconds
+    int lane;          // of the last pass: its schedule, or LLM42__TRACE_BESIDE
+    int64_t from, to;  // its begin and end, ticks
+    int64_t flows;     // so far
     char path[256];
 };
+
+// Names a lane. Viewers show the lanes of a group in the order of their numbers.
+static void llm42__trace_lane(llm42_trace *t, int group, int64_t lane, const char *name) {
+    fprintf(
+        t->file,
+        ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %d, \"tid\": %lld, \"args\": {\"name\": \"%s\"}}"
+        ",\n{\"ph\": \"M\", \"name\": \"thread_sort_index\", \"pid\": %d, \"tid\": %lld, \"args\": {\"sort_index\": "
+        "%lld}}",
+        group, (long long)lane, name, group, (long long)lane, (long long)lane);
+}
+
+static void llm42__trace_open_json(llm42_trace *t) {
+    fprintf(t->file,
+            "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"version\": \"llm42 " LLM42_VERSION
+            "\"}, \"traceEvents\": [\n"
+            "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, \"args\": {\"name\": \"passes\"}},\n"
+            "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, \"args\": {\"name\": \"requests\"}}",
+            LLM42__TRACE_PASSES, LLM42__TRACE_REQUESTS);
+    for (int s = LLM42_FAST; s <= LLM42_INVARIANT; s++)
+        llm42__trace_lane(t, LLM42__TRACE_PASSES, s, llm42_schedule_name((llm42_schedule)s));
+    llm42__trace_lane(t, LLM42__TRACE_PASSES, LLM42__TRACE_BESIDE, "replay beside other passes");
+}
 
 llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error *error) {
     *trace = NULL;
@@ -6213,23 +6252,19 @@ llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error
         llm42__free(t);
         return llm42_fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
     }
-    if (t->json) {
-        fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n"
-              "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 1, \"args\": {\"name\": \"passes\"}},\n"
-              "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": 2, \"args\": {\"name\": \"requests\"}}",
-              t->file);
-        for (int s = LLM42_FAST; s <= LLM42_INVARIANT; s++)
-            fprintf(
-                t->file,
-                ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 1, \"tid\": %d, \"args\": {\"name\": \"%s\"}}",
-                s, llm42_schedule_name((llm42_schedule)s));
-    } else {
+    if (t->json) llm42__trace_open_json(t);
+    else
         fputs("# llm42 " LLM42_VERSION " trace; times in seconds from the first event\n"
               "time_s\tevent\trequest\tn\tposition\ttokens\tschedule\tshape\twindows\tbegin_s\n",
               t->file);
-    }
     *trace = t;
     return LLM42_OK;
+}
+
+// A time in whole parts of a second, from the first event. A pass that began before it counts from it.
+static int64_t llm42__trace_time(const llm42_trace *t, double seconds, double parts) {
+    double n = (seconds - t->begin) * parts + 0.5;
+    return n > 0 ? (int64_t)n : 0;
 }
 
 // A time as text, with a decimal point in every locale.
@@ -6237,55 +6272,101 @@ typedef struct llm42__decimal {
     char text[64];
 } llm42__decimal;
 
-static llm42__decimal llm42__trace_time(double seconds, double per_second, int digits) {
+static llm42__decimal llm42__trace_seconds(const llm42_trace *t, double seconds) {
     llm42__decimal d;
-    int64_t scale = 1;
-    for (int i = 0; i < digits; i++) scale *= 10;
-    int64_t n = (int64_t)(seconds * per_second * (double)scale + 0.5);
-    n = n < 0 ? 0 : n;  // a pass that began before the trace
-    snprintf(d.text, sizeof d.text, "%lld.%0*lld", (long long)(n / scale), digits, (long long)(n % scale));
+    int64_t n = llm42__trace_time(t, seconds, 1e9);
+    snprintf(d.text, sizeof d.text, "%lld.%09lld", (long long)(n / 1000000000), (long long)(n % 1000000000));
     return d;
 }
 
+static int64_t llm42__trace_ticks(const llm42_trace *t, double seconds) { return llm42__trace_time(t, seconds, 8e6); }
+
+// Ticks as microseconds.
+static llm42__decimal llm42__trace_us(int64_t ticks) {
+    llm42__decimal d;
+    snprintf(d.text, sizeof d.text, "%lld.%03d", (long long)(ticks / 8), (int)(ticks % 8) * 125);
+    return d;
+}
+
+// Writes an event up to its further fields and its closing brace, which the caller adds. name NULL: none.
+static void llm42__trace_put(llm42_trace *t, const char *kind, const char *name, int group, int64_t lane, int64_t at) {
+    fprintf(t->file, ",\n{\"ph\": \"%s\", \"pid\": %d, \"tid\": %lld, \"ts\": %s", kind, group, (long long)lane,
+            llm42__trace_us(at).text);
+    if (name) fprintf(t->file, ", \"name\": \"%s\"", name);
+}
+
+// A pass that began before the last one ended ran beside it: only a replay pass in flight does that.
+static void llm42__trace_pass(llm42_trace *t, const llm42_event *ev) {
+    char name[48];
+    int64_t before = t->to;
+    t->from = llm42__trace_ticks(t, ev->begin);
+    t->to = llm42__trace_ticks(t, ev->time);
+    t->lane = t->from < before ? LLM42__TRACE_BESIDE : (int)ev->schedule;
+    snprintf(name, sizeof name, "%s %d", llm42_schedule_name(ev->schedule), ev->n);
+    llm42__trace_put(t, "X", name, LLM42__TRACE_PASSES, t->lane, t->from);
+    fprintf(t->file, ", \"dur\": %s, \"args\": {\"rows\": %d, \"shape\": %d, \"windows\": %d}}",
+            llm42__trace_us(t->to - t->from).text, ev->n, ev->shape, ev->windows);
+}
+
+// A window of the last pass: a slice of its request, and the arrow that leads there.
+static void llm42__trace_window(llm42_trace *t, const llm42_event *ev) {
+    llm42__trace_put(t, "X", "verify", LLM42__TRACE_REQUESTS, ev->request, t->from);
+    fprintf(t->file, ", \"dur\": %s, \"args\": {\"agreed\": %d}}", llm42__trace_us(t->to - t->from).text, ev->n);
+    t->flows++;
+    llm42__trace_put(t, "s", "window", LLM42__TRACE_PASSES, t->lane, t->from);
+    fprintf(t->file, ", \"cat\": \"verify\", \"id\": %lld}", (long long)t->flows);
+    llm42__trace_put(t, "f", "window", LLM42__TRACE_REQUESTS, ev->request, t->from);
+    fprintf(t->file, ", \"cat\": \"verify\", \"id\": %lld, \"bp\": \"e\"}", (long long)t->flows);
+}
+
+static void llm42__trace_begin(llm42_trace *t, const char *name, int64_t request, int64_t at) {
+    llm42__trace_put(t, "B", name, LLM42__TRACE_REQUESTS, request, at);
+    fputc('}', t->file);
+}
+
+static void llm42__trace_end(llm42_trace *t, int64_t request, int64_t at) {
+    llm42__trace_put(t, "E", NULL, LLM42__TRACE_REQUESTS, request, at);
+    fputc('}', t->file);
+}
+
+// A request is always in one of the slices waiting, prefill and decode, so no state of it need be kept here.
 static void llm42__trace_json(llm42_trace *t, const llm42_event *ev) {
-    llm42__decimal us = llm42__trace_time(ev->time - t->begin, 1e6, 3);
-    if (ev->type == LLM42_EVENT_PASS) {
-        fprintf(t->file,
-                ",\n{\"ph\": \"X\", \"name\": \"%s %d\", \"pid\": 1, \"tid\": %d, \"ts\": %s, \"dur\": %s, \"args\": "
-                "{\"rows\": %d, \"shape\": %d, \"windows\": %d}}",
-                llm42_schedule_name(ev->schedule), ev->n, (int)ev->schedule,
-                llm42__trace_time(ev->begin - t->begin, 1e6, 3).text,
-                llm42__trace_time(ev->time - ev->begin, 1e6, 3).text, ev->n, ev->shape, ev->windows);
-        return;
+    char name[64];
+    int64_t id = ev->request, at = llm42__trace_ticks(t, ev->time);
+    if (ev->type == LLM42_EVENT_SUBMITTED) {
+        snprintf(name, sizeof name, "request %lld%s", (long long)id, ev->info->deterministic ? " (deterministic)" : "");
+        llm42__trace_lane(t, LLM42__TRACE_REQUESTS, id, name);
+        llm42__trace_begin(t, name, id, at);
+        llm42__trace_begin(t, "waiting", id, at);
     }
-    if (ev->type == LLM42_EVENT_SUBMITTED)
-        fprintf(t->file, ",\n{\"ph\": \"B\", \"name\": \"request %lld%s\", \"pid\": 2, \"tid\": %lld, \"ts\": %s}",
-                (long long)ev->request, ev->info->deterministic ? " (deterministic)" : "", (long long)ev->request,
-                us.text);
-    fprintf(t->file,
-            ",\n{\"ph\": \"i\", \"s\": \"t\", \"name\": \"%s %d\", \"pid\": 2, \"tid\": %lld, \"ts\": %s, \"args\": "
-            "{\"n\": %d, "
-            "\"position\": %d}}",
-            llm42_event_name(ev->type), ev->n, (long long)ev->request, us.text, ev->n, ev->position);
-    if (ev->type == LLM42_EVENT_FINISHED)
-        fprintf(t->file, ",\n{\"ph\": \"E\", \"pid\": 2, \"tid\": %lld, \"ts\": %s}", (long long)ev->request, us.text);
+    if (ev->type == LLM42_EVENT_VERIFIED) llm42__trace_window(t, ev);
+    snprintf(name, sizeof name, "%s %d", llm42_event_name(ev->type), ev->n);
+    llm42__trace_put(t, "i", name, LLM42__TRACE_REQUESTS, id, at);
+    fprintf(t->file, ", \"s\": \"t\", \"args\": {\"n\": %d, \"position\": %d}}", ev->n, ev->position);
+    const char *next = ev->type == LLM42_EVENT_ADMITTED    ? "prefill"
+                       : ev->type == LLM42_EVENT_PREFILLED ? "decode"
+                       : ev->type == LLM42_EVENT_PREEMPTED ? "waiting"
+                                                           : NULL;
+    if (next || ev->type == LLM42_EVENT_FINISHED) llm42__trace_end(t, id, at);
+    if (next) llm42__trace_begin(t, next, id, at);
+    if (ev->type == LLM42_EVENT_FINISHED) llm42__trace_end(t, id, at);
 }
 
 void llm42_trace_event(llm42_trace *t, const llm42_event *ev) {
-    if (t->first) t->begin = ev->type == LLM42_EVENT_PASS ? ev->begin : ev->time;
+    bool pass = ev->type == LLM42_EVENT_PASS;
+    if (t->first) t->begin = pass ? ev->begin : ev->time;
     t->first = false;
-    assert(ev->time >= t->begin);
     if (t->json) {
-        llm42__trace_json(t, ev);
+        if (pass) llm42__trace_pass(t, ev);
+        else llm42__trace_json(t, ev);
         return;
     }
-    bool pass = ev->type == LLM42_EVENT_PASS;
-    fprintf(t->file, "%s\t%s\t%lld\t%d\t%d\t", llm42__trace_time(ev->time - t->begin, 1, 9).text,
-            llm42_event_name(ev->type), (long long)ev->request, ev->n, ev->position);
+    fprintf(t->file, "%s\t%s\t%lld\t%d\t%d\t", llm42__trace_seconds(t, ev->time).text, llm42_event_name(ev->type),
+            (long long)ev->request, ev->n, ev->position);
     for (int i = 0; ev->tokens && i < ev->n; i++) fprintf(t->file, "%s%d", i ? "," : "", ev->tokens[i]);
     if (pass)
         fprintf(t->file, "\t%s\t%d\t%d\t%s\n", llm42_schedule_name(ev->schedule), ev->shape, ev->windows,
-                llm42__trace_time(ev->begin - t->begin, 1, 9).text);
+                llm42__trace_seconds(t, ev->begin).text);
     else fputs("\t\t\t\t\n", t->file);
 }
 

@@ -768,61 +768,6 @@ TEST(arrivals_in_the_future_wait) {
     llm42_engine_close(engine);
 }
 
-static void trace_event(void *user, const llm42_event *e) {
-    for (int i = 0; i < 2; i++) llm42_trace_event(((llm42_trace **)user)[i], e);
-}
-
-TEST(traces_are_whole) {
-    char folder[64];
-    test_folder(folder);
-    llm42_trace *trace[2];
-    CHECK_INT(llm42_trace_open(&trace[0], test_path(folder, "trace.json"), &error), LLM42_OK);
-    CHECK_INT(llm42_trace_open(&trace[1], test_path(folder, "trace.tsv"), &error), LLM42_OK);
-    llm42_engine *engine = open_with((llm42_engine_desc){.on_event = trace_event, .event_user = trace, .pages = 12});
-    for (int i = 0; i < 3; i++) submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i > 0});
-    finish(engine);
-    llm42_stats s = llm42_engine_stats(engine);
-    llm42_engine_close(engine);
-    for (int i = 0; i < 2; i++) CHECK_INT(llm42_trace_close(trace[i], &error), LLM42_OK);
-
-    size_t size;
-    char *text = test_read(test_path(folder, "trace.json"), &size);
-    llm42__json json;
-    if (CHECK_INT(llm42__json_parse(&json, "trace.json", text, size, &error), LLM42_OK)) {
-        int events = llm42__json_get(&json, 0, "traceEvents"), passes = 0, begins = 0, ends = 0;
-        for (int i = events + 1; i < json.count; i = llm42__json_skip(&json, i)) {
-            int kind = llm42__json_get(&json, i, "ph");
-            passes += llm42__json_is(&json, kind, "X");
-            begins += llm42__json_is(&json, kind, "B");
-            ends += llm42__json_is(&json, kind, "E");
-        }
-        CHECK_INT(passes, s.passes[LLM42_FAST] + s.passes[LLM42_FIXED]);
-        CHECK_INT(begins, 3);
-        CHECK_INT(ends, begins);
-        llm42__json_free(&json);
-    }
-    free(text);
-    text = test_read(test_path(folder, "trace.tsv"), &size);
-    int64_t lines = 0, committed = 0, wrong = 0;
-    int columns = 0;
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
-        int tabs = 0;
-        for (char *p = line; *p; p++) tabs += *p == '\t';
-        if (lines == 1) columns = tabs;  // their names, behind the comment
-        wrong += lines > 1 && tabs != columns;
-        char name[32];
-        int n;
-        if (sscanf(line, "%*s %31s %*s %d", name, &n) == 2 && strcmp(name, "committed") == 0) committed += n;
-    }
-    CHECK_INT(committed, s.returned_tokens);
-    CHECK_MSG(columns > 0 && wrong == 0, "%lld lines do not have %d tabs", (long long)wrong, columns);
-    free(text);
-    test_remove(folder);
-    CHECK_INT(llm42_trace_open(&trace[0], "/dev/full", &error), LLM42_OK);
-    CHECK_INT(llm42_trace_close(trace[0], &error), LLM42_IO);
-    CHECK_CONTAINS(error.text, "/dev/full");
-}
-
 TEST(metrics_and_spans) {
     double values[] = {5, 1, 4, 2, 3}, *list = NULL;
     for (int i = 0; i < 5; i++) arrput(list, values[i]);
@@ -994,7 +939,6 @@ int main(int argc, char **argv) {
     RUN(preemption_under_invariant_prefill);
     RUN(events_carry_the_tokens_once_and_steps_allocate_nothing);
     RUN(arrivals_in_the_future_wait);
-    RUN(traces_are_whole);
     RUN(metrics_and_spans);
     RUN(a_request_whose_embedding_holds_nan);
     RUN(a_token_whose_embedding_holds_nan_is_decoded);

@@ -45,6 +45,14 @@ for planner in $planners; do
     ends 0 '^[0-9]+(,[0-9]+){7}$' generate --ids 0,905 --ids-out -n 8 --deterministic --planner $planner
 done
 ends 0 '' generate --prompt Once -n 8 --deterministic --temperature 0.9 --seed 7 --trace "$out/trace.json"
+if command -v python3 >/dev/null; then
+    if python3 -m json.tool "$out/trace.json" >/dev/null; then
+        passed=$((passed + 1))
+    else
+        echo "test_tools: FAILED: generate --trace: not valid JSON"
+        failed=$((failed + 1))
+    fi
+fi
 ends 0 '^3	' score --text "Once upon"
 ends 0 '^[0-9]+	-?[0-9.]+$' score --ids 0,905,312 --logits
 ends 0 '^marked .* identical' rollback --requests 2 --tokens 16 --delay 0 --trace "$out/trace.tsv"
