@@ -1,6 +1,7 @@
 #!/bin/bash
 # The same program built for several instruction sets, optimisation levels and compilers: those that this machine can
-# run must print the same digest. A build that lets the compiler reorder sums is the control: its digest must differ.
+# run must print the same digest. An ARM build runs in qemu, where that and a cross compiler are installed. A build that
+# lets the compiler reorder sums is the control: its digest must differ.
 # From the environment: CC, STB (folder of stb_ds.h), OMP (the OpenMP flag or nothing), B (the build folder).
 set -u
 CC=${CC:-gcc} STB=${STB:-/usr/include/stb} OMP=${OMP-} B=${B:-build}
@@ -23,7 +24,9 @@ build() {  # build NAME COMPILER FLAGS...: build/isa/NAME, unless it is newer th
 }
 
 digest() {  # digest NAME: the last number of the program's digest line
-    "$out/$1" 2>&1 | tee "$out/$1.txt" | grep -i digest | grep -oE '[0-9a-f]{8,}' | tail -n 1
+    local emulator=
+    [ "$1" != aarch64-O2 ] || emulator=qemu-aarch64
+    $emulator "$out/$1" 2>&1 | tee "$out/$1.txt" | grep -i digest | grep -oE '[0-9a-f]{8,}' | tail -n 1
 }
 
 # name, compiler, what the machine must have (comma-separated, - for nothing), flags
@@ -48,6 +51,14 @@ $other-scalar-O2 $other - -O2 -march=x86-64
 $other-avx2-O2 $other avx2,fma,bmi2 -O2 -march=haswell"
     fi
 done
+cross=aarch64-linux-gnu-gcc
+if ! command -v qemu-aarch64 >/dev/null || ! $cross -static -x c - -o /dev/null 2>/dev/null <<<'int main(void) {}'; then
+    echo "  aarch64-O2: skipped: needs the packages qemu-user, gcc-aarch64-linux-gnu and libc6-dev-arm64-cross"
+    skipped=$((skipped + 1))
+else
+    list="$list
+aarch64-O2 $cross - -O2 -static"
+fi
 while read -r name cc _ flagline; do
     [ "$(jobs -rp | wc -l)" -lt "$(nproc)" ] || wait -n
     build "$name" "$cc" $flagline &
