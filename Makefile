@@ -66,7 +66,7 @@ FAST_TESTS := $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(SLOW),$(basename $
 # Parallel inside, unless the caller has chosen a number of jobs.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all cuda figures accuracy fit demo test check test-cuda ladder sanitize-cuda asan bench bench-cuda fuzz format \
+.PHONY: all cuda figures accuracy fit demo test check test-cuda ladder sanitize-cuda asan bench bench-cuda fuzz campaign format \
     deps install uninstall clean help banner setup need nvcc programs tests run-demo
 .DELETE_ON_ERROR:
 
@@ -146,6 +146,10 @@ fuzz: setup banner  ## fuzz the loaders and the engine for FUZZ_SECONDS each, wi
 	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(patsubst tests/%.c,$(B)/asan/tests/%,$(wildcard tests/fuzz_*.c)) \
 	    TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
 	@CC="$(CC)" STB="$(STB)" B="$(B)" bash tests/fuzz.sh $(FUZZ_SECONDS) $(wildcard tests/fuzz_*.c)
+
+campaign: setup banner  ## 1,000,000 simulated and 20,000 CPU requests under 300 loads, each beside its run alone: half an hour
+	@+$(SUBMAKE) $(B)/tests/test_campaign
+	$(B)/tests/test_campaign --sim 1100000 --sim-shapes 200 --cpu 22000 --cpu-shapes 100 --out $(B)/campaign.tsv
 
 programs: $(PROGRAMS)
 tests: $(TESTS)
