@@ -4128,7 +4128,7 @@ static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_
     table->ms = llm42__alloc((size_t)count, sizeof *table->ms);
     if (!table->row || !table->context || !table->ms)
         return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < table->rows * contexts; i++) {
         int r = i / contexts, k = i % contexts;
         if (point[i].rows != point[r * contexts].rows || point[i].context != point[k].context ||
             (k && point[k].context == point[k - 1].context) || (!k && r && point[i].rows == point[i - 1].rows))

@@ -76,7 +76,7 @@ typedef struct workload {  // to be treated as read-only
     int max_context;  // workload_clip; 0: no limit
     int64_t next;     // index of the request to come
     int64_t clipped;  // requests given so far that workload_clip made shorter
-    double clock_s;   // WORKLOAD_POISSON: arrival of the request given last
+    double clock_s;   // arrival of the request given last
     uint64_t length_key, gap_key, token_key;
     const uint8_t (*joint)[WORKLOAD_CELLS];  // not NULL: lengths come from the fit
     double log_in[WORKLOAD_KNOTS], log_out[WORKLOAD_KNOTS];
@@ -620,7 +620,9 @@ static inline void workload_next(workload *w, workload_request *r) {
     }
     if (w->arrivals == WORKLOAD_POISSON && index > 0)
         w->clock_s -= llm42_log64(1 - llm42_uniform(llm42_hash(w->gap_key ^ (uint64_t)index))) / w->qps;
-    if (w->arrivals != WORKLOAD_TRACE) r->arrival_s = w->clock_s;
+    // Where a trace begins again, rounding can put an arrival a hair before the last one.
+    if (w->arrivals == WORKLOAD_TRACE && r->arrival_s > w->clock_s) w->clock_s = r->arrival_s;
+    r->arrival_s = w->clock_s;
     w->clipped += workload__fit_context(w, &r->input_tokens, &r->output_tokens);
 }
 
