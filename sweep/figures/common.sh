@@ -27,6 +27,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 parts=()
 
+source sweep/figures/draw.inc
+
 fail() {
     echo "$figure: $*" >&2
     exit 1
@@ -53,24 +55,6 @@ collect() {
     awk '/^#/ && !seen[$0]++' "${parts[@]}" >"$work/all"
     awk '/^#/ { next } !names { names = $0; print; next } $0 != names' "${parts[@]}" >>"$work/all"
     mv "$work/all" "$raw"
-}
-
-# rows FILE COLUMN...: these columns of all data rows, tab-separated, without names.
-rows() {
-    local file=$1
-    shift
-    awk -F '\t' -v want="$*" -v file="$file" '
-        /^#/ { next }
-        !n {
-            n = split(want, name, " ")
-            for (i = 1; i <= NF; i++) at[$i] = i
-            for (i = 1; i <= n; i++) if (!(name[i] in at)) {
-                printf "%s: no column %s\n", file, name[i] >"/dev/stderr"
-                exit 1
-            }
-            next
-        }
-        { for (i = 1; i <= n; i++) printf "%s%s", $at[name[i]], i < n ? "\t" : "\n" }' "$file"
 }
 
 # mean: lines that differ in the last field only become one with the mean of that, in order of first appearance.
@@ -110,25 +94,29 @@ compare() {
     mv "$work/points" "$points"
 }
 
-# plot [NAME=VALUE...]: draws sweep/figures/FIGURE.gp as PNG and SVG, with these as gnuplot strings.
+# plot [NAME=VALUE...]: draws sweep/figures/FIGURE.gp as PNG and SVG, with these as gnuplot strings. `source` says how
+# ours were made, and `elsewhere` for which device the values of the file published_in are, if that is another.
 plot() {
-    [ -z "${NOPLOT:-}" ] || return 0
-    if ! command -v gnuplot >/dev/null; then
-        echo "$figure: gnuplot is not installed; $points is written, no plot is drawn" >&2
-        return
-    fi
-    local format set file device=
-    [ -r "$CALIBRATION" ] && device=$(sed -n 's/^# device: *//p' "$CALIBRATION")
-    set="base='$OUT/$figure'; raw='$raw'; points='$points'; calibration='$(basename "$CALIBRATION" .tsv)'"
-    set="$set; device='${device//\'/}'"
-    for argument in "$@"; do set="$set; ${argument%%=*}='${argument#*=}'"; done
-    for format in png svg; do
-        gnuplot -e "$set; format='$format'" sweep/figures/common.gp "sweep/figures/$figure.gp"
-    done
-    # gnuplot draws the hollow marks of an SVG in hair lines.
-    for file in "$OUT/$figure".svg "$OUT/$figure"[ab].svg; do
-        [ -e "$file" ] || continue
-        sed "/id='gpPt/s/stroke-width='[0-9.]*'/stroke-width='0.35'/" "$file" >"$work/svg"
-        cp "$work/svg" "$file"
-    done
+    can_plot || return 0
+    {
+        gp_set raw "$raw"
+        gp_set points "$points"
+        [ ! -r "$raw" ] || gp_set source "$(gp_text "$(source_of "$raw")")"
+        gp_set elsewhere "$([ -z "${published_in:-}" ] || other_device "$raw" "$published_in" | sed 's/^/published /')"
+        for argument in "$@"; do gp_set "${argument%%=*}" "${argument#*=}"; done
+    } >"$work/settings"
+    draw "sweep/figures/$figure.gp" "$OUT/$figure" "$work/settings"
+}
+
+# plot_sweep SUFFIX FILE OPTION...: sweep/plot.sh draws OUT/FIGURE+SUFFIX from FILE with these options.
+plot_sweep() {
+    can_plot || return 0
+    bash sweep/plot.sh "$2" --out "$OUT/$figure$1" "${@:3}" >/dev/null
+}
+
+can_plot() {
+    [ -z "${NOPLOT:-}" ] || return 1
+    command -v gnuplot >/dev/null && return
+    echo "$figure: gnuplot is not installed; $points is written, no plot is drawn" >&2
+    return 1
 }

@@ -66,4 +66,5 @@ awk -F '\t' -v requests="$requests" '
     END {
         for (i = 1; i <= n; i++) print order[i] cell[order[i], "rollbacks_pct"] cell[order[i], "recompute_pct"]
     }' "$points" >"$OUT/table4.md"
+published_in=$reference/fig10_offline_throughput.tsv
 plot requests="$requests"

@@ -50,4 +50,5 @@ awk -F '\t' -v seeds=$seeds '
         table("ttft_s", "time to first token")
         table("e2e_s", "end-to-end latency")
     }' "$points" >"$OUT/table5.md"
+published_in=$reference/fig11_online_qps12.tsv
 plot

@@ -22,4 +22,9 @@ for metric in p99_latency_s recompute_pct; do
         awk -F '\t' -v OFS='\t' -v metric=$metric '{ print metric, "G=" $1, $2, $3 }' >>"$work/published"
 done
 compare "$work/ours" "$work/published" "simulated, means over seeds $seeds"
-plot
+common=(--x window --y group --mean seed --reference-name published --grey "more than 512 rows")
+plot_sweep a "$raw" "${common[@]}" --value e2e_p99_s --title "P99 latency in seconds (Figure 12a)" \
+    --reference $reference/fig12_p99_latency_s.tsv --reference-value p99_latency_s
+plot_sweep b "$raw" "${common[@]}" --value recompute_pct \
+    --title "Recomputed tokens as % of returned ones (Figure 12b)" --reference $reference/fig12_recompute_pct.tsv \
+    --note "published 42.3 at W = 512 is below that at W = 256: no model of windows gives that"

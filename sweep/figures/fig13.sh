@@ -22,4 +22,10 @@ awk -F '\t' -v OFS='\t' '
 rows $reference/sosp_fig13_8b.tsv group window recompute_pct throughput_vs_best | awk -F '\t' -v OFS='\t' '
     { print "recompute_pct", "G=" $1, $2, $3; print "throughput_vs_best", "G=" $1, $2, $4 + 0 }' >"$work/published"
 compare "$work/ours" "$work/published" "simulated H100 PCIe, means over seeds $seeds; published: H100 SXM"
-plot
+common=(--x window --y group --mean seed --reference $reference/sosp_fig13_8b.tsv --reference-name published \
+    --grey "more than 1,024 rows")
+plot_sweep a "$raw" "${common[@]}" --value recompute_pct \
+    --title "Recomputed tokens as % of returned ones (camera-ready Figure 13)"
+plot_sweep b "$raw" "${common[@]}" --value total_tok_per_s --reference-value throughput_vs_best --relative \
+    --title "Throughput relative to the best shape (camera-ready Figure 13)" \
+    --note "published 0.16 at G = 1, W = 16 is not explained: its own pass times would give more"

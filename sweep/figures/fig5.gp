@@ -1,7 +1,7 @@
 # Figure 5: bars of output throughput, one colour a mode; published points over them.
 eval start("", 1100, 720)
 set title heading("One deterministic request among eleven (Figure 5)", \
-    "512 tokens in, 256 out, all at once, W = 64, G = 8" . \
+    "512 tokens in, 256 out, all at once; W = 64, G = 8, EAGER, ISOLATED" . \
     more("bold: ours, mean over 16 seeds; squares and (small): published"))
 set ylabel "output tokens per second"
 set yrange [0:1000]

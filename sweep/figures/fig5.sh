@@ -19,4 +19,5 @@ rows $reference/fig5_one_of_eleven.tsv mode batch output_tok_per_s | awk -F '\t'
     BEGIN { name["llm42"] = "dvr"; name["global_det"] = "batch_invariant"; name["non_det"] = "nondeterministic" }
     { print "output_tok_per_s", name[$1], $2, $3 }' >"$work/published"
 compare "$work/ours" "$work/published" "simulated, means over seeds $seeds"
+published_in=$reference/fig5_one_of_eleven.tsv
 plot

@@ -60,4 +60,5 @@ rows $reference/fig9_rollback_cdf.tsv window fraction_with_no_rollback cdf_at_0.
         print "recompute_pct", "G=1", $1, $5
     }' >>"$work/published"
 compare "$work/ours" "$work/published" "verify_pass_ms from the calibration; the others simulated, over seeds $seeds"
+published_in=$reference/verify_cost.tsv
 plot cdf="$cdf" flips="$(awk '/^# flip_rate:/ { printf "%.2g", 100 * $3 }' "$CALIBRATION")"

@@ -19,4 +19,7 @@ rows "$raw" mode verify fill overlap ratio qps total_tok_per_s e2e_p99_s | awk -
     }' | mean >"$work/ours"
 : >"$work/published"
 compare "$work/ours" "$work/published" "simulated, means over seeds $seeds"
-plot
+slower=$(sed -n 's/^# overlap_fast: *//p' "$CALIBRATION")
+measured=measured
+! grep -q '^# overlap is estimated' "$CALIBRATION" || measured="estimated, not measured"
+plot overlap="overlapping passes take ${slower:-1} times as long each ($measured)"

@@ -3,7 +3,7 @@ eval heat
 eval start("", 1100, 900)
 set title heading("Prompts in replay passes (PACKED) or alone (ISOLATED)", \
     "large: P99 time to first token, ISOLATED / PACKED; small: both in seconds" . \
-    more("all deterministic, 64 tokens out, 1,024 requests, W = 64, G = 8; means over five seeds"))
+    more("all deterministic, 64 tokens out, 1,024 requests, W = 64, G = 8, EAGER; means of five seeds"))
 set xlabel "prompt (tokens)"
 set ylabel "queries per second"
 set xrange [6.5:12.5]

@@ -1,23 +1,40 @@
-# Shares of ceilings over the rows of a pass: reading (full lines), multiplying (dashed).
-eval start("", 1100, 800)
-simulated = "measured on " . device
-set title heading("How near passes come to the ceilings", \
-    "full lines: weights and KV read, of the read ceiling; dashed: operations, of cuBLAS's" . \
-    more("8B shape, bf16; context 512 where none is named, of prompts their own length"))
+# Shares of ceilings over the rows of a pass, a panel for each ceiling: reading memory (decode), and multiplying
+# matrices (prompts and replay passes).
+width = 1100; height = 890
+eval start("", width, height)
+set multiplot
+array head[4] = ["How near passes come to the ceilings of the device", \
+    "100% on the left: weights and KV entries are read as fast as memory can be read", \
+    "100% on the right: as many operations per second as cuBLAS reaches with large matrices", source]
+bold = 1
+eval sheet_head
+array first[2] = [1, 4]
+array last[2] = [3, 7]
+array series[7] = ["fast_decode 512", "invariant_decode 512", "fast_decode 4096", \
+    "fast_prompt", "invariant_prompt", "fixed_prompt", "fixed_replay"]
+array shown[7] = ["decode, FAST, context 512", "decode, INVARIANT, context 512", "decode, FAST, context 4,096", \
+    "prompt, FAST", "prompt, INVARIANT", "prompt, FIXED", "replay pass, FIXED"]
+array colour[7] = [blue, red, sky, black, purple, orange, green]
+array mark[7] = [7, 5, 9, 11, 13, 9, 7]
 set xlabel "rows of the pass"
-set ylabel "share of the ceiling (%)"
 set logscale x 2
-set xrange [0.9:2300]
-set yrange [0:105]
-set key bottom left
-array series[3] = ["fast_decode 512", "invariant_decode 512", "fast_decode 4096"]
-array shown[3] = ["decode, FAST", "decode, INVARIANT", "decode, FAST, context 4,096"]
-array colour[3] = [blue, red, sky]
-array products[4] = ["fast_prompt", "invariant_prompt", "fixed_prompt", "fixed_replay"]
-array labels[4] = ["prompt, FAST", "prompt, INVARIANT", "prompt, FIXED", "replay pass, FIXED"]
-array colours[4] = [blue, red, orange, green]
-array marks[4] = [5, 5, 9, 13]
-plot for [i = 1:3] match("memory_share_pct", series[i]) using 4:5 with linespoints pt 7 lw 4 lc rgb colour[i] \
-    title shown[i], \
-    for [i = 1:4] match("matmul_share_pct", products[i]) using 4:5 with linespoints pt marks[i] lw 3 dt (10, 6) \
-    lc rgb colours[i] title labels[i]
+set yrange [0:100]
+set ytics 20
+unset key
+do for [panel = 1:2] {
+    m = panel == 1 ? "memory_share_pct" : "matmul_share_pct"
+    eval area(panel == 1 ? 130 : 675, panel == 1 ? 535 : 1080, 240, 630)
+    set title panel == 1 ? "decoding" : "prompts and replay passes" offset 0, -0.5
+    set ylabel panel == 1 ? "% of the memory ceiling" : "% of the cuBLAS ceiling"
+    if (panel == 1) { set xrange [0.8:320]; set xtics (1, 4, 16, 64, 256) }
+    else { set xrange [105:2500]; set xtics (128, 256, 512, 1024, 2048) }
+    plot for [i = first[panel]:last[panel]] match(m, series[i]) using 4:5 with linespoints pt mark[i] lw 3.5 \
+        lc rgb colour[i]
+    unset label
+}
+do for [panel = 1:2] {
+    eval legend(735)
+    eval area(panel == 1 ? 60 : 640, panel == 1 ? 560 : 1060, 735, panel == 1 ? 843 : 879)
+    plot for [i = first[panel]:last[panel]] NaN with linespoints pt mark[i] lw 3.5 lc rgb colour[i] title shown[i]
+}
+unset multiplot

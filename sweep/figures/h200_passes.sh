@@ -15,4 +15,4 @@ awk -F '\t' -v OFS='\t' -v figure="$figure" '
     { series = $2 ($2 ~ /decode/ ? " " $4 : "") }
     { print figure, "ms", series, $3, $5; print figure, "memory_share_pct", series, $3, $6 }
     { print figure, "matmul_share_pct", series, $3, $7 }' "$work/rows" >"$points"
-plot device="$(device_of "$H200/passes.tsv")"
+plot source="measured: $(model_name 8b), bf16, on $(device_of "$H200/passes.tsv")"

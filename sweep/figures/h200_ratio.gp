@@ -1,32 +1,41 @@
-# Throughput by share of deterministic requests: measured with lines and marks, simulated with hollow marks.
-eval start("", 1100, 800)
-pointsize_of = format eq "png" ? 1.9 : 1
-simulated = "measured on " . device
-set title heading("What determinism costs", \
-    "output tokens/s as % of NONDETERMINISTIC; ShareGPT lengths, W = 32, G = 8 (match: 16)" . \
-    more("1,024 requests at once" . (strlen(few) && few ne "1024" ? " (8B shape, EAGER: " . few . ")" : "") . \
-    "; hollow marks: simulated"))
+# Throughput by share of deterministic requests: measured with lines and marks, simulated with hollow marks. The
+# batch-invariant mode, in which all requests are deterministic, stands at the right.
+width = 1100; height = 1000
+eval start("", width, height)
+set multiplot
+array head[6] = ["What determinism costs", \
+    "output tokens/s as % of the nondeterministic mode; ShareGPT lengths, W = 32, G = 8 (match: 16)", \
+    "1,024 requests at once" . (strlen(few) && few ne "1024" ? " (8B, EAGER: " . few . ")" : "") . \
+    "; filled: measured; hollow: simulated", source, late, why]
+bold = 1
+eval sheet_head
+eval area(130, 1050, strlen(late) ? 255 : 195, 720)
 set xlabel "deterministic requests (%)"
-set ylabel "throughput (% of NONDETERMINISTIC)"
+set ylabel "throughput (% of nondeterministic)"
 set logscale x
-set xtics (2, 5, 10, 20, 50, 100)
-set xrange [1.8:110]
-set yrange [0:110]
-set key bottom left
+at_invariant = 190.0
+set xtics (2, 5, 10, 20, 50, 100, "batch-\ninvariant" at_invariant)
+set xrange [1.8:230]
+set yrange [0:105]
+set ytics 20
+unset key
 rows(m, mode) = int(system("grep -c '" . m . " " . mode . "' '" . points . "'"))
 there = system("awk -F '\t' '/^h200/ { sub(/ .*/, \"\", $3); if (!had[$3]++) print $3 }' '" . points . "'")
-shown(m) = m[1:2] eq "8b" ? "8B shape" : m
-policy(m) = m eq "8b_match" ? ", WAIT, match, prefill INVARIANT" : m eq "8b_wait" ? ", WAIT" : ", EAGER"
-colour(m) = m eq "8b_match" ? orange : m eq "8b_wait" ? blue : m eq "8b" ? sky : green
-beside(m) = m eq "8b" ? 1.06 : m eq "base42" ? 0.94 : 1  # points at 100% would hide one another
-fewer(m) = m eq "8b" && strlen(few) && few ne "1024" ? ", " . few . " requests" : ""
+shown(m) = m[1:2] eq "8b" ? "8B" : m
+policy(m) = m eq "8b_match" ? ", WAIT, match, prefill INVARIANT" : m eq "8b_wait" ? ", WAIT, PACKED" : ", EAGER, PACKED"
+colour(m) = m eq "8b_match" ? orange : m eq "8b_wait" ? blue : m eq "8b" ? purple : green
+mark(m) = m eq "8b_match" ? 9 : m eq "8b_wait" ? 7 : m eq "8b" ? 13 : 5
+beside(m) = at_invariant * (m eq "8b" ? 1.07 : m eq "base42" ? 0.93 : 1)  # three that would hide one another
 with_invariant = ""
 do for [m in there] { if (rows("\t" . m, "batch_invariant") > 0) { with_invariant = with_invariant . " " . m } }
-plot for [m in there] match("relative_pct", m . " dvr") using 4:5 with linespoints pt 7 lw 4 lc rgb colour(m) \
-    title "DVR, " . shown(m) . policy(m), \
-    for [m in there] match("relative_pct", m . " dvr") using 4:6 with points pt 6 lw 3 ps 1.5 * pointsize_of \
-    lc rgb colour(m) notitle, \
-    for [m in with_invariant] match("relative_pct", m . " batch_invariant") using ($4 * beside(m)):5 with points pt 5 \
-    lc rgb colour(m) title "batch-invariant, " . shown(m) . fewer(m), \
-    for [m in with_invariant] match("relative_pct", m . " batch_invariant") using ($4 * beside(m)):6 with points pt 4 lw 3 \
-    ps 1.5 * pointsize_of lc rgb colour(m) notitle
+plot for [m in there] match("relative_pct", m . " dvr") using 4:5 with linespoints pt mark(m) lw 4 lc rgb colour(m), \
+    for [m in there] match("relative_pct", m . " dvr") using 4:6 with points pt mark(m) - 1 lw 3 ps 1.5 * marks \
+    lc rgb colour(m), \
+    for [m in with_invariant] match("relative_pct", m . " batch_invariant") using (beside(m)):5 with points pt mark(m) \
+    lc rgb colour(m), \
+    for [m in with_invariant] match("relative_pct", m . " batch_invariant") using (beside(m)):6 with points \
+    pt mark(m) - 1 lw 3 ps 1.5 * marks lc rgb colour(m)
+eval legend(845)
+set key vertical maxrows 4
+plot for [m in there] NaN with linespoints pt mark(m) lw 4 lc rgb colour(m) title shown(m) . policy(m)
+unset multiplot

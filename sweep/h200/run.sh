@@ -10,6 +10,7 @@
 #     bash sweep/h200/run.sh calibrate          the simulator's calibrations of the 8B shape and (BASE42=FOLDER) base42
 #     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group, and shares of deterministic requests
 #     bash sweep/h200/run.sh grid-8b                       the same for random weights of the 8B shape
+#     bash sweep/h200/run.sh ratio-8b           the shares alone, of 1,024 requests unless REQUESTS says otherwise
 #     bash sweep/h200/run.sh predict            ten runs, and the simulator's errors on them (predict.sh)
 #
 # What is there when the time is up stays: every file is written anew after each cell, or line by line. Environment:
@@ -69,6 +70,7 @@ grid-8b)
     SECONDS_MAX=300 measure grid_8b "${model[@]}" "${common_8b[@]}" "${windows[@]}"
     SECONDS_MAX=120 measure ratio_8b "${model[@]}" "${common_8b[@]}" "${ratios[@]}"
     ;;
+ratio-8b) measure ratio_8b --model "$MODEL_8B" --requests "${REQUESTS:-1024}" "${common_8b[@]}" "${ratios[@]}" ;;
 predict)
     measure predict --model "$MODEL_8B" --requests "${REQUESTS:-256}" "${common_8b[@]}" "${predicted[@]}"
     bash sweep/h200/predict.sh

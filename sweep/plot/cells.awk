@@ -1,0 +1,198 @@
+# The cells of a TSV for sweep/plot.sh: checks the file and the request, and prints a line a cell: key of the panel or
+# curve, x, y (empty for curves) and value; then lines that begin with "!", which say what else a figure must tell. An
+# error is one line on standard error; the status is 2 if other options would help, else 1.
+#
+# Variables: name (of the file, for messages), reference (1: not our own result), map (1: a heat map), x, y, value, over
+# and mean (columns, separated by commas), and where (COLUMN=VALUE, separated by tabs).
+
+function fail(status, text) {
+    printf "plot: %s: %s\n", name, text >"/dev/stderr"
+    failed = status
+    exit status
+}
+function column(wanted, option) {
+    if (!(wanted in at)) fail(2, option " " wanted ": no such column; there are: " columns())
+    return at[wanted]
+}
+function columns(i, text) {
+    for (i = 1; i <= fields; i++) text = text (i > 1 ? ", " : "") title[i]
+    return text
+}
+function is_number(text) { return text ~ /^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$/ }
+function is_none(text) { return text == "nan" || text == "-" }
+function same(a, b) { return is_number(a) && is_number(b) ? a + 0 == b + 0 : a == b }
+
+# How many rows a "# grid:" line promises; collected files may hold more.
+function promised(line, i, n, m, part, axis, word, count, mode, prefill, common, verified) {
+    n = split(line, part, /; */)
+    for (i = 1; i <= n; i++) {
+        split(part[i], axis, " ")
+        count[axis[1]] = split(axis[2], word, ",")
+        for (m = 1; m <= count[axis[1]]; m++) {
+            if (axis[1] == "mode") mode[word[m]]
+            if (axis[1] == "prefill") prefill[word[m]]
+        }
+    }
+    if (!("planner" in count)) count["planner"] = 1
+    common = count["planner"] * count["chunked"] * count["qps"] * count["seed"]
+    verified = common * count["verify"] * count["bonus"] * count["overlap"] * count["fill"] * count["window"] * \
+        count["group"] * count["ratio"] * ("match" in count ? count["match"] : 1)
+    # Only simulated INVARIANT passes are slowed down, and only simulated files lack the axis match.
+    m = "match" in count ? 1 : count["slowdown"]
+    n = count["prefill"] - ("invariant" in prefill) + ("invariant" in prefill ? m : 0)
+    return ("dvr" in mode ? verified * n : 0) + ("nondeterministic" in mode ? common : 0) + \
+        ("batch_invariant" in mode ? common * m : 0)
+}
+
+function start(i, n, list, pair) {
+    fields = NF
+    for (i = 1; i <= NF; i++) {
+        title[i] = $i
+        at[$i] = i
+    }
+    if (!reference && !("duration_s" in at)) fail(1, "not a result of build/sweep: it has no column duration_s")
+    settings = "duration_s" in at ? at["duration_s"] - 1 : fields
+    at_x = column(x, "--x")
+    at_value = column(value, reference ? "--reference-value" : map ? "--value" : "--y")
+    if (map) at_y = column(y, "--y")
+    overs = split(over, list, ",")
+    for (i = 1; i <= overs; i++) {
+        if (reference && !(list[i] in at))
+            fail(2, "it has no column " list[i] ", so --over " list[i] \
+                " cannot tell where its values belong: use --where")
+        at_over[i] = column(list[i], "--over")
+    }
+    n = split(mean, list, ",")
+    for (i = 1; i <= n; i++) if (!reference || list[i] in at) averaged[column(list[i], "--mean")]
+    n = split(where, list, "\t")
+    for (i = 1; i <= n; i++) {
+        split(list[i], pair, "=")
+        if (reference && !(pair[1] in at)) continue
+        wheres++
+        at_where[wheres] = column(pair[1], "--where")
+        wanted[wheres] = substr(list[i], length(pair[1]) + 2)
+    }
+    if (reference || !("duration_s" in at)) return
+    if (map && at_y > settings) fail(2, "--y " y " is a result: leave --value out for lines, or give --y a setting")
+    if (at_x > settings) fail(2, "--x " x " is a result: the x axis takes a setting")
+    if (at_value <= settings)
+        fail(2, (map ? "--value " value " is a setting: give it a result" : \
+            "--y " y " is a setting: give --value a result") ", such as e2e_p99_s")
+    for (i = 1; i <= overs; i++)
+        if (at_over[i] > settings) fail(2, "--over " title[at_over[i]] " is a result, not a setting")
+}
+
+# Two rows of one cell: which settings tell them apart.
+function note_difference(key, i, v) {
+    for (i = 1; i <= settings; i++) {
+        if (i == at_value || i in averaged) continue
+        v = first[key, i]
+        if (same(v, $i)) continue
+        if (!(i in other)) {
+            other[i] = v
+            one_of[i] = v
+            ambiguous_key = key
+            other_key[i] = key
+        }
+        if (!((i, $i) in seen_value) && !same($i, one_of[i])) {
+            seen_value[i, $i]
+            other[i] = other[i] ", " $i
+        }
+    }
+}
+
+/^#/ {
+    if (sub(/^# grid: */, "")) least += promised($0)
+    if (/^# unfinished: /) unfinished = substr($0, 3)
+    next
+}
+{ sub(/\r$/, "") }
+!fields { start(); next }
+{
+    if (NF != fields) fail(1, "line " FNR " has " NF " of " fields " fields: the file is cut short or mixed up")
+    rows++
+    # Rows to which a setting does not apply, such as those without verification to W, are kept.
+    for (i = 1; i <= wheres; i++) {
+        if (is_none($at_where[i]) && !is_none(wanted[i])) continue
+        if (!same($at_where[i], wanted[i])) {
+            if (!((i, $at_where[i]) in known)) {
+                known[i, $at_where[i]]
+                values[i] = values[i] (values[i] == "" ? "" : ", ") $at_where[i]
+            }
+            next
+        }
+        matched[i]++
+    }
+    kept++
+    key = ""
+    for (i = 1; i <= overs; i++) key = key (i > 1 ? "," : "") $at_over[i]
+    if (map && (is_none($at_x) || is_none($at_y))) { unplaced++; next }
+    if (!map && !is_none($at_x) && !is_number($at_x))
+        fail(2, "line " FNR ": " x " is '" $at_x "': the x axis of lines takes numbers; use --where or --over " x)
+    if (!is_none($at_value) && !is_number($at_value))
+        fail(1, "line " FNR ": " value " is '" $at_value "', not a number")
+    place = is_number($at_x) ? $at_x + 0 : $at_x
+    cell = key "\t" place "\t" (map ? (is_number($at_y) ? $at_y + 0 : $at_y) : "")
+    if (!(cell in n)) {
+        order[++cells] = cell
+        for (i = 1; i <= settings; i++) first[cell, i] = $i
+    } else {
+        note_difference(cell)
+    }
+    whole = cell
+    for (i = 1; i <= settings; i++) if (i != at_value) whole = whole FS $i
+    if (whole in line) fail(1, "lines " line[whole] " and " FNR " are the same cell twice: keep one of them")
+    line[whole] = FNR
+    n[cell]++
+    if (is_none($at_value)) { none[cell]++; next }
+    sum[cell] += $at_value
+    for (i in averaged) if (!((i, $i) in averages)) { averages[i, $i]; count[i]++ }
+}
+
+END {
+    if (failed) exit failed
+    if (!NR) fail(1, "the file is empty")
+    if (!fields) fail(1, "no line has names of columns: not a result of build/sweep, or cut short")
+    if (!rows) fail(1, "it has names of columns, but no rows")
+    if (!unfinished && rows < least)
+        fail(1, "it has " rows " rows, but its grids have " least " cells: the file is cut short")
+    for (i = 1; i <= wheres; i++) if (!matched[i])
+        fail(2, "--where " title[at_where[i]] "=" wanted[i] ": no row has it; there are: " values[i])
+    for (i = 1; i <= settings; i++) if (i in other) {
+        if (!hint) hint = i
+        differ = differ (differ == "" ? "" : " and ") title[i] " (" other[i] ")"
+    }
+    if (differ != "") {
+        split(other_key[hint], part, "\t")
+        add_over = (over == "" ? "" : over ",") title[hint]
+        add_mean = (mean == "" ? "" : mean ",") title[hint]
+        fail(2, "two rows for " x "=" part[2] (map ? " " y "=" part[3] : "") " differ in " differ \
+            ": fix it with --where " title[hint] "=" one_of[hint] ", draw a " (map ? "panel" : "line") \
+            " for each with --over " add_over ", or take the mean with --mean " add_mean)
+    }
+    for (i = 1; i <= cells; i++) {
+        cell = order[i]
+        if (none[cell] && none[cell] < n[cell]) fail(1, value " is nan in some of the rows of one mean: use --where")
+        if (least_n == "" || n[cell] < least_n) least_n = n[cell]
+        if (n[cell] > most_n) most_n = n[cell]
+        print cell, none[cell] ? "nan" : sum[cell] / n[cell]
+        if (!none[cell]) drawn++
+    }
+    if (!drawn) fail(2, kept ? "no row has a value of " value " and a place on the axes: it does not apply there" : \
+        "no row has all that --where asks for")
+    if (unfinished != "") print "!unfinished\t" unfinished
+    if (mean != "") print "!mean\t" (least_n == most_n ? most_n : least_n " to " most_n)
+    if (unplaced) print "!unplaced\t" unplaced
+    # Settings that all cells share are for the subtitle, those that do not apply to some modes too.
+    for (i = 1; i <= settings; i++) {
+        shared = ""
+        partly = 0
+        for (k = 1; k <= cells; k++) {
+            v = first[order[k], i]
+            if (is_none(v)) partly = 1
+            else if (shared == "") shared = v
+            else if (v != shared) break
+        }
+        if (k > cells && shared != "" && !(i in averaged)) print "!" title[i], shared, partly
+    }
+}

@@ -1,0 +1,26 @@
+# A heat map, or several side by side: sizes, texts and the table come from plot/layout.awk. A row of the table is a
+# cell: panel, column, row, shade from 0 to 1, our number, the reference's.
+eval start("", width, height)
+set multiplot
+eval sheet_head
+eval heat
+if (more_is_better) { set palette defined (0 '#F3F9FD', 1 '#56A5D6') } else { eval light }
+set cbrange [0:1]
+set xrange [0.5:columns + 0.5]
+set yrange [0.5:rows + 0.5]
+eval "set xtics (" . x_tics . ")"
+eval "set ytics (" . y_tics . ")"
+# One label for each axis, however many panels there are.
+set label 98 x_label at screen real(left + map_w / 2) / width, screen 22.0 / height center
+set label 99 y_label at screen real(left - 90) / width, screen 1 - real(top + map_h / 2) / height center rotate by 90
+do for [p = 1:panels] {
+    c = (p - 1) % across; r = (p - 1) / across
+    x0 = left + c * (columns * cell_w + gap_w); y0 = top + r * (rows * cell_h + gap_h)
+    eval area(x0, x0 + columns * cell_w, y0, y0 + rows * cell_h)
+    set title name[p] offset 0, -0.6
+    plot table using ($1 == p ? $2 : NaN):3:(0.5):(0.5):4 with boxxyerror lc palette, \
+        "" using ($1 == p ? $2 : NaN):3:5 with labels offset 0, (beside ? 0.45 : 0) font font(large) tc rgb black, \
+        "" using ($1 == p ? $2 : NaN):3:6 with labels offset 0, -0.9 font font(small) tc rgb "#333333"
+    unset label
+}
+unset multiplot

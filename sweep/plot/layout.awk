@@ -1,0 +1,336 @@
+# Places the cells of plot/cells.awk on a sheet: reads ours (which=ours) and the reference's (which=reference), and
+# writes the numbers to the file `table` and lines of gnuplot with sizes and texts to standard output.
+#
+# Variables: map (1: a heat map, else lines), x, y, value, over, mean, where (settings that --where has fixed, separated
+# by tabs), relative, logs (axes), title, notes (separated by tabs), grey (what empty cells are), source, beside (what
+# the reference is called; "": there is none) and device_note (what must be said of its device).
+
+BEGIN { FS = OFS = "\t" }
+
+function is_number(text) { return text ~ /^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$/ }
+# As gnuplot must read a text within double quotes, in which some characters would be markup.
+function quoted(text) {
+    gsub(/[\\_^{}@&~]/, "\\\\&", text)
+    gsub(/[\\"]/, "\\\\&", text)
+    return "\"" text "\""
+}
+function short(v, size) {
+    size = v < 0 ? -v : v
+    return size >= 1e6 ? sprintf("%.2f M", v / 1e6) : size >= 1e4 ? sprintf("%.1f k", v / 1e3) : \
+        size >= 99.95 ? sprintf("%.0f", v) : size >= 9.995 ? sprintf("%.1f", v) : \
+        size >= 0.0995 ? sprintf("%.2f", v) : sprintf("%.2g", v)
+}
+function thousands(v, text) {
+    text = v ""
+    while (text ~ /[0-9][0-9][0-9][0-9]($|,)/) sub(/[0-9][0-9][0-9]($|,)/, ",&", text)
+    return text
+}
+
+# A column's name in plain words, with its unit.
+function words(c, who, text, percentile) {
+    if (c == "window") return "window W (tokens of a request)"
+    if (c == "group") return "group G (requests in a pass)"
+    if (c == "ratio") return "share of deterministic requests"
+    if (c == "qps") return "queries per second"
+    if (c == "slowdown") return "time of an INVARIANT pass / of a FAST pass"
+    if (c == "total_tok_per_s") return "tokens per second, prompts included"
+    if (c == "output_tok_per_s") return "output tokens per second"
+    if (c == "recompute_pct") return "recomputed tokens (% of returned ones)"
+    if (c == "replay_busy_pct") return "time in FIXED passes (% of all passes)"
+    if (c == "running_mean") return "running requests, mean"
+    if (sub(/^det_/, "", c)) who = ", deterministic requests"
+    if (sub(/^nondet_/, "", c)) who = ", ordinary requests"
+    if (c ~ /^(ttft|e2e|itl)_p[0-9]+_s$/) {
+        percentile = c
+        gsub(/^[a-z0-9]*_p|_s$/, "", percentile)
+        text = c ~ /^ttft/ ? "time to first token" : c ~ /^itl/ ? "time between tokens" : "latency"
+        return "P" percentile " " text who " (s)"
+    }
+    if (sub(/_pct$/, "", c)) who = who " (%)"
+    if (sub(/_s$/, "", c)) who = who " (s)"
+    gsub(/_/, " ", c)
+    return c who
+}
+function is_of_dvr(c) { return c == "window" || c == "group" || c == "ratio" }
+function capital(text) { return toupper(substr(text, 1, 1)) substr(text, 2) }
+
+# A setting that all cells share, for the subtitle; "" if it says nothing.
+function phrase(c, v) {
+    if (c == "workload") return v
+    if (c == "requests") return thousands(v) " requests"
+    if (c == "qps") return v == "offline" ? "all at once" : v == "trace" ? "at the trace's times" : v " queries/s"
+    if (c == "ratio") return v == 1 ? "all deterministic" : 100 * v "% deterministic"
+    if (c == "mode") return v == "dvr" ? "DVR" : v == "batch_invariant" ? "batch-invariant" : v
+    if (c == "window") return "W = " v
+    if (c == "group") return "G = " v
+    if (c == "seed") return "seed " v
+    if (c == "verify" || c == "prefill") return toupper(v)
+    return c in fixed ? c " " v : ""
+}
+
+# The name of a panel or curve: the values of the columns of `over`.
+function name_of(key, i, n, column, v, text, part) {
+    n = split(over, column, ",")
+    split(key, v, ",")
+    for (i = 1; i <= n; i++) {
+        part = column[i] == "window" || column[i] == "group" || column[i] == "mode" || column[i] == "ratio" || \
+            column[i] == "requests" || column[i] == "qps" ? phrase(column[i], v[i]) : \
+            v[i] == "nan" || v[i] == "-" ? "" : column[i] " " v[i]
+        if (part != "") text = text (text == "" ? "" : ", ") part
+    }
+    return text
+}
+
+# Adds a text to the head of the sheet, in lines of at most `most` characters and of about the same length.
+function head_line(text, most, pieces, cut) {
+    for (pieces = int((length(text) + most - 1) / most); pieces > 1; pieces--) {
+        for (cut = int(length(text) / pieces); cut < most && substr(text, cut, 1) != " "; cut++) ;
+        while (cut > 1 && substr(text, cut, 1) != " ") cut--
+        if (cut <= 1) cut = most
+        head[++heads] = substr(text, 1, cut)
+        text = substr(text, cut + 1)
+        if (length(text) > (pieces - 1) * most) pieces++
+    }
+    if (text != "") head[++heads] = text
+}
+function build_head(width, i, n, c, kind, list, text, part, ofdvr, most) {
+    most = int((width - 40) / 11.3)
+    head_line(title != "" ? title : capital(words(value)) (relative ? ", relative to the largest" : "") ", by " \
+        (map ? x " and " y : x), int((width - 40) / 14.5))
+    bold = heads
+    for (i = 1; i <= settings; i++) {
+        c = setting[i]
+        part = phrase(c, shared[c])
+        if (part == "" || (c == "mode" && is_of_dvr(x))) continue
+        if (!partly[c]) text = text (text == "" ? "" : ", ") part
+        else ofdvr = ofdvr (ofdvr == "" ? "" : ", ") part
+    }
+    head_line(text, most)
+    if (ofdvr != "") head_line("DVR: " ofdvr, most)
+    kind = source
+    sub(/:.*/, "", kind)
+    part = mean == "" ? "" : "mean over " means (mean == "seed" ? " seeds" : " values of " mean)
+    text = beside == "" ? part : (map ? "large: " : "lines: ") kind (part == "" ? "" : ", " part) "; " \
+        (map ? "(small): " : "hollow marks: ") beside
+    if (map && holes) text = text (text == "" ? "" : "; ") "grey: " (grey == "" ? "no value" : grey)
+    head_line(text, most)
+    if (device_note != "") head_line(beside " " device_note, most)
+    n = split(notes, list, "\t")
+    for (i = 1; i <= n; i++) head_line(list[i], most)
+    head_line(source (unfinished == "" ? "" : "; " unfinished), most)
+    printf "array head[%d] = [", heads
+    for (i = 1; i <= heads; i++) printf "%s%s", (i > 1 ? ", " : ""), quoted(head[i])
+    printf "]\nbold = %d\n", bold
+    return 45 + 31 * heads
+}
+
+# The different values of an axis in order: numbers ascending, then words as they came.
+function sorted(values, n, i, k, v) {
+    for (i = 2; i <= n; i++)
+        for (k = i; k > 1; k--) {
+            if (!is_number(values[k]) || (is_number(values[k - 1]) && values[k - 1] + 0 <= values[k] + 0)) break
+            v = values[k]; values[k] = values[k - 1]; values[k - 1] = v
+        }
+}
+function tics(values, n, i, text) {
+    for (i = 1; i <= n; i++) text = text (i > 1 ? ", " : "") quoted(values[i]) " " i
+    return text
+}
+
+$1 ~ /^!/ {
+    if (which != "ours") next
+    c = substr($1, 2)
+    if (c == "unfinished") unfinished = $2
+    else if (c == "mean") means = $2
+    else if (c != "unplaced") {
+        setting[++settings] = c
+        shared[c] = $2
+        partly[c] = $3
+    }
+    next
+}
+which == "ours" {
+    if (!($1 in panel)) { panel[$1] = ++panels; panel_key[panels] = $1 }
+    if (!($2 in seen_x)) { seen_x[$2]; xs[++columns] = $2 }
+    if (map && !($3 in seen_y)) { seen_y[$3]; ys[++rows] = $3 }
+    cell[++cells] = $1 FS $2 FS $3
+    ours[cell[cells]] = $4
+    if ($4 != "nan") {
+        if (!drawn++ || $4 < low) low = $4
+        if (drawn == 1 || $4 > high) high = $4
+    }
+    next
+}
+{
+    key = $1 FS $2 FS $3
+    if (!(key in ours)) { if (key in theirs) next; strangers++ } else matched++
+    theirs[key] = $4
+    if ($4 != "nan" && key in ours) {
+        if (!theirs_drawn++ || $4 > their_high) their_high = $4
+        if (theirs_drawn == 1 || $4 < their_low) their_low = $4
+    }
+}
+
+END {
+    if (beside != "" && !matched) {
+        print "plot: no cell of " reference_name " is one of ours" >"/dev/stderr"
+        exit 1
+    }
+    for (n = split(where, list, "\t"); n; n--) fixed[list[n]]
+    if (relative && (low <= 0 || their_high < 0)) {
+        print "plot: --relative needs values above 0" >"/dev/stderr"
+        exit 2
+    }
+    if (relative) {
+        for (i = 1; i <= cells; i++) {
+            if (ours[cell[i]] != "nan") ours[cell[i]] /= high
+            if (cell[i] in theirs && theirs[cell[i]] != "nan") theirs[cell[i]] /= their_high
+        }
+        low /= high
+        high = 1
+    }
+    if (map) draw_map()
+    else draw_lines()
+}
+
+function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, gap_h, map_w, map_h) {
+    sorted(xs, columns)
+    sorted(ys, rows)
+    for (i = 1; i <= columns; i++) x_at[xs[i]] = i
+    for (i = 1; i <= rows; i++) {
+        y_at[ys[i]] = i
+        if (length(ys[i]) > n) n = length(ys[i])
+    }
+    holes = cells < columns * rows * panels || drawn < cells
+    left = 84 + 16 * n
+    across = panels == 1 ? 1 : panels == 2 || panels == 4 || columns > 6 ? 2 : 3
+    cell_w = panels == 1 ? 940 / columns : 1400 / (across * columns)
+    cell_w = cell_w > 300 ? 300 : cell_w < 62 ? 62 : int(cell_w)
+    cell_h = beside != "" ? 97 : 72
+    if (cell_w < 110) cell_h = int(cell_h * 0.8)
+    gap_w = across > 1 ? left : 0
+    gap_h = panels > 1 ? 105 : 0
+    n = int((panels + across - 1) / across)
+    width = across * columns * cell_w + (across - 1) * gap_w + left + 50
+    if (width < 1100) {
+        left += int((1100 - width) / 2)
+        width = 1100
+    }
+    top = build_head(width) + (panels > 1 ? 45 : 10)
+    printf "columns = %d; rows = %d; panels = %d; across = %d; cell_w = %d; cell_h = %d\n", columns, rows, panels,
+        across, cell_w, cell_h
+    map_w = across * columns * cell_w + (across - 1) * gap_w
+    map_h = n * rows * cell_h + (n - 1) * gap_h
+    printf "left = %d; top = %d; gap_w = %d; gap_h = %d; map_w = %d; map_h = %d; width = %d; height = %d\n", left, top,
+        gap_w, gap_h, map_w, map_h, width, top + map_h + 95
+    print "x_tics = " quoted_raw(tics(xs, columns)) "; y_tics = " quoted_raw(tics(ys, rows))
+    print "x_label = " quoted(words(x)) "; y_label = " quoted(fitting(words(y), map_h))
+    print "large = " (cell_w < 110 ? 26 * cell_w / 110 : 26) "; small = " (cell_w < 110 ? 20 * cell_w / 110 : 20)
+    print "beside = " (beside != "") "; more_is_better = " (value ~ /tok_per_s/ || relative)
+    printf "array name[%d] = [", panels
+    for (i = 1; i <= panels; i++) printf "%s%s", (i > 1 ? ", " : ""), quoted(name_of(panel_key[i]))
+    print "]"
+    for (i = 1; i <= cells; i++) {
+        split(cell[i], at, FS)
+        v = ours[cell[i]]
+        if (v == "nan") continue
+        text = cell[i] in theirs ? theirs[cell[i]] == "nan" ? "" : "(" short(theirs[cell[i]]) ")" : ""
+        print panel[at[1]], x_at[at[2]], y_at[at[3]], shade(v), short(v), text >table
+    }
+}
+# Without what stands in parentheses, if the axis is too short for it.
+function fitting(text, pixels) {
+    if (13 * length(text) > pixels) sub(/ \(.*/, "", text)
+    return text
+}
+# Tics are gnuplot's already; only the outer quotes are missing.
+function quoted_raw(text) {
+    gsub(/[\\"]/, "\\\\&", text)
+    return "\"" text "\""
+}
+function shade(v) {
+    if (high == low) return 0.3
+    if (low > 0 && high / low >= 5) return log(v / low) / log(high / low)
+    return (v - low) / (high - low)
+}
+
+# 1, 2 and 5 times the powers of ten in this range, as tics.
+function decades(from, to, e, i, v, text) {
+    for (e = -12; e <= 12; e++)
+        for (i = 1; i <= 5; i += i == 1 ? 1 : 3) {
+            v = i * 10 ^ e
+            if (v >= from && v <= to) text = text (text == "" ? "" : ", ") sprintf("%.6g", v)
+        }
+    return text
+}
+
+function draw_lines(i, k, at, n, first_x, last_x, least, longest, keys, top, bottom, text, list) {
+    n = 0
+    for (i = 1; i <= columns; i++) if (is_number(xs[i])) {
+        if (!n++ || xs[i] + 0 < first_x) first_x = xs[i] + 0
+        if (n == 1 || xs[i] + 0 > last_x) last_x = xs[i] + 0
+        list[n] = xs[i]
+    }
+    if (theirs_drawn && !relative) {
+        if (their_low < low) low = their_low
+        if (their_high > high) high = their_high
+    }
+    if (!n) {
+        print "plot: " x " does not apply to any row: there is nothing to draw lines over" >"/dev/stderr"
+        exit 2
+    }
+    if (panels > 8) {
+        print "plot: " panels " lines cannot be told apart: fix a column of --over with --where" >"/dev/stderr"
+        exit 2
+    }
+    if (logs == "" && first_x > 0 && last_x / first_x >= 8) logs = "x"
+    if ((logs ~ /x/ && first_x <= 0) || (logs ~ /y/ && low <= 0)) {
+        print "plot: --log " logs ": a logarithmic axis takes only values above 0" >"/dev/stderr"
+        exit 2
+    }
+    sorted(list, n)
+    width = 1100
+    for (i = 1; i <= panels; i++) {
+        text = name_of(panel_key[i])
+        if (length(text) > longest) longest = length(text)
+    }
+    if (length(beside) > longest) longest = length(beside)
+    keys = (panels > 1 || panel_key[1] != "" ? panels : 0) + (beside != "")
+    across = int(width / (longest * 13 + 110))
+    if (across < 1) across = 1
+    if (across > keys) across = keys
+    top = build_head(width) + 20
+    bottom = 105 + (keys ? 20 + 34 * int((keys + across - 1) / across) : 0)
+    printf "width = %d; height = %d; top = %d; bottom = %d; keys = %d; key_rows = %d\n", width, top + 460 + bottom, top,
+        bottom, keys, keys ? int((keys + across - 1) / across) : 0
+    printf "panels = %d; logs = \"%s\"; first_x = %g; last_x = %g; low = %g; high = %g\n", panels, logs, first_x,
+        last_x, low, high
+    print "beside = " quoted(beside)
+    print "y_tics = \"" (logs ~ /y/ ? decades(low / 1.3, high * 1.3) : "") "\""
+    # The three modes have the same colours in all figures.
+    for (k = 1; over == "mode" && k <= panels; k++) {
+        text = panel_key[k]
+        print "hue[" k "] = " (text == "dvr" ? "dvr" : text == "batch_invariant" ? "invariant" : "ordinary")
+    }
+    print "x_label = " quoted(words(x)) "; y_label = " quoted(words(value) (relative ? ", of the largest" : ""))
+    # A tic at each value of x, where they leave room for their numbers.
+    text = ""
+    for (i = 1; i <= n && n <= 14; i++) text = text (i > 1 ? ", " : "") list[i]
+    print "x_tics = \"" text "\""
+    printf "array name[%d] = [", panels
+    for (i = 1; i <= panels; i++) printf "%s%s", (i > 1 ? ", " : ""), quoted(name_of(panel_key[i]))
+    print "]"
+    # A curve's points in order of x. Rows to which x does not apply are a level across the figure.
+    for (k = 1; k <= panels; k++) {
+        for (i = 1; i <= n; i++) {
+            at = panel_key[k] FS list[i] FS
+            if (at in ours) print k, "curve", list[i], ours[at], at in theirs ? theirs[at] : "nan" >table
+        }
+        for (i = 1; i <= columns; i++) {
+            at = panel_key[k] FS xs[i] FS
+            if (is_number(xs[i]) || !(at in ours)) continue
+            print k, "level", first_x, ours[at], "nan" >table
+            print k, "level", last_x, ours[at], "nan" >table
+        }
+    }
+}

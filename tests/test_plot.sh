@@ -1,0 +1,216 @@
+#!/bin/bash
+# sweep/plot.sh as it is used: what it draws from simulated and measured results, what it says about where they come
+# from, and what it refuses and how. The pictures are looked at as text, in the SVG.
+# From the environment: B (the build folder).
+set -u
+export LC_ALL=C
+B=${B:-build}
+passed=0 failed=0 skipped=0
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+plot="bash sweep/plot.sh"
+
+check() {  # check NAME COMMAND...: the command succeeds
+    if "${@:2}" >"$dir/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        echo "test_plot: FAILED: $1"
+        head -n 5 "$dir/log"
+        failed=$((failed + 1))
+    fi
+}
+
+refuses() {  # refuses STATUS TEXT ARGUMENT...: that status, one line on stderr with the text, no picture
+    rm -f "$dir"/refused.*
+    $plot "${@:3}" --out "$dir/refused" >"$dir/stdout" 2>"$dir/stderr"
+    local status=$? lines
+    lines=$(wc -l <"$dir/stderr")
+    if [ $status = "$1" ] && [ "$lines" = 1 ] && [ ! -s "$dir/stdout" ] && grep -qF -- "$2" "$dir/stderr" &&
+        [ ! -e "$dir/refused.png" ] && [ ! -e "$dir/refused.svg" ]; then
+        passed=$((passed + 1))
+    else
+        echo "test_plot: FAILED: plot.sh ${*:3}: exit $status, expected $1 and '$2', got:"
+        head -n 3 "$dir/stderr"
+        failed=$((failed + 1))
+    fi
+}
+
+draws() {  # draws NAME FILE ARGUMENT...: writes both pictures; `says` looks at the text of the last one
+    rm -f "$dir/x.png" "$dir/x.svg"
+    check "$1: is drawn" $plot "${@:2}" --out "$dir/x"
+    cp "$dir/log" "$dir/log.x"
+    check "$1: a PNG" [ "$(head -c 4 "$dir/x.png" | tail -c 3)" = PNG ]
+    sed -n '/<text/{:a;/<\/text>/!{N;ba};s/\n//g;s/<[^>]*>//g;s/&quot;/"/g;s/&amp;/\&/g;s/^[ \t]*//;p}' "$dir/x.svg" \
+        >"$dir/text"
+}
+says() { check "the picture says '$1'" grep -qxF -- "$1" "$dir/text"; }
+silent() { check "the picture does not say '$1'" sh -c "! grep -qF -- '$1' '$dir/text'"; }
+
+# number FILE NAME MATCH...: mean of a column over the rows in which columns have these values, as a cell shows it.
+number() {
+    awk -F '\t' -v want="${*:3}" -v name="$2" '
+        /^#/ { next }
+        !n { n = split(want, w, " "); for (i = 1; i <= NF; i++) at[$i] = i; next }
+        { for (i = 1; i <= n; i++) { split(w[i], p, "="); if ($at[p[1]] != p[2]) next } }
+        { sum += $at[name]; rows++ }
+        END { v = sum / rows; printf (v >= 99.95 ? "%.0f" : v >= 9.995 ? "%.1f" : "%.2f"), v }' "$1"
+}
+only() {  # only FILE MATCH...: the file without its # grid lines, and only the rows that match
+    awk -F '\t' -v want="${*:2}" '
+        /^#/ { if (!/^# grid/) print; next }
+        !n { n = split(want, w, " "); for (i = 1; i <= NF; i++) at[$i] = i; print; next }
+        { for (i = 1; i <= n; i++) { split(w[i], p, "="); if ($at[p[1]] != p[2]) next } print }' "$1"
+}
+
+# Results to draw: 2 x 2 cells, two shares, two seeds, and both other modes.
+calibration=sweep/calibration/h100-pcie-paper.tsv
+"$B/sweep" --calibration $calibration --requests 60 --window 16,64 --group 2,4 --ratio 0.1,1 --seed 42,43 --quiet \
+    --mode dvr,nondeterministic,batch_invariant --out "$dir/all.tsv" >/dev/null || exit 1
+only "$dir/all.tsv" mode=dvr ratio=1 seed=42 >"$dir/four.tsv"
+four="$dir/four.tsv" all="$dir/all.tsv"
+map=(--x window --y group --value e2e_p99_s)
+
+# What it refuses.
+refuses 2 "which file?" --x window --y group
+refuses 2 "--x is missing" "$four" --y group
+refuses 2 "--y is missing" "$four" --x window
+refuses 2 "no option --colour" "$four" --colour red
+refuses 2 "--x: its value is empty" "$four" --y group --x ""
+refuses 2 "--x is there twice" "$four" "${map[@]}" --x group
+refuses 2 "two files" "$four" "$all" "${map[@]}"
+refuses 2 "write COLUMN=VALUE" "$four" "${map[@]}" --where ratio
+refuses 2 "--log is for lines" "$four" "${map[@]}" --log x
+refuses 2 "need --reference" "$four" "${map[@]}" --reference-name published
+refuses 2 "control character" "$four" "${map[@]}" --title $'a\tb'
+refuses 2 "four.tsv: --x rows: no such column; there are: backend, calibration, workload, requests, mode, planner" \
+    "$four" --x rows --y group --value e2e_p99_s
+refuses 2 "--value nothing: no such column" "$four" --x window --y group --value nothing
+refuses 2 "--where speed: no such column" "$four" "${map[@]}" --where speed=1
+refuses 2 "--over speed: no such column" "$four" "${map[@]}" --over speed
+refuses 2 "--where window=32: no row has it; there are: 16, 64" "$four" "${map[@]}" --where window=32
+refuses 2 "--x e2e_p50_s is a result" "$four" --x e2e_p50_s --y group --value e2e_p99_s
+refuses 2 "--y e2e_p50_s is a result: leave --value out" "$four" --x window --y e2e_p50_s --value e2e_p99_s
+refuses 2 "--y group is a setting: give --value a result" "$four" --x window --y group
+refuses 2 "--value ratio is a setting" "$four" --x window --y group --value ratio
+refuses 2 "the x axis of lines takes numbers" "$four" --x workload --y e2e_p99_s
+refuses 2 "two rows for window=16 group=2 differ in ratio (0.1, 1) and seed (42, 43): fix it with --where ratio=0.1, \
+draw a panel for each with --over ratio, or take the mean with --mean ratio" "$all" "${map[@]}"
+refuses 2 "two rows for window=16 group=2 differ in seed (42, 43): fix it with --where seed=42, draw a panel for each \
+with --over ratio,seed, or take the mean with --mean seed" "$all" "${map[@]}" --over ratio
+refuses 2 "differ in group (2, 4) and ratio (0.1, 1): fix it with --where group=2, draw a line for each with --over \
+mode,group" "$all" --x window --y e2e_p99_s --mean seed --over mode
+refuses 2 "a logarithmic axis takes only values above 0" "$four" --x window --y preemptions --log y --where group=2
+refuses 1 "no such file" "$dir/none.tsv" "${map[@]}"
+refuses 1 "not a file" "$dir" "${map[@]}"
+: >"$dir/bad.tsv"
+refuses 1 "bad.tsv: the file is empty" "$dir/bad.tsv" "${map[@]}"
+grep '^#' "$four" >"$dir/bad.tsv"
+refuses 1 "no line has names of columns" "$dir/bad.tsv" "${map[@]}"
+grep -e '^#' -e '^backend' "$four" >"$dir/bad.tsv"
+refuses 1 "no rows" "$dir/bad.tsv" "${map[@]}"
+printf 'a\tb\n1\t2\n' >"$dir/bad.tsv"
+refuses 1 "not a result of build/sweep: it has no column duration_s" "$dir/bad.tsv" "${map[@]}"
+head -c -30 "$all" >"$dir/bad.tsv"
+refuses 1 "the last line has no end: the file is cut short" "$dir/bad.tsv" "${map[@]}"
+(head -c -30 "$all"; echo) | sed '$s/\t[^\t]*\t[^\t]*$//' >"$dir/bad.tsv"
+refuses 1 "fields: the file is cut short or mixed up" "$dir/bad.tsv" "${map[@]}"
+head -n -1 "$all" >"$dir/bad.tsv"
+refuses 1 "it has 19 rows, but its grids have 20 cells: the file is cut short" "$dir/bad.tsv" "${map[@]}"
+awk -F '\t' -v OFS='\t' '$1 == "sim" && !n++ { for (i = 19; i <= NF; i++) $i = "fast" } 1' "$four" >"$dir/bad.tsv"
+refuses 1 "e2e_p99_s is 'fast', not a number" "$dir/bad.tsv" "${map[@]}"
+sed '$p' "$four" >"$dir/bad.tsv"
+refuses 1 "are the same cell twice" "$dir/bad.tsv" "${map[@]}"
+printf 'window\tgroup\te2e_p99_s\n512\t1\t3\n' >"$dir/reference.tsv"
+refuses 1 "no cell of $dir/reference.tsv is one of ours" "$four" "${map[@]}" --reference "$dir/reference.tsv"
+refuses 2 "it has no column ratio, so --over ratio cannot tell" "$all" "${map[@]}" --mean seed --over ratio \
+    --reference "$dir/reference.tsv"
+refuses 2 "--reference-value e2e_p50_s: no such column" "$four" --x window --y group --value e2e_p50_s \
+    --reference "$dir/reference.tsv"
+
+# Without gnuplot there is no picture, and one line that says what to install.
+mkdir "$dir/bin"
+for tool in bash awk sed grep mktemp readlink dirname basename cat tail tr rm mkdir mv head; do
+    ln -s "$(command -v $tool)" "$dir/bin/$tool"
+done
+plot="env PATH=$dir/bin bash sweep/plot.sh"
+refuses 1 "gnuplot is not installed: install gnuplot-nox" "$four" "${map[@]}"
+plot="bash sweep/plot.sh"
+
+finish() {
+    skips=
+    [ $skipped = 0 ] || skips=", $skipped skipped"
+    echo "test_plot: $passed passed, $failed failed$skips"
+    [ $failed = 0 ]
+    exit
+}
+command -v gnuplot >/dev/null || { echo "  drawing: skipped: gnuplot is not here"; skipped=1; finish; }
+
+# A heat map has every cell's number, the settings that all cells share, and where they come from.
+draws "a heat map" "$four" "${map[@]}"
+for cell in "window=16 group=2" "window=16 group=4" "window=64 group=2" "window=64 group=4"; do
+    # shellcheck disable=SC2086  # two conditions
+    says "$(number "$four" e2e_p99_s $cell)"
+done
+says "P99 latency (s), by window and group"
+says "sharegpt, 60 requests, EAGER, ISOLATED, all deterministic, 12 queries/s, seed 42"
+says "simulated: llama-3.1-8b on NVIDIA H100 PCIe 80 GB, calibration h100-pcie-paper"
+silent grey
+cp "$dir/x.png" "$dir/first.png"
+cp "$dir/x.svg" "$dir/first.svg"
+draws "the same again" "$four" "${map[@]}"
+check "the same bytes" sh -c "cmp '$dir/x.png' '$dir/first.png' && cmp '$dir/x.svg' '$dir/first.svg'"
+draws "text with marks" "$four" "${map[@]}" --title 'a_b^c {d} @e ~f "g" \h' --note "it's 100% #1"
+says 'a_b^c {d} @e ~f "g" \h'
+says "it's 100% #1"
+
+# Panels, means, and cells that are not there.
+draws "panels" "$all" "${map[@]}" --over ratio --mean seed
+check "rows without W and G are counted" grep -q "4 rows are not drawn: window or group does not apply" "$dir/log.x"
+says "10% deterministic"
+says "all deterministic"
+says "mean over 2 seeds"
+says "$(number "$all" e2e_p99_s mode=dvr window=16 group=2 ratio=1)"
+grep -v "$(printf '\t64\t4\t1\t')" "$four" >"$dir/three.tsv"
+draws "three cells of four" "$dir/three.tsv" "${map[@]}" --grey "not run"
+says "grey: not run"
+sed 's/^# duration_s:/# unfinished: 4 of 8 cells have run\n&/' "$four" >"$dir/unfinished.tsv"
+draws "a run that was ended early" "$dir/unfinished.tsv" "${map[@]}"
+check "the picture says that it is unfinished" grep -q "unfinished: 4 of 8 cells have run" "$dir/text"
+
+# Lines; the modes to which x does not apply are levels.
+draws "lines" "$all" --x ratio --y total_tok_per_s --over mode --mean seed --where window=16 --where group=2
+says DVR
+says nondeterministic
+says batch-invariant
+says "share of deterministic requests"
+says "DVR: EAGER, ISOLATED, W = 16, G = 2"
+
+# A reference of another device, of a device that is not named, and of the same one.
+{ echo "# device: Some GPU"; only "$four" | grep -v '^#' | cut -f 13,14,29; } >"$dir/reference.tsv"
+sed -i '2s/.*/window\tgroup\ttheirs/' "$dir/reference.tsv"
+reference=(--reference "$dir/reference.tsv" --reference-value theirs --reference-name "published")
+draws "a reference of another device" "$four" "${map[@]}" "${reference[@]}"
+says "large: simulated; (small): published"
+says "published for another device: Some GPU"
+sed -i 1d "$dir/reference.tsv"
+draws "a reference of no named device" "$four" "${map[@]}" "${reference[@]}"
+says "published for a device that is not named"
+draws "another sweep beside it" "$four" "${map[@]}" --reference "$four" --reference-name "the same"
+says "($(number "$four" e2e_p99_s window=16 group=2))"
+silent device
+
+# What is committed: measured on a GPU, and beside the published values of another one.
+draws "a measured file" sweep/results/h200/grid_8b.tsv --x window --y group --value recompute_pct
+says "measured: synthetic:llama-3.1-8b,margin=6.2 on NVIDIA H200"
+draws "measured beside published" sweep/results/h200/grid_8b.tsv --x window --y group --value recompute_pct \
+    --reference sweep/reference/fig12_recompute_pct.tsv --reference-name published
+says "published for another device: NVIDIA H100 PCIe 80 GB"
+
+# Without --out the pictures are beside the file; a failure leaves the old ones alone.
+check "beside the file" $plot "$four" "${map[@]}"
+check "the names" [ -s "$dir/four_e2e_p99_s.png" -a -s "$dir/four_e2e_p99_s.svg" ]
+cp "$dir/four_e2e_p99_s.png" "$dir/old.png"
+$plot "$four" "${map[@]}" --where window=3 2>"$dir/log"
+check "the old picture stays" cmp "$dir/four_e2e_p99_s.png" "$dir/old.png"
+check "--help shows every option" [ "$($plot --help | grep -c -- '^ *--')" -ge 12 ]
+finish
