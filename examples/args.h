@@ -21,6 +21,7 @@
 #define ARGS_H
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -304,8 +305,19 @@ static inline void args_set(const args_option *option, const char *value) {
     }
 }
 
-// Fills the table's variables from the command line. `about` is the help's first line or lines.
+// A file that is opened gets the lowest free descriptor. If one of 0 to 2 is closed, that is the file's, and what is
+// printed lands in it. So /dev/null is opened on those, the other way round: to read it, or to write to it, still
+// fails.
+static inline void args_open_standard(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd)
+            args_fail(1, "/dev/null: cannot open: %s", strerror(errno));
+}
+
+// Fills the table's variables from the command line. `about` is the help's first line or lines. Comes before the first
+// file is opened (see args_open_standard).
 static inline void args_parse(int argc, char **argv, const char *about, const args_option *options) {
+    args_open_standard();
     const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
     if (argc > 0) args_program = slash ? slash + 1 : argv[0];
     for (int i = 1; i < argc; i++) {

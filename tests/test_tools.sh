@@ -70,5 +70,42 @@ ends 1 'nowhere' generate --model nowhere --prompt Once
 ends 1 'nowhere' score --model nowhere --text Once
 ends 1 'nowhere' rollback --model nowhere
 ends 1 'nowhere' determinism --model nowhere
+
+# With descriptors 0 to 2 closed a result file must not get one of them, and with it the text for the terminal. Text that
+# nobody gets is a failure.
+table() { awk -F '\t' '/^#/ {next} !n {n = NF} NF != n {bad = 1} END {exit bad || n < 2}' "$1"; }
+closed() {  # closed PROGRAM OPTION...: what it writes to $out/closed.tsv, whatever is closed, is one table
+    local bad= which status
+    for which in 0 1 2 012; do
+        rm -f "$out/closed.tsv"
+        case $which in
+        0) "$B/$1" "${@:2}" <&- >"$out/log" 2>&1 ;;
+        1) "$B/$1" "${@:2}" </dev/null >&- 2>"$out/log" ;;
+        2) "$B/$1" "${@:2}" </dev/null >"$out/log" 2>&- ;;
+        012) "$B/$1" "${@:2}" <&- >&- 2>&- ;;
+        esac
+        status=$?
+        case $which in *1*) [ $status = 1 ] ;; *) [ $status = 0 ] ;; esac || bad="$bad, $which: status $status"
+        [ $which != 1 ] || grep -qx "$1: stdout: cannot write: .*" "$out/log" || bad="$bad, no message"
+        table "$out/closed.tsv" || bad="$bad, $which: something else in the table"
+    done
+    [ -z "$bad" ] && passed=$((passed + 1)) && return
+    echo "test_tools: FAILED: with closed descriptors$bad: $*"
+    failed=$((failed + 1))
+}
+trace=(--trace "$out/closed.tsv")
+few=(--calibration sweep/calibration/h100-pcie-paper.tsv --requests 20)
+closed generate --prompt Once -n 8 --stats "${trace[@]}"
+closed rollback --requests 2 --tokens 16 --delay 0 --step "${trace[@]}"
+closed sweep "${few[@]}" "${trace[@]}"
+closed sweep "${few[@]}" --out "$out/closed.tsv"
+closed determinism --suite single --requests 2 --tokens 8 --tsv "$out/closed.tsv"
+closed bench --suite decode --tokens 8 --repeats 1 --out "$out/closed.tsv"
+for tool in generate score rollback determinism sweep bench fit; do
+    "$B/$tool" --help >&- 2>"$out/log"
+    [ $? = 1 ] && grep -q "^$tool: stdout: cannot write" "$out/log" && passed=$((passed + 1)) && continue
+    echo "test_tools: FAILED: $tool --help without standard output"
+    failed=$((failed + 1))
+done
 echo "test_tools: $passed passed, $failed failed"
 [ "$failed" = 0 ]
