@@ -62,8 +62,8 @@
    WHAT LLM42 DOES NOT DO
 
    It knows token ids only; examples/tokenizer.h turns text into ids and back. It has no training, quantised weights,
-   adapters, beam search, images or network server, and does not run on Windows. It never prints, exits, reads the
-   environment or takes a seed from the clock.
+   adapters, beam search, images or network server. It does not run on Windows, and reads model files on little-endian
+   machines only. It never prints, exits, reads the environment or takes a seed from the clock.
 
 
    STEP BY STEP
@@ -358,8 +358,9 @@ typedef struct llm42_model {
 
 typedef struct llm42_model_desc {
     // Required. One of: an HF folder (config.json and *.safetensors); a llama2.c .bin file;
-    // "synthetic:NAME[,seed=N][,margin=X]", random weights of a named shape (see llm42_synthetic_names, and section
-    // synthetic for margin); "shape:NAME", such a shape without weights, for the simulator.
+    // "synthetic:NAME[,seed=N][,margin=X]", random weights of a named shape (see llm42_synthetic_names); "shape:NAME",
+    // such a shape without weights, for the simulator. N is below 10^19, default: 42. X is 0 or from 1e-30 to 1000,
+    // default: 3 (see section synthetic).
     const char *path;
     bool on_device;     // the backend makes synthetic weights in its own memory (CUDA); default: on the host
     llm42_log_fn *log;  // default: none
@@ -1027,7 +1028,8 @@ LLM42_API double llm42_log64(double x);
 LLM42_API void llm42_sincos(double x, double *sine, double *cosine);  // NaN if |x| is 1e9 or more
 LLM42_API uint64_t llm42_hash(uint64_t x);
 LLM42_API double llm42_uniform(uint64_t hash);  // a number in [0, 1) from a hash: its upper 53 bits
-// Reads a finite decimal number that fills the text from begin to end, in any locale. False: the text is no number.
+// Reads a finite decimal number that fills the text from begin to end, in any locale. False: the text is no number, or
+// one that is too large or too close to 0 for a double.
 LLM42_API bool llm42_number(const char *begin, const char *end, double *value);
 // Draws a token from logits [V]. scratch holds 2 x V int32 values. position is that of the row that gave the logits.
 LLM42_API llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *sampling, int position,
@@ -1627,11 +1629,12 @@ bool llm42_number(const char *p, const char *end, double *value) {
         if (!count) return false;
         exponent += down ? -power : power;
     }
+    bool zero = x == 0;
     double scale = 1;  // a power of ten is exact up to 10^22, so usual numbers come out correctly rounded
     for (int k = LLM42__MIN(abs(exponent), 400); k > 0; k--) scale *= 10;
     x = exponent < 0 ? x / scale : x * scale;
     *value = negative ? -x : x;
-    return p == end && x - x == 0;
+    return p == end && x - x == 0 && (x != 0 || zero);
 }
 
 // >>json ---------------------------------------------------------------------------------------------------------
@@ -1903,6 +1906,9 @@ static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json,
     LLM42__TRY(llm42__json_int(json, 0, "max_position_embeddings", 1, 1 << 26, &c->context, error));
     double eps = c->norm_eps;
     LLM42__TRY(llm42__json_field(json, 0, "rms_norm_eps", 0.0, 1.0, &eps, error));
+    if (eps > 0 && eps < FLT_MIN)
+        return llm42_fail(error, LLM42_FORMAT, "%s: rms_norm_eps: %g: in fp32 this is 0: must be 0, or at least %g",
+                          json->path, eps, (double)FLT_MIN);
     c->norm_eps = (float)eps;
     if (c->arch == LLM42_ARCH_QWEN3_MOE) {
         LLM42__TRY(llm42__json_int(json, 0, "num_experts", 1, 4096, &c->experts, error));
@@ -2162,10 +2168,16 @@ static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__
 static llm42_result llm42__safetensors_open(llm42__owner *owner, const char *path, llm42_error *error) {
     llm42__file file;
     LLM42__TRY(llm42__own_file(owner, path, &file, error));
-    uint64_t header = 0;
-    for (size_t i = 0; i < 8 && i < file.size; i++) header |= (uint64_t)(unsigned char)file.data[i] << 8 * i;
+    uint64_t header = 0, turned = 0;  // turned: with the bytes the other way round
+    for (size_t i = 0; i < 8 && i < file.size; i++) {
+        header |= (uint64_t)(unsigned char)file.data[i] << 8 * i;
+        turned = turned << 8 | (unsigned char)file.data[i];
+    }
     if (file.size < 8 || header > file.size - 8 || header > 100000000)
-        return llm42_fail(error, LLM42_FORMAT, "%s: truncated, or the header length is beyond the file", path);
+        return llm42_fail(error, LLM42_FORMAT, "%s: %s", path,
+                          file.size >= 8 && turned && turned <= file.size - 8
+                              ? "wrong byte order: the header length is big-endian, and must be little-endian"
+                              : "truncated, or the header length is beyond the file");
     llm42__json json;
     LLM42__TRY(llm42__json_parse(&json, path, file.data + 8, (size_t)header, error));
     llm42__extent *extents = NULL;
@@ -2386,18 +2398,29 @@ static llm42_matrix llm42__llama2c_matrix(const float *data, int n, int k) {
     return (llm42_matrix){.data = data, .type = LLM42_FP32, .n = n, .k = k};
 }
 
+// The first field of the header that cannot be a size; -1: there is none.
+static int llm42__llama2c_bad_field(const int32_t h[7]) {
+    for (int i = 0; i < 7; i++)
+        if (h[i] == 0 || h[i] > 1 << 24 || (i == 5 ? h[i] < -(1 << 24) : h[i] < 0)) return i;
+    return -1;
+}
+
 // Sizes from the header; they must make a model.
 static llm42_result llm42__llama2c_config(llm42_config *c, const llm42__file *file, const char *path,
                                           llm42_error *error) {
     static const char *const field[] = {"dim",        "hidden_dim", "n_layers", "n_heads",
                                         "n_kv_heads", "vocab_size", "seq_len"};
-    int32_t h[7];
+    int32_t h[7], turned[7];  // turned: with the bytes the other way round
     if (file->size < sizeof h) return llm42_fail(error, LLM42_FORMAT, "%s: truncated: no llama2.c header", path);
     memcpy(h, file->data, sizeof h);
-    for (int i = 0; i < 7; i++)
-        if (h[i] == 0 || h[i] > 1 << 24 || (i == 5 ? h[i] < -(1 << 24) : h[i] < 0))
-            return llm42_fail(error, LLM42_FORMAT, "%s: not a llama2.c file: header field %s is %d", path, field[i],
-                              h[i]);
+    for (size_t i = 0; i < sizeof h; i++) ((char *)turned)[i] = file->data[i ^ 3];
+    int bad = llm42__llama2c_bad_field(h);
+    if (bad >= 0 && llm42__llama2c_bad_field(turned) < 0)
+        return llm42_fail(error, LLM42_FORMAT,
+                          "%s: wrong byte order: the header is big-endian, and must be little-endian", path);
+    if (bad >= 0)
+        return llm42_fail(error, LLM42_FORMAT, "%s: not a llama2.c file: header field %s is %d", path, field[bad],
+                          h[bad]);
     *c = (llm42_config){.arch = LLM42_ARCH_LLAMA,
                         .dim = h[0],
                         .ffn = h[1],
@@ -2577,11 +2600,13 @@ static llm42_result llm42__synthetic_spec(llm42__synthesis *s, const char *spec,
         bool seed = strncmp(p, ",seed=", 6) == 0, margin = strncmp(p, ",margin=", 8) == 0;
         double number;
         bool read = (seed || margin) && llm42_number(p + (seed ? 6 : 8), end, &number);
-        if (seed && strspn(p + 6, "0123456789") != (size_t)(end - p - 6)) read = false;
-        if (!read || !(number >= 0 && number <= (seed ? 1e19 : 1000)))
+        if (seed) read = read && strspn(p + 6, "0123456789") == (size_t)(end - p - 6) && end - p - 6 <= 19;
+        else read = read && (number == 0 || (number >= 1e-30 && number <= 1000));  // not 0 as fp32 margin/D
+        if (!read)
             return llm42_fail(error, LLM42_INVALID,
-                              "synthetic:%s: expected NAME[,seed=N][,margin=X] with N below 10^19 and X from 0 to 1000",
-                              spec);
+                              "%s: '%.*s': expected seed=N or margin=X, N below 10^19, X 0 or from 1e-30 to 1000 "
+                              "(a decimal point, no comma)",
+                              s->model->name, (int)(end - p - 1), p + 1);
         if (seed) s->seed = strtoull(p + 6, NULL, 10);
         else s->margin = number;
         p = end;
@@ -2618,9 +2643,17 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
 }
 
 // >>load ---------------------------------------------------------------------------------------------------------
-// Owns: llm42_model_load, which finds the loader for a path.
-// Calls: safetensors, llama2c, synthetic.
-// Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind.
+// Owns: llm42_model_load, which finds the loader for a path. Weights are used as they lie in the file, so the machine
+// must be little-endian, as the files are. Calls: safetensors, llama2c, synthetic. Invariant: a model that was loaded
+// owns its memory. A load that fails leaves nothing behind.
+
+#ifndef LLM42__BIG_ENDIAN  // a test defines it
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#define LLM42__BIG_ENDIAN 1
+#else
+#define LLM42__BIG_ENDIAN 0
+#endif
+#endif
 
 llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error) {
     if (!model) return llm42_fail(error, LLM42_INVALID, "llm42_model_load: model: must not be NULL");
@@ -2648,6 +2681,10 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
         result = llm42__synthetic_spec(&(llm42__synthesis){.model = m}, desc->path + 6, error);
     else if (stat(desc->path, &st) != 0)
         result = llm42_fail(error, LLM42_IO, "%s: no such model folder or file: %s", desc->path, strerror(errno));
+    else if (LLM42__BIG_ENDIAN)
+        result = llm42_fail(error, LLM42_UNSUPPORTED,
+                            "%s: wrong byte order: model files are little-endian, and this machine is big-endian",
+                            desc->path);
     else
         result = S_ISDIR(st.st_mode) ? llm42__load_folder(m, desc->path, error)
                                      : llm42__load_llama2c(m, desc->path, error);
@@ -4869,10 +4906,16 @@ static llm42_result llm42__check_sampling(const llm42_sampling *s, llm42_error *
         return llm42_fail(error, LLM42_INVALID, "%s.temperature: %g: use 0 for greedy, or at least 0.0001", name,
                           (double)s->temperature);
     if (s->top_k < 0) return llm42_fail(error, LLM42_INVALID, "%s.top_k: %d: must be 0 or more", name, s->top_k);
-    if (!(s->top_p >= 0 && s->top_p <= 1))
-        return llm42_fail(error, LLM42_INVALID, "%s.top_p: %g: must be from 0 to 1", name, (double)s->top_p);
-    if (!(s->min_p >= 0 && s->min_p <= 1))
-        return llm42_fail(error, LLM42_INVALID, "%s.min_p: %g: must be from 0 to 1", name, (double)s->min_p);
+    const struct {
+        const char *field;
+        float value;
+    } share[] = {{"top_p", s->top_p}, {"min_p", s->min_p}};
+    for (int i = 0; i < 2; i++) {  // a subnormal number is 0 to hardware that flushes it, and 0 means all
+        float value = share[i].value;
+        if (!(value >= 0 && value <= 1) || (value > 0 && value < FLT_MIN))
+            return llm42_fail(error, LLM42_INVALID, "%s.%s: %g: must be 0 (all), or from %g to 1", name, share[i].field,
+                              (double)value, (double)FLT_MIN);
+    }
     return LLM42_OK;
 }
 

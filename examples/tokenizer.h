@@ -277,10 +277,8 @@ static inline bool tok_json_same(const tok_json *j, int i, const char *text) {
 static inline bool tok_json_number(const tok_json *j, int i, double *value) {
     if (!tok_json_is(j, i, JSMN_PRIMITIVE)) return false;
     const char *text = tok_json_string(j, i);
-    char *end = NULL;
     if (text[0] != '-' && (text[0] < '0' || text[0] > '9')) return false;
-    *value = strtod(text, &end);
-    return end == j->text + j->token[i].end && isfinite(*value);
+    return llm42_number(text, j->text + j->token[i].end, value);
 }
 
 static inline bool tok_json_int(const tok_json *j, int i, int32_t *value) {
@@ -715,7 +713,11 @@ static inline llm42_result tok_bin_tokens(tok *t, const char *path, const char *
                                           llm42_error *error) {
     size_t at = sizeof(int32_t);
     if (size < at) return tok_fail(error, LLM42_FORMAT, path, "too short for the length of the longest token");
+    int32_t turned;  // with the bytes the other way round
     memcpy(&t->longest, data, sizeof(int32_t));
+    for (size_t i = 0; i < sizeof turned; i++) ((char *)&turned)[i] = data[i ^ 3];
+    if ((t->longest < 1 || (size_t)t->longest > size) && turned >= 1 && (size_t)turned <= size)
+        return tok_fail(error, LLM42_FORMAT, path, "wrong byte order: the file and the machine must be little-endian");
     if (t->longest < 1 || (size_t)t->longest > size)
         return tok_fail(error, LLM42_FORMAT, path, "the length of the longest token is %d", t->longest);
     sh_new_strdup(t->word);

@@ -23,6 +23,7 @@
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -254,7 +255,33 @@ static inline char *test_read(const char *path, size_t *size) {
     return data;
 }
 
+// Turns `count` numbers of `size` bytes around.
+static inline void test_swap_bytes(char *data, int size, int count) {
+    for (; count > 0; count--, data += size)
+        for (int i = 0; i < size / 2; i++) {
+            char byte = data[i];
+            data[i] = data[size - 1 - i];
+            data[size - 1 - i] = byte;
+        }
+}
+
 static inline bool test_exists(const char *path) { return access(path, F_OK) == 0; }
+
+// Numbers are now written with a decimal comma, as in German: an installed locale, or one made in this folder. False:
+// there is none. setlocale(LC_NUMERIC, "C") takes it back.
+static inline bool test_decimal_comma(const char *folder) {
+    static const char *const installed[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8", "fr_FR.utf8"};
+    char command[512];
+    for (size_t i = 0; i < sizeof installed / sizeof *installed; i++)
+        if (setlocale(LC_NUMERIC, installed[i])) return true;
+    test_write_text(test_path(folder, "source"), "LC_NUMERIC\ndecimal_point \"<U002C>\"\nthousands_sep "
+                                                 "\"<U002E>\"\ngrouping 3;3\nEND LC_NUMERIC\n");
+    // It warns of the other categories, and its status says so too.
+    snprintf(command, sizeof command, "localedef -c -i %s/source -f ANSI_X3.4-1968 %s/comma >%s/log 2>&1", folder,
+             folder, folder);
+    if (system(command) == -1) return false;
+    return setenv("LOCPATH", folder, 1) == 0 && setlocale(LC_NUMERIC, "comma") && localeconv()->decimal_point[0] == ',';
+}
 
 // Small things --------------------------------------------------------------------------------------------------
 // The next number of a fixed sequence (splitmix64), for tests that want arbitrary values, the same each time.

@@ -144,6 +144,17 @@ TEST(path_that_does_not_exist) {
     refused("synthetic:tiny,seed=99999999999999999999", LLM42_INVALID, "seed");
     refused("synthetic:tiny,margin=nan", LLM42_INVALID, "margin");
     refused("synthetic:tiny,margin=6.2x,seed=1", LLM42_INVALID, "margin");
+    refused("synthetic:tiny,margin=6,2", LLM42_INVALID, "'2'");  // a decimal comma
+    refused("shape:tiny,margin=6,2", LLM42_INVALID, "shape:tiny,margin=6,2: '2'");
+    refused("synthetic:tiny,margin=1e-400", LLM42_INVALID, "margin=1e-400");
+    refused("synthetic:tiny,margin=1e-50", LLM42_INVALID, "margin=1e-50");  // 0 in fp32
+    refused("synthetic:tiny,margin=1e-31", LLM42_INVALID, "margin");
+    refused("synthetic:tiny,margin=1001", LLM42_INVALID, "1000");
+    refused("synthetic:tiny,seed=18446744073709551616", LLM42_INVALID, "seed");
+    refused("synthetic:tiny,seed=10000000000000000000", LLM42_INVALID, "seed");
+    refused("synthetic:tiny,seed=1e3", LLM42_INVALID, "seed");
+    refused("synthetic:tiny,seed=", LLM42_INVALID, "seed");
+    refused("synthetic:tiny,", LLM42_INVALID, "''");
     refused("synthetic:tiny,colour=1", LLM42_INVALID, "colour");
     CHECK_INT(llm42_model_load(NULL, &(llm42_model_desc){.path = "synthetic:tiny"}, NULL), LLM42_INVALID);
     llm42_model_free(NULL);
@@ -372,6 +383,8 @@ TEST(numbers_of_the_config) {
         }
     bad_config(llama, "1e-05", "-1", LLM42_FORMAT, "rms_norm_eps");
     bad_config(llama, "1e-05", "1e400", LLM42_FORMAT, "rms_norm_eps");
+    bad_config(llama, "1e-05", "1e-400", LLM42_FORMAT, "rms_norm_eps");
+    bad_config(llama, "1e-05", "1e-50", LLM42_FORMAT, "rms_norm_eps");  // 0 in fp32
     bad_config(llama, "10000.0", "0", LLM42_FORMAT, "rope_theta");
     bad_config(llama, "10000.0", "-5", LLM42_FORMAT, "rope_theta");
     bad_config(llama, "\"bos_token_id\": 0", "\"bos_token_id\": 32", LLM42_FORMAT, "bos_token_id");
@@ -464,6 +477,73 @@ TEST(rope_of_the_config) {
             "partial_rotary_factor");
     refused(fresh_with("qwen3", "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5.0}}, "),
             LLM42_UNSUPPORTED, "full_attention");
+// What is read and written in this locale, as text.
+static void numbers_of_files(const char *dir, char text[1024]) {
+    llm42_model *folder_model = NULL, *random = NULL;
+    llm42_calibration *calibration = NULL;
+    llm42_trace *trace = NULL;
+    llm42_error error = {0};
+    const char *path = test_path(dir, "trace.json");
+    CHECK_MSG(llm42_model_load(&folder_model, &(llm42_model_desc){.path = dir}, &error) == LLM42_OK &&
+                  llm42_model_load(&random, &(llm42_model_desc){.path = "synthetic:tiny,margin=6.25"}, &error) ==
+                      LLM42_OK &&
+                  llm42_calibration_load(&calibration, "sweep/calibration/h100-pcie-paper.tsv", &error) == LLM42_OK &&
+                  llm42_trace_open(&trace, path, &error) == LLM42_OK,
+              "%s", error.text);
+    text[0] = 0;
+    if (!folder_model || !random || !calibration || !trace) return;
+    llm42_event pass = {.type = LLM42_EVENT_PASS, .begin = 0.25, .time = 1.75, .schedule = LLM42_FAST};
+    llm42_trace_event(trace, &pass);
+    CHECK_INT(llm42_trace_close(trace, &error), LLM42_OK);
+    char *written = test_read(path, NULL);
+    const char *event = strstr(written ? written : "", "\"ph\": \"X\"");
+    CHECK(event != NULL);
+    snprintf(text, 1024, "%a %a %a %a %a %s", (double)folder_model->config.norm_eps, folder_model->config.rope_theta,
+             (double)random->head.recipe.lead, calibration->flip_rate,
+             calibration->cost[LLM42_FAST][LLM42_KIND_DECODE].ms[1], event ? event : "");
+    for (char *p = text; *p; p++) *p = *p == ',' ? '.' : *p;  // what %a writes
+    if (event) CHECK_CONTAINS(event, "\"dur\": 1500000.000");
+    free(written);
+    llm42_calibration_free(calibration);
+    llm42_model_free(random);
+    llm42_model_free(folder_model);
+}
+
+TEST(numbers_in_another_locale) {
+    char plain[1024], comma[1024];
+    const char *dir = fresh(llama);
+    numbers_of_files(dir, plain);
+    double value = 0;
+    if (!test_decimal_comma(folder)) {
+        SKIP("no locale with a decimal comma, and localedef makes none");
+        return;
+    }
+    CHECK_STR(localeconv()->decimal_point, ",");
+    numbers_of_files(dir, comma);
+    const char *point = "6.25", *german = "6,25";
+    CHECK(llm42_number(point, point + 4, &value) && value == 6.25);
+    CHECK(!llm42_number(german, german + 4, &value));
+    refused("synthetic:tiny,margin=6,2", LLM42_INVALID, "'2'");
+    setlocale(LC_NUMERIC, "C");
+    CHECK_STR(comma, plain);
+}
+
+TEST(numbers_that_round_to_others) {
+    static const struct {
+        const char *text;
+        double value;  // 0, but for the text "0": no number
+    } numbers[] = {{"1e-22", 1e-22}, {"1e-400", 0},  {"-1e-400", 0}, {"1e400", 0},
+                   {"0e-400", 0},    {"0", 0},       {"0.0", 0},     {"1e-99999999999", 0},
+                   {"", 0},          {".", 0},       {"1e", 0},      {"0x10", 0},
+                   {" 1", 0},        {"1 ", 0},      {"+1", 0},      {"inf", 0},
+                   {"nan", 0},       {"-2.5e1", -25}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const char *text = numbers[i].text;
+        double value = 42;
+        bool zero = text[0] == '0' && text[1] != 'x', read = llm42_number(text, text + strlen(text), &value);
+        CHECK_MSG(read == (zero || numbers[i].value != 0), "'%s' %s read", text, read ? "was" : "was not");
+        CHECK_MSG(!read || value == numbers[i].value, "'%s' is %g", text, value);
+    }
 }
 
 TEST(heads_that_do_not_divide) {
@@ -523,6 +603,23 @@ TEST(llama2c_files) {
     refused(path, LLM42_FORMAT, "x.bin");
     test_write_text(path, "This is a text and no model at all, though longer than a header.");
     refused(path, LLM42_FORMAT, "x.bin");
+    test_text_free(&bin);
+}
+
+// As files of a big-endian machine would be, and as ours look to one.
+TEST(files_in_the_other_byte_order) {
+    const char *dir = fresh(llama);
+    size_t bytes;
+    test_text header = test_header(llama, &bytes), file = test_safetensors(header.data, llama->dtype, bytes);
+    test_swap_bytes(file.data, 8, 1);
+    test_write(test_path(dir, "model.safetensors"), file.data, file.size);
+    refused(dir, LLM42_FORMAT, "little-endian");
+    test_text_free(&header);
+    test_text_free(&file);
+    test_text bin = test_llama2c(true);
+    test_swap_bytes(bin.data, 4, (int)bin.size / 4);
+    test_write(test_path(folder, "x.bin"), bin.data, bin.size);
+    refused(test_path(folder, "x.bin"), LLM42_FORMAT, "little-endian");
     test_text_free(&bin);
 }
 
@@ -647,6 +744,9 @@ TEST(fields_of_a_request_desc) {
     }
     REFUSE(d.sampling.top_p = 1.5f, LLM42_INVALID, "top_p");
     REFUSE(d.sampling.min_p = 1.5f, LLM42_INVALID, "min_p");
+    REFUSE(d.sampling.temperature = 1e-5f, LLM42_INVALID, "temperature");
+    REFUSE(d.sampling.top_p = 1e-40f, LLM42_INVALID, "top_p");  // subnormal
+    REFUSE(d.sampling.min_p = 1e-40f, LLM42_INVALID, "min_p");
     REFUSE(d.sampling.top_k = -1, LLM42_INVALID, "top_k");
     REFUSE(d.max_new_tokens = -1, LLM42_INVALID, "max_new_tokens");
     REFUSE(d.sample_index = -1, LLM42_INVALID, "sample_index");
@@ -740,10 +840,13 @@ int main(int argc, char **argv) {
     RUN(windows_by_layer);
     RUN(booleans_of_the_config);
     RUN(rope_of_the_config);
+    RUN(numbers_in_another_locale);
+    RUN(numbers_that_round_to_others);
     RUN(heads_that_do_not_divide);
     RUN(experts_that_cannot_be_chosen);
     RUN(index_that_names_a_missing_file);
     RUN(llama2c_files);
+    RUN(files_in_the_other_byte_order);
     RUN(sizes_of_an_engine_desc);
     RUN(token_ids_out_of_range);
     RUN(empty_prompt);

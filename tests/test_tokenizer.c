@@ -460,6 +460,19 @@ TEST(malformed_json_is_refused) {
     CHECK(!t);
 }
 
+TEST(numbers_in_another_locale) {
+    const char *path = test_path(folder, "number.json");
+    tok *t = NULL;
+    if (!test_decimal_comma(folder)) {
+        SKIP("no locale with a decimal comma, and localedef makes none");
+        return;
+    }
+    test_write_text(path, "{\"a\":1.5}");
+    CHECK_INT(tok_load(&t, path, 0, &error), LLM42_FORMAT);
+    CHECK_CONTAINS(error.text, "model");  // which is missing; the number is one
+    setlocale(LC_NUMERIC, "C");
+}
+
 // No prefix and no changed byte of a good file may do worse than be refused.
 TEST(damaged_json_does_no_harm) {
     size_t size = 0;
@@ -586,6 +599,11 @@ TEST(llama2_files_are_checked) {
         CHECK_INT(tok_load(&t, path, 0, &error), LLM42_FORMAT);
         CHECK_CONTAINS(error.text, bad[i].names);
     }
+    bin_write(&b, -1);
+    test_swap_bytes(b.data, 4, 1);
+    test_write(path, b.data, b.size);
+    CHECK_INT(tok_load(&t, path, 0, &error), LLM42_FORMAT);
+    CHECK_CONTAINS(error.text, "little-endian");
     CHECK_INT(tok_load(&t, bin_write(&b, 0x41), 0, &error), LLM42_FORMAT);
     CHECK_CONTAINS(error.text, "<0x41>");
     CHECK(!t);
@@ -625,6 +643,7 @@ int main(int argc, char **argv) {
     RUN(a_model_gives_its_bos);
     RUN(bad_json_is_refused);
     RUN(malformed_json_is_refused);
+    RUN(numbers_in_another_locale);
     RUN(damaged_json_does_no_harm);
     RUN(llama2_merges_by_score);
     RUN(llama2_files_are_checked);
