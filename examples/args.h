@@ -32,14 +32,22 @@
 
 #include "llm42.h"
 
-typedef enum args_type { ARGS_TYPE_END = 0, ARGS_TYPE_FLAG, ARGS_TYPE_INT, ARGS_TYPE_REAL, ARGS_TYPE_TEXT } args_type;
+typedef enum args_type {
+    ARGS_TYPE_END = 0,
+    ARGS_TYPE_FLAG,
+    ARGS_TYPE_INT,
+    ARGS_TYPE_REAL,
+    ARGS_TYPE_FLOAT,
+    ARGS_TYPE_TEXT,
+} args_type;
 
 typedef struct args_option {
     const char *name;
     args_type type;
-    bool *flag;  // one of these four receives the value
+    bool *flag;  // one of these five receives the value
     int64_t *integer;
     double *real;
+    float *single;
     const char **text;
     int64_t int_low, int_high;
     double real_low, real_high;
@@ -47,15 +55,17 @@ typedef struct args_option {
 } args_option;
 
 #define ARGS_FLAG(name, pointer, help) \
-    { name, ARGS_TYPE_FLAG, pointer, NULL, NULL, NULL, 0, 0, 0, 0, help }
+    { name, ARGS_TYPE_FLAG, pointer, NULL, NULL, NULL, NULL, 0, 0, 0, 0, help }
 #define ARGS_INT(name, pointer, low, high, help) \
-    { name, ARGS_TYPE_INT, NULL, pointer, NULL, NULL, low, high, 0, 0, help }
+    { name, ARGS_TYPE_INT, NULL, pointer, NULL, NULL, NULL, low, high, 0, 0, help }
 #define ARGS_REAL(name, pointer, low, high, help) \
-    { name, ARGS_TYPE_REAL, NULL, NULL, pointer, NULL, 0, 0, low, high, help }
+    { name, ARGS_TYPE_REAL, NULL, NULL, pointer, NULL, NULL, 0, 0, low, high, help }
+#define ARGS_FLOAT(name, pointer, low, high, help) \
+    { name, ARGS_TYPE_FLOAT, NULL, NULL, NULL, pointer, NULL, 0, 0, low, high, help }
 #define ARGS_TEXT(name, pointer, help) \
-    { name, ARGS_TYPE_TEXT, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
+    { name, ARGS_TYPE_TEXT, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
 #define ARGS_END \
-    { NULL, ARGS_TYPE_END, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL }
+    { NULL, ARGS_TYPE_END, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL }
 
 // One variable for all files of a program that include this header.
 #define ARGS_SHARED __attribute__((weak))
@@ -107,10 +117,22 @@ static inline int64_t args_int(const char *name, const char *text, const char *e
 
 static inline double args_real(const char *name, const char *text, double low, double high) {
     char *stop = NULL;
+    errno = 0;
     double value = strtod(text, &stop);
-    if (stop == text || *stop || !isfinite(value)) args_fail(2, "%s: '%s' is not a number", name, text);
+    if (stop == text || *stop || isnan(value)) args_fail(2, "%s: '%s' is not a number", name, text);
+    if (errno == ERANGE && fabs(value) < 1) args_fail(2, "%s: %s is too close to 0: write 0", name, text);
     if (value < low || value > high) args_fail(2, "%s: %s is outside %g to %g", name, text, low, high);
     return value;
+}
+
+// For what is kept in a float: such a number must not become 0 or 1 by rounding, since these are settings of their own.
+static inline float args_float(const char *name, const char *text, double low, double high) {
+    double value = args_real(name, text, low, high);
+    float single = (float)value;
+    if ((double)single != value && single == floorf(single))
+        args_fail(2, "%s: %s would be rounded to %g: write that, or a number farther from it", name, text,
+                  (double)single);
+    return single;
 }
 
 // "eager, wait": a NULL-terminated list of words in one line.
@@ -282,6 +304,7 @@ static inline void args_help(const char *about, const args_option *options) {
         printf("  %-22s %s", head, o->help);
         if (o->type == ARGS_TYPE_INT) printf(" (default %" PRId64 ")", *o->integer);
         if (o->type == ARGS_TYPE_REAL) printf(" (default %g)", *o->real);
+        if (o->type == ARGS_TYPE_FLOAT) printf(" (default %g)", (double)*o->single);
         if (o->type == ARGS_TYPE_TEXT && *o->text) printf(" (default %s)", *o->text);
         printf("\n");
     }
@@ -300,6 +323,7 @@ static inline void args_set(const args_option *option, const char *value) {
         *option->integer = args_int(name, value, value + strlen(value), option->int_low, option->int_high);
         break;
     case ARGS_TYPE_REAL: *option->real = args_real(name, value, option->real_low, option->real_high); break;
+    case ARGS_TYPE_FLOAT: *option->single = args_float(name, value, option->real_low, option->real_high); break;
     case ARGS_TYPE_TEXT: *option->text = value; break;
     case ARGS_TYPE_END: break;
     }

@@ -25,7 +25,7 @@ typedef struct tally {
 typedef struct study {
     const char *model_path, *suite, *mode, *tsv_path, *dtype, *backend_name, *planner;
     int64_t requests, tokens, seed, window, group, threads;
-    double temperature;
+    float temperature;
     const llm42_backend *backend;
     args_manifest manifest;
     llm42_model *model;
@@ -137,7 +137,7 @@ static int64_t submit(const study *s, llm42_engine *engine, llm42_mode mode, con
     llm42_error error = {0};
     llm42_request_desc desc = {.prompt = prompt, .prompt_count = count, .ignore_stop = true};
     desc.max_new_tokens = (int)s->tokens;
-    desc.sampling.temperature = (float)s->temperature;
+    desc.sampling.temperature = s->temperature;
     desc.deterministic = mode == LLM42_DVR;
     int64_t id;
     args_check(llm42_engine_submit(engine, &desc, &id, &error), &error);
@@ -270,7 +270,7 @@ static void write_tsv(study *s, FILE *file) {
             "# llm42 %s determinism, model %s, %s, backend %s%s%s%s, seed %d, temperature %g, tokens %d, "
             "requests %d, window %d, group %d\n",
             LLM42_VERSION, s->model_path, s->dtype, s->backend->name, cpu ? " (" : "", cpu ? llm42_cpu_isa() : "",
-            cpu ? ")" : "", (int)s->seed, s->temperature, (int)s->tokens, (int)s->requests, (int)s->window,
+            cpu ? ")" : "", (int)s->seed, (double)s->temperature, (int)s->tokens, (int)s->requests, (int)s->window,
             (int)s->group);
     args_manifest_print(&s->manifest, file);
     if (fclose(s->tsv)) args_fail(1, "out of memory");
@@ -320,7 +320,7 @@ int main(int argc, char **argv) {
         ARGS_TEXT("mode NAME", &s.mode, args_words(mode_words, modes)),
         ARGS_TEXT("planner NAME", &s.planner, args_words(planners, planner_names)),
         ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "seed of the prompts and of their order"),
-        ARGS_REAL("temperature T", &s.temperature, 0, 100, "0: greedy"),
+        ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
         ARGS_INT("threads N", &s.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
         ARGS_TEXT("tsv FILE", &s.tsv_path, "write the numbers there too"),
         ARGS_INT("window W", &s.window, 1, 4096, "tokens of a request in a verification"),
@@ -345,7 +345,7 @@ int main(int argc, char **argv) {
     if (!s.threads && s.model->mapped_bytes + s.model->copied_bytes < 16 << 20) s.threads = 1;  // too little to share
     make_texts(&s);
     printf("%s, %s, temperature %g, %d tokens, batches to %d, W %d x G %d, planner %s\n", s.model->name, s.dtype,
-           s.temperature, (int)s.tokens, (int)s.requests, (int)s.window, (int)s.group, s.planner);
+           (double)s.temperature, (int)s.tokens, (int)s.requests, (int)s.window, (int)s.group, s.planner);
     args_manifest_print(&s.manifest, stdout);
     for (int i = 0; i < 4; i++) {
         if (suite != 4 && suite != i) continue;

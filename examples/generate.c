@@ -11,7 +11,7 @@
 static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *ids_text, *backend = "cpu", *dtype = "bf16";
 static const char *trace_path, *planner = "default";
 static int64_t n, top_k, seed, samples = 1, window = 32, group = 8, threads;
-static double temperature, top_p, min_p;
+static float temperature, top_p, min_p;
 static bool deterministic, ignore_eos, ids_out, stats;
 
 static const args_option options[] = {
@@ -21,10 +21,10 @@ static const args_option options[] = {
     ARGS_TEXT("ids LIST", &ids_text, "prompt as token ids, as in 0,5,7; no BOS is added to it"),
     ARGS_INT("n N", &n, 0, INT32_MAX, "new tokens; 0: 128, or what the context leaves"),
     ARGS_FLAG("deterministic", &deterministic, "verify and roll back: the same text under any load"),
-    ARGS_REAL("temperature T", &temperature, 0, 1000, "0: greedy"),
+    ARGS_FLOAT("temperature T", &temperature, 0, 1000, "0: greedy"),
     ARGS_INT("top-k K", &top_k, 0, INT32_MAX, "draw from the K most likely tokens; 0: all"),
-    ARGS_REAL("top-p P", &top_p, 0, 1, "draw from the smallest set with this share; 0: all"),
-    ARGS_REAL("min-p P", &min_p, 0, 1, "draw from tokens with this share of the likeliest; 0: all"),
+    ARGS_FLOAT("top-p P", &top_p, 0, 1, "draw from the smallest set with this share; 0: all"),
+    ARGS_FLOAT("min-p P", &min_p, 0, 1, "draw from tokens with this share of the likeliest; 0: all"),
     ARGS_INT("seed S", &seed, 0, INT64_MAX - 4096, "sample i, from 0, draws with seed S + i; 0: 42"),
     ARGS_INT("samples N", &samples, 1, 4096, "texts from one prompt"),
     ARGS_FLAG("ignore-eos", &ignore_eos, "do not end at an end-of-sequence token"),
@@ -155,8 +155,7 @@ int main(int argc, char **argv) {
                                   .sample_index = (int)i,
                                   .ignore_stop = ignore_eos,
                                   .user = &sample_list[i]};
-        ask.sampling = (llm42_sampling){(float)temperature, (int)top_k, (float)top_p, (float)min_p,
-                                        seed ? (uint64_t)(seed + i) : 0};
+        ask.sampling = (llm42_sampling){temperature, (int)top_k, top_p, min_p, seed ? (uint64_t)(seed + i) : 0};
         args_check(llm42_engine_submit(engine, &ask, &id, &error), &error);
     }
     flush_samples();

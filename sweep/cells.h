@@ -94,12 +94,6 @@ static inline const char *const *axis_words(axis_name which) {
     return axes[which].policy ? policy_words(axes[which].name) : axes[which].words;
 }
 
-// The shortest decimal that reads back as this number; whole numbers without an exponent.
-static inline void number_text(char *text, size_t size, double number) {
-    snprintf(text, size, "%.0f", number);
-    for (int digits = 1; strtod(text, NULL) != number; digits++) snprintf(text, size, "%.*g", digits, number);
-}
-
 static inline value value_parse(axis_name which, const char *option, const char *item) {
     const axis *a = &axes[which];
     const char *const *words = axis_words(which);

@@ -171,6 +171,12 @@ static inline void make_monotone(double *values, int count, int stride) {
         }
 }
 
+// The shortest decimal that reads back as this number; whole numbers without an exponent.
+static inline void number_text(char *text, size_t size, double number) {
+    snprintf(text, size, "%.0f", number);
+    for (int digits = 1; strtod(text, NULL) != number; digits++) snprintf(text, size, "%.*g", digits, number);
+}
+
 // >>names --------------------------------------------------------------------------------------------------------
 // The words of one of the library's policies, NULL-terminated. Word i stands for value i + 1. The name must be one of
 // llm42_policies().

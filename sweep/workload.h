@@ -489,6 +489,9 @@ static inline int workload__twister_range(workload__twister *t, int low, int hig
 static inline llm42_result workload__open_sglang(workload *w, const char *spec, uint64_t seed, llm42_error *error) {
     double size[3];
     TRY(workload__sizes(spec, "sglang:IxOxN, I input and O output tokens at most and N requests", 3, size, error));
+    if (seed > UINT32_MAX)  // numpy takes no more
+        return llm42_fail(error, LLM42_INVALID, "workload: '%.80s': seed %llu: must be below 2^32", spec,
+                          (unsigned long long)seed);
     w->drawn_in = (int)size[0];
     w->drawn_out = (int)size[1];
     workload__twister t;

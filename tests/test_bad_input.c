@@ -477,6 +477,8 @@ TEST(rope_of_the_config) {
             "partial_rotary_factor");
     refused(fresh_with("qwen3", "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5.0}}, "),
             LLM42_UNSUPPORTED, "full_attention");
+}
+
 // What is read and written in this locale, as text.
 static void numbers_of_files(const char *dir, char text[1024]) {
     llm42_model *folder_model = NULL, *random = NULL;

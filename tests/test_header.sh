@@ -59,7 +59,8 @@ for cc in $compilers; do
         [ -e "$c" ] && check "$cc: $c" "$cc" -std=c11 -Wpedantic $strict -fsyntax-only "$c"
     done
 done
-# Weights are used as they lie in the file: another byte order is refused by name. The compiler is told that there is one.
+# Weights are used as they lie in the file: another byte order is refused by name. Here the compiler is told that there
+# is one.
 echo '#define LLM42_IMPLEMENTATION
 #include "llm42.h"
 int main(void) {
@@ -68,7 +69,8 @@ int main(void) {
     if (llm42_model_load(&m, &(llm42_model_desc){.path = "synthetic:tiny"}, &e)) return 1;
     llm42_model_free(m);
     return llm42_model_load(&m, &(llm42_model_desc){.path = "examples/tiny42"}, &e) != LLM42_UNSUPPORTED ||
-           strcmp(e.text, "examples/tiny42: wrong byte order: model files are little-endian, and this machine is big-endian");
+           strcmp(e.text, "examples/tiny42: wrong byte order: model files are little-endian, "
+                          "and this machine is big-endian");
 }' >"$out/order.c"
 check "big-endian: compiled" "$CC" -std=c11 -DLLM42__BIG_ENDIAN=1 $strict "$out/order.c" -o "$out/order" -lm
 check "big-endian: refused" "$out/order"

@@ -276,6 +276,11 @@ refuses 2 '--overlap on: only with --backend sim' --backend cpu --overlap off,on
 refuses 2 '--slowdown: only with --backend sim' --backend cpu --slowdown 1.5
 refuses 1 'gone: no such model' --backend cpu --model "$dir/gone"
 refuses 1 'token_budget' "${sim[@]}" --token-budget 4000
+refuses 1 'sglang:64x64x10.: seed 4294967296: must be below 2\^32' "${sim[@]}" --workload sglang:64x64x10 --seed 4294967296
+configuration() { "$sweep" "${sim[@]}" --requests 5 "$@" | grep '^# configuration'; }
+check "scales that look alike are two configurations" [ "$(configuration --flip-scale 1.0000001)" != \
+    "$(configuration --flip-scale 1.0000002)" ]
+check "and so are reserves" [ "$(configuration --admission-reserve 0.7000001)" != "$(configuration)" ]
 # A cell that fails costs no other: the rows that are there are written, and the status says that one is missing.
 "$sweep" "${sim[@]}" --chunked on,off --token-budget 4000 >"$dir/stdout" 2>"$dir/stderr" </dev/null
 check "one row of two, status 1" test $? = 1 -a "$(grep -vc '^#' "$dir/stdout")" = 2

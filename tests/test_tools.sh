@@ -66,6 +66,21 @@ done
 ends 1 "^bench: $out/gone/x: cannot write: No such file or directory$" bench --out "$out/gone/x"
 ends 1 "^fit: $out/gone/x: cannot write: No such file or directory$" fit --out "$out/gone/x"
 check_not fit batch
+# Numbers that a float holds as another setting, a decimal comma, a number that is out of range.
+for option in temperature top-p min-p; do
+    ends 2 "^generate: --$option: 1e-50 .* 0" generate --$option 1e-50
+    ends 2 "^generate: --$option: 1e-400 .* 0" generate --$option 1e-400
+    ends 2 "^generate: --$option: '0,5' is not a number" generate --$option 0,5
+    ends 2 "^generate: --$option: 'nan' is not a number" generate --$option nan
+done
+ends 2 '^generate: --top-p: 0.99999999 .* 1' generate --top-p 0.99999999
+ends 0 '^Once' generate --prompt Once -n 2 --temperature 0.7 --top-p 0.9999 --min-p 1e-30
+ends 2 '^determinism: --temperature: 1e-50 .* 0' determinism --temperature 1e-50
+ends 2 '^rollback: --inject: 1e-400 ' rollback --inject 1e-400
+ends 2 '^sweep: --flip-scale: 1e-400 ' sweep --flip-scale 1e-400
+ends 2 '^sweep: --ratio: 1e-400 ' sweep --ratio 0,1e-400
+ends 2 '^generate: --seed: 9223372036854775808 is outside' generate --seed 9223372036854775808
+ends 1 "^generate: synthetic:tiny,margin=6,2: '2'" generate --model synthetic:tiny,margin=6,2 --ids 0
 ends 1 'nowhere' generate --model nowhere --prompt Once
 ends 1 'nowhere' score --model nowhere --text Once
 ends 1 'nowhere' rollback --model nowhere

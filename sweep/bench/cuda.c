@@ -343,7 +343,7 @@ static void cuda_cases(bench *b, const char *suite, const serve_plan *plan, cons
 // >>run ----------------------------------------------------------------------------------------------------------
 static void cuda_workloads(bench *b, const char *suite) {
     char qps[32];
-    snprintf(qps, sizeof qps, "%g", b->set.qps);
+    number_text(qps, sizeof qps, b->set.qps);
     bool all = !strcmp(suite, "all");
     if (all || !strcmp(suite, "workloads")) {
         serve_plan plan = cuda_plan(b, b->set.workload, b->set.requests);
