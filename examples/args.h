@@ -274,7 +274,13 @@ static inline void args_forget_part(const char *part) {
         if (!strcmp(args_parts[i], part)) args_parts[i][0] = 0;
 }
 
+// NULL, and errno, if the file cannot be written.
 static inline FILE *args_out_begin(const char *path, char part[4096]) {
+    struct stat there;
+    if (!stat(path, &there) && S_ISDIR(there.st_mode)) {  // else the last step would fail, the move to this name
+        errno = EISDIR;
+        return NULL;
+    }
     args_out_part(path, part);
     FILE *file = fopen(part, "w");
     if (file && strcmp(path, part)) args_remember_part(part);

@@ -31,7 +31,7 @@ typedef struct study {
     llm42_model *model;
     int32_t **text;  // [KINDS + requests], of the model's own making
     FILE *tsv;       // collects what follows the header in tsv_text, until every engine has told its manifest
-    char *tsv_text;
+    char *tsv_text, tsv_part[4096];  // tsv_part: the file's name until it is whole
     size_t tsv_size;
     double begin;
     int broken;           // promises
@@ -276,8 +276,8 @@ static void write_tsv(study *s, FILE *file) {
     if (fclose(s->tsv)) args_fail(1, "out of memory");
     fprintf(file, "suite\tmode\tprompt_tokens\tmetric\tvalue\n%s", s->tsv_text);
     free(s->tsv_text);
-    bool written = !fflush(file) && !ferror(file);
-    if (fclose(file) || !written) args_fail(1, "%s: cannot write", s->tsv_path);
+    if (!args_out_finish(file, s->tsv_path, s->tsv_part))
+        args_fail(1, "%s: cannot write: %s", s->tsv_path, strerror(errno));
 }
 
 static void run_suite(study *s, bool chosen[3]) {
@@ -339,8 +339,8 @@ int main(int argc, char **argv) {
     llm42_error error = {0};
     llm42_model_desc desc = {.path = s.model_path, .on_device = args_on_device(s.model_path, s.backend)};
     args_check(llm42_model_load(&s.model, &desc, &error), &error);
-    FILE *file = s.tsv_path ? fopen(s.tsv_path, "w") : NULL;
-    if (s.tsv_path && !file) args_fail(1, "%s: cannot open: %s", s.tsv_path, strerror(errno));
+    FILE *file = s.tsv_path ? args_out_begin(s.tsv_path, s.tsv_part) : NULL;  // tried before the long part
+    if (s.tsv_path && !file) args_fail(1, "%s: cannot write: %s", s.tsv_path, strerror(errno));
     if (file && !(s.tsv = open_memstream(&s.tsv_text, &s.tsv_size))) args_fail(1, "out of memory");
     if (!s.threads && s.model->mapped_bytes + s.model->copied_bytes < 16 << 20) s.threads = 1;  // too little to share
     make_texts(&s);

@@ -66,6 +66,20 @@ done
 ends 1 "^bench: $out/gone/x: cannot write: No such file or directory$" bench --out "$out/gone/x"
 ends 1 "^fit: $out/gone/x: cannot write: No such file or directory$" fit --out "$out/gone/x"
 check_not fit batch
+# A result file is replaced when the new one is whole: a run that fails leaves the old one, and nothing beside it.
+mkdir "$out/kept" && echo kept >"$out/kept/file.tsv"
+ends 2 'no room for prompts' determinism --tsv "$out/kept/file.tsv" --tokens 100000
+ends 1 'gone/x: cannot write' determinism --tsv "$out/gone/x"
+ends 1 'kept: cannot write' determinism --tsv "$out/kept"
+if [ "$(cat "$out/kept/file.tsv")" = kept ] && [ "$(ls "$out/kept")" = file.tsv ]; then
+    passed=$((passed + 1))
+else
+    echo "test_tools: FAILED: determinism --tsv: a run that failed has changed $(ls "$out/kept")"
+    failed=$((failed + 1))
+fi
+ends 1 '/dev/full: cannot write' determinism --suite single --requests 1 --tokens 8 --tsv /dev/full
+ends 0 '^every promise held$' determinism --suite single --requests 2 --tokens 8 --tsv "$out/kept/file.tsv"
+grep -q '^single	dvr	' "$out/kept/file.tsv" && passed=$((passed + 1)) || failed=$((failed + 1))
 # Numbers that a float holds as another setting, a decimal comma, a number that is out of range.
 for option in temperature top-p min-p; do
     ends 2 "^generate: --$option: 1e-50 .* 0" generate --$option 1e-50
