@@ -195,9 +195,9 @@ static void run_unique(study *s, const mode *m) {
         s->compared += m->promised && t->trials > 1;
         s->broken += broken;
         if (t->trials) {  // else the batches were too small for this prompt's turn
-            printf("%-16s%8d%8d%15d%13d", m->name, length, t->trials, t->unique_tokens, unique);
-            if (t->difference == s->tokens) printf("%15s", "-");
-            else printf("%15d", t->difference + 1);
+            printf("%-16s%8d%8d%11d%19d", m->name, length, t->trials, t->unique_tokens, unique);
+            if (t->difference == s->tokens) printf("%14s", "-");
+            else printf("%14d", t->difference + 1);
             printf("%s\n", broken ? "  BROKEN" : "");
         }
         if (s->tsv && t->trials) {
@@ -283,10 +283,12 @@ static void write_tsv(study *s, FILE *file) {
 static void run_suite(study *s, bool chosen[3]) {
     bool spans = !strcmp(s->running, "spans");
     printf("\n%s\n", s->running);
-    if (spans) printf("mode             requests identical 1st span 2nd span flips %% rollbacks recomp.%%\n");
+    if (spans)
+        printf("%44s%9s%8s%19s\n%-16s%9s%10s%9s%9s%8s%10s%9s\n", "1st span", "2nd span", "flips", "recomputed", "mode",
+               "requests", "identical", "tokens", "tokens", "%", "rollbacks", "%");
     else
-        printf("mode              prompt  trials  unique tokens  unique bits  first differs\n"
-               "                  tokens            of the outputs  log-probs      at token\n");
+        printf("%24s%19s%19s%14s\n%-16s%8s%8s%11s%19s%14s\n", "prompt", "unique by", "unique by tokens", "first token",
+               "mode", "tokens", "trials", "tokens", "and log-prob bits", "that differs");
     for (int i = 0; i < 3; i++) {
         if (!chosen[i]) continue;
         if (spans) run_spans(s, &MODES[i]);
@@ -344,7 +346,7 @@ int main(int argc, char **argv) {
     if (file && !(s.tsv = open_memstream(&s.tsv_text, &s.tsv_size))) args_fail(1, "out of memory");
     if (!s.threads && s.model->mapped_bytes + s.model->copied_bytes < 16 << 20) s.threads = 1;  // too little to share
     make_texts(&s);
-    printf("%s, %s, temperature %g, %d tokens, batches to %d, W %d x G %d, planner %s\n", s.model->name, s.dtype,
+    printf("%s, %s, temperature %g\n%d tokens, batches to %d, W %d x G %d, planner %s\n", s.model->name, s.dtype,
            (double)s.temperature, (int)s.tokens, (int)s.requests, (int)s.window, (int)s.group, s.planner);
     args_manifest_print(&s.manifest, stdout);
     for (int i = 0; i < 4; i++) {

@@ -80,6 +80,13 @@ fi
 ends 1 '/dev/full: cannot write' determinism --suite single --requests 1 --tokens 8 --tsv /dev/full
 ends 0 '^every promise held$' determinism --suite single --requests 2 --tokens 8 --tsv "$out/kept/file.tsv"
 grep -q '^single	dvr	' "$out/kept/file.tsv" && passed=$((passed + 1)) || failed=$((failed + 1))
+"$B/determinism" --requests 2 --tokens 8 >"$out/log"
+if [ "$(grep -c '^mode ' "$out/log")" = 4 ] && [ "$(wc -L <"$out/log")" -le 80 ]; then
+    passed=$((passed + 1))
+else
+    echo "test_tools: FAILED: determinism: its tables do not fit 80 columns"
+    failed=$((failed + 1))
+fi
 # Numbers that a float holds as another setting, a decimal comma, a number that is out of range.
 for option in temperature top-p min-p; do
     ends 2 "^generate: --$option: 1e-50 .* 0" generate --$option 1e-50
