@@ -43,11 +43,13 @@ override REQUIRED := -std=c11 -ffp-contract=off -Wall -Wextra -Wpedantic -I. -is
 ifneq ($(filter -Ofast -ffast-math -funsafe-math-optimizations -fassociative-math,$(CFLAGS) $(TEST_CFLAGS)),)
 $(error CFLAGS: -Ofast and -ffast-math reorder floating-point sums: results would not be reproducible)
 endif
+# Asked at its first use, since a target may install the compiler first.
 ifndef OPENMP
-OPENMP := $(shell echo 'int main(void) { return omp_get_max_threads() < 1; }' | \
-    $(CC) -fopenmp -include omp.h -x c - -o /dev/null 2>/dev/null && echo 1 || echo 0)
+OPENMP = $(eval OPENMP := $(HAS_OPENMP))$(OPENMP)
 endif
-OMP := $(if $(filter 1,$(OPENMP)),-fopenmp)
+HAS_OPENMP = $(shell echo 'int main(void) { return omp_get_max_threads() < 1; }' | \
+    $(CC) -fopenmp -include omp.h -x c - -o /dev/null 2>/dev/null && echo 1 || echo 0)
+OMP = $(if $(filter 1,$(OPENMP)),-fopenmp)
 VERSION := $(shell sed -n 's/^.define LLM42_VERSION "\(.*\)"$$/\1/p' llm42.h)
 COMPILE = $(if $(V),,@echo "  building $@"; )$(CC) $(1) $(REQUIRED) $(OMP) -MMD -MP -MF $@.d -MT $@ $< -o $@ \
     $(2) $(LDFLAGS) $$(grep -q tokenizer.h $< && echo -lpcre2-8) -lm
@@ -201,8 +203,8 @@ $(B)/llm42_cuda.o: llm42.cu kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
 	    $(GENCODE) -c $< -o $@ || { rm -f $@ $(B)/.cuda_arch; exit 1; }
 
 # Rewritten only when a flag changes, so that other flags mean building again.
-FLAGS_NOW := $(CC) | $(CFLAGS) | $(TEST_CFLAGS) | $(REQUIRED) | $(OMP) | $(LDFLAGS) | $(if $(CUDA_OBJECT),$(CUDA_LINK))
-$(B)/.flags: NOW := $(FLAGS_NOW)
+FLAGS_NOW = $(CC) | $(CFLAGS) | $(TEST_CFLAGS) | $(REQUIRED) | $(OMP) | $(LDFLAGS) | $(if $(CUDA_OBJECT),$(CUDA_LINK))
+$(B)/.flags: NOW = $(FLAGS_NOW)
 $(B)/.cuda_arch: NOW := $(CUDA_ARCH)
 $(B)/.cuda_flags: NOW := $(NVCC) | $(NVCCFLAGS) | $(NVCC_REQUIRED)
 $(B)/.flags $(B)/.cuda_arch $(B)/.cuda_flags: FORCE
@@ -253,7 +255,8 @@ setup:
 ISA = $(shell echo | $(CC) $(CFLAGS) -dM -E - 2>/dev/null | awk '/__AVX512F__/ {a = 2} /__AVX2__/ {b = 1} \
     END {print a ? "AVX-512" : b ? "AVX2" : "scalar"}')
 
-banner:
+# It tells what there is now, so it comes behind setup where a goal asks for that, under -j too.
+banner: | $(if $(filter figures accuracy fit demo test check asan bench fuzz,$(MAKECMDGOALS)),setup)
 	@echo "llm42 $(VERSION) with $$($(CC) --version | head -1)"
 	@echo "  flags    $(CFLAGS) -ffp-contract=off, instruction set $(ISA)"
 	@echo "  OpenMP   $(if $(OMP),found,not found: one thread)"
