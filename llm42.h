@@ -351,7 +351,7 @@ typedef struct llm42_model {
     llm42_matrix embed, head;           // [V, D]
     const float *final_norm;            // [D]
     const llm42_layer *layer;           // [L]
-    size_t mapped_bytes, copied_bytes;  // weights used in place; weights converted or copied
+    size_t mapped_bytes, copied_bytes;  // weights used as they are in the file; weights converted or copied
     char name[256];
     void *owner;  // what llm42_model_free releases
 } llm42_model;
@@ -362,12 +362,16 @@ typedef struct llm42_model_desc {
     // such a shape without weights, for the simulator. N is below 10^19, default: 42. X is 0 or from 1e-30 to 1000,
     // default: 3 (see section synthetic).
     const char *path;
-    bool on_device;     // the backend makes synthetic weights in its own memory (CUDA); default: on the host
+    bool on_device;  // the backend makes synthetic weights in its own memory (CUDA); default: on the host
+    // Read the files of weights into memory. Default: map them, which loads at once and shares memory between
+    // processes. A mapped file must not be changed or shortened while the model lives: the process would end with
+    // SIGBUS.
+    bool no_mmap;
     llm42_log_fn *log;  // default: none
     void *log_user;
 } llm42_model_desc;
 
-// Loads a model. Files stay mapped until llm42_model_free. Errors: IO, FORMAT, UNSUPPORTED, MEMORY, INVALID.
+// Loads a model. Files of weights stay mapped until llm42_model_free. Errors: IO, FORMAT, UNSUPPORTED, MEMORY, INVALID.
 LLM42_API llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error);
 LLM42_API void llm42_model_free(llm42_model *model);  // NULL is fine. Close engines that use the model first.
 // NULL-terminated list of the shapes that "synthetic:NAME" knows.
@@ -1312,17 +1316,42 @@ LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, float *
 }
 
 // >>files --------------------------------------------------------------------------------------------------------
-// Owns: mapped files and the wall clock.
-// Calls: results.
-// Invariant: a file is mapped as long as its data is not NULL.
+// Owns: whole files, mapped or read, and the wall clock.
+// Calls: results, memory.
+// Invariant: a file is open as long as its data is not NULL.
+//
+// Reading a page of a mapped file that has become shorter ends the process with SIGBUS. So only weights are mapped,
+// which are large, and only if the user has not asked to have them read.
 
 typedef struct llm42__file {
     const char *data;
     size_t size;
+    bool mapped;
 } llm42__file;
 
-LLM42__MAYBE_UNUSED static llm42_result llm42__file_map(llm42__file *file, const char *path, llm42_error *error) {
-    file->data = NULL, file->size = 0;
+// Takes the contents of an open file of st_size bytes.
+static llm42_result llm42__file_take(llm42__file *file, const char *path, int fd, size_t size, bool map,
+                                     llm42_error *error) {
+    char *data = map ? (char *)mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : (char *)llm42__alloc(size, 1);
+    if (map && data == (char *)MAP_FAILED)
+        return llm42_fail(error, LLM42_IO, "%s: cannot map: %s", path, strerror(errno));
+    if (!data) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for %zu bytes", path, size);
+    for (size_t at = 0; !map && at < size;) {
+        ssize_t n = read(fd, data + at, size - at);
+        if (n > 0) at += (size_t)n;
+        if (n > 0 || (n < 0 && errno == EINTR)) continue;
+        llm42__free(data);
+        return llm42_fail(error, LLM42_IO, "%s: cannot read: %s", path,
+                          n ? strerror(errno) : "it has become shorter meanwhile");
+    }
+    file->data = data, file->size = size, file->mapped = map;
+    return LLM42_OK;
+}
+
+// Opens a regular file and maps or reads it whole.
+LLM42__MAYBE_UNUSED static llm42_result llm42__file_open(llm42__file *file, const char *path, bool map,
+                                                         llm42_error *error) {
+    memset(file, 0, sizeof *file);
     int fd = open(path, O_RDONLY | O_NONBLOCK);  // does not wait at a FIFO, which is refused below
     if (fd < 0) return llm42_fail(error, LLM42_IO, "%s: cannot open: %s", path, strerror(errno));
     struct stat st;
@@ -1334,18 +1363,18 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__file_map(llm42__file *file, const
     } else if (st.st_size == 0) {
         result = llm42_fail(error, LLM42_FORMAT, "%s: the file is empty", path);
     } else {
-        void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (data == MAP_FAILED) result = llm42_fail(error, LLM42_IO, "%s: cannot map: %s", path, strerror(errno));
-        else file->data = (const char *)data, file->size = (size_t)st.st_size;
+        result = llm42__file_take(file, path, fd, (size_t)st.st_size, map, error);
     }
     close(fd);
     assert((result == LLM42_OK) == (file->data != NULL));
     return result;
 }
 
-LLM42__MAYBE_UNUSED static void llm42__file_unmap(llm42__file *file) {
-    if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
-    file->data = NULL, file->size = 0;
+LLM42__MAYBE_UNUSED static void llm42__file_close(llm42__file *file) {
+    void *data = (void *)(uintptr_t)file->data;
+    if (data && file->mapped) munmap(data, file->size);
+    else llm42__free(data);
+    memset(file, 0, sizeof *file);
 }
 
 // Seconds from a fixed point, for backends that run in real time.
@@ -1991,8 +2020,8 @@ static llm42_result llm42__config_windows(llm42_config *c, const llm42__json *js
 }
 
 // >>safetensors --------------------------------------------------------------------------------------------------
-// Owns: HF folders, and the mapped files and copies behind a model. Matrices in bf16 and fp32 are used in place, in the
-// mapped file. Matrices in fp16, misaligned matrices and all vectors are converted to fp32 copies.
+// Owns: HF folders, and the files and copies behind a model. Matrices in bf16 and fp32 are used in place, in the file's
+// contents. Matrices in fp16, misaligned matrices and all vectors are converted to fp32 copies.
 // Calls: files, json, config, arrays.
 // Invariant: a tensor's bytes lie inside its file. Files and copies live as long as the model.
 
@@ -2010,6 +2039,7 @@ typedef struct llm42__owner {
     char **paths;            // stb_ds array, one a file
     void **blocks;           // stb_ds array of allocations
     llm42__tensor *tensors;  // stb_ds array, only while loading; sorted by name when it is complete
+    bool no_mmap;
 } llm42__owner;
 
 static void llm42__tensors_free(llm42__owner *owner) {
@@ -2018,7 +2048,7 @@ static void llm42__tensors_free(llm42__owner *owner) {
 }
 
 static void llm42__owner_free(llm42__owner *owner) {
-    for (int i = 0; i < arrlen(owner->files); i++) llm42__file_unmap(&owner->files[i]);
+    for (int i = 0; i < arrlen(owner->files); i++) llm42__file_close(&owner->files[i]);
     for (int i = 0; i < arrlen(owner->paths); i++) llm42__free(owner->paths[i]);
     for (int i = 0; i < arrlen(owner->blocks); i++) llm42__free(owner->blocks[i]);
     arrfree(owner->files);
@@ -2072,12 +2102,12 @@ static const char *llm42__own_path(llm42__owner *owner, char *path) {
     return NULL;
 }
 
-// Maps a file and keeps it.
+// Opens a file of weights and keeps it.
 static llm42_result llm42__own_file(llm42__owner *owner, const char *path, llm42__file *file, llm42_error *error) {
     if (!path) return llm42_fail(error, LLM42_MEMORY, "out of memory for a path");
-    LLM42__TRY(llm42__file_map(file, path, error));
+    LLM42__TRY(llm42__file_open(file, path, !owner->no_mmap, error));
     if (LLM42__PUSH(owner->files, *file)) return LLM42_OK;
-    llm42__file_unmap(file);
+    llm42__file_close(file);
     return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
 }
 
@@ -2188,7 +2218,7 @@ static llm42_result llm42__safetensors_open(llm42__owner *owner, const char *pat
     return result;
 }
 
-// Is a file of this name mapped already?
+// Is a file of this name open already?
 static bool llm42__owns_path(const llm42__owner *owner, const char *path) {
     for (int i = 0; i < arrlen(owner->paths); i++)
         if (strcmp(owner->paths[i], path) == 0) return true;
@@ -2230,10 +2260,11 @@ static llm42_result llm42__safetensors_folder(llm42__owner *owner, const char *f
     } else {
         llm42__file file;
         llm42__json json;
-        LLM42__TRY(llm42__own_file(owner, path, &file, error));
-        LLM42__TRY(llm42__json_parse(&json, path, file.data, file.size, error));
-        llm42_result result = llm42__safetensors_index(owner, folder, &json, error);
+        LLM42__TRY(llm42__file_open(&file, path, false, error));
+        llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
+        if (result == LLM42_OK) result = llm42__safetensors_index(owner, folder, &json, error);
         llm42__json_free(&json);
+        llm42__file_close(&file);
         if (result != LLM42_OK) return result;
     }
     llm42__tensor *t = owner->tensors;
@@ -2367,7 +2398,7 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
     const char *path = llm42__own_path(owner, llm42__join(folder, "config.json", 11));
     if (!path) return llm42_fail(error, LLM42_MEMORY, "out of memory for a path");
     llm42__file file;
-    LLM42__TRY(llm42__file_map(&file, path, error));
+    LLM42__TRY(llm42__file_open(&file, path, false, error));
     llm42__json json;
     llm42_layer *layer = NULL;
     llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
@@ -2375,7 +2406,7 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
     if (result == LLM42_OK) result = llm42__model_layers(model, &layer, error);
     if (result == LLM42_OK) result = llm42__config_windows(c, &json, layer, error);
     llm42__json_free(&json);
-    llm42__file_unmap(&file);
+    llm42__file_close(&file);
     if (result != LLM42_OK) return result;
 
     LLM42__TRY(llm42__safetensors_folder(owner, folder, error));
@@ -2446,11 +2477,7 @@ static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, ll
     llm42__owner *owner = model->owner;
     llm42_config *c = &model->config;
     llm42__file file;
-    LLM42__TRY(llm42__file_map(&file, path, error));
-    if (!LLM42__PUSH(owner->files, file)) {
-        llm42__file_unmap(&file);
-        return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
-    }
+    LLM42__TRY(llm42__own_file(owner, path, &file, error));
     LLM42__TRY(llm42__llama2c_config(c, &file, path, error));
 
     size_t D = (size_t)c->dim, F = (size_t)c->ffn, L = (size_t)c->layers, V = (size_t)c->vocab;
@@ -2673,6 +2700,7 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
         return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", desc->path);
     }
     snprintf(m->name, sizeof m->name, "%s", desc->path);
+    ((llm42__owner *)m->owner)->no_mmap = desc->no_mmap;
     struct stat st;
     llm42_result result;
     if (strncmp(desc->path, "synthetic:", 10) == 0)
@@ -2692,10 +2720,9 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
         llm42_model_free(m);
         return result;
     }
-    llm42__log(desc->log, desc->log_user,
-               "model %s: %d layers, width %d, vocabulary %d, %.1f MB mapped, %.1f MB copied", m->name,
-               m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
-               (double)m->copied_bytes * 1e-6);
+    llm42__log(desc->log, desc->log_user, "model %s: %d layers, width %d, vocabulary %d, %.1f MB %s, %.1f MB copied",
+               m->name, m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
+               desc->no_mmap ? "read" : "mapped", (double)m->copied_bytes * 1e-6);
     assert(m->owner && !*model);
     *model = m;
     return LLM42_OK;
@@ -4260,7 +4287,7 @@ llm42_result llm42_calibration_load(llm42_calibration **calibration, const char 
     *calibration = NULL;
     if (!path) return llm42_fail(error, LLM42_INVALID, "llm42_calibration_load: path: must not be NULL");
     llm42__file file;
-    LLM42__TRY(llm42__file_map(&file, path, error));
+    LLM42__TRY(llm42__file_open(&file, path, false, error));
     llm42_calibration *to = llm42__alloc_zero(1, sizeof *to);
     llm42__calibrating reading = {.path = path, .to = to, .table = -1};
     llm42_result result = to ? LLM42_OK : llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
@@ -4271,7 +4298,7 @@ llm42_result llm42_calibration_load(llm42_calibration **calibration, const char 
         result = llm42__calibration_read(&reading, &file, error);
     }
     for (int t = 0; t < LLM42__TABLES; t++) arrfree(reading.points[t]);
-    llm42__file_unmap(&file);
+    llm42__file_close(&file);
     if (result == LLM42_OK) *calibration = to;
     else llm42_calibration_free(to);
     return result;

@@ -4,6 +4,9 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+
 enum { MOST = 256, PROMPT = 12 };
 
 // >>the backend in front -----------------------------------------------------------------------------------------
@@ -790,6 +793,42 @@ TEST(metrics_and_spans) {
     CHECK_INT(second, 0);
 }
 
+static int truncated_model(const char *dir, bool no_mmap, run *got) {
+    static const char *const names[] = {"config.json", "model.safetensors"};
+    llm42_model *good = model;
+    for (int i = 0; i < 2; i++) {
+        size_t size;
+        char *data = test_read(test_path("examples/tiny42", names[i]), &size);
+        test_write(test_path(dir, names[i]), data, size);
+        free(data);
+    }
+    if (llm42_model_load(&model, &(llm42_model_desc){.path = dir, .no_mmap = no_mmap}, &error)) return 1;
+    if (truncate(test_path(dir, "model.safetensors"), 0)) return 1;
+    *got = one((llm42_engine_desc){0}, (llm42_request_desc){.max_new_tokens = 8, .deterministic = true});
+    llm42_model_free(model);
+    model = good;
+    return 0;
+}
+
+// Weights that were read do not need the file any more. The control: a mapped file that shrinks ends the process.
+TEST(a_file_of_weights_that_shrinks) {
+    char dir[64];
+    test_folder(dir);
+    run want = one((llm42_engine_desc){0}, (llm42_request_desc){.max_new_tokens = 8, .deterministic = true}), got = {0};
+    CHECK_INT(truncated_model(dir, true, &got), 0);
+    CHECK(got.count == 8 && !memcmp(got.tokens, want.tokens, 8 * sizeof *got.tokens));
+    CHECK(!memcmp(got.logprobs, want.logprobs, 8 * sizeof *got.logprobs));
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        signal(SIGBUS, SIG_DFL);
+        _exit(truncated_model(dir, false, &got));
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+    test_remove(dir);
+}
+
 // The embedding of one token holds NaN. Requests that meet it end with an error, and no others: in prompts, in what is
 // decoded, and in candidates.
 TEST(a_request_whose_embedding_holds_nan) {
@@ -940,6 +979,7 @@ int main(int argc, char **argv) {
     RUN(events_carry_the_tokens_once_and_steps_allocate_nothing);
     RUN(arrivals_in_the_future_wait);
     RUN(metrics_and_spans);
+    RUN(a_file_of_weights_that_shrinks);
     RUN(a_request_whose_embedding_holds_nan);
     RUN(a_token_whose_embedding_holds_nan_is_decoded);
     RUN(the_sampler);

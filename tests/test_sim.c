@@ -139,7 +139,8 @@ TEST(bad_calibrations_are_refused) {
     refused(head, with(with(text, "fast\tdecode\t8\t100\t5.6\n", ""), "fast decode 6", "fast decode 5"),
             "is no full grid");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t0\t5.6"), "is no full grid");
-    refused(head, with(text, "fast\tdecode\t64\t100\t16.8\n", ""), "is no full grid: its last rows lack");
+    refused(head, with(with(text, "fast\tdecode\t64\t100\t16.8\n", ""), "fast decode 6", "fast decode 5"),
+            "is no full grid: its last rows lack");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\twindow\t8\t100\t5.6"),
             "no table is called 'fast\?window'");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100"), "expected 5 columns");
