@@ -118,6 +118,7 @@ static void resolve(settings *s) {
     if (!cuda && served)
         args_fail(2, "--workload, --verify, --prefill, --chunked, --max-context, --token-budget, --kv-gb, --qps, "
                      "--online-requests, --seeds: only with --backend cuda");
+    if (s->force && !s->calibrate) args_fail(2, "--force: only with --calibrate");
     s->compute = args_dtype("--dtype", s->dtype);
     if (!s->model) s->model = cuda ? "synthetic:llama-3.1-8b" : "examples/tiny42";
     if (cuda) s->threads = 1;
@@ -159,6 +160,9 @@ static settings parse(int argc, char **argv) {
         ARGS_FLAG("quick", &s.quick, "smaller grids and workloads, three repeats"),
         ARGS_TEXT("out FILE", &s.out, "write every figure to a TSV file"),
         ARGS_TEXT("calibrate FILE", &s.calibrate, "only write a calibration for the simulator"),
+        ARGS_FLAG("force", &s.force,
+                  "calibrate: write the file although the processor was busy or repeats disagree;\n"
+                  "                         the file says so, and so do results that come from it"),
         ARGS_INT("flip-requests N", &s.flip_requests, 0, 1000000,
                  "calibrate: requests that flips are measured on, 0: 2000 (cpu) or 256 (cuda)"),
         ARGS_TEXT("workload SPEC", &s.workload, "cuda: what --suite workloads and online serve, as in build/sweep"),

@@ -338,7 +338,8 @@ static void header_print(const sweep *s, FILE *file) {
     fprintf(file, "# llm42 %s sweep\n", LLM42_VERSION);
     if (s->sim) {
         fprintf(file, "# simulated: no model ran; pass times and rollbacks come from calibration %s\n", k->name);
-        fprintf(file, "# source: %s\n# device: %s\n# devices: %d\n", k->source, k->device, k->devices);
+        fprintf(file, "# source: %s%s%s\n# device: %s\n# devices: %d\n", k->source,
+                k->forced[0] ? "; doubtful, written with --force: " : "", k->forced, k->device, k->devices);
     } else {
         fprintf(file, "# measured on this machine: %s %s", s->cuda ? "cuda, host" : "cpu",
                 processor_name(name, sizeof name));

@@ -5,6 +5,8 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
+#include "sweep/bench/steady.h"
+
 enum { REQUESTS = 60, LONGEST = 96 };
 
 static llm42_model *model;
@@ -63,6 +65,7 @@ TEST(a_calibration_is_read_and_interpolated) {
     if (!calibration) return;
     CHECK_STR(calibration->name, "calibration");
     CHECK_STR(calibration->source, "a test");
+    CHECK_STR(calibration->forced, "");
     CHECK_STR(calibration->model, "tiny");
     CHECK_INT(calibration->devices, 2);
     CHECK_INT(calibration->kv_tokens, 4096);
@@ -76,6 +79,53 @@ TEST(a_calibration_is_read_and_interpolated) {
     CHECK(isnan(llm42_calibration_ms(c, LLM42_FAST, (llm42_kind)-1, 8, 100)));
     CHECK(isnan(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, (double)INFINITY, 100)));
     CHECK(isnan(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 8, (double)NAN)));
+}
+
+// What build/bench does with the times that it has measured, and the mark that the reader knows.
+TEST(doubtful_measurements_are_told) {
+    static const double good[] = {1, 1.1, 9, 9, 9}, lonely[] = {0.15, 7.99, 8, 8.1, 8.2},
+                        many[] = {1, 1, 1.6, 2, 2, 2, 2, 2};
+    const steadiness fresh = {.share = 1, .spread = 1};
+    char why[256];
+    steadiness s = fresh;
+    CHECK(steady_enough(&s, why, sizeof why));
+    CHECK_STR(why, "");
+    steady_share(&s, 0.9);
+    steady_repeats(&s, good, 5, "good");
+    steady_repeats(&s, lonely, 1, "a single one");
+    CHECK(steady_enough(&s, why, sizeof why) && s.share == 0.9);
+    steady_share(&s, 0.899);
+    steady_share(&s, 0.95);
+    CHECK(!steady_enough(&s, why, sizeof why));
+    CHECK_STR(why, "this program got 89% of the processor's time");
+    s = fresh;
+    steady_repeats(&s, lonely, 5, "fast decode, 3 rows");
+    steady_repeats(&s, good, 5, "good");
+    CHECK(!steady_enough(&s, why, sizeof why));
+    CHECK_STR(why, "repeats disagree (fast decode, 3 rows: 0.15 and 7.99 ms)");
+    steadiness all = {.share = 0.5, .spread = 1};
+    steady_add(&all, &s);
+    CHECK(!steady_enough(&all, why, sizeof why));
+    CHECK_STR(why,
+              "this program got 50% of the processor's time; repeats disagree (fast decode, 3 rows: 0.15 and 7.99 ms)");
+    CHECK_INT(steady_taken(5), 1);
+    CHECK_INT(steady_taken(8), 2);
+    s = fresh;
+    steady_repeats(&s, many, 8, "the quartile is compared");
+    CHECK(!steady_enough(&s, why, sizeof why));
+    s = fresh;
+    steady_repeats(&s, many, 7, "the second is");
+    CHECK(steady_enough(&s, why, sizeof why));
+    steady_share(&s, (double)NAN);
+    CHECK(!steady_enough(&s, why, sizeof why));
+    char text[4096], marked[2048];
+    body(text, sizeof text, NULL);
+    llm42_calibration *c = NULL;
+    snprintf(marked, sizeof marked, "%s", head);
+    snprintf(strstr(marked, "# any other"), 400, "# forced: half a processor\n%s", strstr(head, "# any other"));
+    CHECK_INT(llm42_calibration_load(&c, write_text(marked, text), &error), LLM42_OK);
+    if (c) CHECK_STR(c->forced, "half a processor");
+    llm42_calibration_free(c);
 }
 
 static void refused(const char *first, const char *second, const char *what) {
@@ -762,6 +812,7 @@ int main(int argc, char **argv) {
     if (llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error)) return puts(error.text), 1;
     RUN_FIRST(a_calibration_is_read_and_interpolated);
     if (!calibration) return 1;
+    RUN(doubtful_measurements_are_told);
     RUN(bad_calibrations_are_refused);
     RUN(calibrations_with_bad_whole_numbers_are_refused);
     RUN(calibrations_with_bad_tables_are_refused);

@@ -102,6 +102,16 @@ ends 2 '^sweep: --flip-scale: 1e-400 ' sweep --flip-scale 1e-400
 ends 2 '^sweep: --ratio: 1e-400 ' sweep --ratio 0,1e-400
 ends 2 '^generate: --seed: 9223372036854775808 is outside' generate --seed 9223372036854775808
 ends 1 "^generate: synthetic:tiny,margin=6,2: '2'" generate --model synthetic:tiny,margin=6,2 --ids 0
+
+# A calibration that was measured with less than 90% of the processors, as twice as many threads get: not without --force.
+half=(bench --model synthetic:tiny --calibrate "$out/half.tsv" --quick --repeats 1 --threads $((2 * $(nproc)))
+      --flip-requests 2 --input-tokens 2 --output-tokens 2)
+ends 1 "^bench: --calibrate: this program got [0-9]+% of the processor's time: end other programs" "${half[@]}"
+ends 1 'half.tsv: cannot open' sweep --calibration "$out/half.tsv"
+ends 0 "^wrote $out/half.tsv" "${half[@]}" --force
+ends 0 "^# source: .*; doubtful, written with --force: this program got [0-9]+% of the processor's time" \
+    sweep --calibration "$out/half.tsv" --requests 1 --workload fixed:2x2
+ends 2 '^bench: --force: only with --calibrate' bench --force
 ends 1 'nowhere' generate --model nowhere --prompt Once
 ends 1 'nowhere' score --model nowhere --text Once
 ends 1 'nowhere' rollback --model nowhere

@@ -6,6 +6,7 @@
 //     rig.c                a backend with many sequences, for timing single passes
 //     passes.c             passes on the CPU
 //     workloads.c          requests on the CPU: one stream, and whole workloads
+//     steady.h             whether measured times can be trusted
 //     calibrate.c          a calibration for the simulator
 //     cuda.c               the suites of a GPU
 #ifndef BENCH_H
@@ -15,6 +16,7 @@
 #define _POSIX_C_SOURCE 200809L
 #endif
 
+#include "sweep/bench/steady.h"
 #include "sweep/common.h"
 
 enum {
@@ -30,7 +32,7 @@ typedef struct settings {
     int64_t max_running, max_context, token_budget, online_requests, seeds;
     double kv_gb, qps, seconds;
     int64_t threads, repeats, requests, input_tokens, output_tokens, decode_tokens, window, group, flip_requests;
-    bool quick, match, offered;
+    bool quick, match, offered, force;
     llm42_dtype compute;
 } settings;
 
@@ -195,6 +197,9 @@ void check_lengths(const bench *b);
 
 // >>others -------------------------------------------------------------------------------------------------------
 void run_ceilings(bench *b);
+// The share of the processor time that this program gets of what it asks for with all its threads, measured for a tenth
+// of a second. Less than 1: other programs are using the processor, or there are more threads than processors.
+double processor_share(const bench *b);
 void run_calibrate(const bench *b);
 void run_cuda(bench *b);
 

@@ -2,6 +2,10 @@
 // schedule, kind of rows, rows and context; the flip rate of candidates; on a GPU, what passes side by side cost each
 // other.
 //
+// Before and behind each measurement the processor is asked for: what was measured while other programs used it is
+// measured again, and so is what repeats disagree on. Where that does not help, nothing is written, unless --force is
+// given, and then the file says so (steady.h).
+//
 // Times are taken of passes alone, on a KV cache of scattered pages. A round times every cell once, so that a slow
 // minute of the machine does not fall on one cell. A cell's time in a round is the mean of several passes, because the
 // simulator adds passes up. A cell's figure is the lower quartile of its rounds: whatever disturbs a round can only
@@ -42,6 +46,7 @@ typedef struct cost_grid {
     int rows[COST_TABLES], row[COST_TABLES][ROWS];
     int contexts, rounds;
     const int *context;
+    steadiness steady;
     double ms[COST_TABLES][ROWS][CONTEXTS];
     double mean_ms[COST_TABLES][ROWS][CONTEXTS][MAX_REPEATS];  // of each round
 } cost_grid;
@@ -78,26 +83,77 @@ static bool grid_late(const bench *b, int fixed_rows) {
     return b->set.seconds > 0 && wall_seconds() - b->begun > b->set.seconds * (fixed_rows ? 0.7 : 0.4);
 }
 
-static void grid_measure(const bench *b, rig *r, cost_grid *g, int fixed_rows) {
-    int rounds = 0;
-    while (rounds < g->rounds && !(rounds && grid_late(b, fixed_rows))) {
-        int round = rounds++;
-        for (int t = 0; t < COST_TABLES; t++)
-            for (int i = 0; i < g->rows[t]; i++) {
-                if (!cell_wanted(b, t, g->row[t][i], fixed_rows)) continue;
-                progress("calibrate: round %d of %d, table %d of %d, %d rows", round + 1, g->rounds, t + 1, COST_TABLES,
-                         g->row[t][i]);
-                for (int c = 0; c < g->contexts; c++)
-                    g->mean_ms[t][i][c][round] = cell_ms(b, r, t, g->row[t][i], g->context[c]);
-            }
-    }
+// Times every cell once, as repeat `round`.
+static void grid_round(const bench *b, rig *r, cost_grid *g, int fixed_rows, int round) {
+    for (int t = 0; t < COST_TABLES; t++)
+        for (int i = 0; i < g->rows[t]; i++) {
+            if (!cell_wanted(b, t, g->row[t][i], fixed_rows)) continue;
+            progress("calibrate: round %d of %d, table %d of %d, %d rows", round + 1,
+                     round < g->rounds ? g->rounds : round + 1, t + 1, COST_TABLES, g->row[t][i]);
+            for (int c = 0; c < g->contexts; c++)
+                g->mean_ms[t][i][c][round] = cell_ms(b, r, t, g->row[t][i], g->context[c]);
+        }
     progress(NULL);
+}
+
+// Takes the figures of so many repeats, and says how well these agree.
+static steadiness grid_take(const bench *b, cost_grid *g, int fixed_rows, int rounds) {
+    steadiness steady = {.share = 1, .spread = 1};
     for (int t = 0; t < COST_TABLES; t++)
         for (int i = 0; i < g->rows[t]; i++)
             for (int c = 0; c < g->contexts && cell_wanted(b, t, g->row[t][i], fixed_rows); c++) {
-                sort_numbers(g->mean_ms[t][i][c], rounds);
-                g->ms[t][i][c] = g->mean_ms[t][i][c][rounds / 4];
+                double *ms = g->mean_ms[t][i][c];
+                char what[80];
+                snprintf(what, sizeof what, "%s %s, %d rows, context %d", llm42_schedule_name(cost_tables[t].schedule),
+                         llm42_kind_name(cost_tables[t].kind), g->row[t][i], g->context[c]);
+                sort_numbers(ms, rounds);
+                g->ms[t][i][c] = ms[steady_taken(rounds)];
+                steady_repeats(&steady, ms, rounds, what);
             }
+    return steady;
+}
+
+// Exits where measured times must not be trusted, unless the user wants them all the same.
+static void check_steady(const bench *b, const steadiness *steady) {
+    char why[256];
+    if (steady_enough(steady, why, sizeof why) || b->set.force) return;
+    args_fail(1, "--calibrate: %s: end other programs%s, or add --force to have a file that says so", why,
+              steady->share < STEADY_SHARE && !b->cuda ? " or take fewer --threads" : "");
+}
+
+// Waits for a processor that other programs leave to this one: a second at most. Returns its share.
+static double wait_for_processor(const bench *b) {
+    double share = processor_share(b);
+    for (int i = 0; i < 2 && share < STEADY_SHARE && !b->set.force; i++) {
+        progress("calibrate: waiting: this program gets %.0f%% of the processor's time", 100 * share);
+        nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+        share = processor_share(b);
+    }
+    progress(NULL);
+    return share;
+}
+
+// Rounds, as many as are wanted; then more, up to twice as many, until repeats agree. A round during which other
+// programs used the processor does not count, unless --force is given.
+static void grid_measure(const bench *b, rig *r, cost_grid *g, int fixed_rows) {
+    int rounds = 0, turns = b->set.force ? g->rounds : 2 * g->rounds;
+    char why[256];
+    steadiness now = {.share = 1, .spread = 1}, busy = now;
+    bool late = false;
+    for (; turns > 0 && rounds < MAX_REPEATS && !late; turns--) {
+        if (rounds >= g->rounds && steady_enough(&now, why, sizeof why)) break;
+        double share = wait_for_processor(b);
+        if (share >= STEADY_SHARE || b->set.force) {
+            grid_round(b, r, g, fixed_rows, rounds);
+            share = fmin(share, processor_share(b));
+        }
+        steady_share(&busy, share);
+        if (share >= STEADY_SHARE || b->set.force) now = grid_take(b, g, fixed_rows, ++rounds);
+        late = rounds && grid_late(b, fixed_rows);
+    }
+    if (b->set.force || (rounds < g->rounds && !late)) now.share = busy.share;
+    check_steady(b, &now);
+    steady_add(&g->steady, &now);
     if (b->cuda)
         printf("calibrate: passes of %d fixed rows (0: fast and invariant), %d rounds; %.0f s gone by\n", fixed_rows,
                rounds, wall_seconds() - b->begun);
@@ -198,8 +254,25 @@ static void flips_measure(const bench *b, const int32_t *prompts, int running, f
     flips_moments(f, requests);
 }
 
+// The first load, of which the engine's own time is taken too: so it is served again if other programs used the
+// processor. (What flips is the same.)
+static void flips_timed(const bench *b, const int32_t *prompts, int running, flips *f, steadiness *steady) {
+    const flips fresh = *f;
+    const size_t size = (size_t)b->set.requests * sizeof(double);
+    double share = 0;
+    for (int turn = 0; turn < (b->set.force ? 1 : 2) && !(share >= STEADY_SHARE); turn++) {
+        *f = fresh;
+        memset(f->compared, 0, size);
+        memset(f->changed, 0, size);
+        share = wait_for_processor(b);
+        flips_measure(b, prompts, running, f);
+        share = fmin(share, processor_share(b));
+    }
+    steady_share(steady, share);
+}
+
 // Every load, and in f[LOADS] all of them together.
-static void flips_all(const bench *b, flips *f) {
+static void flips_all(const bench *b, steadiness *steady, flips *f) {
     const int *loads = b->cuda ? cuda_loads : cpu_loads;
     int64_t requests = b->set.requests;
     size_t size = (size_t)requests * LOADS * sizeof(double);
@@ -211,7 +284,8 @@ static void flips_all(const bench *b, flips *f) {
     make_prompts(b, prompts);
     for (int i = 0; i < LOADS; i++) {
         f[i] = (flips){.compared = all->compared + i * requests, .changed = all->changed + i * requests};
-        flips_measure(b, prompts, loads[i], &f[i]);
+        if (i) flips_measure(b, prompts, loads[i], &f[i]);
+        else flips_timed(b, prompts, loads[i], &f[i], steady);
     }
     flips_moments(all, requests * LOADS);
     all->engine_ms = f[0].engine_ms;
@@ -298,7 +372,7 @@ static const char *manifest_value(const bench *b, const char *key, char *text, s
 }
 
 // What the simulator reads, but for the table.
-static void calibration_keys(const bench *b, const flips *f, const overlap *o, FILE *file) {
+static void calibration_keys(const bench *b, const steadiness *steady, const flips *f, const overlap *o, FILE *file) {
     const settings *s = &b->set;
     char name[256];
     bool synthetic = !strncmp(s->model, "synthetic:", 10);  // the simulator needs its shape only
@@ -314,18 +388,20 @@ static void calibration_keys(const bench *b, const flips *f, const overlap *o, F
             b->cuda ? floor(s->kv_gb * 1073741824.0 / token) : 0, b->cuda && !s->match ? "computed" : "free");
     fprintf(file, "# flip_rate: %.4g\n# flip_shape: %.3g\n", f[LOADS].rate, f[LOADS].shape);
     fprintf(file, "# overlap_fast: %.3g\n# overlap_replay: %.3g\n", o->fast, o->replay);
+    if (!steady_enough(steady, name, sizeof name)) fprintf(file, "# forced: %s\n", name);
 }
 
 static void calibration_head(const bench *b, const cost_grid *g, const flips *f, const overlap *o, FILE *file) {
     const settings *s = &b->set;
     int M = (int)(s->window * s->group);
-    calibration_keys(b, f, o, file);
+    calibration_keys(b, &g->steady, f, o, file);
     args_manifest_print(&b->manifest, file);
     if (b->cuda) fprintf(file, "# measured with: llm42 %s, %s, model %s, ", LLM42_VERSION, compiler_name(), s->model);
     else
         fprintf(file, "# measured with: llm42 %s (%s), %s, compute type %s, ", LLM42_VERSION, llm42_cpu_isa(),
                 compiler_name(), s->dtype);
-    fprintf(file, "lower quartile of %d rounds%s\n", g->rounds, s->seconds > 0 ? " or what the time allowed" : "");
+    fprintf(file, "lower quartile of %d rounds or more%s\n", g->rounds,
+            s->seconds > 0 ? ", or what the time allowed" : "");
     fprintf(file,
             "# rows are decode: one of each sequence, all sampled; window: of windows of %d, all sampled, "
             "under the\n",
@@ -376,12 +452,13 @@ static void grid_size(const bench *b, cost_grid *g) {
     const int *row = b->cuda ? cuda_rows : cpu_rows;
     int rows = b->cuda ? CUDA_ROWS : ROWS;
     *g = (cost_grid){.rounds = (int)b->set.repeats,
+                     .steady = {.share = 1, .spread = 1},
                      .contexts = b->set.quick ? 2 : CONTEXTS,
                      .context = b->cuda ? cuda_contexts : cpu_contexts};
     while (g->contexts > 0 && 2 * g->context[g->contexts - 1] > c->context) g->contexts--;
     if (!g->contexts)
         args_fail(1, "--calibrate: the model's context of %d is shorter than %d", c->context, 2 * g->context[0]);
-    if (b->cuda && b->set.quick) rows -= 3;
+    if (b->set.quick) rows -= 3;
     // On the CPU as long as their logits take no more than 256 MB.
     while (!b->cuda && row[rows - 1] > CPU_ROWS && (double)row[rows - 1] * c->vocab > 1 << 26) rows--;
     for (int t = 0; t < COST_TABLES; t++)
@@ -395,7 +472,7 @@ static void grid_open(bench *b, const cost_grid *g, rig *r, int fixed_rows) {
     int context = g->context[g->contexts - 1], most = g->row[FAST_PROMPT][g->rows[FAST_PROMPT] - 1];
     context += context < most / 2 ? context : most / 2 + 16;  // the end of the longest piece, see rig_piece_rows
     if (context > c->context) context = c->context;
-    double bytes = b->cuda ? (fixed_rows ? 8.0 : 32.0) * 1073741824.0 : 256 << 20;
+    double bytes = b->cuda ? (fixed_rows ? 8.0 : 32.0) * 1073741824.0 : b->set.quick ? 16 << 20 : 256 << 20;
     double tables = bytes / ((double)llm42_kv_token_bytes(c, b->set.compute) * context);
     int most_tables = b->cuda ? (b->set.quick ? 2 : 64) : RIG_ROWS, least = b->cuda ? 2 : 8;
     rig_open(r, b,
@@ -434,11 +511,13 @@ void run_calibrate(const bench *caller) {
     FILE *file = out_begin(b->set.calibrate);
     fputs(CALIBRATION_FIRST, file);
     out_flush(file, b->set.calibrate);  // a full disk is found out before the measurement
+    check_steady(b, &(steadiness){.share = wait_for_processor(b), .spread = 1});
     grid_fill(b, g);
     overlap o = overlap_measure(b);
     b->cuda_desc.no_check = false;
     flips f[LOADS + 1];
-    flips_all(b, f);
+    flips_all(b, &g->steady, f);
+    check_steady(b, &g->steady);
     for (int t = 0; t < COST_TABLES; t++)
         for (int r = 0; r < g->rows[t]; r++)
             for (int c = 0; c < g->contexts; c++) g->ms[t][r][c] += f[LOADS].engine_ms * g->row[t][r];
