@@ -472,9 +472,9 @@ static void grid_open(bench *b, const cost_grid *g, rig *r, int fixed_rows) {
     int context = g->context[g->contexts - 1], most = g->row[FAST_PROMPT][g->rows[FAST_PROMPT] - 1];
     context += context < most / 2 ? context : most / 2 + 16;  // the end of the longest piece, see rig_piece_rows
     if (context > c->context) context = c->context;
-    double bytes = b->cuda ? (fixed_rows ? 8.0 : 32.0) * 1073741824.0 : b->set.quick ? 16 << 20 : 256 << 20;
+    double bytes = b->cuda ? (fixed_rows ? 8.0 : 32.0) * 1073741824.0 : 256 << 20;
     double tables = bytes / ((double)llm42_kv_token_bytes(c, b->set.compute) * context);
-    int most_tables = b->cuda ? (b->set.quick ? 2 : 64) : RIG_ROWS, least = b->cuda ? 2 : 8;
+    int most_tables = b->set.quick ? (b->cuda ? 2 : 64) : b->cuda ? 64 : RIG_ROWS, least = b->cuda ? 2 : 8;
     rig_open(r, b,
              (rig_desc){.max_rows = most,
                         .context = context,
