@@ -85,9 +85,16 @@ for name in "$file" ${reference:+"$reference"}; do
     [ -r "$name" ] || fail 1 "$name: cannot read it"
 done
 value=${option[value]:-${option[y]}}
+[ "${option[x]}" != "${option[y]}" ] || fail 2 "--x and --y are both ${option[x]}"
+for name in over mean; do
+    case ,${option[$name]:-}, in
+    *,"${option[x]}",* | *,"${option[y]}",*) fail 2 "--$name ${option[$name]}: a column of an axis cannot stand there" ;;
+    esac
+done
 base=${option[out]:-${file%.tsv}_$value}
 case $base in */*) folder=${base%/*} ;; *) folder=. ;; esac
 folder=${folder:-/}
+[ -n "${base##*/}" ] || fail 2 "--out $base: add the name of the pictures"
 [ -d "$folder" ] || fail 1 "$folder: no such folder (--out BASE)"
 [ -w "$folder" ] || fail 1 "$folder: files cannot be written there (--out BASE)"
 command -v gnuplot >/dev/null || fail 1 "gnuplot is not installed: install gnuplot-nox, or run make deps"
@@ -96,11 +103,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 joined() { local IFS=$'\t'; echo "$*"; }
 raw() { printf '%s' "${1//\\/\\\\}"; }  # awk reads escapes in the values of its variables
+x=$(raw "${option[x]}") y=$(raw "${option[y]}") over=$(raw "${option[over]:-}") mean=$(raw "${option[mean]:-}")
 
 cells() {  # cells FILE VALUE [reference=1]: its cells, into work/ours or work/theirs
     [ -z "$(tail -c 1 "$1" | tr -d '\n')" ] || fail 1 "$1: the last line has no end: the file is cut short"
-    awk -F '\t' -v OFS='\t' -v name="$(raw "$1")" -v map="$map" -v x="${option[x]}" -v y="${option[y]}" -v value="$2" \
-        -v over="${option[over]:-}" -v mean="${option[mean]:-}" -v where="$(raw "$(joined "${where[@]}")")" "${@:3}" \
+    awk -F '\t' -v OFS='\t' -v name="$(raw "$1")" -v map="$map" -v x="$x" -v y="$y" -v value="$(raw "$2")" \
+        -v over="$over" -v mean="$mean" -v where="$(raw "$(joined "${where[@]}")")" "${@:3}" \
         -f "$here/plot/cells.awk" <"$1"
 }
 cells "$file" "$value" >"$work/ours"
@@ -113,8 +121,8 @@ if [ -n "$reference" ]; then
 fi
 fixed=()
 for name in "${where[@]}"; do fixed+=("${name%%=*}"); done
-awk -v table="$work/table" -v map="$map" -v x="${option[x]}" -v y="${option[y]}" -v value="$value" \
-    -v over="${option[over]:-}" -v mean="${option[mean]:-}" -v where="$(joined "${fixed[@]}")" \
+awk -v table="$work/table" -v map="$map" -v x="$x" -v y="$y" -v value="$(raw "$value")" \
+    -v over="$over" -v mean="$mean" -v where="$(raw "$(joined "${fixed[@]}")")" \
     -v relative="${option[relative]:-}" -v logs="${option[log]:-}" -v title="$(raw "${option[title]:-}")" \
     -v notes="$(raw "$(joined "${notes[@]}")")" -v source="$(raw "$(source_of "$file")")" \
     -v beside="$(raw "$beside")" -v device_note="$(raw "$device_note")" -v reference_name="$(raw "$reference")" \

@@ -22,7 +22,8 @@ check() {  # check NAME COMMAND...: the command succeeds
 
 refuses() {  # refuses STATUS TEXT ARGUMENT...: that status, one line on stderr with the text, no picture
     rm -f "$dir"/refused.*
-    $plot "${@:3}" --out "$dir/refused" >"$dir/stdout" 2>"$dir/stderr"
+    case " $* " in *" --out "*) ;; *) set -- "$@" --out "$dir/refused" ;; esac
+    $plot "${@:3}" >"$dir/stdout" 2>"$dir/stderr"
     local status=$? lines
     lines=$(wc -l <"$dir/stderr")
     if [ $status = "$1" ] && [ "$lines" = 1 ] && [ ! -s "$dir/stdout" ] && grep -qF -- "$2" "$dir/stderr" &&
@@ -81,6 +82,10 @@ refuses 2 "two files" "$four" "$all" "${map[@]}"
 refuses 2 "write COLUMN=VALUE" "$four" "${map[@]}" --where ratio
 refuses 2 "--log is for lines" "$four" "${map[@]}" --log x
 refuses 2 "need --reference" "$four" "${map[@]}" --reference-name published
+refuses 2 "--x and --y are both window" "$four" --x window --y window --value e2e_p99_s
+refuses 2 "--over ratio,group: a column of an axis" "$four" "${map[@]}" --over ratio,group
+refuses 2 "--mean window: a column of an axis" "$four" "${map[@]}" --mean window
+refuses 2 "add the name of the pictures" "$four" "${map[@]}" --out "$dir/"
 refuses 2 "control character" "$four" "${map[@]}" --title $'a\tb'
 refuses 2 "four.tsv: --x rows: no such column; there are: backend, calibration, workload, requests, mode, planner" \
     "$four" --x rows --y group --value e2e_p99_s
@@ -162,6 +167,10 @@ check "the same bytes" sh -c "cmp '$dir/x.png' '$dir/first.png' && cmp '$dir/x.s
 draws "text with marks" "$four" "${map[@]}" --title 'a_b^c {d} @e ~f "g" \h' --note "it's 100% #1"
 says 'a_b^c {d} @e ~f "g" \h'
 says "it's 100% #1"
+# gnuplot must not run what a file or an option says.
+sed "s|^# device: .*|# device: \`touch $dir/run\` ' . system('touch $dir/run') . '|" "$four" >"$dir/evil.tsv"
+draws "a file with commands" "$dir/evil.tsv" "${map[@]}" --title "\`touch $dir/run\`"
+check "no command has run" [ ! -e "$dir/run" ]
 
 # Panels, means, and cells that are not there.
 draws "panels" "$all" "${map[@]}" --over ratio --mean seed

@@ -21,6 +21,7 @@ for model in 8b base42; do
     [ -s "$work/simulated" ] && beside=(--reference "$work/sim.tsv" --reference-name simulated
         --note "$(model_name $model); simulated with calibration $(basename "$CALIBRATION" .tsv)")
     why=()
+    [ $model != base42 ] || beside+=(--note "lengths are cut at 2,048 tokens")
     # Between 128 and 512 rows the order of the verifier's sums changes, but the calibration has one flip rate.
     [ $model != 8b ] || why=(--note
         "simulated with one flip rate, measured at W x G = 256; from 512 on fewer tokens flip,"

@@ -1,6 +1,6 @@
 # Shares of ceilings over the rows of a pass, a panel for each ceiling: reading memory (decode), and multiplying
 # matrices (prompts and replay passes).
-width = 1100; height = 890
+width = 1100; height = 935
 eval start("", width, height)
 set multiplot
 array head[4] = ["How near passes come to the ceilings of the device", \
@@ -34,7 +34,8 @@ do for [panel = 1:2] {
 }
 do for [panel = 1:2] {
     eval legend(735)
-    eval area(panel == 1 ? 60 : 640, panel == 1 ? 560 : 1060, 735, panel == 1 ? 843 : 879)
+    eval area(panel == 1 ? 60 : 640, panel == 1 ? 560 : 1060, 735, panel == 1 ? 875 : 925)
+    set key vertical maxrows (panel == 1 ? 3 : 4)
     plot for [i = first[panel]:last[panel]] NaN with linespoints pt mark[i] lw 3.5 lc rgb colour[i] title shown[i]
 }
 unset multiplot

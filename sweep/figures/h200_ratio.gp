@@ -1,10 +1,10 @@
 # Throughput by share of deterministic requests: measured with lines and marks, simulated with hollow marks. The
 # batch-invariant mode, in which all requests are deterministic, stands at the right.
-width = 1100; height = 1000
+width = 1100; height = 1050
 eval start("", width, height)
 set multiplot
 array head[6] = ["What determinism costs", \
-    "output tokens/s as % of the nondeterministic mode; ShareGPT lengths, W = 32, G = 8 (match: 16)", \
+    "output tokens/s, % of the nondeterministic mode; ShareGPT lengths, W = 32, G = 8 (match: 16)", \
     "1,024 requests at once" . (strlen(few) && few ne "1024" ? " (8B, EAGER: " . few . ")" : "") . \
     "; filled: measured; hollow: simulated", source, late, why]
 bold = 1

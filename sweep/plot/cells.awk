@@ -129,7 +129,7 @@ function note_difference(key, i, v) {
     if (map && (is_none($at_x) || is_none($at_y))) { unplaced++; next }
     if (!map && !is_none($at_x) && !is_number($at_x))
         fail(2, "line " FNR ": " x " is '" $at_x "': the x axis of lines takes numbers; use --where or --over " x)
-    if (!is_none($at_value) && !is_number($at_value))
+    if (!is_none($at_value) && (!is_number($at_value) || $at_value > 1e300 || $at_value < -1e300))
         fail(1, "line " FNR ": " value " is '" $at_value "', not a number")
     place = is_number($at_x) ? $at_x + 0 : $at_x
     cell = key "\t" place "\t" (map ? (is_number($at_y) ? $at_y + 0 : $at_y) : "")

@@ -8,8 +8,10 @@ if (more_is_better) { set palette defined (0 '#F3F9FD', 1 '#56A5D6') } else { ev
 set cbrange [0:1]
 set xrange [0.5:columns + 0.5]
 set yrange [0.5:rows + 0.5]
-eval "set xtics (" . x_tics . ")"
-eval "set ytics (" . y_tics . ")"
+set xtics ()
+set ytics ()
+do for [i = 1:columns] { set xtics add (x_name[i] i) }
+do for [i = 1:rows] { set ytics add (y_name[i] i) }
 # One label for each axis, however many panels there are.
 set label 98 x_label at screen real(left + map_w / 2) / width, screen 22.0 / height center
 set label 99 y_label at screen real(left - 90) / width, screen 1 - real(top + map_h / 2) / height center rotate by 90

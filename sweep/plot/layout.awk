@@ -8,11 +8,15 @@
 BEGIN { FS = OFS = "\t" }
 
 function is_number(text) { return text ~ /^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$/ }
-# As gnuplot must read a text within double quotes, in which some characters would be markup.
+# A string of gnuplot. In single quotes: within double ones it would run what stands between backquotes.
+function string(text) {
+    gsub(/\047/, "\047 . \"\047\" . \047", text)
+    return "\047" text "\047"
+}
+# The same for a title or label, in which some characters would be markup.
 function quoted(text) {
     gsub(/[\\_^{}@&~]/, "\\\\&", text)
-    gsub(/[\\"]/, "\\\\&", text)
-    return "\"" text "\""
+    return string(text)
 }
 function short(v, size) {
     size = v < 0 ? -v : v
@@ -118,9 +122,8 @@ function build_head(width, i, n, c, kind, list, text, part, ofdvr, most) {
     n = split(notes, list, "\t")
     for (i = 1; i <= n; i++) head_line(list[i], most)
     head_line(source (unfinished == "" ? "" : "; " unfinished), most)
-    printf "array head[%d] = [", heads
-    for (i = 1; i <= heads; i++) printf "%s%s", (i > 1 ? ", " : ""), quoted(head[i])
-    printf "]\nbold = %d\n", bold
+    print_array("head", head, heads)
+    print "bold = " bold
     return 45 + 31 * heads
 }
 
@@ -132,9 +135,11 @@ function sorted(values, n, i, k, v) {
             v = values[k]; values[k] = values[k - 1]; values[k - 1] = v
         }
 }
-function tics(values, n, i, text) {
-    for (i = 1; i <= n; i++) text = text (i > 1 ? ", " : "") quoted(values[i]) " " i
-    return text
+# A gnuplot array of texts.
+function print_array(name, values, n, i) {
+    printf "array %s[%d] = [", name, n
+    for (i = 1; i <= n; i++) printf "%s%s", (i > 1 ? ", " : ""), quoted(values[i])
+    print "]"
 }
 
 $1 ~ /^!/ {
@@ -201,6 +206,10 @@ function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, g
         y_at[ys[i]] = i
         if (length(ys[i]) > n) n = length(ys[i])
     }
+    if (panels > 12) {
+        print "plot: " panels " panels are too many: fix a column of --over with --where" >"/dev/stderr"
+        exit 2
+    }
     holes = cells < columns * rows * panels || drawn < cells
     left = 84 + 16 * n
     across = panels == 1 ? 1 : panels == 2 || panels == 4 || columns > 6 ? 2 : 3
@@ -223,13 +232,13 @@ function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, g
     map_h = n * rows * cell_h + (n - 1) * gap_h
     printf "left = %d; top = %d; gap_w = %d; gap_h = %d; map_w = %d; map_h = %d; width = %d; height = %d\n", left, top,
         gap_w, gap_h, map_w, map_h, width, top + map_h + 95
-    print "x_tics = " quoted_raw(tics(xs, columns)) "; y_tics = " quoted_raw(tics(ys, rows))
+    print_array("x_name", xs, columns)
+    print_array("y_name", ys, rows)
     print "x_label = " quoted(words(x)) "; y_label = " quoted(fitting(words(y), map_h))
     print "large = " (cell_w < 110 ? 26 * cell_w / 110 : 26) "; small = " (cell_w < 110 ? 20 * cell_w / 110 : 20)
     print "beside = " (beside != "") "; more_is_better = " (value ~ /tok_per_s/ || relative)
-    printf "array name[%d] = [", panels
-    for (i = 1; i <= panels; i++) printf "%s%s", (i > 1 ? ", " : ""), quoted(name_of(panel_key[i]))
-    print "]"
+    for (i = 1; i <= panels; i++) names[i] = name_of(panel_key[i])
+    print_array("name", names, panels)
     for (i = 1; i <= cells; i++) {
         split(cell[i], at, FS)
         v = ours[cell[i]]
@@ -242,11 +251,6 @@ function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, g
 function fitting(text, pixels) {
     if (13 * length(text) > pixels) sub(/ \(.*/, "", text)
     return text
-}
-# Tics are gnuplot's already; only the outer quotes are missing.
-function quoted_raw(text) {
-    gsub(/[\\"]/, "\\\\&", text)
-    return "\"" text "\""
 }
 function shade(v) {
     if (high == low) return 0.3
@@ -300,7 +304,7 @@ function draw_lines(i, k, at, n, first_x, last_x, least, longest, keys, top, bot
     if (across < 1) across = 1
     if (across > keys) across = keys
     top = build_head(width) + 20
-    bottom = 105 + (keys ? 20 + 34 * int((keys + across - 1) / across) : 0)
+    bottom = 105 + (keys ? 20 + 42 * int((keys + across - 1) / across) : 0)
     printf "width = %d; height = %d; top = %d; bottom = %d; keys = %d; key_rows = %d\n", width, top + 460 + bottom, top,
         bottom, keys, keys ? int((keys + across - 1) / across) : 0
     printf "panels = %d; logs = \"%s\"; first_x = %g; last_x = %g; low = %g; high = %g\n", panels, logs, first_x,
@@ -317,9 +321,8 @@ function draw_lines(i, k, at, n, first_x, last_x, least, longest, keys, top, bot
     text = ""
     for (i = 1; i <= n && n <= 14; i++) text = text (i > 1 ? ", " : "") list[i]
     print "x_tics = \"" text "\""
-    printf "array name[%d] = [", panels
-    for (i = 1; i <= panels; i++) printf "%s%s", (i > 1 ? ", " : ""), quoted(name_of(panel_key[i]))
-    print "]"
+    for (i = 1; i <= panels; i++) names[i] = name_of(panel_key[i])
+    print_array("name", names, panels)
     # A curve's points in order of x. Rows to which x does not apply are a level across the figure.
     for (k = 1; k <= panels; k++) {
         for (i = 1; i <= n; i++) {

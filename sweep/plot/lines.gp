@@ -4,7 +4,7 @@ eval start("", width, height)
 set multiplot
 eval sheet_head
 array mark[8] = [7, 5, 9, 11, 13, 7, 5, 9]
-ours = strlen(beside) ? 0 : marks  # beside hollow marks ours are lines alone
+mark_of(k) = strlen(beside) ? 0 : mark[k]  # beside hollow marks ours are lines alone
 points_of(k) = sprintf("< awk -F '\\t' '$1 == %d && $2 == \"curve\"' '%s'", k, table)
 level_of(k) = sprintf("< awk -F '\\t' '$1 == %d && $2 == \"level\"' '%s'", k, table)
 set label 99 y_label at screen 26.0 / width, screen 0.5 * (height - top + bottom) / height center rotate by 90
@@ -23,16 +23,16 @@ if (strstrt(logs, "y")) {
 if (strlen(x_tics)) { eval "set xtics (" . x_tics . ")" }
 unset key
 plot for [k = 1:panels] level_of(k) using 3:4 with lines lw 3.5 dt 3 lc rgb hue[k], \
-    for [k = 1:panels] points_of(k) using 3:4 with linespoints lw 3.5 pt mark[k] ps ours lc rgb hue[k], \
+    for [k = 1:panels] points_of(k) using 3:4 with linespoints lw 3.5 pt mark_of(k) lc rgb hue[k], \
     for [k = 1:panels] points_of(k) using 3:5 with points pt 6 lw 3 lc rgb hue[k]
 if (keys) {
     eval legend(height - bottom + 105)
     set key vertical maxrows key_rows
     has(k, kind) = int(system(sprintf("awk -F '\\t' '$1 == %d && $2 == \"%s\"' '%s' | wc -l", k, kind, table)))
     dash_of(k) = has(k, "curve") ? 1 : 3
-    size_of(k) = has(k, "curve") ? ours : 0
-    plot for [k = 1:(panels > 1 || strlen(name[1]) ? panels : 0)] NaN with linespoints lw 3.5 dt dash_of(k) pt mark[k] \
-            ps size_of(k) lc rgb hue[k] title name[k], \
+    key_of(k) = has(k, "curve") ? mark_of(k) : 0
+    plot for [k = 1:(panels > 1 || strlen(name[1]) ? panels : 0)] NaN with linespoints lw 3.5 dt dash_of(k) pt key_of(k) \
+            lc rgb hue[k] title name[k], \
         for [k = 1:(strlen(beside) > 0)] NaN with points pt 6 lw 3 lc rgb black title beside
 }
 unset multiplot
