@@ -2,7 +2,7 @@
 // not, on the CPU or on the simulator. After every call the books must balance: pages, counts, events, tokens; a step
 // allocates nothing; and the tokens and log-probabilities of deterministic requests are those of the same request run
 // alone, or on the simulator the true tokens. A spy in front of the backend holds the engine to the contract of passes
-// in flight, and in some inputs lets passes fail.
+// in flight, and in some inputs lets passes fail. In others memory runs short while an engine opens or takes a request.
 #include "fuzz.h"
 #include "make_model.h"
 
@@ -54,7 +54,7 @@ static int reference_count;
 
 static struct {
     int64_t engines, simulated, requests, refused, rollbacks, natural, preemptions, prefix_hits, compared;
-    int64_t flights, failed;
+    int64_t flights, failed, starved;
 } seen;  // what the inputs reached
 
 // Pass times of the simulator are made up: 1 ms, a row and a context of 10 tokens more each.
@@ -122,6 +122,7 @@ static struct {
     int64_t passes;
     double time;             // of the last event
     bool simulated, faulty;  // faulty: passes fail now and then
+    bool starving;           // allocations fail now and then
     uint64_t random;
     const llm42_pass *flight;    // as the engine gave it; NULL: none is in flight
     llm42_row flight_row[ROWS];  // as they were when it took off
@@ -356,6 +357,21 @@ static llm42_result step(void) {
     return result;
 }
 
+// In some inputs the allocations of the next call may fail.
+static void starve(void) {
+    test_state.asked = test_state.starved = 0;
+    test_state.starve = run.starving ? (unsigned)(test_random(&run.random) % 16) : 0;
+}
+
+// True if the call ran out of memory, which it must say.
+static bool ran_out(llm42_result result, const llm42_error *error) {
+    test_state.starve = 0;
+    FUZZ_CHECK((result == LLM42_MEMORY) == (test_state.starved > 0), "%u allocations failed: %s", test_state.starved,
+               error->text);
+    seen.starved += result == LLM42_MEMORY;
+    return result == LLM42_MEMORY;
+}
+
 // One field out of its range: refused by name, and nothing else happens.
 static void submit_invalid(llm42_request_desc desc) {
     static const int32_t wrong[2] = {3, 1 << 20};
@@ -411,8 +427,13 @@ static void submit(uint8_t op) {
     int64_t id = 0;
     int count = run.count;
     run.submitting = count;
+    starve();
     llm42_result result = llm42_engine_submit(run.engine, &desc, &id, &error);
     run.submitting = -1;
+    if (ran_out(result, &error)) {
+        FUZZ_CHECK(run.count == count, "out of memory after its submitted event");
+        return;
+    }
     if (result == LLM42_OK) {
         FUZZ_CHECK(run.count == count + 1 && s->id == id, "submit told id %lld, the event %lld", (long long)id,
                    (long long)s->id);
@@ -481,7 +502,13 @@ static bool open_engine(void) {
                               .keep_fast_kv = (d & 0xe0) == 0xe0,
                               .on_event = on_event};
     llm42_error error = {0};
+    run.starving = e >> 6 == 2;
+    starve();
     llm42_result result = llm42_engine_open(&run.engine, &desc, &error);
+    if (ran_out(result, &error)) {
+        FUZZ_CHECK(!run.engine, "an engine without memory");
+        result = llm42_engine_open(&run.engine, &desc, &error);
+    }
     if (result != LLM42_OK) FUZZ_CHECK(error.text[0] && result < 0 && !run.engine, "result %d", (int)result);
     FUZZ_CHECK(result == LLM42_OK || result == LLM42_INVALID, "%s", error.text);
     if (result == LLM42_OK) run.desc = llm42_engine_config(run.engine);
@@ -591,7 +618,8 @@ static inline void fuzz_report(void) {
     printf("  %lld engines (%lld simulated), %lld requests, %lld refused, %lld compared with the run alone\n",
            (long long)seen.engines, (long long)seen.simulated, (long long)seen.requests, (long long)seen.refused,
            (long long)seen.compared);
-    printf("  %lld passes in flight, %lld passes that failed\n", (long long)seen.flights, (long long)seen.failed);
+    printf("  %lld passes in flight, %lld passes that failed, %lld calls that ran out of memory\n",
+           (long long)seen.flights, (long long)seen.failed, (long long)seen.starved);
     printf("  %lld rollbacks (%lld without injection), %lld preemptions, %lld tokens from the prefix cache\n",
            (long long)seen.rollbacks, (long long)seen.natural, (long long)seen.preemptions,
            (long long)seen.prefix_hits);

@@ -1,5 +1,6 @@
 // Fuzz target of the loaders: broken model and tokenizer files are refused with an error of one line, or work. An input
-// is one byte for the kind of file (see kinds), one byte for the model's shape, then the file. What loads is also run:
+// is one byte for the kind of file (see kinds), one byte for the model's shape, then the file. Kinds go round: their
+// second and later rounds load the same with every second, third and so on allocation failing. What loads is also run:
 // one deterministic request, or one text through the tokenizer and back.
 #include "fuzz.h"
 #include "make_model.h"
@@ -53,6 +54,11 @@ static const char *const fuzz_words[] = {"{",
                                          "\"head_dim\"",
                                          "\"num_key_value_heads\"",
                                          "\"sliding_window\"",
+                                         "\"use_sliding_window\"",
+                                         "\"max_window_layers\"",
+                                         "\"layer_types\"",
+                                         "\"full_attention\"",
+                                         "\"sliding_attention\"",
                                          "\"eos_token_id\"",
                                          "model.norm.weight",
                                          "lm_head.weight",
@@ -73,6 +79,7 @@ static const char *const fuzz_words[] = {"{",
 
 static char folder[64];
 static int64_t models, tokenizers;  // that loaded
+static int64_t starved;             // loads that ran out of memory
 
 static void folder_of(char path[128], int kind, int shape) { snprintf(path, 128, "%s/%d-%d", folder, kind, shape); }
 
@@ -134,10 +141,15 @@ static void run_model(const llm42_model *model, bool deterministic) {
     llm42_engine_close(engine);
 }
 
-static void load_model(const char *path, bool deterministic) {
+static void load_model(const char *path, bool deterministic, unsigned starve) {
     llm42_model *model = NULL;
     llm42_error error = {0};
+    test_state.starve = starve;
+    test_state.asked = test_state.starved = 0;
     llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = path}, &error);
+    test_state.starve = 0;
+    if (test_state.starved) FUZZ_CHECK(result < 0, "an allocation failed and nobody noticed");
+    starved += result == LLM42_MEMORY;
     models += result == LLM42_OK;
     if (result == LLM42_OK) run_model(model, deterministic);
     else one_line(result, &error);
@@ -175,6 +187,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 2) return 0;
     set_up();
     int kind = data[0] % KINDS, shape = data[1] % TEST_SHAPES;
+    unsigned round = data[0] / KINDS;
     char dir[128], path[192];
     folder_of(dir, kind, shape);
     if (kind > INDEX) snprintf(dir, sizeof dir, "%s", folder);
@@ -195,7 +208,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         test_write(path, data, size);
     }
     if (kind >= TOKENIZER) load_tokenizer(path);
-    else load_model(kind == LLAMA2C ? path : dir, size % 2 == 0);
+    else load_model(kind == LLAMA2C ? path : dir, size % 2 == 0, round ? round + 1 : 0);
     return 0;
 }
 
@@ -219,10 +232,15 @@ static test_text llama2c_tokenizer(void) {
     return text;
 }
 
-// Valid inputs: each kind for each shape that matters to it.
+// Valid inputs: each kind for each shape that matters to it, then models of the first shape while memory is short.
 static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
-    int kind = index % KINDS, shape = index / KINDS;
-    if (shape >= TEST_SHAPES) return 0;
+    static const int rounds[] = {1, 2, 4, 8, 16, 32};
+    int kind = index % KINDS, shape = index / KINDS, round = 0;
+    if (shape >= TEST_SHAPES) {
+        index -= KINDS * TEST_SHAPES;
+        if (index >= (LLAMA2C + 1) * (int)(sizeof rounds / sizeof *rounds)) return 0;
+        kind = index % (LLAMA2C + 1), shape = 0, round = rounds[index / (LLAMA2C + 1)];
+    }
     const test_shape *s = &test_shapes[shape];
     size_t bytes, used = 2;
     test_text text = {0}, header = test_header(s, &bytes);
@@ -241,7 +259,7 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
     if (kind == LLAMA2C) text = test_llama2c(shape % 2 == 0);
     if (kind == TOKENIZER) text = test_tokenizer();
     if (kind == LLAMA2C_TOKENIZER) text = llama2c_tokenizer();
-    out[0] = (uint8_t)kind;
+    out[0] = (uint8_t)(kind + round * KINDS);
     out[1] = (uint8_t)shape;
     if (text.size + used <= room) memcpy(out + used, text.data, text.size), used += text.size;
     test_text_free(&text);
@@ -250,7 +268,8 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
 }
 
 static inline void fuzz_report(void) {
-    printf("  %lld models and %lld tokenizers loaded\n", (long long)models, (long long)tokenizers);
+    printf("  %lld models and %lld tokenizers loaded, %lld loads ran out of memory\n", (long long)models,
+           (long long)tokenizers, (long long)starved);
 }
 
 FUZZ_MAIN("fuzz_load");

@@ -60,6 +60,9 @@ typedef struct test_counts {
     const char *only;     // tests whose names do not contain this are left out; NULL: none
     char others[4000];    // names of those that were left out
     int64_t allocations;  // calls of malloc, calloc, realloc, aligned_alloc and posix_memalign so far
+    unsigned starve;      // while not 0: every starve-th allocation of the library fails
+    unsigned asked;       // allocations of the library since then,
+    unsigned starved;     // and those that failed; a test sets both to 0
 } test_counts;
 extern test_counts test_state;
 #ifndef TEST_SHARED
@@ -317,6 +320,34 @@ static inline void *test_aligned_alloc(size_t alignment, size_t size) {
 static inline int test_posix_memalign(void **to, size_t alignment, size_t size) {
     return test_count_allocation(), posix_memalign(to, alignment, size);
 }
+
+// The library's memory. The library aligns its blocks itself, so that some bytes of a block stay unused, where a
+// sanitizer would not see a write. These blocks are so placed that none stays unused. (Arrays of stb_ds come through
+// LLM42_REALLOC and are placed anywhere.) TEST_OWN_MALLOC: a test has its own.
+enum { TEST_PLACE = 64 - (int)(sizeof(void *) + 63) % 64 };
+
+static inline bool test_is_starved(void) {
+    if (!test_state.starve || ++test_state.asked % test_state.starve) return false;
+    test_state.starved++;
+    return true;
+}
+
+static inline void *test_lib_malloc(size_t size) {
+    void *block;
+    if (test_is_starved() || size > SIZE_MAX - TEST_PLACE) return NULL;
+    return test_posix_memalign(&block, 64, TEST_PLACE + size) ? NULL : (char *)block + TEST_PLACE;
+}
+
+static inline void *test_lib_realloc(void *old, size_t size) {
+    return test_is_starved() ? NULL : test_realloc(old, size);
+}
+static inline void test_lib_free(void *p) { free((uintptr_t)p % 64 == TEST_PLACE ? (char *)p - TEST_PLACE : p); }
+
+#ifndef TEST_OWN_MALLOC
+#define LLM42_MALLOC(size) test_lib_malloc(size)
+#define LLM42_REALLOC(pointer, size) test_lib_realloc(pointer, size)
+#define LLM42_FREE(pointer) test_lib_free(pointer)
+#endif
 
 #define malloc(size) test_malloc(size)
 #define calloc(count, size) test_calloc(count, size)

@@ -1,0 +1,281 @@
+// Fuzz target of the files that experiments read: calibrations and workloads. Broken ones are refused with an error of
+// one line, or work. An input is one byte for the kind of file (see kinds), one for the conditions, then the file; or
+// for SPEC the two words of a workload, with a line end between them. What loads is used: a calibration gives pass
+// times and serves requests, a workload gives requests and prompts.
+#include "fuzz.h"
+
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+#include "sweep/workload.h"
+
+enum { CALIBRATION, LENGTHS, AZURE, MOONCAKE, SPEC, DATA_KINDS };
+enum { TAKEN = 64, PROMPT_ROOM = 8192 };
+
+static const char *const fuzz_words[] = {"\n",
+                                         "\t",
+                                         ",",
+                                         "\r\n",
+                                         "#",
+                                         "# ",
+                                         "nan",
+                                         "inf",
+                                         "1e308",
+                                         "-0",
+                                         "0x1p3",
+                                         "\"",
+                                         "{}",
+                                         "[]",
+                                         "# time_unit: ms\n",
+                                         "# devices: 1\n",
+                                         "# kv_tokens: 0\n",
+                                         "# padding_free: true\n",
+                                         "# flip_rate: 1\n",
+                                         "# flip_shape: 0.001\n",
+                                         "fast\tdecode\t",
+                                         "fixed\twindow\t",
+                                         "fixed\tprompt\t",
+                                         "invariant\tdecode\t",
+                                         "schedule\tkind\trows\tcontext_tokens\tms\n",
+                                         "input_len\toutput_len\n",
+                                         "TIMESTAMP,ContextTokens,GeneratedTokens\n",
+                                         "2023-11-16 18:17:03.9799600",
+                                         "2024-02-29 23:59:60",
+                                         "\"timestamp\": ",
+                                         "\"hash_ids\": [1, 2]",
+                                         "\"input_length\": 1024",
+                                         "sharegpt",
+                                         "sharegpt-served",
+                                         "arxiv",
+                                         "fixed:8x8",
+                                         "uniform:1x9",
+                                         "sglang:100x50x20",
+                                         "lengths:",
+                                         "offline",
+                                         "trace",
+                                         "1e-6",
+                                         "1e9",
+                                         NULL};
+
+static char folder[64];
+static llm42_model *model;
+static struct { int64_t calibrations, workloads, requests, starved; } seen;
+
+static void remove_folder(void) { test_remove(folder); }
+
+static void set_up(void) {
+    llm42_error error = {0};
+    if (folder[0]) return;
+    test_folder(folder);
+    atexit(remove_folder);
+    FUZZ_CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error) == LLM42_OK, "%s",
+               error.text);
+}
+
+static void one_line(llm42_result result, const llm42_error *error) {
+    FUZZ_CHECK(result < 0 && error->result == result, "result %d, in the error %d", (int)result, (int)error->result);
+    FUZZ_CHECK(error->text[0] && memchr(error->text, 0, sizeof error->text), "no text");
+    for (const char *p = error->text; *p; p++)
+        FUZZ_CHECK((unsigned char)*p >= ' ', "a control character in '%s'", error->text);
+}
+
+// Times are finite and positive, and more rows never take less.
+static void check_times(const llm42_calibration *c) {
+    static const struct {
+        llm42_schedule schedule;
+        llm42_kind kind;
+    } tables[] = {{LLM42_FAST, LLM42_KIND_DECODE},
+                  {LLM42_FAST, LLM42_KIND_PROMPT},
+                  {LLM42_FIXED, LLM42_KIND_WINDOW},
+                  {LLM42_FIXED, LLM42_KIND_PROMPT},
+                  {LLM42_INVARIANT, LLM42_KIND_DECODE}};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        double before = 0;
+        for (double rows = 0.5; rows < 1e7; rows *= 7) {
+            double ms = llm42_calibration_ms(c, tables[i].schedule, tables[i].kind, rows, rows * 3);
+            FUZZ_CHECK(ms >= 0, "%g ms for %g rows", ms, rows);
+            FUZZ_CHECK(ms >= before * (1 - 1e-9), "%g ms for %g rows, %g for fewer", ms, rows, before);
+            before = ms;
+        }
+    }
+    FUZZ_CHECK(c->devices >= 1 && c->kv_tokens >= 0 && c->flip_rate >= 0 && c->flip_rate <= 1 && c->flip_shape > 0,
+               "%d devices, %lld tokens, flip rate %g, shape %g", c->devices, (long long)c->kv_tokens, c->flip_rate,
+               c->flip_shape);
+}
+
+static void simulate(const llm42_calibration *c, unsigned conditions) {
+    llm42_engine *engine = NULL;
+    llm42_error error = {0};
+    llm42_sim_desc sim = {.calibration = c};
+    llm42_engine_desc desc = {.model = model,
+                              .backend = llm42_backend_sim(),
+                              .backend_desc = &sim,
+                              .max_context = 64,
+                              .max_running = 4,
+                              .window = 4,
+                              .group = 2,
+                              .overlap = conditions & 1,
+                              .prefill = conditions & 2 ? LLM42_PREFILL_INVARIANT : LLM42_PREFILL_PACKED};
+    llm42_result result = llm42_engine_open(&engine, &desc, &error);
+    if (result != LLM42_OK) {
+        one_line(result, &error);
+        return;
+    }
+    for (int i = 0; i < 6; i++) {
+        const int32_t prompt[] = {1, 2, 3, 4, 5};
+        FUZZ_CHECK(!llm42_engine_submit(engine,
+                                        &(llm42_request_desc){.prompt = prompt,
+                                                              .prompt_count = 5,
+                                                              .max_new_tokens = 20,
+                                                              .deterministic = i % 2 == 0,
+                                                              .ignore_stop = true},
+                                        NULL, &error),
+                   "%s", error.text);
+    }
+    FUZZ_CHECK(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
+    double now = llm42_engine_now(engine);
+    FUZZ_CHECK(now >= 0 && isfinite(now), "the clock shows %g", now);
+    FUZZ_CHECK(llm42_engine_stats(engine).returned_tokens == 6 * 20, "tokens are missing");
+    llm42_engine_close(engine);
+}
+
+static void load_calibration(const char *path, unsigned conditions) {
+    llm42_calibration *c = NULL;
+    llm42_error error = {0};
+    test_state.starve = conditions >> 3;  // 0 for most inputs
+    test_state.asked = test_state.starved = 0;
+    llm42_result result = llm42_calibration_load(&c, path, &error);
+    test_state.starve = 0;
+    FUZZ_CHECK((result == LLM42_OK) == (c != NULL), "result %d", (int)result);
+    FUZZ_CHECK(result == LLM42_OK || c == NULL, "a calibration in spite of %s", error.text);
+    if (test_state.starved) FUZZ_CHECK(result < 0, "an allocation failed and nobody noticed");
+    seen.starved += result == LLM42_MEMORY;
+    if (result != LLM42_OK) {
+        one_line(result, &error);
+        return;
+    }
+    seen.calibrations++;
+    check_times(c);
+    simulate(c, conditions);
+    llm42_calibration_free(c);
+}
+
+static void use_workload(workload *w) {
+    static int32_t prompt[PROMPT_ROOM];
+    workload_request first, r;
+    double before = 0;
+    int most = workload_max_tokens(w);
+    for (int i = 0; i < TAKEN; i++) {
+        workload_next(w, &r);
+        if (i == 0) first = r;
+        FUZZ_CHECK(r.index == i && r.input_tokens >= 1 && r.output_tokens >= 1, "request %d: %d and %d tokens", i,
+                   r.input_tokens, r.output_tokens);
+        FUZZ_CHECK(r.input_tokens <= WORKLOAD_LONGEST && r.output_tokens <= WORKLOAD_LONGEST, "%d and %d tokens",
+                   r.input_tokens, r.output_tokens);
+        FUZZ_CHECK(r.input_tokens + r.output_tokens <= most, "%d tokens, at most %d", r.input_tokens + r.output_tokens,
+                   most);
+        FUZZ_CHECK(isfinite(r.arrival_s) && r.arrival_s >= before, "arrival %g after %g", r.arrival_s, before);
+        before = r.arrival_s;
+        seen.requests++;
+        if (r.input_tokens > PROMPT_ROOM) continue;
+        workload_prompt(w, &r, 97, prompt);
+        for (int k = 0; k < r.input_tokens; k++)
+            FUZZ_CHECK(prompt[k] >= 0 && prompt[k] < 97, "token %d", (int)prompt[k]);
+    }
+    workload_rewind(w);
+    workload_next(w, &r);
+    FUZZ_CHECK(r.input_tokens == first.input_tokens && r.arrival_s == first.arrival_s,
+               "another request after a rewind");
+}
+
+static void load_workload(const char *spec, const char *qps, unsigned conditions) {
+    workload w;
+    llm42_error error = {0};
+    llm42_result result = workload_open(&w, spec, qps, conditions >> 3, &error);
+    if (result != LLM42_OK) {
+        one_line(result, &error);
+        return;
+    }
+    seen.workloads++;
+    if (conditions & 4) FUZZ_CHECK(!workload_clip(&w, 2 + (int)(conditions >> 3), &error), "%s", error.text);
+    use_workload(&w);
+    workload_close(&w);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const char *const prefix[] = {"", "lengths", "azure", "mooncake", ""};
+    static const char *const arrivals[] = {"offline", "trace", "12", "0.001"};
+    if (size < 2) return 0;
+    set_up();
+    int kind = data[0] % DATA_KINDS;
+    unsigned conditions = data[1];
+    char path[128], spec[256];
+    data += 2;
+    size -= 2;
+    if (kind == SPEC) {
+        char words[160] = {0}, *qps;
+        memcpy(words, data, size < sizeof words ? size : sizeof words - 1);
+        qps = strchr(words, '\n');
+        if (qps) *qps++ = 0;
+        if (!workload_path(words)) load_workload(words, qps ? qps : "offline", conditions);  // no file of this machine
+        return 0;
+    }
+    snprintf(path, sizeof path, "%s/data", folder);
+    test_write(path, data, size);
+    snprintf(spec, sizeof spec, "%s:%s", prefix[kind], path);
+    if (kind == CALIBRATION) load_calibration(path, conditions);
+    else load_workload(spec, arrivals[conditions & 3], conditions);
+    return 0;
+}
+
+// Valid inputs: the calibrations of this repository, and small workloads.
+static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
+    static const char *const calibrations[] = {"cpu-tiny42", "h100-pcie-paper", "h200-base42"};
+    static const struct {
+        uint8_t kind, conditions;
+        const char *text;
+    } small[] = {
+        {LENGTHS, 0, "input_len\toutput_len\n10\t20\n3\t4\n"},
+        {LENGTHS, 6, "# source: none\noutput_len\tname\tinput_len\n\n0\tx\t7\n300\ty\t100000\n"},
+        {AZURE, 1,
+         "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
+         "2023-11-16 18:17:04.0319600,3180,8\n2024-01-01 00:00:00,1,2\n"},
+        {AZURE, 2, "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2024-02-29 23:59:59,5,6\r\n"},
+        {MOONCAKE, 1,
+         "{\"timestamp\": 0, \"input_length\": 1100, \"output_length\": 5, \"hash_ids\": [0, 1, 2]}\n"
+         "{\"timestamp\": 27, \"input_length\": 513, \"output_length\": 7, \"hash_ids\": [0, 9]}\n"},
+        {MOONCAKE, 60,
+         "{\"hash_ids\": [46], \"x\": {\"y\": [1, {}]}, \"output_length\": 1, \"input_length\": 0, "
+         "\"timestamp\": 1e3}\n"},
+        {SPEC, 0, "sharegpt\n12"},
+        {SPEC, 12, "arxiv\noffline"},
+        {SPEC, 4, "sharegpt-served\n1e-6"},
+        {SPEC, 0, "fixed:100x20\n0.5"},
+        {SPEC, 0, "uniform:100x20\n1000000000"},
+        {SPEC, 8, "sglang:1024x256x100\n3"},
+    };
+    const int files = sizeof calibrations / sizeof *calibrations, texts = sizeof small / sizeof *small;
+    char path[128];
+    size_t size = 0;
+    if (index >= files + texts) return 0;
+    if (index >= files) {
+        size = strlen(small[index - files].text);
+        out[0] = small[index - files].kind, out[1] = small[index - files].conditions;
+        memcpy(out + 2, small[index - files].text, size);
+        return size + 2;
+    }
+    snprintf(path, sizeof path, "sweep/calibration/%s.tsv", calibrations[index]);
+    char *text = test_read(path, &size);
+    FUZZ_CHECK(text && size + 2 <= room, "%s: cannot be read", path);
+    out[0] = CALIBRATION, out[1] = (uint8_t)index;
+    memcpy(out + 2, text, size);
+    free(text);
+    return size + 2;
+}
+
+static inline void fuzz_report(void) {
+    printf("  %lld calibrations and %lld workloads loaded, %lld requests taken, %lld loads ran out of memory\n",
+           (long long)seen.calibrations, (long long)seen.workloads, (long long)seen.requests, (long long)seen.starved);
+}
+
+FUZZ_MAIN("fuzz_data");
