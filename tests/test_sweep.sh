@@ -104,8 +104,8 @@ other=("${grid[@]}" --requests 201 --flip-scale 1.0000001 --quiet)
 check "another configuration in the same folder" cmp "$dir/other.tsv" "$dir/cells_other.tsv"
 "$sweep" "${grid[@]}" --merge "$dir/cells" >"$dir/merged.tsv" 2>"$dir/stderr"
 check "it has not touched the first one's cells" cmp "$dir/whole.tsv" "$dir/merged.tsv"
-check "the merge says so" grep -qxF "sweep: $dir/cells: 22 cells of this configuration, 22 of them in this grid; 22 cells \
-of another configuration: flip_scale 1.0000001 (here 1), requests 201 (here 200); only this one is merged" "$dir/stderr"
+check "the merge says so" grep -qxF "sweep: $dir/cells: 22 cells of this configuration, 22 of them in this grid; 22 \
+cells of another configuration: flip_scale 1.0000001 (here 1), requests 201 (here 200); only this one is merged" "$dir/stderr"
 check "and the other merge" diff "$dir/other.tsv" <("$sweep" "${other[@]}" --merge "$dir/cells" 2>"$dir/stderr")
 check "says so even under --quiet" grep -q '22 cells of another configuration: flip_scale 1 (here 1.0000001)' \
     "$dir/stderr"

@@ -103,7 +103,8 @@ ends 2 '^sweep: --ratio: 1e-400 ' sweep --ratio 0,1e-400
 ends 2 '^generate: --seed: 9223372036854775808 is outside' generate --seed 9223372036854775808
 ends 1 "^generate: synthetic:tiny,margin=6,2: '2'" generate --model synthetic:tiny,margin=6,2 --ids 0
 
-# A calibration that was measured with less than 90% of the processors, as twice as many threads get: not without --force.
+# No calibration is written where the program gets less than 90% of the processors, as twice as many threads do, but with
+# --force.
 half=(bench --model synthetic:tiny --calibrate "$out/half.tsv" --quick --repeats 1 --threads $((2 * $(nproc)))
       --flip-requests 2 --input-tokens 2 --output-tokens 2)
 ends 1 "^bench: --calibrate: this program got [0-9]+% of the processor's time: end other programs" "${half[@]}"
