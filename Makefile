@@ -266,9 +266,16 @@ banner: | $(if $(filter figures accuracy fit demo test check asan bench fuzz,$(M
 # All but the numbered examples.
 INSTALLED := $(filter-out 0%,$(notdir $(PROGRAMS)))
 
-install: all  ## install llm42.h, llm42.pc and the programs (as llm42-NAME) below DESTDIR and PREFIX
-	install -d "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/share/pkgconfig" "$(DESTDIR)$(PREFIX)/bin"
+# The model and the calibrations keep their paths, below share/llm42, where the programs look for them.
+SHARED := $(wildcard examples/tiny42/*.json examples/tiny42/*.safetensors sweep/calibration/*.tsv)
+SHARE = $(DESTDIR)$(PREFIX)/share/llm42
+
+install: all  ## install llm42.h, llm42.pc, tiny42, calibrations, programs (as llm42-NAME) below DESTDIR and PREFIX
+	install -d "$(DESTDIR)$(PREFIX)/include/llm42" "$(DESTDIR)$(PREFIX)/share/pkgconfig" "$(DESTDIR)$(PREFIX)/bin"
 	install -m 644 llm42.h "$(DESTDIR)$(PREFIX)/include/llm42.h"
+	install -m 644 examples/tokenizer.h "$(DESTDIR)$(PREFIX)/include/llm42/tokenizer.h"
+	install -d $(addprefix "$(SHARE)"/,$(sort $(dir $(SHARED))))
+	for f in $(SHARED); do install -m 644 $$f "$(SHARE)/$$f" || exit 1; done
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@STB@|$(STB)|; s|@OPENMP@|$(OMP)|' \
 	    -e 's|@VERSION@|$(VERSION)|' llm42.pc.in \
 	    >"$(DESTDIR)$(PREFIX)/share/pkgconfig/llm42.pc"
@@ -277,7 +284,11 @@ install: all  ## install llm42.h, llm42.pc and the programs (as llm42-NAME) belo
 
 uninstall:  ## remove what install put there
 	rm -f "$(DESTDIR)$(PREFIX)/include/llm42.h" "$(DESTDIR)$(PREFIX)/share/pkgconfig/llm42.pc"
+	rm -f "$(DESTDIR)$(PREFIX)/include/llm42/tokenizer.h"
 	for p in $(INSTALLED); do rm -f "$(DESTDIR)$(PREFIX)/bin/llm42-$$p"; done
+	for f in $(SHARED); do rm -f "$(SHARE)/$$f"; done
+	for d in $(sort $(dir $(SHARED))) examples sweep ""; do rmdir "$(SHARE)/$$d" 2>/dev/null || true; done
+	rmdir "$(DESTDIR)$(PREFIX)/include/llm42" 2>/dev/null || true
 
 clean:  ## remove build/
 	rm -rf $(B)

@@ -95,6 +95,26 @@ static inline int args_finish(void) {
     return 0;
 }
 
+// A file or folder that came with the programs, as examples/tiny42: `path` if that is there or is an absolute path,
+// else the one of that name in the source tree (above the program's folder), else in PREFIX/share/llm42, beside
+// PREFIX/bin. If it is nowhere, `path`, so that the message names what was typed.
+static inline const char *args_find(const char *path, char found[4096]) {
+    static const char *const folders[] = {"", "share/llm42/"};
+    char root[2048];
+    ssize_t size = readlink("/proc/self/exe", root, sizeof root - 1);
+    if (!path[0] || path[0] == '/' || !access(path, F_OK) || size < 0) return path;
+    root[size] = 0;
+    for (int i = 0; i < 2; i++) {  // the folder above the program's
+        char *slash = strrchr(root, '/');
+        if (slash) *slash = 0;
+    }
+    for (int i = 0; i < 2; i++) {
+        snprintf(found, 4096, "%s/%s%.1024s", root, folders[i], path);
+        if (!access(found, F_OK)) return found;
+    }
+    return path;
+}
+
 static inline bool args_is_terminal(FILE *file) { return isatty(fileno(file)); }
 
 // Colours are for terminals whose user has not set NO_COLOR.

@@ -339,14 +339,16 @@ int main(int argc, char **argv) {
     args_choice("--planner", s.planner, planner_names);
     s.backend = args_backend(s.backend_name);
     llm42_error error = {0};
-    llm42_model_desc desc = {.path = s.model_path, .on_device = args_on_device(s.model_path, s.backend)};
+    char found[4096];
+    llm42_model_desc desc = {.path = args_find(s.model_path, found),
+                             .on_device = args_on_device(s.model_path, s.backend)};
     args_check(llm42_model_load(&s.model, &desc, &error), &error);
     FILE *file = s.tsv_path ? args_out_begin(s.tsv_path, s.tsv_part) : NULL;  // tried before the long part
     if (s.tsv_path && !file) args_fail(1, "%s: cannot write: %s", s.tsv_path, strerror(errno));
     if (file && !(s.tsv = open_memstream(&s.tsv_text, &s.tsv_size))) args_fail(1, "out of memory");
     if (!s.threads && s.model->mapped_bytes + s.model->copied_bytes < 16 << 20) s.threads = 1;  // too little to share
     make_texts(&s);
-    printf("%s, %s, temperature %g\n%d tokens, batches to %d, W %d x G %d, planner %s\n", s.model->name, s.dtype,
+    printf("%s, %s, temperature %g\n%d tokens, batches to %d, W %d x G %d, planner %s\n", s.model_path, s.dtype,
            (double)s.temperature, (int)s.tokens, (int)s.requests, (int)s.window, (int)s.group, s.planner);
     args_manifest_print(&s.manifest, stdout);
     for (int i = 0; i < 4; i++) {

@@ -114,6 +114,8 @@ int main(int argc, char **argv) {
     const llm42_backend *table = args_backend(backend);
     llm42_dtype compute = args_dtype("--dtype", dtype);
     args_choice("--planner", planner, planner_names);
+    char found[4096];
+    model_path = args_find(model_path, found);
     if (prompt && ids_text) args_fail(2, "--prompt and --ids exclude each other");
     if (!prompt) prompt = "It was";
 

@@ -546,13 +546,14 @@ static int report_proof(demo *d, answer *marked) {
 
 static void open_demo(demo *d) {
     llm42_error error = {0};
-    llm42_model_desc desc = {.path = d->model_path};
+    char found[4096];
+    llm42_model_desc desc = {.path = args_find(d->model_path, found)};
     args_policy(&d->how, "verify", d->verify);
     args_policy(&d->how, "prefill", d->prefill);
     args_choice("--planner", d->planner, planner_names);
     d->how.planner = planner_find(d->planner);
     args_check(llm42_model_load(&d->model, &desc, &error), &error);
-    args_check(tok_open(&d->tok, d->model, d->model_path, NULL, &error), &error);
+    args_check(tok_open(&d->tok, d->model, desc.path, NULL, &error), &error);
     if (d->trace_path) args_check(llm42_trace_open(&d->trace, d->trace_path, &error), &error);
     size_t vocab = (size_t)d->model->config.vocab, rows = (size_t)(d->window * d->group);
     d->ring = 2 * (int)d->window + 2;  // candidates alive at once, look-ahead included, at most

@@ -70,6 +70,8 @@ int main(int argc, char **argv) {
     args_parse(argc, argv, "Prints `position token logprob` of each token but the first.", options);
     llm42_dtype compute = args_dtype("--dtype", dtype);
     const llm42_backend *backend = args_backend(name);
+    char found[4096];
+    model_path = args_find(model_path, found);
     if (text && ids_text) args_fail(2, "--ids and --text exclude each other");
     if (!text && !ids_text) args_fail(2, "give --ids LIST or --text TEXT");
     int32_t *ids = NULL;

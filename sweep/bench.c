@@ -212,7 +212,9 @@ int main(int argc, char **argv) {
     b.cuda_desc = (llm42_cuda_desc){.algorithm_file = b.set.algorithm_file,
                                     .fast = b.set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
                                     .fixed = b.set.match ? LLM42_CUDA_FIXED_MATCH : LLM42_CUDA_FIXED_FIRST};
-    llm42_model_desc desc = {.path = b.set.model, .on_device = args_on_device(b.set.model, b.backend)};
+    char found[4096];
+    llm42_model_desc desc = {.path = args_find(b.set.model, found),
+                             .on_device = args_on_device(b.set.model, b.backend)};
     args_check(llm42_model_load(&model, &desc, &error), &error);
     if (!model->layer)
         args_fail(1, "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME", model->name);

@@ -37,6 +37,7 @@ typedef struct sweep {
     bool sim, cuda;
     grid grid;
     llm42_calibration *calibration;  // sim only
+    char calibration_found[4096];    // its file, if set.calibration is not from the working folder
     const llm42_backend *backend;
     llm42_model *model;
     serve_plan plan;
@@ -469,7 +470,7 @@ static void contents_print(FILE *file, const char *path) {
 
 static void open_model(sweep *s) {
     llm42_error error = {0};
-    char path[4096];
+    char path[4096], found[4096];
     snprintf(path, sizeof path, "%s", s->set.model);
     s->backend = s->sim ? llm42_backend_sim() : args_backend(s->set.backend);
     if (s->sim) {
@@ -477,13 +478,14 @@ static void open_model(sweep *s) {
             args_fail(
                 2,
                 "--calibration FILE: --backend sim needs one: the folder sweep/calibration of the repository has them");
+        s->set.calibration = args_find(s->set.calibration, s->calibration_found);
         args_check(llm42_calibration_load(&s->calibration, s->set.calibration, &error), &error);
         bool shape = false;
         for (const char *const *name = llm42_synthetic_names(); *name; name++)
             shape |= !strcmp(*name, s->calibration->model);
         snprintf(path, sizeof path, "%s%s", shape ? "shape:" : "", s->calibration->model);
     }
-    llm42_model_desc desc = {.path = path, .on_device = args_on_device(path, s->backend)};
+    llm42_model_desc desc = {.path = args_find(path, found), .on_device = args_on_device(path, s->backend)};
     if (llm42_model_load(&s->model, &desc, &error) == LLM42_OK) return;
     args_fail(1, "%s%s%s", s->sim ? s->set.calibration : "", s->sim ? ": model: " : "", error.text);
 }

@@ -30,10 +30,45 @@ for p in ${PROGRAMS:-}; do
     *) check "llm42-$p --help" "$prefix/bin/llm42-$p" --help ;;
     esac
 done
+# From a folder that is not the repository they find what was installed with them; so does a link to one of them.
+mkdir "$root/elsewhere" "$root/links"
+ln -s "$prefix/bin/llm42-generate" "$root/links/generate"
+from() { (cd "$1" && "${@:2}"); }
+finds() {  # finds PROGRAM OPTION...: it ends well there, and names no file of the repository
+    check "elsewhere: $1" from "$root/elsewhere" "$prefix/bin/$1" "${@:2}"
+    check "elsewhere: $1: no file of the repository" bash -c '! grep -F "$0" "$1"' "$PWD/examples" "$root/log"
+}
+paper=sweep/calibration/h100-pcie-paper.tsv
+finds llm42-generate --prompt Once -n 4
+finds llm42-score --text Once
+finds llm42-rollback --requests 2 --tokens 4
+finds llm42-determinism --suite single --requests 2 --tokens 4
+finds llm42-sweep --calibration $paper --requests 4
+finds llm42-sweep --backend cpu --workload fixed:8x4 --requests 2 --qps offline
+finds llm42-bench --suite decode --tokens 4 --repeats 1
+check "by a link" from "$root/elsewhere" "$root/links/generate" --prompt Once -n 4
+mkdir -p "$root/links/sweep/calibration" && echo mine >"$root/links/$paper"
+check "a file of the working folder comes first" bash -c 'cd "$1" && "$0" --calibration "$2" 2>&1 |
+    grep "$2:1: not a calibration"' "$prefix/bin/llm42-sweep" "$root/links" "$paper"
+build=$(realpath "$B")
+[ ! -e "$build/../examples" ] ||
+    check "the source tree's model" from "$root/links" "$build/generate" --prompt Once -n 4
 cat >"$root/use.c" <<'END'
 #define LLM42_IMPLEMENTATION
 #include <llm42.h>
 int main(void) { return llm42_synthetic_names()[0] == NULL; }
+END
+cat >"$root/text.c" <<'END'
+#define _POSIX_C_SOURCE 200809L
+#define LLM42_IMPLEMENTATION
+#include <llm42.h>
+#include <llm42/tokenizer.h>
+int main(int argc, char **argv) {
+    llm42_model *model = NULL;
+    tok *t = NULL;
+    if (argc < 2 || llm42_model_load(&model, &(llm42_model_desc){.path = argv[1]}, NULL)) return 1;
+    return tok_open(&t, model, argv[1], NULL, NULL) != LLM42_OK;
+}
 END
 if command -v pkg-config >/dev/null; then
     export PKG_CONFIG_PATH=$prefix/share/pkgconfig
@@ -42,12 +77,15 @@ if command -v pkg-config >/dev/null; then
     flags=$(pkg-config --define-variable=prefix="$prefix" --cflags --libs llm42)
     check "compile with pkg-config" "$CC" -std=c11 -O1 -D_POSIX_C_SOURCE=200809L "$root/use.c" -o "$root/use" $flags
     check "run" "$root/use"
+    check "compile with tokenizer.h" "$CC" -std=c11 -O1 "$root/text.c" -o "$root/text" $flags -lpcre2-8
+    check "run it" "$root/text" "$prefix/share/llm42/examples/tiny42"
 else
     echo "  pkg-config: skipped: not installed"
     skipped=1
 fi
 check "make uninstall" $make uninstall
 check "nothing left" test -z "$(find "$root/dest" -type f)"
+check "no folder of ours left" test ! -e "$prefix/share/llm42" -a ! -e "$prefix/include/llm42"
 
 # A machine without a compiler and gnuplot: what the banner says is so once they are installed. This apt-get puts them
 # there; its compiler compiles what make looks for, and nothing else, so that make ends behind the banner.
