@@ -34,7 +34,7 @@ static const args_option options[] = {
     ARGS_INT("window W", &window, 1, 4096, "tokens of one request in a verification"),
     ARGS_INT("group G", &group, 1, 4096, "requests verified together"),
     ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
-    ARGS_INT("threads N", &threads, 0, 4096, "0: as many as OpenMP offers"),
+    ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_TEXT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
     ARGS_FLAG("stats", &stats, "print counts and times on stderr at the end"),
     ARGS_END,

@@ -101,7 +101,7 @@ typedef struct lane {
 typedef struct demo {
     const char *model_path, *verify, *prefill, *planner, *trace_path;
     llm42_engine_desc how;  // policies and planner
-    int64_t window, group, requests, tokens, delay, seed;
+    int64_t window, group, requests, tokens, delay, seed, threads;
     double inject;
     bool step, screen;  // screen: redraw in place, in colour
     llm42_model *model;
@@ -410,7 +410,8 @@ static llm42_engine *open_engine(demo *d, bool show) {
     desc.max_running = MAX_LANES;
     desc.inject_rate = d->inject;
     desc.inject_seed = (uint64_t)d->seed;
-    if (d->model->mapped_bytes + d->model->copied_bytes < 16 << 20) desc.threads = 1;  // too little work to share
+    bool small = d->model->mapped_bytes + d->model->copied_bytes < 16 << 20;  // too little work to share
+    desc.threads = d->threads ? (int)d->threads : small;
     if (show) {
         watched = *llm42_backend_cpu();
         watched.run = watch_run;
@@ -604,6 +605,7 @@ int main(int argc, char **argv) {
         ARGS_TEXT("planner NAME", &d.planner, args_words(planners, planner_names)),
         ARGS_REAL("inject RATE", &d.inject, 0, 1, "share of candidates made wrong on purpose"),
         ARGS_INT("seed S", &d.seed, 1, INT64_MAX, "seed of --inject"),
+        ARGS_INT("threads N", &d.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
         ARGS_FLAG("step", &d.step, "wait for Enter before each pass"),
         ARGS_INT("delay MS", &d.delay, -1, 60000, "pause after a pass, more after a replay; -1: 60 on a screen"),
         ARGS_TEXT("trace FILE", &d.trace_path, "write the events: .json for Perfetto, else TSV"),

@@ -1,6 +1,13 @@
 // score: the log-probability of each token of a text, and the logits after it. It drives a backend itself, without an
 // engine: this is the library's low-level interface, passes made of rows.
 // make build/score && build/score --text "It was the best of times"
+//
+// The tokens run through the model in passes of --rows rows. --schedule says in which order a pass takes its sums.
+// Under INVARIANT, the default, a result depends on the row alone. Under FIXED it also depends on the shape that passes
+// are padded to, which is 32 here. Under FAST it depends on the rows of the pass. Compare the last digits of
+//     build/score --text "It was the best of times" --dtype fp32 --schedule fast --rows 32
+//     build/score --text "It was the best of times" --dtype fp32 --schedule fast --rows 1
+// (bf16 rounds away most of these differences in a text of so few tokens.)
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -10,9 +17,11 @@
 #include <omp.h>
 #endif
 
-enum { CHUNK = 32, PAGE = 16 };  // rows in a pass; tokens in a KV page
+enum { CHUNK = 32, PAGE = 16 };  // rows in a pass, at most; tokens in a KV page
 
 static const char *model_path = "examples/tiny42", *tokenizer, *text, *ids_text, *dtype = "bf16", *name = "cpu";
+static const char *how = "invariant";
+static int64_t threads, rows_of_pass = CHUNK;
 static bool all_logits;
 
 static const args_option options[] = {
@@ -22,6 +31,9 @@ static const args_option options[] = {
     ARGS_TEXT("text TEXT", &text, "the tokens as text; BOS goes before it"),
     ARGS_TEXT("backend NAME", &name, "cpu or cuda"),
     ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
+    ARGS_TEXT("schedule NAME", &how, "order of sums: fast, fixed or invariant"),
+    ARGS_INT("rows N", &rows_of_pass, 1, CHUNK, "tokens that run in one pass"),
+    ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_FLAG("logits", &all_logits, "then a table `token logit` of all logits after the last token"),
     ARGS_END,
 };
@@ -32,8 +44,9 @@ static void *get(size_t count, size_t size) {
     return memory;
 }
 
-// Runs ids through the model and prints. INVARIANT: a row's result does not depend on how the rows are cut into passes.
-static void score(const llm42_backend *backend, void *state, const int32_t *ids, int count, int vocab) {
+// Runs ids through the model and prints.
+static void score(const llm42_backend *backend, void *state, llm42_schedule schedule, const int32_t *ids, int count,
+                  int vocab) {
     llm42_error error = {0};
     llm42_row row[CHUNK];
     llm42_output out[CHUNK];
@@ -42,12 +55,13 @@ static void score(const llm42_backend *backend, void *state, const int32_t *ids,
     for (int i = 0; i <= count / PAGE; i++) pages[i] = i;
     llm42_seq seq = {.request = 1, .pages = pages};
     printf("position\ttoken\tlogprob\n");
-    for (int begin = 0; begin < count; begin += CHUNK) {
-        int rows = count - begin < CHUNK ? count - begin : CHUNK;
+    int chunk = (int)rows_of_pass;
+    for (int begin = 0; begin < count; begin += chunk) {
+        int rows = count - begin < chunk ? count - begin : chunk;
         for (int i = 0; i < rows; i++) row[i] = (llm42_row){0, begin + i, ids[begin + i], LLM42_ROW_SAMPLE};
-        llm42_pass pass = {.schedule = LLM42_INVARIANT,
+        llm42_pass pass = {.schedule = schedule,
                            .rows = rows,
-                           .shape = rows,
+                           .shape = schedule == LLM42_FIXED ? CHUNK : rows,
                            .row = row,
                            .seq = &seq,
                            .out = out,
@@ -59,7 +73,7 @@ static void score(const llm42_backend *backend, void *state, const int32_t *ids,
                    (double)llm42_logprob(logits + (size_t)i * (size_t)vocab, vocab, next));
         }
     }
-    const float *last = logits + (size_t)((count - 1) % CHUNK) * (size_t)vocab;
+    const float *last = logits + (size_t)((count - 1) % chunk) * (size_t)vocab;
     if (all_logits) printf("\ntoken\tlogit\n");
     for (int i = 0; all_logits && i < vocab; i++) printf("%d\t%.9g\n", i, (double)last[i]);
     free(pages);
@@ -70,6 +84,8 @@ int main(int argc, char **argv) {
     args_parse(argc, argv, "Prints `position token logprob` of each token but the first.", options);
     llm42_dtype compute = args_dtype("--dtype", dtype);
     const llm42_backend *backend = args_backend(name);
+    static const char *const schedules[] = {"fast", "fixed", "invariant", NULL};
+    llm42_schedule schedule = (llm42_schedule)(LLM42_FAST + args_choice("--schedule", how, schedules));
     char found[4096];
     model_path = args_find(model_path, found);
     if (text && ids_text) args_fail(2, "--ids and --text exclude each other");
@@ -105,13 +121,15 @@ int main(int argc, char **argv) {
                                .pages = count / PAGE + 1,
                                .page_size = PAGE,
                                .max_running = 1,
-                               .schedules = 1u << LLM42_INVARIANT};
+                               .fixed_rows = CHUNK,
+                               .schedules = 1u << schedule};
 #ifdef _OPENMP
     desc.threads = omp_get_max_threads();
 #endif
+    if (threads) desc.threads = (int)threads;
     void *state = NULL;
     args_check(backend->open(&state, &desc, &error), &error);
-    score(backend, state, ids, count, vocab);
+    score(backend, state, schedule, ids, count, vocab);
     backend->close(state);
     tok_free(t);
     llm42_model_free(model);
