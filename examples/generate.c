@@ -12,7 +12,7 @@ static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *ids_tex
 static const char *trace_path, *planner = "default";
 static int64_t n, top_k, seed, samples = 1, window = 32, group = 8, threads;
 static float temperature, top_p, min_p;
-static bool deterministic, ignore_eos, ids_out, stats;
+static bool deterministic, ignore_eos, ids_out, logprobs, stats;
 
 static const args_option options[] = {
     ARGS_TEXT("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
@@ -29,6 +29,7 @@ static const args_option options[] = {
     ARGS_INT("samples N", &samples, 1, 4096, "texts from one prompt"),
     ARGS_FLAG("ignore-eos", &ignore_eos, "do not end at an end-of-sequence token"),
     ARGS_FLAG("ids-out", &ids_out, "print the new tokens' ids, one line a sample"),
+    ARGS_FLAG("logprobs", &logprobs, "print a table: sample position token logprob text; with --ids-out no text"),
     ARGS_TEXT("backend NAME", &backend, "cpu or cuda"),
     ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
     ARGS_INT("window W", &window, 1, 4096, "tokens of one request in a verification"),
@@ -46,6 +47,8 @@ typedef struct sample {
     bool finished;
 } sample;
 
+#define LOGPROBS "sample\tposition\ttoken\tlogprob"  // columns of --logprobs; then the text
+
 static sample *sample_list;
 static int64_t printing;  // the sample that is on stdout
 static llm42_trace *trace;
@@ -55,6 +58,30 @@ static void put(sample *s, tok_text text) {
 }
 
 static void put_string(sample *s, const char *string) { put(s, (tok_text){string, strlen(string)}); }
+
+// A line of --logprobs. The text of a token may be a part of a character.
+static void put_logprob(sample *s, int position, int32_t token, float logprob) {
+    char line[96], *text = NULL;
+    snprintf(line, sizeof line, "%d\t%d\t%d\t%.9g", (int)(s - sample_list), position, (int)token, (double)logprob);
+    put_string(s, line);
+    if (!ids_out) {
+        put_string(s, "\t");
+        tok_decode(s->stream.t, &token, 1, &text);
+    }
+    for (size_t i = 0, size = arrlenu(text); i < size;) {
+        static const char special[] = "\n\t\r\\", letter[] = "ntr\\";
+        const char *at = text[i] ? strchr(special, text[i]) : NULL;
+        int bytes = tok_utf8(text + i, size - i);
+        bool plain = !at && bytes > 0 && (unsigned char)text[i] >= ' ' && text[i] != 0x7f;
+        if (at) snprintf(line, sizeof line, "\\%c", letter[at - special]);
+        else if (!plain) snprintf(line, sizeof line, "\\x%02X", (unsigned char)text[i]);
+        if (plain) put(s, (tok_text){text + i, (size_t)bytes});
+        else put_string(s, line);
+        i += plain ? (size_t)bytes : 1;
+    }
+    put_string(s, "\n");
+    arrfree(text);
+}
 
 static void flush_samples(void) {
     for (; printing < samples; printing++) {
@@ -74,12 +101,14 @@ static void on_event(void *user, const llm42_event *event) {
     for (int i = 0; event->type == LLM42_EVENT_COMMITTED && i < event->n; i++) {
         char id[16];
         snprintf(id, sizeof id, "%s%d", event->position + i ? "," : "", (int)event->tokens[i]);
-        if (ids_out) put_string(s, id);
+        if (logprobs)
+            put_logprob(s, event->info->prompt_count + event->position + i, event->tokens[i], event->logprobs[i]);
+        else if (ids_out) put_string(s, id);
         else put(s, tok_stream_next(&s->stream, event->tokens[i]));
     }
     if (event->type == LLM42_EVENT_FINISHED) {
-        if (!ids_out) put(s, tok_stream_end(&s->stream));
-        put_string(s, "\n");
+        if (!ids_out && !logprobs) put(s, tok_stream_end(&s->stream));
+        if (!logprobs) put_string(s, "\n");
         s->finished = true;
     }
     flush_samples();
@@ -89,9 +118,10 @@ static void on_event(void *user, const llm42_event *event) {
 static void begin_sample(sample *s, const tok *t, int64_t number, const int32_t *ids) {
     char line[64];
     bool dim = args_use_color(stdout);
-    if (ids_out) return;
-    snprintf(line, sizeof line, "--- sample %" PRId64 "\n", number);
     s->stream = (tok_stream){.t = t, .skip_special = true};
+    if (logprobs && !number) put_string(s, ids_out ? LOGPROBS "\n" : LOGPROBS "\ttext\n");
+    if (ids_out || logprobs) return;
+    snprintf(line, sizeof line, "--- sample %" PRId64 "\n", number);
     if (samples > 1) put_string(s, line);
     if (dim) put_string(s, "\033[2m");
     for (int i = 0; i < (int)arrlen(ids); i++) put(s, tok_stream_next(&s->stream, ids[i]));
@@ -107,6 +137,21 @@ static void print_stats(llm42_engine *engine, double seconds) {
             "passes: %" PRId64 " fast, %" PRId64 " of fixed shape (prompts, replays); verifications: %" PRId64
             ", rollbacks: %" PRId64 ", %.2f%% recomputed\n",
             st.passes[LLM42_FAST], st.passes[LLM42_FIXED], st.verifications, st.rollbacks, percent);
+}
+
+static void submit_samples(llm42_engine *engine, const int32_t *ids) {
+    llm42_error error = {0};
+    for (int64_t i = 0, id; i < samples; i++) {
+        llm42_request_desc ask = {.prompt = ids,
+                                  .prompt_count = (int)arrlen(ids),
+                                  .max_new_tokens = (int)n,
+                                  .deterministic = deterministic,
+                                  .sample_index = (int)i,
+                                  .ignore_stop = ignore_eos,
+                                  .user = &sample_list[i]};
+        ask.sampling = (llm42_sampling){temperature, (int)top_k, top_p, min_p, seed ? (uint64_t)(seed + i) : 0};
+        args_check(llm42_engine_submit(engine, &ask, &id, &error), &error);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -149,17 +194,7 @@ int main(int argc, char **argv) {
     arrsetlen(sample_list, samples);
     memset(sample_list, 0, (size_t)samples * sizeof *sample_list);
     for (int64_t i = 0; i < samples; i++) begin_sample(&sample_list[i], t, i, ids);
-    for (int64_t i = 0, id; i < samples; i++) {
-        llm42_request_desc ask = {.prompt = ids,
-                                  .prompt_count = (int)arrlen(ids),
-                                  .max_new_tokens = (int)n,
-                                  .deterministic = deterministic,
-                                  .sample_index = (int)i,
-                                  .ignore_stop = ignore_eos,
-                                  .user = &sample_list[i]};
-        ask.sampling = (llm42_sampling){temperature, (int)top_k, top_p, min_p, seed ? (uint64_t)(seed + i) : 0};
-        args_check(llm42_engine_submit(engine, &ask, &id, &error), &error);
-    }
+    submit_samples(engine, ids);
     flush_samples();
     double begin = llm42_engine_now(engine);
     args_check(llm42_engine_run(engine, &error), &error);

@@ -66,6 +66,22 @@ done
 ends 1 "^bench: $out/gone/x: cannot write: No such file or directory$" bench --out "$out/gone/x"
 ends 1 "^fit: $out/gone/x: cannot write: No such file or directory$" fit --out "$out/gone/x"
 check_not fit batch
+# generate --logprobs: a line for each new token. They are those of score; the texts of the lines are the text.
+ask=(generate --prompt Once --ignore-eos --deterministic -n 12)
+ends 0 '^sample	position	token	logprob	text$' "${ask[@]}" --logprobs
+tail -n +2 "$out/log" >"$out/lines"
+ids=$("$B/score" --text Once | cut -f 2 | tail -n +2 | tr '\n' ',')$(cut -f 3 "$out/lines" | paste -s -d ,)
+if diff <(cut -f 2-4 "$out/lines") <("$B/score" --ids "0,$ids" | tail -n 12) >"$out/log" &&
+    diff <(echo "Once$(cut -f 5 "$out/lines" | tr -d '\n')") <("$B/${ask[0]}" "${ask[@]:1}") >>"$out/log"; then
+    passed=$((passed + 1))
+else
+    echo "test_tools: FAILED: generate --logprobs: other log-probabilities, or another text"
+    cat "$out/log"
+    failed=$((failed + 1))
+fi
+ends 0 '^1	15	[0-9]+	-[0-9.]+	' "${ask[@]}" --samples 2 --temperature 1 --logprobs
+ends 0 '^0	2	[0-9]+	-[0-9.]+$' generate --ids 0,9 --model synthetic:tiny -n 4 --logprobs
+ends 0 '^0	.*	\\x[0-9A-F][0-9A-F]$' generate --prompt Once -n 40 --logprobs --temperature 1000 --seed 2
 # The schedules take their sums in other orders, so the last digits differ. Only under FAST do they depend on the rows of
 # a pass. Threads change nothing.
 for how in fast fixed invariant; do
