@@ -89,6 +89,21 @@ static inline llm42_result args_check(llm42_result result, const llm42_error *er
     return result;
 }
 
+// Exits if requests have ended with LLM42_FINISH_ERROR.
+static inline void args_check_requests(const llm42_engine *engine) {
+    long long failed = (long long)llm42_engine_stats(engine).failed;
+    if (failed)
+        args_fail(1, "%lld %s ended early: the logits are not finite: the weights hold NaN or infinity, or overflow",
+                  failed, failed == 1 ? "request" : "requests");
+}
+
+// Runs an engine until it is idle. Exits if it fails or a request of it does.
+static inline void args_run(llm42_engine *engine) {
+    llm42_error error = {0};
+    args_check(llm42_engine_run(engine, &error), &error);
+    args_check_requests(engine);
+}
+
 // The last line of main: 0, unless what was printed could not be written (a full disk, a closed pipe).
 static inline int args_finish(void) {
     if (fflush(stdout) || ferror(stdout)) args_fail(1, "stdout: cannot write: %s", strerror(errno));

@@ -95,7 +95,7 @@ static void make_texts(study *s) {
         args_check(llm42_engine_submit(engine, &desc, &id, &error), &error);
     }
     if (args_is_terminal(stderr)) fprintf(stderr, "the model makes up prompts");
-    args_check(llm42_engine_run(engine, &error), &error);
+    args_run(engine);
     if (args_is_terminal(stderr)) fprintf(stderr, "\r\033[K");
     for (int i = 0; i < KINDS + (int)s->requests; i++) {
         const llm42_request *r = llm42_engine_request(engine, i + 1);
@@ -157,7 +157,7 @@ static void run_batches(study *s, const mode *m, int32_t *const *prompt, int kin
             kind[i] = (int)((hash >> 33) % (uint64_t)kinds);
             id[i] = submit(s, engine, m->mode, prompt[kind[i]], (int)arrlen(prompt[kind[i]]));
         }
-        args_check(llm42_engine_run(engine, &error), &error);
+        args_run(engine);
         for (int i = 0; i < n; i++) {
             tally_add(s, &tallies[kind[i]], output_of(llm42_engine_request(engine, id[i])));
             args_check(llm42_engine_release(engine, id[i], &error), &error);
@@ -215,14 +215,13 @@ static void run_unique(study *s, const mode *m) {
 // Serves every request alone, then all at once, and compares the two.
 static void run_spans(study *s, const mode *m) {
     llm42_engine *alone = open_engine(s, m->mode, false), *loaded = open_engine(s, m->mode, false);
-    llm42_error error = {0};
     int n = (int)s->requests, tokens = (int)s->tokens, identical = 0, drifted = 0, first, second;
     double first_sum = 0, second_sum = 0;
     for (int i = 0; i < n; i++) submit(s, loaded, m->mode, s->text[KINDS + i], TEXT);
-    args_check(llm42_engine_run(loaded, &error), &error);
+    args_run(loaded);
     for (int i = 0; i < n; i++) {
         submit(s, alone, m->mode, s->text[KINDS + i], TEXT);
-        args_check(llm42_engine_run(alone, &error), &error);
+        args_run(alone);
         output a = output_of(llm42_engine_request(alone, i + 1)), b = output_of(llm42_engine_request(loaded, i + 1));
         llm42_consistent_spans(a, tokens, b, tokens, &first, &second);
         first_sum += first;

@@ -12,7 +12,7 @@ static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *ids_tex
 static const char *trace_path, *planner = "default";
 static int64_t n, top_k, seed, samples = 1, window = 32, group = 8, threads;
 static float temperature, top_p, min_p;
-static bool deterministic, ignore_eos, ids_out, logprobs, stats;
+static bool deterministic, ignore_eos, ids_out, logprobs, no_mmap, stats;
 
 static const args_option options[] = {
     ARGS_TEXT("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
@@ -37,6 +37,7 @@ static const args_option options[] = {
     ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
     ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_TEXT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
+    ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory: a mapped file must not shrink"),
     ARGS_FLAG("stats", &stats, "print counts and times on stderr at the end"),
     ARGS_END,
 };
@@ -173,7 +174,7 @@ int main(int argc, char **argv) {
         arrsetlen(ids, args_list_count(ids_text));
         args_ids("--ids", ids_text, ids);
     }
-    llm42_model_desc load = {.path = model_path, .on_device = args_on_device(model_path, table)};
+    llm42_model_desc load = {.path = model_path, .on_device = args_on_device(model_path, table), .no_mmap = no_mmap};
     args_check(llm42_model_load(&model, &load, &error), &error);
     if (ids_text && !tokenizer && !strncmp(model_path, "synthetic:", 10)) ids_out = true;  // it has no text
     if ((!ids_text || !ids_out) && tok_open(&t, model, model_path, tokenizer, &error))
@@ -200,6 +201,7 @@ int main(int argc, char **argv) {
     args_check(llm42_engine_run(engine, &error), &error);
     if (stats) print_stats(engine, llm42_engine_now(engine) - begin);
     if (trace) args_check(llm42_trace_close(trace, &error), &error);
+    args_check_requests(engine);
 
     llm42_engine_close(engine);
     llm42_model_free(model);

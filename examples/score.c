@@ -22,7 +22,7 @@ enum { CHUNK = 32, PAGE = 16 };  // rows in a pass, at most; tokens in a KV page
 static const char *model_path = "examples/tiny42", *tokenizer, *text, *ids_text, *dtype = "bf16", *name = "cpu";
 static const char *how = "invariant";
 static int64_t threads, rows_of_pass = CHUNK;
-static bool all_logits;
+static bool all_logits, no_mmap;
 
 static const args_option options[] = {
     ARGS_TEXT("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
@@ -34,6 +34,7 @@ static const args_option options[] = {
     ARGS_TEXT("schedule NAME", &how, "order of sums: fast, fixed or invariant"),
     ARGS_INT("rows N", &rows_of_pass, 1, CHUNK, "tokens that run in one pass"),
     ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
+    ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory: a mapped file must not shrink"),
     ARGS_FLAG("logits", &all_logits, "then a table `token logit` of all logits after the last token"),
     ARGS_END,
 };
@@ -67,6 +68,11 @@ static void score(const llm42_backend *backend, void *state, llm42_schedule sche
                            .out = out,
                            .logits = logits};
         args_check(backend->run(state, &pass, &error), &error);
+        for (int i = 0; i < rows; i++)
+            if (out[i].token < 0)
+                args_fail(1,
+                          "%s: position %d: the logits are not finite: the weights hold NaN or infinity, or overflow",
+                          model_path, begin + i);
         for (int i = 0; i < rows && begin + i + 1 < count; i++) {
             int32_t next = ids[begin + i + 1];
             printf("%d\t%d\t%.9g\n", begin + i + 1, (int)next,
@@ -99,7 +105,7 @@ int main(int argc, char **argv) {
     llm42_error error = {0};
     llm42_model *model = NULL;
     tok *t = NULL;
-    llm42_model_desc load = {.path = model_path, .on_device = args_on_device(model_path, backend)};
+    llm42_model_desc load = {.path = model_path, .on_device = args_on_device(model_path, backend), .no_mmap = no_mmap};
     args_check(llm42_model_load(&model, &load, &error), &error);
     if (text) {
         args_check(tok_open(&t, model, model_path, tokenizer, &error), &error);

@@ -124,7 +124,14 @@ static inline llm42_result serve(serving *v, llm42_error *error) {
             TRY(submit_next(v, error));
         llm42_result result = llm42_engine_step(v->engine, error);
         if (v->progress && (result != LLM42_OK || steps % 1024 == 0)) v->progress(v);
-        if (result != LLM42_OK) return result == LLM42_IDLE ? LLM42_OK : result;
+        if (result == LLM42_OK) continue;
+        long long failed = (long long)llm42_engine_stats(v->engine).failed;
+        if (result == LLM42_IDLE && failed)
+            return llm42_fail(error, LLM42_BACKEND,
+                              "%lld of the requests ended early: the logits are not finite: the weights hold NaN or "
+                              "infinity, or overflow",
+                              failed);
+        return result == LLM42_IDLE ? LLM42_OK : result;
     }
 }
 

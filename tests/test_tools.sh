@@ -153,6 +153,17 @@ ends 0 "^wrote $out/half.tsv" "${half[@]}" --force
 ends 0 "^# source: .*; doubtful, written with --force: this program got [0-9]+% of the processor's time" \
     sweep --calibration "$out/half.tsv" --requests 1 --workload fixed:2x2
 ends 2 '^bench: --force: only with --calibrate' bench --force
+# Weights of NaN: every program says that requests ended early.
+cp -r examples/tiny42 "$out/nan" && chmod -R u+w "$out/nan"
+printf '\300\177' | dd of="$out/nan/model.safetensors" bs=1 conv=notrunc status=none \
+    seek=$(($(stat -c %s "$out/nan/model.safetensors") - 2))
+why='ended early: the logits are not finite'
+ends 1 "^generate: 1 request $why" generate --model "$out/nan" --prompt Once -n 4
+ends 1 "^score: .*/nan: position 0: the logits are not finite" score --model "$out/nan" --text Once
+ends 1 "^determinism: [0-9]+ requests $why" determinism --model "$out/nan" --suite single --requests 2 --tokens 8
+ends 1 "^sweep: 4 of the requests $why" sweep --backend cpu --model "$out/nan" --requests 4 --workload fixed:8x8 \
+    --window 8 --group 2 --ratio 1
+ends 0 '^Once' generate --no-mmap --prompt Once -n 2
 ends 1 'nowhere' generate --model nowhere --prompt Once
 ends 1 'nowhere' score --model nowhere --text Once
 ends 1 'nowhere' rollback --model nowhere

@@ -17,7 +17,7 @@ static double decode_rate(const bench *b, llm42_engine *engine, bool determinist
                                .ignore_stop = true,
                                .deterministic = deterministic};
     args_check(llm42_engine_submit(engine, &desc, &id, &error), &error);
-    args_check(llm42_engine_run(engine, &error), &error);
+    args_run(engine);
     const llm42_request *r = llm42_engine_request(engine, id);
     double rate = (tokens - 1) / (r->last_token - r->first_token);
     args_check(llm42_engine_release(engine, id, &error), &error);
@@ -128,7 +128,7 @@ void make_prompts(const bench *b, int32_t *prompts) {
         args_check(llm42_engine_submit(engine, &desc, &id, &error), &error);
     }
     progress("workloads: making prompts");
-    args_check(llm42_engine_run(engine, &error), &error);
+    args_run(engine);
     for (int64_t i = 0; i < count; i++) {
         prompts[i * length] = first;
         if (length > 1)
@@ -155,7 +155,7 @@ static void case_serve(const bench *b, const serving_case *c, case_run *run, con
         int64_t id = 0;
         args_check(llm42_engine_submit(run->engine, &desc, &id, &error), &error);
     }
-    args_check(llm42_engine_run(run->engine, &error), &error);
+    args_run(run->engine);
     llm42_stats after = llm42_engine_stats(run->engine);
     llm42_metrics *m = &run->metrics;
     double busy = 0;
