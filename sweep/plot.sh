@@ -88,7 +88,7 @@ value=${option[value]:-${option[y]}}
 [ "${option[x]}" != "${option[y]}" ] || fail 2 "--x and --y are both ${option[x]}"
 for name in over mean; do
     case ,${option[$name]:-}, in
-    *,"${option[x]}",* | *,"${option[y]}",*) fail 2 "--$name ${option[$name]}: a column of an axis cannot stand there" ;;
+    *,"${option[x]}",* | *,"${option[y]}",*) fail 2 "--$name ${option[$name]}: this column is an axis" ;;
     esac
 done
 base=${option[out]:-${file%.tsv}_$value}
@@ -106,7 +106,7 @@ raw() { printf '%s' "${1//\\/\\\\}"; }  # awk reads escapes in the values of its
 x=$(raw "${option[x]}") y=$(raw "${option[y]}") over=$(raw "${option[over]:-}") mean=$(raw "${option[mean]:-}")
 
 cells() {  # cells FILE VALUE [reference=1]: its cells, into work/ours or work/theirs
-    [ -z "$(tail -c 1 "$1" | tr -d '\n')" ] || fail 1 "$1: the last line has no end: the file is cut short"
+    [ ! -s "$1" ] || [ "$(tail -c 1 "$1" | wc -l)" = 1 ] || fail 1 "$1: the last line has no end: the file is cut short"
     awk -F '\t' -v OFS='\t' -v name="$(raw "$1")" -v map="$map" -v x="$x" -v y="$y" -v value="$(raw "$2")" \
         -v over="$over" -v mean="$mean" -v where="$(raw "$(joined "${where[@]}")")" "${@:3}" \
         -f "$here/plot/cells.awk" <"$1"
@@ -130,7 +130,8 @@ awk -v table="$work/table" -v map="$map" -v x="$x" -v y="$y" -v value="$(raw "$v
     -f "$here/plot/layout.awk" which=ours "$work/ours" which=theirs "$work/theirs" >"$work/settings"
 gp_set table "$work/table" >>"$work/settings"
 draw "$here/plot/$([ -n "$map" ] && echo heatmap || echo lines).gp" "$base" "$work/settings" 2>"$work/log" ||
-    fail 1 "gnuplot failed: $(grep -v 'warning\|^ *^* *$' "$work/log" | head -n 1)"
+    fail 1 "the pictures could not be made: $(grep -v 'warning\|^ *^* *$' "$work/log" | head -n 1)"
 awk -F '\t' -v axes="${option[x]} or ${option[y]}" '
-    $1 == "!unplaced" { print $2 " rows are not drawn: " axes " does not apply to them" }' "$work/ours"
+    $1 == "!unplaced" { print "not drawn, because " axes " does not apply: " $2 " rows" }' "$work/ours"
+sed -n 's/^# not drawn/not drawn/p' "$work/settings"
 echo "$base.png $base.svg"

@@ -83,8 +83,8 @@ refuses 2 "write COLUMN=VALUE" "$four" "${map[@]}" --where ratio
 refuses 2 "--log is for lines" "$four" "${map[@]}" --log x
 refuses 2 "need --reference" "$four" "${map[@]}" --reference-name published
 refuses 2 "--x and --y are both window" "$four" --x window --y window --value e2e_p99_s
-refuses 2 "--over ratio,group: a column of an axis" "$four" "${map[@]}" --over ratio,group
-refuses 2 "--mean window: a column of an axis" "$four" "${map[@]}" --mean window
+refuses 2 "--over ratio,group: this column is an axis" "$four" "${map[@]}" --over ratio,group
+refuses 2 "--mean window: this column is an axis" "$four" "${map[@]}" --mean window
 refuses 2 "add the name of the pictures" "$four" "${map[@]}" --out "$dir/"
 refuses 2 "control character" "$four" "${map[@]}" --title $'a\tb'
 refuses 2 "four.tsv: --x rows: no such column; there are: backend, calibration, workload, requests, mode, planner" \
@@ -134,7 +134,7 @@ refuses 2 "--reference-value e2e_p50_s: no such column" "$four" --x window --y g
 
 # Without gnuplot there is no picture, and one line that says what to install.
 mkdir "$dir/bin"
-for tool in bash awk sed grep mktemp readlink dirname basename cat tail tr rm mkdir mv head; do
+for tool in bash awk sed grep mktemp readlink dirname basename cat tail wc rm mkdir mv head; do
     ln -s "$(command -v $tool)" "$dir/bin/$tool"
 done
 plot="env PATH=$dir/bin bash sweep/plot.sh"
@@ -156,7 +156,7 @@ for cell in "window=16 group=2" "window=16 group=4" "window=64 group=2" "window=
     # shellcheck disable=SC2086  # two conditions
     says "$(number "$four" e2e_p99_s $cell)"
 done
-says "P99 latency (s), by window and group"
+says "P99 latency (s), by window W and group G"
 says "sharegpt, 60 requests, EAGER, ISOLATED, all deterministic, 12 queries/s, seed 42"
 says "simulated: llama-3.1-8b on NVIDIA H100 PCIe 80 GB, calibration h100-pcie-paper"
 silent grey
@@ -174,7 +174,7 @@ check "no command has run" [ ! -e "$dir/run" ]
 
 # Panels, means, and cells that are not there.
 draws "panels" "$all" "${map[@]}" --over ratio --mean seed
-check "rows without W and G are counted" grep -q "4 rows are not drawn: window or group does not apply" "$dir/log.x"
+check "rows without W and G are counted" grep -q "not drawn, because window or group does not apply: 4 rows" "$dir/log.x"
 says "10% deterministic"
 says "all deterministic"
 says "mean over 2 seeds"
@@ -207,6 +207,12 @@ says "published for a device that is not named"
 draws "another sweep beside it" "$four" "${map[@]}" --reference "$four" --reference-name "the same"
 says "($(number "$four" e2e_p99_s window=16 group=2))"
 silent device
+{ cat "$dir/reference.tsv"; printf '512\t1\t3\n'; } >"$dir/more.tsv"
+draws "a reference with more cells" "$four" "${map[@]}" --reference "$dir/more.tsv" --reference-value theirs
+check "they are counted" grep -q "^not drawn, because ours have no such cell: 1 of $dir/more.tsv" "$dir/log.x"
+draws "both relative to their largest" "$four" "${map[@]}" "${reference[@]}" --relative
+says "1.00"
+says "(1.00)"
 
 # What is committed: measured on a GPU, and beside the published values of another one.
 draws "a measured file" sweep/results/h200/grid_8b.tsv --x window --y group --value recompute_pct

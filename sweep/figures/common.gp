@@ -40,6 +40,12 @@ set style fill solid 1 noborder
 match(metric, series) = sprintf("< awk -F '\\t' '$2 == \"%s\" && $3 == \"%s\"' '%s'", metric, series, points)
 metric(name) = sprintf("< awk -F '\\t' '$2 == \"%s\"' '%s'", name, points)
 
+# The smallest and the largest value of this metric, ours and published.
+edge(name, order) = real(system(sprintf("awk -F '\t' '$2 == \"%s\" { print $5; print $6 }' '%s' | grep -v nan | " . \
+    "sort -g%s | head -n 1", name, points, order)))
+lowest(name) = edge(name, "")
+highest(name) = edge(name, "r")
+
 # eval legend(top): the next plot is an empty strip at the foot of a sheet, from there on, that only holds the key.
 legend(t) = "unset title; unset border; unset tics; unset grid; unset xlabel; unset ylabel; unset label; " . \
     "unset logscale; set xrange [0:1]; set yrange [0:1]; set key center center samplen 2; " . \

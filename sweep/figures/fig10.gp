@@ -17,8 +17,10 @@ place(x) = x eq "nondeterministic" ? 0 : x eq "batch_invariant" ? 7 : \
 modes(n, shape) = sprintf("< awk -F '\\t' '$2 ~ /^total/ && $3 == \"%s %s\" && $4 ~ /i/' '%s'", n, shape, points)
 ratios(n, shape) = sprintf("< awk -F '\\t' '$2 ~ /^total/ && $3 == \"%s %s\" && $4 !~ /i/' '%s'", n, shape, points)
 set xrange [-0.6:7.6]
-set yrange [0:20]
-set ytics 5
+# One scale for all panels, whatever the calibration.
+most = highest("total_tok_per_s")
+set yrange [0:5 * ceil(most / 5000)]
+set ytics most > 20000 ? 10 : 5
 set xtics ("0" 0, "2" 1, "5" 2, "10" 3, "20" 4, "50" 5, "100" 6, "100" 7) scale 0
 set boxwidth 0.6
 unset key

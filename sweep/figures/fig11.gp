@@ -25,8 +25,8 @@ do for [panel = 1:2] {
     if (panel == 1) { set ylabel "percentile of requests" } else { unset ylabel }
     set title panel == 1 ? "time to first token" : "end to end" offset 0, -0.5
     set xlabel "seconds"
-    if (panel == 1) { set xtics (0.02, 0.05, 0.1, 0.2); set xrange [0.018:0.3] }
-    else { set xtics (2, 5, 10, 20, 50); set xrange [1.6:60] }
+    set xrange [lowest(m) / 1.25:highest(m) * 1.25]
+    set xtics (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
     plot for [i = 1:8] match(m, mode[i]) using 5:(tail($4)) with lines lw 3.5 lc rgb colour[i], \
         for [i = 1:8] match(m, mode[i]) using 6:(tail($4)) with points pt hollow[i] lw 2.5 lc rgb colour[i]
     unset label

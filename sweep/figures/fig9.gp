@@ -15,8 +15,7 @@ set xlabel "tokens in the pass"
 set ylabel "ms (from the calibration)"
 set logscale x 2
 set xrange [12:700]
-set yrange [0:25]
-set ytics 5
+set yrange [0:*]
 plot match("verify_pass_ms", "G=1") using 4:5 with lines lw 3.5 lc rgb sky, \
     "" using 4:6 with points pt 6 lw 3 lc rgb black
 unset logscale x
@@ -26,8 +25,7 @@ set title "recomputed tokens"
 set xlabel "window W"
 set ylabel "% of returned tokens"
 set xrange [-0.6:3.6]
-set yrange [0:60]
-set ytics 10
+set yrange [0:*]
 set boxwidth 0.6
 set xtics scale 0
 plot match("recompute_pct", "G=1") using 0:5:xticlabel(4) with boxes lc rgb "#8FC3E3", \

@@ -25,7 +25,7 @@ do for [panel = 1:2] {
     eval area(panel == 1 ? 110 : 655, panel == 1 ? 535 : 1080, 250, 715)
     set title panel == 1 ? "throughput, all at once" : "P99 latency, 12 queries/s" offset 0, -0.5
     set ylabel panel == 1 ? "1000 tokens/s, prompts included" : "seconds"
-    if (panel == 1) { set yrange [0:20]; set ytics 5 } else { set yrange [0:45]; set ytics 10 }
+    set yrange [0:*]
     plot none(m) using 1:(panel == 1 ? $2 / 1000 : $2) with lines lw 3 dt 3 lc rgb grey, \
         for [i = 1:5] match(m, policy[i]) using (place($4)):(panel == 1 ? $5 / 1000 : $5) \
         with linespoints lw 3.5 pt mark[i] dt dash[i] lc rgb colour[i]

@@ -1,6 +1,6 @@
 # The cells of a TSV for sweep/plot.sh: checks the file and the request, and prints a line a cell: key of the panel or
-# curve, x, y (empty for curves) and value; then lines that begin with "!", which say what else a figure must tell. An
-# error is one line on standard error; the status is 2 if other options would help, else 1.
+# curve (its values of `over`), x, y (empty for curves) and value; then lines that begin with "!", which say what else a
+# figure must tell. An error is one line on standard error; the status is 2 if other options would help, else 1.
 #
 # Variables: name (of the file, for messages), reference (1: not our own result), map (1: a heat map), x, y, value, over
 # and mean (columns, separated by commas), and where (COLUMN=VALUE, separated by tabs).
@@ -91,7 +91,6 @@ function note_difference(key, i, v) {
         if (!(i in other)) {
             other[i] = v
             one_of[i] = v
-            ambiguous_key = key
             other_key[i] = key
         }
         if (!((i, $i) in seen_value) && !same($i, one_of[i])) {
@@ -125,7 +124,7 @@ function note_difference(key, i, v) {
     }
     kept++
     key = ""
-    for (i = 1; i <= overs; i++) key = key (i > 1 ? "," : "") $at_over[i]
+    for (i = 1; i <= overs; i++) key = key (i > 1 ? SUBSEP : "") $at_over[i]
     if (map && (is_none($at_x) || is_none($at_y))) { unplaced++; next }
     if (!map && !is_none($at_x) && !is_number($at_x))
         fail(2, "line " FNR ": " x " is '" $at_x "': the x axis of lines takes numbers; use --where or --over " x)
@@ -146,7 +145,6 @@ function note_difference(key, i, v) {
     n[cell]++
     if (is_none($at_value)) { none[cell]++; next }
     sum[cell] += $at_value
-    for (i in averaged) if (!((i, $i) in averages)) { averages[i, $i]; count[i]++ }
 }
 
 END {

@@ -55,6 +55,11 @@ function words(c, who, text, percentile) {
     gsub(/_/, " ", c)
     return c who
 }
+function brief(c, text) {
+    text = words(c)
+    sub(/ \(.*/, "", text)
+    return text
+}
 function is_of_dvr(c) { return c == "window" || c == "group" || c == "ratio" }
 function capital(text) { return toupper(substr(text, 1, 1)) substr(text, 2) }
 
@@ -75,7 +80,7 @@ function phrase(c, v) {
 # The name of a panel or curve: the values of the columns of `over`.
 function name_of(key, i, n, column, v, text, part) {
     n = split(over, column, ",")
-    split(key, v, ",")
+    split(key, v, SUBSEP)
     for (i = 1; i <= n; i++) {
         part = column[i] == "window" || column[i] == "group" || column[i] == "mode" || column[i] == "ratio" || \
             column[i] == "requests" || column[i] == "qps" ? phrase(column[i], v[i]) : \
@@ -100,7 +105,7 @@ function head_line(text, most, pieces, cut) {
 function build_head(width, i, n, c, kind, list, text, part, ofdvr, most) {
     most = int((width - 40) / 11.3)
     head_line(title != "" ? title : capital(words(value)) (relative ? ", relative to the largest" : "") ", by " \
-        (map ? x " and " y : x), int((width - 40) / 14.5))
+        (map ? brief(x) " and " brief(y) : brief(x)), int((width - 40) / 14.5))
     bold = heads
     for (i = 1; i <= settings; i++) {
         c = setting[i]
@@ -168,9 +173,10 @@ which == "ours" {
 }
 {
     key = $1 FS $2 FS $3
-    if (!(key in ours)) { if (key in theirs) next; strangers++ } else matched++
+    if (!(key in ours)) { strangers++; next }
+    matched++
     theirs[key] = $4
-    if ($4 != "nan" && key in ours) {
+    if ($4 != "nan") {
         if (!theirs_drawn++ || $4 > their_high) their_high = $4
         if (theirs_drawn == 1 || $4 < their_low) their_low = $4
     }
@@ -182,7 +188,8 @@ END {
         exit 1
     }
     for (n = split(where, list, "\t"); n; n--) fixed[list[n]]
-    if (relative && (low <= 0 || their_high < 0)) {
+    if (strangers) print "# not drawn, because ours have no such cell: " strangers " of " reference_name
+    if (relative && (low <= 0 || (theirs_drawn && their_low <= 0))) {
         print "plot: --relative needs values above 0" >"/dev/stderr"
         exit 2
     }
@@ -193,6 +200,10 @@ END {
         }
         low /= high
         high = 1
+        if (theirs_drawn) {
+            their_low /= their_high
+            their_high = 1
+        }
     }
     if (map) draw_map()
     else draw_lines()
@@ -234,7 +245,7 @@ function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, g
         gap_w, gap_h, map_w, map_h, width, top + map_h + 95
     print_array("x_name", xs, columns)
     print_array("y_name", ys, rows)
-    print "x_label = " quoted(words(x)) "; y_label = " quoted(fitting(words(y), map_h))
+    print "x_label = " quoted(words(x)) "; y_label = " quoted(13 * length(words(y)) > map_h ? brief(y) : words(y))
     print "large = " (cell_w < 110 ? 26 * cell_w / 110 : 26) "; small = " (cell_w < 110 ? 20 * cell_w / 110 : 20)
     print "beside = " (beside != "") "; more_is_better = " (value ~ /tok_per_s/ || relative)
     for (i = 1; i <= panels; i++) names[i] = name_of(panel_key[i])
@@ -246,11 +257,6 @@ function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, g
         text = cell[i] in theirs ? theirs[cell[i]] == "nan" ? "" : "(" short(theirs[cell[i]]) ")" : ""
         print panel[at[1]], x_at[at[2]], y_at[at[3]], shade(v), short(v), text >table
     }
-}
-# Without what stands in parentheses, if the axis is too short for it.
-function fitting(text, pixels) {
-    if (13 * length(text) > pixels) sub(/ \(.*/, "", text)
-    return text
 }
 function shade(v) {
     if (high == low) return 0.3
@@ -268,14 +274,14 @@ function decades(from, to, e, i, v, text) {
     return text
 }
 
-function draw_lines(i, k, at, n, first_x, last_x, least, longest, keys, top, bottom, text, list) {
+function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, text, list) {
     n = 0
     for (i = 1; i <= columns; i++) if (is_number(xs[i])) {
         if (!n++ || xs[i] + 0 < first_x) first_x = xs[i] + 0
         if (n == 1 || xs[i] + 0 > last_x) last_x = xs[i] + 0
         list[n] = xs[i]
     }
-    if (theirs_drawn && !relative) {
+    if (theirs_drawn) {
         if (their_low < low) low = their_low
         if (their_high > high) high = their_high
     }
@@ -316,7 +322,7 @@ function draw_lines(i, k, at, n, first_x, last_x, least, longest, keys, top, bot
         text = panel_key[k]
         print "hue[" k "] = " (text == "dvr" ? "dvr" : text == "batch_invariant" ? "invariant" : "ordinary")
     }
-    print "x_label = " quoted(words(x)) "; y_label = " quoted(words(value) (relative ? ", of the largest" : ""))
+    print "x_label = " quoted(words(x)) "; y_label = " quoted(relative ? "relative to the largest" : words(value))
     # A tic at each value of x, where they leave room for their numbers.
     text = ""
     for (i = 1; i <= n && n <= 14; i++) text = text (i > 1 ? ", " : "") list[i]

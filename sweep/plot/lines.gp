@@ -31,8 +31,8 @@ if (keys) {
     has(k, kind) = int(system(sprintf("awk -F '\\t' '$1 == %d && $2 == \"%s\"' '%s' | wc -l", k, kind, table)))
     dash_of(k) = has(k, "curve") ? 1 : 3
     key_of(k) = has(k, "curve") ? mark_of(k) : 0
-    plot for [k = 1:(panels > 1 || strlen(name[1]) ? panels : 0)] NaN with linespoints lw 3.5 dt dash_of(k) pt key_of(k) \
-            lc rgb hue[k] title name[k], \
+    plot for [k = 1:(panels > 1 || strlen(name[1]) ? panels : 0)] NaN with linespoints lw 3.5 dt dash_of(k) \
+            pt key_of(k) lc rgb hue[k] title name[k], \
         for [k = 1:(strlen(beside) > 0)] NaN with points pt 6 lw 3 lc rgb black title beside
 }
 unset multiplot
