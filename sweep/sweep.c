@@ -778,22 +778,24 @@ int main(int argc, char **argv) {
     resolve(&s);
     configure(&s);
     try_outputs(&s.set);
+    int64_t missing = 0;  // cells that --seconds has left out
     if (s.set.merge) {
         merge_cells(&s);
     } else {
         cell **cells = cells_to_run(&s);
+        int64_t to_run = arrlen(cells), run = 0;
         if (!s.sim && !s.plan.random_prompts) prompts_of_cells(&s, cells);
         run_cells(&s, cells);
-        if (s.set.timing) timing_print(&s, arrlen(cells));
+        for (int64_t i = 0; i < to_run; i++) run += cells[i]->row != NULL;
+        missing = to_run - run;
+        if (s.set.timing) timing_print(&s, run);
         if (s.set.cell && !s.set.quiet)
-            printf("share %s: %" PRId64 " cells run, %" PRId64 " were there\n", s.set.cell, (int64_t)arrlen(cells),
-                   (arrlen(s.grid.cells) + s.set.shares - 1 - s.set.share) / s.set.shares - (int64_t)arrlen(cells));
+            printf("share %s: %" PRId64 " cells run, %" PRId64 " were there\n", s.set.cell, run,
+                   (arrlen(s.grid.cells) + s.set.shares - 1 - s.set.share) / s.set.shares - to_run);
         arrfree(cells);
     }
     if (!s.set.cell) result_write(&s);
     if (s.set.out && !s.set.cell && !s.set.quiet) printf("wrote %s\n", s.set.out);
-    int64_t missing = 0;
-    for (int64_t i = 0; !s.set.cell && i < arrlen(s.grid.cells); i++) missing += s.grid.cells[i].row == NULL;
     if (missing) fprintf(stderr, "sweep: --seconds: %" PRId64 " cells were not begun\n", missing);
     assert(!missing || s.set.seconds > 0);
     for (int64_t i = 0; i < arrlen(s.grid.cells); i++) free(s.grid.cells[i].row);

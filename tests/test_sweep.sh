@@ -235,6 +235,9 @@ check "measured, and says so" grep -qE '^# measured on this machine: cpu .+, 1 t
     "$dir/cpu.tsv"
 check "measured rows" [ "$(awk -F '\t' '!/^#/' "$dir/cpu.tsv" | cut -f 1,2,37 | sort -u | xargs)" \
     = "backend calibration returned_tokens cpu - 72" ]
+check "a share that --seconds ends counts what it ran" [ "$("$sweep" "${cpu[@]}" --window 8,16,32 --seconds 1e-9 \
+    --cells "$dir/ended" --cell 1/1 2>&1 | sort | xargs)" = \
+    "share 1/1: 0 cells run, 0 were there sweep: --seconds: 3 cells were not begun" ]
 "$sweep" --backend cpu --requests 1 --qps offline >"$dir/cpu.tsv"
 check "long requests are cut to the context, and it says so" grep -q '^# lengths: .* 2048 tokens' "$dir/cpu.tsv"
 
