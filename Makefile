@@ -61,7 +61,7 @@ TESTS := $(patsubst %.c,$(B)/%,$(filter-out tests/test_isa.c,$(wildcard tests/te
 SCRIPTS := $(wildcard tests/test_*.sh)
 # The inner loop: all but what takes long. TEST=NAME chooses of all tests those of that name, PART of their parts.
 SLOW := test_determinism fuzz_engine test_accuracy test_cuda_build test_demo test_examples test_header test_install \
-    test_isa
+    test_isa test_slurm
 CHOSEN = $(if $(TEST),$(strip $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(TEST) $(TEST:%=test_%) $(TEST:%=fuzz_%),\
     $(basename $(notdir $(t)))),$(t)))),$(TESTS) $(SCRIPTS))
 FAST_TESTS := $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(SLOW),$(basename $(notdir $(t)))),,$(t)))

@@ -6,32 +6,33 @@
 #SBATCH --time=04:00:00
 #SBATCH --requeue
 #SBATCH --output=sweep-%A_%a.log
-# Runs a grid of build/sweep as a Slurm job array, each task one share of the cells:
+# Runs a grid of build/sweep as a Slurm job array. Each task runs one share of the cells and leaves them in DIR:
 #
-#     sbatch sweep/slurm.sh DIR --calibration FILE --window 16,32,64 --group 1,8 --ratio 0.1,1
-#     sbatch --array=1-32 sweep/slurm.sh DIR ...          more shares
-#     build/sweep --calibration FILE --window ... --merge DIR --out FILE     when all tasks have ended
+#     sbatch --array=1-16 sweep/slurm.sh DIR [options of build/sweep]
 #
-# Submit it from the repository's root. DIR must be seen by all nodes. A task that was cut off does not run its
-# finished cells again, so that the same command may be given again, also with another number of tasks. For --backend cpu
-# give the threads too (--threads, at most cpus-per-task), and use nodes of one kind: --merge takes no cells that were
-# measured on another processor.
+# Submit it from the repository's root. All nodes must see that folder and DIR. A task that was cut off does not run its
+# finished cells again, so the same command may be given again, also with another number of tasks. Options of sbatch
+# before the script's name replace those above. sweep/README.md has the whole procedure, with the merge at its end.
 # From the environment: B (the build folder), and Slurm's variables, which may be set by hand where there is no Slurm.
 set -euo pipefail
+fail() {  # fail STATUS MESSAGE
+    echo "slurm.sh: $2" >&2
+    exit "$1"
+}
+
 if [ $# = 0 ] || [[ $1 == -* ]]; then
-    echo "slurm.sh: usage: sbatch sweep/slurm.sh DIR [options of build/sweep]" >&2
-    exit 2
+    fail 2 "usage: sbatch --array=1-N sweep/slurm.sh DIR [options of build/sweep]"
 fi
 share=${SLURM_ARRAY_TASK_ID:-} count=${SLURM_ARRAY_TASK_COUNT:-}
 if [ -z "$share" ] || [ -z "$count" ]; then
-    echo "slurm.sh: not a task of a job array: use sbatch, or set SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT" >&2
-    exit 2
+    fail 2 "not a task of a job array: use sbatch, or set SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT"
 fi
 if [ "${SLURM_ARRAY_TASK_MIN:-1}" != 1 ] || [ "${SLURM_ARRAY_TASK_MAX:-$count}" != "$count" ]; then
-    echo "slurm.sh: the array must be 1-N: its tasks are shares of the grid, and finished cells cost nothing" >&2
-    exit 2
+    fail 2 "--array must be 1-N, because a task is one of N shares of the grid; finished cells are not run again"
 fi
 cd "${SLURM_SUBMIT_DIR:-.}"
+sweep=${B:-build}/sweep
+[ -x "$sweep" ] || fail 1 "$PWD: there is no $sweep: run make, and submit from the repository's root"
 folder=$1
 shift
-exec "${B:-build}/sweep" --threads "${SLURM_CPUS_PER_TASK:-1}" "$@" --cells "$folder" --cell "$share/$count"
+exec "$sweep" --threads "${SLURM_CPUS_PER_TASK:-1}" "$@" --cells "$folder" --cell "$share/$count"

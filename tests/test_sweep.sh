@@ -94,8 +94,12 @@ for task in 1 2; do
     B=$B SLURM_ARRAY_TASK_ID=$task SLURM_ARRAY_TASK_COUNT=2 bash sweep/slurm.sh "$dir/tasks" "${grid[@]}" --quiet
 done
 check "two Slurm tasks, merged" diff "$dir/whole.tsv" <("$sweep" "${grid[@]}" --merge "$dir/tasks" --quiet)
-check "a Slurm array must be 1-N" bash -c '! SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=4 \
-    SLURM_ARRAY_TASK_COUNT=2 bash sweep/slurm.sh folder'
+check "two tasks for one cell" [ "$(for task in 1 2; do
+    B=$B SLURM_ARRAY_TASK_ID=$task SLURM_ARRAY_TASK_COUNT=2 bash sweep/slurm.sh "$dir/few" "${sim[@]}"
+done | xargs)" = "share 1/2: 1 cells run, 0 were there share 2/2: 0 cells run, 0 were there" ]
+task() { env SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=2 "$@" bash sweep/slurm.sh "$dir/none" 2>&1; }
+check "a Slurm array must be 1-N" grep -q 'array must be 1-N' <(task SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=4)
+check "a Slurm task without its program" grep -q "no gone/sweep: run make" <(task B=gone)
 
 # Another configuration in the same folder: both keep their cells, and a merge says what it has found.
 other=("${grid[@]}" --requests 201 --flip-scale 1.0000001 --quiet)
