@@ -141,7 +141,7 @@
    - the model, the prompt, the sampling parameters and the seed,
    - the backend (on a CPU not the instruction set, compiler or number of threads; on a GPU also the model of the GPU,
      the library versions and .no_cublas),
-   - the compute type, and M.
+   - the compute type, .logits_fp32 and .router_fp32, and M.
 
    They do not depend on other requests, arrival order, batch sizes, page size, prefix cache, preemption, the planner
    and its policies, or on how M splits into G and W.
@@ -454,7 +454,7 @@ typedef struct llm42_pass {
 typedef struct llm42_backend_desc {
     const llm42_model *model;
     llm42_dtype compute;  // LLM42_BF16 or LLM42_FP32
-    bool logits_fp32;
+    bool logits_fp32, router_fp32;
     int threads;
     int max_rows;              // rows in a pass, at most
     int max_context;           // tokens in a sequence, at most
@@ -893,10 +893,15 @@ struct llm42_engine_desc {
     const llm42_model *model;      // required
     const llm42_backend *backend;  // default: llm42_backend_cpu()
     const void *backend_desc;  // of the backend's own type: llm42_sim_desc (required), llm42_cuda_desc; default: NULL
-    const llm42_planner *planner;   // decides who shares a pass; default: llm42_planner_default()
-    llm42_mode mode;                // default: DVR
-    llm42_dtype compute;            // default: LLM42_BF16
-    bool logits_fp32;               // default: under bf16 logits are rounded to bf16, as serving engines do
+    const llm42_planner *planner;  // decides who shares a pass; default: llm42_planner_default()
+    llm42_mode mode;               // default: DVR
+    llm42_dtype compute;           // default: LLM42_BF16
+    bool logits_fp32;              // default: under bf16 logits are rounded to bf16, as serving engines do
+    // Keep the router logits of a mixture in fp32. Default: under bf16 they are rounded to bf16, as HF transformers
+    // does. The rounding can make two experts equal (bf16 has 8 significant bits); then the one of the lower index is
+    // chosen, even if the sum of the other was larger. A row of another expert has other logits altogether. The weights
+    // of the chosen experts are rounded in either case. Under fp32, and in models without experts, nothing changes.
+    bool router_fp32;
     int threads;                    // of the CPU backend; default: as many as OpenMP offers
     int max_context;                // tokens in a sequence; default: the model's, at most 8192
     int max_running;                // sequences that run at once; default: 32
@@ -3329,6 +3334,15 @@ static void llm42__cpu_matmul(llm42__cpu *cpu, llm42_schedule schedule, int shap
     llm42__team_run(&cpu->team, work, (m.blocks + m.blocks_per_part - 1) / m.blocks_per_part, llm42__matmul_part, &m);
 }
 
+// One product of a pass. kept: its outputs stay fp32, whatever the compute type.
+static void llm42__cpu_matmul_kept(llm42__cpu *cpu, bool kept, const llm42_pass *pass, const float *x, int rows,
+                                   const llm42__product *product) {
+    const llm42_dtype compute = cpu->desc.compute;
+    if (kept) cpu->desc.compute = LLM42_FP32;  // for this product alone
+    llm42__cpu_matmul(cpu, pass->schedule, pass->shape, x, rows, product, 1);
+    cpu->desc.compute = compute;
+}
+
 // Shapes: x [R, n] -> y [R, n], weight [n]. Order: the one order over n, for each row alone.
 static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int n, const float *weight, float *y) {
     for (int r = 0; r < rows; r++) {
@@ -3607,7 +3621,7 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
     const llm42_config *c = &cpu->model->config;
     size_t D = (size_t)c->dim, used = (size_t)c->experts_used;
     const llm42__product router = {&layer->router, NULL, cpu->logits};
-    llm42__cpu_matmul(cpu, pass->schedule, pass->shape, h, pass->rows, &router, 1);
+    llm42__cpu_matmul_kept(cpu, cpu->desc.router_fp32, pass, h, pass->rows, &router);
     llm42__cpu_route(cpu, cpu->logits, pass->rows);
     memset(out, 0, (size_t)pass->rows * D * sizeof *out);
     for (int e = 0; e < c->experts; e++) {
@@ -3719,11 +3733,8 @@ static void llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass) {
         cpu->sampled[count++] = r;
     }
     if (!count) return;
-    llm42_dtype compute = cpu->desc.compute;
-    if (cpu->desc.logits_fp32) cpu->desc.compute = LLM42_FP32;  // for the logits alone
     const llm42__product head = {&cpu->model->head, NULL, cpu->logits};
-    llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->h, count, &head, 1);
-    cpu->desc.compute = compute;
+    llm42__cpu_matmul_kept(cpu, cpu->desc.logits_fp32, pass, cpu->h, count, &head);
     const llm42__sampled draw = {cpu, pass};
     llm42__team_run(&cpu->team, 16.0 * (double)count * (double)V, count, llm42__sample_part, &draw);
     for (int i = 0; i < count; i++) {
@@ -6177,6 +6188,7 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     llm42_backend_desc backend = {.model = d.model,
                                   .compute = d.compute,
                                   .logits_fp32 = d.logits_fp32,
+                                  .router_fp32 = d.router_fp32,
                                   .threads = d.threads,
                                   .max_rows = LLM42__MAX(e->M, d.token_budget),
                                   .max_context = d.max_context,

@@ -4,6 +4,8 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 #include "../examples/tokenizer.h"
+#include "make_model.h"
+#include "tied_experts.h"
 
 enum { SHAPE = 128, GREEDY = 24, PAGE = 16, TINY_PROMPT = 40 };
 #define TOLERANCE 2e-3
@@ -457,6 +459,88 @@ TEST(shards_give_the_bits_of_one_file) {
     CHECK(same_bits(dir, TINY));
 }
 
+// Mixtures: router logits in bf16 and in fp32
+// --------------------------------------------------------------------------
+
+static tied_models tied;
+
+TEST(router_takes_the_expert_of_the_larger_logit) {
+    static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
+    for (int i = 0; i < 3; i++) tied_check(&tied, llm42_backend_cpu(), NULL, schedules[i]);
+}
+
+// With the router in fp32, results depend on threads and on the rows of a pass as little as without.
+TEST(router_in_fp32_keeps_bits) {
+    static tied_values want, got;
+    llm42_backend_desc desc = {.model = &tied.model[0], .compute = LLM42_BF16, .router_fp32 = true};
+    static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
+    for (int i = 0; i < 3; i++) {
+        desc.threads = 1;
+        if (!tied_run(llm42_backend_cpu(), desc, schedules[i], TIED_ROWS, &want)) return;
+        for (desc.threads = 2; desc.threads <= 3; desc.threads++) {
+            tied_run(llm42_backend_cpu(), desc, schedules[i], TIED_ROWS, &got);
+            CHECK_MSG(!memcmp(want.logits, got.logits, sizeof want.logits), "%s, %d threads",
+                      llm42_schedule_name(schedules[i]), desc.threads);
+        }
+        for (int each = 1; i && each <= 32; each += 31) {  // FIXED and INVARIANT; 1 and 32 rows
+            tied_run(llm42_backend_cpu(), desc, schedules[i], each, &got);
+            CHECK_MSG(!memcmp(want.logits, got.logits, sizeof want.logits), "%s, %d rows a pass",
+                      llm42_schedule_name(schedules[i]), each);
+        }
+    }
+    // Under compute type fp32 nothing is rounded: the option changes nothing.
+    desc.compute = LLM42_FP32;
+    tied_run(llm42_backend_cpu(), desc, LLM42_FAST, TIED_ROWS, &want);
+    desc.router_fp32 = false;
+    tied_run(llm42_backend_cpu(), desc, LLM42_FAST, TIED_ROWS, &got);
+    CHECK(!memcmp(want.logits, got.logits, sizeof want.logits));
+}
+
+enum { TIED_REQUESTS = 6, TIED_NEW = 24 };
+
+// Outputs of deterministic requests, one by one or all together, in an engine.
+static void tied_serve(bool router_fp32, bool together, llm42_output *outs) {
+    llm42_engine *engine = NULL;
+    llm42_engine_desc desc = {.model = &tied.model[0],
+                              .router_fp32 = router_fp32,
+                              .threads = together ? 2 : 1,
+                              .max_running = 4,
+                              .max_context = 128,
+                              .window = together ? 4 : 16,
+                              .group = together ? 8 : 2};
+    if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return;
+    CHECK(llm42_engine_config(engine)->router_fp32 == router_fp32);
+    for (int n = 0; n < TIED_REQUESTS; n++) {
+        int32_t prompt[12];
+        for (int i = 0; i < 12; i++) prompt[i] = (17 * n + 5 * i) % TIED_V;
+        const llm42_request_desc ask = {.prompt = prompt,
+                                        .prompt_count = 4 + n,
+                                        .max_new_tokens = TIED_NEW,
+                                        .ignore_stop = true,
+                                        .deterministic = true};
+        CHECK_MSG(!llm42_engine_submit(engine, &ask, NULL, &error), "%s", error.text);
+        if (!together) CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
+    }
+    CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
+    for (int n = 0; n < TIED_REQUESTS; n++) {
+        const llm42_request *request = llm42_engine_request(engine, n + 1);
+        if (!CHECK(request && request->committed == TIED_NEW)) break;
+        for (int i = 0; i < TIED_NEW; i++)
+            outs[n * TIED_NEW + i] = (llm42_output){request->tokens[i], request->logprobs[i]};
+    }
+    llm42_engine_close(engine);
+}
+
+TEST(router_in_fp32_in_an_engine) {
+    static llm42_output alone[TIED_REQUESTS * TIED_NEW], among[TIED_REQUESTS * TIED_NEW],
+        rounded[TIED_REQUESTS * TIED_NEW];
+    tied_serve(true, false, alone);
+    tied_serve(true, true, among);
+    CHECK(!memcmp(alone, among, sizeof alone));
+    tied_serve(false, false, rounded);
+    CHECK(memcmp(alone, rounded, sizeof alone));  // control: the option reaches the backend
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     test_folder(folder);
@@ -473,6 +557,13 @@ int main(int argc, char **argv) {
         RUN(shards_give_the_bits_of_one_file);
     }
     tiny_free();
+    test_state.name = "tied_load";
+    if (tied_load(&tied, folder)) {
+        RUN(router_takes_the_expert_of_the_larger_logit);
+        RUN(router_in_fp32_keeps_bits);
+        RUN(router_in_fp32_in_an_engine);
+    }
+    llm42_model_free(tied.loaded);
     test_remove(folder);
     return test_end("test_models");
 }
