@@ -119,11 +119,11 @@ static inline float tied_rounded(double x) {
     return tied_bf16((uint16_t)((word + 0x7fffu + (word >> 16 & 1u)) >> 16));
 }
 
-// The expert of a row: by sums, and by sums rounded to bf16. False: one of the sums lies within 2^-18 of where rounding
+// The expert of a row: by sums, and by sums rounded to bf16. False: one of the sums lies within 2^-15 of where rounding
 // or the choice turns, and a backend's own rounding may decide.
 static inline bool tied_expert(const tied_models *t, const float *h, int *exact, int *rounded) {
     double sum[2] = {0, 0};
-    const double near = 0x1p-18;
+    const double near = 0x1p-15;
     bool clear = true;
     for (int e = 0; e < 2; e++) {
         for (int i = 0; i < TIED_D; i++) sum[e] += (double)h[i] * (double)tied_bf16(t->router[e * TIED_D + i]);
