@@ -118,8 +118,9 @@ check: setup banner  ## the fast tests: half a minute, and what must be built
 
 test-cuda sanitize-cuda ladder: PROGRAMS := $(B)/tests/test_cuda
 test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N passed, N failed"
-	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(B)/tests/cuda_lost $(B)/tests/matmul_ladder
-	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_lost "$(B)/tests/matmul_ladder $(LADDER)"
+	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(B)/tests/cuda_inside $(B)/tests/cuda_lost $(B)/tests/matmul_ladder
+	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_inside $(B)/tests/cuda_lost \
+	    "$(B)/tests/matmul_ladder $(LADDER)"
 
 ladder: nvcc need banner  ## one matrix product on the GPU, from a naive kernel to ours: times, errors and bits
 	@+$(SUBMAKE) $(B)/tests/matmul_ladder
@@ -181,14 +182,15 @@ $(B)/tests/cuda/%.o: tests/cuda/%.c $(B)/.flags
 	$(COMPILE_PART) $(if $(CUDA_OBJECT),-DLLM42_CUDA) -MMD -MP -c $< -o $@
 $(B)/tests/test_cuda: $(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda/*.c)) $(B)/tests/cuda/llm42.o $(CUDA_OBJECT)
 	$(COMPILE_PART) $(filter $(B)/tests/cuda/%.o,$^) -o $@ $(if $(CUDA_OBJECT),$(CUDA_LINK)) $(LDFLAGS) -lm
-# Programs of nvcc's. cuda_host includes llm42.cu and tests what the backend does on the host. No kernel of it runs, so
-# none is optimised or assembled. It also shows that the backend compiles for sm_80.
+# Programs of nvcc's. cuda_host and cuda_inside include llm42.cu. cuda_host tests what the backend does on the host. No
+# kernel of it runs, so none is optimised or assembled. It also shows that the backend compiles for sm_80.
 CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) $(GENCODE)
 $(B)/tests/cuda_host: CUDA_PROGRAM_FLAGS = -O1 -Xcicc -O0 -gencode=arch=compute_80$(comma)code=compute_80
 $(B)/tests/cuda_host: tests/cuda/host.cu llm42.cu kernels.cu
+$(B)/tests/cuda_inside: tests/cuda/inside.cu llm42.cu kernels.cu $(B)/.cuda_arch
 $(B)/tests/cuda_lost: tests/cuda/lost.cu $(B)/.cuda_arch $(CUDA_OBJECT)
 $(B)/tests/matmul_ladder: tests/cuda/matmul_ladder.cu kernels.cu $(B)/.cuda_arch
-$(B)/tests/cuda_host $(B)/tests/cuda_lost $(B)/tests/matmul_ladder: $(B)/tests/cuda/llm42.o $(B)/.cuda_flags
+$(addprefix $(B)/tests/,cuda_host cuda_inside cuda_lost matmul_ladder): $(B)/tests/cuda/llm42.o $(B)/.cuda_flags
 	$(if $(V),,@echo "  building $@"; )$(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) \
 	    $(filter tests/cuda/%.cu %.o,$^) $(addprefix -Xcompiler ,$(OMP)) \
 	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -o $@

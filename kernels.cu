@@ -394,7 +394,7 @@ __global__ void llm42__k_lead(llm42__bf16 *head, const llm42__bf16 *embed, int v
             fmaf(lead, __bfloat162float(embed[t * stride + i]), __bfloat162float(head[to * stride + i])));
 }
 
-// Noise, for ceilings.
+// Noise, for ceilings and for products that are compared with llm42__k_reference.
 __global__ void llm42__k_fill(llm42__bf16 *to, size_t count, uint64_t key, float scale) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count; i += (size_t)gridDim.x * blockDim.x)
         to[i] = __float2bfloat16_rn(scale * llm42__synthetic_noise(key, i));
@@ -421,6 +421,59 @@ __global__ void llm42__k_differ(const uint16_t *y, const uint16_t *other, int ro
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * width;
          i += (size_t)gridDim.x * blockDim.x)
         mine += y[i] != other[(i / width + shift) % rows * width + i % width];
+    if (mine) atomicAdd(count, mine);
+}
+
+// Shapes: x [R, k], w [n, k] -> y [R, n] = x w^T in fp32, without tensor cores: what the products of other kernels are
+// compared with. Work: a warp computes one output of four rows. Order: a lane's terms ascending (8 consecutive ones,
+// then 8 that are 256 higher, and so on), then lanes by butterfly. It depends on k alone.
+__global__ void __launch_bounds__(256)
+    llm42__k_reference(const llm42__bf16 *x, const llm42__bf16 *w, float *y, int rows, int n, int k) {
+    enum { ROWS = 4 };
+    const int lane = threadIdx.x % 32;
+    const size_t warps = (size_t)gridDim.x * blockDim.x / 32, jobs = (size_t)((rows + ROWS - 1) / ROWS) * n;
+    for (size_t job = (blockIdx.x * (size_t)blockDim.x + threadIdx.x) / 32; job < jobs; job += warps) {
+        const size_t row0 = job / n * ROWS, output = job % n;
+        float sum[ROWS] = {};
+        for (int at = lane * 8; at < k; at += 256) {
+            const uint4 b = *(const uint4 *)(w + output * k + at);
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                const uint4 a = *(const uint4 *)(x + LLM42__MIN(row0 + r, (size_t)rows - 1) * k + at);
+                const llm42__bf16 *p = (const llm42__bf16 *)&a, *q = (const llm42__bf16 *)&b;
+#pragma unroll
+                for (int i = 0; i < 8; i++) sum[r] = fmaf(__bfloat162float(p[i]), __bfloat162float(q[i]), sum[r]);
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+            for (int i = 16; i; i >>= 1) sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], i);
+            if (lane == 0 && row0 + r < (size_t)rows) y[(row0 + r) * n + output] = sum[r];
+        }
+    }
+}
+
+// Counts the outputs that are farther from what `sums` [R, n] says than they may be. y is [R, n]: an output may be off
+// by `slack`. If gated, y is [R, n/2]: silu(gate) x up, where gate and up may each be off by `slack`; the slope of silu
+// is at most 1.1. A NaN is far from everything. Work: a thread for each output.
+template <typename OUT>
+__global__ void llm42__k_far(const OUT *y, const float *sums, int rows, int n, bool gated, float slack,
+                             unsigned *count) {
+    const size_t width = gated ? n / 2 : n;
+    unsigned mine = 0;
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * width;
+         i += (size_t)gridDim.x * blockDim.x) {
+        const size_t column = i % width;
+        const float *from = sums + i / width * n + (gated ? column / 8 * 16 + column % 8 : column);
+        float want = from[0], most = slack;
+        if (gated) {
+            const float up = from[8], silu = want / (1.0f + expf(-want));
+            want = silu * up;
+            most = 1.1f * slack * (fabsf(up) + slack) + fabsf(silu) * slack + fabsf(want) / 128;
+        }
+        mine += !(fabsf((float)y[i] - want) <= most);
+    }
     if (mine) atomicAdd(count, mine);
 }
 
@@ -1706,8 +1759,9 @@ __global__ void __launch_bounds__(1024)
 // Shapes: router [R, stride] (E used) -> id, weight [R, used]: each row's experts, the largest first, the lowest index
 // on a tie. Work: a warp for each row. Order of the softmax: a lane's exponentials ascending, then lanes by butterfly.
 // Order of the renormalising sum: by rank.
-__global__ void __launch_bounds__(32) llm42__k_route(const llm42__bf16 *router, int experts, int stride, int used,
-                                                     bool renorm, int32_t *id, float *weight) {
+template <typename LOGIT>
+__global__ void __launch_bounds__(32)
+    llm42__k_route(const LOGIT *router, int experts, int stride, int used, bool renorm, int32_t *id, float *weight) {
     enum { MOST = 32 };  // experts of a lane: up to 1,024 in all
     llm42__launch_next();
     llm42__wait_for_previous();

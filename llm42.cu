@@ -9,8 +9,8 @@
 // - INVARIANT takes the fastest algorithm of the sequential order.
 // - FIXED takes the order of cuBLASLt's first choice for M rows. With the option MATCH it takes the sequential order,
 //   so that passes of any size agree, and then FAST takes that order too where it costs little.
-// When the backend opens, it times the algorithms and checks bit by bit that they keep their order. Passes of the usual
-// shapes are CUDA graphs.
+// When the backend opens, it compares the products of all algorithms with those of a plain kernel, times the
+// algorithms, and checks bit by bit that they keep their order. Passes of the usual shapes are CUDA graphs.
 //
 // Sections: cuda-errors, cuda-state, cuda-products, cuda-launches, cuda-graphs, cuda-tasks, cuda-run, cuda-memory,
 // cuda-algorithms, cuda-algorithm-file, cuda-open, cuda-measure. A pass comes in at cuda-run, which uses the four
@@ -36,7 +36,7 @@
 #include <unistd.h>
 
 // >>cuda-errors --------------------------------------------------------------------------------------------------
-// Owns: turning errors of CUDA and cuBLASLt into llm42_result.
+// Owns: turning errors of CUDA and cuBLASLt, and C++ exceptions, into llm42_result.
 // Calls: results (llm42.h).
 // Invariant: an error is reported once. cudaGetLastError then forgets it, so that the next call does not report it.
 
@@ -88,6 +88,17 @@ static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cub
                       "cuda backend: %.*s: %s", (int)strcspn(call, "("), call, cublasLtGetStatusString(status));
 }
 
+// Runs f, which returns a llm42_result. C calls the backend's functions, so no exception may leave them.
+template <typename F> static llm42_result llm42__guarded(llm42_error *error, F f) {
+    try {
+        return f();
+    } catch (const std::bad_alloc &) {
+        return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+    } catch (...) {
+        return llm42_fail(error, LLM42_BACKEND, "cuda backend: an unexpected C++ exception");
+    }
+}
+
 // >>cuda-state ---------------------------------------------------------------------------------------------------
 // Owns: the structs of the backend.
 // Calls: nothing.
@@ -137,8 +148,8 @@ struct llm42__prepared {
 struct llm42__execution {
     cudaStream_t stream;
     cudaEvent_t done;
-    llm42__bf16 *x, *h, *delta, *qkv, *q, *attended, *gate_up, *gated, *router, *expert_out;
-    void *logits, *workspace;
+    llm42__bf16 *x, *h, *delta, *qkv, *q, *attended, *gate_up, *gated, *expert_out;
+    void *logits, *router, *workspace;  // logits, router: bf16 or fp32
     float *partial, *route_weight;
     unsigned *arrived;
     int32_t *route_id, *route_offset, *route_source, *route_place;
@@ -157,6 +168,16 @@ struct llm42__timing {
     const char *name;
     cudaEvent_t begin, end;
 };
+
+// A block of device memory. Every block that a backend takes stands in a list (section cuda-memory). The lists are
+// summed up before anything is taken, and then taken from.
+enum { LLM42__WEIGHTS, LLM42__CACHE, LLM42__PASSES, LLM42__LOADING, LLM42__TRIALS, LLM42__BLOCK_KINDS };
+struct llm42__block {
+    int kind;  // LOADING and TRIALS, one after the other, are given back before the backend is open
+    void **to;
+    size_t bytes;
+};
+typedef std::vector<llm42__block> llm42__blocks;
 
 struct llm42__cuda {
     llm42_backend_desc desc;
@@ -195,9 +216,25 @@ static void llm42__product_shape(const llm42__cuda *cu, int product, int *n, int
     *k = shape[product][1];
 }
 
+// True if the outputs of a product stay fp32. Else they are bf16.
+static bool llm42__fp32_out(const llm42__cuda *cu, int product) {
+    return (product == LLM42__HEAD && cu->desc.logits_fp32) || (product == LLM42__ROUTER && cu->desc.router_fp32);
+}
+static size_t llm42__out_bytes(const llm42__cuda *cu, int product) { return llm42__fp32_out(cu, product) ? 4 : 2; }
+
 static int llm42__bucket(const llm42__cuda *cu, int rows) {
     assert(rows <= cu->buckets.back());
     return (int)(std::lower_bound(cu->buckets.begin(), cu->buckets.end(), rows) - cu->buckets.begin());
+}
+
+// The largest number of rows of a product.
+static int llm42__most_rows(const llm42__cuda *cu, int product) {
+    return product == LLM42__HEAD ? cu->max_draws : cu->max_rows;
+}
+
+// The largest number of rows of a pass in an execution.
+static int llm42__execution_rows(const llm42__cuda *cu, int which) {
+    return which ? cu->buckets[(size_t)llm42__bucket(cu, std::max(1, cu->desc.fixed_rows))] : cu->max_rows;
 }
 
 static const llm42__algorithm *llm42__algorithm_of(const llm42__cuda *cu, int product, llm42_schedule schedule,
@@ -225,7 +262,7 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
                                        void *y, llm42__bf16 *between, int rows, llm42_error *error) {
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
-    bool gated = product == LLM42__GATE_UP, fp32 = product == LLM42__HEAD && cu->desc.logits_fp32;
+    bool gated = product == LLM42__GATE_UP, fp32 = llm42__fp32_out(cu, product);
     if (algorithm->tile >= 0) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[algorithm->tile];
         llm42__tile_fn *fn = gated ? tile->gated : fp32 ? tile->fp32 : tile->plain;
@@ -314,10 +351,9 @@ static llm42__meta llm42__meta_at(const llm42__cuda *cu, unsigned char *base, co
 // When stages are timed, they stand between two events.
 static llm42_result llm42__stage_begin(llm42__cuda *cu, llm42__execution *ex, const char *name, llm42_error *error) {
     if (!cu->timings) return LLM42_OK;
-    llm42__timing t = {name, nullptr, nullptr};
-    LLM42__CU(cudaEventCreate(&t.begin));
-    cu->timings->push_back(t);
-    LLM42__CU(cudaEventRecord(t.begin, ex->stream));
+    cu->timings->push_back({name, nullptr, nullptr});
+    LLM42__CU(cudaEventCreate(&cu->timings->back().begin));
+    LLM42__CU(cudaEventRecord(cu->timings->back().begin, ex->stream));
     return LLM42_OK;
 }
 
@@ -510,6 +546,15 @@ static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, i
     return LLM42_OK;
 }
 
+template <typename LOGIT>
+static llm42_result llm42__enqueue_route(llm42__cuda *cu, llm42__execution *ex, const LOGIT *router, int rows,
+                                         llm42_error *error) {
+    const llm42_config *c = &cu->model->config;
+    LLM42__CU(llm42__launch(llm42__k_route<LOGIT>, dim3((unsigned)rows), dim3(32), 0, ex->stream, router, c->experts,
+                            cu->Ep, c->experts_used, c->experts_renorm, ex->route_id, ex->route_weight));
+    return LLM42_OK;
+}
+
 // The feed-forward part of a mixture: a grouped product takes the rows of each expert together.
 static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key, int l,
                                            llm42_error *error) {
@@ -525,9 +570,9 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
     if (llm42__tile_kinds[kind].bytes > (int)cu->device.sharedMemPerBlockOptin) kind = LLM42__TILE_KINDS - 1;
     const llm42__tile_kind *tile = &llm42__tile_kinds[kind];
     llm42__groups in = {ex->route_offset, ex->route_source, c->experts}, out = {ex->route_offset, nullptr, c->experts};
-    LLM42__STAGE("route",
-                 LLM42__CU(llm42__launch(llm42__k_route, dim3((unsigned)rows), dim3(32), 0, ex->stream, ex->router,
-                                         c->experts, cu->Ep, used, c->experts_renorm, ex->route_id, ex->route_weight));
+    LLM42__STAGE("route", LLM42__TRY(cu->desc.router_fp32
+                                         ? llm42__enqueue_route(cu, ex, (const float *)ex->router, rows, error)
+                                         : llm42__enqueue_route(cu, ex, (const llm42__bf16 *)ex->router, rows, error));
                  LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, ex->stream, ex->route_id, rows,
                                          c->experts, used, ex->route_offset, ex->route_source, ex->route_place)));
     LLM42__STAGE("gate_up", LLM42__CU(tile->gated(ex->h, layer->w[LLM42__GATE_UP], ex->gated, entries, 2 * cu->Fp,
@@ -909,23 +954,28 @@ static llm42_result llm42__launch_pass(llm42__cuda *cu, int which, const llm42_p
     return llm42__enqueue(cu, ex, &p->key, error);
 }
 
+// Copies the logits of the draws first <= i < first + count to pass->logits. Those in bf16 are copied to the second
+// half of their row there and widened from the left, so that no other memory is needed.
 static llm42_result llm42__copy_logits(llm42__cuda *cu, int which, const llm42_pass *pass, int first, int count,
                                        llm42_error *error) {
     if (!pass->logits) return LLM42_OK;
-    llm42__execution *ex = &cu->execution[which];
-    size_t V = (size_t)cu->model->config.vocab, size = cu->desc.logits_fp32 ? 4 : 2, stride = (size_t)cu->Vp * size;
-    std::vector<unsigned char> raw((size_t)count * stride);
-    LLM42__CU(cudaMemcpyAsync(raw.data(), ex->logits, raw.size(), cudaMemcpyDeviceToHost, ex->stream));
+    const llm42__execution *ex = &cu->execution[which];
+    const size_t V = (size_t)cu->model->config.vocab, size = cu->desc.logits_fp32 ? 4 : 2;
+    for (int r = 0, draw = 0; r < pass->rows && draw < first + count; r++) {
+        if (!(pass->row[r].flags & LLM42_ROW_SAMPLE) || draw++ < first) continue;
+        LLM42__CU(cudaMemcpyAsync((char *)(pass->logits + (size_t)(r + 1) * V) - V * size,
+                                  (const char *)ex->logits + (size_t)(draw - 1 - first) * (size_t)cu->Vp * size,
+                                  V * size, cudaMemcpyDeviceToHost, ex->stream));
+    }
     LLM42__CU(cudaStreamSynchronize(ex->stream));
-    for (int r = 0, draw = 0; r < pass->rows; r++) {
-        if (!(pass->row[r].flags & LLM42_ROW_SAMPLE)) continue;
-        int at = draw++ - first;
-        if (at < 0 || at >= count) continue;
+    for (int r = 0, draw = 0; size == 2 && r < pass->rows && draw < first + count; r++) {
+        if (!(pass->row[r].flags & LLM42_ROW_SAMPLE) || draw++ < first) continue;
+        float *to = pass->logits + (size_t)r * V;
         for (size_t i = 0; i < V; i++) {
-            uint32_t bits;
-            if (size == 4) bits = ((const uint32_t *)(raw.data() + (size_t)at * stride))[i];
-            else bits = (uint32_t)((const uint16_t *)(raw.data() + (size_t)at * stride))[i] << 16;
-            memcpy(&pass->logits[(size_t)r * V + i], &bits, 4);
+            uint16_t half;
+            memcpy(&half, (const char *)(to + V) - 2 * (V - i), sizeof half);
+            const uint32_t bits = (uint32_t)half << 16;
+            memcpy(&to[i], &bits, sizeof bits);
         }
     }
     return LLM42_OK;
@@ -962,26 +1012,22 @@ static llm42_result llm42__run_pass(llm42__cuda *cu, const llm42_pass *pass, llm
     LLM42__CU(cudaSetDevice(cu->options.device));
     LLM42__TRY(llm42__prepare(cu, ex, p, pass, error));
     cu->probed = pass->probe ? pass : nullptr;
-    llm42_result result = llm42__launch_pass(cu, 0, pass, error);
-    if (result == LLM42_OK && p->key.draws)
-        result = llm42__show(cu, ex, -1, "final_norm", ex->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, error);
-    cu->probed = nullptr;
-    if (result == LLM42_OK && p->key.draws > cu->max_draws) result = llm42__long_head(cu, pass, error);
-    else if (result == LLM42_OK) result = llm42__copy_logits(cu, 0, pass, 0, p->draws, error);
+    LLM42__TRY(llm42__launch_pass(cu, 0, pass, error));
+    if (p->key.draws)
+        LLM42__TRY(llm42__show(cu, ex, -1, "final_norm", ex->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, error));
+    if (p->key.draws > cu->max_draws) LLM42__TRY(llm42__long_head(cu, pass, error));
+    else LLM42__TRY(llm42__copy_logits(cu, 0, pass, 0, p->draws, error));
     LLM42__CU(cudaStreamSynchronize(ex->stream));
-    return result;
+    return LLM42_OK;
 }
 
 static llm42_result llm42__cuda_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__cuda *cu = (llm42__cuda *)state;
-    try {  // copies of logits and of probed values are allocated
-        LLM42__TRY(llm42__run_pass(cu, pass, error));
-    } catch (const std::bad_alloc &) {
-        cudaStreamSynchronize(cu->execution[0].stream);
-        return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
-    }
-    llm42__take_outputs(cu, 0, pass);
-    return LLM42_OK;
+    const llm42_result result = llm42__guarded(error, [&]() { return llm42__run_pass(cu, pass, error); });
+    cu->probed = nullptr;
+    if (result == LLM42_OK) llm42__take_outputs(cu, 0, pass);
+    else cudaStreamSynchronize(cu->execution[0].stream);  // no kernel of a failed pass may still run
+    return result;
 }
 
 static llm42_result llm42__cuda_start(void *state, const llm42_pass *pass, llm42_error *error) {
@@ -998,10 +1044,12 @@ static llm42_result llm42__cuda_start(void *state, const llm42_pass *pass, llm42
                           "cuda backend: start: takes FIXED passes of a shape of at most fixed_rows, %d",
                           cu->desc.fixed_rows);
     LLM42__CU(cudaSetDevice(cu->options.device));
-    LLM42__TRY(llm42__prepare(cu, ex, &cu->execution[1].prepared, pass, error));
-    llm42_result result = llm42__launch_pass(cu, 1, pass, error);
-    if (result == LLM42_OK)
-        result = llm42__cuda_status(error, "cudaEventRecord(", cudaEventRecord(ex->done, ex->stream));
+    const llm42_result result = llm42__guarded(error, [&]() -> llm42_result {
+        LLM42__TRY(llm42__prepare(cu, ex, &ex->prepared, pass, error));
+        LLM42__TRY(llm42__launch_pass(cu, 1, pass, error));
+        LLM42__CU(cudaEventRecord(ex->done, ex->stream));
+        return LLM42_OK;
+    });
     assert(!cu->execution[0].in_flight);
     if (result == LLM42_OK) ex->in_flight = pass;
     else cudaStreamSynchronize(ex->stream);  // no kernel of a failed pass may still run
@@ -1028,33 +1076,44 @@ static llm42_result llm42__cuda_poll(void *state, double until, llm42_error *err
 // >>cuda-memory --------------------------------------------------------------------------------------------------
 // Owns: device memory, and the copies of weights and tables there.
 // Calls: kernels.cu (llm42__k_place, llm42__k_lead), numbers (llm42.h).
-// Invariant: a block is zero when it is taken, so padding is zero. Blocks are freed with the backend.
-template <typename T> static llm42_result llm42__take(llm42__cuda *cu, T **to, size_t count, llm42_error *error) {
-    void *block = nullptr;
-    size_t bytes = std::max<size_t>(count * sizeof(T), 256);
-    LLM42__CU(cudaMalloc(&block, bytes));
-    cu->blocks.push_back(block);
-    cu->device_bytes += bytes;
-    LLM42__CU(cudaMemset(block, 0, bytes));
-    *to = (T *)block;
-    assert((uintptr_t)block % 256 == 0);  // vector loads and tensor cores need alignment
+// Invariant: device memory is taken by llm42__take_blocks alone, from lists. A block is zero when it is taken, so
+// padding is zero. Blocks are freed with the backend, or by llm42__lent.
+template <typename T> static void llm42__want(llm42__blocks *list, int kind, T **to, size_t count) {
+    list->push_back({kind, (void **)to, std::max<size_t>(count * sizeof(T), 256)});
+}
+
+// Takes the blocks of one kind.
+static llm42_result llm42__take_blocks(llm42__cuda *cu, const llm42__blocks &list, int kind, llm42_error *error) {
+    cu->blocks.reserve(cu->blocks.size() + list.size());
+    for (const llm42__block &block : list) {
+        if (block.kind != kind) continue;
+        LLM42__CU(cudaMalloc(block.to, block.bytes));
+        if (kind < LLM42__LOADING) cu->blocks.push_back(*block.to), cu->device_bytes += block.bytes;
+        LLM42__CU(cudaMemset(*block.to, 0, block.bytes));
+        assert((uintptr_t)*block.to % 256 == 0);  // vector loads and tensor cores need alignment
+    }
     return LLM42_OK;
 }
+
+// Blocks of the kinds LOADING and TRIALS. They are given back at the end of their scope, also if an exception ends it.
+struct llm42__lent {
+    llm42__blocks list;
+    ~llm42__lent() {
+        for (const llm42__block &block : list) cudaFree(*block.to);
+    }
+};
 
 static llm42_result llm42__take_pinned(llm42__cuda *cu, void **to, size_t bytes, llm42_error *error) {
+    cu->pinned.reserve(cu->pinned.size() + 1);
     LLM42__CU(cudaHostAlloc(to, bytes, cudaHostAllocMapped));
-    memset(*to, 0, bytes);
     cu->pinned.push_back(*to);
+    memset(*to, 0, bytes);
     return LLM42_OK;
 }
 
-// A vector of n fp32 values, padded with zeros to `padded`. NULL stays NULL.
-static llm42_result llm42__upload_vector(llm42__cuda *cu, float **to, const float *from, int n, int padded,
-                                         llm42_error *error) {
-    *to = nullptr;
-    if (!from) return LLM42_OK;
-    LLM42__TRY(llm42__take(cu, to, (size_t)padded, error));
-    LLM42__CU(cudaMemcpy(*to, from, (size_t)n * sizeof **to, cudaMemcpyHostToDevice));
+// n fp32 values. NULL: there are none.
+static llm42_result llm42__upload_vector(float *to, const float *from, size_t n, llm42_error *error) {
+    if (from) LLM42__CU(cudaMemcpy(to, from, n * sizeof *to, cudaMemcpyHostToDevice));
     return LLM42_OK;
 }
 
@@ -1074,140 +1133,175 @@ static llm42_result llm42__place(const llm42_matrix *m, llm42__bf16 *to, int str
     return LLM42_OK;
 }
 
+// A head of its own, that is, not the embeddings'.
+static bool llm42__own_head(const llm42_model *m) {
+    return m->head.data != m->embed.data || m->head.recipe.key != m->embed.recipe.key;
+}
+static bool llm42__has_bias(const llm42_layer *layer) { return layer->q_bias || layer->k_bias || layer->v_bias; }
+
+static void llm42__list_layer(llm42__cuda *cu, int l, llm42__blocks *list) {
+    const llm42_config *c = &cu->model->config;
+    const llm42_layer *from = &cu->model->layer[l];
+    llm42__cuda_layer *to = &cu->layer[(size_t)l];
+    const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, experts = (size_t)std::max(1, c->experts);
+    llm42__want(list, LLM42__WEIGHTS, &to->attention_norm, Dp);
+    llm42__want(list, LLM42__WEIGHTS, &to->ffn_norm, Dp);
+    if (from->q_norm) llm42__want(list, LLM42__WEIGHTS, &to->q_norm, (size_t)c->head_dim);
+    if (from->k_norm) llm42__want(list, LLM42__WEIGHTS, &to->k_norm, (size_t)c->head_dim);
+    if (llm42__has_bias(from))
+        llm42__want(list, LLM42__WEIGHTS, &to->bias, (size_t)((c->heads + 2 * c->kv_heads) * c->head_dim));
+    llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__QKV], (size_t)cu->qkv * Dp);
+    llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__O], Dp * (size_t)cu->attended);
+    llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__GATE_UP], experts * 2 * Fp * Dp);
+    llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__DOWN], experts * Dp * Fp);
+    if (c->experts) llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__ROUTER], (size_t)cu->Ep * Dp);
+}
+
+// What a pass needs, for passes of one execution.
+static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *list) {
+    const llm42_config *c = &cu->model->config;
+    llm42__execution *ex = &cu->execution[which];
+    const size_t R = (size_t)llm42__execution_rows(cu, which), used = (size_t)c->experts_used,
+                 entries = R * std::max<size_t>(1, used), Dp = (size_t)cu->Dp;
+    auto want = [&](auto **to, size_t count) { llm42__want(list, LLM42__PASSES, to, count); };
+    want(&ex->x, R * Dp);
+    want(&ex->h, (R + (size_t)cu->max_draws) * Dp);  // the head's last part may look further
+    want(&ex->delta, R * Dp);
+    want(&ex->qkv, R * (size_t)cu->qkv);
+    want(&ex->q, R * (size_t)(c->heads * cu->dp));
+    want(&ex->attended, R * (size_t)cu->attended);
+    want(&ex->gate_up, R * 2 * (size_t)cu->Fp);
+    want(&ex->gated, entries * (size_t)cu->Fp);
+    want((char **)&ex->logits, (size_t)cu->max_draws * (size_t)cu->Vp * llm42__out_bytes(cu, LLM42__HEAD));
+    want((char **)&ex->workspace, llm42__workspace_bytes);
+    if (!which) {
+        want(&ex->partial, (size_t)cu->max_records * (size_t)c->heads * (size_t)(cu->dp + 2));
+        want(&ex->arrived, R * (size_t)c->kv_heads);
+    }
+    if (used) {
+        want((char **)&ex->router, R * (size_t)cu->Ep * llm42__out_bytes(cu, LLM42__ROUTER));
+        want(&ex->expert_out, entries * Dp);
+        want(&ex->route_weight, entries);
+        want(&ex->route_id, entries);
+        want(&ex->route_offset, (size_t)c->experts + 1);
+        want(&ex->route_source, entries);
+        want(&ex->route_place, entries);
+    }
+    want(&ex->meta, cu->meta_size);
+}
+
+// All that an open backend keeps.
+static llm42__blocks llm42__kept_blocks(llm42__cuda *cu) {
+    const llm42_config *c = &cu->model->config;
+    llm42__blocks list;
+    const size_t embedding = (size_t)cu->Vp * (size_t)cu->Dp, cache = (size_t)c->layers * cu->kv_layer;
+    llm42__want(&list, LLM42__WEIGHTS, &cu->embed, embedding);
+    if (llm42__own_head(cu->model)) llm42__want(&list, LLM42__WEIGHTS, &cu->head, embedding);
+    llm42__want(&list, LLM42__WEIGHTS, &cu->final_norm, (size_t)cu->Dp);
+    cu->layer.resize((size_t)c->layers);
+    for (int l = 0; l < c->layers; l++) llm42__list_layer(cu, l, &list);
+    llm42__want(&list, LLM42__WEIGHTS, &cu->rope, (size_t)cu->desc.max_context * (size_t)c->head_dim);
+    llm42__want(&list, LLM42__CACHE, &cu->k, cache);
+    llm42__want(&list, LLM42__CACHE, &cu->v, cache);
+    for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) llm42__list_execution(cu, i, &list);
+    return list;
+}
+
 struct llm42__loading {
     llm42__cuda *cu;
-    void *buffer;
+    char *buffer;
     size_t bytes;
 };
+static llm42__blocks llm42__loading_blocks(llm42__loading *in) {
+    llm42__blocks list;
+    in->bytes = (size_t)64 << 20;
+    llm42__want(&list, LLM42__LOADING, &in->buffer, in->bytes);
+    return list;
+}
 
 static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *error) {
     llm42__cuda *cu = in->cu;
     const llm42_config *c = &cu->model->config;
     const llm42_layer *from = &cu->model->layer[l];
-    llm42__cuda_layer *to = &cu->layer[(size_t)l];
-    *to = {};
-    const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, kv = (size_t)(c->kv_heads * c->head_dim),
+    const llm42__cuda_layer *to = &cu->layer[(size_t)l];
+    const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, D = (size_t)c->dim, kv = (size_t)(c->kv_heads * c->head_dim),
                  q = (size_t)(c->heads * c->head_dim);
-    LLM42__TRY(llm42__upload_vector(cu, &to->attention_norm, from->attention_norm, c->dim, cu->Dp, error));
-    LLM42__TRY(llm42__upload_vector(cu, &to->ffn_norm, from->ffn_norm, c->dim, cu->Dp, error));
-    LLM42__TRY(llm42__upload_vector(cu, &to->q_norm, from->q_norm, c->head_dim, c->head_dim, error));
-    LLM42__TRY(llm42__upload_vector(cu, &to->k_norm, from->k_norm, c->head_dim, c->head_dim, error));
-    if (from->q_bias || from->k_bias || from->v_bias) {
-        std::vector<float> bias(q + 2 * kv, 0.0f);
-        if (from->q_bias) memcpy(bias.data(), from->q_bias, q * 4);
-        if (from->k_bias) memcpy(bias.data() + q, from->k_bias, kv * 4);
-        if (from->v_bias) memcpy(bias.data() + q + kv, from->v_bias, kv * 4);
-        LLM42__TRY(llm42__upload_vector(cu, &to->bias, bias.data(), (int)bias.size(), (int)bias.size(), error));
+    LLM42__TRY(llm42__upload_vector(to->attention_norm, from->attention_norm, D, error));
+    LLM42__TRY(llm42__upload_vector(to->ffn_norm, from->ffn_norm, D, error));
+    LLM42__TRY(llm42__upload_vector(to->q_norm, from->q_norm, (size_t)c->head_dim, error));
+    LLM42__TRY(llm42__upload_vector(to->k_norm, from->k_norm, (size_t)c->head_dim, error));
+    if (llm42__has_bias(from)) {
+        LLM42__TRY(llm42__upload_vector(to->bias, from->q_bias, q, error));
+        LLM42__TRY(llm42__upload_vector(to->bias + q, from->k_bias, kv, error));
+        LLM42__TRY(llm42__upload_vector(to->bias + q + kv, from->v_bias, kv, error));
     }
-    LLM42__TRY(llm42__take(cu, &to->w[LLM42__QKV], (size_t)cu->qkv * Dp, error));
-    LLM42__TRY(llm42__place(&from->q, to->w[LLM42__QKV], cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
-    LLM42__TRY(llm42__place(&from->k, to->w[LLM42__QKV] + q * Dp, cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
-    LLM42__TRY(
-        llm42__place(&from->v, to->w[LLM42__QKV] + (q + kv) * Dp, cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error));
-    LLM42__TRY(llm42__take(cu, &to->w[LLM42__O], Dp * (size_t)cu->attended, error));
-    LLM42__TRY(llm42__place(&from->o, to->w[LLM42__O], cu->attended, LLM42__PLAIN, in->buffer, in->bytes, error));
-    const size_t experts = (size_t)std::max(1, c->experts);
-    LLM42__TRY(llm42__take(cu, &to->w[LLM42__GATE_UP], experts * 2 * Fp * Dp, error));
-    LLM42__TRY(llm42__take(cu, &to->w[LLM42__DOWN], experts * Dp * Fp, error));
-    for (size_t e = 0; e < experts; e++) {
+    auto place = [&](const llm42_matrix *m, llm42__bf16 *at, int stride, int turn) {
+        return llm42__place(m, at, stride, turn, in->buffer, in->bytes, error);
+    };
+    LLM42__TRY(place(&from->q, to->w[LLM42__QKV], cu->Dp, LLM42__PLAIN));
+    LLM42__TRY(place(&from->k, to->w[LLM42__QKV] + q * Dp, cu->Dp, LLM42__PLAIN));
+    LLM42__TRY(place(&from->v, to->w[LLM42__QKV] + (q + kv) * Dp, cu->Dp, LLM42__PLAIN));
+    LLM42__TRY(place(&from->o, to->w[LLM42__O], cu->attended, LLM42__PLAIN));
+    for (size_t e = 0; e < (size_t)std::max(1, c->experts); e++) {
         const llm42_matrix *gate = c->experts ? &from->expert[3 * e] : &from->gate,
                            *up = c->experts ? &from->expert[3 * e + 1] : &from->up;
         const llm42_matrix *down = c->experts ? &from->expert[3 * e + 2] : &from->down;
         llm42__bf16 *both = to->w[LLM42__GATE_UP] + e * 2 * Fp * Dp;
-        LLM42__TRY(llm42__place(gate, both, cu->Dp, LLM42__GATE, in->buffer, in->bytes, error));
-        LLM42__TRY(llm42__place(up, both, cu->Dp, LLM42__UP, in->buffer, in->bytes, error));
-        LLM42__TRY(
-            llm42__place(down, to->w[LLM42__DOWN] + e * Dp * Fp, cu->Fp, LLM42__PLAIN, in->buffer, in->bytes, error));
+        LLM42__TRY(place(gate, both, cu->Dp, LLM42__GATE));
+        LLM42__TRY(place(up, both, cu->Dp, LLM42__UP));
+        LLM42__TRY(place(down, to->w[LLM42__DOWN] + e * Dp * Fp, cu->Fp, LLM42__PLAIN));
     }
-    if (!c->experts) return LLM42_OK;
-    LLM42__TRY(llm42__take(cu, &to->w[LLM42__ROUTER], (size_t)cu->Ep * Dp, error));
-    return llm42__place(&from->router, to->w[LLM42__ROUTER], cu->Dp, LLM42__PLAIN, in->buffer, in->bytes, error);
+    return c->experts ? place(&from->router, to->w[LLM42__ROUTER], cu->Dp, LLM42__PLAIN) : LLM42_OK;
 }
 
 static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
     const llm42_model *m = cu->model;
-    llm42__loading in = {cu, nullptr, (size_t)64 << 20};
-    LLM42__CU(cudaMalloc(&in.buffer, in.bytes));
-    auto all = [&]() -> llm42_result {
-        LLM42__TRY(llm42__take(cu, &cu->embed, (size_t)cu->Vp * (size_t)cu->Dp, error));
-        LLM42__TRY(llm42__place(&m->embed, cu->embed, cu->Dp, LLM42__PLAIN, in.buffer, in.bytes, error));
+    llm42__loading in = {cu, nullptr, 0};
+    const llm42__lent memory = {llm42__loading_blocks(&in)};
+    LLM42__TRY(llm42__take_blocks(cu, memory.list, LLM42__LOADING, error));
+    LLM42__TRY(llm42__place(&m->embed, cu->embed, cu->Dp, LLM42__PLAIN, in.buffer, in.bytes, error));
+    if (!llm42__own_head(m)) {
         cu->head = cu->embed;
-        if (m->head.data != m->embed.data || m->head.recipe.key != m->embed.recipe.key) {
-            LLM42__TRY(llm42__take(cu, &cu->head, (size_t)cu->Vp * (size_t)cu->Dp, error));
-            LLM42__TRY(llm42__place(&m->head, cu->head, cu->Dp, LLM42__PLAIN, in.buffer, in.bytes, error));
-            if (!m->head.data && m->head.recipe.lead != 0.0f)
-                llm42__k_lead<<<(unsigned)m->config.vocab, 256>>>(cu->head, cu->embed, m->config.vocab, cu->Dp,
-                                                                  m->config.dim, m->head.recipe.lead);
-            LLM42__CU(cudaGetLastError());
-        }
-        LLM42__TRY(llm42__upload_vector(cu, &cu->final_norm, m->final_norm, m->config.dim, cu->Dp, error));
-        cu->layer.resize((size_t)m->config.layers);
-        for (int l = 0; l < m->config.layers; l++) LLM42__TRY(llm42__upload_layer(&in, l, error));
-        LLM42__CU(cudaDeviceSynchronize());
-        return LLM42_OK;
-    };
-    llm42_result result = all();
-    cudaFree(in.buffer);
-    return result;
+    } else {
+        LLM42__TRY(llm42__place(&m->head, cu->head, cu->Dp, LLM42__PLAIN, in.buffer, in.bytes, error));
+        if (!m->head.data && m->head.recipe.lead != 0.0f)
+            llm42__k_lead<<<(unsigned)m->config.vocab, 256>>>(cu->head, cu->embed, m->config.vocab, cu->Dp,
+                                                              m->config.dim, m->head.recipe.lead);
+        LLM42__CU(cudaGetLastError());
+    }
+    LLM42__TRY(llm42__upload_vector(cu->final_norm, m->final_norm, (size_t)m->config.dim, error));
+    for (int l = 0; l < m->config.layers; l++) LLM42__TRY(llm42__upload_layer(&in, l, error));
+    LLM42__CU(cudaDeviceSynchronize());
+    return LLM42_OK;
 }
 
 static llm42_result llm42__upload_rope(llm42__cuda *cu, llm42_error *error) {
     std::vector<float> rope((size_t)cu->desc.max_context * (size_t)cu->model->config.head_dim);
     llm42__rope_table(&cu->model->config, rope.data(), cu->desc.max_context);
-    LLM42__TRY(llm42__take(cu, &cu->rope, rope.size(), error));
     LLM42__CU(cudaMemcpy(cu->rope, rope.data(), rope.size() * 4, cudaMemcpyHostToDevice));
     return LLM42_OK;
 }
 
 static llm42_result llm42__open_execution(llm42__cuda *cu, int which, llm42_error *error) {
-    const llm42_config *c = &cu->model->config;
     llm42__execution *ex = &cu->execution[which];
-    const size_t R = (size_t)(which ? cu->buckets[(size_t)llm42__bucket(cu, std::max(1, cu->desc.fixed_rows))]
-                                    : cu->max_rows);
-    const size_t used = (size_t)c->experts_used, entries = R * std::max<size_t>(1, used), Dp = (size_t)cu->Dp;
     int least, greatest;
     LLM42__CU(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     LLM42__CU(cudaStreamCreateWithPriority(&ex->stream, cudaStreamNonBlocking,
                                            which ? least : greatest));  // decode goes first
     LLM42__CU(cudaEventCreateWithFlags(&ex->done, cudaEventDisableTiming));
-    LLM42__TRY(llm42__take(cu, &ex->x, R * Dp, error));
-    LLM42__TRY(
-        llm42__take(cu, &ex->h, (R + (size_t)cu->max_draws) * Dp, error));  // the head's last part may look further
-    LLM42__TRY(llm42__take(cu, &ex->delta, R * Dp, error));
-    LLM42__TRY(llm42__take(cu, &ex->qkv, R * (size_t)cu->qkv, error));
-    LLM42__TRY(llm42__take(cu, &ex->q, R * (size_t)(c->heads * cu->dp), error));
-    LLM42__TRY(llm42__take(cu, &ex->attended, R * (size_t)cu->attended, error));
-    LLM42__TRY(llm42__take(cu, &ex->gate_up, R * 2 * (size_t)cu->Fp, error));
-    LLM42__TRY(llm42__take(cu, &ex->gated, entries * (size_t)cu->Fp, error));
-    LLM42__TRY(llm42__take(cu, (char **)&ex->logits,
-                           (size_t)cu->max_draws * (size_t)cu->Vp * (cu->desc.logits_fp32 ? 4 : 2), error));
-    LLM42__TRY(llm42__take(cu, (char **)&ex->workspace, llm42__workspace_bytes, error));
-    if (!which) {
-        LLM42__TRY(
-            llm42__take(cu, &ex->partial, (size_t)cu->max_records * (size_t)c->heads * (size_t)(cu->dp + 2), error));
-        LLM42__TRY(llm42__take(cu, &ex->arrived, R * (size_t)c->kv_heads, error));
-    }
-    if (used) {
-        LLM42__TRY(llm42__take(cu, &ex->router, R * (size_t)cu->Ep, error));
-        LLM42__TRY(llm42__take(cu, &ex->expert_out, entries * Dp, error));
-        LLM42__TRY(llm42__take(cu, &ex->route_weight, entries, error));
-        LLM42__TRY(llm42__take(cu, &ex->route_id, entries, error));
-        LLM42__TRY(llm42__take(cu, &ex->route_offset, (size_t)c->experts + 1, error));
-        LLM42__TRY(llm42__take(cu, &ex->route_source, entries, error));
-        LLM42__TRY(llm42__take(cu, &ex->route_place, entries, error));
-    }
-    LLM42__TRY(llm42__take(cu, &ex->meta, cu->meta_size, error));
     LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->meta_host, cu->meta_size, error));
-    LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->out_host, R * sizeof *ex->out_host, error));
+    LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->out_host,
+                                  (size_t)llm42__execution_rows(cu, which) * sizeof *ex->out_host, error));
     LLM42__CU(cudaHostGetDevicePointer((void **)&ex->out, ex->out_host, 0));
     return LLM42_OK;
 }
 
 // >>cuda-algorithms ----------------------------------------------------------------------------------------------
-// Owns: choosing an algorithm for each product, schedule and bucket: what there is, how fast it is, whether it keeps
-// its bits.
-// Calls: cuda-products, cuBLASLt, kernels.cu.
-// Invariant: an algorithm that FIXED or INVARIANT takes has kept its bits in the tests below, unless no_check is set.
+// Owns: choosing an algorithm for each product, schedule and bucket: what there is, whether its product is right, how
+// fast it is, whether it keeps its bits.
+// Calls: cuda-products, cuda-memory, cuBLASLt, kernels.cu.
+// Invariant: an algorithm that any schedule takes has computed a product right, and one that FIXED or INVARIANT takes
+// has kept its bits, in the tests below, unless no_check is set.
 struct llm42__candidate {
     llm42__algorithm algorithm;
     int rank;           // place in cuBLASLt's own list, from 0; -1: not in the list
@@ -1224,25 +1318,61 @@ static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c)
 static const float llm42__beyond[LLM42__PRODUCTS][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}, {0, 0}, {0, 0}};
 static float llm42__cost(int product, const llm42__algorithm &p) { return p.us + llm42__beyond[product][p.tile >= 0]; }
 
-// Memory for trying algorithms: inputs, the same with their rows moved, and three outputs.
+// The tests of an algorithm. tests/cuda has others, which put faults in.
+struct llm42__trial;
+struct llm42__tests {
+    decltype(&llm42__run_product) run;
+    // *right: the product is what it should be, up to rounding.
+    llm42_result (*right)(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, bool *right,
+                          llm42_error *error);
+    llm42_result (*time)(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, float *us,
+                         llm42_error *error);
+    // *sequential: it sums in the sequential order.
+    llm42_result (*order)(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, bool *sequential,
+                          llm42_error *error);
+    // *holds: it gives the same bits in two runs and, if `places`, with the rows in other places.
+    llm42_result (*holds)(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, bool places,
+                          bool *holds, llm42_error *error);
+    // The device still works. Called after a test has failed.
+    llm42_result (*alive)(llm42_error *error);
+};
+
+// Memory for trying algorithms: inputs, the same with their rows moved, and outputs.
 struct llm42__trial {
     llm42__cuda *cu;
-    llm42__bf16 *x, *turned, *w;  // x [max_rows, k] and w [n, k], made so that sums nearly cancel
+    const llm42__tests *tests;
+    llm42__bf16 *x, *turned, *w;  // x [max_rows, k] and w [n, k]: noise, or made so that sums nearly cancel
     void *y, *other, *want;
+    float *sums;  // [max_rows, n]: the product of x and w by llm42__k_reference; in the memory of other and want
     unsigned *differ;
     cudaEvent_t begin, end;
+    ~llm42__trial() {
+        if (begin) cudaEventDestroy(begin);
+        if (end) cudaEventDestroy(end);
+    }
 };
 
 static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, int layer) {
     return product == LLM42__HEAD ? cu->head : cu->layer[(size_t)layer].w[product];
 }
 
-enum { LLM42__CANCELLING = -1 };  // a layer number that stands for t->w
+enum { LLM42__TRIAL_WEIGHTS = -1 };  // a layer number that stands for t->w
 static llm42_result llm42__try(llm42__trial *t, int product, const llm42__algorithm *algorithm, int layer,
                                const llm42__bf16 *x, void *y, int rows, llm42_error *error) {
     llm42__execution *ex = &t->cu->execution[0];
-    const llm42__bf16 *w = layer == LLM42__CANCELLING ? t->w : llm42__weights_of(t->cu, product, layer);
-    return llm42__run_product(t->cu, ex, product, algorithm, w, x, y, ex->gate_up, rows, error);
+    const llm42__bf16 *w = layer == LLM42__TRIAL_WEIGHTS ? t->w : llm42__weights_of(t->cu, product, layer);
+    return t->tests->run(t->cu, ex, product, algorithm, w, x, y, ex->gate_up, rows, error);
+}
+
+// Fetches what a kernel has counted in t->differ. *none: nothing.
+static llm42_result llm42__none_counted(llm42__trial *t, bool *none, llm42_error *error) {
+    const llm42__execution *ex = &t->cu->execution[0];
+    unsigned count = 0;
+    LLM42__CU(cudaGetLastError());
+    LLM42__CU(cudaMemcpyAsync(&count, t->differ, sizeof count, cudaMemcpyDeviceToHost, ex->stream));
+    LLM42__CU(cudaStreamSynchronize(ex->stream));
+    *none = count == 0;
+    return LLM42_OK;
 }
 
 // *same: y[r] has the bits of other[(r + shift) % rows], for all rows.
@@ -1251,34 +1381,58 @@ static llm42_result llm42__same_bits(llm42__trial *t, int product, const void *y
     llm42__cuda *cu = t->cu;
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
-    size_t width = product == LLM42__GATE_UP                        ? (size_t)n / 2
-                   : product == LLM42__HEAD && cu->desc.logits_fp32 ? (size_t)n * 2
-                                                                    : (size_t)n;
-    unsigned differ = 0;
-    LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof differ, cu->execution[0].stream));
+    size_t width = product == LLM42__GATE_UP ? (size_t)n / 2 : llm42__fp32_out(cu, product) ? (size_t)n * 2 : (size_t)n;
+    LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof *t->differ, cu->execution[0].stream));
     llm42__k_differ<<<264, 512, 0, cu->execution[0].stream>>>((const uint16_t *)y, (const uint16_t *)other, rows, width,
                                                               shift, t->differ);
-    LLM42__CU(cudaGetLastError());
-    LLM42__CU(cudaMemcpyAsync(&differ, t->differ, sizeof differ, cudaMemcpyDeviceToHost, cu->execution[0].stream));
-    LLM42__CU(cudaStreamSynchronize(cu->execution[0].stream));
-    *same = differ == 0;
-    return LLM42_OK;
+    return llm42__none_counted(t, same, error);
 }
 
-// *holds: the algorithm gives the same bits in two runs and, if `places`, with the rows in other places.
+// *right: an algorithm's product of noise agrees with t->sums.
+//
+// The tolerance: a term of a sum is the product of two numbers of standard deviation 1, so a sum of k terms, and its
+// parts in any order, have at most about s = sqrt(k). No output of a pass is beyond 6 s. An output may be off
+// - by its own rounding to bf16: 6 s / 256 = 0.023 s,
+// - by that of the partial sums, if cuBLASLt splits k and adds partial results in bf16: together they have less than
+//   10 s for up to 64 parts: 10 s / 256 = 0.039 s,
+// - by the tensor cores, which cut a sum to 24 bits in each step of 16 terms: k / 16 x 6 s / 2^22, less than 0.001 s.
+// That is s / 16 at worst. A product that leaves out 16 of 14,336 terms is off by 0.033 s on average, and by more than
+// twice the tolerance in one of a few thousand outputs.
+static llm42_result llm42__right(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, bool *right,
+                                 llm42_error *error) {
+    llm42__cuda *cu = t->cu;
+    llm42__execution *ex = &cu->execution[0];
+    const bool gated = product == LLM42__GATE_UP;
+    int n, k;
+    llm42__product_shape(cu, product, &n, &k);
+    const size_t bytes = (size_t)rows * (size_t)n * llm42__out_bytes(cu, product);
+    const float slack = sqrtf((float)k) / 16;
+    // An output that is not written is NaN.
+    LLM42__CU(cudaMemsetAsync(t->y, 0xff, bytes, ex->stream));
+    if (gated) LLM42__CU(cudaMemsetAsync(ex->gate_up, 0xff, bytes, ex->stream));
+    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
+    LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof *t->differ, ex->stream));
+    if (llm42__fp32_out(cu, product))
+        llm42__k_far<<<1056, 256, 0, ex->stream>>>((const float *)t->y, t->sums, rows, n, gated, slack, t->differ);
+    else
+        llm42__k_far<<<1056, 256, 0, ex->stream>>>((const llm42__bf16 *)t->y, t->sums, rows, n, gated, slack,
+                                                   t->differ);
+    return llm42__none_counted(t, right, error);
+}
+
 static llm42_result llm42__algorithm_holds(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
                                            bool places, bool *holds, llm42_error *error) {
     int n, k;
     llm42__product_shape(t->cu, product, &n, &k);
-    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__CANCELLING, t->x, t->y, rows, error));
-    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__CANCELLING, t->x, t->other, rows, error));
+    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
+    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->other, rows, error));
     LLM42__TRY(llm42__same_bits(t, product, t->y, t->other, rows, 0, holds, error));
     const int shifts[] = {1, rows / 2 + 1};
     for (int i = 0; places && *holds && rows > 1 && i < 2; i++) {
         llm42__k_rotate_rows<<<(unsigned)rows, 256, 0, t->cu->execution[0].stream>>>(t->x, t->turned, rows, k,
                                                                                      shifts[i]);
         LLM42__CU(cudaGetLastError());
-        LLM42__TRY(llm42__try(t, product, algorithm, LLM42__CANCELLING, t->turned, t->other, rows, error));
+        LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->turned, t->other, rows, error));
         LLM42__TRY(llm42__same_bits(t, product, t->y, t->other, rows, shifts[i] % rows, holds, error));
     }
     return LLM42_OK;
@@ -1306,7 +1460,7 @@ static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, ll
                                       llm42_error *error) {
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
-    cudaDataType_t out = product == LLM42__HEAD && cu->desc.logits_fp32 ? CUDA_R_32F : CUDA_R_16BF;
+    cudaDataType_t out = llm42__fp32_out(cu, product) ? CUDA_R_32F : CUDA_R_16BF;
     // cuBLASLt counts columns first: y^T [n, rows] = w [k, n]^T x^T [k, rows].
     LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->w, CUDA_R_16BF, (uint64_t)k, (uint64_t)n, k));
     cu->layouts.push_back(algorithm->w);
@@ -1438,39 +1592,117 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
     return LLM42_OK;
 }
 
-// Finds out whether a candidate sums in the sequential order: whether the first 64 rows have its bits.
-static llm42_result llm42__find_class(llm42__trial *t, int product, llm42__algorithm *algorithm, int rows,
-                                      llm42_error *error) {
+// An algorithm sums in the sequential order if the first 64 rows have its bits.
+static llm42_result llm42__find_order(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
+                                      bool *sequential, llm42_error *error) {
+    *sequential = true;
     if (algorithm->tile >= 0) return LLM42_OK;
-    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__CANCELLING, t->x, t->y, rows, error));
-    return llm42__same_bits(t, product, t->y, t->want, std::min(rows, 64), 0, &algorithm->sequential, error);
+    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
+    return llm42__same_bits(t, product, t->y, t->want, std::min(rows, 64), 0, sequential, error);
+}
+
+// What a launch that cannot run leaves behind is forgotten. A lack of memory is not, nor an error that stays because
+// the device is lost.
+static llm42_result llm42__device_alive(llm42_error *error) {
+    const cudaError_t last = cudaGetLastError();
+    if (last == cudaErrorMemoryAllocation) return llm42__cuda_status(error, "loading a kernel", last);
+    LLM42__CU(cudaDeviceSynchronize());
+    return LLM42_OK;
+}
+
+static const llm42__tests llm42__device_tests = {llm42__run_product, llm42__right,           llm42__time_algorithm,
+                                                 llm42__find_order,  llm42__algorithm_holds, llm42__device_alive};
+
+static std::string llm42__algorithm_name(const llm42__algorithm *algorithm) {
+    if (algorithm->tile >= 0) return llm42__tile_kinds[algorithm->tile].name;
+    const cublasLtMatmulAlgoConfigAttributes_t what[] = {CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID,
+                                                         CUBLASLT_ALGO_CONFIG_SPLITK_NUM};
+    int value[3] = {0, 0, 0};
+    for (int i = 0; i < 3; i++)
+        cublasLtMatmulAlgoConfigGetAttribute(&algorithm->algo, what[i], &value[i], sizeof value[i], nullptr);
+    return "cublasLt algorithm " + std::to_string(value[0]) + ", tile " + std::to_string(value[1]) + ", split " +
+           std::to_string(value[2]);
+}
+
+// Adds to an error which product and algorithm were tried. Returns `result`.
+static llm42_result llm42__tried(const llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
+                                 llm42_result result, llm42_error *error) {
+    static const char prefix[] = "cuda backend: ";
+    if (result == LLM42_OK || !error) return result;
+    const llm42_error cause = *error;
+    const bool prefixed = strncmp(cause.text, prefix, sizeof prefix - 1) == 0;
+    int n, k;
+    llm42__product_shape(t->cu, product, &n, &k);
+    return llm42_fail(error, result, "%swhile trying the %s product (%d x %d) with %d rows by %s: %s", prefix,
+                      llm42__product_names[product], n, k, rows, llm42__algorithm_name(algorithm).c_str(),
+                      cause.text + (prefixed ? sizeof prefix - 1 : 0));
+}
+
+// *runs: the test went well. One that failed may only mean that the algorithm cannot run here. But a lost device is an
+// error, and so is a lack of memory: an engine must not take another order of sums because memory is short.
+static llm42_result llm42__runs(const llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
+                                llm42_result result, bool *runs, llm42_error *error) {
+    *runs = result == LLM42_OK;
+    if (*runs) return LLM42_OK;
+    const bool no_memory = result == LLM42_MEMORY;
+    result = t->tests->alive(error);
+    if (result == LLM42_OK && no_memory) result = llm42__cuda_status(error, "a kernel", cudaErrorMemoryAllocation);
+    return llm42__tried(t, product, algorithm, rows, result, error);
+}
+
+// Leaves out of a list what cannot run here and what computes wrong products.
+static llm42_result llm42__leave_out_wrong(llm42__trial *t, int product, int rows, std::vector<llm42__candidate> *list,
+                                           llm42_error *error) {
+    std::vector<llm42__candidate> kept;
+    int n, k;
+    llm42__product_shape(t->cu, product, &n, &k);
+    for (const llm42__candidate &c : *list) {
+        bool right = false, runs;
+        const llm42_result result = t->tests->right(t, product, &c.algorithm, rows, &right, nullptr);
+        LLM42__TRY(llm42__runs(t, product, &c.algorithm, rows, result, &runs, error));
+        if (runs && right) kept.push_back(c);
+        if (runs && !right)
+            llm42__log(t->cu->desc.log, t->cu->desc.log_user,
+                       "cuda refused: %s (%d x %d) with %d rows by %s: its product is wrong",
+                       llm42__product_names[product], n, k, rows, llm42__algorithm_name(&c.algorithm).c_str());
+    }
+    list->swap(kept);
+    return LLM42_OK;
 }
 
 // Chooses the fastest candidate that fits and keeps its bits, or with in_order the first in cuBLASLt's list. Candidates
-// near the best come before others, because only their times are accurate.
+// near the best come before others, because only their times are accurate. *found: there is one.
 template <typename FITS>
 static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows,
-                                  bool places, bool in_order, FITS fits, llm42__algorithm *chosen, llm42_error *error) {
+                                  bool places, bool in_order, FITS fits, llm42__algorithm *chosen, bool *found,
+                                  llm42_error *error) {
     std::stable_sort(list->begin(), list->end(), [&](const llm42__candidate &a, const llm42__candidate &b) {
         if (in_order) return (unsigned)a.rank < (unsigned)b.rank;
         return a.near != b.near ? a.near : llm42__cost(product, a.algorithm) < llm42__cost(product, b.algorithm);
     });
-    for (llm42__candidate &c : *list) {
+    *found = false;
+    for (const llm42__candidate &c : *list) {
         if (!fits(c)) continue;
         bool holds = true;
         if (!t->cu->options.no_check)
-            LLM42__TRY(llm42__algorithm_holds(t, product, &c.algorithm, rows, places, &holds, error));
+            LLM42__TRY(llm42__tried(t, product, &c.algorithm, rows,
+                                    t->tests->holds(t, product, &c.algorithm, rows, places, &holds, error), error));
         if (!holds) continue;
         *chosen = c.algorithm;
-        assert(chosen->tile >= 0 || chosen->w);
+        *found = true;
         return LLM42_OK;
     }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__none_found(const llm42__trial *t, int product, int rows, llm42_error *error) {
     int n, k;
     llm42__product_shape(t->cu, product, &n, &k);
-    return llm42_fail(error, LLM42_NOT_INVARIANT,
-                      "cuda backend: no algorithm for the %s product (%d x %d) with %d rows keeps its bits: "
-                      "deterministic requests are refused; use mode NONDETERMINISTIC",
-                      llm42__product_names[product], n, k, rows);
+    return llm42_fail(
+        error, LLM42_NOT_INVARIANT,
+        "cuda backend: no algorithm for the %s product (%d x %d) with %d rows is right and keeps its bits "
+        "on this device: use the CPU backend",
+        llm42__product_names[product], n, k, rows);
 }
 
 // Times all candidates once and finds out their order of sums. Those near the best are then timed in four more rounds,
@@ -1479,13 +1711,16 @@ static llm42_result llm42__time_candidates(llm42__trial *t, int product, std::ve
                                            llm42_error *error) {
     float best[2] = {INFINITY, INFINITY};  // for FAST passes, in the sequential order
     for (llm42__candidate &c : *list) {
-        // A kernel that cannot run here is left out.
-        if (llm42__time_algorithm(t, product, &c.algorithm, rows, &c.algorithm.us, nullptr) != LLM42_OK) {
-            cudaGetLastError();
+        bool runs;
+        const llm42_result result = t->tests->time(t, product, &c.algorithm, rows, &c.algorithm.us, nullptr);
+        LLM42__TRY(llm42__runs(t, product, &c.algorithm, rows, result, &runs, error));
+        if (!runs) {
             c.algorithm.us = INFINITY;
             continue;
         }
-        LLM42__TRY(llm42__find_class(t, product, &c.algorithm, rows, error));
+        LLM42__TRY(llm42__tried(t, product, &c.algorithm, rows,
+                                t->tests->order(t, product, &c.algorithm, rows, &c.algorithm.sequential, error),
+                                error));
         if (llm42__serves_fast(t->cu, c)) best[0] = std::min(best[0], llm42__cost(product, c.algorithm));
         if (c.algorithm.sequential) best[1] = std::min(best[1], llm42__cost(product, c.algorithm));
     }
@@ -1497,82 +1732,101 @@ static llm42_result llm42__time_candidates(llm42__trial *t, int product, std::ve
     for (int round = 0; round < 4; round++)
         for (llm42__candidate &c : *list) {
             if (!c.near) continue;
-            float us;
-            LLM42__TRY(llm42__time_algorithm(t, product, &c.algorithm, rows, &us, error));
+            float us = 0;
+            LLM42__TRY(llm42__tried(t, product, &c.algorithm, rows,
+                                    t->tests->time(t, product, &c.algorithm, rows, &us, error), error));
             c.algorithm.us = round ? std::min(c.algorithm.us, us) : us;
         }
     return LLM42_OK;
 }
 
-static llm42_result llm42__choose_for_bucket(llm42__trial *t, int product, size_t bucket, llm42_error *error) {
+// Chooses from a list the algorithms of each schedule for a bucket.
+static llm42_result llm42__choose_from(llm42__trial *t, int product, size_t bucket, std::vector<llm42__candidate> *list,
+                                       llm42_error *error) {
     llm42__cuda *cu = t->cu;
     const int rows = cu->buckets[bucket];
-    std::vector<llm42__candidate> list;
-    LLM42__TRY(llm42__candidates(cu, product, rows, &list, error));
-    llm42__algorithm reference;
-    reference.tile = LLM42__TILE_KINDS - 1;
-    LLM42__TRY(llm42__try(t, product, &reference, LLM42__CANCELLING, t->x, t->want, std::min(rows, 64), error));
-    LLM42__TRY(llm42__time_candidates(t, product, &list, rows, error));
+    bool found;
+    LLM42__TRY(llm42__time_candidates(t, product, list, rows, error));
     llm42__algorithm *fast = &cu->algorithms[product][LLM42_FAST][bucket],
                      *fixed = &cu->algorithms[product][LLM42_FIXED][bucket],
                      *invariant = &cu->algorithms[product][LLM42_INVARIANT][bucket];
     auto runs = [](const llm42__candidate &c) { return c.algorithm.us < INFINITY; };
     auto serves = [&](const llm42__candidate &c) { return runs(c) && llm42__serves_fast(cu, c); };
     auto in_order = [&](const llm42__candidate &c) { return runs(c) && c.algorithm.sequential; };
-    LLM42__TRY(llm42__choose(t, product, &list, rows, false, false, serves, fast, error));
+    auto offered = [&](const llm42__candidate &c) { return runs(c) && c.rank >= 0; };
+    LLM42__TRY(llm42__choose(t, product, list, rows, false, false, serves, fast, &found, error));
+    if (!found) return llm42__none_found(t, product, rows, error);
     if (llm42__fast_alone(cu)) {
         *fixed = *invariant = *fast;
         return LLM42_OK;
     }
-    LLM42__TRY(llm42__choose(t, product, &list, rows, true, false, in_order, invariant, error));
+    LLM42__TRY(llm42__choose(t, product, list, rows, false, false, in_order, invariant, &found, error));
+    if (!found) return llm42__none_found(t, product, rows, error);
     if (cu->options.fixed == LLM42_CUDA_FIXED_MATCH) {
         *fixed = *invariant;
         const bool costs_little = llm42__cost(product, *invariant) <= 1.02f * llm42__cost(product, *fast);
         if (llm42__matches(cu) && (rows <= LLM42__FEW_ROWS || costs_little)) *fast = *invariant;
         return LLM42_OK;
     }
-    LLM42__TRY(llm42__choose(t, product, &list, rows, true, true, runs, fixed, error));
-    if (fixed->sequential) *fixed = *invariant;  // the same bits in less time
+    // If cuBLASLt offers none that holds, FIXED takes the sequential order: the choice must not depend on times, which
+    // change from run to run. If the one offered has that order, another has the same bits in less time.
+    LLM42__TRY(llm42__choose(t, product, list, rows, true, true, offered, fixed, &found, error));
+    if (!found || fixed->sequential) *fixed = *invariant;
     return LLM42_OK;
 }
 
-static llm42_result llm42__open_trial(llm42__trial *t, llm42_error *error) {
-    llm42__cuda *cu = t->cu;
-    size_t widest = (size_t)std::max(std::max(cu->Dp, cu->Fp), cu->attended), x = (size_t)cu->max_rows * widest, y = 0,
-           w = 0;
+static llm42__blocks llm42__trial_blocks(llm42__trial *t) {
+    const llm42__cuda *cu = t->cu;
+    const size_t widest = (size_t)std::max(std::max(cu->Dp, cu->Fp), cu->attended), x = (size_t)cu->max_rows * widest;
+    size_t y = 0, w = 0;
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         int n, k;
         llm42__product_shape(cu, product, &n, &k);
         w = std::max(w, (size_t)n * (size_t)k);
-        size_t rows = product == LLM42__HEAD ? (size_t)cu->max_draws : (size_t)cu->max_rows;
-        y = std::max(y, rows * (size_t)n * (product == LLM42__HEAD && cu->desc.logits_fp32 ? 4 : 2));
+        y = std::max(y, (size_t)llm42__most_rows(cu, product) * (size_t)n * llm42__out_bytes(cu, product));
     }
-    LLM42__CU(cudaMalloc((void **)&t->x, x * 2));
-    LLM42__CU(cudaMalloc((void **)&t->turned, x * 2));
-    LLM42__CU(cudaMalloc((void **)&t->w, w * 2));
-    LLM42__CU(cudaMalloc(&t->y, y));
-    LLM42__CU(cudaMalloc(&t->other, y));
-    LLM42__CU(cudaMalloc(&t->want, y));
-    LLM42__CU(cudaMalloc((void **)&t->differ, sizeof *t->differ));
+    llm42__blocks list;
+    llm42__want(&list, LLM42__TRIALS, &t->x, x);
+    llm42__want(&list, LLM42__TRIALS, &t->turned, x);
+    llm42__want(&list, LLM42__TRIALS, &t->w, w);
+    llm42__want(&list, LLM42__TRIALS, (char **)&t->y, y);
+    llm42__want(&list, LLM42__TRIALS, (char **)&t->other, 2 * y);
+    llm42__want(&list, LLM42__TRIALS, &t->differ, 1);
+    return list;
+}
+
+static llm42_result llm42__open_trial(llm42__trial *t, const llm42__blocks &list, llm42_error *error) {
+    LLM42__TRY(llm42__take_blocks(t->cu, list, LLM42__TRIALS, error));
+    for (const llm42__block &block : list)  // the second half of other
+        if (block.to == &t->other) t->want = (char *)t->other + block.bytes / 2;
+    t->sums = (float *)t->other;
     LLM42__CU(cudaEventCreate(&t->begin));
     LLM42__CU(cudaEventCreate(&t->end));
     return LLM42_OK;
 }
 
-static llm42_result llm42__fill_trial(llm42__trial *t, int product, llm42_error *error) {
+// Makes x and w of noise, and sums of them.
+static llm42_result llm42__fill_noise(llm42__trial *t, int product, llm42_error *error) {
+    const cudaStream_t stream = t->cu->execution[0].stream;
+    const int rows = llm42__most_rows(t->cu, product);
     int n, k;
     llm42__product_shape(t->cu, product, &n, &k);
-    llm42__k_fill_cancelling<<<2048, 256, 0, t->cu->execution[0].stream>>>(t->x, (size_t)t->cu->max_rows, k, 42, true);
-    llm42__k_fill_cancelling<<<2048, 256, 0, t->cu->execution[0].stream>>>(t->w, (size_t)n, k, 43, false);
+    llm42__k_fill<<<2048, 256, 0, stream>>>(t->x, (size_t)rows * (size_t)k, 44, 1.0f);
+    llm42__k_fill<<<2048, 256, 0, stream>>>(t->w, (size_t)n * (size_t)k, 45, 1.0f);
+    llm42__k_reference<<<4096, 256, 0, stream>>>(t->x, t->w, t->sums, rows, n, k);
     LLM42__CU(cudaGetLastError());
     return LLM42_OK;
 }
 
-static void llm42__close_trial(llm42__trial *t) {
-    void *blocks[] = {t->x, t->turned, t->w, t->y, t->other, t->want, t->differ};
-    for (void *block : blocks) cudaFree(block);
-    if (t->begin) cudaEventDestroy(t->begin);
-    if (t->end) cudaEventDestroy(t->end);
+// Makes x and w so that sums nearly cancel: for comparing bits.
+static llm42_result llm42__fill_cancelling(llm42__trial *t, int product, llm42_error *error) {
+    const cudaStream_t stream = t->cu->execution[0].stream;
+    int n, k;
+    llm42__product_shape(t->cu, product, &n, &k);
+    llm42__k_fill_cancelling<<<2048, 256, 0, stream>>>(t->x, (size_t)t->cu->max_rows, k, 42, true);
+    llm42__k_fill_cancelling<<<2048, 256, 0, stream>>>(t->w, (size_t)n, k, 43, false);
+    LLM42__CU(cudaGetLastError());
+    return LLM42_OK;
 }
 
 static bool llm42__product_used(const llm42__cuda *cu, int product) {
@@ -1586,19 +1840,41 @@ static bool llm42__algorithm_wanted(const llm42__cuda *cu, int product, int rows
            std::binary_search(cu->buckets.begin(), cu->buckets.end(), rows);
 }
 
-static llm42_result llm42__choose_algorithms(llm42__cuda *cu, llm42_error *error) {
-    llm42__trial t = {};
-    t.cu = cu;
-    llm42_result result = llm42__open_trial(&t, error);
-    for (int product = 0; result == LLM42_OK && product < LLM42__PRODUCTS; product++) {
-        if (!llm42__product_used(cu, product)) continue;
-        result = llm42__fill_trial(&t, product, error);
-        for (size_t bucket = 0; result == LLM42_OK && bucket < cu->buckets.size(); bucket++)
-            if (llm42__algorithm_wanted(cu, product, cu->buckets[bucket]))
-                result = llm42__choose_for_bucket(&t, product, bucket, error);
+// Puts the first 64 rows' bits of the sequential order into t->want.
+static llm42_result llm42__make_wanted(llm42__trial *t, int product, int rows, llm42_error *error) {
+    llm42__algorithm reference;
+    reference.tile = LLM42__TILE_KINDS - 1;
+    return llm42__try(t, product, &reference, LLM42__TRIAL_WEIGHTS, t->x, t->want, std::min(rows, 64), error);
+}
+
+// Chooses the algorithms of a product.
+static llm42_result llm42__choose_for_product(llm42__trial *t, int product, llm42_error *error) {
+    llm42__cuda *cu = t->cu;
+    std::vector<std::vector<llm42__candidate>> lists(cu->buckets.size());
+    if (!cu->options.no_check) LLM42__TRY(llm42__fill_noise(t, product, error));
+    for (size_t bucket = 0; bucket < lists.size(); bucket++) {
+        const int rows = cu->buckets[bucket];
+        if (!llm42__algorithm_wanted(cu, product, rows)) continue;
+        LLM42__TRY(llm42__candidates(cu, product, rows, &lists[bucket], error));
+        if (!cu->options.no_check) LLM42__TRY(llm42__leave_out_wrong(t, product, rows, &lists[bucket], error));
     }
-    llm42__close_trial(&t);
-    return result;
+    LLM42__TRY(llm42__fill_cancelling(t, product, error));
+    for (size_t bucket = 0; bucket < lists.size(); bucket++) {
+        if (!llm42__algorithm_wanted(cu, product, cu->buckets[bucket])) continue;
+        LLM42__TRY(llm42__make_wanted(t, product, cu->buckets[bucket], error));
+        LLM42__TRY(llm42__choose_from(t, product, bucket, &lists[bucket], error));
+    }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__choose_algorithms(llm42__cuda *cu, const llm42__tests *tests, llm42_error *error) {
+    llm42__trial t = {};
+    t.cu = cu, t.tests = tests;
+    const llm42__lent memory = {llm42__trial_blocks(&t)};
+    LLM42__TRY(llm42__open_trial(&t, memory.list, error));
+    for (int product = 0; product < LLM42__PRODUCTS; product++)
+        if (llm42__product_used(cu, product)) LLM42__TRY(llm42__choose_for_product(&t, product, error));
+    return LLM42_OK;
 }
 
 // >>cuda-algorithm-file ------------------------------------------------------------------------------------------
@@ -1619,14 +1895,14 @@ static std::string llm42__algorithm_header(const llm42__cuda *cu) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "%s10\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
-             "fixed: %s\n# logits: %s\n",
+             "%s11\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
+             "fixed: %s\n# logits: %s\n# router logits: %s\n",
              llm42__algorithm_title, cu->device.name, cu->device.major, cu->device.minor, driver, runtime,
              llm42__lt_version(cu), cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
              llm42__fast_alone(cu)                         ? "none"
              : cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match"
                                                            : "first",
-             cu->desc.logits_fp32 ? "fp32" : "bf16");
+             cu->desc.logits_fp32 ? "fp32" : "bf16", cu->desc.router_fp32 ? "fp32" : "bf16");
     std::string header = text;
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         llm42__product_shape(cu, product, &n, &k);
@@ -1815,38 +2091,54 @@ static bool llm42__read_algorithms(llm42__cuda *cu) {
     return found && good;
 }
 
-// Checks the bits of algorithms that come from a file.
-static llm42_result llm42__prove_algorithms(llm42__cuda *cu, llm42_error *error) {
-    llm42__trial t = {};
-    t.cu = cu;
-    llm42_result result = llm42__open_trial(&t, error);
-    llm42__algorithm reference;
-    reference.tile = LLM42__TILE_KINDS - 1;
-    for (int product = 0; result == LLM42_OK && product < LLM42__PRODUCTS; product++) {
-        if (llm42__product_used(cu, product)) result = llm42__fill_trial(&t, product, error);
-        for (llm42_schedule schedule : {LLM42_FIXED, LLM42_INVARIANT})
-            for (size_t b = 0; result == LLM42_OK && b < cu->buckets.size(); b++) {
-                const int rows = cu->buckets[b];
-                const llm42__algorithm *algorithm = &cu->algorithms[product][schedule][b];
-                if (!llm42__algorithm_wanted(cu, product, rows)) continue;
-                bool holds = false, same = true;
-                result = llm42__algorithm_holds(&t, product, algorithm, rows, true, &holds, error);
-                if (result == LLM42_OK && algorithm->sequential) {
-                    result = llm42__try(&t, product, &reference, LLM42__CANCELLING, t.x, t.want, std::min(rows, 64),
-                                        error);
-                    if (result == LLM42_OK)
-                        result = llm42__same_bits(&t, product, t.y, t.want, std::min(rows, 64), 0, &same, error);
-                }
-                if (result == LLM42_OK && (!holds || !same))
-                    result = llm42_fail(
-                        error, LLM42_NOT_INVARIANT,
-                        "algorithm file %s: the algorithm of %s with %d rows does not keep its bits here: "
-                        "remove the file",
-                        cu->options.algorithm_file, llm42__product_names[product], rows);
-            }
+// Checks an algorithm that comes from a file. x and w are noise, or made so that sums nearly cancel.
+static llm42_result llm42__prove_algorithm(llm42__trial *t, int product, llm42_schedule schedule, size_t bucket,
+                                           bool noise, llm42_error *error) {
+    llm42__cuda *cu = t->cu;
+    const int rows = cu->buckets[bucket];
+    const llm42__algorithm *algorithm = &cu->algorithms[product][schedule][bucket];
+    bool good = false, same = true, runs = true;
+    llm42_result result;
+    if (noise) {
+        result = t->tests->right(t, product, algorithm, rows, &good, nullptr);
+        LLM42__TRY(llm42__runs(t, product, algorithm, rows, result, &runs, error));
+    } else {
+        result = t->tests->holds(t, product, algorithm, rows, true, &good, error);
+        if (result == LLM42_OK && algorithm->sequential) {
+            LLM42__TRY(llm42__make_wanted(t, product, rows, error));
+            result = llm42__same_bits(t, product, t->y, t->want, std::min(rows, 64), 0, &same, error);
+        }
+        LLM42__TRY(llm42__tried(t, product, algorithm, rows, result, error));
     }
-    llm42__close_trial(&t);
-    return result;
+    if (good && same) return LLM42_OK;
+    return llm42_fail(error, noise ? LLM42_BACKEND : LLM42_NOT_INVARIANT,
+                      "algorithm file %s: the algorithm of %s with %d rows %s here: remove the file",
+                      cu->options.algorithm_file, llm42__product_names[product], rows,
+                      !runs   ? "cannot run"
+                      : noise ? "computes a wrong product"
+                              : "does not keep its bits");
+}
+
+// Checks the algorithms that come from a file: their products, and the bits of those of FIXED and INVARIANT.
+static llm42_result llm42__prove_algorithms(llm42__cuda *cu, const llm42__tests *tests, llm42_error *error) {
+    llm42__trial t = {};
+    t.cu = cu, t.tests = tests;
+    const llm42__lent memory = {llm42__trial_blocks(&t)};
+    auto all = [&](int product, bool noise) -> llm42_result {
+        LLM42__TRY(noise ? llm42__fill_noise(&t, product, error) : llm42__fill_cancelling(&t, product, error));
+        for (llm42_schedule schedule : llm42__schedules)
+            for (size_t b = 0; b < cu->buckets.size(); b++)
+                if (llm42__algorithm_wanted(cu, product, cu->buckets[b]) && (noise || schedule != LLM42_FAST))
+                    LLM42__TRY(llm42__prove_algorithm(&t, product, schedule, b, noise, error));
+        return LLM42_OK;
+    };
+    LLM42__TRY(llm42__open_trial(&t, memory.list, error));
+    for (int product = 0; product < LLM42__PRODUCTS; product++) {
+        if (!llm42__product_used(cu, product)) continue;
+        LLM42__TRY(all(product, true));
+        if (!llm42__fast_alone(cu)) LLM42__TRY(all(product, false));
+    }
+    return LLM42_OK;
 }
 
 static llm42_result llm42__open_algorithms(llm42__cuda *cu, llm42_error *error) {
@@ -1856,9 +2148,9 @@ static llm42_result llm42__open_algorithms(llm42__cuda *cu, llm42_error *error) 
     };
     clear();
     if (cu->options.algorithm_file && llm42__read_algorithms(cu))
-        return cu->options.no_check || llm42__fast_alone(cu) ? LLM42_OK : llm42__prove_algorithms(cu, error);
+        return cu->options.no_check ? LLM42_OK : llm42__prove_algorithms(cu, &llm42__device_tests, error);
     clear();
-    LLM42__TRY(llm42__choose_algorithms(cu, error));
+    LLM42__TRY(llm42__choose_algorithms(cu, &llm42__device_tests, error));
     if (cu->options.algorithm_file) llm42__write_algorithms(cu);
     return LLM42_OK;
 }
@@ -1993,35 +2285,43 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     }
 }
 
+// Bytes of device memory that blocks take, by kind. cudaMalloc takes memory in pages of 2 MB; blocks of less than 1 MB
+// share pages.
+static void llm42__sum_blocks(const llm42__blocks &list, size_t sums[LLM42__BLOCK_KINDS]) {
+    const size_t page = (size_t)2 << 20;
+    for (const llm42__block &block : list)
+        sums[block.kind] += block.bytes < page / 2 ? block.bytes : (block.bytes + page - 1) / page * page;
+}
+
+// What CUDA needs beside the blocks, for kernels, graphs and cuBLASLt.
+static const size_t llm42__cuda_bytes = (size_t)300 << 20;
+
+// Bytes of device memory that an engine needs while it opens, and their sums by kind.
+static size_t llm42__needed_bytes(llm42__cuda *cu, size_t sums[LLM42__BLOCK_KINDS]) {
+    llm42__loading in = {};
+    llm42__trial t = {};
+    t.cu = in.cu = cu;
+    memset(sums, 0, LLM42__BLOCK_KINDS * sizeof *sums);
+    llm42__sum_blocks(llm42__kept_blocks(cu), sums);
+    llm42__sum_blocks(llm42__loading_blocks(&in), sums);
+    llm42__sum_blocks(llm42__trial_blocks(&t), sums);
+    return sums[LLM42__WEIGHTS] + sums[LLM42__CACHE] + sums[LLM42__PASSES] +
+           std::max(sums[LLM42__LOADING], sums[LLM42__TRIALS]) + llm42__cuda_bytes;
+}
+
 // Refuses an engine that does not fit into device memory, before any is taken.
 static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
-    const llm42_config *c = &cu->model->config;
-    double D = cu->Dp, weights = 2.0 * cu->Vp * D * (c->tied ? 1 : 2), R = cu->max_rows;
-    weights += 2.0 * c->layers * (cu->qkv * D + D * cu->attended + 3.0 * std::max(1, c->experts) * cu->Fp * D);
-    double kv = 4.0 * c->layers * (double)cu->kv_layer,
-           widest = std::max(std::max(D, (double)cu->Fp), (double)cu->attended);
-    // For each row: the router's outputs, and for each of its experts the output and 16 bytes of routing.
-    double routes = c->experts_used ? cu->Ep + c->experts_used * (D + 8) : 0;
-    double passes = R * 2.0 *
-                        (3 * D + cu->qkv + (double)c->heads * cu->dp + cu->attended +
-                         (2.0 + std::max(1, c->experts_used)) * cu->Fp + routes) +
-                    (double)cu->max_draws * cu->Vp * (cu->desc.logits_fp32 ? 4 : 2);
-    double trials = 2.0 * std::max((double)cu->Vp * D, std::max(2.0 * cu->Fp * D, (double)cu->qkv * D)) +
-                    2 * R * widest * 2 +
-                    3 * std::max(R * 2.0 * std::max(2.0 * cu->Fp, (double)cu->qkv),
-                                 (double)cu->max_draws * cu->Vp * 2.0);
-    double need = weights + kv + passes * (cu->desc.overlap ? 2 : 1) + trials +
-                  4.0 * cu->max_records * c->heads * (cu->dp + 2) + 3e8;
-    size_t left = 0, all = 0;
+    size_t sums[LLM42__BLOCK_KINDS], left = 0, all = 0;
+    const size_t need = llm42__needed_bytes(cu, sums), weights = sums[LLM42__WEIGHTS], cache = sums[LLM42__CACHE];
     LLM42__CU(cudaMemGetInfo(&left, &all));
-    if (need > (double)left)
+    if (need > left)
         return llm42_fail(
             error, LLM42_MEMORY,
             "cuda backend: %s needs %.1f GB of device memory (weights %.1f, KV cache of %lld tokens %.1f, passes of %d "
-            "rows "
-            "%.1f), %s has %.1f GB free: lower pages, max_context or token_budget, or take a smaller model",
-            cu->model->name, need * 1e-9, weights * 1e-9, (long long)cu->desc.pages * cu->desc.page_size, kv * 1e-9,
-            cu->max_rows, (need - weights - kv) * 1e-9, cu->device.name, (double)left * 1e-9);
+            "rows %.1f), %s has %.1f GB free: lower pages, max_context or token_budget, or take a smaller model",
+            cu->model->name, (double)need * 1e-9, (double)weights * 1e-9,
+            (long long)cu->desc.pages * cu->desc.page_size, (double)cache * 1e-9, cu->max_rows,
+            (double)(need - weights - cache) * 1e-9, cu->device.name, (double)left * 1e-9);
     return LLM42_OK;
 }
 
@@ -2111,17 +2411,16 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
 }
 
 static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) {
-    const llm42_config *c = &cu->model->config;
     cublasOperation_t transposed = CUBLAS_OP_T;
     llm42__cuda_sizes(cu);
     LLM42__TRY(llm42__check_room(cu, error));
     LLM42__CU(cublasLtCreate(&cu->lt));
     LLM42__CU(cublasLtMatmulDescCreate(&cu->product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     LLM42__CU(cublasLtMatmulDescSetAttribute(cu->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+    const llm42__blocks kept = llm42__kept_blocks(cu);
+    for (int kind = 0; kind < LLM42__LOADING; kind++) LLM42__TRY(llm42__take_blocks(cu, kept, kind, error));
     LLM42__TRY(llm42__upload_weights(cu, error));
     LLM42__TRY(llm42__upload_rope(cu, error));
-    LLM42__TRY(llm42__take(cu, &cu->k, (size_t)c->layers * cu->kv_layer, error));
-    LLM42__TRY(llm42__take(cu, &cu->v, (size_t)c->layers * cu->kv_layer, error));
     for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) LLM42__TRY(llm42__open_execution(cu, i, error));
     for (llm42__execution &ex : cu->execution) {
         llm42__prepared &p = ex.prepared;
@@ -2164,12 +2463,7 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     cu->options = options;
     cu->model = desc->model;
     cu->device = device;
-    llm42_result result;
-    try {
-        result = llm42__cuda_open_state(cu, error);
-    } catch (const std::bad_alloc &) {
-        result = llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
-    }
+    const llm42_result result = llm42__guarded(error, [&]() { return llm42__cuda_open_state(cu, error); });
     if (result != LLM42_OK) {
         llm42__cuda_close(cu);
         return result;
@@ -2206,28 +2500,33 @@ static llm42_result llm42__sum_timings(std::vector<llm42__timing> *timings, llm4
     return LLM42_OK;
 }
 
-llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, int repeats,
-                               llm42_cuda_stage stages[LLM42_CUDA_STAGES], int *count, llm42_error *error) {
-    llm42__cuda *cu = (llm42__cuda *)state;
+static llm42_result llm42__time_stages(llm42__cuda *cu, const llm42_pass *pass, int repeats, llm42_cuda_stage *stages,
+                                       int *count, llm42_error *error) {
     std::vector<double> all[LLM42_CUDA_STAGES];
-    llm42_result result = LLM42_OK;
-    for (int i = 0; result == LLM42_OK && i < std::max(1, repeats); i++) {
+    for (int i = 0; i < std::max(1, repeats); i++) {
         std::vector<llm42__timing> timings;
         cu->timings = &timings;
-        result = llm42__cuda_run(cu, pass, error);
+        llm42_result result = llm42__cuda_run(cu, pass, error);
         cu->timings = nullptr;
         if (result == LLM42_OK) result = llm42__sum_timings(&timings, stages, count, error);
         for (const llm42__timing &t : timings) {
             if (t.begin) cudaEventDestroy(t.begin);
             if (t.end) cudaEventDestroy(t.end);
         }
-        for (int s = 0; result == LLM42_OK && s < *count; s++) all[s].push_back(stages[s].ms);
+        LLM42__TRY(result);
+        for (int s = 0; s < *count; s++) all[s].push_back(stages[s].ms);
     }
-    for (int s = 0; result == LLM42_OK && s < *count; s++) {
+    for (int s = 0; s < *count; s++) {
         std::sort(all[s].begin(), all[s].end());
         stages[s].ms = all[s][all[s].size() / 2];
     }
-    return result;
+    return LLM42_OK;
+}
+
+llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, int repeats,
+                               llm42_cuda_stage stages[LLM42_CUDA_STAGES], int *count, llm42_error *error) {
+    return llm42__guarded(
+        error, [&]() { return llm42__time_stages((llm42__cuda *)state, pass, repeats, stages, count, error); });
 }
 
 // For measuring a device: a backend without a model, and two blocks of memory to copy between.
@@ -2244,10 +2543,12 @@ static llm42_result llm42__open_gauge(llm42__gauge *g, llm42_error *error) {
     llm42__cuda *cu = g->cu;
     const cublasOperation_t transposed = CUBLAS_OP_T;
     cu->Dp = LLM42__GAUGE_N, cu->Fp = LLM42__GAUGE_K;
-    LLM42__TRY(llm42__take(cu, &g->from, llm42__gauge_bytes, error));
-    LLM42__TRY(llm42__take(cu, &g->to, llm42__gauge_bytes, error));
-    LLM42__TRY(llm42__take(cu, &g->word, 1, error));
-    LLM42__TRY(llm42__take(cu, (char **)&cu->execution[0].workspace, llm42__workspace_bytes, error));
+    llm42__blocks list;
+    llm42__want(&list, LLM42__PASSES, &g->from, llm42__gauge_bytes);
+    llm42__want(&list, LLM42__PASSES, &g->to, llm42__gauge_bytes);
+    llm42__want(&list, LLM42__PASSES, &g->word, 1);
+    llm42__want(&list, LLM42__PASSES, (char **)&cu->execution[0].workspace, llm42__workspace_bytes);
+    LLM42__TRY(llm42__take_blocks(cu, list, LLM42__PASSES, error));
     LLM42__CU(cudaEventCreate(&g->begin));
     LLM42__CU(cudaEventCreate(&g->end));
     LLM42__CU(cublasLtCreate(&cu->lt));
@@ -2329,14 +2630,11 @@ llm42_result llm42_cuda_measure_ceilings(llm42_cuda_ceilings *ceilings, int devi
     g.cu = new (std::nothrow) llm42__cuda();
     if (!g.cu) return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
     g.cu->options.device = device, g.cu->device = properties;
-    llm42_result result;
-    try {
-        result = llm42__open_gauge(&g, error);
-        if (result == LLM42_OK) result = llm42__gauge_memory(&g, ceilings, error);
-        if (result == LLM42_OK) result = llm42__gauge_product(&g, ceilings, error);
-    } catch (const std::bad_alloc &) {
-        result = llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
-    }
+    const llm42_result result = llm42__guarded(error, [&]() -> llm42_result {
+        LLM42__TRY(llm42__open_gauge(&g, error));
+        LLM42__TRY(llm42__gauge_memory(&g, ceilings, error));
+        return llm42__gauge_product(&g, ceilings, error);
+    });
     llm42__close_gauge(&g);
     return result;
 }

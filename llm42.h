@@ -565,8 +565,10 @@ LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm4
 
 // >>api-cuda -----------------------------------------------------------------------------------------------------
 // The CUDA backend is in llm42.cu and kernels.cu: link them to use it. It computes in bf16. When it opens, it chooses
-// an algorithm for each matrix product, checks them bit by bit, and logs device, driver, libraries and algorithms. Each
-// line is `cuda KEY: VALUE`; together they are the manifest of a result file.
+// an algorithm for each matrix product, and logs device, driver, libraries and algorithms. Each line is
+// `cuda KEY: VALUE`; together they are the manifest of a result file. An algorithm must first compute a product of
+// noise. If that differs from a plain kernel's product by more than rounding can explain, the algorithm is not used,
+// and a line `cuda refused: ...` names it. The algorithms of deterministic passes are then checked bit by bit.
 typedef enum llm42_cuda_fast {  // the algorithm of a FAST pass's matrix products
     LLM42_CUDA_FAST_DEFAULT = 0,
     // Default: the fastest of (1) what cuBLASLt offers for this number of rows, (2) variants of its first choice (with
@@ -582,6 +584,7 @@ typedef enum llm42_cuda_fixed {  // the algorithm of a FIXED pass's matrix produ
     LLM42_CUDA_FIXED_DEFAULT = 0,
     // Default: the first algorithm in cuBLASLt's list for M rows that passes the test of bits. Serving engines take the
     // first of that list too. If its order of sums is the INVARIANT one, the fastest algorithm of that order is taken.
+    // The same happens if none of the list passes.
     LLM42_CUDA_FIXED_FIRST,
     // The INVARIANT order (k ascending, by the tensor cores). Its bits are the same for any number of rows. So M no
     // longer matters, and a replay pass of few windows is not padded to M rows. FAST passes of up to 16 rows take this
@@ -599,7 +602,7 @@ typedef struct llm42_cuda_desc {
     // writes the choice to the file. Default: none; every open chooses again.
     const char *algorithm_file;
     bool no_graphs;  // launch kernels one by one; default: CUDA graphs
-    bool no_check;   // leave out the bit tests at open, to measure time: promises nothing; default: check
+    bool no_check;   // leave out the tests of algorithms at open, to measure time: promises nothing; default: check
     // All matrix products run by kernels.cu, in the INVARIANT order. Then bits do not depend on cuBLASLt's version, but
     // passes of many rows are slow. Default: cuBLASLt where it is faster.
     bool no_cublas;

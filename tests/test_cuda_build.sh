@@ -49,6 +49,10 @@ builds "build without CUDA" CUDA=0 B="$out/plain" "$out/plain/generate" "$out/pl
 "${make[@]}" nvcc NVCC=/nonexistent/nvcc >/dev/null 2>"$out/log" && echo "make: no error" >"$out/log"
 if grep -q 'install the CUDA Toolkit' "$out/log"; then passed=$((passed + 1)); else fail "make cuda without nvcc"; fi
 
+# What an engine needs is summed up from the lists that it is taken from: nothing is taken elsewhere.
+grep -n 'cudaMalloc[A-Za-z]*(' llm42.cu >"$out/log"
+if [ "$(wc -l <"$out/log")" = 1 ]; then passed=$((passed + 1)); else fail "device memory is taken in one place"; fi
+
 if ! why=$("${make[@]}" nvcc 2>&1); then
     echo "  make cuda: skipped: $(head -n 1 <<<"$why")"
     skipped=1
@@ -72,7 +76,7 @@ elif builds "make cuda" cuda B="$out" \
         refuses 'part passes needs' "$out/tests/test_cuda" --part passes --window 8 --group 4
         refuses '^matmul_ladder: --k: 100 is not' "$out/tests/matmul_ladder" --k 100
     fi
-    # Attention's tasks and plan files, on the host.
+    # Attention's tasks, algorithm files, memory and the choice of algorithms, on the host.
     builds "the host's part" B="$out" "$out/tests/cuda_host" &&
         if "$out/tests/cuda_host" >"$out/log" 2>&1; then passed=$((passed + 1)); else fail "the host's part"; fi
     builds "what is built in stays built in" B="$out" "$out/determinism"

@@ -1,10 +1,63 @@
 // cuda_host: what the CUDA backend does on the host alone, which needs no GPU: how attention's work is shared out, over
-// random models, devices and passes, and what an algorithm file keeps.
+// random models, devices and passes, what an algorithm file keeps, how much memory an engine needs, which algorithms
+// are chosen from their tests' results, and what happens when the host's memory runs out.
 //
 // Built and run by tests/test_cuda_build.sh. The last line is "N passed, N failed".
+#include <cuda_runtime.h>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <new>
+
+// Instead of a device: memory is counted and not taken, copies are made on the host, and nothing is waited for.
+static std::map<void *, size_t> device_blocks;
+static size_t device_taken, device_most, device_free;  // bytes: now, at most, what cudaMemGetInfo tells
+static char *device_next = (char *)4096;
+static cudaError_t host_malloc(void **to, size_t bytes) {
+    bytes = bytes < 1 << 20 ? bytes : (bytes + (2 << 20) - 1) >> 21 << 21;  // as cudaMalloc does
+    *to = device_next;
+    device_next += (bytes + 4095) / 4096 * 4096;
+    device_blocks[*to] = bytes;
+    device_most = std::max(device_most, device_taken += bytes);
+    return cudaSuccess;
+}
+static cudaError_t host_free(void *block) {
+    const auto at = device_blocks.find(block);
+    if (at != device_blocks.end()) device_taken -= at->second, device_blocks.erase(at);
+    return cudaSuccess;
+}
+template <typename... REST> static cudaError_t host_copy(void *to, const void *from, size_t bytes, const REST &...) {
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+static cudaError_t host_memory(size_t *left, size_t *all) {
+    *left = device_free, *all = (size_t)1 << 40;
+    return cudaSuccess;
+}
+template <typename... ARGS> static cudaError_t host_done(const ARGS &...) { return cudaSuccess; }
+#define cudaMalloc(to, bytes) host_malloc(to, bytes)
+#define cudaFree(block) host_free(block)
+#define cudaMemGetInfo(left, all) host_memory(left, all)
+#define cudaMemset(to, value, bytes) host_done(to, value, bytes)
+#define cudaMemcpyAsync(...) host_copy(__VA_ARGS__)
+#define cudaStreamSynchronize(stream) host_done(stream)
+#define cudaEventQuery(event) host_done(event)
+#define cudaSetDevice(device) host_done(device)
+
 #include "llm42.cu"
 
-#include <cstdio>
+// The host's own memory runs out on demand. (nvcc would compile these for the device too.)
+static bool no_memory;
+static void switch_memory(void) { no_memory = !no_memory; }
+#ifndef __CUDA_ARCH__
+__attribute__((noinline)) void *operator new(size_t bytes) {
+    void *block = no_memory ? nullptr : malloc(bytes);
+    if (!block) throw std::bad_alloc();
+    return block;
+}
+__attribute__((noinline)) void operator delete(void *block) noexcept { free(block); }
+__attribute__((noinline)) void operator delete(void *block, size_t) noexcept { free(block); }
+#endif
 
 static int64_t passed, failed;
 static bool check(bool ok, const char *what, int64_t at) {
@@ -253,6 +306,368 @@ static void check_algorithm_file(void) {
     remove(path);
 }
 
+// Memory ----------------------------------------------------------------------------------------------------------
+
+// Any model and engine, of which only sizes are known.
+static void fabricate_sizes(llm42__cuda *cu, llm42_model *model, llm42_layer *layers) {
+    static const float some = 0;
+    static const char data[2] = {0, 0};
+    fabricate(cu, model);
+    llm42_config *c = &model->config;
+    c->dim = random_size(8192), c->ffn = random_size(28672), c->vocab = random_size(200000);
+    c->layers = random_int(1, 8);
+    c->experts = random_int(0, 1) ? random_int(2, 128) : 0, c->experts_used = c->experts ? random_int(1, 2) : 0;
+    const bool norms = random_int(0, 1), bias = random_int(0, 1), tied = random_int(0, 1);
+    for (int i = 0; i < c->layers; i++) {
+        layers[i] = llm42_layer();
+        if (norms) layers[i].q_norm = layers[i].k_norm = &some;
+        if (bias) layers[i].k_bias = &some;
+    }
+    model->layer = layers;
+    model->embed.data = data, model->head.data = tied ? data : data + 1;
+    cu->desc.fixed_rows = random_int(0, 1) ? 0 : random_size(2048);
+    cu->desc.overlap = cu->desc.fixed_rows && random_int(0, 1);
+    cu->desc.logits_fp32 = random_int(0, 1), cu->desc.router_fp32 = random_int(0, 1);
+    llm42__cuda_sizes(cu);
+}
+
+// All that a pass reads and writes has its memory.
+static void check_addresses(const llm42__cuda *cu, int64_t at) {
+    const llm42_config *c = &cu->model->config;
+    const bool own = cu->model->head.data != cu->model->embed.data;
+    check(cu->embed && !own == !cu->head && cu->final_norm && cu->rope && cu->k && cu->v, "tables have memory", at);
+    for (const llm42__cuda_layer &l : cu->layer)
+        check(l.attention_norm && l.ffn_norm && !l.q_norm == !cu->model->layer[0].q_norm && !l.q_norm == !l.k_norm &&
+                  !l.bias == !cu->model->layer[0].k_bias && l.w[LLM42__QKV] && l.w[LLM42__O] && l.w[LLM42__GATE_UP] &&
+                  l.w[LLM42__DOWN] && !l.w[LLM42__ROUTER] == !c->experts,
+              "weights have memory", at);
+    for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) {
+        const llm42__execution *e = &cu->execution[i];
+        check(e->x && e->h && e->delta && e->qkv && e->q && e->attended && e->gate_up && e->gated && e->logits &&
+                  e->workspace && e->meta && !e->partial == (i > 0) && !e->arrived == (i > 0),
+              "passes have memory", at);
+        check(!c->experts || (e->router && e->expert_out && e->route_weight && e->route_id && e->route_offset &&
+                              e->route_source && e->route_place),
+              "mixtures have memory", at);
+    }
+}
+
+// An engine takes what it was said to need, and is refused if there is one byte less.
+static void check_memory(int64_t at) {
+    static llm42_model model;
+    static llm42_layer layers[8];
+    llm42__cuda *cu = new llm42__cuda();
+    llm42_error error = {};
+    fabricate_sizes(cu, &model, layers);
+    size_t sums[LLM42__BLOCK_KINDS];
+    const size_t need = llm42__needed_bytes(cu, sums);
+    device_free = need;
+    check(llm42__check_room(cu, &error) == LLM42_OK && !device_taken, "what is enough is enough", at);
+    device_free = need - 1;
+    check(llm42__check_room(cu, &error) == LLM42_MEMORY && strstr(error.text, "lower pages"), "what is not is not", at);
+    device_most = 0;
+    const llm42__blocks kept = llm42__kept_blocks(cu);
+    for (int kind = 0; kind < LLM42__LOADING; kind++) {
+        const size_t before = device_taken;
+        check(llm42__take_blocks(cu, kept, kind, &error) == LLM42_OK, "blocks are taken", at);
+        check(device_taken - before == sums[kind], "as much of each kind as was said", at);
+    }
+    check_addresses(cu, at);
+    const size_t all = device_taken;
+    llm42__loading in = {cu, nullptr, 0};
+    llm42__trial t = {};
+    t.cu = cu;
+    {
+        const llm42__lent memory = {llm42__loading_blocks(&in)};
+        llm42__take_blocks(cu, memory.list, LLM42__LOADING, &error);
+        check(in.buffer && device_taken == all + sums[LLM42__LOADING], "the buffer's memory", at);
+    }
+    {
+        const llm42__lent memory = {llm42__trial_blocks(&t)};
+        llm42__take_blocks(cu, memory.list, LLM42__TRIALS, &error);
+        check(t.x && t.turned && t.w && t.y && t.other && t.differ && device_taken == all + sums[LLM42__TRIALS],
+              "the trials' memory", at);
+    }
+    check(device_taken == all && device_most + llm42__cuda_bytes == need, "the most that was taken is what was said",
+          at);
+    llm42__cuda_close(cu);
+    check(!device_taken, "all is given back", at);
+}
+
+// A big vocabulary and many draws: logits in fp32 count in full, once for each execution. The execution of replay
+// passes counts with their rows, not with those of the largest pass.
+static void check_logits_memory(void) {
+    static llm42_model model;
+    static llm42_layer layers[2];
+    size_t passes[2][2] = {}, trials[2] = {}, draws = 0, vocab = 0, second = 0;
+    for (int i = 0; i < 4; i++) {
+        llm42__cuda cu = {};
+        size_t sums[LLM42__BLOCK_KINDS];
+        model.config = {};
+        model.config.heads = 32, model.config.kv_heads = 8, model.config.head_dim = 128, model.config.layers = 2;
+        model.config.dim = 4096, model.config.ffn = 14336, model.config.vocab = 128256;
+        model.layer = layers;
+        cu.model = cu.desc.model = &model;
+        cu.device.multiProcessorCount = 132;
+        cu.desc.max_context = 8192, cu.desc.page_size = 16, cu.desc.pages = 16384;
+        cu.desc.max_rows = 8192, cu.desc.max_running = 1024, cu.desc.fixed_rows = 256;
+        cu.desc.logits_fp32 = i & 1, cu.desc.overlap = i >> 1;
+        llm42__cuda_sizes(&cu);
+        llm42__needed_bytes(&cu, sums);
+        draws = (size_t)cu.max_draws, vocab = (size_t)cu.Vp;
+        passes[i & 1][i >> 1] = sums[LLM42__PASSES], trials[i & 1] = sums[LLM42__TRIALS];
+        size_t own[LLM42__BLOCK_KINDS] = {};
+        llm42__blocks list;
+        llm42__list_execution(&cu, 1, &list);
+        llm42__sum_blocks(list, own);
+        second = own[LLM42__PASSES];
+    }
+    auto about = [&](size_t bytes, size_t times) {  // as often as this what the logits need in bf16, up to whole pages
+        return llabs((long long)bytes - (long long)(times * draws * vocab * 2)) < (long long)times << 21;
+    };
+    check(draws == 1024 && about(passes[1][0] - passes[0][0], 1), "logits in fp32 count in full", 0);
+    check(about(passes[1][1] - passes[0][1], 2), "with overlap twice", 0);
+    check(draws * vocab * 4 > (size_t)8192 * 28672 * 2 && trials[1] > 3 * draws * vocab * 4, "and in trials", 0);
+    check(passes[1][1] - passes[1][0] == second && 2 * second < passes[1][0],
+          "the execution of replay passes is as large as they are", 0);
+}
+
+// The choice of algorithms -----------------------------------------------------------------------------------------
+
+// Algorithms by number: 0 to 3 are offered by cuBLASLt, 4 and 5 are variants, the others are tile kernels.
+enum { OFFERED = 4, VARIANTS = 2, LT = OFFERED + VARIANTS, FAKES = LT + LLM42__TILE_KINDS };
+static struct {
+    float us[FAKES];
+    bool wrong[FAKES], cannot_run[FAKES], sequential[FAKES], holds[FAKES];
+    int kills, starves, fails;  // who loses the device; lacks memory; has no bits to compare; -1: none
+    bool trusted;               // products are not looked at
+    bool lost;
+} fake;
+static std::string logged;
+
+static int fake_number(const llm42__algorithm *p) { return p->tile < 0 ? (int)p->algo.data[0] : LT + p->tile; }
+static llm42_result fake_right(llm42__trial *, int, const llm42__algorithm *p, int, bool *right, llm42_error *error) {
+    const int i = fake_number(p);
+    fake.lost |= i == fake.kills;
+    if (i == fake.starves) return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of memory");
+    if (fake.lost || fake.cannot_run[i]) return llm42_fail(error, LLM42_BACKEND, "cuda backend: it failed");
+    *right = fake.trusted || !fake.wrong[i];
+    return LLM42_OK;
+}
+static llm42_result fake_time(llm42__trial *, int, const llm42__algorithm *p, int, float *us, llm42_error *) {
+    *us = fake.us[fake_number(p)];
+    return LLM42_OK;
+}
+static llm42_result fake_order(llm42__trial *, int, const llm42__algorithm *p, int, bool *sequential, llm42_error *) {
+    *sequential = fake.sequential[fake_number(p)];
+    return LLM42_OK;
+}
+static llm42_result fake_holds(llm42__trial *, int, const llm42__algorithm *p, int, bool, bool *holds,
+                               llm42_error *error) {
+    if (fake_number(p) == fake.fails) return llm42_fail(error, LLM42_BACKEND, "cuda backend: cudaSomething: it failed");
+    *holds = fake.holds[fake_number(p)];
+    return LLM42_OK;
+}
+static llm42_result fake_alive(llm42_error *error) {
+    return fake.lost ? llm42_fail(error, LLM42_BACKEND, "cuda backend: the device is lost") : LLM42_OK;
+}
+static const llm42__tests fake_tests = {llm42__run_product, fake_right, fake_time, fake_order, fake_holds, fake_alive};
+
+// Fast algorithms that sum in orders of their own, and slower tile kernels: all of them good.
+static void fake_all(void) {
+    fake = {};
+    fake.kills = fake.starves = fake.fails = -1;
+    for (int i = 0; i < FAKES; i++)
+        fake.us[i] = (float)(i < LT ? 10 + i : 100 + i), fake.sequential[i] = i >= LT, fake.holds[i] = true;
+}
+
+// Chooses for a product of 6,144 x 4,096 with 16 rows. chosen: by schedule.
+static llm42_result fake_choose(llm42__algorithm *chosen, llm42_cuda_fixed fixed, llm42_error *error) {
+    static llm42_model model;
+    llm42__cuda cu = {};
+    llm42__trial t = {};
+    std::vector<llm42__candidate> list;
+    t.cu = &cu, t.tests = &fake_tests;
+    cu.model = &model, cu.qkv = 6144, cu.Dp = 4096, cu.max_rows = 16, cu.options.fixed = fixed;
+    cu.desc.log = [](void *, const char *line) { logged += line; };
+    cu.buckets.push_back(16);
+    for (auto &product : cu.algorithms)
+        for (auto &schedule : product) schedule.resize(1);
+    for (int i = 0; i < FAKES; i++) {
+        llm42__algorithm p = {};
+        p.tile = i < LT ? -1 : i - LT, p.algo.data[0] = (uint64_t)i;
+        list.push_back({p, i < OFFERED ? i : -1});
+    }
+    logged.clear();
+    LLM42__TRY(llm42__leave_out_wrong(&t, LLM42__QKV, 16, &list, error));
+    LLM42__TRY(llm42__choose_from(&t, LLM42__QKV, 0, &list, error));
+    for (llm42_schedule schedule : llm42__schedules) chosen[schedule] = cu.algorithms[LLM42__QKV][schedule][0];
+    return LLM42_OK;
+}
+static int fake_chosen(llm42_schedule schedule) {
+    llm42__algorithm chosen[LLM42__SCHEDULES];
+    llm42_error error = {};
+    const bool ok = fake_choose(chosen, LLM42_CUDA_FIXED_FIRST, &error) == LLM42_OK;
+    return check(ok, error.text, schedule) ? fake_number(&chosen[schedule]) : -1;
+}
+
+static void check_wrong_products(void) {
+    fake_all();
+    check(fake_chosen(LLM42_FAST) == 0 && fake_chosen(LLM42_FIXED) == 0 && fake_chosen(LLM42_INVARIANT) == LT &&
+              logged.empty(),
+          "if all are good, FAST takes the fastest, FIXED the first, INVARIANT the fastest in order", 0);
+    // A repeatable but wrong product: nothing but the comparison of products refuses it.
+    fake.wrong[0] = fake.wrong[LT] = true;
+    check(fake_chosen(LLM42_FAST) == 1 && fake_chosen(LLM42_FIXED) == 1 && fake_chosen(LLM42_INVARIANT) == LT + 1,
+          "no schedule takes a wrong product", 0);
+    check(logged.find("cuda refused: qkv (6144 x 4096) with 16 rows by cublasLt algorithm") != std::string::npos &&
+              logged.find("with 16 rows by tile") != std::string::npos,
+          "what is refused is logged", 0);
+    fake.trusted = true;
+    check(fake_chosen(LLM42_FAST) == 0 && fake_chosen(LLM42_FIXED) == 0 && fake_chosen(LLM42_INVARIANT) == LT,
+          "without the comparison all would have taken it", 0);
+    fake_all();
+    for (int i = 0; i < FAKES; i++) fake.wrong[i] = true;
+    llm42__algorithm chosen[LLM42__SCHEDULES];
+    llm42_error error = {};
+    check(fake_choose(chosen, LLM42_CUDA_FIXED_FIRST, &error) == LLM42_NOT_INVARIANT &&
+              strstr(error.text, "qkv product (6144 x 4096) with 16 rows"),
+          "if all are wrong there is an error", 0);
+}
+
+static void check_failed_trials(void) {
+    llm42__algorithm chosen[LLM42__SCHEDULES];
+    llm42_error error = {};
+    fake_all();
+    fake.cannot_run[0] = true;
+    check(fake_chosen(LLM42_FAST) == 1 && logged.empty(), "what cannot run here is left out", 0);
+    fake.kills = 2;
+    check(fake_choose(chosen, LLM42_CUDA_FIXED_FIRST, &error) == LLM42_BACKEND &&
+              strstr(error.text, "cuda backend: while trying the qkv product (6144 x 4096) with 16 rows by cublasLt "
+                                 "algorithm ") &&
+              strstr(error.text, ": the device is lost") && !strchr(error.text, '\n'),
+          "a lost device is an error that says where it was lost", 0);
+    fake_all();
+    fake.starves = 1;
+    check(fake_choose(chosen, LLM42_CUDA_FIXED_FIRST, &error) == LLM42_MEMORY &&
+              strstr(error.text, "qkv product (6144 x 4096) with 16 rows by cublasLt algorithm") &&
+              strstr(error.text, "out of memory: lower pages"),
+          "so is a lack of memory", 0);
+    fake_all();
+    fake.fails = 0;
+    check(fake_choose(chosen, LLM42_CUDA_FIXED_FIRST, &error) == LLM42_BACKEND &&
+              strstr(error.text, "qkv product (6144 x 4096) with 16 rows by cublasLt algorithm") &&
+              strstr(error.text, ": cudaSomething: it failed"),
+          "so is a failure in a later test", 0);
+}
+
+// What FIXED and INVARIANT sum does not depend on times.
+static void check_times_do_not_matter(int64_t at) {
+    int first = OFFERED;  // that holds
+    fake_all();
+    for (int i = 0; i < LT; i++) fake.sequential[i] = random_int(0, 3) == 0, fake.holds[i] = random_int(0, 2) == 0;
+    for (int i = OFFERED - 1; i >= 0; i--)
+        if (fake.holds[i]) first = i;
+    const bool in_order = first == OFFERED || fake.sequential[first];
+    for (int turn = 0; turn < 8; turn++) {
+        for (int i = 0; i < FAKES; i++) fake.us[i] = (float)random_int(10, 30);
+        llm42__algorithm chosen[LLM42__SCHEDULES];
+        llm42_error error = {};
+        check(fake_choose(chosen, LLM42_CUDA_FIXED_FIRST, &error) == LLM42_OK, error.text, at);
+        const llm42__algorithm *fixed = &chosen[LLM42_FIXED];
+        check(chosen[LLM42_INVARIANT].sequential, "INVARIANT takes the sequential order", at);
+        check(fixed->sequential == in_order && (in_order || fake_number(fixed) == first),
+              "FIXED takes the first offered that holds, or the sequential order", at);
+        check(fake_choose(chosen, LLM42_CUDA_FIXED_MATCH, &error) == LLM42_OK && chosen[LLM42_FIXED].sequential,
+              "with MATCH it takes that order", at);
+    }
+}
+
+// Host memory runs out ---------------------------------------------------------------------------------------------
+
+static void check_no_exception(void) {
+    llm42_model model = {};
+    llm42__cuda *cu = new llm42__cuda();
+    llm42_error error = {};
+    fabricate(cu, &model);
+    cu->desc.overlap = true, cu->desc.fixed_rows = cu->desc.max_rows;
+    int32_t page = 0;
+    llm42_seq seq = {};
+    seq.pages = &page;
+    llm42_row row = {};
+    llm42_output out = {};
+    llm42_pass pass = {};
+    pass.schedule = LLM42_FIXED, pass.rows = 1, pass.shape = cu->desc.fixed_rows;
+    pass.row = &row, pass.seq = &seq, pass.out = &out;
+    llm42_cuda_stage stages[LLM42_CUDA_STAGES];
+    int count = 0;
+    auto refused = [&](auto f, const char *what) {
+        bool thrown = false;
+        llm42_result result = LLM42_OK;
+        error = {};
+        switch_memory();
+        try {
+            result = f();
+        } catch (...) {
+            thrown = true;
+        }
+        switch_memory();
+        check(!thrown && result == LLM42_MEMORY && strstr(error.text, "out of host memory"), what, 0);
+    };
+    refused([&]() { return llm42_backend_cuda()->run(cu, &pass, &error); }, "run without memory");
+    refused([&]() { return llm42_backend_cuda()->start(cu, &pass, &error); }, "start without memory");
+    check(!cu->execution[1].in_flight, "a pass that was not started is not in flight", 0);
+    refused([&]() { return llm42_cuda_stages(cu, &pass, 1, stages, &count, &error); }, "stages without memory");
+    check(llm42__guarded(&error, []() -> llm42_result { throw 42; }) == LLM42_BACKEND, "other exceptions", 0);
+    delete cu;
+}
+
+// Logits come back, and no memory is needed: not in run either, but that needs a device.
+static void check_logits_copied(int64_t at) {
+    enum { ROWS = 12, V = 77, VP = 128 };
+    static llm42_model model;
+    static uint32_t device[ROWS * VP];
+    static float logits[ROWS * V];
+    llm42__cuda cu = {};
+    llm42_error error = {};
+    llm42_pass pass = {};
+    llm42_seq seq = {};
+    llm42_row rows[ROWS] = {};
+    llm42_output outs[ROWS] = {}, outs_host[ROWS] = {};
+    const bool fp32 = at & 1;
+    model.config.vocab = V;
+    cu.model = &model, cu.Vp = VP, cu.desc.logits_fp32 = fp32;
+    for (uint32_t &x : device) x = (uint32_t)random_int(0, INT32_MAX - 1);
+    for (float &x : logits) x = -1;
+    pass.rows = ROWS, pass.row = rows, pass.seq = &seq, pass.out = outs, pass.logits = logits;
+    llm42__execution *ex = &cu.execution[1];
+    ex->logits = device, ex->out_host = outs_host, ex->in_flight = &pass;
+    for (llm42_row &row : rows)
+        if (random_int(0, 2)) row.flags = LLM42_ROW_SAMPLE, ex->prepared.draws++;
+    switch_memory();
+    llm42_result result = LLM42_BACKEND;
+    try {
+        result = llm42_backend_cuda()->poll(&cu, INFINITY, &error);
+    } catch (...) {
+    }
+    switch_memory();
+    bool same = result == LLM42_OK && !ex->in_flight;
+    for (int r = 0, draw = 0; r < ROWS; r++) {
+        const bool drawn = rows[r].flags & LLM42_ROW_SAMPLE;
+        for (int i = 0; i < V; i++) {
+            uint32_t want, got;
+            const float none = -1;
+            memcpy(&got, &logits[r * V + i], 4);
+            memcpy(&want, &none, 4);
+            if (drawn && fp32) want = device[draw * VP + i];
+            if (drawn && !fp32) want = (uint32_t)((const uint16_t *)device)[draw * VP + i] << 16;
+            same = same && got == want;
+        }
+        draw += drawn;
+    }
+    check(same, "poll copies logits without memory", at);
+}
+
 int main(void) {
     static llm42_model model;
     for (int64_t at = 0; at < 500; at++) {
@@ -262,6 +677,13 @@ int main(void) {
         delete cu;
     }
     check_algorithm_file();
+    for (int64_t at = 0; at < 200; at++) check_memory(at);
+    check_logits_memory();
+    check_wrong_products();
+    check_failed_trials();
+    for (int64_t at = 0; at < 200; at++) check_times_do_not_matter(at);
+    check_no_exception();
+    for (int64_t at = 0; at < 20; at++) check_logits_copied(at);
     printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
     return failed > 0;
 }
