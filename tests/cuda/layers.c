@@ -5,6 +5,8 @@
 // mean square of the CPU's row. Both compute in bf16 with fp32 sums: a value that lies on the border between two bf16
 // numbers goes up here and down there (0.4%), and later operators mix these.
 #include "rig.h"
+#include "../make_model.h"
+#include "../tied_experts.h"
 
 static const double LAYER_TOLERANCE = 0.05;
 
@@ -129,13 +131,14 @@ static parting film_compare(const film *want, const film *got, const llm42_model
 
 // Two probed passes: prompts of two sequences, one behind the other, then a decode row of each.
 static bool film_shoot(const llm42_backend *backend, const llm42_model *model, llm42_schedule schedule,
-                       const int32_t *ids, film films[2]) {
+                       bool router_fp32, const int32_t *ids, film films[2]) {
     enum { A = 70, B = 26 };
     rig g = {0};
     llm42_row row[A + B];
     llm42_output out[A + B];
-    bool ok = rig_open(&g, backend,
-                       (llm42_backend_desc){.model = model, .max_rows = 128, .max_context = 128, .max_running = 2});
+    llm42_backend_desc desc = {
+        .model = model, .router_fp32 = router_fp32, .max_rows = 128, .max_context = 128, .max_running = 2};
+    bool ok = rig_open(&g, backend, desc);
     for (int i = 0; i < A; i++) row[i] = (llm42_row){0, i, ids[i], LLM42_ROW_SAMPLE};
     for (int i = 0; i < B; i++) row[A + i] = (llm42_row){1, i, ids[A + i], LLM42_ROW_SAMPLE};
     llm42_pass pass = rig_pass(&g, schedule, row, A + B, out, NULL);
@@ -153,7 +156,7 @@ static bool film_shoot(const llm42_backend *backend, const llm42_model *model, l
                            backend->name);
 }
 
-static void check_layers(const char *path) {
+static void check_layers(const char *path, bool router_fp32) {
     static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
     llm42_model *model = load_model(path, false);
     if (!model) return;
@@ -165,10 +168,10 @@ static void check_layers(const char *path) {
     int32_t *ids = random_ids(128, model->config.vocab, 11);
     film want[2] = {{0}, {0}};
     double largest = 0;
-    bool ok = film_shoot(llm42_backend_cpu(), model, LLM42_INVARIANT, ids, want);
+    bool ok = film_shoot(llm42_backend_cpu(), model, LLM42_INVARIANT, router_fp32, ids, want);
     for (int s = 0; ok && s < 3; s++) {
         film got[2] = {{0}, {0}};
-        ok = film_shoot(tested, model, schedules[s], ids, got);
+        ok = film_shoot(tested, model, schedules[s], router_fp32, ids, got);
         for (int i = 0; ok && i < 2; i++) {
             parting p = film_compare(&want[i], &got[i], model->config.experts ? model : NULL);
             const shot *at = p.at < 0 ? NULL : &want[i].shots[p.at];
@@ -200,7 +203,7 @@ static void check_layer_controls(void) {
     if (!model) return;
     int32_t *ids = random_ids(128, model->config.vocab, 11);
     film want[2] = {{0}, {0}};
-    bool ok = film_shoot(llm42_backend_cpu(), model, LLM42_INVARIANT, ids, want);
+    bool ok = film_shoot(llm42_backend_cpu(), model, LLM42_INVARIANT, false, ids, want);
     for (int m = 0; ok && m < 6; m++) {
         llm42_model copy = *model;
         llm42_layer layers[16];
@@ -216,7 +219,7 @@ static void check_layer_controls(void) {
         matrix->data = data;
         copy.layer = layers;
         film got[2] = {{0}, {0}};
-        if (film_shoot(tested, &copy, LLM42_FIXED, ids, got)) {
+        if (film_shoot(tested, &copy, LLM42_FIXED, false, ids, got)) {
             parting p = film_compare(&want[0], &got[0], NULL);
             const shot *found = p.at < 0 ? NULL : &want[0].shots[p.at];
             CHECK_MSG(found && found->layer == at && !strcmp(found->name, matrices[m].name),
@@ -231,17 +234,39 @@ static void check_layer_controls(void) {
     llm42_model_free(model);
 }
 
+// Mixtures with router logits in bf16 and in fp32.
+static void check_routers(void) {
+    static const char experts[] = "\"moe_intermediate_size\": 64, \"num_experts\": 16, "
+                                  "\"num_experts_per_tok\": 4, \"norm_topk_prob\": true, ";
+    static const test_shape shape = {"qwen3_moe", 96, 128, 2, 4, 2, 32, 64, 16, false, "BF16", experts, 256};
+    static tied_models tied;
+    char dir[64];
+    test_folder(dir);
+    for (int fp32 = 0; fp32 < 2; fp32++) {
+        const char *path = test_path(dir, fp32 ? "router_fp32" : "router_bf16");
+        test_model_folder(path, &shape);
+        check_layers(path, fp32);
+    }
+    if (tied_load(&tied, dir)) {
+        tied_check(&tied, tested, &cuda_desc, LLM42_FIXED);
+        tied_check(&tied, tested, &cuda_desc, LLM42_INVARIANT);
+    }
+    llm42_model_free(tied.loaded);
+    test_remove(dir);
+}
+
 void part_layers(void) {
     char path[900];
     struct dirent **list = NULL;
     check_layer_controls();
-    check_layers("synthetic:tiny");
-    check_layers(main_model());
+    check_routers();
+    check_layers("synthetic:tiny", false);
+    check_layers(main_model(), false);
     int count = scandir("tests/arch", &list, visible, alphasort);
     CHECK_MSG(count > 0, "run this in the repository's root: no tests/arch");
     for (int i = 0; i < count; i++) {
         snprintf(path, sizeof path, "tests/arch/%s", list[i]->d_name);
-        check_layers(path);
+        check_layers(path, false);
         free(list[i]);
     }
     free(list);

@@ -8,8 +8,8 @@ typedef struct small_case {
     llm42_mode mode;
     llm42_prefill prefill;
     int requests, page_size, group;
-    bool match, overlap, fp32;
-    int longer;  // times: prompts and context
+    bool match, overlap, fp32;  // fp32: of logits and of router logits
+    int longer;                 // times: prompts and context
 } small_case;
 
 static const small_case small_cases[] = {
@@ -63,6 +63,17 @@ static const small_case small_cases[] = {
      true,
      false,
      false,
+     1},
+    {{"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
+      "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 768},
+     LLM42_DVR,
+     LLM42_PREFILL_PACKED,
+     4,
+     16,
+     4,
+     false,
+     false,
+     true,
      1},
     // so many rows that a block has several rounds of a row's units to merge
     {{"qwen3", 64, 64, 1, 8, 8, 128, 96, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 768},
@@ -144,6 +155,7 @@ static void check_small(const char *folder, int at) {
                               .window = 8,
                               .group = s->group,
                               .logits_fp32 = s->fp32,
+                              .router_fp32 = s->fp32,
                               .page_size = s->page_size,
                               .overlap = s->overlap,
                               .log = note_line};
