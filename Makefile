@@ -145,7 +145,7 @@ bench-cuda: nvcc need banner  ## measure the GPU's ceilings and the engine's spe
 	@+$(SUBMAKE) CUDA=1 $(B)/bench
 	$(B)/bench --backend cuda
 
-fuzz: setup banner  ## fuzz the loaders and the engine for FUZZ_SECONDS each, with libFuzzer where clang has it
+fuzz: setup banner  ## fuzz files, programs and the engine for FUZZ_SECONDS each, with libFuzzer where clang has it
 	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(patsubst tests/%.c,$(B)/asan/tests/%,$(wildcard tests/fuzz_*.c)) \
 	    TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
 	@CC="$(CC)" STB="$(STB)" B="$(B)" bash tests/fuzz.sh $(FUZZ_SECONDS) $(wildcard tests/fuzz_*.c)
@@ -194,6 +194,7 @@ $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_lost matmul_ladder): $(B)/tes
 	$(if $(V),,@echo "  building $@"; )$(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) \
 	    $(filter tests/cuda/%.cu %.o,$^) $(addprefix -Xcompiler ,$(OMP)) \
 	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -o $@
+$(B)/tests/fuzz_programs: | programs  # it runs them
 $(B)/tests/%: tests/%.c $(B)/.flags
 	@mkdir -p $(@D)
 	$(call COMPILE,$(TEST_CFLAGS))

@@ -71,15 +71,18 @@ typedef struct args_option {
 #define ARGS_SHARED __attribute__((weak))
 ARGS_SHARED const char *args_program = "llm42";  // for messages; args_parse sets it
 
-// One line on stderr, then exit: status 2 is for what the user typed, 1 for what went wrong later.
+// One line on stderr, then exit: status 2 is for what the user typed, 1 for what went wrong later. Control characters
+// that were typed are shown as ?.
 static inline void args_fail(int status, const char *format, ...) {
+    char text[8192];
     va_list values;
     va_start(values, format);
-    fflush(stdout);
-    fprintf(stderr, "%s: ", args_program);
-    vfprintf(stderr, format, values);
-    fprintf(stderr, "\n");
+    vsnprintf(text, sizeof text, format, values);
     va_end(values);
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 127) *p = '?';
+    fflush(stdout);
+    fprintf(stderr, "%s: %s\n", args_program, text);
     exit(status);
 }
 

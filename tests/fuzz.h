@@ -16,6 +16,9 @@
 #include <signal.h>
 
 enum { FUZZ_ROOM = 1 << 17 };
+#ifndef FUZZ_SECONDS
+#define FUZZ_SECONDS 12  // as a test, at most
+#endif
 
 // What the target finds wrong ends the program, which is how libFuzzer learns of it.
 #define FUZZ_CHECK(condition, ...)                                                        \
@@ -194,7 +197,7 @@ static inline int fuzz_main(const char *name, int argc, char **argv, size_t (*se
     for (int i = 0; i < 6; i++) signal(deadly[i], fuzz_died);
     if (argc > 1 && strcmp(argv[1], "--seconds") != 0 && strcmp(argv[1], "--runs") != 0)
         return fuzz_files(argc, argv, seed, target);
-    long seconds = fuzz_option(argc, argv, "--seconds", 12), seeds = 0;
+    long seconds = fuzz_option(argc, argv, "--seconds", FUZZ_SECONDS), seeds = 0;
     long runs = fuzz_option(argc, argv, "--runs", argc > 1 ? 1000000000 : 20000);
     double start = test_seconds();
     while (seed((int)seeds, fuzz.data, FUZZ_ROOM) > 0) seeds++;

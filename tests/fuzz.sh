@@ -14,12 +14,12 @@ for source in "$@"; do
         -fno-sanitize-recover=all -DLLM42_LIBFUZZER -I. -isystem "$STB" "$source" -o "$B/fuzz/$name.bin" $libs \
         2>"$B/fuzz/$name.log"; then
         echo "== $name: libFuzzer, $seconds s"
-        "$B/asan/tests/$name" --seeds "$corpus"
-        "$B/fuzz/$name.bin" -max_total_time="$seconds" -max_len=65536 -timeout=20 -rss_limit_mb=4096 \
+        B=$B/asan "$B/asan/tests/$name" --seeds "$corpus"
+        B=$B/asan "$B/fuzz/$name.bin" -max_total_time="$seconds" -max_len=65536 -timeout=20 -rss_limit_mb=4096 \
             -artifact_prefix="$B/fuzz/" "$corpus" || failed=1
     else
         echo "== $name: its own mutator, $seconds s"
-        "$B/asan/tests/$name" --seconds "$seconds" || failed=1
+        B=$B/asan "$B/asan/tests/$name" --seconds "$seconds" || failed=1
     fi
 done
 exit $failed

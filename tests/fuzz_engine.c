@@ -2,7 +2,8 @@
 // not, on the CPU or on the simulator. After every call the books must balance: pages, counts, events, tokens; a step
 // allocates nothing; and the tokens and log-probabilities of deterministic requests are those of the same request run
 // alone, or on the simulator the true tokens. A spy in front of the backend holds the engine to the contract of passes
-// in flight, and in some inputs lets passes fail. In others memory runs short while an engine opens or takes a request.
+// in flight, and in some inputs lets passes fail. In others memory runs short while an engine opens or takes a request,
+// or on_event submits, cancels and releases requests.
 #include "fuzz.h"
 #include "make_model.h"
 
@@ -54,7 +55,7 @@ static int reference_count;
 
 static struct {
     int64_t engines, simulated, requests, refused, rollbacks, natural, preemptions, prefix_hits, compared;
-    int64_t flights, failed, starved;
+    int64_t flights, failed, starved, meddled;
 } seen;  // what the inputs reached
 
 // Pass times of the simulator are made up: 1 ms, a row and a context of 10 tokens more each.
@@ -109,6 +110,7 @@ typedef struct shadow {
     int64_t id;
     int prompt, sampling, max_new, committed, candidates;
     bool live, finished, deterministic, checked;
+    bool cancelled, released;  // inside an event: it commits no more tokens; it goes when the outer call returns
     int64_t rollbacks, verifications, preemptions;
     int32_t tokens[NEW], candidate[CONTEXT];
     float logprobs[NEW];
@@ -123,6 +125,8 @@ static struct {
     double time;             // of the last event
     bool simulated, faulty;  // faulty: passes fail now and then
     bool starving;           // allocations fail now and then
+    bool meddling;           // on_event calls the engine
+    int64_t allocated;       // inside events
     uint64_t random;
     const llm42_pass *flight;    // as the engine gave it; NULL: none is in flight
     llm42_row flight_row[ROWS];  // as they were when it took off
@@ -223,6 +227,7 @@ static shadow *shadow_of(int64_t id) {
 static void committed(shadow *s, const llm42_event *e) {
     FUZZ_CHECK(e->position == s->committed && e->n >= 1 && e->tokens && e->logprobs, "committed at %d, expected %d",
                e->position, s->committed);
+    FUZZ_CHECK(!s->cancelled, "tokens of a request that was cancelled inside an event");
     FUZZ_CHECK(s->committed + e->n <= s->max_new, "%d + %d tokens of %d", s->committed, e->n, s->max_new);
     memcpy(s->tokens + s->committed, e->tokens, (size_t)e->n * sizeof *s->tokens);
     memcpy(s->logprobs + s->committed, e->logprobs, (size_t)e->n * sizeof *s->logprobs);
@@ -243,8 +248,7 @@ static void check_reserve(void) {
                pages);
 }
 
-static void on_event(void *user, const llm42_event *e) {
-    (void)user;
+static void check_event(const llm42_event *e) {
     FUZZ_CHECK(e->type > LLM42_EVENT_NONE && e->type <= LLM42_EVENT_PASS, "event %d", (int)e->type);
     FUZZ_CHECK(e->time >= run.time, "%s at %.9f, after %.9f", llm42_event_name(e->type), e->time, run.time);
     run.time = e->time;
@@ -282,6 +286,73 @@ static void on_event(void *user, const llm42_event *e) {
         s->finished = true;
         break;
     default: break;
+    }
+}
+
+static void check_promise(shadow *s);
+
+static llm42_request_desc describe(shadow *s, uint8_t which, uint8_t how, bool deterministic) {
+    *s = (shadow){.prompt = which % PROMPTS,
+                  .sampling = (how >> 4) % SAMPLINGS,
+                  .max_new = 1 + how % NEW,
+                  .deterministic = deterministic,
+                  .live = true};
+    return (llm42_request_desc){.prompt = tokens_of,
+                                .prompt_count = prompt_count[s->prompt],
+                                .max_new_tokens = s->max_new,
+                                .deterministic = deterministic,
+                                .sampling = samplings[s->sampling]};
+}
+
+// Calls the engine from inside an event. What may not be called there is refused and changes nothing.
+static void meddle(void) {
+    uint64_t r = test_random(&run.random);
+    shadow *s = run.count ? &run.requests[r / 16 % (uint64_t)run.count] : NULL;
+    llm42_error error = {0};
+    llm42_result result = LLM42_INVALID;
+    seen.meddled++;
+    if (r % 8 < 2 && run.count < REQUESTS) {
+        s = &run.requests[run.count];
+        llm42_request_desc desc = describe(s, (uint8_t)(r >> 16), (uint8_t)(r >> 24), r >> 32 & 1);
+        desc.ignore_stop = true;
+        int64_t before = test_allocations();
+        result = llm42_engine_submit(run.engine, &desc, &s->id, &error);
+        run.allocated += test_allocations() - before;
+        if (result == LLM42_OK) run.count++;
+        FUZZ_CHECK(result == LLM42_OK || result == LLM42_NEVER_FITS || run.desc->mode == LLM42_NONDETERMINISTIC, "%s",
+                   error.text);
+    } else if (r % 8 < 4 && s) {
+        result = llm42_engine_cancel(run.engine, s->id, &error);
+        bool gone = !s->live || (s->released && !llm42_engine_request(run.engine, s->id));
+        FUZZ_CHECK(result == (gone ? LLM42_NOT_FOUND : LLM42_OK), "%s", error.text);
+        s->cancelled = true;
+    } else if (r % 8 < 6 && s) {
+        result = llm42_engine_release(run.engine, s->id, &error);
+        bool gone = !s->live || (s->released && result == LLM42_NOT_FOUND);  // since the event in which it was released
+        FUZZ_CHECK(result == (gone ? LLM42_NOT_FOUND : s->finished ? LLM42_OK : LLM42_INVALID), "%s", error.text);
+        s->released |= result == LLM42_OK;
+    } else if (r % 8 == 6) {
+        FUZZ_CHECK(llm42_engine_step(run.engine, &error) == LLM42_INVALID, "a step inside an event");
+        FUZZ_CHECK(llm42_engine_run(run.engine, &error) == LLM42_INVALID && error.text[0], "a run inside an event");
+    } else {
+        FUZZ_CHECK(llm42_engine_close(run.engine) == LLM42_INVALID, "closed inside an event");
+    }
+}
+
+static void on_event(void *user, const llm42_event *e) {
+    (void)user;
+    check_event(e);
+    if (run.meddling && test_random(&run.random) % 4 == 0) meddle();
+}
+
+// What events released is gone when the call that emitted them has returned.
+static void forget_released(void) {
+    for (int i = 0; i < run.count; i++) {
+        shadow *s = &run.requests[i];
+        if (!s->released || !s->live) continue;
+        check_promise(s);
+        s->checked = true;
+        s->live = false;
     }
 }
 
@@ -327,6 +398,7 @@ static void check_request(shadow *s) {
 }
 
 static void check_all(void) {
+    forget_released();
     llm42_stats stats = llm42_engine_stats(run.engine);
     FUZZ_CHECK(stats.pages_free >= 0 && stats.pages_free <= run.desc->pages, "%d pages free", stats.pages_free);
     FUZZ_CHECK(stats.running >= 0 && stats.running <= run.desc->max_running, "%d running", stats.running);
@@ -350,8 +422,10 @@ static void check_all(void) {
 static llm42_result step(void) {
     llm42_error error = {0};
     int64_t before = test_allocations();
+    run.allocated = 0;
     llm42_result result = llm42_engine_step(run.engine, &error);
-    FUZZ_CHECK(test_allocations() == before, "the step allocated %lld times", (long long)(test_allocations() - before));
+    int64_t allocated = test_allocations() - before - run.allocated;
+    FUZZ_CHECK(allocated == 0, "the step allocated %lld times", (long long)allocated);
     FUZZ_CHECK(result >= LLM42_OK || (run.faulty && result == LLM42_BACKEND), "%s", error.text);
     check_all();
     return result;
@@ -404,17 +478,8 @@ static void submit(uint8_t op) {
     if (run.count == REQUESTS) return;
     shadow *s = &run.requests[run.count];
     uint8_t which = next(), how = next();
-    *s = (shadow){.prompt = which % PROMPTS,
-                  .sampling = (how >> 4) % SAMPLINGS,
-                  .max_new = 1 + how % NEW,
-                  .deterministic = (op & 0x10) != 0,
-                  .live = true};
-    llm42_request_desc desc = {.prompt = tokens_of,
-                               .prompt_count = prompt_count[s->prompt],
-                               .max_new_tokens = s->max_new,
-                               .deterministic = s->deterministic,
-                               .sampling = samplings[s->sampling],
-                               .ignore_stop = (op & 0x20) != 0};
+    llm42_request_desc desc = describe(s, which, how, (op & 0x10) != 0);
+    desc.ignore_stop = (op & 0x20) != 0;
     const int32_t *own = run.simulated ? truth[s->prompt][run.count] : alone(run.desc, s->prompt, s->sampling)->tokens;
     int32_t stop = own[which >> 4];
     if (op & 0x40) desc.stop = &stop, desc.stop_count = 1;  // one that is going to come
@@ -435,7 +500,7 @@ static void submit(uint8_t op) {
         return;
     }
     if (result == LLM42_OK) {
-        FUZZ_CHECK(run.count == count + 1 && s->id == id, "submit told id %lld, the event %lld", (long long)id,
+        FUZZ_CHECK(run.count > count && s->id == id, "submit told id %lld, the event %lld", (long long)id,
                    (long long)s->id);
         return;
     }
@@ -513,6 +578,7 @@ static bool open_engine(void) {
     FUZZ_CHECK(result == LLM42_OK || result == LLM42_INVALID, "%s", error.text);
     if (result == LLM42_OK) run.desc = llm42_engine_config(run.engine);
     run.faulty = e >> 6 == 3;
+    run.meddling = e >> 6 == 1;
     return result == LLM42_OK;
 }
 
@@ -618,8 +684,8 @@ static inline void fuzz_report(void) {
     printf("  %lld engines (%lld simulated), %lld requests, %lld refused, %lld compared with the run alone\n",
            (long long)seen.engines, (long long)seen.simulated, (long long)seen.requests, (long long)seen.refused,
            (long long)seen.compared);
-    printf("  %lld passes in flight, %lld passes that failed, %lld calls that ran out of memory\n",
-           (long long)seen.flights, (long long)seen.failed, (long long)seen.starved);
+    printf("  %lld passes in flight, %lld passes that failed, %lld calls that ran out of memory, %lld inside events\n",
+           (long long)seen.flights, (long long)seen.failed, (long long)seen.starved, (long long)seen.meddled);
     printf("  %lld rollbacks (%lld without injection), %lld preemptions, %lld tokens from the prefix cache\n",
            (long long)seen.rollbacks, (long long)seen.natural, (long long)seen.preemptions,
            (long long)seen.prefix_hits);
