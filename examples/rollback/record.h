@@ -1,0 +1,446 @@
+// record.h: what the lecture demo (rollback.c) has seen. A pass is never drawn from the engine but from this record, so
+// that the viewer can go back. Everything that changes carries the number of the pass that changed it; passes count
+// from 1. Pointers marked [] are stb_ds arrays.
+//
+//     rollback.c    options, serving, what is recorded, the comparison at the end
+//     record.h      the record, and its text as characters that have a look
+//     screen.h      a pass on a terminal or in a log, and the keys
+//     slides.h      the whole run as SVG or HTML
+#ifndef RECORD_H
+#define RECORD_H
+
+#include <locale.h>
+#include <stdarg.h>
+#include <wchar.h>
+
+#include "../args.h"
+#include "../tokenizer.h"
+
+enum { MAX_LANES = 16, TOKEN_COLUMNS = 24 };  // no token is wider where it stands alone
+
+// How text looks. Looks differ by more than their colour, and brackets say most of it where there is none. The colours
+// are one palette, on a terminal, in HTML and in SVG. People who see no red or green can tell them apart, and they can
+// be read on black and on white.
+#define LOOKS(X)                                                                      \
+    X(PROMPT, "\033[2m", "", "", "prompt")                                            \
+    X(ORDINARY, "", "", "", "ordinary")                                               \
+    X(CANDIDATE, "\033[4;38;5;166m", "(", ")", "candidate")                           \
+    X(COMMITTED, "\033[1;38;5;32m", "", "", "committed")                              \
+    X(STRUCK, "\033[9;38;5;166m", "[-", "-]", "dropped")                              \
+    X(VERDICT, "\033[7;1;38;5;29m", "{+", "+}", "verifier's own")                     \
+    X(PLAIN, "", "", "", NULL)                                                        \
+    X(STRONG, "\033[1m", "", "", NULL)                                                \
+    X(FAINT, "\033[2m", "", "", NULL)                                                 \
+    X(NAME, "\033[1;38;5;32m", "", "", NULL)       /* of a deterministic request */   \
+    X(FAST_LETTER, "\033[38;5;166m", "", "", NULL) /* the letter of a kind of pass */ \
+    X(REPLAY_LETTER, "\033[1;38;5;32m", "", "", NULL)                                 \
+    X(ROLLBACK_LETTER, "\033[7;1;38;5;166m", "", "", NULL)
+typedef enum look {
+#define LOOK_NAME(name, ansi, open, close, legend) name,
+    LOOKS(LOOK_NAME)
+#undef LOOK_NAME
+} look;
+static const struct {
+    const char *name, *ansi, *open, *close, *legend;
+} LOOK[] = {
+#define LOOK_VALUE(name, ansi, open, close, legend) {#name, ansi, open, close, legend},
+    LOOKS(LOOK_VALUE)
+#undef LOOK_VALUE
+};
+
+static const struct {
+    char letter;
+    look look;
+    const char *legend;
+} PASSES[] = {
+    {'.', FAST_LETTER, "fast"},
+    {'P', PLAIN, "prompts"},
+    {'R', REPLAY_LETTER, "replay"},
+    {'X', ROLLBACK_LETTER, "rollback"},
+};
+enum { FAST_PASS, PROMPT_PASS, REPLAY_PASS, ROLLBACK_PASS, PASS_KINDS };
+
+// A token of a request's line. Nothing leaves the line: what was dropped stays, struck out.
+typedef struct item {
+    int32_t token;
+    look look;  // at the end: of a candidate COMMITTED or STRUCK
+    int index;  // among the output tokens; prompt: -1
+    int born;
+    int settled;  // when it was committed or dropped; 0: still a candidate
+} item;
+
+// A verification: a request's candidates beside the outputs of the replay pass. If `dropped` is not 0, it is a
+// rollback: candidate[agreed] differs from output[agreed].
+typedef struct window {
+    int lane, pass, index;        // index of candidate[0] among the output tokens
+    int agreed, dropped;          // candidates; of the dropped ones the first is the one that differs
+    int32_t *candidate, *output;  // []; an output behind the candidates is the replay pass's own token
+    float fast, replay;           // rollback: log-probability of the candidate less that of its replacement, by pass
+    bool injected;                // the candidate was made wrong on purpose
+} window;
+
+typedef struct lane {
+    char name[8];
+    bool deterministic;
+    int64_t id;
+    int32_t *prompt;  // []
+    item *items;      // []
+    // Of the pass that is running:
+    float *fast;      // [] ring x V: the logits that the latest candidates were drawn from, and
+    int32_t *drawn;   // [] ring: what was drawn
+    int32_t *output;  // []: what a replay pass gave in its place
+    bool disagrees;   // it found a candidate that differs, and `found` has fast, replay and injected
+    window found;
+} lane;
+
+// A pass, and the counts after it.
+typedef struct frame {
+    int kind, windows;  // so many are in the record by then
+    llm42_event event;
+    llm42_stats stats;
+} frame;
+
+typedef struct demo {
+    const char *model_path, *verify, *prefill, *planner, *trace_path, *html_path, *svg_path;
+    llm42_engine_desc how;  // policies and planner
+    int64_t window, group, requests, tokens, delay, seed, threads;
+    double inject;
+    bool step;
+    llm42_model *model;
+    tok *tok;
+    llm42_trace *trace;
+    float *logits;  // of a pass
+    int ring;
+    // The record.
+    llm42_event event;  // of the pass that is running
+    lane lane[MAX_LANES];
+    frame *frames;    // []
+    window *windows;  // []
+} demo;
+
+static frame *frame_at(const demo *d, int pass) { return &d->frames[pass - 1]; }
+static int passes(const demo *d) { return (int)arrlen(d->frames); }
+static int first_window(const demo *d, int pass) { return pass > 1 ? frame_at(d, pass - 1)->windows : 0; }
+
+static look look_at(const item *i, int pass) { return i->settled && i->settled <= pass ? i->look : CANDIDATE; }
+
+// Output tokens of a request that a pass released or dropped.
+static int count_settled(const lane *l, int pass, bool dropped) {
+    int count = 0;
+    for (int i = 0; i < (int)arrlen(l->items); i++)
+        count += l->items[i].index >= 0 && l->items[i].settled == pass && (l->items[i].look == STRUCK) == dropped;
+    return count;
+}
+
+// The rollback to show where there is room for one: the first that nothing injected, else the first; NULL: none.
+static const window *best_rollback(const demo *d) {
+    const window *best = NULL;
+    for (int i = 0; i < (int)arrlen(d->windows); i++) {
+        const window *w = &d->windows[i];
+        if (w->dropped && (!best || (best->injected && !w->injected))) best = w;
+    }
+    return best;
+}
+
+// How the same requests came out alone. The first line counts deterministic ones, and their tokens.
+typedef struct proof {
+    int same, count, tokens, bits, returned;
+    int drifted;  // of all, none marked
+} proof;
+
+static const char NO_ROLLBACK[] = "No rollback in this run: no candidate differed from its replay pass. "
+                                  "--requests 16 or --inject 0.05 may show one.";
+
+// >>text ---------------------------------------------------------------------------------------------------------
+// A character that is safe on a terminal, in XML and in HTML, and the columns that it takes.
+typedef struct cell {
+    char text[5];
+    signed char width;
+    unsigned char look;
+    bool glued;  // a space at which no line ends
+} cell;
+
+// Columns are counted by the C library, which knows characters in a UTF-8 locale only. Nothing else of the locale is
+// used: numbers keep their point.
+static void text_open(void) {
+    if (!setlocale(LC_CTYPE, "C.UTF-8")) setlocale(LC_CTYPE, "en_US.UTF-8");
+}
+
+static int columns_of(const cell *cells, int begin, int end) {
+    int width = 0;
+    for (int i = begin; i < end; i++) width += cells[i].width;
+    return width;
+}
+static int columns(const cell *cells) { return columns_of(cells, 0, (int)arrlen(cells)); }
+
+// Characters that turn the direction of text would turn the rest of the line, too.
+static bool is_unsafe(uint32_t c) {
+    return c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF ||
+           (c & 0xFFFE) == 0xFFFE;
+}
+
+static void add_char(cell **cells, uint32_t c, look look) {
+    cell new = {.look = (unsigned char)look};
+    if (c == '\n') c = 0xB6;        // a pilcrow
+    else if (c < ' ') c += 0x2400;  // the picture of a control character
+    else if (c == 0x7F) c = 0x2421;
+    int width = c < 0x7F ? 1 : wcwidth((wchar_t)c);
+    bool known = width >= 0 && !is_unsafe(c);
+    if (!known && c >= 0xA0 && !is_unsafe(c) && wcwidth(0xE9) < 0) known = true, width = 1;  // there is no UTF-8 locale
+    if (!known) c = 0xFFFD, width = 1;
+    new.width = (signed char)width;
+    new.text[tok_utf8_write(c, new.text)] = 0;
+    arrput(*cells, new);
+}
+
+// Bytes that are no character, half of one say, as \xE2.
+static void add_text(cell **cells, look look, const char *text, size_t size) {
+    for (size_t i = 0; i < size;) {
+        int n = tok_utf8(text + i, size - i);
+        if (n > 0) {
+            add_char(cells, tok_utf8_read(text + i, n), look);
+            i += (size_t)n;
+            continue;
+        }
+        char hex[5];
+        snprintf(hex, sizeof hex, "\\x%02X", (unsigned)(unsigned char)text[i++]);
+        for (int k = 0; k < 4; k++) add_char(cells, (unsigned char)hex[k], look);
+    }
+}
+
+__attribute__((format(printf, 3, 4))) static void add(cell **cells, look look, const char *format, ...) {
+    char text[4096];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    add_text(cells, look, text, strlen(text));
+}
+
+static void add_cells(cell **cells, const cell *more, int begin, int end) {
+    if (end > begin) memcpy(arraddnptr(*cells, end - begin), more + begin, sizeof(cell) * (size_t)(end - begin));
+}
+
+static void add_tokens(cell **cells, const demo *d, look look, const int32_t *ids, int count) {
+    char *text = NULL;
+    for (int i = 0; i < count; i++) {
+        bool special = ids[i] < d->tok->count && d->tok->piece[ids[i]].special;
+        if (!special) tok_decode(d->tok, &ids[i], 1, &text);
+        else if (ids[i] != d->tok->bos) memcpy(arraddnptr(text, 3), "\u25a0", 3);  // the text ends
+    }
+    add_text(cells, look, text, arrlenu(text));
+    arrfree(text);
+}
+
+// One token alone: its text, or its number if it has none. A long one loses its end.
+static void add_token(cell **cells, const demo *d, look look, int32_t id) {
+    cell *own = NULL;
+    add_tokens(&own, d, look, &id, 1);
+    if (!columns(own)) add(&own, look, "#%d", (int)id);
+    bool cut = columns(own) > TOKEN_COLUMNS;
+    while (cut && columns(own) >= TOKEN_COLUMNS) (void)arrpop(own);
+    if (cut) add(&own, look, "\u2026");
+    add_cells(cells, own, 0, (int)arrlen(own));
+    arrfree(own);
+}
+
+// A request's whole line as it stands after a pass.
+static cell *lane_text(const demo *d, const lane *l, int pass, bool color) {
+    cell *cells = NULL;
+    int32_t *run = NULL;
+    for (int i = 0, n = (int)arrlen(l->items); i < n && l->items[i].born <= pass; i++) {
+        look look = look_at(&l->items[i], pass);
+        bool brackets = !color || look == STRUCK || look == VERDICT;
+        arrput(run, l->items[i].token);
+        bool last = i + 1 == n || l->items[i + 1].born > pass;
+        if (!last && look_at(&l->items[i + 1], pass) == look) continue;
+        if (brackets) add(&cells, look, "%s", LOOK[look].open);
+        add_tokens(&cells, d, look, run, (int)arrlen(run));
+        if (brackets) add(&cells, look, "%s", LOOK[look].close);
+        arrfree(run);
+    }
+    return cells;
+}
+
+// >>lines --------------------------------------------------------------------------------------------------------
+// Text that has been broken into lines: a stb_ds array of stb_ds arrays.
+typedef cell **page;
+
+static void page_free(page *p) {
+    for (int i = 0; i < (int)arrlen(*p); i++) arrfree((*p)[i]);
+    arrfree(*p);
+}
+
+static bool is_break(const cell *c) { return c->text[0] == ' ' && !c->glued; }
+
+// Where the line that begins at `at` ends: behind a space, unless that leaves it less than half full. Text only grows
+// at its end, so what has been read stays where it is.
+static int line_end(const cell *cells, int at, int width) {
+    int end = at, used = 0, space = 0, count = (int)arrlen(cells);
+    while (end < count && (end == at || used + cells[end].width <= width)) {
+        used += cells[end].width;
+        if (is_break(&cells[end++]) && used > width / 2) space = end;
+    }
+    if (end < count && is_break(&cells[end])) return end + 1;  // it is not printed
+    return end < count && space ? space : end;
+}
+
+// Adds a paragraph in lines of at most `width` columns, all but the first indented by `hang`, and frees its text.
+static void add_paragraph(page *p, cell *cells, int width, int hang) {
+    int at = 0, count = (int)arrlen(cells);
+    if (hang > width / 2) hang = width / 2;
+    do {
+        cell *line = NULL;
+        int indent = at ? hang : 0, end = line_end(cells, at, width - indent), shown = end;
+        add(&line, PLAIN, "%*s", indent, "");
+        while (shown > at && cells[shown - 1].text[0] == ' ') shown--;
+        add_cells(&line, cells, at, shown);
+        arrput(*p, line);
+        at = end;
+    } while (at < count);
+    arrfree(cells);
+}
+
+// Moves the lines from `first` on to another page.
+static void move_lines(page *to, page *from, int first) {
+    for (int i = 0; i < first; i++) arrfree((*from)[i]);
+    for (int i = first; i < (int)arrlen(*from); i++) arrput(*to, (*from)[i]);
+    arrfree(*from);
+}
+
+// >>window -------------------------------------------------------------------------------------------------------
+// A verification as columns: a candidate, how it compares, and the replay pass's output.
+typedef struct column {
+    cell *candidate, *output;  // []; empty: there is none
+    char mark;                 // = equal, X differs, . behind one that differs, + the replay pass's own, else a space
+    int width;
+} column;
+
+static bool same_text(const cell *a, const cell *b) {
+    bool same = arrlen(a) == arrlen(b);
+    for (int i = 0; same && i < (int)arrlen(a); i++) same = !strcmp(a[i].text, b[i].text);
+    return same;
+}
+
+// A token of a column. The space before a word is left out, unless that is the only difference from the other token.
+// Two tokens of one text are told apart by their numbers.
+static cell *column_text(const demo *d, look look, int32_t id, int32_t other) {
+    cell *full[2] = {NULL}, *bare[2] = {NULL};
+    for (int k = 0; k < 2; k++) {
+        add_token(&full[k], d, look, k ? other : id);
+        int n = (int)arrlen(full[k]), skip = n > 1 && full[k][0].text[0] == ' ' && full[k][1].text[0] != ' ';
+        add_cells(&bare[k], full[k], skip, n);
+    }
+    cell *text = NULL;
+    if (id == other || !same_text(bare[0], bare[1])) add_cells(&text, bare[0], 0, (int)arrlen(bare[0]));
+    else if (same_text(full[0], full[1])) add(&text, look, "#%d", (int)id);
+    else {
+        add(&text, look, "'");
+        add_cells(&text, full[0], 0, (int)arrlen(full[0]));
+        add(&text, look, "'");
+    }
+    for (int k = 0; k < 2; k++) {
+        arrfree(full[k]);
+        arrfree(bare[k]);
+    }
+    return text;
+}
+
+static column column_of(const demo *d, const window *w, int i) {
+    int candidates = (int)arrlen(w->candidate), outputs = (int)arrlen(w->output);
+    column c = {.mark = ' '};
+    look old = i < w->agreed ? COMMITTED : w->dropped ? STRUCK : CANDIDATE;
+    look new = i < w->agreed ? COMMITTED : i == w->agreed ? VERDICT : FAINT;
+    int32_t candidate = i < candidates ? w->candidate[i] : w->output[i];
+    int32_t output = i < outputs ? w->output[i] : w->candidate[i];
+    if (i < candidates) c.candidate = column_text(d, old, candidate, output);
+    if (i < outputs) c.output = column_text(d, new, output, candidate);
+    if (i < w->agreed) c.mark = '=';
+    else if (i == w->agreed && i < outputs) c.mark = i < candidates ? 'X' : '+';
+    else if (w->dropped && i < candidates) c.mark = '.';
+    c.width = columns(c.candidate) > columns(c.output) ? columns(c.candidate) : columns(c.output);
+    return c;
+}
+
+static column *columns_of_window(const demo *d, const window *w) {
+    int candidates = (int)arrlen(w->candidate), outputs = (int)arrlen(w->output);
+    column *all = NULL;
+    for (int i = 0; i < candidates || i < outputs; i++) {
+        column c = column_of(d, w, i);
+        arrput(all, c);
+    }
+    return all;
+}
+
+static void columns_free(column *all) {
+    for (int i = 0; i < (int)arrlen(all); i++) {
+        arrfree(all[i].candidate);
+        arrfree(all[i].output);
+    }
+    arrfree(all);
+}
+
+// From cell `first` on no line ends.
+static void glue(cell *cells, int first) {
+    for (int i = first; i < (int)arrlen(cells); i++) cells[i].glued = true;
+}
+
+static void add_quoted(cell **text, const demo *d, look look, int32_t id) {
+    int first = (int)arrlen(*text);
+    add(text, PLAIN, "'");
+    add_token(text, d, look, id);
+    add(text, PLAIN, "'");
+    glue(*text, first);
+}
+
+// What came of a verification.
+static cell *window_outcome(const demo *d, const window *w) {
+    cell *text = NULL;
+    add(&text, NAME, "%s", d->lane[w->lane].name);
+    add(&text, STRONG, ", pass %d:", w->pass);
+    add(&text, PLAIN, " %d agree%s (=)", w->agreed, w->agreed == 1 ? "s" : "");
+    if (!w->dropped && w->agreed == (int)arrlen(w->output)) return text;  // and no row was left for a token more
+    add(&text, PLAIN, ", ");
+    if (w->dropped) add_quoted(&text, d, STRUCK, w->candidate[w->agreed]);
+    if (w->dropped) add(&text, PLAIN, "%s differs (X):", w->injected ? " (injected)" : "");
+    else add(&text, PLAIN, "the replay adds a token (+):");
+    add(&text, PLAIN, " commit ");
+    add_quoted(&text, d, VERDICT, w->output[w->agreed]);
+    if (w->dropped) add(&text, PLAIN, ", ");
+    int drop = (int)arrlen(text);
+    if (w->dropped) add(&text, PLAIN, "drop %d", w->dropped);
+    glue(text, drop);
+    return text;
+}
+
+static void add_preference(cell **text, const demo *d, const window *w, float by) {
+    int32_t one = w->candidate[w->agreed], other = w->output[w->agreed];
+    double size = by < 0 ? -(double)by : (double)by;
+    add(text, PLAIN, by == 0 ? " ranked " : " preferred ");
+    add_quoted(text, d, PLAIN, by < 0 ? other : one);
+    if (by == 0) {
+        add(text, PLAIN, " and ");
+        add_quoted(text, d, PLAIN, other);
+        add(text, PLAIN, " equal");
+    } else add(text, PLAIN, size < 0.005 ? " by %.1g" : " by %.2f", size);
+}
+
+// Why a rollback happened. An injected candidate says nothing about the fast pass.
+static cell *rollback_reason(const demo *d, const window *w, bool in_full) {
+    cell *text = NULL;
+    add(&text, PLAIN, "Log-probabilities: ");
+    if (w->injected) add(&text, PLAIN, "the candidate was made wrong on purpose; ");
+    else {
+        add(&text, PLAIN, "the fast pass");
+        add_preference(&text, d, w, w->fast);
+        add(&text, PLAIN, "; ");
+    }
+    add(&text, PLAIN, "the replay");
+    add_preference(&text, d, w, w->replay);
+    add(&text, PLAIN, ".");
+    if (in_full && ((w->fast == 0 && !w->injected) || w->replay == 0))
+        add(&text, PLAIN, " (Of two equal ones, the lower token id is taken.)");
+    return text;
+}
+
+#endif  // RECORD_H
