@@ -1,28 +1,195 @@
 #!/bin/bash
 # The lecture demo as a viewer sees it: at least one rollback that nothing injected, and the same requests identical.
+# Then its keys, its screen on terminals of several sizes and kinds, and the files for slides.
 set -u
-passed=0 failed=0
+export LC_ALL=C.UTF-8
+passed=0 failed=0 skipped=0
+rollback=${B:-build}/rollback
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+fail() { echo "test_demo: FAILED: $1" && failed=$((failed + 1)); }
+skip() { echo "  $1: skipped: $2" && skipped=$((skipped + 1)); }
 check() {  # check TEXT PATTERN...: every pattern is in the text
     for pattern in "${@:2}"; do
-        if grep -qE "$pattern" <<<"$1"; then
-            passed=$((passed + 1))
-        else
-            echo "test_demo: FAILED: no line with '$pattern'"
-            failed=$((failed + 1))
-        fi
+        if grep -qE -e "$pattern" <<<"$1"; then passed=$((passed + 1)); else fail "no line with '$pattern'"; fi
     done
 }
-out=$("${B:-build}/rollback" </dev/null 2>&1)
-check "$out" '^rollbacks +[1-9][0-9]* in [0-9]+ windows' '^marked +([0-9]+) of \1 identical' '^not marked +[1-9][0-9]* of [0-9]+ drift'
-out=$("${B:-build}/rollback" --inject 0.2 --verify wait </dev/null 2>&1)
-check "$out" 'inject' '^marked +([0-9]+) of \1 identical'
-out=$("${B:-build}/rollback" --prefill invariant </dev/null 2>&1)
+lacks() {  # lacks TEXT PATTERN...: none is
+    for pattern in "${@:2}"; do
+        if grep -qE -e "$pattern" <<<"$1"; then fail "a line with '$pattern'"; else passed=$((passed + 1)); fi
+    done
+}
+holds() {  # holds NAME COMMAND...
+    if "${@:2}" >"$dir/log" 2>&1; then passed=$((passed + 1)); else fail "$1" && head -n 5 "$dir/log"; fi
+}
+out=$("$rollback" --html "$dir/run.html" --svg "$dir/run.svg" </dev/null 2>&1)
+check "$out" '^rollbacks +[1-9][0-9]* in [0-9]+ windows' '^marked +([0-9]+) of \1 identical' \
+    '^not marked +[1-9][0-9]* of [0-9]+ drift' \
+    "^ +Log-probabilities: the fast pass ranked ' house' and ' door' equal; the replay preferred ' door'" \
+    '^ +candidate  out  to  the  house  ,  and  the$' '^ +=    =   =    X      .  .    .$' \
+    '^ +replay     out  to  the  door   ,  and  the  two$' '^D1 .* out to the\[- house, and the-]\{\+ door\+}\. "I am'
+out=$("$rollback" --inject 0.2 --verify wait </dev/null 2>&1)
+check "$out" 'inject' '^marked +([0-9]+) of \1 identical' 'made wrong on purpose; the replay preferred'
+out=$("$rollback" --prefill invariant </dev/null 2>&1)
 check "$out" 'prompts among others, in an INVARIANT pass' '^marked +([0-9]+) of \1 identical'
 out=$("${B:-build}/determinism" --suite single --tokens 160 </dev/null 2>&1)
 check "$out" '^NONDETERMINISTIC .* [2-9] ' '^DVR +[0-9]+ +[0-9]+ +1 +1 ' 'every promise held'
-out=$("${B:-build}/rollback" --planner deadline </dev/null 2>&1)
+out=$("$rollback" --planner deadline </dev/null 2>&1)
 check "$out" '^marked +([0-9]+) of \1 identical'
 out=$("${B:-build}/generate" --prompt "It was a dark and stormy night" --deterministic --planner every </dev/null 2>&1)
 check "$out" '^It was a dark and stormy night.{100}'
-echo "test_demo: $passed passed, $failed failed"
+out=$("$rollback" --requests 2 --tokens 4 --html "$dir/none.html" --svg "$dir/none.svg" </dev/null 2>&1)
+check "$out" 'No rollback in this run' '^rollbacks  0 in'
+holds "no rollback, in slides" grep -q "No rollback in this run" "$dir/none.html" "$dir/none.svg"
+
+# Keys from a pipe, with and without line ends: n goes to a rollback, b back, Enter to the next pass; the end runs on.
+short="$rollback --step --requests 4 --tokens 20"
+keys() { printf "$1" | $short 2>&1 | sed -n '/^The determ/q; s/^pass \([0-9]*\) .*/\1/p'; }
+check_keys() {  # check_keys KEYS PASSES: the passes that the log shows, in their order
+    local shown
+    shown=$(keys "$1" | paste -sd ' ')
+    if grep -qxE -e "$2" <<<"$shown"; then passed=$((passed + 1)); else fail "keys '$1': passes $shown, not $2"; fi
+}
+check_keys 'q' '1'
+check_keys '\n\nq' '1 2 3'
+check_keys '\n\nbq\n' '1 2 3 2'
+check_keys 'bb  q' '1 1 1 2 3'
+check_keys 'n\nb\nq\n' '1( [0-9]+)+'
+first=$(keys 'nq' | tail -n 1)
+check_keys 'nbbq' "1 .*$first $((first - 1)) $((first - 2))"
+check_keys 'nbbnq' "1 .*$first $((first - 1)) $((first - 2)) .*$first"
+check "$(keys 'nnnnnnnnnnnnnnnnnnnnnnnnq')" "^$first$"
+check "$(printf 'n' | $short)" '^marked +([0-9]+) of \1 identical'
+check "$(printf 'r' | $short)" '^marked +([0-9]+) of \1 identical'
+check "$($short <&-)" '^marked +([0-9]+) of \1 identical'
+check "$(printf 'q' | $short)" '^What happened' '^marked +([0-9]+) of \1 identical'
+
+# A terminal of script's, its keys from a pipe: what happens does not depend on when.
+on_terminal() {  # on_terminal COLUMNS ROWS ENVIRONMENT KEYS OPTIONS
+    script -qec "stty cols $1 rows $2; { $4; } | env $3 $rollback --step $5" /dev/null </dev/null | tr -d '\r'
+}
+plain() { sed 's/\x1b\[H/\n/g; s/\x1b\[[0-9;?]*[A-Za-z]//g'; }  # a screen begins on a line of its own
+narrow() { [ "$(wc -L <<<"$1")" -le "$2" ]; }  # in columns
+no_bytes() { ! grep -q "$2" <<<"$1"; }
+escape=$(printf '\033')
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then
+    for columns in 40 60 80 200; do
+        out=$(on_terminal $columns 24 TERM=dumb "printf '  nnbq'" "--requests 6 --tokens 16")
+        holds "dumb, $columns columns" narrow "$out" $columns
+        holds "dumb: no escapes" no_bytes "$out" "$escape"
+        check "$out" '^pass 1 ' '^pass 2 ' '^candidate ' '^ +=.* X' '^replay ' 'n next rollback' '^What happened' '\[- '
+        out=$(on_terminal $columns 24 "NO_COLOR=1 TERM=xterm" "printf nnbq" "--requests 6 --tokens 16")
+        holds "NO_COLOR: no colours" no_bytes "$out" "$escape\\[[0-9;]*m"
+        holds "NO_COLOR: drawn in place" grep -q "$escape\\[H" <<<"$out"
+        out=$(plain <<<"$out")
+        holds "NO_COLOR, $columns columns" narrow "$out" $columns
+        check "$out" 'pass 1 ' '^candidate ' '^ +=.* X' '^replay ' 'n next rollback' '^What happened' '\[- '
+    done
+    out=$(on_terminal 80 24 TERM=xterm-256color "printf nnbq" "--tokens 32")
+    holds "colours" grep -q "$escape\\[[0-9;]*m" <<<"$out"
+    holds "80 columns" narrow "$(plain <<<"$out")" 80
+    check "$(plain <<<"$out")" "^candidate  out  to  the  house" 'so far'
+    resize="stty cols 25 rows 5 </dev/tty"
+    out=$(on_terminal 30 8 TERM=xterm "printf n; $resize; printf 'b  q'" "--window 64 --tokens 16" | plain)
+    check "$out" '^What happened'
+    resize="stty cols 40 rows 24 </dev/tty"
+    out=$(on_terminal 80 24 TERM=xterm "printf n; $resize; printf bq" "--requests 6 --tokens 16" | plain)
+    holds "a terminal that gets narrower" narrow "$(sed -n '/so far/,$p' <<<"$out")" 40
+    out=$(printf q | script -qec "$rollback --step --requests 2 --tokens 8; stty -a" /dev/null | tr -d '\r' | plain)
+    check "$out" '^What happened' '[^-]icanon' '[^-]echo '
+else
+    skip "terminals" "script (bsdutils) is not here"
+fi
+
+# Files: whole or not at all, the same bytes each time, nothing from elsewhere.
+"$rollback" --delay 1 --html "$dir/again.html" --svg "$dir/again.svg" </dev/null >/dev/null 2>&1
+holds "the same page again" cmp "$dir/run.html" "$dir/again.html"
+holds "the same picture again" cmp "$dir/run.svg" "$dir/again.svg"
+check "$(<"$dir/run.svg")" "the fast pass ranked ' house' and ' door' equal; the replay preferred ' door'"
+for file in run.html run.svg; do
+    out=$(<"$dir/$file")
+    check "$out" 'house' 'class="VERDICT"' 'class="STRUCK"' 'class="rollback"' '>X<' 'preferred' 'Served alone, 4 of 4'
+    lacks "$out" '<script|<link|<img|@import|url\(|href|src='
+done
+fails() {  # fails STATUS PATTERN OPTIONS...: one line on stderr, and no file is left
+    local status=$1 pattern=$2
+    "$rollback" --requests 2 --tokens 8 "${@:3}" </dev/null >/dev/null 2>"$dir/err"
+    holds "exit status $status: ${*:3}" [ $? = "$status" ]
+    check "$(<"$dir/err")" "$pattern"
+    holds "one line: ${*:3}" [ "$(wc -l <"$dir/err")" = 1 ]
+}
+mkdir "$dir/out"
+fails 1 "--html: cannot write $dir/none/x.html: No such file" --html "$dir/none/x.html" --svg "$dir/out/x.svg"
+fails 1 "--svg: cannot write $dir/none/x.svg: No such file" --html "$dir/out/x.html" --svg "$dir/none/x.svg"
+fails 1 "--html: cannot write $dir/out: Is a directory" --html "$dir/out"
+fails 2 "--html and --svg name the same file" --html "$dir/out/x" --svg "$dir/out/x"
+fails 2 "--html and --svg name the same file" --html "$dir/out/x" --svg "$dir/out/./x"
+fails 2 "--svg and --trace name the same file" --svg "$dir/out/x" --trace "$dir/out/x"
+[ ! -e /dev/full ] || fails 1 "--svg: cannot write /dev/full: No space" --svg /dev/full
+holds "nothing is left behind" [ -z "$(ls -A "$dir/out")" ]
+
+# A stop from outside leaves no file behind. The pipe stays open without a key.
+mkfifo "$dir/keys"
+exec 9<>"$dir/keys"
+"$rollback" --step --html "$dir/out/x.html" <"$dir/keys" >"$dir/log.txt" 2>"$dir/err" &
+pid=$!
+for ((i = 0; i < 400; i++)); do
+    grep -q 'pass 1' "$dir/log.txt" && break
+    sleep 0.05
+done
+kill -TERM $pid
+wait $pid
+holds "SIGTERM" [ $? = 143 ]
+exec 9>&-
+check "$(<"$dir/err")" '^rollback: interrupted$'
+holds "nothing is left behind by SIGTERM" [ -z "$(ls -A "$dir/out")" ]
+
+# Odd text: a path and tokens with markup, control characters, halves of characters, wide and combining ones.
+odd=$dir/$(printf 'a<b>&"\033[31m\342\202\342\200\256\344\270\255')
+ln -s "$PWD/examples/tiny42" "$odd"
+if command -v python3 >/dev/null; then
+    python3 - "$dir/odd" <<'END'
+import json, os, sys
+os.mkdir(sys.argv[1])
+for name in ('config.json', 'model.safetensors'):
+    os.symlink(os.path.abspath('examples/tiny42/' + name), sys.argv[1] + '/' + name)
+tokenizer = json.load(open('examples/tiny42/tokenizer.json'))
+printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+spell = {b: chr(b) for b in printable}
+for b in range(256): spell.setdefault(b, chr(256 + b - sum(p < b for p in printable)))
+new = {b' the': '\u4e2d\u6587'.encode(), b' and': b' \x1b[31m\x07', b' was': b' \xe2\x82', b' I': '\u202e<&>'.encode(),
+       b' to': b' \x7f\xc2\x9b2J', b' in': b'\t\r\n', b' be': 'e\u0301'.encode()}
+vocab, merges = tokenizer['model']['vocab'], tokenizer['model']['merges']
+for old, text in new.items():
+    old, text = (''.join(spell[b] for b in t) for t in (old, text))
+    merges = [m for m in merges if old not in m and ''.join(m) != old]
+    vocab[text] = vocab.pop(old)
+tokenizer['model']['merges'] = merges
+json.dump(tokenizer, open(sys.argv[1] + '/tokenizer.json', 'w'))
+END
+    out=$("$rollback" --model "$dir/odd" --inject 0.1 --html "$dir/odd.html" --svg "$dir/odd.svg" </dev/null 2>&1)
+    check "$out" '^marked +([0-9]+) of \1 identical' '␛\[31m␇' '\\xE2\\x82' '中文' '␡�2J' '␉␍¶' '�<&>'
+    holds "odd tokens, 100 columns" narrow "$out" 100
+    lacks "$(tr -d '\n' <<<"$out" | tr '\000-\010\013-\037\177' '\001')" $'\001'
+    check "$(<"$dir/odd.html")" '�&lt;&amp;&gt;'
+else
+    skip "odd tokens" "python3 is not here"
+fi
+out=$("$rollback" --model "$odd" --requests 2 --tokens 8 --html "$dir/path.html" --svg "$dir/path.svg" </dev/null 2>&1)
+for file in path.html path.svg; do
+    check "$(<"$dir/$file")" 'a&lt;b&gt;&amp;&quot;␛\[31m\\xE2\\x82�中'
+done
+if command -v xmllint >/dev/null; then
+    for file in "$dir"/*.html "$dir"/*.svg; do holds "well-formed: $(basename "$file")" xmllint --noout "$file"; done
+elif command -v python3 >/dev/null; then
+    parse='import sys, xml.sax; xml.sax.parse(sys.argv[1], xml.sax.ContentHandler())'
+    for file in "$dir"/*.html "$dir"/*.svg; do
+        holds "well-formed: $(basename "$file")" python3 -c "$parse" "$file"
+    done
+else
+    skip "well-formed slides" "neither xmllint nor python3 is here"
+fi
+skips=
+[ "$skipped" = 0 ] || skips=", $skipped skipped"
+echo "test_demo: $passed passed, $failed failed$skips"
 [ "$failed" = 0 ]
