@@ -68,8 +68,8 @@ FAST_TESTS := $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(SLOW),$(basename $
 # Parallel inside, unless the caller has chosen a number of jobs.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all cuda figures accuracy fit demo test check test-cuda ladder sanitize-cuda asan bench bench-cuda fuzz campaign format \
-    deps install uninstall clean help banner setup need nvcc programs tests run-demo
+.PHONY: all cuda figures accuracy fit demo test check test-cuda ladder sanitize-cuda asan bench bench-cuda fuzz format \
+    campaign deps install uninstall clean help banner setup need nvcc programs tests run-demo
 .DELETE_ON_ERROR:
 
 all: need banner  ## build every program (default)
@@ -150,9 +150,10 @@ fuzz: setup banner  ## fuzz files, programs and the engine for FUZZ_SECONDS each
 	    TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
 	@CC="$(CC)" STB="$(STB)" B="$(B)" bash tests/fuzz.sh $(FUZZ_SECONDS) $(wildcard tests/fuzz_*.c)
 
-campaign: setup banner  ## 1,000,000 simulated and 20,000 CPU requests under 300 loads, each beside its run alone: half an hour
+campaign: setup banner  ## 1,100,000 simulated and 22,000 CPU requests under 600 loads, beside their runs alone
 	@+$(SUBMAKE) $(B)/tests/test_campaign
-	$(B)/tests/test_campaign --sim 1100000 --sim-shapes 200 --cpu 22000 --cpu-shapes 100 --out $(B)/campaign.tsv
+	$(B)/tests/test_campaign --cpu 0 --sim 1100000 --sim-shapes 500 --out $(B)/campaign_sim.tsv
+	$(B)/tests/test_campaign --sim 0 --cpu 22000 --cpu-shapes 100 --out $(B)/campaign_cpu.tsv
 
 programs: $(PROGRAMS)
 tests: $(TESTS)

@@ -149,6 +149,17 @@ typedef struct served {
     llm42_stats stats;
 } served;
 
+static void free_served(served *s) {
+    for (int64_t i = 1; i <= s->count; i++) free(s->answer[i].tokens);
+    free(s->answer);
+}
+
+static served new_served(int64_t count) {
+    served s = {.answer = calloc((size_t)count + 1, sizeof *s.answer), .count = count};
+    if (!s.answer) abort();
+    return s;
+}
+
 static void hear(void *user, const llm42_event *e) {
     if (e->type != LLM42_EVENT_FINISHED) return;
     answer *a = &((served *)user)->answer[e->request];
@@ -185,7 +196,7 @@ static void cancel_one(llm42_engine *engine, uint64_t *random, int64_t submitted
 }
 
 // Serves the first `count` requests of a shape under its load. control: without verification, all of them ordinary.
-static served serve(const shape *s, llm42_engine *engine, served *to, bool control) {
+static void serve(const shape *s, llm42_engine *engine, served *to, bool control) {
     uint64_t random = s->seed;
     double arrival = 0;
     request r;
@@ -208,7 +219,6 @@ static served serve(const shape *s, llm42_engine *engine, served *to, bool contr
     }
     to->stats = llm42_engine_stats(engine);
     llm42_engine_close(engine);
-    return *to;
 }
 
 // >>comparing ----------------------------------------------------------------------------------------------------
@@ -221,8 +231,8 @@ typedef struct score {
 static bool differs(const answer *a, const answer *alone) {
     int n = a->count;
     if (n > alone->count || (n < alone->count && !a->cancelled)) return true;
-    return n && (memcmp(a->tokens, alone->tokens, (size_t)n * 4) != 0 ||
-                 memcmp(a->tokens + n, alone->tokens + alone->count, (size_t)n * 4) != 0);
+    return n && (memcmp(a->tokens, alone->tokens, (size_t)n * sizeof *a->tokens) != 0 ||
+                 memcmp(a->tokens + n, alone->tokens + alone->count, (size_t)n * sizeof *a->tokens) != 0);
 }
 
 // The engine for a request alone: of the shape's options it has only those that the promise names.
@@ -247,7 +257,7 @@ static llm42_engine *open_alone(const shape *s, served *to) {
 
 // Serves each deterministic request alone. On the simulator tokens depend on the id, so the others take one, too.
 static void compare_alone(const shape *s, const served *loaded, const served *control, score *to) {
-    served alone = {.answer = calloc((size_t)loaded->count + 1, sizeof *alone.answer), .count = loaded->count};
+    served alone = new_served(loaded->count);
     llm42_engine *engine = open_alone(s, &alone);
     must(engine ? LLM42_OK : error.result, s);
     for (int64_t id = 1; id <= loaded->count; id++) {
@@ -276,22 +286,11 @@ static void compare_alone(const shape *s, const served *loaded, const served *co
         alone.answer[got].tokens = NULL;
     }
     llm42_engine_close(engine);
-    free(alone.answer);
+    free_served(&alone);
 }
 
-static void free_served(served *s) {
-    for (int64_t i = 1; i <= s->count; i++) free(s->answer[i].tokens);
-    free(s->answer);
-}
-
-static served new_served(int64_t count) {
-    served s = {.answer = calloc((size_t)count + 1, sizeof *s.answer), .count = count};
-    if (!s.answer) abort();
-    return s;
-}
-
-// Serves a shape until `wanted` deterministic requests can be compared: some will be cancelled before their first
-// token.
+// Serves a shape with so many requests that about `wanted` deterministic ones can be compared. Some will be cancelled
+// before their first token. False: no engine has this combination of options.
 static bool run_shape(const shape *s, int64_t wanted, score *to) {
     int64_t count = wanted * 104 / s->deterministic_pct + 1;
     served loaded = new_served(count), control = new_served(LLM42__MAX(count / 20, LLM42__MIN(count, 8)));
@@ -312,6 +311,8 @@ static bool run_shape(const shape *s, int64_t wanted, score *to) {
         to->preemptions += loaded.stats.preemptions;
         to->prefix_hits += loaded.stats.prefix_hits;
         to->cancelled += loaded.stats.cancelled;
+    } else {
+        CHECK_MSG(error.result == LLM42_INVALID, "shape %d: %s", s->number, error.text);
     }
     free_served(&loaded);
     free_served(&control);
