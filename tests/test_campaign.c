@@ -392,7 +392,8 @@ static void campaign(bool simulated, int64_t requests, int64_t shapes, uint64_t 
 }
 
 int main(int argc, char **argv) {
-    int64_t sim = TEST_SLOW ? 4000 : 20000, cpu = TEST_SLOW ? 40 : 150, sim_shapes = 100, cpu_shapes = 15, seed = 42;
+    int64_t sim = TEST_SLOW ? 4000 : 20000, sim_shapes = 100, seed = 42;
+    int64_t cpu = TEST_SLOW ? 0 : 150, cpu_shapes = 15;
     const char *out = NULL;
     const args_option options[] = {
         ARGS_INT("sim N", &sim, 0, 1000000000, "deterministic requests on the simulator"),
