@@ -1092,6 +1092,8 @@ static llm42_result llm42__take_blocks(llm42__cuda *cu, const llm42__blocks &lis
         LLM42__CU(cudaMemset(*block.to, 0, block.bytes));
         assert((uintptr_t)*block.to % 256 == 0);  // vector loads and tensor cores need alignment
     }
+    // cudaMemset does not wait for its end, and the streams of passes do not wait for its stream.
+    LLM42__CU(cudaDeviceSynchronize());
     return LLM42_OK;
 }
 

@@ -63,7 +63,10 @@ static llm42_result faulty_run(llm42__cuda *cu, llm42__execution *ex, int produc
     int n, k;
     if (fault == UNWRITTEN && !spared) return LLM42_OK;
     LLM42__TRY(llm42__run_product(cu, ex, product, algorithm, w, x, y, between, rows, error));
-    if (spared) return LLM42_OK;
+    if (spared) {  // it must not be the fastest only because it has no fault to make
+        for (int i = 0; i < 4; i++) LLM42__CU(cudaMemsetAsync(ex->workspace, 0, 64, ex->stream));
+        return LLM42_OK;
+    }
     llm42__product_shape(cu, product, &n, &k);
     const size_t size = llm42__out_bytes(cu, product), row = (size_t)(product == LLM42__GATE_UP ? n / 2 : n) * size;
     char *last = (char *)y + (size_t)(rows - 1) * row;
