@@ -103,8 +103,8 @@
                        | | | | | | | |
       replay pass    [ C a b c d e f g ]    one window: W rows of the pass's M = G x W (schedule FIXED)
                        | | | | | | | |
-      its outputs      a b c d X f'g'h'
-                             = = = = .      e was wrong: commit a b c d X, drop f and g (a rollback), decode them again
+      its outputs      a b c d e'f'g'h'
+                       = = = = X            e was wrong: commit a b c d e', drop f and g (a rollback), decode them again
                                             if all agree: commit a .. g and h', the verifier's own token (the bonus)
 
    Candidate    a token that was decoded but not yet verified
