@@ -104,7 +104,7 @@
       replay pass    [ C a b c d e f g ]    one window: W rows of the pass's M = G x W (schedule FIXED)
                        | | | | | | | |
       its outputs      a b c d e'f'g'h'
-                       = = = = X            e was wrong: commit a b c d e', drop f and g (a rollback), decode them again
+                       = = = = X            e was wrong: commit a b c d e', drop e f g (a rollback), decode on from e'
                                             if all agree: commit a .. g and h', the verifier's own token (the bonus)
 
    Candidate    a token that was decoded but not yet verified
@@ -348,10 +348,11 @@ typedef struct llm42_layer {
 
 typedef struct llm42_model {
     llm42_config config;
-    llm42_matrix embed, head;           // [V, D]
-    const float *final_norm;            // [D]
-    const llm42_layer *layer;           // [L]
-    size_t mapped_bytes, copied_bytes;  // weights used as they are in the file; weights converted or copied
+    llm42_matrix embed, head;  // [V, D]
+    const float *final_norm;   // [D]
+    const llm42_layer *layer;  // [L]
+    size_t mapped_bytes,
+        copied_bytes;  // weights used as they are in the file, mapped or read; weights converted or copied
     char name[256];
     void *owner;  // what llm42_model_free releases
 } llm42_model;
@@ -371,7 +372,8 @@ typedef struct llm42_model_desc {
     void *log_user;
 } llm42_model_desc;
 
-// Loads a model. Files of weights stay mapped until llm42_model_free. Errors: IO, FORMAT, UNSUPPORTED, MEMORY, INVALID.
+// Loads a model. The contents of its files stay in memory until llm42_model_free. Errors: IO, FORMAT, UNSUPPORTED,
+// MEMORY, INVALID.
 LLM42_API llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error);
 LLM42_API void llm42_model_free(llm42_model *model);  // NULL is fine. Close engines that use the model first.
 // NULL-terminated list of the shapes that "synthetic:NAME" knows.
@@ -776,7 +778,8 @@ typedef struct llm42_event {
 // the call. It may call llm42_engine_submit, _cancel and _release, as when a stop string has come. They check their
 // arguments at once, and submit gives the id; the rest happens after the event, before another pass is planned. A
 // request cancelled there releases no more tokens; if it is in the replay pass in flight, it ends with that pass.
-// llm42_engine_step, _run and _close are refused there. The same holds inside functions of planners.
+// llm42_engine_step, _run and _close are refused there. They are refused inside functions of planners too, which must
+// call no function of the engine.
 typedef void llm42_event_fn(void *user, const llm42_event *event);
 
 LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
@@ -948,9 +951,9 @@ typedef struct llm42_stats {
     double busy[LLM42_EXACT + 1];  // seconds in passes, by schedule; two passes side by side both count
     int64_t replay_windows;        // windows in replay passes, full or partial
     int64_t candidates, verifications, rollbacks, recomputed, injected;
-    int64_t compared;  // candidates that a replay pass compared
+    int64_t compared;  // candidates compared with a replay pass, up to the first that differs
     int64_t preemptions, preempted_candidates;
-    int64_t prefix_hits;               // prompt tokens found in the prefix cache
+    int64_t prefix_hits;  // tokens found in the prefix cache: of prompts, and after a preemption also committed ones
     int running, waiting, pages_free;  // now
 } llm42_stats;
 
@@ -1328,8 +1331,8 @@ LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, float *
 // Calls: results, memory.
 // Invariant: a file is open as long as its data is not NULL.
 //
-// Reading a page of a mapped file that has become shorter ends the process with SIGBUS. So only weights are mapped,
-// which are large, and only if the user has not asked to have them read.
+// Reading a page of a mapped file that has become shorter ends the process with SIGBUS. So only files of weights are
+// mapped, because they are large. With no_mmap they are read too.
 
 typedef struct llm42__file {
     const char *data;
@@ -1970,7 +1973,8 @@ static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json,
     return llm42__config_stop(c, json, error);
 }
 
-// Reads layer_types, which says for each layer whether it has the window. Without it, the layers from `first` on do.
+// Reads layer_types, which says for each layer whether it has the window. If it is missing, the layers from `first` on
+// have the window.
 static llm42_result llm42__config_layer_types(const llm42_config *c, const llm42__json *json, int first,
                                               llm42_layer *layer, llm42_error *error) {
     int types = llm42__json_get(json, 0, "layer_types");
@@ -1988,6 +1992,10 @@ static llm42_result llm42__config_layer_types(const llm42_config *c, const llm42
                               "sliding_attention)",
                               json->path, l, LLM42__MIN(40, json->token[i].end - json->token[i].start),
                               json->text + json->token[i].start);
+        if (layer[l].sliding && c->arch == LLM42_ARCH_LLAMA)
+            return llm42_fail(error, LLM42_UNSUPPORTED,
+                              "%s: layer_types[%d]: sliding_attention is not supported for this model_type", json->path,
+                              l);
         if (layer[l].sliding && !c->sliding_window)
             return llm42_fail(error, LLM42_FORMAT, "%s: layer_types[%d]: sliding_attention needs sliding_window%s",
                               json->path, l, c->arch == LLM42_ARCH_MISTRAL ? "" : " and use_sliding_window: true");
@@ -1996,10 +2004,10 @@ static llm42_result llm42__config_layer_types(const llm42_config *c, const llm42
     return LLM42_OK;
 }
 
-// Which layers have a sliding window. Names and defaults are those of transformers: every layer of mistral and
-// qwen3_moe has it, and those of qwen2 and qwen3 from max_window_layers on. transformers ignores layer_types in the
-// first two. For mistral it is followed here, because older folders of Ministral say mistral; for qwen3_moe a file that
-// would mean two things is refused.
+// Which layers have a sliding window. Names and defaults are those of transformers. In mistral every layer has it. In
+// the others layers have it only if use_sliding_window is true: all of qwen3_moe, those of qwen2 and qwen3 from
+// max_window_layers on. transformers ignores layer_types for mistral and qwen3_moe. Here it is followed for mistral,
+// because older folders of Ministral say mistral. A qwen3_moe folder is refused if only some layers have the window.
 static llm42_result llm42__config_windows(llm42_config *c, const llm42__json *json, llm42_layer *layer,
                                           llm42_error *error) {
     enum { WINDOW = 4096, MAX_WINDOW_LAYERS = 28 };  // transformers' defaults
@@ -4739,8 +4747,8 @@ static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
     llm42__request_free(r);
 }
 
-// Inside an event a request cannot be queued, ended or freed, because the engine is at work on it or on the list that
-// it is in. It is noted here, and llm42__carry_out does it after the event.
+// Inside an event a request cannot be queued, ended or freed, because the engine may be using it or its list. The call
+// is noted here, and llm42__carry_out does it after the event.
 enum { LLM42__QUEUE = 1, LLM42__CANCEL = 2, LLM42__RELEASE = 4 };
 
 static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what) {
@@ -5625,7 +5633,7 @@ static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) 
 }
 
 // Does what was asked for inside events. A request stays in the list until all that was asked of it is done, because
-// the events of doing it may ask for more.
+// carrying out one call emits events, and these may add calls.
 static void llm42__carry_out(llm42_engine *e) {
     for (llm42__request *r; (r = e->asked);) {
         unsigned what = r->asked & (~r->asked + 1u);  // QUEUE before CANCEL before RELEASE
@@ -5643,14 +5651,12 @@ static void llm42__carry_out(llm42_engine *e) {
     }
 }
 
-// Ends a request whose logits are not finite. The others of its pass have nothing to do with it.
+// Ends a request whose logits are not finite. The other requests of the pass are not affected.
 static void llm42__finish_with_error(llm42_engine *e, llm42__request *r) {
-    char line[160];
-    snprintf(line, sizeof line,
-             "request %lld ends with an error: the logits of its token %d are not finite: the weights hold NaN or "
-             "infinity, or overflow",
-             (long long)r->info.id, r->info.prompt_count + r->info.committed);
-    if (e->desc.log) e->desc.log(e->desc.log_user, line);
+    llm42__log(e->desc.log, e->desc.log_user,
+               "request %lld ends with an error: the logits of its token %d are not finite: the weights hold NaN or "
+               "infinity, or overflow",
+               (long long)r->info.id, r->info.prompt_count + r->info.committed);
     llm42__finish(e, r, LLM42_FINISH_ERROR);
 }
 
@@ -5687,8 +5693,8 @@ static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
     return true;
 }
 
-// Compares a window's outputs with its candidates. Commits those that agree and the replay pass's own token behind
-// them. Drops the rest.
+// Compares a window's outputs with its candidates. Commits those that agree, and then the replay pass's own token if a
+// row is left for it. If a candidate differs, drops it and all behind it. Otherwise candidates beyond the window stay.
 static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42_output *out, int rows) {
     int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates), agreed = 0;
     int first = r->info.committed, prompt = r->info.prompt_count;

@@ -445,7 +445,7 @@ TEST(windows_by_layer) {
     windows_are("ministral", WINDOW TYPES("full", "sliding", "full"), "010", 8);
     windows_are("llama", WINDOW TYPES("full", "full", "full"), "000", 0);
     refused(fresh_with("llama", USE WINDOW), LLM42_UNSUPPORTED, "use_sliding_window");
-    refused(fresh_with("llama", WINDOW TYPES("full", "sliding", "full")), LLM42_FORMAT, "layer_types[1]");
+    refused(fresh_with("llama", WINDOW TYPES("full", "sliding", "full")), LLM42_UNSUPPORTED, "layer_types[1]");
     refused(fresh_with("qwen2", WINDOW TYPES("full", "sliding", "full")), LLM42_FORMAT, "use_sliding_window");
     refused(fresh_with("qwen3", USE WINDOW TYPES("full", "chunked", "full")), LLM42_UNSUPPORTED, "chunked_attention");
     refused(fresh_with("qwen3", USE WINDOW "\"layer_types\": [\"full_attention\"], "), LLM42_FORMAT, "layer_types");

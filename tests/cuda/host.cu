@@ -42,6 +42,7 @@ template <typename... ARGS> static cudaError_t host_done(const ARGS &...) { retu
 #define cudaMemcpyAsync(...) host_copy(__VA_ARGS__)
 #define cudaStreamSynchronize(stream) host_done(stream)
 #define cudaEventQuery(event) host_done(event)
+#define cudaDeviceSynchronize() host_done()
 #define cudaSetDevice(device) host_done(device)
 
 #include "llm42.cu"
