@@ -130,10 +130,11 @@ sanitize-cuda: nvcc need banner  ## compute-sanitizer (memcheck, synccheck, race
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda
 	@bash tests/sanitize_cuda.sh $(B)/tests/test_cuda $(SANITIZE_CUDA)
 
+# The campaign is left out: its loads are those of the other tests.
+ASAN_TESTS = $(patsubst $(B)/%,$(B)/asan/%,$(filter-out $(B)/tests/test_cuda $(B)/tests/test_campaign,$(TESTS)))
 asan: setup banner  ## tests and programs under the address and undefined-behaviour sanitizers
-	@+$(SUBMAKE) B=$(B)/asan CUDA=0 tests programs TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
-	@UBSAN_OPTIONS=print_stacktrace=1 B=$(B)/asan JOBS=$(JOBS) bash tests/run.sh \
-	    $(patsubst $(B)/%,$(B)/asan/%,$(filter-out $(B)/tests/test_cuda,$(TESTS))) \
+	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(ASAN_TESTS) programs TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
+	@UBSAN_OPTIONS=print_stacktrace=1 B=$(B)/asan JOBS=$(JOBS) bash tests/run.sh $(ASAN_TESTS) \
 	    tests/test_sweep.sh tests/test_tools.sh
 
 bench: setup banner  ## measure this machine's ceilings and the engine's speed

@@ -212,8 +212,8 @@
                   planner (the built-in one: what runs in the next pass, and whom to preempt),
                   plan (asks the planner, checks its plan, takes pages), verify (commits and rolls back), step, open
       observers   metrics, trace
-   The engine's sections stand in the order in which a token travels. To follow one, start at llm42_engine_submit and
-   read downwards to LLM42_EVENT_COMMITTED.
+   The engine's sections stand in the order in which a token travels; step calls the others. To follow one, start at
+   llm42_engine_submit and read downwards to LLM42_EVENT_COMMITTED.
 */
 #ifndef LLM42_H
 #define LLM42_H
@@ -971,19 +971,20 @@ LLM42_API const llm42_engine_desc *llm42_engine_config(const llm42_engine *engin
 LLM42_API llm42_result llm42_engine_submit(llm42_engine *engine, const llm42_request_desc *desc, int64_t *id,
                                            llm42_error *error);
 // Ends a request. Tokens that it has committed can still be read. Cancelling a finished request does nothing. If the
-// request is in the replay pass in flight, the call first waits for that pass. Errors: NOT_FOUND; an error of that
-// pass, in which case the request is cancelled nevertheless.
+// request is in the replay pass in flight, the call first waits for that pass. (Inside an event it does not wait: the
+// request ends with that pass.) Errors: NOT_FOUND; an error of that pass, in which case the request is cancelled
+// nevertheless.
 LLM42_API llm42_result llm42_engine_cancel(llm42_engine *engine, int64_t id, llm42_error *error);
 // The request, or NULL when no live request has this id.
 LLM42_API const llm42_request *llm42_engine_request(const llm42_engine *engine, int64_t id);
 // Forgets a finished request and frees its tokens. Errors: NOT_FOUND, INVALID (it is not finished).
 LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, llm42_error *error);
 
-// Admits arrivals, asks the planner for a pass, runs it, commits tokens and emits events. Allocates nothing. Returns
-// LLM42_OK when a pass has run or the one in flight has ended, LLM42_IDLE when every request is finished. If nothing
-// can run until the next arrival, it sleeps until then. After an error no token was committed or lost: call it again to
-// retry, or cancel. (Requests that the step admitted or preempted stay so, and a replay pass that it started stays in
-// flight.) Errors: those of the backend and the planner, PLAN, and INVALID (called inside an event).
+// Admits arrivals, asks the planner for a pass, runs it, commits tokens and emits events. Allocates nothing itself.
+// Returns LLM42_OK when a pass has run or the one in flight has ended, LLM42_IDLE when every request is finished. If
+// nothing can run until the next arrival, it sleeps until then. After an error no token was committed or lost: call it
+// again to retry, or cancel. (Requests that the step admitted or preempted stay so, and a replay pass that it started
+// stays in flight.) Errors: those of the backend and the planner, PLAN, and INVALID (called inside an event).
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
 LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
@@ -1021,12 +1022,12 @@ LLM42_API void llm42_consistent_spans(const int32_t *reference, int reference_co
 // of llm42_event; LLM42_EVENTS says what n means. The JSON trace has
 // - a lane for each schedule, with a slice for each pass, and one more lane for replay passes that ran beside other
 //   passes (.overlap),
-// - a lane for each request, "request 7 (deterministic)". A slice spans the request. In it are the slices "waiting"
-// (not
-//   admitted yet, or preempted), "prefill" and "decode", and in "decode" a slice "verify" for each of its windows.
-//   Every event of the request is also there as an instant.
+// - a lane for each request, "request 7 (deterministic)". One slice spans the request. It holds the slices "waiting",
+//   "prefill" and "decode". (A request waits before it is admitted and after it was preempted.) "decode" holds a slice
+//   "verify" for each window. Every event of the request is also there as an instant.
 // - an arrow (flow event) from each replay pass to each of its windows.
-// Its times are microseconds from the first event, rounded to 125 ns. Slices of a lane never overlap. If a request has
+// Its times are microseconds from the first event, rounded to 125 ns. Slices of a lane follow each other or lie one
+// inside the other. If a request has
 // not finished when the trace is closed, its slices have no end; viewers draw them to the end of the trace.
 typedef struct llm42_trace llm42_trace;
 LLM42_API llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error *error);
@@ -4589,7 +4590,7 @@ const llm42_backend *llm42_backend_sim(void) {
 // Owns: the structs of the engine, events, the table of requests by id, and the queue of waiting requests.
 // Calls: the backend's clock.
 // Invariant: a request has a slot if and only if it runs (states PREFILL and DECODE). It is in the queue if and only if
-// it waits (state WAITING).
+// it waits (state WAITING). A request submitted inside an event enters the queue after that event.
 //
 // A request with P prompt tokens, C committed tokens and U candidates has P+C+U tokens. Its first `kv` positions have
 // KV. The first `canonical` of them were last written by the kind of pass that deterministic prompts run in. That is
