@@ -29,9 +29,11 @@ do for [panel = 1:2] {
     even = "< awk -F '\\t' '$2 == \"break_even_slowdown\" && $3 == \"" . m . "\"' '" . points . "'"
     own = "< awk -F '\\t' '$2 == \"calibration_slowdown\" && $3 == \"batch_invariant" . \
         (panel == 1 ? "" : "_chunked") . "\" { print 5 FS $5; print 105 FS $5 }' '" . points . "'"
+    # A second, small box of the cell's colour keeps the lines away from its digits.
     plot ratios using (100 * $4):3:(5):(0.125):(lg($5)) with boxxyerror lc palette notitle, \
         even using (100 * $4):5 with lines lw 5 lc rgb "#80000000" notitle, \
         own using 1:2 with lines lw 3 dt 2 lc rgb red notitle, \
+        ratios using (100 * $4):3:(2.8):(0.05):(lg($5)) with boxxyerror fs solid 1 noborder lc palette notitle, \
         ratios using (100 * $4):3:(sprintf("%.2f", $5)) with labels font font(20) tc rgb black notitle
     unset label
 }

@@ -9,7 +9,7 @@ array head[5] = ["When to verify: policies compared", \
 bold = 1
 eval sheet_head
 array policy[5] = ["eager oldest", "eager largest", "wait", "eager oldest overlap", "eager largest overlap"]
-array shown[5] = ["EAGER, oldest (the paper's)", "EAGER, largest (ours)", "WAIT for G windows", \
+array shown[5] = ["EAGER, oldest (fits the paper)", "EAGER, largest (ours)", "WAIT for G windows", \
     "EAGER, oldest, overlap", "EAGER, largest, overlap"]
 array colour[5] = [blue, red, green, purple, orange]
 array mark[5] = [7, 5, 9, 11, 13]
@@ -24,7 +24,7 @@ do for [panel = 1:2] {
     m = panel == 1 ? "total_tok_per_s" : "p99_latency_s"
     eval area(panel == 1 ? 110 : 655, panel == 1 ? 535 : 1080, 250, 715)
     set title panel == 1 ? "throughput, all at once" : "P99 latency, 12 queries/s" offset 0, -0.5
-    set ylabel panel == 1 ? "1000 tokens/s, prompts included" : "seconds"
+    set ylabel panel == 1 ? "thousand tokens/s, prompts included" : "seconds"
     set yrange [0:*]
     plot none(m) using 1:(panel == 1 ? $2 / 1000 : $2) with lines lw 3 dt 3 lc rgb grey, \
         for [i = 1:5] match(m, policy[i]) using (place($4)):(panel == 1 ? $5 / 1000 : $5) \
@@ -32,7 +32,7 @@ do for [panel = 1:2] {
     unset label
 }
 eval legend(820)
-set key vertical maxrows 3
+set key vertical maxrows 3 width -3
 plot for [i = 1:5] NaN with linespoints lw 3.5 pt mark[i] dt dash[i] lc rgb colour[i] title shown[i], \
     NaN with lines lw 3 dt 3 lc rgb grey title "none deterministic"
 unset multiplot

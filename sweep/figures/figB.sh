@@ -1,8 +1,8 @@
 #!/bin/bash
 # When to verify, and with what, by share of deterministic requests: EAGER with passes filled by partial windows in
-# order of admission (the paper's), EAGER filled by those with the most candidates (ours), WAIT, and EAGER with replay
-# passes beside decoding (overlap). ShareGPT, W = 64, G = 8, 4,096 requests: throughput offline, P99 latency at 12
-# queries a second.
+# order of admission (this fits the paper), EAGER filled by those with the most candidates (ours), WAIT, and EAGER with
+# replay passes beside decoding (overlap). ShareGPT, W = 64, G = 8, 4,096 requests: throughput offline, P99 latency at
+# 12 queries a second.
 source "$(dirname "$0")/common.sh"
 load=(--workload sharegpt-served --requests 4096 --window 64 --group 8 --qps offline,12 --seed $seeds)
 cells "${load[@]}" --mode nondeterministic
