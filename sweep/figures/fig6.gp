@@ -1,16 +1,18 @@
-# Figure 6: cumulative shares of requests by span, steps; the published medians as marks at 50%.
-width = 1100; height = 890
+# Figure 6: cumulative shares of requests by span, steps; the published medians as marks at 50%. A line and the marks of
+# its series have one colour; white inside keeps a mark apart from the line under it.
+width = 1100; height = 921
 eval start("", width, height)
 set multiplot
-array head[4] = ["How long outputs stay equal in a batch (Figure 6)", \
+array head[5] = ["How long outputs stay equal in a batch (Figure 6)", \
     "96 requests of " . tokens . " tokens, greedy; tokens equal to those of the request served alone", \
+    "first span: up to the first difference; second span: between the first and the second", \
     "lines: measured with tiny42 (1 M parameters, bf16) on a CPU, not simulated", \
     "hollow marks: published for Llama-3.1-8B on another device, an H100 SXM"]
 bold = 1
 eval sheet_head
 curve(name, mode) = sprintf( \
     "< awk -F '\\t' '$1 == \"%s_span_tokens\" && $2 == \"%s\" { print $3 FS $4 }' '%s'", name, mode, cdf)
-eval area(130, 1050, 190, 660)
+eval area(130, 1050, 221, 691)
 set xlabel "span of equal tokens"
 set ylabel "requests with a span up to this (%)"
 set xrange [-6:tokens + 6]
@@ -19,15 +21,18 @@ unset key
 plot curve("second", "nondeterministic") using 1:2 with steps lw 4 lc rgb orange, \
     curve("first", "nondeterministic") using 1:2 with steps lw 4 lc rgb grey, \
     curve("first", "dvr") using 1:2 with steps lw 4 lc rgb blue, \
-    "+" using (real(second)):(50) every ::0::0 with points pt 6 lw 3 lc rgb red, \
-    "+" using (real(first)):(50) every ::0::0 with points pt 6 lw 3 lc rgb black, \
-    "+" using (real(tokens)):(100 - equal) every ::0::0 with points pt 4 lw 3 lc rgb black
-eval legend(760)
-set key vertical maxrows 3
-plot NaN with lines lw 4 lc rgb grey title "not marked, first span", \
-    NaN with lines lw 4 lc rgb orange title "not marked, second span", \
-    NaN with lines lw 4 lc rgb blue title "deterministic: all equal", \
-    NaN with points pt 6 lw 3 lc rgb black title "published median, first", \
-    NaN with points pt 6 lw 3 lc rgb red title "published median, second", \
-    NaN with points pt 4 lw 3 lc rgb black title "published share that drifts"
+    for [inside = 1:0:-1] "+" using (real(second)):(50) every ::0::0 with points pt 6 + inside lw 3 \
+        lc rgb (inside ? "#FFFFFF" : orange), \
+    for [inside = 1:0:-1] "+" using (real(first)):(50) every ::0::0 with points pt 6 + inside lw 3 \
+        lc rgb (inside ? "#FFFFFF" : grey), \
+    for [inside = 1:0:-1] "+" using (real(tokens)):(100 - equal) every ::0::0 with points pt 4 + inside lw 3 \
+        lc rgb (inside ? "#FFFFFF" : grey)
+eval legend(791)
+eval "set key vertical maxrows 3 width -4 font '" . font(17) . "'"
+plot NaN with lines lw 4 lc rgb grey title "not marked deterministic, first span", \
+    NaN with lines lw 4 lc rgb orange title "not marked deterministic, second span", \
+    NaN with lines lw 4 lc rgb blue title "marked deterministic: all equal", \
+    NaN with points pt 6 lw 3 lc rgb grey title "published median, first", \
+    NaN with points pt 6 lw 3 lc rgb orange title "published median, second", \
+    NaN with points pt 4 lw 3 lc rgb grey title "published share that drifts"
 unset multiplot
