@@ -4,7 +4,7 @@ width = 1100; height = 935
 eval start("", width, height)
 set multiplot
 array head[4] = ["How near passes come to the ceilings of the device", \
-    "100% on the left: weights and KV entries are read as fast as memory can be read", \
+    "100% on the left: weights and KV entries are read at the speed of a kernel that only reads", \
     "100% on the right: as many operations per second as cuBLAS reaches with large matrices", source]
 bold = 1
 eval sheet_head
@@ -25,7 +25,7 @@ do for [panel = 1:2] {
     m = panel == 1 ? "memory_share_pct" : "matmul_share_pct"
     eval area(panel == 1 ? 130 : 675, panel == 1 ? 535 : 1080, 240, 630)
     set title panel == 1 ? "decoding" : "prompts and replay passes" offset 0, -0.5
-    set ylabel panel == 1 ? "% of the memory ceiling" : "% of the cuBLAS ceiling"
+    set ylabel panel == 1 ? "% of the read ceiling" : "% of the cuBLAS ceiling"
     if (panel == 1) { set xrange [0.8:320]; set xtics (1, 4, 16, 64, 256) }
     else { set xrange [105:2500]; set xtics (128, 256, 512, 1024, 2048) }
     plot for [i = first[panel]:last[panel]] match(m, series[i]) using 4:5 with linespoints pt mark[i] lw 3.5 \
