@@ -22,7 +22,7 @@ unset key
 do for [panel = 1:2] {
     m = panel == 1 ? "ttft_s" : "e2e_s"
     eval area(panel == 1 ? 110 : 620, panel == 1 ? 555 : 1065, 260, 690)
-    if (panel == 1) { set ylabel "percentile of requests" } else { unset ylabel }
+    if (panel == 1) { set ylabel "percentile p (logarithmic in 100 - p)" } else { unset ylabel }
     set title panel == 1 ? "time to first token" : "end to end" offset 0, -0.5
     set xlabel "seconds"
     set xrange [lowest(m) / 1.25:highest(m) * 1.25]

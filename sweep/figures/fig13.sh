@@ -28,4 +28,4 @@ plot_sweep a "$raw" "${common[@]}" --value recompute_pct \
     --title "Recomputed tokens as % of returned ones (camera-ready Figure 13)"
 plot_sweep b "$raw" "${common[@]}" --value total_tok_per_s --reference-value throughput_vs_best --relative \
     --title "Throughput relative to the best shape (camera-ready Figure 13)" \
-    --note "published 0.16 at G = 1, W = 16 is not explained: its own pass times would give more"
+    --note "we cannot explain the published 0.16 at G = 1, W = 16"
