@@ -68,9 +68,9 @@
 
    STEP BY STEP
 
-   1. llm42_model_load loads a model: an HF folder (llama, mistral, qwen2, qwen3, qwen3_moe), a llama2.c .bin file, or
-      random weights of a named shape ("synthetic:tiny"; llm42_synthetic_names lists the shapes). A model is read-only.
-      Any number of engines may share it.
+   1. llm42_model_load loads a model: an HF folder (llama, mistral, ministral, qwen2, qwen3, qwen3_moe), a llama2.c .bin
+   file, or random weights of a named shape ("synthetic:tiny"; llm42_synthetic_names lists the shapes). A model is
+   read-only. Any number of engines may share it.
    2. llm42_engine_open opens an engine. Zero every field of the desc that you do not care about: zero always means the
       default that the field's comment states. llm42_engine_config returns the desc with all defaults filled in.
    3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.
@@ -779,7 +779,9 @@ typedef struct llm42_event {
 // arguments at once, and submit gives the id; the rest happens after the event, before another pass is planned. A
 // request cancelled there releases no more tokens; if it is in the replay pass in flight, it ends with that pass.
 // llm42_engine_step, _run and _close are refused there. They are refused inside functions of planners too, which must
-// call no function of the engine.
+// call no function of the engine. The tokens of an event are already in info->tokens. Behind a stop string of your own,
+// cut the rest yourself: how many tokens follow it in the same event depends on the load. If an event brings the last
+// token of a request, the request ends with STOP or LENGTH, even if it is cancelled there.
 typedef void llm42_event_fn(void *user, const llm42_event *event);
 
 LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"

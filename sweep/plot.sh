@@ -132,6 +132,6 @@ gp_set table "$work/table" >>"$work/settings"
 draw "$here/plot/$([ -n "$map" ] && echo heatmap || echo lines).gp" "$base" "$work/settings" 2>"$work/log" ||
     fail 1 "the pictures could not be made: $(grep -v 'warning\|^ *^* *$' "$work/log" | head -n 1)"
 awk -F '\t' -v axes="${option[x]} or ${option[y]}" '
-    $1 == "!unplaced" { print "not drawn, because " axes " does not apply: " $2 " rows" }' "$work/ours"
+    $1 == "!unplaced" { print "not drawn, because " axes " does not apply: " $2 ($2 == 1 ? " row" : " rows") }' "$work/ours"
 sed -n 's/^# not drawn/not drawn/p' "$work/settings"
 echo "$base.png $base.svg"

@@ -118,7 +118,7 @@ static void check_steady(const bench *b, const steadiness *steady) {
     char why[256];
     if (steady_enough(steady, why, sizeof why) || b->set.force) return;
     args_fail(1, "--calibrate: %s: end other programs%s, or add --force to have a file that says so", why,
-              steady->share < STEADY_SHARE && !b->cuda ? " or take fewer --threads" : "");
+              steady->share < STEADY_SHARE && !b->cuda && b->set.threads != 1 ? " or take fewer --threads" : "");
 }
 
 // Waits for a processor that other programs leave to this one: a second at most. Returns its share.

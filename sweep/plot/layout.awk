@@ -77,17 +77,17 @@ function phrase(c, v) {
     return c in fixed ? c " " v : ""
 }
 
-# The name of a panel or curve: the values of the columns of `over`.
+# The name of a panel or curve: the values of the columns of `over` that apply to it. Only DVR has all columns.
 function name_of(key, i, n, column, v, text, part) {
     n = split(over, column, ",")
     split(key, v, SUBSEP)
     for (i = 1; i <= n; i++) {
-        part = column[i] == "window" || column[i] == "group" || column[i] == "mode" || column[i] == "ratio" || \
-            column[i] == "requests" || column[i] == "qps" ? phrase(column[i], v[i]) : \
-            v[i] == "nan" || v[i] == "-" ? "" : column[i] " " v[i]
+        part = v[i] == "nan" || v[i] == "-" ? "" : \
+            column[i] == "window" || column[i] == "group" || column[i] == "mode" || column[i] == "ratio" || \
+            column[i] == "requests" || column[i] == "qps" ? phrase(column[i], v[i]) : column[i] " " v[i]
         if (part != "") text = text (text == "" ? "" : ", ") part
     }
-    return text
+    return text == "" && over != "" ? "without DVR" : text
 }
 
 # Adds a text to the head of the sheet, in lines of at most `most` characters and of about the same length.
@@ -105,7 +105,7 @@ function head_line(text, most, pieces, cut) {
 function build_head(width, i, n, c, kind, list, text, part, ofdvr, most) {
     most = int((width - 40) / 11.3)
     head_line(title != "" ? title : capital(words(value)) (relative ? ", relative to the largest" : "") ", by " \
-        (map ? brief(x) " and " brief(y) : brief(x)), int((width - 40) / 14.5))
+        (map ? brief(x) " and " brief(y) : brief(x)), int((width - 40) / 15.6))
     bold = heads
     for (i = 1; i <= settings; i++) {
         c = setting[i]
@@ -290,7 +290,7 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
         exit 2
     }
     if (panels > 8) {
-        print "plot: " panels " lines cannot be told apart: fix a column of --over with --where" >"/dev/stderr"
+        print "plot: " panels " lines cannot be told apart (8 can): fix a column of --over with --where" >"/dev/stderr"
         exit 2
     }
     if (logs == "" && first_x > 0 && last_x / first_x >= 8) logs = "x"
@@ -306,7 +306,7 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
     }
     if (length(beside) > longest) longest = length(beside)
     keys = (panels > 1 || panel_key[1] != "" ? panels : 0) + (beside != "")
-    across = int(width / (longest * 13 + 110))
+    across = int(width / (longest * 15 + 130))
     if (across < 1) across = 1
     if (across > keys) across = keys
     top = build_head(width) + 20
