@@ -1762,6 +1762,25 @@ static int llm42__json_get(const llm42__json *json, int object, const char *key)
     return -1;
 }
 
+// A key that stands twice in an object could mean either value.
+static llm42_result llm42__json_unique(const llm42__json *json, int object, llm42_error *error) {
+    enum { MOST = 1000 };
+    int key[MOST], count = 0, end = llm42__json_skip(json, object);
+    for (int i = object + 1; i + 1 < end; i = llm42__json_skip(json, i + 1)) {
+        const jsmntok_t *t = &json->token[i];
+        if (count == MOST) return llm42_fail(error, LLM42_FORMAT, "%s: more than %d keys", json->path, MOST);
+        for (int k = 0; k < count; k++) {
+            const jsmntok_t *other = &json->token[key[k]];
+            if (other->end - other->start == t->end - t->start &&
+                memcmp(json->text + other->start, json->text + t->start, (size_t)(t->end - t->start)) == 0)
+                return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: the key is there twice", json->path,
+                                  LLM42__MIN(40, t->end - t->start), json->text + t->start);
+        }
+        key[count++] = i;
+    }
+    return LLM42_OK;
+}
+
 static bool llm42__json_null(const llm42__json *json, int i) {
     return i < 0 || (json->token[i].type == JSMN_PRIMITIVE && json->text[json->token[i].start] == 'n');
 }
@@ -1874,8 +1893,10 @@ static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json,
 
 // Reads both forms: rope_theta and rope_scaling (older files), rope_parameters (newer ones).
 static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json, llm42_error *error) {
-    int scaling = llm42__json_get(json, 0, "rope_parameters");
-    if (llm42__json_null(json, scaling)) scaling = llm42__json_get(json, 0, "rope_scaling");
+    int scaling = llm42__json_get(json, 0, "rope_parameters"), older = llm42__json_get(json, 0, "rope_scaling");
+    if (!llm42__json_null(json, scaling) && !llm42__json_null(json, older))
+        return llm42_fail(error, LLM42_FORMAT, "%s: rope_parameters, rope_scaling: keep one of the two", json->path);
+    if (llm42__json_null(json, scaling)) scaling = older;
     c->rope_theta = 10000.0;
     double whole = 1.0;  // all of a head is rotated
     LLM42__TRY(llm42__json_field(json, 0, "rope_theta", 1.0, 1e12, &c->rope_theta, error));
@@ -1883,6 +1904,7 @@ static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json,
     if (llm42__json_null(json, scaling)) return LLM42_OK;
     if (json->token[scaling].type != JSMN_OBJECT)
         return llm42_fail(error, LLM42_FORMAT, "%s: rope_parameters: expected an object", json->path);
+    LLM42__TRY(llm42__json_unique(json, scaling, error));
     for (int i = scaling + 1, last = llm42__json_skip(json, scaling) - 1; i < last; i = llm42__json_skip(json, i + 1))
         if (json->token[i + 1].type == JSMN_OBJECT)
             return llm42_fail(error, LLM42_UNSUPPORTED,
@@ -1936,6 +1958,7 @@ static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json,
     *c = (llm42_config){.bos = -1, .norm_eps = 1e-6f};
     if (json->token[0].type != JSMN_OBJECT)
         return llm42_fail(error, LLM42_FORMAT, "%s: expected a JSON object", json->path);
+    LLM42__TRY(llm42__json_unique(json, 0, error));
     LLM42__TRY(llm42__config_arch(c, json, error));
     LLM42__TRY(llm42__json_int(json, 0, "vocab_size", 1, 1 << 24, &c->vocab, error));
     LLM42__TRY(llm42__json_int(json, 0, "hidden_size", 1, 1 << 20, &c->dim, error));
@@ -1961,7 +1984,8 @@ static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json,
         if (!c->experts) return llm42_fail(error, LLM42_FORMAT, "%s: num_experts: missing", json->path);
         int only = llm42__json_get(json, 0, "mlp_only_layers"), step = 1;
         LLM42__TRY(llm42__json_int(json, 0, "decoder_sparse_step", 1, 4096, &step, error));
-        if (step != 1 || (!llm42__json_null(json, only) && json->token[only].size))
+        bool every = llm42__json_null(json, only) || (json->token[only].type == JSMN_ARRAY && !json->token[only].size);
+        if (step != 1 || !every)
             return llm42_fail(error, LLM42_UNSUPPORTED,
                               "%s: decoder_sparse_step, mlp_only_layers: layers of both "
                               "kinds in one model are not supported",

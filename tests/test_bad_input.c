@@ -470,8 +470,19 @@ TEST(booleans_of_the_config) {
     refused(fresh_with("qwen3_moe", "\"norm_topk_prob\": \"yes\", "), LLM42_FORMAT, "norm_topk_prob");
 }
 
+// A key that stands twice.
+TEST(keys_of_the_config_that_stand_twice) {
+    refused(fresh_with("qwen2", USE WINDOW "\"sliding_window\": 5, "), LLM42_FORMAT,
+            "sliding_window: the key is there twice");
+    refused(fresh_with("llama", "\"rope_parameters\": {\"rope_theta\": 5.0, \"rope_theta\": 6.0}, "), LLM42_FORMAT,
+            "rope_theta: the key is there twice");
+    refused(fresh_with("qwen3_moe", "\"mlp_only_layers\": 5, "), LLM42_UNSUPPORTED, "mlp_only_layers");
+}
+
 // Rotary embeddings that are not implemented.
 TEST(rope_of_the_config) {
+    refused(fresh_with("llama", "\"rope_parameters\": {\"rope_theta\": 5.0}, \"rope_scaling\": {\"type\": \"yarn\"}, "),
+            LLM42_FORMAT, "keep one of the two");
     refused(fresh_with("llama", "\"partial_rotary_factor\": 0.5, "), LLM42_FORMAT, "partial_rotary_factor");
     refused(fresh_with("llama", "\"rope_parameters\": {\"partial_rotary_factor\": 0.5}, "), LLM42_FORMAT,
             "partial_rotary_factor");
@@ -841,6 +852,7 @@ int main(int argc, char **argv) {
     RUN(numbers_of_the_config);
     RUN(windows_by_layer);
     RUN(booleans_of_the_config);
+    RUN(keys_of_the_config_that_stand_twice);
     RUN(rope_of_the_config);
     RUN(numbers_in_another_locale);
     RUN(numbers_that_round_to_others);

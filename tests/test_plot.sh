@@ -104,6 +104,15 @@ refuses 2 "two rows for window=16 group=2 differ in seed (42, 43): fix it with -
 with --over ratio,seed, or take the mean with --mean seed" "$all" "${map[@]}" --over ratio
 refuses 2 "differ in group (2, 4) and ratio (0.1, 1): fix it with --where group=2, draw a line for each with --over \
 mode,group" "$all" --x window --y e2e_p99_s --mean seed --over mode
+# One cell of another origin or load, as in a file that was joined by hand.
+for change in calibration=h200-base42 backend=cpu workload=arxiv qps=99; do
+    awk -F '\t' -v OFS='\t' -v name="${change%%=*}" -v value="${change#*=}" '
+        /^#/ { print; next }
+        !seen++ { for (i = 1; i <= NF; i++) if ($i == name) at = i; print; next }
+        !changed++ { $at = value }
+        { print }' "$four" >"$dir/mixed.tsv"
+    refuses 2 "its cells differ in ${change%%=*} (" "$dir/mixed.tsv" "${map[@]}" --mean seed --where ratio=1
+done
 refuses 2 "a logarithmic axis takes only values above 0" "$four" --x window --y preemptions --log y --where group=2
 refuses 1 "no such file" "$dir/none.tsv" "${map[@]}"
 refuses 1 "not a file" "$dir" "${map[@]}"

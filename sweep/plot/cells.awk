@@ -100,6 +100,20 @@ function note_difference(key, i, v) {
     }
 }
 
+# True if a setting has one value for each value of an axis (2: x, 3: y), as the workload of figures by batch. Where a
+# row comes from follows no axis.
+function follows(i, axis, k, v, part, of) {
+    if (title[i] == "backend" || title[i] == "calibration") return 0
+    for (k = 1; k <= cells; k++) {
+        v = first[order[k], i]
+        split(order[k], part, "\t")
+        if (is_none(v)) continue
+        if (part[axis] in of && !same(of[part[axis]], v)) return 0
+        of[part[axis]] = v
+    }
+    return 1
+}
+
 /^#/ {
     if (sub(/^# grid: */, "")) least += promised($0)
     if (/^# unfinished: /) unfinished = substr($0, 3)
@@ -181,7 +195,11 @@ END {
     if (unfinished != "") print "!unfinished\t" unfinished
     if (mean != "") print "!mean\t" (least_n == most_n ? most_n : least_n " to " most_n)
     if (unplaced) print "!unplaced\t" unplaced
-    # Settings that all cells share are for the subtitle, those that do not apply to some modes too.
+    # Settings that all cells share are for the subtitle, those that do not apply to some modes too. One that is on no
+    # axis must not differ between cells: the figure would compare two things.
+    free[at_x]
+    if (map) free[at_y]
+    for (i = 1; i <= overs; i++) free[at_over[i]]
     for (i = 1; i <= settings; i++) {
         shared = ""
         partly = 0
@@ -189,8 +207,12 @@ END {
             v = first[order[k], i]
             if (is_none(v)) partly = 1
             else if (shared == "") shared = v
-            else if (v != shared) break
+            else if (!same(v, shared)) break
         }
+        if (k <= cells && !reference && !(i in free) && !(i in averaged) && i != at_value && !follows(i, 2) && \
+            !(map && follows(i, 3)))
+            fail(2, "its cells differ in " title[i] " (" shared ", " v "): keep one with --where " title[i] "=" shared \
+                ", or draw a " (map ? "panel" : "line") " for each with --over " (over == "" ? "" : over ",") title[i])
         if (k > cells && shared != "" && !(i in averaged)) print "!" title[i], shared, partly
     }
 }
