@@ -5680,6 +5680,7 @@ static void llm42__carry_out(llm42_engine *e) {
 
 // Ends a request whose logits are not finite. The other requests of the pass are not affected.
 static void llm42__finish_with_error(llm42_engine *e, llm42__request *r) {
+    if (r->cancelled) return;  // in an event of this pass: llm42__carry_out ends it
     llm42__log(e->desc.log, e->desc.log_user,
                "request %lld ends with an error: the logits of its token %d are not finite: the weights hold NaN or "
                "infinity, or overflow",

@@ -92,12 +92,18 @@ static inline llm42_result args_check(llm42_result result, const llm42_error *er
     return result;
 }
 
-// Exits if requests have ended with LLM42_FINISH_ERROR.
-static inline void args_check_requests(const llm42_engine *engine) {
+// An error if requests of an engine have ended with LLM42_FINISH_ERROR.
+static inline llm42_result args_requests(const llm42_engine *engine, llm42_error *error) {
     long long failed = (long long)llm42_engine_stats(engine).failed;
-    if (failed)
-        args_fail(1, "%lld %s ended early: the logits are not finite: the weights hold NaN or infinity, or overflow",
-                  failed, failed == 1 ? "request" : "requests");
+    if (!failed) return LLM42_OK;
+    return llm42_fail(error, LLM42_BACKEND,
+                      "%lld %s ended early: the logits are not finite: the weights hold NaN or infinity, or overflow",
+                      failed, failed == 1 ? "request" : "requests");
+}
+
+static inline void args_check_requests(const llm42_engine *engine) {
+    llm42_error error = {0};
+    args_check(args_requests(engine, &error), &error);
 }
 
 // Runs an engine until it is idle. Exits if it fails or a request of it does.

@@ -49,16 +49,6 @@ static inline int64_t serve_pages(const serve_plan *s, int64_t page_size, double
     return pages < request ? request : pages;
 }
 
-// The error of an engine of which requests ended with LLM42_FINISH_ERROR.
-static inline llm42_result serve_none_failed(const llm42_engine *engine, llm42_error *error) {
-    long long failed = (long long)llm42_engine_stats(engine).failed;
-    if (!failed) return LLM42_OK;
-    return llm42_fail(error, LLM42_BACKEND,
-                      "%lld of the requests ended early: the logits are not finite: the weights hold NaN or infinity, "
-                      "or overflow",
-                      failed);
-}
-
 // >>serve --------------------------------------------------------------------------------------------------------
 static inline llm42_result submit_next(serving *v, llm42_error *error) {
     workload_request r;
@@ -134,7 +124,7 @@ static inline llm42_result serve(serving *v, llm42_error *error) {
             TRY(submit_next(v, error));
         llm42_result result = llm42_engine_step(v->engine, error);
         if (v->progress && (result != LLM42_OK || steps % 1024 == 0)) v->progress(v);
-        if (result != LLM42_OK) return result == LLM42_IDLE ? serve_none_failed(v->engine, error) : result;
+        if (result != LLM42_OK) return result == LLM42_IDLE ? args_requests(v->engine, error) : result;
     }
 }
 
@@ -188,7 +178,7 @@ static inline llm42_result prompts_fill(prompt_set *p, const serve_plan *s, work
     if (!p->start) return llm42_fail(error, LLM42_MEMORY, "out of memory for the prompts");
     TRY(prompts_submit(p, s, load, engine, &first, error));
     TRY(llm42_engine_run(engine, error));
-    TRY(serve_none_failed(engine, error));
+    TRY(args_requests(engine, error));
     p->tokens = malloc(((size_t)p->start[s->requests] + 1) * sizeof *p->tokens);
     if (!p->tokens) return llm42_fail(error, LLM42_MEMORY, "out of memory for the prompts");
     workload_rewind(load);

@@ -881,6 +881,32 @@ TEST(a_request_whose_embedding_holds_nan) {
     free(embed);
 }
 
+static void cancel_when_prefilled(void *user, const llm42_event *e) {
+    if (e->type != LLM42_EVENT_PREFILLED) return;
+    CHECK_INT(llm42_engine_cancel(*(llm42_engine **)user, e->request, &error), LLM42_OK);
+}
+
+// Cancelled in an event of the pass that gives no token, a request is cancelled, not failed.
+TEST(a_cancelled_request_does_not_fail) {
+    llm42_model *good = model, broken = *model;
+    size_t size = (size_t)model->config.vocab * (size_t)model->config.dim;
+    uint16_t *embed = malloc(size * sizeof *embed);
+    for (size_t i = 0; i < size; i++) embed[i] = 0x7fc0;
+    broken.embed.data = embed;
+    model = &broken;
+    for (int cancels = 0; cancels < 2; cancels++) {
+        llm42_engine *engine = NULL;
+        engine = open_with((llm42_engine_desc){
+            .mode = LLM42_NONDETERMINISTIC, .on_event = cancels ? cancel_when_prefilled : NULL, .event_user = &engine});
+        int64_t id = submit(engine, (llm42_request_desc){.max_new_tokens = 4});
+        finish(engine);
+        CHECK_INT(take(engine, id).finish, cancels ? LLM42_FINISH_CANCELLED : LLM42_FINISH_ERROR);
+        llm42_engine_close(engine);
+    }
+    model = good;
+    free(embed);
+}
+
 // The sixth token of a request has an embedding of NaN. The request ends there, with the five tokens before the next,
 // whatever the windows are.
 TEST(a_token_whose_embedding_holds_nan_is_decoded) {
@@ -981,6 +1007,7 @@ int main(int argc, char **argv) {
     RUN(metrics_and_spans);
     RUN(a_file_of_weights_that_shrinks);
     RUN(a_request_whose_embedding_holds_nan);
+    RUN(a_cancelled_request_does_not_fail);
     RUN(a_token_whose_embedding_holds_nan_is_decoded);
     RUN(the_sampler);
     llm42_model_free(model);

@@ -161,7 +161,7 @@ why='ended early: the logits are not finite'
 ends 1 "^generate: 1 request $why" generate --model "$out/nan" --prompt Once -n 4
 ends 1 "^score: .*/nan: position 0: the logits are not finite" score --model "$out/nan" --text Once
 ends 1 "^determinism: [0-9]+ requests $why" determinism --model "$out/nan" --suite single --requests 2 --tokens 8
-ends 1 "^sweep: 4 of the requests $why" sweep --backend cpu --model "$out/nan" --requests 4 --workload fixed:8x8 \
+ends 1 "^sweep: 4 requests $why" sweep --backend cpu --model "$out/nan" --requests 4 --workload fixed:8x8 \
     --window 8 --group 2 --ratio 1
 ends 0 '^Once' generate --no-mmap --prompt Once -n 2
 ends 1 'nowhere' generate --model nowhere --prompt Once
