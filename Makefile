@@ -68,7 +68,7 @@ FAST_TESTS := $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(SLOW),$(basename $
 # Parallel inside, unless the caller has chosen a number of jobs.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all cuda figures accuracy fit demo test check test-cuda ladder sanitize-cuda asan bench bench-cuda fuzz format \
+.PHONY: all cuda figures accuracy fit demo test check test-cuda ladder kernels sanitize-cuda asan bench bench-cuda fuzz format \
     campaign deps install uninstall clean help banner setup need nvcc programs tests run-demo
 .DELETE_ON_ERROR:
 
@@ -141,6 +141,10 @@ bench: setup banner  ## measure this machine's ceilings and the engine's speed
 	@+$(SUBMAKE) $(B)/bench
 	OMP_PROC_BIND=true $(B)/bench
 
+kernels: PROGRAMS := $(B)/kernels
+kernels: nvcc need banner  ## build/kernels: single operators on the GPU, their speed and whether they keep bits
+	@+$(SUBMAKE) $(B)/kernels
+
 bench-cuda: PROGRAMS := $(B)/bench
 bench-cuda: nvcc need banner  ## measure the GPU's ceilings and the engine's speed on it
 	@+$(SUBMAKE) CUDA=1 $(B)/bench
@@ -195,6 +199,19 @@ $(B)/tests/matmul_ladder: tests/cuda/matmul_ladder.cu kernels.cu $(B)/.cuda_arch
 $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_lost matmul_ladder): $(B)/tests/cuda/llm42.o $(B)/.cuda_flags
 	$(if $(V),,@echo "  building $@"; )$(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) \
 	    $(filter tests/cuda/%.cu %.o,$^) $(addprefix -Xcompiler ,$(OMP)) \
+	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -o $@
+# kernels includes llm42.cu. nvcc optimises its kernels side by side where it can.
+KERNELS_FLAGS = $(NVCCFLAGS) $(GENCODE) $(shell $(NVCC) --help 2>/dev/null | grep -q -e --split-compile && echo --split-compile 0)
+# NCCL=1: its all-reduce is probed too, where there are three GPUs or more.
+KERNELS_NCCL = $(if $(filter 1,$(NCCL)),-DKERNELS_NCCL -L$(CUDA_HOME)/lib -lnccl)
+$(B)/kernels_main.o: sweep/kernels/main.c $(B)/.flags
+	$(if $(V),,@echo "  building $@"; )$(CC) $(CFLAGS) $(REQUIRED) $(OMP) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+$(B)/kernels_measure.o: sweep/kernels/measure.cu $(wildcard sweep/kernels/*.h) llm42.cu kernels.cu llm42.h \
+    $(B)/.cuda_arch $(B)/.cuda_flags
+	$(if $(V),,@echo "  building $@ for sm $(CUDA_ARCH): takes a while"; )$(NVCC) $(KERNELS_FLAGS) $(NVCC_REQUIRED) \
+	    $(filter -D%,$(KERNELS_NCCL)) -c $< -o $@
+$(B)/kernels: $(B)/kernels_measure.o $(B)/kernels_main.o $(B)/tests/cuda/llm42.o
+	$(if $(V),,@echo "  building $@"; )$(NVCC) $^ $(addprefix -Xcompiler ,$(OMP)) $(filter-out -D%,$(KERNELS_NCCL)) \
 	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -o $@
 $(B)/tests/fuzz_programs: | programs  # it runs them
 $(B)/tests/%: tests/%.c $(B)/.flags

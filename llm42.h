@@ -75,7 +75,8 @@
       default that the field's comment states. llm42_engine_config returns the desc with all defaults filled in.
    3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.
    4. llm42_engine_step runs one pass of the model. Call it until it returns LLM42_IDLE, or call llm42_engine_run. You
-      may submit and cancel requests between steps.
+      may submit and cancel requests between steps. llm42_engine_run_until runs an engine up to a time, so that several
+      can run side by side: sweep/fleet.h does so.
    5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED. You can also read them with llm42_engine_request. What a
       deterministic request has committed never changes. Its candidates may still change: do not show them to users.
    6. llm42_engine_release forgets a finished request. Set .auto_release to have that done for you.
@@ -420,7 +421,7 @@ typedef struct llm42_row {
 } llm42_row;
 
 typedef struct llm42_seq {
-    int64_t request;       // id of the request whose rows these are, from 1
+    int64_t request;       // key of the request whose rows these are; by default its id, which counts from 1
     const int32_t *pages;  // pages[i] has positions i x page_size to (i + 1) x page_size - 1
     llm42_sampling sampling;
 } llm42_seq;
@@ -509,9 +510,11 @@ LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k)
 
 // >>api-sim ------------------------------------------------------------------------------------------------------
 // The simulator is a backend. Planner, KV pages and verification are the engine's own. A pass takes virtual time, which
-// a calibration gives. The true token at a position is a hash of the request and the position. With a certain
-// probability, the flip rate, a FAST pass returns another token. Each request draws its own flip rate from a gamma
-// distribution. All other passes return the true token.
+// a calibration gives. The true token at a position is a hash of the request and the position. A FAST pass may return
+// another token, as real ones do where they sum in another order than the replay pass. The share of candidates for
+// which it does is the flip rate. It depends on the number of rows of the FAST pass and on M, that of the replay pass.
+// The calibration has a table of flip rates. Requests differ: each multiplies the rate by a number that it draws from a
+// gamma distribution with mean 1. All other passes return the true token.
 typedef enum llm42_kind {  // what a row counts as in the cost model
     LLM42_KIND_DECODE,     // the only row of its sequence in the pass
     LLM42_KIND_PROMPT,     // rows of a prompt, the last one sampled
@@ -528,15 +531,26 @@ typedef struct llm42_cost_table {
     double *ms;             // [rows, contexts]; more rows or more context never take less
 } llm42_cost_table;
 
+// Flip rates: rate[f * replays + r] holds for candidates of a FAST pass of fast[f] rows or more (up to fast[f + 1])
+// that are verified in replay passes of replay[r] rows or more. The first entry of each also holds for fewer rows.
+typedef struct llm42_flip_table {
+    int fasts, replays;
+    double *fast, *replay;  // ascending
+    double *rate;           // [fasts, replays], share of candidates that the replay pass changes, mean over requests
+} llm42_flip_table;
+
 typedef struct llm42_calibration {
     char name[128];  // the file's, without folder and ending
     char source[256], device[128], model[128];
     char forced[256];  // why build/bench wrote it only with --force, so that its times are doubtful; "": nothing
     int devices;
-    int64_t kv_tokens;                    // KV pool, tokens; 0: not known
-    bool padding_free;                    // rows that pad a FIXED pass to its shape cost nothing (CPU)
-    double flip_rate;                     // share of candidates that a replay pass changes, mean over requests
-    double flip_shape;                    // shape of the gamma distribution of that rate over requests
+    int64_t kv_tokens;  // KV pool, tokens; 0: not known
+    bool padding_free;  // rows that pad a FIXED pass to its shape cost nothing (CPU)
+    llm42_flip_table flips;
+    double flip_shape;            // shape of the gamma distribution over requests; smaller is more uneven
+    double host_ms[LLM42_KINDS];  // the host's work, added to the tables' times: for each pass with rows of kind decode
+                                  // or prompt, and for each window in a pass
+    double host_request_ms;       // the host's work for each prompt that ends in a pass
     double overlap_fast, overlap_replay;  // factors by which fast and replay passes take longer side by side than alone
     llm42_cost_table cost[LLM42_EXACT + 1][LLM42_KINDS];  // by schedule and kind
 } llm42_calibration;
@@ -544,7 +558,7 @@ typedef struct llm42_calibration {
 typedef struct llm42_sim_desc {
     const llm42_calibration *calibration;  // required; must outlive the engine
     uint64_t seed;                         // of tokens and flips; default: 42
-    double flip_scale;                     // multiplies the calibration's flip rate; default: 1
+    double flip_scale;                     // multiplies the calibration's flip rates; default: 1
     bool no_flips;                         // every candidate is right
     double invariant_slowdown;  // time of an INVARIANT pass, as a multiple of a FAST one; default: as calibrated
 } llm42_sim_desc;
@@ -552,11 +566,12 @@ typedef struct llm42_sim_desc {
 // The simulator. .backend_desc is an llm42_sim_desc and required. Its clock is virtual and starts at 0. The model needs
 // no weights: llm42_model_load("shape:NAME").
 LLM42_API const llm42_backend *llm42_backend_sim(void);
-// Reads a calibration file: `# key: value` lines, then TSV `schedule kind rows context_tokens ms` in tables, each of
-// which says how many rows it has, then `# end`. sweep/README.md describes the format. Errors: IO, MEMORY, FORMAT
-// (names the file, and the line or what is missing: the file is cut short or goes on behind `# end`; a table is
-// missing, there twice, has another number of rows, decreases or is not a full grid; a value is no number, no whole
-// number where one belongs, or out of range; the unit is not ms).
+// Reads a calibration file: `# key: value` lines, then tables of pass times (TSV `schedule kind rows context_tokens
+// ms`) and one of flip rates (`fast_rows replay_rows flip_rate`), each of which says how many rows it has, then
+// `# end`. sweep/README.md describes the format. Errors: IO, MEMORY, FORMAT (names the file, and the line or what is
+// missing: the file is cut short or goes on behind `# end`; a table is missing, there twice, has another number of rows
+// or is not a full grid; pass times decrease; a value is no number, no whole number where one belongs, or out of range;
+// the unit is not ms).
 LLM42_API llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error);
 LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
 // Milliseconds that a pass of `rows` rows of one kind takes when they attend to `context` positions on average. NAN for
@@ -564,6 +579,10 @@ LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
 // decode, fast prompt, fixed window, fixed prompt, invariant decode and invariant prompt.
 LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind,
                                       double rows, double context);
+// The flip rate: of the candidates that FAST passes of `fast_rows` rows make, the share that replay passes of
+// `replay_rows` rows change. It is 0 without a table.
+LLM42_API double llm42_calibration_flip_rate(const llm42_calibration *calibration, double fast_rows,
+                                             double replay_rows);
 
 // >>api-cuda -----------------------------------------------------------------------------------------------------
 // The CUDA backend is in llm42.cu and kernels.cu: link them to use it. It computes in bf16. When it opens, it chooses
@@ -699,7 +718,10 @@ typedef struct llm42_request_desc {
     int stop_count;           // at most LLM42_MAX_STOP
     bool ignore_stop;         // generate max_new_tokens, through stop tokens too
     double arrival;           // seconds on the backend's clock; default: now
-    void *user;               // given back in llm42_request.user
+    // Names the request wherever chance decides something about it: the simulator's tokens and flips, and .inject_rate.
+    // Requests with the same key get the same draws, in whichever engine they run. Default: the request's id.
+    int64_t key;
+    void *user;  // given back in llm42_request.user
 } llm42_request_desc;
 
 typedef enum llm42_state {
@@ -778,10 +800,10 @@ typedef struct llm42_event {
 // the call. It may call llm42_engine_submit, _cancel and _release, as when a stop string has come. They check their
 // arguments at once, and submit gives the id; the rest happens after the event, before another pass is planned. A
 // request cancelled there releases no more tokens; if it is in the replay pass in flight, it ends with that pass.
-// llm42_engine_step, _run and _close are refused there. They are refused inside functions of planners too, which must
-// call no function of the engine. The tokens of an event are already in info->tokens. Behind a stop string of your own,
-// cut the rest yourself: how many tokens follow it in the same event depends on the load. If an event brings the last
-// token of a request, the request ends with STOP or LENGTH, even if it is cancelled there.
+// llm42_engine_step, _run, _run_until and _close are refused there. They are refused inside functions of planners too,
+// which must call no function of the engine. The tokens of an event are already in info->tokens. Behind a stop string
+// of your own, cut the rest yourself: how many tokens follow it in the same event depends on the load. If an event
+// brings the last token of a request, the request ends with STOP or LENGTH, even if it is cancelled there.
 typedef void llm42_event_fn(void *user, const llm42_event *event);
 
 LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
@@ -990,6 +1012,14 @@ LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, ll
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
 LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
+// Steps until the backend's clock has reached `seconds`, and waits if there is nothing to run. No pass begins at or
+// after that time. A pass that begins before it runs to its end, so the clock may then be later. A replay pass in
+// flight goes on into the next call. Returns LLM42_IDLE when every request is finished, else LLM42_OK. (INFINITY: steps
+// until idle.) A run that is cut into pieces by such calls gives the same events at the same times as one uncut run, on
+// a backend whose times can repeat (the simulator) and with a planner that uses no times. So a program can run several
+// engines side by side, and submit each request, with its .arrival, once every engine has reached that time. Errors:
+// those of llm42_engine_step, and INVALID (`seconds` is NaN).
+LLM42_API llm42_result llm42_engine_run_until(llm42_engine *engine, double seconds, llm42_error *error);
 LLM42_API double llm42_engine_now(const llm42_engine *engine);  // the backend's clock, seconds
 LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
 
@@ -4011,7 +4041,7 @@ const llm42_backend *llm42_backend_cpu(void) {
 }
 
 // >>calibration --------------------------------------------------------------------------------------------------
-// Owns: calibration files, and the time that a pass takes according to one.
+// Owns: calibration files, and the times and flip rates that one holds.
 // Calls: files, arrays.
 // Invariant: a file that was read is whole: all its tables have the rows that they announce, and its last line is
 // `# end`. A table that was read is a full grid. More rows or more context never take less time.
@@ -4023,10 +4053,15 @@ static const struct {
 } llm42__cost_tables[] = {{LLM42_FAST, LLM42_KIND_DECODE},      {LLM42_FAST, LLM42_KIND_PROMPT},
                           {LLM42_FIXED, LLM42_KIND_WINDOW},     {LLM42_FIXED, LLM42_KIND_PROMPT},
                           {LLM42_INVARIANT, LLM42_KIND_DECODE}, {LLM42_INVARIANT, LLM42_KIND_PROMPT}};
-enum { LLM42__TABLES = sizeof llm42__cost_tables / sizeof *llm42__cost_tables };
+enum {
+    LLM42__COSTS = sizeof llm42__cost_tables / sizeof *llm42__cost_tables,
+    LLM42__FLIPS = LLM42__COSTS,  // the table of flip rates
+    LLM42__TABLES
+};
 
+// A row of a table: rows, context_tokens, ms; or fast_rows, replay_rows, flip_rate.
 typedef struct llm42__point {
-    double rows, context, ms;
+    double x, y, value;
     int line;
 } llm42__point;
 
@@ -4037,7 +4072,7 @@ typedef struct llm42__calibrating {
     llm42__point *points[LLM42__TABLES];  // stb_ds arrays
     int count[LLM42__TABLES];             // of rows that a table has announced; 0: its `# table:` line was not read
     uint64_t seen;                        // keys that were read, as bits by their place in llm42__calibration_key
-    bool columns;                         // the line with the names of the columns was read
+    bool columns[2];                      // the line with the names of the columns was read: of pass times, of flips
     bool ended;                           // the line `# end` was read
     int table, line;                      // table: whose rows are being read; -1: none
 } llm42__calibrating;
@@ -4069,13 +4104,16 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
                 {"device", 0, 0, NULL, to->device, sizeof to->device, false},
                 {"model", 0, 0, NULL, to->model, sizeof to->model, false},
                 {"time_unit", 0, 0, NULL, NULL, 0, false},
-                {"flip_rate", 0, 1, &to->flip_rate, NULL, 0, false},
                 {"padding", 0, 0, NULL, NULL, 0, false},
                 {"devices", 1, 1 << 20, &devices, NULL, 0, true},
                 {"kv_tokens", 0, 1e12, &kv_tokens, NULL, 0, true},
                 {"flip_shape", 1e-3, 1e6, &to->flip_shape, NULL, 0, false},
                 {"overlap_fast", 1, 1e3, &to->overlap_fast, NULL, 0, false},
                 {"overlap_replay", 1, 1e3, &to->overlap_replay, NULL, 0, false},
+                {"host_decode_ms", 0, 1e6, &to->host_ms[LLM42_KIND_DECODE], NULL, 0, false},
+                {"host_prompt_ms", 0, 1e6, &to->host_ms[LLM42_KIND_PROMPT], NULL, 0, false},
+                {"host_window_ms", 0, 1e6, &to->host_ms[LLM42_KIND_WINDOW], NULL, 0, false},
+                {"host_request_ms", 0, 1e6, &to->host_request_ms, NULL, 0, false},
                 {"forced", 0, 0, NULL, to->forced, sizeof to->forced, false}};
     const char *colon = value - 1;
     while (colon > key && colon[-1] == ' ') colon--;
@@ -4108,20 +4146,21 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
 
 // Index of the table of this schedule and kind, [schedule, space) and [kind, end). -1: there is none.
 static int llm42__calibration_find(const char *schedule, const char *space, const char *kind, const char *end) {
-    for (int t = 0; t < LLM42__TABLES; t++)
+    for (int t = 0; t < LLM42__COSTS; t++)
         if (llm42__is_word(schedule, space, llm42_schedule_name(llm42__cost_tables[t].schedule)) &&
             llm42__is_word(kind, end, llm42_kind_name(llm42__cost_tables[t].kind)))
             return t;
     return -1;
 }
 
-// "table 'fixed window'".
+// "table 'fixed window'", "table 'flips'".
 typedef struct llm42__table_name {
     char text[48];
 } llm42__table_name;
 
 static llm42__table_name llm42__calibration_name(int t) {
-    llm42__table_name name;
+    llm42__table_name name = {"table 'flips'"};
+    if (t == LLM42__FLIPS) return name;
     snprintf(name.text, sizeof name.text, "table '%s %s'", llm42_schedule_name(llm42__cost_tables[t].schedule),
              llm42_kind_name(llm42__cost_tables[t].kind));
     return name;
@@ -4136,7 +4175,7 @@ static llm42_result llm42__calibration_close(llm42__calibrating *c, llm42_error 
                       llm42__calibration_name(t).text, (int)arrlen(c->points[t]), c->count[t]);
 }
 
-// Reads what stands behind `# table:`: schedule, kind and number of rows of the table that begins.
+// Reads what stands behind `# table:`: schedule and kind, or `flips`, and the number of rows of the table that begins.
 static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *text, const char *end,
                                              llm42_error *error) {
     const char *word[3] = {end, end, end}, *stop[3] = {end, end, end};
@@ -4150,13 +4189,14 @@ static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *
     }
     double count = 0;
     LLM42__TRY(llm42__calibration_close(c, error));
-    int t = llm42__calibration_find(word[0], stop[0], word[1], stop[1]);
+    bool flips = llm42__is_word(word[0], stop[0], "flips");
+    int t = flips ? LLM42__FLIPS : llm42__calibration_find(word[0], stop[0], word[1], stop[1]), last = flips ? 1 : 2;
     if (t < 0)
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: no table is called '%.*s'", c->path, c->line,
                           (int)LLM42__MIN(stop[1] - word[0], 60), word[0]);
-    if (words != 3 || !llm42__calibration_number(word[2], stop[2], true, 1, 1 << 24, &count))
+    if (words != last + 1 || !llm42__calibration_number(word[last], stop[last], true, 1, 1 << 24, &count))
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: rows: '%.*s': must be a whole number from 1 to %d", c->path,
-                          c->line, llm42__calibration_name(t).text, (int)LLM42__MIN(end - word[2], 40), word[2],
+                          c->line, llm42__calibration_name(t).text, (int)LLM42__MIN(end - word[last], 40), word[last],
                           1 << 24);
     if (c->count[t])
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s is there twice", c->path, c->line,
@@ -4166,104 +4206,129 @@ static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *
     return LLM42_OK;
 }
 
+// The columns of a table. The last three are numbers.
+static const struct {
+    int count;
+    const char *name[5];
+    double low[3], high[3];
+} llm42__columns[2] = {
+    {5, {"schedule", "kind", "rows", "context_tokens", "ms"}, {1, 0, DBL_MIN}, {1 << 30, 1 << 30, 1e12}},
+    {3, {"fast_rows", "replay_rows", "flip_rate"}, {1, 1, 0}, {1 << 30, 1 << 30, 1}}};
+
 // Checks the line with the names of the columns.
-static llm42_result llm42__calibration_columns(llm42__calibrating *c, const char *const field[6],
-                                               const char *const *columns, llm42_error *error) {
-    for (int i = 0; i < 5; i++)
-        if (!llm42__is_word(field[i], field[i + 1] - 1, columns[i]))
+static llm42_result llm42__calibration_columns(llm42__calibrating *c, const char *const field[6], bool flips,
+                                               llm42_error *error) {
+    for (int i = 0; i < llm42__columns[flips].count; i++)
+        if (!llm42__is_word(field[i], field[i + 1] - 1, llm42__columns[flips].name[i]))
             return llm42_fail(error, LLM42_FORMAT, "%s:%d: column %d is called '%.*s': expected %s", c->path, c->line,
-                              i + 1, (int)LLM42__MIN(field[i + 1] - 1 - field[i], 40), field[i], columns[i]);
-    c->columns = true;
+                              i + 1, (int)LLM42__MIN(field[i + 1] - 1 - field[i], 40), field[i],
+                              llm42__columns[flips].name[i]);
+    c->columns[flips] = true;
     return LLM42_OK;
 }
 
-// Reads one row of a table: schedule, kind, rows, context_tokens, ms.
-static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *text, const char *end,
-                                             llm42_error *error) {
-    static const char *const columns[] = {"schedule", "kind", "rows", "context_tokens", "ms"};
-    static const double low[] = {1, 0, DBL_MIN}, high[] = {1 << 30, 1 << 30, 1e12};
-    const char *field[6] = {text};
-    int count = 0;
-    for (const char *p = text; p <= end && count < 6; p++)
-        if (p == end || *p == '\t') field[++count < 6 ? count : 5] = p + 1;
-    if (count != 5)
-        return llm42_fail(error, LLM42_FORMAT,
-                          "%s:%d: expected 5 columns with tabs between: schedule kind rows "
-                          "context_tokens ms",
-                          c->path, c->line);
-    if (!c->columns) return llm42__calibration_columns(c, field, columns, error);
-    llm42__point point = {.line = c->line};
-    double *const number[] = {&point.rows, &point.context, &point.ms};
-    for (int i = 0; i < 3; i++) {
-        const char *from = field[2 + i], *stop = field[3 + i] - 1;
-        if (!llm42__calibration_number(from, stop, i < 2, low[i], high[i], number[i]))
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be a %s number, at most %.10g", c->path,
-                              c->line, columns[2 + i], (int)LLM42__MIN(stop - from, 40), from,
-                              i == 0   ? "positive whole"
-                              : i == 1 ? "whole"
-                                       : "positive",
-                              high[i]);
-    }
-    int t = llm42__calibration_find(field[0], field[1] - 1, field[1], field[2] - 1);
+// Adds a row to the table that is being read; [name, end) is the table that the row says it belongs to.
+static llm42_result llm42__calibration_add(llm42__calibrating *c, int t, const llm42__point *point, const char *name,
+                                           const char *end, llm42_error *error) {
     if (t < 0)
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: no table is called '%.*s'", c->path, c->line,
-                          (int)LLM42__MIN(field[2] - 1 - field[0], 60), field[0]);
+                          (int)LLM42__MIN(end - name, 60), name);
     if (t != c->table)
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: a row of %s that no line '# table:' announces", c->path, c->line,
                           llm42__calibration_name(t).text);
     if (arrlen(c->points[t]) == c->count[t])
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s has more than its %d rows", c->path, c->line,
                           llm42__calibration_name(t).text, c->count[t]);
-    if (LLM42__PUSH(c->points[t], point)) return LLM42_OK;
+    if (LLM42__PUSH(c->points[t], *point)) return LLM42_OK;
     return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
+}
+
+// Reads one row of a table, or the names of its columns.
+static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *text, const char *end,
+                                             llm42_error *error) {
+    const bool flips = c->table == LLM42__FLIPS;
+    const int columns = llm42__columns[flips].count, first = columns - 3;
+    const char *field[6] = {text};
+    int count = 0;
+    for (const char *p = text; p <= end && count < 6; p++)
+        if (p == end || *p == '\t') field[++count < 6 ? count : 5] = p + 1;
+    if (count != columns)
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: expected %d columns with tabs between: %s", c->path, c->line,
+                          columns, flips ? "fast_rows replay_rows flip_rate" : "schedule kind rows context_tokens ms");
+    if (!c->columns[flips]) return llm42__calibration_columns(c, field, flips, error);
+    llm42__point point = {.line = c->line};
+    double *const number[] = {&point.x, &point.y, &point.value};
+    for (int i = 0; i < 3; i++) {
+        const char *from = field[first + i], *stop = field[first + i + 1] - 1;
+        double low = llm42__columns[flips].low[i], high = llm42__columns[flips].high[i];
+        if (!llm42__calibration_number(from, stop, i < 2, low, high, number[i]))
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be a %s%s, at most %.10g", c->path, c->line,
+                              llm42__columns[flips].name[first + i], (int)LLM42__MIN(stop - from, 40), from,
+                              low > 0 ? "positive " : "", i < 2 ? "whole number" : "number", high);
+    }
+    int t = flips ? LLM42__FLIPS : llm42__calibration_find(field[0], field[1] - 1, field[1], field[2] - 1);
+    return llm42__calibration_add(c, t, &point, field[0], field[flips ? 1 : 2] - 1, error);
 }
 
 static int llm42__point_order(const void *a, const void *b) {
     const llm42__point *x = a, *y = b;
-    if (x->rows != y->rows) return x->rows < y->rows ? -1 : 1;
-    return (x->context > y->context) - (x->context < y->context);
+    if (x->x != y->x) return x->x < y->x ? -1 : 1;
+    return (x->y > y->y) - (x->y < y->y);
 }
 
-// Makes a grid from the points of a table.
-static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_error *error) {
+// A full grid of a table's rows: value[i * ys + k] at x[i], y[k], both ascending.
+typedef struct llm42__grid {
+    int xs, ys;
+    double *x, *y, *value;
+} llm42__grid;
+
+// Makes a grid from the rows of a table. It belongs to the caller also if that fails.
+static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42__grid *g, llm42_error *error) {
     llm42__point *point = c->points[t];
-    llm42_schedule schedule = llm42__cost_tables[t].schedule;
-    const char *name = llm42_schedule_name(schedule), *kind = llm42_kind_name(llm42__cost_tables[t].kind);
-    llm42_cost_table *table = &c->to->cost[schedule][llm42__cost_tables[t].kind];
-    int count = (int)arrlen(point), contexts = 0;
-    if (!count) return llm42_fail(error, LLM42_FORMAT, "%s: table '%s %s' is missing", c->path, name, kind);
+    const llm42__table_name name = llm42__calibration_name(t);
+    const char *const *column = llm42__columns[t == LLM42__FLIPS].name;
+    const char *outer = t == LLM42__FLIPS ? column[0] : column[2], *inner = t == LLM42__FLIPS ? column[1] : column[3];
+    int count = (int)arrlen(point), ys = 0;
+    if (!count) return llm42_fail(error, LLM42_FORMAT, "%s: %s is missing", c->path, name.text);
     qsort(point, (size_t)count, sizeof *point, llm42__point_order);
-    while (contexts < count && point[contexts].rows == point[0].rows) contexts++;
-    table->rows = count / contexts;
-    table->contexts = contexts;
-    table->row = llm42__alloc((size_t)table->rows, sizeof *table->row);
-    table->context = llm42__alloc((size_t)contexts, sizeof *table->context);
-    table->ms = llm42__alloc((size_t)count, sizeof *table->ms);
-    if (!table->row || !table->context || !table->ms)
-        return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
-    for (int i = 0; i < table->rows * contexts; i++) {
-        int r = i / contexts, k = i % contexts;
-        if (point[i].rows != point[r * contexts].rows || point[i].context != point[k].context ||
-            (k && point[k].context == point[k - 1].context) || (!k && r && point[i].rows == point[i - 1].rows))
+    while (ys < count && point[ys].x == point[0].x) ys++;
+    *g = (llm42__grid){.xs = count / ys, .ys = ys};
+    g->x = llm42__alloc((size_t)g->xs, sizeof *g->x);
+    g->y = llm42__alloc((size_t)ys, sizeof *g->y);
+    g->value = llm42__alloc((size_t)count, sizeof *g->value);
+    if (!g->x || !g->y || !g->value) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
+    for (int i = 0; i < g->xs * ys; i++) {
+        int r = i / ys, k = i % ys;
+        if (point[i].x != point[r * ys].x || point[i].y != point[k].y || (k && point[k].y == point[k - 1].y) ||
+            (!k && r && point[i].x == point[i - 1].x))
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s is no full grid: each %s needs the same %s, once",
+                              c->path, point[i].line, name.text, outer, inner);
+        g->x[r] = point[i].x;
+        g->y[k] = point[i].y;
+        g->value[i] = point[i].value;
+        const double *ms = &g->value[i];
+        if (t != LLM42__FLIPS && ((k && ms[0] < ms[-1]) || (r && ms[0] < ms[-ys])))
             return llm42_fail(error, LLM42_FORMAT,
-                              "%s:%d: table '%s %s' is no full grid: each rows needs the same "
-                              "context_tokens, once",
-                              c->path, point[i].line, name, kind);
-        table->row[r] = point[i].rows;
-        table->context[k] = point[i].context;
-        table->ms[i] = point[i].ms;
-        const double *ms = &table->ms[i];
-        if ((k && ms[0] < ms[-1]) || (r && ms[0] < ms[-contexts]))
-            return llm42_fail(error, LLM42_FORMAT,
-                              "%s:%d: table '%s %s' falls: %g ms at %g rows, %g context tokens is less "
-                              "than a smaller pass takes",
-                              c->path, point[i].line, name, kind, point[i].ms, point[i].rows, point[i].context);
+                              "%s:%d: %s falls: %g ms at %g rows, %g context tokens is less than a smaller pass takes",
+                              c->path, point[i].line, name.text, point[i].value, point[i].x, point[i].y);
     }
-    if (count % contexts)
-        return llm42_fail(error, LLM42_FORMAT,
-                          "%s:%d: table '%s %s' is no full grid: its last rows lack context_tokens", c->path,
-                          point[count - 1].line, name, kind);
-    assert(table->rows * table->contexts == count);
+    if (count % ys)
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s is no full grid: its last rows lack %s", c->path,
+                          point[count - 1].line, name.text, inner);
+    return LLM42_OK;
+}
+
+// Makes the calibration's tables.
+static llm42_result llm42__calibration_tables(llm42__calibrating *c, llm42_error *error) {
+    for (int t = 0; t < LLM42__TABLES; t++) {
+        llm42__grid g = {0};
+        llm42_result result = llm42__calibration_grid(c, t, &g, error);
+        if (t == LLM42__FLIPS) c->to->flips = (llm42_flip_table){g.xs, g.ys, g.x, g.y, g.value};
+        else
+            c->to->cost[llm42__cost_tables[t].schedule][llm42__cost_tables[t].kind] = (llm42_cost_table){
+                g.xs, g.ys, g.x, g.y, g.value};
+        LLM42__TRY(result);
+    }
     return LLM42_OK;
 }
 
@@ -4311,7 +4376,7 @@ static llm42_result llm42__calibration_cut(const llm42__calibrating *c, llm42_er
 }
 
 static llm42_result llm42__calibration_read(llm42__calibrating *c, const llm42__file *file, llm42_error *error) {
-    static const char *const required[] = {"source", "device", "model", "time_unit", "flip_rate"};
+    static const char *const required[] = {"source", "device", "model", "time_unit"};
     const char *text = file->data, *last = file->data + file->size;
     for (c->line = 1; text < last && !c->ended; c->line++) {
         const char *end = memchr(text, '\n', (size_t)(last - text));
@@ -4324,11 +4389,10 @@ static llm42_result llm42__calibration_read(llm42__calibrating *c, const llm42__
     if (!c->ended) return llm42__calibration_cut(c, error);
     if (text < last)
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: there is more behind the last line, '# end'", c->path, c->line);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 4; i++)
         if (!(c->seen >> i & 1))
             return llm42_fail(error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, required[i]);
-    for (int t = 0; t < LLM42__TABLES; t++) LLM42__TRY(llm42__calibration_grid(c, t, error));
-    return LLM42_OK;
+    return llm42__calibration_tables(c, error);
 }
 
 llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error) {
@@ -4355,7 +4419,10 @@ llm42_result llm42_calibration_load(llm42_calibration **calibration, const char 
 
 void llm42_calibration_free(llm42_calibration *c) {
     if (!c) return;
-    for (int t = 0; t < LLM42__TABLES; t++) {
+    llm42__free(c->flips.fast);
+    llm42__free(c->flips.replay);
+    llm42__free(c->flips.rate);
+    for (int t = 0; t < LLM42__COSTS; t++) {
         llm42_cost_table *table = &c->cost[llm42__cost_tables[t].schedule][llm42__cost_tables[t].kind];
         llm42__free(table->row);
         llm42__free(table->context);
@@ -4392,6 +4459,21 @@ double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule
     return LLM42__MAX(at_low + r * (at_high - at_low), 0);
 }
 
+// Index of the last of the ascending x that is at most value; 0 if there is none.
+static int llm42__step_of(const double *x, int n, double value) {
+    int i = 0;
+    while (i + 1 < n && value >= x[i + 1]) i++;
+    return i;
+}
+
+// A step function, because the order of sums changes at certain numbers of rows and is the same between them.
+double llm42_calibration_flip_rate(const llm42_calibration *calibration, double fast_rows, double replay_rows) {
+    const llm42_flip_table *t = &calibration->flips;
+    if (!t->fasts) return 0;
+    return t->rate[llm42__step_of(t->fast, t->fasts, fast_rows) * t->replays +
+                   llm42__step_of(t->replay, t->replays, replay_rows)];
+}
+
 // >>sim ----------------------------------------------------------------------------------------------------------
 // Owns: the simulator: the virtual clock, the tokens that a pass returns, and passes side by side. It has no KV,
 // because a true token depends on nothing but its request and position.
@@ -4402,16 +4484,18 @@ double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule
 typedef struct llm42__sim_request {
     int64_t id;  // -1: none yet
     uint64_t key;
-    double flip_rate;
+    double flips;  // multiplies the flip rate; the mean over requests is the desc's flip_scale
 } llm42__sim_request;
 
 typedef struct llm42__sim {
     const llm42_calibration *calibration;
     llm42_sim_desc desc;
-    int max_running;
+    int max_running, replay_rows;
     uint32_t vocab;
-    double now;     // seconds
-    double flight;  // seconds that the pass in flight would still take if it ran alone; 0: none
+    double now;  // seconds
+    // Seconds that the pass in flight would still take if it ran alone from the time `from` on; 0: none. Waiting
+    // changes neither. So the time at which the pass ends does not depend on how often the engine has waited.
+    double flight, from;
     bool in_flight;
     llm42__sim_request *request;  // [max_running]
 } llm42__sim;
@@ -4441,28 +4525,27 @@ static llm42__sim_request *llm42__sim_find(llm42__sim *sim, int slot, int64_t id
     if (r->id == id) return r;
     r->id = id;
     r->key = llm42__hash(sim->desc.seed ^ llm42__hash((uint64_t)id));
-    const llm42_calibration *c = sim->calibration;
-    double rate = sim->desc.no_flips ? 0 : c->flip_rate * sim->desc.flip_scale;
-    r->flip_rate = rate > 0 ? LLM42__MIN(rate * llm42__sim_gamma(llm42__hash(r->key ^ 0x6a), c->flip_shape), 1) : 0;
+    r->flips = sim->desc.flip_scale * llm42__sim_gamma(llm42__hash(r->key ^ 0x6a), sim->calibration->flip_shape);
     return r;
 }
 
-static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, const llm42_row *row) {
+// rate: the flip rate of this pass.
+static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, const llm42_row *row, double rate) {
     const llm42__sim_request *r = llm42__sim_find(sim, row->seq, pass->seq[row->seq].request);
     uint64_t h = llm42__hash(r->key ^ (uint64_t)(uint32_t)row->position);
     uint32_t true_token = (uint32_t)((h >> 32) * sim->vocab >> 32), token = true_token;
-    if (pass->schedule == LLM42_FAST && r->flip_rate > 0 &&
-        llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32)) < r->flip_rate)
+    if (rate > 0 && llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32)) < rate * r->flips)
         token = (token + 1) % sim->vocab;
     assert(token == true_token || pass->schedule == LLM42_FAST);
     return (llm42_output){(int32_t)token, -1.0f};
 }
 
 // Seconds that a pass takes alone. For each kind of row in it, the calibration has the time of a pass of the same size
-// with rows of that kind only. The mean of these times, weighted by the number of rows of each kind, is the result.
-// Rows that pad a FIXED pass count as rows that attend to nothing.
+// with rows of that kind only. The mean of these times, weighted by the number of rows of each kind, is the device's
+// part. The host's work is added to it. Rows that pad a FIXED pass count as rows that attend to nothing.
 static double llm42__sim_cost(const llm42__sim *sim, const llm42_pass *pass) {
-    double rows[LLM42_KINDS] = {0}, keys[LLM42_KINDS] = {0}, total = 0, slowdown = 1;
+    const llm42_calibration *c = sim->calibration;
+    double rows[LLM42_KINDS] = {0}, keys[LLM42_KINDS] = {0}, total = 0, slowdown = 1, host = 0;
     for (int first = 0, end; first < pass->rows; first = end) {
         const llm42_row *row = &pass->row[first];
         for (end = first + 1; end < pass->rows && pass->row[end].seq == row->seq; end++) {
@@ -4471,11 +4554,13 @@ static double llm42__sim_cost(const llm42__sim *sim, const llm42_pass *pass) {
                                           : LLM42_KIND_DECODE;
         if (pass->schedule == LLM42_FIXED && kind == LLM42_KIND_DECODE)
             kind = row->flags & LLM42_ROW_SAMPLE ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT;
+        if (kind == LLM42_KIND_PROMPT && pass->row[end - 1].flags & LLM42_ROW_SAMPLE) host += c->host_request_ms;
+        if (rows[kind] == 0 || kind == LLM42_KIND_WINDOW) host += c->host_ms[kind];
         rows[kind] += end - first;
         keys[kind] += (end - first) * (0.5 * (row->position + pass->row[end - 1].position) + 1);
     }
     llm42_schedule schedule = pass->schedule;
-    if (schedule == LLM42_FIXED && !sim->calibration->padding_free)
+    if (schedule == LLM42_FIXED && !c->padding_free)
         rows[rows[LLM42_KIND_WINDOW] > 0 ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT] += pass->shape - pass->rows;
     if (schedule == LLM42_INVARIANT && sim->desc.invariant_slowdown > 0) {
         schedule = LLM42_FAST;
@@ -4485,20 +4570,22 @@ static double llm42__sim_cost(const llm42__sim *sim, const llm42_pass *pass) {
     double ms = 0;
     for (int k = 0; k < LLM42_KINDS; k++) {
         llm42_kind kind = schedule != LLM42_FIXED && k == LLM42_KIND_WINDOW ? LLM42_KIND_PROMPT : (llm42_kind)k;
-        if (rows[k] > 0)
-            ms += rows[k] / total * llm42_calibration_ms(sim->calibration, schedule, kind, total, keys[k] / rows[k]);
+        if (rows[k] > 0) ms += rows[k] / total * llm42_calibration_ms(c, schedule, kind, total, keys[k] / rows[k]);
     }
-    return 1e-3 * slowdown * ms;
+    return 1e-3 * (slowdown * ms + host);
 }
 
 static void llm42__sim_outputs(llm42__sim *sim, const llm42_pass *pass) {
+    bool flips = pass->schedule == LLM42_FAST && !sim->desc.no_flips;
+    double rate = flips ? llm42_calibration_flip_rate(sim->calibration, pass->shape, sim->replay_rows) : 0;
     for (int i = 0; i < pass->rows; i++)
-        if (pass->row[i].flags & LLM42_ROW_SAMPLE) pass->out[i] = llm42__sim_token(sim, pass, &pass->row[i]);
+        if (pass->row[i].flags & LLM42_ROW_SAMPLE) pass->out[i] = llm42__sim_token(sim, pass, &pass->row[i], rate);
 }
 
-// Lets the pass in flight, if there is one, run for `seconds`, slowed by `factor`.
-static void llm42__sim_advance(llm42__sim *sim, double seconds, double factor) {
-    sim->flight = LLM42__MAX(sim->flight - seconds / factor, 0);
+// Subtracts from `flight` the time that the pass in flight, if there is one, has run alone since `from`.
+static void llm42__sim_advance(llm42__sim *sim) {
+    sim->flight = LLM42__MAX(sim->flight - (sim->now - sim->from), 0);
+    sim->from = sim->now;
 }
 
 static llm42_result llm42__sim_check(const llm42_pass *pass, llm42_error *error) {
@@ -4514,12 +4601,14 @@ static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_er
     llm42__sim *sim = state;
     LLM42__TRY(llm42__sim_check(pass, error));
     const llm42_calibration *c = sim->calibration;
+    llm42__sim_advance(sim);
     double left = pass->check ? 0 : llm42__sim_cost(sim, pass),
            both = LLM42__MIN(left * c->overlap_fast, sim->flight * c->overlap_replay);
     left = LLM42__MAX(left - both / c->overlap_fast, 0);
-    if (both < sim->flight * c->overlap_replay) llm42__sim_advance(sim, both, c->overlap_replay);
+    if (both < sim->flight * c->overlap_replay) sim->flight = LLM42__MAX(sim->flight - both / c->overlap_replay, 0);
     else sim->flight = 0;
     sim->now += both + left;
+    sim->from = sim->now;
     llm42__sim_outputs(sim, pass);
     return LLM42_OK;
 }
@@ -4529,6 +4618,7 @@ static llm42_result llm42__sim_start(void *state, const llm42_pass *pass, llm42_
     LLM42__TRY(llm42__sim_check(pass, error));
     if (sim->in_flight) return llm42_fail(error, LLM42_INVALID, "sim backend: a pass is in flight already");
     sim->flight = llm42__sim_cost(sim, pass);
+    sim->from = sim->now;
     sim->in_flight = true;
     llm42__sim_outputs(sim, pass);
     return LLM42_OK;
@@ -4536,19 +4626,18 @@ static llm42_result llm42__sim_start(void *state, const llm42_pass *pass, llm42_
 
 static void llm42__sim_wait_until(void *state, double seconds) {
     llm42__sim *sim = state;
-    if (seconds <= sim->now) return;
-    llm42__sim_advance(sim, seconds - sim->now, 1);
-    sim->now = seconds;
+    if (seconds > sim->now) sim->now = seconds;
 }
 
 static llm42_result llm42__sim_poll(void *state, double until, llm42_error *error) {
     llm42__sim *sim = state;
     (void)error;
-    if (sim->flight > 0 && sim->now + sim->flight > until) {
+    double end = sim->from + sim->flight;
+    if (sim->flight > 0 && end > until) {
         llm42__sim_wait_until(sim, until);
         return LLM42_IDLE;
     }
-    sim->now += sim->flight;
+    llm42__sim_wait_until(sim, end);
     sim->flight = 0;
     sim->in_flight = false;
     return LLM42_OK;
@@ -4592,6 +4681,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     sim->calibration = desc.calibration;
     sim->desc = desc;
     sim->max_running = LLM42__MAX(d->max_running, 1);
+    sim->replay_rows = d->fixed_rows;
     sim->vocab = (uint32_t)d->model->config.vocab;
     for (int i = 0; i < sim->max_running; i++) sim->request[i].id = -1;
     llm42__log(d->log, d->log_user, "sim backend: calibration %s, %s", desc.calibration->name,
@@ -4636,6 +4726,7 @@ typedef struct llm42__request {
     unsigned asked;                      // LLM42__QUEUE, _CANCEL, _RELEASE: what is to be done with it
     bool listed;                         // it is in that list
     bool cancelled;                      // inside an event: it releases no more tokens
+    int64_t key;                         // llm42_request_desc.key, or the id
     llm42_sampling sampling;
     int32_t stop[LLM42_MAX_STOP];
     int stop_count;
@@ -4655,6 +4746,7 @@ typedef struct llm42__page {
 typedef struct llm42__kv {
     int pages, page_size, free_count, first, last, buckets;
     llm42__page *page;  // [pages]
+    int *stack;         // [pages], the first free_count are valid: the free list without a prefix cache; NULL with one
     int *bucket;        // [buckets]
     int32_t *tokens;    // [pages][page_size], of cached pages
 } llm42__kv;
@@ -4683,6 +4775,7 @@ struct llm42_engine {
     size_t table_size, count;  // a power of two; requests in it
     int64_t last_id;
     bool busy;                           // inside a function that emits events
+    double idle_since;                   // since when nothing can run beside the pass in flight; -1: not so
     llm42__request *asked, *asked_last;  // what is to be done after an event, in the order in which it was asked for
     llm42__request *waiting, *waiting_last;  // the queue, sorted by (arrival, id)
     llm42__request **running;                // [max_running], in order of admission
@@ -4802,10 +4895,12 @@ static llm42_result llm42__refuse_inside(const llm42_engine *e, const char *func
 // memory.
 // Calls: nothing.
 // Invariant: a page is on the free list if and only if no request holds it. A page on the free list can still be in the
-// prefix cache and be found there. Such pages are given out last.
+// prefix cache and be found there. Such pages are given out last. (Without a prefix cache the list is a stack. Both
+// forms give out pages in the same order.)
 
 static void llm42__kv_close(llm42__kv *kv) {
     llm42__free(kv->page);
+    llm42__free(kv->stack);
     llm42__free(kv->bucket);
     llm42__free(kv->tokens);
 }
@@ -4816,7 +4911,9 @@ static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_
     kv->page = llm42__alloc_zero((size_t)pages, sizeof *kv->page);
     kv->bucket = llm42__alloc((size_t)kv->buckets, sizeof *kv->bucket);
     kv->tokens = llm42__alloc(prefix_cache ? (size_t)pages * (size_t)page_size : 1, sizeof *kv->tokens);
-    if (!kv->page || !kv->bucket || !kv->tokens) return false;
+    kv->stack = prefix_cache ? NULL : llm42__alloc((size_t)pages, sizeof *kv->stack);
+    if (!kv->page || !kv->bucket || !kv->tokens || (!prefix_cache && !kv->stack)) return false;
+    for (int i = 0; i < pages && kv->stack; i++) kv->stack[i] = pages - 1 - i;
     for (int i = 0; i < pages; i++) kv->page[i].prev = i - 1, kv->page[i].next = i + 1 < pages ? i + 1 : -1;
     for (int i = 0; i < kv->buckets; i++) kv->bucket[i] = -1;
     return true;
@@ -4839,9 +4936,9 @@ static void llm42__prefix_evict(llm42__kv *kv, int p) {
 
 // Takes a free page for writing. -1: no page is free.
 static int llm42__kv_take(llm42__kv *kv) {
-    int p = kv->first;
-    if (p < 0) return -1;
-    llm42__kv_unlist(kv, p);
+    if (!kv->free_count) return -1;
+    int p = kv->stack ? kv->stack[--kv->free_count] : kv->first;
+    if (!kv->stack) llm42__kv_unlist(kv, p);
     if (kv->page[p].cached) llm42__prefix_evict(kv, p);
     kv->page[p].refs = 1;
     return p;
@@ -4858,6 +4955,10 @@ static void llm42__kv_drop(llm42__kv *kv, int p) {
     llm42__page *page = &kv->page[p];
     assert(page->refs > 0);
     if (--page->refs) return;
+    if (kv->stack) {
+        kv->stack[kv->free_count++] = p;
+        return;
+    }
     bool back = page->cached;
     page->prev = back ? kv->last : -1;
     page->next = back ? -1 : kv->first;
@@ -5077,6 +5178,7 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
         return NULL;
     }
     memcpy(r->tokens, d->prompt, (size_t)d->prompt_count * sizeof *r->tokens);
+    r->key = d->key ? d->key : e->last_id + 1;
     r->sampling = d->sampling;
     if (!r->sampling.seed) r->sampling.seed = 42 + (uint64_t)d->sample_index;
     r->slot = -1;
@@ -5222,7 +5324,7 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     r->info.state = LLM42_STATE_PREFILL;
     r->info.prefix_hits += r->info.kv;
     e->stats.prefix_hits += r->info.kv;
-    e->seq[r->slot] = (llm42_seq){.request = r->info.id, .sampling = r->sampling, .pages = llm42__page_table(e, r)};
+    e->seq[r->slot] = (llm42_seq){.request = r->key, .sampling = r->sampling, .pages = llm42__page_table(e, r)};
     llm42__emit_request(e, r, LLM42_EVENT_ADMITTED, r->info.kv);
     return true;
 }
@@ -5765,7 +5867,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
 // For stress tests: replaces a share of candidates, chosen by a hash, by a wrong token.
 static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t token) {
     if (e->desc.inject_rate <= 0) return token;
-    uint64_t key = llm42__hash(e->desc.inject_seed ^ llm42__hash((uint64_t)r->info.id));
+    uint64_t key = llm42__hash(e->desc.inject_seed ^ llm42__hash((uint64_t)r->key));
     uint64_t h = llm42__hash(key ^ (uint64_t)(r->info.committed + r->info.candidates));
     if (llm42_uniform(h) >= e->desc.inject_rate) return token;
     e->stats.injected++;
@@ -5932,37 +6034,52 @@ static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_erro
     return result;
 }
 
-static llm42_result llm42__step(llm42_engine *e, llm42_error *error) {
+// One step. It waits until the time `until` at most, and returns LLM42_OK when the clock reaches that time.
+static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error) {
     for (;;) {
         bool flying = e->view.in_flight.rows > 0;
         if (flying) {
             llm42_result landed = llm42__poll_flight(e, llm42__now(e), error);
             if (landed != LLM42_IDLE) return landed;
         }
-        LLM42__TRY(llm42__admit_arrived(e, error));
-        LLM42__TRY(llm42__form_plan(e, error));
-        if (e->batch.pass.rows && !e->batch.starts) return llm42__run_batch(e, error);
-        if (e->batch.pass.rows) {
+        // A wait that `until` has cut goes on: planning again would admit what was preempted when the wait began, which
+        // an uncut step does not do.
+        double head = e->waiting ? e->waiting->info.arrival : (double)INFINITY;
+        bool waits = flying && e->idle_since >= 0 && !(head > e->idle_since && head <= llm42__now(e));
+        if (!waits) {
+            e->idle_since = -1;
+            LLM42__TRY(llm42__admit_arrived(e, error));
+            LLM42__TRY(llm42__form_plan(e, error));
+            if (e->batch.pass.rows && !e->batch.starts) return llm42__run_batch(e, error);
+        }
+        if (!waits && e->batch.pass.rows) {
             LLM42__TRY(llm42__start_batch(e, error));  // then plan a pass beside it
         } else if (flying) {                           // nothing runs beside it until it ends or a request arrives
+            if (!waits) e->idle_since = llm42__now(e);
             bool arrival = e->waiting && e->waiting->info.arrival > llm42__now(e);
-            llm42_result landed = llm42__poll_flight(e, arrival ? e->waiting->info.arrival : (double)INFINITY, error);
+            double next = arrival ? e->waiting->info.arrival : (double)INFINITY;
+            llm42_result landed = llm42__poll_flight(e, LLM42__MIN(next, until), error);
             if (landed != LLM42_IDLE) return landed;
         } else if (!e->waiting) {
             return LLM42_IDLE;
         } else {  // every waiting request is still to arrive, or all were preempted
-            e->backend->wait_until(e->state, e->waiting->info.arrival);
+            e->backend->wait_until(e->state, LLM42__MIN(e->waiting->info.arrival, until));
         }
+        if (llm42__now(e) >= until) return LLM42_OK;
     }
+}
+
+static llm42_result llm42__step_until(llm42_engine *e, double until, llm42_error *error) {
+    e->busy = true;
+    llm42_result result = llm42__step(e, until, error);
+    llm42__carry_out(e);
+    e->busy = false;
+    return result;
 }
 
 llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
     LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_step", error));
-    e->busy = true;
-    llm42_result result = llm42__step(e, error);
-    llm42__carry_out(e);
-    e->busy = false;
-    return result;
+    return llm42__step_until(e, (double)INFINITY, error);
 }
 
 llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error) {
@@ -5970,6 +6087,16 @@ llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error) {
     while ((result = llm42_engine_step(engine, error)) == LLM42_OK) {
     }
     return result == LLM42_IDLE ? LLM42_OK : result;
+}
+
+llm42_result llm42_engine_run_until(llm42_engine *e, double seconds, llm42_error *error) {
+    LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_run_until", error));
+    if (isnan(seconds)) return llm42_fail(error, LLM42_INVALID, "llm42_engine_run_until: seconds: must not be NaN");
+    llm42_result result = LLM42_OK;
+    while (result == LLM42_OK && llm42__now(e) < seconds) result = llm42__step_until(e, seconds, error);
+    if (result < 0) return result;
+    if (result == LLM42_IDLE && seconds < (double)INFINITY) e->backend->wait_until(e->state, seconds);
+    return e->view.running_count || e->waiting ? LLM42_OK : LLM42_IDLE;
 }
 
 llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error) {
@@ -5982,6 +6109,7 @@ llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error
         return LLM42_OK;
     }
     e->busy = true;
+    e->idle_since = -1;  // its pages may let another run
     llm42_result landed = r->info.in_flight ? llm42__poll_flight(e, (double)INFINITY, error) : LLM42_OK;
     r = llm42__find(e, id);  // its pass may have finished it
     if (r) llm42__ask(e, r, LLM42__CANCEL);

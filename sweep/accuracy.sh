@@ -4,122 +4,232 @@
 #     bash sweep/accuracy.sh          Markdown on standard output and in sweep/results/paper/accuracy.md; all points in
 #                                     accuracy.tsv beside it
 #
-# It reads what the figure scripts leave (OUT/*_points.tsv) and runs the scripts whose results are missing; B, OUT and
-# CALIBRATION mean what they mean to these scripts. Errors are relative, in %; of quantities that are percentages themselves (names that end in
-# _pct) they are differences in points, ours less the published. The column `role` is
-# explained below the table.
+# It reads what the figure scripts leave (OUT/*_points.tsv, and OUT/*_seeds.tsv of those that simulate several seeds)
+# and runs the scripts whose results are missing; B, OUT and CALIBRATION mean what they mean to these scripts. Errors
+# are relative, in %; of quantities that are percentages themselves (names that end in _pct) they are differences in
+# points, ours less the published.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
 OUT=${OUT:-sweep/results/paper}
 table=$OUT/accuracy.tsv summary=$OUT/accuracy.md
 
-# What is compared, in the order of the table: figure, pattern of its points (metric series x), name, role, and how
-# many points are published.
-groups=(
-    "fig9|^verify_pass_ms |Fig. 9a, verification pass|fitted|6"
-    "throughput_vs_batch|^[^ ]* (non|batch)|throughput by batch, without verification|fitted|18"
-    "throughput_vs_batch|^[^ ]* dvr |throughput by batch, DVR|predicted|9"
-    "fig9|^cdf_pct |Fig. 9b-d, requests by rollbacks|fitted|12"
-    "fig9|^recompute_pct |Fig. 9b-d, recomputed tokens|fitted|4"
-    "fig5|^output_tok_per_s |Fig. 5, one of eleven|predicted|4"
-    "fig10|^total_tok_per_s .*[ct]$|Fig. 10, throughput without verification|predicted|32"
-    "fig10|^total_tok_per_s .*[0-9]$|Fig. 10, throughput, DVR|predicted|96"
-    "fig10|^recompute_pct ArXiv|Table 4, recomputed tokens, ArXiv|predicted|6"
-    "fig10|^recompute_pct (Sh|in)|Table 4, recomputed tokens, others|predicted|42"
-    "fig10|^rollbacks_pct ArXiv|Table 4, rollbacks per 100, ArXiv|predicted|6"
-    "fig10|^rollbacks_pct (Sh|in)|Table 4, rollbacks per 100, others|predicted|42"
-    "fig11|^ttft_s |Fig. 11, time to first token|predicted|32"
-    "fig11|^e2e_s |Fig. 11, end-to-end latency|predicted|32"
-    "fig12|^p99_latency_s |Fig. 12a, P99 latency|predicted|21"
-    "fig12|^recompute_pct |Fig. 12b, recomputed tokens|predicted|21"
-    "fig13|^recompute_pct |camera-ready Fig. 13, recomputed tokens|other GPU|28"
-    "fig13|^throughput_vs_best |camera-ready Fig. 13, throughput to best|other GPU|28"
+# The roles, in the order of the report. Every group of points below has one of them. The head of sweep/fit.c says what
+# the calibration is fitted to; if that changes, so must the roles.
+roles=(
+    "fitted;the calibration was fitted to these values: the error says how well the model describes them"
+    "shares data;no number was fitted to these values, but they are from the same runs as fitted ones"
+    "predicted;no number was fitted to these values, and they are from runs that the fit has not seen"
+    "other GPU;no number was fitted to these values, and they were published for another GPU (H100 SXM)"
 )
 
-files=()
+# What is compared: figure; pattern of its points (metric series x); name; role; how many points are published; for the
+# role "shares data", the fitted values of the same runs.
+groups=(
+    "fig9;^verify_pass_ms ;Fig. 9a, time of a verification pass;fitted;6;"
+    "throughput_vs_batch;^[^ ]* nondet;throughput by batch, nondeterministic;fitted;9;"
+    "throughput_vs_batch;^[^ ]* batch;throughput by batch, batch-invariant;fitted;9;"
+    "fig10;^total_tok_per_s .*G=8 batch;Fig. 10, throughput, batch-invariant;fitted;8;"
+    "fig11;^ttft_s dvr 1 ;Fig. 11, time to first token, all deterministic;fitted;4;"
+    "fig11;^ttft_s (nondet|batch|dvr 0);Fig. 11, time to first token, others;fitted;28;"
+    "fig11;^e2e_s dvr 1 ;Fig. 11, end-to-end latency, all deterministic;fitted;4;"
+    "fig11;^e2e_s (nondet|dvr 0);Fig. 11, end-to-end latency, others;fitted;24;"
+    "fig11;^e2e_s batch;Fig. 11, end-to-end latency, batch-invariant;fitted;4;"
+    "fig12;^recompute_pct ;Fig. 12b, recomputed tokens, all deterministic;fitted;21;"
+    "fig10;^recompute_pct .* 1$;Table 4, recomputed tokens, all deterministic;fitted;8;"
+    "fig10;^rollbacks_pct .* 1$;Table 4, rollbacks per 100 requests, all deterministic;shares data;8;Table 4, recomputed"
+    "fig9;^cdf_pct ;Fig. 9b-d, requests by rollbacks, all deterministic;shares data;12;Fig. 12b at G = 1"
+    "fig10;^total_tok_per_s .*G=8 1$;Fig. 10, throughput, W = 64, all deterministic;shares data;8;Table 4, recomputed"
+    "fig12;^p99_latency_s ;Fig. 12a, P99 latency, all deterministic;shares data;21;Fig. 12b"
+    "fig5;^output_tok_per_s ;Fig. 5, throughput, one of eleven;predicted;4;"
+    "throughput_vs_batch;^[^ ]* dvr ;throughput by batch, all deterministic;predicted;9;"
+    "fig10;^total_tok_per_s .*G=8 nondet;Fig. 10, throughput, nondeterministic;predicted;8;"
+    "fig10;^total_tok_per_s .*G=8 0;Fig. 10, throughput, W = 64, 2 to 50% deterministic;predicted;40;"
+    "fig10;^total_tok_per_s .*G=16 1$;Fig. 10, throughput, W = 32, all deterministic;predicted;8;"
+    "fig10;^total_tok_per_s .*G=16 0;Fig. 10, throughput, W = 32, 2 to 50% deterministic;predicted;40;"
+    "fig10;^recompute_pct .* 0[.];Table 4, recomputed tokens, 2 to 50% deterministic;predicted;40;"
+    "fig10;^rollbacks_pct .* 0[.];Table 4, rollbacks per 100 requests, 2 to 50% deterministic;predicted;40;"
+    "fig13;^recompute_pct ;camera-ready Fig. 13, recomputed tokens, all deterministic;other GPU;28;"
+    "fig13;^throughput_vs_best ;camera-ready Fig. 13, throughput to that of the best shape;other GPU;28;"
+    "sosp_fig10;^share_pct .* 1$;camera-ready Fig. 10, throughput to nondeterministic, all deterministic;other GPU;6;"
+    "sosp_fig10;^share_pct .* 0[.];camera-ready Fig. 10, the same, 2 to 50% deterministic;other GPU;30;"
+    "sosp_fig10;^share_pct .* batch;camera-ready Fig. 10, the same, batch-invariant;other GPU;6;"
+    "sosp_verify;^times_64_rows ;camera-ready Fig. 9a, verification pass to one of 64 rows;other GPU;6;"
+)
+
+# Published values that stand twice in the paper: figure; pattern; what they are; how many; where they are counted. They
+# have no role.
+repeats=(
+    "fig9;^recompute_pct ;Fig. 9, recomputed tokens;4;Fig. 12b, cells of G = 1"
+    "fig10;^total_tok_per_s .*G=16 [nb];Fig. 10, the modes without verification beside W = 32;16;the same beside W = 64"
+)
+
+# Figures that simulate several seeds leave a file with the value of each.
+seeded=" fig5 fig9 fig11 fig12 fig13 "
+files=() seed_files=()
 for group in "${groups[@]}"; do
-    file=$OUT/${group%%|*}_points.tsv
+    figure=${group%%;*}
+    file=$OUT/${figure}_points.tsv needed=("$OUT/${figure}_points.tsv")
     [[ " ${files[*]} " == *" $file "* ]] && continue
-    [ -r "$file" ] || bash "sweep/figures/${group%%|*}.sh" >&2
-    [ -r "$file" ] || { echo "accuracy: $file is missing, and its script did not write it" >&2; exit 1; }
-    files+=("$file")
+    [[ $seeded != *" $figure "* ]] || needed+=("$OUT/${figure}_seeds.tsv")
+    for need in "${needed[@]}"; do
+        [ -r "$need" ] || bash "sweep/figures/$figure.sh" >&2
+        [ -r "$need" ] || { echo "accuracy: $need is missing, and its script did not write it" >&2; exit 1; }
+    done
+    files+=("$file") seed_files+=("${needed[@]:1}")
 done
 
-# A line a point; a published point without a finite value of ours is an error.
-awk -F '\t' -v OFS='\t' '
+# A line for each point with its group. It is an error if a published point has no finite value of ours, if it belongs
+# to no group or to several, or if a group has fewer points than are published.
+printf '%s\n' "${roles[@]/#/role;}" "${groups[@]/#/group;}" "${repeats[@]/#/repeat;}" >"$table.groups"
+trap 'rm -f "$table.groups" "$table.new" "$summary.new"' EXIT
+awk -F '\t' -v OFS='\t' -v table="$table" '
+    function die(text) { print "accuracy: " text >"/dev/stderr"; exit failed = 1 }
     BEGIN {
         print "# error_pct: relative; of a metric that ends in _pct the difference in points"
-        print "figure", "point", "ours", "published", "error_pct"
+        print "# role: see accuracy.md; repeat: a value that stands twice in the paper and is counted elsewhere"
+        print "figure", "point", "quantity", "role", "ours", "published", "error_pct"
+    }
+    FILENAME == ARGV[1] {
+        split($0, f, ";")
+        if (f[1] == "role") { known[f[2]] = 1; next }
+        of[++groups] = f[2]; pattern[groups] = f[3]; name[groups] = f[4]
+        role[groups] = f[1] == "repeat" ? "repeat" : f[5]
+        expected[groups] = f[1] == "repeat" ? f[5] : f[6]
+        if (f[1] == "group" && !(f[5] in known))
+            die(f[4] ": the role \"" f[5] "\" is none of those that accuracy.sh lists")
+        next
     }
     /^#/ || $1 == "figure" || $6 == "nan" { next }
     {
         point = $2 " " $3 " " $4
-        if ($5 !~ /^-?[0-9]/) {
-            printf "accuracy: %s: no value of ours for %s\n", $1, point >"/dev/stderr"
-            exit 1
+        if ($5 !~ /^-?[0-9]/) die($1 ": no value of ours for " point)
+        mine = 0
+        for (g = 1; g <= groups; g++) {
+            if (of[g] != $1 || point !~ pattern[g]) continue
+            if (mine) die($1 " " point " stands in two lines of accuracy.sh: " name[mine] "; " name[g])
+            mine = g
         }
-        print $1, point, $5, $6, sprintf("%.4g", $2 ~ /_pct$/ ? $5 - $6 : 100 * ($5 / $6 - 1))
-    }' "${files[@]}" >"$table.new"
+        if (!mine) die($1 " " point " stands in no line of accuracy.sh")
+        count[mine]++
+        print $1, point, name[mine], role[mine], $5, $6, \
+            sprintf("%.4g", $2 ~ /_pct$/ ? $5 - $6 : 100 * ($5 / $6 - 1))
+    }
+    END {
+        for (g = 1; g <= groups && !failed; g++) if (count[g] != expected[g])
+            die(name[g] ": " count[g] + 0 " points in " table ", but " expected[g] " are published: run" \
+                " sweep/figures/" of[g] ".sh")
+        exit failed
+    }' "$table.groups" "${files[@]}" >"$table.new"
 mv "$table.new" "$table"
 
-printf '%s\n' "${groups[@]}" | awk -v table="$table" '
+# A table for each role.
+awk -F '\t' '
     function abs(x) { return x < 0 ? -x : x }
-    BEGIN {
-        FS = "\t"
-        while ((getline <table) > 0) {
-            if (/^#/ || $1 == "figure") continue
-            figure[++all] = $1; point[all] = $2; error[all] = $5
-        }
-        FS = "|"
-        print "| quantity | role | points | median error | nine of ten within | largest error | where |"
-        print "| --- | --- | --- | --- | --- | --- | --- |"
+    function insert(list, n, x) {  # keeps list[1..n] sorted; returns its new length
+        for (n++; n > 1 && list[n - 1] > x; n--) list[n] = list[n - 1]
+        list[n] = x
     }
-    # The pattern itself may hold the separator: name, role and number are the last three fields.
-    {
-        pattern = substr($0, length($1) + 2)
-        pattern = substr(pattern, 1, length(pattern) - length($(NF - 2)) - length($(NF - 1)) - length($NF) - 3)
-        count = worst = 0
-        for (i = 1; i <= all; i++) {
-            if (figure[i] != $1 || point[i] !~ pattern) continue
-            used[i] = 1
-            if (!worst || abs(error[i]) > abs(error[worst])) worst = i
-            for (j = ++count; j > 1 && sorted[j - 1] > abs(error[i]); j--) sorted[j] = sorted[j - 1]
-            sorted[j] = abs(error[i])
+    function median(list, n) { return (list[int((n + 1) / 2)] + list[int(n / 2) + 1]) / 2 }
+    # The median error of each seed over the points of a group: the lowest and the highest, as two cells of the table.
+    function spread(g, unit,    s, k, i, n, list, low, high, m) {
+        low = high = -1
+        for (s = 1; s <= seeds; s++) {
+            n = 0
+            split("", list)
+            for (i = 1; i <= members[g]; i++) {
+                k = member[g, i]
+                if ((figure[k], point[k], seed[s]) in by_seed) {
+                    m = by_seed[figure[k], point[k], seed[s]]
+                    insert(list, n, abs(point[k] ~ /^[^ ]*_pct / ? m - published[k] : 100 * (m / published[k] - 1)))
+                    n++
+                }
+            }
+            if (!n) continue
+            if (n != members[g]) {
+                printf "accuracy: %s_seeds.tsv lacks points of seed %s: run sweep/figures/%s.sh\n", figure[k], seed[s],
+                    figure[k] >"/dev/stderr"
+                exit failed = 1
+            }
+            m = median(list, n)
+            if (low < 0 || m < low) low = m
+            if (m > high) high = m
         }
-        if (count != $NF) {
-            printf "accuracy: %s: %d points in %s, but %d are published: run sweep/figures/%s.sh\n", $(NF - 2), count,
-                table, $NF, $1 >"/dev/stderr"
-            exit failed = 1
+        return low < 0 ? "one seed | one seed" : sprintf("%.1f%s | %.1f%s", low, unit, high, unit)
+    }
+    function row(g, name,    i, k, n, list, worst, unit, where) {
+        n = 0
+        worst = member[g, 1]
+        for (i = 1; i <= members[g]; i++) {
+            k = member[g, i]
+            insert(list, n++, abs(error[k]))
+            if (abs(error[k]) > abs(error[worst])) worst = k
         }
         unit = point[worst] ~ /^[^ ]*_pct / ? " points" : "%"
         where = point[worst]
         sub(/^[^ ]* /, "", where)
         sub(/ [^ ]*$/, ": &", where)
         sub(/:  /, ": ", where)
-        printf "| %s | %s | %d | %.1f%s | %.1f%s | %+.1f%s | %s |\n", $(NF - 2), $(NF - 1), count,
-            (sorted[int((count + 1) / 2)] + sorted[int(count / 2) + 1]) / 2, unit,
-            sorted[int((9 * count + 9) / 10)], unit, error[worst], unit, where
+        return sprintf("| %s | %d | %.1f%s | %s | %.1f%s | %+.1f%s | %s |", name, n, median(list, n), unit,
+            spread(g, unit), list[int((9 * n + 9) / 10)], unit, error[worst], unit, where)
+    }
+    FILENAME == ARGV[1] {
+        n = split($0, f, ";")
+        if (f[1] == "role") { role[++roles] = f[2]; meaning[roles] = f[3] }
+        if (f[1] == "group") { group[++groups] = f[4]; role_of[groups] = f[5]; shares[groups] = f[7] }
+        if (f[1] == "repeat") repeat[++repeats] = "| " f[4] " | " f[5] " | " f[6] " |"
+        next
+    }
+    /^#/ || $1 == "figure" { next }
+    FILENAME == ARGV[2] {
+        figure[++all] = $1; point[all] = $2; published[all] = $6; error[all] = $7
+        if ($4 == "repeat") next
+        counted++
+        total[$4]++
+        for (g = 1; g <= groups; g++) if (group[g] == $3) member[g, ++members[g]] = all
+        next
+    }
+    {
+        by_seed[$1, $2 " " $3 " " $4, $5] = $6
+        if (!seen[$5]++) seed[++seeds] = $5
     }
     END {
-        for (i = 1; i <= all && !failed; i++) if (!(i in used)) {
-            printf "accuracy: %s %s stands in no line of the table\n", figure[i], point[i] >"/dev/stderr"
-            exit 1
+        print "How near the simulation comes to " counted " published values. All of ours are simulated; nothing ran" \
+            " on a GPU."
+        print ""
+        print "| role | values | meaning |\n| --- | --- | --- |"
+        for (r = 1; r <= roles; r++) print "| " role[r] " | " total[role[r]] + 0 " | " meaning[r] " |"
+        for (r = 1; r <= roles && !failed; r++) {
+            if (!total[role[r]]) continue
+            shared = role[r] == "shares data"
+            print "\n## " toupper(substr(role[r], 1, 1)) substr(role[r], 2) "\n"
+            print "| quantity |" (shared ? " same runs as |" : "") " values | median error |" \
+                " median of the best seed | median of the worst seed | nine of ten within | largest error | where |"
+            print "| --- |" (shared ? " --- |" : "") " --- | --- | --- | --- | --- | --- | --- |"
+            for (g = 1; g <= groups && !failed; g++)
+                if (role_of[g] == role[r]) print row(g, group[g] (shared ? " | " shares[g] : ""))
         }
-    }' >"$summary.new"
-cat >>"$summary.new" <<'EOF'
+        print "\n## Counted once\n"
+        print "The paper states these values twice. They are in `accuracy.tsv` with the role `repeat`."
+        print "\n| value | values | counted as |\n| --- | --- | --- |"
+        for (i = 1; i <= repeats; i++) print repeat[i]
+        print "\nFig. 12a at G = 8, W = 64 and the P99 latency of Fig. 11 at 100% deterministic are of the same load."
+        print "Their published values differ (46.173 and 45.8445 s): they are two runs, and both are counted."
+        exit failed
+    }' "$table.groups" "$table" "${seed_files[@]}" >"$summary.new"
+cat >>"$summary.new" <<'END'
 
-All of ours are simulated; nothing ran on a GPU. An error compares ours with the published value. It is relative, or in
-points if the quantity is itself a share. "Where" names the series and the x value of the point, as in `accuracy.tsv`.
+## How to read the tables
 
-| role | meaning |
-| --- | --- |
-| fitted | the calibration was fitted to these points: the error says how well a table of pass times describes them |
-| predicted | no number was fitted to them, but the order of partial windows was chosen because it fits Figs. 11 and 12 |
-| other GPU | predicted, and published for an H100 SXM |
+An error compares ours with the published value. It is relative, or in points if the quantity is itself a share. Where
+requests arrive at random (Figs. 9, 11, 12, 13) ours are means over five seeds, in Fig. 5 over sixteen. The published
+values are single runs. "Median error" is the median over the values of the row. The two columns after it have the same
+median if ours is not the mean, but one seed: the seed with the lowest median, and the one with the highest. A change of
+the median within that range may be chance. Rows with "one seed" were simulated once. "Where" names the series and the x
+value of the point, as in `accuracy.tsv`.
 
-Where requests arrive at random (Figs. 9, 11, 12, 13) ours are means over five seeds, in Fig. 5 over sixteen. The
-published values are single runs. `sweep/reference/README.md` has the reasons for the largest errors.
-EOF
+The order in which partial windows fill a pass was chosen because it fits Figs. 11 and 12 (role "shares data").
+`sweep/reference/README.md` has the reasons for the largest errors.
+END
 mv "$summary.new" "$summary"
 cat "$summary"

@@ -107,7 +107,7 @@ static void resolve(settings *s) {
     args_choice("--verify", s->verify, policy_words("verify"));
     args_choice("--prefill", s->prefill, policy_words("prefill"));
     args_choice("--chunked", s->chunked, policy_words("chunked"));
-    if (cuda && !s->calibrate) check_workload(s);
+    if (cuda) check_workload(s);
     if (!cuda && (s->match || s->offered || s->algorithm_file))
         args_fail(2, "--match, --offered, --algorithm-file: only with --backend cuda");
     const settings *d = &DEFAULTS;
@@ -119,19 +119,23 @@ static void resolve(settings *s) {
         args_fail(2, "--workload, --verify, --prefill, --chunked, --max-context, --token-budget, --kv-gb, --qps, "
                      "--online-requests, --seeds: only with --backend cuda");
     if (s->force && !s->calibrate) args_fail(2, "--force: only with --calibrate");
+    if (s->margins && s->calibrate) args_fail(2, "--calibrate, --margins: give one of them");
+    if (s->prompts && !s->margins && !s->calibrate) args_fail(2, "--prompts: only with --calibrate or --margins");
+    if (!s->prompts) s->prompts = "own";
+    args_choice("--prompts", s->prompts, (const char *const[]){"own", "random", NULL});
     s->compute = args_dtype("--dtype", s->dtype);
     if (!s->model) s->model = cuda ? "synthetic:llama-3.1-8b" : "examples/tiny42";
     if (cuda) s->threads = 1;
     if (!s->requests) s->requests = cuda ? 1024 : 32;
-    if (!s->flip_requests) s->flip_requests = cuda ? 256 : 2000;
-    if (!s->output_tokens) s->output_tokens = cuda ? 128 : 64;  // cuda: of --calibrate
+    if (!s->flip_requests) s->flip_requests = cuda ? 256 : 500;
+    if (!s->output_tokens) s->output_tokens = 64;
     if (s->window * s->group > 1 << 20)
         args_fail(2, "--window, --group: W x G of %.0f rows: at most %d", (double)(s->window * s->group), 1 << 20);
     if (!s->quick) return;
     if (s->repeats > 3) s->repeats = 3;
     if (s->requests > (cuda ? 128 : 16)) s->requests = cuda ? 128 : 16;
     if (s->output_tokens > 32) s->output_tokens = 32;
-    if (s->flip_requests > (cuda ? 64 : 200)) s->flip_requests = cuda ? 64 : 200;
+    if (s->flip_requests > (cuda ? 64 : 50)) s->flip_requests = cuda ? 64 : 50;
     if (s->online_requests > 64) s->online_requests = 64;
     if (s->seeds > 2) s->seeds = 2;
 }
@@ -152,8 +156,7 @@ static settings parse(int argc, char **argv) {
         ARGS_INT("repeats N", &s.repeats, 1, MAX_REPEATS, "runs that a median is taken of"),
         ARGS_INT("requests N", &s.requests, 0, 100000, "workloads: requests, 0: 32 (cpu) or 1024 (cuda)"),
         ARGS_INT("input-tokens N", &s.input_tokens, 1, 1000000, "workloads: tokens of a prompt"),
-        ARGS_INT("output-tokens N", &s.output_tokens, 0, 1000000,
-                 "workloads: tokens of an output, 0: 64 (cpu) or 128 (cuda, calibrate)"),
+        ARGS_INT("output-tokens N", &s.output_tokens, 0, 1000000, "workloads: tokens of an output, 0: 64"),
         ARGS_INT("tokens N", &s.decode_tokens, 2, 1000000, "decode: tokens of the stream"),
         ARGS_INT("window W", &s.window, 1, 4096, "rows of a window in a replay pass"),
         ARGS_INT("group G", &s.group, 1, 4096, "windows in a replay pass"),
@@ -164,8 +167,11 @@ static settings parse(int argc, char **argv) {
                   "calibrate: write the file although the processor was busy or repeats disagree;\n"
                   "                         the file says so, and so do results that come from it"),
         ARGS_INT("flip-requests N", &s.flip_requests, 0, 1000000,
-                 "calibrate: requests that flips are measured on, 0: 2000 (cpu) or 256 (cuda)"),
-        ARGS_TEXT("workload SPEC", &s.workload, "cuda: what --suite workloads and online serve, as in build/sweep"),
+                 "calibrate, margins: requests that flips are measured on, 0: 500 (cpu) or 256 (cuda)"),
+        ARGS_TEXT("prompts KIND", &s.prompts, "calibrate, margins: the model's own samples, or random: own, random"),
+        ARGS_TEXT("margins FILE", &s.margins, "only count flips by the margin of the largest logit, into a TSV file"),
+        ARGS_TEXT("workload SPEC", &s.workload,
+                  "cuda: what --suite workloads, online and --calibrate serve, as in build/sweep"),
         ARGS_TEXT("verify NAME", &s.verify, words_help(verify, sizeof verify, "cuda", policy_words("verify"))),
         ARGS_TEXT("prefill NAME", &s.prefill, words_help(prefill, sizeof prefill, "cuda", policy_words("prefill"))),
         ARGS_TEXT("chunked NAME", &s.chunked,
@@ -187,6 +193,7 @@ static settings parse(int argc, char **argv) {
     resolve(&s);
     out_try(s.out);
     out_try(s.calibrate);
+    out_try(s.margins);
     return s;
 }
 
@@ -222,6 +229,7 @@ int main(int argc, char **argv) {
     b.weight_bytes = pass_bytes(model, 1, 1);
     if (!b.cuda) describe(&b, stdout, "");
     if (b.set.calibrate) run_calibrate(&b);
+    else if (b.set.margins) run_margins(&b);
 #ifdef LLM42_CUDA
     else if (b.cuda) run_cuda(&b);
 #endif

@@ -1,5 +1,4 @@
-// cells.h: the grid of a sweep (axes, values, cells) and the files that hold finished cells. It knows nothing of
-// engines.
+// cells.h: the grid of a sweep (axes, values, cells) and the files that hold finished cells. It runs no engine.
 //
 // An axis is a list that the user gives; a cell takes one value of each. An axis that means nothing under the cell's
 // mode is left out of the cell (its index is -1), so that a mode without verification has one cell and not one for each
@@ -14,6 +13,7 @@
 #include "stb_ds.h"
 
 #include "examples/planners.h"
+#include "sweep/fleet.h"
 
 enum { MAX_VALUES = 64, MAX_CELLS = 1000000 };
 typedef enum axis_name {
@@ -31,6 +31,9 @@ typedef enum axis_name {
     QPS,
     SLOWDOWN,
     SEED,
+    REPLICAS,
+    ROUTER,
+    APART,
     MATCH,
     AXES
 } axis_name;
@@ -48,6 +51,7 @@ typedef struct axis {
 
 static const char *const switch_words[] = {"off", "on", NULL};
 static const char *const qps_words[] = {"offline", "trace", NULL};
+static const char *const apart_words[] = {"share", NULL};
 static const axis axes[AXES] = {
     [MODE] = {"mode", "dvr", "", .policy = true},
     [PLANNER] = {"planner", "default", "who decides what shares a pass", .words = planner_names},
@@ -67,6 +71,11 @@ static const axis axes[AXES] = {
                   .number = true, .low = 0, .high = 1000},
     [SEED] = {"seed", "42", "of lengths, arrivals, tokens and flips", .number = true, .whole = true, .low = 1,
               .high = 1e15},
+    [REPLICAS] = {"replicas", "1", "sim: a fleet of so many engines behind a router", .number = true, .whole = true,
+                  .low = 1, .high = FLEET_MOST},
+    [ROUTER] = {"router", "round_robin", "with --replicas: where a request goes", .words = fleet_routers},
+    [APART] = {"apart", "share", "deterministic_apart: replicas for deterministic requests, share: by their share",
+               .words = apart_words, .number = true, .whole = true, .low = 1, .high = FLEET_MOST - 1},
     [MATCH] = {"match", "off", "cuda: replay passes sum as small fast passes do", .words = switch_words},
 };
 
@@ -85,8 +94,8 @@ typedef struct cell {
 typedef struct grid {
     value values[AXES][MAX_VALUES];
     int count[AXES];
-    int shown;    // axes that results have: CUDA's own, the last one, is no column elsewhere
-    cell *cells;  // stb_ds array
+    bool hidden[AXES];  // axes that no cell and no result has: CUDA's own elsewhere, a fleet's where there is none
+    cell *cells;        // stb_ds array
 } grid;
 
 // >>axes ---------------------------------------------------------------------------------------------------------
@@ -106,7 +115,8 @@ static inline value value_parse(axis_name which, const char *option, const char 
     } else if (!a->number) {
         args_choice(option, item, words);  // does not return: the item is none of them
     } else if (words && letter) {
-        args_fail(2, "%s: '%s' is not a number, nor one of: %s, %s", option, item, words[0], words[1]);
+        char all[128];
+        args_fail(2, "%s: '%s' is not a number, nor one of: %s", option, item, words_help(all, sizeof all, "", words));
     } else if (a->whole) {
         v.number = (double)args_int(option, item, item + strlen(item), (int64_t)a->low, (int64_t)a->high);
         snprintf(v.text, sizeof v.text, "%.0f", v.number);
@@ -137,12 +147,18 @@ static inline void axis_parse(grid *g, axis_name which, const char *list) {
     }
 }
 
-// Does the axis mean anything under this mode and prefill? Without verification few do, and only simulated INVARIANT
-// passes are slowed down.
-static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill prefill, backend_name backend) {
+// Does the axis mean anything under these values? Without verification few do, and only simulated INVARIANT passes are
+// slowed down. A fleet that sets replicas apart can have batch-invariant passes in these only, and then the share of
+// deterministic requests matters.
+static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill prefill, fleet_router router,
+                                backend_name backend) {
     bool verified = mode != LLM42_NONDETERMINISTIC && mode != LLM42_BATCH_INVARIANT;
     bool invariant = mode == LLM42_BATCH_INVARIANT || (verified && prefill == LLM42_PREFILL_INVARIANT);
     switch (which) {
+    case REPLICAS:
+    case ROUTER: return true;
+    case APART: return mode != LLM42_NONDETERMINISTIC && router == DETERMINISTIC_APART;
+    case RATIO: return verified || (mode == LLM42_BATCH_INVARIANT && router == DETERMINISTIC_APART);
     case MODE:
     case PLANNER:
     case CHUNKED:
@@ -154,9 +170,11 @@ static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill 
     }
 }
 
-// Makes the cells of the lists.
-static inline void grid_make(grid *g, backend_name backend) {
-    g->shown = backend == BACKEND_CUDA ? AXES : MATCH;
+// Makes the cells of the lists. fleet: there are replicas and a router.
+static inline void grid_make(grid *g, backend_name backend, bool fleet) {
+    g->hidden[MATCH] = backend != BACKEND_CUDA;
+    g->hidden[REPLICAS] = g->hidden[ROUTER] = !fleet;
+    if (!fleet) g->hidden[APART] = true;
     double product = 1;
     for (int a = 0; a < AXES; a++) product *= g->count[a];
     if (product > MAX_CELLS) args_fail(2, "the grid has %.0f cells: at most %d", product, MAX_CELLS);
@@ -166,10 +184,11 @@ static inline void grid_make(grid *g, backend_name backend) {
         // Word i of a policy stands for value i + 1.
         llm42_mode mode = (llm42_mode)(g->values[MODE][c.at[MODE]].word + 1);
         llm42_prefill prefill = (llm42_prefill)(g->values[PREFILL][c.at[PREFILL]].word + 1);
+        fleet_router router = (fleet_router)g->values[ROUTER][c.at[ROUTER]].word;
         cell now = c;
         bool first = true;  // of the cells that differ only in what means nothing
         for (int i = 0; i < AXES; i++) {
-            if (axis_applies((axis_name)i, mode, prefill, backend)) continue;
+            if (!g->hidden[i] && axis_applies((axis_name)i, mode, prefill, router, backend)) continue;
             first &= c.at[i] == 0;
             now.at[i] = -1;
         }
@@ -228,9 +247,9 @@ typedef struct cell_settings_text {
 
 static inline cell_settings_text cell_settings(const grid *g, const cell *c) {
     cell_settings_text settings = {""};
-    for (int a = 0; a < g->shown; a++) {
+    for (int a = 0; a < AXES; a++) {
         const value *v = cell_value(g, c, (axis_name)a);
-        if (v && is_default_planner((axis_name)a, v)) continue;
+        if (g->hidden[a] || (v && is_default_planner((axis_name)a, v))) continue;
         size_t used = strlen(settings.text);
         snprintf(settings.text + used, sizeof settings.text - used, "%s%s %s", used ? "; " : "", axes[a].name,
                  cell_text(g, c, (axis_name)a));

@@ -52,23 +52,29 @@ typedef struct metrics {
 typedef struct served {
     double arrival, ttft, e2e;
     int32_t input, output, verifications, rollbacks, recomputed;
+    int32_t replica;  // of a fleet, from 0
     bool deterministic;
 } served;
 
 // Bucket of a time: its exponent and the first 7 bits of its fraction, from 2^-40 s (1 ps) to 2^24 s (half a year).
 enum { BUCKET_BITS = 7, BUCKET_LOW = -40, BUCKETS = 64 << BUCKET_BITS };
 
+// How many requests run in an engine, over time.
+typedef struct collect_running {
+    int count;
+    double since, area;  // of the last change; request-seconds up to then
+} collect_running;
+
 typedef struct collector {
     int64_t requests;      // that will be submitted
     int64_t skip;          // requests of a warm-up, which come first and do not count
-    served *served;        // [requests], by id - 1 - skip
+    served *served;        // [requests], by index in the workload; one engine gives these the id index + 1 + skip
     int64_t *itl[2];       // [BUCKETS] inter-token latencies of requests, deterministic ones in [1]
     int64_t input_tokens;  // of those finished
     double begin, end;     // first arrival, last release
-    int running;
-    double running_since, running_area;  // of the last change of `running`; request-seconds up to then
-    int64_t finished;                    // requests
-    llm42_trace *trace;                  // NULL: none
+    collect_running running;
+    int64_t finished;    // requests
+    llm42_trace *trace;  // NULL: none
 } collector;
 
 static inline bool collect_open(collector *c, int64_t requests) {
@@ -98,44 +104,51 @@ static inline double collect_bucket_time(int bucket) {
     return ldexp(1 + (fraction + 0.5) / (1 << BUCKET_BITS), (bucket >> BUCKET_BITS) + BUCKET_LOW);
 }
 
-static inline void collect_running(collector *c, double time, int change) {
-    c->running_area += c->running * (time - c->running_since);
-    c->running_since = time;
-    c->running += change;
+static inline void collect_runs(collect_running *running, double time, int change) {
+    running->area += running->count * (time - running->since);
+    running->since = time;
+    running->count += change;
 }
 
-static inline void collect_finished(collector *c, const llm42_event *event) {
+static inline void collect_finished(collector *c, int64_t index, const llm42_event *event) {
     const llm42_request *r = event->info;
-    collect_running(c, event->time, -1);
-    if (r->id - c->skip > c->requests) return;
-    c->served[r->id - c->skip - 1] = (served){.arrival = r->arrival,
-                                              .ttft = r->first_token - r->arrival,
-                                              .e2e = r->last_token - r->arrival,
-                                              .input = r->prompt_count,
-                                              .output = r->committed,
-                                              .verifications = (int32_t)r->verifications,
-                                              .rollbacks = (int32_t)r->rollbacks,
-                                              .recomputed = (int32_t)r->recomputed,
-                                              .deterministic = r->deterministic};
+    if (index >= c->requests) return;
+    c->served[index] = (served){.arrival = r->arrival,
+                                .ttft = r->first_token - r->arrival,
+                                .e2e = r->last_token - r->arrival,
+                                .input = r->prompt_count,
+                                .output = r->committed,
+                                .verifications = (int32_t)r->verifications,
+                                .rollbacks = (int32_t)r->rollbacks,
+                                .recomputed = (int32_t)r->recomputed,
+                                .deterministic = r->deterministic};
     c->input_tokens += r->prompt_count;
     c->begin = r->arrival < c->begin ? r->arrival : c->begin;
     c->end = r->last_token > c->end ? r->last_token : c->end;
     c->finished++;
 }
 
-static inline void collect_event(void *user, const llm42_event *event) {
-    collector *c = user;
-    if (event->request && event->request <= c->skip) return;
+// An event of request `index` of the workload. running: of the engine in which it runs.
+static inline void collect_request(collector *c, collect_running *running, int64_t index, const llm42_event *event) {
     switch (event->type) {
     case LLM42_EVENT_COMMITTED:
         if (event->info->first_token >= 0)
             c->itl[event->info->deterministic][collect_bucket(event->time - event->info->last_token)]++;
         break;
-    case LLM42_EVENT_ADMITTED: collect_running(c, event->time, 1); break;
-    case LLM42_EVENT_PREEMPTED: collect_running(c, event->time, -1); break;
-    case LLM42_EVENT_FINISHED: collect_finished(c, event); break;
+    case LLM42_EVENT_ADMITTED: collect_runs(running, event->time, 1); break;
+    case LLM42_EVENT_PREEMPTED: collect_runs(running, event->time, -1); break;
+    case LLM42_EVENT_FINISHED:
+        collect_runs(running, event->time, -1);
+        collect_finished(c, index, event);
+        break;
     default: break;
     }
+}
+
+static inline void collect_event(void *user, const llm42_event *event) {
+    collector *c = user;
+    if (event->request && event->request <= c->skip) return;
+    collect_request(c, &c->running, event->request - c->skip - 1, event);
     if (c->trace) llm42_trace_event(c->trace, event);
 }
 
@@ -195,7 +208,7 @@ static inline bool collect_figures(collector *c, const llm42_stats *s, metrics *
     m->passes_fast = (double)s->passes[LLM42_FAST], m->passes_fixed = (double)s->passes[LLM42_FIXED];
     m->passes_invariant = (double)s->passes[LLM42_INVARIANT];
     m->replay_busy_pct = 100 * ratio_of(s->busy[LLM42_FIXED], busy);
-    m->running_mean = ratio_of(c->running_area, m->duration_s);
+    m->running_mean = ratio_of(c->running.area, m->duration_s);
     return true;
 }
 

@@ -207,6 +207,7 @@ static const struct {
 // table t of so many rows, and its last line. A reader refuses a file that lacks any of them.
 #define CALIBRATION_FIRST "# llm42 calibration 2\n"
 #define CALIBRATION_COLUMNS "schedule\tkind\trows\tcontext_tokens\tms\n"
+#define CALIBRATION_FLIPS "fast_rows\treplay_rows\tflip_rate\n"
 #define CALIBRATION_END "# end\n"
 
 static inline void calibration_table(FILE *file, int t, int rows) {
@@ -217,6 +218,14 @@ static inline void calibration_table(FILE *file, int t, int rows) {
 static inline void calibration_row(FILE *file, int t, double rows, double context, double ms) {
     fprintf(file, "%s\t%s\t%.0f\t%.0f\t%.6g\n", llm42_schedule_name(cost_tables[t].schedule),
             llm42_kind_name(cost_tables[t].kind), rows, context, ms);
+}
+
+// The whole table of flip rates: rate[f * replays + r] from fast[f] and replay[r] rows on.
+static inline void calibration_flips(FILE *file, const int *fast, int fasts, const int *replay, int replays,
+                                     const double *rate) {
+    fprintf(file, "# table: flips %d\n" CALIBRATION_FLIPS, fasts * replays);
+    for (int f = 0; f < fasts; f++)
+        for (int r = 0; r < replays; r++) fprintf(file, "%d\t%d\t%.4g\n", fast[f], replay[r], rate[f * replays + r]);
 }
 
 #endif  // SWEEP_COMMON_H

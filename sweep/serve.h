@@ -21,6 +21,7 @@ typedef struct serve_plan {  // what the runs of a program have in common
     const char *workload;
     int64_t requests, warm_up;  // warm_up: requests served before the clock starts
     int max_context, max_running;
+    double trace_speed;   // arrivals of a trace come so many times as fast; 0: at their own times
     bool clipped;         // requests of the workload may be longer than the context
     bool random_prompts;  // token ids of prompts matter, and are the workload's own
 } serve_plan;
@@ -50,19 +51,24 @@ static inline int64_t serve_pages(const serve_plan *s, int64_t page_size, double
 }
 
 // >>serve --------------------------------------------------------------------------------------------------------
+// What an engine gets of a request of the workload. The prompt is valid until the next call.
+static inline llm42_request_desc serving_request(serving *v, const workload_request *r) {
+    const int32_t *prompt = v->prompt;
+    if (v->prompts) prompt = v->prompts->tokens + v->prompts->start[r->index];
+    else if (v->s->random_prompts) workload_prompt(&v->load, r, v->s->model->config.vocab, v->prompt);
+    // An arrival of 0 would mean "now". That is too late if the request is submitted after its arrival.
+    return (llm42_request_desc){.prompt = prompt,
+                                .prompt_count = r->input_tokens,
+                                .max_new_tokens = r->output_tokens,
+                                .ignore_stop = true,
+                                .deterministic = workload_is_deterministic(r->index, v->ratio),
+                                .arrival = fmax(v->start + r->arrival_s, DBL_MIN)};
+}
+
 static inline llm42_result submit_next(serving *v, llm42_error *error) {
     workload_request r;
     workload_next(&v->load, &r);
-    const int32_t *prompt = v->prompt;
-    if (v->prompts) prompt = v->prompts->tokens + v->prompts->start[r.index];
-    else if (v->s->random_prompts) workload_prompt(&v->load, &r, v->s->model->config.vocab, v->prompt);
-    // An arrival of 0 would stand for "now", which is late for a request that is submitted late.
-    llm42_request_desc desc = {.prompt = prompt,
-                               .prompt_count = r.input_tokens,
-                               .max_new_tokens = r.output_tokens,
-                               .ignore_stop = true,
-                               .deterministic = workload_is_deterministic(r.index, v->ratio),
-                               .arrival = fmax(v->start + r.arrival_s, DBL_MIN)};
+    llm42_request_desc desc = serving_request(v, &r);
     v->submitted++;
     return llm42_engine_submit(v->engine, &desc, NULL, error);
 }
@@ -92,22 +98,29 @@ static inline llm42_result serving_warm_up(serving *v, llm42_error *error) {
     return LLM42_OK;
 }
 
+// Opens the workload and the collector of its figures.
+static inline llm42_result serving_begin(serving *v, const char *qps, uint64_t seed, llm42_error *error) {
+    const serve_plan *s = v->s;
+    TRY(workload_open(&v->load, s->workload, qps, seed, error));
+    if (s->clipped) TRY(workload_clip(&v->load, s->max_context, error));
+    if (s->trace_speed > 0) TRY(workload_speed(&v->load, s->trace_speed, error));
+    v->prompt = calloc((size_t)s->max_context, sizeof *v->prompt);
+    if (!collect_open(&v->collected, s->requests) || !v->prompt)
+        return llm42_fail(error, LLM42_MEMORY, "--requests: out of memory for %" PRId64 " requests", s->requests);
+    return LLM42_OK;
+}
+
 // desc says how to serve; its events go to the collector. ratio: share of requests that are deterministic, in modes
 // where requests differ in that.
 static inline llm42_result serving_open(serving *v, llm42_engine_desc desc, const char *qps, uint64_t seed,
                                         double ratio, llm42_error *error) {
-    const serve_plan *s = v->s;
     v->ratio = desc.mode == LLM42_NONDETERMINISTIC ? 0 : desc.mode == LLM42_BATCH_INVARIANT ? 1 : ratio;
-    TRY(workload_open(&v->load, s->workload, qps, seed, error));
-    if (s->clipped) TRY(workload_clip(&v->load, s->max_context, error));
-    v->prompt = calloc((size_t)s->max_context, sizeof *v->prompt);
-    if (!collect_open(&v->collected, s->requests) || !v->prompt)
-        return llm42_fail(error, LLM42_MEMORY, "--requests: out of memory for %" PRId64 " requests", s->requests);
+    TRY(serving_begin(v, qps, seed, error));
     desc.on_event = collect_event;
     desc.event_user = &v->collected;
     desc.auto_release = true;
     TRY(llm42_engine_open(&v->engine, &desc, error));
-    if (s->warm_up) TRY(serving_warm_up(v, error));
+    if (v->s->warm_up) TRY(serving_warm_up(v, error));
     v->start = llm42_engine_now(v->engine);
     return LLM42_OK;
 }

@@ -4,6 +4,7 @@
 //     build/sweep ... --cells DIR               keep finished cells in DIR; the same command goes on after a break
 //     build/sweep ... --cells DIR --cell 2/8    only the second of eight shares, say of a cluster's job array
 //     build/sweep ... --merge DIR --out FILE    join the finished cells of all shares in DIR
+//     build/sweep ... --replicas 4,8 --router round_robin,least_tokens    a fleet of engines behind a router
 //     build/sweep --backend cpu --workload fixed:64x64 --requests 32    measured here, on a real model
 //     build/sweep --backend cuda --model DIR --qps offline --overlap off,on    the same on a GPU (make cuda)
 //
@@ -15,6 +16,7 @@
 
 #include "sweep/cells.h"
 #include "sweep/common.h"
+#include "sweep/fleet.h"
 #include "sweep/serve.h"
 
 #include <sys/resource.h>
@@ -27,8 +29,9 @@ typedef struct settings {
     const char *list[AXES];
     int64_t requests, threads, max_running, kv_tokens, page_size, token_budget, deadline, look_ahead;
     int64_t max_context, pages, warm_up;
-    double admission_reserve, flip_scale, kv_gb, seconds;
+    double admission_reserve, flip_scale, kv_gb, seconds, trace_speed;
     bool prefix_cache, no_flips, offered, list_only, quiet, timing;
+    bool fleet;             // --replicas was given
     int64_t share, shares;  // of --cell
 } settings;
 
@@ -140,12 +143,14 @@ static void cell_progress(serving *v) {
 static void row_print(const sweep *s, const cell *c, FILE *file, const metrics *m) {
     fprintf(file, "%s\t%s\t%s\t%" PRId64, s->set.backend, s->sim ? s->calibration->name : "-", s->workload,
             s->set.requests);
-    for (int a = 0; a < s->grid.shown; a++) fprintf(file, "\t%s", cell_text(&s->grid, c, (axis_name)a));
+    for (int a = 0; a < AXES; a++)
+        if (!s->grid.hidden[a]) fprintf(file, "\t%s", cell_text(&s->grid, c, (axis_name)a));
     metrics_print(file, m);
 }
 
 static int row_columns(const sweep *s) {
-    int columns = 4 + s->grid.shown;
+    int columns = 4;
+    for (int a = 0; a < AXES; a++) columns += !s->grid.hidden[a];
 #define X(name, format) columns++;
     METRICS(X)
 #undef X
@@ -153,9 +158,9 @@ static int row_columns(const sweep *s) {
 }
 
 // Sets the cell's row.
-static llm42_result cell_row(const sweep *s, serving *v, cell *c, llm42_error *error) {
+static llm42_result cell_row(const sweep *s, fleet *f, cell *c, llm42_error *error) {
     metrics m = {0};
-    TRY(serving_figures(v, &m, error));
+    TRY(f->replica ? fleet_figures(f, &m, error) : serving_figures(&f->v, &m, error));
     size_t size = 0;
     FILE *file = open_memstream(&c->row, &size);
     if (file) row_print(s, c, file, &m);
@@ -174,13 +179,15 @@ static llm42_result per_request_write(const sweep *s, const cell *c, const servi
             "# llm42 %s sweep, each request of one cell\n# configuration: %s\n# cell: %s\n"
             "# times in seconds, from the first request's arrival and from the request's own\n"
             "request\tdeterministic\tinput_tokens\toutput_tokens\tarrival_s\tttft_s\te2e_s\tverifications\trollbacks\t"
-            "recomputed\n",
-            LLM42_VERSION, s->configuration, cell_name(&s->grid, c).text);
+            "recomputed%s\n",
+            LLM42_VERSION, s->configuration, cell_name(&s->grid, c).text, s->set.fleet ? "\treplica" : "");
     for (int64_t i = 0; i < v->collected.requests; i++) {
         const served *r = &v->collected.served[i];
-        fprintf(file, "%" PRId64 "\t%d\t%d\t%d\t%.9g\t%.9g\t%.9g\t%d\t%d\t%d\n", i + 1, r->deterministic, r->input,
+        fprintf(file, "%" PRId64 "\t%d\t%d\t%d\t%.9g\t%.9g\t%.9g\t%d\t%d\t%d", i + 1, r->deterministic, r->input,
                 r->output, r->arrival - v->collected.begin, r->ttft, r->e2e, r->verifications, r->rollbacks,
                 r->recomputed);
+        if (s->set.fleet) fprintf(file, "\t%d", r->replica + 1);
+        fputc('\n', file);
     }
     bool good = !fclose(file) && file_write(path, text);
     if (!good) llm42_fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
@@ -194,7 +201,25 @@ static llm42_cuda_desc cuda_desc(const sweep *s, bool match) {
                              .fixed = match ? LLM42_CUDA_FIXED_MATCH : LLM42_CUDA_FIXED_FIRST};
 }
 
-static llm42_result cell_serve(sweep *s, cell *c, serving *v, llm42_error *error) {
+// Serves the cell on a fleet. Where deterministic requests have replicas of their own and passes are batch-invariant,
+// the others' passes are FAST.
+static llm42_result cell_serve_fleet(const sweep *s, const cell *c, llm42_engine_desc desc, fleet *f,
+                                     llm42_error *error) {
+    const grid *g = &s->grid;
+    fleet_desc d = {.replicas = (int)cell_number(g, c, REPLICAS, 1),
+                    .router = (fleet_router)cell_value(g, c, ROUTER)->word,
+                    .engine = desc,
+                    .set_apart = desc};
+    bool some = desc.mode == LLM42_BATCH_INVARIANT && d.router == DETERMINISTIC_APART;
+    d.ratio = desc.mode == LLM42_NONDETERMINISTIC ? 0 : cell_number(g, c, RATIO, 1);
+    d.apart = fleet_apart(d.router, d.replicas, (int)cell_number(g, c, APART, 0), d.ratio);
+    if (some && (d.apart || d.ratio == 0)) d.engine.mode = LLM42_NONDETERMINISTIC;
+    TRY(fleet_open(f, &d, cell_text(g, c, QPS), (uint64_t)cell_number(g, c, SEED, 0), error));
+    return fleet_serve(f, error);
+}
+
+static llm42_result cell_serve(sweep *s, cell *c, fleet *f, llm42_error *error) {
+    serving *v = &f->v;
     const grid *g = &s->grid;
     uint64_t seed = (uint64_t)cell_number(g, c, SEED, 0);
     const llm42_sim_desc sim = {.calibration = s->calibration,
@@ -209,9 +234,10 @@ static llm42_result cell_serve(sweep *s, cell *c, serving *v, llm42_error *error
     desc.log_user = &s->manifest;
     for (int i = 0; i < (int)arrlen(s->prompts); i++)
         if (s->prompts[i].seed == seed) v->prompts = &s->prompts[i];
+    v->submit_late = is_default_planner(PLANNER, cell_value(g, c, PLANNER));
+    if (s->set.fleet) return cell_serve_fleet(s, c, desc, f, error);
     TRY(serving_open(v, desc, cell_text(g, c, QPS), seed, cell_number(g, c, RATIO, 0), error));
     if (s->set.trace) TRY(llm42_trace_open(&v->collected.trace, s->set.trace, error));
-    v->submit_late = is_default_planner(PLANNER, cell_value(g, c, PLANNER));
     return serve(v, error);
 }
 
@@ -219,16 +245,16 @@ static llm42_result cell_serve(sweep *s, cell *c, serving *v, llm42_error *error
 static void cell_run(sweep *s, cell *c) {
     llm42_error error = {0};
     cell_run_of run = {.s = s, .c = c};
-    serving v = {.s = &s->plan, .progress = cell_progress, .user = &run};
-    llm42_result result = cell_serve(s, c, &v, &error);
-    if (v.collected.trace) {
-        llm42_result closed = llm42_trace_close(v.collected.trace, result ? NULL : &error);
+    fleet f = {.v = {.s = &s->plan, .progress = cell_progress, .user = &run}};  // only a fleet has replicas
+    llm42_result result = cell_serve(s, c, &f, &error);
+    if (f.v.collected.trace) {
+        llm42_result closed = llm42_trace_close(f.v.collected.trace, result ? NULL : &error);
         if (!result) result = closed;
     }
-    if (!result) result = cell_row(s, &v, c, &error);
-    if (!result && s->set.per_request) result = per_request_write(s, c, &v, &error);
+    if (!result) result = cell_row(s, &f, c, &error);
+    if (!result && s->set.per_request) result = per_request_write(s, c, &f.v, &error);
     if (result) snprintf(c->error, sizeof c->error, "%s", error.text[0] ? error.text : llm42_result_text(result));
-    serving_close(&v);
+    fleet_close(&f);
 }
 
 // >>prompts ------------------------------------------------------------------------------------------------------
@@ -356,7 +382,8 @@ static void header_print(const sweep *s, FILE *file) {
                     s->plan.warm_up);
     }
     fprintf(file, "# configuration: %s\n# grid:", s->configuration);
-    for (int a = 0; a < s->grid.shown; a++) {
+    for (int a = 0; a < AXES; a++) {
+        if (s->grid.hidden[a]) continue;
         if (s->grid.count[a] == 1 && is_default_planner((axis_name)a, &s->grid.values[a][0])) continue;
         fprintf(file, "%s %s ", a ? ";" : "", axes[a].name);
         for (int i = 0; i < s->grid.count[a]; i++) fprintf(file, "%s%s", i ? "," : "", s->grid.values[a][i].text);
@@ -366,6 +393,10 @@ static void header_print(const sweep *s, FILE *file) {
         fprintf(file,
                 "# lengths: prompts, and outputs where no prompt would be left, are cut to the context of %d tokens\n",
                 s->plan.max_context);
+    if (s->set.fleet)
+        fputs(
+            "# replicas: engines behind a router; the figures are of all of them together, running_mean is their sum\n",
+            file);
     fputs("# duration_s: first arrival to last token; total_tok_per_s counts prompts too\n"
           "# det, nondet: requests marked deterministic, or not\n"
           "# itl: between releases of tokens, to 0.4%; percentiles by nearest rank\n"
@@ -374,7 +405,8 @@ static void header_print(const sweep *s, FILE *file) {
           "# nan, -: does not apply\n"
           "backend\tcalibration\tworkload\trequests",
           file);
-    for (int a = 0; a < s->grid.shown; a++) fprintf(file, "\t%s", axes[a].name);
+    for (int a = 0; a < AXES; a++)
+        if (!s->grid.hidden[a]) fprintf(file, "\t%s", axes[a].name);
 #define X(name, format) fputs("\t" #name, file);
     METRICS(X)
 #undef X
@@ -411,12 +443,14 @@ static void result_write(sweep *s) {
 
 static void list_print(const sweep *s) {
     printf("cell\tname");
-    for (int a = 0; a < s->grid.shown; a++) printf("\t%s", axes[a].name);
+    for (int a = 0; a < AXES; a++)
+        if (!s->grid.hidden[a]) printf("\t%s", axes[a].name);
     printf("\n");
     for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
         const cell *c = &s->grid.cells[i];
         printf("%" PRId64 "\t%s", i + 1, cell_name(&s->grid, c).text);
-        for (int a = 0; a < s->grid.shown; a++) printf("\t%s", cell_text(&s->grid, c, (axis_name)a));
+        for (int a = 0; a < AXES; a++)
+            if (!s->grid.hidden[a]) printf("\t%s", cell_text(&s->grid, c, (axis_name)a));
         printf("\n");
     }
 }
@@ -532,6 +566,7 @@ static void resolve(sweep *s) {
     serve_plan *p = &s->plan;
     int running = s->sim ? SIM_RUNNING : s->cuda ? CUDA_RUNNING : CPU_RUNNING;
     p->model = s->model, p->workload = o->workload, p->requests = o->requests;
+    p->trace_speed = o->trace_speed == 1 ? 0 : o->trace_speed;
     p->max_running = (int)(o->max_running ? o->max_running : running);
     p->warm_up = o->warm_up >= 0 ? o->warm_up : s->cuda ? p->max_running : 0;
     p->random_prompts = s->sim ? o->prefix_cache : !strcmp(o->prompts, "random");
@@ -585,6 +620,8 @@ static void configure(sweep *s) {
     fprintf(file, "workload %s", s->workload);
     const char *path = workload_path(o->workload);
     if (path) contents_print(file, path);
+    number_text(number, sizeof number, o->trace_speed);
+    if (o->trace_speed != 1) fprintf(file, "; trace_speed %s", number);
     fprintf(file, "; requests %" PRId64 "; max_context %d; max_running %d; page_size %" PRId64, o->requests,
             s->plan.max_context, s->plan.max_running, o->page_size);
     if (s->pages) fprintf(file, "; kv_tokens %" PRId64, s->pages * o->page_size);
@@ -632,10 +669,33 @@ static void check_backend(const sweep *s) {
         args_fail(2, "--overlap on: only with --backend sim or cuda: the CPU runs one pass at a time");
     if (!s->cuda && (any_on(s, MATCH) || s->grid.count[MATCH] > 1 || o->offered || o->algorithm_file))
         args_fail(2, "--match, --offered, --algorithm-file: only with --backend cuda");
+    bool trace = false;
+    for (int i = 0; i < s->grid.count[QPS]; i++) trace |= !strcmp(s->grid.values[QPS][i].text, "trace");
+    if (o->trace_speed != 1 && !trace) args_fail(2, "--trace-speed: needs --qps trace: other arrivals have a rate");
     if (s->sim && o->warm_up > 0) args_fail(2, "--warm-up: only with --backend cpu or cuda");
     if (!s->cuda && o->kv_gb != 64) args_fail(2, "--kv-gb: only with --backend cuda; --kv-tokens is for all");
     if (s->sim && o->seconds > 0) args_fail(2, "--seconds: only with --backend cpu or cuda");
     args_choice("--prompts", o->prompts, (const char *const[]){"own", "random", NULL});
+}
+
+// Options that only a fleet has, or that it does not have.
+static void check_fleet(const sweep *s) {
+    const settings *o = &s->set;
+    const grid *g = &s->grid;
+    bool apart = false;
+    if (!o->fleet && (o->list[ROUTER] != axes[ROUTER].list || o->list[APART] != axes[APART].list))
+        args_fail(2, "--router, --apart: need --replicas");
+    if (!o->fleet) return;
+    if (!s->sim) args_fail(2, "--replicas: only with --backend sim: each replica has a clock of its own");
+    if (o->trace)
+        args_fail(2, "--trace: not with --replicas: a trace is of one engine; --per-request has a column replica");
+    for (int i = 0; i < g->count[ROUTER]; i++) apart |= g->values[ROUTER][i].word == DETERMINISTIC_APART;
+    if (!apart && o->list[APART] != axes[APART].list) args_fail(2, "--apart: needs --router deterministic_apart");
+    for (int i = 0; i < g->count[APART]; i++)
+        for (int k = 0; k < g->count[REPLICAS]; k++)
+            if (g->values[APART][i].number >= g->values[REPLICAS][k].number)
+                args_fail(2, "--apart: %s of %s replicas: at least one must be left for other requests",
+                          g->values[APART][i].text, g->values[REPLICAS][k].text);
 }
 
 // Options that do not go together, and --cell.
@@ -644,8 +704,11 @@ static void check(sweep *s) {
     backend_name backend = (backend_name)args_choice("--backend", o->backend,
                                                      (const char *const[]){"sim", "cpu", "cuda", NULL});
     s->sim = backend == BACKEND_SIM, s->cuda = backend == BACKEND_CUDA;
+    o->fleet = o->list[REPLICAS] != axes[REPLICAS].list;
     for (int a = 0; a < AXES; a++) axis_parse(&s->grid, (axis_name)a, o->list[a]);
-    grid_make(&s->grid, backend);
+    check_fleet(s);
+    s->grid.hidden[APART] = o->list[APART] == axes[APART].list;
+    grid_make(&s->grid, backend, o->fleet);
     double rows = 0;  // of the largest replay pass: refused here, since its cell may be the last
     for (int w = 0; w < s->grid.count[WINDOW]; w++)
         for (int g = 0; g < s->grid.count[GROUP]; g++)
@@ -679,17 +742,20 @@ static args_option axis_option(settings *s, axis_name which) {
     return (args_option)ARGS_TEXT(name[which], &s->list[which], help[which]);
 }
 
+static const settings defaults = {
+    .backend = "sim",
+    .workload = "sharegpt",
+    .requests = 4096,
+    .page_size = 16,
+    .admission_reserve = 0.7,
+    .flip_scale = 1,
+    .trace_speed = 1,
+    .warm_up = -1,
+    .kv_gb = 64,
+};
+
 static settings parse(int argc, char **argv) {
-    settings s = {
-        .backend = "sim",
-        .workload = "sharegpt",
-        .requests = 4096,
-        .page_size = 16,
-        .admission_reserve = 0.7,
-        .flip_scale = 1,
-        .warm_up = -1,
-        .kv_gb = 64,
-    };
+    settings s = defaults;
     const args_option served[] = {
         ARGS_TEXT("backend NAME", &s.backend, "sim (virtual time), cpu or cuda (measured)"),
         ARGS_TEXT("calibration FILE", &s.calibration, "sim: pass times; sweep/calibration has them"),
@@ -698,6 +764,7 @@ static settings parse(int argc, char **argv) {
                   "sharegpt, sharegpt-served, arxiv, fixed:IxO, uniform:IxO, sglang:IxOxN,\n"
                   "                         lengths:FILE, azure:FILE, mooncake:FILE"),
         ARGS_INT("requests N", &s.requests, 1, 100000000, "requests of a cell"),
+        ARGS_REAL("trace-speed X", &s.trace_speed, 1e-6, 1e6, "qps trace: a trace's arrivals come X times as fast"),
     };
     const args_option conditions[] = {
         ARGS_INT("threads N", &s.threads, 0, 1024, "sim: cells at a time, 0: all cores; cpu: the engine's, 0: one"),

@@ -24,7 +24,8 @@
 //                             tokens
 // Arrivals: a number          so many requests a second, a Poisson process that starts with request 0 at 0 s
 //           offline           all at 0 s
-//           trace             the trace's own (azure and mooncake), counted from its first request
+//           trace             the trace's own (azure and mooncake), counted from its first request; workload_speed
+//                             makes them come faster or slower
 //
 // A stream has no end: after a file's last request its first comes again. Under `trace` each round is later by the time
 // from the trace's first request to its last. Files may hold # comments, blank lines and further columns. A length of 0
@@ -73,6 +74,7 @@ typedef enum workload_arrivals { WORKLOAD_POISSON, WORKLOAD_OFFLINE, WORKLOAD_TR
 typedef struct workload {  // to be treated as read-only
     workload_arrivals arrivals;
     double qps;       // WORKLOAD_POISSON: requests a second
+    double speed;     // WORKLOAD_TRACE: workload_speed; 0: the trace's own times
     int max_context;  // workload_clip; 0: no limit
     int64_t next;     // index of the request to come
     int64_t clipped;  // requests given so far that workload_clip made shorter
@@ -586,6 +588,15 @@ static inline llm42_result workload_clip(workload *w, int max_context, llm42_err
     return LLM42_OK;
 }
 
+// Makes a trace's own arrivals come `speed` times as fast: their times are divided by it. Other arrivals stay as they
+// are. To be called before the first request is taken.
+static inline llm42_result workload_speed(workload *w, double speed, llm42_error *error) {
+    if (!(speed >= 1e-6 && speed <= 1e6))
+        return llm42_fail(error, LLM42_INVALID, "speed: %g: must be from 1e-6 to 1e6", speed);
+    w->speed = speed;
+    return LLM42_OK;
+}
+
 static inline bool workload__fit_context(const workload *w, int *input, int *output) {
     if (!w->max_context || *input + *output <= w->max_context) return false;
     if (*output >= w->max_context) *output = w->max_context - 1;
@@ -623,6 +634,7 @@ static inline void workload_next(workload *w, workload_request *r) {
     }
     if (w->arrivals == WORKLOAD_POISSON && index > 0)
         w->clock_s -= llm42_log64(1 - llm42_uniform(llm42_hash(w->gap_key ^ (uint64_t)index))) / w->qps;
+    if (w->speed > 0) r->arrival_s /= w->speed;
     // Where a trace begins again, rounding can put an arrival a hair before the last one.
     if (w->arrivals == WORKLOAD_TRACE && r->arrival_s > w->clock_s) w->clock_s = r->arrival_s;
     r->arrival_s = w->clock_s;

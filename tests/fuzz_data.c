@@ -29,12 +29,14 @@ static const char *const fuzz_words[] = {"\n",
                                          "# devices: 1\n",
                                          "# kv_tokens: 0\n",
                                          "# padding_free: true\n",
-                                         "# flip_rate: 1\n",
+                                         "# host_prompt_ms: 1\n",
                                          "# flip_shape: 0.001\n",
                                          "fast\tdecode\t",
                                          "fixed\twindow\t",
                                          "fixed\tprompt\t",
                                          "invariant\tdecode\t",
+                                         "# table: flips 1\n",
+                                         "fast_rows\treplay_rows\tflip_rate\n",
                                          "schedule\tkind\trows\tcontext_tokens\tms\n",
                                          "input_len\toutput_len\n",
                                          "TIMESTAMP,ContextTokens,GeneratedTokens\n",
@@ -97,9 +99,13 @@ static void check_times(const llm42_calibration *c) {
             before = ms;
         }
     }
-    FUZZ_CHECK(c->devices >= 1 && c->kv_tokens >= 0 && c->flip_rate >= 0 && c->flip_rate <= 1 && c->flip_shape > 0,
-               "%d devices, %lld tokens, flip rate %g, shape %g", c->devices, (long long)c->kv_tokens, c->flip_rate,
-               c->flip_shape);
+    for (double fast = 0; fast < 1e7; fast = fast * 7 + 1)
+        for (double replay = 0; replay < 1e7; replay = replay * 9 + 1) {
+            double rate = llm42_calibration_flip_rate(c, fast, replay);
+            FUZZ_CHECK(rate >= 0 && rate <= 1, "flip rate %g for %g and %g rows", rate, fast, replay);
+        }
+    FUZZ_CHECK(c->devices >= 1 && c->kv_tokens >= 0 && c->flip_shape > 0, "%d devices, %lld tokens, shape %g",
+               c->devices, (long long)c->kv_tokens, c->flip_shape);
 }
 
 static void simulate(const llm42_calibration *c, unsigned conditions) {

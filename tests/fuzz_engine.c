@@ -60,8 +60,12 @@ static struct {
 
 // Pass times of the simulator are made up: 1 ms, a row and a context of 10 tokens more each.
 static double pass_ms[4] = {1, 1.1, 1.2, 1.3}, pass_rows[2] = {1, 11}, pass_contexts[2] = {0, 10};
-static llm42_calibration calibration = {
-    .name = "fuzz", .devices = 1, .flip_rate = 0.1, .flip_shape = 1, .overlap_fast = 1.3, .overlap_replay = 2};
+static llm42_calibration calibration = {.name = "fuzz",
+                                        .devices = 1,
+                                        .flips = {1, 1, (double[]){1}, (double[]){1}, (double[]){0.1}},
+                                        .flip_shape = 1,
+                                        .overlap_fast = 1.3,
+                                        .overlap_replay = 2};
 static const llm42_sim_desc sim_desc = {.calibration = &calibration};
 static int32_t truth[PROMPTS][REQUESTS][NEW];  // tokens of the simulator, by prompt and id - 1
 

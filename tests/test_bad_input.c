@@ -500,7 +500,7 @@ static void numbers_of_files(const char *dir, char text[1024]) {
     CHECK_MSG(llm42_model_load(&folder_model, &(llm42_model_desc){.path = dir}, &error) == LLM42_OK &&
                   llm42_model_load(&random, &(llm42_model_desc){.path = "synthetic:tiny,margin=6.25"}, &error) ==
                       LLM42_OK &&
-                  llm42_calibration_load(&calibration, "sweep/calibration/h100-pcie-paper.tsv", &error) == LLM42_OK &&
+                  llm42_calibration_load(&calibration, "tests/calibration.tsv", &error) == LLM42_OK &&
                   llm42_trace_open(&trace, path, &error) == LLM42_OK,
               "%s", error.text);
     text[0] = 0;
@@ -512,7 +512,7 @@ static void numbers_of_files(const char *dir, char text[1024]) {
     const char *event = strstr(written ? written : "", "\"ph\": \"X\"");
     CHECK(event != NULL);
     snprintf(text, 1024, "%a %a %a %a %a %s", (double)folder_model->config.norm_eps, folder_model->config.rope_theta,
-             (double)random->head.recipe.lead, calibration->flip_rate,
+             (double)random->head.recipe.lead, llm42_calibration_flip_rate(calibration, 1, 1),
              calibration->cost[LLM42_FAST][LLM42_KIND_DECODE].ms[1], event ? event : "");
     for (char *p = text; *p; p++) *p = *p == ',' ? '.' : *p;  // what %a writes
     if (event) CHECK_CONTAINS(event, "\"dur\": 1500000.000");

@@ -771,6 +771,26 @@ TEST(arrivals_in_the_future_wait) {
     llm42_engine_close(engine);
 }
 
+// On the CPU the clock is real: it waits, in pieces, and the tokens are those of one run.
+TEST(run_until_waits_in_real_time) {
+    llm42_engine *engine = open_with((llm42_engine_desc){0});
+    double now = llm42_engine_now(engine);
+    int64_t id = submit(engine,
+                        (llm42_request_desc){.max_new_tokens = 8, .deterministic = true, .arrival = now + 0.03});
+    CHECK_INT(llm42_engine_run_until(engine, now + 0.02, &error), LLM42_OK);
+    CHECK(llm42_engine_now(engine) >= now + 0.02);
+    CHECK_INT(llm42_engine_stats(engine).passes[LLM42_FIXED], 0);
+    llm42_result result = LLM42_OK;
+    for (int i = 2; result == LLM42_OK && i < 100000; i++)
+        result = llm42_engine_run_until(engine, now + 0.01 * i, &error);
+    CHECK_INT(result, LLM42_IDLE);
+    const llm42_request *r = llm42_engine_request(engine, id);
+    CHECK(r->first_token >= now + 0.03);
+    CHECK_INT(r->committed, 8);
+    CHECK(!memcmp(r->tokens, reference.tokens, 8 * sizeof *r->tokens));
+    llm42_engine_close(engine);
+}
+
 TEST(metrics_and_spans) {
     double values[] = {5, 1, 4, 2, 3}, *list = NULL;
     for (int i = 0; i < 5; i++) arrput(list, values[i]);
@@ -1004,6 +1024,7 @@ int main(int argc, char **argv) {
     RUN(preemption_under_invariant_prefill);
     RUN(events_carry_the_tokens_once_and_steps_allocate_nothing);
     RUN(arrivals_in_the_future_wait);
+    RUN(run_until_waits_in_real_time);
     RUN(metrics_and_spans);
     RUN(a_file_of_weights_that_shrinks);
     RUN(a_request_whose_embedding_holds_nan);

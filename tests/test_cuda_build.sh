@@ -75,6 +75,12 @@ elif builds "make cuda" cuda B="$out" \
             if grep -qx "0 passed, 0 failed" "$out/log"; then passed=$((passed + 1)); else fail "it skips"; fi
         refuses 'part passes needs' "$out/tests/test_cuda" --part passes --window 8 --group 4
         refuses '^matmul_ladder: --k: 100 is not' "$out/tests/matmul_ladder" --k 100
+        if builds "make kernels" kernels B="$out"; then
+            refuses '[Nn]o CUDA device' "$out/kernels"
+            refuses "^kernels: --part: 'nonsense' is not one of" "$out/kernels" --part nonsense
+            refuses '^kernels: --model: .tests.: must be synthetic:NAME' "$out/kernels" --model tests
+            refuses '^kernels: /nonexistent/x: cannot write' "$out/kernels" --out /nonexistent/x
+        fi
     fi
     # Attention's tasks, algorithm files, memory and the choice of algorithms, on the host.
     builds "the host's part" B="$out" "$out/tests/cuda_host" &&

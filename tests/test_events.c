@@ -219,7 +219,7 @@ TEST(one_request_that_is_never_released) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     if (llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error) ||
-        llm42_calibration_load(&calibration, "sweep/calibration/h100-pcie-paper.tsv", &error)) {
+        llm42_calibration_load(&calibration, "tests/calibration.tsv", &error)) {
         fprintf(stderr, "test_events: %s\n", error.text);
         return 1;
     }

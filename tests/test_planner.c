@@ -129,8 +129,12 @@ static int64_t admit_any(void *user, const llm42_view *v) {
 
 // >>engines ------------------------------------------------------------------------------------------------------
 static double pass_ms[2] = {1, 1.5}, pass_rows[2] = {1, 17}, pass_contexts[1] = {0};
-static llm42_calibration calibration = {
-    .name = "test", .devices = 1, .flip_rate = 0.2, .flip_shape = 1, .overlap_fast = 1.3, .overlap_replay = 1.5};
+static llm42_calibration calibration = {.name = "test",
+                                        .devices = 1,
+                                        .flips = {1, 1, (double[]){1}, (double[]){1}, (double[]){0.2}},
+                                        .flip_shape = 1,
+                                        .overlap_fast = 1.3,
+                                        .overlap_replay = 1.5};
 
 static struct { int64_t engines, compared, plans, rollbacks, preemptions, flights, hits, windows; } seen;
 

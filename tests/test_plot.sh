@@ -130,6 +130,15 @@ refuses 1 "the last line has no end: the file is cut short" "$dir/bad.tsv" "${ma
 refuses 1 "fields: the file is cut short or mixed up" "$dir/bad.tsv" "${map[@]}"
 head -n -1 "$all" >"$dir/bad.tsv"
 refuses 1 "it has 19 rows, but its grids have 20 cells: the file is cut short" "$dir/bad.tsv" "${map[@]}"
+# A fleet has more axes, and ratios in more modes.
+"$B/sweep" --calibration sweep/calibration/h100-pcie-paper.tsv --requests 60 --replicas 2,3 --apart share,1 --quiet \
+    --router least_tokens,deterministic_apart --mode dvr,batch_invariant,nondeterministic --ratio 0.3,0.5 --qps 24 \
+    --out "$dir/fleet.tsv" >/dev/null
+of_fleet=(--x replicas --y e2e_p99_s --over mode --where ratio=0.3)
+draws "a fleet" "$dir/fleet.tsv" "${of_fleet[@]}" --where router=least_tokens
+says "sharegpt, 60 requests, 24 queries/s, seed 42, router least_tokens"
+head -n -1 "$dir/fleet.tsv" >"$dir/bad.tsv"
+refuses 1 "it has 25 rows, but its grids have 26 cells: the file is cut short" "$dir/bad.tsv" "${of_fleet[@]}"
 awk -F '\t' -v OFS='\t' '$1 == "sim" && !n++ { for (i = 19; i <= NF; i++) $i = "fast" } 1' "$four" >"$dir/bad.tsv"
 refuses 1 "e2e_p99_s is 'fast', not a number" "$dir/bad.tsv" "${map[@]}"
 sed '$p' "$four" >"$dir/bad.tsv"

@@ -5,6 +5,7 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
+#include "sweep/bench/flips.h"
 #include "sweep/bench/steady.h"
 
 enum { REQUESTS = 60, LONGEST = 96 };
@@ -17,7 +18,8 @@ static char folder[64];
 // >>calibrations -------------------------------------------------------------------------------------------------
 static const char head[] =
     "# llm42 calibration 2\n# source: a test\n# device: none\n# devices: 2\n# model: tiny\n# time_unit: ms\n"
-    "# kv_tokens: 4096\n# padding: computed\n# flip_rate: 0.02\n# flip_shape: 2\n# overlap_fast: 2\n# overlap_replay: "
+    "# kv_tokens: 4096\n# padding: computed\n# host_window_ms: 0\n# flip_shape: 2\n# overlap_fast: 2\n# "
+    "overlap_replay: "
     "3\n"
     "# any other line with a mark is a comment\n"
     "schedule\tkind\trows\tcontext_tokens\tms\n";
@@ -32,6 +34,9 @@ static int table(char *text, size_t size, const char *name, double base, double 
     return length;
 }
 
+static const char flips[] = "# table: flips 4\nfast_rows\treplay_rows\tflip_rate\n1\t1\t0.02\n1\t64\t0.01\n8\t1\t0.03\n"
+                            "8\t64\t0\n";
+
 static void body(char *text, size_t size, const char *left_out) {
     static const struct {
         const char *name;
@@ -44,7 +49,7 @@ static void body(char *text, size_t size, const char *left_out) {
         if (!left_out || strcmp(tables[t].name, left_out))
             length += table(text + length, size - (size_t)length, tables[t].name, tables[t].base, tables[t].row,
                             tables[t].key);
-    snprintf(text + length, size - (size_t)length, "# end\n");
+    snprintf(text + length, size - (size_t)length, "%s# end\n", left_out && !strcmp(left_out, "flips") ? "" : flips);
 }
 
 static const char *write_text(const char *first, const char *second) {
@@ -69,7 +74,8 @@ TEST(a_calibration_is_read_and_interpolated) {
     CHECK_STR(calibration->model, "tiny");
     CHECK_INT(calibration->devices, 2);
     CHECK_INT(calibration->kv_tokens, 4096);
-    CHECK(!calibration->padding_free && calibration->flip_rate == 0.02 && calibration->overlap_replay == 3);
+    CHECK(!calibration->padding_free && llm42_calibration_flip_rate(calibration, 1, 1) == 0.02 &&
+          calibration->overlap_replay == 3);
     const llm42_calibration *c = calibration;
     CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 8, 100), 4 + 8 * 0.2, 1e-9);      // a point
     CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 30, 50), 4 + 30 * 0.15, 1e-9);    // between
@@ -173,10 +179,10 @@ TEST(bad_calibrations_are_refused) {
     refused(with(head, "# time_unit: ms\n", ""), text, "no line '# time_unit");
     refused(with(head, "\tms\n", "\tus\n"), text, "column 5 is called 'us': expected ms");
     refused(with(head, "# model: tiny\n", ""), text, "no line '# model");
-    refused(with(head, "# flip_rate: 0.02\n", ""), text, "no line '# flip_rate");
-    refused(with(head, "flip_rate: 0.02", "flip_rate : 2"), text, "flip_rate: 2: must be a number from 0 to 1");
-    refused(with(head, "flip_rate: 0.02", "flip_rate: nan"), text, "flip_rate: nan: must be a number from 0 to 1");
-    refused(with(head, "flip_rate: 0.02", "flip_rate: -0.1"), text, "flip_rate: -0.1");
+    refused(with(head, "host_window_ms: 0", "host_window_ms : -1"), text,
+            "host_window_ms: -1: must be a number from 0");
+    refused(with(head, "host_window_ms: 0", "host_request_ms: nan"), text, "host_request_ms: nan: must be a number");
+    refused(with(head, "flip_shape: 2", "flip_shape: 0"), text, "flip_shape: 0: must be a number from 0.001");
     refused(with(head, "overlap_fast: 2", "overlap_fast: 0.5"), text, "overlap_fast: 0.5: must be a number from 1");
     refused(with(head, "padding: computed", "padding: some"), text, "padding: some: must be computed or free");
     refused(with(head, "# devices: 2", "# kv_tokens: 3"), text, "kv_tokens is there twice");
@@ -195,6 +201,27 @@ TEST(bad_calibrations_are_refused) {
             "no table is called 'fast\?window'");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100"), "expected 5 columns");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\teight\t100\t5.6"), "rows: 'eight'");
+}
+
+TEST(bad_flip_tables_are_refused) {
+    char text[4096], less[4096];
+    body(text, sizeof text, NULL);
+    body(less, sizeof less, "flips");
+    refused(head, less, "table 'flips' is missing");
+    refused(head, with(text, "# table: flips 4", "# table: flips 5"), ":63: table 'flips' has 4 of its 5 rows");
+    refused(head, with(text, "# table: flips 4", "# table: flips 3"), ":62: table 'flips' has more than its 3 rows");
+    refused(head, with(text, "# table: flips 4", "# table: flips"), "table 'flips': rows: ''");
+    refused(head, with(text, "replay_rows\tflip_rate", "replay_rows\tms"),
+            "column 3 is called 'ms': expected flip_rate");
+    refused(head, with(text, "1\t64\t0.01", "1\t64\t1.01"), "flip_rate: '1.01': must be a number, at most 1");
+    refused(head, with(text, "1\t64\t0.01", "1\t64\t-0.01"), "flip_rate: '-0.01'");
+    refused(head, with(text, "1\t64\t0.01", "1\t64\tnan"), "flip_rate: 'nan'");
+    refused(head, with(text, "1\t64\t0.01", "1\t6.4\t0.01"), "replay_rows: '6.4': must be a positive whole number");
+    refused(head, with(text, "1\t64\t0.01", "0\t64\t0.01"), "fast_rows: '0': must be a positive whole number");
+    refused(head, with(text, "1\t64\t0.01", "1\t64"), "expected 3 columns with tabs between: fast_rows");
+    refused(head, with(text, "1\t64\t0.01", "1\t32\t0.01"),
+            "table 'flips' is no full grid: each fast_rows needs the same replay_rows, once");
+    refused(head, with(text, "1\t64\t0.01", "fast\tdecode\t1\t0\t4"), "expected 3 columns");
 }
 
 // Fields that count something.
@@ -250,12 +277,12 @@ TEST(calibrations_with_bad_tables_are_refused) {
     table(twice, sizeof twice, "fast\tdecode", 4, 0.1, 0.001);
     snprintf(twice + strlen(twice), sizeof twice - strlen(twice), "%s", text);
     refused(head, twice, ":22: table 'fast decode' is there twice");
-    refused(head, with(text, "# end\n", ""), "cut short behind line 56: the last line, '# end', is missing");
-    refused(head, with(text, "# end\n", "# end"), "cut short behind line 56: the last line, '# end', is missing");
-    refused(head, with(text, "# end\n", "# end\n\n"), ":58: there is more behind the last line, '# end'");
-    refused(head, with(text, "# end\n", "# end\n# end\n"), ":58: there is more behind");
-    refused(head, with(text, "# end\n", "# end\nfast\tdecode\t640\t0\t99\n"), ":58: there is more behind");
-    refused(head, with(text, "# end\n", "# end\n "), ":58: there is more behind");
+    refused(head, with(text, "# end\n", ""), "cut short behind line 62: the last line, '# end', is missing");
+    refused(head, with(text, "# end\n", "# end"), "cut short behind line 62: the last line, '# end', is missing");
+    refused(head, with(text, "# end\n", "# end\n\n"), ":64: there is more behind the last line, '# end'");
+    refused(head, with(text, "# end\n", "# end\n# end\n"), ":64: there is more behind");
+    refused(head, with(text, "# end\n", "# end\nfast\tdecode\t640\t0\t99\n"), ":64: there is more behind");
+    refused(head, with(text, "# end\n", "# end\n "), ":64: there is more behind");
     llm42_calibration *c = NULL;  // tables may stand in any order, lines may end as elsewhere
     body(twice, sizeof twice, "fast\tdecode");
     *strstr(twice, "# end\n") = 0;
@@ -470,9 +497,8 @@ TEST(the_clock_is_the_sum_of_the_passes) {
     llm42_engine_close(engine);
 }
 
-// Two sequences decode beside a prompt of 10 rows: 12 rows in all, of which 2 cost what decode rows cost and 10 what
-// prompt rows do. Padding counts where the calibration says so.
-TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
+// The simulator without an engine.
+static void *open_simulator(void) {
     llm42_sim_desc sim = {.calibration = calibration};
     void *state = NULL;
     llm42_backend_desc desc = {.model = model,
@@ -482,8 +508,15 @@ TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
                                .page_size = 16,
                                .max_running = 4,
                                .backend_desc = &sim};
+    CHECK_INT(llm42_backend_sim()->open(&state, &desc, &error), LLM42_OK);
+    return state;
+}
+
+// Two sequences decode beside a prompt of 10 rows: 12 rows in all, of which 2 cost what decode rows cost and 10 what
+// prompt rows do. Padding counts where the calibration says so.
+TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
     const llm42_backend *backend = llm42_backend_sim();
-    CHECK_INT(backend->open(&state, &desc, &error), LLM42_OK);
+    void *state = open_simulator();
     llm42_row row[64] = {{0, 19, 1, LLM42_ROW_SAMPLE}, {1, 39, 1, LLM42_ROW_SAMPLE}};
     llm42_output out[64];
     llm42_seq seq[4] = {{.request = 1}, {.request = 2}, {.request = 3}};
@@ -511,6 +544,38 @@ TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
     CHECK_INT(backend->start(state, &pass, &error), LLM42_UNSUPPORTED);
     CHECK(isnan(llm42_calibration_ms(calibration, LLM42_FAST, LLM42_KIND_WINDOW, 1, 1)));
     backend->close(state);
+}
+
+// What the host adds to a pass of this schedule, whose rows are all of these: milliseconds.
+static double host_ms(llm42_schedule schedule, const llm42_row *row, int rows) {
+    const llm42_backend *backend = llm42_backend_sim();
+    llm42_output out[64];
+    llm42_seq seq[4] = {{.request = 1}, {.request = 2}, {.request = 3}, {.request = 4}};
+    llm42_pass pass = {.schedule = schedule, .rows = rows, .shape = rows, .row = row, .seq = seq, .out = out};
+    double seconds[2];
+    for (int i = 0; i < 2; i++) {
+        void *state = open_simulator();
+        for (int k = 0; k < LLM42_KINDS; k++) calibration->host_ms[k] = i * (k == 0 ? 100 : k == 1 ? 200 : 400);
+        calibration->host_request_ms = i * 1000;
+        CHECK_INT(backend->run(state, &pass, &error), LLM42_OK);
+        seconds[i] = backend->now(state);
+        backend->close(state);
+    }
+    memset(calibration->host_ms, 0, sizeof calibration->host_ms);
+    calibration->host_request_ms = 0;
+    return 1e3 * (seconds[1] - seconds[0]);
+}
+
+TEST(the_host_works_for_passes_windows_and_prompts) {
+    llm42_row row[12] = {{0, 19, 1, LLM42_ROW_SAMPLE}, {1, 39, 1, LLM42_ROW_SAMPLE}};
+    CHECK_NEAR(host_ms(LLM42_FAST, row, 2), 100, 1e-9);  // two sequences that decode: one pass
+    for (int i = 0; i < 5; i++) row[2 + i] = (llm42_row){2, i, 1, i == 4 ? LLM42_ROW_SAMPLE : 0};
+    for (int i = 0; i < 5; i++) row[7 + i] = (llm42_row){3, i, 1, 0};
+    CHECK_NEAR(host_ms(LLM42_FAST, row, 7), 100 + 200 + 1000, 1e-9);   // and a prompt that ends
+    CHECK_NEAR(host_ms(LLM42_FAST, row, 12), 100 + 200 + 1000, 1e-9);  // and the first part of another
+    CHECK_NEAR(host_ms(LLM42_INVARIANT, row + 7, 5), 200, 1e-9);
+    for (int i = 0; i < 12; i++) row[i] = (llm42_row){i / 4, 8 + i, 1, LLM42_ROW_SAMPLE};
+    CHECK_NEAR(host_ms(LLM42_FIXED, row, 12), 3 * 400, 1e-9);  // three windows
 }
 
 // A replay pass that takes 10 ms alone, and beside it fast passes of 4.1 ms: overlap_fast 2, overlap_replay 3.
@@ -605,20 +670,27 @@ TEST(the_seed_decides_everything) {
     free(a), free(b), free(c);
 }
 
+// The table's four rates: by the rows of the FAST pass, fewer than 8 or not, and by M, less than 64 or not.
 TEST(flips_have_the_rate_asked_for) {
-    double shape = calibration->flip_shape, rates[2];
-    for (int i = 0; i < 2; i++) {
-        llm42_sim_desc sim = {.flip_scale = i ? 2 : 0};
+    static const struct {
+        double scale, rate;
+        int running, group;
+    } cases[] = {{0, 0.02, 7, 8},  {2, 0.04, 7, 8},   {0, 0.01, 7, 16},
+                 {0, 0.03, 64, 8}, {0, 0.03, 64, 15}, {0, 0, 64, 16}};
+    double shape = calibration->flip_shape;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        llm42_sim_desc sim = {.flip_scale = cases[i].scale};
         llm42_engine *engine = open_with(
-            (llm42_engine_desc){.max_running = 64, .auto_release = true, .window = 4, .group = 8}, &sim);
+            (llm42_engine_desc){
+                .max_running = cases[i].running, .auto_release = true, .window = 4, .group = cases[i].group},
+            &sim);
         for (int k = 0; k < 3000; k++) submit(engine, 3, 64, true, 0);
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
         llm42_stats stats = llm42_engine_stats(engine);
-        rates[i] = (double)stats.rollbacks / (double)stats.compared;
+        // The last few requests run in smaller passes.
+        CHECK_NEAR((double)stats.rollbacks / (double)stats.compared, cases[i].rate, 0.0015 + 0.05 * cases[i].rate);
         llm42_engine_close(engine);
     }
-    CHECK_NEAR(rates[0], 0.02, 0.0015);
-    CHECK_NEAR(rates[1], 0.04, 0.003);
     // The draws themselves: mean 1, variance 1/shape.
     double sum = 0, squares = 0;
     enum { DRAWS = 100000 };
@@ -631,6 +703,130 @@ TEST(flips_have_the_rate_asked_for) {
     sum = 0;
     for (int i = 0; i < DRAWS; i++) sum += llm42__sim_gamma(llm42_hash((uint64_t)i), 0.25) / DRAWS;
     CHECK_NEAR(sum, 1, 0.03);
+}
+
+// >>counting flips -------------------------------------------------------------------------------------------------
+enum { FLIP_REQUESTS = 2000, FLIP_TOKENS = 64, FLIP_BINS = 6 };
+static const int flip_edges[FLIP_BINS] = {1, 2, 4, 8, 16, 32};
+
+static void counter_event(void *user, const llm42_event *e) { flip_event(user, e); }
+
+static void counter_open(flip_counter *c, int64_t requests) {
+    *c = (flip_counter){
+        .bins = FLIP_BINS, .edge = flip_edges, .first = 1, .requests = requests, .longest = FLIP_TOKENS};
+    c->bin = calloc((size_t)requests, FLIP_TOKENS);
+    c->cell = calloc((size_t)(requests * c->bins), sizeof *c->cell);
+}
+
+static void counter_close(flip_counter *c) { free(c->bin), free(c->cell); }
+
+// Serves requests on the simulator at two loads and with two M, and counts flips as build/bench does.
+static void count_flips(flip_grid *g, flip_moments *moments) {
+    static const int running[2] = {6, 48}, group[2] = {8, 16};
+    flip_counter counter[2][2];
+    *g = (flip_grid){.fasts = FLIP_BINS, .replays = 2, .replay = {32, 64}};
+    memcpy(g->fast, flip_edges, sizeof flip_edges);
+    for (int r = 0; r < 2; r++)
+        for (int l = 0; l < 2; l++) {
+            llm42_sim_desc sim = {0};
+            counter_open(&counter[r][l], FLIP_REQUESTS);
+            llm42_engine *engine = open_with((llm42_engine_desc){.max_running = running[l],
+                                                                 .auto_release = true,
+                                                                 .window = 4,
+                                                                 .group = group[r],
+                                                                 .on_event = counter_event,
+                                                                 .event_user = &counter[r][l]},
+                                             &sim);
+            for (int k = 0; k < FLIP_REQUESTS; k++) submit(engine, 3, FLIP_TOKENS, true, 0);
+            CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+            llm42_stats stats = llm42_engine_stats(engine);
+            double before = 0, changed = 0;
+            flip_grid own = {.fasts = FLIP_BINS, .replays = 1};
+            flip_add(&own, 0, &counter[r][l]);
+            for (int f = 0; f < FLIP_BINS; f++) before += own.cell[f][0].compared, changed += own.cell[f][0].changed;
+            CHECK(before == (double)stats.compared && changed == (double)stats.rollbacks);
+            flip_add(g, r, &counter[r][l]);
+            llm42_engine_close(engine);
+        }
+    *moments = (flip_moments){0};
+    for (int r = 0; r < 2; r++)
+        for (int l = 0; l < 2; l++) flip_moments_add(moments, g, r ? 64 : 32, &counter[r][l]);
+    flip_merge(g, flip_spread(moments));
+    *moments = (flip_moments){0};
+    for (int r = 0; r < 2; r++)
+        for (int l = 0; l < 2; l++) {
+            flip_moments_add(moments, g, r ? 64 : 32, &counter[r][l]);
+            counter_close(&counter[r][l]);
+        }
+}
+
+// The table that build/bench counts is the one that the simulator was given.
+TEST(flips_are_counted_by_rows) {
+    flip_grid g;
+    flip_moments moments;
+    count_flips(&g, &moments);
+    CHECK_INT(g.fasts, 2);
+    CHECK_INT(g.replays, 2);
+    // Passes of 8 to 31 rows are too few to tell on which side they belong.
+    CHECK(g.fast[0] == 1 && g.fast[1] >= 8 && g.fast[1] <= 32 && g.replay[0] == 32 && g.replay[1] == 64);
+    for (int f = 0; f < 2; f++)
+        for (int r = 0; r < 2; r++) {
+            double rate = llm42_calibration_flip_rate(calibration, g.fast[f], g.replay[r]);
+            double error_of_rate = g.cell[f][r].compared > 0 ? sqrt(2 * rate / g.cell[f][r].compared) : 0;
+            CHECK_NEAR(flip_rate_at(&g, f, r), rate, 4 * error_of_rate);
+        }
+    CHECK(flip_rate(&g, 6, 32) == flip_rate_at(&g, 0, 0) && flip_rate(&g, 300, 1000) == flip_rate_at(&g, 1, 1));
+    CHECK_NEAR(flip_shape(&moments), calibration->flip_shape, 0.4);
+    // The controls: counts of a table that has one rate become one cell, and equal requests have an even shape.
+    llm42_flip_table table = calibration->flips;
+    double flat = 0.02, one = 1, shape = calibration->flip_shape;
+    calibration->flips = (llm42_flip_table){1, 1, &one, &one, &flat};
+    calibration->flip_shape = 1000;
+    count_flips(&g, &moments);
+    CHECK(g.fasts == 1 && g.replays == 1);
+    CHECK_NEAR(flip_rate_at(&g, 0, 0), flat, 0.001);
+    CHECK(flip_shape(&moments) > 10);
+    calibration->flips = table;
+    calibration->flip_shape = shape;
+}
+
+// What counts as compared: the candidates that agree and the one that differs, each for the pass that made it last.
+TEST(candidates_count_for_the_pass_that_made_them) {
+    flip_counter c;
+    counter_open(&c, 1);
+    llm42_request info = {.id = 1};
+    const llm42_event fast1 = {.type = LLM42_EVENT_PASS, .schedule = LLM42_FAST, .shape = 1},
+                      fast9 = {.type = LLM42_EVENT_PASS, .schedule = LLM42_FAST, .shape = 9},
+                      replay = {.type = LLM42_EVENT_PASS, .schedule = LLM42_FIXED, .shape = 32};
+    llm42_event candidate = {.type = LLM42_EVENT_CANDIDATE, .request = 1, .info = &info, .n = 1};
+    for (int i = 0; i < 5; i++) {  // at places 0 to 4: rows 1, 9, 1, 9, 1
+        flip_event(&c, i % 2 ? &fast9 : &fast1);
+        candidate.position = i;
+        flip_event(&c, &candidate);
+    }
+    flip_event(&c, &replay);
+    flip_event(&c, &(llm42_event){.type = LLM42_EVENT_VERIFIED, .request = 1, .info = &info, .n = 1});
+    flip_event(&c, &(llm42_event){.type = LLM42_EVENT_ROLLED_BACK, .request = 1, .info = &info, .n = 4, .position = 1});
+    CHECK(c.cell[0].compared == 1 && c.cell[0].changed == 0 && c.cell[3].compared == 1 && c.cell[3].changed == 1);
+    info.committed = 2;  // place 2 is decoded again in a larger pass, and one place by a pass that is not FAST
+    flip_event(&c, &fast9);
+    candidate.position = 2;
+    flip_event(&c, &candidate);
+    flip_event(&c, &(llm42_event){.type = LLM42_EVENT_PASS, .schedule = LLM42_INVARIANT, .shape = 9});
+    candidate.position = 3;
+    flip_event(&c, &candidate);
+    flip_event(&c, &(llm42_event){.type = LLM42_EVENT_VERIFIED, .request = 1, .info = &info, .n = 2});
+    CHECK(c.cell[0].compared == 1 && c.cell[3].compared == 2 && c.cell[3].changed == 1);
+    candidate.request = 2;  // of no request that is counted
+    flip_event(&c, &candidate);
+    counter_close(&c);
+    // Too few flips to tell: joined. A cell that was never seen takes the nearest in its column.
+    flip_grid g = {.fasts = 3, .replays = 2, .fast = {1, 2, 9}, .replay = {8, 64}};
+    g.cell[0][0] = (flip_cell){1000, 4}, g.cell[0][1] = (flip_cell){1000, 40};
+    g.cell[1][0] = (flip_cell){100, 1}, g.cell[2][1] = (flip_cell){1000, 0};
+    flip_merge(&g, 1);
+    CHECK(g.fasts == 2 && g.replays == 2 && g.fast[1] == 9 && g.cell[0][0].compared == 1100);
+    CHECK(flip_rate(&g, 9, 8) == 5.0 / 1100 && flip_rate(&g, 9, 64) == 0 && flip_rate(&g, 2, 64) == 0.04);
 }
 
 TEST(batch_invariant_passes_can_be_slowed) {
@@ -814,16 +1010,20 @@ int main(int argc, char **argv) {
     if (!calibration) return 1;
     RUN(doubtful_measurements_are_told);
     RUN(bad_calibrations_are_refused);
+    RUN(bad_flip_tables_are_refused);
     RUN(calibrations_with_bad_whole_numbers_are_refused);
     RUN(calibrations_with_bad_tables_are_refused);
     RUN(a_calibration_cut_short_is_refused);
     RUN(a_calibration_with_a_hole_is_refused);
     RUN(the_clock_is_the_sum_of_the_passes);
     RUN(a_mixed_pass_costs_the_mean_of_its_rows);
+    RUN(the_host_works_for_passes_windows_and_prompts);
     RUN(passes_side_by_side_slow_each_other);
     RUN(every_policy_returns_the_true_tokens);
     RUN(the_seed_decides_everything);
     RUN(flips_have_the_rate_asked_for);
+    RUN(flips_are_counted_by_rows);
+    RUN(candidates_count_for_the_pass_that_made_them);
     RUN(batch_invariant_passes_can_be_slowed);
     RUN(overlap_shortens_the_others_wait);
     RUN(an_arrival_does_not_wait_for_a_landing);

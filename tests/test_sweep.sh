@@ -46,7 +46,7 @@ make_calibration() {
     awk 'BEGIN {
         OFS = "\t"
         print "# llm42 calibration 2\n# source: made up for this test\n# device: none\n# model: llama-3.1-8b"
-        print "# time_unit: ms\n# kv_tokens: 100000\n# flip_rate: 0.005\n# flip_shape: 0.35"
+        print "# time_unit: ms\n# kv_tokens: 100000\n# flip_shape: 0.35"
         print "# overlap_fast: 1.3\n# overlap_replay: 1.3"
         print "schedule", "kind", "rows", "context_tokens", "ms"
         tables = split("fast decode 12 0.02,fast prompt 12 0.04,fixed window 12 0.04,fixed prompt 12 0.04," \
@@ -57,6 +57,9 @@ make_calibration() {
             for (r = 1; r <= 4096; r *= 8)
                 for (c = 0; c <= 16384; c += 8192) print f[1], f[2], r, c, f[3] + f[4] * r * (1 + c / 16384)
         }
+        print "# table: flips 1"
+        print "fast_rows", "replay_rows", "flip_rate"
+        print 1, 1, 0.005
         print "# end"
     }'
 }
@@ -226,11 +229,80 @@ refuses 2 "--prefill: 'alone' is not one of: packed, isolated, invariant" "${sim
 check "no flips, no rollbacks" [ "$("$sweep" "${sim[@]}" --no-flips | cut -f 41,42 | tail -n 1)" = $'0\t0' ]
 check "ratio 0: no verification" [ "$("$sweep" "${sim[@]}" --ratio 0 | cut -f 39-41 | tail -n 1)" = $'0\t0\t0' ]
 
+# A fleet. One replica gives the same rows as a single engine, apart from two more columns, and the same requests.
+# Settings are taken by chance. The control: other seeds differ. (tests/test_fleet.c looks at the routers.)
+pick() { shift $((RANDOM % $#)) && echo "$1"; }
+RANDOM=42 same=0 others=0
+for _ in $(seq 40); do
+    one=("${sim[@]}" --mode "$(pick dvr dvr dvr nondeterministic batch_invariant)" --verify "$(pick eager wait)"
+        --prefill "$(pick isolated packed invariant)" --chunked "$(pick off on)" --bonus "$(pick off on)"
+        --fill "$(pick oldest largest)" --overlap "$(pick off on)" --window "$(pick 1 8 64)" --group "$(pick 1 8)"
+        --ratio "$(pick 0 0.1 0.5 1)" --qps "$(pick offline 5 12 trace)" --planner "$(pick default default every deadline)"
+        --max-running "$(pick 3 20 2048)" --kv-tokens "$(pick 0 8000 30000)" --workload "mooncake:$dir/mooncake.jsonl")
+    [ $((RANDOM % 2)) = 0 ] || one+=(--prefix-cache)
+    router=$(pick round_robin least_tokens deterministic_apart)
+    [ "$router" != deterministic_apart ] || one+=(--mode dvr)
+    "$sweep" "${one[@]}" --per-request "$dir/a_requests.tsv" | awk '!/^#/' >"$dir/a.tsv"
+    "$sweep" "${one[@]}" --replicas 1 --router "$router" --per-request "$dir/b_requests.tsv" |
+        awk '!/^#/' | cut -f 1-18,21- >"$dir/b.tsv"
+    cmp -s "$dir/a.tsv" "$dir/b.tsv" && [ -s "$dir/a.tsv" ] && same=$((same + 1))
+    cmp -s <(grep -v '^#' "$dir/a_requests.tsv") <(grep -v '^#' "$dir/b_requests.tsv" | cut -f 1-10) &&
+        others=$((others + 1))
+done
+check "one replica gives the row of one engine, 40 times" [ $same = 40 ]
+check "and its requests" [ $others = 40 ]
+# shellcheck disable=SC2054
+fleet=("${sim[@]}" --replicas 1,5 --router round_robin,least_tokens,deterministic_apart --ratio 0.3,1 --qps 40,offline
+       --mode dvr,nondeterministic,batch_invariant)
+"$sweep" "${fleet[@]}" --threads 1 >"$dir/fleet.tsv"
+check "52 rows of a fleet: batch_invariant has two ratios where replicas are set apart" \
+    [ "$(column "$dir/fleet.tsv" mode | sort | uniq -c | xargs)" = "16 batch_invariant 24 dvr 12 nondeterministic" ]
+check "a fleet on 2 threads" diff "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --threads 2)
+check "another seed is another fleet" [ "$(cut -f 20- "$dir/fleet.tsv" | sort -u | wc -l)" -lt \
+    "$(cat "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --seed 43) | cut -f 20- | sort -u | wc -l)" ]
+check "every fleet returns the same tokens" [ "$(column "$dir/fleet.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
+check "columns of a fleet" [ "$(grep -m1 ^backend "$dir/fleet.tsv" | cut -f 18-21 | xargs)" = \
+    "seed replicas router duration_s" ]
+for share in 1/2 2/2; do "$sweep" "${fleet[@]}" --cells "$dir/fleets" --cell $share --quiet; done
+check "a fleet's shares, merged" diff "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --merge "$dir/fleets" --quiet)
+cells=("$dir"/fleets/*)
+head -c 300 "${cells[7]}" >"$dir/part" && cp "$dir/part" "${cells[7]}"
+sed -i 's/^\(sim\t.*\t\)[^\t]*$/\142.4242/' "${cells[8]}"
+"$sweep" "${fleet[@]}" --cells "$dir/fleets" >"$dir/again.tsv" 2>"$dir/notes"
+check "a fleet resumed: the cut cell is run again, the others are not" \
+    [ "$(diff "$dir/fleet.tsv" "$dir/again.tsv" | grep -c '^>') $(grep -c '42.4242$' "$dir/again.tsv") \
+$(grep -c 'run again' "$dir/notes")" = "1 1 1" ]
+"$sweep" "${sim[@]}" --replicas 6 --router deterministic_apart --apart 2 --ratio 0.5 --qps 60 \
+    --per-request "$dir/requests.tsv" >"$dir/one.tsv"
+check "replicas of their own" [ "$(awk -F '\t' '!/^#/ && !/^request/ {print $2, ($11 <= 2)}' "$dir/requests.tsv" |
+    sort -u | xargs)" = "0 0 1 1" ]
+check "the column apart" [ "$(column "$dir/one.tsv" apart)" = 2 ]
+"$sweep" "${sim[@]}" --replicas 6 --router deterministic_apart --mode batch_invariant --ratio 0.5 >"$dir/one.tsv"
+check "INVARIANT passes on these only" [ "$(($(column "$dir/one.tsv" passes_fast) > 0 &&
+    $(column "$dir/one.tsv" passes_invariant) > 0))" = 1 ]
+check "round robin" [ "$("$sweep" "${sim[@]}" --replicas 3 --per-request /dev/stdout | awk -F '\t' '
+    $1 ~ /^[0-9]+$/ && NF == 11 && $11 != ($1 - 1) % 3 + 1' | wc -l)" = 0 ]
+duration() { column <("$sweep" "${sim[@]}" --workload "mooncake:$dir/mooncake.jsonl" --qps trace "$@") ttft_p50_s; }
+check "arrivals 50 times as fast" [ "$(duration --trace-speed 50)" != "$(duration)" ]
+check "and as fast as they are" [ "$(duration --trace-speed 1)" = "$(duration)" ]
+refuses 2 '--replicas: 0 is outside 1 to 4096' "${sim[@]}" --replicas 0
+refuses 2 "--replicas: '1.5' is not a whole number" "${sim[@]}" --replicas 1.5
+refuses 2 "--router: 'random' is not one of: round_robin, least_tokens, deterministic_apart" "${sim[@]}" --replicas 2 \
+    --router random
+refuses 2 '--router, --apart: need --replicas' "${sim[@]}" --router least_tokens
+refuses 2 '--router, --apart: need --replicas' "${sim[@]}" --apart 2
+refuses 2 '--apart: needs --router deterministic_apart' "${sim[@]}" --replicas 4 --apart 2
+refuses 2 '--apart: 4 of 4 replicas: at least one' "${sim[@]}" --replicas 8,4 --router deterministic_apart --apart 4
+refuses 2 "--apart: 'half' is not a number, nor one of: share" "${sim[@]}" --replicas 4 --apart half
+refuses 2 '--replicas: only with --backend sim' --backend cpu --replicas 2
+refuses 2 '--trace: not with --replicas: .* column replica' "${sim[@]}" --replicas 2 --trace "$dir/x"
+refuses 2 '--trace-speed: needs --qps trace' "${sim[@]}" --trace-speed 2
+
 # The conversion of old calibrations that sweep/README.md has.
-grep -vE '^# (table:|end)' sweep/calibration/h200-base42.tsv | sed '1s/2$/1/' >"$dir/old.tsv"
+sed '1s/2$/1/; s/^# flip_shape:.*/# flip_rate: 0.005\n&/; /^# table: flips/,$d; /^# table:/d' "$dir/none.tsv" >"$dir/old.tsv"
 refuses 1 'old.tsv:1: version 1 of the format, .* sweep/README.md' --calibration "$dir/old.tsv"
 sed -n "/^awk -F/,/OLD OLD/p" sweep/README.md | sed "s|OLD OLD >NEW|$dir/old.tsv $dir/old.tsv|" >"$dir/convert.sh"
-check "an old calibration converted" diff <(bash "$dir/convert.sh") sweep/calibration/h200-base42.tsv
+check "an old calibration converted" diff <(bash "$dir/convert.sh") "$dir/none.tsv"
 
 # Measured on the CPU.
 cpu=(--backend cpu --workload fixed:24x12 --requests 6 --qps offline --window 8 --group 2 --ratio 0.5)

@@ -59,7 +59,7 @@ ends 0 '^marked .* identical' rollback --requests 2 --tokens 16 --delay 0 --trac
 ends 0 '^every promise held$' determinism --requests 2 --tokens 8 --tsv "$out/determinism.tsv"
 ends 0 'decode' bench --suite decode --repeats 1
 # Before anything is measured or fitted, and with the reason.
-for file in --out --calibrate; do
+for file in --out --calibrate --margins; do
     ends 1 '^bench: /dev/full: cannot write: No space left on device$' bench --suite decode --repeats 1 $file /dev/full
     check_not "bench $file" '^nondeterministic'
 done
@@ -153,6 +153,9 @@ ends 0 "^wrote $out/half.tsv" "${half[@]}" --force
 ends 0 "^# source: .*; doubtful, written with --force: this program got [0-9]+% of the processor's time" \
     sweep --calibration "$out/half.tsv" --requests 1 --workload fixed:2x2
 ends 2 '^bench: --force: only with --calibrate' bench --force
+ends 2 '^bench: --prompts: only with --calibrate or --margins' bench --prompts random
+ends 2 '^bench: --calibrate, --margins: give one of them' bench --calibrate "$out/one.tsv" --margins "$out/two.tsv"
+ends 2 "^bench: --prompts: 'some' is not one of" bench --margins "$out/one.tsv" --prompts some
 # Weights of NaN: every program says that requests ended early.
 cp -r examples/tiny42 "$out/nan" && chmod -R u+w "$out/nan"
 printf '\300\177' | dd of="$out/nan/model.safetensors" bs=1 conv=notrunc status=none \

@@ -348,7 +348,7 @@ static void check_setting(const setting *s) {
 TEST(chrome_traces_hold_what_the_engine_did) {
     static const setting settings[] = {
         {"simulated", .simulated = true, .desc = {.window = 8, .group = 4}},
-        {"preemption", .simulated = true, .desc = {.window = 8, .group = 4, .pages = 30, .verify = LLM42_VERIFY_WAIT}},
+        {"preemption", .simulated = true, .desc = {.window = 8, .group = 4, .pages = 20, .verify = LLM42_VERIFY_WAIT}},
         {"overlap", .simulated = true, .desc = {.window = 8, .group = 4, .overlap = true}},
         {"overlap, isolated", .simulated = true,
          .desc = {.window = 8, .group = 4, .overlap = true, .prefill = LLM42_PREFILL_ISOLATED}},
@@ -425,7 +425,7 @@ TEST(a_trace_that_cannot_be_written_says_so) {
 }
 
 int main(int argc, char **argv) {
-    const char *path = "sweep/calibration/h100-pcie-paper.tsv";
+    const char *path = "tests/calibration.tsv";
     test_begin(argc, argv);
     test_folder(folder);
     bool ready = !llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, &error) &&

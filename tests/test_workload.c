@@ -404,6 +404,34 @@ TEST(prompts_without_blocks_differ) {
     workload_close(&w);
 }
 
+// A trace that comes faster has its own times, divided; Poisson arrivals have a rate of their own.
+TEST(a_trace_can_come_faster) {
+    test_write_text(test_path(folder, "speed.csv"), "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                                    "2023-11-16 18:15:46,3,4\n2023-11-16 18:15:48,5,6\n"
+                                                    "2023-11-16 18:15:49.5,5,6\n");
+    char spec[256];
+    snprintf(spec, sizeof spec, "azure:%s", test_path(folder, "speed.csv"));
+    const double own[] = {0, 2, 3.5, 3.5, 5.5};
+    for (int poisson = 0; poisson < 2; poisson++) {
+        workload w, fast;
+        if (!open_ok(&w, spec, poisson ? "2" : "trace", 42) || !open_ok(&fast, spec, poisson ? "2" : "trace", 42))
+            return;
+        CHECK_INT(workload_speed(&fast, 4, &error), LLM42_OK);
+        for (int i = 0; i < 5; i++) {
+            workload_request a, b;
+            workload_next(&w, &a);
+            workload_next(&fast, &b);
+            if (poisson) CHECK(a.arrival_s == b.arrival_s);
+            else CHECK(a.arrival_s == own[i] && b.arrival_s == own[i] / 4);
+            CHECK_INT(a.input_tokens, b.input_tokens);
+        }
+        CHECK_INT(workload_speed(&fast, 0, &error), LLM42_INVALID);
+        CHECK_CONTAINS(error.text, "speed: 0: must be from 1e-6 to 1e6");
+        workload_close(&w);
+        workload_close(&fast);
+    }
+}
+
 // The real traces: their sizes, and the last arrival.
 TEST(the_real_traces_are_read) {
     static const struct {
@@ -628,6 +656,7 @@ int main(int argc, char **argv) {
     RUN(azure_brings_its_arrivals);
     RUN(mooncake_shares_the_prefixes_of_its_blocks);
     RUN(prompts_without_blocks_differ);
+    RUN(a_trace_can_come_faster);
     RUN(the_real_traces_are_read);
     RUN(specs_that_are_wrong);
     RUN(arrivals_that_are_wrong);

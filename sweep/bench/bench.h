@@ -7,7 +7,8 @@
 //     passes.c             passes on the CPU
 //     workloads.c          requests on the CPU: one stream, and whole workloads
 //     steady.h             whether measured times can be trusted
-//     calibrate.c          a calibration for the simulator
+//     calibrate.c          a calibration for the simulator: pass times, and the file
+//     flips.h, flips.c     its flip rates, and the host's work, from requests that are served
 //     cuda.c               the suites of a GPU
 #ifndef BENCH_H
 #define BENCH_H
@@ -16,6 +17,7 @@
 #define _POSIX_C_SOURCE 200809L
 #endif
 
+#include "sweep/bench/flips.h"
 #include "sweep/bench/steady.h"
 #include "sweep/common.h"
 
@@ -28,6 +30,7 @@ enum {
 
 typedef struct settings {
     const char *model, *dtype, *suite, *out, *calibrate, *backend;
+    const char *prompts, *margins;                                       // of --calibrate
     const char *workload, *algorithm_file, *verify, *prefill, *chunked;  // these and the next two lines: cuda
     int64_t max_running, max_context, token_budget, online_requests, seeds;
     double kv_gb, qps, seconds;
@@ -195,11 +198,30 @@ void make_prompts(const bench *b, int32_t *prompts);
 // Exits where a prompt and its output are longer than the model's context.
 void check_lengths(const bench *b);
 
+// >>flips --------------------------------------------------------------------------------------------------------
+// What is found out by serving requests.
+typedef struct flips {
+    flip_grid grid, seen;                // the calibration's table, and the counts before neighbours were joined
+    double shape;                        // of the gamma distribution over requests
+    double host_ms[LLM42_KINDS];         // as in the calibration
+    double inside_ms, outside_ms;        // of a timed pass: in the backend, and between passes
+    int64_t passes, left_out, requests;  // timed passes, those that took far too long, requests of a run
+    int timed_replay, loads, load[4];    // M of the timed passes; sequences at once
+    char workload[64];
+} flips;
+
+// cost: the pass times that were measured, with no host's work.
+void flips_measure(bench *b, llm42_calibration *cost, steadiness *steady, flips *f);
+// Counts flips by margin into --margins.
+void run_margins(const bench *b);
+
 // >>others -------------------------------------------------------------------------------------------------------
 void run_ceilings(bench *b);
 // The share of the processor time that this program gets of what it asks for with all its threads, measured for a tenth
 // of a second. Less than 1: other programs are using the processor, or there are more threads than processors.
 double processor_share(const bench *b);
+// Waits for a processor that other programs leave to this one: a second at most. Returns its share.
+double wait_for_processor(const bench *b);
 void run_calibrate(const bench *b);
 void run_cuda(bench *b);
 

@@ -1,6 +1,6 @@
 // calibrate.c: measures what the simulator needs to know of a backend and writes it as a calibration: pass times by
-// schedule, kind of rows, rows and context; the flip rate of candidates; on a GPU, what passes side by side cost each
-// other.
+// schedule, kind of rows, rows and context; the flip rates of candidates and the host's work (flips.c); on a GPU, what
+// passes side by side cost each other.
 //
 // Before and behind each measurement the processor is asked for: what was measured while other programs used it is
 // measured again, and so is what repeats disagree on. Where that does not help, nothing is written, unless --force is
@@ -9,23 +9,20 @@
 // Times are taken of passes alone, on a KV cache of scattered pages. A round times every cell once, so that a slow
 // minute of the machine does not fall on one cell. A cell's time in a round is the mean of several passes, because the
 // simulator adds passes up. A cell's figure is the lower quartile of its rounds: whatever disturbs a round can only
-// make it longer. The engine's own time for a row is measured while it serves the requests that give the flip rate. It
-// is added to the times.
+// make it longer.
 //
 // A GPU computes a FIXED pass at its whole shape, and makes that ready when it opens. So FIXED passes of each number of
 // rows are measured on a backend opened for it.
 #include "sweep/bench/bench.h"
 
-enum { MAX_TURNS = 512, ROWS = 22, CUDA_ROWS = 16, CONTEXTS = 4, LOADS = 3 };
+enum { MAX_TURNS = 512, ROWS = 22, CUDA_ROWS = 16, CONTEXTS = 4 };
 enum { FAST_PROMPT = 1, FIXED_WINDOW = 2 };  // indices into cost_tables
 // Fine where passes are small, since the CPU backend works on tiles of four rows.
 static const int cpu_rows[ROWS] = {1,  2,  3,  4,  5,  6,  7,   8,   10,  12,   14,
                                    16, 20, 24, 32, 48, 64, 128, 256, 512, 1024, RIG_ROWS};
 static const int cpu_contexts[CONTEXTS] = {16, 64, 256, 1024};
-static const int cpu_loads[LOADS] = {32, 4, 1};  // sequences at once, for the flip rate
 static const int cuda_rows[CUDA_ROWS] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, RIG_ROWS};
 static const int cuda_contexts[CONTEXTS] = {64, 512, 2048, 8192};
-static const int cuda_loads[LOADS] = {256, 64, 16};
 
 // >>cells --------------------------------------------------------------------------------------------------------
 // Pieces of `length` rows, each of a sequence of its own, that attend to `context` positions in the mean. Short ones
@@ -121,8 +118,7 @@ static void check_steady(const bench *b, const steadiness *steady) {
               steady->share < STEADY_SHARE && !b->cuda && b->set.threads != 1 ? " or take fewer --threads" : "");
 }
 
-// Waits for a processor that other programs leave to this one: a second at most. Returns its share.
-static double wait_for_processor(const bench *b) {
+double wait_for_processor(const bench *b) {
     double share = processor_share(b);
     for (int i = 0; i < 2 && share < STEADY_SHARE && !b->set.force; i++) {
         progress("calibrate: waiting: this program gets %.0f%% of the processor's time", 100 * share);
@@ -173,125 +169,6 @@ static void grid_make_monotone(cost_grid *g) {
                 if (c) g->ms[t][r][c] = fmax(g->ms[t][r][c], g->ms[t][r][c - 1]);
             }
     }
-}
-
-// >>flips --------------------------------------------------------------------------------------------------------
-// Candidates of each request that a replay pass compared and changed, and what comes of them.
-typedef struct flips {
-    double *compared, *changed;
-    double compared_sum, changed_sum, rate, shape;
-    double engine_ms;  // outside passes, for each row in one
-} flips;
-
-static void on_flip(void *user, const llm42_event *e) {
-    flips *f = user;
-    bool changed = e->type == LLM42_EVENT_ROLLED_BACK;
-    if (e->type != LLM42_EVENT_VERIFIED && !changed) return;
-    f->compared[e->request - 1] += changed ? 1 : e->n;
-    f->changed[e->request - 1] += changed;
-}
-
-// Mean and shape over requests, by moments: given a rate p_i from a gamma distribution, request i changes Poisson(p_i
-// n_i) of n_i candidates, so that the squares of (changed - rate n_i) sum to the sum of (rate n_i + rate^2 n_i^2 /
-// shape).
-static void flips_moments(flips *f, int64_t requests) {
-    double squares = 0, excess = 0;
-    for (int64_t i = 0; i < requests; i++) f->compared_sum += f->compared[i], f->changed_sum += f->changed[i];
-    f->rate = f->compared_sum > 0 ? f->changed_sum / f->compared_sum : 0;
-    for (int64_t i = 0; i < requests; i++) {
-        double mean = f->rate * f->compared[i], from = f->changed[i] - mean;
-        squares += mean * mean;
-        excess += from * from - mean;
-    }
-    f->shape = excess > 0 ? squares / excess : 100;
-    f->shape = f->shape < 0.05 ? 0.05 : f->shape > 100 ? 100 : f->shape;
-}
-
-// Serves all requests, every one deterministic, `running` at a time, under the conditions that build/sweep has by
-// default.
-static void flips_measure(const bench *b, const int32_t *prompts, int running, flips *f) {
-    llm42_error error = {0};
-    int64_t requests = b->set.requests, length = b->set.input_tokens;
-    llm42_engine *engine = NULL;
-    int context = (int)(length + b->set.output_tokens);
-    int pages = b->cuda ? (context + PAGE_SIZE - 1) / PAGE_SIZE * running : 0;
-    llm42_engine_desc desc = {.model = b->model,
-                              .backend = b->backend,
-                              .compute = b->set.compute,
-                              .pages = pages,
-                              .backend_desc = b->cuda ? &b->cuda_desc : NULL,
-                              .page_size = PAGE_SIZE,
-                              .threads = (int)b->set.threads,
-                              .window = (int)b->set.window,
-                              .group = (int)b->set.group,
-                              .max_running = running,
-                              .max_context = context,
-                              .prefill = b->cuda ? LLM42_PREFILL_PACKED : LLM42_PREFILL_ISOLATED,
-                              .bonus = LLM42_BONUS_OFF,
-                              .fill = LLM42_FILL_OLDEST,
-                              .auto_release = true,
-                              .on_event = on_flip,
-                              .event_user = f};
-    args_check(llm42_engine_open(&engine, &desc, &error), &error);
-    for (int64_t i = 0; i < requests; i++) {
-        llm42_request_desc request = {.prompt = prompts + i * length,
-                                      .prompt_count = (int)length,
-                                      .ignore_stop = true,
-                                      .max_new_tokens = (int)b->set.output_tokens,
-                                      .deterministic = true};
-        args_check(llm42_engine_submit(engine, &request, NULL, &error), &error);
-    }
-    double begin = wall_seconds();
-    for (int64_t step = 0; args_check(llm42_engine_step(engine, &error), &error) == LLM42_OK; step++)
-        if (step % 64 == 0)
-            progress("calibrate: flips, up to %d at a time, %.0f%%", running,
-                     100.0 * (double)llm42_engine_stats(engine).finished / (double)requests);
-    llm42_stats stats = llm42_engine_stats(engine);
-    f->engine_ms = 1e3 * (wall_seconds() - begin - stats.busy[LLM42_FAST] - stats.busy[LLM42_FIXED]) /
-                   (double)(stats.rows[LLM42_FAST] + stats.rows[LLM42_FIXED]);
-    progress(NULL);
-    llm42_engine_close(engine);
-    flips_moments(f, requests);
-}
-
-// The first load, of which the engine's own time is taken too: so it is served again if other programs used the
-// processor. (What flips is the same.)
-static void flips_timed(const bench *b, const int32_t *prompts, int running, flips *f, steadiness *steady) {
-    const flips fresh = *f;
-    const size_t size = (size_t)b->set.requests * sizeof(double);
-    double share = 0;
-    for (int turn = 0; turn < (b->set.force ? 1 : 2) && !(share >= STEADY_SHARE); turn++) {
-        *f = fresh;
-        memset(f->compared, 0, size);
-        memset(f->changed, 0, size);
-        share = wait_for_processor(b);
-        flips_measure(b, prompts, running, f);
-        share = fmin(share, processor_share(b));
-    }
-    steady_share(steady, share);
-}
-
-// Every load, and in f[LOADS] all of them together.
-static void flips_all(const bench *b, steadiness *steady, flips *f) {
-    const int *loads = b->cuda ? cuda_loads : cpu_loads;
-    int64_t requests = b->set.requests;
-    size_t size = (size_t)requests * LOADS * sizeof(double);
-    flips *all = &f[LOADS];
-    *all = (flips){.compared = allocate(size), .changed = allocate(size)};
-    memset(all->compared, 0, size);
-    memset(all->changed, 0, size);
-    int32_t *prompts = allocate((size_t)(requests * b->set.input_tokens) * sizeof *prompts);
-    make_prompts(b, prompts);
-    for (int i = 0; i < LOADS; i++) {
-        f[i] = (flips){.compared = all->compared + i * requests, .changed = all->changed + i * requests};
-        if (i) flips_measure(b, prompts, loads[i], &f[i]);
-        else flips_timed(b, prompts, loads[i], &f[i], steady);
-    }
-    flips_moments(all, requests * LOADS);
-    all->engine_ms = f[0].engine_ms;
-    free(prompts);
-    free(all->compared);
-    free(all->changed);
 }
 
 // >>overlap ------------------------------------------------------------------------------------------------------
@@ -386,9 +263,42 @@ static void calibration_keys(const bench *b, const steadiness *steady, const fli
     double token = (double)llm42_kv_token_bytes(&b->model->config, s->compute);
     fprintf(file, "# time_unit: ms\n# kv_tokens: %.0f\n# padding: %s\n",
             b->cuda ? floor(s->kv_gb * 1073741824.0 / token) : 0, b->cuda && !s->match ? "computed" : "free");
-    fprintf(file, "# flip_rate: %.4g\n# flip_shape: %.3g\n", f[LOADS].rate, f[LOADS].shape);
+    fprintf(file, "# flip_shape: %.3g\n", f->shape);
+    for (int k = 0; k < LLM42_KINDS; k++)
+        fprintf(file, "# host_%s_ms: %.3g\n", llm42_kind_name((llm42_kind)k), f->host_ms[k]);
+    fprintf(file, "# host_request_ms: 0\n");
     fprintf(file, "# overlap_fast: %.3g\n# overlap_replay: %.3g\n", o->fast, o->replay);
     if (!steady_enough(steady, name, sizeof name)) fprintf(file, "# forced: %s\n", name);
+}
+
+// What the keys of the host's work were found from.
+static void calibration_host(const flips *f, FILE *file) {
+    fprintf(
+        file,
+        "# host: what passes took while requests were served (M = %d, up to %d at a time) beyond the times in the\n"
+        "#   tables: least squares over %.0f passes. Of a pass's %.4g ms in the mean, %.3g ms passed in the engine,\n"
+        "#   between two passes. %.0f passes that took over three times as long as they should were left out.\n"
+        "#   Requests are token ids here. So the work for a request is 0: a server that takes text tokenises it.\n",
+        f->timed_replay, f->load[f->loads - 1], (double)f->passes, f->inside_ms + f->outside_ms, f->outside_ms,
+        (double)f->left_out);
+}
+
+// The counts that the table of flip rates was made from.
+static void calibration_seen(const bench *b, const flips *f, FILE *file) {
+    fprintf(file,
+            "# flips: %d requests, %s, prompts %s, the library's own policies but as the options say; with each M at\n"
+            "#   several loads (flips.c). Rows or columns of the table that differ by less than %g standard deviations "
+            "are\n"
+            "#   joined. A cell without candidates has the rate of the nearest one in its column. Flips / candidates:\n"
+            "#   fast_rows",
+            (int)f->requests, f->workload, b->set.prompts, FLIP_DIFFERENT);
+    for (int r = 0; r < f->seen.replays; r++) fprintf(file, "  M = %d", f->seen.replay[r]);
+    for (int i = 0; i < f->seen.fasts; i++) {
+        fprintf(file, "\n#   %d", f->seen.fast[i]);
+        for (int r = 0; r < f->seen.replays; r++)
+            fprintf(file, "  %.0f / %.0f", f->seen.cell[i][r].changed, f->seen.cell[i][r].compared);
+    }
+    fprintf(file, "\n");
 }
 
 static void calibration_head(const bench *b, const cost_grid *g, const flips *f, const overlap *o, FILE *file) {
@@ -411,9 +321,7 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
     fprintf(file,
             "; prompt: of one prompt, the last sampled. Where the rows of one prompt\n"
             "#   or window would attend to more than context_tokens from position 0 on, of as many as it takes.\n"
-            "# ms includes the %.2g ms that the engine spends between passes for each of their rows. Figures that\n"
-            "#   fell with rows or context are pooled with their neighbours (isotonic least squares).\n",
-            f[LOADS].engine_ms);
+            "# Figures that fell with rows or context are pooled with their neighbours (isotonic least squares).\n");
     if (!b->cuda)
         fprintf(
             file,
@@ -426,16 +334,8 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
                 s->match ? "free: under match a FIXED pass is no larger than its rows"
                          : "computed: a FIXED pass takes the time of its whole shape",
                 s->kv_gb, o->rows, o->context, M, OVERLAP_REPEATS);
-    fprintf(file,
-            "# flips: %d requests at once, %d tokens in, %d out, all deterministic, W = %d, G = %d, other conditions\n"
-            "#   those of build/sweep by default; together over the loads below. The rate depends on the batch and on\n"
-            "#   M, since the order does in which FAST and FIXED passes sum:\n",
-            (int)s->requests, (int)s->input_tokens, (int)s->output_tokens, (int)s->window, (int)s->group);
-    for (int i = 0; i < LOADS; i++)
-        fprintf(file, "#   up to %2d at a time, rate %.5f +- %.5f (%.0f of %.0f candidates)\n",
-                (b->cuda ? cuda_loads : cpu_loads)[i], f[i].rate,
-                f[i].compared_sum > 0 ? sqrt(f[i].changed_sum) / f[i].compared_sum : 0, f[i].changed_sum,
-                f[i].compared_sum);
+    calibration_host(f, file);
+    calibration_seen(b, f, file);
     fputs(CALIBRATION_COLUMNS, file);
 }
 
@@ -502,11 +402,38 @@ static void grid_fill(bench *b, cost_grid *g) {
     free(r);
 }
 
+// The grid as the simulator reads it, with no flips and no host's work. The caller frees it.
+static llm42_calibration *cost_of(const bench *b, const cost_grid *g) {
+    llm42_calibration *c = allocate(sizeof *c);
+    *c = (llm42_calibration){.name = "this", .devices = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};
+    c->padding_free = !b->cuda || b->set.match;
+    for (int t = 0; t < COST_TABLES; t++) {
+        llm42_cost_table *table = &c->cost[cost_tables[t].schedule][cost_tables[t].kind];
+        *table = (llm42_cost_table){.rows = g->rows[t], .contexts = g->contexts};
+        table->row = allocate((size_t)g->rows[t] * sizeof *table->row);
+        table->context = allocate((size_t)g->contexts * sizeof *table->context);
+        table->ms = allocate((size_t)(g->rows[t] * g->contexts) * sizeof *table->ms);
+        for (int k = 0; k < g->contexts; k++) table->context[k] = g->context[k];
+        for (int r = 0; r < g->rows[t]; r++) {
+            table->row[r] = g->row[t][r];
+            memcpy(table->ms + r * g->contexts, g->ms[t][r], (size_t)g->contexts * sizeof *table->ms);
+        }
+    }
+    return c;
+}
+
+static void cost_free(llm42_calibration *c) {
+    for (int t = 0; t < COST_TABLES; t++) {
+        llm42_cost_table *table = &c->cost[cost_tables[t].schedule][cost_tables[t].kind];
+        free(table->row), free(table->context), free(table->ms);
+    }
+    free(c);
+}
+
 void run_calibrate(const bench *caller) {
     bench *b = allocate(sizeof *b);
     *b = *caller;
-    b->set.requests = b->set.flip_requests;
-    check_lengths(b);
+    if (!b->cuda) check_lengths(b);
     cost_grid *g = allocate(sizeof *g);
     FILE *file = out_begin(b->set.calibrate);
     fputs(CALIBRATION_FIRST, file);
@@ -515,20 +442,24 @@ void run_calibrate(const bench *caller) {
     grid_fill(b, g);
     overlap o = overlap_measure(b);
     b->cuda_desc.no_check = false;
-    flips f[LOADS + 1];
-    flips_all(b, &g->steady, f);
-    check_steady(b, &g->steady);
-    for (int t = 0; t < COST_TABLES; t++)
-        for (int r = 0; r < g->rows[t]; r++)
-            for (int c = 0; c < g->contexts; c++) g->ms[t][r][c] += f[LOADS].engine_ms * g->row[t][r];
     grid_make_monotone(g);
+    llm42_calibration *cost = cost_of(b, g);
+    flips *f = allocate(sizeof *f);
+    flips_measure(b, cost, &g->steady, f);
+    check_steady(b, &g->steady);
     calibration_head(b, g, f, &o, file);
     for (int t = 0; t < COST_TABLES; t++) {
         calibration_table(file, t, g->rows[t] * g->contexts);
         for (int r = 0; r < g->rows[t]; r++)
             for (int c = 0; c < g->contexts; c++) calibration_row(file, t, g->row[t][r], g->context[c], g->ms[t][r][c]);
     }
+    double rate[FLIP_FAST * FLIP_REPLAY];
+    for (int i = 0; i < f->grid.fasts; i++)
+        for (int r = 0; r < f->grid.replays; r++) rate[i * f->grid.replays + r] = flip_rate_at(&f->grid, i, r);
+    calibration_flips(file, f->grid.fast, f->grid.fasts, f->grid.replay, f->grid.replays, rate);
     fputs(CALIBRATION_END, file);
+    cost_free(cost);
+    free(f);
     free(g);
     out_finish(file, b->set.calibrate);
     free(b);

@@ -8,8 +8,9 @@
 #                                                    from the repository's root
 #
 # A figure X leaves in OUT: X.tsv, what build/sweep printed; X_points.tsv, ours beside the published numbers in long
-# format (figure metric series x ours published); X.png and X.svg. Lists that come from a loop are in files, not pipes,
-# so that a failure anywhere ends the script.
+# format (figure metric series x ours published); X.png and X.svg. If ours are means over seeds, X_seeds.tsv has the
+# value of each seed (figure metric series x seed ours); KEEP=1 leaves that file as it is. Lists that come from a loop
+# are in files, not pipes, so that a failure anywhere ends the script.
 #
 # The paper's ShareGPT runs are taken to be of the 4,096 pairs that it served (workload sharegpt-served). They are
 # single runs, and near saturation one draw of arrivals moves P99 by 10%: ours are means over five seeds.
@@ -69,6 +70,12 @@ mean() {
         END { for (i = 1; i <= keys; i++) print order[i], sum[order[i]] / n[order[i]] }'
 }
 
+# by_seed: lines `metric series x seed value` become `metric series x value` with the mean over seeds. The lines
+# themselves go to the file X_seeds.tsv.
+by_seed() {
+    tee -a "$work/seeds" | awk -F '\t' -v OFS='\t' '{ print $1, $2, $3, $5 }' | mean
+}
+
 # compare OURS PUBLISHED WHAT: both of lines `metric series x value`; writes the points file, whose first line says what
 # ours are. Every published point must have its counterpart among ours; ours may be more.
 compare() {
@@ -92,6 +99,29 @@ compare() {
             exit bad
         }' "$2" "$1" >"$work/points"
     mv "$work/points" "$points"
+    [ -z "$KEEP" ] && [ -s "$work/seeds" ] || return 0
+    awk -v OFS='\t' -v figure="$figure" '
+        BEGIN { print "# the value of each seed, whose means are ours in " figure "_points.tsv" }
+        BEGIN { print "figure", "metric", "series", "x", "seed", "ours" }
+        { print figure, $0 }' "$work/seeds" >"$work/seeds_file"
+    mv "$work/seeds_file" "${points%_points.tsv}_seeds.tsv"
+}
+
+# window_ms: lines with a number of rows become `rows ms`, the calibration's time of a verification pass of one window,
+# at its shortest context. Between the calibration's rows we interpolate, and beyond the last one go on linearly.
+window_ms() {
+    rows "$CALIBRATION" schedule kind rows context_tokens ms |
+        awk -F '\t' -v OFS='\t' '$1 == "fixed" && $2 == "window"' >"$work/window"
+    awk -F '\t' -v OFS='\t' '
+        NR == FNR {
+            if (!n || $4 < least) { n = 0; least = $4 }
+            if ($4 == least) { row[++n] = $3; ms[n] = $5 }
+            next
+        }
+        {
+            for (i = 1; i < n - 1 && row[i + 1] < $1; i++) ;
+            print $1, ms[i] + (ms[i + 1] - ms[i]) * ($1 - row[i]) / (row[i + 1] - row[i])
+        }' "$work/window" -
 }
 
 # plot [NAME=VALUE...]: draws sweep/figures/FIGURE.gp as PNG and SVG, with these as gnuplot strings. `source` says how

@@ -2,19 +2,15 @@
 width = 1200; height = 1925
 eval start("", width, height)
 set multiplot
-array head[6] = ["Offline throughput by share of deterministic requests (Figure 10)", \
+array head[5] = ["Offline throughput by share of deterministic requests (Figure 10)", \
     requests . " requests at once; DVR: EAGER (oldest windows first), ISOLATED", \
     "lines and bars: ours; hollow marks: published", \
-    "in all but ArXiv the paper saw far fewer rollbacks (Table 4) than our one rate of flips gives", source, elsewhere]
+    source, elsewhere]
 bold = 1
 eval sheet_head
 workloads = "ShareGPT|ArXiv|in=512 out=256|in=1024 out=256|" . \
     "in=1024 out=512|in=2048 out=256|in=2048 out=512|in=4096 out=512"
 name(i) = system(sprintf("echo '%s' | cut -d '|' -f %d", workloads, i))
-# "in=512 out=256" in words.
-plain(i) = system(sprintf("echo '%s' | sed 's/in=\\([0-9]*\\) out=/\\1 tokens in, /; s/, [0-9]*$/& out/'", name(i)))
-place(x) = x eq "nondeterministic" ? 0 : x eq "batch_invariant" ? 7.4 : \
-    x eq "0.02" ? 1 : x eq "0.05" ? 2 : x eq "0.1" ? 3 : x eq "0.2" ? 4 : x eq "0.5" ? 5 : 6
 modes(n, shape) = sprintf("< awk -F '\\t' '$2 ~ /^total/ && $3 == \"%s %s\" && $4 ~ /i/' '%s'", n, shape, points)
 ratios(n, shape) = sprintf("< awk -F '\\t' '$2 ~ /^total/ && $3 == \"%s %s\" && $4 !~ /i/' '%s'", n, shape, points)
 set xrange [-0.6:8]
@@ -22,14 +18,14 @@ set xrange [-0.6:8]
 most = highest("total_tok_per_s")
 set yrange [0:5 * ceil(most / 5000)]
 set ytics most > 20000 ? 10 : 5
-set xtics ("0" 0, "2" 1, "5" 2, "10" 3, "20" 4, "50" 5, "100" 6, "{/*0.75 batch-}\n{/*0.75 invariant}" 7.4) scale 0
+eval offline_tics
 set boxwidth 0.6
 unset key
 set label 99 "thousand tokens/s, prompts included" at screen 26.0 / width, screen 0.53 center rotate by 90
 do for [i = 1:8] {
     left = 115 + 560 * ((i - 1) % 2); top = 285 + 365 * ((i - 1) / 2)
     eval area(left, left + 500, top, top + 235)
-    set title plain(i) offset 0, -0.6
+    set title load_text(name(i)) offset 0, -0.6
     if (i > 6) { set xlabel "deterministic requests (%)" offset 0, -0.7 }
     plot modes(name(i), "W=64 G=8") using (place(strcol(4))):($5/1000):(strcol(4)[1:1] eq "n" ? 0xBBBBBB : 0xF0B48A) \
             with boxes lc rgb variable, \

@@ -1,21 +1,46 @@
 #!/bin/bash
 # Figure 11 and Table 5: time to the first token and end-to-end latency of ShareGPT at 12 queries a second, by mode and
 # share of deterministic requests (W = 64, G = 8; 4,096 requests). The published latencies are those of passes filled
-# with partial windows in order of admission (--fill oldest, the default); figB.sh has the other rule.
+# with partial windows in order of admission (--fill oldest, the default); figB.sh has the other rule. The curves are
+# distributions over the requests of all seeds. The paper states four percentiles of each, and no times between tokens.
 source "$(dirname "$0")/common.sh"
-load=(--workload sharegpt-served --requests 4096 --qps 12 --window 64 --group 8 --seed $seeds)
-cells "${load[@]}" --mode nondeterministic,batch_invariant,dvr --ratio 0.02,0.05,0.1,0.2,0.5,1
+load=(--workload sharegpt-served --requests 4096 --qps 12 --window 64 --group 8)
+names=(nondeterministic batch_invariant "dvr 0.02" "dvr 0.05" "dvr 0.1" "dvr 0.2" "dvr 0.5" "dvr 1")
+for name in "${names[@]}"; do
+    mode=(--mode "${name% *}")
+    [ "${name% *}" = "$name" ] || mode+=(--ratio "${name#* }")
+    for seed in ${seeds//,/ }; do
+        cells "${load[@]}" "${mode[@]}" --seed "$seed" --per-request "$work/requests $name $seed"
+    done
+done
 collect
+
+# Percentiles (nearest rank) over the requests of all seeds, in steps of 1% and then of 0.1%.
+cdf=$OUT/${figure}_cdf.tsv
+if [ -z "$KEEP" ]; then
+    printf 'metric\tseries\tpercentile\tseconds\n' >"$work/cdf"
+    for name in "${names[@]}"; do
+        for metric in ttft_s e2e_s; do
+            : >"$work/values"
+            for seed in ${seeds//,/ }; do rows "$work/requests $name $seed" $metric >>"$work/values"; done
+            sort -g "$work/values" | awk -v OFS='\t' -v metric=$metric -v name="$name" '
+                function at(p) { print metric, name, p, value[int((p * NR + 99.999999) / 100)] }
+                { value[NR] = $1 }
+                END { for (i = 1; i < 99; i++) at(i); for (i = 990; i <= 999; i++) at(i / 10) }' >>"$work/cdf"
+        done
+    done
+    mv "$work/cdf" "$cdf"
+fi
 
 # Series = mode, x = percentile; metric = ttft_s or e2e_s.
 columns="ttft_p50_s ttft_p75_s ttft_p90_s ttft_p99_s e2e_p50_s e2e_p75_s e2e_p90_s e2e_p99_s"
 long='{
     split("50 75 90 99", x, " ")
-    for (i = 1; i <= 8; i++) print (i > 4 ? "e2e_s" : "ttft_s"), name, x[(i - 1) % 4 + 1], $(i + skip)
+    for (i = 1; i <= 8; i++) print (i > 4 ? "e2e_s" : "ttft_s"), name, x[(i - 1) % 4 + 1], seed $(i + skip)
 }'
 # shellcheck disable=SC2086  # the list of columns is to be split
-rows "$raw" mode ratio $columns | awk -F '\t' -v OFS='\t' -v skip=2 \
-    '{ name = $1 == "dvr" ? "dvr " $2 + 0 : $1 }'"$long" | mean >"$work/ours"
+rows "$raw" mode ratio seed $columns | awk -F '\t' -v OFS='\t' -v skip=3 \
+    '{ name = $1 == "dvr" ? "dvr " $2 + 0 : $1; seed = $3 FS }'"$long" | by_seed >"$work/ours"
 # shellcheck disable=SC2086
 rows $reference/fig11_online_qps12.tsv mode $columns | awk -F '\t' -v OFS='\t' -v skip=1 '
     { name = $1 }
@@ -51,4 +76,4 @@ awk -F '\t' -v seeds=$seeds '
         table("e2e_s", "end-to-end latency")
     }' "$points" >"$OUT/table5.md"
 published_in=$reference/fig11_online_qps12.tsv
-plot
+plot cdf="$cdf"

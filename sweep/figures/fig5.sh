@@ -11,10 +11,10 @@ cells "${load[@]}" --requests 11 --mode dvr --ratio 0.0909
 cells "${load[@]}" --requests 11 --mode batch_invariant
 collect
 
-rows "$raw" mode requests output_tok_per_s det_tokens >"$work/rows"
-awk -F '\t' '$1 == "dvr" && $4 != 256 { exit 1 }' "$work/rows" ||
+rows "$raw" mode requests seed output_tok_per_s det_tokens >"$work/rows"
+awk -F '\t' '$1 == "dvr" && $5 != 256 { exit 1 }' "$work/rows" ||
     fail "the ratio does not give one deterministic request of eleven"
-awk -F '\t' -v OFS='\t' '{ print "output_tok_per_s", $1, $2, $3 }' "$work/rows" | mean >"$work/ours"
+awk -F '\t' -v OFS='\t' '{ print "output_tok_per_s", $1, $2, $3, $4 }' "$work/rows" | by_seed >"$work/ours"
 rows $reference/fig5_one_of_eleven.tsv mode batch output_tok_per_s | awk -F '\t' -v OFS='\t' '
     BEGIN { name["llm42"] = "dvr"; name["global_det"] = "batch_invariant"; name["non_det"] = "nondeterministic" }
     { print "output_tok_per_s", name[$1], $2, $3 }' >"$work/published"

@@ -7,11 +7,15 @@
 #     bash sweep/h200/run.sh workloads-match    ShareGPT lengths, by the policy that costs least where much is deterministic
 #     bash sweep/h200/run.sh workloads-fixed-match    1024 tokens in and 256 out by that policy: nothing, 2, 10, 100%; INVARIANT
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
-#     bash sweep/h200/run.sh calibrate          the simulator's calibrations of the 8B shape and (BASE42=FOLDER) base42
+#     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape
+#     BASE42=FOLDER bash sweep/h200/run.sh calibrate-base42    the same of base42
+#     BASE42=FOLDER bash sweep/h200/run.sh margins         flips by the margin of the largest logit
 #     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group, and shares of deterministic requests
 #     bash sweep/h200/run.sh grid-8b                       the same for random weights of the 8B shape
 #     bash sweep/h200/run.sh ratio-8b           the shares alone, of 1,024 requests unless REQUESTS says otherwise
+#     bash sweep/h200/run.sh kernels            single operators: speed by rows, and which keep bits; needs `make kernels`
 #     bash sweep/h200/run.sh predict            ten runs, and the simulator's errors on them (predict.sh)
+#     bash sweep/h200/grid.sh                   the simulator's errors on the grids (no GPU)
 #
 # What is there when the time is up stays: every file is written anew after each cell, or line by line. Environment:
 # sweep/h200/common.sh.
@@ -52,12 +56,23 @@ online)
     bench online --suite online --seconds 200
     ;;
 calibrate)
+    # Lengths, prompts and policies are those of the grids below. Flips do not stop at --seconds: they take half the time.
     "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --calibrate "$OUT/h200-llama-3.1-8b.tsv" \
-        --seconds 300
-    [ -z "$BASE42" ] && exit
-    "$B/bench" --backend cuda --model "$BASE42" --calibrate "$OUT/h200-base42.tsv" --seconds 150
+        --prompts random --flip-requests "${REQUESTS:-256}" --seconds 200
+    ;;
+calibrate-base42)
+    need_base42
+    "$B/bench" --backend cuda --model "$BASE42" --calibrate "$OUT/h200-base42.tsv" --max-context 2048 \
+        --flip-requests "${REQUESTS:-1024}" --seconds 150
     # The simulator needs the shape only, which `base` has too: the model itself is not in the repository.
     sed -i 's|^# model: .*|# model: base|' "$OUT/h200-base42.tsv"
+    ;;
+margins)
+    need_base42
+    "$B/bench" --backend cuda --model "$BASE42" --margins "$OUT/flip_margin_base42.tsv" --max-context 2048 \
+        --flip-requests "${REQUESTS:-1024}"
+    "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --margins "$OUT/flip_margin_8b.tsv" \
+        --prompts random --flip-requests "${REQUESTS:-128}"
     ;;
 grid-base42)
     need_base42
@@ -71,6 +86,9 @@ grid-8b)
     SECONDS_MAX=120 measure ratio_8b "${model[@]}" "${common_8b[@]}" "${ratios[@]}"
     ;;
 ratio-8b) measure ratio_8b --model "$MODEL_8B" --requests "${REQUESTS:-1024}" "${common_8b[@]}" "${ratios[@]}" ;;
+kernels)
+    "$B/kernels" --model "$MODEL_8B" --algorithm-file "$algorithms" --out "$OUT/kernels.tsv" | tee "$OUT/kernels.txt"
+    ;;
 predict)
     measure predict --model "$MODEL_8B" --requests "${REQUESTS:-256}" "${common_8b[@]}" "${predicted[@]}"
     bash sweep/h200/predict.sh

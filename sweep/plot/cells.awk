@@ -23,7 +23,7 @@ function is_none(text) { return text == "nan" || text == "-" }
 function same(a, b) { return is_number(a) && is_number(b) ? a + 0 == b + 0 : a == b }
 
 # How many rows a "# grid:" line promises; collected files may hold more.
-function promised(line, i, n, m, part, axis, word, count, mode, prefill, common, verified) {
+function promised(line, i, n, m, part, axis, word, count, mode, prefill, common, verified, routes, aparts) {
     n = split(line, part, /; */)
     for (i = 1; i <= n; i++) {
         split(part[i], axis, " ")
@@ -31,17 +31,26 @@ function promised(line, i, n, m, part, axis, word, count, mode, prefill, common,
         for (m = 1; m <= count[axis[1]]; m++) {
             if (axis[1] == "mode") mode[word[m]]
             if (axis[1] == "prefill") prefill[word[m]]
+            if (axis[1] == "router" && word[m] == "deterministic_apart") aparts = 1
         }
     }
     if (!("planner" in count)) count["planner"] = 1
     common = count["planner"] * count["chunked"] * count["qps"] * count["seed"]
+    # A fleet has two axes more. Replicas can be set apart in several ways where the router does that.
+    routes = 1
+    if ("replicas" in count) {
+        common *= count["replicas"]
+        routes = count["router"] - aparts
+        aparts *= "apart" in count ? count["apart"] : 1
+    }
     verified = common * count["verify"] * count["bonus"] * count["overlap"] * count["fill"] * count["window"] * \
         count["group"] * count["ratio"] * ("match" in count ? count["match"] : 1)
     # Only simulated INVARIANT passes are slowed down, and only simulated files lack the axis match.
     m = "match" in count ? 1 : count["slowdown"]
     n = count["prefill"] - ("invariant" in prefill) + ("invariant" in prefill ? m : 0)
-    return ("dvr" in mode ? verified * n : 0) + ("nondeterministic" in mode ? common : 0) + \
-        ("batch_invariant" in mode ? common * m : 0)
+    return ("dvr" in mode ? verified * n * (routes + aparts) : 0) + \
+        ("nondeterministic" in mode ? common * (routes + (aparts > 0)) : 0) + \
+        ("batch_invariant" in mode ? common * m * (routes + aparts * count["ratio"]) : 0)
 }
 
 function start(i, n, list, pair) {

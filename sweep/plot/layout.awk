@@ -74,6 +74,8 @@ function phrase(c, v) {
     if (c == "group") return "G = " v
     if (c == "seed") return "seed " v
     if (c == "verify" || c == "prefill") return toupper(v)
+    if (c == "replicas") return v " replica" (v == 1 ? "" : "s")
+    if (c == "router" || c == "apart") return c " " v
     return c in fixed ? c " " v : ""
 }
 
@@ -84,7 +86,7 @@ function name_of(key, i, n, column, v, text, part) {
     for (i = 1; i <= n; i++) {
         part = v[i] == "nan" || v[i] == "-" ? "" : \
             column[i] == "window" || column[i] == "group" || column[i] == "mode" || column[i] == "ratio" || \
-            column[i] == "requests" || column[i] == "qps" ? phrase(column[i], v[i]) : column[i] " " v[i]
+            column[i] == "requests" || column[i] == "qps" || column[i] == "replicas" ? phrase(column[i], v[i]) : column[i] " " v[i]
         if (part != "") text = text (text == "" ? "" : ", ") part
     }
     return text == "" && over != "" ? "without DVR" : text

@@ -1,0 +1,80 @@
+#!/bin/bash
+# How near the simulator comes to real runs on this machine's CPU: 28 runs of 200 requests, served by the engine on one
+# thread, and the same runs simulated with a calibration of this machine.
+#
+#     bash sweep/cpu/run.sh              all three parts, in less than ten minutes on a quiet machine
+#     bash sweep/cpu/run.sh calibrate    OUT/cpu-tiny42.tsv: pass times and flips, by build/bench --calibrate
+#     bash sweep/cpu/run.sh measure      OUT/measured_1.tsv to measured_3.tsv: the runs, three times
+#     bash sweep/cpu/run.sh predict      OUT/predict_errors.tsv and OUT/predict.md: measured beside simulated
+#
+#     B=FOLDER OUT=FOLDER                where programs are and where results go; sweep/results/cpu
+#     REQUESTS=N REPEATS=N               smaller runs
+#     FORCE=1                            go on although the machine was busy; the results say so
+#
+# Other programs make measured times too long. The calibration checks that by itself. The runs are checked by their
+# repeats: the throughput of a run in which all requests arrive at once must not differ by more than 15%.
+set -euo pipefail
+export LC_ALL=C
+cd "$(dirname "$0")/../.."
+source sweep/predict.inc
+B=${B:-build} OUT=${OUT:-sweep/results/cpu} REQUESTS=${REQUESTS:-200} REPEATS=${REPEATS:-3} FORCE=${FORCE:-}
+calibration=$OUT/cpu-tiny42.tsv
+mkdir -p "$OUT"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "run.sh: $*" >&2; exit 1; }
+for program in bench sweep; do [ -x "$B/$program" ] || fail "$B/$program is missing: run make $B/$program"; done
+
+# What both the engine and the simulator are given: two modes without verification, and DVR by share, W and G; all at
+# once, and over time at about half of what the slowest mode can serve.
+runs=(--workload uniform:64x96 --requests "$REQUESTS" --max-running 32 --kv-tokens 65536 --token-budget 2048
+    --mode "nondeterministic,batch_invariant,dvr" --window 16,32 --group 4,8 --ratio 0.1,0.5,1 --qps offline,40)
+
+calibrate() {
+    "$B/bench" --model examples/tiny42 --threads 1 --repeats 5 --flip-requests 1000 ${FORCE:+--force} \
+        --calibrate "$calibration"
+}
+
+measure() {
+    local i
+    rm -f "$OUT"/measured_*.tsv
+    for ((i = 1; i <= REPEATS; i++)); do
+        "$B/sweep" --backend cpu --model examples/tiny42 --threads 1 "${runs[@]}" --quiet --out "$OUT/measured_$i.tsv" \
+            >/dev/null
+        echo "measured $i of $REPEATS: $(grep -vc '^#\|^backend' "$OUT/measured_$i.tsv") runs in $OUT/measured_$i.tsv"
+    done
+}
+
+predict() {
+    local measured=("$OUT"/measured_*.tsv) busy
+    [ -r "${measured[0]}" ] || fail "${measured[0]} is missing: run bash sweep/cpu/run.sh measure"
+    [ -r "$calibration" ] || fail "$calibration is missing: run bash sweep/cpu/run.sh calibrate"
+    "$B/sweep" --backend sim --calibration "$calibration" "${runs[@]}" --quiet --out "$work/simulated.tsv" >/dev/null
+    prediction_errors "$work/simulated.tsv" "${measured[@]}" >"$work/errors"
+    busy=$(awk -F '\t' '$1 ~ / offline$/ && $2 == "output_tok_per_s" && $7 > 1.15 * $6 {
+        printf "%s repeats of %s differ by %.0f%%", n++ ? ";" : "", $1, 100 * ($7 / $6 - 1) }' "$work/errors")
+    [ -z "$busy" ] || [ -n "$FORCE" ] ||
+        fail "the machine was busy:$busy: end other programs and measure again, or set FORCE=1 (results then say so)"
+    {
+        grep -hE '^# (measured|prompts|configuration)' "${measured[0]}"
+        grep -hE '^# (simulated|source|forced)' "$work/simulated.tsv"
+        echo "# measured: the median of ${#measured[@]} repeats; least, most: over the repeats; times in seconds"
+        [ -z "$busy" ] || echo "# doubtful, written with FORCE=1: the machine was busy:$busy"
+        cat "$work/errors"
+    } >"$work/all"
+    mv "$work/all" "$OUT/predict_errors.tsv"
+    {
+        sed -n 's/^# \(doubtful.*\|forced.*\)/\1\n/p' "$OUT/predict_errors.tsv"
+        prediction_summary "$OUT/predict_errors.tsv"
+    } | tee "$work/summary"
+    mv "$work/summary" "$OUT/predict.md"
+}
+
+case ${1:-all} in
+calibrate | measure | predict) "$1" ;;
+all) calibrate && measure && predict ;;
+*)
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac

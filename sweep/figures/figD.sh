@@ -1,0 +1,180 @@
+#!/bin/bash
+# How many GPUs does a fleet need? The least number of replicas that holds a bound on P99 latency, by the share of
+# requests that are deterministic and by mechanism; and whether deterministic requests should have replicas of their
+# own.
+#
+# The bound is three times the P99 latency of ordinary requests on an idle GPU, in whole seconds: a fleet that is well
+# used batches many requests, which makes each several times slower. It must hold for deterministic requests and for the
+# others, each kind by itself. (P99 of all requests together would say little of the kind that has few.)
+#
+# Loads: ShareGPT at 160 requests a second (Poisson arrivals; 5 to 18 GPUs), and an hour of the
+# Azure trace of conversations, whose own arrivals come 20 times as fast (110 a second on average). The trace is not in
+# the repository: AZURE names it. Where it is missing, its panel is drawn from the points that are there.
+#
+# Mechanisms: DVR by the paper's policies; DVR by the best of figA.sh; batch-invariant passes; and nothing
+# deterministic, the floor. The last two cut prompts into chunks, with which they need fewer GPUs. Each replica is a
+# GPU. least_tokens routes. Deterministic requests are one class, and the others are another. Replicas set apart serve
+# deterministic requests only. Then the classes do not affect each other, so the least numbers of both are found side by
+# side, and added. Batch-invariant passes then run only on the replicas set apart.
+source "$(dirname "$0")/common.sh"
+AZURE=${AZURE:-../shared/traces/azure2023_conv.csv}
+paper=(--mode dvr --window 64 --group 8)
+best=(--mode dvr --window 64 --group 16 --verify wait --prefill packed --chunked on --bonus on)
+invariant=(--mode batch_invariant --chunked on)
+none=(--mode nondeterministic --chunked on)
+most=64                      # no more replicas of a class are tried
+some=8,10,12,14,17,20,25,30  # those of the curves
+
+# measure A B ARGUMENT...: the P99 latencies of both classes with A replicas, or if B is not 0 with A set apart for
+# deterministic requests and B for the others. `name` tells the runs of a search from those of others.
+measure() {
+    local route=(--replicas "$1" --router least_tokens) path
+    [ "$2" = 0 ] || route=(--replicas $(($1 + $2)) --router deterministic_apart --apart "$1")
+    path=$work/runs/$name.$(printf %02d.%02d "$1" "$2")
+    mkdir -p "$path"
+    parts=() work=$path
+    cells "${load[@]}" "${@:3}" "${route[@]}" --threads 1
+    work=${path%/runs/*}
+    rows "$path/0000.tsv" det_e2e_p99_s nondet_e2e_p99_s
+}
+
+# The number of replicas of a class to be tried next. `low` is the largest number that is known not to hold the bound.
+# Above it, numbers are tried in steps that double until one holds the bound (`high`), then the middle of both. 0: there
+# is nothing to try, `high` is the least number.
+candidate() {  # candidate LOW HIGH STEP
+    if [ "$2" = 0 ]; then echo $(($1 + $3)); elif (($2 - $1 > 1)); then echo $((($1 + $2) / 2)); else echo 0; fi
+}
+
+# least FROM APART ARGUMENT...: the least number of replicas from FROM on that holds the bound, as A B. APART is 1 where
+# deterministic requests have replicas of their own: A then is the least number of these, and B of the others. Both are
+# looked for at once, because the classes do not affect each other. `nan nan`: not even `most` replicas hold it.
+least() {
+    local low=($(($1 - 1)) 0) high=(0 0) step=(1 1) n=(0 0) c p99
+    [ "$2" = 1 ] || high=(0 1)
+    while :; do
+        for c in 0 1; do n[c]=$(candidate "${low[c]}" "${high[c]}" "${step[c]}"); done
+        [ "${n[*]}" != "0 0" ] || break
+        for c in 0 1; do
+            [ "${n[c]}" != 0 ] || n[c]=${high[c]}
+            ((n[c] <= most)) || n[c]=$most
+            ((low[c] < most)) || { echo "nan nan" && return; }
+        done
+        measure "${n[0]}" $(($2 * n[1])) "${@:3}" >"$work/p99.$name"
+        read -ra p99 <"$work/p99.$name"
+        [ "$2" = 1 ] || p99=("$(printf '%s\n' "${p99[@]}" | grep -v nan | sort -g | tail -n 1)" nan)
+        for c in 0 1; do
+            if [ "${p99[c]}" = nan ] || awk "BEGIN { exit !(${p99[c]} <= $bound) }"; then high[c]=${n[c]}
+            else low[c]=${n[c]} step[c]=$((2 * step[c])); fi
+        done
+    done
+    echo "${high[0]}" $(($2 * high[1]))
+}
+
+# series NAME FROM APART SHARES ARGUMENT...: the points of a line, into work/points.NAME. More deterministic requests
+# never need fewer replicas, so each search begins where the one before has ended.
+series() {
+    local name share ratio from=$2 found
+    for share in $4; do
+        name=$run.$1.$3.$share
+        ratio=()
+        [ "$share" = nan ] || ratio=(--ratio "$share")
+        least "$from" "$3" "${@:5}" "${ratio[@]}" >"$work/found.$name"
+        read -ra found <"$work/found.$name"
+        if [ "${found[0]}" != nan ]; then from=${found[0]}; else
+            echo "$figure: $name: $most replicas are not enough" >&2
+        fi
+        if [ "$3" = 0 ]; then
+            printf '%s_replicas\t%s\t%s\t%s\n' "$run" "$1" "$share" "${found[0]}"
+        else
+            printf '%s_apart_replicas\t%s\t%s\t%s\n' "$run" "$1" "$share" \
+                "$([ "${found[0]}" = nan ] && echo nan || echo $((found[0] + found[1])))"
+            printf '%s_apart_deterministic\t%s\t%s\t%s\n' "$run" "$1" "$share" "${found[0]}"
+        fi
+    done >"$work/points.$run.$1.$3"
+}
+
+# Runs a command beside others, at most as many as there are processors.
+jobs_now=0
+beside() {
+    if ((jobs_now >= $(nproc 2>/dev/null || echo 2))); then
+        wait -n || fail "a run failed"
+        jobs_now=$((jobs_now - 1))
+    fi
+    "$@" &
+    jobs_now=$((jobs_now + 1))
+}
+all_done() {
+    for (( ; jobs_now > 0; jobs_now--)); do wait -n || fail "a run failed"; done
+}
+
+# figure_of RUN FROM SHARES SHARES_APART WORKLOAD ARGUMENT...: the points of one load, into work/ours. At least FROM
+# replicas are needed.
+figure_of() {
+    local floor
+    run=$1
+    parts=()
+    cells --workload "$5" "${none[@]}" --requests 2000 --qps 0.1 --replicas 1
+    bound=$(rows "${parts[0]}" e2e_p99_s | awk '{ b = int(3 * $1); print b + (b < 3 * $1) }')
+    mkdir -p "$work/runs/$run.0"
+    mv "${parts[0]}" "$work/runs/$run.0/0000.tsv"
+    printf '%s_bound_s\tbound\tnan\t%s\n' "$run" "$bound" >>"$work/ours"
+    load=(--workload "${@:5}")
+    series none "$2" 0 nan "${none[@]}"
+    floor=$(cut -f 4 "$work/points.$run.none.0")
+    beside series dvr "$floor" 0 "$3" "${paper[@]}"
+    beside series dvr_best "$floor" 0 "$3" "${best[@]}"
+    beside series batch_invariant "$floor" 0 nan "${invariant[@]}"
+    if [ -n "$4" ]; then
+        beside series dvr 1 1 "$4" "${paper[@]}"
+        beside series dvr_best 1 1 "$4" "${best[@]}"
+        beside series batch_invariant 1 1 "$4" "${invariant[@]}"
+    fi
+    all_done
+    cat "$work/points.$run".* >>"$work/ours"
+    parts=("$work/runs/$run".*/0000.tsv)
+}
+
+# P99 latency by number of replicas: the larger one of both classes.
+curve() {  # curve NAME REPLICAS ARGUMENT...
+    parts=()
+    cells "${load[@]}" --replicas "$2" --router least_tokens "${@:3}"
+    rows "${parts[0]}" replicas det_e2e_p99_s nondet_e2e_p99_s | awk -F '\t' -v OFS='\t' -v name="$1" '
+        { print "sharegpt_p99_s", name, $1, $2 == "nan" || ($3 != "nan" && $3 + 0 > $2 + 0) ? $3 : $2 }' >>"$work/ours"
+    mkdir -p "$work/runs/sharegpt.curve.$1"
+    mv "${parts[0]}" "$work/runs/sharegpt.curve.$1/0000.tsv"
+}
+
+# A run has a line for its grid. It is removed, because the rows say the same.
+keep_runs() {
+    collect
+    sed -i '/^# grid:/d' "$raw"
+}
+
+if [ -z "$KEEP" ]; then
+    : >"$work/ours"
+    figure_of sharegpt 4 "0.1 0.3 0.5 0.7 1" "0.1 0.3 0.5 0.7" sharegpt-served --requests 12000 --qps 160
+    curve none $some "${none[@]}"
+    curve batch_invariant $some "${invariant[@]}"
+    curve dvr $some "${paper[@]}" --ratio 0.5
+    curve dvr_best $some "${best[@]}" --ratio 0.5
+    parts=("$work/runs/sharegpt".*/0000.tsv)
+    keep_runs
+    if [ -r "$AZURE" ]; then
+        raw=$OUT/${figure}_azure.tsv
+        figure_of azure 8 "0.1 0.3 0.5 0.7 1" "" "azure:$AZURE" --requests 19366 --qps trace --trace-speed 20
+        keep_runs
+        raw=$OUT/$figure.tsv
+    else
+        [ ! -r "$points" ] || awk -F '\t' -v OFS='\t' '$2 ~ /^azure_/ { print $2, $3, $4, $5 }' "$points" >"$work/azure"
+        if [ -s "$work/azure" ]; then
+            echo "$figure: $AZURE is not here: the panel of the Azure trace is drawn from the points in $points" >&2
+            cat "$work/azure" >>"$work/ours"
+        else
+            echo "$figure: $AZURE is not here: the panel of the Azure trace is left out" >&2
+        fi
+    fi
+    : >"$work/published"
+    compare "$work/ours" "$work/published" \
+        "simulated, seed 42: least numbers of replicas that hold a bound on P99 latency, in seconds"
+fi
+plot

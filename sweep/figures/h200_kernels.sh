@@ -1,0 +1,77 @@
+#!/bin/bash
+# Batch-invariant kernels beside those that are not, on one H200: the product down by rows (LLM-42, Fig. 4a), RMSNorm by
+# rows (Fig. 4b), and what invariance costs whole passes. Needs kernels.tsv (sweep/h200/run.sh kernels). It also writes
+# h200_kernels_operators.md: which operators keep the bits of a row, beside the answers of LLM-42's Table 2. If there is
+# kernels_peers.tsv (PyTorch's kernels in the same run: part, subject, variant, rows, tflop_per_s, gb_per_s), its cuBLAS
+# is drawn instead of that of another day.
+# shellcheck disable=SC2034  # h200.inc looks for these: any will do
+needs="kernels"
+# shellcheck source=sweep/figures/h200.inc
+source "$(dirname "$0")/h200.inc"
+table=$H200/kernels.tsv peers=$H200/kernels_peers.tsv
+rows "$table" part subject variant rows tflop_per_s gb_per_s relative_pct >"$work/rows"
+
+lines() { awk -F '\t' -v OFS='\t' -v figure="$figure" "$@"; }
+# Ours, then what others published. A published value without a number of rows has x "nan".
+{
+    echo "# measured on the GPU; published: sweep/reference/fig4_kernels, peer_*_h200 and tml_cost"
+    printf 'figure\tmetric\tseries\tx\tmeasured\tpublished\n'
+    lines '
+        $1 == "products" { print figure, "tflop_per_s " $2, $3, $4, $5, "nan" }
+        $1 == "rmsnorm" { print figure, "gb_per_s " $2, $3, $4, $6, "nan" }
+        $1 == "cost" { print figure, "pct_of_fast " $2, $3, $4, $7, "nan" }' "$work/rows"
+    if [ -r "$peers" ]; then
+        rows "$peers" part subject variant rows tflop_per_s gb_per_s | lines '
+            $1 == "products" { print figure, "tflop_per_s " $2, "peer " $3, $4, "nan", $5 }
+            $1 == "rmsnorm" { print figure, "gb_per_s " $2, "peer " $3, $4, "nan", $6 }'
+    else
+        rows "$reference/peer_matmul_h200.tsv" rows cublas | lines '
+            { print figure, "tflop_per_s down", "peer cublas", $1, "nan", $2 }'
+    fi
+    rows "$reference/peer_matmul_h200.tsv" rows cublas tml_triton tbik_triton | lines '
+        { print figure, "tflop_per_s down", "peer tml_triton", $1, "nan", $3 }
+        { print figure, "tflop_per_s down", "peer tbik_triton", $1, "nan", $4 }'
+    rows "$reference/fig4_kernels.tsv" figure kernel value | lines '
+        $1 == "4a" { print figure, "tflop_per_s down", "published " $2, "nan", "nan", $3 }'
+    rows "$reference/peer_decode_h200.tsv" batch cublas_ms tml_triton_ms | lines '
+        { print figure, "pct_of_fast decode", "peer tml_triton", $1, "nan", 100 * $3 / $2 }'
+    rows "$reference/tml_cost.tsv" setup seconds | lines '
+        $1 == "vllm_default" { base = $2; next }
+        { print figure, "pct_of_fast run", "published " $1, "nan", "nan", 100 * $2 / base }'
+} >"$work/points"
+mv "$work/points" "$points"
+
+# The operators, as a table for reading.
+rows "$table" part subject variant batch_invariant position_invariant repeats distinct changes_at row_counts control \
+    published_as note >"$work/operators"
+rows "$reference/table2_invariance.tsv" operator batch_invariant position_invariant >"$work/published"
+awk -F '\t' -v device="$(device_of "$table")" '
+    FILENAME == ARGV[1] { published[$1] = $2 " | " $3; next }
+    $1 != "operators" { next }
+    !head {
+        print "# Which operators keep the bits of a row\n"
+        print "Measured bit by bit on " device " by `build/kernels --part operators`; this file is made by"
+        print "`sweep/figures/h200_kernels.sh`. Batch-invariant: one row has the same bits with every number of rows"
+        print "that was tried. Position-invariant: every row has the same bits wherever it stands in a pass of one"
+        print "shape. The last columns are the answers of Table 2 of LLM-42. If a control came out"
+        print "otherwise, the probe could not see differences.\n"
+        print "| operator | variant | batch-invariant | position-invariant | results of one row |" \
+            " first change at rows | LLM-42: batch | LLM-42: position |"
+        print "| --- | --- | --- | --- | --- | --- | --- | --- |"
+        head = 1
+    }
+    {
+        control = $10 == "-" ? "" : " (control: " $10 ")"
+        printf "| %s | %s%s | %s | %s | %s | %s | %s |\n", $2, $3, control, $4, $5, $7 == "-" ? "" : $7,
+            $8 == "-" ? "" : $8 == 0 ? "none" : $8, $11 in published ? published[$11] : " | "
+    }' "$work/published" "$work/operators" >"$OUT/${figure}_operators.md"
+[ -s "$OUT/${figure}_operators.md" ] || rm "$OUT/${figure}_operators.md"
+
+ceiling() {
+    rows "$table" part subject gb_per_s tflop_per_s |
+        awk -F '\t' -v name="$1" '$2 == name { print $3 == "nan" ? $4 : $3 }'
+}
+day="those of PyTorch are of another day"
+[ ! -r "$peers" ] || day="those of Thinking Machines and TBIK are of another day"
+plot day="$day" source="measured: $(model_name 8b), bf16, on $(device_of "$table")" copy="$(ceiling memory_copy)" \
+    matmul="$(ceiling matmul_bf16)"

@@ -1,0 +1,85 @@
+#!/bin/bash
+# SGLang's published cost of determinism on an H200 beside what our modes cost there, and its test of determinism beside
+# ours, as Markdown. Nothing is drawn. Needs what sweep/h200/run.sh leaves: workloads_*.tsv and sglang_8b.tsv.
+# shellcheck disable=SC2034  # h200.inc looks for these: any will do
+needs="workloads_sharegpt workloads_fixed workloads_match workloads_fixed_match sglang_8b"
+# shellcheck source=sweep/figures/h200.inc
+source "$(dirname "$0")/h200.inc"
+
+# ours FILE POLICY: lines `mode, policy, ratio, output tokens/s` of a file that bench or sweep has written.
+ours() {
+    [ -r "$H200/$1.tsv" ] || return 0
+    if grep -q '^suite' "$H200/$1.tsv"; then
+        rows "$H200/$1.tsv" suite case deterministic_ratio tokens_per_s | grep '^workloads' | cut -f 2-
+    else
+        rows "$H200/$1.tsv" mode ratio output_tok_per_s
+    fi | awk -F '\t' -v OFS='\t' -v policy="$2" '
+        {
+            mode = $1
+            sub(/.*:/, "", mode)
+            way = mode ~ /^dvr/ ? "DVR" : mode == "nondeterministic" ? "NONDETERMINISTIC" : "INVARIANT"
+            if (mode ~ /overlap/) next
+            kind = mode ~ /eager/ ? "EAGER" : "WAIT"
+            print way, way == "DVR" ? policy kind : "none", way == "DVR" ? 100 * $2 : way == "INVARIANT" ? 100 : 0, $3
+        }'
+}
+# A row for each mode of a file: the extra time is that of the same tokens at the lower speed.
+load() {  # load NAME FILE POLICY
+    ours "$2" "$3" | sort -t $'\t' -k1,1r -k2,2 -k3,3n | awk -F '\t' -v name="$1" -v file="$2" '
+        $1 == "NONDETERMINISTIC" { base = $4; next }
+        {
+            printf "| %s | %s | %s | %d | %.0f | %.1f | `%s.tsv` |\n", name, $1, $2, $3, $4, 100 * (base / $4 - 1),
+                file
+        }'
+}
+{
+    echo "# SGLang's published numbers beside ours"
+    echo
+    echo "## Cost"
+    echo
+    echo "SGLang, Qwen3-8B, one H200, 256 requests: seconds as published, and the extra time of its deterministic mode"
+    echo "(batch-invariant kernels, all requests)."
+    echo
+    echo "| attention backend | tokens in | tokens out | normal, s | deterministic, s | extra time, % |"
+    echo "| --- | --- | --- | --- | --- | --- |"
+    rows $reference/sglang_cost.tsv backend workload normal_s deterministic_s | tr / '\t' |
+        awk -F '\t' '{ printf "| %s | %s | %s | %s | %s | %.1f |\n", $1, $2, $3, $4, $5, 100 * ($5 / $4 - 1) }'
+    echo
+    echo "Ours, $(model_name 8b), on one $(device_of "$H200/workloads_sharegpt.tsv"), 1,024 requests at once: the extra time"
+    echo "over mode NONDETERMINISTIC of the same file. Policy P: replay passes sum as small fast passes do (match), prefill"
+    echo "INVARIANT, W = 32, G = 16. Without P: prefill PACKED, W = 32, G = 8."
+    echo
+    echo "| load | mode | policy | deterministic requests, % | output tokens/s | extra time, % | file |"
+    echo "| --- | --- | --- | --- | --- | --- | --- |"
+    load ShareGPT workloads_sharegpt ""
+    load ShareGPT workloads_match "P, "
+    load "1,024 in, 256 out" workloads_fixed ""
+    load "1,024 in, 256 out" workloads_fixed_match "P, "
+    echo
+    echo "The two differ in model, load, number of requests and engine. Each extra time is over the same engine's own fast"
+    echo "mode, so the extra times can be compared only roughly."
+    echo
+    echo "## SGLang's test of determinism"
+    echo
+    echo "The same prompt is run many times among others, in three ways. The table has the number of different outputs, of"
+    echo "the prompt that has most. 1 means that all are equal. SGLang's counts are of 50 sampled outputs."
+    echo
+    echo "| engine | mode | single | mixed | prefix |"
+    echo "| --- | --- | --- | --- | --- |"
+    rows $reference/sglang_determinism.tsv backend mode single mixed_p1 mixed_p2 mixed_long \
+        prefix_1 prefix_511 prefix_2048 prefix_4097 | awk -F '\t' '
+        function most(from, to,    i, m) { for (i = from; i <= to; i++) if ($i > m) m = $i; return m }
+        { printf "| SGLang, %s | %s | %d | %d | %d |\n", $1, $2, $3, most(4, 6), most(7, 10) }'
+    [ ! -r "$H200/sglang_8b.tsv" ] || rows "$H200/sglang_8b.tsv" case quantity value | awk -F '\t' '
+        $2 == "unique_outputs" {
+            split($1, part, " ")
+            if (!seen[part[2]]++) mode[++modes] = part[2]
+            count[part[2], part[1]] = $3
+        }
+        END {
+            for (i = 1; i <= modes; i++)
+                printf "| ours | %s | %d | %d | %d |\n", mode[i], count[mode[i], "single"], count[mode[i], "mixed"],
+                    count[mode[i], "prefix"]
+        }'
+} >"$work/table"
+mv "$work/table" "$OUT/sglang.md"

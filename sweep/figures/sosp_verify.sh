@@ -1,0 +1,27 @@
+#!/bin/bash
+# What a verification pass costs in the camera-ready paper (its Fig. 9a, read off the curve) beside our calibration and
+# beside passes that we measured on an H200. These are three devices: only the shape of the curves can be compared, so
+# the published points and ours are also given as multiples of a pass of 64 rows.
+source "$(dirname "$0")/common.sh"
+rows $reference/sosp_verify_cost.tsv tokens pass_ms_8B_H100SXM >"$work/verify"
+cut -f 1 "$work/verify" | window_ms >"$work/ms"
+to_64='
+    { row[NR] = $1; ms[NR] = $2; if ($1 == 64) base = $2 }
+    END { for (i = 1; i <= NR; i++) if (row[i] != 64) print "times_64_rows", "8B", row[i], ms[i] / base }'
+awk -F '\t' -v OFS='\t' "$to_64" "$work/ms" >"$work/ours"
+awk -F '\t' -v OFS='\t' "$to_64" "$work/verify" >"$work/published"
+compare "$work/ours" "$work/published" "the calibration of the H100 PCIe; published: H100 SXM"
+
+# The curves of the figure: series, rows, ms.
+h200=sweep/results/h200/passes.tsv
+{
+    printf 'series\trows\tms\n'
+    sed 's/^/calibration\t/' "$work/ms"
+    rows $reference/verify_cost.tsv tokens pass_ms | sed 's/^/published_pcie\t/'
+    sed 's/^/published_sxm\t/' "$work/verify"
+    rows $reference/sosp_verify_cost.tsv tokens pass_ms_70B_TP8 | sed 's/^/published_70b\t/'
+    rows $h200 case rows ms | grep '^fixed_replay' | sed 's/^fixed_replay/h200/'
+} >"$work/curves"
+mv "$work/curves" "$OUT/${figure}_curves.tsv"
+plot curves="$OUT/${figure}_curves.tsv" h200="$(device_of $h200)" \
+    source="calibration: $(basename "$CALIBRATION" .tsv), $(device_of "$CALIBRATION")"

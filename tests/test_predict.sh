@@ -1,0 +1,105 @@
+#!/bin/bash
+# Measured runs beside simulated ones: the errors of sweep/predict.inc on made-up measurements, sweep/cpu/run.sh with
+# few requests and its refusals, and that SGLang's tables are those of the committed measurements. From the environment:
+# B (the build folder).
+set -u
+export LC_ALL=C
+B=${B:-build}
+passed=0 failed=0
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+
+is() {  # is NAME COMMAND...: passes if the command does; shows what it prints otherwise
+    if "${@:2}" >"$dir/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        echo "test_predict: FAILED: $1:"
+        head -n 5 "$dir/log"
+        failed=$((failed + 1))
+    fi
+}
+
+# Simulated runs, and "measured" ones whose throughput is theirs times a number.
+grid=(--calibration sweep/calibration/cpu-tiny42.tsv --workload fixed:32x32 --requests 16 --qps offline,40
+    --mode "nondeterministic,dvr" --ratio "0.5,1" --group 2)
+"$B/sweep" "${grid[@]}" --window 16 --quiet --out "$dir/one.tsv" >/dev/null
+"$B/sweep" "${grid[@]}" --window 16,32 --quiet --out "$dir/simulated.tsv" >/dev/null
+times() {  # times FACTOR IN OUT
+    awk -F '\t' -v OFS='\t' -v factor="$1" '
+        $1 == "backend" { for (i = 1; i <= NF; i++) if ($i == "output_tok_per_s") column = i; print; next }
+        !/^#/ { $column = factor * $column }
+        { print }' "$2" >"$3"
+}
+times 1 "$dir/simulated.tsv" "$dir/a.tsv"
+times 2 "$dir/simulated.tsv" "$dir/b.tsv"
+times 1.25 "$dir/simulated.tsv" "$dir/c.tsv"
+source sweep/predict.inc
+median_of_three() {
+    prediction_errors "$dir/simulated.tsv" "$dir/a.tsv" "$dir/b.tsv" "$dir/c.tsv" >"$dir/errors"
+    awk -F '\t' '
+        NR == 1 { if ($0 != "run\tquantity\tmeasured\tsimulated\terror_pct\tleast\tmost") bad = 1; next }
+        { run[$1] = 1 }
+        $2 == "output_tok_per_s" && ($5 > -19.99 || $5 < -20.01) { print; bad = 1 }
+        $2 == "output_tok_per_s" && ($6 > 1.0001 * $4 || $7 < 1.999 * $4) { print; bad = 1 }
+        $2 != "output_tok_per_s" && $5 != 0 { print; bad = 1 }
+        END {
+            for (r in run) n++
+            exit bad || n != 10 || !("dvr 50% W=32 G=2 40" in run) || !("nondeterministic 40" in run)
+        }' "$dir/errors"
+}
+is "the median of three repeats, and errors to it" median_of_three
+one_file() {
+    cp "$dir/one.tsv" "$dir/same.tsv"
+    prediction_errors "$dir/one.tsv" "$dir/same.tsv" >"$dir/one_errors"
+    awk -F '\t' '
+        NR == 1 { if (NF != 5) bad = 1; next }
+        { n++; if ($5 != 0 || $1 ~ /W=/) { print; bad = 1 } }
+        END { exit bad || n < 6 * 5 }' "$dir/one_errors"
+}
+is "one file: no columns for repeats; the one window is not in the names" one_file
+summary() {
+    prediction_summary "$dir/errors" >"$dir/summary"
+    cat "$dir/summary"
+    grep -qF '| dvr 100% W=16 G=2 offline | -20.0% | +0.0% | +0.0% |' "$dir/summary" &&
+        grep -qE '^\| output_tok_per_s \| 10 \| 20\.0% \| -20\.0% \|' "$dir/summary"
+}
+is "the summary" summary
+
+cpu() { B=$B OUT=$dir/cpu REQUESTS=4 REPEATS=2 bash sweep/cpu/run.sh "$@"; }
+refuses() {  # refuses TEXT COMMAND...
+    if "${@:2}" >"$dir/said" 2>&1; then echo "it did not fail"; return 1; fi
+    cat "$dir/said"
+    grep -qF "$1" "$dir/said"
+}
+is "no runs: says what to do" refuses "is missing: run bash sweep/cpu/run.sh measure" cpu predict
+is "28 runs on the CPU, twice" cpu measure
+is "no calibration: says what to do" refuses "is missing: run bash sweep/cpu/run.sh calibrate" cpu predict
+cp sweep/calibration/cpu-tiny42.tsv "$dir/cpu/"
+runs() {
+    FORCE=1 cpu predict || return 1
+    [ "$(cut -f 1 "$dir/cpu/predict_errors.tsv" | grep -v '^#\|^run$' | sort -u | wc -l)" = 28 ] &&
+        grep -q '^# measured on this machine: cpu ' "$dir/cpu/predict_errors.tsv" &&
+        grep -q '^# simulated: .*calibration cpu-tiny42' "$dir/cpu/predict_errors.tsv" &&
+        grep -q '^| output_tok_per_s | 28 |' "$dir/cpu/predict.md"
+}
+is "28 runs beside the simulated ones" runs
+times 2 "$dir/cpu/measured_1.tsv" "$dir/cpu/measured_2.tsv"
+is "repeats that differ are refused" refuses "the machine was busy: repeats of " cpu predict
+said() {
+    FORCE=1 cpu predict && grep -q '^# doubtful, ' "$dir/cpu/predict_errors.tsv" &&
+        grep -q '^doubtful, ' "$dir/cpu/predict.md"
+}
+is "with FORCE=1 the results say so" said
+is "an unknown part: the usage" refuses "bash sweep/cpu/run.sh calibrate" cpu everything
+
+sglang() {
+    OUT_H200=$dir B=$B bash sweep/figures/h200_sglang.sh && cmp "$dir/sglang.md" sweep/results/h200/sglang.md
+}
+is "SGLang's tables beside ours are those of the committed measurements" sglang
+extra() {
+    grep -F '| Triton | 1024 | 1024 | 36.91 | 57.25 | 55.1 |' "$dir/sglang.md" &&
+        grep '^| ShareGPT | DVR |' "$dir/sglang.md"
+}
+is "SGLang's largest extra time is 55.1%" extra
+echo "test_predict: $passed passed, $failed failed"
+[ $failed = 0 ]
