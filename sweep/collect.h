@@ -72,6 +72,7 @@ typedef struct collector {
     int64_t *itl[2];       // [BUCKETS] inter-token latencies of requests, deterministic ones in [1]
     int64_t input_tokens;  // of those finished
     double begin, end;     // first arrival, last release
+    double outside_s;      // time of each request outside the engine, which counts in ttft and e2e
     collect_running running;
     int64_t finished;    // requests
     llm42_trace *trace;  // NULL: none
@@ -114,8 +115,8 @@ static inline void collect_finished(collector *c, int64_t index, const llm42_eve
     const llm42_request *r = event->info;
     if (index >= c->requests) return;
     c->served[index] = (served){.arrival = r->arrival,
-                                .ttft = r->first_token - r->arrival,
-                                .e2e = r->last_token - r->arrival,
+                                .ttft = r->first_token - r->arrival + c->outside_s,
+                                .e2e = r->last_token - r->arrival + c->outside_s,
                                 .input = r->prompt_count,
                                 .output = r->committed,
                                 .verifications = (int32_t)r->verifications,

@@ -21,6 +21,7 @@ typedef struct serve_plan {  // what the runs of a program have in common
     const char *workload;
     int64_t requests, warm_up;  // warm_up: requests served before the clock starts
     int max_context, max_running;
+    double outside_s;     // time of each request outside the engine (a calibration's host_request_ms), in seconds
     double trace_speed;   // arrivals of a trace come so many times as fast; 0: at their own times
     bool clipped;         // requests of the workload may be longer than the context
     bool random_prompts;  // token ids of prompts matter, and are the workload's own
@@ -107,6 +108,7 @@ static inline llm42_result serving_begin(serving *v, const char *qps, uint64_t s
     v->prompt = calloc((size_t)s->max_context, sizeof *v->prompt);
     if (!collect_open(&v->collected, s->requests) || !v->prompt)
         return llm42_fail(error, LLM42_MEMORY, "--requests: out of memory for %" PRId64 " requests", s->requests);
+    v->collected.outside_s = s->outside_s;
     return LLM42_OK;
 }
 

@@ -566,6 +566,7 @@ static void resolve(sweep *s) {
     serve_plan *p = &s->plan;
     int running = s->sim ? SIM_RUNNING : s->cuda ? CUDA_RUNNING : CPU_RUNNING;
     p->model = s->model, p->workload = o->workload, p->requests = o->requests;
+    p->outside_s = s->sim ? 1e-3 * s->calibration->host_request_ms : 0;
     p->trace_speed = o->trace_speed == 1 ? 0 : o->trace_speed;
     p->max_running = (int)(o->max_running ? o->max_running : running);
     p->warm_up = o->warm_up >= 0 ? o->warm_up : s->cuda ? p->max_running : 0;

@@ -87,6 +87,23 @@ check "simulated, and says so" grep -q '^# simulated: .*calibration none$' "$dir
 check "no axis where it means nothing" [ "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 7-15 |
     sort -u)" = $'-\t-\toff\t-\t-\t-\tnan\tnan\tnan' ]
 
+# A request's time outside the engine is part of its latencies and of nothing else.
+sed 's/^# model:/# host_request_ms: 1500\n&/' "$dir/none.tsv" >"$dir/outside.tsv"
+"$sweep" "${grid[@]}" --calibration "$dir/outside.tsv" >"$dir/later.tsv"
+check "host_request_ms" [ "$(awk -F '\t' '
+    /^#/ { next }
+    $1 == "backend" { for (i = 1; i <= NF; i++) name[i] = $i; next }
+    FILENAME == ARGV[1] { rows++; for (i = 1; i <= NF; i++) old[rows, i] = $i; next }
+    {
+        row++
+        for (i = 3; i <= NF; i++)
+            if (name[i] ~ /ttft|e2e/ && old[row, i] != "nan") {
+                difference = $i - old[row, i] - 1.5
+                wrong += difference > 2e-5 * $i || -difference > 2e-5 * $i
+            } else wrong += $i != old[row, i]
+    }
+    END { print rows, row, wrong }' "$dir/whole.tsv" "$dir/later.tsv")" = "22 22 0" ]
+
 # The same result another way.
 check "2 threads" diff "$dir/whole.tsv" <("$sweep" "${grid[@]}" --threads 2)
 for share in 1/3 2/3 3/3; do "$sweep" "${grid[@]}" --cells "$dir/cells" --cell $share --quiet; done
