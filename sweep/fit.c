@@ -14,7 +14,8 @@
 //   host_prompt_ms,             the host's work for a pass with prompts, and for each window that is verified; and the
 //   host_window_ms,             time of a request outside the engine, which delays no other request. From the
 //   host_request_ms             latencies of Fig. 11, all modes but batch-invariant. The P99 of times to first token
-//                               are left out, because ours are too low with any of these numbers
+//                               are left out, because ours are too low with any of these numbers. prompt_ms and
+//                               request_ms delay a first token alike, so prompt_ms is searched with their sum
 //   flip_rate, flip_order,      a candidate flips with flip_rate, unless both its FAST pass and the replay pass have
 //   flip_rest, flip_shape       flip_order rows or more: such passes sum in one order. Then it flips with flip_rest.
 //                               flip_shape: how uneven requests are. From Fig. 12b, and Table 4 at 100% deterministic
@@ -103,7 +104,8 @@ typedef struct fit {
     char place[4200];  // FILE:LINE of the reference table that is being read
     table verify;
     group decode, host, flips, invariant;
-    double row_ms, base_ms, decode_row_ms, kv_rate, host_prompt_ms, host_window_ms, host_request_ms;
+    double row_ms, base_ms, decode_row_ms, kv_rate, host_prompt_ms, host_window_ms;
+    double host_sum_ms;  // host_prompt_ms + host_request_ms
     double flip_rate, flip_order, flip_rest, flip_shape;
     double invariant_row_ms, invariant_base_ms, invariant_fall_ms, invariant_prompt, invariant_prompt_ms;
     int turn;  // of the search: the first is coarse, with one seed
@@ -301,8 +303,8 @@ static void write_calibration(const fit *f, FILE *file) {
             "12b and Table 4\n# device: NVIDIA H100 PCIe 80 GB\n# devices: 1\n# model: llama-3.1-8b\n"
             "# time_unit: ms\n# kv_tokens: %.0f\n# padding: computed\n# flip_shape: %.3g\n# host_prompt_ms: %.4g\n"
             "# host_window_ms: %.4g\n# host_request_ms: %.4g\n# overlap_fast: %.3g\n# overlap_replay: %.3g\n",
-            floor(kv_tokens), f->flip_shape, f->host_prompt_ms, f->host_window_ms, f->host_request_ms, overlap,
-            overlap);
+            floor(kv_tokens), f->flip_shape, f->host_prompt_ms, f->host_window_ms,
+            fmax(0, f->host_sum_ms - f->host_prompt_ms), overlap, overlap);
     fprintf(file, "# overlap is estimated from the data sheet's %.1f TB/s and %.0f TFLOP/s, not measured\n",
             peak_bytes_per_s * 1e-12, peak_flop_per_s * 1e-12);
     fprintf(
@@ -464,7 +466,7 @@ static void fit_all(fit *f) {
                                 {&f->decode_row_ms, 1e-4, 1, 0},
                                 {&f->kv_rate, 0.5 * peak_bytes_per_s, peak_bytes_per_s, 0}};
     const parameter host[] = {
-        {&f->host_prompt_ms, 1e-2, 100, 0}, {&f->host_window_ms, 1e-3, 10, 0}, {&f->host_request_ms, 1e-2, 100, 0}};
+        {&f->host_prompt_ms, 1e-2, 100, 0}, {&f->host_window_ms, 1e-3, 10, 0}, {&f->host_sum_ms, 1e-2, 100, 0}};
     // CUDA graphs are padded to multiples of 8 rows.
     const parameter flips[] = {{&f->flip_rate, 1e-6, 0.5, 0},
                                {&f->flip_order, 9, 505, 8},
@@ -478,7 +480,7 @@ static void fit_all(fit *f) {
     for (f->turn = 0; f->turn < 2; f->turn++) {
         double coarsest = f->turn ? 0.04 : 0.16, finest = f->turn ? 0.008 : 0.02;
         search(f, &f->decode, decode, 3, coarsest, finest);
-        search(f, &f->host, host, 3, coarsest, finest);
+        search(f, &f->host, host, 3, 0.32, finest);  // their errors lie in a long flat valley
         search(f, &f->flips, flips, 4, coarsest, finest);
     }
     search(f, &f->invariant, invariant, 5, 0.16, 0.008);
@@ -494,20 +496,20 @@ int main(int argc, char **argv) {
     if (!f) return 1;
     *f = (fit){.set = {.reference = "sweep/reference",
                        .out = "sweep/calibration/h100-pcie-paper.tsv",
-                       .seeds = 2,
+                       .seeds = MAX_SEEDS,
                        .threads = all_threads()},
                .decode = {.name = "output tokens/s, non-deterministic (throughput_vs_batch)"},
                .host = {.name = "latencies (Fig. 11)"},
                .flips = {.name = "recomputed tokens (Fig. 12b, Table 4)"},
                .invariant = {.name = "batch-invariant (throughput_vs_batch, Figs. 10 and 11)"},
-               .base_ms = 10.2,
+               .base_ms = 10.3,
                .decode_row_ms = 0.02,
-               .kv_rate = 1.7e12,
-               .host_prompt_ms = 3,
+               .kv_rate = 1.73e12,
+               .host_prompt_ms = 2,
                .host_window_ms = 0.2,
-               .host_request_ms = 2,
+               .host_sum_ms = 4.5,
                .flip_rate = 0.0045,
-               .flip_order = 161,
+               .flip_order = 185,
                .flip_rest = 1e-4,
                .flip_shape = 7,
                .invariant_row_ms = 0.02,
@@ -518,7 +520,7 @@ int main(int argc, char **argv) {
     const args_option options[] = {
         ARGS_TEXT("reference DIR", &f->set.reference, "the published tables"),
         ARGS_TEXT("out FILE", &f->set.out, "the calibration to write"),
-        ARGS_INT("seeds N", &f->set.seeds, 1, MAX_SEEDS, "runs of random arrivals to take the mean of; default: 2"),
+        ARGS_INT("seeds N", &f->set.seeds, 1, MAX_SEEDS, "runs of random arrivals to take the mean of; default: 5"),
         ARGS_INT("threads N", &f->set.threads, 1, 1024, "runs at a time; they change no result"),
         ARGS_FLAG("fixed-lengths", &f->set.fixed_lengths, "take throughput_vs_batch's lengths as all 1024 and 512"),
         ARGS_END};
