@@ -272,15 +272,15 @@ static void calibration_keys(const bench *b, const steadiness *steady, const fli
 }
 
 // What the keys of the host's work were found from.
-static void calibration_host(const flips *f, FILE *file) {
-    fprintf(
-        file,
-        "# host: what passes took while requests were served (M = %d, up to %d at a time) beyond the times in the\n"
-        "#   tables: least squares over %.0f passes. Of a pass's %.4g ms in the mean, %.3g ms passed in the engine,\n"
-        "#   between two passes. %.0f passes that took over three times as long as they should were left out.\n"
-        "#   Requests are token ids here. So the work for a request is 0: a server that takes text tokenises it.\n",
-        f->timed_replay, f->load[f->loads - 1], (double)f->passes, f->inside_ms + f->outside_ms, f->outside_ms,
-        (double)f->left_out);
+static void calibration_host(const bench *b, const flips *f, FILE *file) {
+    fprintf(file,
+            "# host: %s%s%s (M = %d, up to %d at a time):\n"
+            "#   least squares over %.0f passes. Of a pass's %.4g ms in the mean, %.3g ms passed in the engine,\n"
+            "#   between two passes. %.0f passes that took over three times as long as they should were left out.\n"
+            "#   Requests are token ids here. So the work for a request is 0: a server that takes text tokenises it.\n",
+            b->cuda ? "what passes took" : "the time between passes", " while requests were served",
+            b->cuda ? ", beyond the times in the tables" : "", f->timed_replay, f->load[f->loads - 1],
+            (double)f->passes, f->inside_ms + f->outside_ms, f->outside_ms, (double)f->left_out);
 }
 
 // The counts that the table of flip rates was made from.
@@ -334,7 +334,7 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
                 s->match ? "free: under match a FIXED pass is no larger than its rows"
                          : "computed: a FIXED pass takes the time of its whole shape",
                 s->kv_gb, o->rows, o->context, M, OVERLAP_REPEATS);
-    calibration_host(f, file);
+    calibration_host(b, f, file);
     calibration_seen(b, f, file);
     fputs(CALIBRATION_COLUMNS, file);
 }

@@ -2,9 +2,11 @@
 // pass, M. Each M has an engine of its own, which serves the same requests at several loads. A new request is submitted
 // when one ends, so that no more run at a time than the load says.
 //
-// The engine's passes go through a watch in front of the backend. In one of the runs it compares the time from pass to
-// pass with the time that the simulator has for the same pass. What the tables lack is the host's work, and whatever
-// else passes take longer while requests are served than alone.
+// The engine's passes go through a watch in front of the backend. In one of the runs it looks for the host's work. On a
+// GPU it compares the time from pass to pass with the time that the simulator has for the same pass: what the tables
+// lack is the host's work, and whatever else passes take longer while requests are served than alone. On a CPU the
+// host's work is the time between two passes. (Passes themselves may be slower there than in the tables because the
+// processor is.)
 #include "sweep/bench/bench.h"
 #include "sweep/serve.h"
 
@@ -37,6 +39,7 @@ static struct {
     double inside, outside;                                       // seconds in the backend and between its passes
     double normal[LLM42_KINDS][LLM42_KINDS], right[LLM42_KINDS];  // equations for the host's work
     int64_t passes, left_out;
+    bool between;      // the host's work is the time between passes
     margins *margins;  // NULL: they are not wanted
 } watch;
 
@@ -73,7 +76,7 @@ static void watch_time(const llm42_pass *pass, double begin, double end) {
     if (watch.end > 0) {
         watch.inside += end - begin, watch.outside += begin - watch.end;
         if (took > 3 * price + 1e-3) watch.left_out++;
-        else watch_equation(pass, price, took - price);
+        else watch_equation(pass, price, watch.between ? begin - watch.end : took - price);
     }
     watch.end = wall_seconds();
 }
@@ -115,7 +118,7 @@ static void watch_open(const bench *b, const serve_plan *plan, llm42_calibration
     const llm42_sim_desc sim = {.calibration = cost, .no_flips = true};
     const llm42_backend_desc desc = {
         .model = b->model, .max_running = running, .fixed_rows = M, .backend_desc = &sim, .page_size = PAGE_SIZE};
-    watch.cost = cost;
+    watch.cost = cost, watch.between = !b->cuda;
     watch.out = allocate((size_t)(b->set.token_budget + M + running + plan->max_context) * sizeof *watch.out);
     args_check(llm42_backend_sim()->open(&watch.sim, &desc, &error), &error);
 }

@@ -10,6 +10,7 @@
 #
 #     B=FOLDER OUT=FOLDER                where programs are and where results go; sweep/results/cpu
 #     REQUESTS=N REPEATS=N               smaller runs, N times
+#     CALIBRATION=FILE                   another calibration than OUT/cpu-tiny42.tsv
 #     FORCE=1                            go on although the machine was busy; the results say so
 #
 # Other programs, also those of other virtual machines on the same host, make measured times too long. So the best of
@@ -20,7 +21,7 @@ export LC_ALL=C
 cd "$(dirname "$0")/../.."
 source sweep/predict.inc
 B=${B:-build} OUT=${OUT:-sweep/results/cpu} REQUESTS=${REQUESTS:-200} REPEATS=${REPEATS:-} FORCE=${FORCE:-}
-calibration=$OUT/cpu-tiny42.tsv
+calibration=${CALIBRATION:-$OUT/cpu-tiny42.tsv}
 mkdir -p "$OUT"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
