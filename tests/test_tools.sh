@@ -152,6 +152,17 @@ ends 1 'half.tsv: cannot open' sweep --calibration "$out/half.tsv"
 ends 0 "^wrote $out/half.tsv" "${half[@]}" --force
 ends 0 "^# source: .*; doubtful, written with --force: this program got [0-9]+% of the processor's time" \
     sweep --calibration "$out/half.tsv" --requests 1 --workload fixed:2x2
+# The prompts of few requests are in the first pass, which is not timed. Then the host's work for prompts is 0.
+for tokens in 16 24 32; do
+    ends 0 "^wrote $out/few.tsv" bench --model synthetic:tiny --calibrate "$out/few.tsv" --quick --repeats 1 \
+        --threads 1 --flip-requests 2 --output-tokens $tokens --force
+    if grep -qx '# host_prompt_ms: 0' "$out/few.tsv"; then
+        passed=$((passed + 1))
+    else
+        echo "test_tools: FAILED: $tokens tokens: $(grep '^# host_prompt_ms' "$out/few.tsv")"
+        failed=$((failed + 1))
+    fi
+done
 ends 2 '^bench: --force: only with --calibrate' bench --force
 ends 2 '^bench: --prompts: only with --calibrate or --margins' bench --prompts random
 ends 2 '^bench: --calibrate, --margins: give one of them' bench --calibrate "$out/one.tsv" --margins "$out/two.tsv"

@@ -55,12 +55,13 @@ static double watch_price(const llm42_pass *pass) {
 }
 
 // Adds one equation: the pass took `over` seconds more than its price, and that is the host's work for each kind, times
-// how often the simulator counts it.
+// how often the simulator counts it. That is a whole number: the difference of two prices is not exactly one, and what
+// is left of a count of 0 must not count.
 static void watch_equation(const llm42_pass *pass, double price, double over) {
     double count[LLM42_KINDS];
     for (int k = 0; k < LLM42_KINDS; k++) {
         watch.cost->host_ms[k] = 1000;
-        count[k] = watch_price(pass) - price;
+        count[k] = round(watch_price(pass) - price);  // 1000 ms for each
         watch.cost->host_ms[k] = 0;
     }
     for (int k = 0; k < LLM42_KINDS; k++) {
