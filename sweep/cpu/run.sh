@@ -58,7 +58,8 @@ measure() {
 predict_some() {
     local measured=("$OUT/$1"_*.tsv)
     [ -r "${measured[0]}" ] || fail "${measured[0]} is missing: run bash sweep/cpu/run.sh measure"
-    [ -r "$calibration" ] || fail "$calibration is missing: run bash sweep/cpu/run.sh calibrate"
+    [ -r "$calibration" ] || fail "$calibration is missing: run bash sweep/cpu/run.sh calibrate, or set" \
+        "CALIBRATION=FILE (for the runs of the repository: sweep/calibration/cpu-tiny42.tsv)"
     "$B/sweep" --backend sim --calibration "$calibration" "${runs[@]}" --qps "$2" --quiet --out "$work/simulated.tsv" \
         >/dev/null
     prediction_errors "$work/simulated.tsv" "${measured[@]}" >"$work/errors"
