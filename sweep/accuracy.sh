@@ -228,7 +228,7 @@ median if ours is not the mean, but one seed: the seed with the lowest median, a
 the median within that range may be chance. Rows with "one seed" were simulated once. "Where" names the series and the x
 value of the point, as in `accuracy.tsv`.
 
-The order in which partial windows fill a pass was chosen because it fits Figs. 11 and 12 (role "shares data").
+The order in which partial windows fill a pass was chosen because it fits Figs. 11 and 12a.
 `sweep/reference/README.md` has the reasons for the largest errors.
 END
 mv "$summary.new" "$summary"

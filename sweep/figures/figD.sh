@@ -7,7 +7,7 @@
 # used batches many requests, which makes each several times slower. It must hold for deterministic requests and for the
 # others, each kind by itself. (P99 of all requests together would say little of the kind that has few.)
 #
-# Loads: ShareGPT at 160 requests a second (Poisson arrivals; 5 to 18 GPUs), and an hour of the
+# Loads: ShareGPT at 160 requests a second (Poisson arrivals; 5 to 19 GPUs), and an hour of the
 # Azure trace of conversations, whose own arrivals come 20 times as fast (110 a second on average). The trace is not in
 # the repository: AZURE names it. Where it is missing, its panel is drawn from the points that are there.
 #
