@@ -5,9 +5,9 @@
 #                                     accuracy.tsv beside it
 #
 # It reads what the figure scripts leave (OUT/*_points.tsv, and OUT/*_seeds.tsv of those that simulate several seeds)
-# and runs the scripts whose results are missing; B, OUT and CALIBRATION mean what they mean to these scripts. Errors
-# are relative, in %; of quantities that are percentages themselves (names that end in _pct) they are differences in
-# points, ours less the published.
+# and runs the scripts whose results are missing. B, OUT and CALIBRATION mean what they mean to these scripts. Errors
+# are relative, in %. For quantities that are percentages themselves (names that end in _pct), an error is the
+# difference in points: ours minus the published value.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -50,11 +50,11 @@ groups=(
     "fig10;^recompute_pct .* 0[.];Table 4, recomputed tokens, 2 to 50% deterministic;predicted;40;"
     "fig10;^rollbacks_pct .* 0[.];Table 4, rollbacks per 100 requests, 2 to 50% deterministic;predicted;40;"
     "fig13;^recompute_pct ;camera-ready Fig. 13, recomputed tokens, all deterministic;other GPU;28;"
-    "fig13;^throughput_vs_best ;camera-ready Fig. 13, throughput to that of the best shape;other GPU;28;"
-    "sosp_fig10;^share_pct .* 1$;camera-ready Fig. 10, throughput to nondeterministic, all deterministic;other GPU;6;"
+    "fig13;^throughput_vs_best ;camera-ready Fig. 13, throughput relative to the best shape;other GPU;28;"
+    "sosp_fig10;^share_pct .* 1$;camera-ready Fig. 10, % of nondeterministic throughput, all deterministic;other GPU;6;"
     "sosp_fig10;^share_pct .* 0[.];camera-ready Fig. 10, the same, 2 to 50% deterministic;other GPU;30;"
     "sosp_fig10;^share_pct .* batch;camera-ready Fig. 10, the same, batch-invariant;other GPU;6;"
-    "sosp_verify;^times_64_rows ;camera-ready Fig. 9a, verification pass to one of 64 rows;other GPU;6;"
+    "sosp_verify;^times_64_rows ;camera-ready Fig. 9a, verification pass relative to one of 64 rows;other GPU;6;"
 )
 
 # Published values that stand twice in the paper: figure; pattern; what they are; how many; where they are counted. They
@@ -196,6 +196,7 @@ awk -F '\t' '
     END {
         print "How near the simulation comes to " counted " published values. All of ours are simulated; nothing ran" \
             " on a GPU."
+        print "The section \"How to read the tables\" at the end says what the columns mean."
         print ""
         print "| role | values | meaning |\n| --- | --- | --- |"
         for (r = 1; r <= roles; r++) print "| " role[r] " | " total[role[r]] + 0 " | " meaning[r] " |"
@@ -221,12 +222,21 @@ cat >>"$summary.new" <<'END'
 
 ## How to read the tables
 
-An error compares ours with the published value. It is relative, or in points if the quantity is itself a share. Where
-requests arrive at random (Figs. 9, 11, 12, 13) ours are means over five seeds, in Fig. 5 over sixteen. The published
-values are single runs. "Median error" is the median over the values of the row. The two columns after it have the same
-median if ours is not the mean, but one seed: the seed with the lowest median, and the one with the highest. A change of
-the median within that range may be chance. Rows with "one seed" were simulated once. "Where" names the series and the x
-value of the point, as in `accuracy.tsv`.
+An error compares ours with the published value. It is relative, or in points if the quantity is itself a percentage
+(rollbacks per 100 requests count as one). Where requests arrive at random (Figs. 9, 11, 12, 13) ours are means over
+five seeds, in Fig. 5 over sixteen. The published values are single runs. "All deterministic" means that all requests
+are deterministic.
+
+| column | meaning |
+| --- | --- |
+| median error | the median over the errors of the row, without their signs |
+| median of the best seed | the same median for each seed alone, instead of for the mean: the lowest of these medians |
+| median of the worst seed | the highest of these medians; a change of the median within this range may be chance |
+| nine of ten within | nine of ten errors of the row are at most this large |
+| largest error | with its sign |
+| where | the series and the x value of the point with the largest error, as in `accuracy.tsv` |
+
+Rows with "one seed" were simulated once.
 
 The order in which partial windows fill a pass was chosen because it fits Figs. 11 and 12a.
 `sweep/reference/README.md` has the reasons for the largest errors.

@@ -4,26 +4,28 @@
 //     build/fit --reference DIR --out FILE
 //
 // A calibration is a model of a few parameters. Each is searched so that simulated runs come near to the published
-// figures of the same runs, and only these:
+// figures of the same runs. This list has the parameters and the published figures that are used. No others are used.
 //
 //   verify_cost                 passes of 16..512 rows, taken as they are (made monotone)
-//   row_ms                      each row beyond 512: the mean of two bounds (the slope between the last two points of
-//                               verify_cost, and the last point's time per row), since the curve does not say which
+//   row_ms                      each row beyond 512. The curve ends there, so this is the mean of two bounds: the slope
+//                               between the last two points of verify_cost, and the last point's time per row
 //   base_ms, decode_row_ms,     decoding B rows takes base_ms + B (decode_row_ms + context x KV bytes / kv_rate): the
 //   kv_rate                     weights once, then sampling and KV. From throughput_vs_batch, non-deterministic
 //   host_prompt_ms,             the host's work for a pass with prompts, and for each window that is verified; and the
 //   host_window_ms,             time of a request outside the engine, which delays no other request. From the
 //   host_request_ms             latencies of Fig. 11, all modes but batch-invariant. The P99 of times to first token
-//                               are left out, because ours are too low with any of these numbers. prompt_ms and
-//                               request_ms delay a first token alike, so prompt_ms is searched with their sum
+//                               are left out, because ours are too low with any of these numbers. host_prompt_ms
+//                               and host_request_ms delay a first token in the same way. So the search varies
+//                               host_prompt_ms and the sum of the two
 //   flip_rate, flip_order,      a candidate flips with flip_rate, unless both its FAST pass and the replay pass have
 //   flip_rest, flip_shape       flip_order rows or more: such passes sum in one order. Then it flips with flip_rest.
 //                               flip_shape: how uneven requests are. From Fig. 12b, and Table 4 at 100% deterministic
-//   invariant_*                 a batch-invariant decoding pass takes row_ms more than a FAST one for each row, but at
-//                               least base_ms, less fall_ms for each doubling of the rows up to 128: the published
-//                               passes get shorter up to there. One of prompts takes prompt times as long as a FAST
-//                               one, but at least prompt_ms. From the batch-invariant points of throughput_vs_batch,
-//                               Figs. 10 and 11
+//   invariant_*                 a batch-invariant decoding pass takes invariant_row_ms more than a FAST one for each
+//                               row. But it takes at least invariant_base_ms, less invariant_fall_ms for each doubling
+//                               of the rows up to 128: the published passes get shorter up to there. A batch-invariant
+//                               pass of prompts takes invariant_prompt times as long as a FAST one, but at least
+//                               invariant_prompt_ms. From the batch-invariant points of throughput_vs_batch, Figs. 10
+//                               and 11
 //
 // What is chosen and not fitted: attention takes 4 L H d operations for each position attended to, at the rate that
 // row_ms gives. The KV pool is 0.85 of the memory less the weights. Passes side by side share memory and tensor cores;

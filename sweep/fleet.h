@@ -6,14 +6,14 @@
 // and the tokens that these requests have returned. A pass that is still running has returned nothing. The router never
 // sees how long an output will be, nor anything of a replica's batch or KV cache.
 //
-// How it runs: a replica is driven by llm42_engine_run_until, and only when that matters to the router. The router
-// needs to know what each replica has returned by the time of an arrival. So before a request is routed, every replica
-// whose clock has not got that far is run up to that time. A pass that begins before the arrival may end after it; what
-// it returns is kept apart until the router's time has got there (replica.later). A tree finds the replicas that have
-// something to do before that time. So the work for an arrival follows from what has happened since the arrival before,
-// and not all replicas are looked at. round_robin needs to know nothing of replicas. There a replica runs each time it
-// has got FLEET_STRIDE requests. Replicas do not know of each other, so the result depends neither on the order in
-// which they run nor on how far they run at a time.
+// How it runs: llm42_engine_run_until runs a replica up to a time. It is called only when the router needs to know what
+// the replica has returned. Before a request is routed, every replica whose clock is behind the arrival is run up to
+// the arrival. A pass that begins before the arrival may end after it. What such a pass returns is kept apart until the
+// router's time has reached the end of the pass (replica.later). A tree finds the replicas that have something to do
+// before the arrival, so that not all replicas are looked at. The work for an arrival depends on what has happened
+// since the arrival before. round_robin needs to know nothing of replicas. There a replica runs each time it has got
+// FLEET_STRIDE requests. Replicas do not know of each other, so the result depends neither on the order in which they
+// run nor on how far they run at a time.
 #ifndef FLEET_H
 #define FLEET_H
 

@@ -1,12 +1,13 @@
-// flips.c: serves requests to count flips, by the rows of the FAST pass that made a candidate and those of the replay
-// pass, M. Each M has an engine of its own, which serves the same requests at several loads. A new request is submitted
-// when one ends, so that no more run at a time than the load says.
+// flips.c: serves requests to count flips (candidates that a replay pass changes). It counts them by two numbers: the
+// rows of the FAST pass that made the candidate, and the rows of the replay pass, M. Each M has an engine of its own,
+// which serves the same requests at several loads. A new request is submitted when one ends, so that no more run at a
+// time than the load says.
 //
-// The engine's passes go through a watch in front of the backend. In one of the runs it looks for the host's work. On a
-// GPU it compares the time from pass to pass with the time that the simulator has for the same pass: what the tables
-// lack is the host's work, and whatever else passes take longer while requests are served than alone. On a CPU the
-// host's work is the time between two passes. (Passes themselves may be slower there than in the tables because the
-// processor is.)
+// The engine's passes go through a watch, which stands in front of the backend. In one of the runs the watch measures
+// the host's work. On a GPU it compares the time from the end of one pass to the end of the next with the time that the
+// simulator has for the same pass. The difference counts as the host's work. It also holds everything else by which
+// passes take longer while requests are served than alone. On a CPU the host's work is the time between two passes.
+// (There the passes themselves may take longer than in the tables, because the processor may be slower.)
 #include "sweep/bench/bench.h"
 #include "sweep/serve.h"
 

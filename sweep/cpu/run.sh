@@ -14,8 +14,8 @@
 #     FORCE=1                            go on although the machine was busy; the results say so
 #
 # Other programs, also those of other virtual machines on the same host, make measured times too long. So the best of
-# the repeats counts. The runs are checked by their repeats: the throughput of a run in which all requests arrive at once
-# must come within 15% of its best a second time. The calibration checks its times by itself.
+# the repeats counts. A run in which all requests arrive at once is checked by its repeats: the second best throughput
+# must be within 15% of the best. The calibration checks its times by itself.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."
