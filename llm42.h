@@ -4090,7 +4090,17 @@ static bool llm42__calibration_number(const char *text, const char *end, bool wh
     return llm42_number(text, end, number) && *number >= low && *number <= high;
 }
 
-// Reads one `# key: value` line. A key that is not in the list is a comment.
+// True if a word begins as some keys do. Then it is a misspelt key, or one of an older version of the format.
+static bool llm42__is_like_key(const char *word, size_t size) {
+    static const char *const begins[] = {"flip_", "overlap_", "host_", "kv_"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        size_t begin = strlen(begins[i]);
+        if (size > begin && !memcmp(word, begins[i], begin)) return !memchr(word, ' ', size);
+    }
+    return false;
+}
+
+// Reads one `# key: value` line. A key that is not in the list is a comment, unless llm42__is_like_key.
 static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *key, const char *value, const char *end,
                                            llm42_error *error) {
     llm42_calibration *to = c->to;
@@ -4118,8 +4128,10 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
                 {"forced", 0, 0, NULL, to->forced, sizeof to->forced, false}};
     const char *colon = value - 1;
     while (colon > key && colon[-1] == ' ') colon--;
+    bool known = false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (!llm42__is_word(key, colon, keys[i].name)) continue;
+        known = true;
         while (value < end && *value == ' ') value++;
         while (end > value && end[-1] == ' ') end--;
         if (c->seen >> i & 1)
@@ -4142,6 +4154,9 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
         if (keys[i].number == &devices) to->devices = (int)devices;
         if (keys[i].number == &kv_tokens) to->kv_tokens = (int64_t)kv_tokens;
     }
+    if (!known && llm42__is_like_key(key, (size_t)(colon - key)))
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: %.*s: no key has this name: sweep/README.md lists the keys",
+                          c->path, c->line, (int)LLM42__MIN(colon - key, 40), key);
     return LLM42_OK;
 }
 

@@ -186,6 +186,9 @@ TEST(bad_calibrations_are_refused) {
     refused(with(head, "overlap_fast: 2", "overlap_fast: 0.5"), text, "overlap_fast: 0.5: must be a number from 1");
     refused(with(head, "padding: computed", "padding: some"), text, "padding: some: must be computed or free");
     refused(with(head, "# devices: 2", "# kv_tokens: 3"), text, "kv_tokens is there twice");
+    refused(with(head, "# devices: 2", "# flip_rate: 0.01"), text, ":4: flip_rate: no key has this name");
+    refused(with(head, "# devices: 2", "# host_prompts_ms: 1"), text, "host_prompts_ms: no key has this name");
+    refused(with(head, "overlap_fast: 2", "overlap_fasts: 2"), text, "overlap_fasts: no key has this name");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\tnan"),
             "ms: 'nan': must be a positive number");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t-1"), "ms: '-1'");
