@@ -528,7 +528,7 @@ LLM42_API const char *llm42_kind_name(llm42_kind kind);  // "decode"
 typedef struct llm42_cost_table {
     int rows, contexts;
     double *row, *context;  // ascending
-    double *ms;             // [rows, contexts]; more rows or more context never take less
+    double *ms;  // [rows, contexts]; falls along rows by a quarter at most, not to the last ones, never along context
 } llm42_cost_table;
 
 // Flip rates: rate[f * replays + r] holds for candidates of a FAST pass of fast[f] rows or more (up to fast[f + 1])
@@ -4045,7 +4045,8 @@ const llm42_backend *llm42_backend_cpu(void) {
 // Owns: calibration files, and the times and flip rates that one holds.
 // Calls: files, arrays.
 // Invariant: a file that was read is whole: all its tables have the rows that they announce, and its last line is
-// `# end`. A table that was read is a full grid. More rows or more context never take less time.
+// `# end`. A table that was read is a full grid. More context never takes less time. More rows may take a quarter less
+// than the number of rows before, but not the last ones. That holds beyond the grid, too.
 
 // The tables that a calibration must have.
 static const struct {
@@ -4137,6 +4138,8 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
         if (c->seen >> i & 1)
             return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s is there twice", c->path, c->line, keys[i].name);
         c->seen |= (uint64_t)1 << i;
+        if (keys[i].text && value == end)
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: must not be empty", c->path, c->line, keys[i].name);
         if (keys[i].text) {
             snprintf(keys[i].text, keys[i].size, "%.*s", (int)LLM42__MIN(end - value, 512), value);
             llm42__scrub(keys[i].text);
@@ -4462,8 +4465,33 @@ static int llm42__interval(const double *x, int n, double value, double *share) 
     return i;
 }
 
-// Bilinear within the table and linear beyond its ends. Below the smallest number of rows the time is constant, because
-// there it is that of reading the weights.
+// The time of row[i] between the contexts k and k + 1, at the share c of the way.
+static double llm42__cost_line(const llm42_cost_table *t, int i, int k, double c) {
+    const double *ms = t->ms + i * t->contexts + k;
+    return ms[0] + c * (ms[t->contexts > 1] - ms[0]);
+}
+
+// The same. Outside the table's contexts the lines of two numbers of rows may cross. There the later one is raised, so
+// that times fall no more than they may in a table: by a quarter, and not to the last rows.
+static double llm42__cost_at(const llm42_cost_table *t, int row, int k, double c) {
+    double ms = 0;
+    for (int i = c < 0 || c > 1 ? 0 : row; i <= row; i++)
+        ms = LLM42__MAX(llm42__cost_line(t, i, k, c), (i == t->rows - 1 ? 1 : 0.75) * ms);
+    return ms;
+}
+
+// By how much the time grows between the last two numbers of rows: at this context, or at a smaller one of the table
+// where that is more. Else times beyond the last rows would fall along the context.
+static double llm42__cost_growth(const llm42_cost_table *t, int k, double c) {
+    const double *before = t->ms + (t->rows - 2) * t->contexts, *last = before + t->contexts;
+    double most = llm42__cost_line(t, t->rows - 1, k, c) - llm42__cost_line(t, t->rows - 2, k, c);
+    if (c < 0) return LLM42__MAX(LLM42__MIN(most, last[0] - before[0]), 0);
+    for (int j = 0; j < k + 1 + (c > 1); j++) most = LLM42__MAX(most, last[j] - before[j]);
+    return most;
+}
+
+// Bilinear within the table, and linear beyond its ends unless times would fall there. Below the smallest number of
+// rows the time is constant, because there it is that of reading the weights.
 double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind, double rows,
                             double context) {
     bool known = schedule >= LLM42_FAST && schedule <= LLM42_EXACT && kind >= LLM42_KIND_DECODE && kind < LLM42_KINDS;
@@ -4473,10 +4501,9 @@ double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule
     if (!t->rows) return (double)NAN;
     int i = llm42__interval(t->row, t->rows, LLM42__MAX(rows, t->row[0]), &r);
     int k = llm42__interval(t->context, t->contexts, context, &c);
-    const double *low = t->ms + i * t->contexts + k, *high = t->rows > 1 ? low + t->contexts : low;
-    int next = t->contexts > 1;
-    double at_low = low[0] + c * (low[next] - low[0]), at_high = high[0] + c * (high[next] - high[0]);
-    return LLM42__MAX(at_low + r * (at_high - at_low), 0);
+    double at_low = llm42__cost_at(t, i, k, c), at_high = t->rows > 1 ? llm42__cost_at(t, i + 1, k, c) : at_low;
+    double growth = r > 1 ? llm42__cost_growth(t, k, c) : at_high - at_low;
+    return growth == at_high - at_low ? at_low + r * growth : at_high + (r - 1) * growth;
 }
 
 // Index of the last of the ascending x that is at most value; 0 if there is none.

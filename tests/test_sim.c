@@ -87,6 +87,35 @@ TEST(a_calibration_is_read_and_interpolated) {
     CHECK(isnan(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 8, (double)NAN)));
 }
 
+// Beyond the last context the lines of two numbers of rows can cross, and beyond the last rows those of two contexts.
+TEST(times_do_not_fall_beyond_the_grid) {
+    char text[4096];
+    llm42_calibration *c = NULL;
+    int length = snprintf(text, sizeof text, "# table: fast decode 6\n");
+    for (int i = 0; i < 6; i++) {
+        static const double ms[6] = {4, 8, 5, 6.2, 7, 8};
+        length += snprintf(text + length, sizeof text - (size_t)length, "fast\tdecode\t%d\t%d\t%g\n", i / 2 + 1,
+                           i % 2 * 100, ms[i]);
+    }
+    body(text + length, sizeof text - (size_t)length, "fast\tdecode");
+    CHECK_MSG(llm42_calibration_load(&c, write_text(head, text), &error) == LLM42_OK, "%s", error.text);
+    if (!c) return;
+    for (double context = 0; context <= 1600; context += 25) {
+        double ms[41];
+        for (int rows = 1; rows < 41; rows++) {
+            ms[rows] = llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, rows, context);
+            CHECK(ms[rows] >= 4 && (rows < 2 || ms[rows] >= (rows == 2 ? 0.75 : 1) * ms[rows - 1]));
+            CHECK(ms[rows] >= llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, rows, fmax(context - 25, 0)));
+        }
+    }
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 1, 1100), 48, 1e-9);  // linear
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 2, 1100), 36, 1e-9);  // a quarter less, not 18.2
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 9, 1100), 36 + 6 * 2, 1e-9);
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 40, 0), 7 + 37 * 2, 1e-9);
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 40, 100), 8 + 37 * 2, 1e-9);  // not 8 + 37 * 1.8
+    llm42_calibration_free(c);
+}
+
 // What build/bench does with the times that it has measured, and the mark that the reader knows.
 TEST(doubtful_measurements_are_told) {
     static const double good[] = {1, 1.1, 9, 9, 9}, lonely[] = {0.15, 7.99, 8, 8.1, 8.2},
@@ -179,6 +208,9 @@ TEST(bad_calibrations_are_refused) {
     refused(with(head, "# time_unit: ms\n", ""), text, "no line '# time_unit");
     refused(with(head, "\tms\n", "\tus\n"), text, "column 5 is called 'us': expected ms");
     refused(with(head, "# model: tiny\n", ""), text, "no line '# model");
+    refused(with(head, "# source: a test", "# source: "), text, ":2: source: must not be empty");
+    refused(with(head, "# device: none", "# device:"), text, ":3: device: must not be empty");
+    refused(with(head, "# model: tiny", "# model:"), text, ":5: model: must not be empty");
     refused(with(head, "host_window_ms: 0", "host_window_ms : -1"), text,
             "host_window_ms: -1: must be a number from 0");
     refused(with(head, "host_window_ms: 0", "host_request_ms: nan"), text, "host_request_ms: nan: must be a number");
@@ -1020,6 +1052,7 @@ int main(int argc, char **argv) {
     if (llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error)) return puts(error.text), 1;
     RUN_FIRST(a_calibration_is_read_and_interpolated);
     if (!calibration) return 1;
+    RUN(times_do_not_fall_beyond_the_grid);
     RUN(doubtful_measurements_are_told);
     RUN(bad_calibrations_are_refused);
     RUN(bad_flip_tables_are_refused);
