@@ -79,8 +79,9 @@ for group in "${groups[@]}"; do
     files+=("$file") seed_files+=("${needed[@]:1}")
 done
 
-# A line for each point with its group. It is an error if a published point has no finite value of ours, if it belongs
-# to no group or to several, or if a group has fewer points than are published.
+# A line for each point with its group. It is an error if a published point has no finite value of ours, if either value
+# is no number, if a point stands twice, if it belongs to no group or to several, or if a group has fewer points than
+# are published.
 printf '%s\n' "${roles[@]/#/role;}" "${groups[@]/#/group;}" "${repeats[@]/#/repeat;}" >"$table.groups"
 trap 'rm -f "$table.groups" "$table.new" "$summary.new"' EXIT
 awk -F '\t' -v OFS='\t' -v table="$table" '
@@ -100,10 +101,15 @@ awk -F '\t' -v OFS='\t' -v table="$table" '
             die(f[4] ": the role \"" f[5] "\" is none of those that accuracy.sh lists")
         next
     }
-    /^#/ || $1 == "figure" || $6 == "nan" { next }
+    function number(x) { return x ~ /^-?[0-9]+([.][0-9]*)?(e[-+]?[0-9]+)?$/ }
+    /^#/ || $1 == "figure" { next }
+    NF != 6 { die(FILENAME ":" FNR ": " NF " columns, not 6") }
+    $6 == "nan" { next }
     {
         point = $2 " " $3 " " $4
-        if ($5 !~ /^-?[0-9]/) die($1 ": no value of ours for " point)
+        if (!number($5)) die($1 ": no value of ours for " point)
+        if (!number($6) || ($6 == 0 && $2 !~ /_pct$/)) die($1 ": the published value of " point " is \"" $6 "\"")
+        if (twice[$1 " " point]++) die($1 " " point " stands in " FILENAME " twice")
         mine = 0
         for (g = 1; g <= groups; g++) {
             if (of[g] != $1 || point !~ pattern[g]) continue
@@ -121,6 +127,41 @@ awk -F '\t' -v OFS='\t' -v table="$table" '
                 " sweep/figures/" of[g] ".sh")
         exit failed
     }' "$table.groups" "${files[@]}" >"$table.new"
+# Each point of a figure with several seeds must have one value of each seed that the first line of its points file
+# names, and ours must be their mean. (Not in two cases: Fig. 9b-d is over the requests of all seeds, and
+# throughput_vs_best is the ratio of two means. Fig. 9a is not simulated.)
+for seeds in "${seed_files[@]}"; do
+    awk -F '\t' -v file="$(basename "$seeds")" '
+        function die(text) { print "accuracy: " file " " text >"/dev/stderr"; exit failed = 1 }
+        function fresh(    name) { name = file; sub(/_seeds.tsv$/, "", name); return ": run sweep/figures/" name ".sh" }
+        FILENAME == ARGV[1] {
+            if (FNR == 1 && match($0, /over seeds [0-9,]+/)) n = split(substr($0, RSTART + 11, RLENGTH - 11), seed, ",")
+            if (!/^#/ && $1 != "figure" && $2 != "verify_pass_ms") ours[$2 " " $3 " " $4] = $5
+            next
+        }
+        /^#/ || $1 == "figure" { next }
+        {
+            point = $2 " " $3 " " $4
+            if (NF != 6 || $6 !~ /^-?[0-9]+([.][0-9]*)?(e[-+]?[0-9]+)?$/) die("has no value in line " FNR fresh())
+            if ((point, $5) in value) die("has " point " of seed " $5 " twice" fresh())
+            if (!(point in ours)) die("has " point ", which is no point of the figure" fresh())
+            value[point, $5] = $6
+            sum[point] += $6
+            lines++
+        }
+        END {
+            if (failed) exit 1
+            if (!n) die("belongs to a points file whose first line names no seeds" fresh())
+            for (point in ours) {
+                for (i = 1; i <= n; i++) if (!((point, seed[i]) in value)) die("lacks points of seed " seed[i] fresh())
+                lines -= n
+                off = sum[point] / n - ours[point]
+                if (point !~ /^(cdf_pct|throughput_vs_best) / && (off < 0 ? -off : off) > 1e-5 * ours[point])
+                    die("has a mean of " sum[point] / n " for " point ", ours is " ours[point] fresh())
+            }
+            if (lines) die("has seeds that the points file does not name" fresh())
+        }' "${seeds%_seeds.tsv}_points.tsv" "$seeds"
+done
 mv "$table.new" "$table"
 
 # A table for each role.

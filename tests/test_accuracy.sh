@@ -47,7 +47,7 @@ but="dvr|invariant" check "the fitted curve: within 5%" "n == 9 && worst <= 5"
 # Elementary functions of other C libraries may move a flip now and then: 1%, and not to the bit.
 if paste "$dir/accuracy.tsv" sweep/results/paper/accuracy.tsv | awk -F '\t' '
     /^#/ { next }
-    $2 != $9 { bad = 1 }
+    $2 != $9 || $3 != $10 || $4 != $11 || $6 != $13 { print; bad = 1 }
     $1 == "figure" || $2 ~ /rollbacks|recompute/ { next }
     { n++; if ($5 > 1.01 * $12 || $5 < 0.99 * $12) { print; bad = 1 } }
     END { exit bad || n < 280 }' >"$dir/log"; then
@@ -155,6 +155,23 @@ change fig12_points.tsv '$s/$/\nfig12\tnew_metric\tG=1\t16\t1\t2/'
 is "a point without a role is an error" refuses "fig12 new_metric G=1 16 stands in no line of accuracy.sh"
 change fig12_seeds.tsv '/p99_latency_s\tG=2\t64\t44\t/d'
 is "a seed that lacks a point is an error" refuses "fig12_seeds.tsv lacks points of seed 44: run sweep/figures/fig12.sh"
+for seed_change in '/\t44\t[0-9.]*$/d;lacks points of seed 44' '3,$d;lacks points of seed 4' '1,$d;lacks points of seed 4' \
+    '/p99_latency_s/d;lacks points of seed 4' '$s/.*/&\n&/;of seed 46 twice' '$s/[0-9.]*$/nan/;has no value in line 212' \
+    '$s/[0-9.]*$//;has no value in line 212' '$s/[0-9.]*$/1/;has a mean of' \
+    '$s/.*/&\nfig12\trecompute_pct\tG=2\t64\t99\t1/;has ' '$s/.*/&\nfig12\tnew\tG=2\t64\t44\t1/;no point of the figure'; do
+    change fig12_seeds.tsv "${seed_change%%;*}"
+    is "seeds changed by $seed_change is an error" refuses "${seed_change#*;}"
+done
+g2w64='/p99_latency_s\tG=2\t64\t'
+for point_change in "$g2w64/s/\t[0-9.]*\t\([0-9.]*\)$/\t5\t\1/;, ours is 5" \
+    "$g2w64/s/\t\([0-9.]*\t[0-9.]*\)$/\t5x\1/;no value of ours for p99_latency_s G=2 64" \
+    "$g2w64/s/[0-9.]*$/0/;the published value of p99_latency_s G=2 64 is" \
+    "$g2w64/s/[0-9.]*$/abc/;the published value of p99_latency_s G=2 64 is" \
+    "$g2w64/s/[0-9.]*$//;the published value of p99_latency_s G=2 64 is" \
+    "$g2w64/s/.*/&\n&/;fig12 p99_latency_s G=2 64 stands in" "s/\t[^\t]*$//;columns, not 6"; do
+    change fig12_points.tsv "${point_change%%;*}"
+    is "points changed by $point_change is an error" refuses "${point_change#*;}"
+done
 change fig12_points.tsv ''
 script=$dir/other.sh
 sed 's/;Fig. 12a, P99 latency, all deterministic;shares data;/;Fig. 12a, P99 latency;guessed;/' sweep/accuracy.sh >"$script"
