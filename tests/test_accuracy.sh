@@ -155,10 +155,12 @@ change fig12_points.tsv '$s/$/\nfig12\tnew_metric\tG=1\t16\t1\t2/'
 is "a point without a role is an error" refuses "fig12 new_metric G=1 16 stands in no line of accuracy.sh"
 change fig12_seeds.tsv '/p99_latency_s\tG=2\t64\t44\t/d'
 is "a seed that lacks a point is an error" refuses "fig12_seeds.tsv lacks points of seed 44: run sweep/figures/fig12.sh"
-for seed_change in '/\t44\t[0-9.]*$/d;lacks points of seed 44' '3,$d;lacks points of seed 4' '1,$d;lacks points of seed 4' \
-    '/p99_latency_s/d;lacks points of seed 4' '$s/.*/&\n&/;of seed 46 twice' '$s/[0-9.]*$/nan/;has no value in line 212' \
-    '$s/[0-9.]*$//;has no value in line 212' '$s/[0-9.]*$/1/;has a mean of' \
-    '$s/.*/&\nfig12\trecompute_pct\tG=2\t64\t99\t1/;has ' '$s/.*/&\nfig12\tnew\tG=2\t64\t44\t1/;no point of the figure'; do
+# shellcheck disable=SC2016  # the dollars are sed's
+for seed_change in '/\t44\t[0-9.]*$/d;lacks points of seed 44' '3,$d;lacks points of seed 4' \
+    '1,$d;lacks points of seed 4' '/p99_latency_s/d;lacks points of seed 4' '$s/.*/&\n&/;of seed 46 twice' \
+    '$s/[0-9.]*$/nan/;has no value in line 212' '$s/[0-9.]*$//;has no value in line 212' \
+    '$s/[0-9.]*$/1/;has a mean of' '$s/.*/&\nfig12\trecompute_pct\tG=2\t64\t99\t0/;that the points file does not name' \
+    '$s/.*/&\nfig12\tnew\tG=2\t64\t44\t1/;no point of the figure'; do
     change fig12_seeds.tsv "${seed_change%%;*}"
     is "seeds changed by $seed_change is an error" refuses "${seed_change#*;}"
 done
