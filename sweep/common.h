@@ -66,6 +66,7 @@ static inline uint64_t file_hash(const char *text, size_t size) {
 
 // What stands in the way of writing this file, found out before hours of work: NULL if nothing does.
 static inline const char *cannot_write(const char *path) {
+    if (!path[0]) return "the name is empty";
     char part[4096];
     struct stat there;
     bool exists = !stat(path, &there);

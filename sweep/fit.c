@@ -54,6 +54,7 @@ enum {
     MAX_RUNS = 64,
     MAX_TARGETS = 64,
     MAX_SEEDS = 5,
+    MOST_VERIFIED = 1023,  // rows of verify_cost: fewer than more_rows
     REQUESTS = 4096,
     RUNNING = 2048,
     BUDGET = 16384
@@ -117,13 +118,26 @@ typedef struct fit {
 // >>reference ----------------------------------------------------------------------------------------------------
 typedef void line_fn(fit *f, char **field);
 
+// Checks that the columns that are read are where they should be. names: with spaces between.
+static int check_columns(const fit *f, char **field, int count, const char *names) {
+    int columns = 0;
+    for (const char *p = names; *p; p += strcspn(p, " "), p += *p == ' ', columns++) {
+        int size = (int)strcspn(p, " ");
+        bool same = columns < count && (int)strlen(field[columns]) == size && !strncmp(field[columns], p, (size_t)size);
+        if (!same)
+            args_fail(1, "%s: column %d is called '%s': expected %.*s", f->place, columns + 1,
+                      columns < count ? field[columns] : "", size, p);
+    }
+    return columns;
+}
+
 // Hands each data line's fields to `line`. Lines with # are comments; the first of the others names the columns.
-static void read_table(fit *f, const char *name, int fields, line_fn *line) {
+static void read_table(fit *f, const char *name, const char *names, line_fn *line) {
     char path[4096], text[1024], *field[16];
+    int fields = 0, rows = 0;
     snprintf(path, sizeof path, "%s/%s", f->set.reference, name);
     FILE *file = fopen(path, "r");
     if (!file) args_fail(1, "%s: cannot open: %s", path, strerror(errno));
-    bool columns = false;
     for (int number = 1; fgets(text, sizeof text, file); number++) {
         int count = 0;
         text[strcspn(text, "\r\n")] = 0;
@@ -135,9 +149,10 @@ static void read_table(fit *f, const char *name, int fields, line_fn *line) {
         }
         snprintf(f->place, sizeof f->place, "%s:%d", path, number);
         if (count < fields) args_fail(1, "%s: expected %d columns, found %d", f->place, fields, count);
-        if (columns) line(f, field);
-        columns = true;
+        if (!fields) fields = check_columns(f, field, count, names);
+        else line(f, field), rows++;
     }
+    if (!rows) args_fail(1, "%s: the table has no points", path);
     fclose(file);
 }
 
@@ -148,9 +163,16 @@ static double number(const fit *f, const char *text) {
     return value;
 }
 
+static int whole(const fit *f, const char *text, int most) {
+    double value = number(f, text);
+    if (value != floor(value) || value > most)
+        args_fail(1, "%s: '%s': must be a whole number, at most %d", f->place, text, most);
+    return (int)value;
+}
+
 static void add(const fit *f, table *t, const char *x, const char *y) {
     if (t->count == MAX_POINTS) args_fail(1, "%s: more than %d points", f->place, MAX_POINTS);
-    t->x[t->count] = number(f, x);
+    t->x[t->count] = whole(f, x, MOST_VERIFIED);
     t->y[t->count++] = number(f, y);
     if (t->count > 1 && t->x[t->count - 1] <= t->x[t->count - 2])
         args_fail(1, "%s: rows and batches must rise", f->place);
@@ -183,24 +205,26 @@ static void read_throughput(fit *f, char **field) {
     if (!invariant && strcmp(field[0], "non_det")) return;
     run r = {.qps = "offline",
              .mode = invariant ? LLM42_BATCH_INVARIANT : LLM42_NONDETERMINISTIC,
-             .requests = (int)number(f, field[1])};
+             .requests = whole(f, field[1], 100000)};
     snprintf(r.workload, sizeof r.workload, "fixed:1024x512");
     if (!f->set.fixed_lengths) snprintf(r.workload, sizeof r.workload, "sglang:1024x512x%d", r.requests);
     add_target(f, invariant ? &f->invariant : &f->decode, &r, offsetof(metrics, output_tok_per_s), field[2], false);
 }
 
 // The workload of build/sweep that the paper calls so: "in=512 out=256", with or without a comma.
-static void workload_of(const char *name, char *spec, size_t size) {
+static void workload_of(const fit *f, const char *name, char *spec, size_t size) {
     int input, output;
     if (sscanf(name, "in=%d%*[ ,]out=%d", &input, &output) == 2) snprintf(spec, size, "fixed:%dx%d", input, output);
-    else snprintf(spec, size, "%s", strcmp(name, "ArXiv") ? "sharegpt-served" : "arxiv");
+    else if (!strcmp(name, "ArXiv")) snprintf(spec, size, "arxiv");
+    else if (!strcmp(name, "ShareGPT")) snprintf(spec, size, "sharegpt-served");
+    else args_fail(1, "%s: '%s': must be ShareGPT, ArXiv or in=I out=O", f->place, name);
 }
 
 // Fig. 10: its batch-invariant runs, which stand there once for each window.
 static void read_offline(fit *f, char **field) {
     if (strcmp(field[2], "global_det") || strcmp(field[1], "ws_64_bs_8")) return;
     run r = {.qps = "offline", .mode = LLM42_BATCH_INVARIANT, .requests = REQUESTS};
-    workload_of(field[0], r.workload, sizeof r.workload);
+    workload_of(f, field[0], r.workload, sizeof r.workload);
     add_target(f, &f->invariant, &r, offsetof(metrics, total_tok_per_s), field[3], false);
 }
 
@@ -222,14 +246,14 @@ static void read_online(fit *f, char **field) {
 
 static void read_recompute(fit *f, char **field) {
     run r = {.workload = "sharegpt-served", .qps = "12", .mode = LLM42_DVR, .requests = REQUESTS, .ratio = 1};
-    r.group = (int)number(f, field[0]), r.window = (int)number(f, field[1]);
+    r.group = whole(f, field[0], 1024), r.window = whole(f, field[1], 1024);
     add_target(f, &f->flips, &r, offsetof(metrics, recompute_pct), field[2], true);
 }
 
 static void read_rollbacks(fit *f, char **field) {
     run r = {.qps = "offline", .mode = LLM42_DVR, .requests = REQUESTS, .ratio = 1, .window = 64, .group = 8};
     if (number(f, field[1]) != 1) return;
-    workload_of(field[0], r.workload, sizeof r.workload);
+    workload_of(f, field[0], r.workload, sizeof r.workload);
     add_target(f, &f->flips, &r, offsetof(metrics, recompute_pct), field[4], true);
 }
 
@@ -530,13 +554,16 @@ int main(int argc, char **argv) {
     out_try(f->set.out);
     llm42_error error = {0};
     args_check(llm42_model_load(&f->model, &(llm42_model_desc){.path = "shape:llama-3.1-8b"}, &error), &error);
-    read_table(f, "verify_cost.tsv", 2, read_verify);
-    read_table(f, "throughput_vs_batch.tsv", 3, read_throughput);
-    read_table(f, "fig10_offline_throughput.tsv", 4, read_offline);
-    read_table(f, "fig11_online_qps12.tsv", 9, read_online);
-    read_table(f, "fig12_recompute_pct.tsv", 3, read_recompute);
-    read_table(f, "table4_rollbacks.tsv", 5, read_rollbacks);
-    read_table(f, "table3_workloads.tsv", 8, read_workload);
+    read_table(f, "verify_cost.tsv", "tokens pass_ms", read_verify);
+    read_table(f, "throughput_vs_batch.tsv", "mode batch output_tok_per_s", read_throughput);
+    read_table(f, "fig10_offline_throughput.tsv", "workload window_group mode total_tok_per_s", read_offline);
+    read_table(f, "fig11_online_qps12.tsv",
+               "mode ttft_p50_s ttft_p75_s ttft_p90_s ttft_p99_s e2e_p50_s e2e_p75_s e2e_p90_s e2e_p99_s", read_online);
+    read_table(f, "fig12_recompute_pct.tsv", "group window recompute_pct", read_recompute);
+    read_table(f, "table4_rollbacks.tsv", "workload det_ratio rollbacks recomputed_tokens recompute_pct",
+               read_rollbacks);
+    read_table(f, "table3_workloads.tsv", "dataset requests in_mean in_median in_std out_mean out_median out_std",
+               read_workload);
     table *v = &f->verify;
     if (v->count < 2 || !f->decode.runs || !f->host.runs || !f->flips.runs || !f->invariant.runs)
         args_fail(1, "%s: a table has no points", f->set.reference);

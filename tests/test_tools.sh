@@ -64,8 +64,30 @@ for file in --out --calibrate --margins; do
     check_not "bench $file" '^nondeterministic'
 done
 ends 1 "^bench: $out/gone/x: cannot write: No such file or directory$" bench --out "$out/gone/x"
+ends 1 "^sweep: : cannot write: the name is empty$" sweep --calibration sweep/calibration/cpu-tiny42.tsv \
+    --workload fixed:8x8 --requests 9 --out ""
 ends 1 "^fit: $out/gone/x: cannot write: No such file or directory$" fit --out "$out/gone/x"
 check_not fit batch
+fit_refuses() {  # fit_refuses TEXT TABLE SED-SCRIPT: a reference table that is changed
+    rm -rf "$out/reference"
+    cp -r sweep/reference "$out/reference"
+    sed -i "$3" "$out/reference/$2.tsv"
+    # A fit takes minutes: it is ended if it begins.
+    if ! timeout 20 "$B/fit" --reference "$out/reference" --out "$out/fitted" >"$out/log" 2>&1 &&
+        grep -qxF "fit: $out/reference/$2.tsv$1" "$out/log"; then
+        passed=$((passed + 1))
+    else
+        echo "test_tools: FAILED: fit took a bad $2.tsv, or did not say $1"
+        head -n 3 "$out/log"
+        failed=$((failed + 1))
+    fi
+}
+fit_refuses ": the table has no points" fig12_recompute_pct '/^[0-9]/d'
+fit_refuses ":3: column 1 is called 'window': expected group" fig12_recompute_pct 's/^group.window/window\tgroup/'
+fit_refuses ":3: column 2 is called 'ms_per_token': expected pass_ms" verify_cost 's/\t[^\t]*//'
+fit_refuses ":22: '1.5': must be a whole number, at most 100000" throughput_vs_batch '22s/\t[0-9]*/\t1.5/'
+fit_refuses ":5: '2048': must be a whole number, at most 1023" verify_cost '5s/^[0-9]*/2048/'
+fit_refuses ":4: 'Arxiv': must be ShareGPT, ArXiv or in=I out=O" table4_rollbacks '4s/.*/Arxiv\t1\t70\t1805\t2/'
 # generate --logprobs: a line for each new token. They are those of score; the texts of the lines are the text.
 ask=(generate --prompt Once --ignore-eos --deterministic -n 12)
 ends 0 '^sample	position	token	logprob	text$' "${ask[@]}" --logprobs
