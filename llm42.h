@@ -463,7 +463,7 @@ typedef struct llm42_backend_desc {
     int max_context;           // tokens in a sequence, at most
     int pages, page_size;      // of the KV cache
     int max_running;           // sequences in a pass, at most
-    int fixed_rows;            // M, the shape of replay passes; 0: not known
+    int fixed_rows;            // M, the shape of FIXED replay passes and the most rows of others; 0: not known
     unsigned schedules;        // the schedules that passes will have, as bits 1 << LLM42_FAST ...; 0: not known
     bool overlap;              // start and poll will be used
     const void *backend_desc;  // the backend's own options, as in llm42_engine_desc; NULL: its defaults
@@ -659,6 +659,9 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
     X(LLM42_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic")                  \
     X(LLM42_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused") \
     X(LLM42_BATCH_INVARIANT, "batch_invariant", "every pass is INVARIANT; every request is reproducible")
+#define LLM42_VERIFIERS(X)                                                                         \
+    X(LLM42_VERIFIER_FIXED, "fixed", "replay passes have M rows (the paper): results depend on M") \
+    X(LLM42_VERIFIER_INVARIANT, "invariant", "replay passes are INVARIANT and hold nothing but their windows")
 #define LLM42_VERIFIES(X)                                                                                        \
     X(LLM42_VERIFY_EAGER, "eager", "as soon as one window is ready, filled up with partial windows (the paper)") \
     X(LLM42_VERIFY_WAIT, "wait",                                                                                 \
@@ -677,12 +680,13 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
     X(LLM42_CHUNKED_ON, "on", "prompts ride beside decoding, cut into chunks by token_budget") \
     X(LLM42_CHUNKED_OFF, "off", "all prompts but PACKED ones run whole, before decoding goes on (the paper)")
 // P(name of options and columns, field, type, name of the value 0 (default), list of values)
-#define LLM42_POLICIES(P)                                                       \
-    P("mode", mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                \
-    P("verify", verify, llm42_verify, LLM42_VERIFY_DEFAULT, LLM42_VERIFIES)     \
-    P("fill", fill, llm42_fill, LLM42_FILL_DEFAULT, LLM42_FILLS)                \
-    P("prefill", prefill, llm42_prefill, LLM42_PREFILL_DEFAULT, LLM42_PREFILLS) \
-    P("bonus", bonus, llm42_bonus, LLM42_BONUS_DEFAULT, LLM42_BONUSES)          \
+#define LLM42_POLICIES(P)                                                            \
+    P("mode", mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                     \
+    P("verifier", verifier, llm42_verifier, LLM42_VERIFIER_DEFAULT, LLM42_VERIFIERS) \
+    P("verify", verify, llm42_verify, LLM42_VERIFY_DEFAULT, LLM42_VERIFIES)          \
+    P("fill", fill, llm42_fill, LLM42_FILL_DEFAULT, LLM42_FILLS)                     \
+    P("prefill", prefill, llm42_prefill, LLM42_PREFILL_DEFAULT, LLM42_PREFILLS)      \
+    P("bonus", bonus, llm42_bonus, LLM42_BONUS_DEFAULT, LLM42_BONUSES)               \
     P("chunked", chunked_prefill, llm42_chunked, LLM42_CHUNKED_DEFAULT, LLM42_CHUNKEDS)
 
 #define LLM42__VALUE(name, word, meaning) name,
@@ -849,6 +853,7 @@ typedef struct llm42_view {
     const llm42_engine_desc *desc;  // every default resolved
     double now;                     // the backend's clock, seconds
     int64_t passes;                 // passes that have run; llm42_request.ready_since counts in these
+    llm42_schedule replay;          // of replay passes, as .verifier says
     int window_ready;               // candidates that make a window ready: W - 1, or W without the bonus token
     int running_count, waiting_count;
     const llm42_request *const *running;  // [running_count], in order of admission
@@ -860,27 +865,31 @@ typedef struct llm42_view {
 
 // The rules. The engine refuses a plan that breaks one: llm42_engine_step returns LLM42_PLAN and an error that names
 // the rule and the request. A refused plan changes nothing, and the engine can go on.
-#define LLM42_RULES(X)                                                                                              \
-    X(LLM42_RULE_SCHEDULE, "the schedule is one that the mode and prefill use")                                     \
-    X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                     \
-    X(LLM42_RULE_ONCE, "a request is in a plan at most once")                                                       \
-    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                                  \
-    X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and another token may follow")                  \
-    X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                           \
-    X(LLM42_RULE_PREFILL, "a deterministic prompt runs in the kind of pass that .prefill names, never FAST")        \
-    X(LLM42_RULE_ISOLATED, "with prefill ISOLATED a deterministic prompt is alone, with all rows that it may have") \
-    X(LLM42_RULE_KIND, "a choice is to decode, to run rows of a prompt, or to verify a window")                     \
-    X(LLM42_RULE_WINDOW, "a window has something to verify")                                                        \
-    X(LLM42_RULE_FAILED, "after a failed replay pass the whole window is verified again")                           \
-    X(LLM42_RULE_REPLAY, "windows are verified in FIXED passes")                                                    \
-    X(LLM42_RULE_ROWS, "a choice has at most llm42_choice_rows rows, a plan at most M (FIXED) or token_budget")     \
-    X(LLM42_RULE_SHAPE,                                                                                             \
-      "the shape is M in a FIXED pass, or the rows of an ISOLATED prompt; in other passes it is at least "          \
-      "the rows planned and at most token_budget")                                                                  \
-    X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                   \
-    X(LLM42_RULE_WORK, "a plan is empty only while a pass is in flight")                                            \
-    X(LLM42_RULE_ADMIT, "admit may admit none (0) only while a request runs")                                       \
-    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                                 \
+#define LLM42_RULES(X)                                                                                            \
+    X(LLM42_RULE_SCHEDULE, "the schedule is one that the mode and prefill use")                                   \
+    X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                   \
+    X(LLM42_RULE_ONCE, "a request is in a plan at most once")                                                     \
+    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                                \
+    X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and another token may follow")                \
+    X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                         \
+    X(LLM42_RULE_PREFILL,                                                                                         \
+      "a deterministic prompt runs in the kind of pass that .prefill and .verifier name, never FAST")             \
+    X(LLM42_RULE_ISOLATED,                                                                                        \
+      "with prefill ISOLATED and verifier FIXED a deterministic prompt is alone, with all rows that it may have") \
+    X(LLM42_RULE_KIND, "a choice is to decode, to run rows of a prompt, or to verify a window")                   \
+    X(LLM42_RULE_WINDOW, "a window has something to verify")                                                      \
+    X(LLM42_RULE_FAILED, "after a failed replay pass the whole window is verified again")                         \
+    X(LLM42_RULE_REPLAY, "windows are verified in passes of the schedule that .verifier names")                   \
+    X(LLM42_RULE_ROWS, "a choice has at most llm42_choice_rows rows, a plan at most M (FIXED), token_budget "     \
+                       "(others), or the larger of "                                                              \
+                       "both (INVARIANT with verifier INVARIANT)")                                                \
+    X(LLM42_RULE_SHAPE,                                                                                           \
+      "the shape is M in a FIXED pass, or the rows of an ISOLATED prompt; in other passes it is at least "        \
+      "the rows planned and at most as many as a plan may have")                                                  \
+    X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                 \
+    X(LLM42_RULE_WORK, "a plan is empty only while a pass is in flight")                                          \
+    X(LLM42_RULE_ADMIT, "admit may admit none (0) only while a request runs")                                     \
+    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                               \
     X(LLM42_RULE_ARRIVED, "admit names a waiting request that has arrived")
 
 typedef enum llm42_rule {
@@ -944,6 +953,7 @@ struct llm42_engine_desc {
                                     // 1 GiB or one full context, whichever is more
     int window;                     // W; default: 32
     int group;                      // G; default: 8. M = G x W
+    llm42_verifier verifier;        // order of sums of replay passes; default: FIXED
     llm42_verify verify;            // default: EAGER
     llm42_fill fill;                // default: LARGEST
     int deadline;                   // WAIT: passes that a ready window waits at most; default: W
@@ -4727,7 +4737,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     sim->calibration = desc.calibration;
     sim->desc = desc;
     sim->max_running = LLM42__MAX(d->max_running, 1);
-    sim->replay_rows = d->fixed_rows;
+    sim->replay_rows = d->schedules >> LLM42_FIXED & 1 ? d->fixed_rows : 0;
     sim->vocab = (uint32_t)d->model->config.vocab;
     for (int i = 0; i < sim->max_running; i++) sim->request[i].id = -1;
     llm42__log(d->log, d->log_user, "sim backend: calibration %s, %s", desc.calibration->name,
@@ -5068,13 +5078,16 @@ static void llm42__prefix_insert(llm42__kv *kv, int p, uint64_t hash, bool canon
 // True if a request reads and writes the prefix cache. With prefill ISOLATED the KV of a verified request depends on
 // the shape of its prompt, so such requests share nothing.
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
-    return e->desc.prefix_cache && !(r->info.verify && e->desc.prefill == LLM42_PREFILL_ISOLATED);
+    bool alone = e->desc.prefill == LLM42_PREFILL_ISOLATED && e->view.replay == LLM42_FIXED;
+    return e->desc.prefix_cache && !(r->info.verify && alone);
 }
 
 // How many positions may count as canonical. A shared page must hold the KV that a deterministic prompt would get. With
-// prefill INVARIANT, INVARIANT rows write that KV, but the output tokens of a verified request get KV of FIXED rows.
+// prefill INVARIANT and verifier FIXED, INVARIANT rows write that KV, but the output tokens of a verified request get
+// KV of FIXED rows.
 static int llm42__canonical_limit(const llm42_engine *e, const llm42__request *r) {
-    return r->info.verify && e->desc.prefill == LLM42_PREFILL_INVARIANT ? r->info.prompt_count : INT32_MAX;
+    bool differ = e->desc.prefill == LLM42_PREFILL_INVARIANT && e->view.replay == LLM42_FIXED;
+    return r->info.verify && differ ? r->info.prompt_count : INT32_MAX;
 }
 
 // Inserts a request's pages into the prefix cache, as far as they are full of KV that no longer changes.
@@ -5426,14 +5439,16 @@ void llm42_choose(llm42_plan *plan, const llm42_request *r, llm42_choice_kind ki
     plan->count++;
 }
 
-// A deterministic prompt runs in the kind of pass that .prefill names. Tokens that a request had committed before a
-// preemption run in passes of M rows, as they did when they were verified.
+// With the INVARIANT verifier all rows of a deterministic request run in INVARIANT passes. With the FIXED one its
+// prompt runs in the kind of pass that .prefill names. Tokens that it had committed before a preemption run in passes
+// of M rows, as they did when they were verified.
 static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42_schedule schedule) {
     int all = llm42__last_position(r) + 1 - r->kv, prompt = r->prompt_count - r->kv;
     if (r->state != LLM42_STATE_PREFILL) return 0;
     if (!r->verify) return all;
-    if (prompt > 0 && v->desc->prefill == LLM42_PREFILL_INVARIANT) return schedule == LLM42_INVARIANT ? prompt : 0;
-    if (schedule != LLM42_FIXED) return 0;
+    if (v->replay == LLM42_FIXED && prompt > 0 && v->desc->prefill == LLM42_PREFILL_INVARIANT)
+        return schedule == LLM42_INVARIANT ? prompt : 0;
+    if (schedule != v->replay) return 0;
     return prompt > 0 && v->desc->prefill == LLM42_PREFILL_ISOLATED ? LLM42__MIN(prompt, v->desc->token_budget) : all;
 }
 
@@ -5449,7 +5464,7 @@ static int llm42__window_rows(const llm42_view *v, const llm42_request *r) {
 int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_choice_kind kind, llm42_schedule schedule) {
     if (r->in_flight) return 0;
     if (kind == LLM42_CHOICE_PROMPT) return llm42__prompt_rows(v, r, schedule);
-    if (kind == LLM42_CHOICE_WINDOW) return schedule == LLM42_FIXED ? llm42__window_rows(v, r) : 0;
+    if (kind == LLM42_CHOICE_WINDOW) return schedule == v->replay ? llm42__window_rows(v, r) : 0;
     if (r->state != LLM42_STATE_DECODE) return 0;
     return !r->verify || (!r->must_verify && !r->complete);
 }
@@ -5523,22 +5538,23 @@ static int llm42__choose_windows(const llm42_view *v, llm42_plan *plan) {
         int64_t rank = llm42__window_rank(v, v->running[i]);
         if (rank < 0 || rank > last_rank || (rank == last_rank && i > last)) continue;
         llm42_choose(plan, v->running[i], LLM42_CHOICE_WINDOW, 0);
-        rows += llm42_choice_rows(v, v->running[i], LLM42_CHOICE_WINDOW, LLM42_FIXED);
+        rows += llm42_choice_rows(v, v->running[i], LLM42_CHOICE_WINDOW, v->replay);
     }
     return rows;
 }
 
-// Plans a replay pass: windows, if verification is due; in the rest of its M rows deterministic prompts; and in rows
-// that would otherwise be padding ordinary prompts.
+// Plans a replay pass: windows, if verification is due; in the rest of its M rows deterministic prompts, unless they
+// ride in ordinary passes; and in rows of a FIXED pass that would otherwise be padding ordinary prompts.
 static void llm42__plan_replay(const llm42_view *v, llm42_plan *plan, bool windows) {
-    plan->schedule = LLM42_FIXED;
+    const bool fixed = v->replay == LLM42_FIXED, ride = v->desc->prefill == LLM42_PREFILL_INVARIANT;
+    plan->schedule = v->replay;
     int room = v->desc->window * v->desc->group - (windows ? llm42__choose_windows(v, plan) : 0);
     for (int own = 1; own >= 0 && v->desc->prefill != LLM42_PREFILL_ISOLATED; own--)
         for (int i = 0; i < v->running_count && room > 0; i++) {
             const llm42_request *r = v->running[i];
-            int rows = LLM42__MIN(room, llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_FIXED));
+            int rows = LLM42__MIN(room, llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, v->replay));
             if (r->verify != (own == 1) || rows < 1) continue;
-            if (v->desc->prefill == LLM42_PREFILL_INVARIANT && !r->verify) continue;
+            if (own ? ride && !fixed : ride || !fixed) continue;
             llm42_choose(plan, r, LLM42_CHOICE_PROMPT, rows);
             room -= rows;
         }
@@ -5546,10 +5562,10 @@ static void llm42__plan_replay(const llm42_view *v, llm42_plan *plan, bool windo
 
 // Plans a pass for prefill ISOLATED: the oldest deterministic prompt alone, at its own shape.
 static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
-    plan->schedule = LLM42_FIXED;
+    plan->schedule = v->replay;
     for (int i = 0; i < v->running_count && !plan->count; i++) {
         const llm42_request *r = v->running[i];
-        int rows = r->verify ? llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_FIXED) : 0;
+        int rows = r->verify ? llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, v->replay) : 0;
         bool prompt = r->kv < r->prompt_count;
         if (!prompt) rows = LLM42__MIN(rows, v->desc->window * v->desc->group);
         if (rows) llm42_choose(plan, r, LLM42_CHOICE_PROMPT, rows);
@@ -5586,7 +5602,7 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     llm42__due due = llm42__what_is_due(v);
     bool whole = d->chunked_prefill == LLM42_CHUNKED_OFF, flying = v->in_flight.rows > 0;
     bool packed = d->prefill != LLM42_PREFILL_ISOLATED, ordinary = due.decodes || due.riding_prompts;
-    bool turn = v->last.schedule == LLM42_FIXED && v->last.prompts && ordinary && !whole;  // decoding's turn
+    bool turn = v->last.schedule == v->replay && v->last.prompts && ordinary && !whole;  // decoding's turn
     bool prompts = due.replay_prompts && !turn && !(packed && flying);
     bool verify = due.windows && !flying &&
                   (d->verify == LLM42_VERIFY_EAGER || due.windows >= d->group || due.overdue ||
@@ -5629,10 +5645,10 @@ const llm42_planner *llm42_planner_default(void) {
 // preempted first, the planner is asked again.
 
 // The rule that a choice breaks if it may have no rows.
-static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, llm42_schedule schedule) {
+static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, bool replay) {
     if (c->kind == LLM42_CHOICE_DECODE) return LLM42_RULE_DECODE;
     if (c->kind == LLM42_CHOICE_PROMPT) return r->state == LLM42_STATE_PREFILL ? LLM42_RULE_PREFILL : LLM42_RULE_PROMPT;
-    return schedule == LLM42_FIXED ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
+    return replay ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
 }
 
 // Writes the rows of a choice. Those of a prompt begin behind its KV, those of a window at the last committed token. A
@@ -5661,7 +5677,8 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     if (c->kind < LLM42_CHOICE_DECODE || c->kind > LLM42_CHOICE_WINDOW)
         return llm42__refuse(e, LLM42_RULE_KIND, c->request, error);
     int most = llm42_choice_rows(&e->view, &r->info, c->kind, b->plan.schedule);
-    if (!most) return llm42__refuse(e, llm42__rule_of(&r->info, c, b->plan.schedule), c->request, error);
+    if (!most)
+        return llm42__refuse(e, llm42__rule_of(&r->info, c, b->plan.schedule == e->view.replay), c->request, error);
     if (!c->rows) c->rows = most;
     if (c->rows < 0 || c->rows > most || c->rows > b->room - b->pass.rows)
         return llm42__refuse(e, LLM42_RULE_ROWS, c->request, error);
@@ -5677,11 +5694,19 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     return LLM42_OK;
 }
 
-// With prefill ISOLATED the bits of a deterministic prompt depend on the shape of its pass. It must be alone there, and
-// be cut nowhere but at the token budget.
+// With prefill ISOLATED and verifier FIXED the bits of a deterministic prompt depend on the shape of its pass. It must
+// be alone there, and be cut nowhere but at the token budget.
 static bool llm42__is_isolated(const llm42_engine *e, const llm42__request *r, const llm42_choice *c) {
     return e->desc.prefill == LLM42_PREFILL_ISOLATED && r->info.verify && c->kind == LLM42_CHOICE_PROMPT &&
            r->info.kv < r->info.prompt_count;
+}
+
+// Whether a pass holds nothing but windows and deterministic prompts, and ordinary passes need not wait for it.
+static bool llm42__may_start(const llm42_engine *e, const llm42__batch *b) {
+    const bool packed = e->desc.prefill == LLM42_PREFILL_PACKED;
+    if (!e->desc.overlap || b->pass.schedule != e->view.replay) return false;
+    if (b->pass.schedule == LLM42_FIXED) return b->pass.windows || e->desc.prefill != LLM42_PREFILL_ISOLATED;
+    return b->pass.windows + b->pass.prompts == b->plan.count && (b->pass.windows || packed);
 }
 
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
@@ -5704,12 +5729,13 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
         isolated = true;
     }
     int most = fixed && !isolated ? e->M : e->desc.token_budget, shape = fixed && !isolated ? e->M : b->pass.rows;
+    if (plan->schedule == LLM42_INVARIANT && e->view.replay == LLM42_INVARIANT) most = LLM42__MAX(most, e->M);
     if (b->pass.rows > most) return llm42__refuse(e, LLM42_RULE_ROWS, 0, error);
     if (!plan->shape) plan->shape = shape;
     if (fixed ? plan->shape != shape : plan->shape < shape || plan->shape > most)
         return llm42__refuse(e, LLM42_RULE_SHAPE, 0, error);
     b->pass.shape = plan->shape;
-    b->starts = fixed && e->desc.overlap && (b->pass.windows || e->desc.prefill != LLM42_PREFILL_ISOLATED);
+    b->starts = llm42__may_start(e, b);
     return b->starts && e->view.in_flight.rows ? llm42__refuse(e, LLM42_RULE_OVERLAP, 0, error) : LLM42_OK;
 }
 
@@ -5780,8 +5806,8 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
 // Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates. Here the way
 // of a token ends, with the event COMMITTED.
 // Calls: kv, admit when a request ends, the user's on_event, the planner's postprocess.
-// Invariant: every committed token of a verified request came from a replay pass or from the last row of its prompt,
-// and that row never runs under FAST.
+// Invariant: every committed token of a verified request came from a replay pass, from the last row of its prompt
+// (which never runs under FAST), or from a row that is as good as a replay pass's (llm42__take_rows).
 
 // Keeps .complete and .ready_since up to date when candidates were added or dropped.
 static void llm42__note_candidates(const llm42_engine *e, llm42__request *r) {
@@ -5920,18 +5946,18 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
     return (token + 1) % e->desc.model->config.vocab;
 }
 
-// Takes the token that a decoding row or the last row of a prompt gave. The token of a prompt is final, because no
-// prompt of a verified request runs under FAST. What a verified request decodes is a candidate, in any pass. If there
-// is no token, the candidate is token 0: only the replay pass decides whether its logits are finite.
-static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool prompt) {
+// Takes the token that a decoding row or the last row of a prompt gave. What a verified request decodes is a candidate,
+// unless it is final. If there is no token, the candidate is token 0: only the replay pass decides whether its logits
+// are finite.
+static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final) {
     int at = r->info.prompt_count + r->info.committed + r->info.candidates;
     bool failed = llm42__no_token(e, out);
-    if ((!r->info.verify || prompt) && failed) {
+    if (final && failed) {
         llm42__finish_with_error(e, r);
         return;
     }
     if (failed) out.token = 0;
-    if (!r->info.verify || prompt) {
+    if (final) {
         r->tokens[at] = out.token;
         r->logprobs[r->info.committed] = out.logprob;
         if (!llm42__commit(e, r, 1)) llm42__note_candidates(e, r);
@@ -5952,9 +5978,13 @@ static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output o
 
 // Takes the rows of a prompt or of decoding, which have written KV. That KV is canonical if the KV before it is and the
 // pass was of the kind that deterministic prompts run in. The KV of candidates never is, because they may be dropped.
+// The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
+// verified request decodes, if a window with the same row would run under the same schedule on the same KV.
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b, int rows, llm42_output out) {
-    bool prompt = r->info.state == LLM42_STATE_PREFILL;
-    bool canonical = b->plan.schedule == e->canonical && r->canonical == r->info.kv && (prompt || !r->info.verify);
+    bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->canonical == r->info.kv && !r->info.candidates;
+    bool verified = whole && b->plan.schedule == LLM42_INVARIANT && e->view.replay == LLM42_INVARIANT;
+    bool final = prompt || !r->info.verify || verified;
+    bool canonical = b->plan.schedule == e->canonical && r->canonical == r->info.kv && final;
     assert(!prompt || !r->info.verify || b->plan.schedule != LLM42_FAST);
     r->info.kv += rows;
     if (canonical) r->canonical = LLM42__MIN(r->info.kv, llm42__canonical_limit(e, r));
@@ -5964,7 +5994,7 @@ static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__ba
         r->info.state = LLM42_STATE_DECODE;
         llm42__emit_request(e, r, LLM42_EVENT_PREFILLED, r->info.kv);
     }
-    llm42__take_token(e, r, out, prompt);
+    llm42__take_token(e, r, out, final);
 }
 
 // Gives the results of a pass to its requests.
@@ -6390,8 +6420,10 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     if (!llm42__engine_allocate(e))
         result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d",
                             d.max_running, d.pages);
-    unsigned fixed = d.mode == LLM42_DVR, fast = d.mode != LLM42_BATCH_INVARIANT;
-    unsigned invariant = !fast || (fixed && d.prefill == LLM42_PREFILL_INVARIANT);
+    e->view.replay = d.verifier == LLM42_VERIFIER_FIXED ? LLM42_FIXED : LLM42_INVARIANT;
+    unsigned dvr = d.mode == LLM42_DVR, fast = d.mode != LLM42_BATCH_INVARIANT;
+    unsigned fixed = dvr && e->view.replay == LLM42_FIXED;
+    unsigned invariant = !fast || (dvr && (!fixed || d.prefill == LLM42_PREFILL_INVARIANT));
     e->schedules = fast << LLM42_FAST | fixed << LLM42_FIXED | invariant << LLM42_INVARIANT;
     e->canonical = invariant ? LLM42_INVARIANT : LLM42_FIXED;
     e->view.desc = &e->desc;

@@ -295,6 +295,51 @@ TEST(dvr_invariant_prefill) {
            d.compared, d.token_requests);
 }
 
+// With the INVARIANT verifier W, G and the prefill do not matter either: the result is that of mode BATCH_INVARIANT.
+static void one_result(const result *reference) {
+    static const llm42_prefill prefills[] = {LLM42_PREFILL_PACKED, LLM42_PREFILL_ISOLATED, LLM42_PREFILL_INVARIANT};
+    static const char *const words[] = {"PACKED", "ISOLATED", "INVARIANT"};
+    printf("  the INVARIANT verifier, by prefill:\n");
+    static const config configs[] = {
+        {.name = "alone", .one_by_one = true},
+        {.name = "among 3, W 8, G 4", .desc = {.max_running = 4, .window = 8, .group = 4}},
+        {.name = "among 31, WAIT", .desc = {.max_running = 32, .verify = LLM42_VERIFY_WAIT}, .shuffle = 8},
+        {.name = "W 128, G 1, no bonus token",
+         .desc = {.max_running = 8, .window = 128, .group = 1, .bonus = LLM42_BONUS_OFF}},
+        {.name = "W 2, G 64, WAIT", .desc = {.max_running = 32, .window = 2, .group = 64, .verify = LLM42_VERIFY_WAIT}},
+        {.name = "W 1, pages of 1 token", .desc = {.max_running = 16, .window = 1, .group = 5, .page_size = 1}},
+        {.name = "a tenth marked, OLDEST",
+         .desc = {.max_running = 32, .window = 16, .group = 8, .fill = LLM42_FILL_OLDEST},
+         .ratio = 0.1},
+        {.name = "half, WAIT, deadline 3",
+         .desc = {.max_running = 12, .verify = LLM42_VERIFY_WAIT, .deadline = 3},
+         .ratio = 0.5},
+        {.name = "whole prompts",
+         .desc = {.max_running = 16, .window = 64, .group = 8, .chunked_prefill = LLM42_CHUNKED_OFF},
+         .ratio = 0.5},
+        {.name = "token budget 32, W 64", .desc = {.max_running = 16, .token_budget = 32, .window = 64, .group = 2}},
+        {.name = "prefix cache, warm", .desc = {.max_running = 16, .prefix_cache = true}, .rounds = 2},
+        {.name = "small pool", .desc = {.max_running = 16, .pages = 60}, .ratio = 0.7, .preempts = 1},
+        {.name = "small pool, cache, WAIT",
+         .desc = {.max_running = 16, .pages = 240, .page_size = 4, .prefix_cache = true, .verify = LLM42_VERIFY_WAIT},
+         .ratio = 0.5,
+         .shuffle = 9,
+         .preempts = 1},
+        {.name = "5% made wrong, cache", .desc = {.max_running = 16, .inject_rate = 0.05, .prefix_cache = true}},
+    };
+    for (size_t p = 0; p < sizeof prefills / sizeof *prefills; p++)
+        for (size_t i = 0; i < sizeof configs / sizeof *configs; i += p ? 2 : 1) {
+            char name[64];
+            config c = configs[i];
+            snprintf(name, sizeof name, "%s, %s", words[p], c.name);
+            c.name = name;
+            c.desc.verifier = LLM42_VERIFIER_INVARIANT, c.desc.prefill = prefills[p];
+            must_match(reference, &c);
+            CHECK_INT(totals.passes[LLM42_FIXED], 0);
+            CHECK_MSG(totals.verifications > 0, "%s: nothing was verified", name);
+        }
+}
+
 TEST(batch_invariant) {
     static result reference[REQUESTS];
     run(&(config){.name = "BATCH_INVARIANT, alone (reference)",
@@ -309,6 +354,7 @@ TEST(batch_invariant) {
          .preempts = 1},
     };
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) must_match(reference, &configs[i]);
+    one_result(reference);
 }
 
 // Controls: with a part of the protocol left out the same comparison must fail.
@@ -340,6 +386,16 @@ TEST(controls) {
     printf("  KV overwrite left out: %d of %d requests differ in a bit, %d in their tokens\n", d.requests, d.compared,
            d.token_requests);
     CHECK_MSG(d.requests > 0, "leaving out the KV overwrite changed nothing");
+
+    run(&(config){.name = "control: the same, INVARIANT verifier",
+                  .desc = {.max_running = 16, .keep_fast_kv = true, .verifier = LLM42_VERIFIER_INVARIANT}},
+        true, a);
+    run(&(config){.name = "BATCH_INVARIANT", .desc = {.mode = LLM42_BATCH_INVARIANT}}, true, b);
+    d = compare(a, b);
+    CHECK_MSG(d.requests > 0, "leaving out the KV overwrite changed nothing with the INVARIANT verifier");
+    run(&(config){.name = "M = 32", .desc = {.max_running = 16, .window = 8, .group = 4}}, true, a);
+    d = compare(a, b);
+    CHECK_MSG(d.requests > 0, "the FIXED and the INVARIANT verifier gave the same bits: M would not matter");
 }
 
 int main(int argc, char **argv) {
