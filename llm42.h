@@ -5981,10 +5981,10 @@ static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output o
 // The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
 // verified request decodes, if a window with the same row would run under the same schedule on the same KV.
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b, int rows, llm42_output out) {
-    bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->canonical == r->info.kv && !r->info.candidates;
-    bool verified = whole && b->plan.schedule == LLM42_INVARIANT && e->view.replay == LLM42_INVARIANT;
-    bool final = prompt || !r->info.verify || verified;
-    bool canonical = b->plan.schedule == e->canonical && r->canonical == r->info.kv && final;
+    bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->canonical == r->info.kv;
+    bool as_replayed = whole && b->plan.schedule == LLM42_INVARIANT && e->view.replay == LLM42_INVARIANT;
+    bool final = prompt || !r->info.verify || as_replayed;
+    bool canonical = whole && b->plan.schedule == e->canonical && final;
     assert(!prompt || !r->info.verify || b->plan.schedule != LLM42_FAST);
     r->info.kv += rows;
     if (canonical) r->canonical = LLM42__MIN(r->info.kv, llm42__canonical_limit(e, r));

@@ -88,17 +88,18 @@ static int choose_any(const llm42_view *v, llm42_plan *plan, const llm42_request
 
 static llm42_result plan_any(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *unused) {
     random_planner *p = user;
-    static const llm42_schedule of_dvr[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
-    int kinds = v->desc->prefill == LLM42_PREFILL_INVARIANT ? 3 : 2;
+    const llm42_schedule of_dvr[] = {LLM42_FAST, v->replay, LLM42_INVARIANT};
+    int kinds = v->desc->prefill == LLM42_PREFILL_INVARIANT && v->replay == LLM42_FIXED ? 3 : 2;
+    int most = v->replay == LLM42_INVARIANT && M > v->desc->token_budget ? M : v->desc->token_budget;
     (void)unused;
     for (int i = 0; i < v->running_count; i++)
         if (!p->starved[v->running[i]->id] && once_in(30)) p->starved[v->running[i]->id] = any(1, STARVED);
     for (int attempt = 0; !plan->count; attempt++) {
         plan->schedule = v->desc->mode == LLM42_BATCH_INVARIANT ? LLM42_INVARIANT : of_dvr[any(0, kinds - 1)];
-        bool fixed = plan->schedule == LLM42_FIXED;
+        bool replay = plan->schedule == v->replay;
         if (v->in_flight.rows && (once_in(4) || attempt > 20)) break;  // wait for it
-        if (fixed && v->in_flight.rows) continue;
-        int room = fixed ? M : v->desc->token_budget;
+        if (replay && v->in_flight.rows) continue;
+        int room = plan->schedule == LLM42_FIXED ? M : replay ? most : v->desc->token_budget;
         for (int i = 0, at = any(0, v->running_count - 1); i < v->running_count && room > 0; i++, at++) {
             const llm42_request *r = v->running[at % v->running_count];
             bool left_out = p->starved[r->id] > 0 && attempt < 5;
@@ -107,7 +108,8 @@ static llm42_result plan_any(void *user, const llm42_view *v, llm42_plan *plan, 
         }
     }
     for (int i = 0; i < v->running_count; i++) p->starved[v->running[i]->id] -= p->starved[v->running[i]->id] > 0;
-    if (plan->schedule != LLM42_FIXED && plan->count && once_in(4)) plan->shape = v->desc->token_budget;
+    if (plan->schedule != LLM42_FIXED && plan->count && once_in(4))
+        plan->shape = plan->schedule == v->replay ? most : v->desc->token_budget;
     return LLM42_OK;
 }
 
@@ -138,7 +140,8 @@ static llm42_calibration calibration = {.name = "test",
 
 static struct { int64_t engines, compared, plans, rollbacks, preemptions, flights, hits, windows; } seen;
 
-// The reference: each request alone under the default planner, with the same prefill and, where it counts, budget.
+// The reference: each request alone under the default planner, with the same prefill and, where it counts, budget. With
+// the INVARIANT verifier it is the result of mode BATCH_INVARIANT.
 typedef struct reference {
     bool sim;
     llm42_mode mode;
@@ -172,24 +175,27 @@ static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
     static reference all[64];
     static int count;
     static const bool marked[REQUESTS] = {true, true, true, true, true, true};
-    int budget = d->prefill == LLM42_PREFILL_ISOLATED ? d->token_budget : 0;
+    const bool one = d->mode == LLM42_BATCH_INVARIANT || d->verifier == LLM42_VERIFIER_INVARIANT;
+    const llm42_mode mode = one ? LLM42_BATCH_INVARIANT : d->mode;
+    const llm42_prefill prefill = one ? LLM42_PREFILL_PACKED : d->prefill;
+    const int budget = prefill == LLM42_PREFILL_ISOLATED ? d->token_budget : 0;
     for (int i = 0; i < count; i++)
-        if (all[i].sim == sim && all[i].mode == d->mode && all[i].prefill == d->prefill && all[i].budget == budget)
+        if (all[i].sim == sim && all[i].mode == mode && all[i].prefill == prefill && all[i].budget == budget)
             return &all[i];
     reference *r = &all[count++];
     assert(count < 64);
-    *r = (reference){.sim = sim, .mode = d->mode, .prefill = d->prefill, .budget = budget};
+    *r = (reference){.sim = sim, .mode = mode, .prefill = prefill, .budget = budget};
     const llm42_sim_desc truth = {.calibration = &calibration, .no_flips = true};
     llm42_engine_desc desc = {.model = d->model,
                               .backend = d->backend,
-                              .mode = d->mode,
+                              .mode = mode,
                               .threads = 1,
                               .compute = LLM42_FP32,
                               .max_context = 64,
                               .max_running = 1,
                               .window = M,
                               .group = 1,
-                              .prefill = d->prefill,
+                              .prefill = prefill,
                               .pages = 8,
                               .token_budget = d->token_budget,
                               .backend_desc = sim ? &truth : NULL};
@@ -220,6 +226,7 @@ static void random_engine(bool sim) {
                               .window = w[0],
                               .group = w[1],
                               .prefill = prefills[any(0, 2)],
+                              .verifier = once_in(2) ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
                               .bonus = once_in(2) ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
                               .token_budget = 6 + 8 * any(0, 3),
                               .prefix_cache = once_in(2),
