@@ -124,6 +124,9 @@
    - Prefill PACKED: the prompts of deterministic requests are rows of replay passes, many prompts at a time, beside
      verification windows. A KV entry then depends on the tokens and M alone. Prefix sharing and preemption keep the
      bits. ISOLATED, the paper's way, runs each prompt alone.
+   - Verifier INVARIANT: replay passes run under schedule INVARIANT, and hold nothing but their windows. The result is
+     that of mode BATCH_INVARIANT then, whatever W, G and the prefill are. A token that a deterministic request decodes
+     in an INVARIANT pass, when it has no candidates, is committed at once: a replay pass could say nothing else.
    - Prefill INVARIANT: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. Such a
      pass runs under schedule INVARIANT, which costs more for every row in it. Replay passes then hold only windows
      and, after a preemption, the committed tokens that must be prefilled again.
@@ -137,8 +140,8 @@
 
    DETERMINISM
 
-   In mode DVR (decode, verify, roll back) with prefill PACKED, the tokens and the log-probability bits of a
-   deterministic request are a function of
+   In mode DVR (decode, verify, roll back) with verifier FIXED and prefill PACKED, the tokens and the log-probability
+   bits of a deterministic request are a function of
    - the model, the prompt, the sampling parameters and the seed,
    - the backend (on a CPU not the instruction set, compiler or number of threads; on a GPU also the model of the GPU,
      the library versions and .no_cublas),
@@ -148,13 +151,14 @@
    and its policies, or on how M splits into G and W.
 
    Other settings promise the same, with these differences:
+   - Verifier INVARIANT: M and the prefill do not matter. The result is that of mode BATCH_INVARIANT.
    - Prefill ISOLATED: the result also depends on token_budget, which cuts long prompts into chunks. Deterministic
      requests share no prefixes.
    - Prefill INVARIANT: the prefix cache shares the prompts of deterministic requests, but not their outputs.
    - Mode BATCH_INVARIANT promises this for every request. It needs no verification, and M does not matter.
-   - The results of the three prefills may differ from each other in their last bits. So may the results of the two
-     values of llm42_cuda_desc.fixed. With its value MATCH the result does not depend on M. With MATCH and prefill
-     INVARIANT it is the result of mode BATCH_INVARIANT.
+   - With verifier FIXED the results of the three prefills may differ from each other in their last bits. So may the
+   results of the two values of llm42_cuda_desc.fixed. With its value MATCH the result does not depend on M. With MATCH
+   and prefill INVARIANT it is the result of mode BATCH_INVARIANT.
 
    How: the code fixes the order of every sum. On a CPU the order depends on the sizes of the operator and on the
    schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU the order in a FAST
@@ -831,10 +835,10 @@ typedef struct llm42_choice {
 } llm42_choice;
 
 typedef struct llm42_plan {
-    // Required: FAST; FIXED for replay passes, and for deterministic prompts with prefill PACKED or ISOLATED; INVARIANT
-    // for deterministic prompts with prefill INVARIANT, and in mode BATCH_INVARIANT.
+    // Required: FAST; the view's .replay for replay passes, and for deterministic prompts with prefill PACKED or
+    // ISOLATED; INVARIANT for deterministic prompts with prefill INVARIANT, and in mode BATCH_INVARIANT.
     llm42_schedule schedule;
-    int shape;             // rows that the pass is padded to; default: M for a replay pass, else the rows planned
+    int shape;             // rows that the pass is padded to; default: M for a FIXED replay pass, else the rows planned
     int count;             // choices
     llm42_choice *choice;  // [count], in the order of their rows; there is room for `room` of them
     int room;              // at least the number of requests that run

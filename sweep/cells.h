@@ -19,6 +19,7 @@ enum { MAX_VALUES = 64, MAX_CELLS = 1000000 };
 typedef enum axis_name {
     MODE,
     PLANNER,
+    VERIFIER,
     VERIFY,
     PREFILL,
     CHUNKED,
@@ -55,6 +56,7 @@ static const char *const apart_words[] = {"share", NULL};
 static const axis axes[AXES] = {
     [MODE] = {"mode", "dvr", "", .policy = true},
     [PLANNER] = {"planner", "default", "who decides what shares a pass", .words = planner_names},
+    [VERIFIER] = {"verifier", "fixed", "order of sums of replay passes", .policy = true},
     [VERIFY] = {"verify", "eager", "when windows are verified", .policy = true},
     [PREFILL] = {"prefill", "isolated", "of deterministic prompts", .policy = true},
     [CHUNKED] = {"chunked", "off", "chunked prefill", .policy = true},
@@ -150,10 +152,11 @@ static inline void axis_parse(grid *g, axis_name which, const char *list) {
 // Does the axis mean anything under these values? Without verification few do, and only simulated INVARIANT passes are
 // slowed down. A fleet that sets replicas apart can have batch-invariant passes in these only, and then the share of
 // deterministic requests matters.
-static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill prefill, fleet_router router,
-                                backend_name backend) {
+static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill prefill, llm42_verifier verifier,
+                                fleet_router router, backend_name backend) {
     bool verified = mode != LLM42_NONDETERMINISTIC && mode != LLM42_BATCH_INVARIANT;
-    bool invariant = mode == LLM42_BATCH_INVARIANT || (verified && prefill == LLM42_PREFILL_INVARIANT);
+    bool rows = prefill == LLM42_PREFILL_INVARIANT || verifier == LLM42_VERIFIER_INVARIANT;
+    bool invariant = mode == LLM42_BATCH_INVARIANT || (verified && rows);
     switch (which) {
     case REPLICAS:
     case ROUTER: return true;
@@ -184,11 +187,12 @@ static inline void grid_make(grid *g, backend_name backend, bool fleet) {
         // Word i of a policy stands for value i + 1.
         llm42_mode mode = (llm42_mode)(g->values[MODE][c.at[MODE]].word + 1);
         llm42_prefill prefill = (llm42_prefill)(g->values[PREFILL][c.at[PREFILL]].word + 1);
+        llm42_verifier verifier = (llm42_verifier)(g->values[VERIFIER][c.at[VERIFIER]].word + 1);
         fleet_router router = (fleet_router)g->values[ROUTER][c.at[ROUTER]].word;
         cell now = c;
         bool first = true;  // of the cells that differ only in what means nothing
         for (int i = 0; i < AXES; i++) {
-            if (!g->hidden[i] && axis_applies((axis_name)i, mode, prefill, router, backend)) continue;
+            if (!g->hidden[i] && axis_applies((axis_name)i, mode, prefill, verifier, router, backend)) continue;
             first &= c.at[i] == 0;
             now.at[i] = -1;
         }

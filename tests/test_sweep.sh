@@ -71,21 +71,21 @@ grid=("${sim[@]}" --mode dvr,nondeterministic,batch_invariant --window 16,64 --r
 
 # The grid, its columns, and modes in which most axes mean nothing.
 "$sweep" "${grid[@]}" --threads 1 >"$dir/whole.tsv"
-columns="backend calibration workload requests mode planner verify prefill chunked bonus overlap fill window group ratio
+columns="backend calibration workload requests mode planner verifier verify prefill chunked bonus overlap fill window group ratio
 qps slowdown seed duration_s total_tok_per_s output_tok_per_s ttft_p50_s ttft_p75_s ttft_p90_s ttft_p99_s e2e_p50_s
 e2e_p75_s e2e_p90_s e2e_p99_s itl_p50_s itl_p99_s det_e2e_p50_s det_e2e_p99_s nondet_e2e_p50_s nondet_e2e_p99_s
 nondet_itl_p99_s returned_tokens det_tokens candidates verifications rollbacks recomputed_tokens recompute_pct
 rollbacks_per_request preemptions passes_fast passes_fixed passes_invariant replay_busy_pct running_mean"
 check "columns" \
     [ "$(grep -m1 ^backend "$dir/whole.tsv" | tr '\t' ' ')" = "$(tr '\n' ' ' <<<"$columns" | sed 's/ $//')" ]
-check "22 rows of 50 fields: 16 dvr, 2 nondeterministic, 4 batch_invariant" \
-    [ "$(awk -F '\t' '!/^#/ && NF == 50' "$dir/whole.tsv" | cut -f 5 | sort | uniq -c | xargs)" \
+check "22 rows of 51 fields: 16 dvr, 2 nondeterministic, 4 batch_invariant" \
+    [ "$(awk -F '\t' '!/^#/ && NF == 51' "$dir/whole.tsv" | cut -f 5 | sort | uniq -c | xargs)" \
     = "4 batch_invariant 16 dvr 1 mode 2 nondeterministic" ]
-check "--list has them in that order" diff <(awk '!/^#/' "$dir/whole.tsv" | cut -f 5-18) \
+check "--list has them in that order" diff <(awk '!/^#/' "$dir/whole.tsv" | cut -f 5-19) \
     <("$sweep" "${grid[@]}" --list | cut -f 3-)
 check "simulated, and says so" grep -q '^# simulated: .*calibration none$' "$dir/whole.tsv"
-check "no axis where it means nothing" [ "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 7-15 |
-    sort -u)" = $'-\t-\toff\t-\t-\t-\tnan\tnan\tnan' ]
+check "no axis where it means nothing" [ "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 7-16 |
+    sort -u)" = $'-\t-\t-\toff\t-\t-\t-\tnan\tnan\tnan' ]
 
 # A request's time outside the engine is part of its latencies and of nothing else.
 sed 's/^# model:/# host_request_ms: 1500\n&/' "$dir/none.tsv" >"$dir/outside.tsv"
@@ -202,7 +202,7 @@ refuses 1 'large.tsv: kv_tokens: 1000000000000 tokens are 62500000000 pages of 1
     --calibration "$dir/large.tsv"
 refuses 2 '--kv-tokens: a KV pool of 62500000000 pages of 16 tokens: at most' "${sim[@]}" --kv-tokens 1000000000000
 check "a word that llm42.h has is a value of the axis" \
-    [ "$("$dir/eager" --verify wait,never --list | cut -f 5 | xargs)" = "verify wait never" ]
+    [ "$("$dir/eager" --verify wait,never --list | cut -f 6 | xargs)" = "verify wait never" ]
 
 # Planners: all return the same tokens. Cells of the default one have no planner in their names, the others have.
 planners=$("$sweep" "${sim[@]}" --planner nobody 2>&1 | sed -n 's/.*is not one of: //p')
@@ -233,8 +233,8 @@ check "returned tokens" [ "$(sum 4)" = "$(column "$dir/one.tsv" returned_tokens)
 check "trace" [ "$(grep -c $'\tfinished\t' "$dir/trace.tsv")" = 200 ]
 check "every cell returns the same tokens" [ "$(column "$dir/whole.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
 check "invariant passes as fast as fast ones: as without determinism" \
-    [ "$(awk -F '\t' '$5 == "batch_invariant" && $17 == 1' "$dir/whole.tsv" | cut -f 19-31)" \
-    = "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 19-31)" ]
+    [ "$(awk -F '\t' '$5 == "batch_invariant" && $18 == 1' "$dir/whole.tsv" | cut -f 20-32)" \
+    = "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 20-32)" ]
 "$sweep" "${sim[@]}" --prefill packed,invariant --slowdown 0,1,3 >"$dir/prefill.tsv"
 check "with prefill invariant a slowdown means something" \
     [ "$(column "$dir/prefill.tsv" prefill | uniq -c | xargs)" = "1 packed 3 invariant" ]
@@ -243,8 +243,8 @@ check "INVARIANT passes there only" [ "$(column "$dir/prefill.tsv" passes_invari
 check "slow ones make first tokens late" [ "$(column "$dir/prefill.tsv" ttft_p50_s |
     awk 'NR > 1 {print $1, NR}' | sort -g | cut -d ' ' -f 2 | xargs)" = "3 2 4" ]
 refuses 2 "--prefill: 'alone' is not one of: packed, isolated, invariant" "${sim[@]}" --prefill alone
-check "no flips, no rollbacks" [ "$("$sweep" "${sim[@]}" --no-flips | cut -f 41,42 | tail -n 1)" = $'0\t0' ]
-check "ratio 0: no verification" [ "$("$sweep" "${sim[@]}" --ratio 0 | cut -f 39-41 | tail -n 1)" = $'0\t0\t0' ]
+check "no flips, no rollbacks" [ "$("$sweep" "${sim[@]}" --no-flips | cut -f 42,43 | tail -n 1)" = $'0\t0' ]
+check "ratio 0: no verification" [ "$("$sweep" "${sim[@]}" --ratio 0 | cut -f 40-42 | tail -n 1)" = $'0\t0\t0' ]
 
 # A fleet. One replica gives the same rows as a single engine, apart from two more columns, and the same requests.
 # Settings are taken by chance. The control: other seeds differ. (tests/test_fleet.c looks at the routers.)
@@ -261,7 +261,7 @@ for _ in $(seq 40); do
     [ "$router" != deterministic_apart ] || one+=(--mode dvr)
     "$sweep" "${one[@]}" --per-request "$dir/a_requests.tsv" | awk '!/^#/' >"$dir/a.tsv"
     "$sweep" "${one[@]}" --replicas 1 --router "$router" --per-request "$dir/b_requests.tsv" |
-        awk '!/^#/' | cut -f 1-18,21- >"$dir/b.tsv"
+        awk '!/^#/' | cut -f 1-19,22- >"$dir/b.tsv"
     cmp -s "$dir/a.tsv" "$dir/b.tsv" && [ -s "$dir/a.tsv" ] && same=$((same + 1))
     cmp -s <(grep -v '^#' "$dir/a_requests.tsv") <(grep -v '^#' "$dir/b_requests.tsv" | cut -f 1-10) &&
         others=$((others + 1))
@@ -275,10 +275,10 @@ fleet=("${sim[@]}" --replicas 1,5 --router round_robin,least_tokens,deterministi
 check "52 rows of a fleet: batch_invariant has two ratios where replicas are set apart" \
     [ "$(column "$dir/fleet.tsv" mode | sort | uniq -c | xargs)" = "16 batch_invariant 24 dvr 12 nondeterministic" ]
 check "a fleet on 2 threads" diff "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --threads 2)
-check "another seed is another fleet" [ "$(cut -f 20- "$dir/fleet.tsv" | sort -u | wc -l)" -lt \
-    "$(cat "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --seed 43) | cut -f 20- | sort -u | wc -l)" ]
+check "another seed is another fleet" [ "$(cut -f 21- "$dir/fleet.tsv" | sort -u | wc -l)" -lt \
+    "$(cat "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --seed 43) | cut -f 21- | sort -u | wc -l)" ]
 check "every fleet returns the same tokens" [ "$(column "$dir/fleet.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
-check "columns of a fleet" [ "$(grep -m1 ^backend "$dir/fleet.tsv" | cut -f 18-21 | xargs)" = \
+check "columns of a fleet" [ "$(grep -m1 ^backend "$dir/fleet.tsv" | cut -f 19-22 | xargs)" = \
     "seed replicas router duration_s" ]
 for share in 1/2 2/2; do "$sweep" "${fleet[@]}" --cells "$dir/fleets" --cell $share --quiet; done
 check "a fleet's shares, merged" diff "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --merge "$dir/fleets" --quiet)
@@ -326,7 +326,7 @@ cpu=(--backend cpu --workload fixed:24x12 --requests 6 --qps offline --window 8 
 "$sweep" "${cpu[@]}" --mode dvr,nondeterministic,batch_invariant --slowdown 0 >"$dir/cpu.tsv"
 check "measured, and says so" grep -qE '^# measured on this machine: cpu .+, 1 threads, model examples/tiny42$' \
     "$dir/cpu.tsv"
-check "measured rows" [ "$(awk -F '\t' '!/^#/' "$dir/cpu.tsv" | cut -f 1,2,37 | sort -u | xargs)" \
+check "measured rows" [ "$(awk -F '\t' '!/^#/' "$dir/cpu.tsv" | cut -f 1,2,38 | sort -u | xargs)" \
     = "backend calibration returned_tokens cpu - 72" ]
 check "a share that --seconds ends counts what it ran" [ "$("$sweep" "${cpu[@]}" --window 8,16,32 --seconds 1e-9 \
     --cells "$dir/ended" --cell 1/1 2>&1 | sort | xargs)" = \
