@@ -291,12 +291,16 @@ struct llm42__meta_layout {
     int decode_tasks;
 };
 
-// With MATCH, FAST passes sum as replay passes do wherever that costs little, so that a replay pass finds the same
-// tokens. That is so in the attention of few single rows, and in products for which the best algorithm of the
-// sequential order is about as fast as the fastest.
+// Where replay passes of any size agree, FAST passes sum as they do wherever that costs little, so that a replay pass
+// finds the same tokens. That is so in the attention of few single rows, and in products for which the best algorithm
+// of the sequential order is about as fast as the fastest.
 enum { LLM42__FEW_ROWS = 16 };
-// True if FIXED passes of any size give the same bits. Then such a pass need be no larger than its rows.
-static bool llm42__sizes_agree(const llm42__cuda *cu) { return cu->options.fixed == LLM42_CUDA_FIXED_MATCH; }
+// True if replay passes of any size give the same bits: with MATCH, or because they are INVARIANT (then there are FAST
+// and INVARIANT passes and no FIXED ones). Then such a pass need be no larger than its rows.
+static bool llm42__sizes_agree(const llm42__cuda *cu) {
+    const unsigned invariant_verifier = 1u << LLM42_FAST | 1u << LLM42_INVARIANT;
+    return cu->options.fixed == LLM42_CUDA_FIXED_MATCH || cu->desc.schedules == invariant_verifier;
+}
 // True if only FAST passes will run, for which nothing is promised.
 static bool llm42__fast_alone(const llm42__cuda *cu) { return cu->desc.schedules == 1u << LLM42_FAST; }
 static bool llm42__matches(const llm42__cuda *cu) { return llm42__sizes_agree(cu) && !llm42__fast_alone(cu); }
@@ -699,14 +703,21 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
     return LLM42_OK;
 }
 
+// True if single rows are attended to by the kernel for prompts too. In INVARIANT passes both kernels give the same
+// bits; what the other one needs is in execution 0 only.
+static bool llm42__all_as_prompts(const llm42__cuda *cu, const llm42__prepared *p, const llm42_pass *pass) {
+    return pass->schedule == LLM42_FIXED || p == &cu->execution[1].prepared;
+}
+
 // Chooses the pass's padded shape.
 static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
     const bool whole = pass->schedule == LLM42_FIXED && !llm42__sizes_agree(cu);
     const int rows = cu->buckets[(size_t)llm42__bucket(cu, whole ? pass->shape : pass->rows)];
     const llm42__tasks *tasks = &p->tasks[cu->has[LLM42__FULL] ? LLM42__FULL : LLM42__SLIDING];
     llm42__shape_key key = {pass->schedule, rows, 0, !tasks->prefill.empty(), !tasks->decode.empty()};
-    if (pass->schedule == LLM42_FIXED) {
-        const llm42__algorithm *head = llm42__algorithm_of(cu, LLM42__HEAD, LLM42_FIXED, std::min(rows, cu->max_draws));
+    if (llm42__all_as_prompts(cu, p, pass)) {
+        const llm42__algorithm *head = llm42__algorithm_of(cu, LLM42__HEAD, pass->schedule,
+                                                           std::min(rows, cu->max_draws));
         key.draws = p->draws <= 16 && rows > 16 && head->sequential ? 16 : rows;
     } else if (!key.prefill && p->draws == pass->rows) {
         key.draws = rows;
@@ -723,7 +734,7 @@ static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const l
 }
 
 // Makes the graphs of the passes that an engine runs most often: decode passes and mixed passes of each bucket, and
-// replay passes. These have M rows, or with MATCH the rows of any bucket.
+// replay passes. These have M rows, or the rows of any bucket where their sizes agree.
 static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
     enum { MOST_ROWS = 2048 };
     const unsigned wanted = cu->desc.schedules ? cu->desc.schedules
@@ -742,13 +753,17 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
         }
     }
     const int M = cu->desc.fixed_rows;
-    if (!(wanted >> LLM42_FIXED & 1) || M < 1 || M > cu->max_draws) return LLM42_OK;
+    if (M < 1 || M > cu->max_draws) return LLM42_OK;
+    const bool fixed = wanted >> LLM42_FIXED & 1;
+    if (!fixed && !(llm42__sizes_agree(cu) && !llm42__fast_alone(cu))) return LLM42_OK;
+    const llm42_schedule schedule = fixed ? LLM42_FIXED : LLM42_INVARIANT;
     for (int which = 0; which < (cu->desc.overlap ? 2 : 1); which++) {
+        const bool decode = !fixed && !which;  // see llm42__choose_key
         for (int rows : cu->buckets) {
             if (rows > M || (rows < M && !llm42__sizes_agree(cu))) continue;
-            LLM42__TRY(llm42__capture(cu, {LLM42_FIXED, rows, rows, true, false}, which, error));
-            if (rows > 16 && llm42__algorithm_of(cu, LLM42__HEAD, LLM42_FIXED, rows)->sequential)
-                LLM42__TRY(llm42__capture(cu, {LLM42_FIXED, rows, 16, true, false}, which, error));
+            LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, true, decode}, which, error));
+            if (!decode && rows > 16 && llm42__algorithm_of(cu, LLM42__HEAD, schedule, rows)->sequential)
+                LLM42__TRY(llm42__capture(cu, {schedule, rows, 16, true, false}, which, error));
         }
     }
     return LLM42_OK;
@@ -838,7 +853,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
         tasks->prefill.clear(), tasks->decode.clear();
         for (size_t i = 0; cu->has[reach] && i < p->run_begin.size(); i++) {
             int begin = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R;
-            if (pass->schedule == LLM42_FIXED || end - begin > 1)
+            if (llm42__all_as_prompts(cu, p, pass) || end - begin > 1)
                 llm42__add_prefill_tasks(cu, tasks, window, pass, begin, end);
             else llm42__split_keys(cu, tasks, window, by_position, &pass->row[begin], begin, each, warps, &records);
         }
@@ -1039,9 +1054,9 @@ static llm42_result llm42__cuda_start(void *state, const llm42_pass *pass, llm42
     if (ex->in_flight)
         return llm42_fail(error, LLM42_INVALID, "cuda backend: start: a pass is in flight already: poll first");
     if (pass->probe) return llm42_fail(error, LLM42_INVALID, "cuda backend: start: a probe is for run only");
-    if (pass->schedule != LLM42_FIXED || pass->shape > cu->desc.fixed_rows)
+    if (pass->schedule == LLM42_FAST || pass->shape > cu->desc.fixed_rows)
         return llm42_fail(error, LLM42_INVALID,
-                          "cuda backend: start: takes FIXED passes of a shape of at most fixed_rows, %d",
+                          "cuda backend: start: takes FIXED and INVARIANT passes of a shape of at most fixed_rows, %d",
                           cu->desc.fixed_rows);
     LLM42__CU(cudaSetDevice(cu->options.device));
     const llm42_result result = llm42__guarded(error, [&]() -> llm42_result {
@@ -1764,7 +1779,7 @@ static llm42_result llm42__choose_from(llm42__trial *t, int product, size_t buck
     }
     LLM42__TRY(llm42__choose(t, product, list, rows, false, false, in_order, invariant, &found, error));
     if (!found) return llm42__none_found(t, product, rows, error);
-    if (cu->options.fixed == LLM42_CUDA_FIXED_MATCH) {
+    if (llm42__sizes_agree(cu)) {
         *fixed = *invariant;
         const bool costs_little = llm42__cost(product, *invariant) <= 1.02f * llm42__cost(product, *fast);
         if (llm42__matches(cu) && (rows <= LLM42__FEW_ROWS || costs_little)) *fast = *invariant;
@@ -1901,9 +1916,9 @@ static std::string llm42__algorithm_header(const llm42__cuda *cu) {
              "fixed: %s\n# logits: %s\n# router logits: %s\n",
              llm42__algorithm_title, cu->device.name, cu->device.major, cu->device.minor, driver, runtime,
              llm42__lt_version(cu), cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
-             llm42__fast_alone(cu)                         ? "none"
-             : cu->options.fixed == LLM42_CUDA_FIXED_MATCH ? "match"
-                                                           : "first",
+             llm42__fast_alone(cu)    ? "none"
+             : llm42__sizes_agree(cu) ? "match"
+                                      : "first",
              cu->desc.logits_fp32 ? "fp32" : "bf16", cu->desc.router_fp32 ? "fp32" : "bf16");
     std::string header = text;
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
@@ -2006,8 +2021,7 @@ static bool llm42__read_algorithm(llm42__cuda *cu, const char *line) {
     if (!llm42__parse_algorithm(line, &row)) return false;
     if (!llm42__algorithm_wanted(cu, row.product, row.rows)) return true;
     llm42__algorithm &p = row.algorithm;
-    const bool sequential = row.schedule == LLM42_INVARIANT ||
-                            (row.schedule == LLM42_FIXED && cu->options.fixed == LLM42_CUDA_FIXED_MATCH);
+    const bool sequential = row.schedule == LLM42_INVARIANT || (row.schedule == LLM42_FIXED && llm42__sizes_agree(cu));
     if (sequential && !p.sequential && !llm42__fast_alone(cu)) return false;
     if (p.tile < 0) {
         cublasLtMatmulHeuristicResult_t fit;
@@ -2381,8 +2395,7 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
                        : "fastest (the fastest found, whether cuBLASLt offers it or not)");
     if (!llm42__fast_alone(cu))
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda fixed: %s",
-                   cu->options.fixed == LLM42_CUDA_FIXED_MATCH
-                       ? "match (the sequential order, which FAST takes too where it costs little)"
+                   llm42__sizes_agree(cu)  ? "match (the sequential order, which FAST takes too where it costs little)"
                    : cu->options.no_cublas ? "first (of our own kernels the fastest for M rows)"
                                            : "first (the order of cuBLASLt's own choice for M rows)");
     for (int product = 0; product < LLM42__PRODUCTS; product++) {

@@ -5710,7 +5710,8 @@ static bool llm42__may_start(const llm42_engine *e, const llm42__batch *b) {
     const bool packed = e->desc.prefill == LLM42_PREFILL_PACKED;
     if (!e->desc.overlap || b->pass.schedule != e->view.replay) return false;
     if (b->pass.schedule == LLM42_FIXED) return b->pass.windows || e->desc.prefill != LLM42_PREFILL_ISOLATED;
-    return b->pass.windows + b->pass.prompts == b->plan.count && (b->pass.windows || packed);
+    bool replay = b->pass.windows + b->pass.prompts == b->plan.count && (b->pass.windows || packed);
+    return replay && b->pass.shape <= e->M;
 }
 
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
