@@ -175,6 +175,15 @@
    collide. Leave .prefix_cache off if prompts come from strangers.
 
 
+   SCORING WITH THE SAME BITS
+
+   A program that trains on generated tokens scores them again and needs the log-probabilities that generation returned.
+   With verifier INVARIANT, and in mode BATCH_INVARIANT, these are the ones of INVARIANT passes over the finished text,
+   to the last bit and with any number of rows in a pass. `build/generate --deterministic --verifier invariant
+   --logprobs` and `build/score --schedule invariant` show it. With verifier FIXED they are those of FIXED passes of M
+   rows, if the prompts were PACKED.
+
+
    MEMORY, ERRORS, THREADS, BACKENDS
 
    llm42_engine_open allocates the memory of an engine, llm42_engine_submit that of a request. A step allocates nothing

@@ -23,7 +23,7 @@ typedef struct tally {
 } tally;  // difference: the earliest
 
 typedef struct study {
-    const char *model_path, *suite, *mode, *tsv_path, *dtype, *backend_name, *planner;
+    const char *model_path, *suite, *mode, *verifier, *tsv_path, *dtype, *backend_name, *planner;
     int64_t requests, tokens, seed, window, group, threads;
     float temperature;
     const llm42_backend *backend;
@@ -64,6 +64,7 @@ static llm42_engine *open_engine(study *s, llm42_mode mode, bool prefix_cache) {
     desc.group = (int)s->group;
     desc.threads = (int)s->threads;
     desc.planner = planner_find(s->planner);
+    args_policy(&desc, "verifier", s->verifier);
     desc.max_running = (int)s->requests + KINDS;
     desc.max_context = LONG_TEXT + TEXT + (int)s->tokens;
     if (desc.max_context > s->model->config.context) desc.max_context = s->model->config.context;
@@ -304,6 +305,7 @@ int main(int argc, char **argv) {
                .dtype = "bf16",
                .backend_name = "cpu",
                .planner = "default",
+               .verifier = "fixed",
                .requests = 16,
                .tokens = 128,
                .seed = 3,
@@ -311,7 +313,7 @@ int main(int argc, char **argv) {
                .group = 8};
     const char *const modes[] = {mode_word(MODES[0].mode), mode_word(MODES[1].mode), mode_word(MODES[2].mode), "all",
                                  NULL};
-    char mode_words[256], planners[256];
+    char mode_words[256], planners[256], verifiers[256];
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
         ARGS_TEXT("suite NAME", &s.suite, "single, mixed, prefix, spans or all"),
@@ -319,6 +321,7 @@ int main(int argc, char **argv) {
         ARGS_INT("requests N", &s.requests, 1, 256, "requests in the largest batch"),
         ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each request"),
         ARGS_TEXT("mode NAME", &s.mode, args_words(mode_words, modes)),
+        ARGS_TEXT("verifier NAME", &s.verifier, args_words(verifiers, args_policy_words("verifier"))),
         ARGS_TEXT("planner NAME", &s.planner, args_words(planners, planner_names)),
         ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "seed of the prompts and of their order"),
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),

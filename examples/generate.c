@@ -9,7 +9,7 @@
 #include "tokenizer.h"
 
 static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *ids_text, *backend = "cpu", *dtype = "bf16";
-static const char *trace_path, *planner = "default";
+static const char *trace_path, *planner = "default", *verifier = "fixed";
 static int64_t n, top_k, seed, samples = 1, window = 32, group = 8, threads;
 static float temperature, top_p, min_p;
 static bool deterministic, ignore_eos, ids_out, logprobs, no_mmap, stats;
@@ -34,6 +34,7 @@ static const args_option options[] = {
     ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
     ARGS_INT("window W", &window, 1, 4096, "tokens of one request in a verification"),
     ARGS_INT("group G", &group, 1, 4096, "requests verified together"),
+    ARGS_TEXT("verifier NAME", &verifier, "fixed, or invariant: the bits that score --schedule invariant gives"),
     ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
     ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_TEXT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
@@ -191,6 +192,7 @@ int main(int argc, char **argv) {
                               .window = (int)window,
                               .group = (int)group,
                               .on_event = on_event};
+    args_policy(&desc, "verifier", verifier);
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
     arrsetlen(sample_list, samples);
     memset(sample_list, 0, (size_t)samples * sizeof *sample_list);

@@ -32,31 +32,39 @@ static inline bool planner_has(const llm42_plan *plan, const llm42_request *r) {
 
 // A replay pass: up to G windows, full or not.
 static inline void planner_windows(const llm42_view *v, llm42_plan *plan, planner_rank_fn *rank) {
-    plan->schedule = LLM42_FIXED;
+    plan->schedule = v->replay;
     while (plan->count < v->desc->group) {
         const llm42_request *next = NULL;
         for (int i = 0; i < v->running_count; i++) {
             const llm42_request *r = v->running[i];
-            if (!llm42_choice_rows(v, r, LLM42_CHOICE_WINDOW, LLM42_FIXED) || planner_has(plan, r)) continue;
+            if (!llm42_choice_rows(v, r, LLM42_CHOICE_WINDOW, v->replay) || planner_has(plan, r)) continue;
             if (!next || rank(r) < rank(next)) next = r;
         }
         if (!next) return;
-        llm42_choose(plan, next, LLM42_CHOICE_WINDOW, llm42_choice_rows(v, next, LLM42_CHOICE_WINDOW, LLM42_FIXED));
+        llm42_choose(plan, next, LLM42_CHOICE_WINDOW, llm42_choice_rows(v, next, LLM42_CHOICE_WINDOW, v->replay));
     }
 }
 
+// Rows of a prompt that may ride in ordinary passes.
+static inline int planner_riding(const llm42_view *v, const llm42_request *r) {
+    bool rides = !r->verify || v->desc->prefill == LLM42_PREFILL_INVARIANT;
+    return rides ? llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_INVARIANT) : 0;
+}
+
 // Deterministic prompts, in a pass of their own or in rows of a replay pass that would be padding. With prefill PACKED
-// ordinary prompts fill what is left of the M rows. With prefill ISOLATED a deterministic prompt is alone.
+// ordinary prompts fill what is left of the M rows, if the pass is FIXED. With prefill ISOLATED a deterministic prompt
+// is alone.
 static inline void planner_prompts(const llm42_view *v, llm42_plan *plan) {
     int room = v->desc->window * v->desc->group;
     for (int i = 0; i < plan->count; i++) room -= plan->choice[i].rows;
-    plan->schedule = LLM42_FIXED;
+    plan->schedule = v->replay;
     for (int i = 0; i < v->running_count && room > 0; i++) {
         const llm42_request *r = v->running[i];
-        int rows = llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_FIXED);
+        int rows = llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, v->replay);
         bool alone = r->verify && v->desc->prefill == LLM42_PREFILL_ISOLATED && r->kv < r->prompt_count;
         if (!rows || (alone && plan->count)) continue;
-        if (!r->verify && (v->desc->prefill != LLM42_PREFILL_PACKED || !plan->count)) continue;
+        bool padding = v->replay == LLM42_FIXED && v->desc->prefill == LLM42_PREFILL_PACKED && plan->count;
+        if (!r->verify && !padding) continue;
         llm42_choose(plan, r, LLM42_CHOICE_PROMPT, alone || rows < room ? rows : room);
         room = alone ? 0 : room - rows;
     }
@@ -69,7 +77,7 @@ static inline void planner_ordinary(const llm42_view *v, llm42_plan *plan) {
     int room = v->desc->token_budget, most = v->window_ready + v->desc->look_ahead;  // candidates
     plan->schedule = v->desc->mode == LLM42_BATCH_INVARIANT ? LLM42_INVARIANT : LLM42_FAST;
     for (int i = 0; i < v->running_count; i++)  // a prompt that may be in an INVARIANT pass rides in ordinary ones
-        prompts = prompts || llm42_choice_rows(v, v->running[i], LLM42_CHOICE_PROMPT, LLM42_INVARIANT);
+        prompts = prompts || planner_riding(v, v->running[i]);
     for (int i = 0; i < v->running_count && !(whole && prompts); i++) {
         const llm42_request *r = v->running[i];
         if (!llm42_choice_rows(v, r, LLM42_CHOICE_DECODE, plan->schedule) || r->candidates >= most) continue;
@@ -78,7 +86,7 @@ static inline void planner_ordinary(const llm42_view *v, llm42_plan *plan) {
     }
     for (int i = 0; i < v->running_count && room > 0; i++) {
         const llm42_request *r = v->running[i];
-        int rows = llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_INVARIANT);
+        int rows = planner_riding(v, r);
         if (!rows) continue;
         if (whole && rows > room) return;
         llm42_choose(plan, r, LLM42_CHOICE_PROMPT, rows < room ? rows : room);
@@ -92,7 +100,7 @@ static inline void planner_ordinary(const llm42_view *v, llm42_plan *plan) {
 static inline llm42_result planner_pass(const llm42_view *v, llm42_plan *plan, bool verify, planner_rank_fn *rank) {
     bool replay = !v->in_flight.rows;  // one replay pass is in flight at most
     bool prompts = replay || v->desc->prefill == LLM42_PREFILL_ISOLATED;
-    bool turn = v->last.schedule != LLM42_FIXED || !v->last.prompts || v->desc->chunked_prefill == LLM42_CHUNKED_OFF;
+    bool turn = v->last.schedule != v->replay || !v->last.prompts || v->desc->chunked_prefill == LLM42_CHUNKED_OFF;
     if (v->window_ready == 0 && v->last.windows) verify = false;  // W = 1: a window is always ready, so take turns
     if (verify && replay) planner_windows(v, plan, rank);
     if (plan->count || (prompts && turn)) planner_prompts(v, plan);

@@ -235,12 +235,14 @@ static bool differs(const answer *a, const answer *alone) {
                  memcmp(a->tokens + n, alone->tokens + alone->count, (size_t)n * sizeof *a->tokens) != 0);
 }
 
-// The engine for a request alone: of the shape's options it has only those that the promise names.
+// The engine for a request alone: of the shape's options it has only those that the promise names. With the INVARIANT
+// verifier the result is that of mode BATCH_INVARIANT.
 static llm42_engine *open_alone(const shape *s, served *to) {
     const llm42_engine_desc *d = &s->desc;
     bool isolated = d->prefill == LLM42_PREFILL_ISOLATED;
+    bool one = d->mode == LLM42_DVR && d->verifier == LLM42_VERIFIER_INVARIANT;
     return open_engine(s,
-                       (llm42_engine_desc){.mode = d->mode,
+                       (llm42_engine_desc){.mode = one ? LLM42_BATCH_INVARIANT : d->mode,
                                            .compute = d->compute,
                                            .logits_fp32 = d->logits_fp32,
                                            .window = d->window * d->group,

@@ -214,7 +214,7 @@ says "share of deterministic requests"
 says "DVR: EAGER, ISOLATED, W = 16, G = 2"
 
 # A reference of another device, of a device that is not named, and of the same one.
-{ echo "# device: Some GPU"; only "$four" | grep -v '^#' | cut -f 13,14,29; } >"$dir/reference.tsv"
+{ echo "# device: Some GPU"; only "$four" | grep -v '^#' | cut -f 14,15,30; } >"$dir/reference.tsv"
 sed -i '2s/.*/window\tgroup\ttheirs/' "$dir/reference.tsv"
 reference=(--reference "$dir/reference.tsv" --reference-value theirs --reference-name "published")
 draws "a reference of another device" "$four" "${map[@]}" "${reference[@]}"

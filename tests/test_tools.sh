@@ -104,6 +104,27 @@ fi
 ends 0 '^1	15	[0-9]+	-[0-9.]+	' "${ask[@]}" --samples 2 --temperature 1 --logprobs
 ends 0 '^0	2	[0-9]+	-[0-9.]+$' generate --ids 0,9 --model synthetic:tiny -n 4 --logprobs
 ends 0 '^0	.*	\\x[0-9A-F][0-9A-F]$' generate --prompt Once -n 40 --logprobs --temperature 1000 --seed 2
+# With the INVARIANT verifier, 2,000 tokens generated beside others have the log-probabilities of INVARIANT scoring, to
+# the last bit (nine digits tell all floats apart). With the FIXED one and a small M they have not.
+parity() {  # parity VERIFIER: how many of the samples agree
+    local i agree=0
+    "$B/generate" --ids 0,905,312 --ignore-eos --deterministic --ids-out --logprobs --samples 4 -n 500 \
+        --temperature 0.8 --window 8 --group 2 --verifier "$1" | tail -n +2 >"$out/lines"
+    for i in 0 1 2 3; do
+        awk -F '\t' -v i=$i '$1 == i' "$out/lines" | cut -f 2-4 >"$out/sample"
+        [ "$(wc -l <"$out/sample")" = 500 ] &&
+            diff -q "$out/sample" <("$B/score" --ids "0,905,312,$(cut -f 2 "$out/sample" | paste -s -d ,)" \
+                --schedule invariant --rows $((7 + 8 * i)) | tail -n 500) >/dev/null && agree=$((agree + 1))
+    done
+    echo $agree
+}
+agrees="$(parity invariant) $(parity fixed)"
+if [ "$agrees" = "4 0" ]; then
+    passed=$((passed + 1))
+else
+    echo "test_tools: FAILED: generation and scoring: of 4 samples agree (invariant, fixed): $agrees"
+    failed=$((failed + 1))
+fi
 # The schedules take their sums in other orders, so the last digits differ. Only under FAST do they depend on the rows of
 # a pass. Threads change nothing.
 for how in fast fixed invariant; do
