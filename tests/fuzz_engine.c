@@ -39,7 +39,7 @@ static const llm42_sampling samplings[SAMPLINGS] = {{0},
                                                     {.temperature = 0.7f, .top_k = 5, .seed = 8},
                                                     {.temperature = 1.3f, .top_p = 0.9f, .min_p = 0.01f, .seed = 9}};
 
-// Desc choices. The M of a desc (0: batch-invariant) and the request decide the tokens.
+// Desc choices. The M of a desc (0: batch-invariant, or the INVARIANT verifier) and the request decide the tokens.
 static const int windows[][2] = {{1, 1}, {4, 1}, {2, 2}, {1, 4}, {8, 2}, {4, 4}, {16, 1}, {3, 2}};
 
 typedef struct reference {
@@ -71,7 +71,7 @@ static int32_t truth[PROMPTS][REQUESTS][NEW];  // tokens of the simulator, by pr
 
 // The request alone, on an engine of its own, with everything else at its simplest but what the promise rests on.
 static const reference *alone(const llm42_engine_desc *d, int prompt, int sampling) {
-    int m = d->mode == LLM42_DVR ? d->window * d->group : 0;
+    int m = d->mode == LLM42_DVR && d->verifier == LLM42_VERIFIER_FIXED ? d->window * d->group : 0;
     llm42_prefill prefill = m && d->prefill == LLM42_PREFILL_INVARIANT ? d->prefill : LLM42_PREFILL_PACKED;
     for (int i = 0; i < reference_count; i++)
         if (references[i].model == model && references[i].m == m && references[i].prefill == prefill &&
@@ -177,7 +177,9 @@ static llm42_result spy_run(void *state, const llm42_pass *pass, llm42_error *er
         for (int k = 0; k < run.flight->rows; k++)
             FUZZ_CHECK(pass->seq[pass->row[i].seq].request != run.flight->seq[run.flight->row[k].seq].request,
                        "a sequence of the pass in flight is in another one");
-    bool whole = run.desc && run.desc->chunked_prefill == LLM42_CHUNKED_OFF && pass->schedule != LLM42_FIXED;
+    bool replay = run.desc &&
+                  pass->schedule == (run.desc->verifier == LLM42_VERIFIER_FIXED ? LLM42_FIXED : LLM42_INVARIANT);
+    bool whole = run.desc && run.desc->chunked_prefill == LLM42_CHUNKED_OFF && !replay;
     for (int i = 0; whole && i < pass->rows; i++) {
         bool last = i + 1 == pass->rows || pass->row[i + 1].seq != pass->row[i].seq;
         FUZZ_CHECK(!last || (pass->row[i].flags & LLM42_ROW_SAMPLE) || ends_prompt(pass, &pass->row[i]),
@@ -196,7 +198,7 @@ static llm42_result spy_run(void *state, const llm42_pass *pass, llm42_error *er
 }
 
 static llm42_result spy_start(void *state, const llm42_pass *pass, llm42_error *error) {
-    FUZZ_CHECK(!run.flight && pass->schedule == LLM42_FIXED && pass->rows <= ROWS, "a flight of %d rows", pass->rows);
+    FUZZ_CHECK(!run.flight && pass->schedule != LLM42_FAST && pass->rows <= ROWS, "a flight of %d rows", pass->rows);
     llm42_result result = spy_result(pass, spy_fails(), error);
     if (result == LLM42_OK) result = behind()->start(state, pass, error);
     if (result != LLM42_OK) return result;
@@ -360,13 +362,14 @@ static void forget_released(void) {
     }
 }
 
-// A deterministic request's promise: under PACKED and INVARIANT prefill, and always in a batch-invariant engine and on
-// the simulator, whose tokens do not hang on KV.
+// A deterministic request's promise: under PACKED and INVARIANT prefill, with the INVARIANT verifier, and always in a
+// batch-invariant engine and on the simulator, whose tokens do not hang on KV.
 static void check_promise(shadow *s) {
     const llm42_engine_desc *d = run.desc;
     bool invariant = d->mode == LLM42_BATCH_INVARIANT;
-    bool promised = invariant || (d->mode == LLM42_DVR && s->deterministic &&
-                                  (run.simulated || (d->prefill != LLM42_PREFILL_ISOLATED && !d->keep_fast_kv)));
+    bool any = d->prefill != LLM42_PREFILL_ISOLATED || d->verifier == LLM42_VERIFIER_INVARIANT;
+    bool promised = invariant ||
+                    (d->mode == LLM42_DVR && s->deterministic && (run.simulated || (any && !d->keep_fast_kv)));
     if (!promised || !s->committed) return;
     if (run.simulated) {
         seen.compared++;
@@ -536,7 +539,7 @@ static void release(void) {
 }
 
 static bool open_engine(void) {
-    uint8_t a = next(), b = next(), c = next(), d = next(), e = next();
+    uint8_t a = next(), b = next(), c = next(), d = next(), e = next(), f = next();
     static const int tokens[] = {34, 40, 44, 48, 64, 80, 112, 400}, sizes[] = {1, 2, 4, 16};  // of the KV pool
     run.simulated = e & 1;
     run.random = 1u + d;
@@ -552,6 +555,7 @@ static bool open_engine(void) {
                               .max_context = CONTEXT,
                               .window = windows[a & 7][0],
                               .group = windows[a & 7][1],
+                              .verifier = f & 1 ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
                               .verify = a & 8 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
                               .bonus = a & 16 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
                               .prefill = (a & 0x60) == 0x60   ? LLM42_PREFILL_ISOLATED

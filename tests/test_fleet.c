@@ -33,6 +33,7 @@ static llm42_engine_desc any_desc(const llm42_sim_desc *sim) {
                            .token_budget = 512,
                            .window = 1 << any(0, 5),
                            .group = any(1, 6),
+                           .verifier = (llm42_verifier)any(1, 2),
                            .verify = (llm42_verify)any(1, 2),
                            .fill = (llm42_fill)any(1, 2),
                            .prefill = (llm42_prefill)any(1, 3),
