@@ -164,8 +164,8 @@
    schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU the order in a FAST
    pass also depends on the other rows of the pass. Fused multiply-adds are explicit. exp, log, sin and cos
    are made of IEEE operations. On a CPU one thread computes the whole sum of an output. When an engine opens, it checks
-   that the backend's rows keep their bits wherever they stand in a FIXED pass, and in an INVARIANT pass if there will
-   be any. If they do not, it refuses to open.
+   that the backend's rows keep their bits wherever they stand in a FIXED or an INVARIANT pass, if there will be any. If
+   they do not, it refuses to open.
 
    Compile with -ffp-contract=off. A build in which the compiler has fused operations on its own opens no engine. With
    -ffast-math llm42.h does not compile. The promise does not hold if other code in the process sets flush-to-zero or
