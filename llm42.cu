@@ -2488,9 +2488,9 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
 }
 
 const llm42_backend *llm42_backend_cuda(void) {
-    static const llm42_backend backend = {"cuda",          llm42__cuda_open,      llm42__cuda_close,
-                                          llm42__cuda_run, llm42__cuda_start,     llm42__cuda_poll,
-                                          llm42__wall_now, llm42__wall_wait_until};
+    static const llm42_backend backend = {"cuda",          llm42__cuda_open,       llm42__cuda_close,
+                                          llm42__cuda_run, llm42__cuda_start,      llm42__cuda_poll,
+                                          llm42__wall_now, llm42__wall_wait_until, nullptr};
     return &backend;
 }
 

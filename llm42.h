@@ -127,6 +127,9 @@
    - Verifier INVARIANT: replay passes run under schedule INVARIANT, and hold nothing but their windows. The result is
      that of mode BATCH_INVARIANT then, whatever W, G and the prefill are. A token that a deterministic request decodes
      in an INVARIANT pass, when it has no candidates, is committed at once: a replay pass could say nothing else.
+   - Mode HYBRID: DVR with the INVARIANT verifier, where a pass is INVARIANT if that takes less time than a FAST one and
+     the verification of its candidates. The planner asks the backend for both times. A backend that cannot tell is
+     measured while the engine runs. Both ways give the same bits, so the choice may follow the clock.
    - Prefill INVARIANT: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. Such a
      pass runs under schedule INVARIANT, which costs more for every row in it. Replay passes then hold only windows
      and, after a preemption, the committed tokens that must be prefilled again.
@@ -155,6 +158,7 @@
    - Prefill ISOLATED: the result also depends on token_budget, which cuts long prompts into chunks. Deterministic
      requests share no prefixes.
    - Prefill INVARIANT: the prefix cache shares the prompts of deterministic requests, but not their outputs.
+   - Mode HYBRID gives the same result as verifier INVARIANT.
    - Mode BATCH_INVARIANT promises this for every request. It needs no verification, and M does not matter.
    - With verifier FIXED the results of the three prefills may differ from each other in their last bits. So may the
    results of the two values of llm42_cuda_desc.fixed. With its value MATCH the result does not depend on M. With MATCH
@@ -484,6 +488,23 @@ typedef struct llm42_backend_desc {
     void *log_user;
 } llm42_backend_desc;
 
+typedef enum llm42_kind {  // what a row counts as in times of passes
+    LLM42_KIND_DECODE,     // the only row of its sequence in the pass
+    LLM42_KIND_PROMPT,     // rows of a prompt, the last one sampled
+    LLM42_KIND_WINDOW,     // rows of a verification window, all sampled
+    LLM42_KINDS
+} llm42_kind;
+
+LLM42_API const char *llm42_kind_name(llm42_kind kind);  // "decode"
+
+// What a pass is made of, to ask for its time.
+typedef struct llm42_mix {
+    llm42_schedule schedule;
+    int rows[LLM42_KINDS];
+    double context[LLM42_KINDS];  // positions that a row attends to, on average
+    int windows;                  // verification windows
+} llm42_mix;
+
 // A backend runs passes. It owns the device's copy of the weights, the KV pages and the clock. The contract:
 // - open gets a desc in which every default is resolved. It allocates all memory that later calls need. If it fails, it
 //   leaves *state NULL. close frees what open allocated. A backend may be open many times at once; the states share
@@ -503,6 +524,9 @@ typedef struct llm42_backend_desc {
 //   engine does not open.
 // - A function returns LLM42_OK or an error (poll also LLM42_IDLE). Anything else is LLM42_BACKEND to the engine.
 // - now is in seconds from any fixed point and never runs backwards. wait_until returns at or after that time.
+// - estimate gives the seconds that a pass of a mix would take alone. NULL: the backend does not know. Then the engine
+// goes
+//   by the times of passes that it has run.
 typedef struct llm42_backend {
     const char *name;
     llm42_result (*open)(void **state, const llm42_backend_desc *desc, llm42_error *error);
@@ -512,6 +536,7 @@ typedef struct llm42_backend {
     llm42_result (*poll)(void *state, double until, llm42_error *error);
     double (*now)(void *state);
     void (*wait_until)(void *state, double seconds);
+    double (*estimate)(void *state, const llm42_mix *mix);
 } llm42_backend;
 
 LLM42_API const llm42_backend *llm42_backend_cpu(void);
@@ -528,15 +553,6 @@ LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k)
 // which it does is the flip rate. It depends on the number of rows of the FAST pass and on M, that of the replay pass.
 // The calibration has a table of flip rates. Requests differ: each multiplies the rate by a number that it draws from a
 // gamma distribution with mean 1. All other passes return the true token.
-typedef enum llm42_kind {  // what a row counts as in the cost model
-    LLM42_KIND_DECODE,     // the only row of its sequence in the pass
-    LLM42_KIND_PROMPT,     // rows of a prompt, the last one sampled
-    LLM42_KIND_WINDOW,     // rows of a verification window, all sampled
-    LLM42_KINDS
-} llm42_kind;
-
-LLM42_API const char *llm42_kind_name(llm42_kind kind);  // "decode"
-
 // Pass times: ms[r * contexts + c] for row[r] rows that attend to context[c] positions on average.
 typedef struct llm42_cost_table {
     int rows, contexts;
@@ -671,7 +687,8 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
 #define LLM42_MODES(X)                                                                                      \
     X(LLM42_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic")                  \
     X(LLM42_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused") \
-    X(LLM42_BATCH_INVARIANT, "batch_invariant", "every pass is INVARIANT; every request is reproducible")
+    X(LLM42_BATCH_INVARIANT, "batch_invariant", "every pass is INVARIANT; every request is reproducible")   \
+    X(LLM42_HYBRID, "hybrid", "dvr, but passes are INVARIANT where that takes less time than verifying")
 #define LLM42_VERIFIERS(X)                                                                         \
     X(LLM42_VERIFIER_FIXED, "fixed", "replay passes have M rows (the paper): results depend on M") \
     X(LLM42_VERIFIER_INVARIANT, "invariant", "replay passes are INVARIANT and hold nothing but their windows")
@@ -808,10 +825,11 @@ typedef struct llm42_event {
     const int32_t *tokens;      // [n]: candidate, committed, rolled back; else NULL
     const float *logprobs;      // [n]: committed; candidate (the fast pass's); else NULL
     llm42_finish finish;
-    llm42_schedule schedule;  // pass
-    int shape;                // pass: rows that it was padded to
-    int windows;              // pass: verification windows in it
-    double begin;             // pass: start time; time is its end
+    llm42_schedule schedule;                 // pass
+    int shape;                               // pass: rows that it was padded to
+    int windows;                             // pass: verification windows in it
+    double begin;                            // pass: start time; time is its end
+    double fast_seconds, invariant_seconds;  // pass: see llm42_plan
 } llm42_event;
 
 // Called inside llm42_engine_submit, _cancel and _step, on the caller's thread. Pointers in the event are valid during
@@ -851,6 +869,9 @@ typedef struct llm42_plan {
     int count;             // choices
     llm42_choice *choice;  // [count], in the order of their rows; there is room for `room` of them
     int room;              // at least the number of requests that run
+    // Mode HYBRID: what the planner has compared, for the pass's event: the seconds of a FAST pass and of verifying its
+    // candidates later, and those of an INVARIANT pass. 0: it has compared nothing.
+    double fast_seconds, invariant_seconds;
 } llm42_plan;
 
 // What planners learn about a pass.
@@ -862,7 +883,8 @@ typedef struct llm42_planned {
 } llm42_planned;
 
 // What a planner sees. It is read-only and valid until the planner returns.
-typedef struct llm42_view {
+typedef struct llm42_view llm42_view;
+struct llm42_view {
     const llm42_engine_desc *desc;  // every default resolved
     double now;                     // the backend's clock, seconds
     int64_t passes;                 // passes that have run; llm42_request.ready_since counts in these
@@ -874,7 +896,13 @@ typedef struct llm42_view {
     int pages_free;                       // KV pages that no request holds
     llm42_planned last;                   // the last pass that the backend's `run` ran; those of `start` do not count
     llm42_planned in_flight;              // the replay pass in flight (.overlap)
-} llm42_view;
+    // The seconds that a pass of a mix would take alone, as the backend estimates them, or else as far as passes that
+    // have run tell. Negative: not known yet.
+    double (*seconds)(const llm42_view *view, const llm42_mix *mix);
+    bool measured;                                      // seconds goes by passes that have run
+    int64_t windows, window_tokens, window_recomputed;  // of replay passes so far: windows, the tokens that they have
+                                                        // committed, and candidates that must be decoded again
+};
 
 // The rules. The engine refuses a plan that breaks one: llm42_engine_step returns LLM42_PLAN and an error that names
 // the rule and the request. A refused plan changes nothing, and the engine can go on.
@@ -966,7 +994,7 @@ struct llm42_engine_desc {
                                     // 1 GiB or one full context, whichever is more
     int window;                     // W; default: 32
     int group;                      // G; default: 8. M = G x W
-    llm42_verifier verifier;        // order of sums of replay passes; default: FIXED
+    llm42_verifier verifier;        // order of sums of replay passes; default: FIXED, in mode HYBRID INVARIANT
     llm42_verify verify;            // default: EAGER
     llm42_fill fill;                // default: LARGEST
     int deadline;                   // WAIT: passes that a ready window waits at most; default: W
@@ -999,6 +1027,7 @@ typedef struct llm42_stats {
     double busy[LLM42_EXACT + 1];  // seconds in passes, by schedule; two passes side by side both count
     int64_t replay_windows;        // windows in replay passes, full or partial
     int64_t candidates, verifications, rollbacks, recomputed, injected;
+    int64_t ways[2];   // mode HYBRID: passes for which FAST, and INVARIANT, was expected to take less time
     int64_t compared;  // candidates compared with a replay pass, up to the first that differs
     int64_t preemptions, preempted_candidates;
     int64_t prefix_hits;  // tokens found in the prefix cache: of prompts, and after a preemption also committed ones
@@ -4612,10 +4641,30 @@ static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, co
 
 // Seconds that a pass takes alone. For each kind of row in it, the calibration has the time of a pass of the same size
 // with rows of that kind only. The mean of these times, weighted by the number of rows of each kind, is the device's
-// part. The host's work is added to it. Rows that pad a FIXED pass count as rows that attend to nothing.
-static double llm42__sim_cost(const llm42__sim *sim, const llm42_pass *pass) {
+// part. The host's work is added to it.
+static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
+    const llm42__sim *sim = state;
     const llm42_calibration *c = sim->calibration;
-    double rows[LLM42_KINDS] = {0}, keys[LLM42_KINDS] = {0}, total = 0, slowdown = 1, host = 0;
+    llm42_schedule schedule = mix->schedule;
+    double total = 0, slowdown = 1, ms = 0, host = mix->windows * c->host_ms[LLM42_KIND_WINDOW];
+    if (schedule == LLM42_INVARIANT && sim->desc.invariant_slowdown > 0) {
+        schedule = LLM42_FAST;
+        slowdown = sim->desc.invariant_slowdown;
+    }
+    for (int k = 0; k < LLM42_KINDS; k++) total += mix->rows[k];
+    for (int k = 0; k < LLM42_KINDS; k++) {
+        llm42_kind kind = schedule != LLM42_FIXED && k == LLM42_KIND_WINDOW ? LLM42_KIND_PROMPT : (llm42_kind)k;
+        if (!mix->rows[k]) continue;
+        ms += mix->rows[k] / total * llm42_calibration_ms(c, schedule, kind, total, mix->context[k]);
+        if (k != LLM42_KIND_WINDOW) host += c->host_ms[k];
+    }
+    return 1e-3 * (slowdown * ms + host);
+}
+
+// The same of a pass. Rows that pad a FIXED pass count as rows that attend to nothing.
+static double llm42__sim_cost(llm42__sim *sim, const llm42_pass *pass) {
+    llm42_mix mix = {.schedule = pass->schedule};
+    double keys[LLM42_KINDS] = {0};
     for (int first = 0, end; first < pass->rows; first = end) {
         const llm42_row *row = &pass->row[first];
         for (end = first + 1; end < pass->rows && pass->row[end].seq == row->seq; end++) {
@@ -4624,24 +4673,14 @@ static double llm42__sim_cost(const llm42__sim *sim, const llm42_pass *pass) {
                                           : LLM42_KIND_DECODE;
         if (pass->schedule == LLM42_FIXED && kind == LLM42_KIND_DECODE)
             kind = row->flags & LLM42_ROW_SAMPLE ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT;
-        if (rows[kind] == 0 || kind == LLM42_KIND_WINDOW) host += c->host_ms[kind];
-        rows[kind] += end - first;
+        mix.windows += kind == LLM42_KIND_WINDOW;
+        mix.rows[kind] += end - first;
         keys[kind] += (end - first) * (0.5 * (row->position + pass->row[end - 1].position) + 1);
     }
-    llm42_schedule schedule = pass->schedule;
-    if (schedule == LLM42_FIXED && !c->padding_free)
-        rows[rows[LLM42_KIND_WINDOW] > 0 ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT] += pass->shape - pass->rows;
-    if (schedule == LLM42_INVARIANT && sim->desc.invariant_slowdown > 0) {
-        schedule = LLM42_FAST;
-        slowdown = sim->desc.invariant_slowdown;
-    }
-    for (int k = 0; k < LLM42_KINDS; k++) total += rows[k];
-    double ms = 0;
-    for (int k = 0; k < LLM42_KINDS; k++) {
-        llm42_kind kind = schedule != LLM42_FIXED && k == LLM42_KIND_WINDOW ? LLM42_KIND_PROMPT : (llm42_kind)k;
-        if (rows[k] > 0) ms += rows[k] / total * llm42_calibration_ms(c, schedule, kind, total, keys[k] / rows[k]);
-    }
-    return 1e-3 * (slowdown * ms + host);
+    if (pass->schedule == LLM42_FIXED && !sim->calibration->padding_free)
+        mix.rows[mix.rows[LLM42_KIND_WINDOW] > 0 ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT] += pass->shape - pass->rows;
+    for (int k = 0; k < LLM42_KINDS; k++) mix.context[k] = mix.rows[k] ? keys[k] / mix.rows[k] : 0;
+    return llm42__sim_estimate(sim, &mix);
 }
 
 static void llm42__sim_outputs(llm42__sim *sim, const llm42_pass *pass) {
@@ -4767,7 +4806,8 @@ const llm42_backend *llm42_backend_sim(void) {
                                           .start = llm42__sim_start,
                                           .poll = llm42__sim_poll,
                                           .now = llm42__sim_now,
-                                          .wait_until = llm42__sim_wait_until};
+                                          .wait_until = llm42__sim_wait_until,
+                                          .estimate = llm42__sim_estimate};
     return &backend;
 }
 
@@ -4831,6 +4871,15 @@ typedef struct llm42__batch {
     int room;                // the larger of M and token_budget
 } llm42__batch;
 
+// How long passes took, by schedule, whether a sequence had several rows, and the logarithm of the rows: moving means
+// of the rows and of the seconds. 0: there was none.
+enum { LLM42__SIZES = 21 };
+typedef struct llm42__times {
+    struct {
+        double rows, seconds;
+    } of[LLM42_INVARIANT + 1][2][LLM42__SIZES];
+} llm42__times;
+
 struct llm42_engine {
     llm42_engine_desc desc;
     const llm42_backend *backend;
@@ -4859,8 +4908,13 @@ struct llm42_engine {
     llm42__batch flight;     // the pass in flight, if view.in_flight.rows is not 0
     llm42_pass flight_pass;  // the same, as the backend got it
     int64_t to_return;       // tokens that running requests may still return
+    bool replay_only;        // the pass whose results are given out holds nothing but windows and deterministic prompts
+    llm42__times times;
     llm42_stats stats;
 };
+
+// True if deterministic requests are verified.
+static bool llm42__verifies(llm42_mode mode) { return mode == LLM42_DVR || mode == LLM42_HYBRID; }
 
 // Reads the clock. An event has the time that was read last, so all events of a pass have the same time.
 static double llm42__now(llm42_engine *e) { return e->view.now = e->backend->now(e->state); }
@@ -5260,7 +5314,7 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     r->info = (llm42_request){.id = e->last_id + 1,
                               .state = LLM42_STATE_WAITING,
                               .deterministic = d->deterministic,
-                              .verify = d->deterministic && e->desc.mode == LLM42_DVR,
+                              .verify = d->deterministic && llm42__verifies(e->desc.mode),
                               .prompt_count = d->prompt_count,
                               .max_new_tokens = max_new,
                               .ready_since = -1,
@@ -5314,6 +5368,50 @@ static void llm42__view_update(llm42_engine *e) {
     e->view.waiting = e->waiting ? &e->waiting->info : NULL;
     e->view.waiting_count = e->stats.waiting;
     e->view.pages_free = e->kv.free_count;
+}
+
+// >>times --------------------------------------------------------------------------------------------------------
+// Owns: the times of passes, for planners that compare ways. No token depends on them.
+// Calls: the backend's estimate.
+// Invariant: a time that is not known is negative.
+static int llm42__size_of(double rows) {
+    int size = 0;
+    while (size < LLM42__SIZES - 1 && rows >= 2) rows /= 2, size++;
+    return size;
+}
+
+// Takes the time of a pass that has run.
+static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seconds) {
+    bool several = false;
+    for (int i = 0; i < b->plan.count; i++) several |= b->plan.choice[i].rows > 1;
+    if (!e->view.measured || b->pass.schedule > LLM42_INVARIANT) return;
+    double rows = b->pass.rows, *at = &e->times.of[b->pass.schedule][several][llm42__size_of(rows)].rows;
+    double *took = &e->times.of[b->pass.schedule][several][llm42__size_of(rows)].seconds;
+    *at = *took > 0 ? *at + (rows - *at) / 8 : rows;
+    *took = *took > 0 ? *took + (seconds - *took) / 8 : seconds;
+}
+
+// Between the nearest sizes that have run. Below all of them a pass takes no longer than the smallest. Above them it
+// takes longer by the number of rows, if sequences have several.
+static double llm42__times_find(const llm42__times *times, llm42_schedule schedule, bool several, double rows) {
+    int below = llm42__size_of(rows), above = below + 1;
+    while (below >= 0 && times->of[schedule][several][below].seconds <= 0) below--;
+    while (above < LLM42__SIZES && times->of[schedule][several][above].seconds <= 0) above++;
+    if (below < 0 && above == LLM42__SIZES) return -1;
+    if (below < 0) return times->of[schedule][several][above].seconds;
+    double r0 = times->of[schedule][several][below].rows, s0 = times->of[schedule][several][below].seconds;
+    if (above == LLM42__SIZES) return several && rows > r0 ? s0 * rows / r0 : s0;
+    double r1 = times->of[schedule][several][above].rows, s1 = times->of[schedule][several][above].seconds;
+    return s0 + (s1 - s0) * LLM42__MAX(0, rows - r0) / (r1 - r0);
+}
+
+static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) {
+    const llm42_engine *e = (const llm42_engine *)(const void *)((const char *)view - offsetof(llm42_engine, view));
+    if (e->backend->estimate) return e->backend->estimate(e->state, mix);
+    double rows = 0;
+    for (int k = 0; k < LLM42_KINDS; k++) rows += mix->rows[k];
+    bool several = mix->rows[LLM42_KIND_PROMPT] || mix->rows[LLM42_KIND_WINDOW];
+    return mix->schedule > LLM42_INVARIANT ? -1 : llm42__times_find(&e->times, mix->schedule, several, rows);
 }
 
 // The result of a function of a planner or a backend, and of its error. A value that is neither LLM42_OK nor an error
@@ -5605,7 +5703,110 @@ static void llm42__plan_ordinary(const llm42_view *v, llm42_plan *plan, const ll
     }
 }
 
+// Adds rows to a mix.
+static void llm42__mix_rows(llm42_mix *m, llm42_kind kind, int rows, double context) {
+    if (rows <= 0) return;
+    m->context[kind] = (m->rows[kind] * m->context[kind] + rows * context) / (m->rows[kind] + rows);
+    m->rows[kind] += rows;
+    m->windows += kind == LLM42_KIND_WINDOW;
+}
+
+// What mode HYBRID compares. A FAST pass leaves work behind: its candidates must be verified, some of them must be
+// decoded again, and deterministic prompts need a pass of their own. An INVARIANT pass does all that is there.
+typedef struct llm42__ways {
+    llm42_mix fast, prompts, invariant;
+    int candidates;  // that the FAST pass would add
+    int stopped;     // requests that must be verified before they decode again: the FAST pass leaves them behind
+    double context;  // of the candidates, sum
+} llm42__ways;
+
+static llm42__ways llm42__ways_of(const llm42_view *v) {
+    llm42__ways w = {
+        .fast.schedule = LLM42_FAST, .prompts.schedule = LLM42_INVARIANT, .invariant.schedule = LLM42_INVARIANT};
+    int room = v->desc->token_budget;
+    for (int i = 0; i < v->running_count; i++) {
+        const llm42_request *r = v->running[i];
+        int rows = LLM42__MIN(room, llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_INVARIANT));
+        llm42__mix_rows(r->verify ? &w.prompts : &w.fast, LLM42_KIND_PROMPT, rows, r->kv + 0.5 * rows);
+        llm42__mix_rows(&w.invariant, LLM42_KIND_PROMPT, rows, r->kv + 0.5 * rows);
+        room -= rows;
+        if (r->state != LLM42_STATE_DECODE) continue;
+        llm42__mix_rows(&w.invariant, LLM42_KIND_DECODE, 1, r->kv + 1);
+        if (!llm42__decodes(v, r)) {
+            w.stopped++;
+            continue;
+        }
+        llm42__mix_rows(&w.fast, LLM42_KIND_DECODE, 1, r->kv + 1);
+        w.candidates += r->verify;
+        w.context += r->verify ? r->kv + 1 : 0;
+    }
+    return w;
+}
+
+// Seconds for each candidate: its part of a replay pass of as many windows as there may be, and the decoding again. How
+// many tokens a window commits is learned from those that have run. At first it is all of them: EARLY windows say so.
+static double llm42__verify_seconds(const llm42_view *v, const llm42__ways *w, double fast) {
+    enum { EARLY = 64 };
+    const int windows = LLM42__MIN(w->candidates, v->desc->group);
+    const double seen = (double)(EARLY + v->windows),
+                 tokens = (double)(EARLY * v->desc->window + v->window_tokens) / seen,
+                 again = (double)v->window_recomputed / (seen * tokens);
+    llm42_mix replay = {.schedule = v->replay, .windows = windows};
+    replay.rows[LLM42_KIND_WINDOW] = (int)(windows * LLM42__MIN(tokens + 1, v->desc->window));
+    replay.context[LLM42_KIND_WINDOW] = w->context / w->candidates;
+    double seconds = v->seconds(v, &replay);
+    return seconds < 0 ? seconds : seconds / (windows * tokens) + again * fast / w->fast.rows[LLM42_KIND_DECODE];
+}
+
+// Mode HYBRID: true if the next pass should be INVARIANT. What is not known yet is tried, and what passes that have run
+// tell is brought up to date now and then by a pass of the other way.
+static bool llm42__invariant_pays(const llm42_view *v, llm42_plan *plan) {
+    enum { TRY_EVERY = 512 };
+    llm42__ways w = llm42__ways_of(v);
+    if (!w.candidates && !w.prompts.rows[LLM42_KIND_PROMPT]) return false;  // nothing deterministic
+    if (!w.fast.rows[LLM42_KIND_DECODE] && !w.fast.rows[LLM42_KIND_PROMPT]) return true;
+    double invariant = v->seconds(v, &w.invariant), fast = v->seconds(v, &w.fast), later = 0;
+    if (fast < 0) return false;
+    if (invariant < 0) return true;
+    if (w.candidates) {
+        later += w.candidates * llm42__verify_seconds(v, &w, fast);
+        if (later >= 0) later += w.stopped * (fast + later) / w.fast.rows[LLM42_KIND_DECODE];
+    }
+    if (w.prompts.rows[LLM42_KIND_PROMPT]) later += v->seconds(v, &w.prompts);
+    if (later < 0) return true;
+    plan->fast_seconds = fast + later, plan->invariant_seconds = invariant;
+    bool pays = invariant < fast + later;
+    return v->measured && v->passes % TRY_EVERY == TRY_EVERY - 1 ? !pays : pays;
+}
+
+// Plans an INVARIANT pass for mode HYBRID: requests with candidates verify them, others decode and their tokens are
+// final; and prompts of all.
+static void llm42__plan_invariant(const llm42_view *v, llm42_plan *plan, const llm42__due *due) {
+    bool whole = v->desc->chunked_prefill == LLM42_CHUNKED_OFF;
+    int room = LLM42__MAX(v->desc->token_budget, v->desc->window * v->desc->group), prompts = 0;
+    plan->schedule = LLM42_INVARIANT;
+    for (int i = 0; i < v->running_count && !(whole && (due->riding_prompts || due->replay_prompts)); i++) {
+        const llm42_request *r = v->running[i];
+        bool window = r->verify && (r->candidates || r->must_verify);
+        llm42_choice_kind kind = window ? LLM42_CHOICE_WINDOW : LLM42_CHOICE_DECODE;
+        int rows = llm42_choice_rows(v, r, kind, LLM42_INVARIANT);
+        if (!rows || rows > room) continue;
+        llm42_choose(plan, r, kind, rows);
+        room -= rows;
+    }
+    room = LLM42__MIN(room, v->desc->token_budget);
+    for (int i = 0; i < v->running_count && room > 0; i++) {
+        int rows = llm42_choice_rows(v, v->running[i], LLM42_CHOICE_PROMPT, LLM42_INVARIANT);
+        if (!rows) continue;
+        if (whole && rows > room && prompts) return;
+        llm42_choose(plan, v->running[i], LLM42_CHOICE_PROMPT, LLM42__MIN(rows, room));
+        room -= LLM42__MIN(rows, room);
+        prompts++;
+    }
+}
+
 // Plans the next pass; nano-vllm's name for this is schedule.
+// - In mode HYBRID the pass is INVARIANT if that pays. What follows is for the other passes.
 // - Verification goes first when it is due.
 // - Deterministic prompts ride in ordinary passes, or else take turns with them, so that a long prompt does not delay
 //   decoding. Without chunked prefill all prompts go before decoding.
@@ -5613,6 +5814,11 @@ static void llm42__plan_ordinary(const llm42_view *v, llm42_plan *plan, const ll
 static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *error) {
     const llm42_engine_desc *d = v->desc;
     llm42__due due = llm42__what_is_due(v);
+    (void)user;
+    if (d->mode == LLM42_HYBRID && !v->in_flight.rows && llm42__invariant_pays(v, plan)) {
+        llm42__plan_invariant(v, plan, &due);
+        return LLM42_OK;
+    }
     bool whole = d->chunked_prefill == LLM42_CHUNKED_OFF, flying = v->in_flight.rows > 0;
     bool packed = d->prefill != LLM42_PREFILL_ISOLATED, ordinary = due.decodes || due.riding_prompts;
     bool turn = v->last.schedule == v->replay && v->last.prompts && ordinary && !whole;  // decoding's turn
@@ -5626,7 +5832,7 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     else if (prompts) llm42__plan_isolated(v, plan);
     else if (ordinary) llm42__plan_ordinary(v, plan, &due);
     assert(plan->count || flying);
-    (void)user, (void)error;
+    (void)error;
     return LLM42_OK;
 }
 
@@ -5785,6 +5991,7 @@ static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
                           "planner %s: plan has moved .choice or changed .room: fill in .choice as it is",
                           planner->name);
     own->schedule = plan.schedule, own->shape = plan.shape, own->count = plan.count;
+    own->fast_seconds = plan.fast_seconds, own->invariant_seconds = plan.invariant_seconds;
     return llm42__returned(result, &problem, LLM42_PLAN, "planner", planner->name, "plan", error);
 }
 
@@ -5937,6 +6144,8 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
                                       .position = first + agreed,
                                       .tokens = output + agreed});
     }
+    if (e->replay_only) e->view.windows++, e->view.window_tokens += commit;
+    if (e->replay_only && rollback) e->view.window_recomputed += candidates - agreed - 1;
     r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
     if (commit > agreed) output[agreed] = out[agreed].token;
     for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
@@ -6020,12 +6229,17 @@ static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
     e->stats.rows[b->pass.schedule] += b->pass.rows;
     e->stats.busy[b->pass.schedule] += now - b->pass.begin;
     e->stats.replay_windows += b->pass.windows;
+    if (b->plan.invariant_seconds > 0) e->stats.ways[b->plan.invariant_seconds < b->plan.fast_seconds]++;
+    if (!b->starts) llm42__times_add(e, b, now - b->pass.begin);
     llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_PASS,
                                   .n = b->pass.rows,
                                   .schedule = b->pass.schedule,
                                   .shape = b->pass.shape,
                                   .windows = b->pass.windows,
-                                  .begin = b->pass.begin});
+                                  .begin = b->pass.begin,
+                                  .fast_seconds = b->plan.fast_seconds,
+                                  .invariant_seconds = b->plan.invariant_seconds});
+    e->replay_only = b->pass.windows + b->pass.prompts == b->plan.count;
     for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) {
         int rows = b->plan.choice[i].rows;
         if (b->owner[i]->cancelled) continue;  // while this pass was in flight, or inside an event of this pass
@@ -6249,6 +6463,7 @@ static void llm42__resolve(llm42_engine_desc *d) {
 #define LLM42__DEFAULT(field, value) \
     if (!d->field) d->field = (value)
     LLM42__DEFAULT(backend, llm42_backend_cpu());
+    if (d->mode == LLM42_HYBRID) LLM42__DEFAULT(verifier, LLM42_VERIFIER_INVARIANT);
 #define LLM42__POLICY(name, field, type, none, values) LLM42__DEFAULT(field, (type)1);
     LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
@@ -6311,6 +6526,10 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
     if (d->planner->name[strcspn(d->planner->name, " \t\r\n")] || !d->planner->name[0])
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.planner: its name '%s': must be one word",
                           d->planner->name);
+    if (d->mode == LLM42_HYBRID && d->verifier == LLM42_VERIFIER_FIXED)
+        return llm42_fail(error, LLM42_INVALID,
+                          "llm42_engine_desc.verifier: FIXED: mode HYBRID needs INVARIANT, so that both ways give one "
+                          "result");
     if (d->overlap && (!d->backend->start || !d->backend->poll))
         return llm42_fail(error, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend %s runs one pass at a time",
                           d->backend->name);
@@ -6435,13 +6654,15 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
         result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d",
                             d.max_running, d.pages);
     e->view.replay = d.verifier == LLM42_VERIFIER_FIXED ? LLM42_FIXED : LLM42_INVARIANT;
-    unsigned dvr = d.mode == LLM42_DVR, fast = d.mode != LLM42_BATCH_INVARIANT;
+    unsigned dvr = llm42__verifies(d.mode), fast = d.mode != LLM42_BATCH_INVARIANT;
     unsigned fixed = dvr && e->view.replay == LLM42_FIXED;
     unsigned invariant = !fast || (dvr && (!fixed || d.prefill == LLM42_PREFILL_INVARIANT));
     e->schedules = fast << LLM42_FAST | fixed << LLM42_FIXED | invariant << LLM42_INVARIANT;
     e->canonical = invariant ? LLM42_INVARIANT : LLM42_FIXED;
     e->view.desc = &e->desc;
     e->view.running = e->shown;
+    e->view.seconds = llm42__view_seconds;
+    e->view.measured = !d.backend->estimate;
     llm42_backend_desc backend = {.model = d.model,
                                   .compute = d.compute,
                                   .logits_fp32 = d.logits_fp32,
@@ -6594,7 +6815,8 @@ llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error
     if (t->json) llm42__trace_open_json(t);
     else
         fputs("# llm42 " LLM42_VERSION " trace; times in seconds from the first event\n"
-              "time_s\tevent\trequest\tn\tposition\ttokens\tschedule\tshape\twindows\tbegin_s\n",
+              "time_s\tevent\trequest\tn\tposition\ttokens\tschedule\tshape\twindows\tbegin_s\t"
+              "fast_s\tinvariant_s\n",
               t->file);
     *trace = t;
     return LLM42_OK;
@@ -6704,9 +6926,9 @@ void llm42_trace_event(llm42_trace *t, const llm42_event *ev) {
             (long long)ev->request, ev->n, ev->position);
     for (int i = 0; ev->tokens && i < ev->n; i++) fprintf(t->file, "%s%d", i ? "," : "", ev->tokens[i]);
     if (pass)
-        fprintf(t->file, "\t%s\t%d\t%d\t%s\n", llm42_schedule_name(ev->schedule), ev->shape, ev->windows,
-                llm42__trace_seconds(t, ev->begin).text);
-    else fputs("\t\t\t\t\n", t->file);
+        fprintf(t->file, "\t%s\t%d\t%d\t%s\t%.6g\t%.6g\n", llm42_schedule_name(ev->schedule), ev->shape, ev->windows,
+                llm42__trace_seconds(t, ev->begin).text, ev->fast_seconds, ev->invariant_seconds);
+    else fputs("\t\t\t\t\t\t\n", t->file);
 }
 
 llm42_result llm42_trace_close(llm42_trace *t, llm42_error *error) {

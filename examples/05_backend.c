@@ -63,8 +63,12 @@ static double chain_now(void *state) { return ((chain *)state)->now; }
 static void chain_wait_until(void *state, double seconds) { ((chain *)state)->now = fmax(chain_now(state), seconds); }
 
 // NULL twice: start and poll, for backends that can run a replay pass beside other passes.
-static const llm42_backend chain_backend = {"chain", chain_open, chain_close, chain_run,
-                                            NULL,    NULL,       chain_now,   chain_wait_until};
+static const llm42_backend chain_backend = {.name = "chain",
+                                            .open = chain_open,
+                                            .close = chain_close,
+                                            .run = chain_run,
+                                            .now = chain_now,
+                                            .wait_until = chain_wait_until};
 // <<backend
 
 enum { REQUESTS = 16, LENGTH = 4, TOKENS = 200 };

@@ -155,12 +155,13 @@ static inline void axis_parse(grid *g, axis_name which, const char *list) {
 static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill prefill, llm42_verifier verifier,
                                 fleet_router router, backend_name backend) {
     bool verified = mode != LLM42_NONDETERMINISTIC && mode != LLM42_BATCH_INVARIANT;
-    bool rows = prefill == LLM42_PREFILL_INVARIANT || verifier == LLM42_VERIFIER_INVARIANT;
+    bool rows = prefill == LLM42_PREFILL_INVARIANT || verifier == LLM42_VERIFIER_INVARIANT || mode == LLM42_HYBRID;
     bool invariant = mode == LLM42_BATCH_INVARIANT || (verified && rows);
     switch (which) {
     case REPLICAS:
     case ROUTER: return true;
     case APART: return mode != LLM42_NONDETERMINISTIC && router == DETERMINISTIC_APART;
+    case VERIFIER: return mode == LLM42_DVR;
     case RATIO: return verified || (mode == LLM42_BATCH_INVARIANT && router == DETERMINISTIC_APART);
     case MODE:
     case PLANNER:

@@ -221,7 +221,14 @@ static llm42_result spy_poll(void *state, double until, llm42_error *error) {
 static double spy_now(void *state) { return behind()->now(state); }
 static void spy_wait_until(void *state, double seconds) { behind()->wait_until(state, seconds); }
 
-static const llm42_backend spy = {"spy", spy_open, spy_close, spy_run, spy_start, spy_poll, spy_now, spy_wait_until};
+static const llm42_backend spy = {.name = "spy",
+                                  .open = spy_open,
+                                  .close = spy_close,
+                                  .run = spy_run,
+                                  .start = spy_start,
+                                  .poll = spy_poll,
+                                  .now = spy_now,
+                                  .wait_until = spy_wait_until};
 
 // What the events tell.
 static shadow *shadow_of(int64_t id) {
@@ -368,8 +375,8 @@ static void check_promise(shadow *s) {
     const llm42_engine_desc *d = run.desc;
     bool invariant = d->mode == LLM42_BATCH_INVARIANT;
     bool any = d->prefill != LLM42_PREFILL_ISOLATED || d->verifier == LLM42_VERIFIER_INVARIANT;
-    bool promised = invariant ||
-                    (d->mode == LLM42_DVR && s->deterministic && (run.simulated || (any && !d->keep_fast_kv)));
+    bool promised = invariant || ((d->mode == LLM42_DVR || d->mode == LLM42_HYBRID) && s->deterministic &&
+                                  (run.simulated || (any && !d->keep_fast_kv)));
     if (!promised || !s->committed) return;
     if (run.simulated) {
         seen.compared++;
@@ -569,9 +576,10 @@ static bool open_engine(void) {
                               .deadline = c >> 4 & 3,
                               .look_ahead = c >> 6,
                               .inject_rate = (d & 3) == 3 ? 1.0 : (d & 3) * 0.15,
-                              .mode = (d & 0x1c) == 4   ? LLM42_NONDETERMINISTIC
-                                      : (d & 0x1c) == 8 ? LLM42_BATCH_INVARIANT
-                                                        : LLM42_DVR,
+                              .mode = (d & 0x1c) == 4                 ? LLM42_NONDETERMINISTIC
+                                      : (d & 0x1c) == 8               ? LLM42_BATCH_INVARIANT
+                                      : run.simulated && (f & 3) == 3 ? LLM42_HYBRID
+                                                                      : LLM42_DVR,
                               .keep_fast_kv = (d & 0xe0) == 0xe0,
                               .on_event = on_event};
     llm42_error error = {0};

@@ -41,6 +41,7 @@ static llm42_engine_desc any_desc(const llm42_sim_desc *sim) {
                            .chunked_prefill = (llm42_chunked)any(1, 2),
                            .overlap = once_in(2),
                            .prefix_cache = once_in(3)};
+    if (d.mode == LLM42_DVR && d.verifier == LLM42_VERIFIER_INVARIANT && once_in(2)) d.mode = LLM42_HYBRID;
     d.pages = once_in(2) ? 60 : 600;
     return d;
 }

@@ -272,6 +272,65 @@ TEST(random_planners_on_the_simulator) {
     report("sim");
 }
 
+// >>hybrid -------------------------------------------------------------------------------------------------------
+// Serves all requests in mode HYBRID on the simulator; the backend estimates times, or they are measured. The result is
+// always the true one. Returns the share of INVARIANT passes.
+static double hybrid_share(bool estimates, double slowdown, const bool *marked) {
+    const llm42_sim_desc simulated = {.calibration = &calibration, .invariant_slowdown = slowdown};
+    llm42_backend backend = *llm42_backend_sim();
+    if (!estimates) backend.estimate = NULL;
+    llm42_engine_desc desc = {.model = shape,
+                              .backend = &backend,
+                              .backend_desc = &simulated,
+                              .mode = LLM42_HYBRID,
+                              .threads = 1,
+                              .compute = LLM42_FP32,
+                              .max_context = 64,
+                              .max_running = REQUESTS,
+                              .window = 8,
+                              .group = 2,
+                              .pages = 64};
+    answer got[REQUESTS];
+    llm42_engine *engine;
+    const reference *want = reference_for(
+        &(llm42_engine_desc){.mode = LLM42_BATCH_INVARIANT, .model = shape, .backend = llm42_backend_sim()}, true);
+    if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return 0;
+    CHECK(llm42_engine_config(engine)->verifier == LLM42_VERIFIER_INVARIANT);
+    for (int i = 0; i < REQUESTS; i++) {
+        llm42_request_desc r = request(i);
+        r.deterministic = marked[i];
+        CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+    }
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    for (int i = 0; i < REQUESTS; i++) {
+        got[i] = take(engine, i + 1);
+        CHECK(!marked[i] || same(&want->alone[i], &got[i]));
+    }
+    llm42_stats s = llm42_engine_stats(engine);
+    llm42_engine_close(engine);
+    CHECK(s.passes[LLM42_FIXED] == 0 && s.ways[0] + s.ways[1] > 0);
+    return (double)s.passes[LLM42_INVARIANT] / (double)(s.passes[LLM42_FAST] + s.passes[LLM42_INVARIANT]);
+}
+
+TEST(hybrid_takes_the_cheaper_way) {
+    static const bool all[REQUESTS] = {true, true, true, true, true, true}, one[REQUESTS] = {true};
+    for (int estimates = 0; estimates < 2; estimates++) {
+        CHECK(hybrid_share(estimates, 1, all) > 0.8);
+        CHECK(hybrid_share(estimates, 1, one) > 0.5);
+        CHECK(hybrid_share(estimates, 20, one) < 0.5);
+        double some = hybrid_share(estimates, 1.3, all);
+        printf("  HYBRID, INVARIANT passes 1.3 times as long, %s: %.0f%% of the passes are INVARIANT\n",
+               estimates ? "estimated" : "measured", 100 * some);
+    }
+    llm42_engine *engine = NULL;
+    CHECK_INT(llm42_engine_open(
+                  &engine, &(llm42_engine_desc){.model = model, .mode = LLM42_HYBRID, .verifier = LLM42_VERIFIER_FIXED},
+                  &error),
+              LLM42_INVALID);
+    CHECK_CONTAINS(error.text, "llm42_engine_desc.verifier: FIXED: mode HYBRID needs INVARIANT");
+    CHECK(!engine);
+}
+
 // The comparison can fail: without the KV overwrite some request's bits hang on its planner.
 TEST(control_without_kv_overwrite) {
     chance = 3;
@@ -746,6 +805,7 @@ int main(int argc, char **argv) {
     RUN(planners_see_the_engine_as_it_is);
     RUN(random_planners_on_the_cpu);
     RUN(random_planners_on_the_simulator);
+    RUN(hybrid_takes_the_cheaper_way);
     RUN(control_without_kv_overwrite);
     llm42_model_free(model);
     llm42_model_free(shape);
