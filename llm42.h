@@ -5411,7 +5411,9 @@ static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) 
     double rows = 0;
     for (int k = 0; k < LLM42_KINDS; k++) rows += mix->rows[k];
     bool several = mix->rows[LLM42_KIND_PROMPT] || mix->rows[LLM42_KIND_WINDOW];
-    return mix->schedule > LLM42_INVARIANT ? -1 : llm42__times_find(&e->times, mix->schedule, several, rows);
+    if (mix->schedule > LLM42_INVARIANT) return -1;
+    double seconds = llm42__times_find(&e->times, mix->schedule, several, rows);
+    return seconds < 0 ? llm42__times_find(&e->times, mix->schedule, !several, rows) : seconds;
 }
 
 // The result of a function of a planner or a backend, and of its error. A value that is neither LLM42_OK nor an error
@@ -5765,15 +5767,13 @@ static bool llm42__invariant_pays(const llm42_view *v, llm42_plan *plan) {
     llm42__ways w = llm42__ways_of(v);
     if (!w.candidates && !w.prompts.rows[LLM42_KIND_PROMPT]) return false;  // nothing deterministic
     if (!w.fast.rows[LLM42_KIND_DECODE] && !w.fast.rows[LLM42_KIND_PROMPT]) return true;
-    double invariant = v->seconds(v, &w.invariant), fast = v->seconds(v, &w.fast), later = 0;
+    double invariant = v->seconds(v, &w.invariant), fast = v->seconds(v, &w.fast);
     if (fast < 0) return false;
-    if (invariant < 0) return true;
-    if (w.candidates) {
-        later += w.candidates * llm42__verify_seconds(v, &w, fast);
-        if (later >= 0) later += w.stopped * (fast + later) / w.fast.rows[LLM42_KIND_DECODE];
-    }
-    if (w.prompts.rows[LLM42_KIND_PROMPT]) later += v->seconds(v, &w.prompts);
-    if (later < 0) return true;
+    double verify = w.candidates ? llm42__verify_seconds(v, &w, fast) : 0;
+    double prompts = w.prompts.rows[LLM42_KIND_PROMPT] ? v->seconds(v, &w.prompts) : 0;
+    if (invariant < 0 || verify < 0 || prompts < 0) return true;
+    double later = w.candidates * verify + prompts;
+    if (w.candidates) later += w.stopped * (fast + w.candidates * verify) / w.fast.rows[LLM42_KIND_DECODE];
     plan->fast_seconds = fast + later, plan->invariant_seconds = invariant;
     bool pays = invariant < fast + later;
     return v->measured && v->passes % TRY_EVERY == TRY_EVERY - 1 ? !pays : pays;
