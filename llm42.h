@@ -73,6 +73,8 @@
    read-only. Any number of engines may share it.
    2. llm42_engine_open opens an engine. Zero every field of the desc that you do not care about: zero always means the
       default that the field's comment states. llm42_engine_config returns the desc with all defaults filled in.
+      .preset names a set of policies: `dvr` (the default) shows the protocol, `best` is for serving, `paper` has the
+      policies of the LLM-42 paper, `invariant` makes every pass batch-invariant. LLM42_PRESETS is their table.
    3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.
    4. llm42_engine_step runs one pass of the model. Call it until it returns LLM42_IDLE, or call llm42_engine_run. You
       may submit and cancel requests between steps. llm42_engine_run_until runs an engine up to a time, so that several
@@ -96,13 +98,13 @@
    A floating-point sum depends on the order of its terms. The fastest order depends on how many rows share a pass. (A
    row is one token of one request in a forward pass.) So the logits of a request depend on which other requests are
    being served, and now and then the two largest logits change places. LLM-42 keeps the fast passes and checks what
-   they produce. A replay pass runs a request's latest tokens again, in a pass of fixed shape whose order of sums never
-   changes. Tokens that agree are committed. At the first token that differs, the replay pass's own token is committed
-   instead, and the tokens behind it are dropped.
+   they produce. A replay pass runs a request's latest tokens again, in an order of sums that never changes. Tokens that
+   agree are committed. At the first token that differs, the replay pass's own token is committed instead, and the
+   tokens behind it are dropped.
 
       fast passes      C a b c d e f g      each decodes one candidate, in a batch of any size (schedule FAST)
                        | | | | | | | |
-      replay pass    [ C a b c d e f g ]    one window: W rows of the pass's M = G x W (schedule FIXED)
+      replay pass    [ C a b c d e f g ]    one window of W rows; up to G windows share the pass (schedule INVARIANT)
                        | | | | | | | |
       its outputs      a b c d e'f'g'h'
                        = = = = X            e was wrong: commit a b c d e', drop e f g (a rollback), decode on from e'
@@ -120,19 +122,19 @@
    the KV entries of its positions. A committed prefix therefore holds no trace of a fast pass. (.keep_fast_kv leaves
    the overwrite out, to show what happens without it.)
 
-   This engine goes beyond the paper in these ways:
-   - Prefill PACKED: the prompts of deterministic requests are rows of replay passes, many prompts at a time, beside
-     verification windows. A KV entry then depends on the tokens and M alone. Prefix sharing and preemption keep the
-     bits. ISOLATED, the paper's way, runs each prompt alone.
+   This engine goes beyond the paper in these ways. (The presets combine them.)
    - Verifier INVARIANT: replay passes run under schedule INVARIANT, and hold nothing but their windows. The result is
-     that of mode BATCH_INVARIANT then, whatever W, G and the prefill are. A token that a deterministic request decodes
-     in an INVARIANT pass, when it has no candidates, is committed at once: a replay pass could say nothing else.
+     the canonical one then: that of mode BATCH_INVARIANT, whatever W, G and the prefill are. A token that a
+     deterministic request decodes in an INVARIANT pass, when it has no candidates, is committed at once: a replay pass
+     could say nothing else. FIXED, the paper's way, pads replay passes to M = G x W rows. The result depends on M.
    - Mode HYBRID: DVR with the INVARIANT verifier, where a pass is INVARIANT if that takes less time than a FAST one and
      the verification of its candidates. The planner asks the backend for both times. A backend that cannot tell is
      measured while the engine runs. Both ways give the same bits, so the choice may follow the clock.
    - Prefill INVARIANT: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. Such a
      pass runs under schedule INVARIANT, which costs more for every row in it. Replay passes then hold only windows
      and, after a preemption, the committed tokens that must be prefilled again.
+   - Prefill PACKED: the prompts of deterministic requests are rows of replay passes, many prompts at a time, beside
+     verification windows. ISOLATED, the paper's way, runs each prompt alone.
    - Verify WAIT: a request whose window is ready goes on decoding, up to .look_ahead tokens, until G windows are ready
      or until it has waited for as many passes as .deadline says. EAGER, the paper's way, verifies as soon as one
      window is ready, and fills the pass with partial windows.
@@ -143,26 +145,14 @@
 
    DETERMINISM
 
-   In mode DVR (decode, verify, roll back) with verifier FIXED and prefill PACKED, the tokens and the log-probability
-   bits of a deterministic request are a function of
+   A deterministic request has one canonical result. Its tokens and log-probability bits are a function of
    - the model, the prompt, the sampling parameters and the seed,
-   - the backend (on a CPU not the instruction set, compiler or number of threads; on a GPU also the model of the GPU,
-     the library versions and .no_cublas),
-   - the compute type, .logits_fp32 and .router_fp32, and M.
-
-   They do not depend on other requests, arrival order, batch sizes, page size, prefix cache, preemption, the planner
-   and its policies, or on how M splits into G and W.
-
-   Other settings promise the same, with these differences:
-   - Verifier INVARIANT: M and the prefill do not matter. The result is that of mode BATCH_INVARIANT.
-   - Prefill ISOLATED: the result also depends on token_budget, which cuts long prompts into chunks. Deterministic
-     requests share no prefixes.
-   - Prefill INVARIANT: the prefix cache shares the prompts of deterministic requests, but not their outputs.
-   - Mode HYBRID gives the same result as verifier INVARIANT.
-   - Mode BATCH_INVARIANT promises this for every request. It needs no verification, and M does not matter.
-   - With verifier FIXED the results of the three prefills may differ from each other in their last bits. So may the
-   results of the two values of llm42_cuda_desc.fixed. With its value MATCH the result does not depend on M. With MATCH
-   and prefill INVARIANT it is the result of mode BATCH_INVARIANT.
+   - the compute type, .logits_fp32 and .router_fp32,
+   - the arithmetic: that of the CPU backend, or of one model of GPU, its library versions and .no_cublas.
+   Nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption,
+   planner, policies or preset; on a CPU not the instruction set, compiler or number of threads. In mode BATCH_INVARIANT
+   every request is deterministic. Two settings do not give this result: the paper's verifier FIXED (preset `paper`;
+   see llm42_engine_desc.verifier) and the experiment .keep_fast_kv.
 
    How: the code fixes the order of every sum. On a CPU the order depends on the sizes of the operator and on the
    schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU the order in a FAST
@@ -173,7 +163,7 @@
 
    Compile with -ffp-contract=off. A build in which the compiler has fused operations on its own opens no engine. With
    -ffast-math llm42.h does not compile. The promise does not hold if other code in the process sets flush-to-zero or
-   another rounding mode, or with .keep_fast_kv.
+   another rounding mode.
 
    The prefix cache trusts a 64-bit hash of the tokens before a page. An attacker can construct prompts whose hashes
    collide. Leave .prefix_cache off if prompts come from strangers.
@@ -182,10 +172,9 @@
    SCORING WITH THE SAME BITS
 
    A program that trains on generated tokens scores them again and needs the log-probabilities that generation returned.
-   With verifier INVARIANT, and in mode BATCH_INVARIANT, these are the ones of INVARIANT passes over the finished text,
-   to the last bit and with any number of rows in a pass. `build/generate --deterministic --verifier invariant
-   --logprobs` and `build/score --schedule invariant` show it. With verifier FIXED they are those of FIXED passes of M
-   rows, if the prompts were PACKED.
+   The canonical ones are those of INVARIANT passes over the finished text, to the last bit and with any number of rows
+   in a pass. `build/generate --deterministic --logprobs` and `build/score --schedule invariant` show it. With verifier
+   FIXED they are those of FIXED passes of M rows, if the prompts were PACKED.
 
 
    MEMORY, ERRORS, THREADS, BACKENDS
@@ -682,8 +671,7 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
 
 // >>api-policies -------------------------------------------------------------------------------------------------
 // Each policy is a field of llm42_engine_desc. These lists have its values, their words in options and results, and
-// what they mean. To add a value, add a line to a list and code its effect in section planner. The first value is the
-// default.
+// what they mean. To add a value, add a line to a list and code its effect in section planner.
 #define LLM42_MODES(X)                                                                                      \
     X(LLM42_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic")                  \
     X(LLM42_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused") \
@@ -709,8 +697,21 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
 #define LLM42_CHUNKEDS(X)                                                                      \
     X(LLM42_CHUNKED_ON, "on", "prompts ride beside decoding, cut into chunks by token_budget") \
     X(LLM42_CHUNKED_OFF, "off", "all prompts but PACKED ones run whole, before decoding goes on (the paper)")
-// P(name of options and columns, field, type, name of the value 0 (default), list of values)
+// A preset is a set of policies, W and G that go together. It decides all of them that a desc leaves 0. This is the one
+// table of defaults; the programs take theirs from it too. Columns: value, word, meaning, then the values of mode,
+// verifier, verify, fill, prefill, bonus and chunked_prefill, W and G.
+#define LLM42_PRESETS(X)                                                                                               \
+    X(LLM42_PRESET_DVR, "dvr", "decode, verify, roll back at its best: every candidate is verified (default)", DVR,    \
+      INVARIANT, WAIT, LARGEST, INVARIANT, ON, ON, 32, 16)                                                             \
+    X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: recommended for serving", HYBRID, \
+      INVARIANT, WAIT, LARGEST, INVARIANT, ON, ON, 32, 16)                                                             \
+    X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: the result depends on M", DVR, FIXED, EAGER,     \
+      OLDEST, ISOLATED, OFF, OFF, 64, 8)                                                                               \
+    X(LLM42_PRESET_INVARIANT, "invariant", "every pass is batch-invariant, for every request", BATCH_INVARIANT,        \
+      INVARIANT, WAIT, LARGEST, INVARIANT, ON, ON, 32, 16)
+// P(name of options and columns, field, type, name of the value 0 (the preset's), list of values)
 #define LLM42_POLICIES(P)                                                            \
+    P("preset", preset, llm42_preset, LLM42_PRESET_DEFAULT, LLM42_PRESETS)           \
     P("mode", mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                     \
     P("verifier", verifier, llm42_verifier, LLM42_VERIFIER_DEFAULT, LLM42_VERIFIERS) \
     P("verify", verify, llm42_verify, LLM42_VERIFY_DEFAULT, LLM42_VERIFIES)          \
@@ -719,7 +720,7 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
     P("bonus", bonus, llm42_bonus, LLM42_BONUS_DEFAULT, LLM42_BONUSES)               \
     P("chunked", chunked_prefill, llm42_chunked, LLM42_CHUNKED_DEFAULT, LLM42_CHUNKEDS)
 
-#define LLM42__VALUE(name, word, meaning) name,
+#define LLM42__VALUE(name, word, ...) name,
 #define LLM42__POLICY(name, field, type, none, values) typedef enum type { none = 0, values(LLM42__VALUE) } type;
 LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
@@ -740,6 +741,9 @@ LLM42_API llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *pol
                                         llm42_error *error);
 // The word of a desc's policy; "default" where the field is 0, NULL where there is no such policy.
 LLM42_API const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy);
+// Sets .preset if it is 0 to DVR, and the policies, .window and .group that are 0 to the values of that preset.
+// llm42_engine_open does this with its copy of the desc.
+LLM42_API void llm42_preset_apply(llm42_engine_desc *desc);
 
 // >>api-request --------------------------------------------------------------------------------------------------
 typedef struct llm42_request_desc {
@@ -975,7 +979,8 @@ struct llm42_engine_desc {
     const llm42_backend *backend;  // default: llm42_backend_cpu()
     const void *backend_desc;  // of the backend's own type: llm42_sim_desc (required), llm42_cuda_desc; default: NULL
     const llm42_planner *planner;  // decides who shares a pass; default: llm42_planner_default()
-    llm42_mode mode;               // default: DVR
+    llm42_preset preset;           // decides the policies, .window and .group that are 0; default: DVR
+    llm42_mode mode;               // default: the preset's
     llm42_dtype compute;           // default: LLM42_BF16
     bool logits_fp32;              // default: under bf16 logits are rounded to bf16, as serving engines do
     // Keep the router logits of a mixture in fp32. Default: under bf16 they are rounded to bf16, as HF transformers
@@ -983,25 +988,30 @@ struct llm42_engine_desc {
     // chosen, even if the sum of the other was larger. A row of another expert has other logits altogether. The weights
     // of the chosen experts are rounded in either case. Under fp32, and in models without experts, nothing changes.
     bool router_fp32;
-    int threads;                    // of the CPU backend; default: as many as OpenMP offers
-    int max_context;                // tokens in a sequence; default: the model's, at most 8192
-    int max_running;                // sequences that run at once; default: 32
-    int token_budget;               // most rows of a FAST, INVARIANT or ISOLATED pass. At least max_running; with
-                                    // chunked_prefill OFF at least max_context too. Default: the larger of max_running
-                                    // and 256 (with chunked_prefill OFF: of max_running and max_context)
-    int page_size;                  // tokens in a KV page; default: 16
-    int pages;                      // KV pages. Default: max_running full contexts; if these take more than 1 GiB, then
-                                    // 1 GiB or one full context, whichever is more
-    int window;                     // W; default: 32
-    int group;                      // G; default: 8. M = G x W
-    llm42_verifier verifier;        // order of sums of replay passes; default: FIXED, in mode HYBRID INVARIANT
-    llm42_verify verify;            // default: EAGER
-    llm42_fill fill;                // default: LARGEST
+    int threads;       // of the CPU backend; default: as many as OpenMP offers
+    int max_context;   // tokens in a sequence; default: the model's, at most 8192
+    int max_running;   // sequences that run at once; default: 32
+    int token_budget;  // most rows of a FAST, INVARIANT or ISOLATED pass. At least max_running; with
+                       // chunked_prefill OFF at least max_context too. Default: the larger of max_running
+                       // and 256 (with chunked_prefill OFF: of max_running and max_context)
+    int page_size;     // tokens in a KV page; default: 16
+    int pages;         // KV pages. Default: max_running full contexts; if these take more than 1 GiB, then
+                       // 1 GiB or one full context, whichever is more
+    int window;        // W; default: the preset's
+    int group;         // G; default: the preset's. M = G x W
+    // The order of sums of replay passes; default: the preset's. INVARIANT: the result is the canonical one, whatever
+    // the prefill is. FIXED, the paper's: the result is a function of M too and is not the canonical one. Then it also
+    // depends on .prefill, and with ISOLATED on .token_budget, which cuts long prompts into chunks; the prefix cache
+    // shares prompts and outputs of deterministic requests with PACKED, prompts alone with INVARIANT, and nothing with
+    // ISOLATED.
+    llm42_verifier verifier;
+    llm42_verify verify;            // default: the preset's
+    llm42_fill fill;                // default: the preset's
     int deadline;                   // WAIT: passes that a ready window waits at most; default: W
     int look_ahead;                 // WAIT: candidates decoded beyond a ready window, at most; default: W
-    llm42_prefill prefill;          // of deterministic requests' prompts in mode DVR; default: PACKED
-    llm42_bonus bonus;              // default: ON
-    llm42_chunked chunked_prefill;  // default: ON
+    llm42_prefill prefill;          // of deterministic requests' prompts; default: the preset's
+    llm42_bonus bonus;              // default: the preset's
+    llm42_chunked chunked_prefill;  // default: the preset's
     bool overlap;                   // fast passes go on while a replay pass is in flight; default: off
     double admission_reserve;       // 0 to 1. A request is admitted when enough pages are free for its tokens and for
                                     // a reserve. The reserve is the larger of two: one page for each running request;
@@ -1025,6 +1035,7 @@ typedef struct llm42_stats {
     int64_t deterministic_tokens;                    // of those, to deterministic requests
     int64_t passes[LLM42_EXACT + 1], rows[LLM42_EXACT + 1];  // by schedule
     double busy[LLM42_EXACT + 1];  // seconds in passes, by schedule; two passes side by side both count
+    double replay_busy;            // of those, in FIXED passes and in others with verification windows
     int64_t replay_windows;        // windows in replay passes, full or partial
     int64_t candidates, verifications, rollbacks, recomputed, injected;
     int64_t ways[2];   // mode HYBRID: passes for which FAST, and INVARIANT, was expected to take less time
@@ -1614,8 +1625,9 @@ const char *llm42_kind_name(llm42_kind kind) {
 }
 
 const llm42_policy *llm42_policies(void) {
-#define LLM42__WORD(name, word, meaning) word,
-#define LLM42__MEANING(name, word, meaning) meaning,
+#define LLM42__FIRST(first, ...) first
+#define LLM42__WORD(name, word, ...) word,
+#define LLM42__MEANING(name, word, ...) LLM42__FIRST(__VA_ARGS__, 0),
 #define LLM42__POLICY(name, field, type, none, values)                    \
     static const char *const field##_word[] = {values(LLM42__WORD) NULL}; \
     static const char *const field##_meaning[] = {values(LLM42__MEANING) NULL};
@@ -1626,6 +1638,7 @@ const llm42_policy *llm42_policies(void) {
 #undef LLM42__POLICY
 #undef LLM42__MEANING
 #undef LLM42__WORD
+#undef LLM42__FIRST
     return policies;
 }
 
@@ -1673,6 +1686,32 @@ const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy)
 #undef LLM42__POLICY
     if (value < 0 || value > llm42__policy_values(policy)) return NULL;
     return value ? llm42__policy_find(policy)->word[value - 1] : "default";
+}
+
+void llm42_preset_apply(llm42_engine_desc *desc) {
+#define LLM42__X(value, word, meaning, m, r, v, f, p, b, c, w, g) \
+    {.preset = value,                                             \
+     .mode = LLM42_##m,                                           \
+     .verifier = LLM42_VERIFIER_##r,                              \
+     .verify = LLM42_VERIFY_##v,                                  \
+     .fill = LLM42_FILL_##f,                                      \
+     .prefill = LLM42_PREFILL_##p,                                \
+     .bonus = LLM42_BONUS_##b,                                    \
+     .chunked_prefill = LLM42_CHUNKED_##c,                        \
+     .window = w,                                                 \
+     .group = g},
+    static const llm42_engine_desc presets[] = {LLM42_PRESETS(LLM42__X)};
+#undef LLM42__X
+    if (!desc->preset) desc->preset = LLM42_PRESET_DVR;
+    size_t at = (size_t)desc->preset - 1;
+    if (at >= sizeof presets / sizeof *presets) return;  // llm42_engine_open refuses it
+    const llm42_engine_desc *preset = &presets[at];
+#define LLM42__POLICY(name, field, type, none, values) \
+    if (!desc->field) desc->field = preset->field;
+    LLM42_POLICIES(LLM42__POLICY)
+#undef LLM42__POLICY
+    if (!desc->window) desc->window = preset->window;
+    if (!desc->group) desc->group = preset->group;
 }
 
 // >>doubles ------------------------------------------------------------------------------------------------------
@@ -6228,6 +6267,7 @@ static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
     e->stats.passes[b->pass.schedule]++;
     e->stats.rows[b->pass.schedule] += b->pass.rows;
     e->stats.busy[b->pass.schedule] += now - b->pass.begin;
+    if (b->pass.schedule == LLM42_FIXED || b->pass.windows) e->stats.replay_busy += now - b->pass.begin;
     e->stats.replay_windows += b->pass.windows;
     if (b->plan.invariant_seconds > 0) e->stats.ways[b->plan.invariant_seconds < b->plan.fast_seconds]++;
     if (!b->starts) llm42__times_add(e, b, now - b->pass.begin);
@@ -6463,10 +6503,7 @@ static void llm42__resolve(llm42_engine_desc *d) {
 #define LLM42__DEFAULT(field, value) \
     if (!d->field) d->field = (value)
     LLM42__DEFAULT(backend, llm42_backend_cpu());
-    if (d->mode == LLM42_HYBRID) LLM42__DEFAULT(verifier, LLM42_VERIFIER_INVARIANT);
-#define LLM42__POLICY(name, field, type, none, values) LLM42__DEFAULT(field, (type)1);
-    LLM42_POLICIES(LLM42__POLICY)
-#undef LLM42__POLICY
+    llm42_preset_apply(d);
     LLM42__DEFAULT(compute, LLM42_BF16);
 #ifdef _OPENMP
     LLM42__DEFAULT(threads, omp_get_max_threads());
@@ -6478,8 +6515,6 @@ static void llm42__resolve(llm42_engine_desc *d) {
     int longest = d->chunked_prefill == LLM42_CHUNKED_OFF ? d->max_context : 256;
     LLM42__DEFAULT(token_budget, LLM42__MAX(longest, d->max_running));
     LLM42__DEFAULT(page_size, 16);
-    LLM42__DEFAULT(window, 32);
-    LLM42__DEFAULT(group, 8);
     LLM42__DEFAULT(deadline, d->window);
     LLM42__DEFAULT(look_ahead, d->window);
     LLM42__DEFAULT(planner, llm42_planner_default());

@@ -205,9 +205,11 @@ static inline const char *const *args_policy_words(const char *policy) {
     return p->word;
 }
 
-// Sets a policy of an engine to the word that the user typed for --POLICY; exits if the policy has no such word.
+// Sets a policy of an engine to the word that the user typed for --POLICY; exits if the policy has no such word. NULL:
+// the user typed none.
 static inline void args_policy(llm42_engine_desc *desc, const char *policy, const char *word) {
     char option[32];
+    if (!word) return;
     snprintf(option, sizeof option, "--%s", policy);
     args_choice(option, word, args_policy_words(policy));
     llm42_policy_set(desc, policy, word, NULL);

@@ -1,11 +1,13 @@
-// How reproducible is a request? Serves the same prompts in many batches, in each mode, and counts unique outputs.
+// How reproducible is a request? Serves the same prompts in many batches, by each preset, and counts unique outputs.
 //
 //     make build/determinism && build/determinism
 //
 // single: one prompt, in batches of 1 to N copies. mixed: prompts of different lengths drawn into batches of 1 to N.
 // prefix: prompts that share beginnings of different lengths, prefix cache on and warm. spans: each request among all
 // others against the same request alone: consistent spans, flip rate, rollbacks, recompute %. Outputs are equal if all
-// tokens and all bits of the log-probabilities are. Exit status 1 if outputs that are promised to be equal are not.
+// tokens and all bits of the log-probabilities are. `nondeterministic` is the control: requests that nobody verifies.
+// `together` counts the unique outputs of dvr, best and invariant, which must have one result. Exit status 1 if outputs
+// that are promised to be equal are not.
 // With --backend cuda the GPU's manifest stands in the header, here and in the --tsv file. No tokenizer is needed.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
@@ -23,7 +25,7 @@ typedef struct tally {
 } tally;  // difference: the earliest
 
 typedef struct study {
-    const char *model_path, *suite, *mode, *verifier, *tsv_path, *dtype, *backend_name, *planner;
+    const char *model_path, *suite, *preset, *tsv_path, *dtype, *backend_name, *planner;
     int64_t requests, tokens, seed, window, group, threads;
     float temperature;
     const llm42_backend *backend;
@@ -39,22 +41,24 @@ typedef struct study {
     const char *running;  // suite
 } study;
 
-typedef struct mode {
-    llm42_mode mode;
+// A way to serve requests; its name is its word in options and results.
+typedef struct way {
     const char *name;
-    bool promised;
-} mode;
-static const mode MODES[] = {
-    {LLM42_NONDETERMINISTIC, "NONDETERMINISTIC", false},
-    {LLM42_DVR, "DVR", true},
-    {LLM42_BATCH_INVARIANT, "BATCH_INVARIANT", true},
+    llm42_preset preset;  // 0: mode NONDETERMINISTIC
+    bool canonical;       // all of these have the same result
+} way;
+enum { WAYS = 5 };
+static const way ways[WAYS] = {
+    {"nondeterministic", LLM42_PRESET_DEFAULT, false},
+    {"dvr", LLM42_PRESET_DVR, true},
+    {"best", LLM42_PRESET_BEST, true},
+    {"paper", LLM42_PRESET_PAPER, false},
+    {"invariant", LLM42_PRESET_INVARIANT, true},
 };
+static const char *const way_names[] = {"nondeterministic", "dvr", "best", "paper", "invariant", "all", NULL};
 
-// Its word in options and results.
-static const char *mode_word(llm42_mode mode) { return llm42_policy_word(&(llm42_engine_desc){.mode = mode}, "mode"); }
-
-static llm42_engine *open_engine(study *s, llm42_mode mode, bool prefix_cache) {
-    llm42_engine_desc desc = {.model = s->model, .backend = s->backend, .mode = mode, .prefix_cache = prefix_cache};
+static llm42_engine *open_engine(study *s, const way *w, bool prefix_cache) {
+    llm42_engine_desc desc = {.model = s->model, .backend = s->backend, .prefix_cache = prefix_cache};
     llm42_engine *engine = NULL;
     llm42_error error = {0};
     desc.log = args_manifest_log;
@@ -64,7 +68,8 @@ static llm42_engine *open_engine(study *s, llm42_mode mode, bool prefix_cache) {
     desc.group = (int)s->group;
     desc.threads = (int)s->threads;
     desc.planner = planner_find(s->planner);
-    args_policy(&desc, "verifier", s->verifier);
+    desc.preset = w->preset;
+    if (!w->preset) desc.mode = LLM42_NONDETERMINISTIC;
     desc.max_running = (int)s->requests + KINDS;
     desc.max_context = LONG_TEXT + TEXT + (int)s->tokens;
     if (desc.max_context > s->model->config.context) desc.max_context = s->model->config.context;
@@ -72,16 +77,16 @@ static llm42_engine *open_engine(study *s, llm42_mode mode, bool prefix_cache) {
     return engine;
 }
 
-static void progress(const study *s, const llm42_engine *engine, const char *mode, int done, int all) {
+static void progress(const study *s, const llm42_engine *engine, const char *way, int done, int all) {
     if (!args_is_terminal(stderr)) return;
     bool slow = llm42_engine_now(engine) - s->begin > 2;
-    if (done < all && slow) fprintf(stderr, "\r%s %s: %d of %d batches\033[K", s->running, mode, done, all);
+    if (done < all && slow) fprintf(stderr, "\r%s %s: %d of %d batches\033[K", s->running, way, done, all);
     if (done == all) fprintf(stderr, "\r\033[K");
 }
 
 // Prompts need no tokenizer: the model makes up texts of its own, drawn from the seed.
 static void make_texts(study *s) {
-    llm42_engine *engine = open_engine(s, LLM42_BATCH_INVARIANT, false);
+    llm42_engine *engine = open_engine(s, &ways[WAYS - 1], false);
     llm42_error error = {0};
     const llm42_config *config = &s->model->config;
     int32_t start = config->bos >= 0 ? config->bos : 0;
@@ -134,20 +139,20 @@ static void tally_add(const study *s, tally *t, output o) {
     else arrfree(o);
 }
 
-static int64_t submit(const study *s, llm42_engine *engine, llm42_mode mode, const int32_t *prompt, int count) {
+static int64_t submit(const study *s, llm42_engine *engine, const way *w, const int32_t *prompt, int count) {
     llm42_error error = {0};
     llm42_request_desc desc = {.prompt = prompt, .prompt_count = count, .ignore_stop = true};
     desc.max_new_tokens = (int)s->tokens;
     desc.sampling.temperature = s->temperature;
-    desc.deterministic = mode == LLM42_DVR;
+    desc.deterministic = w->preset != 0;
     int64_t id;
     args_check(llm42_engine_submit(engine, &desc, &id, &error), &error);
     return id;
 }
 
 // Batches of 1 to N requests, each with one of `kinds` prompts by a fixed hash, tallied by prompt.
-static void run_batches(study *s, const mode *m, int32_t *const *prompt, int kinds, bool prefix, tally *tallies) {
-    llm42_engine *engine = open_engine(s, m->mode, prefix);
+static void run_batches(study *s, const way *w, int32_t *const *prompt, int kinds, bool prefix, tally *tallies) {
+    llm42_engine *engine = open_engine(s, w, prefix);
     llm42_error error = {0};
     uint64_t hash = (uint64_t)s->seed;
     for (int n = 1; n <= s->requests; n++) {
@@ -156,14 +161,14 @@ static void run_batches(study *s, const mode *m, int32_t *const *prompt, int kin
         for (int i = 0; i < n; i++) {
             hash = hash * 6364136223846793005u + 1442695040888963407u;
             kind[i] = (int)((hash >> 33) % (uint64_t)kinds);
-            id[i] = submit(s, engine, m->mode, prompt[kind[i]], (int)arrlen(prompt[kind[i]]));
+            id[i] = submit(s, engine, w, prompt[kind[i]], (int)arrlen(prompt[kind[i]]));
         }
         args_run(engine);
         for (int i = 0; i < n; i++) {
             tally_add(s, &tallies[kind[i]], output_of(llm42_engine_request(engine, id[i])));
             args_check(llm42_engine_release(engine, id[i], &error), &error);
         }
-        progress(s, engine, m->name, n, (int)s->requests);
+        progress(s, engine, w->name, n, (int)s->requests);
     }
     llm42_engine_close(engine);
 }
@@ -183,59 +188,83 @@ static int suite_prompts(const study *s, int32_t *prompt[KINDS]) {
     return kinds;
 }
 
-static void run_unique(study *s, const mode *m) {
+// A line of what was tallied of a prompt of so many tokens.
+static void report_tally(study *s, const char *name, bool promised, int length, const tally *t) {
+    int unique = (int)arrlen(t->unique);
+    bool broken = promised && unique > 1;
+    if (!t->trials) return;  // the batches were too small for this prompt's turn
+    s->compared += promised && t->trials > 1;
+    s->broken += broken;
+    printf("%-16s%8d%8d%11d%19d", name, length, t->trials, t->unique_tokens, unique);
+    if (t->difference == s->tokens) printf("%14s", "-");
+    else printf("%14d", t->difference + 1);
+    printf("%s\n", broken ? "  BROKEN" : "");
+    if (!s->tsv) return;
+    const char *const metric[] = {"trials", "unique_tokens", "unique_bits", "first_difference_token"};
+    const int value[] = {t->trials, t->unique_tokens, unique, t->difference + 1};
+    for (int i = 0; i < 4 - (t->difference == s->tokens); i++)
+        fprintf(s->tsv, "%s\t%s\t%d\t%s\t%d\n", s->running, name, length, metric[i], value[i]);
+}
+
+static void tally_free(tally *t) {
+    for (int i = 0; i < (int)arrlen(t->unique); i++) arrfree(t->unique[i]);
+    arrfree(t->unique);
+}
+
+static void run_unique(study *s, const bool chosen[WAYS]) {
     int32_t *prompt[KINDS];
-    tally tallies[KINDS] = {0};
-    int kinds = suite_prompts(s, prompt);
-    for (int k = 0; k < kinds; k++) tallies[k].difference = (int)s->tokens;
-    run_batches(s, m, prompt, kinds, !strcmp(s->running, "prefix"), tallies);
+    tally together[KINDS] = {0};
+    int kinds = suite_prompts(s, prompt), values = 2 * (int)s->tokens, canonical = 0;
+    for (int k = 0; k < kinds; k++) together[k].difference = (int)s->tokens;
+    for (int i = 0; i < WAYS; i++) {
+        tally tallies[KINDS] = {0};
+        if (!chosen[i]) continue;
+        for (int k = 0; k < kinds; k++) tallies[k].difference = (int)s->tokens;
+        run_batches(s, &ways[i], prompt, kinds, !strcmp(s->running, "prefix"), tallies);
+        canonical += ways[i].canonical;
+        for (int k = 0; k < kinds; k++) {
+            report_tally(s, ways[i].name, ways[i].preset != 0, (int)arrlen(prompt[k]), &tallies[k]);
+            for (int u = 0; u < (int)arrlen(tallies[k].unique) && ways[i].canonical; u++) {
+                output copy = NULL;
+                memcpy(arraddnptr(copy, values), tallies[k].unique[u], sizeof *copy * (size_t)values);
+                tally_add(s, &together[k], copy);
+            }
+            if (ways[i].canonical && tallies[k].trials)
+                together[k].trials += tallies[k].trials - (int)arrlen(tallies[k].unique);
+            tally_free(&tallies[k]);
+        }
+        fflush(stdout);
+    }
     for (int k = 0; k < kinds; k++) {
-        const tally *t = &tallies[k];
-        int length = (int)arrlen(prompt[k]), unique = (int)arrlen(t->unique);
-        bool broken = m->promised && unique > 1;
-        s->compared += m->promised && t->trials > 1;
-        s->broken += broken;
-        if (t->trials) {  // else the batches were too small for this prompt's turn
-            printf("%-16s%8d%8d%11d%19d", m->name, length, t->trials, t->unique_tokens, unique);
-            if (t->difference == s->tokens) printf("%14s", "-");
-            else printf("%14d", t->difference + 1);
-            printf("%s\n", broken ? "  BROKEN" : "");
-        }
-        if (s->tsv && t->trials) {
-            const char *const name[] = {"trials", "unique_tokens", "unique_bits", "first_difference_token"};
-            const int value[] = {t->trials, t->unique_tokens, unique, t->difference + 1};
-            for (int i = 0; i < 4 - (t->difference == s->tokens); i++)
-                fprintf(s->tsv, "%s\t%s\t%d\t%s\t%d\n", s->running, mode_word(m->mode), length, name[i], value[i]);
-        }
-        for (int i = 0; i < unique; i++) arrfree(t->unique[i]);
-        arrfree(tallies[k].unique);
+        if (canonical > 1) report_tally(s, "together", true, (int)arrlen(prompt[k]), &together[k]);
+        tally_free(&together[k]);
         arrfree(prompt[k]);
     }
 }
 
 // Serves every request alone, then all at once, and compares the two.
-static void run_spans(study *s, const mode *m) {
-    llm42_engine *alone = open_engine(s, m->mode, false), *loaded = open_engine(s, m->mode, false);
+static void run_spans(study *s, const way *w) {
+    llm42_engine *alone = open_engine(s, w, false), *loaded = open_engine(s, w, false);
     int n = (int)s->requests, tokens = (int)s->tokens, identical = 0, drifted = 0, first, second;
     double first_sum = 0, second_sum = 0;
-    for (int i = 0; i < n; i++) submit(s, loaded, m->mode, s->text[KINDS + i], TEXT);
+    for (int i = 0; i < n; i++) submit(s, loaded, w, s->text[KINDS + i], TEXT);
     args_run(loaded);
     for (int i = 0; i < n; i++) {
-        submit(s, alone, m->mode, s->text[KINDS + i], TEXT);
+        submit(s, alone, w, s->text[KINDS + i], TEXT);
         args_run(alone);
         output a = output_of(llm42_engine_request(alone, i + 1)), b = output_of(llm42_engine_request(loaded, i + 1));
         llm42_consistent_spans(a, tokens, b, tokens, &first, &second);
         first_sum += first;
         if (first < tokens) second_sum += second, drifted++;
         if (s->tsv) {
-            fprintf(s->tsv, "spans\t%s\t%d\trequest_first_span_tokens\t%d\n", mode_word(m->mode), TEXT, first);
+            fprintf(s->tsv, "spans\t%s\t%d\trequest_first_span_tokens\t%d\n", w->name, TEXT, first);
             if (first < tokens)
-                fprintf(s->tsv, "spans\t%s\t%d\trequest_second_span_tokens\t%d\n", mode_word(m->mode), TEXT, second);
+                fprintf(s->tsv, "spans\t%s\t%d\trequest_second_span_tokens\t%d\n", w->name, TEXT, second);
         }
         identical += equal(s, a, b);
         arrfree(a);
         arrfree(b);
-        progress(s, alone, m->name, i + 1, n);
+        progress(s, alone, w->name, i + 1, n);
     }
     llm42_stats stats = llm42_engine_stats(loaded);
     const double value[] = {n,
@@ -248,10 +277,10 @@ static void run_spans(study *s, const mode *m) {
     static const char *const name[] = {
         "requests",          "identical", "first_span_tokens_mean", "second_span_tokens_mean",
         "flip_rate_percent", "rollbacks", "recompute_percent"};
-    bool broken = m->promised && identical < n;
-    s->compared += m->promised;
+    bool broken = w->preset && identical < n;
+    s->compared += w->preset != 0;
     static const int digits[] = {0, 0, 1, 1, 3, 0, 2}, width[] = {9, 10, 9, 9, 8, 10, 9};
-    printf("%-16s", m->name);
+    printf("%-16s", w->name);
     for (int i = 0; i < 7; i++) {
         if (isnan(value[i])) printf("%*s", width[i], "-");
         else printf("%*.*f", width[i], digits[i], value[i]);
@@ -259,84 +288,86 @@ static void run_spans(study *s, const mode *m) {
     printf("%s\n", broken ? "  BROKEN" : "");
     s->broken += broken;
     for (int i = 0; i < 7 && s->tsv; i++)
-        if (!isnan(value[i])) fprintf(s->tsv, "spans\t%s\t%d\t%s\t%.6g\n", mode_word(m->mode), TEXT, name[i], value[i]);
+        if (!isnan(value[i])) fprintf(s->tsv, "spans\t%s\t%d\t%s\t%.6g\n", w->name, TEXT, name[i], value[i]);
     llm42_engine_close(alone);
     llm42_engine_close(loaded);
+}
+
+typedef struct windows_words {
+    char text[64];
+} windows_words;
+
+static windows_words windows_text(const study *s) {
+    windows_words words = {"of the preset"};
+    if (s->window || s->group)
+        snprintf(words.text, sizeof words.text, "%d, %d (0: the preset's)", (int)s->window, (int)s->group);
+    return words;
 }
 
 static void write_tsv(study *s, FILE *file) {
     bool cpu = s->backend == llm42_backend_cpu();
     fprintf(file,
             "# llm42 %s determinism, model %s, %s, backend %s%s%s%s, seed %d, temperature %g, tokens %d, "
-            "requests %d, window %d, group %d\n",
+            "requests %d, W and G %s\n",
             LLM42_VERSION, s->model_path, s->dtype, s->backend->name, cpu ? " (" : "", cpu ? llm42_cpu_isa() : "",
-            cpu ? ")" : "", (int)s->seed, (double)s->temperature, (int)s->tokens, (int)s->requests, (int)s->window,
-            (int)s->group);
+            cpu ? ")" : "", (int)s->seed, (double)s->temperature, (int)s->tokens, (int)s->requests,
+            windows_text(s).text);
     args_manifest_print(&s->manifest, file);
     if (fclose(s->tsv)) args_fail(1, "out of memory");
-    fprintf(file, "suite\tmode\tprompt_tokens\tmetric\tvalue\n%s", s->tsv_text);
+    fprintf(file, "suite\tpreset\tprompt_tokens\tmetric\tvalue\n%s", s->tsv_text);
     free(s->tsv_text);
     if (!args_out_finish(file, s->tsv_path, s->tsv_part))
         args_fail(1, "%s: cannot write: %s", s->tsv_path, strerror(errno));
 }
 
-static void run_suite(study *s, bool chosen[3]) {
+static void run_suite(study *s, const bool chosen[WAYS]) {
     bool spans = !strcmp(s->running, "spans");
     printf("\n%s\n", s->running);
     if (spans)
-        printf("%44s%9s%8s%19s\n%-16s%9s%10s%9s%9s%8s%10s%9s\n", "1st span", "2nd span", "flips", "recomputed", "mode",
-               "requests", "identical", "tokens", "tokens", "%", "rollbacks", "%");
+        printf("%44s%9s%8s%19s\n%-16s%9s%10s%9s%9s%8s%10s%9s\n", "1st span", "2nd span", "flips", "recomputed",
+               "preset", "requests", "identical", "tokens", "tokens", "%", "rollbacks", "%");
     else
         printf("%24s%19s%19s%14s\n%-16s%8s%8s%11s%19s%14s\n", "prompt", "unique by", "unique by tokens", "first token",
-               "mode", "tokens", "trials", "tokens", "and log-prob bits", "that differs");
-    for (int i = 0; i < 3; i++) {
-        if (!chosen[i]) continue;
-        if (spans) run_spans(s, &MODES[i]);
-        else run_unique(s, &MODES[i]);
-        fflush(stdout);
-    }
+               "preset", "tokens", "trials", "tokens", "and log-prob bits", "that differs");
+    if (!spans) run_unique(s, chosen);
+    for (int i = 0; i < WAYS && spans; i++)
+        if (chosen[i]) run_spans(s, &ways[i]), fflush(stdout);
 }
 
 int main(int argc, char **argv) {
     // At this seed the unverified requests of every suite lose a token, not only bits, on tiny42.
     study s = {.model_path = "examples/tiny42",
                .suite = "all",
-               .mode = "all",
+               .preset = "all",
                .dtype = "bf16",
                .backend_name = "cpu",
                .planner = "default",
-               .verifier = "fixed",
                .requests = 16,
                .tokens = 128,
-               .seed = 3,
-               .window = 32,
-               .group = 8};
-    const char *const modes[] = {mode_word(MODES[0].mode), mode_word(MODES[1].mode), mode_word(MODES[2].mode), "all",
-                                 NULL};
-    char mode_words[256], planners[256], verifiers[256];
+               .seed = 3};
+    char names[256], planners[256];
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
         ARGS_TEXT("suite NAME", &s.suite, "single, mixed, prefix, spans or all"),
         ARGS_TEXT("model DIR", &s.model_path, "model folder or file"),
         ARGS_INT("requests N", &s.requests, 1, 256, "requests in the largest batch"),
         ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each request"),
-        ARGS_TEXT("mode NAME", &s.mode, args_words(mode_words, modes)),
-        ARGS_TEXT("verifier NAME", &s.verifier, args_words(verifiers, args_policy_words("verifier"))),
+        ARGS_TEXT("preset NAME", &s.preset, args_words(names, way_names)),
         ARGS_TEXT("planner NAME", &s.planner, args_words(planners, planner_names)),
         ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "seed of the prompts and of their order"),
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
         ARGS_INT("threads N", &s.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
         ARGS_TEXT("tsv FILE", &s.tsv_path, "write the numbers there too"),
-        ARGS_INT("window W", &s.window, 1, 4096, "tokens of a request in a verification"),
-        ARGS_INT("group G", &s.group, 1, 4096, "requests verified together"),
+        ARGS_INT("window W", &s.window, 0, 4096, "tokens of a request in a verification; 0: the preset's"),
+        ARGS_INT("group G", &s.group, 0, 4096, "requests verified together; 0: the preset's"),
         ARGS_TEXT("dtype TYPE", &s.dtype, "bf16 or fp32"),
         ARGS_END,
     };
-    args_parse(argc, argv, "Counts unique outputs of equal requests in batches of every size, by mode.", options);
+    args_parse(argc, argv, "Counts unique outputs of equal requests in batches of every size, by preset.", options);
     static const char *const suites[] = {"single", "mixed", "prefix", "spans", "all", NULL};
-    int suite = args_choice("--suite", s.suite, suites), mode = args_choice("--mode", s.mode, modes);
-    bool chosen[3];
-    for (int i = 0; i < 3; i++) chosen[i] = mode == 3 || mode == i;
+    int suite = args_choice("--suite", s.suite, suites), one = args_choice("--preset", s.preset, way_names);
+    bool chosen[WAYS];
+    for (int i = 0; i < WAYS; i++) chosen[i] = one == WAYS || one == i;
     args_dtype("--dtype", s.dtype);
     args_choice("--planner", s.planner, planner_names);
     s.backend = args_backend(s.backend_name);
@@ -350,8 +381,8 @@ int main(int argc, char **argv) {
     if (file && !(s.tsv = open_memstream(&s.tsv_text, &s.tsv_size))) args_fail(1, "out of memory");
     if (!s.threads && s.model->mapped_bytes + s.model->copied_bytes < 16 << 20) s.threads = 1;  // too little to share
     make_texts(&s);
-    printf("%s, %s, temperature %g\n%d tokens, batches to %d, W %d x G %d, planner %s\n", s.model_path, s.dtype,
-           (double)s.temperature, (int)s.tokens, (int)s.requests, (int)s.window, (int)s.group, s.planner);
+    printf("%s, %s, temperature %g\n%d tokens, batches to %d, W and G %s, planner %s\n", s.model_path, s.dtype,
+           (double)s.temperature, (int)s.tokens, (int)s.requests, windows_text(&s).text, s.planner);
     args_manifest_print(&s.manifest, stdout);
     for (int i = 0; i < 4; i++) {
         if (suite != 4 && suite != i) continue;
@@ -360,9 +391,8 @@ int main(int argc, char **argv) {
     }
     if (s.broken) printf("\n%d promised results differ\n", s.broken);
     else
-        printf(s.compared
-                   ? "\nevery promise held\n"
-                   : "\nno promise was tested: it takes two outputs of a prompt in mode dvr or batch_invariant\n");
+        printf(s.compared ? "\nevery promise held\n"
+                          : "\nno promise was tested: it takes two outputs of a prompt by a preset\n");
     for (int i = 0; i < (int)arrlen(s.text); i++) arrfree(s.text[i]);
     arrfree(s.text);
     llm42_model_free(s.model);

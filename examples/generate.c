@@ -9,8 +9,8 @@
 #include "tokenizer.h"
 
 static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *ids_text, *backend = "cpu", *dtype = "bf16";
-static const char *trace_path, *planner = "default", *verifier = "fixed";
-static int64_t n, top_k, seed, samples = 1, window = 32, group = 8, threads;
+static const char *trace_path, *planner = "default", *preset = "dvr", *verifier;
+static int64_t n, top_k, seed, samples = 1, window, group, threads;
 static float temperature, top_p, min_p;
 static bool deterministic, ignore_eos, ids_out, logprobs, no_mmap, stats;
 
@@ -32,9 +32,10 @@ static const args_option options[] = {
     ARGS_FLAG("logprobs", &logprobs, "print a table: sample position token logprob text; with --ids-out no text"),
     ARGS_TEXT("backend NAME", &backend, "cpu or cuda"),
     ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
-    ARGS_INT("window W", &window, 1, 4096, "tokens of one request in a verification"),
-    ARGS_INT("group G", &group, 1, 4096, "requests verified together"),
-    ARGS_TEXT("verifier NAME", &verifier, "fixed, or invariant: the bits that score --schedule invariant gives"),
+    ARGS_TEXT("preset NAME", &preset, "policies of the engine: dvr, best, paper or invariant"),
+    ARGS_TEXT("verifier NAME", &verifier, "order of sums of replay passes: fixed or invariant (default: the preset's)"),
+    ARGS_INT("window W", &window, 0, 4096, "tokens of one request in a verification; 0: the preset's"),
+    ARGS_INT("group G", &group, 0, 4096, "requests verified together; 0: the preset's"),
     ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
     ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_TEXT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
@@ -192,6 +193,7 @@ int main(int argc, char **argv) {
                               .window = (int)window,
                               .group = (int)group,
                               .on_event = on_event};
+    args_policy(&desc, "preset", preset);
     args_policy(&desc, "verifier", verifier);
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
     arrsetlen(sample_list, samples);

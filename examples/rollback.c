@@ -23,22 +23,22 @@
 #include "rollback/slides.h"
 
 static const char *const PROMPTS[] = {
+    "The farmer thought of the",
+    "At the end of the street there lived a",
+    "In the garden there was a",
+    "The judge shut the door and",
     "The landlord dropped the candle and",
+    "The sailor was dead, and",
+    "The baron opened the letter and",
+    "The shepherd looked at the sea and",
     "The king heard a voice",
     "The thief smiled at",
-    "The shepherd looked at the sea and",
-    "The baron opened the letter and",
-    "On the third day the rain",
-    "At the end of the street there lived a",
-    "The sailor was dead, and",
-    "My uncle began to cry when",
-    "In the garden there was a",
-    "The poor girl kept a",
     "The young lady was born in",
-    "The farmer thought of the",
+    "On the third day the rain",
     "That same night the house",
     "The thief shut the door and",
-    "The judge shut the door and",
+    "My uncle began to cry when",
+    "The poor girl kept a",
 };
 enum { BUDGET = 256 };
 _Static_assert(sizeof PROMPTS / sizeof *PROMPTS == MAX_LANES, "a prompt for each lane");
@@ -63,8 +63,9 @@ static void watch_row(demo *d, lane *l, const llm42_pass *pass, int row) {
     int32_t token = pass->out[row].token;
     float *kept = l->fast + (size_t)(index % d->ring) * (size_t)vocab;
     const float *logits = pass->logits + (size_t)row * (size_t)vocab;
-    const item *candidate = pass->schedule == LLM42_FIXED ? candidate_at(l, index) : NULL;
-    if (pass->schedule == LLM42_FIXED) arrput(l->output, token);
+    bool replay = pass->schedule != LLM42_FAST;
+    const item *candidate = replay ? candidate_at(l, index) : NULL;
+    if (replay) arrput(l->output, token);
     if (!candidate) {
         memcpy(kept, logits, sizeof(float) * (size_t)vocab);
         l->drawn[index % d->ring] = token;
@@ -318,8 +319,11 @@ static void open_demo(demo *d) {
     llm42_error error = {0};
     char found[4096];
     llm42_model_desc desc = {.path = args_find(d->model_path, found)};
+    args_policy(&d->how, "preset", d->preset);
+    args_policy(&d->how, "verifier", d->verifier);
     args_policy(&d->how, "verify", d->verify);
     args_policy(&d->how, "prefill", d->prefill);
+    llm42_preset_apply(&d->how);
     args_choice("--planner", d->planner, planner_names);
     d->how.planner = planner_find(d->planner);
     args_check(llm42_model_load(&d->model, &desc, &error), &error);
@@ -381,8 +385,7 @@ static int run_demo(demo *d, screen *s, slides *files) {
 
 int main(int argc, char **argv) {
     static demo d = {.model_path = "examples/tiny42",
-                     .verify = "eager",
-                     .prefill = "packed",
+                     .preset = "dvr",
                      .planner = "default",
                      .window = 8,
                      .group = 4,
@@ -390,13 +393,15 @@ int main(int argc, char **argv) {
                      .tokens = 64,
                      .delay = -1,
                      .seed = 42};
-    char verifies[256], prefills[256], planners[256];
+    char presets[256], verifiers[256], verifies[256], prefills[256], planners[256];
     const args_option options[] = {
         ARGS_TEXT("model DIR", &d.model_path, "model folder with a tokenizer"),
         ARGS_INT("window W", &d.window, 1, 64, "tokens of a request in a verification"),
         ARGS_INT("group G", &d.group, 1, 64, "requests verified together; a replay pass has W x G rows"),
         ARGS_INT("requests N", &d.requests, 1, MAX_LANES, "requests; every other one is deterministic"),
         ARGS_INT("tokens N", &d.tokens, 1, 1024, "new tokens of each request, at most"),
+        ARGS_TEXT("preset NAME", &d.preset, args_words(presets, args_policy_words("preset"))),
+        ARGS_TEXT("verifier NAME", &d.verifier, args_words(verifiers, args_policy_words("verifier"))),
         ARGS_TEXT("verify WHEN", &d.verify, args_words(verifies, args_policy_words("verify"))),
         ARGS_TEXT("prefill HOW", &d.prefill, args_words(prefills, args_policy_words("prefill"))),
         ARGS_TEXT("planner NAME", &d.planner, args_words(planners, planner_names)),

@@ -84,13 +84,8 @@ static const settings DEFAULTS = {.dtype = "bf16",
                                   .repeats = 5,
                                   .input_tokens = 64,
                                   .decode_tokens = 256,
-                                  .window = 32,
-                                  .group = 8,
                                   .backend = "cpu",
                                   .workload = "sharegpt",
-                                  .verify = "eager",
-                                  .prefill = "packed",
-                                  .chunked = "on",
                                   .max_running = 256,
                                   .token_budget = 2048,
                                   .online_requests = 512,
@@ -104,20 +99,27 @@ static void resolve(settings *s) {
     static const char *const cuda_suites[] = {"all", "passes", "stages", "workloads", "one-of-eleven", "online", NULL};
     bool cuda = !strcmp(s->backend, "cuda");
     args_choice("--suite", s->suite, cuda ? cuda_suites : suites);
-    args_choice("--verify", s->verify, policy_words("verify"));
-    args_choice("--prefill", s->prefill, policy_words("prefill"));
-    args_choice("--chunked", s->chunked, policy_words("chunked"));
+    llm42_engine_desc policies = {0};
+    args_policy(&policies, "preset", s->preset);
+    args_policy(&policies, "verifier", s->verifier);
+    args_policy(&policies, "verify", s->verify);
+    args_policy(&policies, "prefill", s->prefill);
+    args_policy(&policies, "chunked", s->chunked);
+    llm42_preset_apply(&policies);
+    s->served_window = s->window, s->served_group = s->group;
+    bool passes = s->calibrate || s->margins;
+    if (!s->window) s->window = passes ? CALIBRATION_W : policies.window;
+    if (!s->group) s->group = passes ? CALIBRATION_G : policies.group;
     if (cuda) check_workload(s);
     if (!cuda && (s->match || s->offered || s->algorithm_file))
         args_fail(2, "--match, --offered, --algorithm-file: only with --backend cuda");
     const settings *d = &DEFAULTS;
-    bool served = strcmp(s->workload, d->workload) || strcmp(s->verify, d->verify) || strcmp(s->prefill, d->prefill) ||
-                  strcmp(s->chunked, d->chunked) || s->token_budget != d->token_budget || s->kv_gb != d->kv_gb ||
+    bool served = strcmp(s->workload, d->workload) || s->token_budget != d->token_budget || s->kv_gb != d->kv_gb ||
                   s->qps != d->qps || s->online_requests != d->online_requests || s->seeds != d->seeds ||
                   s->max_context != d->max_context;
     if (!cuda && served)
-        args_fail(2, "--workload, --verify, --prefill, --chunked, --max-context, --token-budget, --kv-gb, --qps, "
-                     "--online-requests, --seeds: only with --backend cuda");
+        args_fail(2, "--workload, --max-context, --token-budget, --kv-gb, --qps, --online-requests, --seeds: only "
+                     "with --backend cuda");
     if (s->force && !s->calibrate) args_fail(2, "--force: only with --calibrate");
     if (s->margins && s->calibrate) args_fail(2, "--calibrate, --margins: give one of them");
     if (s->prompts && !s->margins && !s->calibrate) args_fail(2, "--prompts: only with --calibrate or --margins");
@@ -143,7 +145,7 @@ static void resolve(settings *s) {
 static settings parse(int argc, char **argv) {
     settings s = DEFAULTS;
     s.threads = all_threads();
-    char verify[160], prefill[160], chunked[160];
+    char preset[160], verifier[160], verify[160], prefill[160], chunked[160];
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend, "cpu or cuda"),
         ARGS_TEXT("model DIR", &s.model,
@@ -158,8 +160,19 @@ static settings parse(int argc, char **argv) {
         ARGS_INT("input-tokens N", &s.input_tokens, 1, 1000000, "workloads: tokens of a prompt"),
         ARGS_INT("output-tokens N", &s.output_tokens, 0, 1000000, "workloads: tokens of an output, 0: 64"),
         ARGS_INT("tokens N", &s.decode_tokens, 2, 1000000, "decode: tokens of the stream"),
-        ARGS_INT("window W", &s.window, 1, 4096, "rows of a window in a replay pass"),
-        ARGS_INT("group G", &s.group, 1, 4096, "windows in a replay pass"),
+        ARGS_TEXT("preset NAME", &s.preset,
+                  words_help(preset, sizeof preset, "serve only these cases (default: all)", policy_words("preset"))),
+        ARGS_INT("window W", &s.window, 0, 4096, "rows of a window in a replay pass; 0: the preset's"),
+        ARGS_INT("group G", &s.group, 0, 4096, "windows in a replay pass; 0: the preset's"),
+        ARGS_TEXT("verifier NAME", &s.verifier,
+                  words_help(verifier, sizeof verifier, "instead of the preset's", policy_words("verifier"))),
+        ARGS_TEXT("verify NAME", &s.verify,
+                  words_help(verify, sizeof verify, "instead of the preset's", policy_words("verify"))),
+        ARGS_TEXT("prefill NAME", &s.prefill,
+                  words_help(prefill, sizeof prefill, "instead of the preset's", policy_words("prefill"))),
+        ARGS_TEXT(
+            "chunked NAME", &s.chunked,
+            words_help(chunked, sizeof chunked, "chunked prefill, instead of the preset's", policy_words("chunked"))),
         ARGS_FLAG("quick", &s.quick, "smaller grids and workloads, three repeats"),
         ARGS_TEXT("out FILE", &s.out, "write every figure to a TSV file"),
         ARGS_TEXT("calibrate FILE", &s.calibrate, "only write a calibration for the simulator"),
@@ -172,10 +185,6 @@ static settings parse(int argc, char **argv) {
         ARGS_TEXT("margins FILE", &s.margins, "only count flips by the margin of the largest logit, into a TSV file"),
         ARGS_TEXT("workload SPEC", &s.workload,
                   "cuda: what --suite workloads, online and --calibrate serve, as in build/sweep"),
-        ARGS_TEXT("verify NAME", &s.verify, words_help(verify, sizeof verify, "cuda", policy_words("verify"))),
-        ARGS_TEXT("prefill NAME", &s.prefill, words_help(prefill, sizeof prefill, "cuda", policy_words("prefill"))),
-        ARGS_TEXT("chunked NAME", &s.chunked,
-                  words_help(chunked, sizeof chunked, "cuda: chunked prefill", policy_words("chunked"))),
         ARGS_FLAG("match", &s.match, "cuda: replay passes sum as small fast passes do"),
         ARGS_FLAG("offered", &s.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
         ARGS_TEXT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),

@@ -15,8 +15,9 @@
 #include "examples/planners.h"
 #include "sweep/fleet.h"
 
-enum { MAX_VALUES = 64, MAX_CELLS = 1000000 };
+enum { MAX_VALUES = 64, MAX_CELLS = 1000000, MAX_PRESETS = 8, AS_PRESET = -2 };
 typedef enum axis_name {
+    PRESET,
     MODE,
     PLANNER,
     VERIFIER,
@@ -42,7 +43,7 @@ typedef enum backend_name { BACKEND_SIM, BACKEND_CPU, BACKEND_CUDA } backend_nam
 
 typedef struct axis {
     const char *name;          // of the option and the column
-    const char *list;          // the values where the user gives none
+    const char *list;          // the values where the user gives none; "preset": what the cell's preset says
     const char *about;         // for --help
     bool policy;               // the values are the words of the library's policy of this name
     const char *const *words;  // else these words, NULL-terminated; NULL: none
@@ -54,18 +55,19 @@ static const char *const switch_words[] = {"off", "on", NULL};
 static const char *const qps_words[] = {"offline", "trace", NULL};
 static const char *const apart_words[] = {"share", NULL};
 static const axis axes[AXES] = {
-    [MODE] = {"mode", "dvr", "", .policy = true},
+    [PRESET] = {"preset", "dvr", "what the options of policies, W and G leave open", .policy = true},
+    [MODE] = {"mode", "preset", "", .policy = true},
     [PLANNER] = {"planner", "default", "who decides what shares a pass", .words = planner_names},
-    [VERIFIER] = {"verifier", "fixed", "order of sums of replay passes", .policy = true},
-    [VERIFY] = {"verify", "eager", "when windows are verified", .policy = true},
-    [PREFILL] = {"prefill", "isolated", "of deterministic prompts", .policy = true},
-    [CHUNKED] = {"chunked", "off", "chunked prefill", .policy = true},
-    [BONUS] = {"bonus", "off", "the verifier's own token", .policy = true},
+    [VERIFIER] = {"verifier", "preset", "order of sums of replay passes", .policy = true},
+    [VERIFY] = {"verify", "preset", "when windows are verified", .policy = true},
+    [PREFILL] = {"prefill", "preset", "of deterministic prompts", .policy = true},
+    [CHUNKED] = {"chunked", "preset", "chunked prefill", .policy = true},
+    [BONUS] = {"bonus", "preset", "the verifier's own token", .policy = true},
     [OVERLAP] = {"overlap", "off", "fast passes beside replay passes", .words = switch_words},
-    [FILL] = {"fill", "oldest", "partial windows that fill an eager pass (the paper's: oldest)", .policy = true},
-    [WINDOW] = {"window", "64", "W, rows of a verification window", .number = true, .whole = true, .low = 1,
+    [FILL] = {"fill", "preset", "partial windows that fill an eager pass", .policy = true},
+    [WINDOW] = {"window", "preset", "W, rows of a verification window", .number = true, .whole = true, .low = 1,
                 .high = 4096},
-    [GROUP] = {"group", "8", "G, windows of a replay pass", .number = true, .whole = true, .low = 1, .high = 4096},
+    [GROUP] = {"group", "preset", "G, windows of a replay pass", .number = true, .whole = true, .low = 1, .high = 4096},
     [RATIO] = {"ratio", "1", "share of requests that are deterministic, 0 to 1", .number = true, .low = 0, .high = 1},
     [QPS] = {"qps", "12", "requests a second (Poisson), offline (all at once) or trace", .words = qps_words,
              .number = true, .low = 1e-6, .high = 1e6},
@@ -82,7 +84,7 @@ static const axis axes[AXES] = {
 };
 
 typedef struct value {
-    int word;  // index into the axis' words; -1: a number
+    int word;  // index into the axis' words; -1: a number; AS_PRESET: what the cell's preset says
     double number;
     char text[64];  // as results have it: one text for a value, however it was typed
 } value;
@@ -96,6 +98,7 @@ typedef struct cell {
 typedef struct grid {
     value values[AXES][MAX_VALUES];
     int count[AXES];
+    value of_preset[MAX_PRESETS][AXES];
     bool hidden[AXES];  // axes that no cell and no result has: CUDA's own elsewhere, a fleet's where there is none
     cell *cells;        // stb_ds array
 } grid;
@@ -111,6 +114,11 @@ static inline value value_parse(axis_name which, const char *option, const char 
     value v = {.word = -1};
     for (int i = 0; words && words[i]; i++)
         if (!strcmp(item, words[i])) v.word = i;
+    if (!strcmp(item, "preset") && !strcmp(a->list, "preset")) {
+        v.word = AS_PRESET;
+        memcpy(v.text, "preset", sizeof "preset");
+        return v;
+    }
     bool letter = (item[0] >= 'a' && item[0] <= 'z') || (item[0] >= 'A' && item[0] <= 'Z');
     if (v.word >= 0) {
         snprintf(v.text, sizeof v.text, "%s", words[v.word]);
@@ -144,6 +152,8 @@ static inline void axis_parse(grid *g, axis_name which, const char *list) {
         for (int i = 0; i < g->count[which]; i++)
             if (!strcmp(g->values[which][i].text, v.text)) args_fail(2, "%s: %s is there twice", option, v.text);
         g->values[which][g->count[which]++] = v;
+        if (g->count[which] > 1 && (v.word == AS_PRESET || g->values[which][0].word == AS_PRESET))
+            args_fail(2, "%s: preset must stand alone: other values could be the same", option);
         from += length;
         if (!*from) return;
     }
@@ -163,6 +173,7 @@ static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill 
     case APART: return mode != LLM42_NONDETERMINISTIC && router == DETERMINISTIC_APART;
     case VERIFIER: return mode == LLM42_DVR;
     case RATIO: return verified || (mode == LLM42_BATCH_INVARIANT && router == DETERMINISTIC_APART);
+    case PRESET:
     case MODE:
     case PLANNER:
     case CHUNKED:
@@ -174,9 +185,34 @@ static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill 
     }
 }
 
+// NULL when the axis means nothing in this cell.
+static inline const value *cell_value(const grid *g, const cell *c, axis_name which) {
+    const value *v = c->at[which] < 0 ? NULL : &g->values[which][c->at[which]];
+    if (!v || v->word != AS_PRESET) return v;
+    return &g->of_preset[g->values[PRESET][c->at[PRESET]].word][which];
+}
+
+// The values of each preset, for the axes whose list is "preset".
+static inline void grid_presets(grid *g) {
+    const char *const *presets = policy_words("preset");
+    for (int p = 0; presets[p]; p++) {
+        llm42_engine_desc desc = {.preset = (llm42_preset)(p + 1)};
+        assert(p < MAX_PRESETS);
+        llm42_preset_apply(&desc);
+        for (int a = 0; a < AXES; a++) {
+            char text[16];
+            if (strcmp(axes[a].list, "preset")) continue;
+            snprintf(text, sizeof text, "%d", a == WINDOW ? desc.window : desc.group);
+            g->of_preset[p][a] = value_parse((axis_name)a, axes[a].name,
+                                             axes[a].policy ? llm42_policy_word(&desc, axes[a].name) : text);
+        }
+    }
+}
+
 // Makes the cells of the lists. fleet: there are replicas and a router.
 static inline void grid_make(grid *g, backend_name backend, bool fleet) {
     g->hidden[MATCH] = backend != BACKEND_CUDA;
+    grid_presets(g);
     g->hidden[REPLICAS] = g->hidden[ROUTER] = !fleet;
     if (!fleet) g->hidden[APART] = true;
     double product = 1;
@@ -186,9 +222,9 @@ static inline void grid_make(grid *g, backend_name backend, bool fleet) {
     memset(&c, 0, sizeof c);
     for (int a = 0; a >= 0;) {
         // Word i of a policy stands for value i + 1.
-        llm42_mode mode = (llm42_mode)(g->values[MODE][c.at[MODE]].word + 1);
-        llm42_prefill prefill = (llm42_prefill)(g->values[PREFILL][c.at[PREFILL]].word + 1);
-        llm42_verifier verifier = (llm42_verifier)(g->values[VERIFIER][c.at[VERIFIER]].word + 1);
+        llm42_mode mode = (llm42_mode)(cell_value(g, &c, MODE)->word + 1);
+        llm42_prefill prefill = (llm42_prefill)(cell_value(g, &c, PREFILL)->word + 1);
+        llm42_verifier verifier = (llm42_verifier)(cell_value(g, &c, VERIFIER)->word + 1);
         fleet_router router = (fleet_router)g->values[ROUTER][c.at[ROUTER]].word;
         cell now = c;
         bool first = true;  // of the cells that differ only in what means nothing
@@ -200,11 +236,6 @@ static inline void grid_make(grid *g, backend_name backend, bool fleet) {
         if (first) arrput(g->cells, now);
         for (a = AXES - 1; a >= 0 && ++c.at[a] == g->count[a]; a--) c.at[a] = 0;
     }
-}
-
-// NULL when the axis means nothing in this cell.
-static inline const value *cell_value(const grid *g, const cell *c, axis_name which) {
-    return c->at[which] < 0 ? NULL : &g->values[which][c->at[which]];
 }
 
 static inline const char *cell_text(const grid *g, const cell *c, axis_name which) {

@@ -208,7 +208,7 @@ static inline bool collect_figures(collector *c, const llm42_stats *s, metrics *
     m->preemptions = (double)s->preemptions;
     m->passes_fast = (double)s->passes[LLM42_FAST], m->passes_fixed = (double)s->passes[LLM42_FIXED];
     m->passes_invariant = (double)s->passes[LLM42_INVARIANT];
-    m->replay_busy_pct = 100 * ratio_of(s->busy[LLM42_FIXED], busy);
+    m->replay_busy_pct = 100 * ratio_of(s->replay_busy, busy);
     m->running_mean = ratio_of(c->running.area, m->duration_s);
     return true;
 }

@@ -391,6 +391,7 @@ static bool serve_run(const fit *f, const llm42_calibration *calibration, const 
     const llm42_engine_desc desc = {.model = f->model,
                                     .backend = llm42_backend_sim(),
                                     .backend_desc = &sim,
+                                    .preset = LLM42_PRESET_PAPER,
                                     .mode = r->mode,
                                     .threads = 1,
                                     .max_context = longest,
@@ -399,10 +400,6 @@ static bool serve_run(const fit *f, const llm42_calibration *calibration, const 
                                     .pages = (int)(kv_tokens / 16),
                                     .window = r->mode == LLM42_DVR ? r->window : 0,
                                     .group = r->mode == LLM42_DVR ? r->group : 0,
-                                    .bonus = LLM42_BONUS_OFF,
-                                    .prefill = LLM42_PREFILL_ISOLATED,
-                                    .chunked_prefill = LLM42_CHUNKED_OFF,
-                                    .fill = LLM42_FILL_OLDEST,
                                     .admission_reserve = 0.7};
     serving v = {.s = &plan, .submit_late = true};
     bool good = !serving_open(&v, desc, r->qps, seed, r->ratio, error) && !serve(&v, error) &&

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 B=${B:-build} CALIBRATION=${CALIBRATION:-sweep/calibration/h100-pcie-paper.tsv}
 FLEET=${FLEET:-}
 cpu=$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)
-options="--workload sharegpt --qps $((12 * ${FLEET:-1})) --window 64 --group 8 --threads 1"
+options="--workload sharegpt --qps $((12 * ${FLEET:-1})) --preset paper --threads 1"
 [ -z "$FLEET" ] || options+=" --replicas $FLEET --router ${ROUTER:-least_tokens}"
 echo "# build/sweep $options --requests N, measured on ${cpu:-this machine}"
 printf 'requests\tprocessor_s\trequests_per_s_and_core\tpeak_mb\n'

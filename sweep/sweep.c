@@ -8,8 +8,10 @@
 //     build/sweep --backend cpu --workload fixed:64x64 --requests 32    measured here, on a real model
 //     build/sweep --backend cuda --model DIR --qps offline --overlap off,on    the same on a GPU (make cuda)
 //
-// Defaults are the serving conditions of the LLM-42 paper. Results do not depend on the number of threads, on shares or
-// on breaks. sweep/README.md has the columns, the calibration format and examples for Slurm and GNU parallel.
+//     build/sweep ... --preset dvr,best,paper,invariant    sets of policies beside each other
+//
+// Results do not depend on the number of threads, on shares or on breaks. sweep/README.md has the columns, the
+// calibration format and examples for Slurm and GNU parallel.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -384,7 +386,8 @@ static void header_print(const sweep *s, FILE *file) {
     fprintf(file, "# configuration: %s\n# grid:", s->configuration);
     for (int a = 0; a < AXES; a++) {
         if (s->grid.hidden[a]) continue;
-        if (s->grid.count[a] == 1 && is_default_planner((axis_name)a, &s->grid.values[a][0])) continue;
+        const value *first = &s->grid.values[a][0];
+        if (first->word == AS_PRESET || (s->grid.count[a] == 1 && is_default_planner((axis_name)a, first))) continue;
         fprintf(file, "%s %s ", a ? ";" : "", axes[a].name);
         for (int i = 0; i < s->grid.count[a]; i++) fprintf(file, "%s%s", i ? "," : "", s->grid.values[a][i].text);
     }
@@ -401,7 +404,8 @@ static void header_print(const sweep *s, FILE *file) {
           "# det, nondet: requests marked deterministic, or not\n"
           "# itl: between releases of tokens, to 0.4%; percentiles by nearest rank\n"
           "# recompute_pct: of all returned tokens; rollbacks_per_request: of deterministic ones\n"
-          "# replay_busy_pct: FIXED passes, prompts too, of the time in passes; running_mean: over duration_s\n"
+          "# replay_busy_pct: FIXED passes and others with windows, of the time in passes\n"
+          "# running_mean: over duration_s\n"
           "# nan, -: does not apply\n"
           "backend\tcalibration\tworkload\trequests",
           file);
@@ -711,9 +715,10 @@ static void check(sweep *s) {
     s->grid.hidden[APART] = o->list[APART] == axes[APART].list;
     grid_make(&s->grid, backend, o->fleet);
     double rows = 0;  // of the largest replay pass: refused here, since its cell may be the last
-    for (int w = 0; w < s->grid.count[WINDOW]; w++)
-        for (int g = 0; g < s->grid.count[GROUP]; g++)
-            rows = fmax(rows, s->grid.values[WINDOW][w].number * s->grid.values[GROUP][g].number);
+    for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
+        const cell *c = &s->grid.cells[i];
+        rows = fmax(rows, cell_number(&s->grid, c, WINDOW, 0) * cell_number(&s->grid, c, GROUP, 0));
+    }
     if (rows > 1 << 20) args_fail(2, "--window, --group: W x G of %.0f rows: at most %d", rows, 1 << 20);
     if (o->flip_scale == 0) o->no_flips = true;
     check_backend(s);

@@ -101,7 +101,7 @@ typedef struct frame {
 } frame;
 
 typedef struct demo {
-    const char *model_path, *verify, *prefill, *planner, *trace_path, *html_path, *svg_path;
+    const char *model_path, *preset, *verifier, *verify, *prefill, *planner, *trace_path, *html_path, *svg_path;
     llm42_engine_desc how;  // policies and planner
     int64_t window, group, requests, tokens, delay, seed, threads;
     double inject;

@@ -239,15 +239,15 @@ static void add_pass(cell **text, const demo *d, int pass, int width) {
     const char *schedule = e->schedule == LLM42_INVARIANT ? "INVARIANT" : "FIXED";
     add(text, STRONG, "pass %-3d ", pass);
     if (width < 70 && e->schedule == LLM42_FAST) add(text, STRONG, "FAST: %d row%s", e->n, e->n == 1 ? "" : "s");
-    else if (width < 70 && !e->windows) add(text, STRONG, "prompts (%s): %d rows", schedule, e->shape);
+    else if (width < 70 && !e->windows) add(text, STRONG, "%s: %d rows", schedule, e->shape);
     else if (width < 70) add(text, STRONG, "REPLAY (%s): %d of %d windows", schedule, e->windows, (int)d->group);
     else if (e->schedule == LLM42_FAST)
         add(text, STRONG, "FAST schedule: sums cut as suits %d row%s", e->n, e->n == 1 ? "" : "s");
-    else if (e->schedule == LLM42_INVARIANT)
-        add(text, STRONG, "prompts among others, in an INVARIANT pass of %d rows", e->shape);
+    else if (!e->windows && e->schedule == LLM42_INVARIANT)
+        add(text, STRONG, "INVARIANT schedule: %d row%s; what they give is final", e->n, e->n == 1 ? "" : "s");
     else if (!e->windows) add(text, STRONG, "prompts, in a FIXED pass of %d rows", e->shape);
     else
-        add(text, STRONG, "REPLAY in FIXED schedule: %d rows, %d of %d windows of %d used", e->shape, e->windows,
+        add(text, STRONG, "REPLAY in %s schedule: %d rows, %d of %d windows of %d used", schedule, e->shape, e->windows,
             (int)d->group, (int)d->window);
     int rollbacks = 0;
     for (int i = first_window(d, pass); i < frame_at(d, pass)->windows; i++) rollbacks += d->windows[i].dropped > 0;
@@ -349,6 +349,16 @@ static void add_strip(cell **text, const demo *d, const screen *s) {
     }
 }
 
+// W, G and policies.
+static cell *policies_text(const demo *d) {
+    cell *text = NULL;
+    add(&text, PLAIN, "W %d x G %d", (int)d->window, (int)d->group);
+    if (d->how.verifier == LLM42_VERIFIER_FIXED) add(&text, PLAIN, " = M %d", (int)(d->window * d->group));
+    add(&text, PLAIN, ", %s: verifier %s, %s, prefill %s", d->preset, llm42_policy_word(&d->how, "verifier"),
+        llm42_policy_word(&d->how, "verify"), llm42_policy_word(&d->how, "prefill"));
+    return text;
+}
+
 static page head_page(const demo *d, const screen *s, bool legends) {
     page p = NULL;
     cell *title = NULL, *looks = NULL, *strip = NULL, *pass = NULL;
@@ -357,8 +367,10 @@ static page head_page(const demo *d, const screen *s, bool legends) {
         add(&title, NAME, "  D");
         add(&title, PLAIN, " deterministic  o ordinary");
     }
-    add(&title, PLAIN, "  W %d x G %d = M %d  %s, %s", (int)d->window, (int)d->group, (int)(d->window * d->group),
-        d->verify, d->prefill);
+    cell *settings = policies_text(d);
+    add(&title, PLAIN, "  ");
+    add_cells(&title, settings, 0, (int)arrlen(settings));
+    arrfree(settings);
     add_paragraph(&p, title, s->width, 2);
     for (int i = PROMPT; i <= VERDICT && legends; i++) {
         bool brackets = !s->color || i >= STRUCK;

@@ -179,9 +179,11 @@ static double write_grid(FILE *f, const demo *d, double x, double y, double widt
 // >>words --------------------------------------------------------------------------------------------------------
 static cell *settings_text(const demo *d) {
     cell *text = NULL;
-    add(&text, PLAIN, "%s: %d request%s, %d deterministic (D), W %d x G %d = M %d, %s, %s", d->model_path,
-        (int)d->requests, d->requests == 1 ? "" : "s", (int)(d->requests + 1) / 2, (int)d->window, (int)d->group,
-        (int)(d->window * d->group), d->verify, d->prefill);
+    add(&text, PLAIN, "%s: %d request%s, %d deterministic (D), ", d->model_path, (int)d->requests,
+        d->requests == 1 ? "" : "s", (int)(d->requests + 1) / 2);
+    cell *policies = policies_text(d);
+    add_cells(&text, policies, 0, (int)arrlen(policies));
+    arrfree(policies);
     if (d->inject > 0) add(&text, PLAIN, ", %g of the candidates made wrong on purpose", d->inject);
     return text;
 }

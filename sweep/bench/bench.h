@@ -22,19 +22,24 @@
 #include "sweep/common.h"
 
 enum {
-    PAGE_SIZE = 16,     // tokens of a KV page
-    CPU_ROWS = 256,     // of the largest pass that the CPU's suites time
-    MAX_REPEATS = 63,   // --repeats
-    CUDA_REPEATS = 20,  // of a pass on a GPU, at least
+    PAGE_SIZE = 16,      // tokens of a KV page
+    CPU_ROWS = 256,      // of the largest pass that the CPU's suites time
+    MAX_REPEATS = 63,    // --repeats
+    CUDA_REPEATS = 20,   // of a pass on a GPU, at least
+    CALIBRATION_W = 32,  // of the replay passes whose flips and host time a calibration has
+    CALIBRATION_G = 8,
 };
 
 typedef struct settings {
     const char *model, *dtype, *suite, *out, *calibrate, *backend;
-    const char *prompts, *margins;                                       // of --calibrate
-    const char *workload, *algorithm_file, *verify, *prefill, *chunked;  // these and the next two lines: cuda
+    const char *prompts, *margins;                               // of --calibrate
+    const char *preset, *verifier, *verify, *prefill, *chunked;  // NULL: every case; the case's own
+    const char *workload, *algorithm_file;                       // these and the next two lines: cuda
     int64_t max_running, max_context, token_budget, online_requests, seeds;
     double kv_gb, qps, seconds;
-    int64_t threads, repeats, requests, input_tokens, output_tokens, decode_tokens, window, group, flip_requests;
+    int64_t threads, repeats, requests, input_tokens, output_tokens, decode_tokens, flip_requests;
+    int64_t served_window, served_group;  // as given; 0: the case's own
+    int64_t window, group;                // of passes that are timed one by one, and of calibrations
     bool quick, match, offered, force;
     llm42_dtype compute;
 } settings;
@@ -176,12 +181,10 @@ void run_passes(bench *b);
 void print_targets(const bench *b);
 
 // >>workloads ----------------------------------------------------------------------------------------------------
-// How requests are served. A policy that is 0 is as the options say, or else the library's default.
+// How requests are served.
 typedef struct serving_case {
-    llm42_mode mode;
-    double ratio;  // share of requests that are deterministic
-    llm42_verify verify;
-    llm42_prefill prefill;
+    llm42_preset preset;  // 0: mode NONDETERMINISTIC
+    double ratio;         // share of requests that are deterministic
     bool overlap;
 } serving_case;
 
@@ -189,7 +192,11 @@ typedef struct case_text {
     char text[48];
 } case_text;
 
-case_text case_name(const serving_case *c);  // "dvr_eager_packed"
+case_text case_name(const serving_case *c);  // "dvr_overlap"
+// Sets what a case and the options say of an engine's policies.
+void case_policies(const bench *b, const serving_case *c, llm42_engine_desc *desc);
+// False: --preset leaves it out. The case without a preset is always there: others are compared with it.
+bool case_chosen(const bench *b, const serving_case *c);
 void run_decode(bench *b);
 void run_workloads(bench *b);
 // Prompts of set.input_tokens that look like the model's text, since random tokens would not drift as text does: its

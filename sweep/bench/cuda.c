@@ -29,6 +29,8 @@ static void cuda_ceilings_report(bench *b) {
     figures_write(b, &copy), figures_write(b, &read), figures_write(b, &matmul);
 }
 
+static const char *given(const char *word) { return word ? word : "as the preset"; }
+
 // Opens the result once an engine or backend has said what the device is. The file has its own name from the start:
 // a run that is ended at a time limit leaves what it has.
 static void cuda_begin(bench *b) {
@@ -46,16 +48,16 @@ static void cuda_begin(bench *b) {
         b->tsv = fopen(b->set.out, "w");
         if (!b->tsv) args_fail(1, "%s: cannot write: %s", b->set.out, strerror(errno));
         describe(b, b->tsv, "# ");
-        fprintf(b->tsv,
-                "# path: %s; suite: %s; replay passes in the class of small fast passes (match): %s; fast: %s\n",
-                b->set.model, b->set.suite, b->set.match ? "on" : "off", b->set.offered ? "offered" : "fastest");
+        fprintf(b->tsv, "# path: %s; suite: %s; fast: %s\n", b->set.model, b->set.suite,
+                b->set.offered ? "offered" : "fastest");
         fprintf(b->tsv,
                 "# floor_ms: weights and KV read at the read ceiling; memory_share_pct, copy_share_pct: that\n"
                 "#   at the read and the copy ceiling, of ms; matmul_share_pct: of the cuBLAS ceiling\n"
-                "# workloads: policies %s, %s, chunked prefill %s; max_running %d; token_budget %d; a DVR\n"
-                "#   case that names a policy has that one; in _overlap fast passes go on beside replay passes\n"
+                "# workloads: a case is a preset; verifier %s, verify %s, prefill %s, chunked %s; max_running %d;\n"
+                "#   token_budget %d; in _overlap fast passes go on beside replay passes\n"
                 "# relative_pct, nondet_itl_relative_pct: to nondeterministic of this run\n",
-                b->set.verify, b->set.prefill, b->set.chunked, (int)b->set.max_running, (int)b->set.token_budget);
+                given(b->set.verifier), given(b->set.verify), given(b->set.prefill), given(b->set.chunked),
+                (int)b->set.max_running, (int)b->set.token_budget);
         figures_columns(b->tsv);
         out_flush(b->tsv, b->set.out);
     }
@@ -203,25 +205,28 @@ static void cuda_stages(bench *b) {
 }
 
 // >>workloads ----------------------------------------------------------------------------------------------------
-// The paper's policy is eager; those that wait fill their replay passes. The cases that matter most come first: time
-// may run out.
-static const serving_case offline_cases[] = {{.mode = LLM42_NONDETERMINISTIC},
-                                             {LLM42_DVR, 0.02, LLM42_VERIFY_WAIT, .overlap = false},
-                                             {LLM42_DVR, 0.1, LLM42_VERIFY_WAIT, .overlap = false},
-                                             {LLM42_DVR, 1, LLM42_VERIFY_WAIT, .overlap = false},
-                                             {.mode = LLM42_BATCH_INVARIANT},
-                                             {LLM42_DVR, 0.1, LLM42_VERIFY_EAGER, .overlap = false},
-                                             {LLM42_DVR, 1, LLM42_VERIFY_EAGER, .overlap = false},
-                                             {LLM42_DVR, 0.5, LLM42_VERIFY_WAIT, .overlap = false},
-                                             {LLM42_DVR, 0.1, LLM42_VERIFY_WAIT, .overlap = true},
-                                             {LLM42_DVR, 1, LLM42_VERIFY_WAIT, .overlap = true}};
-static const serving_case eleven_cases[] = {  // 0.0909 marks one request of eleven
-    {.mode = LLM42_NONDETERMINISTIC},
-    {LLM42_DVR, 0.0909, .overlap = false},
-    {LLM42_DVR, 0.0909, .overlap = true},
-    {.mode = LLM42_BATCH_INVARIANT}};
+// The cases that matter most come first: time may run out.
+static const serving_case offline_cases[] = {{.preset = 0},
+                                             {LLM42_PRESET_BEST, 1, false},
+                                             {LLM42_PRESET_DVR, 1, false},
+                                             {LLM42_PRESET_INVARIANT, 1, false},
+                                             {LLM42_PRESET_BEST, 0.1, false},
+                                             {LLM42_PRESET_DVR, 0.1, false},
+                                             {LLM42_PRESET_BEST, 0.02, false},
+                                             {LLM42_PRESET_BEST, 0.5, false},
+                                             {LLM42_PRESET_DVR, 0.02, false},
+                                             {LLM42_PRESET_DVR, 0.5, false},
+                                             {LLM42_PRESET_PAPER, 0.1, false},
+                                             {LLM42_PRESET_PAPER, 1, false},
+                                             {LLM42_PRESET_DVR, 0.1, true},
+                                             {LLM42_PRESET_DVR, 1, true}};
+static const serving_case eleven_cases[] = {{.preset = 0},  // 0.0909 marks one request of eleven
+                                            {LLM42_PRESET_BEST, 0.0909, false},
+                                            {LLM42_PRESET_DVR, 0.0909, false},
+                                            {LLM42_PRESET_DVR, 0.0909, true},
+                                            {LLM42_PRESET_INVARIANT, 1, false}};
 static const serving_case online_cases[] = {
-    {.mode = LLM42_NONDETERMINISTIC}, {LLM42_DVR, 0.1, .overlap = false}, {LLM42_DVR, 0.1, .overlap = true}};
+    {.preset = 0}, {LLM42_PRESET_BEST, 0.1, false}, {LLM42_PRESET_DVR, 0.1, false}, {LLM42_PRESET_DVR, 0.1, true}};
 
 static llm42_engine_desc cuda_engine(bench *b, const serve_plan *plan, const serving_case *c) {
     const settings *s = &b->set;
@@ -229,23 +234,15 @@ static llm42_engine_desc cuda_engine(bench *b, const serve_plan *plan, const ser
                               .backend = b->backend,
                               .backend_desc = &b->cuda_desc,
                               .threads = 1,
-                              .mode = c->mode,
                               .max_context = plan->max_context,
                               .max_running = plan->max_running,
                               .token_budget = (int)s->token_budget,
                               .page_size = PAGE_SIZE,
                               .pages = (int)serve_pages(plan, PAGE_SIZE, s->kv_gb),
-                              .window = (int)s->window,
-                              .group = (int)s->group,
-                              .overlap = c->overlap,
                               .admission_reserve = 0.7,
                               .log = args_manifest_log,
                               .log_user = &b->manifest};
-    llm42_policy_set(&desc, "verify", s->verify, NULL);
-    llm42_policy_set(&desc, "prefill", s->prefill, NULL);
-    llm42_policy_set(&desc, "chunked", s->chunked, NULL);
-    if (c->verify) desc.verify = c->verify;
-    if (c->prefill) desc.prefill = c->prefill;
+    case_policies(b, c, &desc);
     bool whole = desc.chunked_prefill == LLM42_CHUNKED_OFF;
     if (whole && desc.token_budget < plan->max_context) desc.token_budget = plan->max_context;
     return desc;
@@ -286,7 +283,9 @@ static void cuda_case_report(const bench *b, const char *suite, const serve_plan
     const char *slash = strrchr(plan->workload, '/');
     snprintf(name, sizeof name, "%.28s:%.18s", slash ? slash + 1 : plan->workload, case_name(c).text);
     figures f = figures_of(b, suite, name);
-    f.deterministic_ratio = c->ratio, f.window = (double)b->set.window, f.group = (double)b->set.group;
+    llm42_engine_desc policies = {0};
+    case_policies(b, c, &policies);
+    f.deterministic_ratio = c->ratio, f.window = policies.window, f.group = policies.group;
     f.requests = (double)plan->requests, f.qps = strcmp(qps, "offline") ? b->set.qps : NAN;
     f.duration_s = m->duration_s, f.tokens_per_s = m->output_tok_per_s;
     f.relative_pct = 100 * m->output_tok_per_s / base->output_tok_per_s;
@@ -328,6 +327,7 @@ static void cuda_cases(bench *b, const char *suite, const serve_plan *plan, cons
     metrics base = {0};
     for (int i = 0; i < count && !out_of_time(b); i++) {
         metrics mean = {0};
+        if (!case_chosen(b, &cases[i])) continue;
         for (int64_t k = 0; k < seeds; k++) {
             metrics m = {0};
             progress("%s: %s %g, run %d of %d", suite, case_name(&cases[i]).text, cases[i].ratio, (int)k + 1,

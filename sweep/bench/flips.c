@@ -162,13 +162,16 @@ static llm42_engine_desc flips_engine(bench *b, const serve_plan *plan, int M) {
                               .pages = b->cuda ? (int)serve_pages(plan, PAGE_SIZE, s->kv_gb) : 0,
                               .window = window,
                               .group = M / window,
+                              .verifier = LLM42_VERIFIER_FIXED,
+                              .verify = LLM42_VERIFY_EAGER,
+                              .prefill = LLM42_PREFILL_PACKED,
                               .auto_release = true,
                               .on_event = on_event,
                               .log = b->cuda ? args_manifest_log : NULL,
                               .log_user = &b->manifest};
-    llm42_policy_set(&desc, "verify", s->verify, NULL);
-    llm42_policy_set(&desc, "prefill", s->prefill, NULL);
-    llm42_policy_set(&desc, "chunked", s->chunked, NULL);
+    args_policy(&desc, "verify", s->verify);
+    args_policy(&desc, "prefill", s->prefill);
+    args_policy(&desc, "chunked", s->chunked);
     if (desc.chunked_prefill == LLM42_CHUNKED_OFF && desc.token_budget < plan->max_context)
         desc.token_budget = plan->max_context;
     return desc;

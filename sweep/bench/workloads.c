@@ -25,27 +25,31 @@ static double decode_rate(const bench *b, llm42_engine *engine, bool determinist
 }
 
 void run_decode(bench *b) {
-    static const llm42_mode modes[] = {LLM42_NONDETERMINISTIC, LLM42_DVR, LLM42_BATCH_INVARIANT};
+    static const serving_case streams[] = {{0},
+                                           {.preset = LLM42_PRESET_DVR},
+                                           {.preset = LLM42_PRESET_BEST},
+                                           {.preset = LLM42_PRESET_PAPER},
+                                           {.preset = LLM42_PRESET_INVARIANT}};
     double rates[MAX_REPEATS];
     int repeats = (int)b->set.repeats, tokens = (int)b->set.decode_tokens;
     if (tokens >= b->model->config.context) tokens = b->model->config.context - 1;
     printf("\none stream, %d tokens, greedy    median tokens/s      lowest     highest\n", tokens);
-    for (int m = 0; m < 3; m++) {
+    for (int m = 0; m < (int)(sizeof streams / sizeof *streams); m++) {
         llm42_engine *engine = NULL;
         llm42_error error = {0};
         llm42_engine_desc desc = {.model = b->model,
                                   .backend = b->backend,
-                                  .mode = modes[m],
                                   .compute = b->set.compute,
                                   .threads = (int)b->set.threads,
                                   .max_context = tokens + 1,
-                                  .max_running = 1,
-                                  .window = (int)b->set.window,
-                                  .group = (int)b->set.group};
-        const char *name = llm42_policy_word(&desc, "mode");
+                                  .max_running = 1};
+        if (!case_chosen(b, &streams[m])) continue;
+        case_policies(b, &streams[m], &desc);
+        case_text text = case_name(&streams[m]);
+        const char *name = text.text;
         progress("decode: %s", name);
         args_check(llm42_engine_open(&engine, &desc, &error), &error);
-        bool deterministic = modes[m] == LLM42_DVR;
+        bool deterministic = streams[m].preset != 0;
         decode_rate(b, engine, deterministic, tokens);
         for (int i = 0; i < repeats; i++) rates[i] = decode_rate(b, engine, deterministic, tokens);
         llm42_engine_close(engine);
@@ -59,28 +63,45 @@ void run_decode(bench *b) {
 
 // >>workloads ----------------------------------------------------------------------------------------------------
 static const serving_case cases[] = {
-    {.mode = LLM42_NONDETERMINISTIC},
-    {LLM42_DVR, 0, LLM42_VERIFY_EAGER, LLM42_PREFILL_PACKED, false},
-    {LLM42_DVR, 0.1, LLM42_VERIFY_EAGER, LLM42_PREFILL_PACKED, false},
-    {LLM42_DVR, 0.5, LLM42_VERIFY_EAGER, LLM42_PREFILL_PACKED, false},
-    {LLM42_DVR, 1, LLM42_VERIFY_EAGER, LLM42_PREFILL_PACKED, false},
-    {LLM42_DVR, 0.1, LLM42_VERIFY_WAIT, LLM42_PREFILL_PACKED, false},
-    {LLM42_DVR, 0.5, LLM42_VERIFY_WAIT, LLM42_PREFILL_PACKED, false},
-    {LLM42_DVR, 1, LLM42_VERIFY_WAIT, LLM42_PREFILL_PACKED, false},
-    {LLM42_DVR, 1, LLM42_VERIFY_EAGER, LLM42_PREFILL_ISOLATED, false},
-    {LLM42_DVR, 1, LLM42_VERIFY_WAIT, LLM42_PREFILL_ISOLATED, false},
-    {.mode = LLM42_BATCH_INVARIANT},
+    {.preset = 0},
+    {LLM42_PRESET_DVR, 0, false},
+    {LLM42_PRESET_DVR, 0.1, false},
+    {LLM42_PRESET_DVR, 0.5, false},
+    {LLM42_PRESET_DVR, 1, false},
+    {LLM42_PRESET_BEST, 0.1, false},
+    {LLM42_PRESET_BEST, 0.5, false},
+    {LLM42_PRESET_BEST, 1, false},
+    {LLM42_PRESET_PAPER, 0.1, false},
+    {LLM42_PRESET_PAPER, 0.5, false},
+    {LLM42_PRESET_PAPER, 1, false},
+    {LLM42_PRESET_INVARIANT, 1, false},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
 case_text case_name(const serving_case *c) {
     case_text name;
-    const llm42_engine_desc desc = {.mode = c->mode, .verify = c->verify, .prefill = c->prefill};
-    const char *verify = c->verify ? llm42_policy_word(&desc, "verify") : "";
-    const char *prefill = c->prefill ? llm42_policy_word(&desc, "prefill") : "";
-    snprintf(name.text, sizeof name.text, "%s%s%s%s%s%s", llm42_policy_word(&desc, "mode"), verify[0] ? "_" : "",
-             verify, prefill[0] ? "_" : "", prefill, c->overlap ? "_overlap" : "");
+    const llm42_engine_desc desc = {.preset = c->preset};
+    snprintf(name.text, sizeof name.text, "%s%s", c->preset ? llm42_policy_word(&desc, "preset") : "nondeterministic",
+             c->overlap ? "_overlap" : "");
     return name;
+}
+
+bool case_chosen(const bench *b, const serving_case *c) {
+    const llm42_engine_desc desc = {.preset = c->preset};
+    return !c->preset || !b->set.preset || !strcmp(llm42_policy_word(&desc, "preset"), b->set.preset);
+}
+
+void case_policies(const bench *b, const serving_case *c, llm42_engine_desc *desc) {
+    const settings *s = &b->set;
+    desc->preset = c->preset;
+    desc->overlap = c->overlap;
+    if (!c->preset) desc->mode = LLM42_NONDETERMINISTIC;
+    desc->window = (int)s->served_window, desc->group = (int)s->served_group;
+    args_policy(desc, "verifier", s->verifier);
+    args_policy(desc, "verify", s->verify);
+    args_policy(desc, "prefill", s->prefill);
+    args_policy(desc, "chunked", s->chunked);
+    llm42_preset_apply(desc);
 }
 
 // A case's engine, and what each repeat gave: [measure][repeat], in the order of case_serve.
@@ -96,26 +117,22 @@ static llm42_engine *case_open(const bench *b, const serving_case *c, case_run *
     llm42_error error = {0};
     llm42_engine_desc desc = {.model = b->model,
                               .backend = b->backend,
-                              .mode = c->mode,
                               .compute = b->set.compute,
                               .threads = (int)b->set.threads,
                               .backend_desc = b->cuda ? &b->cuda_desc : NULL,
-                              .window = (int)b->set.window,
-                              .group = (int)b->set.group,
-                              .verify = c->verify,
-                              .prefill = c->prefill,
                               .max_context = (int)(b->set.input_tokens + b->set.output_tokens),
                               .auto_release = run != NULL,
                               .on_event = run ? on_event : NULL,
                               .event_user = run};
     llm42_engine *engine = NULL;
+    case_policies(b, c, &desc);
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
     return engine;
 }
 
 void make_prompts(const bench *b, int32_t *prompts) {
     int64_t count = b->set.requests, length = b->set.input_tokens, id = 0;
-    const serving_case invariant = {.mode = LLM42_BATCH_INVARIANT};
+    const serving_case invariant = {.preset = LLM42_PRESET_INVARIANT};
     llm42_engine *engine = case_open(b, &invariant, NULL);
     llm42_error error = {0};
     int32_t first = first_token(b->model);
@@ -163,7 +180,7 @@ static void case_serve(const bench *b, const serving_case *c, case_run *run, con
     double value[MEASURES] = {(double)m->output_tokens / (m->end - m->begin),
                               100.0 * (double)m->recomputed / (double)m->output_tokens,
                               (double)m->rollbacks,
-                              100 * (after.busy[LLM42_FIXED] - before.busy[LLM42_FIXED]) / busy,
+                              100 * (after.replay_busy - before.replay_busy) / busy,
                               1e3 * llm42_metrics_percentile(m->ttft, 50),
                               1e3 * llm42_metrics_percentile(m->ttft, 99),
                               1e3 * llm42_metrics_percentile(m->itl, 50),
@@ -204,28 +221,29 @@ void run_workloads(bench *b) {
     make_prompts(b, prompts);
     case_run *runs = allocate(CASES * sizeof *runs);
     memset(runs, 0, CASES * sizeof *runs);
-    for (int w = 0; w < CASES; w++) runs[w].engine = case_open(b, &cases[w], &runs[w]);
+    for (int w = 0; w < CASES; w++)
+        if (case_chosen(b, &cases[w])) runs[w].engine = case_open(b, &cases[w], &runs[w]);
     // Repeats go round all workloads, so that a slow minute of the machine does not fall on one of them.
     for (int r = -1; r < (int)s->repeats; r++)
         for (int w = 0; w < CASES; w++) {
+            if (!runs[w].engine) continue;
             progress("workloads: round %d of %d, %s %g", r + 2, (int)s->repeats + 1, case_name(&cases[w]).text,
                      cases[w].ratio);
             case_serve(b, &cases[w], &runs[w], prompts, r);
         }
     progress(NULL);
-    const llm42_engine_desc *config = llm42_engine_config(runs[1].engine);
-    printf("\nworkloads: %d requests at once, %d tokens in, %d out; at most %d run at a time; W = %d, G = %d\n",
-           (int)s->requests, (int)s->input_tokens, (int)s->output_tokens, config->max_running, config->window,
-           config->group);
+    printf("\nworkloads: %d requests at once, %d tokens in, %d out; at most %d run at a time\n", (int)s->requests,
+           (int)s->input_tokens, (int)s->output_tokens, llm42_engine_config(runs[0].engine)->max_running);
     static const char *const head[2][13] = {
         {"", "deter-", "output", "", "recom-", "replay", "roll-", "TTFT", "ms", "ITL", "ms", "latency", "ms"},
-        {"mode", "minist.", "tokens/s", "% rel", "pute %", "% time", "backs", "p50", "p99", "p50", "p99", "p50",
+        {"preset", "minist.", "tokens/s", "% rel", "pute %", "% time", "backs", "p50", "p99", "p50", "p99", "p50",
          "p99"}};
     static const int width[13] = {-18, 7, 9, 6, 6, 6, 6, 7, 7, 7, 7, 7, 7};
     head_print(&head[0][0], width, 13);
     head_print(&head[1][0], width, 13);
     double baseline = median(runs[0].value[0], (int)s->repeats);
-    for (int w = 0; w < CASES; w++) case_report(b, &cases[w], &runs[w], baseline);
+    for (int w = 0; w < CASES; w++)
+        if (runs[w].engine) case_report(b, &cases[w], &runs[w], baseline);
     for (int w = 0; w < CASES; w++) llm42_engine_close(runs[w].engine);
     free(runs);
     free(prompts);

@@ -30,7 +30,7 @@ for program in bench sweep; do [ -x "$B/$program" ] || fail "$B/$program is miss
 
 # What both the engine and the simulator are given: two modes without verification, and DVR by share, W and G; all at
 # once, and over time at about half of what the slowest mode can serve.
-runs=(--workload uniform:64x96 --requests "$REQUESTS" --max-running 32 --kv-tokens 65536 --token-budget 2048
+runs=(--preset paper --workload uniform:64x96 --requests "$REQUESTS" --max-running 32 --kv-tokens 65536 --token-budget 2048
     --mode "nondeterministic,batch_invariant,dvr" --window 16,32 --group 4,8 --ratio 0.1,0.5,1)
 
 calibrate() {

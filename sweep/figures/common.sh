@@ -12,6 +12,8 @@
 # value of each seed (figure metric series x seed ours); KEEP=1 leaves that file as it is. Lists that come from a loop
 # are in files, not pipes, so that a failure anywhere ends the script.
 #
+# Runs are by the paper's policies (preset `paper`) but for the options that a figure gives.
+#
 # The paper's ShareGPT runs are taken to be of the 4,096 pairs that it served (workload sharegpt-served). They are
 # single runs, and near saturation one draw of arrivals moves P99 by 10%: ours are means over five seeds.
 set -euo pipefail
@@ -43,8 +45,8 @@ cells() {
     local part
     part=$work/$(printf %04d ${#parts[@]}).tsv
     parts+=("$part")
-    "$B/sweep" --backend sim --calibration "$CALIBRATION" --quiet "$@" --out "$part" >/dev/null ||
-        fail "this run failed: $B/sweep --backend sim --calibration $CALIBRATION $*"
+    "$B/sweep" --backend sim --calibration "$CALIBRATION" --preset paper --quiet "$@" --out "$part" >/dev/null ||
+        fail "this run failed: $B/sweep --backend sim --calibration $CALIBRATION --preset paper $*"
 }
 
 # Puts the runs' TSV together in the order of the calls: header lines that differ, one line of names, the rows.

@@ -10,8 +10,8 @@ array head[5] = ["How long outputs stay equal in a batch (Figure 6)", \
     "hollow marks: published for Llama-3.1-8B on another device, an H100 SXM"]
 bold = 1
 eval sheet_head
-curve(name, mode) = sprintf( \
-    "< awk -F '\\t' '$1 == \"%s_span_tokens\" && $2 == \"%s\" { print $3 FS $4 }' '%s'", name, mode, cdf)
+curve(name, preset) = sprintf( \
+    "< awk -F '\\t' '$1 == \"%s_span_tokens\" && $2 == \"%s\" { print $3 FS $4 }' '%s'", name, preset, cdf)
 eval area(130, 1050, 221, 691)
 set xlabel "span of equal tokens"
 set ylabel "requests with a span up to this (%)"
@@ -20,7 +20,7 @@ set yrange [0:103]
 unset key
 plot curve("second", "nondeterministic") using 1:2 with steps lw 4 lc rgb orange, \
     curve("first", "nondeterministic") using 1:2 with steps lw 4 lc rgb grey, \
-    curve("first", "dvr") using 1:2 with steps lw 4 lc rgb blue, \
+    curve("first", "paper") using 1:2 with steps lw 4 lc rgb blue, \
     for [inside = 1:0:-1] "+" using (real(second)):(50) every ::0::0 with points pt 6 + inside lw 3 \
         lc rgb (inside ? "#FFFFFF" : orange), \
     for [inside = 1:0:-1] "+" using (real(first)):(50) every ::0::0 with points pt 6 + inside lw 3 \

@@ -6,17 +6,17 @@ tokens=512
 if [ -z "$KEEP" ]; then
     [ -x "$B/determinism" ] || fail "$B/determinism is missing: run make $B/determinism"
     pids=()
-    for mode in nondeterministic dvr; do
-        "$B/determinism" --suite spans --mode $mode --requests 96 --tokens $tokens --threads 1 --tsv "$work/$mode" \
-            >"$work/$mode.log" &
-        pids+=($!) parts+=("$work/$mode")
+    for preset in nondeterministic paper; do
+        "$B/determinism" --suite spans --preset $preset --requests 96 --tokens $tokens --threads 1 --tsv "$work/$preset" \
+            >"$work/$preset.log" &
+        pids+=($!) parts+=("$work/$preset")
     done
     for pid in "${pids[@]}"; do wait "$pid" || fail "$B/determinism failed"; done
 fi
 collect
 
-# Cumulative shares of requests: metric, series = mode, x = tokens; the published medians stand beside their quantity.
-rows "$raw" mode metric value | awk -F '\t' '$2 ~ /^request_/' | sort -t $'\t' -k2,2 -k1,1 -k3,3n |
+# Cumulative shares of requests: metric, series = preset, x = tokens; the published medians stand beside their quantity.
+rows "$raw" preset metric value | awk -F '\t' '$2 ~ /^request_/' | sort -t $'\t' -k2,2 -k1,1 -k3,3n |
     awk -F '\t' -v OFS='\t' '
         { key = $1 FS $2; n[key]++; mode[NR] = $1; name[NR] = substr($2, 9); value[NR] = $3; of[NR] = key }
         END { for (i = 1; i <= NR; i++) print name[i], mode[i], value[i], 100 * ++seen[of[i]] / n[of[i]] }' >"$work/cdf"
@@ -32,7 +32,7 @@ awk -F '\t' -v OFS='\t' -v tokens=$tokens '
         print "median_first_span_tokens", "nondeterministic", tokens, median[first]
         print "median_second_span_tokens", "nondeterministic", tokens, median[second]
         for (mode = 1; mode <= 2; mode++) {
-            name = mode == 1 ? "nondeterministic" : "dvr"
+            name = mode == 1 ? "nondeterministic" : "paper"
             print "all_equal_pct", name, tokens, 100 * equal[first FS name] / n[first FS name]
         }
     }' "$work/cdf" >"$work/ours"

@@ -15,8 +15,8 @@ MODEL_8B=${MODEL_8B:-synthetic:llama-3.1-8b,margin=$MARGIN}
 algorithms=$OUT/algorithms
 mkdir -p "$OUT"
 
-# The library's own policies, but for the window, which the grids set.
-policy=(--prefill packed --chunked on --fill largest --bonus on --verify eager)
+# The FIXED verifier with every other policy of ours, but for the window, which the grids set.
+policy=(--preset paper --prefill packed --chunked on --fill largest --bonus on)
 # What both the GPU and the simulator are given. The KV pool holds 64 GiB of the 8B model's.
 # shellcheck disable=SC2034
 common_8b=("${policy[@]}" --workload sharegpt --max-running 256 --kv-tokens 524288 --token-budget 2048)
