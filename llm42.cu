@@ -5,10 +5,10 @@
 // backend holds an algorithm: a tile kernel of kernels.cu or one of cuBLASLt's algorithms. The sequential order is that
 // of tile kernels; its bits are the same for every number of rows.
 // - FAST takes the fastest algorithm. With the option OFFERED it has the choice of tile kernels and of what
-//   cuBLASLt offers.
+//   cuBLASLt offers. Where INVARIANT passes verify what FAST passes decode, FAST too takes the sequential order, unless
+//   that costs too much or the option is OFFERED.
 // - INVARIANT takes the fastest algorithm of the sequential order.
-// - FIXED takes the order of cuBLASLt's first choice for M rows. With the option MATCH it takes the sequential order,
-//   so that passes of any size agree, and then FAST takes that order too where it costs little.
+// - FIXED takes the order of cuBLASLt's first choice for M rows.
 // When the backend opens, it compares the products of all algorithms with those of a plain kernel, times the
 // algorithms, and checks bit by bit that they keep their order. Passes of the usual shapes are CUDA graphs.
 //
@@ -291,22 +291,33 @@ struct llm42__meta_layout {
     int decode_tasks;
 };
 
-// Where replay passes of any size agree, FAST passes sum as they do wherever that costs little, so that a replay pass
-// finds the same tokens. That is so in the attention of few single rows, and in products for which the best algorithm
-// of the sequential order is about as fast as the fastest.
-enum { LLM42__FEW_ROWS = 16 };
-// True if replay passes of any size give the same bits: with MATCH, or because they are INVARIANT (then there are FAST
-// and INVARIANT passes and no FIXED ones). Then such a pass need be no larger than its rows.
-static bool llm42__sizes_agree(const llm42__cuda *cu) {
-    const unsigned invariant_verifier = 1u << LLM42_FAST | 1u << LLM42_INVARIANT;
-    return cu->options.fixed == LLM42_CUDA_FIXED_MATCH || cu->desc.schedules == invariant_verifier;
-}
 // True if only FAST passes will run, for which nothing is promised.
 static bool llm42__fast_alone(const llm42__cuda *cu) { return cu->desc.schedules == 1u << LLM42_FAST; }
-static bool llm42__matches(const llm42__cuda *cu) { return llm42__sizes_agree(cu) && !llm42__fast_alone(cu); }
-// True if the attention of `rows` single rows has units by position (see cuda-tasks).
+// True if INVARIANT passes will verify what FAST passes decode: there are no others.
+static bool llm42__invariant_verifier(const llm42__cuda *cu) {
+    return cu->desc.schedules == (1u << LLM42_FAST | 1u << LLM42_INVARIANT);
+}
+// True if FAST passes sum as INVARIANT passes do wherever that costs little. A verifier then finds the same tokens, and
+// fewer are rolled back. With the option OFFERED they keep orders of their own.
+static bool llm42__prefers_canonical(const llm42__cuda *cu) {
+    return llm42__invariant_verifier(cu) && cu->options.fast != LLM42_CUDA_FAST_OFFERED;
+}
+enum {
+    LLM42__FEW_ROWS = 16,  // FAST products of up to so many rows then take the INVARIANT order whatever it costs
+    // FAST attention of up to so many single rows then takes it. There is no limit (max_rows is at most 2^20): it costs
+    // next to nothing at any number of rows. Either way each key is read once, and a row has as many blocks, unless it
+    // is very long (llm42__row_blocks). Only the units differ: 128 keys, or an equal part of the keys for each warp.
+    // With 128 keys a block takes its units in rounds, and some of its warps are idle in the last round. A warp has
+    // three or four copies of 8 KB in flight. To read at full speed an H200 needs about 25 KB in flight on each of its
+    // multiprocessors (4.8 TB/s times 0.7 us, over 132), so one or two of the eight warps there should be enough.
+    // Measured on it (8B, ShareGPT, 1,024 requests at once), as % of nondeterministic throughput where 2, 10 and 100%
+    // of requests are deterministic: with a limit of 256 rows 98.3, 96.3 and 78.3, without rollbacks; with 16
+    // rows 99.1, 96.7 and 75.1, with 10, 76 and 799 rollbacks.
+    LLM42__CANONICAL_ROWS = 1 << 20,
+};
+// True if the attention of `rows` single rows has units by position (see cuda-tasks), which is the INVARIANT order.
 static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
-    return schedule != LLM42_FAST || (llm42__matches(cu) && rows <= LLM42__FEW_ROWS);
+    return schedule != LLM42_FAST || (llm42__prefers_canonical(cu) && rows <= LLM42__CANONICAL_ROWS);
 }
 
 // The largest number of tasks of llm42__k_attend_decode: two for each multiprocessor, and one for every 4,096 keys.
@@ -711,8 +722,7 @@ static bool llm42__all_as_prompts(const llm42__cuda *cu, const llm42__prepared *
 
 // Chooses the pass's padded shape.
 static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
-    const bool whole = pass->schedule == LLM42_FIXED && !llm42__sizes_agree(cu);
-    const int rows = cu->buckets[(size_t)llm42__bucket(cu, whole ? pass->shape : pass->rows)];
+    const int rows = cu->buckets[(size_t)llm42__bucket(cu, pass->schedule == LLM42_FIXED ? pass->shape : pass->rows)];
     const llm42__tasks *tasks = &p->tasks[cu->has[LLM42__FULL] ? LLM42__FULL : LLM42__SLIDING];
     llm42__shape_key key = {pass->schedule, rows, 0, !tasks->prefill.empty(), !tasks->decode.empty()};
     if (llm42__all_as_prompts(cu, p, pass)) {
@@ -734,7 +744,7 @@ static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const l
 }
 
 // Makes the graphs of the passes that an engine runs most often: decode passes and mixed passes of each bucket, and
-// replay passes. These have M rows, or the rows of any bucket where their sizes agree.
+// replay passes. FIXED ones have M rows, INVARIANT ones those of any bucket up to M.
 static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
     enum { MOST_ROWS = 2048 };
     const unsigned wanted = cu->desc.schedules ? cu->desc.schedules
@@ -755,12 +765,12 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
     const int M = cu->desc.fixed_rows;
     if (M < 1 || M > cu->max_draws) return LLM42_OK;
     const bool fixed = wanted >> LLM42_FIXED & 1;
-    if (!fixed && !(llm42__sizes_agree(cu) && !llm42__fast_alone(cu))) return LLM42_OK;
+    if (!fixed && !llm42__invariant_verifier(cu)) return LLM42_OK;
     const llm42_schedule schedule = fixed ? LLM42_FIXED : LLM42_INVARIANT;
     for (int which = 0; which < (cu->desc.overlap ? 2 : 1); which++) {
         const bool decode = !fixed && !which;  // see llm42__choose_key
         for (int rows : cu->buckets) {
-            if (rows > M || (rows < M && !llm42__sizes_agree(cu))) continue;
+            if (rows > M || (rows < M && fixed)) continue;
             LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, true, decode}, which, error));
             if (!decode && rows > 16 && llm42__algorithm_of(cu, LLM42__HEAD, schedule, rows)->sequential)
                 LLM42__TRY(llm42__capture(cu, {schedule, rows, 16, true, false}, which, error));
@@ -782,40 +792,60 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
 //   tasks   |  units of block 0  |  units of block 1 | ... chosen by load: bits do not depend on them
 //   warps     a block's warps take its units in turn
 //
-// Units by position have 128 keys and begin at multiples of 128. FAST has units by load for most single rows: about one
-// unit for each warp.
+// Units by position have 128 keys and begin at multiples of 128. Units by load, about one for each warp, are FAST's
+// where it does not take the INVARIANT order (llm42__by_position).
 enum {
     LLM42__TASK_KEYS = 512,  // a second block pays for its merge if each has at least so many keys
     LLM42__LONGEST_UNIT = 1024,
     LLM42__WARP_STEP = 32,  // keys that a warp takes at once; the length of a unit is a multiple of it
 };
-static void llm42__split_keys(const llm42__cuda *cu, llm42__tasks *tasks, int window, bool by_position,
-                              const llm42_row *row, int r, int blocks, int warps, int *records) {
-    const int end = row->position + 1, low = window ? std::max(0, end - window) : 0,
-              grain = by_position ? (int)LLM42__UNIT_KEYS : (int)LLM42__WARP_STEP, begin = low / grain * grain,
-              keys = end - begin;
-    auto parts = [](int n, int size) { return (n + size - 1) / size; };
-    blocks = keys <= warps * LLM42__UNIT_KEYS ? 1 : std::max(1, std::min(blocks, parts(keys, LLM42__TASK_KEYS)));
-    int unit_keys = LLM42__UNIT_KEYS;
-    if (!by_position) {
-        // One block merges the units of all blocks of a row, so fewer blocks are better.
-        blocks = std::max(blocks, parts(keys, LLM42__LONGEST_UNIT * warps));
-        if (*records + warps * blocks > cu->max_records) blocks = 1;
-        const int even = parts(parts(keys, warps * blocks), LLM42__WARP_STEP) * LLM42__WARP_STEP;
+// How the keys of a pass's single rows are split in layers of one reach.
+struct llm42__split {
+    bool by_position;
+    int window, warps;
+    int blocks;     // how many may share a row
+    int64_t share;  // keys of a block if all that run at once had as many
+    int records;    // taken so far
+};
+static int llm42__parts(int n, int size) { return (n + size - 1) / size; }
+static int llm42__first_key(const llm42_row *row, int window) {
+    return window ? std::max(0, row->position + 1 - window) : 0;
+}
+
+// How many blocks share a row of `keys` keys. One of them merges the units of all, so fewer are better. But a long row
+// must not be left to one block while the others have no more work. By position more blocks mean more records, so a row
+// is divided further only if it has at least twice the even share.
+static int llm42__row_blocks(const llm42__split *split, int keys) {
+    const int longest = LLM42__LONGEST_UNIT * split->warps;
+    if (keys <= split->warps * LLM42__UNIT_KEYS) return 1;
+    const int blocks = std::max(1, std::min(split->blocks, llm42__parts(keys, LLM42__TASK_KEYS)));
+    if (!split->by_position) return std::max(blocks, llm42__parts(keys, longest));
+    return std::max(blocks, (int)(keys / std::max<int64_t>(longest, split->share)));
+}
+
+static void llm42__split_keys(const llm42__cuda *cu, llm42__tasks *tasks, llm42__split *split, const llm42_row *row,
+                              int r) {
+    const int end = row->position + 1, warps = split->warps,
+              grain = split->by_position ? (int)LLM42__UNIT_KEYS : (int)LLM42__WARP_STEP,
+              begin = llm42__first_key(row, split->window) / grain * grain, keys = end - begin;
+    int blocks = llm42__row_blocks(split, keys), unit_keys = LLM42__UNIT_KEYS;
+    if (!split->by_position) {
+        if (split->records + warps * blocks > cu->max_records) blocks = 1;
+        const int even = llm42__parts(llm42__parts(keys, warps * blocks), LLM42__WARP_STEP) * LLM42__WARP_STEP;
         unit_keys = blocks > 1 ? std::max(even, unit_keys) : even;
     }
-    const int row_units = parts(keys, unit_keys);
-    int units = parts(row_units, blocks);  // of a task
+    const int row_units = llm42__parts(keys, unit_keys);
+    int units = llm42__parts(row_units, blocks);  // of a task
     // A block that has all units of a row merges them round by round, and its warps wait for each other in each round.
     // When a block of eight warps has a multiprocessor to itself, nothing else runs there while they wait. So from
     // three rounds on it writes records to memory instead and merges them at the end.
     bool alone = units >= row_units && (warps == 4 || units <= 2 * warps);
-    if (*records + row_units > cu->max_records) alone = true, units = row_units;
+    if (split->records + row_units > cu->max_records) alone = true, units = row_units;
     assert(row_units * unit_keys >= keys && units > 0);
     for (int u = 0; u < row_units; u += units)
         tasks->decode.push_back(
-            {r, begin + u * unit_keys, end, unit_keys, u, row_units, units, alone ? -1 : *records + u});
-    if (!alone) *records += row_units;
+            {r, begin + u * unit_keys, end, unit_keys, u, row_units, units, alone ? -1 : split->records + u});
+    if (!alone) split->records += row_units;
 }
 
 // Tasks for the rows begin <= r < end, which are consecutive in a sequence. A task has at most 64 queries.
@@ -840,22 +870,30 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             p->run_begin.push_back(r);
             single += r + 1 == R || !same_run(r + 1);
         }
-    const bool by_position = llm42__by_position(cu, pass->schedule, single);
     // How many blocks may share a row. Two blocks of four warps run on a multiprocessor if shared memory allows.
-    const int warps = llm42__decode_shape_of(cu, cu->buckets[(size_t)llm42__bucket(cu, R)]).warps,
-              heads = cu->model->config.kv_heads,
-              blocks = (by_position && warps == 4 ? 2 : 1) * cu->device.multiProcessorCount,
-              each = single ? blocks / (single * heads) : 1;
+    llm42__split split = {};
+    split.by_position = llm42__by_position(cu, pass->schedule, single);
+    split.warps = llm42__decode_shape_of(cu, cu->buckets[(size_t)llm42__bucket(cu, R)]).warps;
+    const int heads = cu->model->config.kv_heads,
+              blocks = (split.by_position && split.warps == 4 ? 2 : 1) * cu->device.multiProcessorCount;
+    split.blocks = single ? blocks / (single * heads) : 1;
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         llm42__tasks *tasks = &p->tasks[reach];
-        const int window = reach == LLM42__SLIDING ? cu->model->config.sliding_window : 0;
-        int records = 0;
+        split.window = reach == LLM42__SLIDING ? cu->model->config.sliding_window : 0;
+        split.records = 0, split.share = 0;
         tasks->prefill.clear(), tasks->decode.clear();
+        auto end_of = [&](size_t i) { return i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R; };
+        for (size_t i = 0; i < p->run_begin.size(); i++) {
+            const llm42_row *row = &pass->row[p->run_begin[i]];
+            if (end_of(i) - p->run_begin[i] == 1)
+                split.share += row->position + 1 - llm42__first_key(row, split.window);
+        }
+        split.share = split.share * heads / blocks;
         for (size_t i = 0; cu->has[reach] && i < p->run_begin.size(); i++) {
-            int begin = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R;
+            const int begin = p->run_begin[i], end = end_of(i);
             if (llm42__all_as_prompts(cu, p, pass) || end - begin > 1)
-                llm42__add_prefill_tasks(cu, tasks, window, pass, begin, end);
-            else llm42__split_keys(cu, tasks, window, by_position, &pass->row[begin], begin, each, warps, &records);
+                llm42__add_prefill_tasks(cu, tasks, split.window, pass, begin, end);
+            else llm42__split_keys(cu, tasks, &split, &pass->row[begin], begin);
         }
         // Long tasks first, so that no long one runs alone at the end. This order of work changes no sum.
         std::sort(tasks->prefill.begin(), tasks->prefill.end(),
@@ -1779,10 +1817,10 @@ static llm42_result llm42__choose_from(llm42__trial *t, int product, size_t buck
     }
     LLM42__TRY(llm42__choose(t, product, list, rows, false, false, in_order, invariant, &found, error));
     if (!found) return llm42__none_found(t, product, rows, error);
-    if (llm42__sizes_agree(cu)) {
+    const bool costs_little = llm42__cost(product, *invariant) <= 1.02f * llm42__cost(product, *fast);
+    if (llm42__prefers_canonical(cu) && (rows <= LLM42__FEW_ROWS || costs_little)) *fast = *invariant;
+    if (llm42__invariant_verifier(cu)) {  // no pass is FIXED
         *fixed = *invariant;
-        const bool costs_little = llm42__cost(product, *invariant) <= 1.02f * llm42__cost(product, *fast);
-        if (llm42__matches(cu) && (rows <= LLM42__FEW_ROWS || costs_little)) *fast = *invariant;
         return LLM42_OK;
     }
     // If cuBLASLt offers none that holds, FIXED takes the sequential order: the choice must not depend on times, which
@@ -1912,13 +1950,13 @@ static std::string llm42__algorithm_header(const llm42__cuda *cu) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "%s11\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
-             "fixed: %s\n# logits: %s\n# router logits: %s\n",
+             "%s12\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
+             "schedules: %s\n# logits: %s\n# router logits: %s\n",
              llm42__algorithm_title, cu->device.name, cu->device.major, cu->device.minor, driver, runtime,
              llm42__lt_version(cu), cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
-             llm42__fast_alone(cu)    ? "none"
-             : llm42__sizes_agree(cu) ? "match"
-                                      : "first",
+             llm42__fast_alone(cu)           ? "fast"
+             : llm42__invariant_verifier(cu) ? "fast, invariant"
+                                             : "all",
              cu->desc.logits_fp32 ? "fp32" : "bf16", cu->desc.router_fp32 ? "fp32" : "bf16");
     std::string header = text;
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
@@ -2021,8 +2059,7 @@ static bool llm42__read_algorithm(llm42__cuda *cu, const char *line) {
     if (!llm42__parse_algorithm(line, &row)) return false;
     if (!llm42__algorithm_wanted(cu, row.product, row.rows)) return true;
     llm42__algorithm &p = row.algorithm;
-    const bool sequential = row.schedule == LLM42_INVARIANT || (row.schedule == LLM42_FIXED && llm42__sizes_agree(cu));
-    if (sequential && !p.sequential && !llm42__fast_alone(cu)) return false;
+    if (row.schedule == LLM42_INVARIANT && !p.sequential && !llm42__fast_alone(cu)) return false;
     if (p.tile < 0) {
         cublasLtMatmulHeuristicResult_t fit;
         if (cu->options.no_cublas || llm42__lt_layouts(cu, row.product, row.rows, &p, nullptr) != LLM42_OK)
@@ -2245,8 +2282,6 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     const llm42_cuda_desc *own = (const llm42_cuda_desc *)d->backend_desc;
     if (own && (own->fast < LLM42_CUDA_FAST_DEFAULT || own->fast > LLM42_CUDA_FAST_OFFERED))
         return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.fast: %d: must be FASTEST or OFFERED", (int)own->fast);
-    if (own && (own->fixed < LLM42_CUDA_FIXED_DEFAULT || own->fixed > LLM42_CUDA_FIXED_MATCH))
-        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.fixed: %d: must be FIRST or MATCH", (int)own->fixed);
     if (c->head_dim > 128 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 ||
         c->dim > 16384 || c->experts > 1024)
         return llm42_fail(error, LLM42_UNSUPPORTED,
@@ -2393,16 +2428,20 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
                    cu->options.fast == LLM42_CUDA_FAST_OFFERED
                        ? "offered (the fastest of our kernels and of what cuBLASLt offers)"
                        : "fastest (the fastest found, whether cuBLASLt offers it or not)");
-    if (!llm42__fast_alone(cu))
+    if (llm42__invariant_verifier(cu))
+        llm42__log(cu->desc.log, cu->desc.log_user, "cuda canonical: %s",
+                   llm42__prefers_canonical(cu) ? "FAST takes the INVARIANT order where that costs little"
+                                                : "FAST keeps its own orders");
+    else if (!llm42__fast_alone(cu))
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda fixed: %s",
-                   llm42__sizes_agree(cu)  ? "match (the sequential order, which FAST takes too where it costs little)"
-                   : cu->options.no_cublas ? "first (of our own kernels the fastest for M rows)"
-                                           : "first (the order of cuBLASLt's own choice for M rows)");
+                   cu->options.no_cublas ? "the fastest of our own kernels for M rows"
+                                         : "the order of cuBLASLt's own choice for M rows");
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         if (!llm42__product_used(cu, product)) continue;
         std::string line;
         for (llm42_schedule schedule : llm42__schedules) {
             if (llm42__fast_alone(cu) && schedule != LLM42_FAST) break;
+            if (llm42__invariant_verifier(cu) && schedule == LLM42_FIXED) continue;
             line += std::string(schedule == LLM42_FAST ? "" : "; ") + llm42_schedule_name(schedule);
             for (size_t b = 0; b < cu->buckets.size(); b++) {
                 const int rows = cu->buckets[b];

@@ -609,34 +609,29 @@ LLM42_API double llm42_calibration_flip_rate(const llm42_calibration *calibratio
 // `cuda KEY: VALUE`; together they are the manifest of a result file. An algorithm must first compute a product of
 // noise. If that differs from a plain kernel's product by more than rounding can explain, the algorithm is not used,
 // and a line `cuda refused: ...` names it. The algorithms of deterministic passes are then checked bit by bit.
-typedef enum llm42_cuda_fast {  // the algorithm of a FAST pass's matrix products
+// A FIXED pass takes the first algorithm in cuBLASLt's list for M rows that passes this check. Serving engines take the
+// first of that list too. If its order of sums is the INVARIANT one, the fastest algorithm of that order is taken. The
+// same happens if none of the list passes.
+typedef enum llm42_cuda_fast {  // how a FAST pass sums
     LLM42_CUDA_FAST_DEFAULT = 0,
-    // Default: the fastest of (1) what cuBLASLt offers for this number of rows, (2) variants of its first choice (with
+    // Default: each matrix product takes the fastest of (1) what cuBLASLt offers for this number of rows, (2) variants
+    // of its first choice (with
     // CUDA 12.8 or later; meant for Hopper), and (3) the kernels of kernels.cu. On an H200 nearly all algorithms that
     // win have the INVARIANT order of sums. Then batches of any size agree in everything but attention.
+    // Where INVARIANT passes verify (verifier INVARIANT, mode HYBRID), FAST passes take the INVARIANT order, so that
+    // few
+    // candidates are rolled back: in the attention of decoding rows, in products of up to 16 rows, and in products of
+    // more rows where it costs at most 2%.
     LLM42_CUDA_FAST_FASTEST,
-    // The fastest of (1) and (3), without the variants. The order of sums differs from one number of rows to
-    // another. Passes that take the INVARIANT order because of LLM42_CUDA_FIXED_MATCH may use the variants.
+    // The fastest of (1) and (3), without the variants. The order of sums differs from one number of rows to another.
+    // FAST passes never prefer the INVARIANT order, neither in products nor in attention, whatever verifies them. So
+    // verifier INVARIANT and mode HYBRID then meet the drift that other engines' passes have.
     LLM42_CUDA_FAST_OFFERED,
 } llm42_cuda_fast;
 
-typedef enum llm42_cuda_fixed {  // the algorithm of a FIXED pass's matrix products
-    LLM42_CUDA_FIXED_DEFAULT = 0,
-    // Default: the first algorithm in cuBLASLt's list for M rows that passes the test of bits. Serving engines take the
-    // first of that list too. If its order of sums is the INVARIANT one, the fastest algorithm of that order is taken.
-    // The same happens if none of the list passes.
-    LLM42_CUDA_FIXED_FIRST,
-    // The INVARIANT order (k ascending, by the tensor cores). Its bits are the same for any number of rows. So M no
-    // longer matters, and a replay pass of few windows is not padded to M rows. FAST passes of up to 16 rows take this
-    // order too, also in the attention of decoding rows, so that small batches agree with the verifier. FAST passes of
-    // more rows take it where that costs a matrix product at most 2%.
-    LLM42_CUDA_FIXED_MATCH,
-} llm42_cuda_fixed;
-
 typedef struct llm42_cuda_desc {
-    int device;              // ordinal; default: 0
-    llm42_cuda_fast fast;    // default: FASTEST
-    llm42_cuda_fixed fixed;  // default: FIRST
+    int device;            // ordinal; default: 0
+    llm42_cuda_fast fast;  // default: FASTEST
     // A file that keeps the chosen algorithms from run to run. An engine takes them from the file if it holds them for
     // this device, driver and libraries, these matrix shapes, options and row counts. Otherwise it chooses again and
     // writes the choice to the file. Default: none; every open chooses again.

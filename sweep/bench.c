@@ -111,8 +111,8 @@ static void resolve(settings *s) {
     if (!s->window) s->window = passes ? CALIBRATION_W : policies.window;
     if (!s->group) s->group = passes ? CALIBRATION_G : policies.group;
     if (cuda) check_workload(s);
-    if (!cuda && (s->match || s->offered || s->algorithm_file))
-        args_fail(2, "--match, --offered, --algorithm-file: only with --backend cuda");
+    if (!cuda && (s->offered || s->algorithm_file))
+        args_fail(2, "--offered, --algorithm-file: only with --backend cuda");
     const settings *d = &DEFAULTS;
     bool served = strcmp(s->workload, d->workload) || s->token_budget != d->token_budget || s->kv_gb != d->kv_gb ||
                   s->qps != d->qps || s->online_requests != d->online_requests || s->seeds != d->seeds ||
@@ -185,7 +185,6 @@ static settings parse(int argc, char **argv) {
         ARGS_TEXT("margins FILE", &s.margins, "only count flips by the margin of the largest logit, into a TSV file"),
         ARGS_TEXT("workload SPEC", &s.workload,
                   "cuda: what --suite workloads, online and --calibrate serve, as in build/sweep"),
-        ARGS_FLAG("match", &s.match, "cuda: replay passes sum as small fast passes do"),
         ARGS_FLAG("offered", &s.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
         ARGS_TEXT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),
         ARGS_INT("max-running N", &s.max_running, 1, 2048, "cuda: sequences at once"),
@@ -226,8 +225,7 @@ int main(int argc, char **argv) {
     b.backend = args_backend(b.set.backend);
     b.cuda = !strcmp(b.backend->name, "cuda");
     b.cuda_desc = (llm42_cuda_desc){.algorithm_file = b.set.algorithm_file,
-                                    .fast = b.set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
-                                    .fixed = b.set.match ? LLM42_CUDA_FIXED_MATCH : LLM42_CUDA_FIXED_FIRST};
+                                    .fast = b.set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST};
     char found[4096];
     llm42_model_desc desc = {.path = args_find(b.set.model, found),
                              .on_device = args_on_device(b.set.model, b.backend)};

@@ -36,7 +36,6 @@ typedef enum axis_name {
     REPLICAS,
     ROUTER,
     APART,
-    MATCH,
     AXES
 } axis_name;
 typedef enum backend_name { BACKEND_SIM, BACKEND_CPU, BACKEND_CUDA } backend_name;
@@ -80,7 +79,6 @@ static const axis axes[AXES] = {
     [ROUTER] = {"router", "round_robin", "with --replicas: where a request goes", .words = fleet_routers},
     [APART] = {"apart", "share", "deterministic_apart: replicas for deterministic requests, share: by their share",
                .words = apart_words, .number = true, .whole = true, .low = 1, .high = FLEET_MOST - 1},
-    [MATCH] = {"match", "off", "cuda: replay passes sum as small fast passes do", .words = switch_words},
 };
 
 typedef struct value {
@@ -99,7 +97,7 @@ typedef struct grid {
     value values[AXES][MAX_VALUES];
     int count[AXES];
     value of_preset[MAX_PRESETS][AXES];
-    bool hidden[AXES];  // axes that no cell and no result has: CUDA's own elsewhere, a fleet's where there is none
+    bool hidden[AXES];  // axes that no cell and no result has: a fleet's where there is none
     cell *cells;        // stb_ds array
 } grid;
 
@@ -180,7 +178,6 @@ static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill 
     case QPS:
     case SEED: return true;
     case SLOWDOWN: return backend == BACKEND_SIM && invariant;
-    case MATCH: return backend == BACKEND_CUDA && verified;
     default: return verified;
     }
 }

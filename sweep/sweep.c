@@ -197,10 +197,9 @@ static llm42_result per_request_write(const sweep *s, const cell *c, const servi
     return good ? LLM42_OK : LLM42_IO;
 }
 
-static llm42_cuda_desc cuda_desc(const sweep *s, bool match) {
+static llm42_cuda_desc cuda_desc(const sweep *s) {
     return (llm42_cuda_desc){.algorithm_file = s->set.algorithm_file,
-                             .fast = s->set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
-                             .fixed = match ? LLM42_CUDA_FIXED_MATCH : LLM42_CUDA_FIXED_FIRST};
+                             .fast = s->set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST};
 }
 
 // Serves the cell on a fleet. Where deterministic requests have replicas of their own and passes are batch-invariant,
@@ -229,7 +228,7 @@ static llm42_result cell_serve(sweep *s, cell *c, fleet *f, llm42_error *error) 
                                 .flip_scale = s->set.flip_scale,
                                 .no_flips = s->set.no_flips,
                                 .invariant_slowdown = cell_number(g, c, SLOWDOWN, 0)};
-    const llm42_cuda_desc cuda = cuda_desc(s, cell_on(g, c, MATCH));
+    const llm42_cuda_desc cuda = cuda_desc(s);
     llm42_engine_desc desc = engine_desc(s, c);
     desc.backend_desc = s->sim ? (const void *)&sim : s->cuda ? &cuda : NULL;
     desc.log = s->cuda ? args_manifest_log : NULL;
@@ -269,7 +268,7 @@ static void prompts_of_cells(sweep *s, cell **cells) {
         for (int64_t k = 0; k < arrlen(s->prompts); k++) there |= s->prompts[k].seed == seed;
         if (there) continue;
         if (progress_wanted(s)) fprintf(stderr, "\r\033[Kmaking prompts");
-        const llm42_cuda_desc cuda = cuda_desc(s, false);
+        const llm42_cuda_desc cuda = cuda_desc(s);
         const llm42_engine_desc desc = {.model = s->model,
                                         .backend = s->backend,
                                         .threads = (int)s->set.threads,
@@ -672,8 +671,8 @@ static void check_backend(const sweep *s) {
         if (!s->sim && s->grid.values[SLOWDOWN][i].number != 0) args_fail(2, "--slowdown: only with --backend sim");
     if (!s->sim && !s->cuda && any_on(s, OVERLAP))
         args_fail(2, "--overlap on: only with --backend sim or cuda: the CPU runs one pass at a time");
-    if (!s->cuda && (any_on(s, MATCH) || s->grid.count[MATCH] > 1 || o->offered || o->algorithm_file))
-        args_fail(2, "--match, --offered, --algorithm-file: only with --backend cuda");
+    if (!s->cuda && (o->offered || o->algorithm_file))
+        args_fail(2, "--offered, --algorithm-file: only with --backend cuda");
     bool trace = false;
     for (int i = 0; i < s->grid.count[QPS]; i++) trace |= !strcmp(s->grid.values[QPS][i].text, "trace");
     if (o->trace_speed != 1 && !trace) args_fail(2, "--trace-speed: needs --qps trace: other arrivals have a rate");

@@ -262,7 +262,7 @@ static void calibration_keys(const bench *b, const steadiness *steady, const fli
     fprintf(file, "# model: %.*s\n", (int)strcspn(model, synthetic ? "," : ""), model);
     double token = (double)llm42_kv_token_bytes(&b->model->config, s->compute);
     fprintf(file, "# time_unit: ms\n# kv_tokens: %.0f\n# padding: %s\n",
-            b->cuda ? floor(s->kv_gb * 1073741824.0 / token) : 0, b->cuda && !s->match ? "computed" : "free");
+            b->cuda ? floor(s->kv_gb * 1073741824.0 / token) : 0, b->cuda ? "computed" : "free");
     fprintf(file, "# flip_shape: %.3g\n", f->shape);
     for (int k = 0; k < LLM42_KINDS; k++)
         fprintf(file, "# host_%s_ms: %.3g\n", llm42_kind_name((llm42_kind)k), f->host_ms[k]);
@@ -329,10 +329,8 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
             "# overlap is not measured: the CPU backend runs one pass at a time, and two would share its cores.\n");
     else
         fprintf(file,
-                "# padding is %s. KV: %g GiB.\n"
+                "# padding is computed: a FIXED pass takes the time of its whole shape. KV: %g GiB.\n"
                 "# overlap: decoding %d sequences at context %d beside a replay pass of %d rows, mean of %d.\n",
-                s->match ? "free: under match a FIXED pass is no larger than its rows"
-                         : "computed: a FIXED pass takes the time of its whole shape",
                 s->kv_gb, o->rows, o->context, M, OVERLAP_REPEATS);
     calibration_host(b, f, file);
     calibration_seen(b, f, file);
@@ -406,7 +404,7 @@ static void grid_fill(bench *b, cost_grid *g) {
 static llm42_calibration *cost_of(const bench *b, const cost_grid *g) {
     llm42_calibration *c = allocate(sizeof *c);
     *c = (llm42_calibration){.name = "this", .devices = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};
-    c->padding_free = !b->cuda || b->set.match;
+    c->padding_free = !b->cuda;
     for (int t = 0; t < COST_TABLES; t++) {
         llm42_cost_table *table = &c->cost[cost_tables[t].schedule][cost_tables[t].kind];
         *table = (llm42_cost_table){.rows = g->rows[t], .contexts = g->contexts};

@@ -68,6 +68,8 @@ static const load all_loads[] = {
      .wider = 0.25},
 };
 
+static llm42_verifier verifier = LLM42_VERIFIER_FIXED;  // of the engines that are opened next
+
 typedef struct workload {
     llm42_model *model;
     ask *asks;
@@ -177,6 +179,7 @@ static llm42_engine *open_load(const workload *w, const load *l, llm42_mode mode
                               .backend = tested,
                               .backend_desc = &cuda,
                               .mode = mode,
+                              .verifier = verifier,
                               .max_context = w->max_context,
                               .max_running = l->running,
                               .page_size = l->page_size ? l->page_size : 16,
@@ -321,12 +324,11 @@ static void check_promises(workload *w, int n) {
     }
     for (int i = 0; i < loads; i++)
         check_load(w, n, &all_loads[i], LLM42_BATCH_INVARIANT, LLM42_PREFILL_DEFAULT, i == 0, "BATCH_INVARIANT");
-    const llm42_cuda_fixed fixed = cuda_desc.fixed;
-    cuda_desc.fixed = LLM42_CUDA_FIXED_MATCH;  // then all that is committed has the bits of mode BATCH_INVARIANT
-    for (int i = 0; i < loads && is_cuda(); i++)
-        check_load(w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_INVARIANT, false,
-                   "DVR, match, INVARIANT prompts, against BATCH_INVARIANT");
-    cuda_desc.fixed = fixed;
+    verifier = LLM42_VERIFIER_INVARIANT;  // then all that is committed has the bits of mode BATCH_INVARIANT
+    for (int i = 0; i < loads; i++)
+        check_load(w, n, &all_loads[i], LLM42_DVR, i & 1 ? LLM42_PREFILL_PACKED : LLM42_PREFILL_INVARIANT, false,
+                   "DVR, verifier INVARIANT, against BATCH_INVARIANT");
+    verifier = LLM42_VERIFIER_FIXED;
 }
 
 void part_determinism(void) {

@@ -233,8 +233,6 @@ void part_errors(void) {
                     "device");
         must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.device = -1}}, LLM42_INVALID,
                     "device");
-        must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.fixed = (llm42_cuda_fixed)9}},
-                    LLM42_INVALID, "fixed");
         must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.fast = (llm42_cuda_fast)9}},
                     LLM42_INVALID, "fast");
         check_models(model);

@@ -78,6 +78,9 @@ static int random_int(int least, int most) {
 // As likely within each power of two.
 static int random_size(int most) { return random_int(1, std::max(1, most >> random_int(0, 16))); }
 
+// The passes of an engine whose verifier is INVARIANT.
+static const unsigned FAST_AND_INVARIANT = 1u << LLM42_FAST | 1u << LLM42_INVARIANT;
+
 // An engine as it is when its sizes are known and nothing is on a device. Devices as an A100, an L4 and an H200 are.
 static void fabricate(llm42__cuda *cu, llm42_model *model) {
     static const int room[] = {166912, 101376, 232448}, processors[] = {108, 58, 132};
@@ -96,7 +99,8 @@ static void fabricate(llm42__cuda *cu, llm42_model *model) {
     d->max_context = random_int(0, 1) ? 131072 : random_size(131072), d->page_size = 16;
     d->max_rows = random_size(1024), d->max_running = random_size(512);
     d->pages = random_int(1, std::max(1, (int)((int64_t)d->max_running * d->max_context / 16)));
-    cu->options.fixed = random_int(0, 1) ? LLM42_CUDA_FIXED_MATCH : LLM42_CUDA_FIXED_DEFAULT;
+    cu->desc.schedules = random_int(0, 1) ? FAST_AND_INVARIANT : 0;
+    cu->options.fast = random_int(0, 2) ? LLM42_CUDA_FAST_DEFAULT : LLM42_CUDA_FAST_OFFERED;
     llm42__cuda_sizes(cu);
     for (auto &product : cu->algorithms)
         for (auto &schedule : product) schedule.resize(cu->buckets.size());
@@ -179,6 +183,74 @@ static void check_pass(const llm42__cuda *cu, int64_t at) {
     }
 }
 
+// The attention of single rows ---------------------------------------------------------------------------------------
+
+// An 8B model on an H200, and the tasks of a decode pass of rows with so many keys.
+struct decode_engine {
+    llm42_model model = {};
+    llm42_layer layer = {};
+    llm42__cuda cu = {};
+    decode_engine(unsigned schedules, llm42_cuda_fast fast) {
+        model.config.heads = 32, model.config.kv_heads = 8, model.config.head_dim = 128, model.config.layers = 1;
+        model.config.dim = model.config.ffn = model.config.vocab = 64, model.config.context = 131072;
+        model.layer = &layer;
+        cu.model = cu.desc.model = &model;
+        cu.device.sharedMemPerBlockOptin = 232448, cu.device.multiProcessorCount = 132;
+        cu.desc.max_context = 131072, cu.desc.page_size = 16, cu.desc.pages = 1 << 16;
+        cu.desc.max_rows = cu.desc.max_running = 1024, cu.desc.schedules = schedules;
+        cu.options.fast = fast;
+        llm42__cuda_sizes(&cu);
+    }
+    std::vector<llm42__decode_task> tasks(llm42_schedule schedule, const std::vector<int> &keys) const {
+        std::vector<llm42_row> rows;
+        llm42__prepared p = {};
+        llm42_pass pass = {};
+        for (size_t i = 0; i < keys.size(); i++) rows.push_back({(int)i, keys[i] - 1, 0, 0});
+        pass.schedule = schedule, pass.rows = pass.shape = (int)rows.size(), pass.row = rows.data();
+        llm42__make_tasks(&cu, &p, &pass);
+        return p.tasks[LLM42__FULL].decode;
+    }
+    // True if every unit of a FAST pass has the place and the length that it has in an INVARIANT pass.
+    bool canonical(const std::vector<int> &keys) const {
+        bool same = true;
+        for (const llm42__decode_task &t : tasks(LLM42_FAST, keys))
+            same = same && t.unit_keys == LLM42__UNIT_KEYS && t.begin % LLM42__UNIT_KEYS == 0;
+        return same;
+    }
+};
+
+// FAST passes that INVARIANT ones verify have their units, whatever the number of rows. All others have their own.
+static void check_canonical_attention(void) {
+    const unsigned fast = 1u << LLM42_FAST, fixed = 1u << LLM42_FIXED;
+    const decode_engine verified(FAST_AND_INVARIANT, LLM42_CUDA_FAST_DEFAULT),
+        fastest(FAST_AND_INVARIANT, LLM42_CUDA_FAST_FASTEST), offered(FAST_AND_INVARIANT, LLM42_CUDA_FAST_OFFERED),
+        alone(fast, LLM42_CUDA_FAST_DEFAULT), checked(fast | fixed, LLM42_CUDA_FAST_DEFAULT),
+        all(FAST_AND_INVARIANT | fixed, LLM42_CUDA_FAST_DEFAULT), any(0, LLM42_CUDA_FAST_DEFAULT);
+    for (int rows : {1, 2, 16, 17, 33, 64, 256, 1024}) {
+        std::vector<int> keys;
+        for (int i = 0; i < rows; i++) keys.push_back(700 + i % 300);
+        check(verified.canonical(keys) && fastest.canonical(keys),
+              "an INVARIANT verifier finds FAST attention in order", rows);
+        check(!offered.canonical(keys), "OFFERED keeps FAST attention as it is", rows);
+        check(!alone.canonical(keys), "so does an engine without a verifier", rows);
+        check(!checked.canonical(keys) && !all.canonical(keys) && !any.canonical(keys),
+              "so does one with another verifier, or with an unknown one", rows);
+    }
+}
+
+// By position a row with far more keys than others is shared by blocks; rows of equal length are not divided further.
+static void check_long_rows(void) {
+    const decode_engine engine(FAST_AND_INVARIANT, LLM42_CUDA_FAST_DEFAULT);
+    for (llm42_schedule schedule : {LLM42_FAST, LLM42_INVARIANT}) {
+        std::vector<int> keys(64, 500);
+        check(engine.tasks(schedule, keys).size() == 64, "a block for each short row", schedule);
+        keys.assign(64, 20000);
+        check(engine.tasks(schedule, keys).size() == 64, "a block for each long row, if all are long", schedule);
+        keys.assign(64, 500), keys[5] = 40000;
+        check(engine.tasks(schedule, keys).size() == 63 + 9, "a block for every 4,096 keys of one long row", schedule);
+    }
+}
+
 // Algorithms that can be told apart by their times; our own kernels', for cuBLASLt's need a device.
 static void set_algorithms(llm42__cuda *cu, float us) {
     for (int product = 0; product < LLM42__PRODUCTS; product++)
@@ -236,7 +308,7 @@ static void check_algorithm_file(void) {
         cu->options.no_cublas = true, cu->options.algorithm_file = path;
         llm42__cuda_sizes(cu);
     }
-    b.options.fixed = LLM42_CUDA_FIXED_MATCH;
+    b.desc.schedules = FAST_AND_INVARIANT;
     c.options.fast = LLM42_CUDA_FAST_OFFERED;
     check(!takes(&a, 10), "an empty file has no algorithms", 0);
     set_algorithms(&a, 10);
@@ -482,16 +554,18 @@ static void fake_all(void) {
         fake.us[i] = (float)(i < LT ? 10 + i : 100 + i), fake.sequential[i] = i >= LT, fake.holds[i] = true;
 }
 
-// Chooses for a product of 6,144 x 4,096 with 16 rows. chosen: by schedule.
-static llm42_result fake_choose(llm42__algorithm *chosen, llm42_cuda_fixed fixed, llm42_error *error) {
+// Chooses for a product of 6,144 x 4,096. chosen: by schedule.
+static llm42_result fake_choose_for(llm42__algorithm *chosen, unsigned schedules, llm42_cuda_fast fast, int rows,
+                                    llm42_error *error) {
     static llm42_model model;
     llm42__cuda cu = {};
     llm42__trial t = {};
     std::vector<llm42__candidate> list;
     t.cu = &cu, t.tests = &fake_tests;
-    cu.model = &model, cu.qkv = 6144, cu.Dp = 4096, cu.max_rows = 16, cu.options.fixed = fixed;
+    cu.model = &model, cu.qkv = 6144, cu.Dp = 4096, cu.max_rows = rows, cu.options.fast = fast;
+    cu.desc.schedules = schedules;
     cu.desc.log = [](void *, const char *line) { logged += line; };
-    cu.buckets.push_back(16);
+    cu.buckets.push_back(rows);
     for (auto &product : cu.algorithms)
         for (auto &schedule : product) schedule.resize(1);
     for (int i = 0; i < FAKES; i++) {
@@ -500,16 +574,27 @@ static llm42_result fake_choose(llm42__algorithm *chosen, llm42_cuda_fixed fixed
         list.push_back({p, i < OFFERED ? i : -1});
     }
     logged.clear();
-    LLM42__TRY(llm42__leave_out_wrong(&t, LLM42__QKV, 16, &list, error));
+    LLM42__TRY(llm42__leave_out_wrong(&t, LLM42__QKV, rows, &list, error));
     LLM42__TRY(llm42__choose_from(&t, LLM42__QKV, 0, &list, error));
     for (llm42_schedule schedule : llm42__schedules) chosen[schedule] = cu.algorithms[LLM42__QKV][schedule][0];
     return LLM42_OK;
 }
+// The same with 16 rows, for an engine of any passes.
+static llm42_result fake_choose(llm42__algorithm *chosen, llm42_error *error) {
+    return fake_choose_for(chosen, 0, LLM42_CUDA_FAST_DEFAULT, 16, error);
+}
 static int fake_chosen(llm42_schedule schedule) {
     llm42__algorithm chosen[LLM42__SCHEDULES];
     llm42_error error = {};
-    const bool ok = fake_choose(chosen, LLM42_CUDA_FIXED_FIRST, &error) == LLM42_OK;
+    const bool ok = fake_choose(chosen, &error) == LLM42_OK;
     return check(ok, error.text, schedule) ? fake_number(&chosen[schedule]) : -1;
+}
+// What FAST passes of an engine take.
+static int fake_fast(unsigned schedules, llm42_cuda_fast fast, int rows) {
+    llm42__algorithm chosen[LLM42__SCHEDULES];
+    llm42_error error = {};
+    const bool ok = fake_choose_for(chosen, schedules, fast, rows, &error) == LLM42_OK;
+    return check(ok, error.text, rows) ? fake_number(&chosen[LLM42_FAST]) : -1;
 }
 
 static void check_wrong_products(void) {
@@ -531,7 +616,7 @@ static void check_wrong_products(void) {
     for (int i = 0; i < FAKES; i++) fake.wrong[i] = true;
     llm42__algorithm chosen[LLM42__SCHEDULES];
     llm42_error error = {};
-    check(fake_choose(chosen, LLM42_CUDA_FIXED_FIRST, &error) == LLM42_NOT_INVARIANT &&
+    check(fake_choose(chosen, &error) == LLM42_NOT_INVARIANT &&
               strstr(error.text, "qkv product (6144 x 4096) with 16 rows"),
           "if all are wrong there is an error", 0);
 }
@@ -543,20 +628,20 @@ static void check_failed_trials(void) {
     fake.cannot_run[0] = true;
     check(fake_chosen(LLM42_FAST) == 1 && logged.empty(), "what cannot run here is left out", 0);
     fake.kills = 2;
-    check(fake_choose(chosen, LLM42_CUDA_FIXED_FIRST, &error) == LLM42_BACKEND &&
+    check(fake_choose(chosen, &error) == LLM42_BACKEND &&
               strstr(error.text, "cuda backend: while trying the qkv product (6144 x 4096) with 16 rows by cublasLt "
                                  "algorithm ") &&
               strstr(error.text, ": the device is lost") && !strchr(error.text, '\n'),
           "a lost device is an error that says where it was lost", 0);
     fake_all();
     fake.starves = 1;
-    check(fake_choose(chosen, LLM42_CUDA_FIXED_FIRST, &error) == LLM42_MEMORY &&
+    check(fake_choose(chosen, &error) == LLM42_MEMORY &&
               strstr(error.text, "qkv product (6144 x 4096) with 16 rows by cublasLt algorithm") &&
               strstr(error.text, "out of memory: lower pages"),
           "so is a lack of memory", 0);
     fake_all();
     fake.fails = 0;
-    check(fake_choose(chosen, LLM42_CUDA_FIXED_FIRST, &error) == LLM42_BACKEND &&
+    check(fake_choose(chosen, &error) == LLM42_BACKEND &&
               strstr(error.text, "qkv product (6144 x 4096) with 16 rows by cublasLt algorithm") &&
               strstr(error.text, ": cudaSomething: it failed"),
           "so is a failure in a later test", 0);
@@ -574,13 +659,27 @@ static void check_times_do_not_matter(int64_t at) {
         for (int i = 0; i < FAKES; i++) fake.us[i] = (float)random_int(10, 30);
         llm42__algorithm chosen[LLM42__SCHEDULES];
         llm42_error error = {};
-        check(fake_choose(chosen, LLM42_CUDA_FIXED_FIRST, &error) == LLM42_OK, error.text, at);
+        check(fake_choose(chosen, &error) == LLM42_OK, error.text, at);
         const llm42__algorithm *fixed = &chosen[LLM42_FIXED];
         check(chosen[LLM42_INVARIANT].sequential, "INVARIANT takes the sequential order", at);
         check(fixed->sequential == in_order && (in_order || fake_number(fixed) == first),
               "FIXED takes the first offered that holds, or the sequential order", at);
-        check(fake_choose(chosen, LLM42_CUDA_FIXED_MATCH, &error) == LLM42_OK && chosen[LLM42_FIXED].sequential,
-              "with MATCH it takes that order", at);
+    }
+}
+
+// Where INVARIANT passes verify, FAST passes take the sequential order, if it is cheap or the rows are few.
+static void check_canonical_products(void) {
+    const llm42_cuda_fast fastest = LLM42_CUDA_FAST_FASTEST, offered = LLM42_CUDA_FAST_OFFERED;
+    fake_all();
+    check(fake_fast(FAST_AND_INVARIANT, fastest, 16) == LT && fake_fast(FAST_AND_INVARIANT, fastest, 64) == 0,
+          "a dear order of sums is for few rows", 0);
+    fake.us[LT] = 10.15f;
+    check(fake_fast(FAST_AND_INVARIANT, fastest, 64) == LT, "a cheap one is for any number", 0);
+    for (int rows : {16, 64}) {
+        check(fake_fast(FAST_AND_INVARIANT, offered, rows) == 0, "OFFERED does not prefer it", rows);
+        check(fake_fast(1u << LLM42_FAST, fastest, rows) == 0, "nor do FAST passes alone", rows);
+        check(fake_fast(FAST_AND_INVARIANT | 1u << LLM42_FIXED, fastest, rows) == 0 && fake_fast(0, fastest, rows) == 0,
+              "nor those beside FIXED passes", rows);
     }
 }
 
@@ -677,12 +776,15 @@ int main(void) {
         for (int i = 0; i < 4; i++) check_pass(cu, at);
         delete cu;
     }
+    check_canonical_attention();
+    check_long_rows();
     check_algorithm_file();
     for (int64_t at = 0; at < 200; at++) check_memory(at);
     check_logits_memory();
     check_wrong_products();
     check_failed_trials();
     for (int64_t at = 0; at < 200; at++) check_times_do_not_matter(at);
+    check_canonical_products();
     check_no_exception();
     for (int64_t at = 0; at < 20; at++) check_logits_copied(at);
     printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);

@@ -8,8 +8,8 @@ typedef struct small_case {
     llm42_mode mode;
     llm42_prefill prefill;
     int requests, page_size, group;
-    bool match, overlap, fp32;  // fp32: of logits and of router logits
-    int longer;                 // times: prompts and context
+    bool overlap, fp32;  // fp32: of logits and of router logits
+    int longer;          // times: prompts and context
 } small_case;
 
 static const small_case small_cases[] = {
@@ -21,7 +21,6 @@ static const small_case small_cases[] = {
      2,
      false,
      false,
-     false,
      1},
     {{"mistral", 64, 96, 2, 12, 1, 80, 96, 0, false, "BF16", "\"sliding_window\": 200, ", 768},
      LLM42_DVR,
@@ -29,7 +28,6 @@ static const small_case small_cases[] = {
      4,
      4,
      4,
-     true,
      false,
      true,
      1},
@@ -39,7 +37,6 @@ static const small_case small_cases[] = {
      4,
      64,
      4,
-     false,
      true,
      true,
      1},
@@ -50,18 +47,6 @@ static const small_case small_cases[] = {
      16,
      4,
      true,
-     true,
-     false,
-     1},
-    {{"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
-      "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 768},
-     LLM42_DVR,
-     LLM42_PREFILL_PACKED,
-     4,
-     16,
-     4,
-     true,
-     false,
      false,
      1},
     {{"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
@@ -72,6 +57,15 @@ static const small_case small_cases[] = {
      16,
      4,
      false,
+     false,
+     1},
+    {{"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
+      "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 768},
+     LLM42_DVR,
+     LLM42_PREFILL_PACKED,
+     4,
+     16,
+     4,
      false,
      true,
      1},
@@ -84,7 +78,6 @@ static const small_case small_cases[] = {
      2,
      false,
      false,
-     false,
      1},
     // few rows and many keys: several blocks share a row, and a block has more units than it keeps in shared memory
     {{"llama", 64, 64, 1, 32, 32, 16, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 2560},
@@ -93,7 +86,6 @@ static const small_case small_cases[] = {
      4,
      16,
      2,
-     true,
      false,
      false,
      4},
@@ -176,10 +168,8 @@ static void check_small(const char *folder, int at) {
     test_model_folder(path, &s->shape);
     llm42_model *model = load_model(path, false);
     llm42_engine *engine = NULL;
-    llm42_cuda_desc cuda = cuda_desc;
-    if (s->match) cuda.fixed = LLM42_CUDA_FIXED_MATCH;
     llm42_engine_desc desc = small_desc(s, model);
-    desc.backend_desc = &cuda;
+    desc.verifier = LLM42_VERIFIER_FIXED;
     llm42_output outs[SMALL_MOST * SMALL_NEW];
     if (model && CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error), "%s: %s", path, rig_error.text)) {
         small_run(engine, s, 0, s->requests, outs, true);
