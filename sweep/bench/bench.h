@@ -127,6 +127,8 @@ void head_print(const char *const *words, const int *width, int count);
 // page tables, sequences share them. A row's token depends on its page table and position alone, so that two rows that
 // write one place write the same.
 enum { RIG_ROWS = 2048 };  // of its largest pass
+// The passes that a rig may run. FIXED ones are among them wherever FAST ones are timed: beside INVARIANT passes alone,
+// FAST passes on a GPU take the INVARIANT order where that costs little, and here they shall be as fast as they can be.
 enum { FAST_BIT = 1 << LLM42_FAST, FIXED_BIT = 1 << LLM42_FIXED, INVARIANT_BIT = 1 << LLM42_INVARIANT };
 
 typedef struct rig {

@@ -382,7 +382,7 @@ static void grid_open(bench *b, const cost_grid *g, rig *r, int fixed_rows) {
                                        : tables > most_tables ? most_tables
                                                               : (int)tables,
                         .fill_rows = b->cuda ? most : 0,
-                        .schedules = FAST_BIT | (fixed_rows ? FIXED_BIT : INVARIANT_BIT)});
+                        .schedules = FAST_BIT | FIXED_BIT | (fixed_rows ? 0 : INVARIANT_BIT)});
 }
 
 static void grid_fill(bench *b, cost_grid *g) {

@@ -121,7 +121,7 @@ static void cuda_decode_passes(bench *b, rig *r, int context, int step) {
 static void cuda_passes(bench *b) {
     rig *r = allocate(sizeof *r);
     int prompt = b->model->config.context < RIG_ROWS ? b->model->config.context : RIG_ROWS;
-    cuda_rig(b, r, 4096, POOL, 0, INVARIANT_BIT);
+    cuda_rig(b, r, 4096, POOL, 0, FIXED_BIT | INVARIANT_BIT);
     static const char *const head[2][10] = {
         {"", "", "context", "", "", "floor", "floor at", "at copy", "", "cuBLAS"},
         {"passes", "rows", "tokens", "ms", "tokens/s", "ms", "[A] %", "%", "TFLOP/s", "[B] %"}};
@@ -140,10 +140,11 @@ static void cuda_passes(bench *b) {
     rig_close(r);
     int context = prompt < 512 ? prompt : 512;
     for (int M = 128; M <= (b->set.quick ? 256 : 1024) && !out_of_time(b); M *= 2) {
-        cuda_rig(b, r, RIG_ROWS, 32768, M, FIXED_BIT);
+        cuda_rig(b, r, RIG_ROWS, 32768, M, FIXED_BIT | INVARIANT_BIT);
         rig_deal_pages(r, context);
         rig_window_rows(r, M, (int)b->set.window, context);
         cuda_pass(b, r, LLM42_FIXED, "replay", context);
+        cuda_pass(b, r, LLM42_INVARIANT, "replay", context);
         rig_deal_pages(r, r->context);
         rig_prompt_rows(r, M < prompt ? M : prompt);
         if (r->rows == M) cuda_pass(b, r, LLM42_FIXED, "prompt", M);
