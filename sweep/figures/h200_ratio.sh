@@ -1,8 +1,9 @@
 #!/bin/bash
 # Throughput by share of deterministic requests on one H200, relative to the nondeterministic mode, measured beside
 # simulated. Needs one of ratio_8b.tsv, ratio_base42.tsv (sweep/h200/run.sh grid-8b, grid-base42: verification EAGER),
-# workloads_sharegpt.tsv (run.sh workloads: WAIT) and workloads_match.tsv (run.sh workloads-match; not simulated: a
-# calibration holds one flip rate, and this one's depends on the batch), or more. A file without its nondeterministic run is left out.
+# workloads_sharegpt.tsv (run.sh workloads: WAIT) and workloads_match.tsv (of an option that verifier INVARIANT has
+# replaced; not simulated: the calibration's flip rates are not this one's), or more. A file without its
+# nondeterministic run is left out.
 # shellcheck disable=SC2034  # h200.inc looks for these: any will do
 needs="ratio_8b ratio_base42 workloads_sharegpt workloads_match"
 # shellcheck source=sweep/figures/h200.inc

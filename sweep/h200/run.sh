@@ -4,8 +4,8 @@
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
 #     bash sweep/h200/run.sh workloads          offline by mode: ShareGPT lengths
 #     bash sweep/h200/run.sh workloads-fixed    the same, 1024 tokens in and 256 out
-#     bash sweep/h200/run.sh workloads-match    ShareGPT lengths, by the policy that costs least where much is deterministic
-#     bash sweep/h200/run.sh workloads-fixed-match    1024 tokens in and 256 out by that policy: nothing, 2, 10, 100%; INVARIANT
+#     bash sweep/h200/run.sh workloads-invariant    ShareGPT lengths, with verifier INVARIANT
+#     bash sweep/h200/run.sh workloads-fixed-invariant    1024 tokens in and 256 out with it: nothing, 2, 10, 100%; INVARIANT
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
 #     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape
 #     BASE42=FOLDER bash sweep/h200/run.sh calibrate-base42    the same of base42
@@ -26,17 +26,16 @@ bench() {  # bench NAME FLAG...: into OUT/NAME.tsv and, as printed, OUT/NAME.txt
     "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --out "$OUT/$name.tsv" "$@" |
         tee "$OUT/$name.txt"
 }
-# The verifier sums as decode of small batches does, prompts ride in ordinary passes, and replay passes are large.
-match=(--match --prefill invariant --window 32 --group 16)
-match_sweep=(--match on --prefill invariant --verify wait --window 32 --group 16 --ratio 0.02,0.1,1 --qps offline --chunked on
-    --fill largest --bonus on --workload fixed:1024x256 --max-running 256 --token-budget 2048 --prompts random
+# The verifier is INVARIANT, prompts ride in ordinary passes, and replay passes are large.
+invariant=(--verifier invariant --prefill invariant --window 32 --group 16)
+invariant_sweep=("${invariant[@]}" --verify wait --ratio 0.02,0.1,1 --qps offline --chunked on --fill largest --bonus on
+    --workload fixed:1024x256 --max-running 256 --token-budget 2048 --prompts random
     --mode nondeterministic,dvr,batch_invariant)
 need_base42() { [ -n "$BASE42" ] || { echo "run.sh: set BASE42 to the folder of the model base42" >&2; exit 2; }; }
 
 case ${1:-} in
 passes)
     bench passes --suite passes --seconds 300
-    bench passes_match --match --suite passes --seconds 150
     bench stages --suite stages --seconds 120
     ;;
 workloads) bench workloads_sharegpt --suite workloads --requests "${REQUESTS:-1024}" --seconds "$SECONDS_MAX" ;;
@@ -44,15 +43,16 @@ workloads-fixed)
     bench workloads_fixed --suite workloads --workload fixed:1024x256 --requests "${REQUESTS:-1024}" \
         --seconds "$SECONDS_MAX"
     ;;
-workloads-match)
-    bench workloads_match "${match[@]}" --suite workloads --requests "${REQUESTS:-1024}" --seconds "$SECONDS_MAX"
+workloads-invariant)
+    bench workloads_invariant "${invariant[@]}" --suite workloads --requests "${REQUESTS:-1024}" --seconds "$SECONDS_MAX"
     ;;
-workloads-fixed-match)
-    measure workloads_fixed_match --model "$MODEL_8B" --requests "${REQUESTS:-1024}" "${match_sweep[@]}"
+workloads-fixed-invariant)
+    measure workloads_fixed_invariant --model "$MODEL_8B" --requests "${REQUESTS:-1024}" "${invariant_sweep[@]}"
     ;;
 online)
     bench one_of_eleven --suite one-of-eleven --seconds 100
-    bench one_of_eleven_match --match --prefill invariant --window 128 --group 1 --suite one-of-eleven --seconds 100
+    bench one_of_eleven_invariant --verifier invariant --prefill invariant --window 128 --group 1 \
+        --suite one-of-eleven --seconds 100
     bench online --suite online --seconds 200
     ;;
 calibrate)

@@ -45,7 +45,7 @@ function promised(line, i, n, m, part, axis, word, count, mode, prefill, common,
     }
     verified = common * count["verify"] * count["bonus"] * count["overlap"] * count["fill"] * count["window"] * \
         count["group"] * count["ratio"] * ("match" in count ? count["match"] : 1)
-    # Only simulated INVARIANT passes are slowed down. Files of a GPU have one slowdown, the older ones an axis match too.
+    # Only simulated INVARIANT passes are slowed down. Files of a GPU have one slowdown. Older ones have an axis match.
     m = "match" in count ? 1 : count["slowdown"]
     n = count["prefill"] - ("invariant" in prefill) + ("invariant" in prefill ? m : 0)
     return ("dvr" in mode ? verified * n * (routes + aparts) : 0) + \
