@@ -208,7 +208,6 @@ static inline void grid_presets(grid *g) {
 
 // Makes the cells of the lists. fleet: there are replicas and a router.
 static inline void grid_make(grid *g, backend_name backend, bool fleet) {
-    g->hidden[MATCH] = backend != BACKEND_CUDA;
     grid_presets(g);
     g->hidden[REPLICAS] = g->hidden[ROUTER] = !fleet;
     if (!fleet) g->hidden[APART] = true;
