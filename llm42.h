@@ -693,17 +693,21 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
     X(LLM42_CHUNKED_ON, "on", "prompts ride beside decoding, cut into chunks by token_budget") \
     X(LLM42_CHUNKED_OFF, "off", "all prompts but PACKED ones run whole, before decoding goes on (the paper)")
 // A preset is a set of policies, W and G that go together. It decides all of them that a desc leaves 0. This is the one
-// table of defaults; the programs take theirs from it too. Columns: value, word, meaning, then the values of mode,
-// verifier, verify, fill, prefill, bonus and chunked_prefill, W and G.
-#define LLM42_PRESETS(X)                                                                                               \
-    X(LLM42_PRESET_DVR, "dvr", "decode, verify, roll back at its best: every candidate is verified (default)", DVR,    \
-      INVARIANT, WAIT, LARGEST, INVARIANT, ON, ON, 32, 16)                                                             \
-    X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: recommended for serving", HYBRID, \
-      INVARIANT, WAIT, LARGEST, INVARIANT, ON, ON, 32, 16)                                                             \
-    X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: the result depends on M", DVR, FIXED, EAGER,     \
-      OLDEST, ISOLATED, OFF, OFF, 64, 8)                                                                               \
-    X(LLM42_PRESET_INVARIANT, "invariant", "every pass is batch-invariant, for every request", BATCH_INVARIANT,        \
-      INVARIANT, WAIT, LARGEST, INVARIANT, ON, ON, 32, 16)
+// table of defaults: the programs take theirs from it. DVR is the default. DVR, BEST and INVARIANT give the canonical
+// result.
+// clang-format off
+#define LLM42_PRESETS(X)                                                                                        \
+    /* value, word, meaning, then */                                                                            \
+    /* mode,            verifier,  verify, fill,    prefill,   bonus, chunked, W,  G */                         \
+    X(LLM42_PRESET_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic",               \
+      DVR,              INVARIANT, EAGER,  LARGEST, INVARIANT, ON,    ON,      16, 32)                          \
+    X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: recommended for serving",  \
+      HYBRID,           INVARIANT, EAGER,  LARGEST, INVARIANT, ON,    ON,      16, 32)                          \
+    X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: results depend on M",                     \
+      DVR,              FIXED,     EAGER,  OLDEST,  ISOLATED,  OFF,   OFF,     64, 8)                           \
+    X(LLM42_PRESET_INVARIANT, "invariant", "every pass is INVARIANT: every request is reproducible",            \
+      BATCH_INVARIANT,  INVARIANT, EAGER,  LARGEST, INVARIANT, ON,    ON,      16, 32)
+// clang-format on
 // P(name of options and columns, field, type, name of the value 0 (the preset's), list of values)
 #define LLM42_POLICIES(P)                                                            \
     P("preset", preset, llm42_preset, LLM42_PRESET_DEFAULT, LLM42_PRESETS)           \

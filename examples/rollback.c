@@ -386,6 +386,7 @@ static int run_demo(demo *d, screen *s, slides *files) {
 int main(int argc, char **argv) {
     static demo d = {.model_path = "examples/tiny42",
                      .preset = "dvr",
+                     .verify = "wait",  // full windows: there is more to see
                      .planner = "default",
                      .window = 8,
                      .group = 4,
