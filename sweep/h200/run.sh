@@ -2,10 +2,9 @@
 # Measures an NVIDIA H200: one part a call, each of at most nine minutes. Needs `make cuda`.
 #
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
-#     bash sweep/h200/run.sh workloads          offline by mode: ShareGPT lengths
+#     bash sweep/h200/run.sh workloads          ShareGPT lengths, all at once: each preset at several shares of requests
 #     bash sweep/h200/run.sh workloads-fixed    the same, 1024 tokens in and 256 out
-#     bash sweep/h200/run.sh workloads-invariant    ShareGPT lengths, with verifier INVARIANT
-#     bash sweep/h200/run.sh workloads-fixed-invariant    1024 tokens in and 256 out with it: nothing, 2, 10, 100%; INVARIANT
+#     bash sweep/h200/run.sh choice             what decided the parameters of preset dvr
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
 #     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape
 #     BASE42=FOLDER bash sweep/h200/run.sh calibrate-base42    the same of base42
@@ -26,11 +25,6 @@ bench() {  # bench NAME FLAG...: into OUT/NAME.tsv and, as printed, OUT/NAME.txt
     "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --out "$OUT/$name.tsv" "$@" |
         tee "$OUT/$name.txt"
 }
-# The verifier is INVARIANT, prompts ride in ordinary passes, and replay passes are large.
-invariant=(--verifier invariant --prefill invariant --window 32 --group 16)
-invariant_sweep=("${invariant[@]}" --verify wait --ratio 0.02,0.1,1 --qps offline --chunked on --fill largest --bonus on
-    --workload fixed:1024x256 --max-running 256 --token-budget 2048 --prompts random
-    --mode nondeterministic,dvr,batch_invariant)
 need_base42() { [ -n "$BASE42" ] || { echo "run.sh: set BASE42 to the folder of the model base42" >&2; exit 2; }; }
 
 case ${1:-} in
@@ -38,22 +32,19 @@ passes)
     bench passes --suite passes --seconds 300
     bench stages --suite stages --seconds 120
     ;;
-workloads) bench workloads_sharegpt --suite workloads --requests "${REQUESTS:-1024}" --seconds "$SECONDS_MAX" ;;
+workloads) bench workloads_presets --suite workloads --requests "${REQUESTS:-1024}" --seconds "$SECONDS_MAX" ;;
 workloads-fixed)
-    bench workloads_fixed --suite workloads --workload fixed:1024x256 --requests "${REQUESTS:-1024}" \
+    bench workloads_fixed_presets --suite workloads --workload fixed:1024x256 --requests "${REQUESTS:-1024}" \
         --seconds "$SECONDS_MAX"
     ;;
-workloads-invariant)
-    bench workloads_invariant "${invariant[@]}" --suite workloads --requests "${REQUESTS:-1024}" --seconds "$SECONDS_MAX"
-    ;;
-workloads-fixed-invariant)
-    measure workloads_fixed_invariant --model "$MODEL_8B" --requests "${REQUESTS:-1024}" "${invariant_sweep[@]}"
+choice)
+    dvr=(--model "$MODEL_8B" --requests "${REQUESTS:-512}" --workload sharegpt --max-running 256 --qps offline
+        --preset dvr --ratio 0.1,1)
+    measure choice "${dvr[@]}" --prefill invariant,packed --verify eager,wait --window 16,32 --group 16,32
     ;;
 online)
-    bench one_of_eleven --suite one-of-eleven --seconds 100
-    bench one_of_eleven_invariant --verifier invariant --prefill invariant --window 128 --group 1 \
-        --suite one-of-eleven --seconds 100
-    bench online --suite online --seconds 200
+    bench one_of_eleven_presets --suite one-of-eleven --seconds 100
+    bench online_presets --suite online --seconds 200
     ;;
 calibrate)
     # Lengths, prompts and policies are those of the grids below. Flips do not stop at --seconds: they take half the time.
