@@ -1,5 +1,6 @@
-// The corners of the protocol, by name. Wrong candidates are made by a backend that stands in front of the CPU's and
-// changes chosen tokens of its fast passes, so every mismatch sits exactly where a test wants it.
+// The corners of the protocol, by name. Most are looked at twice: with the library's defaults, and with the paper's
+// verifier FIXED, whose replay passes have M rows. Wrong candidates are made by a backend that stands in front of the
+// CPU's and changes chosen tokens of its fast passes, so every mismatch sits exactly where a test wants it.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -64,9 +65,23 @@ typedef struct run {
     llm42_stats stats;
 } run;
 
+// The policies of engines that say nothing else, and the schedule of their replay passes.
+typedef struct setting {
+    llm42_engine_desc policies;
+    llm42_schedule replay;
+} setting;
+static const setting defaults = {.replay = LLM42_INVARIANT};
+static const setting fixed = {
+    .policies = {.verifier = LLM42_VERIFIER_FIXED, .verify = LLM42_VERIFY_EAGER, .prefill = LLM42_PREFILL_PACKED},
+    .replay = LLM42_FIXED};
+static const setting *used = &defaults;
+
 static llm42_engine *open_with(llm42_engine_desc desc) {
     llm42_engine *engine = NULL;
     desc.model = model;
+    if (!desc.verifier) desc.verifier = used->policies.verifier;
+    if (!desc.verify) desc.verify = used->policies.verify;
+    if (!desc.prefill) desc.prefill = used->policies.prefill;
     if (!desc.threads) desc.threads = 1;
     if (!desc.max_context) desc.max_context = 512;
     if (!desc.backend) desc.backend = front_backend();
@@ -102,10 +117,10 @@ static run one(llm42_engine_desc desc, llm42_request_desc request) {
     return out;
 }
 
-// The slow oracle: every token goes through a pass of its own, outputs FIXED, of M rows, the prompt under this
-// schedule.
-static run oracle_by(llm42_schedule prompts, const int32_t *start, int count, int outputs, int M,
+// The slow oracle: every token goes through a pass of its own, of M rows if it is FIXED.
+static run oracle_by(llm42_schedule prompts, llm42_schedule replay, const int32_t *start, int count, int outputs,
                      llm42_sampling sampling) {
+    enum { M = 32 };
     const llm42_backend *cpu = llm42_backend_cpu();
     llm42_backend_desc desc = {.model = model,
                                .compute = LLM42_BF16,
@@ -124,7 +139,7 @@ static run oracle_by(llm42_schedule prompts, const int32_t *start, int count, in
     for (int t = 0; t < count + outputs - 1; t++) {
         llm42_row row = {0, t, t < count ? start[t] : out.tokens[t - count], LLM42_ROW_SAMPLE};
         llm42_output got;
-        llm42_schedule schedule = t < count ? prompts : LLM42_FIXED;
+        llm42_schedule schedule = t < count ? prompts : replay;
         llm42_pass pass = {.schedule = schedule,
                            .rows = 1,
                            .shape = schedule == LLM42_FIXED ? M : 1,
@@ -140,8 +155,13 @@ static run oracle_by(llm42_schedule prompts, const int32_t *start, int count, in
     return out;
 }
 
-static run oracle(const int32_t *start, int count, int outputs, int M, llm42_sampling sampling) {
-    return oracle_by(LLM42_FIXED, start, count, outputs, M, sampling);
+static run oracle(const int32_t *start, int count, int outputs, llm42_sampling sampling) {
+    return oracle_by(used->replay, used->replay, start, count, outputs, sampling);
+}
+
+// With INVARIANT prompts and the FIXED verifier.
+static run mixed_oracle(const int32_t *start, int count, int outputs) {
+    return oracle_by(LLM42_INVARIANT, LLM42_FIXED, start, count, outputs, (llm42_sampling){0});
 }
 
 static void same(const run *got, const run *want, int count, const char *what) {
@@ -153,8 +173,14 @@ static void same(const run *got, const run *want, int count, const char *what) {
               what);
 }
 
-static run reference;            // the oracle's 64 tokens for `prompt`, M = 32
-static run invariant_reference;  // with the prompt under INVARIANT
+static run reference;        // the oracle's 64 tokens for `prompt`
+static run mixed_reference;  // with an INVARIANT prompt and the FIXED verifier
+
+static void use(const setting *s) {
+    used = s;
+    reference = oracle(prompt, PROMPT, 64, (llm42_sampling){0});
+}
+#define RUN_BOTH(test) (use(&fixed), test_run(test, #test " (FIXED)"), use(&defaults), test_run(test, #test))
 
 static void clear_front(void) { memset(&front, 0, sizeof front); }
 
@@ -164,7 +190,7 @@ TEST(tokens_equal_the_oracle) {
         llm42_sampling sampling = {
             .temperature = i % 2 ? 0.9f : 0, .top_p = i == 3 ? 0.8f : 0, .top_k = i == 5 ? 20 : 0, .seed = (uint64_t)i};
         int count = 1 + i * 5 % PROMPT;
-        run want = oracle(prompt, count, 80, 32, sampling);
+        run want = oracle(prompt, count, 80, sampling);
         run got = one((llm42_engine_desc){0}, (llm42_request_desc){.prompt = prompt,
                                                                    .prompt_count = count,
                                                                    .max_new_tokens = 80,
@@ -335,7 +361,7 @@ TEST(shared_prefix_that_ends_inside_a_page) {
     int32_t other[PROMPT + 6];
     memcpy(other, prompt, sizeof prompt);
     for (int i = 0; i < 6; i++) other[PROMPT + i] = 300 + i;
-    run want = oracle(other, PROMPT + 6, 30, 32, (llm42_sampling){0});
+    run want = oracle(other, PROMPT + 6, 30, (llm42_sampling){0});
     for (int size = 1; size <= 16; size *= 2) {
         llm42_engine *engine = open_with((llm42_engine_desc){.page_size = size, .prefix_cache = true});
         int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
@@ -375,13 +401,14 @@ TEST(fast_pages_are_not_read_by_deterministic_requests) {
 
 TEST(prompt_of_one_token) {
     for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_INVARIANT; prefill++) {
-        run want = oracle_by(prefill == LLM42_PREFILL_INVARIANT ? LLM42_INVARIANT : LLM42_FIXED, prompt, 1, 30, 32,
+        bool invariant = used->replay == LLM42_INVARIANT || prefill == LLM42_PREFILL_INVARIANT;
+        run want = oracle_by(invariant ? LLM42_INVARIANT : LLM42_FIXED, used->replay, prompt, 1, 30,
                              (llm42_sampling){0});
         run got = one(
             (llm42_engine_desc){.prefill = (llm42_prefill)prefill, .prefix_cache = true},
             (llm42_request_desc){.prompt = prompt, .prompt_count = 1, .max_new_tokens = 30, .deterministic = true});
         CHECK_INT(got.count, 30);
-        if (prefill != LLM42_PREFILL_ISOLATED) same(&got, &want, 30, "prompt of one token");
+        if (invariant || prefill == LLM42_PREFILL_PACKED) same(&got, &want, 30, "prompt of one token");
     }
 }
 
@@ -397,7 +424,7 @@ TEST(n_samples_of_one_prompt) {
                               .max_new_tokens = 40, .deterministic = true, .sampling = {.temperature = 1, .seed = 44}});
     finish(engine);
     for (int i = 0; i < 6; i++) {
-        run want = oracle(prompt, PROMPT, 40, 32, (llm42_sampling){.temperature = 1, .seed = 42 + (uint64_t)i}),
+        run want = oracle(prompt, PROMPT, 40, (llm42_sampling){.temperature = 1, .seed = 42 + (uint64_t)i}),
             got = take(engine, ids[i]);
         same(&got, &want, 40, "sample");
         for (int j = 0; j < i; j++)
@@ -425,8 +452,10 @@ TEST(deterministic_arrival_while_the_kv_pool_is_full) {
     llm42_engine_close(engine);
 }
 
-static void a_pass_fails(llm42_prefill prefill, int from, const run *want) {
-    for (int fail = from; fail < 40; fail++) {
+static void a_pass_fails(llm42_prefill prefill, const run *want) {
+    clear_front();
+    llm42_engine_close(open_with((llm42_engine_desc){.prefill = prefill}));
+    for (int fail = front.passes + 1; fail < 40; fail++) {  // the first ones are the check at open
         clear_front();
         front.fail_pass = fail;
         llm42_engine *engine = open_with((llm42_engine_desc){.prefill = prefill});
@@ -447,15 +476,15 @@ static void a_pass_fails(llm42_prefill prefill, int from, const run *want) {
 }
 
 TEST(a_failed_pass_leaves_the_engine_as_it_was) {
-    a_pass_fails(LLM42_PREFILL_PACKED, 3, &reference);               // the first two passes are the check at open
-    a_pass_fails(LLM42_PREFILL_INVARIANT, 5, &invariant_reference);  // the first four
+    a_pass_fails(LLM42_PREFILL_PACKED, &reference);
+    a_pass_fails(LLM42_PREFILL_INVARIANT, used->replay == LLM42_FIXED ? &mixed_reference : &reference);
 }
 
 // A failed replay may leave anything under its windows; here it leaves NaN, and then the ready request goes away.
 TEST(a_failed_replay_is_not_read_by_others) {
     for (int cancel = 0; cancel < 2; cancel++) {
         clear_front();
-        llm42_engine *engine = open_with((llm42_engine_desc){.window = 8, .group = 4});
+        llm42_engine *engine = open_with((llm42_engine_desc){.verify = LLM42_VERIFY_EAGER});
         int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
         for (int i = 0; i < 3; i++) llm42_engine_step(engine, &error);
         int64_t b = submit(engine, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
@@ -503,51 +532,193 @@ TEST(the_last_window_reaches_the_prefix_cache) {
     int32_t turn[PROMPT + 31];
     int64_t b = next_turn(engine, a, turn);
     CHECK_INT(llm42_engine_request(engine, b)->prefix_hits, 40);  // 41 of the 42 positions before are final: ten pages
-    run want = oracle(turn, PROMPT + 31, 20, 32, (llm42_sampling){0}), got = take(engine, b);
+    run want = oracle(turn, PROMPT + 31, 20, (llm42_sampling){0}), got = take(engine, b);
     same(&got, &want, 20, "second turn");
     llm42_engine_close(engine);
 }
 
 TEST(a_backend_whose_rows_change_with_their_place_is_refused) {
-    llm42_engine *engine;
-    front.variant = 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
-    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend()}, &error),
-              LLM42_NOT_INVARIANT);
-    CHECK_CONTAINS(error.text, "front");
-    CHECK(engine == NULL);
-    CHECK_INT(llm42_engine_open(
-                  &engine,
-                  &(llm42_engine_desc){.model = model, .backend = front_backend(), .mode = LLM42_BATCH_INVARIANT},
-                  &error),
-              LLM42_NOT_INVARIANT);
-    CHECK_INT(llm42_engine_open(
-                  &engine,
-                  &(llm42_engine_desc){.model = model, .backend = front_backend(), .mode = LLM42_NONDETERMINISTIC},
-                  &error),
-              LLM42_OK);
-    int64_t id = 0;
-    CHECK_INT(llm42_engine_submit(engine,
-                                  &(llm42_request_desc){.prompt = prompt, .prompt_count = 3, .deterministic = true},
-                                  &id, &error),
-              LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "deterministic");
-    llm42_engine_close(engine);
-    front.variant = 1u << LLM42_INVARIANT;  // matters where INVARIANT passes will run
-    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend = front_backend()}, &error),
-              LLM42_OK);
-    llm42_engine_close(engine);
-    CHECK_INT(llm42_engine_open(
-                  &engine,
-                  &(llm42_engine_desc){.model = model, .backend = front_backend(), .prefill = LLM42_PREFILL_INVARIANT},
-                  &error),
-              LLM42_NOT_INVARIANT);
-    CHECK_CONTAINS(error.text, "invariant");
+    const unsigned both = 1u << LLM42_FIXED | 1u << LLM42_INVARIANT, invariant = 1u << LLM42_INVARIANT;
+    const struct {
+        unsigned variant;  // it matters where such passes will run
+        llm42_engine_desc desc;
+        llm42_result want;
+    } tries[] = {
+        {both, {0}, LLM42_NOT_INVARIANT},
+        {both, {.mode = LLM42_HYBRID}, LLM42_NOT_INVARIANT},
+        {both, {.mode = LLM42_BATCH_INVARIANT}, LLM42_NOT_INVARIANT},
+        {both, {.mode = LLM42_NONDETERMINISTIC}, LLM42_OK},
+        {both, {.preset = LLM42_PRESET_PAPER}, LLM42_NOT_INVARIANT},
+        {1u << LLM42_FIXED, {0}, LLM42_OK},
+        {invariant, {0}, LLM42_NOT_INVARIANT},
+        {invariant, {.preset = LLM42_PRESET_PAPER}, LLM42_OK},
+        {invariant, {.preset = LLM42_PRESET_PAPER, .prefill = LLM42_PREFILL_INVARIANT}, LLM42_NOT_INVARIANT},
+    };
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        llm42_engine *engine;
+        llm42_engine_desc desc = tries[i].desc;
+        desc.model = model, desc.backend = front_backend();
+        front.variant = tries[i].variant;
+        CHECK_INT(llm42_engine_open(&engine, &desc, &error), tries[i].want);
+        CHECK((engine != NULL) == (tries[i].want == LLM42_OK));
+        if (!engine) CHECK_CONTAINS(error.text, "backend front");
+        if (tries[i].variant == invariant && !engine) CHECK_CONTAINS(error.text, "schedule invariant");
+        if (engine && desc.mode == LLM42_NONDETERMINISTIC) {
+            int64_t id = 0;
+            const llm42_request_desc marked = {.prompt = prompt, .prompt_count = 3, .deterministic = true};
+            CHECK_INT(llm42_engine_submit(engine, &marked, &id, &error), LLM42_INVALID);
+            CHECK_CONTAINS(error.text, "deterministic");
+        }
+        llm42_engine_close(engine);
+    }
     clear_front();
 }
 
-// >>prefill INVARIANT ---------------------------------------------------------------------------------------------
-static const llm42_engine_desc invariant_prefill = {
-    .prefill = LLM42_PREFILL_INVARIANT, .page_size = 4, .prefix_cache = true};
+// >>presets ------------------------------------------------------------------------------------------------------
+// The policies of a desc in words, W and G.
+typedef struct choices {
+    const char *word[16];
+    int policies, window, group;
+} choices;
+
+static choices choices_of(const llm42_engine_desc *desc) {
+    choices c = {.window = desc->window, .group = desc->group};
+    for (const llm42_policy *p = llm42_policies(); p->name; p++)
+        c.word[c.policies++] = llm42_policy_word(desc, p->name);
+    return c;
+}
+
+// -1: they are equal. -2: more than one differs. Else the one that differs; W and G stand behind the policies.
+static int differing(const choices *a, const choices *b) {
+    int at = -1;
+    for (int i = 0; i < a->policies + 2; i++) {
+        bool differs = i < a->policies    ? strcmp(a->word[i], b->word[i]) != 0
+                       : i == a->policies ? a->window != b->window
+                                          : a->group != b->group;
+        if (differs) at = at == -1 ? i : -2;
+    }
+    return at;
+}
+
+static llm42_engine_desc preset_of(llm42_preset preset) {
+    llm42_engine_desc desc = {.preset = preset};
+    llm42_preset_apply(&desc);
+    return desc;
+}
+
+TEST(a_preset_fills_the_fields_that_are_zero) {
+    for (int preset = LLM42_PRESET_DVR; preset <= LLM42_PRESET_INVARIANT; preset++) {
+        llm42_engine_desc full = preset_of((llm42_preset)preset), other;
+        choices want = choices_of(&full), got;
+        for (int i = 0; i < want.policies; i++) CHECK(strcmp(want.word[i], "default") != 0);
+        CHECK(full.window > 0 && full.group > 0);
+        CHECK_INT(full.preset, preset);
+        other = full;  // nothing is zero, so nothing changes
+        llm42_preset_apply(&other);
+        got = choices_of(&other);
+        CHECK_INT(differing(&got, &want), -1);
+        // One field is not zero: it stays, and the others are the preset's.
+        for (int i = 1; i < want.policies; i++) {  // 0 is the preset itself
+            const llm42_policy *p = &llm42_policies()[i];
+            for (int w = 0; p->word[w]; w++) {
+                other = (llm42_engine_desc){.preset = (llm42_preset)preset};
+                CHECK_INT(llm42_policy_set(&other, p->name, p->word[w], &error), LLM42_OK);
+                llm42_preset_apply(&other);
+                got = choices_of(&other);
+                CHECK_STR(got.word[i], p->word[w]);
+                CHECK_INT(differing(&got, &want), strcmp(p->word[w], want.word[i]) ? i : -1);
+            }
+        }
+        for (int i = 0; i < 2; i++) {
+            other = (llm42_engine_desc){.preset = (llm42_preset)preset};
+            *(i ? &other.group : &other.window) = 5;
+            llm42_preset_apply(&other);
+            got = choices_of(&other);
+            CHECK_INT(i ? got.group : got.window, 5);
+            CHECK_INT(differing(&got, &want), want.policies + i);
+        }
+        // Their defaults are no matter of a preset.
+        CHECK(!full.threads && !full.max_context && !full.max_running && !full.token_budget && !full.page_size &&
+              !full.pages && !full.deadline && !full.look_ahead && !full.backend && !full.planner && !full.overlap);
+    }
+}
+
+TEST(the_presets_are_what_they_are_called) {
+    llm42_engine_desc dvr = preset_of(LLM42_PRESET_DVR), best = preset_of(LLM42_PRESET_BEST),
+                      paper = preset_of(LLM42_PRESET_PAPER), invariant = preset_of(LLM42_PRESET_INVARIANT),
+                      zero = preset_of(LLM42_PRESET_DEFAULT);
+    choices by_default = choices_of(&zero), got = choices_of(&dvr);
+    CHECK_INT(differing(&got, &by_default), -1);
+    CHECK_INT(dvr.mode, LLM42_DVR);
+    CHECK_INT(best.mode, LLM42_HYBRID);
+    CHECK_INT(invariant.mode, LLM42_BATCH_INVARIANT);
+    CHECK_INT(dvr.verifier, LLM42_VERIFIER_INVARIANT);
+    CHECK_INT(best.verifier, LLM42_VERIFIER_INVARIANT);
+    got = choices_of(&paper);
+    static const char *const published[] = {"paper", "dvr", "fixed", "eager", "oldest", "isolated", "off", "off"};
+    CHECK_INT(got.policies, sizeof published / sizeof *published);
+    for (int i = 0; i < got.policies; i++) CHECK_STR(got.word[i], published[i]);
+    CHECK_INT(paper.window, 64);
+    CHECK_INT(paper.group, 8);
+}
+
+TEST(an_engine_has_the_policies_of_its_preset) {
+    llm42_engine *engine;
+    for (int preset = LLM42_PRESET_DEFAULT; preset <= LLM42_PRESET_INVARIANT; preset++) {
+        llm42_engine_desc desc = {.model = model, .preset = (llm42_preset)preset, .max_context = 64};
+        if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) continue;
+        llm42_engine_desc full = preset_of((llm42_preset)preset);
+        choices want = choices_of(&full), got = choices_of(llm42_engine_config(engine));
+        CHECK_INT(differing(&got, &want), -1);
+        llm42_engine_close(engine);
+    }
+    // What the desc says itself wins.
+    llm42_engine_desc own = {
+        .model = model, .preset = LLM42_PRESET_PAPER, .max_context = 64, .bonus = LLM42_BONUS_ON, .window = 6};
+    CHECK_INT(llm42_engine_open(&engine, &own, &error), LLM42_OK);
+    const llm42_engine_desc *config = llm42_engine_config(engine);
+    CHECK_INT(config->bonus, LLM42_BONUS_ON);
+    CHECK_INT(config->window, 6);
+    CHECK_INT(config->group, preset_of(LLM42_PRESET_PAPER).group);
+    CHECK_INT(config->verifier, LLM42_VERIFIER_FIXED);
+    llm42_engine_close(engine);
+}
+
+TEST(presets_that_are_refused) {
+    llm42_engine *engine;
+    llm42_engine_desc desc = {.model = model, .max_context = 64};
+    const int outside[] = {LLM42_PRESET_INVARIANT + 1, -1, 1 << 20};
+    for (int i = 0; i < 3; i++) {
+        desc.preset = (llm42_preset)outside[i];
+        CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_INVALID);
+        CHECK_CONTAINS(error.text, "llm42_engine_desc.preset: ");
+        CHECK(!engine);
+    }
+    // Mode HYBRID has one result, and the paper's verifier has another.
+    desc.preset = LLM42_PRESET_PAPER, desc.mode = LLM42_HYBRID;
+    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_INVALID);
+    CHECK_CONTAINS(error.text, "llm42_engine_desc.verifier: FIXED");
+    desc.verifier = LLM42_VERIFIER_INVARIANT;
+    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
+    llm42_engine_close(engine);
+
+    desc = (llm42_engine_desc){0};
+    CHECK_STR(llm42_policy_word(&desc, "preset"), "default");
+    CHECK_INT(llm42_policy_set(&desc, "preset", "best", &error), LLM42_OK);
+    CHECK_INT(desc.preset, LLM42_PRESET_BEST);
+    CHECK_INT(desc.mode, LLM42_MODE_DEFAULT);  // it is applied later
+    CHECK_STR(llm42_policy_word(&desc, "preset"), "best");
+    CHECK_INT(llm42_policy_set(&desc, "preset", "worst", &error), LLM42_INVALID);
+    CHECK_CONTAINS(error.text, "dvr, best, paper, invariant");
+    CHECK_INT(desc.preset, LLM42_PRESET_BEST);
+}
+
+// >>prefill INVARIANT, verifier FIXED -----------------------------------------------------------------------------
+static const llm42_engine_desc invariant_prefill = {.prefill = LLM42_PREFILL_INVARIANT,
+                                                    .verifier = LLM42_VERIFIER_FIXED,
+                                                    .verify = LLM42_VERIFY_EAGER,
+                                                    .page_size = 4,
+                                                    .prefix_cache = true};
 
 // Together in one pass: a deterministic prompt, others, and rows that decode. Its first token is final, theirs are not.
 TEST(invariant_prompts_ride_beside_decodes) {
@@ -574,9 +745,9 @@ TEST(invariant_prompts_ride_beside_decodes) {
     CHECK_INT(llm42_engine_request(engine, b)->committed, 1);
     CHECK_INT(llm42_engine_request(engine, c)->committed, 1);
     finish(engine);
-    run want = oracle_by(LLM42_INVARIANT, other, PROMPT, 60, 32, (llm42_sampling){0});
+    run want = mixed_oracle(other, PROMPT, 60);
     run first = take(engine, a), second = take(engine, b);
-    same(&first, &invariant_reference, 60, "in passes of either kind");
+    same(&first, &mixed_reference, 60, "in passes of either kind");
     same(&second, &want, 60, "beside decodes");
     llm42_engine_close(engine);
 }
@@ -594,8 +765,8 @@ static bool as_alone(bool fast, int budget) {
     run got = take(engine, ids[6]);
     llm42_engine_close(engine);
     clear_front();
-    return got.count == 60 && !memcmp(got.tokens, invariant_reference.tokens, 60 * sizeof *got.tokens) &&
-           !memcmp(got.logprobs, invariant_reference.logprobs, 60 * sizeof *got.logprobs);
+    return got.count == 60 && !memcmp(got.tokens, mixed_reference.tokens, 60 * sizeof *got.tokens) &&
+           !memcmp(got.logprobs, mixed_reference.logprobs, 60 * sizeof *got.logprobs);
 }
 
 TEST(invariant_prompts_may_be_cut_anywhere) {
@@ -627,12 +798,12 @@ TEST(invariant_prompts_share_pages_of_invariant_rows) {
     finish(engine);
     const int hits[] = {0, 8, 8, 0};
     for (int i = 0; i < 4; i++) {
-        run got = take(engine, ids[i]), want = invariant_reference;
+        run got = take(engine, ids[i]), want = mixed_reference;
         if (i == 2)
             for (int k = 0; k < PROMPT; k++) other[k]--;
         if (i == 3)
             for (int k = 0; k < PROMPT; k++) other[k]++;
-        if (i >= 2) want = oracle_by(LLM42_INVARIANT, other, PROMPT, 30, 32, (llm42_sampling){0});
+        if (i >= 2) want = mixed_oracle(other, PROMPT, 30);
         same(&got, &want, 30, "shares pages");
         CHECK_INT(llm42_engine_request(engine, ids[i])->prefix_hits, hits[i]);
     }
@@ -655,7 +826,7 @@ TEST(pages_of_outputs_are_not_shared_with_invariant_prompts) {
     int32_t turn[PROMPT + 31];
     int64_t b = next_turn(engine, a, turn);
     CHECK_INT(llm42_engine_request(engine, b)->prefix_hits, PROMPT);
-    run want = oracle_by(LLM42_INVARIANT, turn, PROMPT + 31, 20, 32, (llm42_sampling){0}), got = take(engine, b);
+    run want = mixed_oracle(turn, PROMPT + 31, 20), got = take(engine, b);
     same(&got, &want, 20, "second turn");
     llm42_engine_close(engine);
 }
@@ -676,8 +847,8 @@ TEST(preemption_under_invariant_prefill) {
     preempted seen = {0};
     int32_t turn[PROMPT + 40];
     memcpy(turn, prompt, sizeof prompt);
-    memcpy(turn + PROMPT, invariant_reference.tokens, 40 * sizeof *turn);
-    run want = oracle_by(LLM42_INVARIANT, turn, PROMPT + 40, 40, 32, (llm42_sampling){0});
+    memcpy(turn + PROMPT, mixed_reference.tokens, 40 * sizeof *turn);
+    run want = mixed_oracle(turn, PROMPT + 40, 40);
     int64_t hits = 0;
     for (int pages = 24; pages <= 60; pages += 2) {
         llm42_engine_desc desc = invariant_prefill;
@@ -694,7 +865,7 @@ TEST(preemption_under_invariant_prefill) {
         finish(engine);
         for (int i = 0; i < 5; i++) {
             run got = take(engine, ids[i]);
-            if (i != 2) same(&got, i ? &invariant_reference : &want, i ? 60 : 40, "preempted");
+            if (i != 2) same(&got, i ? &mixed_reference : &want, i ? 60 : 40, "preempted");
             hits += llm42_engine_request(engine, ids[i])->prefix_hits;
         }
         CHECK_INT(llm42_engine_stats(engine).pages_free, pages);
@@ -750,7 +921,7 @@ TEST(events_carry_the_tokens_once_and_steps_allocate_nothing) {
         CHECK(memcmp(h.tokens[i], r->tokens, sizeof *r->tokens * (size_t)r->committed) == 0);
     }
     llm42_stats s = llm42_engine_stats(engine);
-    CHECK_INT(h.passes, s.passes[LLM42_FAST] + s.passes[LLM42_FIXED]);
+    CHECK_INT(h.passes, s.passes[LLM42_FAST] + s.passes[LLM42_FIXED] + s.passes[LLM42_INVARIANT]);
     CHECK(s.preemptions > 0);
     llm42_engine_close(engine);
     before = test_allocations();
@@ -779,7 +950,8 @@ TEST(run_until_waits_in_real_time) {
                         (llm42_request_desc){.max_new_tokens = 8, .deterministic = true, .arrival = now + 0.03});
     CHECK_INT(llm42_engine_run_until(engine, now + 0.02, &error), LLM42_OK);
     CHECK(llm42_engine_now(engine) >= now + 0.02);
-    CHECK_INT(llm42_engine_stats(engine).passes[LLM42_FIXED], 0);
+    llm42_stats stats = llm42_engine_stats(engine);
+    CHECK_INT(stats.passes[LLM42_FAST] + stats.passes[LLM42_FIXED] + stats.passes[LLM42_INVARIANT], 0);
     llm42_result result = LLM42_OK;
     for (int i = 2; result == LLM42_OK && i < 100000; i++)
         result = llm42_engine_run_until(engine, now + 0.01 * i, &error);
@@ -869,7 +1041,7 @@ TEST(a_request_whose_embedding_holds_nan) {
         if (i == 4) asked[i][PROMPT - 1] = BAD;
     }
     for (int m = 0; m < 3; m++) {
-        llm42_engine_desc desc = {.mode = modes[m], .max_running = 8, .prefill = LLM42_PREFILL_PACKED};
+        llm42_engine_desc desc = {.mode = modes[m], .max_running = 8};
         for (int i = 0; i < N; i++)
             want[i] = one(desc, (llm42_request_desc){.prompt = asked[i],
                                                      .prompt_count = PROMPT,
@@ -994,42 +1166,45 @@ int main(int argc, char **argv) {
     if (!CHECK_MSG(llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error) == LLM42_OK, "%s",
                    error.text))
         return test_end("test_corners");
-    reference = oracle(prompt, PROMPT, 64, 32, (llm42_sampling){0});
-    invariant_reference = oracle_by(LLM42_INVARIANT, prompt, PROMPT, 64, 32, (llm42_sampling){0});
-    RUN(tokens_equal_the_oracle);
-    RUN(stop_inside_a_window);
-    RUN(stop_rolled_back);
-    RUN(length_reached_at_every_offset_of_a_window);
-    RUN(window_of_one);
-    RUN(window_larger_than_the_output);
-    RUN(group_of_one);
-    RUN(mismatch_at_the_first_a_middle_and_the_last_position);
-    RUN(mismatch_at_every_position);
-    RUN(cancel_in_mid_window);
-    RUN(preemption_in_mid_window);
-    RUN(shared_prefix_that_ends_inside_a_page);
-    RUN(fast_pages_are_not_read_by_deterministic_requests);
-    RUN(prompt_of_one_token);
-    RUN(n_samples_of_one_prompt);
-    RUN(deterministic_arrival_while_the_kv_pool_is_full);
-    RUN(a_failed_pass_leaves_the_engine_as_it_was);
-    RUN(a_failed_replay_is_not_read_by_others);
-    RUN(ordinary_requests_go_on_at_w_1);
-    RUN(the_last_window_reaches_the_prefix_cache);
+    mixed_reference = mixed_oracle(prompt, PROMPT, 64);
+    RUN_BOTH(tokens_equal_the_oracle);
+    RUN_BOTH(stop_inside_a_window);
+    RUN_BOTH(stop_rolled_back);
+    RUN_BOTH(length_reached_at_every_offset_of_a_window);
+    RUN_BOTH(window_of_one);
+    RUN_BOTH(window_larger_than_the_output);
+    RUN_BOTH(group_of_one);
+    RUN_BOTH(mismatch_at_the_first_a_middle_and_the_last_position);
+    RUN_BOTH(mismatch_at_every_position);
+    RUN_BOTH(cancel_in_mid_window);
+    RUN_BOTH(preemption_in_mid_window);
+    RUN_BOTH(shared_prefix_that_ends_inside_a_page);
+    RUN_BOTH(fast_pages_are_not_read_by_deterministic_requests);
+    RUN_BOTH(prompt_of_one_token);
+    RUN_BOTH(n_samples_of_one_prompt);
+    RUN_BOTH(deterministic_arrival_while_the_kv_pool_is_full);
+    RUN_BOTH(a_failed_pass_leaves_the_engine_as_it_was);
+    RUN_BOTH(a_failed_replay_is_not_read_by_others);
+    RUN_BOTH(ordinary_requests_go_on_at_w_1);
+    RUN_BOTH(the_last_window_reaches_the_prefix_cache);
     RUN(a_backend_whose_rows_change_with_their_place_is_refused);
+    RUN(a_preset_fills_the_fields_that_are_zero);
+    RUN(the_presets_are_what_they_are_called);
+    RUN(an_engine_has_the_policies_of_its_preset);
+    RUN(presets_that_are_refused);
     RUN(invariant_prompts_ride_beside_decodes);
     RUN(invariant_prompts_may_be_cut_anywhere);
     RUN(invariant_prompts_share_pages_of_invariant_rows);
     RUN(pages_of_outputs_are_not_shared_with_invariant_prompts);
     RUN(preemption_under_invariant_prefill);
-    RUN(events_carry_the_tokens_once_and_steps_allocate_nothing);
+    RUN_BOTH(events_carry_the_tokens_once_and_steps_allocate_nothing);
     RUN(arrivals_in_the_future_wait);
-    RUN(run_until_waits_in_real_time);
+    RUN_BOTH(run_until_waits_in_real_time);
     RUN(metrics_and_spans);
     RUN(a_file_of_weights_that_shrinks);
-    RUN(a_request_whose_embedding_holds_nan);
+    RUN_BOTH(a_request_whose_embedding_holds_nan);
     RUN(a_cancelled_request_does_not_fail);
-    RUN(a_token_whose_embedding_holds_nan_is_decoded);
+    RUN_BOTH(a_token_whose_embedding_holds_nan_is_decoded);
     RUN(the_sampler);
     llm42_model_free(model);
     return test_end("test_corners");
