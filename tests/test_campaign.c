@@ -251,6 +251,7 @@ static llm42_engine *open_alone(const shape *s, served *to) {
                                            .logits_fp32 = d->logits_fp32,
                                            .window = d->window * d->group,
                                            .group = 1,
+                                           .verifier = d->verifier,
                                            .prefill = d->prefill,
                                            .chunked_prefill = isolated ? d->chunked_prefill : LLM42_CHUNKED_DEFAULT,
                                            .token_budget = isolated ? d->token_budget : 0,

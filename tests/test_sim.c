@@ -666,12 +666,13 @@ TEST(every_policy_returns_the_true_tokens) {
     static result *truth;
     truth = serve((llm42_engine_desc){.mode = LLM42_BATCH_INVARIANT}, (llm42_sim_desc){0}, 1);
     int runs = 0, rollbacks = 0, flights = 0;
-    for (int bits = 0; bits < 256; bits++) {
-        bool overlap = bits & 8, tight = bits & 64, invariant = bits & 128;
+    for (int bits = 0; bits < 512; bits++) {
+        bool overlap = bits & 8, tight = bits & 64, invariant = bits & 128, fixed = bits & 256;
         llm42_prefill prefill = invariant  ? LLM42_PREFILL_INVARIANT
                                 : bits & 2 ? LLM42_PREFILL_ISOLATED
                                            : LLM42_PREFILL_PACKED;
-        llm42_engine_desc desc = {.verify = bits & 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
+        llm42_engine_desc desc = {.verifier = fixed ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
+                                  .verify = bits & 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
                                   .prefill = prefill,
                                   .bonus = bits & 4 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
                                   .overlap = overlap,
@@ -685,14 +686,15 @@ TEST(every_policy_returns_the_true_tokens) {
         CHECK_MSG(differing(truth, r, 2) == 0, "policy bits %d: %d deterministic requests differ", bits,
                   differing(truth, r, 2));
         CHECK(spy.flown > 0 ? overlap : !overlap);
-        CHECK(invariant == (r->stats.passes[LLM42_INVARIANT] > 0));
-        if (bits & 16) CHECK(!spy.mixed);
+        CHECK((invariant || !fixed) == (r->stats.passes[LLM42_INVARIANT] > 0));
+        CHECK(fixed == (r->stats.passes[LLM42_FIXED] > 0));
+        if (bits & 16 && fixed) CHECK(!spy.mixed);  // a replay pass of the INVARIANT verifier may have windows of one
         if (tight) CHECK(r->stats.preemptions > 0);
         runs++, rollbacks += (int)r->stats.rollbacks, flights += spy.flown;
         free(r);
     }
-    CHECK_INT(runs, 256);
-    CHECK(rollbacks > 1000 && flights > 1000);
+    CHECK_INT(runs, 512);
+    CHECK(rollbacks > 2000 && flights > 2000);
     // The control: without verification the fast passes' wrong tokens are returned.
     result *r = serve((llm42_engine_desc){.mode = LLM42_NONDETERMINISTIC}, (llm42_sim_desc){0}, 0);
     CHECK_MSG(differing(truth, r, 1) > REQUESTS / 4, "%d of %d differ", differing(truth, r, 1), REQUESTS);
@@ -714,20 +716,28 @@ TEST(the_seed_decides_everything) {
     free(a), free(b), free(c);
 }
 
-// The table's four rates: by the rows of the FAST pass, fewer than 8 or not, and by M, less than 64 or not.
+// The table's four rates: by the rows of the FAST pass, fewer than 8 or not, and by M, less than 64 or not. The
+// INVARIANT verifier has no M: its rate is that of the fewest rows.
 TEST(flips_have_the_rate_asked_for) {
     static const struct {
         double scale, rate;
         int running, group;
-    } cases[] = {{0, 0.02, 7, 8},  {2, 0.04, 7, 8},   {0, 0.01, 7, 16},
-                 {0, 0.03, 64, 8}, {0, 0.03, 64, 15}, {0, 0, 64, 16}};
+        llm42_verifier verifier;
+    } cases[] = {{0, 0.02, 7, 8, LLM42_VERIFIER_FIXED},      {2, 0.04, 7, 8, LLM42_VERIFIER_FIXED},
+                 {0, 0.01, 7, 16, LLM42_VERIFIER_FIXED},     {0, 0.03, 64, 8, LLM42_VERIFIER_FIXED},
+                 {0, 0.03, 64, 15, LLM42_VERIFIER_FIXED},    {0, 0, 64, 16, LLM42_VERIFIER_FIXED},
+                 {0, 0.02, 7, 16, LLM42_VERIFIER_INVARIANT}, {0, 0.03, 64, 16, LLM42_VERIFIER_INVARIANT}};
     double shape = calibration->flip_shape;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_sim_desc sim = {.flip_scale = cases[i].scale};
-        llm42_engine *engine = open_with(
-            (llm42_engine_desc){
-                .max_running = cases[i].running, .auto_release = true, .window = 4, .group = cases[i].group},
-            &sim);
+        llm42_engine *engine = open_with((llm42_engine_desc){.max_running = cases[i].running,
+                                                             .auto_release = true,
+                                                             .verifier = cases[i].verifier,
+                                                             .verify = LLM42_VERIFY_EAGER,
+                                                             .prefill = LLM42_PREFILL_PACKED,
+                                                             .window = 4,
+                                                             .group = cases[i].group},
+                                         &sim);
         for (int k = 0; k < 3000; k++) submit(engine, 3, 64, true, 0);
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
         llm42_stats stats = llm42_engine_stats(engine);
@@ -776,6 +786,9 @@ static void count_flips(flip_grid *g, flip_moments *moments) {
             counter_open(&counter[r][l], FLIP_REQUESTS);
             llm42_engine *engine = open_with((llm42_engine_desc){.max_running = running[l],
                                                                  .auto_release = true,
+                                                                 .verifier = LLM42_VERIFIER_FIXED,
+                                                                 .verify = LLM42_VERIFY_EAGER,
+                                                                 .prefill = LLM42_PREFILL_PACKED,
                                                                  .window = 4,
                                                                  .group = group[r],
                                                                  .on_event = counter_event,
@@ -885,7 +898,7 @@ TEST(batch_invariant_passes_can_be_slowed) {
 // No global pause: requests that asked for nothing get their tokens sooner when replay passes run beside theirs.
 TEST(overlap_shortens_the_others_wait) {
     calibration->overlap_fast = calibration->overlap_replay = 1.2;
-    llm42_engine_desc desc = {.prefill = LLM42_PREFILL_ISOLATED};
+    llm42_engine_desc desc = {.verify = LLM42_VERIFY_EAGER, .prefill = LLM42_PREFILL_ISOLATED};
     result *paused = serve(desc, (llm42_sim_desc){0}, 2);
     desc.overlap = true;
     result *beside = serve(desc, (llm42_sim_desc){0}, 2);
@@ -902,7 +915,11 @@ TEST(an_arrival_does_not_wait_for_a_landing) {
     llm42_sim_desc sim = {.no_flips = true};
     double first[2];
     for (int late = 0; late < 2; late++) {
-        llm42_engine *engine = open_with((llm42_engine_desc){.overlap = true, .prefill = LLM42_PREFILL_ISOLATED}, &sim);
+        llm42_engine *engine = open_with((llm42_engine_desc){.overlap = true,
+                                                             .verifier = LLM42_VERIFIER_FIXED,
+                                                             .verify = LLM42_VERIFY_EAGER,
+                                                             .prefill = LLM42_PREFILL_ISOLATED},
+                                         &sim);
         submit(engine, 5, 60, true, 0);
         // The prompt takes 8.5 ms and seven candidates 29 ms; the window is in flight from then on, for 16 ms.
         double arrival = late ? 0.042 : 0.039;
@@ -958,7 +975,10 @@ TEST(a_failed_flight_is_repeated) {
 TEST(partial_windows_by_age_or_by_size) {
     for (int oldest = 0; oldest < 2; oldest++) {
         llm42_sim_desc sim = {.no_flips = true};
-        llm42_engine *engine = open_with((llm42_engine_desc){.fill = oldest ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
+        llm42_engine *engine = open_with((llm42_engine_desc){.verifier = LLM42_VERIFIER_FIXED,
+                                                             .verify = LLM42_VERIFY_EAGER,
+                                                             .prefill = LLM42_PREFILL_PACKED,
+                                                             .fill = oldest ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
                                                              .window = 16,
                                                              .group = 2,
                                                              .bonus = LLM42_BONUS_OFF},
@@ -971,10 +991,11 @@ TEST(partial_windows_by_age_or_by_size) {
         llm42_engine_close(engine);
     }
     // Under load the oldest way verifies more often for the same tokens.
-    result *by_age = serve((llm42_engine_desc){.fill = LLM42_FILL_OLDEST, .max_running = 48, .window = 16, .group = 4},
-                           (llm42_sim_desc){.no_flips = true}, 1);
-    result *by_size = serve((llm42_engine_desc){.max_running = 48, .window = 16, .group = 4},
-                            (llm42_sim_desc){.no_flips = true}, 1);
+    llm42_engine_desc desc = {.verify = LLM42_VERIFY_EAGER, .max_running = 48, .window = 16, .group = 4};
+    desc.fill = LLM42_FILL_OLDEST;
+    result *by_age = serve(desc, (llm42_sim_desc){.no_flips = true}, 1);
+    desc.fill = LLM42_FILL_LARGEST;
+    result *by_size = serve(desc, (llm42_sim_desc){.no_flips = true}, 1);
     CHECK(by_age->stats.verifications > by_size->stats.verifications);
     free(by_age), free(by_size);
 }
