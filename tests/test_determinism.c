@@ -1,10 +1,12 @@
-// The promise of DVR, on examples/tiny42 in bf16: 200 deterministic requests give the same tokens and log-probability
-// bits under every configuration below, and the controls, which leave something out, do not.
+// The promise, on examples/tiny42 in bf16. 200 deterministic requests have one result, tokens and log-probability bits,
+// under every load and each of the presets dvr, best and invariant. It is also that of scoring the finished text. With
+// the paper's verifier FIXED there is one result for one M and one prefill. The controls leave something out and
+// differ.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
-enum { REQUESTS = TEST_SLOW ? 24 : 200, M = 128, LONGEST_PROMPT = 300, LONGEST_OUTPUT = 200, TEXT = 1600 };
+enum { REQUESTS = TEST_SLOW ? 24 : 200, LONGEST_PROMPT = 300, LONGEST_OUTPUT = 200, TEXT = 1600 };
 
 typedef struct work {
     int prompt_at, prompt_count, outputs;
@@ -19,12 +21,13 @@ typedef struct result {
 static llm42_model *model;
 static int32_t text[TEXT];  // written by the model itself: prompts are cut from it
 static work requests[REQUESTS];
-static result alone[REQUESTS];  // the reference: each request by itself
+static result canonical[REQUESTS];  // each request by itself, by the default preset
 
 typedef struct config {
     const char *name;
     llm42_engine_desc desc;
     double ratio;      // share of the requests marked deterministic; 0: all
+    double spread;     // seconds over which the requests arrive
     bool one_by_one;   // submit each when the one before is finished
     uint64_t shuffle;  // 0: in order
     int rounds;        // runs in the same engine, of which the last counts (for a warm prefix cache); 0: 1
@@ -81,7 +84,6 @@ static void run(const config *c, bool marked, result *out) {
     llm42_engine_desc desc = c->desc;
     desc.model = model;
     if (!desc.threads) desc.threads = 1;
-    if (!desc.window) desc.window = 32, desc.group = M / 32;
     desc.max_context = 512;
     if (!CHECK_MSG(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s: %s", c->name, error.text)) return;
     static int64_t ids[REQUESTS];
@@ -97,22 +99,25 @@ static void run(const config *c, bool marked, result *out) {
     for (int round = 0; round < (c->rounds ? c->rounds : 1); round++) {
         for (int k = 0; k < REQUESTS; k++) {
             const work *w = &requests[order[k]];
+            double arrives = c->spread ? llm42_engine_now(engine) + c->spread * k / REQUESTS : 0;
             bool mine = marked && (c->ratio == 0 || (order[k] * 37 + 11) % 100 < c->ratio * 100);
             llm42_result got = llm42_engine_submit(engine,
                                                    &(llm42_request_desc){.prompt = text + w->prompt_at,
                                                                          .prompt_count = w->prompt_count,
                                                                          .max_new_tokens = w->outputs,
                                                                          .sampling = w->sampling,
-                                                                         .deterministic = mine},
+                                                                         .deterministic = mine,
+                                                                         .arrival = arrives},
                                                    &ids[order[k]], &error);
             CHECK_MSG(got == LLM42_OK, "%s: %s", c->name, error.text);
             if (c->one_by_one) llm42_engine_run(engine, &error);
         }
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     }
+    const bool every = llm42_engine_config(engine)->mode == LLM42_BATCH_INVARIANT;
     for (int i = 0; i < REQUESTS; i++) {
         const llm42_request *r = llm42_engine_request(engine, ids[i]);
-        bool wanted = r->deterministic || !marked || desc.mode == LLM42_BATCH_INVARIANT;
+        bool wanted = r->deterministic || !marked || every;
         out[i].count = wanted ? r->committed : 0;
         if (!wanted) continue;
         memcpy(out[i].tokens, r->tokens, sizeof *r->tokens * (size_t)r->committed);
@@ -123,14 +128,12 @@ static void run(const config *c, bool marked, result *out) {
               (long long)totals.preemptions, c->preempts);
     CHECK_INT(totals.pages_free, llm42_engine_config(engine)->pages);
     llm42_engine_close(engine);
-    int64_t marked_passes = totals.passes[LLM42_FIXED];
-    printf("  %-34s %5.1f s, %6lld passes, %5lld replayed, %4lld rollbacks, recompute %5.2f%%, %3lld preemptions, "
-           "%5lld prefix hits\n",
-           c->name, test_seconds() - begin,
-           (long long)(totals.passes[LLM42_FAST] + marked_passes + totals.passes[LLM42_INVARIANT]),
-           (long long)marked_passes, (long long)totals.rollbacks,
-           100.0 * (double)totals.recomputed / (double)totals.returned_tokens, (long long)totals.preemptions,
-           (long long)totals.prefix_hits);
+    printf("  %-44s %4.1f s, passes %5lld FAST %5lld INVARIANT %5lld FIXED, %4lld rollbacks, recompute %5.2f%%, %3lld "
+           "preemptions, %5lld prefix hits\n",
+           c->name, test_seconds() - begin, (long long)totals.passes[LLM42_FAST],
+           (long long)totals.passes[LLM42_INVARIANT], (long long)totals.passes[LLM42_FIXED],
+           (long long)totals.rollbacks, 100.0 * (double)totals.recomputed / (double)totals.returned_tokens,
+           (long long)totals.preemptions, (long long)totals.prefix_hits);
     fflush(stdout);
 }
 
@@ -164,7 +167,7 @@ static void must_match(const result *reference, const config *c) {
 
 // What the others are compared with.
 TEST(alone_in_the_engine) {
-    run(&(config){.name = "alone (reference)", .one_by_one = true}, true, alone);
+    run(&(config){.name = "alone (reference)", .one_by_one = true}, true, canonical);
     const double rollbacks = (double)totals.rollbacks;
     printf("  alone: flip rate %.3f%% of compared candidates, %.0f rollbacks in %lld verifications, recompute %.2f%%\n",
            100 * rollbacks / (double)totals.compared, rollbacks, (long long)totals.verifications,
@@ -172,201 +175,221 @@ TEST(alone_in_the_engine) {
     CHECK_MSG(TEST_SLOW || totals.rollbacks > 0, "no natural rollback in %lld candidates", (long long)totals.compared);
 }
 
-TEST(dvr_packed) {
-    const config configs[] = {
-        {.name = "among 3 others", .desc = {.max_running = 4}},
-        {.name = "among 7 others", .desc = {.max_running = 8}},
-        {.name = "among 15 others", .desc = {.max_running = 16}},
-        {.name = "among 31 others", .desc = {.max_running = 32}},
-        {.name = "shuffled, among 15", .desc = {.max_running = 16}, .shuffle = 1},
-        {.name = "shuffled again, among 7", .desc = {.max_running = 8}, .shuffle = 2},
-        {.name = "pages of 1 token", .desc = {.max_running = 16, .page_size = 1}},
-        {.name = "pages of 16 tokens, WAIT", .desc = {.max_running = 16, .page_size = 16, .verify = LLM42_VERIFY_WAIT}},
-        {.name = "pages of 64 tokens", .desc = {.max_running = 16, .page_size = 64}},
-        {.name = "2 threads", .desc = {.max_running = 16, .threads = 2}},
-        {.name = "WAIT, look-ahead 5, deadline 3",
-         .desc = {.max_running = 12, .verify = LLM42_VERIFY_WAIT, .look_ahead = 5, .deadline = 3}},
-        {.name = "WAIT, look-ahead 100",
-         .desc = {.max_running = 24, .verify = LLM42_VERIFY_WAIT, .look_ahead = 100, .deadline = 200}},
-        {.name = "prefix cache, cold", .desc = {.max_running = 16, .prefix_cache = true}},
-        {.name = "prefix cache, warm", .desc = {.max_running = 16, .prefix_cache = true}, .rounds = 2},
-        {.name = "prefix cache, pages of 1, WAIT",
-         .desc = {.max_running = 8, .prefix_cache = true, .page_size = 1, .verify = LLM42_VERIFY_WAIT}},
-        {.name = "prefix cache, half unmarked",
-         .desc = {.max_running = 16, .prefix_cache = true},
-         .ratio = 0.5,
-         .rounds = 2},
-        {.name = "small KV pool", .desc = {.max_running = 16, .pages = 60}, .preempts = TEST_SLOW ? 1 : 5},
-        {.name = "small KV pool, WAIT, prefix cache",
-         .desc = {.max_running = 16, .pages = 60, .verify = LLM42_VERIFY_WAIT, .prefix_cache = true},
-         .shuffle = 3,
-         .preempts = TEST_SLOW ? 1 : 5},
-        {.name = "small KV pool, half unmarked",
-         .desc = {.max_running = 16, .pages = 60, .prefix_cache = true},
-         .ratio = 0.5,
-         .preempts = TEST_SLOW ? 1 : 5},
-        {.name = "a tenth marked", .desc = {.max_running = 32}, .ratio = 0.1},
-        {.name = "half marked", .desc = {.max_running = 16}, .ratio = 0.5},
-        {.name = "half marked, WAIT, shuffled",
-         .desc = {.max_running = 16, .verify = LLM42_VERIFY_WAIT},
-         .ratio = 0.5,
-         .shuffle = 4},
-        {.name = "W 16, G 8", .desc = {.max_running = 16, .window = 16, .group = 8}},
-        {.name = "W 64, G 2", .desc = {.max_running = 16, .window = 64, .group = 2}},
-        {.name = "W 128, G 1", .desc = {.max_running = 8, .window = 128, .group = 1}},
-        {.name = "W 2, G 64, WAIT", .desc = {.max_running = 32, .window = 2, .group = 64, .verify = LLM42_VERIFY_WAIT}},
-        {.name = "no bonus token", .desc = {.max_running = 16, .bonus = LLM42_BONUS_OFF}},
-        {.name = "no bonus token, WAIT, W 16",
-         .desc = {.max_running = 16, .bonus = LLM42_BONUS_OFF, .verify = LLM42_VERIFY_WAIT, .window = 16, .group = 8}},
-        {.name = "token budget 32", .desc = {.max_running = 16, .token_budget = 32}, .ratio = 0.5},
-        {.name = "5% of candidates made wrong", .desc = {.max_running = 16, .inject_rate = 0.05}},
-        {.name = "10% made wrong, WAIT",
-         .desc = {.max_running = 16, .inject_rate = 0.1, .verify = LLM42_VERIFY_WAIT, .prefix_cache = true}},
-    };
-    for (size_t i = 0; i < sizeof configs / sizeof *configs; i += TEST_SLOW ? 2 : 1) must_match(alone, &configs[i]);
+// >>one result ----------------------------------------------------------------------------------------------------
+enum { SMALL = TEST_SLOW ? 1 : 5 };  // preemptions that a small KV pool must bring
+static const config loads[] = {
+    {.name = "among 3, W 8, G 4", .desc = {.max_running = 4, .window = 8, .group = 4}},
+    {.name = "among 31, EAGER, shuffled", .desc = {.max_running = 32, .verify = LLM42_VERIFY_EAGER}, .shuffle = 8},
+    {.name = "among 63, arriving", .desc = {.max_running = 64, .prefix_cache = true}, .spread = 0.2},
+    {.name = "pages of 1 token, W 1, PACKED",
+     .desc = {.max_running = 16, .page_size = 1, .window = 1, .group = 5, .prefill = LLM42_PREFILL_PACKED}},
+    {.name = "pages of 64, W 128, G 1, no bonus token",
+     .desc = {.max_running = 8, .page_size = 64, .window = 128, .group = 1, .bonus = LLM42_BONUS_OFF}},
+    {.name = "2 threads, ISOLATED",
+     .desc = {.max_running = 16, .threads = 2, .prefill = LLM42_PREFILL_ISOLATED, .window = 16}},
+    {.name = "WAIT, look-ahead 5, deadline 3, half",
+     .desc = {.max_running = 12, .verify = LLM42_VERIFY_WAIT, .look_ahead = 5, .deadline = 3},
+     .ratio = 0.5},
+    {.name = "WAIT, look-ahead 100, W 2, G 64",
+     .desc = {.max_running = 24,
+              .verify = LLM42_VERIFY_WAIT,
+              .look_ahead = 100,
+              .deadline = 200,
+              .window = 2,
+              .group = 64}},
+    {.name = "EAGER, OLDEST, a tenth marked",
+     .desc = {.max_running = 32, .verify = LLM42_VERIFY_EAGER, .fill = LLM42_FILL_OLDEST, .window = 16, .group = 8},
+     .ratio = 0.1},
+    {.name = "whole prompts, ISOLATED, half",
+     .desc = {.max_running = 16, .chunked_prefill = LLM42_CHUNKED_OFF, .prefill = LLM42_PREFILL_ISOLATED},
+     .ratio = 0.5},
+    {.name = "token budget 32, W 64, G 2",
+     .desc = {.max_running = 16, .token_budget = 32, .window = 64, .group = 2, .prefill = LLM42_PREFILL_INVARIANT},
+     .shuffle = 2},
+    {.name = "prefix cache, warm, whole prompts",
+     .desc = {.max_running = 16, .prefix_cache = true, .chunked_prefill = LLM42_CHUNKED_OFF},
+     .rounds = 2},
+    {.name = "prefix cache, pages of 4, PACKED, half, warm",
+     .desc = {.max_running = 16, .prefix_cache = true, .page_size = 4, .prefill = LLM42_PREFILL_PACKED},
+     .ratio = 0.5,
+     .rounds = 2},
+    {.name = "small pool, EAGER",
+     .desc = {.max_running = 16, .pages = 60, .verify = LLM42_VERIFY_EAGER},
+     .ratio = 0.7,
+     .preempts = SMALL},
+    {.name = "small pool, cache, 5% made wrong",
+     .desc = {.max_running = 16, .pages = 240, .page_size = 4, .prefix_cache = true, .inject_rate = 0.05},
+     .shuffle = 9,
+     .preempts = SMALL},
+    {.name = "10% made wrong, no bonus token, PACKED",
+     .desc = {.max_running = 16, .inject_rate = 0.1, .bonus = LLM42_BONUS_OFF, .prefill = LLM42_PREFILL_PACKED}},
+};
+
+TEST(one_result_under_every_load) {
+    static const struct {
+        const char *name;
+        llm42_preset preset;
+    } presets[] = {{"dvr", LLM42_PRESET_DVR}, {"best", LLM42_PRESET_BEST}, {"invariant", LLM42_PRESET_INVARIANT}};
+    int64_t before = configurations, verified = 0, rollbacks = 0, chosen = 0;
+    for (int p = 0; p < 3; p++)
+        for (size_t i = 0; i < sizeof loads / sizeof *loads; i += TEST_SLOW ? 3 : 1) {
+            char name[64];
+            config c = loads[i];
+            snprintf(name, sizeof name, "%s, %s", presets[p].name, c.name);
+            c.name = name, c.desc.preset = presets[p].preset;
+            must_match(canonical, &c);
+            CHECK_INT(totals.passes[LLM42_FIXED], 0);
+            if (p == 0) CHECK_MSG(totals.verifications > 0, "%s: nothing was verified", name);
+            if (p == 2) CHECK_INT(totals.passes[LLM42_FAST] + totals.verifications, 0);
+            verified += totals.verifications, rollbacks += totals.rollbacks;
+            chosen += totals.ways[0] + totals.ways[1];
+        }
+    CHECK(verified > 0 && rollbacks > 0 && chosen > 0);
+    CHECK(TEST_SLOW || configurations - before >= 40);
 }
 
-// The paper's prefill has a promise of its own, and its bits are not those of PACKED.
-TEST(dvr_isolated) {
-    static result isolated[REQUESTS];
-    run(&(config){.name = "ISOLATED, alone (reference)",
-                  .desc = {.prefill = LLM42_PREFILL_ISOLATED},
-                  .one_by_one = true},
-        true, isolated);
+// Scores a finished text, 37 rows in a pass, and compares the tokens and log-probabilities that were generated.
+static void score(const work *w, const result *r) {
+    enum { ROWS = 37, PAGES = 32 };
+    const llm42_backend *cpu = llm42_backend_cpu();
+    const llm42_backend_desc desc = {.model = model,
+                                     .compute = LLM42_BF16,
+                                     .threads = 1,
+                                     .max_rows = ROWS,
+                                     .max_context = 512,
+                                     .pages = PAGES,
+                                     .page_size = 16};
+    llm42_error error;
+    void *state = NULL;
+    int32_t pages[PAGES];
+    if (!CHECK_INT(cpu->open(&state, &desc, &error), LLM42_OK)) return;
+    for (int i = 0; i < PAGES; i++) pages[i] = PAGES - 1 - i;
+    llm42_seq seq = {.pages = pages, .sampling = w->sampling};
+    int last = w->prompt_count + r->count - 2, differ = 0;
+    for (int from = 0; from <= last; from += ROWS) {
+        llm42_row row[ROWS];
+        llm42_output out[ROWS];
+        int rows = last + 1 - from < ROWS ? last + 1 - from : ROWS;
+        for (int i = 0; i < rows; i++) {
+            int t = from + i - w->prompt_count;
+            row[i] = (llm42_row){0, from + i, t < 0 ? text[w->prompt_at + from + i] : r->tokens[t], LLM42_ROW_SAMPLE};
+        }
+        llm42_pass pass = {
+            .schedule = LLM42_INVARIANT, .rows = rows, .shape = rows, .row = row, .seq = &seq, .out = out};
+        CHECK_INT(cpu->run(state, &pass, &error), LLM42_OK);
+        for (int i = 0; i < rows; i++) {
+            int t = from + i + 1 - w->prompt_count;
+            if (t < 0) continue;
+            differ += out[i].token != r->tokens[t] || memcmp(&out[i].logprob, &r->logprobs[t], sizeof(float)) != 0;
+        }
+    }
+    CHECK_MSG(!differ, "scoring gives another token or other bits at %d of %d places", differ, r->count);
+    cpu->close(state);
+}
+
+TEST(it_is_that_of_scoring) {
+    for (int i = 0; i < REQUESTS; i += 7) score(&requests[i], &canonical[i]);  // greedy and sampled ones
+}
+
+// >>the FIXED verifier --------------------------------------------------------------------------------------------
+#define M128 .verifier = LLM42_VERIFIER_FIXED, .window = 32, .group = 4
+#define PACKED .prefill = LLM42_PREFILL_PACKED
+#define EAGER .verify = LLM42_VERIFY_EAGER
+TEST(fixed_packed) {
+    static result alone[REQUESTS];
+    run(&(config){.name = "FIXED, PACKED, alone (reference)", .desc = {M128, PACKED, EAGER}, .one_by_one = true}, true,
+        alone);
     const config configs[] = {
-        {.name = "ISOLATED, among 15, W 16",
-         .desc = {.prefill = LLM42_PREFILL_ISOLATED, .max_running = 16, .window = 16, .group = 8}},
-        {.name = "ISOLATED, small KV pool, WAIT",
-         .desc = {.prefill = LLM42_PREFILL_ISOLATED, .max_running = 16, .pages = 60, .verify = LLM42_VERIFY_WAIT},
-         .preempts = TEST_SLOW ? 1 : 5},
-        {.name = "ISOLATED, half marked, prefix cache",
-         .desc = {.prefill = LLM42_PREFILL_ISOLATED, .max_running = 16, .prefix_cache = true},
+        {.name = "FIXED, among 31, shuffled", .desc = {M128, PACKED, EAGER, .max_running = 32}, .shuffle = 1},
+        {.name = "FIXED, pages of 1 token, WAIT", .desc = {M128, PACKED, .max_running = 16, .page_size = 1}},
+        {.name = "FIXED, 2 threads, W 128, G 1",
+         .desc = {PACKED, EAGER, .verifier = LLM42_VERIFIER_FIXED, .max_running = 16, .threads = 2, .window = 128,
+                  .group = 1}},
+        {.name = "FIXED, WAIT, W 2, G 64",
+         .desc = {PACKED, .verifier = LLM42_VERIFIER_FIXED, .max_running = 32, .window = 2, .group = 64}},
+        {.name = "FIXED, prefix cache, half, warm",
+         .desc = {M128, PACKED, EAGER, .max_running = 16, .prefix_cache = true},
+         .ratio = 0.5,
+         .rounds = 2},
+        {.name = "FIXED, small pool, cache, WAIT",
+         .desc = {M128, PACKED, .max_running = 16, .pages = 60, .prefix_cache = true},
+         .shuffle = 3,
+         .preempts = SMALL},
+        {.name = "FIXED, token budget 32, a tenth, no bonus",
+         .desc = {M128, PACKED, EAGER, .max_running = 16, .token_budget = 32, .bonus = LLM42_BONUS_OFF},
+         .ratio = 0.1},
+        {.name = "FIXED, 10% made wrong", .desc = {M128, PACKED, EAGER, .max_running = 16, .inject_rate = 0.1}},
+    };
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i += TEST_SLOW ? 2 : 1) must_match(alone, &configs[i]);
+    static result no_overwrite[REQUESTS];
+    run(&(config){.name = "control: FIXED, KV overwrite left out",
+                  .desc = {M128, PACKED, EAGER, .max_running = 16, .keep_fast_kv = true}},
+        true, no_overwrite);
+    CHECK_MSG(compare(alone, no_overwrite).requests > 0, "leaving out the KV overwrite changed nothing");
+}
+
+// The paper's prefill ISOLATED has a promise of its own.
+TEST(the_paper) {
+    static result alone[REQUESTS];
+#define PAPER .preset = LLM42_PRESET_PAPER
+    run(&(config){.name = "paper, alone (reference)", .desc = {PAPER}, .one_by_one = true}, true, alone);
+    const config configs[] = {
+        {.name = "paper, among 15", .desc = {PAPER, .max_running = 16}},
+        {.name = "paper, the same M, small pool, WAIT",
+         .desc = {PAPER, .max_running = 16, .pages = 60, .verify = LLM42_VERIFY_WAIT, .window = 32, .group = 16},
+         .preempts = SMALL},
+        {.name = "paper, half marked, prefix cache",
+         .desc = {PAPER, .max_running = 16, .prefix_cache = true},
          .ratio = 0.5},
     };
-    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) must_match(isolated, &configs[i]);
-    difference d = compare(alone, isolated);
-    printf("  PACKED against ISOLATED: %d of %d requests differ, %d in their tokens (allowed)\n", d.requests,
+#undef PAPER
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) must_match(alone, &configs[i]);
+    difference d = compare(canonical, alone);
+    printf("  paper against the canonical result: %d of %d requests differ, %d in their tokens\n", d.requests,
            d.compared, d.token_requests);
+    CHECK_MSG(d.requests > 0, "the paper's verifier gave the canonical bits: nothing tells them apart");
 }
 
 // So has prefill INVARIANT. M is 32 here: at 128 rows FIXED cuts no matrix sum, as INVARIANT never does.
-TEST(dvr_invariant_prefill) {
-    static result reference[REQUESTS], packed[REQUESTS];
-#define W8 .window = 8, .group = 4
-#define INVARIANT .prefill = LLM42_PREFILL_INVARIANT, W8
-    run(&(config){.name = "INVARIANT prompts, alone (reference)", .desc = {INVARIANT}, .one_by_one = true}, true,
-        reference);
+TEST(fixed_with_invariant_prefill) {
+    static result alone[REQUESTS], packed[REQUESTS];
+#define M32 .verifier = LLM42_VERIFIER_FIXED, .window = 8, .group = 4
+#define RIDING .prefill = LLM42_PREFILL_INVARIANT, M32
+    run(&(config){.name = "FIXED, INVARIANT prompts, alone (reference)", .desc = {RIDING, EAGER}, .one_by_one = true},
+        true, alone);
     const config configs[] = {
-        {.name = "INVARIANT prompts, among 15", .desc = {INVARIANT, .max_running = 16}},
-        {.name = "INVARIANT prompts, half marked, WAIT",
-         .desc = {INVARIANT, .max_running = 32, .verify = LLM42_VERIFY_WAIT},
+        {.name = "FIXED, INVARIANT prompts, half, WAIT",
+         .desc = {RIDING, .max_running = 32},
          .ratio = 0.5,
          .shuffle = 6},
-        {.name = "INVARIANT prompts, token budget 32",
-         .desc = {INVARIANT, .max_running = 16, .token_budget = 32},
+        {.name = "FIXED, INVARIANT prompts, token budget 32",
+         .desc = {RIDING, EAGER, .max_running = 16, .token_budget = 32},
          .ratio = 0.5},
-        {.name = "INVARIANT prompts, whole",
-         .desc = {INVARIANT, .max_running = 16, .chunked_prefill = LLM42_CHUNKED_OFF}},
-        {.name = "INVARIANT prompts, W 32, G 1",
-         .desc = {.prefill = LLM42_PREFILL_INVARIANT, .window = 32, .group = 1, .max_running = 8},
-         .ratio = 0.2},
-        {.name = "INVARIANT prompts, cache, half, warm",
-         .desc = {INVARIANT, .max_running = 16, .prefix_cache = true},
+        {.name = "FIXED, INVARIANT prompts, whole, cache, warm",
+         .desc = {RIDING, EAGER, .max_running = 16, .chunked_prefill = LLM42_CHUNKED_OFF, .prefix_cache = true},
          .ratio = 0.5,
          .rounds = 2},
-        {.name = "INVARIANT prompts, small pool",
-         .desc = {INVARIANT, .max_running = 16, .pages = 60, .token_budget = 40},
-         .preempts = TEST_SLOW ? 1 : 5},
-        {.name = "INVARIANT prompts, small pool, cache",
-         .desc = {INVARIANT, .max_running = 16, .pages = 240, .page_size = 4, .prefix_cache = true,
-                  .verify = LLM42_VERIFY_WAIT, .inject_rate = 0.05},
+        {.name = "FIXED, INVARIANT prompts, small pool, cache",
+         .desc = {RIDING, .max_running = 16, .pages = 240, .page_size = 4, .prefix_cache = true, .inject_rate = 0.05},
          .ratio = 0.5,
          .shuffle = 7,
-         .preempts = TEST_SLOW ? 1 : 5},
+         .preempts = SMALL},
     };
-    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) must_match(reference, &configs[i]);
-    run(&(config){.name = "PACKED, M = 32, among 15", .desc = {W8, .max_running = 16}}, true, packed);
-#undef INVARIANT
-#undef W8
-    difference d = compare(packed, reference);
-    CHECK_MSG(TEST_SLOW || d.requests > 0,
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) must_match(alone, &configs[i]);
+    run(&(config){.name = "FIXED, PACKED, M = 32", .desc = {PACKED, M32, EAGER, .max_running = 16}}, true, packed);
+#undef RIDING
+#undef M32
+    CHECK_MSG(TEST_SLOW || compare(packed, alone).requests > 0,
               "prompts of FIXED and of INVARIANT rows gave the same bits: sharing them would not show");
-    printf("  PACKED against INVARIANT prompts: %d of %d requests differ, %d in their tokens (allowed)\n", d.requests,
-           d.compared, d.token_requests);
+    CHECK_MSG(TEST_SLOW || compare(packed, canonical).requests > 0,
+              "the FIXED and the INVARIANT verifier gave the same bits: M would not matter");
 }
+#undef EAGER
+#undef PACKED
+#undef M128
 
-// With the INVARIANT verifier W, G and the prefill do not matter either: the result is that of mode BATCH_INVARIANT.
-// Mode HYBRID chooses by measured times, so its passes differ from run to run, and its result does not.
-static void one_result(const result *reference) {
-    static const llm42_prefill prefills[] = {LLM42_PREFILL_PACKED, LLM42_PREFILL_ISOLATED, LLM42_PREFILL_INVARIANT};
-    static const char *const words[] = {"PACKED", "ISOLATED", "INVARIANT"};
-    printf("  the INVARIANT verifier, by prefill:\n");
-    static const config configs[] = {
-        {.name = "alone", .one_by_one = true},
-        {.name = "among 3, W 8, G 4", .desc = {.max_running = 4, .window = 8, .group = 4}},
-        {.name = "among 31, WAIT", .desc = {.max_running = 32, .verify = LLM42_VERIFY_WAIT}, .shuffle = 8},
-        {.name = "W 128, G 1, no bonus token",
-         .desc = {.max_running = 8, .window = 128, .group = 1, .bonus = LLM42_BONUS_OFF}},
-        {.name = "W 2, G 64, WAIT", .desc = {.max_running = 32, .window = 2, .group = 64, .verify = LLM42_VERIFY_WAIT}},
-        {.name = "W 1, pages of 1 token", .desc = {.max_running = 16, .window = 1, .group = 5, .page_size = 1}},
-        {.name = "a tenth marked, OLDEST",
-         .desc = {.max_running = 32, .window = 16, .group = 8, .fill = LLM42_FILL_OLDEST},
-         .ratio = 0.1},
-        {.name = "half, WAIT, deadline 3",
-         .desc = {.max_running = 12, .verify = LLM42_VERIFY_WAIT, .deadline = 3},
-         .ratio = 0.5},
-        {.name = "whole prompts",
-         .desc = {.max_running = 16, .window = 64, .group = 8, .chunked_prefill = LLM42_CHUNKED_OFF},
-         .ratio = 0.5},
-        {.name = "token budget 32, W 64", .desc = {.max_running = 16, .token_budget = 32, .window = 64, .group = 2}},
-        {.name = "prefix cache, warm", .desc = {.max_running = 16, .prefix_cache = true}, .rounds = 2},
-        {.name = "small pool", .desc = {.max_running = 16, .pages = 60}, .ratio = 0.7, .preempts = 1},
-        {.name = "small pool, cache, WAIT",
-         .desc = {.max_running = 16, .pages = 240, .page_size = 4, .prefix_cache = true, .verify = LLM42_VERIFY_WAIT},
-         .ratio = 0.5,
-         .shuffle = 9,
-         .preempts = 1},
-        {.name = "5% made wrong, cache", .desc = {.max_running = 16, .inject_rate = 0.05, .prefix_cache = true}},
-    };
-    for (size_t p = 0; p < sizeof prefills / sizeof *prefills; p++)
-        for (size_t i = 0; i < sizeof configs / sizeof *configs; i += (p ? 2 : 1) * (TEST_SLOW ? 2 : 1)) {
-            char name[64];
-            config c = configs[i];
-            snprintf(name, sizeof name, "%s, %s", words[p], c.name);
-            c.name = name;
-            c.desc.verifier = LLM42_VERIFIER_INVARIANT, c.desc.prefill = prefills[p];
-            must_match(reference, &c);
-            CHECK_INT(totals.passes[LLM42_FIXED], 0);
-            CHECK_MSG(totals.verifications > 0, "%s: nothing was verified", name);
-        }
-    for (size_t i = 0; i < sizeof configs / sizeof *configs; i += TEST_SLOW ? 3 : 1) {
-        char name[64];
-        config c = configs[i];
-        snprintf(name, sizeof name, "HYBRID, %s", c.name);
-        c.name = name, c.desc.mode = LLM42_HYBRID, c.desc.prefill = prefills[i % 3];
-        must_match(reference, &c);
-        CHECK_INT(totals.passes[LLM42_FIXED], 0);
-    }
-}
-
-TEST(batch_invariant) {
-    static result reference[REQUESTS];
-    run(&(config){.name = "BATCH_INVARIANT, alone (reference)",
-                  .desc = {.mode = LLM42_BATCH_INVARIANT},
-                  .one_by_one = true},
-        true, reference);
-    const config configs[] = {
-        {.name = "BATCH_INVARIANT, among 31", .desc = {.mode = LLM42_BATCH_INVARIANT, .max_running = 32}},
-        {.name = "BATCH_INVARIANT, small pool, cache",
-         .desc = {.mode = LLM42_BATCH_INVARIANT, .max_running = 16, .pages = 60, .prefix_cache = true},
-         .shuffle = 5,
-         .preempts = 1},
-    };
-    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) must_match(reference, &configs[i]);
-    one_result(reference);
-}
-
-// Controls: with a part of the protocol left out the same comparison must fail.
+// >>controls ------------------------------------------------------------------------------------------------------
+// With a part of the protocol left out the same comparison must fail.
 TEST(controls) {
     static result a[REQUESTS], b[REQUESTS];
     run(&(config){.name = "control: unmarked, alone", .one_by_one = true}, false, a);
@@ -383,28 +406,18 @@ TEST(controls) {
     }
     double drifted = d.token_requests ? d.token_requests : 1;
     printf("  unmarked: %d of %d requests drift in a bit, %d in their tokens; of those %d the consistent spans are "
-           "first %.1f, "
-           "second %.2f of %.1f tokens (means)\n",
+           "first %.1f, second %.2f of %.1f tokens (means)\n",
            d.requests, d.compared, d.token_requests, d.token_requests, (double)first / drifted,
            (double)second / drifted, (double)length / drifted);
     CHECK_MSG(d.token_requests > 0, "unmarked requests did not drift: the fast schedule does not depend on the batch");
+    CHECK_MSG(compare(canonical, b).token_requests > 0, "unmarked requests have the canonical tokens");
 
     run(&(config){.name = "control: KV overwrite left out", .desc = {.max_running = 16, .keep_fast_kv = true}}, true,
         b);
-    d = compare(alone, b);
+    d = compare(canonical, b);
     printf("  KV overwrite left out: %d of %d requests differ in a bit, %d in their tokens\n", d.requests, d.compared,
            d.token_requests);
     CHECK_MSG(d.requests > 0, "leaving out the KV overwrite changed nothing");
-
-    run(&(config){.name = "control: the same, INVARIANT verifier",
-                  .desc = {.max_running = 16, .keep_fast_kv = true, .verifier = LLM42_VERIFIER_INVARIANT}},
-        true, a);
-    run(&(config){.name = "BATCH_INVARIANT", .desc = {.mode = LLM42_BATCH_INVARIANT}}, true, b);
-    d = compare(a, b);
-    CHECK_MSG(d.requests > 0, "leaving out the KV overwrite changed nothing with the INVARIANT verifier");
-    run(&(config){.name = "M = 32", .desc = {.max_running = 16, .window = 8, .group = 4}}, true, a);
-    d = compare(a, b);
-    CHECK_MSG(d.requests > 0, "the FIXED and the INVARIANT verifier gave the same bits: M would not matter");
 }
 
 int main(int argc, char **argv) {
@@ -415,10 +428,11 @@ int main(int argc, char **argv) {
         return test_end("test_determinism");
     make_requests();
     RUN_FIRST(alone_in_the_engine);
-    RUN(dvr_packed);
-    RUN(dvr_isolated);
-    RUN(dvr_invariant_prefill);
-    RUN(batch_invariant);
+    RUN(one_result_under_every_load);
+    RUN(it_is_that_of_scoring);
+    RUN(fixed_packed);
+    RUN(the_paper);
+    RUN(fixed_with_invariant_prefill);
     RUN(controls);
     printf("  %lld comparisons of a request with its reference, in %lld configurations\n", (long long)checked,
            (long long)configurations);
