@@ -3,25 +3,32 @@
 // make build/score && build/score --text "It was the best of times"
 //
 // The tokens run through the model in passes of --rows rows. --schedule says in which order a pass takes its sums.
-// Under INVARIANT, the default, a result depends on the row alone. Under FIXED it also depends on the shape that passes
-// are padded to, which is 32 here. Under FAST it depends on the rows of the pass. Compare the last digits of
+// Under INVARIANT, the default, a result depends on the row alone. Under FIXED it also depends on M, the shape that
+// passes are padded to, which is --rows here. Under FAST it depends on the rows of the pass. Compare the last digits of
 //     build/score --text "It was the best of times" --dtype fp32 --schedule fast --rows 32
 //     build/score --text "It was the best of times" --dtype fp32 --schedule fast --rows 1
 // (bf16 rounds away most of these differences in a text of so few tokens.)
+//
+// The log-probabilities of `build/generate --deterministic --logprobs` come out to the last bit. IDS are the prompt of N
+// tokens and the output:
+//     build/score --ids IDS                                        presets dvr, best and invariant
+//     build/score --ids IDS --schedule fixed --rows 512 --prompt N   preset paper, M = W x G = 512: its prompts run
+//                                                                  alone, in one pass of N rows
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 #include "args.h"
+#include "scoring.h"
 #include "tokenizer.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
-enum { CHUNK = 32, PAGE = 16 };  // rows in a pass, at most; tokens in a KV page
+enum { PAGE = 16, CONTEXT = 8192 };  // tokens in a KV page; the longest sequence of an engine, by default
 
 static const char *model_path = "examples/tiny42", *tokenizer, *text, *ids_text, *dtype = "bf16", *name = "cpu";
 static const char *how = "invariant";
-static int64_t threads, rows_of_pass = CHUNK;
+static int64_t threads, rows = 32, prompt;
 static bool all_logits, no_mmap;
 
 static const args_option options[] = {
@@ -32,62 +39,31 @@ static const args_option options[] = {
     ARGS_TEXT("backend NAME", &name, "cpu or cuda"),
     ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
     ARGS_TEXT("schedule NAME", &how, "order of sums: fast, fixed or invariant"),
-    ARGS_INT("rows N", &rows_of_pass, 1, CHUNK, "tokens that run in one pass"),
+    ARGS_INT("rows N", &rows, 1, 4096, "tokens that run in one pass; M of fixed passes"),
+    ARGS_INT("prompt N", &prompt, 0, INT32_MAX, "the first N are not scored; fixed: they run alone, as in preset paper"),
     ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory: a mapped file must not shrink"),
     ARGS_FLAG("logits", &all_logits, "then a table `token logit` of all logits after the last token"),
     ARGS_END,
 };
 
-static void *get(size_t count, size_t size) {
-    void *memory = calloc(count, size);
-    if (!memory) args_fail(1, "out of memory");
-    return memory;
-}
-
 // Runs ids through the model and prints.
-static void score(const llm42_backend *backend, void *state, llm42_schedule schedule, const int32_t *ids, int count,
-                  int vocab) {
-    llm42_error error = {0};
-    llm42_row row[CHUNK];
-    llm42_output out[CHUNK];
-    int32_t *pages = get((size_t)count / PAGE + 1, sizeof *pages);
-    float *logits = get((size_t)CHUNK * (size_t)vocab, sizeof *logits);
-    for (int i = 0; i <= count / PAGE; i++) pages[i] = i;
-    llm42_seq seq = {.request = 1, .pages = pages};
+static void score(scoring *s, const int32_t *ids, int count) {
+    float *logprob = scoring_get((size_t)count, sizeof *logprob);
+    const int vocab = s->desc.model->config.vocab;
+    s->keep_logits = all_logits;
+    int last = scoring_text(s, ids, count, (int)prompt, logprob) - 1;
     printf("position\ttoken\tlogprob\n");
-    int chunk = (int)rows_of_pass;
-    for (int begin = 0; begin < count; begin += chunk) {
-        int rows = count - begin < chunk ? count - begin : chunk;
-        for (int i = 0; i < rows; i++) row[i] = (llm42_row){0, begin + i, ids[begin + i], LLM42_ROW_SAMPLE};
-        llm42_pass pass = {.schedule = schedule,
-                           .rows = rows,
-                           .shape = schedule == LLM42_FIXED ? CHUNK : rows,
-                           .row = row,
-                           .seq = &seq,
-                           .out = out,
-                           .logits = logits};
-        args_check(backend->run(state, &pass, &error), &error);
-        for (int i = 0; i < rows; i++)
-            if (out[i].token < 0)
-                args_fail(1,
-                          "%s: position %d: the logits are not finite: the weights hold NaN or infinity, or overflow",
-                          model_path, begin + i);
-        for (int i = 0; i < rows && begin + i + 1 < count; i++) {
-            int32_t next = ids[begin + i + 1];
-            printf("%d\t%d\t%.9g\n", begin + i + 1, (int)next,
-                   (double)llm42_logprob(logits + (size_t)i * (size_t)vocab, vocab, next));
-        }
-    }
-    const float *last = logits + (size_t)((count - 1) % chunk) * (size_t)vocab;
+    for (int i = prompt > 1 ? (int)prompt : 1; i < count; i++)
+        printf("%d\t%d\t%.9g\n", i, (int)ids[i], (double)logprob[i]);
     if (all_logits) printf("\ntoken\tlogit\n");
-    for (int i = 0; all_logits && i < vocab; i++) printf("%d\t%.9g\n", i, (double)last[i]);
-    free(pages);
-    free(logits);
+    for (int i = 0; all_logits && i < vocab; i++)
+        printf("%d\t%.9g\n", i, (double)s->logits[(size_t)last * (size_t)vocab + (size_t)i]);
+    free(logprob);
 }
 
 int main(int argc, char **argv) {
-    args_parse(argc, argv, "Prints `position token logprob` of each token but the first.", options);
+    args_parse(argc, argv, "Prints `position token logprob` of each token but the first, or of each behind a prompt.", options);
     llm42_dtype compute = args_dtype("--dtype", dtype);
     const llm42_backend *backend = args_backend(name);
     static const char *const schedules[] = {"fast", "fixed", "invariant", NULL};
@@ -118,25 +94,32 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count; i++)
         if (ids[i] >= vocab) args_fail(1, "token %d is outside 0 to %d", (int)ids[i], vocab - 1);
 
-    llm42_backend_desc desc = {.model = model,
-                               .compute = compute,
-                               .logits_fp32 = compute == LLM42_FP32,
-                               .threads = 1,
-                               .max_rows = CHUNK,
-                               .max_context = count,
-                               .pages = count / PAGE + 1,
-                               .page_size = PAGE,
-                               .max_running = 1,
-                               .fixed_rows = CHUNK,
-                               .schedules = 1u << schedule};
+    if (prompt > count) args_fail(2, "--prompt: %d is more than the text's %d tokens", (int)prompt, count);
+
+    scoring s = {.backend = backend, .schedule = schedule, .rows = (int)rows};
+    s.desc = (llm42_backend_desc){.model = model,
+                                  .compute = compute,
+                                  .logits_fp32 = compute == LLM42_FP32,
+                                  .threads = 1,
+                                  .max_rows = (int)rows,
+                                  .max_context = count,
+                                  .pages = count / PAGE + 1,
+                                  .page_size = PAGE,
+                                  .max_running = 1,
+                                  .fixed_rows = (int)rows,
+                                  .schedules = 1u << schedule};
+    // A prompt that runs alone is one pass. The most rows are those that an engine of preset paper has: on a GPU the
+    // order of sums of a large pass may depend on them.
+    int longest = model->config.context < CONTEXT ? model->config.context : CONTEXT;
+    if (longest < prompt) longest = (int)prompt;
+    if (schedule == LLM42_FIXED && prompt && s.desc.max_rows < longest) s.desc.max_rows = longest;
 #ifdef _OPENMP
-    desc.threads = omp_get_max_threads();
+    s.desc.threads = omp_get_max_threads();
 #endif
-    if (threads) desc.threads = (int)threads;
-    void *state = NULL;
-    args_check(backend->open(&state, &desc, &error), &error);
-    score(backend, state, schedule, ids, count, vocab);
-    backend->close(state);
+    if (threads) s.desc.threads = (int)threads;
+    scoring_open(&s);
+    score(&s, ids, count);
+    scoring_close(&s);
     tok_free(t);
     llm42_model_free(model);
     arrfree(ids);
