@@ -4,16 +4,19 @@
 //
 // single: one prompt, in batches of 1 to N copies. mixed: prompts of different lengths drawn into batches of 1 to N.
 // prefix: prompts that share beginnings of different lengths, prefix cache on and warm. spans: each request among all
-// others against the same request alone: consistent spans, flip rate, rollbacks, recompute %. Outputs are equal if all
-// tokens and all bits of the log-probabilities are. `nondeterministic` is the control: requests that nobody verifies.
-// `together` counts the unique outputs of dvr, best and invariant, which must have one result. Exit status 1 if outputs
-// that are promised to be equal are not.
-// With --backend cuda the GPU's manifest stands in the header, here and in the --tsv file. No tokenizer is needed.
+// others against the same request alone: consistent spans, flip rate, rollbacks, recompute %. score: requests served
+// all at once against scoring, which is their finished texts in INVARIANT passes: log-probabilities with other bits,
+// and how far the probabilities are from each other. Those of preset paper are those of FIXED passes, a second row.
+// Outputs are equal if all tokens and all bits of the log-probabilities are. `nondeterministic` is the control:
+// requests that nobody verifies. `together` counts the unique outputs of dvr, best and invariant, which must have one
+// result. Exit status 1 if outputs that are promised to be equal are not. With --backend cuda the GPU's manifest stands
+// in the header, here and in the --tsv file. No tokenizer is needed.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 #include "args.h"
 #include "planners.h"
+#include "scoring.h"
 #include "stb_ds.h"
 
 enum { KINDS = 4, LONG_TEXT = 300, TEXT = 48 };  // prompts that mixed and prefix draw from; lengths of texts
@@ -37,7 +40,7 @@ typedef struct study {
     size_t tsv_size;
     double begin;
     int broken;           // promises
-    int compared;         // prompts of promised modes with at least two outputs
+    int compared;         // results that were promised to be equal, and of which there were two
     const char *running;  // suite
 } study;
 
@@ -293,6 +296,94 @@ static void run_spans(study *s, const way *w) {
     llm42_engine_close(loaded);
 }
 
+// What scoring makes of generated tokens.
+typedef struct scored {
+    int tokens, other;    // those whose log-probability has other bits
+    double sum, largest;  // differences of probability
+} scored;
+
+// Opens the backend again, as an engine had it, for scoring.
+static scoring open_scoring(study *s, const llm42_engine_desc *d, llm42_schedule schedule) {
+    const int M = d->window * d->group;
+    scoring scorer = {.backend = d->backend, .schedule = schedule, .rows = M};
+    scorer.desc = (llm42_backend_desc){.model = d->model,
+                                       .compute = d->compute,
+                                       .logits_fp32 = d->logits_fp32,
+                                       .router_fp32 = d->router_fp32,
+                                       .threads = d->threads,
+                                       .max_rows = M > d->token_budget ? M : d->token_budget,
+                                       .max_context = d->max_context,
+                                       .pages = d->pages,
+                                       .page_size = d->page_size,
+                                       .max_running = d->max_running,
+                                       .fixed_rows = M,
+                                       .schedules = 1u << schedule,
+                                       .log = args_manifest_log,
+                                       .log_user = &s->manifest};
+    scoring_open(&scorer);
+    return scorer;
+}
+
+static void score_request(const scoring *scorer, const llm42_request *r, scored *sum) {
+    const int first = r->prompt_count, count = first + r->committed;
+    int32_t *ids = NULL;
+    float *logprob = NULL;
+    memcpy(arraddnptr(ids, first), r->prompt, sizeof *ids * (size_t)first);
+    memcpy(arraddnptr(ids, r->committed), r->tokens, sizeof *ids * (size_t)r->committed);
+    arrsetlen(logprob, count);
+    scoring_text(scorer, ids, count, first, logprob);
+    for (int i = 0; i < r->committed; i++) {
+        double difference = fabs(llm42_exp64((double)r->logprobs[i]) - llm42_exp64((double)logprob[first + i]));
+        sum->tokens++;
+        sum->other += memcmp(&r->logprobs[i], &logprob[first + i], sizeof *logprob) != 0;
+        sum->sum += difference;
+        if (difference > sum->largest) sum->largest = difference;
+    }
+    arrfree(ids);
+    arrfree(logprob);
+}
+
+static void report_scored(study *s, const char *name, bool promised, const scored *sum) {
+    const char *const metric[] = {"tokens", "other_bits", "mean_probability_difference",
+                                  "largest_probability_difference"};
+    const double value[] = {sum->tokens, sum->other, sum->sum / sum->tokens, sum->largest};
+    const bool broken = promised && sum->other;
+    s->compared += promised;
+    s->broken += broken;
+    printf("%-16s%9d%12d%18.3g%18.3g%s\n", name, sum->tokens, sum->other, value[2], value[3], broken ? "  BROKEN" : "");
+    for (int i = 0; i < 4 && s->tsv; i++)  // the prompts differ in length: 0
+        fprintf(s->tsv, "score\t%s\t0\t%s\t%.6g\n", name, metric[i], value[i]);
+}
+
+// Serves all requests at once, the first ones with long prompts, and scores what they return.
+static void run_score(study *s, const bool chosen[WAYS]) {
+    scoring invariant = {0}, fixed = {0};
+    for (int i = 0; i < WAYS; i++) {
+        const way *w = &ways[i];
+        scored canonical = {0}, paper = {0};
+        if (!chosen[i]) continue;
+        llm42_engine *engine = open_engine(s, w, false);
+        const llm42_engine_desc *config = llm42_engine_config(engine);
+        const bool by_fixed = w->preset == LLM42_PRESET_PAPER;
+        if (!invariant.state) invariant = open_scoring(s, config, LLM42_INVARIANT);
+        if (by_fixed) fixed = open_scoring(s, config, LLM42_FIXED);
+        for (int k = 0; k < s->requests; k++) submit(s, engine, w, s->text[k], (int)arrlen(s->text[k]));
+        args_run(engine);
+        for (int k = 0; k < s->requests; k++) {
+            const llm42_request *r = llm42_engine_request(engine, k + 1);
+            score_request(&invariant, r, &canonical);
+            if (by_fixed) score_request(&fixed, r, &paper);
+            progress(s, engine, w->name, k + 1, (int)s->requests);
+        }
+        report_scored(s, w->name, w->canonical, &canonical);
+        if (by_fixed) report_scored(s, "paper, by FIXED", true, &paper);
+        fflush(stdout);
+        llm42_engine_close(engine);
+    }
+    scoring_close(&invariant);
+    scoring_close(&fixed);
+}
+
 typedef struct windows_words {
     char text[64];
 } windows_words;
@@ -321,15 +412,19 @@ static void write_tsv(study *s, FILE *file) {
 }
 
 static void run_suite(study *s, const bool chosen[WAYS]) {
-    bool spans = !strcmp(s->running, "spans");
+    const bool spans = !strcmp(s->running, "spans"), score = !strcmp(s->running, "score");
     printf("\n%s\n", s->running);
     if (spans)
         printf("%44s%9s%8s%19s\n%-16s%9s%10s%9s%9s%8s%10s%9s\n", "1st span", "2nd span", "flips", "recomputed",
                "preset", "requests", "identical", "tokens", "tokens", "%", "rollbacks", "%");
+    else if (score)
+        printf("%37s%36s\n%-16s%9s%12s%18s%18s\n", "log-probabilities", "difference of probability", "preset", "tokens",
+               "other bits", "mean", "largest");
     else
         printf("%24s%19s%19s%14s\n%-16s%8s%8s%11s%19s%14s\n", "prompt", "unique by", "unique by tokens", "first token",
                "preset", "tokens", "trials", "tokens", "and log-prob bits", "that differs");
-    if (!spans) run_unique(s, chosen);
+    if (score) run_score(s, chosen);
+    else if (!spans) run_unique(s, chosen);
     for (int i = 0; i < WAYS && spans; i++)
         if (chosen[i]) run_spans(s, &ways[i]), fflush(stdout);
 }
@@ -348,7 +443,7 @@ int main(int argc, char **argv) {
     char names[256], planners[256];
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
-        ARGS_TEXT("suite NAME", &s.suite, "single, mixed, prefix, spans or all"),
+        ARGS_TEXT("suite NAME", &s.suite, "single, mixed, prefix, spans, score or all"),
         ARGS_TEXT("model DIR", &s.model_path, "model folder or file"),
         ARGS_INT("requests N", &s.requests, 1, 256, "requests in the largest batch"),
         ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each request"),
@@ -364,7 +459,7 @@ int main(int argc, char **argv) {
         ARGS_END,
     };
     args_parse(argc, argv, "Counts unique outputs of equal requests in batches of every size, by preset.", options);
-    static const char *const suites[] = {"single", "mixed", "prefix", "spans", "all", NULL};
+    static const char *const suites[] = {"single", "mixed", "prefix", "spans", "score", "all", NULL};
     int suite = args_choice("--suite", s.suite, suites), one = args_choice("--preset", s.preset, way_names);
     bool chosen[WAYS];
     for (int i = 0; i < WAYS; i++) chosen[i] = one == WAYS || one == i;
@@ -384,8 +479,9 @@ int main(int argc, char **argv) {
     printf("%s, %s, temperature %g\n%d tokens, batches to %d, W and G %s, planner %s\n", s.model_path, s.dtype,
            (double)s.temperature, (int)s.tokens, (int)s.requests, windows_text(&s).text, s.planner);
     args_manifest_print(&s.manifest, stdout);
-    for (int i = 0; i < 4; i++) {
-        if (suite != 4 && suite != i) continue;
+    enum { ALL = sizeof suites / sizeof *suites - 2 };
+    for (int i = 0; i < ALL; i++) {
+        if (suite != ALL && suite != i) continue;
         s.running = suites[i];
         run_suite(&s, chosen);
     }

@@ -9,11 +9,11 @@
 //     build/score --text "It was the best of times" --dtype fp32 --schedule fast --rows 1
 // (bf16 rounds away most of these differences in a text of so few tokens.)
 //
-// The log-probabilities of `build/generate --deterministic --logprobs` come out to the last bit. IDS are the prompt of N
-// tokens and the output:
-//     build/score --ids IDS                                        presets dvr, best and invariant
-//     build/score --ids IDS --schedule fixed --rows 512 --prompt N   preset paper, M = W x G = 512: its prompts run
-//                                                                  alone, in one pass of N rows
+// The log-probabilities of `build/generate --deterministic --logprobs` come out to the last bit. IDS are the prompt of
+// N tokens and the output:
+//     build/score --ids IDS                                          presets dvr, best and invariant
+//     build/score --ids IDS --schedule fixed --rows 512 --prompt N   preset paper: M = W x G = 512, and prompts run
+//                                                                    alone, each in one pass of its own shape
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -40,7 +40,8 @@ static const args_option options[] = {
     ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
     ARGS_TEXT("schedule NAME", &how, "order of sums: fast, fixed or invariant"),
     ARGS_INT("rows N", &rows, 1, 4096, "tokens that run in one pass; M of fixed passes"),
-    ARGS_INT("prompt N", &prompt, 0, INT32_MAX, "the first N are not scored; fixed: they run alone, as in preset paper"),
+    ARGS_INT("prompt N", &prompt, 0, INT32_MAX,
+             "the first N are a prompt: it is not scored, and by fixed passes it runs alone"),
     ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory: a mapped file must not shrink"),
     ARGS_FLAG("logits", &all_logits, "then a table `token logit` of all logits after the last token"),
@@ -63,7 +64,8 @@ static void score(scoring *s, const int32_t *ids, int count) {
 }
 
 int main(int argc, char **argv) {
-    args_parse(argc, argv, "Prints `position token logprob` of each token but the first, or of each behind a prompt.", options);
+    args_parse(argc, argv, "Prints `position token logprob` of each token but the first, or of each behind a prompt.",
+               options);
     llm42_dtype compute = args_dtype("--dtype", dtype);
     const llm42_backend *backend = args_backend(name);
     static const char *const schedules[] = {"fast", "fixed", "invariant", NULL};
