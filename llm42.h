@@ -172,9 +172,10 @@
    SCORING WITH THE SAME BITS
 
    A program that trains on generated tokens scores them again and needs the log-probabilities that generation returned.
-   The canonical ones are those of INVARIANT passes over the finished text, to the last bit and with any number of rows
-   in a pass. `build/generate --deterministic --logprobs` and `build/score --schedule invariant` show it. With verifier
-   FIXED they are those of FIXED passes of M rows, if the prompts were PACKED.
+   INVARIANT passes over the finished text, with any number of rows, give the canonical ones to the last bit. With
+   verifier FIXED it takes FIXED passes of M rows, and the prompt as generation ran it: PACKED in such passes too,
+   ISOLATED alone in one pass of its own shape (cut at .token_budget), INVARIANT in INVARIANT passes. `build/score`
+   scores a text, and `build/determinism --suite score` compares generation under load with scoring.
 
 
    MEMORY, ERRORS, THREADS, BACKENDS
