@@ -31,7 +31,7 @@ static struct program {
     {.name = "score", .first = {"--ids", "0,905"}},
     {.name = "rollback", .last = {"--requests", "2", "--tokens", "6", "--delay", "0"}},
     {.name = "determinism",
-     .first = {"--suite", "single", "--mode", "dvr"},
+     .first = {"--suite", "single", "--preset", "dvr"},
      .last = {"--requests", "2", "--tokens", "4"}},
     {.name = "bench", .first = {"--suite", "decode"}, .last = {"--repeats", "1", "--tokens", "4", "--quick"}},
     {.name = "fit", .last = {"--out", "fit.tsv", "--reference", "no/such/place"}},
