@@ -66,7 +66,7 @@ only() {  # only FILE MATCH...: the file without its # grid lines, and only the 
 # Results to draw: 2 x 2 cells, two shares, two seeds, and both other modes.
 calibration=sweep/calibration/h100-pcie-paper.tsv
 "$B/sweep" --calibration $calibration --requests 60 --window 16,64 --group 2,4 --ratio 0.1,1 --seed 42,43 --quiet \
-    --mode dvr,nondeterministic,batch_invariant --out "$dir/all.tsv" >/dev/null || exit 1
+    --preset paper --mode dvr,nondeterministic,batch_invariant --out "$dir/all.tsv" >/dev/null || exit 1
 only "$dir/all.tsv" mode=dvr ratio=1 seed=42 >"$dir/four.tsv"
 four="$dir/four.tsv" all="$dir/all.tsv"
 map=(--x window --y group --value e2e_p99_s)
@@ -87,7 +87,7 @@ refuses 2 "--over ratio,group: this column is an axis" "$four" "${map[@]}" --ove
 refuses 2 "--mean window: this column is an axis" "$four" "${map[@]}" --mean window
 refuses 2 "add the name of the pictures" "$four" "${map[@]}" --out "$dir/"
 refuses 2 "control character" "$four" "${map[@]}" --title $'a\tb'
-refuses 2 "four.tsv: --x rows: no such column; there are: backend, calibration, workload, requests, mode, planner" \
+refuses 2 "four.tsv: --x rows: no such column; there are: backend, calibration, workload, requests, preset, mode" \
     "$four" --x rows --y group --value e2e_p99_s
 refuses 2 "--value nothing: no such column" "$four" --x window --y group --value nothing
 refuses 2 "--where speed: no such column" "$four" "${map[@]}" --where speed=1
@@ -130,6 +130,21 @@ refuses 1 "the last line has no end: the file is cut short" "$dir/bad.tsv" "${ma
 refuses 1 "fields: the file is cut short or mixed up" "$dir/bad.tsv" "${map[@]}"
 head -n -1 "$all" >"$dir/bad.tsv"
 refuses 1 "it has 19 rows, but its grids have 20 cells: the file is cut short" "$dir/bad.tsv" "${map[@]}"
+# Presets decide what the line of the grid does not name; FIXED and INVARIANT verifiers and mode hybrid have other rows.
+promises() {  # promises ROWS OPTION...: a grid has so many rows, and a file with one less is cut short
+    "$B/sweep" --calibration $calibration --requests 3 --workload fixed:8x8 --slowdown 1,2 --quiet "${@:2}" \
+        --out "$dir/grid.tsv" >/dev/null
+    check "${*:2}: $1 rows" [ "$(grep -c '^sim' "$dir/grid.tsv")" = "$1" ]
+    head -n -1 "$dir/grid.tsv" >"$dir/bad.tsv"
+    refuses 1 "it has $(($1 - 1)) rows, but its grids have $1 cells: the file is cut short" "$dir/bad.tsv" "${map[@]}"
+}
+promises 7 --preset dvr,best,paper,invariant
+promises 4 --mode dvr,hybrid
+promises 5 --preset dvr,paper --mode dvr,nondeterministic --window 16 --chunked off
+promises 16 --mode dvr,hybrid --verifier fixed,invariant --prefill isolated,packed,invariant --verify eager --ratio 0.5
+promises 20 --preset paper,best --qps 5,12 --mode dvr,batch_invariant --window 8,16
+promises 22 --preset best,invariant --replicas 2 --router least_tokens,deterministic_apart --apart share,1 --ratio 0.3,0.6
+
 # A fleet has more axes, and ratios in more modes.
 "$B/sweep" --calibration sweep/calibration/h100-pcie-paper.tsv --requests 60 --replicas 2,3 --apart share,1 --quiet \
     --router least_tokens,deterministic_apart --mode dvr,batch_invariant,nondeterministic --ratio 0.3,0.5 --qps 24 \
@@ -139,7 +154,7 @@ draws "a fleet" "$dir/fleet.tsv" "${of_fleet[@]}" --where router=least_tokens
 says "sharegpt, 60 requests, 24 queries/s, seed 42, router least_tokens"
 head -n -1 "$dir/fleet.tsv" >"$dir/bad.tsv"
 refuses 1 "it has 25 rows, but its grids have 26 cells: the file is cut short" "$dir/bad.tsv" "${of_fleet[@]}"
-awk -F '\t' -v OFS='\t' '$1 == "sim" && !n++ { for (i = 19; i <= NF; i++) $i = "fast" } 1' "$four" >"$dir/bad.tsv"
+awk -F '\t' -v OFS='\t' '$1 == "sim" && !n++ { for (i = 20; i <= NF; i++) $i = "fast" } 1' "$four" >"$dir/bad.tsv"
 refuses 1 "e2e_p99_s is 'fast', not a number" "$dir/bad.tsv" "${map[@]}"
 sed '$p' "$four" >"$dir/bad.tsv"
 refuses 1 "are the same cell twice" "$dir/bad.tsv" "${map[@]}"
@@ -214,7 +229,7 @@ says "share of deterministic requests"
 says "DVR: EAGER, ISOLATED, W = 16, G = 2"
 
 # A reference of another device, of a device that is not named, and of the same one.
-{ echo "# device: Some GPU"; only "$four" | grep -v '^#' | cut -f 14,15,30; } >"$dir/reference.tsv"
+{ echo "# device: Some GPU"; only "$four" | grep -v '^#' | cut -f 15,16,31; } >"$dir/reference.tsv"
 sed -i '2s/.*/window\tgroup\ttheirs/' "$dir/reference.tsv"
 reference=(--reference "$dir/reference.tsv" --reference-value theirs --reference-name "published")
 draws "a reference of another device" "$four" "${map[@]}" "${reference[@]}"

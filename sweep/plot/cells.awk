@@ -22,35 +22,47 @@ function is_number(text) { return text ~ /^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][
 function is_none(text) { return text == "nan" || text == "-" }
 function same(a, b) { return is_number(a) && is_number(b) ? a + 0 == b + 0 : a == b }
 
-# How many rows a "# grid:" line promises; collected files may hold more.
-function promised(line, i, n, m, part, axis, word, count, mode, prefill, common, verified, routes, aparts) {
+# How many values an axis has; one that a "# grid:" line does not name has the preset's value.
+function times(axis) { return axis in list ? split(list[axis], word, ",") : 1 }
+function has(values, value) { return index("," values ",", "," value ",") > 0 }
+function values_of(axis, otherwise) { return axis in list ? list[axis] : otherwise }
+
+# How many rows a "# grid:" line promises at least; collected files may hold more.
+function promised(line, i, n, p, m, part, axis, preset, mode, own, verifiers, fixed, common, verified, slowed, routes, \
+    aparts, sum) {
+    split("", list)
     n = split(line, part, /; */)
     for (i = 1; i <= n; i++) {
         split(part[i], axis, " ")
-        count[axis[1]] = split(axis[2], word, ",")
-        for (m = 1; m <= count[axis[1]]; m++) {
-            if (axis[1] == "mode") mode[word[m]]
-            if (axis[1] == "prefill") prefill[word[m]]
-            if (axis[1] == "router" && word[m] == "deterministic_apart") aparts = 1
+        list[axis[1]] = axis[2]
+    }
+    common = times("planner") * times("chunked") * times("qps") * times("seed") * times("replicas")
+    # Replicas can be set apart in several ways where the router does that.
+    aparts = has(values_of("router"), "deterministic_apart")
+    routes = times("router") - aparts
+    aparts *= times("apart")
+    verified = common * times("verify") * times("bonus") * times("overlap") * times("fill") * times("window") * \
+        times("group") * times("ratio") * times("match")
+    # Only simulated INVARIANT passes are slowed down. Files of a GPU have one slowdown. Older ones have an axis match.
+    slowed = "match" in list ? 1 : times("slowdown")
+    n = times("prefill")
+    fixed = n + has(values_of("prefill"), "invariant") * (slowed - 1)  # prefills with the FIXED verifier, by slowdown
+    # Older files have no presets, and their verifier is FIXED where they do not name it.
+    p = split(values_of("preset", "none"), preset, ",")
+    for (; p > 0; p--) {
+        own = preset[p] == "best" ? "hybrid" : preset[p] == "invariant" ? "batch_invariant" : "dvr"
+        m = split(values_of("mode", own), mode, ",")
+        verifiers = values_of("verifier", preset[p] == "none" || preset[p] == "paper" ? "fixed" : "invariant")
+        for (; m > 0; m--) {
+            if (mode[m] == "nondeterministic") sum += common * (routes + (aparts > 0))
+            if (mode[m] == "batch_invariant") sum += common * slowed * (routes + aparts * times("ratio"))
+            if (mode[m] == "hybrid") sum += verified * n * slowed * (routes + aparts)
+            if (mode[m] == "dvr")
+                sum += verified * (has(verifiers, "fixed") * fixed + has(verifiers, "invariant") * n * slowed) * \
+                    (routes + aparts)
         }
     }
-    if (!("planner" in count)) count["planner"] = 1
-    common = count["planner"] * count["chunked"] * count["qps"] * count["seed"]
-    # A fleet has two axes more. Replicas can be set apart in several ways where the router does that.
-    routes = 1
-    if ("replicas" in count) {
-        common *= count["replicas"]
-        routes = count["router"] - aparts
-        aparts *= "apart" in count ? count["apart"] : 1
-    }
-    verified = common * count["verify"] * count["bonus"] * count["overlap"] * count["fill"] * count["window"] * \
-        count["group"] * count["ratio"] * ("match" in count ? count["match"] : 1)
-    # Only simulated INVARIANT passes are slowed down. Files of a GPU have one slowdown. Older ones have an axis match.
-    m = "match" in count ? 1 : count["slowdown"]
-    n = count["prefill"] - ("invariant" in prefill) + ("invariant" in prefill ? m : 0)
-    return ("dvr" in mode ? verified * n * (routes + aparts) : 0) + \
-        ("nondeterministic" in mode ? common * (routes + (aparts > 0)) : 0) + \
-        ("batch_invariant" in mode ? common * m * (routes + aparts * count["ratio"]) : 0)
+    return sum
 }
 
 function start(i, n, list, pair) {
