@@ -131,6 +131,8 @@ static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
     for (int a = 0; a < AXES; a++)
         if (axes[a].policy && cell_value(g, c, (axis_name)a))
             llm42_policy_set(&desc, axes[a].name, cell_text(g, c, (axis_name)a), NULL);
+    // The axis means nothing in mode HYBRID, which has one verifier, whatever the preset's is.
+    if (desc.mode == LLM42_HYBRID) desc.verifier = LLM42_VERIFIER_INVARIANT;
     desc.token_budget = s->budget[desc.chunked_prefill == LLM42_CHUNKED_ON];
     return desc;
 }

@@ -71,21 +71,21 @@ grid=("${sim[@]}" --mode dvr,nondeterministic,batch_invariant --window 16,64 --r
 
 # The grid, its columns, and modes in which most axes mean nothing.
 "$sweep" "${grid[@]}" --threads 1 >"$dir/whole.tsv"
-columns="backend calibration workload requests mode planner verifier verify prefill chunked bonus overlap fill window group ratio
+columns="backend calibration workload requests preset mode planner verifier verify prefill chunked bonus overlap fill window group ratio
 qps slowdown seed duration_s total_tok_per_s output_tok_per_s ttft_p50_s ttft_p75_s ttft_p90_s ttft_p99_s e2e_p50_s
 e2e_p75_s e2e_p90_s e2e_p99_s itl_p50_s itl_p99_s det_e2e_p50_s det_e2e_p99_s nondet_e2e_p50_s nondet_e2e_p99_s
 nondet_itl_p99_s returned_tokens det_tokens candidates verifications rollbacks recomputed_tokens recompute_pct
 rollbacks_per_request preemptions passes_fast passes_fixed passes_invariant replay_busy_pct running_mean"
 check "columns" \
     [ "$(grep -m1 ^backend "$dir/whole.tsv" | tr '\t' ' ')" = "$(tr '\n' ' ' <<<"$columns" | sed 's/ $//')" ]
-check "22 rows of 51 fields: 16 dvr, 2 nondeterministic, 4 batch_invariant" \
-    [ "$(awk -F '\t' '!/^#/ && NF == 51' "$dir/whole.tsv" | cut -f 5 | sort | uniq -c | xargs)" \
-    = "4 batch_invariant 16 dvr 1 mode 2 nondeterministic" ]
-check "--list has them in that order" diff <(awk '!/^#/' "$dir/whole.tsv" | cut -f 5-19) \
+check "38 rows of 52 fields: 32 dvr, 2 nondeterministic, 4 batch_invariant" \
+    [ "$(awk -F '\t' '!/^#/ && NF == 52' "$dir/whole.tsv" | cut -f 6 | sort | uniq -c | xargs)" \
+    = "4 batch_invariant 32 dvr 1 mode 2 nondeterministic" ]
+check "--list has them in that order" diff <(awk '!/^#/' "$dir/whole.tsv" | cut -f 5-20) \
     <("$sweep" "${grid[@]}" --list | cut -f 3-)
 check "simulated, and says so" grep -q '^# simulated: .*calibration none$' "$dir/whole.tsv"
-check "no axis where it means nothing" [ "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 7-16 |
-    sort -u)" = $'-\t-\t-\toff\t-\t-\t-\tnan\tnan\tnan' ]
+check "no axis where it means nothing" [ "$(awk -F '\t' '$6 == "nondeterministic"' "$dir/whole.tsv" | cut -f 8-17 |
+    sort -u)" = $'-\t-\t-\ton\t-\t-\t-\tnan\tnan\tnan' ]
 
 # A request's time outside the engine is part of its latencies and of nothing else.
 sed 's/^# model:/# host_request_ms: 1500\n&/' "$dir/none.tsv" >"$dir/outside.tsv"
@@ -102,7 +102,7 @@ check "host_request_ms" [ "$(awk -F '\t' '
                 wrong += difference > 2e-5 * $i || -difference > 2e-5 * $i
             } else wrong += $i != old[row, i]
     }
-    END { print rows, row, wrong }' "$dir/whole.tsv" "$dir/later.tsv")" = "22 22 0" ]
+    END { print rows, row, wrong }' "$dir/whole.tsv" "$dir/later.tsv")" = "38 38 0" ]
 
 # The same result another way.
 check "2 threads" diff "$dir/whole.tsv" <("$sweep" "${grid[@]}" --threads 2)
@@ -128,18 +128,18 @@ other=("${grid[@]}" --requests 201 --flip-scale 1.0000001 --quiet)
 check "another configuration in the same folder" cmp "$dir/other.tsv" "$dir/cells_other.tsv"
 "$sweep" "${grid[@]}" --merge "$dir/cells" >"$dir/merged.tsv" 2>"$dir/stderr"
 check "it has not touched the first one's cells" cmp "$dir/whole.tsv" "$dir/merged.tsv"
-check "the merge says so" grep -qxF "sweep: $dir/cells: 22 cells of this configuration, 22 of them in this grid; 22 \
+check "the merge says so" grep -qxF "sweep: $dir/cells: 38 cells of this configuration, 38 of them in this grid; 38 \
 cells of another configuration: flip_scale 1.0000001 (here 1), requests 201 (here 200); only this one is merged" "$dir/stderr"
 check "and the other merge" diff "$dir/other.tsv" <("$sweep" "${other[@]}" --merge "$dir/cells" 2>"$dir/stderr")
-check "says so even under --quiet" grep -q '22 cells of another configuration: flip_scale 1 (here 1.0000001)' \
+check "says so even under --quiet" grep -q '38 cells of another configuration: flip_scale 1 (here 1.0000001)' \
     "$dir/stderr"
-refuses 1 'missing; 22 of the grid.s 22 cells are not done: .*; it has 22 cells of another .*; 22 cells of another' \
+refuses 1 'missing; 38 of the grid.s 38 cells are not done: .*; it has 38 cells of another .*; 38 cells of another' \
     "${grid[@]}" --no-flips --merge "$dir/cells"
 while read -r file; do rm "$file"; done < <(grep -l 'requests 201' "$dir/cells"/*)
 mkdir "$dir/mixed"
 cp "$dir"/cells/*_qps12_* "$dir/mixed"
 "$sweep" "${other[@]}" --qps offline --cells "$dir/mixed" >/dev/null
-refuses 1 'missing; 11 of the grid.s 22 cells are not done: .*; it has 11 cells of another .* requests 201 ' \
+refuses 1 'missing; 19 of the grid.s 38 cells are not done: .*; it has 19 cells of another .* requests 201 ' \
     "${grid[@]}" --merge "$dir/mixed"
 printf '# llm42 sweep cell 2\n# configuration: x;\n# cell: \nrow\n# end\n' >"$dir/mixed/odd.tsv"
 refuses 1 '; 1 cell of another configuration: x, \(here llm42 ' "${grid[@]}" --merge "$dir/mixed"
@@ -149,7 +149,7 @@ refuses 1 '; 1 cell of another configuration: x, \(here llm42 ' "${grid[@]}" --m
 cells=("$dir"/cells/*)
 head -c 300 "${cells[0]}" >"$dir/part" && cp "$dir/part" "${cells[0]}"
 sed -i 's/requests 200/requests 201/' "${cells[1]}"
-refuses 1 "${cells[0]##*/}: cut short.* 2 of the grid's 22" "${grid[@]}" --merge "$dir/cells" --out "$dir/refused.tsv"
+refuses 1 "${cells[0]##*/}: cut short.* 2 of the grid's 38" "${grid[@]}" --merge "$dir/cells" --out "$dir/refused.tsv"
 check "a refused merge leaves no result" [ ! -e "$dir/refused.tsv" ]
 rm "${cells[2]}"
 "$sweep" "${grid[@]}" --cells "$dir/cells" --out "$dir/resumed.tsv" >/dev/null 2>"$dir/notes"
@@ -202,7 +202,7 @@ refuses 1 'large.tsv: kv_tokens: 1000000000000 tokens are 62500000000 pages of 1
     --calibration "$dir/large.tsv"
 refuses 2 '--kv-tokens: a KV pool of 62500000000 pages of 16 tokens: at most' "${sim[@]}" --kv-tokens 1000000000000
 check "a word that llm42.h has is a value of the axis" \
-    [ "$("$dir/eager" --verify wait,never --list | cut -f 6 | xargs)" = "verify wait never" ]
+    [ "$("$dir/eager" --verify wait,never --list | cut -f 7 | xargs)" = "verify wait never" ]
 
 # Planners: all return the same tokens. Cells of the default one have no planner in their names, the others have.
 planners=$("$sweep" "${sim[@]}" --planner nobody 2>&1 | sed -n 's/.*is not one of: //p')
@@ -215,7 +215,7 @@ check "three cells of each planner" [ "$(column "$dir/planners.tsv" planner | so
     "$(tr -d ' ' <<<"$planners" | tr , '\n' | sort | sed 's/^/3 /' | xargs)" ]
 check "planners return the same tokens" [ "$(column "$dir/planners.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
 check "names of their cells" [ "$("$sweep" "${some[@]}" --list | awk -F '\t' '
-    NR > 1 && ($4 == "default" ? $2 !~ /planner/ : index($2, "_planner-" $4 "_"))' | wc -l)" = \
+    NR > 1 && ($5 == "default" ? $2 !~ /planner/ : index($2, "_planner-" $5 "_"))' | wc -l)" = \
     "$(column "$dir/planners.tsv" planner | wc -l)" ]
 
 # Figures: of one cell against its requests, of modes against each other.
@@ -233,9 +233,9 @@ check "returned tokens" [ "$(sum 4)" = "$(column "$dir/one.tsv" returned_tokens)
 check "trace" [ "$(grep -c $'\tfinished\t' "$dir/trace.tsv")" = 200 ]
 check "every cell returns the same tokens" [ "$(column "$dir/whole.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
 check "invariant passes as fast as fast ones: as without determinism" \
-    [ "$(awk -F '\t' '$5 == "batch_invariant" && $18 == 1' "$dir/whole.tsv" | cut -f 20-32)" \
-    = "$(awk -F '\t' '$5 == "nondeterministic"' "$dir/whole.tsv" | cut -f 20-32)" ]
-"$sweep" "${sim[@]}" --prefill packed,invariant --slowdown 0,1,3 >"$dir/prefill.tsv"
+    [ "$(awk -F '\t' '$6 == "batch_invariant" && $19 == 1' "$dir/whole.tsv" | cut -f 21-33)" \
+    = "$(awk -F '\t' '$6 == "nondeterministic"' "$dir/whole.tsv" | cut -f 21-33)" ]
+"$sweep" "${sim[@]}" --verifier fixed --prefill packed,invariant --slowdown 0,1,3 >"$dir/prefill.tsv"
 check "with prefill invariant a slowdown means something" \
     [ "$(column "$dir/prefill.tsv" prefill | uniq -c | xargs)" = "1 packed 3 invariant" ]
 check "INVARIANT passes there only" [ "$(column "$dir/prefill.tsv" passes_invariant |
@@ -262,15 +262,50 @@ check "hybrid is as fast as the better way" [ "$(awk -F '\t' '
         print cells, slow
     }' "$dir/hybrid.tsv")" = "12 0" ]
 refuses 2 "--prefill: 'alone' is not one of: packed, isolated, invariant" "${sim[@]}" --prefill alone
-check "no flips, no rollbacks" [ "$("$sweep" "${sim[@]}" --no-flips | cut -f 42,43 | tail -n 1)" = $'0\t0' ]
-check "ratio 0: no verification" [ "$("$sweep" "${sim[@]}" --ratio 0 | cut -f 40-42 | tail -n 1)" = $'0\t0\t0' ]
+check "no flips, no rollbacks" [ "$("$sweep" "${sim[@]}" --no-flips | cut -f 43,44 | tail -n 1)" = $'0\t0' ]
+check "ratio 0: no verification" [ "$("$sweep" "${sim[@]}" --ratio 0 | cut -f 41-43 | tail -n 1)" = $'0\t0\t0' ]
+
+# Presets: a cell's columns have what its preset says, and its row is that of the same policies given one by one.
+"$sweep" "${sim[@]}" --preset dvr,best,paper,invariant --ratio 0.5 >"$dir/presets.tsv"
+check "four presets, and their modes" [ "$(awk -F '\t' '!/^#/ && NR > 1 {print $5 "=" $6}' "$dir/presets.tsv" | xargs)" = \
+    "preset=mode dvr=dvr best=hybrid paper=dvr invariant=batch_invariant" ]
+check "the paper's policies, W and G" [ "$(grep -P '\tpaper\t' "$dir/presets.tsv" | cut -f 8-16 | xargs)" = \
+    "fixed eager isolated off off off oldest 64 8" ]
+check "what they say stands there, not that they say it" [ "$(grep -v '^#' "$dir/presets.tsv" | grep -cw preset)" = 1 ]
+by_hand() {  # by_hand PRESET: each value of its row as an option, with a preset of other values
+    local options
+    readarray -t options < <(awk -F '\t' -v preset="$1" '
+        /^#/ { next }
+        !n { for (n = 1; n <= NF; n++) name[n] = $n; next }
+        $5 == preset {
+            for (i = 6; i <= 20; i++) if ($i != "-" && $i != "nan") print "--" name[i] "\n" $i
+        }' "$dir/presets.tsv")
+    [ ${#options[@]} -gt 8 ] && "$sweep" "${sim[@]}" --preset "$2" "${options[@]}" >"$dir/hand.tsv" &&
+        diff <(awk -F '\t' -v preset="$1" '!/^#/ && $5 == preset' "$dir/presets.tsv" | cut -f 6-) \
+            <(grep ^sim "$dir/hand.tsv" | cut -f 6-)
+}
+check "four presets, four results" [ "$(grep ^sim "$dir/presets.tsv" | cut -f 21- | sort -u | wc -l)" = 4 ]
+check "dvr by hand" by_hand dvr paper
+check "best by hand" by_hand best paper
+check "paper by hand" by_hand paper best
+check "invariant by hand" by_hand invariant paper
+"$sweep" "${sim[@]}" --preset dvr,paper --window 12 --verify eager --bonus on >"$dir/own.tsv"
+check "options override the presets" [ "$(grep ^sim "$dir/own.tsv" | cut -f 9,12,15 | sort -u | xargs)" = "eager on 12" ]
+check "and leave them the rest" [ "$(column "$dir/own.tsv" verifier | xargs) $(column "$dir/own.tsv" prefill |
+    tail -n 1) $(column "$dir/own.tsv" group | tail -n 1)" = "invariant fixed isolated 8" ]
+check "mode hybrid has one verifier, by any preset" [ "$("$sweep" "${sim[@]}" --preset dvr,paper --mode hybrid |
+    grep -c ^sim)" = 2 ]
+refuses 2 '--verify: preset must stand alone' "${sim[@]}" --verify preset,eager
+refuses 2 '--window: preset must stand alone' "${sim[@]}" --window 32,preset
+refuses 2 "--preset: 'preset' is not one of: dvr, best, paper, invariant" "${sim[@]}" --preset preset
 
 # A fleet. One replica gives the same rows as a single engine, apart from two more columns, and the same requests.
 # Settings are taken by chance. The control: other seeds differ. (tests/test_fleet.c looks at the routers.)
 pick() { shift $((RANDOM % $#)) && echo "$1"; }
 RANDOM=42 same=0 others=0
 for _ in $(seq 40); do
-    one=("${sim[@]}" --mode "$(pick dvr dvr dvr nondeterministic batch_invariant)" --verify "$(pick eager wait)"
+    one=("${sim[@]}" --mode "$(pick dvr dvr dvr hybrid nondeterministic batch_invariant)"
+        --preset "$(pick dvr best paper)" --verifier "$(pick preset fixed invariant)" --verify "$(pick eager wait)"
         --prefill "$(pick isolated packed invariant)" --chunked "$(pick off on)" --bonus "$(pick off on)"
         --fill "$(pick oldest largest)" --overlap "$(pick off on)" --window "$(pick 1 8 64)" --group "$(pick 1 8)"
         --ratio "$(pick 0 0.1 0.5 1)" --qps "$(pick offline 5 12 trace)" --planner "$(pick default default every deadline)"
@@ -280,7 +315,7 @@ for _ in $(seq 40); do
     [ "$router" != deterministic_apart ] || one+=(--mode dvr)
     "$sweep" "${one[@]}" --per-request "$dir/a_requests.tsv" | awk '!/^#/' >"$dir/a.tsv"
     "$sweep" "${one[@]}" --replicas 1 --router "$router" --per-request "$dir/b_requests.tsv" |
-        awk '!/^#/' | cut -f 1-19,22- >"$dir/b.tsv"
+        awk '!/^#/' | cut -f 1-20,23- >"$dir/b.tsv"
     cmp -s "$dir/a.tsv" "$dir/b.tsv" && [ -s "$dir/a.tsv" ] && same=$((same + 1))
     cmp -s <(grep -v '^#' "$dir/a_requests.tsv") <(grep -v '^#' "$dir/b_requests.tsv" | cut -f 1-10) &&
         others=$((others + 1))
@@ -294,10 +329,10 @@ fleet=("${sim[@]}" --replicas 1,5 --router round_robin,least_tokens,deterministi
 check "52 rows of a fleet: batch_invariant has two ratios where replicas are set apart" \
     [ "$(column "$dir/fleet.tsv" mode | sort | uniq -c | xargs)" = "16 batch_invariant 24 dvr 12 nondeterministic" ]
 check "a fleet on 2 threads" diff "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --threads 2)
-check "another seed is another fleet" [ "$(cut -f 21- "$dir/fleet.tsv" | sort -u | wc -l)" -lt \
-    "$(cat "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --seed 43) | cut -f 21- | sort -u | wc -l)" ]
+check "another seed is another fleet" [ "$(cut -f 22- "$dir/fleet.tsv" | sort -u | wc -l)" -lt \
+    "$(cat "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --seed 43) | cut -f 22- | sort -u | wc -l)" ]
 check "every fleet returns the same tokens" [ "$(column "$dir/fleet.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
-check "columns of a fleet" [ "$(grep -m1 ^backend "$dir/fleet.tsv" | cut -f 19-22 | xargs)" = \
+check "columns of a fleet" [ "$(grep -m1 ^backend "$dir/fleet.tsv" | cut -f 20-23 | xargs)" = \
     "seed replicas router duration_s" ]
 for share in 1/2 2/2; do "$sweep" "${fleet[@]}" --cells "$dir/fleets" --cell $share --quiet; done
 check "a fleet's shares, merged" diff "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --merge "$dir/fleets" --quiet)
@@ -345,7 +380,7 @@ cpu=(--backend cpu --workload fixed:24x12 --requests 6 --qps offline --window 8 
 "$sweep" "${cpu[@]}" --mode dvr,nondeterministic,batch_invariant --slowdown 0 >"$dir/cpu.tsv"
 check "measured, and says so" grep -qE '^# measured on this machine: cpu .+, 1 threads, model examples/tiny42$' \
     "$dir/cpu.tsv"
-check "measured rows" [ "$(awk -F '\t' '!/^#/' "$dir/cpu.tsv" | cut -f 1,2,38 | sort -u | xargs)" \
+check "measured rows" [ "$(awk -F '\t' '!/^#/' "$dir/cpu.tsv" | cut -f 1,2,39 | sort -u | xargs)" \
     = "backend calibration returned_tokens cpu - 72" ]
 check "a share that --seconds ends counts what it ran" [ "$("$sweep" "${cpu[@]}" --window 8,16,32 --seconds 1e-9 \
     --cells "$dir/ended" --cell 1/1 2>&1 | sort | xargs)" = \
@@ -390,7 +425,7 @@ refuses 2 'only with --backend sim' --backend cpu --calibration "$dir/none.tsv"
 refuses 2 '--overlap on: only with --backend sim' --backend cpu --overlap off,on
 refuses 2 '--slowdown: only with --backend sim' --backend cpu --slowdown 1.5
 refuses 1 'gone: no such model' --backend cpu --model "$dir/gone"
-refuses 1 'token_budget' "${sim[@]}" --token-budget 4000
+refuses 1 'token_budget' "${sim[@]}" --chunked off --token-budget 4000
 refuses 1 'sglang:64x64x10.: seed 4294967296: must be below 2\^32' "${sim[@]}" --workload sglang:64x64x10 --seed 4294967296
 configuration() { "$sweep" "${sim[@]}" --requests 5 "$@" | grep '^# configuration'; }
 check "scales that look alike are two configurations" [ "$(configuration --flip-scale 1.0000001)" != \
