@@ -165,7 +165,8 @@ static llm42_engine *open_engine(demo *d, bool watch) {
     desc.model = d->model;
     desc.window = (int)d->window;
     desc.group = (int)d->group;
-    desc.token_budget = BUDGET;
+    desc.token_budget = d->budget;
+    if (desc.chunked_prefill == LLM42_CHUNKED_OFF) desc.max_context = d->longest;
     desc.max_running = MAX_LANES;
     desc.inject_rate = d->inject;
     desc.inject_seed = (uint64_t)d->seed;
@@ -228,11 +229,13 @@ static void report_counts(const demo *d, const screen *s) {
     for (int i = 0; i < (int)arrlen(d->windows); i++) held += d->windows[i].agreed;
     printf("\n");
     say(s, STRONG, 0, "What happened");
-    say(s, PLAIN, 11, "passes     %d fast, %d replay (%d with a rollback), %d for deterministic prompts",
-        kinds[FAST_PASS], kinds[REPLAY_PASS] + kinds[ROLLBACK_PASS], kinds[ROLLBACK_PASS], kinds[PROMPT_PASS]);
+    const bool fixed = d->how.verifier == LLM42_VERIFIER_FIXED;
+    say(s, PLAIN, 11, "passes     %d fast, %d replay (%d with a rollback), %d %s", kinds[FAST_PASS],
+        kinds[REPLAY_PASS] + kinds[ROLLBACK_PASS], kinds[ROLLBACK_PASS], kinds[PROMPT_PASS],
+        fixed ? "for deterministic prompts" : "more in INVARIANT schedule");
     say(s, PLAIN, 11, "candidates %d, of which %d held", (int)n->candidates, held);
-    say(s, PLAIN, 11, "committed  %d tokens: those and %d of the verifier's own", (int)n->deterministic_tokens,
-        (int)n->deterministic_tokens - held);
+    say(s, PLAIN, 11, "committed  %d tokens: those and %d %s", (int)n->deterministic_tokens,
+        (int)n->deterministic_tokens - held, fixed ? "of the verifier's own" : "that INVARIANT passes gave themselves");
     say(s, PLAIN, 11, "rollbacks  %d in %d windows; %d tokens recomputed, %.1f%% of the %d returned", (int)n->rollbacks,
         (int)n->verifications, (int)n->recomputed, 100.0 * (double)n->recomputed / (double)n->returned_tokens,
         (int)n->returned_tokens);
@@ -331,7 +334,6 @@ static void open_demo(demo *d) {
     if (d->trace_path) args_check(llm42_trace_open(&d->trace, d->trace_path, &error), &error);
     size_t vocab = (size_t)d->model->config.vocab, rows = (size_t)(d->window * d->group);
     d->ring = 2 * (int)d->window + 2;  // candidates alive at once, look-ahead included, at most
-    arrsetlen(d->logits, vocab * (rows > BUDGET ? rows : BUDGET));
     for (int k = 0; k < d->requests; k++) {
         lane *l = &d->lane[k];
         l->deterministic = k % 2 == 0;
@@ -339,7 +341,13 @@ static void open_demo(demo *d) {
         args_check(tok_encode(d->tok, PROMPTS[k], strlen(PROMPTS[k]), true, &l->prompt, &error), &error);
         arrsetlen(l->fast, vocab * (size_t)d->ring);
         arrsetlen(l->drawn, (size_t)d->ring);
+        int tokens = (int)arrlen(l->prompt) + (int)d->tokens;
+        if (tokens > d->longest) d->longest = tokens;
     }
+    if (d->longest > d->model->config.context) d->longest = d->model->config.context;
+    bool whole = d->how.chunked_prefill == LLM42_CHUNKED_OFF;  // a prompt must fit into a pass
+    d->budget = whole && d->longest > BUDGET ? d->longest : BUDGET;
+    arrsetlen(d->logits, vocab * (rows > (size_t)d->budget ? rows : (size_t)d->budget));
 }
 
 static void close_demo(demo *d) {

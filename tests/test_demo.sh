@@ -25,15 +25,32 @@ holds() {  # holds NAME COMMAND...
 out=$("$rollback" --html "$dir/run.html" --svg "$dir/run.svg" </dev/null 2>&1)
 check "$out" '^rollbacks +[1-9][0-9]* in [0-9]+ windows' '^marked +([0-9]+) of \1 identical' \
     '^not marked +[1-9][0-9]* of [0-9]+ drift' \
-    "^ +Log-probabilities: the fast pass ranked ' house' and ' door' equal; the replay preferred ' door'" \
-    '^ +candidate  out  to  the  house  ,  and  the$' '^ +=    =   =    X      .  .    .$' \
-    '^ +replay     out  to  the  door   ,  and  the  two$' '^D1 .* out to the\[- house, and the-]\{\+ door\+}\. "I am'
+    "^ +Log-probabilities: the fast pass preferred ' door' by 0.06; the replay ranked ' door' and ' house'$" \
+    '^pass 17 +REPLAY in INVARIANT schedule: 24 rows' \
+    '^ +candidate  out  to  the  door   \.  "  I$' '^ +=    =   =    X      \.  \.  \.$' \
+    '^ +replay     out  to  the  house  \.  "  I  am$' '^D5 .* out to the\[- door\. "I-]\{\+ house\+}, and the two'
 out=$("$rollback" --inject 0.2 --verify wait </dev/null 2>&1)
 check "$out" 'inject' '^marked +([0-9]+) of \1 identical' 'made wrong on purpose; the replay preferred'
-out=$("$rollback" --prefill invariant </dev/null 2>&1)
-check "$out" 'prompts among others, in an INVARIANT pass' '^marked +([0-9]+) of \1 identical'
+for options in "--preset paper" "--preset paper --tokens 300" "--verifier fixed --verify eager --prefill packed"; do
+    # shellcheck disable=SC2086  # several options
+    out=$("$rollback" $options </dev/null 2>&1)
+    check "$out" 'REPLAY in FIXED schedule: 32 rows' '^marked +([0-9]+) of \1 identical' \
+        '^passes .* for deterministic prompts$' "^committed .* of the verifier's own$" '^rollbacks +[1-9]'
+done
+for options in "--preset best" "--preset invariant" "--prefill packed" "--verify eager"; do
+    # shellcheck disable=SC2086
+    out=$("$rollback" $options </dev/null 2>&1)
+    check "$out" '^pass 1 +INVARIANT schedule|^pass 1 +REPLAY in INVARIANT schedule' \
+        '^passes .* more in INVARIANT schedule$' '^marked +([0-9]+) of \1 identical'
+    lacks "$out" 'FIXED'
+done
+out=$("$rollback" --verifier fixed --prefill invariant </dev/null 2>&1)
+check "$out" 'INVARIANT schedule: [0-9]+ rows; what they give is final' '^marked +([0-9]+) of \1 identical'
+out=$("$rollback" --preset paper --window 6 --requests 2 --tokens 4 --html "$dir/paper.html" </dev/null 2>&1)
+check "$(<"$dir/paper.html")" 'W 6 x G 4 = M 24, paper: verifier fixed, eager, prefill isolated'
 out=$("${B:-build}/determinism" --suite single --tokens 160 </dev/null 2>&1)
-check "$out" '^NONDETERMINISTIC .* [2-9] ' '^DVR +[0-9]+ +[0-9]+ +1 +1 ' 'every promise held'
+check "$out" '^nondeterministic .* [2-9] ' 'every promise held'
+for row in dvr best paper invariant together; do check "$out" "^$row +[0-9]+ +[0-9]+ +1 +1 "; done
 out=$("$rollback" --planner deadline </dev/null 2>&1)
 check "$out" '^marked +([0-9]+) of \1 identical'
 out=$("${B:-build}/generate" --prompt "It was a dark and stormy night" --deterministic --planner every </dev/null 2>&1)
@@ -88,7 +105,7 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then
     out=$(on_terminal 80 24 TERM=xterm-256color "printf nnbq" "--tokens 32")
     holds "colours" grep -q "$escape\\[[0-9;]*m" <<<"$out"
     holds "80 columns" narrow "$(plain <<<"$out")" 80
-    check "$(plain <<<"$out")" "^candidate  out  to  the  house" 'so far'
+    check "$(plain <<<"$out")" '^candidate  out  to  the  door' 'so far'
     resize="stty cols 25 rows 5 </dev/tty"
     out=$(on_terminal 30 8 TERM=xterm "printf n; $resize; printf 'b  q'" "--window 64 --tokens 16" | plain)
     check "$out" '^What happened'
@@ -105,7 +122,7 @@ fi
 "$rollback" --delay 1 --html "$dir/again.html" --svg "$dir/again.svg" </dev/null >/dev/null 2>&1
 holds "the same page again" cmp "$dir/run.html" "$dir/again.html"
 holds "the same picture again" cmp "$dir/run.svg" "$dir/again.svg"
-check "$(<"$dir/run.svg")" "the fast pass ranked ' house' and ' door' equal; the replay preferred ' door'"
+check "$(<"$dir/run.svg")" "the fast pass preferred ' door' by 0.06; the replay ranked ' door'"
 for file in run.html run.svg; do
     out=$(<"$dir/$file")
     check "$out" 'house' 'class="VERDICT"' 'class="STRUCK"' 'class="rollback"' '>X<' 'preferred' 'Served alone, 4 of 4'

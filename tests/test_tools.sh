@@ -186,6 +186,19 @@ fi
 ends 1 '/dev/full: cannot write' determinism --suite single --requests 1 --tokens 8 --tsv /dev/full
 ends 0 '^every promise held$' determinism --suite single --requests 2 --tokens 8 --tsv "$out/kept/file.tsv"
 grep -q '^single	dvr	' "$out/kept/file.tsv" && passed=$((passed + 1)) || failed=$((failed + 1))
+# Of each preset, and the unique outputs of those that must have one result.
+ends 0 '^together +[0-9]+ +[0-9]+ +1 +1 ' determinism --suite mixed --requests 3 --tokens 8
+ends 0 '^every promise held$' determinism --suite mixed --preset best --requests 3 --tokens 8 --tsv "$out/kept/file.tsv"
+check_not determinism '^(dvr|paper|nondeterministic|together) '
+grep -q '^mixed	best	' "$out/kept/file.tsv" && passed=$((passed + 1)) || failed=$((failed + 1))
+ends 2 "^determinism: --preset: 'worst' is not one of: nondeterministic, dvr, best, paper, invariant, all" \
+    determinism --preset worst
+ends 2 "^generate: --preset: 'worst' is not one of: dvr, best, paper, invariant" generate --preset worst
+ends 2 "^rollback: --preset: 'worst' is not one of: dvr, best, paper, invariant" rollback --preset worst
+for preset in dvr best paper invariant; do
+    ends 0 '^Once' generate --prompt Once -n 8 --deterministic --preset $preset
+    ends 0 '^marked .* identical' rollback --requests 2 --tokens 8 --preset $preset
+done
 "$B/determinism" --requests 2 --tokens 8 >"$out/log"
 if [ "$(grep -c '^preset ' "$out/log")" = 5 ] && [ "$(wc -L <"$out/log")" -le 80 ]; then
     passed=$((passed + 1))

@@ -104,6 +104,7 @@ typedef struct demo {
     const char *model_path, *preset, *verifier, *verify, *prefill, *planner, *trace_path, *html_path, *svg_path;
     llm42_engine_desc how;  // policies and planner
     int64_t window, group, requests, tokens, delay, seed, threads;
+    int budget, longest;  // rows of a pass, tokens of a request, at most
     double inject;
     bool step;
     llm42_model *model;
