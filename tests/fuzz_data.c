@@ -125,6 +125,8 @@ static void simulate(const llm42_calibration *c, unsigned conditions) {
                               .window = 4,
                               .group = 2,
                               .overlap = conditions & 1,
+                              .mode = (conditions & 6) == 2 ? LLM42_HYBRID : LLM42_DVR,
+                              .verifier = conditions & 4 ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
                               .prefill = conditions & 2 ? LLM42_PREFILL_INVARIANT : LLM42_PREFILL_PACKED};
     llm42_result result = llm42_engine_open(&engine, &desc, &error);
     if (result != LLM42_OK) {

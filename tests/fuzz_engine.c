@@ -89,6 +89,7 @@ static const reference *alone(const llm42_engine_desc *d, int prompt, int sampli
                               .window = m ? m : 1,
                               .group = 1,
                               .mode = m ? LLM42_DVR : LLM42_BATCH_INVARIANT,
+                              .verifier = m ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
                               .prefill = prefill,
                               .pages = 8};
     llm42_request_desc request = {.prompt = tokens_of,

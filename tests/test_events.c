@@ -194,6 +194,12 @@ TEST(actions_while_a_replay_pass_is_in_flight) {
 
 TEST(actions_with_auto_release) {
     actions_in_events((llm42_engine_desc){.overlap = true, .auto_release = true}, "requests released at once");
+    actions_in_events((llm42_engine_desc){.overlap = true,
+                                          .auto_release = true,
+                                          .verifier = LLM42_VERIFIER_FIXED,
+                                          .verify = LLM42_VERIFY_EAGER,
+                                          .prefill = LLM42_PREFILL_PACKED},
+                      "the same, FIXED");
 }
 
 // The table of requests must not grow because one request stays.

@@ -56,13 +56,15 @@ static void add_pass(const llm42_model *model, llm42_schedule schedule, int shap
     cpu->close(state);
 }
 
-static void add_requests(const llm42_model *model) {
+static void add_requests(const llm42_model *model, llm42_verifier verifier) {
     llm42_error error;
     llm42_engine *engine;
-    if (!CHECK_INT(llm42_engine_open(&engine,
-                                     &(llm42_engine_desc){.model = model, .window = 8, .group = 4, .max_context = 128},
-                                     &error),
-                   LLM42_OK))
+    if (!CHECK_INT(
+            llm42_engine_open(
+                &engine,
+                &(llm42_engine_desc){.model = model, .verifier = verifier, .window = 8, .group = 4, .max_context = 128},
+                &error),
+            LLM42_OK))
         return;
     const int32_t prompt[] = {905, 312, 264, 1108, 283, 1767, 13};
     for (int i = 0; i < 4; i++)
@@ -101,7 +103,8 @@ int main(void) {
     add_pass(tiny42, LLM42_FIXED, 64, LLM42_FP32);
     add_pass(tiny42, LLM42_INVARIANT, 40, LLM42_BF16);
     add_pass(synthetic, LLM42_FAST, 40, LLM42_FP32);
-    add_requests(tiny42);
+    add_requests(tiny42, LLM42_VERIFIER_INVARIANT);
+    add_requests(tiny42, LLM42_VERIFIER_FIXED);
     llm42_model_free(tiny42);
     llm42_model_free(synthetic);
     printf("%s digest %016llx\n", llm42_cpu_isa(), (unsigned long long)digest);
