@@ -1,5 +1,12 @@
-// determinism.c: part determinism. Requests with real lengths run under different loads. The marked ones must give the
-// same tokens and log-probability bits under all of them. The same requests unmarked, the control, must not.
+// determinism.c: part determinism. Thousands of requests with real lengths, under loads whose shapes are drawn from a
+// seed. About half of them are marked deterministic.
+// - The reference: all requests, by preset `invariant`, under one fixed load. A sample of the texts is scored by passes
+//   without an engine, and must have the same tokens and log-probability bits.
+// - Preset `best`: each load serves its share of the requests. The marked ones must have the reference's tokens and
+//   bits. So must those that preset `dvr` serves.
+// - Preset `paper`, whose results depend on M: two loads with one M serve the same requests, with the same results.
+// - The controls: all requests unmarked under two loads. Some must differ. The unmarked ones of the loads above are
+//   counted too.
 #include "rig.h"
 
 typedef struct ask {
@@ -7,109 +14,86 @@ typedef struct ask {
     int count, outputs;
     bool marked, stops;
     llm42_sampling sampling;
-    size_t at;
+    size_t at;  // of its tokens in results
 } ask;
 
-// A load: how many run at once, and what else is different.
-typedef struct load {
-    const char *name;
-    int running;
-    llm42_verify verify;
-    llm42_fill fill;
-    llm42_bonus bonus;
-    double wider;   // windows as many times as wide, groups as many times smaller; 0: 1
-    double inject;  // share of candidates made wrong: more rollbacks, the same results
-    int page_size;  // 0: 16
-    bool tight;     // so few pages that requests are preempted
-    bool overlap, cache, no_graphs, spread, small_budget, whole;
-} load;
-
-static const load all_loads[] = {
-    {.name = "64 running, EAGER (reference)", .running = 64},
-    {.name = "256 running, WAIT, overlap, no bonus",
-     .running = 256,
-     .verify = LLM42_VERIFY_WAIT,
-     .overlap = true,
-     .bonus = LLM42_BONUS_OFF},
-    {.name = "128 running, few pages, prefix cache, W/2 x 2G",
-     .running = 128,
-     .tight = true,
-     .cache = true,
-     .wider = 0.5,
-     .page_size = 4},
-    {.name = "32 running, arrivals spread, overlap, 2W x G/2",
-     .running = 32,
-     .spread = true,
-     .overlap = true,
-     .wider = 2,
-     .page_size = 32},
-    {.name = "256 running, few pages, overlap, cache, spread, WAIT",
-     .running = 256,
-     .tight = true,
-     .overlap = true,
-     .cache = true,
-     .spread = true,
-     .verify = LLM42_VERIFY_WAIT},
-    {.name = "16 running, prompts whole, OLDEST, 5% made wrong",
-     .running = 16,
-     .whole = true,
-     .fill = LLM42_FILL_OLDEST,
-     .page_size = 64,
-     .inject = 0.05},
-    {.name = "8 running, no graphs, small budget, cache",
-     .running = 8,
-     .no_graphs = true,
-     .small_budget = true,
-     .cache = true},
-    {.name = "4 running, WAIT, no bonus, W/4 x 4G",
-     .running = 4,
-     .verify = LLM42_VERIFY_WAIT,
-     .bonus = LLM42_BONUS_OFF,
-     .wider = 0.25},
-};
-
-static llm42_verifier verifier = LLM42_VERIFIER_FIXED;  // of the engines that are opened next
+typedef struct results {
+    int32_t *tokens;  // [room]
+    float *logprobs;  // [room]
+    int *counts;      // [n]
+} results;
 
 typedef struct workload {
     llm42_model *model;
     ask *asks;
     int n, max_context;
-    size_t room;      // output tokens of all
-    int32_t *tokens;  // [room], of the reference
-    float *logprobs;
-    int *counts;                  // [n]
-    double mean_tokens, seconds;  // prompt and output of a request; of the reference run
+    size_t room;         // output tokens of all
+    double mean_tokens;  // prompt and output of a request
+    double seconds;      // of the reference, for each request
+    results canonical, others;
 } workload;
+
+// A load. Of the desc, open_load fills in what does not differ from load to load.
+typedef struct load {
+    char name[32], shape[400];
+    llm42_engine_desc desc;
+    llm42_cuda_desc cuda;
+    bool tight;   // so few pages that requests are preempted
+    bool spread;  // requests arrive one after the other, twice as fast as the reference served them
+} load;
+
+typedef struct tally {
+    int compared, differing, in_tokens;
+} tally;
 
 typedef struct outcome {
     llm42_stats stats;
-    double seconds;
-    int compared, differing, in_tokens;
+    double seconds;  // with opening the engine
+    tally marked, unmarked;
+    double pass_end;  // of the last pass
+    int side_by_side;
 } outcome;
 
 static int64_t or_default(int64_t value, int64_t quick_one, int64_t full) {
     return value ? value : options.quick ? quick_one : full;
 }
 
+static int least(int a, int b) { return a < b ? a : b; }
+static int most(int a, int b) { return a > b ? a : b; }
+
+// >>requests -----------------------------------------------------------------------------------------------------
 // Lengths of ShareGPT, in the file's order; without the file lengths of the same means.
-static int read_lengths(int lengths[][2], int most) {
+static int read_lengths(int lengths[][2], int room) {
     char path[900], line[128];
     snprintf(path, sizeof path, "%.500s/traces/sharegpt_lengths.tsv", options.shared);
     FILE *file = fopen(path, "r");
     int n = 0;
     uint64_t random = 3;
-    while (file && n < most && fgets(line, sizeof line, file))
+    while (file && n < room && fgets(line, sizeof line, file))
         n += sscanf(line, "%d %d", &lengths[n][0], &lengths[n][1]) == 2;
     if (file) fclose(file);
     if (!n) printf("  no %s: lengths are made up\n", path);
-    for (; n == 0 || (n < most && !file); n++)
+    for (; n == 0 || (n < room && !file); n++)
         lengths[n][0] = test_random_int(&random, 4, 600), lengths[n][1] = test_random_int(&random, 4, 400);
     return n;
 }
 
+static void results_make(results *r, const workload *w) {
+    r->tokens = calloc(w->room, sizeof *r->tokens);
+    r->counts = calloc((size_t)w->n, sizeof *r->counts);
+    r->logprobs = new_floats(w->room);
+    assert(r->tokens && r->counts);
+}
+
+static void results_free(results *r) {
+    free(r->tokens);
+    free(r->logprobs);
+    free(r->counts);
+}
+
 // Prompts of random tokens; one in four begins like others. Some are sampled, some may end at a stop token.
 static void workload_make(workload *w, llm42_model *model, int n) {
-    enum { LENGTHS = 4096, PREFIXES = 8, PREFIX = 256 };
+    enum { LENGTHS = 20000, PREFIXES = 8, PREFIX = 256 };
     static int lengths[LENGTHS][2];
     int known = read_lengths(lengths, LENGTHS), vocab = model->config.vocab;
     int prompt = (int)or_default(options.longest_prompt, 128, 1024),
@@ -118,20 +102,18 @@ static void workload_make(workload *w, llm42_model *model, int n) {
         prompt = model->config.context * 2 / 3, output = model->config.context / 3;
     *w = (workload){.model = model, .n = n, .max_context = prompt + output};
     w->asks = calloc((size_t)n, sizeof *w->asks);
-    w->counts = calloc((size_t)n, sizeof *w->counts);
     int32_t *prefix = random_ids(PREFIXES * PREFIX, vocab, 77);
     uint64_t random = 42;
-    assert(w->asks && w->counts);
+    assert(w->asks);
     for (int i = 0; i < n; i++) {
         ask *a = &w->asks[i];
         const int *l = lengths[i % known];
-        a->count = l[0] < 1 ? 1 : l[0] > prompt ? prompt : l[0];
-        a->outputs = l[1] < 1 ? 1 : l[1] > output ? output : l[1];
+        a->count = least(most(l[0], 1), prompt);
+        a->outputs = least(most(l[1], 1), output);
         a->prompt = random_ids(a->count, vocab, 1000 + (uint64_t)i);
         int common = test_random_int(&random, 16, PREFIX);
         if (i % 4 == 0)
-            memcpy(a->prompt, prefix + i / 16 % PREFIXES * PREFIX,
-                   sizeof(int32_t) * (size_t)(common < a->count ? common : a->count));
+            memcpy(a->prompt, prefix + i / 16 % PREFIXES * PREFIX, sizeof(int32_t) * (size_t)least(common, a->count));
         a->marked = test_random_int(&random, 0, 1);
         a->stops = i % 8 == 7;
         if (i % 3)
@@ -144,216 +126,347 @@ static void workload_make(workload *w, llm42_model *model, int n) {
         w->room += (size_t)a->outputs;
         w->mean_tokens += (double)(a->count + a->outputs) / n;
     }
-    w->tokens = calloc(w->room, sizeof *w->tokens);
-    w->logprobs = new_floats(w->room);
-    assert(w->tokens);
+    results_make(&w->canonical, w);
+    results_make(&w->others, w);
     free(prefix);
 }
 
 static void workload_free(workload *w) {
     for (int i = 0; i < w->n; i++) free(w->asks[i].prompt);
     free(w->asks);
-    free(w->counts);
-    free(w->tokens);
-    free(w->logprobs);
+    results_free(&w->canonical);
+    results_free(&w->others);
     llm42_model_free(w->model);
 }
 
+// >>loads --------------------------------------------------------------------------------------------------------
+static int drawn(uint64_t *random, const int *values, int count) { return values[test_random(random) % (size_t)count]; }
+#define DRAW(...) drawn(random, (const int[]){__VA_ARGS__}, sizeof(int[]){__VA_ARGS__} / sizeof(int))
+
+// One line: what the load sets.
+static void describe(load *l) {
+    const llm42_engine_desc *d = &l->desc;
+    llm42_engine_desc full = *d;
+    char policies[200] = "";
+    llm42_preset_apply(&full);
+    for (const llm42_policy *p = llm42_policies(); p->name; p++) {
+        const char *word = llm42_policy_word(d, p->name);
+        size_t used = strlen(policies);
+        if (strcmp(word, "default") && strcmp(p->name, "preset"))
+            snprintf(policies + used, sizeof policies - used, ", %s %s", p->name, word);
+    }
+    snprintf(l->shape, sizeof l->shape, "%s: %d running, page %d, W %d x G %d, budget %d%s%s%s%s%s%s%s%s%s%s", l->name,
+             d->max_running, d->page_size, full.window, full.group, d->token_budget, l->tight ? ", few pages" : "",
+             d->prefix_cache ? ", prefix cache" : "", d->overlap ? ", overlap" : "",
+             d->planner ? ", ways at random" : "", l->spread ? ", spread arrivals" : "", policies,
+             d->inject_rate > 0 ? ", 5% made wrong" : "", d->look_ahead ? ", look-ahead 1" : "",
+             l->cuda.no_graphs ? ", no graphs" : "",
+             l->cuda.fast == LLM42_CUDA_FAST_OFFERED ? ", offered products" : ", fastest products");
+}
+
+// Results by preset `paper` depend on M, on the prefill and, since it is ISOLATED, on the token budget.
+static void draw_policies(llm42_engine_desc *d, const workload *w, uint64_t *random) {
+    const bool paper = d->preset == LLM42_PRESET_PAPER;
+    for (const llm42_policy *p = llm42_policies(); p->name; p++) {
+        const char *fixed = paper ? "preset mode verifier prefill" : "preset mode verifier";
+        int words = 0;
+        while (p->word[words]) words++;
+        int word = (int)(test_random(random) % (size_t)(words + 1));  // the last: the preset's
+        if (!strstr(fixed, p->name) && word < words) llm42_policy_set(d, p->name, p->word[word], NULL);
+    }
+    llm42_engine_desc full = *d;
+    llm42_preset_apply(&full);
+    const int M = full.window * full.group;
+    d->window = paper ? DRAW(16, 32, 64, 128) : DRAW(4, 8, 16, 32);
+    d->group = paper ? M / d->window : DRAW(2, 4, 8, 16);
+    const bool whole = full.chunked_prefill == LLM42_CHUNKED_OFF;
+    d->token_budget = most(d->max_running, whole ? w->max_context : 48) + DRAW(0, 16, 200);
+    if (paper) d->token_budget = most(w->max_context, 256);
+}
+
+// The number decides what must come up. Of each four loads in a row two have overlap, two few pages, two the prefix
+// cache, and one wrong candidates. By preset `best` two choose between FAST and INVARIANT at random, and two by times.
+static load draw_load(const workload *w, llm42_preset preset, int number) {
+    uint64_t state = llm42_hash((uint64_t)options.seed) ^ llm42_hash((uint64_t)(100 * number + (int)preset));
+    uint64_t *random = &state;
+    const int k = number % 4;
+    load l = {.tight = k == 1 || k == 2};
+    llm42_engine_desc *d = &l.desc;
+    l.spread = !l.tight && DRAW(0, 1);
+    d->preset = preset;
+    d->overlap = k < 2 || DRAW(0, 0, 1);
+    d->prefix_cache = k > 1 || DRAW(0, 0, 1);
+    d->max_running = l.tight           ? DRAW(32, 64, 128)
+                     : d->prefix_cache ? DRAW(8, 16)  // later ones find what earlier ones leave
+                                       : DRAW(8, 16, 32, 64, 128, 256);
+    d->page_size = l.tight || d->prefix_cache ? DRAW(4, 8, 16) : DRAW(4, 16, 32, 64);
+    d->look_ahead = DRAW(0, 0, 1);
+    d->inject_rate = k == 0 || DRAW(0, 0, 1) ? 0.05 : 0;
+    d->planner = preset == LLM42_PRESET_BEST && k < 2 ? &mixed_planner : NULL;
+    draw_policies(d, w, random);
+    l.cuda = cuda_desc;
+    l.cuda.no_graphs = DRAW(0, 0, 0, 1);
+    l.cuda.fast = DRAW(LLM42_CUDA_FAST_OFFERED, LLM42_CUDA_FAST_OFFERED, LLM42_CUDA_FAST_FASTEST);
+    snprintf(l.name, sizeof l.name, "%s %d", llm42_policy_word(d, "preset"), number);
+    describe(&l);
+    return l;
+}
+
+static load fixed_load(const char *name, llm42_preset preset, llm42_mode mode, int running) {
+    load l = {.desc = {.preset = preset, .mode = mode, .max_running = running, .page_size = 16}, .cuda = cuda_desc};
+    l.desc.token_budget = most(running, 256);
+    l.cuda.fast = LLM42_CUDA_FAST_OFFERED;
+    snprintf(l.name, sizeof l.name, "%s", name);
+    describe(&l);
+    return l;
+}
+
 // KV pages: for all that run, as memory allows; or for so few that they push each other out.
-static int pages_for(const workload *w, const load *l, int page_size) {
+static int pages_for(const workload *w, const load *l) {
     const llm42_config *c = &w->model->config;
     const double token = 4.0 * c->layers * c->kv_heads * c->head_dim, usual = is_cuda() ? 40 : 1,
                  gib = options.kv_gib ? (double)options.kv_gib : usual;
-    int one = (w->max_context + page_size - 1) / page_size + 1;
-    double many = (double)l->running * one, most = gib * 0x1p30 / token / page_size;
-    if (l->tight) many = (6 + l->running / 32) * w->mean_tokens / page_size;
-    return (int)fmax(one, fmin(many, most));
+    const int page_size = l->desc.page_size, one = (w->max_context + page_size - 1) / page_size + 1;
+    double many = (double)l->desc.max_running * one, room = gib * 0x1p30 / token / page_size;
+    if (l->tight) many = (6 + l->desc.max_running / 32) * w->mean_tokens / page_size;
+    return (int)fmax(one, fmin(many, room));
 }
 
-static llm42_engine *open_load(const workload *w, const load *l, llm42_mode mode, llm42_prefill prefill) {
-    static llm42_cuda_desc cuda;
-    cuda = cuda_desc;
-    cuda.no_graphs = l->no_graphs;
-    double wider = l->wider > 0 ? l->wider : 1;
-    llm42_engine_desc desc = {.model = w->model,
-                              .backend = tested,
-                              .backend_desc = &cuda,
-                              .mode = mode,
-                              .verifier = verifier,
-                              .max_context = w->max_context,
-                              .max_running = l->running,
-                              .page_size = l->page_size ? l->page_size : 16,
-                              .verify = l->verify,
-                              .fill = l->fill,
-                              .bonus = l->bonus,
-                              .overlap = l->overlap && mode == LLM42_DVR,
-                              .prefix_cache = l->cache,
-                              .prefill = prefill,
-                              .log = note_line};
-    desc.pages = pages_for(w, l, desc.page_size);
-    desc.window = (int)((double)options.window * wider);
-    desc.group = (int)(options.window * options.group) / (desc.window ? desc.window : 1);
-    if (desc.window < 1 || desc.window * desc.group != options.window * options.group)
-        desc.window = (int)options.window, desc.group = (int)options.group;
-    desc.inject_rate = mode == LLM42_DVR ? l->inject : 0;
-    if (l->small_budget) desc.token_budget = l->running > 48 ? l->running : 48;
-    if (l->whole)
-        desc.chunked_prefill = LLM42_CHUNKED_OFF,
-        desc.token_budget = w->max_context > l->running ? w->max_context : l->running;
-    if (prefill == LLM42_PREFILL_ISOLATED) desc.token_budget = 256;  // a part of its promise
+// A replay pass that has ended was in flight if another pass has ended since it began.
+static void watch(void *user, const llm42_event *event) {
+    outcome *o = user;
+    if (event->type != LLM42_EVENT_PASS) return;
+    o->side_by_side += event->begin < o->pass_end;
+    o->pass_end = event->time;
+}
+
+static llm42_engine *open_load(const workload *w, const load *l, outcome *o) {
     llm42_engine *engine = NULL;
+    llm42_engine_desc desc = l->desc;
+    desc.model = w->model;
+    desc.backend = tested;
+    desc.backend_desc = &l->cuda;
+    desc.max_context = w->max_context;
+    desc.pages = pages_for(w, l);
+    desc.on_event = watch;
+    desc.event_user = o;
+    desc.log = note_line;
     llm42_result result = llm42_engine_open(&engine, &desc, &rig_error);
     CHECK_MSG(result == LLM42_OK && engine, "%s: %s", l->name, rig_error.text);
     return engine;
 }
 
-static void take_results(workload *w, const llm42_engine *engine, const int64_t *ids, bool all, bool make, outcome *o) {
-    for (int i = 0; i < w->n; i++) {
-        const ask *a = &w->asks[i];
-        const llm42_request *r = llm42_engine_request(engine, ids[i]);
-        if (!r || !(all || a->marked)) continue;
-        size_t n = (size_t)r->committed;
-        CHECK_MSG(a->stops || r->committed == a->outputs, "request %d returned %d tokens of %d", i, r->committed,
-                  a->outputs);
-        o->compared++;
-        if (make) {
-            w->counts[i] = r->committed;
-            memcpy(w->tokens + a->at, r->tokens, n * sizeof *r->tokens);
-            memcpy(w->logprobs + a->at, r->logprobs, n * sizeof *r->logprobs);
-            continue;
-        }
-        bool tokens = r->committed != w->counts[i] || memcmp(w->tokens + a->at, r->tokens, n * sizeof *r->tokens);
-        o->in_tokens += tokens;
-        o->differing += tokens || memcmp(w->logprobs + a->at, r->logprobs, n * sizeof *r->logprobs);
-    }
+// >>serve --------------------------------------------------------------------------------------------------------
+static void compare(tally *t, bool tokens, bool logprobs) {
+    t->compared++;
+    t->differing += tokens || logprobs;
+    t->in_tokens += tokens;
 }
 
-// Runs the first n requests under a load. make: the results become the reference; else they are compared with it. all:
-// every request is looked at, else the marked ones.
-static outcome run_load(workload *w, int n, const load *l, llm42_mode mode, llm42_prefill prefill, bool all,
-                        bool make) {
-    outcome o = {0};
-    int whole = w->n;
-    int64_t *ids = calloc((size_t)n, sizeof *ids);
-    llm42_engine *engine = open_load(w, l, mode, prefill);
-    double begin = test_seconds(), now = engine ? llm42_engine_now(engine) : 0;
-    bool ok = engine && ids;
-    for (int i = 0; ok && i < n; i++) {
-        const ask *a = &w->asks[i];
+// Keeps the results of request i, or compares them with those that are kept.
+static void take_results(const workload *w, int i, const llm42_request *r, results *kept, bool make, outcome *o) {
+    const ask *a = &w->asks[i];
+    const size_t n = (size_t)r->committed;
+    CHECK_MSG(a->stops || r->committed == a->outputs, "request %d returned %d tokens of %d", i, r->committed,
+              a->outputs);
+    if (make) {
+        kept->counts[i] = r->committed;
+        memcpy(kept->tokens + a->at, r->tokens, n * sizeof *r->tokens);
+        memcpy(kept->logprobs + a->at, r->logprobs, n * sizeof *r->logprobs);
+        return;
+    }
+    bool tokens = r->committed != kept->counts[i] || memcmp(kept->tokens + a->at, r->tokens, n * sizeof *r->tokens);
+    bool logprobs = memcmp(kept->logprobs + a->at, r->logprobs, n * sizeof *r->logprobs) != 0;
+    compare(r->deterministic ? &o->marked : &o->unmarked, tokens, logprobs);
+}
+
+static bool submit_all(const workload *w, llm42_engine *engine, const load *l, int first, int count, int64_t *ids) {
+    bool ok = true;
+    double now = llm42_engine_now(engine);
+    for (int i = 0; ok && i < count; i++) {
+        const ask *a = &w->asks[first + i];
         llm42_request_desc desc = {.prompt = a->prompt,
                                    .prompt_count = a->count,
                                    .max_new_tokens = a->outputs,
                                    .sampling = a->sampling,
                                    .ignore_stop = !a->stops,
-                                   .deterministic = a->marked && mode == LLM42_DVR};
-        if (l->spread) desc.arrival = now + 0.5 * w->seconds * i / n;
+                                   .deterministic = a->marked && l->desc.mode != LLM42_NONDETERMINISTIC,
+                                   .arrival = l->spread ? now + w->seconds / 2 * i : 0};
         ok = CHECK_MSG(llm42_engine_submit(engine, &desc, &ids[i], &rig_error) == LLM42_OK, "%s: %s", l->name,
                        rig_error.text);
     }
+    return ok;
+}
+
+static void report(const load *l, const outcome *o) {
+    const llm42_stats *s = &o->stats;
+    const struct {
+        const char *quantity;
+        double value;
+    } values[] = {{"requests", (double)s->finished},
+                  {"tokens", (double)s->returned_tokens},
+                  {"fast_passes", (double)s->passes[LLM42_FAST]},
+                  {"fixed_passes", (double)s->passes[LLM42_FIXED]},
+                  {"invariant_passes", (double)s->passes[LLM42_INVARIANT]},
+                  {"verifications", (double)s->verifications},
+                  {"compared_candidates", (double)s->compared},
+                  {"rollbacks", (double)s->rollbacks},
+                  {"preemptions", (double)s->preemptions},
+                  {"prefix_hits", (double)s->prefix_hits},
+                  {"passes_side_by_side", o->side_by_side},
+                  {"seconds", o->seconds},
+                  {"compared", o->marked.compared},
+                  {"differing", o->marked.differing},
+                  {"differing_in_tokens", o->marked.in_tokens},
+                  {"unmarked", o->unmarked.compared},
+                  {"unmarked_differing", o->unmarked.differing},
+                  {"unmarked_differing_in_tokens", o->unmarked.in_tokens}};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) note(l->name, values[i].quantity, values[i].value);
+    printf("    %.1f s, %lld requests, %lld tokens, passes %lld FAST %lld FIXED %lld INVARIANT %d side by side, %lld "
+           "rollbacks, %lld preempted, %lld hits",
+           o->seconds, (long long)s->finished, (long long)s->returned_tokens, (long long)s->passes[LLM42_FAST],
+           (long long)s->passes[LLM42_FIXED], (long long)s->passes[LLM42_INVARIANT], o->side_by_side,
+           (long long)s->rollbacks, (long long)s->preemptions, (long long)s->prefix_hits);
+    if (o->marked.compared) printf(": %d of %d marked differ", o->marked.differing, o->marked.compared);
+    if (o->unmarked.compared)
+        printf("; %d of %d unmarked differ (%d in tokens)", o->unmarked.differing, o->unmarked.compared,
+               o->unmarked.in_tokens);
+    printf("\n");
+    fflush(stdout);
+}
+
+// What the load's shape is meant to bring about has happened.
+static void check_shape(const load *l, int count, const outcome *o) {
+    const bool mixed = l->desc.planner == &mixed_planner, always = mixed || l->desc.preset != LLM42_PRESET_BEST;
+    const llm42_stats *s = &o->stats;
+    CHECK_MSG(s->finished == count && s->failed == 0, "%s: %lld of %d requests finished, %lld failed", l->name,
+              (long long)s->finished, count, (long long)s->failed);
+    CHECK_MSG(!l->tight || s->preemptions > 0, "%s: nothing was preempted", l->name);
+    CHECK_MSG(!l->desc.prefix_cache || s->prefix_hits > 0, "%s: nothing was found in the prefix cache", l->name);
+    CHECK_MSG(!l->desc.overlap || !always || o->side_by_side > 0, "%s: no passes ran side by side", l->name);
+    CHECK_MSG(!mixed || (s->passes[LLM42_FAST] > 0 && s->passes[LLM42_INVARIANT] > 0 && s->compared > 0),
+              "%s: not both ways were taken", l->name);
+}
+
+// Serves count requests from the first on under a load. make: the results are kept, else compared with those kept.
+static outcome serve(const workload *w, const load *l, int first, int count, results *kept, bool make) {
+    outcome o = {0};
+    double begin = test_seconds();
+    note_head(l->shape);
+    int64_t *ids = calloc((size_t)count, sizeof *ids);
+    llm42_engine *engine = open_load(w, l, &o);
+    bool ok = engine && ids && submit_all(w, engine, l, first, count, ids);
     ok = ok && CHECK_MSG(llm42_engine_run(engine, &rig_error) == LLM42_OK, "%s: %s", l->name, rig_error.text);
-    o.seconds = test_seconds() - begin;
+    for (int i = 0; ok && i < count; i++)
+        take_results(w, first + i, llm42_engine_request(engine, ids[i]), kept, make, &o);
     if (engine) o.stats = llm42_engine_stats(engine);
-    w->n = n;
-    if (ok) take_results(w, engine, ids, all, make, &o);
-    w->n = whole;
+    o.seconds = test_seconds() - begin;
     llm42_engine_close(engine);
     free(ids);
-    CHECK_MSG(ok && o.compared > 0, "%s: nothing was compared", l->name);
-    CHECK_MSG(!l->tight || o.stats.preemptions > 0, "%s: nothing was preempted", l->name);
-    CHECK_MSG(!l->cache || o.stats.prefix_hits > 0, "%s: nothing was found in the prefix cache", l->name);
+    if (ok) check_shape(l, count, &o);
+    report(l, &o);
     return o;
 }
 
-static void print_load(const char *kind, const load *l, const outcome *o) {
-    char name[256];
-    snprintf(name, sizeof name, "%s: %s", kind, l->name);
-    printf("  %-66s %5lld requests %8lld tokens %6lld rollbacks %5lld preempted %7lld hits %7.1f s  %4d of %4d differ "
-           "(%d in tokens)\n",
-           name, (long long)o->stats.finished, (long long)o->stats.returned_tokens, (long long)o->stats.rollbacks,
-           (long long)o->stats.preemptions, (long long)o->stats.prefix_hits, o->seconds, o->differing, o->compared,
-           o->in_tokens);
-    fflush(stdout);
-    note(name, "requests", (double)o->stats.finished);
-    note(name, "tokens", (double)o->stats.returned_tokens);
-    note(name, "rollbacks", (double)o->stats.rollbacks);
-    note(name, "compared_candidates", (double)o->stats.compared);
-    note(name, "preemptions", (double)o->stats.preemptions);
-    note(name, "prefix_hits", (double)o->stats.prefix_hits);
-    note(name, "seconds", o->seconds);
-    note(name, "compared", o->compared);
-    note(name, "differing", o->differing);
-    note(name, "differing_in_tokens", o->in_tokens);
+// The same, for loads with a promise: of the marked requests none may differ.
+static void check_load(const workload *w, const load *l, int first, int count, results *kept, bool make) {
+    outcome o = serve(w, l, first, count, kept, make);
+    CHECK_MSG(make || o.marked.compared > 0, "%s: nothing was compared", l->name);
+    CHECK_MSG(o.marked.differing == 0, "%s: %d of %d marked requests differ", l->name, o.marked.differing,
+              o.marked.compared);
 }
 
-// Runs the first n requests under a load, as run_load does. None of those looked at may differ.
-static outcome check_load(workload *w, int n, const load *l, llm42_mode mode, llm42_prefill prefill, bool make,
-                          const char *kind) {
-    outcome o = run_load(w, n, l, mode, prefill, mode == LLM42_BATCH_INVARIANT, make);
-    print_load(kind, l, &o);
-    CHECK_MSG(o.differing == 0, "%s: %s: %d of %d requests differ", kind, l->name, o.differing, o.compared);
-    return o;
+// >>checks -------------------------------------------------------------------------------------------------------
+// Runs a text through INVARIANT passes of random sizes, without an engine. At each position the same token must be
+// drawn again, with the same bits of its log-probability.
+static void score(const workload *w, rig *g, int i, llm42_output *out, int32_t *text, tally *t) {
+    enum { MOST = 256 };
+    const ask *a = &w->asks[i];
+    const int length = w->canonical.counts[i], count = a->count + length - 1;
+    memcpy(text, a->prompt, sizeof *text * (size_t)a->count);
+    memcpy(text + a->count, w->canonical.tokens + a->at, sizeof *text * (size_t)length);
+    g->seq[0].sampling = a->sampling;
+    for (int at = 0, rows; at < count; at += rows) {
+        rows = least(test_random_int(&g->random, 1, MOST), count - at);
+        if (!rig_feed(g, LLM42_INVARIANT, 0, text, at, rows, out + at, NULL)) return;
+    }
+    bool tokens = false, logprobs = false;
+    for (int k = 0; k < length; k++) {
+        const llm42_output *got = &out[a->count - 1 + k];
+        tokens |= got->token != text[a->count + k];
+        logprobs |= memcmp(&got->logprob, &w->canonical.logprobs[a->at + (size_t)k], sizeof got->logprob) != 0;
+    }
+    compare(t, tokens, logprobs);
+}
+
+static void check_scoring(const workload *w) {
+    enum { EVERY = 10 };
+    rig g = {0};
+    tally t = {0};
+    double begin = test_seconds();
+    llm42_output *out = calloc((size_t)w->max_context, sizeof *out);
+    int32_t *text = calloc((size_t)w->max_context, sizeof *text);
+    assert(out && text);
+    if (rig_open(
+            &g, tested,
+            (llm42_backend_desc){
+                .model = w->model, .max_rows = 256, .max_context = w->max_context, .schedules = 1u << LLM42_INVARIANT}))
+        for (int i = 0; i < w->n; i += EVERY) score(w, &g, i, out, text, &t);
+    rig_close(&g);
+    free(out);
+    free(text);
+    printf("  scoring by INVARIANT passes without an engine: %d of %d texts differ, %.1f s\n", t.differing, t.compared,
+           test_seconds() - begin);
+    note("scoring", "compared", t.compared);
+    note("scoring", "differing", t.differing);
+    CHECK_MSG(t.compared == (w->n + EVERY - 1) / EVERY && !t.differing, "scoring: %d of %d texts differ", t.differing,
+              t.compared);
+}
+
+// An eighth of the requests by the other presets.
+static void check_other_presets(workload *w) {
+    const int some = least(w->n, most(w->n / 8, 64));
+    for (int number = 1; number <= 2; number++) {
+        load l = draw_load(w, LLM42_PRESET_DVR, number);
+        check_load(w, &l, (number - 1) * (some / 2), some / 2, &w->canonical, false);
+    }
+    for (int number = 1; number <= 2; number++) {
+        load l = draw_load(w, LLM42_PRESET_PAPER, number);
+        check_load(w, &l, 0, some, &w->others, number == 1);
+    }
 }
 
 // The controls: without a promise results do differ. (Our own kernels alone have one order.)
-static void check_unmarked(workload *w, int n) {
+static void check_unmarked(workload *w) {
     for (int i = 0; i < 2; i++) {
-        outcome o = run_load(w, n, &all_loads[i], LLM42_NONDETERMINISTIC, LLM42_PREFILL_DEFAULT, true, i == 0);
-        print_load("control: unmarked", &all_loads[i], &o);
-        CHECK_MSG(i == 0 || o.differing > 0 || cuda_desc.no_cublas,
+        load l = fixed_load(i ? "unmarked 2" : "unmarked 1", LLM42_PRESET_DVR, LLM42_NONDETERMINISTIC, i ? 256 : 64);
+        outcome o = serve(w, &l, 0, w->n, &w->others, i == 0);
+        CHECK_MSG(i == 0 || o.unmarked.differing > 0 || cuda_desc.no_cublas,
                   "the same requests unmarked do not differ: nothing has been shown");
     }
-    cuda_desc.fast = LLM42_CUDA_FAST_DEFAULT;
-    for (int i = 0; i < 2 && is_cuda(); i++) {  // not a check: it shows how much drift is left
-        outcome o = run_load(w, n, &all_loads[i], LLM42_NONDETERMINISTIC, LLM42_PREFILL_DEFAULT, true, i == 0);
-        print_load("unmarked, fastest products", &all_loads[i], &o);
-    }
-}
-
-// The other promises. Each has bits of its own: load 1 makes the reference.
-static void check_promises(workload *w, int n) {
-    const int some = n / 8 > 32 ? n / 8
-                     : n < 32   ? n
-                                : 32,
-              most = options.quick ? 2 : 4, loads = options.loads < most ? (int)options.loads : most;
-    for (int i = 0; i < 2; i++)
-        check_load(w, some, &all_loads[i * 3], LLM42_DVR, LLM42_PREFILL_ISOLATED, i == 0, "DVR, ISOLATED");
-    for (int i = 0; i < loads; i++) {
-        outcome o = check_load(w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_INVARIANT, i == 0,
-                               "DVR, INVARIANT prompts");
-        CHECK(o.stats.passes[LLM42_INVARIANT] > 0);
-    }
-    for (int i = 0; i < loads; i++)
-        check_load(w, n, &all_loads[i], LLM42_BATCH_INVARIANT, LLM42_PREFILL_DEFAULT, i == 0, "BATCH_INVARIANT");
-    verifier = LLM42_VERIFIER_INVARIANT;  // then all that is committed has the bits of mode BATCH_INVARIANT
-    for (int i = 0; i < loads; i++)
-        check_load(w, n, &all_loads[i], LLM42_DVR, i & 1 ? LLM42_PREFILL_PACKED : LLM42_PREFILL_INVARIANT, false,
-                   "DVR, verifier INVARIANT, against BATCH_INVARIANT");
-    verifier = LLM42_VERIFIER_FIXED;
 }
 
 void part_determinism(void) {
     workload w;
     llm42_model *model = load_model(main_model(), false);
-    int n = (int)or_default(options.requests, 256, 4096);
+    int n = (int)or_default(options.requests, 256, 20000), loads = (int)options.loads;
     if (!model) return;
     workload_make(&w, model, n);
     printf("  %s, %d requests, %.0f tokens each in the mean, at most %d\n", main_model(), n, w.mean_tokens,
            w.max_context);
-    // The products that cuBLASLt offers drift much, the fastest ones drift little. What is committed is the same.
-    for (int i = 0; i < options.loads; i++) {
-        if (i > 0 && i < options.from_load - 1) continue;
-        cuda_desc.fast = i & 1 ? LLM42_CUDA_FAST_FASTEST : LLM42_CUDA_FAST_OFFERED;
-        outcome o = check_load(&w, n, &all_loads[i], LLM42_DVR, LLM42_PREFILL_PACKED, i == 0,
-                               !is_cuda() ? "DVR"
-                               : i & 1    ? "DVR, fastest products"
-                                          : "DVR, offered products");
-        if (i == 0) w.seconds = o.seconds;
+    load reference = fixed_load("invariant", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, 128);
+    outcome o = serve(&w, &reference, 0, n, &w.canonical, true);
+    w.seconds = o.stats.busy[LLM42_INVARIANT] / n;
+    CHECK_MSG(options.from_load <= loads, "--from %d: there are %d loads", (int)options.from_load, loads);
+    if (options.from_load == 1) check_scoring(&w);
+    for (int number = (int)options.from_load; number <= loads; number++) {
+        load l = draw_load(&w, LLM42_PRESET_BEST, number);
+        int first = (int)((int64_t)n * (number - 1) / loads), end = (int)((int64_t)n * number / loads);
+        check_load(&w, &l, first, end - first, &w.canonical, false);
     }
-    cuda_desc.fast = LLM42_CUDA_FAST_OFFERED;
     if (options.from_load == 1) {
-        check_promises(&w, n);
-        check_unmarked(&w, n);
+        check_other_presets(&w);
+        check_unmarked(&w);
     }
-    cuda_desc.fast = LLM42_CUDA_FAST_DEFAULT;
     workload_free(&w);
 }

@@ -2,7 +2,7 @@
 #include "../test.h"
 #include "rig.h"
 
-rig_options options = {.shared = "../shared", .loads = 8, .from_load = 1, .window = 32, .group = 8};
+rig_options options = {.shared = "../shared", .loads = 8, .from_load = 1, .seed = 42, .window = 32, .group = 8};
 const llm42_backend *tested;
 llm42_cuda_desc cuda_desc;
 llm42_error rig_error;
@@ -10,16 +10,20 @@ llm42_error rig_error;
 bool is_cuda(void) { return strcmp(tested->name, "cpu") != 0; }
 
 // Results ----------------------------------------------------------------------------------------------------------
-static char **manifest;  // `cuda KEY: VALUE` lines that the backend logged, each once
+static char **manifest;  // lines of the head: what the backend logged, and the shapes of loads
 static char **results;   // lines of the results file
 
-void note_line(void *user, const char *line) {
-    (void)user;
-    if (strncmp(line, "cuda ", 5)) return;
+void note_head(const char *line) {
     for (int i = 0; i < (int)arrlen(manifest); i++)
         if (!strcmp(manifest[i], line)) return;
     arrput(manifest, strdup(line));
     printf("  %s\n", line);
+    fflush(stdout);
+}
+
+void note_line(void *user, const char *line) {
+    (void)user;
+    if (!strncmp(line, "cuda ", 5)) note_head(line);
 }
 
 void note(const char *name, const char *quantity, double value) {
@@ -200,6 +204,32 @@ double logit_error(const float *got, const float *want, int n) {
     }
     return sqrt(sum / deviation);
 }
+
+// Mode HYBRID with made-up times -----------------------------------------------------------------------------------
+static struct {
+    uint64_t random;
+    int passes;  // left of this turn
+    bool invariant;
+} turn = {.random = 1};
+
+// A FAST pass takes a second. The other passes take no time in the turn of INVARIANT ones. In the turn of FAST ones, an
+// INVARIANT pass takes twice as many seconds as it has rows that decode, and a replay pass or a prompt takes none.
+static double turn_seconds(const llm42_view *view, const llm42_mix *mix) {
+    (void)view;
+    if (mix->schedule == LLM42_FAST) return 1;
+    return turn.invariant ? 0 : 2 * mix->rows[LLM42_KIND_DECODE];
+}
+
+static llm42_result plan_mixed(void *user, const llm42_view *view, llm42_plan *plan, llm42_error *error) {
+    llm42_view made_up = *view;
+    if (turn.passes-- <= 0)
+        turn.invariant = !turn.invariant, turn.passes = test_random_int(&turn.random, 0, 2 * view->desc->window);
+    made_up.seconds = turn_seconds;
+    made_up.measured = false;
+    return llm42_planner_default()->plan(user, &made_up, plan, error);
+}
+
+const llm42_planner mixed_planner = {.name = "mixed", .plan = plan_mixed};
 
 // The CPU backend with passes in flight ----------------------------------------------------------------------------
 typedef struct late {

@@ -25,7 +25,7 @@ enum { PASSES_LEAST_M = 57 };  // the smallest M that part passes can test
 // What the user asked for. The table in test_cuda.c says what each option means.
 typedef struct rig_options {
     const char *shared, *model;
-    int64_t requests, longest_prompt, longest_output, loads, from_load, window, group, kv_gib;
+    int64_t requests, longest_prompt, longest_output, loads, from_load, seed, window, group, kv_gib;
     bool quick;
 } rig_options;
 
@@ -37,7 +37,8 @@ extern llm42_error rig_error;        // of the last call that failed
 bool is_cuda(void);
 
 // Results ----------------------------------------------------------------------------------------------------------
-void note_line(void *user, const char *line);                     // a llm42_log_fn: keeps `cuda KEY: VALUE` lines
+void note_head(const char *line);                                 // prints a line, and keeps it for the head; each once
+void note_line(void *user, const char *line);                     // a llm42_log_fn: the same for `cuda KEY: VALUE`
 void note(const char *name, const char *quantity, double value);  // a result: a line `part case quantity value`
 void write_results(FILE *tsv);                                    // all of these; NULL: only frees them
 
@@ -83,6 +84,10 @@ int top_of(const float *x, int n);     // index of the largest
 double gap_of(const float *x, int n);  // the largest less the second largest
 // Root mean square of got - want as a share of the standard deviation of want; infinite if any is not a number.
 double logit_error(const float *got, const float *want, int n);
+
+// Mode HYBRID follows the times of passes. This is the built-in planner with times that are made up: for a random
+// number of passes FAST ones pay, and then for as many INVARIANT ones. So every mixture of both comes up.
+extern const llm42_planner mixed_planner;
 
 // The CPU backend with passes in flight. A pass is computed when the caller waits for it, or polls for the third time.
 extern const llm42_backend late_backend;

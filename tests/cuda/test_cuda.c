@@ -10,7 +10,7 @@
 //   overlap      passes in flight
 //   small        models of every kind, for compute-sanitizer
 //   sglang       SGLang's three subtests
-//   determinism  thousands of requests at different loads
+//   determinism  thousands of requests by each preset, under loads of random shapes
 //
 // Without a device everything is skipped. --backend cpu runs the parts on the CPU backend, to test the tests.
 #include "rig.h"
@@ -24,10 +24,11 @@ static const args_option table[] = {
     ARGS_TEXT("backend NAME", &backend, "cuda, or cpu to test the tests"),
     ARGS_TEXT("shared DIR", &options.shared, "folder of models/ and traces/; without it their tests are skipped"),
     ARGS_TEXT("model SPEC", &options.model, "model of passes, determinism, sglang and overlap (default: base42)"),
-    ARGS_INT("requests N", &options.requests, 0, 1000000, "determinism: requests; 0: 4096, with --quick 256"),
-    ARGS_INT("loads N", &options.loads, 2, 8, "determinism: how many of the 8 loads"),
-    ARGS_INT("from N", &options.from_load, 1, 8,
-             "determinism: load 1, the reference, then loads N and on alone, without controls"),
+    ARGS_INT("requests N", &options.requests, 0, 1000000, "determinism: requests; 0: 20000, with --quick 256"),
+    ARGS_INT("loads N", &options.loads, 2, 1000,
+             "determinism: loads by preset best, each of its share of the requests"),
+    ARGS_INT("from N", &options.from_load, 1, 1000, "determinism: the reference, then loads N and on alone"),
+    ARGS_INT("seed N", &options.seed, 1, 1 << 30, "determinism: loads are drawn from it"),
     ARGS_INT("longest-prompt N", &options.longest_prompt, 0, 1 << 20,
              "determinism: prompts are cut to N tokens; 0: 1024, with --quick 128"),
     ARGS_INT("longest-output N", &options.longest_output, 0, 1 << 20,
