@@ -23,10 +23,10 @@ static bool fly_beside(flight *f, int passes) {
     return ok;
 }
 
-static void check_flight(flight *f, const char *what) {
+static void check_flight(flight *f, llm42_schedule schedule, const char *what) {
     size_t V = (size_t)f->g.vocab;
     rig *g = &f->g;
-    llm42_pass pass = rig_pass(g, LLM42_FIXED, f->row, FLIGHT, f->out, f->logits);
+    llm42_pass pass = rig_pass(g, schedule, f->row, FLIGHT, f->out, f->logits);
     memset(f->out, 0, sizeof f->out);
     memset(f->logits, 0, FLIGHT * V * sizeof(float));
     if (!CHECK_MSG(g->backend->start(g->state, &pass, &rig_error) == LLM42_OK, "%s: %s", what, rig_error.text)) return;
@@ -68,10 +68,12 @@ static void check_overlap(const char *path) {
         f.fast_logits = new_floats(DECODES * V), f.fast_want = new_floats(DECODES * V);
         for (int i = 0; i < FLIGHT; i++) f.row[i] = (llm42_row){i / 32, i % 32, f.ids[i], LLM42_ROW_SAMPLE};
         for (int k = 0; k < DECODES; k++) rig_prefill(&f.g, LLM42_FAST, 2 + k, f.ids, 32, 32, NULL);
-        llm42_pass pass = rig_pass(&f.g, LLM42_FIXED, f.row, FLIGHT, f.alone, f.want);
-        CHECK(rig_run(&f.g, &pass) && fly_beside(&f, BESIDE));
-        memcpy(f.fast_want, f.fast_logits, DECODES * V * sizeof(float));
-        for (int i = 0; i < (options.quick ? 3 : 10); i++) check_flight(&f, path);
+        for (llm42_schedule schedule = LLM42_FIXED; schedule <= LLM42_INVARIANT; schedule++) {  // of both verifiers
+            llm42_pass pass = rig_pass(&f.g, schedule, f.row, FLIGHT, f.alone, f.want);
+            CHECK(rig_run(&f.g, &pass) && fly_beside(&f, BESIDE));
+            memcpy(f.fast_want, f.fast_logits, DECODES * V * sizeof(float));
+            for (int i = 0; i < (options.quick ? 3 : 10); i++) check_flight(&f, schedule, path);
+        }
     }
     rig_close(&f.g);
     free(f.ids);
