@@ -44,15 +44,18 @@ static void run_batches(llm42_engine *engine, bool marked, int32_t *const *promp
     }
 }
 
-static void run_subtest(const llm42_model *model, const char *subtest, llm42_mode mode, const char *mode_name,
+// Without a preset: mode NONDETERMINISTIC, the control.
+static void run_subtest(const llm42_model *model, const char *subtest, llm42_preset preset, const char *name,
                         int prompts, const int *count, const int *common) {
+    const bool control = preset == LLM42_PRESET_DEFAULT;
     tally t[PROMPTS] = {{0}};
     int32_t *prompt[PROMPTS], *text = random_ids(512, model->config.vocab, 21);
     llm42_engine *engine = NULL;
     llm42_engine_desc desc = {.model = model,
                               .backend = tested,
                               .backend_desc = &cuda_desc,
-                              .mode = mode,
+                              .preset = preset,
+                              .mode = control ? LLM42_NONDETERMINISTIC : LLM42_MODE_DEFAULT,
                               .max_running = 64,
                               .max_context = 512,
                               .pages = 64 * 32,
@@ -65,9 +68,9 @@ static void run_subtest(const llm42_model *model, const char *subtest, llm42_mod
         memcpy(prompt[p], text, sizeof *text * (size_t)common[p]);
     }
     if (CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error), "%s", rig_error.text))
-        run_batches(engine, mode == LLM42_DVR, prompt, count, prompts, options.quick ? 24 : 50, t);
+        run_batches(engine, !control, prompt, count, prompts, options.quick ? 24 : 50, t);
     int most = 0;
-    printf("  %-7s %-16s unique outputs", subtest, mode_name);
+    printf("  %-7s %-16s unique outputs", subtest, name);
     for (int p = 0; p < PROMPTS; p++) {
         int unique = (int)arrlen(t[p].outputs);
         if (unique > most) most = unique;
@@ -77,30 +80,32 @@ static void run_subtest(const llm42_model *model, const char *subtest, llm42_mod
         free(prompt[p]);
     }
     printf("\n");
-    char name[64];
-    snprintf(name, sizeof name, "%s %s", subtest, mode_name);
-    note(name, "unique_outputs", most);
-    CHECK_MSG(mode == LLM42_NONDETERMINISTIC ? most > 1 || cuda_desc.no_cublas : most == 1, "%s, %s: %d unique outputs",
-              subtest, mode_name, most);
+    char both[64];
+    snprintf(both, sizeof both, "%s %s", subtest, name);
+    note(both, "unique_outputs", most);
+    CHECK_MSG(control ? most > 1 || cuda_desc.no_cublas : most == 1, "%s: %d unique outputs", both, most);
     free(text);
     llm42_engine_close(engine);
 }
 
 void part_sglang(void) {
     static const struct {
-        llm42_mode mode;
+        llm42_preset preset;
         const char *name;
-    } modes[] = {
-        {LLM42_DVR, "DVR"}, {LLM42_BATCH_INVARIANT, "BATCH_INVARIANT"}, {LLM42_NONDETERMINISTIC, "NONDETERMINISTIC"}};
+    } presets[] = {{LLM42_PRESET_DVR, "dvr"},
+                   {LLM42_PRESET_BEST, "best"},
+                   {LLM42_PRESET_PAPER, "paper"},
+                   {LLM42_PRESET_INVARIANT, "invariant"},
+                   {LLM42_PRESET_DEFAULT, "nondeterministic"}};
     static const int lengths[PROMPTS] = {9, 60, 160, 300}, none[PROMPTS] = {0}, common[PROMPTS] = {1, 64, 150, 280};
     static const int with_common[PROMPTS] = {1 + OWN, 64 + OWN, 150 + OWN, 280 + OWN};
     llm42_model *model = load_model(main_model(), false);
     if (!model) return;
     cuda_desc.fast = LLM42_CUDA_FAST_OFFERED;  // as serving engines, which these subtests are of
-    for (int m = 0; m < 3; m++) {
-        run_subtest(model, "single", modes[m].mode, modes[m].name, 1, lengths, none);
-        run_subtest(model, "mixed", modes[m].mode, modes[m].name, PROMPTS, lengths, none);
-        run_subtest(model, "prefix", modes[m].mode, modes[m].name, PROMPTS, with_common, common);
+    for (size_t p = 0; p < sizeof presets / sizeof *presets; p++) {
+        run_subtest(model, "single", presets[p].preset, presets[p].name, 1, lengths, none);
+        run_subtest(model, "mixed", presets[p].preset, presets[p].name, PROMPTS, lengths, none);
+        run_subtest(model, "prefix", presets[p].preset, presets[p].name, PROMPTS, with_common, common);
     }
     cuda_desc.fast = LLM42_CUDA_FAST_DEFAULT;
     llm42_model_free(model);
