@@ -1,5 +1,6 @@
 // small.c: small models of every kind, served in a moment, so that compute-sanitizer can follow: each kernel of a
-// pass runs. Requests run together and then alone: those with a promise give the same bits.
+// pass runs. With verifier FIXED requests run together and then alone: those with a promise give the same bits. Without
+// it all presets and policies give one result.
 #include "rig.h"
 #include "../make_model.h"
 
@@ -145,20 +146,54 @@ static llm42_engine_desc small_desc(const small_case *s, const llm42_model *mode
                                .log = note_line};
 }
 
-// With the INVARIANT verifier every prefill, with and without overlap, gives the bits of mode BATCH_INVARIANT.
+// Every way to the canonical result; the first is the reference.
+static const struct {
+    llm42_preset preset;
+    llm42_prefill prefill;
+    bool overlap, mixed;  // mixed: mode HYBRID takes both ways, whatever takes less time
+} ways[] = {{LLM42_PRESET_INVARIANT, LLM42_PREFILL_DEFAULT, false, false},
+            {LLM42_PRESET_DVR, LLM42_PREFILL_PACKED, false, false},
+            {LLM42_PRESET_DVR, LLM42_PREFILL_ISOLATED, false, false},
+            {LLM42_PRESET_DVR, LLM42_PREFILL_INVARIANT, false, false},
+            {LLM42_PRESET_DVR, LLM42_PREFILL_PACKED, true, false},
+            {LLM42_PRESET_DVR, LLM42_PREFILL_ISOLATED, true, false},
+            {LLM42_PRESET_DVR, LLM42_PREFILL_INVARIANT, true, false},
+            {LLM42_PRESET_BEST, LLM42_PREFILL_DEFAULT, false, false},
+            {LLM42_PRESET_BEST, LLM42_PREFILL_DEFAULT, true, false},
+            {LLM42_PRESET_BEST, LLM42_PREFILL_DEFAULT, false, true},
+            {LLM42_PRESET_BEST, LLM42_PREFILL_PACKED, true, true}};
+
+static int64_t mixed_passes[LLM42_INVARIANT + 1];  // of all mixed ones, by schedule
+
 static void check_one_result(const small_case *s, const llm42_model *model) {
     llm42_output outs[SMALL_MOST * SMALL_NEW];
-    for (int k = 0; k < 7; k++) {
+    for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
         llm42_engine *engine = NULL;
         llm42_engine_desc desc = small_desc(s, model);
-        desc.mode = k ? LLM42_DVR : LLM42_BATCH_INVARIANT, desc.verifier = LLM42_VERIFIER_INVARIANT;
-        desc.prefill = (llm42_prefill)(1 + k % 3), desc.overlap = k > 3;
+        desc.preset = ways[k].preset, desc.mode = LLM42_MODE_DEFAULT;
+        desc.prefill = ways[k].prefill, desc.overlap = ways[k].overlap;
+        desc.planner = ways[k].mixed ? &mixed_planner : NULL;
         if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error), "%s: %s", s->shape.type, rig_error.text)) return;
         small_run(engine, s, 0, s->requests, outs, !k);
         const llm42_stats stats = llm42_engine_stats(engine);
-        CHECK(!stats.passes[LLM42_FIXED] && (!k || stats.verifications > 0));
+        CHECK(!stats.passes[LLM42_FIXED] && (desc.preset != LLM42_PRESET_DVR || stats.verifications > 0));
+        for (int i = 0; i <= LLM42_INVARIANT; i++) mixed_passes[i] += ways[k].mixed ? stats.passes[i] : 0;
         llm42_engine_close(engine);
     }
+}
+
+// Requests together, and then those with a promise alone.
+static void check_alone(const small_case *s, const llm42_engine_desc *desc) {
+    llm42_engine *engine = NULL;
+    llm42_output outs[SMALL_MOST * SMALL_NEW];
+    if (CHECK_MSG(!llm42_engine_open(&engine, desc, &rig_error), "%s: %s", s->shape.type, rig_error.text)) {
+        small_run(engine, s, 0, s->requests, outs, true);
+        for (int i = 0; i < 4; i += 2) small_run(engine, s, i, 1, outs, false);
+        bool differ = false;  // the control: what another prompt gives is told apart
+        for (int t = 0; t < SMALL_NEW; t++) differ |= outs[t].logprob != outs[2 * SMALL_NEW + t].logprob;
+        CHECK_MSG(differ, "%s: two prompts gave the same log-probabilities", s->shape.type);
+    }
+    llm42_engine_close(engine);
 }
 
 static void check_small(const char *folder, int at) {
@@ -167,19 +202,17 @@ static void check_small(const char *folder, int at) {
     snprintf(path, sizeof path, "%s/small_%d", folder, at);
     test_model_folder(path, &s->shape);
     llm42_model *model = load_model(path, false);
-    llm42_engine *engine = NULL;
+    if (!model) return;
     llm42_engine_desc desc = small_desc(s, model);
     desc.verifier = LLM42_VERIFIER_FIXED;
-    llm42_output outs[SMALL_MOST * SMALL_NEW];
-    if (model && CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error), "%s: %s", path, rig_error.text)) {
-        small_run(engine, s, 0, s->requests, outs, true);
-        for (int i = 0; i < 4; i += 2) small_run(engine, s, i, 1, outs, false);  // those with a promise
-        bool differ = false;  // the control: what another prompt gives is told apart
-        for (int t = 0; t < SMALL_NEW; t++) differ |= outs[t].logprob != outs[2 * SMALL_NEW + t].logprob;
-        CHECK_MSG(differ, "%s: two prompts gave the same log-probabilities", path);
+    check_alone(s, &desc);
+    if (s->mode == LLM42_DVR) {
+        desc = small_desc(s, model);
+        desc.preset = LLM42_PRESET_PAPER, desc.prefill = LLM42_PREFILL_DEFAULT;
+        desc.token_budget = desc.max_context;  // prompts run whole
+        check_alone(s, &desc);
+        check_one_result(s, model);
     }
-    llm42_engine_close(engine);
-    if (model && s->mode == LLM42_DVR) check_one_result(s, model);
     llm42_model_free(model);
 }
 
@@ -187,5 +220,6 @@ void part_small(void) {
     char folder[64];
     test_folder(folder);
     for (int i = 0; i < SMALL_CASES; i++) check_small(folder, i);
+    CHECK(mixed_passes[LLM42_FAST] > 0 && mixed_passes[LLM42_INVARIANT] > 0);
     test_remove(folder);
 }
