@@ -322,6 +322,7 @@ static void open_demo(demo *d) {
     llm42_error error = {0};
     char found[4096];
     llm42_model_desc desc = {.path = args_find(d->model_path, found)};
+    if (!d->verify && !strcmp(d->preset, "dvr")) d->verify = "wait";  // full windows: there is more to see
     args_policy(&d->how, "preset", d->preset);
     args_policy(&d->how, "verifier", d->verifier);
     args_policy(&d->how, "verify", d->verify);
@@ -394,7 +395,6 @@ static int run_demo(demo *d, screen *s, slides *files) {
 int main(int argc, char **argv) {
     static demo d = {.model_path = "examples/tiny42",
                      .preset = "dvr",
-                     .verify = "wait",  // full windows: there is more to see
                      .planner = "default",
                      .window = 8,
                      .group = 4,
