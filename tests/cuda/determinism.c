@@ -168,11 +168,12 @@ static void describe(load *l) {
 static void draw_policies(llm42_engine_desc *d, const workload *w, uint64_t *random) {
     const bool paper = d->preset == LLM42_PRESET_PAPER;
     for (const llm42_policy *p = llm42_policies(); p->name; p++) {
-        const char *fixed = paper ? "preset mode verifier prefill" : "preset mode verifier";
+        const bool fixed = !strcmp(p->name, "preset") || !strcmp(p->name, "mode") || !strcmp(p->name, "verifier") ||
+                           (paper && !strcmp(p->name, "prefill"));
         int words = 0;
         while (p->word[words]) words++;
         int word = (int)(test_random(random) % (size_t)(words + 1));  // the last: the preset's
-        if (!strstr(fixed, p->name) && word < words) llm42_policy_set(d, p->name, p->word[word], NULL);
+        if (!fixed && word < words) llm42_policy_set(d, p->name, p->word[word], NULL);
     }
     llm42_engine_desc full = *d;
     llm42_preset_apply(&full);
