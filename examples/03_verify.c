@@ -2,9 +2,9 @@
 
    Fast passes decode as before, and their bits differ as before. But what they give are only candidates. A replay pass
    takes up to G windows of W tokens. It commits the candidates that agree with it, then one token of its own, and drops
-   the rest. A replay pass that has room also takes windows that are not full. So commits differ in length, but an
-   answer is the same to the bit, alone and among others. New here: .group, and the events of a request, from which the
-   picture is drawn. .deterministic and .window are those of 01_hello.
+   the rest. So commits differ in length, but an answer is the same to the bit, alone and among others. New here:
+   .group, and the events of a request, from which the picture is drawn. .deterministic and .window are those of
+   01_hello.
 
    Compile it in the repository's root, and run it there:
 
@@ -15,7 +15,7 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
-enum { PROMPTS = 8, LENGTH = 7, TOKENS = 48, WINDOW = 12, GROUP = 4 };
+enum { PROMPTS = 8, LENGTH = 7, TOKENS = 52, WINDOW = 14, GROUP = 4 };
 static const int32_t prompt[PROMPTS][LENGTH] = {  // 02_drift.c has the texts
     {0, 905, 312, 264, 1108, 283, 1767}, {0, 678, 387, 282, 945, 260, 1024}, {0, 678, 318, 1417, 652, 1186, 360},
     {0, 678, 874, 959, 629, 283, 264},   {0, 42, 719, 279, 264, 781, 283},   {0, 42, 79, 264, 1093, 462, 935},
