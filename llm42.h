@@ -127,9 +127,10 @@
      the canonical one then: that of mode BATCH_INVARIANT, whatever W, G and the prefill are. A token that a
      deterministic request decodes in an INVARIANT pass, when it has no candidates, is committed at once: a replay pass
      could say nothing else. FIXED, the paper's way, pads replay passes to M = G x W rows. The result depends on M.
-   - Mode HYBRID: DVR with the INVARIANT verifier, where a pass is INVARIANT if that takes less time than a FAST one and
-     the verification of its candidates. The planner asks the backend for both times. A backend that cannot tell is
-     measured while the engine runs. Both ways give the same bits, so the choice may follow the clock.
+   - Mode HYBRID: DVR with the INVARIANT verifier, where deterministic requests decode in INVARIANT passes if that takes
+     less time than FAST passes and verification. Ordinary requests share these passes, or take turns with them in FAST
+     ones. The planner asks the backend for the times of the three ways. A backend that cannot tell is measured while
+     the engine runs. All ways give the same bits, so the choice may follow the clock.
    - Prefill INVARIANT: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. Such a
      pass runs under schedule INVARIANT, which costs more for every row in it. Replay passes then hold only windows
      and, after a preemption, the committed tokens that must be prefilled again.
@@ -672,7 +673,7 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
     X(LLM42_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic")                  \
     X(LLM42_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused") \
     X(LLM42_BATCH_INVARIANT, "batch_invariant", "every pass is INVARIANT; every request is reproducible")   \
-    X(LLM42_HYBRID, "hybrid", "dvr, but passes are INVARIANT where that takes less time than verifying")
+    X(LLM42_HYBRID, "hybrid", "dvr, but without verification where INVARIANT passes take less time")
 #define LLM42_VERIFIERS(X)                                                                         \
     X(LLM42_VERIFIER_FIXED, "fixed", "replay passes have M rows (the paper): results depend on M") \
     X(LLM42_VERIFIER_INVARIANT, "invariant", "replay passes are INVARIANT and hold nothing but their windows")
@@ -873,8 +874,9 @@ typedef struct llm42_plan {
     int count;             // choices
     llm42_choice *choice;  // [count], in the order of their rows; there is room for `room` of them
     int room;              // at least the number of requests that run
-    // Mode HYBRID: what the planner has compared, for the pass's event: the seconds of a FAST pass and of verifying its
-    // candidates later, and those of an INVARIANT pass. 0: it has compared nothing.
+    // Mode HYBRID: what the planner has compared, for the pass's event: the seconds of a token for every request if
+    // deterministic ones decode in a FAST pass and are verified later, and if they decode in an INVARIANT pass. 0: it
+    // has compared nothing.
     double fast_seconds, invariant_seconds;
 } llm42_plan;
 
@@ -903,9 +905,8 @@ struct llm42_view {
     // The seconds that a pass of a mix would take alone, as the backend estimates them, or else as far as passes that
     // have run tell. Negative: not known yet.
     double (*seconds)(const llm42_view *view, const llm42_mix *mix);
-    bool measured;                                      // seconds goes by passes that have run
-    int64_t windows, window_tokens, window_recomputed;  // of replay passes so far: windows, the tokens that they have
-                                                        // committed, and candidates that must be decoded again
+    bool measured;                   // seconds goes by passes that have run
+    int64_t windows, window_tokens;  // of replay passes so far: windows, and the tokens that they have committed
 };
 
 // The rules. The engine refuses a plan that breaks one: llm42_engine_step returns LLM42_PLAN and an error that names
@@ -1038,7 +1039,7 @@ typedef struct llm42_stats {
     double replay_busy;            // of those, in FIXED passes and in others with verification windows
     int64_t replay_windows;        // windows in replay passes, full or partial
     int64_t candidates, verifications, rollbacks, recomputed, injected;
-    int64_t ways[2];   // mode HYBRID: passes for which FAST, and INVARIANT, was expected to take less time
+    int64_t ways[2];   // mode HYBRID: passes for which verifying, and INVARIANT passes, should take less time
     int64_t compared;  // candidates compared with a replay pass, up to the first that differs
     int64_t preemptions, preempted_candidates;
     int64_t prefix_hits;  // tokens found in the prefix cache: of prompts, and after a preemption also committed ones
@@ -5449,6 +5450,7 @@ static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) 
     if (e->backend->estimate) return e->backend->estimate(e->state, mix);
     double rows = 0;
     for (int k = 0; k < LLM42_KINDS; k++) rows += mix->rows[k];
+    if (!rows) return 0;
     bool several = mix->rows[LLM42_KIND_PROMPT] || mix->rows[LLM42_KIND_WINDOW];
     if (mix->schedule > LLM42_INVARIANT) return -1;
     double seconds = llm42__times_find(&e->times, mix->schedule, several, rows);
@@ -5628,11 +5630,14 @@ static bool llm42__decodes(const llm42_view *v, const llm42_request *r) {
            llm42_choice_rows(v, r, LLM42_CHOICE_DECODE, LLM42_FAST);
 }
 
-// Rows of a prompt that may ride in ordinary passes. All rows of an ordinary request may; those of a deterministic one
-// only with prefill INVARIANT.
+// Whether deterministic prompts ride in ordinary passes. In mode HYBRID they do so only in the way TOGETHER (below).
+static bool llm42__prompts_ride(const llm42_view *v) {
+    return v->desc->prefill == LLM42_PREFILL_INVARIANT && v->desc->mode != LLM42_HYBRID;
+}
+
+// Rows of a prompt that may ride in ordinary passes.
 static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
-    bool rides = !r->verify || v->desc->prefill == LLM42_PREFILL_INVARIANT;
-    return rides ? llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_INVARIANT) : 0;
+    return !r->verify || llm42__prompts_ride(v) ? llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_INVARIANT) : 0;
 }
 
 // What the running requests wait for.
@@ -5696,11 +5701,14 @@ static int llm42__choose_windows(const llm42_view *v, llm42_plan *plan) {
 }
 
 // Plans a replay pass: windows, if verification is due; in the rest of its M rows deterministic prompts, unless they
-// ride in ordinary passes; and in rows of a FIXED pass that would otherwise be padding ordinary prompts.
+// ride in ordinary passes; and in rows of a FIXED pass that would otherwise be padding ordinary prompts. Mode HYBRID
+// takes more rows than M, because larger passes take less time for each row, but not where that prevents an overlap.
 static void llm42__plan_replay(const llm42_view *v, llm42_plan *plan, bool windows) {
-    const bool fixed = v->replay == LLM42_FIXED, ride = v->desc->prefill == LLM42_PREFILL_INVARIANT;
+    const bool fixed = v->replay == LLM42_FIXED, ride = llm42__prompts_ride(v);
     plan->schedule = v->replay;
-    int room = v->desc->window * v->desc->group - (windows ? llm42__choose_windows(v, plan) : 0);
+    int room = v->desc->window * v->desc->group;
+    if (v->desc->mode == LLM42_HYBRID && !v->desc->overlap) room = LLM42__MAX(room, v->desc->token_budget);
+    if (windows) room -= llm42__choose_windows(v, plan);
     for (int own = 1; own >= 0 && v->desc->prefill != LLM42_PREFILL_ISOLATED; own--)
         for (int i = 0; i < v->running_count && room > 0; i++) {
             const llm42_request *r = v->running[i];
@@ -5744,108 +5752,142 @@ static void llm42__plan_ordinary(const llm42_view *v, llm42_plan *plan, const ll
     }
 }
 
-// Adds rows to a mix.
-static void llm42__mix_rows(llm42_mix *m, llm42_kind kind, int rows, double context) {
+// Mode HYBRID serves deterministic requests in one of three ways. Each gives every request its next token, and runs the
+// same prompts.
+// - VERIFY, as in mode DVR: a FAST pass decodes for all, and its candidates are verified later. Deterministic prompts
+//   have an INVARIANT pass of their own.
+// - APART: a FAST pass for ordinary requests, and an INVARIANT one for deterministic requests, whose tokens are then
+//   final. The two take turns. Requests that have candidates decode in the FAST one until their window is ready.
+// - TOGETHER: an INVARIANT pass for all requests. It verifies what candidates there are.
+typedef enum llm42__way { LLM42__VERIFY, LLM42__APART, LLM42__TOGETHER } llm42__way;
+
+// What could run now: ordinary requests, deterministic prompts, and deterministic requests behind their prompts. All of
+// the last decode here, even if they have candidates. So ways are compared by what they take in the long run, and not
+// by what the last one has left behind: else every change of the way would verify short windows at once.
+typedef struct llm42__work {
+    llm42_mix ordinary, prompts, decode;
+    int64_t windows, recomputed;  // of deterministic requests that run
+} llm42__work;
+
+static void llm42__mix_add(llm42_mix *m, llm42_kind kind, int rows, double context) {
     if (rows <= 0) return;
     m->context[kind] = (m->rows[kind] * m->context[kind] + rows * context) / (m->rows[kind] + rows);
     m->rows[kind] += rows;
-    m->windows += kind == LLM42_KIND_WINDOW;
 }
 
-// What mode HYBRID compares. A FAST pass leaves work behind: its candidates must be verified, some of them must be
-// decoded again, and deterministic prompts need a pass of their own. An INVARIANT pass does all that is there.
-typedef struct llm42__ways {
-    llm42_mix fast, prompts, invariant;
-    int candidates;  // that the FAST pass would add
-    int stopped;     // requests that must be verified before they decode again: the FAST pass leaves them behind
-    double context;  // of the candidates, sum
-} llm42__ways;
+static llm42_mix llm42__mix_join(llm42_mix a, llm42_mix b) {
+    for (int k = 0; k < LLM42_KINDS; k++) llm42__mix_add(&a, (llm42_kind)k, b.rows[k], b.context[k]);
+    return a;
+}
 
-static llm42__ways llm42__ways_of(const llm42_view *v) {
-    llm42__ways w = {
-        .fast.schedule = LLM42_FAST, .prompts.schedule = LLM42_INVARIANT, .invariant.schedule = LLM42_INVARIANT};
+static llm42__work llm42__work_of(const llm42_view *v) {
+    llm42__work w = {0};
     int room = v->desc->token_budget;
     for (int i = 0; i < v->running_count; i++) {
         const llm42_request *r = v->running[i];
         int rows = LLM42__MIN(room, llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_INVARIANT));
-        llm42__mix_rows(r->verify ? &w.prompts : &w.fast, LLM42_KIND_PROMPT, rows, r->kv + 0.5 * rows);
-        llm42__mix_rows(&w.invariant, LLM42_KIND_PROMPT, rows, r->kv + 0.5 * rows);
+        llm42__mix_add(r->verify ? &w.prompts : &w.ordinary, LLM42_KIND_PROMPT, rows, r->kv + 0.5 * rows);
         room -= rows;
-        if (r->state != LLM42_STATE_DECODE) continue;
-        llm42__mix_rows(&w.invariant, LLM42_KIND_DECODE, 1, r->kv + 1);
-        if (!llm42__decodes(v, r)) {
-            w.stopped++;
-            continue;
-        }
-        llm42__mix_rows(&w.fast, LLM42_KIND_DECODE, 1, r->kv + 1);
-        w.candidates += r->verify;
-        w.context += r->verify ? r->kv + 1 : 0;
+        w.windows += r->verifications;
+        w.recomputed += r->recomputed;
+        if (r->state == LLM42_STATE_DECODE)
+            llm42__mix_add(r->verify ? &w.decode : &w.ordinary, LLM42_KIND_DECODE, 1, r->kv + 1);
     }
     return w;
 }
 
-// Seconds for each candidate: its part of a replay pass of as many windows as there may be, and the decoding again. How
-// many tokens a window commits is learned from those that have run. At first it is all of them: EARLY windows say so.
-static double llm42__verify_seconds(const llm42_view *v, const llm42__ways *w, double fast) {
-    enum { EARLY = 64 };
-    const int windows = LLM42__MIN(w->candidates, v->desc->group);
-    const double seen = (double)(EARLY + v->windows),
-                 tokens = (double)(EARLY * v->desc->window + v->window_tokens) / seen,
-                 again = (double)v->window_recomputed / (seen * tokens);
-    llm42_mix replay = {.schedule = v->replay, .windows = windows};
-    replay.rows[LLM42_KIND_WINDOW] = (int)(windows * LLM42__MIN(tokens + 1, v->desc->window));
-    replay.context[LLM42_KIND_WINDOW] = w->context / w->candidates;
-    double seconds = v->seconds(v, &replay);
-    return seconds < 0 ? seconds : seconds / (windows * tokens) + again * fast / w->fast.rows[LLM42_KIND_DECODE];
+static double llm42__seconds_of(const llm42_view *v, llm42_schedule schedule, llm42_mix mix) {
+    mix.schedule = schedule;
+    return v->seconds(v, &mix);
 }
 
-// Mode HYBRID: true if the next pass should be INVARIANT. What is not known yet is tried, and what passes that have run
-// tell is brought up to date now and then by a pass of the other way.
-static bool llm42__invariant_pays(const llm42_view *v, llm42_plan *plan) {
+// Seconds for each candidate: its part of a replay pass of as many windows as there may be, and its part of decoding
+// again, where `decode` is what a token takes. How many tokens a window commits is learned from all windows that have
+// run, and how many must be decoded again from those of the requests that run, because requests differ in that. What is
+// expected at first counts as EARLY windows: they commit W tokens, and one candidate in WRONG is wrong and drops W
+// more.
+static double llm42__verify_seconds(const llm42_view *v, const llm42__work *w, double decode) {
+    enum { EARLY = 16, WRONG = 256 };
+    const int running = w->decode.rows[LLM42_KIND_DECODE], windows = LLM42__MIN(running, v->desc->group);
+    const double early = EARLY * v->desc->window,
+                 each = (early + (double)v->window_tokens) / (double)(EARLY + v->windows),
+                 again = (early * v->desc->window / WRONG + (double)w->recomputed) /
+                         (early + (double)w->windows * each);
+    llm42_mix replay = {.windows = windows};
+    int rows = (int)(windows * LLM42__MIN(each + 1, v->desc->window));
+    llm42__mix_add(&replay, LLM42_KIND_WINDOW, rows, w->decode.context[LLM42_KIND_DECODE]);
+    return llm42__seconds_of(v, LLM42_INVARIANT, replay) / (windows * each) + again * decode;
+}
+
+// The way that takes least time. Passes that overlap take the time of the longer one. A schedule whose time is not
+// known yet is tried. Measured times are brought up to date by a pass of the other schedule now and then; APART has
+// both.
+static llm42__way llm42__cheapest_way(const llm42_view *v, llm42_plan *plan) {
     enum { TRY_EVERY = 512 };
-    llm42__ways w = llm42__ways_of(v);
-    if (!w.candidates && !w.prompts.rows[LLM42_KIND_PROMPT]) return false;  // nothing deterministic
-    if (!w.fast.rows[LLM42_KIND_DECODE] && !w.fast.rows[LLM42_KIND_PROMPT]) return true;
-    double invariant = v->seconds(v, &w.invariant), fast = v->seconds(v, &w.fast);
-    if (fast < 0) return false;
-    double verify = w.candidates ? llm42__verify_seconds(v, &w, fast) : 0;
-    double prompts = w.prompts.rows[LLM42_KIND_PROMPT] ? v->seconds(v, &w.prompts) : 0;
-    if (invariant < 0 || verify < 0 || prompts < 0) return true;
-    double later = w.candidates * verify + prompts;
-    if (w.candidates) later += w.stopped * (fast + w.candidates * verify) / w.fast.rows[LLM42_KIND_DECODE];
-    plan->fast_seconds = fast + later, plan->invariant_seconds = invariant;
-    bool pays = invariant < fast + later;
-    return v->measured && v->passes % TRY_EVERY == TRY_EVERY - 1 ? !pays : pays;
+    const llm42__work w = llm42__work_of(v);
+    const llm42_mix own = llm42__mix_join(w.prompts, w.decode);
+    const int decode = w.decode.rows[LLM42_KIND_DECODE], ordinary = w.ordinary.rows[LLM42_KIND_DECODE];
+    if (!decode && !w.prompts.rows[LLM42_KIND_PROMPT]) return LLM42__VERIFY;  // nothing deterministic
+    double fast = llm42__seconds_of(v, LLM42_FAST, llm42__mix_join(w.ordinary, w.decode)),
+           together = llm42__seconds_of(v, LLM42_INVARIANT, llm42__mix_join(w.ordinary, own));
+    if (fast < 0) return LLM42__VERIFY;
+    if (together < 0) return LLM42__TOGETHER;
+    double apart = llm42__seconds_of(v, LLM42_FAST, w.ordinary) + llm42__seconds_of(v, LLM42_INVARIANT, own),
+           later = llm42__seconds_of(v, LLM42_INVARIANT, w.prompts);
+    if (decode) later += decode * llm42__verify_seconds(v, &w, fast / (decode + ordinary));
+    double verify = v->desc->overlap ? LLM42__MAX(fast, later) : fast + later;
+    plan->fast_seconds = verify, plan->invariant_seconds = LLM42__MIN(apart, together);
+    llm42__way way = apart < together ? LLM42__APART : LLM42__TOGETHER;
+    if (verify < plan->invariant_seconds) way = LLM42__VERIFY;
+    bool try = v->measured && v->passes % TRY_EVERY == TRY_EVERY - 1 && way != LLM42__APART;
+    return !try ? way : way == LLM42__VERIFY ? LLM42__TOGETHER : LLM42__VERIFY;
 }
 
-// Plans an INVARIANT pass for mode HYBRID: requests with candidates verify them, others decode and their tokens are
-// final; and prompts of all.
-static void llm42__plan_invariant(const llm42_view *v, llm42_plan *plan, const llm42__due *due) {
-    bool whole = v->desc->chunked_prefill == LLM42_CHUNKED_OFF;
-    int room = LLM42__MAX(v->desc->token_budget, v->desc->window * v->desc->group), prompts = 0;
-    plan->schedule = LLM42_INVARIANT;
-    for (int i = 0; i < v->running_count && !(whole && (due->riding_prompts || due->replay_prompts)); i++) {
+// Whether a request belongs into a pass of this schedule. In the way APART it belongs into one of them only.
+static bool llm42__belongs(const llm42_request *r, llm42__way way, llm42_schedule schedule) {
+    bool invariant = r->verify && (!r->candidates || r->ready_since >= 0);
+    return way == LLM42__TOGETHER || invariant == (schedule == LLM42_INVARIANT);
+}
+
+// Plans a pass of this schedule for the ways TOGETHER and APART.
+static void llm42__plan_way(const llm42_view *v, llm42_plan *plan, llm42__way way, llm42_schedule schedule,
+                            bool whole) {
+    int room = v->desc->token_budget, prompts = 0;
+    if (schedule == LLM42_INVARIANT) room = LLM42__MAX(room, v->desc->window * v->desc->group);
+    plan->schedule = schedule;
+    for (int i = 0; i < v->running_count && !whole; i++) {
         const llm42_request *r = v->running[i];
-        bool window = r->verify && (r->candidates || r->must_verify);
+        bool window = schedule == LLM42_INVARIANT && r->verify && (r->candidates || r->must_verify);
         llm42_choice_kind kind = window ? LLM42_CHOICE_WINDOW : LLM42_CHOICE_DECODE;
-        int rows = llm42_choice_rows(v, r, kind, LLM42_INVARIANT);
-        if (!rows || rows > room) continue;
+        int rows = llm42_choice_rows(v, r, kind, schedule);
+        if (!rows || rows > room || !llm42__belongs(r, way, schedule)) continue;
         llm42_choose(plan, r, kind, rows);
         room -= rows;
     }
     room = LLM42__MIN(room, v->desc->token_budget);
     for (int i = 0; i < v->running_count && room > 0; i++) {
-        int rows = llm42_choice_rows(v, v->running[i], LLM42_CHOICE_PROMPT, LLM42_INVARIANT);
-        if (!rows) continue;
+        const llm42_request *r = v->running[i];
+        int rows = llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, schedule);
+        if (!rows || !llm42__belongs(r, way, schedule)) continue;
         if (whole && rows > room && prompts) return;
-        llm42_choose(plan, v->running[i], LLM42_CHOICE_PROMPT, LLM42__MIN(rows, room));
+        llm42_choose(plan, r, LLM42_CHOICE_PROMPT, LLM42__MIN(rows, room));
         room -= LLM42__MIN(rows, room);
         prompts++;
     }
 }
 
+// Plans a pass for mode HYBRID, but leaves the plan empty in the way VERIFY. Without chunked prefill prompts go first.
+static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, const llm42__due *due) {
+    const bool whole = v->desc->chunked_prefill == LLM42_CHUNKED_OFF && (due->riding_prompts || due->replay_prompts);
+    const llm42__way way = llm42__cheapest_way(v, plan);
+    const bool fast = way == LLM42__APART && v->last.schedule == LLM42_INVARIANT;  // FAST's turn
+    if (way == LLM42__VERIFY) return;
+    llm42__plan_way(v, plan, way, fast ? LLM42_FAST : LLM42_INVARIANT, whole);
+    if (!plan->count) llm42__plan_way(v, plan, way, fast ? LLM42_INVARIANT : LLM42_FAST, whole);
+}
+
 // Plans the next pass; nano-vllm's name for this is schedule.
-// - In mode HYBRID the pass is INVARIANT if that pays. What follows is for the other passes.
+// - Mode HYBRID takes the cheapest way. What follows is for the way VERIFY and for the other modes.
 // - Verification goes first when it is due.
 // - Deterministic prompts ride in ordinary passes, or else take turns with them, so that a long prompt does not delay
 //   decoding. Without chunked prefill all prompts go before decoding.
@@ -5854,10 +5896,8 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     const llm42_engine_desc *d = v->desc;
     llm42__due due = llm42__what_is_due(v);
     (void)user;
-    if (d->mode == LLM42_HYBRID && !v->in_flight.rows && llm42__invariant_pays(v, plan)) {
-        llm42__plan_invariant(v, plan, &due);
-        return LLM42_OK;
-    }
+    if (d->mode == LLM42_HYBRID && !v->in_flight.rows) llm42__plan_hybrid(v, plan, &due);
+    if (plan->count) return LLM42_OK;
     bool whole = d->chunked_prefill == LLM42_CHUNKED_OFF, flying = v->in_flight.rows > 0;
     bool packed = d->prefill != LLM42_PREFILL_ISOLATED, ordinary = due.decodes || due.riding_prompts;
     bool turn = v->last.schedule == v->replay && v->last.prompts && ordinary && !whole;  // decoding's turn
@@ -6184,7 +6224,6 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
                                       .tokens = output + agreed});
     }
     if (e->replay_only) e->view.windows++, e->view.window_tokens += commit;
-    if (e->replay_only && rollback) e->view.window_recomputed += candidates - agreed - 1;
     r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
     if (commit > agreed) output[agreed] = out[agreed].token;
     for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
