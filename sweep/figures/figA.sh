@@ -8,6 +8,9 @@
 # isolated or packed, chunked, bonus, W = 32 or 64, G = 8 or 16), the best one loses least against the best of each share
 # (10, 50 and 100%). Overlap is left out, because its gain is estimated from a data sheet for this calibration. Chunked
 # prompts are faster without DVR too: both mechanisms have them, or neither does.
+#
+# The third picture has mode HYBRID over the better of DVR and batch-invariant passes. All three give the same bits
+# there: the verifier of DVR is INVARIANT too, so its replay passes become slower with the batch-invariant ones.
 source "$(dirname "$0")/common.sh"
 load=(--workload sharegpt-served --requests 4096 --qps offline)
 ratios=0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1 slowdowns=1,1.25,1.5,1.75,2,2.25,2.5,2.75,3,0
@@ -16,14 +19,16 @@ cells "${load[@]}" --mode batch_invariant --slowdown $slowdowns --window 64 --gr
 cells "${load[@]}" --mode dvr --ratio $ratios --window 64 --group 16 --verify wait --prefill packed --chunked on \
     --bonus on
 cells "${load[@]}" --mode batch_invariant --slowdown $slowdowns --chunked on
+cells "${load[@]}" --mode dvr,hybrid --verifier invariant --ratio $ratios --slowdown $slowdowns --window 64 --group 16 \
+    --verify wait --prefill packed --chunked on --bonus on
 collect
 
 # Series = slowdown, x = ratio; slowdown 0 stands for the calibration's own batch-invariant passes. Break-even: the
 # slowdown at which both are equally fast, between the two neighbours.
 compare_modes() {  # compare_modes CHUNKED DVR INVARIANT: the cells with chunked prompts or without; names of the series
-    rows "$raw" mode ratio slowdown total_tok_per_s chunked >"$work/rows"
+    rows "$raw" mode ratio slowdown total_tok_per_s chunked verifier >"$work/rows"
     awk -F '\t' -v OFS='\t' -v chunked="$1" -v name="$2" -v own="$3" '
-        $5 != chunked { next }
+        $5 != chunked || $6 == "invariant" || $1 == "hybrid" { next }
         $1 == "dvr" { ratio[++n] = $2 + 0; dvr[n] = $4; next }
         { slow[++m] = $3 + 0; invariant[m] = $4 }
         END {
@@ -38,9 +43,38 @@ compare_modes() {  # compare_modes CHUNKED DVR INVARIANT: the cells with chunked
                     (invariant[j] - invariant[m]) / (invariant[j] - invariant[j + 1])
         }' "$work/rows"
 }
+
+# Throughput and P99 latency of HYBRID over the better value of DVR and batch-invariant passes, and where these two are
+# equally fast.
+compare_hybrid() {
+    rows "$raw" mode ratio slowdown total_tok_per_s e2e_p99_s chunked verifier >"$work/rows"
+    awk -F '\t' -v OFS='\t' '
+        $6 != "on" { next }
+        $1 == "batch_invariant" { slow[++m] = s = $3 + 0; invariant[s] = $4; invariant_p99[s] = $5; next }
+        $1 == "dvr" && $7 == "invariant" { dvr[$2 + 0, $3 + 0] = $4; dvr_p99[$2 + 0, $3 + 0] = $5 }
+        $1 == "hybrid" { if (!seen[$2 + 0]++) ratio[++n] = $2 + 0; hybrid[$2 + 0, $3 + 0] = $4; p99[$2 + 0, $3 + 0] = $5 }
+        function larger(a, b) { return a > b ? a : b }
+        function smaller(a, b) { return a < b ? a : b }
+        END {
+            for (i = 1; i <= n; i++)
+                for (j = 1; j <= m; j++) {
+                    r = ratio[i]; s = slow[j]
+                    print "hybrid_vs_better", s, r, hybrid[r, s] / larger(dvr[r, s], invariant[s])
+                    print "hybrid_p99_vs_better", s, r, p99[r, s] / smaller(dvr_p99[r, s], invariant_p99[s])
+                }
+            for (i = 1; i <= n; i++)
+                for (j = 1; j < m - 1; j++) {
+                    a = dvr[ratio[i], slow[j]] / invariant[slow[j]] - 1
+                    b = dvr[ratio[i], slow[j + 1]] / invariant[slow[j + 1]] - 1
+                    if (a <= 0 && b > 0)
+                        print "break_even_slowdown", "hybrid", ratio[i], slow[j] + (slow[j + 1] - slow[j]) * a / (a - b)
+                }
+        }' "$work/rows"
+}
 {
     compare_modes off dvr batch_invariant
     compare_modes on dvr_best batch_invariant_chunked
+    compare_hybrid
 } >"$work/ours"
 : >"$work/published"
 compare "$work/ours" "$work/published" "simulated, seed 42"
