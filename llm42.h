@@ -704,7 +704,7 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
     X(LLM42_PRESET_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic",               \
       DVR,              INVARIANT, EAGER,  LARGEST, INVARIANT, ON,    ON,      16, 32)                          \
     X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: recommended for serving",  \
-      HYBRID,           INVARIANT, EAGER,  LARGEST, INVARIANT, ON,    ON,      16, 32)                          \
+      HYBRID,           INVARIANT, WAIT,   LARGEST, INVARIANT, ON,    ON,      32, 32)                          \
     X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: results depend on M",                     \
       DVR,              FIXED,     EAGER,  OLDEST,  ISOLATED,  OFF,   OFF,     64, 8)                           \
     X(LLM42_PRESET_INVARIANT, "invariant", "every pass is INVARIANT: every request is reproducible",            \
