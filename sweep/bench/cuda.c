@@ -208,13 +208,13 @@ static void cuda_stages(bench *b) {
 // >>workloads ----------------------------------------------------------------------------------------------------
 // The cases that matter most come first: time may run out.
 static const serving_case offline_cases[] = {{.preset = 0},
+                                             {LLM42_PRESET_BEST, 0.02, false},
+                                             {LLM42_PRESET_BEST, 0.1, false},
+                                             {LLM42_PRESET_BEST, 0.5, false},
                                              {LLM42_PRESET_BEST, 1, false},
                                              {LLM42_PRESET_DVR, 1, false},
                                              {LLM42_PRESET_INVARIANT, 1, false},
-                                             {LLM42_PRESET_BEST, 0.1, false},
                                              {LLM42_PRESET_DVR, 0.1, false},
-                                             {LLM42_PRESET_BEST, 0.02, false},
-                                             {LLM42_PRESET_BEST, 0.5, false},
                                              {LLM42_PRESET_DVR, 0.02, false},
                                              {LLM42_PRESET_DVR, 0.5, false},
                                              {LLM42_PRESET_PAPER, 0.1, false},

@@ -52,7 +52,7 @@ compare_hybrid() {
         $6 != "on" { next }
         $1 == "batch_invariant" { slow[++m] = s = $3 + 0; invariant[s] = $4; invariant_p99[s] = $5; next }
         $1 == "dvr" && $7 == "invariant" { dvr[$2 + 0, $3 + 0] = $4; dvr_p99[$2 + 0, $3 + 0] = $5 }
-        $1 == "hybrid" { if (!seen[$2 + 0]++) ratio[++n] = $2 + 0; hybrid[$2 + 0, $3 + 0] = $4; p99[$2 + 0, $3 + 0] = $5 }
+        $1 == "hybrid" { hybrid[$2 + 0, $3 + 0] = $4; p99[$2 + 0, $3 + 0] = $5; if (!seen[$2]++) ratio[++n] = $2 + 0 }
         function larger(a, b) { return a > b ? a : b }
         function smaller(a, b) { return a < b ? a : b }
         END {
