@@ -5,7 +5,7 @@ eval start("", width, height)
 set multiplot
 array head[6] = ["Verification or batch-invariant kernels: which is faster?", \
     "throughput of DVR / of batch-invariant kernels (blue: DVR is faster, orange: slower)", \
-    "last: of HYBRID / of the better of both (stronger colours; DVR's verifier is INVARIANT)", \
+    "last: of preset best / of the better of presets dvr and invariant (stronger colours)", \
     "ShareGPT, 4,096 requests at once; in the lower two, prompts are cut into chunks", \
     "grey line: equally fast; dashed: the batch-invariant kernels of this calibration", \
     source]
@@ -24,7 +24,7 @@ shade(v) = lg(floor(100 * v + 0.5) / 100.0)
 array names[3] = ["dvr", "dvr_best", "hybrid"]
 array titles[3] = ["DVR, the paper's policy: EAGER, oldest, ISOLATED; W = 64, G = 8", \
     "DVR, the best tried: WAIT, PACKED, chunked, bonus; W = 64, G = 16", \
-    "HYBRID / the better of DVR and batch-invariant kernels"]
+    "Preset best (HYBRID) / the better of presets dvr and invariant"]
 do for [panel = 1:3] {
     m = names[panel]
     eval area(140, 1050, 650 * panel - 344, 650 * panel + 206)
