@@ -4911,13 +4911,13 @@ typedef struct llm42__batch {
     int room;                // the larger of M and token_budget
 } llm42__batch;
 
-// How long passes took, by schedule, whether a sequence had several rows, and the logarithm of the rows: moving means
-// of the rows and of the seconds. 0: there was none.
+// How long passes took, by schedule, whether a sequence had several rows, and the logarithm of the rows.
 enum { LLM42__SIZES = 21 };
+typedef struct llm42__time {
+    double weight, rows, kv, seconds, kv_kv, kv_seconds;  // how many passes count, and means over them
+} llm42__time;
 typedef struct llm42__times {
-    struct {
-        double rows, seconds;
-    } of[LLM42_INVARIANT + 1][2][LLM42__SIZES];
+    llm42__time of[LLM42_INVARIANT + 1][2][LLM42__SIZES];
 } llm42__times;
 
 struct llm42_engine {
@@ -5420,41 +5420,57 @@ static int llm42__size_of(double rows) {
     return size;
 }
 
-// Takes the time of a pass that has run.
+// Takes the time of a pass that has run. Passes of a size have about as many rows. Their times differ most by the KV
+// entries that they read, so each size keeps what a straight line through its times needs. Later passes count for more.
 static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seconds) {
+    enum { MOST = 64 };
     bool several = false;
+    double kv = 0;
     for (int i = 0; i < b->plan.count; i++) several |= b->plan.choice[i].rows > 1;
+    for (int i = 0; i < b->pass.rows; i++) kv += b->row[i].position + 1;
     if (!e->view.measured || b->pass.schedule > LLM42_INVARIANT) return;
-    double rows = b->pass.rows, *at = &e->times.of[b->pass.schedule][several][llm42__size_of(rows)].rows;
-    double *took = &e->times.of[b->pass.schedule][several][llm42__size_of(rows)].seconds;
-    *at = *took > 0 ? *at + (rows - *at) / 8 : rows;
-    *took = *took > 0 ? *took + (seconds - *took) / 8 : seconds;
+    llm42__time *t = &e->times.of[b->pass.schedule][several][llm42__size_of(b->pass.rows)];
+    t->weight = LLM42__MIN(t->weight + 1, MOST);
+    t->rows += (b->pass.rows - t->rows) / t->weight;
+    t->kv += (kv - t->kv) / t->weight;
+    t->seconds += (seconds - t->seconds) / t->weight;
+    t->kv_kv += (kv * kv - t->kv_kv) / t->weight;
+    t->kv_seconds += (kv * seconds - t->kv_seconds) / t->weight;
+}
+
+// The time of a pass of the mean number of rows of this size that read so many KV entries each. The line may not fall.
+static double llm42__time_at(const llm42__time *t, double kv_each) {
+    double variance = t->kv_kv - t->kv * t->kv, slope = 0;
+    if (variance > 1e-6 * t->kv_kv) slope = LLM42__MAX(0, (t->kv_seconds - t->kv * t->seconds) / variance);
+    return LLM42__MAX(0.5 * t->seconds, t->seconds + slope * (kv_each * t->rows - t->kv));
 }
 
 // Between the nearest sizes that have run. Below all of them a pass takes no longer than the smallest. Above them it
 // takes longer by the number of rows, if sequences have several.
-static double llm42__times_find(const llm42__times *times, llm42_schedule schedule, bool several, double rows) {
+static double llm42__times_find(const llm42__times *times, llm42_schedule schedule, bool several, double rows,
+                                double kv) {
+    const llm42__time *of = times->of[schedule][several];
     int below = llm42__size_of(rows), above = below + 1;
-    while (below >= 0 && times->of[schedule][several][below].seconds <= 0) below--;
-    while (above < LLM42__SIZES && times->of[schedule][several][above].seconds <= 0) above++;
+    while (below >= 0 && of[below].weight <= 0) below--;
+    while (above < LLM42__SIZES && of[above].weight <= 0) above++;
     if (below < 0 && above == LLM42__SIZES) return -1;
-    if (below < 0) return times->of[schedule][several][above].seconds;
-    double r0 = times->of[schedule][several][below].rows, s0 = times->of[schedule][several][below].seconds;
+    if (below < 0) return llm42__time_at(&of[above], kv / rows);
+    double r0 = of[below].rows, s0 = llm42__time_at(&of[below], kv / rows);
     if (above == LLM42__SIZES) return several && rows > r0 ? s0 * rows / r0 : s0;
-    double r1 = times->of[schedule][several][above].rows, s1 = times->of[schedule][several][above].seconds;
+    double r1 = of[above].rows, s1 = llm42__time_at(&of[above], kv / rows);
     return s0 + (s1 - s0) * LLM42__MAX(0, rows - r0) / (r1 - r0);
 }
 
 static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) {
     const llm42_engine *e = (const llm42_engine *)(const void *)((const char *)view - offsetof(llm42_engine, view));
     if (e->backend->estimate) return e->backend->estimate(e->state, mix);
-    double rows = 0;
-    for (int k = 0; k < LLM42_KINDS; k++) rows += mix->rows[k];
+    double rows = 0, kv = 0;
+    for (int k = 0; k < LLM42_KINDS; k++) rows += mix->rows[k], kv += mix->rows[k] * mix->context[k];
     if (!rows) return 0;
     bool several = mix->rows[LLM42_KIND_PROMPT] || mix->rows[LLM42_KIND_WINDOW];
     if (mix->schedule > LLM42_INVARIANT) return -1;
-    double seconds = llm42__times_find(&e->times, mix->schedule, several, rows);
-    return seconds < 0 ? llm42__times_find(&e->times, mix->schedule, !several, rows) : seconds;
+    double seconds = llm42__times_find(&e->times, mix->schedule, several, rows, kv);
+    return seconds < 0 ? llm42__times_find(&e->times, mix->schedule, !several, rows, kv) : seconds;
 }
 
 // The result of a function of a planner or a backend, and of its error. A value that is neither LLM42_OK nor an error
@@ -5820,10 +5836,10 @@ static double llm42__verify_seconds(const llm42_view *v, const llm42__work *w, d
 }
 
 // The way that takes least time. Passes that overlap take the time of the longer one. A schedule whose time is not
-// known yet is tried. Measured times are brought up to date by a pass of the other schedule now and then; APART has
-// both.
+// known yet is tried. Measured times are brought up to date by a pass of the other schedule now and then, and only
+// seldom where the two are far apart, because what it leaves behind must be verified. APART has passes of both.
 static llm42__way llm42__cheapest_way(const llm42_view *v, llm42_plan *plan) {
-    enum { TRY_EVERY = 512 };
+    enum { TRY_EVERY = 512, SELDOM = 16 };
     const llm42__work w = llm42__work_of(v);
     const llm42_mix own = llm42__mix_join(w.prompts, w.decode);
     const int decode = w.decode.rows[LLM42_KIND_DECODE], ordinary = w.ordinary.rows[LLM42_KIND_DECODE];
@@ -5839,7 +5855,9 @@ static llm42__way llm42__cheapest_way(const llm42_view *v, llm42_plan *plan) {
     plan->fast_seconds = verify, plan->invariant_seconds = LLM42__MIN(apart, together);
     llm42__way way = apart < together ? LLM42__APART : LLM42__TOGETHER;
     if (verify < plan->invariant_seconds) way = LLM42__VERIFY;
-    bool try = v->measured && v->passes % TRY_EVERY == TRY_EVERY - 1 && way != LLM42__APART;
+    bool close = fabs(verify - together) < 0.15 * together;
+    bool try = v->measured && v->passes % TRY_EVERY == TRY_EVERY - 1 && way != LLM42__APART &&
+               (close || v->passes / TRY_EVERY % SELDOM == SELDOM - 1);
     return !try ? way : way == LLM42__VERIFY ? LLM42__TOGETHER : LLM42__VERIFY;
 }
 
