@@ -1,11 +1,10 @@
 #!/bin/bash
 # Throughput by share of deterministic requests on one H200, relative to the nondeterministic mode, measured beside
-# simulated. Needs one of ratio_8b.tsv, ratio_base42.tsv (sweep/h200/run.sh grid-8b, grid-base42: verification EAGER),
-# workloads_sharegpt.tsv (run.sh workloads: WAIT) and workloads_match.tsv (of an option that verifier INVARIANT has
-# replaced; not simulated: the calibration's flip rates are not this one's), or more. A file without its
-# nondeterministic run is left out.
+# simulated. Needs one of ratio_8b.tsv, ratio_base42.tsv (sweep/h200/run.sh grid-8b, grid-base42: verifier FIXED) and
+# workloads_presets.tsv (run.sh workloads; not simulated: the calibration's flip rates are those of verifier FIXED), or
+# more. A file without its nondeterministic run is left out.
 # shellcheck disable=SC2034  # h200.inc looks for these: any will do
-needs="ratio_8b ratio_base42 workloads_sharegpt workloads_match"
+needs="ratio_8b ratio_base42 workloads_presets"
 # shellcheck source=sweep/figures/h200.inc
 source "$(dirname "$0")/h200.inc"
 {
@@ -23,35 +22,20 @@ relative() {
               (simulated > 0 ? 100 * $6 / simulated : "nan") }' "$work/both" "$work/both" >>"$points"
 }
 
-# offline FILE: the offline runs of a bench, WAIT, by share of deterministic requests, into work/measured.
-offline() {
-    device=$(device_of "$1")
+# presets FILE: the runs of a bench by preset, to the points. Preset invariant stands at the batch-invariant mode.
+presets() {
     rows "$1" suite case deterministic_ratio tokens_per_s | sed -n 's/^workloads\t[^:]*://p' |
-        awk -F '\t' '$1 == "dvr_wait" || $1 == "nondeterministic" || $1 == "batch_invariant"' |
-        sort -s -t "$(printf '\t')" -k 2n >"$work/measured"
-}
-# beside SERIES: work/measured beside work/simulated, to the points.
-beside() {
-    awk -F '\t' -v OFS='\t' '
-        FILENAME == ARGV[1] { simulated[$1, $1 == "dvr" ? $6 : 0] = $4; next }
-        { sub(/_wait/, "", $1); s = ($1, $2) in simulated ? simulated[$1, $2] : "nan" }
-        { print $1, 8, 32, $3, "nan", s, "nan", $2 }' "$work/simulated" "$work/measured" >"$work/both"
-    relative "$1"
+        sort -s -t "$(printf '\t')" -k 2n | awk -F '\t' -v OFS='\t' -v figure="$figure" '
+            $1 == "nondeterministic" { measured = $3; next }
+            measured { print figure, "relative_pct", $1 " " ($1 == "invariant" ? "batch_invariant" : "dvr"), 100 * $2,
+                       100 * $3 / measured, "nan" }' >>"$points"
 }
 
 device= few=
-file=$H200/workloads_sharegpt.tsv
+file=$H200/workloads_presets.tsv
 if [ -r "$file" ]; then
-    offline "$file"
-    simulate 8b "$(rows "$file" suite requests | sed -n 's/^workloads\t//p' | head -n 1)" --verify wait \
-        --mode dvr,nondeterministic,batch_invariant --ratio 0.02,0.1,0.5,1 --window 32 --group 8 --qps offline
-    beside 8b_wait
-fi
-if [ -r "$H200/workloads_match.tsv" ]; then
-    offline "$H200/workloads_match.tsv"
-    : >"$work/simulated"
-    sed -i '/^batch_invariant/d' "$work/measured"  # not this policy's
-    beside 8b_match
+    device=$(device_of "$file")
+    presets "$file"
 fi
 for model in 8b base42; do
     [ -r "$H200/ratio_$model.tsv" ] || continue
