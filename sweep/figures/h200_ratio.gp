@@ -34,7 +34,8 @@ do for [m in there] {
     if (rows("\t" . m, "batch_invariant") > 0) { with_invariant = with_invariant . " " . m }
 }
 plot for [m in with_share] match("relative_pct", m . " dvr") using 4:5 with linespoints pt mark(m) lw 4 \
-    lc rgb colour(m), for [m in with_share] match("relative_pct", m . " dvr") using 4:6 with points pt mark(m) - 1 lw 3 ps 1.5 * marks \
+    lc rgb colour(m), \
+    for [m in with_share] match("relative_pct", m . " dvr") using 4:6 with points pt mark(m) - 1 lw 3 ps 1.5 * marks \
     lc rgb colour(m), \
     for [m in with_invariant] match("relative_pct", m . " batch_invariant") using (beside(m)):5 with points pt mark(m) \
     lc rgb colour(m), \
