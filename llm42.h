@@ -73,8 +73,8 @@
    read-only. Any number of engines may share it.
    2. llm42_engine_open opens an engine. Zero every field of the desc that you do not care about: zero always means the
       default that the field's comment states. llm42_engine_config returns the desc with all defaults filled in.
-      .preset names a set of policies: `dvr` (the default) shows the protocol, `best` is for serving, `paper` has the
-      policies of the LLM-42 paper, `invariant` makes every pass batch-invariant. LLM42_PRESETS is their table.
+      .preset names a set of policies. LLM42_PRESET_BEST is for serving; the default shows the protocol. LLM42_PRESETS
+      is their table.
    3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.
    4. llm42_engine_step runs one pass of the model. Call it until it returns LLM42_IDLE, or call llm42_engine_run. You
       may submit and cancel requests between steps. llm42_engine_run_until runs an engine up to a time, so that several
@@ -102,6 +102,9 @@
    agree are committed. At the first token that differs, the replay pass's own token is committed instead, and the
    tokens behind it are dropped.
 
+   A schedule is the order in which a pass takes its sums. Under FAST a row's result depends on the whole pass, under
+   INVARIANT on the row alone, under FIXED on the row and on M, the size that the pass is padded to.
+
       fast passes      C a b c d e f g      each decodes one candidate, in a batch of any size (schedule FAST)
                        | | | | | | | |
       replay pass    [ C a b c d e f g ]    one window of W rows; up to G windows share the pass (schedule INVARIANT)
@@ -122,23 +125,22 @@
    the KV entries of its positions. A committed prefix therefore holds no trace of a fast pass. (.keep_fast_kv leaves
    the overwrite out, to show what happens without it.)
 
-   This engine goes beyond the paper in these ways. (The presets combine them.)
-   - Verifier INVARIANT: replay passes run under schedule INVARIANT, and hold nothing but their windows. The result is
-     the canonical one then: that of mode BATCH_INVARIANT, whatever W, G and the prefill are. A token that a
-     deterministic request decodes in an INVARIANT pass, when it has no candidates, is committed at once: a replay pass
-     could say nothing else. FIXED, the paper's way, pads replay passes to M = G x W rows. The result depends on M.
-   - Mode HYBRID: DVR with the INVARIANT verifier, where deterministic requests decode in INVARIANT passes if that takes
-     less time than FAST passes and verification. Ordinary requests share these passes, or take turns with them in FAST
-     ones. The planner asks the backend for the times of the three ways. A backend that cannot tell is measured while
-     the engine runs. All ways give the same bits, so the choice may follow the clock.
+   This engine goes beyond the paper in these policies. A preset is a set of them.
+   - Verifier INVARIANT: replay passes run under schedule INVARIANT and are not padded. The result is the canonical one
+     (see DETERMINISM), whatever W, G and the prefill are. A token that a deterministic request decodes in an INVARIANT
+     pass, when it has no candidates, is committed at once, because a replay pass would compute the same. FIXED, the
+     paper's way, pads replay passes to M = G x W rows. The result depends on M.
+   - Mode HYBRID: before each pass it chooses what should take least time. VERIFY: all requests decode in a FAST pass,
+     and candidates are verified later. APART: ordinary requests decode in FAST passes and deterministic ones in
+     INVARIANT passes, in turns. TOGETHER: all share an INVARIANT pass. The backend estimates the times. One that cannot
+     is measured as it runs. All ways give the same bits, so the choice may follow the clock.
    - Prefill INVARIANT: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. Such a
-     pass runs under schedule INVARIANT, which costs more for every row in it. Replay passes then hold only windows
-     and, after a preemption, the committed tokens that must be prefilled again.
+     pass runs under schedule INVARIANT, which costs more for every row in it.
    - Prefill PACKED: the prompts of deterministic requests are rows of replay passes, many prompts at a time, beside
      verification windows. ISOLATED, the paper's way, runs each prompt alone.
    - Verify WAIT: a request whose window is ready goes on decoding, up to .look_ahead tokens, until G windows are ready
-     or until it has waited for as many passes as .deadline says. EAGER, the paper's way, verifies as soon as one
-     window is ready, and fills the pass with partial windows.
+     (or all, where fewer requests are verified) or until it has waited for as many passes as .deadline says. EAGER, the
+   paper's way, verifies as soon as one window is ready, and fills the pass with partial windows.
    - Fill LARGEST: EAGER fills the pass with the windows that have most candidates. OLDEST takes them in order of
      admission. The paper does not say which it uses; its latencies fit OLDEST.
    - Overlap: fast passes go on while a replay pass is in flight, where the backend can do that.
@@ -146,14 +148,14 @@
 
    DETERMINISM
 
-   A deterministic request has one canonical result. Its tokens and log-probability bits are a function of
-   - the model, the prompt, the sampling parameters and the seed,
-   - the compute type, .logits_fp32 and .router_fp32,
-   - the arithmetic: that of the CPU backend, or of one model of GPU, its library versions and .no_cublas.
-   Nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption,
-   planner, policies or preset; on a CPU not the instruction set, compiler or number of threads. In mode BATCH_INVARIANT
-   every request is deterministic. Two settings do not give this result: the paper's verifier FIXED (preset `paper`;
-   see llm42_engine_desc.verifier) and the experiment .keep_fast_kv.
+   A deterministic request gets the canonical result: the tokens and log-probability bits that the model gives when
+   every pass is INVARIANT. They are a function of the model, the prompt, the sampling parameters and the seed; of
+   .compute, .logits_fp32 and .router_fp32; and of the arithmetic, which is that of the CPU backend, or of one model of
+   GPU with its library versions and .no_cublas. Nothing else matters: not other requests, arrival order, batch and page
+   sizes, W, G, prefix cache, preemption or planner; on a CPU not the instruction set, compiler or number of threads.
+   The presets DVR, BEST and INVARIANT give this result, and scoring the finished text gives it again. The verifier
+   FIXED (preset PAPER) gives another: reproducible, but it depends on M (see llm42_engine_desc.verifier). In mode
+   BATCH_INVARIANT every request is deterministic. The experiment .keep_fast_kv breaks the promise.
 
    How: the code fixes the order of every sum. On a CPU the order depends on the sizes of the operator and on the
    schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU the order in a FAST
@@ -676,16 +678,16 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
     X(LLM42_HYBRID, "hybrid", "dvr, but without verification where INVARIANT passes take less time")
 #define LLM42_VERIFIERS(X)                                                                         \
     X(LLM42_VERIFIER_FIXED, "fixed", "replay passes have M rows (the paper): results depend on M") \
-    X(LLM42_VERIFIER_INVARIANT, "invariant", "replay passes are INVARIANT and hold nothing but their windows")
+    X(LLM42_VERIFIER_INVARIANT, "invariant", "replay passes are INVARIANT, without padding: the canonical result")
 #define LLM42_VERIFIES(X)                                                                                        \
     X(LLM42_VERIFY_EAGER, "eager", "as soon as one window is ready, filled up with partial windows (the paper)") \
     X(LLM42_VERIFY_WAIT, "wait",                                                                                 \
-      "when G windows are ready, or one has waited for .deadline passes, or nothing else can run")
+      "when G windows are ready (or all), or one has waited for .deadline passes, or nothing else can run")
 #define LLM42_FILLS(X)                                                                            \
     X(LLM42_FILL_LARGEST, "largest", "EAGER fills up with the windows that have most candidates") \
     X(LLM42_FILL_OLDEST, "oldest", "EAGER fills up in order of admission (as the paper's latencies suggest)")
 #define LLM42_PREFILLS(X)                                                                                       \
-    X(LLM42_PREFILL_PACKED, "packed", "deterministic prompts ride in replay passes of M rows")                  \
+    X(LLM42_PREFILL_PACKED, "packed", "deterministic prompts ride in replay passes")                            \
     X(LLM42_PREFILL_ISOLATED, "isolated", "each deterministic prompt runs alone, at its own shape (the paper)") \
     X(LLM42_PREFILL_INVARIANT, "invariant", "deterministic prompts ride in ordinary passes, made INVARIANT")
 #define LLM42_BONUSES(X)                                                                                  \
@@ -694,9 +696,9 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
 #define LLM42_CHUNKEDS(X)                                                                      \
     X(LLM42_CHUNKED_ON, "on", "prompts ride beside decoding, cut into chunks by token_budget") \
     X(LLM42_CHUNKED_OFF, "off", "all prompts but PACKED ones run whole, before decoding goes on (the paper)")
-// A preset is a set of policies, W and G that go together. It decides all of them that a desc leaves 0. This is the one
-// table of defaults: the programs take theirs from it. DVR is the default. DVR, BEST and INVARIANT give the canonical
-// result.
+// A preset is a set of policies, W and G that go together. It decides all of them that a desc leaves 0, and nothing
+// else (not .overlap, .prefix_cache or .look_ahead). This is the one table of defaults: the programs take theirs from
+// it. DVR is the default. DVR, BEST and INVARIANT give the canonical result, unless a desc sets .verifier to FIXED.
 // clang-format off
 #define LLM42_PRESETS(X)                                                                                        \
     /* value, word, meaning, then */                                                                            \
@@ -705,10 +707,10 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
       DVR,              INVARIANT, EAGER,  LARGEST, INVARIANT, ON,    ON,      16, 32)                          \
     X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: recommended for serving",  \
       HYBRID,           INVARIANT, WAIT,   LARGEST, INVARIANT, ON,    ON,      32, 32)                          \
-    X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: results depend on M",                     \
-      DVR,              FIXED,     EAGER,  OLDEST,  ISOLATED,  OFF,   OFF,     64, 8)                           \
     X(LLM42_PRESET_INVARIANT, "invariant", "every pass is INVARIANT: every request is reproducible",            \
-      BATCH_INVARIANT,  INVARIANT, EAGER,  LARGEST, INVARIANT, ON,    ON,      16, 32)
+      BATCH_INVARIANT,  INVARIANT, EAGER,  LARGEST, INVARIANT, ON,    ON,      16, 32)                          \
+    X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: results depend on M",                     \
+      DVR,              FIXED,     EAGER,  OLDEST,  ISOLATED,  OFF,   OFF,     64, 8)
 // clang-format on
 // P(name of options and columns, field, type, name of the value 0 (the preset's), list of values)
 #define LLM42_POLICIES(P)                                                            \
@@ -785,7 +787,7 @@ typedef struct llm42_request {
     llm42_state state;
     llm42_finish finish;
     bool deterministic;
-    bool verify;       // its tokens are candidates until a replay pass has verified them (mode DVR)
+    bool verify;       // tokens that it decodes in FAST passes are candidates until they are verified (DVR, HYBRID)
     bool in_flight;    // has rows in the replay pass in flight
     bool must_verify;  // its last replay pass failed: its whole window must be verified before it decodes again
     bool complete;     // its newest candidate would be its last token (a stop token, or max_new_tokens is reached)
@@ -868,7 +870,7 @@ typedef struct llm42_choice {
 
 typedef struct llm42_plan {
     // Required: FAST; the view's .replay for replay passes, and for deterministic prompts with prefill PACKED or
-    // ISOLATED; INVARIANT for deterministic prompts with prefill INVARIANT, and in mode BATCH_INVARIANT.
+    // ISOLATED; INVARIANT for deterministic prompts with prefill INVARIANT, and in modes BATCH_INVARIANT and HYBRID.
     llm42_schedule schedule;
     int shape;             // rows that the pass is padded to; default: M for a FIXED replay pass, else the rows planned
     int count;             // choices
@@ -992,7 +994,8 @@ struct llm42_engine_desc {
     int threads;       // of the CPU backend; default: as many as OpenMP offers
     int max_context;   // tokens in a sequence; default: the model's, at most 8192
     int max_running;   // sequences that run at once; default: 32
-    int token_budget;  // most rows of a FAST, INVARIANT or ISOLATED pass. At least max_running; with
+    int token_budget;  // most rows of a FAST, INVARIANT or ISOLATED pass (with verifier INVARIANT an
+                       // INVARIANT pass may have M rows if that is more). At least max_running; with
                        // chunked_prefill OFF at least max_context too. Default: the larger of max_running
                        // and 256 (with chunked_prefill OFF: of max_running and max_context)
     int page_size;     // tokens in a KV page; default: 16
@@ -1039,7 +1042,7 @@ typedef struct llm42_stats {
     double replay_busy;            // of those, in FIXED passes and in others with verification windows
     int64_t replay_windows;        // windows in replay passes, full or partial
     int64_t candidates, verifications, rollbacks, recomputed, injected;
-    int64_t ways[2];   // mode HYBRID: passes for which verifying, and INVARIANT passes, should take less time
+    int64_t ways[2];   // mode HYBRID: passes for which VERIFY, and APART or TOGETHER, should take least time
     int64_t compared;  // candidates compared with a replay pass, up to the first that differs
     int64_t preemptions, preempted_candidates;
     int64_t prefix_hits;  // tokens found in the prefix cache: of prompts, and after a preemption also committed ones
@@ -1049,7 +1052,7 @@ typedef struct llm42_stats {
 typedef struct llm42_engine llm42_engine;
 
 // Opens an engine and takes all memory that steps use. Errors: INVALID (names the field), UNSUPPORTED, MEMORY,
-// NOT_INVARIANT (mode DVR or BATCH_INVARIANT on a backend whose rows change with their place in a pass).
+// NOT_INVARIANT (any mode but NONDETERMINISTIC, on a backend whose rows change with their place in a pass).
 LLM42_API llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *desc, llm42_error *error);
 // NULL is fine; live requests are dropped. Errors: INVALID (called inside an event; nothing is closed).
 LLM42_API llm42_result llm42_engine_close(llm42_engine *engine);
@@ -5593,11 +5596,9 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
 
 // >>planner ------------------------------------------------------------------------------------------------------
 // Owns: llm42_choice_rows, which says what a planner may choose, and the built-in planner, which follows the policies
-// of the desc. From llm42__decodes on, this section uses the public interface only (and LLM42__MIN), so that it can be
-// copied and changed.
-// Calls: nothing. A plan depends on nothing but the view.
-// Invariant: every request that is not in flight can be planned in some pass. So the built-in planner plans something
-// unless a pass is in flight.
+// of the desc. From llm42__decodes on, this section uses the public interface only (LLM42__MIN and _MAX too), so that
+// it can be copied and changed. Calls: nothing. A plan depends on nothing but the view. Invariant: every request that
+// is not in flight can be planned in some pass. So the built-in planner plans something unless a pass is in flight.
 
 const llm42_request *llm42_next_waiting(const llm42_request *r) {
     const llm42__request *next = ((const llm42__request *)r)->next;
@@ -5659,6 +5660,7 @@ static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
 // What the running requests wait for.
 typedef struct llm42__due {
     int windows;         // ready ones
+    int verified;        // requests behind their prompts that are verified: no more windows than these can get ready
     int replay_prompts;  // prompts that need a pass of their own kind
     int riding_prompts;  // prompts that may ride in ordinary passes
     bool decodes;        // a request can decode
@@ -5673,6 +5675,7 @@ static llm42__due llm42__what_is_due(const llm42_view *v) {
         if (r->state == LLM42_STATE_PREFILL)
             (*(llm42__riding_rows(v, r) ? &due.riding_prompts : &due.replay_prompts))++;
         else due.decodes = due.decodes || llm42__decodes(v, r);
+        due.verified += r->verify && r->state == LLM42_STATE_DECODE;
         due.windows += r->ready_since >= 0;
         due.overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= v->desc->deadline;
     }
@@ -5768,8 +5771,8 @@ static void llm42__plan_ordinary(const llm42_view *v, llm42_plan *plan, const ll
     }
 }
 
-// Mode HYBRID serves deterministic requests in one of three ways. Each gives every request its next token, and runs the
-// same prompts.
+// Mode HYBRID serves deterministic requests in one of three ways. In each, every request that decodes gets one more
+// token (in VERIFY a candidate), and the same prompts run. So their times can be compared.
 // - VERIFY, as in mode DVR: a FAST pass decodes for all, and its candidates are verified later. Deterministic prompts
 //   have an INVARIANT pass of their own.
 // - APART: a FAST pass for ordinary requests, and an INVARIANT one for deterministic requests, whose tokens are then
@@ -5777,9 +5780,9 @@ static void llm42__plan_ordinary(const llm42_view *v, llm42_plan *plan, const ll
 // - TOGETHER: an INVARIANT pass for all requests. It verifies what candidates there are.
 typedef enum llm42__way { LLM42__VERIFY, LLM42__APART, LLM42__TOGETHER } llm42__way;
 
-// What could run now: ordinary requests, deterministic prompts, and deterministic requests behind their prompts. All of
-// the last decode here, even if they have candidates. So ways are compared by what they take in the long run, and not
-// by what the last one has left behind: else every change of the way would verify short windows at once.
+// What could run now: ordinary requests, deterministic prompts, and deterministic requests behind their prompts. These
+// count as decoding even if they have candidates. So the estimate does not depend on candidates that the way before has
+// left; otherwise each change of way would at once verify short windows.
 typedef struct llm42__work {
     llm42_mix ordinary, prompts, decode;
     int64_t windows, recomputed;  // of deterministic requests that run
@@ -5904,7 +5907,7 @@ static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, const llm4
     if (!plan->count) llm42__plan_way(v, plan, way, fast ? LLM42_INVARIANT : LLM42_FAST, whole);
 }
 
-// Plans the next pass; nano-vllm's name for this is schedule.
+// Plans the next pass.
 // - Mode HYBRID takes the cheapest way. What follows is for the way VERIFY and for the other modes.
 // - Verification goes first when it is due.
 // - Deterministic prompts ride in ordinary passes, or else take turns with them, so that a long prompt does not delay
@@ -5921,8 +5924,8 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     bool turn = v->last.schedule == v->replay && v->last.prompts && ordinary && !whole;  // decoding's turn
     bool prompts = due.replay_prompts && !turn && !(packed && flying);
     bool verify = due.windows && !flying &&
-                  (d->verify == LLM42_VERIFY_EAGER || due.windows >= d->group || due.overdue ||
-                   (!ordinary && !prompts));
+                  (d->verify == LLM42_VERIFY_EAGER || due.windows >= LLM42__MIN(d->group, due.verified) ||
+                   due.overdue || (!ordinary && !prompts));
     if (v->window_ready == 0 && v->last.windows && (ordinary || (prompts && !packed)))
         verify = false;  // W = 1: windows are always ready; take turns
     if (verify || (prompts && packed)) llm42__plan_replay(v, plan, verify);
@@ -6620,8 +6623,8 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
                           d->planner->name);
     if (d->mode == LLM42_HYBRID && d->verifier == LLM42_VERIFIER_FIXED)
         return llm42_fail(error, LLM42_INVALID,
-                          "llm42_engine_desc.verifier: FIXED: mode HYBRID needs INVARIANT, so that both ways give one "
-                          "result");
+                          "llm42_engine_desc.verifier: FIXED: mode HYBRID needs INVARIANT, so that all its ways give "
+                          "one result");
     if (d->overlap && (!d->backend->start || !d->backend->poll))
         return llm42_fail(error, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend %s runs one pass at a time",
                           d->backend->name);

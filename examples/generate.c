@@ -32,7 +32,7 @@ static const args_option options[] = {
     ARGS_FLAG("logprobs", &logprobs, "print a table: sample position token logprob text; with --ids-out no text"),
     ARGS_TEXT("backend NAME", &backend, "cpu or cuda"),
     ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
-    ARGS_TEXT("preset NAME", &preset, "policies of the engine: dvr, best, paper or invariant"),
+    ARGS_TEXT("preset NAME", &preset, "policies of the engine: dvr, best, invariant or paper"),
     ARGS_TEXT("verifier NAME", &verifier, "order of sums of replay passes: fixed or invariant (default: the preset's)"),
     ARGS_INT("window W", &window, 0, 4096, "tokens of one request in a verification; 0: the preset's"),
     ARGS_INT("group G", &group, 0, 4096, "requests verified together; 0: the preset's"),
@@ -137,9 +137,10 @@ static void print_stats(llm42_engine *engine, double seconds) {
     fprintf(stderr, "%" PRId64 " prompt tokens, %" PRId64 " new tokens in %.3f s (%.1f tokens/s)\n", st.prompt_tokens,
             st.returned_tokens, seconds, seconds > 0 ? (double)st.returned_tokens / seconds : 0);
     fprintf(stderr,
-            "passes: %" PRId64 " fast, %" PRId64 " of fixed shape (prompts, replays); verifications: %" PRId64
+            "passes: %" PRId64 " FAST, %" PRId64 " INVARIANT, %" PRId64 " FIXED; windows verified: %" PRId64
             ", rollbacks: %" PRId64 ", %.2f%% recomputed\n",
-            st.passes[LLM42_FAST], st.passes[LLM42_FIXED], st.verifications, st.rollbacks, percent);
+            st.passes[LLM42_FAST], st.passes[LLM42_INVARIANT], st.passes[LLM42_FIXED], st.verifications, st.rollbacks,
+            percent);
 }
 
 static void submit_samples(llm42_engine *engine, const int32_t *ids) {

@@ -193,8 +193,8 @@ check_not determinism '^(dvr|paper|nondeterministic|together) '
 grep -q '^mixed	best	' "$out/kept/file.tsv" && passed=$((passed + 1)) || failed=$((failed + 1))
 ends 2 "^determinism: --preset: 'worst' is not one of: nondeterministic, dvr, best, paper, invariant, all" \
     determinism --preset worst
-ends 2 "^generate: --preset: 'worst' is not one of: dvr, best, paper, invariant" generate --preset worst
-ends 2 "^rollback: --preset: 'worst' is not one of: dvr, best, paper, invariant" rollback --preset worst
+ends 2 "^generate: --preset: 'worst' is not one of: dvr, best, invariant, paper" generate --preset worst
+ends 2 "^rollback: --preset: 'worst' is not one of: dvr, best, invariant, paper" rollback --preset worst
 for preset in dvr best paper invariant; do
     ends 0 '^Once' generate --prompt Once -n 8 --deterministic --preset $preset
     ends 0 '^marked .* identical' rollback --requests 2 --tokens 8 --preset $preset
