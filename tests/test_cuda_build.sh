@@ -69,7 +69,7 @@ elif builds "make cuda" cuda B="$out" \
             refuses "^bench: workload: 'nonsense'" "$out/bench" --backend cuda --suite $suite --workload nonsense
         done
         refuses '[Nn]o CUDA device' "$out/bench" --backend cuda --suite passes --workload nonsense
-        refuses 'only with --backend cuda' "$out/bench" --verify wait
+        refuses 'only with --backend cuda' "$out/bench" --kv-gb 1
         refuses 'shape:tiny has no weights' "$out/bench" --suite decode --model shape:tiny
         builds "make test-cuda" test-cuda B="$out" &&
             if grep -qx "0 passed, 0 failed" "$out/log"; then passed=$((passed + 1)); else fail "it skips"; fi
