@@ -140,7 +140,7 @@
      verification windows. ISOLATED, the paper's way, runs each prompt alone.
    - Verify WAIT: a request whose window is ready goes on decoding, up to .look_ahead tokens, until G windows are ready
      (or all, where fewer requests are verified) or until it has waited for as many passes as .deadline says. EAGER, the
-   paper's way, verifies as soon as one window is ready, and fills the pass with partial windows.
+     paper's way, verifies as soon as one window is ready, and fills the pass with partial windows.
    - Fill LARGEST: EAGER fills the pass with the windows that have most candidates. OLDEST takes them in order of
      admission. The paper does not say which it uses; its latencies fit OLDEST.
    - Overlap: fast passes go on while a replay pass is in flight, where the backend can do that.
@@ -517,9 +517,8 @@ typedef struct llm42_mix {
 //   engine does not open.
 // - A function returns LLM42_OK or an error (poll also LLM42_IDLE). Anything else is LLM42_BACKEND to the engine.
 // - now is in seconds from any fixed point and never runs backwards. wait_until returns at or after that time.
-// - estimate gives the seconds that a pass of a mix would take alone. NULL: the backend does not know. Then the engine
-// goes
-//   by the times of passes that it has run.
+// - estimate gives the seconds that a pass of a mix would take alone. NULL: the backend does not know, and the engine
+//   goes by the times of passes that it has run.
 typedef struct llm42_backend {
     const char *name;
     llm42_result (*open)(void **state, const llm42_backend_desc *desc, llm42_error *error);
@@ -619,13 +618,11 @@ LLM42_API double llm42_calibration_flip_rate(const llm42_calibration *calibratio
 typedef enum llm42_cuda_fast {  // how a FAST pass sums
     LLM42_CUDA_FAST_DEFAULT = 0,
     // Default: each matrix product takes the fastest of (1) what cuBLASLt offers for this number of rows, (2) variants
-    // of its first choice (with
-    // CUDA 12.8 or later; meant for Hopper), and (3) the kernels of kernels.cu. On an H200 nearly all algorithms that
-    // win have the INVARIANT order of sums. Then batches of any size agree in everything but attention.
-    // Where INVARIANT passes verify (verifier INVARIANT, mode HYBRID), FAST passes take the INVARIANT order, so that
-    // few
-    // candidates are rolled back: in the attention of decoding rows, in products of up to 16 rows, and in products of
-    // more rows where it costs at most 2%.
+    // of its first choice (with CUDA 12.8 or later; meant for Hopper), and (3) the kernels of kernels.cu. On an H200
+    // nearly all algorithms that win have the INVARIANT order of sums. Then batches of any size agree in everything but
+    // attention. Where INVARIANT passes verify (verifier INVARIANT, mode HYBRID), FAST passes take the INVARIANT order,
+    // so that few candidates are rolled back: in the attention of decoding rows, in products of up to 16 rows, and in
+    // products of more rows where it costs at most 2%.
     LLM42_CUDA_FAST_FASTEST,
     // The fastest of (1) and (3), without the variants. The order of sums differs from one number of rows to another.
     // FAST passes never prefer the INVARIANT order, neither in products nor in attention, whatever verifies them. So
@@ -5429,9 +5426,9 @@ static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seco
     enum { MOST = 64 };
     bool several = false;
     double kv = 0;
+    if (!e->view.measured || b->pass.schedule > LLM42_INVARIANT) return;
     for (int i = 0; i < b->plan.count; i++) several |= b->plan.choice[i].rows > 1;
     for (int i = 0; i < b->pass.rows; i++) kv += b->row[i].position + 1;
-    if (!e->view.measured || b->pass.schedule > LLM42_INVARIANT) return;
     llm42__time *t = &e->times.of[b->pass.schedule][several][llm42__size_of(b->pass.rows)];
     t->weight = LLM42__MIN(t->weight + 1, MOST);
     t->rows += (b->pass.rows - t->rows) / t->weight;
@@ -5596,9 +5593,11 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
 
 // >>planner ------------------------------------------------------------------------------------------------------
 // Owns: llm42_choice_rows, which says what a planner may choose, and the built-in planner, which follows the policies
-// of the desc. From llm42__decodes on, this section uses the public interface only (LLM42__MIN and _MAX too), so that
-// it can be copied and changed. Calls: nothing. A plan depends on nothing but the view. Invariant: every request that
-// is not in flight can be planned in some pass. So the built-in planner plans something unless a pass is in flight.
+// of the desc. From llm42__decodes on, this section uses the public interface only (and LLM42__MIN, LLM42__MAX), so
+// that it can be copied and changed.
+// Calls: nothing. A plan depends on nothing but the view (whose times, in mode HYBRID, may be measured).
+// Invariant: every request that is not in flight can be planned in some pass. So the built-in planner plans something
+// unless a pass is in flight.
 
 const llm42_request *llm42_next_waiting(const llm42_request *r) {
     const llm42__request *next = ((const llm42__request *)r)->next;

@@ -273,6 +273,35 @@ TEST(random_planners_on_the_simulator) {
     report("sim");
 }
 
+// >>wait ---------------------------------------------------------------------------------------------------------
+static void most_candidates(void *user, const llm42_event *e) {
+    int *most = user;
+    if (e->type == LLM42_EVENT_CANDIDATE) *most = LLM42__MAX(*most, e->info->candidates);
+}
+
+// WAIT waits for G windows, but not for windows that cannot come: one request alone is verified when it is ready.
+TEST(wait_does_not_wait_for_windows_that_cannot_come) {
+    int most = 0;
+    const llm42_sim_desc simulated = {.calibration = &calibration};
+    llm42_engine_desc desc = {.model = shape,
+                              .backend = llm42_backend_sim(),
+                              .backend_desc = &simulated,
+                              .verify = LLM42_VERIFY_WAIT,
+                              .max_context = 64,
+                              .window = 8,
+                              .group = 4,
+                              .on_event = most_candidates,
+                              .event_user = &most};
+    llm42_engine *engine;
+    if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return;
+    llm42_request_desc r = {
+        .prompt = &(int32_t){1}, .prompt_count = 1, .max_new_tokens = 60, .deterministic = true, .ignore_stop = true};
+    CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    CHECK_INT(most, 7);  // W - 1, and the bonus token makes a window
+    llm42_engine_close(engine);
+}
+
 // >>hybrid -------------------------------------------------------------------------------------------------------
 // Serves all requests in mode HYBRID on the simulator; the backend estimates times, or they are measured. The result is
 // always the true one. Returns the share of INVARIANT passes.
@@ -840,6 +869,7 @@ int main(int argc, char **argv) {
     RUN(planners_see_the_engine_as_it_is);
     RUN(random_planners_on_the_cpu);
     RUN(random_planners_on_the_simulator);
+    RUN(wait_does_not_wait_for_windows_that_cannot_come);
     RUN(hybrid_takes_the_cheaper_way);
     RUN(control_without_kv_overwrite);
     llm42_model_free(model);
