@@ -5422,6 +5422,8 @@ static int llm42__size_of(double rows) {
 
 // Takes the time of a pass that has run. Passes of a size have about as many rows. Their times differ most by the KV
 // entries that they read, so each size keeps what a straight line through its times needs. Later passes count for more.
+// An entry takes about as long to read whatever the schedule and the size, so all lines have one slope. Without that a
+// schedule that has not run for a while would keep the slope of its last few passes.
 static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seconds) {
     enum { MOST = 64 };
     bool several = false;
@@ -5438,10 +5440,22 @@ static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seco
     t->kv_seconds += (kv * seconds - t->kv_seconds) / t->weight;
 }
 
-// The time of a pass of the mean number of rows of this size that read so many KV entries each. The line may not fall.
-static double llm42__time_at(const llm42__time *t, double kv_each) {
-    double variance = t->kv_kv - t->kv * t->kv, slope = 0;
-    if (variance > 1e-6 * t->kv_kv) slope = LLM42__MAX(0, (t->kv_seconds - t->kv * t->seconds) / variance);
+// Seconds for each KV entry, the slope of all lines. They may not fall.
+static double llm42__times_slope(const llm42__times *times, bool several) {
+    double above = 0, below = 0;
+    for (int s = LLM42_FAST; s <= LLM42_INVARIANT; s++)
+        for (int size = 0; size < LLM42__SIZES; size++) {
+            const llm42__time *t = &times->of[s][several][size];
+            double variance = t->kv_kv - t->kv * t->kv;
+            if (variance <= 1e-6 * t->kv_kv) continue;
+            above += t->weight * (t->kv_seconds - t->kv * t->seconds);
+            below += t->weight * variance;
+        }
+    return above > 0 ? above / below : 0;
+}
+
+// The time of a pass of the mean number of rows of this size that read so many KV entries each.
+static double llm42__time_at(const llm42__time *t, double slope, double kv_each) {
     return LLM42__MAX(0.5 * t->seconds, t->seconds + slope * (kv_each * t->rows - t->kv));
 }
 
@@ -5450,14 +5464,15 @@ static double llm42__time_at(const llm42__time *t, double kv_each) {
 static double llm42__times_find(const llm42__times *times, llm42_schedule schedule, bool several, double rows,
                                 double kv) {
     const llm42__time *of = times->of[schedule][several];
+    const double slope = llm42__times_slope(times, several);
     int below = llm42__size_of(rows), above = below + 1;
     while (below >= 0 && of[below].weight <= 0) below--;
     while (above < LLM42__SIZES && of[above].weight <= 0) above++;
     if (below < 0 && above == LLM42__SIZES) return -1;
-    if (below < 0) return llm42__time_at(&of[above], kv / rows);
-    double r0 = of[below].rows, s0 = llm42__time_at(&of[below], kv / rows);
+    if (below < 0) return llm42__time_at(&of[above], slope, kv / rows);
+    double r0 = of[below].rows, s0 = llm42__time_at(&of[below], slope, kv / rows);
     if (above == LLM42__SIZES) return several && rows > r0 ? s0 * rows / r0 : s0;
-    double r1 = of[above].rows, s1 = llm42__time_at(&of[above], kv / rows);
+    double r1 = of[above].rows, s1 = llm42__time_at(&of[above], slope, kv / rows);
     return s0 + (s1 - s0) * LLM42__MAX(0, rows - r0) / (r1 - r0);
 }
 
@@ -5470,7 +5485,11 @@ static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) 
     bool several = mix->rows[LLM42_KIND_PROMPT] || mix->rows[LLM42_KIND_WINDOW];
     if (mix->schedule > LLM42_INVARIANT) return -1;
     double seconds = llm42__times_find(&e->times, mix->schedule, several, rows, kv);
-    return seconds < 0 ? llm42__times_find(&e->times, mix->schedule, !several, rows, kv) : seconds;
+    if (seconds >= 0 || mix->schedule != LLM42_INVARIANT) return seconds;
+    // An INVARIANT pass of this kind has not run yet: a FAST one takes a similar time, another kind perhaps a longer
+    // one.
+    seconds = llm42__times_find(&e->times, LLM42_FAST, several, rows, kv);
+    return seconds < 0 ? llm42__times_find(&e->times, LLM42_INVARIANT, !several, rows, kv) : seconds;
 }
 
 // The result of a function of a planner or a backend, and of its error. A value that is neither LLM42_OK nor an error

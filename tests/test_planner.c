@@ -344,6 +344,36 @@ static double hybrid_share(bool estimates, double slowdown, const bool *marked) 
     return (double)s.passes[LLM42_INVARIANT] / (double)(s.passes[LLM42_FAST] + s.passes[LLM42_INVARIANT]);
 }
 
+// Where both schedules take the same time and every request is verified, few FAST passes run: those that are measured.
+// The first INVARIANT passes have prompts; they say little about passes that only decode.
+TEST(hybrid_learns_from_passes_of_the_same_kind) {
+    enum { MANY = 16, PROMPT = 300 };
+    const llm42_sim_desc simulated = {.calibration = &calibration};
+    llm42_backend backend = *llm42_backend_sim();
+    backend.estimate = NULL;
+    llm42_engine_desc desc = {.model = shape,
+                              .backend = &backend,
+                              .backend_desc = &simulated,
+                              .preset = LLM42_PRESET_BEST,
+                              .threads = 1,
+                              .max_context = 512,
+                              .max_running = MANY,
+                              .token_budget = 1024};
+    static int32_t prompt[PROMPT];
+    llm42_engine *engine;
+    if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return;
+    for (int i = 0; i < MANY; i++) {
+        llm42_request_desc r = {.prompt = prompt, .prompt_count = PROMPT, .max_new_tokens = 100};
+        r.deterministic = r.ignore_stop = true;
+        CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+    }
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    llm42_stats s = llm42_engine_stats(engine);
+    llm42_engine_close(engine);
+    CHECK_MSG(s.passes[LLM42_FAST] <= 3 && s.passes[LLM42_INVARIANT] >= 100, "%d FAST passes, %d INVARIANT ones",
+              (int)s.passes[LLM42_FAST], (int)s.passes[LLM42_INVARIANT]);
+}
+
 TEST(hybrid_takes_the_cheaper_way) {
     static const bool all[REQUESTS] = {true, true, true, true, true, true}, one[REQUESTS] = {true};
     for (int estimates = 0; estimates < 2; estimates++) {
@@ -870,6 +900,7 @@ int main(int argc, char **argv) {
     RUN(random_planners_on_the_cpu);
     RUN(random_planners_on_the_simulator);
     RUN(wait_does_not_wait_for_windows_that_cannot_come);
+    RUN(hybrid_learns_from_passes_of_the_same_kind);
     RUN(hybrid_takes_the_cheaper_way);
     RUN(control_without_kv_overwrite);
     llm42_model_free(model);
