@@ -2274,6 +2274,12 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
                                    {"page_size", d->page_size, 1, 4096},
                                    {"fixed_rows", d->fixed_rows, 0, 1 << 20}};
     LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
+    LLM42__TRY(llm42__check_ranks("llm42_backend_desc", c, d->tensor_parallel, d->leaves, error));
+    if (d->tensor_parallel > 1 || d->leaves > 1)
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "llm42_engine_desc.%s: %d: the CUDA backend has one rank and one leaf: leave it 1",
+                          d->tensor_parallel > 1 ? "tensor_parallel" : "leaves",
+                          d->tensor_parallel > 1 ? d->tensor_parallel : d->leaves);
     const int64_t tokens = (int64_t)d->pages * d->page_size;
     if (tokens > INT32_MAX || tokens * c->kv_heads > INT64_C(0xffffffff) / 16)  // places in a cache have 32 bits
         return llm42_fail(error, LLM42_MEMORY,

@@ -150,12 +150,13 @@
 
    A deterministic request gets the canonical result: the tokens and log-probability bits that the model gives when
    every pass is INVARIANT. They are a function of the model, the prompt, the sampling parameters and the seed; of
-   .compute, .logits_fp32 and .router_fp32; and of the arithmetic, which is that of the CPU backend, or of one model of
-   GPU with its library versions and .no_cublas. Nothing else matters: not other requests, arrival order, batch and page
-   sizes, W, G, prefix cache, preemption or planner; on a CPU not the instruction set, compiler or number of threads.
-   The presets DVR, BEST and INVARIANT give this result, and scoring the finished text gives it again. The verifier
-   FIXED (preset PAPER) gives another: reproducible, but it depends on M (see llm42_engine_desc.verifier). In mode
-   BATCH_INVARIANT every request is deterministic. The experiment .keep_fast_kv breaks the promise.
+   .compute, .logits_fp32, .router_fp32 and .leaves (or of .tensor_parallel, if that is more); and of the arithmetic,
+   which is that of the CPU backend, or of one model of GPU with its library versions and .no_cublas. Nothing else
+   matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption or planner; on a CPU
+   not the instruction set, compiler or number of threads. The presets DVR, BEST and INVARIANT give this result, and
+   scoring the finished text gives it again. The verifier FIXED (preset PAPER) gives another: reproducible, but it
+   depends on M (see llm42_engine_desc.verifier). In mode BATCH_INVARIANT every request is deterministic. The experiment
+   .keep_fast_kv breaks the promise.
 
    How: the code fixes the order of every sum. On a CPU the order depends on the sizes of the operator and on the
    schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU the order in a FAST
@@ -163,6 +164,13 @@
    are made of IEEE operations. On a CPU one thread computes the whole sum of an output. When an engine opens, it checks
    that the backend's rows keep their bits wherever they stand in a FIXED or an INVARIANT pass, if there will be any. If
    they do not, it refuses to open.
+
+   Tensor parallelism (.tensor_parallel ranks) cuts the sums of the products o and down, and so changes their order.
+   With .leaves an INVARIANT pass cuts them the same way whatever the number of ranks. What a row's result depends on,
+   beside the row itself: FAST, FIXED                             ranks; FAST: the other rows of the pass; FIXED: M
+     INVARIANT, fewer leaves than ranks      ranks
+     INVARIANT, leaves as ranks or more      leaves
+   So with .leaves = 8 the canonical result is the same on 1, 2, 4 or 8 devices.
 
    Compile with -ffp-contract=off. A build in which the compiler has fused operations on its own opens no engine. With
    -ffast-math llm42.h does not compile. The promise does not hold if other code in the process sets flush-to-zero or
@@ -395,7 +403,9 @@ LLM42_API size_t llm42_kv_token_bytes(const llm42_config *config, llm42_dtype co
 // >>api-pass -----------------------------------------------------------------------------------------------------
 // A schedule is the order in which a pass takes its sums. A FAST result depends on the row and on the pass: on its
 // shape and, on a GPU, on the rows beside it. A FIXED result depends on the row and the shape M. An INVARIANT result
-// depends on the row alone. TREE and EXACT are reserved names: no backend has them yet.
+// depends on the row alone. FAST and FIXED results also depend on the number of ranks. INVARIANT ones depend on the
+// larger of two numbers, leaves and ranks (see llm42_engine_desc.tensor_parallel). TREE and EXACT are reserved names:
+// no backend has them yet.
 typedef enum llm42_schedule {
     LLM42_FAST = 1,
     LLM42_FIXED,
@@ -469,14 +479,15 @@ typedef struct llm42_backend_desc {
     llm42_dtype compute;  // LLM42_BF16 or LLM42_FP32
     bool logits_fp32, router_fp32;
     int threads;
-    int max_rows;              // rows in a pass, at most
-    int max_context;           // tokens in a sequence, at most
-    int pages, page_size;      // of the KV cache
-    int max_running;           // sequences in a pass, at most
-    int fixed_rows;            // M, the shape of FIXED replay passes and the most rows of others; 0: not known
-    unsigned schedules;        // the schedules that passes will have, as bits 1 << LLM42_FAST ...; 0: not known
-    bool overlap;              // start and poll will be used
-    const void *backend_desc;  // the backend's own options, as in llm42_engine_desc; NULL: its defaults
+    int max_rows;                 // rows in a pass, at most
+    int max_context;              // tokens in a sequence, at most
+    int pages, page_size;         // of the KV cache
+    int max_running;              // sequences in a pass, at most
+    int fixed_rows;               // M, the shape of FIXED replay passes and the most rows of others; 0: not known
+    int tensor_parallel, leaves;  // see llm42_engine_desc; 0: 1
+    unsigned schedules;           // the schedules that passes will have, as bits 1 << LLM42_FAST ...; 0: not known
+    bool overlap;                 // start and poll will be used
+    const void *backend_desc;     // the backend's own options, as in llm42_engine_desc; NULL: its defaults
     llm42_log_fn *log;
     void *log_user;
 } llm42_backend_desc;
@@ -988,6 +999,17 @@ struct llm42_engine_desc {
     // chosen, even if the sum of the other was larger. A row of another expert has other logits altogether. The weights
     // of the chosen experts are rounded in either case. Under fp32, and in models without experts, nothing changes.
     bool router_fp32;
+    // Tensor parallelism: the model is cut into so many equal parts, called ranks: 1, 2, 4 or 8; default: 1. A rank has
+    // a part of the heads, of the feed-forward width and of the vocabulary. The number must divide the model's .heads
+    // and .ffn. It must divide .kv_heads or be a multiple of it: then several ranks have a copy of a KV head. On the
+    // CPU ranks share memory and threads: they change the order of sums, and nothing is faster. The CUDA backend has
+    // one rank. The simulator takes 1, or as many as its calibration has devices.
+    int tensor_parallel;
+    // The products o and down sum over what ranks cut. An INVARIANT pass takes each of these sums as so many equal
+    // parts, called leaves, and joins them by a fixed binary tree: 1, 2, 4 or 8; default: 1. If there are more ranks
+    // than leaves, each rank's part is a leaf. So with at least as many leaves as ranks the canonical result does not
+    // depend on the number of ranks. The number must divide .heads and .ffn. The CUDA backend has one leaf.
+    int leaves;
     int threads;       // of the CPU backend; default: as many as OpenMP offers
     int max_context;   // tokens in a sequence; default: the model's, at most 8192
     int max_running;   // sequences that run at once; default: 32
@@ -1256,6 +1278,30 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_fields(const char *desc, co
                               (long long)field[i].value, (long long)field[i].low, (long long)field[i].high);
     if (page_size & (page_size - 1))
         return llm42_fail(error, LLM42_INVALID, "%s.page_size: %d: must be a power of two", desc, page_size);
+    return LLM42_OK;
+}
+
+// Can the model be cut into so many ranks and leaves? 0 is the default.
+LLM42__MAYBE_UNUSED static llm42_result llm42__check_ranks(const char *desc, const llm42_config *c, int ranks,
+                                                           int leaves, llm42_error *error) {
+    const struct {
+        const char *name;
+        int value;
+    } field[2] = {{"tensor_parallel", ranks}, {"leaves", leaves}};
+    for (int i = 0; i < 2; i++) {
+        const int n = field[i].value;
+        if (!n) continue;
+        if (n != 1 && n != 2 && n != 4 && n != 8)
+            return llm42_fail(error, LLM42_INVALID, "%s.%s: %d: must be 1, 2, 4 or 8", desc, field[i].name, n);
+        if (c->heads % n || c->ffn % n)
+            return llm42_fail(error, LLM42_INVALID,
+                              "%s.%s: %d: must divide the model's %d heads and feed-forward width %d", desc,
+                              field[i].name, n, c->heads, c->ffn);
+    }
+    if (ranks && c->kv_heads % ranks && ranks % c->kv_heads)
+        return llm42_fail(error, LLM42_INVALID,
+                          "%s.tensor_parallel: %d: must divide the model's %d KV heads or be a multiple of them", desc,
+                          ranks, c->kv_heads);
     return LLM42_OK;
 }
 
@@ -3272,10 +3318,17 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
 // Calls: vectors, team, sampling.
 // Invariant: one thread computes the whole sum of an output.
 
-// FAST and FIXED cut a sum into this many contiguous parts. Each part is summed by the one order; then the parts are
-// added in order. The table imitates what GPU libraries do. A GPU with few rows has idle multiprocessors, so libraries
-// split matrices that have no more outputs than terms along k (n <= k: o and down, and q, k, v one by one), and
-// attention along its context (n = 0). Wide matrices (gate, up, LM head) are never split.
+// o and down sum over k, which tensor parallelism cuts into one equal part for each rank. FAST and FIXED sum each
+// rank's part, round it to the compute type, add the ranks' parts in order and round again, as serving engines do.
+// INVARIANT sums as many equal parts as there are leaves, at least one for each rank, adds them in fp32 by a binary
+// tree of neighbours, and rounds once. For eight parts: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). A rank's leaves are
+// a subtree, so the tree is the same for any number of ranks. Ranks of this backend share its memory: they are an order
+// of sums.
+//
+// FAST and FIXED cut a rank's sum into this many contiguous parts. Each part is summed by the one order; then the parts
+// are added in order. The table imitates what GPU libraries do. A GPU with few rows has idle multiprocessors, so
+// libraries split matrices of which a rank has no more outputs than terms along k (n <= k: o and down, and q, k, v one
+// by one), and attention along its context (n = 0). Wide matrices (gate, up, LM head) are never split.
 //   rows of the pass    1   2..8   9..64   65..
 //   parts               4    3      2       1
 // A part is at least 32 terms long. INVARIANT never cuts a matrix sum.
@@ -3297,6 +3350,7 @@ typedef struct llm42__cpu {
     void *k, *v;                                 // [L][pages][K][page_size][pad], bf16 or fp32; padding is zero
     float *rope;                                 // [max_context][d/2][2]: cosine, sine
     float *x, *h, *q, *kv, *gate, *up, *logits;  // activations of a pass, see llm42__cpu_run
+    float *parts;                                // [parts][R, D] of o or down, before they are joined
     float *expert_in, *expert_out, *expert_weight;
     int32_t *expert_id, *expert_rows, *sampled;
     float *thread_scratch;
@@ -3396,6 +3450,9 @@ typedef struct llm42__product {
     const llm42_matrix *w;
     const float *bias;  // NULL: none
     float *y;           // [R, n]
+    int ranks;          // that share its outputs; a rank has n / ranks
+    int k0, k1;         // the sum is over k0 <= k < k1; 0, 0: over all
+    bool fp32;          // y stays fp32, whatever the compute type
 } llm42__product;
 
 // A tile's sums over all parts of k, added in order.
@@ -3416,26 +3473,28 @@ static void llm42__cpu_widen(const uint16_t *from, int k, float *to) {
 // Rows r0 <= r < r1, outputs n0 <= n < n0 + count (at most 16), in tiles of one kind.
 static void llm42__cpu_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kind, const float *x, int r0, int r1,
                              const llm42__product *p, int n0, int count, int parts, float *panel) {
-    int k = p->w->k, N = p->w->n;
-    bool bf16 = p->w->type == LLM42_BF16, widen = bf16 && r1 - r0 >= 16, round = cpu->desc.compute == LLM42_BF16;
-    size_t stride = (size_t)k * (bf16 ? 2 : 4), ahead = (size_t)kind->outputs * stride;
+    int K = p->w->k, N = p->w->n, k = p->k1 ? p->k1 - p->k0 : K;
+    bool bf16 = p->w->type == LLM42_BF16, widen = bf16 && r1 - r0 >= 16,
+         round = cpu->desc.compute == LLM42_BF16 && !p->fp32;
+    size_t size = bf16 ? 2 : 4, stride = (size_t)K * size, ahead = (size_t)kind->outputs * stride;
+    const char *matrix = (const char *)p->w->data + (size_t)p->k0 * size;
     llm42__tile_fn *tile = bf16 && !widen ? kind->bf16 : kind->fp32;
     for (int o0 = 0; o0 < count; o0 += kind->outputs) {
         const void *w[16];
         int outputs = LLM42__MIN(kind->outputs, count - o0);
         for (int o = 0; o < kind->outputs; o++) {  // a missing output repeats the last one
-            w[o] = (const char *)p->w->data + (size_t)(n0 + o0 + LLM42__MIN(o, outputs - 1)) * stride;
+            w[o] = matrix + (size_t)(n0 + o0 + LLM42__MIN(o, outputs - 1)) * stride;
             if (!widen) continue;
             llm42__cpu_widen(w[o], k, panel + (size_t)o * (size_t)k);
             w[o] = panel + (size_t)o * (size_t)k;
         }
-        const char *next = (const char *)p->w->data + (size_t)(n0 + o0) * stride + ahead;
+        const char *next = matrix + (size_t)(n0 + o0) * stride + ahead;
         size_t slice = widen ? ahead * (size_t)kind->rows / (size_t)(r1 - r0) : 0;
         for (int r = r0; r < r1; r += kind->rows, next += slice) {
             const float *xr[4];
             float lane[16];
             for (size_t byte = 0; byte < slice; byte += 64) LLM42__PREFETCH(next, byte);
-            for (int j = 0; j < kind->rows; j++) xr[j] = x + (size_t)LLM42__MIN(r + j, r1 - 1) * (size_t)k;
+            for (int j = 0; j < kind->rows; j++) xr[j] = x + (size_t)LLM42__MIN(r + j, r1 - 1) * (size_t)K + p->k0;
             llm42__v16_store(lane, llm42__tile_parts(tile, xr, w, k, parts, ahead));
             for (int i = 0; p->bias && i < 16; i++)
                 lane[i] += p->bias[n0 + o0 + LLM42__MIN(i % kind->outputs, outputs - 1)];
@@ -3474,34 +3533,91 @@ static void llm42__matmul_part(const void *job, int part, int thread) {
         int b = block;
         for (; b >= (p->w->n + 15) / 16; p++) b -= (p->w->n + 15) / 16;
         assert(b * 16 < p->w->n);
-        llm42__cpu_block(m->cpu, m->x, m->rows, p, b * 16, llm42_cpu_splits(m->schedule, m->shape, p->w->n, p->w->k),
+        int k = p->k1 ? p->k1 - p->k0 : p->w->k, n = (p->w->n + p->ranks - 1) / p->ranks;
+        llm42__cpu_block(m->cpu, m->x, m->rows, p, b * 16, llm42_cpu_splits(m->schedule, m->shape, n, k),
                          m->cpu->thread_scratch + m->cpu->scratch_size * (size_t)thread);
     }
 }
 
-// Shapes: x [R, k], up to three matrices [n, k], y [R, n].
+// Shapes: x [R, k], some matrices [n, k], y [R, n].
 // Work: threads share blocks of sixteen outputs. A thread computes all rows of its blocks.
-// Order: the one order over k, in llm42_cpu_splits(schedule, shape, n, k) parts. It depends only on the schedule and
-// its shape.
-static void llm42__cpu_matmul(llm42__cpu *cpu, llm42_schedule schedule, int shape, const float *x, int rows,
+// Order: the one order over k, in llm42_cpu_splits(schedule, shape, n / ranks, k) parts. It depends only on the
+// schedule and its shape.
+static void llm42__cpu_matmul(llm42__cpu *cpu, const llm42_pass *pass, const float *x, int rows,
                               const llm42__product *products, int count) {
-    llm42__matmul m = {.cpu = cpu, .schedule = schedule, .shape = shape, .rows = rows, .x = x, .products = products};
+    llm42__matmul m = {
+        .cpu = cpu, .schedule = pass->schedule, .shape = pass->shape, .rows = rows, .x = x, .products = products};
     double work = 0;
     for (int i = 0; i < count; i++) {
-        m.blocks += (products[i].w->n + 15) / 16;
-        work += (double)products[i].w->n * products[i].w->k * rows;
+        const llm42__product *p = &products[i];
+        m.blocks += (p->w->n + 15) / 16;
+        work += (double)p->w->n * (p->k1 ? p->k1 - p->k0 : p->w->k) * rows;
     }
     m.blocks_per_part = (m.blocks + 2 * cpu->team.threads - 1) / (2 * cpu->team.threads);
     llm42__team_run(&cpu->team, work, (m.blocks + m.blocks_per_part - 1) / m.blocks_per_part, llm42__matmul_part, &m);
 }
 
-// One product of a pass. kept: its outputs stay fp32, whatever the compute type.
-static void llm42__cpu_matmul_kept(llm42__cpu *cpu, bool kept, const llm42_pass *pass, const float *x, int rows,
-                                   const llm42__product *product) {
-    const llm42_dtype compute = cpu->desc.compute;
-    if (kept) cpu->desc.compute = LLM42_FP32;  // for this product alone
-    llm42__cpu_matmul(cpu, pass->schedule, pass->shape, x, rows, product, 1);
-    cpu->desc.compute = compute;
+// The equal parts into which the sums of o and down are cut: leaves of INVARIANT passes, else ranks.
+static int llm42__cpu_part_count(const llm42__cpu *cpu, llm42_schedule schedule) {
+    int ranks = cpu->desc.tensor_parallel;
+    return schedule == LLM42_INVARIANT ? LLM42__MAX(cpu->desc.leaves, ranks) : ranks;
+}
+
+// Shapes: x [R, k], w [n, k] -> y [parts][R, n]. Order: that of llm42__cpu_matmul in each part of k. Leaves stay fp32.
+static void llm42__cpu_partial(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *w, const float *x, int rows,
+                               float *y) {
+    int parts = llm42__cpu_part_count(cpu, pass->schedule), k = w->k / parts;
+    llm42__product product[8];
+    for (int p = 0; p < parts; p++)
+        product[p] = (llm42__product){.w = w,
+                                      .y = y + (size_t)p * (size_t)rows * (size_t)w->n,
+                                      .ranks = 1,
+                                      .k0 = p * k,
+                                      .k1 = (p + 1) * k,
+                                      .fp32 = parts > 1 && pass->schedule == LLM42_INVARIANT};
+    llm42__cpu_matmul(cpu, pass, x, rows, product, parts);
+}
+
+typedef struct llm42__joining {
+    const llm42__cpu *cpu;
+    const llm42_pass *pass;
+    float *out;
+} llm42__joining;
+
+static void llm42__add(float *to, const float *from, size_t n) {
+    for (size_t i = 0; i < n; i++) to[i] += from[i];
+}
+
+static void llm42__join_part(const void *job, int r, int thread) {
+    const llm42__joining *j = job;
+    (void)thread;
+    const size_t parts = (size_t)llm42__cpu_part_count(j->cpu, j->pass->schedule);
+    const size_t D = (size_t)j->cpu->model->config.dim, stride = (size_t)j->pass->rows * D;
+    float *part = j->cpu->parts + (size_t)r * D, *out = j->out + (size_t)r * D;
+    if (j->pass->schedule == LLM42_INVARIANT) {
+        for (size_t apart = 1; apart < parts; apart *= 2)
+            for (size_t p = 0; p < parts; p += 2 * apart) llm42__add(part + p * stride, part + (p + apart) * stride, D);
+    } else {
+        for (size_t p = 1; p < parts; p++) llm42__add(part, part + p * stride, D);
+    }
+    memcpy(out, part, D * sizeof *out);
+    llm42__cpu_round_all(j->cpu, out, D);
+}
+
+// Shapes: cpu->parts [parts][R, D] -> out [R, D]. Order: leaves by a tree of neighbours, ranks one after the other.
+static void llm42__cpu_join(llm42__cpu *cpu, const llm42_pass *pass, float *out) {
+    const llm42__joining join = {cpu, pass, out};
+    int parts = llm42__cpu_part_count(cpu, pass->schedule);
+    llm42__team_run(&cpu->team, (double)parts * pass->rows * cpu->model->config.dim, pass->rows, llm42__join_part,
+                    &join);
+}
+
+// Shapes: x [R, k], w [D, k] -> out [R, D], for o and down.
+static void llm42__cpu_matmul_joined(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *w, const float *x,
+                                     float *out) {
+    bool whole = llm42__cpu_part_count(cpu, pass->schedule) == 1;
+    llm42__cpu_partial(cpu, pass, w, x, pass->rows, whole ? out : cpu->parts);
+    if (!whole) llm42__cpu_join(cpu, pass, out);
 }
 
 // Shapes: x [R, n] -> y [R, n], weight [n]. Order: the one order over n, for each row alone.
@@ -3739,15 +3855,14 @@ static void llm42__gate_part(const void *job, int part, int thread) {
     llm42__cpu_round_all(g->cpu, gate, g->size);
 }
 
-// Shapes: h [R, D] -> out [R, D]: down(silu(gate(h)) * up(h)). Order: the one order in each product.
-static void llm42__cpu_ffn(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *gate, const llm42_matrix *up,
-                           const llm42_matrix *down, const float *h, int rows, float *out) {
-    const llm42__product in[2] = {{gate, NULL, cpu->gate}, {up, NULL, cpu->up}};
-    llm42__cpu_matmul(cpu, pass->schedule, pass->shape, h, rows, in, 2);
+// Shapes: h [R, D] -> cpu->gate [R, F]: silu(gate(h)) * up(h). Order: the one order in each product.
+static void llm42__cpu_gate_up(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *gate,
+                               const llm42_matrix *up, const float *h, int rows) {
+    const int ranks = cpu->desc.tensor_parallel;
+    const llm42__product in[2] = {{.w = gate, .y = cpu->gate, .ranks = ranks}, {.w = up, .y = cpu->up, .ranks = ranks}};
+    llm42__cpu_matmul(cpu, pass, h, rows, in, 2);
     const llm42__gate g = {cpu, cpu->gate, cpu->up, (size_t)gate->n};
     llm42__team_run(&cpu->team, 16.0 * rows * gate->n, rows, llm42__gate_part, &g);
-    const llm42__product back = {down, NULL, out};
-    llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->gate, rows, &back, 1);
 }
 
 // Chooses each row's experts: those of the largest router probability, the lowest index on a tie. The weights are
@@ -3776,15 +3891,17 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
 }
 
 // Shapes: h [R, D] -> out [R, D]. Rows are gathered expert by expert. Each row has its own sums, so its result does not
-// depend on which other rows go to the same expert. Order: a row's experts are added in order of rank, from +0, by fma.
+// depend on which other rows go to the same expert. Order: in each part of the sums over F, a row's experts are added
+// from +0, the likeliest first, by fma; then the parts are joined.
 static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_layer *layer, const float *h,
                            float *out) {
     const llm42_config *c = &cpu->model->config;
-    size_t D = (size_t)c->dim, used = (size_t)c->experts_used;
-    const llm42__product router = {&layer->router, NULL, cpu->logits};
-    llm42__cpu_matmul_kept(cpu, cpu->desc.router_fp32, pass, h, pass->rows, &router);
+    size_t D = (size_t)c->dim, used = (size_t)c->experts_used, R = (size_t)pass->rows;
+    size_t parts = (size_t)llm42__cpu_part_count(cpu, pass->schedule);
+    bool leaves = parts > 1 && pass->schedule == LLM42_INVARIANT;
+    const llm42__product router = {.w = &layer->router, .y = cpu->logits, .ranks = 1, .fp32 = cpu->desc.router_fp32};
+    llm42__cpu_matmul(cpu, pass, h, pass->rows, &router, 1);
     llm42__cpu_route(cpu, cpu->logits, pass->rows);
-    memset(out, 0, (size_t)pass->rows * D * sizeof *out);
     for (int e = 0; e < c->experts; e++) {
         int rows = 0;
         for (int32_t i = 0; i < pass->rows * c->experts_used; i++) {
@@ -3793,18 +3910,23 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
             cpu->expert_rows[rows++] = i;
         }
         if (!rows) continue;
-        float *to = cpu->expert_in + (size_t)pass->rows * D;
-        llm42__cpu_ffn(cpu, pass, &layer->expert[3 * e], &layer->expert[3 * e + 1], &layer->expert[3 * e + 2],
-                       cpu->expert_in, rows, to);
-        for (int j = 0; j < rows; j++)
-            memcpy(cpu->expert_out + (size_t)cpu->expert_rows[j] * D, to + (size_t)j * D, D * sizeof *to);
+        float *to = cpu->expert_in + R * D;
+        llm42__cpu_gate_up(cpu, pass, &layer->expert[3 * e], &layer->expert[3 * e + 1], cpu->expert_in, rows);
+        llm42__cpu_partial(cpu, pass, &layer->expert[3 * e + 2], cpu->gate, rows, to);
+        for (size_t p = 0; p < parts; p++)
+            for (size_t j = 0; j < (size_t)rows; j++)
+                memcpy(cpu->expert_out + (p * R * used + (size_t)cpu->expert_rows[j]) * D,
+                       to + (p * (size_t)rows + j) * D, D * sizeof *to);
     }
-    for (int32_t i = 0; i < pass->rows * c->experts_used; i++) {
-        float *sum = out + (size_t)i / used * D;
-        const float *term = cpu->expert_out + (size_t)i * D;
-        for (size_t j = 0; j < D; j++) sum[j] = fmaf(cpu->expert_weight[i], term[j], sum[j]);
+    float *sums = parts > 1 ? cpu->parts : out;
+    memset(sums, 0, parts * R * D * sizeof *sums);
+    for (size_t i = 0; i < parts * R * used; i++) {
+        float *sum = sums + i / used * D;
+        const float *term = cpu->expert_out + i * D;
+        for (size_t j = 0; j < D; j++) sum[j] = fmaf(cpu->expert_weight[i % (R * used)], term[j], sum[j]);
     }
-    llm42__cpu_round_all(cpu, out, (size_t)pass->rows * D);
+    if (!leaves) llm42__cpu_round_all(cpu, sums, parts * R * D);
+    if (parts > 1) llm42__cpu_join(cpu, pass, out);
 }
 
 // Work in which each row is a part.
@@ -3859,9 +3981,13 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, const llm42_pass *pass, int l) {
     const llm42_config *c = &cpu->model->config;
     const llm42_layer *layer = &cpu->model->layer[l];
     float *k = cpu->kv, *v = cpu->kv + (size_t)pass->rows * (size_t)(c->kv_heads * c->head_dim);
+    const int ranks = cpu->desc.tensor_parallel, kv_ranks = LLM42__MIN(ranks, c->kv_heads);
     const llm42__product products[3] = {
-        {&layer->q, layer->q_bias, cpu->q}, {&layer->k, layer->k_bias, k}, {&layer->v, layer->v_bias, v}};
-    llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->h, pass->rows, products, 3);
+        {.w = &layer->q, .bias = layer->q_bias, .y = cpu->q, .ranks = ranks},
+        {.w = &layer->k, .bias = layer->k_bias, .y = k, .ranks = kv_ranks},
+        {.w = &layer->v, .bias = layer->v_bias, .y = v, .ranks = kv_ranks},
+    };
+    llm42__cpu_matmul(cpu, pass, cpu->h, pass->rows, products, 3);
     const llm42__rows rows = {.cpu = cpu, .pass = pass, .layer = l};
     double work = 8.0 * pass->rows * (c->heads + 2 * c->kv_heads) * c->head_dim;
     llm42__team_run(&cpu->team, work, pass->rows, llm42__rope_part, &rows);
@@ -3894,8 +4020,9 @@ static void llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass) {
         cpu->sampled[count++] = r;
     }
     if (!count) return;
-    const llm42__product head = {&cpu->model->head, NULL, cpu->logits};
-    llm42__cpu_matmul_kept(cpu, cpu->desc.logits_fp32, pass, cpu->h, count, &head);
+    const llm42__product head = {
+        .w = &cpu->model->head, .y = cpu->logits, .ranks = cpu->desc.tensor_parallel, .fp32 = cpu->desc.logits_fp32};
+    llm42__cpu_matmul(cpu, pass, cpu->h, count, &head, 1);
     const llm42__sampled draw = {cpu, pass};
     llm42__team_run(&cpu->team, 16.0 * (double)count * (double)V, count, llm42__sample_part, &draw);
     for (int i = 0; i < count; i++) {
@@ -3949,14 +4076,17 @@ static void llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass) {
         llm42__cpu_probe(pass, l, "v", kv, cpu->kv + (size_t)R * (size_t)kv);
         llm42__cpu_attention(cpu, pass, l, cpu->q, cpu->gate);
         llm42__cpu_probe(pass, l, "attention", q, cpu->gate);
-        const llm42__product o = {&layer->o, NULL, cpu->h};
-        llm42__cpu_matmul(cpu, pass->schedule, pass->shape, cpu->gate, R, &o, 1);
+        llm42__cpu_matmul_joined(cpu, pass, &layer->o, cpu->gate, cpu->h);
         llm42__cpu_probe(pass, l, "o", c->dim, cpu->h);
         llm42__cpu_residual(cpu, pass, cpu->h, layer->ffn_norm);
         llm42__cpu_probe(pass, l, "ffn_norm", c->dim, cpu->h);
-        if (c->experts) llm42__cpu_moe(cpu, pass, layer, cpu->h, cpu->q);
-        else llm42__cpu_ffn(cpu, pass, &layer->gate, &layer->up, &layer->down, cpu->h, R, cpu->q);
-        if (!c->experts) llm42__cpu_probe(pass, l, "gate", c->ffn, cpu->gate);
+        if (c->experts) {
+            llm42__cpu_moe(cpu, pass, layer, cpu->h, cpu->q);
+        } else {
+            llm42__cpu_gate_up(cpu, pass, &layer->gate, &layer->up, cpu->h, R);
+            llm42__cpu_probe(pass, l, "gate", c->ffn, cpu->gate);
+            llm42__cpu_matmul_joined(cpu, pass, &layer->down, cpu->gate, cpu->q);
+        }
         llm42__cpu_probe(pass, l, "down", c->dim, cpu->q);
     }
     llm42__cpu_residual(cpu, pass, cpu->q, m->final_norm);
@@ -4002,6 +4132,7 @@ static void llm42__cpu_close(void *state) {
                       cpu->gate,
                       cpu->up,
                       cpu->logits,
+                      cpu->parts,
                       cpu->expert_in,
                       cpu->expert_out,
                       cpu->expert_weight,
@@ -4021,6 +4152,7 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
            used = (size_t)c->experts_used;
     size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->desc.threads, pad = (size_t)cpu->pad;
     size_t size = cpu->desc.compute == LLM42_BF16 ? 2 : 4, wide = LLM42__MAX(LLM42__MAX(D, F), q);
+    size_t parts = (size_t)llm42__cpu_part_count(cpu, LLM42_INVARIANT);  // of any schedule, at most
     size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size;
     if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
@@ -4038,8 +4170,9 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
                   {(void **)&cpu->gate, R * LLM42__MAX(F, q), 4},
                   {(void **)&cpu->up, R * F, 4},
                   {(void **)&cpu->logits, R * LLM42__MAX(V, (size_t)c->experts), 4},
-                  {(void **)&cpu->expert_in, 2 * R * D * (used > 0), 4},
-                  {(void **)&cpu->expert_out, R * D * used, 4},
+                  {(void **)&cpu->parts, R * D * parts * (parts > 1), 4},
+                  {(void **)&cpu->expert_in, (1 + parts) * R * D * (used > 0), 4},
+                  {(void **)&cpu->expert_out, R * D * used * parts, 4},
                   {(void **)&cpu->expert_weight, R * used, 4},
                   {(void **)&cpu->expert_id, R * used, 4},
                   {(void **)&cpu->expert_rows, R * used, 4},
@@ -4082,7 +4215,7 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
                                    {"pages", d->pages, 1, 1 << 28},
                                    {"page_size", d->page_size, 1, 4096}};
     LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
-    return LLM42_OK;
+    return llm42__check_ranks("llm42_backend_desc", c, d->tensor_parallel, d->leaves, error);
 }
 
 static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc, llm42_error *error) {
@@ -4102,6 +4235,8 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     llm42__cpu *cpu = llm42__alloc_zero(1, sizeof *cpu);
     if (!cpu) return llm42_fail(error, LLM42_MEMORY, "cpu backend: out of memory");
     cpu->desc = *desc;
+    cpu->desc.tensor_parallel = LLM42__MAX(1, desc->tensor_parallel);
+    cpu->desc.leaves = LLM42__MAX(1, desc->leaves);
     cpu->model = desc->model;
     cpu->pad = (desc->model->config.head_dim + 15) & ~15;
     while (1 << cpu->page_shift < desc->page_size) cpu->page_shift++;
@@ -4820,6 +4955,10 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
                           "llm42_sim_desc.invariant_slowdown: %g: must be 0 (the calibration's own "
                           "tables), or at most 1e6",
                           desc.invariant_slowdown);
+    if (d->tensor_parallel > 1 && d->tensor_parallel != desc.calibration->devices)
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "llm42_engine_desc.tensor_parallel: %d: calibration %s is of %d device%s", d->tensor_parallel,
+                          desc.calibration->name, desc.calibration->devices, desc.calibration->devices > 1 ? "s" : "");
     llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim);
     if (sim) sim->request = llm42__alloc((size_t)LLM42__MAX(d->max_running, 1), sizeof *sim->request);
     if (!sim || !sim->request) {
@@ -6583,6 +6722,8 @@ static void llm42__resolve(llm42_engine_desc *d) {
     LLM42__DEFAULT(backend, llm42_backend_cpu());
     llm42_preset_apply(d);
     LLM42__DEFAULT(compute, LLM42_BF16);
+    LLM42__DEFAULT(tensor_parallel, 1);
+    LLM42__DEFAULT(leaves, 1);
 #ifdef _OPENMP
     LLM42__DEFAULT(threads, omp_get_max_threads());
 #else
@@ -6623,6 +6764,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         {"deadline", d->deadline, 1, INT32_MAX},
         {"look_ahead", d->look_ahead, 1, 1 << 20}};
     LLM42__TRY(llm42__check_fields("llm42_engine_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
+    LLM42__TRY(llm42__check_ranks("llm42_engine_desc", c, d->tensor_parallel, d->leaves, error));
     if (d->token_budget < d->max_running)
         return llm42_fail(error, LLM42_INVALID,
                           "llm42_engine_desc.token_budget: %d: must be at least max_running, %d, so that "
@@ -6780,6 +6922,8 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
                                   .compute = d.compute,
                                   .logits_fp32 = d.logits_fp32,
                                   .router_fp32 = d.router_fp32,
+                                  .tensor_parallel = d.tensor_parallel,
+                                  .leaves = d.leaves,
                                   .threads = d.threads,
                                   .max_rows = LLM42__MAX(e->M, d.token_budget),
                                   .max_context = d.max_context,

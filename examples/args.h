@@ -56,6 +56,12 @@ typedef struct args_option {
 
 #define ARGS_FLAG(name, pointer, help) \
     { name, ARGS_TYPE_FLAG, pointer, NULL, NULL, NULL, NULL, 0, 0, 0, 0, help }
+// How the model is cut, of llm42_engine_desc; both numbers are 1 by default.
+#define ARGS_RANKS(ranks, leaves)                                                                            \
+    ARGS_INT("tensor-parallel N", ranks, 1, 8, "ranks (devices) that share the model"),                      \
+        ARGS_INT("leaves C", leaves, 1, 8,                                                                   \
+                 "parts into which INVARIANT passes cut sums that ranks share; with N or more of them the\n" \
+                 "                         canonical result does not depend on N")
 #define ARGS_INT(name, pointer, low, high, help) \
     { name, ARGS_TYPE_INT, NULL, pointer, NULL, NULL, NULL, low, high, 0, 0, help }
 #define ARGS_REAL(name, pointer, low, high, help) \

@@ -29,7 +29,7 @@ typedef struct tally {
 
 typedef struct study {
     const char *model_path, *suite, *preset, *tsv_path, *dtype, *backend_name, *planner;
-    int64_t requests, tokens, seed, window, group, threads;
+    int64_t requests, tokens, seed, window, group, tensor_parallel, leaves, threads;
     float temperature;
     const llm42_backend *backend;
     args_manifest manifest;
@@ -70,6 +70,8 @@ static llm42_engine *open_engine(study *s, const way *w, bool prefix_cache) {
     desc.window = (int)s->window;
     desc.group = (int)s->group;
     desc.threads = (int)s->threads;
+    desc.tensor_parallel = (int)s->tensor_parallel;
+    desc.leaves = (int)s->leaves;
     desc.planner = planner_find(s->planner);
     desc.preset = w->preset;
     if (!w->preset) desc.mode = LLM42_NONDETERMINISTIC;
@@ -310,6 +312,8 @@ static scoring open_scoring(study *s, const llm42_engine_desc *d, llm42_schedule
                                        .compute = d->compute,
                                        .logits_fp32 = d->logits_fp32,
                                        .router_fp32 = d->router_fp32,
+                                       .tensor_parallel = d->tensor_parallel,
+                                       .leaves = d->leaves,
                                        .threads = d->threads,
                                        .max_rows = M > d->token_budget ? M : d->token_budget,
                                        .max_context = d->max_context,
@@ -439,6 +443,8 @@ int main(int argc, char **argv) {
                .planner = "default",
                .requests = 16,
                .tokens = 128,
+               .tensor_parallel = 1,
+               .leaves = 1,
                .seed = 3};
     char names[256], planners[256];
     const args_option options[] = {
@@ -451,6 +457,7 @@ int main(int argc, char **argv) {
         ARGS_TEXT("planner NAME", &s.planner, args_words(planners, planner_names)),
         ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "seed of the prompts and of their order"),
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
+        ARGS_RANKS(&s.tensor_parallel, &s.leaves),
         ARGS_INT("threads N", &s.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
         ARGS_TEXT("tsv FILE", &s.tsv_path, "write the numbers there too"),
         ARGS_INT("window W", &s.window, 0, 4096, "tokens of a request in a verification; 0: the preset's"),

@@ -80,6 +80,8 @@ static void check_workload(const settings *s) {
 // What a command line says nothing of; 0 and NULL: it depends on the backend.
 static const settings DEFAULTS = {.dtype = "bf16",
                                   .suite = "all",
+                                  .tensor_parallel = 1,
+                                  .leaves = 1,
                                   .threads = 1,
                                   .repeats = 5,
                                   .input_tokens = 64,
@@ -150,6 +152,7 @@ static settings parse(int argc, char **argv) {
         ARGS_TEXT("backend NAME", &s.backend, "cpu or cuda"),
         ARGS_TEXT("model DIR", &s.model,
                   "model folder, file or synthetic:NAME; examples/tiny42 (cpu), synthetic:llama-3.1-8b (cuda)"),
+        ARGS_RANKS(&s.tensor_parallel, &s.leaves),
         ARGS_INT("threads N", &s.threads, 1, 1024, "threads of the engine and of the ceilings"),
         ARGS_TEXT("dtype TYPE", &s.dtype, "compute type, bf16 or fp32"),
         ARGS_TEXT("suite NAME", &s.suite,

@@ -33,6 +33,8 @@ typedef enum axis_name {
     QPS,
     SLOWDOWN,
     SEED,
+    TENSOR_PARALLEL,
+    LEAVES,
     REPLICAS,
     ROUTER,
     APART,
@@ -74,6 +76,10 @@ static const axis axes[AXES] = {
                   .number = true, .low = 0, .high = 1000},
     [SEED] = {"seed", "42", "of lengths, arrivals, tokens and flips", .number = true, .whole = true, .low = 1,
               .high = 1e15},
+    [TENSOR_PARALLEL] = {"tensor-parallel", "1", "ranks (devices) that share the model", .number = true, .whole = true,
+                         .low = 1, .high = 8},
+    [LEAVES] = {"leaves", "1", "parts into which INVARIANT passes cut sums that ranks share", .number = true,
+                .whole = true, .low = 1, .high = 8},
     [REPLICAS] = {"replicas", "1", "sim: a fleet of so many engines behind a router", .number = true, .whole = true,
                   .low = 1, .high = FLEET_MOST},
     [ROUTER] = {"router", "round_robin", "with --replicas: where a request goes", .words = fleet_routers},
@@ -104,6 +110,11 @@ typedef struct grid {
 // >>axes ---------------------------------------------------------------------------------------------------------
 static inline const char *const *axis_words(axis_name which) {
     return axes[which].policy ? policy_words(axes[which].name) : axes[which].words;
+}
+
+// The name in results.
+static inline const char *axis_column(axis_name which) {
+    return which == TENSOR_PARALLEL ? "tensor_parallel" : axes[which].name;
 }
 
 static inline value value_parse(axis_name which, const char *option, const char *item) {
@@ -176,7 +187,9 @@ static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill 
     case PLANNER:
     case CHUNKED:
     case QPS:
-    case SEED: return true;
+    case SEED:
+    case TENSOR_PARALLEL: return true;
+    case LEAVES: return invariant;
     case SLOWDOWN: return backend == BACKEND_SIM && invariant;
     default: return verified;
     }

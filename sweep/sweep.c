@@ -116,6 +116,8 @@ static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
     llm42_engine_desc desc = {.model = s->model,
                               .backend = s->backend,
                               .planner = planner_find(cell_text(g, c, PLANNER)),
+                              .tensor_parallel = (int)cell_number(g, c, TENSOR_PARALLEL, 1),
+                              .leaves = (int)cell_number(g, c, LEAVES, 1),
                               .threads = s->sim ? 1 : (int)s->set.threads,
                               .max_context = s->plan.max_context,
                               .max_running = s->plan.max_running,
@@ -411,7 +413,7 @@ static void header_print(const sweep *s, FILE *file) {
           "backend\tcalibration\tworkload\trequests",
           file);
     for (int a = 0; a < AXES; a++)
-        if (!s->grid.hidden[a]) fprintf(file, "\t%s", axes[a].name);
+        if (!s->grid.hidden[a]) fprintf(file, "\t%s", axis_column((axis_name)a));
 #define X(name, format) fputs("\t" #name, file);
     METRICS(X)
 #undef X
@@ -449,7 +451,7 @@ static void result_write(sweep *s) {
 static void list_print(const sweep *s) {
     printf("cell\tname");
     for (int a = 0; a < AXES; a++)
-        if (!s->grid.hidden[a]) printf("\t%s", axes[a].name);
+        if (!s->grid.hidden[a]) printf("\t%s", axis_column((axis_name)a));
     printf("\n");
     for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
         const cell *c = &s->grid.cells[i];
@@ -713,7 +715,8 @@ static void check(sweep *s) {
     o->fleet = o->list[REPLICAS] != axes[REPLICAS].list;
     for (int a = 0; a < AXES; a++) axis_parse(&s->grid, (axis_name)a, o->list[a]);
     check_fleet(s);
-    s->grid.hidden[APART] = o->list[APART] == axes[APART].list;
+    for (int a = 0; a < AXES; a++)
+        if (a == APART || a == TENSOR_PARALLEL || a == LEAVES) s->grid.hidden[a] = o->list[a] == axes[a].list;
     grid_make(&s->grid, backend, o->fleet);
     double rows = 0;  // of the largest replay pass: refused here, since its cell may be the last
     for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {

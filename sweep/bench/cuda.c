@@ -234,6 +234,8 @@ static llm42_engine_desc cuda_engine(bench *b, const serve_plan *plan, const ser
     llm42_engine_desc desc = {.model = b->model,
                               .backend = b->backend,
                               .backend_desc = &b->cuda_desc,
+                              .tensor_parallel = (int)s->tensor_parallel,
+                              .leaves = (int)s->leaves,
                               .threads = 1,
                               .max_context = plan->max_context,
                               .max_running = plan->max_running,

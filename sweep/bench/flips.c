@@ -154,6 +154,8 @@ static llm42_engine_desc flips_engine(bench *b, const serve_plan *plan, int M) {
                               .backend = watch_backend(b),
                               .compute = s->compute,
                               .backend_desc = b->cuda ? &b->cuda_desc : NULL,
+                              .tensor_parallel = (int)s->tensor_parallel,
+                              .leaves = (int)s->leaves,
                               .threads = (int)s->threads,
                               .max_context = plan->max_context,
                               .max_running = plan->max_running,

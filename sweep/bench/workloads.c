@@ -40,6 +40,8 @@ void run_decode(bench *b) {
         llm42_engine_desc desc = {.model = b->model,
                                   .backend = b->backend,
                                   .compute = b->set.compute,
+                                  .tensor_parallel = (int)b->set.tensor_parallel,
+                                  .leaves = (int)b->set.leaves,
                                   .threads = (int)b->set.threads,
                                   .max_context = tokens + 1,
                                   .max_running = 1};
@@ -118,6 +120,8 @@ static llm42_engine *case_open(const bench *b, const serving_case *c, case_run *
     llm42_engine_desc desc = {.model = b->model,
                               .backend = b->backend,
                               .compute = b->set.compute,
+                              .tensor_parallel = (int)b->set.tensor_parallel,
+                              .leaves = (int)b->set.leaves,
                               .threads = (int)b->set.threads,
                               .backend_desc = b->cuda ? &b->cuda_desc : NULL,
                               .max_context = (int)(b->set.input_tokens + b->set.output_tokens),

@@ -1,0 +1,405 @@
+// Tensor parallelism and leaves, on the CPU: on what a result depends, and in which order the sums of o and down are
+// taken. Three models: examples/tiny42 (4 heads), a dense one of 8 heads with a feed-forward width whose leaves are no
+// multiples of sixteen, and a mixture of 8 heads; and base42 where it is present.
+#include "test.h"
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+#include "make_model.h"
+
+enum { TEXT = TEST_SLOW ? 40 : 80, PAGE = 16, PAGES = TEXT / PAGE + 1, MODELS = 3 };
+
+static const struct {
+    const char *path;
+    int most;  // ranks and leaves
+} sources[MODELS] = {{"examples/tiny42", 4}, {"synthetic:small", 8}, {NULL, 8}};
+static llm42_model *models[MODELS];
+static llm42_error error;
+
+// >>rows ---------------------------------------------------------------------------------------------------------
+// How a text is run.
+typedef struct setting {
+    llm42_schedule schedule;
+    int ranks, leaves, each, shape, threads;  // each: rows of a pass; shape: of FIXED passes
+    llm42_dtype compute;
+    llm42_probe_fn *probe;
+} setting;
+
+typedef struct outputs {
+    llm42_output out[TEXT];
+} outputs;
+
+static int32_t token_at(const llm42_model *model, int i) { return (i * i * 7 + 31 * i + 3) % model->config.vocab; }
+
+static bool run(const llm42_model *model, setting s, outputs *to) {
+    const llm42_backend *cpu = llm42_backend_cpu();
+    const llm42_backend_desc desc = {.model = model,
+                                     .compute = s.compute ? s.compute : LLM42_BF16,
+                                     .threads = s.threads ? s.threads : 1,
+                                     .tensor_parallel = s.ranks,
+                                     .leaves = s.leaves,
+                                     .max_rows = TEXT,
+                                     .max_context = TEXT,
+                                     .pages = PAGES,
+                                     .page_size = PAGE};
+    void *state = NULL;
+    int32_t pages[PAGES];
+    llm42_row row[TEXT];
+    memset(to, 0, sizeof *to);
+    if (!CHECK_MSG(!cpu->open(&state, &desc, &error), "%s", error.text)) return false;
+    for (int i = 0; i < PAGES; i++) pages[i] = PAGES - 1 - i;
+    for (int i = 0; i < TEXT; i++) row[i] = (llm42_row){0, i, token_at(model, i), LLM42_ROW_SAMPLE};
+    const llm42_seq seq = {.pages = pages};
+    bool good = true;
+    for (int from = 0; good && from < TEXT; from += s.each) {
+        const int rows = TEXT - from < s.each ? TEXT - from : s.each;
+        const llm42_pass pass = {.schedule = s.schedule,
+                                 .rows = rows,
+                                 .shape = s.schedule == LLM42_FIXED ? s.shape : rows,
+                                 .row = row + from,
+                                 .seq = &seq,
+                                 .out = to->out + from,
+                                 .probe = s.probe,
+                                 .probe_user = &s};
+        good = CHECK_MSG(!cpu->run(state, &pass, &error), "%s", error.text);
+    }
+    cpu->close(state);
+    return good;
+}
+
+static bool equal(const outputs *a, const outputs *b) { return !memcmp(a, b, sizeof *a); }
+
+// >>what a result depends on ---------------------------------------------------------------------------------------
+// In fp32 no rounding of outputs hides another order of sums.
+static setting plain(llm42_schedule schedule, int ranks, int leaves, int each) {
+    return (setting){.schedule = schedule,
+                     .ranks = ranks,
+                     .leaves = leaves,
+                     .each = each,
+                     .shape = each,
+                     .threads = 1,
+                     .compute = LLM42_FP32};
+}
+
+// INVARIANT: on the larger of leaves and ranks.
+static void check_invariant(int m, llm42_dtype compute) {
+    static outputs of[4], got;  // of 1, 2, 4, 8 leaves by one rank
+    const int most = sources[m].most, each[] = {1, 17, TEXT};
+    for (int i = 0; 1 << i <= most; i++) {
+        setting s = plain(LLM42_INVARIANT, 1, 1 << i, TEXT);
+        s.compute = compute;
+        run(models[m], s, &of[i]);
+        for (int j = 0; j < i && compute == LLM42_FP32; j++)
+            CHECK_MSG(!equal(&of[i], &of[j]), "%s: %d and %d leaves: the same bits", models[m]->name, 1 << i, 1 << j);
+    }
+    for (int r = 0; 1 << r <= most; r++)
+        for (int l = 0; 1 << l <= most; l++) {
+            const int parts = l > r ? l : r;
+            setting s = plain(LLM42_INVARIANT, 1 << r, 1 << l, each[(r + 2 * l) % 3]);
+            s.compute = compute, s.threads = 1 + (r + l) % 3;
+            run(models[m], s, &got);
+            CHECK_MSG(equal(&got, &of[parts]), "%s: %d ranks, %d leaves, %d rows a pass: not the bits of %d leaves",
+                      models[m]->name, s.ranks, s.leaves, s.each, 1 << parts);
+        }
+}
+
+// FIXED: on the ranks and M. FAST: on the ranks and the rows of a pass. Neither on leaves.
+static void check_others(int m, llm42_schedule schedule) {
+    static outputs of[4][2], got;
+    const int most = sources[m].most, size[2] = {TEXT, 8};
+    const char *name = models[m]->name, *how = llm42_schedule_name(schedule);
+    for (int r = 0; 1 << r <= most; r++)
+        for (int i = 0; i < 2; i++) {
+            setting s = plain(schedule, 1 << r, 1, size[i]);
+            run(models[m], s, &of[r][i]);
+            for (int j = 0; j < r; j++)
+                CHECK_MSG(!equal(&of[r][i], &of[j][i]), "%s, %s: %d and %d ranks: the same bits", name, how, 1 << r,
+                          1 << j);
+            s.leaves = most, s.threads = 2;
+            if (schedule == LLM42_FIXED && !i) s.each = 5;
+            run(models[m], s, &got);
+            CHECK_MSG(equal(&got, &of[r][i]), "%s, %s, %d ranks: leaves or rows change it", name, how, s.ranks);
+        }
+    CHECK_MSG(!equal(&of[1][0], &of[1][1]), "%s, %s: passes of %d and %d rows: the same bits", name, how, size[0],
+              size[1]);
+}
+
+TEST(results_depend_on_what_is_documented) {
+    for (int m = 0; m < MODELS; m++) {
+        check_invariant(m, LLM42_FP32);
+        check_invariant(m, LLM42_BF16);
+        check_others(m, LLM42_FIXED);
+        check_others(m, LLM42_FAST);
+    }
+}
+
+// >>order ----------------------------------------------------------------------------------------------------------
+// The sum of x[i] w[i], by sixteen partial sums and their tree.
+static float plain_sum(const float *x, const float *w, int n) {
+    float partial[16] = {0};
+    for (int i = 0; i < n; i++) partial[i % 16] = fmaf(x[i], w[i], partial[i % 16]);
+    for (int half = 8; half; half /= 2)
+        for (int j = 0; j < half; j++) partial[j] += partial[j + half];
+    return partial[0];
+}
+
+// Leaves first .. first + count of `all` by the tree of neighbours.
+static float plain_leaves(const float *x, const float *w, int k, int first, int count, int all) {
+    if (count == 1) return plain_sum(x + first * (k / all), w + first * (k / all), k / all);
+    return plain_leaves(x, w, k, first, count / 2, all) + plain_leaves(x, w, k, first + count / 2, count / 2, all);
+}
+
+// One output of o or down as the header's section cpu describes it.
+static float plain_product(const setting *s, int shape, const float *x, const float *w, int n, int k) {
+    const bool bf16 = s->compute == LLM42_BF16;
+    if (s->schedule == LLM42_INVARIANT) {
+        const int leaves = s->leaves > s->ranks ? s->leaves : s->ranks;
+        const float sum = plain_leaves(x, w, k, 0, leaves, leaves);
+        return bf16 ? llm42__round_bf16(sum) : sum;
+    }
+    float sum = 0;
+    const int own = k / s->ranks, parts = llm42_cpu_splits(s->schedule, shape, n, own);
+    const int step = ((own + parts - 1) / parts + 15) / 16 * 16;
+    for (int r = 0; r < s->ranks; r++) {
+        float rank = 0;
+        for (int from = 0; from < own; from += step) {
+            const float part = plain_sum(x + r * own + from, w + r * own + from, own - from < step ? own - from : step);
+            rank = from ? rank + part : part;
+        }
+        if (bf16) rank = llm42__round_bf16(rank);
+        sum = r ? sum + rank : rank;
+    }
+    return bf16 ? llm42__round_bf16(sum) : sum;
+}
+
+static const llm42_model *watched;
+static float seen[TEXT * 4096];  // inputs of the product that comes next
+static int64_t compared, wrong;
+
+static void watch(void *user, int layer, const char *name, int rows, int width, const float *values) {
+    const setting *s = user;
+    if (!strcmp(name, "attention") || !strcmp(name, "gate")) {
+        memcpy(seen, values, sizeof *values * (size_t)(rows * width));
+        return;
+    }
+    if (strcmp(name, "o") && strcmp(name, "down")) return;
+    const llm42_matrix *w = name[0] == 'o' ? &watched->layer[layer].o : &watched->layer[layer].down;
+    float weight[4096];
+    for (int i = 0; i < width; i += 37) {
+        for (int j = 0; j < w->k; j++)
+            weight[j] = llm42__from_bf16(((const uint16_t *)w->data)[(size_t)i * (size_t)w->k + (size_t)j]);
+        for (int r = 0; r < rows; r++) {
+            const float want = plain_product(s, s->schedule == LLM42_FIXED ? s->shape : rows, seen + r * w->k, weight,
+                                             w->n, w->k);
+            compared++;
+            wrong += llm42__bits(want) != llm42__bits(values[r * width + i]);
+        }
+    }
+}
+
+TEST(sums_have_the_order_that_is_documented) {
+    static outputs got;
+    for (int m = 0; m < 2; m++)
+        for (int i = 0; i < 3 * 4 * 4; i++) {
+            setting s = plain((llm42_schedule)(LLM42_FAST + i % 3), 1 << i / 3 % 4, 1 << i / 12, i % 2 ? 7 : 1);
+            if (s.ranks > sources[m].most || s.leaves > sources[m].most) continue;
+            s.shape = 32, s.compute = i % 5 ? LLM42_BF16 : LLM42_FP32, s.probe = watch;
+            watched = models[m], compared = wrong = 0;
+            if (!run(models[m], s, &got)) return;
+            CHECK_MSG(compared > 100 && !wrong, "%s, %s, %d ranks, %d leaves: %lld of %lld sums differ",
+                      models[m]->name, llm42_schedule_name(s.schedule), s.ranks, s.leaves, (long long)wrong,
+                      (long long)compared);
+        }
+}
+
+// >>engine ---------------------------------------------------------------------------------------------------------
+enum { REQUESTS = TEST_SLOW ? 6 : 24, NEW = 48 };
+typedef struct answer {
+    int count;
+    int32_t tokens[NEW];
+    float logprobs[NEW];
+} answer;
+
+// Serves requests, every second one sampled. A desc for each run: ranks, leaves, load. Requests that are not
+// deterministic count too if `all`.
+static bool serve(const llm42_model *model, llm42_engine_desc desc, bool one_by_one, bool marked, answer *to) {
+    llm42_engine *engine = NULL;
+    desc.model = model, desc.max_context = 256;
+    if (!desc.threads) desc.threads = 1;
+    if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return false;
+    static int32_t prompt[REQUESTS][60];
+    for (int i = 0; i < REQUESTS; i++) {
+        llm42_request_desc r = {
+            .prompt = prompt[i], .prompt_count = 1 + 7 * i % 60, .max_new_tokens = NEW, .deterministic = marked};
+        r.ignore_stop = true;
+        if (i % 2) r.sampling = (llm42_sampling){.temperature = 1, .top_p = 0.9f, .seed = 5 + (uint64_t)i};
+        for (int t = 0; t < r.prompt_count; t++) prompt[i][t] = token_at(model, t + 3 * i);
+        CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+        if (one_by_one) CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    }
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    memset(to, 0, REQUESTS * sizeof *to);
+    for (int i = 0; i < REQUESTS; i++) {
+        const llm42_request *r = llm42_engine_request(engine, i + 1);
+        to[i].count = r->committed;
+        memcpy(to[i].tokens, r->tokens, sizeof *r->tokens * (size_t)r->committed);
+        memcpy(to[i].logprobs, r->logprobs, sizeof *r->logprobs * (size_t)r->committed);
+    }
+    llm42_engine_close(engine);
+    return true;
+}
+
+static int differing(const answer *a, const answer *b) {
+    int count = 0;
+    for (int i = 0; i < REQUESTS; i++) count += memcmp(&a[i], &b[i], sizeof *a) != 0;
+    return count;
+}
+
+static void check_engines(const llm42_model *model, int most) {
+    static answer want[REQUESTS], got[REQUESTS];
+    static const llm42_preset presets[] = {LLM42_PRESET_DVR, LLM42_PRESET_BEST, LLM42_PRESET_INVARIANT};
+    if (!serve(model, (llm42_engine_desc){.preset = LLM42_PRESET_INVARIANT, .leaves = most}, true, true, want)) return;
+    for (int p = 0; p < 3; p++)
+        for (int ranks = 1; ranks <= most; ranks *= 2) {
+            const llm42_engine_desc desc = {.preset = presets[p],
+                                            .leaves = most,
+                                            .tensor_parallel = ranks,
+                                            .max_running = 3 + 5 * ranks,
+                                            .page_size = 4 << p,
+                                            .threads = 1 + p % 2,
+                                            .window = ranks > 2 ? 8 : 0,
+                                            .prefix_cache = ranks == 2};
+            if (!serve(model, desc, false, true, got)) return;
+            CHECK_MSG(!differing(want, got), "%s, preset %s, %d ranks: %d of %d requests differ", model->name,
+                      p == 0   ? "dvr"
+                      : p == 1 ? "best"
+                               : "invariant",
+                      ranks, differing(want, got), (int)REQUESTS);
+        }
+}
+
+TEST(one_result_on_any_number_of_ranks) {
+    for (int m = 0; m < MODELS; m++) check_engines(models[m], sources[m].most);
+}
+
+TEST(controls_differ) {
+    static answer one[REQUESTS], two[REQUESTS];
+    const llm42_engine_desc descs[] = {{.preset = LLM42_PRESET_DVR},
+                                       {.preset = LLM42_PRESET_BEST},
+                                       {.preset = LLM42_PRESET_PAPER, .leaves = 4, .window = 8, .group = 4},
+                                       {.mode = LLM42_NONDETERMINISTIC, .leaves = 4}};
+    for (int i = 0; i < 4; i++) {
+        llm42_engine_desc desc = descs[i];
+        const bool marked = desc.mode != LLM42_NONDETERMINISTIC;
+        if (!serve(models[0], desc, true, marked, one)) return;
+        desc.tensor_parallel = 4;
+        if (!serve(models[0], desc, true, marked, two)) return;
+        printf("  control %d: %d of %d requests differ between 1 and 4 ranks\n", i, differing(one, two), (int)REQUESTS);
+        CHECK_MSG(differing(one, two) > 0, "control %d: 1 and 4 ranks give the same bits", i);
+    }
+}
+
+TEST(base42_on_eight_ranks) {
+    llm42_model *base = NULL;
+    if (access("../shared/models/base42/config.json", R_OK)) {
+        SKIP("../shared/models/base42 is not there");
+        return;
+    }
+    if (!CHECK(!llm42_model_load(&base, &(llm42_model_desc){.path = "../shared/models/base42"}, &error))) return;
+    static outputs want, got;
+    run(base, plain(LLM42_INVARIANT, 1, 8, TEXT), &want);
+    for (int ranks = 2; ranks <= 8; ranks *= 2) {
+        run(base, plain(LLM42_INVARIANT, ranks, 8, 7 * ranks), &got);
+        CHECK_MSG(equal(&want, &got), "%d ranks: other bits", ranks);
+    }
+    run(base, plain(LLM42_INVARIANT, 8, 1, TEXT), &got);
+    CHECK(equal(&want, &got));
+    run(base, plain(LLM42_INVARIANT, 1, 1, TEXT), &got);
+    CHECK(!equal(&want, &got));
+    llm42_model_free(base);
+}
+
+// >>errors ---------------------------------------------------------------------------------------------------------
+static void refused(const llm42_model *model, int ranks, int leaves, const char *why) {
+    llm42_engine *engine = NULL;
+    const llm42_engine_desc desc = {.model = model, .tensor_parallel = ranks, .leaves = leaves};
+    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_INVALID);
+    CHECK_CONTAINS(error.text, why);
+    llm42_engine_close(engine);
+}
+
+TEST(what_does_not_divide_is_refused) {
+    refused(models[0], 3, 0, "llm42_engine_desc.tensor_parallel: 3: must be 1, 2, 4 or 8");
+    refused(models[0], -1, 0, "llm42_engine_desc.tensor_parallel: -1: must be 1, 2, 4 or 8");
+    refused(models[0], 16, 0, "llm42_engine_desc.tensor_parallel: 16: must be 1, 2, 4 or 8");
+    refused(models[0], 8, 0, "llm42_engine_desc.tensor_parallel: 8: must divide the model's 4 heads");
+    refused(models[0], 0, 6, "llm42_engine_desc.leaves: 6: must be 1, 2, 4 or 8");
+    refused(models[0], 0, 8, "llm42_engine_desc.leaves: 8: must divide the model's 4 heads");
+    static const test_shape odd[] = {
+        {"llama", 32, 24, 1, 12, 6, 8, 24, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 0},
+        {"llama", 32, 16, 1, 4, 2, 8, 26, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 0},
+    };
+    static const char *const why[] = {"tensor_parallel: 4: must divide the model's 6 KV heads or be a multiple",
+                                      "tensor_parallel: 4: must divide the model's 4 heads and feed-forward width 26"};
+    for (int i = 0; i < 2; i++) {
+        char folder[64];
+        llm42_model *model = NULL;
+        test_folder(folder);
+        test_model_folder(folder, &odd[i]);
+        bool loaded = !llm42_model_load(&model, &(llm42_model_desc){.path = folder}, &error);
+        test_remove(folder);
+        if (!CHECK_MSG(loaded, "%s", error.text)) return;
+        refused(model, 4, 0, why[i]);
+        llm42_model_free(model);
+    }
+    void *state = NULL;
+    const llm42_backend_desc desc = {.model = models[0],
+                                     .compute = LLM42_BF16,
+                                     .threads = 1,
+                                     .leaves = 5,
+                                     .max_rows = 1,
+                                     .max_context = 1,
+                                     .pages = 1,
+                                     .page_size = 1};
+    CHECK_INT(llm42_backend_cpu()->open(&state, &desc, &error), LLM42_INVALID);
+    CHECK_CONTAINS(error.text, "llm42_backend_desc.leaves: 5: must be 1, 2, 4 or 8");
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    static const test_shape mixture = {
+        "qwen3_moe",
+        64,
+        64,
+        2,
+        8,
+        4,
+        16,
+        48,
+        4,
+        false,
+        "BF16",
+        "\"moe_intermediate_size\": 48, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ",
+        256};
+    char folder[64];
+    test_folder(folder);
+    test_model_folder(folder, &mixture);
+    bool loaded = true;
+    for (int m = 0; m < MODELS; m++)
+        loaded = loaded &&
+                 CHECK_MSG(!llm42_model_load(
+                               &models[m],
+                               &(llm42_model_desc){.path = sources[m].path ? sources[m].path : folder, .no_mmap = true},
+                               &error),
+                           "%s", error.text);
+    test_remove(folder);
+    if (loaded) {
+        RUN(results_depend_on_what_is_documented);
+        RUN(sums_have_the_order_that_is_documented);
+        RUN(one_result_on_any_number_of_ranks);
+        RUN(controls_differ);
+        RUN(base42_on_eight_ranks);
+        RUN(what_does_not_divide_is_refused);
+    }
+    for (int m = 0; m < MODELS; m++) llm42_model_free(models[m]);
+    return test_end("test_ranks");
+}
