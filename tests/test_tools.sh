@@ -29,7 +29,7 @@ check_not() {  # check_not NAME PATTERN: no line that the last program printed h
     fi
 }
 
-for tool in generate score rollback determinism sweep bench fit; do
+for tool in generate score rollback determinism sweep bench fit ranks; do
     ends 0 '^usage: ' $tool --help
     ends 2 "unknown option '--nonsense'" $tool --nonsense
 done
@@ -172,6 +172,28 @@ for tool in generate score rollback determinism sweep bench; do
     ends 2 "--threads: 99999 is outside" $tool --threads 99999
 done
 ends 0 '^marked .* identical' rollback --requests 2 --tokens 16 --delay 0 --threads 2
+# Four ranks with four leaves give the bits of one rank. Two ranks with one leaf each give others.
+for how in "1 4" "4 4" "2 1"; do
+    read -r ranks leaves <<<"$how"
+    ends 0 '^0	' generate --prompt "It was the best of times" -n 60 --deterministic --preset best --logprobs --ids-out \
+        --tensor-parallel "$ranks" --leaves "$leaves"
+    cp "$out/log" "$out/ranks-$ranks-$leaves"
+done
+if cmp -s "$out/ranks-1-4" "$out/ranks-4-4" && ! cmp -s "$out/ranks-2-1" "$out/ranks-4-4"; then
+    passed=$((passed + 1))
+else
+    echo "test_tools: FAILED: generate --tensor-parallel --leaves: not the bits that are promised"
+    failed=$((failed + 1))
+fi
+ends 1 'tensor_parallel: 8: must divide' generate --prompt x --tensor-parallel 8
+ends 2 '--leaves: 9 is outside' score --text x --leaves 9
+ends 0 '^every promise held$' ranks --requests 4 --tokens 16 --prompt-tokens 16 --batch 2,4 --out "$out/ranks.tsv"
+[ "$(grep -cP '^(invariant|dvr|best), leaves\t4\tunique_bits\t1$' "$out/ranks.tsv")" = 3 ] && passed=$((passed + 1)) ||
+    failed=$((failed + 1))
+[ "$(grep -cP '\tscored_other_bits\t0$' "$out/ranks.tsv")" = 3 ] && passed=$((passed + 1)) || failed=$((failed + 1))
+ends 2 '--leaves: 2: fewer than 4 ranks' ranks --leaves 2
+ends 2 'cannot be cut into any of 8 ranks' ranks --tensor-parallel 8
+ends 2 '--batch: 0 is outside' ranks --batch 8,0
 # A result file is replaced when the new one is whole: a run that fails leaves the old one, and nothing beside it.
 mkdir "$out/kept" && echo kept >"$out/kept/file.tsv"
 ends 2 'no room for prompts' determinism --tsv "$out/kept/file.tsv" --tokens 100000
@@ -292,7 +314,7 @@ closed sweep "${few[@]}" "${trace[@]}"
 closed sweep "${few[@]}" --out "$out/closed.tsv"
 closed determinism --suite single --requests 2 --tokens 8 --tsv "$out/closed.tsv"
 closed bench --suite decode --tokens 8 --repeats 1 --out "$out/closed.tsv"
-for tool in generate score rollback determinism sweep bench fit; do
+for tool in generate score rollback determinism sweep bench fit ranks; do
     "$B/$tool" --help >&- 2>"$out/log"
     [ $? = 1 ] && grep -q "^$tool: stdout: cannot write" "$out/log" && passed=$((passed + 1)) && continue
     echo "test_tools: FAILED: $tool --help without standard output"

@@ -1,0 +1,354 @@
+// ranks: does the number of devices change what a model answers? The tables of "Tree-based invariant kernels" (TBIK),
+// made with this library. The same prompts are served by each number of ranks (tensor parallelism) and each number of
+// requests at once. For each way of serving it counts how many different outputs a prompt has, by tokens and by
+// log-probability bits, and how far probabilities are apart before the first token that differs. Then it scores the
+// outputs of two ranks by one rank.
+// make build/ranks && build/ranks
+#define _POSIX_C_SOURCE 200809L
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+#include "examples/args.h"
+#include "examples/scoring.h"
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+enum { MOST = 16, CONFIGURATIONS = 4 * MOST, PAGE = 16 };
+
+typedef struct way {
+    const char *name;
+    llm42_preset preset;
+    llm42_mode mode;
+    bool leaves;  // as many as --leaves says; else one
+    bool same;    // one result is promised whatever the ranks and the batch
+} way;
+static const way ways[] = {
+    {"nondeterministic", LLM42_PRESET_DVR, LLM42_NONDETERMINISTIC, false, false},
+    {"paper", LLM42_PRESET_PAPER, LLM42_MODE_DEFAULT, false, false},
+    {"invariant", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, false, false},
+    {"invariant, leaves", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, true, true},
+    {"dvr, leaves", LLM42_PRESET_DVR, LLM42_MODE_DEFAULT, true, true},
+    {"best, leaves", LLM42_PRESET_BEST, LLM42_MODE_DEFAULT, true, true},
+};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+// What one request returned under one configuration.
+typedef struct answer {
+    int32_t *tokens;
+    float *logprobs;
+} answer;
+
+typedef struct study {
+    const char *model_path, *backend_name, *ranks_list, *batch_list, *tsv_path;
+    int64_t requests, tokens, leaves, seed, threads, prompt_tokens;
+    float temperature;
+    const llm42_backend *backend;
+    args_manifest manifest;
+    llm42_model *model;
+    int ranks[MOST], ranks_count, batch[MOST], batch_count;
+    int32_t **prompt;  // [requests], stb_ds arrays
+    char tsv_part[4096];
+    FILE *tsv;
+    int broken;
+} study;
+
+// >>serve --------------------------------------------------------------------------------------------------------
+static llm42_engine_desc engine_desc(study *s, const way *w, int ranks, int batch) {
+    return (llm42_engine_desc){.model = s->model,
+                               .backend = s->backend,
+                               .preset = w->preset,
+                               .mode = w->mode,
+                               .tensor_parallel = ranks,
+                               .leaves = w->leaves ? (int)s->leaves : 1,
+                               .threads = (int)s->threads,
+                               .max_running = batch,
+                               .max_context = (int)(s->prompt_tokens + s->tokens),
+                               .page_size = PAGE,
+                               .log = args_manifest_log,
+                               .log_user = &s->manifest};
+}
+
+static llm42_engine *engine_open(study *s, const way *w, int ranks, int batch) {
+    llm42_engine *engine = NULL;
+    llm42_error error = {0};
+    const llm42_engine_desc desc = engine_desc(s, w, ranks, batch);
+    args_check(llm42_engine_open(&engine, &desc, &error), &error);
+    return engine;
+}
+
+// Prompts need no tokenizer: the model makes up texts of its own. They are cut to different lengths.
+static void make_prompts(study *s) {
+    llm42_engine *engine = engine_open(s, &ways[2], 1, (int)s->requests);
+    llm42_error error = {0};
+    const int32_t start = s->model->config.bos >= 0 ? s->model->config.bos : 0;
+    for (int i = 0; i < s->requests; i++) {
+        llm42_request_desc r = {.prompt = &start, .prompt_count = 1, .ignore_stop = true};
+        r.max_new_tokens = (int)(1 + (s->prompt_tokens - 2) * (i + 1) / s->requests);
+        r.sampling = (llm42_sampling){.temperature = 0.8f, .seed = (uint64_t)(s->seed + i)};
+        args_check(llm42_engine_submit(engine, &r, NULL, &error), &error);
+    }
+    args_run(engine);
+    for (int i = 0; i < s->requests; i++) {
+        const llm42_request *r = llm42_engine_request(engine, i + 1);
+        int32_t *text = NULL;
+        arrput(text, start);
+        memcpy(arraddnptr(text, r->committed), r->tokens, sizeof *text * (size_t)r->committed);
+        arrput(s->prompt, text);
+    }
+    llm42_engine_close(engine);
+}
+
+static void serve(study *s, const way *w, int ranks, int batch, answer *out) {
+    llm42_engine *engine = engine_open(s, w, ranks, batch);
+    llm42_error error = {0};
+    for (int i = 0; i < s->requests; i++) {
+        llm42_request_desc r = {.prompt = s->prompt[i], .prompt_count = (int)arrlen(s->prompt[i]), .ignore_stop = true};
+        r.max_new_tokens = (int)s->tokens;
+        r.sampling.temperature = s->temperature;
+        r.deterministic = w->mode != LLM42_NONDETERMINISTIC;
+        args_check(llm42_engine_submit(engine, &r, NULL, &error), &error);
+    }
+    args_run(engine);
+    for (int i = 0; i < s->requests; i++) {
+        const llm42_request *r = llm42_engine_request(engine, i + 1);
+        out[i].tokens = scoring_get((size_t)s->tokens, sizeof *out->tokens);
+        out[i].logprobs = scoring_get((size_t)s->tokens, sizeof *out->logprobs);
+        memcpy(out[i].tokens, r->tokens, sizeof *r->tokens * (size_t)s->tokens);
+        memcpy(out[i].logprobs, r->logprobs, sizeof *r->logprobs * (size_t)s->tokens);
+    }
+    llm42_engine_close(engine);
+}
+
+// >>tables -------------------------------------------------------------------------------------------------------
+static bool same_tokens(const study *s, const answer *a, const answer *b) {
+    return !memcmp(a->tokens, b->tokens, sizeof *a->tokens * (size_t)s->tokens);
+}
+
+static bool same_bits(const study *s, const answer *a, const answer *b) {
+    return same_tokens(s, a, b) && !memcmp(a->logprobs, b->logprobs, sizeof *a->logprobs * (size_t)s->tokens);
+}
+
+static void put(study *s, const way *w, const char *metric, double value) {
+    if (s->tsv) fprintf(s->tsv, "%s\t%d\t%s\t%.6g\n", w->name, w->leaves ? (int)s->leaves : 1, metric, value);
+}
+
+typedef struct spread {
+    double tokens, bits;  // different outputs of a prompt, mean over prompts
+    double largest;       // difference of probability to the first configuration, before the first token that differs
+} spread;
+
+// answers: [configurations][requests].
+static spread spread_of(const study *s, answer *const *answers, int configurations) {
+    spread d = {0};
+    for (int i = 0; i < s->requests; i++)
+        for (int c = 0; c < configurations; c++) {
+            const answer *a = &answers[c][i], *first = &answers[0][i];
+            bool new_tokens = true, new_bits = true;
+            for (int e = 0; e < c; e++) {
+                new_tokens = new_tokens && !same_tokens(s, a, &answers[e][i]);
+                new_bits = new_bits && !same_bits(s, a, &answers[e][i]);
+            }
+            d.tokens += new_tokens / (double)s->requests;
+            d.bits += new_bits / (double)s->requests;
+            for (int t = 0; t < s->tokens && a->tokens[t] == first->tokens[t]; t++)
+                d.largest = fmax(d.largest,
+                                 fabs(llm42_exp64((double)a->logprobs[t]) - llm42_exp64((double)first->logprobs[t])));
+        }
+    return d;
+}
+
+typedef struct scored {
+    int tokens, other;
+    double sum, largest;
+} scored;
+
+// Scores the outputs of some ranks by one rank, with as many leaves.
+static scored score(study *s, const way *w, const answer *answers) {
+    const llm42_engine_desc desc = engine_desc(s, w, 1, 1);
+    scored d = {0};
+    scoring scorer = {.backend = s->backend, .schedule = LLM42_INVARIANT, .rows = 64};
+    scorer.desc = (llm42_backend_desc){.model = s->model,
+                                       .compute = LLM42_BF16,
+                                       .tensor_parallel = 1,
+                                       .leaves = desc.leaves,
+                                       .threads = (int)s->threads,
+                                       .max_rows = 64,
+                                       .max_context = desc.max_context,
+                                       .pages = desc.max_context / PAGE + 1,
+                                       .page_size = PAGE,
+                                       .max_running = 1,
+                                       .schedules = 1u << LLM42_INVARIANT,
+                                       .log = args_manifest_log,
+                                       .log_user = &s->manifest};
+    scoring_open(&scorer);
+    for (int i = 0; i < s->requests; i++) {
+        const int first = (int)arrlen(s->prompt[i]), count = first + (int)s->tokens;
+        int32_t *ids = scoring_get((size_t)count, sizeof *ids);
+        float *logprob = scoring_get((size_t)count, sizeof *logprob);
+        memcpy(ids, s->prompt[i], sizeof *ids * (size_t)first);
+        memcpy(ids + first, answers[i].tokens, sizeof *ids * (size_t)s->tokens);
+        scoring_text(&scorer, ids, count, first, logprob);
+        for (int t = 0; t < s->tokens; t++) {
+            const float mine = answers[i].logprobs[t], its = logprob[first + t];
+            const double difference = fabs(llm42_exp64((double)mine) - llm42_exp64((double)its));
+            d.tokens++;
+            d.other += memcmp(&mine, &its, sizeof mine) != 0;
+            d.sum += difference;
+            d.largest = fmax(d.largest, difference);
+        }
+        free(ids);
+        free(logprob);
+    }
+    scoring_close(&scorer);
+    return d;
+}
+
+static void run_way(study *s, const way *w) {
+    answer *answers[CONFIGURATIONS];
+    int count = 0, two = -1;  // two: a configuration of two ranks
+    for (int r = 0; r < s->ranks_count; r++)
+        for (int b = 0; b < s->batch_count; b++) {
+            if (args_is_terminal(stderr))
+                fprintf(stderr, "\r%s: %d ranks, %d requests at once\033[K", w->name, s->ranks[r], s->batch[b]);
+            answers[count] = scoring_get((size_t)s->requests, sizeof **answers);
+            serve(s, w, s->ranks[r], s->batch[b], answers[count]);
+            if (s->ranks[r] == 2) two = count;
+            count++;
+        }
+    const spread d = spread_of(s, answers, count);
+    const bool broken = w->same && d.bits > 1;
+    s->broken += broken;
+    if (args_is_terminal(stderr)) fprintf(stderr, "\r\033[K");
+    printf("%-20s%8.2f%14.2f%14.3g", w->name, d.tokens, d.bits, d.largest);
+    put(s, w, "configurations", count);
+    put(s, w, "unique_outputs", d.tokens);
+    put(s, w, "unique_bits", d.bits);
+    put(s, w, "largest_probability_difference", d.largest);
+    if (two >= 0) {
+        const scored f = score(s, w, answers[two]);
+        s->broken += w->same && f.other;
+        printf("%12.1f%14.3g%14.3g", 100.0 * f.other / f.tokens, f.sum / f.tokens, f.largest);
+        put(s, w, "scored_tokens", f.tokens);
+        put(s, w, "scored_other_bits", f.other);
+        put(s, w, "scored_mean_probability_difference", f.sum / f.tokens);
+        put(s, w, "scored_largest_probability_difference", f.largest);
+    }
+    printf("%s\n", broken ? "  BROKEN" : "");
+    fflush(stdout);
+    for (int c = 0; c < count; c++) {
+        for (int i = 0; i < s->requests; i++) free(answers[c][i].tokens), free(answers[c][i].logprobs);
+        free(answers[c]);
+    }
+}
+
+// >>options ------------------------------------------------------------------------------------------------------
+static int list_of(const char *option, const char *text, int high, int to[MOST]) {
+    int count = 0;
+    for (const char *from = text;; from++) {
+        const char *end = from + strcspn(from, ",");
+        if (count == MOST) args_fail(2, "%s: at most %d numbers", option, (int)MOST);
+        to[count++] = (int)args_int(option, from, end, 1, high);
+        from = end;
+        if (!*from) return count;
+    }
+}
+
+// Ranks that the model cannot be cut into are left out.
+static void fit_ranks(study *s) {
+    const llm42_config *c = &s->model->config;
+    int kept = 0;
+    for (int i = 0; i < s->ranks_count; i++) {
+        const int n = s->ranks[i];
+        if (c->heads % n || c->ffn % n || (c->kv_heads % n && n % c->kv_heads))
+            printf("%d ranks: left out: %d heads, %d KV heads, feed-forward width %d\n", n, c->heads, c->kv_heads,
+                   c->ffn);
+        else s->ranks[kept++] = n;
+    }
+    if (!kept) args_fail(2, "--tensor-parallel: the model cannot be cut into any of %s ranks", s->ranks_list);
+    s->ranks_count = kept;
+    for (int n = 8; n >= 1 && !s->leaves; n /= 2)
+        if (c->heads % n == 0 && c->ffn % n == 0) s->leaves = n;
+    for (int i = 0; i < kept; i++)
+        if (s->ranks[i] > s->leaves)
+            args_fail(2, "--leaves: %d: fewer than %d ranks: results would differ", (int)s->leaves, s->ranks[i]);
+}
+
+int main(int argc, char **argv) {
+    study s = {.model_path = "examples/tiny42",
+               .backend_name = "cpu",
+               .ranks_list = "1,2,4,8",
+               .batch_list = "8,16,32",
+               .requests = 32,
+               .tokens = 96,
+               .prompt_tokens = 128,
+               .seed = 3};
+    const args_option options[] = {
+        ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
+        ARGS_TEXT("model DIR", &s.model_path, "model folder, file or synthetic:NAME"),
+        ARGS_TEXT("tensor-parallel LIST", &s.ranks_list, "numbers of ranks"),
+        ARGS_TEXT("batch LIST", &s.batch_list, "numbers of requests at once"),
+        ARGS_INT("leaves C", &s.leaves, 0, 8, "in the rows that say so; 0: as many as the model allows"),
+        ARGS_INT("requests N", &s.requests, 1, 4096, "prompts"),
+        ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each"),
+        ARGS_INT("prompt-tokens N", &s.prompt_tokens, 8, 100000, "of the longest prompt"),
+        ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
+        ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "of the prompts"),
+        ARGS_INT("threads N", &s.threads, 0, 1024, "0: as many as OpenMP offers"),
+        ARGS_TEXT("out FILE", &s.tsv_path, "write the numbers there too"),
+        ARGS_END,
+    };
+    args_parse(argc, argv, "Counts the different outputs of prompts by ranks and batches, for each way of serving.",
+               options);
+    s.ranks_count = list_of("--tensor-parallel", s.ranks_list, 8, s.ranks);
+    s.batch_count = list_of("--batch", s.batch_list, 4096, s.batch);
+    if (s.ranks_count * s.batch_count > CONFIGURATIONS)
+        args_fail(2, "--tensor-parallel, --batch: at most %d configurations", (int)CONFIGURATIONS);
+#ifdef _OPENMP
+    if (!s.threads) s.threads = omp_get_max_threads();
+#endif
+    if (!s.threads) s.threads = 1;
+    s.backend = args_backend(s.backend_name);
+    llm42_error error = {0};
+    char found[4096];
+    const llm42_model_desc desc = {.path = args_find(s.model_path, found),
+                                   .on_device = args_on_device(s.model_path, s.backend)};
+    args_check(llm42_model_load(&s.model, &desc, &error), &error);
+    if (s.prompt_tokens + s.tokens > s.model->config.context)
+        args_fail(2, "--tokens, --prompt-tokens: more than the model's context of %d", s.model->config.context);
+    fit_ranks(&s);
+    FILE *file = s.tsv_path ? args_out_begin(s.tsv_path, s.tsv_part) : NULL;
+    char *text = NULL;
+    size_t size = 0;
+    if (s.tsv_path && !file) args_fail(1, "%s: cannot write: %s", s.tsv_path, strerror(errno));
+    if (file && !(s.tsv = open_memstream(&text, &size))) args_fail(1, "out of memory");
+    make_prompts(&s);
+    printf("%s, bf16, %s, temperature %g: %d prompts, %d new tokens, ranks %s, batches %s, %d leaves\n\n%42s%40s\n"
+           "%-20s%8s%14s%14s%12s%14s%14s\n",
+           s.model->name, s.backend->name, (double)s.temperature, (int)s.requests, (int)s.tokens, s.ranks_list,
+           s.batch_list, (int)s.leaves, "different outputs", "two ranks, scored by one", "", "tokens", "with bits",
+           "largest dp", "other, %", "mean dp", "largest dp");
+    for (int i = 0; i < WAYS; i++) run_way(&s, &ways[i]);
+    printf("\ndifferent outputs of a prompt over all ranks and batches, mean; dp: difference of probability\n%s\n",
+           s.broken ? "a promised result differs" : "every promise held");
+    if (file) {
+        const bool cpu = s.backend == llm42_backend_cpu();
+        const char *base = strrchr(s.model_path, '/');
+        fprintf(file,
+                "# llm42 %s ranks, model %s, bf16, backend %s%s%s%s, temperature %g, requests %d, tokens %d, "
+                "prompt_tokens %d, seed %d, tensor_parallel %s, batch %s\n",
+                LLM42_VERSION, base ? base + 1 : s.model_path, s.backend->name, cpu ? " (" : "",
+                cpu ? llm42_cpu_isa() : "", cpu ? ")" : "", (double)s.temperature, (int)s.requests, (int)s.tokens,
+                (int)s.prompt_tokens, (int)s.seed, s.ranks_list, s.batch_list);
+        args_manifest_print(&s.manifest, file);
+        fclose(s.tsv);
+        fprintf(file, "way\tleaves\tmetric\tvalue\n%s", text);
+        if (!args_out_finish(file, s.tsv_path, s.tsv_part))
+            args_fail(1, "%s: cannot write: %s", s.tsv_path, strerror(errno));
+    }
+    free(text);
+    for (int i = 0; i < (int)arrlen(s.prompt); i++) arrfree(s.prompt[i]);
+    arrfree(s.prompt);
+    llm42_model_free(s.model);
+    const int status = args_finish();
+    return s.broken ? 1 : status;
+}
