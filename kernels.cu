@@ -145,6 +145,14 @@ typedef struct llm42__groups {
     int experts;
 } llm42__groups;
 
+// Leaves of a product: its sums over k are cut into `count` parts (1, 2, 4 or 8) of `terms` terms each, a multiple of
+// 16; what is left of k is padding. Without a part_stride the parts are joined by a binary tree of neighbours, ((0 + 1)
+// + (2 + 3)) + ..., in fp32. Else part p is an output of its own, y + p x part_stride.
+typedef struct llm42__leaves {
+    int count, terms;
+    size_t part_stride;
+} llm42__leaves;
+
 // Shared memory of llm42__k_matmul: a ring of STAGES stages. A stage holds CHUNK terms of k: first those of the tile's
 // OUTPUTS rows of w, then those of its ROWS rows of x.
 //
@@ -202,9 +210,28 @@ __device__ __forceinline__ bool llm42__find_group(const llm42__groups &groups, i
     return false;
 }
 
+// A product without leaves.
+struct llm42__one_leaf {
+    __device__ __forceinline__ bool ends_within() const { return false; }
+    __device__ __forceinline__ void passed(int) {}
+};
+
+// The leaf that is being summed, of a warp's outputs. CLOSE gets the number of the leaf that has ended.
+template <typename CLOSE> struct llm42__many_leaves {
+    int terms, count, left, done;  // of a leaf; leaves; terms left in this one; leaves that have ended
+    CLOSE close;
+    __device__ __forceinline__ bool ends_within() const { return left == 16; }  // the next 32 terms
+    __device__ __forceinline__ void passed(int n) {
+        left -= n;
+        if (left || done == count) return;
+        close(done++);
+        left = terms;
+    }
+};
+
 // sum += x w^T over the terms of a stage, in ascending order.
-template <int TILES, int WARPS, int CHUNK, int STAGES>
-__device__ __forceinline__ void llm42__multiply(float (&sum)[TILES][4], uint32_t at) {
+template <int TILES, int WARPS, int CHUNK, int STAGES, typename LEAVES>
+__device__ __forceinline__ void llm42__multiply(float (&sum)[TILES][4], uint32_t at, LEAVES &leaves) {
     using ring = llm42__ring<TILES, WARPS, CHUNK, STAGES>;
     const int lane = threadIdx.x % 32, w_row = threadIdx.x / 32 * 16 + lane % 16;
 #pragma unroll
@@ -212,13 +239,46 @@ __device__ __forceinline__ void llm42__multiply(float (&sum)[TILES][4], uint32_t
         uint32_t a[2][4], b[4];
         llm42__load_matrices(a[0], at + ring::place(w_row, 4 * pair + lane / 16));
         llm42__load_matrices(a[1], at + ring::place(w_row, 4 * pair + 2 + lane / 16));
+        const bool apart = leaves.ends_within();  // a leaf ends between the two steps
 #pragma unroll
         for (int t = 0; t < TILES; t++) {
             llm42__load_matrices(b, at + ring::W_BYTES + ring::place(t * 8 + lane % 8, 4 * pair + lane / 8));
             llm42__mma(sum[t], a[0], b[0], b[1]);
+            if (!apart) llm42__mma(sum[t], a[1], b[2], b[3]);
+        }
+        leaves.passed(apart ? 16 : 32);
+        if (!apart) continue;
+#pragma unroll
+        for (int t = 0; t < TILES; t++) {
+            llm42__load_matrices(b, at + ring::W_BYTES + ring::place(t * 8 + lane % 8, 4 * pair + lane / 8));
             llm42__mma(sum[t], a[1], b[2], b[3]);
         }
+        leaves.passed(16);
     }
+}
+
+// Takes a leaf's sums into the tree: pending[l] waits for its neighbour of 2^l leaves. Sets them to zero, or to the
+// sums of all leaves behind the last one.
+template <int TILES>
+__device__ __forceinline__ void llm42__join_leaf(float (&pending)[3][TILES][4], float (&sum)[TILES][4], int leaf,
+                                                 bool last) {
+    bool alone = false;
+#pragma unroll
+    for (int level = 0; level < 3; level++) {
+        if (alone) continue;
+        alone = !(leaf >> level & 1);
+#pragma unroll
+        for (int t = 0; t < TILES; t++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (alone) pending[level][t][i] = sum[t][i];
+                else sum[t][i] = pending[level][t][i] + sum[t][i];
+    }
+#pragma unroll
+    for (int t = 0; t < TILES; t++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (!last) sum[t][i] = 0.0f;
 }
 
 // Writes a warp's sums, for sixteen outputs from n0 on and the rows from row0 on, and sets them to zero.
@@ -250,11 +310,12 @@ __device__ __forceinline__ void llm42__write_outputs(float (&sum)[TILES][4], OUT
 // Work: a warp computes 16 outputs of TILES x 8 rows. The WARPS warps of a block have the same rows; blockIdx.y says
 // which. Blocks stride over the outputs and keep the ring full. Copies of w start before the kernel that writes x
 // has ended.
-// Order: the sequential order. It depends on k alone, so it is the same for every R and for all template arguments.
-template <int TILES, int WARPS, int CHUNK, int STAGES, bool GATED, typename OUT>
+// Order: the sequential order, with LEAVES in each leaf. It depends on k and the leaves alone, so it is the same for
+// every R and for all other template arguments.
+template <int TILES, int WARPS, int CHUNK, int STAGES, bool GATED, bool LEAVES, typename OUT>
 __global__ void __launch_bounds__(WARPS * 32)
     llm42__k_matmul(const llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict__ w, OUT *__restrict__ y, int rows,
-                    int n, int k, llm42__groups groups) {
+                    int n, int k, llm42__groups groups, llm42__leaves leaves) {
     extern __shared__ __align__(1024) unsigned char shared[];
     using ring = llm42__ring<TILES, WARPS, CHUNK, STAGES>;
     const uint32_t stages = llm42__shared_address(shared);
@@ -306,6 +367,20 @@ __global__ void __launch_bounds__(WARPS * 32)
     float sum[TILES][4] = {};
     int stage = 0;
     for (int block = blockIdx.x; block < blocks; block += gridDim.x) {
+        const int n0 = block * ring::OUTPUTS + (int)threadIdx.x / 32 * 16;
+        float pending[LEAVES ? 3 : 1][TILES][4];
+        auto close = [&](int leaf) {
+            if constexpr (LEAVES) {
+                if (leaves.part_stride)
+                    llm42__write_outputs<TILES, GATED>(sum, y + leaf * leaves.part_stride, n, n0, row0, row_end);
+                else llm42__join_leaf<TILES>(pending, sum, leaf, leaf + 1 == leaves.count);
+            }
+        };
+        auto now = [&]() {
+            if constexpr (LEAVES)
+                return llm42__many_leaves<decltype(close)>{leaves.terms, leaves.count, leaves.terms, 0, close};
+            else return llm42__one_leaf{};
+        }();
         for (int k0 = 0; k0 < k; k0 += CHUNK) {
             llm42__copy_wait<STAGES - 2>();
             // All threads' copies of this stage have arrived, and all threads are done with the stage that is filled
@@ -314,34 +389,34 @@ __global__ void __launch_bounds__(WARPS * 32)
             load_w();
             load_x();
             llm42__copy_commit();
-            llm42__multiply<TILES, WARPS, CHUNK, STAGES>(sum, stages + (uint32_t)(stage * ring::STAGE));
+            llm42__multiply<TILES, WARPS, CHUNK, STAGES>(sum, stages + (uint32_t)(stage * ring::STAGE), now);
             if (++stage == STAGES) stage = 0;
         }
-        llm42__write_outputs<TILES, GATED>(sum, y, n, block * ring::OUTPUTS + (int)threadIdx.x / 32 * 16, row0,
-                                           row_end);
+        if (LEAVES && leaves.part_stride) continue;  // every part has been written
+        llm42__write_outputs<TILES, GATED>(sum, y, n, n0, row0, row_end);
     }
 }
 
 // A build of llm42__k_matmul.
 typedef cudaError_t llm42__tile_fn(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
-                                   llm42__groups groups, int processors, cudaStream_t stream);
+                                   llm42__groups groups, llm42__leaves leaves, int processors, cudaStream_t stream);
 typedef struct llm42__tile_kind {
     const char *name;
-    int rows, outputs, bytes;  // of a block; shared memory it takes
-    llm42__tile_fn *plain, *gated, *fp32;
+    int rows, outputs, bytes;                               // of a block; shared memory it takes
+    llm42__tile_fn *plain, *gated, *fp32, *joined, *parts;  // joined: leaves, to bf16; parts: leaves, to fp32
 } llm42__tile_kind;
 
-template <int TILES, int WARPS, int CHUNK, int STAGES, int RESIDENT, bool GATED, typename OUT>
+template <int TILES, int WARPS, int CHUNK, int STAGES, int RESIDENT, bool GATED, bool LEAVES, typename OUT>
 static cudaError_t llm42__cu_matmul(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
-                                    llm42__groups groups, int processors, cudaStream_t stream) {
-    auto kernel = llm42__k_matmul<TILES, WARPS, CHUNK, STAGES, GATED, OUT>;
+                                    llm42__groups groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
+    auto kernel = llm42__k_matmul<TILES, WARPS, CHUNK, STAGES, GATED, LEAVES, OUT>;
     const int bytes = STAGES * (WARPS * 16 + TILES * 8) * CHUNK * 2;
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
     int tiles = (rows + TILES * 8 - 1) / (TILES * 8) + (groups.offset ? groups.experts : 0);
     int all = n / (16 * WARPS), most = LLM42__MAX(1, processors * RESIDENT / tiles), rounds = (all + most - 1) / most;
     return llm42__launch(kernel, dim3((all + rounds - 1) / rounds, tiles), dim3(WARPS * 32), bytes, stream, x, w,
-                         (OUT *)y, rows, n, k, groups);
+                         (OUT *)y, rows, n, k, groups, leaves);
 }
 
 // The builds of llm42__k_matmul that algorithms are chosen from. All give the same bits. The last one fits every device
@@ -349,9 +424,11 @@ static cudaError_t llm42__cu_matmul(const llm42__bf16 *x, const llm42__bf16 *w, 
 #define LLM42__TILE_KIND(T, W, C, S, RESIDENT)                                      \
     {                                                                               \
         "tile" #T "x" #W "x" #C "x" #S, T * 8, W * 16, S *(W * 16 + T * 8) * C * 2, \
-            llm42__cu_matmul<T, W, C, S, RESIDENT, false, llm42__bf16>,             \
-            llm42__cu_matmul<T, W, C, S, RESIDENT, true, llm42__bf16>,              \
-            llm42__cu_matmul<T, W, C, S, RESIDENT, false, float>                    \
+            llm42__cu_matmul<T, W, C, S, RESIDENT, false, false, llm42__bf16>,      \
+            llm42__cu_matmul<T, W, C, S, RESIDENT, true, false, llm42__bf16>,       \
+            llm42__cu_matmul<T, W, C, S, RESIDENT, false, false, float>,            \
+            llm42__cu_matmul<T, W, C, S, RESIDENT, false, true, llm42__bf16>,       \
+            llm42__cu_matmul<T, W, C, S, RESIDENT, false, true, float>              \
     }
 static const llm42__tile_kind llm42__tile_kinds[] = {
     LLM42__TILE_KIND(1, 2, 512, 4, 1), LLM42__TILE_KIND(1, 4, 256, 4, 1), LLM42__TILE_KIND(1, 2, 256, 4, 2),
@@ -360,6 +437,43 @@ static const llm42__tile_kind llm42__tile_kinds[] = {
     LLM42__TILE_KIND(4, 4, 128, 4, 2), LLM42__TILE_KIND(8, 4, 128, 4, 1), LLM42__TILE_KIND(8, 4, 64, 4, 2)};
 #undef LLM42__TILE_KIND
 enum { LLM42__TILE_KINDS = sizeof llm42__tile_kinds / sizeof *llm42__tile_kinds };
+
+// The sum of what 1, 2, 4 or 8 leaves have at an index, by the tree of neighbours.
+__device__ __forceinline__ float4 llm42__leaf_sum(const float4 (&part)[8], int count) {
+    float4 sum[8];
+#pragma unroll
+    for (int p = 0; p < 8; p++) sum[p] = part[p];
+#pragma unroll
+    for (int apart = 1; apart < 8; apart *= 2)
+#pragma unroll
+        for (int p = 0; p < 8; p += 2 * apart)
+            if (p + apart < count) {
+                sum[p].x += sum[p + apart].x;
+                sum[p].y += sum[p + apart].y;
+                sum[p].z += sum[p + apart].z;
+                sum[p].w += sum[p + apart].w;
+            }
+    return sum[0];
+}
+
+// Shapes: parts [count][values], fp32, part_stride apart -> out [values], bf16; values is a multiple of 4.
+// Work: a thread takes four values at a time. Order: the leaves' tree.
+__global__ void __launch_bounds__(256)
+    llm42__k_join(const float *parts, size_t part_stride, int count, size_t values, llm42__bf16 *out) {
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    for (size_t i = 4 * (blockIdx.x * (size_t)blockDim.x + threadIdx.x); i < values;
+         i += 4 * (size_t)gridDim.x * blockDim.x) {
+        float4 part[8];
+#pragma unroll
+        for (int p = 0; p < 8; p++)
+            part[p] = p < count ? *(const float4 *)(parts + p * part_stride + i) : make_float4(0, 0, 0, 0);
+        const float4 sum = llm42__leaf_sum(part, count);
+        uint2 both;
+        both.x = llm42__pack(sum.x, sum.y), both.y = llm42__pack(sum.z, sum.w);
+        *(uint2 *)(out + i) = both;
+    }
+}
 
 // >>kernel-weights -----------------------------------------------------------------------------------------------
 // Owns: placing weights in device memory, making synthetic ones, and the kernels that measure and compare.
@@ -370,18 +484,26 @@ __device__ __forceinline__ size_t llm42__placed(size_t r, int turn) {
     return turn == LLM42__PLAIN ? r : r / 8 * 16 + r % 8 + (turn == LLM42__UP ? 8 : 0);
 }
 
+// Where the indices of an axis go if it has leaves: each `part` of them takes `padded` places. 0: they stay.
+typedef struct llm42__gaps {
+    int part, padded;
+} llm42__gaps;
+__device__ __forceinline__ size_t llm42__spread(size_t i, llm42__gaps gaps) {
+    return gaps.part ? i / gaps.part * gaps.padded + i % gaps.part : i;
+}
+
 // Puts the rows r0 <= r < r0 + count of a matrix [n, k] into their place, where rows are `stride` apart. from: bf16 or
 // fp32 values; NULL: they are made from (key, scale). Padding keeps its zeros. Work: a thread for each element. No
 // sums.
-__global__ void llm42__k_place(llm42__bf16 *to, int stride, int turn, const void *from, bool fp32, size_t r0,
-                               size_t count, int k, uint64_t key, float scale) {
+__global__ void llm42__k_place(llm42__bf16 *to, int stride, int turn, llm42__gaps rows, llm42__gaps columns,
+                               const void *from, bool fp32, size_t r0, size_t count, int k, uint64_t key, float scale) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count * k; i += (size_t)gridDim.x * blockDim.x) {
         size_t r = r0 + i / k, c = i % k;
         float value = !from  ? __fmul_rn(scale, llm42__synthetic_noise(key, r * k + c))
                       : fp32 ? ((const float *)from)[i]
                              : 0.0f;
-        to[llm42__placed(r, turn) * stride + c] = from && !fp32 ? ((const llm42__bf16 *)from)[i]
-                                                                : __float2bfloat16_rn(value);
+        to[llm42__placed(llm42__spread(r, rows), turn) * stride + llm42__spread(c, columns)] =
+            from && !fp32 ? ((const llm42__bf16 *)from)[i] : __float2bfloat16_rn(value);
     }
 }
 
@@ -1851,5 +1973,32 @@ __global__ void llm42__k_combine(const llm42__bf16 *y, const int32_t *place, con
             sum = fmaf(weight[entry], (float)y[(size_t)place[entry] * stride + i], sum);
         }
         out[(size_t)blockIdx.x * stride + i] = __float2bfloat16_rn(sum);
+    }
+}
+
+// The same from leaves: y [count][entries, stride], fp32. Order: by rank, from +0, in each leaf; then the leaves' tree.
+__global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int count, const int32_t *place,
+                                        const float *weight, int used, int stride, llm42__bf16 *out) {
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    for (int i = 4 * threadIdx.x; i < stride; i += 4 * blockDim.x) {
+        float4 part[8];
+#pragma unroll
+        for (int p = 0; p < 8; p++) {
+            part[p] = make_float4(0, 0, 0, 0);
+            for (int rank = 0; p < count && rank < used; rank++) {
+                const int entry = blockIdx.x * used + rank;
+                const float w = weight[entry];
+                const float4 v = *(const float4 *)(y + p * part_stride + (size_t)place[entry] * stride + i);
+                part[p].x = fmaf(w, v.x, part[p].x);
+                part[p].y = fmaf(w, v.y, part[p].y);
+                part[p].z = fmaf(w, v.z, part[p].z);
+                part[p].w = fmaf(w, v.w, part[p].w);
+            }
+        }
+        const float4 sum = llm42__leaf_sum(part, count);
+        uint2 both;
+        both.x = llm42__pack(sum.x, sum.y), both.y = llm42__pack(sum.z, sum.w);
+        *(uint2 *)(out + (size_t)blockIdx.x * stride + i) = both;
     }
 }

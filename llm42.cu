@@ -114,7 +114,8 @@ struct llm42__algorithm {
     cublasLtMatmulAlgo_t algo;
     cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;  // owned by the layouts' list
     float us = 0;
-    bool sequential = false;  // it sums in the sequential order
+    bool leaves = false;      // it sums in leaves
+    bool sequential = false;  // it sums in the order of INVARIANT: the sequential one, of products with leaves in each
 };
 
 struct llm42__cuda_layer {
@@ -151,6 +152,7 @@ struct llm42__execution {
     llm42__bf16 *x, *h, *delta, *qkv, *q, *attended, *gate_up, *gated, *expert_out;
     void *logits, *router, *workspace;  // logits, router: bf16 or fp32
     float *partial, *route_weight;
+    float *parts;  // [leaves][rows, Dp], of a mixture [leaves][entries, Dp]; NULL: there is one leaf
     unsigned *arrived;
     int32_t *route_id, *route_offset, *route_source, *route_place;
     unsigned char *meta, *meta_host;  // device; pinned
@@ -188,6 +190,7 @@ struct llm42__cuda {
     cublasLtMatmulDesc_t product;
     int D, Dp, Fp, Vp, dp, qkv, attended, Ep;  // widths; all but D are padded; dp: of a head; qkv, attended: of a row
     int page_shift, group, max_rows, max_draws, max_records;
+    int leaves = 1;                         // of o and down in INVARIANT passes
     size_t kv_layer, meta_size, page_room;  // elements; bytes; int32 entries
     bool has[LLM42__REACHES];               // layers of this kind
     std::vector<void *> blocks, pinned;
@@ -214,6 +217,14 @@ static void llm42__product_shape(const llm42__cuda *cu, int product, int *n, int
                                            {cu->Dp, cu->Fp},  {cu->Vp, cu->Dp},       {cu->Ep, cu->Dp}};
     *n = shape[product][0];
     *k = shape[product][1];
+}
+
+// How INVARIANT passes cut a product's sums.
+static llm42__leaves llm42__leaves_of(const llm42__cuda *cu, int product) {
+    const llm42_config *c = &cu->model->config;
+    if (product == LLM42__O) return {cu->leaves, c->heads * c->head_dim / cu->leaves, 0};
+    if (product == LLM42__DOWN) return {cu->leaves, cu->Fp / cu->leaves, 0};
+    return {1, 0, 0};
 }
 
 // True if the outputs of a product stay fp32. Else they are bf16.
@@ -263,10 +274,18 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
     bool gated = product == LLM42__GATE_UP, fp32 = llm42__fp32_out(cu, product);
+    const llm42__leaves leaves = llm42__leaves_of(cu, product);
     if (algorithm->tile >= 0) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[algorithm->tile];
-        llm42__tile_fn *fn = gated ? tile->gated : fp32 ? tile->fp32 : tile->plain;
-        LLM42__CU(fn(x, w, y, rows, n, k, llm42__groups{}, cu->device.multiProcessorCount, ex->stream));
+        llm42__tile_fn *fn = gated ? tile->gated : fp32 ? tile->fp32 : algorithm->leaves ? tile->joined : tile->plain;
+        LLM42__CU(fn(x, w, y, rows, n, k, llm42__groups{}, leaves, cu->device.multiProcessorCount, ex->stream));
+        return LLM42_OK;
+    }
+    if (algorithm->leaves) {  // a product for each leaf, all at once
+        const size_t values = (size_t)rows * (size_t)n;
+        LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, ex->parts, error));
+        LLM42__CU(llm42__launch(llm42__k_join, dim3((unsigned)std::min<size_t>((values + 1023) / 1024, 4096)),
+                                dim3(256), 0, ex->stream, ex->parts, values, leaves.count, values, (llm42__bf16 *)y));
         return LLM42_OK;
     }
     LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
@@ -590,10 +609,20 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
                                          : llm42__enqueue_route(cu, ex, (const llm42__bf16 *)ex->router, rows, error));
                  LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, ex->stream, ex->route_id, rows,
                                          c->experts, used, ex->route_offset, ex->route_source, ex->route_place)));
+    const bool cut = cu->leaves > 1 && key->schedule == LLM42_INVARIANT;
+    llm42__leaves leaves = llm42__leaves_of(cu, LLM42__DOWN);
+    leaves.part_stride = (size_t)entries * (size_t)cu->Dp;
     LLM42__STAGE("gate_up", LLM42__CU(tile->gated(ex->h, layer->w[LLM42__GATE_UP], ex->gated, entries, 2 * cu->Fp,
-                                                  cu->Dp, in, processors, ex->stream)));
-    LLM42__STAGE("down", LLM42__CU(tile->plain(ex->gated, layer->w[LLM42__DOWN], ex->expert_out, entries, cu->Dp,
-                                               cu->Fp, out, processors, ex->stream)));
+                                                  cu->Dp, in, leaves, processors, ex->stream)));
+    LLM42__STAGE("down", LLM42__CU((cut ? tile->parts : tile->plain)(
+                             ex->gated, layer->w[LLM42__DOWN], cut ? (void *)ex->parts : ex->expert_out, entries,
+                             cu->Dp, cu->Fp, out, leaves, processors, ex->stream)));
+    if (cut) {
+        LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_combine_leaves, dim3((unsigned)rows), dim3(256), 0,
+                                                      ex->stream, ex->parts, leaves.part_stride, leaves.count,
+                                                      ex->route_place, ex->route_weight, used, cu->Dp, ex->delta)));
+        return LLM42_OK;
+    }
     LLM42__STAGE("route",
                  LLM42__CU(llm42__launch(llm42__k_combine, dim3((unsigned)rows), dim3(256), 0, ex->stream,
                                          ex->expert_out, ex->route_place, ex->route_weight, used, cu->Dp, ex->delta)));
@@ -626,7 +655,8 @@ static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__execution *ex, 
     } else {
         LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP], ex->h,
                                           ex->gated, R, error));
-        LLM42__TRY(llm42__show(cu, ex, l, "gate", ex->gated, real, 1, c->ffn, cu->Fp, cu->Fp, error));
+        LLM42__TRY(llm42__show(cu, ex, l, "gate", ex->gated, real, cu->leaves, c->ffn / cu->leaves, cu->Fp / cu->leaves,
+                               cu->Fp, error));
         LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], ex->gated,
                                           ex->delta, R, error));
     }
@@ -1173,16 +1203,16 @@ static llm42_result llm42__upload_vector(float *to, const float *from, size_t n,
 }
 
 // Puts the rows of a matrix into their place on the device. Rows that come from the host pass through a buffer.
-static llm42_result llm42__place(const llm42_matrix *m, llm42__bf16 *to, int stride, int turn, void *buffer,
-                                 size_t buffer_bytes, llm42_error *error) {
+static llm42_result llm42__place(const llm42_matrix *m, llm42__bf16 *to, int stride, int turn, llm42__gaps rows,
+                                 llm42__gaps columns, void *buffer, size_t buffer_bytes, llm42_error *error) {
     const size_t row = (size_t)m->k * (m->type == LLM42_FP32 ? 4 : 2),
                  most = m->data ? std::max<size_t>(1, buffer_bytes / row) : (size_t)m->n;
     for (size_t r = 0; r < (size_t)m->n; r += most) {
         size_t count = std::min(most, (size_t)m->n - r);
         if (m->data)
             LLM42__CU(cudaMemcpy(buffer, (const char *)m->data + r * row, count * row, cudaMemcpyHostToDevice));
-        llm42__k_place<<<2048, 256>>>(to, stride, turn, m->data ? buffer : nullptr, m->type == LLM42_FP32, r, count,
-                                      m->k, m->recipe.key, m->recipe.scale);
+        llm42__k_place<<<2048, 256>>>(to, stride, turn, rows, columns, m->data ? buffer : nullptr,
+                                      m->type == LLM42_FP32, r, count, m->k, m->recipe.key, m->recipe.scale);
         LLM42__CU(cudaGetLastError());
     }
     return LLM42_OK;
@@ -1242,6 +1272,7 @@ static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *lis
         want(&ex->route_source, entries);
         want(&ex->route_place, entries);
     }
+    if (cu->leaves > 1) want(&ex->parts, (size_t)cu->leaves * (used ? entries : R) * Dp);
     want(&ex->meta, cu->meta_size);
 }
 
@@ -1290,8 +1321,11 @@ static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *
         LLM42__TRY(llm42__upload_vector(to->bias + q, from->k_bias, kv, error));
         LLM42__TRY(llm42__upload_vector(to->bias + q + kv, from->v_bias, kv, error));
     }
+    // Each leaf of the feed-forward width is padded.
+    const llm42__gaps none = {}, gaps = {cu->leaves > 1 ? c->ffn / cu->leaves : 0, cu->Fp / cu->leaves};
     auto place = [&](const llm42_matrix *m, llm42__bf16 *at, int stride, int turn) {
-        return llm42__place(m, at, stride, turn, in->buffer, in->bytes, error);
+        return llm42__place(m, at, stride, turn, turn == LLM42__PLAIN ? none : gaps, none, in->buffer, in->bytes,
+                            error);
     };
     LLM42__TRY(place(&from->q, to->w[LLM42__QKV], cu->Dp, LLM42__PLAIN));
     LLM42__TRY(place(&from->k, to->w[LLM42__QKV] + q * Dp, cu->Dp, LLM42__PLAIN));
@@ -1304,7 +1338,8 @@ static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *
         llm42__bf16 *both = to->w[LLM42__GATE_UP] + e * 2 * Fp * Dp;
         LLM42__TRY(place(gate, both, cu->Dp, LLM42__GATE));
         LLM42__TRY(place(up, both, cu->Dp, LLM42__UP));
-        LLM42__TRY(place(down, to->w[LLM42__DOWN] + e * Dp * Fp, cu->Fp, LLM42__PLAIN));
+        LLM42__TRY(llm42__place(down, to->w[LLM42__DOWN] + e * Dp * Fp, cu->Fp, LLM42__PLAIN, none, gaps, in->buffer,
+                                in->bytes, error));
     }
     return c->experts ? place(&from->router, to->w[LLM42__ROUTER], cu->Dp, LLM42__PLAIN) : LLM42_OK;
 }
@@ -1314,11 +1349,11 @@ static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
     llm42__loading in = {cu, nullptr, 0};
     const llm42__lent memory = {llm42__loading_blocks(&in)};
     LLM42__TRY(llm42__take_blocks(cu, memory.list, LLM42__LOADING, error));
-    LLM42__TRY(llm42__place(&m->embed, cu->embed, cu->Dp, LLM42__PLAIN, in.buffer, in.bytes, error));
+    LLM42__TRY(llm42__place(&m->embed, cu->embed, cu->Dp, LLM42__PLAIN, {}, {}, in.buffer, in.bytes, error));
     if (!llm42__own_head(m)) {
         cu->head = cu->embed;
     } else {
-        LLM42__TRY(llm42__place(&m->head, cu->head, cu->Dp, LLM42__PLAIN, in.buffer, in.bytes, error));
+        LLM42__TRY(llm42__place(&m->head, cu->head, cu->Dp, LLM42__PLAIN, {}, {}, in.buffer, in.bytes, error));
         if (!m->head.data && m->head.recipe.lead != 0.0f)
             llm42__k_lead<<<(unsigned)m->config.vocab, 256>>>(cu->head, cu->embed, m->config.vocab, cu->Dp,
                                                               m->config.dim, m->head.recipe.lead);
@@ -1364,7 +1399,7 @@ struct llm42__candidate {
 };
 // True if FAST passes may take it.
 static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c) {
-    return cu->options.fast != LLM42_CUDA_FAST_OFFERED || c.rank >= 0 || c.algorithm.tile >= 0;
+    return !c.algorithm.leaves && (cu->options.fast != LLM42_CUDA_FAST_OFFERED || c.rank >= 0 || c.algorithm.tile >= 0);
 }
 // Microseconds that a product costs in a decode pass beyond its time alone: {by cuBLASLt, by a tile kernel}. A tile
 // kernel starts while the kernel before it drains. That saves time, but behind attention (o) it costs more than it
@@ -1515,14 +1550,26 @@ static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, ll
                                       llm42_error *error) {
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
-    cudaDataType_t out = llm42__fp32_out(cu, product) ? CUDA_R_32F : CUDA_R_16BF;
+    const llm42__leaves leaves = llm42__leaves_of(cu, product);
+    const cudaDataType_t out = algorithm->leaves || llm42__fp32_out(cu, product) ? CUDA_R_32F : CUDA_R_16BF;
+    const uint64_t terms = (uint64_t)(algorithm->leaves ? leaves.terms : k);
     // cuBLASLt counts columns first: y^T [n, rows] = w [k, n]^T x^T [k, rows].
-    LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->w, CUDA_R_16BF, (uint64_t)k, (uint64_t)n, k));
+    LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->w, CUDA_R_16BF, terms, (uint64_t)n, k));
     cu->layouts.push_back(algorithm->w);
-    LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->x, CUDA_R_16BF, (uint64_t)k, (uint64_t)rows, k));
+    LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->x, CUDA_R_16BF, terms, (uint64_t)rows, k));
     cu->layouts.push_back(algorithm->x);
     LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->y, out, (uint64_t)n, (uint64_t)rows, n));
     cu->layouts.push_back(algorithm->y);
+    if (!algorithm->leaves) return LLM42_OK;
+    const int32_t count = leaves.count;  // of products at once, this far apart:
+    const int64_t apart[] = {leaves.terms, leaves.terms, (int64_t)n * rows};
+    const cublasLtMatrixLayout_t layouts[] = {algorithm->w, algorithm->x, algorithm->y};
+    for (int i = 0; i < 3; i++) {
+        LLM42__CU(
+            cublasLtMatrixLayoutSetAttribute(layouts[i], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
+        LLM42__CU(cublasLtMatrixLayoutSetAttribute(layouts[i], CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &apart[i],
+                                                   sizeof apart[i]));
+    }
     return LLM42_OK;
 }
 
@@ -1544,10 +1591,11 @@ static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__algorithm algorithm, u
     for (int i = 0; i < count; i++) {
         bool known = found[i].state != CUBLAS_STATUS_SUCCESS;
         for (llm42__candidate &c : *list)
-            known |= memcmp(&c.algorithm.algo, &found[i].algo, sizeof algorithm.algo) == 0;
+            known |= c.algorithm.leaves == algorithm.leaves &&
+                     memcmp(&c.algorithm.algo, &found[i].algo, sizeof algorithm.algo) == 0;
         if (known) continue;
         algorithm.algo = found[i].algo;
-        list->push_back({algorithm, (int)list->size()});
+        list->push_back({algorithm, algorithm.leaves ? -1 : (int)list->size()});
     }
     return LLM42_OK;
 }
@@ -1580,13 +1628,14 @@ static const llm42__lt_tile llm42__lt_tiles[] = {{CUBLASLT_MATMUL_TILE_128x128, 
 // has accepted six. The options are not documented. Over 47 products on an H200 the best of these variants was on
 // average 0.3% slower than the best of all variants, at most 3%. The best one offered was on average 4% slower, at most
 // 16%.
-static void llm42__vary_lt(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list) {
-    const llm42__algorithm base = list->front().algorithm;
+static void llm42__vary_lt(llm42__cuda *cu, int product, int rows, const llm42__algorithm base,
+                           std::vector<llm42__candidate> *list) {
+    const int products = base.leaves ? llm42__leaves_of(cu, product).count : 1;
     int n, k, taken = 0;
     llm42__product_shape(cu, product, &n, &k);
     std::vector<std::pair<double, const llm42__lt_tile *>> order;
     for (const llm42__lt_tile &tile : llm42__lt_tiles) {
-        const int blocks = ((n + tile.outputs - 1) / tile.outputs) * ((rows + tile.rows - 1) / tile.rows),
+        const int blocks = ((n + tile.outputs - 1) / tile.outputs) * ((rows + tile.rows - 1) / tile.rows) * products,
                   processors = cu->device.multiProcessorCount, waves = (blocks + processors - 1) / processors;
         order.push_back({(double)waves * (tile.outputs * tile.rows + 16 * (tile.outputs + tile.rows)), &tile});
     }
@@ -1611,28 +1660,41 @@ static void llm42__vary_lt(llm42__cuda *cu, int product, int rows, std::vector<l
                                 CUBLAS_STATUS_SUCCESS &&
                             fit.workspaceSize <= llm42__workspace_bytes;
                 accepted |= good;
-                for (llm42__candidate &known : *list) good &= memcmp(&known.algorithm.algo, algo, sizeof *algo) != 0;
+                for (llm42__candidate &known : *list)
+                    good &= known.algorithm.leaves != base.leaves ||
+                            memcmp(&known.algorithm.algo, algo, sizeof *algo) != 0;
                 if (good) list->push_back(c);
             }
         taken += accepted;
     }
 }
 
-// Lists all algorithms for a product of `rows` rows, beginning with those that cuBLASLt offers.
+// Lists algorithms of cuBLASLt: first its own list, without reductions in place, which add in any order. Then what it
+// offers without any reduction across blocks (of leaves only this), and then the variants.
+static llm42_result llm42__lt_candidates(llm42__cuda *cu, int product, int rows, bool leaves,
+                                         std::vector<llm42__candidate> *list, llm42_error *error) {
+    const uint32_t ordered = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;
+    const size_t before = list->size();
+    llm42__algorithm algorithm;
+    algorithm.leaves = leaves;
+    LLM42__TRY(llm42__lt_layouts(cu, product, rows, &algorithm, error));
+    if (!leaves) LLM42__TRY(llm42__ask_lt(cu, algorithm, ordered, list, error));
+    LLM42__TRY(llm42__ask_lt(cu, algorithm, CUBLASLT_REDUCTION_SCHEME_NONE, list, error));
+    const bool idle = cu->options.fast == LLM42_CUDA_FAST_OFFERED && llm42__fast_alone(cu);  // none may be chosen
+    if (list->size() > before && !idle) llm42__vary_lt(cu, product, rows, (*list)[before].algorithm, list);
+    return LLM42_OK;
+}
+
+// Lists all algorithms for a product of `rows` rows, beginning with those that cuBLASLt offers. A product with leaves
+// has algorithms of both kinds: with leaves for INVARIANT passes, and without for the others.
 static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list,
                                       llm42_error *error) {
+    const llm42__leaves leaves = llm42__leaves_of(cu, product);
+    const bool both = leaves.count > 1 && !llm42__fast_alone(cu);
     list->clear();
-    if (!cu->options.no_cublas) {
-        // First cuBLASLt's own list, without reductions in place, which add in any order. Then what it offers without
-        // any reduction across blocks, and then the variants.
-        const uint32_t ordered = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;
-        llm42__algorithm algorithm;
-        LLM42__TRY(llm42__lt_layouts(cu, product, rows, &algorithm, error));
-        LLM42__TRY(llm42__ask_lt(cu, algorithm, ordered, list, error));
-        LLM42__TRY(llm42__ask_lt(cu, algorithm, CUBLASLT_REDUCTION_SCHEME_NONE, list, error));
-        const bool idle = cu->options.fast == LLM42_CUDA_FAST_OFFERED && llm42__fast_alone(cu);  // none may be chosen
-        if (!list->empty() && !idle) llm42__vary_lt(cu, product, rows, list);
-    }
+    if (!cu->options.no_cublas) LLM42__TRY(llm42__lt_candidates(cu, product, rows, false, list, error));
+    if (both && !cu->options.no_cublas && leaves.terms % 64 == 0)
+        LLM42__TRY(llm42__lt_candidates(cu, product, rows, true, list, error));
     for (int i = 0; i < LLM42__TILE_KINDS; i++) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[i];
         bool fits = tile->bytes <= (int)cu->device.sharedMemPerBlockOptin;
@@ -1641,8 +1703,10 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
             continue;
         llm42__algorithm own;
         own.tile = i;
-        own.sequential = true;
+        own.sequential = leaves.count == 1;
         list->push_back({own, -1});
+        own.leaves = own.sequential = true;
+        if (both) list->push_back({own, -1});
     }
     return LLM42_OK;
 }
@@ -1650,8 +1714,8 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
 // An algorithm sums in the sequential order if the first 64 rows have its bits.
 static llm42_result llm42__find_order(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
                                       bool *sequential, llm42_error *error) {
-    *sequential = true;
-    if (algorithm->tile >= 0) return LLM42_OK;
+    *sequential = algorithm->leaves == (llm42__leaves_of(t->cu, product).count > 1);
+    if (algorithm->tile >= 0 || !*sequential) return LLM42_OK;
     LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
     return llm42__same_bits(t, product, t->y, t->want, std::min(rows, 64), 0, sequential, error);
 }
@@ -1669,14 +1733,15 @@ static const llm42__tests llm42__device_tests = {llm42__run_product, llm42__righ
                                                  llm42__find_order,  llm42__algorithm_holds, llm42__device_alive};
 
 static std::string llm42__algorithm_name(const llm42__algorithm *algorithm) {
-    if (algorithm->tile >= 0) return llm42__tile_kinds[algorithm->tile].name;
+    if (algorithm->tile >= 0)
+        return std::string(llm42__tile_kinds[algorithm->tile].name) + (algorithm->leaves ? " with leaves" : "");
     const cublasLtMatmulAlgoConfigAttributes_t what[] = {CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID,
                                                          CUBLASLT_ALGO_CONFIG_SPLITK_NUM};
     int value[3] = {0, 0, 0};
     for (int i = 0; i < 3; i++)
         cublasLtMatmulAlgoConfigGetAttribute(&algorithm->algo, what[i], &value[i], sizeof value[i], nullptr);
     return "cublasLt algorithm " + std::to_string(value[0]) + ", tile " + std::to_string(value[1]) + ", split " +
-           std::to_string(value[2]);
+           std::to_string(value[2]) + (algorithm->leaves ? ", with leaves" : "");
 }
 
 // Adds to an error which product and algorithm were tried. Returns `result`.
@@ -1809,6 +1874,7 @@ static llm42_result llm42__choose_from(llm42__trial *t, int product, size_t buck
     auto serves = [&](const llm42__candidate &c) { return runs(c) && llm42__serves_fast(cu, c); };
     auto in_order = [&](const llm42__candidate &c) { return runs(c) && c.algorithm.sequential; };
     auto offered = [&](const llm42__candidate &c) { return runs(c) && c.rank >= 0; };
+    auto whole = [&](const llm42__candidate &c) { return runs(c) && c.algorithm.tile >= 0 && !c.algorithm.leaves; };
     LLM42__TRY(llm42__choose(t, product, list, rows, false, false, serves, fast, &found, error));
     if (!found) return llm42__none_found(t, product, rows, error);
     if (llm42__fast_alone(cu)) {
@@ -1824,10 +1890,16 @@ static llm42_result llm42__choose_from(llm42__trial *t, int product, size_t buck
         return LLM42_OK;
     }
     // If cuBLASLt offers none that holds, FIXED takes the sequential order: the choice must not depend on times, which
-    // change from run to run. If the one offered has that order, another has the same bits in less time.
+    // change from run to run. If the one offered has that order, another has the same bits in less time. Where
+    // INVARIANT has leaves, a tile kernel without them has that order.
     LLM42__TRY(llm42__choose(t, product, list, rows, true, true, offered, fixed, &found, error));
-    if (!found || fixed->sequential) *fixed = *invariant;
-    return LLM42_OK;
+    if (found && !fixed->sequential) return LLM42_OK;
+    if (llm42__leaves_of(cu, product).count == 1) {
+        *fixed = *invariant;
+        return LLM42_OK;
+    }
+    LLM42__TRY(llm42__choose(t, product, list, rows, true, false, whole, fixed, &found, error));
+    return found ? LLM42_OK : llm42__none_found(t, product, rows, error);
 }
 
 static llm42__blocks llm42__trial_blocks(llm42__trial *t) {
@@ -1899,6 +1971,7 @@ static bool llm42__algorithm_wanted(const llm42__cuda *cu, int product, int rows
 static llm42_result llm42__make_wanted(llm42__trial *t, int product, int rows, llm42_error *error) {
     llm42__algorithm reference;
     reference.tile = LLM42__TILE_KINDS - 1;
+    reference.leaves = llm42__leaves_of(t->cu, product).count > 1;
     return llm42__try(t, product, &reference, LLM42__TRIAL_WEIGHTS, t->x, t->want, std::min(rows, 64), error);
 }
 
@@ -1939,7 +2012,7 @@ static llm42_result llm42__choose_algorithms(llm42__cuda *cu, const llm42__tests
 // Invariant: an algorithm from a file is taken only if every line of its header agrees. It is then checked like a new
 // one.
 static const char llm42__algorithm_title[] = "# llm42 algorithms ";
-static const char llm42__algorithm_columns[] = "product\tschedule\trows\tkind\tsequential\tus\talgorithm";
+static const char llm42__algorithm_columns[] = "product\tschedule\trows\tkind\tleaves\tsequential\tus\talgorithm";
 
 // The version of cuBLASLt; 0 if it is not used.
 static size_t llm42__lt_version(const llm42__cuda *cu) { return cu->options.no_cublas ? 0 : cublasLtGetVersion(); }
@@ -1950,14 +2023,14 @@ static std::string llm42__algorithm_header(const llm42__cuda *cu) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "%s12\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
-             "schedules: %s\n# logits: %s\n# router logits: %s\n",
+             "%s13\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
+             "schedules: %s\n# logits: %s\n# router logits: %s\n# leaves: %d\n",
              llm42__algorithm_title, cu->device.name, cu->device.major, cu->device.minor, driver, runtime,
              llm42__lt_version(cu), cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
              llm42__fast_alone(cu)           ? "fast"
              : llm42__invariant_verifier(cu) ? "fast, invariant"
                                              : "all",
-             cu->desc.logits_fp32 ? "fp32" : "bf16", cu->desc.router_fp32 ? "fp32" : "bf16");
+             cu->desc.logits_fp32 ? "fp32" : "bf16", cu->desc.router_fp32 ? "fp32" : "bf16", cu->leaves);
     std::string header = text;
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         llm42__product_shape(cu, product, &n, &k);
@@ -1970,9 +2043,10 @@ static std::string llm42__algorithm_header(const llm42__cuda *cu) {
 static std::string llm42__algorithm_row(const llm42__cuda *cu, int product, llm42_schedule schedule, size_t bucket) {
     const llm42__algorithm *p = &cu->algorithms[product][schedule][bucket];
     char text[256];
-    int at = snprintf(text, sizeof text, "%s\t%s\t%d\t%s\t%d\t%.2f\t", llm42__product_names[product],
+    int at = snprintf(text, sizeof text, "%s\t%s\t%d\t%s\t%d\t%d\t%.2f\t", llm42__product_names[product],
                       llm42_schedule_name(schedule), cu->buckets[bucket],
-                      p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt", p->sequential, (double)p->us);
+                      p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt", p->leaves, p->sequential,
+                      (double)p->us);
     for (int i = 0; i < 8; i++)
         at += snprintf(text + at, sizeof text - (size_t)at, "%s%016" PRIx64, i ? ":" : "",
                        p->tile >= 0 ? (uint64_t)0 : p->algo.data[i]);
@@ -2023,10 +2097,10 @@ struct llm42__algorithm_line {
 };
 static bool llm42__parse_algorithm(const char *line, llm42__algorithm_line *row) {
     char name[32], schedule[16], kind[64];
-    int rows, sequential, at = 0;
+    int rows, leaves, sequential, at = 0;
     double us;
-    if (sscanf(line, "%31[^\t]\t%15[^\t]\t%d\t%63[^\t]\t%d\t%lf\t%n", name, schedule, &rows, kind, &sequential, &us,
-               &at) != 6 ||
+    if (sscanf(line, "%31[^\t]\t%15[^\t]\t%d\t%63[^\t]\t%d\t%d\t%lf\t%n", name, schedule, &rows, kind, &leaves,
+               &sequential, &us, &at) != 7 ||
         !at)
         return false;
     int product = 0;
@@ -2037,6 +2111,7 @@ static bool llm42__parse_algorithm(const char *line, llm42__algorithm_line *row)
     if (product == LLM42__PRODUCTS || !row->schedule || rows < 1) return false;
     llm42__algorithm p;
     p.us = (float)us;
+    p.leaves = leaves != 0;
     p.sequential = sequential != 0;
     for (int i = 0; i < LLM42__TILE_KINDS; i++)
         if (strcmp(kind, llm42__tile_kinds[i].name) == 0) p.tile = i;
@@ -2060,6 +2135,7 @@ static bool llm42__read_algorithm(llm42__cuda *cu, const char *line) {
     if (!llm42__algorithm_wanted(cu, row.product, row.rows)) return true;
     llm42__algorithm &p = row.algorithm;
     if (row.schedule == LLM42_INVARIANT && !p.sequential && !llm42__fast_alone(cu)) return false;
+    if (p.leaves && (llm42__leaves_of(cu, row.product).count == 1 || llm42__fast_alone(cu))) return false;
     if (p.tile < 0) {
         cublasLtMatmulHeuristicResult_t fit;
         if (cu->options.no_cublas || llm42__lt_layouts(cu, row.product, row.rows, &p, nullptr) != LLM42_OK)
@@ -2275,11 +2351,16 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
                                    {"fixed_rows", d->fixed_rows, 0, 1 << 20}};
     LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
     LLM42__TRY(llm42__check_ranks("llm42_backend_desc", c, d->tensor_parallel, d->leaves, error));
-    if (d->tensor_parallel > 1 || d->leaves > 1)
+    if (d->tensor_parallel > 1)
         return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "llm42_engine_desc.%s: %d: the CUDA backend has one rank and one leaf: leave it 1",
-                          d->tensor_parallel > 1 ? "tensor_parallel" : "leaves",
-                          d->tensor_parallel > 1 ? d->tensor_parallel : d->leaves);
+                          "llm42_engine_desc.tensor_parallel: %d: the CUDA backend has one rank: leave it 1",
+                          d->tensor_parallel);
+    const int attended = c->heads * c->head_dim;
+    if (d->leaves > 1 && (attended % 64 || attended / d->leaves % 16))
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "llm42_engine_desc.leaves: %d: %d heads of %d: with leaves the CUDA backend needs a multiple "
+                          "of 64 terms in all, and of 16 in each leaf",
+                          d->leaves, c->heads, c->head_dim);
     const int64_t tokens = (int64_t)d->pages * d->page_size;
     if (tokens > INT32_MAX || tokens * c->kv_heads > INT64_C(0xffffffff) / 16)  // places in a cache have 32 bits
         return llm42_fail(error, LLM42_MEMORY,
@@ -2300,7 +2381,9 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
 static void llm42__cuda_sizes(llm42__cuda *cu) {
     const llm42_config *c = &cu->model->config;
     const llm42_backend_desc *d = &cu->desc;
-    cu->D = c->dim, cu->Dp = llm42__padded(c->dim), cu->Fp = llm42__padded(c->ffn), cu->Vp = llm42__padded(c->vocab);
+    cu->leaves = std::max(1, d->leaves);
+    cu->D = c->dim, cu->Dp = llm42__padded(c->dim), cu->Vp = llm42__padded(c->vocab);
+    cu->Fp = cu->leaves * llm42__padded(c->ffn / cu->leaves);
     cu->dp = c->head_dim <= 16 ? 16 : c->head_dim <= 32 ? 32 : c->head_dim <= 64 ? 64 : 128;
     cu->qkv = llm42__padded((c->heads + 2 * c->kv_heads) * c->head_dim);
     cu->attended = llm42__padded(c->heads * c->head_dim);
@@ -2429,6 +2512,7 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda cublasLt: %zu%s", llm42__lt_version(cu),
                cu->options.no_cublas ? " (not used)" : "");
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda kernels: %d", LLM42__KERNELS);
+    if (cu->leaves > 1) llm42__log(cu->desc.log, cu->desc.log_user, "cuda leaves: %d", cu->leaves);
     if (!cu->options.no_cublas)
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda fast: %s",
                    cu->options.fast == LLM42_CUDA_FAST_OFFERED

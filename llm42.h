@@ -1008,7 +1008,8 @@ struct llm42_engine_desc {
     // The products o and down sum over what ranks cut. An INVARIANT pass takes each of these sums as so many equal
     // parts, called leaves, and joins them by a fixed binary tree: 1, 2, 4 or 8; default: 1. If there are more ranks
     // than leaves, each rank's part is a leaf. So with at least as many leaves as ranks the canonical result does not
-    // depend on the number of ranks. The number must divide .heads and .ffn. The CUDA backend has one leaf.
+    // depend on the number of ranks. The number must divide .heads and .ffn. On a GPU .heads x .head_dim must be a
+    // multiple of 64 and of 16 x leaves.
     int leaves;
     int threads;       // of the CPU backend; default: as many as OpenMP offers
     int max_context;   // tokens in a sequence; default: the model's, at most 8192

@@ -6,7 +6,7 @@
 #include "llm42.h"
 #include "make_model.h"
 
-enum { TEXT = TEST_SLOW ? 40 : 80, PAGE = 16, PAGES = TEXT / PAGE + 1, MODELS = 3 };
+enum { TEXT = TEST_SLOW ? 66 : 80, PAGE = 16, PAGES = TEXT / PAGE + 1, MODELS = 3 };
 
 static const struct {
     const char *path;
@@ -126,7 +126,7 @@ static void check_others(int m, llm42_schedule schedule) {
 TEST(results_depend_on_what_is_documented) {
     for (int m = 0; m < MODELS; m++) {
         check_invariant(m, LLM42_FP32);
-        check_invariant(m, LLM42_BF16);
+        if (!TEST_SLOW) check_invariant(m, LLM42_BF16);
         check_others(m, LLM42_FIXED);
         check_others(m, LLM42_FAST);
     }
@@ -184,7 +184,7 @@ static void watch(void *user, int layer, const char *name, int rows, int width, 
     if (strcmp(name, "o") && strcmp(name, "down")) return;
     const llm42_matrix *w = name[0] == 'o' ? &watched->layer[layer].o : &watched->layer[layer].down;
     float weight[4096];
-    for (int i = 0; i < width; i += 37) {
+    for (int i = 0; i < width; i += 61) {
         for (int j = 0; j < w->k; j++)
             weight[j] = llm42__from_bf16(((const uint16_t *)w->data)[(size_t)i * (size_t)w->k + (size_t)j]);
         for (int r = 0; r < rows; r++) {
@@ -199,7 +199,7 @@ static void watch(void *user, int layer, const char *name, int rows, int width, 
 TEST(sums_have_the_order_that_is_documented) {
     static outputs got;
     for (int m = 0; m < 2; m++)
-        for (int i = 0; i < 3 * 4 * 4; i++) {
+        for (int i = 0; i < 3 * 4 * 4; i += TEST_SLOW ? 5 : 1) {
             setting s = plain((llm42_schedule)(LLM42_FAST + i % 3), 1 << i / 3 % 4, 1 << i / 12, i % 2 ? 7 : 1);
             if (s.ranks > sources[m].most || s.leaves > sources[m].most) continue;
             s.shape = 32, s.compute = i % 5 ? LLM42_BF16 : LLM42_FP32, s.probe = watch;
@@ -212,7 +212,7 @@ TEST(sums_have_the_order_that_is_documented) {
 }
 
 // >>engine ---------------------------------------------------------------------------------------------------------
-enum { REQUESTS = TEST_SLOW ? 6 : 24, NEW = 48 };
+enum { REQUESTS = TEST_SLOW ? 6 : 16, NEW = 40 };
 typedef struct answer {
     int count;
     int32_t tokens[NEW];

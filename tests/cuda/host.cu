@@ -514,6 +514,7 @@ static struct {
     bool wrong[FAKES], cannot_run[FAKES], sequential[FAKES], holds[FAKES];
     int kills, starves, fails;  // who loses the device; lacks memory; has no bits to compare; -1: none
     bool trusted;               // products are not looked at
+    int leaves;                 // of the product; then those of the sequential order have leaves
     bool lost;
 } fake;
 static std::string logged;
@@ -562,7 +563,9 @@ static llm42_result fake_choose_for(llm42__algorithm *chosen, unsigned schedules
     llm42__trial t = {};
     std::vector<llm42__candidate> list;
     t.cu = &cu, t.tests = &fake_tests;
-    cu.model = &model, cu.qkv = 6144, cu.Dp = 4096, cu.max_rows = rows, cu.options.fast = fast;
+    cu.model = &model, cu.qkv = 6144, cu.Dp = 4096, cu.Fp = 8192, cu.max_rows = rows, cu.options.fast = fast;
+    cu.leaves = fake.leaves > 1 ? fake.leaves : 1;
+    const int product = fake.leaves > 1 ? LLM42__DOWN : LLM42__QKV;
     cu.desc.schedules = schedules;
     cu.desc.log = [](void *, const char *line) { logged += line; };
     cu.buckets.push_back(rows);
@@ -571,12 +574,13 @@ static llm42_result fake_choose_for(llm42__algorithm *chosen, unsigned schedules
     for (int i = 0; i < FAKES; i++) {
         llm42__algorithm p = {};
         p.tile = i < LT ? -1 : i - LT, p.algo.data[0] = (uint64_t)i;
-        list.push_back({p, i < OFFERED ? i : -1});
+        p.leaves = fake.leaves > 1 && fake.sequential[i];
+        list.push_back({p, i < OFFERED && !p.leaves ? i : -1});
     }
     logged.clear();
-    LLM42__TRY(llm42__leave_out_wrong(&t, LLM42__QKV, rows, &list, error));
-    LLM42__TRY(llm42__choose_from(&t, LLM42__QKV, 0, &list, error));
-    for (llm42_schedule schedule : llm42__schedules) chosen[schedule] = cu.algorithms[LLM42__QKV][schedule][0];
+    LLM42__TRY(llm42__leave_out_wrong(&t, product, rows, &list, error));
+    LLM42__TRY(llm42__choose_from(&t, product, 0, &list, error));
+    for (llm42_schedule schedule : llm42__schedules) chosen[schedule] = cu.algorithms[product][schedule][0];
     return LLM42_OK;
 }
 // The same with 16 rows, for an engine of any passes.
@@ -683,6 +687,27 @@ static void check_canonical_products(void) {
     }
 }
 
+// Only INVARIANT passes have leaves, and FAST ones where INVARIANT passes verify them.
+static void check_leaves_of_products(void) {
+    for (int turn = 0; turn < 200; turn++) {
+        fake_all();
+        fake.leaves = 1 << random_int(1, 3);
+        for (int i = 0; i < FAKES; i++) {
+            fake.us[i] = (float)random_int(10, 30), fake.sequential[i] = random_int(0, 1) || i == LT;
+            fake.holds[i] = random_int(0, 3) || i == LT;
+        }
+        fake.sequential[LT + 1] = false, fake.holds[LT + 1] = true;  // a tile kernel without leaves
+        const unsigned schedules = turn % 2 ? FAST_AND_INVARIANT : 0;
+        llm42__algorithm chosen[LLM42__SCHEDULES];
+        llm42_error error = {};
+        check(fake_choose_for(chosen, schedules, LLM42_CUDA_FAST_DEFAULT, 16, &error) == LLM42_OK, error.text, turn);
+        check(chosen[LLM42_INVARIANT].leaves, "INVARIANT has leaves", turn);
+        check(chosen[LLM42_FAST].leaves == (schedules == FAST_AND_INVARIANT), "FAST has them where that helps", turn);
+        check(schedules || !chosen[LLM42_FIXED].leaves, "FIXED has none", turn);
+    }
+    fake_all();
+}
+
 // Host memory runs out ---------------------------------------------------------------------------------------------
 
 static void check_no_exception(void) {
@@ -785,6 +810,7 @@ int main(void) {
     check_failed_trials();
     for (int64_t at = 0; at < 200; at++) check_times_do_not_matter(at);
     check_canonical_products();
+    check_leaves_of_products();
     check_no_exception();
     for (int64_t at = 0; at < 20; at++) check_logits_copied(at);
     printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);

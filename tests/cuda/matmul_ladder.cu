@@ -199,13 +199,14 @@ __global__ void __launch_bounds__(MMA_THREADS) step_ring(const bf16 *x, const bf
     };
     for (int chunk = 0; chunk < MMA_STAGES - 1; chunk++) copy(chunk);
     float sum[TILES][4] = {};
+    llm42__one_leaf whole;
     for (int chunk = 0; chunk < chunks; chunk++) {
         llm42__copy_wait<MMA_STAGES - 2>();
         // Everyone's copies of this chunk are there, and everyone has left the stage that is filled next.
         __syncthreads();
         copy(chunk + MMA_STAGES - 1);
-        llm42__multiply<TILES, MMA_WARPS, MMA_TERMS, MMA_STAGES>(
-            sum, at + (uint32_t)(chunk % MMA_STAGES * ring::STAGE));  // as step 5 does
+        llm42__multiply<TILES, MMA_WARPS, MMA_TERMS, MMA_STAGES>(sum, at + (uint32_t)(chunk % MMA_STAGES * ring::STAGE),
+                                                                 whole);  // as step 5 does
     }
     llm42__write_outputs<TILES, false>(sum, y + (size_t)blockIdx.z * rows * n, n, n0, row0, rows);
 }
@@ -342,7 +343,9 @@ static void launch(ladder *l, int step) {
     case PIECES: step_pieces<<<tiles, TILE_THREADS>>>(x, w, y, rows, n, k); break;
     case MMA: rows <= 8 ? launch_mma<1>(l, w, y) : launch_mma<8>(l, w, y); break;
     case RING: rows <= 8 ? launch_ring<1>(l, w, y, 1) : launch_ring<8>(l, w, y, 1); break;
-    case LIBRARY: CU(l->tile->plain(x, w, y, rows, n, k, llm42__groups{}, l->device.multiProcessorCount, 0)); break;
+    case LIBRARY:
+        CU(l->tile->plain(x, w, y, rows, n, k, llm42__groups{}, llm42__leaves{}, l->device.multiProcessorCount, 0));
+        break;
     case SPLIT: launch_split(l, w, y); break;
     case CUBLAS: launch_cublas(l, w, y); break;
     }

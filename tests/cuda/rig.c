@@ -2,7 +2,8 @@
 #include "../test.h"
 #include "rig.h"
 
-rig_options options = {.shared = "../shared", .loads = 8, .from_load = 1, .seed = 42, .window = 32, .group = 8};
+rig_options options = {
+    .shared = "../shared", .loads = 8, .from_load = 1, .seed = 42, .window = 32, .group = 8, .leaves = 1};
 const llm42_backend *tested;
 llm42_cuda_desc cuda_desc;
 llm42_error rig_error;
@@ -75,9 +76,18 @@ void rig_shuffle(rig *g) {
     }
 }
 
+int leaves_for(const llm42_model *model) {
+    const llm42_config *c = &model->config;
+    int n = (int)options.leaves;
+    while (n > 1 && (c->heads % n || c->ffn % n || c->heads * c->head_dim % 64 || c->heads * c->head_dim / n % 16))
+        n /= 2;
+    return n;
+}
+
 llm42_result rig_try(rig *g, const llm42_backend *backend, llm42_backend_desc desc) {
     *g = (rig){.backend = backend, .model = desc.model, .random = 7};
     if (!desc.compute) desc.compute = LLM42_BF16;
+    if (!desc.leaves) desc.leaves = leaves_for(desc.model);
     if (!desc.threads) desc.threads = 2;
     if (!desc.page_size) desc.page_size = 16;
     if (!desc.max_running) desc.max_running = 1;

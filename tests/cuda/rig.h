@@ -25,7 +25,7 @@ enum { PASSES_LEAST_M = 57 };  // the smallest M that part passes can test
 // What the user asked for. The table in test_cuda.c says what each option means.
 typedef struct rig_options {
     const char *shared, *model;
-    int64_t requests, longest_prompt, longest_output, loads, from_load, seed, window, group, kv_gib;
+    int64_t requests, longest_prompt, longest_output, loads, from_load, seed, window, group, kv_gib, leaves;
     bool quick;
 } rig_options;
 
@@ -35,6 +35,8 @@ extern llm42_cuda_desc cuda_desc;    // its desc
 extern llm42_error rig_error;        // of the last call that failed
 
 bool is_cuda(void);
+// As many leaves as --leaves says, or fewer if the model cannot be cut into so many on a GPU.
+int leaves_for(const llm42_model *model);
 
 // Results ----------------------------------------------------------------------------------------------------------
 void note_head(const char *line);                                 // prints a line, and keeps it for the head; each once

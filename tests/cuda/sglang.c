@@ -52,6 +52,7 @@ static void run_subtest(const llm42_model *model, const char *subtest, llm42_pre
     int32_t *prompt[PROMPTS], *text = random_ids(512, model->config.vocab, 21);
     llm42_engine *engine = NULL;
     llm42_engine_desc desc = {.model = model,
+                              .leaves = leaves_for(model),
                               .backend = tested,
                               .backend_desc = &cuda_desc,
                               .preset = preset,

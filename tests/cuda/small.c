@@ -132,6 +132,7 @@ static llm42_engine_desc small_desc(const small_case *s, const llm42_model *mode
     return (llm42_engine_desc){.model = model,
                                .backend = tested,
                                .backend_desc = &cuda_desc,
+                               .leaves = leaves_for(model),
                                .mode = s->mode,
                                .prefill = s->prefill,
                                .max_running = s->requests,

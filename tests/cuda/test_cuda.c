@@ -35,6 +35,8 @@ static const args_option table[] = {
              "determinism: outputs are cut to N tokens; 0: 512, with --quick 128"),
     ARGS_INT("window W", &options.window, 1, 4096, "W; M = G x W"),
     ARGS_INT("group G", &options.group, 1, 4096, "G"),
+    ARGS_INT("leaves C", &options.leaves, 1, 8,
+             "of INVARIANT passes; where a model allows only fewer, as many as it does"),
     ARGS_INT("kv-gib N", &options.kv_gib, 0, 4096, "memory for KV pages, at most; 0: 40, on the CPU 1"),
     ARGS_TEXT("algorithms FILE", &algorithm_path, "chosen matrix algorithms are kept there between engines"),
     ARGS_FLAG("no-check", &cuda_desc.no_check, "without the backend's own bit tests at open, to save time"),
