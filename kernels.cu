@@ -210,28 +210,27 @@ __device__ __forceinline__ bool llm42__find_group(const llm42__groups &groups, i
     return false;
 }
 
-// A product without leaves.
-struct llm42__one_leaf {
-    __device__ __forceinline__ bool ends_within() const { return false; }
-    __device__ __forceinline__ void passed(int) {}
-};
-
-// The leaf that is being summed, of a warp's outputs. CLOSE gets the number of the leaf that has ended.
-template <typename CLOSE> struct llm42__many_leaves {
+// Counts through the leaves of a sum. Host functions, too, for tests.
+struct llm42__leaf_count {
     int terms, count, left, done;  // of a leaf; leaves; terms left in this one; leaves that have ended
-    CLOSE close;
-    __device__ __forceinline__ bool ends_within() const { return left == 16; }  // the next 32 terms
-    __device__ __forceinline__ void passed(int n) {
+    __host__ __device__ __forceinline__ bool ends_within() const { return left == 16; }  // the next 32 terms
+    // The leaf that ends with the next n terms, or -1.
+    __host__ __device__ __forceinline__ int pass(int n) {
         left -= n;
-        if (left || done == count) return;
-        close(done++);
+        if (left || done == count) return -1;
         left = terms;
+        return done++;
     }
+};
+struct llm42__one_leaf {  // a product without leaves
+    __device__ __forceinline__ bool ends_within() const { return false; }
+    __device__ __forceinline__ int pass(int) { return -1; }
 };
 
 // sum += x w^T over the terms of a stage, in ascending order.
-template <int TILES, int WARPS, int CHUNK, int STAGES, typename LEAVES>
-__device__ __forceinline__ void llm42__multiply(float (&sum)[TILES][4], uint32_t at, LEAVES &leaves) {
+// close(l) takes the sums of leaf l where it ends.
+template <int TILES, int WARPS, int CHUNK, int STAGES, typename LEAVES, typename CLOSE>
+__device__ __forceinline__ void llm42__multiply(float (&sum)[TILES][4], uint32_t at, LEAVES &leaves, CLOSE close) {
     using ring = llm42__ring<TILES, WARPS, CHUNK, STAGES>;
     const int lane = threadIdx.x % 32, w_row = threadIdx.x / 32 * 16 + lane % 16;
 #pragma unroll
@@ -246,37 +245,34 @@ __device__ __forceinline__ void llm42__multiply(float (&sum)[TILES][4], uint32_t
             llm42__mma(sum[t], a[0], b[0], b[1]);
             if (!apart) llm42__mma(sum[t], a[1], b[2], b[3]);
         }
-        leaves.passed(apart ? 16 : 32);
+        int ended = leaves.pass(apart ? 16 : 32);
+        if (ended >= 0) close(ended);
         if (!apart) continue;
 #pragma unroll
         for (int t = 0; t < TILES; t++) {
             llm42__load_matrices(b, at + ring::W_BYTES + ring::place(t * 8 + lane % 8, 4 * pair + lane / 8));
             llm42__mma(sum[t], a[1], b[2], b[3]);
         }
-        leaves.passed(16);
+        ended = leaves.pass(16);
+        if (ended >= 0) close(ended);
     }
 }
 
 // Takes a leaf's sums into the tree: pending[l] waits for its neighbour of 2^l leaves. Sets them to zero, or to the
 // sums of all leaves behind the last one.
 template <int TILES>
-__device__ __forceinline__ void llm42__join_leaf(float (&pending)[3][TILES][4], float (&sum)[TILES][4], int leaf,
-                                                 bool last) {
+__host__ __device__ __forceinline__ void llm42__join_leaf(float (&pending)[3][TILES][4], float (&sum)[TILES][4],
+                                                          int leaf, bool last) {
     bool alone = false;
-#pragma unroll
     for (int level = 0; level < 3; level++) {
         if (alone) continue;
         alone = !(leaf >> level & 1);
-#pragma unroll
         for (int t = 0; t < TILES; t++)
-#pragma unroll
             for (int i = 0; i < 4; i++)
                 if (alone) pending[level][t][i] = sum[t][i];
                 else sum[t][i] = pending[level][t][i] + sum[t][i];
     }
-#pragma unroll
     for (int t = 0; t < TILES; t++)
-#pragma unroll
         for (int i = 0; i < 4; i++)
             if (!last) sum[t][i] = 0.0f;
 }
@@ -367,18 +363,17 @@ __global__ void __launch_bounds__(WARPS * 32)
     float sum[TILES][4] = {};
     int stage = 0;
     for (int block = blockIdx.x; block < blocks; block += gridDim.x) {
-        const int n0 = block * ring::OUTPUTS + (int)threadIdx.x / 32 * 16;
+        auto n0 = [&]() { return block * ring::OUTPUTS + (int)threadIdx.x / 32 * 16; };
         float pending[LEAVES ? 3 : 1][TILES][4];
         auto close = [&](int leaf) {
             if constexpr (LEAVES) {
                 if (leaves.part_stride)
-                    llm42__write_outputs<TILES, GATED>(sum, y + leaf * leaves.part_stride, n, n0, row0, row_end);
+                    llm42__write_outputs<TILES, GATED>(sum, y + leaf * leaves.part_stride, n, n0(), row0, row_end);
                 else llm42__join_leaf<TILES>(pending, sum, leaf, leaf + 1 == leaves.count);
             }
         };
         auto now = [&]() {
-            if constexpr (LEAVES)
-                return llm42__many_leaves<decltype(close)>{leaves.terms, leaves.count, leaves.terms, 0, close};
+            if constexpr (LEAVES) return llm42__leaf_count{leaves.terms, leaves.count, leaves.terms, 0};
             else return llm42__one_leaf{};
         }();
         for (int k0 = 0; k0 < k; k0 += CHUNK) {
@@ -389,11 +384,11 @@ __global__ void __launch_bounds__(WARPS * 32)
             load_w();
             load_x();
             llm42__copy_commit();
-            llm42__multiply<TILES, WARPS, CHUNK, STAGES>(sum, stages + (uint32_t)(stage * ring::STAGE), now);
+            llm42__multiply<TILES, WARPS, CHUNK, STAGES>(sum, stages + (uint32_t)(stage * ring::STAGE), now, close);
             if (++stage == STAGES) stage = 0;
         }
         if (LEAVES && leaves.part_stride) continue;  // every part has been written
-        llm42__write_outputs<TILES, GATED>(sum, y, n, n0, row0, row_end);
+        llm42__write_outputs<TILES, GATED>(sum, y, n, n0(), row0, row_end);
     }
 }
 

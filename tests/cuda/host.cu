@@ -708,6 +708,52 @@ static void check_leaves_of_products(void) {
     fake_all();
 }
 
+// The kernels' leaves, step by step: each adds the value of 16 terms. Behind the last leaf there may be padding, zeros.
+static float plain_leaves(const std::vector<float> &step, int each, int first, int count) {
+    if (count > 1)
+        return plain_leaves(step, each, first, count / 2) + plain_leaves(step, each, first + count / 2, count / 2);
+    float sum = 0;
+    for (int i = first * each; i < (first + 1) * each; i++) sum += step[(size_t)i];
+    return sum;
+}
+
+static void check_leaves_of_a_sum(void) {
+    for (int turn = 0; turn < 4000; turn++) {
+        const int count = 1 << random_int(0, 3), each = random_int(1, 9), chunk = 2 << random_int(1, 4);  // in steps
+        const int steps = (count * each + chunk - 1) / chunk * chunk;
+        float sum[1][4] = {}, pending[3][1][4], parts[8] = {};
+        const bool apart = random_int(0, 1);
+        for (int block = 0; block < 2; block++) {
+            std::vector<float> step((size_t)steps);
+            for (int i = 0; i < count * each; i++) step[(size_t)i] = (float)random_int(-1000, 1000) / 7.0f;
+            auto close = [&](int leaf) {
+                if (apart) parts[leaf] = sum[0][3], sum[0][3] = 0;
+                else llm42__join_leaf<1>(pending, sum, leaf, leaf + 1 == count);
+            };
+            llm42__leaf_count now = {16 * each, count, 16 * each, 0};
+            auto pass = [&](int n) {
+                const int ended = now.pass(n);
+                if (ended >= 0) close(ended);
+            };
+            for (int i = 0; i < steps; i += 2) {  // as llm42__multiply does
+                const bool within = now.ends_within();
+                sum[0][3] += step[(size_t)i];
+                if (!within) sum[0][3] += step[(size_t)i + 1];
+                pass(within ? 16 : 32);
+                if (!within) continue;
+                sum[0][3] += step[(size_t)i + 1];
+                pass(16);
+            }
+            const float want = plain_leaves(step, each, 0, count);
+            if (apart)
+                for (int p = 0; p < count; p++)
+                    check(parts[p] == plain_leaves(step, each, p, 1) && sum[0][3] == 0, "each leaf is a part", turn);
+            else check(sum[0][3] == want, "leaves are joined by the tree of neighbours", turn);
+            sum[0][3] = 0;
+        }
+    }
+}
+
 // Host memory runs out ---------------------------------------------------------------------------------------------
 
 static void check_no_exception(void) {
@@ -811,6 +857,7 @@ int main(void) {
     for (int64_t at = 0; at < 200; at++) check_times_do_not_matter(at);
     check_canonical_products();
     check_leaves_of_products();
+    check_leaves_of_a_sum();
     check_no_exception();
     for (int64_t at = 0; at < 20; at++) check_logits_copied(at);
     printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
