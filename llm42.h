@@ -571,12 +571,22 @@ typedef struct llm42_flip_table {
     double *rate;           // [fasts, replays], share of candidates that the replay pass changes, mean over requests
 } llm42_flip_table;
 
+// Tensor parallelism: us[i * rows + r] is the time of one exchange, in which rank[i] ranks add their parts of row[r]
+// rows. A pass has two for each layer.
+typedef struct llm42_exchange_table {
+    int ranks, rows;     // 0: not known
+    double *rank, *row;  // ascending
+    double *us;
+} llm42_exchange_table;
+
 typedef struct llm42_calibration {
     char name[128];  // the file's, without folder and ending
     char source[256], device[128], model[128];
-    char forced[256];  // why build/bench wrote it only with --force, so that its times are doubtful; "": nothing
-    int devices;
-    int64_t kv_tokens;  // KV pool, tokens; 0: not known
+    char forced[256];     // why build/bench wrote it only with --force, so that its times are doubtful; "": nothing
+    int devices;          // that the times are of
+    int64_t kv_tokens;    // KV pool, tokens; 0: not known
+    double undivided_ms;  // of each pass: what more devices do not shorten
+    llm42_exchange_table exchange;
     bool padding_free;  // rows that pad a FIXED pass to its shape cost nothing (CPU)
     llm42_flip_table flips;
     double flip_shape;            // shape of the gamma distribution over requests; smaller is more uneven
@@ -607,6 +617,11 @@ LLM42_API const llm42_backend *llm42_backend_sim(void);
 // the unit is not ms).
 LLM42_API llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error);
 LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
+// Milliseconds of a pass of `rows` rows by so many ranks, where it takes `ms` by .devices; without the host's part.
+// What ranks share is divided among them; the exchanges of a model of `layers` layers are added. NAN: the calibration
+// has no exchange of so many ranks, or of .devices.
+LLM42_API double llm42_calibration_ranks_ms(const llm42_calibration *calibration, double ms, double rows, int ranks,
+                                            int layers);
 // Milliseconds that a pass of `rows` rows of one kind takes when they attend to `context` positions on average. NAN for
 // a schedule and kind without a table, and for numbers that are not finite or are negative. There are tables for fast
 // decode, fast prompt, fixed window, fixed prompt, invariant decode and invariant prompt.
@@ -1003,7 +1018,8 @@ struct llm42_engine_desc {
     // a part of the heads, of the feed-forward width and of the vocabulary. The number must divide the model's .heads
     // and .ffn. It must divide .kv_heads or be a multiple of it: then several ranks have a copy of a KV head. On the
     // CPU ranks share memory and threads: they change the order of sums, and nothing is faster. The CUDA backend has
-    // one rank. The simulator takes 1, or as many as its calibration has devices.
+    // one rank. The simulator takes the number of devices of its calibration, or another if the calibration says what
+    // exchanges take.
     int tensor_parallel;
     // The products o and down sum over what ranks cut. An INVARIANT pass takes each of these sums as so many equal
     // parts, called leaves, and joins them by a fixed binary tree: 1, 2, 4 or 8; default: 1. If there are more ranks
@@ -4286,10 +4302,11 @@ static const struct {
 enum {
     LLM42__COSTS = sizeof llm42__cost_tables / sizeof *llm42__cost_tables,
     LLM42__FLIPS = LLM42__COSTS,  // the table of flip rates
+    LLM42__EXCHANGE,              // the table of exchanges, which a calibration may lack
     LLM42__TABLES
 };
 
-// A row of a table: rows, context_tokens, ms; or fast_rows, replay_rows, flip_rate.
+// A row of a table: rows, context_tokens, ms; or fast_rows, replay_rows, flip_rate; or ranks, rows, us.
 typedef struct llm42__point {
     double x, y, value;
     int line;
@@ -4302,9 +4319,9 @@ typedef struct llm42__calibrating {
     llm42__point *points[LLM42__TABLES];  // stb_ds arrays
     int count[LLM42__TABLES];             // of rows that a table has announced; 0: its `# table:` line was not read
     uint64_t seen;                        // keys that were read, as bits by their place in llm42__calibration_key
-    bool columns[2];                      // the line with the names of the columns was read: of pass times, of flips
-    bool ended;                           // the line `# end` was read
-    int table, line;                      // table: whose rows are being read; -1: none
+    bool columns[3];  // the line with the names of the columns was read: of pass times, of flips, of exchanges
+    bool ended;       // the line `# end` was read
+    int table, line;  // table: whose rows are being read; -1: none
 } llm42__calibrating;
 
 static bool llm42__is_word(const char *text, const char *end, const char *word) {
@@ -4346,6 +4363,7 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
                 {"time_unit", 0, 0, NULL, NULL, 0, false},
                 {"padding", 0, 0, NULL, NULL, 0, false},
                 {"devices", 1, 1 << 20, &devices, NULL, 0, true},
+                {"undivided_ms", 0, 1e6, &to->undivided_ms, NULL, 0, false},
                 {"kv_tokens", 0, 1e12, &kv_tokens, NULL, 0, true},
                 {"flip_shape", 1e-3, 1e6, &to->flip_shape, NULL, 0, false},
                 {"overlap_fast", 1, 1e3, &to->overlap_fast, NULL, 0, false},
@@ -4407,6 +4425,7 @@ typedef struct llm42__table_name {
 
 static llm42__table_name llm42__calibration_name(int t) {
     llm42__table_name name = {"table 'flips'"};
+    if (t == LLM42__EXCHANGE) return (llm42__table_name){"table 'exchange'"};
     if (t == LLM42__FLIPS) return name;
     snprintf(name.text, sizeof name.text, "table '%s %s'", llm42_schedule_name(llm42__cost_tables[t].schedule),
              llm42_kind_name(llm42__cost_tables[t].kind));
@@ -4422,7 +4441,8 @@ static llm42_result llm42__calibration_close(llm42__calibrating *c, llm42_error 
                       llm42__calibration_name(t).text, (int)arrlen(c->points[t]), c->count[t]);
 }
 
-// Reads what stands behind `# table:`: schedule and kind, or `flips`, and the number of rows of the table that begins.
+// Reads what stands behind `# table:`: schedule and kind, or `flips`, or `exchange`, and the number of rows of the
+// table that begins.
 static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *text, const char *end,
                                              llm42_error *error) {
     const char *word[3] = {end, end, end}, *stop[3] = {end, end, end};
@@ -4436,8 +4456,11 @@ static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *
     }
     double count = 0;
     LLM42__TRY(llm42__calibration_close(c, error));
-    bool flips = llm42__is_word(word[0], stop[0], "flips");
-    int t = flips ? LLM42__FLIPS : llm42__calibration_find(word[0], stop[0], word[1], stop[1]), last = flips ? 1 : 2;
+    int t = llm42__is_word(word[0], stop[0], "flips") ? LLM42__FLIPS
+            : llm42__is_word(word[0], stop[0], "exchange")
+                ? LLM42__EXCHANGE
+                : llm42__calibration_find(word[0], stop[0], word[1], stop[1]);
+    int last = t >= LLM42__COSTS ? 1 : 2;
     if (t < 0)
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: no table is called '%.*s'", c->path, c->line,
                           (int)LLM42__MIN(stop[1] - word[0], 60), word[0]);
@@ -4458,19 +4481,21 @@ static const struct {
     int count;
     const char *name[5];
     double low[3], high[3];
-} llm42__columns[2] = {
+} llm42__columns[3] = {
     {5, {"schedule", "kind", "rows", "context_tokens", "ms"}, {1, 0, DBL_MIN}, {1 << 30, 1 << 30, 1e12}},
-    {3, {"fast_rows", "replay_rows", "flip_rate"}, {1, 1, 0}, {1 << 30, 1 << 30, 1}}};
+    {3, {"fast_rows", "replay_rows", "flip_rate"}, {1, 1, 0}, {1 << 30, 1 << 30, 1}},
+    {3, {"ranks", "rows", "exchange_us"}, {2, 1, 0}, {1 << 20, 1 << 30, 1e12}}};
+static int llm42__columns_of(int t) { return t < LLM42__COSTS ? 0 : 1 + t - LLM42__FLIPS; }
 
 // Checks the line with the names of the columns.
-static llm42_result llm42__calibration_columns(llm42__calibrating *c, const char *const field[6], bool flips,
+static llm42_result llm42__calibration_columns(llm42__calibrating *c, const char *const field[6], int which,
                                                llm42_error *error) {
-    for (int i = 0; i < llm42__columns[flips].count; i++)
-        if (!llm42__is_word(field[i], field[i + 1] - 1, llm42__columns[flips].name[i]))
+    for (int i = 0; i < llm42__columns[which].count; i++)
+        if (!llm42__is_word(field[i], field[i + 1] - 1, llm42__columns[which].name[i]))
             return llm42_fail(error, LLM42_FORMAT, "%s:%d: column %d is called '%.*s': expected %s", c->path, c->line,
                               i + 1, (int)LLM42__MIN(field[i + 1] - 1 - field[i], 40), field[i],
-                              llm42__columns[flips].name[i]);
-    c->columns[flips] = true;
+                              llm42__columns[which].name[i]);
+    c->columns[which] = true;
     return LLM42_OK;
 }
 
@@ -4493,28 +4518,30 @@ static llm42_result llm42__calibration_add(llm42__calibrating *c, int t, const l
 // Reads one row of a table, or the names of its columns.
 static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *text, const char *end,
                                              llm42_error *error) {
-    const bool flips = c->table == LLM42__FLIPS;
-    const int columns = llm42__columns[flips].count, first = columns - 3;
+    const int which = llm42__columns_of(c->table), columns = llm42__columns[which].count, first = columns - 3;
+    static const char *const names[] = {"schedule kind rows context_tokens ms", "fast_rows replay_rows flip_rate",
+                                        "ranks rows exchange_us"};
     const char *field[6] = {text};
     int count = 0;
     for (const char *p = text; p <= end && count < 6; p++)
         if (p == end || *p == '\t') field[++count < 6 ? count : 5] = p + 1;
     if (count != columns)
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: expected %d columns with tabs between: %s", c->path, c->line,
-                          columns, flips ? "fast_rows replay_rows flip_rate" : "schedule kind rows context_tokens ms");
-    if (!c->columns[flips]) return llm42__calibration_columns(c, field, flips, error);
+                          columns, names[which]);
+    if (!c->columns[which]) return llm42__calibration_columns(c, field, which, error);
     llm42__point point = {.line = c->line};
     double *const number[] = {&point.x, &point.y, &point.value};
     for (int i = 0; i < 3; i++) {
         const char *from = field[first + i], *stop = field[first + i + 1] - 1;
-        double low = llm42__columns[flips].low[i], high = llm42__columns[flips].high[i];
+        double low = llm42__columns[which].low[i], high = llm42__columns[which].high[i];
         if (!llm42__calibration_number(from, stop, i < 2, low, high, number[i]))
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be a %s%s, at most %.10g", c->path, c->line,
-                              llm42__columns[flips].name[first + i], (int)LLM42__MIN(stop - from, 40), from,
-                              low > 0 ? "positive " : "", i < 2 ? "whole number" : "number", high);
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be a %s%s%s, at most %.10g", c->path,
+                              c->line, llm42__columns[which].name[first + i], (int)LLM42__MIN(stop - from, 40), from,
+                              low > 0 ? "positive " : "", i < 2 ? "whole number" : "number",
+                              low > 1 ? " from 2 on" : "", high);
     }
-    int t = flips ? LLM42__FLIPS : llm42__calibration_find(field[0], field[1] - 1, field[1], field[2] - 1);
-    return llm42__calibration_add(c, t, &point, field[0], field[flips ? 1 : 2] - 1, error);
+    int t = which ? c->table : llm42__calibration_find(field[0], field[1] - 1, field[1], field[2] - 1);
+    return llm42__calibration_add(c, t, &point, field[0], field[which ? 1 : 2] - 1, error);
 }
 
 static int llm42__point_order(const void *a, const void *b) {
@@ -4533,8 +4560,8 @@ typedef struct llm42__grid {
 static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42__grid *g, llm42_error *error) {
     llm42__point *point = c->points[t];
     const llm42__table_name name = llm42__calibration_name(t);
-    const char *const *column = llm42__columns[t == LLM42__FLIPS].name;
-    const char *outer = t == LLM42__FLIPS ? column[0] : column[2], *inner = t == LLM42__FLIPS ? column[1] : column[3];
+    const int which = llm42__columns_of(t);
+    const char *const *column = llm42__columns[which].name + (which ? 0 : 2), *outer = column[0], *inner = column[1];
     int count = (int)arrlen(point), ys = 0;
     if (!count) return llm42_fail(error, LLM42_FORMAT, "%s: %s is missing", c->path, name.text);
     qsort(point, (size_t)count, sizeof *point, llm42__point_order);
@@ -4556,7 +4583,7 @@ static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_
         // Kernels for more rows may be faster, but not by much. Behind the last rows the line goes on, so it must not
         // fall.
         const double *ms = &g->value[i], less = r == g->xs - 1 ? 1 : 0.75;
-        if (t != LLM42__FLIPS && ((k && ms[0] < ms[-1]) || (r && ms[0] < less * ms[-ys])))
+        if (t < LLM42__COSTS && ((k && ms[0] < ms[-1]) || (r && ms[0] < less * ms[-ys])))
             return llm42_fail(
                 error, LLM42_FORMAT,
                 "%s:%d: %s falls: %g ms at %g rows, %g context tokens is less than %sa smaller pass takes", c->path,
@@ -4573,8 +4600,10 @@ static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_
 static llm42_result llm42__calibration_tables(llm42__calibrating *c, llm42_error *error) {
     for (int t = 0; t < LLM42__TABLES; t++) {
         llm42__grid g = {0};
+        if (t == LLM42__EXCHANGE && !c->count[t]) continue;
         llm42_result result = llm42__calibration_grid(c, t, &g, error);
-        if (t == LLM42__FLIPS) c->to->flips = (llm42_flip_table){g.xs, g.ys, g.x, g.y, g.value};
+        if (t == LLM42__EXCHANGE) c->to->exchange = (llm42_exchange_table){g.xs, g.ys, g.x, g.y, g.value};
+        else if (t == LLM42__FLIPS) c->to->flips = (llm42_flip_table){g.xs, g.ys, g.x, g.y, g.value};
         else
             c->to->cost[llm42__cost_tables[t].schedule][llm42__cost_tables[t].kind] = (llm42_cost_table){
                 g.xs, g.ys, g.x, g.y, g.value};
@@ -4617,11 +4646,11 @@ static llm42_result llm42__calibration_line(llm42__calibrating *c, const char *t
 static llm42_result llm42__calibration_cut(const llm42__calibrating *c, llm42_error *error) {
     char text[120] = "";
     int t = 0, last = c->table;
-    while (t < LLM42__TABLES && c->count[t]) t++;
+    while (t < LLM42__EXCHANGE && c->count[t]) t++;
     if (last >= 0 && arrlen(c->points[last]) < c->count[last])
         snprintf(text, sizeof text, "%s has %d of its %d rows, and ", llm42__calibration_name(last).text,
                  (int)arrlen(c->points[last]), c->count[last]);
-    else if (t < LLM42__TABLES) snprintf(text, sizeof text, "%s is missing, and ", llm42__calibration_name(t).text);
+    else if (t < LLM42__EXCHANGE) snprintf(text, sizeof text, "%s is missing, and ", llm42__calibration_name(t).text);
     return llm42_fail(error, LLM42_FORMAT, "%s: cut short behind line %d: %sthe last line, '# end', is missing",
                       c->path, c->line - 1, text);
 }
@@ -4673,6 +4702,9 @@ void llm42_calibration_free(llm42_calibration *c) {
     llm42__free(c->flips.fast);
     llm42__free(c->flips.replay);
     llm42__free(c->flips.rate);
+    llm42__free(c->exchange.rank);
+    llm42__free(c->exchange.row);
+    llm42__free(c->exchange.us);
     for (int t = 0; t < LLM42__COSTS; t++) {
         llm42_cost_table *table = &c->cost[llm42__cost_tables[t].schedule][llm42__cost_tables[t].kind];
         llm42__free(table->row);
@@ -4734,6 +4766,29 @@ double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule
     return growth == at_high - at_low ? at_low + r * growth : at_high + (r - 1) * growth;
 }
 
+// Microseconds of one exchange of so many rows among so many ranks. Linear between the rows of the table, and beyond
+// its last ones; below its first ones constant. NAN: the table has no such number of ranks.
+static double llm42__exchange_us(const llm42_exchange_table *t, int ranks, double rows) {
+    double share;
+    if (ranks == 1) return 0;
+    for (int i = 0; i < t->ranks; i++) {
+        if (t->rank[i] != ranks) continue;
+        const double *us = t->us + i * t->rows;
+        const int r = llm42__interval(t->row, t->rows, LLM42__MAX(rows, t->row[0]), &share);
+        return LLM42__MAX(0, us[r] + share * (us[r + (t->rows > 1)] - us[r]));
+    }
+    return (double)NAN;
+}
+
+double llm42_calibration_ranks_ms(const llm42_calibration *calibration, double ms, double rows, int ranks, int layers) {
+    const llm42_calibration *c = calibration;
+    if (ranks == c->devices) return ms;
+    double own = 2e-3 * layers * llm42__exchange_us(&c->exchange, c->devices, rows),
+           other = 2e-3 * layers * llm42__exchange_us(&c->exchange, ranks, rows);
+    double divided = ms - own - c->undivided_ms;
+    return LLM42__MIN(ms, c->undivided_ms) + LLM42__MAX(0, divided) * c->devices / ranks + other;
+}
+
 // Index of the last of the ascending x that is at most value; 0 if there is none.
 static int llm42__step_of(const double *x, int n, double value) {
     int i = 0;
@@ -4765,7 +4820,7 @@ typedef struct llm42__sim_request {
 typedef struct llm42__sim {
     const llm42_calibration *calibration;
     llm42_sim_desc desc;
-    int max_running, replay_rows;
+    int max_running, replay_rows, ranks, layers;
     uint32_t vocab;
     double now;  // seconds
     // Seconds that the pass in flight would still take if it ran alone from the time `from` on; 0: none. Waiting
@@ -4817,7 +4872,7 @@ static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, co
 
 // Seconds that a pass takes alone. For each kind of row in it, the calibration has the time of a pass of the same size
 // with rows of that kind only. The mean of these times, weighted by the number of rows of each kind, is the device's
-// part. The host's work is added to it.
+// part, which ranks may share. The host's work is added to it.
 static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
     const llm42__sim *sim = state;
     const llm42_calibration *c = sim->calibration;
@@ -4834,6 +4889,7 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
         ms += mix->rows[k] / total * llm42_calibration_ms(c, schedule, kind, total, mix->context[k]);
         if (k != LLM42_KIND_WINDOW) host += c->host_ms[k];
     }
+    if (total) ms = llm42_calibration_ranks_ms(c, ms, total, sim->ranks, sim->layers);
     return 1e-3 * (slowdown * ms + host);
 }
 
@@ -4956,10 +5012,13 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
                           "llm42_sim_desc.invariant_slowdown: %g: must be 0 (the calibration's own "
                           "tables), or at most 1e6",
                           desc.invariant_slowdown);
-    if (d->tensor_parallel > 1 && d->tensor_parallel != desc.calibration->devices)
+    const int ranks = LLM42__MAX(1, d->tensor_parallel), devices = desc.calibration->devices;
+    if (isnan(llm42_calibration_ranks_ms(desc.calibration, 1, 1, ranks, 1)))
         return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "llm42_engine_desc.tensor_parallel: %d: calibration %s is of %d device%s", d->tensor_parallel,
-                          desc.calibration->name, desc.calibration->devices, desc.calibration->devices > 1 ? "s" : "");
+                          "llm42_engine_desc.tensor_parallel: %d: calibration %s has times of %d device%s and no "
+                          "exchanges of %d ranks: take %d, or add them",
+                          ranks, desc.calibration->name, devices, devices > 1 ? "s" : "", ranks > 1 ? ranks : devices,
+                          devices);
     llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim);
     if (sim) sim->request = llm42__alloc((size_t)LLM42__MAX(d->max_running, 1), sizeof *sim->request);
     if (!sim || !sim->request) {
@@ -4971,6 +5030,8 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     sim->max_running = LLM42__MAX(d->max_running, 1);
     sim->replay_rows = d->schedules >> LLM42_FIXED & 1 ? d->fixed_rows : 0;
     sim->vocab = (uint32_t)d->model->config.vocab;
+    sim->ranks = ranks;
+    sim->layers = d->model->config.layers;
     for (int i = 0; i < sim->max_running; i++) sim->request[i].id = -1;
     llm42__log(d->log, d->log_user, "sim backend: calibration %s, %s", desc.calibration->name,
                desc.calibration->device);

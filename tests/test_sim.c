@@ -17,7 +17,7 @@ static char folder[64];
 
 // >>calibrations -------------------------------------------------------------------------------------------------
 static const char head[] =
-    "# llm42 calibration 2\n# source: a test\n# device: none\n# devices: 2\n# model: tiny\n# time_unit: ms\n"
+    "# llm42 calibration 2\n# source: a test\n# device: none\n# devices: 1\n# model: tiny\n# time_unit: ms\n"
     "# kv_tokens: 4096\n# padding: computed\n# host_window_ms: 0\n# flip_shape: 2\n# overlap_fast: 2\n# "
     "overlap_replay: "
     "3\n"
@@ -72,7 +72,7 @@ TEST(a_calibration_is_read_and_interpolated) {
     CHECK_STR(calibration->source, "a test");
     CHECK_STR(calibration->forced, "");
     CHECK_STR(calibration->model, "tiny");
-    CHECK_INT(calibration->devices, 2);
+    CHECK_INT(calibration->devices, 1);
     CHECK_INT(calibration->kv_tokens, 4096);
     CHECK(!calibration->padding_free && llm42_calibration_flip_rate(calibration, 1, 1) == 0.02 &&
           calibration->overlap_replay == 3);
@@ -217,9 +217,9 @@ TEST(bad_calibrations_are_refused) {
     refused(with(head, "flip_shape: 2", "flip_shape: 0"), text, "flip_shape: 0: must be a number from 0.001");
     refused(with(head, "overlap_fast: 2", "overlap_fast: 0.5"), text, "overlap_fast: 0.5: must be a number from 1");
     refused(with(head, "padding: computed", "padding: some"), text, "padding: some: must be computed or free");
-    refused(with(head, "# devices: 2", "# kv_tokens: 3"), text, "kv_tokens is there twice");
-    refused(with(head, "# devices: 2", "# flip_rate: 0.01"), text, ":4: flip_rate: no key has this name");
-    refused(with(head, "# devices: 2", "# host_prompts_ms: 1"), text, "host_prompts_ms: no key has this name");
+    refused(with(head, "# devices: 1", "# kv_tokens: 3"), text, "kv_tokens is there twice");
+    refused(with(head, "# devices: 1", "# flip_rate: 0.01"), text, ":4: flip_rate: no key has this name");
+    refused(with(head, "# devices: 1", "# host_prompts_ms: 1"), text, "host_prompts_ms: no key has this name");
     refused(with(head, "overlap_fast: 2", "overlap_fasts: 2"), text, "overlap_fasts: no key has this name");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\tnan"),
             "ms: 'nan': must be a positive number");
@@ -279,7 +279,7 @@ TEST(calibrations_with_bad_whole_numbers_are_refused) {
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         snprintf(line, sizeof line, "devices: %s", devices[i]);
         snprintf(what, sizeof what, ":4: devices: %s: must be a whole number from 1 to 1048576", devices[i]);
-        refused(with(head, "devices: 2", line), text, what);
+        refused(with(head, "devices: 1", line), text, what);
     }
     for (size_t i = 0; i < sizeof kv_tokens / sizeof *kv_tokens; i++) {
         snprintf(line, sizeof line, "kv_tokens: %s", kv_tokens[i]);
@@ -539,6 +539,69 @@ TEST(the_clock_is_the_sum_of_the_passes) {
     CHECK_NEAR(llm42_engine_now(engine), 0.5 + 1e-3 * (prompt + decode), 1e-12);
     CHECK_NEAR(llm42_engine_request(engine, id)->first_token, 0.5 + 1e-3 * prompt, 1e-12);
     llm42_engine_close(engine);
+}
+
+// Ranks divide the device's part of a pass, but for undivided_ms, and add two exchanges for each layer.
+static const char exchange[] =
+    "# table: exchange 4\nranks\trows\texchange_us\n2\t1\t10\n2\t101\t20\n4\t1\t30\n4\t101\t30\n";
+
+TEST(ranks_divide_a_pass_and_exchange) {
+    char text[4096], bad[256];
+    llm42_calibration *c = NULL;
+    body(text, sizeof text, NULL);
+    const char *cut = with(text, "# end", exchange), *whole = with(cut, "4\t101\t30\n", "4\t101\t30\n# end");
+    CHECK_INT(llm42_calibration_load(&c, write_text(with(head, "# devices: 1", "# undivided_ms: 1"), whole), &error),
+              LLM42_OK);
+    if (!c) return;
+    const int L = 3;
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 51, 1, L), 9, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 1, 2, L), 1 + 8.0 / 2 + 2 * L * 0.010, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 51, 2, L), 1 + 8.0 / 2 + 2 * L * 0.015, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 201, 2, L), 1 + 8.0 / 2 + 2 * L * 0.030, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 0.5, 4, L), 1 + 8.0 / 4 + 2 * L * 0.030, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, 0.5, 1, 2, L), 0.5 + 2 * L * 0.010, 1e-12);
+    CHECK(isnan(llm42_calibration_ranks_ms(c, 9, 1, 8, L)));
+    c->devices = 2;  // the times then have the exchanges of two
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 51, 2, L), 9, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 1, 1, L), 1 + (8 - 2 * L * 0.010) * 2, 1e-12);
+    c->devices = 1;
+    for (int ranks = 1; ranks <= 4; ranks *= 2) {  // 20 decode passes of a request, and its prompt
+        const llm42_sim_desc sim = {.calibration = c, .no_flips = true};
+        llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim};
+        desc.mode = LLM42_NONDETERMINISTIC, desc.tensor_parallel = ranks, desc.max_context = 64;
+        llm42_engine *engine = NULL;
+        if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) break;
+        const int32_t prompt[4] = {1, 2, 3, 4};
+        llm42_request_desc r = {.prompt = prompt, .prompt_count = 4, .max_new_tokens = 1, .ignore_stop = true};
+        CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+        CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+        const double ms = llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_PROMPT, 4, 2.5);
+        CHECK_NEAR(llm42_engine_now(engine), 1e-3 * llm42_calibration_ranks_ms(c, ms, 4, ranks, model->config.layers),
+                   1e-12);
+        llm42_engine_close(engine);
+    }
+    llm42_engine *engine = NULL;
+    const llm42_sim_desc sim = {.calibration = c};
+    llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim};
+    c->exchange.rank[1] = 8;
+    desc.tensor_parallel = 4;
+    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_UNSUPPORTED);
+    CHECK_CONTAINS(error.text,
+                   "tensor_parallel: 4: calibration calibration has times of 1 device and no exchanges of 4");
+    llm42_calibration_free(c);
+    static const struct {
+        const char *old, *by, *why;
+    } wrong[] = {{"2\t101\t20\n", "", "table 'exchange' has 3 of its 4 rows"},
+                 {"2\t101\t20", "2\t1\t20", "table 'exchange' is no full grid"},
+                 {"2\t101\t20", "1\t101\t20", "ranks: '1': must be a positive whole number from 2 on"},
+                 {"2\t101\t20", "2\t101\t-1", "exchange_us: '-1'"},
+                 {"exchange_us", "us", "column 3 is called 'us': expected exchange_us"},
+                 {"# table: exchange 4", "# table: exchanges 4", "no table is called 'exchanges"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(bad, sizeof bad, "%s# end", with(exchange, wrong[i].old, wrong[i].by));
+        refused(head, with(text, "# end", bad), wrong[i].why);
+    }
+    refused(with(head, "# devices: 1", "# undivided_ms: -1"), text, "undivided_ms: -1: must be a number from 0");
 }
 
 // The simulator without an engine.
@@ -1077,6 +1140,7 @@ int main(int argc, char **argv) {
     RUN(doubtful_measurements_are_told);
     RUN(bad_calibrations_are_refused);
     RUN(bad_flip_tables_are_refused);
+    RUN(ranks_divide_a_pass_and_exchange);
     RUN(calibrations_with_bad_whole_numbers_are_refused);
     RUN(calibrations_with_bad_tables_are_refused);
     RUN(a_calibration_cut_short_is_refused);
