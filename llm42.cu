@@ -219,12 +219,17 @@ static void llm42__product_shape(const llm42__cuda *cu, int product, int *n, int
     *k = shape[product][1];
 }
 
+// A leaf of the feed-forward width. Where there are several, each is padded to whole steps of 16 terms.
+static int llm42__leaf_width(const llm42__cuda *cu) {
+    const int ffn = cu->model->config.ffn;
+    return cu->leaves == 1 ? ffn : (ffn / cu->leaves + 15) / 16 * 16;
+}
+
 // How INVARIANT passes cut a product's sums.
 static llm42__leaves llm42__leaves_of(const llm42__cuda *cu, int product) {
+    if (cu->leaves == 1 || (product != LLM42__O && product != LLM42__DOWN)) return {1, 0, 0};
     const llm42_config *c = &cu->model->config;
-    if (product == LLM42__O) return {cu->leaves, c->heads * c->head_dim / cu->leaves, 0};
-    if (product == LLM42__DOWN) return {cu->leaves, cu->Fp / cu->leaves, 0};
-    return {1, 0, 0};
+    return {cu->leaves, product == LLM42__O ? c->heads * c->head_dim / cu->leaves : llm42__leaf_width(cu), 0};
 }
 
 // True if the outputs of a product stay fp32. Else they are bf16.
@@ -609,7 +614,8 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
                                          : llm42__enqueue_route(cu, ex, (const llm42__bf16 *)ex->router, rows, error));
                  LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, ex->stream, ex->route_id, rows,
                                          c->experts, used, ex->route_offset, ex->route_source, ex->route_place)));
-    const bool cut = cu->leaves > 1 && key->schedule == LLM42_INVARIANT;
+    const bool few = key->schedule == LLM42_FAST && llm42__prefers_canonical(cu) && rows <= LLM42__FEW_ROWS;
+    const bool cut = cu->leaves > 1 && (key->schedule == LLM42_INVARIANT || few);
     llm42__leaves leaves = llm42__leaves_of(cu, LLM42__DOWN);
     leaves.part_stride = (size_t)entries * (size_t)cu->Dp;
     LLM42__STAGE("gate_up", LLM42__CU(tile->gated(ex->h, layer->w[LLM42__GATE_UP], ex->gated, entries, 2 * cu->Fp,
@@ -655,8 +661,8 @@ static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__execution *ex, 
     } else {
         LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP], ex->h,
                                           ex->gated, R, error));
-        LLM42__TRY(llm42__show(cu, ex, l, "gate", ex->gated, real, cu->leaves, c->ffn / cu->leaves, cu->Fp / cu->leaves,
-                               cu->Fp, error));
+        LLM42__TRY(llm42__show(cu, ex, l, "gate", ex->gated, real, cu->leaves, c->ffn / cu->leaves,
+                               llm42__leaf_width(cu), cu->Fp, error));
         LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], ex->gated,
                                           ex->delta, R, error));
     }
@@ -1272,7 +1278,8 @@ static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *lis
         want(&ex->route_source, entries);
         want(&ex->route_place, entries);
     }
-    if (cu->leaves > 1) want(&ex->parts, (size_t)cu->leaves * (used ? entries : R) * Dp);
+    const bool invariant = !cu->desc.schedules || cu->desc.schedules >> LLM42_INVARIANT & 1;
+    if (cu->leaves > 1 && invariant) want(&ex->parts, (size_t)cu->leaves * (used ? entries : R) * Dp);
     want(&ex->meta, cu->meta_size);
 }
 
@@ -1321,8 +1328,7 @@ static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *
         LLM42__TRY(llm42__upload_vector(to->bias + q, from->k_bias, kv, error));
         LLM42__TRY(llm42__upload_vector(to->bias + q + kv, from->v_bias, kv, error));
     }
-    // Each leaf of the feed-forward width is padded.
-    const llm42__gaps none = {}, gaps = {cu->leaves > 1 ? c->ffn / cu->leaves : 0, cu->Fp / cu->leaves};
+    const llm42__gaps none = {}, gaps = {cu->leaves > 1 ? c->ffn / cu->leaves : 0, llm42__leaf_width(cu)};
     auto place = [&](const llm42_matrix *m, llm42__bf16 *at, int stride, int turn) {
         return llm42__place(m, at, stride, turn, turn == LLM42__PLAIN ? none : gaps, none, in->buffer, in->bytes,
                             error);
@@ -1500,6 +1506,8 @@ static llm42_result llm42__right(llm42__trial *t, int product, const llm42__algo
     // An output that is not written is NaN.
     LLM42__CU(cudaMemsetAsync(t->y, 0xff, bytes, ex->stream));
     if (gated) LLM42__CU(cudaMemsetAsync(ex->gate_up, 0xff, bytes, ex->stream));
+    if (algorithm->leaves && algorithm->tile < 0)
+        LLM42__CU(cudaMemsetAsync(ex->parts, 0xff, (size_t)cu->leaves * (size_t)rows * (size_t)n * 4, ex->stream));
     LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
     LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof *t->differ, ex->stream));
     if (llm42__fp32_out(cu, product))
@@ -1574,7 +1582,7 @@ static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, ll
 }
 
 // Adds to a list what cuBLASLt offers for the layouts of `algorithm`, in cuBLASLt's order.
-static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__algorithm algorithm, uint32_t reduction,
+static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__algorithm algorithm, uint32_t reduction, int leaf_terms,
                                   std::vector<llm42__candidate> *list, llm42_error *error) {
     const size_t workspace = llm42__workspace_bytes;
     cublasLtMatmulPreference_t wish;
@@ -1584,6 +1592,13 @@ static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__algorithm algorithm, u
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
                                          sizeof reduction);
+    if (algorithm.leaves) {  // where a leaf begins
+        const int bytes = 2 * leaf_terms;
+        const uint32_t aligned = (uint32_t)std::min(256, bytes & -bytes);
+        for (cublasLtMatmulPreferenceAttributes_t operand :
+             {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES})
+            cublasLtMatmulPreferenceSetAttribute(wish, operand, &aligned, sizeof aligned);
+    }
     if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, algorithm.w, algorithm.x, algorithm.y, algorithm.y, wish,
                                        16, found, &count) != CUBLAS_STATUS_SUCCESS)
         count = 0;
@@ -1678,8 +1693,9 @@ static llm42_result llm42__lt_candidates(llm42__cuda *cu, int product, int rows,
     llm42__algorithm algorithm;
     algorithm.leaves = leaves;
     LLM42__TRY(llm42__lt_layouts(cu, product, rows, &algorithm, error));
-    if (!leaves) LLM42__TRY(llm42__ask_lt(cu, algorithm, ordered, list, error));
-    LLM42__TRY(llm42__ask_lt(cu, algorithm, CUBLASLT_REDUCTION_SCHEME_NONE, list, error));
+    const int terms = llm42__leaves_of(cu, product).terms;
+    if (!leaves) LLM42__TRY(llm42__ask_lt(cu, algorithm, ordered, terms, list, error));
+    LLM42__TRY(llm42__ask_lt(cu, algorithm, CUBLASLT_REDUCTION_SCHEME_NONE, terms, list, error));
     const bool idle = cu->options.fast == LLM42_CUDA_FAST_OFFERED && llm42__fast_alone(cu);  // none may be chosen
     if (list->size() > before && !idle) llm42__vary_lt(cu, product, rows, (*list)[before].algorithm, list);
     return LLM42_OK;
@@ -1693,8 +1709,7 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
     const bool both = leaves.count > 1 && !llm42__fast_alone(cu);
     list->clear();
     if (!cu->options.no_cublas) LLM42__TRY(llm42__lt_candidates(cu, product, rows, false, list, error));
-    if (both && !cu->options.no_cublas && leaves.terms % 64 == 0)
-        LLM42__TRY(llm42__lt_candidates(cu, product, rows, true, list, error));
+    if (both && !cu->options.no_cublas) LLM42__TRY(llm42__lt_candidates(cu, product, rows, true, list, error));
     for (int i = 0; i < LLM42__TILE_KINDS; i++) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[i];
         bool fits = tile->bytes <= (int)cu->device.sharedMemPerBlockOptin;
@@ -2383,7 +2398,7 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     const llm42_backend_desc *d = &cu->desc;
     cu->leaves = std::max(1, d->leaves);
     cu->D = c->dim, cu->Dp = llm42__padded(c->dim), cu->Vp = llm42__padded(c->vocab);
-    cu->Fp = cu->leaves * llm42__padded(c->ffn / cu->leaves);
+    cu->Fp = llm42__padded(cu->leaves * llm42__leaf_width(cu));
     cu->dp = c->head_dim <= 16 ? 16 : c->head_dim <= 32 ? 32 : c->head_dim <= 64 ? 64 : 128;
     cu->qkv = llm42__padded((c->heads + 2 * c->kv_heads) * c->head_dim);
     cu->attended = llm42__padded(c->heads * c->head_dim);

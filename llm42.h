@@ -166,10 +166,11 @@
    they do not, it refuses to open.
 
    Tensor parallelism (.tensor_parallel ranks) cuts the sums of the products o and down, and so changes their order.
-   With .leaves an INVARIANT pass cuts them the same way whatever the number of ranks. What a row's result depends on,
-   beside the row itself: FAST, FIXED                             ranks; FAST: the other rows of the pass; FIXED: M
-     INVARIANT, fewer leaves than ranks      ranks
-     INVARIANT, leaves as ranks or more      leaves
+   With .leaves an INVARIANT pass cuts them the same way whatever the number of ranks. Beside the row itself, a row's
+   result depends on:
+   - FAST: the number of ranks, and the other rows of the pass (on a GPU also leaves)
+   - FIXED: the number of ranks, and M (on a GPU also leaves)
+   - INVARIANT: leaves, or the number of ranks if that is more
    So with .leaves = 8 the canonical result is the same on 1, 2, 4 or 8 devices.
 
    Compile with -ffp-contract=off. A build in which the compiler has fused operations on its own opens no engine. With

@@ -109,7 +109,7 @@ static llm42_result first_choice(llm42__cuda *cu, int product, int rows, llm42__
     std::vector<llm42__candidate> list;
     *algorithm = llm42__algorithm();
     LLM42__TRY(llm42__lt_layouts(cu, product, rows, algorithm, error));
-    LLM42__TRY(llm42__ask_lt(cu, *algorithm, CUBLASLT_REDUCTION_SCHEME_MASK, &list, error));
+    LLM42__TRY(llm42__ask_lt(cu, *algorithm, CUBLASLT_REDUCTION_SCHEME_MASK, 0, &list, error));
     if (list.empty())
         return llm42_fail(error, LLM42_UNSUPPORTED, "cuBLASLt offers no algorithm for the %s product with %d rows",
                           llm42__product_names[product], rows);
