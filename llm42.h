@@ -69,16 +69,16 @@
    STEP BY STEP
 
    1. llm42_model_load loads a model: an HF folder (llama, mistral, ministral, qwen2, qwen3, qwen3_moe), a llama2.c .bin
-   file, or random weights of a named shape ("synthetic:tiny"; llm42_synthetic_names lists the shapes). A model is
-   read-only. Any number of engines may share it.
+      file, or random weights of a named shape ("synthetic:tiny"; llm42_synthetic_names lists the shapes). A model is
+      read-only. Any number of engines may share it.
    2. llm42_engine_open opens an engine. Zero every field of the desc that you do not care about: zero always means the
-      default that the field's comment states. llm42_engine_config returns the desc with all defaults filled in.
-      .preset names a set of policies. LLM42_PRESET_BEST is for serving; the default shows the protocol. LLM42_PRESETS
-      is their table.
+      default that the field's comment states. llm42_engine_config returns the desc with all defaults filled in. .preset
+      names a set of policies. LLM42_PRESET_BEST is for serving. The default, LLM42_PRESET_DVR, shows the protocol. The
+      macro LLM42_PRESETS lists what each preset sets.
    3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.
    4. llm42_engine_step runs one pass of the model. Call it until it returns LLM42_IDLE, or call llm42_engine_run. You
-      may submit and cancel requests between steps. llm42_engine_run_until runs an engine up to a time, so that several
-      can run side by side: sweep/fleet.h does so.
+      may submit and cancel requests between steps. llm42_engine_run_until runs an engine up to a given time. With it a
+      program can run several engines side by side, as sweep/fleet.h does.
    5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED. You can also read them with llm42_engine_request. What a
       deterministic request has committed never changes. Its candidates may still change: do not show them to users.
    6. llm42_engine_release forgets a finished request. Set .auto_release to have that done for you.
@@ -86,24 +86,29 @@
 
    To try a scheduling policy of your own, set .planner: see section api-planner and examples/planners.h.
    To run on other hardware, write a backend: see section api-backend and examples/05_backend.c.
-   To run rows yourself, without an engine, call a backend's functions: see examples/score.c.
-   To try a policy without a model, set .backend = llm42_backend_sim(): see examples/04_simulate.c. The simulator runs
-   the same planner, KV pages and verification. A pass takes virtual time, which it looks up in a calibration file
-   (sweep/calibration/). Tokens are random, and a replay pass disagrees with a fast one as often as that file says. It
-   serves tens of thousands of requests a second. build/sweep runs whole grids of settings on it.
+   To run passes yourself, without an engine, call a backend's functions: see examples/score.c.
+   To try a policy without weights, set .backend = llm42_backend_sim(): see examples/04_simulate.c. The simulator runs
+   the same planner, KV pages and verification. A pass takes virtual time, which the simulator looks up in a calibration
+   file (sweep/calibration/). Tokens are random. A replay pass disagrees with a fast one as often as that file says. The
+   simulator serves tens of thousands of requests a second. build/sweep runs whole grids of settings on it.
 
 
    THE PROTOCOL (LLM-42, sections 3 and 4)
 
    A floating-point sum depends on the order of its terms. The fastest order depends on how many rows share a pass. (A
    row is one token of one request in a forward pass.) So the logits of a request depend on which other requests are
-   being served, and now and then the two largest logits change places. LLM-42 keeps the fast passes and checks what
-   they produce. A replay pass runs a request's latest tokens again, in an order of sums that never changes. Tokens that
+   being served. Now and then the two largest logits change places. LLM-42 keeps the fast passes and checks what they
+   produce. A replay pass runs a request's latest tokens again, in an order of sums that never changes. Tokens that
    agree are committed. At the first token that differs, the replay pass's own token is committed instead, and the
    tokens behind it are dropped.
 
-   A schedule is the order in which a pass takes its sums. Under FAST a row's result depends on the whole pass, under
-   INVARIANT on the row alone, under FIXED on the row and on M, the size that the pass is padded to.
+   A schedule is the order in which a pass takes its sums. There are three:
+
+      FAST         a row's result depends on the whole pass
+      FIXED        a row's result depends on the row and on M, the number of rows that the pass is padded to
+      INVARIANT    a row's result depends on the row alone
+
+   In this picture one request is decoded and verified:
 
       fast passes      C a b c d e f g      each decodes one candidate, in a batch of any size (schedule FAST)
                        | | | | | | | |
@@ -118,60 +123,68 @@
    Window, W    the tokens of one request in a replay pass, at most W
    Group, G     the windows that share a replay pass, at most G
    Rollback     a verification in which a candidate differed
-   Recomputed   dropped candidates that must be decoded again. The one that differed is not counted: the replay pass
-                has given its replacement.
+   Recomputed   dropped candidates that must be decoded again. The candidate that differed is not counted, because the
+                replay pass has given its replacement.
 
-   Each verification commits at least one token, so a request always makes progress. The replay pass also overwrites
-   the KV entries of its positions. A committed prefix therefore holds no trace of a fast pass. (.keep_fast_kv leaves
-   the overwrite out, to show what happens without it.)
+   Each verification commits at least one token, so a request always makes progress. The replay pass also overwrites the
+   KV entries (the stored keys and values) of its positions. So a committed prefix holds no trace of a fast pass.
+   (.keep_fast_kv leaves the overwrite out, to show what happens without it.)
 
-   This engine goes beyond the paper in these policies. A preset is a set of them.
+   This engine goes beyond the paper in the policies below. Each line begins with the policy and one of its values. A
+   preset chooses a value for each policy.
    - Verifier INVARIANT: replay passes run under schedule INVARIANT and are not padded. The result is the canonical one
-     (see DETERMINISM), whatever W, G and the prefill are. A token that a deterministic request decodes in an INVARIANT
-     pass, when it has no candidates, is committed at once, because a replay pass would compute the same. FIXED, the
-     paper's way, pads replay passes to M = G x W rows. The result depends on M.
-   - Mode HYBRID: before each pass it chooses what should take least time. VERIFY: all requests decode in a FAST pass,
-     and candidates are verified later. APART: ordinary requests decode in FAST passes and deterministic ones in
-     INVARIANT passes, in turns. TOGETHER: all share an INVARIANT pass. The backend estimates the times. One that cannot
-     is measured as it runs. All ways give the same bits, so the choice may follow the clock.
-   - Prefill INVARIANT: deterministic prompts ride in ordinary passes, beside decoding rows and other prompts. Such a
+     (see DETERMINISM), whatever W, G and the prefill are. When a deterministic request has no candidates, a token that
+     it decodes in an INVARIANT pass is committed at once, because a replay pass would compute the same token. Verifier
+     FIXED, the paper's way, pads replay passes to M = G x W rows. The result then depends on M.
+   - Mode HYBRID: before each pass the engine chooses the way that it expects to take least time. There are three ways.
+     VERIFY: all requests decode in a FAST pass, and candidates are verified later. APART: ordinary requests decode in
+     FAST passes and deterministic ones in INVARIANT passes, in turns. TOGETHER: all requests share an INVARIANT pass.
+     The backend estimates the times. If it cannot, the engine goes by the times of the passes that it has run. All ways
+     give the same bits, so the choice may depend on the clock.
+   - Prefill INVARIANT: deterministic prompts run in ordinary passes, beside decoding rows and other prompts. Such a
      pass runs under schedule INVARIANT, which costs more for every row in it.
-   - Prefill PACKED: the prompts of deterministic requests are rows of replay passes, many prompts at a time, beside
-     verification windows. ISOLATED, the paper's way, runs each prompt alone.
-   - Verify WAIT: a request whose window is ready goes on decoding, up to .look_ahead tokens, until G windows are ready
-     (or all, where fewer requests are verified) or until it has waited for as many passes as .deadline says. EAGER, the
-     paper's way, verifies as soon as one window is ready, and fills the pass with partial windows.
-   - Fill LARGEST: EAGER fills the pass with the windows that have most candidates. OLDEST takes them in order of
+   - Prefill PACKED: the prompts of deterministic requests run in replay passes, many prompts at a time, beside
+     verification windows. Prefill ISOLATED, the paper's way, runs each prompt alone.
+   - Verify WAIT: a request whose window is ready (it has enough candidates to fill it) goes on decoding, by up to
+     .look_ahead tokens. The replay pass runs when G windows are ready (or all windows, if fewer than G requests are
+     verified), when one window has waited for .deadline passes, or when nothing else can run. Verify EAGER, the paper's
+     way, runs the replay pass as soon as one window is ready, and fills it up with partial windows.
+   - Fill LARGEST: EAGER fills the pass with the windows that have most candidates. Fill OLDEST takes them in order of
      admission. The paper does not say which it uses; its latencies fit OLDEST.
-   - Overlap: fast passes go on while a replay pass is in flight, where the backend can do that.
+   - Overlap: fast passes go on while a replay pass is in flight, if the backend can do that.
 
 
    DETERMINISM
 
    A deterministic request gets the canonical result: the tokens and log-probability bits that the model gives when
-   every pass is INVARIANT. They are a function of the model, the prompt, the sampling parameters and the seed; of
-   .compute, .logits_fp32, .router_fp32 and .leaves (or of .tensor_parallel, if that is more); and of the arithmetic,
-   which is that of the CPU backend, or of one model of GPU with its library versions and .no_cublas. Nothing else
-   matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption or planner; on a CPU
-   not the instruction set, compiler or number of threads. The presets DVR, BEST and INVARIANT give this result, and
-   scoring the finished text gives it again. The verifier FIXED (preset PAPER) gives another: reproducible, but it
-   depends on M (see llm42_engine_desc.verifier). In mode BATCH_INVARIANT every request is deterministic. The experiment
-   .keep_fast_kv breaks the promise.
+   every pass is INVARIANT. The canonical result depends on:
+   - the model, the prompt, the sampling parameters and the seed;
+   - .compute, .logits_fp32, .router_fp32, and the larger of .leaves and .tensor_parallel;
+   - the arithmetic: that of the CPU backend, or that of one model of GPU with its library versions and .no_cublas.
+   Nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption or
+   planner. On a CPU the instruction set, the compiler and the number of threads do not matter either. The presets DVR,
+   BEST and INVARIANT give this result, and scoring the finished text gives it again. The verifier FIXED (preset PAPER)
+   gives another result. That one is reproducible, but it depends on M (see llm42_engine_desc.verifier). In mode
+   BATCH_INVARIANT every request is deterministic. The experiment .keep_fast_kv breaks the promise.
 
-   How: the code fixes the order of every sum. On a CPU the order depends on the sizes of the operator and on the
-   schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU the order in a FAST
-   pass also depends on the other rows of the pass. Fused multiply-adds are explicit. exp, log, sin and cos
-   are made of IEEE operations. On a CPU one thread computes the whole sum of an output. When an engine opens, it checks
-   that the backend's rows keep their bits wherever they stand in a FIXED or an INVARIANT pass, if there will be any. If
-   they do not, it refuses to open.
+   How the promise is kept: the code fixes the order of every sum. On a CPU the order depends on the sizes of the
+   operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). (The shape is
+   the number of rows that the pass is padded to.) On a GPU the order in a FAST pass also depends on the other rows of
+   the pass. Fused multiply-adds are explicit. exp, log, sin and cos are made of IEEE operations. On a CPU one thread
+   computes the whole sum of an output. When an engine opens, it tests the backend: rows must keep their bits wherever
+   they stand in a FIXED or an INVARIANT pass. It tests only schedules that it will use. If a test fails, the engine
+   does not open.
 
-   Tensor parallelism (.tensor_parallel ranks) cuts the sums of the products o and down, and so changes their order.
-   With .leaves an INVARIANT pass cuts them the same way whatever the number of ranks. Beside the row itself, a row's
-   result depends on:
-   - FAST: the number of ranks, and the other rows of the pass (on a GPU also leaves)
-   - FIXED: the number of ranks, and M (on a GPU also leaves)
-   - INVARIANT: leaves, or the number of ranks if that is more
-   So with .leaves = 8 the canonical result is the same on 1, 2, 4 or 8 devices.
+   Tensor parallelism cuts a model into .tensor_parallel ranks, one for each device. It also cuts the sums of two matrix
+   products, o (attention output) and down (feed-forward output), and so changes their order. .leaves says into how many
+   parts an INVARIANT pass cuts these sums. A row's result depends on the row itself and on:
+
+      FAST                                                the ranks, and the whole pass (on a GPU also the leaves)
+      FIXED                                               the ranks, and M (on a GPU also the leaves)
+      INVARIANT, with fewer leaves than ranks             the ranks
+      INVARIANT, with at least as many leaves as ranks    the leaves
+
+   So with .leaves = 8 the canonical result is the same on 1, 2, 4 or 8 ranks. The CUDA backend has one rank so far.
 
    Compile with -ffp-contract=off. A build in which the compiler has fused operations on its own opens no engine. With
    -ffast-math llm42.h does not compile. The promise does not hold if other code in the process sets flush-to-zero or
@@ -183,11 +196,13 @@
 
    SCORING WITH THE SAME BITS
 
-   A program that trains on generated tokens scores them again and needs the log-probabilities that generation returned.
-   INVARIANT passes over the finished text, with any number of rows, give the canonical ones to the last bit. With
-   verifier FIXED it takes FIXED passes of M rows, and the prompt as generation ran it: PACKED in such passes too,
-   ISOLATED alone in one pass of its own shape (cut at .token_budget), INVARIANT in INVARIANT passes. `build/score`
-   scores a text, and `build/determinism --suite score` compares generation under load with scoring.
+   A program that trains on generated tokens scores them again. It needs the log-probabilities that generation returned.
+   INVARIANT passes over the finished text, with any number of rows, give the canonical ones to the last bit.
+
+   With verifier FIXED, score the output in FIXED passes of M rows. Score the prompt as generation ran it. With prefill
+   PACKED it ran in FIXED passes of M rows too. With ISOLATED it ran alone, in one pass of its own shape (cut at
+   .token_budget). With INVARIANT it ran in INVARIANT passes. `build/score` scores a text. `build/determinism --suite
+   score` compares generation under load with scoring.
 
 
    MEMORY, ERRORS, THREADS, BACKENDS
@@ -546,8 +561,9 @@ typedef struct llm42_backend {
 LLM42_API const llm42_backend *llm42_backend_cpu(void);
 LLM42_API const char *llm42_cpu_isa(void);  // "avx512", "avx2" or "scalar": what this build of the header uses
 
-// The CPU backend cuts a sum of length k, for n outputs in a pass of `shape` rows, into this many parts. Under FAST and
-// FIXED the number follows the documented table in section cpu.
+// How many parts the CPU backend cuts a sum of k terms into, in a pass of `shape` rows with n outputs. n and k are
+// those of one rank; n is 0 for attention. Under FAST and FIXED the number follows the table in section cpu. Under
+// INVARIANT it is 1.
 LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k);
 
 // >>api-sim ------------------------------------------------------------------------------------------------------
@@ -693,8 +709,9 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
                                          llm42_cuda_stage stages[LLM42_CUDA_STAGES], int *count, llm42_error *error);
 
 // >>api-policies -------------------------------------------------------------------------------------------------
-// Each policy is a field of llm42_engine_desc. These lists have its values, their words in options and results, and
-// what they mean. To add a value, add a line to a list and code its effect in section planner.
+// Each policy is a field of llm42_engine_desc. The lists below name the values of each policy. Beside a value they have
+// its word, which options and results use, and its meaning. To add a value, add a line to a list and code its effect in
+// section planner.
 #define LLM42_MODES(X)                                                                                      \
     X(LLM42_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic")                  \
     X(LLM42_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused") \
@@ -720,9 +737,9 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
 #define LLM42_CHUNKEDS(X)                                                                      \
     X(LLM42_CHUNKED_ON, "on", "prompts ride beside decoding, cut into chunks by token_budget") \
     X(LLM42_CHUNKED_OFF, "off", "all prompts but PACKED ones run whole, before decoding goes on (the paper)")
-// A preset is a set of policies, W and G that go together. It decides all of them that a desc leaves 0, and nothing
-// else (not .overlap, .prefix_cache or .look_ahead). This is the one table of defaults: the programs take theirs from
-// it. DVR is the default. DVR, BEST and INVARIANT give the canonical result, unless a desc sets .verifier to FIXED.
+// A preset has a value for each policy, for W and for G. It fills in those that a desc leaves 0, and nothing else (not
+// .overlap, .prefix_cache or .look_ahead). This is the one table of defaults: the programs take theirs from it. DVR is
+// the default. DVR, BEST and INVARIANT give the canonical result, unless a desc sets .verifier to FIXED.
 // clang-format off
 #define LLM42_PRESETS(X)                                                                                        \
     /* value, word, meaning, then */                                                                            \
@@ -736,7 +753,8 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
     X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: results depend on M",                     \
       DVR,              FIXED,     EAGER,  OLDEST,  ISOLATED,  OFF,   OFF,     64, 8)
 // clang-format on
-// P(name of options and columns, field, type, name of the value 0 (the preset's), list of values)
+// P(name in options and columns, field, type, name of the value 0, list of values). The value 0 stands for the
+// preset's.
 #define LLM42_POLICIES(P)                                                            \
     P("preset", preset, llm42_preset, LLM42_PRESET_DEFAULT, LLM42_PRESETS)           \
     P("mode", mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                     \
@@ -768,7 +786,7 @@ LLM42_API llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *pol
                                         llm42_error *error);
 // The word of a desc's policy; "default" where the field is 0, NULL where there is no such policy.
 LLM42_API const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy);
-// Sets .preset if it is 0 to DVR, and the policies, .window and .group that are 0 to the values of that preset.
+// Sets .preset to DVR if it is 0. Then sets each policy, .window and .group that is 0 to the value of the preset.
 // llm42_engine_open does this with its copy of the desc.
 LLM42_API void llm42_preset_apply(llm42_engine_desc *desc);
 
@@ -1011,40 +1029,42 @@ struct llm42_engine_desc {
     llm42_dtype compute;           // default: LLM42_BF16
     bool logits_fp32;              // default: under bf16 logits are rounded to bf16, as serving engines do
     // Keep the router logits of a mixture in fp32. Default: under bf16 they are rounded to bf16, as HF transformers
-    // does. The rounding can make two experts equal (bf16 has 8 significant bits); then the one of the lower index is
-    // chosen, even if the sum of the other was larger. A row of another expert has other logits altogether. The weights
-    // of the chosen experts are rounded in either case. Under fp32, and in models without experts, nothing changes.
+    // does. A bf16 number has 8 significant bits, so the rounding can make the logits of two experts equal. Then the
+    // expert with the lower index is chosen, even if the other one's logit was larger before. A row that goes to
+    // another expert gets quite different logits. The weights of the chosen experts are rounded in either case. Under
+    // fp32, and in models without experts, nothing changes.
     bool router_fp32;
-    // Tensor parallelism: the model is cut into so many equal parts, called ranks: 1, 2, 4 or 8; default: 1. A rank has
-    // a part of the heads, of the feed-forward width and of the vocabulary. The number must divide the model's .heads
-    // and .ffn. It must divide .kv_heads or be a multiple of it: then several ranks have a copy of a KV head. On the
-    // CPU ranks share memory and threads: they change the order of sums, and nothing is faster. The CUDA backend has
-    // one rank. The simulator takes the number of devices of its calibration, or another if the calibration says what
-    // exchanges take.
+    // Tensor parallelism: the model is cut into this number of equal parts, called ranks: 1, 2, 4 or 8; default: 1. A
+    // rank has a part of the heads, of the feed-forward width and of the vocabulary. The number must divide the model's
+    // .heads and .ffn. It must also divide .kv_heads or be a multiple of it. (If it is a multiple, several ranks have a
+    // copy of a KV head.) On the CPU, ranks share memory and threads: they change the order of sums and make nothing
+    // faster. The CUDA backend has one rank. The simulator takes as many ranks as its calibration has devices, or
+    // another number if the calibration says what exchanges take.
     int tensor_parallel;
-    // The products o and down sum over what ranks cut. An INVARIANT pass takes each of these sums as so many equal
-    // parts, called leaves, and joins them by a fixed binary tree: 1, 2, 4 or 8; default: 1. If there are more ranks
-    // than leaves, each rank's part is a leaf. So with at least as many leaves as ranks the canonical result does not
-    // depend on the number of ranks. The number must divide .heads and .ffn. On a GPU .heads x .head_dim must be a
-    // multiple of 64 and of 16 x leaves.
+    // Ranks cut the sums of two matrix products, o and down. An INVARIANT pass cuts each of these sums into this number
+    // of equal parts, called leaves, and joins them by a fixed binary tree: 1, 2, 4 or 8; default: 1. If there are more
+    // ranks than leaves, each rank's part is a leaf. So with at least as many leaves as ranks the canonical result does
+    // not depend on the number of ranks. The number must divide .heads and .ffn. On a GPU,
+    // .heads x .head_dim must be a multiple of 64 and of 16 x leaves.
     int leaves;
-    int threads;       // of the CPU backend; default: as many as OpenMP offers
-    int max_context;   // tokens in a sequence; default: the model's, at most 8192
-    int max_running;   // sequences that run at once; default: 32
-    int token_budget;  // most rows of a FAST, INVARIANT or ISOLATED pass (with verifier INVARIANT an
-                       // INVARIANT pass may have M rows if that is more). At least max_running; with
-                       // chunked_prefill OFF at least max_context too. Default: the larger of max_running
-                       // and 256 (with chunked_prefill OFF: of max_running and max_context)
-    int page_size;     // tokens in a KV page; default: 16
-    int pages;         // KV pages. Default: max_running full contexts; if these take more than 1 GiB, then
-                       // 1 GiB or one full context, whichever is more
-    int window;        // W; default: the preset's
-    int group;         // G; default: the preset's. M = G x W
+    int threads;      // of the CPU backend; default: as many as OpenMP offers
+    int max_context;  // tokens in a sequence; default: the model's, at most 8192
+    int max_running;  // sequences that run at once; default: 32
+    // The most rows of a FAST or INVARIANT pass, and of the pass of an ISOLATED prompt. (With verifier INVARIANT an
+    // INVARIANT pass may have M rows if that is more.) It must be at least max_running, and with chunked_prefill OFF at
+    // least max_context too. Default: the larger of max_running and 256; with chunked_prefill OFF, of max_running and
+    // max_context.
+    int token_budget;
+    int page_size;  // tokens in a KV page; default: 16
+    int pages;      // KV pages. Default: max_running full contexts; if these take more than 1 GiB, then
+                    // 1 GiB or one full context, whichever is more
+    int window;     // W; default: the preset's
+    int group;      // G; default: the preset's. M = G x W
     // The order of sums of replay passes; default: the preset's. INVARIANT: the result is the canonical one, whatever
-    // the prefill is. FIXED, the paper's: the result is a function of M too and is not the canonical one. Then it also
-    // depends on .prefill, and with ISOLATED on .token_budget, which cuts long prompts into chunks; the prefix cache
-    // shares prompts and outputs of deterministic requests with PACKED, prompts alone with INVARIANT, and nothing with
-    // ISOLATED.
+    // the prefill is. FIXED, the paper's way: the result is not the canonical one. It depends on M, on .prefill, and
+    // with prefill ISOLATED on .token_budget, which cuts long prompts into chunks. FIXED also limits what deterministic
+    // requests share in the prefix cache. With prefill PACKED they share prompts and outputs, with INVARIANT only
+    // prompts, with ISOLATED nothing.
     llm42_verifier verifier;
     llm42_verify verify;            // default: the preset's
     llm42_fill fill;                // default: the preset's
@@ -1079,7 +1099,7 @@ typedef struct llm42_stats {
     double replay_busy;            // of those, in FIXED passes and in others with verification windows
     int64_t replay_windows;        // windows in replay passes, full or partial
     int64_t candidates, verifications, rollbacks, recomputed, injected;
-    int64_t ways[2];   // mode HYBRID: passes for which VERIFY, and APART or TOGETHER, should take least time
+    int64_t ways[2];   // mode HYBRID: passes before which VERIFY looked faster; those before which another way did
     int64_t compared;  // candidates compared with a replay pass, up to the first that differs
     int64_t preemptions, preempted_candidates;
     int64_t prefix_hits;  // tokens found in the prefix cache: of prompts, and after a preemption also committed ones
@@ -3336,20 +3356,26 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
 // Calls: vectors, team, sampling.
 // Invariant: one thread computes the whole sum of an output.
 
-// o and down sum over k, which tensor parallelism cuts into one equal part for each rank. FAST and FIXED sum each
-// rank's part, round it to the compute type, add the ranks' parts in order and round again, as serving engines do.
-// INVARIANT sums as many equal parts as there are leaves, at least one for each rank, adds them in fp32 by a binary
-// tree of neighbours, and rounds once. For eight parts: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). A rank's leaves are
-// a subtree, so the tree is the same for any number of ranks. Ranks of this backend share its memory: they are an order
-// of sums.
+// Tensor parallelism cuts the sums of two matrix products, o and down, into one equal part for each rank.
+// - FAST and FIXED sum each rank's part and round it to the compute type. Then they add the ranks' parts in order and
+//   round again, as serving engines do.
+// - INVARIANT cuts the sum into leaves: as many equal parts as .leaves says, but at least one for each rank. It adds
+//   the leaves in fp32 by a binary tree of neighbours, and rounds once. For four leaves: (0 + 1) + (2 + 3). A rank's
+//   leaves are a subtree, so the tree is the same for any number of ranks.
+// Ranks of this backend share its memory. They only set the order of sums.
 //
-// FAST and FIXED cut a rank's sum into this many contiguous parts. Each part is summed by the one order; then the parts
-// are added in order. The table imitates what GPU libraries do. A GPU with few rows has idle multiprocessors, so
-// libraries split matrices of which a rank has no more outputs than terms along k (n <= k: o and down, and q, k, v one
-// by one), and attention along its context (n = 0). Wide matrices (gate, up, LM head) are never split.
+// FAST and FIXED cut a sum into the number of contiguous parts that this function returns. Each part is summed by the
+// one order (section vectors). Then the parts are added in order. The table imitates what GPU libraries do. A GPU with
+// few rows has idle multiprocessors, so libraries split some sums:
+// - the sums of matrices of which a rank has no more outputs than terms (n <= k). With one rank these are mostly o and
+//   down, and q, k, v one by one. Wide matrices (mostly gate, up and the LM head) are not split.
+// - attention, along the context (n = 0, k is the number of positions).
+//
 //   rows of the pass    1   2..8   9..64   65..
 //   parts               4    3      2       1
-// A part is at least 32 terms long. INVARIANT never cuts a matrix sum.
+//
+// There are at most k / 32 parts, and at least one. INVARIANT does not use the table. It takes each matrix sum, or each
+// leaf of it, in one part. It cuts attention at every multiple of LLM42__INVARIANT_CONTEXT positions.
 int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k) {
     if (schedule == LLM42_INVARIANT || n > k) return 1;
     int parts = shape <= 1 ? 4 : shape <= 8 ? 3 : shape <= 64 ? 2 : 1;
