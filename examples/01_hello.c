@@ -1,5 +1,5 @@
-/* 01_hello: one deterministic request. Its token ids are printed as they are committed, one line for each commit. They
-   are committed when they have been verified, up to 8 at a time (.window). 03_verify shows how.
+/* 01_hello: one deterministic request. Its token ids are printed as they are committed, one line for each commit.
+   Tokens are committed when they have been verified, up to 8 at a time (.window). 03_verify shows how.
 
    Compile it in the repository's root, and run it there:
 

@@ -1,10 +1,11 @@
 /* 03_verify: decode, verify, roll back. The prompts of 02_drift, now marked deterministic.
 
-   Fast passes decode as before, and their bits differ as before. But what they give are only candidates. A replay pass
-   takes up to G windows of W tokens. It commits the candidates that agree with it, then one token of its own, and drops
-   the rest. So commits differ in length, but an answer is the same to the bit, alone and among others. New here:
-   .group, and the events of a request, from which the picture is drawn. .deterministic and .window are those of
-   01_hello.
+   Fast passes decode as in 02_drift, and their bits differ as there. But their tokens are only candidates. A replay
+   pass computes up to G windows of W tokens again. In each window it commits the candidates that agree with it, then
+   one token of its own, and drops the rest. So commits differ in length, but an answer is the same to the bit, alone
+   and among others.
+   New here: .group, and the events of a request, from which the picture is drawn. .deterministic and .window are those
+   of 01_hello.
 
    Compile it in the repository's root, and run it there:
 

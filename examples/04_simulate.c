@@ -1,9 +1,12 @@
 /* 04_simulate: which window and which group suit a GPU? One simulated run for each pair of them.
 
    The simulator is a backend. Planner, KV pages and verification are those of the programs before. A pass takes virtual
-   time from a calibration, here that of an H100 with Llama-3.1-8B. A fast pass returns a wrong token as often as the
-   calibration says. So thirty-five experiments take a tenth of a second. What they show: a pass of 16 rows takes almost
-   as long as one of 256, so small M is a waste. And the larger a window is, the more tokens a rollback drops.
+   time, not real time. So all thirty-five runs together take about a tenth of a second. A calibration says how long a
+   pass takes and how often a fast pass returns a wrong token. Here it is that of an H100 with Llama-3.1-8B.
+
+   The runs show two things. A replay pass has up to M = W x G rows. One of 16 rows takes almost as long as one of 256,
+   so a small M is a waste. And the larger a window is, the more tokens a rollback drops.
+
    New here: another backend, a model without weights, and a virtual clock.
 
    Compile it in the repository's root, and run it there:

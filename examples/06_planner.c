@@ -2,10 +2,13 @@
 
    A planner decides who shares the next pass. planners.h has two. "every" verifies in every k-th pass. "deadline" knows
    when each request should end, and serves the nearest deadline first. A planner changes latencies, never the answer to
-   a deterministic request. "deadline" gains nearly everything by its order of admission. The price is a longer P99
-   latency. It gains nothing when the load is light, because all deadlines are met anyway. It gains nothing either when
-   all requests ask for the same number of tokens, because the first to arrive then has the nearest deadline. New here:
-   .planner, arrivals over time, and llm42_metrics.
+   a deterministic request.
+
+   "deadline" meets more deadlines, nearly all of this by its order of admission. The price is a longer P99 latency. It
+   gains nothing when the load is light, because all deadlines are met anyway. It also gains nothing when all requests
+   ask for the same number of tokens, because the first to arrive then has the nearest deadline.
+
+   New here: .planner, arrivals over time, and llm42_metrics.
 
    Compile it in the repository's root, and run it there:
 

@@ -2,15 +2,20 @@
 //
 //     make build/determinism && build/determinism
 //
-// single: one prompt, in batches of 1 to N copies. mixed: prompts of different lengths drawn into batches of 1 to N.
-// prefix: prompts that share beginnings of different lengths, prefix cache on and warm. spans: each request among all
-// others against the same request alone: consistent spans, flip rate, rollbacks, recompute %. score: requests served
-// all at once against scoring, which is their finished texts in INVARIANT passes: log-probabilities with other bits,
-// and how far the probabilities are from each other. Those of preset paper are those of FIXED passes, a second row.
+// The suites:
+//   single  one prompt, in batches of 1 to N copies.
+//   mixed   prompts of different lengths, drawn into batches of 1 to N.
+//   prefix  prompts that share beginnings of different lengths, with the prefix cache on and warm.
+//   spans   each request is served among all others and alone. Prints consistent spans, flip rate, rollbacks and
+//           recompute %.
+//   score   requests are served all at once. Then their finished texts are scored in INVARIANT passes. Prints how many
+//           log-probabilities have other bits, and how far the probabilities are from each other. Preset paper has a
+//           second row: there its texts are scored in FIXED passes.
+//
 // Outputs are equal if all tokens and all bits of the log-probabilities are. `nondeterministic` is the control:
-// requests that nobody verifies. `together` counts the unique outputs of dvr, best and invariant, which must have one
-// result. Exit status 1 if outputs that are promised to be equal are not. With --backend cuda the GPU's manifest stands
-// in the header, here and in the --tsv file. No tokenizer is needed.
+// requests without verification. `together` counts the unique outputs of dvr, best and invariant together: the three
+// must have one result. The exit status is 1 if outputs that are promised to be equal are not. With --backend cuda the
+// GPU's manifest stands in the header, here and in the --tsv file. No tokenizer is needed.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"

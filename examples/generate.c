@@ -1,5 +1,5 @@
-// generate: text (or token ids) from a model, printed as it is committed. Several samples of one prompt run together
-// in one batch and are printed one after the other.
+// generate: prints text (or token ids) from a model as it is committed. Several samples of one prompt run together in
+// one batch and are printed one after the other.
 // make build/generate && build/generate --prompt "It was a dark night" --deterministic
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION

@@ -4,11 +4,14 @@
 //     build/rollback --step                        (a key for each pass; n goes to the next rollback, b back)
 //     build/rollback --html run.html --svg run.svg (the whole run, for slides)
 //
-// Requests marked deterministic (D) and ordinary ones (o) are served together. Fast passes decode candidates; replay
-// passes of M = W x G rows verify them: what agrees is committed, what does not is struck out and the verifier's own
-// token stands instead. Then the same requests are served alone, and tokens and log-probability bits compared. Nothing
-// is injected unless --inject says so: a fast pass cuts its sums by its number of rows, so the low bits of a result
-// depend on the company that a request has. The prompts are such that this decides a token within 64.
+// Requests marked deterministic (D) and ordinary ones (o) are served together. Fast passes decode candidates. Replay
+// passes of up to W x G rows verify them. Candidates that agree are committed. One that does not is struck out, and the
+// verifier's own token stands in its place. Then the same requests are served alone, and their tokens and
+// log-probability bits are compared.
+//
+// Nothing is injected unless --inject says so. The order of sums of a fast pass depends on its number of rows. So the
+// low bits of a result depend on which other requests share the pass. The prompts were chosen so that these bits change
+// a token among the first 64.
 #define _DEFAULT_SOURCE    // TIOCGWINSZ
 #define _XOPEN_SOURCE 700  // wcwidth
 #include <time.h>

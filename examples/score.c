@@ -1,5 +1,5 @@
-// score: the log-probability of each token of a text, and the logits after it. It drives a backend itself, without an
-// engine: this is the library's low-level interface, passes made of rows.
+// score: prints the log-probability of each token of a text, and the logits after it. It drives a backend itself,
+// without an engine. This is the library's low-level interface: passes made of rows.
 // make build/score && build/score --text "It was the best of times"
 //
 // The tokens run through the model in passes of --rows rows. --schedule says in which order a pass takes its sums.
@@ -9,8 +9,8 @@
 //     build/score --text "It was the best of times" --dtype fp32 --schedule fast --rows 1
 // (bf16 rounds away most of these differences in a text of so few tokens.)
 //
-// The log-probabilities of `build/generate --deterministic --logprobs` come out to the last bit. IDS are the prompt of
-// N tokens and the output:
+// score gives the log-probabilities of `build/generate --deterministic --logprobs` to the last bit. IDS are the N
+// tokens of the prompt, then the output:
 //     build/score --ids IDS                                          presets dvr, best and invariant
 //     build/score --ids IDS --schedule fixed --rows 512 --prompt N   preset paper: M = W x G = 512, and prompts run
 //                                                                    alone, each in one pass of its own shape

@@ -1,8 +1,8 @@
-// ranks: does the number of devices change what a model answers? The tables of "Tree-based invariant kernels" (TBIK),
-// made with this library. The same prompts are served by each number of ranks (tensor parallelism) and each number of
-// requests at once. For each way of serving it counts how many different outputs a prompt has, by tokens and by
-// log-probability bits, and how far probabilities are apart before the first token that differs. Then it scores the
-// outputs of two ranks by one rank.
+// ranks: does the number of devices change what a model answers? A rank is the part of a model on one device (tensor
+// parallelism). This program makes the tables of the paper on tree-based invariant kernels (TBIK). It serves the same
+// prompts with each number of ranks and each number of requests at once. For each way of serving it counts how many
+// different outputs a prompt has, by tokens and by log-probability bits. It also says how far probabilities are apart
+// before the first token that differs. Then it scores the outputs of two ranks by one rank.
 // make build/ranks && build/ranks
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION

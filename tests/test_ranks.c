@@ -1,6 +1,7 @@
-// Tensor parallelism and leaves, on the CPU: on what a result depends, and in which order the sums of o and down are
-// taken. Three models: examples/tiny42 (4 heads), a dense one of 8 heads with a feed-forward width whose leaves are no
-// multiples of sixteen, and a mixture of 8 heads; and base42 where it is present.
+// Tensor parallelism and leaves on the CPU: what a result depends on, and in which order the sums of o and down are
+// taken. There are three models: examples/tiny42 with 4 heads, a dense model with 8 heads, and a mixture with 8 heads.
+// The leaves of the dense model's feed-forward width are no multiples of sixteen. base42 is tested too where it is
+// present.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
