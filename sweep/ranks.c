@@ -140,6 +140,7 @@ typedef struct spread {
 // answers: [configurations][requests].
 static spread spread_of(const study *s, answer *const *answers, int configurations) {
     spread d = {0};
+    int tokens = 0, bits = 0;  // whole numbers: a sum of shares would not come to 1
     for (int i = 0; i < s->requests; i++)
         for (int c = 0; c < configurations; c++) {
             const answer *a = &answers[c][i], *first = &answers[0][i];
@@ -148,12 +149,14 @@ static spread spread_of(const study *s, answer *const *answers, int configuratio
                 new_tokens = new_tokens && !same_tokens(s, a, &answers[e][i]);
                 new_bits = new_bits && !same_bits(s, a, &answers[e][i]);
             }
-            d.tokens += new_tokens / (double)s->requests;
-            d.bits += new_bits / (double)s->requests;
+            tokens += new_tokens;
+            bits += new_bits;
             for (int t = 0; t < s->tokens && a->tokens[t] == first->tokens[t]; t++)
                 d.largest = fmax(d.largest,
                                  fabs(llm42_exp64((double)a->logprobs[t]) - llm42_exp64((double)first->logprobs[t])));
         }
+    d.tokens = (double)tokens / (double)s->requests;
+    d.bits = (double)bits / (double)s->requests;
     return d;
 }
 

@@ -192,6 +192,8 @@ ends 0 '^every promise held$' ranks --requests 2 --tokens 8 --prompt-tokens 8 --
     failed=$((failed + 1))
 [ "$(grep -cP '^(invariant|dvr|best), leaves\t4\tscored_other_bits\t0$' "$out/ranks.tsv")" = 3 ] && passed=$((passed + 1)) ||
     failed=$((failed + 1))
+# Nine shares of 1/9 add up to more than 1: prompts are counted in whole numbers.
+ends 0 '^every promise held$' ranks --requests 9 --tokens 4 --prompt-tokens 8 --batch 4 --tensor-parallel 1,2
 ends 2 '--leaves: 2: fewer than 4 ranks' ranks --leaves 2
 ends 2 'cannot be cut into any of 8 ranks' ranks --tensor-parallel 8
 ends 2 '--batch: 0 is outside' ranks --batch 8,0
