@@ -14,6 +14,8 @@
 //     build/score --ids IDS                                          presets dvr, best and invariant
 //     build/score --ids IDS --schedule fixed --rows 512 --prompt N   preset paper: M = W x G = 512, and prompts run
 //                                                                    alone, each in one pass of its own shape
+// If --tensor-parallel or --leaves were given there, give the same here. Presets dvr, best and invariant need only
+// --leaves, if there were as many leaves as ranks.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -87,7 +89,8 @@ int main(int argc, char **argv) {
     llm42_model_desc load = {.path = model_path, .on_device = args_on_device(model_path, backend), .no_mmap = no_mmap};
     args_check(llm42_model_load(&model, &load, &error), &error);
     if (text) {
-        args_check(tok_open(&t, model, model_path, tokenizer, &error), &error);
+        if (tok_open(&t, model, model_path, tokenizer, &error))
+            args_fail(1, "%s (--ids does without a tokenizer)", error.text);
         args_check(tok_encode(t, text, strlen(text), true, &ids, &error), &error);
     }
     int count = (int)arrlen(ids), vocab = model->config.vocab;

@@ -167,6 +167,7 @@ else
     failed=$((failed + 1))
 fi
 ends 2 '--prompt: 4 is more than' score --ids 0,9,9 --prompt 4
+ends 1 'no tokenizer \(--ids does without' score --model synthetic:tiny --text x
 ends 2 "--schedule: 'tree' is not one of: fast, fixed, invariant" score --text x --schedule tree
 for tool in generate score rollback determinism sweep bench; do
     ends 2 "--threads: 99999 is outside" $tool --threads 99999
