@@ -57,11 +57,11 @@ typedef struct args_option {
 #define ARGS_FLAG(name, pointer, help) \
     { name, ARGS_TYPE_FLAG, pointer, NULL, NULL, NULL, NULL, 0, 0, 0, 0, help }
 // How the model is cut, of llm42_engine_desc; both numbers are 1 by default.
-#define ARGS_RANKS(ranks, leaves)                                                                            \
-    ARGS_INT("tensor-parallel N", ranks, 1, 8, "ranks (devices) that share the model"),                      \
-        ARGS_INT("leaves C", leaves, 1, 8,                                                                   \
-                 "parts into which INVARIANT passes cut sums that ranks share; with N or more of them the\n" \
-                 "                         canonical result does not depend on N")
+#define ARGS_RANKS(ranks, leaves)                                                                         \
+    ARGS_INT("tensor-parallel N", ranks, 1, 8, "ranks (devices) that share the model: 1, 2, 4 or 8"),     \
+        ARGS_INT("leaves C", leaves, 1, 8,                                                                \
+                 "parts into which INVARIANT passes cut sums that ranks share: 1, 2, 4 or 8; with N or\n" \
+                 "                         more of them the canonical result does not depend on N")
 #define ARGS_INT(name, pointer, low, high, help) \
     { name, ARGS_TYPE_INT, NULL, pointer, NULL, NULL, NULL, low, high, 0, 0, help }
 #define ARGS_REAL(name, pointer, low, high, help) \
@@ -110,6 +110,12 @@ static inline llm42_result args_requests(const llm42_engine *engine, llm42_error
 static inline void args_check_requests(const llm42_engine *engine) {
     llm42_error error = {0};
     args_check(args_requests(engine, &error), &error);
+}
+
+// Can the model be cut into n ranks (or leaves)? llm42_engine_open asks the same.
+static inline bool args_can_cut(const llm42_config *c, int n, bool ranks) {
+    if ((n != 1 && n != 2 && n != 4 && n != 8) || c->heads % n || c->ffn % n) return false;
+    return !ranks || c->kv_heads % n == 0 || n % c->kv_heads == 0;
 }
 
 // Runs an engine until it is idle. Exits if it fails or a request of it does.

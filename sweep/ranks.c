@@ -46,7 +46,8 @@ typedef struct study {
     args_manifest manifest;
     llm42_model *model;
     int ranks[MOST], ranks_count, batch[MOST], batch_count;
-    int32_t **prompt;  // [requests], stb_ds arrays
+    char ranks_run[2 * MOST];  // the ranks that are run, as text
+    int32_t **prompt;          // [requests], stb_ds arrays
     char tsv_part[4096];
     FILE *tsv;
     int broken;
@@ -219,8 +220,7 @@ static void run_way(study *s, const way *w) {
             count++;
         }
     const spread d = spread_of(s, answers, count);
-    const bool broken = w->same && d.bits > 1;
-    s->broken += broken;
+    bool broken = w->same && d.bits > 1;
     if (args_is_terminal(stderr)) fprintf(stderr, "\r\033[K");
     printf("%-20s%8.2f%14.2f%14.3g", w->name, d.tokens, d.bits, d.largest);
     put(s, w, "configurations", count);
@@ -229,13 +229,14 @@ static void run_way(study *s, const way *w) {
     put(s, w, "largest_probability_difference", d.largest);
     if (two >= 0) {
         const scored f = score(s, w, answers[two]);
-        s->broken += w->same && f.other;
+        broken |= w->same && f.other;
         printf("%12.1f%14.3g%14.3g", 100.0 * f.other / f.tokens, f.sum / f.tokens, f.largest);
         put(s, w, "scored_tokens", f.tokens);
         put(s, w, "scored_other_bits", f.other);
         put(s, w, "scored_mean_probability_difference", f.sum / f.tokens);
         put(s, w, "scored_largest_probability_difference", f.largest);
     }
+    s->broken += broken;
     printf("%s\n", broken ? "  BROKEN" : "");
     fflush(stdout);
     for (int c = 0; c < count; c++) {
@@ -256,24 +257,31 @@ static int list_of(const char *option, const char *text, int high, int to[MOST])
     }
 }
 
-// Ranks that the model cannot be cut into are left out.
+// Ranks that the model cannot be cut into are left out. All of this is checked before the first run.
 static void fit_ranks(study *s) {
     const llm42_config *c = &s->model->config;
     int kept = 0;
     for (int i = 0; i < s->ranks_count; i++) {
         const int n = s->ranks[i];
-        if (c->heads % n || c->ffn % n || (c->kv_heads % n && n % c->kv_heads))
-            printf("%d ranks: left out: %d heads, %d KV heads, feed-forward width %d\n", n, c->heads, c->kv_heads,
-                   c->ffn);
+        if (n != 1 && n != 2 && n != 4 && n != 8) args_fail(2, "--tensor-parallel: %d: must be 1, 2, 4 or 8", n);
+        if (!args_can_cut(c, n, true))
+            printf("%d ranks are left out: the model has %d heads, %d KV heads and a feed-forward width of %d\n", n,
+                   c->heads, c->kv_heads, c->ffn);
         else s->ranks[kept++] = n;
     }
     if (!kept) args_fail(2, "--tensor-parallel: the model cannot be cut into any of %s ranks", s->ranks_list);
     s->ranks_count = kept;
     for (int n = 8; n >= 1 && !s->leaves; n /= 2)
-        if (c->heads % n == 0 && c->ffn % n == 0) s->leaves = n;
-    for (int i = 0; i < kept; i++)
+        if (args_can_cut(c, n, false)) s->leaves = n;
+    if (!args_can_cut(c, (int)s->leaves, false))
+        args_fail(2, "--leaves: %d: must be 1, 2, 4 or 8, and divide the model's %d heads and feed-forward width %d",
+                  (int)s->leaves, c->heads, c->ffn);
+    size_t used = 0;
+    for (int i = 0; i < kept; i++) {
         if (s->ranks[i] > s->leaves)
             args_fail(2, "--leaves: %d: fewer than %d ranks: results would differ", (int)s->leaves, s->ranks[i]);
+        used += (size_t)snprintf(s->ranks_run + used, sizeof s->ranks_run - used, "%s%d", i ? "," : "", s->ranks[i]);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -288,7 +296,7 @@ int main(int argc, char **argv) {
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
         ARGS_TEXT("model DIR", &s.model_path, "model folder, file or synthetic:NAME"),
-        ARGS_TEXT("tensor-parallel LIST", &s.ranks_list, "numbers of ranks"),
+        ARGS_TEXT("tensor-parallel LIST", &s.ranks_list, "numbers of ranks: 1, 2, 4, 8"),
         ARGS_TEXT("batch LIST", &s.batch_list, "numbers of requests at once"),
         ARGS_INT("leaves C", &s.leaves, 0, 8, "in the rows that say so; 0: as many as the model allows"),
         ARGS_INT("requests N", &s.requests, 1, 4096, "prompts"),
@@ -327,7 +335,7 @@ int main(int argc, char **argv) {
     make_prompts(&s);
     printf("%s, bf16, %s, temperature %g: %d prompts, %d new tokens, ranks %s, batches %s, %d leaves\n\n%42s%40s\n"
            "%-20s%8s%14s%14s%12s%14s%14s\n",
-           s.model->name, s.backend->name, (double)s.temperature, (int)s.requests, (int)s.tokens, s.ranks_list,
+           s.model->name, s.backend->name, (double)s.temperature, (int)s.requests, (int)s.tokens, s.ranks_run,
            s.batch_list, (int)s.leaves, "different outputs", "two ranks, scored by one", "", "tokens", "with bits",
            "largest dp", "other, %", "mean dp", "largest dp");
     for (int i = 0; i < WAYS; i++) run_way(&s, &ways[i]);
@@ -341,7 +349,7 @@ int main(int argc, char **argv) {
                 "prompt_tokens %d, seed %d, tensor_parallel %s, batch %s\n",
                 LLM42_VERSION, base ? base + 1 : s.model_path, s.backend->name, cpu ? " (" : "",
                 cpu ? llm42_cpu_isa() : "", cpu ? ")" : "", (double)s.temperature, (int)s.requests, (int)s.tokens,
-                (int)s.prompt_tokens, (int)s.seed, s.ranks_list, s.batch_list);
+                (int)s.prompt_tokens, (int)s.seed, s.ranks_run, s.batch_list);
         args_manifest_print(&s.manifest, file);
         fclose(s.tsv);
         fprintf(file, "way\tleaves\tmetric\tvalue\n%s", text);

@@ -531,6 +531,23 @@ static void open_model(sweep *s) {
     args_fail(1, "%s%s%s", s->sim ? s->set.calibration : "", s->sim ? ": model: " : "", error.text);
 }
 
+// Refuses ranks and leaves that the model cannot be cut into: the cell that has them may be the last.
+static void check_ranks(const sweep *s) {
+    const llm42_config *c = &s->model->config;
+    for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
+        const int ranks = (int)cell_number(&s->grid, &s->grid.cells[i], TENSOR_PARALLEL, 1);
+        const int leaves = (int)cell_number(&s->grid, &s->grid.cells[i], LEAVES, 1);
+        if (s->sim && ranks > 1 && ranks != s->calibration->devices)
+            args_fail(2, "--tensor-parallel: %d: must be 1, or the %d device%s of calibration %s", ranks,
+                      s->calibration->devices, s->calibration->devices > 1 ? "s" : "", s->calibration->name);
+        if (!args_can_cut(c, ranks, true) || !args_can_cut(c, leaves, false))
+            args_fail(
+                2, "%s: %d: must be 1, 2, 4 or 8, and fit the model's %d heads, %d KV heads and feed-forward width %d",
+                args_can_cut(c, ranks, true) ? "--leaves" : "--tensor-parallel",
+                args_can_cut(c, ranks, true) ? leaves : ranks, c->heads, c->kv_heads, c->ffn);
+    }
+}
+
 // Opens the workload at every rate, so that what is wrong with it comes out before the first cell; finds the context.
 static void open_workload(sweep *s) {
     llm42_error error = {0};
@@ -851,6 +868,7 @@ int main(int argc, char **argv) {
         return args_finish();
     }
     open_model(&s);
+    check_ranks(&s);
     open_workload(&s);
     resolve(&s);
     configure(&s);

@@ -409,6 +409,10 @@ refuses 2 "--mode: 'fast' is not one of: dvr, nondeterministic, batch_invariant"
 refuses 2 '--ratio: 2 is outside 0 to 1' "${sim[@]}" --ratio 2
 refuses 2 "--window: '16.5' is not a whole number" "${sim[@]}" --window 16.5
 refuses 2 '--window, --group: W x G' "${sim[@]}" --window 1,4096 --group 4096,1
+refuses 2 '--tensor-parallel: 2: must be 1, or the 1 device of calibration' "${sim[@]}" --tensor-parallel 1,2
+refuses 2 '--leaves: 3: must be 1, 2, 4 or 8, and fit the model' "${sim[@]}" --leaves 1,3
+refuses 2 '--tensor-parallel: 8: must be 1, 2, 4 or 8, and fit the model.s 4 heads' --backend cpu --tensor-parallel 1,8 \
+    --requests 1 --workload fixed:4x4 --qps offline
 refuses 2 'the grid has 4665600 cells' "${sim[@]}" --window "$(seq -s, 1 60)" --group "$(seq -s, 1 60)" \
     --seed "$(seq -s, 1 36)" --ratio "$(seq -s, 0.01 0.01 0.36)"
 refuses 1 "workload: 'talk' is unknown" "${sim[@]}" --workload talk
