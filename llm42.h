@@ -1061,10 +1061,10 @@ struct llm42_engine_desc {
     int window;     // W; default: the preset's
     int group;      // G; default: the preset's. M = G x W
     // The order of sums of replay passes; default: the preset's. INVARIANT: the result is the canonical one, whatever
-    // the prefill is. FIXED, the paper's way: the result is not the canonical one. It depends on M, on .prefill, and
-    // with prefill ISOLATED on .token_budget, which cuts long prompts into chunks. FIXED also limits what deterministic
-    // requests share in the prefix cache. With prefill PACKED they share prompts and outputs, with INVARIANT only
-    // prompts, with ISOLATED nothing.
+    // the prefill is. FIXED, the paper's way: the result is not the canonical one. It depends on M, on .tensor_parallel
+    // and on .prefill. With prefill ISOLATED it also depends on .token_budget, which cuts long prompts into chunks, and
+    // with prefill INVARIANT on .leaves. FIXED also limits what deterministic requests share in the prefix cache. With
+    // prefill PACKED they share prompts and outputs, with INVARIANT only prompts, with ISOLATED nothing.
     llm42_verifier verifier;
     llm42_verify verify;            // default: the preset's
     llm42_fill fill;                // default: the preset's

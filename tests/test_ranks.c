@@ -299,6 +299,27 @@ TEST(controls_differ) {
     }
 }
 
+// With the verifier FIXED leaves matter to prompts alone, and only where they run in INVARIANT passes.
+TEST(fixed_depends_on_leaves_with_prefill_invariant_only) {
+    static answer one[REQUESTS], four[REQUESTS];
+    for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_INVARIANT; prefill++)
+        for (int ranks = 1; ranks <= 4; ranks *= 4) {
+            llm42_engine_desc desc = {.preset = LLM42_PRESET_PAPER,
+                                      .compute = LLM42_FP32,
+                                      .prefill = (llm42_prefill)prefill,
+                                      .window = 8,
+                                      .group = 4,
+                                      .token_budget = 256,
+                                      .tensor_parallel = ranks};
+            if (!serve(models[0], desc, true, true, one)) return;
+            desc.leaves = 4, desc.group = 2, desc.window = 16;
+            if (!serve(models[0], desc, false, true, four)) return;
+            const bool may = prefill == LLM42_PREFILL_INVARIANT && ranks == 1;
+            CHECK_MSG((differing(one, four) > 0) == may, "prefill %d, %d ranks: %d of %d requests differ by leaves",
+                      prefill, ranks, differing(one, four), (int)REQUESTS);
+        }
+}
+
 TEST(base42_on_eight_ranks) {
     llm42_model *base = NULL;
     if (access("../shared/models/base42/config.json", R_OK)) {
@@ -398,6 +419,7 @@ int main(int argc, char **argv) {
         RUN(sums_have_the_order_that_is_documented);
         RUN(one_result_on_any_number_of_ranks);
         RUN(controls_differ);
+        RUN(fixed_depends_on_leaves_with_prefill_invariant_only);
         RUN(base42_on_eight_ranks);
         RUN(what_does_not_divide_is_refused);
     }
