@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(MMA_THREADS) step_ring(const bf16 *x, const bf
         __syncthreads();
         copy(chunk + MMA_STAGES - 1);
         llm42__multiply<TILES, MMA_WARPS, MMA_TERMS, MMA_STAGES>(sum, at + (uint32_t)(chunk % MMA_STAGES * ring::STAGE),
-                                                                 whole);  // as step 5 does
+                                                                 whole, [](int) {});  // as step 5 does
     }
     llm42__write_outputs<TILES, false>(sum, y + (size_t)blockIdx.z * rows * n, n, n0, row0, rows);
 }
