@@ -5,11 +5,12 @@
 set -u
 export LC_ALL=C
 B=${B:-build}
-passed=0 failed=0
+source tests/check.sh
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
+log=$dir/log
 
-check() {  # check NAME AWK-CONDITION-ON n (points), median, worst: over the points of $figure $metric (but $but)
+points() {  # points NAME AWK-CONDITION-ON n (points), median, worst: over the points of $figure $metric (but $but)
     if awk -F '\t' -v figure="$figure" -v metric="$metric" -v but="${but:-none}" '
         $1 == figure && index($2, metric " ") == 1 && $4 != "repeat" && $2 !~ but { v[++n] = $7 < 0 ? -$7 : $7 }
         END {
@@ -32,17 +33,17 @@ if ! NOPLOT=1 OUT=$dir B=$B bash sweep/accuracy.sh >"$dir/table" 2>"$dir/errors"
     failed=$((failed + 1))
 fi
 figure=fig12 metric=p99_latency_s
-check "Fig. 12a: median within 6%, no cell beyond 35%" "n == 21 && median <= 6 && worst <= 35"
+points "Fig. 12a: median within 6%, no cell beyond 35%" "n == 21 && median <= 6 && worst <= 35"
 metric=recompute_pct
-check "Fig. 12b: median within 0.7 points, no cell beyond 4" "n == 21 && median <= 0.7 && worst <= 4"
+points "Fig. 12b: median within 0.7 points, no cell beyond 4" "n == 21 && median <= 0.7 && worst <= 4"
 figure=fig10 metric=total_tok_per_s
-check "Fig. 10: median within 4%" "n == 112 && median <= 4"
+points "Fig. 10: median within 4%" "n == 112 && median <= 4"
 figure=fig11 metric=ttft_s
-check "Fig. 11: median of the time to first token within 5%" "n == 32 && median <= 5"
+points "Fig. 11: median of the time to first token within 5%" "n == 32 && median <= 5"
 metric=e2e_s
-check "Fig. 11: latencies within 10%" "n == 32 && worst <= 10"
+points "Fig. 11: latencies within 10%" "n == 32 && worst <= 10"
 figure=throughput_vs_batch metric=output_tok_per_s
-but="dvr|invariant" check "the fitted curve: within 5%" "n == 9 && worst <= 5"
+but="dvr|invariant" points "the fitted curve: within 5%" "n == 9 && worst <= 5"
 
 # Elementary functions of other C libraries may move a flip now and then: 1%, and not to the bit.
 if paste "$dir/accuracy.tsv" sweep/results/paper/accuracy.tsv | awk -F '\t' '
@@ -57,16 +58,6 @@ else
     head -n 3 "$dir/log"
     failed=$((failed + 1))
 fi
-
-is() {  # is NAME COMMAND...: passes if the command does; shows what it prints otherwise
-    if "${@:2}" >"$dir/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        echo "test_accuracy: FAILED: $1:"
-        head -n 5 "$dir/log"
-        failed=$((failed + 1))
-    fi
-}
 
 # Pairs of published values of one quantity and GPU that agree to the digits that both print (three at least), in other
 # figures or other series: one run that the paper states twice. All lines of accuracy.tsv, or only those that are
@@ -92,9 +83,9 @@ twice() {  # twice all|counted
         }' "$dir/accuracy.tsv"
 }
 none() { [ -z "$("$@" | tee /dev/stderr)" ]; }
-is "no published value of one run is counted twice" none twice counted
+check "no published value of one run is counted twice" none twice counted
 repeated() { [ "$(twice all | wc -l)" = 20 ] && [ "$(grep -c "	repeat	" "$dir/accuracy.tsv")" = 20 ]; }
-is "control: with the repeated values, the 20 that stand twice are found" repeated
+check "control: with the repeated values, the 20 that stand twice are found" repeated
 
 roles() {  # every counted line has a role of the report, and each table of a role has as many values
     awk -F '\t' '
@@ -107,7 +98,7 @@ roles() {  # every counted line has a role of the report, and each table of a ro
             exit bad || said != all || !n["fitted"] || !n["shares data"] || !n["predicted"] || !n["other GPU"]
         }' "$dir/accuracy.tsv" "$dir/accuracy.md"
 }
-is "each value has one role, and the report has them all" roles
+check "each value has one role, and the report has them all" roles
 apart() {
     local name
     for name in "Fig. 10, throughput, W = 64" "Fig. 10, throughput, W = 32" "Table 4, recomputed tokens" \
@@ -115,7 +106,7 @@ apart() {
         grep -q "^| $name, all deterministic |" "$dir/accuracy.md" || { echo "no line: $name"; return 1; }
     done
 }
-is "values at 100% deterministic have lines of their own" apart
+check "values at 100% deterministic have lines of their own" apart
 spread() {
     awk -F ' [|] ' '
         /^[|] Fig. (5|9b|11|12)|^[|] camera-ready Fig. 13/ {
@@ -129,7 +120,7 @@ spread() {
         /^[|] (Fig. 10|Table 4)/ && NF > 7 && !/[|] one seed [|] one seed [|]/ { print; bad = 1 }
         END { exit bad || n < 10 || wide < 5 }' "$dir/accuracy.md"
 }
-is "the report has the lowest and the highest median of the seeds" spread
+check "the report has the lowest and the highest median of the seeds" spread
 
 # accuracy.sh on changed results, and with a changed table.
 refuses() {  # refuses TEXT: it fails, says TEXT, and leaves the report alone
@@ -147,14 +138,14 @@ change() {  # change FILE SED-SCRIPT: results of which one file is changed
     sed -i "$2" "$dir/changed/$1"
 }
 change fig12_points.tsv '/recompute_pct\tG=2\t64\t/d'
-is "a point that is missing is an error" refuses "Fig. 12b, recomputed tokens, all deterministic: 20 points in"
+check "a point that is missing is an error" refuses "Fig. 12b, recomputed tokens, all deterministic: 20 points in"
 change fig12_points.tsv '/recompute_pct\tG=2\t64\t/s/\t[0-9.]*\t\([0-9.]*\)$/\tnan\t\1/'
-is "a point without a value of ours is an error" refuses "fig12: no value of ours for recompute_pct G=2 64"
+check "a point without a value of ours is an error" refuses "fig12: no value of ours for recompute_pct G=2 64"
 # shellcheck disable=SC2016  # the dollar is sed's
 change fig12_points.tsv '$s/$/\nfig12\tnew_metric\tG=1\t16\t1\t2/'
-is "a point without a role is an error" refuses "fig12 new_metric G=1 16 stands in no line of accuracy.sh"
+check "a point without a role is an error" refuses "fig12 new_metric G=1 16 stands in no line of accuracy.sh"
 change fig12_seeds.tsv '/p99_latency_s\tG=2\t64\t44\t/d'
-is "a seed that lacks a point is an error" refuses "fig12_seeds.tsv lacks points of seed 44: run sweep/figures/fig12.sh"
+check "a seed that lacks a point is an error" refuses "fig12_seeds.tsv lacks points of seed 44: run sweep/figures/fig12.sh"
 # shellcheck disable=SC2016  # the dollars are sed's
 for seed_change in '/\t44\t[0-9.]*$/d;lacks points of seed 44' '3,$d;lacks points of seed 4' \
     '1,$d;lacks points of seed 4' '/p99_latency_s/d;lacks points of seed 4' '$s/.*/&\n&/;of seed 46 twice' \
@@ -162,7 +153,7 @@ for seed_change in '/\t44\t[0-9.]*$/d;lacks points of seed 44' '3,$d;lacks point
     '$s/[0-9.]*$/1/;has a mean of' '$s/.*/&\nfig12\trecompute_pct\tG=2\t64\t99\t0/;that the points file does not name' \
     '$s/.*/&\nfig12\tnew\tG=2\t64\t44\t1/;no point of the figure'; do
     change fig12_seeds.tsv "${seed_change%%;*}"
-    is "seeds changed by $seed_change is an error" refuses "${seed_change#*;}"
+    check "seeds changed by $seed_change is an error" refuses "${seed_change#*;}"
 done
 g2w64='/p99_latency_s\tG=2\t64\t'
 for point_change in "$g2w64/s/\t[0-9.]*\t\([0-9.]*\)$/\t5\t\1/;, ours is 5" \
@@ -172,18 +163,17 @@ for point_change in "$g2w64/s/\t[0-9.]*\t\([0-9.]*\)$/\t5\t\1/;, ours is 5" \
     "$g2w64/s/[0-9.]*$//;the published value of p99_latency_s G=2 64 is" \
     "$g2w64/s/.*/&\n&/;fig12 p99_latency_s G=2 64 stands in" "s/\t[^\t]*$//;columns, not 6"; do
     change fig12_points.tsv "${point_change%%;*}"
-    is "points changed by $point_change is an error" refuses "${point_change#*;}"
+    check "points changed by $point_change is an error" refuses "${point_change#*;}"
 done
 change fig12_points.tsv ''
 script=$dir/other.sh
 sed 's/;Fig. 12a, P99 latency, all deterministic;shares data;/;Fig. 12a, P99 latency;guessed;/' sweep/accuracy.sh >"$script"
-is "a role that is not in the list is an error" refuses 'the role "guessed" is none of those that accuracy.sh lists'
+check "a role that is not in the list is an error" refuses 'the role "guessed" is none of those that accuracy.sh lists'
 moved() {
     sed 's/;Fig. 12b, recomputed tokens, all deterministic;fitted;/;Fig. 12b, recomputed tokens;predicted;/' \
         sweep/accuracy.sh >"$dir/copy/sweep/accuracy.sh"
     OUT=$dir/changed bash "$dir/copy/sweep/accuracy.sh" | sed -n '/^## Predicted/,/^## Other/p' | grep "^| Fig. 12b, "
 }
-is "one word moves a group to another role" moved
+check "one word moves a group to another role" moved
 
-echo "test_accuracy: $passed passed, $failed failed"
-[ $failed = 0 ]
+finish

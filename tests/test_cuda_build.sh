@@ -7,7 +7,7 @@
 # From the environment: CC, STB (folder of stb_ds.h), B (the build folder).
 set -u
 CC=${CC:-gcc} STB=${STB:-/usr/include/stb} B=${B:-build}
-passed=0 failed=0 skipped=0
+source tests/check.sh
 out=$B/cudatest
 mkdir -p "$out/plain"
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
@@ -88,7 +88,4 @@ elif builds "make cuda" cuda B="$out" \
     builds "what is built in stays built in" B="$out" "$out/determinism"
     if grep -q building "$out/log"; then fail "plain make after make cuda built again"; else passed=$((passed + 1)); fi
 fi
-skips=
-[ "$skipped" = 0 ] || skips=", $skipped skipped"
-echo "test_cuda_build: $passed passed, $failed failed$skips"
-[ "$failed" = 0 ]
+finish

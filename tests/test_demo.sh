@@ -3,13 +3,12 @@
 # Then its keys, its screen on terminals of several sizes and kinds, and the files for slides.
 set -u
 export LC_ALL=C.UTF-8
-passed=0 failed=0 skipped=0
+source tests/check.sh
 rollback=${B:-build}/rollback
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 fail() { echo "test_demo: FAILED: $1" && failed=$((failed + 1)); }
-skip() { echo "  $1: skipped: $2" && skipped=$((skipped + 1)); }
-check() {  # check TEXT PATTERN...: every pattern is in the text
+shows() {  # shows TEXT PATTERN...: every pattern is in the text
     for pattern in "${@:2}"; do
         if grep -qE -e "$pattern" <<<"$1"; then passed=$((passed + 1)); else fail "no line with '$pattern'"; fi
     done
@@ -23,40 +22,40 @@ holds() {  # holds NAME COMMAND...
     if "${@:2}" >"$dir/log" 2>&1; then passed=$((passed + 1)); else fail "$1" && head -n 5 "$dir/log"; fi
 }
 out=$("$rollback" --html "$dir/run.html" --svg "$dir/run.svg" </dev/null 2>&1)
-check "$out" '^rollbacks +[1-9][0-9]* in [0-9]+ windows' '^marked +([0-9]+) of \1 identical' \
+shows "$out" '^rollbacks +[1-9][0-9]* in [0-9]+ windows' '^marked +([0-9]+) of \1 identical' \
     '^not marked +[1-9][0-9]* of [0-9]+ drift' \
     "^ +Log-probabilities: the fast pass preferred ' door' by 0.06; the replay ranked ' door' and ' house'$" \
     '^pass 17 +REPLAY in INVARIANT schedule: 24 rows' \
     '^ +candidate  out  to  the  door   \.  "  I$' '^ +=    =   =    X      \.  \.  \.$' \
     '^ +replay     out  to  the  house  \.  "  I  am$' '^D5 .* out to the\[- door\. "I-]\{\+ house\+}, and the two'
 out=$("$rollback" --inject 0.2 --verify wait </dev/null 2>&1)
-check "$out" 'inject' '^marked +([0-9]+) of \1 identical' 'made wrong on purpose; the replay preferred'
+shows "$out" 'inject' '^marked +([0-9]+) of \1 identical' 'made wrong on purpose; the replay preferred'
 for options in "--preset paper" "--preset paper --tokens 300" "--verifier fixed --verify eager --prefill packed"; do
     # shellcheck disable=SC2086  # several options
     out=$("$rollback" $options </dev/null 2>&1)
-    check "$out" 'REPLAY in FIXED schedule: 32 rows' '^marked +([0-9]+) of \1 identical' \
+    shows "$out" 'REPLAY in FIXED schedule: 32 rows' '^marked +([0-9]+) of \1 identical' \
         '^passes .* for deterministic prompts$' "^committed .* of the verifier's own$" '^rollbacks +[1-9]'
 done
 for options in "--preset best" "--preset invariant" "--prefill packed" "--verify eager"; do
     # shellcheck disable=SC2086
     out=$("$rollback" $options </dev/null 2>&1)
-    check "$out" '^pass 1 +INVARIANT schedule|^pass 1 +REPLAY in INVARIANT schedule' \
+    shows "$out" '^pass 1 +INVARIANT schedule|^pass 1 +REPLAY in INVARIANT schedule' \
         '^passes .* more in INVARIANT schedule$' '^marked +([0-9]+) of \1 identical'
     lacks "$out" 'FIXED'
 done
 out=$("$rollback" --verifier fixed --prefill invariant </dev/null 2>&1)
-check "$out" 'INVARIANT schedule: [0-9]+ rows; what they give is final' '^marked +([0-9]+) of \1 identical'
+shows "$out" 'INVARIANT schedule: [0-9]+ rows; what they give is final' '^marked +([0-9]+) of \1 identical'
 out=$("$rollback" --preset paper --window 6 --requests 2 --tokens 4 --html "$dir/paper.html" </dev/null 2>&1)
-check "$(<"$dir/paper.html")" 'W 6 x G 4 = M 24, paper: verifier fixed, eager, prefill isolated'
+shows "$(<"$dir/paper.html")" 'W 6 x G 4 = M 24, paper: verifier fixed, eager, prefill isolated'
 out=$("${B:-build}/determinism" --suite single --tokens 160 </dev/null 2>&1)
-check "$out" '^nondeterministic .* [2-9] ' 'every promise held'
-for row in dvr best paper invariant together; do check "$out" "^$row +[0-9]+ +[0-9]+ +1 +1 "; done
+shows "$out" '^nondeterministic .* [2-9] ' 'every promise held'
+for row in dvr best paper invariant together; do shows "$out" "^$row +[0-9]+ +[0-9]+ +1 +1 "; done
 out=$("$rollback" --planner deadline </dev/null 2>&1)
-check "$out" '^marked +([0-9]+) of \1 identical'
+shows "$out" '^marked +([0-9]+) of \1 identical'
 out=$("${B:-build}/generate" --prompt "It was a dark and stormy night" --deterministic --planner every </dev/null 2>&1)
-check "$out" '^It was a dark and stormy night.{100}'
+shows "$out" '^It was a dark and stormy night.{100}'
 out=$("$rollback" --requests 2 --tokens 4 --html "$dir/none.html" --svg "$dir/none.svg" </dev/null 2>&1)
-check "$out" 'No rollback in this run' '^rollbacks  0 in'
+shows "$out" 'No rollback in this run' '^rollbacks  0 in'
 holds "no rollback, in slides" grep -q "No rollback in this run" "$dir/none.html" "$dir/none.svg"
 
 # Keys from a pipe, with and without line ends: n goes to a rollback, b back, Enter to the next pass; the end runs on.
@@ -75,11 +74,11 @@ check_keys 'n\nb\nq\n' '1( [0-9]+)+'
 first=$(keys 'nq' | tail -n 1)
 check_keys 'nbbq' "1 .*$first $((first - 1)) $((first - 2))"
 check_keys 'nbbnq' "1 .*$first $((first - 1)) $((first - 2)) .*$first"
-check "$(keys 'nnnnnnnnnnnnnnnnnnnnnnnnq')" "^$first$"
-check "$(printf 'n' | $short)" '^marked +([0-9]+) of \1 identical'
-check "$(printf 'r' | $short)" '^marked +([0-9]+) of \1 identical'
-check "$($short <&-)" '^marked +([0-9]+) of \1 identical'
-check "$(printf 'q' | $short)" '^What happened' '^marked +([0-9]+) of \1 identical'
+shows "$(keys 'nnnnnnnnnnnnnnnnnnnnnnnnq')" "^$first$"
+shows "$(printf 'n' | $short)" '^marked +([0-9]+) of \1 identical'
+shows "$(printf 'r' | $short)" '^marked +([0-9]+) of \1 identical'
+shows "$($short <&-)" '^marked +([0-9]+) of \1 identical'
+shows "$(printf 'q' | $short)" '^What happened' '^marked +([0-9]+) of \1 identical'
 
 # A terminal of script's, its keys from a pipe: what happens does not depend on when.
 on_terminal() {  # on_terminal COLUMNS ROWS ENVIRONMENT KEYS OPTIONS
@@ -94,26 +93,26 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then
         out=$(on_terminal $columns 24 TERM=dumb "printf '  nnbq'" "--requests 6 --tokens 16")
         holds "dumb, $columns columns" narrow "$out" $columns
         holds "dumb: no escapes" no_bytes "$out" "$escape"
-        check "$out" '^pass 1 ' '^pass 2 ' '^candidate ' '^ +=.* X' '^replay ' 'n next rollback' '^What happened' '\[- '
+        shows "$out" '^pass 1 ' '^pass 2 ' '^candidate ' '^ +=.* X' '^replay ' 'n next rollback' '^What happened' '\[- '
         out=$(on_terminal $columns 24 "NO_COLOR=1 TERM=xterm" "printf nnbq" "--requests 6 --tokens 16")
         holds "NO_COLOR: no colours" no_bytes "$out" "$escape\\[[0-9;]*m"
         holds "NO_COLOR: drawn in place" grep -q "$escape\\[H" <<<"$out"
         out=$(plain <<<"$out")
         holds "NO_COLOR, $columns columns" narrow "$out" $columns
-        check "$out" 'pass 1 ' '^candidate ' '^ +=.* X' '^replay ' 'n next rollback' '^What happened' '\[- '
+        shows "$out" 'pass 1 ' '^candidate ' '^ +=.* X' '^replay ' 'n next rollback' '^What happened' '\[- '
     done
     out=$(on_terminal 80 24 TERM=xterm-256color "printf nnbq" "--tokens 32")
     holds "colours" grep -q "$escape\\[[0-9;]*m" <<<"$out"
     holds "80 columns" narrow "$(plain <<<"$out")" 80
-    check "$(plain <<<"$out")" '^candidate  out  to  the  door' 'so far'
+    shows "$(plain <<<"$out")" '^candidate  out  to  the  door' 'so far'
     resize="stty cols 25 rows 5 </dev/tty"
     out=$(on_terminal 30 8 TERM=xterm "printf n; $resize; printf 'b  q'" "--window 64 --tokens 16" | plain)
-    check "$out" '^What happened'
+    shows "$out" '^What happened'
     resize="stty cols 40 rows 24 </dev/tty"
     out=$(on_terminal 80 24 TERM=xterm "printf n; $resize; printf bq" "--requests 6 --tokens 16" | plain)
     holds "a terminal that gets narrower" narrow "$(sed -n '/so far/,$p' <<<"$out")" 40
     out=$(printf q | script -qec "$rollback --step --requests 2 --tokens 8; stty -a" /dev/null | tr -d '\r' | plain)
-    check "$out" '^What happened' '[^-]icanon' '[^-]echo '
+    shows "$out" '^What happened' '[^-]icanon' '[^-]echo '
 else
     skip "terminals" "script (bsdutils) is not here"
 fi
@@ -122,17 +121,17 @@ fi
 "$rollback" --delay 1 --html "$dir/again.html" --svg "$dir/again.svg" </dev/null >/dev/null 2>&1
 holds "the same page again" cmp "$dir/run.html" "$dir/again.html"
 holds "the same picture again" cmp "$dir/run.svg" "$dir/again.svg"
-check "$(<"$dir/run.svg")" "the fast pass preferred ' door' by 0.06; the replay ranked ' door'"
+shows "$(<"$dir/run.svg")" "the fast pass preferred ' door' by 0.06; the replay ranked ' door'"
 for file in run.html run.svg; do
     out=$(<"$dir/$file")
-    check "$out" 'house' 'class="VERDICT"' 'class="STRUCK"' 'class="rollback"' '>X<' 'preferred' 'Served alone, 4 of 4'
+    shows "$out" 'house' 'class="VERDICT"' 'class="STRUCK"' 'class="rollback"' '>X<' 'preferred' 'Served alone, 4 of 4'
     lacks "$out" '<script|<link|<img|@import|url\(|href|src='
 done
 fails() {  # fails STATUS PATTERN OPTIONS...: one line on stderr, and no file is left
     local status=$1 pattern=$2
     "$rollback" --requests 2 --tokens 8 "${@:3}" </dev/null >/dev/null 2>"$dir/err"
     holds "exit status $status: ${*:3}" [ $? = "$status" ]
-    check "$(<"$dir/err")" "$pattern"
+    shows "$(<"$dir/err")" "$pattern"
     holds "one line: ${*:3}" [ "$(wc -l <"$dir/err")" = 1 ]
 }
 mkdir "$dir/out"
@@ -158,7 +157,7 @@ kill -TERM $pid
 wait $pid
 holds "SIGTERM" [ $? = 143 ]
 exec 9>&-
-check "$(<"$dir/err")" '^rollback: interrupted$'
+shows "$(<"$dir/err")" '^rollback: interrupted$'
 holds "nothing is left behind by SIGTERM" [ -z "$(ls -A "$dir/out")" ]
 
 # Odd text: a path and tokens with markup, control characters, halves of characters, wide and combining ones.
@@ -185,16 +184,16 @@ tokenizer['model']['merges'] = merges
 json.dump(tokenizer, open(sys.argv[1] + '/tokenizer.json', 'w'))
 END
     out=$("$rollback" --model "$dir/odd" --inject 0.1 --html "$dir/odd.html" --svg "$dir/odd.svg" </dev/null 2>&1)
-    check "$out" '^marked +([0-9]+) of \1 identical' '␛\[31m␇' '\\xE2\\x82' '中文' '␡�2J' '␉␍¶' '�<&>'
+    shows "$out" '^marked +([0-9]+) of \1 identical' '␛\[31m␇' '\\xE2\\x82' '中文' '␡�2J' '␉␍¶' '�<&>'
     holds "odd tokens, 100 columns" narrow "$out" 100
     lacks "$(tr -d '\n' <<<"$out" | tr '\000-\010\013-\037\177' '\001')" $'\001'
-    check "$(<"$dir/odd.html")" '�&lt;&amp;&gt;'
+    shows "$(<"$dir/odd.html")" '�&lt;&amp;&gt;'
 else
     skip "odd tokens" "python3 is not here"
 fi
 out=$("$rollback" --model "$odd" --requests 2 --tokens 8 --html "$dir/path.html" --svg "$dir/path.svg" </dev/null 2>&1)
 for file in path.html path.svg; do
-    check "$(<"$dir/$file")" 'a&lt;b&gt;&amp;&quot;␛\[31m\\xE2\\x82�中'
+    shows "$(<"$dir/$file")" 'a&lt;b&gt;&amp;&quot;␛\[31m\\xE2\\x82�中'
 done
 if command -v xmllint >/dev/null; then
     for file in "$dir"/*.html "$dir"/*.svg; do holds "well-formed: $(basename "$file")" xmllint --noout "$file"; done
@@ -206,7 +205,4 @@ elif command -v python3 >/dev/null; then
 else
     skip "well-formed slides" "neither xmllint nor python3 is here"
 fi
-skips=
-[ "$skipped" = 0 ] || skips=", $skipped skipped"
-echo "test_demo: $passed passed, $failed failed$skips"
-[ "$failed" = 0 ]
+finish

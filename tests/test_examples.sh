@@ -5,20 +5,12 @@
 # From the environment: CC and OMP, for machines without cc or OpenMP, and STB (folder of stb_ds.h).
 set -u
 export LC_ALL=C.UTF-8
-passed=0 failed=0
+source tests/check.sh
 root=$(mktemp -d) || exit 1
 trap 'rm -rf "$root"' EXIT
+log=$root/log
 ln -s "$PWD/llm42.h" "$PWD/examples" "$PWD/sweep" "$root" && mkdir "$root/empty"
 
-check() {  # check NAME COMMAND...
-    if "${@:2}" >"$root/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        echo "test_examples: FAILED: $1: ${*:2}"
-        head -n 10 "$root/log"
-        failed=$((failed + 1))
-    fi
-}
 head_of() { sed -n '1,/^\*\/$/p' "$1"; }
 command_of() { head_of "$1" | sed -n '/^ *mkdir /,/ -lm$/p'; }
 shows() { grep -Eq "$2" "$root/$1.out"; }                                    # shows NAME PATTERN
@@ -85,5 +77,4 @@ check "more deadlines are met" \
 check "the same answers" shows 06_planner 'the same under every planner$'
 check "planner every: 60 lines" at_most 60 examples/planners.h '/>>every/,/>>deadline/p'
 check "planner deadline: 60 lines" at_most 60 examples/planners.h '/>>deadline/,/>>find/p'
-echo "test_examples: $passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

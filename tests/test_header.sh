@@ -4,21 +4,11 @@
 # From the environment: CC, STB (folder of stb_ds.h), B (the build folder).
 set -u
 CC=${CC:-gcc} STB=${STB:-/usr/include/stb} B=${B:-build}
-passed=0 failed=0 skipped=0
+source tests/check.sh
 out=$B/header
 mkdir -p "$out"
+log=$out/log
 strict="-Wall -Wextra -Werror -I. -isystem $STB"
-
-check() {  # check NAME COMMAND...
-    local name=$1; shift
-    if "$@" >"$out/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        echo "  $name: FAILED: $*"
-        head -n 20 "$out/log"
-        failed=$((failed + 1))
-    fi
-}
 
 echo '#include "llm42.h"
 int main(void) { return llm42_result_name(LLM42_OK) == 0; }' >"$out/uses.c"
@@ -82,7 +72,4 @@ for cc in g++ clang++; do
     check "$cc: C++ calls C" "$cc" -std=c++17 $strict "$out/uses.cc" "$out/implements.o" -o "$out/two" -lm
 done
 [ $cxx = 1 ] || { echo "  declarations as C++17: skipped: no C++ compiler"; skipped=1; }
-skips=
-[ "$skipped" = 0 ] || skips=", $skipped skipped"
-echo "test_header: $passed passed, $failed failed$skips"
-[ "$failed" = 0 ]
+finish

@@ -3,20 +3,10 @@
 # of pkg-config; make uninstall takes everything away again.
 set -u
 CC=${CC:-gcc} B=${B:-build}
-passed=0 failed=0 skipped=0
+source tests/check.sh
 root=$(mktemp -d) || exit 1
 trap 'rm -rf "$root"' EXIT
-
-check() {  # check NAME COMMAND...
-    local name=$1; shift
-    if "$@" >"$root/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        echo "  $name: FAILED: $*"
-        tail -n 20 "$root/log"
-        failed=$((failed + 1))
-    fi
-}
+log=$root/log
 
 make="make --no-print-directory CC=$CC B=$B DESTDIR=$root/dest PREFIX=/opt/llm42"
 prefix=$root/dest/opt/llm42
@@ -114,7 +104,4 @@ for jobs in 1 4; do
     check "banner, -j$jobs: gnuplot" grep -qx '  gnuplot  found' "$root/banner"
 done
 
-skips=
-[ "$skipped" = 0 ] || skips=", $skipped skipped"
-echo "test_install: $passed passed, $failed failed$skips"
-[ "$failed" = 0 ]
+finish

@@ -5,7 +5,7 @@
 # From the environment: CC, STB (folder of stb_ds.h), OMP (the OpenMP flag or nothing), B (the build folder).
 set -u
 CC=${CC:-gcc} STB=${STB:-/usr/include/stb} OMP=${OMP-} B=${B:-build}
-passed=0 failed=0 skipped=0
+source tests/check.sh
 out=$B/isa
 mkdir -p "$out"
 required="-std=c11 -ffp-contract=off -I. -isystem $STB"
@@ -93,7 +93,4 @@ else
     echo "  control: FAILED: digest '$got' should differ from '$want'"
     failed=$((failed + 1))
 fi
-skips=
-[ "$skipped" = 0 ] || skips=", $skipped skipped"
-echo "test_isa: $passed passed, $failed failed$skips"
-[ "$failed" = 0 ]
+finish

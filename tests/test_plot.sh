@@ -5,20 +5,11 @@
 set -u
 export LC_ALL=C
 B=${B:-build}
-passed=0 failed=0 skipped=0
+source tests/check.sh
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
+log=$dir/log
 plot="bash sweep/plot.sh"
-
-check() {  # check NAME COMMAND...: the command succeeds
-    if "${@:2}" >"$dir/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        echo "test_plot: FAILED: $1"
-        head -n 5 "$dir/log"
-        failed=$((failed + 1))
-    fi
-}
 
 refuses() {  # refuses STATUS TEXT ARGUMENT...: that status, one line on stderr with the text, no picture
     rm -f "$dir"/refused.*
@@ -174,13 +165,6 @@ plot="env PATH=$dir/bin bash sweep/plot.sh"
 refuses 1 "gnuplot is not installed: install gnuplot-nox" "$four" "${map[@]}"
 plot="bash sweep/plot.sh"
 
-finish() {
-    skips=
-    [ $skipped = 0 ] || skips=", $skipped skipped"
-    echo "test_plot: $passed passed, $failed failed$skips"
-    [ $failed = 0 ]
-    exit
-}
 command -v gnuplot >/dev/null || { echo "  drawing: skipped: gnuplot is not here"; skipped=1; finish; }
 
 # A heat map has every cell's number, the settings that all cells share, and where they come from.

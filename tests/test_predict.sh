@@ -5,19 +5,10 @@
 set -u
 export LC_ALL=C
 B=${B:-build}
-passed=0 failed=0
+source tests/check.sh
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
-
-is() {  # is NAME COMMAND...: passes if the command does; shows what it prints otherwise
-    if "${@:2}" >"$dir/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        echo "test_predict: FAILED: $1:"
-        head -n 5 "$dir/log"
-        failed=$((failed + 1))
-    fi
-}
+log=$dir/log
 
 # Simulated runs, and "measured" ones whose throughput is theirs times a number.
 grid=(--calibration sweep/calibration/cpu-tiny42.tsv --workload fixed:32x32 --requests 16 --qps offline,40
@@ -47,7 +38,7 @@ best_of_three() {
             exit bad || n != 10 || !("dvr 50% W=32 G=2 40" in run) || !("nondeterministic 40" in run)
         }' "$dir/errors"
 }
-is "the best of three repeats, and errors to it" best_of_three
+check "the best of three repeats, and errors to it" best_of_three
 one_file() {
     cp "$dir/one.tsv" "$dir/same.tsv"
     prediction_errors "$dir/one.tsv" "$dir/same.tsv" >"$dir/one_errors"
@@ -56,14 +47,14 @@ one_file() {
         { n++; if ($5 != 0 || $1 ~ /W=/) { print; bad = 1 } }
         END { exit bad || n < 6 * 5 }' "$dir/one_errors"
 }
-is "one file: no columns for repeats; the one window is not in the names" one_file
+check "one file: no columns for repeats; the one window is not in the names" one_file
 summary() {
     prediction_summary "$dir/errors" >"$dir/summary"
     cat "$dir/summary"
     grep -qF '| dvr 100% W=16 G=2 offline | -50.0% | +0.0% | +0.0% |' "$dir/summary" &&
         grep -qE '^\| output_tok_per_s \| 10 \| 50\.0% \| -50\.0% \|' "$dir/summary"
 }
-is "the summary" summary
+check "the summary" summary
 
 cpu() { B=$B OUT=$dir/cpu REQUESTS=4 REPEATS=2 bash sweep/cpu/run.sh "$@"; }
 refuses() {  # refuses TEXT COMMAND...
@@ -71,9 +62,9 @@ refuses() {  # refuses TEXT COMMAND...
     cat "$dir/said"
     grep -qF "$1" "$dir/said"
 }
-is "no runs: says what to do" refuses "is missing: run bash sweep/cpu/run.sh measure" cpu predict
-is "28 runs on the CPU, twice" cpu measure
-is "no calibration: says what to do" refuses "is missing: run bash sweep/cpu/run.sh calibrate" cpu predict
+check "no runs: says what to do" refuses "is missing: run bash sweep/cpu/run.sh measure" cpu predict
+check "28 runs on the CPU, twice" cpu measure
+check "no calibration: says what to do" refuses "is missing: run bash sweep/cpu/run.sh calibrate" cpu predict
 cp sweep/calibration/cpu-tiny42.tsv "$dir/cpu/"
 runs() {
     FORCE=1 cpu predict || return 1
@@ -82,24 +73,23 @@ runs() {
         grep -q '^# simulated: .*calibration cpu-tiny42' "$dir/cpu/predict_errors.tsv" &&
         grep -q '^| output_tok_per_s | 28 |' "$dir/cpu/predict.md"
 }
-is "28 runs beside the simulated ones" runs
+check "28 runs beside the simulated ones" runs
 times 2 "$dir/cpu/offline_1.tsv" "$dir/cpu/offline_2.tsv"
-is "repeats that differ are refused" refuses "the machine was busy: the two best repeats of " cpu predict
+check "repeats that differ are refused" refuses "the machine was busy: the two best repeats of " cpu predict
 said() {
     FORCE=1 cpu predict && grep -q '^# doubtful, ' "$dir/cpu/predict_errors.tsv" &&
         grep -q '^doubtful, ' "$dir/cpu/predict.md"
 }
-is "with FORCE=1 the results say so" said
-is "an unknown part: the usage" refuses "bash sweep/cpu/run.sh calibrate" cpu everything
+check "with FORCE=1 the results say so" said
+check "an unknown part: the usage" refuses "bash sweep/cpu/run.sh calibrate" cpu everything
 
 sglang() {
     OUT_H200=$dir B=$B bash sweep/figures/h200_sglang.sh && cmp "$dir/sglang.md" sweep/results/h200/sglang.md
 }
-is "SGLang's tables beside ours are those of the committed measurements" sglang
+check "SGLang's tables beside ours are those of the committed measurements" sglang
 extra() {
     grep -F '| Triton | 1024 | 1024 | 36.91 | 57.25 | 55.1 |' "$dir/sglang.md" &&
         grep '^| ShareGPT | DVR |' "$dir/sglang.md"
 }
-is "SGLang's largest extra time is 55.1%" extra
-echo "test_predict: $passed passed, $failed failed"
-[ $failed = 0 ]
+check "SGLang's largest extra time is 55.1%" extra
+finish

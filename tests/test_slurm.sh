@@ -9,23 +9,14 @@
 # From the environment: B (the build folder).
 set -u
 export LC_ALL=C
-passed=0 failed=0 skipped=0
+source tests/check.sh
 here=$PWD programs=$(realpath "${B:-build}") dir=$(mktemp -d) || exit 1
+log=$dir/log
 # A cluster or a configuration of the caller's must not be met.
 unset B "${!SLURM@}" "${!SBATCH@}" "${!SQUEUE@}" "${!SCANCEL@}" "${!PARALLEL@}"
 export SLURM_CONF=$dir/slurm.conf
 unpacked=$dir/packages
 
-check() {  # check NAME COMMAND...: the command succeeds
-    if "${@:2}" >"$dir/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        echo "test_slurm: FAILED: $1"
-        head -n 5 "$dir/log"
-        failed=$((failed + 1))
-    fi
-}
-skip() { echo "  $1: skipped: $2"; skipped=$((skipped + 1)); }
 within() {  # within SECONDS COMMAND...: tries until it succeeds
     local end=$((SECONDS + $1))
     until "${@:2}" >/dev/null 2>&1; do
@@ -273,7 +264,4 @@ else
 fi
 check "nothing is left running" within 10 end_ours
 
-skips=
-[ "$skipped" = 0 ] || skips=", $skipped skipped"
-echo "test_slurm: $passed passed, $failed failed$skips"
-[ "$failed" = 0 ]
+finish

@@ -2,7 +2,7 @@
 # The house style, as far as a machine can tell: lines of at most 120 columns, the layout of .clang-format, no section
 # tag twice in a file, a README of at most 130 lines.
 set -u
-passed=0 failed=0 skipped=0
+source tests/check.sh
 
 clean() {  # clean NAME OUTPUT: passes if there is no output, else shows where it begins
     if [ -z "$2" ]; then
@@ -13,7 +13,6 @@ clean() {  # clean NAME OUTPUT: passes if there is no output, else shows where i
         failed=$((failed + 1))
     fi
 }
-skip() { echo "  $1: skipped: $2"; skipped=$((skipped + 1)); }
 
 mapfile -t files < <(find . -path ./build -prune -o -path './.*' -prune -o \( -name '*.[ch]' -o -name '*.cu' \) -print)
 clean "lines of more than 120 columns" "$(awk 'length > 120 {print FILENAME ":" FNR}' "${files[@]}")"
@@ -27,7 +26,4 @@ case $(clang-format --version 2>&1) in
 *' version 14.'*) clean "make format changes something" "$(clang-format --dry-run "${files[@]}" 2>&1)" ;;
 *) skip "clang-format" "version 14 is not here" ;;
 esac
-skips=
-[ "$skipped" = 0 ] || skips=", $skipped skipped"
-echo "test_style: $passed passed, $failed failed$skips"
-[ "$failed" = 0 ]
+finish

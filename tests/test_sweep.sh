@@ -5,20 +5,11 @@
 set -u
 export LC_ALL=C
 CC=${CC:-gcc} OMP=${OMP--fopenmp} STB=${STB:-/usr/include/stb} B=${B:-build}
-passed=0 failed=0
+source tests/check.sh
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
+log=$dir/log
 sweep=$B/sweep
-
-check() {  # check NAME COMMAND...: the command succeeds
-    if "${@:2}" >"$dir/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        echo "test_sweep: FAILED: $1"
-        head -n 5 "$dir/log"
-        failed=$((failed + 1))
-    fi
-}
 
 refuses() {  # refuses STATUS PATTERN ARGUMENT...: that status, one line on stderr with the pattern, nothing on stdout
     "$sweep" "${@:3}" >"$dir/stdout" 2>"$dir/stderr" </dev/null
@@ -460,5 +451,4 @@ check "nothing is left behind" [ "$(find "$dir" -name '*.part' | wc -l)" = 0 ]
 full_disk() { ! "$sweep" "${sim[@]}" >/dev/full; }
 check "a full disk is an error" full_disk
 
-echo "test_sweep: $passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

@@ -4,7 +4,8 @@
 # From the environment: B (the build folder).
 set -u
 export LC_ALL=C.UTF-8
-B=${B:-build} passed=0 failed=0
+B=${B:-build}
+source tests/check.sh
 out=$(mktemp -d) || exit 1
 trap 'rm -rf "$out"' EXIT
 
@@ -329,5 +330,4 @@ for tool in generate score rollback determinism sweep bench fit ranks; do
     echo "test_tools: FAILED: $tool --help without standard output"
     failed=$((failed + 1))
 done
-echo "test_tools: $passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish
