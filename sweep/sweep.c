@@ -537,9 +537,10 @@ static void check_ranks(const sweep *s) {
     for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
         const int ranks = (int)cell_number(&s->grid, &s->grid.cells[i], TENSOR_PARALLEL, 1);
         const int leaves = (int)cell_number(&s->grid, &s->grid.cells[i], LEAVES, 1);
-        if (s->sim && ranks > 1 && ranks != s->calibration->devices)
-            args_fail(2, "--tensor-parallel: %d: must be 1, or the %d device%s of calibration %s", ranks,
-                      s->calibration->devices, s->calibration->devices > 1 ? "s" : "", s->calibration->name);
+        if (s->sim && isnan(llm42_calibration_ranks_ms(s->calibration, 1, 1, ranks, 1)))
+            args_fail(2,
+                      "--tensor-parallel: %d: calibration %s is of %d device%s and has no table of exchanges for this",
+                      ranks, s->calibration->name, s->calibration->devices, s->calibration->devices > 1 ? "s" : "");
         if (!args_can_cut(c, ranks, true) || !args_can_cut(c, leaves, false))
             args_fail(
                 2, "%s: %d: must be 1, 2, 4 or 8, and fit the model's %d heads, %d KV heads and feed-forward width %d",

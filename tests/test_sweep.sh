@@ -400,7 +400,19 @@ refuses 2 "--mode: 'fast' is not one of: dvr, nondeterministic, batch_invariant"
 refuses 2 '--ratio: 2 is outside 0 to 1' "${sim[@]}" --ratio 2
 refuses 2 "--window: '16.5' is not a whole number" "${sim[@]}" --window 16.5
 refuses 2 '--window, --group: W x G' "${sim[@]}" --window 1,4096 --group 4096,1
-refuses 2 '--tensor-parallel: 2: must be 1, or the 1 device of calibration' "${sim[@]}" --tensor-parallel 1,2
+refuses 2 '--tensor-parallel: 2: calibration .* is of 1 device and has no table of exchanges' "${sim[@]}" \
+    --tensor-parallel 1,2
+# With a table of exchanges a calibration of one device serves several: two are faster than one.
+sed 's/^# end$/# table: exchange 2\nranks\trows\texchange_us\n2\t1\t11\n2\t512\t37\n# end/' \
+    sweep/calibration/h100-pcie-paper.tsv >"$dir/exchange.tsv"
+ranks=(--calibration "$dir/exchange.tsv" --workload fixed:64x32 --requests 20 --qps offline --quiet)
+check "ranks from a table of exchanges" "$sweep" "${ranks[@]}" --tensor-parallel 1,2 --out "$dir/ranks.tsv"
+check "two ranks are faster than one" awk -F '\t' '
+    /^#/ { next }
+    !named++ { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    { took[$at["tensor_parallel"]] = $at["duration_s"] }
+    END { exit !(took[2] > 0 && took[2] < took[1]) }' "$dir/ranks.tsv"
+refuses 2 '--tensor-parallel: 4: calibration exchange' "${ranks[@]}" --tensor-parallel 2,4
 refuses 2 '--leaves: 3: must be 1, 2, 4 or 8, and fit the model' "${sim[@]}" --leaves 1,3
 refuses 2 '--tensor-parallel: 8: must be 1, 2, 4 or 8, and fit the model.s 4 heads' --backend cpu --tensor-parallel 1,8 \
     --requests 1 --workload fixed:4x4 --qps offline
