@@ -303,12 +303,6 @@ static void run_spans(study *s, const way *w) {
     llm42_engine_close(loaded);
 }
 
-// What scoring makes of generated tokens.
-typedef struct scored {
-    int tokens, other;    // those whose log-probability has other bits
-    double sum, largest;  // differences of probability
-} scored;
-
 // Opens the backend again, as an engine had it, for scoring.
 static scoring open_scoring(study *s, const llm42_engine_desc *d, llm42_schedule schedule) {
     const int M = d->window * d->group;
@@ -334,22 +328,7 @@ static scoring open_scoring(study *s, const llm42_engine_desc *d, llm42_schedule
 }
 
 static void score_request(const scoring *scorer, const llm42_request *r, scored *sum) {
-    const int first = r->prompt_count, count = first + r->committed;
-    int32_t *ids = NULL;
-    float *logprob = NULL;
-    memcpy(arraddnptr(ids, first), r->prompt, sizeof *ids * (size_t)first);
-    memcpy(arraddnptr(ids, r->committed), r->tokens, sizeof *ids * (size_t)r->committed);
-    arrsetlen(logprob, count);
-    scoring_text(scorer, ids, count, first, logprob);
-    for (int i = 0; i < r->committed; i++) {
-        double difference = fabs(llm42_exp64((double)r->logprobs[i]) - llm42_exp64((double)logprob[first + i]));
-        sum->tokens++;
-        sum->other += memcmp(&r->logprobs[i], &logprob[first + i], sizeof *logprob) != 0;
-        sum->sum += difference;
-        if (difference > sum->largest) sum->largest = difference;
-    }
-    arrfree(ids);
-    arrfree(logprob);
+    scoring_compare(scorer, r->prompt, r->prompt_count, r->tokens, r->logprobs, r->committed, sum);
 }
 
 static void report_scored(study *s, const char *name, bool promised, const scored *sum) {

@@ -103,4 +103,31 @@ static inline int scoring_text(const scoring *s, const int32_t *ids, int count, 
     return rows;
 }
 
+// What scoring makes of generated tokens.
+typedef struct scored {
+    int tokens, other;    // those whose log-probability has other bits
+    double sum, largest;  // differences of probability
+} scored;
+
+// Scores a prompt and the `count` tokens that were generated behind it with `logprobs`, and adds to *sum.
+static inline void scoring_compare(const scoring *s, const int32_t *prompt, int prompt_count, const int32_t *tokens,
+                                   const float *logprobs, int count, scored *sum) {
+    const size_t all = (size_t)prompt_count + (size_t)count;
+    int32_t *ids = scoring_get(all, sizeof *ids);
+    float *logprob = scoring_get(all, sizeof *logprob);
+    memcpy(ids, prompt, sizeof *ids * (size_t)prompt_count);
+    memcpy(ids + prompt_count, tokens, sizeof *ids * (size_t)count);
+    scoring_text(s, ids, (int)all, prompt_count, logprob);
+    for (int i = 0; i < count; i++) {
+        const float its = logprob[prompt_count + i];
+        const double difference = fabs(llm42_exp64((double)logprobs[i]) - llm42_exp64((double)its));
+        sum->tokens++;
+        sum->other += memcmp(&logprobs[i], &its, sizeof its) != 0;
+        sum->sum += difference;
+        if (difference > sum->largest) sum->largest = difference;
+    }
+    free(ids);
+    free(logprob);
+}
+
 #endif  // SCORING_H

@@ -161,11 +161,6 @@ static spread spread_of(const study *s, answer *const *answers, int configuratio
     return d;
 }
 
-typedef struct scored {
-    int tokens, other;
-    double sum, largest;
-} scored;
-
 // Scores the outputs of some ranks by one rank, with as many leaves.
 static scored score(study *s, const way *w, const answer *answers) {
     const llm42_engine_desc desc = engine_desc(s, w, 1, 1);
@@ -185,24 +180,9 @@ static scored score(study *s, const way *w, const answer *answers) {
                                        .log = args_manifest_log,
                                        .log_user = &s->manifest};
     scoring_open(&scorer);
-    for (int i = 0; i < s->requests; i++) {
-        const int first = (int)arrlen(s->prompt[i]), count = first + (int)s->tokens;
-        int32_t *ids = scoring_get((size_t)count, sizeof *ids);
-        float *logprob = scoring_get((size_t)count, sizeof *logprob);
-        memcpy(ids, s->prompt[i], sizeof *ids * (size_t)first);
-        memcpy(ids + first, answers[i].tokens, sizeof *ids * (size_t)s->tokens);
-        scoring_text(&scorer, ids, count, first, logprob);
-        for (int t = 0; t < s->tokens; t++) {
-            const float mine = answers[i].logprobs[t], its = logprob[first + t];
-            const double difference = fabs(llm42_exp64((double)mine) - llm42_exp64((double)its));
-            d.tokens++;
-            d.other += memcmp(&mine, &its, sizeof mine) != 0;
-            d.sum += difference;
-            d.largest = fmax(d.largest, difference);
-        }
-        free(ids);
-        free(logprob);
-    }
+    for (int i = 0; i < s->requests; i++)
+        scoring_compare(&scorer, s->prompt[i], (int)arrlen(s->prompt[i]), answers[i].tokens, answers[i].logprobs,
+                        (int)s->tokens, &d);
     scoring_close(&scorer);
     return d;
 }
