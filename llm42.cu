@@ -317,6 +317,8 @@ struct llm42__meta_layout {
 
 // True if only FAST passes will run, for which nothing is promised.
 static bool llm42__fast_alone(const llm42__cuda *cu) { return cu->desc.schedules == 1u << LLM42_FAST; }
+// True if algorithms with leaves are tried, and so need memory for their parts: also where no pass will be INVARIANT.
+static bool llm42__has_leaves(const llm42__cuda *cu) { return cu->leaves > 1 && !llm42__fast_alone(cu); }
 // True if INVARIANT passes will verify what FAST passes decode: there are no others.
 static bool llm42__invariant_verifier(const llm42__cuda *cu) {
     return cu->desc.schedules == (1u << LLM42_FAST | 1u << LLM42_INVARIANT);
@@ -1278,8 +1280,7 @@ static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *lis
         want(&ex->route_source, entries);
         want(&ex->route_place, entries);
     }
-    const bool invariant = !cu->desc.schedules || cu->desc.schedules >> LLM42_INVARIANT & 1;
-    if (cu->leaves > 1 && invariant) want(&ex->parts, (size_t)cu->leaves * (used ? entries : R) * Dp);
+    if (llm42__has_leaves(cu)) want(&ex->parts, (size_t)cu->leaves * (used ? entries : R) * Dp);
     want(&ex->meta, cu->meta_size);
 }
 
@@ -1706,7 +1707,7 @@ static llm42_result llm42__lt_candidates(llm42__cuda *cu, int product, int rows,
 static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list,
                                       llm42_error *error) {
     const llm42__leaves leaves = llm42__leaves_of(cu, product);
-    const bool both = leaves.count > 1 && !llm42__fast_alone(cu);
+    const bool both = leaves.count > 1 && llm42__has_leaves(cu);
     list->clear();
     if (!cu->options.no_cublas) LLM42__TRY(llm42__lt_candidates(cu, product, rows, false, list, error));
     if (both && !cu->options.no_cublas) LLM42__TRY(llm42__lt_candidates(cu, product, rows, true, list, error));
@@ -2150,7 +2151,7 @@ static bool llm42__read_algorithm(llm42__cuda *cu, const char *line) {
     if (!llm42__algorithm_wanted(cu, row.product, row.rows)) return true;
     llm42__algorithm &p = row.algorithm;
     if (row.schedule == LLM42_INVARIANT && !p.sequential && !llm42__fast_alone(cu)) return false;
-    if (p.leaves && (llm42__leaves_of(cu, row.product).count == 1 || llm42__fast_alone(cu))) return false;
+    if (p.leaves && (llm42__leaves_of(cu, row.product).count == 1 || !llm42__has_leaves(cu))) return false;
     if (p.tile < 0) {
         cublasLtMatmulHeuristicResult_t fit;
         if (cu->options.no_cublas || llm42__lt_layouts(cu, row.product, row.rows, &p, nullptr) != LLM42_OK)

@@ -402,6 +402,8 @@ static void fabricate_sizes(llm42__cuda *cu, llm42_model *model, llm42_layer *la
     cu->desc.overlap = cu->desc.fixed_rows && random_int(0, 1);
     cu->desc.logits_fp32 = random_int(0, 1), cu->desc.router_fp32 = random_int(0, 1);
     cu->desc.leaves = 1 << random_int(0, 3);
+    const unsigned fast = 1u << LLM42_FAST, sets[] = {0, fast, fast | 1u << LLM42_FIXED, FAST_AND_INVARIANT};
+    cu->desc.schedules = sets[random_int(0, 3)];
     llm42__cuda_sizes(cu);
     const llm42__leaves leaves = llm42__leaves_of(cu, LLM42__DOWN);
     check(leaves.count == cu->desc.leaves && cu->Fp % 64 == 0 && cu->Fp >= leaves.count * leaves.terms &&
@@ -424,8 +426,8 @@ static void check_addresses(const llm42__cuda *cu, int64_t at) {
         check(e->x && e->h && e->delta && e->qkv && e->q && e->attended && e->gate_up && e->gated && e->logits &&
                   e->workspace && e->meta && !e->partial == (i > 0) && !e->arrived == (i > 0),
               "passes have memory", at);
-        const bool invariant = !cu->desc.schedules || cu->desc.schedules >> LLM42_INVARIANT & 1;
-        check(!e->parts == !(cu->leaves > 1 && invariant), "parts have memory where there are leaves", at);
+        const bool fast_alone = cu->desc.schedules == 1u << LLM42_FAST;
+        check(!e->parts == !(cu->leaves > 1 && !fast_alone), "parts have memory where leaves are tried", at);
         check(!c->experts || (e->router && e->expert_out && e->route_weight && e->route_id && e->route_offset &&
                               e->route_source && e->route_place),
               "mixtures have memory", at);
