@@ -451,10 +451,18 @@ __device__ __forceinline__ float4 llm42__leaf_sum(const float4 (&part)[8], int c
     return sum[0];
 }
 
-// Shapes: parts [count][values], fp32, part_stride apart -> out [values], bf16; values is a multiple of 4.
+__device__ __forceinline__ void llm42__write4(float4 sum, float *to) { *(float4 *)to = sum; }
+__device__ __forceinline__ void llm42__write4(float4 sum, llm42__bf16 *to) {
+    uint2 both;
+    both.x = llm42__pack(sum.x, sum.y), both.y = llm42__pack(sum.z, sum.w);
+    *(uint2 *)to = both;
+}
+
+// Shapes: parts [count][values], fp32, part_stride apart -> out [values]; values is a multiple of 4.
 // Work: a thread takes four values at a time. Order: the leaves' tree.
+template <typename OUT>
 __global__ void __launch_bounds__(256)
-    llm42__k_join(const float *parts, size_t part_stride, int count, size_t values, llm42__bf16 *out) {
+    llm42__k_join(const float *parts, size_t part_stride, int count, size_t values, OUT *out) {
     llm42__launch_next();
     llm42__wait_for_previous();
     for (size_t i = 4 * (blockIdx.x * (size_t)blockDim.x + threadIdx.x); i < values;
@@ -463,10 +471,7 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
         for (int p = 0; p < 8; p++)
             part[p] = p < count ? *(const float4 *)(parts + p * part_stride + i) : make_float4(0, 0, 0, 0);
-        const float4 sum = llm42__leaf_sum(part, count);
-        uint2 both;
-        both.x = llm42__pack(sum.x, sum.y), both.y = llm42__pack(sum.z, sum.w);
-        *(uint2 *)(out + i) = both;
+        llm42__write4(llm42__leaf_sum(part, count), out + i);
     }
 }
 
@@ -487,28 +492,39 @@ __device__ __forceinline__ size_t llm42__spread(size_t i, llm42__gaps gaps) {
     return gaps.part ? i / gaps.part * gaps.padded + i % gaps.part : i;
 }
 
-// Puts the rows r0 <= r < r0 + count of a matrix [n, k] into their place, where rows are `stride` apart. from: bf16 or
-// fp32 values; NULL: they are made from (key, scale). Padding keeps its zeros. Work: a thread for each element. No
-// sums.
+// The part of a matrix [n, k] that a rank has: `rows` rows from row0 on, and of them `columns` columns from column0 on.
+typedef struct llm42__slice {
+    int row0, rows, column0, columns;
+} llm42__slice;
+
+// Puts the rows r0 <= r < r0 + count of a slice of a matrix [n, k] into their place, where rows are `stride` apart.
+// from: these rows, whole, in bf16 or fp32; NULL: they are made from (key, scale). Padding keeps its zeros. Work: a
+// thread for each element. No sums.
 __global__ void llm42__k_place(llm42__bf16 *to, int stride, int turn, llm42__gaps rows, llm42__gaps columns,
-                               const void *from, bool fp32, size_t r0, size_t count, int k, uint64_t key, float scale) {
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count * k; i += (size_t)gridDim.x * blockDim.x) {
-        size_t r = r0 + i / k, c = i % k;
+                               const void *from, bool fp32, llm42__slice slice, size_t r0, size_t count, int k,
+                               uint64_t key, float scale) {
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count * slice.columns;
+         i += (size_t)gridDim.x * blockDim.x) {
+        const size_t row = i / slice.columns, r = r0 + row, column = i % slice.columns, c = slice.column0 + column,
+                     at = row * k + c;
         float value = !from  ? __fmul_rn(scale, llm42__synthetic_noise(key, r * k + c))
-                      : fp32 ? ((const float *)from)[i]
+                      : fp32 ? ((const float *)from)[at]
                              : 0.0f;
-        to[llm42__placed(llm42__spread(r, rows), turn) * stride + llm42__spread(c, columns)] =
-            from && !fp32 ? ((const llm42__bf16 *)from)[i] : __float2bfloat16_rn(value);
+        to[llm42__placed(llm42__spread(r - slice.row0, rows), turn) * stride + llm42__spread(column, columns)] =
+            from && !fp32 ? ((const llm42__bf16 *)from)[at] : __float2bfloat16_rn(value);
     }
 }
 
-// Adds lead x the embedding of token t to the head's row of its successor. Work: a block for each token. No sums.
-__global__ void llm42__k_lead(llm42__bf16 *head, const llm42__bf16 *embed, int vocab, int stride, int width,
-                              float lead) {
-    size_t t = blockIdx.x, to = (5 * t + 1) % vocab;
+// Adds lead x the embedding of token t to the head's row of its successor, if that is one of the `rows` rows from row0
+// on, which `head` has. Work: a block for each token. No sums.
+__global__ void llm42__k_lead(llm42__bf16 *head, const llm42__bf16 *embed, int row0, int rows, int vocab, int stride,
+                              int width, float lead) {
+    const size_t t = blockIdx.x;
+    const int row = (int)((5 * t + 1) % vocab) - row0;
+    if (row < 0 || row >= rows) return;
+    llm42__bf16 *to = head + (size_t)row * stride;
     for (int i = threadIdx.x; i < width; i += blockDim.x)
-        head[to * stride + i] = __float2bfloat16_rn(
-            fmaf(lead, __bfloat162float(embed[t * stride + i]), __bfloat162float(head[to * stride + i])));
+        to[i] = __float2bfloat16_rn(fmaf(lead, __bfloat162float(embed[t * stride + i]), __bfloat162float(to[i])));
 }
 
 // Noise, for ceilings and for products that are compared with llm42__k_reference.
@@ -666,15 +682,80 @@ __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
     return sum;
 }
 
+// What an operator before a norm has given. ranks 0: one sum, `of[0]`. Else a part of each rank, in its own memory,
+// which may be that of another device. The parts of INVARIANT passes are fp32, the others bf16.
+typedef struct llm42__rank_parts {
+    const void *of[8];
+    int ranks;
+} llm42__rank_parts;
+enum { LLM42__WHOLE, LLM42__ROUNDED, LLM42__LEAVES };  // one sum; parts in bf16; parts in fp32
+
+// Loads that other devices' writes may have reached: a cache beside the multiprocessor could hold an older value.
+__device__ __forceinline__ uint4 llm42__load_shared_by_ranks(const void *from) {
+    uint4 v;
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from)
+                 : "memory");
+    return v;
+}
+
+// The sum of the ranks' parts of eight elements from `at` on, rounded once. Order: bf16 parts by rank, fp32 parts by
+// the leaves' tree.
+template <int PARTS> __device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts, size_t at) {
+    uint4 whole;
+    if constexpr (PARTS == LLM42__WHOLE) {
+        whole = *(const uint4 *)((const llm42__bf16 *)parts.of[0] + at);
+    } else if constexpr (PARTS == LLM42__ROUNDED) {
+        uint4 piece[8];
+        float sum[8];
+#pragma unroll
+        for (int r = 0; r < 8; r++)
+            if (r < parts.ranks) piece[r] = llm42__load_shared_by_ranks((const llm42__bf16 *)parts.of[r] + at);
+#pragma unroll
+        for (int r = 0; r < 8; r++) {
+            if (r >= parts.ranks) continue;
+            const __nv_bfloat162 *pair = (const __nv_bfloat162 *)&piece[r];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const float2 v = __bfloat1622float2(pair[j]);
+                sum[2 * j] = r ? sum[2 * j] + v.x : v.x;
+                sum[2 * j + 1] = r ? sum[2 * j + 1] + v.y : v.y;
+            }
+        }
+        whole = make_uint4(llm42__pack(sum[0], sum[1]), llm42__pack(sum[2], sum[3]), llm42__pack(sum[4], sum[5]),
+                           llm42__pack(sum[6], sum[7]));
+    } else {
+        uint32_t half[4];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float4 part[8];
+#pragma unroll
+            for (int r = 0; r < 8; r++) {
+                part[r] = make_float4(0, 0, 0, 0);
+                if (r >= parts.ranks) continue;
+                const uint4 v = llm42__load_shared_by_ranks((const float *)parts.of[r] + at + 4 * i);
+                part[r] = make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
+                                      __uint_as_float(v.w));
+            }
+            const float4 sum = llm42__leaf_sum(part, parts.ranks);
+            half[2 * i] = llm42__pack(sum.x, sum.y), half[2 * i + 1] = llm42__pack(sum.z, sum.w);
+        }
+        whole = make_uint4(half[0], half[1], half[2], half[3]);
+    }
+    return whole;
+}
+
 // Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First,
 // x += delta, or x = the embedding of the row's token. With ADD_DRAWS h has a row for each draw, and x is left as it
 // is.
 // Work: a block takes one row at a time. A thread holds up to four pieces of eight elements.
-// Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone.
+// Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone. That of delta:
+// llm42__add_parts.
 enum { LLM42__EMBED, LLM42__ADD, LLM42__ADD_DRAWS };
-template <int KIND>
-__global__ void llm42__k_norm(llm42__bf16 *x, const llm42__bf16 *delta, const float *__restrict__ weight,
-                              llm42__bf16 *h, llm42__meta meta, int rows, int width, int stride, float eps) {
+template <int KIND, int PARTS>
+__global__ void llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const float *__restrict__ weight, llm42__bf16 *h,
+                              llm42__meta meta, int rows, int width, int stride, float eps) {
     __shared__ float shared[2][32];
     float4 w[4][2];
 #pragma unroll
@@ -696,8 +777,9 @@ __global__ void llm42__k_norm(llm42__bf16 *x, const llm42__bf16 *delta, const fl
         for (int i = 0; i < 4; i++) {
             int at = (threadIdx.x + i * blockDim.x) * 8;
             if (at >= stride) break;
-            piece[i] = *(const uint4 *)(KIND == LLM42__EMBED ? delta + from * stride + at : x + row * stride + at);
-            if (KIND != LLM42__EMBED) other[i] = *(const uint4 *)(delta + row * stride + at);
+            piece[i] = KIND == LLM42__EMBED ? llm42__add_parts<PARTS>(delta, from * stride + at)
+                                            : *(const uint4 *)(x + row * stride + at);
+            if (KIND != LLM42__EMBED) other[i] = llm42__add_parts<PARTS>(delta, row * stride + at);
         }
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -735,6 +817,60 @@ __global__ void llm42__k_norm(llm42__bf16 *x, const llm42__bf16 *delta, const fl
             }
             *(uint4 *)(h + row * stride + at) = piece[i];
         }
+    }
+}
+
+// Shapes: delta -> out [values], bf16; values is a multiple of 8. Norms do this themselves. The kernel is for those who
+// want to see the sum. Work: a thread takes eight values at a time. Order: that of llm42__add_parts.
+template <int PARTS>
+__global__ void __launch_bounds__(256) llm42__k_add_parts(llm42__rank_parts delta, size_t values, llm42__bf16 *out) {
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    for (size_t i = 8 * (blockIdx.x * (size_t)blockDim.x + threadIdx.x); i < values;
+         i += 8 * (size_t)gridDim.x * blockDim.x)
+        *(uint4 *)(out + i) = llm42__add_parts<PARTS>(delta, i);
+}
+
+// Where the devices of an engine meet. Each has flags in its own memory, which the others write: flag[d] is the number
+// of the last meeting that device d has come to. flag[8] counts the meetings of the device itself.
+typedef struct llm42__meeting {
+    unsigned *flag[8];      // of each device
+    const unsigned *ended;  // in the host's memory: nobody is to wait any more
+    int devices, self;
+} llm42__meeting;
+
+// Waits until all devices have come here. What they have written before is then there for all to read. It is a kernel
+// of one small block: nothing else that runs on the device has to wait for room, so no two devices can wait for each
+// other for ever. Work: a thread for each other device.
+__global__ void llm42__k_meet(llm42__meeting b) {
+    __shared__ unsigned meeting;
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    if (threadIdx.x == 0) meeting = ++b.flag[b.self][8];
+    __syncthreads();
+    const int other = (int)threadIdx.x;
+    if (other >= b.devices || other == b.self) return;
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(b.flag[other] + b.self), "r"(meeting) : "memory");
+    for (unsigned turn = 1;; turn++) {
+        unsigned seen, ended = 0;
+        asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(seen) : "l"(b.flag[b.self] + other) : "memory");
+        if ((int)(seen - meeting) >= 0) return;
+        if (turn % 4096 == 0)
+            asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(ended) : "l"(b.ended) : "memory");
+        if (ended) return;
+    }
+}
+
+// Shapes: part r [rows, width] -> to [rows, ranks, width], elements of `size` bytes; width x size is a multiple of 16.
+// Work: a thread copies 16 bytes at a time.
+__global__ void __launch_bounds__(256)
+    llm42__k_gather(llm42__rank_parts parts, int rows, int width, int size, void *to) {
+    const size_t pieces = (size_t)width * size / 16, all = (size_t)rows * parts.ranks * pieces;
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < all; i += (size_t)gridDim.x * blockDim.x) {
+        const size_t row = i / pieces / parts.ranks, rank = i / pieces % parts.ranks, piece = i % pieces;
+        ((uint4 *)to)[i] = llm42__load_shared_by_ranks((const uint4 *)parts.of[rank] + row * pieces + piece);
     }
 }
 
@@ -1972,8 +2108,9 @@ __global__ void llm42__k_combine(const llm42__bf16 *y, const int32_t *place, con
 }
 
 // The same from leaves: y [count][entries, stride], fp32. Order: by rank, from +0, in each leaf; then the leaves' tree.
+template <typename OUT>
 __global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int count, const int32_t *place,
-                                        const float *weight, int used, int stride, llm42__bf16 *out) {
+                                        const float *weight, int used, int stride, OUT *out) {
     llm42__launch_next();
     llm42__wait_for_previous();
     for (int i = 4 * threadIdx.x; i < stride; i += 4 * blockDim.x) {
@@ -1991,9 +2128,6 @@ __global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int 
                 part[p].w = fmaf(w, v.w, part[p].w);
             }
         }
-        const float4 sum = llm42__leaf_sum(part, count);
-        uint2 both;
-        both.x = llm42__pack(sum.x, sum.y), both.y = llm42__pack(sum.z, sum.w);
-        *(uint2 *)(out + (size_t)blockIdx.x * stride + i) = both;
+        llm42__write4(llm42__leaf_sum(part, count), out + (size_t)blockIdx.x * stride + i);
     }
 }

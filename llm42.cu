@@ -21,6 +21,9 @@
 #include "kernels.cu"
 
 #include <cublasLt.h>
+#ifdef LLM42_NCCL
+#include <nccl.h>
+#endif
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
@@ -114,7 +117,7 @@ struct llm42__algorithm {
     cublasLtMatmulAlgo_t algo;
     cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;  // owned by the layouts' list
     float us = 0;
-    bool leaves = false;      // it sums in leaves
+    bool leaves = false;      // it sums as INVARIANT passes do where ranks or leaves cut the sums (llm42__cut)
     bool sequential = false;  // it sums in the order of INVARIANT: the sequential one, of products with leaves in each
 };
 
@@ -151,6 +154,10 @@ struct llm42__execution {
     cudaEvent_t done;
     llm42__bf16 *x, *h, *delta, *qkv, *q, *attended, *gate_up, *gated, *expert_out;
     void *logits, *router, *workspace;  // logits, router: bf16 or fp32
+    // Of several ranks: what this one gives to the others, [R, Dp] of o and of down, bf16 or fp32; its logits; what
+    // NCCL has brought of all ranks.
+    void *part[2], *own_logits, *gathered;
+    unsigned *flag;  // see llm42__meeting; of the first rank on a device
     float *partial, *route_weight;
     float *parts;  // [leaves][rows, Dp], of a mixture [leaves][entries, Dp]; NULL: there is one leaf
     unsigned *arrived;
@@ -163,7 +170,7 @@ struct llm42__execution {
 
 struct llm42__graph {
     llm42__shape_key key;
-    cudaGraphExec_t exec[2];  // by execution
+    cudaGraphExec_t exec[2][8];  // by execution and device
 };
 
 struct llm42__timing {
@@ -185,12 +192,23 @@ struct llm42__cuda {
     llm42_backend_desc desc;
     llm42_cuda_desc options;
     const llm42_model *model;
+    // Tensor parallelism: this is one of `ranks` parts of the backend. Rank 0 is the backend's state and holds the
+    // others. Ranks on one device share a stream. `config` is the model's but for .heads, .kv_heads and .ffn, which are
+    // those of the rank.
+    int rank = 0, ranks = 1, devices = 1, own_device = 0;  // own_device: counted from 0 among those of the engine
+    std::vector<llm42__cuda *> others;
+    llm42__cuda *first = this;  // rank 0
+    llm42_config config;
+    std::vector<float> shown[8];  // of rank 0: each rank's part of what is given to the probe
+    void *nccl;                   // ncclComm_t; NULL: peer memory
+    unsigned *ended;              // of rank 0, pinned: by execution, nobody is to wait for another device any more
     cudaDeviceProp device;
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t product;
-    int D, Dp, Fp, Vp, dp, qkv, attended, Ep;  // widths; all but D are padded; dp: of a head; qkv, attended: of a row
+    // Widths. All but D are padded. dp: of a head; qkv, attended: of a row; Vr: logits of a rank; Vp: of all ranks.
+    int D, Dp, Fp, Vp, Vr, dp, qkv, attended, Ep;
     int page_shift, group, max_rows, max_draws, max_records;
-    int leaves = 1;                         // of o and down in INVARIANT passes
+    int leaves = 1;                         // of a rank's part of o and down in INVARIANT passes
     size_t kv_layer, meta_size, page_room;  // elements; bytes; int32 entries
     bool has[LLM42__REACHES];               // layers of this kind
     std::vector<void *> blocks, pinned;
@@ -208,35 +226,75 @@ struct llm42__cuda {
 };
 
 static const size_t llm42__workspace_bytes = (size_t)32 << 20;  // what NVIDIA recommends for Hopper
+enum { LLM42__FLAG_BYTES = 9 * sizeof(unsigned) };              // of llm42__meeting.flag
 
 static int llm42__padded(int n) { return (n + 63) / 64 * 64; }
 
 // n, k, outputs and weights of a product.
 static void llm42__product_shape(const llm42__cuda *cu, int product, int *n, int *k) {
     const int shape[LLM42__PRODUCTS][2] = {{cu->qkv, cu->Dp}, {cu->Dp, cu->attended}, {2 * cu->Fp, cu->Dp},
-                                           {cu->Dp, cu->Fp},  {cu->Vp, cu->Dp},       {cu->Ep, cu->Dp}};
+                                           {cu->Dp, cu->Fp},  {cu->Vr, cu->Dp},       {cu->Ep, cu->Dp}};
     *n = shape[product][0];
     *k = shape[product][1];
 }
 
 // A leaf of the feed-forward width. Where there are several, each is padded to whole steps of 16 terms.
 static int llm42__leaf_width(const llm42__cuda *cu) {
-    const int ffn = cu->model->config.ffn;
+    const int ffn = cu->config.ffn;
     return cu->leaves == 1 ? ffn : (ffn / cu->leaves + 15) / 16 * 16;
 }
 
-// How INVARIANT passes cut a product's sums.
+// Adds to an error which rank it is of. Returns `result`.
+static llm42_result llm42__of_rank(const llm42__cuda *cu, llm42_result result, llm42_error *error) {
+    static const char prefix[] = "cuda backend: ";
+    if (result == LLM42_OK || !error || cu->ranks == 1 || strstr(error->text, ": rank ")) return result;
+    const llm42_error cause = *error;
+    const bool prefixed = strncmp(cause.text, prefix, sizeof prefix - 1) == 0;
+    return llm42_fail(error, result, "%srank %d of %d, on device %d: %s", prefix, cu->rank, cu->ranks,
+                      cu->options.device, cause.text + (prefixed ? sizeof prefix - 1 : 0));
+}
+
+static llm42__cuda *llm42__rank(llm42__cuda *cu, int r) { return r ? cu->others[(size_t)r - 1] : cu; }
+
+// Runs f(rank) for each rank in turn, on its device.
+template <typename F> static llm42_result llm42__each_rank(llm42__cuda *cu, llm42_error *error, F f) {
+    for (int r = 0; r < cu->ranks; r++) {
+        llm42__cuda *rank = llm42__rank(cu, r);
+        if (cu->devices > 1) LLM42__CU(cudaSetDevice(rank->options.device));
+        LLM42__TRY(llm42__of_rank(rank, f(rank), error));
+    }
+    if (cu->devices > 1) LLM42__CU(cudaSetDevice(cu->options.device));
+    return LLM42_OK;
+}
+// The same for the first rank of each device.
+template <typename F> static llm42_result llm42__each_device(llm42__cuda *cu, llm42_error *error, F f) {
+    return llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
+        return rank->rank && rank->own_device == llm42__rank(cu, rank->rank - 1)->own_device ? LLM42_OK : f(rank);
+    });
+}
+
+// True if ranks or leaves cut the sums of a product. FAST and FIXED passes round the part of each rank to bf16 and add
+// the parts in order. INVARIANT passes keep leaves and parts in fp32 and add them by the leaves' tree.
+static bool llm42__cut(const llm42__cuda *cu, int product) {
+    return (cu->leaves > 1 || cu->ranks > 1) && (product == LLM42__O || product == LLM42__DOWN);
+}
+
+// How INVARIANT passes cut a rank's part of a product's sums.
 static llm42__leaves llm42__leaves_of(const llm42__cuda *cu, int product) {
-    if (cu->leaves == 1 || (product != LLM42__O && product != LLM42__DOWN)) return {1, 0, 0};
-    const llm42_config *c = &cu->model->config;
+    if (cu->leaves == 1 || !llm42__cut(cu, product)) return {1, 0, 0};
+    const llm42_config *c = &cu->config;
     return {cu->leaves, product == LLM42__O ? c->heads * c->head_dim / cu->leaves : llm42__leaf_width(cu), 0};
 }
 
-// True if the outputs of a product stay fp32. Else they are bf16.
-static bool llm42__fp32_out(const llm42__cuda *cu, int product) {
-    return (product == LLM42__HEAD && cu->desc.logits_fp32) || (product == LLM42__ROUTER && cu->desc.router_fp32);
+// True if the outputs of a product stay fp32. Else they are bf16. `leaves` is that of the algorithm.
+static bool llm42__fp32_out(const llm42__cuda *cu, int product, bool leaves) {
+    return (product == LLM42__HEAD && cu->desc.logits_fp32) || (product == LLM42__ROUTER && cu->desc.router_fp32) ||
+           (leaves && cu->ranks > 1);
 }
-static size_t llm42__out_bytes(const llm42__cuda *cu, int product) { return llm42__fp32_out(cu, product) ? 4 : 2; }
+// The most bytes of an output of a product, by any algorithm.
+static size_t llm42__out_bytes(const llm42__cuda *cu, int product) {
+    return llm42__fp32_out(cu, product, llm42__cut(cu, product)) ? 4 : 2;
+}
 
 static int llm42__bucket(const llm42__cuda *cu, int rows) {
     assert(rows <= cu->buckets.back());
@@ -278,19 +336,26 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
                                        void *y, llm42__bf16 *between, int rows, llm42_error *error) {
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
-    bool gated = product == LLM42__GATE_UP, fp32 = llm42__fp32_out(cu, product);
+    bool gated = product == LLM42__GATE_UP, fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
     const llm42__leaves leaves = llm42__leaves_of(cu, product);
+    const bool several = algorithm->leaves && leaves.count > 1;
     if (algorithm->tile >= 0) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[algorithm->tile];
-        llm42__tile_fn *fn = gated ? tile->gated : fp32 ? tile->fp32 : algorithm->leaves ? tile->joined : tile->plain;
+        llm42__tile_fn *fn = gated     ? tile->gated
+                             : several ? fp32 ? tile->parts : tile->joined
+                             : fp32    ? tile->fp32
+                                       : tile->plain;
         LLM42__CU(fn(x, w, y, rows, n, k, llm42__groups{}, leaves, cu->device.multiProcessorCount, ex->stream));
         return LLM42_OK;
     }
-    if (algorithm->leaves) {  // a product for each leaf, all at once
+    if (several) {  // a product for each leaf, all at once
         const size_t values = (size_t)rows * (size_t)n;
+        const dim3 grid((unsigned)std::min<size_t>((values + 1023) / 1024, 4096));
         LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, ex->parts, error));
-        LLM42__CU(llm42__launch(llm42__k_join, dim3((unsigned)std::min<size_t>((values + 1023) / 1024, 4096)),
-                                dim3(256), 0, ex->stream, ex->parts, values, leaves.count, values, (llm42__bf16 *)y));
+        LLM42__CU(fp32 ? llm42__launch(llm42__k_join<float>, grid, dim3(256), 0, ex->stream, ex->parts, values,
+                                       leaves.count, values, (float *)y)
+                       : llm42__launch(llm42__k_join<llm42__bf16>, grid, dim3(256), 0, ex->stream, ex->parts, values,
+                                       leaves.count, values, (llm42__bf16 *)y));
         return LLM42_OK;
     }
     LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
@@ -318,7 +383,7 @@ struct llm42__meta_layout {
 // True if only FAST passes will run, for which nothing is promised.
 static bool llm42__fast_alone(const llm42__cuda *cu) { return cu->desc.schedules == 1u << LLM42_FAST; }
 // True if algorithms with leaves are tried, and so need memory for their parts: also where no pass will be INVARIANT.
-static bool llm42__has_leaves(const llm42__cuda *cu) { return cu->leaves > 1 && !llm42__fast_alone(cu); }
+static bool llm42__has_leaves(const llm42__cuda *cu) { return llm42__cut(cu, LLM42__O) && !llm42__fast_alone(cu); }
 // True if INVARIANT passes will verify what FAST passes decode: there are no others.
 static bool llm42__invariant_verifier(const llm42__cuda *cu) {
     return cu->desc.schedules == (1u << LLM42_FAST | 1u << LLM42_INVARIANT);
@@ -405,11 +470,29 @@ static llm42_result llm42__stage_end(llm42__cuda *cu, llm42__execution *ex, llm4
     return LLM42_OK;
 }
 
+// Gives a rank's part of an operator's output to the probe, once all ranks have given theirs: [rows, width] of each.
+// `copies` ranks one after the other have the same.
+static void llm42__show_values(llm42__cuda *cu, int layer, const char *name, int rows, int copies,
+                               std::vector<float> *values) {
+    llm42__cuda *first = cu->first;
+    std::vector<float> all;
+    first->shown[cu->rank].swap(*values);
+    if (cu->rank + 1 < cu->ranks) return;
+    const size_t width = first->shown[0].size() / (size_t)rows;
+    for (size_t r = 0; r < (size_t)rows; r++)
+        for (int rank = 0; rank < cu->ranks; rank += copies) {
+            const float *from = first->shown[rank].data() + r * width;
+            all.insert(all.end(), from, from + width);
+        }
+    cu->probed->probe(cu->probed->probe_user, layer, name, rows, (int)(all.size() / (size_t)rows), all.data());
+}
+
 // Gives an operator's output to the probe: `rows` rows of `groups` vectors of `width` values, which lie `stride` apart.
+// All ranks have the same, or, if `split`, each has a part.
 static llm42_result llm42__show(llm42__cuda *cu, llm42__execution *ex, int layer, const char *name,
                                 const llm42__bf16 *from, int rows, int groups, int width, int stride, int row_stride,
-                                llm42_error *error) {
-    if (!cu->probed) return LLM42_OK;
+                                bool split, llm42_error *error) {
+    if (!cu->probed || (cu->rank && !split)) return LLM42_OK;
     std::vector<uint16_t> raw((size_t)rows * (size_t)row_stride);
     std::vector<float> values;
     LLM42__CU(cudaStreamSynchronize(ex->stream));
@@ -422,7 +505,8 @@ static llm42_result llm42__show(llm42__cuda *cu, llm42__execution *ex, int layer
                 memcpy(&value, &bits, sizeof value);
                 values.push_back(value);
             }
-    cu->probed->probe(cu->probed->probe_user, layer, name, rows, groups * width, values.data());
+    if (split) llm42__show_values(cu, layer, name, rows, 1, &values);
+    else cu->probed->probe(cu->probed->probe_user, layer, name, rows, groups * width, values.data());
     return LLM42_OK;
 }
 
@@ -430,7 +514,7 @@ static llm42_result llm42__show(llm42__cuda *cu, llm42__execution *ex, int layer
 static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__execution *ex, int layer, const char *name,
                                       const llm42__bf16 *cache, llm42_error *error) {
     if (!cu->probed) return LLM42_OK;
-    const llm42_config *c = &cu->model->config;
+    const llm42_config *c = &cu->config;
     const llm42_pass *pass = cu->probed;
     size_t width = (size_t)(c->kv_heads * cu->dp);
     std::vector<uint16_t> raw(width);
@@ -449,7 +533,7 @@ static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__execution *ex, int
                 values.push_back(value);
             }
     }
-    cu->probed->probe(cu->probed->probe_user, layer, name, pass->rows, c->kv_heads * c->head_dim, values.data());
+    llm42__show_values(cu, layer, name, pass->rows, std::max(1, cu->ranks / cu->model->config.kv_heads), &values);
     return LLM42_OK;
 }
 
@@ -489,7 +573,7 @@ static llm42__decode_shape llm42__decode_shape_of(int dp, int group, bool few, i
     return shape;
 }
 static llm42__decode_shape llm42__decode_shape_of(const llm42__cuda *cu, int rows) {
-    const bool few = rows * cu->model->config.kv_heads <= cu->device.multiProcessorCount;
+    const bool few = rows * cu->config.kv_heads <= cu->device.multiProcessorCount;
     return llm42__decode_shape_of(cu->dp, cu->group, few, llm42__shared_room(&cu->device));
 }
 
@@ -501,7 +585,7 @@ template <int DP>
 static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key,
                                                 llm42__attention a, llm42__meta meta, int decode_tasks,
                                                 llm42_error *error) {
-    const unsigned heads = (unsigned)cu->model->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
+    const unsigned heads = (unsigned)cu->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
     const int most = llm42__shared_room(&cu->device);
     if (key->prefill) {
         const int team = 2 * LLM42__UNIT_KEYS * DP * 2, sums = (DP / 2 + 4) * 128 * 4;
@@ -539,7 +623,7 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__executio
 
 static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key,
                                              int layer, const llm42__meta_layout *at, llm42_error *error) {
-    const llm42_config *c = &cu->model->config;
+    const llm42_config *c = &cu->config;
     const bool sliding = cu->model->layer[layer].sliding;
     const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, sliding ? LLM42__SLIDING : LLM42__FULL);
     llm42__attention a = {};
@@ -562,7 +646,7 @@ static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__execution *
 
 static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__execution *ex, int rows, int l, llm42__meta meta,
                                         llm42_error *error) {
-    const llm42_config *c = &cu->model->config;
+    const llm42_config *c = &cu->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     llm42__heads a = {c->heads,    c->kv_heads,   c->head_dim,   cu->qkv,  c->rope_interleaved,
                       layer->bias, layer->q_norm, layer->k_norm, cu->rope, c->norm_eps};
@@ -577,20 +661,70 @@ static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__execution *ex, i
     return LLM42_OK;
 }
 
+// A sum that a product or the experts have given to the next norm: whole, or a part of each rank.
+struct llm42__sum {
+    llm42__rank_parts parts;
+    int kind;  // LLM42__WHOLE, ROUNDED or LEAVES
+};
+
 template <int KIND>
-static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, int rows, const llm42__bf16 *delta,
+static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, int rows, const llm42__sum *sum,
                                         const float *weight, llm42__meta meta, llm42_error *error) {
     const int threads = ((cu->Dp / 8 + 3) / 4 + 31) / 32 * 32, most = 8 * cu->device.multiProcessorCount;
-    LLM42__STAGE("norm", LLM42__CU(llm42__launch(llm42__k_norm<KIND>, dim3((unsigned)std::min(rows, most)),
-                                                 dim3((unsigned)threads), 0, ex->stream, ex->x, delta, weight, ex->h,
-                                                 meta, rows, cu->D, cu->Dp, cu->model->config.norm_eps)));
+    auto kernel = llm42__k_norm<KIND, LLM42__WHOLE>;
+    if constexpr (KIND != LLM42__EMBED) {
+        if (sum->kind == LLM42__ROUNDED) kernel = llm42__k_norm<KIND, LLM42__ROUNDED>;
+        if (sum->kind == LLM42__LEAVES) kernel = llm42__k_norm<KIND, LLM42__LEAVES>;
+    }
+    LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(rows, most)), dim3((unsigned)threads),
+                                                 0, ex->stream, ex->x, sum->parts, weight, ex->h, meta, rows, cu->D,
+                                                 cu->Dp, cu->config.norm_eps)));
     return LLM42_OK;
+}
+
+// True if FAST passes of so many rows take the INVARIANT order whatever it costs.
+static bool llm42__few(const llm42__cuda *cu, const llm42__shape_key *key) {
+    return key->schedule == LLM42_FAST && llm42__prefers_canonical(cu) && key->rows <= LLM42__FEW_ROWS;
+}
+
+// Where a rank puts its sums of o (stage 0) or down (1).
+static void *llm42__sum_at(const llm42__cuda *cu, const llm42__execution *ex, int stage) {
+    return cu->ranks == 1 ? ex->delta : ex->part[stage];
+}
+
+// What the ranks have put there. first: rank 0; cu: the rank that is to read it.
+static llm42__sum llm42__sum_of(llm42__cuda *cu, int which, const llm42__shape_key *key, int stage) {
+    const bool experts = stage && cu->config.experts;
+    const int product = stage ? LLM42__DOWN : LLM42__O;
+    const bool leaves = experts ? key->schedule == LLM42_INVARIANT || llm42__few(cu, key)
+                                : llm42__algorithm_of(cu, product, key->schedule, key->rows)->leaves;
+    llm42__sum sum = {{{cu->execution[which].delta}, 0}, LLM42__WHOLE};
+    if (cu->ranks == 1) return sum;
+    sum.kind = leaves ? LLM42__LEAVES : LLM42__ROUNDED;
+    sum.parts.ranks = cu->ranks;
+    const size_t bytes = (size_t)key->rows * (size_t)cu->Dp * (leaves ? 4 : 2);
+    for (int r = 0; r < cu->ranks; r++)
+        sum.parts.of[r] = cu->execution[which].gathered
+                              ? (const char *)cu->execution[which].gathered + (size_t)r * bytes
+                              : (const char *)llm42__rank(cu->first, r)->execution[which].part[stage];
+    return sum;
+}
+
+// Gives the sum of o or down to the probe.
+static llm42_result llm42__show_sum(llm42__cuda *cu, llm42__execution *ex, int layer, const char *name, int rows,
+                                    const llm42__sum *sum, llm42_error *error) {
+    if (!cu->probed || cu->rank) return LLM42_OK;
+    const size_t values = (size_t)rows * (size_t)cu->Dp;
+    auto kernel = sum->kind == LLM42__LEAVES ? llm42__k_add_parts<LLM42__LEAVES> : llm42__k_add_parts<LLM42__ROUNDED>;
+    if (sum->kind != LLM42__WHOLE)
+        LLM42__CU(llm42__launch(kernel, dim3(256), dim3(256), 0, ex->stream, sum->parts, values, ex->delta));
+    return llm42__show(cu, ex, layer, name, ex->delta, cu->probed->rows, 1, cu->D, cu->Dp, cu->Dp, false, error);
 }
 
 template <typename LOGIT>
 static llm42_result llm42__enqueue_route(llm42__cuda *cu, llm42__execution *ex, const LOGIT *router, int rows,
                                          llm42_error *error) {
-    const llm42_config *c = &cu->model->config;
+    const llm42_config *c = &cu->config;
     LLM42__CU(llm42__launch(llm42__k_route<LOGIT>, dim3((unsigned)rows), dim3(32), 0, ex->stream, router, c->experts,
                             cu->Ep, c->experts_used, c->experts_renorm, ex->route_id, ex->route_weight));
     return LLM42_OK;
@@ -599,7 +733,7 @@ static llm42_result llm42__enqueue_route(llm42__cuda *cu, llm42__execution *ex, 
 // The feed-forward part of a mixture: a grouped product takes the rows of each expert together.
 static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key, int l,
                                            llm42_error *error) {
-    const llm42_config *c = &cu->model->config;
+    const llm42_config *c = &cu->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int rows = key->rows, used = c->experts_used, entries = rows * used,
               processors = cu->device.multiProcessorCount;
@@ -616,67 +750,174 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
                                          : llm42__enqueue_route(cu, ex, (const llm42__bf16 *)ex->router, rows, error));
                  LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, ex->stream, ex->route_id, rows,
                                          c->experts, used, ex->route_offset, ex->route_source, ex->route_place)));
-    const bool few = key->schedule == LLM42_FAST && llm42__prefers_canonical(cu) && rows <= LLM42__FEW_ROWS;
-    const bool cut = cu->leaves > 1 && (key->schedule == LLM42_INVARIANT || few);
+    const bool cut = llm42__cut(cu, LLM42__DOWN) && (key->schedule == LLM42_INVARIANT || llm42__few(cu, key));
+    void *sum = llm42__sum_at(cu, ex, 1);
     llm42__leaves leaves = llm42__leaves_of(cu, LLM42__DOWN);
     leaves.part_stride = (size_t)entries * (size_t)cu->Dp;
     LLM42__STAGE("gate_up", LLM42__CU(tile->gated(ex->h, layer->w[LLM42__GATE_UP], ex->gated, entries, 2 * cu->Fp,
                                                   cu->Dp, in, leaves, processors, ex->stream)));
-    LLM42__STAGE("down", LLM42__CU((cut ? tile->parts : tile->plain)(
+    LLM42__STAGE("down", LLM42__CU((!cut               ? tile->plain
+                                    : leaves.count > 1 ? tile->parts
+                                                       : tile->fp32)(
                              ex->gated, layer->w[LLM42__DOWN], cut ? (void *)ex->parts : ex->expert_out, entries,
                              cu->Dp, cu->Fp, out, leaves, processors, ex->stream)));
     if (cut) {
-        LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_combine_leaves, dim3((unsigned)rows), dim3(256), 0,
-                                                      ex->stream, ex->parts, leaves.part_stride, leaves.count,
-                                                      ex->route_place, ex->route_weight, used, cu->Dp, ex->delta)));
+        auto combine = [&](auto *to) {
+            return llm42__launch(llm42__k_combine_leaves<std::remove_pointer_t<decltype(to)>>, dim3((unsigned)rows),
+                                 dim3(256), 0, ex->stream, ex->parts, leaves.part_stride, leaves.count, ex->route_place,
+                                 ex->route_weight, used, cu->Dp, to);
+        };
+        LLM42__STAGE("route", LLM42__CU(cu->ranks > 1 ? combine((float *)sum) : combine((llm42__bf16 *)sum)));
         return LLM42_OK;
     }
-    LLM42__STAGE("route",
-                 LLM42__CU(llm42__launch(llm42__k_combine, dim3((unsigned)rows), dim3(256), 0, ex->stream,
-                                         ex->expert_out, ex->route_place, ex->route_weight, used, cu->Dp, ex->delta)));
+    LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_combine, dim3((unsigned)rows), dim3(256), 0, ex->stream,
+                                                  ex->expert_out, ex->route_place, ex->route_weight, used, cu->Dp,
+                                                  (llm42__bf16 *)sum)));
     return LLM42_OK;
 }
 
-static llm42_result llm42__enqueue_layer(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key, int l,
-                                         const llm42__meta_layout *at, llm42_error *error) {
-    const llm42_config *c = &cu->model->config;
+// A layer as far as o, on one rank. h is the first norm's output.
+static llm42_result llm42__enqueue_attend(llm42__cuda *cu, int which, const llm42__shape_key *key, int l,
+                                          const llm42__meta_layout *at, llm42_error *error) {
+    const llm42_config *c = &cu->config;
+    llm42__execution *ex = &cu->execution[which];
     const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, LLM42__FULL);
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
-    const int R = key->rows, real = cu->probed ? cu->probed->rows : 0, D = cu->D, Dp = cu->Dp;
-    LLM42__TRY(llm42__show(cu, ex, l, "attention_norm", ex->h, real, 1, D, Dp, Dp, error));
+    const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
+    LLM42__TRY(llm42__show(cu, ex, l, "attention_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
     LLM42__TRY(
         llm42__enqueue_product(cu, ex, LLM42__QKV, key->schedule, layer->w[LLM42__QKV], ex->h, ex->qkv, R, error));
     LLM42__STAGE("rope", LLM42__TRY(llm42__enqueue_rope(cu, ex, R, l, meta, error)));
-    LLM42__TRY(llm42__show(cu, ex, l, "q", ex->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, error));
+    LLM42__TRY(llm42__show(cu, ex, l, "q", ex->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, true, error));
     LLM42__TRY(llm42__show_cache(cu, ex, l, "k", cu->k + (size_t)l * cu->kv_layer, error));
     LLM42__TRY(llm42__show_cache(cu, ex, l, "v", cu->v + (size_t)l * cu->kv_layer, error));
     LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, ex, key, l, at, error)));
     LLM42__TRY(llm42__show(cu, ex, l, "attention", ex->attended, real, 1, c->heads * c->head_dim, cu->attended,
-                           cu->attended, error));
-    LLM42__TRY(
-        llm42__enqueue_product(cu, ex, LLM42__O, key->schedule, layer->w[LLM42__O], ex->attended, ex->delta, R, error));
-    LLM42__TRY(llm42__show(cu, ex, l, "o", ex->delta, real, 1, D, Dp, Dp, error));
-    LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(cu, ex, R, ex->delta, layer->ffn_norm, meta, error));
-    LLM42__TRY(llm42__show(cu, ex, l, "ffn_norm", ex->h, real, 1, D, Dp, Dp, error));
-    if (c->experts) {
-        LLM42__TRY(llm42__enqueue_experts(cu, ex, key, l, error));
-    } else {
-        LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP], ex->h,
-                                          ex->gated, R, error));
-        LLM42__TRY(llm42__show(cu, ex, l, "gate", ex->gated, real, cu->leaves, c->ffn / cu->leaves,
-                               llm42__leaf_width(cu), cu->Fp, error));
-        LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], ex->gated,
-                                          ex->delta, R, error));
-    }
-    return llm42__show(cu, ex, l, "down", ex->delta, real, 1, D, Dp, Dp, error);
+                           cu->attended, true, error));
+    return llm42__enqueue_product(cu, ex, LLM42__O, key->schedule, layer->w[LLM42__O], ex->attended,
+                                  llm42__sum_at(cu, ex, 0), R, error);
 }
 
-// The LM head and the draws first <= i < first + rows; rows is padded.
-static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42__execution *ex, llm42_schedule schedule, int first,
-                                        int rows, llm42__meta meta, llm42_error *error) {
-    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__HEAD, schedule, cu->head, ex->h + (size_t)first * (size_t)cu->Dp,
-                                      ex->logits, rows, error));
-    const int V = cu->model->config.vocab;
+// The rest of a layer, on one rank.
+static llm42_result llm42__enqueue_feed_forward(llm42__cuda *cu, int which, const llm42__shape_key *key, int l,
+                                                const llm42__meta_layout *at, llm42_error *error) {
+    const llm42_config *c = &cu->config;
+    llm42__execution *ex = &cu->execution[which];
+    const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, LLM42__FULL);
+    const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
+    const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
+    const llm42__sum sum = llm42__sum_of(cu, which, key, 0);
+    LLM42__TRY(llm42__show_sum(cu, ex, l, "o", R, &sum, error));
+    LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(cu, ex, R, &sum, layer->ffn_norm, meta, error));
+    LLM42__TRY(llm42__show(cu, ex, l, "ffn_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
+    if (c->experts) return llm42__enqueue_experts(cu, ex, key, l, error);
+    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP], ex->h, ex->gated,
+                                      R, error));
+    LLM42__TRY(llm42__show(cu, ex, l, "gate", ex->gated, real, cu->leaves, c->ffn / cu->leaves, llm42__leaf_width(cu),
+                           cu->Fp, true, error));
+    return llm42__enqueue_product(cu, ex, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], ex->gated,
+                                  llm42__sum_at(cu, ex, 1), R, error);
+}
+
+// Where the ranks meet: what they have written before, all can read behind it. Ranks on one device share a stream, so
+// they have nothing to wait for. cu: rank 0.
+static llm42_result llm42__enqueue_meeting(llm42__cuda *cu, int which, llm42_error *error) {
+    if (cu->devices == 1) return LLM42_OK;
+    llm42__meeting meeting = {};
+    meeting.devices = cu->devices;
+    LLM42__CU(cudaHostGetDevicePointer((void **)&meeting.ended, cu->ended + which, 0));
+    for (int r = 0; r < cu->ranks; r++) {
+        const llm42__cuda *rank = llm42__rank(cu, r);
+        unsigned *&flag = meeting.flag[rank->own_device];
+        if (!flag) flag = rank->execution[which].flag;
+    }
+    return llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
+        meeting.self = rank->own_device;
+        LLM42__CU(llm42__launch(llm42__k_meet, dim3(1), dim3(32), 0, rank->execution[which].stream, meeting));
+        return LLM42_OK;
+    });
+}
+
+// NCCL instead: it copies the sums of all ranks to each.
+#ifdef LLM42_NCCL
+static llm42_result llm42__cuda_status(llm42_error *error, const char *call, ncclResult_t status) {
+    if (status == ncclSuccess) return LLM42_OK;
+    return llm42_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s", (int)strcspn(call, "("), call,
+                      ncclGetErrorString(status));
+}
+
+static llm42_result llm42__open_nccl(llm42__cuda *cu, llm42_error *error) {
+    int device[8];
+    ncclComm_t comm[8];
+    if (cu->ranks == 1 || cu->options.exchange != LLM42_CUDA_NCCL) return LLM42_OK;
+    if (cu->devices < cu->ranks)
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "llm42_cuda_desc.exchange: NCCL needs a device for each rank: %d ranks are on %d devices",
+                          cu->ranks, cu->devices);
+    for (int r = 0; r < cu->ranks; r++) device[r] = llm42__rank(cu, r)->options.device;
+    LLM42__CU(ncclCommInitAll(comm, cu->ranks, device));
+    for (int r = 0; r < cu->ranks; r++) llm42__rank(cu, r)->nccl = comm[r];
+    return LLM42_OK;
+}
+
+static void llm42__close_nccl(llm42__cuda *cu) {
+    if (cu->nccl) ncclCommAbort((ncclComm_t)cu->nccl);
+}
+
+static llm42_result llm42__enqueue_nccl(llm42__cuda *cu, int which, int stage, size_t bytes, llm42_error *error) {
+    LLM42__CU(ncclGroupStart());
+    for (int r = 0; r < cu->ranks; r++) {
+        llm42__cuda *rank = llm42__rank(cu, r);
+        const llm42__execution *ex = &rank->execution[which];
+        LLM42__CU(ncclAllGather(ex->part[stage], ex->gathered, bytes, ncclUint8, (ncclComm_t)rank->nccl, ex->stream));
+    }
+    LLM42__CU(ncclGroupEnd());
+    return LLM42_OK;
+}
+#else
+static llm42_result llm42__open_nccl(llm42__cuda *cu, llm42_error *error) {
+    if (cu->options.exchange != LLM42_CUDA_NCCL) return LLM42_OK;
+    return llm42_fail(error, LLM42_UNSUPPORTED,
+                      "llm42_cuda_desc.exchange: built without NCCL: run make cuda NCCL=1, or leave it PEER");
+}
+static void llm42__close_nccl(llm42__cuda *) {}
+static llm42_result llm42__enqueue_nccl(llm42__cuda *, int, int, size_t, llm42_error *) { return LLM42_OK; }
+#endif
+
+// Makes the ranks' sums of o (stage 0) or down (1) readable for all ranks. cu: rank 0. The ranks put the two into
+// memory of their own, so one meeting is enough: who writes one of them again has met the others behind their reading
+// it.
+static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, int which, const llm42__shape_key *key, int stage,
+                                            llm42_error *error) {
+    llm42__execution *ex = &cu->execution[which];
+    if (cu->ranks == 1) return LLM42_OK;
+    const size_t value = llm42__sum_of(cu, which, key, stage).kind == LLM42__LEAVES ? 4 : 2;
+    LLM42__STAGE("exchange",
+                 LLM42__TRY(ex->gathered ? llm42__enqueue_nccl(cu, which, stage,
+                                                               (size_t)key->rows * (size_t)cu->Dp * value, error)
+                                         : llm42__enqueue_meeting(cu, which, error)));
+    return LLM42_OK;
+}
+
+// The LM head and the draws first <= i < first + rows; rows is padded. cu: rank 0, which draws.
+static llm42_result llm42__enqueue_head(llm42__cuda *cu, int which, llm42_schedule schedule, int first, int rows,
+                                        llm42__meta meta, llm42_error *error) {
+    llm42__execution *ex = &cu->execution[which];
+    LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
+        llm42__execution *own = &rank->execution[which];
+        return llm42__enqueue_product(rank, own, LLM42__HEAD, schedule, rank->head,
+                                      own->h + (size_t)first * (size_t)cu->Dp,
+                                      cu->ranks == 1 ? own->logits : own->own_logits, rows, error);
+    }));
+    if (cu->ranks > 1) {
+        llm42__rank_parts parts = {{}, cu->ranks};
+        for (int r = 0; r < cu->ranks; r++) parts.of[r] = llm42__rank(cu, r)->execution[which].own_logits;
+        LLM42__TRY(llm42__enqueue_meeting(cu, which, error));
+        LLM42__CU(llm42__launch(llm42__k_gather, dim3(4 * (unsigned)cu->device.multiProcessorCount), dim3(256), 0,
+                                ex->stream, parts, rows, cu->Vr, (int)llm42__out_bytes(cu, LLM42__HEAD), ex->logits));
+        LLM42__TRY(llm42__enqueue_meeting(cu, which, error));  // before other logits may come into their place
+    }
+    const int V = cu->config.vocab;
     if (cu->desc.logits_fp32)
         LLM42__STAGE("draw",
                      LLM42__CU(llm42__launch(llm42__k_draw<float>, dim3((unsigned)rows), dim3(1024), 0, ex->stream,
@@ -693,26 +934,47 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
     return key->schedule == LLM42_FIXED && key->draws < key->rows ? LLM42_INVARIANT : key->schedule;
 }
 
-// All launches of a pass whose metadata is on the device. The head is left out if there is no room for all logits.
-static llm42_result llm42__enqueue(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key,
-                                   llm42_error *error) {
-    const llm42_config *c = &cu->model->config;
-    llm42__meta_layout at = llm42__layout(cu, key);
-    llm42__meta meta = llm42__meta_at(cu, ex->meta, &at, LLM42__FULL);
-    LLM42__TRY(
-        llm42__enqueue_norm<LLM42__EMBED>(cu, ex, key->rows, cu->embed, cu->layer[0].attention_norm, meta, error));
-    LLM42__TRY(
-        llm42__show(cu, ex, -1, "embed", ex->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp, cu->Dp, error));
-    for (int l = 0; l < c->layers; l++) {
-        LLM42__TRY(llm42__enqueue_layer(cu, ex, key, l, &at, error));
-        if (l + 1 < c->layers)
-            LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(cu, ex, key->rows, ex->delta,
-                                                       cu->layer[(size_t)l + 1].attention_norm, meta, error));
+// All launches of a pass whose metadata is on the devices. The head is left out if there is no room for all logits.
+// cu: rank 0. Between two meetings each rank's launches go to its stream one rank after the other, so that ranks on one
+// device keep this order.
+static llm42_result llm42__enqueue(llm42__cuda *cu, int which, const llm42__shape_key *key, llm42_error *error) {
+    const int layers = cu->config.layers;
+    const llm42__meta_layout at = llm42__layout(cu, key);
+    auto meta_of = [&](llm42__cuda *rank) {
+        return llm42__meta_at(rank, rank->execution[which].meta, &at, LLM42__FULL);
+    };
+    for (int l = 0; l < layers; l++) {
+        LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
+            llm42__execution *ex = &rank->execution[which];
+            const float *weight = rank->layer[(size_t)l].attention_norm;
+            if (l) {
+                const llm42__sum sum = llm42__sum_of(rank, which, key, 1);
+                LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(rank, ex, key->rows, &sum, weight, meta_of(rank), error));
+            } else {
+                const llm42__sum embedding = {{{rank->embed}, 0}, LLM42__WHOLE};
+                LLM42__TRY(
+                    llm42__enqueue_norm<LLM42__EMBED>(rank, ex, key->rows, &embedding, weight, meta_of(rank), error));
+                LLM42__TRY(llm42__show(rank, ex, -1, "embed", ex->x, rank->probed ? rank->probed->rows : 0, 1, rank->D,
+                                       rank->Dp, rank->Dp, false, error));
+            }
+            return llm42__enqueue_attend(rank, which, key, l, &at, error);
+        }));
+        LLM42__TRY(llm42__enqueue_exchange(cu, which, key, 0, error));
+        LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
+            return llm42__enqueue_feed_forward(rank, which, key, l, &at, error);
+        }));
+        LLM42__TRY(llm42__enqueue_exchange(cu, which, key, 1, error));
+        const llm42__sum sum = llm42__sum_of(cu, which, key, 1);
+        LLM42__TRY(llm42__show_sum(cu, &cu->execution[which], l, "down", key->rows, &sum, error));
     }
     if (!key->draws) return LLM42_OK;
-    LLM42__TRY(llm42__enqueue_norm<LLM42__ADD_DRAWS>(cu, ex, key->draws, ex->delta, cu->final_norm, meta, error));
+    LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
+        const llm42__sum sum = llm42__sum_of(rank, which, key, 1);
+        return llm42__enqueue_norm<LLM42__ADD_DRAWS>(rank, &rank->execution[which], key->draws, &sum, rank->final_norm,
+                                                     meta_of(rank), error);
+    }));
     if (key->draws > cu->max_draws) return LLM42_OK;
-    return llm42__enqueue_head(cu, ex, llm42__head_schedule(key), 0, key->draws, meta, error);
+    return llm42__enqueue_head(cu, which, llm42__head_schedule(key), 0, key->draws, meta_of(cu), error);
 }
 
 // >>cuda-graphs --------------------------------------------------------------------------------------------------
@@ -729,27 +991,34 @@ static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *
     return nullptr;
 }
 
+// Captures the launches of a pass: a graph for each device.
 static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int which, llm42_error *error) {
-    llm42__execution *ex = &cu->execution[which];
-    cudaGraph_t graph = nullptr;
-    LLM42__CU(cudaStreamBeginCapture(ex->stream, cudaStreamCaptureModeThreadLocal));
-    llm42_result result = llm42__enqueue(cu, ex, &key, error);
-    cudaError_t ended = cudaStreamEndCapture(ex->stream, &graph);
-    if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaStreamEndCapture(", ended);
-    cudaGraphExec_t exec = nullptr;
-    if (result == LLM42_OK)
-        result = llm42__cuda_status(error, "cudaGraphInstantiate(", cudaGraphInstantiate(&exec, graph, 0));
-    if (graph) cudaGraphDestroy(graph);
-    if (result != LLM42_OK) return result;
+    LLM42__TRY(llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
+        LLM42__CU(cudaStreamBeginCapture(rank->execution[which].stream, cudaStreamCaptureModeThreadLocal));
+        return LLM42_OK;
+    }));
+    llm42_result result = llm42__enqueue(cu, which, &key, error);
     llm42__graph *graph_of = llm42__find_graph(cu, &key);
     if (!graph_of) {
-        cu->graphs.push_back({key, {nullptr, nullptr}});
+        cu->graphs.push_back({key, {}});
         graph_of = &cu->graphs.back();
     }
-    if (graph_of->exec[which]) cudaGraphExecDestroy(graph_of->exec[which]);
-    graph_of->exec[which] = exec;
-    LLM42__CU(cudaGraphUpload(exec, ex->stream));
-    return LLM42_OK;
+    // Every capture is ended, also after an error.
+    const llm42_result ended = llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
+        const cudaStream_t stream = rank->execution[which].stream;
+        cudaGraphExec_t *exec = &graph_of->exec[which][rank->own_device];
+        cudaGraph_t graph = nullptr;
+        const cudaError_t status = cudaStreamEndCapture(stream, &graph);
+        if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaStreamEndCapture(", status);
+        if (*exec) cudaGraphExecDestroy(*exec);
+        *exec = nullptr;
+        if (result == LLM42_OK)
+            result = llm42__cuda_status(error, "cudaGraphInstantiate(", cudaGraphInstantiate(exec, graph, 0));
+        if (graph) cudaGraphDestroy(graph);
+        if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaGraphUpload(", cudaGraphUpload(*exec, stream));
+        return LLM42_OK;
+    });
+    return result != LLM42_OK ? result : ended;
 }
 
 // True if single rows are attended to by the kernel for prompts too. In INVARIANT passes both kernels give the same
@@ -912,12 +1181,12 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
     llm42__split split = {};
     split.by_position = llm42__by_position(cu, pass->schedule, single);
     split.warps = llm42__decode_shape_of(cu, cu->buckets[(size_t)llm42__bucket(cu, R)]).warps;
-    const int heads = cu->model->config.kv_heads,
+    const int heads = cu->config.kv_heads,
               blocks = (split.by_position && split.warps == 4 ? 2 : 1) * cu->device.multiProcessorCount;
     split.blocks = single ? blocks / (single * heads) : 1;
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         llm42__tasks *tasks = &p->tasks[reach];
-        split.window = reach == LLM42__SLIDING ? cu->model->config.sliding_window : 0;
+        split.window = reach == LLM42__SLIDING ? cu->config.sliding_window : 0;
         split.records = 0, split.share = 0;
         tasks->prefill.clear(), tasks->decode.clear();
         auto end_of = [&](size_t i) { return i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R; };
@@ -952,7 +1221,7 @@ static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *p
                           pass->shape, cu->max_rows);
     for (int r = 0; r < R; r++) {
         const llm42_row *row = &pass->row[r];
-        if (row->seq < 0 || row->token < 0 || row->token >= cu->model->config.vocab || row->position < 0 ||
+        if (row->seq < 0 || row->token < 0 || row->token >= cu->config.vocab || row->position < 0 ||
             row->position >= cu->desc.max_context)
             return llm42_fail(error, LLM42_INVALID, "cuda backend: row %d: token %d, position %d: out of range", r,
                               row->token, row->position);
@@ -1032,17 +1301,55 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
 
 // Launches a prepared pass.
 static llm42_result llm42__launch_pass(llm42__cuda *cu, int which, const llm42_pass *pass, llm42_error *error) {
-    llm42__execution *ex = &cu->execution[which];
     const llm42__prepared *p = &cu->execution[which].prepared;
-    LLM42__CU(cudaMemcpyAsync(ex->meta, ex->meta_host, p->head_bytes, cudaMemcpyHostToDevice, ex->stream));
-    LLM42__CU(cudaMemcpyAsync(ex->meta + p->pages_at, ex->meta_host + p->pages_at, p->pages_bytes,
-                              cudaMemcpyHostToDevice, ex->stream));
+    const unsigned char *from = cu->execution[which].meta_host;
+    LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
+        llm42__execution *ex = &rank->execution[which];
+        LLM42__CU(cudaMemcpyAsync(ex->meta, from, p->head_bytes, cudaMemcpyHostToDevice, ex->stream));
+        LLM42__CU(cudaMemcpyAsync(ex->meta + p->pages_at, from + p->pages_at, p->pages_bytes, cudaMemcpyHostToDevice,
+                                  ex->stream));
+        return LLM42_OK;
+    }));
     const llm42__graph *graph = pass->logits || pass->probe || cu->timings ? nullptr : llm42__find_graph(cu, &p->key);
-    if (graph && graph->exec[which]) {
-        LLM42__CU(cudaGraphLaunch(graph->exec[which], ex->stream));
+    if (!graph || !graph->exec[which][0]) return llm42__enqueue(cu, which, &p->key, error);
+    return llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
+        LLM42__CU(cudaGraphLaunch(graph->exec[which][rank->own_device], rank->execution[which].stream));
+        return LLM42_OK;
+    });
+}
+
+// Ends what is left of a pass that has failed: no kernel of it may still run, and no device wait for another.
+static void llm42__end_pass(llm42__cuda *cu, int which) {
+    if (cu->ended) ((volatile unsigned *)cu->ended)[which] = 1;
+    llm42__each_device(cu, nullptr, [&](llm42__cuda *rank) {
+        cudaStreamSynchronize(rank->execution[which].stream);
+        return LLM42_OK;
+    });
+    llm42__each_device(cu, nullptr, [&](llm42__cuda *rank) {
+        if (rank->execution[which].flag) cudaMemset(rank->execution[which].flag, 0, LLM42__FLAG_BYTES);
+        if (rank->execution[which].flag) cudaDeviceSynchronize();
+        return LLM42_OK;
+    });
+    if (cu->ended) ((volatile unsigned *)cu->ended)[which] = 0;
+    cudaGetLastError();
+}
+
+// Waits for a pass. If a device fails, the others would wait for it for ever: then they are told.
+static llm42_result llm42__wait(llm42__cuda *cu, int which, llm42_error *error) {
+    if (cu->devices == 1) {
+        LLM42__CU(cudaStreamSynchronize(cu->execution[which].stream));
         return LLM42_OK;
     }
-    return llm42__enqueue(cu, ex, &p->key, error);
+    for (bool all = false; !all;) {
+        all = true;
+        for (int r = 0; r < cu->ranks; r++) {
+            const cudaError_t status = cudaStreamQuery(llm42__rank(cu, r)->execution[which].stream);
+            all &= status == cudaSuccess;
+            if (status == cudaErrorNotReady) cudaGetLastError();  // which is no error
+            else LLM42__TRY(llm42__of_rank(llm42__rank(cu, r), llm42__cuda_status(error, "a pass", status), error));
+        }
+    }
+    return LLM42_OK;
 }
 
 // Copies the logits of the draws first <= i < first + count to pass->logits. Those in bf16 are copied to the second
@@ -1050,8 +1357,9 @@ static llm42_result llm42__launch_pass(llm42__cuda *cu, int which, const llm42_p
 static llm42_result llm42__copy_logits(llm42__cuda *cu, int which, const llm42_pass *pass, int first, int count,
                                        llm42_error *error) {
     if (!pass->logits) return LLM42_OK;
+    LLM42__TRY(llm42__wait(cu, which, error));
     const llm42__execution *ex = &cu->execution[which];
-    const size_t V = (size_t)cu->model->config.vocab, size = cu->desc.logits_fp32 ? 4 : 2;
+    const size_t V = (size_t)cu->config.vocab, size = cu->desc.logits_fp32 ? 4 : 2;
     for (int r = 0, draw = 0; r < pass->rows && draw < first + count; r++) {
         if (!(pass->row[r].flags & LLM42_ROW_SAMPLE) || draw++ < first) continue;
         LLM42__CU(cudaMemcpyAsync((char *)(pass->logits + (size_t)(r + 1) * V) - V * size,
@@ -1075,13 +1383,12 @@ static llm42_result llm42__copy_logits(llm42__cuda *cu, int which, const llm42_p
 // Runs the head of a pass in parts, because there is no room for the logits of all its draws.
 static llm42_result llm42__long_head(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
     const llm42__prepared *p = &cu->execution[0].prepared;
-    llm42__execution *ex = &cu->execution[0];
     llm42__meta_layout at = llm42__layout(cu, &p->key);
-    llm42__meta meta = llm42__meta_at(cu, ex->meta, &at, LLM42__FULL);
+    llm42__meta meta = llm42__meta_at(cu, cu->execution[0].meta, &at, LLM42__FULL);
     for (int first = 0; first < p->draws; first += cu->max_draws) {
         int count = std::min(cu->max_draws, p->draws - first);
         int rows = pass->schedule == LLM42_FIXED ? cu->max_draws : cu->buckets[(size_t)llm42__bucket(cu, count)];
-        LLM42__TRY(llm42__enqueue_head(cu, ex, pass->schedule, first, rows, meta, error));
+        LLM42__TRY(llm42__enqueue_head(cu, 0, pass->schedule, first, rows, meta, error));
         LLM42__TRY(llm42__copy_logits(cu, 0, pass, first, count, error));
     }
     return LLM42_OK;
@@ -1102,22 +1409,21 @@ static llm42_result llm42__run_pass(llm42__cuda *cu, const llm42_pass *pass, llm
     llm42__prepared *p = &cu->execution[0].prepared;
     LLM42__CU(cudaSetDevice(cu->options.device));
     LLM42__TRY(llm42__prepare(cu, ex, p, pass, error));
-    cu->probed = pass->probe ? pass : nullptr;
+    for (int r = 0; r < cu->ranks; r++) llm42__rank(cu, r)->probed = pass->probe ? pass : nullptr;
     LLM42__TRY(llm42__launch_pass(cu, 0, pass, error));
     if (p->key.draws)
-        LLM42__TRY(llm42__show(cu, ex, -1, "final_norm", ex->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, error));
+        LLM42__TRY(llm42__show(cu, ex, -1, "final_norm", ex->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, false, error));
     if (p->key.draws > cu->max_draws) LLM42__TRY(llm42__long_head(cu, pass, error));
     else LLM42__TRY(llm42__copy_logits(cu, 0, pass, 0, p->draws, error));
-    LLM42__CU(cudaStreamSynchronize(ex->stream));
-    return LLM42_OK;
+    return llm42__wait(cu, 0, error);
 }
 
 static llm42_result llm42__cuda_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__cuda *cu = (llm42__cuda *)state;
     const llm42_result result = llm42__guarded(error, [&]() { return llm42__run_pass(cu, pass, error); });
-    cu->probed = nullptr;
+    for (int r = 0; r < cu->ranks; r++) llm42__rank(cu, r)->probed = nullptr;
     if (result == LLM42_OK) llm42__take_outputs(cu, 0, pass);
-    else cudaStreamSynchronize(cu->execution[0].stream);  // no kernel of a failed pass may still run
+    else llm42__end_pass(cu, 0);
     return result;
 }
 
@@ -1138,12 +1444,14 @@ static llm42_result llm42__cuda_start(void *state, const llm42_pass *pass, llm42
     const llm42_result result = llm42__guarded(error, [&]() -> llm42_result {
         LLM42__TRY(llm42__prepare(cu, ex, &ex->prepared, pass, error));
         LLM42__TRY(llm42__launch_pass(cu, 1, pass, error));
-        LLM42__CU(cudaEventRecord(ex->done, ex->stream));
-        return LLM42_OK;
+        return llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
+            LLM42__CU(cudaEventRecord(rank->execution[1].done, rank->execution[1].stream));
+            return LLM42_OK;
+        });
     });
     assert(!cu->execution[0].in_flight);
     if (result == LLM42_OK) ex->in_flight = pass;
-    else cudaStreamSynchronize(ex->stream);  // no kernel of a failed pass may still run
+    else llm42__end_pass(cu, 1);
     return result;
 }
 
@@ -1152,13 +1460,27 @@ static llm42_result llm42__cuda_poll(void *state, double until, llm42_error *err
     llm42__execution *ex = &cu->execution[1];
     const llm42_pass *pass = ex->in_flight;
     if (!pass) return llm42_fail(error, LLM42_INVALID, "cuda backend: poll: no pass is in flight");
+    // Of all devices: one that fails, else one that is not ready.
+    llm42__cuda *behind = cu;
     cudaError_t status;
-    while ((status = cudaEventQuery(ex->done)) == cudaErrorNotReady)
+    auto query = [&]() {
+        status = cudaSuccess;
+        for (int r = 0; r < cu->ranks && (status == cudaSuccess || status == cudaErrorNotReady); r++) {
+            llm42__cuda *rank = llm42__rank(cu, r);
+            const cudaError_t one = rank->execution[1].done ? cudaEventQuery(rank->execution[1].done) : cudaSuccess;
+            if (one != cudaSuccess) status = one, behind = rank;
+        }
+        return status;
+    };
+    while (query() == cudaErrorNotReady)
         if (std::isfinite(until) && llm42__wall_now(NULL) >= until) break;
     cudaGetLastError();  // "not ready" is no error
     if (status == cudaErrorNotReady) return LLM42_IDLE;
     ex->in_flight = nullptr;
-    LLM42__TRY(llm42__cuda_status(error, "cudaEventQuery(", status));
+    if (status != cudaSuccess) {
+        llm42__end_pass(cu, 1);
+        return llm42__of_rank(behind, llm42__cuda_status(error, "cudaEventQuery(", status), error);
+    }
     LLM42__TRY(llm42__copy_logits(cu, 1, pass, 0, cu->execution[1].prepared.draws, error));
     llm42__take_outputs(cu, 1, pass);
     return LLM42_OK;
@@ -1198,7 +1520,7 @@ struct llm42__lent {
 
 static llm42_result llm42__take_pinned(llm42__cuda *cu, void **to, size_t bytes, llm42_error *error) {
     cu->pinned.reserve(cu->pinned.size() + 1);
-    LLM42__CU(cudaHostAlloc(to, bytes, cudaHostAllocMapped));
+    LLM42__CU(cudaHostAlloc(to, bytes, cudaHostAllocMapped | cudaHostAllocPortable));
     cu->pinned.push_back(*to);
     memset(*to, 0, bytes);
     return LLM42_OK;
@@ -1210,20 +1532,46 @@ static llm42_result llm42__upload_vector(float *to, const float *from, size_t n,
     return LLM42_OK;
 }
 
-// Puts the rows of a matrix into their place on the device. Rows that come from the host pass through a buffer.
-static llm42_result llm42__place(const llm42_matrix *m, llm42__bf16 *to, int stride, int turn, llm42__gaps rows,
-                                 llm42__gaps columns, void *buffer, size_t buffer_bytes, llm42_error *error) {
-    const size_t row = (size_t)m->k * (m->type == LLM42_FP32 ? 4 : 2),
+// Where a slice of a matrix goes on the device: rows are `stride` apart.
+struct llm42__place_at {
+    llm42__bf16 *to;
+    int stride, turn;  // LLM42__PLAIN, GATE or UP
+    llm42__gaps rows, columns;
+};
+
+// Puts a slice of a matrix into its place on the device. Rows that come from the host pass through a buffer.
+static llm42_result llm42__place(const llm42_matrix *m, llm42__slice slice, llm42__place_at at, void *buffer,
+                                 size_t buffer_bytes, llm42_error *error) {
+    const size_t row = (size_t)m->k * (m->type == LLM42_FP32 ? 4 : 2), end = (size_t)(slice.row0 + slice.rows),
                  most = m->data ? std::max<size_t>(1, buffer_bytes / row) : (size_t)m->n;
-    for (size_t r = 0; r < (size_t)m->n; r += most) {
-        size_t count = std::min(most, (size_t)m->n - r);
+    for (size_t r = (size_t)slice.row0; r < end; r += most) {
+        size_t count = std::min(most, end - r);
         if (m->data)
             LLM42__CU(cudaMemcpy(buffer, (const char *)m->data + r * row, count * row, cudaMemcpyHostToDevice));
-        llm42__k_place<<<2048, 256>>>(to, stride, turn, rows, columns, m->data ? buffer : nullptr,
-                                      m->type == LLM42_FP32, r, count, m->k, m->recipe.key, m->recipe.scale);
+        llm42__k_place<<<2048, 256>>>(at.to, at.stride, at.turn, at.rows, at.columns, m->data ? buffer : nullptr,
+                                      m->type == LLM42_FP32, slice, r, count, m->k, m->recipe.key, m->recipe.scale);
         LLM42__CU(cudaGetLastError());
     }
     return LLM42_OK;
+}
+
+// Slices: all of a matrix; the rank's part of its rows; the rank's part of its columns.
+static llm42__slice llm42__all_of(const llm42_matrix *m) { return {0, m->n, 0, m->k}; }
+static llm42__slice llm42__rows_of(const llm42__cuda *cu, const llm42_matrix *m) {
+    return {cu->rank * (m->n / cu->ranks), m->n / cu->ranks, 0, m->k};
+}
+static llm42__slice llm42__columns_of(const llm42__cuda *cu, const llm42_matrix *m) {
+    return {0, m->n, cu->rank * (m->k / cu->ranks), m->k / cu->ranks};
+}
+// The rows of k or v. Where there are fewer KV heads than ranks, several ranks have the same head.
+static llm42__slice llm42__kv_rows_of(const llm42__cuda *cu, const llm42_matrix *m) {
+    const int heads = m->n / cu->config.head_dim, first = (int)((int64_t)cu->rank * heads / cu->ranks);
+    return {first * cu->config.head_dim, cu->config.kv_heads * cu->config.head_dim, 0, m->k};
+}
+// The rows of the LM head, or of embeddings that serve as one. The last ranks may have fewer, or none.
+static llm42__slice llm42__head_rows_of(const llm42__cuda *cu, const llm42_matrix *m) {
+    const int first = std::min(m->n, cu->rank * cu->Vr);
+    return {first, std::min(cu->Vr, m->n - first), 0, m->k};
 }
 
 // A head of its own, that is, not the embeddings'.
@@ -1233,7 +1581,7 @@ static bool llm42__own_head(const llm42_model *m) {
 static bool llm42__has_bias(const llm42_layer *layer) { return layer->q_bias || layer->k_bias || layer->v_bias; }
 
 static void llm42__list_layer(llm42__cuda *cu, int l, llm42__blocks *list) {
-    const llm42_config *c = &cu->model->config;
+    const llm42_config *c = &cu->config;
     const llm42_layer *from = &cu->model->layer[l];
     llm42__cuda_layer *to = &cu->layer[(size_t)l];
     const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, experts = (size_t)std::max(1, c->experts);
@@ -1252,7 +1600,7 @@ static void llm42__list_layer(llm42__cuda *cu, int l, llm42__blocks *list) {
 
 // What a pass needs, for passes of one execution.
 static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *list) {
-    const llm42_config *c = &cu->model->config;
+    const llm42_config *c = &cu->config;
     llm42__execution *ex = &cu->execution[which];
     const size_t R = (size_t)llm42__execution_rows(cu, which), used = (size_t)c->experts_used,
                  entries = R * std::max<size_t>(1, used), Dp = (size_t)cu->Dp;
@@ -1265,7 +1613,14 @@ static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *lis
     want(&ex->attended, R * (size_t)cu->attended);
     want(&ex->gate_up, R * 2 * (size_t)cu->Fp);
     want(&ex->gated, entries * (size_t)cu->Fp);
-    want((char **)&ex->logits, (size_t)cu->max_draws * (size_t)cu->Vp * llm42__out_bytes(cu, LLM42__HEAD));
+    if (!cu->rank)
+        want((char **)&ex->logits, (size_t)cu->max_draws * (size_t)cu->Vp * llm42__out_bytes(cu, LLM42__HEAD));
+    if (cu->ranks > 1) {
+        want((char **)&ex->own_logits, (size_t)cu->max_draws * (size_t)cu->Vr * llm42__out_bytes(cu, LLM42__HEAD));
+        for (void *&part : ex->part) want((char **)&part, R * Dp * 4);
+        want((char **)&ex->flag, LLM42__FLAG_BYTES);
+        if (cu->options.exchange == LLM42_CUDA_NCCL) want((char **)&ex->gathered, (size_t)cu->ranks * R * Dp * 4);
+    }
     want((char **)&ex->workspace, llm42__workspace_bytes);
     if (!which) {
         want(&ex->partial, (size_t)cu->max_records * (size_t)c->heads * (size_t)(cu->dp + 2));
@@ -1286,11 +1641,11 @@ static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *lis
 
 // All that an open backend keeps.
 static llm42__blocks llm42__kept_blocks(llm42__cuda *cu) {
-    const llm42_config *c = &cu->model->config;
+    const llm42_config *c = &cu->config;
     llm42__blocks list;
     const size_t embedding = (size_t)cu->Vp * (size_t)cu->Dp, cache = (size_t)c->layers * cu->kv_layer;
     llm42__want(&list, LLM42__WEIGHTS, &cu->embed, embedding);
-    if (llm42__own_head(cu->model)) llm42__want(&list, LLM42__WEIGHTS, &cu->head, embedding);
+    if (llm42__own_head(cu->model)) llm42__want(&list, LLM42__WEIGHTS, &cu->head, (size_t)cu->Vr * (size_t)cu->Dp);
     llm42__want(&list, LLM42__WEIGHTS, &cu->final_norm, (size_t)cu->Dp);
     cu->layer.resize((size_t)c->layers);
     for (int l = 0; l < c->layers; l++) llm42__list_layer(cu, l, &list);
@@ -1315,40 +1670,44 @@ static llm42__blocks llm42__loading_blocks(llm42__loading *in) {
 
 static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *error) {
     llm42__cuda *cu = in->cu;
-    const llm42_config *c = &cu->model->config;
+    const llm42_config *c = &cu->config;
     const llm42_layer *from = &cu->model->layer[l];
     const llm42__cuda_layer *to = &cu->layer[(size_t)l];
     const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, D = (size_t)c->dim, kv = (size_t)(c->kv_heads * c->head_dim),
-                 q = (size_t)(c->heads * c->head_dim);
+                 q = (size_t)(c->heads * c->head_dim), q0 = (size_t)llm42__rows_of(cu, &from->q).row0,
+                 kv0 = (size_t)llm42__kv_rows_of(cu, &from->k).row0;
     LLM42__TRY(llm42__upload_vector(to->attention_norm, from->attention_norm, D, error));
     LLM42__TRY(llm42__upload_vector(to->ffn_norm, from->ffn_norm, D, error));
     LLM42__TRY(llm42__upload_vector(to->q_norm, from->q_norm, (size_t)c->head_dim, error));
     LLM42__TRY(llm42__upload_vector(to->k_norm, from->k_norm, (size_t)c->head_dim, error));
     if (llm42__has_bias(from)) {
-        LLM42__TRY(llm42__upload_vector(to->bias, from->q_bias, q, error));
-        LLM42__TRY(llm42__upload_vector(to->bias + q, from->k_bias, kv, error));
-        LLM42__TRY(llm42__upload_vector(to->bias + q + kv, from->v_bias, kv, error));
+        LLM42__TRY(llm42__upload_vector(to->bias, from->q_bias ? from->q_bias + q0 : nullptr, q, error));
+        LLM42__TRY(llm42__upload_vector(to->bias + q, from->k_bias ? from->k_bias + kv0 : nullptr, kv, error));
+        LLM42__TRY(llm42__upload_vector(to->bias + q + kv, from->v_bias ? from->v_bias + kv0 : nullptr, kv, error));
     }
     const llm42__gaps none = {}, gaps = {cu->leaves > 1 ? c->ffn / cu->leaves : 0, llm42__leaf_width(cu)};
-    auto place = [&](const llm42_matrix *m, llm42__bf16 *at, int stride, int turn) {
-        return llm42__place(m, at, stride, turn, turn == LLM42__PLAIN ? none : gaps, none, in->buffer, in->bytes,
-                            error);
+    auto place = [&](const llm42_matrix *m, llm42__slice slice, llm42__place_at at) {
+        return llm42__place(m, slice, at, in->buffer, in->bytes, error);
     };
-    LLM42__TRY(place(&from->q, to->w[LLM42__QKV], cu->Dp, LLM42__PLAIN));
-    LLM42__TRY(place(&from->k, to->w[LLM42__QKV] + q * Dp, cu->Dp, LLM42__PLAIN));
-    LLM42__TRY(place(&from->v, to->w[LLM42__QKV] + (q + kv) * Dp, cu->Dp, LLM42__PLAIN));
-    LLM42__TRY(place(&from->o, to->w[LLM42__O], cu->attended, LLM42__PLAIN));
+    auto rows = [&](const llm42_matrix *m) { return llm42__rows_of(cu, m); };
+    auto kv_rows = [&](const llm42_matrix *m) { return llm42__kv_rows_of(cu, m); };
+    auto columns = [&](const llm42_matrix *m) { return llm42__columns_of(cu, m); };
+    llm42__bf16 *qkv = to->w[LLM42__QKV];
+    LLM42__TRY(place(&from->q, rows(&from->q), {qkv, cu->Dp, LLM42__PLAIN, none, none}));
+    LLM42__TRY(place(&from->k, kv_rows(&from->k), {qkv + q * Dp, cu->Dp, LLM42__PLAIN, none, none}));
+    LLM42__TRY(place(&from->v, kv_rows(&from->v), {qkv + (q + kv) * Dp, cu->Dp, LLM42__PLAIN, none, none}));
+    LLM42__TRY(place(&from->o, columns(&from->o), {to->w[LLM42__O], cu->attended, LLM42__PLAIN, none, none}));
     for (size_t e = 0; e < (size_t)std::max(1, c->experts); e++) {
         const llm42_matrix *gate = c->experts ? &from->expert[3 * e] : &from->gate,
                            *up = c->experts ? &from->expert[3 * e + 1] : &from->up;
         const llm42_matrix *down = c->experts ? &from->expert[3 * e + 2] : &from->down;
         llm42__bf16 *both = to->w[LLM42__GATE_UP] + e * 2 * Fp * Dp;
-        LLM42__TRY(place(gate, both, cu->Dp, LLM42__GATE));
-        LLM42__TRY(place(up, both, cu->Dp, LLM42__UP));
-        LLM42__TRY(llm42__place(down, to->w[LLM42__DOWN] + e * Dp * Fp, cu->Fp, LLM42__PLAIN, none, gaps, in->buffer,
-                                in->bytes, error));
+        LLM42__TRY(place(gate, rows(gate), {both, cu->Dp, LLM42__GATE, gaps, none}));
+        LLM42__TRY(place(up, rows(up), {both, cu->Dp, LLM42__UP, gaps, none}));
+        LLM42__TRY(place(down, columns(down), {to->w[LLM42__DOWN] + e * Dp * Fp, cu->Fp, LLM42__PLAIN, none, gaps}));
     }
-    return c->experts ? place(&from->router, to->w[LLM42__ROUTER], cu->Dp, LLM42__PLAIN) : LLM42_OK;
+    if (!c->experts) return LLM42_OK;
+    return place(&from->router, llm42__all_of(&from->router), {to->w[LLM42__ROUTER], cu->Dp, LLM42__PLAIN, none, none});
 }
 
 static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
@@ -1356,14 +1715,16 @@ static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
     llm42__loading in = {cu, nullptr, 0};
     const llm42__lent memory = {llm42__loading_blocks(&in)};
     LLM42__TRY(llm42__take_blocks(cu, memory.list, LLM42__LOADING, error));
-    LLM42__TRY(llm42__place(&m->embed, cu->embed, cu->Dp, LLM42__PLAIN, {}, {}, in.buffer, in.bytes, error));
+    LLM42__TRY(llm42__place(&m->embed, llm42__all_of(&m->embed), {cu->embed, cu->Dp, LLM42__PLAIN, {}, {}}, in.buffer,
+                            in.bytes, error));
     if (!llm42__own_head(m)) {
-        cu->head = cu->embed;
+        cu->head = cu->embed + (size_t)cu->rank * (size_t)cu->Vr * (size_t)cu->Dp;
     } else {
-        LLM42__TRY(llm42__place(&m->head, cu->head, cu->Dp, LLM42__PLAIN, {}, {}, in.buffer, in.bytes, error));
+        const llm42__slice own = llm42__head_rows_of(cu, &m->head);
+        LLM42__TRY(llm42__place(&m->head, own, {cu->head, cu->Dp, LLM42__PLAIN, {}, {}}, in.buffer, in.bytes, error));
         if (!m->head.data && m->head.recipe.lead != 0.0f)
-            llm42__k_lead<<<(unsigned)m->config.vocab, 256>>>(cu->head, cu->embed, m->config.vocab, cu->Dp,
-                                                              m->config.dim, m->head.recipe.lead);
+            llm42__k_lead<<<(unsigned)m->config.vocab, 256>>>(cu->head, cu->embed, own.row0, own.rows, m->config.vocab,
+                                                              cu->Dp, m->config.dim, m->head.recipe.lead);
         LLM42__CU(cudaGetLastError());
     }
     LLM42__TRY(llm42__upload_vector(cu->final_norm, m->final_norm, (size_t)m->config.dim, error));
@@ -1373,7 +1734,7 @@ static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
 }
 
 static llm42_result llm42__upload_rope(llm42__cuda *cu, llm42_error *error) {
-    std::vector<float> rope((size_t)cu->desc.max_context * (size_t)cu->model->config.head_dim);
+    std::vector<float> rope((size_t)cu->desc.max_context * (size_t)cu->config.head_dim);
     llm42__rope_table(&cu->model->config, rope.data(), cu->desc.max_context);
     LLM42__CU(cudaMemcpy(cu->rope, rope.data(), rope.size() * 4, cudaMemcpyHostToDevice));
     return LLM42_OK;
@@ -1382,10 +1743,16 @@ static llm42_result llm42__upload_rope(llm42__cuda *cu, llm42_error *error) {
 static llm42_result llm42__open_execution(llm42__cuda *cu, int which, llm42_error *error) {
     llm42__execution *ex = &cu->execution[which];
     int least, greatest;
+    for (int r = 0; r < cu->rank; r++) {  // ranks on one device share a stream
+        const llm42__cuda *other = llm42__rank(cu->first, r);
+        if (other->own_device == cu->own_device) ex->stream = other->execution[which].stream;
+    }
+    if (ex->stream) return LLM42_OK;
     LLM42__CU(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     LLM42__CU(cudaStreamCreateWithPriority(&ex->stream, cudaStreamNonBlocking,
                                            which ? least : greatest));  // decode goes first
     LLM42__CU(cudaEventCreateWithFlags(&ex->done, cudaEventDisableTiming));
+    if (cu->rank) return LLM42_OK;
     LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->meta_host, cu->meta_size, error));
     LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->out_host,
                                   (size_t)llm42__execution_rows(cu, which) * sizeof *ex->out_host, error));
@@ -1472,13 +1839,14 @@ static llm42_result llm42__none_counted(llm42__trial *t, bool *none, llm42_error
     return LLM42_OK;
 }
 
-// *same: y[r] has the bits of other[(r + shift) % rows], for all rows.
-static llm42_result llm42__same_bits(llm42__trial *t, int product, const void *y, const void *other, int rows,
-                                     int shift, bool *same, llm42_error *error) {
+// *same: y[r] has the bits of other[(r + shift) % rows], for all rows. Both come from the algorithm.
+static llm42_result llm42__same_bits(llm42__trial *t, int product, const llm42__algorithm *algorithm, const void *y,
+                                     const void *other, int rows, int shift, bool *same, llm42_error *error) {
     llm42__cuda *cu = t->cu;
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
-    size_t width = product == LLM42__GATE_UP ? (size_t)n / 2 : llm42__fp32_out(cu, product) ? (size_t)n * 2 : (size_t)n;
+    const bool fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
+    size_t width = product == LLM42__GATE_UP ? (size_t)n / 2 : fp32 ? (size_t)n * 2 : (size_t)n;
     LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof *t->differ, cu->execution[0].stream));
     llm42__k_differ<<<264, 512, 0, cu->execution[0].stream>>>((const uint16_t *)y, (const uint16_t *)other, rows, width,
                                                               shift, t->differ);
@@ -1502,16 +1870,17 @@ static llm42_result llm42__right(llm42__trial *t, int product, const llm42__algo
     const bool gated = product == LLM42__GATE_UP;
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
-    const size_t bytes = (size_t)rows * (size_t)n * llm42__out_bytes(cu, product);
+    const bool fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
+    const size_t bytes = (size_t)rows * (size_t)n * (fp32 ? 4 : 2);
     const float slack = sqrtf((float)k) / 16;
     // An output that is not written is NaN.
     LLM42__CU(cudaMemsetAsync(t->y, 0xff, bytes, ex->stream));
     if (gated) LLM42__CU(cudaMemsetAsync(ex->gate_up, 0xff, bytes, ex->stream));
-    if (algorithm->leaves && algorithm->tile < 0)
+    if (algorithm->leaves && cu->leaves > 1 && algorithm->tile < 0)
         LLM42__CU(cudaMemsetAsync(ex->parts, 0xff, (size_t)cu->leaves * (size_t)rows * (size_t)n * 4, ex->stream));
     LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
     LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof *t->differ, ex->stream));
-    if (llm42__fp32_out(cu, product))
+    if (fp32)
         llm42__k_far<<<1056, 256, 0, ex->stream>>>((const float *)t->y, t->sums, rows, n, gated, slack, t->differ);
     else
         llm42__k_far<<<1056, 256, 0, ex->stream>>>((const llm42__bf16 *)t->y, t->sums, rows, n, gated, slack,
@@ -1525,14 +1894,14 @@ static llm42_result llm42__algorithm_holds(llm42__trial *t, int product, const l
     llm42__product_shape(t->cu, product, &n, &k);
     LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
     LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->other, rows, error));
-    LLM42__TRY(llm42__same_bits(t, product, t->y, t->other, rows, 0, holds, error));
+    LLM42__TRY(llm42__same_bits(t, product, algorithm, t->y, t->other, rows, 0, holds, error));
     const int shifts[] = {1, rows / 2 + 1};
     for (int i = 0; places && *holds && rows > 1 && i < 2; i++) {
         llm42__k_rotate_rows<<<(unsigned)rows, 256, 0, t->cu->execution[0].stream>>>(t->x, t->turned, rows, k,
                                                                                      shifts[i]);
         LLM42__CU(cudaGetLastError());
         LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->turned, t->other, rows, error));
-        LLM42__TRY(llm42__same_bits(t, product, t->y, t->other, rows, shifts[i] % rows, holds, error));
+        LLM42__TRY(llm42__same_bits(t, product, algorithm, t->y, t->other, rows, shifts[i] % rows, holds, error));
     }
     return LLM42_OK;
 }
@@ -1541,7 +1910,7 @@ static llm42_result llm42__algorithm_holds(llm42__trial *t, int product, const l
 static llm42_result llm42__time_algorithm(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
                                           float *us, llm42_error *error) {
     llm42__cuda *cu = t->cu;
-    const int layers = product == LLM42__HEAD ? 1 : std::min(4, cu->model->config.layers),
+    const int layers = product == LLM42__HEAD ? 1 : std::min(4, cu->config.layers),
               repeats = product == LLM42__HEAD ? 2 : 1;
     float ms;
     LLM42__TRY(llm42__try(t, product, algorithm, layers - 1, t->x, t->other, rows, error));
@@ -1560,8 +1929,9 @@ static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, ll
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
     const llm42__leaves leaves = llm42__leaves_of(cu, product);
-    const cudaDataType_t out = algorithm->leaves || llm42__fp32_out(cu, product) ? CUDA_R_32F : CUDA_R_16BF;
-    const uint64_t terms = (uint64_t)(algorithm->leaves ? leaves.terms : k);
+    const bool several = algorithm->leaves && leaves.count > 1, fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
+    const cudaDataType_t out = several || fp32 ? CUDA_R_32F : CUDA_R_16BF;
+    const uint64_t terms = (uint64_t)(several ? leaves.terms : k);
     // cuBLASLt counts columns first: y^T [n, rows] = w [k, n]^T x^T [k, rows].
     LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->w, CUDA_R_16BF, terms, (uint64_t)n, k));
     cu->layouts.push_back(algorithm->w);
@@ -1569,7 +1939,7 @@ static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, ll
     cu->layouts.push_back(algorithm->x);
     LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->y, out, (uint64_t)n, (uint64_t)rows, n));
     cu->layouts.push_back(algorithm->y);
-    if (!algorithm->leaves) return LLM42_OK;
+    if (!several) return LLM42_OK;
     const int32_t count = leaves.count;  // of products at once, this far apart:
     const int64_t apart[] = {leaves.terms, leaves.terms, (int64_t)n * rows};
     const cublasLtMatrixLayout_t layouts[] = {algorithm->w, algorithm->x, algorithm->y};
@@ -1593,7 +1963,7 @@ static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__algorithm algorithm, u
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
                                          sizeof reduction);
-    if (algorithm.leaves) {  // where a leaf begins
+    if (algorithm.leaves && leaf_terms) {  // where a leaf begins
         const int bytes = 2 * leaf_terms;
         const uint32_t aligned = (uint32_t)std::min(256, bytes & -bytes);
         for (cublasLtMatmulPreferenceAttributes_t operand :
@@ -1706,8 +2076,7 @@ static llm42_result llm42__lt_candidates(llm42__cuda *cu, int product, int rows,
 // has algorithms of both kinds: with leaves for INVARIANT passes, and without for the others.
 static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list,
                                       llm42_error *error) {
-    const llm42__leaves leaves = llm42__leaves_of(cu, product);
-    const bool both = leaves.count > 1 && llm42__has_leaves(cu);
+    const bool cut = llm42__cut(cu, product), both = cut && llm42__has_leaves(cu);
     list->clear();
     if (!cu->options.no_cublas) LLM42__TRY(llm42__lt_candidates(cu, product, rows, false, list, error));
     if (both && !cu->options.no_cublas) LLM42__TRY(llm42__lt_candidates(cu, product, rows, true, list, error));
@@ -1719,7 +2088,7 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
             continue;
         llm42__algorithm own;
         own.tile = i;
-        own.sequential = leaves.count == 1;
+        own.sequential = !cut;
         list->push_back({own, -1});
         own.leaves = own.sequential = true;
         if (both) list->push_back({own, -1});
@@ -1730,10 +2099,10 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
 // An algorithm sums in the sequential order if the first 64 rows have its bits.
 static llm42_result llm42__find_order(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
                                       bool *sequential, llm42_error *error) {
-    *sequential = algorithm->leaves == (llm42__leaves_of(t->cu, product).count > 1);
+    *sequential = algorithm->leaves == llm42__cut(t->cu, product);
     if (algorithm->tile >= 0 || !*sequential) return LLM42_OK;
     LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
-    return llm42__same_bits(t, product, t->y, t->want, std::min(rows, 64), 0, sequential, error);
+    return llm42__same_bits(t, product, algorithm, t->y, t->want, std::min(rows, 64), 0, sequential, error);
 }
 
 // What a launch that cannot run leaves behind is forgotten. A lack of memory is not, nor an error that stays because
@@ -1899,7 +2268,9 @@ static llm42_result llm42__choose_from(llm42__trial *t, int product, size_t buck
     }
     LLM42__TRY(llm42__choose(t, product, list, rows, false, false, in_order, invariant, &found, error));
     if (!found) return llm42__none_found(t, product, rows, error);
-    const bool costs_little = llm42__cost(product, *invariant) <= 1.02f * llm42__cost(product, *fast);
+    // Parts in fp32 take twice as long to reach the other ranks.
+    const bool costs_little = llm42__cost(product, *invariant) <= 1.02f * llm42__cost(product, *fast) &&
+                              !(cu->ranks > 1 && llm42__cut(cu, product));
     if (llm42__prefers_canonical(cu) && (rows <= LLM42__FEW_ROWS || costs_little)) *fast = *invariant;
     if (llm42__invariant_verifier(cu)) {  // no pass is FIXED
         *fixed = *invariant;
@@ -1910,7 +2281,7 @@ static llm42_result llm42__choose_from(llm42__trial *t, int product, size_t buck
     // INVARIANT has leaves, a tile kernel without them has that order.
     LLM42__TRY(llm42__choose(t, product, list, rows, true, true, offered, fixed, &found, error));
     if (found && !fixed->sequential) return LLM42_OK;
-    if (llm42__leaves_of(cu, product).count == 1) {
+    if (!llm42__cut(cu, product)) {
         *fixed = *invariant;
         return LLM42_OK;
     }
@@ -1973,7 +2344,7 @@ static llm42_result llm42__fill_cancelling(llm42__trial *t, int product, llm42_e
 }
 
 static bool llm42__product_used(const llm42__cuda *cu, int product) {
-    bool mixture = cu->model->config.experts > 0;
+    bool mixture = cu->config.experts > 0;
     return product == LLM42__ROUTER ? mixture : (product != LLM42__GATE_UP && product != LLM42__DOWN) || !mixture;
 }
 
@@ -1987,7 +2358,7 @@ static bool llm42__algorithm_wanted(const llm42__cuda *cu, int product, int rows
 static llm42_result llm42__make_wanted(llm42__trial *t, int product, int rows, llm42_error *error) {
     llm42__algorithm reference;
     reference.tile = LLM42__TILE_KINDS - 1;
-    reference.leaves = llm42__leaves_of(t->cu, product).count > 1;
+    reference.leaves = llm42__cut(t->cu, product);
     return llm42__try(t, product, &reference, LLM42__TRIAL_WEIGHTS, t->x, t->want, std::min(rows, 64), error);
 }
 
@@ -2039,14 +2410,15 @@ static std::string llm42__algorithm_header(const llm42__cuda *cu) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "%s13\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
-             "schedules: %s\n# logits: %s\n# router logits: %s\n# leaves: %d\n",
+             "%s14\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
+             "schedules: %s\n# logits: %s\n# router logits: %s\n# ranks: %d\n# leaves: %d\n",
              llm42__algorithm_title, cu->device.name, cu->device.major, cu->device.minor, driver, runtime,
              llm42__lt_version(cu), cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
              llm42__fast_alone(cu)           ? "fast"
              : llm42__invariant_verifier(cu) ? "fast, invariant"
                                              : "all",
-             cu->desc.logits_fp32 ? "fp32" : "bf16", cu->desc.router_fp32 ? "fp32" : "bf16", cu->leaves);
+             cu->desc.logits_fp32 ? "fp32" : "bf16", cu->desc.router_fp32 ? "fp32" : "bf16", cu->ranks,
+             cu->leaves * cu->ranks);
     std::string header = text;
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         llm42__product_shape(cu, product, &n, &k);
@@ -2151,7 +2523,7 @@ static bool llm42__read_algorithm(llm42__cuda *cu, const char *line) {
     if (!llm42__algorithm_wanted(cu, row.product, row.rows)) return true;
     llm42__algorithm &p = row.algorithm;
     if (row.schedule == LLM42_INVARIANT && !p.sequential && !llm42__fast_alone(cu)) return false;
-    if (p.leaves && (llm42__leaves_of(cu, row.product).count == 1 || !llm42__has_leaves(cu))) return false;
+    if (p.leaves && (!llm42__cut(cu, row.product) || !llm42__has_leaves(cu))) return false;
     if (p.tile < 0) {
         cublasLtMatmulHeuristicResult_t fit;
         if (cu->options.no_cublas || llm42__lt_layouts(cu, row.product, row.rows, &p, nullptr) != LLM42_OK)
@@ -2251,7 +2623,7 @@ static llm42_result llm42__prove_algorithm(llm42__trial *t, int product, llm42_s
         result = t->tests->holds(t, product, algorithm, rows, true, &good, error);
         if (result == LLM42_OK && algorithm->sequential) {
             LLM42__TRY(llm42__make_wanted(t, product, rows, error));
-            result = llm42__same_bits(t, product, t->y, t->want, std::min(rows, 64), 0, &same, error);
+            result = llm42__same_bits(t, product, algorithm, t->y, t->want, std::min(rows, 64), 0, &same, error);
         }
         LLM42__TRY(llm42__tried(t, product, algorithm, rows, result, error));
     }
@@ -2308,14 +2680,18 @@ static llm42_result llm42__open_algorithms(llm42__cuda *cu, llm42_error *error) 
 static void llm42__cuda_close(void *state) {
     llm42__cuda *cu = (llm42__cuda *)state;
     if (!cu) return;
+    for (int which = 0; which < 2 && cu->ended; which++) llm42__end_pass(cu, which);
+    for (size_t r = cu->others.size(); r > 0; r--) llm42__cuda_close(cu->others[r - 1]);
     cudaSetDevice(cu->options.device);
     for (llm42__graph &g : cu->graphs)
-        for (cudaGraphExec_t exec : g.exec)
-            if (exec) cudaGraphExecDestroy(exec);
+        for (auto &of_execution : g.exec)
+            for (cudaGraphExec_t exec : of_execution)
+                if (exec) cudaGraphExecDestroy(exec);
+    llm42__close_nccl(cu);
     for (llm42__execution &ex : cu->execution) {
         if (ex.stream) cudaStreamSynchronize(ex.stream);
+        if (ex.done && ex.stream) cudaStreamDestroy(ex.stream);  // else another rank's
         if (ex.done) cudaEventDestroy(ex.done);
-        if (ex.stream) cudaStreamDestroy(ex.stream);
     }
     for (void *block : cu->blocks) cudaFree(block);
     for (void *block : cu->pinned) cudaFreeHost(block);
@@ -2367,16 +2743,12 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
                                    {"fixed_rows", d->fixed_rows, 0, 1 << 20}};
     LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
     LLM42__TRY(llm42__check_ranks("llm42_backend_desc", c, d->tensor_parallel, d->leaves, error));
-    if (d->tensor_parallel > 1)
+    const int attended = c->heads * c->head_dim, leaves = std::max(d->leaves, d->tensor_parallel);
+    if (leaves > 1 && attended / leaves % 16)
         return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "llm42_engine_desc.tensor_parallel: %d: the CUDA backend has one rank: leave it 1",
-                          d->tensor_parallel);
-    const int attended = c->heads * c->head_dim;
-    if (d->leaves > 1 && (attended % 64 || attended / d->leaves % 16))
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "llm42_engine_desc.leaves: %d: %d heads of %d: with leaves the CUDA backend needs a multiple "
-                          "of 64 terms in all, and of 16 in each leaf",
-                          d->leaves, c->heads, c->head_dim);
+                          "llm42_engine_desc.%s: %d: %d heads of %d: the CUDA backend needs leaves of a multiple of 16 "
+                          "terms",
+                          d->leaves == leaves ? "leaves" : "tensor_parallel", leaves, c->heads, c->head_dim);
     const int64_t tokens = (int64_t)d->pages * d->page_size;
     if (tokens > INT32_MAX || tokens * c->kv_heads > INT64_C(0xffffffff) / 16)  // places in a cache have 32 bits
         return llm42_fail(error, LLM42_MEMORY,
@@ -2385,6 +2757,13 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     const llm42_cuda_desc *own = (const llm42_cuda_desc *)d->backend_desc;
     if (own && (own->fast < LLM42_CUDA_FAST_DEFAULT || own->fast > LLM42_CUDA_FAST_OFFERED))
         return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.fast: %d: must be FASTEST or OFFERED", (int)own->fast);
+    if (own && (own->exchange < LLM42_CUDA_PEER || own->exchange > LLM42_CUDA_NCCL))
+        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.exchange: %d: must be PEER or NCCL",
+                          (int)own->exchange);
+    if (own && own->devices && (own->devices < 0 || std::max(1, d->tensor_parallel) % own->devices))
+        return llm42_fail(error, LLM42_INVALID,
+                          "llm42_cuda_desc.devices: %d: must divide the %d ranks of llm42_engine_desc.tensor_parallel",
+                          own->devices, std::max(1, d->tensor_parallel));
     if (c->head_dim > 128 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 ||
         c->dim > 16384 || c->experts > 1024)
         return llm42_fail(error, LLM42_UNSUPPORTED,
@@ -2395,10 +2774,15 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
 }
 
 static void llm42__cuda_sizes(llm42__cuda *cu) {
-    const llm42_config *c = &cu->model->config;
+    const llm42_config *c = &cu->config;
     const llm42_backend_desc *d = &cu->desc;
-    cu->leaves = std::max(1, d->leaves);
-    cu->D = c->dim, cu->Dp = llm42__padded(c->dim), cu->Vp = llm42__padded(c->vocab);
+    cu->config = cu->model->config;
+    cu->ranks = std::max(1, d->tensor_parallel);
+    cu->config.heads /= cu->ranks, cu->config.ffn /= cu->ranks;
+    cu->config.kv_heads = std::max(1, cu->config.kv_heads / cu->ranks);
+    cu->leaves = std::max(d->leaves, cu->ranks) / cu->ranks;
+    cu->Vr = llm42__padded((c->vocab + cu->ranks - 1) / cu->ranks), cu->Vp = cu->ranks * cu->Vr;
+    cu->D = c->dim, cu->Dp = llm42__padded(c->dim);
     cu->Fp = llm42__padded(cu->leaves * llm42__leaf_width(cu));
     cu->dp = c->head_dim <= 16 ? 16 : c->head_dim <= 32 ? 32 : c->head_dim <= 64 ? 64 : 128;
     cu->qkv = llm42__padded((c->heads + 2 * c->kv_heads) * c->head_dim);
@@ -2484,7 +2868,7 @@ static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
 // Runs a text, then its last row alone, then its last rows together. The last row must have the same bits each time.
 // This checks whole passes, attention included.
 static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule, llm42_error *error) {
-    const int V = cu->model->config.vocab, room = std::min(cu->desc.pages * cu->desc.page_size, cu->desc.max_context);
+    const int V = cu->config.vocab, room = std::min(cu->desc.pages * cu->desc.page_size, cu->desc.max_context);
     const int most = schedule == LLM42_FIXED ? cu->desc.fixed_rows : cu->desc.max_rows, T = std::min(1100, room);
     std::vector<int32_t> pages((size_t)(T + cu->desc.page_size - 1) / (size_t)cu->desc.page_size);
     for (size_t i = 0; i < pages.size(); i++) pages[i] = (int32_t)i;
@@ -2528,7 +2912,12 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda cublasLt: %zu%s", llm42__lt_version(cu),
                cu->options.no_cublas ? " (not used)" : "");
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda kernels: %d", LLM42__KERNELS);
-    if (cu->leaves > 1) llm42__log(cu->desc.log, cu->desc.log_user, "cuda leaves: %d", cu->leaves);
+    if (cu->ranks > 1)
+        llm42__log(cu->desc.log, cu->desc.log_user, "cuda ranks: %d on %d device%s, exchange: %s", cu->ranks,
+                   cu->devices, cu->devices > 1 ? "s" : "",
+                   cu->options.exchange == LLM42_CUDA_NCCL ? "NCCL" : "peer memory");
+    if (cu->leaves * cu->ranks > 1)
+        llm42__log(cu->desc.log, cu->desc.log_user, "cuda leaves: %d", cu->leaves * cu->ranks);
     if (!cu->options.no_cublas)
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda fast: %s",
                    cu->options.fast == LLM42_CUDA_FAST_OFFERED
@@ -2570,7 +2959,8 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
                cu->graphs.size(), (double)cu->device_bytes * 1e-9);
 }
 
-static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) {
+// Opens one rank as far as its weights. Its device is set.
+static llm42_result llm42__open_rank(llm42__cuda *cu, llm42_error *error) {
     cublasOperation_t transposed = CUBLAS_OP_T;
     llm42__cuda_sizes(cu);
     LLM42__TRY(llm42__check_room(cu, error));
@@ -2582,6 +2972,45 @@ static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) 
     LLM42__TRY(llm42__upload_weights(cu, error));
     LLM42__TRY(llm42__upload_rope(cu, error));
     for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) LLM42__TRY(llm42__open_execution(cu, i, error));
+    LLM42__CU(cudaDeviceSynchronize());
+    return LLM42_OK;
+}
+
+// Lets every device read the others' memory.
+static llm42_result llm42__open_peers(llm42__cuda *cu, llm42_error *error) {
+    if (cu->devices == 1) return LLM42_OK;
+    LLM42__TRY(llm42__take_pinned(cu, (void **)&cu->ended, 2 * sizeof *cu->ended, error));
+    return llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
+        for (int d = 0; d < cu->devices; d++) {
+            const int other = cu->options.device + d;
+            int can = 0;
+            if (other == rank->options.device) continue;
+            LLM42__CU(cudaDeviceCanAccessPeer(&can, rank->options.device, other));
+            if (!can)
+                return llm42_fail(error, LLM42_UNSUPPORTED,
+                                  "cuda backend: device %d cannot read the memory of device %d: take devices that are "
+                                  "linked, or all ranks on one (llm42_cuda_desc.devices = 1)",
+                                  rank->options.device, other);
+            const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+            if (status == cudaErrorPeerAccessAlreadyEnabled) cudaGetLastError();
+            else LLM42__CU(status);
+        }
+        return LLM42_OK;
+    });
+}
+
+// The first rank's algorithms serve all: the ranks' shapes and devices are the same.
+static void llm42__share_algorithms(llm42__cuda *cu) {
+    for (llm42__cuda *rank : cu->others)
+        for (int product = 0; product < LLM42__PRODUCTS; product++)
+            for (llm42_schedule schedule : llm42__schedules)
+                rank->algorithms[product][schedule] = cu->algorithms[product][schedule];
+}
+
+static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) {
+    LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) { return llm42__open_rank(rank, error); }));
+    LLM42__TRY(llm42__open_peers(cu, error));
+    LLM42__TRY(llm42__open_nccl(cu, error));
     for (llm42__execution &ex : cu->execution) {
         llm42__prepared &p = ex.prepared;
         for (int reach = 0; reach < LLM42__REACHES; reach++) {
@@ -2590,11 +3019,11 @@ static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) 
         }
         p.run_begin.reserve((size_t)cu->max_rows);
     }
-    LLM42__CU(cudaDeviceSynchronize());
     LLM42__TRY(llm42__open_algorithms(cu, error));
+    llm42__share_algorithms(cu);
     assert(std::is_sorted(cu->buckets.begin(), cu->buckets.end()) && cu->buckets.back() == cu->max_rows);
     LLM42__CU(cudaDeviceSynchronize());
-    if (!cu->options.no_graphs) LLM42__TRY(llm42__make_graphs(cu, error));
+    if (!cu->options.no_graphs && !cu->execution[0].gathered) LLM42__TRY(llm42__make_graphs(cu, error));
     const unsigned wanted = cu->desc.schedules;
     if (!cu->options.no_check && wanted >> LLM42_FIXED & 1 && cu->desc.fixed_rows)
         LLM42__TRY(llm42__check_passes(cu, LLM42_FIXED, error));
@@ -2604,12 +3033,54 @@ static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) 
     return LLM42_OK;
 }
 
+// Are there devices for the ranks, all of one kind?
+static llm42_result llm42__find_devices(const llm42_backend_desc *desc, llm42_cuda_desc *options,
+                                        cudaDeviceProp *device, llm42_error *error) {
+    const int ranks = std::max(1, desc->tensor_parallel);
+    int count = 0;
+    LLM42__TRY(llm42__find_device(options->device, device, error));
+    LLM42__CU(cudaGetDeviceCount(&count));
+    if (!options->devices) options->devices = ranks;
+    if (options->device + options->devices > count)
+        return llm42_fail(
+            error, LLM42_INVALID,
+            "llm42_engine_desc.tensor_parallel: %d ranks, from device %d on: this machine has devices 0 to "
+            "%d; ranks may share devices: set llm42_cuda_desc.devices",
+            ranks, options->device, count - 1);
+    for (int d = 1; d < options->devices; d++) {
+        cudaDeviceProp other;
+        LLM42__TRY(llm42__find_device(options->device + d, &other, error));
+        if (strcmp(device->name, other.name) != 0)
+            return llm42_fail(error, LLM42_UNSUPPORTED,
+                              "cuda backend: device %d is %s and device %d is %s: ranks need devices of one kind",
+                              options->device, device->name, options->device + d, other.name);
+    }
+    LLM42__CU(cudaSetDevice(options->device));
+    return LLM42_OK;
+}
+
+// A rank without anything on its device. NULL: no memory.
+static llm42__cuda *llm42__new_rank(const llm42_backend_desc *desc, const llm42_cuda_desc *options, int rank,
+                                    const cudaDeviceProp *device) {
+    llm42__cuda *cu = new (std::nothrow) llm42__cuda();
+    if (!cu) return cu;
+    cu->desc = *desc;
+    cu->options = *options;
+    cu->model = desc->model;
+    cu->device = *device;
+    cu->rank = rank;
+    cu->devices = options->devices;
+    cu->own_device = rank * options->devices / std::max(1, desc->tensor_parallel);
+    cu->options.device += cu->own_device;
+    return cu;
+}
+
 static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *desc, llm42_error *error) {
     *state = NULL;
     LLM42__TRY(llm42__cuda_validate(desc, error));
     llm42_cuda_desc options = desc->backend_desc ? *(const llm42_cuda_desc *)desc->backend_desc : llm42_cuda_desc{};
     cudaDeviceProp device;
-    LLM42__TRY(llm42__find_device(options.device, &device, error));
+    LLM42__TRY(llm42__find_devices(desc, &options, &device, error));
     const llm42_config *c = &desc->model->config;
     const int room = llm42__shared_room(&device);
     if (c->head_dim > 64 && llm42__decode_shape_of(128, c->heads / c->kv_heads, false, room).bytes > room)
@@ -2617,13 +3088,19 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
                           "model %s: %d heads a kv head of %d need more shared memory than %s has: use a GPU "
                           "with 120 KB a block or more",
                           desc->model->name, c->heads / c->kv_heads, c->head_dim, device.name);
-    llm42__cuda *cu = new (std::nothrow) llm42__cuda();
+    llm42__cuda *cu = llm42__new_rank(desc, &options, 0, &device);
     if (!cu) return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
-    cu->desc = *desc;
-    cu->options = options;
-    cu->model = desc->model;
-    cu->device = device;
-    const llm42_result result = llm42__guarded(error, [&]() { return llm42__cuda_open_state(cu, error); });
+    const llm42_result result = llm42__guarded(error, [&]() -> llm42_result {
+        cu->ranks = std::max(1, desc->tensor_parallel);
+        cu->others.reserve((size_t)cu->ranks);
+        for (int r = 1; r < cu->ranks; r++) {
+            llm42__cuda *rank = llm42__new_rank(desc, &options, r, &device);
+            if (!rank) throw std::bad_alloc();
+            rank->first = cu, rank->ranks = cu->ranks;
+            cu->others.push_back(rank);
+        }
+        return llm42__cuda_open_state(cu, error);
+    });
     if (result != LLM42_OK) {
         llm42__cuda_close(cu);
         return result;

@@ -673,9 +673,20 @@ typedef enum llm42_cuda_fast {  // how a FAST pass sums
     LLM42_CUDA_FAST_OFFERED,
 } llm42_cuda_fast;
 
+// How ranks (llm42_engine_desc.tensor_parallel) get each other's sums.
+typedef enum llm42_cuda_exchange {
+    LLM42_CUDA_PEER,  // they read them from each other's memory, over NVLink or PCIe
+    LLM42_CUDA_NCCL,  // an all-gather by NCCL, without CUDA graphs; to compare with. Needs `make cuda NCCL=1`
+} llm42_cuda_exchange;
+
 typedef struct llm42_cuda_desc {
-    int device;            // ordinal; default: 0
+    int device;            // ordinal, of rank 0; default: 0
     llm42_cuda_fast fast;  // default: FASTEST
+    // Tensor parallelism: the ranks are on this number of devices, `device` and those after it. If there are fewer
+    // devices than ranks, ranks share them: results are the same, and nothing is faster. Default: a device for each
+    // rank.
+    int devices;
+    llm42_cuda_exchange exchange;  // default: PEER; both give the same bits
     // A file that keeps the chosen algorithms from run to run. An engine takes them from the file if it holds them for
     // this device, driver and libraries, these matrix shapes, options and row counts. Otherwise it chooses again and
     // writes the choice to the file. Default: none; every open chooses again.

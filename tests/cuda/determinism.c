@@ -247,7 +247,7 @@ static llm42_engine *open_load(const workload *w, const load *l, outcome *o) {
     desc.model = w->model;
     desc.backend = tested;
     desc.backend_desc = &l->cuda;
-    desc.leaves = leaves_for(w->model);
+    desc.leaves = leaves_for(w->model), desc.tensor_parallel = ranks_for(w->model);
     desc.max_context = w->max_context;
     desc.pages = pages_for(w, l);
     desc.on_event = watch;

@@ -402,12 +402,21 @@ static void fabricate_sizes(llm42__cuda *cu, llm42_model *model, llm42_layer *la
     cu->desc.overlap = cu->desc.fixed_rows && random_int(0, 1);
     cu->desc.logits_fp32 = random_int(0, 1), cu->desc.router_fp32 = random_int(0, 1);
     cu->desc.leaves = 1 << random_int(0, 3);
+    if (random_int(0, 1)) {
+        const int ranks = 1 << random_int(0, 3);
+        c->heads *= ranks, c->kv_heads *= random_int(0, 1) ? ranks : 1;
+        cu->desc.tensor_parallel = ranks, cu->rank = random_int(0, ranks - 1);
+        cu->options.exchange = random_int(0, 1) ? LLM42_CUDA_PEER : LLM42_CUDA_NCCL;
+        if (c->kv_heads % ranks && ranks % c->kv_heads) c->kv_heads = ranks;
+        if (c->heads / c->kv_heads > 16) c->heads = 16 * c->kv_heads;
+    }
     const unsigned fast = 1u << LLM42_FAST, sets[] = {0, fast, fast | 1u << LLM42_FIXED, FAST_AND_INVARIANT};
     cu->desc.schedules = sets[random_int(0, 3)];
     llm42__cuda_sizes(cu);
     const llm42__leaves leaves = llm42__leaves_of(cu, LLM42__DOWN);
-    check(leaves.count == cu->desc.leaves && cu->Fp % 64 == 0 && cu->Fp >= leaves.count * leaves.terms &&
-              (leaves.count == 1 || (leaves.terms % 16 == 0 && leaves.terms >= c->ffn / leaves.count)),
+    check(leaves.count == std::max(1, cu->desc.leaves / cu->ranks) && cu->Fp % 64 == 0 &&
+              cu->Fp >= leaves.count * leaves.terms &&
+              (leaves.count == 1 || (leaves.terms % 16 == 0 && leaves.terms >= c->ffn / cu->ranks / leaves.count)),
           "leaves of the feed-forward width fit", 0);
 }
 
@@ -423,11 +432,16 @@ static void check_addresses(const llm42__cuda *cu, int64_t at) {
               "weights have memory", at);
     for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) {
         const llm42__execution *e = &cu->execution[i];
-        check(e->x && e->h && e->delta && e->qkv && e->q && e->attended && e->gate_up && e->gated && e->logits &&
-                  e->workspace && e->meta && !e->partial == (i > 0) && !e->arrived == (i > 0),
+        check(e->x && e->h && e->delta && e->qkv && e->q && e->attended && e->gate_up && e->gated && e->workspace &&
+                  e->meta && !e->partial == (i > 0) && !e->arrived == (i > 0),
               "passes have memory", at);
+        check(!e->logits == (cu->rank > 0) && !e->own_logits == (cu->ranks == 1) && !e->part[0] == (cu->ranks == 1) &&
+                  !e->part[1] == (cu->ranks == 1) && !e->flag == (cu->ranks == 1) &&
+                  !e->gathered == (cu->ranks == 1 || cu->options.exchange == LLM42_CUDA_PEER),
+              "ranks have memory to share", at);
         const bool fast_alone = cu->desc.schedules == 1u << LLM42_FAST;
-        check(!e->parts == !(cu->leaves > 1 && !fast_alone), "parts have memory where leaves are tried", at);
+        check(!e->parts == !((cu->leaves > 1 || cu->ranks > 1) && !fast_alone),
+              "parts have memory where leaves are tried", at);
         check(!c->experts || (e->router && e->expert_out && e->route_weight && e->route_id && e->route_offset &&
                               e->route_source && e->route_place),
               "mixtures have memory", at);
@@ -816,7 +830,7 @@ static void check_logits_copied(int64_t at) {
     llm42_output outs[ROWS] = {}, outs_host[ROWS] = {};
     const bool fp32 = at & 1;
     model.config.vocab = V;
-    cu.model = &model, cu.Vp = VP, cu.desc.logits_fp32 = fp32;
+    cu.model = &model, cu.config = model.config, cu.Vp = VP, cu.desc.logits_fp32 = fp32;
     for (uint32_t &x : device) x = (uint32_t)random_int(0, INT32_MAX - 1);
     for (float &x : logits) x = -1;
     pass.rows = ROWS, pass.row = rows, pass.seq = &seq, pass.out = outs, pass.logits = logits;

@@ -3,7 +3,7 @@
 #include "rig.h"
 
 rig_options options = {
-    .shared = "../shared", .loads = 8, .from_load = 1, .seed = 42, .window = 32, .group = 8, .leaves = 1};
+    .shared = "../shared", .loads = 8, .from_load = 1, .seed = 42, .window = 32, .group = 8, .ranks = 1, .leaves = 1};
 const llm42_backend *tested;
 llm42_cuda_desc cuda_desc;
 llm42_error rig_error;
@@ -76,11 +76,15 @@ void rig_shuffle(rig *g) {
     }
 }
 
-int leaves_for(const llm42_model *model) {
+static int most_parts(const llm42_model *model, int n) {
     const llm42_config *c = &model->config;
-    int n = (int)options.leaves;
-    while (n > 1 && (c->heads % n || c->ffn % n || c->heads * c->head_dim % 64 || c->heads * c->head_dim / n % 16))
-        n /= 2;
+    while (n > 1 && (c->heads % n || c->ffn % n || c->heads * c->head_dim / n % 16)) n /= 2;
+    return n;
+}
+int leaves_for(const llm42_model *model) { return most_parts(model, (int)options.leaves); }
+int ranks_for(const llm42_model *model) {
+    int n = most_parts(model, (int)options.ranks);
+    while (n > 1 && model->config.kv_heads % n && n % model->config.kv_heads) n /= 2;
     return n;
 }
 
@@ -88,6 +92,7 @@ llm42_result rig_try(rig *g, const llm42_backend *backend, llm42_backend_desc de
     *g = (rig){.backend = backend, .model = desc.model, .random = 7};
     if (!desc.compute) desc.compute = LLM42_BF16;
     if (!desc.leaves) desc.leaves = leaves_for(desc.model);
+    if (!desc.tensor_parallel) desc.tensor_parallel = ranks_for(desc.model);
     if (!desc.threads) desc.threads = 2;
     if (!desc.page_size) desc.page_size = 16;
     if (!desc.max_running) desc.max_running = 1;

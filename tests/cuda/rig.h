@@ -17,6 +17,7 @@ void part_passes(void);
 void part_errors(void);
 void part_overlap(void);
 void part_small(void);
+void part_ranks(void);
 void part_sglang(void);
 void part_determinism(void);
 
@@ -25,7 +26,7 @@ enum { PASSES_LEAST_M = 57 };  // the smallest M that part passes can test
 // What the user asked for. The table in test_cuda.c says what each option means.
 typedef struct rig_options {
     const char *shared, *model;
-    int64_t requests, longest_prompt, longest_output, loads, from_load, seed, window, group, kv_gib, leaves;
+    int64_t requests, longest_prompt, longest_output, loads, from_load, seed, window, group, kv_gib, ranks, leaves;
     bool quick;
 } rig_options;
 
@@ -35,8 +36,10 @@ extern llm42_cuda_desc cuda_desc;    // its desc
 extern llm42_error rig_error;        // of the last call that failed
 
 bool is_cuda(void);
-// As many leaves as --leaves says, or fewer if the model cannot be cut into so many on a GPU.
+// As many leaves and ranks as --leaves and --tensor-parallel say, or fewer if the model cannot be cut into so many on a
+// GPU.
 int leaves_for(const llm42_model *model);
+int ranks_for(const llm42_model *model);
 
 // Results ----------------------------------------------------------------------------------------------------------
 void note_head(const char *line);                                 // prints a line, and keeps it for the head; each once

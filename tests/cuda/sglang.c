@@ -53,6 +53,7 @@ static void run_subtest(const llm42_model *model, const char *subtest, llm42_pre
     llm42_engine *engine = NULL;
     llm42_engine_desc desc = {.model = model,
                               .leaves = leaves_for(model),
+                              .tensor_parallel = ranks_for(model),
                               .backend = tested,
                               .backend_desc = &cuda_desc,
                               .preset = preset,

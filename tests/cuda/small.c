@@ -133,6 +133,7 @@ static llm42_engine_desc small_desc(const small_case *s, const llm42_model *mode
                                .backend = tested,
                                .backend_desc = &cuda_desc,
                                .leaves = leaves_for(model),
+                               .tensor_parallel = ranks_for(model),
                                .mode = s->mode,
                                .prefill = s->prefill,
                                .max_running = s->requests,

@@ -9,6 +9,7 @@
 //   errors       one clear line for each error
 //   overlap      passes in flight
 //   small        models of every kind, for compute-sanitizer
+//   ranks        tensor parallelism
 //   sglang       SGLang's three subtests
 //   determinism  thousands of requests by each preset, under loads of random shapes
 //
@@ -17,10 +18,13 @@
 
 #include "../../examples/args.h"
 
+static int64_t devices;
 static const char *part = "all", *backend = "cuda", *tsv_path, *algorithm_path;
 
 static const args_option table[] = {
-    ARGS_TEXT("part NAME", &part, "models, layers, passes, determinism, sglang, errors, overlap, small or all"),
+    ARGS_TEXT(
+        "part NAME", &part,
+        "models, layers, passes, determinism, sglang, errors, overlap, small, ranks\n                         or all"),
     ARGS_TEXT("backend NAME", &backend, "cuda, or cpu to test the tests"),
     ARGS_TEXT("shared DIR", &options.shared, "folder of models/ and traces/; without it their tests are skipped"),
     ARGS_TEXT("model SPEC", &options.model, "model of passes, determinism, sglang and overlap (default: base42)"),
@@ -35,6 +39,8 @@ static const args_option table[] = {
              "determinism: outputs are cut to N tokens; 0: 512, with --quick 128"),
     ARGS_INT("window W", &options.window, 1, 4096, "W; M = G x W"),
     ARGS_INT("group G", &options.group, 1, 4096, "G"),
+    ARGS_INT("tensor-parallel N", &options.ranks, 1, 8, "ranks; where a model allows only fewer, as many as it does"),
+    ARGS_INT("devices N", &devices, 0, 8, "that ranks are on; 0: one for each rank"),
     ARGS_INT("leaves C", &options.leaves, 1, 8,
              "of INVARIANT passes; where a model allows only fewer, as many as it does"),
     ARGS_INT("kv-gib N", &options.kv_gib, 0, 4096, "memory for KV pages, at most; 0: 40, on the CPU 1"),
@@ -50,8 +56,9 @@ static const struct {
     const char *name;
     void (*test)(void);
 } parts[] = {
-    {"models", part_models},   {"layers", part_layers}, {"passes", part_passes}, {"errors", part_errors},
-    {"overlap", part_overlap}, {"small", part_small},   {"sglang", part_sglang}, {"determinism", part_determinism},
+    {"models", part_models}, {"layers", part_layers},   {"passes", part_passes},
+    {"errors", part_errors}, {"overlap", part_overlap}, {"small", part_small},
+    {"ranks", part_ranks},   {"sglang", part_sglang},   {"determinism", part_determinism},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
@@ -70,8 +77,8 @@ static bool device_present(void) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[] = {"models", "layers",  "passes", "determinism", "sglang",
-                                        "errors", "overlap", "small",  "all",         NULL};
+    static const char *const names[] = {"models",  "layers", "passes", "determinism", "sglang", "errors",
+                                        "overlap", "small",  "ranks",  "all",         NULL};
     char tsv_part[4096];
     FILE *tsv = NULL;
     args_parse(argc, argv, "Tests the CUDA backend on a device.", table);
@@ -84,7 +91,7 @@ int main(int argc, char **argv) {
 #ifdef LLM42_CUDA
     else tested = llm42_backend_cuda();
 #endif
-    cuda_desc.algorithm_file = algorithm_path;
+    cuda_desc.algorithm_file = algorithm_path, cuda_desc.devices = (int)devices;
     if (!tested) printf("skipped: built without CUDA: run make cuda\n");
     if (!tested || !device_present()) return test_end("test_cuda");
     if (tsv_path && !(tsv = args_out_begin(tsv_path, tsv_part)))

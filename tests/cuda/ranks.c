@@ -1,0 +1,287 @@
+// ranks.c: part ranks. Tensor parallelism: what a row's bits depend on, operator by operator, and that the canonical
+// result of requests is one on any number of ranks. Ranks share a device here (virtual ranks), and where there are two
+// devices or more they have one each too.
+#include "rig.h"
+#include "../make_model.h"
+
+enum { TEXT = 90, NUMBERS = 4, OPERATORS = 128 };  // NUMBERS: of ranks and leaves: 1, 2, 4, 8
+
+// In the second model a KV head is repeated in several ranks; in the third one leaves are padded.
+static const test_shape shapes[] = {
+    {"llama", 250, 64, 2, 8, 8, 16, 128, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 256},
+    {"qwen2", 333, 64, 2, 8, 2, 32, 96, 0, false, "BF16", "\"use_sliding_window\": false, ", 256},
+    {"mistral", 250, 96, 2, 8, 4, 16, 72, 0, true, "BF16", "\"sliding_window\": 48, ", 256},
+    {"qwen3_moe", 250, 64, 2, 8, 4, 32, 72, 4, false, "BF16",
+     "\"moe_intermediate_size\": 72, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 256},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+// Sums of few terms mostly round to the same bf16 in any order. So that results differ where they may is tested on this
+// model alone: k is 512 and 1,408.
+static const char wide[] = "synthetic:base";
+static bool is_wide(const llm42_model *model) { return strstr(model->name, "synthetic:base") != NULL; }
+
+// What a text gives: the logits' bits, and those of each operator's outputs.
+typedef struct bits {
+    uint64_t logits, tokens;
+    int count;
+    struct {
+        char name[40];
+        uint64_t hash;
+    } of[OPERATORS];
+} bits;
+
+static void take(void *user, int layer, const char *name, int rows, int width, const float *values) {
+    bits *b = user;
+    char full[40];
+    int at = 0;
+    snprintf(full, sizeof full, "layer %d, %s", layer, name);
+    while (at < b->count && strcmp(b->of[at].name, full)) at++;
+    assert(at < OPERATORS);
+    if (at == b->count) memcpy(b->of[b->count++].name, full, sizeof full);
+    b->of[at].hash = hash_bytes(b->of[at].hash, values, sizeof *values * (size_t)rows * (size_t)width);
+}
+
+static int32_t token_at(const llm42_model *model, int i) { return (i * i * 7 + 31 * i + 3) % model->config.vocab; }
+
+typedef struct setting {
+    llm42_schedule schedule;
+    int ranks, leaves, devices, each, fixed;  // each: rows of a pass
+    bool probe, graphs;
+    llm42_cuda_exchange exchange;
+} setting;
+
+static bool run_text(const llm42_model *model, setting s, bits *b) {
+    rig g = {0};
+    llm42_cuda_desc own = cuda_desc;
+    own.devices = is_cuda() ? s.devices : 0, own.no_graphs = !s.graphs, own.exchange = s.exchange;
+    *b = (bits){0};
+    const llm42_backend_desc desc = {.model = model,
+                                     .backend_desc = &own,
+                                     .max_rows = TEXT,
+                                     .fixed_rows = s.fixed,
+                                     .max_context = TEXT,
+                                     .tensor_parallel = s.ranks,
+                                     .leaves = s.leaves,
+                                     .logits_fp32 = true};
+    bool good = rig_open(&g, tested, desc);
+    float *logits = new_floats((size_t)TEXT * (size_t)model->config.vocab);
+    for (int from = 0; good && from < TEXT; from += s.each) {
+        llm42_row row[TEXT];
+        llm42_output out[TEXT];
+        const int rows = TEXT - from < s.each ? TEXT - from : s.each;
+        for (int i = 0; i < rows; i++) row[i] = (llm42_row){0, from + i, token_at(model, from + i), LLM42_ROW_SAMPLE};
+        llm42_pass pass = rig_pass(&g, s.schedule, row, rows, out, s.graphs ? NULL : logits);
+        if (s.probe) pass.probe = take, pass.probe_user = b;
+        good = rig_run(&g, &pass);
+        if (!s.graphs)
+            b->logits = hash_bytes(b->logits, logits, sizeof *logits * (size_t)rows * (size_t)model->config.vocab);
+        for (int i = 0; i < rows; i++) b->tokens = hash_bytes(b->tokens, &out[i], sizeof out[i]);
+    }
+    free(logits);
+    rig_close(&g);
+    return good;
+}
+
+static bool equal(const bits *a, const bits *b) { return a->logits == b->logits && a->tokens == b->tokens; }
+
+// The first operator whose bits differ.
+static const char *first_difference(const bits *a, const bits *b) {
+    for (int i = 0; i < a->count && i < b->count; i++)
+        if (strcmp(a->of[i].name, b->of[i].name) || a->of[i].hash != b->of[i].hash) return a->of[i].name;
+    return a->count == b->count ? "none before the logits" : "another number of operators";
+}
+
+static int devices_here(void) {
+    llm42_cuda_desc own = cuda_desc;
+    llm42_model *model = NULL;
+    rig g = {0};
+    int count = 1;
+    if (!is_cuda() || llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, &rig_error)) return 1;
+    own.devices = 2;
+    const llm42_backend_desc desc = {
+        .model = model, .backend_desc = &own, .max_rows = 4, .max_context = 16, .tensor_parallel = 2};
+    count += rig_try(&g, tested, desc) == LLM42_OK;
+    rig_close(&g);
+    llm42_model_free(model);
+    printf("  %s\n", count > 1 ? "two devices" : "one device: all ranks share it");
+    return count;
+}
+
+// INVARIANT: the larger of ranks and leaves decides. Every operator is compared.
+static void check_invariant(const llm42_model *model, int devices) {
+    static bits of[NUMBERS], got;
+    static const int each[] = {1, 17, TEXT};
+    for (int i = 0; i < NUMBERS; i++) {
+        if (!run_text(model, (setting){LLM42_INVARIANT, 1, 1 << i, 1, TEXT, TEXT, .probe = true}, &of[i])) return;
+        for (int j = 0; j < i && is_wide(model); j++)
+            CHECK_MSG(!equal(&of[i], &of[j]), "%s: %d and %d leaves: the same bits", model->name, 1 << i, 1 << j);
+    }
+    for (int d = 1; d <= devices; d++)
+        for (int r = d - 1; r < NUMBERS; r++)
+            for (int l = 0; l < NUMBERS; l++) {
+                const int parts = l > r ? l : r;
+                setting s = {LLM42_INVARIANT, 1 << r, 1 << l, d, TEXT, TEXT, .probe = true};
+                if (!run_text(model, s, &got)) return;
+                CHECK_MSG(equal(&got, &of[parts]),
+                          "%s: %d ranks on %d devices, %d leaves: not the bits of %d leaves: %s", model->name, s.ranks,
+                          d, s.leaves, 1 << parts, first_difference(&got, &of[parts]));
+                s.probe = false, s.graphs = true, s.each = each[(r + l) % 3];
+                if (!run_text(model, s, &got)) return;
+                CHECK_MSG(got.tokens == of[parts].tokens,
+                          "%s: %d ranks on %d devices, %d leaves, graphs, %d rows a pass: not the bits of %d leaves",
+                          model->name, s.ranks, d, s.leaves, s.each, 1 << parts);
+            }
+}
+
+// FIXED: the ranks and M. FAST: the ranks and the pass.
+static void check_others(const llm42_model *model, llm42_schedule schedule, int devices) {
+    static bits of[NUMBERS], got;
+    const char *how = llm42_schedule_name(schedule);
+    for (int r = 0; r < NUMBERS; r++) {
+        setting s = {schedule, 1 << r, 1, 1, TEXT, TEXT, .probe = true};
+        if (!run_text(model, s, &of[r])) return;
+        for (int j = 0; j < r && is_wide(model); j++)
+            CHECK_MSG(!equal(&of[r], &of[j]), "%s, %s: %d and %d ranks: the same bits", model->name, how, 1 << r,
+                      1 << j);
+        if (schedule == LLM42_FIXED) {
+            s.each = 7, s.probe = false, s.graphs = true;
+            if (!run_text(model, s, &got)) return;
+            CHECK_MSG(got.tokens == of[r].tokens, "%s, %s, %d ranks: %d rows a pass give other bits", model->name, how,
+                      s.ranks, s.each);
+            s.each = TEXT;
+        }
+        if (devices < 2 || !r || schedule == LLM42_FAST) continue;  // FAST chooses algorithms by time
+        s.devices = 2, s.graphs = false, s.probe = true;
+        if (!run_text(model, s, &got)) return;
+        CHECK_MSG(equal(&got, &of[r]), "%s, %s, %d ranks: other bits on two devices: %s", model->name, how, s.ranks,
+                  first_difference(&got, &of[r]));
+    }
+}
+
+// NCCL gives the bits of peer memory.
+static void check_nccl(const llm42_model *model) {
+    static bits want, got;
+    for (int leaves = 1; leaves <= 8; leaves *= 8) {
+        setting s = {LLM42_INVARIANT, 2, leaves, 2, TEXT, TEXT, .probe = true};
+        if (!run_text(model, s, &want)) return;
+        s.exchange = LLM42_CUDA_NCCL;
+        if (!run_text(model, s, &got)) return;
+        CHECK_MSG(equal(&want, &got), "%s: NCCL gives other bits: %s", model->name, first_difference(&want, &got));
+    }
+}
+
+// Requests ---------------------------------------------------------------------------------------------------------
+enum { REQUESTS = 12, NEW = 24 };
+typedef struct answer {
+    llm42_output out[NEW];
+} answer;
+
+static bool serve(const llm42_model *model, llm42_engine_desc desc, int devices, bool one_by_one, answer *to) {
+    static int32_t prompt[REQUESTS][80];
+    llm42_engine *engine = NULL;
+    llm42_cuda_desc own = cuda_desc;
+    own.devices = devices;
+    desc.model = model, desc.backend = tested, desc.backend_desc = &own, desc.max_context = 160, desc.log = note_line;
+    if (!desc.max_running) desc.max_running = 8;
+    desc.token_budget = desc.max_context, desc.window = 8, desc.group = 4;
+    memset(to, 0, REQUESTS * sizeof *to);
+    bool good = CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error), "%s", rig_error.text);
+    for (int i = 0; good && i < REQUESTS; i++) {
+        llm42_request_desc r = {.prompt = prompt[i],
+                                .prompt_count = 1 + 13 * i % 80,
+                                .max_new_tokens = NEW,
+                                .ignore_stop = true,
+                                .deterministic = true};
+        if (i % 2) r.sampling = (llm42_sampling){.temperature = 1, .top_p = 0.9f, .seed = 5 + (uint64_t)i};
+        for (int t = 0; t < r.prompt_count; t++) prompt[i][t] = token_at(model, t + 3 * i);
+        good = CHECK_MSG(!llm42_engine_submit(engine, &r, NULL, &rig_error), "%s", rig_error.text);
+        if (good && one_by_one) good = CHECK_MSG(!llm42_engine_run(engine, &rig_error), "%s", rig_error.text);
+    }
+    if (good) good = CHECK_MSG(!llm42_engine_run(engine, &rig_error), "%s", rig_error.text);
+    for (int i = 0; good && i < REQUESTS; i++) {
+        const llm42_request *r = llm42_engine_request(engine, i + 1);
+        for (int t = 0; t < r->committed; t++) to[i].out[t] = (llm42_output){r->tokens[t], r->logprobs[t]};
+    }
+    llm42_engine_close(engine);
+    return good;
+}
+
+static int differing(const answer *a, const answer *b) {
+    int count = 0;
+    for (int i = 0; i < REQUESTS; i++) count += memcmp(&a[i], &b[i], sizeof *a) != 0;
+    return count;
+}
+
+static void check_requests(const llm42_model *model, int devices) {
+    static answer want[REQUESTS], got[REQUESTS], other[REQUESTS];
+    static const llm42_preset presets[] = {LLM42_PRESET_DVR, LLM42_PRESET_BEST, LLM42_PRESET_INVARIANT};
+    const llm42_engine_desc alone = {.preset = LLM42_PRESET_INVARIANT, .leaves = 8};
+    if (!serve(model, alone, 1, true, want)) return;
+    for (int p = 0; p < 3; p++)
+        for (int ranks = 2; ranks <= 8; ranks *= 2) {
+            const llm42_engine_desc desc = {.preset = presets[p],
+                                            .leaves = 8,
+                                            .tensor_parallel = ranks,
+                                            .max_running = 3 + 2 * p + ranks,
+                                            .overlap = p < 2 && ranks > 2,
+                                            .page_size = 4 << p};
+            const int on = ranks > 2 && (p + ranks / 4) % 2 ? 1 : devices;
+            if (!serve(model, desc, on, false, got)) return;
+            CHECK_MSG(!differing(want, got), "%s, preset %d, %d ranks on %d devices: %d of %d requests differ",
+                      model->name, presets[p], ranks, on, differing(want, got), REQUESTS);
+        }
+    const llm42_engine_desc one_leaf = {.preset = LLM42_PRESET_DVR};
+    llm42_engine_desc two_ranks = one_leaf;
+    two_ranks.tensor_parallel = 2;
+    if (!serve(model, one_leaf, 1, true, other) || !serve(model, two_ranks, devices, true, got)) return;
+    printf("  control: %s: %d of %d requests differ between 1 and 2 ranks without leaves\n", model->name,
+           differing(other, got), REQUESTS);
+    CHECK_MSG(!is_wide(model) || differing(other, got) > 0, "%s: control: 1 and 2 ranks without leaves: the same bits",
+              model->name);
+}
+
+static void check_errors(const llm42_model *model) {
+    static const struct {
+        int ranks, devices;
+        llm42_cuda_exchange exchange;
+        const char *why;
+    } cases[] = {{8, 0, LLM42_CUDA_PEER, "llm42_engine_desc.tensor_parallel: 8 ranks"},
+                 {4, 3, LLM42_CUDA_PEER, "llm42_cuda_desc.devices: 3: must divide"},
+                 {1, 2, LLM42_CUDA_PEER, "llm42_cuda_desc.devices: 2: must divide"},
+                 {2, -1, LLM42_CUDA_PEER, "llm42_cuda_desc.devices: -1: must divide"},
+                 {2, 1, LLM42_CUDA_NCCL, "llm42_cuda_desc.exchange: "},
+                 {2, 1, (llm42_cuda_exchange)7, "llm42_cuda_desc.exchange: 7: must be PEER or NCCL"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig g = {0};
+        llm42_cuda_desc own = cuda_desc;
+        own.devices = cases[i].devices, own.exchange = cases[i].exchange;
+        const llm42_backend_desc desc = {
+            .model = model, .backend_desc = &own, .max_rows = 4, .max_context = 16, .tensor_parallel = cases[i].ranks};
+        const llm42_result result = rig_try(&g, tested, desc);
+        CHECK_MSG(result != LLM42_OK && strstr(rig_error.text, cases[i].why), "%s instead of %s: %s",
+                  llm42_result_name(result), cases[i].why, rig_error.text);
+        rig_close(&g);
+    }
+}
+
+void part_ranks(void) {
+    char folder[64];
+    test_folder(folder);
+    const int devices = devices_here();
+    for (int i = 0; i <= SHAPES; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/ranks_%d", folder, i);
+        if (i < SHAPES) test_model_folder(path, &shapes[i]);
+        llm42_model *model = load_model(i < SHAPES ? path : wide, false);
+        if (!model) continue;
+        check_invariant(model, devices);
+        check_others(model, LLM42_FIXED, devices);
+        check_others(model, LLM42_FAST, devices);
+        check_requests(model, devices);
+        if (!i && devices > 1 && is_cuda()) check_nccl(model);
+        if (!i && is_cuda()) check_errors(model);
+        llm42_model_free(model);
+    }
+    test_remove(folder);
+}
