@@ -1003,22 +1003,27 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
         cu->graphs.push_back({key, {}});
         graph_of = &cu->graphs.back();
     }
-    // Every capture is ended, also after an error.
-    const llm42_result ended = llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        const cudaStream_t stream = rank->execution[which].stream;
-        cudaGraphExec_t *exec = &graph_of->exec[which][rank->own_device];
-        cudaGraph_t graph = nullptr;
-        const cudaError_t status = cudaStreamEndCapture(stream, &graph);
+    // All captures are ended first, also after an error: until then nothing else may be done with graphs.
+    cudaGraph_t graph[8] = {};
+    const llm42_result ended = llm42__each_device(cu, error, [&](llm42__cuda *rank) {
+        const cudaError_t status = cudaStreamEndCapture(rank->execution[which].stream, &graph[rank->own_device]);
         if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaStreamEndCapture(", status);
+        return LLM42_OK;
+    });
+    const llm42_result made = llm42__each_device(cu, error, [&](llm42__cuda *rank) {
+        cudaGraphExec_t *exec = &graph_of->exec[which][rank->own_device];
         if (*exec) cudaGraphExecDestroy(*exec);
         *exec = nullptr;
         if (result == LLM42_OK)
-            result = llm42__cuda_status(error, "cudaGraphInstantiate(", cudaGraphInstantiate(exec, graph, 0));
-        if (graph) cudaGraphDestroy(graph);
-        if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaGraphUpload(", cudaGraphUpload(*exec, stream));
+            result = llm42__cuda_status(error, "cudaGraphInstantiate(",
+                                        cudaGraphInstantiate(exec, graph[rank->own_device], 0));
+        if (graph[rank->own_device]) cudaGraphDestroy(graph[rank->own_device]);
+        if (result == LLM42_OK)
+            result = llm42__cuda_status(error, "cudaGraphUpload(",
+                                        cudaGraphUpload(*exec, rank->execution[which].stream));
         return LLM42_OK;
     });
-    return result != LLM42_OK ? result : ended;
+    return result != LLM42_OK ? result : ended != LLM42_OK ? ended : made;
 }
 
 // True if single rows are attended to by the kernel for prompts too. In INVARIANT passes both kernels give the same

@@ -18,7 +18,6 @@
 
 #include "../../examples/args.h"
 
-static int64_t devices;
 static const char *part = "all", *backend = "cuda", *tsv_path, *algorithm_path;
 
 static const args_option table[] = {
@@ -40,7 +39,7 @@ static const args_option table[] = {
     ARGS_INT("window W", &options.window, 1, 4096, "W; M = G x W"),
     ARGS_INT("group G", &options.group, 1, 4096, "G"),
     ARGS_INT("tensor-parallel N", &options.ranks, 1, 8, "ranks; where a model allows only fewer, as many as it does"),
-    ARGS_INT("devices N", &devices, 0, 8, "that ranks are on; 0: one for each rank"),
+    ARGS_INT("devices N", &options.devices, 0, 8, "that ranks are on; 0: one for each rank. Part ranks: no fewer"),
     ARGS_INT("leaves C", &options.leaves, 1, 8,
              "of INVARIANT passes; where a model allows only fewer, as many as it does"),
     ARGS_INT("kv-gib N", &options.kv_gib, 0, 4096, "memory for KV pages, at most; 0: 40, on the CPU 1"),
@@ -91,7 +90,7 @@ int main(int argc, char **argv) {
 #ifdef LLM42_CUDA
     else tested = llm42_backend_cuda();
 #endif
-    cuda_desc.algorithm_file = algorithm_path, cuda_desc.devices = (int)devices;
+    cuda_desc.algorithm_file = algorithm_path, cuda_desc.devices = (int)options.devices;
     if (!tested) printf("skipped: built without CUDA: run make cuda\n");
     if (!tested || !device_present()) return test_end("test_cuda");
     if (tsv_path && !(tsv = args_out_begin(tsv_path, tsv_part)))
