@@ -271,6 +271,13 @@ static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__execution *ex, const l
     return LLM42_OK;
 }
 
+// parts [count][values] -> y [values].
+static cudaError_t llm42__join_parts(cudaStream_t stream, const float *parts, int count, size_t values,
+                                     llm42__bf16 *y) {
+    return llm42__launch(llm42__k_join, dim3((unsigned)std::min<size_t>((values + 1023) / 1024, 4096)), dim3(256), 0,
+                         stream, parts, values, count, values, y);
+}
+
 // y[rows, n] = x w^T by an algorithm. GATE_UP gives silu(gate) x up [rows, F]; cuBLASLt's product is put into `between`
 // first.
 static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, int product,
@@ -287,10 +294,8 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
         return LLM42_OK;
     }
     if (algorithm->leaves) {  // a product for each leaf, all at once
-        const size_t values = (size_t)rows * (size_t)n;
         LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, ex->parts, error));
-        LLM42__CU(llm42__launch(llm42__k_join, dim3((unsigned)std::min<size_t>((values + 1023) / 1024, 4096)),
-                                dim3(256), 0, ex->stream, ex->parts, values, leaves.count, values, (llm42__bf16 *)y));
+        LLM42__CU(llm42__join_parts(ex->stream, ex->parts, leaves.count, (size_t)rows * (size_t)n, (llm42__bf16 *)y));
         return LLM42_OK;
     }
     LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
