@@ -329,6 +329,13 @@ static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__execution *ex, const l
     return LLM42_OK;
 }
 
+// parts [count][values] -> y [values].
+template <typename OUT>
+static cudaError_t llm42__join_parts(cudaStream_t stream, const float *parts, int count, size_t values, OUT *y) {
+    return llm42__launch(llm42__k_join<OUT>, dim3((unsigned)std::min<size_t>((values + 1023) / 1024, 4096)), dim3(256),
+                         0, stream, parts, values, count, values, y);
+}
+
 // y[rows, n] = x w^T by an algorithm. GATE_UP gives silu(gate) x up [rows, F]; cuBLASLt's product is put into `between`
 // first.
 static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, int product,
@@ -350,12 +357,9 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
     }
     if (several) {  // a product for each leaf, all at once
         const size_t values = (size_t)rows * (size_t)n;
-        const dim3 grid((unsigned)std::min<size_t>((values + 1023) / 1024, 4096));
         LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, ex->parts, error));
-        LLM42__CU(fp32 ? llm42__launch(llm42__k_join<float>, grid, dim3(256), 0, ex->stream, ex->parts, values,
-                                       leaves.count, values, (float *)y)
-                       : llm42__launch(llm42__k_join<llm42__bf16>, grid, dim3(256), 0, ex->stream, ex->parts, values,
-                                       leaves.count, values, (llm42__bf16 *)y));
+        LLM42__CU(fp32 ? llm42__join_parts(ex->stream, ex->parts, leaves.count, values, (float *)y)
+                       : llm42__join_parts(ex->stream, ex->parts, leaves.count, values, (llm42__bf16 *)y));
         return LLM42_OK;
     }
     LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));

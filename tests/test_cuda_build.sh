@@ -78,6 +78,7 @@ elif builds "make cuda" cuda B="$out" \
         if builds "make kernels" kernels B="$out"; then
             refuses '[Nn]o CUDA device' "$out/kernels"
             refuses "^kernels: --part: 'nonsense' is not one of" "$out/kernels" --part nonsense
+            refuses '^kernels: --leaves: part leaves needs' "$out/kernels" --part leaves --leaves 1
             refuses '^kernels: --model: .tests.: must be synthetic:NAME' "$out/kernels" --model tests
             refuses '^kernels: /nonexistent/x: cannot write' "$out/kernels" --out /nonexistent/x
         fi

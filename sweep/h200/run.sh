@@ -13,6 +13,7 @@
 #     bash sweep/h200/run.sh grid-8b                       the same for random weights of the 8B shape
 #     bash sweep/h200/run.sh ratio-8b           the shares alone, of 1,024 requests unless REQUESTS says otherwise
 #     bash sweep/h200/run.sh kernels            single operators: speed by rows, and which keep bits; needs `make kernels`
+#     bash sweep/h200/run.sh leaves             products with leaves beside cuBLAS's without; needs `make kernels`
 #     bash sweep/h200/run.sh predict            ten runs, and the simulator's errors on them (predict.sh)
 #     bash sweep/h200/grid.sh                   the simulator's errors on the grids (no GPU)
 #
@@ -79,6 +80,20 @@ grid-8b)
 ratio-8b) measure ratio_8b --model "$MODEL_8B" --requests "${REQUESTS:-1024}" "${common_8b[@]}" "${ratios[@]}" ;;
 kernels)
     "$B/kernels" --model "$MODEL_8B" --algorithm-file "$algorithms" --out "$OUT/kernels.tsv" | tee "$OUT/kernels.txt"
+    ;;
+leaves)
+    "$B/kernels" --part leaves --model "$MODEL_8B" --most-rows 2048 --algorithm-file "$algorithms" \
+        --out "$OUT/leaves.txt" | tee "$OUT/leaf_products.txt"
+    awk -F '\t' -v OFS='\t' '
+        /^# (llm42|cuda|model)/ { print }
+        /^#/ { next }
+        $1 == "part" { for (i = 1; i <= NF; i++) at[$i] = i
+                       print "product", "n", "k", "leaves", "rows", "us", "tflops", "cublas_us", "cublas_tflops", "share"
+                       next }
+        $at["variant"] == "cublas" { us = $at["us"]; tflops = $at["tflop_per_s"] }
+        $at["variant"] == "invariant" { print $at["subject"], $at["n"], $at["k"], $at["leaves"], $at["rows"], $at["us"],
+                                        $at["tflop_per_s"], us, tflops, $at["relative_pct"] / 100 }
+        ' "$OUT/leaves.txt" >"$OUT/leaf_products.tsv"
     ;;
 predict)
     measure predict --model "$MODEL_8B" --requests "${REQUESTS:-256}" "${common_8b[@]}" "${predicted[@]}"

@@ -4,6 +4,7 @@
 //     measure.cu      opens the backend of the 8B shape and runs the parts
 //     timing.h      device memory, and timing launches
 //     products.h    part products: matrix products by number of rows
+//     leaves.h      part leaves: products with leaves by number of rows
 //     norms.h       part rmsnorm, and an RMSNorm that splits a row among blocks
 //     operators.h   part operators: which operators keep the bits of a row
 //     probes.h      how a part of a pass is probed
@@ -21,8 +22,9 @@ extern "C" {
 typedef struct kernels_line {
     const char *part, *subject, *variant;
     int rows;
+    int n, k, leaves;
     double us, tflop_per_s, gb_per_s;
-    double relative_pct;  // products: of cuBLAS's TFLOP/s; rmsnorm: of the copy ceiling; cost: time, of FAST
+    double relative_pct;  // products, leaves: of cuBLAS's TFLOP/s; rmsnorm: of the copy ceiling; cost: time, of FAST
     const char *batch_invariant, *position_invariant, *repeats;  // yes, no, or "not run"
     int distinct;                                                // results of one row, over the row counts
     int changes_at;  // the first row count with another result than that of one row; 0: none
@@ -34,6 +36,8 @@ typedef struct kernels_line {
 
 typedef struct kernels_settings {
     const char *part, *model, *algorithm_file;
+    int most_rows;  // of a pass
+    int leaves;     // of INVARIANT passes; part leaves needs more than one
     bool quick;
     llm42_log_fn *log;  // gets the backend's manifest
     void *log_user;
@@ -53,6 +57,7 @@ static inline kernels_line kernels_line_of(const char *part, const char *subject
     kernels_line line;
     memset(&line, 0, sizeof line);
     line.part = part, line.subject = subject, line.variant = variant, line.rows = rows;
+    line.n = line.k = line.leaves = -1;
     line.us = line.tflop_per_s = line.gb_per_s = line.relative_pct = -1;
     line.distinct = line.changes_at = line.row_counts = line.most_rows = line.places = -1;
     return line;

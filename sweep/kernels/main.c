@@ -2,6 +2,7 @@
 //
 //     build/kernels                              every part
 //     build/kernels --part products              TFLOP/s of matrix products by rows (LLM-42, Fig. 4a)
+//     build/kernels --part leaves                the same of products with leaves, beside cuBLAS's without
 //     build/kernels --part rmsnorm               GB/s of RMSNorm by rows (LLM-42, Fig. 4b)
 //     build/kernels --part operators             which operators keep the bits of a row (LLM-42, Table 2)
 //     build/kernels --part cost --out FILE       the time of whole passes, INVARIANT beside FAST; the table as TSV
@@ -56,11 +57,12 @@ static void tsv_begin(report *r) {
         r->tsv,
         "# us: the median time of a launch or of a pass. Weights and rows come from memory, not from a cache\n"
         "# products: gb_per_s counts weights; relative_pct is of cuBLASLt's first choice; gate_up includes the gate\n"
+        "# leaves: cublas is the fastest of cuBLASLt's without leaves, and relative_pct is of it\n"
         "# rmsnorm: gb_per_s counts what is read and written; relative_pct is of the copy ceiling\n"
         "# operators: distinct results of one row over row_counts numbers of rows, up to most_rows; changes_at is\n"
         "#   the first of them with another result than one row alone, 0 if there is none; places that rows took\n"
         "# cost: relative_pct is the time, of FAST\n"
-        "part\tsubject\tvariant\trows\tus\ttflop_per_s\tgb_per_s\trelative_pct\tbatch_invariant\t"
+        "part\tsubject\tvariant\trows\tn\tk\tleaves\tus\ttflop_per_s\tgb_per_s\trelative_pct\tbatch_invariant\t"
         "position_invariant\trepeats\tdistinct\tchanges_at\trow_counts\tmost_rows\tplaces\tcontrol\tpublished_as\t"
         "note\n");
     out_flush(r->tsv, r->path);
@@ -70,7 +72,8 @@ static void tsv_line(report *r, const kernels_line *line) {
     if (!r->tsv) return;
     fprintf(r->tsv, "%s", line->part);
     put_text(r->tsv, line->subject), put_text(r->tsv, line->variant);
-    put_count(r->tsv, line->rows);
+    put_count(r->tsv, line->rows), put_count(r->tsv, line->n), put_count(r->tsv, line->k);
+    put_count(r->tsv, line->leaves);
     put_number(r->tsv, line->us), put_number(r->tsv, line->tflop_per_s);
     put_number(r->tsv, line->gb_per_s), put_number(r->tsv, line->relative_pct);
     put_text(r->tsv, line->batch_invariant), put_text(r->tsv, line->position_invariant);
@@ -90,6 +93,9 @@ static void print_head(report *r, const char *part) {
     if (!strcmp(part, "products"))
         printf("\n%-10s %-11s %5s %10s %9s %9s %10s  %s\n", "product", "variant", "rows", "us", "TFLOP/s", "GB/s",
                "% cuBLAS", "algorithm");
+    if (!strcmp(part, "leaves"))
+        printf("\n%-10s %-11s %5s %10s %9s %10s  %s\n", "product", "variant", "rows", "us", "TFLOP/s", "% cuBLAS",
+               "algorithm");
     if (!strcmp(part, "rmsnorm"))
         printf("\n%-17s %-10s %5s %10s %9s %10s\n", "norm", "variant", "rows", "us", "GB/s", "% copying");
     if (!strcmp(part, "operators"))
@@ -108,6 +114,9 @@ static void print_line(const kernels_line *line) {
     if (!strcmp(part, "products"))
         printf("%-10s %-11s %5d %10.2f %9.1f %9.0f %10.1f  %s\n", line->subject, line->variant, line->rows, line->us,
                line->tflop_per_s, line->gb_per_s, line->relative_pct, line->note);
+    if (!strcmp(part, "leaves"))
+        printf("%-10s %-11s %5d %10.2f %9.1f %10.1f  %s\n", line->subject, line->variant, line->rows, line->us,
+               fmax(line->tflop_per_s, 0), fmax(line->relative_pct, 0), line->note);
     if (!strcmp(part, "rmsnorm"))
         printf("%-17s %-10s %5d %10.2f %9.0f %10.1f\n", line->subject, line->variant, line->rows, line->us,
                line->gb_per_s, line->relative_pct);
@@ -136,19 +145,25 @@ static void take_line(void *user, const kernels_line *line) {
 
 int main(int argc, char **argv) {
     static report r;
-    static const char *const parts[] = {"products", "rmsnorm", "operators", "cost", "all", NULL};
+    static const char *const parts[] = {"products", "leaves", "rmsnorm", "operators", "cost", "all", NULL};
+    int64_t leaves = 0, most_rows = 4096;
     kernels_settings s = {.part = "all", .model = "synthetic:llama-3.1-8b,margin=6.2"};
     llm42_error error = {0};
     const args_option options[] = {
-        ARGS_TEXT("part P", &s.part, "products, rmsnorm, operators, cost or all"),
+        ARGS_TEXT("part P", &s.part, "products, leaves, rmsnorm, operators, cost or all"),
+        ARGS_INT("leaves C", &leaves, 0, 8, "of INVARIANT passes: 1, 2, 4 or 8; 0: 8 in part leaves, else 1"),
         ARGS_TEXT("out FILE", &r.path, "the table goes there too, as TSV, line by line"),
         ARGS_TEXT("model NAME", &s.model, "synthetic:NAME, a dense shape"),
         ARGS_TEXT("algorithm-file FILE", &s.algorithm_file, "keeps chosen algorithms from run to run"),
+        ARGS_INT("most-rows N", &most_rows, 512, 4096, "rows of a pass, at most"),
         ARGS_FLAG("quick", &s.quick, "at most 512 rows"),
         ARGS_END};
     args_parse(argc, argv, "Measures single operators on a GPU: speed by rows, and whether they keep bits.", options);
     args_choice("--part", s.part, parts);
     if (strncmp(s.model, "synthetic:", 10)) args_fail(2, "--model: '%s': must be synthetic:NAME", s.model);
+    s.most_rows = s.quick ? 512 : (int)most_rows;
+    s.leaves = leaves ? (int)leaves : strcmp(s.part, "leaves") ? 1 : 8;
+    if (!strcmp(s.part, "leaves") && s.leaves < 2) args_fail(2, "--leaves: part leaves needs 2, 4 or 8");
     out_try(r.path);
     r.model = s.model, r.part = s.part, r.quick = s.quick;
     s.log = args_manifest_log, s.log_user = &r.manifest;

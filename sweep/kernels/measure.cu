@@ -10,6 +10,8 @@
 
 #include "sweep/kernels/products.h"
 
+#include "sweep/kernels/leaves.h"
+
 #include "sweep/kernels/norms.h"
 
 #include "sweep/kernels/operators.h"
@@ -45,9 +47,10 @@ static llm42_result open_backend(const kernels_settings *s, const llm42_model *m
     llm42_backend_desc desc = {};
     own.algorithm_file = s->algorithm_file;
     desc.model = model, desc.compute = LLM42_BF16, desc.threads = 1;
-    desc.max_rows = s->quick ? 512 : (int)MOST_ROWS, desc.max_context = MOST_ROWS;
+    desc.max_rows = s->most_rows, desc.max_context = MOST_ROWS;
     desc.pages = KV_PAGES, desc.page_size = PAGE;
     desc.max_running = s->quick ? 256 : 1024, desc.fixed_rows = 512;
+    desc.leaves = s->leaves;
     desc.schedules = 1u << LLM42_FAST | 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
     desc.backend_desc = &own;
     desc.log = s->log, desc.log_user = s->log_user;
@@ -72,6 +75,7 @@ static llm42_result measure_parts(bench *b, llm42_error *error) {
     emit_ceilings(b);
     if (wanted(s, "operators")) LLM42__TRY(measure_operators(b, error));
     if (wanted(s, "products")) LLM42__TRY(measure_products(b, error));
+    if (wanted(s, "leaves") && s->leaves > 1) LLM42__TRY(measure_leaves(b, error));
     if (wanted(s, "rmsnorm")) LLM42__TRY(measure_norms(b, error));
     if (wanted(s, "cost")) LLM42__TRY(measure_cost(b, error));
     LLM42__CU(cudaDeviceSynchronize());
