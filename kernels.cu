@@ -656,7 +656,9 @@ typedef struct llm42__draw {
     uint64_t seed;
 } llm42__draw;
 typedef struct llm42__header {
-    int32_t rows, prefill_tasks, decode_tasks, draws, page_stride, pad[3];
+    int32_t rows, prefill_tasks, decode_tasks, draws, page_stride;
+    uint32_t number;  // of the pass, in its execution; for mail between ranks
+    int32_t pad[2];
 } llm42__header;
 typedef struct llm42__meta {
     const llm42__header *header;
@@ -682,15 +684,31 @@ __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
     return sum;
 }
 
-// What an operator before a norm has given. ranks 0: one sum, `of[0]`. Else a part of each rank, in its own memory,
-// which may be that of another device. The parts of INVARIANT passes are fp32, the others bf16.
+// What an operator before a norm has given: one sum (WHOLE), or a part of each rank. Parts are bf16 (ROUNDED) or, in
+// INVARIANT passes, fp32 (LEAVES). A rank gets the others' parts in one of two ways:
+// - It reads them from their memory, of[r]. All ranks must have met before (llm42__k_meet).
+// - By mail, for few rows. A rank writes its part into the others' mailboxes and waits for theirs in its own. Each
+// eight
+//   bytes of a mailbox hold four bytes of a part and a stamp, which are written at once, so no meeting is needed. A
+//   stamp is one pass's and one exchange's, so nobody takes old mail for new.
 typedef struct llm42__rank_parts {
     const void *of[8];
     int ranks;
+    int self;               // this rank, and for mail:
+    unsigned exchange;      // its number in the pass
+    const unsigned *ended;  // see llm42__meeting
+    uint4 *mail[8];         // of each rank: [from rank][row][...]
 } llm42__rank_parts;
-enum { LLM42__WHOLE, LLM42__ROUNDED, LLM42__LEAVES };  // one sum; parts in bf16; parts in fp32
+enum { LLM42__WHOLE, LLM42__ROUNDED, LLM42__LEAVES, LLM42__ROUNDED_MAIL, LLM42__LEAVES_MAIL };
+enum { LLM42__MAIL_ROWS = 64, LLM42__MAIL_EXCHANGES = 1024 };  // most rows of a pass; most exchanges
 
-// Loads that other devices' writes may have reached: a cache beside the multiprocessor could hold an older value.
+// Eight elements of a part: four words if they are bf16, eight if fp32.
+template <int PARTS> struct llm42__piece {
+    enum { FP32 = PARTS == LLM42__LEAVES || PARTS == LLM42__LEAVES_MAIL, QUADS = FP32 ? 2 : 1, BYTES = 16 * QUADS };
+    uint4 quad[QUADS];
+};
+
+// Loads what other devices may have written: a cache beside the multiprocessor could hold an older value.
 __device__ __forceinline__ uint4 llm42__load_shared_by_ranks(const void *from) {
     uint4 v;
     asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -700,22 +718,76 @@ __device__ __forceinline__ uint4 llm42__load_shared_by_ranks(const void *from) {
     return v;
 }
 
-// The sum of the ranks' parts of eight elements from `at` on, rounded once. Order: bf16 parts by rank, fp32 parts by
-// the leaves' tree.
-template <int PARTS> __device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts, size_t at) {
-    uint4 whole;
-    if constexpr (PARTS == LLM42__WHOLE) {
-        whole = *(const uint4 *)((const llm42__bf16 *)parts.of[0] + at);
-    } else if constexpr (PARTS == LLM42__ROUNDED) {
-        uint4 piece[8];
+// Where the mail from a rank about eight elements from element `at` on lies: two places for each of its quads.
+template <int PARTS> __device__ __forceinline__ uint4 *llm42__mail_at(uint4 *box, int from, size_t at, int stride) {
+    return box + ((size_t)from * LLM42__MAIL_ROWS * stride + at) / 8 * (2 * llm42__piece<PARTS>::QUADS);
+}
+
+// Sends eight elements to all other ranks.
+template <int PARTS>
+__device__ __forceinline__ void llm42__send(const llm42__rank_parts &parts, const llm42__piece<PARTS> &piece, size_t at,
+                                            int stride, unsigned stamp) {
+    for (int r = 0; r < parts.ranks; r++) {
+        if (r == parts.self) continue;
+        uint4 *to = llm42__mail_at<PARTS>(parts.mail[r], parts.self, at, stride);
+#pragma unroll
+        for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++) {
+            const uint4 v = piece.quad[q];
+            asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%2};" ::"l"(to + 2 * q), "r"(v.x), "r"(stamp),
+                         "r"(v.y)
+                         : "memory");
+            asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%2};" ::"l"(to + 2 * q + 1), "r"(v.z),
+                         "r"(stamp), "r"(v.w)
+                         : "memory");
+        }
+    }
+}
+
+// Waits for what a rank sends about eight elements.
+template <int PARTS>
+__device__ __forceinline__ llm42__piece<PARTS> llm42__receive(const llm42__rank_parts &parts, int from, size_t at,
+                                                              int stride, unsigned stamp) {
+    const uint4 *box = llm42__mail_at<PARTS>(parts.mail[parts.self], from, at, stride);
+    llm42__piece<PARTS> piece;
+#pragma unroll
+    for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++) {
+        uint4 low, high;
+        for (unsigned turn = 1, ended = 0; !ended; turn++) {
+            low = llm42__load_shared_by_ranks(box + 2 * q), high = llm42__load_shared_by_ranks(box + 2 * q + 1);
+            if (low.y == stamp && low.w == stamp && high.y == stamp && high.w == stamp) break;
+            if (turn % 4096 == 0)
+                asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(ended) : "l"(parts.ended) : "memory");
+        }
+        piece.quad[q] = make_uint4(low.x, low.z, high.x, high.z);
+    }
+    return piece;
+}
+
+// Eight elements of the sum of the ranks' pieces, in bf16, rounded once. Order: bf16 parts by rank, fp32 parts by the
+// leaves' tree.
+template <int PARTS>
+__device__ __forceinline__ uint4 llm42__sum_pieces(const llm42__piece<PARTS> (&piece)[8], int ranks) {
+    if constexpr (llm42__piece<PARTS>::FP32) {
+        uint32_t half[4];
+#pragma unroll
+        for (int q = 0; q < 2; q++) {
+            float4 part[8];
+#pragma unroll
+            for (int r = 0; r < 8; r++) {
+                const uint4 v = piece[r].quad[q % llm42__piece<PARTS>::QUADS];
+                part[r] = make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
+                                      __uint_as_float(v.w));
+            }
+            const float4 sum = llm42__leaf_sum(part, ranks);
+            half[2 * q] = llm42__pack(sum.x, sum.y), half[2 * q + 1] = llm42__pack(sum.z, sum.w);
+        }
+        return make_uint4(half[0], half[1], half[2], half[3]);
+    } else {
         float sum[8];
 #pragma unroll
-        for (int r = 0; r < 8; r++)
-            if (r < parts.ranks) piece[r] = llm42__load_shared_by_ranks((const llm42__bf16 *)parts.of[r] + at);
-#pragma unroll
         for (int r = 0; r < 8; r++) {
-            if (r >= parts.ranks) continue;
-            const __nv_bfloat162 *pair = (const __nv_bfloat162 *)&piece[r];
+            if (r >= ranks) continue;
+            const __nv_bfloat162 *pair = (const __nv_bfloat162 *)&piece[r].quad[0];
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const float2 v = __bfloat1622float2(pair[j]);
@@ -723,27 +795,34 @@ template <int PARTS> __device__ __forceinline__ uint4 llm42__add_parts(const llm
                 sum[2 * j + 1] = r ? sum[2 * j + 1] + v.y : v.y;
             }
         }
-        whole = make_uint4(llm42__pack(sum[0], sum[1]), llm42__pack(sum[2], sum[3]), llm42__pack(sum[4], sum[5]),
-                           llm42__pack(sum[6], sum[7]));
-    } else {
-        uint32_t half[4];
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            float4 part[8];
-#pragma unroll
-            for (int r = 0; r < 8; r++) {
-                part[r] = make_float4(0, 0, 0, 0);
-                if (r >= parts.ranks) continue;
-                const uint4 v = llm42__load_shared_by_ranks((const float *)parts.of[r] + at + 4 * i);
-                part[r] = make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
-                                      __uint_as_float(v.w));
-            }
-            const float4 sum = llm42__leaf_sum(part, parts.ranks);
-            half[2 * i] = llm42__pack(sum.x, sum.y), half[2 * i + 1] = llm42__pack(sum.z, sum.w);
-        }
-        whole = make_uint4(half[0], half[1], half[2], half[3]);
+        return make_uint4(llm42__pack(sum[0], sum[1]), llm42__pack(sum[2], sum[3]), llm42__pack(sum[4], sum[5]),
+                          llm42__pack(sum[6], sum[7]));
     }
-    return whole;
+}
+
+// The sum of the parts of eight elements from `at` on. With mail, `own` is this rank's piece, which has been sent.
+template <int PARTS>
+__device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts, size_t at, int stride,
+                                                  const llm42__piece<PARTS> &own, unsigned stamp) {
+    constexpr bool by_mail = PARTS == LLM42__ROUNDED_MAIL || PARTS == LLM42__LEAVES_MAIL;
+    if constexpr (PARTS == LLM42__WHOLE) {
+        return *(const uint4 *)((const llm42__bf16 *)parts.of[0] + at);
+    } else {
+        llm42__piece<PARTS> piece[8] = {};
+#pragma unroll
+        for (int r = 0; r < 8; r++) {
+            if (r >= parts.ranks) continue;
+            if constexpr (by_mail) {
+                piece[r] = r == parts.self ? own : llm42__receive<PARTS>(parts, r, at, stride, stamp);
+            } else {
+                const char *from = (const char *)parts.of[r] + at / 8 * llm42__piece<PARTS>::BYTES;
+#pragma unroll
+                for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++)
+                    piece[r].quad[q] = llm42__load_shared_by_ranks(from + 16 * q);
+            }
+        }
+        return llm42__sum_pieces<PARTS>(piece, parts.ranks);
+    }
 }
 
 // Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First,
@@ -772,14 +851,31 @@ __global__ void llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const flo
         if (KIND == LLM42__EMBED) from = (size_t)meta.token[row];
         if (KIND == LLM42__ADD_DRAWS) row = place < meta.header->draws ? (size_t)meta.draw[place].row : 0;
         uint4 piece[4], other[4];  // up to 4 x 8 x 512 elements
+        constexpr bool by_mail = PARTS == LLM42__ROUNDED_MAIL || PARTS == LLM42__LEAVES_MAIL;
+        llm42__piece<PARTS> own[by_mail ? 4 : 1];
+        unsigned stamp = 0;
+        if constexpr (by_mail) {
+            stamp = meta.header->number * LLM42__MAIL_EXCHANGES + delta.exchange;
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const size_t at = row * stride + (threadIdx.x + i * blockDim.x) * 8;
+                if ((int)(threadIdx.x + i * blockDim.x) * 8 >= stride) break;
+                const uint4 *from = (const uint4 *)((const char *)delta.of[delta.self] +
+                                                    at / 8 * llm42__piece<PARTS>::BYTES);
+#pragma unroll
+                for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++) own[i].quad[q] = from[q];
+                llm42__send<PARTS>(delta, own[i], at, stride, stamp);
+            }
+        }
         float sum = 0;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int at = (threadIdx.x + i * blockDim.x) * 8;
             if (at >= stride) break;
-            piece[i] = KIND == LLM42__EMBED ? llm42__add_parts<PARTS>(delta, from * stride + at)
+            const llm42__piece<PARTS> &mine = own[by_mail ? i : 0];
+            piece[i] = KIND == LLM42__EMBED ? llm42__add_parts<PARTS>(delta, from * stride + at, stride, mine, stamp)
                                             : *(const uint4 *)(x + row * stride + at);
-            if (KIND != LLM42__EMBED) other[i] = llm42__add_parts<PARTS>(delta, row * stride + at);
+            if (KIND != LLM42__EMBED) other[i] = llm42__add_parts<PARTS>(delta, row * stride + at, stride, mine, stamp);
         }
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -828,7 +924,7 @@ __global__ void __launch_bounds__(256) llm42__k_add_parts(llm42__rank_parts delt
     llm42__wait_for_previous();
     for (size_t i = 8 * (blockIdx.x * (size_t)blockDim.x + threadIdx.x); i < values;
          i += 8 * (size_t)gridDim.x * blockDim.x)
-        *(uint4 *)(out + i) = llm42__add_parts<PARTS>(delta, i);
+        *(uint4 *)(out + i) = llm42__add_parts<PARTS>(delta, i, 0, llm42__piece<PARTS>{}, 0);
 }
 
 // Where the devices of an engine meet. Each has flags in its own memory, which the others write: flag[d] is the number

@@ -157,7 +157,9 @@ struct llm42__execution {
     // Of several ranks: what this one gives to the others, [R, Dp] of o and of down, bf16 or fp32; its logits; what
     // NCCL has brought of all ranks.
     void *part[2], *own_logits, *gathered;
-    unsigned *flag;  // see llm42__meeting; of the first rank on a device
+    uint4 *mail[2];   // mailboxes for o and down (llm42__rank_parts)
+    uint32_t number;  // of the last pass
+    unsigned *flag;   // see llm42__meeting; of the first rank on a device
     float *partial, *route_weight;
     float *parts;  // [leaves][rows, Dp], of a mixture [leaves][entries, Dp]; NULL: there is one leaf
     unsigned *arrived;
@@ -226,6 +228,7 @@ struct llm42__cuda {
 };
 
 static const size_t llm42__workspace_bytes = (size_t)32 << 20;  // what NVIDIA recommends for Hopper
+enum { LLM42__MOST_NUMBER = (1 << 22) - 1 };                    // of a pass: with an exchange's it is a stamp
 enum { LLM42__FLAG_BYTES = 9 * sizeof(unsigned) };              // of llm42__meeting.flag
 
 static int llm42__padded(int n) { return (n + 63) / 64 * 64; }
@@ -668,8 +671,14 @@ static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__execution *ex, i
 // A sum that a product or the experts have given to the next norm: whole, or a part of each rank.
 struct llm42__sum {
     llm42__rank_parts parts;
-    int kind;  // LLM42__WHOLE, ROUNDED or LEAVES
+    int kind;  // LLM42__WHOLE, ROUNDED, ...
 };
+
+static llm42__sum llm42__whole(const llm42__bf16 *of) {
+    llm42__sum sum = {};
+    sum.parts.of[0] = of, sum.kind = LLM42__WHOLE;
+    return sum;
+}
 
 template <int KIND>
 static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, int rows, const llm42__sum *sum,
@@ -679,6 +688,8 @@ static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, i
     if constexpr (KIND != LLM42__EMBED) {
         if (sum->kind == LLM42__ROUNDED) kernel = llm42__k_norm<KIND, LLM42__ROUNDED>;
         if (sum->kind == LLM42__LEAVES) kernel = llm42__k_norm<KIND, LLM42__LEAVES>;
+        if (sum->kind == LLM42__ROUNDED_MAIL) kernel = llm42__k_norm<KIND, LLM42__ROUNDED_MAIL>;
+        if (sum->kind == LLM42__LEAVES_MAIL) kernel = llm42__k_norm<KIND, LLM42__LEAVES_MAIL>;
     }
     LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(rows, most)), dim3((unsigned)threads),
                                                  0, ex->stream, ex->x, sum->parts, weight, ex->h, meta, rows, cu->D,
@@ -696,16 +707,29 @@ static void *llm42__sum_at(const llm42__cuda *cu, const llm42__execution *ex, in
     return cu->ranks == 1 ? ex->delta : ex->part[stage];
 }
 
-// What the ranks have put there. first: rank 0; cu: the rank that is to read it.
-static llm42__sum llm42__sum_of(llm42__cuda *cu, int which, const llm42__shape_key *key, int stage) {
+// True if ranks send each other their parts by mail. Blocks then wait for other devices. So there are few of them:
+// where two passes run at once, there is always room on a device for what another one waits for. Those who watch a pass
+// have to find the parts where they were put.
+static bool llm42__by_mail(const llm42__cuda *cu, const llm42__shape_key *key) {
+    const int most = std::min((int)LLM42__MAIL_ROWS, cu->device.multiProcessorCount / 2 - 2);
+    return cu->execution[0].mail[0] && !cu->execution[0].gathered && !cu->probed && key->rows <= most &&
+           2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
+}
+
+// What the ranks have put there in layer l. cu: the rank that is to read it.
+static llm42__sum llm42__sum_of(llm42__cuda *cu, int which, const llm42__shape_key *key, int l, int stage) {
     const bool experts = stage && cu->config.experts;
     const int product = stage ? LLM42__DOWN : LLM42__O;
     const bool leaves = experts ? key->schedule == LLM42_INVARIANT || llm42__few(cu, key)
                                 : llm42__algorithm_of(cu, product, key->schedule, key->rows)->leaves;
-    llm42__sum sum = {{{cu->execution[which].delta}, 0}, LLM42__WHOLE};
+    llm42__sum sum = llm42__whole(cu->execution[which].delta);
     if (cu->ranks == 1) return sum;
-    sum.kind = leaves ? LLM42__LEAVES : LLM42__ROUNDED;
-    sum.parts.ranks = cu->ranks;
+    const bool by_mail = llm42__by_mail(cu, key);
+    sum.kind = by_mail ? leaves ? LLM42__LEAVES_MAIL : LLM42__ROUNDED_MAIL : leaves ? LLM42__LEAVES : LLM42__ROUNDED;
+    sum.parts.ranks = cu->ranks, sum.parts.self = cu->rank;
+    sum.parts.exchange = (unsigned)(2 * l + stage);
+    sum.parts.ended = cu->first->ended ? cu->first->ended + which : nullptr;
+    for (int r = 0; r < cu->ranks; r++) sum.parts.mail[r] = llm42__rank(cu->first, r)->execution[which].mail[stage];
     const size_t bytes = (size_t)key->rows * (size_t)cu->Dp * (leaves ? 4 : 2);
     for (int r = 0; r < cu->ranks; r++)
         sum.parts.of[r] = cu->execution[which].gathered
@@ -810,7 +834,7 @@ static llm42_result llm42__enqueue_feed_forward(llm42__cuda *cu, int which, cons
     const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, LLM42__FULL);
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
-    const llm42__sum sum = llm42__sum_of(cu, which, key, 0);
+    const llm42__sum sum = llm42__sum_of(cu, which, key, l, 0);
     LLM42__TRY(llm42__show_sum(cu, ex, l, "o", R, &sum, error));
     LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(cu, ex, R, &sum, layer->ffn_norm, meta, error));
     LLM42__TRY(llm42__show(cu, ex, l, "ffn_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
@@ -890,12 +914,12 @@ static llm42_result llm42__enqueue_nccl(llm42__cuda *, int, int, size_t, llm42_e
 
 // Makes the ranks' sums of o (stage 0) or down (1) readable for all ranks. cu: rank 0. The ranks put the two into
 // memory of their own, so one meeting is enough: who writes one of them again has met the others behind their reading
-// it.
-static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, int which, const llm42__shape_key *key, int stage,
+// it, or has had their mail about the other one since.
+static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, int which, const llm42__shape_key *key, int l, int stage,
                                             llm42_error *error) {
     llm42__execution *ex = &cu->execution[which];
-    if (cu->ranks == 1) return LLM42_OK;
-    const size_t value = llm42__sum_of(cu, which, key, stage).kind == LLM42__LEAVES ? 4 : 2;
+    if (cu->ranks == 1 || llm42__by_mail(cu, key)) return LLM42_OK;
+    const size_t value = llm42__sum_of(cu, which, key, l, stage).kind == LLM42__LEAVES ? 4 : 2;
     LLM42__STAGE("exchange",
                  LLM42__TRY(ex->gathered ? llm42__enqueue_nccl(cu, which, stage,
                                                                (size_t)key->rows * (size_t)cu->Dp * value, error)
@@ -907,6 +931,8 @@ static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, int which, const ll
 static llm42_result llm42__enqueue_head(llm42__cuda *cu, int which, llm42_schedule schedule, int first, int rows,
                                         llm42__meta meta, llm42_error *error) {
     llm42__execution *ex = &cu->execution[which];
+    // Within a pass nothing else keeps other logits from their place before rank 0 has taken those of the last draws.
+    if (cu->ranks > 1 && first) LLM42__TRY(llm42__enqueue_meeting(cu, which, error));
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
         llm42__execution *own = &rank->execution[which];
         return llm42__enqueue_product(rank, own, LLM42__HEAD, schedule, rank->head,
@@ -914,12 +940,12 @@ static llm42_result llm42__enqueue_head(llm42__cuda *cu, int which, llm42_schedu
                                       cu->ranks == 1 ? own->logits : own->own_logits, rows, error);
     }));
     if (cu->ranks > 1) {
-        llm42__rank_parts parts = {{}, cu->ranks};
+        llm42__rank_parts parts = {};
+        parts.ranks = cu->ranks;
         for (int r = 0; r < cu->ranks; r++) parts.of[r] = llm42__rank(cu, r)->execution[which].own_logits;
         LLM42__TRY(llm42__enqueue_meeting(cu, which, error));
         LLM42__CU(llm42__launch(llm42__k_gather, dim3(4 * (unsigned)cu->device.multiProcessorCount), dim3(256), 0,
                                 ex->stream, parts, rows, cu->Vr, (int)llm42__out_bytes(cu, LLM42__HEAD), ex->logits));
-        LLM42__TRY(llm42__enqueue_meeting(cu, which, error));  // before other logits may come into their place
     }
     const int V = cu->config.vocab;
     if (cu->desc.logits_fp32)
@@ -952,10 +978,10 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, int which, const llm42__shap
             llm42__execution *ex = &rank->execution[which];
             const float *weight = rank->layer[(size_t)l].attention_norm;
             if (l) {
-                const llm42__sum sum = llm42__sum_of(rank, which, key, 1);
+                const llm42__sum sum = llm42__sum_of(rank, which, key, l - 1, 1);
                 LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(rank, ex, key->rows, &sum, weight, meta_of(rank), error));
             } else {
-                const llm42__sum embedding = {{{rank->embed}, 0}, LLM42__WHOLE};
+                const llm42__sum embedding = llm42__whole(rank->embed);
                 LLM42__TRY(
                     llm42__enqueue_norm<LLM42__EMBED>(rank, ex, key->rows, &embedding, weight, meta_of(rank), error));
                 LLM42__TRY(llm42__show(rank, ex, -1, "embed", ex->x, rank->probed ? rank->probed->rows : 0, 1, rank->D,
@@ -963,17 +989,17 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, int which, const llm42__shap
             }
             return llm42__enqueue_attend(rank, which, key, l, &at, error);
         }));
-        LLM42__TRY(llm42__enqueue_exchange(cu, which, key, 0, error));
+        LLM42__TRY(llm42__enqueue_exchange(cu, which, key, l, 0, error));
         LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
             return llm42__enqueue_feed_forward(rank, which, key, l, &at, error);
         }));
-        LLM42__TRY(llm42__enqueue_exchange(cu, which, key, 1, error));
-        const llm42__sum sum = llm42__sum_of(cu, which, key, 1);
+        LLM42__TRY(llm42__enqueue_exchange(cu, which, key, l, 1, error));
+        const llm42__sum sum = llm42__sum_of(cu, which, key, l, 1);
         LLM42__TRY(llm42__show_sum(cu, &cu->execution[which], l, "down", key->rows, &sum, error));
     }
     if (!key->draws) return LLM42_OK;
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
-        const llm42__sum sum = llm42__sum_of(rank, which, key, 1);
+        const llm42__sum sum = llm42__sum_of(rank, which, key, layers - 1, 1);
         return llm42__enqueue_norm<LLM42__ADD_DRAWS>(rank, &rank->execution[which], key->draws, &sum, rank->final_norm,
                                                      meta_of(rank), error);
     }));
@@ -1256,6 +1282,7 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
                           "max_context were opened for",
                           p->run_begin.size(), p->page_stride);
     unsigned char *base = ex->meta_host;
+    ex->number = ex->number % LLM42__MOST_NUMBER + 1;
     int32_t *token = (int32_t *)(base + at.token), *position = (int32_t *)(base + at.position),
             *slot = (int32_t *)(base + at.slot);
     int32_t *seq = (int32_t *)(base + at.seq), *pages = (int32_t *)(base + at.pages);
@@ -1292,8 +1319,8 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         const auto &prefill = p->tasks[reach].prefill;
         const auto &decode = p->tasks[reach].decode;
-        *(llm42__header *)(base + at.header[reach]) = {pass->rows, (int32_t)prefill.size(), (int32_t)decode.size(),
-                                                       p->draws,   p->page_stride,          {0, 0, 0}};
+        *(llm42__header *)(base + at.header[reach]) = {
+            pass->rows, (int32_t)prefill.size(), (int32_t)decode.size(), p->draws, p->page_stride, ex->number, {0, 0}};
         memcpy(base + at.prefill[reach], prefill.data(), prefill.size() * sizeof prefill[0]);
         memcpy(base + at.decode[reach], decode.data(), decode.size() * sizeof decode[0]);
         if (cu->has[reach]) p->head_bytes = at.decode[reach] + decode.size() * sizeof decode[0];
@@ -1308,10 +1335,22 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
 // Calls: cuda-tasks, cuda-graphs, cuda-launches.
 // Invariant: at most one pass is in flight, and it is in execution 1.
 
+// Empties the mailboxes, before the numbers of passes begin anew.
+static llm42_result llm42__empty_mail(llm42__cuda *cu, int which, llm42_error *error) {
+    return llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
+        const size_t bytes = (size_t)cu->ranks * LLM42__MAIL_ROWS * (size_t)cu->Dp * 2 * sizeof(float);
+        for (uint4 *box : rank->execution[which].mail)
+            if (box) LLM42__CU(cudaMemset(box, 0, bytes));
+        LLM42__CU(cudaDeviceSynchronize());
+        return LLM42_OK;
+    });
+}
+
 // Launches a prepared pass.
 static llm42_result llm42__launch_pass(llm42__cuda *cu, int which, const llm42_pass *pass, llm42_error *error) {
     const llm42__prepared *p = &cu->execution[which].prepared;
     const unsigned char *from = cu->execution[which].meta_host;
+    if (cu->execution[which].number == 1) LLM42__TRY(llm42__empty_mail(cu, which, error));
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         llm42__execution *ex = &rank->execution[which];
         LLM42__CU(cudaMemcpyAsync(ex->meta, from, p->head_bytes, cudaMemcpyHostToDevice, ex->stream));
@@ -1628,6 +1667,9 @@ static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *lis
         want((char **)&ex->own_logits, (size_t)cu->max_draws * (size_t)cu->Vr * llm42__out_bytes(cu, LLM42__HEAD));
         for (void *&part : ex->part) want((char **)&part, R * Dp * 4);
         want((char **)&ex->flag, LLM42__FLAG_BYTES);
+        for (uint4 *&box : ex->mail)
+            if (cu->devices == cu->ranks)
+                want((char **)&box, (size_t)cu->ranks * LLM42__MAIL_ROWS * Dp * 2 * sizeof(float));
         if (cu->options.exchange == LLM42_CUDA_NCCL) want((char **)&ex->gathered, (size_t)cu->ranks * R * Dp * 4);
     }
     want((char **)&ex->workspace, llm42__workspace_bytes);
@@ -2328,6 +2370,18 @@ static llm42_result llm42__open_trial(llm42__trial *t, const llm42__blocks &list
     return LLM42_OK;
 }
 
+// Behind its last leaf x is zero, as it is in passes.
+static llm42_result llm42__clear_padding(llm42__trial *t, int product, int rows, llm42_error *error) {
+    const llm42__leaves leaves = llm42__leaves_of(t->cu, product);
+    int n, k;
+    llm42__product_shape(t->cu, product, &n, &k);
+    const int used = leaves.count > 1 ? leaves.count * leaves.terms : k;
+    if (used < k)
+        LLM42__CU(cudaMemset2DAsync(t->x + used, (size_t)k * 2, 0, (size_t)(k - used) * 2, (size_t)rows,
+                                    t->cu->execution[0].stream));
+    return LLM42_OK;
+}
+
 // Makes x and w of noise, and sums of them.
 static llm42_result llm42__fill_noise(llm42__trial *t, int product, llm42_error *error) {
     const cudaStream_t stream = t->cu->execution[0].stream;
@@ -2336,6 +2390,7 @@ static llm42_result llm42__fill_noise(llm42__trial *t, int product, llm42_error 
     llm42__product_shape(t->cu, product, &n, &k);
     llm42__k_fill<<<2048, 256, 0, stream>>>(t->x, (size_t)rows * (size_t)k, 44, 1.0f);
     llm42__k_fill<<<2048, 256, 0, stream>>>(t->w, (size_t)n * (size_t)k, 45, 1.0f);
+    LLM42__TRY(llm42__clear_padding(t, product, rows, error));
     llm42__k_reference<<<4096, 256, 0, stream>>>(t->x, t->w, t->sums, rows, n, k);
     LLM42__CU(cudaGetLastError());
     return LLM42_OK;
@@ -2349,7 +2404,7 @@ static llm42_result llm42__fill_cancelling(llm42__trial *t, int product, llm42_e
     llm42__k_fill_cancelling<<<2048, 256, 0, stream>>>(t->x, (size_t)t->cu->max_rows, k, 42, true);
     llm42__k_fill_cancelling<<<2048, 256, 0, stream>>>(t->w, (size_t)n, k, 43, false);
     LLM42__CU(cudaGetLastError());
-    return LLM42_OK;
+    return llm42__clear_padding(t, product, t->cu->max_rows, error);
 }
 
 static bool llm42__product_used(const llm42__cuda *cu, int product) {

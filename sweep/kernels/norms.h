@@ -117,8 +117,9 @@ static llm42_result run_norm(const bench *b, const norm_data *d, bool residual, 
     llm42__meta meta = {};
     ex.stream = b->ex->stream, ex.x = d->x + at, ex.h = d->h + at;
     meta.token = d->token;
-    return residual ? llm42__enqueue_norm<LLM42__ADD>(cu, &ex, rows, d->delta + at, d->weight, meta, error)
-                    : llm42__enqueue_norm<LLM42__EMBED>(cu, &ex, rows, d->delta + at, d->weight, meta, error);
+    const llm42__sum delta = llm42__whole(d->delta + at);
+    return residual ? llm42__enqueue_norm<LLM42__ADD>(cu, &ex, rows, &delta, d->weight, meta, error)
+                    : llm42__enqueue_norm<LLM42__EMBED>(cu, &ex, rows, &delta, d->weight, meta, error);
 }
 
 static llm42_result norms_at(const bench *b, const norm_data *d, bool residual, int rows, llm42_error *error) {

@@ -90,7 +90,7 @@ int main(int argc, char **argv) {
 #ifdef LLM42_CUDA
     else tested = llm42_backend_cuda();
 #endif
-    cuda_desc.algorithm_file = algorithm_path, cuda_desc.devices = (int)options.devices;
+    cuda_desc.algorithm_file = algorithm_path, cuda_desc.devices = options.ranks > 1 ? (int)options.devices : 0;
     if (!tested) printf("skipped: built without CUDA: run make cuda\n");
     if (!tested || !device_present()) return test_end("test_cuda");
     if (tsv_path && !(tsv = args_out_begin(tsv_path, tsv_part)))

@@ -1,0 +1,135 @@
+// cuda_failing: a rank that fails does not leave the others waiting for it. Needs two devices. The last test loses one.
+//
+// Built and run by `make test-cuda`. The last line is "N passed, N failed"; with fewer devices both are 0.
+#include "llm42.cu"
+
+#include <csignal>
+#include <cstdio>
+
+static int passed, failed;
+static llm42_error error;
+
+static bool check(bool ok, const char *what) {
+    passed += ok;
+    failed += !ok;
+    if (!ok) printf("cuda_failing: FAILED: %s (%s)\n", what, error.text);
+    return ok;
+}
+
+static int end(void) {
+    printf("cuda_failing: %d passed, %d failed\n", passed, failed);
+    return failed ? 1 : 0;
+}
+
+static void hangs(int) {
+    fputs("cuda_failing: FAILED: a pass or a close hangs\n", stdout);
+    fflush(stdout);
+    _exit(1);
+}
+
+enum { ROWS = 4, PAGE = 16 };
+
+static llm42__cuda *open_two(const llm42_model *model, bool overlap) {
+    void *state = NULL;
+    llm42_cuda_desc own = {};
+    llm42_backend_desc desc = {};
+    own.no_check = true;
+    desc.model = model, desc.compute = LLM42_BF16, desc.page_size = PAGE, desc.pages = 4, desc.max_context = PAGE;
+    desc.max_rows = desc.fixed_rows = ROWS, desc.max_running = 1, desc.overlap = overlap;
+    desc.schedules = 1u << LLM42_FAST | 1u << LLM42_INVARIANT;
+    desc.tensor_parallel = 2, desc.leaves = 2;
+    desc.backend_desc = &own;
+    error = {};
+    llm42_backend_cuda()->open(&state, &desc, &error);
+    return (llm42__cuda *)state;
+}
+
+// Runs four rows. logits: NULL, or room for theirs.
+static llm42_result run(llm42__cuda *cu, llm42_output out[ROWS], float *logits, bool in_flight) {
+    int32_t pages[1] = {2};
+    llm42_seq seq = {};
+    llm42_row row[ROWS];
+    llm42_pass pass = {};
+    seq.pages = pages;
+    for (int i = 0; i < ROWS; i++) row[i] = {0, i, 7 * i + 3, LLM42_ROW_SAMPLE};
+    pass.schedule = LLM42_INVARIANT, pass.rows = pass.shape = ROWS;
+    pass.row = row, pass.seq = &seq, pass.out = out, pass.logits = logits;
+    const llm42_backend *cuda = llm42_backend_cuda();
+    if (!in_flight) return cuda->run(cu, &pass, &error);
+    const llm42_result started = cuda->start(cu, &pass, &error);
+    return started != LLM42_OK ? started : cuda->poll(cu, INFINITY, &error);
+}
+
+// Device 0 has its graph, and waits. Device 1 gets none.
+static void check_launch(llm42__cuda *cu, bool in_flight) {
+    llm42_output want[ROWS], got[ROWS];
+    std::vector<cudaGraphExec_t> kept;
+    const int which = in_flight;
+    if (!check(run(cu, want, NULL, in_flight) == LLM42_OK, "a pass runs")) return;
+    for (llm42__graph &g : cu->graphs) kept.push_back(g.exec[which][1]), g.exec[which][1] = nullptr;
+    error = {};
+    check(run(cu, got, NULL, in_flight) == LLM42_BACKEND && strstr(error.text, "rank 1 of 2, on device 1"),
+          "a pass whose rank 1 fails is an error that names it");
+    for (size_t i = 0; i < kept.size(); i++) cu->graphs[i].exec[which][1] = kept[i];
+    check(run(cu, got, NULL, in_flight) == LLM42_OK && !memcmp(want, got, sizeof want), "the next pass runs as before");
+}
+
+// Device 1 has no memory left.
+static void check_memory(const llm42_model *model) {
+    size_t left = 0, all = 0, before = 0, after = 0;
+    void *ballast = NULL;
+    cudaSetDevice(0);
+    cudaMemGetInfo(&before, &all);
+    cudaSetDevice(1);
+    cudaMemGetInfo(&left, &all);
+    check(cudaMalloc(&ballast, left - ((size_t)16 << 20)) == cudaSuccess, "the memory of device 1 is taken");
+    llm42__cuda *cu = open_two(model, false);
+    check(!cu && error.result == LLM42_MEMORY && strstr(error.text, "rank 1 of 2, on device 1"),
+          "a rank without memory is an error that names it");
+    llm42__cuda_close(cu);
+    cudaFree(ballast);
+    cudaSetDevice(0);
+    cudaMemGetInfo(&after, &all);
+    check(before == after, "device 0 has its memory back");
+}
+
+// Device 1 is lost in the middle of a pass.
+static void check_lost(const llm42_model *model) {
+    static float logits[ROWS * 65536];
+    llm42_output out[ROWS];
+    llm42__cuda *cu = open_two(model, false);
+    if (!check(cu && model->config.vocab <= 65536, "a backend opens")) return;
+    cu->others[0]->layer[0].w[LLM42__GATE_UP] = (llm42__bf16 *)8;
+    error = {};
+    check(run(cu, out, logits, false) == LLM42_BACKEND, "a lost device is an error");
+    check(strstr(error.text, "rank 1 of 2, on device 1") && strstr(error.text, "the device is lost"),
+          "the error says which");
+    printf("%s\n", error.text);
+    llm42__cuda_close(cu);
+}
+
+int main(int argc, char **argv) {
+    const int times = argc > 1 ? atoi(argv[1]) : 20;
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2) {
+        printf("cuda_failing: skipped: needs two devices\n");
+        return end();
+    }
+    llm42_model *model = NULL;
+    llm42_model_desc source = {};
+    source.path = "synthetic:tiny";
+    if (!check(llm42_model_load(&model, &source, &error) == LLM42_OK, "a model loads")) return end();
+    signal(SIGALRM, hangs);
+    for (int i = 0; i < times; i++) {
+        alarm(60);
+        llm42__cuda *cu = open_two(model, i % 2);
+        if (!check(cu, "a backend opens")) break;
+        check_launch(cu, i % 2);
+        llm42__cuda_close(cu);
+        if (i % 10 == 0) check_memory(model);
+    }
+    alarm(60);
+    check_lost(model);
+    llm42_model_free(model);
+    return end();
+}
