@@ -743,24 +743,67 @@ __device__ __forceinline__ void llm42__send(const llm42__rank_parts &parts, cons
     }
 }
 
-// Waits for what a rank sends about eight elements.
+// Waits for the mail of all other ranks about this thread's elements of a row, which begins at element `row`. Loads of
+// one turn are in flight together.
 template <int PARTS>
-__device__ __forceinline__ llm42__piece<PARTS> llm42__receive(const llm42__rank_parts &parts, int from, size_t at,
-                                                              int stride, unsigned stamp) {
+__device__ __forceinline__ void llm42__await_mail(const llm42__rank_parts &parts, size_t row, int stride,
+                                                  unsigned stamp) {
+    for (int r = 0; r < parts.ranks; r++) {
+        if (r == parts.self) continue;
+        bool all = false;
+        for (unsigned turn = 1, ended = 0; !all && !ended; turn++) {
+            all = true;
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int at = (threadIdx.x + i * blockDim.x) * 8;
+                if (at >= stride) break;
+                const uint4 *box = llm42__mail_at<PARTS>(parts.mail[parts.self], r, row + at, stride);
+#pragma unroll
+                for (int q = 0; q < 2 * llm42__piece<PARTS>::QUADS; q++) {
+                    const uint4 v = llm42__load_shared_by_ranks(box + q);
+                    all &= v.y == stamp && v.w == stamp;
+                }
+            }
+            if (turn % 4096 == 0)
+                asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(ended) : "l"(parts.ended) : "memory");
+        }
+    }
+}
+
+// Eight elements of the mail from a rank. It is there.
+template <int PARTS>
+__device__ __forceinline__ llm42__piece<PARTS> llm42__open_mail(const llm42__rank_parts &parts, int from, size_t at,
+                                                                int stride) {
     const uint4 *box = llm42__mail_at<PARTS>(parts.mail[parts.self], from, at, stride);
     llm42__piece<PARTS> piece;
 #pragma unroll
     for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++) {
-        uint4 low, high;
-        for (unsigned turn = 1, ended = 0; !ended; turn++) {
-            low = llm42__load_shared_by_ranks(box + 2 * q), high = llm42__load_shared_by_ranks(box + 2 * q + 1);
-            if (low.y == stamp && low.w == stamp && high.y == stamp && high.w == stamp) break;
-            if (turn % 4096 == 0)
-                asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(ended) : "l"(parts.ended) : "memory");
-        }
+        const uint4 low = llm42__load_shared_by_ranks(box + 2 * q), high = llm42__load_shared_by_ranks(box + 2 * q + 1);
         piece.quad[q] = make_uint4(low.x, low.z, high.x, high.z);
     }
     return piece;
+}
+
+// Sends this thread's elements of a row, which begins at element `row`, to all other ranks, and waits for theirs.
+template <int PARTS>
+__device__ __forceinline__ void llm42__exchange_mail(const llm42__rank_parts &parts, size_t row, int stride,
+                                                     unsigned stamp, llm42__piece<PARTS> (&own)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int at = (threadIdx.x + i * blockDim.x) * 8;
+        if (at >= stride) break;
+        const uint4 *from = (const uint4 *)((const char *)parts.of[parts.self] +
+                                            (row + at) / 8 * llm42__piece<PARTS>::BYTES);
+#pragma unroll
+        for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++) own[i].quad[q] = from[q];
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int at = (threadIdx.x + i * blockDim.x) * 8;
+        if (at >= stride) break;
+        llm42__send<PARTS>(parts, own[i], row + at, stride, stamp);
+    }
+    llm42__await_mail<PARTS>(parts, row, stride, stamp);
 }
 
 // Eight elements of the sum of the ranks' pieces, in bf16, rounded once. Order: bf16 parts by rank, fp32 parts by the
@@ -803,7 +846,7 @@ __device__ __forceinline__ uint4 llm42__sum_pieces(const llm42__piece<PARTS> (&p
 // The sum of the parts of eight elements from `at` on. With mail, `own` is this rank's piece, which has been sent.
 template <int PARTS>
 __device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts, size_t at, int stride,
-                                                  const llm42__piece<PARTS> &own, unsigned stamp) {
+                                                  const llm42__piece<PARTS> &own) {
     constexpr bool by_mail = PARTS == LLM42__ROUNDED_MAIL || PARTS == LLM42__LEAVES_MAIL;
     if constexpr (PARTS == LLM42__WHOLE) {
         return *(const uint4 *)((const llm42__bf16 *)parts.of[0] + at);
@@ -813,7 +856,7 @@ __device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts
         for (int r = 0; r < 8; r++) {
             if (r >= parts.ranks) continue;
             if constexpr (by_mail) {
-                piece[r] = r == parts.self ? own : llm42__receive<PARTS>(parts, r, at, stride, stamp);
+                piece[r] = r == parts.self ? own : llm42__open_mail<PARTS>(parts, r, at, stride);
             } else {
                 const char *from = (const char *)parts.of[r] + at / 8 * llm42__piece<PARTS>::BYTES;
 #pragma unroll
@@ -853,29 +896,23 @@ __global__ void llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const flo
         uint4 piece[4], other[4];  // up to 4 x 8 x 512 elements
         constexpr bool by_mail = PARTS == LLM42__ROUNDED_MAIL || PARTS == LLM42__LEAVES_MAIL;
         llm42__piece<PARTS> own[by_mail ? 4 : 1];
-        unsigned stamp = 0;
-        if constexpr (by_mail) {
-            stamp = meta.header->number * LLM42__MAIL_EXCHANGES + delta.exchange;
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const size_t at = row * stride + (threadIdx.x + i * blockDim.x) * 8;
-                if ((int)(threadIdx.x + i * blockDim.x) * 8 >= stride) break;
-                const uint4 *from = (const uint4 *)((const char *)delta.of[delta.self] +
-                                                    at / 8 * llm42__piece<PARTS>::BYTES);
-#pragma unroll
-                for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++) own[i].quad[q] = from[q];
-                llm42__send<PARTS>(delta, own[i], at, stride, stamp);
-            }
-        }
         float sum = 0;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int at = (threadIdx.x + i * blockDim.x) * 8;
             if (at >= stride) break;
-            const llm42__piece<PARTS> &mine = own[by_mail ? i : 0];
-            piece[i] = KIND == LLM42__EMBED ? llm42__add_parts<PARTS>(delta, from * stride + at, stride, mine, stamp)
+            piece[i] = KIND == LLM42__EMBED ? *(const uint4 *)((const llm42__bf16 *)delta.of[0] + from * stride + at)
                                             : *(const uint4 *)(x + row * stride + at);
-            if (KIND != LLM42__EMBED) other[i] = llm42__add_parts<PARTS>(delta, row * stride + at, stride, mine, stamp);
+        }
+        if constexpr (by_mail)
+            llm42__exchange_mail<PARTS>(delta, row * stride, stride,
+                                        meta.header->number * LLM42__MAIL_EXCHANGES + delta.exchange, own);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int at = (threadIdx.x + i * blockDim.x) * 8;
+            if (at >= stride) break;
+            if (KIND != LLM42__EMBED)
+                other[i] = llm42__add_parts<PARTS>(delta, row * stride + at, stride, own[by_mail ? i : 0]);
         }
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -924,7 +961,7 @@ __global__ void __launch_bounds__(256) llm42__k_add_parts(llm42__rank_parts delt
     llm42__wait_for_previous();
     for (size_t i = 8 * (blockIdx.x * (size_t)blockDim.x + threadIdx.x); i < values;
          i += 8 * (size_t)gridDim.x * blockDim.x)
-        *(uint4 *)(out + i) = llm42__add_parts<PARTS>(delta, i, 0, llm42__piece<PARTS>{}, 0);
+        *(uint4 *)(out + i) = llm42__add_parts<PARTS>(delta, i, 0, llm42__piece<PARTS>{});
 }
 
 // Where the devices of an engine meet. Each has flags in its own memory, which the others write: flag[d] is the number
