@@ -35,7 +35,7 @@ ifneq ($(filter -use_fast_math --use_fast_math -ftz=true --ftz=true -fmad=true -
 $(error NVCCFLAGS: fast-math and fused multiply-adds of the compiler's choice: results would not be reproducible)
 endif
 CUDA_LINK := -DLLM42_CUDA $(B)/llm42_cuda.o -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 \
-    -lcublasLt -lcudart -lstdc++ $(if $(filter 1,$(NCCL)),-L$(CUDA_HOME)/lib -Wl,-rpath,$(CUDA_HOME)/lib -lnccl)
+    -lcublasLt -lcudart -lstdc++ $(if $(filter 1,$(NCCL)),-L$(CUDA_HOME)/lib -Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib -lnccl)
 CUDA_NCCL = $(if $(filter 1,$(NCCL)),-DLLM42_NCCL)  # NCCL=1: a second way for ranks to exchange sums, to compare with
 NO_NVCC := no nvcc: install the CUDA Toolkit (12 or later, with cuBLAS) and put nvcc on PATH, or set NVCC=/path/bin/nvcc
 
@@ -207,7 +207,7 @@ $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_failing cuda_lost matmul_ladd
 # kernels includes llm42.cu. nvcc optimises its kernels side by side where it can.
 KERNELS_FLAGS = $(NVCCFLAGS) $(GENCODE) $(shell $(NVCC) --help 2>/dev/null | grep -q -e --split-compile && echo --split-compile 0)
 # NCCL=1: its all-reduce is probed too, where there are three GPUs or more.
-KERNELS_NCCL = $(if $(filter 1,$(NCCL)),-DKERNELS_NCCL -L$(CUDA_HOME)/lib -Wl,-rpath,$(CUDA_HOME)/lib -lnccl)
+KERNELS_NCCL = $(if $(filter 1,$(NCCL)),-DKERNELS_NCCL -L$(CUDA_HOME)/lib -Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib -lnccl)
 $(B)/kernels_main.o: sweep/kernels/main.c $(B)/.flags
 	$(if $(V),,@echo "  building $@"; )$(CC) $(CFLAGS) $(REQUIRED) $(OMP) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 $(B)/kernels_measure.o: sweep/kernels/measure.cu $(wildcard sweep/kernels/*.h) llm42.cu kernels.cu llm42.h \

@@ -743,67 +743,28 @@ __device__ __forceinline__ void llm42__send(const llm42__rank_parts &parts, cons
     }
 }
 
-// Waits for the mail of all other ranks about this thread's elements of a row, which begins at element `row`. Loads of
-// one turn are in flight together.
+// Waits for what a rank sends about eight elements.
 template <int PARTS>
-__device__ __forceinline__ void llm42__await_mail(const llm42__rank_parts &parts, size_t row, int stride,
-                                                  unsigned stamp) {
-    for (int r = 0; r < parts.ranks; r++) {
-        if (r == parts.self) continue;
-        bool all = false;
-        for (unsigned turn = 1, ended = 0; !all && !ended; turn++) {
-            all = true;
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int at = (threadIdx.x + i * blockDim.x) * 8;
-                if (at >= stride) break;
-                const uint4 *box = llm42__mail_at<PARTS>(parts.mail[parts.self], r, row + at, stride);
-#pragma unroll
-                for (int q = 0; q < 2 * llm42__piece<PARTS>::QUADS; q++) {
-                    const uint4 v = llm42__load_shared_by_ranks(box + q);
-                    all &= v.y == stamp && v.w == stamp;
-                }
-            }
-            if (turn % 4096 == 0)
-                asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(ended) : "l"(parts.ended) : "memory");
-        }
-    }
-}
-
-// Eight elements of the mail from a rank. It is there.
-template <int PARTS>
-__device__ __forceinline__ llm42__piece<PARTS> llm42__open_mail(const llm42__rank_parts &parts, int from, size_t at,
-                                                                int stride) {
+__device__ __forceinline__ llm42__piece<PARTS> llm42__receive(const llm42__rank_parts &parts, int from, size_t at,
+                                                              int stride, unsigned stamp) {
+    enum { QUADS = 2 * llm42__piece<PARTS>::QUADS };  // half of each is stamps
     const uint4 *box = llm42__mail_at<PARTS>(parts.mail[parts.self], from, at, stride);
+    uint4 got[QUADS];
+    bool all = false;
+    for (unsigned turn = 1, ended = 0; !all && !ended; turn++) {
+        all = true;
+#pragma unroll
+        for (int q = 0; q < QUADS; q++) got[q] = llm42__load_shared_by_ranks(box + q);
+#pragma unroll
+        for (int q = 0; q < QUADS; q++) all = all && got[q].y == stamp && got[q].w == stamp;
+        if (turn % 4096 == 0)
+            asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(ended) : "l"(parts.ended) : "memory");
+    }
     llm42__piece<PARTS> piece;
 #pragma unroll
-    for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++) {
-        const uint4 low = llm42__load_shared_by_ranks(box + 2 * q), high = llm42__load_shared_by_ranks(box + 2 * q + 1);
-        piece.quad[q] = make_uint4(low.x, low.z, high.x, high.z);
-    }
+    for (int q = 0; q < QUADS / 2; q++)
+        piece.quad[q] = make_uint4(got[2 * q].x, got[2 * q].z, got[2 * q + 1].x, got[2 * q + 1].z);
     return piece;
-}
-
-// Sends this thread's elements of a row, which begins at element `row`, to all other ranks, and waits for theirs.
-template <int PARTS>
-__device__ __forceinline__ void llm42__exchange_mail(const llm42__rank_parts &parts, size_t row, int stride,
-                                                     unsigned stamp, llm42__piece<PARTS> (&own)[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int at = (threadIdx.x + i * blockDim.x) * 8;
-        if (at >= stride) break;
-        const uint4 *from = (const uint4 *)((const char *)parts.of[parts.self] +
-                                            (row + at) / 8 * llm42__piece<PARTS>::BYTES);
-#pragma unroll
-        for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++) own[i].quad[q] = from[q];
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int at = (threadIdx.x + i * blockDim.x) * 8;
-        if (at >= stride) break;
-        llm42__send<PARTS>(parts, own[i], row + at, stride, stamp);
-    }
-    llm42__await_mail<PARTS>(parts, row, stride, stamp);
 }
 
 // Eight elements of the sum of the ranks' pieces, in bf16, rounded once. Order: bf16 parts by rank, fp32 parts by the
@@ -843,11 +804,8 @@ __device__ __forceinline__ uint4 llm42__sum_pieces(const llm42__piece<PARTS> (&p
     }
 }
 
-// The sum of the parts of eight elements from `at` on. With mail, `own` is this rank's piece, which has been sent.
-template <int PARTS>
-__device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts, size_t at, int stride,
-                                                  const llm42__piece<PARTS> &own) {
-    constexpr bool by_mail = PARTS == LLM42__ROUNDED_MAIL || PARTS == LLM42__LEAVES_MAIL;
+// The sum of the parts of eight elements from `at` on, read from where they are.
+template <int PARTS> __device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts, size_t at) {
     if constexpr (PARTS == LLM42__WHOLE) {
         return *(const uint4 *)((const llm42__bf16 *)parts.of[0] + at);
     } else {
@@ -855,35 +813,58 @@ __device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts
 #pragma unroll
         for (int r = 0; r < 8; r++) {
             if (r >= parts.ranks) continue;
-            if constexpr (by_mail) {
-                piece[r] = r == parts.self ? own : llm42__open_mail<PARTS>(parts, r, at, stride);
-            } else {
-                const char *from = (const char *)parts.of[r] + at / 8 * llm42__piece<PARTS>::BYTES;
+            const char *from = (const char *)parts.of[r] + at / 8 * llm42__piece<PARTS>::BYTES;
 #pragma unroll
-                for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++)
-                    piece[r].quad[q] = llm42__load_shared_by_ranks(from + 16 * q);
-            }
+            for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++)
+                piece[r].quad[q] = llm42__load_shared_by_ranks(from + 16 * q);
         }
         return llm42__sum_pieces<PARTS>(piece, parts.ranks);
     }
 }
 
+// Exchanges a row by mail: out [stride], in shared memory, is its sum. The row begins at element `row`. Work: each
+// thread of the block takes eight elements at a time.
+template <int PARTS>
+__device__ __forceinline__ void llm42__exchange_row(const llm42__rank_parts &parts, size_t row, int stride,
+                                                    const llm42__header *header, uint4 *out) {
+    const unsigned stamp = header->number * LLM42__MAIL_EXCHANGES + parts.exchange;
+    const llm42__piece<PARTS> *own = (const llm42__piece<PARTS> *)parts.of[parts.self] + row / 8;
+    for (int at = threadIdx.x * 8; at < stride; at += blockDim.x * 8)
+        llm42__send<PARTS>(parts, own[at / 8], row + at, stride, stamp);
+    for (int at = threadIdx.x * 8; at < stride; at += blockDim.x * 8) {
+        llm42__piece<PARTS> piece[8] = {};
+#pragma unroll
+        for (int r = 0; r < 8; r++)
+            if (r < parts.ranks)
+                piece[r] = r == parts.self ? own[at / 8] : llm42__receive<PARTS>(parts, r, row + at, stride, stamp);
+        out[at / 8] = llm42__sum_pieces<PARTS>(piece, parts.ranks);
+    }
+    __syncthreads();
+}
+
 // Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First,
 // x += delta, or x = the embedding of the row's token. With ADD_DRAWS h has a row for each draw, and x is left as it
 // is.
-// Work: a block takes one row at a time. A thread holds up to four pieces of eight elements.
+// Work: a block takes one row at a time. Each of its first `threads` threads holds up to four pieces of eight elements.
+// With mail a block has more threads, which exchange the row; without, it has just these.
 // Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone. That of delta:
 // llm42__add_parts.
 enum { LLM42__EMBED, LLM42__ADD, LLM42__ADD_DRAWS };
+enum { LLM42__MOST_WIDTH = 16384, LLM42__NORM_THREADS = 512 };  // at most
 template <int KIND, int PARTS>
-__global__ void llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const float *__restrict__ weight, llm42__bf16 *h,
-                              llm42__meta meta, int rows, int width, int stride, float eps) {
+__global__ void __launch_bounds__(LLM42__NORM_THREADS)
+    llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const float *__restrict__ weight, llm42__bf16 *h,
+                  llm42__meta meta, int rows, int width, int stride, int threads, float eps) {
+    constexpr bool by_mail = PARTS == LLM42__ROUNDED_MAIL || PARTS == LLM42__LEAVES_MAIL;
     __shared__ float shared[2][32];
+    __shared__ uint4 sums[by_mail ? LLM42__MOST_WIDTH / 8 : 1];
+    const int thread = threadIdx.x;
+    const bool idle = by_mail && thread >= threads;  // it has helped with the mail
     float4 w[4][2];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        int at = (threadIdx.x + i * blockDim.x) * 8;
-        if (at >= stride) break;
+        int at = (thread + i * threads) * 8;
+        if (at >= stride || idle) break;
         w[i][0] = *(const float4 *)(weight + at);
         w[i][1] = *(const float4 *)(weight + at + 4);
     }
@@ -894,30 +875,21 @@ __global__ void llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const flo
         if (KIND == LLM42__EMBED) from = (size_t)meta.token[row];
         if (KIND == LLM42__ADD_DRAWS) row = place < meta.header->draws ? (size_t)meta.draw[place].row : 0;
         uint4 piece[4], other[4];  // up to 4 x 8 x 512 elements
-        constexpr bool by_mail = PARTS == LLM42__ROUNDED_MAIL || PARTS == LLM42__LEAVES_MAIL;
-        llm42__piece<PARTS> own[by_mail ? 4 : 1];
+        if constexpr (by_mail) llm42__exchange_row<PARTS>(delta, row * stride, stride, meta.header, sums);
         float sum = 0;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            int at = (threadIdx.x + i * blockDim.x) * 8;
-            if (at >= stride) break;
+            int at = (thread + i * threads) * 8;
+            if (at >= stride || idle) break;
             piece[i] = KIND == LLM42__EMBED ? *(const uint4 *)((const llm42__bf16 *)delta.of[0] + from * stride + at)
                                             : *(const uint4 *)(x + row * stride + at);
-        }
-        if constexpr (by_mail)
-            llm42__exchange_mail<PARTS>(delta, row * stride, stride,
-                                        meta.header->number * LLM42__MAIL_EXCHANGES + delta.exchange, own);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int at = (threadIdx.x + i * blockDim.x) * 8;
-            if (at >= stride) break;
-            if (KIND != LLM42__EMBED)
-                other[i] = llm42__add_parts<PARTS>(delta, row * stride + at, stride, own[by_mail ? i : 0]);
+            if constexpr (by_mail) other[i] = sums[at / 8];
+            else if (KIND != LLM42__EMBED) other[i] = llm42__add_parts<PARTS>(delta, row * stride + at);
         }
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            int at = (threadIdx.x + i * blockDim.x) * 8;
-            if (at >= stride) break;
+            int at = (thread + i * threads) * 8;
+            if (at >= stride || idle) break;
             __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
             const __nv_bfloat162 *o = (const __nv_bfloat162 *)&other[i];
 #pragma unroll
@@ -933,14 +905,14 @@ __global__ void llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const flo
             }
             if (KIND != LLM42__ADD_DRAWS) *(uint4 *)(x + row * stride + at) = piece[i];
         }
-        sum = llm42__block_sum(sum, shared[turn]);
+        sum = llm42__block_sum(sum, shared[turn]);  // idle threads add zeros
         float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)width) + eps)) +
                       (sum - sum);  // overflow becomes NaN
         if (KIND == LLM42__ADD_DRAWS) row = place;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            int at = (threadIdx.x + i * blockDim.x) * 8;
-            if (at >= stride) break;
+            int at = (thread + i * threads) * 8;
+            if (at >= stride || idle) break;
             __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
             const float *v = (const float *)w[i];
 #pragma unroll
@@ -961,7 +933,7 @@ __global__ void __launch_bounds__(256) llm42__k_add_parts(llm42__rank_parts delt
     llm42__wait_for_previous();
     for (size_t i = 8 * (blockIdx.x * (size_t)blockDim.x + threadIdx.x); i < values;
          i += 8 * (size_t)gridDim.x * blockDim.x)
-        *(uint4 *)(out + i) = llm42__add_parts<PARTS>(delta, i, 0, llm42__piece<PARTS>{});
+        *(uint4 *)(out + i) = llm42__add_parts<PARTS>(delta, i);
 }
 
 // Where the devices of an engine meet. Each has flags in its own memory, which the others write: flag[d] is the number

@@ -684,6 +684,7 @@ template <int KIND>
 static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, int rows, const llm42__sum *sum,
                                         const float *weight, llm42__meta meta, llm42_error *error) {
     const int threads = ((cu->Dp / 8 + 3) / 4 + 31) / 32 * 32, most = 8 * cu->device.multiProcessorCount;
+    const bool by_mail = sum->kind == LLM42__ROUNDED_MAIL || sum->kind == LLM42__LEAVES_MAIL;
     auto kernel = llm42__k_norm<KIND, LLM42__WHOLE>;
     if constexpr (KIND != LLM42__EMBED) {
         if (sum->kind == LLM42__ROUNDED) kernel = llm42__k_norm<KIND, LLM42__ROUNDED>;
@@ -691,9 +692,10 @@ static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, i
         if (sum->kind == LLM42__ROUNDED_MAIL) kernel = llm42__k_norm<KIND, LLM42__ROUNDED_MAIL>;
         if (sum->kind == LLM42__LEAVES_MAIL) kernel = llm42__k_norm<KIND, LLM42__LEAVES_MAIL>;
     }
-    LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(rows, most)), dim3((unsigned)threads),
-                                                 0, ex->stream, ex->x, sum->parts, weight, ex->h, meta, rows, cu->D,
-                                                 cu->Dp, cu->config.norm_eps)));
+    const int block = by_mail ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32) : threads;
+    LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(rows, most)), dim3((unsigned)block), 0,
+                                                 ex->stream, ex->x, sum->parts, weight, ex->h, meta, rows, cu->D,
+                                                 cu->Dp, threads, cu->config.norm_eps)));
     return LLM42_OK;
 }
 
@@ -710,8 +712,8 @@ static void *llm42__sum_at(const llm42__cuda *cu, const llm42__execution *ex, in
 // True if ranks send each other their parts by mail. Blocks then wait for other devices. So there are few of them:
 // where two passes run at once, there is always room on a device for what another one waits for. Those who watch a pass
 // have to find the parts where they were put.
-static bool llm42__by_mail(const llm42__cuda *cu, const llm42__shape_key *key) {
-    const int most = std::min((int)LLM42__MAIL_ROWS, cu->device.multiProcessorCount / 2 - 2);
+static bool llm42__by_mail(const llm42__cuda *cu, const llm42__shape_key *key, bool leaves) {
+    const int most = std::min((int)LLM42__MAIL_ROWS / (leaves ? 2 : 1), cu->device.multiProcessorCount / 2 - 2);
     return cu->execution[0].mail[0] && !cu->execution[0].gathered && !cu->probed && key->rows <= most &&
            2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
 }
@@ -724,7 +726,7 @@ static llm42__sum llm42__sum_of(llm42__cuda *cu, int which, const llm42__shape_k
                                 : llm42__algorithm_of(cu, product, key->schedule, key->rows)->leaves;
     llm42__sum sum = llm42__whole(cu->execution[which].delta);
     if (cu->ranks == 1) return sum;
-    const bool by_mail = llm42__by_mail(cu, key);
+    const bool by_mail = llm42__by_mail(cu, key, leaves);
     sum.kind = by_mail ? leaves ? LLM42__LEAVES_MAIL : LLM42__ROUNDED_MAIL : leaves ? LLM42__LEAVES : LLM42__ROUNDED;
     sum.parts.ranks = cu->ranks, sum.parts.self = cu->rank;
     sum.parts.exchange = (unsigned)(2 * l + stage);
@@ -918,8 +920,9 @@ static llm42_result llm42__enqueue_nccl(llm42__cuda *, int, int, size_t, llm42_e
 static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, int which, const llm42__shape_key *key, int l, int stage,
                                             llm42_error *error) {
     llm42__execution *ex = &cu->execution[which];
-    if (cu->ranks == 1 || llm42__by_mail(cu, key)) return LLM42_OK;
-    const size_t value = llm42__sum_of(cu, which, key, l, stage).kind == LLM42__LEAVES ? 4 : 2;
+    const int kind = llm42__sum_of(cu, which, key, l, stage).kind;
+    if (kind != LLM42__LEAVES && kind != LLM42__ROUNDED) return LLM42_OK;
+    const size_t value = kind == LLM42__LEAVES ? 4 : 2;
     LLM42__STAGE("exchange",
                  LLM42__TRY(ex->gathered ? llm42__enqueue_nccl(cu, which, stage,
                                                                (size_t)key->rows * (size_t)cu->Dp * value, error)
@@ -2829,7 +2832,7 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
                           "llm42_cuda_desc.devices: %d: must divide the %d ranks of llm42_engine_desc.tensor_parallel",
                           own->devices, std::max(1, d->tensor_parallel));
     if (c->head_dim > 128 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 ||
-        c->dim > 16384 || c->experts > 1024)
+        c->dim > LLM42__MOST_WIDTH || c->experts > 1024)
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "model %s: head_dim %d, %d heads, %d kv_heads, width %d, %d experts: the CUDA backend "
                           "takes an even head_dim up to 128, up to 16 heads a kv head, width 16384 and 1024 experts",
