@@ -184,7 +184,7 @@
       INVARIANT, with fewer leaves than ranks             the ranks
       INVARIANT, with at least as many leaves as ranks    the leaves
 
-   So with .leaves = 8 the canonical result is the same on 1, 2, 4 or 8 ranks. The CUDA backend has one rank so far.
+   So with .leaves = 8 the canonical result is the same on 1, 2, 4 or 8 ranks.
 
    Compile with -ffp-contract=off. A build in which the compiler has fused operations on its own opens no engine. With
    -ffast-math llm42.h does not compile. The promise does not hold if other code in the process sets flush-to-zero or
@@ -1049,14 +1049,14 @@ struct llm42_engine_desc {
     // rank has a part of the heads, of the feed-forward width and of the vocabulary. The number must divide the model's
     // .heads and .ffn. It must also divide .kv_heads or be a multiple of it. (If it is a multiple, several ranks have a
     // copy of a KV head.) On the CPU, ranks share memory and threads: they change the order of sums and make nothing
-    // faster. The CUDA backend has one rank. The simulator takes as many ranks as its calibration has devices, or
-    // another number if the calibration says what exchanges take.
+    // faster. On GPUs each rank has a device (see llm42_cuda_desc.devices). The simulator takes as many ranks as its
+    // calibration has devices, or another number if the calibration says what exchanges take.
     int tensor_parallel;
     // Ranks cut the sums of two matrix products, o and down. An INVARIANT pass cuts each of these sums into this number
     // of equal parts, called leaves, and joins them by a fixed binary tree: 1, 2, 4 or 8; default: 1. If there are more
     // ranks than leaves, each rank's part is a leaf. So with at least as many leaves as ranks the canonical result does
-    // not depend on the number of ranks. The number must divide .heads and .ffn. On a GPU,
-    // .heads x .head_dim must be a multiple of 64 and of 16 x leaves.
+    // not depend on the number of ranks. The number must divide .heads and .ffn. On a GPU .heads x .head_dim must be a
+    // multiple of 16 x leaves, and of 16 x ranks.
     int leaves;
     int threads;      // of the CPU backend; default: as many as OpenMP offers
     int max_context;  // tokens in a sequence; default: the model's, at most 8192
@@ -2821,11 +2821,13 @@ static const llm42__shape llm42__shapes[] = {
     {.name = "llama-3.2-1b", LLM42__LLAMA(128256, 2048, 16, 32, 8, 64, 8192, 131072)},
     {.name = "llama-3.2-3b", LLM42__LLAMA(128256, 3072, 28, 24, 8, 128, 8192, 131072)},
     {.name = "llama-3.1-8b", LLM42__LLAMA(128256, 4096, 32, 32, 8, 128, 14336, 131072)},
+    {.name = "llama-3.1-70b", LLM42__LLAMA(128256, 8192, 80, 64, 8, 128, 28672, 131072)},
 };
 enum { LLM42__SHAPES = sizeof llm42__shapes / sizeof *llm42__shapes };
 
 const char *const *llm42_synthetic_names(void) {
-    static const char *const names[] = {"tiny", "small", "base", "llama-3.2-1b", "llama-3.2-3b", "llama-3.1-8b", NULL};
+    static const char *const names[] = {"tiny",         "small",        "base",          "llama-3.2-1b",
+                                        "llama-3.2-3b", "llama-3.1-8b", "llama-3.1-70b", NULL};
     return names;
 }
 
@@ -2880,7 +2882,7 @@ static llm42_result llm42__synthetic_spec(llm42__synthesis *s, const char *spec,
     if (!shape)
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "%s: unknown shape (known: tiny, small, base, llama-3.2-1b, llama-3.2-3b, "
-                          "llama-3.1-8b)",
+                          "llama-3.1-8b, llama-3.1-70b)",
                           s->model->name);
     s->model->config = shape->config;
     for (const char *p = spec + length; *p;) {

@@ -56,12 +56,16 @@ typedef struct args_option {
 
 #define ARGS_FLAG(name, pointer, help) \
     { name, ARGS_TYPE_FLAG, pointer, NULL, NULL, NULL, NULL, 0, 0, 0, 0, help }
-// How the model is cut, of llm42_engine_desc; both numbers are 1 by default.
-#define ARGS_RANKS(ranks, leaves)                                                                         \
+// How the model is cut, of llm42_engine_desc, and llm42_cuda_desc.devices. Ranks and leaves are 1 by default.
+#define ARGS_RANKS(ranks, leaves, devices)                                                                \
     ARGS_INT("tensor-parallel N", ranks, 1, 8, "ranks (devices) that share the model: 1, 2, 4 or 8"),     \
         ARGS_INT("leaves C", leaves, 1, 8,                                                                \
                  "parts into which INVARIANT passes cut sums that ranks share: 1, 2, 4 or 8; with N or\n" \
-                 "                         more of them the canonical result does not depend on N")
+                 "                         more of them the canonical result does not depend on N"),      \
+        ARGS_DEVICES(devices)
+#define ARGS_DEVICES(devices)            \
+    ARGS_INT("devices D", devices, 0, 8, \
+             "cuda: GPUs that ranks are on, at most; ranks may share one, to try them; 0: one each")
 #define ARGS_INT(name, pointer, low, high, help) \
     { name, ARGS_TYPE_INT, NULL, pointer, NULL, NULL, NULL, low, high, 0, 0, help }
 #define ARGS_REAL(name, pointer, low, high, help) \
@@ -243,6 +247,16 @@ static inline const llm42_backend *args_backend(const char *name) {
     args_fail(1, "--backend cuda: built without CUDA: run make cuda");
     return NULL;
 #endif
+}
+
+// llm42_cuda_desc.devices for so many ranks where --devices says at most so many. 0: one for each.
+static inline int args_devices(int64_t ranks, int64_t devices) { return (int)(devices < ranks ? devices : ranks); }
+
+// The CUDA backend's desc, which has nothing but that. NULL: it is another backend.
+static inline const void *args_cuda_desc(const llm42_backend *backend, int64_t ranks, int64_t devices) {
+    static llm42_cuda_desc cuda;
+    cuda.devices = args_devices(ranks, devices);
+    return strcmp(backend->name, "cuda") ? NULL : &cuda;
 }
 
 // For llm42_model_desc.on_device: synthetic weights for a GPU are made there.

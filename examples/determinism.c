@@ -34,7 +34,7 @@ typedef struct tally {
 
 typedef struct study {
     const char *model_path, *suite, *preset, *tsv_path, *dtype, *backend_name, *planner;
-    int64_t requests, tokens, seed, window, group, tensor_parallel, leaves, threads;
+    int64_t requests, tokens, seed, window, group, tensor_parallel, leaves, devices, threads;
     float temperature;
     const llm42_backend *backend;
     args_manifest manifest;
@@ -69,6 +69,7 @@ static llm42_engine *open_engine(study *s, const way *w, bool prefix_cache) {
     llm42_engine_desc desc = {.model = s->model, .backend = s->backend, .prefix_cache = prefix_cache};
     llm42_engine *engine = NULL;
     llm42_error error = {0};
+    desc.backend_desc = args_cuda_desc(s->backend, s->tensor_parallel, s->devices);
     desc.log = args_manifest_log;
     desc.log_user = &s->manifest;
     desc.compute = args_dtype("--dtype", s->dtype);
@@ -308,6 +309,7 @@ static scoring open_scoring(study *s, const llm42_engine_desc *d, llm42_schedule
     const int M = d->window * d->group;
     scoring scorer = {.backend = d->backend, .schedule = schedule, .rows = M};
     scorer.desc = (llm42_backend_desc){.model = d->model,
+                                       .backend_desc = d->backend_desc,
                                        .compute = d->compute,
                                        .logits_fp32 = d->logits_fp32,
                                        .router_fp32 = d->router_fp32,
@@ -441,7 +443,7 @@ int main(int argc, char **argv) {
         ARGS_TEXT("planner NAME", &s.planner, args_words(planners, planner_names)),
         ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "seed of the prompts and of their order"),
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
-        ARGS_RANKS(&s.tensor_parallel, &s.leaves),
+        ARGS_RANKS(&s.tensor_parallel, &s.leaves, &s.devices),
         ARGS_INT("threads N", &s.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
         ARGS_TEXT("tsv FILE", &s.tsv_path, "write the numbers there too"),
         ARGS_INT("window W", &s.window, 0, 4096, "tokens of a request in a verification; 0: the preset's"),

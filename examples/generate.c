@@ -10,7 +10,7 @@
 
 static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *ids_text, *backend = "cpu", *dtype = "bf16";
 static const char *trace_path, *planner = "default", *preset = "dvr", *verifier;
-static int64_t n, top_k, seed, samples = 1, window, group, threads, tensor_parallel = 1, leaves = 1;
+static int64_t n, top_k, seed, samples = 1, window, group, threads, tensor_parallel = 1, leaves = 1, devices;
 static float temperature, top_p, min_p;
 static bool deterministic, ignore_eos, ids_out, logprobs, no_mmap, stats;
 
@@ -37,7 +37,7 @@ static const args_option options[] = {
     ARGS_INT("window W", &window, 0, 4096, "tokens of one request in a verification; 0: the preset's"),
     ARGS_INT("group G", &group, 0, 4096, "requests verified together; 0: the preset's"),
     ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
-    ARGS_RANKS(&tensor_parallel, &leaves),
+    ARGS_RANKS(&tensor_parallel, &leaves, &devices),
     ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_TEXT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
     ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory: a mapped file must not shrink"),
@@ -188,6 +188,7 @@ int main(int argc, char **argv) {
 
     llm42_engine_desc desc = {.model = model,
                               .backend = table,
+                              .backend_desc = args_cuda_desc(table, tensor_parallel, devices),
                               .planner = planner_find(planner),
                               .compute = compute,
                               .tensor_parallel = (int)tensor_parallel,

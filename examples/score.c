@@ -30,7 +30,7 @@ enum { PAGE = 16, CONTEXT = 8192 };  // tokens in a KV page; the longest sequenc
 
 static const char *model_path = "examples/tiny42", *tokenizer, *text, *ids_text, *dtype = "bf16", *name = "cpu";
 static const char *how = "invariant";
-static int64_t threads, rows = 32, prompt, tensor_parallel = 1, leaves = 1;
+static int64_t threads, rows = 32, prompt, tensor_parallel = 1, leaves = 1, devices;
 static bool all_logits, no_mmap;
 
 static const args_option options[] = {
@@ -44,7 +44,7 @@ static const args_option options[] = {
     ARGS_INT("rows N", &rows, 1, 4096, "tokens that run in one pass; M of fixed passes"),
     ARGS_INT("prompt N", &prompt, 0, INT32_MAX,
              "the first N are a prompt: it is not scored, and by fixed passes it runs alone"),
-    ARGS_RANKS(&tensor_parallel, &leaves),
+    ARGS_RANKS(&tensor_parallel, &leaves, &devices),
     ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory: a mapped file must not shrink"),
     ARGS_FLAG("logits", &all_logits, "then a table `token logit` of all logits after the last token"),
@@ -104,6 +104,7 @@ int main(int argc, char **argv) {
 
     scoring s = {.backend = backend, .schedule = schedule, .rows = (int)rows};
     s.desc = (llm42_backend_desc){.model = model,
+                                  .backend_desc = args_cuda_desc(backend, tensor_parallel, devices),
                                   .compute = compute,
                                   .logits_fp32 = compute == LLM42_FP32,
                                   .tensor_parallel = (int)tensor_parallel,

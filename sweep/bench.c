@@ -152,7 +152,7 @@ static settings parse(int argc, char **argv) {
         ARGS_TEXT("backend NAME", &s.backend, "cpu or cuda"),
         ARGS_TEXT("model DIR", &s.model,
                   "model folder, file or synthetic:NAME; examples/tiny42 (cpu), synthetic:llama-3.1-8b (cuda)"),
-        ARGS_RANKS(&s.tensor_parallel, &s.leaves),
+        ARGS_RANKS(&s.tensor_parallel, &s.leaves, &s.devices),
         ARGS_INT("threads N", &s.threads, 1, 1024, "threads of the engine and of the ceilings"),
         ARGS_TEXT("dtype TYPE", &s.dtype, "compute type, bf16 or fp32"),
         ARGS_TEXT("suite NAME", &s.suite,
@@ -228,6 +228,7 @@ int main(int argc, char **argv) {
     b.backend = args_backend(b.set.backend);
     b.cuda = !strcmp(b.backend->name, "cuda");
     b.cuda_desc = (llm42_cuda_desc){.algorithm_file = b.set.algorithm_file,
+                                    .devices = args_devices(b.set.tensor_parallel, b.set.devices),
                                     .fast = b.set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST};
     char found[4096];
     llm42_model_desc desc = {.path = args_find(b.set.model, found),

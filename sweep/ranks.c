@@ -40,7 +40,7 @@ typedef struct answer {
 
 typedef struct study {
     const char *model_path, *backend_name, *ranks_list, *batch_list, *tsv_path;
-    int64_t requests, tokens, leaves, seed, threads, prompt_tokens;
+    int64_t requests, tokens, leaves, devices, seed, threads, prompt_tokens;
     float temperature;
     const llm42_backend *backend;
     args_manifest manifest;
@@ -57,6 +57,7 @@ typedef struct study {
 static llm42_engine_desc engine_desc(study *s, const way *w, int ranks, int batch) {
     return (llm42_engine_desc){.model = s->model,
                                .backend = s->backend,
+                               .backend_desc = args_cuda_desc(s->backend, ranks, s->devices),
                                .preset = w->preset,
                                .mode = w->mode,
                                .tensor_parallel = ranks,
@@ -167,6 +168,7 @@ static scored score(study *s, const way *w, const answer *answers) {
     scored d = {0};
     scoring scorer = {.backend = s->backend, .schedule = LLM42_INVARIANT, .rows = 64};
     scorer.desc = (llm42_backend_desc){.model = s->model,
+                                       .backend_desc = desc.backend_desc,
                                        .compute = LLM42_BF16,
                                        .tensor_parallel = 1,
                                        .leaves = desc.leaves,
@@ -279,6 +281,7 @@ int main(int argc, char **argv) {
         ARGS_TEXT("tensor-parallel LIST", &s.ranks_list, "numbers of ranks: 1, 2, 4, 8"),
         ARGS_TEXT("batch LIST", &s.batch_list, "numbers of requests at once"),
         ARGS_INT("leaves C", &s.leaves, 0, 8, "in the rows that say so; 0: as many as the model allows"),
+        ARGS_DEVICES(&s.devices),
         ARGS_INT("requests N", &s.requests, 1, 4096, "prompts"),
         ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each"),
         ARGS_INT("prompt-tokens N", &s.prompt_tokens, 8, 100000, "of the longest prompt"),

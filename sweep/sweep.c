@@ -28,6 +28,7 @@ enum { CPU_RUNNING = 32, CUDA_RUNNING = 256, SIM_RUNNING = 2048, CHUNK = 2048, W
 typedef struct settings {
     const char *backend, *calibration, *workload, *model, *out, *cells, *cell, *merge, *per_request, *trace;
     const char *algorithm_file, *prompts;
+    int64_t devices;
     const char *list[AXES];
     int64_t requests, threads, max_running, kv_tokens, page_size, token_budget, deadline, look_ahead;
     int64_t max_context, pages, warm_up;
@@ -201,8 +202,9 @@ static llm42_result per_request_write(const sweep *s, const cell *c, const servi
     return good ? LLM42_OK : LLM42_IO;
 }
 
-static llm42_cuda_desc cuda_desc(const sweep *s) {
+static llm42_cuda_desc cuda_desc(const sweep *s, int ranks) {
     return (llm42_cuda_desc){.algorithm_file = s->set.algorithm_file,
+                             .devices = args_devices(ranks, s->set.devices),
                              .fast = s->set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST};
 }
 
@@ -232,8 +234,8 @@ static llm42_result cell_serve(sweep *s, cell *c, fleet *f, llm42_error *error) 
                                 .flip_scale = s->set.flip_scale,
                                 .no_flips = s->set.no_flips,
                                 .invariant_slowdown = cell_number(g, c, SLOWDOWN, 0)};
-    const llm42_cuda_desc cuda = cuda_desc(s);
     llm42_engine_desc desc = engine_desc(s, c);
+    const llm42_cuda_desc cuda = cuda_desc(s, desc.tensor_parallel);
     desc.backend_desc = s->sim ? (const void *)&sim : s->cuda ? &cuda : NULL;
     desc.log = s->cuda ? args_manifest_log : NULL;
     desc.log_user = &s->manifest;
@@ -272,7 +274,7 @@ static void prompts_of_cells(sweep *s, cell **cells) {
         for (int64_t k = 0; k < arrlen(s->prompts); k++) there |= s->prompts[k].seed == seed;
         if (there) continue;
         if (progress_wanted(s)) fprintf(stderr, "\r\033[Kmaking prompts");
-        const llm42_cuda_desc cuda = cuda_desc(s);
+        const llm42_cuda_desc cuda = cuda_desc(s, 1);
         const llm42_engine_desc desc = {.model = s->model,
                                         .backend = s->backend,
                                         .threads = (int)s->set.threads,
@@ -693,8 +695,8 @@ static void check_backend(const sweep *s) {
         if (!s->sim && s->grid.values[SLOWDOWN][i].number != 0) args_fail(2, "--slowdown: only with --backend sim");
     if (!s->sim && !s->cuda && any_on(s, OVERLAP))
         args_fail(2, "--overlap on: only with --backend sim or cuda: the CPU runs one pass at a time");
-    if (!s->cuda && (o->offered || o->algorithm_file))
-        args_fail(2, "--offered, --algorithm-file: only with --backend cuda");
+    if (!s->cuda && (o->offered || o->algorithm_file || o->devices))
+        args_fail(2, "--offered, --algorithm-file, --devices: only with --backend cuda");
     bool trace = false;
     for (int i = 0; i < s->grid.count[QPS]; i++) trace |= !strcmp(s->grid.values[QPS][i].text, "trace");
     if (o->trace_speed != 1 && !trace) args_fail(2, "--trace-speed: needs --qps trace: other arrivals have a rate");
@@ -815,6 +817,7 @@ static settings parse(int argc, char **argv) {
         ARGS_REAL("flip-scale X", &s.flip_scale, 0, 1e6, "sim: times the calibration's flip rate"),
         ARGS_TEXT("prompts KIND", &s.prompts, "cpu, cuda: the model's own samples, or random: own, random"),
         ARGS_TEXT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),
+        ARGS_DEVICES(&s.devices),
         ARGS_INT("warm-up N", &s.warm_up, -1, 1 << 20,
                  "cpu, cuda: requests before the clock starts, -1: none (cpu), as many as run at once (cuda)"),
         ARGS_REAL("seconds X", &s.seconds, 0, 1e9, "cpu, cuda: begin no cell after so many; 0: no limit"),

@@ -39,7 +39,7 @@ typedef struct settings {
     double kv_gb, qps, seconds;
     int64_t threads, repeats, requests, input_tokens, output_tokens, decode_tokens, flip_requests;
     int64_t served_window, served_group;  // as given; 0: the case's own
-    int64_t tensor_parallel, leaves;
+    int64_t tensor_parallel, leaves, devices;
     int64_t window, group;  // of passes that are timed one by one, and of calibrations
     bool quick, offered, force;
     llm42_dtype compute;

@@ -40,6 +40,7 @@ typedef struct load {
     llm42_cuda_desc cuda;
     bool tight;   // so few pages that requests are preempted
     bool spread;  // requests arrive one after the other, twice as fast as the reference served them
+    bool one_rank, one_leaf;
 } load;
 
 typedef struct tally {
@@ -246,8 +247,11 @@ static llm42_engine *open_load(const workload *w, const load *l, outcome *o) {
     llm42_engine_desc desc = l->desc;
     desc.model = w->model;
     desc.backend = tested;
-    desc.backend_desc = &l->cuda;
-    desc.leaves = leaves_for(w->model), desc.tensor_parallel = ranks_for(w->model);
+    llm42_cuda_desc own = l->cuda;
+    desc.backend_desc = &own;
+    desc.leaves = l->one_leaf ? 1 : leaves_for(w->model);
+    desc.tensor_parallel = l->one_rank ? 1 : ranks_for(w->model);
+    own.devices = desc.tensor_parallel > 1 ? (int)options.devices : 0;
     desc.max_context = w->max_context;
     desc.pages = pages_for(w, l);
     desc.on_event = watch;
@@ -339,7 +343,8 @@ static void report(const load *l, const outcome *o) {
 
 // What the load's shape is meant to bring about has happened.
 static void check_shape(const load *l, int count, const outcome *o) {
-    const bool mixed = l->desc.planner == &mixed_planner, always = mixed || l->desc.preset != LLM42_PRESET_BEST;
+    const bool mixed = l->desc.planner == &mixed_planner,
+               always = mixed || l->desc.preset == LLM42_PRESET_DVR || l->desc.preset == LLM42_PRESET_PAPER;
     const llm42_stats *s = &o->stats;
     CHECK_MSG(s->finished == count && s->failed == 0, "%s: %lld of %d requests finished, %lld failed", l->name,
               (long long)s->finished, count, (long long)s->failed);
@@ -442,13 +447,27 @@ static void check_other_presets(workload *w) {
 static void check_unmarked(workload *w) {
     for (int i = 0; i < 2; i++) {
         load l = fixed_load(i ? "unmarked 2" : "unmarked 1", LLM42_PRESET_DVR, LLM42_NONDETERMINISTIC, i ? 256 : 64);
+        l.one_rank = !i;
         outcome o = serve(w, &l, 0, w->n, &w->others, i == 0);
         CHECK_MSG(i == 0 || o.unmarked.differing > 0 || cuda_desc.no_cublas,
                   "the same requests unmarked do not differ: nothing has been shown");
     }
 }
 
+// Without leaves the results of one rank and of several differ.
+static void check_one_leaf(workload *w) {
+    for (int i = 0; i < 2; i++) {
+        load l = fixed_load(i ? "one leaf 2" : "one leaf 1", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, 64);
+        l.one_leaf = true, l.one_rank = !i;
+        outcome o = serve(w, &l, 0, w->n, &w->others, i == 0);
+        CHECK_MSG(i == 0 || o.marked.differing > 0,
+                  "without leaves one rank and several give the same results: nothing has been shown");
+    }
+}
+
+// The reference is always one rank's.
 void part_determinism(void) {
+    static const llm42_preset presets[] = {LLM42_PRESET_BEST, LLM42_PRESET_DVR, LLM42_PRESET_INVARIANT};
     workload w;
     llm42_model *model = load_model(main_model(), false);
     int n = (int)or_default(options.requests, 256, 20000), loads = (int)options.loads;
@@ -457,18 +476,21 @@ void part_determinism(void) {
     printf("  %s, %d requests, %.0f tokens each in the mean, at most %d\n", main_model(), n, w.mean_tokens,
            w.max_context);
     load reference = fixed_load("invariant", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, 128);
+    reference.one_rank = true;
     outcome o = serve(&w, &reference, 0, n, &w.canonical, true);
     w.seconds = o.stats.busy[LLM42_INVARIANT] / n;
     CHECK_MSG(options.from_load <= loads, "--from %d: there are %d loads", (int)options.from_load, loads);
     if (options.from_load == 1) check_scoring(&w);
-    for (int number = (int)options.from_load; number <= loads; number++) {
-        load l = draw_load(&w, LLM42_PRESET_BEST, number);
-        int first = (int)((int64_t)n * (number - 1) / loads), end = (int)((int64_t)n * number / loads);
-        check_load(&w, &l, first, end - first, &w.canonical, false);
-    }
+    for (int i = 0; i < (options.all_presets ? 3 : 1); i++)
+        for (int number = (int)options.from_load; number <= loads; number++) {
+            load l = draw_load(&w, presets[i], number);
+            int first = (int)((int64_t)n * (number - 1) / loads), end = (int)((int64_t)n * number / loads);
+            check_load(&w, &l, first, end - first, &w.canonical, false);
+        }
     if (options.from_load == 1) {
         check_other_presets(&w);
         check_unmarked(&w);
+        if (ranks_for(model) > 1) check_one_leaf(&w);
     }
     workload_free(&w);
 }

@@ -30,6 +30,8 @@ static const args_option table[] = {
     ARGS_INT("requests N", &options.requests, 0, 1000000, "determinism: requests; 0: 20000, with --quick 256"),
     ARGS_INT("loads N", &options.loads, 2, 1000,
              "determinism: loads by preset best, each of its share of the requests"),
+    ARGS_FLAG("all-presets", &options.all_presets,
+              "determinism: as many loads by presets dvr and invariant, of all requests again"),
     ARGS_INT("from N", &options.from_load, 1, 1000, "determinism: the reference, then loads N and on alone"),
     ARGS_INT("seed N", &options.seed, 1, 1 << 30, "determinism: loads are drawn from it"),
     ARGS_INT("longest-prompt N", &options.longest_prompt, 0, 1 << 20,
