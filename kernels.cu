@@ -696,6 +696,7 @@ typedef struct llm42__rank_parts {
     int ranks;
     int self;               // this rank, and for mail:
     unsigned exchange;      // its number in the pass
+    bool early;             // see llm42__meeting
     const unsigned *ended;  // see llm42__meeting
     uint4 *mail[8];         // of each rank: [from rank][row][...]
 } llm42__rank_parts;
@@ -868,14 +869,17 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
         w[i][0] = *(const float4 *)(weight + at);
         w[i][1] = *(const float4 *)(weight + at + 4);
     }
-    llm42__launch_next();
+    if (!by_mail || delta.early) llm42__launch_next();
     llm42__wait_for_previous();
     for (int place = blockIdx.x, turn = 0; place < rows; place += gridDim.x, turn ^= 1) {
         size_t row = place, from = row;
         if (KIND == LLM42__EMBED) from = (size_t)meta.token[row];
         if (KIND == LLM42__ADD_DRAWS) row = place < meta.header->draws ? (size_t)meta.draw[place].row : 0;
         uint4 piece[4], other[4];  // up to 4 x 8 x 512 elements
-        if constexpr (by_mail) llm42__exchange_row<PARTS>(delta, row * stride, stride, meta.header, sums);
+        if constexpr (by_mail) {
+            llm42__exchange_row<PARTS>(delta, row * stride, stride, meta.header, sums);
+            if (!delta.early) llm42__launch_next();
+        }
         float sum = 0;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -942,14 +946,17 @@ typedef struct llm42__meeting {
     unsigned *flag[8];      // of each device
     const unsigned *ended;  // in the host's memory: nobody is to wait any more
     int devices, self;
+    // The kernels behind this one may begin while it waits. They load weights meanwhile, but hold the multiprocessors'
+    // shared memory. Where two passes run at once that would be fatal: on one device the first pass could hold what the
+    // second one needs, on another device the second what the first one needs, and both would wait for ever.
+    bool early;
 } llm42__meeting;
 
 // Waits until all devices have come here. What they have written before is then there for all to read. It is a kernel
-// of one small block: nothing else that runs on the device has to wait for room, so no two devices can wait for each
-// other for ever. Work: a thread for each other device.
+// of one small block: nothing else that runs on the device has to wait for room. Work: a thread for each other device.
 __global__ void llm42__k_meet(llm42__meeting b) {
     __shared__ unsigned meeting;
-    llm42__launch_next();
+    if (b.early) llm42__launch_next();
     llm42__wait_for_previous();
     if (threadIdx.x == 0) meeting = ++b.flag[b.self][8];
     __syncthreads();

@@ -32,6 +32,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <mutex>
 #include <new>
 #include <string>
 #include <vector>
@@ -709,6 +710,10 @@ static void *llm42__sum_at(const llm42__cuda *cu, const llm42__execution *ex, in
     return cu->ranks == 1 ? ex->delta : ex->part[stage];
 }
 
+// See llm42__meeting.early. Passes of other engines of the process do not run beside one that begins kernels early
+// (llm42__run_pass).
+static bool llm42__early(const llm42__cuda *cu) { return !cu->desc.overlap; }
+
 // True if ranks send each other their parts by mail. Blocks then wait for other devices. So there are few of them:
 // where two passes run at once, there is always room on a device for what another one waits for. Those who watch a pass
 // have to find the parts where they were put.
@@ -730,6 +735,7 @@ static llm42__sum llm42__sum_of(llm42__cuda *cu, int which, const llm42__shape_k
     sum.kind = by_mail ? leaves ? LLM42__LEAVES_MAIL : LLM42__ROUNDED_MAIL : leaves ? LLM42__LEAVES : LLM42__ROUNDED;
     sum.parts.ranks = cu->ranks, sum.parts.self = cu->rank;
     sum.parts.exchange = (unsigned)(2 * l + stage);
+    sum.parts.early = llm42__early(cu);
     sum.parts.ended = cu->first->ended ? cu->first->ended + which : nullptr;
     for (int r = 0; r < cu->ranks; r++) sum.parts.mail[r] = llm42__rank(cu->first, r)->execution[which].mail[stage];
     const size_t bytes = (size_t)key->rows * (size_t)cu->Dp * (leaves ? 4 : 2);
@@ -854,7 +860,7 @@ static llm42_result llm42__enqueue_feed_forward(llm42__cuda *cu, int which, cons
 static llm42_result llm42__enqueue_meeting(llm42__cuda *cu, int which, llm42_error *error) {
     if (cu->devices == 1) return LLM42_OK;
     llm42__meeting meeting = {};
-    meeting.devices = cu->devices;
+    meeting.devices = cu->devices, meeting.early = llm42__early(cu);
     LLM42__CU(cudaHostGetDevicePointer((void **)&meeting.ended, cu->ended + which, 0));
     for (int r = 0; r < cu->ranks; r++) {
         const llm42__cuda *rank = llm42__rank(cu, r);
@@ -1458,6 +1464,10 @@ static void llm42__take_outputs(const llm42__cuda *cu, int which, const llm42_pa
 static llm42_result llm42__run_pass(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
     llm42__execution *ex = &cu->execution[0];
     llm42__prepared *p = &cu->execution[0].prepared;
+    static std::mutex alone;
+    const bool waits = cu->devices > 1 && llm42__early(cu);
+    const std::unique_lock<std::mutex> lock = waits ? std::unique_lock<std::mutex>(alone)
+                                                    : std::unique_lock<std::mutex>();
     LLM42__CU(cudaSetDevice(cu->options.device));
     LLM42__TRY(llm42__prepare(cu, ex, p, pass, error));
     for (int r = 0; r < cu->ranks; r++) llm42__rank(cu, r)->probed = pass->probe ? pass : nullptr;
@@ -1802,10 +1812,14 @@ static llm42_result llm42__open_execution(llm42__cuda *cu, int which, llm42_erro
         if (other->own_device == cu->own_device) ex->stream = other->execution[which].stream;
     }
     if (ex->stream) return LLM42_OK;
-    LLM42__CU(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    LLM42__CU(cudaStreamCreateWithPriority(&ex->stream, cudaStreamNonBlocking,
-                                           which ? least : greatest));  // decode goes first
     LLM42__CU(cudaEventCreateWithFlags(&ex->done, cudaEventDisableTiming));
+    if (which && cu->devices > 1) {  // on several devices a pass in flight and others run one after the other
+        ex->stream = cu->execution[0].stream;
+    } else {
+        LLM42__CU(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+        LLM42__CU(cudaStreamCreateWithPriority(&ex->stream, cudaStreamNonBlocking,
+                                               which ? least : greatest));  // decode goes first
+    }
     if (cu->rank) return LLM42_OK;
     LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->meta_host, cu->meta_size, error));
     LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->out_host,
@@ -2757,9 +2771,13 @@ static void llm42__cuda_close(void *state) {
     llm42__close_nccl(cu);
     for (llm42__execution &ex : cu->execution) {
         if (ex.stream) cudaStreamSynchronize(ex.stream);
-        if (ex.done && ex.stream) cudaStreamDestroy(ex.stream);  // else another rank's
         if (ex.done) cudaEventDestroy(ex.done);
     }
+    // A stream may serve both executions; one without an event is another rank's.
+    const cudaStream_t first = cu->execution[0].done ? cu->execution[0].stream : nullptr,
+                       second = cu->execution[1].done ? cu->execution[1].stream : nullptr;
+    if (second && second != first) cudaStreamDestroy(second);
+    if (first) cudaStreamDestroy(first);
     for (void *block : cu->blocks) cudaFree(block);
     for (void *block : cu->pinned) cudaFreeHost(block);
     for (cublasLtMatrixLayout_t layout : cu->layouts) cublasLtMatrixLayoutDestroy(layout);
