@@ -433,7 +433,7 @@ static void check_scoring(const workload *w) {
 // An eighth of the requests by the other presets.
 static void check_other_presets(workload *w) {
     const int some = least(w->n, most(w->n / 8, 64));
-    for (int number = 1; number <= 2; number++) {
+    for (int number = 1; number <= 2 && !options.all_presets; number++) {
         load l = draw_load(w, LLM42_PRESET_DVR, number);
         check_load(w, &l, (number - 1) * (some / 2), some / 2, &w->canonical, false);
     }
