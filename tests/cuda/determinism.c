@@ -38,9 +38,9 @@ typedef struct load {
     char name[32], shape[400];
     llm42_engine_desc desc;
     llm42_cuda_desc cuda;
-    bool tight;   // so few pages that requests are preempted
-    bool spread;  // requests arrive one after the other, twice as fast as the reference served them
-    bool one_rank, one_leaf;
+    bool tight;                // so few pages that requests are preempted
+    bool spread;               // requests arrive one after the other, twice as fast as the reference served them
+    bool reference, one_leaf;  // reference: by as many ranks as the reference has
 } load;
 
 typedef struct tally {
@@ -250,7 +250,7 @@ static llm42_engine *open_load(const workload *w, const load *l, outcome *o) {
     llm42_cuda_desc own = l->cuda;
     desc.backend_desc = &own;
     desc.leaves = l->one_leaf ? 1 : leaves_for(w->model);
-    desc.tensor_parallel = l->one_rank ? 1 : ranks_for(w->model);
+    desc.tensor_parallel = l->reference ? (int)options.reference_ranks : ranks_for(w->model);
     own.devices = desc.tensor_parallel > 1 ? (int)options.devices : 0;
     desc.max_context = w->max_context;
     desc.pages = pages_for(w, l);
@@ -447,25 +447,25 @@ static void check_other_presets(workload *w) {
 static void check_unmarked(workload *w) {
     for (int i = 0; i < 2; i++) {
         load l = fixed_load(i ? "unmarked 2" : "unmarked 1", LLM42_PRESET_DVR, LLM42_NONDETERMINISTIC, i ? 256 : 64);
-        l.one_rank = !i;
+        l.reference = !i;
         outcome o = serve(w, &l, 0, w->n, &w->others, i == 0);
         CHECK_MSG(i == 0 || o.unmarked.differing > 0 || cuda_desc.no_cublas,
                   "the same requests unmarked do not differ: nothing has been shown");
     }
 }
 
-// Without leaves the results of one rank and of several differ.
+// Without leaves results depend on the number of ranks.
 static void check_one_leaf(workload *w) {
     for (int i = 0; i < 2; i++) {
         load l = fixed_load(i ? "one leaf 2" : "one leaf 1", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, 64);
-        l.one_leaf = true, l.one_rank = !i;
+        l.one_leaf = true, l.reference = !i;
         outcome o = serve(w, &l, 0, w->n, &w->others, i == 0);
         CHECK_MSG(i == 0 || o.marked.differing > 0,
-                  "without leaves one rank and several give the same results: nothing has been shown");
+                  "without leaves other numbers of ranks give the same results: nothing has been shown");
     }
 }
 
-// The reference is always one rank's.
+// The reference is one rank's, if one device has room for it (--reference-ranks).
 void part_determinism(void) {
     static const llm42_preset presets[] = {LLM42_PRESET_BEST, LLM42_PRESET_DVR, LLM42_PRESET_INVARIANT};
     workload w;
@@ -476,7 +476,7 @@ void part_determinism(void) {
     printf("  %s, %d requests, %.0f tokens each in the mean, at most %d\n", main_model(), n, w.mean_tokens,
            w.max_context);
     load reference = fixed_load("invariant", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, 128);
-    reference.one_rank = true;
+    reference.reference = true;
     outcome o = serve(&w, &reference, 0, n, &w.canonical, true);
     w.seconds = o.stats.busy[LLM42_INVARIANT] / n;
     CHECK_MSG(options.from_load <= loads, "--from %d: there are %d loads", (int)options.from_load, loads);
@@ -490,7 +490,7 @@ void part_determinism(void) {
     if (options.from_load == 1) {
         check_other_presets(&w);
         check_unmarked(&w);
-        if (ranks_for(model) > 1) check_one_leaf(&w);
+        if (ranks_for(model) != options.reference_ranks) check_one_leaf(&w);
     }
     workload_free(&w);
 }

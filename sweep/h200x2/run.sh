@@ -1,0 +1,66 @@
+#!/bin/bash
+# Measures two NVIDIA H200: one part a call. Needs `make cuda`, and test_cuda for the part campaign.
+#
+#     bash sweep/h200x2/run.sh passes        pass times by one rank and by two, without leaves and with eight
+#     bash sweep/h200x2/run.sh workloads     ShareGPT lengths, all at once, by one rank and by two: what leaves cost
+#     bash sweep/h200x2/run.sh lengths       the same by two ranks, for prompts and outputs of fixed lengths
+#     BASE42=FOLDER bash sweep/h200x2/run.sh outputs     different outputs of a prompt by ranks and requests at once
+#     BASE42=FOLDER bash sweep/h200x2/run.sh campaign    requests under random loads, by 2 and 4 ranks and by one
+#     bash sweep/h200x2/run.sh large         the shape of Llama-3.1-70B: pass times, and requests under three loads
+#
+# Four ranks and eight share the two GPUs. Environment: sweep/h200/common.sh.
+OUT=${OUT:-sweep/results/h200x2}
+source "$(dirname "$0")/../h200/common.sh"
+need_base42() { [ -n "$BASE42" ] || { echo "run.sh: set BASE42 to the folder of the model base42" >&2; exit 2; }; }
+passes() {  # passes NAME MODEL FLAG...
+    local name=$1 model=$2
+    shift 2
+    "$B/bench" --backend "$BACKEND" --model "$model" --suite passes --algorithm-file "$algorithms" \
+        --out "$OUT/$name.tsv" "$@"
+}
+
+case ${1:-} in
+passes)
+    passes passes_1 "$MODEL_8B" --tensor-parallel 1 --seconds 60
+    passes passes_2 "$MODEL_8B" --tensor-parallel 2 --seconds 60
+    passes passes_2_leaves "$MODEL_8B" --tensor-parallel 2 --leaves 8 --seconds 60
+    ;;
+workloads)
+    measure workloads --model "$MODEL_8B" --requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 \
+        --qps offline --preset best --mode nondeterministic,batch_invariant,hybrid,dvr --leaves 8 --tensor-parallel 1,2
+    ;;
+lengths)
+    for lengths in 256x128 256x512 1024x128 1024x512 4096x128 4096x512; do
+        measure "lengths_$lengths" --model "$MODEL_8B" --requests "${REQUESTS:-128}" --workload "fixed:$lengths" \
+            --max-running 64 --max-context 8192 --qps offline --preset best --tensor-parallel 2 --leaves 1,8 \
+            --mode nondeterministic,batch_invariant
+    done
+    ;;
+outputs)
+    need_base42
+    for model in "$BASE42" "$MODEL_8B"; do
+        name=$([ "$model" = "$BASE42" ] && echo base42 || echo 8b)
+        "$B/ranks" --backend "$BACKEND" --model "$model" --devices 2 --requests "${REQUESTS:-32}" \
+            --out "$OUT/ranks_$name.tsv"
+    done
+    ;;
+campaign)
+    need_base42
+    for ranks in 2 4 1; do
+        "$B/tests/test_cuda" --backend "$BACKEND" --part determinism --longest-prompt "${LONGEST:-1024}" --longest-output "${LONGEST:-512}" --model "$BASE42" --requests "${REQUESTS:-2000}" \
+            --loads 4 --all-presets --leaves 8 --tensor-parallel "$ranks" --devices $((ranks > 1 ? 2 : 0)) \
+            --algorithms "$algorithms" --tsv "$OUT/determinism_$ranks.tsv"
+    done
+    ;;
+large)
+    large=${MODEL_70B:-synthetic:llama-3.1-70b}
+    passes passes_70b "$large" --tensor-parallel 2 --leaves 8 --quick --kv-gb 20 --max-context 8192 --seconds 60
+    "$B/tests/test_cuda" --backend "$BACKEND" --part determinism --longest-prompt "${LONGEST:-1024}" --longest-output "${LONGEST:-512}" --model "$large" --requests "${REQUESTS:-48}" \
+        --loads 3 --leaves 8 --tensor-parallel 2 --kv-gib 20 --longest-prompt 128 --longest-output 32 \
+        --algorithms "$algorithms" --tsv "$OUT/determinism_70b.tsv"
+    ;;
+*)
+    sed -n '2,/^OUT=/s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
