@@ -47,7 +47,8 @@ outputs)
 campaign)
     need_base42
     for ranks in 2 4 1; do
-        "$B/tests/test_cuda" --backend "$BACKEND" --part determinism --longest-prompt "${LONGEST:-1024}" --longest-output "${LONGEST:-512}" --model "$BASE42" --requests "${REQUESTS:-2000}" \
+        "$B/tests/test_cuda" --backend "$BACKEND" --part determinism --model "$BASE42" \
+            --requests "${REQUESTS:-2000}" --longest-prompt "${LONGEST:-1024}" --longest-output "${LONGEST:-512}" \
             --loads 4 --all-presets --leaves 8 --tensor-parallel "$ranks" --devices $((ranks > 1 ? 2 : 0)) \
             --algorithms "$algorithms" --tsv "$OUT/determinism_$ranks.tsv"
     done
@@ -55,7 +56,7 @@ campaign)
 large)
     large=${MODEL_70B:-synthetic:llama-3.1-70b}
     passes passes_70b "$large" --tensor-parallel 2 --leaves 8 --quick --kv-gb 20 --max-context 8192 --seconds 60
-    "$B/tests/test_cuda" --backend "$BACKEND" --part determinism --longest-prompt "${LONGEST:-1024}" --longest-output "${LONGEST:-512}" --model "$large" --requests "${REQUESTS:-48}" \
+    "$B/tests/test_cuda" --backend "$BACKEND" --part determinism --model "$large" --requests "${REQUESTS:-48}" \
         --loads 3 --leaves 8 --tensor-parallel 2 --kv-gib 20 --longest-prompt 128 --longest-output 32 \
         --algorithms "$algorithms" --tsv "$OUT/determinism_70b.tsv"
     ;;
