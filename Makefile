@@ -18,6 +18,7 @@ TEST ?=
 PART ?=
 TEST_CUDA ?=
 SANITIZE_CUDA ?= --part small
+NCCL ?= 0
 LADDER ?=
 comma := ,
 
@@ -36,7 +37,9 @@ $(error NVCCFLAGS: fast-math and fused multiply-adds of the compiler's choice: r
 endif
 CUDA_LINK := -DLLM42_CUDA $(B)/llm42_cuda.o -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 \
     -lcublasLt -lcudart -lstdc++ $(if $(filter 1,$(NCCL)),-L$(CUDA_HOME)/lib -Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib -lnccl)
-CUDA_NCCL = $(if $(filter 1,$(NCCL)),-DLLM42_NCCL)  # NCCL=1: a second way for ranks to exchange sums, to compare with
+# NCCL=1: a second way for ranks to exchange sums, to compare with. For what llm42.cu is in, and to link that with nvcc.
+CUDA_NCCL = $(if $(filter 1,$(NCCL)),-DLLM42_NCCL)
+NVCC_NCCL = $(if $(filter 1,$(NCCL)),-L$(CUDA_HOME)/lib -Xlinker -rpath$(comma)$(CUDA_HOME)/lib -lnccl)
 NO_NVCC := no nvcc: install the CUDA Toolkit (12 or later, with cuBLAS) and put nvcc on PATH, or set NVCC=/path/bin/nvcc
 
 # The bits that the library promises need these whatever CFLAGS says; the warnings are part of the house style.
@@ -203,20 +206,18 @@ $(B)/tests/matmul_ladder: tests/cuda/matmul_ladder.cu kernels.cu $(B)/.cuda_arch
 $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_failing cuda_lost matmul_ladder): $(B)/tests/cuda/llm42.o $(B)/.cuda_flags
 	$(if $(V),,@echo "  building $@"; )$(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) \
 	    $(filter tests/cuda/%.cu %.o,$^) $(addprefix -Xcompiler ,$(OMP)) \
-	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -o $@
+	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt $(NVCC_NCCL) -o $@
 # kernels includes llm42.cu. nvcc optimises its kernels side by side where it can.
 KERNELS_FLAGS = $(NVCCFLAGS) $(GENCODE) $(shell $(NVCC) --help 2>/dev/null | grep -q -e --split-compile && echo --split-compile 0)
-# NCCL=1: its all-reduce is probed too, where there are three GPUs or more.
-KERNELS_NCCL = $(if $(filter 1,$(NCCL)),-DKERNELS_NCCL -L$(CUDA_HOME)/lib -Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib -lnccl)
 $(B)/kernels_main.o: sweep/kernels/main.c $(B)/.flags
 	$(if $(V),,@echo "  building $@"; )$(CC) $(CFLAGS) $(REQUIRED) $(OMP) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 $(B)/kernels_measure.o: sweep/kernels/measure.cu $(wildcard sweep/kernels/*.h) llm42.cu kernels.cu llm42.h \
     $(B)/.cuda_arch $(B)/.cuda_flags
 	$(if $(V),,@echo "  building $@ for sm $(CUDA_ARCH): takes a while"; )$(NVCC) $(KERNELS_FLAGS) $(NVCC_REQUIRED) \
-	    $(filter -D%,$(KERNELS_NCCL)) -c $< -o $@
+	    $(CUDA_NCCL) -c $< -o $@
 $(B)/kernels: $(B)/kernels_measure.o $(B)/kernels_main.o $(B)/tests/cuda/llm42.o
-	$(if $(V),,@echo "  building $@"; )$(NVCC) $^ $(addprefix -Xcompiler ,$(OMP)) $(filter-out -D%,$(KERNELS_NCCL)) \
-	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -o $@
+	$(if $(V),,@echo "  building $@"; )$(NVCC) $^ $(addprefix -Xcompiler ,$(OMP)) \
+	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt $(NVCC_NCCL) -o $@
 $(B)/tests/fuzz_programs: | programs  # it runs them
 $(B)/tests/%: tests/%.c $(B)/.flags
 	@mkdir -p $(@D)
@@ -324,6 +325,7 @@ help:  ## this list
 	@echo "  variables: CC=$(CC) ARCH=$(ARCH) (native, x86-64, x86-64-v3, ...) OPENMP=$(OPENMP) CFLAGS TEST_CFLAGS LDFLAGS"
 	@echo "             PREFIX=$(PREFIX) DESTDIR STB=$(STB) JOBS=$(JOBS) FUZZ_SECONDS=$(FUZZ_SECONDS) V=1"
 	@echo "             CUDA=$(CUDA) (0: leave it out) NVCC=$(NVCC) CUDA_ARCH=\"$(CUDA_ARCH)\" NVCCFLAGS CUDA_HOME"
+	@echo "             NCCL=$(NCCL) (1: with NCCL too, to compare the exchange of ranks with)"
 	@echo "             TEST_CUDA=\"$(TEST_CUDA)\" (options of build/tests/test_cuda)"
 	@echo "             SANITIZE_CUDA=\"$(SANITIZE_CUDA)\" LADDER=\"$(LADDER)\" (options of build/tests/matmul_ladder)"
 

@@ -1,16 +1,7 @@
 // allreduce.h: NCCL's all-reduce, probed like the other operators. It needs three GPUs, because a sum of two numbers
 // has one order. NVLink multicast stays off. operators.h includes it.
-#ifdef KERNELS_NCCL
-#include <nccl.h>
-
+#ifdef LLM42_NCCL
 enum { REDUCED_WIDTH = 4096, LEAST_GPUS = 3 };
-
-#define KERNELS_NCCL_TRY(call)                                                                           \
-    do {                                                                                                 \
-        const ncclResult_t status_ = (call);                                                             \
-        if (status_ != ncclSuccess)                                                                      \
-            return llm42_fail(error, LLM42_BACKEND, "NCCL: %s: %s", #call, ncclGetErrorString(status_)); \
-    } while (0)
 
 struct reducers {
     std::vector<ncclComm_t> comm;
@@ -46,7 +37,7 @@ static llm42_result open_reducers(reducers *r, int gpus, llm42_error *error) {
     }
     LLM42__CU(cudaSetDevice(0));
     std::vector<ncclComm_t> comm((size_t)gpus);
-    KERNELS_NCCL_TRY(ncclCommInitAll(comm.data(), gpus, nullptr));
+    LLM42__CU(ncclCommInitAll(comm.data(), gpus, nullptr));
     r->comm = comm;
     return LLM42_OK;
 }
@@ -59,10 +50,10 @@ static llm42_result reduce_rows(const reducers *r, int rows, int shift, llm42_er
                                                                        shift);
         LLM42__CU(cudaGetLastError());
     }
-    KERNELS_NCCL_TRY(ncclGroupStart());
+    LLM42__CU(ncclGroupStart());
     for (size_t g = 0; g < gpus; g++)
-        KERNELS_NCCL_TRY(ncclAllReduce(r->in[g], r->out[g], count, ncclBfloat16, ncclSum, r->comm[g], r->stream[g]));
-    KERNELS_NCCL_TRY(ncclGroupEnd());
+        LLM42__CU(ncclAllReduce(r->in[g], r->out[g], count, ncclBfloat16, ncclSum, r->comm[g], r->stream[g]));
+    LLM42__CU(ncclGroupEnd());
     for (size_t g = 0; g < gpus; g++) LLM42__CU(cudaStreamSynchronize(r->stream[g]));
     LLM42__CU(cudaSetDevice(0));
     return LLM42_OK;
@@ -98,7 +89,7 @@ static llm42_result probe_reductions(const bench *b, const probe_memory &m, llm4
     static const char *const ring = "ring AllReduce", *const tree = "tree AllReduce (fixed NCCL settings)";
     int gpus = 0;
     LLM42__CU(cudaGetDeviceCount(&gpus));
-#ifdef KERNELS_NCCL
+#ifdef LLM42_NCCL
     if (gpus >= LEAST_GPUS) {
         LLM42__TRY(probe_reduction(b, m, gpus, "Ring", ring, error));
         LLM42__TRY(probe_reduction(b, m, gpus, "Tree", tree, error));
