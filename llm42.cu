@@ -2985,7 +2985,7 @@ static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule
     return LLM42_OK;
 }
 
-static void llm42__log_manifest(const llm42__cuda *cu) {
+static void llm42__log_device(const llm42__cuda *cu) {
     int driver = 0, runtime = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
@@ -2994,6 +2994,10 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
                (double)cu->device.totalGlobalMem * 1e-9);
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda driver: CUDA %d.%d", driver / 1000, driver % 1000 / 10);
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
+}
+
+static void llm42__log_manifest(const llm42__cuda *cu) {
+    llm42__log_device(cu);
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda cublasLt: %zu%s", llm42__lt_version(cu),
                cu->options.no_cublas ? " (not used)" : "");
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda kernels: %d", LLM42__KERNELS);

@@ -77,6 +77,7 @@ elif builds "make cuda" cuda B="$out" \
         refuses '^matmul_ladder: --k: 100 is not' "$out/tests/matmul_ladder" --k 100
         if builds "make kernels" kernels B="$out"; then
             refuses '[Nn]o CUDA device' "$out/kernels"
+            refuses '[Nn]o CUDA device' "$out/kernels" --part exchange
             refuses "^kernels: --part: 'nonsense' is not one of" "$out/kernels" --part nonsense
             refuses '^kernels: --leaves: part leaves needs' "$out/kernels" --part leaves --leaves 1
             refuses '^kernels: --model: .tests.: must be synthetic:NAME' "$out/kernels" --model tests

@@ -6,8 +6,10 @@
 //     build/kernels --part rmsnorm               GB/s of RMSNorm by rows (LLM-42, Fig. 4b)
 //     build/kernels --part operators             which operators keep the bits of a row (LLM-42, Table 2)
 //     build/kernels --part cost --out FILE       the time of whole passes, INVARIANT beside FAST; the table as TSV
+//     build/kernels --part exchange              how two devices add their parts of a sum, beside NCCL (not in `all`)
 //
-// Exit status 1 if anything fails, or if a control does not come out as it must: then a probe cannot see differences.
+// Exit status 1 if anything fails, if bits differ that must be equal, or if a control does not come out as it must:
+// then a probe cannot see differences.
 #define _POSIX_C_SOURCE 200809L
 #include "sweep/common.h"
 
@@ -20,7 +22,7 @@ typedef struct report {
     bool quick;
     args_manifest manifest;
     char shown[32];  // the part whose head was printed last
-    int controls, failed;
+    int controls, failed, compared, wrong;
 } report;
 
 static void show_progress(const char *text) {
@@ -44,15 +46,22 @@ static void put_count(FILE *file, int value) {
 
 static void put_text(FILE *file, const char *text) { fprintf(file, "\t%s", text ? text : "-"); }
 
-static void tsv_begin(report *r) {
-    char cpu[256];
-    if (!r->path || r->tsv) return;
-    r->tsv = fopen(r->path, "w");
-    if (!r->tsv) args_fail(1, "%s: cannot write: %s", r->path, strerror(errno));
-    fprintf(r->tsv, "# llm42 %s kernels; host: %s; compiler: %s\n", LLM42_VERSION, processor_name(cpu, sizeof cpu),
-            __VERSION__);
-    args_manifest_print(&r->manifest, r->tsv);
-    fprintf(r->tsv, "# model: %s\n# part: %s%s\n", r->model, r->part, r->quick ? "; quick" : "");
+static bool is_exchange(const report *r) { return !strcmp(r->part, "exchange"); }
+
+// What the columns are, and their names.
+static void tsv_columns(const report *r) {
+    if (is_exchange(r)) {
+        fprintf(
+            r->tsv,
+            "# us: the median time of a step, on the slower device. In a step each rank writes its part, the parts\n"
+            "#   are exchanged and added, then come the residual and RMSNorm. A chain has 64 steps\n"
+            "# exchange_us: us less that of way none, which has no exchange: its norm is that of one device\n"
+            "# relative_pct: exchange_us, of that of nccl_all_gather\n"
+            "# bits: x and h of all steps, on both ranks, compared with those by mail or meeting on rank 0\n"
+            "# control: one part of a chain by mail or meeting is an old one, which the comparison has to find\n"
+            "ranks\trows\ttype\tway\tus\texchange_us\trelative_pct\tbits\tcontrol\tnote\n");
+        return;
+    }
     fprintf(
         r->tsv,
         "# us: the median time of a launch or of a pass. Weights and rows come from memory, not from a cache\n"
@@ -65,11 +74,39 @@ static void tsv_begin(report *r) {
         "part\tsubject\tvariant\trows\tn\tk\tleaves\tus\ttflop_per_s\tgb_per_s\trelative_pct\tbatch_invariant\t"
         "position_invariant\trepeats\tdistinct\tchanges_at\trow_counts\tmost_rows\tplaces\tcontrol\tpublished_as\t"
         "note\n");
+}
+
+static void tsv_begin(report *r) {
+    char cpu[256];
+    if (!r->path || r->tsv) return;
+    r->tsv = fopen(r->path, "w");
+    if (!r->tsv) args_fail(1, "%s: cannot write: %s", r->path, strerror(errno));
+    fprintf(r->tsv, "# llm42 %s kernels; host: %s; compiler: %s\n", LLM42_VERSION, processor_name(cpu, sizeof cpu),
+            __VERSION__);
+    args_manifest_print(&r->manifest, r->tsv);
+    fprintf(r->tsv, "# model: %s\n# part: %s%s\n", r->model, r->part, r->quick ? "; quick" : "");
+    tsv_columns(r);
     out_flush(r->tsv, r->path);
+}
+
+static void tsv_exchange(const report *r, const kernels_line *line) {
+    fprintf(r->tsv, "%d\t%d", line->ranks, line->rows);
+    put_text(r->tsv, line->subject), put_text(r->tsv, line->variant);
+    put_number(r->tsv, line->us), put_number(r->tsv, line->exchange_us), put_number(r->tsv, line->relative_pct);
+    put_text(r->tsv, line->bits);
+    put_text(r->tsv, !line->control ? NULL : line->control_failed ? "failed" : "as it must be");
+    put_text(r->tsv, line->note);
+    fprintf(r->tsv, "\n");
 }
 
 static void tsv_line(report *r, const kernels_line *line) {
     if (!r->tsv) return;
+    if (is_exchange(r)) {
+        if (line->variant) tsv_exchange(r, line);
+        else fprintf(r->tsv, "# %s\n", line->note);
+        out_flush(r->tsv, r->path);
+        return;
+    }
     fprintf(r->tsv, "%s", line->part);
     put_text(r->tsv, line->subject), put_text(r->tsv, line->variant);
     put_count(r->tsv, line->rows), put_count(r->tsv, line->n), put_count(r->tsv, line->k);
@@ -85,6 +122,8 @@ static void tsv_line(report *r, const kernels_line *line) {
     fprintf(r->tsv, "\n");
     out_flush(r->tsv, r->path);
 }
+
+static bool is_wrong(const kernels_line *line) { return line->must_equal && strcmp(line->bits, "equal") != 0; }
 
 static void print_head(report *r, const char *part) {
     if (!strcmp(r->shown, part)) return;
@@ -104,6 +143,9 @@ static void print_head(report *r, const char *part) {
     if (!strcmp(part, "operators"))
         printf("%-36s %-34s %6s %9s %8s %9s %8s\n", "", "", "inv.", "invariant", "results", "change at", "repeats");
     if (!strcmp(part, "cost")) printf("\n%-7s %-11s %5s %10s %10s\n", "pass", "variant", "rows", "ms", "% of FAST");
+    if (!strcmp(part, "exchange"))
+        printf("%-5s %5s %-16s %9s %9s %9s %7s\n%-5s %5s %-16s %9s %9s %9s %7s\n", "", "", "", "us of", "us of the",
+               "% of all-", "", "parts", "rows", "way", "a step", "exchange", "gather's", "bits");
 }
 
 static void print_line(const kernels_line *line) {
@@ -130,6 +172,11 @@ static void print_line(const kernels_line *line) {
     if (!strcmp(part, "cost"))
         printf("%-7s %-11s %5d %10.3f %10.1f\n", line->subject, line->variant, line->rows, 1e-3 * line->us,
                line->relative_pct);
+    if (!strcmp(part, "exchange") && !line->variant) printf("%s\n", line->note);
+    if (!strcmp(part, "exchange") && line->variant)
+        printf("%-5s %5d %-16s %9.2f %9.2f %9.1f %7s%s%s\n", line->subject, line->rows, line->variant, line->us,
+               line->exchange_us, fmax(line->relative_pct, 0), line->bits ? line->bits : "-",
+               is_wrong(line) ? "  WRONG" : "", line->control_failed ? "  CONTROL FAILED" : "");
     fflush(stdout);
 }
 
@@ -138,25 +185,27 @@ static void take_line(void *user, const kernels_line *line) {
     show_progress(NULL);
     tsv_begin(r);
     tsv_line(r, line);
-    print_head(r, line->part);
+    if (!is_exchange(r) || line->variant) print_head(r, line->part);
     print_line(line);
     r->controls += line->control, r->failed += line->control_failed;
+    r->compared += line->must_equal, r->wrong += is_wrong(line);
 }
 
 int main(int argc, char **argv) {
     static report r;
-    static const char *const parts[] = {"products", "leaves", "rmsnorm", "operators", "cost", "all", NULL};
+    static const char *const parts[] = {"products", "leaves", "rmsnorm", "operators", "cost", "exchange", "all", NULL};
     int64_t leaves = 0, most_rows = 4096;
     kernels_settings s = {.part = "all", .model = "synthetic:llama-3.1-8b,margin=6.2"};
     llm42_error error = {0};
     const args_option options[] = {
-        ARGS_TEXT("part P", &s.part, "products, leaves, rmsnorm, operators, cost or all"),
+        ARGS_TEXT("part P", &s.part, "products, leaves, rmsnorm, operators, cost, exchange or all"),
         ARGS_INT("leaves C", &leaves, 0, 8, "of INVARIANT passes: 1, 2, 4 or 8; 0: 8 in part leaves, else 1"),
         ARGS_TEXT("out FILE", &r.path, "the table goes there too, as TSV, line by line"),
         ARGS_TEXT("model NAME", &s.model, "synthetic:NAME, a dense shape"),
         ARGS_TEXT("algorithm-file FILE", &s.algorithm_file, "keeps chosen algorithms from run to run"),
         ARGS_INT("most-rows N", &most_rows, 512, 4096, "rows of a pass, at most"),
         ARGS_FLAG("quick", &s.quick, "at most 512 rows"),
+        ARGS_FLAG("one-by-one", &s.one_by_one, "exchange: NCCL's chains are launched one by one, not as CUDA graphs"),
         ARGS_END};
     args_parse(argc, argv, "Measures single operators on a GPU: speed by rows, and whether they keep bits.", options);
     args_choice("--part", s.part, parts);
@@ -176,6 +225,8 @@ int main(int argc, char **argv) {
     if (r.tsv && fclose(r.tsv)) args_fail(1, "%s: cannot write: %s", r.path, strerror(errno));
     if (r.path) printf("wrote %s\n", r.path);
     if (r.controls) printf("controls: %d of %d came out as they must\n", r.controls - r.failed, r.controls);
+    if (r.compared) printf("bits: %d of %d that must be equal are\n", r.compared - r.wrong, r.compared);
+    if (r.wrong) args_fail(1, "two ways to exchange give different bits, or two ranks");
     if (r.failed) args_fail(1, "a control did not come out as it must: the probes of this run prove nothing");
     return args_finish();
 }

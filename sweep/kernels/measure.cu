@@ -18,6 +18,8 @@
 
 #include "sweep/kernels/cost.h"
 
+#include "sweep/kernels/exchange.h"
+
 static void emit_ceilings(const bench *b) {
     const llm42_cuda_ceilings *c = &b->ceilings;
     kernels_line copy = kernels_line_of("ceilings", "memory_copy", NULL, 0),
@@ -86,12 +88,18 @@ llm42_result kernels_measure(const kernels_settings *s, llm42_error *error) {
     bench b = {};
     llm42_model *model = NULL;
     llm42_model_desc source = {};
+    const bool exchange = strcmp(s->part, "exchange") == 0;
     b.settings = s;
     source.path = s->model, source.on_device = true;
     s->progress("ceilings");
-    LLM42__TRY(llm42_cuda_measure_ceilings(&b.ceilings, 0, error));
+    if (!exchange) LLM42__TRY(llm42_cuda_measure_ceilings(&b.ceilings, 0, error));
     LLM42__TRY(llm42_model_load(&model, &source, error));
     llm42_result result = check_shape(model, error);
+    if (exchange) {
+        if (result == LLM42_OK) result = measure_exchange(s, model, error);
+        llm42_model_free(model);
+        return result;
+    }
     if (result == LLM42_OK) result = open_backend(s, model, &b.cu, error);
     if (result == LLM42_OK) result = llm42__guarded(error, [&]() { return measure_parts(&b, error); });
     llm42__cuda_close(b.cu);
