@@ -413,6 +413,44 @@ check "two ranks are faster than one" awk -F '\t' '
     { took[$at["tensor_parallel"]] = $at["duration_s"] }
     END { exit !(took[2] > 0 && took[2] < took[1]) }' "$dir/ranks.tsv"
 refuses 2 '--tensor-parallel: 4: calibration exchange' "${ranks[@]}" --tensor-parallel 2,4
+# sweep/exchange.sh puts the times of our ways into a calibration, in place of a table that it has.
+cat >"$dir/measured.tsv" <<'END'
+# cuda device: made up
+ranks	rows	type	way	us	exchange_us	relative_pct	bits	control	note
+2	1	bf16	mail	5	11	40	equal	as it must be	CUDA graphs
+2	1	bf16	nccl_all_gather	20	17	100	equal	-	CUDA graphs
+2	1	bf16	none	3	0	nan	-	-	CUDA graphs
+2	512	bf16	meeting	9	37	40	equal	as it must be	CUDA graphs
+2	1	fp32	mail	6	3.5	40	equal	as it must be	CUDA graphs
+END
+for old in sweep/calibration/h100-pcie-paper.tsv "$dir/exchange.tsv"; do
+    check "exchanges that were measured" bash -c 'bash sweep/exchange.sh "$1" "$2" | grep -v "^# exchange: " |
+        diff - "$3"' - "$dir/measured.tsv" "$old" "$dir/exchange.tsv"
+done
+check "measured exchanges in fp32" bash -c 'TYPE=fp32 bash sweep/exchange.sh "$1" "$2" >"$3" &&
+    grep -qx "# exchange: .* parts in fp32, made up" "$3" && grep -A 2 "^# table: exchange 1$" "$3" | tail -n 1 |
+    grep -qx "2.1.3.5"' - "$dir/measured.tsv" "$dir/exchange.tsv" "$dir/fp32.tsv"
+check "a calibration with them" "$sweep" --calibration "$dir/fp32.tsv" --workload fixed:64x32 --requests 2 \
+    --qps offline --quiet --tensor-parallel 1,2 --out "$dir/ranks_fp32.tsv"
+says_no() {  # says_no PATTERN FILE...: exchange.sh ends with 1, prints nothing and says so
+    bash sweep/exchange.sh "${@:2}" >"$dir/stdout" 2>"$dir/stderr"
+    [ $? = 1 ] && [ ! -s "$dir/stdout" ] && grep -qE -- "$1" "$dir/stderr"
+}
+sed '3s/equal/differ/' "$dir/measured.tsv" >"$dir/wrong.tsv"
+check "different bits" says_no 'wrong.tsv:3: the ranks had different bits' "$dir/wrong.tsv" "$dir/exchange.tsv"
+check "another file" says_no 'none.tsv: not a result of' "$dir/none.tsv" "$dir/exchange.tsv"
+check "no file" says_no 'gone: cannot open' "$dir/gone" "$dir/exchange.tsv"
+TYPE=fp8 check "no such type" says_no 'measured.tsv: no exchange of parts in fp8' "$dir/measured.tsv" \
+    "$dir/exchange.tsv"
+# A calibration of two devices serves two ranks as one of one device serves one, and no other number.
+sed 's/^# device: none$/&\n# devices: 2/' "$dir/none.tsv" >"$dir/two.tsv"
+for ranks in 1 2; do
+    "$sweep" --calibration "$dir/$([ $ranks = 1 ] && echo none || echo two).tsv" --tensor-parallel $ranks \
+        --requests 20 --qps offline --quiet --out "$dir/ranks_$ranks.tsv"
+    column "$dir/ranks_$ranks.tsv" duration_s >"$dir/took_$ranks"
+done
+check "times of two devices" diff "$dir/took_1" "$dir/took_2"
+refuses 2 '--tensor-parallel: 1: calibration two is of 2 devices and has no table' --calibration "$dir/two.tsv"
 refuses 2 '--leaves: 3: must be 1, 2, 4 or 8, and fit the model' "${sim[@]}" --leaves 1,3
 refuses 2 '--tensor-parallel: 8: must be 1, 2, 4 or 8, and fit the model.s 4 heads' --backend cpu --tensor-parallel 1,8 \
     --requests 1 --workload fixed:4x4 --qps offline
