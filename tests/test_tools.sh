@@ -274,6 +274,15 @@ for tokens in 16 24 32; do
         failed=$((failed + 1))
     fi
 done
+# Ranks share the one CPU. (On GPUs the calibration is of as many devices as ranks are on.)
+ends 0 "^wrote $out/ranks.tsv" bench --model synthetic:tiny --tensor-parallel 2 --calibrate "$out/ranks.tsv" --quick \
+    --repeats 1 --threads 1 --flip-requests 2 --input-tokens 2 --output-tokens 2 --force
+if grep -qx '# devices: 1' "$out/ranks.tsv"; then
+    passed=$((passed + 1))
+else
+    echo "test_tools: FAILED: ranks on the CPU: $(grep '^# devices' "$out/ranks.tsv")"
+    failed=$((failed + 1))
+fi
 ends 2 '^bench: --force: only with --calibrate' bench --force
 ends 2 '^bench: --prompts: only with --calibrate or --margins' bench --prompts random
 ends 2 '^bench: --calibrate, --margins: give one of them' bench --calibrate "$out/one.tsv" --margins "$out/two.tsv"

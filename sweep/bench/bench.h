@@ -65,6 +65,11 @@ typedef struct bench {
     int target_context;                                                               // 0: they were not measured
 } bench;
 
+// GPUs that the ranks are on (llm42_cuda_desc.devices). On the CPU ranks share the one machine.
+static inline int used_devices(const bench *b) {
+    return !b->cuda ? 1 : b->cuda_desc.devices ? b->cuda_desc.devices : (int)b->set.tensor_parallel;
+}
+
 // The configuration, each line behind a mark: "# " in files, nothing on the terminal.
 void describe(const bench *b, FILE *file, const char *mark);
 const char *compiler_name(void);

@@ -255,10 +255,11 @@ static void calibration_keys(const bench *b, const steadiness *steady, const fli
     bool synthetic = !strncmp(s->model, "synthetic:", 10);  // the simulator needs its shape only
     const char *model = synthetic ? s->model + 10 : s->model;
     fprintf(file, "# source: measured by build/bench --calibrate\n");
-    if (b->cuda) fprintf(file, "# device: %s\n# devices: 1\n", manifest_value(b, "device", name, sizeof name));
+    if (b->cuda) fprintf(file, "# device: %s\n", manifest_value(b, "device", name, sizeof name));
     else
-        fprintf(file, "# device: %s, %d thread%s\n# devices: 1\n", processor_name(name, sizeof name), (int)s->threads,
+        fprintf(file, "# device: %s, %d thread%s\n", processor_name(name, sizeof name), (int)s->threads,
                 s->threads > 1 ? "s" : "");
+    fprintf(file, "# devices: %d\n", used_devices(b));
     fprintf(file, "# model: %.*s\n", (int)strcspn(model, synthetic ? "," : ""), model);
     double token = (double)llm42_kv_token_bytes(&b->model->config, s->compute);
     fprintf(file, "# time_unit: ms\n# kv_tokens: %.0f\n# padding: %s\n",

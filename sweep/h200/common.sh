@@ -4,11 +4,13 @@
 #     B=FOLDER OUT=FOLDER      where programs are and where results go; sweep/results/h200
 #     BASE42=FOLDER            the model base42 (a 28.6 M-parameter llama), for the parts that serve it
 #     MARGIN=X                 of the synthetic 8B weights: larger, fewer flips; at 6.2 about 0.5% of candidates
+#     RANKS=N                  GPUs that share the model, for the parts that say so; 1
 #     REQUESTS=N SECONDS_MAX=N smaller runs; no measurement is begun after so many seconds of a program's run
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 B=${B:-build} OUT=${OUT:-sweep/results/h200} BASE42=${BASE42:-} MARGIN=${MARGIN:-6.2} SECONDS_MAX=${SECONDS_MAX:-420}
+RANKS=${RANKS:-1}
 BACKEND=${BACKEND:-cuda}  # cpu: to try the scripts without a GPU
 MODEL_8B=${MODEL_8B:-synthetic:llama-3.1-8b,margin=$MARGIN}
 # shellcheck disable=SC2034  # the scripts use these
