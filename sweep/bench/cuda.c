@@ -52,7 +52,8 @@ static void cuda_begin(bench *b) {
                 b->set.offered ? "offered" : "fastest");
         fprintf(b->tsv,
                 "# floor_ms: weights and KV read at the read ceiling; memory_share_pct, copy_share_pct: that\n"
-                "#   at the read and the copy ceiling, of ms; matmul_share_pct: of the cuBLAS ceiling\n"
+                "#   at the read and the copy ceiling, of ms; matmul_share_pct: of the cuBLAS ceiling. On several\n"
+                "#   devices these, gb_per_s and gflop_per_s are of one, with its part of weights, KV and work\n"
                 "# workloads: a case is a preset; verifier %s, verify %s, prefill %s, chunked %s; max_running %d;\n"
                 "#   token_budget %d; in _overlap fast passes go on beside replay passes\n"
                 "# relative_pct, nondet_itl_relative_pct: to nondeterministic of this run\n",
@@ -84,6 +85,13 @@ static void cuda_rig(bench *b, rig *r, int context, int pool, int fixed_rows, un
     cuda_begin(b);
 }
 
+// Into how many parts the devices cut the KV. A KV head is not cut: with fewer heads than devices several have the
+// same.
+static int kv_parts(const bench *b) {
+    int devices = used_devices(b), heads = b->model->config.kv_heads;
+    return devices < heads ? devices : heads;
+}
+
 static void cuda_pass(const bench *b, rig *r, llm42_schedule schedule, const char *kind, int context) {
     if (out_of_time(b)) return;
     char name[48];
@@ -91,12 +99,13 @@ static void cuda_pass(const bench *b, rig *r, llm42_schedule schedule, const cha
     progress("passes: %s, %d rows, context %d", name, r->rows, context);
     int repeats = b->set.repeats > CUDA_REPEATS ? (int)b->set.repeats : CUDA_REPEATS;
     double time = rig_time(r, schedule, repeats);
-    double bytes = pass_bytes(b->model, r->rows, r->sampled) + rig_kv_bytes(b, r);
+    double devices = used_devices(b), flop = pass_flop(b->model, r->rows, r->sampled, r->keys) / devices;
+    double bytes = pass_bytes(b->model, r->rows, r->sampled) / devices + rig_kv_bytes(b, r) / kv_parts(b);
     figures f = figures_of(b, "passes", name);
     f.rows = r->rows, f.context_tokens = context, f.ms = 1e3 * time, f.tokens_per_s = r->rows / time;
     f.gb_per_s = 1e-9 * bytes / time, f.floor_ms = 1e-6 * bytes / b->read_gb_per_s;
     f.memory_share_pct = 100 * f.gb_per_s / b->read_gb_per_s, f.copy_share_pct = 100 * f.gb_per_s / b->copy_gb_per_s;
-    f.gflop_per_s = 1e-9 * pass_flop(b->model, r->rows, r->sampled, r->keys) / time;
+    f.gflop_per_s = 1e-9 * flop / time;
     f.matmul_share_pct = 100 * f.gflop_per_s / b->matmul_gflop_per_s;
     progress(NULL);
     printf("%-18s %5d %8d %9.3f %9.0f %8.3f %8.1f %8.1f %8.1f %8.1f\n", name, r->rows, context, f.ms, f.tokens_per_s,
@@ -153,6 +162,10 @@ static void cuda_passes(bench *b) {
     printf("decode: a row a sequence, all sampled; replay: windows of %d, all sampled; prompt: the first rows of one\n"
            "prompt, the last sampled. floor: weights and KV read once at [A]; copy: the same at the copy ceiling.\n",
            (int)b->set.window);
+    if (used_devices(b) > 1)
+        printf("%d devices: floor, TFLOP/s and the shares are of one, which reads its part of weights and KV and does\n"
+               "its part of the work.\n",
+               used_devices(b));
     free(r);
 }
 
