@@ -123,9 +123,9 @@ check: setup banner  ## the fast tests: half a minute, and what must be built
 test-cuda sanitize-cuda ladder: PROGRAMS := $(B)/tests/test_cuda
 test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N passed, N failed"
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(B)/tests/cuda_inside $(B)/tests/cuda_lost \
-	    $(B)/tests/cuda_failing $(B)/tests/matmul_ladder
+	    $(B)/tests/cuda_failing $(B)/tests/cuda_leaves $(B)/tests/matmul_ladder
 	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_inside $(B)/tests/cuda_lost \
-	    $(B)/tests/cuda_failing \
+	    $(B)/tests/cuda_failing $(B)/tests/cuda_leaves \
 	    "$(B)/tests/matmul_ladder $(LADDER)"
 
 ladder: nvcc need banner  ## one matrix product on the GPU, from a naive kernel to ours: times, errors and bits
@@ -201,9 +201,10 @@ $(B)/tests/cuda_host: CUDA_PROGRAM_FLAGS = -O1 -Xcicc -O0 -gencode=arch=compute_
 $(B)/tests/cuda_host: tests/cuda/host.cu llm42.cu kernels.cu
 $(B)/tests/cuda_inside: tests/cuda/inside.cu llm42.cu kernels.cu $(B)/.cuda_arch
 $(B)/tests/cuda_failing: tests/cuda/failing.cu llm42.cu kernels.cu $(B)/.cuda_arch
+$(B)/tests/cuda_leaves: tests/cuda/leaves.cu kernels.cu $(B)/.cuda_arch
 $(B)/tests/cuda_lost: tests/cuda/lost.cu $(B)/.cuda_arch $(CUDA_OBJECT)
 $(B)/tests/matmul_ladder: tests/cuda/matmul_ladder.cu kernels.cu $(B)/.cuda_arch
-$(addprefix $(B)/tests/,cuda_host cuda_inside cuda_failing cuda_lost matmul_ladder): $(B)/tests/cuda/llm42.o $(B)/.cuda_flags
+$(addprefix $(B)/tests/,cuda_host cuda_inside cuda_failing cuda_leaves cuda_lost matmul_ladder): $(B)/tests/cuda/llm42.o $(B)/.cuda_flags
 	$(if $(V),,@echo "  building $@"; )$(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) \
 	    $(filter tests/cuda/%.cu %.o,$^) $(addprefix -Xcompiler ,$(OMP)) \
 	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt $(NVCC_NCCL) -o $@

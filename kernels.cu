@@ -19,9 +19,10 @@
 //   slot     the place of a position in the KV cache: page x page_size + place in the page
 //   draw     a row for which a token is drawn
 //
-// Sections: kernel-primitives, kernel-matmul, kernel-weights, kernel-pass, kernel-attention, kernel-sample,
-// kernel-mixture. Those after the first use kernel-primitives and numbers (llm42.h).
+// Sections: kernel-primitives, kernel-matmul, kernel-leaves, kernel-weights, kernel-pass, kernel-attention,
+// kernel-sample, kernel-mixture. Those after the first use kernel-primitives and numbers (llm42.h).
 
+#include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -29,7 +30,7 @@
 typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 6 };
+enum { LLM42__KERNELS = 7 };
 
 // >>kernel-primitives --------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -114,24 +115,205 @@ __device__ __forceinline__ uint32_t llm42__swizzle(int row, int piece) {
     return (uint32_t)(row * 128 + ((piece ^ (row & 7)) << 4));
 }
 
-// Starts a kernel that may begin before the one ahead of it in the stream has ended.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define LLM42__WARPGROUPS 1  // products of four warps at once (wgmma); they have the order of those of one warp (mma)
+#else
+#define LLM42__WARPGROUPS 0
+#endif
+#if LLM42__WARPGROUPS
+// The 64-bit word by which wgmma finds an operand in shared memory ("matrix descriptor" in the PTX manual). The operand
+// lies in panels with rows of 128 bytes whose pieces are exchanged (swizzled).
+//   bits  0-13   address / 16
+//   bits 16-29   leading dimension: bytes from one panel to the next / 16; unused (1) where the operand has one panel
+//   bits 32-45   stride: bytes from eight rows to the next eight / 16
+//   bits 62-63   1: pieces are permuted within 128 bytes
+__device__ __forceinline__ uint64_t llm42__smem_descriptor(uint32_t address, int panel) {
+    enum { EIGHT_ROWS = 8 * 128 };
+    const uint64_t start = (address & 0x3ffff) >> 4, leading = (uint64_t)(panel >> 4), stride = EIGHT_ROWS >> 4,
+                   swizzle_128 = 1;
+    return start | leading << 16 | stride << 32 | swizzle_128 << 62;
+}
+__device__ __forceinline__ void llm42__group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void llm42__group_end() {
+    asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+__device__ __forceinline__ void llm42__group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int LEFT> __device__ __forceinline__ void llm42__group_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+#define LLM42__FOUR(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+#define LLM42__EIGHT_FOURS(d, n)                                                                                   \
+    LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3]), LLM42__FOUR(d[n + 4]), \
+        LLM42__FOUR(d[n + 5]), LLM42__FOUR(d[n + 6]), LLM42__FOUR(d[n + 7])
+// c[64 x 8N] = a[64 x 16] b[16 x 8N], plus the old c if `add`, by four warps. TURNED: b's rows lie along k.
+template <bool TURNED>
+__device__ __forceinline__ void llm42__group_mma(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,"
+        "%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,"
+        "%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, p, 1, 1, %70;\n}"
+        : LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"((int)TURNED));
+}
+template <bool TURNED>
+__device__ __forceinline__ void llm42__group_mma(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,"
+        "%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"
+        : LLM42__EIGHT_FOURS(c, 0)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"((int)TURNED));
+}
+// The same with a[64 x 16] in shared memory, too. Both operands lie along k. R: c's registers; A, B, ADD: what follows
+// them.
+#define LLM42__R32                                                                                  \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25" \
+    ",%26,%27,%28,%29,%30,%31"
+#define LLM42__R48 LLM42__R32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define LLM42__R64 LLM42__R48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define LLM42__FOUR_FOURS(d, n) LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3])
+#define LLM42__GROUP_MMA(EIGHTS, N, R, A, B, ADD, ...)                                                        \
+    __device__ __forceinline__ void llm42__group_mma(float(&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) { \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N      \
+                     "k16.f32.bf16.bf16 {" R "}, " A ", " B ", p, 1, 1, 0, 0;\n}"                             \
+                     : __VA_ARGS__                                                                            \
+                     : "l"(a), "l"(b), "r"(add));                                                             \
+    }
+LLM42__GROUP_MMA(8, "64", LLM42__R32, "%32", "%33", "%34", LLM42__EIGHT_FOURS(c, 0))
+LLM42__GROUP_MMA(12, "96", LLM42__R48, "%48", "%49", "%50", LLM42__EIGHT_FOURS(c, 0), LLM42__FOUR_FOURS(c, 8))
+LLM42__GROUP_MMA(16, "128", LLM42__R64, "%64", "%65", "%66", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8))
+
+__device__ __forceinline__ uint32_t llm42__block_in_cluster() {
+    uint32_t rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+// The address by which the blocks of a cluster reach what block `rank` has at an address of its shared memory.
+__device__ __forceinline__ uint32_t llm42__address_in(uint32_t address, uint32_t rank) {
+    uint32_t there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    return there;
+}
+// Waits for all threads of a cluster.
+__device__ __forceinline__ void llm42__cluster_barrier() {
+    asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
+}
+
+// An mbarrier: 8 bytes of shared memory that count arrivals, and bytes that copies bring. A phase ends with the last of
+// them. Then the next one begins.
+__device__ __forceinline__ void llm42__mbarrier_open(uint32_t barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes opened barriers known to the cluster and to copies.
+__device__ __forceinline__ void llm42__mbarriers_opened() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+// Arrives, and says how many bytes this phase waits for.
+__device__ __forceinline__ void llm42__mbarrier_expect(uint32_t barrier, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void llm42__mbarrier_arrive(uint32_t barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void llm42__mbarrier_arrive_in(uint32_t there) {  // an address in a cluster
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
+}
+// Starts a store of 16 bytes into the shared memory of a cluster's block. They count for an mbarrier there.
+__device__ __forceinline__ void llm42__store4_in(uint32_t there, const float (&four)[4], uint32_t barrier_there) {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(there),
+        "f"(four[0]), "f"(four[1]), "f"(four[2]), "f"(four[3]), "r"(barrier_there)
+        : "memory");
+}
+// Waits for the end of a phase: phases have parity 0 and 1 in turn. The one before the first counts as ended. CLUSTER:
+// what other blocks have stored before can then be read. Tests set a limit, so that an error does not become a hang.
+template <bool CLUSTER = false>
+__device__ __forceinline__ void llm42__mbarrier_wait(uint32_t barrier, uint32_t parity) {
+    uint32_t ended = 0;
+#ifdef LLM42__MOST_WAIT_NS
+    uint64_t begin, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+#endif
+    while (!ended) {
+        if (CLUSTER)
+            asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+                         "selp.u32 %0, 1, 0, p;\n}"
+                         : "=r"(ended)
+                         : "r"(barrier), "r"(parity)
+                         : "memory");
+        else
+            asm volatile(
+                "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                : "=r"(ended)
+                : "r"(barrier), "r"(parity)
+                : "memory");
+#ifdef LLM42__MOST_WAIT_NS
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+        if (!ended && now - begin > LLM42__MOST_WAIT_NS) __trap();
+#endif
+    }
+}
+
+// Starts a copy of a box of a matrix into shared memory, by the copy engine (TMA). The box begins at (row, column) and
+// is as large as the map says. What lies outside the matrix becomes zeros. The bytes count for an mbarrier.
+__device__ __forceinline__ void llm42__copy_box(uint32_t to, const CUtensorMap *map, int column, int row,
+                                                uint32_t barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+            to),
+        "l"(map), "r"(column), "r"(row), "r"(barrier)
+        : "memory");
+}
+// The same, to the same place in each of a cluster's blocks in a set.
+__device__ __forceinline__ void llm42__copy_box_to(uint32_t to, const CUtensorMap *map, int column, int row,
+                                                   uint32_t barrier, uint16_t blocks) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+                 "[%1, {%2, %3}], [%4], %5;" ::"r"(to),
+                 "l"(map), "r"(column), "r"(row), "r"(barrier), "h"(blocks)
+                 : "memory");
+}
+// Stores 8x8 matrices of 16-bit values, turned: four, or two. A lane holds what llm42__load_matrices would give it.
+// Lane i has the address of column i % 8 of matrix i / 8.
+__device__ __forceinline__ void llm42__store_matrices_turned(uint32_t address, const uint32_t (&r)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(r[0]),
+                 "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+__device__ __forceinline__ void llm42__store_matrices_turned(uint32_t address, const uint32_t (&r)[2]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1,%2};" ::"r"(address), "r"(r[0]), "r"(r[1])
+                 : "memory");
+}
+#endif
+
+// Starts a kernel that may begin before the one ahead of it in the stream has ended. `blocks` blocks are a cluster.
 template <typename... PARAMS, typename... ARGS>
-static cudaError_t llm42__launch(void (*kernel)(PARAMS...), dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
-                                 ARGS... args) {
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+static cudaError_t llm42__launch_clusters(int blocks, void (*kernel)(PARAMS...), dim3 grid, dim3 block, size_t shared,
+                                          cudaStream_t stream, ARGS... args) {
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim.x = (unsigned)blocks;
+    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
     config.dynamicSmemBytes = shared;
     config.stream = stream;
-    config.attrs = &early;
+    config.attrs = attributes;
     int device = 0, major = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    config.numAttrs = major >= 9 ? 1 : 0;
+    config.numAttrs = major < 9 ? 0 : blocks > 1 ? 2 : 1;
     return cudaLaunchKernelEx(&config, kernel, static_cast<PARAMS>(args)...);
+}
+template <typename... PARAMS, typename... ARGS>
+static cudaError_t llm42__launch(void (*kernel)(PARAMS...), dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                                 ARGS... args) {
+    return llm42__launch_clusters(1, kernel, grid, block, shared, stream, args...);
 }
 
 // >>kernel-matmul ------------------------------------------------------------------------------------------------
@@ -474,6 +656,458 @@ __global__ void __launch_bounds__(256)
         llm42__write4(llm42__leaf_sum(part, count), out + i);
     }
 }
+
+// >>kernel-leaves ------------------------------------------------------------------------------------------------
+// Owns: products with leaves for many rows, by warpgroups: four warps that multiply at once (wgmma, sm_90a).
+
+// A block computes 128 outputs of ROWS rows at a time. One of its three warpgroups starts copies, the other two take 64
+// outputs each. A cluster of SPLIT x SHARE blocks works together: SPLIT blocks have the same outputs and each a part of
+// the leaves; SHARE blocks have the same rows and other outputs, and each copies a part of x for all of them.
+//
+// Shared memory of a block:
+//   stages     a ring; a stage holds a chunk of 64 terms, of w and of x
+//   scratch    of each of the eight warps: sums of leaves 0 to 3 while others are summed, other blocks' sums, outputs
+//   mbarriers  full and empty of each stage; joined of each warp
+template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_tile {
+    enum {
+        ROWS = ROWS_,
+        SPLIT = SPLIT_,
+        SHARE = SHARE_,
+        LEAVES = LEAVES_,  // of a block
+        OUTPUTS = 128,
+        CHUNK = 64,
+        WARPS = 8,
+        THREADS = 128 + WARPS * 32,
+        EIGHTS = ROWS / 8,     // of rows
+        OWN = EIGHTS / SPLIT,  // those that a block joins and writes
+        BLOCKS = SPLIT * SHARE,
+        ROW = CHUNK * 2,  // bytes
+        W_BYTES = OUTPUTS * ROW,
+        STAGE = W_BYTES + ROWS * ROW,
+        EIGHT = 4 * 4 * 32,  // bytes of a warp's sums for eight rows, in fp32
+        HELD = LEAVES == 8 ? EIGHTS * EIGHT : OWN * EIGHT / 2,
+        RECEIVED = (SPLIT - 1) * OWN * EIGHT,
+        SCRATCH = HELD > RECEIVED ? HELD : RECEIVED,  // of a warp
+        ROOM = 226 * 1024,
+        FIT = (ROOM - WARPS * SCRATCH) / STAGE,
+        STAGES = FIT < 8 ? FIT : 8,
+        SCRATCH_AT = STAGES * STAGE,
+        FULL_AT = SCRATCH_AT + WARPS * SCRATCH,
+        EMPTY_AT = FULL_AT + 8 * STAGES,
+        JOINED_AT = EMPTY_AT + 8 * STAGES,
+        BYTES = JOINED_AT + 8 * WARPS
+    };
+};
+
+#if LLM42__WARPGROUPS
+// The warp of this thread, the same register for all lanes.
+__device__ __forceinline__ int llm42__warp() { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0); }
+
+// A block's place in its cluster and in the work: tiles of rows come one after the other, so that blocks that run at
+// the same time have few tiles of outputs between them.
+template <typename TILE> struct llm42__leaf_work {
+    int part, share, row_tiles, tiles;  // tiles: of rows x SHARE tiles of outputs
+    __device__ __forceinline__ llm42__leaf_work(int rows, int n) {
+        const int rank = (int)llm42__block_in_cluster();
+        part = rank / TILE::SHARE, share = rank % TILE::SHARE;
+        row_tiles = (rows + TILE::ROWS - 1) / TILE::ROWS;
+        tiles = row_tiles * (n / (TILE::OUTPUTS * TILE::SHARE));
+    }
+    __device__ __forceinline__ int first() const { return (int)blockIdx.x / TILE::BLOCKS; }
+    __device__ __forceinline__ int stride() const { return (int)gridDim.x / TILE::BLOCKS; }
+    __device__ __forceinline__ int row0(int tile) const { return tile % row_tiles * TILE::ROWS; }
+    __device__ __forceinline__ int n0(int tile) const {
+        return (tile / row_tiles * TILE::SHARE + share) * TILE::OUTPUTS;
+    }
+};
+
+// A place in the ring, and how often the ring has been gone round, modulo 2.
+template <int STAGES> struct llm42__ring_place {
+    int stage = 0;
+    uint32_t turn = 0;
+    __device__ __forceinline__ void advance() {
+        if (++stage == STAGES) stage = 0, turn ^= 1;
+    }
+};
+
+// Fills the stages, by one thread. Copies of w start before the kernel that writes x has ended.
+template <typename TILE>
+__device__ __forceinline__ void llm42__fill_stages(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t shared,
+                                                   llm42__leaf_work<TILE> work, int terms) {
+    enum { X_ROWS = TILE::ROWS / TILE::SHARE };  // that this block copies
+    const int chunks = TILE::LEAVES * terms / TILE::CHUNK, k0 = work.part * TILE::LEAVES * terms,
+              ahead = LLM42__MIN(chunks, (int)TILE::STAGES);
+    const uint16_t sharers = (uint16_t)(((1 << TILE::SHARE) - 1) << work.part * TILE::SHARE);
+    auto load_w = [&](int stage, int tile, int chunk) {
+        const uint32_t full = shared + TILE::FULL_AT + 8 * stage;
+        llm42__mbarrier_expect(full, TILE::STAGE);
+        llm42__copy_box(shared + stage * TILE::STAGE, w_map, k0 + chunk * TILE::CHUNK, work.n0(tile), full);
+    };
+    auto load_x = [&](int stage, int tile, int chunk) {
+        const uint32_t full = shared + TILE::FULL_AT + 8 * stage,
+                       to = shared + stage * TILE::STAGE + TILE::W_BYTES + work.share * X_ROWS * TILE::ROW;
+        const int column = k0 + chunk * TILE::CHUNK, row = work.row0(tile) + work.share * X_ROWS;
+        if (TILE::SHARE == 1) llm42__copy_box(to, x_map, column, row, full);
+        else llm42__copy_box_to(to, x_map, column, row, full, sharers);
+    };
+    for (int i = 0; i < ahead; i++) load_w(i, work.first(), i);
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    for (int i = 0; i < ahead; i++) load_x(i, work.first(), i);
+    llm42__ring_place<TILE::STAGES> place;
+    for (int i = 0; i < ahead; i++) place.advance();
+    for (int tile = work.first(), chunk = ahead; tile < work.tiles; tile += work.stride(), chunk = 0)
+        for (; chunk < chunks; chunk++, place.advance()) {
+            llm42__mbarrier_wait(shared + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
+            load_w(place.stage, tile, chunk);
+            load_x(place.stage, tile, chunk);
+        }
+    // Others arrive at this block's barriers, so it must not end before them.
+    for (int i = 0; TILE::SHARE > 1 && i < TILE::STAGES; i++, place.advance())
+        llm42__mbarrier_wait(shared + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
+}
+
+// Keeps the compiler from using sums before the products that wait has waited for.
+template <int EIGHTS> __device__ __forceinline__ void llm42__settle(float (&sum)[EIGHTS][4]) {
+#pragma unroll
+    for (int e = 0; e < EIGHTS; e++) asm volatile("" : LLM42__FOUR(sum[e])::"memory");
+}
+// to = to + other
+template <int EIGHTS>
+__device__ __forceinline__ void llm42__add_sums(float (&to)[EIGHTS][4], float (&other)[EIGHTS][4]) {
+    llm42__settle(to);
+    llm42__settle(other);
+#pragma unroll
+    for (int e = 0; e < EIGHTS; e++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) to[e][i] = to[e][i] + other[e][i];
+    llm42__settle(to);
+}
+
+// Multiplies the stages, in their order, by a warpgroup. The products of a stage run while those of the next one are
+// started, also where a leaf ends: the next leaf has other registers.
+template <typename TILE> struct llm42__stage_products {
+    uint32_t full, empty;  // of stage 0
+    uint64_t w, x;         // descriptors of stage 0
+    int chunks, part;      // of a leaf
+    llm42__ring_place<TILE::STAGES> place;
+    int running = -1;  // the stage that the tensor cores still read
+
+    __device__ __forceinline__ llm42__stage_products(uint32_t shared, int terms, int part)
+        : full(shared + TILE::FULL_AT), empty(shared + TILE::EMPTY_AT), chunks(terms / TILE::CHUNK), part(part) {
+        const int group = llm42__warp() / 4 - 1;
+        w = llm42__smem_descriptor(shared + (uint32_t)(group * 64 * TILE::ROW), 16);
+        x = llm42__smem_descriptor(shared + TILE::W_BYTES, 16);
+    }
+    // Gives back the running stage, to all blocks that fill it.
+    __device__ __forceinline__ void give_back() {
+        const int lane = threadIdx.x % 32;
+        if (running < 0 || lane >= TILE::SHARE) return;
+        if (TILE::SHARE == 1) llm42__mbarrier_arrive(empty + 8 * running);
+        else llm42__mbarrier_arrive_in(llm42__address_in(empty + 8 * running, (uint32_t)(part * TILE::SHARE + lane)));
+    }
+    __device__ __forceinline__ void start(float (&sum)[TILE::EIGHTS][4], bool first) {
+        llm42__mbarrier_wait(full + 8 * place.stage, place.turn);
+        llm42__group_begin();
+#pragma unroll
+        for (int step = 0; step < TILE::CHUNK / 16; step++) {
+            const uint32_t at = (uint32_t)(place.stage * TILE::STAGE + step * 32) >> 4;
+            llm42__group_mma(sum, w + at, x + at, !first || step);
+        }
+        llm42__group_commit();
+        llm42__group_wait<1>();
+        give_back();
+        running = place.stage;
+        place.advance();
+    }
+    // Waits for the last products.
+    __device__ __forceinline__ void finish() {
+        llm42__group_wait<0>();
+        give_back();
+        running = -1;
+    }
+    // Sums a leaf. then() runs beside its first products, when those of the leaf before have ended.
+    template <typename THEN> __device__ __forceinline__ void leaf(float (&sum)[TILE::EIGHTS][4], THEN then) {
+        start(sum, true);
+        then();
+#pragma unroll 1
+        for (int chunk = 1; chunk < chunks; chunk++) start(sum, false);
+    }
+    __device__ __forceinline__ void leaf(float (&sum)[TILE::EIGHTS][4]) {
+        leaf(sum, [] {});
+    }
+};
+
+// A warp's sums in its scratch, and back.
+template <int EIGHTS> __device__ __forceinline__ void llm42__hold(const float (&sum)[EIGHTS][4], float4 *scratch) {
+#pragma unroll
+    for (int e = 0; e < EIGHTS; e++)
+        scratch[e * 32 + threadIdx.x % 32] = make_float4(sum[e][0], sum[e][1], sum[e][2], sum[e][3]);
+}
+template <int EIGHTS> __device__ __forceinline__ void llm42__recall(float (&sum)[EIGHTS][4], const float4 *scratch) {
+#pragma unroll
+    for (int e = 0; e < EIGHTS; e++) {
+        const float4 four = scratch[e * 32 + threadIdx.x % 32];
+        sum[e][0] = four.x, sum[e][1] = four.y, sum[e][2] = four.z, sum[e][3] = four.w;
+    }
+}
+
+// a = the sum of the block's leaves, by the tree of neighbours: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)).
+template <typename TILE>
+__device__ __forceinline__ void llm42__sum_leaves(llm42__stage_products<TILE> &products, float (&a)[TILE::EIGHTS][4],
+                                                  float4 *scratch) {
+    float b[TILE::EIGHTS][4] = {}, c[TILE::EIGHTS][4] = {};
+    products.leaf(a);                                   // 0
+    if constexpr (TILE::LEAVES >= 2) products.leaf(b);  // 1
+    if constexpr (TILE::LEAVES >= 4) {
+        products.leaf(c, [&] { llm42__add_sums(a, b); });  // 2
+        products.leaf(b);                                  // 3
+    }
+    products.finish();
+    if constexpr (TILE::LEAVES == 2) llm42__add_sums(a, b);
+    if constexpr (TILE::LEAVES >= 4) llm42__add_sums(c, b);
+    if constexpr (TILE::LEAVES == 4) llm42__add_sums(a, c);
+    if constexpr (TILE::LEAVES == 8) {
+        products.leaf(b, [&] {  // 4
+            llm42__add_sums(a, c);
+            llm42__hold(a, scratch);
+        });
+        products.leaf(a);                                  // 5
+        products.leaf(c, [&] { llm42__add_sums(b, a); });  // 6
+        products.leaf(a);                                  // 7
+        products.finish();
+        llm42__add_sums(c, a);
+        llm42__add_sums(b, c);
+        llm42__recall(a, scratch);
+        llm42__add_sums(a, b);
+    }
+    llm42__settle(a);
+}
+
+// Sends each block of the same outputs its rows' sums, takes theirs, and joins them: own = the sums of the rows that
+// this block writes.
+template <typename TILE>
+__device__ __forceinline__ void llm42__join_blocks(float (&own)[TILE::OWN][4], float (&sum)[TILE::EIGHTS][4],
+                                                   uint32_t shared, float4 *scratch, int part, int share) {
+    const int lane = threadIdx.x % 32;
+    const uint32_t joined = shared + TILE::JOINED_AT + 8 * (llm42__warp() - 4),
+                   mine = llm42__shared_address(scratch) + (uint32_t)lane * 16;
+#pragma unroll
+    for (int to = 0; to < TILE::SPLIT; to++) {
+        if (to == part) {
+#pragma unroll
+            for (int e = 0; e < TILE::OWN; e++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) own[e][i] = sum[to * TILE::OWN + e][i];
+            continue;
+        }
+        const uint32_t rank = (uint32_t)(to * TILE::SHARE + share), place = (uint32_t)(part - (part > to)),
+                       there = llm42__address_in(mine + place * (TILE::OWN * TILE::EIGHT), rank),
+                       joined_there = llm42__address_in(joined, rank);
+#pragma unroll
+        for (int e = 0; e < TILE::OWN; e++)
+            llm42__store4_in(there + (uint32_t)(e * TILE::EIGHT), sum[to * TILE::OWN + e], joined_there);
+    }
+    llm42__mbarrier_wait<true>(joined, 0);
+#pragma unroll
+    for (int e = 0; e < TILE::OWN; e++) {
+        float4 sums[TILE::SPLIT];
+#pragma unroll
+        for (int p = 0; p < TILE::SPLIT; p++)
+            sums[p] = p == part ? make_float4(own[e][0], own[e][1], own[e][2], own[e][3])
+                                : scratch[((p - (p > part)) * TILE::OWN + e) * 32 + lane];
+#pragma unroll
+        for (int apart = 1; apart < TILE::SPLIT; apart *= 2)
+#pragma unroll
+            for (int p = 0; p < TILE::SPLIT; p += 2 * apart)
+                sums[p] = make_float4(sums[p].x + sums[p + apart].x, sums[p].y + sums[p + apart].y,
+                                      sums[p].z + sums[p + apart].z, sums[p].w + sums[p + apart].w);
+        own[e][0] = sums[0].x, own[e][1] = sums[0].y, own[e][2] = sums[0].z, own[e][3] = sums[0].w;
+    }
+}
+
+// Writes a warp's sums, for sixteen outputs from y on and the rows from row0 on.
+template <int OWN>
+__device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], float *y, int n, int row0, int rows,
+                                                  float4 *) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int e = 0; e < OWN; e++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int row = row0 + e * 8 + lane % 4 * 2 + i;
+            if (row >= rows) continue;
+            float *to = y + (size_t)row * n + lane / 4;
+            to[0] = sum[e][i], to[8] = sum[e][2 + i];
+        }
+}
+// In bf16 they go through the warp's scratch, which gives two pieces of each row. The pieces of every other four rows
+// are exchanged, so that eight rows use different banks.
+template <int OWN>
+__device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], llm42__bf16 *y, int n, int row0, int rows,
+                                                  float4 *scratch) {
+    const int lane = threadIdx.x % 32;
+    auto place = [](int row, int piece) { return row * 2 + (piece ^ (row >> 2 & 1)); };
+    __syncwarp();  // all lanes have read what was in the scratch
+#pragma unroll
+    for (int e = 0; e < OWN; e += 2) {
+        const bool last = e + 1 == OWN;  // eight rows without a neighbour
+        const uint32_t to = llm42__shared_address(scratch +
+                                                  place((e + (last ? 0 : lane / 16)) * 8 + lane % 8, lane / 8 % 2));
+        const uint32_t r[2] = {llm42__pack(sum[e][0], sum[e][1]), llm42__pack(sum[e][2], sum[e][3])};
+        if (last) {
+            llm42__store_matrices_turned(to, r);
+        } else {
+            const uint32_t both[4] = {r[0], r[1], llm42__pack(sum[e + 1][0], sum[e + 1][1]),
+                                      llm42__pack(sum[e + 1][2], sum[e + 1][3])};
+            llm42__store_matrices_turned(to, both);
+        }
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < (OWN + 1) / 2; i++) {
+        const int row = i * 16 + lane / 2, piece = lane % 2;
+        if (row < OWN * 8 && row0 + row < rows)
+            *(float4 *)(y + (size_t)(row0 + row) * n + piece * 8) = scratch[place(row, piece)];
+    }
+    __syncwarp();
+}
+
+template <typename TILE, typename OUT>
+__device__ __forceinline__ void llm42__multiply_tiles(unsigned char *shared, llm42__leaf_work<TILE> work, OUT *y,
+                                                      int rows, int n, int terms) {
+    const int warp = llm42__warp() - 4;
+    const uint32_t base = llm42__shared_address(shared);
+    float4 *scratch = (float4 *)(shared + TILE::SCRATCH_AT + warp * TILE::SCRATCH);
+    llm42__stage_products<TILE> products(base, terms, work.part);
+    for (int tile = work.first(); tile < work.tiles; tile += work.stride()) {
+        float sum[TILE::EIGHTS][4] = {};
+        llm42__sum_leaves(products, sum, scratch);
+        OUT *to = y + work.n0(tile) + warp * 16;
+        const int row0 = work.row0(tile) + work.part * TILE::OWN * 8;
+        if constexpr (TILE::SPLIT == 1) {
+            llm42__write_rows(sum, to, n, row0, rows, scratch);
+        } else {
+            float own[TILE::OWN][4];
+            llm42__join_blocks<TILE>(own, sum, base, scratch, work.part, work.share);
+            llm42__write_rows(own, to, n, row0, rows, scratch);
+        }
+    }
+}
+#endif
+
+// Shapes: x [R, k] and w [n, k], by their maps -> y [R, n] = x w^T, where k = SPLIT x LEAVES x terms, terms is a
+// multiple of 64 and n of 128 x SHARE. Work: see llm42__leaf_tile. With SPLIT a cluster has one tile, else clusters
+// stride over tiles.
+// Order: in each leaf the sequential order (wgmma takes 16 terms at a time, as mma does, from zero on), then the
+// leaves' tree. It depends on k and the leaves alone.
+template <int ROWS, int SPLIT, int SHARE, int LEAVES, typename OUT>
+__global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
+    llm42__k_leaves(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, OUT *y,
+                    int rows, int n, int terms) {
+#if LLM42__WARPGROUPS
+    extern __shared__ __align__(1024) unsigned char shared[];
+    using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, LEAVES>;
+    const uint32_t base = llm42__shared_address(shared);
+    const llm42__leaf_work<tile> work(rows, n);
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < tile::STAGES; s++) {
+            llm42__mbarrier_open(base + tile::FULL_AT + 8 * s, 1);
+            llm42__mbarrier_open(base + tile::EMPTY_AT + 8 * s, tile::WARPS * SHARE);
+        }
+        for (int w = 0; w < tile::WARPS; w++) llm42__mbarrier_open(base + tile::JOINED_AT + 8 * w, 1);
+        llm42__mbarriers_opened();
+        for (int w = 0; w < tile::WARPS; w++) llm42__mbarrier_expect(base + tile::JOINED_AT + 8 * w, tile::RECEIVED);
+    }
+    if (tile::BLOCKS > 1) llm42__cluster_barrier();
+    else __syncthreads();
+    // Registers move from the warpgroup that copies to those that sum.
+    if (threadIdx.x < 128) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        if (threadIdx.x == 0) llm42__fill_stages(&w_map, &x_map, base, work, terms);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        llm42__multiply_tiles(shared, work, y, rows, n, terms);
+    }
+#endif
+}
+
+// The map of a matrix [rows, k] by which the copy engine finds boxes of box_rows rows and 64 terms. In shared memory
+// their rows of 128 bytes lie as llm42__swizzle says.
+static cudaError_t llm42__map_matrix(CUtensorMap *map, const llm42__bf16 *from, int rows, int k, int box_rows) {
+    typedef decltype(&cuTensorMapEncodeTiled) encode_fn;
+    static const encode_fn encode = []() {  // of the driver, so that programs need not be linked with it
+        void *found = nullptr;
+        cudaDriverEntryPointQueryResult status;
+#if CUDART_VERSION >= 12050
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &status);
+#else
+        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &status);
+#endif
+        return (encode_fn)found;
+    }();
+    const cuuint64_t size[] = {(cuuint64_t)k, (cuuint64_t)rows}, stride[] = {(cuuint64_t)k * 2};
+    const cuuint32_t box[] = {64, (cuuint32_t)box_rows}, step[] = {1, 1};
+    if (!encode || encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)from, size, stride, box, step,
+                          CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+        return cudaErrorNotSupported;
+    return cudaSuccess;
+}
+
+template <int ROWS, int SPLIT, int SHARE, int LEAVES, typename OUT>
+static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *w, OUT *y, int rows, int n, int k,
+                                       int terms, int processors, cudaStream_t stream) {
+    using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, LEAVES>;
+    auto kernel = llm42__k_leaves<ROWS, SPLIT, SHARE, LEAVES, OUT>;
+    CUtensorMap w_map, x_map;
+    cudaError_t error = llm42__map_matrix(&w_map, w, n, k, tile::OUTPUTS);
+    if (error == cudaSuccess) error = llm42__map_matrix(&x_map, x, rows, k, ROWS / SHARE);
+    if (error == cudaSuccess)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile::BYTES);
+    if (error != cudaSuccess) return error;
+    const int tiles = (rows + ROWS - 1) / ROWS * (n / (tile::OUTPUTS * SHARE)),
+              most = LLM42__MAX(1, processors / tile::BLOCKS), rounds = SPLIT > 1 ? 1 : (tiles + most - 1) / most,
+              clusters = (tiles + rounds - 1) / rounds;
+    return llm42__launch_clusters(tile::BLOCKS, kernel, dim3((unsigned)(clusters * tile::BLOCKS)), dim3(tile::THREADS),
+                                  tile::BYTES, stream, w_map, x_map, y, rows, n, terms);
+}
+
+// A llm42__tile_fn.
+template <int ROWS, int SPLIT, int SHARE, typename OUT>
+static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
+                                    llm42__groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
+    auto as = [&](auto fn) { return fn(x, w, (OUT *)y, rows, n, k, leaves.terms, processors, stream); };
+    if (leaves.terms % 64 || leaves.count * leaves.terms != k || n % (128 * SHARE)) return cudaErrorNotSupported;
+    if constexpr (SPLIT <= 4)
+        if (leaves.count == 2 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 2, OUT>);
+    if constexpr (SPLIT <= 2)
+        if (leaves.count == 4 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 4, OUT>);
+    if constexpr (SPLIT == 1)
+        if (leaves.count == 8) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 8, OUT>);
+    if constexpr (SPLIT > 1)
+        if (leaves.count == SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 1, OUT>);
+    return cudaErrorNotSupported;
+}
+
+// The builds of llm42__k_leaves that algorithms are chosen from. All give the bits of llm42__k_matmul with leaves. On
+// an H200 (8B, 8 leaves) the first three are the fastest up to 256 rows. The others follow: alone for few rows more, in
+// pairs that share x for many. Clusters of four blocks were slower: only 30 of them run at a time.
+typedef struct llm42__leaf_kind {
+    const char *name;
+    int rows, split, share;
+    llm42__tile_fn *bf16, *fp32;
+} llm42__leaf_kind;
+#define LLM42__LEAF_KIND(ROWS, SPLIT, SHARE)                                                                       \
+    {                                                                                                              \
+        "leaf" #ROWS "x" #SPLIT "x" #SHARE, ROWS, SPLIT, SHARE, llm42__cu_leaves<ROWS, SPLIT, SHARE, llm42__bf16>, \
+            llm42__cu_leaves<ROWS, SPLIT, SHARE, float>                                                            \
+    }
+static const llm42__leaf_kind llm42__leaf_kinds[] = {LLM42__LEAF_KIND(64, 2, 1), LLM42__LEAF_KIND(96, 2, 1),
+                                                     LLM42__LEAF_KIND(128, 2, 1), LLM42__LEAF_KIND(128, 1, 1),
+                                                     LLM42__LEAF_KIND(128, 1, 2)};
+#undef LLM42__LEAF_KIND
+enum { LLM42__LEAF_KINDS = sizeof llm42__leaf_kinds / sizeof *llm42__leaf_kinds };
 
 // >>kernel-weights -----------------------------------------------------------------------------------------------
 // Owns: placing weights in device memory, making synthetic ones, and the kernels that measure and compare.
@@ -1141,12 +1775,6 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
 
 enum { LLM42__STRIP_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__PREFILL_QUERIES = 64 };
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define LLM42__WARPGROUPS 1  // products of four warps at once (wgmma); they have the order of those of one warp (mma)
-#else
-#define LLM42__WARPGROUPS 0
-#endif
-
 // Byte offset of a piece in shared memory that holds KEYS keys (or values) of DP elements each. With 64 elements or
 // more they lie in panels of 64 elements. A panel has one row of 128 bytes for each key. The pieces of a row are
 // permuted, so that eight rows use different banks. llm42__smem_descriptor describes this layout to the tensor cores.
@@ -1348,51 +1976,6 @@ __device__ __forceinline__ void llm42__barrier(int id, int threads) {
 __device__ __forceinline__ void llm42__arrive(int id, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-
-#if LLM42__WARPGROUPS
-// The 64-bit word by which wgmma finds an operand in shared memory ("matrix descriptor" in the PTX manual). The operand
-// lies in panels with rows of 128 bytes whose pieces are exchanged (swizzled).
-//   bits  0-13   address / 16
-//   bits 16-29   leading dimension: bytes from one panel to the next / 16; unused (1) where the operand has one panel
-//   bits 32-45   stride: bytes from eight rows to the next eight / 16
-//   bits 62-63   1: pieces are permuted within 128 bytes
-__device__ __forceinline__ uint64_t llm42__smem_descriptor(uint32_t address, int panel) {
-    enum { EIGHT_ROWS = 8 * 128 };
-    const uint64_t start = (address & 0x3ffff) >> 4, leading = (uint64_t)(panel >> 4), stride = EIGHT_ROWS >> 4,
-                   swizzle_128 = 1;
-    return start | leading << 16 | stride << 32 | swizzle_128 << 62;
-}
-__device__ __forceinline__ void llm42__group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void llm42__group_end() {
-    asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
-}
-#define LLM42__FOUR(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-#define LLM42__EIGHT_FOURS(d, n)                                                                                   \
-    LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3]), LLM42__FOUR(d[n + 4]), \
-        LLM42__FOUR(d[n + 5]), LLM42__FOUR(d[n + 6]), LLM42__FOUR(d[n + 7])
-// c[64 x 8N] = a[64 x 16] b[16 x 8N], plus the old c if `add`, by four warps. TURNED: b's rows lie along k.
-template <bool TURNED>
-__device__ __forceinline__ void llm42__group_mma(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int add) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,"
-        "%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,"
-        "%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, p, 1, 1, %70;\n}"
-        : LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"((int)TURNED));
-}
-template <bool TURNED>
-__device__ __forceinline__ void llm42__group_mma(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int add) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,"
-        "%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"
-        : LLM42__EIGHT_FOURS(c, 0)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"((int)TURNED));
-}
-#endif
 
 // Scores of a team's 64 queries (16 for each warp) with the keys of a unit.
 template <int DP>

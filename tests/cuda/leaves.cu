@@ -1,0 +1,176 @@
+// cuda_leaves: every build of llm42__k_leaves (products with leaves by warpgroups) beside llm42__k_matmul with leaves,
+// bit by bit: many shapes, noise, sums that nearly cancel, and rows of zeros, tiny and large numbers. Nothing may be
+// written behind the last row. Control: half as many leaves must give other bits.
+//
+// Built and run by `make test-cuda`. The last line is "N passed, N failed"; without a device of compute capability 9.0
+// both are 0.
+#define LLM42__MOST_WAIT_NS 1000000000  // a kernel that hangs is an error
+#define LLM42_BASE
+#include "llm42.h"
+
+#include "kernels.cu"
+
+#include <cstdio>
+
+enum { MOST_ROWS = 2048, MOST_OUTPUTS = 4096, MOST_TERMS = 14336, BEYOND = 3, SHAPES = 90 };
+enum { CANCELLING, NOISE, SPECIAL, INPUTS };
+
+static int passed, failed;
+
+static bool check(bool ok, const char *what, const char *which, int number) {
+    passed += ok;
+    failed += !ok;
+    if (!ok) printf("cuda_leaves: FAILED: %s (%s, %d)\n", what, which, number);
+    return ok;
+}
+
+static int end(void) {
+    printf("cuda_leaves: %d passed, %d failed\n", passed, failed);
+    return failed ? 1 : 0;
+}
+
+static bool works(cudaError_t status, const char *what) {
+    return check(status == cudaSuccess, what, cudaGetErrorString(status), (int)status);
+}
+
+struct shape {
+    int rows, n, input;
+    bool fp32;
+    llm42__leaves leaves;
+    int k() const { return leaves.count * leaves.terms; }
+};
+
+struct bench {
+    llm42__bf16 *x, *w;
+    char *y, *want;
+    unsigned *count;
+    int processors;
+};
+
+// Rows 0 to 5 of x: zeros, negative zeros, numbers that are tiny or large.
+__global__ void make_special(llm42__bf16 *x, int rows, int k) {
+    const unsigned short bits[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x0080, 0x5d80};
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < LLM42__MIN(rows, 6) * k; i += gridDim.x * blockDim.x) {
+        __nv_bfloat16_raw value;
+        value.x = bits[i / k];
+        x[i] = value;
+    }
+}
+
+static void fill(const bench *b, const shape &s, uint64_t key) {
+    const size_t rows = (size_t)s.rows, n = (size_t)s.n, k = (size_t)s.k();
+    if (s.input == CANCELLING) {
+        llm42__k_fill_cancelling<<<1024, 256>>>(b->x, rows, s.k(), key, true);
+        llm42__k_fill_cancelling<<<1024, 256>>>(b->w, n, s.k(), key + 1, false);
+        return;
+    }
+    llm42__k_fill<<<1024, 256>>>(b->x, rows * k, key, 1.0f);
+    llm42__k_fill<<<1024, 256>>>(b->w, n * k, key + 1, 1.0f);
+    if (s.input == SPECIAL) make_special<<<256, 256>>>(b->x, s.rows, s.k());
+}
+
+// y by a function, and behind it rows of ones bits.
+static bool run(const bench *b, const shape &s, llm42__tile_fn *fn, llm42__leaves leaves, char *y) {
+    const size_t bytes = (size_t)(s.rows + BEYOND) * (size_t)s.n * (s.fp32 ? 4 : 2);
+    return works(cudaMemset(y, 0xff, bytes), "cudaMemset") &&
+           works(fn(b->x, b->w, y, s.rows, s.n, s.k(), llm42__groups{}, leaves, b->processors, 0), "a launch") &&
+           works(cudaDeviceSynchronize(), "a kernel");
+}
+
+// How many 16-bit words of y and want differ.
+static unsigned differing(const bench *b, const shape &s) {
+    const size_t words = (size_t)(s.rows + BEYOND) * (size_t)s.n * (s.fp32 ? 2 : 1);
+    unsigned count = ~0u;
+    cudaMemset(b->count, 0, sizeof count);
+    llm42__k_differ<<<264, 512>>>((const uint16_t *)b->y, (const uint16_t *)b->want, 1, words, 0, b->count);
+    works(cudaMemcpy(&count, b->count, sizeof count, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    return count;
+}
+
+// Shapes by number. The first ones are those of an 8B model.
+static shape shape_of(int i) {
+    static const int rows[] = {1,   5,   8,   16,  24,  32,  63,  64,  65,  80,  96,  100, 112,  127,
+                               128, 129, 160, 191, 192, 224, 255, 256, 257, 384, 512, 777, 1024, 2048};
+    static const int outputs[] = {128, 256, 384, 512, 1024, 4096}, terms[] = {64, 128, 192, 256, 512, 1792};
+    const uint64_t draw = llm42__hash((uint64_t)i + 1000);
+    auto pick = [&](const auto &list, int turn) { return list[(draw >> 8 * turn) % (sizeof list / sizeof *list)]; };
+    shape s = {pick(rows, 0), pick(outputs, 1), i / 3 % INPUTS, i % 7 == 3, {2 << i % 3, pick(terms, 2), 0}};
+    if (i < 6) s = {i < 3 ? 256 : 2048, 4096, CANCELLING, i == 5, {8, i % 2 ? 1792 : 512, 0}};
+    return s;
+}
+
+// Compares all shapes that a kind can compute, whether an engine would let it or not.
+static void check_kind(const bench *b, const llm42__leaf_kind *kind) {
+    const llm42__tile_kind *reference = &llm42__tile_kinds[LLM42__TILE_KINDS - 1];
+    int compared = 0, same = 0, controls = 0, others = 0;
+    for (int i = 0; i < SHAPES; i++) {
+        const shape s = shape_of(i);
+        if (s.leaves.count % kind->split || s.n % (128 * kind->share)) continue;
+        fill(b, s, 42 + 2 * (uint64_t)i);
+        llm42__tile_fn *fn = s.fp32 ? reference->parts : reference->joined;
+        if (!run(b, s, fn, s.leaves, b->want) || !run(b, s, s.fp32 ? kind->fp32 : kind->bf16, s.leaves, b->y)) return;
+        const unsigned count = differing(b, s);
+        compared++, same += count == 0;
+        if (count)
+            printf("%s: %d rows, %d outputs, %d leaves of %d terms, input %d%s: %u words differ\n", kind->name, s.rows,
+                   s.n, s.leaves.count, s.leaves.terms, s.input, s.fp32 ? ", fp32" : "", count);
+        if (s.input != CANCELLING || s.leaves.count < 4 || s.rows < 60 || s.leaves.terms < 256) continue;
+        if (!run(b, s, fn, {s.leaves.count / 2, s.leaves.terms * 2, 0}, b->want)) return;
+        controls++, others += differing(b, s) > 0;
+    }
+    check(compared > SHAPES / 4 && same == compared, "the bits of tile kernels", kind->name, compared);
+    check(controls > 3 && others == controls, "control: half as many leaves give other bits", kind->name, controls);
+    printf("%s: %d shapes, %d have the bits of tile kernels; of %d with half as many leaves %d differ\n", kind->name,
+           compared, same, controls, others);
+}
+
+// Four products, each of the outputs of the one before, with nothing between them: a kernel may start before the one
+// ahead has ended, and must wait for its outputs.
+static bool run_chain(const bench *b, llm42__tile_fn *fn, int size, char *outputs) {
+    const size_t bytes = (size_t)size * (size_t)size * 2;
+    const llm42__leaves leaves = {8, size / 8, 0};
+    for (int i = 0; i < 4; i++) {
+        const llm42__bf16 *x = i ? (const llm42__bf16 *)(outputs + (size_t)(i - 1) * bytes) : b->x;
+        if (!works(
+                fn(x, b->w, outputs + (size_t)i * bytes, size, size, size, llm42__groups{}, leaves, b->processors, 0),
+                "a launch"))
+            return false;
+    }
+    return works(cudaDeviceSynchronize(), "a chain of kernels");
+}
+
+static void check_chain(const bench *b, const llm42__leaf_kind *kind) {
+    enum { SIZE = 1024, TURNS = 8 };
+    const llm42__tile_kind *reference = &llm42__tile_kinds[LLM42__TILE_KINDS - 1];
+    const shape all = {4 * SIZE - BEYOND, SIZE, NOISE, false, {8, SIZE / 8, 0}};
+    unsigned count = 0;
+    llm42__k_fill<<<1024, 256>>>(b->x, (size_t)SIZE * SIZE, 7, 1.0f);
+    llm42__k_fill<<<1024, 256>>>(b->w, (size_t)SIZE * SIZE, 8, 1.0f / 32);
+    if (!run_chain(b, reference->joined, SIZE, b->want)) return;
+    for (int turn = 0; turn < TURNS; turn++) {
+        cudaMemset(b->y, 0xff, (size_t)4 * SIZE * SIZE * 2);
+        if (!run_chain(b, kind->bf16, SIZE, b->y)) return;
+        count += differing(b, all);
+    }
+    check(count == 0, "each product waits for the one before", kind->name, (int)count);
+}
+
+int main() {
+    bench b = {};
+    int major = 0;
+    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess || major != 9) {
+        printf("cuda_leaves: skipped: no device of compute capability 9.0\n");
+        return end();
+    }
+    const size_t y = (size_t)(MOST_ROWS + BEYOND) * MOST_OUTPUTS * 4;
+    if (works(cudaDeviceGetAttribute(&b.processors, cudaDevAttrMultiProcessorCount, 0), "there is a device") &&
+        works(cudaMalloc(&b.x, (size_t)MOST_ROWS * MOST_TERMS * 2), "memory") &&
+        works(cudaMalloc(&b.w, (size_t)MOST_OUTPUTS * MOST_TERMS * 2), "memory") &&
+        works(cudaMalloc(&b.y, y), "memory") && works(cudaMalloc(&b.want, y), "memory") &&
+        works(cudaMalloc(&b.count, sizeof *b.count), "memory"))
+        for (const llm42__leaf_kind &kind : llm42__leaf_kinds) {
+            check_kind(&b, &kind);
+            check_chain(&b, &kind);
+        }
+    return end();
+}
