@@ -2,8 +2,8 @@
 // are in kernels.cu. `make cuda` builds it; the head of llm42.h has the commands to build it by hand.
 //
 // A pass is padded to one of a few numbers of rows, called buckets. For each bucket, matrix product and schedule the
-// backend holds an algorithm: a tile kernel of kernels.cu or one of cuBLASLt's algorithms. The sequential order is that
-// of tile kernels; its bits are the same for every number of rows.
+// backend holds an algorithm: a kernel of kernels.cu or one of cuBLASLt's algorithms. The sequential order is that of
+// tile kernels (llm42__k_matmul); its bits are the same for every number of rows.
 // - FAST takes the fastest algorithm. With the option OFFERED it has the choice of tile kernels and of what
 //   cuBLASLt offers. Where INVARIANT passes verify what FAST passes decode, FAST too takes the sequential order, unless
 //   that costs too much or the option is OFFERED.
@@ -114,13 +114,21 @@ static const llm42_schedule llm42__schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42
 
 // How one product is computed for one number of rows.
 struct llm42__algorithm {
-    int tile = -1;  // of llm42__tile_kinds; -1: cuBLASLt
+    int tile = -1;  // of llm42__tile_kinds, or behind them of llm42__leaf_kinds; -1: cuBLASLt
     cublasLtMatmulAlgo_t algo;
     cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;  // owned by the layouts' list
     float us = 0;
     bool leaves = false;      // it sums as INVARIANT passes do where ranks or leaves cut the sums (llm42__cut)
     bool sequential = false;  // it sums in the order of INVARIANT: the sequential one, of products with leaves in each
 };
+
+static const llm42__leaf_kind *llm42__leaf_kind_of(const llm42__algorithm *p) {  // NULL: it is none
+    return p->tile < LLM42__TILE_KINDS ? nullptr : &llm42__leaf_kinds[p->tile - LLM42__TILE_KINDS];
+}
+static const char *llm42__kind_name(const llm42__algorithm *p) {
+    const llm42__leaf_kind *leaf = llm42__leaf_kind_of(p);
+    return leaf ? leaf->name : p->tile < 0 ? "cublasLt" : llm42__tile_kinds[p->tile].name;
+}
 
 struct llm42__cuda_layer {
     float *attention_norm, *ffn_norm, *q_norm, *k_norm, *bias;
@@ -350,6 +358,11 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
     bool gated = product == LLM42__GATE_UP, fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
     const llm42__leaves leaves = llm42__leaves_of(cu, product);
     const bool several = algorithm->leaves && leaves.count > 1;
+    if (const llm42__leaf_kind *leaf = llm42__leaf_kind_of(algorithm)) {
+        llm42__tile_fn *fn = fp32 ? leaf->fp32 : leaf->bf16;
+        LLM42__CU(fn(x, w, y, rows, n, k, llm42__groups{}, leaves, cu->device.multiProcessorCount, ex->stream));
+        return LLM42_OK;
+    }
     if (algorithm->tile >= 0) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[algorithm->tile];
         llm42__tile_fn *fn = gated     ? tile->gated
@@ -1848,7 +1861,9 @@ static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c)
 // saves. Measured on an H200 by exchanging algorithms of 1 to 16 rows in whole passes. These are means; single
 // measurements were up to 3 us off.
 static const float llm42__beyond[LLM42__PRODUCTS][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}, {0, 0}, {0, 0}};
-static float llm42__cost(int product, const llm42__algorithm &p) { return p.us + llm42__beyond[product][p.tile >= 0]; }
+static float llm42__cost(int product, const llm42__algorithm &p) {
+    return llm42__leaf_kind_of(&p) ? p.us : p.us + llm42__beyond[product][p.tile >= 0];  // not measured of leaf kinds
+}
 
 // The tests of an algorithm. tests/cuda has others, which put faults in.
 struct llm42__trial;
@@ -2140,6 +2155,18 @@ static llm42_result llm42__lt_candidates(llm42__cuda *cu, int product, int rows,
     return LLM42_OK;
 }
 
+// True if an algorithm of leaf kind can compute a product, and does not compute far more rows than there are.
+static bool llm42__leaf_kind_serves(const llm42__cuda *cu, int product, const llm42__algorithm *algorithm, int rows) {
+    const llm42__leaf_kind *kind = llm42__leaf_kind_of(algorithm);
+    const llm42__leaves leaves = llm42__leaves_of(cu, product);
+    int n, k;
+    llm42__product_shape(cu, product, &n, &k);
+    const int more = (rows + kind->rows - 1) / kind->rows * kind->rows - rows;
+    return cu->device.major == 9 && algorithm->leaves && leaves.count > 1 && leaves.count % kind->split == 0 &&
+           leaves.terms % 64 == 0 && leaves.count * leaves.terms == k && n % (128 * kind->share) == 0 &&
+           (rows <= 64 ? kind->rows == 64 : more < 32 || 4 * more < rows);
+}
+
 // Lists all algorithms for a product of `rows` rows, beginning with those that cuBLASLt offers. A product with leaves
 // has algorithms of both kinds: with leaves for INVARIANT passes, and without for the others.
 static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list,
@@ -2161,6 +2188,12 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
         own.leaves = own.sequential = true;
         if (both) list->push_back({own, -1});
     }
+    for (int i = 0; both && i < LLM42__LEAF_KINDS; i++) {
+        llm42__algorithm own;
+        own.tile = LLM42__TILE_KINDS + i;
+        own.leaves = true;
+        if (llm42__leaf_kind_serves(cu, product, &own, rows)) list->push_back({own, -1});
+    }
     return LLM42_OK;
 }
 
@@ -2168,7 +2201,7 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
 static llm42_result llm42__find_order(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
                                       bool *sequential, llm42_error *error) {
     *sequential = algorithm->leaves == llm42__cut(t->cu, product);
-    if (algorithm->tile >= 0 || !*sequential) return LLM42_OK;
+    if ((algorithm->tile >= 0 && !llm42__leaf_kind_of(algorithm)) || !*sequential) return LLM42_OK;
     LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
     return llm42__same_bits(t, product, algorithm, t->y, t->want, std::min(rows, 64), 0, sequential, error);
 }
@@ -2187,7 +2220,7 @@ static const llm42__tests llm42__device_tests = {llm42__run_product, llm42__righ
 
 static std::string llm42__algorithm_name(const llm42__algorithm *algorithm) {
     if (algorithm->tile >= 0)
-        return std::string(llm42__tile_kinds[algorithm->tile].name) + (algorithm->leaves ? " with leaves" : "");
+        return std::string(llm42__kind_name(algorithm)) + (algorithm->leaves ? " with leaves" : "");
     const cublasLtMatmulAlgoConfigAttributes_t what[] = {CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID,
                                                          CUBLASLT_ALGO_CONFIG_SPLITK_NUM};
     int value[3] = {0, 0, 0};
@@ -2491,7 +2524,7 @@ static std::string llm42__algorithm_header(const llm42__cuda *cu) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "%s14\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
+             "%s15\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
              "schedules: %s\n# logits: %s\n# router logits: %s\n# ranks: %d\n# leaves: %d\n",
              llm42__algorithm_title, cu->device.name, cu->device.major, cu->device.minor, driver, runtime,
              llm42__lt_version(cu), cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
@@ -2513,8 +2546,7 @@ static std::string llm42__algorithm_row(const llm42__cuda *cu, int product, llm4
     const llm42__algorithm *p = &cu->algorithms[product][schedule][bucket];
     char text[256];
     int at = snprintf(text, sizeof text, "%s\t%s\t%d\t%s\t%d\t%d\t%.2f\t", llm42__product_names[product],
-                      llm42_schedule_name(schedule), cu->buckets[bucket],
-                      p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt", p->leaves, p->sequential,
+                      llm42_schedule_name(schedule), cu->buckets[bucket], llm42__kind_name(p), p->leaves, p->sequential,
                       (double)p->us);
     for (int i = 0; i < 8; i++)
         at += snprintf(text + at, sizeof text - (size_t)at, "%s%016" PRIx64, i ? ":" : "",
@@ -2582,9 +2614,9 @@ static bool llm42__parse_algorithm(const char *line, llm42__algorithm_line *row)
     p.us = (float)us;
     p.leaves = leaves != 0;
     p.sequential = sequential != 0;
-    for (int i = 0; i < LLM42__TILE_KINDS; i++)
-        if (strcmp(kind, llm42__tile_kinds[i].name) == 0) p.tile = i;
-    if (p.tile < 0 && strcmp(kind, "cublasLt") != 0) return false;
+    p.tile = LLM42__TILE_KINDS + LLM42__LEAF_KINDS - 1;
+    while (p.tile >= 0 && strcmp(kind, llm42__kind_name(&p)) != 0) p.tile--;
+    if (p.tile < 0 && strcmp(kind, llm42__kind_name(&p)) != 0) return false;
     const char *text = line + at;
     for (int i = 0; i < 8; i++) {
         char *end;
@@ -2605,6 +2637,7 @@ static bool llm42__read_algorithm(llm42__cuda *cu, const char *line) {
     llm42__algorithm &p = row.algorithm;
     if (row.schedule == LLM42_INVARIANT && !p.sequential && !llm42__fast_alone(cu)) return false;
     if (p.leaves && (!llm42__cut(cu, row.product) || !llm42__has_leaves(cu))) return false;
+    if (llm42__leaf_kind_of(&p) && !llm42__leaf_kind_serves(cu, row.product, &p, row.rows)) return false;
     if (p.tile < 0) {
         cublasLtMatmulHeuristicResult_t fit;
         if (cu->options.no_cublas || llm42__lt_layouts(cu, row.product, row.rows, &p, nullptr) != LLM42_OK)
@@ -3034,8 +3067,7 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
                 if (!shown || (product == LLM42__HEAD && rows > cu->max_draws)) continue;
                 const llm42__algorithm *p = &cu->algorithms[product][schedule][b];
                 char text[96];
-                snprintf(text, sizeof text, " %d:%s%s/%.1fus", rows,
-                         p->tile >= 0 ? llm42__tile_kinds[p->tile].name : "cublasLt", p->sequential ? "" : "*",
+                snprintf(text, sizeof text, " %d:%s%s/%.1fus", rows, llm42__kind_name(p), p->sequential ? "" : "*",
                          (double)p->us);
                 line += text;
             }

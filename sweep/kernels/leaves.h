@@ -1,9 +1,10 @@
 // leaves.h: the products with leaves (o and down) by number of rows, beside cuBLASLt's without. measure.cu includes it.
 //
 //     cublas       the fastest that cuBLASLt has without leaves, in any order of sums
-//     invariant    what the engine takes for INVARIANT passes: one of the next two
+//     invariant    what the engine takes for INVARIANT passes: one of the next three
 //     batch        the fastest of cuBLASLt's with leaves: a product for each leaf, and the join
-//     tile         the fastest of our kernels with leaves
+//     tile         the fastest of our tile kernels with leaves (llm42__k_matmul)
+//     leaf         the fastest of our kernels for leaves (llm42__k_leaves)
 //     join         the join alone
 enum { LEAST_LEAF_ROWS = 16, MOST_LEAF_ROWS = 2048 };
 
@@ -51,8 +52,8 @@ static void emit_leaves(const bench *b, int product, const char *variant, int ro
 
 // What is compared in the end is timed in turn, so that changes of the clock rate meet all alike: medians of ROUNDS.
 static llm42_result leaves_at(const bench *b, int product, int rows, llm42__bf16 *y, llm42_error *error) {
-    enum { CUBLAS, BATCH, TILE, INVARIANT, KINDS, ROUNDS = 5 };
-    static const char *const variants[] = {"cublas", "batch", "tile", "invariant"};
+    enum { CUBLAS, BATCH, TILE, LEAF, INVARIANT, KINDS, ROUNDS = 5 };
+    static const char *const variants[] = {"cublas", "batch", "tile", "leaf", "invariant"};
     llm42__cuda *cu = b->cu;
     std::vector<llm42__candidate> list;
     llm42__algorithm algorithm[KINDS];
@@ -62,8 +63,11 @@ static llm42_result leaves_at(const bench *b, int product, int rows, llm42__bf16
         progress(b, "leaves: %s, %d rows, %s", llm42__product_names[product], rows, variants[i]);
         LLM42__TRY(fastest_of(
             b, product, rows, list,
-            [&](const llm42__algorithm &a) { return a.leaves == (i != CUBLAS) && (a.tile >= 0) == (i == TILE); }, y,
-            &algorithm[i], &us[i], error));
+            [&](const llm42__algorithm &a) {
+                const int of = llm42__leaf_kind_of(&a) ? LEAF : a.tile >= 0 ? TILE : a.leaves ? BATCH : CUBLAS;
+                return of == i && a.leaves == (i != CUBLAS);
+            },
+            y, &algorithm[i], &us[i], error));
     }
     algorithm[INVARIANT] = *llm42__algorithm_of(cu, product, LLM42_INVARIANT, rows);
     us[INVARIANT] = 0;

@@ -731,6 +731,70 @@ static void check_leaves_of_products(void) {
     fake_all();
 }
 
+// A backend with the products o (4,096 x 4,096) and down (4,096 x ffn), with some leaves, on a device that is not
+// there.
+static llm42__cuda leaf_backend(int leaves, int ffn) {
+    static const llm42_layer layer[1] = {};
+    static llm42_model model;
+    llm42__cuda cu = {};
+    model.config = {}, model.layer = layer;
+    model.config.heads = 32, model.config.kv_heads = 8, model.config.head_dim = 128, model.config.layers = 1;
+    model.config.dim = 4096, model.config.ffn = ffn, model.config.vocab = 64;
+    cu.model = cu.desc.model = &model, cu.desc.leaves = leaves;
+    cu.desc.max_context = 64, cu.desc.page_size = 16, cu.desc.pages = 4, cu.desc.max_rows = 2048;
+    cu.desc.schedules = FAST_AND_INVARIANT, cu.options.no_cublas = true, cu.device.major = 9;
+    llm42__cuda_sizes(&cu);
+    return cu;
+}
+
+static int leaf_kinds_of(const llm42__cuda *cu, int product, int rows) {
+    int count = 0;
+    for (int i = 0; i < LLM42__LEAF_KINDS; i++) {
+        llm42__algorithm algorithm;
+        algorithm.tile = LLM42__TILE_KINDS + i, algorithm.leaves = true;
+        count += llm42__leaf_kind_serves(cu, product, &algorithm, rows);
+    }
+    return count;
+}
+
+// A row of an algorithm file comes back as it was.
+static bool comes_back(llm42__cuda *cu, int product, int tile, bool leaves, int rows) {
+    for (auto &of_product : cu->algorithms)
+        for (auto &schedule : of_product) schedule.assign(cu->buckets.size(), llm42__algorithm());
+    const size_t bucket = (size_t)llm42__bucket(cu, rows);
+    llm42__algorithm *algorithm = &cu->algorithms[product][LLM42_INVARIANT][bucket];
+    algorithm->tile = tile, algorithm->leaves = leaves, algorithm->sequential = true, algorithm->us = 7;
+    const std::string row = llm42__algorithm_row(cu, product, LLM42_INVARIANT, bucket);
+    *algorithm = llm42__algorithm();
+    return llm42__read_algorithm(cu, row.c_str()) && algorithm->tile == tile && algorithm->leaves == leaves &&
+           algorithm->us == 7;
+}
+
+// Kernels with leaves by warpgroups are offered for what they can compute, and taken from a file only for that.
+static void check_leaf_kinds(void) {
+    enum { KIND = LLM42__TILE_KINDS + 2, OF_128 = 128 };
+    for (int leaves : {2, 4, 8}) {
+        llm42__cuda cu = leaf_backend(leaves, 14336);
+        for (int rows : cu.buckets)
+            for (int product : {LLM42__O, LLM42__DOWN})
+                check(leaf_kinds_of(&cu, product, rows) > 0, "each number of rows has a kind", rows);
+        check(leaf_kinds_of(&cu, LLM42__QKV, 128) == 0, "but not products without leaves", leaves);
+        check(comes_back(&cu, LLM42__DOWN, KIND, true, OF_128) && comes_back(&cu, LLM42__O, KIND, true, OF_128),
+              "a file keeps the kind", leaves);
+        check(!comes_back(&cu, LLM42__DOWN, KIND, false, OF_128), "not without leaves", leaves);
+        check(!comes_back(&cu, LLM42__QKV, KIND, true, OF_128), "nor for another product", leaves);
+        check(!comes_back(&cu, LLM42__DOWN, KIND, true, 1), "nor for far fewer rows", leaves);
+        check(comes_back(&cu, LLM42__DOWN, LLM42__TILE_KINDS - 1, true, OF_128), "tile kernels come back", leaves);
+        cu.device.major = 8;
+        check(leaf_kinds_of(&cu, LLM42__O, 128) == 0, "other devices have none", leaves);
+        check(!comes_back(&cu, LLM42__DOWN, KIND, true, OF_128), "nor from a file", leaves);
+    }
+    llm42__cuda one = leaf_backend(1, 14336), odd = leaf_backend(8, 11008);  // leaves of 1,376 terms
+    check(leaf_kinds_of(&one, LLM42__O, 128) == 0 && leaf_kinds_of(&odd, LLM42__DOWN, 128) == 0 &&
+              leaf_kinds_of(&odd, LLM42__O, 128) > 0,
+          "leaves need a multiple of 64 terms", 0);
+}
+
 // The kernels' leaves, step by step: each adds the value of 16 terms. Behind the last leaf there may be padding, zeros.
 static float plain_leaves(const std::vector<float> &step, int each, int first, int count) {
     if (count > 1)
@@ -880,6 +944,7 @@ int main(void) {
     for (int64_t at = 0; at < 200; at++) check_times_do_not_matter(at);
     check_canonical_products();
     check_leaves_of_products();
+    check_leaf_kinds();
     check_leaves_of_a_sum();
     check_no_exception();
     for (int64_t at = 0; at < 20; at++) check_logits_copied(at);
