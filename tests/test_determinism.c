@@ -232,7 +232,7 @@ TEST(one_result_under_every_load) {
     } presets[] = {{"dvr", LLM42_PRESET_DVR}, {"best", LLM42_PRESET_BEST}, {"invariant", LLM42_PRESET_INVARIANT}};
     int64_t before = configurations, verified = 0, rollbacks = 0, chosen = 0;
     for (int p = 0; p < 3; p++)
-        for (size_t i = 0; i < sizeof loads / sizeof *loads; i += TEST_SLOW ? 5 : 1) {
+        for (size_t i = 0; i < sizeof loads / sizeof *loads; i += TEST_SLOW ? 9 : 1) {
             char name[64];
             config c = loads[i];
             if (p == 2 && i % 2) continue;  // one kind of pass: half of the loads will do
@@ -321,7 +321,7 @@ TEST(fixed_packed) {
          .ratio = 0.1},
         {.name = "FIXED, 10% made wrong", .desc = {M128, PACKED, EAGER, .max_running = 16, .inject_rate = 0.1}},
     };
-    for (size_t i = 0; i < sizeof configs / sizeof *configs; i += TEST_SLOW ? 3 : 1) must_match(alone, &configs[i]);
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i += TEST_SLOW ? 6 : 1) must_match(alone, &configs[i]);
     static result no_overwrite[REQUESTS];
     run(&(config){.name = "control: FIXED, KV overwrite left out",
                   .desc = {M128, PACKED, EAGER, .max_running = 16, .keep_fast_kv = true}},
