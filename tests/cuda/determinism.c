@@ -465,7 +465,7 @@ static void check_one_leaf(workload *w) {
     }
 }
 
-// The reference is one rank's, if one device has room for it (--reference-ranks).
+// The reference is by one rank. If one device has no room for the model, it is by more (--reference-ranks).
 void part_determinism(void) {
     static const llm42_preset presets[] = {LLM42_PRESET_BEST, LLM42_PRESET_DVR, LLM42_PRESET_INVARIANT};
     workload w;

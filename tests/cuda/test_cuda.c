@@ -41,6 +41,7 @@ static const args_option table[] = {
     ARGS_INT("window W", &options.window, 1, 4096, "W; M = G x W"),
     ARGS_INT("group G", &options.group, 1, 4096, "G"),
     ARGS_INT("tensor-parallel N", &options.ranks, 1, 8, "ranks; where a model allows only fewer, as many as it does"),
+    ARGS_INT("reference-ranks N", &options.reference_ranks, 1, 8, "determinism: ranks of the reference"),
     ARGS_INT("devices N", &options.devices, 0, 8, "that ranks are on; 0: one for each rank. Part ranks: no fewer"),
     ARGS_INT("leaves C", &options.leaves, 1, 8,
              "of INVARIANT passes; where a model allows only fewer, as many as it does"),
