@@ -1368,8 +1368,16 @@ static llm42_result llm42__empty_mail(llm42__cuda *cu, int which, llm42_error *e
     });
 }
 
+// An error if a pass cannot run, or cannot have run, because no device waits for others any more (llm42__end_pass).
+static llm42_result llm42__check_lost(const llm42__cuda *cu, int which, llm42_error *error) {
+    if (!cu->ended || !((volatile unsigned *)cu->ended)[which]) return LLM42_OK;
+    return llm42_fail(error, LLM42_BACKEND,
+                      "cuda backend: a device was lost in another pass: start a new process and open the engine again");
+}
+
 // Launches a prepared pass.
 static llm42_result llm42__launch_pass(llm42__cuda *cu, int which, const llm42_pass *pass, llm42_error *error) {
+    LLM42__TRY(llm42__check_lost(cu, which, error));
     const llm42__prepared *p = &cu->execution[which].prepared;
     const unsigned char *from = cu->execution[which].meta_host;
     if (cu->execution[which].number == 1) LLM42__TRY(llm42__empty_mail(cu, which, error));
@@ -1388,23 +1396,7 @@ static llm42_result llm42__launch_pass(llm42__cuda *cu, int which, const llm42_p
     });
 }
 
-// Ends what is left of a pass that has failed: no kernel of it may still run, and no device wait for another.
-static void llm42__end_pass(llm42__cuda *cu, int which) {
-    if (cu->ended) ((volatile unsigned *)cu->ended)[which] = 1;
-    llm42__each_device(cu, nullptr, [&](llm42__cuda *rank) {
-        cudaStreamSynchronize(rank->execution[which].stream);
-        return LLM42_OK;
-    });
-    llm42__each_device(cu, nullptr, [&](llm42__cuda *rank) {
-        if (rank->execution[which].flag) cudaMemset(rank->execution[which].flag, 0, LLM42__FLAG_BYTES);
-        if (rank->execution[which].flag) cudaDeviceSynchronize();
-        return LLM42_OK;
-    });
-    if (cu->ended) ((volatile unsigned *)cu->ended)[which] = 0;
-    cudaGetLastError();
-}
-
-// Waits for a pass. If a device fails, the others would wait for it for ever: then they are told.
+// Waits for a pass, and no longer if a device fails: the others then wait for it until llm42__end_pass tells them.
 static llm42_result llm42__wait(llm42__cuda *cu, int which, llm42_error *error) {
     if (cu->devices == 1) {
         LLM42__CU(cudaStreamSynchronize(cu->execution[which].stream));
@@ -1420,6 +1412,26 @@ static llm42_result llm42__wait(llm42__cuda *cu, int which, llm42_error *error) 
         }
     }
     return LLM42_OK;
+}
+
+// Ends what is left of a pass that has failed: no kernel of it may still run, and no device wait for another. A pass in
+// flight beside it goes on, but not if a device is lost: nobody is to wait for that one any more. The device's calls
+// fail then, and so does cudaSetDevice.
+static void llm42__end_pass(llm42__cuda *cu, int which) {
+    volatile unsigned *ended = cu->ended;
+    if (ended) ended[which] = 1;
+    const bool lost = llm42__wait(cu, which, nullptr) != LLM42_OK;
+    if (ended && lost) ended[0] = ended[1] = 1;
+    for (int r = 0; r < cu->ranks; r++) {
+        const llm42__cuda *rank = llm42__rank(cu, r);
+        const llm42__execution *ex = &rank->execution[which];
+        cudaSetDevice(rank->options.device);
+        if (ex->flag) cudaMemsetAsync(ex->flag, 0, LLM42__FLAG_BYTES, ex->stream);
+        cudaStreamSynchronize(ex->stream);
+    }
+    cudaSetDevice(cu->options.device);
+    if (ended && !lost) ended[which] = 0;
+    cudaGetLastError();
 }
 
 // Copies the logits of the draws first <= i < first + count to pass->logits. Those in bf16 are copied to the second
@@ -1555,6 +1567,7 @@ static llm42_result llm42__cuda_poll(void *state, double until, llm42_error *err
         llm42__end_pass(cu, 1);
         return llm42__of_rank(behind, llm42__cuda_status(error, "cudaEventQuery(", status), error);
     }
+    LLM42__TRY(llm42__check_lost(cu, 1, error));
     LLM42__TRY(llm42__copy_logits(cu, 1, pass, 0, cu->execution[1].prepared.draws, error));
     llm42__take_outputs(cu, 1, pass);
     return LLM42_OK;

@@ -35,15 +35,39 @@ static cudaError_t host_memory(size_t *left, size_t *all) {
     return cudaSuccess;
 }
 template <typename... ARGS> static cudaError_t host_done(const ARGS &...) { return cudaSuccess; }
+
+// A stream stands for a device, which may be lost. It then waits until its passes are told to end.
+struct host_stream {
+    bool lost;
+    const unsigned *until[2];  // NULL: it does not wait
+    bool waits() const {
+        for (const unsigned *end : until)
+            if (end && !*(const volatile unsigned *)end) return true;
+        return false;
+    }
+};
+static int host_hangs;  // waits that would never end
+static bool host_lost[8];
+static cudaError_t host_set_device(int device) { return host_lost[device] ? cudaErrorLaunchFailure : cudaSuccess; }
+static cudaError_t host_query(cudaStream_t stream) {
+    const host_stream *s = (const host_stream *)stream;
+    return !s ? cudaSuccess : s->lost ? cudaErrorLaunchFailure : s->waits() ? cudaErrorNotReady : cudaSuccess;
+}
+static cudaError_t host_wait(cudaStream_t stream) {
+    host_hangs += host_query(stream) == cudaErrorNotReady;
+    return host_query(stream);
+}
 #define cudaMalloc(to, bytes) host_malloc(to, bytes)
 #define cudaFree(block) host_free(block)
 #define cudaMemGetInfo(left, all) host_memory(left, all)
 #define cudaMemset(to, value, bytes) host_done(to, value, bytes)
 #define cudaMemcpyAsync(...) host_copy(__VA_ARGS__)
-#define cudaStreamSynchronize(stream) host_done(stream)
+#define cudaMemsetAsync(...) host_done(__VA_ARGS__)
+#define cudaStreamSynchronize(stream) host_wait(stream)
+#define cudaStreamQuery(stream) host_query(stream)
 #define cudaEventQuery(event) host_done(event)
 #define cudaDeviceSynchronize() host_done()
-#define cudaSetDevice(device) host_done(device)
+#define cudaSetDevice(device) host_set_device(device)
 
 #include "llm42.cu"
 
@@ -926,6 +950,49 @@ static void check_logits_copied(int64_t at) {
     check(same, "poll copies logits without memory", at);
 }
 
+// Several devices --------------------------------------------------------------------------------------------------
+
+// An engine with a rank on each of so many devices, without memory.
+struct some_ranks {
+    llm42__cuda rank[8];
+    host_stream stream[8] = {};
+    unsigned ended[2] = {0, 0}, flag[8];
+    explicit some_ranks(int count) {
+        for (int r = 0; r < count; r++) {
+            rank[r].rank = r, rank[r].ranks = rank[r].devices = count, rank[r].first = rank;
+            rank[r].options.device = rank[r].own_device = r;
+            for (llm42__execution &ex : rank[r].execution) ex.stream = (cudaStream_t)&stream[r], ex.flag = &flag[r];
+            if (r) rank[0].others.push_back(&rank[r]);
+        }
+        rank[0].ended = ended;
+    }
+};
+
+// A pass fails while another one is in flight on the same devices. If a device is lost, the others wait for it in both.
+static void check_end_of_pass(void) {
+    for (int devices = 2; devices <= 8; devices *= 2)
+        for (int lost = -1; lost < devices; lost++)
+            for (int failing = 0; failing < 2; failing++) {
+                some_ranks e(devices);
+                for (int d = 0; d < devices; d++)
+                    for (int which = 0; which < 2; which++)
+                        if (lost >= 0 || which == failing) e.stream[d].until[which] = &e.ended[which];
+                if (lost >= 0) e.stream[lost].lost = host_lost[lost] = true;
+                host_hangs = 0;
+                llm42__end_pass(e.rank, failing);
+                check(!host_hangs, "the end of a pass that has failed does not hang", lost);
+                check(e.ended[0] == (lost >= 0) && e.ended[1] == (lost >= 0),
+                      "where a device is lost no pass waits any more, else others may", lost);
+                llm42_error error = {};
+                llm42_pass pass = {};
+                const llm42_result want = lost >= 0 ? LLM42_BACKEND : LLM42_OK;
+                e.rank->execution[1].in_flight = &pass;
+                check(llm42_backend_cuda()->poll(e.rank, INFINITY, &error) == want, "then that one has failed", lost);
+                check(llm42__check_lost(e.rank, 0, &error) == want, "and no other one runs", lost);
+                if (lost >= 0) host_lost[lost] = false;
+            }
+}
+
 int main(void) {
     static llm42_model model;
     for (int64_t at = 0; at < 500; at++) {
@@ -948,6 +1015,7 @@ int main(void) {
     check_leaves_of_a_sum();
     check_no_exception();
     for (int64_t at = 0; at < 20; at++) check_logits_copied(at);
+    check_end_of_pass();
     printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
     return failed > 0;
 }
