@@ -825,6 +825,25 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
     return LLM42_OK;
 }
 
+// The norm before a layer's attention (stage 0) or before its feed-forward part (1), on one rank.
+static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, int which, const llm42__shape_key *key, int l, int stage,
+                                              const llm42__meta_layout *at, llm42_error *error) {
+    llm42__execution *ex = &cu->execution[which];
+    const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, LLM42__FULL);
+    const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
+    if (!l && !stage) {
+        const llm42__sum embedding = llm42__whole(cu->embed);
+        LLM42__TRY(
+            llm42__enqueue_norm<LLM42__EMBED>(cu, ex, key->rows, &embedding, layer->attention_norm, meta, error));
+        return llm42__show(cu, ex, -1, "embed", ex->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp, cu->Dp,
+                           false, error);
+    }
+    const llm42__sum sum = llm42__sum_of(cu, which, key, stage ? l : l - 1, !stage);
+    if (stage) LLM42__TRY(llm42__show_sum(cu, ex, l, "o", key->rows, &sum, error));
+    return llm42__enqueue_norm<LLM42__ADD>(cu, ex, key->rows, &sum, stage ? layer->ffn_norm : layer->attention_norm,
+                                           meta, error);
+}
+
 // A layer as far as o, on one rank. h is the first norm's output.
 static llm42_result llm42__enqueue_attend(llm42__cuda *cu, int which, const llm42__shape_key *key, int l,
                                           const llm42__meta_layout *at, llm42_error *error) {
@@ -847,17 +866,13 @@ static llm42_result llm42__enqueue_attend(llm42__cuda *cu, int which, const llm4
                                   llm42__sum_at(cu, ex, 0), R, error);
 }
 
-// The rest of a layer, on one rank.
+// The rest of a layer, on one rank. h is the second norm's output.
 static llm42_result llm42__enqueue_feed_forward(llm42__cuda *cu, int which, const llm42__shape_key *key, int l,
-                                                const llm42__meta_layout *at, llm42_error *error) {
+                                                llm42_error *error) {
     const llm42_config *c = &cu->config;
     llm42__execution *ex = &cu->execution[which];
-    const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, LLM42__FULL);
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
-    const llm42__sum sum = llm42__sum_of(cu, which, key, l, 0);
-    LLM42__TRY(llm42__show_sum(cu, ex, l, "o", R, &sum, error));
-    LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(cu, ex, R, &sum, layer->ffn_norm, meta, error));
     LLM42__TRY(llm42__show(cu, ex, l, "ffn_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
     if (c->experts) return llm42__enqueue_experts(cu, ex, key, l, error);
     LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP], ex->h, ex->gated,
@@ -988,33 +1003,27 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 
 // All launches of a pass whose metadata is on the devices. The head is left out if there is no room for all logits.
 // cu: rank 0. Between two meetings each rank's launches go to its stream one rank after the other, so that ranks on one
-// device keep this order.
+// device keep this order. By mail a norm waits for those of the other ranks, so all of them are launched before
+// anything else: what comes behind may not be launched before its device is idle, if CUDA has still to load the kernel.
 static llm42_result llm42__enqueue(llm42__cuda *cu, int which, const llm42__shape_key *key, llm42_error *error) {
     const int layers = cu->config.layers;
     const llm42__meta_layout at = llm42__layout(cu, key);
     auto meta_of = [&](llm42__cuda *rank) {
         return llm42__meta_at(rank, rank->execution[which].meta, &at, LLM42__FULL);
     };
+    auto norms = [&](int l, int stage) {
+        return llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
+            return llm42__enqueue_layer_norm(rank, which, key, l, stage, &at, error);
+        });
+    };
     for (int l = 0; l < layers; l++) {
-        LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-            llm42__execution *ex = &rank->execution[which];
-            const float *weight = rank->layer[(size_t)l].attention_norm;
-            if (l) {
-                const llm42__sum sum = llm42__sum_of(rank, which, key, l - 1, 1);
-                LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(rank, ex, key->rows, &sum, weight, meta_of(rank), error));
-            } else {
-                const llm42__sum embedding = llm42__whole(rank->embed);
-                LLM42__TRY(
-                    llm42__enqueue_norm<LLM42__EMBED>(rank, ex, key->rows, &embedding, weight, meta_of(rank), error));
-                LLM42__TRY(llm42__show(rank, ex, -1, "embed", ex->x, rank->probed ? rank->probed->rows : 0, 1, rank->D,
-                                       rank->Dp, rank->Dp, false, error));
-            }
-            return llm42__enqueue_attend(rank, which, key, l, &at, error);
-        }));
+        LLM42__TRY(norms(l, 0));
+        LLM42__TRY(llm42__each_rank(
+            cu, error, [&](llm42__cuda *rank) { return llm42__enqueue_attend(rank, which, key, l, &at, error); }));
         LLM42__TRY(llm42__enqueue_exchange(cu, which, key, l, 0, error));
-        LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
-            return llm42__enqueue_feed_forward(rank, which, key, l, &at, error);
-        }));
+        LLM42__TRY(norms(l, 1));
+        LLM42__TRY(llm42__each_rank(
+            cu, error, [&](llm42__cuda *rank) { return llm42__enqueue_feed_forward(rank, which, key, l, error); }));
         LLM42__TRY(llm42__enqueue_exchange(cu, which, key, l, 1, error));
         const llm42__sum sum = llm42__sum_of(cu, which, key, l, 1);
         LLM42__TRY(llm42__show_sum(cu, &cu->execution[which], l, "down", key->rows, &sum, error));

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <new>
+#include <vector>
 
 // Instead of a device: memory is counted and not taken, copies are made on the host, and nothing is waited for.
 static std::map<void *, size_t> device_blocks;
@@ -49,6 +50,15 @@ struct host_stream {
 static int host_hangs;  // waits that would never end
 static bool host_lost[8];
 static cudaError_t host_set_device(int device) { return host_lost[device] ? cudaErrorLaunchFailure : cudaSuccess; }
+static std::vector<const void *> host_launches;  // kernels
+template <typename... ARGS> static cudaError_t host_launch(const void *kernel, const ARGS &...) {
+    host_launches.push_back(kernel);
+    return cudaSuccess;
+}
+static cudaError_t host_pointer(void **to, void *from, unsigned) {
+    *to = from;
+    return cudaSuccess;
+}
 static cudaError_t host_query(cudaStream_t stream) {
     const host_stream *s = (const host_stream *)stream;
     return !s ? cudaSuccess : s->lost ? cudaErrorLaunchFailure : s->waits() ? cudaErrorNotReady : cudaSuccess;
@@ -68,6 +78,9 @@ static cudaError_t host_wait(cudaStream_t stream) {
 #define cudaEventQuery(event) host_done(event)
 #define cudaDeviceSynchronize() host_done()
 #define cudaSetDevice(device) host_set_device(device)
+#define cudaHostGetDevicePointer(to, from, flags) host_pointer(to, from, flags)
+#define cudaFuncSetAttribute(...) host_done(__VA_ARGS__)
+#define cudaLaunchKernelEx(config, kernel, ...) host_launch((const void *)(kernel), __VA_ARGS__)
 
 #include "llm42.cu"
 
@@ -954,7 +967,7 @@ static void check_logits_copied(int64_t at) {
 
 // An engine with a rank on each of so many devices, without memory.
 struct some_ranks {
-    llm42__cuda rank[8];
+    llm42__cuda rank[8] = {};
     host_stream stream[8] = {};
     unsigned ended[2] = {0, 0}, flag[8];
     explicit some_ranks(int count) {
@@ -993,6 +1006,56 @@ static void check_end_of_pass(void) {
             }
 }
 
+// Makes some_ranks an engine whose passes can be launched: a dense model or a mixture, by tile kernels.
+static void equip(some_ranks *e, llm42_model *model, llm42_layer layers[2], bool mixture) {
+    const int ranks = e->rank[0].ranks;
+    *model = {};
+    model->layer = layers;
+    llm42_config *c = &model->config;
+    c->heads = c->kv_heads = 8, c->head_dim = 16, c->dim = 128, c->ffn = 128, c->vocab = 512, c->layers = 2;
+    c->context = 256, c->experts = mixture ? 4 : 0, c->experts_used = mixture ? 2 : 0;
+    for (int r = 0; r < ranks; r++) {
+        llm42__cuda *cu = &e->rank[r];
+        cu->model = cu->desc.model = model;
+        cu->desc.max_rows = cu->desc.max_running = 16, cu->desc.max_context = 256;
+        cu->desc.page_size = 16, cu->desc.pages = 64, cu->desc.tensor_parallel = ranks;
+        cu->device.sharedMemPerBlockOptin = 232448, cu->device.multiProcessorCount = 132;
+        llm42__cuda_sizes(cu);
+        cu->layer.resize(2);
+        llm42__algorithm tile;
+        tile.tile = 0;
+        for (auto &product : cu->algorithms)
+            for (auto &schedule : product) schedule.assign(cu->buckets.size(), tile);
+        for (uint4 *&box : cu->execution[0].mail) box = (uint4 *)4096;
+    }
+}
+
+// The first launch of a kernel may wait until its device is idle, because CUDA loads the kernel then. So nothing is
+// launched behind a norm that waits for mail before the other ranks' norms have been launched too.
+static void check_order_of_launches(bool mixture) {
+    const void *by_mail[] = {(const void *)llm42__k_norm<LLM42__ADD, LLM42__ROUNDED_MAIL>,
+                             (const void *)llm42__k_norm<LLM42__ADD_DRAWS, LLM42__ROUNDED_MAIL>};
+    llm42_model model;
+    llm42_layer layers[2] = {};
+    llm42_error error = {};
+    for (int ranks = 2; ranks <= 8; ranks *= 2) {
+        some_ranks e(ranks);
+        equip(&e, &model, layers, mixture);
+        host_launches.clear();
+        const llm42__shape_key key = {LLM42_FAST, 4, 4, true, true};
+        check(llm42__enqueue(e.rank, 0, &key, &error) == LLM42_OK, error.text, ranks);
+        int waiting = 0, all = 0, others = 0;  // waiting: norms whose mail is not all on its way
+        for (const void *kernel : host_launches) {
+            const bool waits = kernel == by_mail[0] || kernel == by_mail[1];
+            others += waiting && !waits;
+            waiting = (waiting + waits) % ranks;
+            all += waits;
+        }
+        check(all == 4 * ranks, "ranks get mail twice in each layer", ranks);
+        check(!others, "nothing is launched behind a norm whose mail may not come", ranks);
+    }
+}
+
 int main(void) {
     static llm42_model model;
     for (int64_t at = 0; at < 500; at++) {
@@ -1016,6 +1079,7 @@ int main(void) {
     check_no_exception();
     for (int64_t at = 0; at < 20; at++) check_logits_copied(at);
     check_end_of_pass();
+    for (bool mixture : {false, true}) check_order_of_launches(mixture);
     printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
     return failed > 0;
 }
