@@ -1321,10 +1321,9 @@ __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
 // What an operator before a norm has given: one sum (WHOLE), or a part of each rank. Parts are bf16 (ROUNDED) or, in
 // INVARIANT passes, fp32 (LEAVES). A rank gets the others' parts in one of two ways:
 // - It reads them from their memory, of[r]. All ranks must have met before (llm42__k_meet).
-// - By mail, for few rows. A rank writes its part into the others' mailboxes and waits for theirs in its own. Each
-// eight
-//   bytes of a mailbox hold four bytes of a part and a stamp, which are written at once, so no meeting is needed. A
-//   stamp is one pass's and one exchange's, so nobody takes old mail for new.
+// - By mail, for few rows. A rank writes its part into the others' mailboxes and waits for theirs in its own. Each word
+//   of 64 bits in a mailbox holds four bytes of a part and a stamp. It is written and read at once, so no meeting is
+//   needed. A stamp is one pass's and one exchange's, so nobody takes old mail for new.
 typedef struct llm42__rank_parts {
     const void *of[8];
     int ranks;
@@ -1332,7 +1331,7 @@ typedef struct llm42__rank_parts {
     unsigned exchange;      // its number in the pass
     bool early;             // see llm42__meeting
     const unsigned *ended;  // see llm42__meeting
-    uint4 *mail[8];         // of each rank: [from rank][row][...]
+    ulonglong2 *mail[8];    // of each rank: [from rank][row][...]
 } llm42__rank_parts;
 enum { LLM42__WHOLE, LLM42__ROUNDED, LLM42__LEAVES, LLM42__ROUNDED_MAIL, LLM42__LEAVES_MAIL };
 enum { LLM42__MAIL_ROWS = 64, LLM42__MAIL_EXCHANGES = 1024 };  // most rows of a pass; most exchanges
@@ -1354,8 +1353,21 @@ __device__ __forceinline__ uint4 llm42__load_shared_by_ranks(const void *from) {
 }
 
 // Where the mail from a rank about eight elements from element `at` on lies: two places for each of its quads.
-template <int PARTS> __device__ __forceinline__ uint4 *llm42__mail_at(uint4 *box, int from, size_t at, int stride) {
+template <int PARTS>
+__device__ __forceinline__ ulonglong2 *llm42__mail_at(ulonglong2 *box, int from, size_t at, int stride) {
     return box + ((size_t)from * LLM42__MAIL_ROWS * stride + at) / 8 * (2 * llm42__piece<PARTS>::QUADS);
+}
+
+// Two words of mail. Each is an access of its own in the memory model, and as such whole.
+__device__ __forceinline__ void llm42__put_mail(ulonglong2 *to, uint32_t first, uint32_t second, unsigned stamp) {
+    const unsigned long long high = (unsigned long long)stamp << 32;
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1,%2};" ::"l"(to), "l"(high | first), "l"(high | second)
+                 : "memory");
+}
+__device__ __forceinline__ ulonglong2 llm42__get_mail(const ulonglong2 *from) {
+    ulonglong2 v;
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(from) : "memory");
+    return v;
 }
 
 // Sends eight elements to all other ranks.
@@ -1364,16 +1376,12 @@ __device__ __forceinline__ void llm42__send(const llm42__rank_parts &parts, cons
                                             int stride, unsigned stamp) {
     for (int r = 0; r < parts.ranks; r++) {
         if (r == parts.self) continue;
-        uint4 *to = llm42__mail_at<PARTS>(parts.mail[r], parts.self, at, stride);
+        ulonglong2 *to = llm42__mail_at<PARTS>(parts.mail[r], parts.self, at, stride);
 #pragma unroll
         for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++) {
             const uint4 v = piece.quad[q];
-            asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%2};" ::"l"(to + 2 * q), "r"(v.x), "r"(stamp),
-                         "r"(v.y)
-                         : "memory");
-            asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%2};" ::"l"(to + 2 * q + 1), "r"(v.z),
-                         "r"(stamp), "r"(v.w)
-                         : "memory");
+            llm42__put_mail(to + 2 * q, v.x, v.y, stamp);
+            llm42__put_mail(to + 2 * q + 1, v.z, v.w, stamp);
         }
     }
 }
@@ -1382,23 +1390,24 @@ __device__ __forceinline__ void llm42__send(const llm42__rank_parts &parts, cons
 template <int PARTS>
 __device__ __forceinline__ llm42__piece<PARTS> llm42__receive(const llm42__rank_parts &parts, int from, size_t at,
                                                               int stride, unsigned stamp) {
-    enum { QUADS = 2 * llm42__piece<PARTS>::QUADS };  // half of each is stamps
-    const uint4 *box = llm42__mail_at<PARTS>(parts.mail[parts.self], from, at, stride);
-    uint4 got[QUADS];
+    enum { PLACES = 2 * llm42__piece<PARTS>::QUADS };
+    const ulonglong2 *box = llm42__mail_at<PARTS>(parts.mail[parts.self], from, at, stride);
+    ulonglong2 got[PLACES];
     bool all = false;
     for (unsigned turn = 1, ended = 0; !all && !ended; turn++) {
         all = true;
 #pragma unroll
-        for (int q = 0; q < QUADS; q++) got[q] = llm42__load_shared_by_ranks(box + q);
+        for (int q = 0; q < PLACES; q++) got[q] = llm42__get_mail(box + q);
 #pragma unroll
-        for (int q = 0; q < QUADS; q++) all = all && got[q].y == stamp && got[q].w == stamp;
+        for (int q = 0; q < PLACES; q++) all = all && got[q].x >> 32 == stamp && got[q].y >> 32 == stamp;
         if (turn % 4096 == 0)
             asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(ended) : "l"(parts.ended) : "memory");
     }
     llm42__piece<PARTS> piece;
 #pragma unroll
-    for (int q = 0; q < QUADS / 2; q++)
-        piece.quad[q] = make_uint4(got[2 * q].x, got[2 * q].z, got[2 * q + 1].x, got[2 * q + 1].z);
+    for (int q = 0; q < PLACES / 2; q++)
+        piece.quad[q] = make_uint4((uint32_t)got[2 * q].x, (uint32_t)got[2 * q].y, (uint32_t)got[2 * q + 1].x,
+                                   (uint32_t)got[2 * q + 1].y);
     return piece;
 }
 

@@ -166,9 +166,9 @@ struct llm42__execution {
     // Of several ranks: what this one gives to the others, [R, Dp] of o and of down, bf16 or fp32; its logits; what
     // NCCL has brought of all ranks.
     void *part[2], *own_logits, *gathered;
-    uint4 *mail[2];   // mailboxes for o and down (llm42__rank_parts)
-    uint32_t number;  // of the last pass
-    unsigned *flag;   // see llm42__meeting; of the first rank on a device
+    ulonglong2 *mail[2];  // mailboxes for o and down (llm42__rank_parts)
+    uint32_t number;      // of the last pass
+    unsigned *flag;       // see llm42__meeting; of the first rank on a device
     float *partial, *route_weight;
     float *parts;  // [leaves][rows, Dp], of a mixture [leaves][entries, Dp]; NULL: there is one leaf
     unsigned *arrived;
@@ -1370,7 +1370,7 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
 static llm42_result llm42__empty_mail(llm42__cuda *cu, int which, llm42_error *error) {
     return llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         const size_t bytes = (size_t)cu->ranks * LLM42__MAIL_ROWS * (size_t)cu->Dp * 2 * sizeof(float);
-        for (uint4 *box : rank->execution[which].mail)
+        for (ulonglong2 *box : rank->execution[which].mail)
             if (box) LLM42__CU(cudaMemset(box, 0, bytes));
         LLM42__CU(cudaDeviceSynchronize());
         return LLM42_OK;
@@ -1715,7 +1715,7 @@ static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *lis
         want((char **)&ex->own_logits, (size_t)cu->max_draws * (size_t)cu->Vr * llm42__out_bytes(cu, LLM42__HEAD));
         for (void *&part : ex->part) want((char **)&part, R * Dp * 4);
         want((char **)&ex->flag, LLM42__FLAG_BYTES);
-        for (uint4 *&box : ex->mail)
+        for (ulonglong2 *&box : ex->mail)
             if (cu->devices == cu->ranks)
                 want((char **)&box, (size_t)cu->ranks * LLM42__MAIL_ROWS * Dp * 2 * sizeof(float));
         if (cu->options.exchange == LLM42_CUDA_NCCL) want((char **)&ex->gathered, (size_t)cu->ranks * R * Dp * 4);

@@ -1026,7 +1026,7 @@ static void equip(some_ranks *e, llm42_model *model, llm42_layer layers[2], bool
         tile.tile = 0;
         for (auto &product : cu->algorithms)
             for (auto &schedule : product) schedule.assign(cu->buckets.size(), tile);
-        for (uint4 *&box : cu->execution[0].mail) box = (uint4 *)4096;
+        for (ulonglong2 *&box : cu->execution[0].mail) box = (ulonglong2 *)4096;
     }
 }
 
