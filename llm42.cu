@@ -68,6 +68,7 @@ static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cud
     case cudaErrorLaunchFailure:
     case cudaErrorLaunchTimeout:
     case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
     case cudaErrorHardwareStackError:
     case cudaErrorIllegalInstruction:
     case cudaErrorMisalignedAddress:
@@ -1064,11 +1065,14 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
         cu->graphs.push_back({key, {}});
         graph_of = &cu->graphs.back();
     }
+    auto note = [&](const llm42__cuda *rank, const char *call, cudaError_t status) {
+        if (result == LLM42_OK) result = llm42__of_rank(rank, llm42__cuda_status(error, call, status), error);
+    };
     // All captures are ended first, also after an error: until then nothing else may be done with graphs.
     cudaGraph_t graph[8] = {};
     const llm42_result ended = llm42__each_device(cu, error, [&](llm42__cuda *rank) {
-        const cudaError_t status = cudaStreamEndCapture(rank->execution[which].stream, &graph[rank->own_device]);
-        if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaStreamEndCapture(", status);
+        note(rank, "cudaStreamEndCapture(",
+             cudaStreamEndCapture(rank->execution[which].stream, &graph[rank->own_device]));
         return LLM42_OK;
     });
     const llm42_result made = llm42__each_device(cu, error, [&](llm42__cuda *rank) {
@@ -1076,12 +1080,9 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
         if (*exec) cudaGraphExecDestroy(*exec);
         *exec = nullptr;
         if (result == LLM42_OK)
-            result = llm42__cuda_status(error, "cudaGraphInstantiate(",
-                                        cudaGraphInstantiate(exec, graph[rank->own_device], 0));
+            note(rank, "cudaGraphInstantiate(", cudaGraphInstantiate(exec, graph[rank->own_device], 0));
         if (graph[rank->own_device]) cudaGraphDestroy(graph[rank->own_device]);
-        if (result == LLM42_OK)
-            result = llm42__cuda_status(error, "cudaGraphUpload(",
-                                        cudaGraphUpload(*exec, rank->execution[which].stream));
+        if (result == LLM42_OK) note(rank, "cudaGraphUpload(", cudaGraphUpload(*exec, rank->execution[which].stream));
         return LLM42_OK;
     });
     return result != LLM42_OK ? result : ended != LLM42_OK ? ended : made;
@@ -2976,7 +2977,8 @@ static void llm42__sum_blocks(const llm42__blocks &list, size_t sums[LLM42__BLOC
 // What CUDA needs beside the blocks, for kernels, graphs and cuBLASLt.
 static const size_t llm42__cuda_bytes = (size_t)300 << 20;
 
-// Bytes of device memory that an engine needs while it opens, and their sums by kind.
+// Bytes of device memory that a rank needs while its engine opens, and their sums by kind. Algorithms are tried on the
+// first device.
 static size_t llm42__needed_bytes(llm42__cuda *cu, size_t sums[LLM42__BLOCK_KINDS]) {
     llm42__loading in = {};
     llm42__trial t = {};
@@ -2986,7 +2988,7 @@ static size_t llm42__needed_bytes(llm42__cuda *cu, size_t sums[LLM42__BLOCK_KIND
     llm42__sum_blocks(llm42__loading_blocks(&in), sums);
     llm42__sum_blocks(llm42__trial_blocks(&t), sums);
     return sums[LLM42__WEIGHTS] + sums[LLM42__CACHE] + sums[LLM42__PASSES] +
-           std::max(sums[LLM42__LOADING], sums[LLM42__TRIALS]) + llm42__cuda_bytes;
+           std::max(sums[LLM42__LOADING], cu->own_device ? 0 : sums[LLM42__TRIALS]) + llm42__cuda_bytes;
 }
 
 // Refuses an engine that does not fit into device memory, before any is taken.
@@ -3136,7 +3138,7 @@ static llm42_result llm42__open_peers(llm42__cuda *cu, llm42_error *error) {
                                   rank->options.device, other);
             const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
             if (status == cudaErrorPeerAccessAlreadyEnabled) cudaGetLastError();
-            else LLM42__CU(status);
+            else LLM42__TRY(llm42__cuda_status(error, "cudaDeviceEnablePeerAccess(", status));
         }
         return LLM42_OK;
     });
@@ -3176,6 +3178,12 @@ static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) 
     return LLM42_OK;
 }
 
+// One algorithm serves all ranks, and some divide their sums by the number of multiprocessors.
+static bool llm42__same_kind(const cudaDeviceProp *a, const cudaDeviceProp *b) {
+    return strcmp(a->name, b->name) == 0 && a->major == b->major && a->minor == b->minor &&
+           a->multiProcessorCount == b->multiProcessorCount && a->sharedMemPerBlockOptin == b->sharedMemPerBlockOptin;
+}
+
 // Are there devices for the ranks, all of one kind?
 static llm42_result llm42__find_devices(const llm42_backend_desc *desc, llm42_cuda_desc *options,
                                         cudaDeviceProp *device, llm42_error *error) {
@@ -3193,10 +3201,13 @@ static llm42_result llm42__find_devices(const llm42_backend_desc *desc, llm42_cu
     for (int d = 1; d < options->devices; d++) {
         cudaDeviceProp other;
         LLM42__TRY(llm42__find_device(options->device + d, &other, error));
-        if (strcmp(device->name, other.name) != 0)
-            return llm42_fail(error, LLM42_UNSUPPORTED,
-                              "cuda backend: device %d is %s and device %d is %s: ranks need devices of one kind",
-                              options->device, device->name, options->device + d, other.name);
+        if (!llm42__same_kind(device, &other))
+            return llm42_fail(
+                error, LLM42_UNSUPPORTED,
+                "cuda backend: device %d is %s with %d multiprocessors and device %d is %s with %d: ranks "
+                "need devices of one kind",
+                options->device, device->name, device->multiProcessorCount, options->device + d, other.name,
+                other.multiProcessorCount);
     }
     LLM42__CU(cudaSetDevice(options->device));
     return LLM42_OK;

@@ -1006,6 +1006,17 @@ static void check_end_of_pass(void) {
             }
 }
 
+static void check_kinds_of_devices(void) {
+    cudaDeviceProp a = {}, b = {};
+    strcpy(a.name, "NVIDIA H200"), strcpy(b.name, "NVIDIA H200");
+    a.multiProcessorCount = b.multiProcessorCount = 132;
+    check(llm42__same_kind(&a, &b), "devices of one kind", 0);
+    b.multiProcessorCount = 114;
+    check(!llm42__same_kind(&a, &b), "fewer multiprocessors are another kind", 0);
+    b = a, b.name[7] = 'B';
+    check(!llm42__same_kind(&a, &b), "another name is another kind", 0);
+}
+
 // Makes some_ranks an engine whose passes can be launched: a dense model or a mixture, by tile kernels.
 static void equip(some_ranks *e, llm42_model *model, llm42_layer layers[2], bool mixture) {
     const int ranks = e->rank[0].ranks;
@@ -1079,6 +1090,7 @@ int main(void) {
     check_no_exception();
     for (int64_t at = 0; at < 20; at++) check_logits_copied(at);
     check_end_of_pass();
+    check_kinds_of_devices();
     for (bool mixture : {false, true}) check_order_of_launches(mixture);
     printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
     return failed > 0;
