@@ -724,8 +724,7 @@ static void *llm42__sum_at(const llm42__cuda *cu, const llm42__execution *ex, in
     return cu->ranks == 1 ? ex->delta : ex->part[stage];
 }
 
-// See llm42__meeting.early. Passes of other engines of the process do not run beside one that begins kernels early
-// (llm42__run_pass).
+// See llm42__meeting.early. No other pass that does so runs on the same devices meanwhile (llm42__turn).
 static bool llm42__early(const llm42__cuda *cu) { return !cu->desc.overlap; }
 
 // True if ranks send each other their parts by mail. Blocks then wait for other devices. So there are few of them:
@@ -1496,13 +1495,28 @@ static void llm42__take_outputs(const llm42__cuda *cu, int which, const llm42_pa
     }
 }
 
+// While there is one, no other pass that begins kernels early and waits for other devices runs on any device of the
+// engine (llm42__meeting.early). Devices are taken in ascending order. A pass may run inside the probe of another one,
+// which has then no kernel that waits.
+struct llm42__turn {
+    int first, count;
+    static std::recursive_mutex &of(int device) {
+        static std::recursive_mutex all[64];
+        return all[device % 64];
+    }
+    explicit llm42__turn(const llm42__cuda *cu)
+        : first(cu->options.device), count(cu->devices > 1 && llm42__early(cu) ? cu->devices : 0) {
+        for (int d = 0; d < count; d++) of(first + d).lock();
+    }
+    ~llm42__turn() {
+        for (int d = 0; d < count; d++) of(first + d).unlock();
+    }
+};
+
 static llm42_result llm42__run_pass(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
     llm42__execution *ex = &cu->execution[0];
     llm42__prepared *p = &cu->execution[0].prepared;
-    static std::mutex alone;
-    const bool waits = cu->devices > 1 && llm42__early(cu);
-    const std::unique_lock<std::mutex> lock = waits ? std::unique_lock<std::mutex>(alone)
-                                                    : std::unique_lock<std::mutex>();
+    const llm42__turn turn(cu);
     LLM42__CU(cudaSetDevice(cu->options.device));
     LLM42__TRY(llm42__prepare(cu, ex, p, pass, error));
     for (int r = 0; r < cu->ranks; r++) llm42__rank(cu, r)->probed = pass->probe ? pass : nullptr;

@@ -684,7 +684,7 @@ typedef struct llm42_cuda_desc {
     llm42_cuda_fast fast;  // default: FASTEST
     // Tensor parallelism: the ranks are on this number of devices, `device` and those after it. If there are fewer
     // devices than ranks, ranks share them: results are the same, and nothing is faster. Default: a device for each
-    // rank.
+    // rank. If engines of a process share one of several devices, their passes run one after the other.
     int devices;
     llm42_cuda_exchange exchange;  // default: PEER; both give the same bits
     // A file that keeps the chosen algorithms from run to run. An engine takes them from the file if it holds them for
@@ -1084,7 +1084,8 @@ struct llm42_engine_desc {
     llm42_prefill prefill;          // of deterministic requests' prompts; default: the preset's
     llm42_bonus bonus;              // default: the preset's
     llm42_chunked chunked_prefill;  // default: the preset's
-    bool overlap;                   // fast passes go on while a replay pass is in flight; default: off
+    bool overlap;                   // fast passes go on while a replay pass is in flight; default: off. With ranks on
+                                    // several GPUs the passes run one after the other all the same
     double admission_reserve;       // 0 to 1. A request is admitted when enough pages are free for its tokens and for
                                     // a reserve. The reserve is the larger of two: one page for each running request;
                                     // this share of the tokens that it and they may still return. If none runs, a

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <new>
+#include <thread>
 #include <vector>
 
 // Instead of a device: memory is counted and not taken, copies are made on the host, and nothing is waited for.
@@ -1006,6 +1007,31 @@ static void check_end_of_pass(void) {
             }
 }
 
+// Engines that share a device take turns. Others do not, nor do those whose passes overlap.
+static void check_turns(void) {
+    llm42__cuda a = {}, b = {};
+    a.devices = b.devices = 2;
+    const auto waits = [&](int device, bool overlap) {
+        bool free = false;
+        b.options.device = device, b.desc.overlap = overlap;
+        const llm42__turn turn(&a), nested(&a);
+        std::thread([&]() {
+            for (int d = 0; d < (overlap ? 0 : 2); d++) {
+                free = llm42__turn::of(device + d).try_lock();
+                if (!free) return;
+                llm42__turn::of(device + d).unlock();
+            }
+            const llm42__turn another(&b);
+            free = true;
+        }).join();
+        return !free;
+    };
+    check(waits(0, false) && waits(1, false) && !waits(2, false), "engines that share a device take turns", 0);
+    check(!waits(0, true), "passes that overlap wait for nobody", 0);
+    a.devices = 1;
+    check(!waits(0, false), "engines on one device wait for nobody", 0);
+}
+
 static void check_kinds_of_devices(void) {
     cudaDeviceProp a = {}, b = {};
     strcpy(a.name, "NVIDIA H200"), strcpy(b.name, "NVIDIA H200");
@@ -1091,6 +1117,7 @@ int main(void) {
     for (int64_t at = 0; at < 20; at++) check_logits_copied(at);
     check_end_of_pass();
     check_kinds_of_devices();
+    check_turns();
     for (bool mixture : {false, true}) check_order_of_launches(mixture);
     printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
     return failed > 0;
