@@ -719,6 +719,13 @@ static bool llm42__few(const llm42__cuda *cu, const llm42__shape_key *key) {
     return key->schedule == LLM42_FAST && llm42__prefers_canonical(cu) && key->rows <= LLM42__FEW_ROWS;
 }
 
+// True if the sums of o (stage 0) or down (1) have leaves.
+static bool llm42__sums_leaves(const llm42__cuda *cu, const llm42__shape_key *key, int stage) {
+    if (stage && cu->config.experts)
+        return llm42__has_leaves(cu) && (key->schedule == LLM42_INVARIANT || llm42__few(cu, key));
+    return llm42__algorithm_of(cu, stage ? LLM42__DOWN : LLM42__O, key->schedule, key->rows)->leaves;
+}
+
 // Where a rank puts its sums of o (stage 0) or down (1).
 static void *llm42__sum_at(const llm42__cuda *cu, const llm42__execution *ex, int stage) {
     return cu->ranks == 1 ? ex->delta : ex->part[stage];
@@ -738,10 +745,7 @@ static bool llm42__by_mail(const llm42__cuda *cu, const llm42__shape_key *key, b
 
 // What the ranks have put there in layer l. cu: the rank that is to read it.
 static llm42__sum llm42__sum_of(llm42__cuda *cu, int which, const llm42__shape_key *key, int l, int stage) {
-    const bool experts = stage && cu->config.experts;
-    const int product = stage ? LLM42__DOWN : LLM42__O;
-    const bool leaves = experts ? key->schedule == LLM42_INVARIANT || llm42__few(cu, key)
-                                : llm42__algorithm_of(cu, product, key->schedule, key->rows)->leaves;
+    const bool leaves = llm42__sums_leaves(cu, key, stage);
     llm42__sum sum = llm42__whole(cu->execution[which].delta);
     if (cu->ranks == 1) return sum;
     const bool by_mail = llm42__by_mail(cu, key, leaves);
@@ -799,7 +803,7 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
                                          : llm42__enqueue_route(cu, ex, (const llm42__bf16 *)ex->router, rows, error));
                  LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, ex->stream, ex->route_id, rows,
                                          c->experts, used, ex->route_offset, ex->route_source, ex->route_place)));
-    const bool cut = llm42__cut(cu, LLM42__DOWN) && (key->schedule == LLM42_INVARIANT || llm42__few(cu, key));
+    const bool cut = llm42__sums_leaves(cu, key, 1);
     void *sum = llm42__sum_at(cu, ex, 1);
     llm42__leaves leaves = llm42__leaves_of(cu, LLM42__DOWN);
     leaves.part_stride = (size_t)entries * (size_t)cu->Dp;

@@ -1093,6 +1093,23 @@ static void check_order_of_launches(bool mixture) {
     }
 }
 
+// An engine for FAST passes alone has no memory for leaves, so none of its passes has any.
+static void check_no_leaves(void) {
+    llm42_model model;
+    llm42_layer layers[2] = {};
+    llm42_error error = {};
+    some_ranks e(2);
+    equip(&e, &model, layers, true);
+    for (llm42__cuda &cu : e.rank) cu.desc.schedules = 1u << LLM42_FAST;
+    for (llm42_schedule schedule : llm42__schedules) {
+        host_launches.clear();
+        const llm42__shape_key key = {schedule, 4, 4, true, true};
+        check(llm42__enqueue(e.rank, 0, &key, &error) == LLM42_OK, error.text, schedule);
+        for (const void *kernel : host_launches)
+            check(kernel != (const void *)llm42__k_combine_leaves<float>, "no leaves without memory", schedule);
+    }
+}
+
 int main(void) {
     static llm42_model model;
     for (int64_t at = 0; at < 500; at++) {
@@ -1118,6 +1135,7 @@ int main(void) {
     check_end_of_pass();
     check_kinds_of_devices();
     check_turns();
+    check_no_leaves();
     for (bool mixture : {false, true}) check_order_of_launches(mixture);
     printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
     return failed > 0;
