@@ -930,6 +930,7 @@ static llm42_result llm42__open_nccl(llm42__cuda *cu, llm42_error *error) {
 
 static void llm42__close_nccl(llm42__cuda *cu) {
     if (cu->nccl) ncclCommAbort((ncclComm_t)cu->nccl);
+    cu->nccl = nullptr;
 }
 
 static llm42_result llm42__enqueue_nccl(llm42__cuda *cu, int which, int stage, size_t bytes, llm42_error *error) {
@@ -1435,6 +1436,7 @@ static void llm42__end_pass(llm42__cuda *cu, int which) {
     if (ended) ended[which] = 1;
     const bool lost = llm42__wait(cu, which, nullptr) != LLM42_OK;
     if (ended && lost) ended[0] = ended[1] = 1;
+    for (int r = 0; r < cu->ranks && lost; r++) llm42__close_nccl(llm42__rank(cu, r));  // its kernels wait too
     for (int r = 0; r < cu->ranks; r++) {
         const llm42__cuda *rank = llm42__rank(cu, r);
         const llm42__execution *ex = &rank->execution[which];
