@@ -1590,8 +1590,8 @@ typedef struct llm42__meeting {
     const unsigned *ended;  // in the host's memory: nobody is to wait any more
     int devices, self;
     // The kernels behind this one may begin while it waits. They load weights meanwhile, but hold the multiprocessors'
-    // shared memory. Where two passes run at once that would be fatal: on one device the first pass could hold what the
-    // second one needs, on another device the second what the first one needs, and both would wait for ever.
+    // shared memory. If two passes did so at once on the same devices, each could hold on one device what the other one
+    // needs there, and both would wait for ever.
     bool early;
 } llm42__meeting;
 
