@@ -88,6 +88,11 @@ int main(int argc, char **argv) {
     if ((!strcmp(part, "all") || !strcmp(part, "passes")) && options.window * options.group < PASSES_LEAST_M)
         args_fail(2, "--window %" PRId64 " --group %" PRId64 ": M = G x W is %" PRId64 ", part passes needs %d or more",
                   options.window, options.group, options.window * options.group, PASSES_LEAST_M);
+    if (!strcmp(part, "determinism") && options.leaves < options.ranks && options.reference_ranks < options.ranks)
+        args_fail(2,
+                  "--tensor-parallel %" PRId64 ": part determinism needs --leaves %" PRId64 " or more: with fewer "
+                  "leaves results depend on the number of ranks",
+                  options.ranks, options.ranks);
     static const char *const backends[] = {"cpu", "cuda", NULL};
     if (args_choice("--backend", backend, backends) == 0) tested = &late_backend;
 #ifdef LLM42_CUDA
