@@ -455,7 +455,7 @@ TEST(deterministic_arrival_while_the_kv_pool_is_full) {
 static void a_pass_fails(llm42_prefill prefill, const run *want) {
     clear_front();
     llm42_engine_close(open_with((llm42_engine_desc){.prefill = prefill}));
-    for (int fail = front.passes + 1; fail < 40; fail += TEST_SLOW ? 6 : 1) {  // the first ones are the check at open
+    for (int fail = front.passes + 1; fail < 40; fail += TEST_SLOW ? 13 : 1) {  // the first ones are the check at open
         clear_front();
         front.fail_pass = fail;
         llm42_engine *engine = open_with((llm42_engine_desc){.prefill = prefill});
