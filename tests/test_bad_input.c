@@ -479,7 +479,7 @@ TEST(keys_of_the_config_that_stand_twice) {
     refused(fresh_with("qwen3_moe", "\"mlp_only_layers\": 5, "), LLM42_UNSUPPORTED, "mlp_only_layers");
 }
 
-// Rotary embeddings that are not implemented.
+// Rotary embeddings that are refused.
 TEST(rope_of_the_config) {
     refused(fresh_with("llama", "\"rope_parameters\": {\"rope_theta\": 5.0}, \"rope_scaling\": {\"type\": \"yarn\"}, "),
             LLM42_FORMAT, "keep one of the two");
