@@ -3202,6 +3202,170 @@ static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
     return llm42__v16_sum(llm42__v16_load(partial));
 }
 
+// >>sm90 ---------------------------------------------------------------------------------------------------------
+// Owns: the sums of Hopper's tensor cores (sm_90, bf16 products summed in fp32), on a CPU. Three versions, AVX-512,
+// AVX2 and plain C, give the same bits. Calls: numbers, vectors. Invariant: a sum takes its terms in ascending order,
+// in steps of sixteen. Each step is exactly that of llm42__sm90_step.
+
+// Exponent of a finite number other than 0; subnormal numbers have that of the smallest normal one.
+LLM42__INLINE int llm42__sm90_exponent(float x) {
+    const int e = (int)(llm42__bits(x) >> 23 & 255);
+    return LLM42__MAX(e, 1) - 127;
+}
+
+// The significand of a number as an integer: x is +-(this) x 2^(exponent - 23).
+LLM42__INLINE int64_t llm42__sm90_significand(float x) {
+    const uint32_t bits = llm42__bits(x);
+    return (int64_t)((bits & 0x7fffff) | (bits >> 23 & 255 ? 0x800000 : 0));
+}
+
+// The largest number with 24 significant bits, or with 2^-149 as its last place, that is not beyond mine x 2^-25 x 2^e.
+static float llm42__sm90_cut(int64_t sum, int e) {
+    const uint64_t size = sum < 0 ? (uint64_t)-sum : (uint64_t)sum;
+    const uint32_t sign = sum < 0 ? 0x80000000u : 0;
+    int top = 0;
+    if (!size) return 0.0f;
+    while (size >> top > 1) top++;
+    const int exponent = top + e - 25, drop = exponent < -126 ? -149 - (e - 25) : top - 23;
+    if (exponent > 127) return llm42__float(sign | 0x7f800000u);
+    const uint32_t kept = (uint32_t)(drop > 63 ? 0 : drop > 0 ? size >> drop : size << -drop);
+    return llm42__float(sign | (exponent < -126 ? kept : (uint32_t)(exponent + 126) * 0x800000u + kept));
+}
+
+// One step: sum + a[0] b[0] + ... + a[15] b[15]. Values of a and b are those of bf16; b's are `stride` apart.
+//
+// The products are exact. Let e be the largest exponent among the sum's and the products', where a product has the
+// exponents of its factors, added: it lies in [1, 4) x 2^that. Every addend is cut toward zero to 25 binary places
+// below 2^e. They are added exactly. The result is cut toward zero to fp32. A sum of exactly zero is +0, one beyond the
+// largest number infinite. NaN is 0x7fffffff.
+static float llm42__sm90_step(float sum, const float *a, const float *b, int stride) {
+    int e = INT32_MIN;
+    int64_t total = 0;
+    float infinite = 0.0f;  // the sum of what is infinite or not a number
+    for (int i = 0; i < 16; i++) {
+        const float x = a[i], y = b[i * stride];
+        if (x - x != 0.0f || y - y != 0.0f) infinite += x * y;
+        else if (x != 0.0f && y != 0.0f) e = LLM42__MAX(e, llm42__sm90_exponent(x) + llm42__sm90_exponent(y));
+    }
+    if (sum - sum != 0.0f) infinite += sum;
+    if (infinite != 0.0f) return infinite != infinite ? llm42__float(0x7fffffffu) : infinite;
+    if (sum != 0.0f) e = LLM42__MAX(e, llm42__sm90_exponent(sum));
+    if (e == INT32_MIN) return 0.0f;
+    for (int i = 0; i < 16; i++) {
+        const float x = a[i], y = b[i * stride];
+        if (x == 0.0f || y == 0.0f) continue;
+        const int behind = e - llm42__sm90_exponent(x) - llm42__sm90_exponent(y);
+        // Both significands have 16 zeros behind their 8 bits: the product of the two bytes is in units of 2^-14.
+        const int64_t product = (llm42__sm90_significand(x) >> 16) * (llm42__sm90_significand(y) >> 16);
+        const int64_t cut = behind > 62 ? 0 : product << 11 >> behind;
+        total += (x < 0) != (y < 0) ? -cut : cut;
+    }
+    const int behind = sum != 0.0f ? e - llm42__sm90_exponent(sum) : 63;
+    const int64_t cut = behind > 62 ? 0 : llm42__sm90_significand(sum) << 2 >> behind;
+    return llm42__sm90_cut(total + (sum < 0 ? -cut : cut), e);
+}
+
+// The vector versions compute sixteen outputs side by side. A product of two bf16 numbers is exact in fp32. Scaled by
+// 2^(25 - e) and converted to an integer, which cuts toward zero, it is an addend. Powers, the numbers with their
+// significands cleared, give e: their products' maximum is 2^e. This holds if 2^-100 <= 2^e <= 2^100 and no factor is
+// subnormal, infinite or NaN. Any other step is taken by llm42__sm90_step.
+//
+// Shapes: x, x_power [16 steps]; w, w_power [16 steps][16 outputs] -> sum [16], which goes on from what it is.
+#if LLM42__ISA == 2
+typedef __m512 llm42__lanes;
+typedef __m512i llm42__lanes_int;
+enum { LLM42__LANES = 16 };
+#define LLM42__L(name) _mm512_##name
+LLM42__INLINE llm42__lanes llm42__lanes_to_float(__m512i x) {  // cut toward zero
+    return _mm512_cvt_roundepi32_ps(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+}
+LLM42__INLINE bool llm42__lanes_any_negative(__m512i x) { return _mm512_movepi32_mask(x) != 0; }
+LLM42__INLINE llm42__lanes_int llm42__lanes_and(__m512i a, __m512i b) { return _mm512_and_si512(a, b); }
+LLM42__INLINE llm42__lanes_int llm42__lanes_or(__m512i a, __m512i b) { return _mm512_or_si512(a, b); }
+LLM42__INLINE llm42__lanes_int llm42__lanes_xor(__m512i a, __m512i b) { return _mm512_xor_si512(a, b); }
+LLM42__INLINE llm42__lanes_int llm42__lanes_bits(__m512 a) { return _mm512_castps_si512(a); }
+LLM42__INLINE llm42__lanes llm42__lanes_from_bits(__m512i a) { return _mm512_castsi512_ps(a); }
+#elif LLM42__ISA == 1
+typedef __m256 llm42__lanes;
+typedef __m256i llm42__lanes_int;
+enum { LLM42__LANES = 8 };
+#define LLM42__L(name) _mm256_##name
+// Cut toward zero: where the conversion has rounded up, one less. |x| is below 2^31 - 2^7.
+LLM42__INLINE llm42__lanes llm42__lanes_to_float(__m256i x) {
+    const __m256i size = _mm256_abs_epi32(x), sign = _mm256_and_si256(x, _mm256_set1_epi32(INT32_MIN));
+    const __m256 rounded = _mm256_cvtepi32_ps(size);
+    const __m256i up = _mm256_cmpgt_epi32(_mm256_cvttps_epi32(rounded), size);
+    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_add_epi32(_mm256_castps_si256(rounded), up), sign));
+}
+LLM42__INLINE bool llm42__lanes_any_negative(__m256i x) { return _mm256_movemask_ps(_mm256_castsi256_ps(x)) != 0; }
+LLM42__INLINE llm42__lanes_int llm42__lanes_and(__m256i a, __m256i b) { return _mm256_and_si256(a, b); }
+LLM42__INLINE llm42__lanes_int llm42__lanes_or(__m256i a, __m256i b) { return _mm256_or_si256(a, b); }
+LLM42__INLINE llm42__lanes_int llm42__lanes_xor(__m256i a, __m256i b) { return _mm256_xor_si256(a, b); }
+LLM42__INLINE llm42__lanes_int llm42__lanes_bits(__m256 a) { return _mm256_castps_si256(a); }
+LLM42__INLINE llm42__lanes llm42__lanes_from_bits(__m256i a) { return _mm256_castsi256_ps(a); }
+#endif
+
+static void llm42__sm90_plain_steps(const float *x, const float *w, int steps, float *sum, int lanes) {
+    for (int s = 0; s < steps; s++)
+        for (int o = 0; o < lanes; o++) sum[o] = llm42__sm90_step(sum[o], x + 16 * s, w + 256 * s + o, 16);
+}
+
+#if LLM42__ISA
+// One step of LLM42__LANES outputs. False: it has to be taken by llm42__sm90_step.
+LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, const float *w, const float *w_power,
+                                          llm42__lanes *sum) {
+    llm42__lanes product[16], power[2];
+    const llm42__lanes_int exponent = LLM42__L(set1_epi32)(0x7f800000);
+    power[0] = llm42__lanes_from_bits(llm42__lanes_and(llm42__lanes_bits(*sum), exponent));
+    power[1] = LLM42__L(set1_ps)(0.0f);
+    LLM42__UNROLL
+    for (int k = 0; k < 16; k++) {
+        product[k] = LLM42__L(mul_ps)(LLM42__L(set1_ps)(x[k]), LLM42__L(loadu_ps)(w + 16 * k));
+        power[k % 2] = LLM42__L(max_ps)(
+            power[k % 2], LLM42__L(mul_ps)(LLM42__L(set1_ps)(x_power[k]), LLM42__L(loadu_ps)(w_power + 16 * k)));
+    }
+    const llm42__lanes_int e = llm42__lanes_bits(LLM42__L(max_ps)(power[0], power[1])),
+                           below = LLM42__L(sub_epi32)(e, LLM42__L(set1_epi32)((127 - 100) << 23)),
+                           above = LLM42__L(sub_epi32)(LLM42__L(set1_epi32)((127 + 100) << 23), e);
+    const llm42__lanes scale = llm42__lanes_from_bits(LLM42__L(sub_epi32)(LLM42__L(set1_epi32)((254 + 25) << 23), e)),
+                       back = llm42__lanes_from_bits(LLM42__L(sub_epi32)(e, LLM42__L(set1_epi32)(25 << 23)));
+    // Eight addends, of less than 2^27 each, and the old sum fit into 32 bits. Whether all do is seen by the signs.
+    llm42__lanes_int total[2] = {LLM42__L(cvttps_epi32)(LLM42__L(mul_ps)(*sum, scale)), LLM42__L(set1_epi32)(0)};
+    LLM42__UNROLL
+    for (int k = 0; k < 16; k++)
+        total[k / 8] = LLM42__L(add_epi32)(total[k / 8], LLM42__L(cvttps_epi32)(LLM42__L(mul_ps)(product[k], scale)));
+    const llm42__lanes_int all = LLM42__L(add_epi32)(total[0], total[1]),
+                           overflow = llm42__lanes_and(llm42__lanes_xor(total[0], all),
+                                                       llm42__lanes_xor(total[1], all));
+    if (llm42__lanes_any_negative(llm42__lanes_or(overflow, llm42__lanes_or(below, above)))) return false;
+    *sum = LLM42__L(mul_ps)(llm42__lanes_to_float(all), back);
+    return true;
+}
+#undef LLM42__L
+
+static void llm42__sm90_steps(const float *x, const float *x_power, const float *w, const float *w_power, int steps,
+                              float *sum) {
+    for (int o = 0; o < 16; o += LLM42__LANES) {
+        llm42__lanes lanes;
+        memcpy(&lanes, sum + o, sizeof lanes);
+        for (int s = 0; s < steps; s++) {
+            if (llm42__sm90_lanes_step(x + 16 * s, x_power + 16 * s, w + 256 * s + o, w_power + 256 * s + o, &lanes))
+                continue;
+            memcpy(sum + o, &lanes, sizeof lanes);
+            llm42__sm90_plain_steps(x + 16 * s, w + 256 * s + o, 1, sum + o, LLM42__LANES);
+            memcpy(&lanes, sum + o, sizeof lanes);
+        }
+        memcpy(sum + o, &lanes, sizeof lanes);
+    }
+}
+#else
+static void llm42__sm90_steps(const float *x, const float *x_power, const float *w, const float *w_power, int steps,
+                              float *sum) {
+    (void)x_power, (void)w_power;
+    llm42__sm90_plain_steps(x, w, steps, sum, 16);
+}
+#endif
+
 // >>team ---------------------------------------------------------------------------------------------------------
 // Owns: sharing the parts of an operator among threads. One OpenMP region spans a pass. Inside it each thread takes the
 // next part from a counter. An operator is over when its parts are done, even if some threads took none. So a thread
