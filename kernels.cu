@@ -30,7 +30,7 @@
 typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 7 };
+enum { LLM42__KERNELS = 8 };
 
 // >>kernel-primitives --------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -97,16 +97,9 @@ __device__ __forceinline__ uint32_t llm42__pack(float low, float high) {
     return *reinterpret_cast<uint32_t *>(&pair);
 }
 
-__device__ __forceinline__ float llm42__exp2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 // silu(gate) x up from bf16 values. All kernels that need it use this one, so that they give the same bits.
 __device__ __forceinline__ float llm42__gated(float gate, float up) {
-    gate = llm42__rounded(gate);
-    return __fdividef(gate, 1.0f + llm42__exp2(gate * -1.44269504f)) * llm42__rounded(up);
+    return llm42__silu(llm42__rounded(gate)) * llm42__rounded(up);
 }
 
 // Byte offset of a piece in shared memory that has rows of 128 bytes. The pieces of a row are permuted, so that the
@@ -1235,7 +1228,7 @@ __global__ void llm42__k_far(const OUT *y, const float *sums, int rows, int n, b
         const float *from = sums + i / width * n + (gated ? column / 8 * 16 + column % 8 : column);
         float want = from[0], most = slack;
         if (gated) {
-            const float up = from[8], silu = want / (1.0f + expf(-want));
+            const float up = from[8], silu = llm42__silu(want);
             want = silu * up;
             most = 1.1f * slack * (fabsf(up) + slack) + fabsf(silu) * slack + fabsf(want) / 128;
         }
@@ -2668,7 +2661,7 @@ __global__ void __launch_bounds__(1024)
     for (int base = thread * 8; base < vocab; base += 8192)
 #pragma unroll
         for (int j = 0; j < 8; j++)
-            if (base + j < vocab) sum += expf(__fsub_rn((float)logits[base + j], largest));
+            if (base + j < vocab) sum += llm42__exp(__fsub_rn((float)logits[base + j], largest));
     sum = llm42__block_sum(sum, shared_sum);
     int token = best.id;
     if (d.temperature > 0) {
@@ -2707,7 +2700,8 @@ __global__ void __launch_bounds__(1024)
         top = llm42__block_best(top, shared_best);
         if (top.id >= 0) token = top.id;
     }
-    if (thread == 0) out[d.row] = llm42_output{token, __fsub_rn(__fsub_rn((float)logits[token], largest), logf(sum))};
+    if (thread == 0)
+        out[d.row] = llm42_output{token, __fsub_rn(__fsub_rn((float)logits[token], largest), llm42__log_f32(sum))};
 }
 
 // >>kernel-mixture -----------------------------------------------------------------------------------------------
@@ -2738,14 +2732,14 @@ __global__ void __launch_bounds__(32)
         if (rank < 0) {
             largest = best.score;
             for (int i = 0; i < MOST && lane + 32 * i < experts; i++)
-                total += expf((float)router[(size_t)row * stride + lane + 32 * i] - largest);
+                total += llm42__exp((float)router[(size_t)row * stride + lane + 32 * i] - largest);
 #pragma unroll
             for (int i = 16; i; i >>= 1) total += __shfl_xor_sync(0xffffffffu, total, i);
             continue;
         }
         int chosen = best.id < 0 ? rank : best.id;
         if (chosen % 32 == lane) taken |= 1u << chosen / 32;
-        float p = __fdiv_rn(expf(best.score - largest), total);
+        float p = __fdiv_rn(llm42__exp(best.score - largest), total);
         sum += p;
         if (lane == 0) {
             id[row * used + rank] = chosen;
