@@ -2897,7 +2897,11 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "llm42_backend_desc.compute: the CUDA backend computes in bf16 with fp32 sums; "
                           "fp32 is the CPU backend's");
+    if (d->arithmetic == LLM42_ARITHMETIC_FP32)
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "llm42_engine_desc.arithmetic: FP32 is the CPU backend's: a GPU sums by its tensor cores");
     const llm42__field fields[] = {{"max_rows", d->max_rows, 1, 1 << 20},
+                                   {"arithmetic", d->arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90},
                                    {"max_context", d->max_context, 1, c->context},
                                    {"pages", d->pages, 1, 1 << 28},
                                    {"page_size", d->page_size, 1, 4096},
@@ -3210,6 +3214,10 @@ static llm42_result llm42__find_devices(const llm42_backend_desc *desc, llm42_cu
     const int ranks = std::max(1, desc->tensor_parallel);
     int count = 0;
     LLM42__TRY(llm42__find_device(options->device, device, error));
+    if (desc->arithmetic == LLM42_ARITHMETIC_SM90 && device->major != 9)
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "llm42_engine_desc.arithmetic: SM90 is that of sm_90 GPUs: %s is sm_%d%d", device->name,
+                          device->major, device->minor);
     LLM42__CU(cudaGetDeviceCount(&count));
     if (!options->devices) options->devices = ranks;
     if (options->device + options->devices > count)

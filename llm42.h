@@ -240,7 +240,7 @@
    Implementation:
       base        results, memory, numbers, files, arrays, names, doubles
       model       json, config, safetensors, llama2c, synthetic, load
-      CPU         vectors, team, sampling, cpu
+      CPU         vectors, sm90, team, sampling, cpu
       simulator   calibration, sim
       engine      state, kv, submit,
                   admit (takes requests in, and preempts them when the planner says so),
@@ -490,9 +490,20 @@ typedef struct llm42_pass {
 } llm42_pass;
 
 // >>api-backend --------------------------------------------------------------------------------------------------
+// How a sum rounds. A schedule is the order of its terms.
+typedef enum llm42_arithmetic {
+    LLM42_ARITHMETIC_DEFAULT,  // the backend's own: FP32 on a CPU, that of the tensor cores on a GPU
+    LLM42_ARITHMETIC_FP32,     // fused multiply-adds in fp32 (section vectors); CPU only
+    // The bits that INVARIANT passes of the CUDA backend give on a Hopper GPU (sm_90, as H100 and H200). On a CPU the
+    // sums of its tensor cores are emulated with integers, which is slow; passes of every schedule then take the
+    // INVARIANT order, so nothing is rolled back. In bf16 only.
+    LLM42_ARITHMETIC_SM90,
+} llm42_arithmetic;
+
 typedef struct llm42_backend_desc {
     const llm42_model *model;
     llm42_dtype compute;  // LLM42_BF16 or LLM42_FP32
+    llm42_arithmetic arithmetic;
     bool logits_fp32, router_fp32;
     int threads;
     int max_rows;                 // rows in a pass, at most
@@ -1038,6 +1049,7 @@ struct llm42_engine_desc {
     llm42_preset preset;           // decides the policies, .window and .group that are 0; default: DVR
     llm42_mode mode;               // default: the preset's
     llm42_dtype compute;           // default: LLM42_BF16
+    llm42_arithmetic arithmetic;   // default: the backend's own. The simulator has none
     bool logits_fp32;              // default: under bf16 logits are rounded to bf16, as serving engines do
     // Keep the router logits of a mixture in fp32. Default: under bf16 they are rounded to bf16, as HF transformers
     // does. A bf16 number has 8 significant bits, so the rounding can make the logits of two experts equal. Then the
@@ -3230,9 +3242,10 @@ static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
 }
 
 // >>sm90 ---------------------------------------------------------------------------------------------------------
-// Owns: the sums of Hopper's tensor cores (sm_90, bf16 products summed in fp32), on a CPU. Three versions, AVX-512,
-// AVX2 and plain C, give the same bits. Calls: numbers, vectors. Invariant: a sum takes its terms in ascending order,
-// in steps of sixteen. Each step is exactly that of llm42__sm90_step.
+// Owns: the arithmetic sm90: sums as Hopper's tensor cores take them (bf16 products, summed in fp32), and other sums as
+// the threads of kernels.cu take them. Each has versions in AVX-512, AVX2 and plain C, which give the same bits.
+// Calls: numbers, vectors.
+// Invariant: a product takes its terms in ascending order, in steps of sixteen. Each step is that of llm42__sm90_step.
 
 // Exponent of a finite number other than 0; subnormal numbers have that of the smallest normal one.
 LLM42__INLINE int llm42__sm90_exponent(float x) {
@@ -3307,6 +3320,8 @@ LLM42__INLINE llm42__lanes llm42__lanes_to_float(__m512i x) {  // cut toward zer
     return _mm512_cvt_roundepi32_ps(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
 LLM42__INLINE bool llm42__lanes_any_negative(__m512i x) { return _mm512_movepi32_mask(x) != 0; }
+// Negative where llm42__lanes_to_float would be wrong.
+LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(__m512i x) { return (void)x, _mm512_setzero_si512(); }
 LLM42__INLINE llm42__lanes_int llm42__lanes_and(__m512i a, __m512i b) { return _mm512_and_si512(a, b); }
 LLM42__INLINE llm42__lanes_int llm42__lanes_or(__m512i a, __m512i b) { return _mm512_or_si512(a, b); }
 LLM42__INLINE llm42__lanes_int llm42__lanes_xor(__m512i a, __m512i b) { return _mm512_xor_si512(a, b); }
@@ -3317,7 +3332,7 @@ typedef __m256 llm42__lanes;
 typedef __m256i llm42__lanes_int;
 enum { LLM42__LANES = 8 };
 #define LLM42__L(name) _mm256_##name
-// Cut toward zero: where the conversion has rounded up, one less. |x| is below 2^31 - 2^7.
+// Cut toward zero: where the conversion has rounded up, one less. |x| is below 2^31 - 2^6.
 LLM42__INLINE llm42__lanes llm42__lanes_to_float(__m256i x) {
     const __m256i size = _mm256_abs_epi32(x), sign = _mm256_and_si256(x, _mm256_set1_epi32(INT32_MIN));
     const __m256 rounded = _mm256_cvtepi32_ps(size);
@@ -3325,6 +3340,10 @@ LLM42__INLINE llm42__lanes llm42__lanes_to_float(__m256i x) {
     return _mm256_castsi256_ps(_mm256_or_si256(_mm256_add_epi32(_mm256_castps_si256(rounded), up), sign));
 }
 LLM42__INLINE bool llm42__lanes_any_negative(__m256i x) { return _mm256_movemask_ps(_mm256_castsi256_ps(x)) != 0; }
+// Negative where llm42__lanes_to_float would be wrong.
+LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(__m256i x) {
+    return _mm256_sub_epi32(_mm256_set1_epi32(INT32_MAX - 64), _mm256_abs_epi32(x));
+}
 LLM42__INLINE llm42__lanes_int llm42__lanes_and(__m256i a, __m256i b) { return _mm256_and_si256(a, b); }
 LLM42__INLINE llm42__lanes_int llm42__lanes_or(__m256i a, __m256i b) { return _mm256_or_si256(a, b); }
 LLM42__INLINE llm42__lanes_int llm42__lanes_xor(__m256i a, __m256i b) { return _mm256_xor_si256(a, b); }
@@ -3364,7 +3383,9 @@ LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, 
     const llm42__lanes_int all = LLM42__L(add_epi32)(total[0], total[1]),
                            overflow = llm42__lanes_and(llm42__lanes_xor(total[0], all),
                                                        llm42__lanes_xor(total[1], all));
-    if (llm42__lanes_any_negative(llm42__lanes_or(overflow, llm42__lanes_or(below, above)))) return false;
+    if (llm42__lanes_any_negative(
+            llm42__lanes_or(llm42__lanes_or(overflow, llm42__lanes_beyond(all)), llm42__lanes_or(below, above))))
+        return false;
     *sum = LLM42__L(mul_ps)(llm42__lanes_to_float(all), back);
     return true;
 }
@@ -3392,6 +3413,168 @@ static void llm42__sm90_steps(const float *x, const float *x_power, const float 
     llm42__sm90_plain_steps(x, w, steps, sum, 16);
 }
 #endif
+
+// Weights of sixteen outputs, side by side: their values, and the values with significands cleared.
+enum { LLM42__SM90_TERMS = 128, LLM42__SM90_ROWS = 64 };  // in a panel; rows that take its steps before the next one
+typedef struct llm42__sm90_panel {
+    float value[LLM42__SM90_TERMS * 16], power[LLM42__SM90_TERMS * 16];
+    bool odd;  // one is subnormal, infinite or NaN: only llm42__sm90_step can take it
+} llm42__sm90_panel;
+
+// True if one of n values is subnormal, infinite or NaN. Clears the significands.
+LLM42__INLINE bool llm42__sm90_powers(const float *x, int n, float *power) {
+    uint32_t odd = 0;
+    for (int i = 0; i < n; i++) {
+        const uint32_t bits = llm42__bits(x[i]), above = (bits << 1) - 0x01000000u;  // of zero: 0xff000000
+        power[i] = llm42__float(bits & 0x7f800000u);
+        odd |= (uint32_t)(above >= 0xfe000000u) & (uint32_t)(above != 0xff000000u);
+    }
+    return odd != 0;
+}
+
+// Sixteen rows of sixteen bf16 values -> value [16 of a row][16 rows].
+#if LLM42__ISA
+static void llm42__sm90_turn(const uint16_t *const w[16], float *value) {
+    __m256i a[16], b[16];
+    LLM42__UNROLL
+    for (int i = 0; i < 16; i++) a[i] = _mm256_loadu_si256((const __m256i *)w[i]);
+    LLM42__UNROLL
+    for (int i = 0; i < 16; i += 2) {  // pairs of rows: value k of both stands in 32 bits
+        b[i] = _mm256_unpacklo_epi16(a[i], a[i + 1]);
+        b[i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 1]);
+    }
+    LLM42__UNROLL
+    for (int i = 0; i < 16; i += 4)  // four rows
+        LLM42__UNROLL
+    for (int j = 0; j < 2; j++) {
+        a[i + 2 * j] = _mm256_unpacklo_epi32(b[i + j], b[i + 2 + j]);
+        a[i + 2 * j + 1] = _mm256_unpackhi_epi32(b[i + j], b[i + 2 + j]);
+    }
+    LLM42__UNROLL
+    for (int i = 0; i < 16; i += 8)  // eight rows: b[i + k] has value k and, in its upper half, k + 8
+        LLM42__UNROLL
+    for (int j = 0; j < 4; j++) {
+        b[i + 2 * j] = _mm256_unpacklo_epi64(a[i + j], a[i + 4 + j]);
+        b[i + 2 * j + 1] = _mm256_unpackhi_epi64(a[i + j], a[i + 4 + j]);
+    }
+    LLM42__UNROLL
+    for (int i = 0; i < 16; i++) {
+        const __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(b[i])),
+                      high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(b[i], 1));
+        float *to = value + i % 8 * 16 + i / 8 * 8;
+        _mm256_storeu_ps(to, _mm256_castsi256_ps(_mm256_slli_epi32(low, 16)));
+        _mm256_storeu_ps(to + 8 * 16, _mm256_castsi256_ps(_mm256_slli_epi32(high, 16)));
+    }
+}
+#else
+static void llm42__sm90_turn(const uint16_t *const w[16], float *value) {
+    for (int k = 0; k < 16; k++)
+        for (int o = 0; o < 16; o++) value[16 * k + o] = llm42__from_bf16(w[o][k]);
+}
+#endif
+
+// Fills a panel from sixteen rows: at most LLM42__SM90_TERMS terms, padded with zeros to a multiple of sixteen. Weights
+// in fp32 are rounded to bf16 first, as the CUDA backend does when it loads them.
+static void llm42__sm90_fill(const void *const w[16], bool bf16, int terms, llm42__sm90_panel *panel) {
+    const int whole = (terms + 15) & ~15;
+    for (int k = 0; k < whole; k += 16) {
+        uint16_t copy[16][16];
+        const uint16_t *row[16];
+        const int n = LLM42__MIN(16, terms - k);
+        for (int o = 0; o < 16; o++) {
+            row[o] = (const uint16_t *)w[o] + k;
+            if (bf16 && n == 16) continue;
+            row[o] = copy[o];
+            memset(copy[o], 0, sizeof copy[o]);
+            if (bf16) memcpy(copy[o], (const uint16_t *)w[o] + k, (size_t)n * sizeof **copy);
+            for (int i = 0; !bf16 && i < n; i++) copy[o][i] = llm42__to_bf16(((const float *)w[o])[k + i]);
+        }
+        llm42__sm90_turn(row, panel->value + 16 * k);
+    }
+    panel->odd = llm42__sm90_powers(panel->value, 16 * whole, panel->power);
+}
+
+// sum [16] += x [terms] times a panel from its row `from` on. terms is a multiple of sixteen.
+static void llm42__sm90_multiply(const float *x, int terms, const llm42__sm90_panel *panel, int from, float sum[16]) {
+    float power[LLM42__SM90_TERMS];
+    const float *value = panel->value + 16 * from;
+    if (llm42__sm90_powers(x, terms, power) || panel->odd) llm42__sm90_plain_steps(x, value, terms / 16, sum, 16);
+    else llm42__sm90_steps(x, power, value, panel->power + 16 * from, terms / 16, sum);
+}
+
+// Shapes: x [rows, stride] of which k terms count, w: sixteen rows of k terms -> sums [rows][16]; at most
+// LLM42__SM90_ROWS rows. Order: steps of sixteen terms, ascending.
+static void llm42__sm90_rows(const float *x, size_t stride, int rows, const void *const w[16], bool bf16, int k,
+                             float *sums) {
+    llm42__sm90_panel panel;
+    memset(sums, 0, (size_t)rows * 16 * sizeof *sums);
+    for (int k0 = 0; k0 < k; k0 += LLM42__SM90_TERMS) {
+        const int terms = LLM42__MIN(LLM42__SM90_TERMS, k - k0), whole = (terms + 15) & ~15;
+        const void *from[16];
+        for (int o = 0; o < 16; o++) from[o] = (const char *)w[o] + (size_t)k0 * (bf16 ? 2 : 4);
+        llm42__sm90_fill(from, bf16, terms, &panel);
+        for (int r = 0; r < rows; r++) {
+            const float *at = x + (size_t)r * stride + k0;
+            float padded[LLM42__SM90_TERMS] = {0};
+            if (terms < whole) at = memcpy(padded, at, (size_t)terms * sizeof *at);
+            llm42__sm90_multiply(at, whole, &panel, 0, sums + 16 * r);
+        }
+    }
+}
+
+// Adds what the lanes of a warp have, by butterfly; lanes is a power of two.
+static float llm42__sm90_warp_sum(float *lane, int lanes) {
+    for (int half = lanes / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
+    return lane[0];
+}
+
+// Adds what the threads of a block have: llm42__block_sum of kernels.cu. threads is a multiple of 32.
+static float llm42__sm90_block_sum(float *thread, int threads) {
+    float sum = 0;
+    for (int i = 0; i < threads; i += 32) sum += llm42__sm90_warp_sum(thread + i, 32);
+    return sum;
+}
+
+// The sum of squares of llm42__k_norm: threads take eight values at a time, in turns. n is at most 16,384.
+static float llm42__sm90_squares(const float *x, int n) {
+    const int width = (n + 63) / 64 * 64, threads = ((width / 8 + 3) / 4 + 31) / 32 * 32;
+    float sum[512] = {0};
+    assert(threads <= 512);
+    for (int at = 0, thread = 0; at < n; at += 8) {
+        for (int i = at; i < LLM42__MIN(at + 8, n); i++) sum[thread] = fmaf(x[i], x[i], sum[thread]);
+        if (++thread == threads) thread = 0;
+    }
+    return llm42__sm90_block_sum(sum, threads);
+}
+
+// That of llm42__k_rope, for a head: a lane has the values of eight pairs. d is at most 128.
+static float llm42__sm90_head_squares(const float *x, int d, bool interleaved) {
+    const int lanes = d <= 16 ? 1 : d <= 32 ? 2 : d <= 64 ? 4 : 8;
+    float sum[8] = {0};
+    assert(d <= 128);
+    for (int pair = 0; pair < d / 2; pair++) {
+        const float a = x[interleaved ? 2 * pair : pair], b = x[interleaved ? 2 * pair + 1 : pair + d / 2];
+        sum[pair / 8] = fmaf(a, a, sum[pair / 8]);
+        sum[pair / 8] = fmaf(b, b, sum[pair / 8]);
+    }
+    return llm42__sm90_warp_sum(sum, lanes);
+}
+
+// The sum of exponentials of llm42__k_route: a lane has every 32nd expert.
+static float llm42__sm90_route_total(const float *x, int n, float largest) {
+    float sum[32] = {0};
+    for (int i = 0; i < n; i++) sum[i % 32] += llm42__exp(x[i] - largest);
+    return llm42__sm90_warp_sum(sum, 32);
+}
+
+// The sum of exponentials of llm42__k_draw: 1,024 threads take eight ids at a time, in turns.
+static float llm42__sm90_sum_exp(const float *x, int n, float largest) {
+    float sum[1024] = {0};
+    for (int base = 0; base < n; base += 8)
+        for (int i = base; i < LLM42__MIN(base + 8, n); i++) sum[base / 8 % 1024] += llm42__exp(x[i] - largest);
+    return llm42__sm90_block_sum(sum, 1024);
+}
 
 // >>team ---------------------------------------------------------------------------------------------------------
 // Owns: sharing the parts of an operator among threads. One OpenMP region spans a pass. Inside it each thread takes the
@@ -3556,6 +3739,96 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
     return (llm42_output){best, llm42__logprob_at(logits, vocab, largest, best)};
 }
 
+// The draw of llm42__k_draw (kernels.cu), for the arithmetic sm90. It finds what top-k and top-p keep by other means
+// than llm42_sample, so the two may differ at the border of what is kept, and in the last bits of the log-probability.
+
+// An integer key that sorts as the float does, with NaN below everything.
+LLM42__INLINE uint32_t llm42__sm90_key(float x) {
+    const uint32_t u = llm42__bits(x == 0.0f ? 0.0f : x);
+    return x != x ? 0 : u & 0x80000000u ? ~u : u | 0x80000000u;
+}
+LLM42__INLINE float llm42__sm90_key_value(uint32_t key) {
+    return llm42__float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
+
+// Weights are summed as integers, in units of 2^-40.
+typedef struct llm42__sm90_draw {
+    const float *logits;
+    int vocab;
+    float largest, scale;
+} llm42__sm90_draw;
+static uint64_t llm42__sm90_mass(const llm42__sm90_draw *d, float logit) {
+    return (uint64_t)((double)llm42__exp((logit - d->largest) * d->scale) * 1099511627776.0);
+}
+
+// Finds, byte by byte, the largest key for which the ids above it hold less than `wanted`: mass if by_mass, else a
+// number of ids. Only keys from floor_key on count. *above: what the ids above the key hold.
+static uint32_t llm42__sm90_find_key(const llm42__sm90_draw *d, bool by_mass, uint64_t wanted, uint32_t floor_key,
+                                     uint64_t *above) {
+    uint32_t prefix = 0;
+    *above = 0;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        uint64_t bins[256] = {0};
+        for (int id = 0; id < d->vocab; id++) {
+            const float x = d->logits[id];
+            const uint32_t key = llm42__sm90_key(x);
+            if (x != x || key < floor_key || (shift < 24 && key >> (shift + 8) != prefix >> (shift + 8))) continue;
+            bins[key >> shift & 255] += by_mass ? llm42__sm90_mass(d, x) : 1;
+        }
+        uint32_t bin = 255;
+        for (; bin > 0 && *above + bins[bin] < wanted; bin--) *above += bins[bin];
+        prefix |= bin << shift;
+    }
+    return prefix;
+}
+
+// What top-k and top-p keep: all ids whose key is above the one returned, and the first *ties ids that have it.
+static uint32_t llm42__sm90_filter(const llm42__sm90_draw *d, const llm42_sampling *p, int *ties) {
+    uint32_t kept = 0;
+    uint64_t above, total = 0;
+    *ties = d->vocab;
+    if (p->top_k > 0 && p->top_k < d->vocab) {
+        kept = llm42__sm90_find_key(d, false, (uint64_t)p->top_k, 0, &above);
+        *ties = p->top_k - (int)above;
+    }
+    if (!(p->top_p > 0 && p->top_p < 1)) return kept;
+    for (int id = 0; id < d->vocab; id++)
+        if (llm42__sm90_key(d->logits[id]) > kept) total += llm42__sm90_mass(d, d->logits[id]);
+    if (kept) total += (uint64_t)*ties * llm42__sm90_mass(d, llm42__sm90_key_value(kept));
+    const float share = p->top_p * (float)((double)total / 1099511627776.0);
+    const uint64_t wanted = LLM42__MAX((uint64_t)ceil((double)share * 1099511627776.0), 1);
+    const uint32_t key = llm42__sm90_find_key(d, true, wanted, kept, &above);
+    const uint64_t each = llm42__sm90_mass(d, llm42__sm90_key_value(key)),
+                   need = each ? (wanted - above + each - 1) / each : (uint64_t)d->vocab;
+    const int most = key == kept ? *ties : d->vocab;
+    *ties = need < 1 ? 1 : need < (uint64_t)most ? (int)need : most;
+    return key;
+}
+
+static llm42_output llm42__sm90_sample(const float *logits, int vocab, const llm42_sampling *p, int position) {
+    const int best = llm42__argmax(logits, vocab);
+    const float largest = logits[best], sum = llm42__sm90_sum_exp(logits, vocab, largest);
+    int token = best;
+    if (p->temperature > 0) {
+        const llm42__sm90_draw d = {logits, vocab, largest, 1.0f / p->temperature};
+        const uint64_t key = llm42__hash(p->seed ^ llm42__hash((uint64_t)position));
+        const bool filtered = p->top_k > 0 || (p->top_p > 0 && p->top_p < 1);
+        int ties = vocab, top = -1;
+        float most = 0;
+        const uint32_t kept = filtered ? llm42__sm90_filter(&d, p, &ties) : 0;
+        for (int id = 0; id < vocab; id++) {
+            const float x = logits[id];
+            const uint32_t at = llm42__sm90_key(x);
+            if (x != x || (filtered && (at < kept || (at == kept && ties-- <= 0)))) continue;
+            if (p->min_p > 0 && id != best && llm42__exp((x - largest) * d.scale) < p->min_p) continue;
+            const float score = fmaf(x, d.scale, llm42__gumbel(key, id));
+            if (score == score && (top < 0 || score > most)) top = id, most = score;
+        }
+        if (top >= 0) token = top;
+    }
+    return (llm42_output){token, (logits[token] - largest) - llm42__log_f32(sum)};
+}
+
 // >>cpu ----------------------------------------------------------------------------------------------------------
 // Owns: the CPU backend: its memory, schedules and operators.
 // Calls: vectors, team, sampling.
@@ -3606,6 +3879,8 @@ typedef struct llm42__cpu {
     size_t scratch_size;      // floats for each thread
     int32_t *sample_scratch;  // [threads][2 V]
 } llm42__cpu;
+
+LLM42__INLINE bool llm42__is_sm90(const llm42__cpu *cpu) { return cpu->desc.arithmetic == LLM42_ARITHMETIC_SM90; }
 
 LLM42__INLINE float llm42__cpu_round(const llm42__cpu *cpu, float x) {
     return cpu->desc.compute == LLM42_BF16 ? llm42__round_bf16(x) : x;
@@ -3766,6 +4041,28 @@ static void llm42__cpu_block(const llm42__cpu *cpu, const float *x, int rows, co
     if (rest) llm42__cpu_tiles(cpu, &llm42__tile_kinds[rest - 1], x, quads, rows, p, n0, count, parts, panel);
 }
 
+// The same in the arithmetic sm90. An output is rounded to bf16 before its bias is added, as the CUDA backend does it.
+static void llm42__cpu_block_sm90(const float *x, int rows, const llm42__product *p, int n0) {
+    const int K = p->w->k, k = p->k1 ? p->k1 - p->k0 : K, count = LLM42__MIN(16, p->w->n - n0);
+    const bool bf16 = p->w->type == LLM42_BF16;
+    const void *w[16];
+    float sums[LLM42__SM90_ROWS * 16];
+    for (int o = 0; o < 16; o++)  // a missing output repeats the last one
+        w[o] = (const char *)p->w->data +
+               ((size_t)(n0 + LLM42__MIN(o, count - 1)) * (size_t)K + (size_t)p->k0) * (bf16 ? 2 : 4);
+    for (int r0 = 0; r0 < rows; r0 += LLM42__SM90_ROWS) {
+        const int r1 = LLM42__MIN(rows, r0 + LLM42__SM90_ROWS);
+        llm42__sm90_rows(x + (size_t)r0 * (size_t)K + p->k0, (size_t)K, r1 - r0, w, bf16, k, sums);
+        for (int r = r0; r < r1; r++)
+            for (int o = 0; o < count; o++) {
+                float sum = sums[16 * (r - r0) + o];
+                if (!p->fp32) sum = llm42__round_bf16(sum);
+                if (p->bias) sum = llm42__round_bf16(sum + p->bias[n0 + o]);
+                p->y[(size_t)r * (size_t)p->w->n + (size_t)(n0 + o)] = sum;
+            }
+    }
+}
+
 typedef struct llm42__matmul {
     llm42__cpu *cpu;
     llm42_schedule schedule;
@@ -3783,8 +4080,10 @@ static void llm42__matmul_part(const void *job, int part, int thread) {
         for (; b >= (p->w->n + 15) / 16; p++) b -= (p->w->n + 15) / 16;
         assert(b * 16 < p->w->n);
         int k = p->k1 ? p->k1 - p->k0 : p->w->k, n = (p->w->n + p->ranks - 1) / p->ranks;
-        llm42__cpu_block(m->cpu, m->x, m->rows, p, b * 16, llm42_cpu_splits(m->schedule, m->shape, n, k),
-                         m->cpu->thread_scratch + m->cpu->scratch_size * (size_t)thread);
+        if (llm42__is_sm90(m->cpu)) llm42__cpu_block_sm90(m->x, m->rows, p, b * 16);
+        else
+            llm42__cpu_block(m->cpu, m->x, m->rows, p, b * 16, llm42_cpu_splits(m->schedule, m->shape, n, k),
+                             m->cpu->thread_scratch + m->cpu->scratch_size * (size_t)thread);
     }
 }
 
@@ -3869,12 +4168,20 @@ static void llm42__cpu_matmul_joined(llm42__cpu *cpu, const llm42_pass *pass, co
     if (!whole) llm42__cpu_join(cpu, pass, out);
 }
 
-// Shapes: x [R, n] -> y [R, n], weight [n]. Order: the one order over n, for each row alone.
-static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int n, const float *weight, float *y) {
+// Sum of x[i]*x[i] for i < n, of a row or, if `head`, of one head.
+static float llm42__cpu_squares(const llm42__cpu *cpu, const float *x, int n, bool head) {
+    if (!llm42__is_sm90(cpu)) return llm42__sum_squares(x, n);
+    return head ? llm42__sm90_head_squares(x, n, cpu->model->config.rope_interleaved) : llm42__sm90_squares(x, n);
+}
+
+// Shapes: x [R, n] -> y [R, n], weight [n]. Order: the one order over n, for each row alone; under sm90 that of
+// llm42__cpu_squares.
+static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int n, bool head, const float *weight,
+                            float *y) {
     for (int r = 0; r < rows; r++) {
         const float *from = x + (size_t)r * (size_t)n;
         float *to = y + (size_t)r * (size_t)n;
-        float sum = llm42__sum_squares(from, n);
+        float sum = llm42__cpu_squares(cpu, from, n, head);
         float scale = 1.0f / sqrtf(sum / (float)n + cpu->model->config.norm_eps) + (sum - sum);  // overflow becomes NaN
         for (int i = 0; i < n; i++) to[i] = from[i] * scale * weight[i];
         llm42__cpu_round_all(cpu, to, (size_t)n);
@@ -4075,17 +4382,138 @@ static void llm42__attention_part(const void *job, int part, int thread) {
     }
 }
 
-// Shapes: q [R, H*d] -> out [R, H*d], over the paged cache. Work: threads share (row, head) pairs.
-// Order: that of llm42__cpu_head. It depends on the row's position, the schedule and its shape.
+// One row and the heads of a KV head in the arithmetic sm90: the one order of attention in kernels.cu. Units of 128
+// keys begin at multiples of 128. Scores are sums of llm42__sm90_rows over d. Weights 2^(score - top) are summed by
+// eight and, rounded to bf16, multiplied by values in steps of sixteen keys. Then units are merged in ascending order.
+// Keys that the row does not see have weight 0.
+typedef struct llm42__sm90_heads {
+    int group;
+    float *q, *weight, *sum, *merged;  // [group][pad] [group][128] [group][16] [group][pad]
+    float *top, *total, *keep, *take;  // [group]
+} llm42__sm90_heads;
+
+enum { LLM42__SM90_UNIT = 128 };
+
+static size_t llm42__sm90_scratch(const llm42_config *c, size_t pad) {
+    return (size_t)(c->heads / c->kv_heads) * (2 * pad + LLM42__SM90_UNIT + 16 + 4);
+}
+
+static void llm42__sm90_scores(const llm42__cpu *cpu, const llm42__sm90_heads *h, const void *k, const int32_t *pages,
+                               int kv_head, llm42__span s) {
+    llm42__sm90_panel panel;
+    const void *at[16];
+    for (int i = 0; i < h->group * LLM42__SM90_UNIT; i++) h->weight[i] = -INFINITY;
+    for (int t0 = s.first & ~15; t0 < s.end; t0 += 16) {
+        llm42__cpu_addresses(cpu, k, 2, pages, kv_head, s, t0, at);
+        llm42__sm90_fill(at, true, cpu->pad, &panel);
+        for (int g = 0; g < h->group; g++) {
+            float sum[16] = {0};
+            llm42__sm90_multiply(h->q + g * cpu->pad, cpu->pad, &panel, 0, sum);
+            for (int j = 0; j < 16; j++)
+                if (t0 + j >= s.first && t0 + j < s.end) h->weight[g * LLM42__SM90_UNIT + t0 - s.begin + j] = sum[j];
+        }
+    }
+}
+
+// Scores become weights. first: there is nothing to merge the unit with.
+static void llm42__sm90_softmax(const llm42__sm90_heads *h, int g, float scale, bool first) {
+    float *weight = h->weight + g * LLM42__SM90_UNIT, eight[8] = {0}, top = -INFINITY;
+    for (int i = 0; i < LLM42__SM90_UNIT; i++) top = weight[i] > top ? weight[i] : top;
+    const float base = top == -INFINITY ? 0.0f : top * scale;
+    for (int i = 0; i < LLM42__SM90_UNIT; i++) weight[i] = llm42__exp2(fmaf(weight[i], scale, -base));
+    for (int i = 0; i < LLM42__SM90_UNIT; i++) eight[i % 8] += weight[i];
+    for (int i = 0; i < LLM42__SM90_UNIT; i++) weight[i] = llm42__round_bf16(weight[i]);
+    const float total = ((eight[0] + eight[1]) + (eight[2] + eight[3])) +
+                        ((eight[4] + eight[5]) + (eight[6] + eight[7]));
+    if (first) {
+        h->top[g] = top, h->total[g] = total;
+        return;
+    }
+    const float higher = top > h->top[g] ? top : h->top[g], from = higher == -INFINITY ? 0.0f : higher;
+    h->keep[g] = llm42__exp2((h->top[g] - from) * scale);
+    h->take[g] = llm42__exp2((top - from) * scale);
+    h->total[g] = fmaf(h->total[g], h->keep[g], total * h->take[g]);
+    h->top[g] = higher;
+}
+
+static void llm42__sm90_values(const llm42__cpu *cpu, const llm42__sm90_heads *h, const void *v, const int32_t *pages,
+                               int kv_head, llm42__span s, bool first) {
+    llm42__sm90_panel panel;
+    const void *at[16];
+    for (int c0 = 0; c0 < cpu->pad; c0 += 16) {
+        memset(h->sum, 0, (size_t)h->group * 16 * sizeof *h->sum);
+        for (int t0 = s.first & ~15; t0 < s.end; t0 += 16) {
+            llm42__cpu_addresses(cpu, v, 2, pages, kv_head, s, t0, at);
+            for (int j = 0; j < 16; j++)
+                llm42__v16_store(panel.value + 16 * j, t0 + j < s.first || t0 + j >= s.end
+                                                           ? llm42__v16_set(0.0f)
+                                                           : llm42__v16_load_bf16((const uint16_t *)at[j] + c0));
+            panel.odd = llm42__sm90_powers(panel.value, 256, panel.power);
+            for (int g = 0; g < h->group; g++)
+                llm42__sm90_multiply(h->weight + g * LLM42__SM90_UNIT + t0 - s.begin, 16, &panel, 0, h->sum + 16 * g);
+        }
+        for (int g = 0; g < h->group; g++)
+            for (int i = 0; i < 16; i++) {
+                float *merged = &h->merged[g * cpu->pad + c0 + i], sum = h->sum[16 * g + i];
+                *merged = first ? sum : fmaf(*merged, h->keep[g], sum * h->take[g]);
+            }
+    }
+}
+
+static void llm42__sm90_attend(const llm42__cpu *cpu, int layer, const llm42_row *row, const int32_t *pages,
+                               int kv_head, const float *q, float *out, float *scratch) {
+    const llm42_config *c = &cpu->model->config;
+    const size_t offset = (size_t)layer * cpu->kv_layer * 2;
+    const int end = row->position + 1, d = c->head_dim, group = c->heads / c->kv_heads,
+              first = cpu->model->layer[layer].sliding ? LLM42__MAX(0, end - c->sliding_window) : 0,
+              begin = first / LLM42__SM90_UNIT * LLM42__SM90_UNIT;
+    const float scale = (float)(1.4426950408889634 / sqrt((double)d));
+    llm42__sm90_heads h = {.group = group, .q = scratch};
+    h.weight = h.q + group * cpu->pad, h.sum = h.weight + group * LLM42__SM90_UNIT, h.merged = h.sum + group * 16;
+    h.top = h.merged + group * cpu->pad, h.total = h.top + group, h.keep = h.total + group, h.take = h.keep + group;
+    for (int g = 0; g < group; g++)
+        for (int i = 0; i < cpu->pad; i++) h.q[g * cpu->pad + i] = i < d ? q[g * d + i] : 0.0f;
+    for (int unit = begin; unit < end; unit += LLM42__SM90_UNIT) {
+        const llm42__span s = {LLM42__MAX(first, unit), LLM42__MIN(end, unit + LLM42__SM90_UNIT), unit,
+                               unit + LLM42__SM90_UNIT};
+        llm42__sm90_scores(cpu, &h, (const char *)cpu->k + offset, pages, kv_head, s);
+        for (int g = 0; g < group; g++) llm42__sm90_softmax(&h, g, scale, unit == begin);
+        llm42__sm90_values(cpu, &h, (const char *)cpu->v + offset, pages, kv_head, s, unit == begin);
+    }
+    for (int g = 0; g < group; g++) {
+        const float inverse = 1.0f / h.total[g];
+        for (int i = 0; i < d; i++) out[g * d + i] = llm42__round_bf16(h.merged[g * cpu->pad + i] * inverse);
+    }
+}
+
+static void llm42__attention_part_sm90(const void *job, int part, int thread) {
+    const llm42__attention *a = job;
+    const llm42_config *c = &a->cpu->model->config;
+    const int64_t first = (int64_t)part * a->tasks_per_part,
+                  end = LLM42__MIN(first + a->tasks_per_part, (int64_t)a->pass->rows * c->kv_heads);
+    const int64_t values = c->heads / c->kv_heads * c->head_dim;
+    for (int64_t task = first; task < end; task++) {
+        const llm42_row *row = &a->pass->row[task / c->kv_heads];
+        llm42__sm90_attend(a->cpu, a->layer, row, a->pass->seq[row->seq].pages, (int)(task % c->kv_heads),
+                           a->q + task * values, a->out + task * values,
+                           a->cpu->thread_scratch + a->cpu->scratch_size * (size_t)thread);
+    }
+}
+
+// Shapes: q [R, H*d] -> out [R, H*d], over the paged cache. Work: threads share (row, head) pairs; under sm90 pairs of
+// a row and a KV head.
+// Order: that of llm42__cpu_head. It depends on the row's position, the schedule and its shape. Under sm90 that of
+// llm42__sm90_attend.
 static void llm42__cpu_attention(llm42__cpu *cpu, const llm42_pass *pass, int layer, const float *q, float *out) {
     const llm42_config *c = &cpu->model->config;
     double work = 0;
     for (int r = 0; r < pass->rows; r++) work += 2.0 * (pass->row[r].position + 1) * c->heads * c->head_dim;
     llm42__attention a = {.cpu = cpu, .pass = pass, .layer = layer, .q = q, .out = out};
-    int64_t tasks = (int64_t)pass->rows * c->heads;
+    const bool sm90 = llm42__is_sm90(cpu);
+    int64_t tasks = (int64_t)pass->rows * (sm90 ? c->kv_heads : c->heads);
     a.tasks_per_part = (int)(1 + tasks / (16 * cpu->team.threads));
-    llm42__team_run(&cpu->team, work, (int)((tasks + a.tasks_per_part - 1) / a.tasks_per_part), llm42__attention_part,
-                    &a);
+    llm42__team_run(&cpu->team, work, (int)((tasks + a.tasks_per_part - 1) / a.tasks_per_part),
+                    sm90 ? llm42__attention_part_sm90 : llm42__attention_part, &a);
 }
 
 typedef struct llm42__gate {
@@ -4100,7 +4528,10 @@ static void llm42__gate_part(const void *job, int part, int thread) {
     (void)thread;
     float *gate = g->gate + (size_t)part * g->size;
     const float *up = g->up + (size_t)part * g->size;
-    for (size_t i = 0; i < g->size; i++) gate[i] = gate[i] / (1.0f + llm42__exp(-gate[i])) * up[i];
+    if (llm42__is_sm90(g->cpu))
+        for (size_t i = 0; i < g->size; i++) gate[i] = llm42__silu(gate[i]) * up[i];
+    else
+        for (size_t i = 0; i < g->size; i++) gate[i] = gate[i] / (1.0f + llm42__exp(-gate[i])) * up[i];
     llm42__cpu_round_all(g->cpu, gate, g->size);
 }
 
@@ -4122,7 +4553,9 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
         const float *p = router + (size_t)r * (size_t)c->experts;
         int32_t *id = cpu->expert_id + (size_t)r * (size_t)c->experts_used;
         float *weight = cpu->expert_weight + (size_t)r * (size_t)c->experts_used;
-        float largest = p[llm42__argmax(p, c->experts)], total = llm42__sum_exp(p, c->experts, largest, 1.0f), sum = 0;
+        float largest = p[llm42__argmax(p, c->experts)], sum = 0;
+        float total = llm42__is_sm90(cpu) ? llm42__sm90_route_total(p, c->experts, largest)
+                                          : llm42__sum_exp(p, c->experts, largest, 1.0f);
         for (int rank = 0; rank < c->experts_used; rank++) {
             int best = -1;
             for (int e = 0; e < c->experts; e++) {
@@ -4195,7 +4628,7 @@ static void llm42__residual_part(const void *job, int r, int thread) {
     float *x = w->cpu->x + (size_t)r * (size_t)D;
     for (int i = 0; w->delta && i < D; i++) x[i] += w->delta[(size_t)r * (size_t)D + (size_t)i];
     llm42__cpu_round_all(w->cpu, x, (size_t)D);
-    llm42__cpu_norm(w->cpu, x, 1, D, w->weight, w->cpu->h + (size_t)r * (size_t)D);
+    llm42__cpu_norm(w->cpu, x, 1, D, false, w->weight, w->cpu->h + (size_t)r * (size_t)D);
 }
 
 static void llm42__cpu_residual(llm42__cpu *cpu, const llm42_pass *pass, const float *delta, const float *weight) {
@@ -4215,8 +4648,8 @@ static void llm42__rope_part(const void *job, int r, int thread) {
     size_t kv = (size_t)(c->kv_heads * c->head_dim);
     float *q = cpu->q + (size_t)r * (size_t)(c->heads * c->head_dim), *k = cpu->kv + (size_t)r * kv;
     if (layer->q_norm) {
-        llm42__cpu_norm(cpu, q, c->heads, c->head_dim, layer->q_norm, q);
-        llm42__cpu_norm(cpu, k, c->kv_heads, c->head_dim, layer->k_norm, k);
+        llm42__cpu_norm(cpu, q, c->heads, c->head_dim, true, layer->q_norm, q);
+        llm42__cpu_norm(cpu, k, c->kv_heads, c->head_dim, true, layer->k_norm, k);
     }
     llm42__cpu_rope(cpu, q, c->heads, row->position);
     llm42__cpu_rope(cpu, k, c->kv_heads, row->position);
@@ -4255,8 +4688,11 @@ static void llm42__sample_part(const void *job, int part, int thread) {
     size_t V = (size_t)vocab;
     const float *logits = d->cpu->logits + (size_t)part * V;
     if (d->pass->logits) memcpy(d->pass->logits + (size_t)r * V, logits, V * sizeof *logits);
-    d->pass->out[r] = llm42_sample(logits, vocab, &d->pass->seq[row->seq].sampling, row->position,
-                                   d->cpu->sample_scratch + 2 * V * (size_t)thread);
+    const llm42_sampling *sampling = &d->pass->seq[row->seq].sampling;
+    if (llm42__is_sm90(d->cpu)) d->pass->out[r] = llm42__sm90_sample(logits, vocab, sampling, row->position);
+    else
+        d->pass->out[r] = llm42_sample(logits, vocab, sampling, row->position,
+                                       d->cpu->sample_scratch + 2 * V * (size_t)thread);
 }
 
 // The LM head and the draw, from h [R, D], for rows that have LLM42_ROW_SAMPLE.
@@ -4343,9 +4779,12 @@ static void llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass) {
     llm42__cpu_head_out(cpu, pass);
 }
 
-static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_error *error) {
+static llm42_result llm42__cpu_run(void *state, const llm42_pass *wanted, llm42_error *error) {
     llm42__cpu *cpu = state;
+    llm42_pass copy = *wanted;
+    const llm42_pass *pass = &copy;
     LLM42__TRY(llm42__cpu_check(cpu, pass, error));
+    if (llm42__is_sm90(cpu)) copy.schedule = LLM42_INVARIANT;
     cpu->team.threads = cpu->work_per_row * pass->rows < 3e6 ? 1 : cpu->desc.threads;  // an OpenMP region costs time
 #ifdef _OPENMP
     if (cpu->team.threads > 1) {
@@ -4405,7 +4844,8 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size;
     if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
-    cpu->scratch_size = (LLM42__MAX(4 * wide, 3 * pad + T + 32) + 15) & ~(size_t)15;
+    size_t scratch = llm42__is_sm90(cpu) ? llm42__sm90_scratch(c, pad) : 3 * pad + T + 32;
+    cpu->scratch_size = (LLM42__MAX(4 * wide, scratch) + 15) & ~(size_t)15;
     struct {
         void **to;
         size_t count, size;
@@ -4462,8 +4902,21 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
                                    {"max_rows", d->max_rows, 1, 1 << 20},
                                    {"max_context", d->max_context, 1, c->context},
                                    {"pages", d->pages, 1, 1 << 28},
-                                   {"page_size", d->page_size, 1, 4096}};
+                                   {"page_size", d->page_size, 1, 4096},
+                                   {"arithmetic", d->arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90}};
     LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
+    if (d->arithmetic == LLM42_ARITHMETIC_SM90) {
+        if (d->compute != LLM42_BF16)
+            return llm42_fail(
+                error, LLM42_UNSUPPORTED,
+                "llm42_engine_desc.arithmetic: SM90 is the arithmetic of bf16 tensor cores: .compute must "
+                "be BF16");
+        if (c->head_dim > 128 || c->head_dim % 2 || c->dim > 16384)
+            return llm42_fail(error, LLM42_UNSUPPORTED,
+                              "llm42_engine_desc.arithmetic: SM90 needs an even head_dim up to 128 and a width up to "
+                              "16384, as the CUDA backend does; model %s has %d and %d",
+                              d->model->name, c->head_dim, c->dim);
+    }
     return llm42__check_ranks("llm42_backend_desc", c, d->tensor_parallel, d->leaves, error);
 }
 
@@ -4501,8 +4954,9 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
                           desc->pages, desc->page_size, desc->max_rows);
     }
     llm42__rope_table(&desc->model->config, cpu->rope, desc->max_context);
-    llm42__log(desc->log, desc->log_user, "cpu backend: %s, %d threads, %s, %d pages of %d tokens", llm42_cpu_isa(),
-               desc->threads, desc->compute == LLM42_BF16 ? "bf16" : "fp32", desc->pages, desc->page_size);
+    llm42__log(desc->log, desc->log_user, "cpu backend: %s, %d threads, %s%s, %d pages of %d tokens", llm42_cpu_isa(),
+               desc->threads, desc->compute == LLM42_BF16 ? "bf16" : "fp32",
+               llm42__is_sm90(cpu) ? " in arithmetic sm90" : "", desc->pages, desc->page_size);
     *state = cpu;
     return LLM42_OK;
 }
@@ -7047,6 +7501,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
             {"compute", d->compute, LLM42_BF16, LLM42_FP32},
+        {"arithmetic", d->arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90},
         {"threads", d->threads, 1, 1024},
         {"max_context", d->max_context, 2, c->context},
         {"max_running", d->max_running, 1, 1 << 16},
@@ -7214,6 +7669,7 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     e->view.measured = !d.backend->estimate;
     llm42_backend_desc backend = {.model = d.model,
                                   .compute = d.compute,
+                                  .arithmetic = d.arithmetic,
                                   .logits_fp32 = d.logits_fp32,
                                   .router_fp32 = d.router_fp32,
                                   .tensor_parallel = d.tensor_parallel,

@@ -237,6 +237,15 @@ static inline llm42_dtype args_dtype(const char *name, const char *value) {
     return args_choice(name, value, words) == 0 ? LLM42_BF16 : LLM42_FP32;
 }
 
+// --arithmetic as the library's name of it. NULL: the backend's own.
+static inline llm42_arithmetic args_arithmetic(const char *value) {
+    static const char *const words[] = {"fp32", "sm90", NULL};
+    if (!value) return LLM42_ARITHMETIC_DEFAULT;
+    return args_choice("--arithmetic", value, words) == 0 ? LLM42_ARITHMETIC_FP32 : LLM42_ARITHMETIC_SM90;
+}
+#define ARGS_ARITHMETIC(value) \
+    ARGS_TEXT("arithmetic NAME", value, "how sums round: fp32, a CPU's own, or sm90, the bits of a Hopper GPU")
+
 // The backend of a name, "cpu" or "cuda"; exits if this build does not have it.
 static inline const llm42_backend *args_backend(const char *name) {
     static const char *const words[] = {"cpu", "cuda", NULL};

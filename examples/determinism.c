@@ -33,7 +33,7 @@ typedef struct tally {
 } tally;  // difference: the earliest
 
 typedef struct study {
-    const char *model_path, *suite, *preset, *tsv_path, *dtype, *backend_name, *planner;
+    const char *model_path, *suite, *preset, *tsv_path, *dtype, *arithmetic, *backend_name, *planner;
     int64_t requests, tokens, seed, window, group, tensor_parallel, leaves, devices, threads;
     float temperature;
     const llm42_backend *backend;
@@ -73,6 +73,7 @@ static llm42_engine *open_engine(study *s, const way *w, bool prefix_cache) {
     desc.log = args_manifest_log;
     desc.log_user = &s->manifest;
     desc.compute = args_dtype("--dtype", s->dtype);
+    desc.arithmetic = args_arithmetic(s->arithmetic);
     desc.window = (int)s->window;
     desc.group = (int)s->group;
     desc.threads = (int)s->threads;
@@ -311,6 +312,7 @@ static scoring open_scoring(study *s, const llm42_engine_desc *d, llm42_schedule
     scorer.desc = (llm42_backend_desc){.model = d->model,
                                        .backend_desc = d->backend_desc,
                                        .compute = d->compute,
+                                       .arithmetic = d->arithmetic,
                                        .logits_fp32 = d->logits_fp32,
                                        .router_fp32 = d->router_fp32,
                                        .tensor_parallel = d->tensor_parallel,
@@ -449,6 +451,7 @@ int main(int argc, char **argv) {
         ARGS_INT("window W", &s.window, 0, 4096, "tokens of a request in a verification; 0: the preset's"),
         ARGS_INT("group G", &s.group, 0, 4096, "requests verified together; 0: the preset's"),
         ARGS_TEXT("dtype TYPE", &s.dtype, "bf16 or fp32"),
+        ARGS_ARITHMETIC(&s.arithmetic),
         ARGS_END,
     };
     args_parse(argc, argv, "Counts unique outputs of equal requests in batches of every size, by preset.", options);
@@ -457,6 +460,7 @@ int main(int argc, char **argv) {
     bool chosen[WAYS];
     for (int i = 0; i < WAYS; i++) chosen[i] = one == WAYS || one == i;
     args_dtype("--dtype", s.dtype);
+    args_arithmetic(s.arithmetic);
     args_choice("--planner", s.planner, planner_names);
     s.backend = args_backend(s.backend_name);
     llm42_error error = {0};

@@ -8,7 +8,8 @@
 #include "planners.h"
 #include "tokenizer.h"
 
-static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *ids_text, *backend = "cpu", *dtype = "bf16";
+static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *ids_text, *backend = "cpu", *dtype = "bf16",
+                  *arithmetic;
 static const char *trace_path, *planner = "default", *preset = "dvr", *verifier;
 static int64_t n, top_k, seed, samples = 1, window, group, threads, tensor_parallel = 1, leaves = 1, devices;
 static float temperature, top_p, min_p;
@@ -32,6 +33,7 @@ static const args_option options[] = {
     ARGS_FLAG("logprobs", &logprobs, "print a table: sample position token logprob text; with --ids-out no text"),
     ARGS_TEXT("backend NAME", &backend, "cpu or cuda"),
     ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
+    ARGS_ARITHMETIC(&arithmetic),
     ARGS_TEXT("preset NAME", &preset, "policies of the engine: dvr, best, invariant or paper"),
     ARGS_TEXT("verifier NAME", &verifier, "order of sums of replay passes: fixed or invariant (default: the preset's)"),
     ARGS_INT("window W", &window, 0, 4096, "tokens of one request in a verification; 0: the preset's"),
@@ -191,6 +193,7 @@ int main(int argc, char **argv) {
                               .backend_desc = args_cuda_desc(table, tensor_parallel, devices),
                               .planner = planner_find(planner),
                               .compute = compute,
+                              .arithmetic = args_arithmetic(arithmetic),
                               .tensor_parallel = (int)tensor_parallel,
                               .leaves = (int)leaves,
                               .threads = (int)threads,

@@ -14,7 +14,8 @@
 //     build/score --ids IDS                                          presets dvr, best and invariant
 //     build/score --ids IDS --schedule fixed --rows 512 --prompt N   preset paper: M = W x G = 512, and prompts run
 //                                                                    alone, each in one pass of its own shape
-// If --tensor-parallel or --leaves were given there, give the same here. Presets dvr, best and invariant need only
+// If --arithmetic, --tensor-parallel or --leaves were given there, give the same here. Presets dvr, best and invariant
+// need only
 // --leaves, if there were as many leaves as ranks.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
@@ -29,7 +30,7 @@
 enum { PAGE = 16, CONTEXT = 8192 };  // tokens in a KV page; the longest sequence of an engine, by default
 
 static const char *model_path = "examples/tiny42", *tokenizer, *text, *ids_text, *dtype = "bf16", *name = "cpu";
-static const char *how = "invariant";
+static const char *how = "invariant", *arithmetic;
 static int64_t threads, rows = 32, prompt, tensor_parallel = 1, leaves = 1, devices;
 static bool all_logits, no_mmap;
 
@@ -40,6 +41,7 @@ static const args_option options[] = {
     ARGS_TEXT("text TEXT", &text, "the tokens as text; BOS goes before it"),
     ARGS_TEXT("backend NAME", &name, "cpu or cuda"),
     ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
+    ARGS_ARITHMETIC(&arithmetic),
     ARGS_TEXT("schedule NAME", &how, "order of sums: fast, fixed or invariant"),
     ARGS_INT("rows N", &rows, 1, 4096, "tokens that run in one pass; M of fixed passes"),
     ARGS_INT("prompt N", &prompt, 0, INT32_MAX,
@@ -106,6 +108,7 @@ int main(int argc, char **argv) {
     s.desc = (llm42_backend_desc){.model = model,
                                   .backend_desc = args_cuda_desc(backend, tensor_parallel, devices),
                                   .compute = compute,
+                                  .arithmetic = args_arithmetic(arithmetic),
                                   .logits_fp32 = compute == LLM42_FP32,
                                   .tensor_parallel = (int)tensor_parallel,
                                   .leaves = (int)leaves,
