@@ -10,29 +10,6 @@
 
 static const double LAYER_TOLERANCE = 0.05;
 
-typedef struct shot {
-    int layer, rows, width;
-    char name[24];
-    float *values;
-} shot;
-typedef struct film {
-    shot *shots;
-} film;
-
-static void film_take(void *user, int layer, const char *name, int rows, int width, const float *values) {
-    film *f = user;
-    size_t n = (size_t)rows * (size_t)width;
-    shot s = {.layer = layer, .rows = rows, .width = width, .values = new_floats(n)};
-    snprintf(s.name, sizeof s.name, "%s", name);
-    memcpy(s.values, values, n * sizeof *values);
-    arrput(f->shots, s);
-}
-
-static void film_free(film *f) {
-    for (int i = 0; i < (int)arrlen(f->shots); i++) free(f->shots[i].values);
-    arrfree(f->shots);
-}
-
 // Where two films part: the first operator and row beyond the tolerance; its error. at < 0: nowhere.
 typedef struct parting {
     int at, row;

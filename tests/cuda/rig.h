@@ -13,6 +13,7 @@
 // The parts: one file each. test_cuda.c runs those that --part names.
 void part_models(void);
 void part_layers(void);
+void part_arithmetic(void);
 void part_passes(void);
 void part_errors(void);
 void part_overlap(void);
@@ -80,6 +81,19 @@ bool rig_feed(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int fr
               float *logits);
 // Feeds count ids, from position 0, in passes of at most `chunk` rows.
 bool rig_prefill(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int count, int chunk, float *logits);
+
+// The operators of a pass: the output of each, as film_take (a llm42_probe_fn) gets it
+// ----------------------------------
+typedef struct shot {
+    int layer, rows, width;
+    char name[24];
+    float *values;
+} shot;
+typedef struct film {
+    shot *shots;  // an stb_ds array
+} film;
+void film_take(void *user, int layer, const char *name, int rows, int width, const float *values);
+void film_free(film *f);
 
 // Numbers ----------------------------------------------------------------------------------------------------------
 int32_t *random_ids(int count, int vocab, uint64_t seed);  // the caller frees them

@@ -5,6 +5,7 @@
 // Each part is a file of this folder:
 //   models       logits against goldens
 //   layers       operator by operator against the CPU backend
+//   arithmetic   the same to the bit: the CPU backend in the arithmetic sm90
 //   passes       the bits of rows under each schedule
 //   errors       one clear line for each error
 //   overlap      passes in flight
@@ -21,9 +22,9 @@
 static const char *part = "all", *backend = "cuda", *tsv_path, *algorithm_path;
 
 static const args_option table[] = {
-    ARGS_TEXT(
-        "part NAME", &part,
-        "models, layers, passes, determinism, sglang, errors, overlap, small, ranks\n                         or all"),
+    ARGS_TEXT("part NAME", &part,
+              "models, layers, arithmetic, passes, determinism, sglang, errors, overlap, small,\n                      "
+              "   ranks or all"),
     ARGS_TEXT("backend NAME", &backend, "cuda, or cpu to test the tests"),
     ARGS_TEXT("shared DIR", &options.shared, "folder of models/ and traces/; without it their tests are skipped"),
     ARGS_TEXT("model SPEC", &options.model, "model of passes, determinism, sglang and overlap (default: base42)"),
@@ -58,9 +59,10 @@ static const struct {
     const char *name;
     void (*test)(void);
 } parts[] = {
-    {"models", part_models}, {"layers", part_layers},   {"passes", part_passes},
-    {"errors", part_errors}, {"overlap", part_overlap}, {"small", part_small},
-    {"ranks", part_ranks},   {"sglang", part_sglang},   {"determinism", part_determinism},
+    {"models", part_models},         {"layers", part_layers},   {"passes", part_passes},
+    {"errors", part_errors},         {"overlap", part_overlap}, {"small", part_small},
+    {"ranks", part_ranks},           {"sglang", part_sglang},   {"determinism", part_determinism},
+    {"arithmetic", part_arithmetic},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
@@ -79,8 +81,8 @@ static bool device_present(void) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[] = {"models",  "layers", "passes", "determinism", "sglang", "errors",
-                                        "overlap", "small",  "ranks",  "all",         NULL};
+    static const char *const names[] = {"models",  "layers", "passes", "determinism", "sglang",     "errors",
+                                        "overlap", "small",  "ranks",  "all",         "arithmetic", NULL};
     char tsv_part[4096];
     FILE *tsv = NULL;
     args_parse(argc, argv, "Tests the CUDA backend on a device.", table);

@@ -1,0 +1,274 @@
+// arithmetic.c: a CPU answers with a Hopper GPU's bits. The same rows run in INVARIANT passes of the tested backend and
+// of the CPU backend in the arithmetic sm90, on small models of every kind. Each value of each operator, each logit,
+// token and log-probability must have the same bits. The first value that differs is named.
+//
+// The control: against the CPU's own arithmetic, fp32, the same comparison must find a difference.
+#include "rig.h"
+#include "../make_model.h"
+
+// How a model is run. Where a model cannot be cut into so many leaves or ranks, into as many as it can.
+typedef struct variant {
+    const char *name;
+    bool fp32;  // logits and router logits
+    int leaves, ranks;
+} variant;
+static const variant variants[] = {{"bf16 logits", false, 1, 1},       {"fp32 logits", true, 1, 1},
+                                   {"2 leaves", false, 2, 1},          {"8 leaves", true, 8, 1},
+                                   {"8 leaves, 2 ranks", false, 8, 2}, {"2 ranks", false, 1, 2}};
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
+static uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+// All NaN count as one value: a GPU writes another one than a CPU.
+static bool same_bits(float a, float b) { return bits_of(a) == bits_of(b) || (a != a && b != b); }
+
+// The first value of an operator that differs. False: there is none.
+static bool check_shot(const char *what, const shot *want, const shot *got) {
+    const size_t width = (size_t)want->width;
+    size_t first = 0, values = 0, rows = 0;
+    for (int r = 0; r < want->rows; r++) {
+        const size_t before = values;
+        for (size_t i = (size_t)r * width; i < (size_t)(r + 1) * width; i++) {
+            if (same_bits(want->values[i], got->values[i])) continue;
+            if (!values++) first = i;
+        }
+        rows += values > before;
+    }
+    if (!values) return false;
+    const float a = got->values[first], b = want->values[first];
+    CHECK_MSG(false,
+              "%s: layer %d, %s, row %zu, column %zu: %.9g (0x%08x), on the CPU %.9g (0x%08x): the first of %zu of %zu "
+              "values that differ, in %zu of %d rows",
+              what, want->layer, want->name, first / width, first % width, (double)a, bits_of(a), (double)b, bits_of(b),
+              values, (size_t)want->rows * width, rows, want->rows);
+    return true;
+}
+
+// Compares two films up to the first operator that differs. Returns the number of equal ones, or -1.
+static int compare_films(const char *what, const film *want, const film *got) {
+    for (int i = 0; i < (int)arrlen(want->shots); i++) {
+        const shot *a = &want->shots[i], *b = i < (int)arrlen(got->shots) ? &got->shots[i] : NULL;
+        if (!CHECK_MSG(b && a->layer == b->layer && a->rows == b->rows && a->width == b->width &&
+                           !strcmp(a->name, b->name),
+                       "%s: operator %d is %s [%d, %d] of layer %d, on the CPU %s [%d, %d] of layer %d", what, i,
+                       b ? b->name : "missing", b ? b->rows : 0, b ? b->width : 0, b ? b->layer : 0, a->name, a->rows,
+                       a->width, a->layer))
+            return -1;
+        if (check_shot(what, a, b)) return -1;
+    }
+    return (int)arrlen(want->shots);
+}
+
+// The rows of four passes, all sampled: two prompts; the rest of one beside a single row; single rows alone, with two
+// and more units of keys; and windows of few rows.
+enum { MOST_ROWS = 192, SEQUENCES = 4, PASSES = 5 };
+static int make_rows(int pass, int context, const int32_t *ids, llm42_row *row) {
+    const int half = context < 300 ? context / 2 - 4 : 160, most = context < 300 ? context - 4 : 310;
+    const struct {
+        int seq, from, count;
+    } runs[PASSES][SEQUENCES] = {{{0, 0, half}, {1, 0, 19}},
+                                 {{0, half, most - half}, {1, 19, 1}, {2, 0, 1}},
+                                 {{0, most, 1}, {1, 20, 1}, {2, 1, 1}, {3, 0, 1}},
+                                 {{0, most, 2}, {1, 20, 5}, {3, 1, 3}},
+                                 {{0, most + 2, 1}, {3, 4, 1}}};
+    int rows = 0;
+    for (int s = 0; s < SEQUENCES; s++)
+        for (int i = 0; i < runs[pass][s].count; i++) {
+            const int seq = runs[pass][s].seq, position = runs[pass][s].from + i;
+            assert(rows < MOST_ROWS && position < context);
+            row[rows++] = (llm42_row){seq, position, ids[(101 * seq + position) % 512], LLM42_ROW_SAMPLE};
+        }
+    return rows;
+}
+
+typedef struct answer {
+    film films[PASSES];
+    llm42_output out[2][PASSES][MOST_ROWS];  // [1]: of the same passes again, unprobed
+    float *logits[PASSES];
+} answer;
+
+static void answer_free(answer *a) {
+    for (int p = 0; p < PASSES; p++) {
+        film_free(&a->films[p]);
+        free(a->logits[p]);
+    }
+    free(a);
+}
+
+static void run_passes(rig *g, int context, const int32_t *ids, answer *a) {
+    static const llm42_sampling sampling[SEQUENCES] = {{0},
+                                                       {.temperature = 0.9f, .top_k = 20, .top_p = 0.9f, .seed = 5},
+                                                       {.temperature = 1.1f, .min_p = 0.05f, .seed = 6},
+                                                       {.temperature = 1.0f, .top_p = 0.7f, .seed = 7}};
+    for (int s = 0; s < SEQUENCES; s++) g->seq[s].sampling = sampling[s];
+    for (int again = 0; again < 2; again++)
+        for (int p = 0; p < PASSES; p++) {
+            llm42_row row[MOST_ROWS];
+            const int rows = make_rows(p, context, ids, row);
+            if (!again) a->logits[p] = new_floats((size_t)rows * (size_t)g->vocab);
+            llm42_pass pass = rig_pass(g, LLM42_INVARIANT, row, rows, a->out[again][p], again ? NULL : a->logits[p]);
+            if (!again) pass.probe = film_take, pass.probe_user = &a->films[p];
+            if (!rig_run(g, &pass)) return;
+        }
+}
+
+// NULL: the backend has refused.
+static answer *ask(const llm42_backend *backend, llm42_arithmetic arithmetic, const llm42_model *model,
+                   const variant *v, int context, const int32_t *ids) {
+    const rig_options asked = options;
+    const llm42_cuda_desc own = cuda_desc;
+    rig g = {0};
+    answer *a = calloc(1, sizeof *a);
+    assert(a);
+    options.leaves = v->leaves, options.ranks = v->ranks;
+    llm42_backend_desc desc = {.model = model,
+                               .arithmetic = arithmetic,
+                               .logits_fp32 = v->fp32,
+                               .router_fp32 = v->fp32,
+                               .leaves = leaves_for(model),
+                               .tensor_parallel = ranks_for(model),
+                               .schedules = 1u << LLM42_FAST | 1u << LLM42_INVARIANT,
+                               .max_rows = MOST_ROWS,
+                               .max_context = context,
+                               .max_running = SEQUENCES};
+    // Ranks share a device, unless --devices says otherwise.
+    cuda_desc.devices = desc.tensor_parallel > 1 ? asked.devices ? (int)asked.devices : 1 : 0;
+    const llm42_result result = rig_try(&g, backend, desc);
+    if (result == LLM42_OK) run_passes(&g, context, ids, a);
+    else CHECK_MSG(false, "%s: %s", model->name, rig_error.text);
+    rig_close(&g);
+    options = asked, cuda_desc = own;
+    if (result == LLM42_OK) return a;
+    answer_free(a);
+    return NULL;
+}
+
+// Compares logits and outputs of a pass.
+static bool compare_outputs(const char *what, int pass, const answer *want, const answer *got, int vocab, int rows) {
+    for (size_t i = 0; i < (size_t)rows * (size_t)vocab; i++)
+        if (!same_bits(want->logits[pass][i], got->logits[pass][i]))
+            return CHECK_MSG(false, "%s: logits, row %zu, token %zu: %.9g, on the CPU %.9g", what, i / (size_t)vocab,
+                             i % (size_t)vocab, (double)got->logits[pass][i], (double)want->logits[pass][i]);
+    for (int again = 0; again < 2; again++)
+        for (int r = 0; r < rows; r++) {
+            const llm42_output a = got->out[again][pass][r], b = want->out[again][pass][r];
+            if (a.token != b.token || !same_bits(a.logprob, b.logprob))
+                return CHECK_MSG(false, "%s%s: row %d: token %d, %.9g (0x%08x), on the CPU %d, %.9g (0x%08x)", what,
+                                 again ? " without a probe" : "", r, (int)a.token, (double)a.logprob,
+                                 bits_of(a.logprob), (int)b.token, (double)b.logprob, bits_of(b.logprob));
+        }
+    return true;
+}
+
+static void compare_answers(const char *what, const llm42_model *model, const answer *want, const answer *got,
+                            int context, const int32_t *ids) {
+    static const char *const names[PASSES] = {"prompts", "a prompt and single rows", "single rows", "windows",
+                                              "two single rows"};
+    llm42_row row[MOST_ROWS];
+    int operators = 0, rows = 0;
+    for (int p = 0; p < PASSES; p++) {
+        char name[700];
+        const int count = make_rows(p, context, ids, row);
+        snprintf(name, sizeof name, "%s, %s", what, names[p]);
+        const int equal = compare_films(name, &want->films[p], &got->films[p]);
+        if (equal < 0) return;  // what comes behind differs because of that
+        if (!CHECK_MSG(equal > 0, "%s: no operator was probed", name)) return;
+        if (!compare_outputs(name, p, want, got, model->config.vocab, count)) return;
+        operators += equal, rows += count;
+    }
+    CHECK(true);
+    printf("  %-60s %4d operators, %d rows: all bits equal\n", what, operators, rows);
+}
+
+// True if any value of the first pass differs: counts nothing as a failure.
+static bool films_differ(const film *a, const film *b) {
+    for (int i = 0; i < (int)arrlen(a->shots) && i < (int)arrlen(b->shots); i++)
+        if (memcmp(a->shots[i].values, b->shots[i].values,
+                   sizeof(float) * (size_t)a->shots[i].rows * (size_t)a->shots[i].width))
+            return true;
+    return false;
+}
+
+static void check_arithmetic(const char *path) {
+    llm42_model *model = load_model(path, false);
+    if (!model) return;
+    int32_t *ids = random_ids(512, model->config.vocab, 13);
+    const int context = model->config.context < 320 ? model->config.context : 320;
+    if (!model->embed.data) SKIP("the model's weights are on the device alone: nothing to compare with");
+    for (int i = 0; i < VARIANTS && model->embed.data; i++) {
+        char what[600];
+        const variant *v = &variants[i];
+        snprintf(what, sizeof what, "%.400s, %s", path, v->name);
+        answer *want = ask(llm42_backend_cpu(), LLM42_ARITHMETIC_SM90, model, v, context, ids),
+               *got = ask(tested, LLM42_ARITHMETIC_SM90, model, v, context, ids);
+        if (want && got) compare_answers(what, model, want, got, context, ids);
+        if (want && !i) {
+            answer *other = ask(llm42_backend_cpu(), LLM42_ARITHMETIC_FP32, model, v, context, ids);
+            CHECK_MSG(other && films_differ(&want->films[0], &other->films[0]),
+                      "%s: the control: the arithmetics fp32 and sm90 gave the same bits", path);
+            if (other) answer_free(other);
+        }
+        if (want) answer_free(want);
+        if (got) answer_free(got);
+        if (options.quick && i == 1) break;
+    }
+    free(ids);
+    llm42_model_free(model);
+}
+
+// Widths that are no multiples of 64 or 16, every size of head, biases, head norms, windows, mixtures, fp32 weights.
+static const test_shape shapes[] = {
+    {"mistral", 300, 96, 2, 12, 1, 80, 176, 0, false, "BF16", "\"sliding_window\": 150, ", 512},
+    {"llama", 512, 200, 2, 8, 2, 128, 328, 0, true, "F32", "\"rope_theta\": 10000.0, ", 512},
+    {"qwen2", 256, 1000, 1, 8, 8, 48, 1000, 0, true, "BF16", "\"use_sliding_window\": false, ", 512},
+    {"qwen3", 256, 64, 2, 8, 4, 128, 136, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 512},
+    {"qwen3", 256, 2112, 1, 2, 1, 16, 72, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 512},
+    {"qwen3_moe", 256, 96, 2, 4, 2, 32, 176, 40, false, "BF16",
+     "\"moe_intermediate_size\": 176, \"num_experts\": 40, \"num_experts_per_tok\": 5, \"norm_topk_prob\": true, ",
+     512},
+    {"qwen3_moe", 256, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
+     "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": false, ", 512},
+};
+
+void part_arithmetic(void) {
+    char path[900], dir[64];
+    struct dirent **list = NULL;
+    if (is_cuda()) {  // other GPUs have other tensor cores
+        llm42_model *model = load_model("synthetic:tiny", false);
+        rig g = {0};
+        const llm42_result result = !model ? LLM42_IO
+                                           : rig_try(&g, tested,
+                                                     (llm42_backend_desc){.model = model,
+                                                                          .arithmetic = LLM42_ARITHMETIC_SM90,
+                                                                          .max_rows = 16,
+                                                                          .max_context = 16});
+        rig_close(&g);
+        llm42_model_free(model);
+        if (result == LLM42_UNSUPPORTED) {
+            SKIP(rig_error.text);
+            return;
+        }
+    }
+    check_arithmetic("synthetic:tiny");
+    check_arithmetic("examples/tiny42");
+    test_folder(dir);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        snprintf(path, sizeof path, "%s/shape_%d_%s", dir, (int)i, shapes[i].type);
+        test_model_folder(path, &shapes[i]);
+        check_arithmetic(path);
+    }
+    test_remove(dir);
+    int count = scandir("tests/arch", &list, visible, alphasort);
+    CHECK_MSG(count > 0, "run this in the repository's root: no tests/arch");
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof path, "tests/arch/%s", list[i]->d_name);
+        check_arithmetic(path);
+        free(list[i]);
+    }
+    free(list);
+    if (!options.quick) check_arithmetic(main_model());
+}
