@@ -160,7 +160,8 @@
    every pass is INVARIANT. The canonical result depends on:
    - the model, the prompt, the sampling parameters and the seed;
    - .compute, .logits_fp32, .router_fp32, and the larger of .leaves and .tensor_parallel;
-   - the arithmetic: that of the CPU backend, or that of one model of GPU with its library versions and .no_cublas.
+   - the arithmetic, which says how sums round (.arithmetic). FP32 is a CPU's own. SM90 is that of Hopper GPUs; a CPU
+     can take it too, and then gives the GPU's bits. Other models of GPU have others, with their library versions.
    Nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption or
    planner. On a CPU the instruction set, the compiler and the number of threads do not matter either. The presets DVR,
    BEST and INVARIANT give this result, and scoring the finished text gives it again. The verifier FIXED (preset PAPER)
@@ -494,9 +495,9 @@ typedef struct llm42_pass {
 typedef enum llm42_arithmetic {
     LLM42_ARITHMETIC_DEFAULT,  // the backend's own: FP32 on a CPU, that of the tensor cores on a GPU
     LLM42_ARITHMETIC_FP32,     // fused multiply-adds in fp32 (section vectors); CPU only
-    // The bits that INVARIANT passes of the CUDA backend give on a Hopper GPU (sm_90, as H100 and H200). On a CPU the
-    // sums of its tensor cores are emulated with integers, which is slow; passes of every schedule then take the
-    // INVARIANT order, so nothing is rolled back. In bf16 only.
+    // The bits that INVARIANT passes of the CUDA backend give on a Hopper GPU (sm_90: H100, H200). A CPU emulates the
+    // sums of its tensor cores, and passes take about twice as long as with FP32. There passes of every schedule take
+    // the INVARIANT order, so nothing is rolled back. In bf16 only.
     LLM42_ARITHMETIC_SM90,
 } llm42_arithmetic;
 
@@ -3373,7 +3374,7 @@ LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, 
     const llm42__lanes_int e = llm42__lanes_bits(LLM42__L(max_ps)(power[0], power[1])),
                            below = LLM42__L(sub_epi32)(e, LLM42__L(set1_epi32)((127 - 100) << 23)),
                            above = LLM42__L(sub_epi32)(LLM42__L(set1_epi32)((127 + 100) << 23), e);
-    const llm42__lanes scale = llm42__lanes_from_bits(LLM42__L(sub_epi32)(LLM42__L(set1_epi32)((254 + 25) << 23), e)),
+    const llm42__lanes scale = llm42__lanes_from_bits(LLM42__L(sub_epi32)(LLM42__L(set1_epi32)((int)(279u << 23)), e)),
                        back = llm42__lanes_from_bits(LLM42__L(sub_epi32)(e, LLM42__L(set1_epi32)(25 << 23)));
     // Eight addends, of less than 2^27 each, and the old sum fit into 32 bits. Whether all do is seen by the signs.
     llm42__lanes_int total[2] = {LLM42__L(cvttps_epi32)(LLM42__L(mul_ps)(*sum, scale)), LLM42__L(set1_epi32)(0)};

@@ -27,11 +27,13 @@ static void add_functions(void) {
 }
 
 // The logits of a prompt's rows, one pass.
-static void add_pass(const llm42_model *model, llm42_schedule schedule, int shape, llm42_dtype compute) {
+static void add_pass(const llm42_model *model, llm42_schedule schedule, int shape, llm42_dtype compute,
+                     llm42_arithmetic arithmetic) {
     enum { ROWS = 40 };
     const llm42_backend *cpu = llm42_backend_cpu();
     llm42_backend_desc desc = {.model = model,
                                .compute = compute,
+                               .arithmetic = arithmetic,
                                .threads = 2,
                                .max_rows = ROWS,
                                .max_context = 64,
@@ -98,11 +100,13 @@ int main(void) {
     if (!CHECK_INT(llm42_model_load(&synthetic, &(llm42_model_desc){.path = "synthetic:tiny"}, &error), LLM42_OK))
         return 1;
     add_functions();
-    add_pass(tiny42, LLM42_FAST, fast_shape, LLM42_FP32);  // fp32: bf16 rounding hides most differences
-    add_pass(tiny42, LLM42_FAST, 40, LLM42_BF16);
-    add_pass(tiny42, LLM42_FIXED, 64, LLM42_FP32);
-    add_pass(tiny42, LLM42_INVARIANT, 40, LLM42_BF16);
-    add_pass(synthetic, LLM42_FAST, 40, LLM42_FP32);
+    add_pass(tiny42, LLM42_FAST, fast_shape, LLM42_FP32,
+             LLM42_ARITHMETIC_FP32);  // fp32: bf16 rounding hides most differences
+    add_pass(tiny42, LLM42_FAST, 40, LLM42_BF16, LLM42_ARITHMETIC_FP32);
+    add_pass(tiny42, LLM42_FIXED, 64, LLM42_FP32, LLM42_ARITHMETIC_FP32);
+    add_pass(tiny42, LLM42_INVARIANT, 40, LLM42_BF16, LLM42_ARITHMETIC_FP32);
+    add_pass(synthetic, LLM42_FAST, 40, LLM42_FP32, LLM42_ARITHMETIC_FP32);
+    add_pass(tiny42, LLM42_INVARIANT, 40, LLM42_BF16, LLM42_ARITHMETIC_SM90);
     add_requests(tiny42, LLM42_VERIFIER_INVARIANT);
     add_requests(tiny42, LLM42_VERIFIER_FIXED);
     llm42_model_free(tiny42);

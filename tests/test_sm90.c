@@ -1,5 +1,7 @@
-// The sums of Hopper's tensor cores on a CPU: one step against its description in doubles, the vector versions against
-// the plain one, and the values that need care.
+// The arithmetic sm90 on a CPU: one step of Hopper's tensor cores against its description in doubles, the vector
+// versions against the plain one, the values that need care, and the other sums against the lanes and threads of
+// kernels.cu, one by one. Then whole passes: the same bits whatever the batch, the threads and the ranks. Whether a GPU
+// gives these bits is for test_cuda --part arithmetic.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -102,6 +104,150 @@ TEST(sums_of_many_large_addends) {
     }
 }
 
+// A sum of addends between 2^31 - 2^7 and 2^31 in units of the last place: it must be cut, not rounded.
+TEST(sums_just_below_the_largest_integer) {
+    float x[16], x_power[16], w[256], w_power[256], sum[16];
+    for (int i = 0; i < 16; i++) x[i] = 1.9921875f;
+    for (int i = 0; i < 256; i++) w[i] = 1.9921875f;
+    power_of(x, 16, x_power), power_of(w, 256, w_power);
+    for (int last = 0; last < 256; last++) {
+        const float before = ldexpf((float)(16744448 - last), -25);  // the products are 2^31 - 16744448 units
+        for (int o = 0; o < 16; o++) sum[o] = before;
+        llm42__sm90_steps(x, x_power, w, w_power, 1, sum);
+        for (int o = 0; o < 16; o++) CHECK_INT(llm42__bits(sum[o]), llm42__bits(described_step(before, x, w)));
+    }
+}
+
+// Whole products: shapes that are no multiples, weights in bf16 and fp32, and values that need care.
+TEST(products_are_chains_of_steps) {
+    enum { ROWS = 5, MOST = 300 };
+    static const int terms[] = {1, 15, 16, 17, 100, 127, 128, 129, 144, 300};
+    static float x[ROWS * MOST], w32[16 * MOST], column[16 * MOST], sums[ROWS * 16];
+    static uint16_t w16[16 * MOST];
+    for (int kind = 0; kind < 4; kind++)
+        for (size_t t = 0; t < sizeof terms / sizeof *terms; t++) {
+            const int k = terms[t];
+            const void *w[16];
+            for (int i = 0; i < ROWS * MOST; i++) x[i] = random_bf16(2, 12);
+            for (int i = 0; i < 16 * MOST; i++) {
+                w32[i] = random_bf16(0, 20) * (kind & 1 ? 1.00390625f : 1.0f);  // fp32: between two bf16 numbers
+                w16[i] = llm42__to_bf16(w32[i]);
+            }
+            if (kind >= 2)
+                x[7 % k] = llm42__float(0x00030000u), w16[3 % k] = 0x0005, w32[3 % k] = llm42__float(0x50000u);
+            for (int o = 0; o < 16; o++) w[o] = kind & 1 ? (void *)&w32[o * MOST] : (void *)&w16[o * MOST];
+            llm42__sm90_rows(x, MOST, ROWS, w, !(kind & 1), k, sums);
+            for (int r = 0; r < ROWS; r++)
+                for (int o = 0; o < 16; o++) {
+                    float sum = 0, a[16 * 32] = {0};
+                    memset(column, 0, sizeof column);
+                    memcpy(a, x + r * MOST, sizeof *a * (size_t)k);
+                    for (int i = 0; i < k; i++) column[i] = llm42__from_bf16(w16[o * MOST + i]);
+                    for (int i = 0; i < k; i += 16) sum = llm42__sm90_step(sum, a + i, column + i, 1);
+                    CHECK_BITS(sums[16 * r + o], sum);
+                }
+        }
+}
+
+// Every thread of a block, as llm42__block_sum has them: in a butterfly all lanes add.
+static float butterfly(float *lane, int lanes) {
+    for (int apart = lanes / 2; apart; apart /= 2) {
+        float next[32];
+        for (int i = 0; i < lanes; i++) next[i] = lane[i] + lane[i ^ apart];
+        memcpy(lane, next, sizeof *lane * (size_t)lanes);
+    }
+    return lane[lanes - 1];
+}
+
+TEST(other_sums_are_those_of_threads) {
+    static float x[16384];
+    static const int widths[] = {8, 64, 96, 200, 1000, 2048, 2112, 4096, 5120, 8192, 16384};
+    for (int i = 0; i < 16384; i++) x[i] = random_bf16(1, 6);
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+        const int n = widths[w], stride = (n + 63) / 64 * 64, threads = ((stride / 8 + 3) / 4 + 31) / 32 * 32;
+        float sum = 0;
+        for (int warp = 0; warp < threads / 32; warp++) {
+            float lane[32] = {0};
+            for (int l = 0; l < 32; l++)
+                for (int i = 0; i < 4; i++)
+                    for (int j = 0, at = (warp * 32 + l + i * threads) * 8; j < 8; j++)
+                        if (at + j < n) lane[l] = fmaf(x[at + j], x[at + j], lane[l]);
+            sum += butterfly(lane, 32);
+        }
+        CHECK_BITS(llm42__sm90_squares(x, n), sum);
+    }
+    for (int d = 2; d <= 128; d += 2)
+        for (int interleaved = 0; interleaved < 2; interleaved++) {
+            const int lanes = (d <= 16 ? 16 : d <= 32 ? 32 : d <= 64 ? 64 : 128) / 16;
+            float lane[32] = {0};
+            for (int l = 0; l < lanes; l++)
+                for (int i = 0; i < 8; i++) {
+                    const int first = interleaved ? 2 * (l * 8 + i) : l * 8 + i,
+                              second = first + (interleaved ? 1 : d / 2);
+                    if (l * 8 + i >= d / 2) continue;
+                    lane[l] = fmaf(x[first], x[first], lane[l]);
+                    lane[l] = fmaf(x[second], x[second], lane[l]);
+                }
+            CHECK_BITS(llm42__sm90_head_squares(x, d, interleaved), butterfly(lane, lanes));
+        }
+}
+
+TEST(elementary_functions) {
+    double worst = 0, silu = 0;
+    for (int i = -1260000; i <= 1270000; i++) {
+        const float at = (float)i * 1e-4f;
+        const double want = exp2((double)at), place = ldexp(1, ilogb(want) - 23);
+        worst = fmax(worst, fabs((double)llm42__exp2(at) - want) / place);
+    }
+    CHECK_MSG(worst <= 2.1, "2^x is off by %.3f ulp", worst);
+    CHECK_BITS(llm42__exp2(0.0f), 1.0f);
+    CHECK_BITS(llm42__exp2(-0.0f), 1.0f);
+    CHECK_BITS(llm42__exp2(-INFINITY), 0.0f);
+    CHECK_BITS(llm42__exp2(-126.6f), 0.0f);
+    CHECK_BITS(llm42__exp2(-1e30f), 0.0f);
+    CHECK_BITS(llm42__exp2(128.0f), INFINITY);
+    CHECK(isnan(llm42__exp2(NAN)));
+    for (int e = -149; e < 127; e++) CHECK(llm42__exp2(ldexpf(-1, e)) <= 1.0f);
+    for (int i = -200000; i <= 200000; i++) {
+        const double x = (double)((float)i * 4e-4f), want = x / (1 + exp(-x));
+        silu = fmax(silu, fabs((double)llm42__silu((float)x) - want) / fmax(fabs(want), 1e-30));
+    }
+    CHECK_MSG(silu < 1e-5, "silu is off by %.3g", silu);
+    CHECK_BITS(llm42__silu(-1e30f), -0.0f);
+    CHECK_BITS(llm42__silu(1e30f), 1e30f);
+    CHECK(isnan(llm42__silu(NAN)));
+}
+
+// The draw is llm42_sample's, but where a filter's border or a log-probability's last bits decide.
+TEST(draws) {
+    enum { V = 1500 };
+    static float logits[V];
+    static int32_t scratch[2 * V];
+    static const llm42_sampling sampling[] = {{0},
+                                              {.temperature = 0.8f, .seed = 3},
+                                              {.temperature = 1, .top_k = 9, .seed = 4},
+                                              {.temperature = 1.2f, .top_p = 0.6f, .seed = 5},
+                                              {.temperature = 1, .top_k = 50, .top_p = 0.8f, .min_p = 0.02f, .seed = 6},
+                                              {.temperature = 1, .min_p = 0.1f, .seed = 7}};
+    int same = 0, all = 0;
+    for (int t = 0; t < 60; t++) {
+        for (int i = 0; i < V; i++)
+            logits[i] = llm42__round_bf16(4 * llm42__synthetic_noise(77, (uint64_t)(t * V + i)));
+        for (size_t s = 0; s < sizeof sampling / sizeof *sampling; s++, all++) {
+            const llm42_output a = llm42__sm90_sample(logits, V, &sampling[s], t),
+                               b = llm42_sample(logits, V, &sampling[s], t, scratch);
+            CHECK_NEAR(a.logprob, llm42_logprob(logits, V, a.token), 1e-5);
+            same += a.token == b.token;
+        }
+    }
+    CHECK_MSG(same >= all - 3, "%d of %d draws are the same", same, all);
+    for (int i = 0; i < V; i++) logits[i] = i % 7 ? -1 : 2;  // ties: the lowest ids stay
+    for (int t = 0; t < 50; t++)
+        CHECK(llm42__sm90_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 3, .seed = 1}, t).token <= 14);
+    logits[3] = NAN;
+    CHECK(isnan(llm42__sm90_sample(logits, V, &(llm42_sampling){0}, 0).logprob));
+}
+
 TEST(special_values) {
     const float inf = INFINITY, least = llm42__float(1), small = llm42__float(0x00010000u);
     float a[16] = {0}, b[16] = {0};
@@ -130,10 +276,116 @@ TEST(special_values) {
     CHECK_INT(llm42__bits(llm42__sm90_step(1, a, b, 1)), 0x7fffffffu);
 }
 
+// Log-probabilities of a text on tiny42 -------------------------------------------------------------------------------
+enum { TEXT = 170 };
+typedef struct text_run {
+    llm42_arithmetic arithmetic;
+    llm42_schedule schedule;
+    int each, threads, leaves, ranks, page_size;  // each: rows of a pass
+    bool fp32;
+} text_run;
+
+static const llm42_model *tiny42;
+
+static bool run_text(const text_run *t, llm42_output *out) {
+    const llm42_backend *cpu = llm42_backend_cpu();
+    llm42_error error;
+    void *backend;
+    const int page = t->page_size ? t->page_size : 16;
+    llm42_backend_desc desc = {.model = tiny42,
+                               .compute = LLM42_BF16,
+                               .arithmetic = t->arithmetic,
+                               .logits_fp32 = t->fp32,
+                               .leaves = t->leaves,
+                               .tensor_parallel = t->ranks,
+                               .threads = t->threads ? t->threads : 1,
+                               .max_rows = TEXT,
+                               .max_context = TEXT,
+                               .pages = TEXT / page + 1,
+                               .page_size = page};
+    if (!CHECK_MSG(cpu->open(&backend, &desc, &error) == LLM42_OK, "%s", error.text)) return false;
+    int32_t pages[TEXT + 1];
+    for (int i = 0; i <= TEXT / page; i++) pages[i] = TEXT / page - i;
+    llm42_row row[TEXT];
+    const llm42_seq seq = {.pages = pages, .sampling = {.temperature = 0.8f, .top_p = 0.9f, .seed = 5}};
+    for (int i = 0; i < TEXT; i++) row[i] = (llm42_row){0, i, (i * 37 + 5) % tiny42->config.vocab, LLM42_ROW_SAMPLE};
+    for (int i = 0; i < TEXT; i += t->each) {
+        const int rows = LLM42__MIN(t->each, TEXT - i);
+        llm42_pass pass = {
+            .schedule = t->schedule, .rows = rows, .shape = rows, .row = row + i, .seq = &seq, .out = out + i};
+        CHECK_MSG(cpu->run(backend, &pass, &error) == LLM42_OK, "%s", error.text);
+    }
+    cpu->close(backend);
+    return true;
+}
+
+static int same_outputs(const llm42_output *a, const llm42_output *b) {
+    int same = 0;
+    for (int i = 0; i < TEXT; i++)
+        same += a[i].token == b[i].token && llm42__bits(a[i].logprob) == llm42__bits(b[i].logprob);
+    return same;
+}
+
+TEST(passes) {
+    // Each group has one result; the next group has another one.
+    static const struct {
+        int group;
+        text_run run;
+    } runs[] = {{0, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, TEXT, 1, 1, 1, 16, true}},
+                {0, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, 1, 1, 1, 1, 16, true}},
+                {0, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, 7, 3, 1, 1, 4, true}},
+                {0, {LLM42_ARITHMETIC_SM90, LLM42_FAST, 50, 2, 1, 1, 64, true}},
+                {0, {LLM42_ARITHMETIC_SM90, LLM42_FIXED, 64, 2, 0, 0, 16, true}},
+                {1, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, TEXT, 2, 4, 1, 16, true}},
+                {1, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, 9, 2, 4, 2, 16, true}},
+                {1, {LLM42_ARITHMETIC_SM90, LLM42_FAST, TEXT, 1, 1, 4, 16, true}},
+                {2, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, TEXT, 2, 2, 2, 16, true}},
+                {2, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, 30, 2, 1, 2, 16, true}},
+                {3, {LLM42_ARITHMETIC_FP32, LLM42_INVARIANT, TEXT, 2, 1, 1, 16, true}}};
+    static llm42_output out[TEXT], first[TEXT];
+    int group = -1;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        if (!run_text(&runs[i].run, out)) return;
+        const int same = same_outputs(out, first);
+        if (runs[i].group == group) CHECK_INT(same, TEXT);
+        else CHECK_MSG(same < TEXT / 2, "run %d: %d of %d rows are those of another order", (int)i, same, TEXT);
+        if (runs[i].group != group) memcpy(first, out, sizeof first);
+        group = runs[i].group;
+    }
+}
+
+TEST(refusals) {
+    llm42_error error;
+    llm42_engine *engine;
+    CHECK_INT(llm42_engine_open(
+                  &engine,
+                  &(llm42_engine_desc){.model = tiny42, .compute = LLM42_FP32, .arithmetic = LLM42_ARITHMETIC_SM90},
+                  &error),
+              LLM42_UNSUPPORTED);
+    CHECK_CONTAINS(error.text, "llm42_engine_desc.arithmetic");
+    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = tiny42, .arithmetic = 3}, &error),
+              LLM42_INVALID);
+    CHECK_CONTAINS(error.text, "arithmetic");
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(steps_are_as_described);
     RUN(sums_of_many_large_addends);
+    RUN(sums_just_below_the_largest_integer);
+    RUN(products_are_chains_of_steps);
+    RUN(other_sums_are_those_of_threads);
+    RUN(elementary_functions);
+    RUN(draws);
     RUN(special_values);
+    llm42_error error;
+    llm42_model *model = NULL;
+    if (CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error), "%s",
+                  error.text)) {
+        tiny42 = model;
+        RUN(passes);
+        RUN(refusals);
+    }
+    llm42_model_free(model);
     return test_end("test_sm90");
 }
