@@ -8,6 +8,8 @@
 
 #include "llm42.h"
 
+#include "examples/compare.h"
+
 #include <stb_ds.h>
 
 // The parts: one file each. test_cuda.c runs those that --part names.
@@ -84,7 +86,6 @@ bool rig_prefill(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int
 // Numbers ----------------------------------------------------------------------------------------------------------
 int32_t *random_ids(int count, int vocab, uint64_t seed);  // the caller frees them
 float *new_floats(size_t count);                           // zeros; the caller frees them
-bool finite_bits(float x);                                 // by bit pattern: no compiler option can make a NaN pass
 uint64_t hash_bytes(uint64_t hash, const void *data, size_t size);
 int top_of(const float *x, int n);     // index of the largest
 double gap_of(const float *x, int n);  // the largest less the second largest
