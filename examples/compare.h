@@ -55,6 +55,12 @@ static inline double compare_row(const float *got, const float *want, int n) {
     return size > 0 ? sqrt(sum / size) : sqrt(sum / n);
 }
 
+// "1 ulp of bf16"
+static inline const char *ulps_text(double ulps, llm42_dtype type, char text[48]) {
+    snprintf(text, 48, "%.6g %s of %s", ulps, ulps == 1 ? "ulp" : "ulps", type == LLM42_BF16 ? "bf16" : "fp32");
+    return text;
+}
+
 // Films ------------------------------------------------------------------------------------------------------------
 typedef struct shot {  // one operator's output
     int layer, rows, width;
@@ -141,8 +147,9 @@ static inline const char *film_first_text(const film *a, const film *b, llm42_dt
     const shot *s = &a->shots[i];
     const size_t at = (size_t)c.row * (size_t)s->width + (size_t)c.column;
     const float x = s->values[at], y = b->shots[i].values[at];
-    snprintf(text, 240, "layer %d, %s, row %d, column %d: %.9g and %.9g, %g ulps of %s apart", s->layer, s->name, c.row,
-             c.column, (double)x, (double)y, compare_ulps(x, y, type), type == LLM42_BF16 ? "bf16" : "fp32");
+    char distance[48];
+    snprintf(text, 240, "layer %d, %s, row %d, column %d: %.9g and %.9g, %s apart", s->layer, s->name, c.row, c.column,
+             (double)x, (double)y, ulps_text(compare_ulps(x, y, type), type, distance));
     return text;
 }
 

@@ -36,6 +36,7 @@ typedef struct side {
     llm42_schedule schedule;
     int rows, leaves, ranks, devices;
     const char *path, *flip;    // of the model; TENSOR:INDEX:BIT, or NULL
+    char rows_text[16];         // their number, where it was left to the program
     char found[4096];           // where the model is
     const llm42_model *loaded;  // as it is in its files
     llm42_model model;          // with the flipped bit
@@ -150,8 +151,9 @@ static char *settings(const side *s, const side *other, bool shared) {
     for (int k = 0; k < KEYS; k++) {
         const bool same = !strcmp(s->value[k], other->value[k]), odd = !strcmp(s->value[k], keys[k].initial);
         // What neither has set and few know is left out.
+        const char *value = s->value[k], *base = k || !shared ? NULL : strrchr(value, '/');
         if (same == shared && !(same && odd && (!strcmp(keys[k].name, "flip") || !strcmp(keys[k].name, "devices"))))
-            fprintf(file, "%s%s=%s", ftell(file) ? " " : "", keys[k].name, s->value[k][0] ? s->value[k] : "none");
+            fprintf(file, "%s%s=%s", ftell(file) ? " " : "", keys[k].name, base ? base + 1 : value[0] ? value : "none");
     }
     if (fclose(file)) args_fail(2, "out of memory");
     return line;
@@ -289,8 +291,8 @@ static void check_shapes(void) {
                  {"experts", x->experts, y->experts},     {"vocabulary", x->vocab, y->vocab}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].a != sizes[i].b)
-            args_fail(2, "-b: model: its %s is %d, that of -a %d: only models of one shape can be compared",
-                      sizes[i].name, sizes[i].b, sizes[i].a);
+            args_fail(2, "-b: model: %s: %d, in -a %d: only models of one shape can be compared", sizes[i].name,
+                      sizes[i].b, sizes[i].a);
 }
 
 // Runs a pass of rows [from, from + count) of the text, which are in s->film if it is the one that is compared. It is
@@ -365,12 +367,13 @@ typedef struct report {
 
 static double ulps_of(const comparison *c) { return c->ulps; }
 static double differing_of(const comparison *c) { return (double)c->differing; }
-static double relative_of(const comparison *c) { return 100 * c->relative; }
+static double percent_of(const comparison *c) { return 1e2 * c->relative; }
+static double millionths_of(const comparison *c) { return 1e6 * c->relative; }
 
 static const char *cell(const comparison *c, double (*value)(const comparison *), char to[24]) {
     const double x = value(c);
     if (!c->differing) return ".";
-    snprintf(to, 24, x < 1e7 && x == floor(x) ? "%.0f" : "%.3g", x);
+    snprintf(to, 24, x < 1e9 && (x >= 1000 || x == floor(x)) ? "%.0f" : "%.3g", x);
     return to;
 }
 
@@ -426,20 +429,24 @@ static float first_value(const report *r, const side *s) {
     return at->values[(size_t)r->of[r->first].row * (size_t)at->width + (size_t)r->of[r->first].column];
 }
 
+static void layer_name(const shot *s, char text[24]) {
+    text[0] = 0;
+    if (s->layer >= 0) snprintf(text, 24, "layer %d, ", s->layer);
+}
+
 static void print_first(const report *r) {
     const shot *at = &a.film.shots[r->first];
     const comparison *c = &r->of[r->first];
     const float x = first_value(r, &a), y = first_value(r, &b);
-    char layer[24];
-    snprintf(layer, sizeof layer, at->layer < 0 ? "" : "layer %d, ", at->layer);
+    char layer[24], distance[48];
+    layer_name(at, layer);
     printf("\nThe first difference: %s%s, row %d (token %d at position %d), column %d\n", layer, at->name, c->row,
            (int)r->ids[prompt + c->row], (int)prompt + c->row, c->column);
     print_value(r, "a", x);
     print_value(r, "b", y);
-    const double ulps = compare_ulps(x, y, r->unit);
-    printf("  They are %.6g %.*s%s apart. ", ulps, ulps == 1 ? 3 : 4, r->ulps, r->ulps + 4);
-    printf("%d operators come before it, and are equal to the bit.\n", r->first);
-    printf("  %lld of its %lld values differ.\n", (long long)c->differing, (long long)c->values);
+    printf("  They are %s apart.\n", ulps_text(compare_ulps(x, y, r->unit), r->unit, distance));
+    printf("Values of this operator that differ: %lld of %lld\n", (long long)c->differing, (long long)c->values);
+    printf("Operators before it, equal to the bit: %d of %d\n", r->first, r->operators);
 }
 
 typedef struct likely {
@@ -483,6 +490,7 @@ static void print_likely(const report *r) {
 
 static void print_report(const report *r) {
     int64_t values = 0;
+    bool far = false;
     char title[120];
     for (int i = 0; i < r->operators; i++) values += r->of[i].values;
     if (r->first < 0) {
@@ -494,8 +502,12 @@ static void print_report(const report *r) {
     printf("\nHow it goes on. A dot: equal to the bit.\n");
     snprintf(title, sizeof title, "Largest distance of two values, in %s", r->ulps);
     print_grid(r, title, ulps_of);
+    for (int i = 0; i < r->operators; i++) far |= r->of[i].ulps >= 1e4;
+    if (far) printf("Values near 0 that change their sign are tens of thousands of ulps apart.\n");
     print_grid(r, "Values that differ", differing_of);
-    print_grid(r, "Largest difference of a row, in % of the row (root mean squares)", relative_of);
+    if (r->unit == LLM42_BF16)
+        print_grid(r, "Largest difference of a row, in % of the row (root mean squares)", percent_of);
+    else print_grid(r, "Largest difference of a row, in millionths of the row (root mean squares)", millionths_of);
     print_likely(r);
 }
 
@@ -514,8 +526,10 @@ static void write_tsv(const report *r, int count, const char *const own[2], cons
         const shot *at = &a.film.shots[r->first];
         const comparison *c = &r->of[r->first];
         const float x = first_value(r, &a), y = first_value(r, &b);
-        fprintf(file, "# first: layer %d, %s, row %d, column %d: a %.9g, b %.9g: %.9g %s\n", at->layer, at->name,
-                c->row, c->column, (double)x, (double)y, compare_ulps(x, y, r->unit), r->ulps);
+        char layer[24], distance[48];
+        layer_name(at, layer);
+        fprintf(file, "# first: %s%s, row %d, column %d: a %.9g, b %.9g, %s apart\n", layer, at->name, c->row,
+                c->column, (double)x, (double)y, ulps_text(compare_ulps(x, y, r->unit), r->unit, distance));
     } else {
         fprintf(file, "# first: none\n");
     }
@@ -524,8 +538,8 @@ static void write_tsv(const report *r, int count, const char *const own[2], cons
         fprintf(file, "# last row, %c: token %d, margin %.9g\n", "ab"[i], last.token, last.margin);
     }
     fprintf(file,
-            "# columns: layer -1 is outside the layers; ulps are of %s; relative_pct is the largest over rows of "
-            "the root mean square of a row's differences, in %% of that of the row\n",
+            "# ulps_of: %s\n# layer: -1 is outside the layers\n# relative_pct: the root mean square of a row's "
+            "differences, in %% of that of the row in a; the largest over the rows\n",
             r->unit == LLM42_BF16 ? "bf16" : "fp32");
     fprintf(file, "layer\toperator\trows\tvalues\tdiffering\tlargest_ulps\trelative_pct\n");
     for (int i = 0; i < r->operators; i++) {
@@ -597,6 +611,8 @@ static int32_t *read_ids(void) {
 
 static void fit_rows(side *s, int compared) {
     if (!s->rows) s->rows = compared;
+    snprintf(s->rows_text, sizeof s->rows_text, "%d", s->rows);
+    s->value[key_of("rows=")] = s->rows_text;
     if (s->rows < compared)
         args_fail(2, "%s: rows: %d are fewer than the %d that are compared", s->option, s->rows, compared);
     if (s->rows > MOST_ROWS)
