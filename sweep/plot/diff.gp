@@ -28,7 +28,9 @@ set grid x y lc rgb pale lw 1 lt 1
 set xlabel (layers > 6 ? "operators in the order in which they run; a number: where this layer begins" : \
     "operators in the order in which they run")
 unset key
-plot table using 1:6 with linespoints lw 3 pt 7 lc rgb blue, "" using 1:7 with linespoints lw 3 pt 5 lc rgb red
+size = places > 100 ? 0.4 * marks : marks
+plot table using 1:6 with linespoints lw 3 ps size pt 7 lc rgb blue, \
+    "" using 1:7 with linespoints lw 3 ps size pt 5 lc rgb red
 unset label
 
 # The cells.
@@ -41,6 +43,8 @@ set cbrange [0:1]
 set xrange [0.5:columns + 0.5]
 set yrange [layers - 0.5:-0.5]
 set xtics ()
+text = cell_h > 40 ? 20 : cell_h > 24 ? 16 : 12
+eval sprintf("set ytics font '%s'", font(text))
 set ytics ()
 set label 98 "layer" at screen 40.0 / width, screen 1 - 0.5 * (top + middle) / height center rotate by 90
 do for [i = 1:columns] { set xtics add (operator[i] i) }
@@ -51,7 +55,7 @@ unset object 1
 plot table using ($3 > 0 ? $3 : NaN):2:(0.5):(0.5) with boxxyerror fc rgb '#EFEFEF', \
     "" using ($3 > 0 && $4 >= 0 ? $3 : NaN):2:(0.5):(0.5):(most > 0 ? log(1 + $4) / log(1 + most) : 0) with boxxyerror \
         lc palette, \
-    "" using ($3 > 0 ? $3 : NaN):2:5 with labels font font(cell_h > 40 ? 20 : cell_h > 24 ? 16 : 12) tc rgb black
+    "" using ($3 > 0 ? $3 : NaN):2:5 with labels font font(text) tc rgb black
 unset label
 eval legend(height - 110)
 set key vertical maxrows 2
