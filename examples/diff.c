@@ -379,7 +379,7 @@ static const char *cell(const comparison *c, double (*value)(const comparison *)
 
 // A table of a line for each layer and a column for each operator. The first word of a name stands above the second.
 static void print_grid(const report *r, const char *title, double (*value)(const comparison *)) {
-    enum { MOST = 16 };
+    enum { MOST = 16, LEAST = 5 };
     const shot *shots = a.film.shots;
     int column[MOST], width[MOST], columns = 0;
     char number[24];
@@ -388,6 +388,7 @@ static void print_grid(const report *r, const char *title, double (*value)(const
     for (int c = 0; c < columns; c++) {
         const int first = (int)strcspn(shots[column[c]].name, "_"), whole = (int)strlen(shots[column[c]].name);
         width[c] = whole - first > first + 1 ? whole - first - 1 : first;
+        if (width[c] < LEAST) width[c] = LEAST;
         for (int i = column[c]; i < r->operators; i += columns)
             if (shots[i].layer >= 0 && width[c] < (int)strlen(cell(&r->of[i], value, number)))
                 width[c] = (int)strlen(cell(&r->of[i], value, number));
@@ -412,7 +413,7 @@ static void print_grid(const report *r, const char *title, double (*value)(const
     const char *between = "outside the layers: ";
     for (int i = 0; i < r->operators; i++) {
         if (shots[i].layer >= 0) continue;
-        printf("%s%s %s", between, shots[i].name, cell(&r->of[i], value, number));
+        printf("%s%s %s", between, shots[i].name, r->of[i].differing ? cell(&r->of[i], value, number) : "equal");
         between = ", ";
     }
     printf("\n");
