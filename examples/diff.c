@@ -13,7 +13,7 @@
 // token of a request of its own. With --prompt N, the first N tokens run before, in INVARIANT passes, and only the
 // others are compared; with one token left that is a decoding row.
 //
-// A side is a list of key=value (see keys below). To add a key, add a line there and a field to side.
+// A side is a list of key=value. To add a key, add a line to the table keys, a field to side and its use in run_side.
 // Exit status: 0 if all values are equal to the bit, 1 if any differs, 2 if something went wrong.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
@@ -25,12 +25,12 @@
 #include <omp.h>
 #endif
 
-enum { PAGE = 16, MOST_ROWS = 4096, KEYS = 9, TEXT = 4096, SHOWN_ROWS = 12 };
+enum { PAGE = 16, MOST_ROWS = 4096, MOST_KEYS = 16, TEXT = 4096, SHOWN_ROWS = 12 };
 
 typedef struct side {
-    const char *option;       // "-a"
-    const char *value[KEYS];  // as typed, or the default
-    char text[TEXT];          // what they point into
+    const char *option;            // "-a"
+    const char *value[MOST_KEYS];  // by key: as typed, or the default
+    char text[TEXT];               // what they point into
     const llm42_backend *backend;
     llm42_dtype compute;
     llm42_schedule schedule;
@@ -94,7 +94,7 @@ static const struct key {
     const char *name, *initial;
     void (*set)(side *s, const char *where, const char *value);
     const char *help;
-} keys[KEYS] = {
+} keys[] = {
     {"model", "", set_model, "DIR: a model of the same shape (default: --model)"},
     {"backend", "cpu", set_backend, "cpu or cuda (default cpu)"},
     {"compute", "bf16", set_compute, "compute type: bf16 or fp32 (default bf16)"},
@@ -107,6 +107,8 @@ static const struct key {
      "TENSOR:INDEX:BIT: one bit of one weight is changed, in memory. TENSOR: embed, head, final_norm,\n"
      "            layer0.q, layer0.attention_norm, layer0.expert3.up; INDEX: row by row; BIT: 0 is the lowest"},
 };
+
+enum { KEYS = sizeof keys / sizeof *keys };
 
 static int key_of(const char *item) {
     for (int k = 0; k < KEYS; k++) {
