@@ -85,7 +85,7 @@ cuda: nvcc need banner  ## build the CUDA backend with nvcc, and every program w
 
 figures: PLOTS := gnuplot
 figures: setup banner  ## the LLM-42 paper's figures and tables, simulated: TSV, PNG and SVG in sweep/results/paper
-	@+$(SUBMAKE) $(B)/sweep $(B)/determinism
+	@+$(SUBMAKE) $(B)/sweep $(B)/determinism $(B)/diff
 	@B=$(B) bash sweep/figures/all.sh
 
 accuracy: setup banner  ## our figures beside every published point: errors by figure
@@ -141,7 +141,7 @@ ASAN_TESTS = $(patsubst $(B)/%,$(B)/asan/%,$(filter-out $(B)/tests/test_cuda $(B
 asan: setup banner  ## tests and programs under the address and undefined-behaviour sanitizers
 	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(ASAN_TESTS) programs TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
 	@UBSAN_OPTIONS=print_stacktrace=1 B=$(B)/asan JOBS=$(JOBS) bash tests/run.sh $(ASAN_TESTS) \
-	    tests/test_sweep.sh tests/test_tools.sh
+	    tests/test_sweep.sh tests/test_tools.sh tests/test_diff.sh
 
 bench: setup banner  ## measure this machine's ceilings and the engine's speed
 	@+$(SUBMAKE) $(B)/bench

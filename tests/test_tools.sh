@@ -30,7 +30,7 @@ check_not() {  # check_not NAME PATTERN: no line that the last program printed h
     fi
 }
 
-for tool in generate score rollback determinism sweep bench fit ranks; do
+for tool in generate score diff rollback determinism sweep bench fit ranks; do
     ends 0 '^usage: ' $tool --help
     ends 2 "unknown option '--nonsense'" $tool --nonsense
 done
@@ -333,7 +333,7 @@ closed sweep "${few[@]}" "${trace[@]}"
 closed sweep "${few[@]}" --out "$out/closed.tsv"
 closed determinism --suite single --requests 2 --tokens 8 --tsv "$out/closed.tsv"
 closed bench --suite decode --tokens 8 --repeats 1 --out "$out/closed.tsv"
-for tool in generate score rollback determinism sweep bench fit ranks; do
+for tool in generate score diff rollback determinism sweep bench fit ranks; do
     "$B/$tool" --help >&- 2>"$out/log"
     [ $? = 1 ] && grep -q "^$tool: stdout: cannot write" "$out/log" && passed=$((passed + 1)) && continue
     echo "test_tools: FAILED: $tool --help without standard output"

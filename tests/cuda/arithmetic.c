@@ -17,14 +17,8 @@ static const variant variants[] = {{"bf16 logits", false, 1, 1},       {"fp32 lo
                                    {"8 leaves, 2 ranks", false, 8, 2}, {"2 ranks", false, 1, 2}};
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
-static uint32_t bits_of(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 // All NaN count as one value: a GPU writes another one than a CPU.
-static bool same_bits(float a, float b) { return bits_of(a) == bits_of(b) || (a != a && b != b); }
+static bool same_bits(float a, float b) { return float_bits(a) == float_bits(b) || (a != a && b != b); }
 
 // The first value of an operator that differs. False: there is none.
 static bool check_shot(const char *what, const shot *want, const shot *got) {
@@ -43,8 +37,8 @@ static bool check_shot(const char *what, const shot *want, const shot *got) {
     CHECK_MSG(false,
               "%s: layer %d, %s, row %zu, column %zu: %.9g (0x%08x), on the CPU %.9g (0x%08x): the first of %zu of %zu "
               "values that differ, in %zu of %d rows",
-              what, want->layer, want->name, first / width, first % width, (double)a, bits_of(a), (double)b, bits_of(b),
-              values, (size_t)want->rows * width, rows, want->rows);
+              what, want->layer, want->name, first / width, first % width, (double)a, float_bits(a), (double)b,
+              float_bits(b), values, (size_t)want->rows * width, rows, want->rows);
     return true;
 }
 
@@ -52,8 +46,7 @@ static bool check_shot(const char *what, const shot *want, const shot *got) {
 static int compare_films(const char *what, const film *want, const film *got) {
     for (int i = 0; i < (int)arrlen(want->shots); i++) {
         const shot *a = &want->shots[i], *b = i < (int)arrlen(got->shots) ? &got->shots[i] : NULL;
-        if (!CHECK_MSG(b && a->layer == b->layer && a->rows == b->rows && a->width == b->width &&
-                           !strcmp(a->name, b->name),
+        if (!CHECK_MSG(b && same_shape(a, b),
                        "%s: operator %d is %s [%d, %d] of layer %d, on the CPU %s [%d, %d] of layer %d", what, i,
                        b ? b->name : "missing", b ? b->rows : 0, b ? b->width : 0, b ? b->layer : 0, a->name, a->rows,
                        a->width, a->layer))
@@ -159,7 +152,7 @@ static bool compare_outputs(const char *what, int pass, const answer *want, cons
             if (a.token != b.token || !same_bits(a.logprob, b.logprob))
                 return CHECK_MSG(false, "%s%s: row %d: token %d, %.9g (0x%08x), on the CPU %d, %.9g (0x%08x)", what,
                                  again ? " without a probe" : "", r, (int)a.token, (double)a.logprob,
-                                 bits_of(a.logprob), (int)b.token, (double)b.logprob, bits_of(b.logprob));
+                                 float_bits(a.logprob), (int)b.token, (double)b.logprob, float_bits(b.logprob));
         }
     return true;
 }

@@ -16,16 +16,6 @@ typedef struct parting {
     double error, largest;
 } parting;
 
-static double row_error(const float *got, const float *want, int n) {
-    double sum = 0, size = 0;
-    for (int i = 0; i < n; i++) {
-        if (!finite_bits(got[i]) || !finite_bits(want[i])) return INFINITY;
-        sum += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
-        size += (double)want[i] * want[i];
-    }
-    return size > 0 ? sqrt(sum / size) : sqrt(sum / n);
-}
-
 static float from_bf16(uint16_t bits) {
     const uint32_t word = (uint32_t)bits << 16;
     float x;
@@ -89,11 +79,10 @@ static parting film_compare(const film *want, const film *got, const llm42_model
     bool stray[128] = {false};
     for (int i = 0; i < (int)arrlen(want->shots); i++) {
         const shot *a = &want->shots[i], *b = i < (int)arrlen(got->shots) ? &got->shots[i] : NULL;
-        bool same = b && a->layer == b->layer && a->rows == b->rows && a->width == b->width &&
-                    !strcmp(a->name, b->name);
+        bool same = b && same_shape(a, b);
         for (int r = 0; r < a->rows && p.at < 0; r++) {
             size_t at = (size_t)r * (size_t)a->width;
-            double e = same ? row_error(b->values + at, a->values + at, a->width) : INFINITY;
+            double e = same ? compare_row(b->values + at, a->values + at, a->width) : INFINITY;
             if (r < 128 && stray[r]) continue;
             if (e > LAYER_TOLERANCE && same && strays && r < 128 && i && !strcmp(a->name, "down") &&
                 !strcmp(a[-1].name, "ffn_norm") &&

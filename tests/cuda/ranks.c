@@ -4,7 +4,7 @@
 #include "rig.h"
 #include "../make_model.h"
 
-enum { TEXT = 90, NUMBERS = 4, OPERATORS = 128 };  // NUMBERS: of ranks and leaves: 1, 2, 4, 8
+enum { TEXT = 90, NUMBERS = 4 };  // NUMBERS: of ranks and leaves: 1, 2, 4, 8
 
 // In the second model a KV head is repeated in several ranks; in the third one leaves are padded.
 static const test_shape shapes[] = {
@@ -21,26 +21,11 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 static const char wide[] = "synthetic:base";
 static bool is_wide(const llm42_model *model) { return strstr(model->name, "synthetic:base") != NULL; }
 
-// What a text gives: the logits' bits, and those of each operator's outputs.
+// What a text gives: the logits' bits, and each operator's outputs.
 typedef struct bits {
     uint64_t logits, tokens, again;  // again: the tokens of the second run
-    int count;
-    struct {
-        char name[40];
-        uint64_t hash;
-    } of[OPERATORS];
+    film operators;
 } bits;
-
-static void take(void *user, int layer, const char *name, int rows, int width, const float *values) {
-    bits *b = user;
-    char full[40];
-    int at = 0;
-    snprintf(full, sizeof full, "layer %d, %s", layer, name);
-    while (at < b->count && strcmp(b->of[at].name, full)) at++;
-    assert(at < OPERATORS);
-    if (at == b->count) memcpy(b->of[b->count++].name, full, sizeof full);
-    b->of[at].hash = hash_bytes(b->of[at].hash, values, sizeof *values * (size_t)rows * (size_t)width);
-}
 
 static int32_t token_at(const llm42_model *model, int i) { return (i * i * 7 + 31 * i + 3) % model->config.vocab; }
 
@@ -63,7 +48,7 @@ static bool feed(rig *g, llm42_schedule schedule, int each, bool probe, bits *b,
         for (int i = 0; i < rows; i++)
             row[i] = (llm42_row){0, from + i, token_at(g->model, from + i), LLM42_ROW_SAMPLE};
         llm42_pass pass = rig_pass(g, schedule, row, rows, out, logits);
-        if (probe) pass.probe = take, pass.probe_user = b;
+        if (probe) pass.probe = film_take, pass.probe_user = &b->operators;
         good = rig_run(g, &pass);
         if (probe) b->logits = hash_bytes(b->logits, logits, sizeof *logits * (size_t)rows * vocab);
         for (int i = 0; i < rows; i++) *tokens = hash_bytes(*tokens, &out[i], sizeof out[i]);
@@ -77,6 +62,7 @@ static bool run_text(const llm42_model *model, setting s, bits *b) {
     rig g = {0};
     llm42_cuda_desc own = cuda_desc;
     own.devices = is_cuda() ? s.devices : 0, own.exchange = s.exchange;
+    film_free(&b->operators);
     *b = (bits){0};
     const llm42_backend_desc desc = {.model = model,
                                      .backend_desc = &own,
@@ -95,11 +81,10 @@ static bool run_text(const llm42_model *model, setting s, bits *b) {
 
 static bool equal(const bits *a, const bits *b) { return a->logits == b->logits && a->tokens == b->tokens; }
 
-// The first operator whose bits differ.
+// The first value that differs.
 static const char *first_difference(const bits *a, const bits *b) {
-    for (int i = 0; i < a->count && i < b->count; i++)
-        if (strcmp(a->of[i].name, b->of[i].name) || a->of[i].hash != b->of[i].hash) return a->of[i].name;
-    return a->count == b->count ? "none before the logits" : "another number of operators";
+    static char text[240];
+    return film_first_text(&a->operators, &b->operators, LLM42_BF16, text);
 }
 
 static int devices_here(void) {

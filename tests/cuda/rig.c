@@ -173,21 +173,6 @@ bool rig_prefill(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int
     return ok;
 }
 
-// Operators --------------------------------------------------------------------------------------------------------
-void film_take(void *user, int layer, const char *name, int rows, int width, const float *values) {
-    film *f = user;
-    size_t n = (size_t)rows * (size_t)width;
-    shot s = {.layer = layer, .rows = rows, .width = width, .values = new_floats(n)};
-    snprintf(s.name, sizeof s.name, "%s", name);
-    memcpy(s.values, values, n * sizeof *values);
-    arrput(f->shots, s);
-}
-
-void film_free(film *f) {
-    for (int i = 0; i < (int)arrlen(f->shots); i++) free(f->shots[i].values);
-    arrfree(f->shots);
-}
-
 // Numbers ----------------------------------------------------------------------------------------------------------
 int32_t *random_ids(int count, int vocab, uint64_t seed) {
     int32_t *ids = calloc((size_t)count + 1, sizeof *ids);
@@ -200,12 +185,6 @@ float *new_floats(size_t count) {
     float *values = calloc(count ? count : 1, sizeof *values);
     assert(values);
     return values;
-}
-
-bool finite_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (bits & 0x7f800000u) != 0x7f800000u;
 }
 
 uint64_t hash_bytes(uint64_t hash, const void *data, size_t size) {

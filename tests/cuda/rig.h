@@ -8,6 +8,8 @@
 
 #include "llm42.h"
 
+#include "examples/compare.h"
+
 #include <stb_ds.h>
 
 // The parts: one file each. test_cuda.c runs those that --part names.
@@ -82,23 +84,9 @@ bool rig_feed(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int fr
 // Feeds count ids, from position 0, in passes of at most `chunk` rows.
 bool rig_prefill(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int count, int chunk, float *logits);
 
-// The operators of a pass: the output of each, as film_take (a llm42_probe_fn) gets it
-// ----------------------------------
-typedef struct shot {
-    int layer, rows, width;
-    char name[24];
-    float *values;
-} shot;
-typedef struct film {
-    shot *shots;  // an stb_ds array
-} film;
-void film_take(void *user, int layer, const char *name, int rows, int width, const float *values);
-void film_free(film *f);
-
 // Numbers ----------------------------------------------------------------------------------------------------------
 int32_t *random_ids(int count, int vocab, uint64_t seed);  // the caller frees them
 float *new_floats(size_t count);                           // zeros; the caller frees them
-bool finite_bits(float x);                                 // by bit pattern: no compiler option can make a NaN pass
 uint64_t hash_bytes(uint64_t hash, const void *data, size_t size);
 int top_of(const float *x, int n);     // index of the largest
 double gap_of(const float *x, int n);  // the largest less the second largest

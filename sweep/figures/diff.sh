@@ -1,0 +1,23 @@
+#!/bin/bash
+# Where two ways to run the same rows begin to differ (build/diff), computed on the CPU: a FAST pass of 8 rows and one
+# of 9, sums in one leaf and in 8, and one bit of one weight. They go to OUT_DIFF, sweep/results/diff by default.
+OUT=${OUT_DIFF:-sweep/results/diff}
+source "$(dirname "$0")/common.sh"
+# 32 tokens that tiny42 wrote itself.
+text=0,678,387,282,945,260,1024,13,280,264,1024,283,264,428,13,280,264,1024,283,264,428,13,449,341,463,378,275,512
+text+=,283,364,13,280
+
+pair() {  # pair NAME TITLE OPTION...
+    local status=0
+    if [ -z "$KEEP" ]; then
+        "$B/diff" --ids $text "${@:3}" --out "$OUT/$1.tsv" >/dev/null || status=$?
+        [ $status = 1 ] || fail "$B/diff ${*:3}: exit status $status instead of 1: they differ"
+    fi
+    can_plot || return 0
+    bash sweep/plot_diff.sh "$OUT/$1.tsv" --title "$2" >/dev/null
+}
+
+points=$OUT/NAME.tsv
+pair fast_8_9 "The same rows in a FAST pass of 8 rows and in one of 9" --prompt 24 -a schedule=fast,rows=8 -b rows=9
+pair leaves_1_8 "The same rows with sums in one leaf and in 8 leaves" --model synthetic:base -a leaves=1 -b leaves=8
+pair one_bit "The same rows, and the last bit of one weight changed" -b flip=layer0.down:777:0
