@@ -97,19 +97,21 @@ static void set_flip(side *s, const char *where, const char *value) { (void)wher
 
 static const struct key {
     const char *name, *initial;
+    bool quiet;  // not mentioned where both sides have the default
     void (*set)(side *s, const char *where, const char *value);
     const char *help;
 } keys[] = {
-    {"model", "", set_model, "DIR: a model of the same shape (default: --model)"},
-    {"backend", "cpu", set_backend, "cpu or cuda (default cpu)"},
-    {"compute", "bf16", set_compute, "compute type: bf16 or fp32 (default bf16)"},
-    {"arithmetic", "own", set_arithmetic, "how sums round: fp32, sm90 or own, that of the backend (default own)"},
-    {"schedule", "invariant", set_schedule, "order of sums: fast, fixed or invariant (default invariant)"},
-    {"rows", "0", set_rows, "rows in the pass, and M of a fixed one (default 0: as many as are compared)"},
-    {"leaves", "1", set_leaves, "parts into which invariant passes cut sums that ranks share: 1, 2, 4, 8 (default 1)"},
-    {"ranks", "1", set_ranks, "parts into which the model is cut, tensor parallelism: 1, 2, 4, 8 (default 1)"},
-    {"devices", "0", set_devices, "cuda: GPUs that the ranks are on, at most (default 0: one for each)"},
-    {"flip", "", set_flip,
+    {"model", "", false, set_model, "DIR: a model of the same shape (default: --model)"},
+    {"backend", "cpu", false, set_backend, "cpu or cuda (default cpu)"},
+    {"compute", "bf16", false, set_compute, "compute type: bf16 or fp32 (default bf16)"},
+    {"arithmetic", "own", true, set_arithmetic, "how sums round: fp32, sm90 or own, that of the backend (default own)"},
+    {"schedule", "invariant", false, set_schedule, "order of sums: fast, fixed or invariant (default invariant)"},
+    {"rows", "0", false, set_rows, "rows in the pass, and M of a fixed one (default 0: as many as are compared)"},
+    {"leaves", "1", false, set_leaves,
+     "parts into which invariant passes cut sums that ranks share: 1, 2, 4, 8 (default 1)"},
+    {"ranks", "1", false, set_ranks, "parts into which the model is cut, tensor parallelism: 1, 2, 4, 8 (default 1)"},
+    {"devices", "0", true, set_devices, "cuda: GPUs that the ranks are on, at most (default 0: one for each)"},
+    {"flip", "", true, set_flip,
      "TENSOR:INDEX:BIT: one bit of one weight is changed, in memory. TENSOR: embed, head, final_norm,\n"
      "            layer0.q, layer0.attention_norm, layer0.expert3.up; INDEX: row by row; BIT: 0 is the lowest"},
 };
@@ -157,10 +159,9 @@ static char *settings(const side *s, const side *other, bool shared) {
     FILE *file = open_memstream(&line, &size);
     if (!file) args_fail(2, "out of memory");
     for (int k = 0; k < KEYS; k++) {
-        const bool same = !strcmp(s->value[k], other->value[k]), odd = !strcmp(s->value[k], keys[k].initial);
-        // What neither has set and few know is left out.
+        const bool same = !strcmp(s->value[k], other->value[k]), usual = !strcmp(s->value[k], keys[k].initial);
         const char *value = s->value[k], *base = k || !shared ? NULL : strrchr(value, '/');
-        if (same == shared && !(same && odd && (!strcmp(keys[k].name, "flip") || !strcmp(keys[k].name, "devices"))))
+        if (same == shared && !(same && usual && keys[k].quiet))
             fprintf(file, "%s%s=%s", ftell(file) ? " " : "", keys[k].name, base ? base + 1 : value[0] ? value : "none");
     }
     if (fclose(file)) args_fail(2, "out of memory");
