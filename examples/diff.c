@@ -107,7 +107,7 @@ static const struct key {
     {"devices", "0", true, set_devices, "cuda: GPUs that the ranks are on, at most (default 0: one for each)"},
     {"flip", "", true, set_flip,
      "TENSOR:INDEX:BIT: one bit of one weight is changed, in memory. TENSOR: embed, head, final_norm,\n"
-     "            layer0.q, layer0.attention_norm, layer0.expert3.up; INDEX: row by row; BIT: 0 is the lowest"},
+     "             layer0.q, layer0.attention_norm, layer0.expert3.up; INDEX: row by row; BIT: 0 is the lowest"},
 };
 
 enum { KEYS = sizeof keys / sizeof *keys };
@@ -575,7 +575,7 @@ static void parse(int argc, char **argv) {
     };
     for (int k = 0; k < KEYS; k++) {
         const size_t used = strlen(about);
-        snprintf(about + used, sizeof about - used, "  %-9s %s%s", keys[k].name, keys[k].help,
+        snprintf(about + used, sizeof about - used, "  %-10s %s%s", keys[k].name, keys[k].help,
                  k < KEYS - 1 ? "\n" : "");
     }
     args_parse(argc, argv, about, options);
