@@ -113,7 +113,7 @@ static const struct key {
     {"devices", "0", true, set_devices, "cuda: GPUs that the ranks are on, at most (default 0: one for each)"},
     {"flip", "", true, set_flip,
      "TENSOR:INDEX:BIT: one bit of one weight is changed, in memory. TENSOR: embed, head, final_norm,\n"
-     "            layer0.q, layer0.attention_norm, layer0.expert3.up; INDEX: row by row; BIT: 0 is the lowest"},
+     "             layer0.q, layer0.attention_norm, layer0.expert3.up; INDEX: row by row; BIT: 0 is the lowest"},
 };
 
 enum { KEYS = sizeof keys / sizeof *keys };
