@@ -82,7 +82,8 @@
    5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED. You can also read them with llm42_engine_request. What a
       deterministic request has committed never changes. Its candidates may still change: do not show them to users.
    6. llm42_engine_release forgets a finished request. Set .auto_release to have that done for you.
-   7. Pass events to llm42_metrics_event for statistics, or to llm42_trace_event for a timeline.
+   7. Pass events to llm42_metrics_event for statistics, to llm42_trace_event for a timeline, or to llm42_recorder_event
+      for a transcript, which others can audit.
 
    To try a scheduling policy of your own, set .planner: see section api-planner and examples/planners.h.
    To run on other hardware, write a backend: see section api-backend and examples/05_backend.c.
@@ -197,7 +198,8 @@
    SCORING WITH THE SAME BITS
 
    A program that trains on generated tokens scores them again. It needs the log-probabilities that generation returned.
-   INVARIANT passes over the finished text, with any number of rows, give the canonical ones to the last bit.
+   INVARIANT passes over the finished text, with any number of rows, give the canonical ones to the last bit. In the
+   same way `build/audit` checks the answers of a transcript (see llm42_recorder_open).
 
    With verifier FIXED, score the output in FIXED passes of M rows. Score the prompt as generation ran it. With prefill
    PACKED it ran in FIXED passes of M rows too. With ISOLATED it ran alone, in one pass of its own shape (cut at
