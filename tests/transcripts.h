@@ -1,18 +1,15 @@
-// Transcripts: a recorder writes what an engine did, reading gives every bit of it again, and a broken file is refused
-// with its line. The hash of a model depends on all that it computes with, and on nothing else. (test_tools.sh tests
-// build/audit.)
-#include "test.h"
-#define LLM42_IMPLEMENTATION
-#include "llm42.h"
-#include "make_model.h"
+// transcripts.h: tests of transcripts and of the hash of a model. A recorder writes what an engine did, reading gives
+// every bit of it again, and a broken file is refused with its line. The hash depends on all that a model computes
+// with, and on nothing else. Include "test.h", "llm42.h" and "make_model.h" first, and define `folder`, where files go,
+// and `error`. (test_tools.sh tests build/audit.)
+#ifndef LLM42_TRANSCRIPTS_H
+#define LLM42_TRANSCRIPTS_H
+
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
 #define TINY "examples/tiny42"
-
-static char folder[64];
-static llm42_error error;
 
 // >>hash ---------------------------------------------------------------------------------------------------------
 static uint64_t hash_of(const llm42_model *model) {
@@ -155,27 +152,27 @@ TEST(synthetic_models_are_hashed_by_their_recipes) {
 }
 
 // >>recording ----------------------------------------------------------------------------------------------------
-enum { REQUESTS = 8, CANCELLED = 4 };
+enum { RECORDED = 8, CANCELLED = 4 };
 
-typedef struct run {
+typedef struct recording {
     llm42_engine *engine;
     llm42_recorder *recorder;
-} run;
+} recording;
 
-static void on_event(void *user, const llm42_event *e) {
-    run *r = user;
+static void record_event(void *user, const llm42_event *e) {
+    recording *r = user;
     llm42_recorder_event(r->recorder, e);
     if (e->type == LLM42_EVENT_COMMITTED && e->request == CANCELLED && e->info->committed > 5)
         llm42_engine_cancel(r->engine, e->request, NULL);
 }
 
 // Even requests are deterministic. They differ in sampling, stop tokens and length.
-static void submit(llm42_engine *engine) {
+static void submit_recorded(llm42_engine *engine) {
     static const int32_t prompt[] = {0, 905, 312, 264, 1108, 283, 1767}, stop[] = {13, 280, 15};
-    for (int i = 1; i <= REQUESTS; i++) {
+    for (int i = 1; i <= RECORDED; i++) {
         llm42_request_desc d = {.prompt = prompt,
                                 .prompt_count = 2 + i % 6,
-                                .max_new_tokens = 30 + i,
+                                .max_new_tokens = 12 + i,
                                 .deterministic = i % 2 == 0,
                                 .sample_index = i == 6 ? 5 : 0,
                                 .ignore_stop = i != 8};
@@ -205,15 +202,15 @@ static void check_answer(const llm42_answer *a, const llm42_request *r, bool all
 
 // Serves the requests and records them. The caller closes the engine and frees the transcript.
 static llm42_transcript *record(llm42_engine_desc desc, llm42_engine **engine, const char *path) {
-    run r = {0};
+    recording r = {0};
     llm42_transcript *t = NULL;
-    desc.on_event = on_event;
+    desc.on_event = record_event;
     desc.event_user = &r;
     *engine = NULL;
     if (!CHECK_MSG(llm42_engine_open(&r.engine, &desc, &error) == LLM42_OK, "%s", error.text)) return NULL;
     *engine = r.engine;
     CHECK_MSG(!llm42_recorder_open(&r.recorder, path, r.engine, "cuda device: none\n\nlast", &error), "%s", error.text);
-    submit(r.engine);
+    submit_recorded(r.engine);
     CHECK_MSG(llm42_engine_run(r.engine, &error) == LLM42_OK, "%s", error.text);
     CHECK_MSG(llm42_recorder_close(r.recorder, &error) == LLM42_OK, "%s", error.text);
     CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_OK, "%s", error.text);
@@ -239,7 +236,7 @@ TEST(what_is_read_is_what_was_served) {
     };
     llm42_model *model = NULL;
     if (!CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK)) return;
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    for (size_t i = 0; i < (TEST_SLOW ? 4 : sizeof ways / sizeof *ways); i++) {
         llm42_engine *engine;
         llm42_engine_desc desc = {.model = model,
                                   .preset = ways[i].preset,
@@ -262,7 +259,7 @@ TEST(what_is_read_is_what_was_served) {
             CHECK_INT(t->leaves, ways[i].sum);
             CHECK_INT(t->logits_fp32, ways[i].logits_fp32);
             CHECK_INT(t->router_fp32, false);
-            CHECK_INT(t->count, REQUESTS);
+            CHECK_INT(t->count, RECORDED);
         }
         int cancelled = 0, stopped = 0;
         for (int k = 0; t && k < t->count; k++) {
@@ -474,9 +471,7 @@ TEST(a_part_of_a_file_is_no_file) {
     }
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    test_folder(folder);
+static void run_transcripts(void) {
     RUN(the_hash_of_tiny42_is_known);
     RUN(files_do_not_matter);
     RUN(every_weight_matters);
@@ -489,6 +484,6 @@ int main(int argc, char **argv) {
     RUN(a_file_is_read);
     RUN(a_broken_file_is_refused_with_its_line);
     RUN(a_part_of_a_file_is_no_file);
-    test_remove(folder);
-    return test_end("test_transcript");
 }
+
+#endif  // LLM42_TRANSCRIPTS_H
