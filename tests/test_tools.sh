@@ -389,7 +389,7 @@ changed 2 'changed.txt:1: format 2: this version of llm42 reads format 1$' '1s/f
 changed 2 'changed.txt: the file is cut short' '$d'
 changed 2 "changed.txt:13: 'request 1': must be 'requests: ...'$" 's/^request: 1$/request 1/'
 changed 2 "changed.txt:24: tokens: 'x7': must be a token id$" '24s/^tokens: [0-9]+/tokens: x7/'
-changed 2 'its arithmetic is sm90, and that of --backend cpu here is fp32' 's/^arithmetic: .*/arithmetic: sm90/'
+changed 2 'its arithmetic is sm70, and that of --backend cpu here is fp32' 's/^arithmetic: .*/arithmetic: sm70/'
 changed 2 'its arithmetic is not known' 's/^arithmetic: .*/arithmetic: not known/'
 changed 2 'leaves: 8: the model cannot be cut into these' 's/^leaves: .*/leaves: 8/'
 changed 2 'changed.txt:13: request 1 has token 2048, which is outside the vocabulary of 2048' 's/^tokens: [0-9]+/tokens: 2048/'
