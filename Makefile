@@ -96,13 +96,14 @@ fit: setup banner  ## fit the calibration h100-pcie-paper.tsv to the published t
 	@+$(SUBMAKE) $(B)/fit
 	$(B)/fit
 
-demo: setup banner  ## build and run the lecture demo, then a determinism check under load
-	@+$(SUBMAKE) $(B)/rollback $(B)/determinism
+demo: setup banner  ## build and run the lecture demo, a determinism check under load, and an audit of the demo
+	@+$(SUBMAKE) $(B)/rollback $(B)/determinism $(B)/audit
 	@+$(MAKE) --no-print-directory run-demo
 
 run-demo:
-	$(B)/rollback
+	$(B)/rollback --record $(B)/demo.txt
 	$(B)/determinism --suite mixed --requests 16 --tokens 160
+	$(B)/audit $(B)/demo.txt --skip-ordinary
 
 RUN_TESTS = CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" JOBS=$(JOBS) bash tests/run.sh
 # Only C tests have parts.

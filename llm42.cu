@@ -3291,10 +3291,16 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     return LLM42_OK;
 }
 
+// Tensor cores of other generations round their sums in other ways.
+static const char *llm42__cuda_arithmetic(void *state) {
+    const cudaDeviceProp &device = ((const llm42__cuda *)state)->device;
+    return device.major == 9 && device.minor == 0 ? "sm90" : nullptr;
+}
+
 const llm42_backend *llm42_backend_cuda(void) {
-    static const llm42_backend backend = {"cuda",          llm42__cuda_open,       llm42__cuda_close,
-                                          llm42__cuda_run, llm42__cuda_start,      llm42__cuda_poll,
-                                          llm42__wall_now, llm42__wall_wait_until, nullptr};
+    static const llm42_backend backend = {
+        "cuda",           llm42__cuda_open, llm42__cuda_close,      llm42__cuda_run, llm42__cuda_start,
+        llm42__cuda_poll, llm42__wall_now,  llm42__wall_wait_until, nullptr,         llm42__cuda_arithmetic};
     return &backend;
 }
 

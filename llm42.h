@@ -82,7 +82,8 @@
    5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED. You can also read them with llm42_engine_request. What a
       deterministic request has committed never changes. Its candidates may still change: do not show them to users.
    6. llm42_engine_release forgets a finished request. Set .auto_release to have that done for you.
-   7. Pass events to llm42_metrics_event for statistics, or to llm42_trace_event for a timeline.
+   7. Pass events to llm42_metrics_event for statistics, to llm42_trace_event for a timeline, or to llm42_recorder_event
+      for a transcript, which others can audit.
 
    To try a scheduling policy of your own, set .planner: see section api-planner and examples/planners.h.
    To run on other hardware, write a backend: see section api-backend and examples/05_backend.c.
@@ -198,7 +199,8 @@
    SCORING WITH THE SAME BITS
 
    A program that trains on generated tokens scores them again. It needs the log-probabilities that generation returned.
-   INVARIANT passes over the finished text, with any number of rows, give the canonical ones to the last bit.
+   INVARIANT passes over the finished text, with any number of rows, give the canonical ones to the last bit. In the
+   same way `build/audit` checks the answers of a transcript (see llm42_recorder_open).
 
    With verifier FIXED, score the output in FIXED passes of M rows. Score the prompt as generation ran it. With prefill
    PACKED it ran in FIXED passes of M rows too. With ISOLATED it ran alone, in one pass of its own shape (cut at
@@ -240,14 +242,14 @@
    api-planner, api-engine, api-observers, api-math.
    Implementation:
       base        results, memory, numbers, files, arrays, names, doubles
-      model       json, config, safetensors, llama2c, synthetic, load
+      model       json, config, safetensors, llama2c, synthetic, load, model-hash
       CPU         vectors, sm90, team, sampling, cpu
       simulator   calibration, sim
       engine      state, kv, submit,
                   admit (takes requests in, and preempts them when the planner says so),
                   planner (the built-in one: what runs in the next pass, and whom to preempt),
                   plan (asks the planner, checks its plan, takes pages), verify (commits and rolls back), step, open
-      observers   metrics, trace
+      observers   metrics, trace, transcript
    The engine's sections stand in the order in which a token travels; step calls the others. To follow one, start at
    llm42_engine_submit and read downwards to LLM42_EVENT_COMMITTED.
 */
@@ -412,6 +414,11 @@ typedef struct llm42_model_desc {
 // MEMORY, INVALID.
 LLM42_API llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error);
 LLM42_API void llm42_model_free(llm42_model *model);  // NULL is fine. Close engines that use the model first.
+// A hash of the weights and of what a model computes with. It does not depend on where the files lie, how many there
+// are, how they are ordered and padded, or what else they hold. So it tells whether two models are one. It is no
+// defence against somebody who constructs a model for a hash. Section model-hash says what is hashed, and how. It reads
+// all weights, in as many threads as OpenMP offers. Errors: INVALID (the model has no weights), MEMORY.
+LLM42_API llm42_result llm42_model_hash(const llm42_model *model, uint64_t *hash, llm42_error *error);
 // NULL-terminated list of the shapes that "synthetic:NAME" knows.
 LLM42_API const char *const *llm42_synthetic_names(void);
 // Bytes of KV that one token takes, all layers together.
@@ -558,6 +565,8 @@ typedef struct llm42_mix {
 // - now is in seconds from any fixed point and never runs backwards. wait_until returns at or after that time.
 // - estimate gives the seconds that a pass of a mix would take alone. NULL: the backend does not know, and the engine
 //   goes by the times of passes that it has run.
+// - arithmetic names how INVARIANT passes round their sums. States with one name give one result, on any device. NULL,
+//   or a function that returns NULL: it is not known. Transcripts need the name.
 typedef struct llm42_backend {
     const char *name;
     llm42_result (*open)(void **state, const llm42_backend_desc *desc, llm42_error *error);
@@ -568,6 +577,7 @@ typedef struct llm42_backend {
     double (*now)(void *state);
     void (*wait_until)(void *state, double seconds);
     double (*estimate)(void *state, const llm42_mix *mix);
+    const char *(*arithmetic)(void *state);  // "fp32": fused multiply-adds (CPU); "sm90": Hopper's tensor cores
 } llm42_backend;
 
 LLM42_API const llm42_backend *llm42_backend_cpu(void);
@@ -857,6 +867,9 @@ typedef struct llm42_request {
     bool must_verify;  // its last replay pass failed: its whole window must be verified before it decodes again
     bool complete;     // its newest candidate would be its last token (a stop token, or max_new_tokens is reached)
     int prompt_count, max_new_tokens;
+    llm42_sampling sampling;  // the seed is resolved: never 0
+    int stop_count;           // 0: it ends at no token
+    int32_t stop[LLM42_MAX_STOP];
     int committed, candidates;  // output tokens: final ones, and candidates, which are not verified yet
     int kv;                     // positions with KV; in state PREFILL the next row of its prompt is at this position
     int64_t ready_since;        // passes that had run when its window became ready; -1: it is not ready
@@ -1216,6 +1229,51 @@ LLM42_API llm42_result llm42_trace_open(llm42_trace **trace, const char *path, l
 LLM42_API void llm42_trace_event(llm42_trace *trace, const llm42_event *event);
 // Finishes the file. It fails if this or any earlier write failed.
 LLM42_API llm42_result llm42_trace_close(llm42_trace *trace, llm42_error *error);
+
+// A transcript says what was asked and answered, and everything that canonical answers depend on. So somebody else can
+// compute them again and compare every bit: build/audit does. A recorder writes a transcript: open it when the engine
+// is open, give it every event, close it when requests have finished. Section transcript describes the file.
+typedef struct llm42_recorder llm42_recorder;
+// Begins the file. `comments` is NULL or lines that are written as comments, such as what a backend says of itself in
+// its log. It hashes the model (llm42_model_hash). Errors: IO, and those of llm42_model_hash.
+LLM42_API llm42_result llm42_recorder_open(llm42_recorder **recorder, const char *path, const llm42_engine *engine,
+                                           const char *comments, llm42_error *error);
+// A request is written at its event FINISHED.
+LLM42_API void llm42_recorder_event(llm42_recorder *recorder, const llm42_event *event);
+// Finishes the file. It fails if this or any earlier write failed. NULL is fine.
+LLM42_API llm42_result llm42_recorder_close(llm42_recorder *recorder, llm42_error *error);
+
+typedef struct llm42_answer {
+    int64_t request;     // its id
+    bool deterministic;  // false: nothing was promised, and it cannot be audited
+    llm42_finish finish;
+    int max_new_tokens;
+    llm42_sampling sampling;  // the seed is not 0
+    int stop_count;
+    int32_t stop[LLM42_MAX_STOP];
+    int prompt_count, count;
+    int32_t *prompt, *tokens;  // [prompt_count], [count]
+    float *logprobs;           // [count]
+    int line;                  // of the file, where it begins
+} llm42_answer;
+
+typedef struct llm42_transcript {
+    char model[256];  // llm42_model.name
+    uint64_t model_hash;
+    char arithmetic[32];  // llm42_backend.arithmetic, or "not known"
+    llm42_dtype compute;
+    bool logits_fp32, router_fp32;
+    int leaves;       // the larger of .leaves and .tensor_parallel
+    char preset[32];  // its word
+    char result[64];  // "canonical", or what else the results depend on: then they cannot be audited
+    int count;
+    llm42_answer *answer;  // [count], in the order in which they finished
+} llm42_transcript;
+
+// Reads a transcript. Errors: IO, MEMORY, FORMAT (names the file and the line: the file is cut short or goes on behind
+// `# end`, has another version of the format, or a line is not what stands there).
+LLM42_API llm42_result llm42_transcript_load(llm42_transcript **transcript, const char *path, llm42_error *error);
+LLM42_API void llm42_transcript_free(llm42_transcript *transcript);  // NULL is fine
 
 // >>api-math -----------------------------------------------------------------------------------------------------
 // Made of IEEE operations alone: the same bits on every CPU.
@@ -3029,6 +3087,131 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
                desc->no_mmap ? "read" : "mapped", (double)m->copied_bytes * 1e-6);
     assert(m->owner && !*model);
     *model = m;
+    return LLM42_OK;
+}
+
+// >>model-hash ---------------------------------------------------------------------------------------------------
+// Owns: llm42_model_hash.
+// Calls: numbers, memory.
+// Invariant: the hash is a function of the configuration and the weights, not of their files or of the threads.
+//
+// A list of words (uint64) is hashed so: h = 0, then h = llm42_hash(h ^ word) for each word in turn. A number that is
+// no integer is the bits of its double. The hash of a model is that of these words:
+// - arch, vocab, dim, layers, heads, kv_heads, head_dim, ffn, experts, experts_used, experts_renorm, sliding_window,
+//   norm_eps, rope_theta, rope_interleaved, rope_factor, rope_low_freq_factor, rope_high_freq_factor and
+//   rope_original_context of llm42_config. Its other fields change no logit.
+// - embed, head and final_norm; then for each layer .sliding, attention_norm, ffn_norm, q_norm, k_norm, q_bias, k_bias,
+//   v_bias, q, k, v, o, gate, up, down, router; then gate, up and down of each of its experts. A head that is tied to
+//   the embedding is hashed like another of the same weights.
+// A tensor is the word 0 if the layer has none. Otherwise it is its type (llm42_dtype), its rows n (of a vector: 1),
+// its columns k, and a word for each part of 1 MiB of its values (the last part may be shorter): the hash of that
+// part's bytes, eight to a word, the first byte lowest, the last word filled up with zeros. A vector is FP32. A
+// synthetic matrix is the word 16, n, k, and its recipe's key, scale and lead: its values follow from these.
+
+enum { LLM42__HASHED_BYTES = 1 << 20, LLM42__HASHED_RECIPE = 16 };
+
+typedef struct llm42__hashing {
+    uint64_t hash, *part;  // part: [parts of the largest tensor]
+} llm42__hashing;
+
+static void llm42__hash_word(llm42__hashing *h, uint64_t word) { h->hash = llm42__hash(h->hash ^ word); }
+
+static void llm42__hash_number(llm42__hashing *h, double number) {
+    uint64_t word;
+    memcpy(&word, &number, sizeof word);
+    llm42__hash_word(h, word);
+}
+
+static uint64_t llm42__hash_bytes(const unsigned char *data, size_t size) {
+    llm42__hashing h = {0};
+    uint64_t word;
+    for (; size >= sizeof word; data += sizeof word, size -= sizeof word) {
+        memcpy(&word, data, sizeof word);
+        llm42__hash_word(&h, word);
+    }
+    word = 0;
+    memcpy(&word, data, size);
+    if (size) llm42__hash_word(&h, word);
+    return h.hash;
+}
+
+static size_t llm42__matrix_bytes(const llm42_matrix *m) {
+    return m->data ? (size_t)m->n * (size_t)m->k * (m->type == LLM42_FP32 ? 4 : 2) : 0;
+}
+
+static void llm42__hash_matrix(llm42__hashing *h, const llm42_matrix *m) {
+    const bool recipe = m->recipe.scale != 0;
+    const size_t bytes = llm42__matrix_bytes(m);
+    const int64_t parts = (int64_t)((bytes + LLM42__HASHED_BYTES - 1) / LLM42__HASHED_BYTES);
+    llm42__hash_word(h, recipe ? LLM42__HASHED_RECIPE : m->data ? (uint64_t)m->type : 0);
+    if (!recipe && !m->data) return;
+    llm42__hash_word(h, (uint64_t)m->n);
+    llm42__hash_word(h, (uint64_t)m->k);
+    if (recipe) {
+        llm42__hash_word(h, m->recipe.key);
+        llm42__hash_number(h, (double)m->recipe.scale);
+        llm42__hash_number(h, (double)m->recipe.lead);
+        return;
+    }
+#ifdef _OPENMP
+#pragma omp parallel for schedule(dynamic) if (parts > 1)
+#endif
+    for (int64_t i = 0; i < parts; i++) {
+        const size_t begin = (size_t)i * LLM42__HASHED_BYTES;
+        h->part[i] = llm42__hash_bytes((const unsigned char *)m->data + begin,
+                                       LLM42__MIN(bytes - begin, (size_t)LLM42__HASHED_BYTES));
+    }
+    for (int64_t i = 0; i < parts; i++) llm42__hash_word(h, h->part[i]);
+}
+
+static void llm42__hash_vector(llm42__hashing *h, const float *data, int count) {
+    llm42__hash_matrix(h, &(llm42_matrix){.data = data, .type = LLM42_FP32, .n = 1, .k = count});
+}
+
+static void llm42__hash_config(llm42__hashing *h, const llm42_config *c) {
+    const int number[] = {(int)c->arch, c->vocab, c->dim,     c->layers,       c->heads,          c->kv_heads,
+                          c->head_dim,  c->ffn,   c->experts, c->experts_used, c->experts_renorm, c->sliding_window};
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++) llm42__hash_word(h, (uint64_t)number[i]);
+    llm42__hash_number(h, (double)c->norm_eps);
+    llm42__hash_number(h, c->rope_theta);
+    llm42__hash_word(h, c->rope_interleaved);
+    llm42__hash_number(h, c->rope_factor);
+    llm42__hash_number(h, c->rope_low_freq_factor);
+    llm42__hash_number(h, c->rope_high_freq_factor);
+    llm42__hash_number(h, c->rope_original_context);
+}
+
+static void llm42__hash_layer(llm42__hashing *h, const llm42_config *c, const llm42_layer *l) {
+    const llm42_matrix *matrix[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->router};
+    llm42__hash_word(h, l->sliding);
+    llm42__hash_vector(h, l->attention_norm, c->dim);
+    llm42__hash_vector(h, l->ffn_norm, c->dim);
+    llm42__hash_vector(h, l->q_norm, c->head_dim);
+    llm42__hash_vector(h, l->k_norm, c->head_dim);
+    llm42__hash_vector(h, l->q_bias, c->heads * c->head_dim);
+    llm42__hash_vector(h, l->k_bias, c->kv_heads * c->head_dim);
+    llm42__hash_vector(h, l->v_bias, c->kv_heads * c->head_dim);
+    for (size_t i = 0; i < sizeof matrix / sizeof *matrix; i++) llm42__hash_matrix(h, matrix[i]);
+    for (int i = 0; l->expert && i < 3 * c->experts; i++) llm42__hash_matrix(h, &l->expert[i]);
+}
+
+llm42_result llm42_model_hash(const llm42_model *m, uint64_t *hash, llm42_error *error) {
+    if (!m || !hash) return llm42_fail(error, LLM42_INVALID, "llm42_model_hash: an argument is NULL");
+    if (!m->layer)
+        return llm42_fail(error, LLM42_INVALID, "model %s: it is a shape without weights: it has no hash", m->name);
+    // No tensor of a layer has more values than one of these.
+    const llm42_config *c = &m->config;
+    int64_t widest = LLM42__MAX(c->vocab, LLM42__MAX(c->ffn, LLM42__MAX(c->heads * c->head_dim, c->experts)));
+    int64_t bytes = 4 * widest * LLM42__MAX(c->dim, c->head_dim);
+    llm42__hashing h = {.part = llm42__alloc((size_t)(bytes / LLM42__HASHED_BYTES + 1), sizeof *h.part)};
+    if (!h.part) return llm42_fail(error, LLM42_MEMORY, "model %s: out of memory for its hash", m->name);
+    llm42__hash_config(&h, c);
+    llm42__hash_matrix(&h, &m->embed);
+    llm42__hash_matrix(&h, &m->head);
+    llm42__hash_vector(&h, m->final_norm, c->dim);
+    for (int i = 0; i < c->layers; i++) llm42__hash_layer(&h, c, &m->layer[i]);
+    *hash = h.hash;
+    llm42__free(h.part);
     return LLM42_OK;
 }
 
@@ -4962,13 +5145,18 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     return LLM42_OK;
 }
 
+static const char *llm42__cpu_arithmetic(void *state) {
+    return llm42__is_sm90((const llm42__cpu *)state) ? "sm90" : "fp32";
+}
+
 const llm42_backend *llm42_backend_cpu(void) {
     static const llm42_backend backend = {.name = "cpu",
                                           .open = llm42__cpu_open,
                                           .close = llm42__cpu_close,
                                           .run = llm42__cpu_run,
                                           .now = llm42__wall_now,
-                                          .wait_until = llm42__wall_wait_until};
+                                          .wait_until = llm42__wall_wait_until,
+                                          .arithmetic = llm42__cpu_arithmetic};
     return &backend;
 }
 
@@ -5764,11 +5952,8 @@ typedef struct llm42__request {
     bool listed;                         // it is in that list
     bool cancelled;                      // inside an event: it releases no more tokens
     int64_t key;                         // llm42_request_desc.key, or the id
-    llm42_sampling sampling;
-    int32_t stop[LLM42_MAX_STOP];
-    int stop_count;
-    int prefix_pages;      // pages that were found in the prefix cache or inserted there
-    uint64_t prefix_hash;  // of the tokens of those pages
+    int prefix_pages;                    // pages that were found in the prefix cache or inserted there
+    uint64_t prefix_hash;                // of the tokens of those pages
 } llm42__request;
 
 typedef struct llm42__page {
@@ -5873,8 +6058,8 @@ LLM42__INLINE int llm42__last_position(const llm42_request *r) {
 }
 
 static bool llm42__is_stop(const llm42__request *r, int32_t token) {
-    for (int i = 0; i < r->stop_count; i++)
-        if (r->stop[i] == token) return true;
+    for (int i = 0; i < r->info.stop_count; i++)
+        if (r->info.stop[i] == token) return true;
     return false;
 }
 
@@ -6233,18 +6418,14 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     }
     memcpy(r->tokens, d->prompt, (size_t)d->prompt_count * sizeof *r->tokens);
     r->key = d->key ? d->key : e->last_id + 1;
-    r->sampling = d->sampling;
-    if (!r->sampling.seed) r->sampling.seed = 42 + (uint64_t)d->sample_index;
     r->slot = -1;
-    const llm42_config *c = &e->desc.model->config;
-    r->stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
-    for (int i = 0; i < r->stop_count; i++) r->stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
     r->info = (llm42_request){.id = e->last_id + 1,
                               .state = LLM42_STATE_WAITING,
                               .deterministic = d->deterministic,
                               .verify = d->deterministic && llm42__verifies(e->desc.mode),
                               .prompt_count = d->prompt_count,
                               .max_new_tokens = max_new,
+                              .sampling = d->sampling,
                               .ready_since = -1,
                               .prompt = r->tokens,
                               .tokens = r->tokens + d->prompt_count,
@@ -6253,6 +6434,10 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
                               .first_token = -1,
                               .last_token = -1,
                               .user = d->user};
+    if (!r->info.sampling.seed) r->info.sampling.seed = 42 + (uint64_t)d->sample_index;
+    const llm42_config *c = &e->desc.model->config;
+    r->info.stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
+    for (int i = 0; i < r->info.stop_count; i++) r->info.stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
     return r;
 }
 
@@ -6460,7 +6645,7 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     r->info.state = LLM42_STATE_PREFILL;
     r->info.prefix_hits += r->info.kv;
     e->stats.prefix_hits += r->info.kv;
-    e->seq[r->slot] = (llm42_seq){.request = r->key, .sampling = r->sampling, .pages = llm42__page_table(e, r)};
+    e->seq[r->slot] = (llm42_seq){.request = r->key, .sampling = r->info.sampling, .pages = llm42__page_table(e, r)};
     llm42__emit_request(e, r, LLM42_EVENT_ADMITTED, r->info.kv);
     return true;
 }
@@ -7948,6 +8133,408 @@ llm42_result llm42_trace_close(llm42_trace *t, llm42_error *error) {
                                  : LLM42_OK;
     llm42__free(t);
     return result;
+}
+
+// >>transcript ---------------------------------------------------------------------------------------------------
+// Owns: transcripts: writing them from events, and reading them.
+// Calls: files, memory, results, submit (to check sampling parameters), model-hash.
+// Invariant: what was read is what was written, to the bit: floats are written as the eight hex digits of their bits.
+//
+// A transcript is a text of lines `key: value`, in this order, each of them there:
+//   # llm42 transcript, format 1       the first line
+//   model: NAME                        the path that it was loaded from
+//   model_hash: 16 hex digits          llm42_model_hash
+//   arithmetic: WORD                   fp32, sm90 or `not known`: how sums round
+//   compute: bf16 or fp32
+//   logits_fp32, router_fp32: yes or no
+//   leaves: N                          the larger of .leaves and .tensor_parallel
+//   preset: WORD
+//   result: canonical                  or what else the results depend on
+// then for each request, in the order in which they finished:
+//   request: N                         its id
+//   deterministic: yes or no           no: nothing was promised, and it cannot be audited
+//   finish: stop, length, cancelled or error
+//   max_new_tokens: N
+//   stop: 1,2                          tokens that end it; empty: none
+//   temperature: 8 hex digits
+//   top_k: N
+//   top_p, min_p: 8 hex digits
+//   seed: N
+//   prompt: 0,5,7
+//   tokens: 9,8                        the answer; empty: none
+//   logprobs: hex,hex                  8 hex digits each
+// and at the end:
+//   requests: N
+//   # end                              the last line: a file without it was cut short
+// Empty lines and other lines that begin with # are comments. There are no checksums: whoever can change an answer
+// could change them too. The audit finds what was changed.
+
+#define LLM42__TRANSCRIPT_FIRST "# llm42 transcript, format "
+#define LLM42__TRANSCRIPT_FORMAT "1"
+#define LLM42__TRANSCRIPT_END "# end\n"
+static const char *const llm42__finish_words[] = {"none", "stop", "length", "cancelled", "error"};
+static const char *const llm42__compute_words[] = {"default", "bf16", "fp32"};
+static const char *const llm42__yes_words[] = {"no", "yes"};
+
+struct llm42_recorder {
+    FILE *file;
+    bool all;  // every request is deterministic
+    int64_t requests;
+    char path[256];
+};
+
+static const char *llm42__transcript_result(const llm42_engine_desc *d) {
+    if (d->mode == LLM42_BATCH_INVARIANT) return "canonical";
+    if (d->mode == LLM42_NONDETERMINISTIC) return "depends on other requests (mode nondeterministic)";
+    if (d->keep_fast_kv) return "depends on other requests (keep_fast_kv)";
+    return d->verifier == LLM42_VERIFIER_INVARIANT ? "canonical" : "depends on M (verifier fixed)";
+}
+
+static void llm42__record_head(llm42_recorder *r, const llm42_engine *e, uint64_t hash, const char *comments) {
+    const llm42_engine_desc *d = &e->desc;
+    const char *arithmetic = e->backend->arithmetic ? e->backend->arithmetic(e->state) : NULL;
+    char name[sizeof d->model->name];
+    snprintf(name, sizeof name, "%s", d->model->name);
+    llm42__scrub(name);
+    fputs(LLM42__TRANSCRIPT_FIRST LLM42__TRANSCRIPT_FORMAT
+          "\n# What was asked and answered, and all that the answers depend on (llm42 " LLM42_VERSION
+          "). build/audit computes them again.\n",
+          r->file);
+    fprintf(r->file, "model: %s\nmodel_hash: %016llx\narithmetic: %s\ncompute: %s\n", name, (unsigned long long)hash,
+            arithmetic ? arithmetic : "not known", llm42__compute_words[d->compute]);
+    fprintf(r->file, "logits_fp32: %s\nrouter_fp32: %s\nleaves: %d\npreset: %s\nresult: %s\n",
+            llm42__yes_words[d->logits_fp32], llm42__yes_words[d->router_fp32],
+            LLM42__MAX(d->leaves, d->tensor_parallel), llm42_policy_word(d, "preset"), llm42__transcript_result(d));
+    for (size_t n; comments && *comments; comments += n + (comments[n] == '\n')) {
+        n = strcspn(comments, "\n");
+        fprintf(r->file, "# %.*s\n", (int)n, comments);
+    }
+}
+
+llm42_result llm42_recorder_open(llm42_recorder **recorder, const char *path, const llm42_engine *e,
+                                 const char *comments, llm42_error *error) {
+    uint64_t hash = 0;
+    if (!recorder) return llm42_fail(error, LLM42_INVALID, "llm42_recorder_open: recorder: must not be NULL");
+    *recorder = NULL;
+    if (!path || !e)
+        return llm42_fail(error, LLM42_INVALID, "llm42_recorder_open: %s: required", path ? "engine" : "path");
+    LLM42__TRY(llm42_model_hash(e->desc.model, &hash, error));
+    llm42_recorder *r = llm42__alloc_zero(1, sizeof *r);
+    if (!r) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    snprintf(r->path, sizeof r->path, "%s", path);
+    r->all = e->desc.mode == LLM42_BATCH_INVARIANT;
+    r->file = fopen(path, "w");
+    if (!r->file) {
+        llm42__free(r);
+        return llm42_fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
+    }
+    llm42__record_head(r, e, hash, comments);
+    *recorder = r;
+    return LLM42_OK;
+}
+
+static void llm42__record_ids(llm42_recorder *r, const char *key, const int32_t *ids, int count) {
+    fprintf(r->file, "%s:", key);
+    for (int i = 0; i < count; i++) fprintf(r->file, "%s%d", i ? "," : " ", (int)ids[i]);
+    fputc('\n', r->file);
+}
+
+void llm42_recorder_event(llm42_recorder *r, const llm42_event *ev) {
+    if (!r || ev->type != LLM42_EVENT_FINISHED) return;
+    const llm42_request *q = ev->info;
+    const llm42_sampling *s = &q->sampling;
+    r->requests++;
+    fprintf(r->file, "\nrequest: %lld\ndeterministic: %s\nfinish: %s\nmax_new_tokens: %d\n", (long long)q->id,
+            llm42__yes_words[q->deterministic || r->all], llm42__finish_words[q->finish], q->max_new_tokens);
+    llm42__record_ids(r, "stop", q->stop, q->stop_count);
+    fprintf(r->file, "temperature: %08x\ntop_k: %d\ntop_p: %08x\nmin_p: %08x\nseed: %llu\n",
+            (unsigned)llm42__bits(s->temperature), s->top_k, (unsigned)llm42__bits(s->top_p),
+            (unsigned)llm42__bits(s->min_p), (unsigned long long)s->seed);
+    llm42__record_ids(r, "prompt", q->prompt, q->prompt_count);
+    llm42__record_ids(r, "tokens", q->tokens, q->committed);
+    fputs("logprobs:", r->file);
+    for (int i = 0; i < q->committed; i++)
+        fprintf(r->file, "%s%08x", i ? "," : " ", (unsigned)llm42__bits(q->logprobs[i]));
+    fputc('\n', r->file);
+}
+
+llm42_result llm42_recorder_close(llm42_recorder *r, llm42_error *error) {
+    if (!r) return LLM42_OK;
+    fprintf(r->file, "\nrequests: %lld\n" LLM42__TRANSCRIPT_END, (long long)r->requests);
+    bool failed = ferror(r->file) != 0;
+    failed |= fclose(r->file) != 0;
+    llm42_result result = failed ? llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", r->path)
+                                 : LLM42_OK;
+    llm42__free(r);
+    return result;
+}
+
+// The state of reading a transcript: what is left of it, and the value of the line that was read last.
+typedef struct llm42__transcribing {
+    const char *path, *at, *end;
+    const char *value, *value_end;
+    int line;
+    llm42_transcript *to;
+} llm42__transcribing;
+
+// The error of the line that was read last.
+static llm42_result llm42__transcript_bad(const llm42__transcribing *t, const char *key, const char *want,
+                                          llm42_error *error) {
+    return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be %s", t->path, t->line, key,
+                      (int)LLM42__MIN(t->value_end - t->value, 40), t->value, want);
+}
+
+// Goes to the next line that is no comment. False: there is none.
+static bool llm42__transcript_next(llm42__transcribing *t, const char **line_end) {
+    for (; t->at < t->end; t->at = *line_end + 1) {
+        *line_end = memchr(t->at, '\n', (size_t)(t->end - t->at));
+        t->line++;
+        if (*t->at != '\n' && *t->at != '#') return true;
+    }
+    return false;
+}
+
+// Reads the line `key: value`. The value of the key may be left in t alone.
+static llm42_result llm42__transcript_line(llm42__transcribing *t, const char *key, llm42_error *error) {
+    const size_t length = strlen(key);
+    const char *end = t->end;
+    if (!llm42__transcript_next(t, &end))
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: the line '%s: ...' is missing", t->path, t->line, key);
+    const char *at = t->at;
+    if ((size_t)(end - at) <= length || memcmp(at, key, length) != 0 || at[length] != ':')
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: '%.*s': must be '%s: ...'", t->path, t->line,
+                          (int)LLM42__MIN(end - at, 40), at, key);
+    t->value = at + length + 1, t->value_end = end;
+    t->value += t->value < end && *t->value == ' ';
+    t->at = end + 1;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__transcript_text(llm42__transcribing *t, const char *key, char *to, size_t size,
+                                           llm42_error *error) {
+    LLM42__TRY(llm42__transcript_line(t, key, error));
+    const size_t n = (size_t)(t->value_end - t->value);
+    if (!n || n >= size) return llm42__transcript_bad(t, key, n ? "shorter" : "given", error);
+    memcpy(to, t->value, n);
+    to[n] = 0;
+    llm42__scrub(to);
+    return LLM42_OK;
+}
+
+// The index of the value in a list of words, the first of which is left out if `from` is 1.
+static llm42_result llm42__transcript_word(llm42__transcribing *t, const char *key, const char *const *words, int from,
+                                           int count, int *index, llm42_error *error) {
+    char all[64] = "";
+    LLM42__TRY(llm42__transcript_line(t, key, error));
+    for (*index = from; *index < count; ++*index) {
+        if (llm42__is_word(t->value, t->value_end, words[*index])) return LLM42_OK;
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", *index > from ? " or " : "", words[*index]);
+    }
+    return llm42__transcript_bad(t, key, all, error);
+}
+
+static llm42_result llm42__transcript_bool(llm42__transcribing *t, const char *key, bool *value, llm42_error *error) {
+    int index = 0;
+    LLM42__TRY(llm42__transcript_word(t, key, llm42__yes_words, 0, 2, &index, error));
+    *value = index;
+    return LLM42_OK;
+}
+
+// Reads digits of a base up to the end. In base 16 there are exactly `digits` of them, in base 10 at most so many.
+static bool llm42__transcript_digits(const char *p, const char *end, unsigned base, int digits, uint64_t *value) {
+    if (p >= end || end - p > digits || (base == 16 && end - p != digits)) return false;
+    for (*value = 0; p < end; p++) {
+        unsigned digit = *p >= '0' && *p <= '9' ? (unsigned)(*p - '0') : 99;
+        if (base == 16 && *p >= 'a' && *p <= 'f') digit = (unsigned)(*p - 'a') + 10;
+        if (digit >= base || *value > (UINT64_MAX - digit) / base) return false;
+        *value = *value * base + digit;
+    }
+    return true;
+}
+
+static llm42_result llm42__transcript_integer(llm42__transcribing *t, const char *key, uint64_t low, uint64_t high,
+                                              uint64_t *value, llm42_error *error) {
+    char want[64];
+    LLM42__TRY(llm42__transcript_line(t, key, error));
+    if (llm42__transcript_digits(t->value, t->value_end, 10, 20, value) && *value >= low && *value <= high)
+        return LLM42_OK;
+    snprintf(want, sizeof want, "a whole number from %llu to %llu", (unsigned long long)low, (unsigned long long)high);
+    return llm42__transcript_bad(t, key, want, error);
+}
+
+static llm42_result llm42__transcript_float(llm42__transcribing *t, const char *key, float *value, llm42_error *error) {
+    uint64_t bits = 0;
+    LLM42__TRY(llm42__transcript_line(t, key, error));
+    if (!llm42__transcript_digits(t->value, t->value_end, 16, 8, &bits))
+        return llm42__transcript_bad(t, key, "the 8 hex digits of a float", error);
+    *value = llm42__float((uint32_t)bits);
+    return LLM42_OK;
+}
+
+// Reads a list into a new array, which the caller frees also after an error: int32 ids, or floats.
+static llm42_result llm42__transcript_list(llm42__transcribing *t, const char *key, bool floats, void **items,
+                                           int *count, llm42_error *error) {
+    LLM42__TRY(llm42__transcript_line(t, key, error));
+    const char *p = t->value, *const end = t->value_end;
+    int64_t wanted = p < end;
+    for (const char *q = p; q < end; q++) wanted += *q == ',';
+    if (wanted > 1 << 28) return llm42__transcript_bad(t, key, "shorter", error);
+    *count = (int)wanted;
+    *items = llm42__alloc((size_t)wanted + 1, 4);
+    if (!*items) return llm42_fail(error, LLM42_MEMORY, "%s:%d: %s: out of memory", t->path, t->line, key);
+    for (int i = 0; i < *count; i++) {
+        const char *comma = memchr(p, ',', (size_t)(end - p));
+        uint64_t number = 0;
+        t->value = p, t->value_end = comma ? comma : end;
+        if (!llm42__transcript_digits(p, t->value_end, floats ? 16 : 10, floats ? 8 : 10, &number) ||
+            (!floats && number > INT32_MAX))
+            return llm42__transcript_bad(t, key, floats ? "the 8 hex digits of a float" : "a token id", error);
+        const uint32_t item = (uint32_t)number;
+        memcpy((char *)*items + (size_t)i * sizeof item, &item, sizeof item);
+        p = comma ? comma + 1 : end;
+    }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__transcript_sampling(llm42__transcribing *t, llm42_sampling *s, llm42_error *error) {
+    llm42_error why = {LLM42_OK, ""};
+    uint64_t top_k = 0;
+    LLM42__TRY(llm42__transcript_float(t, "temperature", &s->temperature, error));
+    LLM42__TRY(llm42__transcript_integer(t, "top_k", 0, INT32_MAX, &top_k, error));
+    s->top_k = (int)top_k;
+    LLM42__TRY(llm42__transcript_float(t, "top_p", &s->top_p, error));
+    LLM42__TRY(llm42__transcript_float(t, "min_p", &s->min_p, error));
+    if (llm42__check_sampling(s, &why) != LLM42_OK)
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s", t->path, t->line, why.text);
+    return llm42__transcript_integer(t, "seed", 1, UINT64_MAX, &s->seed, error);
+}
+
+static llm42_result llm42__transcript_tokens(llm42__transcribing *t, llm42_answer *a, llm42_error *error) {
+    void *items[3] = {NULL, NULL, NULL};
+    int logprobs = 0;
+    llm42_result result = llm42__transcript_list(t, "prompt", false, &items[0], &a->prompt_count, error);
+    if (result == LLM42_OK && !a->prompt_count) result = llm42__transcript_bad(t, "prompt", "given", error);
+    if (result == LLM42_OK) result = llm42__transcript_list(t, "tokens", false, &items[1], &a->count, error);
+    if (result == LLM42_OK) result = llm42__transcript_list(t, "logprobs", true, &items[2], &logprobs, error);
+    a->prompt = items[0], a->tokens = items[1], a->logprobs = items[2];
+    if (result == LLM42_OK && logprobs != a->count)
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: logprobs: there are %d for %d tokens", t->path, t->line,
+                          logprobs, a->count);
+    return result;
+}
+
+static llm42_result llm42__transcript_answer(llm42__transcribing *t, llm42_answer *a, llm42_error *error) {
+    uint64_t number = 0;
+    int word = 0, stops = 0;
+    void *stop = NULL;
+    LLM42__TRY(llm42__transcript_integer(t, "request", 1, INT64_MAX, &number, error));
+    a->request = (int64_t)number;
+    a->line = t->line;
+    LLM42__TRY(llm42__transcript_bool(t, "deterministic", &a->deterministic, error));
+    LLM42__TRY(llm42__transcript_word(t, "finish", llm42__finish_words, LLM42_FINISH_STOP, LLM42_FINISH_ERROR + 1,
+                                      &word, error));
+    a->finish = (llm42_finish)word;
+    LLM42__TRY(llm42__transcript_integer(t, "max_new_tokens", 1, INT32_MAX, &number, error));
+    a->max_new_tokens = (int)number;
+    llm42_result result = llm42__transcript_list(t, "stop", false, &stop, &stops, error);
+    if (result == LLM42_OK && stops > LLM42_MAX_STOP) result = llm42__transcript_bad(t, "stop", "at most 8 ids", error);
+    a->stop_count = result == LLM42_OK ? stops : 0;
+    if (a->stop_count) memcpy(a->stop, stop, (size_t)a->stop_count * sizeof *a->stop);
+    llm42__free(stop);
+    if (result != LLM42_OK) return result;
+    LLM42__TRY(llm42__transcript_sampling(t, &a->sampling, error));
+    return llm42__transcript_tokens(t, a, error);
+}
+
+static llm42_result llm42__transcript_head(llm42__transcribing *t, llm42_error *error) {
+    llm42_transcript *to = t->to;
+    uint64_t leaves = 0;
+    int compute = 0;
+    LLM42__TRY(llm42__transcript_text(t, "model", to->model, sizeof to->model, error));
+    LLM42__TRY(llm42__transcript_line(t, "model_hash", error));
+    if (!llm42__transcript_digits(t->value, t->value_end, 16, 16, &to->model_hash))
+        return llm42__transcript_bad(t, "model_hash", "16 hex digits", error);
+    LLM42__TRY(llm42__transcript_text(t, "arithmetic", to->arithmetic, sizeof to->arithmetic, error));
+    LLM42__TRY(llm42__transcript_word(t, "compute", llm42__compute_words, LLM42_BF16, LLM42_FP32 + 1, &compute, error));
+    to->compute = (llm42_dtype)compute;
+    LLM42__TRY(llm42__transcript_bool(t, "logits_fp32", &to->logits_fp32, error));
+    LLM42__TRY(llm42__transcript_bool(t, "router_fp32", &to->router_fp32, error));
+    LLM42__TRY(llm42__transcript_integer(t, "leaves", 1, 8, &leaves, error));
+    to->leaves = (int)leaves;
+    LLM42__TRY(llm42__transcript_text(t, "preset", to->preset, sizeof to->preset, error));
+    return llm42__transcript_text(t, "result", to->result, sizeof to->result, error);
+}
+
+// The first line and the last one.
+static llm42_result llm42__transcript_ends(llm42__transcribing *t, llm42_error *error) {
+    const size_t first = strlen(LLM42__TRANSCRIPT_FIRST), last = strlen(LLM42__TRANSCRIPT_END);
+    const char *line_end = memchr(t->at, '\n', (size_t)(t->end - t->at));
+    if (!line_end) line_end = t->end;
+    if ((size_t)(line_end - t->at) < first || memcmp(t->at, LLM42__TRANSCRIPT_FIRST, first))
+        return llm42_fail(error, LLM42_FORMAT, "%s:1: not a transcript: it does not begin with '%s'", t->path,
+                          LLM42__TRANSCRIPT_FIRST);
+    if (!llm42__is_word(t->at + first, line_end, LLM42__TRANSCRIPT_FORMAT))
+        return llm42_fail(error, LLM42_FORMAT, "%s:1: format %.*s: this version of llm42 reads format %s", t->path,
+                          (int)LLM42__MIN(line_end - t->at - (ptrdiff_t)first, 40), t->at + first,
+                          LLM42__TRANSCRIPT_FORMAT);
+    if ((size_t)(t->end - t->at) < last || memcmp(t->end - last, LLM42__TRANSCRIPT_END, last) ||
+        t->end[-1 - (ptrdiff_t)last] != '\n')
+        return llm42_fail(error, LLM42_FORMAT,
+                          "%s: the file is cut short, or goes on behind its end: its last line is "
+                          "not '# end'",
+                          t->path);
+    return LLM42_OK;
+}
+
+static llm42_result llm42__transcript_read(llm42__transcribing *t, llm42_error *error) {
+    llm42_transcript *to = t->to;
+    uint64_t requests = 0;
+    const char *line_end;
+    LLM42__TRY(llm42__transcript_ends(t, error));
+    LLM42__TRY(llm42__transcript_head(t, error));
+    for (;;) {
+        llm42__transcribing look = *t;
+        if (!llm42__transcript_next(&look, &line_end) || strncmp(look.at, "request:", 8) != 0) break;
+        if (!LLM42__PUSH(to->answer, ((llm42_answer){.request = 0})))
+            return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", t->path);
+        to->count++;
+        LLM42__TRY(llm42__transcript_answer(t, &to->answer[to->count - 1], error));
+    }
+    LLM42__TRY(llm42__transcript_integer(t, "requests", 0, INT32_MAX, &requests, error));
+    if (requests != (uint64_t)to->count)
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: requests: %llu: the file has %d", t->path, t->line,
+                          (unsigned long long)requests, to->count);
+    if (llm42__transcript_next(t, &line_end))
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: '%.*s': must be '# end'", t->path, t->line,
+                          (int)LLM42__MIN(line_end - t->at, 40), t->at);
+    return LLM42_OK;
+}
+
+llm42_result llm42_transcript_load(llm42_transcript **transcript, const char *path, llm42_error *error) {
+    llm42__file file;
+    if (!transcript || !path)
+        return llm42_fail(error, LLM42_INVALID, "llm42_transcript_load: %s: required", path ? "transcript" : "path");
+    *transcript = NULL;
+    LLM42__TRY(llm42__file_open(&file, path, false, error));
+    llm42__transcribing t = {.path = path, .at = file.data, .end = file.data + file.size};
+    t.to = llm42__alloc_zero(1, sizeof *t.to);
+    llm42_result result = t.to ? llm42__transcript_read(&t, error)
+                               : llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    llm42__file_close(&file);
+    if (result == LLM42_OK) *transcript = t.to;
+    else llm42_transcript_free(t.to);
+    return result;
+}
+
+void llm42_transcript_free(llm42_transcript *t) {
+    for (int i = 0; t && i < t->count; i++) {
+        llm42__free(t->answer[i].prompt);
+        llm42__free(t->answer[i].tokens);
+        llm42__free(t->answer[i].logprobs);
+    }
+    if (t) arrfree(t->answer);
+    llm42__free(t);
 }
 
 #endif  // LLM42_IMPLEMENTATION

@@ -16,7 +16,8 @@
 //
 // The first word of a name is what the user types after the dashes, the second stands for the value in the help. Users
 // write `--name value` or `--name=value`; a name of one letter takes one dash. `--help` prints the table and exits
-// with 0. A wrong option, value or range is one line on stderr and exit status 2. The last of equal options counts.
+// with 0. A wrong option, value or range is one line on stderr and exit status 2. The last of equal options counts. A
+// word without dashes is taken by the first ARGS_WORD that has none yet.
 #ifndef ARGS_H
 #define ARGS_H
 
@@ -39,6 +40,7 @@ typedef enum args_type {
     ARGS_TYPE_REAL,
     ARGS_TYPE_FLOAT,
     ARGS_TYPE_TEXT,
+    ARGS_TYPE_WORD,
 } args_type;
 
 typedef struct args_option {
@@ -74,12 +76,16 @@ typedef struct args_option {
     { name, ARGS_TYPE_FLOAT, NULL, NULL, NULL, pointer, NULL, 0, 0, low, high, help }
 #define ARGS_TEXT(name, pointer, help) \
     { name, ARGS_TYPE_TEXT, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
+// A word without dashes: its name stands for it in the help.
+#define ARGS_WORD(name, pointer, help) \
+    { name, ARGS_TYPE_WORD, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
 #define ARGS_END \
     { NULL, ARGS_TYPE_END, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL }
 
 // One variable for all files of a program that include this header.
 #define ARGS_SHARED __attribute__((weak))
 ARGS_SHARED const char *args_program = "llm42";  // for messages; args_parse sets it
+ARGS_SHARED int args_went_wrong = 1;             // exit status of what goes wrong behind the command line
 
 // One line on stderr, then exit: status 2 is for what the user typed, 1 for what went wrong later. Control characters
 // that were typed are shown as ?.
@@ -98,7 +104,7 @@ static inline void args_fail(int status, const char *format, ...) {
 
 // Exits with the error's line if a call of the library failed. LLM42_IDLE is not a failure.
 static inline llm42_result args_check(llm42_result result, const llm42_error *error) {
-    if (result < 0) args_fail(1, "%s", error->text[0] ? error->text : llm42_result_text(result));
+    if (result < 0) args_fail(args_went_wrong, "%s", error->text[0] ? error->text : llm42_result_text(result));
     return result;
 }
 
@@ -253,7 +259,7 @@ static inline const llm42_backend *args_backend(const char *name) {
 #ifdef LLM42_CUDA
     return llm42_backend_cuda();
 #else
-    args_fail(1, "--backend cuda: built without CUDA: run make cuda");
+    args_fail(args_went_wrong, "--backend cuda: built without CUDA: run make cuda");
     return NULL;
 #endif
 }
@@ -381,7 +387,9 @@ static inline bool args_out_finish(FILE *file, const char *path, const char *par
 }
 
 static inline size_t args_word(const args_option *option) { return strcspn(option->name, " "); }
-static inline const char *args_dashes(const args_option *option) { return args_word(option) == 1 ? "-" : "--"; }
+static inline const char *args_dashes(const args_option *option) {
+    return option->type == ARGS_TYPE_WORD ? "" : args_word(option) == 1 ? "-" : "--";
+}
 
 static inline void args_help(const char *about, const args_option *options) {
     printf("%s\nusage: %s [options]\n", about, args_program);
@@ -411,6 +419,7 @@ static inline void args_set(const args_option *option, const char *value) {
         break;
     case ARGS_TYPE_REAL: *option->real = args_real(name, value, option->real_low, option->real_high); break;
     case ARGS_TYPE_FLOAT: *option->single = args_float(name, value, option->real_low, option->real_high); break;
+    case ARGS_TYPE_WORD:
     case ARGS_TYPE_TEXT: *option->text = value; break;
     case ARGS_TYPE_END: break;
     }
@@ -434,9 +443,14 @@ static inline void args_parse(int argc, char **argv, const char *about, const ar
     for (int i = 1; i < argc; i++) {
         const char *typed = argv[i], *name = typed + (typed[0] == '-') + (typed[0] == '-' && typed[1] == '-');
         size_t length = strcspn(name, "=");
-        if (name == typed) args_fail(2, "unexpected argument '%s' (try --help)", typed);
         if (!strcmp(typed, "--help")) args_help(about, options);
         const args_option *o = options;
+        if (name == typed) {
+            while (o->name && (o->type != ARGS_TYPE_WORD || *o->text)) o++;
+            if (!o->name) args_fail(2, "unexpected argument '%s' (try --help)", typed);
+            args_set(o, typed);
+            continue;
+        }
         while (o->name && !(args_word(o) == length && !strncmp(o->name, name, length) &&
                             (size_t)(name - typed) == strlen(args_dashes(o))))
             o++;

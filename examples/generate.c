@@ -10,7 +10,7 @@
 
 static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *ids_text, *backend = "cpu", *dtype = "bf16",
                   *arithmetic;
-static const char *trace_path, *planner = "default", *preset = "dvr", *verifier;
+static const char *trace_path, *record_path, *planner = "default", *preset = "dvr", *verifier;
 static int64_t n, top_k, seed, samples = 1, window, group, threads, tensor_parallel = 1, leaves = 1, devices;
 static float temperature, top_p, min_p;
 static bool deterministic, ignore_eos, ids_out, logprobs, no_mmap, stats;
@@ -42,6 +42,7 @@ static const args_option options[] = {
     ARGS_RANKS(&tensor_parallel, &leaves, &devices),
     ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_TEXT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
+    ARGS_TEXT("record FILE", &record_path, "write a transcript: build/audit computes it again"),
     ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory: a mapped file must not shrink"),
     ARGS_FLAG("stats", &stats, "print counts and times on stderr at the end"),
     ARGS_END,
@@ -58,6 +59,8 @@ typedef struct sample {
 static sample *sample_list;
 static int64_t printing;  // the sample that is on stdout
 static llm42_trace *trace;
+static llm42_recorder *recorder;
+static args_manifest manifest;
 
 static void put(sample *s, tok_text text) {
     if (text.size) memcpy(arraddnptr(s->out, text.size), text.data, text.size);
@@ -102,6 +105,7 @@ static void flush_samples(void) {
 static void on_event(void *user, const llm42_event *event) {
     (void)user;
     if (trace) llm42_trace_event(trace, event);
+    llm42_recorder_event(recorder, event);
     if (event->type != LLM42_EVENT_COMMITTED && event->type != LLM42_EVENT_FINISHED) return;
     sample *s = event->info->user;
     for (int i = 0; event->type == LLM42_EVENT_COMMITTED && i < event->n; i++) {
@@ -200,10 +204,13 @@ int main(int argc, char **argv) {
                               .max_running = samples < 32 ? (int)samples : 32,
                               .window = (int)window,
                               .group = (int)group,
-                              .on_event = on_event};
+                              .on_event = on_event,
+                              .log = args_manifest_log,
+                              .log_user = &manifest};
     args_policy(&desc, "preset", preset);
     args_policy(&desc, "verifier", verifier);
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
+    if (record_path) args_check(llm42_recorder_open(&recorder, record_path, engine, manifest.text, &error), &error);
     arrsetlen(sample_list, samples);
     memset(sample_list, 0, (size_t)samples * sizeof *sample_list);
     for (int64_t i = 0; i < samples; i++) begin_sample(&sample_list[i], t, i, ids);
@@ -213,6 +220,7 @@ int main(int argc, char **argv) {
     args_check(llm42_engine_run(engine, &error), &error);
     if (stats) print_stats(engine, llm42_engine_now(engine) - begin);
     if (trace) args_check(llm42_trace_close(trace, &error), &error);
+    args_check(llm42_recorder_close(recorder, &error), &error);
     args_check_requests(engine);
 
     llm42_engine_close(engine);

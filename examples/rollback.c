@@ -133,6 +133,7 @@ static void on_verified(demo *d, lane *l, const llm42_event *e) {
 static void on_event(void *user, const llm42_event *e) {
     demo *d = user;
     if (d->trace) llm42_trace_event(d->trace, e);
+    llm42_recorder_event(d->recorder, e);
     if (e->type == LLM42_EVENT_PASS) d->event = *e;
     if (!e->info) return;
     lane *l = e->info->user;
@@ -186,6 +187,8 @@ static llm42_engine *open_engine(demo *d, bool watch) {
         desc.event_user = d;
     }
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
+    if (watch && d->record_path)
+        args_check(llm42_recorder_open(&d->recorder, d->record_path, engine, NULL, &error), &error);
     return engine;
 }
 
@@ -380,6 +383,7 @@ static int run_demo(demo *d, screen *s, slides *files) {
     serve(d, s, 0, (int)d->requests - 1, true, marked);
     show_end(d, s);
     if (d->trace) args_check(llm42_trace_close(d->trace, &error), &error);
+    args_check(llm42_recorder_close(d->recorder, &error), &error);
     if (!s->live) {
         printf("\n");
         say(s, STRONG, 0, "The deterministic requests; [-dropped-], {+the verifier's own token instead+}");
@@ -425,6 +429,7 @@ int main(int argc, char **argv) {
         ARGS_TEXT("html FILE", &d.html_path, "write the whole run as a web page"),
         ARGS_TEXT("svg FILE", &d.svg_path, "write a picture of the run, for a slide"),
         ARGS_TEXT("trace FILE", &d.trace_path, "write the events: .json for Perfetto, else TSV"),
+        ARGS_TEXT("record FILE", &d.record_path, "write a transcript: build/audit computes it again"),
         ARGS_END,
     };
     args_parse(argc, argv,

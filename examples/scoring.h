@@ -24,7 +24,7 @@ typedef struct scoring {
 
 static inline void *scoring_get(size_t count, size_t size) {
     void *memory = calloc(count, size);
-    if (!memory) args_fail(1, "out of memory");
+    if (!memory) args_fail(args_went_wrong, "out of memory");
     return memory;
 }
 
@@ -58,7 +58,8 @@ static inline bool scoring_run(const scoring *s, const llm42_pass *pass, const i
         const int at = pass->row[i].position;
         if (!(pass->row[i].flags & LLM42_ROW_SAMPLE)) continue;
         if (pass->out[i].token < 0)
-            args_fail(1, "%s: position %d: the logits are not finite: the weights hold NaN or infinity, or overflow",
+            args_fail(args_went_wrong,
+                      "%s: position %d: the logits are not finite: the weights hold NaN or infinity, or overflow",
                       s->desc.model->name, at);
         likeliest &= at + 1 >= count || pass->out[i].token == ids[at + 1];
     }

@@ -1,14 +1,14 @@
-// Fuzz target of the files that experiments read: calibrations and workloads. Broken ones are refused with an error of
-// one line, or work. An input is one byte for the kind of file (see kinds), one for the conditions, then the file; or
-// for SPEC the two words of a workload, with a line end between them. What loads is used: a calibration gives pass
-// times and serves requests, a workload gives requests and prompts.
+// Fuzz target of the files that experiments and audits read: calibrations, workloads and transcripts. Broken ones are
+// refused with an error of one line, or work. An input is one byte for the kind of file (see kinds), one for the
+// conditions, then the file; or for SPEC the two words of a workload, with a line end between them. What loads is used:
+// a calibration gives pass times and serves requests, a workload gives requests and prompts.
 #include "fuzz.h"
 
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 #include "sweep/workload.h"
 
-enum { CALIBRATION, LENGTHS, AZURE, MOONCAKE, SPEC, DATA_KINDS };
+enum { CALIBRATION, LENGTHS, AZURE, MOONCAKE, SPEC, TRANSCRIPT, DATA_KINDS };
 enum { TAKEN = 64, PROMPT_ROOM = 8192 };
 
 static const char *const fuzz_words[] = {"\n",
@@ -56,11 +56,16 @@ static const char *const fuzz_words[] = {"\n",
                                          "trace",
                                          "1e-6",
                                          "1e9",
+                                         "request: 2\n",
+                                         "requests: 1\n",
+                                         "tokens: 1,2\n",
+                                         "logprobs: bf800000\n",
+                                         "# end\n",
                                          NULL};
 
 static char folder[64];
 static llm42_model *model;
-static struct { int64_t calibrations, workloads, requests, starved; } seen;
+static struct { int64_t calibrations, workloads, requests, transcripts, starved; } seen;
 
 static void remove_folder(void) { test_remove(folder); }
 
@@ -172,6 +177,31 @@ static void load_calibration(const char *path, unsigned conditions) {
     llm42_calibration_free(c);
 }
 
+static void load_transcript(const char *path, unsigned conditions) {
+    llm42_transcript *t = NULL;
+    llm42_error error = {0};
+    test_state.starve = conditions >> 3;
+    test_state.asked = test_state.starved = 0;
+    llm42_result result = llm42_transcript_load(&t, path, &error);
+    test_state.starve = 0;
+    FUZZ_CHECK((result == LLM42_OK) == (t != NULL), "result %d", (int)result);
+    if (test_state.starved) FUZZ_CHECK(result < 0, "an allocation failed and nobody noticed");
+    seen.starved += result == LLM42_MEMORY;
+    if (result != LLM42_OK) {
+        one_line(result, &error);
+        return;
+    }
+    seen.transcripts++;
+    for (int i = 0; i < t->count; i++) {
+        const llm42_answer *a = &t->answer[i];
+        int64_t sum = 0;
+        for (int k = 0; k < a->prompt_count; k++) sum |= a->prompt[k];
+        for (int k = 0; k < a->count; k++) sum |= a->tokens[k] | (isnan(a->logprobs[k]) ? 1 : 0);
+        FUZZ_CHECK(sum >= 0 && a->prompt_count > 0 && a->sampling.seed, "request %lld", (long long)a->request);
+    }
+    llm42_transcript_free(t);
+}
+
 static void use_workload(workload *w) {
     static int32_t prompt[PROMPT_ROOM];
     workload_request first, r;
@@ -216,7 +246,7 @@ static void load_workload(const char *spec, const char *qps, unsigned conditions
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const char *const prefix[] = {"", "lengths", "azure", "mooncake", ""};
+    static const char *const prefix[] = {"", "lengths", "azure", "mooncake", "", ""};
     static const char *const arrivals[] = {"offline", "trace", "12", "0.001"};
     if (size < 2) return 0;
     set_up();
@@ -237,6 +267,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     test_write(path, data, size);
     snprintf(spec, sizeof spec, "%s:%s", prefix[kind], path);
     if (kind == CALIBRATION) load_calibration(path, conditions);
+    else if (kind == TRANSCRIPT) load_transcript(path, conditions);
     else load_workload(spec, arrivals[conditions & 3], conditions);
     return 0;
 }
@@ -266,6 +297,14 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
         {SPEC, 0, "fixed:100x20\n0.5"},
         {SPEC, 0, "uniform:100x20\n1000000000"},
         {SPEC, 8, "sglang:1024x256x100\n3"},
+        {TRANSCRIPT, 0,
+         "# llm42 transcript, format 1\n\nmodel: m\nmodel_hash: 0123456789abcdef\narithmetic: fp32\ncompute: bf16\n"
+         "logits_fp32: no\nrouter_fp32: yes\nleaves: 8\npreset: dvr\nresult: canonical\n\nrequest: 1\n"
+         "deterministic: yes\nfinish: stop\nmax_new_tokens: 9\nstop: 1,2\ntemperature: 3f800000\ntop_k: 5\n"
+         "top_p: 3f000000\nmin_p: 00000000\nseed: 42\nprompt: 0,5\ntokens: 7,1\nlogprobs: bf800000,c0123456\n\n"
+         "request: 2\ndeterministic: no\nfinish: cancelled\nmax_new_tokens: 1\nstop:\ntemperature: 00000000\n"
+         "top_k: 0\ntop_p: 00000000\nmin_p: 00000000\nseed: 18446744073709551615\nprompt: 3\ntokens:\nlogprobs:\n\n"
+         "requests: 2\n# end\n"},
     };
     const int files = sizeof calibrations / sizeof *calibrations, texts = sizeof small / sizeof *small;
     char path[128];
@@ -287,8 +326,11 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
 }
 
 static inline void fuzz_report(void) {
-    printf("  %lld calibrations and %lld workloads loaded, %lld requests taken, %lld loads ran out of memory\n",
-           (long long)seen.calibrations, (long long)seen.workloads, (long long)seen.requests, (long long)seen.starved);
+    printf(
+        "  %lld calibrations, %lld workloads and %lld transcripts loaded, %lld requests taken, %lld loads ran out of "
+        "memory\n",
+        (long long)seen.calibrations, (long long)seen.workloads, (long long)seen.transcripts, (long long)seen.requests,
+        (long long)seen.starved);
 }
 
 FUZZ_MAIN("fuzz_data");

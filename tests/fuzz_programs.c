@@ -31,6 +31,7 @@ static struct program {
     {.name = "generate", .last = {"-n", "3"}},
     {.name = "score", .first = {"--ids", "0,905"}},
     {.name = "diff", .first = {"-b", "rows=8"}},
+    {.name = "audit", .first = {"run.txt"}},
     {.name = "rollback", .last = {"--requests", "2", "--tokens", "6", "--delay", "0"}},
     {.name = "determinism",
      .first = {"--suite", "single", "--preset", "dvr"},
@@ -219,6 +220,9 @@ static char *const cell_grid[] = {
     "sweep", "--calibration", "sweep/calibration/cpu-tiny42.tsv", "--requests", "5", "--quiet", "--cells", "finished",
     NULL};
 
+static char *const transcript[] = {"generate",        "--ids",    "0,905",   "-n", "3",
+                                   "--deterministic", "--record", "run.txt", NULL};
+
 static void set_up(void) {
     static const char *const parts[] = {"examples", "examples/tiny42", "sweep", "sweep/calibration", "sweep/reference"};
     char here[2048], given[1024];
@@ -234,6 +238,7 @@ static void set_up(void) {
         if (i != 0 && i != 2) copy_files(parts[i]);
     }
     for (int i = 0; i < PROGRAMS; i++) read_options(&programs[i]);
+    FUZZ_CHECK(launch("generate", transcript) == 0, "generate does not write its transcript");
     FUZZ_CHECK(launch("sweep", cell_grid) == 0, "sweep does not write its cell");
     FUZZ_CHECK(find_file(test_path(folder, "finished"), cell, sizeof cell), "no cell");
     cell_text = test_read(cell, &cell_size);

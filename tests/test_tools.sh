@@ -30,7 +30,7 @@ check_not() {  # check_not NAME PATTERN: no line that the last program printed h
     fi
 }
 
-for tool in generate score diff rollback determinism sweep bench fit ranks; do
+for tool in generate score diff audit rollback determinism sweep bench fit ranks; do
     ends 0 '^usage: ' $tool --help
     ends 2 "unknown option '--nonsense'" $tool --nonsense
 done
@@ -170,7 +170,7 @@ fi
 ends 2 '--prompt: 4 is more than' score --ids 0,9,9 --prompt 4
 ends 1 'no tokenizer \(--ids does without' score --model synthetic:tiny --text x
 ends 2 "--schedule: 'tree' is not one of: fast, fixed, invariant" score --text x --schedule tree
-for tool in generate score rollback determinism sweep bench; do
+for tool in generate score audit rollback determinism sweep bench; do
     ends 2 "--threads: 99999 is outside" $tool --threads 99999
 done
 ends 0 '^marked .* identical' rollback --requests 2 --tokens 16 --delay 0 --threads 2
@@ -303,6 +303,107 @@ ends 1 'nowhere' score --model nowhere --text Once
 ends 1 'nowhere' rollback --model nowhere
 ends 1 'nowhere' determinism --model nowhere
 
+# Transcripts. Answers under load are computed again, alone and by passes of another number of rows: every bit is there.
+run=$out/run.txt
+record() { ends 0 '^[0-9]' generate --ids $prompt --ids-out --deterministic --threads 1 --record "$run" "$@"; }
+audit() { ends "$1" "$2" audit "${@:3}" --threads 1; }  # audit STATUS PATTERN FILE OPTION...
+for preset in dvr best invariant; do
+    record --preset $preset --samples 2 -n 24
+    audit 0 '^verified to the bit: 2 of 2 requests, 4 of 4 windows of 16 tokens: everything; 48 ' "$run" --rows 7
+    record --preset $preset --samples 4 -n 24 --ignore-eos --temperature 0.9 --top-k 300 --top-p 0.95
+    audit 0 '^verified to the bit: 4 of 4 requests, 8 of 8 windows of 16 tokens: everything; 96 ' "$run"
+done
+record --tensor-parallel 2 --dtype fp32 --samples 2 -n 20
+audit 0 '^verified to the bit: 2 of 2 ' "$run" --tensor-parallel 2
+audit 2 '--tensor-parallel: 4 ranks: the transcript has 2 leaves' "$run" --tensor-parallel 4
+record --arithmetic sm90 --samples 2 -n 20
+audit 0 '^verified to the bit: 2 of 2 ' "$run"
+sed 's/^arithmetic: sm90/arithmetic: fp32/' "$run" >"$out/changed.txt"
+audit 1 '^NOT VERIFIED: 0 of 2 ' "$out/changed.txt"
+record --model synthetic:tiny,seed=3 --ids 0,9 -n 20
+audit 0 '^verified to the bit: 1 of 1 ' "$run"
+audit 2 'synthetic:tiny has [0-9a-f]{16}: another model, or changed since$' "$run" --model synthetic:tiny
+record --preset paper -n 8
+audit 2 'preset paper: its result depends on M \(verifier fixed\): only canonical ones' "$run"
+# With ordinary requests beside them, of which nothing is promised.
+ends 0 '^marked .* identical' rollback --requests 2 --tokens 16 --delay 0 --threads 1 --record "$run"
+audit 1 '^request 2: cannot be audited: it was not marked deterministic$' "$run"
+audit 0 '^verified to the bit: 1 of 2 requests, .*; 16 tokens .*; 1 not marked deterministic$' "$run" --skip-ordinary
+says() {  # says PATTERN: so does a line that the last program printed
+    if grep -qE -e "$1" "$out/log"; then
+        passed=$((passed + 1))
+    else
+        echo "test_tools: FAILED: no line with '$1'"
+        failed=$((failed + 1))
+    fi
+}
+changed() {  # changed STATUS PATTERN SED-SCRIPT OPTION...: a transcript in which something was changed
+    sed -E "$3" "$run" >"$out/changed.txt"
+    if cmp -s "$run" "$out/changed.txt"; then
+        echo "test_tools: FAILED: nothing is changed by $3"
+        failed=$((failed + 1))
+    fi
+    audit "$1" "$2" "$out/changed.txt" "${@:4}"
+}
+changed 2 'none of its 2 requests is deterministic' 's/deterministic: yes/deterministic: no/' --skip-ordinary
+# Controls: each change is found and named. The second token of the second request; one bit of its third
+# log-probability; what tokens are drawn by; the prompt; the end of the answer.
+record --samples 3 -n 24 --ignore-eos --temperature 0.8
+second='/^request: 2$/,/^request: 3$/'
+changed 1 '^  first token: 2 of 24: recorded 7 .*, computed [0-9]+ .*; margin -?[0-9.]+, before the noise of the draw$' \
+    "$second s/^(tokens: [0-9]+,)[0-9]+/\\17/"
+says '^NOT VERIFIED: 2 of 3 requests, .*; 1 request differs$'
+digit=$(sed -nE "$second s/^logprobs: .{25}(.).*/\1/p" "$run")
+bit="$second s/^(logprobs: .{25})./\1$(printf %x $((0x$digit ^ 1)))/"
+changed 1 '^request 2: differs: 0 of 24 tokens, 1 log-probabilities of the others$' "$bit"
+says '^  first log-probability: 3 of 24, of token [0-9]+: recorded .* \(bits .{8}\), computed .* \(bits .{8}\)$'
+changed 1 '^request 2: differs: [1-9][0-9]* of 24 tokens' "$second s/^temperature: .*/temperature: 3f800000/"
+changed 1 '^request 2: differs: [1-9][0-9]* of 24 tokens' "$second s/^seed: .*/seed: 7/"
+changed 1 '^request 2: differs: [1-9][0-9]* of 24 tokens' "$second s/^top_k: .*/top_k: 2/"
+changed 1 '^request 2: differs: ' "$second s/^prompt: 0,/prompt: 1,/"
+changed 1 '^request 2: differs: it has fewer tokens than were asked for' \
+    "$second s/^(tokens|logprobs)(.*),[0-9a-f]+/\\1\\2/"
+token=$(sed -nE "$second s/^tokens: [0-9]+,([0-9]+).*/\1/p" "$run")
+changed 1 '^request 2: differs: it goes on behind a stop token' "$second s/^stop:.*/stop: 9,$token/"
+changed 1 '^request 2: differs: it ends without the stop token' "$second s/^finish: .*/finish: stop/"
+# A share of the windows: a changed log-probability is found if its window is drawn. The seed decides.
+audit 0 '^verified to the bit: 1 of 3 .*, 1 of 6 windows of 12 tokens, drawn by seed 42; 12 ' "$run" --windows 1 --window 12
+audit 0 ', 2 of 6 windows of 12 tokens, drawn by seed 8; 24 ' "$run" --share 0.3 --window 12 --seed 8
+drawn=
+for seed in 1 2 3 4 5 6; do
+    sed -E 's/^logprobs: .{8}/logprobs: 00000000/' "$run" >"$out/changed.txt"
+    "$B/audit" "$out/changed.txt" --windows 1 --window 12 --seed $seed --threads 1 >"$out/log" 2>&1
+    drawn+=$?
+done
+case $drawn in
+*[!01]* | 000000 | 111111) echo "test_tools: FAILED: audit --windows 1: status $drawn" && failed=$((failed + 1)) ;;
+*) passed=$((passed + 1)) ;;
+esac
+# One bit of one weight: another model. If the hash is changed, too, the bits say it.
+cp -r examples/tiny42 "$out/other" && chmod -R u+w "$out/other"
+at=$(($(stat -c %s "$out/other/model.safetensors") - 2))
+byte=$(od -An -tu1 -j $at -N 1 "$out/other/model.safetensors")
+printf "\\x$(printf %x $((byte ^ 64)))" | dd of="$out/other/model.safetensors" bs=1 conv=notrunc status=none seek=$at
+audit 2 "has the hash [0-9a-f]{16}, and $out/other has [0-9a-f]{16}: another model, or changed since$" "$run" \
+    --model "$out/other"
+other=$(sed -E 's/.* has ([0-9a-f]{16}): .*/\1/' "$out/log")
+changed 1 '^NOT VERIFIED: 0 of 3 requests' "s/^model_hash: .*/model_hash: $other/" --model "$out/other"
+# What cannot be compared is one line, and status 2.
+changed 2 'changed.txt:1: format 2: this version of llm42 reads format 1$' '1s/format 1/format 2/'
+changed 2 'changed.txt: the file is cut short' '$d'
+changed 2 "changed.txt:13: 'request 1': must be 'requests: ...'$" 's/^request: 1$/request 1/'
+changed 2 "changed.txt:24: tokens: 'x7': must be a token id$" '24s/^tokens: [0-9]+/tokens: x7/'
+changed 2 'its arithmetic is sm70, and that of --backend cpu here is fp32' 's/^arithmetic: .*/arithmetic: sm70/'
+changed 2 'its arithmetic is not known' 's/^arithmetic: .*/arithmetic: not known/'
+changed 2 'leaves: 8: the model cannot be cut into these' 's/^leaves: .*/leaves: 8/'
+changed 2 'changed.txt:13: request 1 has token 2048, which is outside the vocabulary of 2048' 's/^tokens: [0-9]+/tokens: 2048/'
+changed 2 'gone: no such model folder' 's|^model: .*|model: gone|'
+ends 2 'give the FILE of a transcript' audit
+ends 2 "unexpected argument 'more'" audit "$run" more
+audit 2 'nowhere.txt: cannot open' "$out/nowhere.txt"
+ends 1 '^generate: /dev/full: writing failed' generate --ids 0,9 -n 2 --deterministic --record /dev/full
+ends 1 "^generate: $out/gone/x: cannot write" generate --ids 0,9 -n 2 --deterministic --record "$out/gone/x"
+
 # With descriptors 0 to 2 closed a result file must not get one of them, and with it the text for the terminal. Text that
 # nobody gets is a failure.
 table() { awk -F '\t' '/^#/ {next} !n {n = NF} NF != n {bad = 1} END {exit bad || n < 2}' "$1"; }
@@ -325,6 +426,10 @@ closed() {  # closed PROGRAM OPTION...: what it writes to $out/closed.tsv, whate
     echo "test_tools: FAILED: with closed descriptors$bad: $*"
     failed=$((failed + 1))
 }
+for which in 0 2; do
+    if [ $which = 0 ]; then "$B/audit" "$run" <&- >"$out/log" 2>&1; else "$B/audit" "$run" >"$out/log" 2>&-; fi
+    grep -q '^verified to the bit' "$out/log" && passed=$((passed + 1)) || failed=$((failed + 1))
+done
 trace=(--trace "$out/closed.tsv")
 few=(--calibration sweep/calibration/h100-pcie-paper.tsv --requests 20)
 closed generate --prompt Once -n 8 --stats "${trace[@]}"
@@ -333,7 +438,7 @@ closed sweep "${few[@]}" "${trace[@]}"
 closed sweep "${few[@]}" --out "$out/closed.tsv"
 closed determinism --suite single --requests 2 --tokens 8 --tsv "$out/closed.tsv"
 closed bench --suite decode --tokens 8 --repeats 1 --out "$out/closed.tsv"
-for tool in generate score diff rollback determinism sweep bench fit ranks; do
+for tool in generate score diff audit rollback determinism sweep bench fit ranks; do
     "$B/$tool" --help >&- 2>"$out/log"
     [ $? = 1 ] && grep -q "^$tool: stdout: cannot write" "$out/log" && passed=$((passed + 1)) && continue
     echo "test_tools: FAILED: $tool --help without standard output"

@@ -1,8 +1,9 @@
 // The traces of a run: a Chrome trace is read as a viewer reads it, and must hold what the engine did. Slices of a lane
-// are nested and never overlap, arrows have both ends, and lanes have names. The TSV has every token.
+// are nested and never overlap, arrows have both ends, and lanes have names. The TSV has every token. Then transcripts.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "make_model.h"
 
 enum { REQUESTS = 40, PROMPT = 20, LANES = 64, DEEPEST = 8 };
 
@@ -212,6 +213,7 @@ static llm42_model *model, *shape;
 static llm42_calibration *calibration;
 static char folder[64];
 static llm42_error error;
+#include "transcripts.h"
 
 typedef struct setting {
     const char *name;
@@ -456,6 +458,7 @@ int main(int argc, char **argv) {
         RUN(chrome_traces_hold_what_the_engine_did);
         RUN(a_trace_that_cannot_be_written_says_so);
     }
+    run_transcripts();
     free(seen.entries);
     llm42_calibration_free(calibration);
     llm42_model_free(model);

@@ -101,7 +101,8 @@ typedef struct frame {
 } frame;
 
 typedef struct demo {
-    const char *model_path, *preset, *verifier, *verify, *prefill, *planner, *trace_path, *html_path, *svg_path;
+    const char *model_path, *preset, *verifier, *verify, *prefill, *planner, *trace_path, *record_path, *html_path,
+        *svg_path;
     llm42_engine_desc how;  // policies and planner
     int64_t window, group, requests, tokens, delay, seed, threads;
     int budget, longest;  // rows of a pass, tokens of a request, at most
@@ -110,6 +111,7 @@ typedef struct demo {
     llm42_model *model;
     tok *tok;
     llm42_trace *trace;
+    llm42_recorder *recorder;
     float *logits;  // of a pass
     int ring;
     // The record.

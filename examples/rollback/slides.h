@@ -385,9 +385,9 @@ static FILE *slides_begin(const char *option, const char *path, char part[4096])
 
 // Before the run, so that a name that cannot be written ends it at once.
 static void slides_open(slides *s, const demo *d) {
-    const char *name[] = {d->html_path, d->svg_path, d->trace_path};
-    static const char *const option[] = {"--html", "--svg", "--trace"};
-    for (int i = 0; i < 3; i++)
+    const char *name[] = {d->html_path, d->svg_path, d->trace_path, d->record_path};
+    static const char *const option[] = {"--html", "--svg", "--trace", "--record"};
+    for (int i = 0; i < 4; i++)
         for (int k = 0; k < i; k++)
             if (name[i] && name[k] && !strcmp(name[i], name[k]))
                 args_fail(2, "%s and %s name the same file, %s", option[k], option[i], name[i]);

@@ -1,0 +1,343 @@
+// audit: computes the answers of a transcript again and compares every bit. It trusts nothing that the file says of its
+// answers: it takes the prompts and the sampling parameters from it and runs the model by INVARIANT passes, alone.
+// make build/generate build/audit
+// build/generate --deterministic --samples 4 --temperature 1 --record run.txt
+// build/audit run.txt
+//
+// The prompt and the recorded tokens go through the model. At each position that is audited a token is drawn with the
+// request's own parameters. It must be the recorded one, and so must the bits of its log-probability. Where a token
+// differs, the tokens behind it are those that the model gives behind the recorded one.
+//
+// A window is --window tokens of an answer in a row. --share or --windows audits some of them, drawn at random by
+// --seed. A window rests on the keys and values of all tokens before it, so these run too, but without the LM head.
+// What is saved is the text behind the last window of a request, and requests of which no window is drawn. Whoever made
+// the transcript must not know the seed beforehand.
+//
+// Exit status: 0 if all that was asked for is verified; 1 if something differs, or a request was not marked
+// deterministic (--skip-ordinary allows these); 2 if there is nothing to compare: the file is broken, its answers are
+// not canonical, the model or the arithmetic is another one, or a pass fails.
+#define _POSIX_C_SOURCE 200809L
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+#include "args.h"
+#include "scoring.h"
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+enum { PAGE = 16 };  // tokens in a KV page
+
+static const char *path, *model_path, *name = "cpu";
+static int64_t rows = 128, window = 16, windows, seed = 42, threads, tensor_parallel = 1, devices;
+static double share = 1;
+static bool skip_ordinary, no_mmap;
+
+static const args_option options[] = {
+    ARGS_WORD("FILE", &path, "the transcript"),
+    ARGS_TEXT("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME (default: the transcript's)"),
+    ARGS_TEXT("backend NAME", &name, "cpu or cuda"),
+    ARGS_INT("window W", &window, 1, INT32_MAX, "tokens of a window"),
+    ARGS_REAL("share S", &share, 0, 1, "audit this share of all windows, drawn at random, and at least one"),
+    ARGS_INT("windows N", &windows, 0, INT64_MAX, "or this number of them; 0: as --share says"),
+    ARGS_INT("seed S", &seed, 0, INT64_MAX, "which windows are drawn"),
+    ARGS_FLAG("skip-ordinary", &skip_ordinary, "requests that were not marked deterministic may be in the file"),
+    ARGS_INT("rows N", &rows, 1, 4096, "tokens that run in one pass; they change no result"),
+    ARGS_INT("tensor-parallel N", &tensor_parallel, 1, 8,
+             "ranks that share the model, at most the transcript's leaves"),
+    ARGS_DEVICES(&devices),
+    ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
+    ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory: a mapped file must not shrink"),
+    ARGS_END,
+};
+
+typedef struct audit {
+    llm42_transcript *t;
+    scoring s;
+    int64_t *first;  // [t->count + 1]: windows before those of each answer
+    bool *chosen;    // [windows]
+    int64_t tokens;  // of chosen windows, so far
+    int64_t rows, rows_done;
+    int audited, verified, differ, ordinary;
+    bool show;
+} audit;
+
+// What an answer turned out to be. `token` and `logprob` are the first that differ, -1: none.
+typedef struct finding {
+    int tokens, other_tokens, other_logprobs, token, logprob;
+    llm42_output is_token, is_logprob;  // what the model gives there
+} finding;
+
+static void progress(const audit *a) {
+    if (!a->show || !a->rows) return;
+    fprintf(stderr, "\raudit: %d%%", (int)(100 * a->rows_done / a->rows));
+    fflush(stderr);
+}
+
+static void hide_progress(const audit *a) {
+    if (a->show) fprintf(stderr, "\r%16s\r", "");
+}
+
+static bool is_chosen(const audit *a, int at, int token) { return a->chosen[a->first[at] + token / window]; }
+
+// Tokens of an answer up to the end of its last chosen window.
+static int last_chosen(const audit *a, int at) {
+    int n = a->t->answer[at].deterministic ? a->t->answer[at].count : 0;
+    while (n > 0 && !is_chosen(a, at, n - 1)) n--;
+    return n;
+}
+
+// Draws n of the windows. One is taken with the probability that is left: (n - taken) / (all - seen).
+static void choose(audit *a) {
+    a->first = scoring_get((size_t)a->t->count + 1, sizeof *a->first);
+    for (int i = 0; i < a->t->count; i++) {
+        const llm42_answer *q = &a->t->answer[i];
+        a->first[i + 1] = a->first[i] + (q->deterministic ? (q->count + window - 1) / window : 0);
+    }
+    const int64_t all = a->first[a->t->count];
+    int64_t n = windows ? windows : (int64_t)ceil(share * (double)all), taken = 0;
+    if (n < 1) n = 1;
+    a->chosen = scoring_get((size_t)all + 1, sizeof *a->chosen);
+    for (int64_t i = 0; i < all; i++) {
+        double x = llm42_uniform(llm42_hash(llm42_hash((uint64_t)seed) ^ (uint64_t)i));
+        a->chosen[i] = x * (double)(all - i) < (double)(n - taken);
+        taken += a->chosen[i];
+    }
+    windows = taken;
+    for (int i = 0; i < a->t->count; i++)
+        if (last_chosen(a, i)) a->rows += a->t->answer[i].prompt_count + last_chosen(a, i) - 1;
+}
+
+// Why an answer cannot end where it ends, whatever its tokens are; NULL: it can.
+static const char *wrong_end(const llm42_answer *q) {
+    for (int i = 0; i < q->count; i++)
+        for (int k = 0; k < q->stop_count; k++) {
+            if (q->tokens[i] != q->stop[k]) continue;
+            if (i + 1 < q->count) return "goes on behind a stop token";
+            return q->finish == LLM42_FINISH_STOP ? NULL : "ends with a stop token and says otherwise";
+        }
+    if (q->finish == LLM42_FINISH_STOP) return "ends without the stop token that it names as the reason";
+    if (q->count > q->max_new_tokens) return "has more tokens than were asked for";
+    if (q->finish == LLM42_FINISH_LENGTH && q->count < q->max_new_tokens)
+        return "has fewer tokens than were asked for, and names the number as the reason for its end";
+    return NULL;
+}
+
+static void compare(const llm42_answer *q, int i, llm42_output out, finding *f) {
+    f->tokens++;
+    if (out.token != q->tokens[i]) {
+        if (!f->other_tokens++) f->token = i, f->is_token = out;
+    } else if (memcmp(&out.logprob, &q->logprobs[i], sizeof out.logprob) != 0 && !f->other_logprobs++) {
+        f->logprob = i, f->is_logprob = out;
+    }
+}
+
+// Feeds the prompt and the recorded tokens, and compares what comes out where a window is chosen. `ids` has both.
+static finding replay(audit *a, int at, const int32_t *ids, int count) {
+    const llm42_answer *q = &a->t->answer[at];
+    const llm42_seq seq = {.request = 1, .pages = a->s.pages, .sampling = q->sampling};
+    const int behind = q->prompt_count - 1;  // the row at this position gives token 0
+    finding f = {.token = -1, .logprob = -1};
+    for (int begin = 0, n; begin < count; begin += n) {
+        n = a->s.rows < count - begin ? a->s.rows : count - begin;
+        for (int i = 0; i < n; i++) {
+            const int to = begin + i - behind;
+            const bool sample = to >= 0 && is_chosen(a, at, to);
+            a->s.row[i] = (llm42_row){0, begin + i, ids[begin + i], sample ? LLM42_ROW_SAMPLE : 0};
+        }
+        llm42_pass pass = {
+            .schedule = LLM42_INVARIANT, .rows = n, .shape = n, .row = a->s.row, .seq = &seq, .out = a->s.out};
+        scoring_run(&a->s, &pass, ids, count);
+        for (int i = 0; i < n; i++)
+            if (a->s.row[i].flags & LLM42_ROW_SAMPLE) compare(q, begin + i - behind, a->s.out[i], &f);
+        a->rows_done += n;
+        progress(a);
+    }
+    return f;
+}
+
+// The logits behind a position whose KV and that of all before it is there: the row runs once more, alone.
+static const float *logits_at(audit *a, const int32_t *ids, int position) {
+    const llm42_seq seq = {.request = 1, .pages = a->s.pages};
+    a->s.row[0] = (llm42_row){0, position, ids[position], LLM42_ROW_SAMPLE};
+    llm42_pass pass = {.schedule = LLM42_INVARIANT,
+                       .rows = 1,
+                       .shape = 1,
+                       .row = a->s.row,
+                       .seq = &seq,
+                       .out = a->s.out,
+                       .logits = a->s.logits};
+    scoring_run(&a->s, &pass, ids, position + 1);
+    return a->s.logits;
+}
+
+static unsigned bits(float x) {
+    unsigned u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static void report(audit *a, const llm42_answer *q, const int32_t *ids, const finding *f) {
+    printf("request %lld: differs: %d of %d tokens, %d log-probabilities of the others\n", (long long)q->request,
+           f->other_tokens, f->tokens, f->other_logprobs);
+    if (f->token >= 0) {
+        const float *logits = logits_at(a, ids, q->prompt_count - 1 + f->token);
+        const int32_t was = q->tokens[f->token], is = f->is_token.token;
+        printf("  first token: %d of %d: recorded %d (log-probability %.9g), computed %d (%.9g); margin %.9g%s\n",
+               f->token + 1, q->count, (int)was, (double)q->logprobs[f->token], (int)is, (double)f->is_token.logprob,
+               (double)(logits[is] - logits[was]), q->sampling.temperature > 0 ? ", before the noise of the draw" : "");
+    }
+    if (f->logprob >= 0) {
+        const float was = q->logprobs[f->logprob], is = f->is_logprob.logprob;
+        printf("  first log-probability: %d of %d, of token %d: recorded %.9g (bits %08x), computed %.9g (bits %08x)\n",
+               f->logprob + 1, q->count, (int)q->tokens[f->logprob], (double)was, bits(was), (double)is, bits(is));
+    }
+}
+
+static void audit_answer(audit *a, int at) {
+    const llm42_answer *q = &a->t->answer[at];
+    const int last = last_chosen(a, at);
+    if (!q->deterministic) {
+        a->ordinary++;
+        if (!skip_ordinary)
+            printf("request %lld: cannot be audited: it was not marked deterministic\n", (long long)q->request);
+        return;
+    }
+    const char *why = wrong_end(q);
+    if (why) printf("request %lld: differs: it %s\n", (long long)q->request, why);
+    if (!why && !last && q->count) return;  // no window of it was drawn
+    finding f = {.token = -1, .logprob = -1};
+    int32_t *ids = scoring_get((size_t)q->prompt_count + (size_t)q->count, sizeof *ids);
+    memcpy(ids, q->prompt, sizeof *ids * (size_t)q->prompt_count);
+    memcpy(ids + q->prompt_count, q->tokens, sizeof *ids * (size_t)q->count);
+    if (last) f = replay(a, at, ids, q->prompt_count + last - 1);
+    hide_progress(a);
+    const bool differs = f.other_tokens || f.other_logprobs;
+    if (differs) report(a, q, ids, &f);
+    if (!differs && !why && f.tokens == q->count)
+        printf("request %lld: verified to the bit: %d tokens and log-probabilities\n", (long long)q->request, f.tokens);
+    else if (!differs && !why)
+        printf("request %lld: verified to the bit: %d of its %d tokens and log-probabilities\n", (long long)q->request,
+               f.tokens, q->count);
+    a->audited++;
+    a->differ += differs || why;
+    a->tokens += f.tokens;
+    free(ids);
+}
+
+// All that must be so before a bit can be compared.
+static void check(const audit *a, const llm42_model *model) {
+    const llm42_transcript *t = a->t;
+    llm42_error error = {0};
+    uint64_t hash = 0;
+    args_check(llm42_model_hash(model, &hash, &error), &error);
+    if (hash != t->model_hash)
+        args_fail(2, "%s: its model has the hash %016llx, and %s has %016llx: another model, or changed since", path,
+                  (unsigned long long)t->model_hash, model->name, (unsigned long long)hash);
+    if (!args_can_cut(&model->config, t->leaves, false))
+        args_fail(2, "%s: leaves: %d: the model cannot be cut into these", path, t->leaves);
+    if (tensor_parallel > t->leaves)
+        args_fail(2, "--tensor-parallel: %d ranks: the transcript has %d leaves, and more ranks give other bits",
+                  (int)tensor_parallel, t->leaves);
+    for (int i = 0; i < t->count; i++) {
+        const llm42_answer *q = &t->answer[i];
+        if ((int64_t)q->prompt_count + q->count > model->config.context)
+            args_fail(2, "%s:%d: request %lld has more tokens than the model's context of %d", path, q->line,
+                      (long long)q->request, model->config.context);
+        for (int k = 0; k < q->prompt_count + q->count; k++) {
+            const int32_t id = k < q->prompt_count ? q->prompt[k] : q->tokens[k - q->prompt_count];
+            if (id >= model->config.vocab)
+                args_fail(2, "%s:%d: request %lld has token %d, which is outside the vocabulary of %d", path, q->line,
+                          (long long)q->request, (int)id, model->config.vocab);
+        }
+    }
+}
+
+// A CPU can take either; a GPU has its own.
+static llm42_arithmetic arithmetic_of(const llm42_transcript *t) {
+    if (!strcmp(t->arithmetic, "fp32")) return LLM42_ARITHMETIC_FP32;
+    return strcmp(t->arithmetic, "sm90") ? LLM42_ARITHMETIC_DEFAULT : LLM42_ARITHMETIC_SM90;
+}
+
+static void open_backend(audit *a, const llm42_model *model, const llm42_backend *backend) {
+    int longest = 1;
+    for (int i = 0; i < a->t->count; i++) {
+        const int tokens = a->t->answer[i].prompt_count + a->t->answer[i].count;
+        if (tokens > longest) longest = tokens;
+    }
+    a->s = (scoring){.backend = backend, .schedule = LLM42_INVARIANT, .rows = (int)rows};
+    a->s.desc = (llm42_backend_desc){.model = model,
+                                     .backend_desc = args_cuda_desc(backend, tensor_parallel, devices),
+                                     .compute = a->t->compute,
+                                     .arithmetic = arithmetic_of(a->t),
+                                     .logits_fp32 = a->t->logits_fp32,
+                                     .router_fp32 = a->t->router_fp32,
+                                     .tensor_parallel = (int)tensor_parallel,
+                                     .leaves = a->t->leaves,
+                                     .threads = 1,
+                                     .max_rows = (int)rows,
+                                     .max_context = longest,
+                                     .pages = longest / PAGE + 1,
+                                     .page_size = PAGE,
+                                     .max_running = 1,
+                                     .fixed_rows = (int)rows,
+                                     .schedules = 1u << LLM42_INVARIANT};
+#ifdef _OPENMP
+    a->s.desc.threads = omp_get_max_threads();
+#endif
+    if (threads) a->s.desc.threads = (int)threads;
+    scoring_open(&a->s);
+    const char *is = backend->arithmetic ? backend->arithmetic(a->s.state) : NULL;
+    if (!is || strcmp(is, a->t->arithmetic) != 0)
+        args_fail(2, "%s: its arithmetic is %s, and that of --backend %s here is %s: their bits differ", path,
+                  a->t->arithmetic, name, is ? is : "not known");
+}
+
+// The last line, and the exit status.
+static int conclude(const audit *a) {
+    const int64_t all = a->first[a->t->count];
+    const bool bad = a->differ || (a->ordinary && !skip_ordinary);
+    printf("%s: %d of %d requests, %lld of %lld windows of %d tokens%s", bad ? "NOT VERIFIED" : "verified to the bit",
+           a->audited - a->differ, a->t->count, (long long)windows, (long long)all, (int)window,
+           windows < all ? "" : ": everything");
+    if (windows < all) printf(", drawn by seed %lld", (long long)seed);
+    printf("; %lld tokens and log-probabilities compared", (long long)a->tokens);
+    if (a->differ) printf("; %d %s", a->differ, a->differ == 1 ? "request differs" : "requests differ");
+    if (a->ordinary) printf("; %d not marked deterministic", a->ordinary);
+    printf("\n");
+    return bad;
+}
+
+int main(int argc, char **argv) {
+    args_parse(
+        argc, argv,
+        "Computes the answers of a transcript again (build/generate --record) and compares every token and every\n"
+        "bit of its log-probabilities. Status 0: verified; 1: something differs; 2: it cannot be compared.",
+        options);
+    args_went_wrong = 2;
+    if (!path) args_fail(2, "give the FILE of a transcript (try --help)");
+    const llm42_backend *backend = args_backend(name);
+    llm42_error error = {0};
+    llm42_model *model = NULL;
+    audit a = {.show = args_is_terminal(stderr)};
+    args_check(llm42_transcript_load(&a.t, path, &error), &error);
+    if (strcmp(a.t->result, "canonical") != 0)
+        args_fail(2, "%s: preset %s: its result %s: only canonical ones can be audited", path, a.t->preset,
+                  a.t->result);
+    choose(&a);
+    if (!a.first[a.t->count])
+        args_fail(2, "%s: none of its %d requests is deterministic and has tokens", path, a.t->count);
+    char found[4096];
+    const char *from = args_find(model_path ? model_path : a.t->model, found);
+    llm42_model_desc load = {.path = from, .on_device = args_on_device(from, backend), .no_mmap = no_mmap};
+    args_check(llm42_model_load(&model, &load, &error), &error);
+    check(&a, model);
+    open_backend(&a, model, backend);
+    for (int i = 0; i < a.t->count; i++) audit_answer(&a, i);
+    const int status = conclude(&a);
+    scoring_close(&a.s);
+    llm42_model_free(model);
+    llm42_transcript_free(a.t);
+    free(a.first);
+    free(a.chosen);
+    return args_finish() || status;
+}

@@ -1,0 +1,489 @@
+// transcripts.h: tests of transcripts and of the hash of a model. A recorder writes what an engine did, reading gives
+// every bit of it again, and a broken file is refused with its line. The hash depends on all that a model computes
+// with, and on nothing else. Include "test.h", "llm42.h" and "make_model.h" first, and define `folder`, where files go,
+// and `error`. (test_tools.sh tests build/audit.)
+#ifndef LLM42_TRANSCRIPTS_H
+#define LLM42_TRANSCRIPTS_H
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#define TINY "examples/tiny42"
+
+// >>hash ---------------------------------------------------------------------------------------------------------
+static uint64_t hash_of(const llm42_model *model) {
+    uint64_t hash = 0;
+    CHECK_MSG(llm42_model_hash(model, &hash, &error) == LLM42_OK, "%s", error.text);
+    return hash;
+}
+
+static uint64_t hash_at(const llm42_model_desc *desc) {
+    llm42_model *model = NULL;
+    if (!CHECK_MSG(llm42_model_load(&model, desc, &error) == LLM42_OK, "%s: %s", desc->path, error.text)) return 0;
+    uint64_t hash = hash_of(model);
+    llm42_model_free(model);
+    return hash;
+}
+
+static uint64_t hash_path(const char *path) { return hash_at(&(llm42_model_desc){.path = path}); }
+
+// The known value was computed by another program, from the description in section model-hash.
+TEST(the_hash_of_tiny42_is_known) {
+    CHECK(hash_path(TINY) == 0x4d7d417309660721u);
+    CHECK(hash_at(&(llm42_model_desc){.path = TINY, .no_mmap = true}) == 0x4d7d417309660721u);
+}
+
+// The same weights in one file and in two, where a header is padded.
+TEST(files_do_not_matter) {
+    for (int i = 0; i < TEST_SHAPES; i++) {
+        size_t bytes;
+        char one[80], two[80];
+        snprintf(one, sizeof one, "%s/one", folder);
+        snprintf(two, sizeof two, "%s/two", folder);
+        test_model_folder(one, &test_shapes[i]);
+        uint64_t hash = hash_path(one);
+        test_text header = test_header(&test_shapes[i], &bytes);
+        for (int k = 0; k < 24; k++) test_append(&header, " ", 1);
+        test_text file = test_safetensors(header.data, test_shapes[i].dtype, bytes);
+        test_write(test_path(one, "model.safetensors"), file.data, file.size);
+        CHECK_MSG(hash_path(one) == hash, "shape %d, padded", i);
+        if (mkdir(two, 0777) == 0) CHECK(rename(test_path(one, "config.json"), test_path(two, "config.json")) == 0);
+        test_write(test_path(two, "model.safetensors"), file.data, file.size);
+        CHECK_MSG(hash_path(two) == hash, "shape %d, elsewhere", i);
+        test_text_free(&header);
+        test_text_free(&file);
+        test_remove(one);
+        test_remove(two);
+    }
+}
+
+// Every tensor counts: one bit anywhere, and the hash is another one.
+TEST(every_weight_matters) {
+    for (int i = 0; i < TEST_SHAPES; i++) {
+        size_t size, bytes;
+        test_shape shape = test_shapes[i];
+        test_model_folder(folder, &shape);
+        const char *path = test_path(folder, "model.safetensors");
+        char *file = test_read(path, &size);
+        test_text header = test_header(&shape, &bytes);
+        uint64_t before = hash_path(folder);
+        int same = 0, tried = 0;
+        // The lowest bit of the first and the last value of each tensor.
+        for (char *p = header.data; (p = strstr(p, "data_offsets\":[")) != NULL; p++) {
+            unsigned long begin, end;
+            if (sscanf(p, "data_offsets\":[%lu,%lu", &begin, &end) != 2) break;
+            const size_t values = size - bytes,
+                         at[] = {values + begin,
+                                 values + end - (shape.dtype[0] == 'F' && shape.dtype[1] == '3' ? 4 : 2)};
+            for (int k = 0; k < 2; k++, tried++) {
+                file[at[k]] ^= 1;
+                test_write(path, file, size);
+                same += hash_path(folder) == before;
+                file[at[k]] ^= 1;
+            }
+        }
+        CHECK_MSG(tried > 20 && same == 0, "shape %d: %d of %d changed bits kept the hash", i, same, tried);
+        free(file);
+        test_text_free(&header);
+    }
+}
+
+TEST(the_configuration_matters_where_it_computes) {
+    llm42_model *model = NULL;
+    if (!CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK)) return;
+    const llm42_config was = model->config;
+    const uint64_t hash = hash_of(model);
+    llm42_config *c = &model->config;
+#define OTHER(change)                  \
+    do {                               \
+        *c = was;                      \
+        change;                        \
+        CHECK(hash_of(model) != hash); \
+    } while (0)
+    OTHER(c->norm_eps *= 2);
+    OTHER(c->rope_theta += 1);
+    OTHER(c->rope_interleaved = !c->rope_interleaved);
+    OTHER(c->rope_factor = 8);
+    OTHER(c->rope_low_freq_factor += 1);
+    OTHER(c->rope_high_freq_factor += 1);
+    OTHER(c->rope_original_context += 1);
+    OTHER(c->sliding_window = 7);
+    OTHER(c->experts_renorm = !c->experts_renorm);
+    OTHER(c->arch = LLM42_ARCH_QWEN2);
+#undef OTHER
+    *c = was;
+    c->context = 99, c->bos = 7, c->stop_count = 0, c->tied = !c->tied;
+    CHECK(hash_of(model) == hash);
+    llm42_model_free(model);
+}
+
+// A matrix of several parts, by any number of threads.
+TEST(threads_do_not_matter) {
+    const test_shape wide = {"llama", 5000, 128, 1, 2, 1, 64, 8, 0, false, "F32", "", 0};
+    test_model_folder(folder, &wide);
+    uint64_t hash = hash_path(folder);
+#ifdef _OPENMP
+    const int threads = omp_get_max_threads();
+    for (int i = 1; i < 6; i++) {
+        omp_set_num_threads(i);
+        CHECK(hash_path(folder) == hash);
+    }
+    omp_set_num_threads(threads);
+#endif
+    CHECK(hash != 0);
+}
+
+TEST(synthetic_models_are_hashed_by_their_recipes) {
+    const uint64_t hash = hash_path("synthetic:tiny");
+    CHECK(hash_at(&(llm42_model_desc){.path = "synthetic:tiny", .on_device = true}) == hash);
+    CHECK(hash_path("synthetic:tiny,seed=42,margin=3") == hash);
+    CHECK(hash_path("synthetic:tiny,seed=43") != hash);
+    CHECK(hash_path("synthetic:tiny,margin=3.5") != hash);
+    CHECK(hash_path("synthetic:tiny,margin=0") != hash);
+    // Nothing of such a size is made.
+    CHECK(hash_at(&(llm42_model_desc){.path = "synthetic:llama-3.1-70b", .on_device = true}) != hash);
+    llm42_model *model = NULL;
+    uint64_t none;
+    CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error) == LLM42_OK);
+    CHECK_INT(llm42_model_hash(model, &none, &error), LLM42_INVALID);
+    CHECK_CONTAINS(error.text, "shape:tiny: it is a shape without weights");
+    llm42_model_free(model);
+}
+
+// >>recording ----------------------------------------------------------------------------------------------------
+enum { RECORDED = 8, CANCELLED = 4 };
+
+typedef struct recording {
+    llm42_engine *engine;
+    llm42_recorder *recorder;
+} recording;
+
+static void record_event(void *user, const llm42_event *e) {
+    recording *r = user;
+    llm42_recorder_event(r->recorder, e);
+    if (e->type == LLM42_EVENT_COMMITTED && e->request == CANCELLED && e->info->committed > 5)
+        llm42_engine_cancel(r->engine, e->request, NULL);
+}
+
+// Even requests are deterministic. They differ in sampling, stop tokens and length.
+static void submit_recorded(llm42_engine *engine) {
+    static const int32_t prompt[] = {0, 905, 312, 264, 1108, 283, 1767}, stop[] = {13, 280, 15};
+    for (int i = 1; i <= RECORDED; i++) {
+        llm42_request_desc d = {.prompt = prompt,
+                                .prompt_count = 2 + i % 6,
+                                .max_new_tokens = 12 + i,
+                                .deterministic = i % 2 == 0,
+                                .sample_index = i == 6 ? 5 : 0,
+                                .ignore_stop = i != 8};
+        if (i > 2) d.sampling = (llm42_sampling){.temperature = 0.1f * (float)i, .top_k = 5 * i, .seed = 1u << i};
+        if (i == 6) d.sampling = (llm42_sampling){.temperature = 1, .top_p = 0.9f, .min_p = 0.01f};
+        if (i == 7) d.sampling.seed = UINT64_MAX;
+        if (i == 8) d.stop = stop, d.stop_count = 3;
+        CHECK_MSG(llm42_engine_submit(engine, &d, NULL, &error) == LLM42_OK, "%s", error.text);
+    }
+}
+
+static void check_answer(const llm42_answer *a, const llm42_request *r, bool all) {
+    CHECK(a->deterministic == (all || r->deterministic));
+    CHECK_INT(a->finish, r->finish);
+    CHECK_INT(a->max_new_tokens, r->max_new_tokens);
+    CHECK_BITS(a->sampling.temperature, r->sampling.temperature);
+    CHECK_BITS(a->sampling.top_p, r->sampling.top_p);
+    CHECK_BITS(a->sampling.min_p, r->sampling.min_p);
+    CHECK_INT(a->sampling.top_k, r->sampling.top_k);
+    CHECK(a->sampling.seed == r->sampling.seed && a->sampling.seed);
+    CHECK(a->stop_count == r->stop_count && !memcmp(a->stop, r->stop, sizeof *a->stop * (size_t)a->stop_count));
+    if (!CHECK(a->prompt_count == r->prompt_count && a->count == r->committed)) return;
+    CHECK(!memcmp(a->prompt, r->prompt, sizeof *a->prompt * (size_t)a->prompt_count));
+    CHECK(!memcmp(a->tokens, r->tokens, sizeof *a->tokens * (size_t)a->count));
+    CHECK(!memcmp(a->logprobs, r->logprobs, sizeof *a->logprobs * (size_t)a->count));
+}
+
+// Serves the requests and records them. The caller closes the engine and frees the transcript.
+static llm42_transcript *record(llm42_engine_desc desc, llm42_engine **engine, const char *path) {
+    recording r = {0};
+    llm42_transcript *t = NULL;
+    desc.on_event = record_event;
+    desc.event_user = &r;
+    *engine = NULL;
+    if (!CHECK_MSG(llm42_engine_open(&r.engine, &desc, &error) == LLM42_OK, "%s", error.text)) return NULL;
+    *engine = r.engine;
+    CHECK_MSG(!llm42_recorder_open(&r.recorder, path, r.engine, "cuda device: none\n\nlast", &error), "%s", error.text);
+    submit_recorded(r.engine);
+    CHECK_MSG(llm42_engine_run(r.engine, &error) == LLM42_OK, "%s", error.text);
+    CHECK_MSG(llm42_recorder_close(r.recorder, &error) == LLM42_OK, "%s", error.text);
+    CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_OK, "%s", error.text);
+    return t;
+}
+
+TEST(what_is_read_is_what_was_served) {
+    static const struct {
+        llm42_preset preset;
+        llm42_verifier verifier;
+        bool keep_fast_kv, logits_fp32;
+        int ranks, leaves, sum;  // sum: the leaves that decide
+        llm42_dtype compute;
+        const char *word, *result;
+    } ways[] = {
+        {LLM42_PRESET_DVR, 0, 0, 0, 1, 1, 1, LLM42_BF16, "dvr", "canonical"},
+        {LLM42_PRESET_BEST, 0, 0, 0, 1, 4, 4, LLM42_FP32, "best", "canonical"},
+        {LLM42_PRESET_INVARIANT, 0, 0, 1, 2, 1, 2, LLM42_BF16, "invariant", "canonical"},
+        {LLM42_PRESET_PAPER, 0, 0, 0, 1, 1, 1, LLM42_BF16, "paper", "depends on M (verifier fixed)"},
+        {LLM42_PRESET_PAPER, LLM42_VERIFIER_INVARIANT, 0, 0, 1, 1, 1, LLM42_BF16, "paper", "canonical"},
+        {LLM42_PRESET_DVR, LLM42_VERIFIER_FIXED, 0, 0, 1, 1, 1, LLM42_BF16, "dvr", "depends on M (verifier fixed)"},
+        {LLM42_PRESET_DVR, 0, 1, 0, 1, 1, 1, LLM42_BF16, "dvr", "depends on other requests (keep_fast_kv)"},
+    };
+    llm42_model *model = NULL;
+    if (!CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK)) return;
+    for (size_t i = 0; i < (TEST_SLOW ? 4 : sizeof ways / sizeof *ways); i++) {
+        llm42_engine *engine;
+        llm42_engine_desc desc = {.model = model,
+                                  .preset = ways[i].preset,
+                                  .verifier = ways[i].verifier,
+                                  .keep_fast_kv = ways[i].keep_fast_kv,
+                                  .logits_fp32 = ways[i].logits_fp32,
+                                  .compute = ways[i].compute,
+                                  .tensor_parallel = ways[i].ranks,
+                                  .leaves = ways[i].leaves,
+                                  .threads = 1,
+                                  .max_context = 256};
+        llm42_transcript *t = record(desc, &engine, test_path(folder, "run.txt"));
+        if (t) {
+            CHECK_STR(t->model, TINY);
+            CHECK(t->model_hash == hash_of(model));
+            CHECK_STR(t->arithmetic, "fp32");
+            CHECK_STR(t->preset, ways[i].word);
+            CHECK_STR(t->result, ways[i].result);
+            CHECK_INT(t->compute, ways[i].compute);
+            CHECK_INT(t->leaves, ways[i].sum);
+            CHECK_INT(t->logits_fp32, ways[i].logits_fp32);
+            CHECK_INT(t->router_fp32, false);
+            CHECK_INT(t->count, RECORDED);
+        }
+        int cancelled = 0, stopped = 0;
+        for (int k = 0; t && k < t->count; k++) {
+            const llm42_answer *a = &t->answer[k];
+            check_answer(a, llm42_engine_request(engine, a->request), ways[i].preset == LLM42_PRESET_INVARIANT);
+            cancelled += a->finish == LLM42_FINISH_CANCELLED && a->count < a->max_new_tokens;
+            stopped += a->finish == LLM42_FINISH_STOP && a->stop_count == 3;
+        }
+        CHECK_INT(cancelled, 1);
+        CHECK_INT(stopped, 1);
+        llm42_transcript_free(t);
+        llm42_engine_close(engine);
+    }
+    llm42_model_free(model);
+}
+
+TEST(a_recorder_says_what_it_cannot_do) {
+    llm42_model *model = NULL;
+    llm42_engine *engine = NULL;
+    llm42_recorder *recorder = NULL;
+    CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK);
+    CHECK(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .max_context = 64}, &error) == LLM42_OK);
+    CHECK_INT(llm42_recorder_open(&recorder, "/nowhere/at/all", engine, NULL, &error), LLM42_IO);
+    CHECK_CONTAINS(error.text, "/nowhere/at/all: cannot write: No such file");
+    CHECK_INT(llm42_recorder_open(&recorder, NULL, engine, NULL, &error), LLM42_INVALID);
+    CHECK_INT(llm42_recorder_open(&recorder, "x", NULL, NULL, &error), LLM42_INVALID);
+    CHECK(!recorder);
+    CHECK_INT(llm42_recorder_close(NULL, &error), LLM42_OK);
+    if (test_exists("/dev/full")) {
+        CHECK_INT(llm42_recorder_open(&recorder, "/dev/full", engine, NULL, &error), LLM42_OK);
+        CHECK_INT(llm42_recorder_close(recorder, &error), LLM42_IO);
+        CHECK_CONTAINS(error.text, "/dev/full: writing failed");
+    }
+    for (test_state.starve = 1; test_state.starve < 3; test_state.starve++) {
+        test_state.asked = 0;
+        CHECK_INT(llm42_recorder_open(&recorder, test_path(folder, "none"), engine, NULL, &error), LLM42_MEMORY);
+    }
+    test_state.starve = 0;
+    CHECK(!test_exists(test_path(folder, "none")));
+    llm42_engine_close(engine);
+    llm42_model_free(model);
+}
+
+// A name that would break a line does not.
+TEST(a_name_is_one_line) {
+    llm42_model *model = NULL;
+    llm42_engine *engine = NULL;
+    llm42_recorder *recorder = NULL;
+    llm42_transcript *t = NULL;
+    CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, &error) == LLM42_OK);
+    snprintf(model->name, sizeof model->name, "a\nresult: b\033");
+    CHECK(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .max_context = 64}, &error) == LLM42_OK);
+    const char *path = test_path(folder, "name.txt");
+    CHECK_INT(llm42_recorder_open(&recorder, path, engine, NULL, &error), LLM42_OK);
+    CHECK_INT(llm42_recorder_close(recorder, &error), LLM42_OK);
+    if (CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_OK, "%s", error.text)) {
+        CHECK_STR(t->model, "a?result: b?");
+        CHECK_INT(t->count, 0);
+    }
+    llm42_transcript_free(t);
+    llm42_engine_close(engine);
+    llm42_model_free(model);
+}
+
+// >>reading ------------------------------------------------------------------------------------------------------
+static const char good[] = "# llm42 transcript, format 1\n"  // line 1
+                           "# a comment\n"
+                           "model: some/folder\n"
+                           "model_hash: 0123456789abcdef\n"
+                           "arithmetic: sm90\n"
+                           "compute: fp32\n"
+                           "logits_fp32: yes\n"
+                           "router_fp32: no\n"
+                           "leaves: 8\n"
+                           "preset: best\n"  // 10
+                           "result: canonical\n"
+                           "# cuda device: one\n"
+                           "\n"
+                           "request: 3\n"
+                           "deterministic: yes\n"
+                           "finish: stop\n"
+                           "max_new_tokens: 9\n"
+                           "stop: 1,2\n"
+                           "temperature: 3f800000\n"
+                           "top_k: 5\n"  // 20
+                           "top_p: 3f000000\n"
+                           "min_p: 00000000\n"
+                           "seed: 18446744073709551615\n"
+                           "prompt: 0,5\n"
+                           "tokens: 7,1\n"
+                           "logprobs: bf800000,c0123456\n"
+                           "\n"
+                           "request: 2\n"
+                           "deterministic: no\n"
+                           "finish: cancelled\n"  // 30
+                           "max_new_tokens: 1\n"
+                           "stop:\n"
+                           "temperature: 00000000\n"
+                           "top_k: 0\n"
+                           "top_p: 00000000\n"
+                           "min_p: 00000000\n"
+                           "seed: 42\n"
+                           "prompt: 3\n"
+                           "tokens: \n"
+                           "logprobs:\n"  // 40
+                           "\n"
+                           "requests: 2\n"
+                           "# end\n";
+
+TEST(a_file_is_read) {
+    llm42_transcript *t = NULL;
+    const char *path = test_path(folder, "good.txt");
+    test_write_text(path, good);
+    if (!CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_OK, "%s", error.text)) return;
+    CHECK(t->model_hash == 0x0123456789abcdefu && t->compute == LLM42_FP32 && t->logits_fp32 && !t->router_fp32);
+    CHECK_STR(t->arithmetic, "sm90");
+    CHECK_INT(t->leaves, 8);
+    CHECK_INT(t->count, 2);
+    const llm42_answer *a = t->answer;
+    CHECK_INT(a[0].line, 14);
+    CHECK_INT(a[0].request, 3);
+    CHECK_INT(a[0].stop_count, 2);
+    CHECK(a[0].sampling.seed == UINT64_MAX);
+    CHECK_BITS(a[0].sampling.top_p, 0.5f);
+    CHECK_BITS(a[0].logprobs[0], -1.0f);
+    CHECK_INT(a[0].tokens[1], 1);
+    CHECK_INT(a[1].count, 0);
+    CHECK_INT(a[1].line, 28);
+    llm42_transcript_free(t);
+}
+
+TEST(a_broken_file_is_refused_with_its_line) {
+    static const struct {
+        const char *from, *to, *says;
+    } cases[] = {
+        {"# llm42 transcript, format 1", "# llm42 transcript, format 2", ":1: format 2: this version of llm42 reads"},
+        {"# llm42 transcript, format 1", "# llm42 trace", ":1: not a transcript"},
+        {"# end\n", "# en", ": the file is cut short"},
+        {"# end\n", "# end", ": the file is cut short"},
+        {"# end\n", "# end\n\n", ": the file is cut short, or goes on behind its end"},
+        {"requests: 2\n", "", ":42: the line 'requests: ...' is missing"},
+        {"requests: 2\n", "requests: 3\n", ":42: requests: 3: the file has 2"},
+        {"requests: 2\n", "requests: 2\nmore: 3\n", ":43: 'more: 3': must be '# end'"},
+        {"\nrequest: 2\n", "\nrequest 2\n", ":28: 'request 2': must be 'requests: ...'"},
+        {"\nrequest: 2\n", "\nrequest: 0\n", ":28: request: '0': must be a whole number from 1"},
+        {"model: some/folder", "model:", ":3: model: '': must be given"},
+        {"model: some/folder", "mode: some/folder", ":3: 'mode: some/folder': must be 'model: ...'"},
+        {"0123456789abcdef", "0123456789abcde", ":4: model_hash: '0123456789abcde': must be 16 hex digits"},
+        {"0123456789abcdef", "0123456789ABCDEF", ":4: model_hash"},
+        {"arithmetic: sm90", "arithmetic: a name that is much longer than any other", ":5: arithmetic"},
+        {"compute: fp32", "compute: fp64", ":6: compute: 'fp64': must be bf16 or fp32"},
+        {"logits_fp32: yes", "logits_fp32: 1", ":7: logits_fp32: '1': must be no or yes"},
+        {"leaves: 8", "leaves: 9", ":9: leaves: '9': must be a whole number from 1 to 8"},
+        {"leaves: 8\n", "", ":9: 'preset: best': must be 'leaves: ...'"},
+        {"finish: stop", "finish: none", ":16: finish: 'none': must be stop or length or cancelled or error"},
+        {"max_new_tokens: 9", "max_new_tokens: -9", ":17: max_new_tokens: '-9'"},
+        {"stop: 1,2", "stop: 1,2,3,4,5,6,7,8,9", ":18: stop"},
+        {"temperature: 3f800000", "temperature: 1.0", ":19: temperature: '1.0': must be the 8 hex digits of a float"},
+        {"temperature: 3f800000", "temperature: 7fc00000", "temperature: nan: must be"},
+        {"temperature: 3f800000", "temperature: bf800000", "temperature: -1: must be"},
+        {"top_p: 3f000000", "top_p: 40000000", "top_p: 2: must be"},
+        {"seed: 42", "seed: 0", ":37: seed: '0'"},
+        {"18446744073709551615", "18446744073709551616", ":23: seed: '18446744073709551616'"},
+        {"prompt: 0,5", "prompt:", ":24: prompt: '': must be given"},
+        {"prompt: 0,5", "prompt: 0,,5", ":24: prompt: '': must be a token id"},
+        {"prompt: 0,5", "prompt: 0,5,", ":24: prompt: '': must be a token id"},
+        {"prompt: 0,5", "prompt: 0,2147483648", ":24: prompt: '2147483648': must be a token id"},
+        {"tokens: 7,1", "tokens: 7,x", ":25: tokens: 'x': must be a token id"},
+        {"tokens: 7,1", "tokens: 7", ":26: logprobs: there are 2 for 1 tokens"},
+        {"bf800000,c0123456", "bf800000,c012345", ":26: logprobs: 'c012345': must be the 8 hex digits"},
+        {"bf800000,c0123456", "bf800000", ":26: logprobs: there are 1 for 2 tokens"},
+        {"bf800000,c0123456", "bf800000 c0123456", ":26: logprobs"},
+        {"tokens: 7,1", "tokens: 7,1\r", ":25: tokens: '1?': must be"},
+        {"tokens: 7,1\n", "tokens: 7,1\ntokens: 7,1\n", ":26: 'tokens: 7,1': must be 'logprobs: ...'"},
+    };
+    const char *path = test_path(folder, "bad.txt");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        llm42_transcript *t = NULL;
+        test_text text = test_replace(good, cases[i].from, cases[i].to);
+        test_write(path, text.data, text.size);
+        CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_FORMAT && !t, "%s", cases[i].to);
+        CHECK_CONTAINS(error.text, cases[i].says);
+        CHECK_CONTAINS(error.text, path);
+        llm42_transcript_free(t);
+        test_text_free(&text);
+    }
+    llm42_transcript *t = NULL;
+    CHECK_INT(llm42_transcript_load(&t, test_path(folder, "none.txt"), &error), LLM42_IO);
+    CHECK_INT(llm42_transcript_load(&t, NULL, &error), LLM42_INVALID);
+}
+
+// Cut anywhere, and with each allocation failing in turn.
+TEST(a_part_of_a_file_is_no_file) {
+    const char *path = test_path(folder, "part.txt");
+    llm42_transcript *t = NULL;
+    int loaded = 0;
+    for (size_t size = 1; size < strlen(good); size++) {
+        test_write(path, good, size);
+        loaded += llm42_transcript_load(&t, path, &error) != LLM42_FORMAT;
+    }
+    CHECK_INT(loaded, 0);
+    test_write_text(path, good);
+    for (unsigned k = 1; k < 12; k++) {
+        test_state.starve = k, test_state.asked = test_state.starved = 0;
+        llm42_result result = llm42_transcript_load(&t, path, &error);
+        test_state.starve = 0;
+        CHECK_INT(result, test_state.starved ? LLM42_MEMORY : LLM42_OK);
+        llm42_transcript_free(t);
+    }
+}
+
+static void run_transcripts(void) {
+    RUN(the_hash_of_tiny42_is_known);
+    RUN(files_do_not_matter);
+    RUN(every_weight_matters);
+    RUN(the_configuration_matters_where_it_computes);
+    RUN(threads_do_not_matter);
+    RUN(synthetic_models_are_hashed_by_their_recipes);
+    RUN(what_is_read_is_what_was_served);
+    RUN(a_recorder_says_what_it_cannot_do);
+    RUN(a_name_is_one_line);
+    RUN(a_file_is_read);
+    RUN(a_broken_file_is_refused_with_its_line);
+    RUN(a_part_of_a_file_is_no_file);
+}
+
+#endif  // LLM42_TRANSCRIPTS_H
