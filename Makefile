@@ -17,6 +17,8 @@ FUZZ_SECONDS ?= 120
 TEST ?=
 PART ?=
 TEST_CUDA ?=
+EMULATED_CFLAGS ?= -O3
+TEST_EMULATED ?= --part arithmetic --devices 2
 SANITIZE_CUDA ?= --part small
 NCCL ?= 0
 LADDER ?=
@@ -129,6 +131,10 @@ test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N p
 	    $(B)/tests/cuda_failing $(B)/tests/cuda_leaves \
 	    "$(B)/tests/matmul_ladder $(LADDER)"
 
+test-emulated: nvcc need banner  ## test_cuda with its kernels run on the CPU, thread by thread: part arithmetic, minutes
+	@+$(SUBMAKE) $(B)/tests/cuda_emulated
+	@bash tests/run.sh "$(B)/tests/cuda_emulated $(TEST_EMULATED)"
+
 ladder: nvcc need banner  ## one matrix product on the GPU, from a naive kernel to ours: times, errors and bits
 	@+$(SUBMAKE) $(B)/tests/matmul_ladder
 	$(B)/tests/matmul_ladder $(LADDER)
@@ -195,6 +201,21 @@ $(B)/tests/cuda/%.o: tests/cuda/%.c $(B)/.flags
 	$(COMPILE_PART) $(if $(CUDA_OBJECT),-DLLM42_CUDA) -MMD -MP -c $< -o $@
 $(B)/tests/test_cuda: $(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda/*.c)) $(B)/tests/cuda/llm42.o $(CUDA_OBJECT)
 	$(COMPILE_PART) $(filter $(B)/tests/cuda/%.o,$^) -o $@ $(if $(CUDA_OBJECT),$(CUDA_LINK)) $(LDFLAGS) -lm
+# test_cuda with the CUDA backend on a CPU (tests/cuda/emulator.h). A launch by <<<>>> becomes a call, and a kernel's
+# shared memory a pointer.
+$(B)/emulated/%.cu: %.cu Makefile
+	@mkdir -p $(@D)
+	sed -e 's/\(llm42__k_[a-z0-9_<>]*\)<<<\(.*\)>>>(/emulator::run(emulator::shape(\2), \1, /' \
+	    -e 's/extern __shared__ .* shared\[\];/unsigned char *const shared = emulator::here->shared;/' $< > $@
+$(B)/emulated/backend.o: tests/cuda/emulated.cc tests/cuda/emulator.h $(B)/emulated/llm42.cu $(B)/emulated/kernels.cu \
+    llm42.h $(B)/.flags
+	$(if $(V),,@echo "  building $@"; )$(CXX) -std=c++17 $(EMULATED_CFLAGS) -march=$(ARCH) -ffp-contract=off -Wno-psabi -I$(B)/emulated -I. \
+	    -isystem $(STB) -isystem $(CUDA_HOME)/include -c $< -o $@
+$(B)/emulated/%.o: %.c $(B)/.flags
+	$(COMPILE_PART) -DLLM42_CUDA -MMD -MP -c $< -o $@
+$(B)/tests/cuda_emulated: $(patsubst %.c,$(B)/emulated/%.o,$(wildcard tests/cuda/*.c)) $(B)/emulated/backend.o \
+    $(B)/tests/cuda/llm42.o
+	$(if $(V),,@echo "  building $@"; )$(CXX) $(OMP) -rdynamic $^ -o $@ $(LDFLAGS) -ldl -lm -lpthread
 # Programs of nvcc's. cuda_host and cuda_inside include llm42.cu. cuda_host tests what the backend does on the host. No
 # kernel of it runs, so none is optimised or assembled. It also shows that the backend compiles for sm_80.
 CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) $(GENCODE)
@@ -329,6 +350,7 @@ help:  ## this list
 	@echo "             CUDA=$(CUDA) (0: leave it out) NVCC=$(NVCC) CUDA_ARCH=\"$(CUDA_ARCH)\" NVCCFLAGS CUDA_HOME"
 	@echo "             NCCL=$(NCCL) (1: with NCCL too, to compare the exchange of ranks with)"
 	@echo "             TEST_CUDA=\"$(TEST_CUDA)\" (options of build/tests/test_cuda)"
+	@echo "             TEST_EMULATED=\"$(TEST_EMULATED)\" (options of build/tests/cuda_emulated)"
 	@echo "             SANITIZE_CUDA=\"$(SANITIZE_CUDA)\" LADDER=\"$(LADDER)\" (options of build/tests/matmul_ladder)"
 
--include $(wildcard $(B)/*.d $(B)/tests/*.d $(B)/tests/cuda/*.d)
+-include $(wildcard $(B)/emulated/tests/cuda/*.d) $(wildcard $(B)/*.d $(B)/tests/*.d $(B)/tests/cuda/*.d)

@@ -26,11 +26,12 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
+#include <type_traits>
 
 typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 8 };
+enum { LLM42__KERNELS = 9 };
 
 // >>kernel-primitives --------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -53,6 +54,7 @@ __device__ __forceinline__ uint32_t llm42__shared_address(const void *p) {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
+#ifndef LLM42__EMULATED  // tests/cuda/emulator.h has its own
 // Starts a copy of 16 bytes from global to shared memory, and goes on. If !valid it writes zeros.
 __device__ __forceinline__ void llm42__copy16(uint32_t to, const void *from, bool valid) {
     int bytes = valid ? 16 : 0;
@@ -89,6 +91,54 @@ __device__ __forceinline__ void llm42__mma(float c[4], const uint32_t a[4], uint
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+// Turns a warp's 8x8 matrix of 16-bit values: rows become columns.
+__device__ __forceinline__ uint32_t llm42__transposed(uint32_t x) {
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(x));
+    return x;
+}
+
+// Barrier `id` for `threads` threads. llm42__barrier waits for all of them; llm42__arrive only counts as arrived.
+__device__ __forceinline__ void llm42__barrier(int id, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void llm42__arrive(int id, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// Loads what other devices may have written: a cache beside the multiprocessor could hold an older value.
+__device__ __forceinline__ uint4 llm42__load_shared_by_ranks(const void *from) {
+    uint4 v;
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from)
+                 : "memory");
+    return v;
+}
+
+// Two words of mail. Each is an access of its own in the memory model, and as such whole.
+__device__ __forceinline__ void llm42__put_mail(ulonglong2 *to, uint32_t first, uint32_t second, unsigned stamp) {
+    const unsigned long long high = (unsigned long long)stamp << 32;
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1,%2};" ::"l"(to), "l"(high | first), "l"(high | second)
+                 : "memory");
+}
+__device__ __forceinline__ ulonglong2 llm42__get_mail(const ulonglong2 *from) {
+    ulonglong2 v;
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(from) : "memory");
+    return v;
+}
+
+// A number that devices tell one another. Who sees it with llm42__seen also sees what was written before
+// llm42__tell.
+__device__ __forceinline__ void llm42__tell(unsigned *flag, unsigned value) {
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+__device__ __forceinline__ unsigned llm42__seen(const unsigned *flag) {
+    unsigned value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+    return value;
+}
+#endif
 
 __device__ __forceinline__ float llm42__rounded(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
 
@@ -320,12 +370,26 @@ typedef struct llm42__groups {
     int experts;
 } llm42__groups;
 
+// Where several ranks norm some rows each, fp32 sums of o and down go at once to the ranks that norm them: row r to
+// to[r / rows]. rows is 0 elsewhere: sums stay in y.
+typedef struct llm42__owners {
+    int rows;
+    float *to[8];
+} llm42__owners;
+template <typename OUT>
+__device__ __forceinline__ OUT *llm42__row_of(OUT *y, const llm42__owners &owners, int row, int n) {
+    if constexpr (std::is_same_v<OUT, float>)
+        if (owners.rows) y = owners.to[row / owners.rows];
+    return y + (size_t)row * n;
+}
+
 // Leaves of a product: its sums over k are cut into `count` parts (1, 2, 4 or 8) of `terms` terms each, a multiple of
 // 16; what is left of k is padding. Without a part_stride the parts are joined by a binary tree of neighbours, ((0 + 1)
 // + (2 + 3)) + ..., in fp32. Else part p is an output of its own, y + p x part_stride.
 typedef struct llm42__leaves {
     int count, terms;
     size_t part_stride;
+    llm42__owners owners;
 } llm42__leaves;
 
 // Shared memory of llm42__k_matmul: a ring of STAGES stages. A stage holds CHUNK terms of k: first those of the tile's
@@ -454,8 +518,8 @@ __host__ __device__ __forceinline__ void llm42__join_leaf(float (&pending)[3][TI
 
 // Writes a warp's sums, for sixteen outputs from n0 on and the rows from row0 on, and sets them to zero.
 template <int TILES, bool GATED, typename OUT>
-__device__ __forceinline__ void llm42__write_outputs(float (&sum)[TILES][4], OUT *y, int n, int n0, int row0,
-                                                     int row_end) {
+__device__ __forceinline__ void llm42__write_outputs(float (&sum)[TILES][4], OUT *y, const llm42__owners &owners, int n,
+                                                     int n0, int row0, int row_end) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int t = 0; t < TILES; t++) {
@@ -468,7 +532,7 @@ __device__ __forceinline__ void llm42__write_outputs(float (&sum)[TILES][4], OUT
             if (GATED) {
                 y[(size_t)row * (n / 2) + n0 / 2 + lane / 4] = (OUT)llm42__gated(first, second);
             } else {
-                OUT *to = y + (size_t)row * n + n0 + lane / 4;
+                OUT *to = llm42__row_of(y, owners, row, n) + n0 + lane / 4;
                 to[0] = (OUT)first;
                 to[8] = (OUT)second;
             }
@@ -543,7 +607,8 @@ __global__ void __launch_bounds__(WARPS * 32)
         auto close = [&](int leaf) {
             if constexpr (LEAVES) {
                 if (leaves.part_stride)
-                    llm42__write_outputs<TILES, GATED>(sum, y + leaf * leaves.part_stride, n, n0(), row0, row_end);
+                    llm42__write_outputs<TILES, GATED>(sum, y + leaf * leaves.part_stride, leaves.owners, n, n0(), row0,
+                                                       row_end);
                 else llm42__join_leaf<TILES>(pending, sum, leaf, leaf + 1 == leaves.count);
             }
         };
@@ -563,7 +628,7 @@ __global__ void __launch_bounds__(WARPS * 32)
             if (++stage == STAGES) stage = 0;
         }
         if (LEAVES && leaves.part_stride) continue;  // every part has been written
-        llm42__write_outputs<TILES, GATED>(sum, y, n, n0(), row0, row_end);
+        llm42__write_outputs<TILES, GATED>(sum, y, leaves.owners, n, n0(), row0, row_end);
     }
 }
 
@@ -633,11 +698,11 @@ __device__ __forceinline__ void llm42__write4(float4 sum, llm42__bf16 *to) {
     *(uint2 *)to = both;
 }
 
-// Shapes: parts [count][values], fp32, part_stride apart -> out [values]; values is a multiple of 4.
+// Shapes: parts [count][R, n], fp32, part_stride apart -> out [R, n]; n is a multiple of 4, values R x n.
 // Work: a thread takes four values at a time. Order: the leaves' tree.
 template <typename OUT>
-__global__ void __launch_bounds__(256)
-    llm42__k_join(const float *parts, size_t part_stride, int count, size_t values, OUT *out) {
+__global__ void __launch_bounds__(256) llm42__k_join(const float *parts, size_t part_stride, int count, size_t values,
+                                                     int n, llm42__owners owners, OUT *out) {
     llm42__launch_next();
     llm42__wait_for_previous();
     for (size_t i = 4 * (blockIdx.x * (size_t)blockDim.x + threadIdx.x); i < values;
@@ -646,7 +711,8 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
         for (int p = 0; p < 8; p++)
             part[p] = p < count ? *(const float4 *)(parts + p * part_stride + i) : make_float4(0, 0, 0, 0);
-        llm42__write4(llm42__leaf_sum(part, count), out + i);
+        const int row = (int)(i / n);
+        llm42__write4(llm42__leaf_sum(part, count), llm42__row_of(out, owners, row, n) + (i - (size_t)row * n));
     }
 }
 
@@ -919,26 +985,28 @@ __device__ __forceinline__ void llm42__join_blocks(float (&own)[TILE::OWN][4], f
     }
 }
 
-// Writes a warp's sums, for sixteen outputs from y on and the rows from row0 on.
+// Writes a warp's sums, for sixteen outputs from n0 on and the rows from row0 on. A lane has output lane / 4 and the
+// eighth behind it. It exchanges one of them with its neighbour, so that 64 bytes of a row are written at once.
 template <int OWN>
-__device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], float *y, int n, int row0, int rows,
-                                                  float4 *) {
-    const int lane = threadIdx.x % 32;
+__device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], float *y, const llm42__owners &owners,
+                                                  int n, int n0, int row0, int rows, float4 *) {
+    const int lane = threadIdx.x % 32, odd = lane / 4 % 2;
 #pragma unroll
     for (int e = 0; e < OWN; e++)
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const int row = row0 + e * 8 + lane % 4 * 2 + i;
+            const float got = __shfl_xor_sync(0xffffffffu, odd ? sum[e][i] : sum[e][2 + i], 4);
+            const int row = row0 + e * 8 + lane % 4 * 2 + i, at = odd ? 8 + lane / 4 - 1 : lane / 4;
             if (row >= rows) continue;
-            float *to = y + (size_t)row * n + lane / 4;
-            to[0] = sum[e][i], to[8] = sum[e][2 + i];
+            *(float2 *)(llm42__row_of(y, owners, row, n) + n0 + at) = odd ? make_float2(got, sum[e][2 + i])
+                                                                          : make_float2(sum[e][i], got);
         }
 }
 // In bf16 they go through the warp's scratch, which gives two pieces of each row. The pieces of every other four rows
 // are exchanged, so that eight rows use different banks.
 template <int OWN>
-__device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], llm42__bf16 *y, int n, int row0, int rows,
-                                                  float4 *scratch) {
+__device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], llm42__bf16 *y, const llm42__owners &,
+                                                  int n, int n0, int row0, int rows, float4 *scratch) {
     const int lane = threadIdx.x % 32;
     auto place = [](int row, int piece) { return row * 2 + (piece ^ (row >> 2 & 1)); };
     __syncwarp();  // all lanes have read what was in the scratch
@@ -961,14 +1029,14 @@ __device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], ll
     for (int i = 0; i < (OWN + 1) / 2; i++) {
         const int row = i * 16 + lane / 2, piece = lane % 2;
         if (row < OWN * 8 && row0 + row < rows)
-            *(float4 *)(y + (size_t)(row0 + row) * n + piece * 8) = scratch[place(row, piece)];
+            *(float4 *)(y + (size_t)(row0 + row) * n + n0 + piece * 8) = scratch[place(row, piece)];
     }
     __syncwarp();
 }
 
 template <typename TILE, typename OUT>
 __device__ __forceinline__ void llm42__multiply_tiles(unsigned char *shared, llm42__leaf_work<TILE> work, OUT *y,
-                                                      int rows, int n, int terms) {
+                                                      const llm42__owners &owners, int rows, int n, int terms) {
     const int warp = llm42__warp() - 4;
     const uint32_t base = llm42__shared_address(shared);
     float4 *scratch = (float4 *)(shared + TILE::SCRATCH_AT + warp * TILE::SCRATCH);
@@ -976,14 +1044,14 @@ __device__ __forceinline__ void llm42__multiply_tiles(unsigned char *shared, llm
     for (int tile = work.first(); tile < work.tiles; tile += work.stride()) {
         float sum[TILE::EIGHTS][4] = {};
         llm42__sum_leaves(products, sum, scratch);
-        OUT *to = y + work.n0(tile) + warp * 16;
+        const int n0 = work.n0(tile) + warp * 16;
         const int row0 = work.row0(tile) + work.part * TILE::OWN * 8;
         if constexpr (TILE::SPLIT == 1) {
-            llm42__write_rows(sum, to, n, row0, rows, scratch);
+            llm42__write_rows(sum, y, owners, n, n0, row0, rows, scratch);
         } else {
             float own[TILE::OWN][4];
             llm42__join_blocks<TILE>(own, sum, base, scratch, work.part, work.share);
-            llm42__write_rows(own, to, n, row0, rows, scratch);
+            llm42__write_rows(own, y, owners, n, n0, row0, rows, scratch);
         }
     }
 }
@@ -997,7 +1065,7 @@ __device__ __forceinline__ void llm42__multiply_tiles(unsigned char *shared, llm
 template <int ROWS, int SPLIT, int SHARE, int LEAVES, typename OUT>
 __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
     llm42__k_leaves(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, OUT *y,
-                    int rows, int n, int terms) {
+                    const __grid_constant__ llm42__owners owners, int rows, int n, int terms) {
 #if LLM42__WARPGROUPS
     extern __shared__ __align__(1024) unsigned char shared[];
     using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, LEAVES>;
@@ -1020,7 +1088,7 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
         if (threadIdx.x == 0) llm42__fill_stages(&w_map, &x_map, base, work, terms);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-        llm42__multiply_tiles(shared, work, y, rows, n, terms);
+        llm42__multiply_tiles(shared, work, y, owners, rows, n, terms);
     }
 #endif
 }
@@ -1050,7 +1118,7 @@ static cudaError_t llm42__map_matrix(CUtensorMap *map, const llm42__bf16 *from, 
 
 template <int ROWS, int SPLIT, int SHARE, int LEAVES, typename OUT>
 static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *w, OUT *y, int rows, int n, int k,
-                                       int terms, int processors, cudaStream_t stream) {
+                                       const llm42__leaves &leaves, int processors, cudaStream_t stream) {
     using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, LEAVES>;
     auto kernel = llm42__k_leaves<ROWS, SPLIT, SHARE, LEAVES, OUT>;
     CUtensorMap w_map, x_map;
@@ -1063,14 +1131,14 @@ static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *
               most = LLM42__MAX(1, processors / tile::BLOCKS), rounds = SPLIT > 1 ? 1 : (tiles + most - 1) / most,
               clusters = (tiles + rounds - 1) / rounds;
     return llm42__launch_clusters(tile::BLOCKS, kernel, dim3((unsigned)(clusters * tile::BLOCKS)), dim3(tile::THREADS),
-                                  tile::BYTES, stream, w_map, x_map, y, rows, n, terms);
+                                  tile::BYTES, stream, w_map, x_map, y, leaves.owners, rows, n, leaves.terms);
 }
 
 // A llm42__tile_fn.
 template <int ROWS, int SPLIT, int SHARE, typename OUT>
 static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
                                     llm42__groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
-    auto as = [&](auto fn) { return fn(x, w, (OUT *)y, rows, n, k, leaves.terms, processors, stream); };
+    auto as = [&](auto fn) { return fn(x, w, (OUT *)y, rows, n, k, leaves, processors, stream); };
     if (leaves.terms % 64 || leaves.count * leaves.terms != k || n % (128 * SHARE)) return cudaErrorNotSupported;
     if constexpr (SPLIT <= 4)
         if (leaves.count == 2 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 2, OUT>);
@@ -1313,122 +1381,75 @@ __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
 
 // What an operator before a norm has given: one sum (WHOLE), or a part of each rank. Parts are bf16 (ROUNDED) or, in
 // INVARIANT passes, fp32 (LEAVES). A rank gets the others' parts in one of two ways:
-// - It reads them from their memory, of[r]. All ranks must have met before (llm42__k_meet).
+// - It reads them from memory, of[r]. All ranks must have met before (llm42__k_meet).
 // - By mail, for few rows. A rank writes its part into the others' mailboxes and waits for theirs in its own. Each word
 //   of 64 bits in a mailbox holds four bytes of a part and a stamp. It is written and read at once, so no meeting is
 //   needed. A stamp is one pass's and one exchange's, so nobody takes old mail for new.
+// Of many rows with fp32 parts each rank norms only some (`own_rows`). The others' products have written the parts of
+// these rows into its memory (llm42__owners). It writes their h into the memory of all ranks, which have to meet again.
 typedef struct llm42__rank_parts {
     const void *of[8];
     int ranks;
-    int self;               // this rank, and for mail:
-    unsigned exchange;      // its number in the pass
+    int self;               // this rank
+    int own_rows;           // rank r norms the rows from r x own_rows on; 0: each rank norms all rows
+    llm42__bf16 *h[8];      // of each rank
+    unsigned exchange;      // for mail: its number in the pass
     bool early;             // see llm42__meeting
     const unsigned *ended;  // see llm42__meeting
-    ulonglong2 *mail[8];    // of each rank: [from rank][row][...]
+    ulonglong2 *mail[8];    // of each rank: [from rank][row][32 quads][2][32]
 } llm42__rank_parts;
 enum { LLM42__WHOLE, LLM42__ROUNDED, LLM42__LEAVES, LLM42__ROUNDED_MAIL, LLM42__LEAVES_MAIL };
 enum { LLM42__MAIL_ROWS = 64, LLM42__MAIL_EXCHANGES = 1024 };  // most rows of a pass; most exchanges
 
-// Eight elements of a part: four words if they are bf16, eight if fp32.
-template <int PARTS> struct llm42__piece {
-    enum { FP32 = PARTS == LLM42__LEAVES || PARTS == LLM42__LEAVES_MAIL, QUADS = FP32 ? 2 : 1, BYTES = 16 * QUADS };
-    uint4 quad[QUADS];
+// A quad is four words of a part: eight elements if they are bf16, four if fp32. The sum of quads is bf16.
+template <int PARTS> struct llm42__quad {
+    enum { FP32 = PARTS == LLM42__LEAVES || PARTS == LLM42__LEAVES_MAIL, ELEMENTS = FP32 ? 4 : 8 };
+    typedef std::conditional_t<FP32, uint2, uint4> sum;
 };
 
-// Loads what other devices may have written: a cache beside the multiprocessor could hold an older value.
-__device__ __forceinline__ uint4 llm42__load_shared_by_ranks(const void *from) {
-    uint4 v;
-    asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(from)
-                 : "memory");
-    return v;
+// Quads of a row in a mailbox: whole groups of 32, so that a warp writes and reads 512 bytes that lie together.
+__host__ __device__ static inline int llm42__mail_quads(int stride, int elements) {
+    return (stride / elements + 31) / 32 * 32;
 }
 
-// Where the mail from a rank about eight elements from element `at` on lies: two places for each of its quads.
+// Where the first half of a quad lies in the mail from a rank. The second half lies 32 places behind it.
 template <int PARTS>
-__device__ __forceinline__ ulonglong2 *llm42__mail_at(ulonglong2 *box, int from, size_t at, int stride) {
-    return box + ((size_t)from * LLM42__MAIL_ROWS * stride + at) / 8 * (2 * llm42__piece<PARTS>::QUADS);
+__device__ __forceinline__ ulonglong2 *llm42__mail_at(ulonglong2 *box, int from, int row, int quad, int stride) {
+    const size_t quads = (size_t)llm42__mail_quads(stride, llm42__quad<PARTS>::ELEMENTS);
+    return box + 2 * (((size_t)from * LLM42__MAIL_ROWS + row) * quads + quad / 32 * 32) + quad % 32;
 }
 
-// Two words of mail. Each is an access of its own in the memory model, and as such whole.
-__device__ __forceinline__ void llm42__put_mail(ulonglong2 *to, uint32_t first, uint32_t second, unsigned stamp) {
-    const unsigned long long high = (unsigned long long)stamp << 32;
-    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1,%2};" ::"l"(to), "l"(high | first), "l"(high | second)
-                 : "memory");
-}
-__device__ __forceinline__ ulonglong2 llm42__get_mail(const ulonglong2 *from) {
-    ulonglong2 v;
-    asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(from) : "memory");
-    return v;
-}
-
-// Sends eight elements to all other ranks.
-template <int PARTS>
-__device__ __forceinline__ void llm42__send(const llm42__rank_parts &parts, const llm42__piece<PARTS> &piece, size_t at,
-                                            int stride, unsigned stamp) {
-    for (int r = 0; r < parts.ranks; r++) {
-        if (r == parts.self) continue;
-        ulonglong2 *to = llm42__mail_at<PARTS>(parts.mail[r], parts.self, at, stride);
-#pragma unroll
-        for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++) {
-            const uint4 v = piece.quad[q];
-            llm42__put_mail(to + 2 * q, v.x, v.y, stamp);
-            llm42__put_mail(to + 2 * q + 1, v.z, v.w, stamp);
-        }
+// Waits for a quad, whose first half is to come to `from`.
+__device__ __forceinline__ uint4 llm42__receive(const llm42__rank_parts &parts, const ulonglong2 *from,
+                                                unsigned stamp) {
+    ulonglong2 first, second;
+    unsigned ended = 0;
+    for (unsigned turn = 1; !ended; turn++) {
+        first = llm42__get_mail(from), second = llm42__get_mail(from + 32);
+        if (first.x >> 32 == stamp && first.y >> 32 == stamp && second.x >> 32 == stamp && second.y >> 32 == stamp)
+            break;
+        if (turn % 4096 == 0) ended = llm42__seen(parts.ended);
     }
+    return make_uint4((uint32_t)first.x, (uint32_t)first.y, (uint32_t)second.x, (uint32_t)second.y);
 }
 
-// Waits for what a rank sends about eight elements.
+// The sum of the ranks' quads, rounded once. Order: bf16 parts by rank, fp32 parts by the leaves' tree.
 template <int PARTS>
-__device__ __forceinline__ llm42__piece<PARTS> llm42__receive(const llm42__rank_parts &parts, int from, size_t at,
-                                                              int stride, unsigned stamp) {
-    enum { PLACES = 2 * llm42__piece<PARTS>::QUADS };
-    const ulonglong2 *box = llm42__mail_at<PARTS>(parts.mail[parts.self], from, at, stride);
-    ulonglong2 got[PLACES];
-    bool all = false;
-    for (unsigned turn = 1, ended = 0; !all && !ended; turn++) {
-        all = true;
+__device__ __forceinline__ typename llm42__quad<PARTS>::sum llm42__sum_quads(const uint4 (&quad)[8], int ranks) {
+    if constexpr (llm42__quad<PARTS>::FP32) {
+        float4 part[8];
 #pragma unroll
-        for (int q = 0; q < PLACES; q++) got[q] = llm42__get_mail(box + q);
-#pragma unroll
-        for (int q = 0; q < PLACES; q++) all = all && got[q].x >> 32 == stamp && got[q].y >> 32 == stamp;
-        if (turn % 4096 == 0)
-            asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(ended) : "l"(parts.ended) : "memory");
-    }
-    llm42__piece<PARTS> piece;
-#pragma unroll
-    for (int q = 0; q < PLACES / 2; q++)
-        piece.quad[q] = make_uint4((uint32_t)got[2 * q].x, (uint32_t)got[2 * q].y, (uint32_t)got[2 * q + 1].x,
-                                   (uint32_t)got[2 * q + 1].y);
-    return piece;
-}
-
-// Eight elements of the sum of the ranks' pieces, in bf16, rounded once. Order: bf16 parts by rank, fp32 parts by the
-// leaves' tree.
-template <int PARTS>
-__device__ __forceinline__ uint4 llm42__sum_pieces(const llm42__piece<PARTS> (&piece)[8], int ranks) {
-    if constexpr (llm42__piece<PARTS>::FP32) {
-        uint32_t half[4];
-#pragma unroll
-        for (int q = 0; q < 2; q++) {
-            float4 part[8];
-#pragma unroll
-            for (int r = 0; r < 8; r++) {
-                const uint4 v = piece[r].quad[q % llm42__piece<PARTS>::QUADS];
-                part[r] = make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
-                                      __uint_as_float(v.w));
-            }
-            const float4 sum = llm42__leaf_sum(part, ranks);
-            half[2 * q] = llm42__pack(sum.x, sum.y), half[2 * q + 1] = llm42__pack(sum.z, sum.w);
-        }
-        return make_uint4(half[0], half[1], half[2], half[3]);
+        for (int r = 0; r < 8; r++)
+            part[r] = make_float4(__uint_as_float(quad[r].x), __uint_as_float(quad[r].y), __uint_as_float(quad[r].z),
+                                  __uint_as_float(quad[r].w));
+        const float4 sum = llm42__leaf_sum(part, ranks);
+        return make_uint2(llm42__pack(sum.x, sum.y), llm42__pack(sum.z, sum.w));
     } else {
         float sum[8];
 #pragma unroll
         for (int r = 0; r < 8; r++) {
             if (r >= ranks) continue;
-            const __nv_bfloat162 *pair = (const __nv_bfloat162 *)&piece[r].quad[0];
+            const __nv_bfloat162 *pair = (const __nv_bfloat162 *)&quad[r];
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const float2 v = __bfloat1622float2(pair[j]);
@@ -1441,40 +1462,66 @@ __device__ __forceinline__ uint4 llm42__sum_pieces(const llm42__piece<PARTS> (&p
     }
 }
 
-// The sum of the parts of eight elements from `at` on, read from where they are.
-template <int PARTS> __device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts, size_t at) {
+// The sum of the parts of a quad, read from where they are.
+template <int PARTS>
+__device__ __forceinline__ typename llm42__quad<PARTS>::sum llm42__add_quads(const llm42__rank_parts &parts,
+                                                                             size_t quad) {
+    uint4 of[8] = {};
+#pragma unroll
+    for (int r = 0; r < 8; r++)
+        if (r < parts.ranks) of[r] = llm42__load_shared_by_ranks((const uint4 *)parts.of[r] + quad);
+    return llm42__sum_quads<PARTS>(of, parts.ranks);
+}
+
+// The sum of the parts of eight elements from `at` on. fp32 parts of these are two quads. The even and the odd thread
+// of a pair load neighbouring quads and then exchange sums, since 32 bytes is the least that memory gives. So all
+// threads of a warp come here, `in` or not, and a pair has sixteen elements that lie together.
+template <int PARTS>
+__device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts, size_t at, bool in) {
     if constexpr (PARTS == LLM42__WHOLE) {
-        return *(const uint4 *)((const llm42__bf16 *)parts.of[0] + at);
+        return in ? *(const uint4 *)((const llm42__bf16 *)parts.of[0] + at) : make_uint4(0, 0, 0, 0);
+    } else if constexpr (PARTS == LLM42__ROUNDED) {
+        return in ? llm42__add_quads<PARTS>(parts, at / 8) : make_uint4(0, 0, 0, 0);
     } else {
-        llm42__piece<PARTS> piece[8] = {};
-#pragma unroll
-        for (int r = 0; r < 8; r++) {
-            if (r >= parts.ranks) continue;
-            const char *from = (const char *)parts.of[r] + at / 8 * llm42__piece<PARTS>::BYTES;
-#pragma unroll
-            for (int q = 0; q < llm42__piece<PARTS>::QUADS; q++)
-                piece[r].quad[q] = llm42__load_shared_by_ranks(from + 16 * q);
-        }
-        return llm42__sum_pieces<PARTS>(piece, parts.ranks);
+        const int odd = (int)threadIdx.x % 2;
+        const size_t first = at / 4 - odd;  // of the pair's four quads: 0 and 2, or 1 and 3
+        const uint2 low = in ? llm42__add_quads<PARTS>(parts, first) : make_uint2(0, 0),
+                    high = in ? llm42__add_quads<PARTS>(parts, first + 2) : make_uint2(0, 0);
+        const uint2 give = odd ? low : high;
+        const uint2 got = make_uint2(__shfl_xor_sync(0xffffffffu, give.x, 1), __shfl_xor_sync(0xffffffffu, give.y, 1));
+        return odd ? make_uint4(got.x, got.y, high.x, high.y) : make_uint4(low.x, low.y, got.x, got.y);
     }
 }
 
-// Exchanges a row by mail: out [stride], in shared memory, is its sum. The row begins at element `row`. Work: each
-// thread of the block takes eight elements at a time.
+// Exchanges a row by mail: out [stride], in shared memory, is its sum. Work: each thread of the block takes a quad at a
+// time.
 template <int PARTS>
-__device__ __forceinline__ void llm42__exchange_row(const llm42__rank_parts &parts, size_t row, int stride,
-                                                    const llm42__header *header, uint4 *out) {
+__device__ __forceinline__ void llm42__exchange_row(const llm42__rank_parts &parts, int row, int stride,
+                                                    const llm42__header *header,
+                                                    typename llm42__quad<PARTS>::sum *out) {
     const unsigned stamp = header->number * LLM42__MAIL_EXCHANGES + parts.exchange;
-    const llm42__piece<PARTS> *own = (const llm42__piece<PARTS> *)parts.of[parts.self] + row / 8;
-    for (int at = threadIdx.x * 8; at < stride; at += blockDim.x * 8)
-        llm42__send<PARTS>(parts, own[at / 8], row + at, stride, stamp);
-    for (int at = threadIdx.x * 8; at < stride; at += blockDim.x * 8) {
-        llm42__piece<PARTS> piece[8] = {};
+    const int quads = stride / llm42__quad<PARTS>::ELEMENTS;
+    const uint4 *own = (const uint4 *)parts.of[parts.self] + (size_t)row * quads;
+    for (int q = threadIdx.x; q < quads; q += blockDim.x) {
+        const uint4 v = own[q];
+        for (int r = 0; r < parts.ranks; r++) {
+            if (r == parts.self) continue;
+            ulonglong2 *to = llm42__mail_at<PARTS>(parts.mail[r], parts.self, row, q, stride);
+            llm42__put_mail(to, v.x, v.y, stamp);
+            llm42__put_mail(to + 32, v.z, v.w, stamp);
+        }
+    }
+    for (int q = threadIdx.x; q < quads; q += blockDim.x) {
+        uint4 quad[8] = {};
 #pragma unroll
-        for (int r = 0; r < 8; r++)
-            if (r < parts.ranks)
-                piece[r] = r == parts.self ? own[at / 8] : llm42__receive<PARTS>(parts, r, row + at, stride, stamp);
-        out[at / 8] = llm42__sum_pieces<PARTS>(piece, parts.ranks);
+        for (int r = 0; r < 8; r++) {
+            if (r >= parts.ranks) continue;
+            if (r == parts.self) quad[r] = own[q];
+            else
+                quad[r] = llm42__receive(parts, llm42__mail_at<PARTS>(parts.mail[parts.self], r, row, q, stride),
+                                         stamp);
+        }
+        out[q] = llm42__sum_quads<PARTS>(quad, parts.ranks);
     }
     __syncthreads();
 }
@@ -1485,7 +1532,7 @@ __device__ __forceinline__ void llm42__exchange_row(const llm42__rank_parts &par
 // Work: a block takes one row at a time. Each of its first `threads` threads holds up to four pieces of eight elements.
 // With mail a block has more threads, which exchange the row; without, it has just these.
 // Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone. That of delta:
-// llm42__add_parts.
+// llm42__sum_quads.
 enum { LLM42__EMBED, LLM42__ADD, LLM42__ADD_DRAWS };
 enum { LLM42__MOST_WIDTH = 16384, LLM42__NORM_THREADS = 512 };  // at most
 template <int KIND, int PARTS>
@@ -1507,24 +1554,29 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     }
     if (!by_mail || delta.early) llm42__launch_next();
     llm42__wait_for_previous();
-    for (int place = blockIdx.x, turn = 0; place < rows; place += gridDim.x, turn ^= 1) {
+    const bool some_rows = PARTS == LLM42__LEAVES && delta.own_rows;
+    const int own = some_rows && KIND == LLM42__ADD ? delta.self * delta.own_rows : 0,
+              end = some_rows && KIND == LLM42__ADD ? min(rows, own + delta.own_rows) : rows;
+    for (int place = own + blockIdx.x, turn = 0; place < end; place += gridDim.x) {
         size_t row = place, from = row;
         if (KIND == LLM42__EMBED) from = (size_t)meta.token[row];
         if (KIND == LLM42__ADD_DRAWS) row = place < meta.header->draws ? (size_t)meta.draw[place].row : 0;
+        if (KIND == LLM42__ADD_DRAWS && some_rows && (int)row / delta.own_rows != delta.self) continue;
         uint4 piece[4], other[4];  // up to 4 x 8 x 512 elements
         if constexpr (by_mail) {
-            llm42__exchange_row<PARTS>(delta, row * stride, stride, meta.header, sums);
+            llm42__exchange_row<PARTS>(delta, (int)row, stride, meta.header, (typename llm42__quad<PARTS>::sum *)sums);
             if (!delta.early) llm42__launch_next();
         }
         float sum = 0;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int at = (thread + i * threads) * 8;
-            if (at >= stride || idle) break;
+            if constexpr (!by_mail && KIND != LLM42__EMBED)
+                other[i] = llm42__add_parts<PARTS>(delta, row * stride + at, at < stride);
+            if (at >= stride || idle) continue;  // all threads of a warp come to llm42__add_parts
             piece[i] = KIND == LLM42__EMBED ? *(const uint4 *)((const llm42__bf16 *)delta.of[0] + from * stride + at)
                                             : *(const uint4 *)(x + row * stride + at);
             if constexpr (by_mail) other[i] = sums[at / 8];
-            else if (KIND != LLM42__EMBED) other[i] = llm42__add_parts<PARTS>(delta, row * stride + at);
         }
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -1560,20 +1612,26 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
                 float2 a = __bfloat1622float2(p[j]);
                 p[j] = __floats2bfloat162_rn(a.x * scale * v[2 * j], a.y * scale * v[2 * j + 1]);
             }
-            *(uint4 *)(h + row * stride + at) = piece[i];
+            if (!some_rows) *(uint4 *)(h + row * stride + at) = piece[i];
+            else
+                for (int r = 0; r < delta.ranks; r++) *(uint4 *)(delta.h[r] + row * stride + at) = piece[i];
         }
+        turn ^= 1;
     }
 }
 
 // Shapes: delta -> out [values], bf16; values is a multiple of 8. Norms do this themselves. The kernel is for those who
-// want to see the sum. Work: a thread takes eight values at a time. Order: that of llm42__add_parts.
+// want to see the sum. Work: a thread takes eight values at a time. Order: that of llm42__sum_quads.
 template <int PARTS>
 __global__ void __launch_bounds__(256) llm42__k_add_parts(llm42__rank_parts delta, size_t values, llm42__bf16 *out) {
     llm42__launch_next();
     llm42__wait_for_previous();
-    for (size_t i = 8 * (blockIdx.x * (size_t)blockDim.x + threadIdx.x); i < values;
-         i += 8 * (size_t)gridDim.x * blockDim.x)
-        *(uint4 *)(out + i) = llm42__add_parts<PARTS>(delta, i);
+    for (size_t begin = 8 * (blockIdx.x * (size_t)blockDim.x); begin < values;
+         begin += 8 * (size_t)gridDim.x * blockDim.x) {
+        const size_t i = begin + 8 * threadIdx.x;
+        const uint4 sum = llm42__add_parts<PARTS>(delta, i, i < values);
+        if (i < values) *(uint4 *)(out + i) = sum;
+    }
 }
 
 // Where the devices of an engine meet. Each has flags in its own memory, which the others write: flag[d] is the number
@@ -1598,15 +1656,9 @@ __global__ void llm42__k_meet(llm42__meeting b) {
     __syncthreads();
     const int other = (int)threadIdx.x;
     if (other >= b.devices || other == b.self) return;
-    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(b.flag[other] + b.self), "r"(meeting) : "memory");
-    for (unsigned turn = 1;; turn++) {
-        unsigned seen, ended = 0;
-        asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(seen) : "l"(b.flag[b.self] + other) : "memory");
-        if ((int)(seen - meeting) >= 0) return;
-        if (turn % 4096 == 0)
-            asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(ended) : "l"(b.ended) : "memory");
-        if (ended) return;
-    }
+    llm42__tell(b.flag[other] + b.self, meeting);
+    for (unsigned turn = 1; (int)(llm42__seen(b.flag[b.self] + other) - meeting) < 0; turn++)
+        if (turn % 4096 == 0 && llm42__seen(b.ended)) return;
 }
 
 // Shapes: part r [rows, width] -> to [rows, ranks, width], elements of `size` bytes; width x size is a multiple of 16.
@@ -1971,14 +2023,6 @@ template <int DP, typename AT> __device__ __forceinline__ void llm42__load_queri
     }
 }
 
-// Barrier `id` for `threads` threads. llm42__barrier waits for all of them; llm42__arrive only counts as arrived.
-__device__ __forceinline__ void llm42__barrier(int id, int threads) {
-    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-__device__ __forceinline__ void llm42__arrive(int id, int threads) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 // Scores of a team's 64 queries (16 for each warp) with the keys of a unit.
 template <int DP>
 __device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const uint32_t (&q)[DP / 16][4],
@@ -2248,11 +2292,6 @@ __device__ __forceinline__ void llm42__softmax_online(llm42__partial<DP, OCTETS>
 #pragma unroll
         for (int i = 0; i < DP / 4; i++) p.out[octet][i / 4][i % 4] *= fade[i % 2];
     }
-}
-
-__device__ __forceinline__ uint32_t llm42__transposed(uint32_t x) {  // a warp's 8x8 matrix of 16-bit values
-    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(x));
-    return x;
 }
 
 // out += weights x values, for the sixteen keys of a strip from `key` on.
@@ -2808,7 +2847,7 @@ __global__ void llm42__k_combine(const llm42__bf16 *y, const int32_t *place, con
 // The same from leaves: y [count][entries, stride], fp32. Order: by rank, from +0, in each leaf; then the leaves' tree.
 template <typename OUT>
 __global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int count, const int32_t *place,
-                                        const float *weight, int used, int stride, OUT *out) {
+                                        const float *weight, int used, int stride, llm42__owners owners, OUT *out) {
     llm42__launch_next();
     llm42__wait_for_previous();
     for (int i = 4 * threadIdx.x; i < stride; i += 4 * blockDim.x) {
@@ -2826,6 +2865,6 @@ __global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int 
                 part[p].w = fmaf(w, v.w, part[p].w);
             }
         }
-        llm42__write4(llm42__leaf_sum(part, count), out + (size_t)blockIdx.x * stride + i);
+        llm42__write4(llm42__leaf_sum(part, count), llm42__row_of(out, owners, (int)blockIdx.x, stride) + i);
     }
 }

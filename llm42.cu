@@ -32,6 +32,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <deque>
 #include <mutex>
 #include <new>
 #include <string>
@@ -211,9 +212,10 @@ struct llm42__cuda {
     std::vector<llm42__cuda *> others;
     llm42__cuda *first = this;  // rank 0
     llm42_config config;
-    std::vector<float> shown[8];  // of rank 0: each rank's part of what is given to the probe
-    void *nccl;                   // ncclComm_t; NULL: peer memory
-    unsigned *ended;              // of rank 0, pinned: by execution, nobody is to wait for another device any more
+    std::deque<std::vector<float>> shown[8];  // of rank 0: each rank's parts of what is to be given to the probe
+    void *nccl;                               // ncclComm_t; NULL: peer memory
+    unsigned *ended;          // of rank 0, pinned: by execution, nobody is to wait for another device any more
+    int own_rows_from = 128;  // of rank 0: see llm42__own_rows; up to 64 rows are exchanged by mail
     cudaDeviceProp device;
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t product;
@@ -265,6 +267,11 @@ static llm42_result llm42__of_rank(const llm42__cuda *cu, llm42_result result, l
     const bool prefixed = strncmp(cause.text, prefix, sizeof prefix - 1) == 0;
     return llm42_fail(error, result, "%srank %d of %d, on device %d: %s", prefix, cu->rank, cu->ranks,
                       cu->options.device, cause.text + (prefixed ? sizeof prefix - 1 : 0));
+}
+
+// A mailbox has room for fp32 parts, which are the larger ones.
+static size_t llm42__mail_bytes(const llm42__cuda *cu) {
+    return (size_t)cu->ranks * LLM42__MAIL_ROWS * (size_t)llm42__mail_quads(cu->Dp, 4) * 2 * sizeof(ulonglong2);
 }
 
 static llm42__cuda *llm42__rank(llm42__cuda *cu, int r) { return r ? cu->others[(size_t)r - 1] : cu; }
@@ -342,22 +349,26 @@ static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__execution *ex, const l
     return LLM42_OK;
 }
 
-// parts [count][values] -> y [values].
+// parts [count][rows, n] -> y [rows, n].
 template <typename OUT>
-static cudaError_t llm42__join_parts(cudaStream_t stream, const float *parts, int count, size_t values, OUT *y) {
+static cudaError_t llm42__join_parts(cudaStream_t stream, const float *parts, int count, int rows, int n,
+                                     const llm42__owners &owners, OUT *y) {
+    const size_t values = (size_t)rows * (size_t)n;
     return llm42__launch(llm42__k_join<OUT>, dim3((unsigned)std::min<size_t>((values + 1023) / 1024, 4096)), dim3(256),
-                         0, stream, parts, values, count, values, y);
+                         0, stream, parts, values, count, values, n, owners, y);
 }
 
 // y[rows, n] = x w^T by an algorithm. GATE_UP gives silu(gate) x up [rows, F]; cuBLASLt's product is put into `between`
-// first.
-static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, int product,
-                                       const llm42__algorithm *algorithm, const llm42__bf16 *w, const llm42__bf16 *x,
-                                       void *y, llm42__bf16 *between, int rows, llm42_error *error) {
+// first. With owners fp32 sums go to them and not to y.
+static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex, int product,
+                                          const llm42__algorithm *algorithm, const llm42__bf16 *w, const llm42__bf16 *x,
+                                          void *y, const llm42__owners &owners, llm42__bf16 *between, int rows,
+                                          llm42_error *error) {
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
     bool gated = product == LLM42__GATE_UP, fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
-    const llm42__leaves leaves = llm42__leaves_of(cu, product);
+    llm42__leaves leaves = llm42__leaves_of(cu, product);
+    leaves.owners = owners;
     const bool several = algorithm->leaves && leaves.count > 1;
     if (const llm42__leaf_kind *leaf = llm42__leaf_kind_of(algorithm)) {
         llm42__tile_fn *fn = fp32 ? leaf->fp32 : leaf->bf16;
@@ -373,11 +384,10 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
         LLM42__CU(fn(x, w, y, rows, n, k, llm42__groups{}, leaves, cu->device.multiProcessorCount, ex->stream));
         return LLM42_OK;
     }
-    if (several) {  // a product for each leaf, all at once
-        const size_t values = (size_t)rows * (size_t)n;
+    if (several || owners.rows) {  // a product for each leaf, all at once
         LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, ex->parts, error));
-        LLM42__CU(fp32 ? llm42__join_parts(ex->stream, ex->parts, leaves.count, values, (float *)y)
-                       : llm42__join_parts(ex->stream, ex->parts, leaves.count, values, (llm42__bf16 *)y));
+        LLM42__CU(fp32 ? llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (float *)y)
+                       : llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (llm42__bf16 *)y));
         return LLM42_OK;
     }
     LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
@@ -387,6 +397,11 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
                                 (llm42__bf16 *)y, count));
     }
     return LLM42_OK;
+}
+static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, int product,
+                                       const llm42__algorithm *algorithm, const llm42__bf16 *w, const llm42__bf16 *x,
+                                       void *y, llm42__bf16 *between, int rows, llm42_error *error) {
+    return llm42__run_product_to(cu, ex, product, algorithm, w, x, y, llm42__owners{}, between, rows, error);
 }
 
 // >>cuda-launches ------------------------------------------------------------------------------------------------
@@ -492,20 +507,22 @@ static llm42_result llm42__stage_end(llm42__cuda *cu, llm42__execution *ex, llm4
     return LLM42_OK;
 }
 
-// Gives a rank's part of an operator's output to the probe, once all ranks have given theirs: [rows, width] of each.
+// Gives a rank's part of an operator's output to the probe, once all ranks have given theirs: [rows, width] of each. A
+// rank gives several before the next one gives its first.
 // `copies` ranks one after the other have the same.
 static void llm42__show_values(llm42__cuda *cu, int layer, const char *name, int rows, int copies,
                                std::vector<float> *values) {
     llm42__cuda *first = cu->first;
     std::vector<float> all;
-    first->shown[cu->rank].swap(*values);
+    first->shown[cu->rank].push_back(std::move(*values));
     if (cu->rank + 1 < cu->ranks) return;
-    const size_t width = first->shown[0].size() / (size_t)rows;
+    const size_t width = first->shown[0].front().size() / (size_t)rows;
     for (size_t r = 0; r < (size_t)rows; r++)
         for (int rank = 0; rank < cu->ranks; rank += copies) {
-            const float *from = first->shown[rank].data() + r * width;
+            const float *from = first->shown[rank].front().data() + r * width;
             all.insert(all.end(), from, from + width);
         }
+    for (int rank = 0; rank < cu->ranks; rank++) first->shown[rank].pop_front();
     cu->probed->probe(cu->probed->probe_user, layer, name, rows, (int)(all.size() / (size_t)rows), all.data());
 }
 
@@ -566,12 +583,52 @@ static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__execution *ex, int
         LLM42__TRY(llm42__stage_end(cu, ex, error));         \
     } while (0)
 
+// True if FAST passes of so many rows take the INVARIANT order whatever it costs.
+static bool llm42__few(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
+    return schedule == LLM42_FAST && llm42__prefers_canonical(cu) && rows <= LLM42__FEW_ROWS;
+}
+
+// True if the sums of o (stage 0) or down (1) have leaves.
+static bool llm42__sums_leaves(const llm42__cuda *cu, llm42_schedule schedule, int rows, int stage) {
+    if (stage && cu->config.experts)
+        return llm42__has_leaves(cu) && (schedule == LLM42_INVARIANT || llm42__few(cu, schedule, rows));
+    return llm42__algorithm_of(cu, stage ? LLM42__DOWN : LLM42__O, schedule, rows)->leaves;
+}
+
+// The rows that each rank norms of a pass (llm42__rank_parts.own_rows); 0: all. All exchanges of a pass are alike in
+// this, since x lies only where it is normed. Parts in bf16 are half as large. For them a second meeting does not pay.
+static int llm42__own_rows(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
+    const bool some = cu->ranks > 1 && !cu->execution[0].gathered && !cu->first->probed &&
+                      rows >= cu->first->own_rows_from && llm42__sums_leaves(cu, schedule, rows, 0) &&
+                      llm42__sums_leaves(cu, schedule, rows, 1);
+    return some ? (rows + cu->ranks - 1) / cu->ranks : 0;
+}
+
+// Where the rows that a rank norms have their parts from rank `from`, as if all rows were there: each rank has memory
+// for [from rank][own rows, Dp].
+static float *llm42__parts_for(const llm42__cuda *owner, int from, int which, int stage, int own_rows) {
+    const ptrdiff_t rows = (ptrdiff_t)(from - owner->rank) * own_rows;
+    return (float *)((uintptr_t)owner->execution[which].part[stage] + (uintptr_t)(rows * owner->Dp * 4));
+}
+static llm42__owners llm42__owners_of(const llm42__cuda *cu, const llm42__execution *ex, llm42_schedule schedule,
+                                      int rows, int stage) {
+    llm42__owners owners = {};
+    owners.rows = llm42__own_rows(cu, schedule, rows);
+    const int which = ex == &cu->execution[1];
+    for (int r = 0; r < cu->ranks && owners.rows; r++)
+        owners.to[r] = llm42__parts_for(llm42__rank(cu->first, r), cu->rank, which, stage, owners.rows);
+    return owners;
+}
+
 static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__execution *ex, int product, llm42_schedule schedule,
                                            const llm42__bf16 *w, const llm42__bf16 *x, void *y, int rows,
                                            llm42_error *error) {
     const llm42__algorithm *algorithm = llm42__algorithm_of(cu, product, schedule, rows);
-    LLM42__STAGE(llm42__product_names[product],
-                 LLM42__TRY(llm42__run_product(cu, ex, product, algorithm, w, x, y, ex->gate_up, rows, error)));
+    const bool cut = llm42__cut(cu, product);
+    const llm42__owners owners = cut ? llm42__owners_of(cu, ex, schedule, rows, product == LLM42__DOWN)
+                                     : llm42__owners{};
+    LLM42__STAGE(llm42__product_names[product], LLM42__TRY(llm42__run_product_to(cu, ex, product, algorithm, w, x, y,
+                                                                                 owners, ex->gate_up, rows, error)));
     return LLM42_OK;
 }
 
@@ -708,22 +765,11 @@ static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, i
         if (sum->kind == LLM42__LEAVES_MAIL) kernel = llm42__k_norm<KIND, LLM42__LEAVES_MAIL>;
     }
     const int block = by_mail ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32) : threads;
-    LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(rows, most)), dim3((unsigned)block), 0,
+    const int own = KIND == LLM42__ADD && sum->parts.own_rows ? sum->parts.own_rows : rows;
+    LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(own, most)), dim3((unsigned)block), 0,
                                                  ex->stream, ex->x, sum->parts, weight, ex->h, meta, rows, cu->D,
                                                  cu->Dp, threads, cu->config.norm_eps)));
     return LLM42_OK;
-}
-
-// True if FAST passes of so many rows take the INVARIANT order whatever it costs.
-static bool llm42__few(const llm42__cuda *cu, const llm42__shape_key *key) {
-    return key->schedule == LLM42_FAST && llm42__prefers_canonical(cu) && key->rows <= LLM42__FEW_ROWS;
-}
-
-// True if the sums of o (stage 0) or down (1) have leaves.
-static bool llm42__sums_leaves(const llm42__cuda *cu, const llm42__shape_key *key, int stage) {
-    if (stage && cu->config.experts)
-        return llm42__has_leaves(cu) && (key->schedule == LLM42_INVARIANT || llm42__few(cu, key));
-    return llm42__algorithm_of(cu, stage ? LLM42__DOWN : LLM42__O, key->schedule, key->rows)->leaves;
 }
 
 // Where a rank puts its sums of o (stage 0) or down (1).
@@ -738,28 +784,34 @@ static bool llm42__early(const llm42__cuda *cu) { return !cu->desc.overlap; }
 // where two passes run at once, there is always room on a device for what another one waits for. Those who watch a pass
 // have to find the parts where they were put.
 static bool llm42__by_mail(const llm42__cuda *cu, const llm42__shape_key *key, bool leaves) {
-    const int most = std::min((int)LLM42__MAIL_ROWS / (leaves ? 2 : 1), cu->device.multiProcessorCount / 2 - 2);
+    const int most = std::min((int)LLM42__MAIL_ROWS, cu->device.multiProcessorCount / 2 - 2);
     return cu->execution[0].mail[0] && !cu->execution[0].gathered && !cu->probed && key->rows <= most &&
            2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
 }
 
 // What the ranks have put there in layer l. cu: the rank that is to read it.
 static llm42__sum llm42__sum_of(llm42__cuda *cu, int which, const llm42__shape_key *key, int l, int stage) {
-    const bool leaves = llm42__sums_leaves(cu, key, stage);
+    const bool leaves = llm42__sums_leaves(cu, key->schedule, key->rows, stage);
     llm42__sum sum = llm42__whole(cu->execution[which].delta);
     if (cu->ranks == 1) return sum;
     const bool by_mail = llm42__by_mail(cu, key, leaves);
     sum.kind = by_mail ? leaves ? LLM42__LEAVES_MAIL : LLM42__ROUNDED_MAIL : leaves ? LLM42__LEAVES : LLM42__ROUNDED;
     sum.parts.ranks = cu->ranks, sum.parts.self = cu->rank;
+    sum.parts.own_rows = llm42__own_rows(cu, key->schedule, key->rows);
     sum.parts.exchange = (unsigned)(2 * l + stage);
     sum.parts.early = llm42__early(cu);
     sum.parts.ended = cu->first->ended ? cu->first->ended + which : nullptr;
-    for (int r = 0; r < cu->ranks; r++) sum.parts.mail[r] = llm42__rank(cu->first, r)->execution[which].mail[stage];
+    for (int r = 0; r < cu->ranks; r++) {
+        const llm42__execution *ex = &llm42__rank(cu->first, r)->execution[which];
+        sum.parts.mail[r] = ex->mail[stage], sum.parts.h[r] = ex->h;
+    }
     const size_t bytes = (size_t)key->rows * (size_t)cu->Dp * (leaves ? 4 : 2);
-    for (int r = 0; r < cu->ranks; r++)
-        sum.parts.of[r] = cu->execution[which].gathered
-                              ? (const char *)cu->execution[which].gathered + (size_t)r * bytes
-                              : (const char *)llm42__rank(cu->first, r)->execution[which].part[stage];
+    const char *gathered = (const char *)cu->execution[which].gathered;
+    for (int r = 0; r < cu->ranks; r++) {
+        const void *part = llm42__rank(cu->first, r)->execution[which].part[stage];
+        if (sum.parts.own_rows) part = llm42__parts_for(cu, r, which, stage, sum.parts.own_rows);
+        sum.parts.of[r] = gathered ? gathered + (size_t)r * bytes : part;
+    }
     return sum;
 }
 
@@ -803,7 +855,7 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
                                          : llm42__enqueue_route(cu, ex, (const llm42__bf16 *)ex->router, rows, error));
                  LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, ex->stream, ex->route_id, rows,
                                          c->experts, used, ex->route_offset, ex->route_source, ex->route_place)));
-    const bool cut = llm42__sums_leaves(cu, key, 1);
+    const bool cut = llm42__sums_leaves(cu, key->schedule, rows, 1);
     void *sum = llm42__sum_at(cu, ex, 1);
     llm42__leaves leaves = llm42__leaves_of(cu, LLM42__DOWN);
     leaves.part_stride = (size_t)entries * (size_t)cu->Dp;
@@ -815,10 +867,11 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
                              ex->gated, layer->w[LLM42__DOWN], cut ? (void *)ex->parts : ex->expert_out, entries,
                              cu->Dp, cu->Fp, out, leaves, processors, ex->stream)));
     if (cut) {
+        const llm42__owners owners = llm42__owners_of(cu, ex, key->schedule, rows, 1);
         auto combine = [&](auto *to) {
             return llm42__launch(llm42__k_combine_leaves<std::remove_pointer_t<decltype(to)>>, dim3((unsigned)rows),
                                  dim3(256), 0, ex->stream, ex->parts, leaves.part_stride, leaves.count, ex->route_place,
-                                 ex->route_weight, used, cu->Dp, to);
+                                 ex->route_weight, used, cu->Dp, owners, to);
         };
         LLM42__STAGE("route", LLM42__CU(cu->ranks > 1 ? combine((float *)sum) : combine((llm42__bf16 *)sum)));
         return LLM42_OK;
@@ -1016,10 +1069,15 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, int which, const llm42__shap
     auto meta_of = [&](llm42__cuda *rank) {
         return llm42__meta_at(rank, rank->execution[which].meta, &at, LLM42__FULL);
     };
-    auto norms = [&](int l, int stage) {
-        return llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
+    llm42__execution *ex = &cu->execution[which];  // for LLM42__STAGE
+    // Ranks that have normed only some rows wait for the h of the others.
+    const bool own_rows = llm42__own_rows(cu, key->schedule, key->rows);
+    auto norms = [&](int l, int stage) -> llm42_result {
+        LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
             return llm42__enqueue_layer_norm(rank, which, key, l, stage, &at, error);
-        });
+        }));
+        if (own_rows && (l || stage)) LLM42__STAGE("exchange", LLM42__TRY(llm42__enqueue_meeting(cu, which, error)));
+        return LLM42_OK;
     };
     for (int l = 0; l < layers; l++) {
         LLM42__TRY(norms(l, 0));
@@ -1039,6 +1097,7 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, int which, const llm42__shap
         return llm42__enqueue_norm<LLM42__ADD_DRAWS>(rank, &rank->execution[which], key->draws, &sum, rank->final_norm,
                                                      meta_of(rank), error);
     }));
+    if (own_rows) LLM42__STAGE("exchange", LLM42__TRY(llm42__enqueue_meeting(cu, which, error)));
     if (key->draws > cu->max_draws) return LLM42_OK;
     return llm42__enqueue_head(cu, which, llm42__head_schedule(key), 0, key->draws, meta_of(cu), error);
 }
@@ -1371,15 +1430,33 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
 // Calls: cuda-tasks, cuda-graphs, cuda-launches.
 // Invariant: at most one pass is in flight, and it is in execution 1.
 
-// Empties the mailboxes, before the numbers of passes begin anew.
-static llm42_result llm42__empty_mail(llm42__cuda *cu, int which, llm42_error *error) {
-    return llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        const size_t bytes = (size_t)cu->ranks * LLM42__MAIL_ROWS * (size_t)cu->Dp * 2 * sizeof(float);
-        for (ulonglong2 *box : rank->execution[which].mail)
-            if (box) LLM42__CU(cudaMemset(box, 0, bytes));
-        LLM42__CU(cudaDeviceSynchronize());
+// Waits for a pass, and no longer if a device fails: the others then wait for it until llm42__end_pass tells them.
+static llm42_result llm42__wait(llm42__cuda *cu, int which, llm42_error *error) {
+    if (cu->devices == 1) {
+        LLM42__CU(cudaStreamSynchronize(cu->execution[which].stream));
         return LLM42_OK;
-    });
+    }
+    for (bool all = false; !all;) {
+        all = true;
+        for (int r = 0; r < cu->ranks; r++) {
+            const cudaError_t status = cudaStreamQuery(llm42__rank(cu, r)->execution[which].stream);
+            all &= status == cudaSuccess;
+            if (status == cudaErrorNotReady) cudaGetLastError();  // which is no error
+            else LLM42__TRY(llm42__of_rank(llm42__rank(cu, r), llm42__cuda_status(error, "a pass", status), error));
+        }
+    }
+    return LLM42_OK;
+}
+
+// Empties the mailboxes, before the numbers of passes begin anew. It does not wait for a pass in flight beside it.
+static llm42_result llm42__empty_mail(llm42__cuda *cu, int which, llm42_error *error) {
+    LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
+        const llm42__execution *ex = &rank->execution[which];
+        for (ulonglong2 *box : ex->mail)
+            if (box) LLM42__CU(cudaMemsetAsync(box, 0, llm42__mail_bytes(cu), ex->stream));
+        return LLM42_OK;
+    }));
+    return llm42__wait(cu, which, error);
 }
 
 // An error if a pass cannot run, or cannot have run, because no device waits for others any more (llm42__end_pass).
@@ -1408,24 +1485,6 @@ static llm42_result llm42__launch_pass(llm42__cuda *cu, int which, const llm42_p
         LLM42__CU(cudaGraphLaunch(graph->exec[which][rank->own_device], rank->execution[which].stream));
         return LLM42_OK;
     });
-}
-
-// Waits for a pass, and no longer if a device fails: the others then wait for it until llm42__end_pass tells them.
-static llm42_result llm42__wait(llm42__cuda *cu, int which, llm42_error *error) {
-    if (cu->devices == 1) {
-        LLM42__CU(cudaStreamSynchronize(cu->execution[which].stream));
-        return LLM42_OK;
-    }
-    for (bool all = false; !all;) {
-        all = true;
-        for (int r = 0; r < cu->ranks; r++) {
-            const cudaError_t status = cudaStreamQuery(llm42__rank(cu, r)->execution[which].stream);
-            all &= status == cudaSuccess;
-            if (status == cudaErrorNotReady) cudaGetLastError();  // which is no error
-            else LLM42__TRY(llm42__of_rank(llm42__rank(cu, r), llm42__cuda_status(error, "a pass", status), error));
-        }
-    }
-    return LLM42_OK;
 }
 
 // Ends what is left of a pass that has failed: no kernel of it may still run, and no device wait for another. A pass in
@@ -1734,11 +1793,10 @@ static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *lis
         want((char **)&ex->logits, (size_t)cu->max_draws * (size_t)cu->Vp * llm42__out_bytes(cu, LLM42__HEAD));
     if (cu->ranks > 1) {
         want((char **)&ex->own_logits, (size_t)cu->max_draws * (size_t)cu->Vr * llm42__out_bytes(cu, LLM42__HEAD));
-        for (void *&part : ex->part) want((char **)&part, R * Dp * 4);
+        for (void *&part : ex->part) want((char **)&part, (R + (size_t)cu->ranks) * Dp * 4);
         want((char **)&ex->flag, LLM42__FLAG_BYTES);
         for (ulonglong2 *&box : ex->mail)
-            if (cu->devices == cu->ranks)
-                want((char **)&box, (size_t)cu->ranks * LLM42__MAIL_ROWS * Dp * 2 * sizeof(float));
+            if (cu->devices == cu->ranks) want((char **)&box, llm42__mail_bytes(cu));
         if (cu->options.exchange == LLM42_CUDA_NCCL) want((char **)&ex->gathered, (size_t)cu->ranks * R * Dp * 4);
     }
     want((char **)&ex->workspace, llm42__workspace_bytes);
@@ -2007,10 +2065,11 @@ static llm42_result llm42__right(llm42__trial *t, int product, const llm42__algo
     LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
     LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof *t->differ, ex->stream));
     if (fp32)
-        llm42__k_far<<<1056, 256, 0, ex->stream>>>((const float *)t->y, t->sums, rows, n, gated, slack, t->differ);
+        llm42__k_far<float>
+            <<<1056, 256, 0, ex->stream>>>((const float *)t->y, t->sums, rows, n, gated, slack, t->differ);
     else
-        llm42__k_far<<<1056, 256, 0, ex->stream>>>((const llm42__bf16 *)t->y, t->sums, rows, n, gated, slack,
-                                                   t->differ);
+        llm42__k_far<llm42__bf16>
+            <<<1056, 256, 0, ex->stream>>>((const llm42__bf16 *)t->y, t->sums, rows, n, gated, slack, t->differ);
     return llm42__none_counted(t, right, error);
 }
 
@@ -2260,6 +2319,7 @@ static llm42_result llm42__device_alive(llm42_error *error) {
 
 static const llm42__tests llm42__device_tests = {llm42__run_product, llm42__right,           llm42__time_algorithm,
                                                  llm42__find_order,  llm42__algorithm_holds, llm42__device_alive};
+static const llm42__tests *llm42__algorithm_tests = &llm42__device_tests;  // another one without a GPU
 
 static std::string llm42__algorithm_name(const llm42__algorithm *algorithm) {
     if (algorithm->tile >= 0)
@@ -2822,9 +2882,9 @@ static llm42_result llm42__open_algorithms(llm42__cuda *cu, llm42_error *error) 
     };
     clear();
     if (cu->options.algorithm_file && llm42__read_algorithms(cu))
-        return cu->options.no_check ? LLM42_OK : llm42__prove_algorithms(cu, &llm42__device_tests, error);
+        return cu->options.no_check ? LLM42_OK : llm42__prove_algorithms(cu, llm42__algorithm_tests, error);
     clear();
-    LLM42__TRY(llm42__choose_algorithms(cu, &llm42__device_tests, error));
+    LLM42__TRY(llm42__choose_algorithms(cu, llm42__algorithm_tests, error));
     if (cu->options.algorithm_file) llm42__write_algorithms(cu);
     return LLM42_OK;
 }

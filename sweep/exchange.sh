@@ -26,9 +26,13 @@ awk -F '\t' -v type="$TYPE" -v measured="$1" -v calibration="$2" '
         next
     }
     FILENAME == measured {
-        if ($at["type"] != type || ($at["way"] != "mail" && $at["way"] != "meeting")) next
+        # Engines take mail where there is any, then own_rows, then meetings.
+        rank = index("meeting own_rows mail", $at["way"])
+        if ($at["type"] != type || !rank) next
         if ($at["bits"] != "equal") fail(measured ":" FNR ": the ranks had different bits")
-        row[++rows] = $at["ranks"] "\t" $at["rows"] "\t" $at["exchange_us"]
+        key = $at["ranks"] "\t" $at["rows"]
+        if (!(key in place)) place[key] = ++rows
+        if (rank > best[key]) { best[key] = rank; row[place[key]] = key "\t" $at["exchange_us"] }
         next
     }
     FNR == 1 && !rows { fail(measured ": no exchange of parts in " type) }

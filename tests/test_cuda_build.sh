@@ -87,6 +87,16 @@ elif builds "make cuda" cuda B="$out" \
     # Attention's tasks, algorithm files, memory and the choice of algorithms, on the host.
     builds "the host's part" B="$out" "$out/tests/cuda_host" &&
         if "$out/tests/cuda_host" >"$out/log" 2>&1; then passed=$((passed + 1)); else fail "the host's part"; fi
+    # The kernels themselves, on the CPU: their bits are those of the CPU backend in the arithmetic sm90.
+    builds "the emulated backend" CUDA=1 B="$out" EMULATED_CFLAGS=-O2 "$out/tests/cuda_emulated" &&
+        for model in "synthetic:tiny --leaves 8 --tensor-parallel 2 --devices 2" "tests/arch/qwen3_moe --leaves 1"; do
+            # shellcheck disable=SC2086
+            if "$out/tests/cuda_emulated" --part arithmetic --model $model >"$out/log" 2>&1; then
+                passed=$((passed + 1))
+            else
+                fail "the kernels on the CPU, $model"
+            fi
+        done
     builds "what is built in stays built in" B="$out" "$out/determinism"
     if grep -q building "$out/log"; then fail "plain make after make cuda built again"; else passed=$((passed + 1)); fi
 fi

@@ -7,15 +7,19 @@
 //
 //     mail             ours for few rows: the norm sends and receives the parts itself
 //     meeting          ours for more rows: the devices meet, then the norm reads the parts from each other's memory
+//     own_rows         ours for many rows of fp32: each device adds and norms half of the rows. The other one writes
+//     its
+//                      part of them into this one's memory. They meet, norm, send each other h, and meet again
 //     nccl_all_gather  NCCL copies all parts to all devices, then the norm adds them in the order of ours
 //     nccl_all_reduce  NCCL adds the parts, in bf16, then comes the norm of one device, as in serving engines
 //     none             no exchange: the norm of one device
 //
-// Parts are bf16, as in FAST passes, or fp32, as in INVARIANT passes. Before a number of rows is timed, x and h of all
-// steps are compared: on both ranks, and by NCCL's ways with ours. The control is a chain in which a rank does not
+// Parts are bf16, as in FAST passes, or fp32, as in INVARIANT passes. Before a number of rows is timed, h of all steps
+// is compared: on both ranks, and each way with the first of ours. The control is a chain in which a rank does not
 // write its part of one step, so that an old part is exchanged: the comparison has to find it.
 enum { EXCHANGE_RANKS = 2, STEPS = 64, MOST_EXCHANGED = 2048, STALE_STEP = 37 };
-enum exchange_way { OURS, ALL_GATHER, ALL_REDUCE, NO_EXCHANGE, EXCHANGE_WAYS };
+enum exchange_way { MAIL, MEETING, OWN_ROWS, ALL_GATHER, ALL_REDUCE, NO_EXCHANGE, EXCHANGE_WAYS };
+static const char *const way_names[] = {"mail", "meeting", "own_rows", "nccl_all_gather", "nccl_all_reduce", "none"};
 
 // to = from, for a part and for what is compared. Work: a thread copies 16 bytes at a time.
 __global__ void __launch_bounds__(256) copy_pieces(const uint4 *from, uint4 *to, size_t pieces) {
@@ -41,7 +45,8 @@ __global__ void spin(long long cycles) {
 struct exchange_rank {
     void *base[2];         // [most rows + STEPS, D], bf16 and fp32: the part of step i begins at row i
     llm42__bf16 *start;    // x before the first step, the same for all ranks
-    llm42__bf16 *seen[2];  // of two chains: [STEPS][x and h][rows, D]
+    llm42__bf16 *seen[2];  // of two chains: [STEPS][rows, D], h of each step
+    ulonglong2 *mail[2];   // of its execution
     float *weight;
     void *gathered;  // of its execution, which has it only where NCCL exchanges
     cudaEvent_t begin, end;
@@ -66,16 +71,22 @@ struct chain {
     exchange_way way;
     bool fp32;
     int rows;
-    int seen;    // where x and h of each step go; -1: nowhere
+    int seen;    // where h of each step goes; -1: nowhere
     bool stale;  // the control
 };
 
 static bool by_nccl(exchange_way way) { return way == ALL_GATHER || way == ALL_REDUCE; }
 
-// The backend's functions ask whether an execution has memory for what NCCL gathers.
+static bool ours(exchange_way way) { return way == MAIL || way == MEETING || way == OWN_ROWS; }
+
+// The backend's functions ask whether an execution has memory for what NCCL gathers, and whether it has mailboxes.
 static void take_way(exchange_bench *e, exchange_way way) {
-    for (int r = 0; r < EXCHANGE_RANKS; r++)
-        llm42__rank(e->b.cu, r)->execution[0].gathered = by_nccl(way) ? e->rank[r].gathered : nullptr;
+    for (int r = 0; r < EXCHANGE_RANKS; r++) {
+        llm42__execution *ex = &llm42__rank(e->b.cu, r)->execution[0];
+        ex->gathered = by_nccl(way) ? e->rank[r].gathered : nullptr;
+        for (int stage = 0; stage < 2; stage++) ex->mail[stage] = way == MAIL ? e->rank[r].mail[stage] : nullptr;
+    }
+    e->b.cu->own_rows_from = way == OWN_ROWS ? 1 : INT_MAX;
 }
 
 // >>steps --------------------------------------------------------------------------------------------------------
@@ -123,24 +134,34 @@ static llm42_result enqueue_step(exchange_bench *e, const chain *c, int step, ll
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
         if (c->stale && step == STALE_STEP && rank->rank) return LLM42_OK;
         const char *from = (const char *)e->rank[rank->rank].base[c->fp32] + (size_t)step * row;
+        llm42__execution *ex = &rank->execution[0];
+        if (c->way == OWN_ROWS)
+            return llm42__cuda_status(error, "llm42__join_parts(",
+                                      llm42__join_parts(ex->stream, (const float *)from, 1, c->rows, rank->Dp,
+                                                        llm42__owners_of(rank, ex, key.schedule, c->rows, stage),
+                                                        (float *)nullptr));
         return enqueue_copy(rank, from, rank->execution[0].part[stage], (size_t)c->rows * row, error);
     }));
-    if (c->way == OURS || c->way == ALL_GATHER) LLM42__TRY(llm42__enqueue_exchange(cu, 0, &key, layer, stage, error));
+    const bool by_parts = ours(c->way) || c->way == ALL_GATHER;
+    if (by_parts) LLM42__TRY(llm42__enqueue_exchange(cu, 0, &key, layer, stage, error));
     if (c->way == ALL_REDUCE) LLM42__TRY(enqueue_all_reduce(cu, stage, values, error));
-    return llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
+    LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         const llm42__execution *ex = &rank->execution[0];
         const exchange_rank *mine = &e->rank[rank->rank];
-        llm42__bf16 *seen = c->seen < 0 ? nullptr : mine->seen[c->seen] + 2 * (size_t)step * values;
         llm42__execution own = {};
         llm42__meta meta = {};
-        own.stream = ex->stream, own.x = ex->x, own.h = seen ? seen + values : ex->h;
+        own.stream = ex->stream, own.x = ex->x, own.h = ex->h;
         meta.header = (const llm42__header *)ex->meta;
         const void *whole = c->way == ALL_REDUCE ? ex->gathered : c->fp32 ? mine->base[0] : ex->part[stage];
-        const llm42__sum sum = c->way == OURS || c->way == ALL_GATHER ? llm42__sum_of(rank, 0, &key, layer, stage)
-                                                                      : llm42__whole((const llm42__bf16 *)whole);
-        LLM42__TRY(llm42__enqueue_norm<LLM42__ADD>(rank, &own, c->rows, &sum, mine->weight, meta, error));
-        return seen ? enqueue_copy(rank, own.x, seen, values * sizeof *seen, error) : LLM42_OK;
-    });
+        llm42__sum sum = by_parts ? llm42__sum_of(rank, 0, &key, layer, stage)
+                                  : llm42__whole((const llm42__bf16 *)whole);
+        if (c->seen >= 0) {
+            own.h = mine->seen[c->seen] + (size_t)step * values;
+            for (int r = 0; r < EXCHANGE_RANKS; r++) sum.parts.h[r] = e->rank[r].seen[c->seen] + (size_t)step * values;
+        }
+        return llm42__enqueue_norm<LLM42__ADD>(rank, &own, c->rows, &sum, mine->weight, meta, error);
+    }));
+    return c->way == OWN_ROWS ? llm42__enqueue_meeting(cu, 0, error) : LLM42_OK;
 }
 
 static llm42_result enqueue_chain(exchange_bench *e, const chain *c, llm42_error *error) {
@@ -251,7 +272,7 @@ static llm42_result prepare_chain(exchange_bench *e, const chain *c, chain_graph
 }
 
 // >>bits ---------------------------------------------------------------------------------------------------------
-// Runs a chain once and keeps x and h of each step.
+// Runs a chain once and keeps h of each step.
 static llm42_result watch_chain(exchange_bench *e, const chain *c, llm42_error *error) {
     llm42__cuda *cu = e->b.cu;
     chain_graphs graphs;
@@ -259,7 +280,7 @@ static llm42_result watch_chain(exchange_bench *e, const chain *c, llm42_error *
     LLM42__TRY(prepare_chain(e, c, &graphs, error));
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         LLM42__CU(cudaMemsetAsync(e->rank[rank->rank].seen[c->seen], 0x11 * (c->seen + 1),
-                                  (size_t)2 * STEPS * (size_t)c->rows * (size_t)cu->Dp * sizeof(llm42__bf16),
+                                  (size_t)STEPS * (size_t)c->rows * (size_t)cu->Dp * sizeof(llm42__bf16),
                                   rank->execution[0].stream));
         return LLM42_OK;
     }));
@@ -272,7 +293,7 @@ static llm42_result compare_seen(const exchange_bench *e, int r, int seen, int r
     unsigned count = 0;
     LLM42__CU(cudaMemsetAsync(e->differ, 0, sizeof *e->differ, stream));
     llm42__k_differ<<<1056, 512, 0, stream>>>((const uint16_t *)e->rank[0].seen[0],
-                                              (const uint16_t *)e->rank[r].seen[seen], 2 * STEPS * rows,
+                                              (const uint16_t *)e->rank[r].seen[seen], STEPS * rows,
                                               (size_t)e->b.cu->Dp, 0, e->differ);
     LLM42__CU(cudaGetLastError());
     LLM42__CU(cudaMemcpyAsync(&count, e->differ, sizeof count, cudaMemcpyDeviceToHost, stream));
@@ -281,7 +302,7 @@ static llm42_result compare_seen(const exchange_bench *e, int r, int seen, int r
     return LLM42_OK;
 }
 
-// Runs a chain and compares it with ours, on both ranks.
+// Runs a chain and compares it with the first one that was kept, on both ranks.
 static llm42_result compare_chain(exchange_bench *e, const chain *c, bool *same, llm42_error *error) {
     LLM42__TRY(watch_chain(e, c, error));
     *same = true;
@@ -294,7 +315,9 @@ static llm42_result compare_chain(exchange_bench *e, const chain *c, bool *same,
 }
 
 // >>times --------------------------------------------------------------------------------------------------------
-static bool has_way(exchange_way way, bool fp32) {
+static bool has_way(const exchange_bench *e, exchange_way way, bool fp32, int rows) {
+    if (way == MAIL) return rows <= LLM42__MAIL_ROWS && e->rank[0].mail[0];
+    if (way == OWN_ROWS) return fp32;
 #ifdef LLM42_NCCL
     return way != ALL_REDUCE || !fp32;
 #else
@@ -305,18 +328,20 @@ static bool has_way(exchange_way way, bool fp32) {
 
 struct exchange_times {
     double us[EXCHANGE_WAYS];
-    bool same[EXCHANGE_WAYS], found;  // found: the control's old part
+    bool same[EXCHANGE_WAYS], found[EXCHANGE_WAYS];  // found: the control's old part
 };
 
 static llm42_result check_ways(exchange_bench *e, bool fp32, int rows, exchange_times *t, llm42_error *error) {
-    bool same;
-    for (exchange_way way : {OURS, ALL_GATHER, ALL_REDUCE}) {
-        const chain c = {way, fp32, rows, way == OURS ? 0 : 1, false};
-        if (has_way(way, fp32)) LLM42__TRY(compare_chain(e, &c, &t->same[way], error));
+    for (exchange_way way : {MEETING, MAIL, OWN_ROWS, ALL_GATHER, ALL_REDUCE}) {
+        const chain c = {way, fp32, rows, way == MEETING ? 0 : 1, false};
+        if (has_way(e, way, fp32, rows)) LLM42__TRY(compare_chain(e, &c, &t->same[way], error));
     }
-    const chain control = {OURS, fp32, rows, 1, true};
-    LLM42__TRY(compare_chain(e, &control, &same, error));
-    t->found = !same;
+    for (exchange_way way : {MEETING, MAIL, OWN_ROWS}) {
+        bool same = false;
+        const chain control = {way, fp32, rows, 1, true};
+        if (has_way(e, way, fp32, rows)) LLM42__TRY(compare_chain(e, &control, &same, error));
+        t->found[way] = !same;
+    }
     return LLM42_OK;
 }
 
@@ -327,11 +352,12 @@ static llm42_result time_ways(exchange_bench *e, bool fp32, int rows, exchange_t
     double times[EXCHANGE_WAYS][TIMES + 1];
     for (int w = 0; w < EXCHANGE_WAYS; w++) {
         chains[w] = {(exchange_way)w, fp32, rows, -1, false};
-        if (has_way(chains[w].way, fp32)) LLM42__TRY(prepare_chain(e, &chains[w], &graphs[w], error));
+        if (has_way(e, chains[w].way, fp32, rows)) LLM42__TRY(prepare_chain(e, &chains[w], &graphs[w], error));
     }
     for (int round = 0; round <= TIMES; round++)
         for (int w = 0; w < EXCHANGE_WAYS; w++)
-            if (has_way(chains[w].way, fp32)) LLM42__TRY(run_chain(e, &chains[w], &graphs[w], &times[w][round], error));
+            if (has_way(e, chains[w].way, fp32, rows))
+                LLM42__TRY(run_chain(e, &chains[w], &graphs[w], &times[w][round], error));
     for (int w = 0; w < EXCHANGE_WAYS; w++) {
         std::sort(times[w] + 1, times[w] + 1 + TIMES);
         t->us[w] = times[w][1 + TIMES / 2];
@@ -340,27 +366,22 @@ static llm42_result time_ways(exchange_bench *e, bool fp32, int rows, exchange_t
 }
 
 static llm42_result exchange_at(exchange_bench *e, bool fp32, int rows, llm42_error *error) {
-    static const char *const names[] = {"", "nccl_all_gather", "nccl_all_reduce", "none"};
     exchange_times t = {};
     progress(&e->b, "exchange: %d rows, %s", rows, fp32 ? "fp32" : "bf16");
     LLM42__TRY(check_ways(e, fp32, rows, &t, error));
     LLM42__TRY(time_ways(e, fp32, rows, &t, error));
-    const chain c = {OURS, fp32, rows, -1, false};
-    const llm42__shape_key key = key_of(&c);
-    take_way(e, OURS);
-    const char *ours = llm42__by_mail(e->b.cu, &key, fp32) ? "mail" : "meeting";
     for (int w = 0; w < EXCHANGE_WAYS; w++) {
         const exchange_way way = (exchange_way)w;
-        if (!has_way(way, fp32)) continue;
-        kernels_line line = kernels_line_of("exchange", fp32 ? "fp32" : "bf16", way == OURS ? ours : names[w], rows);
+        if (!has_way(e, way, fp32, rows)) continue;
+        kernels_line line = kernels_line_of("exchange", fp32 ? "fp32" : "bf16", way_names[w], rows);
         line.ranks = EXCHANGE_RANKS;
         line.us = t.us[w];
         line.exchange_us = way == NO_EXCHANGE ? 0 : std::max(0.0, t.us[w] - t.us[NO_EXCHANGE]);
-        const double gather = has_way(ALL_GATHER, fp32) ? t.us[ALL_GATHER] - t.us[NO_EXCHANGE] : 0;
+        const double gather = has_way(e, ALL_GATHER, fp32, rows) ? t.us[ALL_GATHER] - t.us[NO_EXCHANGE] : 0;
         if (gather > 0 && way != NO_EXCHANGE) line.relative_pct = 100 * line.exchange_us / gather;
         if (way != NO_EXCHANGE) line.bits = t.same[w] ? "equal" : "differ";
-        line.must_equal = way == OURS || way == ALL_GATHER;
-        line.control = way == OURS, line.control_failed = way == OURS && !t.found;
+        line.must_equal = ours(way) || way == ALL_GATHER;
+        line.control = ours(way), line.control_failed = ours(way) && !t.found[w];
         const std::string how = by_nccl(way) && e->one_by_one ? "launched one by one" : "CUDA graphs",
                           note = by_nccl(way) ? nccl_version() + ", " + how : how;
         line.note = note.c_str();
@@ -387,11 +408,12 @@ static llm42_result open_exchange_rank(exchange_bench *e, llm42__cuda *rank, llm
             rank->algorithms[product][schedule].assign(rank->buckets.size(), algorithm);
         }
     mine->gathered = rank->execution[0].gathered;
+    for (int stage = 0; stage < 2; stage++) mine->mail[stage] = rank->execution[0].mail[stage];
     LLM42__TRY(e->memory.take((llm42__bf16 **)&mine->base[0], based, error));
     LLM42__TRY(e->memory.take((float **)&mine->base[1], based, error));
     LLM42__TRY(e->memory.take(&mine->start, values, error));
     LLM42__TRY(e->memory.take(&mine->weight, D, error));
-    for (llm42__bf16 *&seen : mine->seen) LLM42__TRY(e->memory.take(&seen, 2 * STEPS * values, error));
+    for (llm42__bf16 *&seen : mine->seen) LLM42__TRY(e->memory.take(&seen, STEPS * values, error));
     if (!rank->rank) LLM42__TRY(e->memory.take(&e->differ, 1, error));
     const std::vector<float> weight(D, 1.0f);
     LLM42__CU(cudaMemcpy(mine->weight, weight.data(), D * sizeof weight[0], cudaMemcpyHostToDevice));
@@ -445,7 +467,7 @@ static llm42_result open_exchange(exchange_bench *e, const llm42_model *model, l
     llm42__log_device(cu);
     llm42__log(s->log, s->log_user, "cuda kernels: %d", LLM42__KERNELS);
     llm42__log(s->log, s->log_user, "cuda ranks: %d on %d devices", cu->ranks, cu->devices);
-    if (has_way(ALL_GATHER, false))
+    if (has_way(e, ALL_GATHER, false, 1))
         llm42__log(s->log, s->log_user, "cuda nccl: %s, without NVLink multicast", nccl_version().c_str());
     return LLM42_OK;
 }

@@ -26,11 +26,10 @@ static llm42_result fastest_of(const bench *b, int product, int rows, const std:
 static llm42_result time_join(const bench *b, int product, int rows, llm42__bf16 *y, double *us, llm42_error *error) {
     int n, k;
     llm42__product_shape(b->cu, product, &n, &k);
-    const size_t values = (size_t)rows * (size_t)n;
     return time_launches(
         b, LAYERS_IN_TURN,
         [&](int) -> llm42_result {
-            LLM42__CU(llm42__join_parts(b->ex->stream, b->ex->parts, b->cu->leaves, values, y));
+            LLM42__CU(llm42__join_parts(b->ex->stream, b->ex->parts, b->cu->leaves, rows, n, llm42__owners{}, y));
             return LLM42_OK;
         },
         us, error);

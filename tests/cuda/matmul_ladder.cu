@@ -175,7 +175,8 @@ __global__ void __launch_bounds__(MMA_THREADS) step_mma(const bf16 *x, const bf1
         }
         __syncthreads();  // everyone has read it
     }
-    llm42__write_outputs<TILES, false>(sum, y, n, (int)blockIdx.x * ring::OUTPUTS + my_output, row0, rows);
+    llm42__write_outputs<TILES, false>(sum, y, llm42__owners{}, n, (int)blockIdx.x * ring::OUTPUTS + my_output, row0,
+                                       rows);
 }
 
 // Step 6: a ring of stages that copies fill while earlier stages are multiplied. Step 8 has more than one part.
@@ -208,7 +209,7 @@ __global__ void __launch_bounds__(MMA_THREADS) step_ring(const bf16 *x, const bf
         llm42__multiply<TILES, MMA_WARPS, MMA_TERMS, MMA_STAGES>(sum, at + (uint32_t)(chunk % MMA_STAGES * ring::STAGE),
                                                                  whole, [](int) {});  // as step 5 does
     }
-    llm42__write_outputs<TILES, false>(sum, y + (size_t)blockIdx.z * rows * n, n, n0, row0, rows);
+    llm42__write_outputs<TILES, false>(sum, y + (size_t)blockIdx.z * rows * n, llm42__owners{}, n, n0, row0, rows);
 }
 
 // Step 8, behind step 6 with two parts: their sum.

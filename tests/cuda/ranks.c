@@ -4,7 +4,7 @@
 #include "rig.h"
 #include "../make_model.h"
 
-enum { TEXT = 90, NUMBERS = 4 };  // NUMBERS: of ranks and leaves: 1, 2, 4, 8
+enum { TEXT = 150, NUMBERS = 4 };  // NUMBERS: of ranks and leaves: 1, 2, 4, 8
 
 // In the second model a KV head is repeated in several ranks; in the third one leaves are padded.
 static const test_shape shapes[] = {
