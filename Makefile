@@ -205,7 +205,7 @@ $(B)/tests/test_cuda: $(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda/*.c)) $(B)/t
 # shared memory a pointer.
 $(B)/emulated/%.cu: %.cu Makefile
 	@mkdir -p $(@D)
-	sed -e 's/\(llm42__k_[a-z0-9_<>]*\)<<<\(.*\)>>>(/emulator::run(emulator::shape(\2), \1, /' \
+	sed -e 's/\([a-z0-9_<>]*\)<<<\(.*\)>>>(/emulator::run(emulator::shape(\2), \1, /' \
 	    -e 's/extern __shared__ .* shared\[\];/unsigned char *const shared = emulator::here->shared;/' $< > $@
 $(B)/emulated/backend.o: tests/cuda/emulated.cc tests/cuda/emulator.h $(B)/emulated/llm42.cu $(B)/emulated/kernels.cu \
     llm42.h $(B)/.flags

@@ -2064,12 +2064,10 @@ static llm42_result llm42__right(llm42__trial *t, int product, const llm42__algo
         LLM42__CU(cudaMemsetAsync(ex->parts, 0xff, (size_t)cu->leaves * (size_t)rows * (size_t)n * 4, ex->stream));
     LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
     LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof *t->differ, ex->stream));
-    if (fp32)
-        llm42__k_far<float>
-            <<<1056, 256, 0, ex->stream>>>((const float *)t->y, t->sums, rows, n, gated, slack, t->differ);
-    else
-        llm42__k_far<llm42__bf16>
-            <<<1056, 256, 0, ex->stream>>>((const llm42__bf16 *)t->y, t->sums, rows, n, gated, slack, t->differ);
+    const auto far = llm42__k_far<float>;
+    const auto far_bf16 = llm42__k_far<llm42__bf16>;
+    if (fp32) far<<<1056, 256, 0, ex->stream>>>((const float *)t->y, t->sums, rows, n, gated, slack, t->differ);
+    else far_bf16<<<1056, 256, 0, ex->stream>>>((llm42__bf16 *)t->y, t->sums, rows, n, gated, slack, t->differ);
     return llm42__none_counted(t, right, error);
 }
 
