@@ -207,7 +207,7 @@ $(B)/emulated/%.cu: %.cu Makefile
 	@mkdir -p $(@D)
 	sed -e 's/\([a-z0-9_<>]*\)<<<\(.*\)>>>(/emulator::run(emulator::shape(\2), \1, /' \
 	    -e 's/extern __shared__ .* shared\[\];/unsigned char *const shared = emulator::here->shared;/' $< > $@
-$(B)/emulated/backend.o: tests/cuda/emulated.cc tests/cuda/emulator.h $(B)/emulated/llm42.cu $(B)/emulated/kernels.cu \
+$(B)/emulated/backend.o: tests/cuda/emulated.cc tests/cuda/emulated_runtime.h tests/cuda/emulator.h $(B)/emulated/llm42.cu $(B)/emulated/kernels.cu \
     llm42.h $(B)/.flags
 	$(if $(V),,@echo "  building $@"; )$(CXX) -std=c++17 $(EMULATED_CFLAGS) -march=$(ARCH) -ffp-contract=off -Wno-psabi -I$(B)/emulated -I. \
 	    -isystem $(STB) -isystem $(CUDA_HOME)/include -c $< -o $@

@@ -1,0 +1,219 @@
+// emulated_runtime.h: the calls of the CUDA runtime that the backend and tests make, for the devices of emulator.h. A
+// program includes it once, before its kernels.
+#ifndef LLM42_EMULATED_RUNTIME_H
+#define LLM42_EMULATED_RUNTIME_H
+#include "emulator.h"
+
+#define cudaLaunchKernelEx(config, kernel, ...)                                                                     \
+    emulator::launch({(config)->gridDim, (config)->blockDim, (config)->dynamicSmemBytes, (config)->stream}, kernel, \
+                     __VA_ARGS__)
+
+template <typename KERNEL> static cudaError_t cudaFuncSetAttribute(KERNEL *, cudaFuncAttribute, int) {
+    return cudaSuccess;
+}
+
+// >>runtime ------------------------------------------------------------------------------------------------------
+enum { DEVICES = 2 };
+static int emulated_major = 9;  // compute capability, which a control may change
+static thread_local int device_now;
+static std::mutex streams_mutex;
+static std::vector<emulator::stream *> streams;
+
+struct emulated_event {
+    std::atomic<uint64_t> asked{0}, done{0};
+};
+struct emulated_exec {
+    emulator::graph graph;
+};
+
+extern "C" {
+cudaError_t cudaGetDeviceCount(int *count) {
+    *count = DEVICES;
+    return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+    if (device < 0 || device >= DEVICES) return cudaErrorInvalidDevice;
+    device_now = device;
+    return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int *device) {
+    *device = device_now;
+    return cudaSuccess;
+}
+// It has the arithmetic of a Hopper GPU, but kernels that only those can run are never chosen (emulated_right).
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *to, int) {
+    *to = {};
+    snprintf(to->name, sizeof to->name, "emulated GPU");
+    to->major = emulated_major, to->minor = 0;
+    to->multiProcessorCount = 132;
+    to->totalGlobalMem = (size_t)16 << 30;
+    to->sharedMemPerBlockOptin = 232448, to->sharedMemPerMultiprocessor = 233472, to->l2CacheSize = 50 << 20;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) {
+    *value = emulated_major;  // the major compute capability: nothing else is asked for
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    *least = 0, *greatest = -1;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int *can, int, int) {
+    *can = 1;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int *version) {
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int *version) {
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+const char *cudaGetErrorString(cudaError_t) { return "an emulated error"; }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetDriverEntryPointByVersion(const char *, void **, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult *) {
+    return cudaErrorNotSupported;
+}
+
+// Memory holds what is no number until it is written.
+cudaError_t cudaMalloc(void **to, size_t bytes) {
+    *to = aligned_alloc(512, (bytes + 511) / 512 * 512);
+    if (!*to) return cudaErrorMemoryAllocation;
+    memset(*to, 0xff, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaFree(void *block);
+cudaError_t cudaHostAlloc(void **to, size_t bytes, unsigned) { return cudaMalloc(to, bytes); }
+cudaError_t cudaFreeHost(void *block) { return cudaFree(block); }
+cudaError_t cudaHostGetDevicePointer(void **to, void *from, unsigned) {
+    *to = from;
+    return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
+    *left = *all = (size_t)16 << 30;
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind) {
+    memmove(to, from, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemset(void *to, int value, size_t bytes) {
+    memset(to, value, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+    emulator::enqueue(stream, [=] { memmove(to, from, bytes); });
+    return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
+    emulator::enqueue(stream, [=] { memset(to, value, bytes); });
+    return cudaSuccess;
+}
+cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
+    emulator::enqueue(stream, [=] {
+        for (size_t i = 0; i < height; i++) memset((char *)to + i * pitch, value, width);
+    });
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *to, unsigned, int) {
+    emulator::stream *s = new emulator::stream(device_now);
+    std::lock_guard<std::mutex> hold(streams_mutex);
+    streams.push_back(s);
+    *to = (cudaStream_t)s;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    std::lock_guard<std::mutex> hold(streams_mutex);
+    streams.erase(std::find(streams.begin(), streams.end(), (emulator::stream *)stream));
+    delete (emulator::stream *)stream;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    if (stream) ((emulator::stream *)stream)->wait();
+    return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    if (!stream || ((emulator::stream *)stream)->idle()) return cudaSuccess;
+    std::this_thread::yield();
+    return cudaErrorNotReady;
+}
+cudaError_t cudaDeviceSynchronize() {
+    std::vector<emulator::stream *> own;
+    {
+        std::lock_guard<std::mutex> hold(streams_mutex);
+        for (emulator::stream *s : streams)
+            if (s->device == device_now) own.push_back(s);
+    }
+    for (emulator::stream *s : own) s->wait();
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *block) {
+    cudaDeviceSynchronize();
+    free(block);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *to, unsigned) {
+    *to = (cudaEvent_t) new emulated_event;
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t *to) { return cudaEventCreateWithFlags(to, 0); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    delete (emulated_event *)event;
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    emulated_event *e = (emulated_event *)event;
+    const uint64_t number = ++e->asked;
+    emulator::enqueue(stream, [=] { e->done = number; });
+    return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    emulated_event *e = (emulated_event *)event;
+    if (e->done == e->asked) return cudaSuccess;
+    std::this_thread::yield();
+    return cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    while (cudaEventQuery(event) != cudaSuccess) continue;
+    return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) {
+    *ms = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+    ((emulator::stream *)stream)->captured = new emulator::graph;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+    *graph = (cudaGraph_t)((emulator::stream *)stream)->captured;
+    ((emulator::stream *)stream)->captured = nullptr;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
+    *exec = (cudaGraphExec_t) new emulated_exec{*(emulator::graph *)graph};
+    return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+    for (const emulator::work &w : ((emulated_exec *)exec)->graph.works) emulator::enqueue(stream, w);
+    return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+    delete (emulated_exec *)exec;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete (emulator::graph *)graph;
+    return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void *, cudaFuncAttribute, int) { return cudaSuccess; }
+}
+#endif
