@@ -126,9 +126,9 @@ check: setup banner  ## the fast tests: half a minute, and what must be built
 test-cuda sanitize-cuda ladder: PROGRAMS := $(B)/tests/test_cuda
 test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N passed, N failed"
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(B)/tests/cuda_inside $(B)/tests/cuda_lost \
-	    $(B)/tests/cuda_failing $(B)/tests/cuda_leaves $(B)/tests/matmul_ladder
+	    $(B)/tests/cuda_failing $(B)/tests/cuda_leaves $(B)/tests/cuda_steps $(B)/tests/matmul_ladder
 	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_inside $(B)/tests/cuda_lost \
-	    $(B)/tests/cuda_failing $(B)/tests/cuda_leaves \
+	    $(B)/tests/cuda_failing $(B)/tests/cuda_leaves "$(B)/tests/cuda_steps --brief" \
 	    "$(B)/tests/matmul_ladder $(LADDER)"
 
 test-emulated: nvcc need banner  ## test_cuda with its kernels run on the CPU, thread by thread: part arithmetic, minutes
@@ -207,8 +207,8 @@ $(B)/emulated/%.cu: %.cu Makefile
 	@mkdir -p $(@D)
 	sed -e 's/\([a-z0-9_<>]*\)<<<\(.*\)>>>(/emulator::run(emulator::shape(\2), \1, /' \
 	    -e 's/extern __shared__ .* shared\[\];/unsigned char *const shared = emulator::here->shared;/' $< > $@
-$(B)/emulated/backend.o: tests/cuda/emulated.cc tests/cuda/emulated_runtime.h tests/cuda/emulator.h $(B)/emulated/llm42.cu $(B)/emulated/kernels.cu \
-    llm42.h $(B)/.flags
+$(B)/emulated/backend.o: tests/cuda/emulated.cc tests/cuda/emulated_runtime.h tests/cuda/emulator.h \
+    $(B)/emulated/llm42.cu $(B)/emulated/kernels.cu llm42.h $(B)/.flags
 	$(if $(V),,@echo "  building $@"; )$(CXX) -std=c++17 $(EMULATED_CFLAGS) -march=$(ARCH) -ffp-contract=off -Wno-psabi -I$(B)/emulated -I. \
 	    -isystem $(STB) -isystem $(CUDA_HOME)/include -c $< -o $@
 $(B)/emulated/%.o: %.c $(B)/.flags
@@ -216,6 +216,12 @@ $(B)/emulated/%.o: %.c $(B)/.flags
 $(B)/tests/cuda_emulated: $(patsubst %.c,$(B)/emulated/%.o,$(wildcard tests/cuda/*.c)) $(B)/emulated/backend.o \
     $(B)/tests/cuda/llm42.o
 	$(if $(V),,@echo "  building $@"; )$(CXX) $(OMP) -rdynamic $^ -o $@ $(LDFLAGS) -ldl -lm -lpthread
+# cuda_steps with the emulator's tensor cores.
+$(B)/tests/cuda_steps_emulated: tests/cuda/steps.cu tests/cuda/emulated_runtime.h tests/cuda/emulator.h \
+    $(B)/emulated/kernels.cu llm42.h $(B)/tests/cuda/steps/library.o $(B)/.flags
+	$(if $(V),,@echo "  building $@"; )$(CXX) -std=c++17 $(EMULATED_CFLAGS) -march=$(ARCH) -ffp-contract=off -Wno-psabi \
+	    -DLLM42_EMULATED_STEPS -I$(B)/emulated -I. -isystem $(STB) -isystem $(CUDA_HOME)/include $(OMP) -rdynamic \
+	    -x c++ $< -x none $(filter %.o,$^) -o $@ $(LDFLAGS) -ldl -lm -lpthread
 # Programs of nvcc's. cuda_host and cuda_inside include llm42.cu. cuda_host tests what the backend does on the host. No
 # kernel of it runs, so none is optimised or assembled. It also shows that the backend compiles for sm_80.
 CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) $(GENCODE)
@@ -224,9 +230,13 @@ $(B)/tests/cuda_host: tests/cuda/host.cu llm42.cu kernels.cu
 $(B)/tests/cuda_inside: tests/cuda/inside.cu llm42.cu kernels.cu $(B)/.cuda_arch
 $(B)/tests/cuda_failing: tests/cuda/failing.cu llm42.cu kernels.cu $(B)/.cuda_arch
 $(B)/tests/cuda_leaves: tests/cuda/leaves.cu kernels.cu $(B)/.cuda_arch
+$(B)/tests/cuda_steps: tests/cuda/steps.cu kernels.cu $(B)/tests/cuda/steps/library.o $(B)/.cuda_arch
 $(B)/tests/cuda_lost: tests/cuda/lost.cu $(B)/.cuda_arch $(CUDA_OBJECT)
 $(B)/tests/matmul_ladder: tests/cuda/matmul_ladder.cu kernels.cu $(B)/.cuda_arch
-$(addprefix $(B)/tests/,cuda_host cuda_inside cuda_failing cuda_leaves cuda_lost matmul_ladder): $(B)/tests/cuda/llm42.o $(B)/.cuda_flags
+NVCC_PROGRAMS := $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_failing cuda_leaves cuda_steps cuda_lost \
+    matmul_ladder)
+$(filter-out %/cuda_steps,$(NVCC_PROGRAMS)): $(B)/tests/cuda/llm42.o
+$(NVCC_PROGRAMS): $(B)/.cuda_flags
 	$(if $(V),,@echo "  building $@"; )$(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) \
 	    $(filter tests/cuda/%.cu %.o,$^) $(addprefix -Xcompiler ,$(OMP)) \
 	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt $(NVCC_NCCL) -o $@
@@ -353,4 +363,5 @@ help:  ## this list
 	@echo "             TEST_EMULATED=\"$(TEST_EMULATED)\" (options of build/tests/cuda_emulated)"
 	@echo "             SANITIZE_CUDA=\"$(SANITIZE_CUDA)\" LADDER=\"$(LADDER)\" (options of build/tests/matmul_ladder)"
 
--include $(wildcard $(B)/emulated/tests/cuda/*.d) $(wildcard $(B)/*.d $(B)/tests/*.d $(B)/tests/cuda/*.d)
+-include $(wildcard $(B)/emulated/tests/cuda/*.d) \
+    $(wildcard $(B)/*.d $(B)/tests/*.d $(B)/tests/cuda/*.d $(B)/tests/cuda/steps/*.d)

@@ -3430,6 +3430,12 @@ static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
 // the threads of kernels.cu take them. Each has versions in AVX-512, AVX2 and plain C, which give the same bits.
 // Calls: numbers, vectors.
 // Invariant: a product takes its terms in ascending order, in steps of sixteen. Each step is that of llm42__sm90_step.
+//
+// Tensor cores of other generations round in other ways. To add the arithmetic of one: build/tests/cuda_steps, run on
+// such a GPU, says by which of its hypotheses a step rounds. Write that step beside llm42__sm90_step. Add a value to
+// llm42_arithmetic; LLM42_ARITHMETIC_SM90 and llm42__is_sm90 lead to what decides by it. In llm42.cu,
+// llm42__find_devices and llm42__cuda_arithmetic say which device has which arithmetic. Compare whole passes by
+// build/tests/test_cuda --part arithmetic.
 
 // Exponent of a finite number other than 0; subnormal numbers have that of the smallest normal one.
 LLM42__INLINE int llm42__sm90_exponent(float x) {

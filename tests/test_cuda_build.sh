@@ -97,6 +97,19 @@ elif builds "make cuda" cuda B="$out" \
                 fail "the kernels on the CPU, $model"
             fi
         done
+    # cuda_steps finds out how the emulated tensor cores add. Controls: it also finds out that cores keep fewer bits. It
+    # does not judge a device whose arithmetic is not known.
+    steps() {  # steps STATUS PATTERN ARGUMENT...
+        "$out/tests/cuda_steps_emulated" --brief --steps 2048 "${@:3}" >"$out/log" 2>&1
+        if [ $? = "$1" ] && grep -q "$2" "$out/log"; then passed=$((passed + 1)); else fail "cuda_steps ${*:3}"; fi
+    }
+    cut="addends cut, products as they are, 16 at a time, result cut"
+    if builds "cuda_steps, emulated" B="$out" EMULATED_CFLAGS=-O1 "$out/tests/cuda_steps_emulated"; then
+        steps 0 "alone holds for all kinds: 25 bits, $cut"
+        steps 1 "alone holds for all kinds: 24 bits, $cut" --bits 24
+        steps 0 "sm_80, is not known" --bits 24 --major 8
+        steps 0 "sm_80, is not known to the library, but its steps are those of sm90" --major 8
+    fi
     builds "what is built in stays built in" B="$out" "$out/determinism"
     if grep -q building "$out/log"; then fail "plain make after make cuda built again"; else passed=$((passed + 1)); fi
 fi

@@ -1,5 +1,5 @@
-// emulator.h: runs the CUDA backend on a CPU. emulated.cc includes it before the backend, and kernels.cu includes it
-// again in place of its own primitives.
+// emulator.h: runs the CUDA backend on a CPU. emulated.cc and steps.cu include it, with emulated_runtime.h, before
+// kernels.cu. It has its own primitives of kernels.cu.
 //
 // Every CUDA thread is a fiber, and the fibers of a block take turns on one thread of the host. A block's fibers go on
 // until they wait: for a barrier, or for the other lanes of their warp. If all of them wait for one another, as they
@@ -412,6 +412,8 @@ inline void set(sixteen *of, int i, uint32_t bits) {
     of->zero &= x == 0;
 }
 
+inline int kept_bits = 25;  // below the largest exponent. A control of tests/cuda/steps.cu sets another number
+
 // sum + a[0] b[0] + ... + a[15] b[15]
 inline float step(float sum, const sixteen &a, const sixteen &b) {
     int largest = exponent_of(sum);
@@ -423,13 +425,13 @@ inline float step(float sum, const sixteen &a, const sixteen &b) {
     if (a.zero || b.zero) return sum == 0 ? 0.0f : sum;  // which has no bits to cut
     for (int i = 0; i < 16; i++) largest = std::max(largest, a.exponent[i] + b.exponent[i]);
     if (largest <= sixteen::OF_ZERO / 2) return 0.0f;
-    const double scale = power_of_two(25 - largest);
+    const double scale = power_of_two(kept_bits - largest);
     int64_t total = (int64_t)((double)sum * scale);
-    int32_t cut[16];  // addends are below 2^27
+    int32_t cut[16];  // addends are below 2^(kept_bits + 2)
     for (int i = 0; i < 16; i++) cut[i] = (int32_t)(a.value[i] * b.value[i] * scale);
     for (int i = 0; i < 16; i++) total += cut[i];
     if (!total) return 0.0f;
-    const double value = (double)total * power_of_two(largest - 25);
+    const double value = (double)total * power_of_two(largest - kept_bits);
     float result = (float)value;
     if (std::fabs((double)result) > std::fabs(value) && std::fabs(value) < power_of_two(128))
         result = std::nextafterf(result, 0.0f);

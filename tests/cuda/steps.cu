@@ -1,0 +1,550 @@
+// cuda_steps: how a GPU's tensor cores add. It runs many random steps, each sum + a[0] b[0] + ... + a[15] b[15] of bf16
+// numbers in fp32 (llm42__mma), and computes the same steps on the host by every hypothesis of a list, in integers:
+//
+//   bits       an addend keeps 23 to 27 binary places below 2^e. e is the largest exponent among those of the addends
+//   addends    what is behind these places is cut off, or rounded to nearest
+//   products   the exponent of a product is that of its factors, added; or its own, as that of a normalised number
+//   at a time  4, 8 or 16 products are added at once, in ascending order. Their sum in fp32 is an addend of the next
+//   ones result     the sum of a group is cut to fp32 toward zero, or rounded to nearest
+//
+// To nearest: a tie goes to the even neighbour. All hypotheses have in common: subnormal numbers count in full, with
+// the exponent of the smallest normal one. A sum of exactly zero is +0, one beyond the largest number is infinite, NaN
+// is 0x7fffffff.
+//
+// The program prints how many steps of each kind of input have the bits of each hypothesis, and names the hypothesis
+// that holds for all. It also compares llm42__k_matmul over k = 4096 with a chain of single steps. On sm_90 the steps
+// have to be those of llm42__sm90_step. On other devices the program only measures: section sm90 of llm42.h says how
+// the library gets another arithmetic.
+//
+//   build/tests/cuda_steps [--steps N] [--brief]       --brief leaves the table out
+//
+// Built by `make test-cuda`. The last line is "N passed, N failed"; without a device both are 0. The Makefile also
+// builds it for emulated tensor cores (cuda_steps_emulated), where two more options are controls: --bits N changes the
+// tensor cores, --major N the compute capability.
+#ifdef LLM42_EMULATED_STEPS
+#include "emulated_runtime.h"
+#endif
+#define LLM42_BASE
+#include "llm42.h"
+
+#include "kernels.cu"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+extern "C" float steps_sm90(float sum, const float *a, const float *b);  // steps/library.c: llm42__sm90_step
+
+enum { ROWS = 16, COLUMNS = 8, TERMS = 16, STEPS_OF_TILE = ROWS * COLUMNS };  // of one llm42__mma
+
+static int passed, failed;
+
+static bool check(bool ok, const char *what) {
+    passed += ok;
+    failed += !ok;
+    if (!ok) printf("cuda_steps: FAILED: %s\n", what);
+    return ok;
+}
+
+static bool works(cudaError_t status, const char *what) {
+    return check(status == cudaSuccess, (std::string(what) + ": " + cudaGetErrorString(status)).c_str());
+}
+
+static int end() {
+    printf("cuda_steps: %d passed, %d failed\n", passed, failed);
+    return failed ? 1 : 0;
+}
+
+// >>hypotheses ---------------------------------------------------------------------------------------------------
+struct hypothesis {
+    int bits;
+    bool near_addends, normalised;
+    int group;
+    bool near_result;
+    std::string words() const {
+        return std::to_string(bits) + " bits, addends " + (near_addends ? "rounded to nearest" : "cut") +
+               ", products " + (normalised ? "normalised" : "as they are") + ", " + std::to_string(group) +
+               " at a time, result " + (near_result ? "rounded to nearest" : "cut");
+    }
+    bool is_sm90() const { return bits == 25 && !near_addends && !normalised && group == 16 && !near_result; }
+};
+
+static std::vector<hypothesis> all_hypotheses() {
+    std::vector<hypothesis> all;
+    for (int bits = 23; bits <= 27; bits++)
+        for (int near_addends = 0; near_addends < 2; near_addends++)
+            for (int normalised = 0; normalised < 2; normalised++)
+                for (int group = 4; group <= 16; group *= 2)
+                    for (int near_result = 0; near_result < 2; near_result++)
+                        all.push_back({bits, near_addends != 0, normalised != 0, group, near_result != 0});
+    return all;
+}
+
+static int top_bit(uint64_t x) { return 63 - __builtin_clzll(x); }  // of x > 0
+
+// size x 2^shift, without what is behind the point.
+static uint64_t shifted(uint64_t size, int shift, bool nearest) {
+    if (shift >= 0) return size << shift;
+    if (shift < -62) return 0;
+    const uint64_t kept = size >> -shift, rest = size & ((1ull << -shift) - 1), half = 1ull << (-shift - 1);
+    return kept + (nearest && (rest > half || (rest == half && (kept & 1))));
+}
+
+// The fp32 number (its bits) for total x 2^unit.
+static uint32_t to_fp32(int64_t total, int unit, bool nearest) {
+    if (!total) return 0;
+    const uint32_t sign = total < 0 ? 0x80000000u : 0;
+    const uint64_t size = (uint64_t)(total < 0 ? -total : total);
+    const int exponent = top_bit(size) + unit, last = LLM42__MAX(exponent - 23, -149);  // 2^last: the last place
+    if (exponent > 127) return sign | 0x7f800000u;
+    // The leading bit of a normal number adds one to the exponent's field.
+    const uint32_t bits = (uint32_t)shifted(size, unit - last, nearest) + ((uint32_t)(last + 149) << 23);
+    return sign | LLM42__MIN(bits, 0x7f800000u);
+}
+
+// +-size x 2^unit, with the exponent that counts when the largest is looked for.
+struct addend {
+    uint64_t size;  // 0: zero
+    int unit, exponent;
+    bool negative;
+};
+
+enum { NOT_A_NUMBER = 1, PLUS_INFINITE = 2, MINUS_INFINITE = 4 };
+
+static addend of_fp32(uint32_t bits) {
+    const int field = (int)(bits >> 23 & 255), exponent = LLM42__MAX(field, 1) - 127;
+    return {(bits & 0x7fffffu) | (field ? 0x800000u : 0), exponent - 23, exponent, (bits >> 31) != 0};
+}
+
+// One step: its accumulator and its products, whatever the hypothesis.
+struct step {
+    uint32_t sum;
+    addend product[TERMS];
+    unsigned special = 0;  // what is infinite or not a number
+
+    step(const uint16_t *a, const uint16_t *b, uint32_t c) : sum(c) {
+        note(c);
+        for (int i = 0; i < TERMS; i++) {
+            const uint32_t x = (uint32_t)a[i] << 16, y = (uint32_t)b[i] << 16;
+            const addend p = of_fp32(x), q = of_fp32(y);
+            const bool minus = p.negative != q.negative;
+            product[i] = {(p.size >> 16) * (q.size >> 16), p.exponent + q.exponent - 14, p.exponent + q.exponent,
+                          minus};
+            if (!finite(x) || !finite(y)) {
+                const bool number = !nan(x) && !nan(y) && p.size && q.size;  // infinity times zero is none
+                special |= !number ? NOT_A_NUMBER : minus ? MINUS_INFINITE : PLUS_INFINITE;
+            }
+        }
+    }
+    static bool finite(uint32_t bits) { return (bits & 0x7f800000u) != 0x7f800000u; }
+    static bool nan(uint32_t bits) { return (bits & 0x7fffffffu) > 0x7f800000u; }
+    void note(uint32_t bits) {
+        if (!finite(bits)) special |= nan(bits) ? NOT_A_NUMBER : bits >> 31 ? MINUS_INFINITE : PLUS_INFINITE;
+    }
+
+    uint32_t by(const hypothesis &h) const {
+        if (special == PLUS_INFINITE) return 0x7f800000u;
+        if (special == MINUS_INFINITE) return 0xff800000u;
+        if (special) return 0x7fffffffu;
+        uint32_t result = sum;
+        for (int from = 0; from < TERMS && finite(result); from += h.group) result = group(h, from, result);
+        return result;
+    }
+    uint32_t group(const hypothesis &h, int from, uint32_t accumulator) const {
+        addend all[TERMS + 1];
+        int largest = INT32_MIN;
+        for (int i = 0; i <= h.group; i++) {
+            all[i] = i < h.group ? product[from + i] : of_fp32(accumulator);
+            if (!all[i].size) continue;
+            if (h.normalised && i < h.group) all[i].exponent = top_bit(all[i].size) + all[i].unit;
+            largest = LLM42__MAX(largest, all[i].exponent);
+        }
+        if (largest == INT32_MIN) return 0;
+        int64_t total = 0;
+        for (int i = 0; i <= h.group; i++) {
+            if (!all[i].size) continue;
+            const int64_t kept = (int64_t)shifted(all[i].size, all[i].unit - largest + h.bits, h.near_addends);
+            total += all[i].negative ? -kept : kept;
+        }
+        return to_fp32(total, largest - h.bits, h.near_result);
+    }
+};
+
+static float fp32(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+static uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+
+static uint32_t by_library(const uint16_t *a, const uint16_t *b, uint32_t c) {
+    float x[TERMS], y[TERMS];
+    for (int i = 0; i < TERMS; i++) x[i] = fp32((uint32_t)a[i] << 16), y[i] = fp32((uint32_t)b[i] << 16);
+    return bits_of(steps_sm90(fp32(c), x, y));
+}
+
+// >>inputs -------------------------------------------------------------------------------------------------------
+enum { NORMAL, SPREAD, FROM_ZERO, CANCELLING, SUBNORMAL, TINY, BEYOND, ZEROS, INFINITE, NANS, KINDS };
+static const char *const kind_names[KINDS] = {"normal",
+                                              "spread",
+                                              "zero accumulator",
+                                              "cancelling",
+                                              "subnormal inputs",
+                                              "subnormal results",
+                                              "beyond the largest",
+                                              "zeros",
+                                              "infinities",
+                                              "NaN"};
+
+struct source {
+    uint64_t key, at = 0;
+    uint64_t next() { return llm42__hash(key + at++); }
+    int between(int low, int high) { return low + (int)(next() % (uint64_t)(high - low + 1)); }
+    bool one_in(int n) { return between(1, n) == 1; }
+    uint32_t sign() { return (uint32_t)(next() & 1) << 31; }
+    // A number of fp32 with an exponent in [low, high]. Below -126 it is subnormal.
+    uint32_t number(int low, int high) {
+        const int exponent = LLM42__MIN(between(low, high), 127);
+        const uint32_t fraction = (uint32_t)(next() & 0x7fffff);
+        if (exponent >= -126) return sign() | (uint32_t)(exponent + 127) << 23 | fraction;
+        return sign() | (0x800000u | fraction) >> LLM42__MIN(-126 - exponent, 31);
+    }
+    uint16_t bf16(int low, int high) { return (uint16_t)(number(low, high) >> 16); }
+};
+
+// The steps of a kind: tile t multiplies a[t], [16 rows][16 terms], by b[t], [8 columns][16 terms].
+struct inputs {
+    int tiles;
+    std::vector<uint16_t> a, b;
+    std::vector<uint32_t> c;
+    explicit inputs(int tiles)
+        : tiles(tiles), a((size_t)tiles * ROWS * TERMS), b((size_t)tiles * COLUMNS * TERMS),
+          c((size_t)tiles * STEPS_OF_TILE) {}
+    size_t steps() const { return c.size(); }
+    const uint16_t *a_of(size_t i) const { return &a[(i / STEPS_OF_TILE * ROWS + i / COLUMNS % ROWS) * TERMS]; }
+    const uint16_t *b_of(size_t i) const { return &b[(i / STEPS_OF_TILE * COLUMNS + i % COLUMNS) * TERMS]; }
+};
+
+// Terms that cancel in pairs, most up to the last place.
+static void pair_up(source *s, uint16_t *x, bool negate) {
+    for (int i = 0; i < TERMS; i += 2)
+        if (!s->one_in(6)) x[i + 1] = (uint16_t)((x[i] ^ (negate ? 0x8000 : 0)) ^ (s->one_in(3) ? 1 : 0));
+}
+
+// What accumulators of CANCELLING begin from: minus the sum of the products, nearly.
+static uint32_t minus_sum(const uint16_t *a, const uint16_t *b) {
+    double sum = 0;
+    for (int i = 0; i < TERMS; i++) sum -= (double)fp32((uint32_t)a[i] << 16) * fp32((uint32_t)b[i] << 16);
+    return bits_of((float)sum);
+}
+
+static uint16_t factor(source *s, int kind, int base, bool of_a) {
+    static const uint16_t nans[] = {0x7fff, 0xffff, 0x7fc0, 0xffc0, 0x7f81, 0xff81};
+    switch (kind) {
+    case NORMAL: return s->bf16(-4, 0);
+    case SPREAD: return s->bf16(-12, 12);
+    case FROM_ZERO: return base % 2 ? s->bf16(-12, 12) : s->bf16(-3, 0);
+    case CANCELLING: return s->bf16(-6, 6);
+    case SUBNORMAL:
+        if (of_a) return s->one_in(2) ? s->bf16(-133, -127) : s->bf16(-126, -120);
+        return s->bf16(base % 3 * 55 - 3, base % 3 * 55 + 8);
+    case TINY: return s->bf16(-74, -61);
+    case BEYOND: return (uint16_t)(s->bf16(56, base % 2 ? 63 : 61) & (s->one_in(4) ? 0xffff : 0x7fff));
+    case ZEROS: return s->one_in(base % 4 ? 8 : 100000) ? s->bf16(-3, 3) : (uint16_t)(s->sign() >> 16);
+    case INFINITE:
+        if (s->one_in(60)) return (uint16_t)(0x7f80 | s->sign() >> 16);
+        return s->one_in(60) ? (uint16_t)(s->sign() >> 16) : s->bf16(-140, 127);
+    default: return s->one_in(60) ? nans[s->next() % 6] : s->bf16(-12, 12);
+    }
+}
+
+static uint32_t accumulator(source *s, int kind, int base, const uint16_t *a, const uint16_t *b) {
+    switch (kind) {
+    case NORMAL: return s->number(-4, 4);
+    case SPREAD: return s->number(-24, 24);
+    case FROM_ZERO: return 0;
+    case CANCELLING: return s->one_in(4) ? s->number(-12, 12) : minus_sum(a, b) ^ (uint32_t)(s->next() & 7);
+    case SUBNORMAL: return s->number(base % 3 * 55 - 140, base % 3 * 55 - 112);
+    case TINY: return s->one_in(3) ? s->number(-149, -122) : s->sign();
+    case BEYOND: return s->one_in(3) ? s->number(120, 127) : s->number(127, 127) & (s->one_in(4) ? ~0u : 0x7fffffffu);
+    case ZEROS: return s->one_in(3) ? s->number(-150, 3) : s->one_in(2) ? minus_sum(a, b) : s->sign();
+    case INFINITE: return s->one_in(16) ? 0x7f800000u | s->sign() : s->number(-12, 127);
+    default: return s->one_in(16) ? 0x7f800001u | s->sign() | (uint32_t)(s->next() & 0x7fffff) : s->number(-24, 24);
+    }
+}
+
+static inputs make_inputs(int kind, int tiles) {
+    inputs in(tiles);
+    source s = {llm42__hash(42 + (uint64_t)kind)};
+    for (int t = 0; t < tiles; t++) {
+        uint16_t *a = &in.a[(size_t)t * ROWS * TERMS], *b = &in.b[(size_t)t * COLUMNS * TERMS];
+        for (int i = 0; i < ROWS * TERMS; i++) a[i] = factor(&s, kind, t, true);
+        for (int i = 0; i < COLUMNS * TERMS; i++) b[i] = factor(&s, kind, t, false);
+        const bool pairs = kind == CANCELLING || ((kind == TINY || kind == BEYOND || kind == ZEROS) && t % 4 == 3);
+        for (int i = 0; pairs && i < ROWS; i++) pair_up(&s, a + i * TERMS, true);
+        for (int i = 0; pairs && i < COLUMNS; i++) pair_up(&s, b + i * TERMS, false);
+        for (int i = 0; i < STEPS_OF_TILE; i++) {
+            const size_t at = (size_t)t * STEPS_OF_TILE + (size_t)i;
+            in.c[at] = accumulator(&s, kind, t, in.a_of(at), in.b_of(at));
+        }
+    }
+    return in;
+}
+
+// >>device -------------------------------------------------------------------------------------------------------
+// Takes one step: c -> sum, each [tiles][16 rows][8 columns]. Tile t has rows of a from a + t a_tile on, columns of b
+// from b + t b_tile on. Rows and columns are `stride` apart.
+// Work: a block of one warp takes a tile, in the layout of the PTX manual for mma.m16n8k16. Order: that of llm42__mma.
+struct operands {
+    const uint16_t *a, *b;
+    size_t a_tile, b_tile, stride;
+};
+__global__ void k_step(operands from, const float *c, float *sum) {
+    const int g = threadIdx.x / 4, pair = threadIdx.x % 4 * 2;
+    const uint16_t *a = from.a + blockIdx.x * from.a_tile + g * from.stride + pair;
+    const uint16_t *b = from.b + blockIdx.x * from.b_tile + g * from.stride + pair;
+    const size_t at = (size_t)blockIdx.x * STEPS_OF_TILE + g * COLUMNS + pair, below = at + 8 * COLUMNS;
+    llm42__wait_for_previous();
+    float value[4] = {c[at], c[at + 1], c[below], c[below + 1]};
+    const uint32_t rows[4] = {*(const uint32_t *)a, *(const uint32_t *)(a + 8 * from.stride),
+                              *(const uint32_t *)(a + 8), *(const uint32_t *)(a + 8 * from.stride + 8)};
+    llm42__mma(value, rows, *(const uint32_t *)b, *(const uint32_t *)(b + 8));
+    sum[at] = value[0], sum[at + 1] = value[1], sum[below] = value[2], sum[below + 1] = value[3];
+}
+
+template <typename T> static T *on_device(const std::vector<T> &from) {
+    void *to = nullptr;
+    works(cudaMalloc(&to, from.size() * sizeof(T)), "memory");
+    works(cudaMemcpy(to, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice), "a copy");
+    return (T *)to;
+}
+static bool fetch(std::vector<uint32_t> *to, const void *from) {
+    return works(cudaDeviceSynchronize(), "a kernel") &&
+           works(cudaMemcpy(to->data(), from, to->size() * 4, cudaMemcpyDeviceToHost), "a copy");
+}
+
+static std::vector<uint32_t> run_steps(const inputs &in) {
+    std::vector<uint32_t> sum(in.steps());
+    uint16_t *a = on_device(in.a), *b = on_device(in.b);
+    uint32_t *c = on_device(in.c);
+    const operands from = {a, b, ROWS * TERMS, COLUMNS * TERMS, TERMS};
+    works(llm42__launch(k_step, dim3((unsigned)in.tiles), dim3(32), 0, 0, from, (const float *)c, (float *)c),
+          "a launch");
+    fetch(&sum, c);
+    cudaFree(a), cudaFree(b), cudaFree(c);
+    return sum;
+}
+
+// >>chains -------------------------------------------------------------------------------------------------------
+// y[R, N] = x[R, k] w[N, k]^T by single steps: from k = 0 upwards, or downwards.
+enum { CHAIN = 4096, CHAIN_ROWS = COLUMNS, CHAIN_OUTPUTS = 64 };
+
+static std::vector<uint32_t> run_chain(const uint16_t *w, const uint16_t *x, bool upwards) {
+    std::vector<uint32_t> sum(CHAIN_OUTPUTS * CHAIN_ROWS);
+    uint32_t *at = on_device(sum);
+    for (int i = 0; i < CHAIN / TERMS; i++) {
+        const int k = (upwards ? i : CHAIN / TERMS - 1 - i) * TERMS;
+        const operands from = {w + k, x + k, (size_t)ROWS * CHAIN, 0, CHAIN};
+        const cudaError_t status = llm42__launch(k_step, dim3(CHAIN_OUTPUTS / ROWS), dim3(32), 0, 0, from,
+                                                 (const float *)at, (float *)at);
+        if (status != cudaSuccess && !works(status, "a launch")) break;
+    }
+    fetch(&sum, at);
+    cudaFree(at);
+    return sum;
+}
+
+// Sums that nearly cancel: the second half of a row of x is the negative of the first, up to the last place.
+static void check_chains(int processors) {
+    source s = {llm42__hash(7)};
+    std::vector<uint16_t> w(CHAIN_OUTPUTS * CHAIN), x(CHAIN_ROWS * CHAIN);
+    for (size_t i = 0; i < w.size(); i++) w[i] = i % CHAIN < CHAIN / 2 ? s.bf16(-8, 0) : w[i - CHAIN / 2];
+    for (size_t i = 0; i < x.size(); i++)
+        x[i] = i % CHAIN < CHAIN / 2 ? s.bf16(-8, 0) : (uint16_t)(x[i - CHAIN / 2] ^ (s.one_in(9) ? 0x8001 : 0x8000));
+    uint16_t *device_w = on_device(w), *device_x = on_device(x);
+    const std::vector<uint32_t> want = run_chain(device_w, device_x, true),
+                                other = run_chain(device_w, device_x, false);
+    std::vector<uint32_t> y(want.size());
+    uint32_t *device_y = on_device(y);
+    int same = 0;
+    for (const llm42__tile_kind &kind : llm42__tile_kinds) {
+        works(cudaMemset(device_y, 0xff, y.size() * 4), "cudaMemset");
+        works(kind.fp32((const llm42__bf16 *)device_x, (const llm42__bf16 *)device_w, device_y, CHAIN_ROWS,
+                        CHAIN_OUTPUTS, CHAIN, llm42__groups{}, llm42__leaves{}, processors, 0),
+              "a launch");
+        bool all = fetch(&y, device_y);
+        for (int n = 0; n < CHAIN_OUTPUTS; n++)
+            for (int r = 0; r < CHAIN_ROWS; r++) all &= y[r * CHAIN_OUTPUTS + n] == want[n * CHAIN_ROWS + r];
+        same += all;
+    }
+    cudaFree(device_w), cudaFree(device_x), cudaFree(device_y);
+    printf("chains of %d terms: %d of %d builds of llm42__k_matmul have the bits of single steps\n", CHAIN, same,
+           (int)LLM42__TILE_KINDS);
+    check(same == LLM42__TILE_KINDS, "llm42__k_matmul is a chain of steps");
+    check(want != other, "control: a chain downwards has other bits");
+}
+
+// >>table --------------------------------------------------------------------------------------------------------
+struct table {
+    std::vector<hypothesis> hypotheses = all_hypotheses();
+    std::vector<std::vector<size_t>> equal;  // [hypothesis][kind]
+    std::vector<uint64_t> results;           // a hash of all results of a hypothesis
+    size_t of_library[KINDS] = {}, steps = 0;
+    bool description_is_library = true;
+
+    table() : equal(hypotheses.size(), std::vector<size_t>(KINDS)), results(hypotheses.size()) {}
+    bool holds(size_t h) const {
+        for (size_t count : equal[h])
+            if (count != steps) return false;
+        return true;
+    }
+    size_t total(size_t h) const {
+        size_t sum = 0;
+        for (size_t count : equal[h]) sum += count;
+        return sum;
+    }
+    bool all_differ() const {
+        for (size_t i = 0; i < results.size(); i++)
+            for (size_t j = 0; j < i; j++)
+                if (results[i] == results[j]) {
+                    printf("not told apart: %s; %s\n", hypotheses[i].words().c_str(), hypotheses[j].words().c_str());
+                    return false;
+                }
+        return true;
+    }
+    void print() const {
+        printf("bits\taddends\tproducts\tat_a_time\tresult\tkind\tequal\tsteps\n");
+        for (size_t i = 0; i < hypotheses.size(); i++)
+            for (int kind = 0; kind < KINDS; kind++) {
+                const hypothesis &h = hypotheses[i];
+                printf("%d\t%s\t%s\t%d\t%s\t%s\t%zu\t%zu\n", h.bits, h.near_addends ? "nearest" : "cut",
+                       h.normalised ? "normalised" : "as_is", h.group, h.near_result ? "nearest" : "cut",
+                       kind_names[kind], equal[i][kind], steps);
+            }
+    }
+};
+
+// Are there enough results that are special in the way of their kind?
+static bool are_special(int kind, const std::vector<uint32_t> &results) {
+    size_t zeros = 0, subnormal = 0, infinite = 0, nans = 0;
+    for (uint32_t result : results) {
+        const uint32_t size = result & 0x7fffffffu;
+        zeros += size == 0, subnormal += size > 0 && size < 0x800000u;
+        infinite += size == 0x7f800000u, nans += size > 0x7f800000u;
+    }
+    const size_t some = results.size() / 8;
+    switch (kind) {
+    case TINY: return subnormal > some;
+    case BEYOND: return infinite > some && infinite < results.size() - some;
+    case ZEROS: return zeros > some;
+    case INFINITE: return infinite > some;
+    case NANS: return nans > some && nans < results.size() - some;
+    default: return infinite + nans == 0;
+    }
+}
+
+// Compares the device's steps of a kind with the library's and with every hypothesis.
+static void compare(table *t, int kind, const inputs &in, const std::vector<uint32_t> &device) {
+    const size_t count = t->hypotheses.size();
+    std::vector<uint32_t> library(in.steps());
+    for (size_t i = 0; i < in.steps(); i++) {
+        library[i] = by_library(in.a_of(i), in.b_of(i), in.c[i]);
+        t->of_library[kind] += library[i] == device[i];
+    }
+    t->steps = in.steps();
+    check(are_special(kind, library), "there are enough special results");
+    std::vector<step> all;
+    for (size_t i = 0; i < in.steps(); i++) all.emplace_back(in.a_of(i), in.b_of(i), in.c[i]);
+        // Each hypothesis is one thread's. Only counts and a hash are kept.
+#pragma omp parallel for schedule(dynamic)
+    for (size_t h = 0; h < count; h++)
+        for (size_t i = 0; i < in.steps(); i++) {
+            const uint32_t result = all[i].by(t->hypotheses[h]);
+            t->equal[h][kind] += result == device[i];
+            t->results[h] = llm42__hash(t->results[h] ^ result);
+            if (t->hypotheses[h].is_sm90() && result != library[i]) t->description_is_library = false;
+        }
+}
+
+// Names the hypothesis that holds. Returns it, or -1.
+static int name_winner(const table &t) {
+    size_t best = 0;
+    int winner = -1, winners = 0;
+    for (size_t h = 0; h < t.hypotheses.size(); h++) {
+        if (t.holds(h)) winner = (int)h, winners++;
+        if (t.total(h) > t.total(best)) best = h;
+    }
+    if (winners == 1) {
+        printf("this hypothesis alone holds for all kinds: %s\n", t.hypotheses[(size_t)winner].words().c_str());
+        return winner;
+    }
+    if (winners) printf("%d hypotheses hold for all kinds: more steps are needed\n", winners);
+    else
+        printf("no hypothesis holds for all kinds; nearest, with %zu of %zu steps: %s\n", t.total(best),
+               t.steps * KINDS, t.hypotheses[best].words().c_str());
+    return -1;
+}
+
+static void judge(const table &t, const cudaDeviceProp &device) {
+    const int winner = name_winner(t);
+    const bool as_sm90 = winner >= 0 && t.hypotheses[(size_t)winner].is_sm90();
+    if (device.major != 9 || device.minor != 0) {  // as llm42__cuda_arithmetic decides
+        printf(
+            "the arithmetic of this device, sm_%d%d, is not known to the library%s; section sm90 of llm42.h says how "
+            "one is added\n",
+            device.major, device.minor, as_sm90 ? ", but its steps are those of sm90" : "");
+        return;
+    }
+    for (int kind = 0; kind < KINDS; kind++) {
+        printf("sm90, %s: %zu of %zu steps have the bits of llm42__sm90_step\n", kind_names[kind], t.of_library[kind],
+               t.steps);
+        check(t.of_library[kind] == t.steps, kind_names[kind]);
+    }
+    check(as_sm90, "the hypothesis that holds is that of llm42__sm90_step");
+}
+
+static int usage(const char *what) {
+    fprintf(stderr, "cuda_steps: %s: there are --steps N (from 128 to 16777216) and --brief\n", what);
+    return 2;
+}
+
+int main(int argc, char **argv) {
+    int steps = 65536;
+    bool brief = false;
+    for (int i = 1; i < argc; i++) {
+        const int number = i + 1 < argc ? atoi(argv[i + 1]) : 0;
+        if (!strcmp(argv[i], "--brief")) brief = true;
+        else if (!strcmp(argv[i], "--steps") && number >= STEPS_OF_TILE && number <= 1 << 24) steps = number, i++;
+#ifdef LLM42_EMULATED_STEPS
+        else if (!strcmp(argv[i], "--bits") && number >= 23 && number <= 27) emulator::kept_bits = number, i++;
+        else if (!strcmp(argv[i], "--major") && number > 0) emulated_major = number, i++;
+#endif
+        else return usage(argv[i]);
+    }
+    int count = 0;
+    cudaDeviceProp device;
+    if (cudaGetDeviceCount(&count) != cudaSuccess || !count) {
+        printf("cuda_steps: skipped: no CUDA device\n");
+        return end();
+    }
+    if (!works(cudaGetDeviceProperties(&device, 0), "the device's properties")) return end();
+    printf("cuda_steps: %s, sm_%d%d\n", device.name, device.major, device.minor);
+    table t;
+    for (int kind = 0; kind < KINDS && !failed; kind++) {
+        const inputs in = make_inputs(kind, steps / STEPS_OF_TILE);
+        compare(&t, kind, in, run_steps(in));
+    }
+    if (failed) return end();
+    if (!brief) t.print();
+    check(t.description_is_library, "llm42__sm90_step is the hypothesis with 25 bits");
+    check(t.all_differ(), "these inputs tell all hypotheses apart");
+    judge(t, device);
+    check_chains(device.multiProcessorCount);
+    return end();
+}
