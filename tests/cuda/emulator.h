@@ -1,5 +1,5 @@
-// emulator.h: runs the CUDA backend on a CPU. emulated.cc and steps.cu include it, with emulated_runtime.h, before
-// kernels.cu. It has its own primitives of kernels.cu.
+// emulator.h: runs kernels.cu on a CPU. It is included before kernels.cu, has what CUDA C++ gives to kernels, and has
+// primitives of its own in place of those that are written in assembler.
 //
 // Every CUDA thread is a fiber, and the fibers of a block take turns on one thread of the host. A block's fibers go on
 // until they wait: for a barrier, or for the other lanes of their warp. If all of them wait for one another, as they
@@ -24,7 +24,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <functional>
