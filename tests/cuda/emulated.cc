@@ -1,6 +1,6 @@
 // The CUDA backend on a CPU: emulator.h, the calls of the CUDA runtime that the backend makes, and the backend itself.
-// llm42.cu and kernels.cu are included as the Makefile copies them: launches by <<<>>> become calls, and dynamic shared
-// memory becomes a pointer.
+// The Makefile makes copies of llm42.cu and kernels.cu, and this file includes the copies. In them launches by <<<>>>
+// are calls, and dynamic shared memory is a pointer.
 #include "emulator.h"
 
 #define cudaLaunchKernelEx(config, kernel, ...)                                                                     \
@@ -40,7 +40,8 @@ cudaError_t cudaGetDevice(int *device) {
     *device = device_now;
     return cudaSuccess;
 }
-// It has the arithmetic of a Hopper GPU, but kernels that only those can run are never chosen (emulated_right).
+// The emulated GPU has the arithmetic of a Hopper GPU. But kernels that only a Hopper GPU can run are never chosen
+// (emulated_right).
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *to, int) {
     *to = {};
     snprintf(to->name, sizeof to->name, "emulated GPU");
