@@ -415,9 +415,10 @@ typedef struct llm42_model_desc {
 LLM42_API llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error);
 LLM42_API void llm42_model_free(llm42_model *model);  // NULL is fine. Close engines that use the model first.
 // A hash of the weights and of what a model computes with. It does not depend on where the files lie, how many there
-// are, how they are ordered and padded, or what else they hold. So it tells whether two models are one. It is no
-// defence against somebody who constructs a model for a hash. Section model-hash says what is hashed, and how. It reads
-// all weights, in as many threads as OpenMP offers. Errors: INVALID (the model has no weights), MEMORY.
+// are, how they are ordered and padded, or what else they hold. So it tells whether two models are the same.
+// It does not protect against somebody who constructs another model with the same hash. Section model-hash says what is
+// hashed, and how. The function reads all weights, in as many threads as OpenMP offers. Errors: INVALID (the model has
+// no weights), MEMORY.
 LLM42_API llm42_result llm42_model_hash(const llm42_model *model, uint64_t *hash, llm42_error *error);
 // NULL-terminated list of the shapes that "synthetic:NAME" knows.
 LLM42_API const char *const *llm42_synthetic_names(void);
@@ -498,13 +499,13 @@ typedef struct llm42_pass {
 } llm42_pass;
 
 // >>api-backend --------------------------------------------------------------------------------------------------
-// How a sum rounds. A schedule is the order of its terms.
+// How the steps of a sum round. (A schedule is the order of its terms.)
 typedef enum llm42_arithmetic {
     LLM42_ARITHMETIC_DEFAULT,  // the backend's own: FP32 on a CPU, that of the tensor cores on a GPU
     LLM42_ARITHMETIC_FP32,     // fused multiply-adds in fp32 (section vectors); CPU only
-    // The bits that INVARIANT passes of the CUDA backend give on a Hopper GPU (sm_90: H100, H200). A CPU emulates the
-    // sums of its tensor cores, and passes take about twice as long as with FP32. There passes of every schedule take
-    // the INVARIANT order, so nothing is rolled back. In bf16 only.
+    // The bits that INVARIANT passes of the CUDA backend give on a Hopper GPU (sm_90: H100, H200). A CPU can give them
+    // too: it emulates the sums of the GPU's tensor cores. Its passes take about twice as long as with FP32. A
+    // CPU takes the sums of every schedule in the INVARIANT order, so nothing is rolled back. Compute type bf16 only.
     LLM42_ARITHMETIC_SM90,
 } llm42_arithmetic;
 
@@ -565,8 +566,8 @@ typedef struct llm42_mix {
 // - now is in seconds from any fixed point and never runs backwards. wait_until returns at or after that time.
 // - estimate gives the seconds that a pass of a mix would take alone. NULL: the backend does not know, and the engine
 //   goes by the times of passes that it has run.
-// - arithmetic names how INVARIANT passes round their sums. States with one name give one result, on any device. NULL,
-//   or a function that returns NULL: it is not known. Transcripts need the name.
+// - arithmetic names how INVARIANT passes round their sums. States with the same name give the same result, on any
+//   device. NULL, or a function that returns NULL: the name is not known. Transcripts need the name.
 typedef struct llm42_backend {
     const char *name;
     llm42_result (*open)(void **state, const llm42_backend_desc *desc, llm42_error *error);
@@ -1063,7 +1064,7 @@ struct llm42_engine_desc {
     llm42_preset preset;           // decides the policies, .window and .group that are 0; default: DVR
     llm42_mode mode;               // default: the preset's
     llm42_dtype compute;           // default: LLM42_BF16
-    llm42_arithmetic arithmetic;   // default: the backend's own. The simulator has none
+    llm42_arithmetic arithmetic;   // how sums round; default: the backend's own. The simulator has none
     bool logits_fp32;              // default: under bf16 logits are rounded to bf16, as serving engines do
     // Keep the router logits of a mixture in fp32. Default: under bf16 they are rounded to bf16, as HF transformers
     // does. A bf16 number has 8 significant bits, so the rounding can make the logits of two experts equal. Then the
@@ -1230,12 +1231,13 @@ LLM42_API void llm42_trace_event(llm42_trace *trace, const llm42_event *event);
 // Finishes the file. It fails if this or any earlier write failed.
 LLM42_API llm42_result llm42_trace_close(llm42_trace *trace, llm42_error *error);
 
-// A transcript says what was asked and answered, and everything that canonical answers depend on. So somebody else can
-// compute them again and compare every bit: build/audit does. A recorder writes a transcript: open it when the engine
-// is open, give it every event, close it when requests have finished. Section transcript describes the file.
+// A transcript is a file that says what was asked and answered, and everything that canonical answers depend on. With
+// it somebody else can compute the answers again and compare every bit. build/audit does this. A recorder writes a
+// transcript: open it when the engine is open, give it every event, close it when requests have finished. Section
+// transcript describes the file.
 typedef struct llm42_recorder llm42_recorder;
-// Begins the file. `comments` is NULL or lines that are written as comments, such as what a backend says of itself in
-// its log. It hashes the model (llm42_model_hash). Errors: IO, and those of llm42_model_hash.
+// Begins the file. `comments` is NULL or lines that are written as comments, for example what the backend logs about
+// itself. The function hashes the model (llm42_model_hash). Errors: IO, and those of llm42_model_hash.
 LLM42_API llm42_result llm42_recorder_open(llm42_recorder **recorder, const char *path, const llm42_engine *engine,
                                            const char *comments, llm42_error *error);
 // A request is written at its event FINISHED.
@@ -1245,7 +1247,7 @@ LLM42_API llm42_result llm42_recorder_close(llm42_recorder *recorder, llm42_erro
 
 typedef struct llm42_answer {
     int64_t request;     // its id
-    bool deterministic;  // false: nothing was promised, and it cannot be audited
+    bool deterministic;  // false: no result was promised, and the answer cannot be audited
     llm42_finish finish;
     int max_new_tokens;
     llm42_sampling sampling;  // the seed is not 0
@@ -1265,13 +1267,13 @@ typedef struct llm42_transcript {
     bool logits_fp32, router_fp32;
     int leaves;       // the larger of .leaves and .tensor_parallel
     char preset[32];  // its word
-    char result[64];  // "canonical", or what else the results depend on: then they cannot be audited
+    char result[64];  // "canonical", or what more the results depend on (then they cannot be audited)
     int count;
     llm42_answer *answer;  // [count], in the order in which they finished
 } llm42_transcript;
 
-// Reads a transcript. Errors: IO, MEMORY, FORMAT (names the file and the line: the file is cut short or goes on behind
-// `# end`, has another version of the format, or a line is not what stands there).
+// Reads a transcript. Errors: IO, MEMORY, FORMAT (the file is cut short or goes on behind `# end`, it has another
+// version of the format, or a line is wrong; the message names the file and the line).
 LLM42_API llm42_result llm42_transcript_load(llm42_transcript **transcript, const char *path, llm42_error *error);
 LLM42_API void llm42_transcript_free(llm42_transcript *transcript);  // NULL is fine
 
@@ -3093,20 +3095,23 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 // >>model-hash ---------------------------------------------------------------------------------------------------
 // Owns: llm42_model_hash.
 // Calls: numbers, memory.
-// Invariant: the hash is a function of the configuration and the weights, not of their files or of the threads.
+// Invariant: the hash depends on the configuration and the weights, not on their files or on the number of threads.
 //
-// A list of words (uint64) is hashed so: h = 0, then h = llm42_hash(h ^ word) for each word in turn. A number that is
-// no integer is the bits of its double. The hash of a model is that of these words:
+// A list of words (uint64) is hashed in this way: h = 0, then h = llm42_hash(h ^ word) for each word in turn. A number
+// that is not an integer is converted to double, and the word is the bits of the double. The hash of a model is that of
+// these words:
 // - arch, vocab, dim, layers, heads, kv_heads, head_dim, ffn, experts, experts_used, experts_renorm, sliding_window,
 //   norm_eps, rope_theta, rope_interleaved, rope_factor, rope_low_freq_factor, rope_high_freq_factor and
 //   rope_original_context of llm42_config. Its other fields change no logit.
 // - embed, head and final_norm; then for each layer .sliding, attention_norm, ffn_norm, q_norm, k_norm, q_bias, k_bias,
 //   v_bias, q, k, v, o, gate, up, down, router; then gate, up and down of each of its experts. A head that is tied to
-//   the embedding is hashed like another of the same weights.
-// A tensor is the word 0 if the layer has none. Otherwise it is its type (llm42_dtype), its rows n (of a vector: 1),
-// its columns k, and a word for each part of 1 MiB of its values (the last part may be shorter): the hash of that
-// part's bytes, eight to a word, the first byte lowest, the last word filled up with zeros. A vector is FP32. A
-// synthetic matrix is the word 16, n, k, and its recipe's key, scale and lead: its values follow from these.
+//   the embedding is hashed as if it were a tensor of its own.
+// A tensor is these words:
+// - If the model or the layer does not have the tensor: the word 0.
+// - Otherwise its type (llm42_dtype), its number of rows n, its number of columns k, and one word for each part of
+//   1 MiB of its values. (The last part may be shorter.) The word of a part is the hash of the part's bytes. Eight
+//   bytes make a word, the first byte lowest. The last word is filled up with zeros. A vector is FP32 and has one row.
+// - A synthetic matrix is the word 16, then n, k, and its recipe's key, scale and lead. Its values follow from these.
 
 enum { LLM42__HASHED_BYTES = 1 << 20, LLM42__HASHED_RECIPE = 16 };
 
@@ -3426,8 +3431,9 @@ static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
 }
 
 // >>sm90 ---------------------------------------------------------------------------------------------------------
-// Owns: the arithmetic sm90: sums as Hopper's tensor cores take them (bf16 products, summed in fp32), and other sums as
-// the threads of kernels.cu take them. Each has versions in AVX-512, AVX2 and plain C, which give the same bits.
+// Owns: the arithmetic sm90. Matrix products sum as Hopper's tensor cores do (products of bf16 numbers, summed in
+// fp32). Other sums are taken as the threads of kernels.cu take them. Matrix products have versions in AVX-512, AVX2
+// and plain C, which give the same bits.
 // Calls: numbers, vectors.
 // Invariant: a product takes its terms in ascending order, in steps of sixteen. Each step is that of llm42__sm90_step.
 //
@@ -3437,7 +3443,7 @@ static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
 // llm42__find_devices and llm42__cuda_arithmetic say which device has which arithmetic. Compare whole passes by
 // build/tests/test_cuda --part arithmetic.
 
-// Exponent of a finite number other than 0; subnormal numbers have that of the smallest normal one.
+// The exponent of a finite number other than 0. Subnormal numbers have the exponent of the smallest normal number.
 LLM42__INLINE int llm42__sm90_exponent(float x) {
     const int e = (int)(llm42__bits(x) >> 23 & 255);
     return LLM42__MAX(e, 1) - 127;
@@ -3449,7 +3455,7 @@ LLM42__INLINE int64_t llm42__sm90_significand(float x) {
     return (int64_t)((bits & 0x7fffff) | (bits >> 23 & 255 ? 0x800000 : 0));
 }
 
-// The largest number with 24 significant bits, or with 2^-149 as its last place, that is not beyond mine x 2^-25 x 2^e.
+// sum x 2^(e - 25), cut toward zero to fp32: to 24 significant bits, or, if it is subnormal, to a multiple of 2^-149.
 static float llm42__sm90_cut(int64_t sum, int e) {
     const uint64_t size = sum < 0 ? (uint64_t)-sum : (uint64_t)sum;
     const uint32_t sign = sum < 0 ? 0x80000000u : 0;
@@ -3464,10 +3470,11 @@ static float llm42__sm90_cut(int64_t sum, int e) {
 
 // One step: sum + a[0] b[0] + ... + a[15] b[15]. Values of a and b are those of bf16; b's are `stride` apart.
 //
-// The products are exact. Let e be the largest exponent among the sum's and the products', where a product has the
-// exponents of its factors, added: it lies in [1, 4) x 2^that. Every addend is cut toward zero to 25 binary places
-// below 2^e. They are added exactly. The result is cut toward zero to fp32. A sum of exactly zero is +0, one beyond the
-// largest number infinite. NaN is 0x7fffffff.
+// The products are exact. The exponent of a product is the sum of the exponents of its two factors. (So a product of
+// normal numbers lies in [1, 4) x 2^exponent.) Let e be the largest of the exponents of `sum` and of the products.
+// `sum` and each product are cut toward zero to 25 binary places below 2^e, and then added exactly. The result is cut
+// toward zero to fp32. If it is exactly zero, it is +0. If it is too large for fp32, it is infinite. A NaN has the bits
+// 0x7fffffff.
 static float llm42__sm90_step(float sum, const float *a, const float *b, int stride) {
     int e = INT32_MIN;
     int64_t total = 0;
@@ -3495,12 +3502,13 @@ static float llm42__sm90_step(float sum, const float *a, const float *b, int str
     return llm42__sm90_cut(total + (sum < 0 ? -cut : cut), e);
 }
 
-// The vector versions compute sixteen outputs side by side. A product of two bf16 numbers is exact in fp32. Scaled by
-// 2^(25 - e) and converted to an integer, which cuts toward zero, it is an addend. Powers, the numbers with their
-// significands cleared, give e: their products' maximum is 2^e. This holds if 2^-100 <= 2^e <= 2^100 and no factor is
-// subnormal, infinite or NaN. Any other step is taken by llm42__sm90_step.
+// The vector versions compute sixteen outputs side by side. A product of two bf16 numbers is exact in fp32. To get an
+// addend, they multiply it by 2^(25 - e) and convert it to an integer, which cuts toward zero. The power of a number is
+// the number with its sign and significand cleared, 2^exponent. The largest product of two powers, or the power of the
+// old sum if that is larger, is 2^e. This works if 2^-100 <= 2^e <= 2^100 and no factor is subnormal, infinite or NaN.
+// llm42__sm90_step takes all other steps.
 //
-// Shapes: x, x_power [16 steps]; w, w_power [16 steps][16 outputs] -> sum [16], which goes on from what it is.
+// Shapes: x, x_power [16 steps]; w, w_power [16 steps][16 outputs] -> sum [16], to which the steps are added.
 #if LLM42__ISA == 2
 typedef __m512 llm42__lanes;
 typedef __m512i llm42__lanes_int;
@@ -3522,7 +3530,7 @@ typedef __m256 llm42__lanes;
 typedef __m256i llm42__lanes_int;
 enum { LLM42__LANES = 8 };
 #define LLM42__L(name) _mm256_##name
-// Cut toward zero: where the conversion has rounded up, one less. |x| is below 2^31 - 2^6.
+// Cut toward zero: where the conversion has rounded up, the float before that one. |x| is below 2^31 - 2^6.
 LLM42__INLINE llm42__lanes llm42__lanes_to_float(__m256i x) {
     const __m256i size = _mm256_abs_epi32(x), sign = _mm256_and_si256(x, _mm256_set1_epi32(INT32_MIN));
     const __m256 rounded = _mm256_cvtepi32_ps(size);
@@ -3547,7 +3555,7 @@ static void llm42__sm90_plain_steps(const float *x, const float *w, int steps, f
 }
 
 #if LLM42__ISA
-// One step of LLM42__LANES outputs. False: it has to be taken by llm42__sm90_step.
+// One step of LLM42__LANES outputs. False: nothing was added, and llm42__sm90_step has to take the step.
 LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, const float *w, const float *w_power,
                                           llm42__lanes *sum) {
     llm42__lanes product[16], power[2];
@@ -3565,7 +3573,7 @@ LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, 
                            above = LLM42__L(sub_epi32)(LLM42__L(set1_epi32)((127 + 100) << 23), e);
     const llm42__lanes scale = llm42__lanes_from_bits(LLM42__L(sub_epi32)(LLM42__L(set1_epi32)((int)(279u << 23)), e)),
                        back = llm42__lanes_from_bits(LLM42__L(sub_epi32)(e, LLM42__L(set1_epi32)(25 << 23)));
-    // Eight addends, of less than 2^27 each, and the old sum fit into 32 bits. Whether all do is seen by the signs.
+    // Eight addends of less than 2^27 each, and the old sum, fit into 32 bits. The signs show whether all sixteen do.
     llm42__lanes_int total[2] = {LLM42__L(cvttps_epi32)(LLM42__L(mul_ps)(*sum, scale)), LLM42__L(set1_epi32)(0)};
     LLM42__UNROLL
     for (int k = 0; k < 16; k++)
@@ -3604,14 +3612,17 @@ static void llm42__sm90_steps(const float *x, const float *x_power, const float 
 }
 #endif
 
-// Weights of sixteen outputs, side by side: their values, and the values with significands cleared.
-enum { LLM42__SM90_TERMS = 128, LLM42__SM90_ROWS = 64 };  // in a panel; rows that take its steps before the next one
+// A panel: weights of sixteen outputs, side by side, and their powers (see above).
+enum {
+    LLM42__SM90_TERMS = 128,  // in a panel
+    LLM42__SM90_ROWS = 64     // that use a panel before the next one is filled
+};
 typedef struct llm42__sm90_panel {
     float value[LLM42__SM90_TERMS * 16], power[LLM42__SM90_TERMS * 16];
-    bool odd;  // one is subnormal, infinite or NaN: only llm42__sm90_step can take it
+    bool odd;  // a weight is subnormal, infinite or NaN: only llm42__sm90_step can take the steps
 } llm42__sm90_panel;
 
-// True if one of n values is subnormal, infinite or NaN. Clears the significands.
+// Gives the powers of n values. True if one of the values is subnormal, infinite or NaN.
 LLM42__INLINE bool llm42__sm90_powers(const float *x, int n, float *power) {
     uint32_t odd = 0;
     for (int i = 0; i < n; i++) {
@@ -3712,14 +3723,14 @@ static void llm42__sm90_rows(const float *x, size_t stride, int rows, const void
     }
 }
 
-// Adds what the lanes of a warp have, by butterfly; lanes is a power of two.
+// Adds the values of the lanes of a warp, in the order of a butterfly. `lanes` is a power of two.
 static float llm42__sm90_warp_sum(float *lane, int lanes) {
     for (int half = lanes / 2; half; half /= 2)
         for (int i = 0; i < half; i++) lane[i] += lane[i + half];
     return lane[0];
 }
 
-// Adds what the threads of a block have: llm42__block_sum of kernels.cu. threads is a multiple of 32.
+// Adds the values of the threads of a block, as llm42__block_sum of kernels.cu does. `threads` is a multiple of 32.
 static float llm42__sm90_block_sum(float *thread, int threads) {
     float sum = 0;
     for (int i = 0; i < threads; i += 32) sum += llm42__sm90_warp_sum(thread + i, 32);
@@ -3738,7 +3749,7 @@ static float llm42__sm90_squares(const float *x, int n) {
     return llm42__sm90_block_sum(sum, threads);
 }
 
-// That of llm42__k_rope, for a head: a lane has the values of eight pairs. d is at most 128.
+// The sum of squares of llm42__k_rope, for one head: a lane has the values of eight pairs. d is at most 128.
 static float llm42__sm90_head_squares(const float *x, int d, bool interleaved) {
     const int lanes = d <= 16 ? 1 : d <= 32 ? 2 : d <= 64 ? 4 : 8;
     float sum[8] = {0};
@@ -8144,24 +8155,24 @@ llm42_result llm42_trace_close(llm42_trace *t, llm42_error *error) {
 // >>transcript ---------------------------------------------------------------------------------------------------
 // Owns: transcripts: writing them from events, and reading them.
 // Calls: files, memory, results, submit (to check sampling parameters), model-hash.
-// Invariant: what was read is what was written, to the bit: floats are written as the eight hex digits of their bits.
+// Invariant: reading gives what was written, to the bit. A float is written as the eight hex digits of its bits.
 //
-// A transcript is a text of lines `key: value`, in this order, each of them there:
+// A transcript is a text of lines `key: value`. None may be missing, and they have this order:
 //   # llm42 transcript, format 1       the first line
-//   model: NAME                        the path that it was loaded from
+//   model: NAME                        the path from which the model was loaded
 //   model_hash: 16 hex digits          llm42_model_hash
 //   arithmetic: WORD                   fp32, sm90 or `not known`: how sums round
 //   compute: bf16 or fp32
 //   logits_fp32, router_fp32: yes or no
 //   leaves: N                          the larger of .leaves and .tensor_parallel
 //   preset: WORD
-//   result: canonical                  or what else the results depend on
+//   result: canonical                  or, if they are not canonical, what more the results depend on
 // then for each request, in the order in which they finished:
 //   request: N                         its id
-//   deterministic: yes or no           no: nothing was promised, and it cannot be audited
+//   deterministic: yes or no           no: no result was promised, and the answer cannot be audited
 //   finish: stop, length, cancelled or error
 //   max_new_tokens: N
-//   stop: 1,2                          tokens that end it; empty: none
+//   stop: 1,2                          tokens that end the answer; empty: none
 //   temperature: 8 hex digits
 //   top_k: N
 //   top_p, min_p: 8 hex digits
@@ -8172,8 +8183,8 @@ llm42_result llm42_trace_close(llm42_trace *t, llm42_error *error) {
 // and at the end:
 //   requests: N
 //   # end                              the last line: a file without it was cut short
-// Empty lines and other lines that begin with # are comments. There are no checksums: whoever can change an answer
-// could change them too. The audit finds what was changed.
+// Empty lines and other lines that begin with # are comments. There are no checksums: whoever changes an answer could
+// change its checksum too. The audit finds answers that were changed.
 
 #define LLM42__TRANSCRIPT_FIRST "# llm42 transcript, format "
 #define LLM42__TRANSCRIPT_FORMAT "1"

@@ -1,21 +1,22 @@
-// audit: computes the answers of a transcript again and compares every bit. It trusts nothing that the file says of its
-// answers: it takes the prompts and the sampling parameters from it and runs the model by INVARIANT passes, alone.
+// audit: computes the answers of a transcript again and compares every bit. It does not rely on what the file says
+// about the answers. It takes the prompts and the sampling parameters from the file, and runs each request alone, by
+// INVARIANT passes. (In an INVARIANT pass the result of a row, which is one token, does not depend on the other rows.)
 // make build/generate build/audit
 // build/generate --deterministic --samples 4 --temperature 1 --record run.txt
 // build/audit run.txt
 //
-// The prompt and the recorded tokens go through the model. At each position that is audited a token is drawn with the
-// request's own parameters. It must be the recorded one, and so must the bits of its log-probability. Where a token
-// differs, the tokens behind it are those that the model gives behind the recorded one.
+// The prompt and the recorded tokens go through the model. At each audited position the model draws a token with the
+// request's own parameters. The token and the bits of its log-probability must be the recorded ones. If a token
+// differs, the audit goes on behind the recorded token, not behind its own.
 //
-// A window is --window tokens of an answer in a row. --share or --windows audits some of them, drawn at random by
-// --seed. A window rests on the keys and values of all tokens before it, so these run too, but without the LM head.
-// What is saved is the text behind the last window of a request, and requests of which no window is drawn. Whoever made
-// the transcript must not know the seed beforehand.
+// A window is --window successive tokens of an answer. --share or --windows audits some of the windows, drawn at random
+// by --seed. A window needs the keys and values of all tokens before it. So these tokens run too, but without the LM
+// head (the product that gives the logits). The tokens behind the last drawn window of a request do not run, and
+// neither do requests of which no window is drawn. Whoever made the transcript must not know the seed beforehand.
 //
 // Exit status: 0 if all that was asked for is verified; 1 if something differs, or a request was not marked
-// deterministic (--skip-ordinary allows these); 2 if there is nothing to compare: the file is broken, its answers are
-// not canonical, the model or the arithmetic is another one, or a pass fails.
+// deterministic (--skip-ordinary allows such requests); 2 if a comparison is not possible: the file is broken, its
+// answers are not canonical, the model or the arithmetic is not the recorded one, or a pass fails.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -36,17 +37,17 @@ static const args_option options[] = {
     ARGS_WORD("FILE", &path, "the transcript"),
     ARGS_TEXT("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME (default: the transcript's)"),
     ARGS_TEXT("backend NAME", &name, "cpu or cuda"),
-    ARGS_INT("window W", &window, 1, INT32_MAX, "tokens of a window"),
-    ARGS_REAL("share S", &share, 0, 1, "audit this share of all windows, drawn at random, and at least one"),
-    ARGS_INT("windows N", &windows, 0, INT64_MAX, "or this number of them; 0: as --share says"),
-    ARGS_INT("seed S", &seed, 0, INT64_MAX, "which windows are drawn"),
-    ARGS_FLAG("skip-ordinary", &skip_ordinary, "requests that were not marked deterministic may be in the file"),
-    ARGS_INT("rows N", &rows, 1, 4096, "tokens that run in one pass; they change no result"),
+    ARGS_INT("window W", &window, 1, INT32_MAX, "number of successive tokens in a window"),
+    ARGS_REAL("share S", &share, 0, 1, "audit this share of all windows (at least one), drawn at random"),
+    ARGS_INT("windows N", &windows, 0, INT64_MAX, "audit this number of windows instead; 0: as --share says"),
+    ARGS_INT("seed S", &seed, 0, INT64_MAX, "decides which windows are drawn"),
+    ARGS_FLAG("skip-ordinary", &skip_ordinary, "allow requests that were not marked deterministic"),
+    ARGS_INT("rows N", &rows, 1, 4096, "the most tokens in one pass; the number changes no result"),
     ARGS_INT("tensor-parallel N", &tensor_parallel, 1, 8,
-             "ranks that share the model, at most the transcript's leaves"),
+             "parts (ranks) into which the model is cut; at most the transcript's leaves"),
     ARGS_DEVICES(&devices),
     ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
-    ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory: a mapped file must not shrink"),
+    ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory; without it files are mapped, and must not shrink"),
     ARGS_END,
 };
 
@@ -310,8 +311,8 @@ static int conclude(const audit *a) {
 int main(int argc, char **argv) {
     args_parse(
         argc, argv,
-        "Computes the answers of a transcript again (build/generate --record) and compares every token and every\n"
-        "bit of its log-probabilities. Status 0: verified; 1: something differs; 2: it cannot be compared.",
+        "Computes the answers of a transcript (made by build/generate --record) again. Compares every token and every\n"
+        "bit of the log-probabilities. Status 0: verified; 1: something differs; 2: a comparison is not possible.",
         options);
     args_went_wrong = 2;
     if (!path) args_fail(2, "give the FILE of a transcript (try --help)");

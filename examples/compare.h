@@ -1,6 +1,7 @@
-// compare.h: where two computations begin to differ. A film records what a pass's probe is given, operator by operator.
-// Two films of the same rows are compared value by value: by their bits, by their distance in ulps, and by the size of
-// their difference. build/diff uses it, and so do the tests of the CUDA backend.
+// compare.h: finds where two computations begin to differ. A film is the list of the outputs of all operators of a
+// pass, in the order in which they ran. The pass's probe (a function that gets each operator's output) records it. Two
+// films of the same rows are compared value by value: by their bits, by their distance in ulps, and by the size of
+// their difference. build/diff uses this file, and so do the tests of the CUDA backend.
 //
 //     film a = {0}, b = {0};
 //     pass.probe = film_take, pass.probe_user = &a;       // then run the pass, and the other one with &b
@@ -31,9 +32,9 @@ static inline uint32_t float_bits(float x) {
 // By bit pattern: no compiler option can make a NaN pass.
 static inline bool finite_bits(float x) { return (float_bits(x) & 0x7f800000u) != 0x7f800000u; }
 
-// How many ulps of `type` (bf16 or fp32) lie between two numbers. +0 and -0 are one place, so they are 0 ulps apart. If
-// only one of them is a bf16 number, the distance in ulps of bf16 may be a fraction. Infinite, if one is NaN or
-// infinite and the other one has other bits.
+// How many ulps of `type` (bf16 or fp32) lie between two numbers. +0 and -0 count as one number: they are 0 ulps apart.
+// If only one of the two is a bf16 number, the distance in ulps of bf16 may be a fraction. It is infinite if one is NaN
+// or infinite and the other one has other bits.
 static inline double compare_ulps(float a, float b, llm42_dtype type) {
     const uint32_t bits[2] = {float_bits(a), float_bits(b)};
     int64_t place[2];
@@ -43,8 +44,8 @@ static inline double compare_ulps(float a, float b, llm42_dtype type) {
     return fabs((double)(place[0] - place[1])) / (type == LLM42_BF16 ? 65536.0 : 1.0);
 }
 
-// Root mean square of got - want as a share of that of want; as it is, if all of want is 0. Infinite, if a number is
-// not finite.
+// The root mean square of got - want, divided by that of want. If all of want is 0, it is not divided. Infinite if a
+// number is not finite.
 static inline double compare_row(const float *got, const float *want, int n) {
     double sum = 0, size = 0;
     for (int i = 0; i < n; i++) {

@@ -1,19 +1,21 @@
-// diff: runs the same rows in two ways and names the first value that differs: its operator, layer, row and column,
-// both values and their distance. Then it shows how the difference grows from there to the logits. make build/diff &&
-// build/diff -a schedule=fast,rows=8 -b schedule=fast,rows=9
+// diff: runs the same rows on two sides, a and b. A row is one token of a text in a pass. A side is one way to run the
+// rows. diff names the first value that differs: its operator, layer, row and column, both values and their distance.
+// Then it shows how the difference grows from there to the logits.
+// make build/diff && build/diff -a schedule=fast,rows=8 -b schedule=fast,rows=9
 //
 // Other pairs to try:
-//     -a leaves=1 -b leaves=4                       the same sums cut into leaves
+//     -a leaves=1 -b leaves=4                       sums in one part, and cut into four parts
 //     -a leaves=1 -b flip=layer0.down:5:6           one bit of one weight; bit 0 is the lowest
-//     -a compute=fp32 -b compute=bf16               what rounding costs
+//     -a compute=fp32 -b compute=bf16               what rounding to bf16 changes
 //     -a schedule=invariant,rows=8 -b schedule=invariant,rows=9       equal to the bit
 //     -a backend=cpu -b backend=cuda                after make cuda
 //
-// The text's tokens are rows of one pass. If `rows` asks for more, rows of other requests fill it up: each is the first
-// token of a request of its own. With --prompt N, the first N tokens run before, in INVARIANT passes, and only the
-// others are compared; with one token left that is a decoding row.
+// The text's tokens are rows of one pass. If `rows` asks for more, rows of other requests fill the pass up: each is the
+// first token of a request of its own. With --prompt N, the first N tokens run before, in INVARIANT passes, and only
+// the others are compared. If one token is left, it runs as a decoding row does.
 //
-// A side is a list of key=value. To add a key, add a line to the table keys, a field to side and its use in run_side.
+// A side is written as a list of key=value. To add a key, add a line to the table keys, a field to side and its use in
+// run_side.
 // Exit status: 0 if all values are equal to the bit, 1 if any differs, 2 if something went wrong.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
@@ -104,16 +106,17 @@ static const struct key {
     {"model", "", false, set_model, "DIR: a model of the same shape (default: --model)"},
     {"backend", "cpu", false, set_backend, "cpu or cuda (default cpu)"},
     {"compute", "bf16", false, set_compute, "compute type: bf16 or fp32 (default bf16)"},
-    {"arithmetic", "own", true, set_arithmetic, "how sums round: fp32, sm90 or own, that of the backend (default own)"},
+    {"arithmetic", "own", true, set_arithmetic,
+     "how sums round: fp32 (a CPU's), sm90 (a Hopper GPU's), own (the backend's) (default own)"},
     {"schedule", "invariant", false, set_schedule, "order of sums: fast, fixed or invariant (default invariant)"},
-    {"rows", "0", false, set_rows, "rows in the pass, and M of a fixed one (default 0: as many as are compared)"},
+    {"rows", "0", false, set_rows, "rows in the pass; in a fixed pass also M (default 0: as many as are compared)"},
     {"leaves", "1", false, set_leaves,
-     "parts into which invariant passes cut sums that ranks share: 1, 2, 4, 8 (default 1)"},
+     "parts into which invariant passes cut the sums that ranks share: 1, 2, 4, 8 (default 1)"},
     {"ranks", "1", false, set_ranks, "parts into which the model is cut, tensor parallelism: 1, 2, 4, 8 (default 1)"},
-    {"devices", "0", true, set_devices, "cuda: GPUs that the ranks are on, at most (default 0: one for each)"},
+    {"devices", "0", true, set_devices, "cuda: the most GPUs that the ranks use (default 0: one for each rank)"},
     {"flip", "", true, set_flip,
-     "TENSOR:INDEX:BIT: one bit of one weight is changed, in memory. TENSOR: embed, head, final_norm,\n"
-     "             layer0.q, layer0.attention_norm, layer0.expert3.up; INDEX: row by row; BIT: 0 is the lowest"},
+     "TENSOR:INDEX:BIT: one bit of one weight is changed, in memory. TENSOR: for example embed, head, final_norm,\n"
+     "             layer0.q, layer0.attention_norm, layer0.expert3.up. INDEX: counts row by row. BIT: 0 is the lowest"},
 };
 
 enum { KEYS = sizeof keys / sizeof *keys };
@@ -565,17 +568,18 @@ static void write_tsv(const report *r, int count, const char *const own[2], cons
 
 // >>main ---------------------------------------------------------------------------------------------------------
 static void parse(int argc, char **argv) {
-    static char about[4096] = "Runs the same rows on two sides and names the first value that differs. A side is\n"
-                              "key=value,key=value,... of these keys; b has those of a that it does not set:\n";
+    static char about[4096] =
+        "Runs the same rows on two sides and names the first value that differs. A side is\n"
+        "written key=value,key=value,... with these keys; b takes each key that it does not set from a:\n";
     const args_option options[] = {
-        ARGS_TEXT("a SIDE", &a_text, "one side, as schedule=fast,rows=8"),
-        ARGS_TEXT("b SIDE", &b_text, "the other side, as rows=9"),
+        ARGS_TEXT("a SIDE", &a_text, "one side, for example schedule=fast,rows=8"),
+        ARGS_TEXT("b SIDE", &b_text, "the other side, for example rows=9"),
         ARGS_TEXT("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
         ARGS_TEXT("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
         ARGS_TEXT("ids LIST", &ids_text, "the tokens (default: 0,905,312,264,1108,283,1767)"),
-        ARGS_TEXT("text TEXT", &text, "the tokens as text; BOS goes before it"),
+        ARGS_TEXT("text TEXT", &text, "the tokens as text; the token BOS (begin of sequence) is put before them"),
         ARGS_INT("prompt N", &prompt, 0, INT32_MAX,
-                 "the first N run before, in invariant passes, and are not compared"),
+                 "the first N tokens run before, in invariant passes, and are not compared"),
         ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
         ARGS_TEXT("out FILE", &out_path, "write all numbers there, as TSV; sweep/plot_diff.sh draws them"),
         ARGS_END,

@@ -43,7 +43,7 @@ static const args_option options[] = {
     ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_TEXT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
     ARGS_TEXT("record FILE", &record_path, "write a transcript: build/audit computes it again"),
-    ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory: a mapped file must not shrink"),
+    ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory; without it files are mapped, and must not shrink"),
     ARGS_FLAG("stats", &stats, "print counts and times on stderr at the end"),
     ARGS_END,
 };

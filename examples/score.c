@@ -48,7 +48,7 @@ static const args_option options[] = {
              "the first N are a prompt: it is not scored, and by fixed passes it runs alone"),
     ARGS_RANKS(&tensor_parallel, &leaves, &devices),
     ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
-    ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory: a mapped file must not shrink"),
+    ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory; without it files are mapped, and must not shrink"),
     ARGS_FLAG("logits", &all_logits, "then a table `token logit` of all logits after the last token"),
     ARGS_END,
 };

@@ -1,6 +1,6 @@
 // The CUDA backend on a CPU: emulator.h, the calls of the CUDA runtime and of cuBLASLt that the backend makes, and the
-// backend itself. llm42.cu and kernels.cu are included as the Makefile copies them: launches by <<<>>> become calls, and
-// dynamic shared memory becomes a pointer.
+// backend itself. The Makefile makes copies of llm42.cu and kernels.cu, and this file includes the copies. In them
+// launches by <<<>>> are calls, and dynamic shared memory is a pointer.
 #include "emulated_runtime.h"
 
 #include "llm42.cu"

@@ -1,17 +1,18 @@
 // emulator.h: runs kernels.cu on a CPU. It is included before kernels.cu, has what CUDA C++ gives to kernels, and has
 // primitives of its own in place of those that are written in assembler.
 //
-// Every CUDA thread is a fiber, and the fibers of a block take turns on one thread of the host. A block's fibers go on
-// until they wait: for a barrier, or for the other lanes of their warp. If all of them wait for one another, as they
-// would on a GPU for ever, the emulator names the kernel and ends the program. Blocks of a kernel run one after the
-// other, kernels of different streams at the same time. So several devices can wait for each other.
+// Every CUDA thread is a fiber: a function with a stack of its own, which runs until it waits. A fiber waits at a
+// barrier, for the other lanes of its warp, or for another device. The fibers of a block take turns on one thread of
+// the host. If all of them wait for one another, the kernel would wait for ever on a GPU. Then the emulator names the
+// kernel and ends the program. Blocks of a kernel run one after the other. Kernels of different streams run at the same
+// time, so several devices can wait for each other.
 //
-// The tensor cores' sum of sixteen products is the one that was measured on an H200: the products are exact, all
-// addends are cut toward zero to 25 bits below the largest exponent, added, and the sum is cut toward zero to fp32. It
-// is written here from that description, and shares no code with the library.
+// The tensor cores' sum of sixteen products is the one that was measured on an H200. The products are exact. All
+// addends are cut toward zero to 25 bits below the largest exponent, and are added exactly. The sum is cut toward zero
+// to fp32. The code here was written from this description, and shares nothing with the library.
 //
-// What is not emulated: cuBLASLt, warpgroups and the copy engine (sm_90's kernels), copies that arrive late, and the
-// order in which a GPU's caches see writes.
+// These are not emulated: cuBLASLt; warpgroups and the copy engine, which kernels for sm_90 alone use; copies that
+// arrive late; the order in which a GPU's caches see writes.
 #ifndef LLM42_EMULATOR_H
 #define LLM42_EMULATOR_H
 #include <cstdint>
