@@ -1448,8 +1448,10 @@ static llm42_result llm42__wait(llm42__cuda *cu, int which, llm42_error *error) 
     return LLM42_OK;
 }
 
-// Empties the mailboxes, before the numbers of passes begin anew. It does not wait for a pass in flight beside it.
+// Empties the mailboxes, before the numbers of passes begin anew. It waits as passes do: so an error is that of the
+// rank that has it.
 static llm42_result llm42__empty_mail(llm42__cuda *cu, int which, llm42_error *error) {
+    if (!cu->execution[which].mail[0]) return LLM42_OK;
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         const llm42__execution *ex = &rank->execution[which];
         for (ulonglong2 *box : ex->mail)
@@ -1578,13 +1580,22 @@ struct llm42__turn {
     }
 };
 
+// The pass whose probe is called from now on; NULL: none. Nothing is left of what ranks have shown of another one,
+// which may have failed before all of them had.
+static void llm42__set_probed(llm42__cuda *cu, const llm42_pass *pass) {
+    for (int r = 0; r < cu->ranks; r++) {
+        llm42__rank(cu, r)->probed = pass;
+        cu->shown[r].clear();
+    }
+}
+
 static llm42_result llm42__run_pass(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
     llm42__execution *ex = &cu->execution[0];
     llm42__prepared *p = &cu->execution[0].prepared;
     const llm42__turn turn(cu);
     LLM42__CU(cudaSetDevice(cu->options.device));
     LLM42__TRY(llm42__prepare(cu, ex, p, pass, error));
-    for (int r = 0; r < cu->ranks; r++) llm42__rank(cu, r)->probed = pass->probe ? pass : nullptr;
+    llm42__set_probed(cu, pass->probe ? pass : nullptr);
     LLM42__TRY(llm42__launch_pass(cu, 0, pass, error));
     if (p->key.draws)
         LLM42__TRY(llm42__show(cu, ex, -1, "final_norm", ex->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, false, error));
@@ -1596,7 +1607,7 @@ static llm42_result llm42__run_pass(llm42__cuda *cu, const llm42_pass *pass, llm
 static llm42_result llm42__cuda_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__cuda *cu = (llm42__cuda *)state;
     const llm42_result result = llm42__guarded(error, [&]() { return llm42__run_pass(cu, pass, error); });
-    for (int r = 0; r < cu->ranks; r++) llm42__rank(cu, r)->probed = nullptr;
+    llm42__set_probed(cu, nullptr);
     if (result == LLM42_OK) llm42__take_outputs(cu, 0, pass);
     else llm42__end_pass(cu, 0);
     return result;

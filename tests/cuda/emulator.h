@@ -68,8 +68,8 @@ struct gate {
     unsigned turn = 0;
 };
 
-// Where a fiber, or the scheduler, goes on. swapcontext calls the kernel each time, which is too slow for the sixteen
-// thousand switches of a small pass, so x86-64 has a switch of its own.
+// Where a fiber, or the scheduler, goes on. swapcontext makes a system call each time, so x86-64 has a switch of its
+// own.
 #ifdef __x86_64__
 struct place {
     void *stack_top;

@@ -1110,6 +1110,32 @@ static void check_no_leaves(void) {
     }
 }
 
+static void take_shown(void *user, int, const char *, int, int width, const float *values) {
+    std::vector<float> *all = (std::vector<float> *)user;
+    all->insert(all->end(), values, values + width);
+}
+
+// A probe gets the parts of all ranks together, though each rank shows several operators before the next one begins. A
+// pass that fails leaves nothing behind for the next one.
+static void check_probe_of_ranks(void) {
+    some_ranks e(2);
+    std::vector<float> all;
+    llm42_pass pass = {};
+    pass.probe = take_shown, pass.probe_user = &all;
+    auto show = [&](int rank, float value) {
+        std::vector<float> values(1, value);
+        llm42__show_values(&e.rank[rank], 0, "q", 1, 1, &values);
+    };
+    llm42__set_probed(e.rank, &pass);
+    show(0, 1), show(0, 2);  // and then it fails
+    llm42__set_probed(e.rank, nullptr);
+    llm42__set_probed(e.rank, &pass);
+    show(0, 3), show(0, 4);
+    check(all.empty(), "nothing is given before all ranks have shown it", 0);
+    show(1, 5), show(1, 6);
+    check(all == std::vector<float>{3, 5, 4, 6}, "the parts of an operator come together", 0);
+}
+
 int main(void) {
     static llm42_model model;
     for (int64_t at = 0; at < 500; at++) {
@@ -1136,6 +1162,7 @@ int main(void) {
     check_kinds_of_devices();
     check_turns();
     check_no_leaves();
+    check_probe_of_ranks();
     for (bool mixture : {false, true}) check_order_of_launches(mixture);
     printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
     return failed > 0;

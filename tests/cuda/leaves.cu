@@ -87,6 +87,23 @@ static unsigned differing(const bench *b, const shape &s) {
     return count;
 }
 
+// How many words differ if the rows have two owners (llm42__owners): the first half of the rows is to go behind the
+// second one. -1: it does not run.
+static int differing_by_owners(const bench *b, const shape &s, llm42__tile_fn *fn) {
+    const int own = (s.rows + 1) / 2;
+    llm42__leaves leaves = s.leaves;
+    unsigned count = 0;
+    leaves.owners.rows = own;
+    leaves.owners.to[0] = (float *)b->y + (ptrdiff_t)(s.rows - own) * s.n;
+    leaves.owners.to[1] = (float *)b->y - (ptrdiff_t)own * s.n;
+    if (!run(b, s, fn, leaves, b->y)) return -1;
+    cudaMemset(b->count, 0, sizeof count);
+    llm42__k_differ<<<264, 512>>>((const uint16_t *)b->y, (const uint16_t *)b->want, s.rows, (size_t)s.n * 2, own,
+                                  b->count);
+    works(cudaMemcpy(&count, b->count, sizeof count, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    return (int)count;
+}
+
 // Shapes by number. The first ones are those of an 8B model.
 static shape shape_of(int i) {
     static const int rows[] = {1,   5,   8,   16,  24,  32,  63,  64,  65,  80,  96,  100, 112,  127,
@@ -102,7 +119,7 @@ static shape shape_of(int i) {
 // Compares all shapes that a kind can compute, whether an engine would let it or not.
 static void check_kind(const bench *b, const llm42__leaf_kind *kind) {
     const llm42__tile_kind *reference = &llm42__tile_kinds[LLM42__TILE_KINDS - 1];
-    int compared = 0, same = 0, controls = 0, others = 0;
+    int compared = 0, same = 0, controls = 0, others = 0, owned = 0, same_owned = 0;
     for (int i = 0; i < SHAPES; i++) {
         const shape s = shape_of(i);
         if (s.leaves.count % kind->split || s.n % (128 * kind->share)) continue;
@@ -114,11 +131,14 @@ static void check_kind(const bench *b, const llm42__leaf_kind *kind) {
         if (count)
             printf("%s: %d rows, %d outputs, %d leaves of %d terms, input %d%s: %u words differ\n", kind->name, s.rows,
                    s.n, s.leaves.count, s.leaves.terms, s.input, s.fp32 ? ", fp32" : "", count);
+        for (llm42__tile_fn *by : {fn, kind->fp32})
+            if (s.fp32) owned++, same_owned += differing_by_owners(b, s, by) == 0;
         if (s.input != CANCELLING || s.leaves.count < 4 || s.rows < 60 || s.leaves.terms < 256) continue;
         if (!run(b, s, fn, {s.leaves.count / 2, s.leaves.terms * 2, 0}, b->want)) return;
         controls++, others += differing(b, s) > 0;
     }
     check(compared > SHAPES / 4 && same == compared, "the bits of tile kernels", kind->name, compared);
+    check(owned > 4 && same_owned == owned, "rows go to their owners", kind->name, owned - same_owned);
     check(controls > 3 && others == controls, "control: half as many leaves give other bits", kind->name, controls);
     printf("%s: %d shapes, %d have the bits of tile kernels; of %d with half as many leaves %d differ\n", kind->name,
            compared, same, controls, others);
