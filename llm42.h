@@ -3465,6 +3465,7 @@ static float llm42__sm90_cut(int64_t sum, int e) {
     const int exponent = top + e - 25, drop = exponent < -126 ? -149 - (e - 25) : top - 23;
     if (exponent > 127) return llm42__float(sign | 0x7f800000u);
     const uint32_t kept = (uint32_t)(drop > 63 ? 0 : drop > 0 ? size >> drop : size << -drop);
+    if (!kept) return 0.0f;
     return llm42__float(sign | (exponent < -126 ? kept : (uint32_t)(exponent + 126) * 0x800000u + kept));
 }
 
@@ -3473,7 +3474,7 @@ static float llm42__sm90_cut(int64_t sum, int e) {
 // The products are exact. The exponent of a product is the sum of the exponents of its two factors. (So a product of
 // normal numbers lies in [1, 4) x 2^exponent.) Let e be the largest of the exponents of `sum` and of the products.
 // `sum` and each product are cut toward zero to 25 binary places below 2^e, and then added exactly. The result is cut
-// toward zero to fp32. If it is exactly zero, it is +0. If it is too large for fp32, it is infinite. A NaN has the bits
+// toward zero to fp32. If it is zero then, it is +0. If it is too large for fp32, it is infinite. A NaN has the bits
 // 0x7fffffff.
 static float llm42__sm90_step(float sum, const float *a, const float *b, int stride) {
     int e = INT32_MIN;

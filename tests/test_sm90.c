@@ -36,6 +36,7 @@ static float described_step(float sum, const float *a, const float *b) {
     frexp(total, &exponent);  // the result's first bit is worth 2^(exponent - 1 + e - 25)
     const int places = LLM42__MIN(24 - exponent, 149 - 25 + e);
     const double kept = ldexp(cut(total, places), e - 25 - places);
+    if (kept == 0) return 0;
     return fabs(kept) >= ldexp(1, 128) ? (float)copysign(INFINITY, kept) : (float)kept;
 }
 
@@ -263,6 +264,8 @@ TEST(special_values) {
     CHECK_INT(llm42__bits(llm42__sm90_step(0, a, b, 1)), 0x00008000u);
     a[0] = b[0] = small;
     CHECK_INT(llm42__bits(llm42__sm90_step(0, a, b, 1)), 0);  // too small for fp32: cut to zero
+    b[0] = -small;
+    CHECK_INT(llm42__bits(llm42__sm90_step(0, a, b, 1)), 0);  // and that is +0 too
     a[0] = b[0] = llm42__float(0x7f7f0000u);
     CHECK_INT(llm42__bits(llm42__sm90_step(0, a, b, 1)), 0x7f800000u);  // too large
     b[0] = -b[0];

@@ -9,6 +9,8 @@
 //   counted too.
 #include "rig.h"
 
+#include "examples/args.h"
+
 typedef struct ask {
     int32_t *prompt;
     int count, outputs;
@@ -53,6 +55,8 @@ typedef struct outcome {
     tally marked, unmarked;
     double pass_end;  // of the last pass
     int side_by_side;
+    llm42_recorder *recorder;
+    args_manifest manifest;
 } outcome;
 
 static int64_t or_default(int64_t value, int64_t quick_one, int64_t full) {
@@ -237,9 +241,19 @@ static int pages_for(const workload *w, const load *l) {
 // A replay pass that has ended was in flight if another pass has ended since it began.
 static void watch(void *user, const llm42_event *event) {
     outcome *o = user;
+    if (event->type == LLM42_EVENT_FINISHED) {
+        const llm42_request *r = event->info;
+        if (r->deterministic && r->id % options.record_every == 0) llm42_recorder_event(o->recorder, event);
+    }
     if (event->type != LLM42_EVENT_PASS) return;
     o->side_by_side += event->begin < o->pass_end;
     o->pass_end = event->time;
+}
+
+// What the device says of itself goes into transcripts too. Its algorithms change no result that is recorded.
+static void log_line(void *user, const char *line) {
+    note_line(NULL, line);
+    if (strncmp(line, "cuda algorithm", 14) != 0) args_manifest_log(user, line);
 }
 
 static llm42_engine *open_load(const workload *w, const load *l, outcome *o) {
@@ -256,10 +270,22 @@ static llm42_engine *open_load(const workload *w, const load *l, outcome *o) {
     desc.pages = pages_for(w, l);
     desc.on_event = watch;
     desc.event_user = o;
-    desc.log = note_line;
+    desc.log = log_line;
+    desc.log_user = &o->manifest;
     llm42_result result = llm42_engine_open(&engine, &desc, &rig_error);
     CHECK_MSG(result == LLM42_OK && engine, "%s: %s", l->name, rig_error.text);
     return engine;
+}
+
+// For build/audit.
+static void record(outcome *o, const load *l, const llm42_engine *engine) {
+    char path[900], name[sizeof l->name], comments[sizeof l->shape + sizeof o->manifest.text];
+    snprintf(name, sizeof name, "%s", l->name);
+    for (char *c = name; *c; c++)
+        if (*c == ' ') *c = '_';
+    snprintf(path, sizeof path, "%.800s/%s.txt", options.record, name);
+    snprintf(comments, sizeof comments, "%s\n%s", l->shape, o->manifest.text);
+    CHECK_MSG(llm42_recorder_open(&o->recorder, path, engine, comments, &rig_error) == LLM42_OK, "%s", rig_error.text);
 }
 
 // >>serve --------------------------------------------------------------------------------------------------------
@@ -362,12 +388,15 @@ static outcome serve(const workload *w, const load *l, int first, int count, res
     note_head(l->shape);
     int64_t *ids = calloc((size_t)count, sizeof *ids);
     llm42_engine *engine = open_load(w, l, &o);
+    if (engine && options.record && l->desc.preset != LLM42_PRESET_PAPER && l->desc.mode != LLM42_NONDETERMINISTIC)
+        record(&o, l, engine);
     bool ok = engine && ids && submit_all(w, engine, l, first, count, ids);
     ok = ok && CHECK_MSG(llm42_engine_run(engine, &rig_error) == LLM42_OK, "%s: %s", l->name, rig_error.text);
     for (int i = 0; ok && i < count; i++)
         take_results(w, first + i, llm42_engine_request(engine, ids[i]), kept, make, &o);
     if (engine) o.stats = llm42_engine_stats(engine);
     o.seconds = test_seconds() - begin;
+    CHECK_MSG(llm42_recorder_close(o.recorder, &rig_error) == LLM42_OK, "%s", rig_error.text);
     llm42_engine_close(engine);
     free(ids);
     if (ok) check_shape(l, count, &o);

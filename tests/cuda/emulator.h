@@ -9,7 +9,7 @@
 //
 // The tensor cores' sum of sixteen products is the one that was measured on an H200. The products are exact. All
 // addends are cut toward zero to 25 bits below the largest exponent, and are added exactly. The sum is cut toward zero
-// to fp32. The code here was written from this description, and shares nothing with the library.
+// to fp32, and a zero is +0. The code here was written from this description, and shares nothing with the library.
 //
 // These are not emulated: cuBLASLt; warpgroups and the copy engine, which kernels for sm_90 alone use; copies that
 // arrive late; the order in which a GPU's caches see writes.
@@ -435,7 +435,7 @@ inline float step(float sum, const sixteen &a, const sixteen &b) {
     float result = (float)value;
     if (std::fabs((double)result) > std::fabs(value) && std::fabs(value) < power_of_two(128))
         result = std::nextafterf(result, 0.0f);
-    return result;
+    return result == 0 ? 0.0f : result;
 }
 
 struct mma_lane {

@@ -8,6 +8,7 @@ rig_options options = {.shared = "../shared",
                        .seed = 42,
                        .window = 32,
                        .group = 8,
+                       .record_every = 1,
                        .ranks = 1,
                        .reference_ranks = 1,
                        .leaves = 1};
@@ -285,6 +286,7 @@ static llm42_result late_poll(void *state, double until, llm42_error *e) {
     return late_run(state, &l->pass, e);
 }
 static double late_now(void *state) { return llm42_backend_cpu()->now(((late *)state)->cpu); }
+static const char *late_arithmetic(void *state) { return llm42_backend_cpu()->arithmetic(((late *)state)->cpu); }
 static void late_wait(void *state, double seconds) { llm42_backend_cpu()->wait_until(((late *)state)->cpu, seconds); }
 
 const llm42_backend late_backend = {.name = "cpu",
@@ -294,4 +296,5 @@ const llm42_backend late_backend = {.name = "cpu",
                                     .start = late_start,
                                     .poll = late_poll,
                                     .now = late_now,
-                                    .wait_until = late_wait};
+                                    .wait_until = late_wait,
+                                    .arithmetic = late_arithmetic};

@@ -28,9 +28,9 @@ enum { PASSES_LEAST_M = 57 };  // the smallest M that part passes can test
 
 // What the user asked for. The table in test_cuda.c says what each option means.
 typedef struct rig_options {
-    const char *shared, *model;
-    int64_t requests, longest_prompt, longest_output, loads, from_load, seed, window, group, kv_gib, ranks,
-        reference_ranks, devices, leaves;
+    const char *shared, *model, *record;
+    int64_t record_every, requests, longest_prompt, longest_output, loads, from_load, seed, window, group, kv_gib,
+        ranks, reference_ranks, devices, leaves;
     bool quick, all_presets;
 } rig_options;
 

@@ -8,8 +8,8 @@
 //   ones result     the sum of a group is cut to fp32 toward zero, or rounded to nearest
 //
 // To nearest: a tie goes to the even neighbour. All hypotheses have in common: subnormal numbers count in full, with
-// the exponent of the smallest normal one. A sum of exactly zero is +0, one beyond the largest number is infinite, NaN
-// is 0x7fffffff.
+// the exponent of the smallest normal one. A sum that is zero, or too small for fp32, is +0. One that is too large is
+// infinite. NaN is 0x7fffffff.
 //
 // The program prints how many steps of each kind of input have the bits of each hypothesis, and names the hypothesis
 // that holds for all. It also compares llm42__k_matmul over k = 4096 with a chain of single steps. On sm_90 the steps
@@ -101,7 +101,7 @@ static uint32_t to_fp32(int64_t total, int unit, bool nearest) {
     if (exponent > 127) return sign | 0x7f800000u;
     // The leading bit of a normal number adds one to the exponent's field.
     const uint32_t bits = (uint32_t)shifted(size, unit - last, nearest) + ((uint32_t)(last + 149) << 23);
-    return sign | LLM42__MIN(bits, 0x7f800000u);
+    return bits ? sign | LLM42__MIN(bits, 0x7f800000u) : 0;
 }
 
 // +-size x 2^unit, with the exponent that counts when the largest is looked for.
