@@ -98,7 +98,7 @@ fit: setup banner  ## fit the calibration h100-pcie-paper.tsv to the published t
 	@+$(SUBMAKE) $(B)/fit
 	$(B)/fit
 
-demo: setup banner  ## build and run the lecture demo, a determinism check under load, and an audit of the demo
+demo: setup banner  ## build and run the lecture demo, a determinism check under load, and an audit of an H200's answers
 	@+$(SUBMAKE) $(B)/rollback $(B)/determinism $(B)/audit
 	@+$(MAKE) --no-print-directory run-demo
 
@@ -106,6 +106,8 @@ run-demo:
 	$(B)/rollback --record $(B)/demo.txt
 	$(B)/determinism --suite mixed --requests 16 --tokens 160
 	$(B)/audit $(B)/demo.txt --skip-ordinary
+	@echo; echo "examples/h200.txt was written on an NVIDIA H200. This computer computes its answers again:"
+	$(B)/audit examples/h200.txt
 
 RUN_TESTS = CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" JOBS=$(JOBS) bash tests/run.sh
 # Only C tests have parts.

@@ -31,7 +31,7 @@
 typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 9 };
+enum { LLM42__KERNELS = 10 };
 
 // >>kernel-primitives --------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -389,7 +389,7 @@ __device__ __forceinline__ OUT *llm42__row_of(OUT *y, const llm42__owners &owner
 typedef struct llm42__leaves {
     int count, terms;
     size_t part_stride;
-    llm42__owners owners;
+    llm42__owners owners = {};
 } llm42__leaves;
 
 // Shared memory of llm42__k_matmul: a ring of STAGES stages. A stage holds CHUNK terms of k: first those of the tile's
@@ -810,7 +810,6 @@ __device__ __forceinline__ void llm42__fill_stages(const CUtensorMap *w_map, con
         else llm42__copy_box_to(to, x_map, column, row, full, sharers);
     };
     for (int i = 0; i < ahead; i++) load_w(i, work.first(), i);
-    llm42__launch_next();
     llm42__wait_for_previous();
     for (int i = 0; i < ahead; i++) load_x(i, work.first(), i);
     llm42__ring_place<TILE::STAGES> place;
@@ -821,6 +820,7 @@ __device__ __forceinline__ void llm42__fill_stages(const CUtensorMap *w_map, con
             load_w(place.stage, tile, chunk);
             load_x(place.stage, tile, chunk);
         }
+    llm42__launch_next();  // not earlier: a decode pass of one row gets 3% longer if the next kernel waits meanwhile
     // Others arrive at this block's barriers, so it must not end before them.
     for (int i = 0; TILE::SHARE > 1 && i < TILE::STAGES; i++, place.advance())
         llm42__mbarrier_wait(shared + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);

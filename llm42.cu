@@ -783,7 +783,7 @@ static bool llm42__early(const llm42__cuda *cu) { return !cu->desc.overlap; }
 // True if ranks send each other their parts by mail. Blocks then wait for other devices. So there are few of them:
 // where two passes run at once, there is always room on a device for what another one waits for. Those who watch a pass
 // have to find the parts where they were put.
-static bool llm42__by_mail(const llm42__cuda *cu, const llm42__shape_key *key, bool leaves) {
+static bool llm42__by_mail(const llm42__cuda *cu, const llm42__shape_key *key) {
     const int most = std::min((int)LLM42__MAIL_ROWS, cu->device.multiProcessorCount / 2 - 2);
     return cu->execution[0].mail[0] && !cu->execution[0].gathered && !cu->probed && key->rows <= most &&
            2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
@@ -794,7 +794,7 @@ static llm42__sum llm42__sum_of(llm42__cuda *cu, int which, const llm42__shape_k
     const bool leaves = llm42__sums_leaves(cu, key->schedule, key->rows, stage);
     llm42__sum sum = llm42__whole(cu->execution[which].delta);
     if (cu->ranks == 1) return sum;
-    const bool by_mail = llm42__by_mail(cu, key, leaves);
+    const bool by_mail = llm42__by_mail(cu, key);
     sum.kind = by_mail ? leaves ? LLM42__LEAVES_MAIL : LLM42__ROUNDED_MAIL : leaves ? LLM42__LEAVES : LLM42__ROUNDED;
     sum.parts.ranks = cu->ranks, sum.parts.self = cu->rank;
     sum.parts.own_rows = llm42__own_rows(cu, key->schedule, key->rows);
@@ -1972,9 +1972,14 @@ static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c)
 // kernel starts while the kernel before it drains. That saves time, but behind attention (o) it costs more than it
 // saves. Measured on an H200 by exchanging algorithms of 1 to 16 rows in whole passes. These are means; single
 // measurements were up to 3 us off.
+//
+// A leaf kernel for down costs more behind the tile kernel that gate_up of few rows has: 5 us for 16 rows, 13 for 4, on
+// two H200.
 static const float llm42__beyond[LLM42__PRODUCTS][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}, {0, 0}, {0, 0}};
-static float llm42__cost(int product, const llm42__algorithm &p) {
-    return llm42__leaf_kind_of(&p) ? p.us : p.us + llm42__beyond[product][p.tile >= 0];  // not measured of leaf kinds
+static float llm42__cost(int product, int rows, const llm42__algorithm &p) {
+    enum { FEW = 32, LEAF_DOWN = 9 };
+    if (llm42__leaf_kind_of(&p)) return p.us + (product == LLM42__DOWN && rows <= FEW ? LEAF_DOWN : 0);
+    return p.us + llm42__beyond[product][p.tile >= 0];
 }
 
 // The tests of an algorithm. tests/cuda has others, which put faults in.
@@ -2396,7 +2401,8 @@ static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm4
                                   llm42_error *error) {
     std::stable_sort(list->begin(), list->end(), [&](const llm42__candidate &a, const llm42__candidate &b) {
         if (in_order) return (unsigned)a.rank < (unsigned)b.rank;
-        return a.near != b.near ? a.near : llm42__cost(product, a.algorithm) < llm42__cost(product, b.algorithm);
+        return a.near != b.near ? a.near
+                                : llm42__cost(product, rows, a.algorithm) < llm42__cost(product, rows, b.algorithm);
     });
     *found = false;
     for (const llm42__candidate &c : *list) {
@@ -2439,13 +2445,13 @@ static llm42_result llm42__time_candidates(llm42__trial *t, int product, std::ve
         LLM42__TRY(llm42__tried(t, product, &c.algorithm, rows,
                                 t->tests->order(t, product, &c.algorithm, rows, &c.algorithm.sequential, error),
                                 error));
-        if (llm42__serves_fast(t->cu, c)) best[0] = std::min(best[0], llm42__cost(product, c.algorithm));
-        if (c.algorithm.sequential) best[1] = std::min(best[1], llm42__cost(product, c.algorithm));
+        if (llm42__serves_fast(t->cu, c)) best[0] = std::min(best[0], llm42__cost(product, rows, c.algorithm));
+        if (c.algorithm.sequential) best[1] = std::min(best[1], llm42__cost(product, rows, c.algorithm));
     }
     for (llm42__candidate &c : *list) {
         const float limit = std::max(llm42__serves_fast(t->cu, c) ? best[0] : 0.0f,
                                      c.algorithm.sequential ? best[1] : 0.0f);
-        c.near = llm42__cost(product, c.algorithm) < 1.15f * limit;
+        c.near = llm42__cost(product, rows, c.algorithm) < 1.15f * limit;
     }
     for (int round = 0; round < 4; round++)
         for (llm42__candidate &c : *list) {
@@ -2482,7 +2488,7 @@ static llm42_result llm42__choose_from(llm42__trial *t, int product, size_t buck
     LLM42__TRY(llm42__choose(t, product, list, rows, false, false, in_order, invariant, &found, error));
     if (!found) return llm42__none_found(t, product, rows, error);
     // Parts in fp32 take twice as long to reach the other ranks.
-    const bool costs_little = llm42__cost(product, *invariant) <= 1.02f * llm42__cost(product, *fast) &&
+    const bool costs_little = llm42__cost(product, rows, *invariant) <= 1.02f * llm42__cost(product, rows, *fast) &&
                               !(cu->ranks > 1 && llm42__cut(cu, product));
     if (llm42__prefers_canonical(cu) && (rows <= LLM42__FEW_ROWS || costs_little)) *fast = *invariant;
     if (llm42__invariant_verifier(cu)) {  // no pass is FIXED

@@ -48,6 +48,7 @@ void describe(const bench *b, FILE *file, const char *mark) {
     if (c->experts) fprintf(file, "%d of %d experts; ", c->experts_used, c->experts);
     fprintf(file, "%.1f MB of weights in a decode step\n", b->weight_bytes * 1e-6);
     int repeats = b->cuda && s->repeats < CUDA_REPEATS ? CUDA_REPEATS : (int)s->repeats;
+    if (s->arithmetic) fprintf(file, "%sarithmetic: %s\n", mark, s->arithmetic);
     fprintf(file, "%scompute type: %s; medians of at least %d repeats%s\n", mark, s->dtype, repeats,
             s->quick ? "; quick" : "");
 }
@@ -128,6 +129,7 @@ static void resolve(settings *s) {
     if (!s->prompts) s->prompts = "own";
     args_choice("--prompts", s->prompts, (const char *const[]){"own", "random", NULL});
     s->compute = args_dtype("--dtype", s->dtype);
+    s->sums = args_arithmetic(s->arithmetic);
     if (!s->model) s->model = cuda ? "synthetic:llama-3.1-8b" : "examples/tiny42";
     if (cuda) s->threads = 1;
     if (!s->requests) s->requests = cuda ? 1024 : 32;
@@ -155,6 +157,7 @@ static settings parse(int argc, char **argv) {
         ARGS_RANKS(&s.tensor_parallel, &s.leaves, &s.devices),
         ARGS_INT("threads N", &s.threads, 1, 1024, "threads of the engine and of the ceilings"),
         ARGS_TEXT("dtype TYPE", &s.dtype, "compute type, bf16 or fp32"),
+        ARGS_ARITHMETIC(&s.arithmetic),
         ARGS_TEXT("suite NAME", &s.suite,
                   "all, ceilings, passes, workloads or decode;\n"
                   "                         cuda: all, passes, stages, workloads, one-of-eleven or online"),

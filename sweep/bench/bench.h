@@ -31,7 +31,7 @@ enum {
 };
 
 typedef struct settings {
-    const char *model, *dtype, *suite, *out, *calibrate, *backend;
+    const char *model, *dtype, *arithmetic, *suite, *out, *calibrate, *backend;
     const char *prompts, *margins;                               // of --calibrate
     const char *preset, *verifier, *verify, *prefill, *chunked;  // NULL: every case; the case's own
     const char *workload, *algorithm_file;                       // these and the next two lines: cuda
@@ -43,6 +43,7 @@ typedef struct settings {
     int64_t window, group;  // of passes that are timed one by one, and of calibrations
     bool quick, offered, force;
     llm42_dtype compute;
+    llm42_arithmetic sums;  // of --arithmetic
 } settings;
 
 typedef struct bench {

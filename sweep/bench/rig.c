@@ -44,6 +44,7 @@ void rig_open(rig *r, bench *b, rig_desc wanted) {
     llm42_error error = {0};
     llm42_backend_desc desc = {.model = b->model,
                                .compute = b->set.compute,
+                               .arithmetic = b->set.sums,
                                .tensor_parallel = (int)b->set.tensor_parallel,
                                .leaves = (int)b->set.leaves,
                                .threads = (int)b->set.threads,

@@ -1,0 +1,67 @@
+#!/bin/bash
+# build/audit with transcripts that H200s wrote under load: tests/transcripts, a folder for each model. The CPU gives
+# every token and every bit again, and finds what was changed. (test_tools.sh tests the options and the errors of audit.)
+# From the environment: B (the build folder).
+set -u
+export LC_ALL=C.UTF-8
+B=${B:-build}
+source tests/check.sh
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+log=$dir/log
+
+audit() {  # audit STATUS PATTERN FILE OPTION...: the status, and a line that says so
+    "$B/audit" "${@:3}" --threads 2 >"$dir/out" 2>&1 </dev/null
+    local status=$?
+    check "status $status instead of $1: $(tail -n 1 "$dir/out"): ${*:3}" [ $status = "$1" ]
+    check "it says '$2': ${*:3}" grep -qE -e "$2" "$dir/out"
+}
+
+presets=
+for file in tests/transcripts/*/*.txt; do
+    requests=$(sed -n 's/^requests: //p' "$file")
+    check "sm90, canonical: $file" grep -qzP '\narithmetic: sm90\n(.*\n)*result: canonical\n' "$file"
+    check "from an H200: $file" grep -q '^# cuda device: NVIDIA H200' "$file"
+    audit 0 "^verified to the bit: $requests of $requests requests, .*: everything; " "$file"
+    presets+=" $(sed -n 's/^preset: //p' "$file")"
+done
+# What they have to show, taken together.
+for preset in dvr best invariant; do check "preset $preset" grep -q " $preset " <<<"$presets "; done
+for what in 'overlap' 'few pages' 'prefix cache' 'made wrong' 'spread arrivals|ways at random'; do
+    check "under load: $what" grep -qrE "^# (best|dvr) [0-9]: .*($what)" tests/transcripts
+done
+check "from two GPUs" grep -qr '^# cuda ranks: 2 on 2 devices' tests/transcripts
+check "drawn tokens" grep -qrE '^temperature: [^0]' tests/transcripts
+check "the most likely tokens" grep -qr '^temperature: 00000000' tests/transcripts
+
+# Two ranks on the CPU. Other passes, and the CPU's own arithmetic as a control.
+audit 0 '^verified to the bit: ' tests/transcripts/tiny42_ranks/best_1.txt --tensor-parallel 2
+audit 0 '^verified to the bit: ' tests/transcripts/qwen3_moe/best_1.txt --tensor-parallel 2 --rows 3
+
+# The controls: each change is found and named. The first request was drawn at temperature 0.9.
+run=tests/transcripts/tiny42/best_1.txt
+request=$(sed -n 's/^request: //p;T;q' "$run")
+first="1,/^logprobs/"
+changed() {  # changed PATTERN SED-SCRIPT OPTION...: such a transcript is not verified
+    sed -E "$2" "$run" >"$dir/changed.txt"
+    check "something is changed by $2" eval "! cmp -s '$run' '$dir/changed.txt'"
+    audit 1 "$1" "$dir/changed.txt" "${@:3}"
+    check "it is not verified: $2" grep -q '^NOT VERIFIED: ' "$dir/out"
+}
+changed '^  first token: 2 of [0-9]+: recorded 7 ' "$first s/^(tokens: [0-9]+,)[0-9]+/\\17/"
+digit=$(sed -nE 's/^logprobs: .{25}(.).*/\1/p;T;q' "$run")
+changed '^  first log-probability: 3 of [0-9]+, ' "$first s/^(logprobs: .{25})./\\1$(printf %x $((0x$digit ^ 1)))/"
+changed "^request $request: differs: [1-9][0-9]* of [0-9]+ tokens" "$first s/^temperature: .*/temperature: 3f800000/"
+changed "^request $request: differs: [1-9][0-9]* of [0-9]+ tokens" "$first s/^seed: .*/seed: 49/"
+changed "^request $request: differs: " "$first s/^leaves: .*/leaves: 1/"
+changed "^request $request: differs: " 's/^arithmetic: sm90/arithmetic: fp32/'
+# The last bit of one weight, in the middle of the file. The hash would say so, therefore it is changed, too.
+cp -r examples/tiny42 "$dir/other" && chmod -R u+w "$dir/other"
+weights=$dir/other/model.safetensors
+at=$(($(stat -c %s "$weights") / 4 * 2))
+byte=$(od -An -tu1 -j $at -N 1 "$weights")
+printf "\\x$(printf %02x $((byte ^ 1)))" | dd of="$weights" bs=1 conv=notrunc status=none seek=$at
+audit 2 'another model, or changed since$' "$run" --model "$dir/other"
+other=$(sed -E 's/.* has ([0-9a-f]{16}): .*/\1/' "$dir/out")
+changed '^request [0-9]+: differs: ' "s/^model_hash: .*/model_hash: $other/" --model "$dir/other"
+finish
