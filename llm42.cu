@@ -209,6 +209,7 @@ struct llm42__cuda {
     // others. Ranks on one device share a stream. `config` is the model's but for .heads, .kv_heads and .ffn, which are
     // those of the rank.
     int rank = 0, ranks = 1, devices = 1, own_device = 0;  // own_device: counted from 0 among those of the engine
+    bool claimed = false;                                  // see llm42__claim
     std::vector<llm42__cuda *> others;
     llm42__cuda *first = this;  // rank 0
     llm42_config config;
@@ -1468,9 +1469,73 @@ static llm42_result llm42__check_lost(const llm42__cuda *cu, int which, llm42_er
                       "cuda backend: a device was lost in another pass: start a new process and open the engine again");
 }
 
+// While an engine has a turn, engines of other threads do not get one on any of its devices. Devices are taken in
+// ascending order. A thread may take a turn again: an engine's passes run while it opens, and a pass may run inside the
+// probe of another one, which has then no kernel that waits.
+struct llm42__turn {
+    const int first, count;
+    static std::recursive_mutex &of(int device) {
+        static std::recursive_mutex all[64];
+        return all[device % 64];
+    }
+    llm42__turn(int first, int count) : first(first), count(count) {
+        for (int d = 0; d < count; d++) of(first + d).lock();
+    }
+    llm42__turn(const llm42__turn &) = delete;
+    ~llm42__turn() {
+        for (int d = 0; d < count; d++) of(first + d).unlock();
+    }
+    // For a whole pass that begins kernels early and waits for other devices (llm42__meeting.early).
+    static llm42__turn to_run(const llm42__cuda *cu) {
+        return {cu->options.device, cu->devices > 1 && llm42__early(cu) ? cu->devices : 0};
+    }
+    // For launching a pass whose kernels wait for other devices: none may be held up half-way.
+    static llm42__turn to_launch(const llm42__cuda *cu) {
+        return {cu->options.device, cu->devices > 1 ? cu->devices : 0};
+    }
+    // For opening and closing. To take or free memory the driver may wait for a device, and hold up launches on others
+    // meanwhile. So no pass may then be launched half-way.
+    static llm42__turn to_change(const llm42__cuda *cu) {
+        return {cu->options.device, cu->first == cu ? cu->devices : 0};
+    }
+};
+
+// Engines over several devices that are open on a device. Read and written in turns (llm42__turn::to_change).
+struct llm42__tenants {
+    int engines = 0, overlapping = 0;
+    static llm42__tenants &of(int device) {
+        static llm42__tenants all[64];
+        return all[device % 64];
+    }
+};
+
+// Passes that overlap wait for other devices while they take room from each other. There is room for those of one
+// engine. So such an engine has its devices alone, but for engines on one device, whose passes wait for nobody.
+static llm42_result llm42__claim(llm42__cuda *cu, llm42_error *error) {
+    if (cu->devices == 1) return LLM42_OK;
+    for (int d = cu->options.device; d < cu->options.device + cu->devices; d++) {
+        const llm42__tenants &other = llm42__tenants::of(d);
+        if (other.overlapping || (cu->desc.overlap && other.engines))
+            return llm42_fail(error, LLM42_UNSUPPORTED,
+                              "llm42_engine_desc.overlap: device %d serves another engine over several devices, and "
+                              "one with overlap needs its devices alone: close the other, or open both without overlap",
+                              d);
+    }
+    for (int d = cu->options.device; d < cu->options.device + cu->devices; d++)
+        llm42__tenants::of(d).engines++, llm42__tenants::of(d).overlapping += cu->desc.overlap;
+    cu->claimed = true;
+    return LLM42_OK;
+}
+static void llm42__unclaim(llm42__cuda *cu) {
+    for (int d = cu->options.device; cu->claimed && d < cu->options.device + cu->devices; d++)
+        llm42__tenants::of(d).engines--, llm42__tenants::of(d).overlapping -= cu->desc.overlap;
+    cu->claimed = false;
+}
+
 // Launches a prepared pass.
 static llm42_result llm42__launch_pass(llm42__cuda *cu, int which, const llm42_pass *pass, llm42_error *error) {
     LLM42__TRY(llm42__check_lost(cu, which, error));
+    const llm42__turn turn = llm42__turn::to_launch(cu);
     const llm42__prepared *p = &cu->execution[which].prepared;
     const unsigned char *from = cu->execution[which].meta_host;
     if (cu->execution[which].number == 1) LLM42__TRY(llm42__empty_mail(cu, which, error));
@@ -1562,24 +1627,6 @@ static void llm42__take_outputs(const llm42__cuda *cu, int which, const llm42_pa
     }
 }
 
-// While there is one, no other pass that begins kernels early and waits for other devices runs on any device of the
-// engine (llm42__meeting.early). Devices are taken in ascending order. A pass may run inside the probe of another one,
-// which has then no kernel that waits.
-struct llm42__turn {
-    int first, count;
-    static std::recursive_mutex &of(int device) {
-        static std::recursive_mutex all[64];
-        return all[device % 64];
-    }
-    explicit llm42__turn(const llm42__cuda *cu)
-        : first(cu->options.device), count(cu->devices > 1 && llm42__early(cu) ? cu->devices : 0) {
-        for (int d = 0; d < count; d++) of(first + d).lock();
-    }
-    ~llm42__turn() {
-        for (int d = 0; d < count; d++) of(first + d).unlock();
-    }
-};
-
 // The pass whose probe is called from now on; NULL: none. Nothing is left of what ranks have shown of another one,
 // which may have failed before all of them had.
 static void llm42__set_probed(llm42__cuda *cu, const llm42_pass *pass) {
@@ -1592,7 +1639,7 @@ static void llm42__set_probed(llm42__cuda *cu, const llm42_pass *pass) {
 static llm42_result llm42__run_pass(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
     llm42__execution *ex = &cu->execution[0];
     llm42__prepared *p = &cu->execution[0].prepared;
-    const llm42__turn turn(cu);
+    const llm42__turn turn = llm42__turn::to_run(cu);
     LLM42__CU(cudaSetDevice(cu->options.device));
     LLM42__TRY(llm42__prepare(cu, ex, p, pass, error));
     llm42__set_probed(cu, pass->probe ? pass : nullptr);
@@ -2912,6 +2959,8 @@ static llm42_result llm42__open_algorithms(llm42__cuda *cu, llm42_error *error) 
 static void llm42__cuda_close(void *state) {
     llm42__cuda *cu = (llm42__cuda *)state;
     if (!cu) return;
+    const llm42__turn turn = llm42__turn::to_change(cu);
+    llm42__unclaim(cu);
     for (int which = 0; which < 2 && cu->ended; which++) llm42__end_pass(cu, which);
     for (size_t r = cu->others.size(); r > 0; r--) llm42__cuda_close(cu->others[r - 1]);
     cudaSetDevice(cu->options.device);
@@ -3347,6 +3396,7 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
                           desc->model->name, c->heads / c->kv_heads, c->head_dim, device.name);
     llm42__cuda *cu = llm42__new_rank(desc, &options, 0, &device);
     if (!cu) return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+    const llm42__turn turn = llm42__turn::to_change(cu);
     const llm42_result result = llm42__guarded(error, [&]() -> llm42_result {
         cu->ranks = std::max(1, desc->tensor_parallel);
         cu->others.reserve((size_t)cu->ranks);
@@ -3356,6 +3406,7 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
             rank->first = cu, rank->ranks = cu->ranks;
             cu->others.push_back(rank);
         }
+        LLM42__TRY(llm42__claim(cu, error));
         return llm42__cuda_open_state(cu, error);
     });
     if (result != LLM42_OK) {

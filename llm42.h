@@ -707,7 +707,9 @@ typedef struct llm42_cuda_desc {
     llm42_cuda_fast fast;  // default: FASTEST
     // Tensor parallelism: the ranks are on this number of devices, `device` and those after it. If there are fewer
     // devices than ranks, ranks share them: results are the same, and nothing is faster. Default: a device for each
-    // rank. If engines of a process share one of several devices, their passes run one after the other.
+    // rank. If engines of a process share one of several devices, their passes run one after the other, and wait while
+    // another thread opens or closes an engine on one of these devices. With llm42_engine_desc.overlap an engine over
+    // several devices has them alone: a second one is refused (UNSUPPORTED). Engines on one device are free of this.
     int devices;
     llm42_cuda_exchange exchange;  // default: PEER; both give the same bits
     // A file that keeps the chosen algorithms from run to run. An engine takes them from the file if it holds them for

@@ -1007,29 +1007,79 @@ static void check_end_of_pass(void) {
             }
 }
 
-// Engines that share a device take turns. Others do not, nor do those whose passes overlap.
+// Engines that share a device take turns. Others do not, nor do those whose passes overlap; but they do to launch
+// passes, and all do to open and close.
 static void check_turns(void) {
     llm42__cuda a = {}, b = {};
     a.devices = b.devices = 2;
     const auto waits = [&](int device, bool overlap) {
         bool free = false;
         b.options.device = device, b.desc.overlap = overlap;
-        const llm42__turn turn(&a), nested(&a);
+        const llm42__turn turn = llm42__turn::to_run(&a), nested = llm42__turn::to_launch(&a);
         std::thread([&]() {
             for (int d = 0; d < (overlap ? 0 : 2); d++) {
                 free = llm42__turn::of(device + d).try_lock();
                 if (!free) return;
                 llm42__turn::of(device + d).unlock();
             }
-            const llm42__turn another(&b);
+            const llm42__turn another = llm42__turn::to_run(&b);
             free = true;
         }).join();
         return !free;
     };
     check(waits(0, false) && waits(1, false) && !waits(2, false), "engines that share a device take turns", 0);
     check(!waits(0, true), "passes that overlap wait for nobody", 0);
+    const auto held = [](llm42__turn (*take)(const llm42__cuda *), const llm42__cuda *cu) {
+        const llm42__turn turn = take(cu);
+        int devices = 0;
+        std::thread([&]() {
+            for (int d = 0; d < 4; d++) {
+                const bool free = llm42__turn::of(d).try_lock();
+                if (free) llm42__turn::of(d).unlock();
+                devices += !free;
+            }
+        }).join();
+        return devices;
+    };
+    b.options.device = 1, b.desc.overlap = true;
+    check(held(llm42__turn::to_launch, &b) == 2, "a pass that overlaps is launched on all its devices in turn", 0);
+    check(held(llm42__turn::to_change, &b) == 2, "so is its engine closed", 0);
     a.devices = 1;
     check(!waits(0, false), "engines on one device wait for nobody", 0);
+    check(held(llm42__turn::to_launch, &a) == 0, "nor do their launches", 0);
+    check(held(llm42__turn::to_change, &a) == 1, "but they open and close in turn", 0);
+    check(held(llm42__turn::to_run, &a) == 0, "every turn has ended", 0);
+}
+
+// An engine with overlap over several devices has them alone.
+static void check_tenants(void) {
+    const auto engine = [](int device, int devices, bool overlap) {
+        llm42__cuda cu = {};
+        cu.options.device = device, cu.devices = devices, cu.desc.overlap = overlap;
+        return cu;
+    };
+    const auto opens = [](llm42__cuda *cu) {
+        llm42_error error = {};
+        const llm42_result result = llm42__claim(cu, &error);
+        check(result == LLM42_OK ||
+                  (result == LLM42_UNSUPPORTED && strstr(error.text, "device 1 serves another engine")),
+              "a refusal names the device", result);
+        return result == LLM42_OK;
+    };
+    for (int overlap = 0; overlap < 2; overlap++) {
+        llm42__cuda a = engine(0, 2, overlap), same = engine(1, 2, false), overlapping = engine(1, 2, true),
+                    behind = engine(2, 2, true), alone = engine(1, 1, true);
+        check(opens(&a), "the first engine opens", overlap);
+        check(opens(&same) == !overlap, "one without overlap, only beside others without", overlap);
+        llm42__unclaim(&same);
+        check(!opens(&overlapping), "none with overlap", overlap);
+        check(opens(&behind) && opens(&alone), "others have other devices, or one", overlap);
+        llm42__unclaim(&a), llm42__unclaim(&behind), llm42__unclaim(&alone), llm42__unclaim(&overlapping);
+        check(opens(&overlapping), "until the others are closed", overlap);
+        llm42__unclaim(&overlapping);
+    }
+    for (int d = 0; d < 4; d++)
+        check(!llm42__tenants::of(d).engines && !llm42__tenants::of(d).overlapping, "nothing is left", d);
 }
 
 static void check_kinds_of_devices(void) {
@@ -1161,6 +1211,7 @@ int main(void) {
     check_end_of_pass();
     check_kinds_of_devices();
     check_turns();
+    check_tenants();
     check_no_leaves();
     check_probe_of_ranks();
     for (bool mixture : {false, true}) check_order_of_launches(mixture);
