@@ -117,7 +117,7 @@ check "end" [ "$(tail -n 1 "$dir/x.tsv")" = "# end" ]
 check "only down differs" [ "$(awk -F '\t' '$5 > 0' "$dir/x.tsv" | grep -vc '^#')" = 4 ]  # names, down, two more
 # The results in the repository are what the present program gives, but for the version in the first line.
 check "figures" env OUT_DIFF="$dir" NOPLOT=1 B="$B" bash sweep/figures/diff.sh
-for name in fast_8_9 leaves_1_8 one_bit; do
+for name in fast_8_9 leaves_1_8 one_bit fp32_sm90; do
     check "sweep/results/diff/$name.tsv is not what the present code gives (bash sweep/figures/diff.sh)" \
         diff <(tail -n +2 "sweep/results/diff/$name.tsv") <(tail -n +2 "$dir/$name.tsv")
 done

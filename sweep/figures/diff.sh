@@ -1,6 +1,7 @@
 #!/bin/bash
 # Where two ways to run the same rows begin to differ (build/diff), computed on the CPU: a FAST pass of 8 rows and one
-# of 9, sums in one leaf and in 8, and one bit of one weight. They go to OUT_DIFF, sweep/results/diff by default.
+# of 9, sums in one leaf and in 8, one bit of one weight, and the sums of a CPU and of an H200. They go to OUT_DIFF,
+# sweep/results/diff by default.
 OUT=${OUT_DIFF:-sweep/results/diff}
 source "$(dirname "$0")/common.sh"
 # 32 tokens that tiny42 wrote itself.
@@ -21,3 +22,4 @@ points=$OUT/NAME.tsv
 pair fast_8_9 "The same rows in a FAST pass of 8 rows and in one of 9" --prompt 24 -a schedule=fast,rows=8 -b rows=9
 pair leaves_1_8 "The same rows with sums in one leaf and in 8 leaves" --model synthetic:base -a leaves=1 -b leaves=8
 pair one_bit "The same rows, and the last bit of one weight changed" -b flip=layer0.down:777:0
+pair fp32_sm90 "The same rows as a CPU rounds sums, and as an H200 does" -a arithmetic=fp32 -b arithmetic=sm90
