@@ -105,6 +105,7 @@ demo: setup banner  ## build and run the lecture demo, a determinism check under
 run-demo:
 	$(B)/rollback --record $(B)/demo.txt
 	$(B)/determinism --suite mixed --requests 16 --tokens 160
+	@echo; echo "The answers of the lecture demo are computed again, each alone:"
 	$(B)/audit $(B)/demo.txt --skip-ordinary
 	@echo; echo "examples/h200.txt was written on an NVIDIA H200. This computer computes its answers again:"
 	$(B)/audit examples/h200.txt

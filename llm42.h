@@ -162,7 +162,7 @@
    - the model, the prompt, the sampling parameters and the seed;
    - .compute, .logits_fp32, .router_fp32, and the larger of .leaves and .tensor_parallel;
    - the arithmetic, which says how sums round (.arithmetic). FP32 is a CPU's own. SM90 is that of Hopper GPUs; a CPU
-     can take it too, and then gives the GPU's bits. Other models of GPU have others, with their library versions.
+     can take it too, and then gives the GPU's bits. On other GPUs results depend on the GPU and its library versions.
    Nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption or
    planner. On a CPU the instruction set, the compiler and the number of threads do not matter either. The presets DVR,
    BEST and INVARIANT give this result, and scoring the finished text gives it again. The verifier FIXED (preset PAPER)
@@ -504,8 +504,9 @@ typedef enum llm42_arithmetic {
     LLM42_ARITHMETIC_DEFAULT,  // the backend's own: FP32 on a CPU, that of the tensor cores on a GPU
     LLM42_ARITHMETIC_FP32,     // fused multiply-adds in fp32 (section vectors); CPU only
     // The bits that INVARIANT passes of the CUDA backend give on a Hopper GPU (sm_90: H100, H200). A CPU can give them
-    // too: it emulates the sums of the GPU's tensor cores. Its passes take about twice as long as with FP32. A
-    // CPU takes the sums of every schedule in the INVARIANT order, so nothing is rolled back. Compute type bf16 only.
+    // too: it emulates the sums of the GPU's tensor cores. Its passes then take three to six times as long as with FP32
+    // (tiny42, one thread, AVX-512). It takes the sums of every schedule in the INVARIANT order, so nothing is rolled
+    // back. Compute type bf16 only.
     LLM42_ARITHMETIC_SM90,
 } llm42_arithmetic;
 
@@ -1066,7 +1067,7 @@ struct llm42_engine_desc {
     llm42_preset preset;           // decides the policies, .window and .group that are 0; default: DVR
     llm42_mode mode;               // default: the preset's
     llm42_dtype compute;           // default: LLM42_BF16
-    llm42_arithmetic arithmetic;   // how sums round; default: the backend's own. The simulator has none
+    llm42_arithmetic arithmetic;   // how sums round, see llm42_arithmetic; default: the backend's own; not simulated
     bool logits_fp32;              // default: under bf16 logits are rounded to bf16, as serving engines do
     // Keep the router logits of a mixture in fp32. Default: under bf16 they are rounded to bf16, as HF transformers
     // does. A bf16 number has 8 significant bits, so the rounding can make the logits of two experts equal. Then the
@@ -3434,16 +3435,17 @@ static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
 
 // >>sm90 ---------------------------------------------------------------------------------------------------------
 // Owns: the arithmetic sm90. Matrix products sum as Hopper's tensor cores do (products of bf16 numbers, summed in
-// fp32). Other sums are taken as the threads of kernels.cu take them. Matrix products have versions in AVX-512, AVX2
-// and plain C, which give the same bits.
+// fp32). Other sums have the order in which the threads of kernels.cu take them. Matrix products have versions in
+// AVX-512, AVX2 and plain C, which give the same bits.
 // Calls: numbers, vectors.
-// Invariant: a product takes its terms in ascending order, in steps of sixteen. Each step is that of llm42__sm90_step.
+// Invariant: a matrix product takes its terms in ascending order, in steps of sixteen. llm42__sm90_step is one step.
 //
-// Tensor cores of other generations round in other ways. To add the arithmetic of one: build/tests/cuda_steps, run on
-// such a GPU, says by which of its hypotheses a step rounds. Write that step beside llm42__sm90_step. Add a value to
-// llm42_arithmetic; LLM42_ARITHMETIC_SM90 and llm42__is_sm90 lead to what decides by it. In llm42.cu,
-// llm42__find_devices and llm42__cuda_arithmetic say which device has which arithmetic. Compare whole passes by
-// build/tests/test_cuda --part arithmetic.
+// Tensor cores of other generations round in other ways. To add the arithmetic of such a GPU:
+// 1. Run build/tests/cuda_steps on it. It says which of its hypotheses of how a step rounds holds.
+// 2. Write that step beside llm42__sm90_step, and add a value to llm42_arithmetic. Search for LLM42_ARITHMETIC_SM90 and
+//    llm42__is_sm90 to find the code that depends on the arithmetic.
+// 3. llm42__find_devices and llm42__cuda_arithmetic in llm42.cu say which device has which arithmetic. Add the GPU.
+// 4. build/tests/test_cuda --part arithmetic compares whole passes of the GPU and the CPU.
 
 // The exponent of a finite number other than 0. Subnormal numbers have the exponent of the smallest normal number.
 LLM42__INLINE int llm42__sm90_exponent(float x) {

@@ -297,9 +297,12 @@ static void open_backend(audit *a, const llm42_model *model, const llm42_backend
 static int conclude(const audit *a) {
     const int64_t all = a->first[a->t->count];
     const bool bad = a->differ || (a->ordinary && !skip_ordinary);
-    printf("%s: %d of %d requests, %lld of %lld windows of %d tokens%s", bad ? "NOT VERIFIED" : "verified to the bit",
-           a->audited - a->differ, a->t->count, (long long)windows, (long long)all, (int)window,
-           windows < all ? "" : ": everything");
+    printf(bad ? "NOT VERIFIED: %d of %d requests are equal to the bit" : "verified to the bit: %d of %d requests",
+           a->audited - a->differ, a->t->count);
+    printf(", %lld of %lld windows of %d tokens%s", (long long)windows, (long long)all, (int)window,
+           windows < all ? ""
+           : a->ordinary ? ": all that are marked deterministic"
+                         : ": everything");
     if (windows < all) printf(", drawn by seed %lld", (long long)seed);
     printf("; %lld tokens and log-probabilities compared", (long long)a->tokens);
     if (a->differ) printf("; %d %s", a->differ, a->differ == 1 ? "request differs" : "requests differ");

@@ -319,7 +319,7 @@ audit 2 '--tensor-parallel: 4 ranks: the transcript has 2 leaves' "$run" --tenso
 record --arithmetic sm90 --samples 2 -n 20
 audit 0 '^verified to the bit: 2 of 2 ' "$run"
 sed 's/^arithmetic: sm90/arithmetic: fp32/' "$run" >"$out/changed.txt"
-audit 1 '^NOT VERIFIED: 0 of 2 ' "$out/changed.txt"
+audit 1 '^NOT VERIFIED: 0 of 2 requests are equal to the bit, ' "$out/changed.txt"
 record --model synthetic:tiny,seed=3 --ids 0,9 -n 20
 audit 0 '^verified to the bit: 1 of 1 ' "$run"
 audit 2 'synthetic:tiny has [0-9a-f]{16}: another model, or changed since$' "$run" --model synthetic:tiny
@@ -328,7 +328,7 @@ audit 2 'preset paper: its result depends on M \(verifier fixed\): only canonica
 # With ordinary requests beside them, of which nothing is promised.
 ends 0 '^marked .* identical' rollback --requests 2 --tokens 16 --delay 0 --threads 1 --record "$run"
 audit 1 '^request 2: cannot be audited: it was not marked deterministic$' "$run"
-audit 0 '^verified to the bit: 1 of 2 requests, .*; 16 tokens .*; 1 not marked deterministic$' "$run" --skip-ordinary
+audit 0 '^verified to the bit: 1 of 2 requests, .*: all that are marked deterministic; 16 tokens .*; 1 not marked deterministic$' "$run" --skip-ordinary
 says() {  # says PATTERN: so does a line that the last program printed
     if grep -qE -e "$1" "$out/log"; then
         passed=$((passed + 1))
@@ -352,7 +352,7 @@ record --samples 3 -n 24 --ignore-eos --temperature 0.8
 second='/^request: 2$/,/^request: 3$/'
 changed 1 '^  first token: 2 of 24: recorded 7 .*, computed [0-9]+ .*; margin -?[0-9.]+, before the noise of the draw$' \
     "$second s/^(tokens: [0-9]+,)[0-9]+/\\17/"
-says '^NOT VERIFIED: 2 of 3 requests, .*; 1 request differs$'
+says '^NOT VERIFIED: 2 of 3 requests are equal to the bit, .*; 1 request differs$'
 digit=$(sed -nE "$second s/^logprobs: .{25}(.).*/\1/p" "$run")
 bit="$second s/^(logprobs: .{25})./\1$(printf %x $((0x$digit ^ 1)))/"
 changed 1 '^request 2: differs: 0 of 24 tokens, 1 log-probabilities of the others$' "$bit"
