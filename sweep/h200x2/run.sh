@@ -6,6 +6,8 @@
 #     bash sweep/h200x2/run.sh lengths       the same by two ranks, for prompts and outputs of fixed lengths
 #     BASE42=FOLDER bash sweep/h200x2/run.sh outputs     different outputs of a prompt by ranks and requests at once
 #     BASE42=FOLDER bash sweep/h200x2/run.sh campaign    requests under random loads, by 2 and 4 ranks and by one
+#     BASE42=FOLDER bash sweep/h200x2/run.sh sample      20,000 requests on one GPU, and transcripts of one in 100
+#     bash sweep/h200x2/run.sh transcripts   transcripts of small models, as in tests/transcripts
 #     bash sweep/h200x2/run.sh large         the shape of Llama-3.1-70B: pass times, and requests under three loads
 #
 # Four ranks and eight share the two GPUs. Environment: sweep/h200/common.sh.
@@ -23,6 +25,7 @@ case ${1:-} in
 passes)
     passes passes_1 "$MODEL_8B" --tensor-parallel 1 --seconds 60
     passes passes_2 "$MODEL_8B" --tensor-parallel 2 --seconds 60
+    passes passes_1_leaves "$MODEL_8B" --tensor-parallel 1 --leaves 8 --seconds 60
     passes passes_2_leaves "$MODEL_8B" --tensor-parallel 2 --leaves 8 --seconds 60
     ;;
 workloads)
@@ -31,7 +34,7 @@ workloads)
     ;;
 lengths)
     for lengths in 256x128 256x512 1024x128 1024x512 4096x128 4096x512; do
-        measure "lengths_$lengths" --model "$MODEL_8B" --requests "${REQUESTS:-128}" --workload "fixed:$lengths" \
+        measure "lengths_$lengths" --model "$MODEL_8B" --requests "${REQUESTS:-64}" --workload "fixed:$lengths" \
             --max-running 64 --max-context 8192 --qps offline --preset best --tensor-parallel 2 --leaves 1,8 \
             --mode nondeterministic,batch_invariant
     done
@@ -53,11 +56,32 @@ campaign)
             --algorithms "$algorithms" --tsv "$OUT/determinism_$ranks.tsv"
     done
     ;;
+sample)
+    need_base42
+    mkdir -p "$OUT/transcripts/base42"
+    "$B/tests/test_cuda" --backend "$BACKEND" --part determinism --model "$BASE42" --requests "${REQUESTS:-20000}" \
+        --longest-prompt 512 --longest-output 256 --loads 8 --from 2 --leaves 8 --algorithms "$algorithms" \
+        --record "$OUT/transcripts/base42" --record-every 100 --tsv "$OUT/determinism_20000.tsv"
+    ;;
+transcripts)
+    record() {  # record NAME MODEL FLAG...
+        mkdir -p "$OUT/transcripts/$1"
+        "$B/tests/test_cuda" --backend "$BACKEND" --part determinism --model "$2" --requests 256 --loads 2 \
+            --all-presets --longest-prompt 96 --longest-output 48 --leaves 2 --no-check \
+            --record "$OUT/transcripts/$1" --record-every 16 "${@:3}"
+    }
+    for name in tiny42 llama llama3 mistral qwen2 qwen3 qwen3_moe; do
+        record $name "$([ $name = tiny42 ] && echo examples || echo tests/arch)/$name" || failed+=" $name"
+    done
+    record tiny42_ranks examples/tiny42 --tensor-parallel 2 --devices 2
+    [ -z "${failed:-}" ] || echo "failed:$failed (where ordinary requests happen not to differ, a control fails)" >&2
+    ;;
 large)
     large=${MODEL_70B:-synthetic:llama-3.1-70b}
     passes passes_70b "$large" --tensor-parallel 2 --leaves 8 --quick --kv-gb 20 --max-context 8192 --seconds 60
     "$B/tests/test_cuda" --backend "$BACKEND" --part determinism --model "$large" --requests "${REQUESTS:-48}" \
-        --loads 3 --leaves 8 --tensor-parallel 2 --kv-gib 20 --longest-prompt 128 --longest-output 32 \
+        --loads 4 --from 2 --leaves 8 --tensor-parallel 2 --reference-ranks 2 --kv-gib 20 --no-check \
+        --longest-prompt 128 --longest-output 32 \
         --algorithms "$algorithms" --tsv "$OUT/determinism_70b.tsv"
     ;;
 *)
