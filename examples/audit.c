@@ -385,5 +385,7 @@ int main(int argc, char **argv) {
     llm42_transcript_free(a.t);
     free(a.first);
     free(a.chosen);
-    return args_finish() || status;
+    // Not args_finish, whose status 1 would say that something differs.
+    if (fflush(stdout) || ferror(stdout)) args_fail(2, "stdout: cannot write: %s", strerror(errno));
+    return status;
 }
