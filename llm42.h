@@ -6339,7 +6339,8 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 static llm42_result llm42__check_sampling(const llm42_sampling *s, llm42_error *error) {
     const char *const name = "llm42_request_desc.sampling";
     if (!(s->temperature >= 0 && s->temperature <= 1e6f))
-        return llm42_fail(error, LLM42_INVALID, "%s.temperature: %g: must be 0 or more", name, (double)s->temperature);
+        return llm42_fail(error, LLM42_INVALID, "%s.temperature: %g: must be from 0 to %g", name,
+                          (double)s->temperature, 1e6);
     if (s->temperature > 0 && s->temperature < 1e-4f)
         return llm42_fail(error, LLM42_INVALID, "%s.temperature: %g: use 0 for greedy, or at least 0.0001", name,
                           (double)s->temperature);
@@ -8337,6 +8338,7 @@ static llm42_result llm42__transcript_text(llm42__transcribing *t, const char *k
     LLM42__TRY(llm42__transcript_line(t, key, error));
     const size_t n = (size_t)(t->value_end - t->value);
     if (!n || n >= size) return llm42__transcript_bad(t, key, n ? "shorter" : "given", error);
+    if (memchr(t->value, 0, n)) return llm42__transcript_bad(t, key, "without a byte 0", error);
     memcpy(to, t->value, n);
     to[n] = 0;
     llm42__scrub(to);
@@ -8419,16 +8421,22 @@ static llm42_result llm42__transcript_list(llm42__transcribing *t, const char *k
     return LLM42_OK;
 }
 
-static llm42_result llm42__transcript_sampling(llm42__transcribing *t, llm42_sampling *s, llm42_error *error) {
+// Reads a sampling parameter and checks it. Those that were not read yet are 0, which is right.
+static llm42_result llm42__transcript_parameter(llm42__transcribing *t, const char *key, float *value,
+                                                const llm42_sampling *s, llm42_error *error) {
     llm42_error why = {LLM42_OK, ""};
+    LLM42__TRY(llm42__transcript_float(t, key, value, error));
+    if (llm42__check_sampling(s, &why) == LLM42_OK) return LLM42_OK;
+    return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s", t->path, t->line, why.text);
+}
+
+static llm42_result llm42__transcript_sampling(llm42__transcribing *t, llm42_sampling *s, llm42_error *error) {
     uint64_t top_k = 0;
-    LLM42__TRY(llm42__transcript_float(t, "temperature", &s->temperature, error));
+    LLM42__TRY(llm42__transcript_parameter(t, "temperature", &s->temperature, s, error));
     LLM42__TRY(llm42__transcript_integer(t, "top_k", 0, INT32_MAX, &top_k, error));
     s->top_k = (int)top_k;
-    LLM42__TRY(llm42__transcript_float(t, "top_p", &s->top_p, error));
-    LLM42__TRY(llm42__transcript_float(t, "min_p", &s->min_p, error));
-    if (llm42__check_sampling(s, &why) != LLM42_OK)
-        return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s", t->path, t->line, why.text);
+    LLM42__TRY(llm42__transcript_parameter(t, "top_p", &s->top_p, s, error));
+    LLM42__TRY(llm42__transcript_parameter(t, "min_p", &s->min_p, s, error));
     return llm42__transcript_integer(t, "seed", 1, UINT64_MAX, &s->seed, error);
 }
 
@@ -8496,6 +8504,9 @@ static llm42_result llm42__transcript_ends(llm42__transcribing *t, llm42_error *
     if ((size_t)(line_end - t->at) < first || memcmp(t->at, LLM42__TRANSCRIPT_FIRST, first))
         return llm42_fail(error, LLM42_FORMAT, "%s:1: not a transcript: it does not begin with '%s'", t->path,
                           LLM42__TRANSCRIPT_FIRST);
+    if (line_end[-1] == '\r')
+        return llm42_fail(error, LLM42_FORMAT,
+                          "%s:1: the line ends with a carriage return: something has changed how lines end", t->path);
     if (!llm42__is_word(t->at + first, line_end, LLM42__TRANSCRIPT_FORMAT))
         return llm42_fail(error, LLM42_FORMAT, "%s:1: format %.*s: this version of llm42 reads format %s", t->path,
                           (int)LLM42__MIN(line_end - t->at - (ptrdiff_t)first, 40), t->at + first,

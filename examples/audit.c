@@ -58,7 +58,7 @@ typedef struct audit {
     bool *chosen;    // [windows]
     int64_t tokens;  // of chosen windows, so far
     int64_t rows, rows_done;
-    int audited, verified, differ, ordinary;
+    int audited, differ, ordinary, cancelled;
     bool show;
 } audit;
 
@@ -80,9 +80,15 @@ static void hide_progress(const audit *a) {
 
 static bool is_chosen(const audit *a, int at, int token) { return a->chosen[a->first[at] + token / window]; }
 
-// Tokens of an answer up to the end of its last chosen window.
+// What the model has to give again: the tokens, and behind them that there is none, where an answer ended with an
+// error.
+static int outputs(const llm42_answer *q) {
+    return q->deterministic ? q->count + (q->finish == LLM42_FINISH_ERROR) : 0;
+}
+
+// Outputs of an answer up to the end of its last chosen window.
 static int last_chosen(const audit *a, int at) {
-    int n = a->t->answer[at].deterministic ? a->t->answer[at].count : 0;
+    int n = outputs(&a->t->answer[at]);
     while (n > 0 && !is_chosen(a, at, n - 1)) n--;
     return n;
 }
@@ -90,10 +96,8 @@ static int last_chosen(const audit *a, int at) {
 // Draws n of the windows. One is taken with the probability that is left: (n - taken) / (all - seen).
 static void choose(audit *a) {
     a->first = scoring_get((size_t)a->t->count + 1, sizeof *a->first);
-    for (int i = 0; i < a->t->count; i++) {
-        const llm42_answer *q = &a->t->answer[i];
-        a->first[i + 1] = a->first[i] + (q->deterministic ? (q->count + window - 1) / window : 0);
-    }
+    for (int i = 0; i < a->t->count; i++)
+        a->first[i + 1] = a->first[i] + (outputs(&a->t->answer[i]) + window - 1) / window;
     const int64_t all = a->first[a->t->count];
     int64_t n = windows ? windows : (int64_t)ceil(share * (double)all), taken = 0;
     if (n < 1) n = 1;
@@ -110,6 +114,7 @@ static void choose(audit *a) {
 
 // Why an answer cannot end where it ends, whatever its tokens are; NULL: it can.
 static const char *wrong_end(const llm42_answer *q) {
+    if (q->count > q->max_new_tokens) return "has more tokens than were asked for";
     for (int i = 0; i < q->count; i++)
         for (int k = 0; k < q->stop_count; k++) {
             if (q->tokens[i] != q->stop[k]) continue;
@@ -117,7 +122,8 @@ static const char *wrong_end(const llm42_answer *q) {
             return q->finish == LLM42_FINISH_STOP ? NULL : "ends with a stop token and says otherwise";
         }
     if (q->finish == LLM42_FINISH_STOP) return "ends without the stop token that it names as the reason";
-    if (q->count > q->max_new_tokens) return "has more tokens than were asked for";
+    if (q->finish != LLM42_FINISH_LENGTH && q->count == q->max_new_tokens)
+        return "has all tokens that were asked for, and names another reason for its end";
     if (q->finish == LLM42_FINISH_LENGTH && q->count < q->max_new_tokens)
         return "has fewer tokens than were asked for, and names the number as the reason for its end";
     return NULL;
@@ -171,6 +177,18 @@ static const float *logits_at(audit *a, const int32_t *ids, int position) {
     return a->s.logits;
 }
 
+// Does the model give a token behind a position? As in logits_at, all before it has run. NaN and infinity give none.
+static bool has_token(audit *a, const int32_t *ids, int position) {
+    const llm42_seq seq = {.request = 1, .pages = a->s.pages};
+    const llm42_row row = {0, position, ids[position], LLM42_ROW_SAMPLE};
+    const llm42_pass pass = {
+        .schedule = LLM42_INVARIANT, .rows = 1, .shape = 1, .row = &row, .seq = &seq, .out = a->s.out};
+    llm42_error error = {0};
+    args_check(a->s.backend->run(a->s.state, &pass, &error), &error);
+    a->rows_done++;
+    return a->s.out[0].token >= 0;
+}
+
 static unsigned bits(float x) {
     unsigned u;
     memcpy(&u, &x, sizeof u);
@@ -203,19 +221,26 @@ static void audit_answer(audit *a, int at) {
             printf("request %lld: cannot be audited: it was not marked deterministic\n", (long long)q->request);
         return;
     }
+    a->cancelled += q->finish == LLM42_FINISH_CANCELLED;
     const char *why = wrong_end(q);
-    if (why) printf("request %lld: differs: it %s\n", (long long)q->request, why);
-    if (!why && !last && q->count) return;  // no window of it was drawn
+    if (!why && !last && outputs(q)) return;  // no window of it was drawn
     finding f = {.token = -1, .logprob = -1};
     int32_t *ids = scoring_get((size_t)q->prompt_count + (size_t)q->count, sizeof *ids);
     memcpy(ids, q->prompt, sizeof *ids * (size_t)q->prompt_count);
     memcpy(ids + q->prompt_count, q->tokens, sizeof *ids * (size_t)q->count);
-    if (last) f = replay(a, at, ids, q->prompt_count + last - 1);
+    if (last) f = replay(a, at, ids, q->prompt_count + (last < q->count ? last : q->count) - 1);
+    if (!why && last > q->count && has_token(a, ids, q->prompt_count + q->count - 1))
+        why = "ends with an error, and the model gives a token there";
     hide_progress(a);
+    if (why) printf("request %lld: differs: it %s\n", (long long)q->request, why);
     const bool differs = f.other_tokens || f.other_logprobs;
     if (differs) report(a, q, ids, &f);
-    if (!differs && !why && f.tokens == q->count)
-        printf("request %lld: verified to the bit: %d tokens and log-probabilities\n", (long long)q->request, f.tokens);
+    if (!differs && !why && f.tokens == q->count && last == outputs(q))
+        printf("request %lld: verified to the bit: %d tokens and log-probabilities%s\n", (long long)q->request,
+               f.tokens,
+               q->finish == LLM42_FINISH_CANCELLED ? ", up to where it was cancelled"
+               : q->finish == LLM42_FINISH_ERROR   ? ", up to logits that are not finite"
+                                                   : "");
     else if (!differs && !why)
         printf("request %lld: verified to the bit: %d of its %d tokens and log-probabilities\n", (long long)q->request,
                f.tokens, q->count);
@@ -223,6 +248,24 @@ static void audit_answer(audit *a, int at) {
     a->differ += differs || why;
     a->tokens += f.tokens;
     free(ids);
+}
+
+static int by_request(const void *left, const void *right) {
+    const llm42_answer *const *l = left, *const *r = right;
+    if ((*l)->request != (*r)->request) return (*l)->request < (*r)->request ? -1 : 1;
+    return (*l)->line < (*r)->line ? -1 : 1;
+}
+
+// An engine gives each request another id. So an answer that is there twice was added to the file.
+static void check_ids(const llm42_transcript *t) {
+    const llm42_answer **sorted = scoring_get((size_t)t->count + 1, sizeof *sorted);
+    for (int i = 0; i < t->count; i++) sorted[i] = &t->answer[i];
+    qsort(sorted, (size_t)t->count, sizeof *sorted, by_request);
+    for (int i = 1; i < t->count; i++)
+        if (sorted[i]->request == sorted[i - 1]->request)
+            args_fail(2, "%s:%d: request %lld is there twice, also in line %d", path, sorted[i]->line,
+                      (long long)sorted[i]->request, sorted[i - 1]->line);
+    free(sorted);
 }
 
 // All that must be so before a bit can be compared.
@@ -239,6 +282,7 @@ static void check(const audit *a, const llm42_model *model) {
     if (tensor_parallel > t->leaves)
         args_fail(2, "--tensor-parallel: %d ranks: the transcript has %d leaves, and more ranks give other bits",
                   (int)tensor_parallel, t->leaves);
+    check_ids(t);
     for (int i = 0; i < t->count; i++) {
         const llm42_answer *q = &t->answer[i];
         if ((int64_t)q->prompt_count + q->count > model->config.context)
@@ -306,6 +350,7 @@ static int conclude(const audit *a) {
     if (windows < all) printf(", drawn by seed %lld", (long long)seed);
     printf("; %lld tokens and log-probabilities compared", (long long)a->tokens);
     if (a->differ) printf("; %d %s", a->differ, a->differ == 1 ? "request differs" : "requests differ");
+    if (a->cancelled) printf("; %d cancelled: where these end is not verified", a->cancelled);
     if (a->ordinary) printf("; %d not marked deterministic", a->ordinary);
     printf("\n");
     return bad;
@@ -343,5 +388,7 @@ int main(int argc, char **argv) {
     llm42_transcript_free(a.t);
     free(a.first);
     free(a.chosen);
-    return args_finish() || status;
+    // Not args_finish, whose status 1 would say that something differs.
+    if (fflush(stdout) || ferror(stdout)) args_fail(2, "stdout: cannot write: %s", strerror(errno));
+    return status;
 }

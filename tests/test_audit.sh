@@ -38,6 +38,14 @@ check "the most likely tokens" grep -qr '^temperature: 00000000' tests/transcrip
 audit 0 '^verified to the bit: ' tests/transcripts/tiny42_ranks/best_1.txt --tensor-parallel 2
 audit 0 '^verified to the bit: ' tests/transcripts/qwen3_moe/best_1.txt --tensor-parallel 2 --rows 3
 
+# Text that nobody gets is neither a verified answer nor one that differs.
+if [ -c /dev/full ]; then
+    "$B/audit" tests/transcripts/llama/best_1.txt --threads 2 >/dev/full 2>"$dir/out"
+    status=$?
+    check "status 2 at a full disk, not $status" [ $status = 2 ]
+    check "a full disk" grep -q '^audit: stdout: cannot write' "$dir/out"
+fi
+
 # The controls: each change is found and named. The first request was drawn at temperature 0.9.
 run=tests/transcripts/tiny42/best_1.txt
 request=$(sed -n 's/^request: //p;T;q' "$run")

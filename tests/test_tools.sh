@@ -293,6 +293,8 @@ printf '\300\177' | dd of="$out/nan/model.safetensors" bs=1 conv=notrunc status=
     seek=$(($(stat -c %s "$out/nan/model.safetensors") - 2))
 why='ended early: the logits are not finite'
 ends 1 "^generate: 1 request $why" generate --model "$out/nan" --prompt Once -n 4
+ends 1 "^generate: 1 request $why" generate --model "$out/nan" --ids 0,9 --ids-out --deterministic --record "$out/nan.txt"
+ends 0 '^verified to the bit: 1 of 1 requests, 1 of 1 windows' audit "$out/nan.txt" --threads 1
 ends 1 "^score: .*/nan: position 0: the logits are not finite" score --model "$out/nan" --text Once
 ends 1 "^determinism: [0-9]+ requests $why" determinism --model "$out/nan" --suite single --requests 2 --tokens 8
 ends 1 "^sweep: 4 requests $why" sweep --backend cpu --model "$out/nan" --requests 4 --workload fixed:8x8 \
@@ -366,6 +368,16 @@ changed 1 '^request 2: differs: it has fewer tokens than were asked for' \
 token=$(sed -nE "$second s/^tokens: [0-9]+,([0-9]+).*/\1/p" "$run")
 changed 1 '^request 2: differs: it goes on behind a stop token' "$second s/^stop:.*/stop: 9,$token/"
 changed 1 '^request 2: differs: it ends without the stop token' "$second s/^finish: .*/finish: stop/"
+# How an answer ends. Two tokens of it, of which the second ends it.
+short="$second s/^(tokens|logprobs): ([^,]*,[^,]*).*/\\1: \\2/; $second s/^stop:.*/stop: $token/; $second s/^finish: .*/finish"
+changed 0 '^request 2: verified to the bit: 2 tokens' "$short: stop/"
+changed 1 '^request 2: differs: it has more tokens than were asked for' "$short: stop/; $second s/^(max.*: ).*/\\11/"
+changed 1 '^request 2: differs: it has all tokens .*, and names another reason' "$second s/^finish: .*/finish: cancelled/"
+short="$second s/^(tokens|logprobs): ([^,]*,[^,]*).*/\\1: \\2/; $second s/^finish: .*/finish"
+changed 0 '^verified to the bit: 3 of 3 .*; 1 cancelled: where these end is not verified$' "$short: cancelled/"
+says '^request 2: verified to the bit: 2 tokens and log-probabilities, up to where it was cancelled$'
+changed 1 '^request 2: differs: it ends with an error, and the model gives a token there$' "$short: error/"
+changed 2 'changed.txt:27: request 1 is there twice, also in line 13$' 's/^request: 2/request: 1/'
 # A share of the windows: a changed log-probability is found if its window is drawn. The seed decides.
 audit 0 '^verified to the bit: 1 of 3 .*, 1 of 6 windows of 12 tokens, drawn by seed 42; 12 ' "$run" --windows 1 --window 12
 audit 0 ', 2 of 6 windows of 12 tokens, drawn by seed 8; 24 ' "$run" --share 0.3 --window 12 --seed 8

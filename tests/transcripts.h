@@ -396,6 +396,7 @@ TEST(a_broken_file_is_refused_with_its_line) {
         const char *from, *to, *says;
     } cases[] = {
         {"# llm42 transcript, format 1", "# llm42 transcript, format 2", ":1: format 2: this version of llm42 reads"},
+        {"# llm42 transcript, format 1", "# llm42 transcript, format 1\r", ":1: the line ends with a carriage return"},
         {"# llm42 transcript, format 1", "# llm42 trace", ":1: not a transcript"},
         {"# end\n", "# en", ": the file is cut short"},
         {"# end\n", "# end", ": the file is cut short"},
@@ -418,9 +419,10 @@ TEST(a_broken_file_is_refused_with_its_line) {
         {"max_new_tokens: 9", "max_new_tokens: -9", ":17: max_new_tokens: '-9'"},
         {"stop: 1,2", "stop: 1,2,3,4,5,6,7,8,9", ":18: stop"},
         {"temperature: 3f800000", "temperature: 1.0", ":19: temperature: '1.0': must be the 8 hex digits of a float"},
-        {"temperature: 3f800000", "temperature: 7fc00000", "temperature: nan: must be"},
+        {"temperature: 3f800000", "temperature: 7fc00000", ":19: llm42_request_desc.sampling.temperature: nan"},
         {"temperature: 3f800000", "temperature: bf800000", "temperature: -1: must be"},
-        {"top_p: 3f000000", "top_p: 40000000", "top_p: 2: must be"},
+        {"temperature: 3f800000", "temperature: 49800000", "temperature: 1.04858e+06: must be from 0 to 1e+06"},
+        {"top_p: 3f000000", "top_p: 40000000", ":21: llm42_request_desc.sampling.top_p: 2: must be"},
         {"seed: 42", "seed: 0", ":37: seed: '0'"},
         {"18446744073709551615", "18446744073709551616", ":23: seed: '18446744073709551616'"},
         {"prompt: 0,5", "prompt:", ":24: prompt: '': must be given"},
@@ -447,6 +449,12 @@ TEST(a_broken_file_is_refused_with_its_line) {
         test_text_free(&text);
     }
     llm42_transcript *t = NULL;
+    test_text text = test_replace(good, "result: canonical", "result: canonical|depends");
+    *strchr(text.data, '|') = 0;  // a string would end here, and the line does not
+    test_write(path, text.data, text.size);
+    CHECK_INT(llm42_transcript_load(&t, path, &error), LLM42_FORMAT);
+    CHECK_CONTAINS(error.text, ":11: result: 'canonical': must be without a byte 0");
+    test_text_free(&text);
     CHECK_INT(llm42_transcript_load(&t, test_path(folder, "none.txt"), &error), LLM42_IO);
     CHECK_INT(llm42_transcript_load(&t, NULL, &error), LLM42_INVALID);
 }
