@@ -504,8 +504,8 @@ typedef enum llm42_arithmetic {
     LLM42_ARITHMETIC_DEFAULT,  // the backend's own: FP32 on a CPU, that of the tensor cores on a GPU
     LLM42_ARITHMETIC_FP32,     // fused multiply-adds in fp32 (section vectors); CPU only
     // The bits that INVARIANT passes of the CUDA backend give on a Hopper GPU (sm_90: H100, H200). A CPU can give them
-    // too: it emulates the sums of the GPU's tensor cores. Its passes then take three to six times as long as with FP32
-    // (tiny42, one thread, AVX-512). It takes the sums of every schedule in the INVARIANT order, so nothing is rolled
+    // too: it emulates the sums of the GPU's tensor cores. Its passes then take two to four times as long as with FP32
+    // (base42, one thread, AVX-512). It takes the sums of every schedule in the INVARIANT order, so nothing is rolled
     // back. Compute type bf16 only.
     LLM42_ARITHMETIC_SM90,
 } llm42_arithmetic;
