@@ -348,8 +348,9 @@ static void refused_cut(const char *data, size_t size, int *taken) {
 }
 
 TEST(a_calibration_cut_short_is_refused) {
-    static const char *const files[] = {"cpu-tiny42", "h100-pcie-paper", "h200-base42", "h200-llama-3.1-8b"};
-    for (int f = 0; f < 4; f++) {
+    static const char *const files[] = {"cpu-tiny42", "h100-pcie-paper", "h200-base42", "h200-llama-3.1-8b",
+                                        "h200x2-llama-3.1-8b"};
+    for (int f = 0; f < 5; f++) {
         char path[80];
         snprintf(path, sizeof path, "sweep/calibration/%s.tsv", files[f]);
         llm42_calibration *c = NULL;
