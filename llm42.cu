@@ -3201,11 +3201,19 @@ static void llm42__log_device(const llm42__cuda *cu) {
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
 }
 
+// Tensor cores of other generations round their sums in other ways.
+static const char *llm42__cuda_arithmetic(void *state) {
+    const cudaDeviceProp &device = ((const llm42__cuda *)state)->device;
+    return device.major == 9 && device.minor == 0 ? "sm90" : nullptr;
+}
+
 static void llm42__log_manifest(const llm42__cuda *cu) {
     llm42__log_device(cu);
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda cublasLt: %zu%s", llm42__lt_version(cu),
                cu->options.no_cublas ? " (not used)" : "");
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda kernels: %d", LLM42__KERNELS);
+    const char *arithmetic = llm42__cuda_arithmetic((void *)cu);
+    llm42__log(cu->desc.log, cu->desc.log_user, "cuda arithmetic: %s", arithmetic ? arithmetic : "not known");
     if (cu->ranks > 1)
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda ranks: %d on %d device%s, exchange: %s", cu->ranks,
                    cu->devices, cu->devices > 1 ? "s" : "",
@@ -3415,12 +3423,6 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     }
     *state = cu;
     return LLM42_OK;
-}
-
-// Tensor cores of other generations round their sums in other ways.
-static const char *llm42__cuda_arithmetic(void *state) {
-    const cudaDeviceProp &device = ((const llm42__cuda *)state)->device;
-    return device.major == 9 && device.minor == 0 ? "sm90" : nullptr;
 }
 
 const llm42_backend *llm42_backend_cuda(void) {

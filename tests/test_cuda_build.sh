@@ -91,7 +91,8 @@ elif builds "make cuda" cuda B="$out" \
     builds "the emulated backend" CUDA=1 B="$out" EMULATED_CFLAGS=-O2 "$out/tests/cuda_emulated" &&
         for model in "synthetic:tiny --leaves 8 --tensor-parallel 2 --devices 2" "tests/arch/qwen3_moe --leaves 1"; do
             # shellcheck disable=SC2086
-            if "$out/tests/cuda_emulated" --part arithmetic --model $model >"$out/log" 2>&1; then
+            if "$out/tests/cuda_emulated" --part arithmetic --model $model >"$out/log" 2>&1 &&
+                grep -qx '  cuda arithmetic: sm90' "$out/log"; then
                 passed=$((passed + 1))
             else
                 fail "the kernels on the CPU, $model"
