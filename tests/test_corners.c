@@ -243,7 +243,7 @@ TEST(stop_rolled_back) {
 TEST(length_reached_at_every_offset_of_a_window) {
     for (int bonus = LLM42_BONUS_ON; bonus <= LLM42_BONUS_OFF; bonus++)
         for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++)
-            for (int n = 1; n <= 20; n++) {
+            for (int n = 1; n <= 20; n += TEST_SLOW ? 3 : 1) {
                 run got = one((llm42_engine_desc){.bonus = (llm42_bonus)bonus, .verify = (llm42_verify)verify},
                               (llm42_request_desc){.max_new_tokens = n, .deterministic = true});
                 same(&got, &reference, n, "length");
@@ -338,7 +338,7 @@ TEST(cancel_in_mid_window) {
 
 TEST(preemption_in_mid_window) {
     int64_t dropped = 0, preemptions = 0;
-    for (int pages = 5; pages <= 14; pages++) {
+    for (int pages = 5; pages <= 14; pages += TEST_SLOW ? 3 : 1) {
         llm42_engine *engine = open_with((llm42_engine_desc){.pages = pages, .page_size = 16});
         int64_t ids[4];
         for (int i = 0; i < 4; i++)
@@ -770,9 +770,10 @@ static bool as_alone(bool fast, int budget) {
 }
 
 TEST(invariant_prompts_may_be_cut_anywhere) {
-    for (int budget = 8; budget <= 64; budget += 7) CHECK_MSG(as_alone(false, budget), "token_budget %d", budget);
+    const int step = TEST_SLOW ? 21 : 7;
+    for (int budget = 8; budget <= 64; budget += step) CHECK_MSG(as_alone(false, budget), "token_budget %d", budget);
     bool control = true;
-    for (int budget = 8; budget <= 64; budget += 7) control &= as_alone(true, budget);
+    for (int budget = 8; budget <= 64; budget += step) control &= as_alone(true, budget);
     CHECK_MSG(!control, "prompts under FAST gave the same bits: nothing has been shown");
 }
 
@@ -850,7 +851,7 @@ TEST(preemption_under_invariant_prefill) {
     memcpy(turn + PROMPT, mixed_reference.tokens, 40 * sizeof *turn);
     run want = mixed_oracle(turn, PROMPT + 40, 40);
     int64_t hits = 0;
-    for (int pages = 24; pages <= 60; pages += 2) {
+    for (int pages = 24; pages <= 60; pages += TEST_SLOW ? 6 : 2) {
         llm42_engine_desc desc = invariant_prefill;
         desc.pages = pages, desc.token_budget = pages % 4 ? 5 : 64, desc.max_running = 5,
         desc.prefix_cache = pages % 8 < 4;
