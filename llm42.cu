@@ -2020,8 +2020,8 @@ static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c)
 // saves. Measured on an H200 by exchanging algorithms of 1 to 16 rows in whole passes. These are means; single
 // measurements were up to 3 us off.
 //
-// A leaf kernel for down costs more behind the tile kernel that gate_up of few rows has: 5 us for 16 rows, 13 for 4, on
-// two H200.
+// A leaf kernel for down costs more behind the tile kernel that gate_up of few rows has. On two H200 it was 5 us for 16
+// rows and 13 for 4. Their mean is taken for all up to 32 rows, on one GPU too: neither has been measured.
 static const float llm42__beyond[LLM42__PRODUCTS][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}, {0, 0}, {0, 0}};
 static float llm42__cost(int product, int rows, const llm42__algorithm &p) {
     enum { FEW = 32, LEAF_DOWN = 9 };

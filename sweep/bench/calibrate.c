@@ -311,6 +311,7 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
     else
         fprintf(file, "# measured with: llm42 %s (%s), %s, compute type %s, ", LLM42_VERSION, llm42_cpu_isa(),
                 compiler_name(), s->dtype);
+    if (s->arithmetic) fprintf(file, "arithmetic %s, ", s->arithmetic);
     fprintf(file, "lower quartile of %d rounds or more%s\n", g->rounds,
             s->seconds > 0 ? ", or what the time allowed" : "");
     fprintf(file,

@@ -247,6 +247,7 @@ static llm42_engine_desc cuda_engine(bench *b, const serve_plan *plan, const ser
     llm42_engine_desc desc = {.model = b->model,
                               .backend = b->backend,
                               .backend_desc = &b->cuda_desc,
+                              .arithmetic = s->sums,
                               .tensor_parallel = (int)s->tensor_parallel,
                               .leaves = (int)s->leaves,
                               .threads = 1,

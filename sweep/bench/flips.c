@@ -153,6 +153,7 @@ static llm42_engine_desc flips_engine(bench *b, const serve_plan *plan, int M) {
     llm42_engine_desc desc = {.model = b->model,
                               .backend = watch_backend(b),
                               .compute = s->compute,
+                              .arithmetic = s->sums,
                               .backend_desc = b->cuda ? &b->cuda_desc : NULL,
                               .tensor_parallel = (int)s->tensor_parallel,
                               .leaves = (int)s->leaves,

@@ -29,13 +29,18 @@ passes)
     passes passes_2_leaves "$MODEL_8B" --tensor-parallel 2 --leaves 8 --seconds 60
     ;;
 workloads)
-    measure workloads --model "$MODEL_8B" --requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 \
-        --qps offline --preset best --mode nondeterministic,batch_invariant,hybrid,dvr --leaves 8 --tensor-parallel 1,2
+    served() {  # served NAME MODES RANKS
+        measure "$1" --model "$MODEL_8B" --requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 \
+            --qps offline --preset best --mode "$2" --leaves 8 --tensor-parallel "$3"
+    }
+    served workloads_1 nondeterministic,batch_invariant 1
+    served workloads_1_dvr hybrid,dvr 1
+    served workloads_2 nondeterministic,batch_invariant 2
     ;;
 lengths)
     for lengths in 256x128 256x512 1024x128 1024x512 4096x128 4096x512; do
         measure "lengths_$lengths" --model "$MODEL_8B" --requests "${REQUESTS:-64}" --workload "fixed:$lengths" \
-            --max-running 64 --max-context 8192 --qps offline --preset best --tensor-parallel 2 --leaves 1,8 \
+            --max-running 64 --max-context 8192 --qps offline --preset best --tensor-parallel 2 --leaves 8 \
             --mode nondeterministic,batch_invariant
     done
     ;;
