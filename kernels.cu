@@ -31,7 +31,7 @@
 typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 10 };
+enum { LLM42__KERNELS = 11 };
 
 // >>kernel-primitives --------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -114,6 +114,17 @@ __device__ __forceinline__ uint4 llm42__load_shared_by_ranks(const void *from) {
                  : "l"(from)
                  : "memory");
     return v;
+}
+
+// The same in a loop that waits for another device.
+__device__ __forceinline__ uint4 llm42__await_shared_by_ranks(const void *from) {
+    return llm42__load_shared_by_ranks(from);
+}
+
+// Stores what other devices may read, as four words. Each word is an access of its own in the memory model.
+__device__ __forceinline__ void llm42__store_shared_by_ranks(uint4 *to, uint4 v) {
+    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
 }
 
 // Two words of mail. Each is an access of its own in the memory model, and as such whole.
@@ -1381,11 +1392,14 @@ __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
 }
 
 // What an operator before a norm has given: one sum (WHOLE), or a part of each rank. Parts are bf16 (ROUNDED) or, in
-// INVARIANT passes, fp32 (LEAVES). A rank gets the others' parts in one of two ways:
-// - It reads them from memory, of[r]. All ranks must have met before (llm42__k_meet).
+// INVARIANT passes, fp32 (LEAVES). A rank gets the others' parts in one of these ways:
+// - It reads them from memory, of[r]. All ranks must have met before: by llm42__k_meet, or in the norm (`meets`).
 // - By mail, for few rows. A rank writes its part into the others' mailboxes and waits for theirs in its own. Each word
 //   of 64 bits in a mailbox holds four bytes of a part and a stamp. It is written and read at once, so no meeting is
 //   needed. A stamp is one pass's and one exchange's, so nobody takes old mail for new.
+// - By letter, which is mail of half the bytes. A word of 32 bits in a mailbox is blank until it comes, and who takes
+//   it makes it blank again. o and down have a mailbox each. So before a word is sent again, its sender has had a
+//   letter about the other product, which was sent after this word had been made blank.
 // Of many rows with fp32 parts each rank norms only some (`own_rows`). The others' products have written the parts of
 // these rows into its memory (llm42__owners). It writes their h into the memory of all ranks, which have to meet again.
 typedef struct llm42__rank_parts {
@@ -1394,17 +1408,33 @@ typedef struct llm42__rank_parts {
     int self;               // this rank
     int own_rows;           // rank r norms the rows from r x own_rows on; 0: each rank norms all rows
     llm42__bf16 *h[8];      // of each rank
-    unsigned exchange;      // for mail: its number in the pass
+    unsigned exchange;      // its number in the pass, for mail and for meetings in norms
     bool early;             // see llm42__meeting
+    bool meets;             // the norm's blocks meet those of the other ranks
     const unsigned *ended;  // see llm42__meeting
-    ulonglong2 *mail[8];    // of each rank: [from rank][row][32 quads][2][32]
+    ulonglong2 *mail[8];    // of each rank: [from rank][row][32 quads][2][32]; of letters [from rank][row][quads]
+    unsigned *met[8];       // of each rank: [1 + blocks][8]
 } llm42__rank_parts;
-enum { LLM42__WHOLE, LLM42__ROUNDED, LLM42__LEAVES, LLM42__ROUNDED_MAIL, LLM42__LEAVES_MAIL };
-enum { LLM42__MAIL_ROWS = 64, LLM42__MAIL_EXCHANGES = 1024 };  // most rows of a pass; most exchanges
+enum {
+    LLM42__WHOLE,
+    LLM42__ROUNDED,
+    LLM42__LEAVES,
+    LLM42__ROUNDED_MAIL,
+    LLM42__LEAVES_MAIL,
+    LLM42__ROUNDED_LETTER,
+    LLM42__LEAVES_LETTER
+};
+enum { LLM42__MAIL_ROWS = 64, LLM42__LETTER_ROWS = 128, LLM42__MAIL_EXCHANGES = 1024 };  // of a pass, at most
+enum { LLM42__MEETING_BLOCKS = 1024 };                                                   // of a norm that meets
 
 // A quad is four words of a part: eight elements if they are bf16, four if fp32. The sum of quads is bf16.
 template <int PARTS> struct llm42__quad {
-    enum { FP32 = PARTS == LLM42__LEAVES || PARTS == LLM42__LEAVES_MAIL, ELEMENTS = FP32 ? 4 : 8 };
+    enum {
+        FP32 = PARTS == LLM42__LEAVES || PARTS == LLM42__LEAVES_MAIL || PARTS == LLM42__LEAVES_LETTER,
+        ELEMENTS = FP32 ? 4 : 8,
+        LETTER = PARTS == LLM42__ROUNDED_LETTER || PARTS == LLM42__LEAVES_LETTER,
+        MAIL = PARTS == LLM42__ROUNDED_MAIL || PARTS == LLM42__LEAVES_MAIL
+    };
     typedef std::conditional_t<FP32, uint2, uint4> sum;
 };
 
@@ -1418,6 +1448,32 @@ template <int PARTS>
 __device__ __forceinline__ ulonglong2 *llm42__mail_at(ulonglong2 *box, int from, int row, int quad, int stride) {
     const size_t quads = (size_t)llm42__mail_quads(stride, llm42__quad<PARTS>::ELEMENTS);
     return box + 2 * (((size_t)from * LLM42__MAIL_ROWS + row) * quads + quad / 32 * 32) + quad % 32;
+}
+
+// A blank word. No part has it: where it would be NaN, or two NaN in bf16, another NaN is sent. The sum is the same
+// NaN.
+enum : uint32_t { LLM42__BLANK = 0xffffffffu, LLM42__NOT_BLANK = 0x7fff7fffu };
+__device__ __forceinline__ uint32_t llm42__written(uint32_t word) {
+    return word == LLM42__BLANK ? (uint32_t)LLM42__NOT_BLANK : word;
+}
+template <int PARTS>
+__device__ __forceinline__ uint4 *llm42__letter_at(ulonglong2 *box, int from, int row, int quad, int stride) {
+    const size_t quads = (size_t)(stride / llm42__quad<PARTS>::ELEMENTS);
+    return (uint4 *)box + ((size_t)from * LLM42__LETTER_ROWS + row) * quads + quad;
+}
+
+// Waits for a quad of a letter, takes it and leaves it blank.
+__device__ __forceinline__ uint4 llm42__take_letter(const llm42__rank_parts &parts, uint4 *from) {
+    const uint32_t blank = LLM42__BLANK;
+    uint4 v = make_uint4(blank, blank, blank, blank);
+    unsigned ended = 0;
+    for (unsigned turn = 1; !ended; turn++) {
+        v = llm42__await_shared_by_ranks(from);
+        if (v.x != blank && v.y != blank && v.z != blank && v.w != blank) break;
+        if (turn % 4096 == 0) ended = llm42__seen(parts.ended);
+    }
+    llm42__store_shared_by_ranks(from, make_uint4(blank, blank, blank, blank));
+    return v;
 }
 
 // Waits for a quad, whose first half is to come to `from`.
@@ -1494,37 +1550,84 @@ __device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts
     }
 }
 
-// Exchanges a row by mail: out [stride], in shared memory, is its sum. Work: each thread of the block takes a quad at a
-// time.
+// The number of an exchange, which is one pass's and one exchange's. Later ones have larger numbers, until the numbers
+// of passes begin anew.
+__device__ __forceinline__ unsigned llm42__exchange_number(const llm42__rank_parts &parts,
+                                                           const llm42__header *header) {
+    return header->number * LLM42__MAIL_EXCHANGES + parts.exchange;
+}
+
+// Sends a row to the other ranks by mail or letter. Work: each thread of the block takes a quad at a time.
 template <int PARTS>
-__device__ __forceinline__ void llm42__exchange_row(const llm42__rank_parts &parts, int row, int stride,
-                                                    const llm42__header *header,
-                                                    typename llm42__quad<PARTS>::sum *out) {
-    const unsigned stamp = header->number * LLM42__MAIL_EXCHANGES + parts.exchange;
+__device__ __forceinline__ void llm42__send_row(const llm42__rank_parts &parts, int row, int stride, unsigned stamp) {
     const int quads = stride / llm42__quad<PARTS>::ELEMENTS;
     const uint4 *own = (const uint4 *)parts.of[parts.self] + (size_t)row * quads;
     for (int q = threadIdx.x; q < quads; q += blockDim.x) {
         const uint4 v = own[q];
         for (int r = 0; r < parts.ranks; r++) {
             if (r == parts.self) continue;
-            ulonglong2 *to = llm42__mail_at<PARTS>(parts.mail[r], parts.self, row, q, stride);
-            llm42__put_mail(to, v.x, v.y, stamp);
-            llm42__put_mail(to + 32, v.z, v.w, stamp);
+            if constexpr (llm42__quad<PARTS>::LETTER) {
+                llm42__store_shared_by_ranks(
+                    llm42__letter_at<PARTS>(parts.mail[r], parts.self, row, q, stride),
+                    make_uint4(llm42__written(v.x), llm42__written(v.y), llm42__written(v.z), llm42__written(v.w)));
+            } else {
+                ulonglong2 *to = llm42__mail_at<PARTS>(parts.mail[r], parts.self, row, q, stride);
+                llm42__put_mail(to, v.x, v.y, stamp);
+                llm42__put_mail(to + 32, v.z, v.w, stamp);
+            }
         }
     }
+}
+
+// Takes the other ranks' parts of a row: out [stride], in shared memory, is its sum. Work: as in llm42__send_row.
+template <int PARTS>
+__device__ __forceinline__ void llm42__take_row(const llm42__rank_parts &parts, int row, int stride, unsigned stamp,
+                                                typename llm42__quad<PARTS>::sum *out) {
+    const int quads = stride / llm42__quad<PARTS>::ELEMENTS;
+    const uint4 *own = (const uint4 *)parts.of[parts.self] + (size_t)row * quads;
     for (int q = threadIdx.x; q < quads; q += blockDim.x) {
         uint4 quad[8] = {};
+        ulonglong2 *box = parts.mail[parts.self];
 #pragma unroll
         for (int r = 0; r < 8; r++) {
             if (r >= parts.ranks) continue;
             if (r == parts.self) quad[r] = own[q];
-            else
-                quad[r] = llm42__receive(parts, llm42__mail_at<PARTS>(parts.mail[parts.self], r, row, q, stride),
-                                         stamp);
+            else if constexpr (llm42__quad<PARTS>::LETTER)
+                quad[r] = llm42__take_letter(parts, llm42__letter_at<PARTS>(box, r, row, q, stride));
+            else quad[r] = llm42__receive(parts, llm42__mail_at<PARTS>(box, r, row, q, stride), stamp);
         }
         out[q] = llm42__sum_quads<PARTS>(quad, parts.ranks);
     }
     __syncthreads();
+}
+
+// Waits until all other ranks have come to exchange `number`, or to a later one. flags: of this rank, [8]. Threads of a
+// block come here together.
+__device__ __forceinline__ void llm42__await_ranks(const llm42__rank_parts &parts, const unsigned *flags,
+                                                   unsigned number) {
+    const int other = (int)threadIdx.x;
+    if (other < parts.ranks && other != parts.self)
+        for (unsigned turn = 1; llm42__seen(flags + other) < number; turn++)
+            if (turn % 4096 == 0 && llm42__seen(parts.ended)) break;
+    __syncthreads();
+}
+
+// A norm meets the other ranks before it reads their parts: what their products have written is then there. One block
+// tells them that this rank has come, for all kernels before this one have ended. All blocks wait. They are so few that
+// all of them run at once, and the telling one among them.
+__device__ __forceinline__ void llm42__meet_before(const llm42__rank_parts &parts, unsigned number) {
+    const int other = (int)threadIdx.x;
+    if (blockIdx.x == 0 && other < parts.ranks && other != parts.self)
+        llm42__tell(parts.met[other] + parts.self, number);
+    llm42__await_ranks(parts, parts.met[parts.self], number);
+}
+
+// It meets them again when it has written h: each block the same block of the others.
+__device__ __forceinline__ void llm42__meet_behind(const llm42__rank_parts &parts, unsigned number) {
+    const int other = (int)threadIdx.x, flags = 8 * (1 + (int)blockIdx.x);
+    __syncthreads();
+    if (other < parts.ranks && other != parts.self) llm42__tell(parts.met[other] + flags + parts.self, number);
+    llm42__await_ranks(parts, parts.met[parts.self] + flags, number);
 }
 
 // Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First,
@@ -1540,7 +1643,7 @@ template <int KIND, int PARTS>
 __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const float *__restrict__ weight, llm42__bf16 *h,
                   llm42__meta meta, int rows, int width, int stride, int threads, float eps) {
-    constexpr bool by_mail = PARTS == LLM42__ROUNDED_MAIL || PARTS == LLM42__LEAVES_MAIL;
+    constexpr bool letter = llm42__quad<PARTS>::LETTER, by_mail = llm42__quad<PARTS>::MAIL || letter;
     __shared__ float shared[2][32];
     __shared__ uint4 sums[by_mail ? LLM42__MOST_WIDTH / 8 : 1];
     const int thread = threadIdx.x;
@@ -1555,17 +1658,35 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     }
     if (!by_mail || delta.early) llm42__launch_next();
     llm42__wait_for_previous();
-    const bool some_rows = PARTS == LLM42__LEAVES && delta.own_rows;
+    const bool some_rows = PARTS == LLM42__LEAVES && delta.own_rows, meets = !by_mail && delta.meets;
     const int own = some_rows && KIND == LLM42__ADD ? delta.self * delta.own_rows : 0,
               end = some_rows && KIND == LLM42__ADD ? min(rows, own + delta.own_rows) : rows;
+    const unsigned number = by_mail || meets ? llm42__exchange_number(delta, meta.header) : 0;
+    // A letter is taken once. So no row may be normed for two places.
+    const int draws = KIND == LLM42__ADD_DRAWS ? meta.header->draws : 0,
+              filled = letter && KIND == LLM42__ADD_DRAWS ? min(draws, end) : end;
+    if (meets) llm42__meet_before(delta, number);
+    if constexpr (by_mail) {  // all rows of the block, before it waits for one
+        for (int place = blockIdx.x; place < filled; place += gridDim.x)
+            llm42__send_row<PARTS>(delta,
+                                   KIND != LLM42__ADD_DRAWS ? place
+                                   : place < draws          ? meta.draw[place].row
+                                                            : 0,
+                                   stride, number);
+    }
     for (int place = own + blockIdx.x, turn = 0; place < end; place += gridDim.x) {
         size_t row = place, from = row;
         if (KIND == LLM42__EMBED) from = (size_t)meta.token[row];
-        if (KIND == LLM42__ADD_DRAWS) row = place < meta.header->draws ? (size_t)meta.draw[place].row : 0;
+        if (KIND == LLM42__ADD_DRAWS) row = place < draws ? (size_t)meta.draw[place].row : 0;
         if (KIND == LLM42__ADD_DRAWS && some_rows && (int)row / delta.own_rows != delta.self) continue;
+        if (letter && place >= filled) {
+            for (int at = thread * 8; at < stride; at += (int)blockDim.x * 8)
+                *(uint4 *)(h + (size_t)place * stride + at) = make_uint4(0, 0, 0, 0);
+            continue;
+        }
         uint4 piece[4], other[4];  // up to 4 x 8 x 512 elements
         if constexpr (by_mail) {
-            llm42__exchange_row<PARTS>(delta, (int)row, stride, meta.header, (typename llm42__quad<PARTS>::sum *)sums);
+            llm42__take_row<PARTS>(delta, (int)row, stride, number, (typename llm42__quad<PARTS>::sum *)sums);
             if (!delta.early) llm42__launch_next();
         }
         float sum = 0;
@@ -1619,6 +1740,7 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
         }
         turn ^= 1;
     }
+    if (meets && some_rows) llm42__meet_behind(delta, number);
 }
 
 // Shapes: delta -> out [values], bf16; values is a multiple of 8. Norms do this themselves. The kernel is for those who

@@ -171,6 +171,7 @@ struct llm42__execution {
     ulonglong2 *mail[2];  // mailboxes for o and down (llm42__rank_parts)
     uint32_t number;      // of the last pass
     unsigned *flag;       // see llm42__meeting; of the first rank on a device
+    unsigned *met;        // see llm42__rank_parts; NULL: norms do not meet
     float *partial, *route_weight;
     float *parts;  // [leaves][rows, Dp], of a mixture [leaves][entries, Dp]; NULL: there is one leaf
     unsigned *arrived;
@@ -217,6 +218,7 @@ struct llm42__cuda {
     void *nccl;                               // ncclComm_t; NULL: peer memory
     unsigned *ended;          // of rank 0, pinned: by execution, nobody is to wait for another device any more
     int own_rows_from = 128;  // of rank 0: see llm42__own_rows; up to 64 rows are exchanged by mail
+    bool in_norm = false;     // of rank 0: see llm42__in_norm
     cudaDeviceProp device;
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t product;
@@ -243,6 +245,7 @@ struct llm42__cuda {
 static const size_t llm42__workspace_bytes = (size_t)32 << 20;  // what NVIDIA recommends for Hopper
 enum { LLM42__MOST_NUMBER = (1 << 22) - 1 };                    // of a pass: with an exchange's it is a stamp
 enum { LLM42__FLAG_BYTES = 9 * sizeof(unsigned) };              // of llm42__meeting.flag
+enum { LLM42__MET_BYTES = (1 + LLM42__MEETING_BLOCKS) * 8 * sizeof(unsigned) };  // of llm42__rank_parts.met
 
 static int llm42__padded(int n) { return (n + 63) / 64 * 64; }
 
@@ -596,12 +599,30 @@ static bool llm42__sums_leaves(const llm42__cuda *cu, llm42_schedule schedule, i
     return llm42__algorithm_of(cu, stage ? LLM42__DOWN : LLM42__O, schedule, rows)->leaves;
 }
 
+// True if norms exchange the ranks' parts themselves, as far as they can.
+static bool llm42__in_norm(const llm42__cuda *cu) {
+    return cu->first->in_norm && cu->execution[0].met && !cu->execution[0].gathered && !cu->first->probed &&
+           2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
+}
+
+// True if ranks send each other their parts by mail or letter. Blocks then wait for other devices. So there are few of
+// them: where two passes run at once, there is always room on a device for what another one waits for. Those who watch
+// a pass have to find the parts where they were put.
+static int llm42__waiting_blocks(const llm42__cuda *cu) { return cu->device.multiProcessorCount / 2 - 2; }
+static bool llm42__by_mail(const llm42__cuda *cu, int rows) {
+    const llm42__execution *ex = &cu->execution[0];
+    const int most = llm42__in_norm(cu) ? (int)LLM42__LETTER_ROWS
+                                        : std::min((int)LLM42__MAIL_ROWS, llm42__waiting_blocks(cu));
+    return ex->mail[0] && !ex->gathered && !cu->first->probed && rows <= most &&
+           2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
+}
+
 // The rows that each rank norms of a pass (llm42__rank_parts.own_rows); 0: all. All exchanges of a pass are alike in
 // this, since x lies only where it is normed. Parts in bf16 are half as large. For them a second meeting does not pay.
 static int llm42__own_rows(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
     const bool some = cu->ranks > 1 && !cu->execution[0].gathered && !cu->first->probed &&
-                      rows >= cu->first->own_rows_from && llm42__sums_leaves(cu, schedule, rows, 0) &&
-                      llm42__sums_leaves(cu, schedule, rows, 1);
+                      rows >= cu->first->own_rows_from && !llm42__by_mail(cu, rows) &&
+                      llm42__sums_leaves(cu, schedule, rows, 0) && llm42__sums_leaves(cu, schedule, rows, 1);
     return some ? (rows + cu->ranks - 1) / cu->ranks : 0;
 }
 
@@ -756,17 +777,25 @@ static llm42__sum llm42__whole(const llm42__bf16 *of) {
 template <int KIND>
 static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, int rows, const llm42__sum *sum,
                                         const float *weight, llm42__meta meta, llm42_error *error) {
-    const int threads = ((cu->Dp / 8 + 3) / 4 + 31) / 32 * 32, most = 8 * cu->device.multiProcessorCount;
-    const bool by_mail = sum->kind == LLM42__ROUNDED_MAIL || sum->kind == LLM42__LEAVES_MAIL;
+    const int threads = ((cu->Dp / 8 + 3) / 4 + 31) / 32 * 32;
+    int most = 8 * cu->device.multiProcessorCount;
+    const bool letter = sum->kind == LLM42__ROUNDED_LETTER || sum->kind == LLM42__LEAVES_LETTER;
+    const bool by_mail = letter || sum->kind == LLM42__ROUNDED_MAIL || sum->kind == LLM42__LEAVES_MAIL;
     auto kernel = llm42__k_norm<KIND, LLM42__WHOLE>;
     if constexpr (KIND != LLM42__EMBED) {
         if (sum->kind == LLM42__ROUNDED) kernel = llm42__k_norm<KIND, LLM42__ROUNDED>;
         if (sum->kind == LLM42__LEAVES) kernel = llm42__k_norm<KIND, LLM42__LEAVES>;
         if (sum->kind == LLM42__ROUNDED_MAIL) kernel = llm42__k_norm<KIND, LLM42__ROUNDED_MAIL>;
         if (sum->kind == LLM42__LEAVES_MAIL) kernel = llm42__k_norm<KIND, LLM42__LEAVES_MAIL>;
+        if (sum->kind == LLM42__ROUNDED_LETTER) kernel = llm42__k_norm<KIND, LLM42__ROUNDED_LETTER>;
+        if (sum->kind == LLM42__LEAVES_LETTER) kernel = llm42__k_norm<KIND, LLM42__LEAVES_LETTER>;
     }
     const int block = by_mail ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32) : threads;
     const int own = KIND == LLM42__ADD && sum->parts.own_rows ? sum->parts.own_rows : rows;
+    // Blocks that wait for other devices must all run at once.
+    if (letter) most = llm42__waiting_blocks(cu);
+    else if (sum->parts.meets)
+        most = std::min(cu->device.multiProcessorCount * (LLM42__NORM_THREADS / threads), (int)LLM42__MEETING_BLOCKS);
     LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(own, most)), dim3((unsigned)block), 0,
                                                  ex->stream, ex->x, sum->parts, weight, ex->h, meta, rows, cu->D,
                                                  cu->Dp, threads, cu->config.norm_eps)));
@@ -781,13 +810,10 @@ static void *llm42__sum_at(const llm42__cuda *cu, const llm42__execution *ex, in
 // See llm42__meeting.early. No other pass that does so runs on the same devices meanwhile (llm42__turn).
 static bool llm42__early(const llm42__cuda *cu) { return !cu->desc.overlap; }
 
-// True if ranks send each other their parts by mail. Blocks then wait for other devices. So there are few of them:
-// where two passes run at once, there is always room on a device for what another one waits for. Those who watch a pass
-// have to find the parts where they were put.
-static bool llm42__by_mail(const llm42__cuda *cu, const llm42__shape_key *key) {
-    const int most = std::min((int)LLM42__MAIL_ROWS, cu->device.multiProcessorCount / 2 - 2);
-    return cu->execution[0].mail[0] && !cu->execution[0].gathered && !cu->probed && key->rows <= most &&
-           2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
+// True if the devices meet in norms and not between kernels. Blocks of two passes that run at once could each hold what
+// the other one's need. So no pass runs beside this one on its devices.
+static bool llm42__meets_in_norm(const llm42__cuda *cu, const llm42__shape_key *key) {
+    return llm42__in_norm(cu) && llm42__early(cu) && !llm42__by_mail(cu, key->rows);
 }
 
 // What the ranks have put there in layer l. cu: the rank that is to read it.
@@ -795,16 +821,20 @@ static llm42__sum llm42__sum_of(llm42__cuda *cu, int which, const llm42__shape_k
     const bool leaves = llm42__sums_leaves(cu, key->schedule, key->rows, stage);
     llm42__sum sum = llm42__whole(cu->execution[which].delta);
     if (cu->ranks == 1) return sum;
-    const bool by_mail = llm42__by_mail(cu, key);
-    sum.kind = by_mail ? leaves ? LLM42__LEAVES_MAIL : LLM42__ROUNDED_MAIL : leaves ? LLM42__LEAVES : LLM42__ROUNDED;
+    const bool by_mail = llm42__by_mail(cu, key->rows), in_norm = llm42__in_norm(cu);
+    sum.kind = !by_mail  ? leaves ? LLM42__LEAVES : LLM42__ROUNDED
+               : in_norm ? leaves ? LLM42__LEAVES_LETTER : LLM42__ROUNDED_LETTER
+               : leaves  ? LLM42__LEAVES_MAIL
+                         : LLM42__ROUNDED_MAIL;
     sum.parts.ranks = cu->ranks, sum.parts.self = cu->rank;
     sum.parts.own_rows = llm42__own_rows(cu, key->schedule, key->rows);
     sum.parts.exchange = (unsigned)(2 * l + stage);
     sum.parts.early = llm42__early(cu);
+    sum.parts.meets = llm42__meets_in_norm(cu, key);
     sum.parts.ended = cu->first->ended ? cu->first->ended + which : nullptr;
     for (int r = 0; r < cu->ranks; r++) {
         const llm42__execution *ex = &llm42__rank(cu->first, r)->execution[which];
-        sum.parts.mail[r] = ex->mail[stage], sum.parts.h[r] = ex->h;
+        sum.parts.mail[r] = ex->mail[stage], sum.parts.h[r] = ex->h, sum.parts.met[r] = ex->met;
     }
     const size_t bytes = (size_t)key->rows * (size_t)cu->Dp * (leaves ? 4 : 2);
     const char *gathered = (const char *)cu->execution[which].gathered;
@@ -1015,6 +1045,7 @@ static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, int which, const ll
     llm42__execution *ex = &cu->execution[which];
     const int kind = llm42__sum_of(cu, which, key, l, stage).kind;
     if (kind != LLM42__LEAVES && kind != LLM42__ROUNDED) return LLM42_OK;
+    if (llm42__meets_in_norm(cu, key)) return LLM42_OK;
     const size_t value = kind == LLM42__LEAVES ? 4 : 2;
     LLM42__STAGE("exchange",
                  LLM42__TRY(ex->gathered ? llm42__enqueue_nccl(cu, which, stage,
@@ -1072,7 +1103,7 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, int which, const llm42__shap
     };
     llm42__execution *ex = &cu->execution[which];  // for LLM42__STAGE
     // Ranks that have normed only some rows wait for the h of the others.
-    const bool own_rows = llm42__own_rows(cu, key->schedule, key->rows);
+    const bool own_rows = llm42__own_rows(cu, key->schedule, key->rows) && !llm42__meets_in_norm(cu, key);
     auto norms = [&](int l, int stage) -> llm42_result {
         LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
             return llm42__enqueue_layer_norm(rank, which, key, l, stage, &at, error);
@@ -1450,13 +1481,14 @@ static llm42_result llm42__wait(llm42__cuda *cu, int which, llm42_error *error) 
 }
 
 // Empties the mailboxes, before the numbers of passes begin anew. It waits as passes do: so an error is that of the
-// rank that has it.
+// rank that has it. No stamp is 0. Letters are blank.
 static llm42_result llm42__empty_mail(llm42__cuda *cu, int which, llm42_error *error) {
     if (!cu->execution[which].mail[0]) return LLM42_OK;
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         const llm42__execution *ex = &rank->execution[which];
         for (ulonglong2 *box : ex->mail)
-            if (box) LLM42__CU(cudaMemsetAsync(box, 0, llm42__mail_bytes(cu), ex->stream));
+            if (box) LLM42__CU(cudaMemsetAsync(box, cu->in_norm ? 0xff : 0, llm42__mail_bytes(cu), ex->stream));
+        if (ex->met) LLM42__CU(cudaMemsetAsync(ex->met, 0, LLM42__MET_BYTES, ex->stream));
         return LLM42_OK;
     }));
     return llm42__wait(cu, which, error);
@@ -1568,6 +1600,7 @@ static void llm42__end_pass(llm42__cuda *cu, int which) {
         const llm42__execution *ex = &rank->execution[which];
         cudaSetDevice(rank->options.device);
         if (ex->flag) cudaMemsetAsync(ex->flag, 0, LLM42__FLAG_BYTES, ex->stream);
+        llm42__rank(cu, r)->execution[which].number = 0;  // the next pass empties the mailboxes
         cudaStreamSynchronize(ex->stream);
     }
     cudaSetDevice(cu->options.device);
@@ -1855,6 +1888,7 @@ static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *lis
         want((char **)&ex->flag, LLM42__FLAG_BYTES);
         for (ulonglong2 *&box : ex->mail)
             if (cu->devices == cu->ranks) want((char **)&box, llm42__mail_bytes(cu));
+        if (cu->first->in_norm && cu->devices == cu->ranks) want((char **)&ex->met, LLM42__MET_BYTES);
         if (cu->options.exchange == LLM42_CUDA_NCCL) want((char **)&ex->gathered, (size_t)cu->ranks * R * Dp * 4);
     }
     want((char **)&ex->workspace, llm42__workspace_bytes);
@@ -3046,8 +3080,8 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     const llm42_cuda_desc *own = (const llm42_cuda_desc *)d->backend_desc;
     if (own && (own->fast < LLM42_CUDA_FAST_DEFAULT || own->fast > LLM42_CUDA_FAST_OFFERED))
         return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.fast: %d: must be FASTEST or OFFERED", (int)own->fast);
-    if (own && (own->exchange < LLM42_CUDA_PEER || own->exchange > LLM42_CUDA_NCCL))
-        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.exchange: %d: must be PEER or NCCL",
+    if (own && (own->exchange < LLM42_CUDA_PEER || own->exchange > LLM42_CUDA_PEER_IN_NORM))
+        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.exchange: %d: must be PEER, NCCL or PEER_IN_NORM",
                           (int)own->exchange);
     if (own && own->devices && (own->devices < 0 || std::max(1, d->tensor_parallel) % own->devices))
         return llm42_fail(error, LLM42_INVALID,
@@ -3217,7 +3251,9 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     if (cu->ranks > 1)
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda ranks: %d on %d device%s, exchange: %s", cu->ranks,
                    cu->devices, cu->devices > 1 ? "s" : "",
-                   cu->options.exchange == LLM42_CUDA_NCCL ? "NCCL" : "peer memory");
+                   cu->options.exchange == LLM42_CUDA_NCCL ? "NCCL"
+                   : cu->execution[0].met                  ? "peer memory, in norms"
+                                                           : "peer memory");
     if (cu->leaves * cu->ranks > 1)
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda leaves: %d", cu->leaves * cu->ranks);
     if (!cu->options.no_cublas)
@@ -3407,6 +3443,7 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     const llm42__turn turn = llm42__turn::to_change(cu);
     const llm42_result result = llm42__guarded(error, [&]() -> llm42_result {
         cu->ranks = std::max(1, desc->tensor_parallel);
+        cu->in_norm = options.exchange == LLM42_CUDA_PEER_IN_NORM;
         cu->others.reserve((size_t)cu->ranks);
         for (int r = 1; r < cu->ranks; r++) {
             llm42__cuda *rank = llm42__new_rank(desc, &options, r, &device);

@@ -114,8 +114,8 @@ static void resolve(settings *s) {
     if (!s->window) s->window = passes ? CALIBRATION_W : policies.window;
     if (!s->group) s->group = passes ? CALIBRATION_G : policies.group;
     if (cuda) check_workload(s);
-    if (!cuda && (s->offered || s->algorithm_file))
-        args_fail(2, "--offered, --algorithm-file: only with --backend cuda");
+    if (!cuda && (s->offered || s->in_norm || s->algorithm_file))
+        args_fail(2, "--offered, --in-norm, --algorithm-file: only with --backend cuda");
     const settings *d = &DEFAULTS;
     bool served = strcmp(s->workload, d->workload) || s->token_budget != d->token_budget || s->kv_gb != d->kv_gb ||
                   s->qps != d->qps || s->online_requests != d->online_requests || s->seeds != d->seeds ||
@@ -192,6 +192,7 @@ static settings parse(int argc, char **argv) {
         ARGS_TEXT("workload SPEC", &s.workload,
                   "cuda: what --suite workloads, online and --calibrate serve, as in build/sweep"),
         ARGS_FLAG("offered", &s.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
+        ARGS_FLAG("in-norm", &s.in_norm, "cuda, several GPUs: norms themselves exchange the ranks' parts"),
         ARGS_TEXT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),
         ARGS_INT("max-running N", &s.max_running, 1, 2048, "cuda: sequences at once"),
         ARGS_INT("max-context N", &s.max_context, 0, 1 << 24, "cuda: tokens of a request; 0: the model's context"),
@@ -232,7 +233,8 @@ int main(int argc, char **argv) {
     b.cuda = !strcmp(b.backend->name, "cuda");
     b.cuda_desc = (llm42_cuda_desc){.algorithm_file = b.set.algorithm_file,
                                     .devices = args_devices(b.set.tensor_parallel, b.set.devices),
-                                    .fast = b.set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST};
+                                    .fast = b.set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
+                                    .exchange = b.set.in_norm ? LLM42_CUDA_PEER_IN_NORM : LLM42_CUDA_PEER};
     char found[4096];
     llm42_model_desc desc = {.path = args_find(b.set.model, found),
                              .on_device = args_on_device(b.set.model, b.backend)};

@@ -41,7 +41,7 @@ typedef struct settings {
     int64_t served_window, served_group;  // as given; 0: the case's own
     int64_t tensor_parallel, leaves, devices;
     int64_t window, group;  // of passes that are timed one by one, and of calibrations
-    bool quick, offered, force;
+    bool quick, offered, in_norm, force;
     llm42_dtype compute;
     llm42_arithmetic sums;  // of --arithmetic
 } settings;

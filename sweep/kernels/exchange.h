@@ -8,8 +8,10 @@
 //     mail             ours for few rows: the norm sends and receives the parts itself
 //     meeting          ours for more rows: the devices meet, then the norm reads the parts from each other's memory
 //     own_rows         ours for many rows of fp32: each device adds and norms half of the rows. The other one writes
-//     its
-//                      part of them into this one's memory. They meet, norm, send each other h, and meet again
+//                      its part of them into this one's memory. They meet, norm, send each other h, and meet again
+//     letter           as mail, in half as many bytes          (this and the next two: LLM42_CUDA_PEER_IN_NORM)
+//     meeting_in_norm  as meeting, but the norm meets by itself, without a kernel between
+//     own_rows_in_norm as own_rows, but the norm meets by itself, before and behind
 //     nccl_all_gather  NCCL copies all parts to all devices, then the norm adds them in the order of ours
 //     nccl_all_reduce  NCCL adds the parts, in bf16, then comes the norm of one device, as in serving engines
 //     none             no exchange: the norm of one device
@@ -18,8 +20,27 @@
 // is compared: on both ranks, and each way with the first of ours. The control is a chain in which a rank does not
 // write its part of one step, so that an old part is exchanged: the comparison has to find it.
 enum { EXCHANGE_RANKS = 2, STEPS = 64, MOST_EXCHANGED = 2048, STALE_STEP = 37 };
-enum exchange_way { MAIL, MEETING, OWN_ROWS, ALL_GATHER, ALL_REDUCE, NO_EXCHANGE, EXCHANGE_WAYS };
-static const char *const way_names[] = {"mail", "meeting", "own_rows", "nccl_all_gather", "nccl_all_reduce", "none"};
+enum exchange_way {
+    MAIL,
+    MEETING,
+    OWN_ROWS,
+    LETTER,
+    MEETING_IN_NORM,
+    OWN_ROWS_IN_NORM,
+    ALL_GATHER,
+    ALL_REDUCE,
+    NO_EXCHANGE,
+    EXCHANGE_WAYS
+};
+static const char *const way_names[] = {"mail",
+                                        "meeting",
+                                        "own_rows",
+                                        "letter",
+                                        "meeting_in_norm",
+                                        "own_rows_in_norm",
+                                        "nccl_all_gather",
+                                        "nccl_all_reduce",
+                                        "none"};
 
 // to = from, for a part and for what is compared. Work: a thread copies 16 bytes at a time.
 __global__ void __launch_bounds__(256) copy_pieces(const uint4 *from, uint4 *to, size_t pieces) {
@@ -43,10 +64,11 @@ __global__ void spin(long long cycles) {
 
 // What a rank has beside its execution.
 struct exchange_rank {
-    void *base[2];         // [most rows + STEPS, D], bf16 and fp32: the part of step i begins at row i
-    llm42__bf16 *start;    // x before the first step, the same for all ranks
-    llm42__bf16 *seen[2];  // of two chains: [STEPS][rows, D], h of each step
-    ulonglong2 *mail[2];   // of its execution
+    void *base[2];          // [most rows + STEPS, D], bf16 and fp32: the part of step i begins at row i
+    llm42__bf16 *start;     // x before the first step, the same for all ranks
+    llm42__bf16 *seen[2];   // of two chains: [STEPS][rows, D], h of each step
+    ulonglong2 *mail[2];    // of its execution
+    ulonglong2 *letter[2];  // the same for letters, which are blank
     float *weight;
     void *gathered;  // of its execution, which has it only where NCCL exchanges
     cudaEvent_t begin, end;
@@ -77,16 +99,20 @@ struct chain {
 
 static bool by_nccl(exchange_way way) { return way == ALL_GATHER || way == ALL_REDUCE; }
 
-static bool ours(exchange_way way) { return way == MAIL || way == MEETING || way == OWN_ROWS; }
+static bool ours(exchange_way way) { return way <= OWN_ROWS_IN_NORM; }
+
+static bool with_own_rows(exchange_way way) { return way == OWN_ROWS || way == OWN_ROWS_IN_NORM; }
 
 // The backend's functions ask whether an execution has memory for what NCCL gathers, and whether it has mailboxes.
 static void take_way(exchange_bench *e, exchange_way way) {
     for (int r = 0; r < EXCHANGE_RANKS; r++) {
         llm42__execution *ex = &llm42__rank(e->b.cu, r)->execution[0];
         ex->gathered = by_nccl(way) ? e->rank[r].gathered : nullptr;
-        for (int stage = 0; stage < 2; stage++) ex->mail[stage] = way == MAIL ? e->rank[r].mail[stage] : nullptr;
+        for (int stage = 0; stage < 2; stage++)
+            ex->mail[stage] = way == MAIL ? e->rank[r].mail[stage] : way == LETTER ? e->rank[r].letter[stage] : nullptr;
     }
-    e->b.cu->own_rows_from = way == OWN_ROWS ? 1 : INT_MAX;
+    e->b.cu->own_rows_from = with_own_rows(way) ? 1 : INT_MAX;
+    e->b.cu->in_norm = way == LETTER || way == MEETING_IN_NORM || way == OWN_ROWS_IN_NORM;
 }
 
 // >>steps --------------------------------------------------------------------------------------------------------
@@ -135,7 +161,7 @@ static llm42_result enqueue_step(exchange_bench *e, const chain *c, int step, ll
         if (c->stale && step == STALE_STEP && rank->rank) return LLM42_OK;
         const char *from = (const char *)e->rank[rank->rank].base[c->fp32] + (size_t)step * row;
         llm42__execution *ex = &rank->execution[0];
-        if (c->way == OWN_ROWS)
+        if (with_own_rows(c->way))
             return llm42__cuda_status(error, "llm42__join_parts(",
                                       llm42__join_parts(ex->stream, (const float *)from, 1, c->rows, rank->Dp,
                                                         llm42__owners_of(rank, ex, key.schedule, c->rows, stage),
@@ -317,7 +343,8 @@ static llm42_result compare_chain(exchange_bench *e, const chain *c, bool *same,
 // >>times --------------------------------------------------------------------------------------------------------
 static bool has_way(const exchange_bench *e, exchange_way way, bool fp32, int rows) {
     if (way == MAIL) return rows <= LLM42__MAIL_ROWS && e->rank[0].mail[0];
-    if (way == OWN_ROWS) return fp32;
+    if (way == LETTER) return rows <= LLM42__LETTER_ROWS && e->rank[0].mail[0];
+    if (with_own_rows(way)) return fp32;
 #ifdef LLM42_NCCL
     return way != ALL_REDUCE || !fp32;
 #else
@@ -332,11 +359,12 @@ struct exchange_times {
 };
 
 static llm42_result check_ways(exchange_bench *e, bool fp32, int rows, exchange_times *t, llm42_error *error) {
-    for (exchange_way way : {MEETING, MAIL, OWN_ROWS, ALL_GATHER, ALL_REDUCE}) {
+    for (exchange_way way :
+         {MEETING, MAIL, OWN_ROWS, LETTER, MEETING_IN_NORM, OWN_ROWS_IN_NORM, ALL_GATHER, ALL_REDUCE}) {
         const chain c = {way, fp32, rows, way == MEETING ? 0 : 1, false};
         if (has_way(e, way, fp32, rows)) LLM42__TRY(compare_chain(e, &c, &t->same[way], error));
     }
-    for (exchange_way way : {MEETING, MAIL, OWN_ROWS}) {
+    for (exchange_way way : {MEETING, MAIL, OWN_ROWS, LETTER, MEETING_IN_NORM, OWN_ROWS_IN_NORM}) {
         bool same = false;
         const chain control = {way, fp32, rows, 1, true};
         if (has_way(e, way, fp32, rows)) LLM42__TRY(compare_chain(e, &control, &same, error));
@@ -409,6 +437,12 @@ static llm42_result open_exchange_rank(exchange_bench *e, llm42__cuda *rank, llm
         }
     mine->gathered = rank->execution[0].gathered;
     for (int stage = 0; stage < 2; stage++) mine->mail[stage] = rank->execution[0].mail[stage];
+    for (ulonglong2 *&box : mine->letter) {
+        const size_t bytes = llm42__mail_bytes(rank);
+        LLM42__TRY(e->memory.take((char **)&box, bytes, error));
+        LLM42__CU(cudaMemset(box, 0xff, bytes));  // blank
+    }
+    LLM42__CU(cudaMemset(rank->execution[0].met, 0, LLM42__MET_BYTES));
     LLM42__TRY(e->memory.take((llm42__bf16 **)&mine->base[0], based, error));
     LLM42__TRY(e->memory.take((float **)&mine->base[1], based, error));
     LLM42__TRY(e->memory.take(&mine->start, values, error));
@@ -455,6 +489,7 @@ static llm42_result open_exchange(exchange_bench *e, const llm42_model *model, l
     if (!cu) throw std::bad_alloc();
     e->b.cu = cu;
     cu->ranks = EXCHANGE_RANKS;
+    cu->in_norm = true;  // for memory; see take_way
     for (int r = 1; r < EXCHANGE_RANKS; r++) {
         llm42__cuda *rank = llm42__new_rank(&desc, &options, r, &device);
         if (!rank) throw std::bad_alloc();

@@ -203,6 +203,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+    if (!exec) return cudaErrorInvalidValue;
     for (const emulator::work &w : ((emulated_exec *)exec)->graph.works) emulator::enqueue(stream, w);
     return cudaSuccess;
 }

@@ -523,6 +523,17 @@ inline uint4 llm42__load_shared_by_ranks(const void *from) {
     memcpy(&v, from, sizeof v);
     return v;
 }
+inline uint4 llm42__await_shared_by_ranks(const void *from) {
+    emulator::pause();
+    const uint32_t *word = (const uint32_t *)from;
+    uint32_t v[4];
+    for (int i = 0; i < 4; i++) v[i] = __atomic_load_n(word + i, __ATOMIC_ACQUIRE);
+    return {v[0], v[1], v[2], v[3]};
+}
+inline void llm42__store_shared_by_ranks(uint4 *to, uint4 v) {
+    const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+    for (int i = 0; i < 4; i++) __atomic_store_n((uint32_t *)to + i, word[i], __ATOMIC_RELEASE);
+}
 inline void llm42__put_mail(ulonglong2 *to, uint32_t first, uint32_t second, unsigned stamp) {
     const unsigned long long high = (unsigned long long)stamp << 32;
     __atomic_store_n(&to->x, high | first, __ATOMIC_RELEASE);

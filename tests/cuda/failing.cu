@@ -29,11 +29,11 @@ static void hangs(int) {
 
 enum { ROWS = 4, PAGE = 16 };
 
-static llm42__cuda *open_two(const llm42_model *model, bool overlap) {
+static llm42__cuda *open_two(const llm42_model *model, bool overlap, bool in_norm) {
     void *state = NULL;
     llm42_cuda_desc own = {};
     llm42_backend_desc desc = {};
-    own.no_check = true;
+    own.no_check = true, own.exchange = in_norm ? LLM42_CUDA_PEER_IN_NORM : LLM42_CUDA_PEER;
     desc.model = model, desc.compute = LLM42_BF16, desc.page_size = PAGE, desc.pages = 4, desc.max_context = PAGE;
     desc.max_rows = desc.fixed_rows = ROWS, desc.max_running = 1, desc.overlap = overlap;
     desc.schedules = 1u << LLM42_FAST | 1u << LLM42_INVARIANT;
@@ -89,7 +89,7 @@ static void check_memory(const llm42_model *model) {
     cudaSetDevice(1);
     cudaMemGetInfo(&left, &all);
     check(cudaMalloc(&ballast, left - ((size_t)16 << 20)) == cudaSuccess, "the memory of device 1 is taken");
-    llm42__cuda *cu = open_two(model, false);
+    llm42__cuda *cu = open_two(model, false, false);
     check(!cu && error.result == LLM42_MEMORY && strstr(error.text, "rank 1 of 2, on device 1"),
           "a rank without memory is an error that names it");
     llm42__cuda_close(cu);
@@ -106,7 +106,7 @@ static void check_lost(const llm42_model *model) {
     llm42_output out[2][ROWS];
     const four_rows first(out[0], logits[0]), second(out[1], logits[1]);
     const llm42_backend *cuda = llm42_backend_cuda();
-    llm42__cuda *cu = open_two(model, true);
+    llm42__cuda *cu = open_two(model, true, false);
     if (!check(cu && model->config.vocab <= 65536, "a backend opens")) return;
     cu->others[0]->layer[0].w[LLM42__GATE_UP] = (llm42__bf16 *)8;
     error = {};
@@ -135,7 +135,7 @@ int main(int argc, char **argv) {
     signal(SIGALRM, hangs);
     for (int i = 0; i < times; i++) {
         alarm(60);
-        llm42__cuda *cu = open_two(model, i % 2);
+        llm42__cuda *cu = open_two(model, i % 2, i / 2 % 2);
         if (!check(cu, "a backend opens")) break;
         check_launch(cu, i % 2);
         llm42__cuda_close(cu);

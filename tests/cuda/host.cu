@@ -1160,6 +1160,55 @@ static void check_no_leaves(void) {
     }
 }
 
+// Between two products the devices meet once, or twice where each norms only some rows. By mail or letter they do not,
+// nor where norms meet. If passes overlap, norms of many rows do not meet.
+static void check_meetings(void) {
+    enum { LAYERS = 2, RANKS = 2 };
+    static const struct {
+        llm42_schedule schedule;
+        int rows;
+        bool in_norm, overlap;
+        int meetings;  // of a layer's two exchanges
+    } cases[] = {
+        {LLM42_FAST, 64, false, false, 0},      {LLM42_FAST, 72, false, false, 2},
+        {LLM42_INVARIANT, 64, false, false, 0}, {LLM42_INVARIANT, 128, false, false, 4},
+        {LLM42_FAST, 128, true, false, 0},      {LLM42_FAST, 192, true, false, 0},
+        {LLM42_INVARIANT, 128, true, false, 0}, {LLM42_INVARIANT, 192, true, false, 0},
+        {LLM42_FAST, 128, true, true, 0},       {LLM42_FAST, 192, true, true, 2},
+        {LLM42_INVARIANT, 128, true, true, 0},  {LLM42_INVARIANT, 192, true, true, 4},
+    };
+    llm42_model model;
+    llm42_layer layers[LAYERS] = {};
+    llm42_error error = {};
+    for (const auto &c : cases) {
+        some_ranks e(RANKS);
+        unsigned met[RANKS];
+        equip(&e, &model, layers, false);
+        for (int r = 0; r < RANKS; r++) {
+            llm42__cuda *cu = &e.rank[r];
+            cu->desc.overlap = c.overlap, cu->desc.max_rows = 256;
+            llm42__cuda_sizes(cu);
+            llm42__algorithm tile;
+            tile.tile = 0;
+            for (auto &product : cu->algorithms)
+                for (auto &schedule : product) schedule.assign(cu->buckets.size(), tile);
+            tile.leaves = true;
+            for (int product : {LLM42__O, LLM42__DOWN})
+                cu->algorithms[product][LLM42_INVARIANT].assign(cu->buckets.size(), tile);
+            if (c.in_norm) cu->execution[0].met = &met[r];
+        }
+        e.rank[0].in_norm = c.in_norm;
+        host_launches.clear();
+        const llm42__shape_key key = {c.schedule, c.rows, 0, true, true};
+        check(llm42__enqueue(e.rank, 0, &key, &error) == LLM42_OK, error.text, c.rows);
+        // The last exchange's norm is behind the last layer, and only passes that draw have it.
+        const bool own_rows = c.meetings > 2;
+        const int want = RANKS * (c.meetings * LAYERS - own_rows);
+        check(std::count(host_launches.begin(), host_launches.end(), (const void *)llm42__k_meet) == want,
+              "the devices meet as often as they must", c.rows);
+    }
+}
+
 static void take_shown(void *user, int, const char *, int, int width, const float *values) {
     std::vector<float> *all = (std::vector<float> *)user;
     all->insert(all->end(), values, values + width);
@@ -1215,6 +1264,7 @@ int main(void) {
     check_no_leaves();
     check_probe_of_ranks();
     for (bool mixture : {false, true}) check_order_of_launches(mixture);
+    check_meetings();
     printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
     return failed > 0;
 }

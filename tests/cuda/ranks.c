@@ -61,7 +61,8 @@ static bool feed(rig *g, llm42_schedule schedule, int each, bool probe, bits *b,
 static bool run_text(const llm42_model *model, setting s, bits *b) {
     rig g = {0};
     llm42_cuda_desc own = cuda_desc;
-    own.devices = is_cuda() ? s.devices : 0, own.exchange = s.exchange;
+    own.devices = is_cuda() ? s.devices : 0;
+    if (s.exchange) own.exchange = s.exchange;
     film_free(&b->operators);
     *b = (bits){0};
     const llm42_backend_desc desc = {.model = model,
@@ -253,7 +254,7 @@ static void check_errors(const llm42_model *model) {
                  {1, 2, LLM42_CUDA_PEER, "llm42_cuda_desc.devices: 2: must divide"},
                  {2, -1, LLM42_CUDA_PEER, "llm42_cuda_desc.devices: -1: must divide"},
                  {2, 1, LLM42_CUDA_NCCL, "llm42_cuda_desc.exchange: "},
-                 {2, 1, (llm42_cuda_exchange)7, "llm42_cuda_desc.exchange: 7: must be PEER or NCCL"}};
+                 {2, 1, (llm42_cuda_exchange)7, "llm42_cuda_desc.exchange: 7: must be PEER, NCCL or PEER_IN_NORM"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rig g = {0};
         llm42_cuda_desc own = cuda_desc;
