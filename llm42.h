@@ -701,8 +701,8 @@ typedef enum llm42_cuda_fast {  // how a FAST pass sums
 typedef enum llm42_cuda_exchange {
     LLM42_CUDA_PEER,  // they read them from each other's memory, over NVLink or PCIe
     LLM42_CUDA_NCCL,  // an all-gather by NCCL, without CUDA graphs; to compare with. Needs `make cuda NCCL=1`
-    // As PEER, but the norms themselves wait for the other ranks, and few rows are sent in half as many bytes. It needs a
-    // device for each rank; else it is PEER. It has run on the emulator alone, not on GPUs.
+    // As PEER, but the norms themselves wait for the other ranks, and few rows are sent in half as many bytes. It needs
+    // a device for each rank; else it is PEER. It has run on the emulator alone, not on GPUs.
     LLM42_CUDA_PEER_IN_NORM,
 } llm42_cuda_exchange;
 
