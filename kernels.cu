@@ -1559,7 +1559,9 @@ __device__ __forceinline__ unsigned llm42__exchange_number(const llm42__rank_par
 
 // Sends a row to the other ranks by mail or letter. Work: each thread of the block takes a quad at a time.
 template <int PARTS>
-__device__ __forceinline__ void llm42__send_row(const llm42__rank_parts &parts, int row, int stride, unsigned stamp) {
+__device__ __forceinline__ void llm42__send_row(const llm42__rank_parts &parts, int row, int stride,
+                                                const llm42__header *header) {
+    const unsigned stamp = llm42__exchange_number(parts, header);
     const int quads = stride / llm42__quad<PARTS>::ELEMENTS;
     const uint4 *own = (const uint4 *)parts.of[parts.self] + (size_t)row * quads;
     for (int q = threadIdx.x; q < quads; q += blockDim.x) {
@@ -1581,8 +1583,9 @@ __device__ __forceinline__ void llm42__send_row(const llm42__rank_parts &parts, 
 
 // Takes the other ranks' parts of a row: out [stride], in shared memory, is its sum. Work: as in llm42__send_row.
 template <int PARTS>
-__device__ __forceinline__ void llm42__take_row(const llm42__rank_parts &parts, int row, int stride, unsigned stamp,
-                                                typename llm42__quad<PARTS>::sum *out) {
+__device__ __forceinline__ void llm42__take_row(const llm42__rank_parts &parts, int row, int stride,
+                                                const llm42__header *header, typename llm42__quad<PARTS>::sum *out) {
+    const unsigned stamp = llm42__exchange_number(parts, header);
     const int quads = stride / llm42__quad<PARTS>::ELEMENTS;
     const uint4 *own = (const uint4 *)parts.of[parts.self] + (size_t)row * quads;
     for (int q = threadIdx.x; q < quads; q += blockDim.x) {
@@ -1615,16 +1618,18 @@ __device__ __forceinline__ void llm42__await_ranks(const llm42__rank_parts &part
 // A norm meets the other ranks before it reads their parts: what their products have written is then there. One block
 // tells them that this rank has come, for all kernels before this one have ended. All blocks wait. They are so few that
 // all of them run at once, and the telling one among them.
-__device__ __forceinline__ void llm42__meet_before(const llm42__rank_parts &parts, unsigned number) {
+__device__ __forceinline__ void llm42__meet_before(const llm42__rank_parts &parts, const llm42__header *header) {
     const int other = (int)threadIdx.x;
+    const unsigned number = llm42__exchange_number(parts, header);
     if (blockIdx.x == 0 && other < parts.ranks && other != parts.self)
         llm42__tell(parts.met[other] + parts.self, number);
     llm42__await_ranks(parts, parts.met[parts.self], number);
 }
 
 // It meets them again when it has written h: each block the same block of the others.
-__device__ __forceinline__ void llm42__meet_behind(const llm42__rank_parts &parts, unsigned number) {
+__device__ __forceinline__ void llm42__meet_behind(const llm42__rank_parts &parts, const llm42__header *header) {
     const int other = (int)threadIdx.x, flags = 8 * (1 + (int)blockIdx.x);
+    const unsigned number = llm42__exchange_number(parts, header);
     __syncthreads();
     if (other < parts.ranks && other != parts.self) llm42__tell(parts.met[other] + flags + parts.self, number);
     llm42__await_ranks(parts, parts.met[parts.self] + flags, number);
@@ -1661,32 +1666,26 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     const bool some_rows = PARTS == LLM42__LEAVES && delta.own_rows, meets = !by_mail && delta.meets;
     const int own = some_rows && KIND == LLM42__ADD ? delta.self * delta.own_rows : 0,
               end = some_rows && KIND == LLM42__ADD ? min(rows, own + delta.own_rows) : rows;
-    const unsigned number = by_mail || meets ? llm42__exchange_number(delta, meta.header) : 0;
-    // A letter is taken once. So no row may be normed for two places.
-    const int draws = KIND == LLM42__ADD_DRAWS ? meta.header->draws : 0,
-              filled = letter && KIND == LLM42__ADD_DRAWS ? min(draws, end) : end;
-    if (meets) llm42__meet_before(delta, number);
-    if constexpr (by_mail) {  // all rows of the block, before it waits for one
-        for (int place = blockIdx.x; place < filled; place += gridDim.x)
-            llm42__send_row<PARTS>(delta,
-                                   KIND != LLM42__ADD_DRAWS ? place
-                                   : place < draws          ? meta.draw[place].row
-                                                            : 0,
-                                   stride, number);
+    if (meets) llm42__meet_before(delta, meta.header);
+    if constexpr (letter) {  // all rows of the block, before it waits for one
+        for (int place = blockIdx.x; place < end; place += gridDim.x)
+            if (KIND == LLM42__ADD || place < meta.header->draws)
+                llm42__send_row<PARTS>(delta, KIND == LLM42__ADD ? place : meta.draw[place].row, stride, meta.header);
     }
     for (int place = own + blockIdx.x, turn = 0; place < end; place += gridDim.x) {
         size_t row = place, from = row;
         if (KIND == LLM42__EMBED) from = (size_t)meta.token[row];
-        if (KIND == LLM42__ADD_DRAWS) row = place < draws ? (size_t)meta.draw[place].row : 0;
+        if (KIND == LLM42__ADD_DRAWS) row = place < meta.header->draws ? (size_t)meta.draw[place].row : 0;
         if (KIND == LLM42__ADD_DRAWS && some_rows && (int)row / delta.own_rows != delta.self) continue;
-        if (letter && place >= filled) {
+        if (letter && KIND == LLM42__ADD_DRAWS && place >= meta.header->draws) {  // row 0 cannot be taken twice
             for (int at = thread * 8; at < stride; at += (int)blockDim.x * 8)
                 *(uint4 *)(h + (size_t)place * stride + at) = make_uint4(0, 0, 0, 0);
             continue;
         }
         uint4 piece[4], other[4];  // up to 4 x 8 x 512 elements
         if constexpr (by_mail) {
-            llm42__take_row<PARTS>(delta, (int)row, stride, number, (typename llm42__quad<PARTS>::sum *)sums);
+            if (!letter) llm42__send_row<PARTS>(delta, (int)row, stride, meta.header);
+            llm42__take_row<PARTS>(delta, (int)row, stride, meta.header, (typename llm42__quad<PARTS>::sum *)sums);
             if (!delta.early) llm42__launch_next();
         }
         float sum = 0;
@@ -1740,7 +1739,7 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
         }
         turn ^= 1;
     }
-    if (meets && some_rows) llm42__meet_behind(delta, number);
+    if (meets && some_rows) llm42__meet_behind(delta, meta.header);
 }
 
 // Shapes: delta -> out [values], bf16; values is a multiple of 8. Norms do this themselves. The kernel is for those who
