@@ -9,7 +9,7 @@ B ?= build
 ARCH ?= native
 CFLAGS ?= -O3 -march=$(ARCH)
 TEST_CFLAGS ?= -O2 -g -march=$(ARCH)
-SANITIZE := -O1 -g -march=$(ARCH) -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SANITIZE := -O1 -g1 -march=$(ARCH) -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 PREFIX ?= /usr/local
 STB ?= /usr/include/stb
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
@@ -150,7 +150,7 @@ sanitize-cuda: nvcc need banner  ## compute-sanitizer (memcheck, synccheck, race
 ASAN_TESTS = $(patsubst $(B)/%,$(B)/asan/%,$(filter-out $(B)/tests/test_cuda $(B)/tests/test_campaign,$(TESTS)))
 asan: setup banner  ## tests and programs under the address and undefined-behaviour sanitizers
 	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(ASAN_TESTS) programs TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
-	@UBSAN_OPTIONS=print_stacktrace=1 B=$(B)/asan JOBS=$(JOBS) bash tests/run.sh $(ASAN_TESTS) \
+	@UBSAN_OPTIONS=print_stacktrace=1 B=$(B)/asan TEST_SLOW=1 JOBS=$(JOBS) bash tests/run.sh $(ASAN_TESTS) \
 	    tests/test_sweep.sh tests/test_tools.sh tests/test_diff.sh
 
 bench: setup banner  ## measure this machine's ceilings and the engine's speed

@@ -42,7 +42,8 @@ report() {
 
 # The longest go first, so that none is left to run alone at the end.
 tests=()
-for long in test_tools test_determinism test_cuda_build test_corners test_isa test_accuracy test_sweep test_slurm; do
+for long in test_tools test_determinism test_cuda_build test_corners test_isa test_accuracy test_header test_models \
+    test_sweep test_examples test_demo test_ranks test_slurm; do
     for test in "$@"; do [[ $(basename "${test%% *}" .sh) = "$long" ]] && tests+=("$test"); done
 done
 for test in "$@"; do
