@@ -98,6 +98,9 @@ elif builds "make cuda" cuda B="$out" \
                 fail "the kernels on the CPU, $model"
             fi
         done
+    # However two devices exchange their parts of sums, the bits are the same.
+    "$out/tests/cuda_emulated" --part exchange --model synthetic:tiny --no-cublas --no-check --quick >"$out/log" 2>&1 &&
+        passed=$((passed + 1)) || fail "exchanges on the CPU"
     # cuda_steps finds out how the emulated tensor cores add. Controls: it also finds out that cores keep fewer bits. It
     # does not judge a device whose arithmetic is not known.
     steps() {  # steps STATUS PATTERN ARGUMENT...

@@ -33,7 +33,6 @@ typedef struct setting {
     llm42_schedule schedule;
     int ranks, leaves, devices;
     int each;  // rows of a pass in the second run
-    llm42_cuda_exchange exchange;
 } setting;
 
 // Feeds the text in passes of `each` rows. With a probe kernels are launched one by one, else as CUDA graphs.
@@ -62,7 +61,6 @@ static bool run_text(const llm42_model *model, setting s, bits *b) {
     rig g = {0};
     llm42_cuda_desc own = cuda_desc;
     own.devices = is_cuda() ? s.devices : 0;
-    if (s.exchange) own.exchange = s.exchange;
     film_free(&b->operators);
     *b = (bits){0};
     const llm42_backend_desc desc = {.model = model,
@@ -106,24 +104,12 @@ static int devices_here(void) {
     return 1 + two;
 }
 
-static bool nccl_here(const llm42_model *model) {
-    rig g = {0};
-    llm42_cuda_desc own = cuda_desc;
-    own.devices = 2, own.exchange = LLM42_CUDA_NCCL;
-    const llm42_backend_desc desc = {
-        .model = model, .backend_desc = &own, .max_rows = 4, .max_context = 16, .tensor_parallel = 2};
-    const bool here = rig_try(&g, tested, desc) == LLM42_OK;
-    CHECK_MSG(here || strstr(rig_error.text, "built without NCCL"), "%s", rig_error.text);
-    rig_close(&g);
-    return here;
-}
-
 // INVARIANT: the larger of ranks and leaves decides. Every operator is compared.
 static void check_invariant(const llm42_model *model, int fewest, int devices) {
     static bits of[NUMBERS], got;
     static const int each[] = {1, 17, TEXT};
     for (int i = 0; i < NUMBERS; i++) {
-        if (!run_text(model, (setting){LLM42_INVARIANT, 1, 1 << i, 1, TEXT, 0}, &of[i])) return;
+        if (!run_text(model, (setting){LLM42_INVARIANT, 1, 1 << i, 1, TEXT}, &of[i])) return;
         for (int j = 0; j < i && is_wide(model); j++)
             CHECK_MSG(!equal(&of[i], &of[j]), "%s: %d and %d leaves: the same bits", model->name, 1 << i, 1 << j);
     }
@@ -131,7 +117,7 @@ static void check_invariant(const llm42_model *model, int fewest, int devices) {
         for (int r = d - 1; r < NUMBERS; r++)
             for (int l = 0; l < NUMBERS; l++) {
                 const int parts = l > r ? l : r;
-                const setting s = {LLM42_INVARIANT, 1 << r, 1 << l, d, each[(r + l) % 3], 0};
+                const setting s = {LLM42_INVARIANT, 1 << r, 1 << l, d, each[(r + l) % 3]};
                 if (!run_text(model, s, &got)) return;
                 CHECK_MSG(equal(&got, &of[parts]),
                           "%s: %d ranks on %d devices, %d leaves: not the bits of %d leaves: %s", model->name, s.ranks,
@@ -147,7 +133,7 @@ static void check_others(const llm42_model *model, llm42_schedule schedule, int 
     static bits of[NUMBERS], got;
     const char *how = llm42_schedule_name(schedule);
     for (int r = 0; r < NUMBERS; r++) {
-        setting s = {schedule, 1 << r, 1, 1, schedule == LLM42_FIXED ? 7 : TEXT, 0};
+        setting s = {schedule, 1 << r, 1, 1, schedule == LLM42_FIXED ? 7 : TEXT};
         if (!run_text(model, s, &of[r])) return;
         for (int j = 0; j < r && is_wide(model); j++)
             CHECK_MSG(!equal(&of[r], &of[j]), "%s, %s: %d and %d ranks: the same bits", model->name, how, 1 << r,
@@ -159,18 +145,6 @@ static void check_others(const llm42_model *model, llm42_schedule schedule, int 
         if (!run_text(model, s, &got)) return;
         CHECK_MSG(equal(&got, &of[r]) && got.again == of[r].tokens, "%s, %s, %d ranks: other bits on two devices: %s",
                   model->name, how, s.ranks, first_difference(&got, &of[r]));
-    }
-}
-
-// NCCL gives the bits of peer memory.
-static void check_nccl(const llm42_model *model) {
-    static bits want, got;
-    for (int leaves = 1; leaves <= 8; leaves *= 8) {
-        setting s = {LLM42_INVARIANT, 2, leaves, 2, 17, 0};
-        if (!run_text(model, s, &want)) return;
-        s.exchange = LLM42_CUDA_NCCL;
-        if (!run_text(model, s, &got)) return;
-        CHECK_MSG(equal(&want, &got), "%s: NCCL gives other bits: %s", model->name, first_difference(&want, &got));
     }
 }
 
@@ -283,7 +257,6 @@ void part_ranks(void) {
         check_others(model, LLM42_FIXED, devices);
         check_others(model, LLM42_FAST, devices);
         check_requests(model, devices);
-        if (!i && devices > 1 && nccl_here(model)) check_nccl(model);
         if (!i && is_cuda()) check_errors(model);
         llm42_model_free(model);
     }

@@ -21,6 +21,7 @@ void part_errors(void);
 void part_overlap(void);
 void part_small(void);
 void part_ranks(void);
+void part_exchange(void);
 void part_sglang(void);
 void part_determinism(void);
 

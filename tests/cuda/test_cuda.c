@@ -25,7 +25,7 @@ static const char *part = "all", *backend = "cuda", *tsv_path, *algorithm_path;
 static const args_option table[] = {
     ARGS_TEXT("part NAME", &part,
               "models, layers, arithmetic, passes, determinism, sglang, errors, overlap, small,\n                      "
-              "   ranks or all"),
+              "   ranks, exchange or all"),
     ARGS_TEXT("backend NAME", &backend, "cuda, or cpu to test the tests"),
     ARGS_TEXT("shared DIR", &options.shared, "folder of models/ and traces/; without it their tests are skipped"),
     ARGS_TEXT("model SPEC", &options.model,
@@ -65,10 +65,10 @@ static const struct {
     const char *name;
     void (*test)(void);
 } parts[] = {
-    {"models", part_models},         {"layers", part_layers},   {"passes", part_passes},
-    {"errors", part_errors},         {"overlap", part_overlap}, {"small", part_small},
-    {"ranks", part_ranks},           {"sglang", part_sglang},   {"determinism", part_determinism},
-    {"arithmetic", part_arithmetic},
+    {"models", part_models},         {"layers", part_layers},     {"passes", part_passes},
+    {"errors", part_errors},         {"overlap", part_overlap},   {"small", part_small},
+    {"ranks", part_ranks},           {"sglang", part_sglang},     {"determinism", part_determinism},
+    {"arithmetic", part_arithmetic}, {"exchange", part_exchange},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
@@ -87,8 +87,8 @@ static bool device_present(void) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[] = {"models",  "layers", "passes", "determinism", "sglang",     "errors",
-                                        "overlap", "small",  "ranks",  "all",         "arithmetic", NULL};
+    static const char *const names[] = {"models", "layers", "passes", "determinism", "sglang",   "errors", "overlap",
+                                        "small",  "ranks",  "all",    "arithmetic",  "exchange", NULL};
     char tsv_part[4096];
     FILE *tsv = NULL;
     args_parse(argc, argv, "Tests the CUDA backend on a device.", table);

@@ -1,0 +1,109 @@
+// exchange.c: part exchange. Two ranks on two devices give the same bits in whatever way they exchange their parts of a
+// sum: by peer memory, by peer memory in norms, or by NCCL; a pass alone, or one in flight and another one beside it.
+// The numbers of rows are those at which the ways change. Every pass runs twice, so that what an exchange has left
+// behind would be found by the next one.
+#include "rig.h"
+
+enum { MOST = 200, BESIDE = 16, TIMES = 2, PASSES = 8 };
+
+// The last is FIXED, with as many rows as fixed_rows.
+static const int rows_of[PASSES] = {1, 40, 64, 65, 128, 129, MOST, 0};
+
+typedef struct answers {
+    llm42_output out[PASSES][TIMES][MOST], beside[PASSES][TIMES][BESIDE];
+} answers;
+
+typedef struct way {
+    const char *name;
+    llm42_cuda_exchange exchange;
+    bool overlap;
+} way;
+
+// Runs a pass. In an engine with overlap it is in flight while the other one runs, if it is small enough.
+static bool run_beside(rig *g, const llm42_pass *pass, const llm42_pass *other) {
+    if (!g->desc.overlap || pass->shape > g->desc.fixed_rows) return rig_run(g, pass) && rig_run(g, other);
+    return CHECK_MSG(g->backend->start(g->state, pass, &rig_error) == LLM42_OK, "%s", rig_error.text) &&
+           rig_run(g, other) &&
+           CHECK_MSG(g->backend->poll(g->state, INFINITY, &rig_error) == LLM42_OK, "%s", rig_error.text);
+}
+
+static bool run_passes(rig *g, answers *to) {
+    static llm42_row row[MOST], beside[BESIDE];
+    bool good = true;
+    memset(to, 0, sizeof *to);
+    for (int p = 0; p < PASSES && good; p++) {
+        const llm42_schedule schedule = rows_of[p] ? LLM42_INVARIANT : LLM42_FIXED;
+        const int rows = rows_of[p] ? rows_of[p] : g->desc.fixed_rows;
+        for (int i = 0; i < rows; i++)
+            row[i] = (llm42_row){0, i, (i * i * 7 + 31 * i + p) % g->vocab, i % 3 ? 0 : LLM42_ROW_SAMPLE};
+        for (int i = 0; i < BESIDE; i++) beside[i] = (llm42_row){1, i, (5 * i + p) % g->vocab, LLM42_ROW_SAMPLE};
+        for (int t = 0; t < TIMES && good; t++) {
+            const llm42_pass pass = rig_pass(g, schedule, row, rows, to->out[p][t], NULL),
+                             other = rig_pass(g, LLM42_INVARIANT, beside, BESIDE, to->beside[p][t], NULL);
+            good = run_beside(g, &pass, &other);
+        }
+    }
+    return good;
+}
+
+// Why a way cannot be tested here; NULL: it can.
+static const char *absent(llm42_result result, llm42_cuda_exchange exchange) {
+    if (result == LLM42_OK) return NULL;
+    if (strstr(rig_error.text, "this machine has devices 0 to 0")) return "it needs two devices";
+    if (strstr(rig_error.text, "cannot read the memory")) return "the devices cannot read each other's memory";
+    return exchange == LLM42_CUDA_NCCL && strstr(rig_error.text, "built without NCCL") ? "built without NCCL" : NULL;
+}
+
+// false: the way is absent, or a failure that has been counted.
+static bool answer(const llm42_model *model, const way *w, int leaves, int fixed_rows, answers *to) {
+    rig g = {0};
+    llm42_cuda_desc own = cuda_desc;
+    own.devices = 2, own.exchange = w->exchange;
+    const llm42_backend_desc desc = {.model = model,
+                                     .backend_desc = &own,
+                                     .max_rows = MOST,
+                                     .fixed_rows = fixed_rows,
+                                     .max_context = MOST,
+                                     .max_running = 2,
+                                     .tensor_parallel = 2,
+                                     .leaves = leaves,
+                                     .overlap = w->overlap};
+    const llm42_result result = rig_try(&g, tested, desc);
+    const char *why = absent(result, w->exchange);
+    const bool good = !why && CHECK_MSG(result == LLM42_OK, "%s: %s", w->name, rig_error.text) && run_passes(&g, to);
+    if (why) printf("  %s: skipped: %s\n", w->name, why);
+    rig_close(&g);
+    return good;
+}
+
+void part_exchange(void) {
+    static const way ways[] = {{"peer memory", LLM42_CUDA_PEER, false},
+                               {"peer memory, overlap", LLM42_CUDA_PEER, true},
+                               {"in norms", LLM42_CUDA_PEER_IN_NORM, false},
+                               {"in norms, overlap", LLM42_CUDA_PEER_IN_NORM, true},
+                               {"NCCL", LLM42_CUDA_NCCL, false}};
+    static answers want[2], got;
+    int answered = 0;
+    const char *path = options.model ? options.model : "synthetic:base";
+    llm42_model *model = load_model(path, false);
+    if (!model || !is_cuda()) {
+        printf("exchange: skipped: needs two CUDA devices\n");
+        llm42_model_free(model);
+        return;
+    }
+    for (int l = 0; l < (options.quick ? 1 : 2); l++)
+        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+            answers *to = i ? &got : &want[l];
+            if (!answer(model, &ways[i], l ? 4 : 1, l ? MOST : 64, to)) continue;
+            answered++;
+            for (int p = 0; p < PASSES; p++)
+                for (int t = 0; t < TIMES; t++)
+                    CHECK_MSG(!memcmp(to->out[p][t], want[l].out[p][0], sizeof to->out[p][t]) &&
+                                  !memcmp(to->beside[p][t], want[l].beside[p][0], sizeof to->beside[p][t]),
+                              "%s, %d leaves, pass %d, time %d: other bits", ways[i].name, l ? 4 : 1, p, t);
+        }
+    const bool same = !memcmp(&want[0], &want[1], sizeof want[0]);
+    if (!options.quick) printf("  control: 1 and 4 leaves have %s bits\n", same ? "the same" : "other");
+    CHECK_MSG(options.model || options.quick || !same || !answered, "control: 1 and 4 leaves have the same bits");
+    llm42_model_free(model);
+}
