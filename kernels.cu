@@ -116,12 +116,12 @@ __device__ __forceinline__ uint4 llm42__load_shared_by_ranks(const void *from) {
     return v;
 }
 
-// The same in a loop that waits for another device.
+// As llm42__load_shared_by_ranks, for a loop that waits for another device.
 __device__ __forceinline__ uint4 llm42__await_shared_by_ranks(const void *from) {
     return llm42__load_shared_by_ranks(from);
 }
 
-// Stores what other devices may read, as four words. Each word is an access of its own in the memory model.
+// Stores four words that other devices may read. In the memory model each word is an access of its own.
 __device__ __forceinline__ void llm42__store_shared_by_ranks(uint4 *to, uint4 v) {
     asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                  : "memory");
@@ -1393,13 +1393,15 @@ __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
 
 // What an operator before a norm has given: one sum (WHOLE), or a part of each rank. Parts are bf16 (ROUNDED) or, in
 // INVARIANT passes, fp32 (LEAVES). A rank gets the others' parts in one of these ways:
-// - It reads them from memory, of[r]. All ranks must have met before: by llm42__k_meet, or in the norm (`meets`).
+// - It reads them from memory, of[r]. Before that all ranks must meet: each waits until all have written their parts.
+//   They meet in llm42__k_meet or in the norm (`meets`).
 // - By mail, for few rows. A rank writes its part into the others' mailboxes and waits for theirs in its own. Each word
 //   of 64 bits in a mailbox holds four bytes of a part and a stamp. It is written and read at once, so no meeting is
 //   needed. A stamp is one pass's and one exchange's, so nobody takes old mail for new.
-// - By letter, which is mail of half the bytes. A word of 32 bits in a mailbox is blank until it comes, and who takes
-//   it makes it blank again. o and down have a mailbox each. So before a word is sent again, its sender has had a
-//   letter about the other product, which was sent after this word had been made blank.
+// - By letter, which is mail in half as many bytes. A word of 32 bits in a mailbox is blank until its sender writes it.
+//   The rank that takes the word makes it blank again. The products o and down have a mailbox each. So before a rank
+//   sends a word again, it has had a letter of the other product from the word's taker. The taker had made the word
+//   blank before it sent that letter.
 // Of many rows with fp32 parts each rank norms only some (`own_rows`). The others' products have written the parts of
 // these rows into its memory (llm42__owners). It writes their h into the memory of all ranks, which have to meet again.
 typedef struct llm42__rank_parts {
@@ -1408,12 +1410,12 @@ typedef struct llm42__rank_parts {
     int self;               // this rank
     int own_rows;           // rank r norms the rows from r x own_rows on; 0: each rank norms all rows
     llm42__bf16 *h[8];      // of each rank
-    unsigned exchange;      // its number in the pass, for mail and for meetings in norms
+    unsigned exchange;      // number of this exchange in the pass, for mail and for meetings in norms
     bool early;             // see llm42__meeting
-    bool meets;             // the norm's blocks meet those of the other ranks
+    bool meets;             // the norm's blocks meet those of the other ranks (llm42__meet_before)
     const unsigned *ended;  // see llm42__meeting
-    ulonglong2 *mail[8];    // of each rank: [from rank][row][32 quads][2][32]; of letters [from rank][row][quads]
-    unsigned *met[8];       // of each rank: [1 + blocks][8]
+    ulonglong2 *mail[8];    // of each rank: [from rank][row][32 quads][2][32]; for letters: [from rank][row][quads]
+    unsigned *met[8];       // of each rank: [1 + blocks][from rank, 8], numbers of exchanges (llm42__await_ranks)
 } llm42__rank_parts;
 enum {
     LLM42__WHOLE,
@@ -1424,8 +1426,9 @@ enum {
     LLM42__ROUNDED_LETTER,
     LLM42__LEAVES_LETTER
 };
-enum { LLM42__MAIL_ROWS = 64, LLM42__LETTER_ROWS = 128, LLM42__MAIL_EXCHANGES = 1024 };  // of a pass, at most
-enum { LLM42__MEETING_BLOCKS = 1024 };                                                   // of a norm that meets
+// The most rows of a pass by mail and by letter, and the most exchanges of a pass.
+enum { LLM42__MAIL_ROWS = 64, LLM42__LETTER_ROWS = 128, LLM42__MAIL_EXCHANGES = 1024 };
+enum { LLM42__MEETING_BLOCKS = 1024 };  // the most blocks of a norm that meets
 
 // A quad is four words of a part: eight elements if they are bf16, four if fp32. The sum of quads is bf16.
 template <int PARTS> struct llm42__quad {
@@ -1450,8 +1453,8 @@ __device__ __forceinline__ ulonglong2 *llm42__mail_at(ulonglong2 *box, int from,
     return box + 2 * (((size_t)from * LLM42__MAIL_ROWS + row) * quads + quad / 32 * 32) + quad % 32;
 }
 
-// A blank word. No part has it: where it would be NaN, or two NaN in bf16, another NaN is sent. The sum is the same
-// NaN.
+// The value of a blank word. In fp32 it is a NaN, in bf16 two. It is never sent: if a word of a part has this value,
+// another NaN (in bf16 two) is sent instead. Either way the sum is the same NaN.
 enum : uint32_t { LLM42__BLANK = 0xffffffffu, LLM42__NOT_BLANK = 0x7fff7fffu };
 __device__ __forceinline__ uint32_t llm42__written(uint32_t word) {
     return word == LLM42__BLANK ? (uint32_t)LLM42__NOT_BLANK : word;
@@ -1462,7 +1465,7 @@ __device__ __forceinline__ uint4 *llm42__letter_at(ulonglong2 *box, int from, in
     return (uint4 *)box + ((size_t)from * LLM42__LETTER_ROWS + row) * quads + quad;
 }
 
-// Waits for a quad of a letter, takes it and leaves it blank.
+// Waits for a quad of a letter, takes it and makes its words blank again.
 __device__ __forceinline__ uint4 llm42__take_letter(const llm42__rank_parts &parts, uint4 *from) {
     const uint32_t blank = LLM42__BLANK;
     uint4 v = make_uint4(blank, blank, blank, blank);
@@ -1550,8 +1553,8 @@ __device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts
     }
 }
 
-// The number of an exchange, which is one pass's and one exchange's. Later ones have larger numbers, until the numbers
-// of passes begin anew.
+// The number of an exchange. No other exchange has it, in this pass or another one. Later exchanges have larger
+// numbers. This holds until the numbers of passes begin anew.
 __device__ __forceinline__ unsigned llm42__exchange_number(const llm42__rank_parts &parts,
                                                            const llm42__header *header) {
     return header->number * LLM42__MAIL_EXCHANGES + parts.exchange;
@@ -1581,7 +1584,7 @@ __device__ __forceinline__ void llm42__send_row(const llm42__rank_parts &parts, 
     }
 }
 
-// Takes the other ranks' parts of a row: out [stride], in shared memory, is its sum. Work: as in llm42__send_row.
+// Takes the other ranks' parts of a row. out [stride], in shared memory, is the row's sum. Work: as in llm42__send_row.
 template <int PARTS>
 __device__ __forceinline__ void llm42__take_row(const llm42__rank_parts &parts, int row, int stride,
                                                 const llm42__header *header, typename llm42__quad<PARTS>::sum *out) {
@@ -1604,8 +1607,8 @@ __device__ __forceinline__ void llm42__take_row(const llm42__rank_parts &parts, 
     __syncthreads();
 }
 
-// Waits until all other ranks have come to exchange `number`, or to a later one. flags: of this rank, [8]. Threads of a
-// block come here together.
+// Waits until all other ranks have come to exchange `number`, or to a later one. flags [8], of this rank: the number of
+// the last exchange that each rank has come to. All threads of a block call this together.
 __device__ __forceinline__ void llm42__await_ranks(const llm42__rank_parts &parts, const unsigned *flags,
                                                    unsigned number) {
     const int other = (int)threadIdx.x;
@@ -1615,9 +1618,9 @@ __device__ __forceinline__ void llm42__await_ranks(const llm42__rank_parts &part
     __syncthreads();
 }
 
-// A norm meets the other ranks before it reads their parts: what their products have written is then there. One block
-// tells them that this rank has come, for all kernels before this one have ended. All blocks wait. They are so few that
-// all of them run at once, and the telling one among them.
+// A norm meets the other ranks before it reads their parts. What their products have written is then in memory. Block 0
+// tells the other ranks that this rank has come. One block is enough, because all kernels before this one have ended.
+// All blocks wait for the other ranks. They are so few that all of them run at once, block 0 included.
 __device__ __forceinline__ void llm42__meet_before(const llm42__rank_parts &parts, const llm42__header *header) {
     const int other = (int)threadIdx.x;
     const unsigned number = llm42__exchange_number(parts, header);
@@ -1626,7 +1629,7 @@ __device__ __forceinline__ void llm42__meet_before(const llm42__rank_parts &part
     llm42__await_ranks(parts, parts.met[parts.self], number);
 }
 
-// It meets them again when it has written h: each block the same block of the others.
+// A norm meets the other ranks again when it has written h. Each block meets the same block of each other rank.
 __device__ __forceinline__ void llm42__meet_behind(const llm42__rank_parts &parts, const llm42__header *header) {
     const int other = (int)threadIdx.x, flags = 8 * (1 + (int)blockIdx.x);
     const unsigned number = llm42__exchange_number(parts, header);
@@ -1667,7 +1670,7 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     const int own = some_rows && KIND == LLM42__ADD ? delta.self * delta.own_rows : 0,
               end = some_rows && KIND == LLM42__ADD ? min(rows, own + delta.own_rows) : rows;
     if (meets) llm42__meet_before(delta, meta.header);
-    if constexpr (letter) {  // all rows of the block, before it waits for one
+    if constexpr (letter) {  // a block sends all of its rows before it waits for one
         for (int place = blockIdx.x; place < end; place += gridDim.x)
             if (KIND == LLM42__ADD || place < meta.header->draws)
                 llm42__send_row<PARTS>(delta, KIND == LLM42__ADD ? place : meta.draw[place].row, stride, meta.header);
@@ -1677,7 +1680,8 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
         if (KIND == LLM42__EMBED) from = (size_t)meta.token[row];
         if (KIND == LLM42__ADD_DRAWS) row = place < meta.header->draws ? (size_t)meta.draw[place].row : 0;
         if (KIND == LLM42__ADD_DRAWS && some_rows && (int)row / delta.own_rows != delta.self) continue;
-        if (letter && KIND == LLM42__ADD_DRAWS && place >= meta.header->draws) {  // row 0 cannot be taken twice
+        // A place without a draw stands for row 0. The letter of a row cannot be taken twice.
+        if (letter && KIND == LLM42__ADD_DRAWS && place >= meta.header->draws) {
             for (int at = thread * 8; at < stride; at += (int)blockDim.x * 8)
                 *(uint4 *)(h + (size_t)place * stride + at) = make_uint4(0, 0, 0, 0);
             continue;

@@ -599,16 +599,18 @@ static bool llm42__sums_leaves(const llm42__cuda *cu, llm42_schedule schedule, i
     return llm42__algorithm_of(cu, stage ? LLM42__DOWN : LLM42__O, schedule, rows)->leaves;
 }
 
-// True if norms exchange the ranks' parts themselves, as far as they can.
+// True if norms themselves exchange the ranks' parts, in those passes where they can.
 static bool llm42__in_norm(const llm42__cuda *cu) {
     return cu->first->in_norm && cu->execution[0].met && !cu->execution[0].gathered && !cu->first->probed &&
            2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
 }
 
-// True if ranks send each other their parts by mail or letter. Blocks then wait for other devices. So there are few of
-// them: where two passes run at once, there is always room on a device for what another one waits for. Those who watch
-// a pass have to find the parts where they were put.
+// The most blocks of a norm by mail or letter. Such blocks wait for other devices, so there are few of them. If two
+// passes run at once, a device always has room for what another device waits for.
 static int llm42__waiting_blocks(const llm42__cuda *cu) { return cu->device.multiProcessorCount / 2 - 2; }
+
+// True if ranks send each other their parts by mail or letter. It is false for a pass that is probed: its probe has to
+// find the parts where they were put.
 static bool llm42__by_mail(const llm42__cuda *cu, int rows) {
     const llm42__execution *ex = &cu->execution[0];
     const int most = llm42__in_norm(cu) ? (int)LLM42__LETTER_ROWS
@@ -810,8 +812,8 @@ static void *llm42__sum_at(const llm42__cuda *cu, const llm42__execution *ex, in
 // See llm42__meeting.early. No other pass that does so runs on the same devices meanwhile (llm42__turn).
 static bool llm42__early(const llm42__cuda *cu) { return !cu->desc.overlap; }
 
-// True if the devices meet in norms and not between kernels. Blocks of two passes that run at once could each hold what
-// the other one's need. So no pass runs beside this one on its devices.
+// True if the devices meet in norms and not between kernels. If two passes ran at once, the blocks of each could hold
+// what the blocks of the other one need. So no other pass runs on these devices meanwhile.
 static bool llm42__meets_in_norm(const llm42__cuda *cu, const llm42__shape_key *key) {
     return llm42__in_norm(cu) && llm42__early(cu) && !llm42__by_mail(cu, key->rows);
 }
@@ -1481,7 +1483,7 @@ static llm42_result llm42__wait(llm42__cuda *cu, int which, llm42_error *error) 
 }
 
 // Empties the mailboxes, before the numbers of passes begin anew. It waits as passes do: so an error is that of the
-// rank that has it. No stamp is 0. Letters are blank.
+// rank that has it. Stamps become 0, which no exchange has as its stamp. The words of letters become blank.
 static llm42_result llm42__empty_mail(llm42__cuda *cu, int which, llm42_error *error) {
     if (!cu->execution[which].mail[0]) return LLM42_OK;
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {

@@ -699,10 +699,11 @@ typedef enum llm42_cuda_fast {  // how a FAST pass sums
 
 // How ranks (llm42_engine_desc.tensor_parallel) get each other's sums.
 typedef enum llm42_cuda_exchange {
-    LLM42_CUDA_PEER,  // they read them from each other's memory, over NVLink or PCIe
-    LLM42_CUDA_NCCL,  // an all-gather by NCCL, without CUDA graphs; to compare with. Needs `make cuda NCCL=1`
-    // As PEER, but the norms themselves wait for the other ranks, and few rows are sent in half as many bytes. It needs
-    // a device for each rank; else it is PEER. It has run on the emulator alone, not on GPUs.
+    LLM42_CUDA_PEER,  // ranks read the sums from each other's memory, over NVLink or PCIe
+    LLM42_CUDA_NCCL,  // NCCL's all-gather, without CUDA graphs, to compare with. It needs `make cuda NCCL=1`
+    // As PEER, with two differences. The kernel of RMSNorm itself waits for the other ranks. Few rows are sent in half
+    // as many bytes. It needs a device for each rank. With fewer devices it is the same as PEER. It has run only on the
+    // emulator of the tests, not on GPUs.
     LLM42_CUDA_PEER_IN_NORM,
 } llm42_cuda_exchange;
 
@@ -715,7 +716,7 @@ typedef struct llm42_cuda_desc {
     // another thread opens or closes an engine on one of these devices. With llm42_engine_desc.overlap an engine over
     // several devices has them alone: a second one is refused (UNSUPPORTED). Engines on one device are free of this.
     int devices;
-    llm42_cuda_exchange exchange;  // default: PEER; all give the same bits
+    llm42_cuda_exchange exchange;  // default: PEER; all ways give the same bits
     // A file that keeps the chosen algorithms from run to run. An engine takes them from the file if it holds them for
     // this device, driver and libraries, these matrix shapes, options and row counts. Otherwise it chooses again and
     // writes the choice to the file. Default: none; every open chooses again.

@@ -1,7 +1,7 @@
-// exchange.c: part exchange. Two ranks on two devices give the same bits in whatever way they exchange their parts of a
-// sum: by peer memory, by peer memory in norms, or by NCCL; a pass alone, or one in flight and another one beside it.
-// The numbers of rows are those at which the ways change. Every pass runs twice, so that what an exchange has left
-// behind would be found by the next one.
+// exchange.c: part `exchange` of test_cuda. Two ranks on two devices each compute a part of a sum and exchange these
+// parts. All ways to exchange them must give the same bits. The ways are peer memory, peer memory in norms, and NCCL
+// (llm42_cuda_exchange). A pass runs alone, or it is in flight while another pass runs. The numbers of rows are those
+// at which the ways change. Every pass runs twice. If an exchange left something behind, the next one would find it.
 #include "rig.h"
 
 enum { MOST = 200, BESIDE = 16, TIMES = 2, PASSES = 8 };
