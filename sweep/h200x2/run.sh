@@ -8,17 +8,21 @@
 #     BASE42=FOLDER bash sweep/h200x2/run.sh campaign    requests under random loads, by 2 and 4 ranks and by one
 #     BASE42=FOLDER bash sweep/h200x2/run.sh sample      20,000 requests on one GPU, and transcripts of one in 100
 #     bash sweep/h200x2/run.sh transcripts   transcripts of small models, as in tests/transcripts
+#     bash sweep/h200x2/run.sh long          transcripts of long texts: 8B, and a text as long as the context of a model
 #     bash sweep/h200x2/run.sh large         the shape of Llama-3.1-70B: pass times, and requests under three loads
 #
-# Four ranks and eight share the two GPUs. Environment: sweep/h200/common.sh.
+# Four ranks and eight share the two GPUs. Environment: sweep/h200/common.sh. IN_NORM=1: passes, workloads and
+# lengths are measured with --in-norm.
 OUT=${OUT:-sweep/results/h200x2}
 source "$(dirname "$0")/../h200/common.sh"
 need_base42() { [ -n "$BASE42" ] || { echo "run.sh: set BASE42 to the folder of the model base42" >&2; exit 2; }; }
+in_norm=()
+[ -z "${IN_NORM:-}" ] || in_norm=(--in-norm)
 passes() {  # passes NAME MODEL FLAG...
     local name=$1 model=$2
     shift 2
     "$B/bench" --backend "$BACKEND" --model "$model" --suite passes --algorithm-file "$algorithms" \
-        --out "$OUT/$name.tsv" "$@"
+        --out "$OUT/$name.tsv" "${in_norm[@]}" "$@"
 }
 
 case ${1:-} in
@@ -31,7 +35,7 @@ passes)
 workloads)
     served() {  # served NAME MODES RANKS
         measure "$1" --model "$MODEL_8B" --requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 \
-            --qps offline --preset best --mode "$2" --leaves 8 --tensor-parallel "$3"
+            --qps offline --preset best --mode "$2" --leaves 8 --tensor-parallel "$3" "${in_norm[@]}"
     }
     served workloads_1 nondeterministic,batch_invariant 1
     served workloads_1_dvr hybrid,dvr 1
@@ -41,7 +45,7 @@ lengths)
     for lengths in 256x128 256x512 1024x128 1024x512 4096x128 4096x512; do
         measure "lengths_$lengths" --model "$MODEL_8B" --requests "${REQUESTS:-64}" --workload "fixed:$lengths" \
             --max-running 64 --max-context 8192 --qps offline --preset best --tensor-parallel 2 --leaves 8 \
-            --mode nondeterministic,batch_invariant
+            --mode nondeterministic,batch_invariant "${in_norm[@]}"
     done
     ;;
 outputs)
@@ -80,6 +84,22 @@ transcripts)
     done
     record tiny42_ranks examples/tiny42 --tensor-parallel 2 --devices 2
     [ -z "${failed:-}" ] || echo "failed:$failed (where ordinary requests happen not to differ, a control fails)" >&2
+    ;;
+long)
+    mkdir -p "$OUT/transcripts"
+    arithmetic=()
+    [ "$BACKEND" = cuda ] || arithmetic=(--arithmetic sm90)
+    answers() {  # answers NAME MODEL PROMPT OUTPUT SAMPLES FLAG...: prompts of so many tokens, drawn by a formula
+        local ids
+        ids=$(awk -v n="$3" 'BEGIN { for (; i < n; i++) printf "%s%d", i ? "," : "", (i * i * 7 + 31 * i + 3) % 500 }')
+        "$B/generate" --backend "$BACKEND" --model "$2" --ids "$ids" -n "$4" --samples "$5" --temperature 0.8 --seed 5 \
+            --ids-out --ignore-eos --deterministic --preset best "${arithmetic[@]}" "${@:6}" \
+            --record "$OUT/transcripts/$1.txt" >/dev/null
+        echo "$1: $5 answers of $3 + $4 tokens in $OUT/transcripts/$1.txt"
+    }
+    answers 8b "$MODEL_8B" 256 64 4 --leaves 8
+    answers 8b_ranks "$MODEL_8B" 256 64 4 --leaves 8 --tensor-parallel 2
+    answers whole_context "${MODEL_CONTEXT:-synthetic:base}" 3696 400 2 --leaves 8
     ;;
 large)
     large=${MODEL_70B:-synthetic:llama-3.1-70b}
