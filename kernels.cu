@@ -1666,7 +1666,8 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     }
     if (!by_mail || delta.early) llm42__launch_next();
     llm42__wait_for_previous();
-    const bool some_rows = PARTS == LLM42__LEAVES && delta.own_rows, meets = !by_mail && delta.meets;
+    const bool some_rows = PARTS == LLM42__LEAVES && delta.own_rows,
+               meets = !by_mail && PARTS != LLM42__WHOLE && delta.meets;
     const int own = some_rows && KIND == LLM42__ADD ? delta.self * delta.own_rows : 0,
               end = some_rows && KIND == LLM42__ADD ? min(rows, own + delta.own_rows) : rows;
     if (meets) llm42__meet_before(delta, meta.header);
