@@ -80,6 +80,32 @@ static void check_launch(llm42__cuda *cu, bool in_flight) {
     check(run(cu, got, in_flight) == LLM42_OK && !memcmp(want, got, sizeof want), "the next pass runs as before");
 }
 
+// Letters are taken by the pass that they are for. Words of all mailboxes of an execution that are not blank:
+static size_t letters_left(llm42__cuda *cu, int which) {
+    std::vector<uint32_t> box(llm42__mail_bytes(cu) / 4);
+    size_t left = 0;
+    for (int r = 0; r < cu->ranks; r++)
+        for (const ulonglong2 *from : llm42__rank(cu, r)->execution[which].mail) {
+            cudaSetDevice(llm42__rank(cu, r)->options.device);
+            cudaMemcpy(box.data(), from, 4 * box.size(), cudaMemcpyDeviceToHost);
+            left += box.size() - (size_t)std::count(box.begin(), box.end(), (uint32_t)LLM42__BLANK);
+        }
+    cudaSetDevice(cu->options.device);
+    return left;
+}
+
+// The numbers of passes begin anew.
+static void check_numbers(llm42__cuda *cu, bool in_flight, bool in_norm) {
+    llm42_output want[ROWS], got[ROWS];
+    if (!check(run(cu, want, in_flight) == LLM42_OK, "a pass runs")) return;
+    cu->execution[in_flight].number = LLM42__MOST_NUMBER - 2;
+    for (int i = 0; i < 4; i++) {
+        check(run(cu, got, in_flight) == LLM42_OK && !memcmp(want, got, sizeof want), "the numbers begin anew");
+        check(!in_norm || !letters_left(cu, in_flight), "no letter is left");
+    }
+    check(cu->execution[in_flight].number == 2, "the numbers have begun anew");
+}
+
 // Device 1 has no memory left.
 static void check_memory(const llm42_model *model) {
     size_t left = 0, all = 0, before = 0, after = 0;
@@ -138,6 +164,7 @@ int main(int argc, char **argv) {
         llm42__cuda *cu = open_two(model, i % 2, i / 2 % 2);
         if (!check(cu, "a backend opens")) break;
         check_launch(cu, i % 2);
+        check_numbers(cu, i % 2, i / 2 % 2);
         llm42__cuda_close(cu);
         if (i % 10 == 0) check_memory(model);
     }
