@@ -1401,7 +1401,7 @@ __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
 // - By letter, which is mail in half as many bytes. A word of 32 bits in a mailbox is blank until its sender writes it.
 //   The rank that takes the word makes it blank again. The products o and down have a mailbox each. So before a rank
 //   sends a word again, it has had a letter of the other product from the word's taker. The taker had made the word
-//   blank before it sent that letter.
+//   blank before it sent that letter. This needs each kernel of a pass to wait until the one before has ended.
 // Of many rows with fp32 parts each rank norms only some (`own_rows`). The others' products have written the parts of
 // these rows into its memory (llm42__owners). It writes their h into the memory of all ranks, which have to meet again.
 typedef struct llm42__rank_parts {

@@ -613,8 +613,9 @@ static int llm42__waiting_blocks(const llm42__cuda *cu) { return cu->device.mult
 // find the parts where they were put.
 static bool llm42__by_mail(const llm42__cuda *cu, int rows) {
     const llm42__execution *ex = &cu->execution[0];
-    const int most = llm42__in_norm(cu) ? (int)LLM42__LETTER_ROWS
-                                        : std::min((int)LLM42__MAIL_ROWS, llm42__waiting_blocks(cu));
+    const int blocks = llm42__waiting_blocks(cu), most = llm42__in_norm(cu) && blocks > 0
+                                                             ? (int)LLM42__LETTER_ROWS
+                                                             : std::min((int)LLM42__MAIL_ROWS, blocks);
     return ex->mail[0] && !ex->gathered && !cu->first->probed && rows <= most &&
            2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
 }
@@ -1602,7 +1603,7 @@ static void llm42__end_pass(llm42__cuda *cu, int which) {
         const llm42__execution *ex = &rank->execution[which];
         cudaSetDevice(rank->options.device);
         if (ex->flag) cudaMemsetAsync(ex->flag, 0, LLM42__FLAG_BYTES, ex->stream);
-        llm42__rank(cu, r)->execution[which].number = 0;  // the next pass empties the mailboxes
+        if (cu->in_norm) llm42__rank(cu, r)->execution[which].number = 0;  // the next pass empties the mailboxes
         cudaStreamSynchronize(ex->stream);
     }
     cudaSetDevice(cu->options.device);

@@ -103,7 +103,7 @@ void part_exchange(void) {
                               "%s, %d leaves, pass %d, time %d: other bits", ways[i].name, l ? 4 : 1, p, t);
         }
     const bool same = !memcmp(&want[0], &want[1], sizeof want[0]);
-    if (!options.quick) printf("  control: 1 and 4 leaves have %s bits\n", same ? "the same" : "other");
+    if (!options.quick && answered) printf("  control: 1 and 4 leaves have %s bits\n", same ? "the same" : "other");
     CHECK_MSG(options.model || options.quick || !same || !answered, "control: 1 and 4 leaves have the same bits");
     llm42_model_free(model);
 }
