@@ -116,7 +116,8 @@ __device__ __forceinline__ uint4 llm42__load_shared_by_ranks(const void *from) {
     return v;
 }
 
-// As llm42__load_shared_by_ranks, for a loop that waits for another device.
+// As llm42__load_shared_by_ranks, for a loop that waits for another device: there the emulator of the tests lets others
+// run.
 __device__ __forceinline__ uint4 llm42__await_shared_by_ranks(const void *from) {
     return llm42__load_shared_by_ranks(from);
 }
@@ -1607,6 +1608,16 @@ __device__ __forceinline__ void llm42__take_row(const llm42__rank_parts &parts, 
     __syncthreads();
 }
 
+// Sends all rows of a block by letter. Of draws these are the rows that are drawn from. Work: a block takes one row at
+// a time, the same rows as in llm42__k_norm.
+template <int PARTS>
+__device__ __forceinline__ void llm42__send_rows(const llm42__rank_parts &parts, int rows, int stride, bool draws,
+                                                 const llm42__meta &meta) {
+    const int end = draws ? min(rows, meta.header->draws) : rows;
+    for (int place = blockIdx.x; place < end; place += gridDim.x)
+        llm42__send_row<PARTS>(parts, draws ? meta.draw[place].row : place, stride, meta.header);
+}
+
 // Waits until all other ranks have come to exchange `number`, or to a later one. flags [8], of this rank: the number of
 // the last exchange that each rank has come to. All threads of a block call this together.
 __device__ __forceinline__ void llm42__await_ranks(const llm42__rank_parts &parts, const unsigned *flags,
@@ -1671,11 +1682,7 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     const int own = some_rows && KIND == LLM42__ADD ? delta.self * delta.own_rows : 0,
               end = some_rows && KIND == LLM42__ADD ? min(rows, own + delta.own_rows) : rows;
     if (meets) llm42__meet_before(delta, meta.header);
-    if constexpr (letter) {  // a block sends all of its rows before it waits for one
-        for (int place = blockIdx.x; place < end; place += gridDim.x)
-            if (KIND == LLM42__ADD || place < meta.header->draws)
-                llm42__send_row<PARTS>(delta, KIND == LLM42__ADD ? place : meta.draw[place].row, stride, meta.header);
-    }
+    if constexpr (letter) llm42__send_rows<PARTS>(delta, rows, stride, KIND == LLM42__ADD_DRAWS, meta);
     for (int place = own + blockIdx.x, turn = 0; place < end; place += gridDim.x) {
         size_t row = place, from = row;
         if (KIND == LLM42__EMBED) from = (size_t)meta.token[row];

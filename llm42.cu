@@ -599,25 +599,27 @@ static bool llm42__sums_leaves(const llm42__cuda *cu, llm42_schedule schedule, i
     return llm42__algorithm_of(cu, stage ? LLM42__DOWN : LLM42__O, schedule, rows)->leaves;
 }
 
-// True if norms themselves exchange the ranks' parts, in those passes where they can.
+// True if norms can exchange the ranks' parts themselves. Not for NCCL, and not for a pass that is probed: its probe
+// has to find the parts where they were put. Each exchange needs a number.
+static bool llm42__norms_exchange(const llm42__cuda *cu) {
+    return !cu->execution[0].gathered && !cu->first->probed && 2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
+}
+
+// True if they do it whatever the number of rows (LLM42_CUDA_PEER_IN_NORM), in passes where they can.
 static bool llm42__in_norm(const llm42__cuda *cu) {
-    return cu->first->in_norm && cu->execution[0].met && !cu->execution[0].gathered && !cu->first->probed &&
-           2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
+    return cu->first->in_norm && cu->execution[0].met && llm42__norms_exchange(cu);
 }
 
 // The most blocks of a norm by mail or letter. Such blocks wait for other devices, so there are few of them. If two
 // passes run at once, a device always has room for what another device waits for.
 static int llm42__waiting_blocks(const llm42__cuda *cu) { return cu->device.multiProcessorCount / 2 - 2; }
 
-// True if ranks send each other their parts by mail or letter. It is false for a pass that is probed: its probe has to
-// find the parts where they were put.
+// True if ranks send each other their parts by mail or letter.
 static bool llm42__by_mail(const llm42__cuda *cu, int rows) {
-    const llm42__execution *ex = &cu->execution[0];
     const int blocks = llm42__waiting_blocks(cu), most = llm42__in_norm(cu) && blocks > 0
                                                              ? (int)LLM42__LETTER_ROWS
                                                              : std::min((int)LLM42__MAIL_ROWS, blocks);
-    return ex->mail[0] && !ex->gathered && !cu->first->probed && rows <= most &&
-           2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
+    return cu->execution[0].mail[0] && rows <= most && llm42__norms_exchange(cu);
 }
 
 // The rows that each rank norms of a pass (llm42__rank_parts.own_rows); 0: all. All exchanges of a pass are alike in

@@ -702,8 +702,8 @@ typedef enum llm42_cuda_exchange {
     LLM42_CUDA_PEER,  // ranks read the sums from each other's memory, over NVLink or PCIe
     LLM42_CUDA_NCCL,  // NCCL's all-gather, without CUDA graphs, to compare with. It needs `make cuda NCCL=1`
     // As PEER, with two differences. The kernel of RMSNorm itself waits for the other ranks. Few rows are sent in half
-    // as many bytes. It needs a device for each rank. With fewer devices it is the same as PEER. It has run only on the
-    // emulator of the tests, not on GPUs.
+    // as many bytes. It needs a device for each rank. With fewer devices it is the same as PEER. It has run on the
+    // emulator of the tests, but not on two GPUs.
     LLM42_CUDA_PEER_IN_NORM,
 } llm42_cuda_exchange;
 

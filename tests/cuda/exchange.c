@@ -1,7 +1,8 @@
 // exchange.c: part `exchange` of test_cuda. Two ranks on two devices each compute a part of a sum and exchange these
 // parts. All ways to exchange them must give the same bits. The ways are peer memory, peer memory in norms, and NCCL
-// (llm42_cuda_exchange). A pass runs alone, or it is in flight while another pass runs. The numbers of rows are those
-// at which the ways change. Every pass runs twice. If an exchange left something behind, the next one would find it.
+// (llm42_cuda_exchange). A pass runs alone, or it is in flight while another pass runs. The numbers of rows
+// include those at which the ways change. Every pass runs twice. If an exchange left something behind, the next one
+// would find it.
 #include "rig.h"
 
 enum { MOST = 200, BESIDE = 16, TIMES = 2, PASSES = 8 };
@@ -87,7 +88,7 @@ void part_exchange(void) {
     const char *path = options.model ? options.model : "synthetic:base";
     llm42_model *model = load_model(path, false);
     if (!model || !is_cuda()) {
-        printf("exchange: skipped: needs two CUDA devices\n");
+        test_skip("it needs two CUDA devices");
         llm42_model_free(model);
         return;
     }
@@ -102,8 +103,11 @@ void part_exchange(void) {
                                   !memcmp(to->beside[p][t], want[l].beside[p][0], sizeof to->beside[p][t]),
                               "%s, %d leaves, pass %d, time %d: other bits", ways[i].name, l ? 4 : 1, p, t);
         }
-    const bool same = !memcmp(&want[0], &want[1], sizeof want[0]);
-    if (!options.quick && answered) printf("  control: 1 and 4 leaves have %s bits\n", same ? "the same" : "other");
-    CHECK_MSG(options.model || options.quick || !same || !answered, "control: 1 and 4 leaves have the same bits");
+    if (!answered) test_skip("no way can be tested here");
+    if (answered && !options.quick) {
+        const bool same = !memcmp(&want[0], &want[1], sizeof want[0]);
+        printf("  control: 1 and 4 leaves have %s bits\n", same ? "the same" : "other");
+        CHECK_MSG(options.model || !same, "control: 1 and 4 leaves have the same bits");
+    }
     llm42_model_free(model);
 }
