@@ -627,8 +627,10 @@ typedef struct llm42_calibration {
     int devices;          // that the times are of
     int64_t kv_tokens;    // KV pool, tokens; 0: not known
     double undivided_ms;  // of each pass: what more devices do not shorten
-    llm42_exchange_table exchange;
-    bool padding_free;  // rows that pad a FIXED pass to its shape cost nothing (CPU)
+    llm42_exchange_table exchange, invariant_exchange;  // the second: of INVARIANT passes; without rows: as the first
+    bool padding_free;                                  // rows that pad a FIXED pass to its shape cost nothing (CPU)
+    int pass_sizes;                                     // 0: other passes are as large as their rows
+    double *pass_rows;  // [pass_sizes], ascending: the device pads other passes to the next of these numbers of rows
     llm42_flip_table flips;
     double flip_shape;            // shape of the gamma distribution over requests; smaller is more uneven
     double host_ms[LLM42_KINDS];  // the host's work, added to the tables' times: for each pass with rows of kind decode
@@ -661,11 +663,12 @@ LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
 // Milliseconds of a pass of `rows` rows by so many ranks, where it takes `ms` by .devices; without the host's part.
 // What ranks share is divided among them; the exchanges of a model of `layers` layers are added. NAN: the calibration
 // has no exchange of so many ranks, or of .devices.
-LLM42_API double llm42_calibration_ranks_ms(const llm42_calibration *calibration, double ms, double rows, int ranks,
-                                            int layers);
-// Milliseconds that a pass of `rows` rows of one kind takes when they attend to `context` positions on average. NAN for
-// a schedule and kind without a table, and for numbers that are not finite or are negative. There are tables for fast
-// decode, fast prompt, fixed window, fixed prompt, invariant decode and invariant prompt.
+LLM42_API double llm42_calibration_ranks_ms(const llm42_calibration *calibration, llm42_schedule schedule, double ms,
+                                            double rows, int ranks, int layers);
+// Milliseconds that a pass of `rows` rows of one kind takes when they attend to `context` positions on average. Rows
+// that pad the pass attend to none. NAN for a schedule and kind without a table, and for numbers that are not finite or
+// are negative. There are tables for fast decode, fast prompt, fixed window, fixed prompt, invariant decode and
+// invariant prompt.
 LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind,
                                       double rows, double context);
 // The flip rate: of the candidates that FAST passes of `fast_rows` rows make, the share that replay passes of
@@ -5203,7 +5206,8 @@ static const struct {
 enum {
     LLM42__COSTS = sizeof llm42__cost_tables / sizeof *llm42__cost_tables,
     LLM42__FLIPS = LLM42__COSTS,  // the table of flip rates
-    LLM42__EXCHANGE,              // the table of exchanges, which a calibration may lack
+    LLM42__EXCHANGE,              // the table of exchanges, and that of INVARIANT passes: a calibration may lack them
+    LLM42__EXCHANGE_INVARIANT,
     LLM42__TABLES
 };
 
@@ -5239,12 +5243,32 @@ static bool llm42__calibration_number(const char *text, const char *end, bool wh
 
 // True if a word begins as some keys do. Then it is a misspelt key, or one of an older version of the format.
 static bool llm42__is_like_key(const char *word, size_t size) {
-    static const char *const begins[] = {"flip_", "overlap_", "host_", "kv_"};
+    static const char *const begins[] = {"flip_", "overlap_", "host_", "kv_", "pass_"};
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
         size_t begin = strlen(begins[i]);
         if (size > begin && !memcmp(word, begins[i], begin)) return !memchr(word, ' ', size);
     }
     return false;
+}
+
+// Reads the value of pass_rows: ascending whole numbers with spaces between them.
+static llm42_result llm42__calibration_sizes(const llm42__calibrating *c, const char *value, const char *end,
+                                             llm42_error *error) {
+    llm42_calibration *to = c->to;
+    to->pass_rows = llm42__alloc((size_t)(end - value + 1) / 2, sizeof *to->pass_rows);
+    if (!to->pass_rows) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
+    for (const char *stop; value < end; value = stop) {
+        double rows;
+        for (stop = value; stop < end && *stop != ' ';) stop++;
+        if (!llm42__calibration_number(value, stop, true, to->pass_sizes ? to->pass_rows[to->pass_sizes - 1] + 1 : 1,
+                                       1 << 24, &rows))
+            return llm42_fail(error, LLM42_FORMAT,
+                              "%s:%d: pass_rows: %.*s: must be whole numbers from 1 to 16777216 in ascending order",
+                              c->path, c->line, (int)LLM42__MIN(end - value, 40), value);
+        to->pass_rows[to->pass_sizes++] = rows;
+        while (stop < end && *stop == ' ') stop++;
+    }
+    return LLM42_OK;
 }
 
 // Reads one `# key: value` line. A key that is not in the list is a comment, unless llm42__is_like_key.
@@ -5263,6 +5287,7 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
                 {"model", 0, 0, NULL, to->model, sizeof to->model, false},
                 {"time_unit", 0, 0, NULL, NULL, 0, false},
                 {"padding", 0, 0, NULL, NULL, 0, false},
+                {"pass_rows", 0, 0, NULL, NULL, 0, true},
                 {"devices", 1, 1 << 20, &devices, NULL, 0, true},
                 {"undivided_ms", 0, 1e6, &to->undivided_ms, NULL, 0, false},
                 {"kv_tokens", 0, 1e12, &kv_tokens, NULL, 0, true},
@@ -5285,9 +5310,12 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
         if (c->seen >> i & 1)
             return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s is there twice", c->path, c->line, keys[i].name);
         c->seen |= (uint64_t)1 << i;
-        if (keys[i].text && value == end)
+        const bool sizes = !keys[i].text && !keys[i].number && keys[i].whole;
+        if ((keys[i].text || sizes) && value == end)
             return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: must not be empty", c->path, c->line, keys[i].name);
-        if (keys[i].text) {
+        if (sizes) {
+            LLM42__TRY(llm42__calibration_sizes(c, value, end, error));
+        } else if (keys[i].text) {
             snprintf(keys[i].text, keys[i].size, "%.*s", (int)LLM42__MIN(end - value, 512), value);
             llm42__scrub(keys[i].text);
         } else if (!keys[i].number) {
@@ -5327,6 +5355,7 @@ typedef struct llm42__table_name {
 static llm42__table_name llm42__calibration_name(int t) {
     llm42__table_name name = {"table 'flips'"};
     if (t == LLM42__EXCHANGE) return (llm42__table_name){"table 'exchange'"};
+    if (t == LLM42__EXCHANGE_INVARIANT) return (llm42__table_name){"table 'invariant exchange'"};
     if (t == LLM42__FLIPS) return name;
     snprintf(name.text, sizeof name.text, "table '%s %s'", llm42_schedule_name(llm42__cost_tables[t].schedule),
              llm42_kind_name(llm42__cost_tables[t].kind));
@@ -5342,8 +5371,8 @@ static llm42_result llm42__calibration_close(llm42__calibrating *c, llm42_error 
                       llm42__calibration_name(t).text, (int)arrlen(c->points[t]), c->count[t]);
 }
 
-// Reads what stands behind `# table:`: schedule and kind, or `flips`, or `exchange`, and the number of rows of the
-// table that begins.
+// Reads what stands behind `# table:`: schedule and kind, or `flips`, `exchange` or `invariant exchange`, and the
+// number of rows of the table that begins.
 static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *text, const char *end,
                                              llm42_error *error) {
     const char *word[3] = {end, end, end}, *stop[3] = {end, end, end};
@@ -5357,11 +5386,12 @@ static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *
     }
     double count = 0;
     LLM42__TRY(llm42__calibration_close(c, error));
-    int t = llm42__is_word(word[0], stop[0], "flips") ? LLM42__FLIPS
-            : llm42__is_word(word[0], stop[0], "exchange")
-                ? LLM42__EXCHANGE
-                : llm42__calibration_find(word[0], stop[0], word[1], stop[1]);
-    int last = t >= LLM42__COSTS ? 1 : 2;
+    bool invariant = llm42__is_word(word[0], stop[0], "invariant") && llm42__is_word(word[1], stop[1], "exchange");
+    int t = llm42__is_word(word[0], stop[0], "flips")      ? LLM42__FLIPS
+            : llm42__is_word(word[0], stop[0], "exchange") ? LLM42__EXCHANGE
+            : invariant                                    ? LLM42__EXCHANGE_INVARIANT
+                        : llm42__calibration_find(word[0], stop[0], word[1], stop[1]);
+    int last = t == LLM42__FLIPS || t == LLM42__EXCHANGE ? 1 : 2;
     if (t < 0)
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: no table is called '%.*s'", c->path, c->line,
                           (int)LLM42__MIN(stop[1] - word[0], 60), word[0]);
@@ -5386,7 +5416,7 @@ static const struct {
     {5, {"schedule", "kind", "rows", "context_tokens", "ms"}, {1, 0, DBL_MIN}, {1 << 30, 1 << 30, 1e12}},
     {3, {"fast_rows", "replay_rows", "flip_rate"}, {1, 1, 0}, {1 << 30, 1 << 30, 1}},
     {3, {"ranks", "rows", "exchange_us"}, {2, 1, 0}, {1 << 20, 1 << 30, 1e12}}};
-static int llm42__columns_of(int t) { return t < LLM42__COSTS ? 0 : 1 + t - LLM42__FLIPS; }
+static int llm42__columns_of(int t) { return t < LLM42__COSTS ? 0 : t == LLM42__FLIPS ? 1 : 2; }
 
 // Checks the line with the names of the columns.
 static llm42_result llm42__calibration_columns(llm42__calibrating *c, const char *const field[6], int which,
@@ -5501,9 +5531,11 @@ static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42_
 static llm42_result llm42__calibration_tables(llm42__calibrating *c, llm42_error *error) {
     for (int t = 0; t < LLM42__TABLES; t++) {
         llm42__grid g = {0};
-        if (t == LLM42__EXCHANGE && !c->count[t]) continue;
+        if (t >= LLM42__EXCHANGE && !c->count[t]) continue;
         llm42_result result = llm42__calibration_grid(c, t, &g, error);
-        if (t == LLM42__EXCHANGE) c->to->exchange = (llm42_exchange_table){g.xs, g.ys, g.x, g.y, g.value};
+        llm42_exchange_table exchange = {g.xs, g.ys, g.x, g.y, g.value};
+        if (t == LLM42__EXCHANGE) c->to->exchange = exchange;
+        else if (t == LLM42__EXCHANGE_INVARIANT) c->to->invariant_exchange = exchange;
         else if (t == LLM42__FLIPS) c->to->flips = (llm42_flip_table){g.xs, g.ys, g.x, g.y, g.value};
         else
             c->to->cost[llm42__cost_tables[t].schedule][llm42__cost_tables[t].kind] = (llm42_cost_table){
@@ -5600,12 +5632,16 @@ llm42_result llm42_calibration_load(llm42_calibration **calibration, const char 
 
 void llm42_calibration_free(llm42_calibration *c) {
     if (!c) return;
+    llm42__free(c->pass_rows);
     llm42__free(c->flips.fast);
     llm42__free(c->flips.replay);
     llm42__free(c->flips.rate);
     llm42__free(c->exchange.rank);
     llm42__free(c->exchange.row);
     llm42__free(c->exchange.us);
+    llm42__free(c->invariant_exchange.rank);
+    llm42__free(c->invariant_exchange.row);
+    llm42__free(c->invariant_exchange.us);
     for (int t = 0; t < LLM42__COSTS; t++) {
         llm42_cost_table *table = &c->cost[llm42__cost_tables[t].schedule][llm42__cost_tables[t].kind];
         llm42__free(table->row);
@@ -5653,18 +5689,33 @@ static double llm42__cost_growth(const llm42_cost_table *t, int k, double c) {
 
 // Bilinear within the table, and linear beyond its ends unless times would fall there. Below the smallest number of
 // rows the time is constant, because there it is that of reading the weights.
-double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind, double rows,
-                            double context) {
-    bool known = schedule >= LLM42_FAST && schedule <= LLM42_EXACT && kind >= LLM42_KIND_DECODE && kind < LLM42_KINDS;
-    if (!known || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
-    const llm42_cost_table *t = &calibration->cost[schedule][kind];
+static double llm42__cost_ms(const llm42_cost_table *t, double rows, double context) {
     double r, c;
-    if (!t->rows) return (double)NAN;
     int i = llm42__interval(t->row, t->rows, LLM42__MAX(rows, t->row[0]), &r);
     int k = llm42__interval(t->context, t->contexts, context, &c);
     double at_low = llm42__cost_at(t, i, k, c), at_high = t->rows > 1 ? llm42__cost_at(t, i + 1, k, c) : at_low;
     double growth = r > 1 ? llm42__cost_growth(t, k, c) : at_high - at_low;
     return growth == at_high - at_low ? at_low + r * growth : at_high + (r - 1) * growth;
+}
+
+// The number of rows to which the device pads a pass. Beyond the last of the calibration's numbers it pads none.
+static double llm42__padded_rows(const llm42_calibration *c, double rows) {
+    for (int i = 0; i < c->pass_sizes; i++)
+        if (c->pass_rows[i] >= rows) return c->pass_rows[i];
+    return rows;
+}
+
+// A FIXED pass is padded to its shape, which the caller counts in `rows`. All rows of a padded pass attend to as many
+// positions as those that are not padding.
+double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind, double rows,
+                            double context) {
+    bool known = schedule >= LLM42_FAST && schedule <= LLM42_EXACT && kind >= LLM42_KIND_DECODE && kind < LLM42_KINDS;
+    if (!known || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
+    const llm42_cost_table *t = &calibration->cost[schedule][kind];
+    if (!t->rows) return (double)NAN;
+    double ms = llm42__cost_ms(t, rows, context),
+           padded = schedule == LLM42_FIXED ? rows : llm42__padded_rows(calibration, rows);
+    return padded > rows ? LLM42__MAX(ms, llm42__cost_ms(t, padded, context * rows / padded)) : ms;
 }
 
 // Microseconds of one exchange of so many rows among so many ranks. Linear between the rows of the table, and beyond
@@ -5681,11 +5732,15 @@ static double llm42__exchange_us(const llm42_exchange_table *t, int ranks, doubl
     return (double)NAN;
 }
 
-double llm42_calibration_ranks_ms(const llm42_calibration *calibration, double ms, double rows, int ranks, int layers) {
+double llm42_calibration_ranks_ms(const llm42_calibration *calibration, llm42_schedule schedule, double ms, double rows,
+                                  int ranks, int layers) {
     const llm42_calibration *c = calibration;
+    bool invariant = schedule == LLM42_INVARIANT && c->invariant_exchange.rows;
+    const llm42_exchange_table *exchange = invariant ? &c->invariant_exchange : &c->exchange;
     if (ranks == c->devices) return ms;
-    double own = 2e-3 * layers * llm42__exchange_us(&c->exchange, c->devices, rows),
-           other = 2e-3 * layers * llm42__exchange_us(&c->exchange, ranks, rows);
+    rows = llm42__padded_rows(c, rows);
+    double own = 2e-3 * layers * llm42__exchange_us(exchange, c->devices, rows),
+           other = 2e-3 * layers * llm42__exchange_us(exchange, ranks, rows);
     double divided = ms - own - c->undivided_ms;
     return LLM42__MIN(ms, c->undivided_ms) + LLM42__MAX(0, divided) * c->devices / ranks + other;
 }
@@ -5790,7 +5845,7 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
         ms += mix->rows[k] / total * llm42_calibration_ms(c, schedule, kind, total, mix->context[k]);
         if (k != LLM42_KIND_WINDOW) host += c->host_ms[k];
     }
-    if (total) ms = llm42_calibration_ranks_ms(c, ms, total, sim->ranks, sim->layers);
+    if (total) ms = llm42_calibration_ranks_ms(c, mix->schedule, ms, total, sim->ranks, sim->layers);
     return 1e-3 * (slowdown * ms + host);
 }
 
@@ -5914,7 +5969,8 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
                           "tables), or at most 1e6",
                           desc.invariant_slowdown);
     const int ranks = LLM42__MAX(1, d->tensor_parallel), devices = desc.calibration->devices;
-    if (isnan(llm42_calibration_ranks_ms(desc.calibration, 1, 1, ranks, 1)))
+    if (isnan(llm42_calibration_ranks_ms(desc.calibration, LLM42_FAST, 1, 1, ranks, 1)) ||
+        isnan(llm42_calibration_ranks_ms(desc.calibration, LLM42_INVARIANT, 1, 1, ranks, 1)))
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "llm42_engine_desc.tensor_parallel: %d: calibration %s has times of %d device%s and no "
                           "exchanges of %d ranks: take %d, or add them",

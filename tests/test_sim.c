@@ -555,16 +555,17 @@ TEST(ranks_divide_a_pass_and_exchange) {
               LLM42_OK);
     if (!c) return;
     const int L = 3;
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 51, 1, L), 9, 1e-12);
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 1, 2, L), 1 + 8.0 / 2 + 2 * L * 0.010, 1e-12);
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 51, 2, L), 1 + 8.0 / 2 + 2 * L * 0.015, 1e-12);
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 201, 2, L), 1 + 8.0 / 2 + 2 * L * 0.030, 1e-12);
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 0.5, 4, L), 1 + 8.0 / 4 + 2 * L * 0.030, 1e-12);
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, 0.5, 1, 2, L), 0.5 + 2 * L * 0.010, 1e-12);
-    CHECK(isnan(llm42_calibration_ranks_ms(c, 9, 1, 8, L)));
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 51, 1, L), 9, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 1, 2, L), 1 + 8.0 / 2 + 2 * L * 0.010, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 51, 2, L), 1 + 8.0 / 2 + 2 * L * 0.015, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 201, 2, L), 1 + 8.0 / 2 + 2 * L * 0.030, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 0.5, 4, L), 1 + 8.0 / 4 + 2 * L * 0.030, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 0.5, 1, 2, L), 0.5 + 2 * L * 0.010, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_INVARIANT, 9, 1, 2, L), 1 + 8.0 / 2 + 2 * L * 0.010, 1e-12);
+    CHECK(isnan(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 1, 8, L)));
     c->devices = 2;  // the times then have the exchanges of two
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 51, 2, L), 9, 1e-12);
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, 9, 1, 1, L), 1 + (8 - 2 * L * 0.010) * 2, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 51, 2, L), 9, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 1, 1, L), 1 + (8 - 2 * L * 0.010) * 2, 1e-12);
     c->devices = 1;
     for (int ranks = 1; ranks <= 4; ranks *= 2) {  // 20 decode passes of a request, and its prompt
         const llm42_sim_desc sim = {.calibration = c, .no_flips = true};
@@ -577,8 +578,8 @@ TEST(ranks_divide_a_pass_and_exchange) {
         CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
         const double ms = llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_PROMPT, 4, 2.5);
-        CHECK_NEAR(llm42_engine_now(engine), 1e-3 * llm42_calibration_ranks_ms(c, ms, 4, ranks, model->config.layers),
-                   1e-12);
+        CHECK_NEAR(llm42_engine_now(engine),
+                   1e-3 * llm42_calibration_ranks_ms(c, LLM42_FAST, ms, 4, ranks, model->config.layers), 1e-12);
         llm42_engine_close(engine);
     }
     llm42_engine *engine = NULL;
@@ -603,6 +604,70 @@ TEST(ranks_divide_a_pass_and_exchange) {
         refused(head, with(text, "# end", bad), wrong[i].why);
     }
     refused(with(head, "# devices: 1", "# undivided_ms: -1"), text, "undivided_ms: -1: must be a number from 0");
+}
+
+// INVARIANT passes exchange parts in fp32, and the others in bf16: they may have a table of their own.
+TEST(invariant_passes_have_exchanges_of_their_own) {
+    char text[4096], tables[512];
+    llm42_calibration *c = NULL;
+    body(text, sizeof text, NULL);
+    static const char *const more[] = {"2\t1\t12\n2\t101\t32\n", "8\t1\t12\n8\t101\t32\n"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(tables, sizeof tables, "%s# table: invariant exchange 2\n%s# end", exchange, more[i]);
+        CHECK_INT(llm42_calibration_load(&c, write_text(head, with(text, "# end", tables)), &error), LLM42_OK);
+        if (!c) return;
+        CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 51, 2, 3), 9.0 / 2 + 2 * 3 * 0.015, 1e-12);
+        double ms = llm42_calibration_ranks_ms(c, LLM42_INVARIANT, 9, 51, 2, 3);
+        if (i) CHECK(isnan(ms));
+        else CHECK_NEAR(ms, 9.0 / 2 + 2 * 3 * 0.022, 1e-12);
+        llm42_engine *engine = NULL;
+        const llm42_sim_desc sim = {.calibration = c};
+        llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim};
+        desc.tensor_parallel = 2;
+        CHECK_INT(llm42_engine_open(&engine, &desc, &error), i ? LLM42_UNSUPPORTED : LLM42_OK);
+        llm42_engine_close(engine);
+        llm42_calibration_free(c);
+    }
+    snprintf(tables, sizeof tables, "%s# table: invariant exchange\n# end", exchange);
+    refused(head, with(text, "# end", tables), "table 'invariant exchange': rows: '': must be a whole number from 1");
+}
+
+// The device pads a pass to the next of the numbers of rows in pass_rows. Rows of padding attend to nothing.
+TEST(passes_are_padded) {
+    char text[4096];
+    llm42_calibration *c = NULL;
+    body(text, sizeof text, NULL);
+    const char *key = "# devices: 1\n# pass_rows: 8 16  24 640";
+    CHECK_MSG(!llm42_calibration_load(&c, write_text(with(head, "# devices: 1", key), text), &error), "%s", error.text);
+    if (!c) return;
+    CHECK_INT(c->pass_sizes, 4);
+    // A decode pass of r rows at context c takes 4 + r (0.1 + 0.001 c) ms, a row without context 0.1 ms.
+    const llm42_schedule fast = LLM42_FAST, fixed = LLM42_FIXED, invariant = LLM42_INVARIANT;
+    CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 8, 100), 4 + 8 * 0.2, 1e-9);
+    CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 9, 100), 4 + 9 * 0.2 + 7 * 0.1, 1e-9);
+    CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 25, 100), 4 + 25 * 0.2 + 615 * 0.1, 1e-9);
+    CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 641, 100), 4 + 641 * 0.2, 1e-9);  // beyond the last
+    double padded = llm42_calibration_ms(c, invariant, LLM42_KIND_PROMPT, 12, 0),
+           whole = llm42_calibration_ms(c, fixed, LLM42_KIND_PROMPT, 12, 0);
+    CHECK(padded == llm42_calibration_ms(c, invariant, LLM42_KIND_PROMPT, 16, 0));
+    c->pass_sizes = 0;
+    CHECK(padded > llm42_calibration_ms(c, invariant, LLM42_KIND_PROMPT, 12, 0));
+    CHECK(whole == llm42_calibration_ms(c, fixed, LLM42_KIND_PROMPT, 12, 0));  // padded to its shape, not beyond
+    llm42_calibration_free(c);
+    static const struct {
+        const char *value, *why;
+    } wrong[] = {{"", "pass_rows: must not be empty"},
+                 {"8 16 16", "pass_rows: 16: must be whole numbers from 1 to 16777216 in ascending order"},
+                 {"0 16", "pass_rows: 0 16: must be whole"},
+                 {"8 x", "pass_rows: x: must be whole"},
+                 {"8 9.5", "pass_rows: 9.5: must be whole"},
+                 {"8\n# pass_rows: 8", "pass_rows is there twice"},
+                 {"8\n# pass_row: 8", "pass_row: no key has this name"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char line[96];
+        snprintf(line, sizeof line, "# devices: 1\n# pass_rows: %s", wrong[i].value);
+        refused(with(head, "# devices: 1", line), text, wrong[i].why);
+    }
 }
 
 // The simulator without an engine.
@@ -1142,6 +1207,8 @@ int main(int argc, char **argv) {
     RUN(bad_calibrations_are_refused);
     RUN(bad_flip_tables_are_refused);
     RUN(ranks_divide_a_pass_and_exchange);
+    RUN(invariant_passes_have_exchanges_of_their_own);
+    RUN(passes_are_padded);
     RUN(calibrations_with_bad_whole_numbers_are_refused);
     RUN(calibrations_with_bad_tables_are_refused);
     RUN(a_calibration_cut_short_is_refused);
