@@ -3246,11 +3246,18 @@ static const char *llm42__cuda_arithmetic(void *state) {
     return device.major == 9 && device.minor == 0 ? "sm90" : nullptr;
 }
 
+static void llm42__log_pass_rows(const llm42__cuda *cu) {
+    std::string rows;
+    for (int bucket : cu->buckets) rows += " " + std::to_string(bucket);
+    llm42__log(cu->desc.log, cu->desc.log_user, "cuda pass rows:%s", rows.c_str());
+}
+
 static void llm42__log_manifest(const llm42__cuda *cu) {
     llm42__log_device(cu);
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda cublasLt: %zu%s", llm42__lt_version(cu),
                cu->options.no_cublas ? " (not used)" : "");
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda kernels: %d", LLM42__KERNELS);
+    llm42__log_pass_rows(cu);
     const char *arithmetic = llm42__cuda_arithmetic((void *)cu);
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda arithmetic: %s", arithmetic ? arithmetic : "not known");
     if (cu->ranks > 1)

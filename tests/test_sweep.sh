@@ -421,17 +421,24 @@ ranks	rows	type	way	us	exchange_us	relative_pct	bits	control	note
 2	1	bf16	nccl_all_gather	20	17	100	equal	-	CUDA graphs
 2	1	bf16	none	3	0	nan	-	-	CUDA graphs
 2	512	bf16	meeting	9	37	40	equal	as it must be	CUDA graphs
-2	1	fp32	mail	6	3.5	40	equal	as it must be	CUDA graphs
 END
 for old in sweep/calibration/h100-pcie-paper.tsv "$dir/exchange.tsv"; do
     check "exchanges that were measured" bash -c 'bash sweep/exchange.sh "$1" "$2" | grep -v "^# exchange: " |
         diff - "$3"' - "$dir/measured.tsv" "$old" "$dir/exchange.tsv"
 done
-check "measured exchanges in fp32" bash -c 'TYPE=fp32 bash sweep/exchange.sh "$1" "$2" >"$3" &&
-    grep -qx "# exchange: .* parts in fp32, made up" "$3" && grep -A 2 "^# table: exchange 1$" "$3" | tail -n 1 |
-    grep -qx "2.1.3.5"' - "$dir/measured.tsv" "$dir/exchange.tsv" "$dir/fp32.tsv"
-check "a calibration with them" "$sweep" --calibration "$dir/fp32.tsv" --workload fixed:64x32 --requests 2 \
-    --qps offline --quiet --tensor-parallel 1,2 --out "$dir/ranks_fp32.tsv"
+{ sed '$d' "$dir/exchange.tsv"; printf '# table: invariant exchange 2\n2\t1\t3.5\n2\t512\t400\n# end\n'; } >"$dir/both.tsv"
+printf '2\t%s\t40\tequal\t-\t-\n' '1	fp32	mail	6	3.5' '512	fp32	own_rows	9	400' >>"$dir/measured.tsv"
+for old in "$dir/exchange.tsv" "$dir/both.tsv"; do
+    check "exchanges of both types" bash -c 'bash sweep/exchange.sh "$1" "$2" | grep -v "^# exchange: " |
+        diff - "$3"' - "$dir/measured.tsv" "$old" "$dir/both.tsv"
+done
+for file in exchange both; do
+    "$sweep" --calibration "$dir/$file.tsv" --workload fixed:64x32 --requests 2 --qps offline --quiet \
+        --mode nondeterministic,batch_invariant --tensor-parallel 2 --out "$dir/ranks_$file.tsv"
+    column "$dir/ranks_$file.tsv" duration_s >"$dir/took_$file"
+done
+check "INVARIANT passes have exchanges of their own" bash -c 'diff "$1" "$2" | grep -c "^[<>]" | grep -qx 2' - \
+    "$dir/took_exchange" "$dir/took_both"
 says_no() {  # says_no PATTERN FILE...: exchange.sh ends with 1, prints nothing and says so
     bash sweep/exchange.sh "${@:2}" >"$dir/stdout" 2>"$dir/stderr"
     [ $? = 1 ] && [ ! -s "$dir/stdout" ] && grep -qE -- "$1" "$dir/stderr"
@@ -440,8 +447,22 @@ sed '3s/equal/differ/' "$dir/measured.tsv" >"$dir/wrong.tsv"
 check "different bits" says_no 'wrong.tsv:3: the ranks had different bits' "$dir/wrong.tsv" "$dir/exchange.tsv"
 check "another file" says_no 'none.tsv: not a result of' "$dir/none.tsv" "$dir/exchange.tsv"
 check "no file" says_no 'gone: cannot open' "$dir/gone" "$dir/exchange.tsv"
-TYPE=fp8 check "no such type" says_no 'measured.tsv: no exchange of parts in fp8' "$dir/measured.tsv" \
-    "$dir/exchange.tsv"
+sed 's/bf16/fp32/' "$dir/measured.tsv" >"$dir/fp32.tsv"
+check "no bf16" says_no 'fp32.tsv: no exchange of parts in bf16' "$dir/fp32.tsv" "$dir/exchange.tsv"
+# sweep/h200x2/beside.sh compares two traces of the same passes.
+trace() {  # trace FILE REQUESTS OPTION...
+    "$sweep" --calibration "$dir/exchange.tsv" --workload fixed:64x32 --requests "$2" --qps offline --quiet \
+        --preset best --mode nondeterministic --trace "$dir/$1" --out "$dir/traced.tsv" "${@:3}" >/dev/null
+}
+trace one.trace 20
+trace two.trace 20 --tensor-parallel 2
+trace less.trace 19
+check "passes beside themselves" bash -c 'bash sweep/h200x2/beside.sh "$1" "$1" |
+    awk -F "\t" "NR > 1 { n += \$3; bad += \$6 != 0 } END { exit !(n > 30 && !bad) }"' - "$dir/one.trace"
+check "passes beside faster ones" bash -c 'bash sweep/h200x2/beside.sh "$1" "$2" |
+    awk -F "\t" "NR > 1 { n += \$6 < 0 } END { exit !n }"' - "$dir/one.trace" "$dir/two.trace"
+check "passes of other requests" bash -c '! bash sweep/h200x2/beside.sh "$1" "$2" 2>"$3" >"$3.out" && [ ! -s "$3.out" ] &&
+    grep -qE "^beside.sh: .*less.trace: (pass 1 has other rows|it has)" "$3"' - "$dir/one.trace" "$dir/less.trace" "$dir/log"
 # A calibration of two devices serves two ranks as one of one device serves one, and no other number.
 sed 's/^# device: none$/&\n# devices: 2/' "$dir/none.tsv" >"$dir/two.tsv"
 for ranks in 1 2; do

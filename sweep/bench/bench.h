@@ -159,6 +159,7 @@ typedef struct rig_desc {
     bool scattered;      // pages lie as a busy engine hands them out, in no order; else one table behind the other
     int fill_rows;       // of the passes that write the KV; 0: CPU_ROWS
     int fixed_rows;      // M; 0: not known
+    int running;         // sequences in a pass, at least; 0: --max-running or --window says how many
     unsigned schedules;  // of passes to come; 0: any
     bool overlap;        // start and poll will be used
 } rig_desc;

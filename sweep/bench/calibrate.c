@@ -8,20 +8,24 @@
 //
 // Times are taken of passes alone, on a KV cache of scattered pages. A round times every cell once, so that a slow
 // minute of the machine does not fall on one cell. A cell's time in a round is the mean of several passes, because the
-// simulator adds passes up. A cell's figure is the lower quartile of its rounds: whatever disturbs a round can only
-// make it longer.
+// simulator adds passes up. On a CPU a cell's figure is the lower quartile of its rounds: whatever disturbs a round can
+// only make it longer. On a GPU it is the median. A GPU runs faster after a pause: large passes draw more power than it
+// may for long, and its clock falls within a second. So there each cell's passes run for a while before they are timed.
 //
 // A GPU computes a FIXED pass at its whole shape, and makes that ready when it opens. So FIXED passes of each number of
 // rows are measured on a backend opened for it.
 #include "sweep/bench/bench.h"
 
-enum { MAX_TURNS = 512, ROWS = 22, CUDA_ROWS = 16, CONTEXTS = 4 };
+enum { MAX_TURNS = 512, ROWS = 22, CUDA_ROWS = 17, CONTEXTS = 4 };
+enum { CUDA_DECODE_ROWS = 1024 };  // the most of a table, for passes in which prompts' rows come to those that decode
+static const double cuda_before = 0.2,
+                    cuda_timed = 0.1;        // seconds that a cell's passes run before they are timed, then
 enum { FAST_PROMPT = 1, FIXED_WINDOW = 2 };  // indices into cost_tables
 // Fine where passes are small, since the CPU backend works on tiles of four rows.
 static const int cpu_rows[ROWS] = {1,  2,  3,  4,  5,  6,  7,   8,   10,  12,   14,
                                    16, 20, 24, 32, 48, 64, 128, 256, 512, 1024, RIG_ROWS};
 static const int cpu_contexts[CONTEXTS] = {16, 64, 256, 1024};
-static const int cuda_rows[CUDA_ROWS] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, RIG_ROWS};
+static const int cuda_rows[CUDA_ROWS] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, RIG_ROWS};
 static const int cuda_contexts[CONTEXTS] = {64, 512, 2048, 8192};
 
 // >>cells --------------------------------------------------------------------------------------------------------
@@ -57,11 +61,13 @@ static double cell_ms(const bench *b, rig *r, int table, int rows, int context) 
     int shape = kind == LLM42_KIND_WINDOW && M > rows && !b->cuda ? M : rows;
     int length = kind == LLM42_KIND_DECODE ? 1 : kind == LLM42_KIND_WINDOW ? (int)b->set.window : rows;
     if (b->cuda) rig_deal_pages(r, context + length / 2 + 16 < r->context ? context + length / 2 + 16 : r->context);
-    double start = wall_seconds(), sum = 0;
-    for (int turn = 0; turn < 2 || (turn < MAX_TURNS && wall_seconds() - start < 0.01); turn++) {
+    double start = wall_seconds(), sum = 0, before = b->cuda ? cuda_before : 0, timed = b->cuda ? cuda_timed : 0.01;
+    for (int turn = 0; turn < 2 || !count || ((b->cuda || turn < MAX_TURNS) && wall_seconds() - start < before + timed);
+         turn++) {
         rig_piece_rows(r, rows, length, context, kind != LLM42_KIND_PROMPT, turn);
         double begin = wall_seconds();
         rig_run(r, schedule, shape);
+        if (begin - start < before) continue;
         // The first warms the caches; on a CPU long passes have no use of that.
         if (!turn && (b->cuda || wall_seconds() - begin < 0.01)) continue;
         sum += wall_seconds() - begin;
@@ -104,7 +110,7 @@ static steadiness grid_take(const bench *b, cost_grid *g, int fixed_rows, int ro
                 snprintf(what, sizeof what, "%s %s, %d rows, context %d", llm42_schedule_name(cost_tables[t].schedule),
                          llm42_kind_name(cost_tables[t].kind), g->row[t][i], g->context[c]);
                 sort_numbers(ms, rounds);
-                g->ms[t][i][c] = ms[steady_taken(rounds)];
+                g->ms[t][i][c] = ms[b->cuda ? rounds / 2 : steady_taken(rounds)];
                 steady_repeats(&steady, ms, rounds, what);
             }
     return steady;
@@ -251,7 +257,7 @@ static const char *manifest_value(const bench *b, const char *key, char *text, s
 // What the simulator reads, but for the table.
 static void calibration_keys(const bench *b, const steadiness *steady, const flips *f, const overlap *o, FILE *file) {
     const settings *s = &b->set;
-    char name[256];
+    char name[1024];
     bool synthetic = !strncmp(s->model, "synthetic:", 10);  // the simulator needs its shape only
     const char *model = synthetic ? s->model + 10 : s->model;
     fprintf(file, "# source: measured by build/bench --calibrate\n");
@@ -264,6 +270,7 @@ static void calibration_keys(const bench *b, const steadiness *steady, const fli
     double token = (double)llm42_kv_token_bytes(&b->model->config, s->compute);
     fprintf(file, "# time_unit: ms\n# kv_tokens: %.0f\n# padding: %s\n",
             b->cuda ? floor(s->kv_gb * 1073741824.0 / token) : 0, b->cuda ? "computed" : "free");
+    if (b->cuda) fprintf(file, "# pass_rows: %s\n", manifest_value(b, "pass rows", name, sizeof name));
     fprintf(file, "# flip_shape: %.3g\n", f->shape);
     for (int k = 0; k < LLM42_KINDS; k++)
         fprintf(file, "# host_%s_ms: %.3g\n", llm42_kind_name((llm42_kind)k), f->host_ms[k]);
@@ -312,8 +319,13 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
         fprintf(file, "# measured with: llm42 %s (%s), %s, compute type %s, ", LLM42_VERSION, llm42_cpu_isa(),
                 compiler_name(), s->dtype);
     if (s->arithmetic) fprintf(file, "arithmetic %s, ", s->arithmetic);
-    fprintf(file, "lower quartile of %d rounds or more%s\n", g->rounds,
+    fprintf(file, "%s of %d rounds or more%s\n", b->cuda ? "median" : "lower quartile", g->rounds,
             s->seconds > 0 ? ", or what the time allowed" : "");
+    if (b->cuda)
+        fprintf(
+            file,
+            "# Before a cell's passes are timed for %g s, they run for %g s, because a GPU is faster after a pause.\n",
+            cuda_timed, cuda_before);
     fprintf(file,
             "# rows are decode: one of each sequence, all sampled; window: of windows of %d, all sampled, "
             "under the\n",
@@ -339,11 +351,11 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
     fputs(CALIBRATION_COLUMNS, file);
 }
 
-// Rows of a table on a GPU: no more sequences than run at once; where a backend is opened for each, powers of two.
-static bool cuda_has(const bench *b, int table, int rows) {
+// Rows of a table on a GPU. A backend is opened for each number of fixed rows, so these are few.
+static bool cuda_has(int table, int rows) {
     bool power = (rows & (rows - 1)) == 0;
-    if (cost_tables[table].kind == LLM42_KIND_DECODE) return rows <= b->set.max_running;
-    return power && (cost_tables[table].schedule != LLM42_FIXED || rows >= 16);
+    if (cost_tables[table].kind == LLM42_KIND_DECODE) return rows <= CUDA_DECODE_ROWS;
+    return cost_tables[table].schedule == LLM42_FIXED ? power && rows >= 16 : power || rows > 256;
 }
 
 // Sets the grid's size.
@@ -363,7 +375,7 @@ static void grid_size(const bench *b, cost_grid *g) {
     while (!b->cuda && row[rows - 1] > CPU_ROWS && (double)row[rows - 1] * c->vocab > 1 << 26) rows--;
     for (int t = 0; t < COST_TABLES; t++)
         for (int r = 0; r < rows; r++)
-            if (!b->cuda || cuda_has(b, t, row[r])) g->row[t][g->rows[t]++] = row[r];
+            if (!b->cuda || cuda_has(t, row[r])) g->row[t][g->rows[t]++] = row[r];
 }
 
 // Opens a rig that has room for the grid's cells: on a GPU those of FIXED passes of so many rows, or (0) the others.
@@ -380,6 +392,7 @@ static void grid_open(bench *b, const cost_grid *g, rig *r, int fixed_rows) {
                         .context = context,
                         .scattered = true,
                         .fixed_rows = fixed_rows,
+                        .running = fixed_rows ? 0 : CUDA_DECODE_ROWS,
                         .page_tables = tables < least         ? least
                                        : tables > most_tables ? most_tables
                                                               : (int)tables,
@@ -407,6 +420,10 @@ static llm42_calibration *cost_of(const bench *b, const cost_grid *g) {
     llm42_calibration *c = allocate(sizeof *c);
     *c = (llm42_calibration){.name = "this", .devices = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};
     c->padding_free = !b->cuda;
+    char sizes[1024], *next = sizes, *end;
+    manifest_value(b, "pass rows", sizes, sizeof sizes);
+    c->pass_rows = allocate(sizeof sizes * sizeof *c->pass_rows);
+    for (double rows; rows = strtod(next, &end), end > next; next = end) c->pass_rows[c->pass_sizes++] = rows;
     for (int t = 0; t < COST_TABLES; t++) {
         llm42_cost_table *table = &c->cost[cost_tables[t].schedule][cost_tables[t].kind];
         *table = (llm42_cost_table){.rows = g->rows[t], .contexts = g->contexts};
@@ -423,6 +440,7 @@ static llm42_calibration *cost_of(const bench *b, const cost_grid *g) {
 }
 
 static void cost_free(llm42_calibration *c) {
+    free(c->pass_rows);
     for (int t = 0; t < COST_TABLES; t++) {
         llm42_cost_table *table = &c->cost[cost_tables[t].schedule][cost_tables[t].kind];
         free(table->row), free(table->context), free(table->ms);

@@ -12,8 +12,8 @@
 #include "sweep/serve.h"
 
 enum { FLIP_SEED = 42 };  // of lengths and prompts, as build/sweep has it by default
-// The CPU backend's order of sums changes at these numbers of rows (llm42_cpu_splits). A GPU pads passes to powers of
-// two, and takes algorithms by the padded number.
+// The CPU backend's order of sums changes at these numbers of rows (llm42_cpu_splits). A GPU takes algorithms by the
+// number of rows: here it is cut at powers of two.
 static const int cpu_edges[] = {1, 2, 9, 65}, cuda_edges[] = {1, 2, 3, 5, 9, 17, 33, 65, 129};
 static const int cpu_replays[] = {8, 64, 256}, cuda_replays[] = {32, 64, 128, 256, 512, 1024};
 

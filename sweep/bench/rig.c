@@ -30,9 +30,10 @@ void rig_deal_pages(rig *r, int context) {
 }
 
 // Sequences in a pass of a GPU: those that decode, or those of windows.
-static int rig_running(const bench *b, int rows) {
-    int64_t windows = rows / b->set.window + 1;
-    return !b->cuda ? 0 : (int)(windows > b->set.max_running ? windows : b->set.max_running);
+static int rig_running(const bench *b, const rig_desc *wanted) {
+    int64_t windows = wanted->max_rows / b->set.window + 1;
+    int running = b->set.max_running > wanted->running ? (int)b->set.max_running : wanted->running;
+    return !b->cuda ? 0 : windows > running ? (int)windows : running;
 }
 
 void rig_open(rig *r, bench *b, rig_desc wanted) {
@@ -52,7 +53,7 @@ void rig_open(rig *r, bench *b, rig_desc wanted) {
                                .max_context = context,
                                .pages = (int)r->pool,
                                .page_size = PAGE_SIZE,
-                               .max_running = rig_running(b, wanted.max_rows),
+                               .max_running = rig_running(b, &wanted),
                                .fixed_rows = wanted.fixed_rows,
                                .schedules = wanted.schedules,
                                .overlap = wanted.overlap,

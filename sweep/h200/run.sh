@@ -50,16 +50,16 @@ online)
     bench online_presets --suite online --seconds 200
     ;;
 calibrate)
-    # Lengths, prompts and policies are those of the grids below. Flips do not stop at --seconds: they take half the time.
+    # Lengths, prompts and policies are those of the grids below. Flips do not stop at --seconds: they take 160 s more.
     name=h200-llama-3.1-8b
     [ "$RANKS" = 1 ] || name=h200x$RANKS-llama-3.1-8b
     "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --calibrate "$OUT/$name.tsv" \
-        --tensor-parallel "$RANKS" --prompts random --flip-requests "${REQUESTS:-256}" --seconds 200
+        --tensor-parallel "$RANKS" --prompts random --flip-requests "${REQUESTS:-160}" --seconds 200
     ;;
 calibrate-base42)
     need_base42
     "$B/bench" --backend cuda --model "$BASE42" --calibrate "$OUT/h200-base42.tsv" --max-context 2048 \
-        --flip-requests "${REQUESTS:-1024}" --seconds 150
+        --flip-requests "${REQUESTS:-1024}" --seconds 300
     # The simulator needs the shape only, which `base` has too: the model itself is not in the repository.
     sed -i 's|^# model: .*|# model: base|' "$OUT/h200-base42.tsv"
     ;;

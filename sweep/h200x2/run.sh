@@ -4,6 +4,7 @@
 #     bash sweep/h200x2/run.sh passes        pass times by one rank and by two, without leaves and with eight
 #     bash sweep/h200x2/run.sh workloads     ShareGPT lengths, all at once, by one rank and by two: what leaves cost
 #     bash sweep/h200x2/run.sh lengths       the same by two ranks, for prompts and outputs of fixed lengths
+#     bash sweep/h200x2/run.sh beside        the passes of a run on one GPU beside the same passes, simulated
 #     BASE42=FOLDER bash sweep/h200x2/run.sh outputs     different outputs of a prompt by ranks and requests at once
 #     BASE42=FOLDER bash sweep/h200x2/run.sh campaign    requests under random loads, by 2 and 4 ranks and by one
 #     BASE42=FOLDER bash sweep/h200x2/run.sh sample      20,000 requests on one GPU, and transcripts of one in 100
@@ -47,6 +48,21 @@ lengths)
             --max-running 64 --max-context 8192 --qps offline --preset best --tensor-parallel 2 --leaves 8 \
             --mode nondeterministic,batch_invariant "${in_norm[@]}"
     done
+    ;;
+beside)
+    # The same requests give the same passes, so that both traces have them in the same order.
+    served=(--requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 --qps offline --preset best
+        --mode nondeterministic)
+    measure beside --model "$MODEL_8B" "${served[@]}" --trace "$OUT/beside.measured"
+    CALIBRATION=${CALIBRATION:-sweep/calibration/h200-llama-3.1-8b.tsv}
+    "$B/sweep" --backend sim --calibration "$CALIBRATION" "${served[@]}" --quiet --trace "$OUT/beside.simulated" \
+        --out "$OUT/beside_simulated.tsv" >/dev/null
+    {
+        grep -E '^# (llm42|measured|cuda|prompts) ?' "$OUT/beside.tsv"
+        echo "# simulated with $CALIBRATION"
+        bash sweep/h200x2/beside.sh "$OUT/beside.measured" "$OUT/beside.simulated"
+    } >"$OUT/simulated_passes.tsv"
+    rm "$OUT/beside.measured" "$OUT/beside.simulated"
     ;;
 outputs)
     need_base42
