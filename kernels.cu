@@ -31,7 +31,7 @@
 typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 11 };
+enum { LLM42__KERNELS = 12 };
 
 // >>kernel-primitives --------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.

@@ -1278,7 +1278,7 @@ struct llm42__split {
     bool by_position;
     int window, warps;
     int blocks;     // how many may share a row
-    int64_t share;  // keys of a block if all that run at once had as many
+    int64_t share;  // keys of a block if all that work at once had as many
     int records;    // taken so far
 };
 static int llm42__parts(int n, int size) { return (n + size - 1) / size; }
@@ -1287,12 +1287,15 @@ static int llm42__first_key(const llm42_row *row, int window) {
 }
 
 // How many blocks share a row of `keys` keys. One of them merges the units of all, so fewer are better. But a long row
-// must not be left to one block while the others have no more work. By position more blocks mean more records, so a row
-// is divided further only if it has at least twice the even share.
+// must not be left to one block while the others have no more work: a row is divided if it has more than 1.5 times the
+// even share. (Blocks of eight warps, of which few rows are the work, divide rows that have at least twice the share,
+// and not into fewer keys than `longest`.)
 static int llm42__row_blocks(const llm42__split *split, int keys) {
     const int longest = LLM42__LONGEST_UNIT * split->warps;
     if (keys <= split->warps * LLM42__UNIT_KEYS) return 1;
-    const int blocks = std::max(1, std::min(split->blocks, llm42__parts(keys, LLM42__TASK_KEYS)));
+    int blocks = std::max(1, std::min(split->blocks, llm42__parts(keys, LLM42__TASK_KEYS)));
+    if (split->warps == 4 && 2 * (int64_t)keys > 3 * split->share)
+        blocks = std::max(blocks, std::min((int)((keys + split->share - 1) / split->share), keys / LLM42__TASK_KEYS));
     if (!split->by_position) return std::max(blocks, llm42__parts(keys, longest));
     return std::max(blocks, (int)(keys / std::max<int64_t>(longest, split->share)));
 }
@@ -1322,6 +1325,17 @@ static void llm42__split_keys(const llm42__cuda *cu, llm42__tasks *tasks, llm42_
     if (!alone) split->records += row_units;
 }
 
+// Long tasks first, so that no long one runs alone at the end. This order of work changes no sum.
+static void llm42__sort_decode_tasks(std::vector<llm42__decode_task> *tasks) {
+    auto keys = [](const llm42__decode_task &t) {
+        return std::min(t.end - t.begin, std::min(t.units, t.row_units - t.first_unit) * t.unit_keys);
+    };
+    std::sort(tasks->begin(), tasks->end(), [&](const llm42__decode_task &a, const llm42__decode_task &b) {
+        const int of_a = keys(a), of_b = keys(b);
+        return of_a != of_b ? of_a > of_b : a.row != b.row ? a.row < b.row : a.first_unit < b.first_unit;
+    });
+}
+
 // Tasks for the rows begin <= r < end, which are consecutive in a sequence. A task has at most 64 queries.
 static void llm42__add_prefill_tasks(const llm42__cuda *cu, llm42__tasks *tasks, int window, const llm42_pass *pass,
                                      int begin, int end) {
@@ -1348,8 +1362,9 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
     llm42__split split = {};
     split.by_position = llm42__by_position(cu, pass->schedule, single);
     split.warps = llm42__decode_shape_of(cu, cu->buckets[(size_t)llm42__bucket(cu, R)]).warps;
-    const int heads = cu->config.kv_heads,
-              blocks = (split.by_position && split.warps == 4 ? 2 : 1) * cu->device.multiProcessorCount;
+    const int heads = cu->config.kv_heads, processors = cu->device.multiProcessorCount,
+              blocks = (split.by_position && split.warps == 4 ? 2 : 1) * processors,
+              at_once = std::max(1, std::min(single, (split.warps == 4 ? 2 : 1) * processors / heads));
     split.blocks = single ? blocks / (single * heads) : 1;
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         llm42__tasks *tasks = &p->tasks[reach];
@@ -1362,14 +1377,14 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             if (end_of(i) - p->run_begin[i] == 1)
                 split.share += row->position + 1 - llm42__first_key(row, split.window);
         }
-        split.share = split.share * heads / blocks;
+        split.share = std::max<int64_t>(1, split.share / at_once);
         for (size_t i = 0; cu->has[reach] && i < p->run_begin.size(); i++) {
             const int begin = p->run_begin[i], end = end_of(i);
             if (llm42__all_as_prompts(cu, p, pass) || end - begin > 1)
                 llm42__add_prefill_tasks(cu, tasks, split.window, pass, begin, end);
             else llm42__split_keys(cu, tasks, &split, &pass->row[begin], begin);
         }
-        // Long tasks first, so that no long one runs alone at the end. This order of work changes no sum.
+        if ((int)tasks->decode.size() > at_once) llm42__sort_decode_tasks(&tasks->decode);
         std::sort(tasks->prefill.begin(), tasks->prefill.end(),
                   [](const llm42__prefill_task &a, const llm42__prefill_task &b) {
                       return a.end - a.first != b.end - b.first ? a.end - a.first > b.end - b.first : a.row < b.row;

@@ -179,13 +179,15 @@ static void check_decode_tasks(const llm42__cuda *cu, const llm42__prepared *p, 
     int lone = 0, records = 0, next = 0;
     for (int r = 0; r < pass->rows; r++) lone += !follows(r) && !follows(r + 1);
     const bool by_position = llm42__by_position(cu, pass->schedule, lone);
+    std::vector<std::vector<llm42__decode_task>> of((size_t)pass->rows);  // in the order of their units
+    for (const llm42__decode_task &task : decode) of[(size_t)task.row].push_back(task);
     for (int r = 0; r < pass->rows; r++) {
         if (follows(r) || follows(r + 1)) continue;
-        int n = 0;
-        while (next + n < tasks && decode[(size_t)(next + n)].row == r) n++;
-        if (check(n > 0, "each row that stands alone is worked on", at))
-            check_row(cu, &decode[(size_t)next], n, &pass->row[r], window, by_position, &records, at);
-        next += n;
+        std::vector<llm42__decode_task> &row = of[(size_t)r];
+        std::sort(row.begin(), row.end(), [](auto &a, auto &b) { return a.first_unit < b.first_unit; });
+        if (check(!row.empty(), "each row that stands alone is worked on", at))
+            check_row(cu, row.data(), (int)row.size(), &pass->row[r], window, by_position, &records, at);
+        next += (int)row.size();
     }
     check(next == tasks, "nothing else is", at);
 }
@@ -276,7 +278,7 @@ static void check_canonical_attention(void) {
     }
 }
 
-// By position a row with far more keys than others is shared by blocks; rows of equal length are not divided further.
+// A row with far more keys than others is shared by blocks; rows of equal length are not divided further.
 static void check_long_rows(void) {
     const decode_engine engine(FAST_AND_INVARIANT, LLM42_CUDA_FAST_DEFAULT);
     for (llm42_schedule schedule : {LLM42_FAST, LLM42_INVARIANT}) {
@@ -285,8 +287,33 @@ static void check_long_rows(void) {
         keys.assign(64, 20000);
         check(engine.tasks(schedule, keys).size() == 64, "a block for each long row, if all are long", schedule);
         keys.assign(64, 500), keys[5] = 40000;
-        check(engine.tasks(schedule, keys).size() == 63 + 9, "a block for every 4,096 keys of one long row", schedule);
+        check(engine.tasks(schedule, keys).size() == 63 + 19, "a block for each even share of one long row", schedule);
     }
+}
+
+// Where contexts differ, no block has much more than its even share, and long tasks come first. Where they do not, rows
+// that are enough for all multiprocessors are not divided.
+static void check_even_work(void) {
+    const decode_engine engines[] = {{FAST_AND_INVARIANT, LLM42_CUDA_FAST_DEFAULT},
+                                     {1u << LLM42_FAST, LLM42_CUDA_FAST_DEFAULT}};
+    for (const decode_engine &engine : engines)
+        for (int rows = 17; rows <= 1024; rows += rows / 4) {
+            std::vector<int> keys((size_t)rows, 700);
+            check((int)engine.tasks(LLM42_FAST, keys).size() == rows, "a block for each row of equal length", rows);
+            int64_t sum = 0;
+            for (int &k : keys) sum += k = random_int(0, 4) ? random_int(50, 1000) : random_int(1000, 4000);
+            const int64_t share = sum / std::min(rows, 2 * 132 / 8);
+            int64_t before = INT64_MAX, covered = 0;
+            for (const llm42__decode_task &t : engine.tasks(LLM42_FAST, keys)) {
+                const int64_t of = std::min(t.end - t.begin,
+                                            std::min(t.units, t.row_units - t.first_unit) * t.unit_keys);
+                check(2 * of <= 3 * std::max<int64_t>(share, 512) + 2 * 128, "no block has far more than its share",
+                      rows);
+                check(of <= before, "long tasks come first", rows);
+                before = rows > 33 ? of : INT64_MAX, covered += of;
+            }
+            check(covered == sum, "all keys are read once", rows);
+        }
 }
 
 // Algorithms that can be told apart by their times; our own kernels', for cuBLASLt's need a device.
@@ -1245,6 +1272,7 @@ int main(void) {
     }
     check_canonical_attention();
     check_long_rows();
+    check_even_work();
     check_algorithm_file();
     for (int64_t at = 0; at < 200; at++) check_memory(at);
     check_logits_memory();
