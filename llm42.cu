@@ -452,7 +452,8 @@ static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule, i
     return schedule != LLM42_FAST || (llm42__prefers_canonical(cu) && rows <= LLM42__CANONICAL_ROWS);
 }
 
-// The largest number of tasks of llm42__k_attend_decode: two for each multiprocessor, and one for every 4,096 keys.
+// The largest number of tasks of llm42__k_attend_decode: one for every 4,096 keys of each row, and two for each
+// multiprocessor (llm42__row_blocks).
 static int llm42__decode_room(const llm42__cuda *cu, int rows) {
     return rows * ((cu->desc.max_context + 4095) / 4096) + 2 * cu->device.multiProcessorCount;
 }
@@ -1279,6 +1280,7 @@ struct llm42__split {
     int window, warps;
     int blocks;     // how many may share a row
     int64_t share;  // keys of a block if all that work at once had as many
+    int spare;      // tasks that there is room for beyond one for each row
     int records;    // taken so far
 };
 static int llm42__parts(int n, int size) { return (n + size - 1) / size; }
@@ -1300,12 +1302,17 @@ static int llm42__row_blocks(const llm42__split *split, int keys) {
     return std::max(blocks, (int)(keys / std::max<int64_t>(longest, split->share)));
 }
 
+// The first key of a row's first unit. Units begin at multiples of a grain, so it may lie before the row's window.
+static int llm42__first_unit_key(const llm42__split *split, const llm42_row *row) {
+    const int grain = split->by_position ? (int)LLM42__UNIT_KEYS : (int)LLM42__WARP_STEP;
+    return llm42__first_key(row, split->window) / grain * grain;
+}
+
 static void llm42__split_keys(const llm42__cuda *cu, llm42__tasks *tasks, llm42__split *split, const llm42_row *row,
                               int r) {
-    const int end = row->position + 1, warps = split->warps,
-              grain = split->by_position ? (int)LLM42__UNIT_KEYS : (int)LLM42__WARP_STEP,
-              begin = llm42__first_key(row, split->window) / grain * grain, keys = end - begin;
-    int blocks = llm42__row_blocks(split, keys), unit_keys = LLM42__UNIT_KEYS;
+    const int end = row->position + 1, warps = split->warps, begin = llm42__first_unit_key(split, row),
+              keys = end - begin;
+    int blocks = std::min(llm42__row_blocks(split, keys), 1 + split->spare), unit_keys = LLM42__UNIT_KEYS;
     if (!split->by_position) {
         if (split->records + warps * blocks > cu->max_records) blocks = 1;
         const int even = llm42__parts(llm42__parts(keys, warps * blocks), LLM42__WARP_STEP) * LLM42__WARP_STEP;
@@ -1319,6 +1326,7 @@ static void llm42__split_keys(const llm42__cuda *cu, llm42__tasks *tasks, llm42_
     bool alone = units >= row_units && (warps == 4 || units <= 2 * warps);
     if (split->records + row_units > cu->max_records) alone = true, units = row_units;
     assert(row_units * unit_keys >= keys && units > 0);
+    split->spare -= llm42__parts(row_units, units) - 1;
     for (int u = 0; u < row_units; u += units)
         tasks->decode.push_back(
             {r, begin + u * unit_keys, end, unit_keys, u, row_units, units, alone ? -1 : split->records + u});
@@ -1369,13 +1377,12 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         llm42__tasks *tasks = &p->tasks[reach];
         split.window = reach == LLM42__SLIDING ? cu->config.sliding_window : 0;
-        split.records = 0, split.share = 0;
+        split.records = 0, split.share = 0, split.spare = llm42__decode_room(cu, R) - single;
         tasks->prefill.clear(), tasks->decode.clear();
         auto end_of = [&](size_t i) { return i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R; };
         for (size_t i = 0; i < p->run_begin.size(); i++) {
             const llm42_row *row = &pass->row[p->run_begin[i]];
-            if (end_of(i) - p->run_begin[i] == 1)
-                split.share += row->position + 1 - llm42__first_key(row, split.window);
+            if (end_of(i) - p->run_begin[i] == 1) split.share += row->position + 1 - llm42__first_unit_key(&split, row);
         }
         split.share = std::max<int64_t>(1, split.share / at_once);
         for (size_t i = 0; cu->has[reach] && i < p->run_begin.size(); i++) {

@@ -627,9 +627,10 @@ typedef struct llm42_calibration {
     int devices;          // that the times are of
     int64_t kv_tokens;    // KV pool, tokens; 0: not known
     double undivided_ms;  // of each pass: what more devices do not shorten
-    llm42_exchange_table exchange, invariant_exchange;  // the second: of INVARIANT passes; without rows: as the first
-    bool padding_free;                                  // rows that pad a FIXED pass to its shape cost nothing (CPU)
-    int pass_sizes;                                     // 0: other passes are as large as their rows
+    llm42_exchange_table exchange,
+        invariant_exchange;  // the second: of INVARIANT passes; the first where it lacks ranks
+    bool padding_free;       // rows that pad a FIXED pass to its shape cost nothing (CPU)
+    int pass_sizes;          // 0: other passes are as large as their rows
     double *pass_rows;  // [pass_sizes], ascending: the device pads other passes to the next of these numbers of rows
     llm42_flip_table flips;
     double flip_shape;            // shape of the gamma distribution over requests; smaller is more uneven
@@ -5698,24 +5699,31 @@ static double llm42__cost_ms(const llm42_cost_table *t, double rows, double cont
     return growth == at_high - at_low ? at_low + r * growth : at_high + (r - 1) * growth;
 }
 
-// The number of rows to which the device pads a pass. Beyond the last of the calibration's numbers it pads none.
-static double llm42__padded_rows(const llm42_calibration *c, double rows) {
-    for (int i = 0; i < c->pass_sizes; i++)
+// The number of rows to which the device pads a pass. Beyond the last of the calibration's numbers the last step goes
+// on. A FIXED pass is padded to its shape, which the caller counts in `rows`.
+static double llm42__padded_rows(const llm42_calibration *c, llm42_schedule schedule, double rows) {
+    const int n = schedule == LLM42_FIXED ? 0 : c->pass_sizes;
+    for (int i = 0; i < n; i++)
         if (c->pass_rows[i] >= rows) return c->pass_rows[i];
-    return rows;
+    if (n < 2) return rows;
+    const double last = c->pass_rows[n - 1], step = last - c->pass_rows[n - 2];
+    return last + ceil((rows - last) / step) * step;
 }
 
-// A FIXED pass is padded to its shape, which the caller counts in `rows`. All rows of a padded pass attend to as many
-// positions as those that are not padding.
+// The same time if the device pads the pass to so many rows. All rows of a padded pass attend to as many positions as
+// those that are not padding.
+static double llm42__padded_ms(const llm42_cost_table *t, double rows, double padded, double context) {
+    if (!t->rows) return (double)NAN;
+    const double ms = llm42__cost_ms(t, rows, context);
+    return padded > rows ? LLM42__MAX(ms, llm42__cost_ms(t, padded, context * rows / padded)) : ms;
+}
+
 double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind, double rows,
                             double context) {
     bool known = schedule >= LLM42_FAST && schedule <= LLM42_EXACT && kind >= LLM42_KIND_DECODE && kind < LLM42_KINDS;
     if (!known || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
-    const llm42_cost_table *t = &calibration->cost[schedule][kind];
-    if (!t->rows) return (double)NAN;
-    double ms = llm42__cost_ms(t, rows, context),
-           padded = schedule == LLM42_FIXED ? rows : llm42__padded_rows(calibration, rows);
-    return padded > rows ? LLM42__MAX(ms, llm42__cost_ms(t, padded, context * rows / padded)) : ms;
+    const double padded = llm42__padded_rows(calibration, schedule, rows);
+    return llm42__padded_ms(&calibration->cost[schedule][kind], rows, padded, context);
 }
 
 // Microseconds of one exchange of so many rows among so many ranks. Linear between the rows of the table, and beyond
@@ -5735,10 +5743,12 @@ static double llm42__exchange_us(const llm42_exchange_table *t, int ranks, doubl
 double llm42_calibration_ranks_ms(const llm42_calibration *calibration, llm42_schedule schedule, double ms, double rows,
                                   int ranks, int layers) {
     const llm42_calibration *c = calibration;
-    bool invariant = schedule == LLM42_INVARIANT && c->invariant_exchange.rows;
-    const llm42_exchange_table *exchange = invariant ? &c->invariant_exchange : &c->exchange;
+    const llm42_exchange_table *invariant = &c->invariant_exchange, *exchange = &c->exchange;
+    if (schedule == LLM42_INVARIANT && !isnan(llm42__exchange_us(invariant, ranks, 1)) &&
+        !isnan(llm42__exchange_us(invariant, c->devices, 1)))
+        exchange = invariant;
     if (ranks == c->devices) return ms;
-    rows = llm42__padded_rows(c, rows);
+    rows = llm42__padded_rows(c, schedule, rows);
     double own = 2e-3 * layers * llm42__exchange_us(exchange, c->devices, rows),
            other = 2e-3 * layers * llm42__exchange_us(exchange, ranks, rows);
     double divided = ms - own - c->undivided_ms;
@@ -5776,7 +5786,7 @@ typedef struct llm42__sim_request {
 typedef struct llm42__sim {
     const llm42_calibration *calibration;
     llm42_sim_desc desc;
-    int max_running, replay_rows, ranks, layers;
+    int max_running, max_rows, replay_rows, ranks, layers;
     uint32_t vocab;
     double now;  // seconds
     // Seconds that the pass in flight would still take if it ran alone from the time `from` on; 0: none. Waiting
@@ -5839,13 +5849,15 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
         slowdown = sim->desc.invariant_slowdown;
     }
     for (int k = 0; k < LLM42_KINDS; k++) total += mix->rows[k];
+    // The device pads no pass to more rows than the engine's largest pass has.
+    const double padded = LLM42__MAX(total, LLM42__MIN(llm42__padded_rows(c, schedule, total), sim->max_rows));
     for (int k = 0; k < LLM42_KINDS; k++) {
         llm42_kind kind = schedule != LLM42_FIXED && k == LLM42_KIND_WINDOW ? LLM42_KIND_PROMPT : (llm42_kind)k;
         if (!mix->rows[k]) continue;
-        ms += mix->rows[k] / total * llm42_calibration_ms(c, schedule, kind, total, mix->context[k]);
+        ms += mix->rows[k] / total * llm42__padded_ms(&c->cost[schedule][kind], total, padded, mix->context[k]);
         if (k != LLM42_KIND_WINDOW) host += c->host_ms[k];
     }
-    if (total) ms = llm42_calibration_ranks_ms(c, mix->schedule, ms, total, sim->ranks, sim->layers);
+    if (total) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->layers);
     return 1e-3 * (slowdown * ms + host);
 }
 
@@ -5969,8 +5981,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
                           "tables), or at most 1e6",
                           desc.invariant_slowdown);
     const int ranks = LLM42__MAX(1, d->tensor_parallel), devices = desc.calibration->devices;
-    if (isnan(llm42_calibration_ranks_ms(desc.calibration, LLM42_FAST, 1, 1, ranks, 1)) ||
-        isnan(llm42_calibration_ranks_ms(desc.calibration, LLM42_INVARIANT, 1, 1, ranks, 1)))
+    if (isnan(llm42_calibration_ranks_ms(desc.calibration, LLM42_FAST, 1, 1, ranks, 1)))
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "llm42_engine_desc.tensor_parallel: %d: calibration %s has times of %d device%s and no "
                           "exchanges of %d ranks: take %d, or add them",
@@ -5985,6 +5996,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     sim->calibration = desc.calibration;
     sim->desc = desc;
     sim->max_running = LLM42__MAX(d->max_running, 1);
+    sim->max_rows = LLM42__MAX(d->max_rows, d->fixed_rows);
     sim->replay_rows = d->schedules >> LLM42_FIXED & 1 ? d->fixed_rows : 0;
     sim->vocab = (uint32_t)d->model->config.vocab;
     sim->ranks = ranks;

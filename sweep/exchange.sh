@@ -14,28 +14,39 @@ fi
 for file in "$@"; do
     [ -r "$file" ] || { echo "exchange.sh: $file: cannot open" >&2; exit 1; }
 done
-awk -F '\t' -v measured="$1" -v calibration="$2" '
+new=$(mktemp)
+trap 'rm -f "$new"' EXIT
+# awk takes a name with = for a variable, so it gets no names.
+{ cat -- "$1"; printf '\n\001\n'; cat -- "$2"; } | MEASURED=$1 CALIBRATION=$2 awk -F '\t' '
     function fail(why) { print "exchange.sh: " why >"/dev/stderr"; failed = 1; exit 1 }
     function table(name, type,    i) {
         print "# table: " name " " rows[type]
         if (!headed++) print "ranks\trows\texchange_us"
         for (i = 1; i <= rows[type]; i++) print row[type, i]
     }
-    FILENAME == measured && /^# cuda device: / { device = substr($0, 16) }
-    FILENAME == measured && /^#/ { next }
-    FILENAME == measured && !named {
+    { sub(/\r$/, "") }
+    $0 == "\001" {
+        if (!rows["bf16"]) fail(measured ": no exchange of parts in bf16")
+        second = 1
+        next
+    }
+    BEGIN { measured = ENVIRON["MEASURED"] }
+    !second && /^# cuda device: / { device = substr($0, 16) }
+    !second && (/^#/ || $0 == "") { line++; next }
+    !second && !named {
         for (i = 1; i <= NF; i++) at[$i] = i
-        named = 1
+        named = 1; line++
         if (!at["ranks"] || !at["rows"] || !at["type"] || !at["way"] || !at["exchange_us"] || !at["bits"])
             fail(measured ": not a result of build/kernels --part exchange")
         next
     }
-    FILENAME == measured {
+    !second {
         # Engines take mail where there is any, then own_rows, then meetings.
-        rank = index("meeting own_rows mail", $at["way"])
+        line++
+        rank = $at["way"] == "meeting" ? 1 : $at["way"] == "own_rows" ? 2 : $at["way"] == "mail" ? 3 : 0
         type = $at["type"]
         if (!rank) next
-        if ($at["bits"] != "equal") fail(measured ":" FNR ": the ranks had different bits")
+        if ($at["bits"] != "equal") fail(measured ":" line ": the ranks had different bits")
         key = $at["ranks"] "\t" $at["rows"]
         if (!((type, key) in place)) place[type, key] = ++rows[type]
         if (rank > best[type, key]) {
@@ -44,9 +55,9 @@ awk -F '\t' -v measured="$1" -v calibration="$2" '
         }
         next
     }
-    FNR == 1 && !rows["bf16"] { fail(measured ": no exchange of parts in bf16") }
-    /^# table: / || $0 == "# end" { skipped = $0 ~ /^# table: (invariant )?exchange / }
-    skipped || /^# exchange: / { next }
+    /^# *table: / { skipped = $0 ~ /^# *table: +(invariant +)?exchange / }
+    skipped && (!/^#/ || /^# *table: /) { next }
+    /^# exchange: / { next }
     $0 == "# end" {
         ended = 1
         print "# exchange: measured by build/kernels --part exchange" (device ? ", " device : "")
@@ -54,4 +65,5 @@ awk -F '\t' -v measured="$1" -v calibration="$2" '
         if (rows["fp32"]) table("invariant exchange", "fp32")
     }
     { print }
-    END { if (!failed && !ended) fail(calibration ": no line # end") }' "$1" "$2"
+    END { if (!failed && !ended) fail(ENVIRON["CALIBRATION"] ": no line # end") }' >"$new"
+cat "$new"

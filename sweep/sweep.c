@@ -540,8 +540,7 @@ static void check_ranks(const sweep *s) {
     for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
         const int ranks = (int)cell_number(&s->grid, &s->grid.cells[i], TENSOR_PARALLEL, 1);
         const int leaves = (int)cell_number(&s->grid, &s->grid.cells[i], LEAVES, 1);
-        if (s->sim && (isnan(llm42_calibration_ranks_ms(s->calibration, LLM42_FAST, 1, 1, ranks, 1)) ||
-                       isnan(llm42_calibration_ranks_ms(s->calibration, LLM42_INVARIANT, 1, 1, ranks, 1))))
+        if (s->sim && isnan(llm42_calibration_ranks_ms(s->calibration, LLM42_FAST, 1, 1, ranks, 1)))
             args_fail(2,
                       "--tensor-parallel: %d: calibration %s is of %d device%s and has no table of exchanges for this",
                       ranks, s->calibration->name, s->calibration->devices, s->calibration->devices > 1 ? "s" : "");

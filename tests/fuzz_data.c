@@ -274,7 +274,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 // Valid inputs: the calibrations of this repository, and small workloads.
 static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
-    static const char *const calibrations[] = {"cpu-tiny42", "h100-pcie-paper", "h200-base42", "h200-llama-3.1-8b"};
+    static const char *const calibrations[] = {"cpu-tiny42", "h100-pcie-paper", "h200-base42", "h200x2-llama-3.1-8b"};
     static const struct {
         uint8_t kind, conditions;
         const char *text;

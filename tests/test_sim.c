@@ -617,15 +617,24 @@ TEST(invariant_passes_have_exchanges_of_their_own) {
         CHECK_INT(llm42_calibration_load(&c, write_text(head, with(text, "# end", tables)), &error), LLM42_OK);
         if (!c) return;
         CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 51, 2, 3), 9.0 / 2 + 2 * 3 * 0.015, 1e-12);
-        double ms = llm42_calibration_ranks_ms(c, LLM42_INVARIANT, 9, 51, 2, 3);
-        if (i) CHECK(isnan(ms));
-        else CHECK_NEAR(ms, 9.0 / 2 + 2 * 3 * 0.022, 1e-12);
-        llm42_engine *engine = NULL;
-        const llm42_sim_desc sim = {.calibration = c};
-        llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim};
-        desc.tensor_parallel = 2;
-        CHECK_INT(llm42_engine_open(&engine, &desc, &error), i ? LLM42_UNSUPPORTED : LLM42_OK);
-        llm42_engine_close(engine);
+        // The second table lacks two ranks. Then the first one holds for all passes.
+        CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_INVARIANT, 9, 51, 2, 3), 9.0 / 2 + 2 * 3 * (i ? 0.015 : 0.022),
+                   1e-12);
+        CHECK(isnan(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 51, 8, 3)));
+        // INVARIANT passes that take as long as FAST ones exchange as these do.
+        llm42_mix mix = {.rows = {4}, .context = {10}};
+        double ms[2][2];
+        for (int s = 0; s < 2; s++)
+            for (int slowdown = 0; slowdown < 2; slowdown++) {
+                llm42_sim_desc sim = {.calibration = c, .invariant_slowdown = slowdown};
+                llm42_backend_desc desc = {.model = model, .tensor_parallel = 2, .backend_desc = &sim};
+                void *state = NULL;
+                CHECK_INT(llm42_backend_sim()->open(&state, &desc, &error), LLM42_OK);
+                mix.schedule = s ? LLM42_INVARIANT : LLM42_FAST;
+                ms[s][slowdown] = llm42_backend_sim()->estimate(state, &mix);
+                llm42_backend_sim()->close(state);
+            }
+        CHECK(ms[1][1] == ms[0][0] && ms[1][0] > ms[0][0]);
         llm42_calibration_free(c);
     }
     snprintf(tables, sizeof tables, "%s# table: invariant exchange\n# end", exchange);
@@ -646,10 +655,22 @@ TEST(passes_are_padded) {
     CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 8, 100), 4 + 8 * 0.2, 1e-9);
     CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 9, 100), 4 + 9 * 0.2 + 7 * 0.1, 1e-9);
     CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 25, 100), 4 + 25 * 0.2 + 615 * 0.1, 1e-9);
-    CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 641, 100), 4 + 641 * 0.2, 1e-9);  // beyond the last
+    // Beyond the last the last step, of 616 rows, goes on.
+    CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 641, 100), 4 + 641 * 0.2 + 615 * 0.1, 1e-9);
+    CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 1257, 100), 4 + 1257 * 0.2 + 615 * 0.1, 1e-9);
     double padded = llm42_calibration_ms(c, invariant, LLM42_KIND_PROMPT, 12, 0),
            whole = llm42_calibration_ms(c, fixed, LLM42_KIND_PROMPT, 12, 0);
     CHECK(padded == llm42_calibration_ms(c, invariant, LLM42_KIND_PROMPT, 16, 0));
+    // No pass is padded to more rows than the engine's largest pass has.
+    for (int most = 25; most <= 640; most += 615) {
+        llm42_sim_desc sim = {.calibration = c};
+        llm42_backend_desc desc = {.model = model, .max_rows = most, .backend_desc = &sim};
+        void *state = NULL;
+        CHECK_INT(llm42_backend_sim()->open(&state, &desc, &error), LLM42_OK);
+        llm42_mix mix = {.schedule = fast, .rows = {25}, .context = {100}};
+        CHECK_NEAR(llm42_backend_sim()->estimate(state, &mix), 1e-3 * (4 + 25 * 0.2 + (most - 25) * 0.1), 1e-12);
+        llm42_backend_sim()->close(state);
+    }
     c->pass_sizes = 0;
     CHECK(padded > llm42_calibration_ms(c, invariant, LLM42_KIND_PROMPT, 12, 0));
     CHECK(whole == llm42_calibration_ms(c, fixed, LLM42_KIND_PROMPT, 12, 0));  // padded to its shape, not beyond

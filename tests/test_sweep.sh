@@ -447,6 +447,15 @@ sed '3s/equal/differ/' "$dir/measured.tsv" >"$dir/wrong.tsv"
 check "different bits" says_no 'wrong.tsv:3: the ranks had different bits' "$dir/wrong.tsv" "$dir/exchange.tsv"
 check "another file" says_no 'none.tsv: not a result of' "$dir/none.tsv" "$dir/exchange.tsv"
 check "no file" says_no 'gone: cannot open' "$dir/gone" "$dir/exchange.tsv"
+# Keys may stand behind a table, lines may end as elsewhere, and a name may look like an assignment.
+sed '$d' "$dir/exchange.tsv" >"$dir/key=late.tsv"
+printf '# kv_tokens: 77\n# end\n' >>"$dir/key=late.tsv"
+sed -i '0,/^# kv_tokens/{/^# kv_tokens/d}' "$dir/key=late.tsv"
+sed 's/$/\r/' "$dir/key=late.tsv" >"$dir/key=late_crlf.tsv"
+for late in "$dir/key=late.tsv" "$dir/key=late_crlf.tsv"; do
+    check "a key behind a table: $late" bash -c 'cd "${2%/*}" && bash "$3/sweep/exchange.sh" "$1" "${2##*/}" >"$1.new" &&
+        grep -qx "# kv_tokens: 77" "$1.new" && [ "$(grep -c "^# table: .*exchange" "$1.new")" = 2 ]' - "$dir/measured.tsv" "$late" "$PWD"
+done
 sed 's/bf16/fp32/' "$dir/measured.tsv" >"$dir/fp32.tsv"
 check "no bf16" says_no 'fp32.tsv: no exchange of parts in bf16' "$dir/fp32.tsv" "$dir/exchange.tsv"
 # sweep/h200x2/beside.sh compares two traces of the same passes.
@@ -462,7 +471,11 @@ check "passes beside themselves" bash -c 'bash sweep/h200x2/beside.sh "$1" "$1" 
 check "passes beside faster ones" bash -c 'bash sweep/h200x2/beside.sh "$1" "$2" |
     awk -F "\t" "NR > 1 { n += \$6 < 0 } END { exit !n }"' - "$dir/one.trace" "$dir/two.trace"
 check "passes of other requests" bash -c '! bash sweep/h200x2/beside.sh "$1" "$2" 2>"$3" >"$3.out" && [ ! -s "$3.out" ] &&
-    grep -qE "^beside.sh: .*less.trace: (pass 1 has other rows|it has)" "$3"' - "$dir/one.trace" "$dir/less.trace" "$dir/log"
+    grep -qE "^beside.sh: .*less.trace: pass [0-9]+ has other rows than" "$3"' - "$dir/one.trace" "$dir/less.trace" "$dir/log"
+for wrong in "$dir/less.trace.gone" "$dir/exchange.tsv"; do
+    check "no trace: $wrong" bash -c '! bash sweep/h200x2/beside.sh "$1" "$2" 2>"$3" && grep -qE "^beside.sh: .*$4: (cannot|not a)" "$3"' \
+        - "$dir/one.trace" "$wrong" "$dir/log" "$(basename "$wrong")"
+done
 # A calibration of two devices serves two ranks as one of one device serves one, and no other number.
 sed 's/^# device: none$/&\n# devices: 2/' "$dir/none.tsv" >"$dir/two.tsv"
 for ranks in 1 2; do

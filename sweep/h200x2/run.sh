@@ -53,6 +53,7 @@ beside)
     # The same requests give the same passes, so that both traces have them in the same order.
     served=(--requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 --qps offline --preset best
         --mode nondeterministic)
+    rm -f "$OUT/beside.measured" "$OUT/beside.simulated"
     measure beside --model "$MODEL_8B" "${served[@]}" --trace "$OUT/beside.measured"
     CALIBRATION=${CALIBRATION:-sweep/calibration/h200-llama-3.1-8b.tsv}
     "$B/sweep" --backend sim --calibration "$CALIBRATION" "${served[@]}" --quiet --trace "$OUT/beside.simulated" \
@@ -61,7 +62,8 @@ beside)
         grep -E '^# (llm42|measured|cuda|prompts) ?' "$OUT/beside.tsv"
         echo "# simulated with $CALIBRATION"
         bash sweep/h200x2/beside.sh "$OUT/beside.measured" "$OUT/beside.simulated"
-    } >"$OUT/simulated_passes.tsv"
+    } >"$OUT/simulated_passes.tsv.part"
+    mv "$OUT/simulated_passes.tsv.part" "$OUT/simulated_passes.tsv"
     rm "$OUT/beside.measured" "$OUT/beside.simulated"
     ;;
 outputs)

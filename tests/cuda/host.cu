@@ -192,10 +192,26 @@ static void check_decode_tasks(const llm42__cuda *cu, const llm42__prepared *p, 
     check(next == tasks, "nothing else is", at);
 }
 
+// Runs the pass through llm42__make_tasks and checks them.
+static void check_tasks(const llm42__cuda *cu, const llm42_pass *pass, int64_t at) {
+    llm42__prepared p = {};
+    llm42__make_tasks(cu, &p, pass);
+    p.draws = pass->rows;
+    llm42__choose_key(cu, &p, pass);
+    const llm42__meta_layout layout = llm42__layout(cu, &p.key);
+    check(layout.pages + cu->page_room * 4 <= cu->meta_size, "metadata fit theirs", at);
+    const llm42__decode_shape shape = llm42__decode_shape_of(cu, p.key.rows);
+    check(shape.bytes <= llm42__shared_room(&cu->device), "blocks fit a multiprocessor", at);
+    for (int reach = 0; reach < LLM42__REACHES; reach++) {
+        const int window = reach == LLM42__SLIDING ? cu->model->config.sliding_window : 0;
+        if (cu->has[reach]) check_decode_tasks(cu, &p, &layout, reach, window, pass, at);
+        else check(p.tasks[reach].prefill.empty() && p.tasks[reach].decode.empty(), "no layer, no task", at);
+    }
+}
+
 static void check_pass(const llm42__cuda *cu, int64_t at) {
     static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_INVARIANT};
     llm42_pass pass = {};
-    llm42__prepared p = {};
     std::vector<llm42_row> rows;
     const int want = std::min(random_int(0, 1) ? random_int(1, 20) : random_size(1024), cu->max_rows),
               longest = cu->desc.max_context, usual = random_int(1, longest);
@@ -209,18 +225,33 @@ static void check_pass(const llm42__cuda *cu, int64_t at) {
     }
     pass.schedule = schedules[random_int(0, 1)];
     pass.rows = pass.shape = (int)rows.size(), pass.row = rows.data();
-    llm42__make_tasks(cu, &p, &pass);
-    p.draws = pass.rows;
-    llm42__choose_key(cu, &p, &pass);
-    const llm42__meta_layout layout = llm42__layout(cu, &p.key);
-    check(layout.pages + cu->page_room * 4 <= cu->meta_size, "metadata fit theirs", at);
-    const llm42__decode_shape shape = llm42__decode_shape_of(cu, p.key.rows);
-    check(shape.bytes <= llm42__shared_room(&cu->device), "blocks fit a multiprocessor", at);
-    for (int reach = 0; reach < LLM42__REACHES; reach++) {
-        const int window = reach == LLM42__SLIDING ? cu->model->config.sliding_window : 0;
-        if (cu->has[reach]) check_decode_tasks(cu, &p, &layout, reach, window, &pass, at);
-        else check(p.tasks[reach].prefill.empty() && p.tasks[reach].decode.empty(), "no layer, no task", at);
-    }
+    check_tasks(cu, &pass, at);
+}
+
+// One kv head and a window that ends within a unit: of such rows as many are divided as can be. Some are long, the
+// others very short, so that the even share is small.
+static void check_most_tasks(void) {
+    for (int window = 641; window <= 4090; window += 64)
+        for (int many : {1, 70, 100, 130, 143, 160, 200}) {
+            llm42_model model = {};
+            llm42_layer layer = {};
+            llm42__cuda cu = {};
+            layer.sliding = true;
+            model.config.heads = 4, model.config.kv_heads = 1, model.config.head_dim = 128, model.config.layers = 1;
+            model.config.dim = model.config.ffn = model.config.vocab = 64, model.config.context = 4096;
+            model.config.sliding_window = window, model.layer = &layer;
+            cu.model = cu.desc.model = &model;
+            cu.device.sharedMemPerBlockOptin = 232448, cu.device.multiProcessorCount = 132;
+            cu.desc.max_context = 4096, cu.desc.page_size = 16, cu.desc.pages = 1 << 16;
+            cu.desc.max_rows = cu.desc.max_running = 512, cu.desc.schedules = FAST_AND_INVARIANT;
+            llm42__cuda_sizes(&cu);
+            std::vector<llm42_row> rows;
+            for (int i = 0; i < 320; i++) rows.push_back({i, i < many ? 4095 : 5, 0, 0});
+            llm42_pass pass = {};
+            pass.schedule = random_int(0, 1) ? LLM42_FAST : LLM42_INVARIANT;
+            pass.rows = pass.shape = (int)rows.size(), pass.row = rows.data();
+            check_tasks(&cu, &pass, window);
+        }
 }
 
 // The attention of single rows ---------------------------------------------------------------------------------------
@@ -1273,6 +1304,7 @@ int main(void) {
     check_canonical_attention();
     check_long_rows();
     check_even_work();
+    check_most_tasks();
     check_algorithm_file();
     for (int64_t at = 0; at < 200; at++) check_memory(at);
     check_logits_memory();
