@@ -1290,16 +1290,17 @@ static int llm42__first_key(const llm42_row *row, int window) {
 
 // How many blocks share a row of `keys` keys. One of them merges the units of all, so fewer are better. But a long row
 // must not be left to one block while the others have no more work: a row is divided if it has more than 1.5 times the
-// even share. (Blocks of eight warps, of which few rows are the work, divide rows that have at least twice the share,
-// and not into fewer keys than `longest`.)
+// even share. Blocks of eight warps have few rows, and divide them into tasks of more keys.
 static int llm42__row_blocks(const llm42__split *split, int keys) {
     const int longest = LLM42__LONGEST_UNIT * split->warps;
     if (keys <= split->warps * LLM42__UNIT_KEYS) return 1;
     int blocks = std::max(1, std::min(split->blocks, llm42__parts(keys, LLM42__TASK_KEYS)));
-    if (split->warps == 4 && 2 * (int64_t)keys > 3 * split->share)
-        blocks = std::max(blocks, std::min((int)((keys + split->share - 1) / split->share), keys / LLM42__TASK_KEYS));
-    if (!split->by_position) return std::max(blocks, llm42__parts(keys, longest));
-    return std::max(blocks, (int)(keys / std::max<int64_t>(longest, split->share)));
+    if (2 * (int64_t)keys > 3 * split->share) {
+        const int shares = (int)((keys + split->share - 1) / split->share),
+                  least = split->warps == 8 ? longest : (int)LLM42__TASK_KEYS;
+        blocks = std::max(blocks, std::min(shares, keys / least));
+    }
+    return split->by_position ? blocks : std::max(blocks, llm42__parts(keys, longest));
 }
 
 // The first key of a row's first unit. Units begin at multiples of a grain, so it may lie before the row's window.
@@ -1333,13 +1334,14 @@ static void llm42__split_keys(const llm42__cuda *cu, llm42__tasks *tasks, llm42_
     if (!alone) split->records += row_units;
 }
 
+static int llm42__task_keys(const llm42__decode_task &t) {
+    return std::min(t.end - t.begin, std::min(t.units, t.row_units - t.first_unit) * t.unit_keys);
+}
+
 // Long tasks first, so that no long one runs alone at the end. This order of work changes no sum.
 static void llm42__sort_decode_tasks(std::vector<llm42__decode_task> *tasks) {
-    auto keys = [](const llm42__decode_task &t) {
-        return std::min(t.end - t.begin, std::min(t.units, t.row_units - t.first_unit) * t.unit_keys);
-    };
-    std::sort(tasks->begin(), tasks->end(), [&](const llm42__decode_task &a, const llm42__decode_task &b) {
-        const int of_a = keys(a), of_b = keys(b);
+    std::sort(tasks->begin(), tasks->end(), [](const llm42__decode_task &a, const llm42__decode_task &b) {
+        const int of_a = llm42__task_keys(a), of_b = llm42__task_keys(b);
         return of_a != of_b ? of_a > of_b : a.row != b.row ? a.row < b.row : a.first_unit < b.first_unit;
     });
 }

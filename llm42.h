@@ -5710,9 +5710,13 @@ static double llm42__padded_rows(const llm42_calibration *c, llm42_schedule sche
     return last + ceil((rows - last) / step) * step;
 }
 
-// The same time if the device pads the pass to so many rows. All rows of a padded pass attend to as many positions as
-// those that are not padding.
-static double llm42__padded_ms(const llm42_cost_table *t, double rows, double padded, double context) {
+// llm42_calibration_ms, if the device pads the pass to so many rows. All rows of a padded pass attend to as many
+// positions as those that are not padding.
+static double llm42__padded_ms(const llm42_calibration *c, llm42_schedule schedule, llm42_kind kind, double rows,
+                               double padded, double context) {
+    bool known = schedule >= LLM42_FAST && schedule <= LLM42_EXACT && kind >= LLM42_KIND_DECODE && kind < LLM42_KINDS;
+    if (!known || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
+    const llm42_cost_table *t = &c->cost[schedule][kind];
     if (!t->rows) return (double)NAN;
     const double ms = llm42__cost_ms(t, rows, context);
     return padded > rows ? LLM42__MAX(ms, llm42__cost_ms(t, padded, context * rows / padded)) : ms;
@@ -5720,10 +5724,8 @@ static double llm42__padded_ms(const llm42_cost_table *t, double rows, double pa
 
 double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind, double rows,
                             double context) {
-    bool known = schedule >= LLM42_FAST && schedule <= LLM42_EXACT && kind >= LLM42_KIND_DECODE && kind < LLM42_KINDS;
-    if (!known || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
     const double padded = llm42__padded_rows(calibration, schedule, rows);
-    return llm42__padded_ms(&calibration->cost[schedule][kind], rows, padded, context);
+    return llm42__padded_ms(calibration, schedule, kind, rows, padded, context);
 }
 
 // Microseconds of one exchange of so many rows among so many ranks. Linear between the rows of the table, and beyond
@@ -5854,7 +5856,7 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
     for (int k = 0; k < LLM42_KINDS; k++) {
         llm42_kind kind = schedule != LLM42_FIXED && k == LLM42_KIND_WINDOW ? LLM42_KIND_PROMPT : (llm42_kind)k;
         if (!mix->rows[k]) continue;
-        ms += mix->rows[k] / total * llm42__padded_ms(&c->cost[schedule][kind], total, padded, mix->context[k]);
+        ms += mix->rows[k] / total * llm42__padded_ms(c, schedule, kind, total, padded, mix->context[k]);
         if (k != LLM42_KIND_WINDOW) host += c->host_ms[k];
     }
     if (total) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->layers);

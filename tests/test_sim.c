@@ -671,6 +671,11 @@ TEST(passes_are_padded) {
         CHECK_NEAR(llm42_backend_sim()->estimate(state, &mix), 1e-3 * (4 + 25 * 0.2 + (most - 25) * 0.1), 1e-12);
         llm42_backend_sim()->close(state);
     }
+    // Exchanges take what the padded pass takes.
+    c->exchange = (llm42_exchange_table){1, 2, (double[]){2}, (double[]){1, 101}, (double[]){10, 20}};
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, fast, 9, 17, 2, 3), 9.0 / 2 + 2 * 3 * 0.0123, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, fixed, 9, 17, 2, 3), 9.0 / 2 + 2 * 3 * 0.0116, 1e-12);
+    c->exchange = (llm42_exchange_table){0};
     c->pass_sizes = 0;
     CHECK(padded > llm42_calibration_ms(c, invariant, LLM42_KIND_PROMPT, 12, 0));
     CHECK(whole == llm42_calibration_ms(c, fixed, LLM42_KIND_PROMPT, 12, 0));  // padded to its shape, not beyond

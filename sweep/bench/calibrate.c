@@ -18,8 +18,8 @@
 
 enum { MAX_TURNS = 512, ROWS = 22, CUDA_ROWS = 17, CONTEXTS = 4 };
 enum { CUDA_DECODE_ROWS = 1024 };  // the most of a table, for passes in which prompts' rows come to those that decode
-static const double cuda_before = 0.2,
-                    cuda_timed = 0.1;        // seconds that a cell's passes run before they are timed, then
+// Seconds that the passes of a cell run on a GPU before they are timed, and while they are.
+static const double cuda_before = 0.2, cuda_timed = 0.1;
 enum { FAST_PROMPT = 1, FIXED_WINDOW = 2 };  // indices into cost_tables
 // Fine where passes are small, since the CPU backend works on tiles of four rows.
 static const int cpu_rows[ROWS] = {1,  2,  3,  4,  5,  6,  7,   8,   10,  12,   14,

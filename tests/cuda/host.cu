@@ -228,46 +228,21 @@ static void check_pass(const llm42__cuda *cu, int64_t at) {
     check_tasks(cu, &pass, at);
 }
 
-// One kv head and a window that ends within a unit: of such rows as many are divided as can be. Some are long, the
-// others very short, so that the even share is small.
-static void check_most_tasks(void) {
-    for (int window = 641; window <= 4090; window += 64)
-        for (int many : {1, 70, 100, 130, 143, 160, 200}) {
-            llm42_model model = {};
-            llm42_layer layer = {};
-            llm42__cuda cu = {};
-            layer.sliding = true;
-            model.config.heads = 4, model.config.kv_heads = 1, model.config.head_dim = 128, model.config.layers = 1;
-            model.config.dim = model.config.ffn = model.config.vocab = 64, model.config.context = 4096;
-            model.config.sliding_window = window, model.layer = &layer;
-            cu.model = cu.desc.model = &model;
-            cu.device.sharedMemPerBlockOptin = 232448, cu.device.multiProcessorCount = 132;
-            cu.desc.max_context = 4096, cu.desc.page_size = 16, cu.desc.pages = 1 << 16;
-            cu.desc.max_rows = cu.desc.max_running = 512, cu.desc.schedules = FAST_AND_INVARIANT;
-            llm42__cuda_sizes(&cu);
-            std::vector<llm42_row> rows;
-            for (int i = 0; i < 320; i++) rows.push_back({i, i < many ? 4095 : 5, 0, 0});
-            llm42_pass pass = {};
-            pass.schedule = random_int(0, 1) ? LLM42_FAST : LLM42_INVARIANT;
-            pass.rows = pass.shape = (int)rows.size(), pass.row = rows.data();
-            check_tasks(&cu, &pass, window);
-        }
-}
-
 // The attention of single rows ---------------------------------------------------------------------------------------
 
-// An 8B model on an H200, and the tasks of a decode pass of rows with so many keys.
+// A model on an H200, the 8B one unless said otherwise, and the tasks of a decode pass of rows with so many keys.
 struct decode_engine {
     llm42_model model = {};
     llm42_layer layer = {};
     llm42__cuda cu = {};
-    decode_engine(unsigned schedules, llm42_cuda_fast fast) {
-        model.config.heads = 32, model.config.kv_heads = 8, model.config.head_dim = 128, model.config.layers = 1;
-        model.config.dim = model.config.ffn = model.config.vocab = 64, model.config.context = 131072;
-        model.layer = &layer;
+    decode_engine(unsigned schedules, llm42_cuda_fast fast, int kv_heads = 8, int context = 131072, int window = 0) {
+        model.config.heads = 4 * kv_heads, model.config.kv_heads = kv_heads, model.config.head_dim = 128;
+        model.config.layers = 1, model.config.dim = model.config.ffn = model.config.vocab = 64;
+        model.config.context = context, model.config.sliding_window = window;
+        model.layer = &layer, layer.sliding = window > 0;
         cu.model = cu.desc.model = &model;
         cu.device.sharedMemPerBlockOptin = 232448, cu.device.multiProcessorCount = 132;
-        cu.desc.max_context = 131072, cu.desc.page_size = 16, cu.desc.pages = 1 << 16;
+        cu.desc.max_context = context, cu.desc.page_size = 16, cu.desc.pages = 1 << 16;
         cu.desc.max_rows = cu.desc.max_running = 1024, cu.desc.schedules = schedules;
         cu.options.fast = fast;
         llm42__cuda_sizes(&cu);
@@ -322,6 +297,22 @@ static void check_long_rows(void) {
     }
 }
 
+// One kv head and a window that begins within a unit: of such rows as many are divided as can be. Some are long, the
+// others very short, so that the even share is small.
+static void check_most_tasks(void) {
+    for (int window = 641; window <= 4090; window += 64) {
+        const decode_engine engine(FAST_AND_INVARIANT, LLM42_CUDA_FAST_DEFAULT, 1, 4096, window);
+        for (int many : {1, 70, 100, 130, 143, 160, 200}) {
+            std::vector<llm42_row> rows;
+            for (int i = 0; i < 320; i++) rows.push_back({i, i < many ? 4095 : 5, 0, 0});
+            llm42_pass pass = {};
+            pass.schedule = random_int(0, 1) ? LLM42_FAST : LLM42_INVARIANT;
+            pass.rows = pass.shape = (int)rows.size(), pass.row = rows.data();
+            check_tasks(&engine.cu, &pass, window);
+        }
+    }
+}
+
 // Where contexts differ, no block has much more than its even share, and long tasks come first. Where they do not, rows
 // that are enough for all multiprocessors are not divided.
 static void check_even_work(void) {
@@ -336,8 +327,7 @@ static void check_even_work(void) {
             const int64_t share = sum / std::min(rows, 2 * 132 / 8);
             int64_t before = INT64_MAX, covered = 0;
             for (const llm42__decode_task &t : engine.tasks(LLM42_FAST, keys)) {
-                const int64_t of = std::min(t.end - t.begin,
-                                            std::min(t.units, t.row_units - t.first_unit) * t.unit_keys);
+                const int64_t of = llm42__task_keys(t);
                 check(2 * of <= 3 * std::max<int64_t>(share, 512) + 2 * 128, "no block has far more than its share",
                       rows);
                 check(of <= before, "long tasks come first", rows);
