@@ -625,6 +625,7 @@ typedef struct llm42_calibration {
     char source[256], device[128], model[128];
     char forced[256];     // why build/bench wrote it only with --force, so that its times are doubtful; "": nothing
     int devices;          // that the times are of
+    int leaves;           // llm42_engine_desc.leaves of the INVARIANT passes; build/sweep refuses other numbers
     int64_t kv_tokens;    // KV pool, tokens; 0: not known
     double undivided_ms;  // of each pass: what more devices do not shorten
     llm42_exchange_table exchange,
@@ -5276,7 +5277,7 @@ static llm42_result llm42__calibration_sizes(const llm42__calibrating *c, const 
 static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *key, const char *value, const char *end,
                                            llm42_error *error) {
     llm42_calibration *to = c->to;
-    double kv_tokens = 0, devices = 0;
+    double kv_tokens = 0, devices = 0, leaves = 1;
     const struct {
         const char *name;
         double low, high, *number;
@@ -5290,6 +5291,7 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
                 {"padding", 0, 0, NULL, NULL, 0, false},
                 {"pass_rows", 0, 0, NULL, NULL, 0, true},
                 {"devices", 1, 1 << 20, &devices, NULL, 0, true},
+                {"leaves", 1, 8, &leaves, NULL, 0, true},
                 {"undivided_ms", 0, 1e6, &to->undivided_ms, NULL, 0, false},
                 {"kv_tokens", 0, 1e12, &kv_tokens, NULL, 0, true},
                 {"flip_shape", 1e-3, 1e6, &to->flip_shape, NULL, 0, false},
@@ -5331,6 +5333,10 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
                               keys[i].whole ? "whole " : "", keys[i].low, keys[i].high);
         }
         if (keys[i].number == &devices) to->devices = (int)devices;
+        if (keys[i].number == &leaves) to->leaves = (int)leaves;
+        if ((int)leaves & ((int)leaves - 1))
+            return llm42_fail(error, LLM42_FORMAT, "%s:%d: leaves: %d: must be 1, 2, 4 or 8", c->path, c->line,
+                              (int)leaves);
         if (keys[i].number == &kv_tokens) to->kv_tokens = (int64_t)kv_tokens;
     }
     if (!known && llm42__is_like_key(key, (size_t)(colon - key)))
@@ -5619,7 +5625,7 @@ llm42_result llm42_calibration_load(llm42_calibration **calibration, const char 
     llm42__calibrating reading = {.path = path, .to = to, .table = -1};
     llm42_result result = to ? LLM42_OK : llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
     if (to) {
-        *to = (llm42_calibration){.devices = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};
+        *to = (llm42_calibration){.devices = 1, .leaves = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};
         const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
         snprintf(to->name, sizeof to->name, "%.*s", dot && dot > name ? (int)LLM42__MIN(dot - name, 127) : 127, name);
         result = llm42__calibration_read(&reading, &file, error);

@@ -375,6 +375,7 @@ static void header_print(const sweep *s, FILE *file) {
         fprintf(file, "# simulated: no model ran; pass times and rollbacks come from calibration %s\n", k->name);
         fprintf(file, "# source: %s%s%s\n# device: %s\n# devices: %d\n", k->source,
                 k->forced[0] ? "; doubtful, written with --force: " : "", k->forced, k->device, k->devices);
+        if (k->leaves > 1) fprintf(file, "# leaves: %d, of INVARIANT passes\n", k->leaves);
     } else {
         fprintf(file, "# measured on this machine: %s %s", s->cuda ? "cuda, host" : "cpu",
                 processor_name(name, sizeof name));
@@ -549,6 +550,12 @@ static void check_ranks(const sweep *s) {
                 2, "%s: %d: must be 1, 2, 4 or 8, and fit the model's %d heads, %d KV heads and feed-forward width %d",
                 args_can_cut(c, ranks, true) ? "--leaves" : "--tensor-parallel",
                 args_can_cut(c, ranks, true) ? leaves : ranks, c->heads, c->kv_heads, c->ffn);
+        if (s->sim && !s->grid.hidden[LEAVES] && cell_value(&s->grid, &s->grid.cells[i], LEAVES) &&
+            leaves != s->calibration->leaves)
+            args_fail(2,
+                      "--leaves: %d: the INVARIANT passes of calibration %s have %d: build/bench --calibrate FILE "
+                      "--leaves %d measures one",
+                      leaves, s->calibration->name, s->calibration->leaves, leaves);
     }
 }
 

@@ -554,6 +554,7 @@ TEST(ranks_divide_a_pass_and_exchange) {
     CHECK_INT(llm42_calibration_load(&c, write_text(with(head, "# devices: 1", "# undivided_ms: 1"), whole), &error),
               LLM42_OK);
     if (!c) return;
+    CHECK_INT(c->leaves, 1);
     const int L = 3;
     CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 51, 1, L), 9, 1e-12);
     CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 1, 2, L), 1 + 8.0 / 2 + 2 * L * 0.010, 1e-12);
@@ -604,6 +605,8 @@ TEST(ranks_divide_a_pass_and_exchange) {
         refused(head, with(text, "# end", bad), wrong[i].why);
     }
     refused(with(head, "# devices: 1", "# undivided_ms: -1"), text, "undivided_ms: -1: must be a number from 0");
+    refused(with(head, "# devices: 1", "# leaves: 3"), text, ":4: leaves: 3: must be 1, 2, 4 or 8");
+    refused(with(head, "# devices: 1", "# leaves: 16"), text, "leaves: 16: must be a whole number from 1 to 8");
 }
 
 // INVARIANT passes exchange parts in fp32, and the others in bf16: they may have a table of their own.

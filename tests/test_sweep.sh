@@ -486,6 +486,18 @@ done
 check "times of two devices" diff "$dir/took_1" "$dir/took_2"
 refuses 2 '--tensor-parallel: 1: calibration two is of 2 devices and has no table' --calibration "$dir/two.tsv"
 refuses 2 '--leaves: 3: must be 1, 2, 4 or 8, and fit the model' "${sim[@]}" --leaves 1,3
+# The simulator knows the times of the calibration's leaves alone. Where no pass is INVARIANT they mean nothing.
+sed 's/^# device: none$/&\n# leaves: 2/' "$dir/none.tsv" >"$dir/leaves.tsv"
+two_leaves=(--calibration "$dir/leaves.tsv" --requests 20 --qps offline --quiet)
+for leaves in 1 2,4; do
+    refuses 2 "--leaves: ${leaves#2,}: the INVARIANT passes of calibration leaves have 2: build/bench --calibrate FILE" \
+        "${two_leaves[@]}" --mode batch_invariant --leaves "$leaves"
+done
+for given in "" "--leaves 2" "--leaves 1 --mode nondeterministic"; do
+    # shellcheck disable=SC2086
+    check "leaves of a calibration: $given" "$sweep" "${two_leaves[@]}" --mode batch_invariant $given --out "$dir/out.tsv"
+done
+check "results name the leaves" grep -q '^# leaves: 2, of INVARIANT passes$' "$dir/out.tsv"
 refuses 2 '--tensor-parallel: 8: must be 1, 2, 4 or 8, and fit the model.s 4 heads' --backend cpu --tensor-parallel 1,8 \
     --requests 1 --workload fixed:4x4 --qps offline
 refuses 2 'the grid has 4665600 cells' "${sim[@]}" --window "$(seq -s, 1 60)" --group "$(seq -s, 1 60)" \

@@ -281,13 +281,14 @@ for tokens in $tokens_few; do
         failed=$((failed + 1))
     fi
 done
-# Ranks share the one CPU. (On GPUs the calibration is of as many devices as ranks are on.) The file names the arithmetic.
-ends 0 "^wrote $out/ranks.tsv" bench --model synthetic:tiny --tensor-parallel 2 --calibrate "$out/ranks.tsv" --quick \
-    --repeats 1 --threads 1 --flip-requests 2 --input-tokens 2 --output-tokens 2 --force --arithmetic sm90
-if grep -qx '# devices: 1' "$out/ranks.tsv" && grep -q '^# measured with: .*, arithmetic sm90, ' "$out/ranks.tsv"; then
+# Ranks share the one CPU. (On GPUs the calibration is of as many devices as ranks are on.) The file names the leaves and
+# the arithmetic.
+ends 0 "^wrote $out/ranks.tsv" bench --model synthetic:tiny --tensor-parallel 2 --leaves 2 --calibrate "$out/ranks.tsv" \
+    --quick --repeats 1 --threads 1 --flip-requests 2 --input-tokens 2 --output-tokens 2 --force --arithmetic sm90
+if [ "$(grep -cxE '# devices: 1|# leaves: 2|# measured with: .*, arithmetic sm90, .*' "$out/ranks.tsv")" = 3 ]; then
     passed=$((passed + 1))
 else
-    echo "test_tools: FAILED: ranks on the CPU: $(grep '^# devices\|^# measured' "$out/ranks.tsv")"
+    echo "test_tools: FAILED: ranks on the CPU: $(grep -E '^# (devices|leaves|measured)' "$out/ranks.tsv")"
     failed=$((failed + 1))
 fi
 ends 2 '^bench: --force: only with --calibrate' bench --force
