@@ -244,12 +244,11 @@ $(NVCC_PROGRAMS): $(B)/.cuda_flags
 	    $(filter tests/cuda/%.cu %.o,$^) $(addprefix -Xcompiler ,$(OMP)) \
 	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt $(NVCC_NCCL) -o $@
 # kernels includes llm42.cu. nvcc optimises its kernels side by side where it can.
-KERNELS_FLAGS = $(NVCCFLAGS) $(GENCODE) $(shell $(NVCC) --help 2>/dev/null | grep -q -e --split-compile && echo --split-compile 0)
 $(B)/kernels_main.o: sweep/kernels/main.c $(B)/.flags
 	$(if $(V),,@echo "  building $@"; )$(CC) $(CFLAGS) $(REQUIRED) $(OMP) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 $(B)/kernels_measure.o: sweep/kernels/measure.cu $(wildcard sweep/kernels/*.h) llm42.cu kernels.cu llm42.h \
     $(B)/.cuda_arch $(B)/.cuda_flags
-	$(if $(V),,@echo "  building $@ for sm $(CUDA_ARCH): takes a while"; )$(NVCC) $(KERNELS_FLAGS) $(NVCC_REQUIRED) \
+	$(if $(V),,@echo "  building $@ for sm $(CUDA_ARCH): takes a while"; )$(NVCC) $(NVCCFLAGS) $(GENCODE) $(NVCC_REQUIRED) \
 	    $(CUDA_NCCL) -c $< -o $@
 $(B)/kernels: $(B)/kernels_measure.o $(B)/kernels_main.o $(B)/tests/cuda/llm42.o
 	$(if $(V),,@echo "  building $@"; )$(NVCC) $^ $(addprefix -Xcompiler ,$(OMP)) \

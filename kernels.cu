@@ -31,7 +31,7 @@
 typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 12 };
+enum { LLM42__KERNELS = 13 };
 
 // >>kernel-primitives --------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -227,8 +227,11 @@ __device__ __forceinline__ void llm42__group_mma(float (&c)[8][4], const uint32_
 #define LLM42__R32                                                                                  \
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25" \
     ",%26,%27,%28,%29,%30,%31"
-#define LLM42__R48 LLM42__R32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
-#define LLM42__R64 LLM42__R48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define LLM42__R40 LLM42__R32 ",%32,%33,%34,%35,%36,%37,%38,%39"
+#define LLM42__R48 LLM42__R40 ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define LLM42__R56 LLM42__R48 ",%48,%49,%50,%51,%52,%53,%54,%55"
+#define LLM42__R64 LLM42__R56 ",%56,%57,%58,%59,%60,%61,%62,%63"
+#define LLM42__TWO_FOURS(d, n) LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1])
 #define LLM42__FOUR_FOURS(d, n) LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3])
 #define LLM42__GROUP_MMA(EIGHTS, N, R, A, B, ADD, ...)                                                        \
     __device__ __forceinline__ void llm42__group_mma(float(&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) { \
@@ -238,7 +241,10 @@ __device__ __forceinline__ void llm42__group_mma(float (&c)[8][4], const uint32_
                      : "l"(a), "l"(b), "r"(add));                                                             \
     }
 LLM42__GROUP_MMA(8, "64", LLM42__R32, "%32", "%33", "%34", LLM42__EIGHT_FOURS(c, 0))
+LLM42__GROUP_MMA(10, "80", LLM42__R40, "%40", "%41", "%42", LLM42__EIGHT_FOURS(c, 0), LLM42__TWO_FOURS(c, 8))
 LLM42__GROUP_MMA(12, "96", LLM42__R48, "%48", "%49", "%50", LLM42__EIGHT_FOURS(c, 0), LLM42__FOUR_FOURS(c, 8))
+LLM42__GROUP_MMA(14, "112", LLM42__R56, "%56", "%57", "%58", LLM42__EIGHT_FOURS(c, 0), LLM42__FOUR_FOURS(c, 8),
+                 LLM42__TWO_FOURS(c, 12))
 LLM42__GROUP_MMA(16, "128", LLM42__R64, "%64", "%65", "%66", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8))
 
 __device__ __forceinline__ uint32_t llm42__block_in_cluster() {
@@ -732,18 +738,21 @@ __global__ void __launch_bounds__(256) llm42__k_join(const float *parts, size_t 
 // Owns: products with leaves for many rows, by warpgroups: four warps that multiply at once (wgmma, sm_90a).
 
 // A block computes 128 outputs of ROWS rows at a time. One of its three warpgroups starts copies, the other two take 64
-// outputs each. A cluster of SPLIT x SHARE blocks works together: SPLIT blocks have the same outputs and each a part of
-// the leaves; SHARE blocks have the same rows and other outputs, and each copies a part of x for all of them.
+// outputs each. A cluster of SPLIT x SHARE blocks works together. SPLIT blocks have the same outputs and each a part of
+// the leaves. SHARE blocks have one operand in common, and each copies a part of it for all of them: x (the blocks have
+// the same rows and other outputs) or, with OF_W, w (the same outputs and other rows).
 //
 // Shared memory of a block:
 //   stages     a ring; a stage holds a chunk of 64 terms, of w and of x
 //   scratch    of each of the eight warps: sums of leaves 0 to 3 while others are summed, other blocks' sums, outputs
 //   mbarriers  full and empty of each stage; joined of each warp
-template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_tile {
+template <int ROWS_, int SPLIT_, int SHARE_, bool OF_W, int LEAVES_> struct llm42__leaf_tile {
     enum {
         ROWS = ROWS_,
         SPLIT = SPLIT_,
         SHARE = SHARE_,
+        SHARE_X = OF_W ? 1 : SHARE_,
+        SHARE_W = OF_W ? SHARE_ : 1,
         LEAVES = LEAVES_,  // of a block
         OUTPUTS = 128,
         CHUNK = 64,
@@ -777,18 +786,20 @@ __device__ __forceinline__ int llm42__warp() { return __shfl_sync(0xffffffffu, (
 // A block's place in its cluster and in the work: tiles of rows come one after the other, so that blocks that run at
 // the same time have few tiles of outputs between them.
 template <typename TILE> struct llm42__leaf_work {
-    int part, share, row_tiles, tiles;  // tiles: of rows x SHARE tiles of outputs
+    int part, share, row_tiles, tiles;  // of a cluster
     __device__ __forceinline__ llm42__leaf_work(int rows, int n) {
         const int rank = (int)llm42__block_in_cluster();
         part = rank / TILE::SHARE, share = rank % TILE::SHARE;
-        row_tiles = (rows + TILE::ROWS - 1) / TILE::ROWS;
-        tiles = row_tiles * (n / (TILE::OUTPUTS * TILE::SHARE));
+        row_tiles = (rows + TILE::ROWS * TILE::SHARE_W - 1) / (TILE::ROWS * TILE::SHARE_W);
+        tiles = row_tiles * (n / (TILE::OUTPUTS * TILE::SHARE_X));
     }
     __device__ __forceinline__ int first() const { return (int)blockIdx.x / TILE::BLOCKS; }
     __device__ __forceinline__ int stride() const { return (int)gridDim.x / TILE::BLOCKS; }
-    __device__ __forceinline__ int row0(int tile) const { return tile % row_tiles * TILE::ROWS; }
+    __device__ __forceinline__ int row0(int tile) const {
+        return (tile % row_tiles * TILE::SHARE_W + share % TILE::SHARE_W) * TILE::ROWS;
+    }
     __device__ __forceinline__ int n0(int tile) const {
-        return (tile / row_tiles * TILE::SHARE + share) * TILE::OUTPUTS;
+        return (tile / row_tiles * TILE::SHARE_X + share % TILE::SHARE_X) * TILE::OUTPUTS;
     }
 };
 
@@ -805,21 +816,25 @@ template <int STAGES> struct llm42__ring_place {
 template <typename TILE>
 __device__ __forceinline__ void llm42__fill_stages(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t shared,
                                                    llm42__leaf_work<TILE> work, int terms) {
-    enum { X_ROWS = TILE::ROWS / TILE::SHARE };  // that this block copies
+    enum { X_ROWS = TILE::ROWS / TILE::SHARE_X, W_ROWS = TILE::OUTPUTS / TILE::SHARE_W };  // that this block copies
     const int chunks = TILE::LEAVES * terms / TILE::CHUNK, k0 = work.part * TILE::LEAVES * terms,
               ahead = LLM42__MIN(chunks, (int)TILE::STAGES);
     const uint16_t sharers = (uint16_t)(((1 << TILE::SHARE) - 1) << work.part * TILE::SHARE);
+    auto copy = [&](uint32_t to, const CUtensorMap *map, int chunk, int row, uint32_t full, int share) {
+        if (share == 1) llm42__copy_box(to, map, k0 + chunk * TILE::CHUNK, row, full);
+        else llm42__copy_box_to(to, map, k0 + chunk * TILE::CHUNK, row, full, sharers);
+    };
     auto load_w = [&](int stage, int tile, int chunk) {
         const uint32_t full = shared + TILE::FULL_AT + 8 * stage;
+        const int first = work.share % TILE::SHARE_W * W_ROWS;
         llm42__mbarrier_expect(full, TILE::STAGE);
-        llm42__copy_box(shared + stage * TILE::STAGE, w_map, k0 + chunk * TILE::CHUNK, work.n0(tile), full);
+        copy(shared + stage * TILE::STAGE + first * TILE::ROW, w_map, chunk, work.n0(tile) + first, full,
+             TILE::SHARE_W);
     };
     auto load_x = [&](int stage, int tile, int chunk) {
-        const uint32_t full = shared + TILE::FULL_AT + 8 * stage,
-                       to = shared + stage * TILE::STAGE + TILE::W_BYTES + work.share * X_ROWS * TILE::ROW;
-        const int column = k0 + chunk * TILE::CHUNK, row = work.row0(tile) + work.share * X_ROWS;
-        if (TILE::SHARE == 1) llm42__copy_box(to, x_map, column, row, full);
-        else llm42__copy_box_to(to, x_map, column, row, full, sharers);
+        const uint32_t full = shared + TILE::FULL_AT + 8 * stage, at = shared + stage * TILE::STAGE + TILE::W_BYTES;
+        const int first = work.share % TILE::SHARE_X * X_ROWS;
+        copy(at + first * TILE::ROW, x_map, chunk, work.row0(tile) + first, full, TILE::SHARE_X);
     };
     for (int i = 0; i < ahead; i++) load_w(i, work.first(), i);
     llm42__wait_for_previous();
@@ -1071,17 +1086,17 @@ __device__ __forceinline__ void llm42__multiply_tiles(unsigned char *shared, llm
 #endif
 
 // Shapes: x [R, k] and w [n, k], by their maps -> y [R, n] = x w^T, where k = SPLIT x LEAVES x terms, terms is a
-// multiple of 64 and n of 128 x SHARE. Work: see llm42__leaf_tile. With SPLIT a cluster has one tile, else clusters
-// stride over tiles.
+// multiple of 64 and n of the outputs of a cluster. Work: see llm42__leaf_tile. With SPLIT a cluster has one tile, else
+// clusters stride over tiles.
 // Order: in each leaf the sequential order (wgmma takes 16 terms at a time, as mma does, from zero on), then the
 // leaves' tree. It depends on k and the leaves alone.
-template <int ROWS, int SPLIT, int SHARE, int LEAVES, typename OUT>
+template <int ROWS, int SPLIT, int SHARE, bool OF_W, int LEAVES, typename OUT>
 __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
     llm42__k_leaves(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, OUT *y,
                     const __grid_constant__ llm42__owners owners, int rows, int n, int terms) {
 #if LLM42__WARPGROUPS
     extern __shared__ __align__(1024) unsigned char shared[];
-    using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, LEAVES>;
+    using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, OF_W, LEAVES>;
     const uint32_t base = llm42__shared_address(shared);
     const llm42__leaf_work<tile> work(rows, n);
     if (threadIdx.x == 0) {
@@ -1129,18 +1144,19 @@ static cudaError_t llm42__map_matrix(CUtensorMap *map, const llm42__bf16 *from, 
     return cudaSuccess;
 }
 
-template <int ROWS, int SPLIT, int SHARE, int LEAVES, typename OUT>
+template <int ROWS, int SPLIT, int SHARE, bool OF_W, int LEAVES, typename OUT>
 static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *w, OUT *y, int rows, int n, int k,
                                        const llm42__leaves &leaves, int processors, cudaStream_t stream) {
-    using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, LEAVES>;
-    auto kernel = llm42__k_leaves<ROWS, SPLIT, SHARE, LEAVES, OUT>;
+    using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, OF_W, LEAVES>;
+    auto kernel = llm42__k_leaves<ROWS, SPLIT, SHARE, OF_W, LEAVES, OUT>;
     CUtensorMap w_map, x_map;
-    cudaError_t error = llm42__map_matrix(&w_map, w, n, k, tile::OUTPUTS);
-    if (error == cudaSuccess) error = llm42__map_matrix(&x_map, x, rows, k, ROWS / SHARE);
+    cudaError_t error = llm42__map_matrix(&w_map, w, n, k, tile::OUTPUTS / tile::SHARE_W);
+    if (error == cudaSuccess) error = llm42__map_matrix(&x_map, x, rows, k, ROWS / tile::SHARE_X);
     if (error == cudaSuccess)
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile::BYTES);
     if (error != cudaSuccess) return error;
-    const int tiles = (rows + ROWS - 1) / ROWS * (n / (tile::OUTPUTS * SHARE)),
+    const int tiles = (rows + ROWS * tile::SHARE_W - 1) / (ROWS * tile::SHARE_W) *
+                      (n / (tile::OUTPUTS * tile::SHARE_X)),
               most = LLM42__MAX(1, processors / tile::BLOCKS), rounds = SPLIT > 1 ? 1 : (tiles + most - 1) / most,
               clusters = (tiles + rounds - 1) / rounds;
     return llm42__launch_clusters(tile::BLOCKS, kernel, dim3((unsigned)(clusters * tile::BLOCKS)), dim3(tile::THREADS),
@@ -1148,38 +1164,44 @@ static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *
 }
 
 // A llm42__tile_fn.
-template <int ROWS, int SPLIT, int SHARE, typename OUT>
+template <int ROWS, int SPLIT, int SHARE, bool OF_W, typename OUT>
 static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
                                     llm42__groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
     auto as = [&](auto fn) { return fn(x, w, (OUT *)y, rows, n, k, leaves, processors, stream); };
-    if (leaves.terms % 64 || leaves.count * leaves.terms != k || n % (128 * SHARE)) return cudaErrorNotSupported;
+    if (leaves.terms % 64 || leaves.count * leaves.terms != k || n % (OF_W ? 128 : 128 * SHARE))
+        return cudaErrorNotSupported;
     if constexpr (SPLIT <= 4)
-        if (leaves.count == 2 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 2, OUT>);
+        if (leaves.count == 2 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, OF_W, 2, OUT>);
     if constexpr (SPLIT <= 2)
-        if (leaves.count == 4 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 4, OUT>);
+        if (leaves.count == 4 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, OF_W, 4, OUT>);
     if constexpr (SPLIT == 1)
-        if (leaves.count == 8) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 8, OUT>);
+        if (leaves.count == 8) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, OF_W, 8, OUT>);
     if constexpr (SPLIT > 1)
-        if (leaves.count == SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 1, OUT>);
+        if (leaves.count == SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, OF_W, 1, OUT>);
     return cudaErrorNotSupported;
 }
 
-// The builds of llm42__k_leaves that algorithms are chosen from. All give the bits of llm42__k_matmul with leaves. On
-// an H200 (8B, 8 leaves) the first three are the fastest up to 256 rows. The others follow: alone for few rows more, in
-// pairs that share x for many. Clusters of four blocks were slower: only 30 of them run at a time.
+// The builds of llm42__k_leaves that algorithms are chosen from. All give the bits of llm42__k_matmul with leaves. With
+// 4,096 outputs there are 32 tiles of outputs. So up to four tiles of rows run at once on the 132 multiprocessors of an
+// H200, and with five the time is twice as long. Tiles of 80, 96 and 112 rows share 320, 384, 448 rows and multiples of
+// them evenly. Up to 256 rows pairs of blocks that share the leaves are the fastest (8B, 8 leaves), beyond them pairs
+// that share w, and from 1,280 rows on some that share x. Clusters of four blocks were slower: only 30 run at a time.
 typedef struct llm42__leaf_kind {
     const char *name;
-    int rows, split, share;
+    int rows, split, outputs;  // n must be a multiple of the outputs of a cluster
     llm42__tile_fn *bf16, *fp32;
 } llm42__leaf_kind;
-#define LLM42__LEAF_KIND(ROWS, SPLIT, SHARE)                                                                       \
-    {                                                                                                              \
-        "leaf" #ROWS "x" #SPLIT "x" #SHARE, ROWS, SPLIT, SHARE, llm42__cu_leaves<ROWS, SPLIT, SHARE, llm42__bf16>, \
-            llm42__cu_leaves<ROWS, SPLIT, SHARE, float>                                                            \
+#define LLM42__LEAF_KIND(ROWS, SPLIT, SHARE, W)                                              \
+    {                                                                                        \
+        "leaf" #ROWS "x" #SPLIT "x" #SHARE W, ROWS, SPLIT, sizeof W > 1 ? 128 : 128 * SHARE, \
+            llm42__cu_leaves<ROWS, SPLIT, SHARE, (sizeof W > 1), llm42__bf16>,               \
+            llm42__cu_leaves<ROWS, SPLIT, SHARE, (sizeof W > 1), float>                      \
     }
-static const llm42__leaf_kind llm42__leaf_kinds[] = {LLM42__LEAF_KIND(64, 2, 1), LLM42__LEAF_KIND(96, 2, 1),
-                                                     LLM42__LEAF_KIND(128, 2, 1), LLM42__LEAF_KIND(128, 1, 1),
-                                                     LLM42__LEAF_KIND(128, 1, 2)};
+static const llm42__leaf_kind llm42__leaf_kinds[] = {
+    LLM42__LEAF_KIND(64, 2, 1, ""),  LLM42__LEAF_KIND(80, 2, 1, ""),   LLM42__LEAF_KIND(96, 2, 1, ""),
+    LLM42__LEAF_KIND(112, 2, 1, ""), LLM42__LEAF_KIND(128, 2, 1, ""),  LLM42__LEAF_KIND(80, 1, 2, "w"),
+    LLM42__LEAF_KIND(96, 1, 2, "w"), LLM42__LEAF_KIND(112, 1, 2, "w"), LLM42__LEAF_KIND(128, 1, 2, "w"),
+    LLM42__LEAF_KIND(112, 1, 2, ""), LLM42__LEAF_KIND(128, 1, 2, "")};
 #undef LLM42__LEAF_KIND
 enum { LLM42__LEAF_KINDS = sizeof llm42__leaf_kinds / sizeof *llm42__leaf_kinds };
 

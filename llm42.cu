@@ -2389,7 +2389,7 @@ static bool llm42__leaf_kind_serves(const llm42__cuda *cu, int product, const ll
     llm42__product_shape(cu, product, &n, &k);
     const int more = (rows + kind->rows - 1) / kind->rows * kind->rows - rows;
     return cu->device.major == 9 && algorithm->leaves && leaves.count > 1 && leaves.count % kind->split == 0 &&
-           leaves.terms % 64 == 0 && leaves.count * leaves.terms == k && n % (128 * kind->share) == 0 &&
+           leaves.terms % 64 == 0 && leaves.count * leaves.terms == k && n % kind->outputs == 0 &&
            (rows <= 64 ? kind->rows == 64 : more < 32 || 4 * more < rows);
 }
 
@@ -2752,7 +2752,7 @@ static std::string llm42__algorithm_header(const llm42__cuda *cu) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "%s15\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
+             "%s16\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
              "schedules: %s\n# logits: %s\n# router logits: %s\n# ranks: %d\n# leaves: %d\n",
              llm42__algorithm_title, cu->device.name, cu->device.major, cu->device.minor, driver, runtime,
              llm42__lt_version(cu), cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",

@@ -858,7 +858,7 @@ static bool comes_back(llm42__cuda *cu, int product, int tile, bool leaves, int 
 
 // Kernels with leaves by warpgroups are offered for what they can compute, and taken from a file only for that.
 static void check_leaf_kinds(void) {
-    enum { KIND = LLM42__TILE_KINDS + 2, OF_128 = 128 };
+    enum { KIND = LLM42__TILE_KINDS + 4, OF_128 = 128 };  // leaf128x2x1
     for (int leaves : {2, 4, 8}) {
         llm42__cuda cu = leaf_backend(leaves, 14336);
         for (int rows : cu.buckets)

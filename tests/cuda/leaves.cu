@@ -122,7 +122,7 @@ static void check_kind(const bench *b, const llm42__leaf_kind *kind) {
     int compared = 0, same = 0, controls = 0, others = 0, owned = 0, same_owned = 0;
     for (int i = 0; i < SHAPES; i++) {
         const shape s = shape_of(i);
-        if (s.leaves.count % kind->split || s.n % (128 * kind->share)) continue;
+        if (s.leaves.count % kind->split || s.n % kind->outputs) continue;
         fill(b, s, 42 + 2 * (uint64_t)i);
         llm42__tile_fn *fn = s.fp32 ? reference->parts : reference->joined;
         if (!run(b, s, fn, s.leaves, b->want) || !run(b, s, s.fp32 ? kind->fp32 : kind->bf16, s.leaves, b->y)) return;
