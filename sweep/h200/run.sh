@@ -6,7 +6,8 @@
 #     bash sweep/h200/run.sh workloads-fixed    the same, 1024 tokens in and 256 out
 #     bash sweep/h200/run.sh choice             what decided the parameters of preset dvr
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
-#     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape; RANKS=2: on two GPUs
+#     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape; RANKS=2: on two GPUs;
+#                                               LEAVES=8: with eight leaves
 #     BASE42=FOLDER bash sweep/h200/run.sh calibrate-base42    the same of base42
 #     BASE42=FOLDER bash sweep/h200/run.sh margins         flips by the margin of the largest logit
 #     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group, and shares of deterministic requests
@@ -53,8 +54,10 @@ calibrate)
     # Lengths, prompts and policies are those of the grids below. Flips do not stop at --seconds: they take 160 s more.
     name=h200-llama-3.1-8b
     [ "$RANKS" = 1 ] || name=h200x$RANKS-llama-3.1-8b
+    [ "${LEAVES:-1}" = 1 ] || name+=-leaves
     "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --calibrate "$OUT/$name.tsv" \
-        --tensor-parallel "$RANKS" --prompts random --flip-requests "${REQUESTS:-160}" --seconds 200
+        --tensor-parallel "$RANKS" --leaves "${LEAVES:-1}" --prompts random --flip-requests "${REQUESTS:-160}" \
+        --seconds 200
     ;;
 calibrate-base42)
     need_base42
