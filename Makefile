@@ -243,7 +243,7 @@ $(NVCC_PROGRAMS): $(B)/.cuda_flags
 	$(if $(V),,@echo "  building $@"; )$(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) \
 	    $(filter tests/cuda/%.cu %.o,$^) $(addprefix -Xcompiler ,$(OMP)) \
 	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt $(NVCC_NCCL) -o $@
-# kernels includes llm42.cu. nvcc optimises its kernels side by side where it can.
+# kernels includes llm42.cu. (With --split-compile ptxas would serialise wgmma in the kernels for leaves.)
 $(B)/kernels_main.o: sweep/kernels/main.c $(B)/.flags
 	$(if $(V),,@echo "  building $@"; )$(CC) $(CFLAGS) $(REQUIRED) $(OMP) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 $(B)/kernels_measure.o: sweep/kernels/measure.cu $(wildcard sweep/kernels/*.h) llm42.cu kernels.cu llm42.h \

@@ -739,8 +739,8 @@ __global__ void __launch_bounds__(256) llm42__k_join(const float *parts, size_t 
 
 // A block computes 128 outputs of ROWS rows at a time. One of its three warpgroups starts copies, the other two take 64
 // outputs each. A cluster of SPLIT x SHARE blocks works together. SPLIT blocks have the same outputs and each a part of
-// the leaves. SHARE blocks have one operand in common, and each copies a part of it for all of them: x (the blocks have
-// the same rows and other outputs) or, with OF_W, w (the same outputs and other rows).
+// the leaves. SHARE blocks have one operand in common, and each copies a part of it for all of them. Without OF_W it is
+// x: they have the same rows and other outputs. With OF_W it is w: they have the same outputs and other rows.
 //
 // Shared memory of a block:
 //   stages     a ring; a stage holds a chunk of 64 terms, of w and of x
@@ -786,7 +786,7 @@ __device__ __forceinline__ int llm42__warp() { return __shfl_sync(0xffffffffu, (
 // A block's place in its cluster and in the work: tiles of rows come one after the other, so that blocks that run at
 // the same time have few tiles of outputs between them.
 template <typename TILE> struct llm42__leaf_work {
-    int part, share, row_tiles, tiles;  // of a cluster
+    int part, share, row_tiles, tiles;  // row_tiles and tiles: as many blocks wide or high as clusters are
     __device__ __forceinline__ llm42__leaf_work(int rows, int n) {
         const int rank = (int)llm42__block_in_cluster();
         part = rank / TILE::SHARE, share = rank % TILE::SHARE;
@@ -1182,10 +1182,11 @@ static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, 
 }
 
 // The builds of llm42__k_leaves that algorithms are chosen from. All give the bits of llm42__k_matmul with leaves. With
-// 4,096 outputs there are 32 tiles of outputs. So up to four tiles of rows run at once on the 132 multiprocessors of an
-// H200, and with five the time is twice as long. Tiles of 80, 96 and 112 rows share 320, 384, 448 rows and multiples of
-// them evenly. Up to 256 rows pairs of blocks that share the leaves are the fastest (8B, 8 leaves), beyond them pairs
-// that share w, and from 1,280 rows on some that share x. Clusters of four blocks were slower: only 30 run at a time.
+// 4,096 outputs there are 32 tiles of outputs, so that up to four tiles of rows run at once on the 132 multiprocessors
+// of an H200. Tiles of 80, 96, 112 and 128 rows divide 320, 384, 448 and 512 rows, and multiples of them, evenly. Of
+// these builds pairs of blocks that divide the leaves (SPLIT) are the fastest up to 256 rows (8B, 8 leaves), beyond
+// them pairs that share w, and for 1,792 and 2,048 rows pairs that share x. Clusters of four blocks were slower: only
+// 30 run at a time. W: "w" shares w.
 typedef struct llm42__leaf_kind {
     const char *name;
     int rows, split, outputs;  // n must be a multiple of the outputs of a cluster

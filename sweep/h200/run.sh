@@ -54,7 +54,7 @@ calibrate)
     # Lengths, prompts and policies are those of the grids below. Flips do not stop at --seconds: they take 160 s more.
     name=h200-llama-3.1-8b
     [ "$RANKS" = 1 ] || name=h200x$RANKS-llama-3.1-8b
-    [ "${LEAVES:-1}" = 1 ] || name+=-leaves
+    [ "${LEAVES:-1}" = 1 ] || name+="-leaves$LEAVES"
     "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --calibrate "$OUT/$name.tsv" \
         --tensor-parallel "$RANKS" --leaves "${LEAVES:-1}" --prompts random --flip-requests "${REQUESTS:-160}" \
         --seconds 200
