@@ -2381,7 +2381,8 @@ static llm42_result llm42__lt_candidates(llm42__cuda *cu, int product, int rows,
     return LLM42_OK;
 }
 
-// True if an algorithm of leaf kind can compute a product, and does not compute far more rows than there are.
+// True if an algorithm of leaf kind can compute a product, and its tiles do not have far more rows than there are. (A
+// pair that shares w may have a tile of no rows. It costs little.)
 static bool llm42__leaf_kind_serves(const llm42__cuda *cu, int product, const llm42__algorithm *algorithm, int rows) {
     const llm42__leaf_kind *kind = llm42__leaf_kind_of(algorithm);
     const llm42__leaves leaves = llm42__leaves_of(cu, product);

@@ -625,7 +625,7 @@ typedef struct llm42_calibration {
     char source[256], device[128], model[128];
     char forced[256];     // why build/bench wrote it only with --force, so that its times are doubtful; "": nothing
     int devices;          // that the times are of
-    int leaves;           // llm42_engine_desc.leaves of the INVARIANT passes; build/sweep refuses other numbers
+    int leaves;           // of the INVARIANT passes: the larger of .leaves and .tensor_parallel of an engine's desc
     int64_t kv_tokens;    // KV pool, tokens; 0: not known
     double undivided_ms;  // of each pass: what more devices do not shorten
     llm42_exchange_table exchange,

@@ -78,7 +78,7 @@ static const axis axes[AXES] = {
               .high = 1e15},
     [TENSOR_PARALLEL] = {"tensor-parallel", "1", "ranks (devices) that share the model: 1, 2, 4, 8", .number = true,
                          .whole = true, .low = 1, .high = 8},
-    [LEAVES] = {"leaves", "1", "parts into which INVARIANT passes cut sums that ranks share: 1, 2, 4, 8",
+    [LEAVES] = {"leaves", "1", "INVARIANT passes cut sums that ranks share into 1, 2, 4 or 8; sim: the calibration's",
                 .number = true, .whole = true, .low = 1, .high = 8},
     [REPLICAS] = {"replicas", "1", "sim: a fleet of so many engines behind a router", .number = true, .whole = true,
                   .low = 1, .high = FLEET_MOST},

@@ -550,12 +550,14 @@ static void check_ranks(const sweep *s) {
                 2, "%s: %d: must be 1, 2, 4 or 8, and fit the model's %d heads, %d KV heads and feed-forward width %d",
                 args_can_cut(c, ranks, true) ? "--leaves" : "--tensor-parallel",
                 args_can_cut(c, ranks, true) ? leaves : ranks, c->heads, c->kv_heads, c->ffn);
-        if (s->sim && !s->grid.hidden[LEAVES] && cell_value(&s->grid, &s->grid.cells[i], LEAVES) &&
-            leaves != s->calibration->leaves)
+        // There are at least as many leaves as ranks. With --slowdown INVARIANT passes have no times of their own.
+        const int known = s->sim ? s->calibration->leaves : 0;
+        if (s->sim && !s->grid.hidden[LEAVES] && cell_value(&s->grid, &s->grid.cells[i], LEAVES) && leaves != known &&
+            (leaves > ranks || known > ranks) && cell_number(&s->grid, &s->grid.cells[i], SLOWDOWN, 0) == 0)
             args_fail(2,
                       "--leaves: %d: the INVARIANT passes of calibration %s have %d: build/bench --calibrate FILE "
                       "--leaves %d measures one",
-                      leaves, s->calibration->name, s->calibration->leaves, leaves);
+                      leaves, s->calibration->name, known, leaves);
     }
 }
 

@@ -493,10 +493,14 @@ for leaves in 1 2,4; do
     refuses 2 "--leaves: ${leaves#2,}: the INVARIANT passes of calibration leaves have 2: build/bench --calibrate FILE" \
         "${two_leaves[@]}" --mode batch_invariant --leaves "$leaves"
 done
-for given in "" "--leaves 2" "--leaves 1 --mode nondeterministic"; do
+for given in "" "--leaves 2" "--leaves 1 --mode nondeterministic" "--leaves 4 --slowdown 2"; do
     # shellcheck disable=SC2086
     check "leaves of a calibration: $given" "$sweep" "${two_leaves[@]}" --mode batch_invariant $given --out "$dir/out.tsv"
 done
+check "ranks are leaves, too" "$sweep" --calibration "$dir/two.tsv" --tensor-parallel 2 --leaves 2 --requests 20 \
+    --mode batch_invariant --qps offline --quiet --out "$dir/other.tsv"
+refuses 2 "--leaves: 4: the INVARIANT passes of calibration two have 1" --calibration "$dir/two.tsv" --tensor-parallel 2 \
+    --leaves 4 --mode batch_invariant
 check "results name the leaves" grep -q '^# leaves: 2, of INVARIANT passes$' "$dir/out.tsv"
 refuses 2 '--tensor-parallel: 8: must be 1, 2, 4 or 8, and fit the model.s 4 heads' --backend cpu --tensor-parallel 1,8 \
     --requests 1 --workload fixed:4x4 --qps offline

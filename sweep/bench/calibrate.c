@@ -265,7 +265,8 @@ static void calibration_keys(const bench *b, const steadiness *steady, const fli
     else
         fprintf(file, "# device: %s, %d thread%s\n", processor_name(name, sizeof name), (int)s->threads,
                 s->threads > 1 ? "s" : "");
-    fprintf(file, "# devices: %d\n# leaves: %d\n", used_devices(b), (int)s->leaves);
+    const int64_t leaves = s->leaves > s->tensor_parallel ? s->leaves : s->tensor_parallel;
+    fprintf(file, "# devices: %d\n# leaves: %d\n", used_devices(b), (int)leaves);
     fprintf(file, "# model: %.*s\n", (int)strcspn(model, synthetic ? "," : ""), model);
     double token = (double)llm42_kv_token_bytes(&b->model->config, s->compute);
     fprintf(file, "# time_unit: ms\n# kv_tokens: %.0f\n# padding: %s\n",
