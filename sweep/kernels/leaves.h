@@ -6,7 +6,7 @@
 //     tile         the fastest of our tile kernels with leaves (llm42__k_matmul)
 //     leaf         the fastest of our kernels for leaves (llm42__k_leaves)
 //     join         the join alone
-enum { LEAST_LEAF_ROWS = 16, MOST_LEAF_ROWS = 2048 };
+enum { LEAST_LEAF_ROWS = 16, ALL_LEAF_ROWS = 256, MOST_LEAF_ROWS = 2048 };
 
 // The fastest of those that fit. *us: infinite if there is none. What cannot run here is left out.
 template <typename FITS>
@@ -89,8 +89,13 @@ static llm42_result measure_leaves(const bench *b, llm42_error *error) {
     device_memory memory;
     llm42__bf16 *y;
     LLM42__TRY(memory.take(&y, (size_t)cu->max_rows * (size_t)cu->Dp, error));
+    // Numbers of rows that passes are padded to: from ALL_LEAF_ROWS on all of them, because tiles fit some far better
+    // than others.
     for (int product : {LLM42__O, LLM42__DOWN})
-        for (int rows = LEAST_LEAF_ROWS; rows <= std::min<int>(MOST_LEAF_ROWS, cu->max_rows); rows *= 2)
-            LLM42__TRY(leaves_at(b, product, rows, y, error));
+        for (int rows : cu->buckets) {
+            const bool power = (rows & (rows - 1)) == 0;
+            if (rows >= LEAST_LEAF_ROWS && rows <= MOST_LEAF_ROWS && (power || rows >= ALL_LEAF_ROWS))
+                LLM42__TRY(leaves_at(b, product, rows, y, error));
+        }
     return LLM42_OK;
 }
