@@ -755,6 +755,8 @@ template <int ROWS_, int SPLIT_, int SHARE_, bool OF_W, int LEAVES_> struct llm4
         SHARE_W = OF_W ? SHARE_ : 1,
         LEAVES = LEAVES_,  // of a block
         OUTPUTS = 128,
+        CLUSTER_ROWS = ROWS * SHARE_W,
+        CLUSTER_OUTPUTS = OUTPUTS * SHARE_X,
         CHUNK = 64,
         WARPS = 8,
         THREADS = 128 + WARPS * 32,
@@ -790,16 +792,16 @@ template <typename TILE> struct llm42__leaf_work {
     __device__ __forceinline__ llm42__leaf_work(int rows, int n) {
         const int rank = (int)llm42__block_in_cluster();
         part = rank / TILE::SHARE, share = rank % TILE::SHARE;
-        row_tiles = (rows + TILE::ROWS * TILE::SHARE_W - 1) / (TILE::ROWS * TILE::SHARE_W);
-        tiles = row_tiles * (n / (TILE::OUTPUTS * TILE::SHARE_X));
+        row_tiles = (rows + TILE::CLUSTER_ROWS - 1) / TILE::CLUSTER_ROWS;
+        tiles = row_tiles * (n / TILE::CLUSTER_OUTPUTS);
     }
     __device__ __forceinline__ int first() const { return (int)blockIdx.x / TILE::BLOCKS; }
     __device__ __forceinline__ int stride() const { return (int)gridDim.x / TILE::BLOCKS; }
     __device__ __forceinline__ int row0(int tile) const {
-        return (tile % row_tiles * TILE::SHARE_W + share % TILE::SHARE_W) * TILE::ROWS;
+        return tile % row_tiles * TILE::CLUSTER_ROWS + share % TILE::SHARE_W * TILE::ROWS;
     }
     __device__ __forceinline__ int n0(int tile) const {
-        return (tile / row_tiles * TILE::SHARE_X + share % TILE::SHARE_X) * TILE::OUTPUTS;
+        return tile / row_tiles * TILE::CLUSTER_OUTPUTS + share % TILE::SHARE_X * TILE::OUTPUTS;
     }
 };
 
@@ -1155,8 +1157,7 @@ static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *
     if (error == cudaSuccess)
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile::BYTES);
     if (error != cudaSuccess) return error;
-    const int tiles = (rows + ROWS * tile::SHARE_W - 1) / (ROWS * tile::SHARE_W) *
-                      (n / (tile::OUTPUTS * tile::SHARE_X)),
+    const int tiles = (rows + tile::CLUSTER_ROWS - 1) / tile::CLUSTER_ROWS * (n / tile::CLUSTER_OUTPUTS),
               most = LLM42__MAX(1, processors / tile::BLOCKS), rounds = SPLIT > 1 ? 1 : (tiles + most - 1) / most,
               clusters = (tiles + rounds - 1) / rounds;
     return llm42__launch_clusters(tile::BLOCKS, kernel, dim3((unsigned)(clusters * tile::BLOCKS)), dim3(tile::THREADS),
@@ -1168,7 +1169,8 @@ template <int ROWS, int SPLIT, int SHARE, bool OF_W, typename OUT>
 static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
                                     llm42__groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
     auto as = [&](auto fn) { return fn(x, w, (OUT *)y, rows, n, k, leaves, processors, stream); };
-    if (leaves.terms % 64 || leaves.count * leaves.terms != k || n % (OF_W ? 128 : 128 * SHARE))
+    if (leaves.terms % 64 || leaves.count * leaves.terms != k ||
+        n % llm42__leaf_tile<ROWS, SPLIT, SHARE, OF_W, 1>::CLUSTER_OUTPUTS)
         return cudaErrorNotSupported;
     if constexpr (SPLIT <= 4)
         if (leaves.count == 2 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, OF_W, 2, OUT>);
@@ -1192,11 +1194,12 @@ typedef struct llm42__leaf_kind {
     int rows, split, outputs;  // n must be a multiple of the outputs of a cluster
     llm42__tile_fn *bf16, *fp32;
 } llm42__leaf_kind;
-#define LLM42__LEAF_KIND(ROWS, SPLIT, SHARE, W)                                              \
-    {                                                                                        \
-        "leaf" #ROWS "x" #SPLIT "x" #SHARE W, ROWS, SPLIT, sizeof W > 1 ? 128 : 128 * SHARE, \
-            llm42__cu_leaves<ROWS, SPLIT, SHARE, (sizeof W > 1), llm42__bf16>,               \
-            llm42__cu_leaves<ROWS, SPLIT, SHARE, (sizeof W > 1), float>                      \
+#define LLM42__LEAF_KIND(ROWS, SPLIT, SHARE, W)                                       \
+    {                                                                                 \
+        "leaf" #ROWS "x" #SPLIT "x" #SHARE W, ROWS, SPLIT,                            \
+            llm42__leaf_tile<ROWS, SPLIT, SHARE, (sizeof W > 1), 1>::CLUSTER_OUTPUTS, \
+            llm42__cu_leaves<ROWS, SPLIT, SHARE, (sizeof W > 1), llm42__bf16>,        \
+            llm42__cu_leaves<ROWS, SPLIT, SHARE, (sizeof W > 1), float>               \
     }
 static const llm42__leaf_kind llm42__leaf_kinds[] = {
     LLM42__LEAF_KIND(64, 2, 1, ""),  LLM42__LEAF_KIND(80, 2, 1, ""),   LLM42__LEAF_KIND(96, 2, 1, ""),

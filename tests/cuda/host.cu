@@ -858,22 +858,25 @@ static bool comes_back(llm42__cuda *cu, int product, int tile, bool leaves, int 
 
 // Kernels with leaves by warpgroups are offered for what they can compute, and taken from a file only for that.
 static void check_leaf_kinds(void) {
-    enum { KIND = LLM42__TILE_KINDS + 4, OF_128 = 128 };  // leaf128x2x1
+    enum { OF_128 = 128 };
+    int of_128 = 0;
+    while (strcmp(llm42__leaf_kinds[of_128].name, "leaf128x2x1")) of_128++;
+    const int kind = LLM42__TILE_KINDS + of_128;
     for (int leaves : {2, 4, 8}) {
         llm42__cuda cu = leaf_backend(leaves, 14336);
         for (int rows : cu.buckets)
             for (int product : {LLM42__O, LLM42__DOWN})
                 check(leaf_kinds_of(&cu, product, rows) > 0, "each number of rows has a kind", rows);
         check(leaf_kinds_of(&cu, LLM42__QKV, 128) == 0, "but not products without leaves", leaves);
-        check(comes_back(&cu, LLM42__DOWN, KIND, true, OF_128) && comes_back(&cu, LLM42__O, KIND, true, OF_128),
+        check(comes_back(&cu, LLM42__DOWN, kind, true, OF_128) && comes_back(&cu, LLM42__O, kind, true, OF_128),
               "a file keeps the kind", leaves);
-        check(!comes_back(&cu, LLM42__DOWN, KIND, false, OF_128), "not without leaves", leaves);
-        check(!comes_back(&cu, LLM42__QKV, KIND, true, OF_128), "nor for another product", leaves);
-        check(!comes_back(&cu, LLM42__DOWN, KIND, true, 1), "nor for far fewer rows", leaves);
+        check(!comes_back(&cu, LLM42__DOWN, kind, false, OF_128), "not without leaves", leaves);
+        check(!comes_back(&cu, LLM42__QKV, kind, true, OF_128), "nor for another product", leaves);
+        check(!comes_back(&cu, LLM42__DOWN, kind, true, 1), "nor for far fewer rows", leaves);
         check(comes_back(&cu, LLM42__DOWN, LLM42__TILE_KINDS - 1, true, OF_128), "tile kernels come back", leaves);
         cu.device.major = 8;
         check(leaf_kinds_of(&cu, LLM42__O, 128) == 0, "other devices have none", leaves);
-        check(!comes_back(&cu, LLM42__DOWN, KIND, true, OF_128), "nor from a file", leaves);
+        check(!comes_back(&cu, LLM42__DOWN, kind, true, OF_128), "nor from a file", leaves);
     }
     llm42__cuda one = leaf_backend(1, 14336), odd = leaf_backend(8, 11008);  // leaves of 1,376 terms
     check(leaf_kinds_of(&one, LLM42__O, 128) == 0 && leaf_kinds_of(&odd, LLM42__DOWN, 128) == 0 &&
