@@ -31,7 +31,7 @@
 typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 13 };
+enum { LLM42__KERNELS = 14 };
 
 // >>kernel-primitives --------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -231,6 +231,8 @@ __device__ __forceinline__ void llm42__group_mma(float (&c)[8][4], const uint32_
 #define LLM42__R48 LLM42__R40 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define LLM42__R56 LLM42__R48 ",%48,%49,%50,%51,%52,%53,%54,%55"
 #define LLM42__R64 LLM42__R56 ",%56,%57,%58,%59,%60,%61,%62,%63"
+#define LLM42__R80 LLM42__R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
+#define LLM42__R96 LLM42__R80 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define LLM42__TWO_FOURS(d, n) LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1])
 #define LLM42__FOUR_FOURS(d, n) LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3])
 #define LLM42__GROUP_MMA(EIGHTS, N, R, A, B, ADD, ...)                                                        \
@@ -246,6 +248,10 @@ LLM42__GROUP_MMA(12, "96", LLM42__R48, "%48", "%49", "%50", LLM42__EIGHT_FOURS(c
 LLM42__GROUP_MMA(14, "112", LLM42__R56, "%56", "%57", "%58", LLM42__EIGHT_FOURS(c, 0), LLM42__FOUR_FOURS(c, 8),
                  LLM42__TWO_FOURS(c, 12))
 LLM42__GROUP_MMA(16, "128", LLM42__R64, "%64", "%65", "%66", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8))
+LLM42__GROUP_MMA(20, "160", LLM42__R80, "%80", "%81", "%82", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8),
+                 LLM42__FOUR_FOURS(c, 16))
+LLM42__GROUP_MMA(24, "192", LLM42__R96, "%96", "%97", "%98", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8),
+                 LLM42__EIGHT_FOURS(c, 16))
 
 __device__ __forceinline__ uint32_t llm42__block_in_cluster() {
     uint32_t rank;
@@ -281,6 +287,10 @@ __device__ __forceinline__ void llm42__mbarrier_arrive(uint32_t barrier) {
 }
 __device__ __forceinline__ void llm42__mbarrier_arrive_in(uint32_t there) {  // an address in a cluster
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
+}
+// The same. What this thread has read or written before comes before what the cluster's blocks do after the phase.
+__device__ __forceinline__ void llm42__mbarrier_release_in(uint32_t there) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
 }
 // Starts a store of 16 bytes into the shared memory of a cluster's block. They count for an mbarrier there.
 __device__ __forceinline__ void llm42__store4_in(uint32_t there, const float (&four)[4], uint32_t barrier_there) {
@@ -408,6 +418,8 @@ typedef struct llm42__leaves {
     int count, terms;
     size_t part_stride;
     llm42__owners owners = {};
+    void *workspace = nullptr;  // of llm42__k_leaves alone: device memory, for sums that wait there
+    size_t workspace_bytes = 0;
 } llm42__leaves;
 
 // Shared memory of llm42__k_matmul: a ring of STAGES stages. A stage holds CHUNK terms of k: first those of the tile's
@@ -739,24 +751,26 @@ __global__ void __launch_bounds__(256) llm42__k_join(const float *parts, size_t 
 
 // A block computes 128 outputs of ROWS rows at a time. One of its three warpgroups starts copies, the other two take 64
 // outputs each. A cluster of SPLIT x SHARE blocks works together. SPLIT blocks have the same outputs and each a part of
-// the leaves. SHARE blocks have one operand in common, and each copies a part of it for all of them. Without OF_W it is
-// x: they have the same rows and other outputs. With OF_W it is w: they have the same outputs and other rows.
+// the leaves. SHARE blocks have the same outputs and other rows. Each of them copies a part of w for all of them.
 //
 // Shared memory of a block:
 //   stages     a ring; a stage holds a chunk of 64 terms, of w and of x
-//   scratch    of each of the eight warps: sums of leaves 0 to 3 while others are summed, other blocks' sums, outputs
-//   mbarriers  full and empty of each stage; joined of each warp
-template <int ROWS_, int SPLIT_, int SHARE_, bool OF_W, int LEAVES_> struct llm42__leaf_tile {
+//   scratch    of each of the eight warps: sums of leaves while others are summed, other blocks' sums, outputs
+//   mbarriers  full and empty of each stage; ready and joined of each warp
+//
+// Registers hold sums of three leaves for up to 128 rows, but only of two for more. Then other sums must wait
+// elsewhere: in registers that are left, in the scratch and in device memory (llm42__held_sums). The scratch must leave
+// room for four stages. With three, 192 rows took 40% longer on an H200.
+enum { LLM42__LEAF_OUTPUTS = 128 };
+template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_tile {
     enum {
         ROWS = ROWS_,
         SPLIT = SPLIT_,
         SHARE = SHARE_,
-        SHARE_X = OF_W ? 1 : SHARE_,
-        SHARE_W = OF_W ? SHARE_ : 1,
         LEAVES = LEAVES_,  // of a block
-        OUTPUTS = 128,
-        CLUSTER_ROWS = ROWS * SHARE_W,
-        CLUSTER_OUTPUTS = OUTPUTS * SHARE_X,
+        OUTPUTS = LLM42__LEAF_OUTPUTS,
+        W_ROWS = OUTPUTS / SHARE,  // that the block copies
+        CLUSTER_ROWS = ROWS * SHARE,
         CHUNK = 64,
         WARPS = 8,
         THREADS = 128 + WARPS * 32,
@@ -767,17 +781,30 @@ template <int ROWS_, int SPLIT_, int SHARE_, bool OF_W, int LEAVES_> struct llm4
         W_BYTES = OUTPUTS * ROW,
         STAGE = W_BYTES + ROWS * ROW,
         EIGHT = 4 * 4 * 32,  // bytes of a warp's sums for eight rows, in fp32
-        HELD = LEAVES == 8 ? EIGHTS * EIGHT : OWN * EIGHT / 2,
-        RECEIVED = (SPLIT - 1) * OWN * EIGHT,
-        SCRATCH = HELD > RECEIVED ? HELD : RECEIVED,  // of a warp
         ROOM = 226 * 1024,
+        RECEIVED = (SPLIT - 1) * OWN,  // eights that other blocks send
+        // Where the sums of a pair of leaves and of four leaves wait, in eights. Registers have room for KEPT beside
+        // the sums of two leaves: they take 208 of a thread's 240. With SPLIT the joining of blocks needs that room.
+        TWO_SETS = ROWS > 128,
+        WAIT = TWO_SETS && LEAVES >= 4,
+        KEPT = WAIT && SPLIT == 1 ? 52 - 2 * EIGHTS : 0,
+        PAIR_KEPT = LEAVES == 4 ? KEPT : 0,
+        SPARE = (ROOM - 4 * STAGE) / (WARPS * EIGHT),
+        PAIR_IN_SCRATCH = WAIT ? LLM42__MIN(SPARE, EIGHTS - PAIR_KEPT) : 0,
+        PAIR_IN_WORKSPACE = WAIT ? EIGHTS - PAIR_KEPT - PAIR_IN_SCRATCH : 0,
+        FOUR_IN_WORKSPACE = TWO_SETS && LEAVES == 8 ? EIGHTS - KEPT : 0,
+        HELD = !TWO_SETS && LEAVES == 8 ? EIGHTS : PAIR_IN_SCRATCH,
+        SCRATCH = LLM42__MAX(HELD, LLM42__MAX(RECEIVED, (OWN + 1) / 2)) * EIGHT,  // of a warp
+        IN_WORKSPACE = PAIR_IN_WORKSPACE + FOUR_IN_WORKSPACE,
+        WORKSPACE = WARPS * IN_WORKSPACE * EIGHT,
         FIT = (ROOM - WARPS * SCRATCH) / STAGE,
         STAGES = FIT < 8 ? FIT : 8,
         SCRATCH_AT = STAGES * STAGE,
         FULL_AT = SCRATCH_AT + WARPS * SCRATCH,
         EMPTY_AT = FULL_AT + 8 * STAGES,
         JOINED_AT = EMPTY_AT + 8 * STAGES,
-        BYTES = JOINED_AT + 8 * WARPS
+        READY_AT = JOINED_AT + 8 * WARPS,
+        BYTES = READY_AT + 8 * WARPS
     };
 };
 
@@ -788,21 +815,19 @@ __device__ __forceinline__ int llm42__warp() { return __shfl_sync(0xffffffffu, (
 // A block's place in its cluster and in the work: tiles of rows come one after the other, so that blocks that run at
 // the same time have few tiles of outputs between them.
 template <typename TILE> struct llm42__leaf_work {
-    int part, share, row_tiles, tiles;  // row_tiles and tiles: as many blocks wide or high as clusters are
+    int part, share, row_tiles, tiles;  // a tile here has the rows of all SHARE blocks
     __device__ __forceinline__ llm42__leaf_work(int rows, int n) {
         const int rank = (int)llm42__block_in_cluster();
         part = rank / TILE::SHARE, share = rank % TILE::SHARE;
         row_tiles = (rows + TILE::CLUSTER_ROWS - 1) / TILE::CLUSTER_ROWS;
-        tiles = row_tiles * (n / TILE::CLUSTER_OUTPUTS);
+        tiles = row_tiles * (n / TILE::OUTPUTS);
     }
     __device__ __forceinline__ int first() const { return (int)blockIdx.x / TILE::BLOCKS; }
     __device__ __forceinline__ int stride() const { return (int)gridDim.x / TILE::BLOCKS; }
     __device__ __forceinline__ int row0(int tile) const {
-        return tile % row_tiles * TILE::CLUSTER_ROWS + share % TILE::SHARE_W * TILE::ROWS;
+        return tile % row_tiles * TILE::CLUSTER_ROWS + share * TILE::ROWS;
     }
-    __device__ __forceinline__ int n0(int tile) const {
-        return tile / row_tiles * TILE::CLUSTER_OUTPUTS + share % TILE::SHARE_X * TILE::OUTPUTS;
-    }
+    __device__ __forceinline__ int n0(int tile) const { return tile / row_tiles * TILE::OUTPUTS; }
 };
 
 // A place in the ring, and how often the ring has been gone round, modulo 2.
@@ -818,25 +843,20 @@ template <int STAGES> struct llm42__ring_place {
 template <typename TILE>
 __device__ __forceinline__ void llm42__fill_stages(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t shared,
                                                    llm42__leaf_work<TILE> work, int terms) {
-    enum { X_ROWS = TILE::ROWS / TILE::SHARE_X, W_ROWS = TILE::OUTPUTS / TILE::SHARE_W };  // that this block copies
     const int chunks = TILE::LEAVES * terms / TILE::CHUNK, k0 = work.part * TILE::LEAVES * terms,
               ahead = LLM42__MIN(chunks, (int)TILE::STAGES);
     const uint16_t sharers = (uint16_t)(((1 << TILE::SHARE) - 1) << work.part * TILE::SHARE);
-    auto copy = [&](uint32_t to, const CUtensorMap *map, int chunk, int row, uint32_t full, int share) {
-        if (share == 1) llm42__copy_box(to, map, k0 + chunk * TILE::CHUNK, row, full);
-        else llm42__copy_box_to(to, map, k0 + chunk * TILE::CHUNK, row, full, sharers);
-    };
+    const int first = work.share * TILE::W_ROWS;
     auto load_w = [&](int stage, int tile, int chunk) {
-        const uint32_t full = shared + TILE::FULL_AT + 8 * stage;
-        const int first = work.share % TILE::SHARE_W * W_ROWS;
+        const uint32_t full = shared + TILE::FULL_AT + 8 * stage, at = shared + stage * TILE::STAGE + first * TILE::ROW;
+        const int column = k0 + chunk * TILE::CHUNK, row = work.n0(tile) + first;
         llm42__mbarrier_expect(full, TILE::STAGE);
-        copy(shared + stage * TILE::STAGE + first * TILE::ROW, w_map, chunk, work.n0(tile) + first, full,
-             TILE::SHARE_W);
+        if (TILE::SHARE == 1) llm42__copy_box(at, w_map, column, row, full);
+        else llm42__copy_box_to(at, w_map, column, row, full, sharers);
     };
     auto load_x = [&](int stage, int tile, int chunk) {
-        const uint32_t full = shared + TILE::FULL_AT + 8 * stage, at = shared + stage * TILE::STAGE + TILE::W_BYTES;
-        const int first = work.share % TILE::SHARE_X * X_ROWS;
-        copy(at + first * TILE::ROW, x_map, chunk, work.row0(tile) + first, full, TILE::SHARE_X);
+        llm42__copy_box(shared + stage * TILE::STAGE + TILE::W_BYTES, x_map, k0 + chunk * TILE::CHUNK, work.row0(tile),
+                        shared + TILE::FULL_AT + 8 * stage);
     };
     for (int i = 0; i < ahead; i++) load_w(i, work.first(), i);
     llm42__wait_for_previous();
@@ -927,24 +947,41 @@ template <typename TILE> struct llm42__stage_products {
     }
 };
 
-// A warp's sums in its scratch, and back.
-template <int EIGHTS> __device__ __forceinline__ void llm42__hold(const float (&sum)[EIGHTS][4], float4 *scratch) {
-#pragma unroll
-    for (int e = 0; e < EIGHTS; e++)
-        scratch[e * 32 + threadIdx.x % 32] = make_float4(sum[e][0], sum[e][1], sum[e][2], sum[e][3]);
-}
-template <int EIGHTS> __device__ __forceinline__ void llm42__recall(float (&sum)[EIGHTS][4], const float4 *scratch) {
-#pragma unroll
-    for (int e = 0; e < EIGHTS; e++) {
-        const float4 four = scratch[e * 32 + threadIdx.x % 32];
-        sum[e][0] = four.x, sum[e][1] = four.y, sum[e][2] = four.z, sum[e][3] = four.w;
+// A warp's sums that wait for others: the first IN_SCRATCH eights in its scratch, the next IN_WORKSPACE in the
+// workspace, and the others in registers.
+template <int EIGHTS, int IN_SCRATCH, int IN_WORKSPACE> struct llm42__held_sums {
+    enum { STORED = IN_SCRATCH + IN_WORKSPACE, KEPT = EIGHTS - STORED };
+    float4 *scratch, *workspace;
+    float kept[KEPT ? KEPT : 1][4];
+    __device__ __forceinline__ float4 *place(int e) {
+        return (e < IN_SCRATCH ? scratch + e * 32 : workspace + (e - IN_SCRATCH) * 32) + threadIdx.x % 32;
     }
-}
+    __device__ __forceinline__ void hold(const float (&sum)[EIGHTS][4]) {
+#pragma unroll
+        for (int e = 0; e < STORED; e++) *place(e) = make_float4(sum[e][0], sum[e][1], sum[e][2], sum[e][3]);
+#pragma unroll
+        for (int e = 0; e < KEPT; e++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) kept[e][i] = sum[STORED + e][i];
+    }
+    __device__ __forceinline__ void recall(float (&sum)[EIGHTS][4]) {
+#pragma unroll
+        for (int e = 0; e < STORED; e++) {
+            const float4 four = *place(e);
+            sum[e][0] = four.x, sum[e][1] = four.y, sum[e][2] = four.z, sum[e][3] = four.w;
+        }
+#pragma unroll
+        for (int e = 0; e < KEPT; e++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) sum[STORED + e][i] = kept[e][i];
+    }
+};
 
 // a = the sum of the block's leaves, by the tree of neighbours: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)).
 template <typename TILE>
 __device__ __forceinline__ void llm42__sum_leaves(llm42__stage_products<TILE> &products, float (&a)[TILE::EIGHTS][4],
                                                   float4 *scratch) {
+    llm42__held_sums<TILE::EIGHTS, TILE::EIGHTS, 0> held = {scratch};
     float b[TILE::EIGHTS][4] = {}, c[TILE::EIGHTS][4] = {};
     products.leaf(a);                                   // 0
     if constexpr (TILE::LEAVES >= 2) products.leaf(b);  // 1
@@ -959,7 +996,7 @@ __device__ __forceinline__ void llm42__sum_leaves(llm42__stage_products<TILE> &p
     if constexpr (TILE::LEAVES == 8) {
         products.leaf(b, [&] {  // 4
             llm42__add_sums(a, c);
-            llm42__hold(a, scratch);
+            held.hold(a);
         });
         products.leaf(a);                                  // 5
         products.leaf(c, [&] { llm42__add_sums(b, a); });  // 6
@@ -967,7 +1004,41 @@ __device__ __forceinline__ void llm42__sum_leaves(llm42__stage_products<TILE> &p
         products.finish();
         llm42__add_sums(c, a);
         llm42__add_sums(b, c);
-        llm42__recall(a, scratch);
+        held.recall(a);
+        llm42__add_sums(a, b);
+    }
+    llm42__settle(a);
+}
+
+// The same with registers for two leaves' sums. Others wait where there is room.
+template <typename TILE>
+__device__ __forceinline__ void llm42__sum_leaf_pairs(llm42__stage_products<TILE> &products,
+                                                      float (&a)[TILE::EIGHTS][4], float4 *scratch, float4 *workspace) {
+    typedef float sums[TILE::EIGHTS][4];
+    llm42__held_sums<TILE::EIGHTS, TILE::PAIR_IN_SCRATCH, TILE::PAIR_IN_WORKSPACE> two = {scratch, workspace};
+    llm42__held_sums<TILE::EIGHTS, 0, TILE::FOUR_IN_WORKSPACE> four = {nullptr,
+                                                                       workspace + TILE::PAIR_IN_WORKSPACE * 32};
+    sums b = {};
+    // to = the sum of two leaves. then() runs beside the first one's products.
+    auto pair = [&](sums &to, sums &other, auto then) {
+        products.leaf(to, then);
+        products.leaf(other);
+        products.finish();
+        llm42__add_sums(to, other);
+    };
+    if constexpr (TILE::LEAVES == 1) products.leaf(a), products.finish();
+    else pair(a, b, [] {});  // 0 + 1
+    if constexpr (TILE::LEAVES >= 4) {
+        pair(b, a, [&] { two.hold(a); });  // 2 + 3
+        two.recall(a);
+        llm42__add_sums(a, b);
+    }
+    if constexpr (TILE::LEAVES == 8) {
+        pair(b, a, [&] { four.hold(a); });  // 4 + 5
+        pair(a, b, [&] { two.hold(b); });   // 6 + 7
+        two.recall(b);
+        llm42__add_sums(b, a);
+        four.recall(a);
         llm42__add_sums(a, b);
     }
     llm42__settle(a);
@@ -981,6 +1052,13 @@ __device__ __forceinline__ void llm42__join_blocks(float (&own)[TILE::OWN][4], f
     const int lane = threadIdx.x % 32;
     const uint32_t joined = shared + TILE::JOINED_AT + 8 * (llm42__warp() - 4),
                    mine = llm42__shared_address(scratch) + (uint32_t)lane * 16;
+    if constexpr (TILE::PAIR_IN_SCRATCH) {  // sums that waited in the scratch have been read: others may write there
+        const uint32_t ready = joined + TILE::READY_AT - TILE::JOINED_AT;
+        __syncwarp();
+        if (lane < TILE::SPLIT && lane != part)
+            llm42__mbarrier_release_in(llm42__address_in(ready, (uint32_t)(lane * TILE::SHARE + share)));
+        llm42__mbarrier_wait<true>(ready, 0);
+    }
 #pragma unroll
     for (int to = 0; to < TILE::SPLIT; to++) {
         if (to == part) {
@@ -1066,14 +1144,17 @@ __device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], ll
 
 template <typename TILE, typename OUT>
 __device__ __forceinline__ void llm42__multiply_tiles(unsigned char *shared, llm42__leaf_work<TILE> work, OUT *y,
-                                                      const llm42__owners &owners, int rows, int n, int terms) {
+                                                      const llm42__owners &owners, float4 *workspace, int rows, int n,
+                                                      int terms) {
     const int warp = llm42__warp() - 4;
     const uint32_t base = llm42__shared_address(shared);
     float4 *scratch = (float4 *)(shared + TILE::SCRATCH_AT + warp * TILE::SCRATCH);
+    workspace += ((int)blockIdx.x * TILE::WARPS + warp) * TILE::IN_WORKSPACE * 32;
     llm42__stage_products<TILE> products(base, terms, work.part);
     for (int tile = work.first(); tile < work.tiles; tile += work.stride()) {
         float sum[TILE::EIGHTS][4] = {};
-        llm42__sum_leaves(products, sum, scratch);
+        if constexpr (TILE::TWO_SETS) llm42__sum_leaf_pairs(products, sum, scratch, workspace);
+        else llm42__sum_leaves(products, sum, scratch);
         const int n0 = work.n0(tile) + warp * 16;
         const int row0 = work.row0(tile) + work.part * TILE::OWN * 8;
         if constexpr (TILE::SPLIT == 1) {
@@ -1088,17 +1169,17 @@ __device__ __forceinline__ void llm42__multiply_tiles(unsigned char *shared, llm
 #endif
 
 // Shapes: x [R, k] and w [n, k], by their maps -> y [R, n] = x w^T, where k = SPLIT x LEAVES x terms, terms is a
-// multiple of 64 and n of the outputs of a cluster. Work: see llm42__leaf_tile. With SPLIT a cluster has one tile, else
-// clusters stride over tiles.
+// multiple of 64 and n of 128. Work: see llm42__leaf_tile. With SPLIT a cluster has one tile, else clusters stride over
+// tiles. workspace: tile::WORKSPACE bytes for each block.
 // Order: in each leaf the sequential order (wgmma takes 16 terms at a time, as mma does, from zero on), then the
 // leaves' tree. It depends on k and the leaves alone.
-template <int ROWS, int SPLIT, int SHARE, bool OF_W, int LEAVES, typename OUT>
+template <int ROWS, int SPLIT, int SHARE, int LEAVES, typename OUT>
 __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
     llm42__k_leaves(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, OUT *y,
-                    const __grid_constant__ llm42__owners owners, int rows, int n, int terms) {
+                    const __grid_constant__ llm42__owners owners, float4 *workspace, int rows, int n, int terms) {
 #if LLM42__WARPGROUPS
     extern __shared__ __align__(1024) unsigned char shared[];
-    using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, OF_W, LEAVES>;
+    using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, LEAVES>;
     const uint32_t base = llm42__shared_address(shared);
     const llm42__leaf_work<tile> work(rows, n);
     if (threadIdx.x == 0) {
@@ -1107,8 +1188,11 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
             llm42__mbarrier_open(base + tile::EMPTY_AT + 8 * s, tile::WARPS * SHARE);
         }
         for (int w = 0; w < tile::WARPS; w++) llm42__mbarrier_open(base + tile::JOINED_AT + 8 * w, 1);
+        for (int w = 0; SPLIT > 1 && tile::PAIR_IN_SCRATCH && w < tile::WARPS; w++)
+            llm42__mbarrier_open(base + tile::READY_AT + 8 * w, SPLIT - 1);
         llm42__mbarriers_opened();
-        for (int w = 0; w < tile::WARPS; w++) llm42__mbarrier_expect(base + tile::JOINED_AT + 8 * w, tile::RECEIVED);
+        for (int w = 0; w < tile::WARPS; w++)
+            llm42__mbarrier_expect(base + tile::JOINED_AT + 8 * w, tile::RECEIVED * tile::EIGHT);
     }
     if (tile::BLOCKS > 1) llm42__cluster_barrier();
     else __syncthreads();
@@ -1118,7 +1202,7 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
         if (threadIdx.x == 0) llm42__fill_stages(&w_map, &x_map, base, work, terms);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-        llm42__multiply_tiles(shared, work, y, owners, rows, n, terms);
+        llm42__multiply_tiles(shared, work, y, owners, workspace, rows, n, terms);
     }
 #endif
 }
@@ -1146,66 +1230,63 @@ static cudaError_t llm42__map_matrix(CUtensorMap *map, const llm42__bf16 *from, 
     return cudaSuccess;
 }
 
-template <int ROWS, int SPLIT, int SHARE, bool OF_W, int LEAVES, typename OUT>
+template <int ROWS, int SPLIT, int SHARE, int LEAVES, typename OUT>
 static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *w, OUT *y, int rows, int n, int k,
                                        const llm42__leaves &leaves, int processors, cudaStream_t stream) {
-    using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, OF_W, LEAVES>;
-    auto kernel = llm42__k_leaves<ROWS, SPLIT, SHARE, OF_W, LEAVES, OUT>;
+    using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, LEAVES>;
+    auto kernel = llm42__k_leaves<ROWS, SPLIT, SHARE, LEAVES, OUT>;
     CUtensorMap w_map, x_map;
-    cudaError_t error = llm42__map_matrix(&w_map, w, n, k, tile::OUTPUTS / tile::SHARE_W);
-    if (error == cudaSuccess) error = llm42__map_matrix(&x_map, x, rows, k, ROWS / tile::SHARE_X);
+    cudaError_t error = llm42__map_matrix(&w_map, w, n, k, tile::W_ROWS);
+    if (error == cudaSuccess) error = llm42__map_matrix(&x_map, x, rows, k, ROWS);
     if (error == cudaSuccess)
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile::BYTES);
     if (error != cudaSuccess) return error;
-    const int tiles = (rows + tile::CLUSTER_ROWS - 1) / tile::CLUSTER_ROWS * (n / tile::CLUSTER_OUTPUTS),
+    const int tiles = (rows + tile::CLUSTER_ROWS - 1) / tile::CLUSTER_ROWS * (n / tile::OUTPUTS),
               most = LLM42__MAX(1, processors / tile::BLOCKS), rounds = SPLIT > 1 ? 1 : (tiles + most - 1) / most,
               clusters = (tiles + rounds - 1) / rounds;
+    if ((size_t)(clusters * tile::BLOCKS) * (size_t)tile::WORKSPACE > leaves.workspace_bytes)
+        return cudaErrorNotSupported;
     return llm42__launch_clusters(tile::BLOCKS, kernel, dim3((unsigned)(clusters * tile::BLOCKS)), dim3(tile::THREADS),
-                                  tile::BYTES, stream, w_map, x_map, y, leaves.owners, rows, n, leaves.terms);
+                                  tile::BYTES, stream, w_map, x_map, y, leaves.owners, (float4 *)leaves.workspace, rows,
+                                  n, leaves.terms);
 }
 
 // A llm42__tile_fn.
-template <int ROWS, int SPLIT, int SHARE, bool OF_W, typename OUT>
+template <int ROWS, int SPLIT, int SHARE, typename OUT>
 static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
                                     llm42__groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
     auto as = [&](auto fn) { return fn(x, w, (OUT *)y, rows, n, k, leaves, processors, stream); };
-    if (leaves.terms % 64 || leaves.count * leaves.terms != k ||
-        n % llm42__leaf_tile<ROWS, SPLIT, SHARE, OF_W, 1>::CLUSTER_OUTPUTS)
-        return cudaErrorNotSupported;
+    if (leaves.terms % 64 || leaves.count * leaves.terms != k || n % LLM42__LEAF_OUTPUTS) return cudaErrorNotSupported;
     if constexpr (SPLIT <= 4)
-        if (leaves.count == 2 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, OF_W, 2, OUT>);
+        if (leaves.count == 2 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 2, OUT>);
     if constexpr (SPLIT <= 2)
-        if (leaves.count == 4 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, OF_W, 4, OUT>);
+        if (leaves.count == 4 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 4, OUT>);
     if constexpr (SPLIT == 1)
-        if (leaves.count == 8) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, OF_W, 8, OUT>);
+        if (leaves.count == 8) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 8, OUT>);
     if constexpr (SPLIT > 1)
-        if (leaves.count == SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, OF_W, 1, OUT>);
+        if (leaves.count == SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 1, OUT>);
     return cudaErrorNotSupported;
 }
 
 // The builds of llm42__k_leaves that algorithms are chosen from. All give the bits of llm42__k_matmul with leaves. With
-// 4,096 outputs there are 32 tiles of outputs, so that up to four tiles of rows run at once on the 132 multiprocessors
-// of an H200. Tiles of 80, 96, 112 and 128 rows divide 320, 384, 448 and 512 rows, and multiples of them, evenly. Of
-// these builds pairs of blocks that divide the leaves (SPLIT) are the fastest up to 256 rows (8B, 8 leaves), beyond
-// them pairs that share w, and for 1,792 and 2,048 rows pairs that share x. Clusters of four blocks were slower: only
-// 30 run at a time. W: "w" shares w.
+// 4,096 outputs there are 32 tiles of outputs. So the 132 multiprocessors of an H200 compute four tiles of rows at
+// once, or two whose leaves a pair divides (SPLIT). Two tiles of these builds have 128 to 384 rows, four 384 to 768. On
+// an H200 tiles of up to 128 rows are 2 to 3% faster if pairs share w, and larger ones are not (8B, 8 leaves). Clusters
+// of four blocks were slower: only 30 run at a time.
 typedef struct llm42__leaf_kind {
     const char *name;
-    int rows, split, outputs;  // n must be a multiple of the outputs of a cluster
+    int rows, split;
     llm42__tile_fn *bf16, *fp32;
 } llm42__leaf_kind;
-#define LLM42__LEAF_KIND(ROWS, SPLIT, SHARE, W)                                       \
-    {                                                                                 \
-        "leaf" #ROWS "x" #SPLIT "x" #SHARE W, ROWS, SPLIT,                            \
-            llm42__leaf_tile<ROWS, SPLIT, SHARE, (sizeof W > 1), 1>::CLUSTER_OUTPUTS, \
-            llm42__cu_leaves<ROWS, SPLIT, SHARE, (sizeof W > 1), llm42__bf16>,        \
-            llm42__cu_leaves<ROWS, SPLIT, SHARE, (sizeof W > 1), float>               \
+#define LLM42__LEAF_KIND(ROWS, SPLIT, SHARE)                                                                \
+    {                                                                                                       \
+        "leaf" #ROWS "x" #SPLIT "x" #SHARE, ROWS, SPLIT, llm42__cu_leaves<ROWS, SPLIT, SHARE, llm42__bf16>, \
+            llm42__cu_leaves<ROWS, SPLIT, SHARE, float>                                                     \
     }
 static const llm42__leaf_kind llm42__leaf_kinds[] = {
-    LLM42__LEAF_KIND(64, 2, 1, ""),  LLM42__LEAF_KIND(80, 2, 1, ""),   LLM42__LEAF_KIND(96, 2, 1, ""),
-    LLM42__LEAF_KIND(112, 2, 1, ""), LLM42__LEAF_KIND(128, 2, 1, ""),  LLM42__LEAF_KIND(80, 1, 2, "w"),
-    LLM42__LEAF_KIND(96, 1, 2, "w"), LLM42__LEAF_KIND(112, 1, 2, "w"), LLM42__LEAF_KIND(128, 1, 2, "w"),
-    LLM42__LEAF_KIND(112, 1, 2, ""), LLM42__LEAF_KIND(128, 1, 2, "")};
+    LLM42__LEAF_KIND(64, 2, 1),  LLM42__LEAF_KIND(80, 2, 1),  LLM42__LEAF_KIND(96, 2, 1),  LLM42__LEAF_KIND(112, 2, 1),
+    LLM42__LEAF_KIND(128, 2, 1), LLM42__LEAF_KIND(160, 2, 1), LLM42__LEAF_KIND(192, 2, 1), LLM42__LEAF_KIND(96, 1, 2),
+    LLM42__LEAF_KIND(112, 1, 2), LLM42__LEAF_KIND(128, 1, 2), LLM42__LEAF_KIND(160, 1, 1), LLM42__LEAF_KIND(192, 1, 1)};
 #undef LLM42__LEAF_KIND
 enum { LLM42__LEAF_KINDS = sizeof llm42__leaf_kinds / sizeof *llm42__leaf_kinds };
 

@@ -242,9 +242,11 @@ struct llm42__cuda {
     const llm42_pass *probed;             // the pass whose probe is called; NULL: none
 };
 
-static const size_t llm42__workspace_bytes = (size_t)32 << 20;  // what NVIDIA recommends for Hopper
-enum { LLM42__MOST_NUMBER = (1 << 22) - 1 };                    // of a pass: with an exchange's it is a stamp
-enum { LLM42__FLAG_BYTES = 9 * sizeof(unsigned) };              // of llm42__meeting.flag
+// What NVIDIA recommends for cuBLASLt on Hopper. llm42__k_leaves holds sums there, 15 MB at most on an H200, and with
+// SPLIT 64 KiB a tile.
+static const size_t llm42__workspace_bytes = (size_t)32 << 20;
+enum { LLM42__MOST_NUMBER = (1 << 22) - 1 };        // of a pass: with an exchange's it is a stamp
+enum { LLM42__FLAG_BYTES = 9 * sizeof(unsigned) };  // of llm42__meeting.flag
 enum { LLM42__MET_BYTES = (1 + LLM42__MEETING_BLOCKS) * 8 * sizeof(unsigned) };  // of llm42__rank_parts.met
 
 static int llm42__padded(int n) { return (n + 63) / 64 * 64; }
@@ -373,6 +375,8 @@ static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex,
     bool gated = product == LLM42__GATE_UP, fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
     llm42__leaves leaves = llm42__leaves_of(cu, product);
     leaves.owners = owners;
+    leaves.workspace = ex->workspace;
+    leaves.workspace_bytes = llm42__workspace_bytes;
     const bool several = algorithm->leaves && leaves.count > 1;
     if (const llm42__leaf_kind *leaf = llm42__leaf_kind_of(algorithm)) {
         llm42__tile_fn *fn = fp32 ? leaf->fp32 : leaf->bf16;
@@ -2390,7 +2394,7 @@ static bool llm42__leaf_kind_serves(const llm42__cuda *cu, int product, const ll
     llm42__product_shape(cu, product, &n, &k);
     const int more = (rows + kind->rows - 1) / kind->rows * kind->rows - rows;
     return cu->device.major == 9 && algorithm->leaves && leaves.count > 1 && leaves.count % kind->split == 0 &&
-           leaves.terms % 64 == 0 && leaves.count * leaves.terms == k && n % kind->outputs == 0 &&
+           leaves.terms % 64 == 0 && leaves.count * leaves.terms == k && n % LLM42__LEAF_OUTPUTS == 0 &&
            (rows <= 64 ? kind->rows == 64 : more < 32 || 4 * more < rows);
 }
 
@@ -2753,7 +2757,7 @@ static std::string llm42__algorithm_header(const llm42__cuda *cu) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "%s16\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
+             "%s17\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
              "schedules: %s\n# logits: %s\n# router logits: %s\n# ranks: %d\n# leaves: %d\n",
              llm42__algorithm_title, cu->device.name, cu->device.major, cu->device.minor, driver, runtime,
              llm42__lt_version(cu), cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",

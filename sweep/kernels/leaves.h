@@ -41,7 +41,7 @@ static void emit_leaves(const bench *b, int product, const char *variant, int ro
     llm42__product_shape(b->cu, product, &line.n, &line.k);
     line.leaves = strcmp(variant, "cublas") == 0 ? 1 : b->cu->leaves;
     line.us = us;
-    if (cublas > 0) {  // not the join
+    if (cublas > 0 && cublas < INFINITY) {  // not the join
         line.tflop_per_s = 2e-6 * (double)rows * (double)line.n * (double)line.k / us;
         line.relative_pct = 100 * cublas / us;
     }
@@ -49,7 +49,9 @@ static void emit_leaves(const bench *b, int product, const char *variant, int ro
     emit(b, line);
 }
 
-// What is compared in the end is timed in turn, so that changes of the clock rate meet all alike: medians of ROUNDS.
+// Times are medians of ROUNDS. What is compared with cuBLAS's takes turns with it: the engine's choice, and our fastest
+// kernel for leaves if it is another one. The others take turns among themselves, because a slow one lets the GPU cool:
+// what is timed behind it has a higher clock rate.
 static llm42_result leaves_at(const bench *b, int product, int rows, llm42__bf16 *y, llm42_error *error) {
     enum { CUBLAS, BATCH, TILE, LEAF, INVARIANT, KINDS, ROUNDS = 5 };
     static const char *const variants[] = {"cublas", "batch", "tile", "leaf", "invariant"};
@@ -70,9 +72,18 @@ static llm42_result leaves_at(const bench *b, int product, int rows, llm42__bf16
     }
     algorithm[INVARIANT] = *llm42__algorithm_of(cu, product, LLM42_INVARIANT, rows);
     us[INVARIANT] = 0;
-    for (int round = 0; round < ROUNDS; round++)
-        for (int i = 0; i < KINDS; i++)
-            if (us[i] < INFINITY) LLM42__TRY(time_product(b, product, &algorithm[i], rows, y, &times[i][round], error));
+    auto time_in_turn = [&](std::initializer_list<int> which) -> llm42_result {
+        for (int round = 0; round < ROUNDS; round++)
+            for (int i : which)
+                if (us[i] < INFINITY)
+                    LLM42__TRY(time_product(b, product, &algorithm[i], rows, y, &times[i][round], error));
+        return LLM42_OK;
+    };
+    const bool same = us[LEAF] < INFINITY && algorithm[INVARIANT].tile == algorithm[LEAF].tile;
+    if (same) LLM42__TRY(time_in_turn({CUBLAS, INVARIANT}));
+    else LLM42__TRY(time_in_turn({CUBLAS, INVARIANT, LEAF}));
+    LLM42__TRY(time_in_turn({BATCH, TILE}));
+    if (same) std::copy(times[INVARIANT], times[INVARIANT] + ROUNDS, times[LEAF]);
     LLM42__TRY(time_join(b, product, rows, y, &join, error));
     for (int i = 0; i < KINDS; i++) {
         if (us[i] == INFINITY) continue;

@@ -12,7 +12,7 @@
 
 #include <cstdio>
 
-enum { MOST_ROWS = 2048, MOST_OUTPUTS = 4096, MOST_TERMS = 14336, BEYOND = 3, SHAPES = 90 };
+enum { MOST_ROWS = 2048, MOST_OUTPUTS = 4096, MOST_TERMS = 14336, BEYOND = 3, SHAPES = 90, WORKSPACE = 32 << 20 };
 enum { CANCELLING, NOISE, SPECIAL, INPUTS };
 
 static int passed, failed;
@@ -42,7 +42,7 @@ struct shape {
 
 struct bench {
     llm42__bf16 *x, *w;
-    char *y, *want;
+    char *y, *want, *workspace;
     unsigned *count;
     int processors;
 };
@@ -72,7 +72,9 @@ static void fill(const bench *b, const shape &s, uint64_t key) {
 // y by a function, and behind it rows of ones bits.
 static bool run(const bench *b, const shape &s, llm42__tile_fn *fn, llm42__leaves leaves, char *y) {
     const size_t bytes = (size_t)(s.rows + BEYOND) * (size_t)s.n * (s.fp32 ? 4 : 2);
+    leaves.workspace = b->workspace, leaves.workspace_bytes = WORKSPACE;
     return works(cudaMemset(y, 0xff, bytes), "cudaMemset") &&
+           works(cudaMemset(b->workspace, 0xff, WORKSPACE), "cudaMemset") &&
            works(fn(b->x, b->w, y, s.rows, s.n, s.k(), llm42__groups{}, leaves, b->processors, 0), "a launch") &&
            works(cudaDeviceSynchronize(), "a kernel");
 }
@@ -106,8 +108,8 @@ static int differing_by_owners(const bench *b, const shape &s, llm42__tile_fn *f
 
 // Shapes by number. The first ones are those of an 8B model.
 static shape shape_of(int i) {
-    static const int rows[] = {1,   5,   8,   16,  24,  32,  63,  64,  65,  80,  96,  100, 112,  127,
-                               128, 129, 160, 191, 192, 224, 255, 256, 257, 384, 512, 777, 1024, 2048};
+    static const int rows[] = {1,   5,   8,   16,  24,  32,  63,  64,  65,  80,  96,  100, 112,  127, 128,
+                               129, 160, 191, 192, 224, 255, 256, 257, 384, 512, 640, 777, 1024, 2048};
     static const int outputs[] = {128, 256, 384, 512, 1024, 4096}, terms[] = {64, 128, 192, 256, 512, 1792};
     const uint64_t draw = llm42__hash((uint64_t)i + 1000);
     auto pick = [&](const auto &list, int turn) { return list[(draw >> 8 * turn) % (sizeof list / sizeof *list)]; };
@@ -116,13 +118,42 @@ static shape shape_of(int i) {
     return s;
 }
 
+// Without a workspace a kind refuses, or it needs none and its bits are right. *refused: it refuses.
+static bool holds_without_workspace(const bench *b, const shape &s, const llm42__leaf_kind *kind, bool *refused) {
+    const size_t bytes = (size_t)(s.rows + BEYOND) * (size_t)s.n * 2;
+    if (!works(cudaMemset(b->y, 0xff, bytes), "cudaMemset")) return false;
+    const cudaError_t status = kind->bf16(b->x, b->w, b->y, s.rows, s.n, s.k(), llm42__groups{}, s.leaves,
+                                          b->processors, 0);
+    *refused = status == cudaErrorNotSupported;
+    return *refused || (status == cudaSuccess && works(cudaDeviceSynchronize(), "a kernel") && differing(b, s) == 0);
+}
+
+static void check_workspace(const bench *b) {
+    const llm42__tile_kind *reference = &llm42__tile_kinds[LLM42__TILE_KINDS - 1];
+    int refusals = 0;
+    for (int leaves : {2, 4, 8}) {
+        const shape s = {320, 512, NOISE, false, {leaves, 128, 0}};
+        fill(b, s, 7);
+        if (!run(b, s, reference->joined, s.leaves, b->want)) return;
+        for (const llm42__leaf_kind &kind : llm42__leaf_kinds) {
+            bool refused = false;
+            check(holds_without_workspace(b, s, &kind, &refused), "right or refused without a workspace", kind.name,
+                  leaves);
+            refusals += refused;
+            check(!refused || (kind.rows > 128 && leaves > 2), "a workspace for many rows and leaves only", kind.name,
+                  leaves);
+        }
+    }
+    check(refusals > 0, "a kind that needs a workspace refuses to run without", "all", refusals);
+}
+
 // Compares all shapes that a kind can compute, whether an engine would let it or not.
 static void check_kind(const bench *b, const llm42__leaf_kind *kind) {
     const llm42__tile_kind *reference = &llm42__tile_kinds[LLM42__TILE_KINDS - 1];
     int compared = 0, same = 0, controls = 0, others = 0, owned = 0, same_owned = 0;
     for (int i = 0; i < SHAPES; i++) {
         const shape s = shape_of(i);
-        if (s.leaves.count % kind->split || s.n % kind->outputs) continue;
+        if (s.leaves.count % kind->split || s.n % LLM42__LEAF_OUTPUTS) continue;
         fill(b, s, 42 + 2 * (uint64_t)i);
         llm42__tile_fn *fn = s.fp32 ? reference->parts : reference->joined;
         if (!run(b, s, fn, s.leaves, b->want) || !run(b, s, s.fp32 ? kind->fp32 : kind->bf16, s.leaves, b->y)) return;
@@ -148,7 +179,7 @@ static void check_kind(const bench *b, const llm42__leaf_kind *kind) {
 // ahead has ended, and must wait for its outputs.
 static bool run_chain(const bench *b, llm42__tile_fn *fn, int size, char *outputs) {
     const size_t bytes = (size_t)size * (size_t)size * 2;
-    const llm42__leaves leaves = {8, size / 8, 0};
+    const llm42__leaves leaves = {8, size / 8, 0, {}, b->workspace, WORKSPACE};
     for (int i = 0; i < 4; i++) {
         const llm42__bf16 *x = i ? (const llm42__bf16 *)(outputs + (size_t)(i - 1) * bytes) : b->x;
         if (!works(
@@ -187,10 +218,11 @@ int main() {
         works(cudaMalloc(&b.x, (size_t)MOST_ROWS * MOST_TERMS * 2), "memory") &&
         works(cudaMalloc(&b.w, (size_t)MOST_OUTPUTS * MOST_TERMS * 2), "memory") &&
         works(cudaMalloc(&b.y, y), "memory") && works(cudaMalloc(&b.want, y), "memory") &&
-        works(cudaMalloc(&b.count, sizeof *b.count), "memory"))
+        works(cudaMalloc(&b.workspace, WORKSPACE), "memory") && works(cudaMalloc(&b.count, sizeof *b.count), "memory"))
         for (const llm42__leaf_kind &kind : llm42__leaf_kinds) {
             check_kind(&b, &kind);
             check_chain(&b, &kind);
         }
+    if (!failed) check_workspace(&b);
     return end();
 }
