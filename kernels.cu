@@ -750,8 +750,9 @@ __global__ void __launch_bounds__(256) llm42__k_join(const float *parts, size_t 
 // Owns: products with leaves for many rows, by warpgroups: four warps that multiply at once (wgmma, sm_90a).
 
 // A block computes 128 outputs of ROWS rows at a time. One of its three warpgroups starts copies, the other two take 64
-// outputs each. A cluster of SPLIT x SHARE blocks works together. SPLIT blocks have the same outputs and each a part of
-// the leaves. SHARE blocks have the same outputs and other rows. Each of them copies a part of w for all of them.
+// outputs each. A cluster of SPLIT x SHARE blocks works together. SPLIT blocks compute the same tile, each from a part
+// of the leaves. SHARE blocks have the same outputs, and each has its own rows. Each copies a part of w for all of
+// them.
 //
 // Shared memory of a block:
 //   stages     a ring; a stage holds a chunk of 64 terms, of w and of x
@@ -783,8 +784,8 @@ template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_til
         EIGHT = 4 * 4 * 32,  // bytes of a warp's sums for eight rows, in fp32
         ROOM = 226 * 1024,
         RECEIVED = (SPLIT - 1) * OWN,  // eights that other blocks send
-        // Where the sums of a pair of leaves and of four leaves wait, in eights. Registers have room for KEPT beside
-        // the sums of two leaves: they take 208 of a thread's 240. With SPLIT the joining of blocks needs that room.
+        // Where the sums of a pair of leaves and of four leaves wait, in eights. KEPT wait in registers. With the
+        // sums of two leaves they take 208 of a thread's 240 registers. With SPLIT the joining of blocks needs these.
         TWO_SETS = ROWS > 128,
         WAIT = TWO_SETS && LEAVES >= 4,
         KEPT = WAIT && SPLIT == 1 ? 52 - 2 * EIGHTS : 0,
@@ -1269,10 +1270,10 @@ static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, 
 }
 
 // The builds of llm42__k_leaves that algorithms are chosen from. All give the bits of llm42__k_matmul with leaves. With
-// 4,096 outputs there are 32 tiles of outputs. So the 132 multiprocessors of an H200 compute four tiles of rows at
-// once, or two whose leaves a pair divides (SPLIT). Two tiles of these builds have 128 to 384 rows, four 384 to 768. On
-// an H200 tiles of up to 128 rows are 2 to 3% faster if pairs share w, and larger ones are not (8B, 8 leaves). Clusters
-// of four blocks were slower: only 30 run at a time.
+// 4,096 outputs the same rows have 32 tiles. So the 132 multiprocessors of an H200 compute four tiles of rows at once.
+// That is 384 to 768 rows. With SPLIT 2 a tile takes two blocks, so it is two tiles of rows: 128 to 384 rows. On an
+// H200 tiles of up to 128 rows are 2 to 3% faster if pairs share w, and larger ones are not (down of 8B, 8 leaves).
+// Clusters of four blocks were slower: only 30 run at a time.
 typedef struct llm42__leaf_kind {
     const char *name;
     int rows, split;

@@ -242,8 +242,8 @@ struct llm42__cuda {
     const llm42_pass *probed;             // the pass whose probe is called; NULL: none
 };
 
-// What NVIDIA recommends for cuBLASLt on Hopper. llm42__k_leaves holds sums there, 15 MB at most on an H200, and with
-// SPLIT 64 KiB a tile.
+// What NVIDIA recommends for cuBLASLt on Hopper. llm42__k_leaves holds sums there, too: without SPLIT at most 15 MB on
+// an H200, with SPLIT up to 64 KiB a tile. It refuses a product whose sums do not fit.
 static const size_t llm42__workspace_bytes = (size_t)32 << 20;
 enum { LLM42__MOST_NUMBER = (1 << 22) - 1 };        // of a pass: with an exchange's it is a stamp
 enum { LLM42__FLAG_BYTES = 9 * sizeof(unsigned) };  // of llm42__meeting.flag

@@ -49,9 +49,9 @@ static void emit_leaves(const bench *b, int product, const char *variant, int ro
     emit(b, line);
 }
 
-// Times are medians of ROUNDS. What is compared with cuBLAS's takes turns with it: the engine's choice, and our fastest
-// kernel for leaves if it is another one. The others take turns among themselves, because a slow one lets the GPU cool:
-// what is timed behind it has a higher clock rate.
+// Each time but that of the join is the median of ROUNDS. cuBLAS, the engine's choice and our fastest kernel for leaves
+// are timed in turn. The batch and the tile kernel are slower and are timed afterwards: a slow kernel lets the GPU
+// cool, so that what runs behind it has a higher clock rate.
 static llm42_result leaves_at(const bench *b, int product, int rows, llm42__bf16 *y, llm42_error *error) {
     enum { CUBLAS, BATCH, TILE, LEAF, INVARIANT, KINDS, ROUNDS = 5 };
     static const char *const variants[] = {"cublas", "batch", "tile", "leaf", "invariant"};
