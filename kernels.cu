@@ -761,7 +761,7 @@ __global__ void __launch_bounds__(256) llm42__k_join(const float *parts, size_t 
 //
 // Registers hold sums of three leaves for up to 128 rows, but only of two for more. Then other sums must wait
 // elsewhere: in registers that are left, in the scratch and in device memory (llm42__held_sums). The scratch must leave
-// room for four stages. With three, 192 rows took 40% longer on an H200.
+// room for four stages. With three, 192 rows took 25 to 31% longer on an H200 (o and down of 8B, 4 and 8 leaves).
 enum { LLM42__LEAF_OUTPUTS = 128 };
 template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_tile {
     enum {
@@ -1272,8 +1272,9 @@ static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, 
 // The builds of llm42__k_leaves that algorithms are chosen from. All give the bits of llm42__k_matmul with leaves. With
 // 4,096 outputs the same rows have 32 tiles. So the 132 multiprocessors of an H200 compute four tiles of rows at once.
 // That is 384 to 768 rows. With SPLIT 2 a tile takes two blocks, so it is two tiles of rows: 128 to 384 rows. On an
-// H200 tiles of up to 128 rows are 2 to 3% faster if pairs share w, and larger ones are not (down of 8B, 8 leaves).
-// Clusters of four blocks were slower: only 30 run at a time.
+// H200 tiles of 96 to 128 rows are 2 to 5% faster if pairs share w, and larger ones gain little (down of 8B, 8 leaves).
+// But of an odd number of tiles of rows a pair computes one for nothing. Clusters of four blocks were slower: only 30
+// run at a time.
 typedef struct llm42__leaf_kind {
     const char *name;
     int rows, split;

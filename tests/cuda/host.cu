@@ -859,9 +859,10 @@ static bool comes_back(llm42__cuda *cu, int product, int tile, bool leaves, int 
 // Kernels with leaves by warpgroups are offered for what they can compute, and taken from a file only for that.
 static void check_leaf_kinds(void) {
     enum { OF_128 = 128 };
-    int of_128 = 0;
-    while (strcmp(llm42__leaf_kinds[of_128].name, "leaf128x2x1")) of_128++;
-    const int kind = LLM42__TILE_KINDS + of_128;
+    int at = 0;
+    while (at < LLM42__LEAF_KINDS && strcmp(llm42__leaf_kinds[at].name, "leaf128x2x1")) at++;
+    if (!check(at < LLM42__LEAF_KINDS, "there is a kind leaf128x2x1", at)) return;
+    const int kind = LLM42__TILE_KINDS + at;
     for (int leaves : {2, 4, 8}) {
         llm42__cuda cu = leaf_backend(leaves, 14336);
         for (int rows : cu.buckets)

@@ -70,13 +70,18 @@ static void fill(const bench *b, const shape &s, uint64_t key) {
 }
 
 // y by a function, and behind it rows of ones bits.
+static cudaError_t launch(const bench *b, const shape &s, llm42__tile_fn *fn, const llm42__leaves &leaves, char *y) {
+    cudaError_t status = cudaMemset(y, 0xff, (size_t)(s.rows + BEYOND) * (size_t)s.n * (s.fp32 ? 4 : 2));
+    if (status == cudaSuccess)
+        status = fn(b->x, b->w, y, s.rows, s.n, s.k(), llm42__groups{}, leaves, b->processors, 0);
+    return status == cudaSuccess ? cudaDeviceSynchronize() : status;
+}
+
+// The same with a workspace of ones bits.
 static bool run(const bench *b, const shape &s, llm42__tile_fn *fn, llm42__leaves leaves, char *y) {
-    const size_t bytes = (size_t)(s.rows + BEYOND) * (size_t)s.n * (s.fp32 ? 4 : 2);
     leaves.workspace = b->workspace, leaves.workspace_bytes = WORKSPACE;
-    return works(cudaMemset(y, 0xff, bytes), "cudaMemset") &&
-           works(cudaMemset(b->workspace, 0xff, WORKSPACE), "cudaMemset") &&
-           works(fn(b->x, b->w, y, s.rows, s.n, s.k(), llm42__groups{}, leaves, b->processors, 0), "a launch") &&
-           works(cudaDeviceSynchronize(), "a kernel");
+    return works(cudaMemset(b->workspace, 0xff, WORKSPACE), "cudaMemset") &&
+           works(launch(b, s, fn, leaves, y), "a launch");
 }
 
 // How many 16-bit words of y and want differ.
@@ -120,12 +125,9 @@ static shape shape_of(int i) {
 
 // Without a workspace a kind refuses, or it needs none and its bits are right. *refused: it refuses.
 static bool holds_without_workspace(const bench *b, const shape &s, const llm42__leaf_kind *kind, bool *refused) {
-    const size_t bytes = (size_t)(s.rows + BEYOND) * (size_t)s.n * 2;
-    if (!works(cudaMemset(b->y, 0xff, bytes), "cudaMemset")) return false;
-    const cudaError_t status = kind->bf16(b->x, b->w, b->y, s.rows, s.n, s.k(), llm42__groups{}, s.leaves,
-                                          b->processors, 0);
+    const cudaError_t status = launch(b, s, kind->bf16, s.leaves, b->y);
     *refused = status == cudaErrorNotSupported;
-    return *refused || (status == cudaSuccess && works(cudaDeviceSynchronize(), "a kernel") && differing(b, s) == 0);
+    return *refused || (works(status, "a launch") && differing(b, s) == 0);
 }
 
 static void check_workspace(const bench *b) {
