@@ -111,8 +111,10 @@ template <typename F> static llm42_result llm42__guarded(llm42_error *error, F f
 // Invariant: buckets are ascending, and the last one is max_rows.
 enum { LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__HEAD, LLM42__ROUTER, LLM42__PRODUCTS };
 static const char *const llm42__product_names[] = {"qkv", "o", "gate_up", "down", "head", "router"};
-enum { LLM42__SCHEDULES = LLM42_INVARIANT + 1 };  // arrays are indexed by llm42_schedule; their place 0 stays empty
-static const llm42_schedule llm42__schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
+enum {
+    LLM42__SCHEDULES = LLM42_SCHEDULE_INVARIANT + 1
+};  // arrays are indexed by llm42_schedule; their place 0 stays empty
+static const llm42_schedule llm42__schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
 
 // How one product is computed for one number of rows.
 struct llm42__algorithm {
@@ -314,8 +316,8 @@ static llm42__leaves llm42__leaves_of(const llm42__cuda *cu, int product) {
 
 // True if the outputs of a product stay fp32. Else they are bf16. `leaves` is that of the algorithm.
 static bool llm42__fp32_out(const llm42__cuda *cu, int product, bool leaves) {
-    return (product == LLM42__HEAD && cu->desc.logits_fp32) || (product == LLM42__ROUTER && cu->desc.router_fp32) ||
-           (leaves && cu->ranks > 1);
+    return (product == LLM42__HEAD && cu->desc.numerics.logits_fp32) ||
+           (product == LLM42__ROUTER && cu->desc.numerics.router_fp32) || (leaves && cu->ranks > 1);
 }
 // The most bytes of an output of a product, by any algorithm.
 static size_t llm42__out_bytes(const llm42__cuda *cu, int product) {
@@ -426,12 +428,12 @@ struct llm42__meta_layout {
 };
 
 // True if only FAST passes will run, for which nothing is promised.
-static bool llm42__fast_alone(const llm42__cuda *cu) { return cu->desc.schedules == 1u << LLM42_FAST; }
+static bool llm42__fast_alone(const llm42__cuda *cu) { return cu->desc.schedules == 1u << LLM42_SCHEDULE_FAST; }
 // True if algorithms with leaves are tried, and so need memory for their parts: also where no pass will be INVARIANT.
 static bool llm42__has_leaves(const llm42__cuda *cu) { return llm42__cut(cu, LLM42__O) && !llm42__fast_alone(cu); }
 // True if INVARIANT passes will verify what FAST passes decode: there are no others.
 static bool llm42__invariant_verifier(const llm42__cuda *cu) {
-    return cu->desc.schedules == (1u << LLM42_FAST | 1u << LLM42_INVARIANT);
+    return cu->desc.schedules == (1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_INVARIANT);
 }
 // True if FAST passes sum as INVARIANT passes do wherever that costs little. A verifier then finds the same tokens, and
 // fewer are rolled back. With the option OFFERED they keep orders of their own.
@@ -453,7 +455,7 @@ enum {
 };
 // True if the attention of `rows` single rows has units by position (see cuda-tasks), which is the INVARIANT order.
 static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
-    return schedule != LLM42_FAST || (llm42__prefers_canonical(cu) && rows <= LLM42__CANONICAL_ROWS);
+    return schedule != LLM42_SCHEDULE_FAST || (llm42__prefers_canonical(cu) && rows <= LLM42__CANONICAL_ROWS);
 }
 
 // The largest number of tasks of llm42__k_attend_decode: one for every 4,096 keys of each row, and two for each
@@ -594,13 +596,13 @@ static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__execution *ex, int
 
 // True if FAST passes of so many rows take the INVARIANT order whatever it costs.
 static bool llm42__few(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
-    return schedule == LLM42_FAST && llm42__prefers_canonical(cu) && rows <= LLM42__FEW_ROWS;
+    return schedule == LLM42_SCHEDULE_FAST && llm42__prefers_canonical(cu) && rows <= LLM42__FEW_ROWS;
 }
 
 // True if the sums of o (stage 0) or down (1) have leaves.
 static bool llm42__sums_leaves(const llm42__cuda *cu, llm42_schedule schedule, int rows, int stage) {
     if (stage && cu->config.experts)
-        return llm42__has_leaves(cu) && (schedule == LLM42_INVARIANT || llm42__few(cu, schedule, rows));
+        return llm42__has_leaves(cu) && (schedule == LLM42_SCHEDULE_INVARIANT || llm42__few(cu, schedule, rows));
     return llm42__algorithm_of(cu, stage ? LLM42__DOWN : LLM42__O, schedule, rows)->leaves;
 }
 
@@ -610,7 +612,7 @@ static bool llm42__norms_exchange(const llm42__cuda *cu) {
     return !cu->execution[0].gathered && !cu->first->probed && 2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
 }
 
-// True if they do it whatever the number of rows (LLM42_CUDA_PEER_IN_NORM), in passes where they can.
+// True if they do it whatever the number of rows (LLM42__CUDA_EXCHANGE_IN_NORM), in passes where they can.
 static bool llm42__in_norm(const llm42__cuda *cu) {
     return cu->first->in_norm && cu->execution[0].met && llm42__norms_exchange(cu);
 }
@@ -891,7 +893,7 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
     if (llm42__tile_kinds[kind].bytes > (int)cu->device.sharedMemPerBlockOptin) kind = LLM42__TILE_KINDS - 1;
     const llm42__tile_kind *tile = &llm42__tile_kinds[kind];
     llm42__groups in = {ex->route_offset, ex->route_source, c->experts}, out = {ex->route_offset, nullptr, c->experts};
-    LLM42__STAGE("route", LLM42__TRY(cu->desc.router_fp32
+    LLM42__STAGE("route", LLM42__TRY(cu->desc.numerics.router_fp32
                                          ? llm42__enqueue_route(cu, ex, (const float *)ex->router, rows, error)
                                          : llm42__enqueue_route(cu, ex, (const llm42__bf16 *)ex->router, rows, error));
                  LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, ex->stream, ex->route_id, rows,
@@ -1011,7 +1013,7 @@ static llm42_result llm42__cuda_status(llm42_error *error, const char *call, ncc
 static llm42_result llm42__open_nccl(llm42__cuda *cu, llm42_error *error) {
     int device[8];
     ncclComm_t comm[8];
-    if (cu->ranks == 1 || cu->options.exchange != LLM42_CUDA_NCCL) return LLM42_OK;
+    if (cu->ranks == 1 || cu->options.exchange != LLM42_CUDA_EXCHANGE_NCCL) return LLM42_OK;
     if (cu->devices < cu->ranks)
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "llm42_cuda_desc.exchange: NCCL needs a device for each rank: %d ranks are on %d devices",
@@ -1039,7 +1041,7 @@ static llm42_result llm42__enqueue_nccl(llm42__cuda *cu, int which, int stage, s
 }
 #else
 static llm42_result llm42__open_nccl(llm42__cuda *cu, llm42_error *error) {
-    if (cu->options.exchange != LLM42_CUDA_NCCL) return LLM42_OK;
+    if (cu->options.exchange != LLM42_CUDA_EXCHANGE_NCCL) return LLM42_OK;
     return llm42_fail(error, LLM42_UNSUPPORTED,
                       "llm42_cuda_desc.exchange: built without NCCL: run make cuda NCCL=1, or leave it PEER");
 }
@@ -1085,7 +1087,7 @@ static llm42_result llm42__enqueue_head(llm42__cuda *cu, int which, llm42_schedu
                                 ex->stream, parts, rows, cu->Vr, (int)llm42__out_bytes(cu, LLM42__HEAD), ex->logits));
     }
     const int V = cu->config.vocab;
-    if (cu->desc.logits_fp32)
+    if (cu->desc.numerics.logits_fp32)
         LLM42__STAGE("draw",
                      LLM42__CU(llm42__launch(llm42__k_draw<float>, dim3((unsigned)rows), dim3(1024), 0, ex->stream,
                                              (const float *)ex->logits, V, cu->Vp, ex->out, meta, first)));
@@ -1098,7 +1100,7 @@ static llm42_result llm42__enqueue_head(llm42__cuda *cu, int which, llm42_schedu
 
 // The schedule of the head's product. A FIXED pass that draws few tokens has a smaller product if that keeps the bits.
 static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
-    return key->schedule == LLM42_FIXED && key->draws < key->rows ? LLM42_INVARIANT : key->schedule;
+    return key->schedule == LLM42_SCHEDULE_FIXED && key->draws < key->rows ? LLM42_SCHEDULE_INVARIANT : key->schedule;
 }
 
 // All launches of a pass whose metadata is on the devices. The head is left out if there is no room for all logits.
@@ -1196,12 +1198,13 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
 // True if single rows are attended to by the kernel for prompts too. In INVARIANT passes both kernels give the same
 // bits; what the other one needs is in execution 0 only.
 static bool llm42__all_as_prompts(const llm42__cuda *cu, const llm42__prepared *p, const llm42_pass *pass) {
-    return pass->schedule == LLM42_FIXED || p == &cu->execution[1].prepared;
+    return pass->schedule == LLM42_SCHEDULE_FIXED || p == &cu->execution[1].prepared;
 }
 
 // Chooses the pass's padded shape.
 static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
-    const int rows = cu->buckets[(size_t)llm42__bucket(cu, pass->schedule == LLM42_FIXED ? pass->shape : pass->rows)];
+    const int rows =
+        cu->buckets[(size_t)llm42__bucket(cu, pass->schedule == LLM42_SCHEDULE_FIXED ? pass->shape : pass->rows)];
     const llm42__tasks *tasks = &p->tasks[cu->has[LLM42__FULL] ? LLM42__FULL : LLM42__SLIDING];
     llm42__shape_key key = {pass->schedule, rows, 0, !tasks->prefill.empty(), !tasks->decode.empty()};
     if (llm42__all_as_prompts(cu, p, pass)) {
@@ -1227,12 +1230,13 @@ static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const l
 static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
     enum { MOST_ROWS = 2048 };
     const unsigned wanted = cu->desc.schedules ? cu->desc.schedules
-                                               : 1u << LLM42_FAST | 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
+                                               : 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_FIXED |
+                                                     1u << LLM42_SCHEDULE_INVARIANT;
     const int running =
         cu->buckets[(size_t)llm42__bucket(cu, std::min(std::max(cu->desc.max_running, 1), cu->max_rows))];
     const int usual = cu->buckets[(size_t)llm42__bucket(
         cu, std::min(std::max(cu->desc.max_running, 1), std::min(256, cu->max_draws)))];
-    for (llm42_schedule schedule : {LLM42_FAST, LLM42_INVARIANT}) {
+    for (llm42_schedule schedule : {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_INVARIANT}) {
         if (!(wanted >> schedule & 1)) continue;
         for (int rows : cu->buckets) {
             if (rows > MOST_ROWS || rows > cu->max_rows) break;
@@ -1243,9 +1247,9 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
     }
     const int M = cu->desc.fixed_rows;
     if (M < 1 || M > cu->max_draws) return LLM42_OK;
-    const bool fixed = wanted >> LLM42_FIXED & 1;
+    const bool fixed = wanted >> LLM42_SCHEDULE_FIXED & 1;
     if (!fixed && !llm42__invariant_verifier(cu)) return LLM42_OK;
-    const llm42_schedule schedule = fixed ? LLM42_FIXED : LLM42_INVARIANT;
+    const llm42_schedule schedule = fixed ? LLM42_SCHEDULE_FIXED : LLM42_SCHEDULE_INVARIANT;
     for (int which = 0; which < (cu->desc.overlap ? 2 : 1); which++) {
         const bool decode = !fixed && !which;  // see llm42__choose_key
         for (int rows : cu->buckets) {
@@ -1407,10 +1411,11 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
 
 static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
     int R = pass->rows;
-    if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
+    if (pass->schedule < LLM42_SCHEDULE_FAST || pass->schedule > LLM42_SCHEDULE_INVARIANT)
         return llm42_fail(error, LLM42_UNSUPPORTED, "cuda backend: schedule %s is not available",
                           llm42_schedule_name(pass->schedule));
-    if (R < 1 || R > cu->max_rows || R > pass->shape || (pass->schedule == LLM42_FIXED && pass->shape > cu->max_rows))
+    if (R < 1 || R > cu->max_rows || R > pass->shape ||
+        (pass->schedule == LLM42_SCHEDULE_FIXED && pass->shape > cu->max_rows))
         return llm42_fail(error, LLM42_INVALID,
                           "cuda backend: a pass of %d rows, shape %d: expected 1 to %d, and at most the shape", R,
                           pass->shape, cu->max_rows);
@@ -1648,7 +1653,7 @@ static llm42_result llm42__copy_logits(llm42__cuda *cu, int which, const llm42_p
     if (!pass->logits) return LLM42_OK;
     LLM42__TRY(llm42__wait(cu, which, error));
     const llm42__execution *ex = &cu->execution[which];
-    const size_t V = (size_t)cu->config.vocab, size = cu->desc.logits_fp32 ? 4 : 2;
+    const size_t V = (size_t)cu->config.vocab, size = cu->desc.numerics.logits_fp32 ? 4 : 2;
     for (int r = 0, draw = 0; r < pass->rows && draw < first + count; r++) {
         if (!(pass->row[r].flags & LLM42_ROW_SAMPLE) || draw++ < first) continue;
         LLM42__CU(cudaMemcpyAsync((char *)(pass->logits + (size_t)(r + 1) * V) - V * size,
@@ -1676,7 +1681,8 @@ static llm42_result llm42__long_head(llm42__cuda *cu, const llm42_pass *pass, ll
     llm42__meta meta = llm42__meta_at(cu, cu->execution[0].meta, &at, LLM42__FULL);
     for (int first = 0; first < p->draws; first += cu->max_draws) {
         int count = std::min(cu->max_draws, p->draws - first);
-        int rows = pass->schedule == LLM42_FIXED ? cu->max_draws : cu->buckets[(size_t)llm42__bucket(cu, count)];
+        int rows = pass->schedule == LLM42_SCHEDULE_FIXED ? cu->max_draws
+                                                          : cu->buckets[(size_t)llm42__bucket(cu, count)];
         LLM42__TRY(llm42__enqueue_head(cu, 0, pass->schedule, first, rows, meta, error));
         LLM42__TRY(llm42__copy_logits(cu, 0, pass, first, count, error));
     }
@@ -1735,7 +1741,7 @@ static llm42_result llm42__cuda_start(void *state, const llm42_pass *pass, llm42
     if (ex->in_flight)
         return llm42_fail(error, LLM42_INVALID, "cuda backend: start: a pass is in flight already: poll first");
     if (pass->probe) return llm42_fail(error, LLM42_INVALID, "cuda backend: start: a probe is for run only");
-    if (pass->schedule == LLM42_FAST || pass->shape > cu->desc.fixed_rows)
+    if (pass->schedule == LLM42_SCHEDULE_FAST || pass->shape > cu->desc.fixed_rows)
         return llm42_fail(error, LLM42_INVALID,
                           "cuda backend: start: takes FIXED and INVARIANT passes of a shape of at most fixed_rows, %d",
                           cu->desc.fixed_rows);
@@ -1842,14 +1848,15 @@ struct llm42__place_at {
 // Puts a slice of a matrix into its place on the device. Rows that come from the host pass through a buffer.
 static llm42_result llm42__place(const llm42_matrix *m, llm42__slice slice, llm42__place_at at, void *buffer,
                                  size_t buffer_bytes, llm42_error *error) {
-    const size_t row = (size_t)m->k * (m->type == LLM42_FP32 ? 4 : 2), end = (size_t)(slice.row0 + slice.rows),
+    const size_t row = (size_t)m->k * (m->type == LLM42_DTYPE_FP32 ? 4 : 2), end = (size_t)(slice.row0 + slice.rows),
                  most = m->data ? std::max<size_t>(1, buffer_bytes / row) : (size_t)m->n;
     for (size_t r = (size_t)slice.row0; r < end; r += most) {
         size_t count = std::min(most, end - r);
         if (m->data)
             LLM42__CU(cudaMemcpy(buffer, (const char *)m->data + r * row, count * row, cudaMemcpyHostToDevice));
         llm42__k_place<<<2048, 256>>>(at.to, at.stride, at.turn, at.rows, at.columns, m->data ? buffer : nullptr,
-                                      m->type == LLM42_FP32, slice, r, count, m->k, m->recipe.key, m->recipe.scale);
+                                      m->type == LLM42_DTYPE_FP32, slice, r, count, m->k, m->recipe.key,
+                                      m->recipe.scale);
         LLM42__CU(cudaGetLastError());
     }
     return LLM42_OK;
@@ -1922,7 +1929,8 @@ static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *lis
         for (ulonglong2 *&box : ex->mail)
             if (cu->devices == cu->ranks) want((char **)&box, llm42__mail_bytes(cu));
         if (cu->first->in_norm && cu->devices == cu->ranks) want((char **)&ex->met, LLM42__MET_BYTES);
-        if (cu->options.exchange == LLM42_CUDA_NCCL) want((char **)&ex->gathered, (size_t)cu->ranks * R * Dp * 4);
+        if (cu->options.exchange == LLM42_CUDA_EXCHANGE_NCCL)
+            want((char **)&ex->gathered, (size_t)cu->ranks * R * Dp * 4);
     }
     want((char **)&ex->workspace, llm42__workspace_bytes);
     if (!which) {
@@ -2586,9 +2594,9 @@ static llm42_result llm42__choose_from(llm42__trial *t, int product, size_t buck
     const int rows = cu->buckets[bucket];
     bool found;
     LLM42__TRY(llm42__time_candidates(t, product, list, rows, error));
-    llm42__algorithm *fast = &cu->algorithms[product][LLM42_FAST][bucket],
-                     *fixed = &cu->algorithms[product][LLM42_FIXED][bucket],
-                     *invariant = &cu->algorithms[product][LLM42_INVARIANT][bucket];
+    llm42__algorithm *fast = &cu->algorithms[product][LLM42_SCHEDULE_FAST][bucket],
+                     *fixed = &cu->algorithms[product][LLM42_SCHEDULE_FIXED][bucket],
+                     *invariant = &cu->algorithms[product][LLM42_SCHEDULE_INVARIANT][bucket];
     auto runs = [](const llm42__candidate &c) { return c.algorithm.us < INFINITY; };
     auto serves = [&](const llm42__candidate &c) { return runs(c) && llm42__serves_fast(cu, c); };
     auto in_order = [&](const llm42__candidate &c) { return runs(c) && c.algorithm.sequential; };
@@ -2764,8 +2772,8 @@ static std::string llm42__algorithm_header(const llm42__cuda *cu) {
              llm42__fast_alone(cu)           ? "fast"
              : llm42__invariant_verifier(cu) ? "fast, invariant"
                                              : "all",
-             cu->desc.logits_fp32 ? "fp32" : "bf16", cu->desc.router_fp32 ? "fp32" : "bf16", cu->ranks,
-             cu->leaves * cu->ranks);
+             cu->desc.numerics.logits_fp32 ? "fp32" : "bf16", cu->desc.numerics.router_fp32 ? "fp32" : "bf16",
+             cu->ranks, cu->leaves * cu->ranks);
     std::string header = text;
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         llm42__product_shape(cu, product, &n, &k);
@@ -2868,7 +2876,7 @@ static bool llm42__read_algorithm(llm42__cuda *cu, const char *line) {
     if (!llm42__parse_algorithm(line, &row)) return false;
     if (!llm42__algorithm_wanted(cu, row.product, row.rows)) return true;
     llm42__algorithm &p = row.algorithm;
-    if (row.schedule == LLM42_INVARIANT && !p.sequential && !llm42__fast_alone(cu)) return false;
+    if (row.schedule == LLM42_SCHEDULE_INVARIANT && !p.sequential && !llm42__fast_alone(cu)) return false;
     if (p.leaves && (!llm42__cut(cu, row.product) || !llm42__has_leaves(cu))) return false;
     if (llm42__leaf_kind_of(&p) && !llm42__leaf_kind_serves(cu, row.product, &p, row.rows)) return false;
     if (p.tile < 0) {
@@ -2992,7 +3000,7 @@ static llm42_result llm42__prove_algorithms(llm42__cuda *cu, const llm42__tests 
         LLM42__TRY(noise ? llm42__fill_noise(&t, product, error) : llm42__fill_cancelling(&t, product, error));
         for (llm42_schedule schedule : llm42__schedules)
             for (size_t b = 0; b < cu->buckets.size(); b++)
-                if (llm42__algorithm_wanted(cu, product, cu->buckets[b]) && (noise || schedule != LLM42_FAST))
+                if (llm42__algorithm_wanted(cu, product, cu->buckets[b]) && (noise || schedule != LLM42_SCHEDULE_FAST))
                     LLM42__TRY(llm42__prove_algorithm(&t, product, schedule, b, noise, error));
         return LLM42_OK;
     };
@@ -3085,27 +3093,30 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
         return llm42_fail(error, LLM42_INVALID,
                           "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME",
                           d->model->name);
-    if (d->compute != LLM42_BF16)
+    if (d->numerics.compute != LLM42_DTYPE_BF16)
         return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "llm42_backend_desc.compute: the CUDA backend computes in bf16 with fp32 sums; "
+                          "llm42_backend_desc.numerics.compute: the CUDA backend computes in bf16 with fp32 sums; "
                           "fp32 is the CPU backend's");
-    if (d->arithmetic == LLM42_ARITHMETIC_FP32)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "llm42_engine_desc.arithmetic: FP32 is the CPU backend's: a GPU sums by its tensor cores");
-    const llm42__field fields[] = {{"max_rows", d->max_rows, 1, 1 << 20},
-                                   {"arithmetic", d->arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90},
-                                   {"max_context", d->max_context, 1, c->context},
-                                   {"pages", d->pages, 1, 1 << 28},
-                                   {"page_size", d->page_size, 1, 4096},
-                                   {"fixed_rows", d->fixed_rows, 0, 1 << 20}};
-    LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
-    LLM42__TRY(llm42__check_ranks("llm42_backend_desc", c, d->tensor_parallel, d->leaves, error));
-    const int attended = c->heads * c->head_dim, leaves = std::max(d->leaves, d->tensor_parallel);
+    if (d->numerics.arithmetic == LLM42_ARITHMETIC_FP32)
+        return llm42_fail(
+            error, LLM42_UNSUPPORTED,
+            "llm42_engine_desc.numerics.arithmetic: FP32 is the CPU backend's: a GPU sums by its tensor cores");
+    const llm42__field fields[] = {
+        {"max_rows", d->max_rows, 1, 1 << 20, false},
+        {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90, false},
+        {"max_context", d->max_context, 1, c->context, false},
+        {"pages", d->pages, 1, 1 << 28, false},
+        {"page_size", d->page_size, 1, 4096, true},
+        {"fixed_rows", d->fixed_rows, 0, 1 << 20, false}};
+    LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, error));
+    LLM42__TRY(llm42__check_ranks("llm42_backend_desc", c, d->tensor_parallel, d->numerics.leaves, error));
+    const int attended = c->heads * c->head_dim, leaves = std::max(d->numerics.leaves, d->tensor_parallel);
     if (leaves > 1 && attended / leaves % 16)
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "llm42_engine_desc.%s: %d: %d heads of %d: the CUDA backend needs leaves of a multiple of 16 "
                           "terms",
-                          d->leaves == leaves ? "leaves" : "tensor_parallel", leaves, c->heads, c->head_dim);
+                          d->numerics.leaves == leaves ? "numerics.leaves" : "tensor_parallel", leaves, c->heads,
+                          c->head_dim);
     const int64_t tokens = (int64_t)d->pages * d->page_size;
     if (tokens > INT32_MAX || tokens * c->kv_heads > INT64_C(0xffffffff) / 16)  // places in a cache have 32 bits
         return llm42_fail(error, LLM42_MEMORY,
@@ -3114,8 +3125,8 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     const llm42_cuda_desc *own = (const llm42_cuda_desc *)d->backend_desc;
     if (own && (own->fast < LLM42_CUDA_FAST_DEFAULT || own->fast > LLM42_CUDA_FAST_OFFERED))
         return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.fast: %d: must be FASTEST or OFFERED", (int)own->fast);
-    if (own && (own->exchange < LLM42_CUDA_PEER || own->exchange > LLM42_CUDA_PEER_IN_NORM))
-        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.exchange: %d: must be PEER, NCCL or PEER_IN_NORM",
+    if (own && (own->exchange < LLM42_CUDA_EXCHANGE_PEER || own->exchange > LLM42__CUDA_EXCHANGE_IN_NORM))
+        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.exchange: %d: must be PEER or NCCL",
                           (int)own->exchange);
     if (own && own->devices && (own->devices < 0 || std::max(1, d->tensor_parallel) % own->devices))
         return llm42_fail(error, LLM42_INVALID,
@@ -3137,7 +3148,7 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     cu->ranks = std::max(1, d->tensor_parallel);
     cu->config.heads /= cu->ranks, cu->config.ffn /= cu->ranks;
     cu->config.kv_heads = std::max(1, cu->config.kv_heads / cu->ranks);
-    cu->leaves = std::max(d->leaves, cu->ranks) / cu->ranks;
+    cu->leaves = std::max(d->numerics.leaves, cu->ranks) / cu->ranks;
     cu->Vr = llm42__padded((c->vocab + cu->ranks - 1) / cu->ranks), cu->Vp = cu->ranks * cu->Vr;
     cu->D = c->dim, cu->Dp = llm42__padded(c->dim);
     cu->Fp = llm42__padded(cu->leaves * llm42__leaf_width(cu));
@@ -3176,7 +3187,7 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     size_t pages_each = (size_t)(d->max_context + d->page_size - 1) / (size_t)d->page_size;
     cu->page_room = std::min((size_t)most * pages_each,
                              std::max((size_t)std::max(d->max_running, 1) * pages_each, (size_t)4 << 20));
-    for (llm42_schedule schedule : {LLM42_FAST, LLM42_INVARIANT}) {
+    for (llm42_schedule schedule : {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_INVARIANT}) {
         llm42__shape_key key = {schedule, most, most, true, true};
         cu->meta_size = std::max(cu->meta_size, llm42__layout(cu, &key).pages + cu->page_room * 4);
     }
@@ -3227,7 +3238,8 @@ static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
 // This checks whole passes, attention included.
 static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule, llm42_error *error) {
     const int V = cu->config.vocab, room = std::min(cu->desc.pages * cu->desc.page_size, cu->desc.max_context);
-    const int most = schedule == LLM42_FIXED ? cu->desc.fixed_rows : cu->desc.max_rows, T = std::min(1100, room);
+    const int most = schedule == LLM42_SCHEDULE_FIXED ? cu->desc.fixed_rows : cu->desc.max_rows,
+              T = std::min(1100, room);
     std::vector<int32_t> pages((size_t)(T + cu->desc.page_size - 1) / (size_t)cu->desc.page_size);
     for (size_t i = 0; i < pages.size(); i++) pages[i] = (int32_t)i;
     llm42_seq seq = {};
@@ -3242,7 +3254,7 @@ static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule
             for (; pass.rows < most && t < T; t++, pass.rows++)
                 rows[(size_t)pass.rows] = {0, t, (int32_t)((7 * (int64_t)t + 3) % V),
                                            t == T - 1 ? (uint32_t)LLM42_ROW_SAMPLE : 0u};
-            pass.shape = schedule == LLM42_FIXED ? cu->desc.fixed_rows : pass.rows;
+            pass.shape = schedule == LLM42_SCHEDULE_FIXED ? cu->desc.fixed_rows : pass.rows;
             pass.row = rows.data(), pass.seq = &seq;
             LLM42__TRY(llm42__run_pass(cu, &pass, error));
             if (t < T) continue;
@@ -3292,9 +3304,9 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     if (cu->ranks > 1)
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda ranks: %d on %d device%s, exchange: %s", cu->ranks,
                    cu->devices, cu->devices > 1 ? "s" : "",
-                   cu->options.exchange == LLM42_CUDA_NCCL ? "NCCL"
-                   : cu->execution[0].met                  ? "peer memory, in norms"
-                                                           : "peer memory");
+                   cu->options.exchange == LLM42_CUDA_EXCHANGE_NCCL ? "NCCL"
+                   : cu->execution[0].met                           ? "peer memory, in norms"
+                                                                    : "peer memory");
     if (cu->leaves * cu->ranks > 1)
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda leaves: %d", cu->leaves * cu->ranks);
     if (!cu->options.no_cublas)
@@ -3314,13 +3326,13 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
         if (!llm42__product_used(cu, product)) continue;
         std::string line;
         for (llm42_schedule schedule : llm42__schedules) {
-            if (llm42__fast_alone(cu) && schedule != LLM42_FAST) break;
-            if (llm42__invariant_verifier(cu) && schedule == LLM42_FIXED) continue;
-            line += std::string(schedule == LLM42_FAST ? "" : "; ") + llm42_schedule_name(schedule);
+            if (llm42__fast_alone(cu) && schedule != LLM42_SCHEDULE_FAST) break;
+            if (llm42__invariant_verifier(cu) && schedule == LLM42_SCHEDULE_FIXED) continue;
+            line += std::string(schedule == LLM42_SCHEDULE_FAST ? "" : "; ") + llm42_schedule_name(schedule);
             for (size_t b = 0; b < cu->buckets.size(); b++) {
                 const int rows = cu->buckets[b];
                 const bool usual = rows == 1 || rows == 16 || rows == 64 || rows == 256,
-                           shown = schedule == LLM42_FIXED ? rows == cu->desc.fixed_rows : usual;
+                           shown = schedule == LLM42_SCHEDULE_FIXED ? rows == cu->desc.fixed_rows : usual;
                 if (!shown || (product == LLM42__HEAD && rows > cu->max_draws)) continue;
                 const llm42__algorithm *p = &cu->algorithms[product][schedule][b];
                 char text[96];
@@ -3403,10 +3415,10 @@ static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) 
     LLM42__CU(cudaDeviceSynchronize());
     if (!cu->options.no_graphs && !cu->execution[0].gathered) LLM42__TRY(llm42__make_graphs(cu, error));
     const unsigned wanted = cu->desc.schedules;
-    if (!cu->options.no_check && wanted >> LLM42_FIXED & 1 && cu->desc.fixed_rows)
-        LLM42__TRY(llm42__check_passes(cu, LLM42_FIXED, error));
-    if (!cu->options.no_check && wanted >> LLM42_INVARIANT & 1)
-        LLM42__TRY(llm42__check_passes(cu, LLM42_INVARIANT, error));
+    if (!cu->options.no_check && wanted >> LLM42_SCHEDULE_FIXED & 1 && cu->desc.fixed_rows)
+        LLM42__TRY(llm42__check_passes(cu, LLM42_SCHEDULE_FIXED, error));
+    if (!cu->options.no_check && wanted >> LLM42_SCHEDULE_INVARIANT & 1)
+        LLM42__TRY(llm42__check_passes(cu, LLM42_SCHEDULE_INVARIANT, error));
     llm42__log_manifest(cu);
     return LLM42_OK;
 }
@@ -3423,10 +3435,10 @@ static llm42_result llm42__find_devices(const llm42_backend_desc *desc, llm42_cu
     const int ranks = std::max(1, desc->tensor_parallel);
     int count = 0;
     LLM42__TRY(llm42__find_device(options->device, device, error));
-    if (desc->arithmetic == LLM42_ARITHMETIC_SM90 && device->major != 9)
+    if (desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 && device->major != 9)
         return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "llm42_engine_desc.arithmetic: SM90 is that of sm_90 GPUs: %s is sm_%d%d", device->name,
-                          device->major, device->minor);
+                          "llm42_engine_desc.numerics.arithmetic: SM90 is that of sm_90 GPUs: %s is sm_%d%d",
+                          device->name, device->major, device->minor);
     LLM42__CU(cudaGetDeviceCount(&count));
     if (!options->devices) options->devices = ranks;
     if (options->device + options->devices > count)
@@ -3484,7 +3496,7 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     const llm42__turn turn = llm42__turn::to_change(cu);
     const llm42_result result = llm42__guarded(error, [&]() -> llm42_result {
         cu->ranks = std::max(1, desc->tensor_parallel);
-        cu->in_norm = options.exchange == LLM42_CUDA_PEER_IN_NORM;
+        cu->in_norm = options.exchange == LLM42__CUDA_EXCHANGE_IN_NORM;
         cu->others.reserve((size_t)cu->ranks);
         for (int r = 1; r < cu->ranks; r++) {
             llm42__cuda *rank = llm42__new_rank(desc, &options, r, &device);

@@ -166,7 +166,7 @@
    Nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption or
    planner. On a CPU the instruction set, the compiler and the number of threads do not matter either. The presets DVR,
    BEST and INVARIANT give this result, and scoring the finished text gives it again. The verifier FIXED (preset PAPER)
-   gives another result. That one is reproducible, but it depends on M (see llm42_engine_desc.verifier). In mode
+   gives another result. That one is reproducible, but it depends on M (see llm42_engine_desc.policy.replay). In mode
    BATCH_INVARIANT every request is deterministic. The experiment .keep_fast_kv breaks the promise.
 
    How the promise is kept: the code fixes the order of every sum. On a CPU the order depends on the sizes of the
@@ -315,9 +315,9 @@ typedef void llm42_log_fn(void *user, const char *line);
 // >>api-model ----------------------------------------------------------------------------------------------------
 typedef enum llm42_dtype {
     LLM42_DTYPE_DEFAULT = 0,
-    LLM42_BF16,
-    LLM42_FP32,
-    LLM42_FP16,  // only as a stored type: converted to fp32 when a model is loaded
+    LLM42_DTYPE_BF16,
+    LLM42_DTYPE_FP32,
+    LLM42_DTYPE_FP16,  // only as a stored type: converted to fp32 when a model is loaded
 } llm42_dtype;
 
 typedef enum llm42_arch {
@@ -432,9 +432,9 @@ LLM42_API size_t llm42_kv_token_bytes(const llm42_config *config, llm42_dtype co
 // larger of two numbers, leaves and ranks (see llm42_engine_desc.tensor_parallel). TREE and EXACT are reserved names:
 // no backend has them yet.
 typedef enum llm42_schedule {
-    LLM42_FAST = 1,
-    LLM42_FIXED,
-    LLM42_INVARIANT,
+    LLM42_SCHEDULE_FAST = 1,
+    LLM42_SCHEDULE_FIXED,
+    LLM42_SCHEDULE_INVARIANT,
     LLM42_TREE,
     LLM42_EXACT,
 } llm42_schedule;
@@ -510,30 +510,47 @@ typedef enum llm42_arithmetic {
     LLM42_ARITHMETIC_SM90,
 } llm42_arithmetic;
 
+// What canonical bits depend on, beside the model, the prompt, the sampling parameters and the seed.
+typedef struct llm42_numerics {
+    llm42_dtype compute;          // default: LLM42_DTYPE_BF16
+    llm42_arithmetic arithmetic;  // how sums round; default: the backend's own; not simulated
+    bool logits_fp32;             // default: under bf16 logits are rounded to bf16, as serving engines do
+    // Keep the router logits of a mixture in fp32. Default: under bf16 they are rounded to bf16, as HF transformers
+    // does. A bf16 number has 8 significant bits, so the rounding can make the logits of two experts equal. Then the
+    // expert with the lower index is chosen, even if the other one's logit was larger before. A row that goes to
+    // another expert gets quite different logits. The weights of the chosen experts are rounded in either case. Under
+    // fp32, and in models without experts, nothing changes.
+    bool router_fp32;
+    // Ranks (llm42_engine_desc.tensor_parallel) cut the sums of two matrix products, o and down. An INVARIANT pass cuts
+    // each of these sums into this number of equal parts, called leaves, and joins them by a fixed binary tree: 1, 2, 4
+    // or 8; default: 1. If there are more ranks than leaves, each rank's part is a leaf. So with at least as many
+    // leaves as ranks the canonical result does not depend on the number of ranks. The number must divide .heads and
+    // .ffn. On a GPU .heads x .head_dim must be a multiple of 16 x leaves, and of 16 x ranks.
+    int leaves;
+} llm42_numerics;
+
 typedef struct llm42_backend_desc {
     const llm42_model *model;
-    llm42_dtype compute;  // LLM42_BF16 or LLM42_FP32
-    llm42_arithmetic arithmetic;
-    bool logits_fp32, router_fp32;
-    int threads;
-    int max_rows;                 // rows in a pass, at most
-    int max_context;              // tokens in a sequence, at most
-    int pages, page_size;         // of the KV cache
-    int max_running;              // sequences in a pass, at most
-    int fixed_rows;               // M, the shape of FIXED replay passes and the most rows of others; 0: not known
-    int tensor_parallel, leaves;  // see llm42_engine_desc; 0: 1
-    unsigned schedules;           // the schedules that passes will have, as bits 1 << LLM42_FAST ...; 0: not known
-    bool overlap;                 // start and poll will be used
-    const void *backend_desc;     // the backend's own options, as in llm42_engine_desc; NULL: its defaults
+    llm42_numerics numerics;
+    int tensor_parallel;       // ranks; 0: 1
+    int max_rows;              // rows in a pass, at most
+    int max_context;           // tokens in a sequence, at most
+    int pages, page_size;      // of the KV cache
+    int max_running;           // sequences in a pass, at most
+    int fixed_rows;            // M, the shape of FIXED replay passes and the most rows of others; 0: not known
+    unsigned schedules;        // that passes will have, as bits 1 << LLM42_SCHEDULE_FAST ...; 0: not known
+    bool overlap;              // start and poll will be used
+    const void *backend_desc;  // the backend's own options, as in llm42_engine_desc; NULL: its defaults
     llm42_log_fn *log;
     void *log_user;
 } llm42_backend_desc;
 
-typedef enum llm42_kind {  // what a row counts as in times of passes
-    LLM42_KIND_DECODE,     // the only row of its sequence in the pass
-    LLM42_KIND_PROMPT,     // rows of a prompt, the last one sampled
-    LLM42_KIND_WINDOW,     // rows of a verification window, all sampled
-    LLM42_KINDS
+// What rows of a request are in a pass, in plans and in times of passes.
+typedef enum llm42_kind {
+    LLM42_KIND_DECODE,  // one row: the newest token goes in, the next one comes out
+    LLM42_KIND_PROMPT,  // the next rows of its prompt, or of tokens that it had committed before a preemption
+    LLM42_KIND_WINDOW,  // its verification window, in a replay pass; every row is sampled
+    LLM42_KIND_COUNT
 } llm42_kind;
 
 LLM42_API const char *llm42_kind_name(llm42_kind kind);  // "decode"
@@ -541,9 +558,9 @@ LLM42_API const char *llm42_kind_name(llm42_kind kind);  // "decode"
 // What a pass is made of, to ask for its time.
 typedef struct llm42_mix {
     llm42_schedule schedule;
-    int rows[LLM42_KINDS];
-    double context[LLM42_KINDS];  // positions that a row attends to, on average
-    int windows;                  // verification windows
+    int rows[LLM42_KIND_COUNT];
+    double context[LLM42_KIND_COUNT];  // positions that a row attends to, on average
+    int windows;                       // verification windows
 } llm42_mix;
 
 // A backend runs passes. It owns the device's copy of the weights, the KV pages and the clock. The contract:
@@ -582,6 +599,11 @@ typedef struct llm42_backend {
     const char *(*arithmetic)(void *state);  // "fp32": fused multiply-adds (CPU); "sm90": Hopper's tensor cores
 } llm42_backend;
 
+typedef struct llm42_cpu_desc {
+    int threads;  // default: as many as OpenMP offers
+} llm42_cpu_desc;
+
+// .backend_desc is an llm42_cpu_desc; default: its defaults.
 LLM42_API const llm42_backend *llm42_backend_cpu(void);
 LLM42_API const char *llm42_cpu_isa(void);  // "avx512", "avx2" or "scalar": what this build of the header uses
 
@@ -634,13 +656,13 @@ typedef struct llm42_calibration {
     int pass_sizes;          // 0: other passes are as large as their rows
     double *pass_rows;  // [pass_sizes], ascending: the device pads other passes to the next of these numbers of rows
     llm42_flip_table flips;
-    double flip_shape;            // shape of the gamma distribution over requests; smaller is more uneven
-    double host_ms[LLM42_KINDS];  // the host's work, added to the tables' times: for each pass with rows of kind decode
-                                  // or prompt, and for each window in a pass
-    double host_request_ms;       // time of a request outside the engine (tokenising, network). No pass takes it:
-                                  // build/sweep adds it to each latency that counts from the arrival
+    double flip_shape;                 // shape of the gamma distribution over requests; smaller is more uneven
+    double host_ms[LLM42_KIND_COUNT];  // the host's work, added to the tables' times: for each pass with rows of kind
+                                       // decode or prompt, and for each window in a pass
+    double host_request_ms;            // time of a request outside the engine (tokenising, network). No pass takes it:
+                                       // build/sweep adds it to each latency that counts from the arrival
     double overlap_fast, overlap_replay;  // factors by which fast and replay passes take longer side by side than alone
-    llm42_cost_table cost[LLM42_EXACT + 1][LLM42_KINDS];  // by schedule and kind
+    llm42_cost_table cost[LLM42_EXACT + 1][LLM42_KIND_COUNT];  // by schedule and kind
 } llm42_calibration;
 
 typedef struct llm42_sim_desc {
@@ -704,12 +726,11 @@ typedef enum llm42_cuda_fast {  // how a FAST pass sums
 
 // How ranks (llm42_engine_desc.tensor_parallel) get each other's sums.
 typedef enum llm42_cuda_exchange {
-    LLM42_CUDA_PEER,  // ranks read the sums from each other's memory, over NVLink or PCIe
-    LLM42_CUDA_NCCL,  // NCCL's all-gather, without CUDA graphs, to compare with. It needs `make cuda NCCL=1`
-    // As PEER, with two differences. The kernel of RMSNorm itself waits for the other ranks. Few rows are sent in half
-    // as many bytes. It needs a device for each rank. With fewer devices it is the same as PEER. It has run on the
-    // emulator of the tests, but not on two GPUs.
-    LLM42_CUDA_PEER_IN_NORM,
+    LLM42_CUDA_EXCHANGE_PEER,  // ranks read the sums from each other's memory, over NVLink or PCIe
+    LLM42_CUDA_EXCHANGE_NCCL,  // NCCL's all-gather, without CUDA graphs, to compare with. It needs `make cuda NCCL=1`
+    // Being tried, not for use yet: as PEER, but the kernel of RMSNorm itself waits for the other ranks, and few rows
+    // are sent in half as many bytes. It needs a device for each rank; with fewer devices it is the same as PEER.
+    LLM42__CUDA_EXCHANGE_IN_NORM,
 } llm42_cuda_exchange;
 
 typedef struct llm42_cuda_desc {
@@ -755,17 +776,16 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
                                          llm42_cuda_stage stages[LLM42_CUDA_STAGES], int *count, llm42_error *error);
 
 // >>api-policies -------------------------------------------------------------------------------------------------
-// Each policy is a field of llm42_engine_desc. The lists below name the values of each policy. Beside a value they have
-// its word, which options and results use, and its meaning. To add a value, add a line to a list and code its effect in
-// section planner.
-#define LLM42_MODES(X)                                                                                      \
-    X(LLM42_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic")                  \
-    X(LLM42_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused") \
-    X(LLM42_BATCH_INVARIANT, "batch_invariant", "every pass is INVARIANT; every request is reproducible")   \
-    X(LLM42_HYBRID, "hybrid", "dvr, but without verification where INVARIANT passes take less time")
-#define LLM42_VERIFIERS(X)                                                                         \
-    X(LLM42_VERIFIER_FIXED, "fixed", "replay passes have M rows (the paper): results depend on M") \
-    X(LLM42_VERIFIER_INVARIANT, "invariant", "replay passes are INVARIANT, without padding: the canonical result")
+// Each policy is a field of llm42_policy. The lists below give each value of a policy its word, which options and
+// results use, and its meaning. To add a value, add a line to a list and code its effect in section planner.
+#define LLM42_MODES(X)                                                                                           \
+    X(LLM42_MODE_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic")                  \
+    X(LLM42_MODE_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused") \
+    X(LLM42_MODE_BATCH_INVARIANT, "batch_invariant", "every pass is INVARIANT; every request is reproducible")   \
+    X(LLM42_MODE_HYBRID, "hybrid", "dvr, but without verification where INVARIANT passes take less time")
+#define LLM42_REPLAYS(X)                                                                         \
+    X(LLM42_REPLAY_FIXED, "fixed", "replay passes have M rows (the paper): results depend on M") \
+    X(LLM42_REPLAY_INVARIANT, "invariant", "replay passes are INVARIANT, without padding: the canonical result")
 #define LLM42_VERIFIES(X)                                                                                        \
     X(LLM42_VERIFY_EAGER, "eager", "as soon as one window is ready, filled up with partial windows (the paper)") \
     X(LLM42_VERIFY_WAIT, "wait",                                                                                 \
@@ -783,50 +803,76 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
 #define LLM42_CHUNKEDS(X)                                                                      \
     X(LLM42_CHUNKED_ON, "on", "prompts ride beside decoding, cut into chunks by token_budget") \
     X(LLM42_CHUNKED_OFF, "off", "all prompts but PACKED ones run whole, before decoding goes on (the paper)")
-// A preset has a value for each policy, for W and for G. It fills in those that a desc leaves 0, and nothing else (not
-// .overlap, .prefix_cache or .look_ahead). This is the one table of defaults: the programs take theirs from it. DVR is
-// the default. DVR, BEST and INVARIANT give the canonical result, unless a desc sets .verifier to FIXED.
+// A preset fills in the policies, W and G that a desc leaves 0, and nothing else. This is the one table of defaults:
+// the programs take theirs from it. DVR is the default. DVR, BEST and INVARIANT give the canonical result, unless a
+// desc sets .policy.replay to FIXED.
 // clang-format off
-#define LLM42_PRESETS(X)                                                                                        \
-    /* value, word, meaning, then */                                                                            \
-    /* mode,            verifier,  verify, fill,    prefill,   bonus, chunked, W,  G */                         \
-    X(LLM42_PRESET_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic",               \
-      DVR,              INVARIANT, EAGER,  LARGEST, INVARIANT, ON,    ON,      16, 32)                          \
-    X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: recommended for serving",  \
-      HYBRID,           INVARIANT, WAIT,   LARGEST, INVARIANT, ON,    ON,      32, 32)                          \
-    X(LLM42_PRESET_INVARIANT, "invariant", "every pass is INVARIANT: every request is reproducible",            \
-      BATCH_INVARIANT,  INVARIANT, EAGER,  LARGEST, INVARIANT, ON,    ON,      16, 32)                          \
-    X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: results depend on M",                     \
-      DVR,              FIXED,     EAGER,  OLDEST,  ISOLATED,  OFF,   OFF,     64, 8)
+#define LLM42_PRESETS(X)                                                                                              \
+    X(LLM42_PRESET_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic",                     \
+      .policy = {.mode = LLM42_MODE_DVR, .replay = LLM42_REPLAY_INVARIANT, .verify = LLM42_VERIFY_EAGER,              \
+                 .prefill = LLM42_PREFILL_INVARIANT, .chunked_prefill = LLM42_CHUNKED_ON, .window = 16, .group = 32}, \
+      .experiment = {.fill = LLM42_FILL_LARGEST, .bonus = LLM42_BONUS_ON})                                            \
+    X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: recommended for serving",        \
+      .policy = {.mode = LLM42_MODE_HYBRID, .replay = LLM42_REPLAY_INVARIANT, .verify = LLM42_VERIFY_WAIT,            \
+                 .prefill = LLM42_PREFILL_INVARIANT, .chunked_prefill = LLM42_CHUNKED_ON, .window = 32, .group = 32}, \
+      .experiment = {.fill = LLM42_FILL_LARGEST, .bonus = LLM42_BONUS_ON})                                            \
+    X(LLM42_PRESET_INVARIANT, "invariant", "every pass is INVARIANT: every request is reproducible",                  \
+      .policy = {.mode = LLM42_MODE_BATCH_INVARIANT, .replay = LLM42_REPLAY_INVARIANT, .verify = LLM42_VERIFY_EAGER,  \
+                 .prefill = LLM42_PREFILL_INVARIANT, .chunked_prefill = LLM42_CHUNKED_ON, .window = 16, .group = 32}, \
+      .experiment = {.fill = LLM42_FILL_LARGEST, .bonus = LLM42_BONUS_ON})                                            \
+    X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: results depend on M",                           \
+      .policy = {.mode = LLM42_MODE_DVR, .replay = LLM42_REPLAY_FIXED, .verify = LLM42_VERIFY_EAGER,                  \
+                 .prefill = LLM42_PREFILL_ISOLATED, .chunked_prefill = LLM42_CHUNKED_OFF, .window = 64, .group = 8},  \
+      .experiment = {.fill = LLM42_FILL_OLDEST, .bonus = LLM42_BONUS_OFF})
 // clang-format on
 // P(name in options and columns, field, type, name of the value 0, list of values). The value 0 stands for the
 // preset's.
-#define LLM42_POLICIES(P)                                                            \
-    P("preset", preset, llm42_preset, LLM42_PRESET_DEFAULT, LLM42_PRESETS)           \
-    P("mode", mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                     \
-    P("verifier", verifier, llm42_verifier, LLM42_VERIFIER_DEFAULT, LLM42_VERIFIERS) \
-    P("verify", verify, llm42_verify, LLM42_VERIFY_DEFAULT, LLM42_VERIFIES)          \
-    P("fill", fill, llm42_fill, LLM42_FILL_DEFAULT, LLM42_FILLS)                     \
-    P("prefill", prefill, llm42_prefill, LLM42_PREFILL_DEFAULT, LLM42_PREFILLS)      \
-    P("bonus", bonus, llm42_bonus, LLM42_BONUS_DEFAULT, LLM42_BONUSES)               \
-    P("chunked", chunked_prefill, llm42_chunked, LLM42_CHUNKED_DEFAULT, LLM42_CHUNKEDS)
+#define LLM42_POLICIES(P)                                                              \
+    P("preset", preset, llm42_preset, LLM42_PRESET_DEFAULT, LLM42_PRESETS)             \
+    P("mode", policy.mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                \
+    P("verifier", policy.replay, llm42_replay, LLM42_REPLAY_DEFAULT, LLM42_REPLAYS)    \
+    P("verify", policy.verify, llm42_verify, LLM42_VERIFY_DEFAULT, LLM42_VERIFIES)     \
+    P("fill", experiment.fill, llm42_fill, LLM42_FILL_DEFAULT, LLM42_FILLS)            \
+    P("prefill", policy.prefill, llm42_prefill, LLM42_PREFILL_DEFAULT, LLM42_PREFILLS) \
+    P("bonus", experiment.bonus, llm42_bonus, LLM42_BONUS_DEFAULT, LLM42_BONUSES)      \
+    P("chunked", policy.chunked_prefill, llm42_chunked, LLM42_CHUNKED_DEFAULT, LLM42_CHUNKEDS)
 
-#define LLM42__VALUE(name, word, ...) name,
+#define LLM42__VALUE(name, ...) name,
 #define LLM42__POLICY(name, field, type, none, values) typedef enum type { none = 0, values(LLM42__VALUE) } type;
 LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
 #undef LLM42__VALUE
 
-// A policy's words and their meanings, NULL-terminated; word[i] is value i + 1.
+// What a preset sets. Every field's default is the preset's, unless its comment says otherwise.
 typedef struct llm42_policy {
-    const char *name;  // "verify"
-    const char *const *word, *const *meaning;
+    llm42_mode mode;
+    // The schedule of replay passes. INVARIANT: the result is the canonical one, whatever the prefill is. FIXED, the
+    // paper's way: the result is not the canonical one. It depends on M, on .tensor_parallel and on .prefill. With
+    // prefill ISOLATED it also depends on .token_budget, which cuts long prompts into chunks, and with prefill
+    // INVARIANT on .numerics.leaves. FIXED also limits what deterministic requests share in the prefix cache: with
+    // prefill PACKED they share prompts and outputs, with INVARIANT only prompts, with ISOLATED nothing.
+    llm42_replay replay;
+    llm42_verify verify;            // when replay passes run
+    llm42_prefill prefill;          // of deterministic requests' prompts
+    llm42_chunked chunked_prefill;  // of all prompts but PACKED ones
+    int window;                     // W
+    int group;                      // G; M = G x W
+    // WAIT: passes that a ready window waits at most. Meanwhile its request goes on decoding, by at most as many
+    // candidates. Default: W
+    int deadline;
 } llm42_policy;
 
+// A policy's words and their meanings, NULL-terminated; word[i] is value i + 1.
+typedef struct llm42_policy_words {
+    const char *name;  // "verify"
+    const char *const *word, *const *meaning;
+} llm42_policy_words;
+
 typedef struct llm42_engine_desc llm42_engine_desc;
+typedef struct llm42_engine llm42_engine;
 
 // All policies, in the order above, ended by one whose name is NULL.
-LLM42_API const llm42_policy *llm42_policies(void);
+LLM42_API const llm42_policy_words *llm42_policies(void);
 // Sets a policy of a desc by its word. Errors: INVALID, which lists the words.
 LLM42_API llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *policy, const char *word,
                                         llm42_error *error);
@@ -875,7 +921,7 @@ typedef struct llm42_request {
     llm42_state state;
     llm42_finish finish;
     bool deterministic;
-    bool verify;       // tokens that it decodes in FAST passes are candidates until they are verified (DVR, HYBRID)
+    bool dvr;          // tokens that it decodes in FAST passes are candidates until they are verified
     bool in_flight;    // has rows in the replay pass in flight
     bool must_verify;  // its last replay pass failed: its whole window must be verified before it decodes again
     bool complete;     // its newest candidate would be its last token (a stop token, or max_new_tokens is reached)
@@ -947,15 +993,9 @@ LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
 // schedule, a shape, and a list of choices. The engine checks the plan, takes KV pages for it and runs it. Every plan
 // that obeys the rules below is safe: no token and no log-probability bit of a deterministic request depends on the
 // planner. examples/planners.h has two planners; examples/06_planner.c compares them.
-typedef enum llm42_choice_kind {
-    LLM42_CHOICE_DECODE = 1,  // one row: the newest token goes in, the next one comes out
-    LLM42_CHOICE_PROMPT,      // the next rows of its prompt, or of tokens that it had committed before a preemption
-    LLM42_CHOICE_WINDOW,      // its verification window, in a replay pass
-} llm42_choice_kind;
-
 typedef struct llm42_choice {
     int64_t request;  // id
-    llm42_choice_kind kind;
+    llm42_kind kind;
     int rows;  // 0: as many as llm42_choice_rows allows
 } llm42_choice;
 
@@ -981,13 +1021,15 @@ typedef struct llm42_planned {
     double begin;          // seconds on the backend's clock
 } llm42_planned;
 
-// What a planner sees. It is read-only and valid until the planner returns.
+// What a planner sees. It is valid until the planner returns. It is a value: a planner may change a copy, for example
+// to point .desc at a desc with another .policy.group, and give the copy to any function that takes a view.
 typedef struct llm42_view llm42_view;
 struct llm42_view {
+    const llm42_engine *engine;     // for the functions below
     const llm42_engine_desc *desc;  // every default resolved
     double now;                     // the backend's clock, seconds
     int64_t passes;                 // passes that have run; llm42_request.ready_since counts in these
-    llm42_schedule replay;          // of replay passes, as .verifier says
+    llm42_schedule replay;          // of replay passes, as .policy.replay says
     int window_ready;               // candidates that make a window ready: W - 1, or W without the bonus token
     int running_count, waiting_count;
     const llm42_request *const *running;  // [running_count], in order of admission
@@ -998,7 +1040,7 @@ struct llm42_view {
     // The seconds that a pass of a mix would take alone, as the backend estimates them, or else as far as passes that
     // have run tell. Negative: not known yet.
     double (*seconds)(const llm42_view *view, const llm42_mix *mix);
-    bool measured;                   // seconds goes by passes that have run
+    bool measured;                   // `seconds` goes by passes that have run
     int64_t windows, window_tokens;  // of replay passes so far: windows, and the tokens that they have committed
 };
 
@@ -1060,30 +1102,58 @@ typedef struct llm42_planner {
 // function (with NULL for user) for passes that it does not want to plan itself.
 LLM42_API const llm42_planner *llm42_planner_default(void);
 // Adds a choice to a plan. rows: 0 for as many as it may have.
-LLM42_API void llm42_choose(llm42_plan *plan, const llm42_request *request, llm42_choice_kind kind, int rows);
+LLM42_API void llm42_choose(llm42_plan *plan, const llm42_request *request, llm42_kind kind, int rows);
 // How many rows this choice may have now in a pass of this schedule; 0: it may not be chosen.
-LLM42_API int llm42_choice_rows(const llm42_view *view, const llm42_request *request, llm42_choice_kind kind,
+LLM42_API int llm42_choice_rows(const llm42_view *view, const llm42_request *request, llm42_kind kind,
                                 llm42_schedule schedule);
 // The waiting request behind this one, by arrival; NULL: none.
-LLM42_API const llm42_request *llm42_next_waiting(const llm42_request *request);
+LLM42_API const llm42_request *llm42_next_waiting(const llm42_view *view, const llm42_request *request);
+
+// Three parts of a plan, for planners that decide when and for whom, and not how. The built-in planner uses them, too.
+// Each follows the policies in view->desc, sets the plan's schedule, and adds choices to what the plan already holds.
+//
+// A rank says in which order windows are taken: the lowest first, and among equals the request that was admitted first.
+// A negative rank: not this one.
+typedef double llm42_rank_fn(const llm42_view *view, const llm42_request *request);
+// A replay pass of up to G windows. Only requests with something to verify are ranked. Returns the number of rows.
+LLM42_API int llm42_plan_windows(const llm42_view *view, llm42_plan *plan, llm42_rank_fn *rank);
+// Deterministic prompts that need a pass of their own kind: in the rows that a replay pass has left, or with prefill
+// ISOLATED one prompt alone. What would be padding in a FIXED pass is filled with ordinary prompts.
+LLM42_API void llm42_plan_prompts(const llm42_view *view, llm42_plan *plan);
+// An ordinary pass: all requests that decode, and the prompts that may ride beside them, up to the token budget.
+LLM42_API void llm42_plan_ordinary(const llm42_view *view, llm42_plan *plan);
 
 // >>api-engine ---------------------------------------------------------------------------------------------------
+// The KV cache.
+typedef struct llm42_kv_desc {
+    int page_size;             // tokens in a page; default: 16
+    int pages;                 // default: max_running full contexts; if these take more than 1 GiB, then 1 GiB or one
+                               // full context, whichever is more
+    bool prefix_cache;         // default: off
+    double admission_reserve;  // 0 to 1. A request is admitted when enough pages are free for its tokens and for a
+                               // reserve: the larger of one page for each running request, and this share of the
+                               // tokens that it and they may still return. If none runs, a request is always admitted
+} llm42_kv_desc;
+
+// For experiments: what breaks requests or the promise on purpose, and what is kept to reproduce the paper.
+typedef struct llm42_experiment {
+    double inject_rate;    // share of candidates replaced by a wrong token, 0 to 1, for stress tests; default: 0
+    uint64_t inject_seed;  // default: 42
+    bool keep_fast_kv;     // leave out the KV overwrite of verification, which breaks the promise
+    llm42_fill fill;       // EAGER: which partial windows fill a replay pass; default: the preset's
+    llm42_bonus bonus;     // whether a window has a row for the verifier's own token; default: the preset's
+} llm42_experiment;
+
 struct llm42_engine_desc {
     const llm42_model *model;      // required
     const llm42_backend *backend;  // default: llm42_backend_cpu()
-    const void *backend_desc;  // of the backend's own type: llm42_sim_desc (required), llm42_cuda_desc; default: NULL
+    const void *backend_desc;  // of the backend's own type: llm42_cpu_desc, llm42_sim_desc (required), llm42_cuda_desc
     const llm42_planner *planner;  // decides who shares a pass; default: llm42_planner_default()
-    llm42_preset preset;           // decides the policies, .window and .group that are 0; default: DVR
-    llm42_mode mode;               // default: the preset's
-    llm42_dtype compute;           // default: LLM42_BF16
-    llm42_arithmetic arithmetic;   // how sums round, see llm42_arithmetic; default: the backend's own; not simulated
-    bool logits_fp32;              // default: under bf16 logits are rounded to bf16, as serving engines do
-    // Keep the router logits of a mixture in fp32. Default: under bf16 they are rounded to bf16, as HF transformers
-    // does. A bf16 number has 8 significant bits, so the rounding can make the logits of two experts equal. Then the
-    // expert with the lower index is chosen, even if the other one's logit was larger before. A row that goes to
-    // another expert gets quite different logits. The weights of the chosen experts are rounded in either case. Under
-    // fp32, and in models without experts, nothing changes.
-    bool router_fp32;
+    llm42_preset preset;           // fills in the policies that are 0; default: DVR
+    llm42_policy policy;           // default: the preset's
+    llm42_numerics numerics;       // what canonical bits depend on, beside the model and the request
+    llm42_kv_desc kv;              // the KV cache
+    llm42_experiment experiment;   // default: none
     // Tensor parallelism: the model is cut into this number of equal parts, called ranks: 1, 2, 4 or 8; default: 1. A
     // rank has a part of the heads, of the feed-forward width and of the vocabulary. The number must divide the model's
     // .heads and .ffn. It must also divide .kv_heads or be a multiple of it. (If it is a multiple, several ranks have a
@@ -1091,49 +1161,16 @@ struct llm42_engine_desc {
     // faster. On GPUs each rank has a device (see llm42_cuda_desc.devices). The simulator takes as many ranks as its
     // calibration has devices, or another number if the calibration says what exchanges take.
     int tensor_parallel;
-    // Ranks cut the sums of two matrix products, o and down. An INVARIANT pass cuts each of these sums into this number
-    // of equal parts, called leaves, and joins them by a fixed binary tree: 1, 2, 4 or 8; default: 1. If there are more
-    // ranks than leaves, each rank's part is a leaf. So with at least as many leaves as ranks the canonical result does
-    // not depend on the number of ranks. The number must divide .heads and .ffn. On a GPU .heads x .head_dim must be a
-    // multiple of 16 x leaves, and of 16 x ranks.
-    int leaves;
-    int threads;      // of the CPU backend; default: as many as OpenMP offers
     int max_context;  // tokens in a sequence; default: the model's, at most 8192
     int max_running;  // sequences that run at once; default: 32
-    // The most rows of a FAST or INVARIANT pass, and of the pass of an ISOLATED prompt. (With verifier INVARIANT an
-    // INVARIANT pass may have M rows if that is more.) It must be at least max_running, and with chunked_prefill OFF at
-    // least max_context too. Default: the larger of max_running and 256; with chunked_prefill OFF, of max_running and
-    // max_context.
+    // The most rows of a FAST or INVARIANT pass, and of the pass of an ISOLATED prompt. (With .policy.replay INVARIANT
+    // an INVARIANT pass may have M rows if that is more.) It must be at least max_running, and with chunked_prefill OFF
+    // at least max_context too. Default: the larger of max_running and 256; with chunked_prefill OFF, of max_running
+    // and max_context.
     int token_budget;
-    int page_size;  // tokens in a KV page; default: 16
-    int pages;      // KV pages. Default: max_running full contexts; if these take more than 1 GiB, then
-                    // 1 GiB or one full context, whichever is more
-    int window;     // W; default: the preset's
-    int group;      // G; default: the preset's. M = G x W
-    // The order of sums of replay passes; default: the preset's. INVARIANT: the result is the canonical one, whatever
-    // the prefill is. FIXED, the paper's way: the result is not the canonical one. It depends on M, on .tensor_parallel
-    // and on .prefill. With prefill ISOLATED it also depends on .token_budget, which cuts long prompts into chunks, and
-    // with prefill INVARIANT on .leaves. FIXED also limits what deterministic requests share in the prefix cache. With
-    // prefill PACKED they share prompts and outputs, with INVARIANT only prompts, with ISOLATED nothing.
-    llm42_verifier verifier;
-    llm42_verify verify;            // default: the preset's
-    llm42_fill fill;                // default: the preset's
-    int deadline;                   // WAIT: passes that a ready window waits at most; default: W
-    int look_ahead;                 // WAIT: candidates decoded beyond a ready window, at most; default: W
-    llm42_prefill prefill;          // of deterministic requests' prompts; default: the preset's
-    llm42_bonus bonus;              // default: the preset's
-    llm42_chunked chunked_prefill;  // default: the preset's
-    bool overlap;                   // fast passes go on while a replay pass is in flight; default: off. With ranks on
-                                    // several GPUs the passes run one after the other all the same
-    double admission_reserve;       // 0 to 1. A request is admitted when enough pages are free for its tokens and for
-                                    // a reserve. The reserve is the larger of two: one page for each running request;
-                                    // this share of the tokens that it and they may still return. If none runs, a
-                                    // request is always admitted. Default: 0
-    bool prefix_cache;              // default: off
-    double inject_rate;        // share of candidates replaced by a wrong token, 0 to 1, for stress tests; default: 0
-    uint64_t inject_seed;      // default: 42
-    bool keep_fast_kv;         // leave out the KV overwrite of verification: breaks the promise, for experiments
-    bool auto_release;         // a finished request is released after its FINISHED event; default: by the user
+    bool overlap;       // fast passes go on while a replay pass is in flight; default: off. With ranks on several
+                        // GPUs the passes run one after the other all the same
+    bool auto_release;  // a finished request is released after its FINISHED event; default: by the user
     llm42_event_fn *on_event;  // default: none
     void *event_user;
     llm42_log_fn *log;  // default: none
@@ -1147,17 +1184,15 @@ typedef struct llm42_stats {
     int64_t deterministic_tokens;                    // of those, to deterministic requests
     int64_t passes[LLM42_EXACT + 1], rows[LLM42_EXACT + 1];  // by schedule
     double busy[LLM42_EXACT + 1];  // seconds in passes, by schedule; two passes side by side both count
-    double replay_busy;            // of those, in FIXED passes and in others with verification windows
-    int64_t replay_windows;        // windows in replay passes, full or partial
+    double replay_busy;            // of those, in replay passes: FIXED ones, and others with verification windows
+    int64_t replay_passes, replay_windows;  // those passes, and the windows in them, full or partial
     int64_t candidates, verifications, rollbacks, recomputed, injected;
-    int64_t ways[2];   // mode HYBRID: passes before which VERIFY looked faster; those before which another way did
-    int64_t compared;  // candidates compared with a replay pass, up to the first that differs
+    int64_t hybrid_verify, hybrid_invariant;  // mode HYBRID: passes before which VERIFY, or another way, looked faster
+    int64_t compared;                         // candidates compared with a replay pass, up to the first that differs
     int64_t preemptions, preempted_candidates;
     int64_t prefix_hits;  // tokens found in the prefix cache: of prompts, and after a preemption also committed ones
     int running, waiting, pages_free;  // now
 } llm42_stats;
-
-typedef struct llm42_engine llm42_engine;
 
 // Opens an engine and takes all memory that steps use. Errors: INVALID (names the field), UNSUPPORTED, MEMORY,
 // NOT_INVARIANT (any mode but NONDETERMINISTIC, on a backend whose rows change with their place in a pass).
@@ -1399,20 +1434,23 @@ LLM42__MAYBE_UNUSED LLM42__PRINTF(3) static void llm42__log(llm42_log_fn *log, v
     (log)(user, line);  // <tgmath.h> has a macro of this name
 }
 
-// Integer fields of a desc, each with the range that it must lie in. page_size must also be a power of two.
+// Integer fields of a desc, each with the range that it must lie in.
 typedef struct llm42__field {
     const char *name;
     int64_t value, low, high;
+    bool power;  // it must also be a power of two
 } llm42__field;
 
 LLM42__MAYBE_UNUSED static llm42_result llm42__check_fields(const char *desc, const llm42__field *field, size_t count,
-                                                            int page_size, llm42_error *error) {
-    for (size_t i = 0; i < count; i++)
+                                                            llm42_error *error) {
+    for (size_t i = 0; i < count; i++) {
         if (field[i].value < field[i].low || field[i].value > field[i].high)
             return llm42_fail(error, LLM42_INVALID, "%s.%s: %lld: must be from %lld to %lld", desc, field[i].name,
                               (long long)field[i].value, (long long)field[i].low, (long long)field[i].high);
-    if (page_size & (page_size - 1))
-        return llm42_fail(error, LLM42_INVALID, "%s.page_size: %d: must be a power of two", desc, page_size);
+        if (field[i].power && (field[i].value & (field[i].value - 1)))
+            return llm42_fail(error, LLM42_INVALID, "%s.%s: %lld: must be a power of two", desc, field[i].name,
+                              (long long)field[i].value);
+    }
     return LLM42_OK;
 }
 
@@ -1422,7 +1460,7 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_ranks(const char *desc, con
     const struct {
         const char *name;
         int value;
-    } field[2] = {{"tensor_parallel", ranks}, {"leaves", leaves}};
+    } field[2] = {{"tensor_parallel", ranks}, {"numerics.leaves", leaves}};
     for (int i = 0; i < 2; i++) {
         const int n = field[i].value;
         if (!n) continue;
@@ -1824,26 +1862,26 @@ const char *llm42_event_name(llm42_event_type type) {
 const char *llm42_schedule_name(llm42_schedule schedule) {
     static const char *const name[] = {"none", "fast", "fixed", "invariant", "tree", "exact"};
     _Static_assert(sizeof name / sizeof *name == LLM42_EXACT + 1, "every schedule has a word");
-    return schedule >= LLM42_FAST && schedule <= LLM42_EXACT ? name[schedule] : name[0];
+    return schedule >= LLM42_SCHEDULE_FAST && schedule <= LLM42_EXACT ? name[schedule] : name[0];
 }
 
 const char *llm42_kind_name(llm42_kind kind) {
     static const char *const name[] = {"decode", "prompt", "window"};
-    _Static_assert(sizeof name / sizeof *name == LLM42_KINDS, "every kind has a word");
-    return kind >= LLM42_KIND_DECODE && kind < LLM42_KINDS ? name[kind] : "none";
+    _Static_assert(sizeof name / sizeof *name == LLM42_KIND_COUNT, "every kind has a word");
+    return kind >= LLM42_KIND_DECODE && kind < LLM42_KIND_COUNT ? name[kind] : "none";
 }
 
-const llm42_policy *llm42_policies(void) {
+const llm42_policy_words *llm42_policies(void) {
 #define LLM42__FIRST(first, ...) first
 #define LLM42__WORD(name, word, ...) word,
 #define LLM42__MEANING(name, word, ...) LLM42__FIRST(__VA_ARGS__, 0),
-#define LLM42__POLICY(name, field, type, none, values)                    \
-    static const char *const field##_word[] = {values(LLM42__WORD) NULL}; \
-    static const char *const field##_meaning[] = {values(LLM42__MEANING) NULL};
+#define LLM42__POLICY(name, field, type, none, values)                   \
+    static const char *const type##_word[] = {values(LLM42__WORD) NULL}; \
+    static const char *const type##_meaning[] = {values(LLM42__MEANING) NULL};
     LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
-#define LLM42__POLICY(name, field, type, none, values) {name, field##_word, field##_meaning},
-    static const llm42_policy policies[] = {LLM42_POLICIES(LLM42__POLICY){NULL, NULL, NULL}};
+#define LLM42__POLICY(name, field, type, none, values) {name, type##_word, type##_meaning},
+    static const llm42_policy_words policies[] = {LLM42_POLICIES(LLM42__POLICY){NULL, NULL, NULL}};
 #undef LLM42__POLICY
 #undef LLM42__MEANING
 #undef LLM42__WORD
@@ -1851,14 +1889,14 @@ const llm42_policy *llm42_policies(void) {
     return policies;
 }
 
-static const llm42_policy *llm42__policy_find(const char *name) {
-    const llm42_policy *p = llm42_policies();
+static const llm42_policy_words *llm42__policy_find(const char *name) {
+    const llm42_policy_words *p = llm42_policies();
     while (p->name && strcmp(p->name, name) != 0) p++;
     return p->name ? p : NULL;
 }
 
 static int llm42__policy_values(const char *name) {
-    const llm42_policy *p = llm42__policy_find(name);
+    const llm42_policy_words *p = llm42__policy_find(name);
     int count = 0;
     while (p && p->word[count]) count++;
     return count;
@@ -1866,7 +1904,7 @@ static int llm42__policy_values(const char *name) {
 
 llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *policy, const char *word, llm42_error *error) {
     if (!desc || !policy || !word) return llm42_fail(error, LLM42_INVALID, "llm42_policy_set: an argument is NULL");
-    const llm42_policy *p = llm42__policy_find(policy);
+    const llm42_policy_words *p = llm42__policy_find(policy);
     if (!p) return llm42_fail(error, LLM42_INVALID, "policy %s: there is none of this name", policy);
     int value = 0;
     assert(llm42__policy_values(policy) > 0);
@@ -1898,17 +1936,7 @@ const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy)
 }
 
 void llm42_preset_apply(llm42_engine_desc *desc) {
-#define LLM42__X(value, word, meaning, m, r, v, f, p, b, c, w, g) \
-    {.preset = value,                                             \
-     .mode = LLM42_##m,                                           \
-     .verifier = LLM42_VERIFIER_##r,                              \
-     .verify = LLM42_VERIFY_##v,                                  \
-     .fill = LLM42_FILL_##f,                                      \
-     .prefill = LLM42_PREFILL_##p,                                \
-     .bonus = LLM42_BONUS_##b,                                    \
-     .chunked_prefill = LLM42_CHUNKED_##c,                        \
-     .window = w,                                                 \
-     .group = g},
+#define LLM42__X(value, word, meaning, ...) {.preset = value, __VA_ARGS__},
     static const llm42_engine_desc presets[] = {LLM42_PRESETS(LLM42__X)};
 #undef LLM42__X
     if (!desc->preset) desc->preset = LLM42_PRESET_DVR;
@@ -1919,8 +1947,8 @@ void llm42_preset_apply(llm42_engine_desc *desc) {
     if (!desc->field) desc->field = preset->field;
     LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
-    if (!desc->window) desc->window = preset->window;
-    if (!desc->group) desc->group = preset->group;
+    if (!desc->policy.window) desc->policy.window = preset->policy.window;
+    if (!desc->policy.group) desc->policy.group = preset->policy.group;
 }
 
 // >>doubles ------------------------------------------------------------------------------------------------------
@@ -2511,7 +2539,7 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
         const char *name;
         llm42_dtype type;
         int size;
-    } known[] = {{"BF16", LLM42_BF16, 2}, {"F16", LLM42_FP16, 2}, {"F32", LLM42_FP32, 4}};
+    } known[] = {{"BF16", LLM42_DTYPE_BF16, 2}, {"F16", LLM42_DTYPE_FP16, 2}, {"F32", LLM42_DTYPE_FP32, 4}};
     int size = 0;
     *tensor = (llm42__tensor){.file = json->path};
     for (int i = 0; i < 3; i++)
@@ -2669,12 +2697,12 @@ static llm42_result llm42__tensor_find(llm42_model *model, const char *name, int
 static void llm42__convert_f32(float *to, const void *from, llm42_dtype type, size_t count) {
     for (size_t i = 0; i < count; i++) {
         uint16_t h = 0;
-        if (type == LLM42_FP32) {
+        if (type == LLM42_DTYPE_FP32) {
             memcpy(to + i, (const char *)from + 4 * i, 4);
             continue;
         }
         memcpy(&h, (const char *)from + 2 * i, 2);
-        to[i] = type == LLM42_BF16 ? llm42__from_bf16(h) : llm42__from_fp16(h);
+        to[i] = type == LLM42_DTYPE_BF16 ? llm42__from_bf16(h) : llm42__from_fp16(h);
     }
 }
 
@@ -2694,8 +2722,8 @@ static llm42_result llm42__load_matrix(llm42_model *model, const char *name, int
     const llm42__tensor *t = NULL;
     LLM42__TRY(llm42__tensor_find(model, name, n, k, false, &t, error));
     *out = (llm42_matrix){.data = t->data, .type = t->type, .n = n, .k = k};
-    size_t count = (size_t)n * (size_t)k, size = t->type == LLM42_FP32 ? 4 : 2;
-    if (t->type != LLM42_FP16 && (uintptr_t)t->data % size == 0) {
+    size_t count = (size_t)n * (size_t)k, size = t->type == LLM42_DTYPE_FP32 ? 4 : 2;
+    if (t->type != LLM42_DTYPE_FP16 && (uintptr_t)t->data % size == 0) {
         model->mapped_bytes += count * size;
         return LLM42_OK;
     }
@@ -2703,7 +2731,7 @@ static llm42_result llm42__load_matrix(llm42_model *model, const char *name, int
     if (!copy) return llm42_fail(error, LLM42_MEMORY, "%s: %s: out of memory", t->file, name);
     llm42__convert_f32(copy, t->data, t->type, count);
     out->data = copy;
-    out->type = LLM42_FP32;
+    out->type = LLM42_DTYPE_FP32;
     return LLM42_OK;
 }
 
@@ -2800,7 +2828,7 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // Invariant: the tensors end where the file ends.
 
 static llm42_matrix llm42__llama2c_matrix(const float *data, int n, int k) {
-    return (llm42_matrix){.data = data, .type = LLM42_FP32, .n = n, .k = k};
+    return (llm42_matrix){.data = data, .type = LLM42_DTYPE_FP32, .n = n, .k = k};
 }
 
 // The first field of the header that cannot be a size; -1: there is none.
@@ -2954,7 +2982,7 @@ typedef struct llm42__synthesis {
 static llm42_result llm42__synthetic_matrix(llm42__synthesis *s, int n, int k, float scale, llm42_matrix *out,
                                             llm42_error *error) {
     uint64_t key = llm42__hash(s->seed + 0x51ed270b * ++s->next);
-    *out = (llm42_matrix){.type = LLM42_BF16, .n = n, .k = k, .recipe = {.key = key, .scale = scale}};
+    *out = (llm42_matrix){.type = LLM42_DTYPE_BF16, .n = n, .k = k, .recipe = {.key = key, .scale = scale}};
     if (s->on_device) return LLM42_OK;
     uint16_t *data = llm42__model_block(s->model, (size_t)n * (size_t)k, sizeof *data);
     if (!data) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a %d x %d matrix", s->model->name, n, k);
@@ -3153,7 +3181,7 @@ static uint64_t llm42__hash_bytes(const unsigned char *data, size_t size) {
 }
 
 static size_t llm42__matrix_bytes(const llm42_matrix *m) {
-    return m->data ? (size_t)m->n * (size_t)m->k * (m->type == LLM42_FP32 ? 4 : 2) : 0;
+    return m->data ? (size_t)m->n * (size_t)m->k * (m->type == LLM42_DTYPE_FP32 ? 4 : 2) : 0;
 }
 
 static void llm42__hash_matrix(llm42__hashing *h, const llm42_matrix *m) {
@@ -3182,7 +3210,7 @@ static void llm42__hash_matrix(llm42__hashing *h, const llm42_matrix *m) {
 }
 
 static void llm42__hash_vector(llm42__hashing *h, const float *data, int count) {
-    llm42__hash_matrix(h, &(llm42_matrix){.data = data, .type = LLM42_FP32, .n = 1, .k = count});
+    llm42__hash_matrix(h, &(llm42_matrix){.data = data, .type = LLM42_DTYPE_FP32, .n = 1, .k = count});
 }
 
 static void llm42__hash_config(llm42__hashing *h, const llm42_config *c) {
@@ -4070,7 +4098,7 @@ static llm42_output llm42__sm90_sample(const float *logits, int vocab, const llm
 // There are at most k / 32 parts, and at least one. INVARIANT does not use the table. It takes each matrix sum, or each
 // leaf of it, in one part. It cuts attention at every multiple of LLM42__INVARIANT_CONTEXT positions.
 int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k) {
-    if (schedule == LLM42_INVARIANT || n > k) return 1;
+    if (schedule == LLM42_SCHEDULE_INVARIANT || n > k) return 1;
     int parts = shape <= 1 ? 4 : shape <= 8 ? 3 : shape <= 64 ? 2 : 1;
     return LLM42__MAX(1, LLM42__MIN(parts, k / 32));
 }
@@ -4079,6 +4107,7 @@ enum { LLM42__INVARIANT_CONTEXT = 256 };  // context tokens in a part of an INVA
 
 typedef struct llm42__cpu {
     llm42_backend_desc desc;
+    int threads;
     const llm42_model *model;
     llm42__team team;
     int page_shift, pad;                         // pad: head_dim rounded up to 16, the stride of a KV vector
@@ -4095,14 +4124,16 @@ typedef struct llm42__cpu {
     int32_t *sample_scratch;  // [threads][2 V]
 } llm42__cpu;
 
-LLM42__INLINE bool llm42__is_sm90(const llm42__cpu *cpu) { return cpu->desc.arithmetic == LLM42_ARITHMETIC_SM90; }
+LLM42__INLINE bool llm42__is_sm90(const llm42__cpu *cpu) {
+    return cpu->desc.numerics.arithmetic == LLM42_ARITHMETIC_SM90;
+}
 
 LLM42__INLINE float llm42__cpu_round(const llm42__cpu *cpu, float x) {
-    return cpu->desc.compute == LLM42_BF16 ? llm42__round_bf16(x) : x;
+    return cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? llm42__round_bf16(x) : x;
 }
 
 static void llm42__cpu_round_all(const llm42__cpu *cpu, float *x, size_t n) {
-    if (cpu->desc.compute != LLM42_BF16) return;
+    if (cpu->desc.numerics.compute != LLM42_DTYPE_BF16) return;
     for (size_t i = 0; i < n; i++) x[i] = llm42__round_bf16(x[i]);
 }
 
@@ -4213,8 +4244,8 @@ static void llm42__cpu_widen(const uint16_t *from, int k, float *to) {
 static void llm42__cpu_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kind, const float *x, int r0, int r1,
                              const llm42__product *p, int n0, int count, int parts, float *panel) {
     int K = p->w->k, N = p->w->n, k = p->k1 ? p->k1 - p->k0 : K;
-    bool bf16 = p->w->type == LLM42_BF16, widen = bf16 && r1 - r0 >= 16,
-         round = cpu->desc.compute == LLM42_BF16 && !p->fp32;
+    bool bf16 = p->w->type == LLM42_DTYPE_BF16, widen = bf16 && r1 - r0 >= 16,
+         round = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 && !p->fp32;
     size_t size = bf16 ? 2 : 4, stride = (size_t)K * size, ahead = (size_t)kind->outputs * stride;
     const char *matrix = (const char *)p->w->data + (size_t)p->k0 * size;
     llm42__tile_fn *tile = bf16 && !widen ? kind->bf16 : kind->fp32;
@@ -4259,7 +4290,7 @@ static void llm42__cpu_block(const llm42__cpu *cpu, const float *x, int rows, co
 // The same in the arithmetic sm90. An output is rounded to bf16 before its bias is added, as the CUDA backend does it.
 static void llm42__cpu_block_sm90(const float *x, int rows, const llm42__product *p, int n0) {
     const int K = p->w->k, k = p->k1 ? p->k1 - p->k0 : K, count = LLM42__MIN(16, p->w->n - n0);
-    const bool bf16 = p->w->type == LLM42_BF16;
+    const bool bf16 = p->w->type == LLM42_DTYPE_BF16;
     const void *w[16];
     float sums[LLM42__SM90_ROWS * 16];
     for (int o = 0; o < 16; o++)  // a missing output repeats the last one
@@ -4323,7 +4354,7 @@ static void llm42__cpu_matmul(llm42__cpu *cpu, const llm42_pass *pass, const flo
 // The equal parts into which the sums of o and down are cut: leaves of INVARIANT passes, else ranks.
 static int llm42__cpu_part_count(const llm42__cpu *cpu, llm42_schedule schedule) {
     int ranks = cpu->desc.tensor_parallel;
-    return schedule == LLM42_INVARIANT ? LLM42__MAX(cpu->desc.leaves, ranks) : ranks;
+    return schedule == LLM42_SCHEDULE_INVARIANT ? LLM42__MAX(cpu->desc.numerics.leaves, ranks) : ranks;
 }
 
 // Shapes: x [R, k], w [n, k] -> y [parts][R, n]. Order: that of llm42__cpu_matmul in each part of k. Leaves stay fp32.
@@ -4337,7 +4368,7 @@ static void llm42__cpu_partial(llm42__cpu *cpu, const llm42_pass *pass, const ll
                                       .ranks = 1,
                                       .k0 = p * k,
                                       .k1 = (p + 1) * k,
-                                      .fp32 = parts > 1 && pass->schedule == LLM42_INVARIANT};
+                                      .fp32 = parts > 1 && pass->schedule == LLM42_SCHEDULE_INVARIANT};
     llm42__cpu_matmul(cpu, pass, x, rows, product, parts);
 }
 
@@ -4357,7 +4388,7 @@ static void llm42__join_part(const void *job, int r, int thread) {
     const size_t parts = (size_t)llm42__cpu_part_count(j->cpu, j->pass->schedule);
     const size_t D = (size_t)j->cpu->model->config.dim, stride = (size_t)j->pass->rows * D;
     float *part = j->cpu->parts + (size_t)r * D, *out = j->out + (size_t)r * D;
-    if (j->pass->schedule == LLM42_INVARIANT) {
+    if (j->pass->schedule == LLM42_SCHEDULE_INVARIANT) {
         for (size_t apart = 1; apart < parts; apart *= 2)
             for (size_t p = 0; p < parts; p += 2 * apart) llm42__add(part + p * stride, part + (p + apart) * stride, D);
     } else {
@@ -4435,7 +4466,8 @@ static void llm42__cpu_kv_write(const llm42__cpu *cpu, void *cache, int layer, c
         size_t at = (size_t)layer * cpu->kv_layer + llm42__cpu_kv_at(cpu, pages, row->position, head);
         for (int i = 0; i < cpu->pad; i++) {
             float value = i < d ? x[i] : 0.0f;
-            if (cpu->desc.compute == LLM42_BF16) ((uint16_t *)cache)[at + (size_t)i] = llm42__to_bf16(value);
+            if (cpu->desc.numerics.compute == LLM42_DTYPE_BF16)
+                ((uint16_t *)cache)[at + (size_t)i] = llm42__to_bf16(value);
             else ((float *)cache)[at + (size_t)i] = value;
         }
     }
@@ -4542,13 +4574,13 @@ static float llm42__cpu_attend_fp32(const llm42__cpu *cpu, const void *k, const 
 static void llm42__cpu_head(const llm42__cpu *cpu, llm42_schedule schedule, int shape, int layer, const llm42_row *row,
                             const int32_t *pages, int head, const float *q, float *out, float *scratch) {
     const llm42_config *c = &cpu->model->config;
-    bool bf16 = cpu->desc.compute == LLM42_BF16;
+    bool bf16 = cpu->desc.numerics.compute == LLM42_DTYPE_BF16;
     size_t offset = (size_t)layer * cpu->kv_layer * (bf16 ? 2 : 4);
     const void *k = (const char *)cpu->k + offset, *v = (const char *)cpu->v + offset;
     int end = row->position + 1, kv_head = head / (c->heads / c->kv_heads);
     int first = cpu->model->layer[layer].sliding ? LLM42__MAX(0, end - c->sliding_window) : 0, begin = first & ~15,
         step;
-    if (schedule == LLM42_INVARIANT) {
+    if (schedule == LLM42_SCHEDULE_INVARIANT) {
         begin = first / LLM42__INVARIANT_CONTEXT * LLM42__INVARIANT_CONTEXT;
         step = LLM42__INVARIANT_CONTEXT;
     } else {
@@ -4795,8 +4827,9 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
     const llm42_config *c = &cpu->model->config;
     size_t D = (size_t)c->dim, used = (size_t)c->experts_used, R = (size_t)pass->rows;
     size_t parts = (size_t)llm42__cpu_part_count(cpu, pass->schedule);
-    bool leaves = parts > 1 && pass->schedule == LLM42_INVARIANT;
-    const llm42__product router = {.w = &layer->router, .y = cpu->logits, .ranks = 1, .fp32 = cpu->desc.router_fp32};
+    bool leaves = parts > 1 && pass->schedule == LLM42_SCHEDULE_INVARIANT;
+    const llm42__product router = {
+        .w = &layer->router, .y = cpu->logits, .ranks = 1, .fp32 = cpu->desc.numerics.router_fp32};
     llm42__cpu_matmul(cpu, pass, h, pass->rows, &router, 1);
     llm42__cpu_route(cpu, cpu->logits, pass->rows);
     for (int e = 0; e < c->experts; e++) {
@@ -4920,8 +4953,10 @@ static void llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass) {
         cpu->sampled[count++] = r;
     }
     if (!count) return;
-    const llm42__product head = {
-        .w = &cpu->model->head, .y = cpu->logits, .ranks = cpu->desc.tensor_parallel, .fp32 = cpu->desc.logits_fp32};
+    const llm42__product head = {.w = &cpu->model->head,
+                                 .y = cpu->logits,
+                                 .ranks = cpu->desc.tensor_parallel,
+                                 .fp32 = cpu->desc.numerics.logits_fp32};
     llm42__cpu_matmul(cpu, pass, cpu->h, count, &head, 1);
     const llm42__sampled draw = {cpu, pass};
     llm42__team_run(&cpu->team, 16.0 * (double)count * (double)V, count, llm42__sample_part, &draw);
@@ -4933,7 +4968,7 @@ static void llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass) {
 
 static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
     int R = pass->rows, vocab = cpu->model->config.vocab;
-    if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
+    if (pass->schedule < LLM42_SCHEDULE_FAST || pass->schedule > LLM42_SCHEDULE_INVARIANT)
         return llm42_fail(error, LLM42_UNSUPPORTED, "cpu backend: schedule %s is not available",
                           llm42_schedule_name(pass->schedule));
     if (R < 1 || R > cpu->desc.max_rows || R > pass->shape)
@@ -4960,7 +4995,7 @@ static void llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass) {
     const llm42_model *m = cpu->model;
     const llm42_config *c = &m->config;
     int R = pass->rows, q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    size_t D = (size_t)c->dim, size = m->embed.type == LLM42_BF16 ? 2 : 4;
+    size_t D = (size_t)c->dim, size = m->embed.type == LLM42_DTYPE_BF16 ? 2 : 4;
     for (int r = 0; r < R; r++)
         llm42__convert_f32(cpu->x + (size_t)r * D, (const char *)m->embed.data + (size_t)pass->row[r].token * D * size,
                            m->embed.type, D);
@@ -4999,8 +5034,8 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *wanted, llm42_
     llm42_pass copy = *wanted;
     const llm42_pass *pass = &copy;
     LLM42__TRY(llm42__cpu_check(cpu, pass, error));
-    if (llm42__is_sm90(cpu)) copy.schedule = LLM42_INVARIANT;
-    cpu->team.threads = cpu->work_per_row * pass->rows < 3e6 ? 1 : cpu->desc.threads;  // an OpenMP region costs time
+    if (llm42__is_sm90(cpu)) copy.schedule = LLM42_SCHEDULE_INVARIANT;
+    cpu->team.threads = cpu->work_per_row * pass->rows < 3e6 ? 1 : cpu->threads;  // an OpenMP region costs time
 #ifdef _OPENMP
     if (cpu->team.threads > 1) {
         atomic_store_explicit(&cpu->team.over, false, memory_order_relaxed);
@@ -5053,9 +5088,9 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, V = (size_t)c->vocab, F = (size_t)c->ffn;
     size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim),
            used = (size_t)c->experts_used;
-    size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->desc.threads, pad = (size_t)cpu->pad;
-    size_t size = cpu->desc.compute == LLM42_BF16 ? 2 : 4, wide = LLM42__MAX(LLM42__MAX(D, F), q);
-    size_t parts = (size_t)llm42__cpu_part_count(cpu, LLM42_INVARIANT);  // of any schedule, at most
+    size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->threads, pad = (size_t)cpu->pad;
+    size_t size = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4, wide = LLM42__MAX(LLM42__MAX(D, F), q);
+    size_t parts = (size_t)llm42__cpu_part_count(cpu, LLM42_SCHEDULE_INVARIANT);  // of any schedule, at most
     size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size;
     if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
@@ -5110,29 +5145,41 @@ static llm42_result llm42__cpu_ieee(llm42_error *error) {
     return LLM42_OK;
 }
 
+static int llm42__cpu_threads(const llm42_backend_desc *d) {
+    const llm42_cpu_desc *own = d->backend_desc;
+    if (own && own->threads) return own->threads;
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
 static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error *error) {
     const llm42_config *c = &d->model->config;
-    const llm42__field fields[] = {{"compute", d->compute, LLM42_BF16, LLM42_FP32},
-                                   {"threads", d->threads, 1, 1024},
-                                   {"max_rows", d->max_rows, 1, 1 << 20},
-                                   {"max_context", d->max_context, 1, c->context},
-                                   {"pages", d->pages, 1, 1 << 28},
-                                   {"page_size", d->page_size, 1, 4096},
-                                   {"arithmetic", d->arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90}};
-    LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
-    if (d->arithmetic == LLM42_ARITHMETIC_SM90) {
-        if (d->compute != LLM42_BF16)
+    const llm42__field fields[] = {
+        {"numerics.compute", d->numerics.compute, LLM42_DTYPE_BF16, LLM42_DTYPE_FP32, false},
+        {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90, false},
+        {"max_rows", d->max_rows, 1, 1 << 20, false},
+        {"max_context", d->max_context, 1, c->context, false},
+        {"pages", d->pages, 1, 1 << 28, false},
+        {"page_size", d->page_size, 1, 4096, true}};
+    const llm42__field threads = {"threads", llm42__cpu_threads(d), 1, 1024, false};
+    LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, error));
+    LLM42__TRY(llm42__check_fields("llm42_cpu_desc", &threads, 1, error));
+    if (d->numerics.arithmetic == LLM42_ARITHMETIC_SM90) {
+        if (d->numerics.compute != LLM42_DTYPE_BF16)
+            return llm42_fail(error, LLM42_UNSUPPORTED,
+                              "llm42_engine_desc.numerics.arithmetic: SM90 is that of bf16 tensor cores: .compute must "
+                              "be BF16");
+        if (c->head_dim > 128 || c->head_dim % 2 || c->dim > 16384)
             return llm42_fail(
                 error, LLM42_UNSUPPORTED,
-                "llm42_engine_desc.arithmetic: SM90 is the arithmetic of bf16 tensor cores: .compute must "
-                "be BF16");
-        if (c->head_dim > 128 || c->head_dim % 2 || c->dim > 16384)
-            return llm42_fail(error, LLM42_UNSUPPORTED,
-                              "llm42_engine_desc.arithmetic: SM90 needs an even head_dim up to 128 and a width up to "
-                              "16384, as the CUDA backend does; model %s has %d and %d",
-                              d->model->name, c->head_dim, c->dim);
+                "llm42_engine_desc.numerics.arithmetic: SM90 needs an even head_dim up to 128 and a width up to "
+                "16384, as the CUDA backend does; model %s has %d and %d",
+                d->model->name, c->head_dim, c->dim);
     }
-    return llm42__check_ranks("llm42_backend_desc", c, d->tensor_parallel, d->leaves, error);
+    return llm42__check_ranks("llm42_backend_desc", c, d->tensor_parallel, d->numerics.leaves, error);
 }
 
 static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc, llm42_error *error) {
@@ -5152,8 +5199,9 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     llm42__cpu *cpu = llm42__alloc_zero(1, sizeof *cpu);
     if (!cpu) return llm42_fail(error, LLM42_MEMORY, "cpu backend: out of memory");
     cpu->desc = *desc;
+    cpu->threads = llm42__cpu_threads(desc);
     cpu->desc.tensor_parallel = LLM42__MAX(1, desc->tensor_parallel);
-    cpu->desc.leaves = LLM42__MAX(1, desc->leaves);
+    cpu->desc.numerics.leaves = LLM42__MAX(1, desc->numerics.leaves);
     cpu->model = desc->model;
     cpu->pad = (desc->model->config.head_dim + 15) & ~15;
     while (1 << cpu->page_shift < desc->page_size) cpu->page_shift++;
@@ -5170,7 +5218,7 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     }
     llm42__rope_table(&desc->model->config, cpu->rope, desc->max_context);
     llm42__log(desc->log, desc->log_user, "cpu backend: %s, %d threads, %s%s, %d pages of %d tokens", llm42_cpu_isa(),
-               desc->threads, desc->compute == LLM42_BF16 ? "bf16" : "fp32",
+               cpu->threads, desc->numerics.compute == LLM42_DTYPE_BF16 ? "bf16" : "fp32",
                llm42__is_sm90(cpu) ? " in arithmetic sm90" : "", desc->pages, desc->page_size);
     *state = cpu;
     return LLM42_OK;
@@ -5202,9 +5250,9 @@ const llm42_backend *llm42_backend_cpu(void) {
 static const struct {
     llm42_schedule schedule;
     llm42_kind kind;
-} llm42__cost_tables[] = {{LLM42_FAST, LLM42_KIND_DECODE},      {LLM42_FAST, LLM42_KIND_PROMPT},
-                          {LLM42_FIXED, LLM42_KIND_WINDOW},     {LLM42_FIXED, LLM42_KIND_PROMPT},
-                          {LLM42_INVARIANT, LLM42_KIND_DECODE}, {LLM42_INVARIANT, LLM42_KIND_PROMPT}};
+} llm42__cost_tables[] = {{LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE},      {LLM42_SCHEDULE_FAST, LLM42_KIND_PROMPT},
+                          {LLM42_SCHEDULE_FIXED, LLM42_KIND_WINDOW},     {LLM42_SCHEDULE_FIXED, LLM42_KIND_PROMPT},
+                          {LLM42_SCHEDULE_INVARIANT, LLM42_KIND_DECODE}, {LLM42_SCHEDULE_INVARIANT, LLM42_KIND_PROMPT}};
 enum {
     LLM42__COSTS = sizeof llm42__cost_tables / sizeof *llm42__cost_tables,
     LLM42__FLIPS = LLM42__COSTS,  // the table of flip rates
@@ -5708,7 +5756,7 @@ static double llm42__cost_ms(const llm42_cost_table *t, double rows, double cont
 // The number of rows to which the device pads a pass. Beyond the last of the calibration's numbers the last step goes
 // on. A FIXED pass is padded to its shape, which the caller counts in `rows`.
 static double llm42__padded_rows(const llm42_calibration *c, llm42_schedule schedule, double rows) {
-    const int n = schedule == LLM42_FIXED ? 0 : c->pass_sizes;
+    const int n = schedule == LLM42_SCHEDULE_FIXED ? 0 : c->pass_sizes;
     for (int i = 0; i < n; i++)
         if (c->pass_rows[i] >= rows) return c->pass_rows[i];
     if (n < 2) return rows;
@@ -5720,7 +5768,8 @@ static double llm42__padded_rows(const llm42_calibration *c, llm42_schedule sche
 // positions as those that are not padding.
 static double llm42__padded_ms(const llm42_calibration *c, llm42_schedule schedule, llm42_kind kind, double rows,
                                double padded, double context) {
-    bool known = schedule >= LLM42_FAST && schedule <= LLM42_EXACT && kind >= LLM42_KIND_DECODE && kind < LLM42_KINDS;
+    bool known = schedule >= LLM42_SCHEDULE_FAST && schedule <= LLM42_EXACT && kind >= LLM42_KIND_DECODE &&
+                 kind < LLM42_KIND_COUNT;
     if (!known || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
     const llm42_cost_table *t = &c->cost[schedule][kind];
     if (!t->rows) return (double)NAN;
@@ -5752,7 +5801,7 @@ double llm42_calibration_ranks_ms(const llm42_calibration *calibration, llm42_sc
                                   int ranks, int layers) {
     const llm42_calibration *c = calibration;
     const llm42_exchange_table *invariant = &c->invariant_exchange, *exchange = &c->exchange;
-    if (schedule == LLM42_INVARIANT && !isnan(llm42__exchange_us(invariant, ranks, 1)) &&
+    if (schedule == LLM42_SCHEDULE_INVARIANT && !isnan(llm42__exchange_us(invariant, ranks, 1)) &&
         !isnan(llm42__exchange_us(invariant, c->devices, 1)))
         exchange = invariant;
     if (ranks == c->devices) return ms;
@@ -5840,7 +5889,7 @@ static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, co
     uint32_t true_token = (uint32_t)((h >> 32) * sim->vocab >> 32), token = true_token;
     if (rate > 0 && llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32)) < rate * r->flips)
         token = (token + 1) % sim->vocab;
-    assert(token == true_token || pass->schedule == LLM42_FAST);
+    assert(token == true_token || pass->schedule == LLM42_SCHEDULE_FAST);
     return (llm42_output){(int32_t)token, -1.0f};
 }
 
@@ -5852,15 +5901,16 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
     const llm42_calibration *c = sim->calibration;
     llm42_schedule schedule = mix->schedule;
     double total = 0, slowdown = 1, ms = 0, host = mix->windows * c->host_ms[LLM42_KIND_WINDOW];
-    if (schedule == LLM42_INVARIANT && sim->desc.invariant_slowdown > 0) {
-        schedule = LLM42_FAST;
+    if (schedule == LLM42_SCHEDULE_INVARIANT && sim->desc.invariant_slowdown > 0) {
+        schedule = LLM42_SCHEDULE_FAST;
         slowdown = sim->desc.invariant_slowdown;
     }
-    for (int k = 0; k < LLM42_KINDS; k++) total += mix->rows[k];
+    for (int k = 0; k < LLM42_KIND_COUNT; k++) total += mix->rows[k];
     // The device pads no pass to more rows than the engine's largest pass has.
     const double padded = LLM42__MAX(total, LLM42__MIN(llm42__padded_rows(c, schedule, total), sim->max_rows));
-    for (int k = 0; k < LLM42_KINDS; k++) {
-        llm42_kind kind = schedule != LLM42_FIXED && k == LLM42_KIND_WINDOW ? LLM42_KIND_PROMPT : (llm42_kind)k;
+    for (int k = 0; k < LLM42_KIND_COUNT; k++) {
+        llm42_kind kind = schedule != LLM42_SCHEDULE_FIXED && k == LLM42_KIND_WINDOW ? LLM42_KIND_PROMPT
+                                                                                     : (llm42_kind)k;
         if (!mix->rows[k]) continue;
         ms += mix->rows[k] / total * llm42__padded_ms(c, schedule, kind, total, padded, mix->context[k]);
         if (k != LLM42_KIND_WINDOW) host += c->host_ms[k];
@@ -5872,27 +5922,27 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
 // The same of a pass. Rows that pad a FIXED pass count as rows that attend to nothing.
 static double llm42__sim_cost(llm42__sim *sim, const llm42_pass *pass) {
     llm42_mix mix = {.schedule = pass->schedule};
-    double keys[LLM42_KINDS] = {0};
+    double keys[LLM42_KIND_COUNT] = {0};
     for (int first = 0, end; first < pass->rows; first = end) {
         const llm42_row *row = &pass->row[first];
         for (end = first + 1; end < pass->rows && pass->row[end].seq == row->seq; end++) {
         }
         llm42_kind kind = end > first + 1 ? row->flags & LLM42_ROW_SAMPLE ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT
                                           : LLM42_KIND_DECODE;
-        if (pass->schedule == LLM42_FIXED && kind == LLM42_KIND_DECODE)
+        if (pass->schedule == LLM42_SCHEDULE_FIXED && kind == LLM42_KIND_DECODE)
             kind = row->flags & LLM42_ROW_SAMPLE ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT;
         mix.windows += kind == LLM42_KIND_WINDOW;
         mix.rows[kind] += end - first;
         keys[kind] += (end - first) * (0.5 * (row->position + pass->row[end - 1].position) + 1);
     }
-    if (pass->schedule == LLM42_FIXED && !sim->calibration->padding_free)
+    if (pass->schedule == LLM42_SCHEDULE_FIXED && !sim->calibration->padding_free)
         mix.rows[mix.rows[LLM42_KIND_WINDOW] > 0 ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT] += pass->shape - pass->rows;
-    for (int k = 0; k < LLM42_KINDS; k++) mix.context[k] = mix.rows[k] ? keys[k] / mix.rows[k] : 0;
+    for (int k = 0; k < LLM42_KIND_COUNT; k++) mix.context[k] = mix.rows[k] ? keys[k] / mix.rows[k] : 0;
     return llm42__sim_estimate(sim, &mix);
 }
 
 static void llm42__sim_outputs(llm42__sim *sim, const llm42_pass *pass) {
-    bool flips = pass->schedule == LLM42_FAST && !sim->desc.no_flips;
+    bool flips = pass->schedule == LLM42_SCHEDULE_FAST && !sim->desc.no_flips;
     double rate = flips ? llm42_calibration_flip_rate(sim->calibration, pass->shape, sim->replay_rows) : 0;
     for (int i = 0; i < pass->rows; i++)
         if (pass->row[i].flags & LLM42_ROW_SAMPLE) pass->out[i] = llm42__sim_token(sim, pass, &pass->row[i], rate);
@@ -5906,7 +5956,7 @@ static void llm42__sim_advance(llm42__sim *sim) {
 
 static llm42_result llm42__sim_check(const llm42_pass *pass, llm42_error *error) {
     if (pass->logits) return llm42_fail(error, LLM42_UNSUPPORTED, "sim backend: it has no logits");
-    if (pass->schedule < LLM42_FAST || pass->schedule > LLM42_INVARIANT)
+    if (pass->schedule < LLM42_SCHEDULE_FAST || pass->schedule > LLM42_SCHEDULE_INVARIANT)
         return llm42_fail(error, LLM42_UNSUPPORTED, "sim backend: schedule %s has no pass times",
                           llm42_schedule_name(pass->schedule));
     return LLM42_OK;
@@ -5989,7 +6039,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
                           "tables), or at most 1e6",
                           desc.invariant_slowdown);
     const int ranks = LLM42__MAX(1, d->tensor_parallel), devices = desc.calibration->devices;
-    if (isnan(llm42_calibration_ranks_ms(desc.calibration, LLM42_FAST, 1, 1, ranks, 1)))
+    if (isnan(llm42_calibration_ranks_ms(desc.calibration, LLM42_SCHEDULE_FAST, 1, 1, ranks, 1)))
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "llm42_engine_desc.tensor_parallel: %d: calibration %s has times of %d device%s and no "
                           "exchanges of %d ranks: take %d, or add them",
@@ -6005,7 +6055,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     sim->desc = desc;
     sim->max_running = LLM42__MAX(d->max_running, 1);
     sim->max_rows = LLM42__MAX(d->max_rows, d->fixed_rows);
-    sim->replay_rows = d->schedules >> LLM42_FIXED & 1 ? d->fixed_rows : 0;
+    sim->replay_rows = d->schedules >> LLM42_SCHEDULE_FIXED & 1 ? d->fixed_rows : 0;
     sim->vocab = (uint32_t)d->model->config.vocab;
     sim->ranks = ranks;
     sim->layers = d->model->config.layers;
@@ -6092,14 +6142,14 @@ typedef struct llm42__time {
     double weight, rows, kv, seconds, kv_kv, kv_seconds;  // how many passes count, and means over them
 } llm42__time;
 typedef struct llm42__times {
-    llm42__time of[LLM42_INVARIANT + 1][2][LLM42__SIZES];
+    llm42__time of[LLM42_SCHEDULE_INVARIANT + 1][2][LLM42__SIZES];
 } llm42__times;
 
 struct llm42_engine {
     llm42_engine_desc desc;
     const llm42_backend *backend;
     void *state;               // the backend's
-    unsigned schedules;        // those that passes may have, bits 1 << LLM42_FAST and so on
+    unsigned schedules;        // those that passes may have, bits 1 << LLM42_SCHEDULE_FAST and so on
     llm42_schedule canonical;  // schedule of the passes whose KV deterministic requests share
     llm42__kv kv;
     int M;  // rows of a replay pass
@@ -6129,7 +6179,7 @@ struct llm42_engine {
 };
 
 // True if deterministic requests are verified.
-static bool llm42__verifies(llm42_mode mode) { return mode == LLM42_DVR || mode == LLM42_HYBRID; }
+static bool llm42__verifies(llm42_mode mode) { return mode == LLM42_MODE_DVR || mode == LLM42_MODE_HYBRID; }
 
 // Reads the clock. An event has the time that was read last, so all events of a pass have the same time.
 static double llm42__now(llm42_engine *e) { return e->view.now = e->backend->now(e->state); }
@@ -6203,28 +6253,6 @@ static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
     e->table[hole] = NULL;
     e->count--;
     llm42__request_free(r);
-}
-
-// Inside an event a request cannot be queued, ended or freed, because the engine may be using it or its list. The call
-// is noted here, and llm42__carry_out does it after the event.
-enum { LLM42__QUEUE = 1, LLM42__CANCEL = 2, LLM42__RELEASE = 4 };
-
-static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what) {
-    r->asked |= what;
-    if (r->listed) return;
-    r->listed = true;
-    r->next_asked = NULL;
-    *(e->asked ? &e->asked_last->next_asked : &e->asked) = r;
-    e->asked_last = r;
-}
-
-static void llm42__carry_out(llm42_engine *e);  // in section verify, because it ends requests
-
-static llm42_result llm42__refuse_inside(const llm42_engine *e, const char *function, llm42_error *error) {
-    if (!e->busy) return LLM42_OK;
-    return llm42_fail(error, LLM42_INVALID,
-                      "%s: called inside an event or a planner's function: call it when llm42_engine_step has returned",
-                      function);
 }
 
 // >>kv -----------------------------------------------------------------------------------------------------------
@@ -6311,7 +6339,7 @@ static int32_t *llm42__page_table(const llm42_engine *e, const llm42__request *r
 
 // Drops the pages behind the first `positions` positions.
 static void llm42__truncate(llm42_engine *e, llm42__request *r, int positions) {
-    int keep = (positions + e->desc.page_size - 1) / e->desc.page_size;
+    int keep = (positions + e->desc.kv.page_size - 1) / e->desc.kv.page_size;
     const int32_t *table = llm42__page_table(e, r);
     while (r->pages > keep) llm42__kv_drop(&e->kv, table[--r->pages]);
     r->info.kv = LLM42__MIN(r->info.kv, positions);
@@ -6323,7 +6351,7 @@ static void llm42__truncate(llm42_engine *e, llm42__request *r, int positions) {
 // got.
 static bool llm42__reserve(llm42_engine *e, llm42__request *r, int positions) {
     int32_t *table = llm42__page_table(e, r);
-    while (r->pages * e->desc.page_size < positions) {
+    while (r->pages * e->desc.kv.page_size < positions) {
         int page = llm42__kv_take(&e->kv);
         if (page < 0) return false;
         table[r->pages++] = page;
@@ -6360,22 +6388,22 @@ static void llm42__prefix_insert(llm42__kv *kv, int p, uint64_t hash, bool canon
 // True if a request reads and writes the prefix cache. With prefill ISOLATED the KV of a verified request depends on
 // the shape of its prompt, so such requests share nothing.
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
-    bool alone = e->desc.prefill == LLM42_PREFILL_ISOLATED && e->view.replay == LLM42_FIXED;
-    return e->desc.prefix_cache && !(r->info.verify && alone);
+    bool alone = e->desc.policy.prefill == LLM42_PREFILL_ISOLATED && e->view.replay == LLM42_SCHEDULE_FIXED;
+    return e->desc.kv.prefix_cache && !(r->info.dvr && alone);
 }
 
 // How many positions may count as canonical. A shared page must hold the KV that a deterministic prompt would get. With
 // prefill INVARIANT and verifier FIXED, INVARIANT rows write that KV, but the output tokens of a verified request get
 // KV of FIXED rows.
 static int llm42__canonical_limit(const llm42_engine *e, const llm42__request *r) {
-    bool differ = e->desc.prefill == LLM42_PREFILL_INVARIANT && e->view.replay == LLM42_FIXED;
-    return r->info.verify && differ ? r->info.prompt_count : INT32_MAX;
+    bool differ = e->desc.policy.prefill == LLM42_PREFILL_INVARIANT && e->view.replay == LLM42_SCHEDULE_FIXED;
+    return r->info.dvr && differ ? r->info.prompt_count : INT32_MAX;
 }
 
 // Inserts a request's pages into the prefix cache, as far as they are full of KV that no longer changes.
 static void llm42__share_prefix(llm42_engine *e, llm42__request *r) {
     if (!llm42__shares_prefix(e, r)) return;
-    int size = e->desc.page_size, final = r->info.verify ? r->canonical : r->info.kv;
+    int size = e->desc.kv.page_size, final = r->info.dvr ? r->canonical : r->info.kv;
     const int32_t *table = llm42__page_table(e, r);
     for (; (r->prefix_pages + 1) * size <= final; r->prefix_pages++) {
         const int32_t *tokens = r->tokens + r->prefix_pages * size;
@@ -6389,7 +6417,7 @@ static void llm42__share_prefix(llm42_engine *e, llm42__request *r) {
 // because its row must run to give the next token. A verified request takes canonical pages only, up to its
 // llm42__canonical_limit.
 static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
-    int last = llm42__last_position(&r->info), size = e->desc.page_size;
+    int last = llm42__last_position(&r->info), size = e->desc.kv.page_size;
     int limit = LLM42__MIN(last, llm42__canonical_limit(e, r)) / size;
     int32_t *table = llm42__page_table(e, r);
     r->prefix_hash = 0x4242;
@@ -6398,7 +6426,7 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
         const int32_t *tokens = r->tokens + r->pages * size;
         uint64_t hash = llm42__prefix_hash(r->prefix_hash, tokens, size);
         int page = llm42__prefix_find(&e->kv, hash, true, tokens);
-        if (page < 0 && !r->info.verify) page = llm42__prefix_find(&e->kv, hash, false, tokens);
+        if (page < 0 && !r->info.dvr) page = llm42__prefix_find(&e->kv, hash, false, tokens);
         if (page < 0) break;
         llm42__kv_hold(&e->kv, page);
         canonical = canonical && e->kv.page[page].canonical;
@@ -6410,11 +6438,31 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
     r->prefix_pages = r->pages;
 }
 
-// >>submit -------------------------------------------------------------------------------------------------------
+// >>submit -----------------------------------------------------------------------------------------------------
 // Owns: llm42_engine_submit, which checks a request and queues it. Here the way of a token begins.
-// Calls: state.
+// Calls: state, calls.
 // Invariant: a queued request fits into the context and the whole KV cache. So it can run, at the latest when it is
 // alone.
+//
+// The calls of one token, in order. Each function is defined further down, in the section that is named behind it.
+static void llm42__enqueue(llm42_engine *e, llm42__request *r);                          // submit: into the queue
+static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);      // step: one turn of the loop
+static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error);           // admit: a slot, and pages
+static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error);               // plan: asks the planner
+static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error);              // plan: its rows are written
+static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error);               // step: the backend runs them
+static void llm42__postprocess(llm42_engine *e, const llm42__batch *b);                  // verify: results to requests
+static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b,  // verify: of a prompt or of
+                             int rows, llm42_output out);                                // decoding: a candidate, or
+static void llm42__verify_window(llm42_engine *e, llm42__request *r,                     // verify: of a window: agreed
+                                 const llm42_output *out, int rows);                     // candidates are committed
+static bool llm42__commit(llm42_engine *e, llm42__request *r, int count);                // verify: event COMMITTED
+static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why);         // verify: event FINISHED
+
+// What is asked for inside an event (section calls).
+enum { LLM42__QUEUE = 1, LLM42__CANCEL = 2, LLM42__RELEASE = 4 };
+static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what);
+static void llm42__carry_out(llm42_engine *e);
 
 static llm42_result llm42__check_sampling(const llm42_sampling *s, llm42_error *error) {
     const char *const name = "llm42_request_desc.sampling";
@@ -6471,11 +6519,11 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
                           "%d tokens",
                           name, *max_new, d->prompt_count, e->desc.max_context);
     int64_t positions = (int64_t)d->prompt_count + *max_new - 1;  // nothing reads the KV of the last token
-    if ((positions + e->desc.page_size - 1) / e->desc.page_size > e->desc.pages)
+    if ((positions + e->desc.kv.page_size - 1) / e->desc.kv.page_size > e->desc.kv.pages)
         return llm42_fail(error, LLM42_NEVER_FITS,
                           "%s: the KV of %lld tokens needs more pages than the engine's %d of %d "
-                          "tokens: raise llm42_engine_desc.pages or lower max_new_tokens",
-                          name, (long long)positions, e->desc.pages, e->desc.page_size);
+                          "tokens: raise llm42_engine_desc.kv.pages or lower max_new_tokens",
+                          name, (long long)positions, e->desc.kv.pages, e->desc.kv.page_size);
     LLM42__TRY(llm42__check_tokens(e, "prompt", d->prompt, d->prompt_count, error));
     if (d->stop_count < 0 || d->stop_count > LLM42_MAX_STOP || (d->stop_count && !d->stop))
         return llm42_fail(error, LLM42_INVALID, "%s.stop_count: %d: must be 0 to %d, with stop set", name,
@@ -6486,7 +6534,7 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
     if (!(d->arrival >= 0 && d->arrival < 1e18))
         return llm42_fail(error, LLM42_INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock",
                           name, d->arrival);
-    if (d->deterministic && e->desc.mode == LLM42_NONDETERMINISTIC)
+    if (d->deterministic && e->desc.policy.mode == LLM42_MODE_NONDETERMINISTIC)
         return llm42_fail(error, LLM42_INVALID,
                           "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in mode "
                           "DVR or BATCH_INVARIANT",
@@ -6525,7 +6573,7 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     r->info = (llm42_request){.id = e->last_id + 1,
                               .state = LLM42_STATE_WAITING,
                               .deterministic = d->deterministic,
-                              .verify = d->deterministic && llm42__verifies(e->desc.mode),
+                              .dvr = d->deterministic && llm42__verifies(e->desc.policy.mode),
                               .prompt_count = d->prompt_count,
                               .max_new_tokens = max_new,
                               .sampling = d->sampling,
@@ -6542,13 +6590,6 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     r->info.stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
     for (int i = 0; i < r->info.stop_count; i++) r->info.stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
     return r;
-}
-
-static void llm42__enqueue(llm42_engine *e, llm42__request *r) {
-    e->stats.submitted++;
-    llm42__queue_insert(e, r);
-    llm42__now(e);
-    llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
 }
 
 llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
@@ -6573,779 +6614,28 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
     return LLM42_OK;
 }
 
-// >>admit --------------------------------------------------------------------------------------------------------
-// Owns: the set of running requests. Admission takes a request from the queue and gives it a slot and pages for its
-// tokens. Preemption takes them away and puts the request back into the queue.
-// Calls: state, kv, the planner's admit.
-// Invariant: a running request holds pages for all positions that have KV.
-
-static void llm42__view_update(llm42_engine *e) {
-    llm42__now(e);
-    e->view.waiting = e->waiting ? &e->waiting->info : NULL;
-    e->view.waiting_count = e->stats.waiting;
-    e->view.pages_free = e->kv.free_count;
-}
-
-// >>times --------------------------------------------------------------------------------------------------------
-// Owns: the times of passes, for planners that compare ways. No token depends on them.
-// Calls: the backend's estimate.
-// Invariant: a time that is not known is negative.
-static int llm42__size_of(double rows) {
-    int size = 0;
-    while (size < LLM42__SIZES - 1 && rows >= 2) rows /= 2, size++;
-    return size;
-}
-
-// Takes the time of a pass that has run. Passes of a size have about as many rows. Their times differ most by the KV
-// entries that they read, so each size keeps what a straight line through its times needs. Later passes count for more.
-// An entry takes about as long to read whatever the schedule and the size, so all lines have one slope. Without that a
-// schedule that has not run for a while would keep the slope of its last few passes.
-static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seconds) {
-    enum { MOST = 64 };
-    bool several = false;
-    double kv = 0;
-    if (!e->view.measured || b->pass.schedule > LLM42_INVARIANT) return;
-    for (int i = 0; i < b->plan.count; i++) several |= b->plan.choice[i].rows > 1;
-    for (int i = 0; i < b->pass.rows; i++) kv += b->row[i].position + 1;
-    llm42__time *t = &e->times.of[b->pass.schedule][several][llm42__size_of(b->pass.rows)];
-    t->weight = LLM42__MIN(t->weight + 1, MOST);
-    t->rows += (b->pass.rows - t->rows) / t->weight;
-    t->kv += (kv - t->kv) / t->weight;
-    t->seconds += (seconds - t->seconds) / t->weight;
-    t->kv_kv += (kv * kv - t->kv_kv) / t->weight;
-    t->kv_seconds += (kv * seconds - t->kv_seconds) / t->weight;
-}
-
-// Seconds for each KV entry, the slope of all lines. They may not fall.
-static double llm42__times_slope(const llm42__times *times, bool several) {
-    double above = 0, below = 0;
-    for (int s = LLM42_FAST; s <= LLM42_INVARIANT; s++)
-        for (int size = 0; size < LLM42__SIZES; size++) {
-            const llm42__time *t = &times->of[s][several][size];
-            double variance = t->kv_kv - t->kv * t->kv;
-            if (variance <= 1e-6 * t->kv_kv) continue;
-            above += t->weight * (t->kv_seconds - t->kv * t->seconds);
-            below += t->weight * variance;
-        }
-    return above > 0 ? above / below : 0;
-}
-
-// The time of a pass of the mean number of rows of this size that read so many KV entries each.
-static double llm42__time_at(const llm42__time *t, double slope, double kv_each) {
-    return LLM42__MAX(0.5 * t->seconds, t->seconds + slope * (kv_each * t->rows - t->kv));
-}
-
-// Between the nearest sizes that have run. Below all of them a pass takes no longer than the smallest. Above them it
-// takes longer by the number of rows, if sequences have several.
-static double llm42__times_find(const llm42__times *times, llm42_schedule schedule, bool several, double rows,
-                                double kv) {
-    const llm42__time *of = times->of[schedule][several];
-    const double slope = llm42__times_slope(times, several);
-    int below = llm42__size_of(rows), above = below + 1;
-    while (below >= 0 && of[below].weight <= 0) below--;
-    while (above < LLM42__SIZES && of[above].weight <= 0) above++;
-    if (below < 0 && above == LLM42__SIZES) return -1;
-    if (below < 0) return llm42__time_at(&of[above], slope, kv / rows);
-    double r0 = of[below].rows, s0 = llm42__time_at(&of[below], slope, kv / rows);
-    if (above == LLM42__SIZES) return several && rows > r0 ? s0 * rows / r0 : s0;
-    double r1 = of[above].rows, s1 = llm42__time_at(&of[above], slope, kv / rows);
-    return s0 + (s1 - s0) * LLM42__MAX(0, rows - r0) / (r1 - r0);
-}
-
-static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) {
-    const llm42_engine *e = (const llm42_engine *)(const void *)((const char *)view - offsetof(llm42_engine, view));
-    if (e->backend->estimate) return e->backend->estimate(e->state, mix);
-    double rows = 0, kv = 0;
-    for (int k = 0; k < LLM42_KINDS; k++) rows += mix->rows[k], kv += mix->rows[k] * mix->context[k];
-    if (!rows) return 0;
-    bool several = mix->rows[LLM42_KIND_PROMPT] || mix->rows[LLM42_KIND_WINDOW];
-    if (mix->schedule > LLM42_INVARIANT) return -1;
-    double seconds = llm42__times_find(&e->times, mix->schedule, several, rows, kv);
-    if (seconds >= 0 || mix->schedule != LLM42_INVARIANT) return seconds;
-    // An INVARIANT pass of this kind has not run yet: a FAST one takes a similar time, another kind perhaps a longer
-    // one.
-    seconds = llm42__times_find(&e->times, LLM42_FAST, several, rows, kv);
-    return seconds < 0 ? llm42__times_find(&e->times, LLM42_INVARIANT, !several, rows, kv) : seconds;
-}
-
-// The result of a function of a planner or a backend, and of its error. A value that is neither LLM42_OK nor an error
-// becomes the error `bad`; an error without a text gets one.
-static llm42_result llm42__returned(llm42_result result, const llm42_error *problem, llm42_result bad,
-                                    const char *whose, const char *name, const char *function, llm42_error *error) {
-    if (result > 0)
-        return llm42_fail(error, bad, "%s %s: %s returned %d, which is neither LLM42_OK nor an error", whose, name,
-                          function, (int)result);
-    if (result < 0 && !problem->text[0])
-        return llm42_fail(error, result, "%s %s: %s returned %s and no text", whose, name, function,
-                          llm42_result_name(result));
-    if (result < 0) return llm42_fail(error, result, "%s", problem->text);  // its control characters go
-    return result;
-}
-
-// The error of a planner that has broken a rule. request: the id that it is about, or 0.
-static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_t request, llm42_error *error) {
-    static const struct {
-        const char *name, *text;
-    } rules[] = {
-#define LLM42__X(name, text) {#name, text},
-        LLM42_RULES(LLM42__X)
-#undef LLM42__X
-    };
-    char about[48] = "";
-    if (request) snprintf(about, sizeof about, ": request %lld", (long long)request);
-    return llm42_fail(error, LLM42_PLAN, "planner %s breaks rule %s (%s)%s", e->desc.planner->name,
-                      rules[rule].name + 11, rules[rule].text, about);
-}
-
-// Takes a request out of the running set and frees its pages and slot.
-static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
-    assert(r->info.kv <= r->pages * e->desc.page_size);
-    llm42__truncate(e, r, 0);
-    r->prefix_pages = 0;
-    int i = 0;
-    while (e->running[i] != r) i++;
-    for (e->view.running_count--; i < e->view.running_count; i++) {
-        e->running[i] = e->running[i + 1];
-        e->shown[i] = e->shown[i + 1];
-    }
-    e->free_slot[e->free_slots++] = r->slot;
-    e->to_return -= r->info.max_new_tokens - r->info.committed;
-    r->slot = -1;
-    r->info.ready_since = -1;
-    r->info.must_verify = r->info.complete = false;
-}
-
-// How many pages must stay free when a request is admitted: one for each running request, or the admission reserve if
-// that is more.
-static int64_t llm42__pages_to_spare(const llm42_engine *e, const llm42__request *r) {
-    int64_t tokens = e->to_return + r->info.max_new_tokens - r->info.committed;
-    double reserve = e->desc.admission_reserve * (double)tokens / e->desc.page_size;
-    return LLM42__MAX((int64_t)e->view.running_count, (int64_t)ceil(reserve));
-}
-
-// Admits a request if a slot and enough pages are free. False: it has to wait.
-static bool llm42__admit(llm42_engine *e, llm42__request *r) {
-    if (!e->free_slots) return false;
-    int last = llm42__last_position(&r->info);
-    r->slot = e->free_slot[--e->free_slots];
-    r->info.kv = r->canonical = r->pages = r->prefix_pages = 0;
-    llm42__match_prefix(e, r);
-    int wanted = last / e->desc.page_size + 1 - r->pages;
-    if (e->view.running_count && e->kv.free_count < wanted + llm42__pages_to_spare(e, r)) {
-        llm42__truncate(e, r, 0);
-        e->free_slot[e->free_slots++] = r->slot;
-        r->slot = -1;
-        return false;
-    }
-    llm42__queue_remove(e, r);
-    e->shown[e->view.running_count] = &r->info;
-    e->running[e->view.running_count++] = r;
-    e->to_return += r->info.max_new_tokens - r->info.committed;
-    bool reserved = llm42__reserve(e, r, last + 1);
-    assert(reserved);  // the pages are free
-    (void)reserved;
-    if (r->info.preemptions == 0) e->stats.prompt_tokens += r->info.prompt_count;
-    r->info.state = LLM42_STATE_PREFILL;
-    r->info.prefix_hits += r->info.kv;
-    e->stats.prefix_hits += r->info.kv;
-    e->seq[r->slot] = (llm42_seq){.request = r->key, .sampling = r->info.sampling, .pages = llm42__page_table(e, r)};
-    llm42__emit_request(e, r, LLM42_EVENT_ADMITTED, r->info.kv);
-    return true;
-}
-
-// Admits requests that have arrived until one has to wait: in the planner's order, or else in order of arrival.
-static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
-    const llm42_planner *planner = e->desc.planner;
-    for (;;) {
-        llm42__request *r = e->waiting;
-        if (!r || r->info.arrival > llm42__now(e)) return LLM42_OK;
-        if (planner->admit) {
-            llm42__view_update(e);
-            int64_t id = planner->admit(planner->user, &e->view);
-            if (!id && !e->view.running_count) return llm42__refuse(e, LLM42_RULE_ADMIT, e->waiting->info.id, error);
-            if (!id) return LLM42_OK;
-            r = llm42__find(e, id);
-            if (!r || r->info.state != LLM42_STATE_WAITING || r->asked || r->info.arrival > e->view.now)
-                return llm42__refuse(e, LLM42_RULE_ARRIVED, id, error);
-        }
-        if (!llm42__admit(e, r)) return LLM42_OK;
-        llm42__carry_out(e);
-    }
-}
-
-// Preempts a request. It loses its pages and candidates and keeps its committed tokens. It is prefilled again later.
-static void llm42__preempt(llm42_engine *e, llm42__request *r) {
-    int dropped = r->info.candidates;
-    llm42__stop_running(e, r);
-    r->info.candidates = 0;
-    r->info.state = LLM42_STATE_WAITING;
-    r->info.preemptions++;
-    e->stats.preemptions++;
-    e->stats.preempted_candidates += dropped;
+static void llm42__enqueue(llm42_engine *e, llm42__request *r) {
+    e->stats.submitted++;
     llm42__queue_insert(e, r);
-    llm42__emit_request(e, r, LLM42_EVENT_PREEMPTED, dropped);
+    llm42__now(e);
+    llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
 }
 
-// >>planner ------------------------------------------------------------------------------------------------------
-// Owns: llm42_choice_rows, which says what a planner may choose, and the built-in planner, which follows the policies
-// of the desc. From llm42__decodes on, this section uses the public interface only (and LLM42__MIN, LLM42__MAX), so
-// that it can be copied and changed.
-// Calls: nothing. A plan depends on nothing but the view (whose times, in mode HYBRID, may be measured).
-// Invariant: every request that is not in flight can be planned in some pass. So the built-in planner plans something
-// unless a pass is in flight.
+// >>calls ------------------------------------------------------------------------------------------------------
+// Owns: the functions that end, release and read a request, and the list of what is asked for inside an event.
+// Calls: state, verify (which ends a request), step (which waits for the pass in flight).
+// Invariant: inside an event no request is queued, ended or freed, because the engine may be using it or its list. The
+// call is noted instead, and llm42__carry_out does it after the event.
 
-const llm42_request *llm42_next_waiting(const llm42_request *r) {
-    const llm42__request *next = ((const llm42__request *)r)->next;
-    return next ? &next->info : NULL;
-}
+static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_error *error);
 
-void llm42_choose(llm42_plan *plan, const llm42_request *r, llm42_choice_kind kind, int rows) {
-    if (plan->count < plan->room) plan->choice[plan->count] = (llm42_choice){r->id, kind, rows};
-    plan->count++;
-}
-
-// With the INVARIANT verifier all rows of a deterministic request run in INVARIANT passes. With the FIXED one its
-// prompt runs in the kind of pass that .prefill names. Tokens that it had committed before a preemption run in passes
-// of M rows, as they did when they were verified.
-static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42_schedule schedule) {
-    int all = llm42__last_position(r) + 1 - r->kv, prompt = r->prompt_count - r->kv;
-    if (r->state != LLM42_STATE_PREFILL) return 0;
-    if (!r->verify) return all;
-    if (v->replay == LLM42_FIXED && prompt > 0 && v->desc->prefill == LLM42_PREFILL_INVARIANT)
-        return schedule == LLM42_INVARIANT ? prompt : 0;
-    if (schedule != v->replay) return 0;
-    return prompt > 0 && v->desc->prefill == LLM42_PREFILL_ISOLATED ? LLM42__MIN(prompt, v->desc->token_budget) : all;
-}
-
-// A window has a row for the last committed token and a row for each candidate. Each row's output is compared with the
-// candidate behind it. The last row has none behind it; its output is the bonus token. Without the bonus, and when no
-// token may follow the last candidate, that row is left out.
-static int llm42__window_rows(const llm42_view *v, const llm42_request *r) {
-    if (!r->verify || r->state != LLM42_STATE_DECODE || (!r->candidates && v->window_ready)) return 0;
-    bool bonus = v->desc->bonus == LLM42_BONUS_ON && !r->complete;
-    return LLM42__MIN(r->candidates + (bonus ? 1 : 0), v->desc->window);
-}
-
-int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_choice_kind kind, llm42_schedule schedule) {
-    if (r->in_flight) return 0;
-    if (kind == LLM42_CHOICE_PROMPT) return llm42__prompt_rows(v, r, schedule);
-    if (kind == LLM42_CHOICE_WINDOW) return schedule == v->replay ? llm42__window_rows(v, r) : 0;
-    if (r->state != LLM42_STATE_DECODE) return 0;
-    return !r->verify || (!r->must_verify && !r->complete);
-}
-
-// True if a request should decode. One whose window is ready goes on only under WAIT, up to the look-ahead.
-static bool llm42__decodes(const llm42_view *v, const llm42_request *r) {
-    int ahead = v->desc->verify == LLM42_VERIFY_WAIT ? v->desc->look_ahead : 0;
-    return (!r->verify || r->candidates < v->window_ready + ahead) &&
-           llm42_choice_rows(v, r, LLM42_CHOICE_DECODE, LLM42_FAST);
-}
-
-// Whether deterministic prompts ride in ordinary passes. In mode HYBRID they do so only in the way TOGETHER (below).
-static bool llm42__prompts_ride(const llm42_view *v) {
-    return v->desc->prefill == LLM42_PREFILL_INVARIANT && v->desc->mode != LLM42_HYBRID;
-}
-
-// Rows of a prompt that may ride in ordinary passes.
-static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
-    return !r->verify || llm42__prompts_ride(v) ? llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_INVARIANT) : 0;
-}
-
-// What the running requests wait for.
-typedef struct llm42__due {
-    int windows;         // ready ones
-    int verified;        // requests behind their prompts that are verified: no more windows than these can get ready
-    int replay_prompts;  // prompts that need a pass of their own kind
-    int riding_prompts;  // prompts that may ride in ordinary passes
-    bool decodes;        // a request can decode
-    bool overdue;        // a window has been ready for .deadline passes
-} llm42__due;
-
-static llm42__due llm42__what_is_due(const llm42_view *v) {
-    llm42__due due = {0};
-    for (int i = 0; i < v->running_count; i++) {
-        const llm42_request *r = v->running[i];
-        if (r->in_flight) continue;
-        if (r->state == LLM42_STATE_PREFILL)
-            (*(llm42__riding_rows(v, r) ? &due.riding_prompts : &due.replay_prompts))++;
-        else due.decodes = due.decodes || llm42__decodes(v, r);
-        due.verified += r->verify && r->state == LLM42_STATE_DECODE;
-        due.windows += r->ready_since >= 0;
-        due.overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= v->desc->deadline;
-    }
-    return due;
-}
-
-// Windows are taken in ascending rank: ready ones first, the longest ready before others; under EAGER then partial
-// ones, by the number of candidates or by age. Negative: the request has no window to take.
-static int64_t llm42__window_rank(const llm42_view *v, const llm42_request *r) {
-    const int64_t partial = (int64_t)1 << 62;
-    if (!r->verify || r->in_flight || r->state != LLM42_STATE_DECODE) return -1;
-    if (r->ready_since >= 0) return r->ready_since;
-    if (v->desc->verify != LLM42_VERIFY_EAGER || !r->candidates) return -1;
-    return partial - (v->desc->fill == LLM42_FILL_LARGEST ? r->candidates : 0);
-}
-
-// Chooses the G windows of the lowest rank; among equals, requests that were admitted earlier. The choices then stand
-// in order of admission. Returns the number of their rows.
-static int llm42__choose_windows(const llm42_view *v, llm42_plan *plan) {
-    llm42_choice *best = plan->choice;  // sorted by rank; .rows is an index into v->running
-    int count = 0, rows = 0;
-    for (int i = 0; i < v->running_count; i++) {
-        int64_t rank = llm42__window_rank(v, v->running[i]);
-        int at = count;
-        if (rank < 0) continue;
-        while (at > 0 && llm42__window_rank(v, v->running[best[at - 1].rows]) > rank) at--;
-        if (at == v->desc->group) continue;
-        if (count < v->desc->group) count++;
-        memmove(&best[at + 1], &best[at], (size_t)(count - 1 - at) * sizeof *best);
-        best[at].rows = i;
-    }
-    if (!count) return 0;
-    int last = best[count - 1].rows;
-    int64_t last_rank = llm42__window_rank(v, v->running[last]);
-    for (int i = 0; i < v->running_count; i++) {
-        int64_t rank = llm42__window_rank(v, v->running[i]);
-        if (rank < 0 || rank > last_rank || (rank == last_rank && i > last)) continue;
-        llm42_choose(plan, v->running[i], LLM42_CHOICE_WINDOW, 0);
-        rows += llm42_choice_rows(v, v->running[i], LLM42_CHOICE_WINDOW, v->replay);
-    }
-    return rows;
-}
-
-// Plans a replay pass: windows, if verification is due; in the rest of its M rows deterministic prompts, unless they
-// ride in ordinary passes; and in rows of a FIXED pass that would otherwise be padding ordinary prompts. Mode HYBRID
-// takes more rows than M, because larger passes take less time for each row, but not where that prevents an overlap.
-static void llm42__plan_replay(const llm42_view *v, llm42_plan *plan, bool windows) {
-    const bool fixed = v->replay == LLM42_FIXED, ride = llm42__prompts_ride(v);
-    plan->schedule = v->replay;
-    int room = v->desc->window * v->desc->group;
-    if (v->desc->mode == LLM42_HYBRID && !v->desc->overlap) room = LLM42__MAX(room, v->desc->token_budget);
-    if (windows) room -= llm42__choose_windows(v, plan);
-    for (int own = 1; own >= 0 && v->desc->prefill != LLM42_PREFILL_ISOLATED; own--)
-        for (int i = 0; i < v->running_count && room > 0; i++) {
-            const llm42_request *r = v->running[i];
-            int rows = LLM42__MIN(room, llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, v->replay));
-            if (r->verify != (own == 1) || rows < 1) continue;
-            if (own ? ride && !fixed : ride || !fixed) continue;
-            llm42_choose(plan, r, LLM42_CHOICE_PROMPT, rows);
-            room -= rows;
-        }
-}
-
-// Plans a pass for prefill ISOLATED: the oldest deterministic prompt alone, at its own shape.
-static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
-    plan->schedule = v->replay;
-    for (int i = 0; i < v->running_count && !plan->count; i++) {
-        const llm42_request *r = v->running[i];
-        int rows = r->verify ? llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, v->replay) : 0;
-        bool prompt = r->kv < r->prompt_count;
-        if (!prompt) rows = LLM42__MIN(rows, v->desc->window * v->desc->group);
-        if (rows) llm42_choose(plan, r, LLM42_CHOICE_PROMPT, rows);
-    }
-}
-
-// Plans an ordinary pass: all requests that decode, and prompts up to the token budget. With chunked prefill prompts
-// are cut to fit. Without it, as many whole prompts run as fit, before decoding goes on. A deterministic prompt makes
-// the pass INVARIANT.
-static void llm42__plan_ordinary(const llm42_view *v, llm42_plan *plan, const llm42__due *due) {
-    bool whole = v->desc->chunked_prefill == LLM42_CHUNKED_OFF;
-    plan->schedule = v->desc->mode == LLM42_BATCH_INVARIANT ? LLM42_INVARIANT : LLM42_FAST;
-    for (int i = 0; i < v->running_count && !(whole && due->riding_prompts); i++)
-        if (llm42__decodes(v, v->running[i])) llm42_choose(plan, v->running[i], LLM42_CHOICE_DECODE, 1);
-    int room = v->desc->token_budget - plan->count;
-    for (int i = 0; i < v->running_count && due->riding_prompts; i++) {
-        const llm42_request *r = v->running[i];
-        int rows = llm42__riding_rows(v, r);
-        if (!rows) continue;
-        if (room <= 0 || (whole && rows > room)) return;
-        llm42_choose(plan, r, LLM42_CHOICE_PROMPT, LLM42__MIN(rows, room));
-        room -= LLM42__MIN(rows, room);
-        if (r->verify) plan->schedule = LLM42_INVARIANT;
-    }
-}
-
-// Mode HYBRID serves deterministic requests in one of three ways. In each, every request that decodes gets one more
-// token (in VERIFY a candidate), and the same prompts run. So their times can be compared.
-// - VERIFY, as in mode DVR: a FAST pass decodes for all, and its candidates are verified later. Deterministic prompts
-//   have an INVARIANT pass of their own.
-// - APART: a FAST pass for ordinary requests, and an INVARIANT one for deterministic requests, whose tokens are then
-//   final. The two take turns. Requests that have candidates decode in the FAST one until their window is ready.
-// - TOGETHER: an INVARIANT pass for all requests. It verifies what candidates there are.
-typedef enum llm42__way { LLM42__VERIFY, LLM42__APART, LLM42__TOGETHER } llm42__way;
-
-// What could run now: ordinary requests, deterministic prompts, and deterministic requests behind their prompts. These
-// count as decoding even if they have candidates. So the estimate does not depend on candidates that the way before has
-// left; otherwise each change of way would at once verify short windows.
-typedef struct llm42__work {
-    llm42_mix ordinary, prompts, decode;
-    int64_t windows, recomputed;  // of deterministic requests that run
-} llm42__work;
-
-static void llm42__mix_add(llm42_mix *m, llm42_kind kind, int rows, double context) {
-    if (rows <= 0) return;
-    m->context[kind] = (m->rows[kind] * m->context[kind] + rows * context) / (m->rows[kind] + rows);
-    m->rows[kind] += rows;
-}
-
-static llm42_mix llm42__mix_join(llm42_mix a, llm42_mix b) {
-    for (int k = 0; k < LLM42_KINDS; k++) llm42__mix_add(&a, (llm42_kind)k, b.rows[k], b.context[k]);
-    return a;
-}
-
-static llm42__work llm42__work_of(const llm42_view *v) {
-    llm42__work w = {0};
-    int room = v->desc->token_budget;
-    for (int i = 0; i < v->running_count; i++) {
-        const llm42_request *r = v->running[i];
-        int rows = LLM42__MIN(room, llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, LLM42_INVARIANT));
-        llm42__mix_add(r->verify ? &w.prompts : &w.ordinary, LLM42_KIND_PROMPT, rows, r->kv + 0.5 * rows);
-        room -= rows;
-        w.windows += r->verifications;
-        w.recomputed += r->recomputed;
-        if (r->state == LLM42_STATE_DECODE)
-            llm42__mix_add(r->verify ? &w.decode : &w.ordinary, LLM42_KIND_DECODE, 1, r->kv + 1);
-    }
-    return w;
-}
-
-static double llm42__seconds_of(const llm42_view *v, llm42_schedule schedule, llm42_mix mix) {
-    mix.schedule = schedule;
-    return v->seconds(v, &mix);
-}
-
-// Seconds for each candidate: its part of a replay pass of as many windows as there may be, and its part of decoding
-// again, where `decode` is what a token takes. How many tokens a window commits is learned from all windows that have
-// run, and how many must be decoded again from those of the requests that run, because requests differ in that. What is
-// expected at first counts as EARLY windows: they commit W tokens, and one candidate in WRONG is wrong and drops W
-// more.
-static double llm42__verify_seconds(const llm42_view *v, const llm42__work *w, double decode) {
-    enum { EARLY = 16, WRONG = 256 };
-    const int running = w->decode.rows[LLM42_KIND_DECODE], windows = LLM42__MIN(running, v->desc->group);
-    const double early = EARLY * v->desc->window,
-                 each = (early + (double)v->window_tokens) / (double)(EARLY + v->windows),
-                 again = (early * v->desc->window / WRONG + (double)w->recomputed) /
-                         (early + (double)w->windows * each);
-    llm42_mix replay = {.windows = windows};
-    int rows = (int)(windows * LLM42__MIN(each + 1, v->desc->window));
-    llm42__mix_add(&replay, LLM42_KIND_WINDOW, rows, w->decode.context[LLM42_KIND_DECODE]);
-    return llm42__seconds_of(v, LLM42_INVARIANT, replay) / (windows * each) + again * decode;
-}
-
-// The way that takes least time. Passes that overlap take the time of the longer one. A schedule whose time is not
-// known yet is tried. Measured times are brought up to date by a pass of the other schedule now and then, and only
-// seldom where the two are far apart, because what it leaves behind must be verified. APART has passes of both.
-static llm42__way llm42__cheapest_way(const llm42_view *v, llm42_plan *plan) {
-    enum { TRY_EVERY = 512, SELDOM = 16 };
-    const llm42__work w = llm42__work_of(v);
-    const llm42_mix own = llm42__mix_join(w.prompts, w.decode);
-    const int decode = w.decode.rows[LLM42_KIND_DECODE], ordinary = w.ordinary.rows[LLM42_KIND_DECODE];
-    if (!decode && !w.prompts.rows[LLM42_KIND_PROMPT]) return LLM42__VERIFY;  // nothing deterministic
-    double fast = llm42__seconds_of(v, LLM42_FAST, llm42__mix_join(w.ordinary, w.decode)),
-           together = llm42__seconds_of(v, LLM42_INVARIANT, llm42__mix_join(w.ordinary, own));
-    if (fast < 0) return LLM42__VERIFY;
-    if (together < 0) return LLM42__TOGETHER;
-    double apart = llm42__seconds_of(v, LLM42_FAST, w.ordinary) + llm42__seconds_of(v, LLM42_INVARIANT, own),
-           later = llm42__seconds_of(v, LLM42_INVARIANT, w.prompts);
-    if (decode) later += decode * llm42__verify_seconds(v, &w, fast / (decode + ordinary));
-    double verify = v->desc->overlap ? LLM42__MAX(fast, later) : fast + later;
-    plan->fast_seconds = verify, plan->invariant_seconds = LLM42__MIN(apart, together);
-    llm42__way way = apart < together ? LLM42__APART : LLM42__TOGETHER;
-    if (verify < plan->invariant_seconds) way = LLM42__VERIFY;
-    bool close = fabs(verify - together) < 0.15 * together;
-    bool try = v->measured && v->passes % TRY_EVERY == TRY_EVERY - 1 && way != LLM42__APART &&
-               (close || v->passes / TRY_EVERY % SELDOM == SELDOM - 1);
-    return !try ? way : way == LLM42__VERIFY ? LLM42__TOGETHER : LLM42__VERIFY;
-}
-
-// Whether a request belongs into a pass of this schedule. In the way APART it belongs into one of them only.
-static bool llm42__belongs(const llm42_request *r, llm42__way way, llm42_schedule schedule) {
-    bool invariant = r->verify && (!r->candidates || r->ready_since >= 0);
-    return way == LLM42__TOGETHER || invariant == (schedule == LLM42_INVARIANT);
-}
-
-// Plans a pass of this schedule for the ways TOGETHER and APART.
-static void llm42__plan_way(const llm42_view *v, llm42_plan *plan, llm42__way way, llm42_schedule schedule,
-                            bool whole) {
-    int room = v->desc->token_budget, prompts = 0;
-    if (schedule == LLM42_INVARIANT) room = LLM42__MAX(room, v->desc->window * v->desc->group);
-    plan->schedule = schedule;
-    for (int i = 0; i < v->running_count && !whole; i++) {
-        const llm42_request *r = v->running[i];
-        bool window = schedule == LLM42_INVARIANT && r->verify && (r->candidates || r->must_verify);
-        llm42_choice_kind kind = window ? LLM42_CHOICE_WINDOW : LLM42_CHOICE_DECODE;
-        int rows = llm42_choice_rows(v, r, kind, schedule);
-        if (!rows || rows > room || !llm42__belongs(r, way, schedule)) continue;
-        llm42_choose(plan, r, kind, rows);
-        room -= rows;
-    }
-    room = LLM42__MIN(room, v->desc->token_budget);
-    for (int i = 0; i < v->running_count && room > 0; i++) {
-        const llm42_request *r = v->running[i];
-        int rows = llm42_choice_rows(v, r, LLM42_CHOICE_PROMPT, schedule);
-        if (!rows || !llm42__belongs(r, way, schedule)) continue;
-        if (whole && rows > room && prompts) return;
-        llm42_choose(plan, r, LLM42_CHOICE_PROMPT, LLM42__MIN(rows, room));
-        room -= LLM42__MIN(rows, room);
-        prompts++;
-    }
-}
-
-// Plans a pass for mode HYBRID, but leaves the plan empty in the way VERIFY. Without chunked prefill prompts go first.
-static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, const llm42__due *due) {
-    const bool whole = v->desc->chunked_prefill == LLM42_CHUNKED_OFF && (due->riding_prompts || due->replay_prompts);
-    const llm42__way way = llm42__cheapest_way(v, plan);
-    const bool fast = way == LLM42__APART && v->last.schedule == LLM42_INVARIANT;  // FAST's turn
-    if (way == LLM42__VERIFY) return;
-    llm42__plan_way(v, plan, way, fast ? LLM42_FAST : LLM42_INVARIANT, whole);
-    if (!plan->count) llm42__plan_way(v, plan, way, fast ? LLM42_INVARIANT : LLM42_FAST, whole);
-}
-
-// Plans the next pass.
-// - Mode HYBRID takes the cheapest way. What follows is for the way VERIFY and for the other modes.
-// - Verification goes first when it is due.
-// - Deterministic prompts ride in ordinary passes, or else take turns with them, so that a long prompt does not delay
-//   decoding. Without chunked prefill all prompts go before decoding.
-// - While a replay pass is in flight, other replay passes wait.
-static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *error) {
-    const llm42_engine_desc *d = v->desc;
-    llm42__due due = llm42__what_is_due(v);
-    (void)user;
-    if (d->mode == LLM42_HYBRID && !v->in_flight.rows) llm42__plan_hybrid(v, plan, &due);
-    if (plan->count) return LLM42_OK;
-    bool whole = d->chunked_prefill == LLM42_CHUNKED_OFF, flying = v->in_flight.rows > 0;
-    bool packed = d->prefill != LLM42_PREFILL_ISOLATED, ordinary = due.decodes || due.riding_prompts;
-    bool turn = v->last.schedule == v->replay && v->last.prompts && ordinary && !whole;  // decoding's turn
-    bool prompts = due.replay_prompts && !turn && !(packed && flying);
-    bool verify = due.windows && !flying &&
-                  (d->verify == LLM42_VERIFY_EAGER || due.windows >= LLM42__MIN(d->group, due.verified) ||
-                   due.overdue || (!ordinary && !prompts));
-    if (v->window_ready == 0 && v->last.windows && (ordinary || (prompts && !packed)))
-        verify = false;  // W = 1: windows are always ready; take turns
-    if (verify || (prompts && packed)) llm42__plan_replay(v, plan, verify);
-    else if (prompts) llm42__plan_isolated(v, plan);
-    else if (ordinary) llm42__plan_ordinary(v, plan, &due);
-    assert(plan->count || flying);
-    (void)error;
-    return LLM42_OK;
-}
-
-// Names the request that gives up its pages: the youngest, ordinary requests before deterministic ones, none in flight.
-static int64_t llm42__preempt_youngest(void *user, const llm42_view *v) {
-    const llm42_request *victim = NULL;
-    for (int i = 0; i < v->running_count; i++) {
-        const llm42_request *r = v->running[i];
-        if (r->in_flight) continue;
-        if (!victim || (victim->verify && !r->verify) ||
-            (victim->verify == r->verify &&
-             (r->arrival > victim->arrival || (r->arrival == victim->arrival && r->id > victim->id))))
-            victim = r;
-    }
-    (void)user;
-    return victim ? victim->id : 0;
-}
-
-const llm42_planner *llm42_planner_default(void) {
-    static const llm42_planner planner = {
-        .name = "default", .plan = llm42__plan_by_policies, .preempt = llm42__preempt_youngest};
-    return &planner;
-}
-
-// >>plan ---------------------------------------------------------------------------------------------------------
-// Owns: what happens to a plan. It is checked against the rules, gets its pages, and becomes the rows of a pass.
-// Calls: the planner, kv, and admit when pages run out.
-// Invariant: the plan that runs is the one that the planner returned, and it breaks no rule. If a request has to be
-// preempted first, the planner is asked again.
-
-// The rule that a choice breaks if it may have no rows.
-static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, bool replay) {
-    if (c->kind == LLM42_CHOICE_DECODE) return LLM42_RULE_DECODE;
-    if (c->kind == LLM42_CHOICE_PROMPT) return r->state == LLM42_STATE_PREFILL ? LLM42_RULE_PREFILL : LLM42_RULE_PROMPT;
-    return replay ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
-}
-
-// Writes the rows of a choice. Those of a prompt begin behind its KV, those of a window at the last committed token. A
-// decode has one row, at the newest token.
-static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
-    bool window = c->kind == LLM42_CHOICE_WINDOW;
-    int last = llm42__last_position(&r->info), first = window ? last - r->info.candidates : r->info.kv, end;
-    if (c->kind == LLM42_CHOICE_DECODE) {
-        *row = (llm42_row){r->slot, last, r->tokens[last], LLM42_ROW_SAMPLE};
-        return;
-    }
-    uint32_t flags = window ? LLM42_ROW_SAMPLE : 0;
-    for (end = first; end < first + c->rows; end++) *row++ = (llm42_row){r->slot, end, r->tokens[end], flags};
-    if (end > last) row[-1].flags = LLM42_ROW_SAMPLE;
-    for (int t = first; window && e->desc.keep_fast_kv && t < LLM42__MIN(end, r->info.kv); t++)
-        row[t - end].flags |= LLM42_ROW_KEEP_KV;
-}
-
-static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error) {
-    llm42__batch *b = &e->batch;
-    llm42_choice *c = &b->plan.choice[at];
-    llm42__request *r = llm42__find(e, c->request);
-    if (!r || r->slot < 0) return llm42__refuse(e, LLM42_RULE_RUNNING, c->request, error);
-    if (r->planned == e->plans) return llm42__refuse(e, LLM42_RULE_ONCE, c->request, error);
-    if (r->info.in_flight) return llm42__refuse(e, LLM42_RULE_IN_FLIGHT, c->request, error);
-    if (c->kind < LLM42_CHOICE_DECODE || c->kind > LLM42_CHOICE_WINDOW)
-        return llm42__refuse(e, LLM42_RULE_KIND, c->request, error);
-    int most = llm42_choice_rows(&e->view, &r->info, c->kind, b->plan.schedule);
-    if (!most)
-        return llm42__refuse(e, llm42__rule_of(&r->info, c, b->plan.schedule == e->view.replay), c->request, error);
-    if (!c->rows) c->rows = most;
-    if (c->rows < 0 || c->rows > most || c->rows > b->room - b->pass.rows)
-        return llm42__refuse(e, LLM42_RULE_ROWS, c->request, error);
-    if (r->info.must_verify && c->rows < most)  // the KV of all these rows is undefined
-        return llm42__refuse(e, LLM42_RULE_FAILED, c->request, error);
-    r->planned = e->plans;
-    r->pages_before = r->pages;
-    b->owner[at] = r;
-    llm42__add_rows(e, r, c, b->row + b->pass.rows);
-    b->pass.rows += c->rows;
-    b->pass.windows += c->kind == LLM42_CHOICE_WINDOW;
-    b->pass.prompts += c->kind == LLM42_CHOICE_PROMPT && r->info.verify;
-    return LLM42_OK;
-}
-
-// With prefill ISOLATED and verifier FIXED the bits of a deterministic prompt depend on the shape of its pass. It must
-// be alone there, and be cut nowhere but at the token budget.
-static bool llm42__is_isolated(const llm42_engine *e, const llm42__request *r, const llm42_choice *c) {
-    return e->desc.prefill == LLM42_PREFILL_ISOLATED && r->info.verify && c->kind == LLM42_CHOICE_PROMPT &&
-           r->info.kv < r->info.prompt_count;
-}
-
-// Whether a pass holds nothing but windows and deterministic prompts, and ordinary passes need not wait for it.
-static bool llm42__may_start(const llm42_engine *e, const llm42__batch *b) {
-    const bool packed = e->desc.prefill == LLM42_PREFILL_PACKED;
-    if (!e->desc.overlap || b->pass.schedule != e->view.replay) return false;
-    if (b->pass.schedule == LLM42_FIXED) return b->pass.windows || e->desc.prefill != LLM42_PREFILL_ISOLATED;
-    bool replay = b->pass.windows + b->pass.prompts == b->plan.count && (b->pass.windows || packed);
-    return replay && b->pass.shape <= e->M;
-}
-
-static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
-    llm42__batch *b = &e->batch;
-    llm42_plan *plan = &b->plan;
-    bool known = plan->schedule >= LLM42_FAST && plan->schedule <= LLM42_INVARIANT &&
-                 e->schedules >> plan->schedule & 1;
-    if (!known) return llm42__refuse(e, LLM42_RULE_SCHEDULE, 0, error);
-    b->pass = (llm42_planned){.schedule = plan->schedule};
-    e->plans++;
-    // There is room for one choice more than requests can run: if there are more, one of these breaks ONCE or RUNNING.
-    for (int i = 0; i < LLM42__MIN(plan->count, plan->room); i++) LLM42__TRY(llm42__check_choice(e, i, error));
-    assert(plan->count <= e->view.running_count);
-    bool fixed = plan->schedule == LLM42_FIXED, isolated = false;
-    for (int i = 0; i < plan->count && fixed; i++) {
-        if (!llm42__is_isolated(e, b->owner[i], &plan->choice[i])) continue;
-        int most = llm42_choice_rows(&e->view, &b->owner[i]->info, LLM42_CHOICE_PROMPT, LLM42_FIXED);
-        if (plan->count > 1 || plan->choice[i].rows != most)
-            return llm42__refuse(e, LLM42_RULE_ISOLATED, plan->choice[i].request, error);
-        isolated = true;
-    }
-    int most = fixed && !isolated ? e->M : e->desc.token_budget, shape = fixed && !isolated ? e->M : b->pass.rows;
-    if (plan->schedule == LLM42_INVARIANT && e->view.replay == LLM42_INVARIANT) most = LLM42__MAX(most, e->M);
-    if (b->pass.rows > most) return llm42__refuse(e, LLM42_RULE_ROWS, 0, error);
-    if (!plan->shape) plan->shape = shape;
-    if (fixed ? plan->shape != shape : plan->shape < shape || plan->shape > most)
-        return llm42__refuse(e, LLM42_RULE_SHAPE, 0, error);
-    b->pass.shape = plan->shape;
-    b->starts = llm42__may_start(e, b);
-    return b->starts && e->view.in_flight.rows ? llm42__refuse(e, LLM42_RULE_OVERLAP, 0, error) : LLM42_OK;
-}
-
-// Takes pages for the positions that the plan's rows write. False: not enough are free; what was taken stays.
-static bool llm42__reserve_plan(llm42_engine *e) {
-    for (int i = 0; i < e->batch.plan.count; i++) {
-        const llm42_choice *c = &e->batch.plan.choice[i];
-        llm42__request *r = e->batch.owner[i];
-        int positions = llm42__last_position(&r->info) + 1;  // a prompt has had its pages since it was admitted
-        if (c->kind == LLM42_CHOICE_WINDOW) positions += c->rows - r->info.candidates - 1;
-        if (positions > r->pages * e->desc.page_size && !llm42__reserve(e, r, positions)) return false;
-    }
-    return true;
-}
-
-// Gives back what llm42__reserve_plan has taken in vain.
-static void llm42__return_pages(llm42_engine *e) {
-    for (int i = 0; i < e->batch.plan.count; i++) {
-        llm42__request *r = e->batch.owner[i];
-        if (r->pages_before < r->pages) llm42__truncate(e, r, r->pages_before * e->desc.page_size);
-    }
-}
-
-// Asks the planner once. It fills in a copy, so that it cannot move the array of choices.
-static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
-    const llm42_planner *planner = e->desc.planner;
-    llm42_plan *own = &e->batch.plan, plan = {.choice = own->choice, .room = own->room};
-    llm42_error problem;
-    problem.text[0] = 0;
-    llm42_result result = planner->plan(planner->user, &e->view, &plan, &problem);
-    if (result == LLM42_OK && (plan.choice != own->choice || plan.room != own->room))
-        return llm42_fail(error, LLM42_PLAN,
-                          "planner %s: plan has moved .choice or changed .room: fill in .choice as it is",
-                          planner->name);
-    own->schedule = plan.schedule, own->shape = plan.shape, own->count = plan.count;
-    own->fast_seconds = plan.fast_seconds, own->invariant_seconds = plan.invariant_seconds;
-    return llm42__returned(result, &problem, LLM42_PLAN, "planner", planner->name, "plan", error);
-}
-
-// Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run. It has no rows if
-// nothing can run before the pass in flight ends, or if every request was preempted.
-static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
-    const llm42_planner *planner = e->desc.planner;
-    llm42__batch *b = &e->batch;
-    while (e->view.running_count) {
-        llm42__view_update(e);
-        b->pass.rows = 0;
-        LLM42__TRY(llm42__ask_for_plan(e, error));
-        if (b->plan.count <= 0 && e->view.in_flight.rows) return LLM42_OK;
-        if (b->plan.count <= 0) return llm42__refuse(e, LLM42_RULE_WORK, e->view.running[0]->id, error);
-        LLM42__TRY(llm42__check_plan(e, error));
-        assert(b->pass.rows > 0 && b->pass.rows <= b->room);
-        if (llm42__reserve_plan(e)) return LLM42_OK;
-        llm42__view_update(e);
-        int64_t id = (planner->preempt ? planner->preempt : llm42__preempt_youngest)(planner->user, &e->view);
-        llm42__request *victim = llm42__find(e, id);
-        if (!victim || victim->slot < 0 || victim->info.in_flight) {
-            llm42__return_pages(e);
-            return llm42__refuse(e, LLM42_RULE_PREEMPT, id, error);
-        }
-        llm42__preempt(e, victim);
-        llm42__carry_out(e);
-    }
-    b->pass.rows = 0;
-    return LLM42_OK;
-}
-
-// >>verify -------------------------------------------------------------------------------------------------------
-// Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates. Here the way
-// of a token ends, with the event COMMITTED.
-// Calls: kv, admit when a request ends, the user's on_event, the planner's postprocess.
-// Invariant: every committed token of a verified request came from a replay pass, from the last row of its prompt
-// (which never runs under FAST), or from a row that is as good as a replay pass's (llm42__take_rows).
-
-// Keeps .complete and .ready_since up to date when candidates were added or dropped.
-static void llm42__note_candidates(const llm42_engine *e, llm42__request *r) {
-    llm42_request *i = &r->info;
-    if (!i->verify || i->state != LLM42_STATE_DECODE) return;
-    int count = i->committed + i->candidates;
-    i->complete = i->candidates && (count == i->max_new_tokens || llm42__is_stop(r, i->tokens[count - 1]));
-    if (i->ready_since < 0 && (i->must_verify || i->candidates >= e->view.window_ready || i->complete))
-        i->ready_since = e->view.passes;
-}
-
-static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) {
-    if (r->slot >= 0) llm42__stop_running(e, r);
-    else llm42__queue_remove(e, r);
-    r->info.candidates = 0;
-    r->info.state = LLM42_STATE_FINISHED;
-    r->info.finish = why;
-    e->stats.finished++;
-    e->stats.cancelled += why == LLM42_FINISH_CANCELLED;
-    e->stats.failed += why == LLM42_FINISH_ERROR;
-    llm42__emit_request(e, r, LLM42_EVENT_FINISHED, r->info.committed);
-    if (e->desc.auto_release && r->listed) llm42__ask(e, r, LLM42__RELEASE);
-    else if (e->desc.auto_release) llm42__table_remove(e, r);
+static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what) {
+    r->asked |= what;
+    if (r->listed) return;
+    r->listed = true;
+    r->next_asked = NULL;
+    *(e->asked ? &e->asked_last->next_asked : &e->asked) = r;
+    e->asked_last = r;
 }
 
 // Does what was asked for inside events. A request stays in the list until all that was asked of it is done, because
@@ -7367,188 +6657,154 @@ static void llm42__carry_out(llm42_engine *e) {
     }
 }
 
-// Ends a request whose logits are not finite. The other requests of the pass are not affected.
-static void llm42__finish_with_error(llm42_engine *e, llm42__request *r) {
-    if (r->cancelled) return;  // in an event of this pass: llm42__carry_out ends it
-    llm42__log(e->desc.log, e->desc.log_user,
-               "request %lld ends with an error: the logits of its token %d are not finite: the weights hold NaN or "
-               "infinity, or overflow",
-               (long long)r->info.id, r->info.prompt_count + r->info.committed);
-    llm42__finish(e, r, LLM42_FINISH_ERROR);
+static llm42_result llm42__refuse_inside(const llm42_engine *e, const char *function, llm42_error *error) {
+    if (!e->busy) return LLM42_OK;
+    return llm42_fail(error, LLM42_INVALID,
+                      "%s: called inside an event or a planner's function: call it when llm42_engine_step has returned",
+                      function);
 }
 
-static bool llm42__no_token(const llm42_engine *e, llm42_output out) {
-    return out.token < 0 || out.token >= e->desc.model->config.vocab;
-}
-
-// Releases `count` tokens to the user, ending early at a stop token. True: the request is finished.
-static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
-    int first = r->info.committed;
-    if (!count || r->cancelled) return false;
-    llm42_finish why = LLM42_FINISH_NONE;
-    for (int i = 0; i < count && why == LLM42_FINISH_NONE; i++) {
-        r->info.committed++;
-        if (llm42__is_stop(r, r->info.tokens[first + i])) why = LLM42_FINISH_STOP;
-        else if (r->info.committed == r->info.max_new_tokens) why = LLM42_FINISH_LENGTH;
+llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error) {
+    llm42__request *r = llm42__find(e, id);
+    if (!r)
+        return llm42_fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
+    if (e->busy) {
+        r->cancelled = true;
+        llm42__ask(e, r, LLM42__CANCEL);
+        return LLM42_OK;
     }
-    count = r->info.committed - first;
-    e->to_return -= count;
-    e->stats.returned_tokens += count;
-    if (r->info.deterministic) e->stats.deterministic_tokens += count;
-    double now = e->view.now;
-    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_COMMITTED,
-                                  .request = r->info.id,
-                                  .info = &r->info,
-                                  .n = count,
-                                  .position = first,
-                                  .tokens = r->info.tokens + first,
-                                  .logprobs = r->logprobs + first});
-    if (first == 0) r->info.first_token = now;
-    r->info.last_token = now;
-    if (why == LLM42_FINISH_NONE) return false;
-    llm42__finish(e, r, why);
-    return true;
+    e->busy = true;
+    e->idle_since = -1;  // its pages may let another run
+    llm42_result landed = r->info.in_flight ? llm42__poll_flight(e, (double)INFINITY, error) : LLM42_OK;
+    r = llm42__find(e, id);  // its pass may have finished it
+    if (r) llm42__ask(e, r, LLM42__CANCEL);
+    llm42__carry_out(e);
+    e->busy = false;
+    return landed;
 }
 
-// Compares a window's outputs with its candidates. Commits those that agree, and then the replay pass's own token if a
-// row is left for it. If a candidate differs, drops it and all behind it. Otherwise candidates beyond the window stay.
-static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42_output *out, int rows) {
-    int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates), agreed = 0;
-    int first = r->info.committed, prompt = r->info.prompt_count;
-    int32_t *output = r->tokens + prompt + first;
-    while (agreed < compared && out[agreed].token == output[agreed]) agreed++;
-    bool rollback = agreed < compared;
-    bool own = agreed < rows, failed = own && llm42__no_token(e, out[agreed]);
-    int commit = agreed + (own && !failed);  // and the replay pass's own token, if a row is left for it
-    r->info.must_verify = false;
-    r->info.verifications++;
-    e->stats.verifications++;
-    e->stats.compared += LLM42__MIN(agreed + 1, compared);
-    llm42__emit_request(e, r, LLM42_EVENT_VERIFIED, agreed);
-    if (rollback) {
-        int dropped = candidates - agreed;
-        r->info.rollbacks++;
-        r->info.recomputed += dropped - 1;
-        e->stats.rollbacks++;
-        e->stats.recomputed += dropped - 1;
-        llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_ROLLED_BACK,
-                                      .request = r->info.id,
-                                      .info = &r->info,
-                                      .n = dropped,
-                                      .position = first + agreed,
-                                      .tokens = output + agreed});
-    }
-    if (e->replay_only) e->view.windows++, e->view.window_tokens += commit;
-    r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
-    if (commit > agreed) output[agreed] = out[agreed].token;
-    for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
-    r->info.ready_since = -1;
-    if (!e->desc.keep_fast_kv) r->canonical = LLM42__MIN(prompt + first + commit - 1, llm42__canonical_limit(e, r));
-    r->info.kv = prompt + first + commit + r->info.candidates - 1;
-    llm42__truncate(e, r, r->info.kv);
-    llm42__share_prefix(e, r);  // before the commit, which may finish the request and free its pages
-    if (llm42__commit(e, r, commit)) return;
-    if (failed) llm42__finish_with_error(e, r);
-    else llm42__note_candidates(e, r);
+llm42_result llm42_engine_release(llm42_engine *e, int64_t id, llm42_error *error) {
+    llm42__request *r = llm42__find(e, id);
+    if (!r)
+        return llm42_fail(error, LLM42_NOT_FOUND, "llm42_engine_release: no live request has id %lld", (long long)id);
+    if (r->info.state != LLM42_STATE_FINISHED)
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_release: request %lld is not finished: cancel it first",
+                          (long long)id);
+    if (e->busy) llm42__ask(e, r, LLM42__RELEASE);
+    else llm42__table_remove(e, r);
+    return LLM42_OK;
 }
 
-// For stress tests: replaces a share of candidates, chosen by a hash, by a wrong token.
-static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t token) {
-    if (e->desc.inject_rate <= 0) return token;
-    uint64_t key = llm42__hash(e->desc.inject_seed ^ llm42__hash((uint64_t)r->key));
-    uint64_t h = llm42__hash(key ^ (uint64_t)(r->info.committed + r->info.candidates));
-    if (llm42_uniform(h) >= e->desc.inject_rate) return token;
-    e->stats.injected++;
-    return (token + 1) % e->desc.model->config.vocab;
+const llm42_request *llm42_engine_request(const llm42_engine *e, int64_t id) {
+    const llm42__request *r = llm42__find(e, id);
+    return r ? &r->info : NULL;
 }
 
-// Takes the token that a decoding row or the last row of a prompt gave. What a verified request decodes is a candidate,
-// unless it is final. If there is no token, the candidate is token 0: only the replay pass decides whether its logits
-// are finite.
-static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final) {
-    int at = r->info.prompt_count + r->info.committed + r->info.candidates;
-    bool failed = llm42__no_token(e, out);
-    if (final && failed) {
-        llm42__finish_with_error(e, r);
-        return;
-    }
-    if (failed) out.token = 0;
-    if (final) {
-        r->tokens[at] = out.token;
-        r->logprobs[r->info.committed] = out.logprob;
-        if (!llm42__commit(e, r, 1)) llm42__note_candidates(e, r);
-        return;
-    }
-    r->tokens[at] = llm42__inject(e, r, out.token);
-    r->info.candidates++;
-    e->stats.candidates++;
-    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_CANDIDATE,
-                                  .request = r->info.id,
-                                  .info = &r->info,
-                                  .n = 1,
-                                  .position = at - r->info.prompt_count,
-                                  .tokens = r->tokens + at,
-                                  .logprobs = &out.logprob});
-    llm42__note_candidates(e, r);
+double llm42_engine_now(const llm42_engine *e) { return e->backend->now(e->state); }
+const llm42_engine_desc *llm42_engine_config(const llm42_engine *e) { return &e->desc; }
+
+llm42_stats llm42_engine_stats(const llm42_engine *e) {
+    llm42_stats stats = e->stats;
+    stats.running = e->view.running_count;
+    stats.pages_free = e->kv.free_count;
+    return stats;
 }
 
-// Takes the rows of a prompt or of decoding, which have written KV. That KV is canonical if the KV before it is and the
-// pass was of the kind that deterministic prompts run in. The KV of candidates never is, because they may be dropped.
-// The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
-// verified request decodes, if a window with the same row would run under the same schedule on the same KV.
-static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b, int rows, llm42_output out) {
-    bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->canonical == r->info.kv;
-    bool as_replayed = whole && b->plan.schedule == LLM42_INVARIANT && e->view.replay == LLM42_INVARIANT;
-    bool final = prompt || !r->info.verify || as_replayed;
-    bool canonical = whole && b->plan.schedule == e->canonical && final;
-    assert(!prompt || !r->info.verify || b->plan.schedule != LLM42_FAST);
-    r->info.kv += rows;
-    if (canonical) r->canonical = LLM42__MIN(r->info.kv, llm42__canonical_limit(e, r));
-    llm42__share_prefix(e, r);
-    if (r->info.kv <= llm42__last_position(&r->info)) return;  // there is more of the prompt
-    if (prompt) {
-        r->info.state = LLM42_STATE_DECODE;
-        llm42__emit_request(e, r, LLM42_EVENT_PREFILLED, r->info.kv);
-    }
-    llm42__take_token(e, r, out, final);
-}
-
-// Gives the results of a pass to its requests.
-static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
-    const llm42_planner *planner = e->desc.planner;
-    double now = llm42__now(e);
-    e->view.passes++;
-    e->stats.passes[b->pass.schedule]++;
-    e->stats.rows[b->pass.schedule] += b->pass.rows;
-    e->stats.busy[b->pass.schedule] += now - b->pass.begin;
-    if (b->pass.schedule == LLM42_FIXED || b->pass.windows) e->stats.replay_busy += now - b->pass.begin;
-    e->stats.replay_windows += b->pass.windows;
-    if (b->plan.invariant_seconds > 0) e->stats.ways[b->plan.invariant_seconds < b->plan.fast_seconds]++;
-    if (!b->starts) llm42__times_add(e, b, now - b->pass.begin);
-    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_PASS,
-                                  .n = b->pass.rows,
-                                  .schedule = b->pass.schedule,
-                                  .shape = b->pass.shape,
-                                  .windows = b->pass.windows,
-                                  .begin = b->pass.begin,
-                                  .fast_seconds = b->plan.fast_seconds,
-                                  .invariant_seconds = b->plan.invariant_seconds});
-    e->replay_only = b->pass.windows + b->pass.prompts == b->plan.count;
-    for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) {
-        int rows = b->plan.choice[i].rows;
-        if (b->owner[i]->cancelled) continue;  // while this pass was in flight, or inside an event of this pass
-        if (b->plan.choice[i].kind == LLM42_CHOICE_WINDOW) llm42__verify_window(e, b->owner[i], b->out + row, rows);
-        else llm42__take_rows(e, b->owner[i], b, rows, b->out[row + rows - 1]);
-    }
-    if (!planner->postprocess) return;
-    llm42__view_update(e);
-    planner->postprocess(planner->user, &e->view, &b->plan, now - b->pass.begin);
-}
-
-// >>step ---------------------------------------------------------------------------------------------------------
-// Owns: the loop (admit, plan, run, postprocess), the pass in flight, and the functions that read or end a request.
-// Calls: the backend, and the sections above.
+// >>step -------------------------------------------------------------------------------------------------------
+// Owns: the loop (admit, plan, run, postprocess), and the pass in flight.
+// Calls: admit, plan, the backend, verify.
 // Invariant: at most one pass is in flight, and its requests are in no other pass.
+
+static llm42_result llm42__step_until(llm42_engine *e, double until, llm42_error *error) {
+    e->busy = true;
+    llm42_result result = llm42__step(e, until, error);
+    llm42__carry_out(e);
+    e->busy = false;
+    return result;
+}
+
+llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
+    LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_step", error));
+    return llm42__step_until(e, (double)INFINITY, error);
+}
+
+llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error) {
+    llm42_result result;
+    while ((result = llm42_engine_step(engine, error)) == LLM42_OK) {
+    }
+    return result == LLM42_IDLE ? LLM42_OK : result;
+}
+
+llm42_result llm42_engine_run_until(llm42_engine *e, double seconds, llm42_error *error) {
+    LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_run_until", error));
+    if (isnan(seconds)) return llm42_fail(error, LLM42_INVALID, "llm42_engine_run_until: seconds: must not be NaN");
+    llm42_result result = LLM42_OK;
+    while (result == LLM42_OK && llm42__now(e) < seconds) result = llm42__step_until(e, seconds, error);
+    if (result < 0) return result;
+    if (result == LLM42_IDLE && seconds < (double)INFINITY) e->backend->wait_until(e->state, seconds);
+    return e->view.running_count || e->waiting ? LLM42_OK : LLM42_IDLE;
+}
+
+// True if nothing can run beside the pass in flight, as a step before has found, and no request has arrived since then.
+// A wait that `until` had cut goes on in this case: planning again would admit what was preempted when the wait began,
+// which an uncut step does not do.
+static bool llm42__still_waits(llm42_engine *e) {
+    if (!e->view.in_flight.rows || e->idle_since < 0) return false;
+    const double next = e->waiting ? e->waiting->info.arrival : (double)INFINITY;
+    return next <= e->idle_since || next > llm42__now(e);
+}
+
+// Nothing runs beside the pass in flight until it ends, a request arrives, or the time `until` has come.
+static llm42_result llm42__wait_for_flight(llm42_engine *e, double until, llm42_error *error) {
+    if (e->idle_since < 0) e->idle_since = llm42__now(e);
+    const bool arrival = e->waiting && e->waiting->info.arrival > llm42__now(e);
+    return llm42__poll_flight(e, arrival ? LLM42__MIN(e->waiting->info.arrival, until) : until, error);
+}
+
+static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error);
+static void llm42__note_candidates(const llm42_engine *e, llm42__request *r);
+
+// One step. It waits until the time `until` at most, and returns LLM42_OK when the clock reaches that time.
+static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error) {
+    do {
+        if (e->view.in_flight.rows) {
+            llm42_result ended = llm42__poll_flight(e, llm42__now(e), error);
+            if (ended != LLM42_IDLE) return ended;
+        }
+        const bool waits = llm42__still_waits(e);
+        if (!waits) {
+            e->idle_since = -1;
+            LLM42__TRY(llm42__admit_arrived(e, error));
+            LLM42__TRY(llm42__form_plan(e, error));
+            if (e->batch.pass.rows && !e->batch.starts) return llm42__run_batch(e, error);
+        }
+        if (!waits && e->batch.pass.rows) {
+            LLM42__TRY(llm42__start_batch(e, error));  // then plan a pass beside it
+        } else if (e->view.in_flight.rows) {
+            llm42_result ended = llm42__wait_for_flight(e, until, error);
+            if (ended != LLM42_IDLE) return ended;
+        } else if (!e->waiting) {
+            return LLM42_IDLE;
+        } else {  // every waiting request is still to arrive, or all were preempted
+            e->backend->wait_until(e->state, LLM42__MIN(e->waiting->info.arrival, until));
+        }
+    } while (llm42__now(e) < until);
+    return LLM42_OK;
+}
+
+// The result of a function of a planner or a backend, and of its error. A value that is neither LLM42_OK nor an error
+// becomes the error `bad`; an error without a text gets one.
+static llm42_result llm42__returned(llm42_result result, const llm42_error *problem, llm42_result bad,
+                                    const char *whose, const char *name, const char *function, llm42_error *error) {
+    if (result > 0)
+        return llm42_fail(error, bad, "%s %s: %s returned %d, which is neither LLM42_OK nor an error", whose, name,
+                          function, (int)result);
+    if (result < 0 && !problem->text[0])
+        return llm42_fail(error, result, "%s %s: %s returned %s and no text", whose, name, function,
+                          llm42_result_name(result));
+    if (result < 0) return llm42_fail(error, result, "%s", problem->text);  // its control characters go
+    return result;
+}
 
 static llm42_pass llm42__pass_of(const llm42_engine *e, const llm42__batch *b) {
     return (llm42_pass){.schedule = b->pass.schedule,
@@ -7562,7 +6818,7 @@ static llm42_pass llm42__pass_of(const llm42_engine *e, const llm42__batch *b) {
 // After a failed replay pass the KV of its windows is undefined, so they must be verified before they decode again.
 static void llm42__fail_windows(llm42_engine *e, const llm42__batch *b) {
     for (int i = 0; i < b->plan.count; i++) {
-        if (b->plan.choice[i].kind != LLM42_CHOICE_WINDOW) continue;
+        if (b->plan.choice[i].kind != LLM42_KIND_WINDOW) continue;
         b->owner[i]->info.must_verify = true;
         llm42__note_candidates(e, b->owner[i]);
     }
@@ -7632,115 +6888,969 @@ static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_erro
     return result;
 }
 
-// One step. It waits until the time `until` at most, and returns LLM42_OK when the clock reaches that time.
-static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error) {
+// >>admit ------------------------------------------------------------------------------------------------------
+// Owns: the set of running requests. Admission takes a request from the queue and gives it a slot and pages for its
+// tokens. Preemption takes them away and puts the request back into the queue.
+// Calls: state, kv, calls, the planner's admit.
+// Invariant: a running request holds pages for all positions that have KV.
+
+static void llm42__view_update(llm42_engine *e) {
+    llm42__now(e);
+    e->view.waiting = e->waiting ? &e->waiting->info : NULL;
+    e->view.waiting_count = e->stats.waiting;
+    e->view.pages_free = e->kv.free_count;
+}
+
+// The error of a planner that has broken a rule. request: the id that it is about, or 0.
+static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_t request, llm42_error *error) {
+    static const struct {
+        const char *name, *text;
+    } rules[] = {
+#define LLM42__X(name, text) {#name, text},
+        LLM42_RULES(LLM42__X)
+#undef LLM42__X
+    };
+    char about[48] = "";
+    if (request) snprintf(about, sizeof about, ": request %lld", (long long)request);
+    return llm42_fail(error, LLM42_PLAN, "planner %s breaks rule %s (%s)%s", e->desc.planner->name,
+                      rules[rule].name + 11, rules[rule].text, about);
+}
+
+// How many pages must stay free when a request is admitted: one for each running request, or the admission reserve if
+// that is more.
+static int64_t llm42__pages_to_spare(const llm42_engine *e, const llm42__request *r) {
+    int64_t tokens = e->to_return + r->info.max_new_tokens - r->info.committed;
+    double reserve = e->desc.kv.admission_reserve * (double)tokens / e->desc.kv.page_size;
+    return LLM42__MAX((int64_t)e->view.running_count, (int64_t)ceil(reserve));
+}
+
+// Admits a request if a slot and enough pages are free. False: it has to wait.
+static bool llm42__admit(llm42_engine *e, llm42__request *r) {
+    if (!e->free_slots) return false;
+    int last = llm42__last_position(&r->info);
+    r->slot = e->free_slot[--e->free_slots];
+    r->info.kv = r->canonical = r->pages = r->prefix_pages = 0;
+    llm42__match_prefix(e, r);
+    int wanted = last / e->desc.kv.page_size + 1 - r->pages;
+    if (e->view.running_count && e->kv.free_count < wanted + llm42__pages_to_spare(e, r)) {
+        llm42__truncate(e, r, 0);
+        e->free_slot[e->free_slots++] = r->slot;
+        r->slot = -1;
+        return false;
+    }
+    llm42__queue_remove(e, r);
+    e->shown[e->view.running_count] = &r->info;
+    e->running[e->view.running_count++] = r;
+    e->to_return += r->info.max_new_tokens - r->info.committed;
+    bool reserved = llm42__reserve(e, r, last + 1);
+    assert(reserved);  // the pages are free
+    (void)reserved;
+    if (r->info.preemptions == 0) e->stats.prompt_tokens += r->info.prompt_count;
+    r->info.state = LLM42_STATE_PREFILL;
+    r->info.prefix_hits += r->info.kv;
+    e->stats.prefix_hits += r->info.kv;
+    e->seq[r->slot] = (llm42_seq){.request = r->key, .sampling = r->info.sampling, .pages = llm42__page_table(e, r)};
+    llm42__emit_request(e, r, LLM42_EVENT_ADMITTED, r->info.kv);
+    return true;
+}
+
+// Admits requests that have arrived until one has to wait: in the planner's order, or else in order of arrival.
+static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
+    const llm42_planner *planner = e->desc.planner;
     for (;;) {
-        bool flying = e->view.in_flight.rows > 0;
-        if (flying) {
-            llm42_result landed = llm42__poll_flight(e, llm42__now(e), error);
-            if (landed != LLM42_IDLE) return landed;
+        llm42__request *r = e->waiting;
+        if (!r || r->info.arrival > llm42__now(e)) return LLM42_OK;
+        if (planner->admit) {
+            llm42__view_update(e);
+            int64_t id = planner->admit(planner->user, &e->view);
+            if (!id && !e->view.running_count) return llm42__refuse(e, LLM42_RULE_ADMIT, e->waiting->info.id, error);
+            if (!id) return LLM42_OK;
+            r = llm42__find(e, id);
+            if (!r || r->info.state != LLM42_STATE_WAITING || r->asked || r->info.arrival > e->view.now)
+                return llm42__refuse(e, LLM42_RULE_ARRIVED, id, error);
         }
-        // A wait that `until` has cut goes on: planning again would admit what was preempted when the wait began, which
-        // an uncut step does not do.
-        double head = e->waiting ? e->waiting->info.arrival : (double)INFINITY;
-        bool waits = flying && e->idle_since >= 0 && !(head > e->idle_since && head <= llm42__now(e));
-        if (!waits) {
-            e->idle_since = -1;
-            LLM42__TRY(llm42__admit_arrived(e, error));
-            LLM42__TRY(llm42__form_plan(e, error));
-            if (e->batch.pass.rows && !e->batch.starts) return llm42__run_batch(e, error);
-        }
-        if (!waits && e->batch.pass.rows) {
-            LLM42__TRY(llm42__start_batch(e, error));  // then plan a pass beside it
-        } else if (flying) {                           // nothing runs beside it until it ends or a request arrives
-            if (!waits) e->idle_since = llm42__now(e);
-            bool arrival = e->waiting && e->waiting->info.arrival > llm42__now(e);
-            double next = arrival ? e->waiting->info.arrival : (double)INFINITY;
-            llm42_result landed = llm42__poll_flight(e, LLM42__MIN(next, until), error);
-            if (landed != LLM42_IDLE) return landed;
-        } else if (!e->waiting) {
-            return LLM42_IDLE;
-        } else {  // every waiting request is still to arrive, or all were preempted
-            e->backend->wait_until(e->state, LLM42__MIN(e->waiting->info.arrival, until));
-        }
-        if (llm42__now(e) >= until) return LLM42_OK;
+        if (!llm42__admit(e, r)) return LLM42_OK;
+        llm42__carry_out(e);
     }
 }
 
-static llm42_result llm42__step_until(llm42_engine *e, double until, llm42_error *error) {
-    e->busy = true;
-    llm42_result result = llm42__step(e, until, error);
-    llm42__carry_out(e);
-    e->busy = false;
-    return result;
-}
-
-llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
-    LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_step", error));
-    return llm42__step_until(e, (double)INFINITY, error);
-}
-
-llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error) {
-    llm42_result result;
-    while ((result = llm42_engine_step(engine, error)) == LLM42_OK) {
+// Takes a request out of the running set and frees its pages and slot.
+static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
+    assert(r->info.kv <= r->pages * e->desc.kv.page_size);
+    llm42__truncate(e, r, 0);
+    r->prefix_pages = 0;
+    int i = 0;
+    while (e->running[i] != r) i++;
+    for (e->view.running_count--; i < e->view.running_count; i++) {
+        e->running[i] = e->running[i + 1];
+        e->shown[i] = e->shown[i + 1];
     }
-    return result == LLM42_IDLE ? LLM42_OK : result;
+    e->free_slot[e->free_slots++] = r->slot;
+    e->to_return -= r->info.max_new_tokens - r->info.committed;
+    r->slot = -1;
+    r->info.ready_since = -1;
+    r->info.must_verify = r->info.complete = false;
 }
 
-llm42_result llm42_engine_run_until(llm42_engine *e, double seconds, llm42_error *error) {
-    LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_run_until", error));
-    if (isnan(seconds)) return llm42_fail(error, LLM42_INVALID, "llm42_engine_run_until: seconds: must not be NaN");
-    llm42_result result = LLM42_OK;
-    while (result == LLM42_OK && llm42__now(e) < seconds) result = llm42__step_until(e, seconds, error);
-    if (result < 0) return result;
-    if (result == LLM42_IDLE && seconds < (double)INFINITY) e->backend->wait_until(e->state, seconds);
-    return e->view.running_count || e->waiting ? LLM42_OK : LLM42_IDLE;
+// Preempts a request. It loses its pages and candidates and keeps its committed tokens. It is prefilled again later.
+static void llm42__preempt(llm42_engine *e, llm42__request *r) {
+    int dropped = r->info.candidates;
+    llm42__stop_running(e, r);
+    r->info.candidates = 0;
+    r->info.state = LLM42_STATE_WAITING;
+    r->info.preemptions++;
+    e->stats.preemptions++;
+    e->stats.preempted_candidates += dropped;
+    llm42__queue_insert(e, r);
+    llm42__emit_request(e, r, LLM42_EVENT_PREEMPTED, dropped);
 }
 
-llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error) {
-    llm42__request *r = llm42__find(e, id);
-    if (!r)
-        return llm42_fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
-    if (e->busy) {
-        r->cancelled = true;
-        llm42__ask(e, r, LLM42__CANCEL);
-        return LLM42_OK;
+// >>planner ----------------------------------------------------------------------------------------------------
+// Owns: llm42_choice_rows, which says what a planner may choose, the parts of a plan that planners share, and the
+// built-in planner, which follows the policies of the desc.
+// Calls: hybrid. A plan depends on nothing but the view (whose times, in mode HYBRID, may be measured).
+// Invariant: every request that is not in flight can be planned in some pass. So the built-in planner plans something
+// unless a pass is in flight.
+
+const llm42_request *llm42_next_waiting(const llm42_view *v, const llm42_request *r) {
+    const llm42__request *waiting = llm42__find(v->engine, r->id);
+    return waiting && waiting->next ? &waiting->next->info : NULL;
+}
+
+void llm42_choose(llm42_plan *plan, const llm42_request *r, llm42_kind kind, int rows) {
+    if (plan->count < plan->room) plan->choice[plan->count] = (llm42_choice){r->id, kind, rows};
+    plan->count++;
+}
+
+// With the INVARIANT verifier all rows of a deterministic request run in INVARIANT passes. With the FIXED one its
+// prompt runs in the kind of pass that .prefill names. Tokens that it had committed before a preemption run in passes
+// of M rows, as they did when they were verified.
+static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42_schedule schedule) {
+    int all = llm42__last_position(r) + 1 - r->kv, prompt = r->prompt_count - r->kv;
+    if (r->state != LLM42_STATE_PREFILL) return 0;
+    if (!r->dvr) return all;
+    if (v->replay == LLM42_SCHEDULE_FIXED && prompt > 0 && v->desc->policy.prefill == LLM42_PREFILL_INVARIANT)
+        return schedule == LLM42_SCHEDULE_INVARIANT ? prompt : 0;
+    if (schedule != v->replay) return 0;
+    return prompt > 0 && v->desc->policy.prefill == LLM42_PREFILL_ISOLATED ? LLM42__MIN(prompt, v->desc->token_budget)
+                                                                           : all;
+}
+
+// A window has a row for the last committed token and a row for each candidate. Each row's output is compared with the
+// candidate behind it. The last row has none behind it; its output is the bonus token. Without the bonus, and when no
+// token may follow the last candidate, that row is left out.
+static int llm42__window_rows(const llm42_view *v, const llm42_request *r) {
+    if (!r->dvr || r->state != LLM42_STATE_DECODE || (!r->candidates && v->window_ready)) return 0;
+    bool bonus = v->desc->experiment.bonus == LLM42_BONUS_ON && !r->complete;
+    return LLM42__MIN(r->candidates + (bonus ? 1 : 0), v->desc->policy.window);
+}
+
+int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_kind kind, llm42_schedule schedule) {
+    if (r->in_flight) return 0;
+    if (kind == LLM42_KIND_PROMPT) return llm42__prompt_rows(v, r, schedule);
+    if (kind == LLM42_KIND_WINDOW) return schedule == v->replay ? llm42__window_rows(v, r) : 0;
+    if (r->state != LLM42_STATE_DECODE) return 0;
+    return !r->dvr || (!r->must_verify && !r->complete);
+}
+
+// True if a request should decode. One whose window is ready goes on only under WAIT, up to the deadline.
+static bool llm42__decodes(const llm42_view *v, const llm42_request *r) {
+    const int beyond = v->desc->policy.verify == LLM42_VERIFY_WAIT ? v->desc->policy.deadline : 0;
+    return (!r->dvr || r->candidates < v->window_ready + beyond) &&
+           llm42_choice_rows(v, r, LLM42_KIND_DECODE, LLM42_SCHEDULE_FAST);
+}
+
+// Whether deterministic prompts ride in ordinary passes. In mode HYBRID they do so only in the way TOGETHER (below).
+static bool llm42__prompts_ride(const llm42_view *v) {
+    return v->desc->policy.prefill == LLM42_PREFILL_INVARIANT && v->desc->policy.mode != LLM42_MODE_HYBRID;
+}
+
+// Rows of a prompt that may ride in ordinary passes.
+static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
+    return !r->dvr || llm42__prompts_ride(v) ? llm42_choice_rows(v, r, LLM42_KIND_PROMPT, LLM42_SCHEDULE_INVARIANT) : 0;
+}
+
+// What the running requests wait for.
+typedef struct llm42__due {
+    int windows;         // ready ones
+    int verified;        // requests behind their prompts that are verified: no more windows than these can get ready
+    int replay_prompts;  // prompts that need a pass of their own kind
+    int riding_prompts;  // prompts that may ride in ordinary passes
+    bool decodes;        // a request can decode
+    bool overdue;        // a window has been ready for .deadline passes
+} llm42__due;
+
+static llm42__due llm42__what_is_due(const llm42_view *v) {
+    llm42__due due = {0};
+    for (int i = 0; i < v->running_count; i++) {
+        const llm42_request *r = v->running[i];
+        if (r->in_flight) continue;
+        if (r->state == LLM42_STATE_PREFILL)
+            (*(llm42__riding_rows(v, r) ? &due.riding_prompts : &due.replay_prompts))++;
+        else due.decodes = due.decodes || llm42__decodes(v, r);
+        due.verified += r->dvr && r->state == LLM42_STATE_DECODE;
+        due.windows += r->ready_since >= 0;
+        due.overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= v->desc->policy.deadline;
     }
-    e->busy = true;
-    e->idle_since = -1;  // its pages may let another run
-    llm42_result landed = r->info.in_flight ? llm42__poll_flight(e, (double)INFINITY, error) : LLM42_OK;
-    r = llm42__find(e, id);  // its pass may have finished it
-    if (r) llm42__ask(e, r, LLM42__CANCEL);
-    llm42__carry_out(e);
-    e->busy = false;
-    return landed;
+    return due;
 }
 
-llm42_result llm42_engine_release(llm42_engine *e, int64_t id, llm42_error *error) {
-    llm42__request *r = llm42__find(e, id);
-    if (!r)
-        return llm42_fail(error, LLM42_NOT_FOUND, "llm42_engine_release: no live request has id %lld", (long long)id);
-    if (r->info.state != LLM42_STATE_FINISHED)
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_release: request %lld is not finished: cancel it first",
-                          (long long)id);
-    if (e->busy) llm42__ask(e, r, LLM42__RELEASE);
-    else llm42__table_remove(e, r);
+static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool prompts);
+
+// The rank of windows under the policies: ready ones first, the longest ready before others; under EAGER then partial
+// ones, by the number of candidates or by age.
+static double llm42__rank_by_policies(const llm42_view *v, const llm42_request *r) {
+    const double partial = 1e15;
+    if (r->ready_since >= 0) return (double)r->ready_since;
+    if (v->desc->policy.verify != LLM42_VERIFY_EAGER || !r->candidates) return -1;
+    return partial - (v->desc->experiment.fill == LLM42_FILL_LARGEST ? r->candidates : 0);
+}
+
+// Plans the next pass.
+// - Mode HYBRID takes the cheapest way. What follows is for the way VERIFY and for the other modes.
+// - Verification goes first when it is due.
+// - Deterministic prompts ride in ordinary passes, or else take turns with them, so that a long prompt does not delay
+//   decoding. Without chunked prefill all prompts go before decoding.
+// - While a replay pass is in flight, other replay passes wait.
+static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *error) {
+    const llm42_policy *p = &v->desc->policy;
+    const llm42__due due = llm42__what_is_due(v);
+    const bool whole = p->chunked_prefill == LLM42_CHUNKED_OFF, flying = v->in_flight.rows > 0;
+    (void)user, (void)error;
+    if (p->mode == LLM42_MODE_HYBRID && !flying)
+        llm42__plan_hybrid(v, plan, whole && (due.riding_prompts || due.replay_prompts));
+    if (plan->count) return LLM42_OK;
+    bool packed = p->prefill != LLM42_PREFILL_ISOLATED, ordinary = due.decodes || due.riding_prompts;
+    bool turn = v->last.schedule == v->replay && v->last.prompts && ordinary && !whole;  // decoding's turn
+    bool prompts = due.replay_prompts && !turn && !(packed && flying);
+    bool verify = due.windows && !flying &&
+                  (p->verify == LLM42_VERIFY_EAGER || due.windows >= LLM42__MIN(p->group, due.verified) ||
+                   due.overdue || (!ordinary && !prompts));
+    if (v->window_ready == 0 && v->last.windows && (ordinary || (prompts && !packed)))
+        verify = false;  // W = 1: windows are always ready; take turns
+    if (verify) llm42_plan_windows(v, plan, llm42__rank_by_policies);
+    if (verify ? packed : prompts) llm42_plan_prompts(v, plan);
+    else if (!verify && ordinary) llm42_plan_ordinary(v, plan);
+    assert(plan->count || flying);
     return LLM42_OK;
 }
 
-const llm42_request *llm42_engine_request(const llm42_engine *e, int64_t id) {
-    const llm42__request *r = llm42__find(e, id);
-    return r ? &r->info : NULL;
+// Only what has a window is ranked.
+static double llm42__rank_of(const llm42_view *v, const llm42_request *r, llm42_rank_fn *rank) {
+    return llm42_choice_rows(v, r, LLM42_KIND_WINDOW, v->replay) ? rank(v, r) : -1;
 }
 
-double llm42_engine_now(const llm42_engine *e) { return e->backend->now(e->state); }
-const llm42_engine_desc *llm42_engine_config(const llm42_engine *e) { return &e->desc; }
+// Chooses the G windows of the lowest rank. The choices then stand in order of admission.
+int llm42_plan_windows(const llm42_view *v, llm42_plan *plan, llm42_rank_fn *rank) {
+    llm42_choice *best = plan->choice + plan->count;  // sorted by rank; .rows is an index into v->running
+    int count = 0, rows = 0;
+    plan->schedule = v->replay;
+    for (int i = 0; i < v->running_count; i++) {
+        const double of = llm42__rank_of(v, v->running[i], rank);
+        int at = count;
+        if (!(of >= 0)) continue;
+        while (at > 0 && llm42__rank_of(v, v->running[best[at - 1].rows], rank) > of) at--;
+        if (at == v->desc->policy.group) continue;
+        if (count < v->desc->policy.group) count++;
+        memmove(&best[at + 1], &best[at], (size_t)(count - 1 - at) * sizeof *best);
+        best[at].rows = i;
+    }
+    if (!count) return 0;
+    const int last = best[count - 1].rows;
+    const double last_rank = llm42__rank_of(v, v->running[last], rank);
+    for (int i = 0; i < v->running_count; i++) {
+        const double of = llm42__rank_of(v, v->running[i], rank);
+        if (!(of >= 0) || of > last_rank || (of == last_rank && i > last)) continue;
+        const int own = llm42_choice_rows(v, v->running[i], LLM42_KIND_WINDOW, v->replay);
+        llm42_choose(plan, v->running[i], LLM42_KIND_WINDOW, own);
+        rows += own;
+    }
+    return rows;
+}
 
-llm42_stats llm42_engine_stats(const llm42_engine *e) {
-    llm42_stats stats = e->stats;
-    stats.running = e->view.running_count;
-    stats.pages_free = e->kv.free_count;
-    return stats;
+// Plans a pass for prefill ISOLATED: the oldest deterministic prompt alone, at its own shape.
+static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
+    for (int i = 0; i < v->running_count && !plan->count; i++) {
+        const llm42_request *r = v->running[i];
+        int rows = r->dvr ? llm42_choice_rows(v, r, LLM42_KIND_PROMPT, v->replay) : 0;
+        bool prompt = r->kv < r->prompt_count;
+        if (!prompt) rows = LLM42__MIN(rows, v->desc->policy.window * v->desc->policy.group);
+        if (rows) llm42_choose(plan, r, LLM42_KIND_PROMPT, rows);
+    }
+}
+
+// Deterministic prompts go first, unless they ride in ordinary passes. Ordinary ones fill only what would be padding.
+// Mode HYBRID takes more rows than M, because larger passes take less time for each row, but not where that prevents an
+// overlap.
+void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
+    const llm42_policy *p = &v->desc->policy;
+    const bool fixed = v->replay == LLM42_SCHEDULE_FIXED, ride = llm42__prompts_ride(v);
+    int room = p->window * p->group;
+    if (p->mode == LLM42_MODE_HYBRID && !v->desc->overlap) room = LLM42__MAX(room, v->desc->token_budget);
+    for (int i = 0; i < plan->count; i++) room -= plan->choice[i].rows;
+    plan->schedule = v->replay;
+    if (p->prefill == LLM42_PREFILL_ISOLATED) {
+        llm42__plan_isolated(v, plan);
+        return;
+    }
+    for (int own = 1; own >= 0; own--)
+        for (int i = 0; i < v->running_count && room > 0; i++) {
+            const llm42_request *r = v->running[i];
+            int rows = LLM42__MIN(room, llm42_choice_rows(v, r, LLM42_KIND_PROMPT, v->replay));
+            if (r->dvr != (own == 1) || rows < 1) continue;
+            if (own ? ride && !fixed : ride || !fixed) continue;
+            llm42_choose(plan, r, LLM42_KIND_PROMPT, rows);
+            room -= rows;
+        }
+}
+
+// With chunked prefill prompts are cut to fit. Without it, as many whole prompts run as fit, before decoding goes on. A
+// deterministic prompt makes the pass INVARIANT.
+void llm42_plan_ordinary(const llm42_view *v, llm42_plan *plan) {
+    const bool whole = v->desc->policy.chunked_prefill == LLM42_CHUNKED_OFF;
+    bool prompts = false;
+    plan->schedule = v->desc->policy.mode == LLM42_MODE_BATCH_INVARIANT ? LLM42_SCHEDULE_INVARIANT
+                                                                        : LLM42_SCHEDULE_FAST;
+    for (int i = 0; i < v->running_count; i++) prompts = prompts || llm42__riding_rows(v, v->running[i]);
+    for (int i = 0; i < v->running_count && !(whole && prompts); i++)
+        if (llm42__decodes(v, v->running[i])) llm42_choose(plan, v->running[i], LLM42_KIND_DECODE, 1);
+    int room = v->desc->token_budget - plan->count;
+    for (int i = 0; i < v->running_count && prompts; i++) {
+        const llm42_request *r = v->running[i];
+        int rows = llm42__riding_rows(v, r);
+        if (!rows) continue;
+        if (room <= 0 || (whole && rows > room)) return;
+        llm42_choose(plan, r, LLM42_KIND_PROMPT, LLM42__MIN(rows, room));
+        room -= LLM42__MIN(rows, room);
+        if (r->dvr) plan->schedule = LLM42_SCHEDULE_INVARIANT;
+    }
+}
+
+// Names the request that gives up its pages: the youngest, ordinary requests before deterministic ones, none in flight.
+static int64_t llm42__preempt_youngest(void *user, const llm42_view *v) {
+    const llm42_request *victim = NULL;
+    for (int i = 0; i < v->running_count; i++) {
+        const llm42_request *r = v->running[i];
+        if (r->in_flight) continue;
+        if (!victim || (victim->dvr && !r->dvr) ||
+            (victim->dvr == r->dvr &&
+             (r->arrival > victim->arrival || (r->arrival == victim->arrival && r->id > victim->id))))
+            victim = r;
+    }
+    (void)user;
+    return victim ? victim->id : 0;
+}
+
+const llm42_planner *llm42_planner_default(void) {
+    static const llm42_planner planner = {
+        .name = "default", .plan = llm42__plan_by_policies, .preempt = llm42__preempt_youngest};
+    return &planner;
+}
+
+// >>hybrid -----------------------------------------------------------------------------------------------------
+// Owns: mode HYBRID: the times of passes, what each way would cost, and the plan of the cheapest one. No token depends
+// on these times.
+// Calls: the public functions of planners, the backend's estimate.
+// Invariant: a time that is not known is negative.
+//
+// Mode HYBRID serves deterministic requests in one of three ways. In each, every request that decodes gets one more
+// token (in VERIFY a candidate), and the same prompts run. So their times can be compared.
+// - VERIFY, as in mode DVR: a FAST pass decodes for all, and its candidates are verified later. Deterministic prompts
+//   have an INVARIANT pass of their own.
+// - APART: a FAST pass for ordinary requests, and an INVARIANT one for deterministic requests, whose tokens are then
+//   final. The two take turns. Requests that have candidates decode in the FAST one until their window is ready.
+// - TOGETHER: an INVARIANT pass for all requests. It verifies what candidates there are.
+typedef enum llm42__way { LLM42__VERIFY, LLM42__APART, LLM42__TOGETHER } llm42__way;
+
+// >>times --------------------------------------------------------------------------------------------------------
+// Owns: the times of passes, for planners that compare ways. No token depends on them.
+// Calls: the backend's estimate.
+// Invariant: a time that is not known is negative.
+static int llm42__size_of(double rows) {
+    int size = 0;
+    while (size < LLM42__SIZES - 1 && rows >= 2) rows /= 2, size++;
+    return size;
+}
+
+// Takes the time of a pass that has run. Passes of a size have about as many rows. Their times differ most by the KV
+// entries that they read, so each size keeps what a straight line through its times needs. Later passes count for more.
+// An entry takes about as long to read whatever the schedule and the size, so all lines have one slope. Without that a
+// schedule that has not run for a while would keep the slope of its last few passes.
+static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seconds) {
+    enum { MOST = 64 };
+    bool several = false;
+    double kv = 0;
+    if (!e->view.measured || b->pass.schedule > LLM42_SCHEDULE_INVARIANT) return;
+    for (int i = 0; i < b->plan.count; i++) several |= b->plan.choice[i].rows > 1;
+    for (int i = 0; i < b->pass.rows; i++) kv += b->row[i].position + 1;
+    llm42__time *t = &e->times.of[b->pass.schedule][several][llm42__size_of(b->pass.rows)];
+    t->weight = LLM42__MIN(t->weight + 1, MOST);
+    t->rows += (b->pass.rows - t->rows) / t->weight;
+    t->kv += (kv - t->kv) / t->weight;
+    t->seconds += (seconds - t->seconds) / t->weight;
+    t->kv_kv += (kv * kv - t->kv_kv) / t->weight;
+    t->kv_seconds += (kv * seconds - t->kv_seconds) / t->weight;
+}
+
+// Seconds for each KV entry, the slope of all lines. They may not fall.
+static double llm42__times_slope(const llm42__times *times, bool several) {
+    double above = 0, below = 0;
+    for (int s = LLM42_SCHEDULE_FAST; s <= LLM42_SCHEDULE_INVARIANT; s++)
+        for (int size = 0; size < LLM42__SIZES; size++) {
+            const llm42__time *t = &times->of[s][several][size];
+            double variance = t->kv_kv - t->kv * t->kv;
+            if (variance <= 1e-6 * t->kv_kv) continue;
+            above += t->weight * (t->kv_seconds - t->kv * t->seconds);
+            below += t->weight * variance;
+        }
+    return above > 0 ? above / below : 0;
+}
+
+// The time of a pass of the mean number of rows of this size that read so many KV entries each.
+static double llm42__time_at(const llm42__time *t, double slope, double kv_each) {
+    return LLM42__MAX(0.5 * t->seconds, t->seconds + slope * (kv_each * t->rows - t->kv));
+}
+
+// Between the nearest sizes that have run. Below all of them a pass takes no longer than the smallest. Above them it
+// takes longer by the number of rows, if sequences have several.
+static double llm42__times_find(const llm42__times *times, llm42_schedule schedule, bool several, double rows,
+                                double kv) {
+    const llm42__time *of = times->of[schedule][several];
+    const double slope = llm42__times_slope(times, several);
+    int below = llm42__size_of(rows), above = below + 1;
+    while (below >= 0 && of[below].weight <= 0) below--;
+    while (above < LLM42__SIZES && of[above].weight <= 0) above++;
+    if (below < 0 && above == LLM42__SIZES) return -1;
+    if (below < 0) return llm42__time_at(&of[above], slope, kv / rows);
+    double r0 = of[below].rows, s0 = llm42__time_at(&of[below], slope, kv / rows);
+    if (above == LLM42__SIZES) return several && rows > r0 ? s0 * rows / r0 : s0;
+    double r1 = of[above].rows, s1 = llm42__time_at(&of[above], slope, kv / rows);
+    return s0 + (s1 - s0) * LLM42__MAX(0, rows - r0) / (r1 - r0);
+}
+
+static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) {
+    const llm42_engine *e = view->engine;
+    if (e->backend->estimate) return e->backend->estimate(e->state, mix);
+    double rows = 0, kv = 0;
+    for (int k = 0; k < LLM42_KIND_COUNT; k++) rows += mix->rows[k], kv += mix->rows[k] * mix->context[k];
+    if (!rows) return 0;
+    bool several = mix->rows[LLM42_KIND_PROMPT] || mix->rows[LLM42_KIND_WINDOW];
+    if (mix->schedule > LLM42_SCHEDULE_INVARIANT) return -1;
+    double seconds = llm42__times_find(&e->times, mix->schedule, several, rows, kv);
+    if (seconds >= 0 || mix->schedule != LLM42_SCHEDULE_INVARIANT) return seconds;
+    // An INVARIANT pass of this kind has not run yet: a FAST one takes a similar time, another kind perhaps a longer
+    // one.
+    seconds = llm42__times_find(&e->times, LLM42_SCHEDULE_FAST, several, rows, kv);
+    return seconds < 0 ? llm42__times_find(&e->times, LLM42_SCHEDULE_INVARIANT, !several, rows, kv) : seconds;
+}
+
+// What could run now: ordinary requests, deterministic prompts, and deterministic requests behind their prompts. These
+// count as decoding even if they have candidates. So the estimate does not depend on candidates that the way before has
+// left; otherwise each change of way would at once verify short windows.
+typedef struct llm42__work {
+    llm42_mix ordinary, prompts, decode;
+    int64_t windows, recomputed;  // of deterministic requests that run
+} llm42__work;
+
+static void llm42__mix_add(llm42_mix *m, llm42_kind kind, int rows, double context) {
+    if (rows <= 0) return;
+    m->context[kind] = (m->rows[kind] * m->context[kind] + rows * context) / (m->rows[kind] + rows);
+    m->rows[kind] += rows;
+}
+
+static llm42_mix llm42__mix_join(llm42_mix a, llm42_mix b) {
+    for (int k = 0; k < LLM42_KIND_COUNT; k++) llm42__mix_add(&a, (llm42_kind)k, b.rows[k], b.context[k]);
+    return a;
+}
+
+static llm42__work llm42__work_of(const llm42_view *v) {
+    llm42__work w = {0};
+    int room = v->desc->token_budget;
+    for (int i = 0; i < v->running_count; i++) {
+        const llm42_request *r = v->running[i];
+        int rows = LLM42__MIN(room, llm42_choice_rows(v, r, LLM42_KIND_PROMPT, LLM42_SCHEDULE_INVARIANT));
+        llm42__mix_add(r->dvr ? &w.prompts : &w.ordinary, LLM42_KIND_PROMPT, rows, r->kv + 0.5 * rows);
+        room -= rows;
+        w.windows += r->verifications;
+        w.recomputed += r->recomputed;
+        if (r->state == LLM42_STATE_DECODE)
+            llm42__mix_add(r->dvr ? &w.decode : &w.ordinary, LLM42_KIND_DECODE, 1, r->kv + 1);
+    }
+    return w;
+}
+
+static double llm42__seconds_of(const llm42_view *v, llm42_schedule schedule, llm42_mix mix) {
+    mix.schedule = schedule;
+    return v->seconds(v, &mix);
+}
+
+// Seconds for each candidate: its part of a replay pass of as many windows as there may be, and its part of decoding
+// again, where `decode` is what a token takes. How many tokens a window commits is learned from all windows that have
+// run, and how many must be decoded again from those of the requests that run, because requests differ in that. What is
+// expected at first counts as EARLY windows: they commit W tokens, and one candidate in WRONG is wrong and drops W
+// more.
+static double llm42__verify_seconds(const llm42_view *v, const llm42__work *w, double decode) {
+    enum { EARLY = 16, WRONG = 256 };
+    const int running = w->decode.rows[LLM42_KIND_DECODE], windows = LLM42__MIN(running, v->desc->policy.group);
+    const double early = EARLY * v->desc->policy.window,
+                 each = (early + (double)v->window_tokens) / (double)(EARLY + v->windows),
+                 again = (early * v->desc->policy.window / WRONG + (double)w->recomputed) /
+                         (early + (double)w->windows * each);
+    llm42_mix replay = {.windows = windows};
+    int rows = (int)(windows * LLM42__MIN(each + 1, v->desc->policy.window));
+    llm42__mix_add(&replay, LLM42_KIND_WINDOW, rows, w->decode.context[LLM42_KIND_DECODE]);
+    return llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, replay) / (windows * each) + again * decode;
+}
+
+// The way that takes least time. Passes that overlap take the time of the longer one. A schedule whose time is not
+// known yet is tried. Measured times are brought up to date by a pass of the other schedule now and then, and only
+// seldom where the two are far apart, because what it leaves behind must be verified. APART has passes of both.
+static llm42__way llm42__cheapest_way(const llm42_view *v, llm42_plan *plan) {
+    enum { TRY_EVERY = 512, SELDOM = 16 };
+    const llm42__work w = llm42__work_of(v);
+    const llm42_mix own = llm42__mix_join(w.prompts, w.decode);
+    const int decode = w.decode.rows[LLM42_KIND_DECODE], ordinary = w.ordinary.rows[LLM42_KIND_DECODE];
+    if (!decode && !w.prompts.rows[LLM42_KIND_PROMPT]) return LLM42__VERIFY;  // nothing deterministic
+    double fast = llm42__seconds_of(v, LLM42_SCHEDULE_FAST, llm42__mix_join(w.ordinary, w.decode)),
+           together = llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, llm42__mix_join(w.ordinary, own));
+    if (fast < 0) return LLM42__VERIFY;
+    if (together < 0) return LLM42__TOGETHER;
+    double apart = llm42__seconds_of(v, LLM42_SCHEDULE_FAST, w.ordinary) +
+                   llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, own),
+           later = llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, w.prompts);
+    if (decode) later += decode * llm42__verify_seconds(v, &w, fast / (decode + ordinary));
+    double verify = v->desc->overlap ? LLM42__MAX(fast, later) : fast + later;
+    plan->fast_seconds = verify, plan->invariant_seconds = LLM42__MIN(apart, together);
+    llm42__way way = apart < together ? LLM42__APART : LLM42__TOGETHER;
+    if (verify < plan->invariant_seconds) way = LLM42__VERIFY;
+    bool close = fabs(verify - together) < 0.15 * together;
+    bool try = v->measured && v->passes % TRY_EVERY == TRY_EVERY - 1 && way != LLM42__APART &&
+               (close || v->passes / TRY_EVERY % SELDOM == SELDOM - 1);
+    return !try ? way : way == LLM42__VERIFY ? LLM42__TOGETHER : LLM42__VERIFY;
+}
+
+// Whether a request belongs into a pass of this schedule. In the way APART it belongs into one of them only.
+static bool llm42__belongs(const llm42_request *r, llm42__way way, llm42_schedule schedule) {
+    bool invariant = r->dvr && (!r->candidates || r->ready_since >= 0);
+    return way == LLM42__TOGETHER || invariant == (schedule == LLM42_SCHEDULE_INVARIANT);
+}
+
+// Plans a pass of this schedule for the ways TOGETHER and APART.
+static void llm42__plan_way(const llm42_view *v, llm42_plan *plan, llm42__way way, llm42_schedule schedule,
+                            bool whole) {
+    int room = v->desc->token_budget, prompts = 0;
+    if (schedule == LLM42_SCHEDULE_INVARIANT) room = LLM42__MAX(room, v->desc->policy.window * v->desc->policy.group);
+    plan->schedule = schedule;
+    for (int i = 0; i < v->running_count && !whole; i++) {
+        const llm42_request *r = v->running[i];
+        bool window = schedule == LLM42_SCHEDULE_INVARIANT && r->dvr && (r->candidates || r->must_verify);
+        llm42_kind kind = window ? LLM42_KIND_WINDOW : LLM42_KIND_DECODE;
+        int rows = llm42_choice_rows(v, r, kind, schedule);
+        if (!rows || rows > room || !llm42__belongs(r, way, schedule)) continue;
+        llm42_choose(plan, r, kind, rows);
+        room -= rows;
+    }
+    room = LLM42__MIN(room, v->desc->token_budget);
+    for (int i = 0; i < v->running_count && room > 0; i++) {
+        const llm42_request *r = v->running[i];
+        int rows = llm42_choice_rows(v, r, LLM42_KIND_PROMPT, schedule);
+        if (!rows || !llm42__belongs(r, way, schedule)) continue;
+        if (whole && rows > room && prompts) return;
+        llm42_choose(plan, r, LLM42_KIND_PROMPT, LLM42__MIN(rows, room));
+        room -= LLM42__MIN(rows, room);
+        prompts++;
+    }
+}
+
+// Plans a pass for mode HYBRID, but leaves the plan empty in the way VERIFY. Where prompts run whole, they go first.
+static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool prompts) {
+    const llm42__way way = llm42__cheapest_way(v, plan);
+    const bool fast = way == LLM42__APART && v->last.schedule == LLM42_SCHEDULE_INVARIANT;  // FAST's turn
+    if (way == LLM42__VERIFY) return;
+    llm42__plan_way(v, plan, way, fast ? LLM42_SCHEDULE_FAST : LLM42_SCHEDULE_INVARIANT, prompts);
+    if (!plan->count) llm42__plan_way(v, plan, way, fast ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FAST, prompts);
+}
+
+// >>plan -------------------------------------------------------------------------------------------------------
+// Owns: what happens to a plan. It is checked against the rules, gets its pages, and becomes the rows of a pass.
+// Calls: the planner, kv, and admit when pages run out.
+// Invariant: the plan that runs is the one that the planner returned, and it breaks no rule. If a request has to be
+// preempted first, the planner is asked again.
+
+// Asks the planner once. It fills in a copy, so that it cannot move the array of choices.
+static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
+    const llm42_planner *planner = e->desc.planner;
+    llm42_plan *own = &e->batch.plan, plan = {.choice = own->choice, .room = own->room};
+    llm42_error problem;
+    problem.text[0] = 0;
+    llm42_result result = planner->plan(planner->user, &e->view, &plan, &problem);
+    if (result == LLM42_OK && (plan.choice != own->choice || plan.room != own->room))
+        return llm42_fail(error, LLM42_PLAN,
+                          "planner %s: plan has moved .choice or changed .room: fill in .choice as it is",
+                          planner->name);
+    own->schedule = plan.schedule, own->shape = plan.shape, own->count = plan.count;
+    own->fast_seconds = plan.fast_seconds, own->invariant_seconds = plan.invariant_seconds;
+    return llm42__returned(result, &problem, LLM42_PLAN, "planner", planner->name, "plan", error);
+}
+
+// Takes pages for the positions that the plan's rows write. False: not enough are free; what was taken stays.
+static bool llm42__reserve_plan(llm42_engine *e) {
+    for (int i = 0; i < e->batch.plan.count; i++) {
+        const llm42_choice *c = &e->batch.plan.choice[i];
+        llm42__request *r = e->batch.owner[i];
+        int positions = llm42__last_position(&r->info) + 1;  // a prompt has had its pages since it was admitted
+        if (c->kind == LLM42_KIND_WINDOW) positions += c->rows - r->info.candidates - 1;
+        if (positions > r->pages * e->desc.kv.page_size && !llm42__reserve(e, r, positions)) return false;
+    }
+    return true;
+}
+
+// Gives back what llm42__reserve_plan has taken in vain.
+static void llm42__return_pages(llm42_engine *e) {
+    for (int i = 0; i < e->batch.plan.count; i++) {
+        llm42__request *r = e->batch.owner[i];
+        if (r->pages_before < r->pages) llm42__truncate(e, r, r->pages_before * e->desc.kv.page_size);
+    }
+}
+
+// Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run. It has no rows if
+// nothing can run before the pass in flight ends, or if every request was preempted.
+static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
+    const llm42_planner *planner = e->desc.planner;
+    llm42__batch *b = &e->batch;
+    while (e->view.running_count) {
+        llm42__view_update(e);
+        b->pass.rows = 0;
+        LLM42__TRY(llm42__ask_for_plan(e, error));
+        if (b->plan.count <= 0 && e->view.in_flight.rows) return LLM42_OK;
+        if (b->plan.count <= 0) return llm42__refuse(e, LLM42_RULE_WORK, e->view.running[0]->id, error);
+        LLM42__TRY(llm42__check_plan(e, error));
+        assert(b->pass.rows > 0 && b->pass.rows <= b->room);
+        if (llm42__reserve_plan(e)) return LLM42_OK;
+        llm42__view_update(e);
+        int64_t id = (planner->preempt ? planner->preempt : llm42__preempt_youngest)(planner->user, &e->view);
+        llm42__request *victim = llm42__find(e, id);
+        if (!victim || victim->slot < 0 || victim->info.in_flight) {
+            llm42__return_pages(e);
+            return llm42__refuse(e, LLM42_RULE_PREEMPT, id, error);
+        }
+        llm42__preempt(e, victim);
+        llm42__carry_out(e);
+    }
+    b->pass.rows = 0;
+    return LLM42_OK;
+}
+
+// The rule that a choice breaks if it may have no rows.
+static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, bool replay) {
+    if (c->kind == LLM42_KIND_DECODE) return LLM42_RULE_DECODE;
+    if (c->kind == LLM42_KIND_PROMPT) return r->state == LLM42_STATE_PREFILL ? LLM42_RULE_PREFILL : LLM42_RULE_PROMPT;
+    return replay ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
+}
+
+// Writes the rows of a choice. Those of a prompt begin behind its KV, those of a window at the last committed token. A
+// decode has one row, at the newest token.
+static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
+    bool window = c->kind == LLM42_KIND_WINDOW;
+    int last = llm42__last_position(&r->info), first = window ? last - r->info.candidates : r->info.kv, end;
+    if (c->kind == LLM42_KIND_DECODE) {
+        *row = (llm42_row){r->slot, last, r->tokens[last], LLM42_ROW_SAMPLE};
+        return;
+    }
+    uint32_t flags = window ? LLM42_ROW_SAMPLE : 0;
+    for (end = first; end < first + c->rows; end++) *row++ = (llm42_row){r->slot, end, r->tokens[end], flags};
+    if (end > last) row[-1].flags = LLM42_ROW_SAMPLE;
+    for (int t = first; window && e->desc.experiment.keep_fast_kv && t < LLM42__MIN(end, r->info.kv); t++)
+        row[t - end].flags |= LLM42_ROW_KEEP_KV;
+}
+
+static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error) {
+    llm42__batch *b = &e->batch;
+    llm42_choice *c = &b->plan.choice[at];
+    llm42__request *r = llm42__find(e, c->request);
+    if (!r || r->slot < 0) return llm42__refuse(e, LLM42_RULE_RUNNING, c->request, error);
+    if (r->planned == e->plans) return llm42__refuse(e, LLM42_RULE_ONCE, c->request, error);
+    if (r->info.in_flight) return llm42__refuse(e, LLM42_RULE_IN_FLIGHT, c->request, error);
+    if ((unsigned)c->kind >= LLM42_KIND_COUNT) return llm42__refuse(e, LLM42_RULE_KIND, c->request, error);
+    int most = llm42_choice_rows(&e->view, &r->info, c->kind, b->plan.schedule);
+    if (!most)
+        return llm42__refuse(e, llm42__rule_of(&r->info, c, b->plan.schedule == e->view.replay), c->request, error);
+    if (!c->rows) c->rows = most;
+    if (c->rows < 0 || c->rows > most || c->rows > b->room - b->pass.rows)
+        return llm42__refuse(e, LLM42_RULE_ROWS, c->request, error);
+    if (r->info.must_verify && c->rows < most)  // the KV of all these rows is undefined
+        return llm42__refuse(e, LLM42_RULE_FAILED, c->request, error);
+    r->planned = e->plans;
+    r->pages_before = r->pages;
+    b->owner[at] = r;
+    llm42__add_rows(e, r, c, b->row + b->pass.rows);
+    b->pass.rows += c->rows;
+    b->pass.windows += c->kind == LLM42_KIND_WINDOW;
+    b->pass.prompts += c->kind == LLM42_KIND_PROMPT && r->info.dvr;
+    return LLM42_OK;
+}
+
+// With prefill ISOLATED and verifier FIXED the bits of a deterministic prompt depend on the shape of its pass. It must
+// be alone there, and be cut nowhere but at the token budget.
+static bool llm42__is_isolated(const llm42_engine *e, const llm42__request *r, const llm42_choice *c) {
+    return e->desc.policy.prefill == LLM42_PREFILL_ISOLATED && r->info.dvr && c->kind == LLM42_KIND_PROMPT &&
+           r->info.kv < r->info.prompt_count;
+}
+
+// Whether a pass holds nothing but windows and deterministic prompts, and ordinary passes need not wait for it.
+static bool llm42__may_start(const llm42_engine *e, const llm42__batch *b) {
+    const bool packed = e->desc.policy.prefill == LLM42_PREFILL_PACKED;
+    if (!e->desc.overlap || b->pass.schedule != e->view.replay) return false;
+    if (b->pass.schedule == LLM42_SCHEDULE_FIXED)
+        return b->pass.windows || e->desc.policy.prefill != LLM42_PREFILL_ISOLATED;
+    bool replay = b->pass.windows + b->pass.prompts == b->plan.count && (b->pass.windows || packed);
+    return replay && b->pass.shape <= e->M;
+}
+
+static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
+    llm42__batch *b = &e->batch;
+    llm42_plan *plan = &b->plan;
+    bool known = plan->schedule >= LLM42_SCHEDULE_FAST && plan->schedule <= LLM42_SCHEDULE_INVARIANT &&
+                 e->schedules >> plan->schedule & 1;
+    if (!known) return llm42__refuse(e, LLM42_RULE_SCHEDULE, 0, error);
+    b->pass = (llm42_planned){.schedule = plan->schedule};
+    e->plans++;
+    // There is room for one choice more than requests can run: if there are more, one of these breaks ONCE or RUNNING.
+    for (int i = 0; i < LLM42__MIN(plan->count, plan->room); i++) LLM42__TRY(llm42__check_choice(e, i, error));
+    assert(plan->count <= e->view.running_count);
+    bool fixed = plan->schedule == LLM42_SCHEDULE_FIXED, isolated = false;
+    for (int i = 0; i < plan->count && fixed; i++) {
+        if (!llm42__is_isolated(e, b->owner[i], &plan->choice[i])) continue;
+        int most = llm42_choice_rows(&e->view, &b->owner[i]->info, LLM42_KIND_PROMPT, LLM42_SCHEDULE_FIXED);
+        if (plan->count > 1 || plan->choice[i].rows != most)
+            return llm42__refuse(e, LLM42_RULE_ISOLATED, plan->choice[i].request, error);
+        isolated = true;
+    }
+    int most = fixed && !isolated ? e->M : e->desc.token_budget, shape = fixed && !isolated ? e->M : b->pass.rows;
+    if (plan->schedule == LLM42_SCHEDULE_INVARIANT && e->view.replay == LLM42_SCHEDULE_INVARIANT)
+        most = LLM42__MAX(most, e->M);
+    if (b->pass.rows > most) return llm42__refuse(e, LLM42_RULE_ROWS, 0, error);
+    if (!plan->shape) plan->shape = shape;
+    if (fixed ? plan->shape != shape : plan->shape < shape || plan->shape > most)
+        return llm42__refuse(e, LLM42_RULE_SHAPE, 0, error);
+    b->pass.shape = plan->shape;
+    b->starts = llm42__may_start(e, b);
+    return b->starts && e->view.in_flight.rows ? llm42__refuse(e, LLM42_RULE_OVERLAP, 0, error) : LLM42_OK;
+}
+
+// >>verify -----------------------------------------------------------------------------------------------------
+// Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates. Here the way
+// of a token ends, with the event COMMITTED.
+// Calls: kv, admit when a request ends, the user's on_event, the planner's postprocess.
+// Invariant: every committed token of a verified request came from a replay pass, from the last row of its prompt
+// (which never runs under FAST), or from a row that is as good as a replay pass's (llm42__take_rows).
+
+// Gives the results of a pass to its requests.
+static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
+    const llm42_planner *planner = e->desc.planner;
+    double now = llm42__now(e);
+    e->view.passes++;
+    e->stats.passes[b->pass.schedule]++;
+    e->stats.rows[b->pass.schedule] += b->pass.rows;
+    e->stats.busy[b->pass.schedule] += now - b->pass.begin;
+    if (b->pass.schedule == LLM42_SCHEDULE_FIXED || b->pass.windows) {
+        e->stats.replay_passes++;
+        e->stats.replay_busy += now - b->pass.begin;
+    }
+    e->stats.replay_windows += b->pass.windows;
+    if (b->plan.invariant_seconds > 0)
+        (*(b->plan.invariant_seconds < b->plan.fast_seconds ? &e->stats.hybrid_invariant : &e->stats.hybrid_verify))++;
+    if (!b->starts) llm42__times_add(e, b, now - b->pass.begin);
+    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_PASS,
+                                  .n = b->pass.rows,
+                                  .schedule = b->pass.schedule,
+                                  .shape = b->pass.shape,
+                                  .windows = b->pass.windows,
+                                  .begin = b->pass.begin,
+                                  .fast_seconds = b->plan.fast_seconds,
+                                  .invariant_seconds = b->plan.invariant_seconds});
+    e->replay_only = b->pass.windows + b->pass.prompts == b->plan.count;
+    for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) {
+        int rows = b->plan.choice[i].rows;
+        if (b->owner[i]->cancelled) continue;  // while this pass was in flight, or inside an event of this pass
+        if (b->plan.choice[i].kind == LLM42_KIND_WINDOW) llm42__verify_window(e, b->owner[i], b->out + row, rows);
+        else llm42__take_rows(e, b->owner[i], b, rows, b->out[row + rows - 1]);
+    }
+    if (!planner->postprocess) return;
+    llm42__view_update(e);
+    planner->postprocess(planner->user, &e->view, &b->plan, now - b->pass.begin);
+}
+
+// Keeps .complete and .ready_since up to date when candidates were added or dropped.
+static void llm42__note_candidates(const llm42_engine *e, llm42__request *r) {
+    llm42_request *i = &r->info;
+    if (!i->dvr || i->state != LLM42_STATE_DECODE) return;
+    int count = i->committed + i->candidates;
+    i->complete = i->candidates && (count == i->max_new_tokens || llm42__is_stop(r, i->tokens[count - 1]));
+    if (i->ready_since < 0 && (i->must_verify || i->candidates >= e->view.window_ready || i->complete))
+        i->ready_since = e->view.passes;
+}
+
+static bool llm42__no_token(const llm42_engine *e, llm42_output out) {
+    return out.token < 0 || out.token >= e->desc.model->config.vocab;
+}
+
+// Ends a request whose logits are not finite. The other requests of the pass are not affected.
+static void llm42__finish_with_error(llm42_engine *e, llm42__request *r) {
+    if (r->cancelled) return;  // in an event of this pass: llm42__carry_out ends it
+    llm42__log(e->desc.log, e->desc.log_user,
+               "request %lld ends with an error: the logits of its token %d are not finite: the weights hold NaN or "
+               "infinity, or overflow",
+               (long long)r->info.id, r->info.prompt_count + r->info.committed);
+    llm42__finish(e, r, LLM42_FINISH_ERROR);
+}
+
+// For stress tests: replaces a share of candidates, chosen by a hash, by a wrong token.
+static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t token) {
+    if (e->desc.experiment.inject_rate <= 0) return token;
+    uint64_t key = llm42__hash(e->desc.experiment.inject_seed ^ llm42__hash((uint64_t)r->key));
+    uint64_t h = llm42__hash(key ^ (uint64_t)(r->info.committed + r->info.candidates));
+    if (llm42_uniform(h) >= e->desc.experiment.inject_rate) return token;
+    e->stats.injected++;
+    return (token + 1) % e->desc.model->config.vocab;
+}
+
+// Takes the token that a decoding row or the last row of a prompt gave. What a verified request decodes is a candidate,
+// unless it is final. If there is no token, the candidate is token 0: only the replay pass decides whether its logits
+// are finite.
+static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final) {
+    int at = r->info.prompt_count + r->info.committed + r->info.candidates;
+    bool failed = llm42__no_token(e, out);
+    if (final && failed) {
+        llm42__finish_with_error(e, r);
+        return;
+    }
+    if (failed) out.token = 0;
+    if (final) {
+        r->tokens[at] = out.token;
+        r->logprobs[r->info.committed] = out.logprob;
+        if (!llm42__commit(e, r, 1)) llm42__note_candidates(e, r);
+        return;
+    }
+    r->tokens[at] = llm42__inject(e, r, out.token);
+    r->info.candidates++;
+    e->stats.candidates++;
+    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_CANDIDATE,
+                                  .request = r->info.id,
+                                  .info = &r->info,
+                                  .n = 1,
+                                  .position = at - r->info.prompt_count,
+                                  .tokens = r->tokens + at,
+                                  .logprobs = &out.logprob});
+    llm42__note_candidates(e, r);
+}
+
+// Takes the rows of a prompt or of decoding, which have written KV. That KV is canonical if the KV before it is and the
+// pass was of the kind that deterministic prompts run in. The KV of candidates never is, because they may be dropped.
+// The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
+// verified request decodes, if a window with the same row would run under the same schedule on the same KV.
+static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b, int rows, llm42_output out) {
+    bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->canonical == r->info.kv;
+    bool as_replayed = whole && b->plan.schedule == LLM42_SCHEDULE_INVARIANT &&
+                       e->view.replay == LLM42_SCHEDULE_INVARIANT;
+    bool final = prompt || !r->info.dvr || as_replayed;
+    bool canonical = whole && b->plan.schedule == e->canonical && final;
+    assert(!prompt || !r->info.dvr || b->plan.schedule != LLM42_SCHEDULE_FAST);
+    r->info.kv += rows;
+    if (canonical) r->canonical = LLM42__MIN(r->info.kv, llm42__canonical_limit(e, r));
+    llm42__share_prefix(e, r);
+    if (r->info.kv <= llm42__last_position(&r->info)) return;  // there is more of the prompt
+    if (prompt) {
+        r->info.state = LLM42_STATE_DECODE;
+        llm42__emit_request(e, r, LLM42_EVENT_PREFILLED, r->info.kv);
+    }
+    llm42__take_token(e, r, out, final);
+}
+
+// Compares a window's outputs with its candidates. Commits those that agree, and then the replay pass's own token if a
+// row is left for it. If a candidate differs, drops it and all behind it. Otherwise candidates beyond the window stay.
+static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42_output *out, int rows) {
+    int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates), agreed = 0;
+    int first = r->info.committed, prompt = r->info.prompt_count;
+    int32_t *output = r->tokens + prompt + first;
+    while (agreed < compared && out[agreed].token == output[agreed]) agreed++;
+    bool rollback = agreed < compared;
+    bool own = agreed < rows, failed = own && llm42__no_token(e, out[agreed]);
+    int commit = agreed + (own && !failed);  // and the replay pass's own token, if a row is left for it
+    r->info.must_verify = false;
+    r->info.verifications++;
+    e->stats.verifications++;
+    e->stats.compared += LLM42__MIN(agreed + 1, compared);
+    llm42__emit_request(e, r, LLM42_EVENT_VERIFIED, agreed);
+    if (rollback) {
+        int dropped = candidates - agreed;
+        r->info.rollbacks++;
+        r->info.recomputed += dropped - 1;
+        e->stats.rollbacks++;
+        e->stats.recomputed += dropped - 1;
+        llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_ROLLED_BACK,
+                                      .request = r->info.id,
+                                      .info = &r->info,
+                                      .n = dropped,
+                                      .position = first + agreed,
+                                      .tokens = output + agreed});
+    }
+    if (e->replay_only) e->view.windows++, e->view.window_tokens += commit;
+    r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
+    if (commit > agreed) output[agreed] = out[agreed].token;
+    for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
+    r->info.ready_since = -1;
+    if (!e->desc.experiment.keep_fast_kv)
+        r->canonical = LLM42__MIN(prompt + first + commit - 1, llm42__canonical_limit(e, r));
+    r->info.kv = prompt + first + commit + r->info.candidates - 1;
+    llm42__truncate(e, r, r->info.kv);
+    llm42__share_prefix(e, r);  // before the commit, which may finish the request and free its pages
+    if (llm42__commit(e, r, commit)) return;
+    if (failed) llm42__finish_with_error(e, r);
+    else llm42__note_candidates(e, r);
+}
+
+// Releases `count` tokens to the user, ending early at a stop token. True: the request is finished.
+static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
+    int first = r->info.committed;
+    if (!count || r->cancelled) return false;
+    llm42_finish why = LLM42_FINISH_NONE;
+    for (int i = 0; i < count && why == LLM42_FINISH_NONE; i++) {
+        r->info.committed++;
+        if (llm42__is_stop(r, r->info.tokens[first + i])) why = LLM42_FINISH_STOP;
+        else if (r->info.committed == r->info.max_new_tokens) why = LLM42_FINISH_LENGTH;
+    }
+    count = r->info.committed - first;
+    e->to_return -= count;
+    e->stats.returned_tokens += count;
+    if (r->info.deterministic) e->stats.deterministic_tokens += count;
+    double now = e->view.now;
+    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_COMMITTED,
+                                  .request = r->info.id,
+                                  .info = &r->info,
+                                  .n = count,
+                                  .position = first,
+                                  .tokens = r->info.tokens + first,
+                                  .logprobs = r->logprobs + first});
+    if (first == 0) r->info.first_token = now;
+    r->info.last_token = now;
+    if (why == LLM42_FINISH_NONE) return false;
+    llm42__finish(e, r, why);
+    return true;
+}
+
+static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) {
+    if (r->slot >= 0) llm42__stop_running(e, r);
+    else llm42__queue_remove(e, r);
+    r->info.candidates = 0;
+    r->info.state = LLM42_STATE_FINISHED;
+    r->info.finish = why;
+    e->stats.finished++;
+    e->stats.cancelled += why == LLM42_FINISH_CANCELLED;
+    e->stats.failed += why == LLM42_FINISH_ERROR;
+    llm42__emit_request(e, r, LLM42_EVENT_FINISHED, r->info.committed);
+    if (e->desc.auto_release && r->listed) llm42__ask(e, r, LLM42__RELEASE);
+    else if (e->desc.auto_release) llm42__table_remove(e, r);
 }
 
 // >>open ---------------------------------------------------------------------------------------------------------
@@ -7749,7 +7859,7 @@ llm42_stats llm42_engine_stats(const llm42_engine *e) {
 // Invariant: an engine that has opened has all memory that its steps need.
 
 size_t llm42_kv_token_bytes(const llm42_config *c, llm42_dtype compute) {
-    return (size_t)c->layers * 2 * (size_t)(c->kv_heads * c->head_dim) * (compute == LLM42_FP32 ? 4 : 2);
+    return (size_t)c->layers * 2 * (size_t)(c->kv_heads * c->head_dim) * (compute == LLM42_DTYPE_FP32 ? 4 : 2);
 }
 
 static void llm42__resolve(llm42_engine_desc *d) {
@@ -7758,27 +7868,22 @@ static void llm42__resolve(llm42_engine_desc *d) {
     if (!d->field) d->field = (value)
     LLM42__DEFAULT(backend, llm42_backend_cpu());
     llm42_preset_apply(d);
-    LLM42__DEFAULT(compute, LLM42_BF16);
+    LLM42__DEFAULT(numerics.compute, LLM42_DTYPE_BF16);
+    LLM42__DEFAULT(numerics.leaves, 1);
     LLM42__DEFAULT(tensor_parallel, 1);
-    LLM42__DEFAULT(leaves, 1);
-#ifdef _OPENMP
-    LLM42__DEFAULT(threads, omp_get_max_threads());
-#else
-    LLM42__DEFAULT(threads, 1);
-#endif
     LLM42__DEFAULT(max_context, LLM42__MIN(c->context, 8192));
     LLM42__DEFAULT(max_running, 32);
-    int longest = d->chunked_prefill == LLM42_CHUNKED_OFF ? d->max_context : 256;
+    int longest = d->policy.chunked_prefill == LLM42_CHUNKED_OFF ? d->max_context : 256;
     LLM42__DEFAULT(token_budget, LLM42__MAX(longest, d->max_running));
-    LLM42__DEFAULT(page_size, 16);
-    LLM42__DEFAULT(deadline, d->window);
-    LLM42__DEFAULT(look_ahead, d->window);
+    LLM42__DEFAULT(kv.page_size, 16);
+    LLM42__DEFAULT(policy.deadline, d->policy.window);
     LLM42__DEFAULT(planner, llm42_planner_default());
-    LLM42__DEFAULT(inject_seed, 42);
-    if (!d->pages && d->max_context > 0 && d->page_size > 0 && d->max_running > 0) {
-        int64_t per_slot = ((int64_t)d->max_context + d->page_size - 1) / d->page_size;
-        int64_t gigabyte = ((int64_t)1 << 30) / ((int64_t)llm42_kv_token_bytes(c, d->compute) * d->page_size);
-        d->pages = (int)LLM42__MIN(per_slot * d->max_running, LLM42__MAX(gigabyte, per_slot));
+    LLM42__DEFAULT(experiment.inject_seed, 42);
+    if (!d->kv.pages && d->max_context > 0 && d->kv.page_size > 0 && d->max_running > 0) {
+        int64_t per_slot = ((int64_t)d->max_context + d->kv.page_size - 1) / d->kv.page_size;
+        int64_t gigabyte = ((int64_t)1 << 30) /
+                           ((int64_t)llm42_kv_token_bytes(c, d->numerics.compute) * d->kv.page_size);
+        d->kv.pages = (int)LLM42__MIN(per_slot * d->max_running, LLM42__MAX(gigabyte, per_slot));
     }
 #undef LLM42__DEFAULT
 }
@@ -7786,29 +7891,28 @@ static void llm42__resolve(llm42_engine_desc *d) {
 static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *error) {
     const llm42_config *c = &d->model->config;
     const llm42__field fields[] = {
-#define LLM42__POLICY(name, field, type, none, values) {#field, (int64_t)d->field, 1, llm42__policy_values(name)},
+#define LLM42__POLICY(name, field, type, none, values) \
+    {#field, (int64_t)d->field, 1, llm42__policy_values(name), false},
         LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
-            {"compute", d->compute, LLM42_BF16, LLM42_FP32},
-        {"arithmetic", d->arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90},
-        {"threads", d->threads, 1, 1024},
-        {"max_context", d->max_context, 2, c->context},
-        {"max_running", d->max_running, 1, 1 << 16},
-        {"token_budget", d->token_budget, 1, 1 << 20},
-        {"page_size", d->page_size, 1, 4096},
-        {"pages", d->pages, 1, 1 << 28},
-        {"window", d->window, 1, 4096},
-        {"group", d->group, 1, 4096},
-        {"deadline", d->deadline, 1, INT32_MAX},
-        {"look_ahead", d->look_ahead, 1, 1 << 20}};
-    LLM42__TRY(llm42__check_fields("llm42_engine_desc", fields, sizeof fields / sizeof *fields, d->page_size, error));
-    LLM42__TRY(llm42__check_ranks("llm42_engine_desc", c, d->tensor_parallel, d->leaves, error));
+            {"policy.window", d->policy.window, 1, 4096, false},
+        {"policy.group", d->policy.group, 1, 4096, false},
+        {"policy.deadline", d->policy.deadline, 1, INT32_MAX, false},
+        {"numerics.compute", d->numerics.compute, LLM42_DTYPE_BF16, LLM42_DTYPE_FP32, false},
+        {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90, false},
+        {"max_context", d->max_context, 2, c->context, false},
+        {"max_running", d->max_running, 1, 1 << 16, false},
+        {"token_budget", d->token_budget, 1, 1 << 20, false},
+        {"kv.page_size", d->kv.page_size, 1, 4096, true},
+        {"kv.pages", d->kv.pages, 1, 1 << 28, false}};
+    LLM42__TRY(llm42__check_fields("llm42_engine_desc", fields, sizeof fields / sizeof *fields, error));
+    LLM42__TRY(llm42__check_ranks("llm42_engine_desc", c, d->tensor_parallel, d->numerics.leaves, error));
     if (d->token_budget < d->max_running)
         return llm42_fail(error, LLM42_INVALID,
                           "llm42_engine_desc.token_budget: %d: must be at least max_running, %d, so that "
                           "every sequence can decode in one pass",
                           d->token_budget, d->max_running);
-    if (d->chunked_prefill == LLM42_CHUNKED_OFF && d->token_budget < d->max_context)
+    if (d->policy.chunked_prefill == LLM42_CHUNKED_OFF && d->token_budget < d->max_context)
         return llm42_fail(error, LLM42_INVALID,
                           "llm42_engine_desc.token_budget: %d: must be at least max_context, %d, when "
                           "chunked_prefill is OFF: prompts run whole",
@@ -7819,25 +7923,27 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
     if (d->planner->name[strcspn(d->planner->name, " \t\r\n")] || !d->planner->name[0])
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.planner: its name '%s': must be one word",
                           d->planner->name);
-    if (d->mode == LLM42_HYBRID && d->verifier == LLM42_VERIFIER_FIXED)
-        return llm42_fail(error, LLM42_INVALID,
-                          "llm42_engine_desc.verifier: FIXED: mode HYBRID needs INVARIANT, so that all its ways give "
-                          "one result");
+    if (d->policy.mode == LLM42_MODE_HYBRID && d->policy.replay == LLM42_REPLAY_FIXED)
+        return llm42_fail(
+            error, LLM42_INVALID,
+            "llm42_engine_desc.policy.replay: FIXED: mode HYBRID needs INVARIANT, so that all its ways give "
+            "one result");
     if (d->overlap && (!d->backend->start || !d->backend->poll))
         return llm42_fail(error, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend %s runs one pass at a time",
                           d->backend->name);
-    if (!(d->admission_reserve >= 0 && d->admission_reserve <= 1))
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.admission_reserve: %g: must be from 0 to 1",
-                          d->admission_reserve);
-    if ((int64_t)d->window * d->group > 1 << 20)
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.window, group: M = %lld rows: must be at most %d",
-                          (long long)d->window * d->group, 1 << 20);
-    if (!(d->inject_rate >= 0 && d->inject_rate <= 1))
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.inject_rate: %g: must be from 0 to 1",
-                          d->inject_rate);
-    if (d->inject_rate > 0 && c->vocab < 2)
+    if (!(d->kv.admission_reserve >= 0 && d->kv.admission_reserve <= 1))
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.kv.admission_reserve: %g: must be from 0 to 1",
+                          d->kv.admission_reserve);
+    if ((int64_t)d->policy.window * d->policy.group > 1 << 20)
         return llm42_fail(error, LLM42_INVALID,
-                          "llm42_engine_desc.inject_rate: a vocabulary of one has no wrong token");
+                          "llm42_engine_desc.policy.window, group: M = %lld rows: must be at most %d",
+                          (long long)d->policy.window * d->policy.group, 1 << 20);
+    if (!(d->experiment.inject_rate >= 0 && d->experiment.inject_rate <= 1))
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.experiment.inject_rate: %g: must be from 0 to 1",
+                          d->experiment.inject_rate);
+    if (d->experiment.inject_rate > 0 && c->vocab < 2)
+        return llm42_fail(error, LLM42_INVALID,
+                          "llm42_engine_desc.experiment.inject_rate: a vocabulary of one has no wrong token");
     return LLM42_OK;
 }
 
@@ -7845,9 +7951,9 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
 // log-probability bits must be the same. Uses the first pages of the empty cache.
 static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, llm42_error *error) {
     enum { LENGTH = 8 };
-    int most = schedule == LLM42_FIXED ? e->M : e->desc.token_budget, vocab = e->desc.model->config.vocab;
-    int length = LLM42__MIN(LLM42__MIN(LENGTH, most), LLM42__MIN(e->desc.page_size, e->desc.max_context));
-    int copies = LLM42__MIN(LLM42__MIN(e->desc.max_running, e->desc.pages), most / length);
+    int most = schedule == LLM42_SCHEDULE_FIXED ? e->M : e->desc.token_budget, vocab = e->desc.model->config.vocab;
+    int length = LLM42__MIN(LLM42__MIN(LENGTH, most), LLM42__MIN(e->desc.kv.page_size, e->desc.max_context));
+    int copies = LLM42__MIN(LLM42__MIN(e->desc.max_running, e->desc.kv.pages), most / length);
     llm42_output alone[LENGTH] = {{0, 0}};
     for (int i = 0; i < copies; i++) {
         e->page_table[(size_t)i * (size_t)e->pages_per_slot] = i;
@@ -7861,7 +7967,7 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
                 int token = i == copies - 1 ? (7 * t + 3) % vocab : (11 * i + 5 * t) % vocab;
                 e->batch.row[pass.rows++] = (llm42_row){i, t, token, LLM42_ROW_SAMPLE};
             }
-        pass.shape = schedule == LLM42_FIXED ? e->M : pass.rows;
+        pass.shape = schedule == LLM42_SCHEDULE_FIXED ? e->M : pass.rows;
         LLM42__TRY(llm42__backend_runs(e, &pass, error));
         for (int t = 0; t < length; t++) {
             llm42_output out = e->batch.out[pass.rows - length + t];
@@ -7912,7 +8018,7 @@ llm42_result llm42_engine_close(llm42_engine *e) {
 
 static bool llm42__engine_allocate(llm42_engine *e) {
     size_t running = (size_t)e->desc.max_running, rows = (size_t)LLM42__MAX(e->M, e->desc.token_budget);
-    e->pages_per_slot = (e->desc.max_context + e->desc.page_size - 1) / e->desc.page_size;
+    e->pages_per_slot = (e->desc.max_context + e->desc.kv.page_size - 1) / e->desc.kv.page_size;
     e->running = llm42__alloc(running, sizeof *e->running);
     e->shown = llm42__alloc(running, sizeof *e->shown);
     e->free_slot = llm42__alloc(running, sizeof *e->free_slot);
@@ -7940,34 +8046,30 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     if (!e) return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory");
     e->desc = d;
     e->backend = d.backend;
-    e->M = d.window * d.group;
-    e->view.window_ready = d.bonus == LLM42_BONUS_ON ? d.window - 1 : d.window;
+    e->M = d.policy.window * d.policy.group;
+    e->view.window_ready = d.experiment.bonus == LLM42_BONUS_ON ? d.policy.window - 1 : d.policy.window;
     llm42_result result = LLM42_OK;
     if (!llm42__engine_allocate(e))
         result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d",
-                            d.max_running, d.pages);
-    e->view.replay = d.verifier == LLM42_VERIFIER_FIXED ? LLM42_FIXED : LLM42_INVARIANT;
-    unsigned dvr = llm42__verifies(d.mode), fast = d.mode != LLM42_BATCH_INVARIANT;
-    unsigned fixed = dvr && e->view.replay == LLM42_FIXED;
-    unsigned invariant = !fast || (dvr && (!fixed || d.prefill == LLM42_PREFILL_INVARIANT));
-    e->schedules = fast << LLM42_FAST | fixed << LLM42_FIXED | invariant << LLM42_INVARIANT;
-    e->canonical = invariant ? LLM42_INVARIANT : LLM42_FIXED;
+                            d.max_running, d.kv.pages);
+    e->view.replay = d.policy.replay == LLM42_REPLAY_FIXED ? LLM42_SCHEDULE_FIXED : LLM42_SCHEDULE_INVARIANT;
+    unsigned dvr = llm42__verifies(d.policy.mode), fast = d.policy.mode != LLM42_MODE_BATCH_INVARIANT;
+    unsigned fixed = dvr && e->view.replay == LLM42_SCHEDULE_FIXED;
+    unsigned invariant = !fast || (dvr && (!fixed || d.policy.prefill == LLM42_PREFILL_INVARIANT));
+    e->schedules = fast << LLM42_SCHEDULE_FAST | fixed << LLM42_SCHEDULE_FIXED | invariant << LLM42_SCHEDULE_INVARIANT;
+    e->canonical = invariant ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED;
     e->view.desc = &e->desc;
     e->view.running = e->shown;
+    e->view.engine = e;
     e->view.seconds = llm42__view_seconds;
     e->view.measured = !d.backend->estimate;
     llm42_backend_desc backend = {.model = d.model,
-                                  .compute = d.compute,
-                                  .arithmetic = d.arithmetic,
-                                  .logits_fp32 = d.logits_fp32,
-                                  .router_fp32 = d.router_fp32,
+                                  .numerics = d.numerics,
                                   .tensor_parallel = d.tensor_parallel,
-                                  .leaves = d.leaves,
-                                  .threads = d.threads,
                                   .max_rows = LLM42__MAX(e->M, d.token_budget),
                                   .max_context = d.max_context,
-                                  .pages = d.pages,
-                                  .page_size = d.page_size,
+                                  .pages = d.kv.pages,
+                                  .page_size = d.kv.page_size,
                                   .max_running = d.max_running,
                                   .fixed_rows = e->M,
                                   .schedules = e->schedules,
@@ -7980,10 +8082,11 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
         result = d.backend->open(&e->state, &backend, &problem);
         result = llm42__returned(result, &problem, LLM42_BACKEND, "backend", d.backend->name, "open", error);
     }
-    if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.pages, d.page_size, d.prefix_cache))
-        result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d.pages);
-    if (result == LLM42_OK && fixed) result = llm42__self_check(e, LLM42_FIXED, error);
-    if (result == LLM42_OK && invariant) result = llm42__self_check(e, LLM42_INVARIANT, error);
+    if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.kv.pages, d.kv.page_size, d.kv.prefix_cache))
+        result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages",
+                            d.kv.pages);
+    if (result == LLM42_OK && fixed) result = llm42__self_check(e, LLM42_SCHEDULE_FIXED, error);
+    if (result == LLM42_OK && invariant) result = llm42__self_check(e, LLM42_SCHEDULE_INVARIANT, error);
     if (result != LLM42_OK) {
         llm42_engine_close(e);
         return result;
@@ -8089,7 +8192,7 @@ static void llm42__trace_open_json(llm42_trace *t) {
             "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, \"args\": {\"name\": \"passes\"}},\n"
             "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, \"args\": {\"name\": \"requests\"}}",
             LLM42__TRACE_PASSES, LLM42__TRACE_REQUESTS);
-    for (int s = LLM42_FAST; s <= LLM42_INVARIANT; s++)
+    for (int s = LLM42_SCHEDULE_FAST; s <= LLM42_SCHEDULE_INVARIANT; s++)
         llm42__trace_lane(t, LLM42__TRACE_PASSES, s, llm42_schedule_name((llm42_schedule)s));
     llm42__trace_lane(t, LLM42__TRACE_PASSES, LLM42__TRACE_BESIDE, "replay beside other passes");
 }
@@ -8287,10 +8390,10 @@ struct llm42_recorder {
 };
 
 static const char *llm42__transcript_result(const llm42_engine_desc *d) {
-    if (d->mode == LLM42_BATCH_INVARIANT) return "canonical";
-    if (d->mode == LLM42_NONDETERMINISTIC) return "depends on other requests (mode nondeterministic)";
-    if (d->keep_fast_kv) return "depends on other requests (keep_fast_kv)";
-    return d->verifier == LLM42_VERIFIER_INVARIANT ? "canonical" : "depends on M (verifier fixed)";
+    if (d->policy.mode == LLM42_MODE_BATCH_INVARIANT) return "canonical";
+    if (d->policy.mode == LLM42_MODE_NONDETERMINISTIC) return "depends on other requests (mode nondeterministic)";
+    if (d->experiment.keep_fast_kv) return "depends on other requests (keep_fast_kv)";
+    return d->policy.replay == LLM42_REPLAY_INVARIANT ? "canonical" : "depends on M (verifier fixed)";
 }
 
 static void llm42__record_head(llm42_recorder *r, const llm42_engine *e, uint64_t hash, const char *comments) {
@@ -8304,10 +8407,11 @@ static void llm42__record_head(llm42_recorder *r, const llm42_engine *e, uint64_
           "). build/audit computes them again.\n",
           r->file);
     fprintf(r->file, "model: %s\nmodel_hash: %016llx\narithmetic: %s\ncompute: %s\n", name, (unsigned long long)hash,
-            arithmetic ? arithmetic : "not known", llm42__compute_words[d->compute]);
+            arithmetic ? arithmetic : "not known", llm42__compute_words[d->numerics.compute]);
     fprintf(r->file, "logits_fp32: %s\nrouter_fp32: %s\nleaves: %d\npreset: %s\nresult: %s\n",
-            llm42__yes_words[d->logits_fp32], llm42__yes_words[d->router_fp32],
-            LLM42__MAX(d->leaves, d->tensor_parallel), llm42_policy_word(d, "preset"), llm42__transcript_result(d));
+            llm42__yes_words[d->numerics.logits_fp32], llm42__yes_words[d->numerics.router_fp32],
+            LLM42__MAX(d->numerics.leaves, d->tensor_parallel), llm42_policy_word(d, "preset"),
+            llm42__transcript_result(d));
     for (size_t n; comments && *comments; comments += n + (comments[n] == '\n')) {
         n = strcspn(comments, "\n");
         fprintf(r->file, "# %.*s\n", (int)n, comments);
@@ -8325,7 +8429,7 @@ llm42_result llm42_recorder_open(llm42_recorder **recorder, const char *path, co
     llm42_recorder *r = llm42__alloc_zero(1, sizeof *r);
     if (!r) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
     snprintf(r->path, sizeof r->path, "%s", path);
-    r->all = e->desc.mode == LLM42_BATCH_INVARIANT;
+    r->all = e->desc.policy.mode == LLM42_MODE_BATCH_INVARIANT;
     r->file = fopen(path, "w");
     if (!r->file) {
         llm42__free(r);
@@ -8566,7 +8670,8 @@ static llm42_result llm42__transcript_head(llm42__transcribing *t, llm42_error *
     if (!llm42__transcript_digits(t->value, t->value_end, 16, 16, &to->model_hash))
         return llm42__transcript_bad(t, "model_hash", "16 hex digits", error);
     LLM42__TRY(llm42__transcript_text(t, "arithmetic", to->arithmetic, sizeof to->arithmetic, error));
-    LLM42__TRY(llm42__transcript_word(t, "compute", llm42__compute_words, LLM42_BF16, LLM42_FP32 + 1, &compute, error));
+    LLM42__TRY(llm42__transcript_word(t, "compute", llm42__compute_words, LLM42_DTYPE_BF16, LLM42_DTYPE_FP32 + 1,
+                                      &compute, error));
     to->compute = (llm42_dtype)compute;
     LLM42__TRY(llm42__transcript_bool(t, "logits_fp32", &to->logits_fp32, error));
     LLM42__TRY(llm42__transcript_bool(t, "router_fp32", &to->router_fp32, error));

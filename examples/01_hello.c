@@ -23,7 +23,8 @@ int main(void) {
     const int32_t prompt[] = {0, 905, 312, 264, 1108, 283, 1767};  // "It was the best of times"
     llm42_request_desc request = {.prompt = prompt, .prompt_count = 7, .max_new_tokens = 64, .deterministic = true};
     if (llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error) ||
-        llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .window = 8, .on_event = show}, &error) ||
+        llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .policy.window = 8, .on_event = show},
+                          &error) ||
         llm42_engine_submit(engine, &request, NULL, &error) || llm42_engine_run(engine, &error))
         return fprintf(stderr, "01_hello: %s\n", error.text), 1;
     llm42_engine_close(engine);

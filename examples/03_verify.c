@@ -54,7 +54,7 @@ static void draw(void *user, const llm42_event *e) {
 static llm42_stats serve(const llm42_model *model, int first, int last, answer *out) {
     llm42_engine *engine = NULL;
     llm42_error error;
-    llm42_engine_desc how = {.model = model, .window = WINDOW, .group = GROUP, .on_event = draw};
+    llm42_engine_desc how = {.model = model, .policy.window = WINDOW, .policy.group = GROUP, .on_event = draw};
     check(llm42_engine_open(&engine, &how, &error), &error);
     for (int i = first; i <= last; i++) {
         llm42_request_desc ask = {.prompt = prompt[i], .prompt_count = LENGTH, .max_new_tokens = TOKENS};

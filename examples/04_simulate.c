@@ -68,10 +68,10 @@ int main(void) {
     llm42_engine_desc how = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim};
     int best = 0;
     how.max_running = RUNNING;
-    how.pages = RUNNING * (PROMPT + TOKENS) / 16;
+    how.kv.pages = RUNNING * (PROMPT + TOKENS) / 16;
     for (int w = 0; w < WINDOWS; w++)
         for (int g = 0; g < GROUPS; g++) {
-            how.window = window[w], how.group = group[g];
+            how.policy.window = window[w], how.policy.group = group[g];
             simulate(&how, result[w][g]);
             if (result[w][g][0] > high[0]) best = w * GROUPS + g;
             for (int i = 0; i < 2; i++) {

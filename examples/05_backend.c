@@ -51,11 +51,12 @@ static llm42_result chain_run(void *state, const llm42_pass *pass, llm42_error *
         uint64_t next = next_state(row->position ? *chain_entry(c, seq, row->position - 1) : 0, row->token);
         if (!(row->flags & LLM42_ROW_KEEP_KV)) *chain_entry(c, seq, row->position) = next;
         if (!(row->flags & LLM42_ROW_SAMPLE)) continue;
-        bool flip = pass->schedule == LLM42_FAST && llm42_uniform(llm42_hash(next + (uint64_t)pass->shape)) < 0.02;
+        bool flip = pass->schedule == LLM42_SCHEDULE_FAST &&
+                    llm42_uniform(llm42_hash(next + (uint64_t)pass->shape)) < 0.02;
         pass->out[i] = (llm42_output){(next_token(next, c->vocab) + flip) % c->vocab, -1.0f};
     }
     double ms = 1 + 0.01 * pass->shape;
-    if (!pass->check) c->now += 1e-3 * (pass->schedule == LLM42_INVARIANT ? 1.5 * ms : ms);
+    if (!pass->check) c->now += 1e-3 * (pass->schedule == LLM42_SCHEDULE_INVARIANT ? 1.5 * ms : ms);
     return LLM42_OK;
 }
 
@@ -86,15 +87,16 @@ static int count_wrong(const llm42_request *r, int vocab) {
 }
 
 int main(void) {
-    static const llm42_mode modes[] = {LLM42_NONDETERMINISTIC, LLM42_DVR, LLM42_BATCH_INVARIANT};
+    static const llm42_mode modes[] = {LLM42_MODE_NONDETERMINISTIC, LLM42_MODE_DVR, LLM42_MODE_BATCH_INVARIANT};
     llm42_model *model = NULL;
     llm42_error error;
     llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error);
     printf("%d requests of %d tokens; wrong are those that are not the model's own\n\n", REQUESTS, TOKENS);
     printf("%29s%29s%9s\n", "passes", "tokens", "virtual");
-    printf("mode%16s%7s%10s%10s%11s%9s%8s\n", "fast", "fixed", "invariant", "rollbacks", "recomputed", "ms", "wrong");
+    printf("mode%16s%7s%10s%10s%11s%9s%8s\n", "fast", "replay", "others", "rollbacks", "recomputed", "ms", "wrong");
     for (int m = 0; m < 3 && !result; m++) {
-        llm42_engine_desc how = {.model = model, .backend = &chain_backend, .mode = modes[m], .window = 16, .group = 4};
+        llm42_engine_desc how = {
+            .model = model, .backend = &chain_backend, .policy.mode = modes[m], .policy.window = 16, .policy.group = 4};
         llm42_engine *engine = NULL;
         result = llm42_engine_open(&engine, &how, &error);
         for (int i = 0; i < REQUESTS && !result; i++) {
@@ -102,7 +104,7 @@ int main(void) {
             llm42_request_desc ask = {.prompt = prompt, .prompt_count = LENGTH, .max_new_tokens = TOKENS};
             ask.arrival = 0.02 * i;  // seconds on the backend's clock
             ask.ignore_stop = true;
-            ask.deterministic = modes[m] == LLM42_DVR;
+            ask.deterministic = modes[m] == LLM42_MODE_DVR;
             result = llm42_engine_submit(engine, &ask, NULL, &error);
         }
         if (!result) result = llm42_engine_run(engine, &error);
@@ -110,9 +112,10 @@ int main(void) {
         int wrong = 0;
         for (int i = 1; i <= REQUESTS; i++) wrong += count_wrong(llm42_engine_request(engine, i), model->config.vocab);
         llm42_stats s = llm42_engine_stats(engine);
-        printf("%-16s%4d%7d%10d%10d%11d%9.0f%8d\n", llm42_policy_word(&how, "mode"), (int)s.passes[LLM42_FAST],
-               (int)s.passes[LLM42_FIXED], (int)s.passes[LLM42_INVARIANT], (int)s.rollbacks, (int)s.recomputed,
-               1000 * llm42_engine_now(engine), wrong);
+        const int64_t fast = s.passes[LLM42_SCHEDULE_FAST], invariant = s.passes[LLM42_SCHEDULE_INVARIANT];
+        printf("%-16s%4d%7d%10d%10d%11d%9.0f%8d\n", llm42_policy_word(&how, "mode"), (int)fast, (int)s.replay_passes,
+               (int)(invariant - s.replay_passes), (int)s.rollbacks, (int)s.recomputed, 1000 * llm42_engine_now(engine),
+               wrong);
         llm42_engine_close(engine);
     }
     if (result) fprintf(stderr, "05_backend: %s\n", error.text);

@@ -44,7 +44,7 @@ static void on_event(void *user, const llm42_event *e) {
     if (r->deterministic) check(llm42_metrics_event(&t->metrics, e), &(llm42_error){.text = "out of memory"});
     if (e->type != LLM42_EVENT_FINISHED) return;
     t->requests[r->deterministic]++;
-    t->met[r->deterministic] += r->last_token <= deadline_of(r);
+    t->met[r->deterministic] += r->last_token <= target_of(r);
     uint64_t answer = (uint64_t)r->id;
     for (int i = 0; i < r->committed; i++) answer = llm42_hash(answer ^ (uint64_t)r->tokens[i]);
     if (r->deterministic) t->answers += answer;  // in whatever order they end
@@ -84,7 +84,7 @@ int main(void) {
     uint64_t answers = 0;
     bool same = true;
     printf("%d requests, %g a second, half of them deterministic (simulated)\n", REQUESTS, PER_SECOND);
-    printf("deadline: arrival + %g ms for each token asked for\n\n", 1000 * deadline_allowance);
+    printf("deadline: arrival + %g ms for each token asked for\n\n", 1000 * target_seconds);
     printf("                     replay     latency, deterministic     deadlines met, %%\n");
     printf("planner    tokens/s  passes        P50 s      P99 s   deterministic  ordinary\n");
     for (int i = 0; planner_names[i]; i++) {
@@ -92,12 +92,12 @@ int main(void) {
         llm42_engine_desc how = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim};
         how.planner = planner_find(planner_names[i]);
         how.max_running = RUNNING;
-        how.pages = (int)(calibration->kv_tokens / 16);
+        how.kv.pages = (int)(calibration->kv_tokens / 16);
         how.on_event = on_event;
         how.event_user = &t;
         llm42_stats s = serve(&how);
         printf("%-10s %8.0f %7d %12.2f %10.2f %15.1f %9.1f\n", planner_names[i], (double)s.returned_tokens / t.end,
-               (int)s.passes[LLM42_FIXED], llm42_metrics_percentile(t.metrics.latency, 50),
+               (int)s.replay_passes, llm42_metrics_percentile(t.metrics.latency, 50),
                llm42_metrics_percentile(t.metrics.latency, 99), 100.0 * t.met[1] / t.requests[1],
                100.0 * t.met[0] / t.requests[0]);
         same = same && (i == 0 || t.answers == answers);

@@ -222,7 +222,7 @@ static inline int args_choice(const char *name, const char *value, const char *c
 
 // The words of a policy of the library.
 static inline const char *const *args_policy_words(const char *policy) {
-    const llm42_policy *p = llm42_policies();
+    const llm42_policy_words *p = llm42_policies();
     while (strcmp(p->name, policy)) p++;
     return p->word;
 }
@@ -240,7 +240,7 @@ static inline void args_policy(llm42_engine_desc *desc, const char *policy, cons
 // "bf16" or "fp32" as the library's name of it.
 static inline llm42_dtype args_dtype(const char *name, const char *value) {
     static const char *const words[] = {"bf16", "fp32", NULL};
-    return args_choice(name, value, words) == 0 ? LLM42_BF16 : LLM42_FP32;
+    return args_choice(name, value, words) == 0 ? LLM42_DTYPE_BF16 : LLM42_DTYPE_FP32;
 }
 
 // --arithmetic as the library's name of it. NULL: the backend's own.
@@ -267,11 +267,14 @@ static inline const llm42_backend *args_backend(const char *name) {
 // llm42_cuda_desc.devices for so many ranks where --devices says at most so many. 0: one for each.
 static inline int args_devices(int64_t ranks, int64_t devices) { return (int)(devices < ranks ? devices : ranks); }
 
-// The CUDA backend's desc, which has nothing but that. NULL: it is another backend.
-static inline const void *args_cuda_desc(const llm42_backend *backend, int64_t ranks, int64_t devices) {
+// A backend's own desc: the CPU's threads (0: as many as OpenMP offers), or the GPUs of CUDA.
+static inline const void *args_backend_desc(const llm42_backend *backend, int64_t threads, int64_t ranks,
+                                            int64_t devices) {
+    static llm42_cpu_desc cpu;
     static llm42_cuda_desc cuda;
+    cpu.threads = (int)threads;
     cuda.devices = args_devices(ranks, devices);
-    return strcmp(backend->name, "cuda") ? NULL : &cuda;
+    return strcmp(backend->name, "cuda") ? (const void *)&cpu : &cuda;
 }
 
 // For llm42_model_desc.on_device: synthetic weights for a GPU are made there.

@@ -152,7 +152,7 @@ static finding replay(audit *a, int at, const int32_t *ids, int count) {
             a->s.row[i] = (llm42_row){0, begin + i, ids[begin + i], sample ? LLM42_ROW_SAMPLE : 0};
         }
         llm42_pass pass = {
-            .schedule = LLM42_INVARIANT, .rows = n, .shape = n, .row = a->s.row, .seq = &seq, .out = a->s.out};
+            .schedule = LLM42_SCHEDULE_INVARIANT, .rows = n, .shape = n, .row = a->s.row, .seq = &seq, .out = a->s.out};
         scoring_run(&a->s, &pass, ids, count);
         for (int i = 0; i < n; i++)
             if (a->s.row[i].flags & LLM42_ROW_SAMPLE) compare(q, begin + i - behind, a->s.out[i], &f);
@@ -166,7 +166,7 @@ static finding replay(audit *a, int at, const int32_t *ids, int count) {
 static const float *logits_at(audit *a, const int32_t *ids, int position) {
     const llm42_seq seq = {.request = 1, .pages = a->s.pages};
     a->s.row[0] = (llm42_row){0, position, ids[position], LLM42_ROW_SAMPLE};
-    llm42_pass pass = {.schedule = LLM42_INVARIANT,
+    llm42_pass pass = {.schedule = LLM42_SCHEDULE_INVARIANT,
                        .rows = 1,
                        .shape = 1,
                        .row = a->s.row,
@@ -182,7 +182,7 @@ static bool has_token(audit *a, const int32_t *ids, int position) {
     const llm42_seq seq = {.request = 1, .pages = a->s.pages};
     const llm42_row row = {0, position, ids[position], LLM42_ROW_SAMPLE};
     const llm42_pass pass = {
-        .schedule = LLM42_INVARIANT, .rows = 1, .shape = 1, .row = &row, .seq = &seq, .out = a->s.out};
+        .schedule = LLM42_SCHEDULE_INVARIANT, .rows = 1, .shape = 1, .row = &row, .seq = &seq, .out = a->s.out};
     llm42_error error = {0};
     args_check(a->s.backend->run(a->s.state, &pass, &error), &error);
     a->rows_done++;
@@ -309,27 +309,22 @@ static void open_backend(audit *a, const llm42_model *model, const llm42_backend
         const int tokens = a->t->answer[i].prompt_count + a->t->answer[i].count;
         if (tokens > longest) longest = tokens;
     }
-    a->s = (scoring){.backend = backend, .schedule = LLM42_INVARIANT, .rows = (int)rows};
+    a->s = (scoring){.backend = backend, .schedule = LLM42_SCHEDULE_INVARIANT, .rows = (int)rows};
     a->s.desc = (llm42_backend_desc){.model = model,
-                                     .backend_desc = args_cuda_desc(backend, tensor_parallel, devices),
-                                     .compute = a->t->compute,
-                                     .arithmetic = arithmetic_of(a->t),
-                                     .logits_fp32 = a->t->logits_fp32,
-                                     .router_fp32 = a->t->router_fp32,
+                                     .backend_desc = args_backend_desc(backend, threads, tensor_parallel, devices),
+                                     .numerics.compute = a->t->compute,
+                                     .numerics.arithmetic = arithmetic_of(a->t),
+                                     .numerics.logits_fp32 = a->t->logits_fp32,
+                                     .numerics.router_fp32 = a->t->router_fp32,
                                      .tensor_parallel = (int)tensor_parallel,
-                                     .leaves = a->t->leaves,
-                                     .threads = 1,
+                                     .numerics.leaves = a->t->leaves,
                                      .max_rows = (int)rows,
                                      .max_context = longest,
                                      .pages = longest / PAGE + 1,
                                      .page_size = PAGE,
                                      .max_running = 1,
                                      .fixed_rows = (int)rows,
-                                     .schedules = 1u << LLM42_INVARIANT};
-#ifdef _OPENMP
-    a->s.desc.threads = omp_get_max_threads();
-#endif
-    if (threads) a->s.desc.threads = (int)threads;
+                                     .schedules = 1u << LLM42_SCHEDULE_INVARIANT};
     scoring_open(&a->s);
     const char *is = backend->arithmetic ? backend->arithmetic(a->s.state) : NULL;
     if (!is || strcmp(is, a->t->arithmetic) != 0)

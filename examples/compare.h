@@ -6,7 +6,7 @@
 //     film a = {0}, b = {0};
 //     pass.probe = film_take, pass.probe_user = &a;       // then run the pass, and the other one with &b
 //     comparison c;
-//     int first = film_first_difference(&a, &b, LLM42_BF16, &c);  // -1: equal to the bit
+//     int first = film_first_difference(&a, &b, LLM42_DTYPE_BF16, &c);  // -1: equal to the bit
 //     film_free(&a), film_free(&b);
 //
 // An ulp (unit in the last place) is the distance of a number to the next one of its type.
@@ -41,7 +41,7 @@ static inline double compare_ulps(float a, float b, llm42_dtype type) {
     if (bits[0] == bits[1]) return 0;
     if (!finite_bits(a) || !finite_bits(b)) return (double)INFINITY;
     for (int i = 0; i < 2; i++) place[i] = bits[i] >> 31 ? -(int64_t)(bits[i] & 0x7fffffffu) : (int64_t)bits[i];
-    return fabs((double)(place[0] - place[1])) / (type == LLM42_BF16 ? 65536.0 : 1.0);
+    return fabs((double)(place[0] - place[1])) / (type == LLM42_DTYPE_BF16 ? 65536.0 : 1.0);
 }
 
 // The root mean square of got - want, divided by that of want. If all of want is 0, it is not divided. Infinite if a
@@ -58,7 +58,7 @@ static inline double compare_row(const float *got, const float *want, int n) {
 
 // "1 ulp of bf16"
 static inline const char *ulps_text(double ulps, llm42_dtype type, char text[48]) {
-    snprintf(text, 48, "%.6g %s of %s", ulps, ulps == 1 ? "ulp" : "ulps", type == LLM42_BF16 ? "bf16" : "fp32");
+    snprintf(text, 48, "%.6g %s of %s", ulps, ulps == 1 ? "ulp" : "ulps", type == LLM42_DTYPE_BF16 ? "bf16" : "fp32");
     return text;
 }
 

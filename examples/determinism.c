@@ -66,22 +66,21 @@ static const way ways[WAYS] = {
 static const char *const way_names[] = {"nondeterministic", "dvr", "best", "paper", "invariant", "all", NULL};
 
 static llm42_engine *open_engine(study *s, const way *w, bool prefix_cache) {
-    llm42_engine_desc desc = {.model = s->model, .backend = s->backend, .prefix_cache = prefix_cache};
+    llm42_engine_desc desc = {.model = s->model, .backend = s->backend, .kv.prefix_cache = prefix_cache};
     llm42_engine *engine = NULL;
     llm42_error error = {0};
-    desc.backend_desc = args_cuda_desc(s->backend, s->tensor_parallel, s->devices);
+    desc.backend_desc = args_backend_desc(s->backend, s->threads, s->tensor_parallel, s->devices);
     desc.log = args_manifest_log;
     desc.log_user = &s->manifest;
-    desc.compute = args_dtype("--dtype", s->dtype);
-    desc.arithmetic = args_arithmetic(s->arithmetic);
-    desc.window = (int)s->window;
-    desc.group = (int)s->group;
-    desc.threads = (int)s->threads;
+    desc.numerics.compute = args_dtype("--dtype", s->dtype);
+    desc.numerics.arithmetic = args_arithmetic(s->arithmetic);
+    desc.policy.window = (int)s->window;
+    desc.policy.group = (int)s->group;
     desc.tensor_parallel = (int)s->tensor_parallel;
-    desc.leaves = (int)s->leaves;
+    desc.numerics.leaves = (int)s->leaves;
     desc.planner = planner_find(s->planner);
     desc.preset = w->preset;
-    if (!w->preset) desc.mode = LLM42_NONDETERMINISTIC;
+    if (!w->preset) desc.policy.mode = LLM42_MODE_NONDETERMINISTIC;
     desc.max_running = (int)s->requests + KINDS;
     desc.max_context = LONG_TEXT + TEXT + (int)s->tokens;
     if (desc.max_context > s->model->config.context) desc.max_context = s->model->config.context;
@@ -307,21 +306,16 @@ static void run_spans(study *s, const way *w) {
 
 // Opens the backend again, as an engine had it, for scoring.
 static scoring open_scoring(study *s, const llm42_engine_desc *d, llm42_schedule schedule) {
-    const int M = d->window * d->group;
+    const int M = d->policy.window * d->policy.group;
     scoring scorer = {.backend = d->backend, .schedule = schedule, .rows = M};
     scorer.desc = (llm42_backend_desc){.model = d->model,
                                        .backend_desc = d->backend_desc,
-                                       .compute = d->compute,
-                                       .arithmetic = d->arithmetic,
-                                       .logits_fp32 = d->logits_fp32,
-                                       .router_fp32 = d->router_fp32,
+                                       .numerics = d->numerics,
                                        .tensor_parallel = d->tensor_parallel,
-                                       .leaves = d->leaves,
-                                       .threads = d->threads,
                                        .max_rows = M > d->token_budget ? M : d->token_budget,
                                        .max_context = d->max_context,
-                                       .pages = d->pages,
-                                       .page_size = d->page_size,
+                                       .pages = d->kv.pages,
+                                       .page_size = d->kv.page_size,
                                        .max_running = d->max_running,
                                        .fixed_rows = M,
                                        .schedules = 1u << schedule,
@@ -357,8 +351,8 @@ static void run_score(study *s, const bool chosen[WAYS]) {
         llm42_engine *engine = open_engine(s, w, false);
         const llm42_engine_desc *config = llm42_engine_config(engine);
         const bool by_fixed = w->preset == LLM42_PRESET_PAPER;
-        if (!invariant.state) invariant = open_scoring(s, config, LLM42_INVARIANT);
-        if (by_fixed) fixed = open_scoring(s, config, LLM42_FIXED);
+        if (!invariant.state) invariant = open_scoring(s, config, LLM42_SCHEDULE_INVARIANT);
+        if (by_fixed) fixed = open_scoring(s, config, LLM42_SCHEDULE_FIXED);
         for (int k = 0; k < s->requests; k++) submit(s, engine, w, s->text[k], (int)arrlen(s->text[k]));
         args_run(engine);
         for (int k = 0; k < s->requests; k++) {

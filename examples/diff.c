@@ -89,7 +89,7 @@ static void set_arithmetic(side *s, const char *where, const char *value) {
 }
 static void set_schedule(side *s, const char *where, const char *value) {
     static const char *const words[] = {"fast", "fixed", "invariant", NULL};
-    s->schedule = (llm42_schedule)(LLM42_FAST + args_choice(where, value, words));
+    s->schedule = (llm42_schedule)(LLM42_SCHEDULE_FAST + args_choice(where, value, words));
 }
 static void set_rows(side *s, const char *where, const char *value) { s->rows = number(where, value, 0, MOST_ROWS); }
 static void set_leaves(side *s, const char *where, const char *value) { s->leaves = power(where, value); }
@@ -204,7 +204,7 @@ static tensor layer_tensor(const llm42_config *c, llm42_layer *l, const char *na
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (strcmp(name, all[i].name)) continue;
         if (all[i].matrix) return matrix_tensor(all[i].matrix);
-        return (tensor){(const void **)(void *)all[i].vector, NULL, LLM42_FP32, 1, all[i].n};
+        return (tensor){(const void **)(void *)all[i].vector, NULL, LLM42_DTYPE_FP32, 1, all[i].n};
     }
     return (tensor){0};
 }
@@ -219,7 +219,7 @@ static tensor find_tensor(side *s, const char *name) {
         t = matrix_tensor(name[0] == 'e' ? &m->embed : &m->head);
         if (m->embed.data == m->head.data) t.tied = name[0] == 'e' ? &m->head.data : &m->embed.data;
     } else if (!strcmp(name, "final_norm")) {
-        t = (tensor){(const void **)(void *)&m->final_norm, NULL, LLM42_FP32, 1, c->dim};
+        t = (tensor){(const void **)(void *)&m->final_norm, NULL, LLM42_DTYPE_FP32, 1, c->dim};
     } else if (sscanf(name, "layer%4d.%n", &l, &used) == 1 && used && l >= 0 && l < c->layers) {
         llm42_layer *layer = s->copies[0] = get((size_t)c->layers, sizeof *layer);
         memcpy(layer, m->layer, sizeof *layer * (size_t)c->layers);
@@ -240,7 +240,7 @@ static tensor find_tensor(side *s, const char *name) {
 static float value_at(const void *data, llm42_dtype type, size_t index) {
     uint32_t bits;
     float x;
-    if (type == LLM42_BF16) bits = (uint32_t)((const uint16_t *)data)[index] << 16;
+    if (type == LLM42_DTYPE_BF16) bits = (uint32_t)((const uint16_t *)data)[index] << 16;
     else memcpy(&bits, (const char *)data + 4 * index, 4);
     memcpy(&x, &bits, sizeof x);
     return x;
@@ -255,7 +255,7 @@ static void flip_bit(side *s) {
     snprintf(name, sizeof name, "%.*s", (int)(colon - s->flip), s->flip);
     const tensor t = find_tensor(s, name);
     if (!t.data) args_fail(2, "%s: the model has no tensor %s, as layer0.q would be (try --help)", where, name);
-    const size_t size = t.type == LLM42_BF16 ? 2 : 4, count = (size_t)t.n * (size_t)t.k;
+    const size_t size = t.type == LLM42_DTYPE_BF16 ? 2 : 4, count = (size_t)t.n * (size_t)t.k;
     snprintf(where, sizeof where, "%s: flip: index", s->option);
     const size_t index = (size_t)args_int(where, colon + 1, second, 0, (int64_t)count - 1);
     snprintf(where, sizeof where, "%s: flip: bit", s->option);
@@ -320,7 +320,7 @@ static void run_pass(side *s, void *state, const llm42_seq *seq, const int32_t *
     for (int i = count; i < rows; i++)
         row[i] = (llm42_row){i - count + 1, 0, (int32_t)(((int64_t)i * i * 7 + 31 * i + 3) % vocab), LLM42_ROW_SAMPLE};
     s->film.rows = count;
-    const llm42_pass pass = {.schedule = compared ? s->schedule : LLM42_INVARIANT,
+    const llm42_pass pass = {.schedule = compared ? s->schedule : LLM42_SCHEDULE_INVARIANT,
                              .rows = rows,
                              .shape = rows,
                              .row = row,
@@ -344,21 +344,20 @@ static void run_side(side *s, const int32_t *ids, int count, args_manifest *mani
     for (int i = 0; i < pages + others; i++) page[i] = i;
     for (int i = 0; i <= others; i++) seq[i] = (llm42_seq){.request = i + 1, .pages = page + (i ? pages + i - 1 : 0)};
     const llm42_backend_desc desc = {.model = &s->model,
-                                     .backend_desc = args_cuda_desc(s->backend, s->ranks, s->devices),
-                                     .compute = s->compute,
-                                     .arithmetic = s->arithmetic,
-                                     .logits_fp32 = s->compute == LLM42_FP32,
-                                     .router_fp32 = s->compute == LLM42_FP32,
+                                     .backend_desc = args_backend_desc(s->backend, threads, s->ranks, s->devices),
+                                     .numerics.compute = s->compute,
+                                     .numerics.arithmetic = s->arithmetic,
+                                     .numerics.logits_fp32 = s->compute == LLM42_DTYPE_FP32,
+                                     .numerics.router_fp32 = s->compute == LLM42_DTYPE_FP32,
                                      .tensor_parallel = s->ranks,
-                                     .leaves = s->leaves,
-                                     .threads = (int)threads,
+                                     .numerics.leaves = s->leaves,
                                      .max_rows = s->rows,
                                      .max_context = count,
                                      .pages = pages + others,
                                      .page_size = PAGE,
                                      .max_running = 1 + others,
                                      .fixed_rows = s->rows,
-                                     .schedules = 1u << s->schedule | (prompt ? 1u << LLM42_INVARIANT : 0),
+                                     .schedules = 1u << s->schedule | (prompt ? 1u << LLM42_SCHEDULE_INVARIANT : 0),
                                      .log = args_manifest_log,
                                      .log_user = manifest};
     check(s->option, s->backend->open(&state, &desc, &error), &error);
@@ -433,7 +432,7 @@ static void print_grid(const report *r, const char *title, double (*value)(const
 }
 
 static void print_value(const report *r, const char *who, float x) {
-    if (r->unit == LLM42_BF16 && !(float_bits(x) & 0xffffu))
+    if (r->unit == LLM42_DTYPE_BF16 && !(float_bits(x) & 0xffffu))
         printf("  %s  %-16.9g bits %04x\n", who, (double)x, float_bits(x) >> 16);
     else printf("  %s  %-16.9g bits %08x\n", who, (double)x, float_bits(x));
 }
@@ -516,10 +515,10 @@ static void print_report(const report *r) {
     printf("\nHow it goes on. A dot: equal to the bit.\n");
     snprintf(title, sizeof title, "Largest distance of two values, in %s", r->ulps);
     print_grid(r, title, ulps_of);
-    for (int i = 0; i < r->operators; i++) far |= r->unit == LLM42_BF16 && r->of[i].ulps >= 1e4;
+    for (int i = 0; i < r->operators; i++) far |= r->unit == LLM42_DTYPE_BF16 && r->of[i].ulps >= 1e4;
     if (far) printf("Values near 0 that change their sign are tens of thousands of ulps apart.\n");
     print_grid(r, "Values that differ", differing_of);
-    if (r->unit == LLM42_BF16)
+    if (r->unit == LLM42_DTYPE_BF16)
         print_grid(r, "Largest difference of a row, in % of the row (root mean squares)", percent_of);
     else print_grid(r, "Largest difference of a row, in millionths of the row (root mean squares)", millionths_of);
     print_likely(r);
@@ -554,7 +553,7 @@ static void write_tsv(const report *r, int count, const char *const own[2], cons
     fprintf(file,
             "# ulps_of: %s\n# layer: -1 is outside the layers\n# relative_pct: the root mean square of a row's "
             "differences, in %% of that of the row in a; the largest over the rows\n",
-            r->unit == LLM42_BF16 ? "bf16" : "fp32");
+            r->unit == LLM42_DTYPE_BF16 ? "bf16" : "fp32");
     fprintf(file, "layer\toperator\trows\tvalues\tdiffering\tlargest_ulps\trelative_pct\n");
     for (int i = 0; i < r->operators; i++) {
         const shot *s = &a.film.shots[i];
@@ -661,9 +660,11 @@ int main(int argc, char **argv) {
     run_side(&a, ids, count, &manifest);
     run_side(&b, ids, count, &manifest);
 
-    report r = {
-        .unit = a.compute == LLM42_BF16 || b.compute == LLM42_BF16 ? LLM42_BF16 : LLM42_FP32, .ids = ids, .first = -1};
-    r.ulps = r.unit == LLM42_BF16 ? "ulps of bf16" : "ulps of fp32";
+    report r = {.unit = a.compute == LLM42_DTYPE_BF16 || b.compute == LLM42_DTYPE_BF16 ? LLM42_DTYPE_BF16
+                                                                                       : LLM42_DTYPE_FP32,
+                .ids = ids,
+                .first = -1};
+    r.ulps = r.unit == LLM42_DTYPE_BF16 ? "ulps of bf16" : "ulps of fp32";
     r.operators = (int)arrlen(a.film.shots);
     if (r.operators != (int)arrlen(b.film.shots)) args_fail(2, "-b: it has another number of operators than -a");
     r.of = get((size_t)r.operators, sizeof *r.of);

@@ -146,8 +146,8 @@ static void print_stats(llm42_engine *engine, double seconds) {
     fprintf(stderr,
             "passes: %" PRId64 " FAST, %" PRId64 " INVARIANT, %" PRId64 " FIXED; windows verified: %" PRId64
             ", rollbacks: %" PRId64 ", %.2f%% recomputed\n",
-            st.passes[LLM42_FAST], st.passes[LLM42_INVARIANT], st.passes[LLM42_FIXED], st.verifications, st.rollbacks,
-            percent);
+            st.passes[LLM42_SCHEDULE_FAST], st.passes[LLM42_SCHEDULE_INVARIANT], st.passes[LLM42_SCHEDULE_FIXED],
+            st.verifications, st.rollbacks, percent);
 }
 
 static void submit_samples(llm42_engine *engine, const int32_t *ids) {
@@ -194,16 +194,15 @@ int main(int argc, char **argv) {
 
     llm42_engine_desc desc = {.model = model,
                               .backend = table,
-                              .backend_desc = args_cuda_desc(table, tensor_parallel, devices),
+                              .backend_desc = args_backend_desc(table, threads, tensor_parallel, devices),
                               .planner = planner_find(planner),
-                              .compute = compute,
-                              .arithmetic = args_arithmetic(arithmetic),
+                              .numerics.compute = compute,
+                              .numerics.arithmetic = args_arithmetic(arithmetic),
                               .tensor_parallel = (int)tensor_parallel,
-                              .leaves = (int)leaves,
-                              .threads = (int)threads,
+                              .numerics.leaves = (int)leaves,
                               .max_running = samples < 32 ? (int)samples : 32,
-                              .window = (int)window,
-                              .group = (int)group,
+                              .policy.window = (int)window,
+                              .policy.group = (int)group,
                               .on_event = on_event,
                               .log = args_manifest_log,
                               .log_user = &manifest};

@@ -66,7 +66,7 @@ static void watch_row(demo *d, lane *l, const llm42_pass *pass, int row) {
     int32_t token = pass->out[row].token;
     float *kept = l->fast + (size_t)(index % d->ring) * (size_t)vocab;
     const float *logits = pass->logits + (size_t)row * (size_t)vocab;
-    bool replay = pass->schedule != LLM42_FAST;
+    bool replay = pass->schedule != LLM42_SCHEDULE_FAST;
     const item *candidate = replay ? candidate_at(l, index) : NULL;
     if (replay) arrput(l->output, token);
     if (!candidate) {
@@ -148,7 +148,7 @@ static void record_pass(demo *d, const llm42_engine *engine) {
     bool dropped = false;
     for (int i = first_window(d, passes(d) + 1); i < (int)arrlen(d->windows); i++) dropped |= d->windows[i].dropped > 0;
     int replay = !d->event.windows ? PROMPT_PASS : dropped ? ROLLBACK_PASS : REPLAY_PASS;
-    frame new = {.kind = d->event.schedule == LLM42_FAST ? FAST_PASS : replay,
+    frame new = {.kind = d->event.schedule == LLM42_SCHEDULE_FAST ? FAST_PASS : replay,
                  .windows = (int)arrlen(d->windows),
                  .event = d->event,
                  .stats = llm42_engine_stats(engine)};
@@ -167,15 +167,16 @@ static llm42_engine *open_engine(demo *d, bool watch) {
     llm42_engine *engine = NULL;
     llm42_error error = {0};
     desc.model = d->model;
-    desc.window = (int)d->window;
-    desc.group = (int)d->group;
+    desc.policy.window = (int)d->window;
+    desc.policy.group = (int)d->group;
     desc.token_budget = d->budget;
-    if (desc.chunked_prefill == LLM42_CHUNKED_OFF) desc.max_context = d->longest;
+    if (desc.policy.chunked_prefill == LLM42_CHUNKED_OFF) desc.max_context = d->longest;
     desc.max_running = MAX_LANES;
-    desc.inject_rate = d->inject;
-    desc.inject_seed = (uint64_t)d->seed;
+    desc.experiment.inject_rate = d->inject;
+    desc.experiment.inject_seed = (uint64_t)d->seed;
     bool small = d->model->mapped_bytes + d->model->copied_bytes < 16 << 20;  // too little work to share
-    desc.threads = d->threads ? (int)d->threads : small;
+    const llm42_cpu_desc cpu = {.threads = d->threads ? (int)d->threads : small};
+    desc.backend_desc = &cpu;
     if (watch) {
         watched = *llm42_backend_cpu();
         watched.run = watch_run;
@@ -235,7 +236,7 @@ static void report_counts(const demo *d, const screen *s) {
     for (int i = 0; i < (int)arrlen(d->windows); i++) held += d->windows[i].agreed;
     printf("\n");
     say(s, STRONG, 0, "What happened");
-    const bool fixed = d->how.verifier == LLM42_VERIFIER_FIXED;
+    const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
     say(s, PLAIN, 11, "passes     %d fast, %d replay (%d with a rollback), %d %s", kinds[FAST_PASS],
         kinds[REPLAY_PASS] + kinds[ROLLBACK_PASS], kinds[ROLLBACK_PASS], kinds[PROMPT_PASS],
         fixed ? "for deterministic prompts" : "more in INVARIANT schedule");
@@ -352,7 +353,7 @@ static void open_demo(demo *d) {
         if (tokens > d->longest) d->longest = tokens;
     }
     if (d->longest > d->model->config.context) d->longest = d->model->config.context;
-    bool whole = d->how.chunked_prefill == LLM42_CHUNKED_OFF;  // a prompt must fit into a pass
+    bool whole = d->how.policy.chunked_prefill == LLM42_CHUNKED_OFF;  // a prompt must fit into a pass
     d->budget = whole && d->longest > BUDGET ? d->longest : BUDGET;
     arrsetlen(d->logits, vocab * (rows > (size_t)d->budget ? rows : (size_t)d->budget));
 }

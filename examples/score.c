@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
     llm42_dtype compute = args_dtype("--dtype", dtype);
     const llm42_backend *backend = args_backend(name);
     static const char *const schedules[] = {"fast", "fixed", "invariant", NULL};
-    llm42_schedule schedule = (llm42_schedule)(LLM42_FAST + args_choice("--schedule", how, schedules));
+    llm42_schedule schedule = (llm42_schedule)(LLM42_SCHEDULE_FAST + args_choice("--schedule", how, schedules));
     char found[4096];
     model_path = args_find(model_path, found);
     if (text && ids_text) args_fail(2, "--ids and --text exclude each other");
@@ -106,13 +106,12 @@ int main(int argc, char **argv) {
 
     scoring s = {.backend = backend, .schedule = schedule, .rows = (int)rows};
     s.desc = (llm42_backend_desc){.model = model,
-                                  .backend_desc = args_cuda_desc(backend, tensor_parallel, devices),
-                                  .compute = compute,
-                                  .arithmetic = args_arithmetic(arithmetic),
-                                  .logits_fp32 = compute == LLM42_FP32,
+                                  .backend_desc = args_backend_desc(backend, threads, tensor_parallel, devices),
+                                  .numerics.compute = compute,
+                                  .numerics.arithmetic = args_arithmetic(arithmetic),
+                                  .numerics.logits_fp32 = compute == LLM42_DTYPE_FP32,
                                   .tensor_parallel = (int)tensor_parallel,
-                                  .leaves = (int)leaves,
-                                  .threads = 1,
+                                  .numerics.leaves = (int)leaves,
                                   .max_rows = (int)rows,
                                   .max_context = count,
                                   .pages = count / PAGE + 1,
@@ -124,11 +123,7 @@ int main(int argc, char **argv) {
     // order of sums of a large pass may depend on them.
     int longest = model->config.context < CONTEXT ? model->config.context : CONTEXT;
     if (longest < prompt) longest = (int)prompt;
-    if (schedule == LLM42_FIXED && prompt && s.desc.max_rows < longest) s.desc.max_rows = longest;
-#ifdef _OPENMP
-    s.desc.threads = omp_get_max_threads();
-#endif
-    if (threads) s.desc.threads = (int)threads;
+    if (schedule == LLM42_SCHEDULE_FIXED && prompt && s.desc.max_rows < longest) s.desc.max_rows = longest;
     scoring_open(&s);
     score(&s, ids, count);
     scoring_close(&s);

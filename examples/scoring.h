@@ -76,7 +76,7 @@ static inline bool scoring_run(const scoring *s, const llm42_pass *pass, const i
 static inline int scoring_text(const scoring *s, const int32_t *ids, int count, int prompt, float *logprob) {
     const size_t vocab = (size_t)s->desc.model->config.vocab;
     const llm42_seq seq = {.request = 1, .pages = s->pages};
-    const bool fixed = s->schedule == LLM42_FIXED;
+    const bool fixed = s->schedule == LLM42_SCHEDULE_FIXED;
     int rows = 0;
     for (int begin = 0; begin < count; begin += rows) {
         const bool alone = fixed && begin < prompt;

@@ -111,8 +111,8 @@ static void resolve(settings *s) {
     llm42_preset_apply(&policies);
     s->served_window = s->window, s->served_group = s->group;
     bool passes = s->calibrate || s->margins;
-    if (!s->window) s->window = passes ? CALIBRATION_W : policies.window;
-    if (!s->group) s->group = passes ? CALIBRATION_G : policies.group;
+    if (!s->window) s->window = passes ? CALIBRATION_W : policies.policy.window;
+    if (!s->group) s->group = passes ? CALIBRATION_G : policies.policy.group;
     if (cuda) check_workload(s);
     if (!cuda && (s->offered || s->in_norm || s->algorithm_file))
         args_fail(2, "--offered, --in-norm, --algorithm-file: only with --backend cuda");
@@ -234,7 +234,10 @@ int main(int argc, char **argv) {
     b.cuda_desc = (llm42_cuda_desc){.algorithm_file = b.set.algorithm_file,
                                     .devices = args_devices(b.set.tensor_parallel, b.set.devices),
                                     .fast = b.set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
-                                    .exchange = b.set.in_norm ? LLM42_CUDA_PEER_IN_NORM : LLM42_CUDA_PEER};
+                                    .exchange = b.set.in_norm ? LLM42__CUDA_EXCHANGE_IN_NORM
+                                                              : LLM42_CUDA_EXCHANGE_PEER};
+    b.cpu_desc.threads = (int)b.set.threads;
+    b.backend_desc = b.cuda ? (const void *)&b.cuda_desc : &b.cpu_desc;
     char found[4096];
     llm42_model_desc desc = {.path = args_find(b.set.model, found),
                              .on_device = args_on_device(b.set.model, b.backend)};

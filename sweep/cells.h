@@ -171,17 +171,17 @@ static inline void axis_parse(grid *g, axis_name which, const char *list) {
 // Does the axis mean anything under these values? Without verification few do, and only simulated INVARIANT passes are
 // slowed down. A fleet that sets replicas apart can have batch-invariant passes in these only, and then the share of
 // deterministic requests matters.
-static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill prefill, llm42_verifier verifier,
+static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill prefill, llm42_replay verifier,
                                 fleet_router router, backend_name backend) {
-    bool verified = mode != LLM42_NONDETERMINISTIC && mode != LLM42_BATCH_INVARIANT;
-    bool rows = prefill == LLM42_PREFILL_INVARIANT || verifier == LLM42_VERIFIER_INVARIANT || mode == LLM42_HYBRID;
-    bool invariant = mode == LLM42_BATCH_INVARIANT || (verified && rows);
+    bool verified = mode != LLM42_MODE_NONDETERMINISTIC && mode != LLM42_MODE_BATCH_INVARIANT;
+    bool rows = prefill == LLM42_PREFILL_INVARIANT || verifier == LLM42_REPLAY_INVARIANT || mode == LLM42_MODE_HYBRID;
+    bool invariant = mode == LLM42_MODE_BATCH_INVARIANT || (verified && rows);
     switch (which) {
     case REPLICAS:
     case ROUTER: return true;
-    case APART: return mode != LLM42_NONDETERMINISTIC && router == DETERMINISTIC_APART;
-    case VERIFIER: return mode == LLM42_DVR;
-    case RATIO: return verified || (mode == LLM42_BATCH_INVARIANT && router == DETERMINISTIC_APART);
+    case APART: return mode != LLM42_MODE_NONDETERMINISTIC && router == DETERMINISTIC_APART;
+    case VERIFIER: return mode == LLM42_MODE_DVR;
+    case RATIO: return verified || (mode == LLM42_MODE_BATCH_INVARIANT && router == DETERMINISTIC_APART);
     case PRESET:
     case MODE:
     case PLANNER:
@@ -212,7 +212,7 @@ static inline void grid_presets(grid *g) {
         for (int a = 0; a < AXES; a++) {
             char text[16];
             if (strcmp(axes[a].list, "preset")) continue;
-            snprintf(text, sizeof text, "%d", a == WINDOW ? desc.window : desc.group);
+            snprintf(text, sizeof text, "%d", a == WINDOW ? desc.policy.window : desc.policy.group);
             g->of_preset[p][a] = value_parse((axis_name)a, axes[a].name,
                                              axes[a].policy ? llm42_policy_word(&desc, axes[a].name) : text);
         }
@@ -233,7 +233,7 @@ static inline void grid_make(grid *g, backend_name backend, bool fleet) {
         // Word i of a policy stands for value i + 1.
         llm42_mode mode = (llm42_mode)(cell_value(g, &c, MODE)->word + 1);
         llm42_prefill prefill = (llm42_prefill)(cell_value(g, &c, PREFILL)->word + 1);
-        llm42_verifier verifier = (llm42_verifier)(cell_value(g, &c, VERIFIER)->word + 1);
+        llm42_replay verifier = (llm42_replay)(cell_value(g, &c, VERIFIER)->word + 1);
         fleet_router router = (fleet_router)g->values[ROUTER][c.at[ROUTER]].word;
         cell now = c;
         bool first = true;  // of the cells that differ only in what means nothing

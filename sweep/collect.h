@@ -206,8 +206,8 @@ static inline bool collect_figures(collector *c, const llm42_stats *s, metrics *
     m->recompute_pct = 100 * ratio_of((double)s->recomputed, (double)s->returned_tokens);
     m->rollbacks_per_request = ratio_of((double)s->rollbacks, (double)marked);
     m->preemptions = (double)s->preemptions;
-    m->passes_fast = (double)s->passes[LLM42_FAST], m->passes_fixed = (double)s->passes[LLM42_FIXED];
-    m->passes_invariant = (double)s->passes[LLM42_INVARIANT];
+    m->passes_fast = (double)s->passes[LLM42_SCHEDULE_FAST], m->passes_fixed = (double)s->passes[LLM42_SCHEDULE_FIXED];
+    m->passes_invariant = (double)s->passes[LLM42_SCHEDULE_INVARIANT];
     m->replay_busy_pct = 100 * ratio_of(s->replay_busy, busy);
     m->running_mean = ratio_of(c->running.area, m->duration_s);
     return true;

@@ -182,7 +182,7 @@ static inline void number_text(char *text, size_t size, double number) {
 // The words of one of the library's policies, NULL-terminated. Word i stands for value i + 1. The name must be one of
 // llm42_policies().
 static inline const char *const *policy_words(const char *policy) {
-    const llm42_policy *p = llm42_policies();
+    const llm42_policy_words *p = llm42_policies();
     while (strcmp(p->name, policy) != 0) p++;
     return p->word;
 }
@@ -200,9 +200,10 @@ enum { COST_TABLES = 6 };
 static const struct {
     llm42_schedule schedule;
     llm42_kind kind;
-} cost_tables[COST_TABLES] = {{LLM42_FAST, LLM42_KIND_DECODE},      {LLM42_FAST, LLM42_KIND_PROMPT},
-                              {LLM42_FIXED, LLM42_KIND_WINDOW},     {LLM42_FIXED, LLM42_KIND_PROMPT},
-                              {LLM42_INVARIANT, LLM42_KIND_DECODE}, {LLM42_INVARIANT, LLM42_KIND_PROMPT}};
+} cost_tables[COST_TABLES] = {
+    {LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE},      {LLM42_SCHEDULE_FAST, LLM42_KIND_PROMPT},
+    {LLM42_SCHEDULE_FIXED, LLM42_KIND_WINDOW},     {LLM42_SCHEDULE_FIXED, LLM42_KIND_PROMPT},
+    {LLM42_SCHEDULE_INVARIANT, LLM42_KIND_DECODE}, {LLM42_SCHEDULE_INVARIANT, LLM42_KIND_PROMPT}};
 
 // The parts of a calibration that are the same in all: its first line, the names of its columns, the line that begins
 // table t of so many rows, and its last line. A reader refuses a file that lacks any of them.

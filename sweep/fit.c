@@ -194,7 +194,7 @@ static void add_target(fit *f, group *g, const run *r, size_t field, const char 
     double value;
     bool zero = points && llm42_number(published, published + strlen(published), &value) && value == 0;
     *t = (target){g->runs - 1, field, zero ? 0 : number(f, published), points, ""};
-    if (r->mode == LLM42_DVR)
+    if (r->mode == LLM42_MODE_DVR)
         snprintf(t->name, sizeof t->name, "%s %s, %g%% deterministic, W=%d G=%d", r->workload, r->qps, 100 * r->ratio,
                  r->window, r->group);
     else snprintf(t->name, sizeof t->name, "%s %s, %s", r->workload, r->qps, policy_words("mode")[r->mode - 1]);
@@ -204,7 +204,7 @@ static void read_throughput(fit *f, char **field) {
     bool invariant = !strcmp(field[0], "global_det");
     if (!invariant && strcmp(field[0], "non_det")) return;
     run r = {.qps = "offline",
-             .mode = invariant ? LLM42_BATCH_INVARIANT : LLM42_NONDETERMINISTIC,
+             .mode = invariant ? LLM42_MODE_BATCH_INVARIANT : LLM42_MODE_NONDETERMINISTIC,
              .requests = whole(f, field[1], 100000)};
     snprintf(r.workload, sizeof r.workload, "fixed:1024x512");
     if (!f->set.fixed_lengths) snprintf(r.workload, sizeof r.workload, "sglang:1024x512x%d", r.requests);
@@ -223,7 +223,7 @@ static void workload_of(const fit *f, const char *name, char *spec, size_t size)
 // Fig. 10: its batch-invariant runs, which stand there once for each window.
 static void read_offline(fit *f, char **field) {
     if (strcmp(field[2], "global_det") || strcmp(field[1], "ws_64_bs_8")) return;
-    run r = {.qps = "offline", .mode = LLM42_BATCH_INVARIANT, .requests = REQUESTS};
+    run r = {.qps = "offline", .mode = LLM42_MODE_BATCH_INVARIANT, .requests = REQUESTS};
     workload_of(f, field[0], r.workload, sizeof r.workload);
     add_target(f, &f->invariant, &r, offsetof(metrics, total_tok_per_s), field[3], false);
 }
@@ -233,7 +233,7 @@ static void read_online(fit *f, char **field) {
     run r = {.workload = "sharegpt-served", .qps = "12", .requests = REQUESTS, .window = 64, .group = 8};
     const char *share = strchr(field[0], '@');
     bool invariant = !strcmp(field[0], "SGLang deterministic");
-    r.mode = share ? LLM42_DVR : invariant ? LLM42_BATCH_INVARIANT : LLM42_NONDETERMINISTIC;
+    r.mode = share ? LLM42_MODE_DVR : invariant ? LLM42_MODE_BATCH_INVARIANT : LLM42_MODE_NONDETERMINISTIC;
     if (share) r.ratio = strtod(share + 1, NULL) / 100;
     static const size_t fields[8] = {offsetof(metrics, ttft_p50_s), offsetof(metrics, ttft_p75_s),
                                      offsetof(metrics, ttft_p90_s), offsetof(metrics, ttft_p99_s),
@@ -245,13 +245,13 @@ static void read_online(fit *f, char **field) {
 }
 
 static void read_recompute(fit *f, char **field) {
-    run r = {.workload = "sharegpt-served", .qps = "12", .mode = LLM42_DVR, .requests = REQUESTS, .ratio = 1};
+    run r = {.workload = "sharegpt-served", .qps = "12", .mode = LLM42_MODE_DVR, .requests = REQUESTS, .ratio = 1};
     r.group = whole(f, field[0], 1024), r.window = whole(f, field[1], 1024);
     add_target(f, &f->flips, &r, offsetof(metrics, recompute_pct), field[2], true);
 }
 
 static void read_rollbacks(fit *f, char **field) {
-    run r = {.qps = "offline", .mode = LLM42_DVR, .requests = REQUESTS, .ratio = 1, .window = 64, .group = 8};
+    run r = {.qps = "offline", .mode = LLM42_MODE_DVR, .requests = REQUESTS, .ratio = 1, .window = 64, .group = 8};
     if (number(f, field[1]) != 1) return;
     workload_of(f, field[0], r.workload, sizeof r.workload);
     add_target(f, &f->flips, &r, offsetof(metrics, recompute_pct), field[4], true);
@@ -299,7 +299,7 @@ static double decode_ms(const fit *f, double rows, double context) {
 // Times of one table of the calibration.
 static double model_ms(const fit *f, llm42_schedule schedule, llm42_kind kind, double rows, double context) {
     bool decode = kind == LLM42_KIND_DECODE;
-    if (schedule != LLM42_INVARIANT) return decode ? decode_ms(f, rows, context) : pass_ms(f, rows, context);
+    if (schedule != LLM42_SCHEDULE_INVARIANT) return decode ? decode_ms(f, rows, context) : pass_ms(f, rows, context);
     double least = f->invariant_base_ms - f->invariant_fall_ms * fmin(log2(rows), 7);
     if (decode) return fmax(least, decode_ms(f, rows, context) + rows * f->invariant_row_ms);
     return fmax(f->invariant_prompt_ms, f->invariant_prompt * pass_ms(f, rows, context));
@@ -392,15 +392,14 @@ static bool serve_run(const fit *f, const llm42_calibration *calibration, const 
                                     .backend = llm42_backend_sim(),
                                     .backend_desc = &sim,
                                     .preset = LLM42_PRESET_PAPER,
-                                    .mode = r->mode,
-                                    .threads = 1,
+                                    .policy.mode = r->mode,
                                     .max_context = longest,
                                     .max_running = RUNNING,
                                     .token_budget = budget,
-                                    .pages = (int)(kv_tokens / 16),
-                                    .window = r->mode == LLM42_DVR ? r->window : 0,
-                                    .group = r->mode == LLM42_DVR ? r->group : 0,
-                                    .admission_reserve = 0.7};
+                                    .kv.pages = (int)(kv_tokens / 16),
+                                    .policy.window = r->mode == LLM42_MODE_DVR ? r->window : 0,
+                                    .policy.group = r->mode == LLM42_MODE_DVR ? r->group : 0,
+                                    .kv.admission_reserve = 0.7};
     serving v = {.s = &plan, .submit_late = true};
     bool good = !serving_open(&v, desc, r->qps, seed, r->ratio, error) && !serve(&v, error) &&
                 !serving_figures(&v, m, error);

@@ -23,7 +23,7 @@ typedef struct way {
     bool same;    // one result is promised whatever the ranks and the batch
 } way;
 static const way ways[] = {
-    {"nondeterministic", LLM42_PRESET_DVR, LLM42_NONDETERMINISTIC, false, false},
+    {"nondeterministic", LLM42_PRESET_DVR, LLM42_MODE_NONDETERMINISTIC, false, false},
     {"paper", LLM42_PRESET_PAPER, LLM42_MODE_DEFAULT, false, false},
     {"invariant", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, false, false},
     {"invariant, leaves", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, true, true},
@@ -57,15 +57,14 @@ typedef struct study {
 static llm42_engine_desc engine_desc(study *s, const way *w, int ranks, int batch) {
     return (llm42_engine_desc){.model = s->model,
                                .backend = s->backend,
-                               .backend_desc = args_cuda_desc(s->backend, ranks, s->devices),
+                               .backend_desc = args_backend_desc(s->backend, s->threads, ranks, s->devices),
                                .preset = w->preset,
-                               .mode = w->mode,
+                               .policy.mode = w->mode,
                                .tensor_parallel = ranks,
-                               .leaves = w->leaves ? (int)s->leaves : 1,
-                               .threads = (int)s->threads,
+                               .numerics.leaves = w->leaves ? (int)s->leaves : 1,
                                .max_running = batch,
                                .max_context = (int)(s->prompt_tokens + s->tokens),
-                               .page_size = PAGE,
+                               .kv.page_size = PAGE,
                                .log = args_manifest_log,
                                .log_user = &s->manifest};
 }
@@ -107,7 +106,7 @@ static void serve(study *s, const way *w, int ranks, int batch, answer *out) {
         llm42_request_desc r = {.prompt = s->prompt[i], .prompt_count = (int)arrlen(s->prompt[i]), .ignore_stop = true};
         r.max_new_tokens = (int)s->tokens;
         r.sampling.temperature = s->temperature;
-        r.deterministic = w->mode != LLM42_NONDETERMINISTIC;
+        r.deterministic = w->mode != LLM42_MODE_NONDETERMINISTIC;
         args_check(llm42_engine_submit(engine, &r, NULL, &error), &error);
     }
     args_run(engine);
@@ -166,19 +165,18 @@ static spread spread_of(const study *s, answer *const *answers, int configuratio
 static scored score(study *s, const way *w, const answer *answers) {
     const llm42_engine_desc desc = engine_desc(s, w, 1, 1);
     scored d = {0};
-    scoring scorer = {.backend = s->backend, .schedule = LLM42_INVARIANT, .rows = 64};
+    scoring scorer = {.backend = s->backend, .schedule = LLM42_SCHEDULE_INVARIANT, .rows = 64};
     scorer.desc = (llm42_backend_desc){.model = s->model,
                                        .backend_desc = desc.backend_desc,
-                                       .compute = LLM42_BF16,
+                                       .numerics.compute = LLM42_DTYPE_BF16,
                                        .tensor_parallel = 1,
-                                       .leaves = desc.leaves,
-                                       .threads = (int)s->threads,
+                                       .numerics.leaves = desc.numerics.leaves,
                                        .max_rows = 64,
                                        .max_context = desc.max_context,
                                        .pages = desc.max_context / PAGE + 1,
                                        .page_size = PAGE,
                                        .max_running = 1,
-                                       .schedules = 1u << LLM42_INVARIANT,
+                                       .schedules = 1u << LLM42_SCHEDULE_INVARIANT,
                                        .log = args_manifest_log,
                                        .log_user = &s->manifest};
     scoring_open(&scorer);

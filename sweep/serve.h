@@ -46,7 +46,7 @@ struct serving {
 // KV pages of a device's pool: kv_gb GiB, or less where max_running whole contexts take less, but at least one context.
 static inline int64_t serve_pages(const serve_plan *s, int64_t page_size, double kv_gb) {
     int64_t request = (s->max_context + page_size - 1) / page_size;
-    double page_bytes = (double)llm42_kv_token_bytes(&s->model->config, LLM42_BF16) * (double)page_size;
+    double page_bytes = (double)llm42_kv_token_bytes(&s->model->config, LLM42_DTYPE_BF16) * (double)page_size;
     int64_t pages = (int64_t)fmin(kv_gb * 1073741824.0 / page_bytes, (double)request * s->max_running);
     return pages < request ? request : pages;
 }
@@ -116,7 +116,9 @@ static inline llm42_result serving_begin(serving *v, const char *qps, uint64_t s
 // where requests differ in that.
 static inline llm42_result serving_open(serving *v, llm42_engine_desc desc, const char *qps, uint64_t seed,
                                         double ratio, llm42_error *error) {
-    v->ratio = desc.mode == LLM42_NONDETERMINISTIC ? 0 : desc.mode == LLM42_BATCH_INVARIANT ? 1 : ratio;
+    v->ratio = desc.policy.mode == LLM42_MODE_NONDETERMINISTIC  ? 0
+               : desc.policy.mode == LLM42_MODE_BATCH_INVARIANT ? 1
+                                                                : ratio;
     TRY(serving_begin(v, qps, seed, error));
     desc.on_event = collect_event;
     desc.event_user = &v->collected;
@@ -215,7 +217,7 @@ static inline llm42_result prompts_make(prompt_set *p, const serve_plan *s, llm4
                                         llm42_error *error) {
     workload load;
     llm42_engine *engine = NULL;
-    desc.mode = LLM42_BATCH_INVARIANT, desc.max_context = s->max_context, desc.max_running = s->max_running;
+    desc.policy.mode = LLM42_MODE_BATCH_INVARIANT, desc.max_context = s->max_context, desc.max_running = s->max_running;
     TRY(workload_open(&load, s->workload, "offline", p->seed, error));
     llm42_result result = s->clipped ? workload_clip(&load, s->max_context, error) : LLM42_OK;
     if (!result) result = llm42_engine_open(&engine, &desc, error);

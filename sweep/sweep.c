@@ -30,7 +30,7 @@ typedef struct settings {
     const char *algorithm_file, *prompts;
     int64_t devices;
     const char *list[AXES];
-    int64_t requests, threads, max_running, kv_tokens, page_size, token_budget, deadline, look_ahead;
+    int64_t requests, threads, max_running, kv_tokens, page_size, token_budget, deadline;
     int64_t max_context, pages, warm_up;
     double admission_reserve, flip_scale, kv_gb, seconds, trace_speed;
     bool prefix_cache, no_flips, offered, in_norm, list_only, quiet, timing;
@@ -118,25 +118,23 @@ static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
                               .backend = s->backend,
                               .planner = planner_find(cell_text(g, c, PLANNER)),
                               .tensor_parallel = (int)cell_number(g, c, TENSOR_PARALLEL, 1),
-                              .leaves = (int)cell_number(g, c, LEAVES, 1),
-                              .threads = s->sim ? 1 : (int)s->set.threads,
+                              .numerics.leaves = (int)cell_number(g, c, LEAVES, 1),
                               .max_context = s->plan.max_context,
                               .max_running = s->plan.max_running,
-                              .page_size = (int)s->set.page_size,
-                              .pages = engine_pages(s),
-                              .window = (int)cell_number(g, c, WINDOW, 0),
-                              .group = (int)cell_number(g, c, GROUP, 0),
-                              .deadline = (int)s->set.deadline,
-                              .look_ahead = (int)s->set.look_ahead,
+                              .kv.page_size = (int)s->set.page_size,
+                              .kv.pages = engine_pages(s),
+                              .policy.window = (int)cell_number(g, c, WINDOW, 0),
+                              .policy.group = (int)cell_number(g, c, GROUP, 0),
+                              .policy.deadline = (int)s->set.deadline,
                               .overlap = cell_on(g, c, OVERLAP),
-                              .admission_reserve = s->set.admission_reserve,
-                              .prefix_cache = s->set.prefix_cache};
+                              .kv.admission_reserve = s->set.admission_reserve,
+                              .kv.prefix_cache = s->set.prefix_cache};
     for (int a = 0; a < AXES; a++)
         if (axes[a].policy && cell_value(g, c, (axis_name)a))
             llm42_policy_set(&desc, axes[a].name, cell_text(g, c, (axis_name)a), NULL);
     // The axis means nothing in mode HYBRID, which has one verifier, whatever the preset's is.
-    if (desc.mode == LLM42_HYBRID) desc.verifier = LLM42_VERIFIER_INVARIANT;
-    desc.token_budget = s->budget[desc.chunked_prefill == LLM42_CHUNKED_ON];
+    if (desc.policy.mode == LLM42_MODE_HYBRID) desc.policy.replay = LLM42_REPLAY_INVARIANT;
+    desc.token_budget = s->budget[desc.policy.chunked_prefill == LLM42_CHUNKED_ON];
     return desc;
 }
 
@@ -206,7 +204,7 @@ static llm42_cuda_desc cuda_desc(const sweep *s, int ranks) {
     return (llm42_cuda_desc){.algorithm_file = s->set.algorithm_file,
                              .devices = args_devices(ranks, s->set.devices),
                              .fast = s->set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
-                             .exchange = s->set.in_norm ? LLM42_CUDA_PEER_IN_NORM : LLM42_CUDA_PEER};
+                             .exchange = s->set.in_norm ? LLM42__CUDA_EXCHANGE_IN_NORM : LLM42_CUDA_EXCHANGE_PEER};
 }
 
 // Serves the cell on a fleet. Where deterministic requests have replicas of their own and passes are batch-invariant,
@@ -218,10 +216,10 @@ static llm42_result cell_serve_fleet(const sweep *s, const cell *c, llm42_engine
                     .router = (fleet_router)cell_value(g, c, ROUTER)->word,
                     .engine = desc,
                     .set_apart = desc};
-    bool some = desc.mode == LLM42_BATCH_INVARIANT && d.router == DETERMINISTIC_APART;
-    d.ratio = desc.mode == LLM42_NONDETERMINISTIC ? 0 : cell_number(g, c, RATIO, 1);
+    bool some = desc.policy.mode == LLM42_MODE_BATCH_INVARIANT && d.router == DETERMINISTIC_APART;
+    d.ratio = desc.policy.mode == LLM42_MODE_NONDETERMINISTIC ? 0 : cell_number(g, c, RATIO, 1);
     d.apart = fleet_apart(d.router, d.replicas, (int)cell_number(g, c, APART, 0), d.ratio);
-    if (some && (d.apart || d.ratio == 0)) d.engine.mode = LLM42_NONDETERMINISTIC;
+    if (some && (d.apart || d.ratio == 0)) d.engine.policy.mode = LLM42_MODE_NONDETERMINISTIC;
     TRY(fleet_open(f, &d, cell_text(g, c, QPS), (uint64_t)cell_number(g, c, SEED, 0), error));
     return fleet_serve(f, error);
 }
@@ -237,7 +235,8 @@ static llm42_result cell_serve(sweep *s, cell *c, fleet *f, llm42_error *error) 
                                 .invariant_slowdown = cell_number(g, c, SLOWDOWN, 0)};
     llm42_engine_desc desc = engine_desc(s, c);
     const llm42_cuda_desc cuda = cuda_desc(s, desc.tensor_parallel);
-    desc.backend_desc = s->sim ? (const void *)&sim : s->cuda ? &cuda : NULL;
+    const llm42_cpu_desc cpu = {.threads = (int)s->set.threads};
+    desc.backend_desc = s->sim ? (const void *)&sim : s->cuda ? (const void *)&cuda : &cpu;
     desc.log = s->cuda ? args_manifest_log : NULL;
     desc.log_user = &s->manifest;
     for (int i = 0; i < (int)arrlen(s->prompts); i++)
@@ -276,12 +275,12 @@ static void prompts_of_cells(sweep *s, cell **cells) {
         if (there) continue;
         if (progress_wanted(s)) fprintf(stderr, "\r\033[Kmaking prompts");
         const llm42_cuda_desc cuda = cuda_desc(s, 1);
+        const llm42_cpu_desc cpu = {.threads = (int)s->set.threads};
         const llm42_engine_desc desc = {.model = s->model,
                                         .backend = s->backend,
-                                        .threads = (int)s->set.threads,
-                                        .pages = s->cuda ? (int)s->pages : 0,
-                                        .page_size = (int)s->set.page_size,
-                                        .backend_desc = s->cuda ? &cuda : NULL};
+                                        .kv.pages = s->cuda ? (int)s->pages : 0,
+                                        .kv.page_size = (int)s->set.page_size,
+                                        .backend_desc = s->cuda ? (const void *)&cuda : &cpu};
         prompt_set made = {.seed = seed};
         args_check(prompts_make(&made, &s->plan, desc, &error), &error);
         arrput(s->prompts, made);
@@ -541,7 +540,7 @@ static void check_ranks(const sweep *s) {
     for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
         const int ranks = (int)cell_number(&s->grid, &s->grid.cells[i], TENSOR_PARALLEL, 1);
         const int leaves = (int)cell_number(&s->grid, &s->grid.cells[i], LEAVES, 1);
-        if (s->sim && isnan(llm42_calibration_ranks_ms(s->calibration, LLM42_FAST, 1, 1, ranks, 1)))
+        if (s->sim && isnan(llm42_calibration_ranks_ms(s->calibration, LLM42_SCHEDULE_FAST, 1, 1, ranks, 1)))
             args_fail(2,
                       "--tensor-parallel: %d: calibration %s is of %d device%s and has no table of exchanges for this",
                       ranks, s->calibration->name, s->calibration->devices, s->calibration->devices > 1 ? "s" : "");
@@ -667,8 +666,6 @@ static void configure(sweep *s) {
     fprintf(file, "; token_budget %d (chunked off) %d (on)", s->budget[0], s->budget[1]);
     if (o->deadline) fprintf(file, "; deadline %" PRId64, o->deadline);
     else fprintf(file, "; deadline W");
-    if (o->look_ahead) fprintf(file, "; look_ahead %" PRId64, o->look_ahead);
-    else fprintf(file, "; look_ahead W");
     number_text(number, sizeof number, o->admission_reserve);
     fprintf(file, "; admission_reserve %s; prefix_cache %s", number, o->prefix_cache ? "on" : "off");
     if (fclose(file)) args_fail(1, "out of memory");
@@ -817,8 +814,8 @@ static settings parse(int argc, char **argv) {
         ARGS_INT("page-size N", &s.page_size, 1, 4096, "tokens of a KV page"),
         ARGS_INT("token-budget N", &s.token_budget, 0, 1 << 20,
                  "rows of a pass, 0: 2048, or with chunked off 16384 or the context"),
-        ARGS_INT("deadline N", &s.deadline, 0, INT32_MAX, "wait: passes that a ready window waits, 0: W"),
-        ARGS_INT("look-ahead N", &s.look_ahead, 0, 1 << 20, "wait: candidates beyond a ready window, 0: W"),
+        ARGS_INT("deadline N", &s.deadline, 0, INT32_MAX,
+                 "wait: passes that a ready window waits, and candidates beyond it, 0: W"),
         ARGS_REAL("admission-reserve X", &s.admission_reserve, 0, 1,
                   "share of tokens to come that admission leaves room for"),
         ARGS_FLAG("prefix-cache", &s.prefix_cache, "share the KV of equal prefixes"),

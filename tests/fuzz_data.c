@@ -90,11 +90,11 @@ static void check_times(const llm42_calibration *c) {
     static const struct {
         llm42_schedule schedule;
         llm42_kind kind;
-    } tables[] = {{LLM42_FAST, LLM42_KIND_DECODE},
-                  {LLM42_FAST, LLM42_KIND_PROMPT},
-                  {LLM42_FIXED, LLM42_KIND_WINDOW},
-                  {LLM42_FIXED, LLM42_KIND_PROMPT},
-                  {LLM42_INVARIANT, LLM42_KIND_DECODE}};
+    } tables[] = {{LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE},
+                  {LLM42_SCHEDULE_FAST, LLM42_KIND_PROMPT},
+                  {LLM42_SCHEDULE_FIXED, LLM42_KIND_WINDOW},
+                  {LLM42_SCHEDULE_FIXED, LLM42_KIND_PROMPT},
+                  {LLM42_SCHEDULE_INVARIANT, LLM42_KIND_DECODE}};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         double before = 0, shorter = 0;
         for (double context = 0; context < 1e7; context = 5 * context + 1) {
@@ -127,12 +127,12 @@ static void simulate(const llm42_calibration *c, unsigned conditions) {
                               .backend_desc = &sim,
                               .max_context = 64,
                               .max_running = 4,
-                              .window = 4,
-                              .group = 2,
+                              .policy.window = 4,
+                              .policy.group = 2,
                               .overlap = conditions & 1,
-                              .mode = (conditions & 6) == 2 ? LLM42_HYBRID : LLM42_DVR,
-                              .verifier = conditions & 4 ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
-                              .prefill = conditions & 2 ? LLM42_PREFILL_INVARIANT : LLM42_PREFILL_PACKED};
+                              .policy.mode = (conditions & 6) == 2 ? LLM42_MODE_HYBRID : LLM42_MODE_DVR,
+                              .policy.replay = conditions & 4 ? LLM42_REPLAY_FIXED : LLM42_REPLAY_INVARIANT,
+                              .policy.prefill = conditions & 2 ? LLM42_PREFILL_INVARIANT : LLM42_PREFILL_PACKED};
     llm42_result result = llm42_engine_open(&engine, &desc, &error);
     if (result != LLM42_OK) {
         one_line(result, &error);

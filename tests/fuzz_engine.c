@@ -71,8 +71,11 @@ static int32_t truth[PROMPTS][REQUESTS][NEW];  // tokens of the simulator, by pr
 
 // The request alone, on an engine of its own, with everything else at its simplest but what the promise rests on.
 static const reference *alone(const llm42_engine_desc *d, int prompt, int sampling) {
-    int m = d->mode == LLM42_DVR && d->verifier == LLM42_VERIFIER_FIXED ? d->window * d->group : 0;
-    llm42_prefill prefill = m && d->prefill == LLM42_PREFILL_INVARIANT ? d->prefill : LLM42_PREFILL_PACKED;
+    int m = d->policy.mode == LLM42_MODE_DVR && d->policy.replay == LLM42_REPLAY_FIXED
+                ? d->policy.window * d->policy.group
+                : 0;
+    llm42_prefill prefill = m && d->policy.prefill == LLM42_PREFILL_INVARIANT ? d->policy.prefill
+                                                                              : LLM42_PREFILL_PACKED;
     for (int i = 0; i < reference_count; i++)
         if (references[i].model == model && references[i].m == m && references[i].prefill == prefill &&
             references[i].prompt == prompt && references[i].sampling == sampling)
@@ -83,15 +86,15 @@ static const reference *alone(const llm42_engine_desc *d, int prompt, int sampli
     llm42_error error = {0};
     int64_t id = 0;
     llm42_engine_desc desc = {.model = model,
-                              .threads = 1,
+                              .backend_desc = TEST_THREADS(1),
                               .max_context = CONTEXT,
                               .max_running = 1,
-                              .window = m ? m : 1,
-                              .group = 1,
-                              .mode = m ? LLM42_DVR : LLM42_BATCH_INVARIANT,
-                              .verifier = m ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
-                              .prefill = prefill,
-                              .pages = 8};
+                              .policy.window = m ? m : 1,
+                              .policy.group = 1,
+                              .policy.mode = m ? LLM42_MODE_DVR : LLM42_MODE_BATCH_INVARIANT,
+                              .policy.replay = m ? LLM42_REPLAY_FIXED : LLM42_REPLAY_INVARIANT,
+                              .policy.prefill = prefill,
+                              .kv.pages = 8};
     llm42_request_desc request = {.prompt = tokens_of,
                                   .prompt_count = prompt_count[prompt],
                                   .max_new_tokens = NEW,
@@ -179,8 +182,9 @@ static llm42_result spy_run(void *state, const llm42_pass *pass, llm42_error *er
             FUZZ_CHECK(pass->seq[pass->row[i].seq].request != run.flight->seq[run.flight->row[k].seq].request,
                        "a sequence of the pass in flight is in another one");
     bool replay = run.desc &&
-                  pass->schedule == (run.desc->verifier == LLM42_VERIFIER_FIXED ? LLM42_FIXED : LLM42_INVARIANT);
-    bool whole = run.desc && run.desc->chunked_prefill == LLM42_CHUNKED_OFF && !replay;
+                  pass->schedule ==
+                      (run.desc->policy.replay == LLM42_REPLAY_FIXED ? LLM42_SCHEDULE_FIXED : LLM42_SCHEDULE_INVARIANT);
+    bool whole = run.desc && run.desc->policy.chunked_prefill == LLM42_CHUNKED_OFF && !replay;
     for (int i = 0; whole && i < pass->rows; i++) {
         bool last = i + 1 == pass->rows || pass->row[i + 1].seq != pass->row[i].seq;
         FUZZ_CHECK(!last || (pass->row[i].flags & LLM42_ROW_SAMPLE) || ends_prompt(pass, &pass->row[i]),
@@ -199,7 +203,8 @@ static llm42_result spy_run(void *state, const llm42_pass *pass, llm42_error *er
 }
 
 static llm42_result spy_start(void *state, const llm42_pass *pass, llm42_error *error) {
-    FUZZ_CHECK(!run.flight && pass->schedule != LLM42_FAST && pass->rows <= ROWS, "a flight of %d rows", pass->rows);
+    FUZZ_CHECK(!run.flight && pass->schedule != LLM42_SCHEDULE_FAST && pass->rows <= ROWS, "a flight of %d rows",
+               pass->rows);
     llm42_result result = spy_result(pass, spy_fails(), error);
     if (result == LLM42_OK) result = behind()->start(state, pass, error);
     if (result != LLM42_OK) return result;
@@ -257,7 +262,7 @@ static void check_reserve(void) {
         bool runs = r && (r->state == LLM42_STATE_PREFILL || r->state == LLM42_STATE_DECODE);
         left += runs ? r->max_new_tokens - r->committed : 0;
     }
-    double pages = run.desc->admission_reserve * (double)left / run.desc->page_size;
+    double pages = run.desc->kv.admission_reserve * (double)left / run.desc->kv.page_size;
     FUZZ_CHECK(stats.running == 1 || stats.pages_free >= pages - 1e-9, "%d pages free, %g in reserve", stats.pages_free,
                pages);
 }
@@ -333,8 +338,9 @@ static void meddle(void) {
         result = llm42_engine_submit(run.engine, &desc, &s->id, &error);
         run.allocated += test_allocations() - before;
         if (result == LLM42_OK) run.count++;
-        FUZZ_CHECK(result == LLM42_OK || result == LLM42_NEVER_FITS || run.desc->mode == LLM42_NONDETERMINISTIC, "%s",
-                   error.text);
+        FUZZ_CHECK(result == LLM42_OK || result == LLM42_NEVER_FITS ||
+                       run.desc->policy.mode == LLM42_MODE_NONDETERMINISTIC,
+                   "%s", error.text);
     } else if (r % 8 < 4 && s) {
         result = llm42_engine_cancel(run.engine, s->id, &error);
         bool gone = !s->live || (s->released && !llm42_engine_request(run.engine, s->id));
@@ -374,10 +380,10 @@ static void forget_released(void) {
 // batch-invariant engine and on the simulator, whose tokens do not hang on KV.
 static void check_promise(shadow *s) {
     const llm42_engine_desc *d = run.desc;
-    bool invariant = d->mode == LLM42_BATCH_INVARIANT;
-    bool any = d->prefill != LLM42_PREFILL_ISOLATED || d->verifier == LLM42_VERIFIER_INVARIANT;
-    bool promised = invariant || ((d->mode == LLM42_DVR || d->mode == LLM42_HYBRID) && s->deterministic &&
-                                  (run.simulated || (any && !d->keep_fast_kv)));
+    bool invariant = d->policy.mode == LLM42_MODE_BATCH_INVARIANT;
+    bool any = d->policy.prefill != LLM42_PREFILL_ISOLATED || d->policy.replay == LLM42_REPLAY_INVARIANT;
+    bool promised = invariant || ((d->policy.mode == LLM42_MODE_DVR || d->policy.mode == LLM42_MODE_HYBRID) &&
+                                  s->deterministic && (run.simulated || (any && !d->experiment.keep_fast_kv)));
     if (!promised || !s->committed) return;
     if (run.simulated) {
         seen.compared++;
@@ -415,7 +421,7 @@ static void check_request(shadow *s) {
 static void check_all(void) {
     forget_released();
     llm42_stats stats = llm42_engine_stats(run.engine);
-    FUZZ_CHECK(stats.pages_free >= 0 && stats.pages_free <= run.desc->pages, "%d pages free", stats.pages_free);
+    FUZZ_CHECK(stats.pages_free >= 0 && stats.pages_free <= run.desc->kv.pages, "%d pages free", stats.pages_free);
     FUZZ_CHECK(stats.running >= 0 && stats.running <= run.desc->max_running, "%d running", stats.running);
     int64_t submitted = 0, finished = 0, returned = 0;
     for (int i = 0; i < run.count; i++) {
@@ -430,8 +436,8 @@ static void check_all(void) {
                stats.waiting);
     FUZZ_CHECK(stats.returned_tokens == returned, "%lld returned, the events told %lld",
                (long long)stats.returned_tokens, (long long)returned);
-    if (submitted == finished && !run.desc->prefix_cache)
-        FUZZ_CHECK(stats.pages_free == run.desc->pages, "%d pages free of %d", stats.pages_free, run.desc->pages);
+    if (submitted == finished && !run.desc->kv.prefix_cache)
+        FUZZ_CHECK(stats.pages_free == run.desc->kv.pages, "%d pages free of %d", stats.pages_free, run.desc->kv.pages);
 }
 
 static llm42_result step(void) {
@@ -522,8 +528,8 @@ static void submit(uint8_t op) {
     seen.refused++;
     // An honest request is refused only when it can never fit, or when its mode forbids it.
     FUZZ_CHECK(run.count == count, "refused after its submitted event");
-    FUZZ_CHECK(result == LLM42_NEVER_FITS || (run.desc->mode == LLM42_NONDETERMINISTIC && s->deterministic), "%s",
-               error.text);
+    FUZZ_CHECK(result == LLM42_NEVER_FITS || (run.desc->policy.mode == LLM42_MODE_NONDETERMINISTIC && s->deterministic),
+               "%s", error.text);
 }
 
 static void cancel(void) {
@@ -554,34 +560,32 @@ static bool open_engine(void) {
     model = models[run.simulated ? 2 : (d & 0x60) == 0];
     llm42_engine_desc desc = {.model = model,
                               .backend = &spy,
-                              .backend_desc = run.simulated ? &sim_desc : NULL,
+                              .backend_desc = run.simulated ? (const void *)&sim_desc : TEST_THREADS(1),
                               .overlap = run.simulated && (e & 2),
-                              .chunked_prefill = e & 4 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
-                              .fill = e & 8 ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
-                              .admission_reserve = (e >> 4 & 3) * 0.3,
-                              .threads = 1,
+                              .policy.chunked_prefill = e & 4 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
+                              .experiment.fill = e & 8 ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
+                              .kv.admission_reserve = (e >> 4 & 3) * 0.3,
                               .max_context = CONTEXT,
-                              .window = windows[a & 7][0],
-                              .group = windows[a & 7][1],
-                              .verifier = f & 1 ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
-                              .verify = a & 8 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
-                              .bonus = a & 16 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
-                              .prefill = (a & 0x60) == 0x60   ? LLM42_PREFILL_ISOLATED
-                                         : (a & 0x60) == 0x40 ? LLM42_PREFILL_INVARIANT
-                                                              : LLM42_PREFILL_PACKED,
-                              .prefix_cache = (a & 0x80) != 0 && (a & 0x60) != 0x60,
-                              .page_size = sizes[b & 3],
-                              .pages = tokens[b >> 2 & 7] / sizes[b & 3],
+                              .policy.window = windows[a & 7][0],
+                              .policy.group = windows[a & 7][1],
+                              .policy.replay = f & 1 ? LLM42_REPLAY_INVARIANT : LLM42_REPLAY_FIXED,
+                              .policy.verify = a & 8 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
+                              .experiment.bonus = a & 16 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
+                              .policy.prefill = (a & 0x60) == 0x60   ? LLM42_PREFILL_ISOLATED
+                                                : (a & 0x60) == 0x40 ? LLM42_PREFILL_INVARIANT
+                                                                     : LLM42_PREFILL_PACKED,
+                              .kv.prefix_cache = (a & 0x80) != 0 && (a & 0x60) != 0x60,
+                              .kv.page_size = sizes[b & 3],
+                              .kv.pages = tokens[b >> 2 & 7] / sizes[b & 3],
                               .max_running = 1 + (b >> 5),
                               .token_budget = (e & 4 ? CONTEXT : 1 + (b >> 5)) + (c & 15) * 2,
-                              .deadline = c >> 4 & 3,
-                              .look_ahead = c >> 6,
-                              .inject_rate = (d & 3) == 3 ? 1.0 : (d & 3) * 0.15,
-                              .mode = (d & 0x1c) == 4                 ? LLM42_NONDETERMINISTIC
-                                      : (d & 0x1c) == 8               ? LLM42_BATCH_INVARIANT
-                                      : run.simulated && (f & 3) == 3 ? LLM42_HYBRID
-                                                                      : LLM42_DVR,
-                              .keep_fast_kv = (d & 0xe0) == 0xe0,
+                              .policy.deadline = c >> 4 & 3,
+                              .experiment.inject_rate = (d & 3) == 3 ? 1.0 : (d & 3) * 0.15,
+                              .policy.mode = (d & 0x1c) == 4                 ? LLM42_MODE_NONDETERMINISTIC
+                                             : (d & 0x1c) == 8               ? LLM42_MODE_BATCH_INVARIANT
+                                             : run.simulated && (f & 3) == 3 ? LLM42_MODE_HYBRID
+                                                                             : LLM42_MODE_DVR,
+                              .experiment.keep_fast_kv = (d & 0xe0) == 0xe0,
                               .on_event = on_event};
     llm42_error error = {0};
     run.starving = e >> 6 == 2;
@@ -606,9 +610,8 @@ static void set_up_truth(int prompt) {
     llm42_engine_desc desc = {.model = models[2],
                               .backend = llm42_backend_sim(),
                               .backend_desc = &sim_desc,
-                              .threads = 1,
                               .max_context = CONTEXT,
-                              .mode = LLM42_BATCH_INVARIANT};
+                              .policy.mode = LLM42_MODE_BATCH_INVARIANT};
     llm42_request_desc request = {
         .prompt = tokens_of, .prompt_count = prompt_count[prompt], .max_new_tokens = NEW, .ignore_stop = true};
     FUZZ_CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
@@ -633,8 +636,8 @@ static void set_up(void) {
     }
     test_remove(folder);
     for (int i = 0; i < LONGEST; i++) tokens_of[i] = test_random_int(&random, 3, 31);
-    for (int schedule = LLM42_FAST; schedule <= LLM42_INVARIANT; schedule++)
-        for (int kind = 0; kind < LLM42_KINDS; kind++)
+    for (int schedule = LLM42_SCHEDULE_FAST; schedule <= LLM42_SCHEDULE_INVARIANT; schedule++)
+        for (int kind = 0; kind < LLM42_KIND_COUNT; kind++)
             calibration.cost[schedule][kind] = (llm42_cost_table){2, 2, pass_rows, pass_contexts, pass_ms};
     for (int i = 0; i < PROMPTS; i++) set_up_truth(i);
 }
@@ -673,7 +676,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     seen.simulated += run.simulated;
     seen.requests += stats.submitted;
     seen.rollbacks += stats.rollbacks;
-    seen.natural += run.desc->inject_rate > 0 ? 0 : stats.rollbacks;
+    seen.natural += run.desc->experiment.inject_rate > 0 ? 0 : stats.rollbacks;
     seen.preemptions += stats.preemptions;
     seen.prefix_hits += stats.prefix_hits;
     llm42_engine_close(run.engine);

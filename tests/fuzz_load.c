@@ -110,14 +110,14 @@ static void run_model(const llm42_model *model, bool deterministic) {
     llm42_error error = {0};
     int32_t prompt[3] = {0, model->config.vocab - 1, model->config.vocab / 2};
     llm42_engine_desc desc = {.model = model,
-                              .threads = 1,
+                              .backend_desc = TEST_THREADS(1),
                               .max_context = 8,
                               .max_running = 2,
                               .token_budget = 4,
-                              .page_size = 4,
-                              .pages = 4,
-                              .window = 2,
-                              .group = 2};
+                              .kv.page_size = 4,
+                              .kv.pages = 4,
+                              .policy.window = 2,
+                              .policy.group = 2};
     llm42_request_desc request = {
         .prompt = prompt, .prompt_count = 3, .max_new_tokens = 3, .deterministic = deterministic};
     int64_t id = 0;

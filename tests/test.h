@@ -54,6 +54,12 @@ const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1:abort_on_error=1"; }
 #endif
 
+#include "llm42.h"
+
+// The CPU backend's desc with so many threads, for .backend_desc.
+static const llm42_cpu_desc test_cpu_descs[] = {{0}, {1}, {2}, {3}, {4}};
+#define TEST_THREADS(n) ((const void *)&test_cpu_descs[n])
+
 typedef struct test_counts {
     int64_t passed, failed, skipped, ran;
     const char *name;     // of the TEST that runs

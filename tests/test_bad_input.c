@@ -19,14 +19,14 @@ static llm42_engine *open_engine(void) {
     llm42_engine *e = NULL;
     llm42_error error = {0};
     llm42_engine_desc desc = {.model = model,
-                              .threads = 1,
+                              .backend_desc = TEST_THREADS(1),
                               .max_context = 512,
                               .max_running = 4,
-                              .page_size = 16,
-                              .pages = 40,
-                              .window = 4,
-                              .group = 2,
-                              .inject_rate = 0.2};
+                              .kv.page_size = 16,
+                              .kv.pages = 40,
+                              .policy.window = 4,
+                              .policy.group = 2,
+                              .experiment.inject_rate = 0.2};
     CHECK_MSG(llm42_engine_open(&e, &desc, &error) == LLM42_OK, "%s", error.text);
     return e;
 }
@@ -505,7 +505,7 @@ static void numbers_of_files(const char *dir, char text[1024]) {
               "%s", error.text);
     text[0] = 0;
     if (!folder_model || !random || !calibration || !trace) return;
-    llm42_event pass = {.type = LLM42_EVENT_PASS, .begin = 0.25, .time = 1.75, .schedule = LLM42_FAST};
+    llm42_event pass = {.type = LLM42_EVENT_PASS, .begin = 0.25, .time = 1.75, .schedule = LLM42_SCHEDULE_FAST};
     llm42_trace_event(trace, &pass);
     CHECK_INT(llm42_trace_close(trace, &error), LLM42_OK);
     char *written = test_read(path, NULL);
@@ -513,7 +513,7 @@ static void numbers_of_files(const char *dir, char text[1024]) {
     CHECK(event != NULL);
     snprintf(text, 1024, "%a %a %a %a %a %s", (double)folder_model->config.norm_eps, folder_model->config.rope_theta,
              (double)random->head.recipe.lead, llm42_calibration_flip_rate(calibration, 1, 1),
-             calibration->cost[LLM42_FAST][LLM42_KIND_DECODE].ms[1], event ? event : "");
+             calibration->cost[LLM42_SCHEDULE_FAST][LLM42_KIND_DECODE].ms[1], event ? event : "");
     for (char *p = text; *p; p++) *p = *p == ',' ? '.' : *p;  // what %a writes
     if (event) CHECK_CONTAINS(event, "\"dur\": 1500000.000");
     free(written);
@@ -651,35 +651,49 @@ TEST(sizes_of_an_engine_desc) {
         size_t at;
     } fields[] = {
 #define FIELD(name) {#name, offsetof(llm42_engine_desc, name)}
-        FIELD(threads), FIELD(max_context), FIELD(max_running), FIELD(token_budget), FIELD(page_size),
-        FIELD(pages),   FIELD(window),      FIELD(group),       FIELD(deadline),     FIELD(look_ahead),
-        FIELD(mode),    FIELD(compute),     FIELD(verify),      FIELD(prefill),      FIELD(bonus)};
+        FIELD(max_context),     FIELD(max_running),   FIELD(token_budget),   FIELD(kv.page_size),
+        FIELD(kv.pages),        FIELD(policy.window), FIELD(policy.group),   FIELD(policy.deadline),
+        FIELD(policy.mode),     FIELD(policy.verify), FIELD(policy.prefill), FIELD(experiment.bonus),
+        FIELD(numerics.compute)};
 #undef FIELD
     const int values[] = {-1, INT32_MIN};
     for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++)
         for (size_t v = 0; v < 2; v++) {
-            llm42_engine_desc desc = {.model = model, .threads = 1};
+            llm42_engine_desc desc = {.model = model, .backend_desc = TEST_THREADS(1)};
             memcpy((char *)&desc + fields[f].at, &values[v], sizeof(int));
             desc_refused(&desc, LLM42_INVALID, fields[f].name);
         }
-    desc_refused(&(llm42_engine_desc){.threads = 1}, LLM42_INVALID, "model");
+    desc_refused(&(llm42_engine_desc){.backend_desc = TEST_THREADS(1)}, LLM42_INVALID, "model");
+    for (int threads = -1; threads <= 1025; threads += 1026)
+        desc_refused(&(llm42_engine_desc){.model = model, .backend_desc = &(llm42_cpu_desc){threads}}, LLM42_INVALID,
+                     "llm42_cpu_desc.threads");
     const double rates[] = {-0.1, 1.1, NAN, INFINITY};
     for (size_t i = 0; i < 4; i++)
-        desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .inject_rate = rates[i]}, LLM42_INVALID,
-                     "inject_rate");
-    desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .mode = (llm42_mode)99}, LLM42_INVALID, "mode");
-    desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .compute = (llm42_dtype)99}, LLM42_INVALID,
-                 "compute");
-    desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .verify = (llm42_verify)99}, LLM42_INVALID,
-                 "verify");
-    desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .prefill = (llm42_prefill)99}, LLM42_INVALID,
-                 "prefill");
+        desc_refused(
+            &(llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .experiment.inject_rate = rates[i]},
+            LLM42_INVALID, "inject_rate");
+    desc_refused(&(llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .policy.mode = (llm42_mode)99},
+                 LLM42_INVALID, "mode");
     desc_refused(
-        &(llm42_engine_desc){.model = model, .threads = 1, .prefill = (llm42_prefill)(LLM42_PREFILL_INVARIANT + 1)},
+        &(llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .numerics.compute = (llm42_dtype)99},
+        LLM42_INVALID, "compute");
+    desc_refused(
+        &(llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .policy.verify = (llm42_verify)99},
+        LLM42_INVALID, "verify");
+    desc_refused(
+        &(llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .policy.prefill = (llm42_prefill)99},
         LLM42_INVALID, "prefill");
-    desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .bonus = (llm42_bonus)99}, LLM42_INVALID, "bonus");
-    desc_refused(&(llm42_engine_desc){.model = model, .threads = 1, .window = INT32_MAX, .group = INT32_MAX},
-                 LLM42_INVALID, "window");
+    desc_refused(&(llm42_engine_desc){.model = model,
+                                      .backend_desc = TEST_THREADS(1),
+                                      .policy.prefill = (llm42_prefill)(LLM42_PREFILL_INVARIANT + 1)},
+                 LLM42_INVALID, "prefill");
+    desc_refused(
+        &(llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .experiment.bonus = (llm42_bonus)99},
+        LLM42_INVALID, "bonus");
+    desc_refused(
+        &(llm42_engine_desc){
+            .model = model, .backend_desc = TEST_THREADS(1), .policy.window = INT32_MAX, .policy.group = INT32_MAX},
+        LLM42_INVALID, "window");
     CHECK_INT(llm42_engine_open(NULL, &(llm42_engine_desc){.model = model}, NULL), LLM42_INVALID);
     llm42_engine_close(NULL);
 }
@@ -730,13 +744,13 @@ TEST(request_that_can_never_fit) {
     llm42_engine *small = NULL;
     llm42_error error = {0};
     llm42_engine_desc desc = {.model = model,
-                              .threads = 1,
+                              .backend_desc = TEST_THREADS(1),
                               .max_context = 512,
                               .max_running = 2,
-                              .page_size = 16,
-                              .pages = 8,
-                              .window = 4,
-                              .group = 1};
+                              .kv.page_size = 16,
+                              .kv.pages = 8,
+                              .policy.window = 4,
+                              .policy.group = 1};
     llm42_request_desc large = good, fits = good;
     int64_t id = 0;
     large.max_new_tokens = 200;

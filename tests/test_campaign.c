@@ -25,7 +25,7 @@ typedef enum arrivals { OFFLINE, BURSTS, POISSON } arrivals;
 static const char *const arrival_names[] = {"offline", "bursts", "poisson"};
 
 typedef struct shape {
-    int number;
+    int number, threads;
     bool simulated;
     uint64_t seed;
     llm42_engine_desc desc;
@@ -43,37 +43,36 @@ static int drawn(uint64_t *random, const int *values, int count) { return values
 
 static void draw_engine(shape *s, uint64_t random) {
     llm42_engine_desc *d = &s->desc;
-    *d = (llm42_engine_desc){.window = DRAW(1, 2, 4, 7, 8, 16, 32, 64),
-                             .group = DRAW(1, 1, 2, 3, 4, 8),
-                             .page_size = DRAW(1, 2, 4, 8, 16, 32),
+    *d = (llm42_engine_desc){.policy.window = DRAW(1, 2, 4, 7, 8, 16, 32, 64),
+                             .policy.group = DRAW(1, 1, 2, 3, 4, 8),
+                             .kv.page_size = DRAW(1, 2, 4, 8, 16, 32),
                              .max_running = s->simulated ? DRAW(1, 2, 8, 32, 64, 200) : DRAW(1, 2, 4, 8, 16, 32),
-                             .deadline = DRAW(0, 0, 1, 3, 10),
-                             .look_ahead = DRAW(0, 0, 1, 5),
-                             .admission_reserve = 0.1 * DRAW(0, 0, 1, 5, 10),
-                             .prefix_cache = DRAW(0, 1),
+                             .policy.deadline = DRAW(0, 0, 1, 3, 10),
+                             .kv.admission_reserve = 0.1 * DRAW(0, 0, 1, 5, 10),
+                             .kv.prefix_cache = DRAW(0, 1),
                              .overlap = s->simulated && DRAW(0, 1),
-                             .logits_fp32 = DRAW(0, 0, 1),
-                             .inject_rate = 0.01 * DRAW(0, 0, 0, 3, 20),
-                             .auto_release = true,
-                             .threads = s->simulated ? 1 : DRAW(1, 1, 1, 2)};
-    for (const llm42_policy *p = llm42_policies(); p->name; p++) {
+                             .numerics.logits_fp32 = DRAW(0, 0, 1),
+                             .experiment.inject_rate = 0.01 * DRAW(0, 0, 0, 3, 20),
+                             .auto_release = true};
+    s->threads = s->simulated ? 1 : DRAW(1, 1, 1, 2);
+    for (const llm42_policy_words *p = llm42_policies(); p->name; p++) {
         int words = 0;
         while (p->word[words]) words++;
         llm42_policy_set(d, p->name, p->word[test_random(&random) % (size_t)words], NULL);
     }
-    if (d->mode == LLM42_NONDETERMINISTIC || DRAW(0, 1)) d->mode = LLM42_DVR;  // most are DVR
-    if (d->mode == LLM42_HYBRID) d->verifier = LLM42_VERIFIER_INVARIANT;
+    if (d->policy.mode == LLM42_MODE_NONDETERMINISTIC || DRAW(0, 1)) d->policy.mode = LLM42_MODE_DVR;  // most are DVR
+    if (d->policy.mode == LLM42_MODE_HYBRID) d->policy.replay = LLM42_REPLAY_INVARIANT;
     // On the CPU mode HYBRID goes by measured times: the counts in the table would change from run to run.
-    if (d->mode == LLM42_HYBRID && !s->simulated) d->mode = LLM42_DVR;
-    d->compute = DRAW(0, 0, 0, 1) && !s->simulated ? LLM42_FP32 : LLM42_BF16;
+    if (d->policy.mode == LLM42_MODE_HYBRID && !s->simulated) d->policy.mode = LLM42_MODE_DVR;
+    d->numerics.compute = DRAW(0, 0, 0, 1) && !s->simulated ? LLM42_DTYPE_FP32 : LLM42_DTYPE_BF16;
     // Planner `deadline` looks at the clock: on the CPU the counts in the table would change from run to run.
     d->planner = planner_find(planner_names[DRAW(0, 0, 1, s->simulated ? 2 : 0)]);
     d->max_context = s->longest_prompt + s->longest_output + DRAW(0, 1, 40);
-    bool whole = d->chunked_prefill == LLM42_CHUNKED_OFF;
+    bool whole = d->policy.chunked_prefill == LLM42_CHUNKED_OFF;
     d->token_budget = (whole ? LLM42__MAX(d->max_context, d->max_running) : d->max_running) + DRAW(0, 7, 64, 256);
-    int context = (d->max_context + d->page_size - 1) / d->page_size;  // pages of one full context
-    d->pages = context + context * DRAW(0, 1, 1, 2, 4, 16) / 2;
-    d->inject_seed = test_random(&random);
+    int context = (d->max_context + d->kv.page_size - 1) / d->kv.page_size;  // pages of one full context
+    d->kv.pages = context + context * DRAW(0, 1, 1, 2, 4, 16) / 2;
+    d->experiment.inject_seed = test_random(&random);
 }
 
 static void draw_shape(shape *s, int number, bool simulated, uint64_t seed) {
@@ -180,7 +179,7 @@ static llm42_engine *open_engine(const shape *s, llm42_engine_desc desc, served 
     llm42_engine *engine = NULL;
     desc.model = s->simulated ? shape_only : tiny42;
     desc.backend = s->simulated ? llm42_backend_sim() : llm42_backend_cpu();
-    desc.backend_desc = s->simulated ? &s->sim : NULL;
+    desc.backend_desc = s->simulated ? (const void *)&s->sim : TEST_THREADS(s->threads);
     desc.on_event = hear;
     desc.event_user = to;
     llm42_engine_open(&engine, &desc, &error);
@@ -242,24 +241,25 @@ static bool differs(const answer *a, const answer *alone) {
 // verifier the result is that of mode BATCH_INVARIANT.
 static llm42_engine *open_alone(const shape *s, served *to) {
     const llm42_engine_desc *d = &s->desc;
-    bool isolated = d->prefill == LLM42_PREFILL_ISOLATED;
-    bool verified = d->mode == LLM42_DVR || d->mode == LLM42_HYBRID;
-    bool one = verified && d->verifier == LLM42_VERIFIER_INVARIANT;
-    return open_engine(s,
-                       (llm42_engine_desc){.mode = one ? LLM42_BATCH_INVARIANT : d->mode,
-                                           .compute = d->compute,
-                                           .logits_fp32 = d->logits_fp32,
-                                           .window = d->window * d->group,
-                                           .group = 1,
-                                           .verifier = d->verifier,
-                                           .prefill = d->prefill,
-                                           .chunked_prefill = isolated ? d->chunked_prefill : LLM42_CHUNKED_DEFAULT,
-                                           .token_budget = isolated ? d->token_budget : 0,
-                                           .max_context = d->max_context,
-                                           .max_running = 1,
-                                           .threads = 1,
-                                           .auto_release = true},
-                       to);
+    bool isolated = d->policy.prefill == LLM42_PREFILL_ISOLATED;
+    bool verified = d->policy.mode == LLM42_MODE_DVR || d->policy.mode == LLM42_MODE_HYBRID;
+    bool one = verified && d->policy.replay == LLM42_REPLAY_INVARIANT;
+    return open_engine(
+        s,
+        (llm42_engine_desc){.policy.mode = one ? LLM42_MODE_BATCH_INVARIANT : d->policy.mode,
+                            .numerics.compute = d->numerics.compute,
+                            .numerics.logits_fp32 = d->numerics.logits_fp32,
+                            .policy.window = d->policy.window * d->policy.group,
+                            .policy.group = 1,
+                            .policy.replay = d->policy.replay,
+                            .policy.prefill = d->policy.prefill,
+                            .policy.chunked_prefill = isolated ? d->policy.chunked_prefill : LLM42_CHUNKED_DEFAULT,
+                            .token_budget = isolated ? d->token_budget : 0,
+                            .max_context = d->max_context,
+                            .max_running = 1,
+                            .backend_desc = TEST_THREADS(1),
+                            .auto_release = true},
+        to);
 }
 
 // Serves each deterministic request alone. On the simulator tokens depend on the id, so the others take one, too.
@@ -302,8 +302,8 @@ static bool run_shape(const shape *s, int64_t wanted, score *to) {
     int64_t count = wanted * 104 / s->deterministic_pct + 1;
     served loaded = new_served(count), control = new_served(LLM42__MAX(count / 20, LLM42__MIN(count, 8)));
     llm42_engine_desc ordinary = s->desc;
-    ordinary.mode = LLM42_NONDETERMINISTIC;
-    ordinary.inject_rate = 0;
+    ordinary.policy.mode = LLM42_MODE_NONDETERMINISTIC;
+    ordinary.experiment.inject_rate = 0;
     ordinary.overlap = false;
     llm42_engine *engine = open_engine(s, s->desc, &loaded);
     if (engine) {
@@ -341,9 +341,9 @@ static void write_head(const char *command) {
         "# prefix_hits: prompt tokens found in the prefix cache; rates in requests a second of virtual time\n"
         "shape\tbackend\tcalibration\tflip_scale",
         command);
-    for (const llm42_policy *p = llm42_policies(); p->name; p++) fprintf(table, "\t%s", p->name);
+    for (const llm42_policy_words *p = llm42_policies(); p->name; p++) fprintf(table, "\t%s", p->name);
     fputs("\tplanner\twindow\tgroup\tcompute\tlogits_fp32\tpage_size\tpages\tmax_context\tmax_running\ttoken_budget"
-          "\tdeadline\tlook_ahead\tadmission_reserve\tprefix_cache\toverlap\tinject_rate\tthreads\tarrivals\trate"
+          "\tdeadline\tadmission_reserve\tprefix_cache\toverlap\tinject_rate\tthreads\tarrivals\trate"
           "\tdeterministic_pct\tcancel_every_steps\trequests\tcompared\ttokens\trollbacks\tpreemptions\tprefix_hits"
           "\tcancelled\tcontrol\tcontrol_differing\tdiffering\n",
           table);
@@ -353,12 +353,14 @@ static void write_row(const shape *s, const score *c) {
     const llm42_engine_desc *d = &s->desc;
     fprintf(table, "%d\t%s\t%s\t%g", s->number, s->simulated ? "sim" : "cpu",
             s->simulated ? calibration_names[s->calibration] : "", s->simulated ? s->sim.flip_scale : 0);
-    for (const llm42_policy *p = llm42_policies(); p->name; p++) fprintf(table, "\t%s", llm42_policy_word(d, p->name));
-    fprintf(table, "\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%g\t%d\t%d\t%g\t%d\t%s\t%g\t%d\t%d",
-            d->planner->name, d->window, d->group, d->compute == LLM42_FP32 ? "fp32" : "bf16", d->logits_fp32,
-            d->page_size, d->pages, d->max_context, d->max_running, d->token_budget, d->deadline, d->look_ahead,
-            d->admission_reserve, d->prefix_cache, d->overlap, d->inject_rate, d->threads, arrival_names[s->arrivals],
-            s->arrivals == POISSON ? s->rate : 0, s->deterministic_pct, s->cancel_every);
+    for (const llm42_policy_words *p = llm42_policies(); p->name; p++)
+        fprintf(table, "\t%s", llm42_policy_word(d, p->name));
+    fprintf(table, "\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%g\t%d\t%d\t%g\t%d\t%s\t%g\t%d\t%d", d->planner->name,
+            d->policy.window, d->policy.group, d->numerics.compute == LLM42_DTYPE_FP32 ? "fp32" : "bf16",
+            d->numerics.logits_fp32, d->kv.page_size, d->kv.pages, d->max_context, d->max_running, d->token_budget,
+            d->policy.deadline, d->kv.admission_reserve, d->kv.prefix_cache, d->overlap, d->experiment.inject_rate,
+            s->threads, arrival_names[s->arrivals], s->arrivals == POISSON ? s->rate : 0, s->deterministic_pct,
+            s->cancel_every);
     const int64_t counts[] = {c->requests,    c->compared,  c->tokens,  c->rollbacks,         c->preemptions,
                               c->prefix_hits, c->cancelled, c->control, c->control_differing, c->differing};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) fprintf(table, "\t%lld", (long long)counts[i]);

@@ -33,12 +33,13 @@ static llm42_result front_run(void *state, const llm42_pass *pass, llm42_error *
         return error->result = LLM42_BACKEND;
     }
     llm42_pass given = *pass;
-    if (front.invariant_as_fast && given.schedule == LLM42_INVARIANT) given.schedule = LLM42_FAST;
+    if (front.invariant_as_fast && given.schedule == LLM42_SCHEDULE_INVARIANT) given.schedule = LLM42_SCHEDULE_FAST;
     llm42_result result = llm42_backend_cpu()->run(state, &given, error);
     for (int i = 0; i < pass->rows && result == LLM42_OK; i++) {
         if (front.variant >> pass->schedule & 1) pass->out[i].logprob += (float)i * 1e-3f;
         int at = pass->row[i].position;
-        if (pass->schedule != LLM42_FAST || !(pass->row[i].flags & LLM42_ROW_SAMPLE) || !front.wrong[at]) continue;
+        if (pass->schedule != LLM42_SCHEDULE_FAST || !(pass->row[i].flags & LLM42_ROW_SAMPLE) || !front.wrong[at])
+            continue;
         pass->out[i].token = front.put[at] ? front.put[at] : (pass->out[i].token + 1) % 2048;
     }
     return result;
@@ -70,22 +71,23 @@ typedef struct setting {
     llm42_engine_desc policies;
     llm42_schedule replay;
 } setting;
-static const setting defaults = {.replay = LLM42_INVARIANT};
-static const setting fixed = {
-    .policies = {.verifier = LLM42_VERIFIER_FIXED, .verify = LLM42_VERIFY_EAGER, .prefill = LLM42_PREFILL_PACKED},
-    .replay = LLM42_FIXED};
+static const setting defaults = {.replay = LLM42_SCHEDULE_INVARIANT};
+static const setting fixed = {.policies = {.policy.replay = LLM42_REPLAY_FIXED,
+                                           .policy.verify = LLM42_VERIFY_EAGER,
+                                           .policy.prefill = LLM42_PREFILL_PACKED},
+                              .replay = LLM42_SCHEDULE_FIXED};
 static const setting *used = &defaults;
 
 static llm42_engine *open_with(llm42_engine_desc desc) {
     llm42_engine *engine = NULL;
     desc.model = model;
-    if (!desc.verifier) desc.verifier = used->policies.verifier;
-    if (!desc.verify) desc.verify = used->policies.verify;
-    if (!desc.prefill) desc.prefill = used->policies.prefill;
-    if (!desc.threads) desc.threads = 1;
+    if (!desc.policy.replay) desc.policy.replay = used->policies.policy.replay;
+    if (!desc.policy.verify) desc.policy.verify = used->policies.policy.verify;
+    if (!desc.policy.prefill) desc.policy.prefill = used->policies.policy.prefill;
+    if (!desc.backend_desc) desc.backend_desc = TEST_THREADS(1);
     if (!desc.max_context) desc.max_context = 512;
     if (!desc.backend) desc.backend = front_backend();
-    if (!desc.window) desc.window = 8, desc.group = 4;
+    if (!desc.policy.window) desc.policy.window = 8, desc.policy.group = 4;
     CHECK_MSG(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
     return engine;
 }
@@ -123,8 +125,8 @@ static run oracle_by(llm42_schedule prompts, llm42_schedule replay, const int32_
     enum { M = 32 };
     const llm42_backend *cpu = llm42_backend_cpu();
     llm42_backend_desc desc = {.model = model,
-                               .compute = LLM42_BF16,
-                               .threads = 1,
+                               .numerics.compute = LLM42_DTYPE_BF16,
+                               .backend_desc = TEST_THREADS(1),
                                .max_rows = 1,
                                .max_context = 512,
                                .pages = 32,
@@ -142,7 +144,7 @@ static run oracle_by(llm42_schedule prompts, llm42_schedule replay, const int32_
         llm42_schedule schedule = t < count ? prompts : replay;
         llm42_pass pass = {.schedule = schedule,
                            .rows = 1,
-                           .shape = schedule == LLM42_FIXED ? M : 1,
+                           .shape = schedule == LLM42_SCHEDULE_FIXED ? M : 1,
                            .row = &row,
                            .seq = &seq,
                            .out = &got};
@@ -161,7 +163,7 @@ static run oracle(const int32_t *start, int count, int outputs, llm42_sampling s
 
 // With INVARIANT prompts and the FIXED verifier.
 static run mixed_oracle(const int32_t *start, int count, int outputs) {
-    return oracle_by(LLM42_INVARIANT, LLM42_FIXED, start, count, outputs, (llm42_sampling){0});
+    return oracle_by(LLM42_SCHEDULE_INVARIANT, LLM42_SCHEDULE_FIXED, start, count, outputs, (llm42_sampling){0});
 }
 
 static void same(const run *got, const run *want, int count, const char *what) {
@@ -244,8 +246,9 @@ TEST(length_reached_at_every_offset_of_a_window) {
     for (int bonus = LLM42_BONUS_ON; bonus <= LLM42_BONUS_OFF; bonus++)
         for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++)
             for (int n = 1; n <= 20; n += TEST_SLOW ? 3 : 1) {
-                run got = one((llm42_engine_desc){.bonus = (llm42_bonus)bonus, .verify = (llm42_verify)verify},
-                              (llm42_request_desc){.max_new_tokens = n, .deterministic = true});
+                run got = one(
+                    (llm42_engine_desc){.experiment.bonus = (llm42_bonus)bonus, .policy.verify = (llm42_verify)verify},
+                    (llm42_request_desc){.max_new_tokens = n, .deterministic = true});
                 same(&got, &reference, n, "length");
                 CHECK_INT(got.finish, LLM42_FINISH_LENGTH);
             }
@@ -254,23 +257,24 @@ TEST(length_reached_at_every_offset_of_a_window) {
 TEST(window_of_one) {
     for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++)
         for (int bonus = LLM42_BONUS_ON; bonus <= LLM42_BONUS_OFF; bonus++) {
-            run got = one(
-                (llm42_engine_desc){
-                    .window = 1, .group = 32, .verify = (llm42_verify)verify, .bonus = (llm42_bonus)bonus},
-                (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
+            run got = one((llm42_engine_desc){.policy.window = 1,
+                                              .policy.group = 32,
+                                              .policy.verify = (llm42_verify)verify,
+                                              .experiment.bonus = (llm42_bonus)bonus},
+                          (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
             same(&got, &reference, 40, "W = 1");
         }
 }
 
 TEST(window_larger_than_the_output) {
-    run got = one((llm42_engine_desc){.window = 32, .group = 1},
+    run got = one((llm42_engine_desc){.policy.window = 32, .policy.group = 1},
                   (llm42_request_desc){.max_new_tokens = 9, .deterministic = true});
     same(&got, &reference, 9, "W = 32, output of 9");
     CHECK_INT(got.stats.verifications, 1);
 }
 
 TEST(group_of_one) {
-    llm42_engine *engine = open_with((llm42_engine_desc){.window = 32, .group = 1});
+    llm42_engine *engine = open_with((llm42_engine_desc){.policy.window = 32, .policy.group = 1});
     int64_t ids[5];
     for (int i = 0; i < 5; i++)
         ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 50, .deterministic = true});
@@ -289,7 +293,7 @@ TEST(mismatch_at_the_first_a_middle_and_the_last_position) {
         for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++) {
             clear_front();
             front.wrong[PROMPT + places[i] - 1] = true;
-            run got = one((llm42_engine_desc){.verify = (llm42_verify)verify, .look_ahead = 3},
+            run got = one((llm42_engine_desc){.policy.verify = (llm42_verify)verify, .policy.deadline = 3},
                           (llm42_request_desc){.max_new_tokens = 8, .deterministic = true});
             same(&got, &reference, 8, "one mismatch");
             CHECK_INT(got.stats.rollbacks, 1);
@@ -301,13 +305,13 @@ TEST(mismatch_at_the_first_a_middle_and_the_last_position) {
 TEST(mismatch_at_every_position) {
     memset(front.wrong, 1, sizeof front.wrong);
     for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++) {
-        run got = one((llm42_engine_desc){.verify = (llm42_verify)verify},
+        run got = one((llm42_engine_desc){.policy.verify = (llm42_verify)verify},
                       (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
         same(&got, &reference, 40, "every candidate wrong");
         CHECK_INT(got.stats.rollbacks, got.stats.verifications);
     }
     clear_front();
-    run got = one((llm42_engine_desc){.inject_rate = 1},
+    run got = one((llm42_engine_desc){.experiment.inject_rate = 1},
                   (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
     same(&got, &reference, 40, "injection of 100%");
     CHECK_INT(got.stats.injected, got.stats.candidates);
@@ -330,7 +334,7 @@ TEST(cancel_in_mid_window) {
     same(&got, &reference, got.count, "committed before the cancel");
     got = take(engine, stays);
     same(&got, &reference, 60, "the other request");
-    CHECK_INT(got.stats.pages_free, llm42_engine_config(engine)->pages);
+    CHECK_INT(got.stats.pages_free, llm42_engine_config(engine)->kv.pages);
     CHECK_INT(llm42_engine_release(engine, gone, &error), LLM42_OK);
     CHECK_INT(llm42_engine_cancel(engine, gone, &error), LLM42_NOT_FOUND);
     llm42_engine_close(engine);
@@ -339,7 +343,7 @@ TEST(cancel_in_mid_window) {
 TEST(preemption_in_mid_window) {
     int64_t dropped = 0, preemptions = 0;
     for (int pages = 5; pages <= 14; pages += TEST_SLOW ? 3 : 1) {
-        llm42_engine *engine = open_with((llm42_engine_desc){.pages = pages, .page_size = 16});
+        llm42_engine *engine = open_with((llm42_engine_desc){.kv.pages = pages, .kv.page_size = 16});
         int64_t ids[4];
         for (int i = 0; i < 4; i++)
             ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i != 1});
@@ -363,7 +367,7 @@ TEST(shared_prefix_that_ends_inside_a_page) {
     for (int i = 0; i < 6; i++) other[PROMPT + i] = 300 + i;
     run want = oracle(other, PROMPT + 6, 30, (llm42_sampling){0});
     for (int size = 1; size <= 16; size *= 2) {
-        llm42_engine *engine = open_with((llm42_engine_desc){.page_size = size, .prefix_cache = true});
+        llm42_engine *engine = open_with((llm42_engine_desc){.kv.page_size = size, .kv.prefix_cache = true});
         int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
         finish(engine);
         int64_t b = submit(
@@ -386,7 +390,7 @@ TEST(shared_prefix_that_ends_inside_a_page) {
 }
 
 TEST(fast_pages_are_not_read_by_deterministic_requests) {
-    llm42_engine *engine = open_with((llm42_engine_desc){.page_size = 4, .prefix_cache = true});
+    llm42_engine *engine = open_with((llm42_engine_desc){.kv.page_size = 4, .kv.prefix_cache = true});
     submit(engine, (llm42_request_desc){.max_new_tokens = 30});
     finish(engine);
     int64_t again = submit(engine, (llm42_request_desc){.max_new_tokens = 30});
@@ -401,11 +405,11 @@ TEST(fast_pages_are_not_read_by_deterministic_requests) {
 
 TEST(prompt_of_one_token) {
     for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_INVARIANT; prefill++) {
-        bool invariant = used->replay == LLM42_INVARIANT || prefill == LLM42_PREFILL_INVARIANT;
-        run want = oracle_by(invariant ? LLM42_INVARIANT : LLM42_FIXED, used->replay, prompt, 1, 30,
+        bool invariant = used->replay == LLM42_SCHEDULE_INVARIANT || prefill == LLM42_PREFILL_INVARIANT;
+        run want = oracle_by(invariant ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED, used->replay, prompt, 1, 30,
                              (llm42_sampling){0});
         run got = one(
-            (llm42_engine_desc){.prefill = (llm42_prefill)prefill, .prefix_cache = true},
+            (llm42_engine_desc){.policy.prefill = (llm42_prefill)prefill, .kv.prefix_cache = true},
             (llm42_request_desc){.prompt = prompt, .prompt_count = 1, .max_new_tokens = 30, .deterministic = true});
         CHECK_INT(got.count, 30);
         if (invariant || prefill == LLM42_PREFILL_PACKED) same(&got, &want, 30, "prompt of one token");
@@ -413,7 +417,7 @@ TEST(prompt_of_one_token) {
 }
 
 TEST(n_samples_of_one_prompt) {
-    llm42_engine *engine = open_with((llm42_engine_desc){.prefix_cache = true, .page_size = 4});
+    llm42_engine *engine = open_with((llm42_engine_desc){.kv.prefix_cache = true, .kv.page_size = 4});
     int64_t ids[6], twin;
     for (int i = 0; i < 6; i++)
         ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 40,
@@ -438,7 +442,7 @@ TEST(n_samples_of_one_prompt) {
 }
 
 TEST(deterministic_arrival_while_the_kv_pool_is_full) {
-    llm42_engine *engine = open_with((llm42_engine_desc){.pages = 8, .page_size = 16, .max_running = 8});
+    llm42_engine *engine = open_with((llm42_engine_desc){.kv.pages = 8, .kv.page_size = 16, .max_running = 8});
     int64_t others[3];
     for (int i = 0; i < 3; i++) others[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 110});
     while (llm42_engine_stats(engine).pages_free > 0) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
@@ -454,11 +458,11 @@ TEST(deterministic_arrival_while_the_kv_pool_is_full) {
 
 static void a_pass_fails(llm42_prefill prefill, const run *want) {
     clear_front();
-    llm42_engine_close(open_with((llm42_engine_desc){.prefill = prefill}));
+    llm42_engine_close(open_with((llm42_engine_desc){.policy.prefill = prefill}));
     for (int fail = front.passes + 1; fail < 40; fail += TEST_SLOW ? 13 : 1) {  // the first ones are the check at open
         clear_front();
         front.fail_pass = fail;
-        llm42_engine *engine = open_with((llm42_engine_desc){.prefill = prefill});
+        llm42_engine *engine = open_with((llm42_engine_desc){.policy.prefill = prefill});
         int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 25, .deterministic = true});
         int64_t b = submit(engine, (llm42_request_desc){.max_new_tokens = 25, .deterministic = true});
         llm42_result result = llm42_engine_run(engine, &error);
@@ -477,14 +481,14 @@ static void a_pass_fails(llm42_prefill prefill, const run *want) {
 
 TEST(a_failed_pass_leaves_the_engine_as_it_was) {
     a_pass_fails(LLM42_PREFILL_PACKED, &reference);
-    a_pass_fails(LLM42_PREFILL_INVARIANT, used->replay == LLM42_FIXED ? &mixed_reference : &reference);
+    a_pass_fails(LLM42_PREFILL_INVARIANT, used->replay == LLM42_SCHEDULE_FIXED ? &mixed_reference : &reference);
 }
 
 // A failed replay may leave anything under its windows; here it leaves NaN, and then the ready request goes away.
 TEST(a_failed_replay_is_not_read_by_others) {
     for (int cancel = 0; cancel < 2; cancel++) {
         clear_front();
-        llm42_engine *engine = open_with((llm42_engine_desc){.verify = LLM42_VERIFY_EAGER});
+        llm42_engine *engine = open_with((llm42_engine_desc){.policy.verify = LLM42_VERIFY_EAGER});
         int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
         for (int i = 0; i < 3; i++) llm42_engine_step(engine, &error);
         int64_t b = submit(engine, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
@@ -503,7 +507,7 @@ TEST(a_failed_replay_is_not_read_by_others) {
 }
 
 TEST(ordinary_requests_go_on_at_w_1) {
-    llm42_engine *engine = open_with((llm42_engine_desc){.window = 1, .group = 8});
+    llm42_engine *engine = open_with((llm42_engine_desc){.policy.window = 1, .policy.group = 8});
     int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true});
     int64_t b = submit(engine, (llm42_request_desc){.max_new_tokens = 20});
     while (llm42_engine_request(engine, b)->finish == LLM42_FINISH_NONE)
@@ -526,7 +530,7 @@ static int64_t next_turn(llm42_engine *engine, int64_t a, int32_t turn[PROMPT + 
 }
 
 TEST(the_last_window_reaches_the_prefix_cache) {
-    llm42_engine *engine = open_with((llm42_engine_desc){.page_size = 4, .prefix_cache = true});
+    llm42_engine *engine = open_with((llm42_engine_desc){.kv.page_size = 4, .kv.prefix_cache = true});
     int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
     finish(engine);
     int32_t turn[PROMPT + 31];
@@ -538,21 +542,22 @@ TEST(the_last_window_reaches_the_prefix_cache) {
 }
 
 TEST(a_backend_whose_rows_change_with_their_place_is_refused) {
-    const unsigned both = 1u << LLM42_FIXED | 1u << LLM42_INVARIANT, invariant = 1u << LLM42_INVARIANT;
+    const unsigned both = 1u << LLM42_SCHEDULE_FIXED | 1u << LLM42_SCHEDULE_INVARIANT,
+                   invariant = 1u << LLM42_SCHEDULE_INVARIANT;
     const struct {
         unsigned variant;  // it matters where such passes will run
         llm42_engine_desc desc;
         llm42_result want;
     } tries[] = {
         {both, {0}, LLM42_NOT_INVARIANT},
-        {both, {.mode = LLM42_HYBRID}, LLM42_NOT_INVARIANT},
-        {both, {.mode = LLM42_BATCH_INVARIANT}, LLM42_NOT_INVARIANT},
-        {both, {.mode = LLM42_NONDETERMINISTIC}, LLM42_OK},
+        {both, {.policy.mode = LLM42_MODE_HYBRID}, LLM42_NOT_INVARIANT},
+        {both, {.policy.mode = LLM42_MODE_BATCH_INVARIANT}, LLM42_NOT_INVARIANT},
+        {both, {.policy.mode = LLM42_MODE_NONDETERMINISTIC}, LLM42_OK},
         {both, {.preset = LLM42_PRESET_PAPER}, LLM42_NOT_INVARIANT},
-        {1u << LLM42_FIXED, {0}, LLM42_OK},
+        {1u << LLM42_SCHEDULE_FIXED, {0}, LLM42_OK},
         {invariant, {0}, LLM42_NOT_INVARIANT},
         {invariant, {.preset = LLM42_PRESET_PAPER}, LLM42_OK},
-        {invariant, {.preset = LLM42_PRESET_PAPER, .prefill = LLM42_PREFILL_INVARIANT}, LLM42_NOT_INVARIANT},
+        {invariant, {.preset = LLM42_PRESET_PAPER, .policy.prefill = LLM42_PREFILL_INVARIANT}, LLM42_NOT_INVARIANT},
     };
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         llm42_engine *engine;
@@ -563,7 +568,7 @@ TEST(a_backend_whose_rows_change_with_their_place_is_refused) {
         CHECK((engine != NULL) == (tries[i].want == LLM42_OK));
         if (!engine) CHECK_CONTAINS(error.text, "backend front");
         if (tries[i].variant == invariant && !engine) CHECK_CONTAINS(error.text, "schedule invariant");
-        if (engine && desc.mode == LLM42_NONDETERMINISTIC) {
+        if (engine && desc.policy.mode == LLM42_MODE_NONDETERMINISTIC) {
             int64_t id = 0;
             const llm42_request_desc marked = {.prompt = prompt, .prompt_count = 3, .deterministic = true};
             CHECK_INT(llm42_engine_submit(engine, &marked, &id, &error), LLM42_INVALID);
@@ -582,8 +587,8 @@ typedef struct choices {
 } choices;
 
 static choices choices_of(const llm42_engine_desc *desc) {
-    choices c = {.window = desc->window, .group = desc->group};
-    for (const llm42_policy *p = llm42_policies(); p->name; p++)
+    choices c = {.window = desc->policy.window, .group = desc->policy.group};
+    for (const llm42_policy_words *p = llm42_policies(); p->name; p++)
         c.word[c.policies++] = llm42_policy_word(desc, p->name);
     return c;
 }
@@ -611,7 +616,7 @@ TEST(a_preset_fills_the_fields_that_are_zero) {
         llm42_engine_desc full = preset_of((llm42_preset)preset), other;
         choices want = choices_of(&full), got;
         for (int i = 0; i < want.policies; i++) CHECK(strcmp(want.word[i], "default") != 0);
-        CHECK(full.window > 0 && full.group > 0);
+        CHECK(full.policy.window > 0 && full.policy.group > 0);
         CHECK_INT(full.preset, preset);
         other = full;  // nothing is zero, so nothing changes
         llm42_preset_apply(&other);
@@ -619,7 +624,7 @@ TEST(a_preset_fills_the_fields_that_are_zero) {
         CHECK_INT(differing(&got, &want), -1);
         // One field is not zero: it stays, and the others are the preset's.
         for (int i = 1; i < want.policies; i++) {  // 0 is the preset itself
-            const llm42_policy *p = &llm42_policies()[i];
+            const llm42_policy_words *p = &llm42_policies()[i];
             for (int w = 0; p->word[w]; w++) {
                 other = (llm42_engine_desc){.preset = (llm42_preset)preset};
                 CHECK_INT(llm42_policy_set(&other, p->name, p->word[w], &error), LLM42_OK);
@@ -631,15 +636,15 @@ TEST(a_preset_fills_the_fields_that_are_zero) {
         }
         for (int i = 0; i < 2; i++) {
             other = (llm42_engine_desc){.preset = (llm42_preset)preset};
-            *(i ? &other.group : &other.window) = 5;
+            *(i ? &other.policy.group : &other.policy.window) = 5;
             llm42_preset_apply(&other);
             got = choices_of(&other);
             CHECK_INT(i ? got.group : got.window, 5);
             CHECK_INT(differing(&got, &want), want.policies + i);
         }
         // Their defaults are no matter of a preset.
-        CHECK(!full.threads && !full.max_context && !full.max_running && !full.token_budget && !full.page_size &&
-              !full.pages && !full.deadline && !full.look_ahead && !full.backend && !full.planner && !full.overlap);
+        CHECK(!full.max_context && !full.max_running && !full.token_budget && !full.kv.page_size && !full.kv.pages &&
+              !full.policy.deadline && !full.backend && !full.planner && !full.overlap);
     }
 }
 
@@ -649,17 +654,17 @@ TEST(the_presets_are_what_they_are_called) {
                       zero = preset_of(LLM42_PRESET_DEFAULT);
     choices by_default = choices_of(&zero), got = choices_of(&dvr);
     CHECK_INT(differing(&got, &by_default), -1);
-    CHECK_INT(dvr.mode, LLM42_DVR);
-    CHECK_INT(best.mode, LLM42_HYBRID);
-    CHECK_INT(invariant.mode, LLM42_BATCH_INVARIANT);
-    CHECK_INT(dvr.verifier, LLM42_VERIFIER_INVARIANT);
-    CHECK_INT(best.verifier, LLM42_VERIFIER_INVARIANT);
+    CHECK_INT(dvr.policy.mode, LLM42_MODE_DVR);
+    CHECK_INT(best.policy.mode, LLM42_MODE_HYBRID);
+    CHECK_INT(invariant.policy.mode, LLM42_MODE_BATCH_INVARIANT);
+    CHECK_INT(dvr.policy.replay, LLM42_REPLAY_INVARIANT);
+    CHECK_INT(best.policy.replay, LLM42_REPLAY_INVARIANT);
     got = choices_of(&paper);
     static const char *const published[] = {"paper", "dvr", "fixed", "eager", "oldest", "isolated", "off", "off"};
     CHECK_INT(got.policies, sizeof published / sizeof *published);
     for (int i = 0; i < got.policies; i++) CHECK_STR(got.word[i], published[i]);
-    CHECK_INT(paper.window, 64);
-    CHECK_INT(paper.group, 8);
+    CHECK_INT(paper.policy.window, 64);
+    CHECK_INT(paper.policy.group, 8);
 }
 
 TEST(an_engine_has_the_policies_of_its_preset) {
@@ -673,14 +678,17 @@ TEST(an_engine_has_the_policies_of_its_preset) {
         llm42_engine_close(engine);
     }
     // What the desc says itself wins.
-    llm42_engine_desc own = {
-        .model = model, .preset = LLM42_PRESET_PAPER, .max_context = 64, .bonus = LLM42_BONUS_ON, .window = 6};
+    llm42_engine_desc own = {.model = model,
+                             .preset = LLM42_PRESET_PAPER,
+                             .max_context = 64,
+                             .experiment.bonus = LLM42_BONUS_ON,
+                             .policy.window = 6};
     CHECK_INT(llm42_engine_open(&engine, &own, &error), LLM42_OK);
     const llm42_engine_desc *config = llm42_engine_config(engine);
-    CHECK_INT(config->bonus, LLM42_BONUS_ON);
-    CHECK_INT(config->window, 6);
-    CHECK_INT(config->group, preset_of(LLM42_PRESET_PAPER).group);
-    CHECK_INT(config->verifier, LLM42_VERIFIER_FIXED);
+    CHECK_INT(config->experiment.bonus, LLM42_BONUS_ON);
+    CHECK_INT(config->policy.window, 6);
+    CHECK_INT(config->policy.group, preset_of(LLM42_PRESET_PAPER).policy.group);
+    CHECK_INT(config->policy.replay, LLM42_REPLAY_FIXED);
     llm42_engine_close(engine);
 }
 
@@ -695,10 +703,10 @@ TEST(presets_that_are_refused) {
         CHECK(!engine);
     }
     // Mode HYBRID has one result, and the paper's verifier has another.
-    desc.preset = LLM42_PRESET_PAPER, desc.mode = LLM42_HYBRID;
+    desc.preset = LLM42_PRESET_PAPER, desc.policy.mode = LLM42_MODE_HYBRID;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_engine_desc.verifier: FIXED");
-    desc.verifier = LLM42_VERIFIER_INVARIANT;
+    CHECK_CONTAINS(error.text, "llm42_engine_desc.policy.replay: FIXED");
+    desc.policy.replay = LLM42_REPLAY_INVARIANT;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
     llm42_engine_close(engine);
 
@@ -706,7 +714,7 @@ TEST(presets_that_are_refused) {
     CHECK_STR(llm42_policy_word(&desc, "preset"), "default");
     CHECK_INT(llm42_policy_set(&desc, "preset", "best", &error), LLM42_OK);
     CHECK_INT(desc.preset, LLM42_PRESET_BEST);
-    CHECK_INT(desc.mode, LLM42_MODE_DEFAULT);  // it is applied later
+    CHECK_INT(desc.policy.mode, LLM42_MODE_DEFAULT);  // it is applied later
     CHECK_STR(llm42_policy_word(&desc, "preset"), "best");
     CHECK_INT(llm42_policy_set(&desc, "preset", "worst", &error), LLM42_INVALID);
     CHECK_CONTAINS(error.text, "dvr, best, invariant, paper");
@@ -714,11 +722,11 @@ TEST(presets_that_are_refused) {
 }
 
 // >>prefill INVARIANT, verifier FIXED -----------------------------------------------------------------------------
-static const llm42_engine_desc invariant_prefill = {.prefill = LLM42_PREFILL_INVARIANT,
-                                                    .verifier = LLM42_VERIFIER_FIXED,
-                                                    .verify = LLM42_VERIFY_EAGER,
-                                                    .page_size = 4,
-                                                    .prefix_cache = true};
+static const llm42_engine_desc invariant_prefill = {.policy.prefill = LLM42_PREFILL_INVARIANT,
+                                                    .policy.replay = LLM42_REPLAY_FIXED,
+                                                    .policy.verify = LLM42_VERIFY_EAGER,
+                                                    .kv.page_size = 4,
+                                                    .kv.prefix_cache = true};
 
 // Together in one pass: a deterministic prompt, others, and rows that decode. Its first token is final, theirs are not.
 TEST(invariant_prompts_ride_beside_decodes) {
@@ -728,7 +736,7 @@ TEST(invariant_prompts_ride_beside_decodes) {
     CHECK_INT(llm42_engine_request(engine, a)->committed, 1);
     CHECK_INT(llm42_engine_request(engine, a)->candidates, 0);
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
-    CHECK_INT(llm42_engine_stats(engine).passes[LLM42_FAST], 1);  // no prompt: FAST again
+    CHECK_INT(llm42_engine_stats(engine).passes[LLM42_SCHEDULE_FAST], 1);  // no prompt: FAST again
     int32_t other[PROMPT];
     for (int i = 0; i < PROMPT; i++) other[i] = 300 + i;
     int64_t b = submit(
@@ -737,9 +745,9 @@ TEST(invariant_prompts_ride_beside_decodes) {
     int64_t c = submit(engine, (llm42_request_desc){.max_new_tokens = 60});
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
     llm42_stats stats = llm42_engine_stats(engine);
-    CHECK_INT(stats.passes[LLM42_INVARIANT], 2);
-    CHECK_INT(stats.passes[LLM42_FIXED], 0);
-    CHECK_INT(stats.rows[LLM42_INVARIANT], PROMPT + 1 + PROMPT + PROMPT - 8);  // c found two pages
+    CHECK_INT(stats.passes[LLM42_SCHEDULE_INVARIANT], 2);
+    CHECK_INT(stats.passes[LLM42_SCHEDULE_FIXED], 0);
+    CHECK_INT(stats.rows[LLM42_SCHEDULE_INVARIANT], PROMPT + 1 + PROMPT + PROMPT - 8);  // c found two pages
     CHECK_INT(llm42_engine_request(engine, a)->committed, 1);
     CHECK_INT(llm42_engine_request(engine, a)->candidates, 2);
     CHECK_INT(llm42_engine_request(engine, b)->committed, 1);
@@ -755,7 +763,7 @@ TEST(invariant_prompts_ride_beside_decodes) {
 // Runs `prompt` beside seven others and says whether it is as alone.
 static bool as_alone(bool fast, int budget) {
     llm42_engine_desc desc = invariant_prefill;
-    desc.prefix_cache = false, desc.token_budget = budget, desc.max_running = 8;
+    desc.kv.prefix_cache = false, desc.token_budget = budget, desc.max_running = 8;
     llm42_engine *engine = open_with(desc);
     front.invariant_as_fast = fast;  // the check at open is over
     int64_t ids[8];
@@ -815,7 +823,7 @@ TEST(invariant_prompts_share_pages_of_invariant_rows) {
 // candidates decoded in INVARIANT passes.
 TEST(pages_of_outputs_are_not_shared_with_invariant_prompts) {
     llm42_engine_desc desc = invariant_prefill;
-    desc.page_size = 1;
+    desc.kv.page_size = 1;
     llm42_engine *engine = open_with(desc);
     int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
@@ -823,7 +831,7 @@ TEST(pages_of_outputs_are_not_shared_with_invariant_prompts) {
     submit(engine,
            (llm42_request_desc){.max_new_tokens = 1, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
     finish(engine);
-    CHECK_INT(llm42_engine_stats(engine).passes[LLM42_INVARIANT], 2);
+    CHECK_INT(llm42_engine_stats(engine).passes[LLM42_SCHEDULE_INVARIANT], 2);
     int32_t turn[PROMPT + 31];
     int64_t b = next_turn(engine, a, turn);
     CHECK_INT(llm42_engine_request(engine, b)->prefix_hits, PROMPT);
@@ -839,7 +847,7 @@ typedef struct preempted {
 static void hear_preempted(void *user, const llm42_event *e) {
     preempted *p = user;
     if (e->type == LLM42_EVENT_PREEMPTED) (*(e->info->committed ? &p->in_output : &p->in_prompt))++;
-    p->refills += e->type == LLM42_EVENT_PASS && e->schedule == LLM42_FIXED && e->windows == 0;
+    p->refills += e->type == LLM42_EVENT_PASS && e->schedule == LLM42_SCHEDULE_FIXED && e->windows == 0;
 }
 
 // A preempted request gets INVARIANT rows for its prompt again and FIXED ones for its outputs, though the first
@@ -853,8 +861,8 @@ TEST(preemption_under_invariant_prefill) {
     int64_t hits = 0;
     for (int pages = 24; pages <= 60; pages += TEST_SLOW ? 6 : 2) {
         llm42_engine_desc desc = invariant_prefill;
-        desc.pages = pages, desc.token_budget = pages % 4 ? 5 : 64, desc.max_running = 5,
-        desc.prefix_cache = pages % 8 < 4;
+        desc.kv.pages = pages, desc.token_budget = pages % 4 ? 5 : 64, desc.max_running = 5,
+        desc.kv.prefix_cache = pages % 8 < 4;
         desc.on_event = hear_preempted, desc.event_user = &seen;
         llm42_engine *engine = open_with(desc);
         int64_t ids[5];
@@ -901,10 +909,10 @@ TEST(events_carry_the_tokens_once_and_steps_allocate_nothing) {
     heard h = {.ordered = true};
     llm42_engine *engine = open_with((llm42_engine_desc){.on_event = hear,
                                                          .event_user = &h,
-                                                         .pages = 14,
-                                                         .prefix_cache = true,
-                                                         .verify = LLM42_VERIFY_WAIT,
-                                                         .inject_rate = 0.05});
+                                                         .kv.pages = 14,
+                                                         .kv.prefix_cache = true,
+                                                         .policy.verify = LLM42_VERIFY_WAIT,
+                                                         .experiment.inject_rate = 0.05});
     for (int i = 0; i < 4; i++)
         submit(engine, (llm42_request_desc){.max_new_tokens = 90,
                                             .deterministic = i != 2,
@@ -922,7 +930,8 @@ TEST(events_carry_the_tokens_once_and_steps_allocate_nothing) {
         CHECK(memcmp(h.tokens[i], r->tokens, sizeof *r->tokens * (size_t)r->committed) == 0);
     }
     llm42_stats s = llm42_engine_stats(engine);
-    CHECK_INT(h.passes, s.passes[LLM42_FAST] + s.passes[LLM42_FIXED] + s.passes[LLM42_INVARIANT]);
+    CHECK_INT(h.passes,
+              s.passes[LLM42_SCHEDULE_FAST] + s.passes[LLM42_SCHEDULE_FIXED] + s.passes[LLM42_SCHEDULE_INVARIANT]);
     CHECK(s.preemptions > 0);
     llm42_engine_close(engine);
     before = test_allocations();
@@ -952,7 +961,9 @@ TEST(run_until_waits_in_real_time) {
     CHECK_INT(llm42_engine_run_until(engine, now + 0.02, &error), LLM42_OK);
     CHECK(llm42_engine_now(engine) >= now + 0.02);
     llm42_stats stats = llm42_engine_stats(engine);
-    CHECK_INT(stats.passes[LLM42_FAST] + stats.passes[LLM42_FIXED] + stats.passes[LLM42_INVARIANT], 0);
+    CHECK_INT(stats.passes[LLM42_SCHEDULE_FAST] + stats.passes[LLM42_SCHEDULE_FIXED] +
+                  stats.passes[LLM42_SCHEDULE_INVARIANT],
+              0);
     llm42_result result = LLM42_OK;
     for (int i = 2; result == LLM42_OK && i < 100000; i++)
         result = llm42_engine_run_until(engine, now + 0.01 * i, &error);
@@ -1026,7 +1037,7 @@ TEST(a_file_of_weights_that_shrinks) {
 // decoded, and in candidates.
 TEST(a_request_whose_embedding_holds_nan) {
     enum { N = 6, BAD = 1999, LENGTH = 24 };
-    static const llm42_mode modes[] = {LLM42_DVR, LLM42_NONDETERMINISTIC, LLM42_BATCH_INVARIANT};
+    static const llm42_mode modes[] = {LLM42_MODE_DVR, LLM42_MODE_NONDETERMINISTIC, LLM42_MODE_BATCH_INVARIANT};
     llm42_model *good = model, broken = *model;
     size_t D = (size_t)model->config.dim, size = (size_t)model->config.vocab * D;
     uint16_t *embed = malloc(size * sizeof *embed);
@@ -1042,32 +1053,32 @@ TEST(a_request_whose_embedding_holds_nan) {
         if (i == 4) asked[i][PROMPT - 1] = BAD;
     }
     for (int m = 0; m < 3; m++) {
-        llm42_engine_desc desc = {.mode = modes[m], .max_running = 8};
+        llm42_engine_desc desc = {.policy.mode = modes[m], .max_running = 8};
         for (int i = 0; i < N; i++)
             want[i] = one(desc, (llm42_request_desc){.prompt = asked[i],
                                                      .prompt_count = PROMPT,
                                                      .max_new_tokens = LENGTH,
-                                                     .deterministic = modes[m] != LLM42_NONDETERMINISTIC});
+                                                     .deterministic = modes[m] != LLM42_MODE_NONDETERMINISTIC});
         model = &broken;
         llm42_engine *engine = open_with(desc);
         for (int i = 0; i < N; i++)
             submit(engine, (llm42_request_desc){.prompt = asked[i],
                                                 .prompt_count = PROMPT,
                                                 .max_new_tokens = LENGTH,
-                                                .deterministic = modes[m] != LLM42_NONDETERMINISTIC});
+                                                .deterministic = modes[m] != LLM42_MODE_NONDETERMINISTIC});
         finish(engine);
         for (int i = 0; i < N; i++) {
             run got = take(engine, i + 1);
             bool bad = i == 1 || i == 4;
             CHECK_INT(got.finish, bad ? LLM42_FINISH_ERROR : LLM42_FINISH_LENGTH);
             CHECK_INT(got.count, bad ? 0 : LENGTH);
-            if (bad || modes[m] == LLM42_NONDETERMINISTIC) continue;
+            if (bad || modes[m] == LLM42_MODE_NONDETERMINISTIC) continue;
             CHECK(!memcmp(got.tokens, want[i].tokens, LENGTH * sizeof *got.tokens));
             CHECK(!memcmp(got.logprobs, want[i].logprobs, LENGTH * sizeof *got.logprobs));
         }
         llm42_stats stats = llm42_engine_stats(engine);
         CHECK_INT(stats.failed, 2);
-        CHECK_INT(stats.pages_free, llm42_engine_config(engine)->pages);
+        CHECK_INT(stats.pages_free, llm42_engine_config(engine)->kv.pages);
         llm42_engine_close(engine);
         model = good;
     }
@@ -1089,8 +1100,9 @@ TEST(a_cancelled_request_does_not_fail) {
     model = &broken;
     for (int cancels = 0; cancels < 2; cancels++) {
         llm42_engine *engine = NULL;
-        engine = open_with((llm42_engine_desc){
-            .mode = LLM42_NONDETERMINISTIC, .on_event = cancels ? cancel_when_prefilled : NULL, .event_user = &engine});
+        engine = open_with((llm42_engine_desc){.policy.mode = LLM42_MODE_NONDETERMINISTIC,
+                                               .on_event = cancels ? cancel_when_prefilled : NULL,
+                                               .event_user = &engine});
         int64_t id = submit(engine, (llm42_request_desc){.max_new_tokens = 4});
         finish(engine);
         CHECK_INT(take(engine, id).finish, cancels ? LLM42_FINISH_CANCELLED : LLM42_FINISH_ERROR);
@@ -1115,9 +1127,10 @@ TEST(a_token_whose_embedding_holds_nan_is_decoded) {
     for (int i = 0; i < AT; i++) CHECK(plain.tokens[i] != plain.tokens[AT]);
     model = &broken;
     for (size_t i = 0; i < sizeof how / sizeof how[0]; i++) {
-        run got = one(
-            (llm42_engine_desc){.window = how[i].window, .group = how[i].group, .inject_rate = how[i].inject ? 0.5 : 0},
-            (llm42_request_desc){.max_new_tokens = LENGTH, .deterministic = true});
+        run got = one((llm42_engine_desc){.policy.window = how[i].window,
+                                          .policy.group = how[i].group,
+                                          .experiment.inject_rate = how[i].inject ? 0.5 : 0},
+                      (llm42_request_desc){.max_new_tokens = LENGTH, .deterministic = true});
         CHECK_INT(got.finish, LLM42_FINISH_ERROR);
         CHECK_INT(got.count, AT + 1);
         CHECK(!memcmp(got.tokens, plain.tokens, (AT + 1) * sizeof *got.tokens));

@@ -42,7 +42,7 @@ static void make_requests(void) {
     llm42_engine *engine;
     const int32_t start[] = {905, 312, 264, 1108, 283, 1767, 13, 325};
     memcpy(text, start, sizeof start);
-    if (llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .threads = 1}, &error))
+    if (llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1)}, &error))
         printf("%s\n", error.text), exit(1);
     llm42_engine_submit(engine,
                         &(llm42_request_desc){.prompt = start,
@@ -83,7 +83,7 @@ static void run(const config *c, bool marked, result *out) {
     llm42_engine *engine;
     llm42_engine_desc desc = c->desc;
     desc.model = model;
-    if (!desc.threads) desc.threads = 1;
+    if (!desc.backend_desc) desc.backend_desc = TEST_THREADS(1);
     desc.max_context = 512;
     if (!CHECK_MSG(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s: %s", c->name, error.text)) return;
     static int64_t ids[REQUESTS];
@@ -114,7 +114,7 @@ static void run(const config *c, bool marked, result *out) {
         }
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     }
-    const bool every = llm42_engine_config(engine)->mode == LLM42_BATCH_INVARIANT;
+    const bool every = llm42_engine_config(engine)->policy.mode == LLM42_MODE_BATCH_INVARIANT;
     for (int i = 0; i < REQUESTS; i++) {
         const llm42_request *r = llm42_engine_request(engine, ids[i]);
         bool wanted = r->deterministic || !marked || every;
@@ -126,12 +126,12 @@ static void run(const config *c, bool marked, result *out) {
     totals = llm42_engine_stats(engine);
     CHECK_MSG(totals.preemptions >= c->preempts, "%s: %lld preemptions, expected %d", c->name,
               (long long)totals.preemptions, c->preempts);
-    CHECK_INT(totals.pages_free, llm42_engine_config(engine)->pages);
+    CHECK_INT(totals.pages_free, llm42_engine_config(engine)->kv.pages);
     llm42_engine_close(engine);
     printf("  %-44s %4.1f s, passes %5lld FAST %5lld INVARIANT %5lld FIXED, %4lld rollbacks, recompute %5.2f%%, %3lld "
            "preemptions, %5lld prefix hits\n",
-           c->name, test_seconds() - begin, (long long)totals.passes[LLM42_FAST],
-           (long long)totals.passes[LLM42_INVARIANT], (long long)totals.passes[LLM42_FIXED],
+           c->name, test_seconds() - begin, (long long)totals.passes[LLM42_SCHEDULE_FAST],
+           (long long)totals.passes[LLM42_SCHEDULE_INVARIANT], (long long)totals.passes[LLM42_SCHEDULE_FIXED],
            (long long)totals.rollbacks, 100.0 * (double)totals.recomputed / (double)totals.returned_tokens,
            (long long)totals.preemptions, (long long)totals.prefix_hits);
     fflush(stdout);
@@ -178,51 +178,78 @@ TEST(alone_in_the_engine) {
 // >>one result ----------------------------------------------------------------------------------------------------
 enum { SMALL = TEST_SLOW ? 1 : 5 };  // preemptions that a small KV pool must bring
 static const config loads[] = {
-    {.name = "among 3, W 8, G 4", .desc = {.max_running = 4, .window = 8, .group = 4}},
-    {.name = "among 31, EAGER, shuffled", .desc = {.max_running = 32, .verify = LLM42_VERIFY_EAGER}, .shuffle = 8},
-    {.name = "among 63, arriving", .desc = {.max_running = 64, .prefix_cache = true}, .spread = 0.2},
+    {.name = "among 3, W 8, G 4", .desc = {.max_running = 4, .policy.window = 8, .policy.group = 4}},
+    {.name = "among 31, EAGER, shuffled",
+     .desc = {.max_running = 32, .policy.verify = LLM42_VERIFY_EAGER},
+     .shuffle = 8},
+    {.name = "among 63, arriving", .desc = {.max_running = 64, .kv.prefix_cache = true}, .spread = 0.2},
     {.name = "pages of 1 token, W 1, PACKED",
-     .desc = {.max_running = 16, .page_size = 1, .window = 1, .group = 5, .prefill = LLM42_PREFILL_PACKED}},
+     .desc = {.max_running = 16,
+              .kv.page_size = 1,
+              .policy.window = 1,
+              .policy.group = 5,
+              .policy.prefill = LLM42_PREFILL_PACKED}},
     {.name = "pages of 64, W 128, G 1, no bonus token",
-     .desc = {.max_running = 8, .page_size = 64, .window = 128, .group = 1, .bonus = LLM42_BONUS_OFF}},
+     .desc = {.max_running = 8,
+              .kv.page_size = 64,
+              .policy.window = 128,
+              .policy.group = 1,
+              .experiment.bonus = LLM42_BONUS_OFF}},
     {.name = "2 threads, ISOLATED",
-     .desc = {.max_running = 16, .threads = 2, .prefill = LLM42_PREFILL_ISOLATED, .window = 16}},
-    {.name = "WAIT, look-ahead 5, deadline 3, half",
-     .desc = {.max_running = 12, .verify = LLM42_VERIFY_WAIT, .look_ahead = 5, .deadline = 3},
+     .desc = {.max_running = 16,
+              .backend_desc = TEST_THREADS(2),
+              .policy.prefill = LLM42_PREFILL_ISOLATED,
+              .policy.window = 16}},
+    {.name = "WAIT, deadline 3, half",
+     .desc = {.max_running = 12, .policy.verify = LLM42_VERIFY_WAIT, .policy.deadline = 3},
      .ratio = 0.5},
-    {.name = "WAIT, look-ahead 100, W 2, G 64",
+    {.name = "WAIT, deadline 200, W 2, G 64",
      .desc = {.max_running = 24,
-              .verify = LLM42_VERIFY_WAIT,
-              .look_ahead = 100,
-              .deadline = 200,
-              .window = 2,
-              .group = 64}},
+              .policy.verify = LLM42_VERIFY_WAIT,
+              .policy.deadline = 200,
+              .policy.window = 2,
+              .policy.group = 64}},
     {.name = "EAGER, OLDEST, a tenth marked",
-     .desc = {.max_running = 32, .verify = LLM42_VERIFY_EAGER, .fill = LLM42_FILL_OLDEST, .window = 16, .group = 8},
+     .desc = {.max_running = 32,
+              .policy.verify = LLM42_VERIFY_EAGER,
+              .experiment.fill = LLM42_FILL_OLDEST,
+              .policy.window = 16,
+              .policy.group = 8},
      .ratio = 0.1},
     {.name = "whole prompts, ISOLATED, half",
-     .desc = {.max_running = 16, .chunked_prefill = LLM42_CHUNKED_OFF, .prefill = LLM42_PREFILL_ISOLATED},
+     .desc = {.max_running = 16, .policy.chunked_prefill = LLM42_CHUNKED_OFF, .policy.prefill = LLM42_PREFILL_ISOLATED},
      .ratio = 0.5},
     {.name = "token budget 32, W 64, G 2",
-     .desc = {.max_running = 16, .token_budget = 32, .window = 64, .group = 2, .prefill = LLM42_PREFILL_INVARIANT},
+     .desc = {.max_running = 16,
+              .token_budget = 32,
+              .policy.window = 64,
+              .policy.group = 2,
+              .policy.prefill = LLM42_PREFILL_INVARIANT},
      .shuffle = 2},
     {.name = "prefix cache, warm, whole prompts",
-     .desc = {.max_running = 16, .prefix_cache = true, .chunked_prefill = LLM42_CHUNKED_OFF},
+     .desc = {.max_running = 16, .kv.prefix_cache = true, .policy.chunked_prefill = LLM42_CHUNKED_OFF},
      .rounds = 2},
     {.name = "prefix cache, pages of 4, PACKED, half, warm",
-     .desc = {.max_running = 16, .prefix_cache = true, .page_size = 4, .prefill = LLM42_PREFILL_PACKED},
+     .desc = {.max_running = 16, .kv.prefix_cache = true, .kv.page_size = 4, .policy.prefill = LLM42_PREFILL_PACKED},
      .ratio = 0.5,
      .rounds = 2},
     {.name = "small pool, EAGER",
-     .desc = {.max_running = 16, .pages = 60, .verify = LLM42_VERIFY_EAGER},
+     .desc = {.max_running = 16, .kv.pages = 60, .policy.verify = LLM42_VERIFY_EAGER},
      .ratio = 0.7,
      .preempts = SMALL},
     {.name = "small pool, cache, 5% made wrong",
-     .desc = {.max_running = 16, .pages = 240, .page_size = 4, .prefix_cache = true, .inject_rate = 0.05},
+     .desc = {.max_running = 16,
+              .kv.pages = 240,
+              .kv.page_size = 4,
+              .kv.prefix_cache = true,
+              .experiment.inject_rate = 0.05},
      .shuffle = 9,
      .preempts = SMALL},
     {.name = "10% made wrong, no bonus token, PACKED",
-     .desc = {.max_running = 16, .inject_rate = 0.1, .bonus = LLM42_BONUS_OFF, .prefill = LLM42_PREFILL_PACKED}},
+     .desc = {.max_running = 16,
+              .experiment.inject_rate = 0.1,
+              .experiment.bonus = LLM42_BONUS_OFF,
+              .policy.prefill = LLM42_PREFILL_PACKED}},
 };
 
 TEST(one_result_under_every_load) {
@@ -239,11 +266,11 @@ TEST(one_result_under_every_load) {
             snprintf(name, sizeof name, "%s, %s", presets[p].name, c.name);
             c.name = name, c.desc.preset = presets[p].preset;
             must_match(canonical, &c);
-            CHECK_INT(totals.passes[LLM42_FIXED], 0);
+            CHECK_INT(totals.passes[LLM42_SCHEDULE_FIXED], 0);
             if (p == 0) CHECK_MSG(totals.verifications > 0, "%s: nothing was verified", name);
-            if (p == 2) CHECK_INT(totals.passes[LLM42_FAST] + totals.verifications, 0);
+            if (p == 2) CHECK_INT(totals.passes[LLM42_SCHEDULE_FAST] + totals.verifications, 0);
             verified += totals.verifications, rollbacks += totals.rollbacks;
-            chosen += totals.ways[0] + totals.ways[1];
+            chosen += totals.hybrid_verify + totals.hybrid_invariant;
         }
     CHECK(verified > 0 && rollbacks > 0 && chosen > 0);
     CHECK(TEST_SLOW || configurations - before >= 40);
@@ -254,8 +281,8 @@ static void score(const work *w, const result *r) {
     enum { ROWS = 37, PAGES = 32 };
     const llm42_backend *cpu = llm42_backend_cpu();
     const llm42_backend_desc desc = {.model = model,
-                                     .compute = LLM42_BF16,
-                                     .threads = 1,
+                                     .numerics.compute = LLM42_DTYPE_BF16,
+                                     .backend_desc = TEST_THREADS(1),
                                      .max_rows = ROWS,
                                      .max_context = 512,
                                      .pages = PAGES,
@@ -276,7 +303,7 @@ static void score(const work *w, const result *r) {
             row[i] = (llm42_row){0, from + i, t < 0 ? text[w->prompt_at + from + i] : r->tokens[t], LLM42_ROW_SAMPLE};
         }
         llm42_pass pass = {
-            .schedule = LLM42_INVARIANT, .rows = rows, .shape = rows, .row = row, .seq = &seq, .out = out};
+            .schedule = LLM42_SCHEDULE_INVARIANT, .rows = rows, .shape = rows, .row = row, .seq = &seq, .out = out};
         CHECK_INT(cpu->run(state, &pass, &error), LLM42_OK);
         for (int i = 0; i < rows; i++) {
             int t = from + i + 1 - w->prompt_count;
@@ -293,38 +320,40 @@ TEST(it_is_that_of_scoring) {
 }
 
 // >>the FIXED verifier --------------------------------------------------------------------------------------------
-#define M128 .verifier = LLM42_VERIFIER_FIXED, .window = 32, .group = 4
-#define PACKED .prefill = LLM42_PREFILL_PACKED
-#define EAGER .verify = LLM42_VERIFY_EAGER
+#define M128 .policy.replay = LLM42_REPLAY_FIXED, .policy.window = 32, .policy.group = 4
+#define PACKED .policy.prefill = LLM42_PREFILL_PACKED
+#define EAGER .policy.verify = LLM42_VERIFY_EAGER
 TEST(fixed_packed) {
     static result alone[REQUESTS];
     run(&(config){.name = "FIXED, PACKED, alone (reference)", .desc = {M128, PACKED, EAGER}, .one_by_one = true}, true,
         alone);
     const config configs[] = {
         {.name = "FIXED, among 31, shuffled", .desc = {M128, PACKED, EAGER, .max_running = 32}, .shuffle = 1},
-        {.name = "FIXED, pages of 1 token, WAIT", .desc = {M128, PACKED, .max_running = 16, .page_size = 1}},
+        {.name = "FIXED, pages of 1 token, WAIT", .desc = {M128, PACKED, .max_running = 16, .kv.page_size = 1}},
         {.name = "FIXED, 2 threads, W 128, G 1",
-         .desc = {PACKED, EAGER, .verifier = LLM42_VERIFIER_FIXED, .max_running = 16, .threads = 2, .window = 128,
-                  .group = 1}},
+         .desc = {PACKED, EAGER, .policy.replay = LLM42_REPLAY_FIXED, .max_running = 16,
+                  .backend_desc = TEST_THREADS(2), .policy.window = 128, .policy.group = 1}},
         {.name = "FIXED, WAIT, W 2, G 64",
-         .desc = {PACKED, .verifier = LLM42_VERIFIER_FIXED, .max_running = 32, .window = 2, .group = 64}},
+         .desc = {PACKED, .policy.replay = LLM42_REPLAY_FIXED, .max_running = 32, .policy.window = 2,
+                  .policy.group = 64}},
         {.name = "FIXED, prefix cache, half, warm",
-         .desc = {M128, PACKED, EAGER, .max_running = 16, .prefix_cache = true},
+         .desc = {M128, PACKED, EAGER, .max_running = 16, .kv.prefix_cache = true},
          .ratio = 0.5,
          .rounds = 2},
         {.name = "FIXED, small pool, cache, WAIT",
-         .desc = {M128, PACKED, .max_running = 16, .pages = 60, .prefix_cache = true},
+         .desc = {M128, PACKED, .max_running = 16, .kv.pages = 60, .kv.prefix_cache = true},
          .shuffle = 3,
          .preempts = SMALL},
         {.name = "FIXED, token budget 32, a tenth, no bonus",
-         .desc = {M128, PACKED, EAGER, .max_running = 16, .token_budget = 32, .bonus = LLM42_BONUS_OFF},
+         .desc = {M128, PACKED, EAGER, .max_running = 16, .token_budget = 32, .experiment.bonus = LLM42_BONUS_OFF},
          .ratio = 0.1},
-        {.name = "FIXED, 10% made wrong", .desc = {M128, PACKED, EAGER, .max_running = 16, .inject_rate = 0.1}},
+        {.name = "FIXED, 10% made wrong",
+         .desc = {M128, PACKED, EAGER, .max_running = 16, .experiment.inject_rate = 0.1}},
     };
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i += TEST_SLOW ? 6 : 1) must_match(alone, &configs[i]);
     static result no_overwrite[REQUESTS];
     run(&(config){.name = "control: FIXED, KV overwrite left out",
-                  .desc = {M128, PACKED, EAGER, .max_running = 16, .keep_fast_kv = true}},
+                  .desc = {M128, PACKED, EAGER, .max_running = 16, .experiment.keep_fast_kv = true}},
         true, no_overwrite);
     CHECK_MSG(compare(alone, no_overwrite).requests > 0, "leaving out the KV overwrite changed nothing");
 }
@@ -337,10 +366,11 @@ TEST(the_paper) {
     const config configs[] = {
         {.name = "paper, among 15", .desc = {PAPER, .max_running = 16}},
         {.name = "paper, the same M, small pool, WAIT",
-         .desc = {PAPER, .max_running = 16, .pages = 60, .verify = LLM42_VERIFY_WAIT, .window = 32, .group = 16},
+         .desc = {PAPER, .max_running = 16, .kv.pages = 60, .policy.verify = LLM42_VERIFY_WAIT, .policy.window = 32,
+                  .policy.group = 16},
          .preempts = SMALL},
         {.name = "paper, half marked, prefix cache",
-         .desc = {PAPER, .max_running = 16, .prefix_cache = true},
+         .desc = {PAPER, .max_running = 16, .kv.prefix_cache = true},
          .ratio = 0.5},
     };
 #undef PAPER
@@ -354,8 +384,8 @@ TEST(the_paper) {
 // So has prefill INVARIANT. M is 32 here: at 128 rows FIXED cuts no matrix sum, as INVARIANT never does.
 TEST(fixed_with_invariant_prefill) {
     static result alone[REQUESTS], packed[REQUESTS];
-#define M32 .verifier = LLM42_VERIFIER_FIXED, .window = 8, .group = 4
-#define RIDING .prefill = LLM42_PREFILL_INVARIANT, M32
+#define M32 .policy.replay = LLM42_REPLAY_FIXED, .policy.window = 8, .policy.group = 4
+#define RIDING .policy.prefill = LLM42_PREFILL_INVARIANT, M32
     run(&(config){.name = "FIXED, INVARIANT prompts, alone (reference)", .desc = {RIDING, EAGER}, .one_by_one = true},
         true, alone);
     const config configs[] = {
@@ -367,11 +397,13 @@ TEST(fixed_with_invariant_prefill) {
          .desc = {RIDING, EAGER, .max_running = 16, .token_budget = 32},
          .ratio = 0.5},
         {.name = "FIXED, INVARIANT prompts, whole, cache, warm",
-         .desc = {RIDING, EAGER, .max_running = 16, .chunked_prefill = LLM42_CHUNKED_OFF, .prefix_cache = true},
+         .desc = {RIDING, EAGER, .max_running = 16, .policy.chunked_prefill = LLM42_CHUNKED_OFF,
+                  .kv.prefix_cache = true},
          .ratio = 0.5,
          .rounds = 2},
         {.name = "FIXED, INVARIANT prompts, small pool, cache",
-         .desc = {RIDING, .max_running = 16, .pages = 240, .page_size = 4, .prefix_cache = true, .inject_rate = 0.05},
+         .desc = {RIDING, .max_running = 16, .kv.pages = 240, .kv.page_size = 4, .kv.prefix_cache = true,
+                  .experiment.inject_rate = 0.05},
          .ratio = 0.5,
          .shuffle = 7,
          .preempts = SMALL},
@@ -413,8 +445,9 @@ TEST(controls) {
     CHECK_MSG(d.token_requests > 0, "unmarked requests did not drift: the fast schedule does not depend on the batch");
     CHECK_MSG(compare(canonical, b).token_requests > 0, "unmarked requests have the canonical tokens");
 
-    run(&(config){.name = "control: KV overwrite left out", .desc = {.max_running = 16, .keep_fast_kv = true}}, true,
-        b);
+    run(&(config){.name = "control: KV overwrite left out",
+                  .desc = {.max_running = 16, .experiment.keep_fast_kv = true}},
+        true, b);
     d = compare(canonical, b);
     printf("  KV overwrite left out: %d of %d requests differ in a bit, %d in their tokens\n", d.requests, d.compared,
            d.token_requests);

@@ -134,7 +134,7 @@ refuses "-b: schedule: 'slow' is not one of: fast, fixed, invariant" -b schedule
 refuses "-b: compute: 'fp16' is not one of" -b compute=fp16
 refuses "-b: backend: 'sim' is not one of" -b backend=sim
 refuses "-b: leaves: 3: must be 1, 2, 4 or 8" -b leaves=3
-refuses "-b: llm42_backend_desc.leaves: 8: must divide" -b leaves=8
+refuses "-b: llm42_backend_desc.numerics.leaves: 8: must divide" -b leaves=8
 refuses "-b: llm42_backend_desc.tensor_parallel: 8" -b ranks=8
 refuses "-a: $dir/none: no such model" -a model="$dir/none" -b leaves=1
 refuses "--ids: token 2048 is outside 0 to 2047" --ids 0,2048 -b leaves=2

@@ -122,8 +122,9 @@ static void note(void *user, const llm42_event *e) {
 static void serve(run *r, llm42_engine_desc desc) {
     const llm42_sim_desc sim = {.calibration = calibration, .flip_scale = 8};
     desc.model = model, desc.backend = llm42_backend_sim(), desc.backend_desc = &sim;
-    desc.max_context = PROMPT + LONGEST, desc.max_running = 8, desc.window = 8, desc.group = 2, desc.pages = PAGES;
-    desc.page_size = 4, desc.token_budget = 64, desc.on_event = note, desc.event_user = r;
+    desc.max_context = PROMPT + LONGEST, desc.max_running = 8, desc.policy.window = 8, desc.policy.group = 2,
+    desc.kv.pages = PAGES;
+    desc.kv.page_size = 4, desc.token_budget = 64, desc.on_event = note, desc.event_user = r;
     if (!CHECK_MSG(!llm42_engine_open(&r->engine, &desc, &error), "%s", error.text)) return;
     while (r->last < REQUESTS) submit(r);
     int steps = 0;
@@ -186,19 +187,22 @@ static void actions_in_events(llm42_engine_desc desc, const char *name) {
     free(r);
 }
 
-TEST(actions_while_passes_run) { actions_in_events((llm42_engine_desc){.mode = LLM42_DVR}, "one pass at a time"); }
+TEST(actions_while_passes_run) {
+    actions_in_events((llm42_engine_desc){.policy.mode = LLM42_MODE_DVR}, "one pass at a time");
+}
 
 TEST(actions_while_a_replay_pass_is_in_flight) {
-    actions_in_events((llm42_engine_desc){.overlap = true, .verify = LLM42_VERIFY_WAIT}, "a replay pass in flight");
+    actions_in_events((llm42_engine_desc){.overlap = true, .policy.verify = LLM42_VERIFY_WAIT},
+                      "a replay pass in flight");
 }
 
 TEST(actions_with_auto_release) {
     actions_in_events((llm42_engine_desc){.overlap = true, .auto_release = true}, "requests released at once");
     actions_in_events((llm42_engine_desc){.overlap = true,
                                           .auto_release = true,
-                                          .verifier = LLM42_VERIFIER_FIXED,
-                                          .verify = LLM42_VERIFY_EAGER,
-                                          .prefill = LLM42_PREFILL_PACKED},
+                                          .policy.replay = LLM42_REPLAY_FIXED,
+                                          .policy.verify = LLM42_VERIFY_EAGER,
+                                          .policy.prefill = LLM42_PREFILL_PACKED},
                       "the same, FIXED");
 }
 

@@ -25,24 +25,24 @@ static llm42_engine_desc any_desc(const llm42_sim_desc *sim) {
     llm42_engine_desc d = {.model = model,
                            .backend = llm42_backend_sim(),
                            .backend_desc = sim,
-                           .threads = 1,
                            .planner = planner_find(planners[any(0, 3)]),
-                           .mode = once_in(6) ? LLM42_BATCH_INVARIANT : LLM42_DVR,
+                           .policy.mode = once_in(6) ? LLM42_MODE_BATCH_INVARIANT : LLM42_MODE_DVR,
                            .max_context = 400,
                            .max_running = once_in(2) ? 4 : 16,
                            .token_budget = 512,
-                           .window = 1 << any(0, 5),
-                           .group = any(1, 6),
-                           .verifier = (llm42_verifier)any(1, 2),
-                           .verify = (llm42_verify)any(1, 2),
-                           .fill = (llm42_fill)any(1, 2),
-                           .prefill = (llm42_prefill)any(1, 3),
-                           .bonus = (llm42_bonus)any(1, 2),
-                           .chunked_prefill = (llm42_chunked)any(1, 2),
+                           .policy.window = 1 << any(0, 5),
+                           .policy.group = any(1, 6),
+                           .policy.replay = (llm42_replay)any(1, 2),
+                           .policy.verify = (llm42_verify)any(1, 2),
+                           .experiment.fill = (llm42_fill)any(1, 2),
+                           .policy.prefill = (llm42_prefill)any(1, 3),
+                           .experiment.bonus = (llm42_bonus)any(1, 2),
+                           .policy.chunked_prefill = (llm42_chunked)any(1, 2),
                            .overlap = once_in(2),
-                           .prefix_cache = once_in(3)};
-    if (d.mode == LLM42_DVR && d.verifier == LLM42_VERIFIER_INVARIANT && once_in(2)) d.mode = LLM42_HYBRID;
-    d.pages = once_in(2) ? 60 : 600;
+                           .kv.prefix_cache = once_in(3)};
+    if (d.policy.mode == LLM42_MODE_DVR && d.policy.replay == LLM42_REPLAY_INVARIANT && once_in(2))
+        d.policy.mode = LLM42_MODE_HYBRID;
+    d.kv.pages = once_in(2) ? 60 : 600;
     return d;
 }
 
@@ -167,7 +167,7 @@ TEST(many_short_waits_for_a_pass_in_flight) {
                               .backend = llm42_backend_sim(),
                               .backend_desc = &sim,
                               .max_context = 4000,
-                              .window = 8,
+                              .policy.window = 8,
                               .overlap = true};
     static int32_t prompt[100];
     const timed request = {
@@ -214,9 +214,9 @@ TEST(run_until_waits_and_refuses) {
     CHECK(llm42_engine_now(inside) == 3);
     CHECK_INT(llm42_engine_run_until(inside, 4, &error), LLM42_OK);  // no pass begins at that time
     CHECK(llm42_engine_now(inside) == 4);
-    CHECK_INT(llm42_engine_stats(inside).passes[LLM42_FAST], 0);
+    CHECK_INT(llm42_engine_stats(inside).passes[LLM42_SCHEDULE_FAST], 0);
     CHECK_INT(llm42_engine_run_until(inside, nextafter(4, 5), &error), LLM42_OK);  // one pass, to its end
-    CHECK_INT(llm42_engine_stats(inside).passes[LLM42_FAST], 1);
+    CHECK_INT(llm42_engine_stats(inside).passes[LLM42_SCHEDULE_FAST], 1);
     CHECK(llm42_engine_now(inside) > 4.001);
     CHECK_INT(inside_result, LLM42_INVALID);
     CHECK_INT(llm42_engine_run_until(inside, (double)INFINITY, &error), LLM42_IDLE);
@@ -291,9 +291,9 @@ static void any_trial(trial *t, uint64_t seed) {
     t->desc.ratio = (double[]){0, 0.1, 0.4, 1}[any(0, 3)];
     t->desc.engine = any_desc(&t->sim);
     t->desc.set_apart = t->desc.engine;
-    if (t->desc.engine.mode == LLM42_BATCH_INVARIANT && t->desc.router == DETERMINISTIC_APART && t->desc.ratio < 1 &&
-        t->desc.replicas > 1)
-        t->desc.engine.mode = LLM42_NONDETERMINISTIC;
+    if (t->desc.engine.policy.mode == LLM42_MODE_BATCH_INVARIANT && t->desc.router == DETERMINISTIC_APART &&
+        t->desc.ratio < 1 && t->desc.replicas > 1)
+        t->desc.engine.policy.mode = LLM42_MODE_NONDETERMINISTIC;
     t->desc.apart = fleet_apart(t->desc.router, t->desc.replicas,
                                 t->desc.replicas > 1 ? any(0, t->desc.replicas - 1) : 0, t->desc.ratio);
     t->plan = (serve_plan){.model = model,
@@ -301,7 +301,7 @@ static void any_trial(trial *t, uint64_t seed) {
                            .requests = REQUESTS,
                            .max_context = t->desc.engine.max_context,
                            .max_running = t->desc.engine.max_running,
-                           .random_prompts = t->desc.engine.prefix_cache};
+                           .random_prompts = t->desc.engine.kv.prefix_cache};
     if (once_in(5)) snprintf(t->qps, sizeof t->qps, "offline");
     else snprintf(t->qps, sizeof t->qps, "%d", any(1, 60) * t->desc.replicas);
 }
@@ -422,7 +422,7 @@ TEST(tokens_do_not_depend_on_the_replica) {
         trial t;
         fleet f;
         any_trial(&t, 500 + (uint64_t)i);
-        t.desc.ratio = 1, t.desc.apart = 0, t.desc.engine.mode = LLM42_DVR;
+        t.desc.ratio = 1, t.desc.apart = 0, t.desc.engine.policy.mode = LLM42_MODE_DVR;
         for (int k = 0; k < 2; k++) {
             t.desc.replicas = k ? any(2, 6) : 1;
             run_fleet(&t, &f, &r[k]);

@@ -32,9 +32,9 @@ static void add_pass(const llm42_model *model, llm42_schedule schedule, int shap
     enum { ROWS = 40 };
     const llm42_backend *cpu = llm42_backend_cpu();
     llm42_backend_desc desc = {.model = model,
-                               .compute = compute,
-                               .arithmetic = arithmetic,
-                               .threads = 2,
+                               .numerics.compute = compute,
+                               .numerics.arithmetic = arithmetic,
+                               .backend_desc = TEST_THREADS(2),
                                .max_rows = ROWS,
                                .max_context = 64,
                                .pages = 4,
@@ -58,15 +58,17 @@ static void add_pass(const llm42_model *model, llm42_schedule schedule, int shap
     cpu->close(state);
 }
 
-static void add_requests(const llm42_model *model, llm42_verifier verifier) {
+static void add_requests(const llm42_model *model, llm42_replay verifier) {
     llm42_error error;
     llm42_engine *engine;
-    if (!CHECK_INT(
-            llm42_engine_open(
-                &engine,
-                &(llm42_engine_desc){.model = model, .verifier = verifier, .window = 8, .group = 4, .max_context = 128},
-                &error),
-            LLM42_OK))
+    if (!CHECK_INT(llm42_engine_open(&engine,
+                                     &(llm42_engine_desc){.model = model,
+                                                          .policy.replay = verifier,
+                                                          .policy.window = 8,
+                                                          .policy.group = 4,
+                                                          .max_context = 128},
+                                     &error),
+                   LLM42_OK))
         return;
     const int32_t prompt[] = {905, 312, 264, 1108, 283, 1767, 13};
     for (int i = 0; i < 4; i++)
@@ -100,15 +102,15 @@ int main(void) {
     if (!CHECK_INT(llm42_model_load(&synthetic, &(llm42_model_desc){.path = "synthetic:tiny"}, &error), LLM42_OK))
         return 1;
     add_functions();
-    add_pass(tiny42, LLM42_FAST, fast_shape, LLM42_FP32,
+    add_pass(tiny42, LLM42_SCHEDULE_FAST, fast_shape, LLM42_DTYPE_FP32,
              LLM42_ARITHMETIC_FP32);  // fp32: bf16 rounding hides most differences
-    add_pass(tiny42, LLM42_FAST, 40, LLM42_BF16, LLM42_ARITHMETIC_FP32);
-    add_pass(tiny42, LLM42_FIXED, 64, LLM42_FP32, LLM42_ARITHMETIC_FP32);
-    add_pass(tiny42, LLM42_INVARIANT, 40, LLM42_BF16, LLM42_ARITHMETIC_FP32);
-    add_pass(synthetic, LLM42_FAST, 40, LLM42_FP32, LLM42_ARITHMETIC_FP32);
-    add_pass(tiny42, LLM42_INVARIANT, 40, LLM42_BF16, LLM42_ARITHMETIC_SM90);
-    add_requests(tiny42, LLM42_VERIFIER_INVARIANT);
-    add_requests(tiny42, LLM42_VERIFIER_FIXED);
+    add_pass(tiny42, LLM42_SCHEDULE_FAST, 40, LLM42_DTYPE_BF16, LLM42_ARITHMETIC_FP32);
+    add_pass(tiny42, LLM42_SCHEDULE_FIXED, 64, LLM42_DTYPE_FP32, LLM42_ARITHMETIC_FP32);
+    add_pass(tiny42, LLM42_SCHEDULE_INVARIANT, 40, LLM42_DTYPE_BF16, LLM42_ARITHMETIC_FP32);
+    add_pass(synthetic, LLM42_SCHEDULE_FAST, 40, LLM42_DTYPE_FP32, LLM42_ARITHMETIC_FP32);
+    add_pass(tiny42, LLM42_SCHEDULE_INVARIANT, 40, LLM42_DTYPE_BF16, LLM42_ARITHMETIC_SM90);
+    add_requests(tiny42, LLM42_REPLAY_INVARIANT);
+    add_requests(tiny42, LLM42_REPLAY_FIXED);
     llm42_model_free(tiny42);
     llm42_model_free(synthetic);
     printf("%s digest %016llx\n", llm42_cpu_isa(), (unsigned long long)digest);

@@ -101,7 +101,8 @@ static void close_engine(void) { llm42_engine_close(engine); }
 
 TEST(engines) {
     const llm42_sim_desc sim = {.calibration = calibration};
-    desc = (llm42_engine_desc){.model = model, .threads = 2, .max_context = 64, .prefix_cache = true};
+    desc = (llm42_engine_desc){
+        .model = model, .backend_desc = TEST_THREADS(2), .max_context = 64, .kv.prefix_cache = true};
     printf("  %-12s %3d allocations\n", "cpu", fail_each("cpu engine", open_engine, close_engine));
     desc = (llm42_engine_desc){
         .model = shape, .backend = llm42_backend_sim(), .backend_desc = &sim, .max_context = 64, .overlap = true};
@@ -121,7 +122,7 @@ static void take_back(void) {
 }
 
 TEST(requests) {
-    desc = (llm42_engine_desc){.model = model, .threads = 1, .max_context = 64, .max_running = 4};
+    desc = (llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .max_context = 64, .max_running = 4};
     CHECK_INT(open_engine(), LLM42_OK);
     for (int i = 0; i < 70; i++) {  // the table of requests grows on the way
         taken = 0;

@@ -28,9 +28,9 @@ static float *run(const llm42_model *model, llm42_dtype compute, llm42_schedule 
                   int count) {
     const llm42_backend *cpu = llm42_backend_cpu();
     llm42_backend_desc desc = {.model = model,
-                               .compute = compute,
-                               .logits_fp32 = compute == LLM42_FP32,
-                               .threads = 1,
+                               .numerics.compute = compute,
+                               .numerics.logits_fp32 = compute == LLM42_DTYPE_FP32,
+                               .backend_desc = TEST_THREADS(1),
                                .max_rows = SHAPE,
                                .max_context = count,
                                .pages = count / PAGE + 1,
@@ -51,11 +51,11 @@ static float *run(const llm42_model *model, llm42_dtype compute, llm42_schedule 
         row[i] = (llm42_row){0, i, ids[i], LLM42_ROW_SAMPLE};
     }
     llm42_seq seq = {.request = 1, .pages = pages};
-    int rows = schedule == LLM42_INVARIANT ? 1 : count;
+    int rows = schedule == LLM42_SCHEDULE_INVARIANT ? 1 : count;
     for (int i = 0; i < count; i += rows) {
         llm42_pass pass = {.schedule = schedule,
                            .rows = rows,
-                           .shape = schedule == LLM42_FIXED ? SHAPE : rows,
+                           .shape = schedule == LLM42_SCHEDULE_FIXED ? SHAPE : rows,
                            .row = row + i,
                            .seq = &seq,
                            .out = out,
@@ -86,18 +86,18 @@ static double difference(const tok_json *j, int list, const float *row, int voca
     return largest;
 }
 
-static void check_greedy(const llm42_model *model, llm42_mode mode, llm42_verifier verifier, const tok_json *j,
+static void check_greedy(const llm42_model *model, llm42_mode mode, llm42_replay verifier, const tok_json *j,
                          int prompts) {
     llm42_engine *engine = NULL;
     llm42_engine_desc desc = {.model = model,
-                              .mode = mode,
-                              .verifier = verifier,
-                              .compute = LLM42_FP32,
-                              .threads = 1,
+                              .policy.mode = mode,
+                              .policy.replay = verifier,
+                              .numerics.compute = LLM42_DTYPE_FP32,
+                              .backend_desc = TEST_THREADS(1),
                               .max_running = 4,
                               .max_context = 256,
-                              .window = 8,
-                              .group = 2};
+                              .policy.window = 8,
+                              .policy.group = 2};
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return;
     int i = prompts + 1, count;
     for (int n = 0; n < j->token[prompts].size; n++, i = tok_json_next(j, i)) {  // all together in one batch
@@ -106,7 +106,7 @@ static void check_greedy(const llm42_model *model, llm42_mode mode, llm42_verifi
                                   .prompt_count = count,
                                   .max_new_tokens = GREEDY,
                                   .ignore_stop = true,
-                                  .deterministic = mode == LLM42_DVR};
+                                  .deterministic = mode == LLM42_MODE_DVR};
         int64_t id;
         CHECK_MSG(!llm42_engine_submit(engine, &ask, &id, &error), "%s", error.text);
         CHECK_INT(id, n + 1);
@@ -128,7 +128,7 @@ static void check_greedy(const llm42_model *model, llm42_mode mode, llm42_verifi
 }
 
 static void check_model(const char *path) {
-    static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
+    static const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
     tok_json json, *j = &json;
     double largest = 0;
     llm42_model *model = load(path);
@@ -140,7 +140,7 @@ static void check_model(const char *path) {
         int count, last = tok_json_get(j, i, "logits_last"), mid = tok_json_get(j, i, "logits_mid");
         int32_t *ids = ids_at(j, tok_json_get(j, i, "ids"), &count);
         for (int s = 0; s < 3; s++) {
-            float *logits = run(model, LLM42_FP32, schedules[s], ids, count);
+            float *logits = run(model, LLM42_DTYPE_FP32, schedules[s], ids, count);
             if (!logits) continue;
             double at_last = difference(j, last, logits + (size_t)(count - 1) * (size_t)vocab, vocab);
             double at_mid = difference(j, mid, logits + (size_t)(count / 2) * (size_t)vocab, vocab);
@@ -151,9 +151,9 @@ static void check_model(const char *path) {
         }
         free(ids);
     }
-    check_greedy(model, LLM42_NONDETERMINISTIC, LLM42_VERIFIER_DEFAULT, j, prompts);
-    check_greedy(model, LLM42_DVR, LLM42_VERIFIER_INVARIANT, j, prompts);
-    check_greedy(model, LLM42_DVR, LLM42_VERIFIER_FIXED, j, prompts);
+    check_greedy(model, LLM42_MODE_NONDETERMINISTIC, LLM42_REPLAY_DEFAULT, j, prompts);
+    check_greedy(model, LLM42_MODE_DVR, LLM42_REPLAY_INVARIANT, j, prompts);
+    check_greedy(model, LLM42_MODE_DVR, LLM42_REPLAY_FIXED, j, prompts);
     printf("%-32s largest error %.2e\n", path, largest);
     tok_json_free(j);
     llm42_model_free(model);
@@ -196,7 +196,8 @@ TEST(stories260K_tells_the_same_story) {
     if (!model) return;
     CHECK_MSG(!tok_open(&t, model, path, NULL, &error), "%s", error.text);
     CHECK_MSG(t && !tok_encode(t, prompt, strlen(prompt), true, &ids, &error), "%s", error.text);
-    llm42_engine_desc desc = {.model = model, .compute = LLM42_FP32, .threads = 1, .max_running = 1};
+    llm42_engine_desc desc = {
+        .model = model, .numerics.compute = LLM42_DTYPE_FP32, .backend_desc = TEST_THREADS(1), .max_running = 1};
     CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text);
     for (int deterministic = 0; engine && deterministic < 2; deterministic++) {
         llm42_request_desc ask = {.prompt = ids,
@@ -296,8 +297,8 @@ static uint16_t fp16_bits(float value) {
 // `extra` under its own name with its values times `scale`.
 static void write_weights(const char *path, llm42_dtype type, int first, int last, const tensor *extra, float scale) {
     static char header[16384];
-    const char *name = type == LLM42_BF16 ? "BF16" : type == LLM42_FP16 ? "F16" : "F32";
-    size_t element = type == LLM42_FP32 ? 4 : 2, at = 0, offset = 0;
+    const char *name = type == LLM42_DTYPE_BF16 ? "BF16" : type == LLM42_DTYPE_FP16 ? "F16" : "F32";
+    size_t element = type == LLM42_DTYPE_FP32 ? 4 : 2, at = 0, offset = 0;
     FILE *file = fopen(path, "wb");
     for (int i = first; i < last + (extra != NULL); i++) {
         const tensor *t = i < last ? &tiny.tensor[i] : extra;
@@ -319,8 +320,8 @@ static void write_weights(const char *path, llm42_dtype type, int first, int las
         for (size_t k = 0; k < t->count; k++) {
             float value = bf16_value(t->data + 2 * k) * (i < last ? 1 : scale);
             uint16_t half = fp16_bits(value);
-            if (type == LLM42_BF16) memcpy(&half, (char *)&value + 2, 2);
-            if (fwrite(type == LLM42_FP32 ? (void *)&value : (void *)&half, element, 1, file) != 1) abort();
+            if (type == LLM42_DTYPE_BF16) memcpy(&half, (char *)&value + 2, 2);
+            if (fwrite(type == LLM42_DTYPE_FP32 ? (void *)&value : (void *)&half, element, 1, file) != 1) abort();
         }
     }
     CHECK(fclose(file) == 0);
@@ -355,7 +356,7 @@ static float *tiny_logits(const char *path, llm42_dtype compute) {
     llm42_model *model = load(path);
     if (!model) return NULL;
     for (int i = 0; i < TINY_PROMPT; i++) ids[i] = i ? (i * 977 + 122) % model->config.vocab : 0;
-    float *logits = run(model, compute, LLM42_FAST, ids, TINY_PROMPT);
+    float *logits = run(model, compute, LLM42_SCHEDULE_FAST, ids, TINY_PROMPT);
     llm42_model_free(model);
     return logits;
 }
@@ -365,7 +366,7 @@ enum { TINY_VALUES = TINY_PROMPT * 2048 };
 // Whether two folders give the same bits, in fp32 and in bf16.
 static bool same_bits(const char *a, const char *b) {
     bool same = true;
-    for (int type = LLM42_BF16; type <= LLM42_FP32; type++) {
+    for (int type = LLM42_DTYPE_BF16; type <= LLM42_DTYPE_FP32; type++) {
         float *left = tiny_logits(a, (llm42_dtype)type), *right = tiny_logits(b, (llm42_dtype)type);
         same = same && left && right && !memcmp(left, right, TINY_VALUES * sizeof *left);
         free(left);
@@ -401,7 +402,7 @@ TEST(old_and_new_config_spelling_are_the_same) {
 TEST(fp32_weights_give_the_bits_of_bf16) {
     const char *dir = new_folder("fp32");
     write_config(dir, NULL, NULL, NULL);
-    write_weights(test_path(dir, "model.safetensors"), LLM42_FP32, 0, tiny.count, NULL, 1);
+    write_weights(test_path(dir, "model.safetensors"), LLM42_DTYPE_FP32, 0, tiny.count, NULL, 1);
     CHECK(same_bits(dir, TINY));
 }
 
@@ -410,8 +411,8 @@ TEST(fp16_weights_load) {
     CHECK(fp16_bits(0x1p-14f) == 0x0400 && fp16_bits(0x1.ff8p-15f) == 0x03FF && fp16_bits(1.9999f) == 0x4000);
     const char *dir = new_folder("fp16");
     write_config(dir, NULL, NULL, NULL);
-    write_weights(test_path(dir, "model.safetensors"), LLM42_FP16, 0, tiny.count, NULL, 1);
-    float *bf16 = tiny_logits(TINY, LLM42_FP32), *fp16 = tiny_logits(dir, LLM42_FP32);
+    write_weights(test_path(dir, "model.safetensors"), LLM42_DTYPE_FP16, 0, tiny.count, NULL, 1);
+    float *bf16 = tiny_logits(TINY, LLM42_DTYPE_FP32), *fp16 = tiny_logits(dir, LLM42_DTYPE_FP32);
     double largest = 0;
     for (int i = 0; bf16 && fp16 && i < TINY_VALUES; i++) {
         double difference = fabs((double)bf16[i] - (double)fp16[i]);
@@ -434,10 +435,11 @@ TEST(a_head_of_its_own) {
     const char *dir = new_folder("untied"), *scaled = new_folder("scaled");
     write_config(dir, "\"tie_word_embeddings\"", "true", "\"tie_word_embeddings\": false");
     write_config(scaled, "\"tie_word_embeddings\"", "true", "\"tie_word_embeddings\": false");
-    write_weights(test_path(dir, "model.safetensors"), LLM42_BF16, 0, tiny.count, &head, 1);
-    write_weights(test_path(scaled, "model.safetensors"), LLM42_BF16, 0, tiny.count, &head, 2);
+    write_weights(test_path(dir, "model.safetensors"), LLM42_DTYPE_BF16, 0, tiny.count, &head, 1);
+    write_weights(test_path(scaled, "model.safetensors"), LLM42_DTYPE_BF16, 0, tiny.count, &head, 2);
     CHECK(same_bits(dir, TINY));
-    float *once = tiny_logits(TINY, LLM42_FP32), *twice = tiny_logits(scaled, LLM42_FP32);  // the head is used: x 2
+    float *once = tiny_logits(TINY, LLM42_DTYPE_FP32),
+          *twice = tiny_logits(scaled, LLM42_DTYPE_FP32);  // the head is used: x 2
     CHECK(once && twice);
     for (int i = 0; once && i < TINY_VALUES; i++) once[i] *= 2;
     CHECK(once && twice && !memcmp(once, twice, TINY_VALUES * sizeof *once));
@@ -451,8 +453,8 @@ TEST(shards_give_the_bits_of_one_file) {
     size_t at = 0;
     int half = tiny.count / 2;
     write_config(dir, NULL, NULL, NULL);
-    write_weights(test_path(dir, "model-00001-of-00002.safetensors"), LLM42_BF16, 0, half, NULL, 1);
-    write_weights(test_path(dir, "model-00002-of-00002.safetensors"), LLM42_BF16, half, tiny.count, NULL, 1);
+    write_weights(test_path(dir, "model-00001-of-00002.safetensors"), LLM42_DTYPE_BF16, 0, half, NULL, 1);
+    write_weights(test_path(dir, "model-00002-of-00002.safetensors"), LLM42_DTYPE_BF16, half, tiny.count, NULL, 1);
     at += (size_t)snprintf(index, sizeof index, "{\"metadata\":{\"total_size\":1},\"weight_map\":{");
     for (int i = 0; i < tiny.count; i++)
         at += (size_t)snprintf(index + at, sizeof index - at, "%s\"%s\":\"model-0000%d-of-00002.safetensors\"",
@@ -468,22 +470,24 @@ TEST(shards_give_the_bits_of_one_file) {
 static tied_models tied;
 
 TEST(router_takes_the_expert_of_the_larger_logit) {
-    static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
+    static const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
     for (int i = 0; i < 3; i++) tied_check(&tied, llm42_backend_cpu(), NULL, schedules[i]);
 }
 
 // With the router in fp32, results depend on threads and on the rows of a pass as little as without.
 TEST(router_in_fp32_keeps_bits) {
     static tied_values want, got;
-    llm42_backend_desc desc = {.model = &tied.model[0], .compute = LLM42_BF16, .router_fp32 = true};
-    static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
+    llm42_backend_desc desc = {
+        .model = &tied.model[0], .numerics.compute = LLM42_DTYPE_BF16, .numerics.router_fp32 = true};
+    static const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
     for (int i = 0; i < 3; i++) {
-        desc.threads = 1;
+        desc.backend_desc = TEST_THREADS(1);
         if (!tied_run(llm42_backend_cpu(), desc, schedules[i], TIED_ROWS, &want)) return;
-        for (desc.threads = 2; desc.threads <= 3; desc.threads++) {
+        for (int threads = 2; threads <= 3; threads++) {
+            desc.backend_desc = TEST_THREADS(threads);
             tied_run(llm42_backend_cpu(), desc, schedules[i], TIED_ROWS, &got);
             CHECK_MSG(!memcmp(want.logits, got.logits, sizeof want.logits), "%s, %d threads",
-                      llm42_schedule_name(schedules[i]), desc.threads);
+                      llm42_schedule_name(schedules[i]), threads);
         }
         for (int each = 1; i && each <= 32; each += 31) {  // FIXED and INVARIANT; 1 and 32 rows
             tied_run(llm42_backend_cpu(), desc, schedules[i], each, &got);
@@ -492,10 +496,10 @@ TEST(router_in_fp32_keeps_bits) {
         }
     }
     // Under compute type fp32 nothing is rounded: the option changes nothing.
-    desc.compute = LLM42_FP32;
-    tied_run(llm42_backend_cpu(), desc, LLM42_FAST, TIED_ROWS, &want);
-    desc.router_fp32 = false;
-    tied_run(llm42_backend_cpu(), desc, LLM42_FAST, TIED_ROWS, &got);
+    desc.numerics.compute = LLM42_DTYPE_FP32;
+    tied_run(llm42_backend_cpu(), desc, LLM42_SCHEDULE_FAST, TIED_ROWS, &want);
+    desc.numerics.router_fp32 = false;
+    tied_run(llm42_backend_cpu(), desc, LLM42_SCHEDULE_FAST, TIED_ROWS, &got);
     CHECK(!memcmp(want.logits, got.logits, sizeof want.logits));
 }
 
@@ -505,14 +509,14 @@ enum { TIED_REQUESTS = 6, TIED_NEW = 24 };
 static void tied_serve(bool router_fp32, bool together, llm42_output *outs) {
     llm42_engine *engine = NULL;
     llm42_engine_desc desc = {.model = &tied.model[0],
-                              .router_fp32 = router_fp32,
-                              .threads = together ? 2 : 1,
+                              .numerics.router_fp32 = router_fp32,
+                              .backend_desc = TEST_THREADS(together ? 2 : 1),
                               .max_running = 4,
                               .max_context = 128,
-                              .window = together ? 4 : 16,
-                              .group = together ? 8 : 2};
+                              .policy.window = together ? 4 : 16,
+                              .policy.group = together ? 8 : 2};
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return;
-    CHECK(llm42_engine_config(engine)->router_fp32 == router_fp32);
+    CHECK(llm42_engine_config(engine)->numerics.router_fp32 == router_fp32);
     for (int n = 0; n < TIED_REQUESTS; n++) {
         int32_t prompt[12];
         for (int i = 0; i < 12; i++) prompt[i] = (17 * n + 5 * i) % TIED_V;

@@ -72,15 +72,15 @@ typedef struct random_planner {
 
 // Adds what a request may have in a pass of this schedule, in part or whole. Returns the rows.
 static int choose_any(const llm42_view *v, llm42_plan *plan, const llm42_request *r, int room) {
-    for (int kind = LLM42_CHOICE_DECODE; kind <= LLM42_CHOICE_WINDOW; kind++) {
-        int most = llm42_choice_rows(v, r, (llm42_choice_kind)kind, plan->schedule), rows = most;
-        bool isolated = plan->schedule == LLM42_FIXED && v->desc->prefill == LLM42_PREFILL_ISOLATED && r->verify &&
-                        kind == LLM42_CHOICE_PROMPT && r->kv < r->prompt_count;
-        if (!most || (isolated && plan->count) || (once_in(3) && kind != LLM42_CHOICE_PROMPT)) continue;
+    for (int kind = LLM42_KIND_DECODE; kind <= LLM42_KIND_WINDOW; kind++) {
+        int most = llm42_choice_rows(v, r, (llm42_kind)kind, plan->schedule), rows = most;
+        bool isolated = plan->schedule == LLM42_SCHEDULE_FIXED && v->desc->policy.prefill == LLM42_PREFILL_ISOLATED &&
+                        r->dvr && kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count;
+        if (!most || (isolated && plan->count) || (once_in(3) && kind != LLM42_KIND_PROMPT)) continue;
         if (!isolated && once_in(2)) rows = any(1, most);
         if (!isolated && rows > room) rows = room;
         if (rows < 1) continue;
-        llm42_choose(plan, r, (llm42_choice_kind)kind, rows == most && once_in(2) ? 0 : rows);
+        llm42_choose(plan, r, (llm42_kind)kind, rows == most && once_in(2) ? 0 : rows);
         return isolated ? 1 << 20 : rows;  // alone
     }
     return 0;
@@ -88,18 +88,19 @@ static int choose_any(const llm42_view *v, llm42_plan *plan, const llm42_request
 
 static llm42_result plan_any(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *unused) {
     random_planner *p = user;
-    const llm42_schedule of_dvr[] = {LLM42_FAST, v->replay, LLM42_INVARIANT};
-    int kinds = v->desc->prefill == LLM42_PREFILL_INVARIANT && v->replay == LLM42_FIXED ? 3 : 2;
-    int most = v->replay == LLM42_INVARIANT && M > v->desc->token_budget ? M : v->desc->token_budget;
+    const llm42_schedule of_dvr[] = {LLM42_SCHEDULE_FAST, v->replay, LLM42_SCHEDULE_INVARIANT};
+    int kinds = v->desc->policy.prefill == LLM42_PREFILL_INVARIANT && v->replay == LLM42_SCHEDULE_FIXED ? 3 : 2;
+    int most = v->replay == LLM42_SCHEDULE_INVARIANT && M > v->desc->token_budget ? M : v->desc->token_budget;
     (void)unused;
     for (int i = 0; i < v->running_count; i++)
         if (!p->starved[v->running[i]->id] && once_in(30)) p->starved[v->running[i]->id] = any(1, STARVED);
     for (int attempt = 0; !plan->count; attempt++) {
-        plan->schedule = v->desc->mode == LLM42_BATCH_INVARIANT ? LLM42_INVARIANT : of_dvr[any(0, kinds - 1)];
+        plan->schedule = v->desc->policy.mode == LLM42_MODE_BATCH_INVARIANT ? LLM42_SCHEDULE_INVARIANT
+                                                                            : of_dvr[any(0, kinds - 1)];
         bool replay = plan->schedule == v->replay;
         if (v->in_flight.rows && (once_in(4) || attempt > 20)) break;  // wait for it
         if (replay && v->in_flight.rows) continue;
-        int room = plan->schedule == LLM42_FIXED ? M : replay ? most : v->desc->token_budget;
+        int room = plan->schedule == LLM42_SCHEDULE_FIXED ? M : replay ? most : v->desc->token_budget;
         for (int i = 0, at = any(0, v->running_count - 1); i < v->running_count && room > 0; i++, at++) {
             const llm42_request *r = v->running[at % v->running_count];
             bool left_out = p->starved[r->id] > 0 && attempt < 5;
@@ -108,7 +109,7 @@ static llm42_result plan_any(void *user, const llm42_view *v, llm42_plan *plan, 
         }
     }
     for (int i = 0; i < v->running_count; i++) p->starved[v->running[i]->id] -= p->starved[v->running[i]->id] > 0;
-    if (plan->schedule != LLM42_FIXED && plan->count && once_in(4))
+    if (plan->schedule != LLM42_SCHEDULE_FIXED && plan->count && once_in(4))
         plan->shape = plan->schedule == v->replay ? most : v->desc->token_budget;
     return LLM42_OK;
 }
@@ -125,7 +126,8 @@ static int64_t admit_any(void *user, const llm42_view *v) {
     (void)user;
     if (v->running_count && once_in(3)) return 0;
     const llm42_request *r = v->waiting;
-    for (const llm42_request *next; (next = llm42_next_waiting(r)) && next->arrival <= v->now && once_in(2);) r = next;
+    for (const llm42_request *next; (next = llm42_next_waiting(v, r)) && next->arrival <= v->now && once_in(2);)
+        r = next;
     return r->id;
 }
 
@@ -166,8 +168,8 @@ static void serve(const llm42_engine_desc *desc, const bool *marked, answer *out
     for (int i = 0; i < REQUESTS; i++) out[i] = take(engine, i + 1);
     llm42_stats s = llm42_engine_stats(engine);
     seen.plans += steps, seen.rollbacks += s.rollbacks, seen.preemptions += s.preemptions, seen.hits += s.prefix_hits;
-    seen.windows += s.replay_windows, seen.flights += desc->overlap ? s.passes[LLM42_FIXED] : 0;
-    CHECK_INT(s.pages_free, desc->pages);
+    seen.windows += s.replay_windows, seen.flights += desc->overlap ? s.passes[LLM42_SCHEDULE_FIXED] : 0;
+    CHECK_INT(s.pages_free, desc->kv.pages);
     llm42_engine_close(engine);
 }
 
@@ -175,9 +177,9 @@ static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
     static reference all[64];
     static int count;
     static const bool marked[REQUESTS] = {true, true, true, true, true, true};
-    const bool one = d->mode == LLM42_BATCH_INVARIANT || d->verifier != LLM42_VERIFIER_FIXED;
-    const llm42_mode mode = one ? LLM42_BATCH_INVARIANT : d->mode;
-    const llm42_prefill prefill = one ? LLM42_PREFILL_PACKED : d->prefill;
+    const bool one = d->policy.mode == LLM42_MODE_BATCH_INVARIANT || d->policy.replay != LLM42_REPLAY_FIXED;
+    const llm42_mode mode = one ? LLM42_MODE_BATCH_INVARIANT : d->policy.mode;
+    const llm42_prefill prefill = one ? LLM42_PREFILL_PACKED : d->policy.prefill;
     const int budget = prefill == LLM42_PREFILL_ISOLATED ? d->token_budget : 0;
     for (int i = 0; i < count; i++)
         if (all[i].sim == sim && all[i].mode == mode && all[i].prefill == prefill && all[i].budget == budget)
@@ -188,18 +190,17 @@ static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
     const llm42_sim_desc truth = {.calibration = &calibration, .no_flips = true};
     llm42_engine_desc desc = {.model = d->model,
                               .backend = d->backend,
-                              .mode = mode,
-                              .threads = 1,
-                              .compute = LLM42_FP32,
+                              .policy.mode = mode,
+                              .numerics.compute = LLM42_DTYPE_FP32,
                               .max_context = 64,
                               .max_running = 1,
-                              .window = M,
-                              .group = 1,
-                              .prefill = prefill,
-                              .verifier = one ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
-                              .pages = 8,
+                              .policy.window = M,
+                              .policy.group = 1,
+                              .policy.prefill = prefill,
+                              .policy.replay = one ? LLM42_REPLAY_INVARIANT : LLM42_REPLAY_FIXED,
+                              .kv.pages = 8,
                               .token_budget = d->token_budget,
-                              .backend_desc = sim ? &truth : NULL};
+                              .backend_desc = sim ? (const void *)&truth : TEST_THREADS(1)};
     serve(&desc, marked, r->alone);
     return r;
 }
@@ -218,24 +219,23 @@ static void random_engine(bool sim) {
     int page = 1 << any(0, 4);
     llm42_engine_desc desc = {.model = sim ? shape : model,
                               .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(),
-                              .threads = 1,
-                              .compute = LLM42_FP32,
-                              .mode = once_in(8) ? LLM42_BATCH_INVARIANT : LLM42_DVR,
+                              .numerics.compute = LLM42_DTYPE_FP32,
+                              .policy.mode = once_in(8) ? LLM42_MODE_BATCH_INVARIANT : LLM42_MODE_DVR,
                               .max_context = 64,
                               .max_running = any(1, REQUESTS),
-                              .page_size = page,
-                              .window = w[0],
-                              .group = w[1],
-                              .prefill = prefills[any(0, 2)],
-                              .verifier = once_in(2) ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
-                              .bonus = once_in(2) ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
+                              .kv.page_size = page,
+                              .policy.window = w[0],
+                              .policy.group = w[1],
+                              .policy.prefill = prefills[any(0, 2)],
+                              .policy.replay = once_in(2) ? LLM42_REPLAY_INVARIANT : LLM42_REPLAY_FIXED,
+                              .experiment.bonus = once_in(2) ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
                               .token_budget = 6 + 8 * any(0, 3),
-                              .prefix_cache = once_in(2),
-                              .inject_rate = once_in(2) ? 0.1 : 0,
+                              .kv.prefix_cache = once_in(2),
+                              .experiment.inject_rate = once_in(2) ? 0.1 : 0,
                               .overlap = sim && once_in(2),
                               .planner = &planner,
-                              .backend_desc = sim ? &simulated : NULL};
-    desc.pages = (48 + page - 1) / page * any(1, 4);
+                              .backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1)};
+    desc.kv.pages = (48 + page - 1) / page * any(1, 4);
     bool marked[REQUESTS];
     answer got[REQUESTS];
     for (int i = 0; i < REQUESTS; i++) marked[i] = !once_in(4);
@@ -244,7 +244,7 @@ static void random_engine(bool sim) {
     serve(&desc, marked, got);
     int differ = 0;
     for (int i = 0; i < REQUESTS; i++) {
-        if (!marked[i] && desc.mode == LLM42_DVR) continue;
+        if (!marked[i] && desc.policy.mode == LLM42_MODE_DVR) continue;
         differ += !same(&want->alone[i], &got[i]);
         seen.compared++;
     }
@@ -286,10 +286,10 @@ TEST(wait_does_not_wait_for_windows_that_cannot_come) {
     llm42_engine_desc desc = {.model = shape,
                               .backend = llm42_backend_sim(),
                               .backend_desc = &simulated,
-                              .verify = LLM42_VERIFY_WAIT,
+                              .policy.verify = LLM42_VERIFY_WAIT,
                               .max_context = 64,
-                              .window = 8,
-                              .group = 4,
+                              .policy.window = 8,
+                              .policy.group = 4,
                               .on_event = most_candidates,
                               .event_user = &most};
     llm42_engine *engine;
@@ -312,19 +312,19 @@ static double hybrid_share(bool estimates, double slowdown, const bool *marked) 
     llm42_engine_desc desc = {.model = shape,
                               .backend = &backend,
                               .backend_desc = &simulated,
-                              .mode = LLM42_HYBRID,
-                              .threads = 1,
-                              .compute = LLM42_FP32,
+                              .policy.mode = LLM42_MODE_HYBRID,
+                              .numerics.compute = LLM42_DTYPE_FP32,
                               .max_context = 64,
                               .max_running = REQUESTS,
-                              .window = 8,
-                              .group = 2,
-                              .pages = 64};
+                              .policy.window = 8,
+                              .policy.group = 2,
+                              .kv.pages = 64};
     llm42_engine *engine;
     const reference *want = reference_for(
-        &(llm42_engine_desc){.mode = LLM42_BATCH_INVARIANT, .model = shape, .backend = llm42_backend_sim()}, true);
+        &(llm42_engine_desc){.policy.mode = LLM42_MODE_BATCH_INVARIANT, .model = shape, .backend = llm42_backend_sim()},
+        true);
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return 0;
-    CHECK(llm42_engine_config(engine)->verifier == LLM42_VERIFIER_INVARIANT);
+    CHECK(llm42_engine_config(engine)->policy.replay == LLM42_REPLAY_INVARIANT);
     for (int round = 0; round < (estimates ? 1 : 16); round++) {  // times must be measured first
         int64_t id[REQUESTS];
         for (int i = 0; i < REQUESTS; i++) {
@@ -340,8 +340,9 @@ static double hybrid_share(bool estimates, double slowdown, const bool *marked) 
     }
     llm42_stats s = llm42_engine_stats(engine);
     llm42_engine_close(engine);
-    CHECK(s.passes[LLM42_FIXED] == 0 && s.ways[0] + s.ways[1] > 0);
-    return (double)s.passes[LLM42_INVARIANT] / (double)(s.passes[LLM42_FAST] + s.passes[LLM42_INVARIANT]);
+    CHECK(s.passes[LLM42_SCHEDULE_FIXED] == 0 && s.hybrid_verify + s.hybrid_invariant > 0);
+    return (double)s.passes[LLM42_SCHEDULE_INVARIANT] /
+           (double)(s.passes[LLM42_SCHEDULE_FAST] + s.passes[LLM42_SCHEDULE_INVARIANT]);
 }
 
 // Where both schedules take the same time and every request is verified, few FAST passes run: those that are measured.
@@ -355,7 +356,6 @@ TEST(hybrid_learns_from_passes_of_the_same_kind) {
                               .backend = &backend,
                               .backend_desc = &simulated,
                               .preset = LLM42_PRESET_BEST,
-                              .threads = 1,
                               .max_context = 512,
                               .max_running = MANY,
                               .token_budget = 1024};
@@ -370,8 +370,9 @@ TEST(hybrid_learns_from_passes_of_the_same_kind) {
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     llm42_stats s = llm42_engine_stats(engine);
     llm42_engine_close(engine);
-    CHECK_MSG(s.passes[LLM42_FAST] <= 3 && s.passes[LLM42_INVARIANT] >= 100, "%d FAST passes, %d INVARIANT ones",
-              (int)s.passes[LLM42_FAST], (int)s.passes[LLM42_INVARIANT]);
+    CHECK_MSG(s.passes[LLM42_SCHEDULE_FAST] <= 3 && s.passes[LLM42_SCHEDULE_INVARIANT] >= 100,
+              "%d FAST passes, %d INVARIANT ones", (int)s.passes[LLM42_SCHEDULE_FAST],
+              (int)s.passes[LLM42_SCHEDULE_INVARIANT]);
 }
 
 TEST(hybrid_takes_the_cheaper_way) {
@@ -385,17 +386,19 @@ TEST(hybrid_takes_the_cheaper_way) {
                estimates ? "estimated" : "measured", 100 * some);
     }
     llm42_engine *engine = NULL;
-    CHECK_INT(llm42_engine_open(
-                  &engine, &(llm42_engine_desc){.model = model, .mode = LLM42_HYBRID, .verifier = LLM42_VERIFIER_FIXED},
-                  &error),
-              LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_engine_desc.verifier: FIXED: mode HYBRID needs INVARIANT");
+    CHECK_INT(
+        llm42_engine_open(
+            &engine,
+            &(llm42_engine_desc){.model = model, .policy.mode = LLM42_MODE_HYBRID, .policy.replay = LLM42_REPLAY_FIXED},
+            &error),
+        LLM42_INVALID);
+    CHECK_CONTAINS(error.text, "llm42_engine_desc.policy.replay: FIXED: mode HYBRID needs INVARIANT");
     CHECK(!engine);
 }
 
 // The comparison can fail: without the KV overwrite some request's bits hang on its planner.
 TEST(control_without_kv_overwrite) {
-    for (int verifier = LLM42_VERIFIER_FIXED; verifier <= LLM42_VERIFIER_INVARIANT; verifier++) {
+    for (int verifier = LLM42_REPLAY_FIXED; verifier <= LLM42_REPLAY_INVARIANT; verifier++) {
         chance = 3;
         int differ = 0;
         for (int k = 0; k < 40; k++) {
@@ -403,19 +406,19 @@ TEST(control_without_kv_overwrite) {
             const llm42_planner planner = {.name = "random", .user = &state, .plan = plan_any, .preempt = preempt_any};
             llm42_engine_desc desc = {.model = model,
                                       .backend = llm42_backend_cpu(),
-                                      .mode = LLM42_DVR,
-                                      .verifier = (llm42_verifier)verifier,
-                                      .prefill = LLM42_PREFILL_PACKED,
-                                      .threads = 1,
-                                      .compute = LLM42_FP32,
+                                      .policy.mode = LLM42_MODE_DVR,
+                                      .policy.replay = (llm42_replay)verifier,
+                                      .policy.prefill = LLM42_PREFILL_PACKED,
+                                      .backend_desc = TEST_THREADS(1),
+                                      .numerics.compute = LLM42_DTYPE_FP32,
                                       .max_context = 64,
                                       .max_running = REQUESTS,
                                       .token_budget = 256,  // FAST passes may be padded to this
-                                      .window = 8,
-                                      .group = 2,
-                                      .pages = 24,
+                                      .policy.window = 8,
+                                      .policy.group = 2,
+                                      .kv.pages = 24,
                                       .planner = &planner,
-                                      .keep_fast_kv = true};
+                                      .experiment.keep_fast_kv = true};
             const bool marked[REQUESTS] = {true, true, true, true, true, true};
             answer got[REQUESTS];
             const reference *want = reference_for(&desc, false);
@@ -441,7 +444,7 @@ static bool breaks(const cheat *c, const char *rule) { return c->armed && !strcm
 
 static const llm42_request *first_of(const llm42_view *v, llm42_state state, bool verify) {
     for (int i = 0; i < v->running_count; i++)
-        if (v->running[i]->state == state && v->running[i]->verify == verify && !v->running[i]->in_flight)
+        if (v->running[i]->state == state && v->running[i]->dvr == verify && !v->running[i]->in_flight)
             return v->running[i];
     return NULL;
 }
@@ -453,38 +456,39 @@ static void plan_cheat(cheat *c, const llm42_view *v, llm42_plan *plan) {
     const llm42_request *prompt = first_of(v, LLM42_STATE_PREFILL, true), *flying = NULL;
     for (int i = 0; i < v->running_count; i++)
         if (v->running[i]->in_flight) flying = v->running[i];
-    bool fast = plan->schedule == LLM42_FAST && plan->count;
+    bool fast = plan->schedule == LLM42_SCHEDULE_FAST && plan->count;
     int count = plan->count;
     c->request = 0;
-    if (breaks(c, "SCHEDULE")) plan->schedule = v->replay == LLM42_FIXED ? LLM42_INVARIANT : LLM42_FIXED;
+    if (breaks(c, "SCHEDULE"))
+        plan->schedule = v->replay == LLM42_SCHEDULE_FIXED ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED;
     else if (breaks(c, "RUNNING") && v->waiting && fast)
-        llm42_choose(plan, v->waiting, LLM42_CHOICE_PROMPT, 0), c->request = v->waiting->id;
+        llm42_choose(plan, v->waiting, LLM42_KIND_PROMPT, 0), c->request = v->waiting->id;
     else if (breaks(c, "ONCE") && fast)
         c->request = plan->choice[0].request, plan->choice[plan->count++] = plan->choice[0];
     else if (breaks(c, "IN_FLIGHT") && flying && fast)
-        llm42_choose(plan, flying, LLM42_CHOICE_DECODE, 1), c->request = flying->id;
+        llm42_choose(plan, flying, LLM42_KIND_DECODE, 1), c->request = flying->id;
     else if (breaks(c, "DECODE") && prompt && fast)
-        llm42_choose(plan, prompt, LLM42_CHOICE_DECODE, 1), c->request = prompt->id;
-    else if (breaks(c, "KIND") && fast)
-        plan->choice[0].kind = (llm42_choice_kind)7, c->request = plan->choice[0].request;
+        llm42_choose(plan, prompt, LLM42_KIND_DECODE, 1), c->request = prompt->id;
+    else if (breaks(c, "KIND") && fast) plan->choice[0].kind = (llm42_kind)7, c->request = plan->choice[0].request;
     else if (breaks(c, "PROMPT") && ordinary && fast)
-        plan->choice[0] = (llm42_choice){ordinary->id, LLM42_CHOICE_PROMPT, 1}, plan->count = 1,
+        plan->choice[0] = (llm42_choice){ordinary->id, LLM42_KIND_PROMPT, 1}, plan->count = 1,
         c->request = ordinary->id;
     else if (breaks(c, "PREFILL") && prompt && fast)
-        llm42_choose(plan, prompt, LLM42_CHOICE_PROMPT, 0), c->request = prompt->id;
-    else if (breaks(c, "ISOLATED") && prompt && ordinary && plan->schedule == LLM42_FIXED && plan->count == 1)
-        llm42_choose(plan, ordinary, LLM42_CHOICE_DECODE, 1), c->request = plan->choice[0].request;
+        llm42_choose(plan, prompt, LLM42_KIND_PROMPT, 0), c->request = prompt->id;
+    else if (breaks(c, "ISOLATED") && prompt && ordinary && plan->schedule == LLM42_SCHEDULE_FIXED && plan->count == 1)
+        llm42_choose(plan, ordinary, LLM42_KIND_DECODE, 1), c->request = plan->choice[0].request;
     else if (breaks(c, "WINDOW") && verified && !verified->candidates)
-        plan->schedule = v->replay, plan->count = 0, llm42_choose(plan, verified, LLM42_CHOICE_WINDOW, 0),
+        plan->schedule = v->replay, plan->count = 0, llm42_choose(plan, verified, LLM42_KIND_WINDOW, 0),
         c->request = verified->id;
     else if (breaks(c, "REPLAY") && verified && verified->candidates)
-        plan->schedule = LLM42_FAST, plan->count = 0, llm42_choose(plan, verified, LLM42_CHOICE_WINDOW, 0),
+        plan->schedule = LLM42_SCHEDULE_FAST, plan->count = 0, llm42_choose(plan, verified, LLM42_KIND_WINDOW, 0),
         c->request = verified->id;
     else if (breaks(c, "ROWS") && fast) plan->choice[0].rows = 2, c->request = plan->choice[0].request;
-    else if (breaks(c, "SHAPE") && plan->schedule == LLM42_FIXED) plan->shape = v->desc->window * v->desc->group - 1;
+    else if (breaks(c, "SHAPE") && plan->schedule == LLM42_SCHEDULE_FIXED)
+        plan->shape = v->desc->policy.window * v->desc->policy.group - 1;
     else if (breaks(c, "WORK")) plan->count = 0, c->request = v->running[0]->id;
     else if (breaks(c, "OVERLAP") && v->in_flight.rows && verified && verified->candidates)
-        plan->schedule = v->replay, plan->count = 0, llm42_choose(plan, verified, LLM42_CHOICE_WINDOW, 0);
+        plan->schedule = v->replay, plan->count = 0, llm42_choose(plan, verified, LLM42_KIND_WINDOW, 0);
     else return;
     c->broke += c->armed && (count || plan->count || breaks(c, "WORK"));
 }
@@ -531,10 +535,10 @@ static void refuse(const char *rule, llm42_engine_desc desc, bool sim) {
         .name = "cheat", .user = &c, .plan = plan_and_cheat, .preempt = preempt_and_cheat, .admit = admit_and_cheat};
     llm42_engine *engine;
     desc.model = sim ? shape : model, desc.backend = sim ? llm42_backend_sim() : llm42_backend_cpu();
-    desc.backend_desc = sim ? &simulated : NULL;
-    desc.threads = 1, desc.compute = LLM42_FP32, desc.max_context = 64, desc.window = 8, desc.group = 2,
+    desc.backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1);
+    desc.numerics.compute = LLM42_DTYPE_FP32, desc.max_context = 64, desc.policy.window = 8, desc.policy.group = 2,
     desc.planner = &planner, desc.token_budget = 20;
-    if (!desc.pages) desc.pages = 64;
+    if (!desc.kv.pages) desc.kv.pages = 64;
     if (!desc.max_running) desc.max_running = 4;
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s: %s", rule, error.text)) return;
     for (int i = 0; i < REQUESTS; i++) {
@@ -569,10 +573,10 @@ static void refuse(const char *rule, llm42_engine_desc desc, bool sim) {
     CHECK_INT(result, LLM42_IDLE);  // and the engine goes on to its end
     const reference *want = reference_for(&(llm42_engine_desc){.model = desc.model,
                                                                .backend = desc.backend,
-                                                               .mode = LLM42_DVR,
-                                                               .verifier = desc.verifier,
+                                                               .policy.mode = LLM42_MODE_DVR,
+                                                               .policy.replay = desc.policy.replay,
                                                                .token_budget = 20,
-                                                               .prefill = desc.prefill},
+                                                               .policy.prefill = desc.policy.prefill},
                                           sim);
     for (int i = 1; i < REQUESTS; i++) {
         answer got = take(engine, i + 1);
@@ -585,19 +589,20 @@ TEST(cheating_planners_are_refused_by_rule) {
     static const char *const every[] = {"SCHEDULE", "RUNNING", "ONCE",  "WINDOW", "REPLAY",
                                         "ROWS",     "WORK",    "ADMIT", "KIND",   "ARRIVED"};
     static const char *const of_fixed[] = {"DECODE", "PROMPT", "PREFILL", "SHAPE"};
-    const llm42_engine_desc fixed = {
-        .verifier = LLM42_VERIFIER_FIXED, .verify = LLM42_VERIFY_EAGER, .prefill = LLM42_PREFILL_PACKED};
+    const llm42_engine_desc fixed = {.policy.replay = LLM42_REPLAY_FIXED,
+                                     .policy.verify = LLM42_VERIFY_EAGER,
+                                     .policy.prefill = LLM42_PREFILL_PACKED};
     llm42_engine_desc desc = fixed;
     for (size_t i = 0; i < sizeof every / sizeof *every; i++) {
         refuse(every[i], fixed, false);
         refuse(every[i], (llm42_engine_desc){0}, false);
     }
     for (size_t i = 0; i < sizeof of_fixed / sizeof *of_fixed; i++) refuse(of_fixed[i], fixed, false);
-    desc.prefill = LLM42_PREFILL_ISOLATED;
+    desc.policy.prefill = LLM42_PREFILL_ISOLATED;
     refuse("ISOLATED", desc, false);
     for (int which = 0; which < 2; which++) {
         desc = which ? fixed : (llm42_engine_desc){0};
-        desc.page_size = 1, desc.pages = 60;
+        desc.kv.page_size = 1, desc.kv.pages = 60;
         refuse("PREEMPT", desc, false);
         desc = which ? fixed : (llm42_engine_desc){0};
         desc.overlap = true;
@@ -610,7 +615,7 @@ TEST(cheating_planners_are_refused_by_rule) {
 static llm42_result plan_too_many(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *unused) {
     (void)user, (void)unused;
     plan->schedule = v->replay;
-    for (int i = 0; i < v->running_count; i++) llm42_choose(plan, v->running[i], LLM42_CHOICE_PROMPT, 0);
+    for (int i = 0; i < v->running_count; i++) llm42_choose(plan, v->running[i], LLM42_KIND_PROMPT, 0);
     return LLM42_OK;
 }
 
@@ -633,7 +638,7 @@ static llm42_result plan_oddly(void *user, const llm42_view *v, llm42_plan *plan
     llm42_result result = llm42_planner_default()->plan(NULL, v, plan, e);
     if (o->kind == RETURNS || o->kind == WITHOUT_TEXT) return o->returned;
     if (o->kind == TOO_MANY)
-        for (int i = 0; i < 100; i++) llm42_choose(plan, v->running[0], LLM42_CHOICE_PROMPT, 1);
+        for (int i = 0; i < 100; i++) llm42_choose(plan, v->running[0], LLM42_KIND_PROMPT, 1);
     if (o->kind == LESS_THAN_NONE) plan->count = -3;
     if (o->kind == MOVES_CHOICES) plan->choice = own;
     if (o->kind == CHANGES_ROOM) plan->room = 64;
@@ -658,8 +663,11 @@ TEST(what_a_planner_returns_is_checked) {
     };
     odd chosen;
     llm42_planner planner = {.name = "odd", .user = &chosen};
-    llm42_engine_desc desc = {
-        .model = model, .threads = 1, .compute = LLM42_FP32, .max_context = 64, .planner = &planner};
+    llm42_engine_desc desc = {.model = model,
+                              .backend_desc = TEST_THREADS(1),
+                              .numerics.compute = LLM42_DTYPE_FP32,
+                              .max_context = 64,
+                              .planner = &planner};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_engine *engine;
         chosen = cases[i].planner;
@@ -682,7 +690,7 @@ TEST(what_a_planner_returns_is_checked) {
 // After a failed replay pass all KV of its window is undefined. A planner that verifies less of it is refused.
 static int failures;
 static llm42_result fail_once(void *state, const llm42_pass *pass, llm42_error *e) {
-    bool window = !pass->check && pass->schedule != LLM42_FAST && pass->rows > 2 && pass->row[0].flags;
+    bool window = !pass->check && pass->schedule != LLM42_SCHEDULE_FAST && pass->rows > 2 && pass->row[0].flags;
     if (window && !failures++) return llm42_fail(e, LLM42_BACKEND, "failed");
     return llm42_backend_cpu()->run(state, pass, e);
 }
@@ -692,23 +700,23 @@ static llm42_result plan_a_part(void *user, const llm42_view *v, llm42_plan *pla
     const bool *part = user;
     if (!r->must_verify || !*part) return llm42_planner_default()->plan(NULL, v, plan, e);
     plan->schedule = v->replay;
-    llm42_choose(plan, r, LLM42_CHOICE_WINDOW, 1);
+    llm42_choose(plan, r, LLM42_KIND_WINDOW, 1);
     return LLM42_OK;
 }
 
-static void a_window_fails(llm42_verifier verifier) {
+static void a_window_fails(llm42_replay verifier) {
     bool part = true;
     llm42_backend backend = *llm42_backend_cpu();
     const llm42_planner planner = {.name = "part", .user = &part, .plan = plan_a_part};
     llm42_engine_desc desc = {.model = model,
                               .backend = &backend,
                               .planner = &planner,
-                              .threads = 1,
-                              .compute = LLM42_FP32,
+                              .backend_desc = TEST_THREADS(1),
+                              .numerics.compute = LLM42_DTYPE_FP32,
                               .max_context = 64,
-                              .verifier = verifier,
-                              .window = 4,
-                              .group = 1};
+                              .policy.replay = verifier,
+                              .policy.window = 4,
+                              .policy.group = 1};
     llm42_engine *engine;
     backend.run = fail_once, failures = 0;
     if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) return;
@@ -725,8 +733,8 @@ static void a_window_fails(llm42_verifier verifier) {
 }
 
 TEST(a_failed_window_is_verified_whole) {
-    a_window_fails(LLM42_VERIFIER_FIXED);
-    a_window_fails(LLM42_VERIFIER_INVARIANT);
+    a_window_fails(LLM42_REPLAY_FIXED);
+    a_window_fails(LLM42_REPLAY_INVARIANT);
 }
 
 // A CPU backend of which one function answers what it must not.
@@ -751,11 +759,11 @@ TEST(what_a_backend_returns_is_checked) {
     backend.poll = odd_poll;
     llm42_engine_desc desc = {.model = model,
                               .backend = &backend,
-                              .threads = 1,
-                              .compute = LLM42_FP32,
+                              .backend_desc = TEST_THREADS(1),
+                              .numerics.compute = LLM42_DTYPE_FP32,
                               .max_context = 64,
-                              .window = 4,
-                              .group = 1,
+                              .policy.window = 4,
+                              .policy.group = 1,
                               .overlap = true};
     llm42_engine *engine;
     answer_of_open = LLM42_IDLE;
@@ -780,18 +788,18 @@ TEST(what_a_backend_returns_is_checked) {
     llm42_engine_close(engine);
 }
 
-static void a_plan_is_too_large(llm42_verifier verifier, llm42_prefill prefill) {
+static void a_plan_is_too_large(llm42_replay verifier, llm42_prefill prefill) {
     llm42_planner planner = {.name = "large", .plan = plan_too_many};
     llm42_engine_desc desc = {.model = model,
-                              .threads = 1,
-                              .compute = LLM42_FP32,
+                              .backend_desc = TEST_THREADS(1),
+                              .numerics.compute = LLM42_DTYPE_FP32,
                               .max_context = 64,
                               .max_running = 4,
                               .token_budget = 20,
-                              .verifier = verifier,
-                              .prefill = prefill,
-                              .window = 8,
-                              .group = 2,
+                              .policy.replay = verifier,
+                              .policy.prefill = prefill,
+                              .policy.window = 8,
+                              .policy.group = 2,
                               .planner = &planner};
     llm42_engine *engine;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
@@ -819,8 +827,8 @@ static void a_plan_is_too_large(llm42_verifier verifier, llm42_prefill prefill) 
 }
 
 TEST(plans_that_are_too_large_and_planners_that_fail) {
-    a_plan_is_too_large(LLM42_VERIFIER_FIXED, LLM42_PREFILL_PACKED);
-    a_plan_is_too_large(LLM42_VERIFIER_INVARIANT, LLM42_PREFILL_INVARIANT);
+    a_plan_is_too_large(LLM42_REPLAY_FIXED, LLM42_PREFILL_PACKED);
+    a_plan_is_too_large(LLM42_REPLAY_INVARIANT, LLM42_PREFILL_INVARIANT);
 }
 
 // >>view ---------------------------------------------------------------------------------------------------------
@@ -832,9 +840,10 @@ typedef struct told {
 
 static llm42_result plan_and_look(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *e) {
     told *t = user;
-    t->agrees &= v->desc->window == 8 && v->window_ready == 7 && plan->count == 0 && plan->room >= v->running_count;
+    t->agrees &= v->desc->policy.window == 8 && v->window_ready == 7 && plan->count == 0 &&
+                 plan->room >= v->running_count;
     int64_t waiting = 0;
-    for (const llm42_request *r = v->waiting; r; r = llm42_next_waiting(r), waiting++)
+    for (const llm42_request *r = v->waiting; r; r = llm42_next_waiting(v, r), waiting++)
         t->agrees &= r->state == LLM42_STATE_WAITING;
     t->agrees &= waiting == v->waiting_count && v->passes == t->plans;
     for (int i = 0; i < v->running_count; i++)
@@ -854,12 +863,12 @@ TEST(planners_see_the_engine_as_it_is) {
     told t = {.agrees = true};
     const llm42_planner planner = {.name = "looks", .user = &t, .plan = plan_and_look, .postprocess = told_of};
     llm42_engine_desc desc = {.model = model,
-                              .threads = 1,
-                              .compute = LLM42_FP32,
+                              .backend_desc = TEST_THREADS(1),
+                              .numerics.compute = LLM42_DTYPE_FP32,
                               .max_context = 64,
                               .max_running = 3,
-                              .window = 8,
-                              .group = 2,
+                              .policy.window = 8,
+                              .policy.group = 2,
                               .planner = &planner};
     llm42_engine *engine;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
@@ -870,16 +879,18 @@ TEST(planners_see_the_engine_as_it_is) {
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     llm42_stats s = llm42_engine_stats(engine);
     CHECK(t.agrees);
-    CHECK_INT(t.plans, s.passes[LLM42_FAST] + s.passes[LLM42_FIXED] + s.passes[LLM42_INVARIANT]);
-    CHECK_INT(t.rows, s.rows[LLM42_FAST] + s.rows[LLM42_FIXED] + s.rows[LLM42_INVARIANT]);
-    CHECK_NEAR(t.seconds, s.busy[LLM42_FAST] + s.busy[LLM42_FIXED] + s.busy[LLM42_INVARIANT], 1e-9);
+    CHECK_INT(t.plans,
+              s.passes[LLM42_SCHEDULE_FAST] + s.passes[LLM42_SCHEDULE_FIXED] + s.passes[LLM42_SCHEDULE_INVARIANT]);
+    CHECK_INT(t.rows, s.rows[LLM42_SCHEDULE_FAST] + s.rows[LLM42_SCHEDULE_FIXED] + s.rows[LLM42_SCHEDULE_INVARIANT]);
+    CHECK_NEAR(t.seconds, s.busy[LLM42_SCHEDULE_FAST] + s.busy[LLM42_SCHEDULE_FIXED] + s.busy[LLM42_SCHEDULE_INVARIANT],
+               1e-9);
     llm42_engine_close(engine);
 }
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    for (int s = LLM42_FAST; s <= LLM42_INVARIANT; s++)
-        for (int k = 0; k < LLM42_KINDS; k++)
+    for (int s = LLM42_SCHEDULE_FAST; s <= LLM42_SCHEDULE_INVARIANT; s++)
+        for (int k = 0; k < LLM42_KIND_COUNT; k++)
             calibration.cost[s][k] = (llm42_cost_table){2, 1, pass_rows, pass_contexts, pass_ms};
     // One layer, wide enough for FAST and FIXED to differ; fp32, so that no rounding hides it.
     static const test_shape small = {"llama", 64, 64, 1, 2, 1, 32, 64, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 0};

@@ -34,10 +34,10 @@ static int32_t token_at(const llm42_model *model, int i) { return (i * i * 7 + 3
 static bool run(const llm42_model *model, setting s, outputs *to) {
     const llm42_backend *cpu = llm42_backend_cpu();
     const llm42_backend_desc desc = {.model = model,
-                                     .compute = s.compute ? s.compute : LLM42_BF16,
-                                     .threads = s.threads ? s.threads : 1,
+                                     .numerics.compute = s.compute ? s.compute : LLM42_DTYPE_BF16,
+                                     .backend_desc = TEST_THREADS(s.threads ? s.threads : 1),
                                      .tensor_parallel = s.ranks,
-                                     .leaves = s.leaves,
+                                     .numerics.leaves = s.leaves,
                                      .max_rows = TEXT,
                                      .max_context = TEXT,
                                      .pages = PAGES,
@@ -55,7 +55,7 @@ static bool run(const llm42_model *model, setting s, outputs *to) {
         const int rows = TEXT - from < s.each ? TEXT - from : s.each;
         const llm42_pass pass = {.schedule = s.schedule,
                                  .rows = rows,
-                                 .shape = s.schedule == LLM42_FIXED ? s.shape : rows,
+                                 .shape = s.schedule == LLM42_SCHEDULE_FIXED ? s.shape : rows,
                                  .row = row + from,
                                  .seq = &seq,
                                  .out = to->out + from,
@@ -78,7 +78,7 @@ static setting plain(llm42_schedule schedule, int ranks, int leaves, int each) {
                      .each = each,
                      .shape = each,
                      .threads = 1,
-                     .compute = LLM42_FP32};
+                     .compute = LLM42_DTYPE_FP32};
 }
 
 // INVARIANT: on the larger of leaves and ranks.
@@ -86,16 +86,16 @@ static void check_invariant(int m, llm42_dtype compute) {
     static outputs of[4], got;  // of 1, 2, 4, 8 leaves by one rank
     const int most = sources[m].most, each[] = {1, 17, TEXT};
     for (int i = 0; 1 << i <= most; i++) {
-        setting s = plain(LLM42_INVARIANT, 1, 1 << i, TEXT);
+        setting s = plain(LLM42_SCHEDULE_INVARIANT, 1, 1 << i, TEXT);
         s.compute = compute;
         run(models[m], s, &of[i]);
-        for (int j = 0; j < i && compute == LLM42_FP32; j++)
+        for (int j = 0; j < i && compute == LLM42_DTYPE_FP32; j++)
             CHECK_MSG(!equal(&of[i], &of[j]), "%s: %d and %d leaves: the same bits", models[m]->name, 1 << i, 1 << j);
     }
     for (int r = 0; 1 << r <= most; r++)
         for (int l = 0; 1 << l <= most; l++) {
             const int parts = l > r ? l : r;
-            setting s = plain(LLM42_INVARIANT, 1 << r, 1 << l, each[(r + 2 * l) % 3]);
+            setting s = plain(LLM42_SCHEDULE_INVARIANT, 1 << r, 1 << l, each[(r + 2 * l) % 3]);
             s.compute = compute, s.threads = 1 + (r + l) % 3;
             run(models[m], s, &got);
             CHECK_MSG(equal(&got, &of[parts]), "%s: %d ranks, %d leaves, %d rows a pass: not the bits of %d leaves",
@@ -116,7 +116,7 @@ static void check_others(int m, llm42_schedule schedule) {
                 CHECK_MSG(!equal(&of[r][i], &of[j][i]), "%s, %s: %d and %d ranks: the same bits", name, how, 1 << r,
                           1 << j);
             s.leaves = most, s.threads = 2;
-            if (schedule == LLM42_FIXED && !i) s.each = 5;
+            if (schedule == LLM42_SCHEDULE_FIXED && !i) s.each = 5;
             run(models[m], s, &got);
             CHECK_MSG(equal(&got, &of[r][i]), "%s, %s, %d ranks: leaves or rows change it", name, how, s.ranks);
         }
@@ -126,10 +126,10 @@ static void check_others(int m, llm42_schedule schedule) {
 
 TEST(results_depend_on_what_is_documented) {
     for (int m = TEST_SLOW ? 2 : 0; m < MODELS; m++) {
-        check_invariant(m, LLM42_FP32);
-        if (!TEST_SLOW) check_invariant(m, LLM42_BF16);
-        check_others(m, LLM42_FIXED);
-        check_others(m, LLM42_FAST);
+        check_invariant(m, LLM42_DTYPE_FP32);
+        if (!TEST_SLOW) check_invariant(m, LLM42_DTYPE_BF16);
+        check_others(m, LLM42_SCHEDULE_FIXED);
+        check_others(m, LLM42_SCHEDULE_FAST);
     }
 }
 
@@ -151,8 +151,8 @@ static float plain_leaves(const float *x, const float *w, int k, int first, int 
 
 // One output of o or down as the header's section cpu describes it.
 static float plain_product(const setting *s, int shape, const float *x, const float *w, int n, int k) {
-    const bool bf16 = s->compute == LLM42_BF16;
-    if (s->schedule == LLM42_INVARIANT) {
+    const bool bf16 = s->compute == LLM42_DTYPE_BF16;
+    if (s->schedule == LLM42_SCHEDULE_INVARIANT) {
         const int leaves = s->leaves > s->ranks ? s->leaves : s->ranks;
         const float sum = plain_leaves(x, w, k, 0, leaves, leaves);
         return bf16 ? llm42__round_bf16(sum) : sum;
@@ -189,8 +189,8 @@ static void watch(void *user, int layer, const char *name, int rows, int width, 
         for (int j = 0; j < w->k; j++)
             weight[j] = llm42__from_bf16(((const uint16_t *)w->data)[(size_t)i * (size_t)w->k + (size_t)j]);
         for (int r = 0; r < rows; r++) {
-            const float want = plain_product(s, s->schedule == LLM42_FIXED ? s->shape : rows, seen + r * w->k, weight,
-                                             w->n, w->k);
+            const float want = plain_product(s, s->schedule == LLM42_SCHEDULE_FIXED ? s->shape : rows, seen + r * w->k,
+                                             weight, w->n, w->k);
             compared++;
             wrong += llm42__bits(want) != llm42__bits(values[r * width + i]);
         }
@@ -201,9 +201,10 @@ TEST(sums_have_the_order_that_is_documented) {
     static outputs got;
     for (int m = 0; m < 2; m++)
         for (int i = 0; i < 3 * 4 * 4; i += TEST_SLOW ? 7 : 1) {
-            setting s = plain((llm42_schedule)(LLM42_FAST + i % 3), 1 << i / 3 % 4, 1 << i / 12, i % 2 ? 7 : 1);
+            setting s = plain((llm42_schedule)(LLM42_SCHEDULE_FAST + i % 3), 1 << i / 3 % 4, 1 << i / 12,
+                              i % 2 ? 7 : 1);
             if (s.ranks > sources[m].most || s.leaves > sources[m].most) continue;
-            s.shape = 32, s.compute = i % 5 ? LLM42_BF16 : LLM42_FP32, s.probe = watch;
+            s.shape = 32, s.compute = i % 5 ? LLM42_DTYPE_BF16 : LLM42_DTYPE_FP32, s.probe = watch;
             watched = models[m], compared = wrong = 0;
             if (!run(models[m], s, &got)) return;
             CHECK_MSG(compared > 100 && !wrong, "%s, %s, %d ranks, %d leaves: %lld of %lld sums differ",
@@ -225,7 +226,7 @@ typedef struct answer {
 static bool serve(const llm42_model *model, llm42_engine_desc desc, bool one_by_one, bool marked, answer *to) {
     llm42_engine *engine = NULL;
     desc.model = model, desc.max_context = 256;
-    if (!desc.threads) desc.threads = 1;
+    if (!desc.backend_desc) desc.backend_desc = TEST_THREADS(1);
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return false;
     static int32_t prompt[REQUESTS][60];
     for (int i = 0; i < REQUESTS; i++) {
@@ -258,17 +259,18 @@ static int differing(const answer *a, const answer *b) {
 static void check_engines(const llm42_model *model, int most) {
     static answer want[REQUESTS], got[REQUESTS];
     static const llm42_preset presets[] = {LLM42_PRESET_DVR, LLM42_PRESET_BEST, LLM42_PRESET_INVARIANT};
-    if (!serve(model, (llm42_engine_desc){.preset = LLM42_PRESET_INVARIANT, .leaves = most}, true, true, want)) return;
+    if (!serve(model, (llm42_engine_desc){.preset = LLM42_PRESET_INVARIANT, .numerics.leaves = most}, true, true, want))
+        return;
     for (int p = 0; p < 3; p++)
         for (int ranks = 1; ranks <= most; ranks *= 2) {
             const llm42_engine_desc desc = {.preset = presets[p],
-                                            .leaves = most,
+                                            .numerics.leaves = most,
                                             .tensor_parallel = ranks,
                                             .max_running = 3 + 5 * ranks,
-                                            .page_size = 4 << p,
-                                            .threads = 1 + p % 2,
-                                            .window = ranks > 2 ? 8 : 0,
-                                            .prefix_cache = ranks == 2};
+                                            .kv.page_size = 4 << p,
+                                            .backend_desc = TEST_THREADS(1 + p % 2),
+                                            .policy.window = ranks > 2 ? 8 : 0,
+                                            .kv.prefix_cache = ranks == 2};
             if (!serve(model, desc, false, true, got)) return;
             CHECK_MSG(!differing(want, got), "%s, preset %s, %d ranks: %d of %d requests differ", model->name,
                       p == 0   ? "dvr"
@@ -284,13 +286,14 @@ TEST(one_result_on_any_number_of_ranks) {
 
 TEST(controls_differ) {
     static answer one[REQUESTS], two[REQUESTS];
-    const llm42_engine_desc descs[] = {{.preset = LLM42_PRESET_DVR},
-                                       {.preset = LLM42_PRESET_BEST},
-                                       {.preset = LLM42_PRESET_PAPER, .leaves = 4, .window = 8, .group = 4},
-                                       {.mode = LLM42_NONDETERMINISTIC, .leaves = 4}};
+    const llm42_engine_desc descs[] = {
+        {.preset = LLM42_PRESET_DVR},
+        {.preset = LLM42_PRESET_BEST},
+        {.preset = LLM42_PRESET_PAPER, .numerics.leaves = 4, .policy.window = 8, .policy.group = 4},
+        {.policy.mode = LLM42_MODE_NONDETERMINISTIC, .numerics.leaves = 4}};
     for (int i = 0; i < 4; i++) {
         llm42_engine_desc desc = descs[i];
-        const bool marked = desc.mode != LLM42_NONDETERMINISTIC;
+        const bool marked = desc.policy.mode != LLM42_MODE_NONDETERMINISTIC;
         if (!serve(models[0], desc, true, marked, one)) return;
         desc.tensor_parallel = 4;
         if (!serve(models[0], desc, true, marked, two)) return;
@@ -305,14 +308,14 @@ TEST(fixed_depends_on_leaves_with_prefill_invariant_only) {
     for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_INVARIANT; prefill++)
         for (int ranks = 1; ranks <= 4; ranks *= 4) {
             llm42_engine_desc desc = {.preset = LLM42_PRESET_PAPER,
-                                      .compute = LLM42_FP32,
-                                      .prefill = (llm42_prefill)prefill,
-                                      .window = 8,
-                                      .group = 4,
+                                      .numerics.compute = LLM42_DTYPE_FP32,
+                                      .policy.prefill = (llm42_prefill)prefill,
+                                      .policy.window = 8,
+                                      .policy.group = 4,
                                       .token_budget = 256,
                                       .tensor_parallel = ranks};
             if (!serve(models[0], desc, true, true, one)) return;
-            desc.leaves = 4, desc.group = 2, desc.window = 16;
+            desc.numerics.leaves = 4, desc.policy.group = 2, desc.policy.window = 16;
             if (!serve(models[0], desc, false, true, four)) return;
             const bool may = prefill == LLM42_PREFILL_INVARIANT && ranks == 1;
             CHECK_MSG((differing(one, four) > 0) == may, "prefill %d, %d ranks: %d of %d requests differ by leaves",
@@ -328,14 +331,14 @@ TEST(base42_on_eight_ranks) {
     }
     if (!CHECK(!llm42_model_load(&base, &(llm42_model_desc){.path = "../shared/models/base42"}, &error))) return;
     static outputs want, got;
-    run(base, plain(LLM42_INVARIANT, 1, 8, TEXT), &want);
+    run(base, plain(LLM42_SCHEDULE_INVARIANT, 1, 8, TEXT), &want);
     for (int ranks = 2; ranks <= 8; ranks *= 2) {
-        run(base, plain(LLM42_INVARIANT, ranks, 8, 7 * ranks), &got);
+        run(base, plain(LLM42_SCHEDULE_INVARIANT, ranks, 8, 7 * ranks), &got);
         CHECK_MSG(equal(&want, &got), "%d ranks: other bits", ranks);
     }
-    run(base, plain(LLM42_INVARIANT, 8, 1, TEXT), &got);
+    run(base, plain(LLM42_SCHEDULE_INVARIANT, 8, 1, TEXT), &got);
     CHECK(equal(&want, &got));
-    run(base, plain(LLM42_INVARIANT, 1, 1, TEXT), &got);
+    run(base, plain(LLM42_SCHEDULE_INVARIANT, 1, 1, TEXT), &got);
     CHECK(!equal(&want, &got));
     llm42_model_free(base);
 }
@@ -343,7 +346,7 @@ TEST(base42_on_eight_ranks) {
 // >>errors ---------------------------------------------------------------------------------------------------------
 static void refused(const llm42_model *model, int ranks, int leaves, const char *why) {
     llm42_engine *engine = NULL;
-    const llm42_engine_desc desc = {.model = model, .tensor_parallel = ranks, .leaves = leaves};
+    const llm42_engine_desc desc = {.model = model, .tensor_parallel = ranks, .numerics.leaves = leaves};
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_INVALID);
     CHECK_CONTAINS(error.text, why);
     llm42_engine_close(engine);
@@ -354,8 +357,8 @@ TEST(what_does_not_divide_is_refused) {
     refused(models[0], -1, 0, "llm42_engine_desc.tensor_parallel: -1: must be 1, 2, 4 or 8");
     refused(models[0], 16, 0, "llm42_engine_desc.tensor_parallel: 16: must be 1, 2, 4 or 8");
     refused(models[0], 8, 0, "llm42_engine_desc.tensor_parallel: 8: must divide the model's 4 heads");
-    refused(models[0], 0, 6, "llm42_engine_desc.leaves: 6: must be 1, 2, 4 or 8");
-    refused(models[0], 0, 8, "llm42_engine_desc.leaves: 8: must divide the model's 4 heads");
+    refused(models[0], 0, 6, "llm42_engine_desc.numerics.leaves: 6: must be 1, 2, 4 or 8");
+    refused(models[0], 0, 8, "llm42_engine_desc.numerics.leaves: 8: must divide the model's 4 heads");
     static const test_shape odd[] = {
         {"llama", 32, 24, 1, 12, 6, 8, 24, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 0},
         {"llama", 32, 16, 1, 4, 2, 8, 26, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 0},
@@ -375,15 +378,15 @@ TEST(what_does_not_divide_is_refused) {
     }
     void *state = NULL;
     const llm42_backend_desc desc = {.model = models[0],
-                                     .compute = LLM42_BF16,
-                                     .threads = 1,
-                                     .leaves = 5,
+                                     .numerics.compute = LLM42_DTYPE_BF16,
+                                     .backend_desc = TEST_THREADS(1),
+                                     .numerics.leaves = 5,
                                      .max_rows = 1,
                                      .max_context = 1,
                                      .pages = 1,
                                      .page_size = 1};
     CHECK_INT(llm42_backend_cpu()->open(&state, &desc, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_backend_desc.leaves: 5: must be 1, 2, 4 or 8");
+    CHECK_CONTAINS(error.text, "llm42_backend_desc.numerics.leaves: 5: must be 1, 2, 4 or 8");
 }
 
 int main(int argc, char **argv) {

@@ -77,14 +77,16 @@ TEST(a_calibration_is_read_and_interpolated) {
     CHECK(!calibration->padding_free && llm42_calibration_flip_rate(calibration, 1, 1) == 0.02 &&
           calibration->overlap_replay == 3);
     const llm42_calibration *c = calibration;
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 8, 100), 4 + 8 * 0.2, 1e-9);      // a point
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 30, 50), 4 + 30 * 0.15, 1e-9);    // between
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 640, 300), 4 + 640 * 0.4, 1e-9);  // beyond
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 0.5, 0), 4.1, 1e-9);              // before
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 8, 100), 4 + 8 * 0.2, 1e-9);  // a point
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 30, 50), 4 + 30 * 0.15,
+               1e-9);  // between
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 640, 300), 4 + 640 * 0.4,
+               1e-9);                                                                                // beyond
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 0.5, 0), 4.1, 1e-9);  // before
     CHECK(isnan(llm42_calibration_ms(c, (llm42_schedule)99, LLM42_KIND_DECODE, 8, 100)));
-    CHECK(isnan(llm42_calibration_ms(c, LLM42_FAST, (llm42_kind)-1, 8, 100)));
-    CHECK(isnan(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, (double)INFINITY, 100)));
-    CHECK(isnan(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 8, (double)NAN)));
+    CHECK(isnan(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, (llm42_kind)-1, 8, 100)));
+    CHECK(isnan(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, (double)INFINITY, 100)));
+    CHECK(isnan(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 8, (double)NAN)));
 }
 
 // Beyond the last context the lines of two numbers of rows can cross, and beyond the last rows those of two contexts.
@@ -103,16 +105,19 @@ TEST(times_do_not_fall_beyond_the_grid) {
     for (double context = 0; context <= 1600; context += 25) {
         double ms[41];
         for (int rows = 1; rows < 41; rows++) {
-            ms[rows] = llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, rows, context);
+            ms[rows] = llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, rows, context);
             CHECK(ms[rows] >= 4 && (rows < 2 || ms[rows] >= (rows == 2 ? 0.75 : 1) * ms[rows - 1]));
-            CHECK(ms[rows] >= llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, rows, fmax(context - 25, 0)));
+            CHECK(ms[rows] >=
+                  llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, rows, fmax(context - 25, 0)));
         }
     }
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 1, 1100), 48, 1e-9);  // linear
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 2, 1100), 36, 1e-9);  // a quarter less, not 18.2
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 9, 1100), 36 + 6 * 2, 1e-9);
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 40, 0), 7 + 37 * 2, 1e-9);
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 40, 100), 8 + 37 * 2, 1e-9);  // not 8 + 37 * 1.8
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 1, 1100), 48, 1e-9);  // linear
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 2, 1100), 36,
+               1e-9);  // a quarter less, not 18.2
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 9, 1100), 36 + 6 * 2, 1e-9);
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 40, 0), 7 + 37 * 2, 1e-9);
+    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 40, 100), 8 + 37 * 2,
+               1e-9);  // not 8 + 37 * 1.8
     llm42_calibration_free(c);
 }
 
@@ -234,7 +239,7 @@ TEST(bad_calibrations_are_refused) {
     c = NULL;
     const char *path = write_text(head, with(text, "fast\tdecode\t8\t0\t4.8", "fast\tdecode\t8\t0\t3.08"));
     CHECK_MSG(llm42_calibration_load(&c, path, &error) == LLM42_OK, "%s", error.text);
-    CHECK(c && llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_DECODE, 8, 0) == 3.08);
+    CHECK(c && llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 8, 0) == 3.08);
     llm42_calibration_free(c);
     refused(head, with(with(text, "fast\tdecode\t8\t100\t5.6\n", ""), "fast decode 6", "fast decode 5"),
             "is no full grid");
@@ -407,18 +412,18 @@ static struct {
 
 static void spy_rows(const llm42_pass *pass, bool start) {
     int prompts = 0, decodes = 0;
-    memset(spy.windows_of, 0, pass->schedule == LLM42_FIXED ? sizeof spy.windows_of : 0);
+    memset(spy.windows_of, 0, pass->schedule == LLM42_SCHEDULE_FIXED ? sizeof spy.windows_of : 0);
     for (int i = 0; i < pass->rows; i++) {
         int slot = pass->row[i].seq;
         for (int k = 0; !start && spy.in_flight && k < spy.flights; k++)
             spy.broken |= spy.flying[k] == pass->seq[slot].request;
         bool alone = (i == 0 || pass->row[i - 1].seq != slot) && (i + 1 == pass->rows || pass->row[i + 1].seq != slot);
         *(alone ? &decodes : &prompts) += 1;
-        if (pass->schedule == LLM42_FIXED && slot < 64) spy.windows_of[slot]++;
+        if (pass->schedule == LLM42_SCHEDULE_FIXED && slot < 64) spy.windows_of[slot]++;
         if (start && (i == 0 || pass->row[i - 1].seq != slot) && spy.flights < 64)
             spy.flying[spy.flights++] = pass->seq[slot].request;
     }
-    spy.mixed |= pass->schedule != LLM42_FIXED && prompts && decodes;
+    spy.mixed |= pass->schedule != LLM42_SCHEDULE_FIXED && prompts && decodes;
 }
 
 static llm42_result spy_run(void *state, const llm42_pass *pass, llm42_error *e) {
@@ -475,9 +480,8 @@ static llm42_engine *open_with(llm42_engine_desc desc, llm42_sim_desc *sim) {
     desc.model = model;
     desc.backend = spy_backend();
     desc.backend_desc = sim;
-    desc.threads = 1;
     if (!desc.max_context) desc.max_context = 256;
-    if (!desc.window) desc.window = 8, desc.group = 4;
+    if (!desc.policy.window) desc.policy.window = 8, desc.policy.group = 4;
     CHECK_MSG(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
     return engine;
 }
@@ -531,7 +535,7 @@ static int differing(const result *a, const result *b, int every) {
 // contexts 6, 7 and 8.
 TEST(the_clock_is_the_sum_of_the_passes) {
     llm42_sim_desc sim = {0};
-    llm42_engine *engine = open_with((llm42_engine_desc){.mode = LLM42_NONDETERMINISTIC}, &sim);
+    llm42_engine *engine = open_with((llm42_engine_desc){.policy.mode = LLM42_MODE_NONDETERMINISTIC}, &sim);
     if (!engine) return;
     CHECK(llm42_engine_now(engine) == 0);
     int64_t id = submit(engine, 5, 4, false, 0.5);
@@ -556,31 +560,32 @@ TEST(ranks_divide_a_pass_and_exchange) {
     if (!c) return;
     CHECK_INT(c->leaves, 1);
     const int L = 3;
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 51, 1, L), 9, 1e-12);
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 1, 2, L), 1 + 8.0 / 2 + 2 * L * 0.010, 1e-12);
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 51, 2, L), 1 + 8.0 / 2 + 2 * L * 0.015, 1e-12);
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 201, 2, L), 1 + 8.0 / 2 + 2 * L * 0.030, 1e-12);
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 0.5, 4, L), 1 + 8.0 / 4 + 2 * L * 0.030, 1e-12);
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 0.5, 1, 2, L), 0.5 + 2 * L * 0.010, 1e-12);
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_INVARIANT, 9, 1, 2, L), 1 + 8.0 / 2 + 2 * L * 0.010, 1e-12);
-    CHECK(isnan(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 1, 8, L)));
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 9, 51, 1, L), 9, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 9, 1, 2, L), 1 + 8.0 / 2 + 2 * L * 0.010, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 9, 51, 2, L), 1 + 8.0 / 2 + 2 * L * 0.015, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 9, 201, 2, L), 1 + 8.0 / 2 + 2 * L * 0.030, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 9, 0.5, 4, L), 1 + 8.0 / 4 + 2 * L * 0.030, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 0.5, 1, 2, L), 0.5 + 2 * L * 0.010, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_INVARIANT, 9, 1, 2, L), 1 + 8.0 / 2 + 2 * L * 0.010, 1e-12);
+    CHECK(isnan(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 9, 1, 8, L)));
     c->devices = 2;  // the times then have the exchanges of two
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 51, 2, L), 9, 1e-12);
-    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 1, 1, L), 1 + (8 - 2 * L * 0.010) * 2, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 9, 51, 2, L), 9, 1e-12);
+    CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 9, 1, 1, L), 1 + (8 - 2 * L * 0.010) * 2, 1e-12);
     c->devices = 1;
     for (int ranks = 1; ranks <= 4; ranks *= 2) {  // 20 decode passes of a request, and its prompt
         const llm42_sim_desc sim = {.calibration = c, .no_flips = true};
         llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim};
-        desc.mode = LLM42_NONDETERMINISTIC, desc.tensor_parallel = ranks, desc.max_context = 64;
+        desc.policy.mode = LLM42_MODE_NONDETERMINISTIC, desc.tensor_parallel = ranks, desc.max_context = 64;
         llm42_engine *engine = NULL;
         if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) break;
         const int32_t prompt[4] = {1, 2, 3, 4};
         llm42_request_desc r = {.prompt = prompt, .prompt_count = 4, .max_new_tokens = 1, .ignore_stop = true};
         CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-        const double ms = llm42_calibration_ms(c, LLM42_FAST, LLM42_KIND_PROMPT, 4, 2.5);
+        const double ms = llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_PROMPT, 4, 2.5);
         CHECK_NEAR(llm42_engine_now(engine),
-                   1e-3 * llm42_calibration_ranks_ms(c, LLM42_FAST, ms, 4, ranks, model->config.layers), 1e-12);
+                   1e-3 * llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, ms, 4, ranks, model->config.layers),
+                   1e-12);
         llm42_engine_close(engine);
     }
     llm42_engine *engine = NULL;
@@ -619,11 +624,11 @@ TEST(invariant_passes_have_exchanges_of_their_own) {
         snprintf(tables, sizeof tables, "%s# table: invariant exchange 2\n%s# end", exchange, more[i]);
         CHECK_INT(llm42_calibration_load(&c, write_text(head, with(text, "# end", tables)), &error), LLM42_OK);
         if (!c) return;
-        CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 51, 2, 3), 9.0 / 2 + 2 * 3 * 0.015, 1e-12);
+        CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 9, 51, 2, 3), 9.0 / 2 + 2 * 3 * 0.015, 1e-12);
         // The second table lacks two ranks. Then the first one holds for all passes.
-        CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_INVARIANT, 9, 51, 2, 3), 9.0 / 2 + 2 * 3 * (i ? 0.015 : 0.022),
-                   1e-12);
-        CHECK(isnan(llm42_calibration_ranks_ms(c, LLM42_FAST, 9, 51, 8, 3)));
+        CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_INVARIANT, 9, 51, 2, 3),
+                   9.0 / 2 + 2 * 3 * (i ? 0.015 : 0.022), 1e-12);
+        CHECK(isnan(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 9, 51, 8, 3)));
         // INVARIANT passes that take as long as FAST ones exchange as these do.
         llm42_mix mix = {.rows = {4}, .context = {10}};
         double ms[2][2];
@@ -633,7 +638,7 @@ TEST(invariant_passes_have_exchanges_of_their_own) {
                 llm42_backend_desc desc = {.model = model, .tensor_parallel = 2, .backend_desc = &sim};
                 void *state = NULL;
                 CHECK_INT(llm42_backend_sim()->open(&state, &desc, &error), LLM42_OK);
-                mix.schedule = s ? LLM42_INVARIANT : LLM42_FAST;
+                mix.schedule = s ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FAST;
                 ms[s][slowdown] = llm42_backend_sim()->estimate(state, &mix);
                 llm42_backend_sim()->close(state);
             }
@@ -654,7 +659,7 @@ TEST(passes_are_padded) {
     if (!c) return;
     CHECK_INT(c->pass_sizes, 4);
     // A decode pass of r rows at context c takes 4 + r (0.1 + 0.001 c) ms, a row without context 0.1 ms.
-    const llm42_schedule fast = LLM42_FAST, fixed = LLM42_FIXED, invariant = LLM42_INVARIANT;
+    const llm42_schedule fast = LLM42_SCHEDULE_FAST, fixed = LLM42_SCHEDULE_FIXED, invariant = LLM42_SCHEDULE_INVARIANT;
     CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 8, 100), 4 + 8 * 0.2, 1e-9);
     CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 9, 100), 4 + 9 * 0.2 + 7 * 0.1, 1e-9);
     CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 25, 100), 4 + 25 * 0.2 + 615 * 0.1, 1e-9);
@@ -723,14 +728,14 @@ TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
     llm42_output out[64];
     llm42_seq seq[4] = {{.request = 1}, {.request = 2}, {.request = 3}};
     for (int i = 0; i < 10; i++) row[2 + i] = (llm42_row){2, i, 1, i == 9 ? LLM42_ROW_SAMPLE : 0};
-    llm42_pass pass = {.schedule = LLM42_FAST, .rows = 12, .shape = 12, .row = row, .seq = seq, .out = out};
+    llm42_pass pass = {.schedule = LLM42_SCHEDULE_FAST, .rows = 12, .shape = 12, .row = row, .seq = seq, .out = out};
     CHECK_INT(backend->run(state, &pass, &error), LLM42_OK);
     double decode = 4 + 12 * (0.1 + 30 * 0.001), prompt = 6 + 12 * (0.2 + 5.5 * 0.002);
     CHECK_NEAR(backend->now(state), 1e-3 * (2 * decode + 10 * prompt) / 12, 1e-12);
     double before = backend->now(state);
     for (int i = 0; i < 8; i++)
         row[i] = (llm42_row){0, 10 + i, 1, LLM42_ROW_SAMPLE};  // one window of 8 in a pass of 32
-    pass = (llm42_pass){.schedule = LLM42_FIXED, .rows = 8, .shape = 32, .row = row, .seq = seq, .out = out};
+    pass = (llm42_pass){.schedule = LLM42_SCHEDULE_FIXED, .rows = 8, .shape = 32, .row = row, .seq = seq, .out = out};
     CHECK_INT(backend->run(state, &pass, &error), LLM42_OK);
     CHECK_NEAR(backend->now(state) - before, 1e-3 * (10 + 32 * 0.2 + 8 * 14.5 * 0.001), 1e-12);
     before = backend->now(state);
@@ -744,7 +749,7 @@ TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
     pass.schedule = LLM42_TREE;
     CHECK_INT(backend->run(state, &pass, &error), LLM42_UNSUPPORTED);
     CHECK_INT(backend->start(state, &pass, &error), LLM42_UNSUPPORTED);
-    CHECK(isnan(llm42_calibration_ms(calibration, LLM42_FAST, LLM42_KIND_WINDOW, 1, 1)));
+    CHECK(isnan(llm42_calibration_ms(calibration, LLM42_SCHEDULE_FAST, LLM42_KIND_WINDOW, 1, 1)));
     backend->close(state);
 }
 
@@ -757,7 +762,7 @@ static double host_ms(llm42_schedule schedule, const llm42_row *row, int rows) {
     double seconds[2];
     for (int i = 0; i < 2; i++) {
         void *state = open_simulator();
-        for (int k = 0; k < LLM42_KINDS; k++) calibration->host_ms[k] = i * (k == 0 ? 100 : k == 1 ? 200 : 400);
+        for (int k = 0; k < LLM42_KIND_COUNT; k++) calibration->host_ms[k] = i * (k == 0 ? 100 : k == 1 ? 200 : 400);
         calibration->host_request_ms = i * 1000;  // no pass takes it
         CHECK_INT(backend->run(state, &pass, &error), LLM42_OK);
         seconds[i] = backend->now(state);
@@ -770,14 +775,14 @@ static double host_ms(llm42_schedule schedule, const llm42_row *row, int rows) {
 
 TEST(the_host_works_for_passes_and_windows) {
     llm42_row row[12] = {{0, 19, 1, LLM42_ROW_SAMPLE}, {1, 39, 1, LLM42_ROW_SAMPLE}};
-    CHECK_NEAR(host_ms(LLM42_FAST, row, 2), 100, 1e-9);  // two sequences that decode: one pass
+    CHECK_NEAR(host_ms(LLM42_SCHEDULE_FAST, row, 2), 100, 1e-9);  // two sequences that decode: one pass
     for (int i = 0; i < 5; i++) row[2 + i] = (llm42_row){2, i, 1, i == 4 ? LLM42_ROW_SAMPLE : 0};
     for (int i = 0; i < 5; i++) row[7 + i] = (llm42_row){3, i, 1, 0};
-    CHECK_NEAR(host_ms(LLM42_FAST, row, 7), 100 + 200, 1e-9);   // and a prompt that ends
-    CHECK_NEAR(host_ms(LLM42_FAST, row, 12), 100 + 200, 1e-9);  // and the first part of another
-    CHECK_NEAR(host_ms(LLM42_INVARIANT, row + 7, 5), 200, 1e-9);
+    CHECK_NEAR(host_ms(LLM42_SCHEDULE_FAST, row, 7), 100 + 200, 1e-9);   // and a prompt that ends
+    CHECK_NEAR(host_ms(LLM42_SCHEDULE_FAST, row, 12), 100 + 200, 1e-9);  // and the first part of another
+    CHECK_NEAR(host_ms(LLM42_SCHEDULE_INVARIANT, row + 7, 5), 200, 1e-9);
     for (int i = 0; i < 12; i++) row[i] = (llm42_row){i / 4, 8 + i, 1, LLM42_ROW_SAMPLE};
-    CHECK_NEAR(host_ms(LLM42_FIXED, row, 12), 3 * 400, 1e-9);  // three windows
+    CHECK_NEAR(host_ms(LLM42_SCHEDULE_FIXED, row, 12), 3 * 400, 1e-9);  // three windows
 }
 
 // A replay pass that takes 10 ms alone, and beside it fast passes of 4.1 ms: overlap_fast 2, overlap_replay 3.
@@ -796,8 +801,10 @@ TEST(passes_side_by_side_slow_each_other) {
     llm42_row row = {0, 0, 1, LLM42_ROW_SAMPLE};
     llm42_output out[2];
     llm42_seq seq = {.request = 1};
-    llm42_pass replay = {.schedule = LLM42_FIXED, .rows = 1, .shape = 1, .row = &row, .seq = &seq, .out = &out[0]};
-    llm42_pass fast = {.schedule = LLM42_FAST, .rows = 1, .shape = 1, .row = &row, .seq = &seq, .out = &out[1]};
+    llm42_pass replay = {
+        .schedule = LLM42_SCHEDULE_FIXED, .rows = 1, .shape = 1, .row = &row, .seq = &seq, .out = &out[0]};
+    llm42_pass fast = {
+        .schedule = LLM42_SCHEDULE_FAST, .rows = 1, .shape = 1, .row = &row, .seq = &seq, .out = &out[1]};
     double replay_ms = 10 + 0.2 + 0.001, fast_ms = 4 + 0.1 + 0.001;
     CHECK_INT(backend->start(state, &replay, &error), LLM42_OK);
     CHECK_INT(backend->start(state, &replay, &error), LLM42_INVALID);
@@ -822,30 +829,30 @@ TEST(passes_side_by_side_slow_each_other) {
 // >>policies -----------------------------------------------------------------------------------------------------
 TEST(every_policy_returns_the_true_tokens) {
     static result *truth;
-    truth = serve((llm42_engine_desc){.mode = LLM42_BATCH_INVARIANT}, (llm42_sim_desc){0}, 1);
+    truth = serve((llm42_engine_desc){.policy.mode = LLM42_MODE_BATCH_INVARIANT}, (llm42_sim_desc){0}, 1);
     int runs = 0, rollbacks = 0, flights = 0;
     for (int bits = 0; bits < 512; bits++) {
         bool overlap = bits & 8, tight = bits & 64, invariant = bits & 128, fixed = bits & 256;
         llm42_prefill prefill = invariant  ? LLM42_PREFILL_INVARIANT
                                 : bits & 2 ? LLM42_PREFILL_ISOLATED
                                            : LLM42_PREFILL_PACKED;
-        llm42_engine_desc desc = {.verifier = fixed ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
-                                  .verify = bits & 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
-                                  .prefill = prefill,
-                                  .bonus = bits & 4 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
+        llm42_engine_desc desc = {.policy.replay = fixed ? LLM42_REPLAY_FIXED : LLM42_REPLAY_INVARIANT,
+                                  .policy.verify = bits & 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
+                                  .policy.prefill = prefill,
+                                  .experiment.bonus = bits & 4 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
                                   .overlap = overlap,
-                                  .chunked_prefill = bits & 16 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
-                                  .fill = bits & 32 ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
-                                  .pages = tight ? 24 : 0,
-                                  .prefix_cache = (bits & 17) == 1,
-                                  .window = bits & 4 ? 16 : 8,
-                                  .group = bits & 2 ? 2 : 4};
+                                  .policy.chunked_prefill = bits & 16 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
+                                  .experiment.fill = bits & 32 ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
+                                  .kv.pages = tight ? 24 : 0,
+                                  .kv.prefix_cache = (bits & 17) == 1,
+                                  .policy.window = bits & 4 ? 16 : 8,
+                                  .policy.group = bits & 2 ? 2 : 4};
         result *r = serve(desc, (llm42_sim_desc){0}, 2);
         CHECK_MSG(differing(truth, r, 2) == 0, "policy bits %d: %d deterministic requests differ", bits,
                   differing(truth, r, 2));
         CHECK(spy.flown > 0 ? overlap : !overlap);
-        CHECK((invariant || !fixed) == (r->stats.passes[LLM42_INVARIANT] > 0));
-        CHECK(fixed == (r->stats.passes[LLM42_FIXED] > 0));
+        CHECK((invariant || !fixed) == (r->stats.passes[LLM42_SCHEDULE_INVARIANT] > 0));
+        CHECK(fixed == (r->stats.passes[LLM42_SCHEDULE_FIXED] > 0));
         if (bits & 16 && fixed) CHECK(!spy.mixed);  // a replay pass of the INVARIANT verifier may have windows of one
         if (tight) CHECK(r->stats.preemptions > 0);
         runs++, rollbacks += (int)r->stats.rollbacks, flights += spy.flown;
@@ -854,10 +861,10 @@ TEST(every_policy_returns_the_true_tokens) {
     CHECK_INT(runs, 512);
     CHECK(rollbacks > 2000 && flights > 2000);
     // The control: without verification the fast passes' wrong tokens are returned.
-    result *r = serve((llm42_engine_desc){.mode = LLM42_NONDETERMINISTIC}, (llm42_sim_desc){0}, 0);
+    result *r = serve((llm42_engine_desc){.policy.mode = LLM42_MODE_NONDETERMINISTIC}, (llm42_sim_desc){0}, 0);
     CHECK_MSG(differing(truth, r, 1) > REQUESTS / 4, "%d of %d differ", differing(truth, r, 1), REQUESTS);
     free(r);
-    r = serve((llm42_engine_desc){.mode = LLM42_NONDETERMINISTIC}, (llm42_sim_desc){.no_flips = true}, 0);
+    r = serve((llm42_engine_desc){.policy.mode = LLM42_MODE_NONDETERMINISTIC}, (llm42_sim_desc){.no_flips = true}, 0);
     CHECK_INT(differing(truth, r, 1), 0);
     free(r);
     free(truth);
@@ -880,21 +887,21 @@ TEST(flips_have_the_rate_asked_for) {
     static const struct {
         double scale, rate;
         int running, group;
-        llm42_verifier verifier;
-    } cases[] = {{0, 0.02, 7, 8, LLM42_VERIFIER_FIXED},      {2, 0.04, 7, 8, LLM42_VERIFIER_FIXED},
-                 {0, 0.01, 7, 16, LLM42_VERIFIER_FIXED},     {0, 0.03, 64, 8, LLM42_VERIFIER_FIXED},
-                 {0, 0.03, 64, 15, LLM42_VERIFIER_FIXED},    {0, 0, 64, 16, LLM42_VERIFIER_FIXED},
-                 {0, 0.02, 7, 16, LLM42_VERIFIER_INVARIANT}, {0, 0.03, 64, 16, LLM42_VERIFIER_INVARIANT}};
+        llm42_replay verifier;
+    } cases[] = {{0, 0.02, 7, 8, LLM42_REPLAY_FIXED},      {2, 0.04, 7, 8, LLM42_REPLAY_FIXED},
+                 {0, 0.01, 7, 16, LLM42_REPLAY_FIXED},     {0, 0.03, 64, 8, LLM42_REPLAY_FIXED},
+                 {0, 0.03, 64, 15, LLM42_REPLAY_FIXED},    {0, 0, 64, 16, LLM42_REPLAY_FIXED},
+                 {0, 0.02, 7, 16, LLM42_REPLAY_INVARIANT}, {0, 0.03, 64, 16, LLM42_REPLAY_INVARIANT}};
     double shape = calibration->flip_shape;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_sim_desc sim = {.flip_scale = cases[i].scale};
         llm42_engine *engine = open_with((llm42_engine_desc){.max_running = cases[i].running,
                                                              .auto_release = true,
-                                                             .verifier = cases[i].verifier,
-                                                             .verify = LLM42_VERIFY_EAGER,
-                                                             .prefill = LLM42_PREFILL_PACKED,
-                                                             .window = 4,
-                                                             .group = cases[i].group},
+                                                             .policy.replay = cases[i].verifier,
+                                                             .policy.verify = LLM42_VERIFY_EAGER,
+                                                             .policy.prefill = LLM42_PREFILL_PACKED,
+                                                             .policy.window = 4,
+                                                             .policy.group = cases[i].group},
                                          &sim);
         for (int k = 0; k < 3000; k++) submit(engine, 3, 64, true, 0);
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
@@ -944,11 +951,11 @@ static void count_flips(flip_grid *g, flip_moments *moments) {
             counter_open(&counter[r][l], FLIP_REQUESTS);
             llm42_engine *engine = open_with((llm42_engine_desc){.max_running = running[l],
                                                                  .auto_release = true,
-                                                                 .verifier = LLM42_VERIFIER_FIXED,
-                                                                 .verify = LLM42_VERIFY_EAGER,
-                                                                 .prefill = LLM42_PREFILL_PACKED,
-                                                                 .window = 4,
-                                                                 .group = group[r],
+                                                                 .policy.replay = LLM42_REPLAY_FIXED,
+                                                                 .policy.verify = LLM42_VERIFY_EAGER,
+                                                                 .policy.prefill = LLM42_PREFILL_PACKED,
+                                                                 .policy.window = 4,
+                                                                 .policy.group = group[r],
                                                                  .on_event = counter_event,
                                                                  .event_user = &counter[r][l]},
                                              &sim);
@@ -1010,9 +1017,9 @@ TEST(candidates_count_for_the_pass_that_made_them) {
     flip_counter c;
     counter_open(&c, 1);
     llm42_request info = {.id = 1};
-    const llm42_event fast1 = {.type = LLM42_EVENT_PASS, .schedule = LLM42_FAST, .shape = 1},
-                      fast9 = {.type = LLM42_EVENT_PASS, .schedule = LLM42_FAST, .shape = 9},
-                      replay = {.type = LLM42_EVENT_PASS, .schedule = LLM42_FIXED, .shape = 32};
+    const llm42_event fast1 = {.type = LLM42_EVENT_PASS, .schedule = LLM42_SCHEDULE_FAST, .shape = 1},
+                      fast9 = {.type = LLM42_EVENT_PASS, .schedule = LLM42_SCHEDULE_FAST, .shape = 9},
+                      replay = {.type = LLM42_EVENT_PASS, .schedule = LLM42_SCHEDULE_FIXED, .shape = 32};
     llm42_event candidate = {.type = LLM42_EVENT_CANDIDATE, .request = 1, .info = &info, .n = 1};
     for (int i = 0; i < 5; i++) {  // at places 0 to 4: rows 1, 9, 1, 9, 1
         flip_event(&c, i % 2 ? &fast9 : &fast1);
@@ -1027,7 +1034,7 @@ TEST(candidates_count_for_the_pass_that_made_them) {
     flip_event(&c, &fast9);
     candidate.position = 2;
     flip_event(&c, &candidate);
-    flip_event(&c, &(llm42_event){.type = LLM42_EVENT_PASS, .schedule = LLM42_INVARIANT, .shape = 9});
+    flip_event(&c, &(llm42_event){.type = LLM42_EVENT_PASS, .schedule = LLM42_SCHEDULE_INVARIANT, .shape = 9});
     candidate.position = 3;
     flip_event(&c, &candidate);
     flip_event(&c, &(llm42_event){.type = LLM42_EVENT_VERIFIED, .request = 1, .info = &info, .n = 2});
@@ -1045,10 +1052,10 @@ TEST(candidates_count_for_the_pass_that_made_them) {
 }
 
 TEST(batch_invariant_passes_can_be_slowed) {
-    result *own = serve((llm42_engine_desc){.mode = LLM42_BATCH_INVARIANT}, (llm42_sim_desc){0}, 1);
-    result *same = serve((llm42_engine_desc){.mode = LLM42_BATCH_INVARIANT}, (llm42_sim_desc){.invariant_slowdown = 1},
-                         1);
-    result *fast = serve((llm42_engine_desc){.mode = LLM42_NONDETERMINISTIC}, (llm42_sim_desc){0}, 0);
+    result *own = serve((llm42_engine_desc){.policy.mode = LLM42_MODE_BATCH_INVARIANT}, (llm42_sim_desc){0}, 1);
+    result *same = serve((llm42_engine_desc){.policy.mode = LLM42_MODE_BATCH_INVARIANT},
+                         (llm42_sim_desc){.invariant_slowdown = 1}, 1);
+    result *fast = serve((llm42_engine_desc){.policy.mode = LLM42_MODE_NONDETERMINISTIC}, (llm42_sim_desc){0}, 0);
     CHECK(same->seconds == fast->seconds && own->seconds > same->seconds);
     free(own), free(same), free(fast);
 }
@@ -1056,7 +1063,7 @@ TEST(batch_invariant_passes_can_be_slowed) {
 // No global pause: requests that asked for nothing get their tokens sooner when replay passes run beside theirs.
 TEST(overlap_shortens_the_others_wait) {
     calibration->overlap_fast = calibration->overlap_replay = 1.2;
-    llm42_engine_desc desc = {.verify = LLM42_VERIFY_EAGER, .prefill = LLM42_PREFILL_ISOLATED};
+    llm42_engine_desc desc = {.policy.verify = LLM42_VERIFY_EAGER, .policy.prefill = LLM42_PREFILL_ISOLATED};
     result *paused = serve(desc, (llm42_sim_desc){0}, 2);
     desc.overlap = true;
     result *beside = serve(desc, (llm42_sim_desc){0}, 2);
@@ -1074,9 +1081,9 @@ TEST(an_arrival_does_not_wait_for_a_landing) {
     double first[2];
     for (int late = 0; late < 2; late++) {
         llm42_engine *engine = open_with((llm42_engine_desc){.overlap = true,
-                                                             .verifier = LLM42_VERIFIER_FIXED,
-                                                             .verify = LLM42_VERIFY_EAGER,
-                                                             .prefill = LLM42_PREFILL_ISOLATED},
+                                                             .policy.replay = LLM42_REPLAY_FIXED,
+                                                             .policy.verify = LLM42_VERIFY_EAGER,
+                                                             .policy.prefill = LLM42_PREFILL_ISOLATED},
                                          &sim);
         submit(engine, 5, 60, true, 0);
         // The prompt takes 8.5 ms and seven candidates 29 ms; the window is in flight from then on, for 16 ms.
@@ -1093,7 +1100,8 @@ TEST(an_arrival_does_not_wait_for_a_landing) {
 TEST(cancelling_and_closing_in_flight) {
     llm42_sim_desc sim = {.no_flips = true};
     for (int close = 0; close < 2; close++) {
-        llm42_engine *engine = open_with((llm42_engine_desc){.overlap = true, .prefill = LLM42_PREFILL_ISOLATED}, &sim);
+        llm42_engine *engine = open_with((llm42_engine_desc){.overlap = true, .policy.prefill = LLM42_PREFILL_ISOLATED},
+                                         &sim);
         int64_t id = submit(engine, 5, 60, true, 0);
         submit(engine, 5, 60, false, 0);
         while (!spy.in_flight) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
@@ -1133,14 +1141,15 @@ TEST(a_failed_flight_is_repeated) {
 TEST(partial_windows_by_age_or_by_size) {
     for (int oldest = 0; oldest < 2; oldest++) {
         llm42_sim_desc sim = {.no_flips = true};
-        llm42_engine *engine = open_with((llm42_engine_desc){.verifier = LLM42_VERIFIER_FIXED,
-                                                             .verify = LLM42_VERIFY_EAGER,
-                                                             .prefill = LLM42_PREFILL_PACKED,
-                                                             .fill = oldest ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
-                                                             .window = 16,
-                                                             .group = 2,
-                                                             .bonus = LLM42_BONUS_OFF},
-                                         &sim);
+        llm42_engine *engine = open_with(
+            (llm42_engine_desc){.policy.replay = LLM42_REPLAY_FIXED,
+                                .policy.verify = LLM42_VERIFY_EAGER,
+                                .policy.prefill = LLM42_PREFILL_PACKED,
+                                .experiment.fill = oldest ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
+                                .policy.window = 16,
+                                .policy.group = 2,
+                                .experiment.bonus = LLM42_BONUS_OFF},
+            &sim);
         const int output[5] = {5, 60, 60, 60, 8};
         for (int i = 0; i < 5; i++) submit(engine, 1, output[i], true, 0);
         while (llm42_engine_stats(engine).verifications < 4) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
@@ -1149,19 +1158,20 @@ TEST(partial_windows_by_age_or_by_size) {
         llm42_engine_close(engine);
     }
     // Under load the oldest way verifies more often for the same tokens.
-    llm42_engine_desc desc = {.verify = LLM42_VERIFY_EAGER, .max_running = 48, .window = 16, .group = 4};
-    desc.fill = LLM42_FILL_OLDEST;
+    llm42_engine_desc desc = {
+        .policy.verify = LLM42_VERIFY_EAGER, .max_running = 48, .policy.window = 16, .policy.group = 4};
+    desc.experiment.fill = LLM42_FILL_OLDEST;
     result *by_age = serve(desc, (llm42_sim_desc){.no_flips = true}, 1);
-    desc.fill = LLM42_FILL_LARGEST;
+    desc.experiment.fill = LLM42_FILL_LARGEST;
     result *by_size = serve(desc, (llm42_sim_desc){.no_flips = true}, 1);
     CHECK(by_age->stats.verifications > by_size->stats.verifications);
     free(by_age), free(by_size);
 }
 
 TEST(a_reserve_avoids_preemption) {
-    llm42_engine_desc desc = {.pages = 24};
+    llm42_engine_desc desc = {.kv.pages = 24};
     result *none = serve(desc, (llm42_sim_desc){0}, 2);
-    desc.admission_reserve = 1;
+    desc.kv.admission_reserve = 1;
     result *all = serve(desc, (llm42_sim_desc){0}, 2);
     CHECK(none->stats.preemptions > 0);
     CHECK_INT(all->stats.preemptions, 0);
@@ -1170,7 +1180,7 @@ TEST(a_reserve_avoids_preemption) {
 
 TEST(a_step_allocates_nothing) {
     llm42_sim_desc sim = {0};
-    llm42_engine *engine = open_with((llm42_engine_desc){.overlap = true, .pages = 40}, &sim);
+    llm42_engine *engine = open_with((llm42_engine_desc){.overlap = true, .kv.pages = 40}, &sim);
     for (int i = 0; i < 40; i++) submit(engine, input_of(i), output_of(i), i % 2, 0.01 * i);
     int64_t before = test_state.allocations;
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
@@ -1198,16 +1208,18 @@ TEST(what_cannot_be_is_refused) {
         {{.backend = llm42_backend_cpu(), .overlap = true},
          LLM42_UNSUPPORTED,
          "llm42_engine_desc.overlap: backend cpu"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .admission_reserve = 1.5},
+        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .kv.admission_reserve = 1.5},
          LLM42_INVALID,
          "admission_reserve: 1.5"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .admission_reserve = NAN},
+        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .kv.admission_reserve = NAN},
          LLM42_INVALID,
          "admission_reserve: nan"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .fill = (llm42_fill)9}, LLM42_INVALID, "fill: 9"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .experiment.fill = (llm42_fill)9},
+         LLM42_INVALID,
+         "fill: 9"},
         {{.backend = llm42_backend_sim(),
           .backend_desc = &sim,
-          .chunked_prefill = LLM42_CHUNKED_OFF,
+          .policy.chunked_prefill = LLM42_CHUNKED_OFF,
           .token_budget = 100},
          LLM42_INVALID,
          "token_budget: 100: must be at least max_context, 256, when chunked_prefill is OFF"}};

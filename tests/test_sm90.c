@@ -296,12 +296,12 @@ static bool run_text(const text_run *t, llm42_output *out) {
     void *backend;
     const int page = t->page_size ? t->page_size : 16;
     llm42_backend_desc desc = {.model = tiny42,
-                               .compute = LLM42_BF16,
-                               .arithmetic = t->arithmetic,
-                               .logits_fp32 = t->fp32,
-                               .leaves = t->leaves,
+                               .numerics.compute = LLM42_DTYPE_BF16,
+                               .numerics.arithmetic = t->arithmetic,
+                               .numerics.logits_fp32 = t->fp32,
+                               .numerics.leaves = t->leaves,
                                .tensor_parallel = t->ranks,
-                               .threads = t->threads ? t->threads : 1,
+                               .backend_desc = TEST_THREADS(t->threads ? t->threads : 1),
                                .max_rows = TEXT,
                                .max_context = TEXT,
                                .pages = TEXT / page + 1,
@@ -334,17 +334,17 @@ TEST(passes) {
     static const struct {
         int group;
         text_run run;
-    } runs[] = {{0, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, TEXT, 1, 1, 1, 16, true}},
-                {0, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, 1, 1, 1, 1, 16, true}},
-                {0, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, 7, 3, 1, 1, 4, true}},
-                {0, {LLM42_ARITHMETIC_SM90, LLM42_FAST, 50, 2, 1, 1, 64, true}},
-                {0, {LLM42_ARITHMETIC_SM90, LLM42_FIXED, 64, 2, 0, 0, 16, true}},
-                {1, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, TEXT, 2, 4, 1, 16, true}},
-                {1, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, 9, 2, 4, 2, 16, true}},
-                {1, {LLM42_ARITHMETIC_SM90, LLM42_FAST, TEXT, 1, 1, 4, 16, true}},
-                {2, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, TEXT, 2, 2, 2, 16, true}},
-                {2, {LLM42_ARITHMETIC_SM90, LLM42_INVARIANT, 30, 2, 1, 2, 16, true}},
-                {3, {LLM42_ARITHMETIC_FP32, LLM42_INVARIANT, TEXT, 2, 1, 1, 16, true}}};
+    } runs[] = {{0, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_INVARIANT, TEXT, 1, 1, 1, 16, true}},
+                {0, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_INVARIANT, 1, 1, 1, 1, 16, true}},
+                {0, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_INVARIANT, 7, 3, 1, 1, 4, true}},
+                {0, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_FAST, 50, 2, 1, 1, 64, true}},
+                {0, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_FIXED, 64, 2, 0, 0, 16, true}},
+                {1, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_INVARIANT, TEXT, 2, 4, 1, 16, true}},
+                {1, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_INVARIANT, 9, 2, 4, 2, 16, true}},
+                {1, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_FAST, TEXT, 1, 1, 4, 16, true}},
+                {2, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_INVARIANT, TEXT, 2, 2, 2, 16, true}},
+                {2, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_INVARIANT, 30, 2, 1, 2, 16, true}},
+                {3, {LLM42_ARITHMETIC_FP32, LLM42_SCHEDULE_INVARIANT, TEXT, 2, 1, 1, 16, true}}};
     static llm42_output out[TEXT], first[TEXT];
     int group = -1;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
@@ -360,13 +360,14 @@ TEST(passes) {
 TEST(refusals) {
     llm42_error error;
     llm42_engine *engine;
-    CHECK_INT(llm42_engine_open(
-                  &engine,
-                  &(llm42_engine_desc){.model = tiny42, .compute = LLM42_FP32, .arithmetic = LLM42_ARITHMETIC_SM90},
-                  &error),
+    CHECK_INT(llm42_engine_open(&engine,
+                                &(llm42_engine_desc){.model = tiny42,
+                                                     .numerics.compute = LLM42_DTYPE_FP32,
+                                                     .numerics.arithmetic = LLM42_ARITHMETIC_SM90},
+                                &error),
               LLM42_UNSUPPORTED);
-    CHECK_CONTAINS(error.text, "llm42_engine_desc.arithmetic");
-    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = tiny42, .arithmetic = 3}, &error),
+    CHECK_CONTAINS(error.text, "llm42_engine_desc.numerics.arithmetic");
+    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = tiny42, .numerics.arithmetic = 3}, &error),
               LLM42_INVALID);
     CHECK_CONTAINS(error.text, "arithmetic");
 }

@@ -252,7 +252,7 @@ static void submit_all(llm42_engine *engine, const setting *s) {
         llm42_request_desc r = {.prompt = prompt,
                                 .prompt_count = test_random_int(&random, 1, PROMPT),
                                 .max_new_tokens = test_random_int(&random, 1, 60),
-                                .deterministic = i % 3 > 0 && s->desc.mode != LLM42_NONDETERMINISTIC,
+                                .deterministic = i % 3 > 0 && s->desc.policy.mode != LLM42_MODE_NONDETERMINISTIC,
                                 .ignore_stop = true};
         arrival += s->simulated ? 0.0123456789 * (double)test_random_int(&random, 0, 9) : 0;
         r.arrival = s->simulated ? arrival : 0;
@@ -299,8 +299,7 @@ static char *traced(const setting *s, size_t *size, llm42_stats *stats) {
     sim.calibration = calibration;
     desc.model = s->simulated ? shape : model;
     desc.backend = s->simulated ? llm42_backend_sim() : llm42_backend_cpu();
-    desc.backend_desc = s->simulated ? &sim : NULL;
-    desc.threads = 1;
+    desc.backend_desc = s->simulated ? (const void *)&sim : TEST_THREADS(1);
     desc.max_context = 128;
     desc.on_event = hear;
     memset(&heard, 0, sizeof heard);
@@ -338,8 +337,8 @@ static void check_setting(const setting *s) {
     CHECK_MSG((seen.beside > 0) == heard.beside, "%s: %lld passes beside others", s->name, (long long)seen.beside);
     CHECK_MSG(heard.beside == s->desc.overlap, "%s: overlap", s->name);
     CHECK_MSG(!s->cancels || stats.cancelled > 2, "%s: %lld cancelled", s->name, (long long)stats.cancelled);
-    CHECK_MSG(!s->desc.pages || stats.preemptions > 0, "%s: no preemption", s->name);
-    if (!s->simulated && s->desc.mode != LLM42_NONDETERMINISTIC) CHECK(stats.verifications > 0);
+    CHECK_MSG(!s->desc.kv.pages || stats.preemptions > 0, "%s: no preemption", s->name);
+    if (!s->simulated && s->desc.policy.mode != LLM42_MODE_NONDETERMINISTIC) CHECK(stats.verifications > 0);
     check_tsv(s->name, stats.returned_tokens);
     char *again = s->simulated ? traced(s, &again_size, &stats) : NULL;
     if (s->simulated) CHECK(again && again_size == size && memcmp(text, again, size) == 0);
@@ -349,40 +348,43 @@ static void check_setting(const setting *s) {
 
 TEST(chrome_traces_hold_what_the_engine_did) {
     static const setting settings[] = {
-        {"simulated", .simulated = true, .desc = {.window = 8, .group = 4}},
+        {"simulated", .simulated = true, .desc = {.policy.window = 8, .policy.group = 4}},
         {"FIXED", .simulated = true,
-         .desc = {.window = 8,
-                  .group = 4,
-                  .verifier = LLM42_VERIFIER_FIXED,
-                  .verify = LLM42_VERIFY_EAGER,
-                  .prefill = LLM42_PREFILL_PACKED}},
+         .desc = {.policy.window = 8,
+                  .policy.group = 4,
+                  .policy.replay = LLM42_REPLAY_FIXED,
+                  .policy.verify = LLM42_VERIFY_EAGER,
+                  .policy.prefill = LLM42_PREFILL_PACKED}},
         {"FIXED, overlap", .simulated = true,
-         .desc = {.window = 8,
-                  .group = 4,
+         .desc = {.policy.window = 8,
+                  .policy.group = 4,
                   .overlap = true,
-                  .verifier = LLM42_VERIFIER_FIXED,
-                  .verify = LLM42_VERIFY_EAGER,
-                  .prefill = LLM42_PREFILL_PACKED}},
-        {"paper", .simulated = true, .desc = {.preset = LLM42_PRESET_PAPER, .window = 8, .group = 4}},
-        {"best", .simulated = true, .desc = {.preset = LLM42_PRESET_BEST, .window = 8, .group = 4}},
-        {"preemption", .simulated = true, .desc = {.window = 8, .group = 4, .pages = 20, .verify = LLM42_VERIFY_WAIT}},
-        {"overlap", .simulated = true, .desc = {.window = 8, .group = 4, .overlap = true}},
+                  .policy.replay = LLM42_REPLAY_FIXED,
+                  .policy.verify = LLM42_VERIFY_EAGER,
+                  .policy.prefill = LLM42_PREFILL_PACKED}},
+        {"paper", .simulated = true, .desc = {.preset = LLM42_PRESET_PAPER, .policy.window = 8, .policy.group = 4}},
+        {"best", .simulated = true, .desc = {.preset = LLM42_PRESET_BEST, .policy.window = 8, .policy.group = 4}},
+        {"preemption", .simulated = true,
+         .desc = {.policy.window = 8, .policy.group = 4, .kv.pages = 20, .policy.verify = LLM42_VERIFY_WAIT}},
+        {"overlap", .simulated = true, .desc = {.policy.window = 8, .policy.group = 4, .overlap = true}},
         {"overlap, isolated", .simulated = true,
-         .desc = {.window = 8, .group = 4, .overlap = true, .prefill = LLM42_PREFILL_ISOLATED}},
+         .desc = {.policy.window = 8, .policy.group = 4, .overlap = true, .policy.prefill = LLM42_PREFILL_ISOLATED}},
         {"overlap, cancels, preemption", .simulated = true, .cancels = true,
-         .desc = {.window = 4, .group = 2, .overlap = true, .pages = 12}},
-        {"overlap, open end", .simulated = true, .open_end = true, .desc = {.window = 8, .group = 4, .overlap = true}},
-        {"invariant prefill", .simulated = true, .desc = {.window = 8, .group = 4, .prefill = LLM42_PREFILL_INVARIANT}},
-        {"batch-invariant", .simulated = true, .desc = {.mode = LLM42_BATCH_INVARIANT}},
-        {"CPU, FIXED", .desc = {.window = 8,
-                                .group = 4,
-                                .verifier = LLM42_VERIFIER_FIXED,
-                                .verify = LLM42_VERIFY_EAGER,
-                                .prefill = LLM42_PREFILL_PACKED}},
-        {"CPU, cancels", .cancels = true, .desc = {.window = 8, .group = 4}},
-        {"CPU, preemption", .desc = {.window = 8, .group = 4, .pages = 8}},
-        {"CPU, open end", .open_end = true, .desc = {.window = 8, .group = 4, .max_running = 4}},
-        {"CPU, nothing deterministic", .desc = {.mode = LLM42_NONDETERMINISTIC}},
+         .desc = {.policy.window = 4, .policy.group = 2, .overlap = true, .kv.pages = 12}},
+        {"overlap, open end", .simulated = true, .open_end = true,
+         .desc = {.policy.window = 8, .policy.group = 4, .overlap = true}},
+        {"invariant prefill", .simulated = true,
+         .desc = {.policy.window = 8, .policy.group = 4, .policy.prefill = LLM42_PREFILL_INVARIANT}},
+        {"batch-invariant", .simulated = true, .desc = {.policy.mode = LLM42_MODE_BATCH_INVARIANT}},
+        {"CPU, FIXED", .desc = {.policy.window = 8,
+                                .policy.group = 4,
+                                .policy.replay = LLM42_REPLAY_FIXED,
+                                .policy.verify = LLM42_VERIFY_EAGER,
+                                .policy.prefill = LLM42_PREFILL_PACKED}},
+        {"CPU, cancels", .cancels = true, .desc = {.policy.window = 8, .policy.group = 4}},
+        {"CPU, preemption", .desc = {.policy.window = 8, .policy.group = 4, .kv.pages = 8}},
+        {"CPU, open end", .open_end = true, .desc = {.policy.window = 8, .policy.group = 4, .max_running = 4}},
+        {"CPU, nothing deterministic", .desc = {.policy.mode = LLM42_MODE_NONDETERMINISTIC}},
     };
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) check_setting(&settings[i]);
 }

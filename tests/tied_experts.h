@@ -54,7 +54,7 @@ static inline bool tied_load(tied_models *t, const char *folder) {
     for (int i = 0; i < 3; i++) {
         t->model[i] = *t->loaded;
         t->layer[i] = *layer;
-        t->layer[i].router = (llm42_matrix){.data = t->router, .type = LLM42_BF16, .n = 2, .k = TIED_D};
+        t->layer[i].router = (llm42_matrix){.data = t->router, .type = LLM42_DTYPE_BF16, .n = 2, .k = TIED_D};
         t->model[i].layer = &t->layer[i];
         for (int m = 0; m < 6; m++) t->expert[i][m] = layer->expert[i ? 3 * (i - 1) + m % 3 : m];
         t->layer[i].expert = t->expert[i];
@@ -78,7 +78,7 @@ static inline bool tied_run(const llm42_backend *backend, llm42_backend_desc des
     llm42_output out[TIED_ROWS];
     const int32_t pages[TIED_ROWS / 16] = {3, 1, 5, 0, 4, 2};
     void *state = NULL;
-    if (!desc.threads) desc.threads = 1;
+    if (!desc.backend_desc) desc.backend_desc = TEST_THREADS(1);
     desc.max_rows = desc.max_context = desc.fixed_rows = TIED_ROWS;
     desc.page_size = 16;
     desc.pages = TIED_ROWS / 16;
@@ -91,7 +91,7 @@ static inline bool tied_run(const llm42_backend *backend, llm42_backend_desc des
     for (; ok && to->rows < TIED_ROWS; to->rows += each) {
         llm42_pass pass = {.schedule = schedule,
                            .rows = each,
-                           .shape = schedule == LLM42_FIXED ? TIED_ROWS : each,
+                           .shape = schedule == LLM42_SCHEDULE_FIXED ? TIED_ROWS : each,
                            .row = row + to->rows,
                            .seq = &seq,
                            .out = out,
@@ -141,8 +141,10 @@ static inline void tied_check(const tied_models *t, const llm42_backend *backend
     int parted = 0;
     bool ok = true;
     for (int i = 0; i < 2; i++) {
-        llm42_backend_desc desc = {
-            .model = &t->model[0], .compute = LLM42_BF16, .router_fp32 = i, .backend_desc = backend_desc};
+        llm42_backend_desc desc = {.model = &t->model[0],
+                                   .numerics.compute = LLM42_DTYPE_BF16,
+                                   .numerics.router_fp32 = i,
+                                   .backend_desc = backend_desc};
         ok = tied_run(backend, desc, schedule, TIED_ROWS, &got[i]) && ok;
         desc.model = &t->model[1 + i];
         ok = tied_run(backend, desc, schedule, TIED_ROWS, &want[i]) && ok;

@@ -220,19 +220,19 @@ static llm42_transcript *record(llm42_engine_desc desc, llm42_engine **engine, c
 TEST(what_is_read_is_what_was_served) {
     static const struct {
         llm42_preset preset;
-        llm42_verifier verifier;
+        llm42_replay verifier;
         bool keep_fast_kv, logits_fp32;
         int ranks, leaves, sum;  // sum: the leaves that decide
         llm42_dtype compute;
         const char *word, *result;
     } ways[] = {
-        {LLM42_PRESET_DVR, 0, 0, 0, 1, 1, 1, LLM42_BF16, "dvr", "canonical"},
-        {LLM42_PRESET_BEST, 0, 0, 0, 1, 4, 4, LLM42_FP32, "best", "canonical"},
-        {LLM42_PRESET_INVARIANT, 0, 0, 1, 2, 1, 2, LLM42_BF16, "invariant", "canonical"},
-        {LLM42_PRESET_PAPER, 0, 0, 0, 1, 1, 1, LLM42_BF16, "paper", "depends on M (verifier fixed)"},
-        {LLM42_PRESET_PAPER, LLM42_VERIFIER_INVARIANT, 0, 0, 1, 1, 1, LLM42_BF16, "paper", "canonical"},
-        {LLM42_PRESET_DVR, LLM42_VERIFIER_FIXED, 0, 0, 1, 1, 1, LLM42_BF16, "dvr", "depends on M (verifier fixed)"},
-        {LLM42_PRESET_DVR, 0, 1, 0, 1, 1, 1, LLM42_BF16, "dvr", "depends on other requests (keep_fast_kv)"},
+        {LLM42_PRESET_DVR, 0, 0, 0, 1, 1, 1, LLM42_DTYPE_BF16, "dvr", "canonical"},
+        {LLM42_PRESET_BEST, 0, 0, 0, 1, 4, 4, LLM42_DTYPE_FP32, "best", "canonical"},
+        {LLM42_PRESET_INVARIANT, 0, 0, 1, 2, 1, 2, LLM42_DTYPE_BF16, "invariant", "canonical"},
+        {LLM42_PRESET_PAPER, 0, 0, 0, 1, 1, 1, LLM42_DTYPE_BF16, "paper", "depends on M (verifier fixed)"},
+        {LLM42_PRESET_PAPER, LLM42_REPLAY_INVARIANT, 0, 0, 1, 1, 1, LLM42_DTYPE_BF16, "paper", "canonical"},
+        {LLM42_PRESET_DVR, LLM42_REPLAY_FIXED, 0, 0, 1, 1, 1, LLM42_DTYPE_BF16, "dvr", "depends on M (verifier fixed)"},
+        {LLM42_PRESET_DVR, 0, 1, 0, 1, 1, 1, LLM42_DTYPE_BF16, "dvr", "depends on other requests (keep_fast_kv)"},
     };
     llm42_model *model = NULL;
     if (!CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK)) return;
@@ -240,13 +240,13 @@ TEST(what_is_read_is_what_was_served) {
         llm42_engine *engine;
         llm42_engine_desc desc = {.model = model,
                                   .preset = ways[i].preset,
-                                  .verifier = ways[i].verifier,
-                                  .keep_fast_kv = ways[i].keep_fast_kv,
-                                  .logits_fp32 = ways[i].logits_fp32,
-                                  .compute = ways[i].compute,
+                                  .policy.replay = ways[i].verifier,
+                                  .experiment.keep_fast_kv = ways[i].keep_fast_kv,
+                                  .numerics.logits_fp32 = ways[i].logits_fp32,
+                                  .numerics.compute = ways[i].compute,
                                   .tensor_parallel = ways[i].ranks,
-                                  .leaves = ways[i].leaves,
-                                  .threads = 1,
+                                  .numerics.leaves = ways[i].leaves,
+                                  .backend_desc = TEST_THREADS(1),
                                   .max_context = 256};
         llm42_transcript *t = record(desc, &engine, test_path(folder, "run.txt"));
         if (t) {
@@ -374,7 +374,7 @@ TEST(a_file_is_read) {
     const char *path = test_path(folder, "good.txt");
     test_write_text(path, good);
     if (!CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_OK, "%s", error.text)) return;
-    CHECK(t->model_hash == 0x0123456789abcdefu && t->compute == LLM42_FP32 && t->logits_fp32 && !t->router_fp32);
+    CHECK(t->model_hash == 0x0123456789abcdefu && t->compute == LLM42_DTYPE_FP32 && t->logits_fp32 && !t->router_fp32);
     CHECK_STR(t->arithmetic, "sm90");
     CHECK_INT(t->leaves, 8);
     CHECK_INT(t->count, 2);

@@ -236,14 +236,15 @@ static void add_lane(page *p, const demo *d, const screen *s, const lane *l, int
 // >>pass ---------------------------------------------------------------------------------------------------------
 static void add_pass(cell **text, const demo *d, int pass, int width) {
     const llm42_event *e = &frame_at(d, pass)->event;
-    const char *schedule = e->schedule == LLM42_INVARIANT ? "INVARIANT" : "FIXED";
+    const char *schedule = e->schedule == LLM42_SCHEDULE_INVARIANT ? "INVARIANT" : "FIXED";
     add(text, STRONG, "pass %-3d ", pass);
-    if (width < 70 && e->schedule == LLM42_FAST) add(text, STRONG, "FAST: %d row%s", e->n, e->n == 1 ? "" : "s");
+    if (width < 70 && e->schedule == LLM42_SCHEDULE_FAST)
+        add(text, STRONG, "FAST: %d row%s", e->n, e->n == 1 ? "" : "s");
     else if (width < 70 && !e->windows) add(text, STRONG, "%s: %d rows", schedule, e->shape);
     else if (width < 70) add(text, STRONG, "REPLAY (%s): %d of %d windows", schedule, e->windows, (int)d->group);
-    else if (e->schedule == LLM42_FAST)
+    else if (e->schedule == LLM42_SCHEDULE_FAST)
         add(text, STRONG, "FAST schedule: sums cut as suits %d row%s", e->n, e->n == 1 ? "" : "s");
-    else if (!e->windows && e->schedule == LLM42_INVARIANT)
+    else if (!e->windows && e->schedule == LLM42_SCHEDULE_INVARIANT)
         add(text, STRONG, "INVARIANT schedule: %d row%s; what they give is final", e->n, e->n == 1 ? "" : "s");
     else if (!e->windows) add(text, STRONG, "prompts, in a FIXED pass of %d rows", e->shape);
     else
@@ -353,7 +354,7 @@ static void add_strip(cell **text, const demo *d, const screen *s) {
 static cell *policies_text(const demo *d) {
     cell *text = NULL;
     add(&text, PLAIN, "W %d x G %d", (int)d->window, (int)d->group);
-    if (d->how.verifier == LLM42_VERIFIER_FIXED) add(&text, PLAIN, " = M %d", (int)(d->window * d->group));
+    if (d->how.policy.replay == LLM42_REPLAY_FIXED) add(&text, PLAIN, " = M %d", (int)(d->window * d->group));
     add(&text, PLAIN, ", %s: verifier %s, %s, prefill %s", d->preset, llm42_policy_word(&d->how, "verifier"),
         llm42_policy_word(&d->how, "verify"), llm42_policy_word(&d->how, "prefill"));
     return text;

@@ -52,6 +52,8 @@ typedef struct bench {
     const llm42_backend *backend;
     bool cuda;
     llm42_cuda_desc cuda_desc;
+    llm42_cpu_desc cpu_desc;
+    const void *backend_desc;  // one of the two
     args_manifest manifest;
     size_t manifest_written;                                  // cuda: bytes of the manifest that the result has
     bool described;                                           // cuda: the result is open
@@ -136,7 +138,11 @@ void head_print(const char *const *words, const int *width, int count);
 enum { RIG_ROWS = 2048 };  // of its largest pass
 // The passes that a rig may run. FIXED ones are among them wherever FAST ones are timed: beside INVARIANT passes alone,
 // FAST passes on a GPU take the INVARIANT order where that costs little, and here they shall be as fast as they can be.
-enum { FAST_BIT = 1 << LLM42_FAST, FIXED_BIT = 1 << LLM42_FIXED, INVARIANT_BIT = 1 << LLM42_INVARIANT };
+enum {
+    FAST_BIT = 1 << LLM42_SCHEDULE_FAST,
+    FIXED_BIT = 1 << LLM42_SCHEDULE_FIXED,
+    INVARIANT_BIT = 1 << LLM42_SCHEDULE_INVARIANT
+};
 
 typedef struct rig {
     const llm42_backend *backend;
@@ -220,7 +226,7 @@ void check_lengths(const bench *b);
 typedef struct flips {
     flip_grid grid, seen;                // the calibration's table, and the counts before neighbours were joined
     double shape;                        // of the gamma distribution over requests
-    double host_ms[LLM42_KINDS];         // as in the calibration
+    double host_ms[LLM42_KIND_COUNT];    // as in the calibration
     double inside_ms, outside_ms;        // of a timed pass: in the backend, and between passes
     int64_t passes, left_out, requests;  // timed passes, those that took far too long, requests of a run
     int timed_replay, loads, load[4];    // M of the timed passes; sequences at once

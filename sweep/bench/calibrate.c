@@ -78,7 +78,7 @@ static double cell_ms(const bench *b, rig *r, int table, int rows, int context) 
 
 // Is this cell for a rig that was opened for so many fixed rows?
 static bool cell_wanted(const bench *b, int table, int rows, int fixed_rows) {
-    return !b->cuda || fixed_rows == (cost_tables[table].schedule == LLM42_FIXED ? rows : 0);
+    return !b->cuda || fixed_rows == (cost_tables[table].schedule == LLM42_SCHEDULE_FIXED ? rows : 0);
 }
 
 // --seconds: what is left of them must do for the flips. One round there is in any case.
@@ -195,7 +195,7 @@ static double overlap_replay_ms(rig *r, const llm42_pass *replay, bool beside, d
     args_check(r->backend->start(r->state, replay, &error), &error);
     while (beside) {
         begin = wall_seconds();
-        rig_run(r, LLM42_FAST, r->rows);
+        rig_run(r, LLM42_SCHEDULE_FAST, r->rows);
         end = wall_seconds();
         if (args_check(r->backend->poll(r->state, r->backend->now(r->state), &error), &error) == LLM42_OK) break;
         inside[0] += 1e3 * (end - begin), inside[1]++;
@@ -226,11 +226,12 @@ static overlap overlap_measure(bench *b) {
     llm42_row *row = allocate((size_t)M * sizeof *row);
     llm42_output *out = allocate((size_t)M * sizeof *out);
     memcpy(row, r->row, (size_t)M * sizeof *row);
-    llm42_pass replay = {.schedule = LLM42_FIXED, .rows = M, .shape = M, .row = row, .seq = r->seq, .out = out};
+    llm42_pass replay = {
+        .schedule = LLM42_SCHEDULE_FIXED, .rows = M, .shape = M, .row = row, .seq = r->seq, .out = out};
     rig_clear(r);
     for (int i = 0; i < o.rows; i++) rig_add_row(r, windows + i, o.context - 1, true);
     double alone[OVERLAP_REPEATS], inside[2] = {0, 0}, beside = 0;
-    double fast = 1e3 * rig_time(r, LLM42_FAST, OVERLAP_REPEATS);
+    double fast = 1e3 * rig_time(r, LLM42_SCHEDULE_FAST, OVERLAP_REPEATS);
     for (int i = 0; i < OVERLAP_REPEATS; i++) alone[i] = overlap_replay_ms(r, &replay, false, inside);
     overlap_replay_ms(r, &replay, true, (double[2]){0, 0});
     for (int i = 0; i < OVERLAP_REPEATS; i++) beside += overlap_replay_ms(r, &replay, true, inside) / OVERLAP_REPEATS;
@@ -273,7 +274,7 @@ static void calibration_keys(const bench *b, const steadiness *steady, const fli
             b->cuda ? floor(s->kv_gb * 1073741824.0 / token) : 0, b->cuda ? "computed" : "free");
     if (b->cuda) fprintf(file, "# pass_rows: %s\n", manifest_value(b, "pass rows", name, sizeof name));
     fprintf(file, "# flip_shape: %.3g\n", f->shape);
-    for (int k = 0; k < LLM42_KINDS; k++)
+    for (int k = 0; k < LLM42_KIND_COUNT; k++)
         fprintf(file, "# host_%s_ms: %.3g\n", llm42_kind_name((llm42_kind)k), f->host_ms[k]);
     fprintf(file, "# host_request_ms: 0\n");
     fprintf(file, "# overlap_fast: %.3g\n# overlap_replay: %.3g\n", o->fast, o->replay);
@@ -356,7 +357,7 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
 static bool cuda_has(int table, int rows) {
     bool power = (rows & (rows - 1)) == 0;
     if (cost_tables[table].kind == LLM42_KIND_DECODE) return rows <= CUDA_DECODE_ROWS;
-    return cost_tables[table].schedule == LLM42_FIXED ? power && rows >= 16 : power || rows > 256;
+    return cost_tables[table].schedule == LLM42_SCHEDULE_FIXED ? power && rows >= 16 : power || rows > 256;
 }
 
 // Sets the grid's size.

@@ -121,9 +121,9 @@ static void cuda_decode_passes(bench *b, rig *r, int context, int step) {
     for (int rows = 1, i = 0; rows <= b->set.max_running; rows *= step, i++) {
         if (rows > r->page_tables) break;  // sharing them would leave KV in the caches
         rig_decode_rows(r, rows, context);
-        cuda_pass(b, r, LLM42_FAST, "decode", context);
+        cuda_pass(b, r, LLM42_SCHEDULE_FAST, "decode", context);
         if (step == 2 && i % 2) continue;
-        cuda_pass(b, r, LLM42_INVARIANT, "decode", context);
+        cuda_pass(b, r, LLM42_SCHEDULE_INVARIANT, "decode", context);
     }
 }
 
@@ -143,8 +143,8 @@ static void cuda_passes(bench *b) {
     rig_deal_pages(r, r->context);
     for (int rows = prompt; rows >= 256 && rows > prompt / 5; rows /= 4) {
         rig_prompt_rows(r, rows);
-        cuda_pass(b, r, LLM42_FAST, "prompt", rows);
-        cuda_pass(b, r, LLM42_INVARIANT, "prompt", rows);
+        cuda_pass(b, r, LLM42_SCHEDULE_FAST, "prompt", rows);
+        cuda_pass(b, r, LLM42_SCHEDULE_INVARIANT, "prompt", rows);
     }
     rig_close(r);
     int context = prompt < 512 ? prompt : 512;
@@ -152,11 +152,11 @@ static void cuda_passes(bench *b) {
         cuda_rig(b, r, RIG_ROWS, 32768, M, FIXED_BIT | INVARIANT_BIT);
         rig_deal_pages(r, context);
         rig_window_rows(r, M, (int)b->set.window, context);
-        cuda_pass(b, r, LLM42_FIXED, "replay", context);
-        cuda_pass(b, r, LLM42_INVARIANT, "replay", context);
+        cuda_pass(b, r, LLM42_SCHEDULE_FIXED, "replay", context);
+        cuda_pass(b, r, LLM42_SCHEDULE_INVARIANT, "replay", context);
         rig_deal_pages(r, r->context);
         rig_prompt_rows(r, M < prompt ? M : prompt);
-        if (r->rows == M) cuda_pass(b, r, LLM42_FIXED, "prompt", M);
+        if (r->rows == M) cuda_pass(b, r, LLM42_SCHEDULE_FIXED, "prompt", M);
         rig_close(r);
     }
     printf("decode: a row a sequence, all sampled; replay: windows of %d, all sampled; prompt: the first rows of one\n"
@@ -202,17 +202,17 @@ static void cuda_stages(bench *b) {
     static const int batch[] = {1, 16, 64, 256};
     for (int i = 0; i < 4 && batch[i] <= b->set.max_running && batch[i] <= r->page_tables; i++) {
         rig_decode_rows(r, batch[i], context);
-        cuda_stages_of(b, r, LLM42_FAST, "decode");
+        cuda_stages_of(b, r, LLM42_SCHEDULE_FAST, "decode");
     }
     rig_deal_pages(r, r->context);
     rig_prompt_rows(r, r->context < RIG_ROWS ? r->context : RIG_ROWS);
-    cuda_stages_of(b, r, LLM42_FAST, "prompt");
+    cuda_stages_of(b, r, LLM42_SCHEDULE_FAST, "prompt");
     rig_close(r);
     for (int M = 256; M <= (b->set.quick ? 256 : 512) && !out_of_time(b); M *= 2) {
         cuda_rig(b, r, RIG_ROWS, 32768, M, FIXED_BIT);
         rig_deal_pages(r, context);
         rig_window_rows(r, M, (int)b->set.window, context);
-        cuda_stages_of(b, r, LLM42_FIXED, "replay");
+        cuda_stages_of(b, r, LLM42_SCHEDULE_FIXED, "replay");
         rig_close(r);
     }
     free(r);
@@ -246,21 +246,20 @@ static llm42_engine_desc cuda_engine(bench *b, const serve_plan *plan, const ser
     const settings *s = &b->set;
     llm42_engine_desc desc = {.model = b->model,
                               .backend = b->backend,
-                              .backend_desc = &b->cuda_desc,
-                              .arithmetic = s->sums,
+                              .backend_desc = b->backend_desc,
+                              .numerics.arithmetic = s->sums,
                               .tensor_parallel = (int)s->tensor_parallel,
-                              .leaves = (int)s->leaves,
-                              .threads = 1,
+                              .numerics.leaves = (int)s->leaves,
                               .max_context = plan->max_context,
                               .max_running = plan->max_running,
                               .token_budget = (int)s->token_budget,
-                              .page_size = PAGE_SIZE,
-                              .pages = (int)serve_pages(plan, PAGE_SIZE, s->kv_gb),
-                              .admission_reserve = 0.7,
+                              .kv.page_size = PAGE_SIZE,
+                              .kv.pages = (int)serve_pages(plan, PAGE_SIZE, s->kv_gb),
+                              .kv.admission_reserve = 0.7,
                               .log = args_manifest_log,
                               .log_user = &b->manifest};
     case_policies(b, c, &desc);
-    bool whole = desc.chunked_prefill == LLM42_CHUNKED_OFF;
+    bool whole = desc.policy.chunked_prefill == LLM42_CHUNKED_OFF;
     if (whole && desc.token_budget < plan->max_context) desc.token_budget = plan->max_context;
     return desc;
 }
@@ -302,7 +301,7 @@ static void cuda_case_report(const bench *b, const char *suite, const serve_plan
     figures f = figures_of(b, suite, name);
     llm42_engine_desc policies = {0};
     case_policies(b, c, &policies);
-    f.deterministic_ratio = c->ratio, f.window = policies.window, f.group = policies.group;
+    f.deterministic_ratio = c->ratio, f.window = policies.policy.window, f.group = policies.policy.group;
     f.requests = (double)plan->requests, f.qps = strcmp(qps, "offline") ? b->set.qps : NAN;
     f.duration_s = m->duration_s, f.tokens_per_s = m->output_tok_per_s;
     f.relative_pct = 100 * m->output_tok_per_s / base->output_tok_per_s;

@@ -33,12 +33,12 @@ static const flip_load cuda_loads[LOADS] = {{16, 0.25, 1}, {0, 1, 0.5}, {0, 1, 1
 // What the watch needs and finds. One engine at a time is watched.
 static struct {
     const llm42_backend *inner;
-    llm42_calibration *cost;                                      // NULL: times are not wanted
-    void *sim;                                                    // prices passes
-    llm42_output *out;                                            // [rows] of the simulator, which gives tokens too
-    double end;                                                   // of the pass before; 0: there was none
-    double inside, outside;                                       // seconds in the backend and between its passes
-    double normal[LLM42_KINDS][LLM42_KINDS], right[LLM42_KINDS];  // equations for the host's work
+    llm42_calibration *cost;  // NULL: times are not wanted
+    void *sim;                // prices passes
+    llm42_output *out;        // [rows] of the simulator, which gives tokens too
+    double end;               // of the pass before; 0: there was none
+    double inside, outside;   // seconds in the backend and between its passes
+    double normal[LLM42_KIND_COUNT][LLM42_KIND_COUNT], right[LLM42_KIND_COUNT];  // equations for the host's work
     int64_t passes, left_out;
     bool between;      // the host's work is the time between passes
     margins *margins;  // NULL: they are not wanted
@@ -59,14 +59,14 @@ static double watch_price(const llm42_pass *pass) {
 // how often the simulator counts it. That is a whole number: the difference of two prices is not exactly one, and what
 // is left of a count of 0 must not count.
 static void watch_equation(const llm42_pass *pass, double price, double over) {
-    double count[LLM42_KINDS];
-    for (int k = 0; k < LLM42_KINDS; k++) {
+    double count[LLM42_KIND_COUNT];
+    for (int k = 0; k < LLM42_KIND_COUNT; k++) {
         watch.cost->host_ms[k] = 1000;
         count[k] = round(watch_price(pass) - price);  // 1000 ms for each
         watch.cost->host_ms[k] = 0;
     }
-    for (int k = 0; k < LLM42_KINDS; k++) {
-        for (int j = 0; j < LLM42_KINDS; j++) watch.normal[k][j] += count[k] * count[j];
+    for (int k = 0; k < LLM42_KIND_COUNT; k++) {
+        for (int j = 0; j < LLM42_KIND_COUNT; j++) watch.normal[k][j] += count[k] * count[j];
         watch.right[k] += count[k] * over;
     }
     watch.passes++;
@@ -85,7 +85,8 @@ static void watch_time(const llm42_pass *pass, double begin, double end) {
 
 static llm42_result watch_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42_pass copy = *pass;
-    bool margins = watch.margins && !pass->check && pass->schedule == LLM42_FIXED && pass->rows <= watch.margins->rows;
+    bool margins = watch.margins && !pass->check && pass->schedule == LLM42_SCHEDULE_FIXED &&
+                   pass->rows <= watch.margins->rows;
     if (margins) copy.logits = watch.margins->logits;
     double begin = wall_seconds();
     llm42_result result = watch.inner->run(state, &copy, error);
@@ -104,12 +105,12 @@ static const llm42_backend *watch_backend(const bench *b) {
 }
 
 // The host's work in milliseconds: least squares, none of them negative.
-static void watch_solve(double host_ms[LLM42_KINDS]) {
-    for (int k = 0; k < LLM42_KINDS; k++) host_ms[k] = 0;
+static void watch_solve(double host_ms[LLM42_KIND_COUNT]) {
+    for (int k = 0; k < LLM42_KIND_COUNT; k++) host_ms[k] = 0;
     for (int turn = 0; turn < 1000; turn++)
-        for (int k = 0; k < LLM42_KINDS; k++) {
+        for (int k = 0; k < LLM42_KIND_COUNT; k++) {
             double left = watch.right[k];
-            for (int j = 0; j < LLM42_KINDS; j++) left -= j == k ? 0 : watch.normal[k][j] * 1e-3 * host_ms[j];
+            for (int j = 0; j < LLM42_KIND_COUNT; j++) left -= j == k ? 0 : watch.normal[k][j] * 1e-3 * host_ms[j];
             host_ms[k] = watch.normal[k][k] > 0 ? 1e3 * fmax(0, left / watch.normal[k][k]) : 0;
         }
 }
@@ -152,22 +153,21 @@ static llm42_engine_desc flips_engine(bench *b, const serve_plan *plan, int M) {
     int window = s->window < M ? (int)s->window : M;
     llm42_engine_desc desc = {.model = b->model,
                               .backend = watch_backend(b),
-                              .compute = s->compute,
-                              .arithmetic = s->sums,
-                              .backend_desc = b->cuda ? &b->cuda_desc : NULL,
+                              .numerics.compute = s->compute,
+                              .numerics.arithmetic = s->sums,
+                              .backend_desc = b->backend_desc,
                               .tensor_parallel = (int)s->tensor_parallel,
-                              .leaves = (int)s->leaves,
-                              .threads = (int)s->threads,
+                              .numerics.leaves = (int)s->leaves,
                               .max_context = plan->max_context,
                               .max_running = plan->max_running,
                               .token_budget = (int)s->token_budget,
-                              .page_size = PAGE_SIZE,
-                              .pages = b->cuda ? (int)serve_pages(plan, PAGE_SIZE, s->kv_gb) : 0,
-                              .window = window,
-                              .group = M / window,
-                              .verifier = LLM42_VERIFIER_FIXED,
-                              .verify = LLM42_VERIFY_EAGER,
-                              .prefill = LLM42_PREFILL_PACKED,
+                              .kv.page_size = PAGE_SIZE,
+                              .kv.pages = b->cuda ? (int)serve_pages(plan, PAGE_SIZE, s->kv_gb) : 0,
+                              .policy.window = window,
+                              .policy.group = M / window,
+                              .policy.replay = LLM42_REPLAY_FIXED,
+                              .policy.verify = LLM42_VERIFY_EAGER,
+                              .policy.prefill = LLM42_PREFILL_PACKED,
                               .auto_release = true,
                               .on_event = on_event,
                               .log = b->cuda ? args_manifest_log : NULL,
@@ -175,7 +175,7 @@ static llm42_engine_desc flips_engine(bench *b, const serve_plan *plan, int M) {
     args_policy(&desc, "verify", s->verify);
     args_policy(&desc, "prefill", s->prefill);
     args_policy(&desc, "chunked", s->chunked);
-    if (desc.chunked_prefill == LLM42_CHUNKED_OFF && desc.token_budget < plan->max_context)
+    if (desc.policy.chunked_prefill == LLM42_CHUNKED_OFF && desc.token_budget < plan->max_context)
         desc.token_budget = plan->max_context;
     return desc;
 }

@@ -54,7 +54,8 @@ static inline void flip_compare(flip_counter *c, int64_t request, int position, 
 // To be called with each event of the engine.
 static inline void flip_event(flip_counter *c, const llm42_event *e) {
     int64_t request = e->request - c->first;
-    if (e->type == LLM42_EVENT_PASS) c->pass = e->schedule == LLM42_FAST ? 1 + flip_bin(c->edge, c->bins, e->shape) : 0;
+    if (e->type == LLM42_EVENT_PASS)
+        c->pass = e->schedule == LLM42_SCHEDULE_FAST ? 1 + flip_bin(c->edge, c->bins, e->shape) : 0;
     if (e->type == LLM42_EVENT_PASS || request < 0 || request >= c->requests) return;
     if (e->type == LLM42_EVENT_CANDIDATE && e->position < c->longest)
         c->bin[request * c->longest + e->position] = (unsigned char)c->pass;

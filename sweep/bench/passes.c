@@ -5,7 +5,7 @@ enum { DECODE_ROWS = 32, WINDOW = 32, PAGE_TABLES = 40 };
 
 // >>counts -------------------------------------------------------------------------------------------------------
 static double elements(llm42_matrix m) { return (double)m.n * m.k; }
-static double stored(llm42_matrix m) { return elements(m) * (m.type == LLM42_BF16 ? 2 : 4); }
+static double stored(llm42_matrix m) { return elements(m) * (m.type == LLM42_DTYPE_BF16 ? 2 : 4); }
 
 // Weights that a pass of `rows` rows uses: in bytes for the pass, or (rows = 0) in elements for one row.
 static double layer_weights(const llm42_model *model, int rows) {
@@ -55,17 +55,17 @@ static figures pass_measure(const bench *b, rig *r, llm42_schedule schedule, con
 static void passes_at(bench *b, rig *r, int context, bool target) {
     for (int rows = 1; rows <= DECODE_ROWS; rows *= 2) {
         rig_decode_rows(r, rows, context);
-        figures f = pass_measure(b, r, LLM42_FAST, "decode", context);
+        figures f = pass_measure(b, r, LLM42_SCHEDULE_FAST, "decode", context);
         if (target && rows == 1) b->decode1_share = f.memory_share_pct, b->decode1_rate = f.tokens_per_s;
         if (target && rows == 32) b->decode32_rate = f.tokens_per_s, b->decode32_gflop = f.gflop_per_s;
     }
     for (int rows = 1; rows <= DECODE_ROWS; rows *= DECODE_ROWS) {
         rig_decode_rows(r, rows, context);
-        pass_measure(b, r, LLM42_INVARIANT, "decode", context);
+        pass_measure(b, r, LLM42_SCHEDULE_INVARIANT, "decode", context);
     }
     for (int rows = 64; rows <= CPU_ROWS; rows *= 2) {
         rig_window_rows(r, rows, WINDOW, context);
-        figures f = pass_measure(b, r, LLM42_FIXED, "replay", context);
+        figures f = pass_measure(b, r, LLM42_SCHEDULE_FIXED, "replay", context);
         if (target && rows == CPU_ROWS) b->replay_share = f.fma_share_pct;
     }
 }
@@ -89,7 +89,7 @@ void run_passes(bench *b) {
         b->target_context = wanted[0];
     }
     for (int rows = 64; rows <= CPU_ROWS && rows <= largest; rows *= 4) {
-        static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
+        static const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
         for (int i = 0; i < 3; i++) {
             rig_prompt_rows(r, rows);
             pass_measure(b, r, schedules[i], "prompt", rows);

@@ -44,11 +44,10 @@ void rig_open(rig *r, bench *b, rig_desc wanted) {
     r->pool = (int64_t)((context + PAGE_SIZE - 1) / PAGE_SIZE) * wanted.page_tables;
     llm42_error error = {0};
     llm42_backend_desc desc = {.model = b->model,
-                               .compute = b->set.compute,
-                               .arithmetic = b->set.sums,
+                               .numerics.compute = b->set.compute,
+                               .numerics.arithmetic = b->set.sums,
                                .tensor_parallel = (int)b->set.tensor_parallel,
-                               .leaves = (int)b->set.leaves,
-                               .threads = (int)b->set.threads,
+                               .numerics.leaves = (int)b->set.leaves,
                                .max_rows = wanted.max_rows,
                                .max_context = context,
                                .pages = (int)r->pool,
@@ -57,7 +56,7 @@ void rig_open(rig *r, bench *b, rig_desc wanted) {
                                .fixed_rows = wanted.fixed_rows,
                                .schedules = wanted.schedules,
                                .overlap = wanted.overlap,
-                               .backend_desc = b->cuda ? &b->cuda_desc : NULL,
+                               .backend_desc = b->backend_desc,
                                .log = args_manifest_log,
                                .log_user = &b->manifest};
     args_check(r->backend->open(&r->state, &desc, &error), &error);
@@ -73,7 +72,7 @@ void rig_open(rig *r, bench *b, rig_desc wanted) {
         for (int p = 0; p < context;) {
             rig_clear(r);
             for (; p < context && r->rows < fill; p++) rig_add_row(r, s, p, false);
-            rig_run(r, LLM42_FAST, r->rows);
+            rig_run(r, LLM42_SCHEDULE_FAST, r->rows);
         }
     }
     progress(NULL);

@@ -39,11 +39,11 @@ void run_decode(bench *b) {
         llm42_error error = {0};
         llm42_engine_desc desc = {.model = b->model,
                                   .backend = b->backend,
-                                  .compute = b->set.compute,
-                                  .arithmetic = b->set.sums,
+                                  .numerics.compute = b->set.compute,
+                                  .numerics.arithmetic = b->set.sums,
                                   .tensor_parallel = (int)b->set.tensor_parallel,
-                                  .leaves = (int)b->set.leaves,
-                                  .threads = (int)b->set.threads,
+                                  .numerics.leaves = (int)b->set.leaves,
+                                  .backend_desc = b->backend_desc,
                                   .max_context = tokens + 1,
                                   .max_running = 1};
         if (!case_chosen(b, &streams[m])) continue;
@@ -98,8 +98,8 @@ void case_policies(const bench *b, const serving_case *c, llm42_engine_desc *des
     const settings *s = &b->set;
     desc->preset = c->preset;
     desc->overlap = c->overlap;
-    if (!c->preset) desc->mode = LLM42_NONDETERMINISTIC;
-    desc->window = (int)s->served_window, desc->group = (int)s->served_group;
+    if (!c->preset) desc->policy.mode = LLM42_MODE_NONDETERMINISTIC;
+    desc->policy.window = (int)s->served_window, desc->policy.group = (int)s->served_group;
     args_policy(desc, "verifier", s->verifier);
     args_policy(desc, "verify", s->verify);
     args_policy(desc, "prefill", s->prefill);
@@ -120,12 +120,11 @@ static llm42_engine *case_open(const bench *b, const serving_case *c, case_run *
     llm42_error error = {0};
     llm42_engine_desc desc = {.model = b->model,
                               .backend = b->backend,
-                              .compute = b->set.compute,
-                              .arithmetic = b->set.sums,
+                              .numerics.compute = b->set.compute,
+                              .numerics.arithmetic = b->set.sums,
                               .tensor_parallel = (int)b->set.tensor_parallel,
-                              .leaves = (int)b->set.leaves,
-                              .threads = (int)b->set.threads,
-                              .backend_desc = b->cuda ? &b->cuda_desc : NULL,
+                              .numerics.leaves = (int)b->set.leaves,
+                              .backend_desc = b->backend_desc,
                               .max_context = (int)(b->set.input_tokens + b->set.output_tokens),
                               .auto_release = run != NULL,
                               .on_event = run ? on_event : NULL,
@@ -205,7 +204,7 @@ static void case_report(const bench *b, const serving_case *c, case_run *run, do
     for (int i = 0; i < MEASURES; i++) v[i] = median(run->value[i], repeats);
     case_text name = case_name(c);
     figures f = figures_of(b, "workloads", name.text);
-    f.deterministic_ratio = c->ratio, f.window = config->window, f.group = config->group;
+    f.deterministic_ratio = c->ratio, f.window = config->policy.window, f.group = config->policy.group;
     f.tokens_per_s = v[0], f.relative_pct = 100 * v[0] / baseline, f.recompute_pct = v[1], f.rollbacks = v[2];
     f.replay_time_pct = v[3], f.ttft_p50_ms = v[4], f.ttft_p99_ms = v[5], f.itl_p50_ms = v[6], f.itl_p99_ms = v[7];
     f.latency_p50_ms = v[8], f.latency_p99_ms = v[9];

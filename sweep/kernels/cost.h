@@ -67,7 +67,7 @@ static llm42_result time_cost_passes(const bench *b, cost_pass *p, const llm42_s
 // after the measurement.
 static llm42_result time_fixed_tile(const bench *b, cost_pass *p, double *us, llm42_error *error) {
     llm42__cuda *cu = b->cu;
-    const llm42_schedule schedule = LLM42_INVARIANT;
+    const llm42_schedule schedule = LLM42_SCHEDULE_INVARIANT;
     const llm42__shape_key key = b->ex->prepared.key;  // of the last pass, which was INVARIANT
     std::vector<llm42__algorithm> kept[LLM42__PRODUCTS];
     assert(key.schedule == schedule);
@@ -83,7 +83,7 @@ static llm42_result time_fixed_tile(const bench *b, cost_pass *p, double *us, ll
 
 static llm42_result cost_at(const bench *b, int batch, llm42_error *error) {
     static const char *const variants[] = {"fast", "invariant", "fixed_tile"};
-    const llm42_schedule schedules[] = {LLM42_FAST, LLM42_INVARIANT};
+    const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_INVARIANT};
     cost_pass p;
     double us[3];
     make_cost_pass(&p, batch);

@@ -9,7 +9,7 @@
 //     meeting          ours for more rows: the devices meet, then the norm reads the parts from each other's memory
 //     own_rows         ours for many rows of fp32: each device adds and norms half of the rows. The other one writes
 //                      its part of them into this one's memory. They meet, norm, send each other h, and meet again
-//     letter           as mail, in half as many bytes          (this and the next two: LLM42_CUDA_PEER_IN_NORM)
+//     letter           as mail, in half as many bytes          (this and the next two: LLM42__CUDA_EXCHANGE_IN_NORM)
 //     meeting_in_norm  as meeting, but the norm meets by itself, without a kernel between
 //     own_rows_in_norm as own_rows, but the norm meets by itself, before and behind
 //     nccl_all_gather  NCCL copies all parts to all devices, then the norm adds them in the order of ours
@@ -149,7 +149,7 @@ static std::string nccl_version() { return ""; }
 #endif
 
 static llm42__shape_key key_of(const chain *c) {
-    return {c->fp32 ? LLM42_INVARIANT : LLM42_FAST, c->rows, c->rows, false, true};
+    return {c->fp32 ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FAST, c->rows, c->rows, false, true};
 }
 
 static llm42_result enqueue_step(exchange_bench *e, const chain *c, int step, llm42_error *error) {
@@ -432,7 +432,7 @@ static llm42_result open_exchange_rank(exchange_bench *e, llm42__cuda *rank, llm
     for (int product : {LLM42__O, LLM42__DOWN})
         for (llm42_schedule schedule : llm42__schedules) {
             llm42__algorithm algorithm;  // only this of it is asked for: parts are fp32
-            algorithm.leaves = schedule == LLM42_INVARIANT;
+            algorithm.leaves = schedule == LLM42_SCHEDULE_INVARIANT;
             rank->algorithms[product][schedule].assign(rank->buckets.size(), algorithm);
         }
     mine->gathered = rank->execution[0].gathered;
@@ -473,15 +473,15 @@ static llm42_result open_exchange(exchange_bench *e, const llm42_model *model, l
     progress(&e->b, "exchange: opening two devices");
     e->most = std::min((int)MOST_EXCHANGED, s->most_rows);
     e->one_by_one = s->one_by_one;
-    desc.model = model, desc.compute = LLM42_BF16, desc.threads = 1;
+    desc.model = model, desc.numerics.compute = LLM42_DTYPE_BF16;
     desc.tensor_parallel = EXCHANGE_RANKS;
     desc.max_rows = e->most, desc.max_context = MOST_ROWS;
     desc.pages = MOST_ROWS / PAGE, desc.page_size = PAGE;
     desc.max_running = 64;
-    desc.schedules = 1u << LLM42_FAST | 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
+    desc.schedules = 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_FIXED | 1u << LLM42_SCHEDULE_INVARIANT;
     desc.log = s->log, desc.log_user = s->log_user;
 #ifdef LLM42_NCCL
-    options.exchange = LLM42_CUDA_NCCL;
+    options.exchange = LLM42_CUDA_EXCHANGE_NCCL;
 #endif
     LLM42__TRY(llm42__cuda_validate(&desc, error));
     LLM42__TRY(llm42__find_devices(&desc, &options, &device, error));

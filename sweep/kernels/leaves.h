@@ -70,7 +70,7 @@ static llm42_result leaves_at(const bench *b, int product, int rows, llm42__bf16
             },
             y, &algorithm[i], &us[i], error));
     }
-    algorithm[INVARIANT] = *llm42__algorithm_of(cu, product, LLM42_INVARIANT, rows);
+    algorithm[INVARIANT] = *llm42__algorithm_of(cu, product, LLM42_SCHEDULE_INVARIANT, rows);
     us[INVARIANT] = 0;
     auto time_in_turn = [&](std::initializer_list<int> which) -> llm42_result {
         for (int round = 0; round < ROUNDS; round++)

@@ -48,12 +48,12 @@ static llm42_result open_backend(const kernels_settings *s, const llm42_model *m
     llm42_cuda_desc own = {};
     llm42_backend_desc desc = {};
     own.algorithm_file = s->algorithm_file;
-    desc.model = model, desc.compute = LLM42_BF16, desc.threads = 1;
+    desc.model = model, desc.numerics.compute = LLM42_DTYPE_BF16;
     desc.max_rows = s->most_rows, desc.max_context = MOST_ROWS;
     desc.pages = KV_PAGES, desc.page_size = PAGE;
     desc.max_running = s->quick ? 256 : 1024, desc.fixed_rows = 512;
-    desc.leaves = s->leaves;
-    desc.schedules = 1u << LLM42_FAST | 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
+    desc.numerics.leaves = s->leaves;
+    desc.schedules = 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_FIXED | 1u << LLM42_SCHEDULE_INVARIANT;
     desc.backend_desc = &own;
     desc.log = s->log, desc.log_user = s->log_user;
     s->progress("opening the backend: algorithms are chosen");

@@ -78,18 +78,21 @@ static llm42_result probe_product(const bench *b, const probe_memory &m, llm42__
     char note[96] = "its own choice for each number of rows";
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
-    if (!cublas && schedule == LLM42_FIXED) snprintf(note, sizeof note, "padded to %d rows", M);
-    if (!cublas && schedule != LLM42_FIXED) snprintf(note, sizeof note, "padded to the next row count of the engine");
+    if (!cublas && schedule == LLM42_SCHEDULE_FIXED) snprintf(note, sizeof note, "padded to %d rows", M);
+    if (!cublas && schedule != LLM42_SCHEDULE_FIXED)
+        snprintf(note, sizeof note, "padded to the next row count of the engine");
     probe p;
     p.subject = std::string("product ") + llm42__product_names[product];
     p.variant = cublas ? "cublasLt" : llm42_schedule_name(schedule);
     p.published_as = cublas ? "cuBLAS GEMM" : nullptr;
     p.note = note;
-    p.most = !cublas && schedule == LLM42_FIXED ? M : llm42__most_rows(cu, product);
+    p.most = !cublas && schedule == LLM42_SCHEDULE_FIXED ? M : llm42__most_rows(cu, product);
     p.width = (size_t)(product == LLM42__GATE_UP ? n / 2 : n);
     p.out = t->y;
     p.run = [&](int rows, int shift, llm42_error *error) -> llm42_result {
-        const int padded = cublas ? rows : schedule == LLM42_FIXED ? M : cu->buckets[(size_t)llm42__bucket(cu, rows)];
+        const int padded = cublas                             ? rows
+                           : schedule == LLM42_SCHEDULE_FIXED ? M
+                                                              : cu->buckets[(size_t)llm42__bucket(cu, rows)];
         if (cublas && !known[(size_t)rows]) {
             LLM42__TRY(first_choice(cu, product, rows, &chosen[(size_t)rows], error));
             known[(size_t)rows] = true;
@@ -110,7 +113,7 @@ static llm42_result probe_products(const bench *b, const probe_memory &m, llm42_
     LLM42__TRY(llm42__open_trial(&t, memory.list, error));
     for (int product = LLM42__QKV; product <= LLM42__HEAD; product++) {
         LLM42__TRY(llm42__fill_cancelling(&t, product, error));
-        LLM42__TRY(probe_product(b, m, &t, product, LLM42_FAST, true, error));
+        LLM42__TRY(probe_product(b, m, &t, product, LLM42_SCHEDULE_FAST, true, error));
         for (llm42_schedule schedule : llm42__schedules)
             LLM42__TRY(probe_product(b, m, &t, product, schedule, false, error));
     }
@@ -149,7 +152,7 @@ static void make_pass(const bench *b, moved_pass *p, llm42_schedule schedule, in
     }
     p->pass = llm42_pass{};
     p->pass.schedule = schedule, p->pass.rows = rows;
-    p->pass.shape = schedule == LLM42_FIXED ? cu->desc.fixed_rows : rows;
+    p->pass.shape = schedule == LLM42_SCHEDULE_FIXED ? cu->desc.fixed_rows : rows;
     p->pass.row = p->row.data(), p->pass.seq = p->seq.data();
 }
 
@@ -175,9 +178,10 @@ static llm42_result probe_attention_of(const bench *b, const probe_memory &m, ll
     probe p;
     p.subject = chunk ? "attention, prompt and single rows" : "attention, single rows";
     p.variant = llm42_schedule_name(schedule);
-    p.published_as = schedule == LLM42_INVARIANT ? "FlashAttention-3, num_splits=1" : nullptr;
+    p.published_as = schedule == LLM42_SCHEDULE_INVARIANT ? "FlashAttention-3, num_splits=1" : nullptr;
     p.note = chunk ? "half of the rows are of one prompt" : "one row of each sequence, 65 to 1,964 keys";
-    p.most = std::min(schedule == LLM42_FIXED ? cu->desc.fixed_rows : cu->max_rows, chunk ? 2048 : (int)MOST_ROWS);
+    p.most = std::min(schedule == LLM42_SCHEDULE_FIXED ? cu->desc.fixed_rows : cu->max_rows,
+                      chunk ? 2048 : (int)MOST_ROWS);
     p.width = (size_t)cu->attended;
     p.out = b->ex->attended;
     p.half = chunk;
@@ -291,7 +295,7 @@ static llm42_result probe_rope(const bench *b, const probe_memory &m, llm42_erro
     p.most = cu->max_rows, p.width = (size_t)(cu->model->config.heads * cu->dp), p.out = b->ex->q;
     p.run = [&](int rows, int shift, llm42_error *error) -> llm42_result {
         llm42__meta_layout at;
-        make_pass(b, &pass, LLM42_FAST, rows, shift, false);
+        make_pass(b, &pass, LLM42_SCHEDULE_FAST, rows, shift, false);
         LLM42__TRY(rotate(b, qkv, b->ex->qkv, rows, cu->qkv, shift, error));
         LLM42__TRY(place_pass(b, &pass, &at, error));
         return llm42__enqueue_rope(cu, b->ex, rows, 0, llm42__meta_at(cu, b->ex->meta, &at, LLM42__FULL), error);

@@ -24,8 +24,8 @@ static llm42_result products_at(const bench *b, int product, int rows, llm42__bf
     llm42__algorithm first;
     LLM42__TRY(first_choice(cu, product, rows, &first, error));
     const llm42__algorithm tile = fixed_tile(),
-                           *algorithms[] = {&first, llm42__algorithm_of(cu, product, LLM42_FAST, rows),
-                                            llm42__algorithm_of(cu, product, LLM42_INVARIANT, rows), &tile};
+                           *algorithms[] = {&first, llm42__algorithm_of(cu, product, LLM42_SCHEDULE_FAST, rows),
+                                            llm42__algorithm_of(cu, product, LLM42_SCHEDULE_INVARIANT, rows), &tile};
     int n, k;
     double cublas = 0;
     llm42__product_shape(cu, product, &n, &k);

@@ -103,7 +103,8 @@ static void run_passes(rig *g, int context, const int32_t *ids, answer *a) {
             llm42_row row[MOST_ROWS];
             const int rows = make_rows(p, context, ids, row);
             if (!again) a->logits[p] = new_floats((size_t)rows * (size_t)g->vocab);
-            llm42_pass pass = rig_pass(g, LLM42_INVARIANT, row, rows, a->out[again][p], again ? NULL : a->logits[p]);
+            llm42_pass pass = rig_pass(g, LLM42_SCHEDULE_INVARIANT, row, rows, a->out[again][p],
+                                       again ? NULL : a->logits[p]);
             if (!again) pass.probe = film_take, pass.probe_user = &a->films[p];
             if (!rig_run(g, &pass)) return;
         }
@@ -119,12 +120,12 @@ static answer *ask(const llm42_backend *backend, llm42_arithmetic arithmetic, co
     assert(a);
     options.leaves = v->leaves, options.ranks = v->ranks;
     llm42_backend_desc desc = {.model = model,
-                               .arithmetic = arithmetic,
-                               .logits_fp32 = v->fp32,
-                               .router_fp32 = v->fp32,
-                               .leaves = leaves_for(model),
+                               .numerics.arithmetic = arithmetic,
+                               .numerics.logits_fp32 = v->fp32,
+                               .numerics.router_fp32 = v->fp32,
+                               .numerics.leaves = leaves_for(model),
                                .tensor_parallel = ranks_for(model),
-                               .schedules = 1u << LLM42_FAST | 1u << LLM42_INVARIANT,
+                               .schedules = 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_INVARIANT,
                                .max_rows = MOST_ROWS,
                                .max_context = context,
                                .max_running = SEQUENCES};
@@ -238,7 +239,7 @@ void part_arithmetic(void) {
         const llm42_result result = !model ? LLM42_IO
                                            : rig_try(&g, tested,
                                                      (llm42_backend_desc){.model = model,
-                                                                          .arithmetic = LLM42_ARITHMETIC_SM90,
+                                                                          .numerics.arithmetic = LLM42_ARITHMETIC_SM90,
                                                                           .max_rows = 16,
                                                                           .max_context = 16});
         rig_close(&g);

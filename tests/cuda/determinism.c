@@ -154,17 +154,17 @@ static void describe(load *l) {
     llm42_engine_desc full = *d;
     char policies[200] = "";
     llm42_preset_apply(&full);
-    for (const llm42_policy *p = llm42_policies(); p->name; p++) {
+    for (const llm42_policy_words *p = llm42_policies(); p->name; p++) {
         const char *word = llm42_policy_word(d, p->name);
         size_t used = strlen(policies);
         if (strcmp(word, "default") && strcmp(p->name, "preset"))
             snprintf(policies + used, sizeof policies - used, ", %s %s", p->name, word);
     }
     snprintf(l->shape, sizeof l->shape, "%s: %d running, page %d, W %d x G %d, budget %d%s%s%s%s%s%s%s%s%s%s", l->name,
-             d->max_running, d->page_size, full.window, full.group, d->token_budget, l->tight ? ", few pages" : "",
-             d->prefix_cache ? ", prefix cache" : "", d->overlap ? ", overlap" : "",
+             d->max_running, d->kv.page_size, full.policy.window, full.policy.group, d->token_budget,
+             l->tight ? ", few pages" : "", d->kv.prefix_cache ? ", prefix cache" : "", d->overlap ? ", overlap" : "",
              d->planner ? ", ways at random" : "", l->spread ? ", spread arrivals" : "", policies,
-             d->inject_rate > 0 ? ", 5% made wrong" : "", d->look_ahead ? ", look-ahead 1" : "",
+             d->experiment.inject_rate > 0 ? ", 5% made wrong" : "", d->policy.deadline ? ", deadline 1" : "",
              l->cuda.no_graphs ? ", no graphs" : "",
              l->cuda.fast == LLM42_CUDA_FAST_OFFERED ? ", offered products" : ", fastest products");
 }
@@ -172,7 +172,7 @@ static void describe(load *l) {
 // Results by preset `paper` depend on M, on the prefill and, since it is ISOLATED, on the token budget.
 static void draw_policies(llm42_engine_desc *d, const workload *w, uint64_t *random) {
     const bool paper = d->preset == LLM42_PRESET_PAPER;
-    for (const llm42_policy *p = llm42_policies(); p->name; p++) {
+    for (const llm42_policy_words *p = llm42_policies(); p->name; p++) {
         const bool fixed = !strcmp(p->name, "preset") || !strcmp(p->name, "mode") || !strcmp(p->name, "verifier") ||
                            (paper && !strcmp(p->name, "prefill"));
         int words = 0;
@@ -182,10 +182,10 @@ static void draw_policies(llm42_engine_desc *d, const workload *w, uint64_t *ran
     }
     llm42_engine_desc full = *d;
     llm42_preset_apply(&full);
-    const int M = full.window * full.group;
-    d->window = paper ? DRAW(16, 32, 64, 128) : DRAW(4, 8, 16, 32);
-    d->group = paper ? M / d->window : DRAW(2, 4, 8, 16);
-    const bool whole = full.chunked_prefill == LLM42_CHUNKED_OFF;
+    const int M = full.policy.window * full.policy.group;
+    d->policy.window = paper ? DRAW(16, 32, 64, 128) : DRAW(4, 8, 16, 32);
+    d->policy.group = paper ? M / d->policy.window : DRAW(2, 4, 8, 16);
+    const bool whole = full.policy.chunked_prefill == LLM42_CHUNKED_OFF;
     d->token_budget = most(d->max_running, whole ? w->max_context : 48) + DRAW(0, 16, 200);
     if (paper) d->token_budget = most(w->max_context, 256);
 }
@@ -201,13 +201,13 @@ static load draw_load(const workload *w, llm42_preset preset, int number) {
     l.spread = !l.tight && DRAW(0, 1);
     d->preset = preset;
     d->overlap = k < 2 || DRAW(0, 0, 1);
-    d->prefix_cache = k > 1 || DRAW(0, 0, 1);
-    d->max_running = l.tight           ? DRAW(32, 64, 128)
-                     : d->prefix_cache ? DRAW(8, 16)  // later ones find what earlier ones leave
-                                       : DRAW(8, 16, 32, 64, 128, 256);
-    d->page_size = l.tight || d->prefix_cache ? DRAW(4, 8, 16) : DRAW(4, 16, 32, 64);
-    d->look_ahead = DRAW(0, 0, 1);
-    d->inject_rate = k == 0 || DRAW(0, 0, 1) ? 0.05 : 0;
+    d->kv.prefix_cache = k > 1 || DRAW(0, 0, 1);
+    d->max_running = l.tight              ? DRAW(32, 64, 128)
+                     : d->kv.prefix_cache ? DRAW(8, 16)  // later ones find what earlier ones leave
+                                          : DRAW(8, 16, 32, 64, 128, 256);
+    d->kv.page_size = l.tight || d->kv.prefix_cache ? DRAW(4, 8, 16) : DRAW(4, 16, 32, 64);
+    d->policy.deadline = DRAW(0, 0, 1);
+    d->experiment.inject_rate = k == 0 || DRAW(0, 0, 1) ? 0.05 : 0;
     d->planner = preset == LLM42_PRESET_BEST && k < 2 ? &mixed_planner : NULL;
     draw_policies(d, w, random);
     l.cuda = cuda_desc;
@@ -219,7 +219,8 @@ static load draw_load(const workload *w, llm42_preset preset, int number) {
 }
 
 static load fixed_load(const char *name, llm42_preset preset, llm42_mode mode, int running) {
-    load l = {.desc = {.preset = preset, .mode = mode, .max_running = running, .page_size = 16}, .cuda = cuda_desc};
+    load l = {.desc = {.preset = preset, .policy.mode = mode, .max_running = running, .kv.page_size = 16},
+              .cuda = cuda_desc};
     l.desc.token_budget = most(running, 256);
     l.cuda.fast = LLM42_CUDA_FAST_OFFERED;
     snprintf(l.name, sizeof l.name, "%s", name);
@@ -232,7 +233,7 @@ static int pages_for(const workload *w, const load *l) {
     const llm42_config *c = &w->model->config;
     const double token = 4.0 * c->layers * c->kv_heads * c->head_dim, usual = is_cuda() ? 40 : 1,
                  gib = options.kv_gib ? (double)options.kv_gib : usual;
-    const int page_size = l->desc.page_size, one = (w->max_context + page_size - 1) / page_size + 1;
+    const int page_size = l->desc.kv.page_size, one = (w->max_context + page_size - 1) / page_size + 1;
     double many = (double)l->desc.max_running * one, room = gib * 0x1p30 / token / page_size;
     if (l->tight) many = (6 + l->desc.max_running / 32) * w->mean_tokens / page_size;
     return (int)fmax(one, fmin(many, room));
@@ -263,11 +264,11 @@ static llm42_engine *open_load(const workload *w, const load *l, outcome *o) {
     desc.backend = tested;
     llm42_cuda_desc own = l->cuda;
     desc.backend_desc = &own;
-    desc.leaves = l->one_leaf ? 1 : leaves_for(w->model);
+    desc.numerics.leaves = l->one_leaf ? 1 : leaves_for(w->model);
     desc.tensor_parallel = l->reference ? (int)options.reference_ranks : ranks_for(w->model);
     own.devices = desc.tensor_parallel > 1 ? (int)options.devices : 0;
     desc.max_context = w->max_context;
-    desc.pages = pages_for(w, l);
+    desc.kv.pages = pages_for(w, l);
     desc.on_event = watch;
     desc.event_user = o;
     desc.log = log_line;
@@ -322,7 +323,7 @@ static bool submit_all(const workload *w, llm42_engine *engine, const load *l, i
                                    .max_new_tokens = a->outputs,
                                    .sampling = a->sampling,
                                    .ignore_stop = !a->stops,
-                                   .deterministic = a->marked && l->desc.mode != LLM42_NONDETERMINISTIC,
+                                   .deterministic = a->marked && l->desc.policy.mode != LLM42_MODE_NONDETERMINISTIC,
                                    .arrival = l->spread ? now + w->seconds / 2 * i : 0};
         ok = CHECK_MSG(llm42_engine_submit(engine, &desc, &ids[i], &rig_error) == LLM42_OK, "%s: %s", l->name,
                        rig_error.text);
@@ -337,9 +338,9 @@ static void report(const load *l, const outcome *o) {
         double value;
     } values[] = {{"requests", (double)s->finished},
                   {"tokens", (double)s->returned_tokens},
-                  {"fast_passes", (double)s->passes[LLM42_FAST]},
-                  {"fixed_passes", (double)s->passes[LLM42_FIXED]},
-                  {"invariant_passes", (double)s->passes[LLM42_INVARIANT]},
+                  {"fast_passes", (double)s->passes[LLM42_SCHEDULE_FAST]},
+                  {"fixed_passes", (double)s->passes[LLM42_SCHEDULE_FIXED]},
+                  {"invariant_passes", (double)s->passes[LLM42_SCHEDULE_INVARIANT]},
                   {"verifications", (double)s->verifications},
                   {"compared_candidates", (double)s->compared},
                   {"rollbacks", (double)s->rollbacks},
@@ -356,8 +357,8 @@ static void report(const load *l, const outcome *o) {
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) note(l->name, values[i].quantity, values[i].value);
     printf("    %.1f s, %lld requests, %lld tokens, passes %lld FAST %lld FIXED %lld INVARIANT %d side by side, %lld "
            "rollbacks, %lld preempted, %lld hits",
-           o->seconds, (long long)s->finished, (long long)s->returned_tokens, (long long)s->passes[LLM42_FAST],
-           (long long)s->passes[LLM42_FIXED], (long long)s->passes[LLM42_INVARIANT], o->side_by_side,
+           o->seconds, (long long)s->finished, (long long)s->returned_tokens, (long long)s->passes[LLM42_SCHEDULE_FAST],
+           (long long)s->passes[LLM42_SCHEDULE_FIXED], (long long)s->passes[LLM42_SCHEDULE_INVARIANT], o->side_by_side,
            (long long)s->rollbacks, (long long)s->preemptions, (long long)s->prefix_hits);
     if (o->marked.compared) printf(": %d of %d marked differ", o->marked.differing, o->marked.compared);
     if (o->unmarked.compared)
@@ -375,9 +376,10 @@ static void check_shape(const load *l, int count, const outcome *o) {
     CHECK_MSG(s->finished == count && s->failed == 0, "%s: %lld of %d requests finished, %lld failed", l->name,
               (long long)s->finished, count, (long long)s->failed);
     CHECK_MSG(!l->tight || s->preemptions > 0, "%s: nothing was preempted", l->name);
-    CHECK_MSG(!l->desc.prefix_cache || s->prefix_hits > 0, "%s: nothing was found in the prefix cache", l->name);
+    CHECK_MSG(!l->desc.kv.prefix_cache || s->prefix_hits > 0, "%s: nothing was found in the prefix cache", l->name);
     CHECK_MSG(!l->desc.overlap || !always || o->side_by_side > 0, "%s: no passes ran side by side", l->name);
-    CHECK_MSG(!mixed || (s->passes[LLM42_FAST] > 0 && s->passes[LLM42_INVARIANT] > 0 && s->compared > 0),
+    CHECK_MSG(!mixed ||
+                  (s->passes[LLM42_SCHEDULE_FAST] > 0 && s->passes[LLM42_SCHEDULE_INVARIANT] > 0 && s->compared > 0),
               "%s: not both ways were taken", l->name);
 }
 
@@ -388,7 +390,8 @@ static outcome serve(const workload *w, const load *l, int first, int count, res
     note_head(l->shape);
     int64_t *ids = calloc((size_t)count, sizeof *ids);
     llm42_engine *engine = open_load(w, l, &o);
-    if (engine && options.record && l->desc.preset != LLM42_PRESET_PAPER && l->desc.mode != LLM42_NONDETERMINISTIC)
+    if (engine && options.record && l->desc.preset != LLM42_PRESET_PAPER &&
+        l->desc.policy.mode != LLM42_MODE_NONDETERMINISTIC)
         record(&o, l, engine);
     bool ok = engine && ids && submit_all(w, engine, l, first, count, ids);
     ok = ok && CHECK_MSG(llm42_engine_run(engine, &rig_error) == LLM42_OK, "%s: %s", l->name, rig_error.text);
@@ -424,7 +427,7 @@ static void score(const workload *w, rig *g, int i, llm42_output *out, int32_t *
     g->seq[0].sampling = a->sampling;
     for (int at = 0, rows; at < count; at += rows) {
         rows = least(test_random_int(&g->random, 1, MOST), count - at);
-        if (!rig_feed(g, LLM42_INVARIANT, 0, text, at, rows, out + at, NULL)) return;
+        if (!rig_feed(g, LLM42_SCHEDULE_INVARIANT, 0, text, at, rows, out + at, NULL)) return;
     }
     bool tokens = false, logprobs = false;
     for (int k = 0; k < length; k++) {
@@ -443,10 +446,11 @@ static void check_scoring(const workload *w) {
     llm42_output *out = calloc((size_t)w->max_context, sizeof *out);
     int32_t *text = calloc((size_t)w->max_context, sizeof *text);
     assert(out && text);
-    if (rig_open(
-            &g, tested,
-            (llm42_backend_desc){
-                .model = w->model, .max_rows = 256, .max_context = w->max_context, .schedules = 1u << LLM42_INVARIANT}))
+    if (rig_open(&g, tested,
+                 (llm42_backend_desc){.model = w->model,
+                                      .max_rows = 256,
+                                      .max_context = w->max_context,
+                                      .schedules = 1u << LLM42_SCHEDULE_INVARIANT}))
         for (int i = 0; i < w->n; i += EVERY) score(w, &g, i, out, text, &t);
     rig_close(&g);
     free(out);
@@ -475,7 +479,8 @@ static void check_other_presets(workload *w) {
 // The controls: without a promise results do differ. (Our own kernels alone have one order.)
 static void check_unmarked(workload *w) {
     for (int i = 0; i < 2; i++) {
-        load l = fixed_load(i ? "unmarked 2" : "unmarked 1", LLM42_PRESET_DVR, LLM42_NONDETERMINISTIC, i ? 256 : 64);
+        load l = fixed_load(i ? "unmarked 2" : "unmarked 1", LLM42_PRESET_DVR, LLM42_MODE_NONDETERMINISTIC,
+                            i ? 256 : 64);
         l.reference = !i;
         outcome o = serve(w, &l, 0, w->n, &w->others, i == 0);
         CHECK_MSG(i == 0 || o.unmarked.differing > 0 || cuda_desc.no_cublas,
@@ -507,7 +512,7 @@ void part_determinism(void) {
     load reference = fixed_load("invariant", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, 128);
     reference.reference = true;
     outcome o = serve(&w, &reference, 0, n, &w.canonical, true);
-    w.seconds = o.stats.busy[LLM42_INVARIANT] / n;
+    w.seconds = o.stats.busy[LLM42_SCHEDULE_INVARIANT] / n;
     CHECK_MSG(options.from_load <= loads, "--from %d: there are %d loads", (int)options.from_load, loads);
     if (options.from_load == 1) check_scoring(&w);
     for (int i = 0; i < (options.all_presets ? 3 : 1); i++)

@@ -33,8 +33,8 @@ static void engine_works(const llm42_model *model) {
                               .backend_desc = &cuda_desc,
                               .max_context = 64,
                               .max_running = 2,
-                              .window = 8,
-                              .group = 2};
+                              .policy.window = 8,
+                              .policy.group = 2};
     llm42_request_desc ask = {
         .prompt = prompt, .prompt_count = 5, .max_new_tokens = 20, .ignore_stop = true, .deterministic = true};
     CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error) && !llm42_engine_submit(engine, &ask, NULL, &rig_error) &&
@@ -56,15 +56,15 @@ static void check_bad_passes(const llm42_model *model) {
                              {-1, 0, 0, LLM42_ROW_SAMPLE}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         llm42_row rows[2] = {{0, 0, 1, LLM42_ROW_SAMPLE}, bad[i]};
-        llm42_pass pass = rig_pass(&g, LLM42_FAST, rows, 2, out, NULL);
+        llm42_pass pass = rig_pass(&g, LLM42_SCHEDULE_FAST, rows, 2, out, NULL);
         rig_error = (llm42_error){0};
         check_text(g.backend->run(g.state, &pass, &rig_error), LLM42_INVALID, "row 1");
     }
     llm42_row many[17];
     for (int i = 0; i < 17; i++) many[i] = (llm42_row){0, i % 16, 1, LLM42_ROW_SAMPLE};
-    const llm42_pass passes[] = {{.schedule = LLM42_FAST, .rows = 17, .shape = 17},
-                                 {.schedule = LLM42_FAST, .rows = 0, .shape = 0},
-                                 {.schedule = LLM42_FIXED, .rows = 9, .shape = 8},
+    const llm42_pass passes[] = {{.schedule = LLM42_SCHEDULE_FAST, .rows = 17, .shape = 17},
+                                 {.schedule = LLM42_SCHEDULE_FAST, .rows = 0, .shape = 0},
+                                 {.schedule = LLM42_SCHEDULE_FIXED, .rows = 9, .shape = 8},
                                  {.schedule = LLM42_TREE, .rows = 4, .shape = 4},
                                  {.schedule = LLM42_EXACT, .rows = 4, .shape = 4}};
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
@@ -77,7 +77,7 @@ static void check_bad_passes(const llm42_model *model) {
                    i < 3 ? "rows" : "schedule");
     }
     int32_t *ids = random_ids(8, g.vocab, 1);
-    CHECK(rig_feed(&g, LLM42_FIXED, 0, ids, 0, 8, NULL, NULL));  // the state has not suffered
+    CHECK(rig_feed(&g, LLM42_SCHEDULE_FIXED, 0, ids, 0, 8, NULL, NULL));  // the state has not suffered
     free(ids);
     rig_close(&g);
 }
@@ -92,7 +92,7 @@ static void check_not_finite(const llm42_model *model) {
     llm42_row row = {0, 0, 1, LLM42_ROW_SAMPLE};
     llm42_output out;
     if (rig_open(&g, tested, (llm42_backend_desc){.model = &copy, .max_rows = 4, .max_context = 16})) {
-        llm42_pass pass = rig_pass(&g, LLM42_FAST, &row, 1, &out, NULL);
+        llm42_pass pass = rig_pass(&g, LLM42_SCHEDULE_FAST, &row, 1, &out, NULL);
         CHECK_INT(g.backend->run(g.state, &pass, &rig_error), LLM42_OK);
         CHECK_INT(out.token, -1);
     }
@@ -142,7 +142,7 @@ static void check_algorithm_file(const llm42_model *model, const char *what, con
                   "algorithm file, %s: the error does not name it: %s", what, rig_error.text);
         printf("  algorithm file, %s: %s: %s\n", what, llm42_result_name(result), rig_error.text);
     } else {
-        rig_feed(&g, LLM42_FIXED, 0, ids, 0, 16, NULL, logits);
+        rig_feed(&g, LLM42_SCHEDULE_FIXED, 0, ids, 0, 16, NULL, logits);
         CHECK_MSG(!memcmp(logits, want, sizeof(float) * 16 * (size_t)V),
                   "algorithm file, %s: other bits than without it", what);
         printf("  algorithm file, %s: the backend opens\n", what);
@@ -158,7 +158,7 @@ static void check_algorithm_files(const llm42_model *model) {
     float *want = new_floats((size_t)(16 * V));
     rig g = {0};
     if (rig_open(&g, tested, (llm42_backend_desc){.model = model, .max_rows = 16, .max_context = 16}))
-        rig_feed(&g, LLM42_FIXED, 0, ids, 0, 16, NULL, want);
+        rig_feed(&g, LLM42_SCHEDULE_FIXED, 0, ids, 0, 16, NULL, want);
     rig_close(&g);
     test_folder(dir);
     snprintf(path, sizeof path, "%s/algorithms.tsv", dir);
@@ -230,7 +230,7 @@ void part_errors(void) {
     if (is_cuda()) {
         must_refuse(model, (llm42_backend_desc){.tensor_parallel = 2}, LLM42_UNSUPPORTED,
                     "tensor_parallel: 2: the CUDA");
-        must_refuse(model, (llm42_backend_desc){.compute = LLM42_FP32}, LLM42_UNSUPPORTED, "compute");
+        must_refuse(model, (llm42_backend_desc){.numerics.compute = LLM42_DTYPE_FP32}, LLM42_UNSUPPORTED, "compute");
         must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.device = 99}}, LLM42_INVALID,
                     "device");
         must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.device = -1}}, LLM42_INVALID,

@@ -33,14 +33,14 @@ static bool run_passes(rig *g, answers *to) {
     bool good = true;
     memset(to, 0, sizeof *to);
     for (int p = 0; p < PASSES && good; p++) {
-        const llm42_schedule schedule = rows_of[p] ? LLM42_INVARIANT : LLM42_FIXED;
+        const llm42_schedule schedule = rows_of[p] ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED;
         const int rows = rows_of[p] ? rows_of[p] : g->desc.fixed_rows;
         for (int i = 0; i < rows; i++)
             row[i] = (llm42_row){0, i, (i * i * 7 + 31 * i + p) % g->vocab, i % 3 ? 0 : LLM42_ROW_SAMPLE};
         for (int i = 0; i < BESIDE; i++) beside[i] = (llm42_row){1, i, (5 * i + p) % g->vocab, LLM42_ROW_SAMPLE};
         for (int t = 0; t < TIMES && good; t++) {
             const llm42_pass pass = rig_pass(g, schedule, row, rows, to->out[p][t], NULL),
-                             other = rig_pass(g, LLM42_INVARIANT, beside, BESIDE, to->beside[p][t], NULL);
+                             other = rig_pass(g, LLM42_SCHEDULE_INVARIANT, beside, BESIDE, to->beside[p][t], NULL);
             good = run_beside(g, &pass, &other);
         }
     }
@@ -52,7 +52,8 @@ static const char *absent(llm42_result result, llm42_cuda_exchange exchange) {
     if (result == LLM42_OK) return NULL;
     if (strstr(rig_error.text, "this machine has devices 0 to 0")) return "it needs two devices";
     if (strstr(rig_error.text, "cannot read the memory")) return "the devices cannot read each other's memory";
-    return exchange == LLM42_CUDA_NCCL && strstr(rig_error.text, "built without NCCL") ? "built without NCCL" : NULL;
+    return exchange == LLM42_CUDA_EXCHANGE_NCCL && strstr(rig_error.text, "built without NCCL") ? "built without NCCL"
+                                                                                                : NULL;
 }
 
 // false: the way is absent, or a failure that has been counted.
@@ -67,7 +68,7 @@ static bool answer(const llm42_model *model, const way *w, int leaves, int fixed
                                      .max_context = MOST,
                                      .max_running = 2,
                                      .tensor_parallel = 2,
-                                     .leaves = leaves,
+                                     .numerics.leaves = leaves,
                                      .overlap = w->overlap};
     const llm42_result result = rig_try(&g, tested, desc);
     const char *why = absent(result, w->exchange);
@@ -78,11 +79,11 @@ static bool answer(const llm42_model *model, const way *w, int leaves, int fixed
 }
 
 void part_exchange(void) {
-    static const way ways[] = {{"peer memory", LLM42_CUDA_PEER, false},
-                               {"peer memory, overlap", LLM42_CUDA_PEER, true},
-                               {"in norms", LLM42_CUDA_PEER_IN_NORM, false},
-                               {"in norms, overlap", LLM42_CUDA_PEER_IN_NORM, true},
-                               {"NCCL", LLM42_CUDA_NCCL, false}};
+    static const way ways[] = {{"peer memory", LLM42_CUDA_EXCHANGE_PEER, false},
+                               {"peer memory, overlap", LLM42_CUDA_EXCHANGE_PEER, true},
+                               {"in norms", LLM42__CUDA_EXCHANGE_IN_NORM, false},
+                               {"in norms, overlap", LLM42__CUDA_EXCHANGE_IN_NORM, true},
+                               {"NCCL", LLM42_CUDA_EXCHANGE_NCCL, false}};
     static answers want[2], got;
     int answered = 0;
     const char *path = options.model ? options.model : "synthetic:base";

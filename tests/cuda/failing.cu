@@ -33,11 +33,12 @@ static llm42__cuda *open_two(const llm42_model *model, bool overlap, bool in_nor
     void *state = NULL;
     llm42_cuda_desc own = {};
     llm42_backend_desc desc = {};
-    own.no_check = true, own.exchange = in_norm ? LLM42_CUDA_PEER_IN_NORM : LLM42_CUDA_PEER;
-    desc.model = model, desc.compute = LLM42_BF16, desc.page_size = PAGE, desc.pages = 4, desc.max_context = PAGE;
+    own.no_check = true, own.exchange = in_norm ? LLM42__CUDA_EXCHANGE_IN_NORM : LLM42_CUDA_EXCHANGE_PEER;
+    desc.model = model, desc.numerics.compute = LLM42_DTYPE_BF16, desc.page_size = PAGE, desc.pages = 4,
+    desc.max_context = PAGE;
     desc.max_rows = desc.fixed_rows = ROWS, desc.max_running = 1, desc.overlap = overlap;
-    desc.schedules = 1u << LLM42_FAST | 1u << LLM42_INVARIANT;
-    desc.tensor_parallel = 2, desc.leaves = 2;
+    desc.schedules = 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_INVARIANT;
+    desc.tensor_parallel = 2, desc.numerics.leaves = 2;
     desc.backend_desc = &own;
     error = {};
     llm42_backend_cuda()->open(&state, &desc, &error);
@@ -53,7 +54,7 @@ struct four_rows {
     four_rows(llm42_output out[ROWS], float *logits) {
         seq.pages = pages;
         for (int i = 0; i < ROWS; i++) row[i] = {0, i, 7 * i + 3, LLM42_ROW_SAMPLE};
-        pass.schedule = LLM42_INVARIANT, pass.rows = pass.shape = ROWS;
+        pass.schedule = LLM42_SCHEDULE_INVARIANT, pass.rows = pass.shape = ROWS;
         pass.row = row, pass.seq = &seq, pass.out = out, pass.logits = logits;
     }
 };

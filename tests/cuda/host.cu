@@ -117,7 +117,7 @@ static int random_int(int least, int most) {
 static int random_size(int most) { return random_int(1, std::max(1, most >> random_int(0, 16))); }
 
 // The passes of an engine whose verifier is INVARIANT.
-static const unsigned FAST_AND_INVARIANT = 1u << LLM42_FAST | 1u << LLM42_INVARIANT;
+static const unsigned FAST_AND_INVARIANT = 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_INVARIANT;
 
 // An engine as it is when its sizes are known and nothing is on a device. Devices as an A100, an L4 and an H200 are.
 static void fabricate(llm42__cuda *cu, llm42_model *model) {
@@ -210,7 +210,7 @@ static void check_tasks(const llm42__cuda *cu, const llm42_pass *pass, int64_t a
 }
 
 static void check_pass(const llm42__cuda *cu, int64_t at) {
-    static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_INVARIANT};
+    static const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_INVARIANT};
     llm42_pass pass = {};
     std::vector<llm42_row> rows;
     const int want = std::min(random_int(0, 1) ? random_int(1, 20) : random_size(1024), cu->max_rows),
@@ -259,7 +259,7 @@ struct decode_engine {
     // True if every unit of a FAST pass has the place and the length that it has in an INVARIANT pass.
     bool canonical(const std::vector<int> &keys) const {
         bool same = true;
-        for (const llm42__decode_task &t : tasks(LLM42_FAST, keys))
+        for (const llm42__decode_task &t : tasks(LLM42_SCHEDULE_FAST, keys))
             same = same && t.unit_keys == LLM42__UNIT_KEYS && t.begin % LLM42__UNIT_KEYS == 0;
         return same;
     }
@@ -267,7 +267,7 @@ struct decode_engine {
 
 // FAST passes that INVARIANT ones verify have their units, whatever the number of rows. All others have their own.
 static void check_canonical_attention(void) {
-    const unsigned fast = 1u << LLM42_FAST, fixed = 1u << LLM42_FIXED;
+    const unsigned fast = 1u << LLM42_SCHEDULE_FAST, fixed = 1u << LLM42_SCHEDULE_FIXED;
     const decode_engine verified(FAST_AND_INVARIANT, LLM42_CUDA_FAST_DEFAULT),
         fastest(FAST_AND_INVARIANT, LLM42_CUDA_FAST_FASTEST), offered(FAST_AND_INVARIANT, LLM42_CUDA_FAST_OFFERED),
         alone(fast, LLM42_CUDA_FAST_DEFAULT), checked(fast | fixed, LLM42_CUDA_FAST_DEFAULT),
@@ -287,7 +287,7 @@ static void check_canonical_attention(void) {
 // A row with far more keys than others is shared by blocks; rows of equal length are not divided further.
 static void check_long_rows(void) {
     const decode_engine engine(FAST_AND_INVARIANT, LLM42_CUDA_FAST_DEFAULT);
-    for (llm42_schedule schedule : {LLM42_FAST, LLM42_INVARIANT}) {
+    for (llm42_schedule schedule : {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_INVARIANT}) {
         std::vector<int> keys(64, 500);
         check(engine.tasks(schedule, keys).size() == 64, "a block for each short row", schedule);
         keys.assign(64, 20000);
@@ -306,7 +306,7 @@ static void check_most_tasks(void) {
             std::vector<llm42_row> rows;
             for (int i = 0; i < 320; i++) rows.push_back({i, i < many ? 4095 : 5, 0, 0});
             llm42_pass pass = {};
-            pass.schedule = random_int(0, 1) ? LLM42_FAST : LLM42_INVARIANT;
+            pass.schedule = random_int(0, 1) ? LLM42_SCHEDULE_FAST : LLM42_SCHEDULE_INVARIANT;
             pass.rows = pass.shape = (int)rows.size(), pass.row = rows.data();
             check_tasks(&engine.cu, &pass, window);
         }
@@ -317,16 +317,17 @@ static void check_most_tasks(void) {
 // that are enough for all multiprocessors are not divided.
 static void check_even_work(void) {
     const decode_engine engines[] = {{FAST_AND_INVARIANT, LLM42_CUDA_FAST_DEFAULT},
-                                     {1u << LLM42_FAST, LLM42_CUDA_FAST_DEFAULT}};
+                                     {1u << LLM42_SCHEDULE_FAST, LLM42_CUDA_FAST_DEFAULT}};
     for (const decode_engine &engine : engines)
         for (int rows = 17; rows <= 1024; rows += rows / 4) {
             std::vector<int> keys((size_t)rows, 700);
-            check((int)engine.tasks(LLM42_FAST, keys).size() == rows, "a block for each row of equal length", rows);
+            check((int)engine.tasks(LLM42_SCHEDULE_FAST, keys).size() == rows, "a block for each row of equal length",
+                  rows);
             int64_t sum = 0;
             for (int &k : keys) sum += k = random_int(0, 4) ? random_int(50, 1000) : random_int(1000, 4000);
             const int64_t share = sum / std::min(rows, 2 * 132 / 8);
             int64_t before = INT64_MAX, covered = 0;
-            for (const llm42__decode_task &t : engine.tasks(LLM42_FAST, keys)) {
+            for (const llm42__decode_task &t : engine.tasks(LLM42_SCHEDULE_FAST, keys)) {
                 const int64_t of = llm42__task_keys(t);
                 check(2 * of <= 3 * std::max<int64_t>(share, 512) + 2 * 128, "no block has far more than its share",
                       rows);
@@ -352,9 +353,10 @@ static void set_algorithms(llm42__cuda *cu, float us) {
 
 static bool takes(llm42__cuda *cu, float us) {
     set_algorithms(cu, 0);
-    return llm42__read_algorithms(cu) && cu->algorithms[0][LLM42_FAST][0].us == us &&
-           cu->algorithms[1][LLM42_INVARIANT].back().us == us + (float)(cu->buckets.size() - 1) &&
-           cu->algorithms[1][LLM42_INVARIANT].back().tile == (1 + 2 + (int)cu->buckets.size() - 1) % LLM42__TILE_KINDS;
+    return llm42__read_algorithms(cu) && cu->algorithms[0][LLM42_SCHEDULE_FAST][0].us == us &&
+           cu->algorithms[1][LLM42_SCHEDULE_INVARIANT].back().us == us + (float)(cu->buckets.size() - 1) &&
+           cu->algorithms[1][LLM42_SCHEDULE_INVARIANT].back().tile ==
+               (1 + 2 + (int)cu->buckets.size() - 1) % LLM42__TILE_KINDS;
 }
 
 static void write_text(const char *path, const std::string &text) {
@@ -415,7 +417,7 @@ static void check_algorithm_file(void) {
     check(takes(&a, 40) && takes(&b, 20), "newer algorithms take the place of older ones", 0);
     set_algorithms(&wide, 0);
     llm42__read_algorithms(&wide);
-    check(wide.algorithms[0][LLM42_FAST].back().us == 30 + (float)(wide.buckets.size() - 1),
+    check(wide.algorithms[0][LLM42_SCHEDULE_FAST].back().us == 30 + (float)(wide.buckets.size() - 1),
           "those for other rows stay", 0);
     std::string all = read_text(path);
     const size_t last = all.rfind("# llm42 algorithms ");
@@ -446,7 +448,7 @@ static void check_algorithm_file(void) {
     llm42__write_algorithms(&c);
     set_algorithms(&a, 0);
     check(llm42__read_algorithms(&a) &&
-              a.algorithms[LLM42__HEAD][LLM42_FAST].back().us == 70 + (float)(a.buckets.size() - 1),
+              a.algorithms[LLM42__HEAD][LLM42_SCHEDULE_FAST].back().us == 70 + (float)(a.buckets.size() - 1),
           "rows that an engine does not want stay", 0);
     all = read_text(path);
     const size_t row = all.find("qkv\tinvariant\t1\t"), order = all.find("\t1\t", row + 17);
@@ -486,21 +488,22 @@ static void fabricate_sizes(llm42__cuda *cu, llm42_model *model, llm42_layer *la
     model->embed.data = data, model->head.data = tied ? data : data + 1;
     cu->desc.fixed_rows = random_int(0, 1) ? 0 : random_size(2048);
     cu->desc.overlap = cu->desc.fixed_rows && random_int(0, 1);
-    cu->desc.logits_fp32 = random_int(0, 1), cu->desc.router_fp32 = random_int(0, 1);
-    cu->desc.leaves = 1 << random_int(0, 3);
+    cu->desc.numerics.logits_fp32 = random_int(0, 1), cu->desc.numerics.router_fp32 = random_int(0, 1);
+    cu->desc.numerics.leaves = 1 << random_int(0, 3);
     if (random_int(0, 1)) {
         const int ranks = 1 << random_int(0, 3);
         c->heads *= ranks, c->kv_heads *= random_int(0, 1) ? ranks : 1;
         cu->desc.tensor_parallel = ranks, cu->rank = random_int(0, ranks - 1);
-        cu->options.exchange = random_int(0, 1) ? LLM42_CUDA_PEER : LLM42_CUDA_NCCL;
+        cu->options.exchange = random_int(0, 1) ? LLM42_CUDA_EXCHANGE_PEER : LLM42_CUDA_EXCHANGE_NCCL;
         if (c->kv_heads % ranks && ranks % c->kv_heads) c->kv_heads = ranks;
         if (c->heads / c->kv_heads > 16) c->heads = 16 * c->kv_heads;
     }
-    const unsigned fast = 1u << LLM42_FAST, sets[] = {0, fast, fast | 1u << LLM42_FIXED, FAST_AND_INVARIANT};
+    const unsigned fast = 1u << LLM42_SCHEDULE_FAST,
+                   sets[] = {0, fast, fast | 1u << LLM42_SCHEDULE_FIXED, FAST_AND_INVARIANT};
     cu->desc.schedules = sets[random_int(0, 3)];
     llm42__cuda_sizes(cu);
     const llm42__leaves leaves = llm42__leaves_of(cu, LLM42__DOWN);
-    check(leaves.count == std::max(1, cu->desc.leaves / cu->ranks) && cu->Fp % 64 == 0 &&
+    check(leaves.count == std::max(1, cu->desc.numerics.leaves / cu->ranks) && cu->Fp % 64 == 0 &&
               cu->Fp >= leaves.count * leaves.terms &&
               (leaves.count == 1 || (leaves.terms % 16 == 0 && leaves.terms >= c->ffn / cu->ranks / leaves.count)),
           "leaves of the feed-forward width fit", 0);
@@ -523,9 +526,9 @@ static void check_addresses(const llm42__cuda *cu, int64_t at) {
               "passes have memory", at);
         check(!e->logits == (cu->rank > 0) && !e->own_logits == (cu->ranks == 1) && !e->part[0] == (cu->ranks == 1) &&
                   !e->part[1] == (cu->ranks == 1) && !e->flag == (cu->ranks == 1) &&
-                  !e->gathered == (cu->ranks == 1 || cu->options.exchange == LLM42_CUDA_PEER),
+                  !e->gathered == (cu->ranks == 1 || cu->options.exchange == LLM42_CUDA_EXCHANGE_PEER),
               "ranks have memory to share", at);
-        const bool fast_alone = cu->desc.schedules == 1u << LLM42_FAST;
+        const bool fast_alone = cu->desc.schedules == 1u << LLM42_SCHEDULE_FAST;
         check(!e->parts == !((cu->leaves > 1 || cu->ranks > 1) && !fast_alone),
               "parts have memory where leaves are tried", at);
         check(!c->experts || (e->router && e->expert_out && e->route_weight && e->route_id && e->route_offset &&
@@ -593,7 +596,7 @@ static void check_logits_memory(void) {
         cu.device.multiProcessorCount = 132;
         cu.desc.max_context = 8192, cu.desc.page_size = 16, cu.desc.pages = 16384;
         cu.desc.max_rows = 8192, cu.desc.max_running = 1024, cu.desc.fixed_rows = 256;
-        cu.desc.logits_fp32 = i & 1, cu.desc.overlap = i >> 1;
+        cu.desc.numerics.logits_fp32 = i & 1, cu.desc.overlap = i >> 1;
         llm42__cuda_sizes(&cu);
         llm42__needed_bytes(&cu, sums);
         draws = (size_t)cu.max_draws, vocab = (size_t)cu.Vp;
@@ -707,23 +710,25 @@ static int fake_fast(unsigned schedules, llm42_cuda_fast fast, int rows) {
     llm42__algorithm chosen[LLM42__SCHEDULES];
     llm42_error error = {};
     const bool ok = fake_choose_for(chosen, schedules, fast, rows, &error) == LLM42_OK;
-    return check(ok, error.text, rows) ? fake_number(&chosen[LLM42_FAST]) : -1;
+    return check(ok, error.text, rows) ? fake_number(&chosen[LLM42_SCHEDULE_FAST]) : -1;
 }
 
 static void check_wrong_products(void) {
     fake_all();
-    check(fake_chosen(LLM42_FAST) == 0 && fake_chosen(LLM42_FIXED) == 0 && fake_chosen(LLM42_INVARIANT) == LT &&
-              logged.empty(),
+    check(fake_chosen(LLM42_SCHEDULE_FAST) == 0 && fake_chosen(LLM42_SCHEDULE_FIXED) == 0 &&
+              fake_chosen(LLM42_SCHEDULE_INVARIANT) == LT && logged.empty(),
           "if all are good, FAST takes the fastest, FIXED the first, INVARIANT the fastest in order", 0);
     // A repeatable but wrong product: nothing but the comparison of products refuses it.
     fake.wrong[0] = fake.wrong[LT] = true;
-    check(fake_chosen(LLM42_FAST) == 1 && fake_chosen(LLM42_FIXED) == 1 && fake_chosen(LLM42_INVARIANT) == LT + 1,
+    check(fake_chosen(LLM42_SCHEDULE_FAST) == 1 && fake_chosen(LLM42_SCHEDULE_FIXED) == 1 &&
+              fake_chosen(LLM42_SCHEDULE_INVARIANT) == LT + 1,
           "no schedule takes a wrong product", 0);
     check(logged.find("cuda refused: qkv (6144 x 4096) with 16 rows by cublasLt algorithm") != std::string::npos &&
               logged.find("with 16 rows by tile") != std::string::npos,
           "what is refused is logged", 0);
     fake.trusted = true;
-    check(fake_chosen(LLM42_FAST) == 0 && fake_chosen(LLM42_FIXED) == 0 && fake_chosen(LLM42_INVARIANT) == LT,
+    check(fake_chosen(LLM42_SCHEDULE_FAST) == 0 && fake_chosen(LLM42_SCHEDULE_FIXED) == 0 &&
+              fake_chosen(LLM42_SCHEDULE_INVARIANT) == LT,
           "without the comparison all would have taken it", 0);
     fake_all();
     for (int i = 0; i < FAKES; i++) fake.wrong[i] = true;
@@ -739,7 +744,7 @@ static void check_failed_trials(void) {
     llm42_error error = {};
     fake_all();
     fake.cannot_run[0] = true;
-    check(fake_chosen(LLM42_FAST) == 1 && logged.empty(), "what cannot run here is left out", 0);
+    check(fake_chosen(LLM42_SCHEDULE_FAST) == 1 && logged.empty(), "what cannot run here is left out", 0);
     fake.kills = 2;
     check(fake_choose(chosen, &error) == LLM42_BACKEND &&
               strstr(error.text, "cuda backend: while trying the qkv product (6144 x 4096) with 16 rows by cublasLt "
@@ -773,8 +778,8 @@ static void check_times_do_not_matter(int64_t at) {
         llm42__algorithm chosen[LLM42__SCHEDULES];
         llm42_error error = {};
         check(fake_choose(chosen, &error) == LLM42_OK, error.text, at);
-        const llm42__algorithm *fixed = &chosen[LLM42_FIXED];
-        check(chosen[LLM42_INVARIANT].sequential, "INVARIANT takes the sequential order", at);
+        const llm42__algorithm *fixed = &chosen[LLM42_SCHEDULE_FIXED];
+        check(chosen[LLM42_SCHEDULE_INVARIANT].sequential, "INVARIANT takes the sequential order", at);
         check(fixed->sequential == in_order && (in_order || fake_number(fixed) == first),
               "FIXED takes the first offered that holds, or the sequential order", at);
     }
@@ -790,8 +795,9 @@ static void check_canonical_products(void) {
     check(fake_fast(FAST_AND_INVARIANT, fastest, 64) == LT, "a cheap one is for any number", 0);
     for (int rows : {16, 64}) {
         check(fake_fast(FAST_AND_INVARIANT, offered, rows) == 0, "OFFERED does not prefer it", rows);
-        check(fake_fast(1u << LLM42_FAST, fastest, rows) == 0, "nor do FAST passes alone", rows);
-        check(fake_fast(FAST_AND_INVARIANT | 1u << LLM42_FIXED, fastest, rows) == 0 && fake_fast(0, fastest, rows) == 0,
+        check(fake_fast(1u << LLM42_SCHEDULE_FAST, fastest, rows) == 0, "nor do FAST passes alone", rows);
+        check(fake_fast(FAST_AND_INVARIANT | 1u << LLM42_SCHEDULE_FIXED, fastest, rows) == 0 &&
+                  fake_fast(0, fastest, rows) == 0,
               "nor those beside FIXED passes", rows);
     }
 }
@@ -810,9 +816,10 @@ static void check_leaves_of_products(void) {
         llm42__algorithm chosen[LLM42__SCHEDULES];
         llm42_error error = {};
         check(fake_choose_for(chosen, schedules, LLM42_CUDA_FAST_DEFAULT, 16, &error) == LLM42_OK, error.text, turn);
-        check(chosen[LLM42_INVARIANT].leaves, "INVARIANT has leaves", turn);
-        check(chosen[LLM42_FAST].leaves == (schedules == FAST_AND_INVARIANT), "FAST has them where that helps", turn);
-        check(schedules || !chosen[LLM42_FIXED].leaves, "FIXED has none", turn);
+        check(chosen[LLM42_SCHEDULE_INVARIANT].leaves, "INVARIANT has leaves", turn);
+        check(chosen[LLM42_SCHEDULE_FAST].leaves == (schedules == FAST_AND_INVARIANT), "FAST has them where that helps",
+              turn);
+        check(schedules || !chosen[LLM42_SCHEDULE_FIXED].leaves, "FIXED has none", turn);
     }
     fake_all();
 }
@@ -826,7 +833,7 @@ static llm42__cuda leaf_backend(int leaves, int ffn) {
     model.config = {}, model.layer = layer;
     model.config.heads = 32, model.config.kv_heads = 8, model.config.head_dim = 128, model.config.layers = 1;
     model.config.dim = 4096, model.config.ffn = ffn, model.config.vocab = 64;
-    cu.model = cu.desc.model = &model, cu.desc.leaves = leaves;
+    cu.model = cu.desc.model = &model, cu.desc.numerics.leaves = leaves;
     cu.desc.max_context = 64, cu.desc.page_size = 16, cu.desc.pages = 4, cu.desc.max_rows = 2048;
     cu.desc.schedules = FAST_AND_INVARIANT, cu.options.no_cublas = true, cu.device.major = 9;
     llm42__cuda_sizes(&cu);
@@ -848,9 +855,9 @@ static bool comes_back(llm42__cuda *cu, int product, int tile, bool leaves, int 
     for (auto &of_product : cu->algorithms)
         for (auto &schedule : of_product) schedule.assign(cu->buckets.size(), llm42__algorithm());
     const size_t bucket = (size_t)llm42__bucket(cu, rows);
-    llm42__algorithm *algorithm = &cu->algorithms[product][LLM42_INVARIANT][bucket];
+    llm42__algorithm *algorithm = &cu->algorithms[product][LLM42_SCHEDULE_INVARIANT][bucket];
     algorithm->tile = tile, algorithm->leaves = leaves, algorithm->sequential = true, algorithm->us = 7;
-    const std::string row = llm42__algorithm_row(cu, product, LLM42_INVARIANT, bucket);
+    const std::string row = llm42__algorithm_row(cu, product, LLM42_SCHEDULE_INVARIANT, bucket);
     *algorithm = llm42__algorithm();
     return llm42__read_algorithm(cu, row.c_str()) && algorithm->tile == tile && algorithm->leaves == leaves &&
            algorithm->us == 7;
@@ -945,7 +952,7 @@ static void check_no_exception(void) {
     llm42_row row = {};
     llm42_output out = {};
     llm42_pass pass = {};
-    pass.schedule = LLM42_FIXED, pass.rows = 1, pass.shape = cu->desc.fixed_rows;
+    pass.schedule = LLM42_SCHEDULE_FIXED, pass.rows = 1, pass.shape = cu->desc.fixed_rows;
     pass.row = &row, pass.seq = &seq, pass.out = &out;
     llm42_cuda_stage stages[LLM42_CUDA_STAGES];
     int count = 0;
@@ -984,7 +991,7 @@ static void check_logits_copied(int64_t at) {
     llm42_output outs[ROWS] = {}, outs_host[ROWS] = {};
     const bool fp32 = at & 1;
     model.config.vocab = V;
-    cu.model = &model, cu.config = model.config, cu.Vp = VP, cu.desc.logits_fp32 = fp32;
+    cu.model = &model, cu.config = model.config, cu.Vp = VP, cu.desc.numerics.logits_fp32 = fp32;
     for (uint32_t &x : device) x = (uint32_t)random_int(0, INT32_MAX - 1);
     for (float &x : logits) x = -1;
     pass.rows = ROWS, pass.row = rows, pass.seq = &seq, pass.out = outs, pass.logits = logits;
@@ -1181,7 +1188,7 @@ static void check_order_of_launches(bool mixture) {
         some_ranks e(ranks);
         equip(&e, &model, layers, mixture);
         host_launches.clear();
-        const llm42__shape_key key = {LLM42_FAST, 4, 4, true, true};
+        const llm42__shape_key key = {LLM42_SCHEDULE_FAST, 4, 4, true, true};
         check(llm42__enqueue(e.rank, 0, &key, &error) == LLM42_OK, error.text, ranks);
         int waiting = 0, all = 0, others = 0;  // waiting: norms whose mail is not all on its way
         for (const void *kernel : host_launches) {
@@ -1202,7 +1209,7 @@ static void check_no_leaves(void) {
     llm42_error error = {};
     some_ranks e(2);
     equip(&e, &model, layers, true);
-    for (llm42__cuda &cu : e.rank) cu.desc.schedules = 1u << LLM42_FAST;
+    for (llm42__cuda &cu : e.rank) cu.desc.schedules = 1u << LLM42_SCHEDULE_FAST;
     for (llm42_schedule schedule : llm42__schedules) {
         host_launches.clear();
         const llm42__shape_key key = {schedule, 4, 4, true, true};
@@ -1222,12 +1229,12 @@ static void check_meetings(void) {
         bool in_norm, overlap;
         int meetings;  // of a layer's two exchanges
     } cases[] = {
-        {LLM42_FAST, 64, false, false, 0},      {LLM42_FAST, 72, false, false, 2},
-        {LLM42_INVARIANT, 64, false, false, 0}, {LLM42_INVARIANT, 128, false, false, 4},
-        {LLM42_FAST, 128, true, false, 0},      {LLM42_FAST, 192, true, false, 0},
-        {LLM42_INVARIANT, 128, true, false, 0}, {LLM42_INVARIANT, 192, true, false, 0},
-        {LLM42_FAST, 128, true, true, 0},       {LLM42_FAST, 192, true, true, 2},
-        {LLM42_INVARIANT, 128, true, true, 0},  {LLM42_INVARIANT, 192, true, true, 4},
+        {LLM42_SCHEDULE_FAST, 64, false, false, 0},      {LLM42_SCHEDULE_FAST, 72, false, false, 2},
+        {LLM42_SCHEDULE_INVARIANT, 64, false, false, 0}, {LLM42_SCHEDULE_INVARIANT, 128, false, false, 4},
+        {LLM42_SCHEDULE_FAST, 128, true, false, 0},      {LLM42_SCHEDULE_FAST, 192, true, false, 0},
+        {LLM42_SCHEDULE_INVARIANT, 128, true, false, 0}, {LLM42_SCHEDULE_INVARIANT, 192, true, false, 0},
+        {LLM42_SCHEDULE_FAST, 128, true, true, 0},       {LLM42_SCHEDULE_FAST, 192, true, true, 2},
+        {LLM42_SCHEDULE_INVARIANT, 128, true, true, 0},  {LLM42_SCHEDULE_INVARIANT, 192, true, true, 4},
     };
     llm42_model model;
     llm42_layer layers[LAYERS] = {};
@@ -1246,7 +1253,7 @@ static void check_meetings(void) {
                 for (auto &schedule : product) schedule.assign(cu->buckets.size(), tile);
             tile.leaves = true;
             for (int product : {LLM42__O, LLM42__DOWN})
-                cu->algorithms[product][LLM42_INVARIANT].assign(cu->buckets.size(), tile);
+                cu->algorithms[product][LLM42_SCHEDULE_INVARIANT].assign(cu->buckets.size(), tile);
             if (c.in_norm) cu->execution[0].met = &met[r];
         }
         e.rank[0].in_norm = c.in_norm;

@@ -26,8 +26,8 @@ static llm42__cuda *open_backend(const llm42_model *model, llm42_backend_desc de
     void *state = NULL;
     llm42_cuda_desc own = {};
     own.algorithm_file = algorithm_file;
-    desc.model = model, desc.compute = LLM42_BF16, desc.page_size = 16;
-    desc.schedules = 1u << LLM42_FAST | 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
+    desc.model = model, desc.numerics.compute = LLM42_DTYPE_BF16, desc.page_size = 16;
+    desc.schedules = 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_FIXED | 1u << LLM42_SCHEDULE_INVARIANT;
     desc.backend_desc = &own;
     error.text[0] = 0;
     llm42_backend_cuda()->open(&state, &desc, &error);
@@ -193,7 +193,7 @@ static void check_memory(const llm42_model *model, llm42_backend_desc desc, cons
     const size_t most = before - least_free;
     llm42__cuda_close(cu);
     printf("logits %s%s: keeps %.3f GB, estimated %.3f; takes at most %.3f, estimated %.3f and %.3f for CUDA\n",
-           desc.logits_fp32 ? "fp32" : "bf16", desc.overlap ? ", overlap" : "", (double)took * 1e-9,
+           desc.numerics.logits_fp32 ? "fp32" : "bf16", desc.overlap ? ", overlap" : "", (double)took * 1e-9,
            (double)kept * 1e-9, (double)most * 1e-9, (double)(need - llm42__cuda_bytes) * 1e-9,
            (double)llm42__cuda_bytes * 1e-9);
     check(took + slack >= kept && took <= kept + llm42__cuda_bytes, "it keeps what was estimated");
@@ -213,7 +213,7 @@ int main() {
     llm42_model *model = load("synthetic:llama-3.2-1b"), *tiny = load("synthetic:tiny");
     desc.max_rows = 512, desc.fixed_rows = 64, desc.max_context = 4096, desc.pages = 8192, desc.max_running = 512;
     check_memory(model, desc, file.c_str());
-    desc.logits_fp32 = desc.overlap = true;
+    desc.numerics.logits_fp32 = desc.overlap = true;
     check_memory(model, desc, file.c_str());
     remove(file.c_str());
     rmdir(folder);

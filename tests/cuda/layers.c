@@ -40,7 +40,7 @@ static double router_gap(const llm42_model *model, int layer, const float *h, fl
         double sum = 0;
         for (int i = 0; i < w->k; i++)
             sum += (double)h[i] *
-                   (w->type == LLM42_BF16
+                   (w->type == LLM42_DTYPE_BF16
                         ? (double)from_bf16(((const uint16_t *)w->data)[(size_t)e * (size_t)w->k + (size_t)i])
                         : (double)((const float *)w->data)[(size_t)e * (size_t)w->k + (size_t)i]);
         logits[e] = rounded_to_bf16((float)sum);
@@ -103,7 +103,7 @@ static bool film_shoot(const llm42_backend *backend, const llm42_model *model, l
     llm42_row row[A + B];
     llm42_output out[A + B];
     llm42_backend_desc desc = {
-        .model = model, .router_fp32 = router_fp32, .max_rows = 128, .max_context = 128, .max_running = 2};
+        .model = model, .numerics.router_fp32 = router_fp32, .max_rows = 128, .max_context = 128, .max_running = 2};
     bool ok = rig_open(&g, backend, desc);
     for (int i = 0; i < A; i++) row[i] = (llm42_row){0, i, ids[i], LLM42_ROW_SAMPLE};
     for (int i = 0; i < B; i++) row[A + i] = (llm42_row){1, i, ids[A + i], LLM42_ROW_SAMPLE};
@@ -123,7 +123,7 @@ static bool film_shoot(const llm42_backend *backend, const llm42_model *model, l
 }
 
 static void check_layers(const char *path, bool router_fp32) {
-    static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
+    static const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
     llm42_model *model = load_model(path, false);
     if (!model) return;
     if (!model->embed.data) {
@@ -134,7 +134,7 @@ static void check_layers(const char *path, bool router_fp32) {
     int32_t *ids = random_ids(128, model->config.vocab, 11);
     film want[2] = {{0}, {0}};
     double largest = 0;
-    bool ok = film_shoot(llm42_backend_cpu(), model, LLM42_INVARIANT, router_fp32, ids, want);
+    bool ok = film_shoot(llm42_backend_cpu(), model, LLM42_SCHEDULE_INVARIANT, router_fp32, ids, want);
     for (int s = 0; ok && s < 3; s++) {
         film got[2] = {{0}, {0}};
         ok = film_shoot(tested, model, schedules[s], router_fp32, ids, got);
@@ -169,7 +169,7 @@ static void check_layer_controls(void) {
     if (!model) return;
     int32_t *ids = random_ids(128, model->config.vocab, 11);
     film want[2] = {{0}, {0}};
-    bool ok = film_shoot(llm42_backend_cpu(), model, LLM42_INVARIANT, false, ids, want);
+    bool ok = film_shoot(llm42_backend_cpu(), model, LLM42_SCHEDULE_INVARIANT, false, ids, want);
     for (int m = 0; ok && m < 6; m++) {
         llm42_model copy = *model;
         llm42_layer layers[16];
@@ -185,7 +185,7 @@ static void check_layer_controls(void) {
         matrix->data = data;
         copy.layer = layers;
         film got[2] = {{0}, {0}};
-        if (film_shoot(tested, &copy, LLM42_FIXED, false, ids, got)) {
+        if (film_shoot(tested, &copy, LLM42_SCHEDULE_FIXED, false, ids, got)) {
             parting p = film_compare(&want[0], &got[0], NULL);
             const shot *found = p.at < 0 ? NULL : &want[0].shots[p.at];
             CHECK_MSG(found && found->layer == at && !strcmp(found->name, matrices[m].name),
@@ -214,8 +214,8 @@ static void check_routers(void) {
         check_layers(path, fp32);
     }
     if (tied_load(&tied, dir)) {
-        tied_check(&tied, tested, &cuda_desc, LLM42_FIXED);
-        tied_check(&tied, tested, &cuda_desc, LLM42_INVARIANT);
+        tied_check(&tied, tested, &cuda_desc, LLM42_SCHEDULE_FIXED);
+        tied_check(&tied, tested, &cuda_desc, LLM42_SCHEDULE_INVARIANT);
     }
     llm42_model_free(tied.loaded);
     test_remove(dir);

@@ -58,8 +58,8 @@ int main() {
     desc.backend = llm42_backend_cuda();
     desc.max_context = 128;
     desc.max_running = 4;
-    desc.window = 8;
-    desc.group = 2;
+    desc.policy.window = 8;
+    desc.policy.group = 2;
     llm42_result result = llm42_engine_open(&engine, &desc, &error);
     if (result == LLM42_UNSUPPORTED && strstr(error.text, "no CUDA device")) {
         printf("cuda_lost: skipped: %s\n", error.text);

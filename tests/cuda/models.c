@@ -71,7 +71,7 @@ static void check_prompt(rig *g, const char *what, const char **at, agreement *a
     if (!CHECK(ids && last && mid && greedy && count + more <= 512 && arrlen(last) == vocab && arrlen(mid) == vocab))
         return;
     for (int i = 0; i < count + more; i++) all[i] = (int32_t)(i < count ? ids[i] : greedy[i - count]);
-    static const llm42_schedule schedules[] = {LLM42_FAST, LLM42_FIXED, LLM42_INVARIANT};
+    static const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
     float *logits = new_floats((size_t)(count + more) * (size_t)vocab);
     for (int s = 0; s < 3; s++) {
         char name[640];
@@ -150,12 +150,13 @@ static void check_story(const char *folder) {
     rig cpu = {0}, g = {0};
     llm42_backend_desc desc = {.model = model, .max_rows = 256, .fixed_rows = 64, .max_context = 256};
     bool ok = rig_open(&g, tested, desc);
-    desc.compute = LLM42_FP32;
-    desc.logits_fp32 = true;
+    desc.numerics.compute = LLM42_DTYPE_FP32;
+    desc.numerics.logits_fp32 = true;
     ok = rig_open(&cpu, llm42_backend_cpu(), desc) && ok;
-    ok = ok && rig_prefill(&cpu, LLM42_FAST, 0, ids, count - 1, 64, want);
+    ok = ok && rig_prefill(&cpu, LLM42_SCHEDULE_FAST, 0, ids, count - 1, 64, want);
     for (; ok && count <= TOKENS; count++) {
-        ok = rig_feed(&cpu, LLM42_FAST, 0, ids, count - 1, 1, NULL, want + (size_t)(count - 1) * (size_t)vocab);
+        ok = rig_feed(&cpu, LLM42_SCHEDULE_FAST, 0, ids, count - 1, 1, NULL,
+                      want + (size_t)(count - 1) * (size_t)vocab);
         ids[count] = top_of(want + (size_t)(count - 1) * (size_t)vocab, vocab);
     }
     char *golden = test_read(test_path(folder, "golden_greedy.txt"), NULL);
@@ -164,7 +165,7 @@ static void check_story(const char *folder) {
         golden[strlen(golden) - (strlen(golden) > 0)] = 0;  // the newline at the file's end
         CHECK_STR(text, golden);
     }
-    ok = ok && rig_prefill(&g, LLM42_INVARIANT, 0, ids, TOKENS, 64, got);
+    ok = ok && rig_prefill(&g, LLM42_SCHEDULE_INVARIANT, 0, ids, TOKENS, 64, got);
     agreement a = {0};
     for (int i = 4; ok && i < TOKENS; i++)
         check_logits(path, got + (size_t)i * (size_t)vocab, want + (size_t)i * (size_t)vocab, vocab, &a);
@@ -187,7 +188,7 @@ static void check_recipe(void) {
         llm42_model *model = load_model(path, i == 1);
         rig g = {0};
         if (model && rig_open(&g, tested, (llm42_backend_desc){.model = model, .max_rows = 64, .max_context = 64}))
-            rig_feed(&g, LLM42_INVARIANT, 0, ids, 0, 64, NULL, logits[i]);
+            rig_feed(&g, LLM42_SCHEDULE_INVARIANT, 0, ids, 0, 64, NULL, logits[i]);
         rig_close(&g);
         llm42_model_free(model);
     }

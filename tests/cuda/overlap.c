@@ -17,7 +17,7 @@ static bool fly_beside(flight *f, int passes) {
     for (int i = 0; i < passes && ok; i++) {
         for (int k = 0; k < DECODES; k++)
             f->fast[k] = (llm42_row){2 + k, 32 + i % 16, f->ids[i % 16 + k], LLM42_ROW_SAMPLE};
-        llm42_pass pass = rig_pass(&f->g, LLM42_FAST, f->fast, DECODES, f->fast_out, f->fast_logits);
+        llm42_pass pass = rig_pass(&f->g, LLM42_SCHEDULE_FAST, f->fast, DECODES, f->fast_out, f->fast_logits);
         ok = rig_run(&f->g, &pass);
     }
     return ok;
@@ -67,8 +67,9 @@ static void check_overlap(const char *path) {
         f.logits = new_floats(FLIGHT * V), f.want = new_floats(FLIGHT * V);
         f.fast_logits = new_floats(DECODES * V), f.fast_want = new_floats(DECODES * V);
         for (int i = 0; i < FLIGHT; i++) f.row[i] = (llm42_row){i / 32, i % 32, f.ids[i], LLM42_ROW_SAMPLE};
-        for (int k = 0; k < DECODES; k++) rig_prefill(&f.g, LLM42_FAST, 2 + k, f.ids, 32, 32, NULL);
-        for (llm42_schedule schedule = LLM42_FIXED; schedule <= LLM42_INVARIANT; schedule++) {  // of both verifiers
+        for (int k = 0; k < DECODES; k++) rig_prefill(&f.g, LLM42_SCHEDULE_FAST, 2 + k, f.ids, 32, 32, NULL);
+        for (llm42_schedule schedule = LLM42_SCHEDULE_FIXED; schedule <= LLM42_SCHEDULE_INVARIANT;
+             schedule++) {  // of both verifiers
             llm42_pass pass = rig_pass(&f.g, schedule, f.row, FLIGHT, f.alone, f.want);
             CHECK(rig_run(&f.g, &pass) && fly_beside(&f, BESIDE));
             memcpy(f.fast_want, f.fast_logits, DECODES * V * sizeof(float));

@@ -49,7 +49,7 @@ static bool feed_subject(rig *g, subject *s, llm42_schedule schedule, int from, 
     llm42_pass pass = rig_pass(g, schedule, s->row, rows, s->outs, s->got);
     if (!rig_run(g, &pass)) return false;
     size_t V = (size_t)g->vocab, bytes = (size_t)count * V * sizeof(float);
-    int of = schedule - LLM42_FAST;
+    int of = schedule - LLM42_SCHEDULE_FAST;
     float *want = s->logits + (size_t)(of * SUBJECT + from) * V, *got = s->got + (size_t)first * V;
     llm42_output *want_out = s->out[of] + from, *got_out = s->outs + first;
     if (make) {
@@ -63,7 +63,7 @@ static bool feed_subject(rig *g, subject *s, llm42_schedule schedule, int from, 
 static bool fill_others(rig *g, const subject *s) {
     bool ok = true;
     for (int i = 1; i < g->seqs && ok; i++)
-        ok = rig_prefill(g, LLM42_FAST, i, s->other, OTHER_CONTEXT, g->desc.fixed_rows, NULL);
+        ok = rig_prefill(g, LLM42_SCHEDULE_FAST, i, s->other, OTHER_CONTEXT, g->desc.fixed_rows, NULL);
     return ok;
 }
 
@@ -80,7 +80,7 @@ static bool subject_open(rig *g, subject *s, const llm42_model *model, int M, in
                                .page_size = page_size,
                                .max_running = 1 + OTHERS,
                                .schedules = schedules,
-                               .logits_fp32 = fp32};
+                               .numerics.logits_fp32 = fp32};
     if (!rig_open(g, tested, desc)) return false;
     s->ids = random_ids(s->prompt + SUBJECT, g->vocab, 5);
     s->other = random_ids(OTHER_CONTEXT, g->vocab, 6);
@@ -146,7 +146,7 @@ static void check_schedule(rig *g, subject *s, llm42_schedule schedule, int M, c
         CHECK_MSG(feed_in_pieces(g, s, schedule, M, i == 0), "%s: bits differ when the prompt is cut into %s", name,
                   i ? "pieces" : "single rows");
     for (int i = 0; i < SUBJECT; i++)  // what fast passes left is overwritten
-        rig_feed(g, LLM42_FAST, 0, s->ids, s->prompt + i, 1, NULL, NULL);
+        rig_feed(g, LLM42_SCHEDULE_FAST, 0, s->ids, s->prompt + i, 1, NULL, NULL);
     CHECK_MSG(feed_subject(g, s, schedule, 0, SUBJECT, 3, 5, false), "%s: bits hold a trace of fast passes", name);
     rig_shuffle(g);
     CHECK_MSG(fill_others(g, s) && feed_prompt(g, s, schedule) &&
@@ -161,7 +161,7 @@ static void check_page_size(subject *s, const llm42_model *model, int M, int pag
     if (subject_open(&g, &other, model, M, page_size, PROMPT, s->fp32, 0)) {
         memcpy(other.out, s->out, sizeof s->out);
         memcpy(other.logits, s->logits, sizeof(float) * 3 * SUBJECT * (size_t)g.vocab);
-        for (llm42_schedule schedule = LLM42_FIXED; schedule <= LLM42_INVARIANT; schedule++)
+        for (llm42_schedule schedule = LLM42_SCHEDULE_FIXED; schedule <= LLM42_SCHEDULE_INVARIANT; schedule++)
             CHECK_MSG(feed_prompt(&g, &other, schedule) && feed_subject(&g, &other, schedule, 0, SUBJECT, 4, 4, false),
                       "%s, %s: bits differ in pages of %d", path, llm42_schedule_name(schedule), page_size);
     }
@@ -175,7 +175,7 @@ static void check_bits(const char *path, int M, bool fp32) {
     double begin = test_seconds();
     if (!model) return;
     if (subject_open(&g, &s, model, M, 16, PROMPT, fp32, 0)) {
-        for (llm42_schedule schedule = LLM42_FIXED; schedule <= LLM42_INVARIANT; schedule++) {
+        for (llm42_schedule schedule = LLM42_SCHEDULE_FIXED; schedule <= LLM42_SCHEDULE_INVARIANT; schedule++) {
             char name[640];
             snprintf(name, sizeof name, "%.500s%s, %s", path, fp32 ? ", fp32 logits" : "",
                      llm42_schedule_name(schedule));
@@ -197,14 +197,15 @@ static int fast_drift(const llm42_model *model, const char *path, int M, int pro
     subject s = {0};
     int tried, differing = 0;
     if (subject_open(&g, &s, model, M, 16, prompt, true, 0)) {  // rounding to bf16 would hide the drift of many a row
-        CHECK(feed_prompt(&g, &s, LLM42_FAST) && feed_subject(&g, &s, LLM42_FAST, 0, SUBJECT, 0, 0, true));
-        CHECK_MSG(feed_subject(&g, &s, LLM42_FAST, 0, SUBJECT, 0, 0, false),
+        CHECK(feed_prompt(&g, &s, LLM42_SCHEDULE_FAST) &&
+              feed_subject(&g, &s, LLM42_SCHEDULE_FAST, 0, SUBJECT, 0, 0, true));
+        CHECK_MSG(feed_subject(&g, &s, LLM42_SCHEDULE_FAST, 0, SUBJECT, 0, 0, false),
                   "%s, fast: the same pass again gives other bits", path);
         for (int at = 1; at < SUBJECT; at += 6, *all += tried) {
-            feed_subject(&g, &s, LLM42_FAST, at, 1, 0, 0, true);
-            CHECK_MSG(feed_subject(&g, &s, LLM42_FAST, at, 1, 0, 0, false),
+            feed_subject(&g, &s, LLM42_SCHEDULE_FAST, at, 1, 0, 0, true);
+            CHECK_MSG(feed_subject(&g, &s, LLM42_SCHEDULE_FAST, at, 1, 0, 0, false),
                       "%s, fast: a decode row gives other bits again", path);
-            differing += differing_sizes(&g, &s, LLM42_FAST, at, M, M / 16 + 1, &tried);
+            differing += differing_sizes(&g, &s, LLM42_SCHEDULE_FAST, at, M, M / 16 + 1, &tried);
         }
     }
     subject_close(&g, &s);
@@ -241,14 +242,15 @@ static void check_canonical(const char *path, int M) {
         int tried, differing = 0, all = 0;
         cuda_desc.no_cublas = true;
         cuda_desc.fast = offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST;
-        if (subject_open(&g, &s, model, M, 16, LONG_PROMPT, true, 1u << LLM42_FAST | 1u << LLM42_INVARIANT)) {
-            const size_t count = (size_t)SUBJECT * (size_t)g.vocab, of = LLM42_INVARIANT - LLM42_FAST;
-            CHECK(feed_prompt(&g, &s, LLM42_INVARIANT) &&
-                  feed_subject(&g, &s, LLM42_INVARIANT, 0, SUBJECT, 0, 0, true));
+        if (subject_open(&g, &s, model, M, 16, LONG_PROMPT, true,
+                         1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_INVARIANT)) {
+            const size_t count = (size_t)SUBJECT * (size_t)g.vocab, of = LLM42_SCHEDULE_INVARIANT - LLM42_SCHEDULE_FAST;
+            CHECK(feed_prompt(&g, &s, LLM42_SCHEDULE_INVARIANT) &&
+                  feed_subject(&g, &s, LLM42_SCHEDULE_INVARIANT, 0, SUBJECT, 0, 0, true));
             memcpy(s.logits, s.logits + of * count, count * sizeof *s.logits);  // what FAST rows must give
             memcpy(s.out[0], s.out[of], sizeof s.out[0]);
             for (int at = 1; at < SUBJECT; at += 6, all += tried)
-                differing += differing_sizes(&g, &s, LLM42_FAST, at, M, M / 16 + 1, &tried);
+                differing += differing_sizes(&g, &s, LLM42_SCHEDULE_FAST, at, M, M / 16 + 1, &tried);
         }
         subject_close(&g, &s);
         CHECK_MSG(all > 0 && (offered ? differing > 0 : !differing),
@@ -271,12 +273,12 @@ static void check_keep_kv(const char *path) {
     size_t V = (size_t)g.vocab;
     float *logits = new_floats(3 * V);
     llm42_output out[2];
-    rig_prefill(&g, LLM42_FIXED, 0, ids, N, N, NULL);
+    rig_prefill(&g, LLM42_SCHEDULE_FIXED, 0, ids, N, N, NULL);
     for (int i = 0; i < 3; i++) {  // before; behind a wrong token that keeps the KV; behind one that does not
         llm42_row row = {0, N - 1, wrong, i == 1 ? LLM42_ROW_KEEP_KV : 0};
-        llm42_pass pass = rig_pass(&g, LLM42_FIXED, &row, 1, out, NULL);
+        llm42_pass pass = rig_pass(&g, LLM42_SCHEDULE_FIXED, &row, 1, out, NULL);
         if (i) rig_run(&g, &pass);
-        rig_feed(&g, LLM42_FIXED, 0, ids, N, 1, out, logits + (size_t)i * V);
+        rig_feed(&g, LLM42_SCHEDULE_FIXED, 0, ids, N, 1, out, logits + (size_t)i * V);
     }
     CHECK_MSG(!memcmp(logits, logits + V, V * sizeof *logits), "%s: a row with KEEP_KV changed the cache", path);
     CHECK_MSG(memcmp(logits, logits + 2 * V, V * sizeof *logits), "%s: a row without KEEP_KV left the cache as it was",
@@ -300,7 +302,7 @@ static void check_sliding_window(const char *path) {
     int32_t *ids = random_ids(N, g.vocab, 12);
     size_t V = (size_t)g.vocab;
     float *a = new_floats(N * V), *b = new_floats(N * V);
-    for (int schedule = LLM42_FAST; schedule <= LLM42_INVARIANT; schedule++) {
+    for (int schedule = LLM42_SCHEDULE_FAST; schedule <= LLM42_SCHEDULE_INVARIANT; schedule++) {
         rig_prefill(&g, (llm42_schedule)schedule, 0, ids, N, 64, a);
         ids[0] = (ids[0] + 1) % g.vocab;
         rig_prefill(&g, (llm42_schedule)schedule, 0, ids, N, 64, b);
@@ -330,7 +332,7 @@ static void check_long(const char *path, int M, int longest) {
     int32_t *ids = random_ids(n, g.vocab, 14);
     size_t V = (size_t)g.vocab;
     float *a = new_floats(V), *b = new_floats(V);
-    for (int schedule = LLM42_FIXED; schedule <= LLM42_INVARIANT; schedule++) {
+    for (int schedule = LLM42_SCHEDULE_FIXED; schedule <= LLM42_SCHEDULE_INVARIANT; schedule++) {
         rig_prefill(&g, (llm42_schedule)schedule, 0, ids, n - 1, M, NULL);
         rig_feed(&g, (llm42_schedule)schedule, 0, ids, n - 1, 1, NULL, a);
         for (int i = 0; i < n - 1;) {
@@ -368,7 +370,7 @@ static void check_draws(rig *g, uint64_t seed, llm42_sampling p, float *logits, 
         g->seq[i].sampling = p;
         g->seq[i].sampling.seed = test_random(&seed) | 1;
     }
-    llm42_pass pass = rig_pass(g, LLM42_FAST, row, DRAWS, out, logits);
+    llm42_pass pass = rig_pass(g, LLM42_SCHEDULE_FAST, row, DRAWS, out, logits);
     if (!rig_run(g, &pass)) return;
     for (int i = 0; i < DRAWS; i++) {
         const float *own = logits + (size_t)i * (size_t)g->vocab;
@@ -403,7 +405,7 @@ static void check_sampling(const char *path, bool ties) {
     if (ties) {  // each odd token's row of the head is the even one's before it: the lower id must win
         size_t k = (size_t)model->head.k, n = (size_t)model->head.n;
         head = malloc(2 * n * k);
-        assert(head && model->head.type == LLM42_BF16);
+        assert(head && model->head.type == LLM42_DTYPE_BF16);
         memcpy(head, model->head.data, 2 * n * k);
         for (size_t i = 0; i + 1 < n; i += 2) memcpy(head + (i + 1) * k, head + i * k, 2 * k);
         copy.head.data = head;
@@ -477,13 +479,14 @@ static int check_lone(const char *folder, int at, int heads, int kv_heads, int h
     for (int s = 0; s < SEQS; s++) {
         const int n = lengths[s % 8] + s / 8;
         int32_t *ids = random_ids(n, g.vocab, 30 + (uint64_t)s);
-        rig_prefill(&g, LLM42_INVARIANT, s, ids, n - 8, CHUNK, NULL);
-        rig_feed(&g, LLM42_INVARIANT, s, ids, n - 8, 8, NULL, piece);
+        rig_prefill(&g, LLM42_SCHEDULE_INVARIANT, s, ids, n - 8, CHUNK, NULL);
+        rig_feed(&g, LLM42_SCHEDULE_INVARIANT, s, ids, n - 8, 8, NULL, piece);
         memcpy(want + (size_t)s * V, piece + 7 * V, V * sizeof *want);
         last[s] = (llm42_row){s, n - 1, ids[n - 1], LLM42_ROW_SAMPLE};
         free(ids);
     }
-    for (int schedule = LLM42_INVARIANT; schedule >= LLM42_FAST; schedule -= LLM42_INVARIANT - LLM42_FAST)
+    for (int schedule = LLM42_SCHEDULE_INVARIANT; schedule >= LLM42_SCHEDULE_FAST;
+         schedule -= LLM42_SCHEDULE_INVARIANT - LLM42_SCHEDULE_FAST)
         for (int c = 0; c < (int)(sizeof company / sizeof *company); c++)
             for (int first = 0; first < SEQS; first += company[c]) {
                 int rows = company[c] < SEQS - first ? company[c] : SEQS - first;
@@ -491,7 +494,7 @@ static int check_lone(const char *folder, int at, int heads, int kv_heads, int h
                 if (!rig_run(&g, &pass)) continue;
                 for (int i = 0; i < rows; i++) {
                     bool same = !memcmp(got + (size_t)i * V, want + (size_t)(first + i) * V, V * sizeof *got);
-                    if (schedule == LLM42_FAST) {
+                    if (schedule == LLM42_SCHEDULE_FAST) {
                         drifted += !same;
                     } else {
                         compared++;

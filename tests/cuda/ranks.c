@@ -68,10 +68,11 @@ static bool run_text(const llm42_model *model, setting s, bits *b) {
                                      .max_rows = TEXT,
                                      .max_context = TEXT,
                                      .tensor_parallel = s.ranks,
-                                     .leaves = s.leaves,
-                                     .schedules = s.schedule == LLM42_FAST ? 1u << LLM42_FAST
-                                                                           : 1u << LLM42_FAST | 1u << s.schedule,
-                                     .logits_fp32 = true};
+                                     .numerics.leaves = s.leaves,
+                                     .schedules = s.schedule == LLM42_SCHEDULE_FAST
+                                                      ? 1u << LLM42_SCHEDULE_FAST
+                                                      : 1u << LLM42_SCHEDULE_FAST | 1u << s.schedule,
+                                     .numerics.logits_fp32 = true};
     const bool good = rig_open(&g, tested, desc) && feed(&g, s.schedule, TEXT, true, b, &b->tokens) &&
                       feed(&g, s.schedule, s.each, false, b, &b->again);
     rig_close(&g);
@@ -83,7 +84,7 @@ static bool equal(const bits *a, const bits *b) { return a->logits == b->logits 
 // The first value that differs.
 static const char *first_difference(const bits *a, const bits *b) {
     static char text[240];
-    return film_first_text(&a->operators, &b->operators, LLM42_BF16, text);
+    return film_first_text(&a->operators, &b->operators, LLM42_DTYPE_BF16, text);
 }
 
 static int devices_here(void) {
@@ -109,7 +110,7 @@ static void check_invariant(const llm42_model *model, int fewest, int devices) {
     static bits of[NUMBERS], got;
     static const int each[] = {1, 17, TEXT};
     for (int i = 0; i < NUMBERS; i++) {
-        if (!run_text(model, (setting){LLM42_INVARIANT, 1, 1 << i, 1, TEXT}, &of[i])) return;
+        if (!run_text(model, (setting){LLM42_SCHEDULE_INVARIANT, 1, 1 << i, 1, TEXT}, &of[i])) return;
         for (int j = 0; j < i && is_wide(model); j++)
             CHECK_MSG(!equal(&of[i], &of[j]), "%s: %d and %d leaves: the same bits", model->name, 1 << i, 1 << j);
     }
@@ -117,7 +118,7 @@ static void check_invariant(const llm42_model *model, int fewest, int devices) {
         for (int r = d - 1; r < NUMBERS; r++)
             for (int l = 0; l < NUMBERS; l++) {
                 const int parts = l > r ? l : r;
-                const setting s = {LLM42_INVARIANT, 1 << r, 1 << l, d, each[(r + l) % 3]};
+                const setting s = {LLM42_SCHEDULE_INVARIANT, 1 << r, 1 << l, d, each[(r + l) % 3]};
                 if (!run_text(model, s, &got)) return;
                 CHECK_MSG(equal(&got, &of[parts]),
                           "%s: %d ranks on %d devices, %d leaves: not the bits of %d leaves: %s", model->name, s.ranks,
@@ -133,14 +134,14 @@ static void check_others(const llm42_model *model, llm42_schedule schedule, int 
     static bits of[NUMBERS], got;
     const char *how = llm42_schedule_name(schedule);
     for (int r = 0; r < NUMBERS; r++) {
-        setting s = {schedule, 1 << r, 1, 1, schedule == LLM42_FIXED ? 7 : TEXT};
+        setting s = {schedule, 1 << r, 1, 1, schedule == LLM42_SCHEDULE_FIXED ? 7 : TEXT};
         if (!run_text(model, s, &of[r])) return;
         for (int j = 0; j < r && is_wide(model); j++)
             CHECK_MSG(!equal(&of[r], &of[j]), "%s, %s: %d and %d ranks: the same bits", model->name, how, 1 << r,
                       1 << j);
         CHECK_MSG(of[r].again == of[r].tokens, "%s, %s, %d ranks: graphs, %d rows a pass give other bits", model->name,
                   how, s.ranks, s.each);
-        if (devices < 2 || !r || schedule == LLM42_FAST) continue;  // FAST chooses algorithms by time
+        if (devices < 2 || !r || schedule == LLM42_SCHEDULE_FAST) continue;  // FAST chooses algorithms by time
         s.devices = 2;
         if (!run_text(model, s, &got)) return;
         CHECK_MSG(equal(&got, &of[r]) && got.again == of[r].tokens, "%s, %s, %d ranks: other bits on two devices: %s",
@@ -161,7 +162,7 @@ static bool serve(const llm42_model *model, llm42_engine_desc desc, int devices,
     own.devices = devices;
     desc.model = model, desc.backend = tested, desc.backend_desc = &own, desc.max_context = 160, desc.log = note_line;
     if (!desc.max_running) desc.max_running = 8;
-    desc.token_budget = desc.max_context, desc.window = 8, desc.group = 4;
+    desc.token_budget = desc.max_context, desc.policy.window = 8, desc.policy.group = 4;
     memset(to, 0, REQUESTS * sizeof *to);
     bool good = CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error), "%s", rig_error.text);
     for (int i = 0; good && i < REQUESTS; i++) {
@@ -193,16 +194,16 @@ static int differing(const answer *a, const answer *b) {
 static void check_requests(const llm42_model *model, int devices) {
     static answer want[REQUESTS], got[REQUESTS], other[REQUESTS];
     static const llm42_preset presets[] = {LLM42_PRESET_DVR, LLM42_PRESET_BEST, LLM42_PRESET_INVARIANT};
-    const llm42_engine_desc alone = {.preset = LLM42_PRESET_INVARIANT, .leaves = 8};
+    const llm42_engine_desc alone = {.preset = LLM42_PRESET_INVARIANT, .numerics.leaves = 8};
     if (!serve(model, alone, 1, true, want)) return;
     for (int p = 0; p < 3; p++)
         for (int ranks = 2; ranks <= 8; ranks *= 2) {
             const llm42_engine_desc desc = {.preset = presets[p],
-                                            .leaves = 8,
+                                            .numerics.leaves = 8,
                                             .tensor_parallel = ranks,
                                             .max_running = 3 + 2 * p + ranks,
                                             .overlap = p < 2 && ranks > 2,
-                                            .page_size = 4 << p};
+                                            .kv.page_size = 4 << p};
             const int on = ranks > 2 && (p + ranks / 4) % 2 ? 1 : devices;
             if (!serve(model, desc, on, false, got)) return;
             CHECK_MSG(!differing(want, got), "%s, preset %d, %d ranks on %d devices: %d of %d requests differ",
@@ -223,12 +224,12 @@ static void check_errors(const llm42_model *model) {
         int ranks, devices;
         llm42_cuda_exchange exchange;
         const char *why;
-    } cases[] = {{8, 0, LLM42_CUDA_PEER, "llm42_engine_desc.tensor_parallel: 8 ranks"},
-                 {4, 3, LLM42_CUDA_PEER, "llm42_cuda_desc.devices: 3: must divide"},
-                 {1, 2, LLM42_CUDA_PEER, "llm42_cuda_desc.devices: 2: must divide"},
-                 {2, -1, LLM42_CUDA_PEER, "llm42_cuda_desc.devices: -1: must divide"},
-                 {2, 1, LLM42_CUDA_NCCL, "llm42_cuda_desc.exchange: "},
-                 {2, 1, (llm42_cuda_exchange)7, "llm42_cuda_desc.exchange: 7: must be PEER, NCCL or PEER_IN_NORM"}};
+    } cases[] = {{8, 0, LLM42_CUDA_EXCHANGE_PEER, "llm42_engine_desc.tensor_parallel: 8 ranks"},
+                 {4, 3, LLM42_CUDA_EXCHANGE_PEER, "llm42_cuda_desc.devices: 3: must divide"},
+                 {1, 2, LLM42_CUDA_EXCHANGE_PEER, "llm42_cuda_desc.devices: 2: must divide"},
+                 {2, -1, LLM42_CUDA_EXCHANGE_PEER, "llm42_cuda_desc.devices: -1: must divide"},
+                 {2, 1, LLM42_CUDA_EXCHANGE_NCCL, "llm42_cuda_desc.exchange: "},
+                 {2, 1, (llm42_cuda_exchange)7, "llm42_cuda_desc.exchange: 7: must be PEER or NCCL"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rig g = {0};
         llm42_cuda_desc own = cuda_desc;
@@ -254,8 +255,8 @@ void part_ranks(void) {
         llm42_model *model = load_model(i < SHAPES ? path : wide, false);
         if (!model) continue;
         check_invariant(model, fewest, devices);
-        check_others(model, LLM42_FIXED, devices);
-        check_others(model, LLM42_FAST, devices);
+        check_others(model, LLM42_SCHEDULE_FIXED, devices);
+        check_others(model, LLM42_SCHEDULE_FAST, devices);
         check_requests(model, devices);
         if (!i && is_cuda()) check_errors(model);
         llm42_model_free(model);

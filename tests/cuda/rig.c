@@ -98,18 +98,19 @@ int ranks_for(const llm42_model *model) {
 
 llm42_result rig_try(rig *g, const llm42_backend *backend, llm42_backend_desc desc) {
     *g = (rig){.backend = backend, .model = desc.model, .random = 7};
-    if (!desc.compute) desc.compute = LLM42_BF16;
-    if (!desc.leaves) desc.leaves = leaves_for(desc.model);
+    if (!desc.numerics.compute) desc.numerics.compute = LLM42_DTYPE_BF16;
+    if (!desc.numerics.leaves) desc.numerics.leaves = leaves_for(desc.model);
     if (!desc.tensor_parallel) desc.tensor_parallel = ranks_for(desc.model);
-    if (!desc.threads) desc.threads = 2;
     if (!desc.page_size) desc.page_size = 16;
     if (!desc.max_running) desc.max_running = 1;
     if (!desc.fixed_rows) desc.fixed_rows = desc.max_rows;
-    if (!desc.schedules) desc.schedules = 1u << LLM42_FAST | 1u << LLM42_FIXED | 1u << LLM42_INVARIANT;
+    if (!desc.schedules)
+        desc.schedules = 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_FIXED | 1u << LLM42_SCHEDULE_INVARIANT;
     g->pages_per_seq = (desc.max_context + desc.page_size - 1) / desc.page_size;
     g->seqs = desc.max_running;
     if (!desc.pages) desc.pages = g->seqs * g->pages_per_seq;
-    desc.backend_desc = desc.backend_desc ? desc.backend_desc : &cuda_desc;
+    if (backend == llm42_backend_cpu()) desc.backend_desc = TEST_THREADS(2);
+    else if (!desc.backend_desc) desc.backend_desc = &cuda_desc;
     desc.log = note_line;
     g->desc = desc;
     g->vocab = desc.model->config.vocab;
@@ -141,7 +142,7 @@ void rig_close(rig *g) {
 
 llm42_pass rig_pass(const rig *g, llm42_schedule schedule, const llm42_row *row, int rows, llm42_output *out,
                     float *logits) {
-    int shape = schedule == LLM42_FIXED ? g->desc.fixed_rows : rows;
+    int shape = schedule == LLM42_SCHEDULE_FIXED ? g->desc.fixed_rows : rows;
     return (llm42_pass){
         .schedule = schedule, .rows = rows, .shape = shape, .row = row, .seq = g->seq, .out = out, .logits = logits};
 }
@@ -233,14 +234,14 @@ static struct {
 // INVARIANT pass takes twice as many seconds as it has rows that decode, and a replay pass or a prompt takes none.
 static double turn_seconds(const llm42_view *view, const llm42_mix *mix) {
     (void)view;
-    if (mix->schedule == LLM42_FAST) return 1;
+    if (mix->schedule == LLM42_SCHEDULE_FAST) return 1;
     return turn.invariant ? 0 : 2 * mix->rows[LLM42_KIND_DECODE];
 }
 
 static llm42_result plan_mixed(void *user, const llm42_view *view, llm42_plan *plan, llm42_error *error) {
     llm42_view made_up = *view;
     if (turn.passes-- <= 0)
-        turn.invariant = !turn.invariant, turn.passes = test_random_int(&turn.random, 0, 2 * view->desc->window);
+        turn.invariant = !turn.invariant, turn.passes = test_random_int(&turn.random, 0, 2 * view->desc->policy.window);
     made_up.seconds = turn_seconds;
     made_up.measured = false;
     return llm42_planner_default()->plan(user, &made_up, plan, error);

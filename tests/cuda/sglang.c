@@ -52,18 +52,18 @@ static void run_subtest(const llm42_model *model, const char *subtest, llm42_pre
     int32_t *prompt[PROMPTS], *text = random_ids(512, model->config.vocab, 21);
     llm42_engine *engine = NULL;
     llm42_engine_desc desc = {.model = model,
-                              .leaves = leaves_for(model),
+                              .numerics.leaves = leaves_for(model),
                               .tensor_parallel = ranks_for(model),
                               .backend = tested,
                               .backend_desc = &cuda_desc,
                               .preset = preset,
-                              .mode = control ? LLM42_NONDETERMINISTIC : LLM42_MODE_DEFAULT,
+                              .policy.mode = control ? LLM42_MODE_NONDETERMINISTIC : LLM42_MODE_DEFAULT,
                               .max_running = 64,
                               .max_context = 512,
-                              .pages = 64 * 32,
-                              .window = (int)options.window,
-                              .group = (int)options.group,
-                              .prefix_cache = common[1] > 0,
+                              .kv.pages = 64 * 32,
+                              .policy.window = (int)options.window,
+                              .policy.group = (int)options.group,
+                              .kv.prefix_cache = common[1] > 0,
                               .log = note_line};
     for (int p = 0; p < PROMPTS; p++) {
         prompt[p] = random_ids(count[p], model->config.vocab, 30 + (uint64_t)p);

@@ -15,7 +15,7 @@ typedef struct small_case {
 
 static const small_case small_cases[] = {
     {{"llama", 64, 64, 2, 4, 2, 16, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 768},
-     LLM42_DVR,
+     LLM42_MODE_DVR,
      LLM42_PREFILL_PACKED,
      4,
      16,
@@ -24,7 +24,7 @@ static const small_case small_cases[] = {
      false,
      1},
     {{"mistral", 64, 96, 2, 12, 1, 80, 96, 0, false, "BF16", "\"sliding_window\": 200, ", 768},
-     LLM42_DVR,
+     LLM42_MODE_DVR,
      LLM42_PREFILL_INVARIANT,
      4,
      4,
@@ -33,7 +33,7 @@ static const small_case small_cases[] = {
      true,
      1},
     {{"llama", 64, 64, 2, 4, 1, 128, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 768},
-     LLM42_DVR,
+     LLM42_MODE_DVR,
      LLM42_PREFILL_ISOLATED,
      4,
      64,
@@ -42,7 +42,7 @@ static const small_case small_cases[] = {
      true,
      1},
     {{"qwen2", 64, 64, 1, 4, 2, 32, 96, 0, true, "BF16", "\"use_sliding_window\": false, ", 768},
-     LLM42_DVR,
+     LLM42_MODE_DVR,
      LLM42_PREFILL_PACKED,
      4,
      16,
@@ -52,7 +52,7 @@ static const small_case small_cases[] = {
      1},
     {{"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
       "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 768},
-     LLM42_DVR,
+     LLM42_MODE_DVR,
      LLM42_PREFILL_PACKED,
      4,
      16,
@@ -62,7 +62,7 @@ static const small_case small_cases[] = {
      1},
     {{"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
       "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 768},
-     LLM42_DVR,
+     LLM42_MODE_DVR,
      LLM42_PREFILL_PACKED,
      4,
      16,
@@ -72,7 +72,7 @@ static const small_case small_cases[] = {
      1},
     // so many rows that a block has several rounds of a row's units to merge
     {{"qwen3", 64, 64, 1, 8, 8, 128, 96, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 768},
-     LLM42_BATCH_INVARIANT,
+     LLM42_MODE_BATCH_INVARIANT,
      LLM42_PREFILL_PACKED,
      24,
      16,
@@ -82,7 +82,7 @@ static const small_case small_cases[] = {
      1},
     // few rows and many keys: several blocks share a row, and a block has more units than it keeps in shared memory
     {{"llama", 64, 64, 1, 32, 32, 16, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 2560},
-     LLM42_DVR,
+     LLM42_MODE_DVR,
      LLM42_PREFILL_INVARIANT,
      4,
      16,
@@ -132,18 +132,18 @@ static llm42_engine_desc small_desc(const small_case *s, const llm42_model *mode
     return (llm42_engine_desc){.model = model,
                                .backend = tested,
                                .backend_desc = &cuda_desc,
-                               .leaves = leaves_for(model),
+                               .numerics.leaves = leaves_for(model),
                                .tensor_parallel = ranks_for(model),
-                               .mode = s->mode,
-                               .prefill = s->prefill,
+                               .policy.mode = s->mode,
+                               .policy.prefill = s->prefill,
                                .max_running = s->requests,
                                .max_context = 640 * s->longer,
                                .token_budget = 128,
-                               .window = 8,
-                               .group = s->group,
-                               .logits_fp32 = s->fp32,
-                               .router_fp32 = s->fp32,
-                               .page_size = s->page_size,
+                               .policy.window = 8,
+                               .policy.group = s->group,
+                               .numerics.logits_fp32 = s->fp32,
+                               .numerics.router_fp32 = s->fp32,
+                               .kv.page_size = s->page_size,
                                .overlap = s->overlap,
                                .log = note_line};
 }
@@ -165,21 +165,21 @@ static const struct {
             {LLM42_PRESET_BEST, LLM42_PREFILL_DEFAULT, false, true},
             {LLM42_PRESET_BEST, LLM42_PREFILL_PACKED, true, true}};
 
-static int64_t mixed_passes[LLM42_INVARIANT + 1];  // of all mixed ones, by schedule
+static int64_t mixed_passes[LLM42_SCHEDULE_INVARIANT + 1];  // of all mixed ones, by schedule
 
 static void check_one_result(const small_case *s, const llm42_model *model) {
     llm42_output outs[SMALL_MOST * SMALL_NEW];
     for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
         llm42_engine *engine = NULL;
         llm42_engine_desc desc = small_desc(s, model);
-        desc.preset = ways[k].preset, desc.mode = LLM42_MODE_DEFAULT;
-        desc.prefill = ways[k].prefill, desc.overlap = ways[k].overlap;
+        desc.preset = ways[k].preset, desc.policy.mode = LLM42_MODE_DEFAULT;
+        desc.policy.prefill = ways[k].prefill, desc.overlap = ways[k].overlap;
         desc.planner = ways[k].mixed ? &mixed_planner : NULL;
         if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error), "%s: %s", s->shape.type, rig_error.text)) return;
         small_run(engine, s, 0, s->requests, outs, !k);
         const llm42_stats stats = llm42_engine_stats(engine);
-        CHECK(!stats.passes[LLM42_FIXED] && (desc.preset != LLM42_PRESET_DVR || stats.verifications > 0));
-        for (int i = 0; i <= LLM42_INVARIANT; i++) mixed_passes[i] += ways[k].mixed ? stats.passes[i] : 0;
+        CHECK(!stats.passes[LLM42_SCHEDULE_FIXED] && (desc.preset != LLM42_PRESET_DVR || stats.verifications > 0));
+        for (int i = 0; i <= LLM42_SCHEDULE_INVARIANT; i++) mixed_passes[i] += ways[k].mixed ? stats.passes[i] : 0;
         llm42_engine_close(engine);
     }
 }
@@ -206,11 +206,11 @@ static void check_small(const char *folder, int at) {
     llm42_model *model = load_model(path, false);
     if (!model) return;
     llm42_engine_desc desc = small_desc(s, model);
-    desc.verifier = LLM42_VERIFIER_FIXED;
+    desc.policy.replay = LLM42_REPLAY_FIXED;
     check_alone(s, &desc);
-    if (s->mode == LLM42_DVR) {
+    if (s->mode == LLM42_MODE_DVR) {
         desc = small_desc(s, model);
-        desc.preset = LLM42_PRESET_PAPER, desc.prefill = LLM42_PREFILL_DEFAULT;
+        desc.preset = LLM42_PRESET_PAPER, desc.policy.prefill = LLM42_PREFILL_DEFAULT;
         desc.token_budget = desc.max_context;  // prompts run whole
         check_alone(s, &desc);
         check_one_result(s, model);
@@ -222,6 +222,6 @@ void part_small(void) {
     char folder[64];
     test_folder(folder);
     for (int i = 0; i < SMALL_CASES; i++) check_small(folder, i);
-    CHECK(mixed_passes[LLM42_FAST] > 0 && mixed_passes[LLM42_INVARIANT] > 0);
+    CHECK(mixed_passes[LLM42_SCHEDULE_FAST] > 0 && mixed_passes[LLM42_SCHEDULE_INVARIANT] > 0);
     test_remove(folder);
 }

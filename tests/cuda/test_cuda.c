@@ -106,7 +106,7 @@ int main(int argc, char **argv) {
 #ifdef LLM42_CUDA
     else tested = llm42_backend_cuda();
 #endif
-    if (in_norm) cuda_desc.exchange = LLM42_CUDA_PEER_IN_NORM;
+    if (in_norm) cuda_desc.exchange = LLM42__CUDA_EXCHANGE_IN_NORM;
     cuda_desc.algorithm_file = algorithm_path, cuda_desc.devices = options.ranks > 1 ? (int)options.devices : 0;
     if (!tested) printf("skipped: built without CUDA: run make cuda\n");
     if (!tested || !device_present()) return test_end("test_cuda");
