@@ -22,6 +22,8 @@
 #include "llm42.h"
 #include "args.h"
 #include "scoring.h"
+#define LLM42_TRANSCRIPT_IMPLEMENTATION
+#include "util/llm42_transcript.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -277,11 +279,11 @@ static void check(const audit *a, const llm42_model *model) {
     if (hash != t->model_hash)
         args_fail(2, "%s: its model has the hash %016llx, and %s has %016llx: another model, or changed since", path,
                   (unsigned long long)t->model_hash, model->name, (unsigned long long)hash);
-    if (!args_can_cut(&model->config, t->leaves, false))
-        args_fail(2, "%s: leaves: %d: the model cannot be cut into these", path, t->leaves);
-    if (tensor_parallel > t->leaves)
+    if (!args_can_cut(&model->config, t->numerics.leaves, false))
+        args_fail(2, "%s: leaves: %d: the model cannot be cut into these", path, t->numerics.leaves);
+    if (tensor_parallel > t->numerics.leaves)
         args_fail(2, "--tensor-parallel: %d ranks: the transcript has %d leaves, and more ranks give other bits",
-                  (int)tensor_parallel, t->leaves);
+                  (int)tensor_parallel, t->numerics.leaves);
     check_ids(t);
     for (int i = 0; i < t->count; i++) {
         const llm42_answer *q = &t->answer[i];
@@ -312,12 +314,12 @@ static void open_backend(audit *a, const llm42_model *model, const llm42_backend
     a->s = (scoring){.backend = backend, .schedule = LLM42_SCHEDULE_INVARIANT, .rows = (int)rows};
     a->s.desc = (llm42_backend_desc){.model = model,
                                      .backend_desc = args_backend_desc(backend, threads, tensor_parallel, devices),
-                                     .numerics.compute = a->t->compute,
+                                     .numerics.compute = a->t->numerics.compute,
                                      .numerics.arithmetic = arithmetic_of(a->t),
-                                     .numerics.logits_fp32 = a->t->logits_fp32,
-                                     .numerics.router_fp32 = a->t->router_fp32,
+                                     .numerics.logits_fp32 = a->t->numerics.logits_fp32,
+                                     .numerics.router_fp32 = a->t->numerics.router_fp32,
                                      .tensor_parallel = (int)tensor_parallel,
-                                     .numerics.leaves = a->t->leaves,
+                                     .numerics.leaves = a->t->numerics.leaves,
                                      .max_rows = (int)rows,
                                      .max_context = longest,
                                      .pages = longest / PAGE + 1,

@@ -6,7 +6,11 @@
 #include "llm42.h"
 #include "args.h"
 #include "planners.h"
-#include "tokenizer.h"
+#include "util/tokenizer.h"
+#define LLM42_TRACE_IMPLEMENTATION
+#include "util/llm42_trace.h"
+#define LLM42_TRANSCRIPT_IMPLEMENTATION
+#include "util/llm42_transcript.h"
 
 static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *ids_text, *backend = "cpu", *dtype = "bf16",
                   *arithmetic;

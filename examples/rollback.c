@@ -20,7 +20,11 @@
 #include "llm42.h"
 #include "args.h"
 #include "planners.h"
-#include "tokenizer.h"
+#include "util/tokenizer.h"
+#define LLM42_TRACE_IMPLEMENTATION
+#include "util/llm42_trace.h"
+#define LLM42_TRANSCRIPT_IMPLEMENTATION
+#include "util/llm42_transcript.h"
 #include "rollback/record.h"
 #include "rollback/screen.h"
 #include "rollback/slides.h"

@@ -22,7 +22,7 @@
 #include "llm42.h"
 #include "args.h"
 #include "scoring.h"
-#include "tokenizer.h"
+#include "util/tokenizer.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif

@@ -5,6 +5,7 @@
 #ifndef COLLECT_H
 #define COLLECT_H
 
+#include "examples/util/llm42_trace.h"
 #include "sweep/common.h"
 
 // The columns behind the cell's own, each with its format.

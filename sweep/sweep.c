@@ -16,6 +16,8 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
+#define LLM42_TRACE_IMPLEMENTATION
+#include "examples/util/llm42_trace.h"
 #include "sweep/cells.h"
 #include "sweep/common.h"
 #include "sweep/fleet.h"

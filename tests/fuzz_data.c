@@ -6,6 +6,8 @@
 
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#define LLM42_TRANSCRIPT_IMPLEMENTATION
+#include "examples/util/llm42_transcript.h"
 #include "sweep/workload.h"
 
 enum { CALIBRATION, LENGTHS, AZURE, MOONCAKE, SPEC, TRANSCRIPT, DATA_KINDS };

@@ -7,7 +7,7 @@
 
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "examples/tokenizer.h"
+#include "examples/util/tokenizer.h"
 
 enum {
     CONFIG,       // config.json beside valid weights

@@ -4,6 +4,10 @@
 
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#define LLM42_TRACE_IMPLEMENTATION
+#include "examples/util/llm42_trace.h"
+#define LLM42_TRANSCRIPT_IMPLEMENTATION
+#include "examples/util/llm42_transcript.h"
 
 enum { PROMPT = 7, NEW = 400 };
 

@@ -23,6 +23,10 @@ static void test_give(void *p) {
 #define LLM42_FREE(pointer) test_give(pointer)
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#define LLM42_TRACE_IMPLEMENTATION
+#include "examples/util/llm42_trace.h"
+#define LLM42_TRANSCRIPT_IMPLEMENTATION
+#include "examples/util/llm42_transcript.h"
 
 #include "make_model.h"
 

@@ -3,7 +3,7 @@
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "../examples/tokenizer.h"
+#include "examples/util/tokenizer.h"
 #include "make_model.h"
 #include "tied_experts.h"
 

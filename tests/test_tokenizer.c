@@ -1,9 +1,9 @@
-// test_tokenizer: examples/tokenizer.h against the goldens of HF tokenizers, against a simple and slow merger of byte
+// test_tokenizer: examples/util/tokenizer.h against the goldens of HF tokenizers, against a simple and slow merger of byte
 // pairs, and on bad files.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "../examples/tokenizer.h"
+#include "examples/util/tokenizer.h"
 
 static char folder[64];
 static llm42_error error;

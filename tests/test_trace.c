@@ -3,6 +3,10 @@
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#define LLM42_TRACE_IMPLEMENTATION
+#include "examples/util/llm42_trace.h"
+#define LLM42_TRANSCRIPT_IMPLEMENTATION
+#include "examples/util/llm42_transcript.h"
 #include "make_model.h"
 
 enum { REQUESTS = 40, PROMPT = 20, LANES = 64, DEEPEST = 8 };

@@ -255,10 +255,10 @@ TEST(what_is_read_is_what_was_served) {
             CHECK_STR(t->arithmetic, "fp32");
             CHECK_STR(t->preset, ways[i].word);
             CHECK_STR(t->result, ways[i].result);
-            CHECK_INT(t->compute, ways[i].compute);
-            CHECK_INT(t->leaves, ways[i].sum);
-            CHECK_INT(t->logits_fp32, ways[i].logits_fp32);
-            CHECK_INT(t->router_fp32, false);
+            CHECK_INT(t->numerics.compute, ways[i].compute);
+            CHECK_INT(t->numerics.leaves, ways[i].sum);
+            CHECK_INT(t->numerics.logits_fp32, ways[i].logits_fp32);
+            CHECK_INT(t->numerics.router_fp32, false);
             CHECK_INT(t->count, RECORDED);
         }
         int cancelled = 0, stopped = 0;
@@ -374,9 +374,9 @@ TEST(a_file_is_read) {
     const char *path = test_path(folder, "good.txt");
     test_write_text(path, good);
     if (!CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_OK, "%s", error.text)) return;
-    CHECK(t->model_hash == 0x0123456789abcdefu && t->compute == LLM42_DTYPE_FP32 && t->logits_fp32 && !t->router_fp32);
+    CHECK(t->model_hash == 0x0123456789abcdefu && t->numerics.compute == LLM42_DTYPE_FP32 && t->numerics.logits_fp32 && !t->numerics.router_fp32);
     CHECK_STR(t->arithmetic, "sm90");
-    CHECK_INT(t->leaves, 8);
+    CHECK_INT(t->numerics.leaves, 8);
     CHECK_INT(t->count, 2);
     const llm42_answer *a = t->answer;
     CHECK_INT(a[0].line, 14);

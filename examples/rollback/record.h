@@ -14,7 +14,9 @@
 #include <wchar.h>
 
 #include "../args.h"
-#include "../tokenizer.h"
+#include "../util/llm42_trace.h"
+#include "../util/llm42_transcript.h"
+#include "../util/tokenizer.h"
 
 enum { MAX_LANES = 16, TOKEN_COLUMNS = 24 };  // no token is wider where it stands alone
 

@@ -10,6 +10,8 @@
 #include "rig.h"
 
 #include "examples/args.h"
+#define LLM42_TRANSCRIPT_IMPLEMENTATION
+#include "examples/util/llm42_transcript.h"
 
 typedef struct ask {
     int32_t *prompt;

@@ -1,0 +1,519 @@
+// llm42_transcript.h: a file that says what was asked and answered, so that others can compute the answers again.
+//
+//     #define LLM42_TRANSCRIPT_IMPLEMENTATION   // in one C file
+//     #include "llm42_transcript.h"             // behind llm42.h
+#ifndef LLM42_TRANSCRIPT_H
+#define LLM42_TRANSCRIPT_H
+
+#include "llm42.h"
+
+// A transcript is a file that says what was asked and answered, and everything that canonical answers depend on. With
+// it somebody else can compute the answers again and compare every bit. build/audit does this. A recorder writes a
+// transcript: open it when the engine is open, give it every event, close it when requests have finished. The format is
+// described below.
+typedef struct llm42_recorder llm42_recorder;
+// Begins the file. `comments` is NULL or lines that are written as comments, for example what the backend logs about
+// itself. The function hashes the model (llm42_model_hash). Errors: IO, and those of llm42_model_hash.
+LLM42_API llm42_result llm42_recorder_open(llm42_recorder **recorder, const char *path, const llm42_engine *engine,
+                                           const char *comments, llm42_error *error);
+// A request is written at its event FINISHED.
+LLM42_API void llm42_recorder_event(llm42_recorder *recorder, const llm42_event *event);
+// Finishes the file. It fails if this or any earlier write failed. NULL is fine.
+LLM42_API llm42_result llm42_recorder_close(llm42_recorder *recorder, llm42_error *error);
+
+typedef struct llm42_answer {
+    int64_t request;     // its id
+    bool deterministic;  // false: no result was promised, and the answer cannot be audited
+    llm42_finish finish;
+    int max_new_tokens;
+    llm42_sampling sampling;  // the seed is not 0
+    int stop_count;
+    int32_t stop[LLM42_MAX_STOP];
+    int prompt_count, count;
+    int32_t *prompt, *tokens;  // [prompt_count], [count]
+    float *logprobs;           // [count]
+    int line;                  // of the file, where it begins
+} llm42_answer;
+
+typedef struct llm42_transcript {
+    char model[256];  // llm42_model.name
+    uint64_t model_hash;
+    char arithmetic[32];      // llm42_engine_arithmetic, or "not known"
+    llm42_numerics numerics;  // .arithmetic is left out; .leaves is the larger of .leaves and .tensor_parallel
+    char preset[32];          // its word
+    char result[64];          // "canonical", or what more the results depend on (then they cannot be audited)
+    int count;
+    llm42_answer *answer;  // [count], in the order in which they finished
+} llm42_transcript;
+
+// Reads a transcript. Errors: IO, MEMORY, FORMAT (the file is cut short or goes on behind `# end`, it has another
+// version of the format, or a line is wrong; the message names the file and the line).
+LLM42_API llm42_result llm42_transcript_load(llm42_transcript **transcript, const char *path, llm42_error *error);
+LLM42_API void llm42_transcript_free(llm42_transcript *transcript);  // NULL is fine
+
+// A transcript is a text of lines `key: value`. None may be missing, and they have this order:
+//   # llm42 transcript, format 1       the first line
+//   model: NAME                        the path from which the model was loaded
+//   model_hash: 16 hex digits          llm42_model_hash
+//   arithmetic: WORD                   fp32, sm90 or `not known`: how sums round
+//   compute: bf16 or fp32
+//   logits_fp32, router_fp32: yes or no
+//   leaves: N                          the larger of .leaves and .tensor_parallel
+//   preset: WORD
+//   result: canonical                  or, if they are not canonical, what more the results depend on
+// then for each request, in the order in which they finished:
+//   request: N                         its id
+//   deterministic: yes or no           no: no result was promised, and the answer cannot be audited
+//   finish: stop, length, cancelled or error
+//   max_new_tokens: N
+//   stop: 1,2                          tokens that end the answer; empty: none
+//   temperature: 8 hex digits
+//   top_k: N
+//   top_p, min_p: 8 hex digits
+//   seed: N
+//   prompt: 0,5,7
+//   tokens: 9,8                        the answer; empty: none
+//   logprobs: hex,hex                  8 hex digits each
+// and at the end:
+//   requests: N
+//   # end                              the last line: a file without it was cut short
+// Empty lines and other lines that begin with # are comments. There are no checksums: whoever changes an answer could
+// change its checksum too. The audit finds answers that were changed.
+#endif  // LLM42_TRANSCRIPT_H
+
+#if defined(LLM42_TRANSCRIPT_IMPLEMENTATION) && !defined(LLM42_TRANSCRIPT_IMPLEMENTED)
+#define LLM42_TRANSCRIPT_IMPLEMENTED
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#ifndef LLM42_MALLOC
+#define LLM42_MALLOC(size) malloc(size)
+#define LLM42_REALLOC(pointer, size) realloc(pointer, size)
+#define LLM42_FREE(pointer) free(pointer)
+#endif
+
+#define LLM42__TRANSCRIPT_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define LLM42__TRANSCRIPT_TRY(call)                    \
+    do {                                               \
+        llm42_result try_result = (call);              \
+        if (try_result != LLM42_OK) return try_result; \
+    } while (0)
+
+static uint32_t llm42__transcript_bits(float x) {
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static bool llm42__transcript_is(const char *text, const char *end, const char *word) {
+    return strlen(word) == (size_t)(end - text) && memcmp(text, word, (size_t)(end - text)) == 0;
+}
+
+#define LLM42__TRANSCRIPT_FIRST "# llm42 transcript, format "
+#define LLM42__TRANSCRIPT_FORMAT "1"
+#define LLM42__TRANSCRIPT_END "# end\n"
+static const char *const llm42__finish_words[] = {"none", "stop", "length", "cancelled", "error"};
+static const char *const llm42__compute_words[] = {"default", "bf16", "fp32"};
+static const char *const llm42__yes_words[] = {"no", "yes"};
+
+struct llm42_recorder {
+    FILE *file;
+    bool all;  // every request is deterministic
+    int64_t requests;
+    char path[256];
+};
+
+static const char *llm42__transcript_result(const llm42_engine_desc *d) {
+    if (d->policy.mode == LLM42_MODE_BATCH_INVARIANT) return "canonical";
+    if (d->policy.mode == LLM42_MODE_NONDETERMINISTIC) return "depends on other requests (mode nondeterministic)";
+    if (d->experiment.keep_fast_kv) return "depends on other requests (keep_fast_kv)";
+    return d->policy.replay == LLM42_REPLAY_INVARIANT ? "canonical" : "depends on M (verifier fixed)";
+}
+
+static void llm42__record_head(llm42_recorder *r, const llm42_engine *e, uint64_t hash, const char *comments) {
+    const llm42_engine_desc *d = llm42_engine_config(e);
+    const char *arithmetic = llm42_engine_arithmetic(e);
+    llm42_error name;
+    llm42_fail(&name, LLM42_OK, "%s", d->model->name);  // without control characters
+    fputs(LLM42__TRANSCRIPT_FIRST LLM42__TRANSCRIPT_FORMAT
+          "\n# What was asked and answered, and all that the answers depend on (llm42 " LLM42_VERSION
+          "). build/audit computes them again.\n",
+          r->file);
+    fprintf(r->file, "model: %s\nmodel_hash: %016llx\narithmetic: %s\ncompute: %s\n", name.text,
+            (unsigned long long)hash, arithmetic ? arithmetic : "not known", llm42__compute_words[d->numerics.compute]);
+    fprintf(r->file, "logits_fp32: %s\nrouter_fp32: %s\nleaves: %d\npreset: %s\nresult: %s\n",
+            llm42__yes_words[d->numerics.logits_fp32], llm42__yes_words[d->numerics.router_fp32],
+            d->numerics.leaves > d->tensor_parallel ? d->numerics.leaves : d->tensor_parallel,
+            llm42_policy_word(d, "preset"), llm42__transcript_result(d));
+    for (size_t n; comments && *comments; comments += n + (comments[n] == '\n')) {
+        n = strcspn(comments, "\n");
+        fprintf(r->file, "# %.*s\n", (int)n, comments);
+    }
+}
+
+llm42_result llm42_recorder_open(llm42_recorder **recorder, const char *path, const llm42_engine *e,
+                                 const char *comments, llm42_error *error) {
+    uint64_t hash = 0;
+    if (!recorder) return llm42_fail(error, LLM42_INVALID, "llm42_recorder_open: recorder: must not be NULL");
+    *recorder = NULL;
+    if (!path || !e)
+        return llm42_fail(error, LLM42_INVALID, "llm42_recorder_open: %s: required", path ? "engine" : "path");
+    const llm42_engine_desc *d = llm42_engine_config(e);
+    LLM42__TRANSCRIPT_TRY(llm42_model_hash(d->model, &hash, error));
+    llm42_recorder *r = LLM42_MALLOC(sizeof *r);
+    if (!r) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    *r = (llm42_recorder){.all = d->policy.mode == LLM42_MODE_BATCH_INVARIANT};
+    snprintf(r->path, sizeof r->path, "%s", path);
+    r->file = fopen(path, "w");
+    if (!r->file) {
+        LLM42_FREE(r);
+        return llm42_fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
+    }
+    llm42__record_head(r, e, hash, comments);
+    *recorder = r;
+    return LLM42_OK;
+}
+
+static void llm42__record_ids(llm42_recorder *r, const char *key, const int32_t *ids, int count) {
+    fprintf(r->file, "%s:", key);
+    for (int i = 0; i < count; i++) fprintf(r->file, "%s%d", i ? "," : " ", (int)ids[i]);
+    fputc('\n', r->file);
+}
+
+void llm42_recorder_event(llm42_recorder *r, const llm42_event *ev) {
+    if (!r || ev->type != LLM42_EVENT_FINISHED) return;
+    const llm42_request *q = ev->info;
+    const llm42_sampling *s = &q->sampling;
+    r->requests++;
+    fprintf(r->file, "\nrequest: %lld\ndeterministic: %s\nfinish: %s\nmax_new_tokens: %d\n", (long long)q->id,
+            llm42__yes_words[q->deterministic || r->all], llm42__finish_words[q->finish], q->max_new_tokens);
+    llm42__record_ids(r, "stop", q->stop, q->stop_count);
+    fprintf(r->file, "temperature: %08x\ntop_k: %d\ntop_p: %08x\nmin_p: %08x\nseed: %llu\n",
+            (unsigned)llm42__transcript_bits(s->temperature), s->top_k, (unsigned)llm42__transcript_bits(s->top_p),
+            (unsigned)llm42__transcript_bits(s->min_p), (unsigned long long)s->seed);
+    llm42__record_ids(r, "prompt", q->prompt, q->prompt_count);
+    llm42__record_ids(r, "tokens", q->tokens, q->committed);
+    fputs("logprobs:", r->file);
+    for (int i = 0; i < q->committed; i++)
+        fprintf(r->file, "%s%08x", i ? "," : " ", (unsigned)llm42__transcript_bits(q->logprobs[i]));
+    fputc('\n', r->file);
+}
+
+llm42_result llm42_recorder_close(llm42_recorder *r, llm42_error *error) {
+    if (!r) return LLM42_OK;
+    fprintf(r->file, "\nrequests: %lld\n" LLM42__TRANSCRIPT_END, (long long)r->requests);
+    bool failed = ferror(r->file) != 0;
+    failed |= fclose(r->file) != 0;
+    llm42_result result = failed ? llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", r->path)
+                                 : LLM42_OK;
+    LLM42_FREE(r);
+    return result;
+}
+
+// The state of reading a transcript: what is left of it, and the value of the line that was read last.
+typedef struct llm42__transcribing {
+    const char *path, *at, *end;
+    const char *value, *value_end;
+    int line;
+    llm42_transcript *to;
+} llm42__transcribing;
+
+// The error of the line that was read last.
+static llm42_result llm42__transcript_bad(const llm42__transcribing *t, const char *key, const char *want,
+                                          llm42_error *error) {
+    return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be %s", t->path, t->line, key,
+                      (int)LLM42__TRANSCRIPT_MIN(t->value_end - t->value, 40), t->value, want);
+}
+
+// Goes to the next line that is no comment. False: there is none.
+static bool llm42__transcript_next(llm42__transcribing *t, const char **line_end) {
+    for (; t->at < t->end; t->at = *line_end + 1) {
+        *line_end = memchr(t->at, '\n', (size_t)(t->end - t->at));
+        t->line++;
+        if (*t->at != '\n' && *t->at != '#') return true;
+    }
+    return false;
+}
+
+// Reads the line `key: value`. The value of the key may be left in t alone.
+static llm42_result llm42__transcript_line(llm42__transcribing *t, const char *key, llm42_error *error) {
+    const size_t length = strlen(key);
+    const char *end = t->end;
+    if (!llm42__transcript_next(t, &end))
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: the line '%s: ...' is missing", t->path, t->line, key);
+    const char *at = t->at;
+    if ((size_t)(end - at) <= length || memcmp(at, key, length) != 0 || at[length] != ':')
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: '%.*s': must be '%s: ...'", t->path, t->line,
+                          (int)LLM42__TRANSCRIPT_MIN(end - at, 40), at, key);
+    t->value = at + length + 1, t->value_end = end;
+    t->value += t->value < end && *t->value == ' ';
+    t->at = end + 1;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__transcript_text(llm42__transcribing *t, const char *key, char *to, size_t size,
+                                           llm42_error *error) {
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_line(t, key, error));
+    const size_t n = (size_t)(t->value_end - t->value);
+    if (!n || n >= size) return llm42__transcript_bad(t, key, n ? "shorter" : "given", error);
+    if (memchr(t->value, 0, n)) return llm42__transcript_bad(t, key, "without a byte 0", error);
+    llm42_error text;
+    llm42_fail(&text, LLM42_OK, "%.*s", (int)n, t->value);  // without control characters
+    memcpy(to, text.text, n + 1);
+    return LLM42_OK;
+}
+
+// The index of the value in a list of words, the first of which is left out if `from` is 1.
+static llm42_result llm42__transcript_word(llm42__transcribing *t, const char *key, const char *const *words, int from,
+                                           int count, int *index, llm42_error *error) {
+    char all[64] = "";
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_line(t, key, error));
+    for (*index = from; *index < count; ++*index) {
+        if (llm42__transcript_is(t->value, t->value_end, words[*index])) return LLM42_OK;
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", *index > from ? " or " : "", words[*index]);
+    }
+    return llm42__transcript_bad(t, key, all, error);
+}
+
+static llm42_result llm42__transcript_bool(llm42__transcribing *t, const char *key, bool *value, llm42_error *error) {
+    int index = 0;
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_word(t, key, llm42__yes_words, 0, 2, &index, error));
+    *value = index;
+    return LLM42_OK;
+}
+
+// Reads digits of a base up to the end. In base 16 there are exactly `digits` of them, in base 10 at most so many.
+static bool llm42__transcript_digits(const char *p, const char *end, unsigned base, int digits, uint64_t *value) {
+    if (p >= end || end - p > digits || (base == 16 && end - p != digits)) return false;
+    for (*value = 0; p < end; p++) {
+        unsigned digit = *p >= '0' && *p <= '9' ? (unsigned)(*p - '0') : 99;
+        if (base == 16 && *p >= 'a' && *p <= 'f') digit = (unsigned)(*p - 'a') + 10;
+        if (digit >= base || *value > (UINT64_MAX - digit) / base) return false;
+        *value = *value * base + digit;
+    }
+    return true;
+}
+
+static llm42_result llm42__transcript_integer(llm42__transcribing *t, const char *key, uint64_t low, uint64_t high,
+                                              uint64_t *value, llm42_error *error) {
+    char want[64];
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_line(t, key, error));
+    if (llm42__transcript_digits(t->value, t->value_end, 10, 20, value) && *value >= low && *value <= high)
+        return LLM42_OK;
+    snprintf(want, sizeof want, "a whole number from %llu to %llu", (unsigned long long)low, (unsigned long long)high);
+    return llm42__transcript_bad(t, key, want, error);
+}
+
+static llm42_result llm42__transcript_float(llm42__transcribing *t, const char *key, float *value, llm42_error *error) {
+    uint64_t bits = 0;
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_line(t, key, error));
+    if (!llm42__transcript_digits(t->value, t->value_end, 16, 8, &bits))
+        return llm42__transcript_bad(t, key, "the 8 hex digits of a float", error);
+    const uint32_t u = (uint32_t)bits;
+    memcpy(value, &u, sizeof u);
+    return LLM42_OK;
+}
+
+// Reads a list into a new array, which the caller frees also after an error: int32 ids, or floats.
+static llm42_result llm42__transcript_list(llm42__transcribing *t, const char *key, bool floats, void **items,
+                                           int *count, llm42_error *error) {
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_line(t, key, error));
+    const char *p = t->value, *const end = t->value_end;
+    int64_t wanted = p < end;
+    for (const char *q = p; q < end; q++) wanted += *q == ',';
+    if (wanted > 1 << 28) return llm42__transcript_bad(t, key, "shorter", error);
+    *count = (int)wanted;
+    *items = LLM42_MALLOC(4 * ((size_t)wanted + 1));
+    if (!*items) return llm42_fail(error, LLM42_MEMORY, "%s:%d: %s: out of memory", t->path, t->line, key);
+    for (int i = 0; i < *count; i++) {
+        const char *comma = memchr(p, ',', (size_t)(end - p));
+        uint64_t number = 0;
+        t->value = p, t->value_end = comma ? comma : end;
+        if (!llm42__transcript_digits(p, t->value_end, floats ? 16 : 10, floats ? 8 : 10, &number) ||
+            (!floats && number > INT32_MAX))
+            return llm42__transcript_bad(t, key, floats ? "the 8 hex digits of a float" : "a token id", error);
+        const uint32_t item = (uint32_t)number;
+        memcpy((char *)*items + (size_t)i * sizeof item, &item, sizeof item);
+        p = comma ? comma + 1 : end;
+    }
+    return LLM42_OK;
+}
+
+// Reads a sampling parameter and checks it. Those that were not read yet are 0, which is right.
+static llm42_result llm42__transcript_parameter(llm42__transcribing *t, const char *key, float *value,
+                                                const llm42_sampling *s, llm42_error *error) {
+    llm42_error why = {LLM42_OK, ""};
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_float(t, key, value, error));
+    if (llm42_sampling_check(s, &why) == LLM42_OK) return LLM42_OK;
+    return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s", t->path, t->line, why.text);
+}
+
+static llm42_result llm42__transcript_sampling(llm42__transcribing *t, llm42_sampling *s, llm42_error *error) {
+    uint64_t top_k = 0;
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_parameter(t, "temperature", &s->temperature, s, error));
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_integer(t, "top_k", 0, INT32_MAX, &top_k, error));
+    s->top_k = (int)top_k;
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_parameter(t, "top_p", &s->top_p, s, error));
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_parameter(t, "min_p", &s->min_p, s, error));
+    return llm42__transcript_integer(t, "seed", 1, UINT64_MAX, &s->seed, error);
+}
+
+static llm42_result llm42__transcript_tokens(llm42__transcribing *t, llm42_answer *a, llm42_error *error) {
+    void *items[3] = {NULL, NULL, NULL};
+    int logprobs = 0;
+    llm42_result result = llm42__transcript_list(t, "prompt", false, &items[0], &a->prompt_count, error);
+    if (result == LLM42_OK && !a->prompt_count) result = llm42__transcript_bad(t, "prompt", "given", error);
+    if (result == LLM42_OK) result = llm42__transcript_list(t, "tokens", false, &items[1], &a->count, error);
+    if (result == LLM42_OK) result = llm42__transcript_list(t, "logprobs", true, &items[2], &logprobs, error);
+    a->prompt = items[0], a->tokens = items[1], a->logprobs = items[2];
+    if (result == LLM42_OK && logprobs != a->count)
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: logprobs: there are %d for %d tokens", t->path, t->line,
+                          logprobs, a->count);
+    return result;
+}
+
+static llm42_result llm42__transcript_answer(llm42__transcribing *t, llm42_answer *a, llm42_error *error) {
+    uint64_t number = 0;
+    int word = 0, stops = 0;
+    void *stop = NULL;
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_integer(t, "request", 1, INT64_MAX, &number, error));
+    a->request = (int64_t)number;
+    a->line = t->line;
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_bool(t, "deterministic", &a->deterministic, error));
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_word(t, "finish", llm42__finish_words, LLM42_FINISH_STOP,
+                                                 LLM42_FINISH_ERROR + 1, &word, error));
+    a->finish = (llm42_finish)word;
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_integer(t, "max_new_tokens", 1, INT32_MAX, &number, error));
+    a->max_new_tokens = (int)number;
+    llm42_result result = llm42__transcript_list(t, "stop", false, &stop, &stops, error);
+    if (result == LLM42_OK && stops > LLM42_MAX_STOP) result = llm42__transcript_bad(t, "stop", "at most 8 ids", error);
+    a->stop_count = result == LLM42_OK ? stops : 0;
+    if (a->stop_count) memcpy(a->stop, stop, (size_t)a->stop_count * sizeof *a->stop);
+    LLM42_FREE(stop);
+    if (result != LLM42_OK) return result;
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_sampling(t, &a->sampling, error));
+    return llm42__transcript_tokens(t, a, error);
+}
+
+static llm42_result llm42__transcript_head(llm42__transcribing *t, llm42_error *error) {
+    llm42_transcript *to = t->to;
+    uint64_t leaves = 0;
+    int compute = 0;
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_text(t, "model", to->model, sizeof to->model, error));
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_line(t, "model_hash", error));
+    if (!llm42__transcript_digits(t->value, t->value_end, 16, 16, &to->model_hash))
+        return llm42__transcript_bad(t, "model_hash", "16 hex digits", error);
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_text(t, "arithmetic", to->arithmetic, sizeof to->arithmetic, error));
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_word(t, "compute", llm42__compute_words, LLM42_DTYPE_BF16,
+                                                 LLM42_DTYPE_FP32 + 1, &compute, error));
+    to->numerics.compute = (llm42_dtype)compute;
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_bool(t, "logits_fp32", &to->numerics.logits_fp32, error));
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_bool(t, "router_fp32", &to->numerics.router_fp32, error));
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_integer(t, "leaves", 1, 8, &leaves, error));
+    to->numerics.leaves = (int)leaves;
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_text(t, "preset", to->preset, sizeof to->preset, error));
+    return llm42__transcript_text(t, "result", to->result, sizeof to->result, error);
+}
+
+// The first line and the last one.
+static llm42_result llm42__transcript_ends(llm42__transcribing *t, llm42_error *error) {
+    const size_t first = strlen(LLM42__TRANSCRIPT_FIRST), last = strlen(LLM42__TRANSCRIPT_END);
+    const char *line_end = memchr(t->at, '\n', (size_t)(t->end - t->at));
+    if (!line_end) line_end = t->end;
+    if ((size_t)(line_end - t->at) < first || memcmp(t->at, LLM42__TRANSCRIPT_FIRST, first))
+        return llm42_fail(error, LLM42_FORMAT, "%s:1: not a transcript: it does not begin with '%s'", t->path,
+                          LLM42__TRANSCRIPT_FIRST);
+    if (line_end[-1] == '\r')
+        return llm42_fail(error, LLM42_FORMAT,
+                          "%s:1: the line ends with a carriage return: something has changed how lines end", t->path);
+    if (!llm42__transcript_is(t->at + first, line_end, LLM42__TRANSCRIPT_FORMAT))
+        return llm42_fail(error, LLM42_FORMAT, "%s:1: format %.*s: this version of llm42 reads format %s", t->path,
+                          (int)LLM42__TRANSCRIPT_MIN(line_end - t->at - (ptrdiff_t)first, 40), t->at + first,
+                          LLM42__TRANSCRIPT_FORMAT);
+    if ((size_t)(t->end - t->at) < last || memcmp(t->end - last, LLM42__TRANSCRIPT_END, last) ||
+        t->end[-1 - (ptrdiff_t)last] != '\n')
+        return llm42_fail(error, LLM42_FORMAT,
+                          "%s: the file is cut short, or goes on behind its end: its last line is "
+                          "not '# end'",
+                          t->path);
+    return LLM42_OK;
+}
+
+static llm42_result llm42__transcript_read(llm42__transcribing *t, llm42_error *error) {
+    llm42_transcript *to = t->to;
+    uint64_t requests = 0;
+    const char *line_end;
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_ends(t, error));
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_head(t, error));
+    for (;;) {
+        llm42__transcribing look = *t;
+        if (!llm42__transcript_next(&look, &line_end) || strncmp(look.at, "request:", 8) != 0) break;
+        if (!(to->count & (to->count - 1))) {  // a power of two: the array is full
+            llm42_answer *more = LLM42_REALLOC(to->answer, sizeof *more * (to->count ? 2 * (size_t)to->count : 1));
+            if (!more) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", t->path);
+            to->answer = more;
+        }
+        to->answer[to->count++] = (llm42_answer){.request = 0};
+        LLM42__TRANSCRIPT_TRY(llm42__transcript_answer(t, &to->answer[to->count - 1], error));
+    }
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_integer(t, "requests", 0, INT32_MAX, &requests, error));
+    if (requests != (uint64_t)to->count)
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: requests: %llu: the file has %d", t->path, t->line,
+                          (unsigned long long)requests, to->count);
+    if (llm42__transcript_next(t, &line_end))
+        return llm42_fail(error, LLM42_FORMAT, "%s:%d: '%.*s': must be '# end'", t->path, t->line,
+                          (int)LLM42__TRANSCRIPT_MIN(line_end - t->at, 40), t->at);
+    return LLM42_OK;
+}
+
+// Reads a whole file, which must be a regular one that is not empty.
+static llm42_result llm42__transcript_file(const char *path, char **data, size_t *size, llm42_error *error) {
+    struct stat st;
+    if (stat(path, &st) != 0) return llm42_fail(error, LLM42_IO, "%s: cannot open: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return llm42_fail(error, LLM42_IO, "%s: not a regular file", path);
+    if (st.st_size == 0) return llm42_fail(error, LLM42_FORMAT, "%s: the file is empty", path);
+    FILE *file = fopen(path, "rb");
+    if (!file) return llm42_fail(error, LLM42_IO, "%s: cannot open: %s", path, strerror(errno));
+    *size = (size_t)st.st_size;
+    *data = LLM42_MALLOC(*size);
+    const bool whole = *data && fread(*data, 1, *size, file) == *size;
+    fclose(file);
+    if (whole) return LLM42_OK;
+    if (!*data) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for %zu bytes", path, *size);
+    LLM42_FREE(*data);
+    return llm42_fail(error, LLM42_IO, "%s: cannot read: it has become shorter meanwhile", path);
+}
+
+llm42_result llm42_transcript_load(llm42_transcript **transcript, const char *path, llm42_error *error) {
+    char *data = NULL;
+    size_t size = 0;
+    if (!transcript || !path)
+        return llm42_fail(error, LLM42_INVALID, "llm42_transcript_load: %s: required", path ? "transcript" : "path");
+    *transcript = NULL;
+    LLM42__TRANSCRIPT_TRY(llm42__transcript_file(path, &data, &size, error));
+    llm42__transcribing t = {.path = path, .at = data, .end = data + size};
+    t.to = LLM42_MALLOC(sizeof *t.to);
+    if (t.to) *t.to = (llm42_transcript){.count = 0};
+    llm42_result result = t.to ? llm42__transcript_read(&t, error)
+                               : llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    LLM42_FREE(data);
+    if (result == LLM42_OK) *transcript = t.to;
+    else llm42_transcript_free(t.to);
+    return result;
+}
+
+void llm42_transcript_free(llm42_transcript *t) {
+    for (int i = 0; t && i < t->count; i++) {
+        LLM42_FREE(t->answer[i].prompt);
+        LLM42_FREE(t->answer[i].tokens);
+        LLM42_FREE(t->answer[i].logprobs);
+    }
+    if (t) LLM42_FREE(t->answer);
+    LLM42_FREE(t);
+}
+
+#endif  // LLM42_TRANSCRIPT_IMPLEMENTATION
