@@ -5,8 +5,8 @@
       #define LLM42_IMPLEMENTATION
       #include "llm42.h"
 
-   Other files that need the declarations include it without that line (C11, or C++17). This program is complete. Run
-   it in the folder that holds examples/tiny42:
+   Other files that need the declarations include it without that line (C11, or C++17). This program is complete. Run it
+   in the folder that holds examples/tiny42:
 
       #define LLM42_IMPLEMENTATION
       #include "llm42.h"
@@ -35,19 +35,13 @@
       cc -std=c11 -O3 -march=native -ffp-contract=off -fopenmp -I. -I/usr/include/stb program.c -lm
 
    It needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev). OpenMP is optional. Without -march=native or
-   -march=x86-64-v3 the scalar code is built. It gives the same bits and is about a hundred times slower.
-
-   For a GPU compile llm42.cu:
-
-      nvcc -std=c++17 -O3 -fmad=false -gencode=arch=compute_90a,code=sm_90a -I. -c llm42.cu
-
-   Add llm42.o and -L/usr/local/cuda/lib64 -lcudart -lcublasLt -lstdc++ to the cc command, and set .backend =
-   llm42_backend_cuda(). `make cuda` does this for the programs.
-
+   -march=x86-64-v3 the scalar code is built, which gives the same bits and is about a hundred times slower. For a GPU,
+   `make cuda` compiles llm42.cu and shows how to link it; then set .backend = llm42_backend_cuda().
 
    COMPILE-TIME OPTIONS
 
       LLM42_IMPLEMENTATION              this file holds the implementation
+      LLM42_IMPLEMENTED                 an object file of the program already holds it: only declarations are taken
       LLM42_API                         stands before each declaration; default: extern
       LLM42_SCALAR                      use no vector instructions (same bits, slower)
       LLM42_MALLOC(size)                these three together replace malloc, realloc and free
@@ -58,52 +52,46 @@
    The implementation needs POSIX (mmap, clock_gettime). With -std=c11 include llm42.h before system headers, or compile
    with -D_POSIX_C_SOURCE=200809L or -std=gnu11. If your program includes jsmn.h first, define JSMN_PARENT_LINKS for it.
 
-
    WHAT LLM42 DOES NOT DO
 
-   It knows token ids only; examples/util/tokenizer.h turns text into ids and back. It has no training, quantised weights,
-   adapters, beam search, images or network server. It does not run on Windows, and reads model files on little-endian
-   machines only. It never prints, exits, reads the environment or takes a seed from the clock.
-
+   It knows token ids only; its companion examples/util/tokenizer.h turns text into ids and back. It has no training,
+   quantised weights, adapters, beam search, images or network server. It does not run on Windows, and reads model files
+   on little-endian machines only. It never prints, exits, reads the environment or takes a seed from the clock.
 
    STEP BY STEP
 
    1. llm42_model_load loads a model: an HF folder (llama, mistral, ministral, qwen2, qwen3, qwen3_moe), a llama2.c .bin
-      file, or random weights of a named shape ("synthetic:tiny"; llm42_synthetic_names lists the shapes). A model is
-      read-only. Any number of engines may share it.
-   2. llm42_engine_open opens an engine. Zero every field of the desc that you do not care about: zero always means the
-      default that the field's comment states. llm42_engine_config returns the desc with all defaults filled in. .preset
-      names a set of policies. LLM42_PRESET_BEST is for serving. The default, LLM42_PRESET_DVR, shows the protocol. The
-      macro LLM42_PRESETS lists what each preset sets.
+      file, or random weights of a named shape. A model is read-only, so any number of engines may share it.
+   2. llm42_engine_open opens an engine. Zero every field of the desc that you do not care about, because zero always
+      means the default that the field's comment states. .preset names a set of policies: LLM42_PRESET_BEST is for
+      serving, and the default, LLM42_PRESET_DVR, shows the protocol. LLM42_PRESETS lists what each of them sets.
    3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.
-   4. llm42_engine_step runs one pass of the model. Call it until it returns LLM42_IDLE, or call llm42_engine_run. You
-      may submit and cancel requests between steps. llm42_engine_run_until runs an engine up to a given time. With it a
+   4. llm42_engine_step runs one pass of the model. Call it until it returns LLM42_IDLE, or call llm42_engine_run; you
+      may submit and cancel requests between steps. llm42_engine_run_until runs an engine up to a given time, so that a
       program can run several engines side by side, as sweep/fleet.h does.
-   5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED. You can also read them with llm42_engine_request. What a
-      deterministic request has committed never changes. Its candidates may still change: do not show them to users.
-   6. llm42_engine_release forgets a finished request. Set .auto_release to have that done for you.
-   7. Pass events to llm42_metrics_event for statistics, to llm42_trace_event for a timeline, or to llm42_recorder_event
-      for a transcript, which others can audit.
+   5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED, and llm42_engine_request shows them too. What a
+      deterministic request has committed never changes. Its candidates may still change, so do not show them to users.
+   6. llm42_engine_release forgets a finished request, unless .auto_release has that done for you.
+   7. Pass events to llm42_metrics_event for statistics. The companions in examples/util/ take events, too:
+      llm42_trace.h draws a timeline, and llm42_transcript.h writes a file with which others can audit the answers.
 
    To try a scheduling policy of your own, set .planner: see section api-planner and examples/planners.h.
    To run on other hardware, write a backend: see section api-backend and examples/05_backend.c.
    To run passes yourself, without an engine, call a backend's functions: see examples/score.c.
    To try a policy without weights, set .backend = llm42_backend_sim(): see examples/04_simulate.c. The simulator runs
-   the same planner, KV pages and verification. A pass takes virtual time, which the simulator looks up in a calibration
-   file (sweep/calibration/). Tokens are random. A replay pass disagrees with a fast one as often as that file says. The
-   simulator serves tens of thousands of requests a second. build/sweep runs whole grids of settings on it.
-
+   the same planner, KV pages and verification on virtual time, which a calibration file gives for each pass. It has no
+   logits: its tokens are hashes, and a coin toss with calibrated odds decides which candidates are wrong.
 
    THE PROTOCOL (LLM-42, sections 3 and 4)
 
-   A floating-point sum depends on the order of its terms. The fastest order depends on how many rows share a pass. (A
-   row is one token of one request in a forward pass.) So the logits of a request depend on which other requests are
-   being served. Now and then the two largest logits change places. LLM-42 keeps the fast passes and checks what they
-   produce. A replay pass runs a request's latest tokens again, in an order of sums that never changes. Tokens that
+   A floating-point sum depends on the order of its terms, and the fastest order depends on how many rows share a pass.
+   (A row is one token of one request in a forward pass.) So the logits of a request depend on which other requests are
+   being served, and now and then the two largest logits change places. LLM-42 keeps the fast passes and checks what
+   they produce: a replay pass runs a request's latest tokens again, in an order of sums that never changes. Tokens that
    agree are committed. At the first token that differs, the replay pass's own token is committed instead, and the
    tokens behind it are dropped.
 
-   A schedule is the order in which a pass takes its sums. There are three:
+   The order in which a pass takes its sums is its schedule. There are three:
 
       FAST         a row's result depends on the whole pass
       FIXED        a row's result depends on the row and on M, the number of rows that the pass is padded to
@@ -124,134 +112,90 @@
    Window, W    the tokens of one request in a replay pass, at most W
    Group, G     the windows that share a replay pass, at most G
    Rollback     a verification in which a candidate differed
-   Recomputed   dropped candidates that must be decoded again. The candidate that differed is not counted, because the
-                replay pass has given its replacement.
+   Recomputed   dropped candidates behind the one that differed, which must be decoded again
 
    Each verification commits at least one token, so a request always makes progress. The replay pass also overwrites the
-   KV entries (the stored keys and values) of its positions. So a committed prefix holds no trace of a fast pass.
-   (.keep_fast_kv leaves the overwrite out, to show what happens without it.)
+   KV entries (the stored keys and values) of its positions, so that a committed prefix holds no trace of a fast pass.
 
-   This engine goes beyond the paper in the policies below. Each line begins with the policy and one of its values. A
-   preset chooses a value for each policy.
-   - Verifier INVARIANT: replay passes run under schedule INVARIANT and are not padded. The result is the canonical one
+   This engine goes beyond the paper in these policies, and in .overlap (fast passes go on beside a replay pass):
+   - Replay INVARIANT: replay passes run under schedule INVARIANT and are not padded. The result is the canonical one
      (see DETERMINISM), whatever W, G and the prefill are. When a deterministic request has no candidates, a token that
-     it decodes in an INVARIANT pass is committed at once, because a replay pass would compute the same token. Verifier
-     FIXED, the paper's way, pads replay passes to M = G x W rows. The result then depends on M.
-   - Mode HYBRID: before each pass the engine chooses the way that it expects to take least time. There are three ways.
-     VERIFY: all requests decode in a FAST pass, and candidates are verified later. APART: ordinary requests decode in
-     FAST passes and deterministic ones in INVARIANT passes, in turns. TOGETHER: all requests share an INVARIANT pass.
-     The backend estimates the times. If it cannot, the engine goes by the times of the passes that it has run. All ways
-     give the same bits, so the choice may depend on the clock.
+     it decodes in an INVARIANT pass is committed at once, because a replay pass would compute the same token. Replay
+     FIXED, the paper's way, pads replay passes to M = G x W rows, and its result depends on M.
+   - Mode HYBRID: before each pass the engine chooses the way that it expects to take least time: FAST passes whose
+     candidates are verified later, or INVARIANT passes for deterministic requests or for all. The backend estimates the
+     times, or else the engine goes by the passes that it has run. All ways give the same bits, so the choice may depend
+     on the clock.
    - Prefill INVARIANT: deterministic prompts run in ordinary passes, beside decoding rows and other prompts. Such a
-     pass runs under schedule INVARIANT, which costs more for every row in it.
-   - Prefill PACKED: the prompts of deterministic requests run in replay passes, many prompts at a time, beside
-     verification windows. Prefill ISOLATED, the paper's way, runs each prompt alone.
-   - Verify WAIT: a request whose window is ready (it has enough candidates to fill it) goes on decoding, by up to
-     .look_ahead tokens. The replay pass runs when G windows are ready (or all windows, if fewer than G requests are
-     verified), when one window has waited for .deadline passes, or when nothing else can run. Verify EAGER, the paper's
-     way, runs the replay pass as soon as one window is ready, and fills it up with partial windows.
-   - Fill LARGEST: EAGER fills the pass with the windows that have most candidates. Fill OLDEST takes them in order of
-     admission. The paper does not say which it uses; its latencies fit OLDEST.
-   - Overlap: fast passes go on while a replay pass is in flight, if the backend can do that.
-
+     pass runs under schedule INVARIANT, which costs more for every row in it. Prefill PACKED runs many of them together
+     in replay passes, beside verification windows. Prefill ISOLATED, the paper's way, runs each prompt alone.
+   - Verify WAIT: a request whose window is ready goes on decoding. The replay pass runs when G windows are ready (or
+     all windows, if fewer than G requests are verified), when one window has waited for .deadline passes, or when
+     nothing else can run. Verify EAGER, the paper's way, runs the replay pass as soon as one window is ready, and fills
+     it up with partial windows.
 
    DETERMINISM
 
    A deterministic request gets the canonical result: the tokens and log-probability bits that the model gives when
-   every pass is INVARIANT. The canonical result depends on:
-   - the model, the prompt, the sampling parameters and the seed;
-   - .compute, .logits_fp32, .router_fp32, and the larger of .leaves and .tensor_parallel;
-   - the arithmetic, which says how sums round (.arithmetic). FP32 is a CPU's own. SM90 is that of Hopper GPUs; a CPU
-     can take it too, and then gives the GPU's bits. On other GPUs results depend on the GPU and its library versions.
+   every pass is INVARIANT. It depends on the model, the prompt, the sampling parameters and the seed; on .numerics,
+   which includes the arithmetic, that is, how sums round; and on the larger of .numerics.leaves and .tensor_parallel.
    Nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption or
-   planner. On a CPU the instruction set, the compiler and the number of threads do not matter either. The presets DVR,
-   BEST and INVARIANT give this result, and scoring the finished text gives it again. The verifier FIXED (preset PAPER)
-   gives another result. That one is reproducible, but it depends on M (see llm42_engine_desc.policy.replay). In mode
-   BATCH_INVARIANT every request is deterministic. The experiment .keep_fast_kv breaks the promise.
+   planner, and on a CPU neither instruction set, compiler nor number of threads. Arithmetic SM90 is that of Hopper
+   GPUs; a CPU can take it too, and then gives the GPU's bits. On other GPUs results depend on the GPU and its library
+   versions. The presets DVR, BEST and INVARIANT give the canonical result, and scoring the finished text in INVARIANT
+   passes gives it again. With replay FIXED (preset PAPER) the result is reproducible, but it depends on M (see
+   llm42_policy.replay), and the text must be scored as it ran: in FIXED passes of M rows, the prompt in the kind of
+   pass that .prefill names. In mode BATCH_INVARIANT every request is deterministic. The experiment .keep_fast_kv breaks
+   the promise.
 
    How the promise is kept: the code fixes the order of every sum. On a CPU the order depends on the sizes of the
-   operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). (The shape is
-   the number of rows that the pass is padded to.) On a GPU the order in a FAST pass also depends on the other rows of
-   the pass. Fused multiply-adds are explicit. exp, log, sin and cos are made of IEEE operations. On a CPU one thread
-   computes the whole sum of an output. When an engine opens, it tests the backend: rows must keep their bits wherever
-   they stand in a FIXED or an INVARIANT pass. It tests only schedules that it will use. If a test fails, the engine
-   does not open.
+   operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU the
+   order in a FAST pass also depends on the other rows. Fused multiply-adds are explicit, and exp, log, sin and cos are
+   made of IEEE operations. When an engine opens, it tests that rows keep their bits wherever they stand in the FIXED
+   and INVARIANT passes that it will run. If they do not, the engine does not open.
 
    Tensor parallelism cuts a model into .tensor_parallel ranks, one for each device. It also cuts the sums of two matrix
-   products, o (attention output) and down (feed-forward output), and so changes their order. .leaves says into how many
-   parts an INVARIANT pass cuts these sums. A row's result depends on the row itself and on:
+   products, o (attention output) and down (feed-forward output), and so changes their order. .numerics.leaves says into
+   how many parts an INVARIANT pass cuts these sums whatever the ranks, so that with 8 leaves the canonical result is
+   the same on 1, 2, 4 or 8 ranks. FAST and FIXED results depend on the ranks, and on a GPU also on the leaves.
 
-      FAST                                                the ranks, and the whole pass (on a GPU also the leaves)
-      FIXED                                               the ranks, and M (on a GPU also the leaves)
-      INVARIANT, with fewer leaves than ranks             the ranks
-      INVARIANT, with at least as many leaves as ranks    the leaves
-
-   So with .leaves = 8 the canonical result is the same on 1, 2, 4 or 8 ranks.
-
-   Compile with -ffp-contract=off. A build in which the compiler has fused operations on its own opens no engine. With
-   -ffast-math llm42.h does not compile. The promise does not hold if other code in the process sets flush-to-zero or
-   another rounding mode.
-
-   The prefix cache trusts a 64-bit hash of the tokens before a page. An attacker can construct prompts whose hashes
-   collide. Leave .prefix_cache off if prompts come from strangers.
-
-
-   SCORING WITH THE SAME BITS
-
-   A program that trains on generated tokens scores them again. It needs the log-probabilities that generation returned.
-   INVARIANT passes over the finished text, with any number of rows, give the canonical ones to the last bit. In the
-   same way `build/audit` checks the answers of a transcript (see llm42_recorder_open).
-
-   With verifier FIXED, score the output in FIXED passes of M rows. Score the prompt as generation ran it. With prefill
-   PACKED it ran in FIXED passes of M rows too. With ISOLATED it ran alone, in one pass of its own shape (cut at
-   .token_budget). With INVARIANT it ran in INVARIANT passes. `build/score` scores a text. `build/determinism --suite
-   score` compares generation under load with scoring.
-
+   Compile with -ffp-contract=off: a build in which the compiler has fused operations on its own opens no engine, and
+   with -ffast-math llm42.h does not compile. The promise does not hold if other code in the process sets flush-to-zero
+   or another rounding mode. The prefix cache trusts a 64-bit hash of the tokens before a page, and an attacker can
+   construct prompts whose hashes collide: leave .kv.prefix_cache off if prompts come from strangers.
 
    MEMORY, ERRORS, THREADS, BACKENDS
 
-   llm42_engine_open allocates the memory of an engine, llm42_engine_submit that of a request. A step allocates nothing
-   (OpenMP may start its threads in the first one).
-   The KV cache has `pages` pages of `page_size` tokens. When they run out, a request is preempted: it loses its pages,
-   keeps its committed tokens and is prefilled again later. The planner chooses which. The built-in one chooses the
-   youngest, and ordinary requests before deterministic ones. A request that could never fit is refused when it is
-   submitted.
+   llm42_engine_open allocates the memory of an engine, llm42_engine_submit that of a request, and a step allocates
+   nothing (OpenMP may start its threads in the first one). When the KV cache runs out of pages, a request is preempted:
+   it loses its pages, keeps its committed tokens and is prefilled again later. The planner chooses which. The built-in
+   one chooses the youngest, and ordinary requests before deterministic ones. A request that could never fit is refused
+   when it is submitted.
 
-   Functions return llm42_result. A negative value is an error, and llm42_error says in one line what to mend. A
-   failed allocation is always LLM42_MEMORY. A failed pass commits nothing and loses no committed token; the next step
-   tries again.
-
-   Use an engine from one thread at a time. Engines are independent of each other. Inside an operator, OpenMP threads
-   divide the outputs among themselves. A backend is a table of functions (llm42_backend); planner, KV cache and
-   verification never know which one runs. The CPU and the simulator are in this file, CUDA is in llm42.cu and
-   kernels.cu (bf16, one GPU, sm_80 and later). All may be open in one process.
-
+   Functions return llm42_result. A negative value is an error, and llm42_error says in one line what to mend. A failed
+   allocation is always LLM42_MEMORY. A failed pass commits nothing and loses no committed token; the next step tries
+   again. Use an engine from one thread at a time; engines are independent of each other. A backend is a table of
+   functions (llm42_backend), and planner, KV cache and verification never know which one runs. The CPU and the
+   simulator are in this file, CUDA is in llm42.cu and kernels.cu (bf16, sm_80 and later). All may be open in one
+   process.
 
    WHAT IT RESTS ON
 
-   LLM-42: Enabling Determinism in LLM Inference with Verified Speculation (2026): the protocol. He and others,
-   Defeating Nondeterminism in LLM Inference (Thinking Machines, 2025): batch invariance. Kwon and others, Efficient
-   Memory Management for Large Language Model Serving with PagedAttention (2023): KV pages. Dao and others,
-   Flash-Decoding (2023): split-KV attention. Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators (2014):
-   the hash behind the sampler.
+   The protocol: LLM-42: Enabling Determinism in LLM Inference with Verified Speculation (2026). Batch invariance: He
+   and others, Defeating Nondeterminism in LLM Inference (Thinking Machines, 2025). KV pages: Kwon and others, Efficient
+   Memory Management for Large Language Model Serving with PagedAttention (2023). Split-KV attention: Dao and others,
+   Flash-Decoding (2023). The sampler's hash: Steele and others, Fast Splittable Pseudorandom Number Generators (2014).
 
+   SECTIONS: search for two angle brackets and the name. Declarations are in api-results, -model, -pass, -backend, -sim,
+   -cuda, -policies, -request, -planner, -engine, -metrics and -math. The implementation:
 
-   SECTIONS. Search for two angle brackets and the name.
-
-   Declarations: api-results, api-model, api-pass, api-backend, api-sim, api-cuda, api-policies, api-request,
-   api-planner, api-engine, api-observers, api-math.
-   Implementation:
       base        results, memory, numbers, files, arrays, names, doubles
       model       json, config, safetensors, llama2c, synthetic, load, model-hash
-      CPU         vectors, sm90, team, sampling, cpu
-      simulator   calibration, sim
-      engine      state, kv, submit,
-                  admit (takes requests in, and preempts them when the planner says so),
-                  planner (the built-in one: what runs in the next pass, and whom to preempt),
-                  plan (asks the planner, checks its plan, takes pages), verify (commits and rolls back), step, open
-      observers   metrics, trace, transcript
-   The engine's sections stand in the order in which a token travels; step calls the others. To follow one, start at
-   llm42_engine_submit and read downwards to LLM42_EVENT_COMMITTED.
+      backends    vectors, tensor-cores, team, sampling, cpu, sm90; calibration, sim
+      engine      state, kv, submit, calls, step, admit, planner, hybrid, plan, verify, open; metrics
+
+   A token travels through the engine's sections in this order. To follow one, start at submit, where the prototypes
+   name its calls.
 */
 #ifndef LLM42_H
 #define LLM42_H
@@ -426,11 +370,8 @@ LLM42_API const char *const *llm42_synthetic_names(void);
 LLM42_API size_t llm42_kv_token_bytes(const llm42_config *config, llm42_dtype compute);
 
 // >>api-pass -----------------------------------------------------------------------------------------------------
-// A schedule is the order in which a pass takes its sums. A FAST result depends on the row and on the pass: on its
-// shape and, on a GPU, on the rows beside it. A FIXED result depends on the row and the shape M. An INVARIANT result
-// depends on the row alone. FAST and FIXED results also depend on the number of ranks. INVARIANT ones depend on the
-// larger of two numbers, leaves and ranks (see llm42_engine_desc.tensor_parallel). TREE and EXACT are reserved names:
-// no backend has them yet.
+// The order in which a pass takes its sums (see THE PROTOCOL). FAST and FIXED results also depend on the number of
+// ranks, INVARIANT ones on the larger of two numbers, leaves and ranks.
 typedef enum llm42_schedule {
     LLM42_SCHEDULE_FAST = 1,
     LLM42_SCHEDULE_FIXED,
@@ -1239,7 +1180,7 @@ LLM42_API llm42_result llm42_engine_run_until(llm42_engine *engine, double secon
 LLM42_API double llm42_engine_now(const llm42_engine *engine);  // the backend's clock, seconds
 LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
 
-// >>api-observers ------------------------------------------------------------------------------------------------
+// >>api-metrics --------------------------------------------------------------------------------------------------
 // Metrics collect what papers report, from events. Recompute % = 100 x recomputed / returned tokens. The rollback rate
 // of a request = its rollbacks / its verifications. TTFT (time to first token) runs from arrival to the first release
 // of tokens, ITL (inter-token latency) from one release to the next, end-to-end latency from arrival to the last token.
