@@ -6334,10 +6334,10 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error);      
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error);              // plan: its rows are written
 static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error);               // step: the backend runs them
 static void llm42__postprocess(llm42_engine *e, const llm42__batch *b);                  // verify: results to requests
-static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b,  // verify: of a prompt or of
-                             int rows, llm42_output out);                                // decoding: a candidate, or
-static void llm42__verify_window(llm42_engine *e, llm42__request *r,                     // verify: of a window: agreed
-                                 const llm42_output *out, int rows);                     // candidates are committed
+static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b,  // verify: what was decoded is
+                             int rows, llm42_output out);                                // a candidate, or committed
+static void llm42__verify_window(llm42_engine *e, llm42__request *r,                     // verify: a window's outputs
+                                 const llm42_output *out, int rows);                     // judge its candidates
 static bool llm42__commit(llm42_engine *e, llm42__request *r, int count);                // verify: event COMMITTED
 static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why);         // verify: event FINISHED
 
@@ -6557,12 +6557,12 @@ llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error
     }
     e->busy = true;
     e->idle_since = -1;  // its pages may let another run
-    llm42_result landed = r->info.in_flight ? llm42__poll_flight(e, (double)INFINITY, error) : LLM42_OK;
+    llm42_result ended = r->info.in_flight ? llm42__poll_flight(e, (double)INFINITY, error) : LLM42_OK;
     r = llm42__find(e, id);  // its pass may have finished it
     if (r) llm42__ask(e, r, LLM42__CANCEL);
     llm42__carry_out(e);
     e->busy = false;
-    return landed;
+    return ended;
 }
 
 llm42_result llm42_engine_release(llm42_engine *e, int64_t id, llm42_error *error) {
@@ -7147,10 +7147,6 @@ const llm42_planner *llm42_planner_default(void) {
 // - TOGETHER: an INVARIANT pass for all requests. It verifies what candidates there are.
 typedef enum llm42__way { LLM42__VERIFY, LLM42__APART, LLM42__TOGETHER } llm42__way;
 
-// >>times --------------------------------------------------------------------------------------------------------
-// Owns: the times of passes, for planners that compare ways. No token depends on them.
-// Calls: the backend's estimate.
-// Invariant: a time that is not known is negative.
 static int llm42__size_of(double rows) {
     int size = 0;
     while (size < LLM42__SIZES - 1 && rows >= 2) rows /= 2, size++;
