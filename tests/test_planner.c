@@ -887,6 +887,65 @@ TEST(planners_see_the_engine_as_it_is) {
     llm42_engine_close(engine);
 }
 
+// A planner gives the built-in one a copy of the view, with a desc and requests of its own making: G is 1, or more than
+// the engine's. It changes when windows are verified, and no result, in every mode, on each backend.
+typedef struct wrapper {
+    int group, copied;
+} wrapper;
+
+static llm42_result plan_wrapped(void *user, const llm42_view *view, llm42_plan *plan, llm42_error *e) {
+    wrapper *w = user;
+    llm42_engine_desc *desc = malloc(sizeof *desc);
+    llm42_view *copy = malloc(sizeof *copy);
+    llm42_request *first = malloc(sizeof *first);  // blocks of their own: a sanitizer sees what is read beside them
+    *desc = *view->desc, *copy = *view;
+    desc->policy.group = w->group;
+    copy->desc = desc;
+    if (view->waiting) {
+        *first = *view->waiting;
+        for (const llm42_request *r = first; r; r = llm42_next_waiting(copy, r)) w->copied++;
+    }
+    llm42_result result = llm42_planner_default()->plan(NULL, copy, plan, e);
+    free(desc), free(copy), free(first);
+    return result;
+}
+
+TEST(a_wrapped_planner_changes_no_result) {
+    static const bool marked[REQUESTS] = {true, true, true, true, true, true}, none[REQUESTS] = {false};
+    const llm42_sim_desc simulated = {.calibration = &calibration};
+    int copied = 0;
+    for (int sim = 0; sim < 2; sim++)
+        for (int overlap = 0; overlap <= sim; overlap++)
+            for (int mode = LLM42_MODE_DVR; mode <= LLM42_MODE_HYBRID; mode++)
+                for (int replay = LLM42_REPLAY_FIXED; replay <= LLM42_REPLAY_INVARIANT; replay++) {
+                    if (mode == LLM42_MODE_HYBRID && replay == LLM42_REPLAY_FIXED) continue;
+                    answer want[REQUESTS], got[REQUESTS];
+                    wrapper w = {.group = replay == LLM42_REPLAY_FIXED ? 1 : 1 + mode % 2};
+                    const llm42_planner planner = {.name = "wrapped", .user = &w, .plan = plan_wrapped};
+                    llm42_engine_desc desc = {.model = sim ? shape : model,
+                                              .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(),
+                                              .backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1),
+                                              .policy = {.mode = (llm42_mode)mode,
+                                                         .replay = (llm42_replay)replay,
+                                                         .prefill = LLM42_PREFILL_PACKED,
+                                                         .window = 4,
+                                                         .group = 4},
+                                              .kv = {.pages = 16},
+                                              .max_context = 64,
+                                              .max_running = REQUESTS / 2,
+                                              .overlap = overlap};
+                    const bool *which = mode == LLM42_MODE_NONDETERMINISTIC ? none : marked;
+                    serve(&desc, which, want);
+                    desc.planner = &planner;
+                    serve(&desc, which, got);
+                    copied += w.copied;
+                    for (int i = 0; i < REQUESTS && which == marked; i++)
+                        CHECK_MSG(same(&want[i], &got[i]), "sim %d, overlap %d, mode %d, replay %d: request %d differs",
+                                  sim, overlap, mode, replay, i);
+                }
+    CHECK(copied > 100);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     for (int s = LLM42_SCHEDULE_FAST; s <= LLM42_SCHEDULE_INVARIANT; s++)
@@ -908,6 +967,7 @@ int main(int argc, char **argv) {
     RUN(what_a_backend_returns_is_checked);
     RUN(a_failed_window_is_verified_whole);
     RUN(planners_see_the_engine_as_it_is);
+    RUN(a_wrapped_planner_changes_no_result);
     RUN(random_planners_on_the_cpu);
     RUN(random_planners_on_the_simulator);
     RUN(wait_does_not_wait_for_windows_that_cannot_come);
