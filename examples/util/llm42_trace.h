@@ -2,20 +2,17 @@
 //
 //     #define LLM42_TRACE_IMPLEMENTATION   // in one C file
 //     #include "llm42_trace.h"             // behind llm42.h
-//
-//     llm42_trace_open(&trace, "run.json", &error);
-//     ...
-//     llm42_trace_event(trace, event);     // in your on_event
-//     ...
-//     llm42_trace_close(trace, &error);
+#if defined(LLM42_TRACE_IMPLEMENTATION) && !defined(LLM42_BASE)
+#define LLM42_BASE  // memory, files and messages of llm42.h
+#endif
+#include "llm42.h"
+
 #ifndef LLM42_TRACE_H
 #define LLM42_TRACE_H
 
-#include "llm42.h"
-
-// A trace writes events to a file: *.json as a Chrome/Perfetto trace, anything else as TSV. Give it every event of one
-// engine, from the first one on. It takes no more memory however long the run is. The TSV has a column for each field
-// of llm42_event; LLM42_EVENTS says what n means. The JSON trace has
+// A file *.json becomes a trace for viewers, any other a TSV. Give it every event of one engine, from the first one on.
+// It takes no more memory however long the run is. The TSV has a column for each field of llm42_event; LLM42_EVENTS
+// says what n means. The trace for viewers has
 // - a lane for each schedule, with a slice for each pass, and one more lane for replay passes that ran beside other
 //   passes (.overlap),
 // - a lane for each request, "request 7 (deterministic)". One slice spans the request. It holds the slices "waiting",
@@ -35,16 +32,6 @@ LLM42_API llm42_result llm42_trace_close(llm42_trace *trace, llm42_error *error)
 
 #if defined(LLM42_TRACE_IMPLEMENTATION) && !defined(LLM42_TRACE_IMPLEMENTED)
 #define LLM42_TRACE_IMPLEMENTED
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-#ifndef LLM42_MALLOC
-#define LLM42_MALLOC(size) malloc(size)
-#define LLM42_REALLOC(pointer, size) realloc(pointer, size)
-#define LLM42_FREE(pointer) free(pointer)
-#endif
 
 // Times count from the first event. In the Chrome trace they are whole ticks of an eighth of a microsecond, each
 // rounded on its own, and a duration is a difference of two of them. So a slice ends exactly where the next one begins.
@@ -86,14 +73,14 @@ static void llm42__trace_open_json(llm42_trace *t) {
 llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error *error) {
     *trace = NULL;
     if (!path) return llm42_fail(error, LLM42_INVALID, "llm42_trace_open: path: required");
-    llm42_trace *t = LLM42_MALLOC(sizeof *t);
+    llm42_trace *t = llm42__alloc(1, sizeof *t);
     if (!t) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
     const size_t n = strlen(path);
     *t = (llm42_trace){.json = n > 5 && strcmp(path + n - 5, ".json") == 0, .first = true};
     snprintf(t->path, sizeof t->path, "%s", path);
     t->file = fopen(path, "w");
     if (!t->file) {
-        LLM42_FREE(t);
+        llm42__free(t);
         return llm42_fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
     }
     if (t->json) llm42__trace_open_json(t);
@@ -218,11 +205,10 @@ void llm42_trace_event(llm42_trace *t, const llm42_event *ev) {
 llm42_result llm42_trace_close(llm42_trace *t, llm42_error *error) {
     if (!t) return LLM42_OK;
     if (t->json) fputs("\n]}\n", t->file);
-    bool failed = ferror(t->file) != 0;
-    failed |= fclose(t->file) != 0;
-    llm42_result result = failed ? llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", t->path)
-                                 : LLM42_OK;
-    LLM42_FREE(t);
+    const bool unwritten = ferror(t->file) != 0, failed = fclose(t->file) != 0 || unwritten;
+    llm42_result result = LLM42_OK;
+    if (failed) result = llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", t->path);
+    llm42__free(t);
     return result;
 }
 

@@ -1,16 +1,17 @@
-// llm42_transcript.h: a file that says what was asked and answered, so that others can compute the answers again.
+// llm42_transcript.h: a file that says what was asked and answered, and everything that canonical answers depend on, so
+// that somebody else can compute the answers again and compare every bit, as build/audit does.
 //
 //     #define LLM42_TRANSCRIPT_IMPLEMENTATION   // in one C file
 //     #include "llm42_transcript.h"             // behind llm42.h
+#if defined(LLM42_TRANSCRIPT_IMPLEMENTATION) && !defined(LLM42_BASE)
+#define LLM42_BASE  // memory, files and messages of llm42.h
+#endif
+#include "llm42.h"
+
 #ifndef LLM42_TRANSCRIPT_H
 #define LLM42_TRANSCRIPT_H
 
-#include "llm42.h"
-
-// A transcript is a file that says what was asked and answered, and everything that canonical answers depend on. With
-// it somebody else can compute the answers again and compare every bit. build/audit does this. A recorder writes a
-// transcript: open it when the engine is open, give it every event, close it when requests have finished. The format is
-// described below.
+// Writes a transcript: open it when the engine is open, give it every event, close it when requests have finished.
 typedef struct llm42_recorder llm42_recorder;
 // Begins the file. `comments` is NULL or lines that are written as comments, for example what the backend logs about
 // itself. The function hashes the model (llm42_model_hash). Errors: IO, and those of llm42_model_hash.
@@ -71,47 +72,21 @@ LLM42_API void llm42_transcript_free(llm42_transcript *transcript);  // NULL is 
 //   top_k: N
 //   top_p, min_p: 8 hex digits
 //   seed: N
-//   prompt: 0,5,7
-//   tokens: 9,8                        the answer; empty: none
+//   prompt, tokens: 9,8                ids; tokens is the answer; empty: none
 //   logprobs: hex,hex                  8 hex digits each
 // and at the end:
 //   requests: N
 //   # end                              the last line: a file without it was cut short
-// Empty lines and other lines that begin with # are comments. There are no checksums: whoever changes an answer could
-// change its checksum too. The audit finds answers that were changed.
+// Empty lines and other lines that begin with # are comments. There are no checksums, because whoever changes an answer
+// could change its checksum, too; an audit finds the change.
 #endif  // LLM42_TRANSCRIPT_H
 
 #if defined(LLM42_TRANSCRIPT_IMPLEMENTATION) && !defined(LLM42_TRANSCRIPT_IMPLEMENTED)
 #define LLM42_TRANSCRIPT_IMPLEMENTED
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
-#ifndef LLM42_MALLOC
-#define LLM42_MALLOC(size) malloc(size)
-#define LLM42_REALLOC(pointer, size) realloc(pointer, size)
-#define LLM42_FREE(pointer) free(pointer)
-#endif
-
-#define LLM42__TRANSCRIPT_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define LLM42__TRANSCRIPT_TRY(call)                    \
-    do {                                               \
-        llm42_result try_result = (call);              \
-        if (try_result != LLM42_OK) return try_result; \
-    } while (0)
-
-static uint32_t llm42__transcript_bits(float x) {
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-
 static bool llm42__transcript_is(const char *text, const char *end, const char *word) {
     return strlen(word) == (size_t)(end - text) && memcmp(text, word, (size_t)(end - text)) == 0;
 }
-
 #define LLM42__TRANSCRIPT_FIRST "# llm42 transcript, format "
 #define LLM42__TRANSCRIPT_FORMAT "1"
 #define LLM42__TRANSCRIPT_END "# end\n"
@@ -136,18 +111,19 @@ static const char *llm42__transcript_result(const llm42_engine_desc *d) {
 static void llm42__record_head(llm42_recorder *r, const llm42_engine *e, uint64_t hash, const char *comments) {
     const llm42_engine_desc *d = llm42_engine_config(e);
     const char *arithmetic = llm42_engine_arithmetic(e);
-    llm42_error name;
-    llm42_fail(&name, LLM42_OK, "%s", d->model->name);  // without control characters
+    char name[sizeof d->model->name];
+    snprintf(name, sizeof name, "%s", d->model->name);
+    llm42__scrub(name);
     fputs(LLM42__TRANSCRIPT_FIRST LLM42__TRANSCRIPT_FORMAT
           "\n# What was asked and answered, and all that the answers depend on (llm42 " LLM42_VERSION
           "). build/audit computes them again.\n",
           r->file);
-    fprintf(r->file, "model: %s\nmodel_hash: %016llx\narithmetic: %s\ncompute: %s\n", name.text,
-            (unsigned long long)hash, arithmetic ? arithmetic : "not known", llm42__compute_words[d->numerics.compute]);
+    fprintf(r->file, "model: %s\nmodel_hash: %016llx\narithmetic: %s\ncompute: %s\n", name, (unsigned long long)hash,
+            arithmetic ? arithmetic : "not known", llm42__compute_words[d->numerics.compute]);
     fprintf(r->file, "logits_fp32: %s\nrouter_fp32: %s\nleaves: %d\npreset: %s\nresult: %s\n",
             llm42__yes_words[d->numerics.logits_fp32], llm42__yes_words[d->numerics.router_fp32],
-            d->numerics.leaves > d->tensor_parallel ? d->numerics.leaves : d->tensor_parallel,
-            llm42_policy_word(d, "preset"), llm42__transcript_result(d));
+            LLM42__MAX(d->numerics.leaves, d->tensor_parallel), llm42_policy_word(d, "preset"),
+            llm42__transcript_result(d));
     for (size_t n; comments && *comments; comments += n + (comments[n] == '\n')) {
         n = strcspn(comments, "\n");
         fprintf(r->file, "# %.*s\n", (int)n, comments);
@@ -162,14 +138,14 @@ llm42_result llm42_recorder_open(llm42_recorder **recorder, const char *path, co
     if (!path || !e)
         return llm42_fail(error, LLM42_INVALID, "llm42_recorder_open: %s: required", path ? "engine" : "path");
     const llm42_engine_desc *d = llm42_engine_config(e);
-    LLM42__TRANSCRIPT_TRY(llm42_model_hash(d->model, &hash, error));
-    llm42_recorder *r = LLM42_MALLOC(sizeof *r);
+    LLM42__TRY(llm42_model_hash(d->model, &hash, error));
+    llm42_recorder *r = llm42__alloc(1, sizeof *r);
     if (!r) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
     *r = (llm42_recorder){.all = d->policy.mode == LLM42_MODE_BATCH_INVARIANT};
     snprintf(r->path, sizeof r->path, "%s", path);
     r->file = fopen(path, "w");
     if (!r->file) {
-        LLM42_FREE(r);
+        llm42__free(r);
         return llm42_fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
     }
     llm42__record_head(r, e, hash, comments);
@@ -192,24 +168,23 @@ void llm42_recorder_event(llm42_recorder *r, const llm42_event *ev) {
             llm42__yes_words[q->deterministic || r->all], llm42__finish_words[q->finish], q->max_new_tokens);
     llm42__record_ids(r, "stop", q->stop, q->stop_count);
     fprintf(r->file, "temperature: %08x\ntop_k: %d\ntop_p: %08x\nmin_p: %08x\nseed: %llu\n",
-            (unsigned)llm42__transcript_bits(s->temperature), s->top_k, (unsigned)llm42__transcript_bits(s->top_p),
-            (unsigned)llm42__transcript_bits(s->min_p), (unsigned long long)s->seed);
+            (unsigned)llm42__bits(s->temperature), s->top_k, (unsigned)llm42__bits(s->top_p),
+            (unsigned)llm42__bits(s->min_p), (unsigned long long)s->seed);
     llm42__record_ids(r, "prompt", q->prompt, q->prompt_count);
     llm42__record_ids(r, "tokens", q->tokens, q->committed);
     fputs("logprobs:", r->file);
     for (int i = 0; i < q->committed; i++)
-        fprintf(r->file, "%s%08x", i ? "," : " ", (unsigned)llm42__transcript_bits(q->logprobs[i]));
+        fprintf(r->file, "%s%08x", i ? "," : " ", (unsigned)llm42__bits(q->logprobs[i]));
     fputc('\n', r->file);
 }
 
 llm42_result llm42_recorder_close(llm42_recorder *r, llm42_error *error) {
     if (!r) return LLM42_OK;
     fprintf(r->file, "\nrequests: %lld\n" LLM42__TRANSCRIPT_END, (long long)r->requests);
-    bool failed = ferror(r->file) != 0;
-    failed |= fclose(r->file) != 0;
-    llm42_result result = failed ? llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", r->path)
-                                 : LLM42_OK;
-    LLM42_FREE(r);
+    const bool unwritten = ferror(r->file) != 0, failed = fclose(r->file) != 0 || unwritten;
+    llm42_result result = LLM42_OK;
+    if (failed) result = llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", r->path);
+    llm42__free(r);
     return result;
 }
 
@@ -225,7 +200,7 @@ typedef struct llm42__transcribing {
 static llm42_result llm42__transcript_bad(const llm42__transcribing *t, const char *key, const char *want,
                                           llm42_error *error) {
     return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be %s", t->path, t->line, key,
-                      (int)LLM42__TRANSCRIPT_MIN(t->value_end - t->value, 40), t->value, want);
+                      (int)LLM42__MIN(t->value_end - t->value, 40), t->value, want);
 }
 
 // Goes to the next line that is no comment. False: there is none.
@@ -247,7 +222,7 @@ static llm42_result llm42__transcript_line(llm42__transcribing *t, const char *k
     const char *at = t->at;
     if ((size_t)(end - at) <= length || memcmp(at, key, length) != 0 || at[length] != ':')
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: '%.*s': must be '%s: ...'", t->path, t->line,
-                          (int)LLM42__TRANSCRIPT_MIN(end - at, 40), at, key);
+                          (int)LLM42__MIN(end - at, 40), at, key);
     t->value = at + length + 1, t->value_end = end;
     t->value += t->value < end && *t->value == ' ';
     t->at = end + 1;
@@ -256,13 +231,13 @@ static llm42_result llm42__transcript_line(llm42__transcribing *t, const char *k
 
 static llm42_result llm42__transcript_text(llm42__transcribing *t, const char *key, char *to, size_t size,
                                            llm42_error *error) {
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_line(t, key, error));
+    LLM42__TRY(llm42__transcript_line(t, key, error));
     const size_t n = (size_t)(t->value_end - t->value);
     if (!n || n >= size) return llm42__transcript_bad(t, key, n ? "shorter" : "given", error);
     if (memchr(t->value, 0, n)) return llm42__transcript_bad(t, key, "without a byte 0", error);
-    llm42_error text;
-    llm42_fail(&text, LLM42_OK, "%.*s", (int)n, t->value);  // without control characters
-    memcpy(to, text.text, n + 1);
+    memcpy(to, t->value, n);
+    to[n] = 0;
+    llm42__scrub(to);
     return LLM42_OK;
 }
 
@@ -270,7 +245,7 @@ static llm42_result llm42__transcript_text(llm42__transcribing *t, const char *k
 static llm42_result llm42__transcript_word(llm42__transcribing *t, const char *key, const char *const *words, int from,
                                            int count, int *index, llm42_error *error) {
     char all[64] = "";
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_line(t, key, error));
+    LLM42__TRY(llm42__transcript_line(t, key, error));
     for (*index = from; *index < count; ++*index) {
         if (llm42__transcript_is(t->value, t->value_end, words[*index])) return LLM42_OK;
         size_t used = strlen(all);
@@ -281,7 +256,7 @@ static llm42_result llm42__transcript_word(llm42__transcribing *t, const char *k
 
 static llm42_result llm42__transcript_bool(llm42__transcribing *t, const char *key, bool *value, llm42_error *error) {
     int index = 0;
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_word(t, key, llm42__yes_words, 0, 2, &index, error));
+    LLM42__TRY(llm42__transcript_word(t, key, llm42__yes_words, 0, 2, &index, error));
     *value = index;
     return LLM42_OK;
 }
@@ -301,33 +276,23 @@ static bool llm42__transcript_digits(const char *p, const char *end, unsigned ba
 static llm42_result llm42__transcript_integer(llm42__transcribing *t, const char *key, uint64_t low, uint64_t high,
                                               uint64_t *value, llm42_error *error) {
     char want[64];
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_line(t, key, error));
+    LLM42__TRY(llm42__transcript_line(t, key, error));
     if (llm42__transcript_digits(t->value, t->value_end, 10, 20, value) && *value >= low && *value <= high)
         return LLM42_OK;
     snprintf(want, sizeof want, "a whole number from %llu to %llu", (unsigned long long)low, (unsigned long long)high);
     return llm42__transcript_bad(t, key, want, error);
 }
 
-static llm42_result llm42__transcript_float(llm42__transcribing *t, const char *key, float *value, llm42_error *error) {
-    uint64_t bits = 0;
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_line(t, key, error));
-    if (!llm42__transcript_digits(t->value, t->value_end, 16, 8, &bits))
-        return llm42__transcript_bad(t, key, "the 8 hex digits of a float", error);
-    const uint32_t u = (uint32_t)bits;
-    memcpy(value, &u, sizeof u);
-    return LLM42_OK;
-}
-
 // Reads a list into a new array, which the caller frees also after an error: int32 ids, or floats.
 static llm42_result llm42__transcript_list(llm42__transcribing *t, const char *key, bool floats, void **items,
                                            int *count, llm42_error *error) {
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_line(t, key, error));
+    LLM42__TRY(llm42__transcript_line(t, key, error));
     const char *p = t->value, *const end = t->value_end;
     int64_t wanted = p < end;
     for (const char *q = p; q < end; q++) wanted += *q == ',';
     if (wanted > 1 << 28) return llm42__transcript_bad(t, key, "shorter", error);
     *count = (int)wanted;
-    *items = LLM42_MALLOC(4 * ((size_t)wanted + 1));
+    *items = llm42__alloc((size_t)wanted + 1, 4);
     if (!*items) return llm42_fail(error, LLM42_MEMORY, "%s:%d: %s: out of memory", t->path, t->line, key);
     for (int i = 0; i < *count; i++) {
         const char *comma = memchr(p, ',', (size_t)(end - p));
@@ -347,18 +312,22 @@ static llm42_result llm42__transcript_list(llm42__transcribing *t, const char *k
 static llm42_result llm42__transcript_parameter(llm42__transcribing *t, const char *key, float *value,
                                                 const llm42_sampling *s, llm42_error *error) {
     llm42_error why = {LLM42_OK, ""};
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_float(t, key, value, error));
+    uint64_t bits = 0;
+    LLM42__TRY(llm42__transcript_line(t, key, error));
+    if (!llm42__transcript_digits(t->value, t->value_end, 16, 8, &bits))
+        return llm42__transcript_bad(t, key, "the 8 hex digits of a float", error);
+    *value = llm42__float((uint32_t)bits);
     if (llm42_sampling_check(s, &why) == LLM42_OK) return LLM42_OK;
     return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s", t->path, t->line, why.text);
 }
 
 static llm42_result llm42__transcript_sampling(llm42__transcribing *t, llm42_sampling *s, llm42_error *error) {
     uint64_t top_k = 0;
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_parameter(t, "temperature", &s->temperature, s, error));
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_integer(t, "top_k", 0, INT32_MAX, &top_k, error));
+    LLM42__TRY(llm42__transcript_parameter(t, "temperature", &s->temperature, s, error));
+    LLM42__TRY(llm42__transcript_integer(t, "top_k", 0, INT32_MAX, &top_k, error));
     s->top_k = (int)top_k;
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_parameter(t, "top_p", &s->top_p, s, error));
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_parameter(t, "min_p", &s->min_p, s, error));
+    LLM42__TRY(llm42__transcript_parameter(t, "top_p", &s->top_p, s, error));
+    LLM42__TRY(llm42__transcript_parameter(t, "min_p", &s->min_p, s, error));
     return llm42__transcript_integer(t, "seed", 1, UINT64_MAX, &s->seed, error);
 }
 
@@ -380,22 +349,22 @@ static llm42_result llm42__transcript_answer(llm42__transcribing *t, llm42_answe
     uint64_t number = 0;
     int word = 0, stops = 0;
     void *stop = NULL;
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_integer(t, "request", 1, INT64_MAX, &number, error));
+    LLM42__TRY(llm42__transcript_integer(t, "request", 1, INT64_MAX, &number, error));
     a->request = (int64_t)number;
     a->line = t->line;
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_bool(t, "deterministic", &a->deterministic, error));
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_word(t, "finish", llm42__finish_words, LLM42_FINISH_STOP,
-                                                 LLM42_FINISH_ERROR + 1, &word, error));
+    LLM42__TRY(llm42__transcript_bool(t, "deterministic", &a->deterministic, error));
+    LLM42__TRY(llm42__transcript_word(t, "finish", llm42__finish_words, LLM42_FINISH_STOP, LLM42_FINISH_ERROR + 1,
+                                      &word, error));
     a->finish = (llm42_finish)word;
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_integer(t, "max_new_tokens", 1, INT32_MAX, &number, error));
+    LLM42__TRY(llm42__transcript_integer(t, "max_new_tokens", 1, INT32_MAX, &number, error));
     a->max_new_tokens = (int)number;
     llm42_result result = llm42__transcript_list(t, "stop", false, &stop, &stops, error);
     if (result == LLM42_OK && stops > LLM42_MAX_STOP) result = llm42__transcript_bad(t, "stop", "at most 8 ids", error);
     a->stop_count = result == LLM42_OK ? stops : 0;
     if (a->stop_count) memcpy(a->stop, stop, (size_t)a->stop_count * sizeof *a->stop);
-    LLM42_FREE(stop);
+    llm42__free(stop);
     if (result != LLM42_OK) return result;
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_sampling(t, &a->sampling, error));
+    LLM42__TRY(llm42__transcript_sampling(t, &a->sampling, error));
     return llm42__transcript_tokens(t, a, error);
 }
 
@@ -403,19 +372,19 @@ static llm42_result llm42__transcript_head(llm42__transcribing *t, llm42_error *
     llm42_transcript *to = t->to;
     uint64_t leaves = 0;
     int compute = 0;
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_text(t, "model", to->model, sizeof to->model, error));
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_line(t, "model_hash", error));
+    LLM42__TRY(llm42__transcript_text(t, "model", to->model, sizeof to->model, error));
+    LLM42__TRY(llm42__transcript_line(t, "model_hash", error));
     if (!llm42__transcript_digits(t->value, t->value_end, 16, 16, &to->model_hash))
         return llm42__transcript_bad(t, "model_hash", "16 hex digits", error);
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_text(t, "arithmetic", to->arithmetic, sizeof to->arithmetic, error));
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_word(t, "compute", llm42__compute_words, LLM42_DTYPE_BF16,
-                                                 LLM42_DTYPE_FP32 + 1, &compute, error));
+    LLM42__TRY(llm42__transcript_text(t, "arithmetic", to->arithmetic, sizeof to->arithmetic, error));
+    LLM42__TRY(llm42__transcript_word(t, "compute", llm42__compute_words, LLM42_DTYPE_BF16, LLM42_DTYPE_FP32 + 1,
+                                      &compute, error));
     to->numerics.compute = (llm42_dtype)compute;
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_bool(t, "logits_fp32", &to->numerics.logits_fp32, error));
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_bool(t, "router_fp32", &to->numerics.router_fp32, error));
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_integer(t, "leaves", 1, 8, &leaves, error));
+    LLM42__TRY(llm42__transcript_bool(t, "logits_fp32", &to->numerics.logits_fp32, error));
+    LLM42__TRY(llm42__transcript_bool(t, "router_fp32", &to->numerics.router_fp32, error));
+    LLM42__TRY(llm42__transcript_integer(t, "leaves", 1, 8, &leaves, error));
     to->numerics.leaves = (int)leaves;
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_text(t, "preset", to->preset, sizeof to->preset, error));
+    LLM42__TRY(llm42__transcript_text(t, "preset", to->preset, sizeof to->preset, error));
     return llm42__transcript_text(t, "result", to->result, sizeof to->result, error);
 }
 
@@ -432,7 +401,7 @@ static llm42_result llm42__transcript_ends(llm42__transcribing *t, llm42_error *
                           "%s:1: the line ends with a carriage return: something has changed how lines end", t->path);
     if (!llm42__transcript_is(t->at + first, line_end, LLM42__TRANSCRIPT_FORMAT))
         return llm42_fail(error, LLM42_FORMAT, "%s:1: format %.*s: this version of llm42 reads format %s", t->path,
-                          (int)LLM42__TRANSCRIPT_MIN(line_end - t->at - (ptrdiff_t)first, 40), t->at + first,
+                          (int)LLM42__MIN(line_end - t->at - (ptrdiff_t)first, 40), t->at + first,
                           LLM42__TRANSCRIPT_FORMAT);
     if ((size_t)(t->end - t->at) < last || memcmp(t->end - last, LLM42__TRANSCRIPT_END, last) ||
         t->end[-1 - (ptrdiff_t)last] != '\n')
@@ -447,60 +416,42 @@ static llm42_result llm42__transcript_read(llm42__transcribing *t, llm42_error *
     llm42_transcript *to = t->to;
     uint64_t requests = 0;
     const char *line_end;
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_ends(t, error));
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_head(t, error));
+    LLM42__TRY(llm42__transcript_ends(t, error));
+    LLM42__TRY(llm42__transcript_head(t, error));
     for (;;) {
         llm42__transcribing look = *t;
         if (!llm42__transcript_next(&look, &line_end) || strncmp(look.at, "request:", 8) != 0) break;
         if (!(to->count & (to->count - 1))) {  // a power of two: the array is full
-            llm42_answer *more = LLM42_REALLOC(to->answer, sizeof *more * (to->count ? 2 * (size_t)to->count : 1));
+            llm42_answer *more = llm42__alloc(LLM42__MAX(1, 2 * (size_t)to->count), sizeof *more);
             if (!more) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", t->path);
+            if (to->count) memcpy(more, to->answer, (size_t)to->count * sizeof *more);
+            llm42__free(to->answer);
             to->answer = more;
         }
         to->answer[to->count++] = (llm42_answer){.request = 0};
-        LLM42__TRANSCRIPT_TRY(llm42__transcript_answer(t, &to->answer[to->count - 1], error));
+        LLM42__TRY(llm42__transcript_answer(t, &to->answer[to->count - 1], error));
     }
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_integer(t, "requests", 0, INT32_MAX, &requests, error));
+    LLM42__TRY(llm42__transcript_integer(t, "requests", 0, INT32_MAX, &requests, error));
     if (requests != (uint64_t)to->count)
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: requests: %llu: the file has %d", t->path, t->line,
                           (unsigned long long)requests, to->count);
     if (llm42__transcript_next(t, &line_end))
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: '%.*s': must be '# end'", t->path, t->line,
-                          (int)LLM42__TRANSCRIPT_MIN(line_end - t->at, 40), t->at);
+                          (int)LLM42__MIN(line_end - t->at, 40), t->at);
     return LLM42_OK;
 }
 
-// Reads a whole file, which must be a regular one that is not empty.
-static llm42_result llm42__transcript_file(const char *path, char **data, size_t *size, llm42_error *error) {
-    struct stat st;
-    if (stat(path, &st) != 0) return llm42_fail(error, LLM42_IO, "%s: cannot open: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return llm42_fail(error, LLM42_IO, "%s: not a regular file", path);
-    if (st.st_size == 0) return llm42_fail(error, LLM42_FORMAT, "%s: the file is empty", path);
-    FILE *file = fopen(path, "rb");
-    if (!file) return llm42_fail(error, LLM42_IO, "%s: cannot open: %s", path, strerror(errno));
-    *size = (size_t)st.st_size;
-    *data = LLM42_MALLOC(*size);
-    const bool whole = *data && fread(*data, 1, *size, file) == *size;
-    fclose(file);
-    if (whole) return LLM42_OK;
-    if (!*data) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for %zu bytes", path, *size);
-    LLM42_FREE(*data);
-    return llm42_fail(error, LLM42_IO, "%s: cannot read: it has become shorter meanwhile", path);
-}
-
 llm42_result llm42_transcript_load(llm42_transcript **transcript, const char *path, llm42_error *error) {
-    char *data = NULL;
-    size_t size = 0;
+    llm42__file file;
     if (!transcript || !path)
         return llm42_fail(error, LLM42_INVALID, "llm42_transcript_load: %s: required", path ? "transcript" : "path");
     *transcript = NULL;
-    LLM42__TRANSCRIPT_TRY(llm42__transcript_file(path, &data, &size, error));
-    llm42__transcribing t = {.path = path, .at = data, .end = data + size};
-    t.to = LLM42_MALLOC(sizeof *t.to);
-    if (t.to) *t.to = (llm42_transcript){.count = 0};
+    LLM42__TRY(llm42__file_open(&file, path, false, error));
+    llm42__transcribing t = {.path = path, .at = file.data, .end = file.data + file.size};
+    t.to = llm42__alloc_zero(1, sizeof *t.to);
     llm42_result result = t.to ? llm42__transcript_read(&t, error)
                                : llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
-    LLM42_FREE(data);
+    llm42__file_close(&file);
     if (result == LLM42_OK) *transcript = t.to;
     else llm42_transcript_free(t.to);
     return result;
@@ -508,12 +459,12 @@ llm42_result llm42_transcript_load(llm42_transcript **transcript, const char *pa
 
 void llm42_transcript_free(llm42_transcript *t) {
     for (int i = 0; t && i < t->count; i++) {
-        LLM42_FREE(t->answer[i].prompt);
-        LLM42_FREE(t->answer[i].tokens);
-        LLM42_FREE(t->answer[i].logprobs);
+        llm42__free(t->answer[i].prompt);
+        llm42__free(t->answer[i].tokens);
+        llm42__free(t->answer[i].logprobs);
     }
-    if (t) LLM42_FREE(t->answer);
-    LLM42_FREE(t);
+    if (t) llm42__free(t->answer);
+    llm42__free(t);
 }
 
 #endif  // LLM42_TRANSCRIPT_IMPLEMENTATION

@@ -1,0 +1,42 @@
+#!/bin/bash
+# Lines are a budget: the header, each of its sections, its functions and its companions have a limit, so that a reader
+# can finish them. Whoever adds lines finds as many that can go.
+set -u
+source tests/check.sh
+out=${B:-build}/budget
+mkdir -p "$out"
+log=$out/log
+
+# within WHAT LINES LIMIT
+within() {
+    echo "$1: $2 lines, at most $3" >"$log"
+    check "$1" test "$2" -le "$3"
+}
+
+within llm42.h "$(wc -l <llm42.h)" 7600
+within "llm42.h, its documentation" "$(($(grep -n '^#ifndef LLM42_H$' llm42.h | cut -d: -f1) - 1))" 200
+first=$(grep -n '^#ifndef LLM42_H$' llm42.h | cut -d: -f1) last=$(grep -n '^#endif  // LLM42_H$' llm42.h | cut -d: -f1)
+within "llm42.h, its API" "$((last - first + 1))" 1000
+while read -r section lines; do
+    limit=400
+    [ "$section" = cpu ] && limit=1000
+    within "llm42.h, section $section" "$lines" $limit
+done < <(awk 'function put() { if (name) print name, NR - begin } /^\/\/ >>[a-z]/ { put(); name = substr($2, 3); begin = NR }
+    /^#endif  \/\/ LLM42_IMPLEMENTATION$/ { put(); name = "" }' llm42.h)
+within llm42_transcript.h "$(wc -l <examples/util/llm42_transcript.h)" 500
+within llm42_trace.h "$(wc -l <examples/util/llm42_trace.h)" 220
+within tokenizer.h "$(wc -l <examples/util/tokenizer.h)" 1120
+
+# A function begins in the first column and ends with a brace there.
+long=$(awk 'FNR == 1 { begin = 0 } /^[a-zA-Z].*\)? \{$/ && !/^(typedef|struct|enum|extern|#)/ { begin = FNR; name = $0 }
+    begin && /^}/ { if (FNR - begin + 1 > 60) print FILENAME ":" begin ": " FNR - begin + 1 " lines: " name; begin = 0 }' \
+    llm42.h examples/*.[ch] examples/*/*.h sweep/*.[ch] sweep/*/*.[ch])
+echo "$long" >"$log"
+check "functions of at most 60 lines" test -z "$long"
+wide=$(awk 'length > 120 { print FILENAME ":" FNR }' $(git ls-files '*.c' '*.h' '*.cu' 2>/dev/null || ls ./*.h ./*.cu))
+echo "$wide" >"$log"
+check "lines of at most 120 columns" test -z "$wide"
+# The budget itself can be exceeded: a control.
+echo control >"$log"
+check "a limit that is exceeded is found" test "$(wc -l <llm42.h)" -gt 100
+finish
