@@ -72,8 +72,8 @@
    5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED, and llm42_engine_request shows them too. What a
       deterministic request has committed never changes. Its candidates may still change, so do not show them to users.
    6. llm42_engine_release forgets a finished request, unless .auto_release has that done for you.
-   7. Pass events to llm42_metrics_event for statistics. The companions in examples/util/ take events, too:
-      llm42_trace.h draws a timeline, and llm42_transcript.h writes a file with which others can audit the answers.
+   7. The companions in examples/util/ take events: llm42_metrics.h collects statistics, llm42_trace.h draws a timeline,
+      and llm42_transcript.h writes a file with which others can audit the answers.
 
    To try a scheduling policy of your own, set .planner: see section api-planner and examples/planners.h.
    To run on other hardware, write a backend: see section api-backend and examples/05_backend.c.
@@ -187,12 +187,12 @@
    Flash-Decoding (2023). The sampler's hash: Steele and others, Fast Splittable Pseudorandom Number Generators (2014).
 
    SECTIONS: search for two angle brackets and the name. Declarations are in api-results, -model, -pass, -backend, -sim,
-   -cuda, -policies, -request, -planner, -engine, -metrics and -math. The implementation:
+   -cuda, -policies, -request, -planner, -engine and -math. The implementation:
 
       base        results, memory, numbers, files, arrays, names, doubles
       model       json, config, safetensors, llama2c, synthetic, load, model-hash
       backends    vectors, tensor-cores, team, sampling, cpu, sm90; calibration, sim
-      engine      state, kv, submit, calls, step, admit, planner, hybrid, plan, verify, open; metrics
+      engine      state, kv, submit, calls, step, admit, planner, hybrid, plan, verify, open
 
    A token travels through the engine's sections in this order. To follow one, start at submit, where the prototypes
    name its calls.
@@ -1179,32 +1179,6 @@ LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error
 LLM42_API llm42_result llm42_engine_run_until(llm42_engine *engine, double seconds, llm42_error *error);
 LLM42_API double llm42_engine_now(const llm42_engine *engine);  // the backend's clock, seconds
 LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
-
-// >>api-metrics --------------------------------------------------------------------------------------------------
-// Metrics collect what papers report, from events. Recompute % = 100 x recomputed / returned tokens. The rollback rate
-// of a request = its rollbacks / its verifications. TTFT (time to first token) runs from arrival to the first release
-// of tokens, ITL (inter-token latency) from one release to the next, end-to-end latency from arrival to the last token.
-// The arrays grow as events come; llm42_metrics_free frees them.
-typedef struct llm42_metrics {
-    int64_t requests, input_tokens, output_tokens, recomputed, verifications, rollbacks;
-    double begin, end;       // first arrival, last release; seconds
-    double *ttft, *latency;  // seconds; one value for each request
-    double *itl;             // seconds; one value for each release of tokens except a request's first
-    double *rollback_rate;   // one value for each deterministic request that was verified
-} llm42_metrics;
-
-// Errors: MEMORY; that event is then counted only in part.
-LLM42_API llm42_result llm42_metrics_event(llm42_metrics *metrics, const llm42_event *event);
-LLM42_API void llm42_metrics_free(llm42_metrics *metrics);
-LLM42_API int64_t llm42_metrics_count(const double *values);  // elements of one of the arrays above
-// The smallest value of such an array with at least p percent of the values at or below it (nearest rank); NAN if it is
-// empty. Sorts the array.
-LLM42_API double llm42_metrics_percentile(double *values, double p);
-
-// *first: how many tokens are equal before the first difference from the reference. *second: how many are equal between
-// the first difference and the second.
-LLM42_API void llm42_consistent_spans(const int32_t *reference, int reference_count, const int32_t *tokens, int count,
-                                      int *first, int *second);
 
 // >>api-math -----------------------------------------------------------------------------------------------------
 // Made of IEEE operations alone: the same bits on every CPU.
@@ -7975,66 +7949,6 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     assert(d.token_budget <= e->batch.room && e->M <= e->batch.room && d.max_running <= e->batch.plan.room);
     *engine = e;
     return LLM42_OK;
-}
-
-// >>metrics ------------------------------------------------------------------------------------------------------
-// Owns: statistics that papers report, collected from events.
-// Calls: arrays.
-// Invariant: every COMMITTED event has tokens. A release is counted at once; a request is counted when it has finished.
-
-llm42_result llm42_metrics_event(llm42_metrics *m, const llm42_event *ev) {
-    const llm42_request *r = ev->info;
-    bool kept = true;
-    if (ev->type == LLM42_EVENT_COMMITTED) {
-        assert(ev->n > 0);
-        if (r->first_token < 0) kept = LLM42__PUSH(m->ttft, ev->time - r->arrival);
-        else kept = LLM42__PUSH(m->itl, ev->time - r->last_token);
-        m->end = ev->time > m->end ? ev->time : m->end;
-        m->output_tokens += ev->n;
-    } else if (ev->type == LLM42_EVENT_FINISHED) {
-        m->begin = m->requests == 0 || r->arrival < m->begin ? r->arrival : m->begin;
-        m->requests++;
-        m->input_tokens += r->prompt_count;
-        m->recomputed += r->recomputed;
-        m->verifications += r->verifications;
-        m->rollbacks += r->rollbacks;
-        if (r->committed) kept = LLM42__PUSH(m->latency, r->last_token - r->arrival);
-        if (r->verifications) kept &= LLM42__PUSH(m->rollback_rate, (double)r->rollbacks / (double)r->verifications);
-    }
-    return kept ? LLM42_OK : LLM42_MEMORY;
-}
-
-void llm42_metrics_free(llm42_metrics *m) {
-    arrfree(m->ttft);
-    arrfree(m->itl);
-    arrfree(m->latency);
-    arrfree(m->rollback_rate);
-    *m = (llm42_metrics){0};
-}
-
-int64_t llm42_metrics_count(const double *values) { return (int64_t)arrlen(values); }
-
-static int llm42__double_order(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double llm42_metrics_percentile(double *values, double p) {
-    int64_t n = (int64_t)arrlen(values);
-    if (!n) return (double)NAN;
-    qsort(values, (size_t)n, sizeof *values, llm42__double_order);
-    int64_t rank = p > 0 ? (int64_t)ceil(p * (double)n / 100.0) : 1;
-    return values[LLM42__MAX(1, LLM42__MIN(rank, n)) - 1];
-}
-
-void llm42_consistent_spans(const int32_t *reference, int reference_count, const int32_t *tokens, int count, int *first,
-                            int *second) {
-    int n = LLM42__MIN(reference_count, count), i = 0;
-    while (i < n && reference[i] == tokens[i]) i++;
-    *first = i++;
-    int start = i;
-    while (i < n && reference[i] == tokens[i]) i++;
-    *second = i > start ? i - start : 0;
 }
 
 #endif  // LLM42_IMPLEMENTATION

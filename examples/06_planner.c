@@ -8,7 +8,7 @@
    gains nothing when the load is light, because all deadlines are met anyway. It also gains nothing when all requests
    ask for the same number of tokens, because the first to arrive then has the nearest deadline.
 
-   New here: .planner, arrivals over time, and llm42_metrics.
+   New here: .planner, arrivals over time, and util/llm42_metrics.h.
 
    Compile it in the repository's root, and run it there:
 
@@ -19,6 +19,8 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 #include "planners.h"
+#define LLM42_METRICS_IMPLEMENTATION
+#include "util/llm42_metrics.h"
 
 enum { REQUESTS = 1000, PROMPT = 128, RUNNING = 48 };
 static const double PER_SECOND = 17;
@@ -97,8 +99,8 @@ int main(void) {
         how.event_user = &t;
         llm42_stats s = serve(&how);
         printf("%-10s %8.0f %7d %12.2f %10.2f %15.1f %9.1f\n", planner_names[i], (double)s.returned_tokens / t.end,
-               (int)s.replay_passes, llm42_metrics_percentile(t.metrics.latency, 50),
-               llm42_metrics_percentile(t.metrics.latency, 99), 100.0 * t.met[1] / t.requests[1],
+               (int)s.replay_passes, llm42_metrics_percentile(&t.metrics.latency, 50),
+               llm42_metrics_percentile(&t.metrics.latency, 99), 100.0 * t.met[1] / t.requests[1],
                100.0 * t.met[0] / t.requests[0]);
         same = same && (i == 0 || t.answers == answers);
         answers = t.answers;

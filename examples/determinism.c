@@ -21,6 +21,8 @@
 #include "llm42.h"
 #include "args.h"
 #include "planners.h"
+#define LLM42_METRICS_IMPLEMENTATION
+#include "util/llm42_metrics.h"
 #include "scoring.h"
 #include "stb_ds.h"
 

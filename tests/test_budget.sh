@@ -25,6 +25,7 @@ done < <(awk 'function put() { if (name) print name, NR - begin } /^\/\/ >>[a-z]
     /^#endif  \/\/ LLM42_IMPLEMENTATION$/ { put(); name = "" }' llm42.h)
 within llm42_transcript.h "$(wc -l <examples/util/llm42_transcript.h)" 500
 within llm42_trace.h "$(wc -l <examples/util/llm42_trace.h)" 220
+within llm42_metrics.h "$(wc -l <examples/util/llm42_metrics.h)" 120
 within tokenizer.h "$(wc -l <examples/util/tokenizer.h)" 1120
 
 # A function begins in the first column and ends with a brace there.

@@ -4,6 +4,8 @@
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#define LLM42_METRICS_IMPLEMENTATION
+#include "examples/util/llm42_metrics.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -976,17 +978,15 @@ TEST(run_until_waits_in_real_time) {
 }
 
 TEST(metrics_and_spans) {
-    double values[] = {5, 1, 4, 2, 3}, *list = NULL;
-    for (int i = 0; i < 5; i++) arrput(list, values[i]);
-    CHECK_INT(llm42_metrics_percentile(list, 50), 3);
-    CHECK_INT(llm42_metrics_percentile(list, 99), 5);
-    CHECK_INT(llm42_metrics_percentile(list, 20), 1);
-    CHECK_INT(llm42_metrics_percentile(list, 21), 2);
-    arrfree(list);
-    for (int i = 1; i <= 100; i++) arrput(list, (double)i);
-    for (int p = 1; p <= 100; p++) CHECK_INT(llm42_metrics_percentile(list, p), p);
-    arrfree(list);
-    CHECK(isnan(llm42_metrics_percentile(NULL, 50)));
+    double values[] = {5, 1, 4, 2, 3}, many[100];
+    llm42_series list = {.value = values, .count = 5}, hundred = {.value = many, .count = 100}, empty = {0};
+    CHECK_INT(llm42_metrics_percentile(&list, 50), 3);
+    CHECK_INT(llm42_metrics_percentile(&list, 99), 5);
+    CHECK_INT(llm42_metrics_percentile(&list, 20), 1);
+    CHECK_INT(llm42_metrics_percentile(&list, 21), 2);
+    for (int i = 0; i < 100; i++) many[i] = 100 - i;
+    for (int p = 1; p <= 100; p++) CHECK_INT(llm42_metrics_percentile(&hundred, p), p);
+    CHECK(isnan(llm42_metrics_percentile(&empty, 50)));
     const int32_t a[] = {1, 2, 3, 4, 5, 6, 7}, b[] = {1, 2, 9, 4, 5, 8, 7};
     int first, second;
     llm42_consistent_spans(a, 7, b, 7, &first, &second);

@@ -5,6 +5,8 @@
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#define LLM42_METRICS_IMPLEMENTATION
+#include "examples/util/llm42_metrics.h"
 
 enum { REQUESTS = TEST_SLOW ? 24 : 200, LONGEST_PROMPT = 300, LONGEST_OUTPUT = 200, TEXT = 1600 };
 

@@ -23,6 +23,8 @@ static void test_give(void *p) {
 #define LLM42_FREE(pointer) test_give(pointer)
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#define LLM42_METRICS_IMPLEMENTATION
+#include "examples/util/llm42_metrics.h"
 #define LLM42_TRACE_IMPLEMENTATION
 #include "examples/util/llm42_trace.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION

@@ -1,5 +1,7 @@
 // workloads.c: requests on the CPU: one stream, and whole workloads by mode and policy.
 #include "sweep/bench/bench.h"
+#define LLM42_METRICS_IMPLEMENTATION
+#include "examples/util/llm42_metrics.h"
 
 enum { MEASURES = 10 };
 
@@ -186,12 +188,12 @@ static void case_serve(const bench *b, const serving_case *c, case_run *run, con
                               100.0 * (double)m->recomputed / (double)m->output_tokens,
                               (double)m->rollbacks,
                               100 * (after.replay_busy - before.replay_busy) / busy,
-                              1e3 * llm42_metrics_percentile(m->ttft, 50),
-                              1e3 * llm42_metrics_percentile(m->ttft, 99),
-                              1e3 * llm42_metrics_percentile(m->itl, 50),
-                              1e3 * llm42_metrics_percentile(m->itl, 99),
-                              1e3 * llm42_metrics_percentile(m->latency, 50),
-                              1e3 * llm42_metrics_percentile(m->latency, 99)};
+                              1e3 * llm42_metrics_percentile(&m->ttft, 50),
+                              1e3 * llm42_metrics_percentile(&m->ttft, 99),
+                              1e3 * llm42_metrics_percentile(&m->itl, 50),
+                              1e3 * llm42_metrics_percentile(&m->itl, 99),
+                              1e3 * llm42_metrics_percentile(&m->latency, 50),
+                              1e3 * llm42_metrics_percentile(&m->latency, 99)};
     for (int i = 0; i < MEASURES && repeat >= 0; i++) run->value[i][repeat] = value[i];
     llm42_metrics_free(m);
     *m = (llm42_metrics){0};
