@@ -111,9 +111,6 @@ template <typename F> static llm42_result llm42__guarded(llm42_error *error, F f
 // Invariant: buckets are ascending, and the last one is max_rows.
 enum { LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__HEAD, LLM42__ROUTER, LLM42__PRODUCTS };
 static const char *const llm42__product_names[] = {"qkv", "o", "gate_up", "down", "head", "router"};
-enum {
-    LLM42__SCHEDULES = LLM42_SCHEDULE_INVARIANT + 1
-};  // arrays are indexed by llm42_schedule; their place 0 stays empty
 static const llm42_schedule llm42__schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
 
 // How one product is computed for one number of rows.
@@ -236,7 +233,7 @@ struct llm42__cuda {
     float *final_norm, *rope;
     std::vector<llm42__cuda_layer> layer;
     std::vector<int> buckets;
-    std::vector<llm42__algorithm> algorithms[LLM42__PRODUCTS][LLM42__SCHEDULES];  // by bucket
+    std::vector<llm42__algorithm> algorithms[LLM42__PRODUCTS][LLM42_SCHEDULE_COUNT];  // by bucket
     std::vector<llm42__graph> graphs;
     llm42__execution execution[2];
     size_t device_bytes;

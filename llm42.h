@@ -191,7 +191,7 @@
 
       base        results, memory, numbers, files, arrays, names, doubles
       model       json, config, safetensors, llama2c, synthetic, load, model-hash
-      backends    vectors, tensor-cores, team, sampling, cpu, sm90; calibration, sim
+      backends    vectors, tensor-cores, team, sampling, cpu, sm90; calibration, calibrated, sim
       engine      state, kv, submit, calls, step, admit, planner, hybrid, plan, verify, open
 
    A token travels through the engine's sections in this order. To follow one, start at submit, where the prototypes
@@ -376,8 +376,7 @@ typedef enum llm42_schedule {
     LLM42_SCHEDULE_FAST = 1,
     LLM42_SCHEDULE_FIXED,
     LLM42_SCHEDULE_INVARIANT,
-    LLM42_TREE,
-    LLM42_EXACT,
+    LLM42_SCHEDULE_COUNT  // the size of arrays that are indexed by a schedule; their place 0 stays empty
 } llm42_schedule;
 
 LLM42_API const char *llm42_schedule_name(llm42_schedule schedule);  // "fast"
@@ -560,28 +559,13 @@ LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k)
 // which it does is the flip rate. It depends on the number of rows of the FAST pass and on M, that of the replay pass.
 // The calibration has a table of flip rates. Requests differ: each multiplies the rate by a number that it draws from a
 // gamma distribution with mean 1. All other passes return the true token.
-// Pass times: ms[r * contexts + c] for row[r] rows that attend to context[c] positions on average.
-typedef struct llm42_cost_table {
-    int rows, contexts;
-    double *row, *context;  // ascending
-    double *ms;  // [rows, contexts]; falls along rows by a quarter at most, not to the last ones, never along context
-} llm42_cost_table;
 
-// Flip rates: rate[f * replays + r] holds for candidates of a FAST pass of fast[f] rows or more (up to fast[f + 1])
-// that are verified in replay passes of replay[r] rows or more. The first entry of each also holds for fewer rows.
-typedef struct llm42_flip_table {
-    int fasts, replays;
-    double *fast, *replay;  // ascending
-    double *rate;           // [fasts, replays], share of candidates that the replay pass changes, mean over requests
-} llm42_flip_table;
-
-// Tensor parallelism: us[i * rows + r] is the time of one exchange, in which rank[i] ranks add their parts of row[r]
-// rows. A pass has two for each layer.
-typedef struct llm42_exchange_table {
-    int ranks, rows;     // 0: not known
-    double *rank, *row;  // ascending
-    double *us;
-} llm42_exchange_table;
+// A table of a calibration: value[i * ys + k] is for x[i] and y[k]. llm42_calibration says what these are.
+typedef struct llm42_table {
+    int xs, ys;     // 0: the calibration has no such table
+    double *x, *y;  // ascending
+    double *value;  // [xs, ys]
+} llm42_table;
 
 typedef struct llm42_calibration {
     char name[128];  // the file's, without folder and ending
@@ -591,19 +575,24 @@ typedef struct llm42_calibration {
     int leaves;           // of the INVARIANT passes: the larger of .leaves and .tensor_parallel of an engine's desc
     int64_t kv_tokens;    // KV pool, tokens; 0: not known
     double undivided_ms;  // of each pass: what more devices do not shorten
-    llm42_exchange_table exchange,
-        invariant_exchange;  // the second: of INVARIANT passes; the first where it lacks ranks
-    bool padding_free;       // rows that pad a FIXED pass to its shape cost nothing (CPU)
-    int pass_sizes;          // 0: other passes are as large as their rows
+    // Microseconds of one exchange, in which x ranks add their parts of y rows. A pass has two for each layer. The
+    // second table is of INVARIANT passes; the first also holds for them if the second lacks the ranks.
+    llm42_table exchange, invariant_exchange;
+    bool padding_free;  // rows that pad a FIXED pass to its shape cost nothing (CPU)
+    int pass_sizes;     // 0: other passes are as large as their rows
     double *pass_rows;  // [pass_sizes], ascending: the device pads other passes to the next of these numbers of rows
-    llm42_flip_table flips;
+    // Flip rates, mean over requests: the share of the candidates of FAST passes of x rows or more (up to the next x)
+    // that replay passes of y rows or more change. The first x and y also hold for fewer rows.
+    llm42_table flips;
     double flip_shape;                 // shape of the gamma distribution over requests; smaller is more uneven
     double host_ms[LLM42_KIND_COUNT];  // the host's work, added to the tables' times: for each pass with rows of kind
                                        // decode or prompt, and for each window in a pass
     double host_request_ms;            // time of a request outside the engine (tokenising, network). No pass takes it:
                                        // build/sweep adds it to each latency that counts from the arrival
     double overlap_fast, overlap_replay;  // factors by which fast and replay passes take longer side by side than alone
-    llm42_cost_table cost[LLM42_EXACT + 1][LLM42_KIND_COUNT];  // by schedule and kind
+    // Milliseconds of passes by schedule and kind: of x rows that attend to y positions on average. They fall along x
+    // by a quarter at most, not to the last x, and never along y.
+    llm42_table cost[LLM42_SCHEDULE_COUNT][LLM42_KIND_COUNT];
 } llm42_calibration;
 
 typedef struct llm42_sim_desc {
@@ -1126,9 +1115,9 @@ typedef struct llm42_stats {
     int64_t prompt_tokens;                           // of requests that were admitted
     int64_t returned_tokens;                         // released to users
     int64_t deterministic_tokens;                    // of those, to deterministic requests
-    int64_t passes[LLM42_EXACT + 1], rows[LLM42_EXACT + 1];  // by schedule
-    double busy[LLM42_EXACT + 1];  // seconds in passes, by schedule; two passes side by side both count
-    double replay_busy;            // of those, in replay passes: FIXED ones, and others with verification windows
+    int64_t passes[LLM42_SCHEDULE_COUNT], rows[LLM42_SCHEDULE_COUNT];  // by schedule
+    double busy[LLM42_SCHEDULE_COUNT];  // seconds in passes, by schedule; two passes side by side both count
+    double replay_busy;                 // of those, in replay passes: FIXED ones, and others with verification windows
     int64_t replay_passes, replay_windows;  // those passes, and the windows in them, full or partial
     int64_t candidates, verifications, rollbacks, recomputed, injected;
     int64_t hybrid_verify, hybrid_invariant;  // mode HYBRID: passes before which VERIFY, or another way, looked faster
@@ -1716,9 +1705,9 @@ const char *llm42_event_name(llm42_event_type type) {
 }
 
 const char *llm42_schedule_name(llm42_schedule schedule) {
-    static const char *const name[] = {"none", "fast", "fixed", "invariant", "tree", "exact"};
-    _Static_assert(sizeof name / sizeof *name == LLM42_EXACT + 1, "every schedule has a word");
-    return schedule >= LLM42_SCHEDULE_FAST && schedule <= LLM42_EXACT ? name[schedule] : name[0];
+    static const char *const name[] = {"none", "fast", "fixed", "invariant"};
+    _Static_assert(sizeof name / sizeof *name == LLM42_SCHEDULE_COUNT, "every schedule has a word");
+    return schedule >= LLM42_SCHEDULE_FAST && schedule < LLM42_SCHEDULE_COUNT ? name[schedule] : name[0];
 }
 
 const char *llm42_kind_name(llm42_kind kind) {
@@ -5096,28 +5085,58 @@ const llm42_backend *llm42_backend_cpu(void) {
 }
 
 // >>calibration --------------------------------------------------------------------------------------------------
-// Owns: calibration files, and the times and flip rates that one holds.
+// Owns: reading calibration files.
 // Calls: files, arrays.
 // Invariant: a file that was read is whole: all its tables have the rows that they announce, and its last line is
-// `# end`. A table that was read is a full grid. More context never takes less time. More rows may take a quarter less
-// than the number of rows before, but not the last ones. That holds beyond the grid, too.
+// `# end`. A table that was read is a full grid.
 
-// The tables that a calibration must have.
+// A number in a calibration: its name, its smallest and its largest value, and whether it is whole.
+typedef struct llm42__quantity {
+    const char *name;
+    double low, high;
+    bool whole;
+} llm42__quantity;
+
+// What the rows of a table are. Their last three columns are numbers: x, y and value of llm42_table.
+static const struct llm42__table_form {
+    int columns;
+    bool required;  // a calibration without such a table is refused
+    bool times;     // the values are times of passes, which do not fall
+    llm42__quantity column[5];
+} llm42__table_forms[] = {
+    {5,
+     true,
+     true,
+     {{.name = "schedule"},
+      {.name = "kind"},
+      {"rows", 1, 1 << 30, true},
+      {"context_tokens", 0, 1 << 30, true},
+      {"ms", DBL_MIN, 1e12, false}}},
+    {3, true, false, {{"fast_rows", 1, 1 << 30, true}, {"replay_rows", 1, 1 << 30, true}, {"flip_rate", 0, 1, false}}},
+    {3, false, false, {{"ranks", 2, 1 << 20, true}, {"rows", 1, 1 << 30, true}, {"exchange_us", 0, 1e12, false}}}};
+enum { LLM42__COSTS, LLM42__FLIPS, LLM42__EXCHANGES, LLM42__TABLE_FORMS };
+
 static const struct {
-    llm42_schedule schedule;
-    llm42_kind kind;
-} llm42__cost_tables[] = {{LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE},      {LLM42_SCHEDULE_FAST, LLM42_KIND_PROMPT},
-                          {LLM42_SCHEDULE_FIXED, LLM42_KIND_WINDOW},     {LLM42_SCHEDULE_FIXED, LLM42_KIND_PROMPT},
-                          {LLM42_SCHEDULE_INVARIANT, LLM42_KIND_DECODE}, {LLM42_SCHEDULE_INVARIANT, LLM42_KIND_PROMPT}};
-enum {
-    LLM42__COSTS = sizeof llm42__cost_tables / sizeof *llm42__cost_tables,
-    LLM42__FLIPS = LLM42__COSTS,  // the table of flip rates
-    LLM42__EXCHANGE,              // the table of exchanges, and that of INVARIANT passes: a calibration may lack them
-    LLM42__EXCHANGE_INVARIANT,
-    LLM42__TABLES
-};
+    const char *name;  // as in the file; the rows of a table of pass times repeat it in their first two columns
+    int form;
+    size_t at;  // in llm42_calibration
+} llm42__tables[] = {
+    {"fast decode", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_FAST][LLM42_KIND_DECODE])},
+    {"fast prompt", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_FAST][LLM42_KIND_PROMPT])},
+    {"fixed window", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_FIXED][LLM42_KIND_WINDOW])},
+    {"fixed prompt", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_FIXED][LLM42_KIND_PROMPT])},
+    {"invariant decode", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_INVARIANT][LLM42_KIND_DECODE])},
+    {"invariant prompt", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_INVARIANT][LLM42_KIND_PROMPT])},
+    {"flips", LLM42__FLIPS, offsetof(llm42_calibration, flips)},
+    {"exchange", LLM42__EXCHANGES, offsetof(llm42_calibration, exchange)},
+    {"invariant exchange", LLM42__EXCHANGES, offsetof(llm42_calibration, invariant_exchange)}};
+enum { LLM42__TABLES = sizeof llm42__tables / sizeof *llm42__tables };
 
-// A row of a table: rows, context_tokens, ms; or fast_rows, replay_rows, flip_rate; or ranks, rows, us.
+static llm42_table *llm42__table_of(llm42_calibration *c, int t) {
+    return (llm42_table *)(void *)((char *)c + llm42__tables[t].at);
+}
+
+// A row of a table.
 typedef struct llm42__point {
     double x, y, value;
     int line;
@@ -5127,263 +5146,128 @@ typedef struct llm42__point {
 typedef struct llm42__calibrating {
     const char *path;
     llm42_calibration *to;
-    llm42__point *points[LLM42__TABLES];  // stb_ds arrays
-    int count[LLM42__TABLES];             // of rows that a table has announced; 0: its `# table:` line was not read
-    uint64_t seen;                        // keys that were read, as bits by their place in llm42__calibration_key
-    bool columns[3];  // the line with the names of the columns was read: of pass times, of flips, of exchanges
-    bool ended;       // the line `# end` was read
-    int table, line;  // table: whose rows are being read; -1: none
+    llm42_error *error;
+    int line;                        // that errors name
+    int table, count;                // whose rows are being read, and the number of rows it has announced; -1: none
+    llm42__point *points;            // the rows of that table that were read, an stb_ds array
+    bool named[LLM42__TABLE_FORMS];  // the line with the names of the columns was read
+    uint64_t seen;                   // keys that were read, as bits by their place in llm42__calibration_key
+    double devices, leaves, kv_tokens;
+    char time_unit[16], padding[16];
 } llm42__calibrating;
+
+// An error in the line that is being read.
+#define LLM42__BAD_LINE(c, text, ...) \
+    llm42_fail((c)->error, LLM42_FORMAT, "%s:%d: " text, (c)->path, (c)->line, __VA_ARGS__)
+// A piece of the file, for "%.*s".
+#define LLM42__QUOTE(from, end) (int)LLM42__MIN((end) - (from), 60), from
 
 static bool llm42__is_word(const char *text, const char *end, const char *word) {
     return strlen(word) == (size_t)(end - text) && memcmp(text, word, (size_t)(end - text)) == 0;
 }
 
-// Reads a number from `low` to `high` that is whole if it must be. No whole number needs a point or a minus sign.
-static bool llm42__calibration_number(const char *text, const char *end, bool whole, double low, double high,
-                                      double *number) {
-    size_t size = (size_t)(end - text);
-    if (whole && (memchr(text, '.', size) || memchr(text, '-', size))) return false;
-    return llm42_number(text, end, number) && *number >= low && *number <= high;
-}
-
-// True if a word begins as some keys do. Then it is a misspelt key, or one of an older version of the format.
-static bool llm42__is_like_key(const char *word, size_t size) {
-    static const char *const begins[] = {"flip_", "overlap_", "host_", "kv_", "pass_"};
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
-        size_t begin = strlen(begins[i]);
-        if (size > begin && !memcmp(word, begins[i], begin)) return !memchr(word, ' ', size);
-    }
-    return false;
+// Reads a number. No whole number needs a point or a minus sign.
+static llm42_result llm42__calibration_number(const llm42__calibrating *c, const llm42__quantity *q, const char *text,
+                                              const char *end, double *number) {
+    const size_t size = (size_t)(end - text);
+    const bool unfit = q->whole && (memchr(text, '.', size) || memchr(text, '-', size));
+    if (!unfit && llm42_number(text, end, number) && *number >= q->low && *number <= q->high) return LLM42_OK;
+    if (q->low == DBL_MIN)
+        return LLM42__BAD_LINE(c, "%s: '%.*s': must be a positive number, at most %.10g", q->name,
+                               LLM42__QUOTE(text, end), q->high);
+    return LLM42__BAD_LINE(c, "%s: '%.*s': must be a %snumber from %.10g to %.10g", q->name, LLM42__QUOTE(text, end),
+                           q->whole ? "whole " : "", q->low, q->high);
 }
 
 // Reads the value of pass_rows: ascending whole numbers with spaces between them.
-static llm42_result llm42__calibration_sizes(const llm42__calibrating *c, const char *value, const char *end,
-                                             llm42_error *error) {
+static llm42_result llm42__calibration_sizes(const llm42__calibrating *c, const char *value, const char *end) {
     llm42_calibration *to = c->to;
+    llm42__quantity rows = {"pass_rows, in ascending order", 1, 1 << 24, true};
     to->pass_rows = llm42__alloc((size_t)(end - value + 1) / 2, sizeof *to->pass_rows);
-    if (!to->pass_rows) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
+    if (!to->pass_rows) return llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
     for (const char *stop; value < end; value = stop) {
-        double rows;
         for (stop = value; stop < end && *stop != ' ';) stop++;
-        if (!llm42__calibration_number(value, stop, true, to->pass_sizes ? to->pass_rows[to->pass_sizes - 1] + 1 : 1,
-                                       1 << 24, &rows))
-            return llm42_fail(error, LLM42_FORMAT,
-                              "%s:%d: pass_rows: %.*s: must be whole numbers from 1 to 16777216 in ascending order",
-                              c->path, c->line, (int)LLM42__MIN(end - value, 40), value);
-        to->pass_rows[to->pass_sizes++] = rows;
+        LLM42__TRY(llm42__calibration_number(c, &rows, value, stop, &to->pass_rows[to->pass_sizes]));
+        rows.low = to->pass_rows[to->pass_sizes++] + 1;
         while (stop < end && *stop == ' ') stop++;
     }
     return LLM42_OK;
 }
 
+// True if a word begins as some keys do. Then it is a misspelt key, or one of an older version of the format.
+static bool llm42__is_like_key(const char *word, const char *colon) {
+    static const char *const begins[] = {"flip_", "overlap_", "host_", "kv_", "pass_"};
+    bool like = false;
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        like |= !strncmp(word, begins[i], strlen(begins[i])) && word + strlen(begins[i]) < colon;
+    return like && !memchr(word, ' ', (size_t)(colon - word));
+}
+
 // Reads one `# key: value` line. A key that is not in the list is a comment, unless llm42__is_like_key.
-static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *key, const char *value, const char *end,
-                                           llm42_error *error) {
+static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *key, const char *colon, const char *end) {
     llm42_calibration *to = c->to;
-    double kv_tokens = 0, devices = 0, leaves = 1;
     const struct {
-        const char *name;
-        double low, high, *number;
-        char *text;
+        llm42__quantity is;  // a text has a name alone
+        double *number;      // where the value goes if it is a number
+        char *text;          // or a text: `size` bytes with its end
         size_t size;
-        bool whole;
-    } keys[] = {{"source", 0, 0, NULL, to->source, sizeof to->source, false},
-                {"device", 0, 0, NULL, to->device, sizeof to->device, false},
-                {"model", 0, 0, NULL, to->model, sizeof to->model, false},
-                {"time_unit", 0, 0, NULL, NULL, 0, false},
-                {"padding", 0, 0, NULL, NULL, 0, false},
-                {"pass_rows", 0, 0, NULL, NULL, 0, true},
-                {"devices", 1, 1 << 20, &devices, NULL, 0, true},
-                {"leaves", 1, 8, &leaves, NULL, 0, true},
-                {"undivided_ms", 0, 1e6, &to->undivided_ms, NULL, 0, false},
-                {"kv_tokens", 0, 1e12, &kv_tokens, NULL, 0, true},
-                {"flip_shape", 1e-3, 1e6, &to->flip_shape, NULL, 0, false},
-                {"overlap_fast", 1, 1e3, &to->overlap_fast, NULL, 0, false},
-                {"overlap_replay", 1, 1e3, &to->overlap_replay, NULL, 0, false},
-                {"host_decode_ms", 0, 1e6, &to->host_ms[LLM42_KIND_DECODE], NULL, 0, false},
-                {"host_prompt_ms", 0, 1e6, &to->host_ms[LLM42_KIND_PROMPT], NULL, 0, false},
-                {"host_window_ms", 0, 1e6, &to->host_ms[LLM42_KIND_WINDOW], NULL, 0, false},
-                {"host_request_ms", 0, 1e6, &to->host_request_ms, NULL, 0, false},
-                {"forced", 0, 0, NULL, to->forced, sizeof to->forced, false}};
-    const char *colon = value - 1;
+        const char *word[2];  // what the text must be; NULL: any
+    } keys[] = {{{.name = "source"}, .text = to->source, sizeof to->source},
+                {{.name = "device"}, .text = to->device, sizeof to->device},
+                {{.name = "model"}, .text = to->model, sizeof to->model},
+                {{.name = "time_unit"}, .text = c->time_unit, sizeof c->time_unit, {"ms"}},
+                {{.name = "padding"}, .text = c->padding, sizeof c->padding, {"computed", "free"}},
+                {{.name = "forced"}, .text = to->forced, sizeof to->forced},
+                {{.name = "pass_rows"}, .text = NULL},
+                {{"devices", 1, 1 << 20, true}, .number = &c->devices},
+                {{"leaves", 1, 8, true}, .number = &c->leaves},
+                {{"kv_tokens", 0, 1e12, true}, .number = &c->kv_tokens},
+                {{"undivided_ms", 0, 1e6, false}, .number = &to->undivided_ms},
+                {{"flip_shape", 1e-3, 1e6, false}, .number = &to->flip_shape},
+                {{"overlap_fast", 1, 1e3, false}, .number = &to->overlap_fast},
+                {{"overlap_replay", 1, 1e3, false}, .number = &to->overlap_replay},
+                {{"host_decode_ms", 0, 1e6, false}, .number = &to->host_ms[LLM42_KIND_DECODE]},
+                {{"host_prompt_ms", 0, 1e6, false}, .number = &to->host_ms[LLM42_KIND_PROMPT]},
+                {{"host_window_ms", 0, 1e6, false}, .number = &to->host_ms[LLM42_KIND_WINDOW]},
+                {{"host_request_ms", 0, 1e6, false}, .number = &to->host_request_ms}};
+    const char *value = colon + 1;
+    size_t i = 0;
     while (colon > key && colon[-1] == ' ') colon--;
-    bool known = false;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        if (!llm42__is_word(key, colon, keys[i].name)) continue;
-        known = true;
-        while (value < end && *value == ' ') value++;
-        while (end > value && end[-1] == ' ') end--;
-        if (c->seen >> i & 1)
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s is there twice", c->path, c->line, keys[i].name);
-        c->seen |= (uint64_t)1 << i;
-        const bool sizes = !keys[i].text && !keys[i].number && keys[i].whole;
-        if ((keys[i].text || sizes) && value == end)
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: must not be empty", c->path, c->line, keys[i].name);
-        if (sizes) {
-            LLM42__TRY(llm42__calibration_sizes(c, value, end, error));
-        } else if (keys[i].text) {
-            snprintf(keys[i].text, keys[i].size, "%.*s", (int)LLM42__MIN(end - value, 512), value);
-            llm42__scrub(keys[i].text);
-        } else if (!keys[i].number) {
-            bool unit = strcmp(keys[i].name, "time_unit") == 0;
-            to->padding_free = unit ? to->padding_free : llm42__is_word(value, end, "free");
-            if (unit ? !llm42__is_word(value, end, "ms") : !to->padding_free && !llm42__is_word(value, end, "computed"))
-                return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: %.*s: must be %s", c->path, c->line, keys[i].name,
-                                  (int)LLM42__MIN(end - value, 40), value, unit ? "ms" : "computed or free");
-        } else if (!llm42__calibration_number(value, end, keys[i].whole, keys[i].low, keys[i].high, keys[i].number)) {
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: %.*s: must be a %snumber from %.10g to %.10g", c->path,
-                              c->line, keys[i].name, (int)LLM42__MIN(end - value, 40), value,
-                              keys[i].whole ? "whole " : "", keys[i].low, keys[i].high);
-        }
-        if (keys[i].number == &devices) to->devices = (int)devices;
-        if (keys[i].number == &leaves) to->leaves = (int)leaves;
-        if ((int)leaves & ((int)leaves - 1))
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: leaves: %d: must be 1, 2, 4 or 8", c->path, c->line,
-                              (int)leaves);
-        if (keys[i].number == &kv_tokens) to->kv_tokens = (int64_t)kv_tokens;
+    while (value < end && *value == ' ') value++;
+    while (end > value && end[-1] == ' ') end--;
+    while (i < sizeof keys / sizeof *keys && !llm42__is_word(key, colon, keys[i].is.name)) i++;
+    if (i == sizeof keys / sizeof *keys && !llm42__is_like_key(key, colon)) return LLM42_OK;
+    if (i == sizeof keys / sizeof *keys)
+        return LLM42__BAD_LINE(c, "%.*s: no key has this name: sweep/README.md lists the keys",
+                               LLM42__QUOTE(key, colon));
+    const char *name = keys[i].is.name, *first = keys[i].word[0], *second = keys[i].word[1];
+    if (c->seen >> i & 1) return LLM42__BAD_LINE(c, "%s is there twice", name);
+    c->seen |= (uint64_t)1 << i;
+    if (keys[i].number) {
+        LLM42__TRY(llm42__calibration_number(c, &keys[i].is, value, end, keys[i].number));
+        const int leaves = (int)c->leaves;
+        return leaves & (leaves - 1) ? LLM42__BAD_LINE(c, "leaves: %d: must be 1, 2, 4 or 8", leaves) : LLM42_OK;
     }
-    if (!known && llm42__is_like_key(key, (size_t)(colon - key)))
-        return llm42_fail(error, LLM42_FORMAT, "%s:%d: %.*s: no key has this name: sweep/README.md lists the keys",
-                          c->path, c->line, (int)LLM42__MIN(colon - key, 40), key);
-    return LLM42_OK;
+    if (value == end) return LLM42__BAD_LINE(c, "%s: must not be empty", name);
+    if (!keys[i].text) return llm42__calibration_sizes(c, value, end);
+    snprintf(keys[i].text, keys[i].size, "%.*s", (int)LLM42__MIN(end - value, 512), value);
+    llm42__scrub(keys[i].text);
+    if (!first || llm42__is_word(value, end, first) || (second && llm42__is_word(value, end, second))) return LLM42_OK;
+    return LLM42__BAD_LINE(c, "%s: %.*s: must be %s%s%s", name, LLM42__QUOTE(value, end), first, second ? " or " : "",
+                           second ? second : "");
 }
 
-// Index of the table of this schedule and kind, [schedule, space) and [kind, end). -1: there is none.
-static int llm42__calibration_find(const char *schedule, const char *space, const char *kind, const char *end) {
-    for (int t = 0; t < LLM42__COSTS; t++)
-        if (llm42__is_word(schedule, space, llm42_schedule_name(llm42__cost_tables[t].schedule)) &&
-            llm42__is_word(kind, end, llm42_kind_name(llm42__cost_tables[t].kind)))
-            return t;
+// The table whose name a text begins with. Its words have one or more characters `gap` between them. *rest is what
+// stands behind it. -1: there is none.
+static int llm42__table_find(const char *text, const char *end, char gap, const char **rest) {
+    for (int t = 0; t < LLM42__TABLES; t++) {
+        const char *p = text, *name = llm42__tables[t].name;
+        for (; *name && p < end && *p == (*name == ' ' ? gap : *name); name++, p++)
+            while (*p == gap && p + 1 < end && p[1] == gap) p++;
+        *rest = p;
+        if (!*name && (p == end || *p == gap)) return t;
+    }
     return -1;
-}
-
-// "table 'fixed window'", "table 'flips'".
-typedef struct llm42__table_name {
-    char text[48];
-} llm42__table_name;
-
-static llm42__table_name llm42__calibration_name(int t) {
-    llm42__table_name name = {"table 'flips'"};
-    if (t == LLM42__EXCHANGE) return (llm42__table_name){"table 'exchange'"};
-    if (t == LLM42__EXCHANGE_INVARIANT) return (llm42__table_name){"table 'invariant exchange'"};
-    if (t == LLM42__FLIPS) return name;
-    snprintf(name.text, sizeof name.text, "table '%s %s'", llm42_schedule_name(llm42__cost_tables[t].schedule),
-             llm42_kind_name(llm42__cost_tables[t].kind));
-    return name;
-}
-
-// Ends the table whose rows were being read.
-static llm42_result llm42__calibration_close(llm42__calibrating *c, llm42_error *error) {
-    int t = c->table;
-    c->table = -1;
-    if (t < 0 || arrlen(c->points[t]) == c->count[t]) return LLM42_OK;
-    return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s has %d of its %d rows", c->path, c->line,
-                      llm42__calibration_name(t).text, (int)arrlen(c->points[t]), c->count[t]);
-}
-
-// Reads what stands behind `# table:`: schedule and kind, or `flips`, `exchange` or `invariant exchange`, and the
-// number of rows of the table that begins.
-static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *text, const char *end,
-                                             llm42_error *error) {
-    const char *word[3] = {end, end, end}, *stop[3] = {end, end, end};
-    int words = 0;
-    for (const char *p = text; p < end; words++) {
-        while (p < end && *p == ' ') p++;
-        const char *from = p;
-        while (p < end && *p != ' ') p++;
-        if (words < 3) word[words] = from, stop[words] = p;
-        while (p < end && *p == ' ') p++;
-    }
-    double count = 0;
-    LLM42__TRY(llm42__calibration_close(c, error));
-    bool invariant = llm42__is_word(word[0], stop[0], "invariant") && llm42__is_word(word[1], stop[1], "exchange");
-    int t = llm42__is_word(word[0], stop[0], "flips")      ? LLM42__FLIPS
-            : llm42__is_word(word[0], stop[0], "exchange") ? LLM42__EXCHANGE
-            : invariant                                    ? LLM42__EXCHANGE_INVARIANT
-                        : llm42__calibration_find(word[0], stop[0], word[1], stop[1]);
-    int last = t == LLM42__FLIPS || t == LLM42__EXCHANGE ? 1 : 2;
-    if (t < 0)
-        return llm42_fail(error, LLM42_FORMAT, "%s:%d: no table is called '%.*s'", c->path, c->line,
-                          (int)LLM42__MIN(stop[1] - word[0], 60), word[0]);
-    if (words != last + 1 || !llm42__calibration_number(word[last], stop[last], true, 1, 1 << 24, &count))
-        return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: rows: '%.*s': must be a whole number from 1 to %d", c->path,
-                          c->line, llm42__calibration_name(t).text, (int)LLM42__MIN(end - word[last], 40), word[last],
-                          1 << 24);
-    if (c->count[t])
-        return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s is there twice", c->path, c->line,
-                          llm42__calibration_name(t).text);
-    c->count[t] = (int)count;
-    c->table = t;
-    return LLM42_OK;
-}
-
-// The columns of a table. The last three are numbers.
-static const struct {
-    int count;
-    const char *name[5];
-    double low[3], high[3];
-} llm42__columns[3] = {
-    {5, {"schedule", "kind", "rows", "context_tokens", "ms"}, {1, 0, DBL_MIN}, {1 << 30, 1 << 30, 1e12}},
-    {3, {"fast_rows", "replay_rows", "flip_rate"}, {1, 1, 0}, {1 << 30, 1 << 30, 1}},
-    {3, {"ranks", "rows", "exchange_us"}, {2, 1, 0}, {1 << 20, 1 << 30, 1e12}}};
-static int llm42__columns_of(int t) { return t < LLM42__COSTS ? 0 : t == LLM42__FLIPS ? 1 : 2; }
-
-// Checks the line with the names of the columns.
-static llm42_result llm42__calibration_columns(llm42__calibrating *c, const char *const field[6], int which,
-                                               llm42_error *error) {
-    for (int i = 0; i < llm42__columns[which].count; i++)
-        if (!llm42__is_word(field[i], field[i + 1] - 1, llm42__columns[which].name[i]))
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: column %d is called '%.*s': expected %s", c->path, c->line,
-                              i + 1, (int)LLM42__MIN(field[i + 1] - 1 - field[i], 40), field[i],
-                              llm42__columns[which].name[i]);
-    c->columns[which] = true;
-    return LLM42_OK;
-}
-
-// Adds a row to the table that is being read; [name, end) is the table that the row says it belongs to.
-static llm42_result llm42__calibration_add(llm42__calibrating *c, int t, const llm42__point *point, const char *name,
-                                           const char *end, llm42_error *error) {
-    if (t < 0)
-        return llm42_fail(error, LLM42_FORMAT, "%s:%d: no table is called '%.*s'", c->path, c->line,
-                          (int)LLM42__MIN(end - name, 60), name);
-    if (t != c->table)
-        return llm42_fail(error, LLM42_FORMAT, "%s:%d: a row of %s that no line '# table:' announces", c->path, c->line,
-                          llm42__calibration_name(t).text);
-    if (arrlen(c->points[t]) == c->count[t])
-        return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s has more than its %d rows", c->path, c->line,
-                          llm42__calibration_name(t).text, c->count[t]);
-    if (LLM42__PUSH(c->points[t], *point)) return LLM42_OK;
-    return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
-}
-
-// Reads one row of a table, or the names of its columns.
-static llm42_result llm42__calibration_point(llm42__calibrating *c, const char *text, const char *end,
-                                             llm42_error *error) {
-    const int which = llm42__columns_of(c->table), columns = llm42__columns[which].count, first = columns - 3;
-    static const char *const names[] = {"schedule kind rows context_tokens ms", "fast_rows replay_rows flip_rate",
-                                        "ranks rows exchange_us"};
-    const char *field[6] = {text};
-    int count = 0;
-    for (const char *p = text; p <= end && count < 6; p++)
-        if (p == end || *p == '\t') field[++count < 6 ? count : 5] = p + 1;
-    if (count != columns)
-        return llm42_fail(error, LLM42_FORMAT, "%s:%d: expected %d columns with tabs between: %s", c->path, c->line,
-                          columns, names[which]);
-    if (!c->columns[which]) return llm42__calibration_columns(c, field, which, error);
-    llm42__point point = {.line = c->line};
-    double *const number[] = {&point.x, &point.y, &point.value};
-    for (int i = 0; i < 3; i++) {
-        const char *from = field[first + i], *stop = field[first + i + 1] - 1;
-        double low = llm42__columns[which].low[i], high = llm42__columns[which].high[i];
-        if (!llm42__calibration_number(from, stop, i < 2, low, high, number[i]))
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s: '%.*s': must be a %s%s%s, at most %.10g", c->path,
-                              c->line, llm42__columns[which].name[first + i], (int)LLM42__MIN(stop - from, 40), from,
-                              low > 0 ? "positive " : "", i < 2 ? "whole number" : "number",
-                              low > 1 ? " from 2 on" : "", high);
-    }
-    int t = which ? c->table : llm42__calibration_find(field[0], field[1] - 1, field[1], field[2] - 1);
-    return llm42__calibration_add(c, t, &point, field[0], field[which ? 1 : 2] - 1, error);
 }
 
 static int llm42__point_order(const void *a, const void *b) {
@@ -5392,131 +5276,167 @@ static int llm42__point_order(const void *a, const void *b) {
     return (x->y > y->y) - (x->y < y->y);
 }
 
-// A full grid of a table's rows: value[i * ys + k] at x[i], y[k], both ascending.
-typedef struct llm42__grid {
-    int xs, ys;
-    double *x, *y, *value;
-} llm42__grid;
-
-// Makes a grid from the rows of a table. It belongs to the caller also if that fails.
-static llm42_result llm42__calibration_grid(llm42__calibrating *c, int t, llm42__grid *g, llm42_error *error) {
-    llm42__point *point = c->points[t];
-    const llm42__table_name name = llm42__calibration_name(t);
-    const int which = llm42__columns_of(t);
-    const char *const *column = llm42__columns[which].name + (which ? 0 : 2), *outer = column[0], *inner = column[1];
-    int count = (int)arrlen(point), ys = 0;
-    if (!count) return llm42_fail(error, LLM42_FORMAT, "%s: %s is missing", c->path, name.text);
-    qsort(point, (size_t)count, sizeof *point, llm42__point_order);
-    while (ys < count && point[ys].x == point[0].x) ys++;
-    *g = (llm42__grid){.xs = count / ys, .ys = ys};
-    g->x = llm42__alloc((size_t)g->xs, sizeof *g->x);
-    g->y = llm42__alloc((size_t)ys, sizeof *g->y);
-    g->value = llm42__alloc((size_t)count, sizeof *g->value);
-    if (!g->x || !g->y || !g->value) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", c->path);
-    for (int i = 0; i < g->xs * ys; i++) {
-        int r = i / ys, k = i % ys;
-        if (point[i].x != point[r * ys].x || point[i].y != point[k].y || (k && point[k].y == point[k - 1].y) ||
-            (!k && r && point[i].x == point[i - 1].x))
-            return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s is no full grid: each %s needs the same %s, once",
-                              c->path, point[i].line, name.text, outer, inner);
-        g->x[r] = point[i].x;
-        g->y[k] = point[i].y;
-        g->value[i] = point[i].value;
+// Makes a table of the rows that were read.
+static llm42_result llm42__calibration_grid(llm42__calibrating *c) {
+    const struct llm42__table_form *form = &llm42__table_forms[llm42__tables[c->table].form];
+    const char *name = llm42__tables[c->table].name, *x_name = form->column[form->columns - 3].name,
+               *y_name = form->column[form->columns - 2].name;
+    llm42_table *to = llm42__table_of(c->to, c->table);
+    const llm42__point *p = c->points;
+    int ys = 0;
+    qsort(c->points, (size_t)c->count, sizeof *c->points, llm42__point_order);
+    while (ys < c->count && p[ys].x == p[0].x) ys++;
+    const int xs = c->count / ys;
+    double *x = llm42__alloc((size_t)(xs + ys + xs * ys), sizeof *x);
+    if (!x) return llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
+    *to = (llm42_table){xs, ys, x, x + xs, x + xs + ys};
+    for (int i = 0; i < xs * ys; i++, p++) {
+        const int r = i / ys, k = i % ys;
+        if (!k) to->x[r] = p->x;
+        if (!r) to->y[k] = p->y;
+        to->value[i] = p->value;
+        c->line = p->line;
+        if (p->x != to->x[r] || p->y != to->y[k] || (i && p->x == p[-1].x && (!k || p->y == p[-1].y)))
+            return LLM42__BAD_LINE(c, "table '%s' is no full grid: each %s needs the same %s, once", name, x_name,
+                                   y_name);
         // Kernels for more rows may be faster, but not by much. Behind the last rows the line goes on, so it must not
         // fall.
-        const double *ms = &g->value[i], less = r == g->xs - 1 ? 1 : 0.75;
-        if (t < LLM42__COSTS && ((k && ms[0] < ms[-1]) || (r && ms[0] < less * ms[-ys])))
-            return llm42_fail(
-                error, LLM42_FORMAT,
-                "%s:%d: %s falls: %g ms at %g rows, %g context tokens is less than %sa smaller pass takes", c->path,
-                point[i].line, name.text, point[i].value, point[i].x, point[i].y,
-                less < 1 && !(k && ms[0] < ms[-1]) ? "three quarters of what " : "");
+        const double less = r == xs - 1 ? 1 : 0.75;
+        const bool shorter = k && p->value < to->value[i - 1], smaller = r && p->value < less * to->value[i - ys];
+        if (form->times && (shorter || smaller))
+            return LLM42__BAD_LINE(
+                c, "table '%s' falls: %g ms at %g rows, %g context tokens is less than %sa smaller pass takes", name,
+                p->value, p->x, p->y, less < 1 && !shorter ? "three quarters of what " : "");
     }
-    if (count % ys)
-        return llm42_fail(error, LLM42_FORMAT, "%s:%d: %s is no full grid: its last rows lack %s", c->path,
-                          point[count - 1].line, name.text, inner);
+    c->line = c->points[c->count - 1].line;
+    if (c->count == xs * ys) return LLM42_OK;
+    return LLM42__BAD_LINE(c, "table '%s' is no full grid: its last rows lack %s", name, y_name);
+}
+
+// Ends the table whose rows were being read.
+static llm42_result llm42__calibration_close(llm42__calibrating *c) {
+    if (c->table < 0) return LLM42_OK;
+    if (arrlen(c->points) < c->count)
+        return LLM42__BAD_LINE(c, "table '%s' has %d of its %d rows", llm42__tables[c->table].name,
+                               (int)arrlen(c->points), c->count);
+    const int line = c->line;
+    LLM42__TRY(llm42__calibration_grid(c));
+    arrfree(c->points);
+    c->table = -1, c->line = line;
     return LLM42_OK;
 }
 
-// Makes the calibration's tables.
-static llm42_result llm42__calibration_tables(llm42__calibrating *c, llm42_error *error) {
-    for (int t = 0; t < LLM42__TABLES; t++) {
-        llm42__grid g = {0};
-        if (t >= LLM42__EXCHANGE && !c->count[t]) continue;
-        llm42_result result = llm42__calibration_grid(c, t, &g, error);
-        llm42_exchange_table exchange = {g.xs, g.ys, g.x, g.y, g.value};
-        if (t == LLM42__EXCHANGE) c->to->exchange = exchange;
-        else if (t == LLM42__EXCHANGE_INVARIANT) c->to->invariant_exchange = exchange;
-        else if (t == LLM42__FLIPS) c->to->flips = (llm42_flip_table){g.xs, g.ys, g.x, g.y, g.value};
-        else
-            c->to->cost[llm42__cost_tables[t].schedule][llm42__cost_tables[t].kind] = (llm42_cost_table){
-                g.xs, g.ys, g.x, g.y, g.value};
-        LLM42__TRY(result);
-    }
+// Reads what stands behind `# table:`: the name of the table that begins, and its number of rows.
+static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *text, const char *end) {
+    LLM42__TRY(llm42__calibration_close(c));
+    while (text < end && *text == ' ') text++;
+    while (end > text && end[-1] == ' ') end--;
+    const char *rows, *last = end;
+    const int t = llm42__table_find(text, end, ' ', &rows);
+    while (last > text && last[-1] != ' ') last--;
+    if (t < 0) return LLM42__BAD_LINE(c, "no table is called '%.*s'", LLM42__QUOTE(text, last > text ? last - 1 : end));
+    while (rows < end && *rows == ' ') rows++;
+    double count = 0;
+    char name[64];
+    snprintf(name, sizeof name, "table '%s': rows", llm42__tables[t].name);
+    LLM42__TRY(llm42__calibration_number(c, &(llm42__quantity){name, 1, 1 << 24, true}, rows, end, &count));
+    if (llm42__table_of(c->to, t)->xs) return LLM42__BAD_LINE(c, "table '%s' is there twice", llm42__tables[t].name);
+    c->table = t;
+    c->count = (int)count;
     return LLM42_OK;
 }
 
-// Checks the first line.
-static llm42_result llm42__calibration_first(const llm42__calibrating *c, const char *text, const char *end,
-                                             llm42_error *error) {
-    if (llm42__is_word(text, end, "# llm42 calibration 2")) return LLM42_OK;
-    if (llm42__is_word(text, end, "# llm42 calibration 1"))
-        return llm42_fail(error, LLM42_FORMAT,
-                          "%s:1: version 1 of the format, which cannot tell a file that was cut short: measure it "
-                          "again, or convert it as sweep/README.md says under Calibrations",
-                          c->path);
-    return llm42_fail(error, LLM42_FORMAT, "%s:1: not a calibration: the first line must be '# llm42 calibration 2'",
-                      c->path);
+// Reads one row of a table, or the names of its columns. Before the first table they are those of pass times.
+static llm42_result llm42__calibration_row(llm42__calibrating *c, const char *text, const char *end) {
+    const int f = c->table < 0 ? LLM42__COSTS : llm42__tables[c->table].form;
+    const struct llm42__table_form *form = &llm42__table_forms[f];
+    const char *field[7] = {text};  // field i ends before field[i + 1] - 1
+    int count = 0;
+    for (const char *p = text; p <= end && count < 6; p++)
+        if (p == end || *p == '\t') field[++count] = p + 1;
+    if (count != form->columns) {
+        char names[64] = "";
+        for (int i = 0; i < form->columns; i++)
+            snprintf(names + strlen(names), sizeof names - strlen(names), " %s", form->column[i].name);
+        return LLM42__BAD_LINE(c, "expected %d columns with tabs between:%s", form->columns, names);
+    }
+    for (int i = 0; !c->named[f] && i < count; i++)
+        if (!llm42__is_word(field[i], field[i + 1] - 1, form->column[i].name))
+            return LLM42__BAD_LINE(c, "column %d is called '%.*s': expected %s", i + 1,
+                                   LLM42__QUOTE(field[i], field[i + 1] - 1), form->column[i].name);
+    if (!c->named[f]) return c->named[f] = true, LLM42_OK;
+    const int first = count - 3;
+    double number[3];
+    for (int i = first; i < count; i++)
+        LLM42__TRY(llm42__calibration_number(c, &form->column[i], field[i], field[i + 1] - 1, &number[i - first]));
+    const char *name_end = field[first] - 1, *rest = name_end;
+    const int t = first ? llm42__table_find(text, name_end, '\t', &rest) : c->table;
+    if (t < 0 || rest != name_end) return LLM42__BAD_LINE(c, "no table is called '%.*s'", LLM42__QUOTE(text, name_end));
+    const char *name = llm42__tables[t].name;
+    if (t != c->table) return LLM42__BAD_LINE(c, "a row of table '%s' that no line '# table:' announces", name);
+    if (arrlen(c->points) == c->count)
+        return LLM42__BAD_LINE(c, "table '%s' has more than its %d rows", name, c->count);
+    if (LLM42__PUSH(c->points, ((llm42__point){number[0], number[1], number[2], c->line}))) return LLM42_OK;
+    return llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
 }
 
-// Reads one line.
-static llm42_result llm42__calibration_line(llm42__calibrating *c, const char *text, const char *end,
-                                            llm42_error *error) {
-    if (c->line == 1) return llm42__calibration_first(c, text, end, error);
+// Reads one line. *ended: the line is the last one.
+static llm42_result llm42__calibration_line(llm42__calibrating *c, const char *text, const char *end, bool *ended) {
+    if (c->line == 1 && llm42__is_word(text, end, "# llm42 calibration 1"))
+        return LLM42__BAD_LINE(c, "%s",
+                               "version 1 of the format, which cannot tell a file that was cut short: measure it "
+                               "again, or convert it as sweep/README.md says under Calibrations");
+    if (c->line == 1 && !llm42__is_word(text, end, "# llm42 calibration 2"))
+        return LLM42__BAD_LINE(c, "%s", "not a calibration: the first line must be '# llm42 calibration 2'");
     if (text == end) return LLM42_OK;
-    if (*text != '#') return llm42__calibration_point(c, text, end, error);
-    if (llm42__is_word(text, end, "# end")) {
-        c->ended = true;
-        return llm42__calibration_close(c, error);
-    }
+    if (*text != '#') return llm42__calibration_row(c, text, end);
+    *ended = llm42__is_word(text, end, "# end");
+    if (*ended) return llm42__calibration_close(c);
     const char *key = text + 1, *colon = memchr(text, ':', (size_t)(end - text));
-    while (key < end && *key == ' ') key++;
     if (!colon) return LLM42_OK;
-    if (llm42__is_word(key, colon, "table")) return llm42__calibration_table(c, colon + 1, end, error);
-    return llm42__calibration_key(c, key, colon + 1, end, error);
+    while (*key == ' ') key++;
+    if (llm42__is_word(key, colon, "table")) return llm42__calibration_table(c, colon + 1, end);
+    return llm42__calibration_key(c, key, colon, end);
 }
 
-// The error of a file without its last line. It says what else is missing.
-static llm42_result llm42__calibration_cut(const llm42__calibrating *c, llm42_error *error) {
-    char text[120] = "";
-    int t = 0, last = c->table;
-    while (t < LLM42__EXCHANGE && c->count[t]) t++;
-    if (last >= 0 && arrlen(c->points[last]) < c->count[last])
-        snprintf(text, sizeof text, "%s has %d of its %d rows, and ", llm42__calibration_name(last).text,
-                 (int)arrlen(c->points[last]), c->count[last]);
-    else if (t < LLM42__EXCHANGE) snprintf(text, sizeof text, "%s is missing, and ", llm42__calibration_name(t).text);
-    return llm42_fail(error, LLM42_FORMAT, "%s: cut short behind line %d: %sthe last line, '# end', is missing",
-                      c->path, c->line - 1, text);
+// What a calibration still lacks: rows of the table that is being read, or a table; "": nothing.
+static void llm42__calibration_lacks(const llm42__calibrating *c, char *text, size_t size) {
+    text[0] = 0;
+    if (c->table >= 0 && arrlen(c->points) < c->count)
+        snprintf(text, size, "table '%s' has %d of its %d rows", llm42__tables[c->table].name, (int)arrlen(c->points),
+                 c->count);
+    for (int t = 0; !text[0] && t < LLM42__TABLES; t++)
+        if (llm42__table_forms[llm42__tables[t].form].required && t != c->table && !llm42__table_of(c->to, t)->xs)
+            snprintf(text, size, "table '%s' is missing", llm42__tables[t].name);
 }
 
-static llm42_result llm42__calibration_read(llm42__calibrating *c, const llm42__file *file, llm42_error *error) {
-    static const char *const required[] = {"source", "device", "model", "time_unit"};
+static llm42_result llm42__calibration_read(llm42__calibrating *c, const llm42__file *file) {
+    static const char *const required[] = {"source", "device", "model", "time_unit"};  // the first of the keys
     const char *text = file->data, *last = file->data + file->size;
-    for (c->line = 1; text < last && !c->ended; c->line++) {
-        const char *end = memchr(text, '\n', (size_t)(last - text));
+    bool ended = false;
+    for (c->line = 1; text < last && !ended; c->line++) {
+        const char *end = memchr(text, '\n', (size_t)(last - text)), *next = end + 1;
         if (!end) break;
-        const char *next = end + 1;
         if (end > text && end[-1] == '\r') end--;
-        LLM42__TRY(llm42__calibration_line(c, text, end, error));
+        LLM42__TRY(llm42__calibration_line(c, text, end, &ended));
         text = next;
     }
-    if (!c->ended) return llm42__calibration_cut(c, error);
-    if (text < last)
-        return llm42_fail(error, LLM42_FORMAT, "%s:%d: there is more behind the last line, '# end'", c->path, c->line);
+    char lacks[80];
+    llm42__calibration_lacks(c, lacks, sizeof lacks);
+    if (!ended)
+        return llm42_fail(c->error, LLM42_FORMAT,
+                          "%s: cut short behind line %d: %s%sthe last line, '# end', is missing", c->path, c->line - 1,
+                          lacks, lacks[0] ? ", and " : "");
+    if (text < last) return LLM42__BAD_LINE(c, "there is more behind the last line, '%s'", "# end");
     for (int i = 0; i < 4; i++)
         if (!(c->seen >> i & 1))
-            return llm42_fail(error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, required[i]);
-    return llm42__calibration_tables(c, error);
+            return llm42_fail(c->error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, required[i]);
+    if (lacks[0]) return llm42_fail(c->error, LLM42_FORMAT, "%s: %s", c->path, lacks);
+    c->to->devices = (int)c->devices;
+    c->to->leaves = (int)c->leaves;
+    c->to->kv_tokens = (int64_t)c->kv_tokens;
+    c->to->padding_free = !strcmp(c->padding, "free");
+    return LLM42_OK;
 }
 
 llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error) {
@@ -5526,15 +5446,15 @@ llm42_result llm42_calibration_load(llm42_calibration **calibration, const char 
     llm42__file file;
     LLM42__TRY(llm42__file_open(&file, path, false, error));
     llm42_calibration *to = llm42__alloc_zero(1, sizeof *to);
-    llm42__calibrating reading = {.path = path, .to = to, .table = -1};
+    llm42__calibrating reading = {.path = path, .to = to, .error = error, .table = -1, .devices = 1, .leaves = 1};
     llm42_result result = to ? LLM42_OK : llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
     if (to) {
-        *to = (llm42_calibration){.devices = 1, .leaves = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};
         const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
         snprintf(to->name, sizeof to->name, "%.*s", dot && dot > name ? (int)LLM42__MIN(dot - name, 127) : 127, name);
-        result = llm42__calibration_read(&reading, &file, error);
+        to->flip_shape = to->overlap_fast = to->overlap_replay = 1;
+        result = llm42__calibration_read(&reading, &file);
     }
-    for (int t = 0; t < LLM42__TABLES; t++) arrfree(reading.points[t]);
+    arrfree(reading.points);
     llm42__file_close(&file);
     if (result == LLM42_OK) *calibration = to;
     else llm42_calibration_free(to);
@@ -5542,57 +5462,52 @@ llm42_result llm42_calibration_load(llm42_calibration **calibration, const char 
 }
 
 void llm42_calibration_free(llm42_calibration *c) {
-    if (!c) return;
-    llm42__free(c->pass_rows);
-    llm42__free(c->flips.fast);
-    llm42__free(c->flips.replay);
-    llm42__free(c->flips.rate);
-    llm42__free(c->exchange.rank);
-    llm42__free(c->exchange.row);
-    llm42__free(c->exchange.us);
-    llm42__free(c->invariant_exchange.rank);
-    llm42__free(c->invariant_exchange.row);
-    llm42__free(c->invariant_exchange.us);
-    for (int t = 0; t < LLM42__COSTS; t++) {
-        llm42_cost_table *table = &c->cost[llm42__cost_tables[t].schedule][llm42__cost_tables[t].kind];
-        llm42__free(table->row);
-        llm42__free(table->context);
-        llm42__free(table->ms);
-    }
+    for (int t = 0; c && t < LLM42__TABLES; t++) llm42__free(llm42__table_of(c, t)->x);  // and y and values behind it
+    if (c) llm42__free(c->pass_rows);
     llm42__free(c);
+}
+
+// >>calibrated ---------------------------------------------------------------------------------------------------
+// Owns: the times and flip rates that a calibration gives.
+// Calls: nothing.
+// Invariant: more context never takes less time. More rows may take a quarter less than the number of rows before, but
+// not the last ones. That holds beyond the tables, too.
+
+// Index of the last of the ascending x that is at most value; 0 if there is none.
+static int llm42__step_of(const double *x, int n, double value) {
+    int i = 0;
+    while (i + 1 < n && value >= x[i + 1]) i++;
+    return i;
 }
 
 // The interval of the ascending x that value lies in (the first or last one if it lies outside), and *share, its place
 // in that interval: 0 at the start, 1 at the end.
 static int llm42__interval(const double *x, int n, double value, double *share) {
-    *share = 0;
-    if (n < 2) return 0;
-    int i = 0;
-    while (i + 2 < n && value >= x[i + 1]) i++;
-    *share = (value - x[i]) / (x[i + 1] - x[i]);
+    const int i = llm42__step_of(x, n - 1, value);
+    *share = n > 1 ? (value - x[i]) / (x[i + 1] - x[i]) : 0;
     return i;
 }
 
-// The time of row[i] between the contexts k and k + 1, at the share c of the way.
-static double llm42__cost_line(const llm42_cost_table *t, int i, int k, double c) {
-    const double *ms = t->ms + i * t->contexts + k;
-    return ms[0] + c * (ms[t->contexts > 1] - ms[0]);
+// The value at x[i], between y[k] and y[k + 1], at the share c of the way.
+static double llm42__table_line(const llm42_table *t, int i, int k, double c) {
+    const double *value = t->value + i * t->ys + k;
+    return value[0] + c * (value[t->ys > 1] - value[0]);
 }
 
-// The same. Outside the table's contexts the lines of two numbers of rows may cross. There the later one is raised, so
-// that times fall no more than they may in a table: by a quarter, and not to the last rows.
-static double llm42__cost_at(const llm42_cost_table *t, int row, int k, double c) {
+// The same of pass times. Outside the table's contexts the lines of two numbers of rows may cross. There the later one
+// is raised, so that times fall no more than they may in a table: by a quarter, and not to the last rows.
+static double llm42__cost_at(const llm42_table *t, int row, int k, double c) {
     double ms = 0;
     for (int i = c < 0 || c > 1 ? 0 : row; i <= row; i++)
-        ms = LLM42__MAX(llm42__cost_line(t, i, k, c), (i == t->rows - 1 ? 1 : 0.75) * ms);
+        ms = LLM42__MAX(llm42__table_line(t, i, k, c), (i == t->xs - 1 ? 1 : 0.75) * ms);
     return ms;
 }
 
 // By how much the time grows between the last two numbers of rows: at this context, or at a smaller one of the table
 // where that is more. Else times beyond the last rows would fall along the context.
-static double llm42__cost_growth(const llm42_cost_table *t, int k, double c) {
-    const double *before = t->ms + (t->rows - 2) * t->contexts, *last = before + t->contexts;
-    double most = llm42__cost_line(t, t->rows - 1, k, c) - llm42__cost_line(t, t->rows - 2, k, c);
+static double llm42__cost_growth(const llm42_table *t, int k, double c) {
+    const double *before = t->value + (t->xs - 2) * t->ys, *last = before + t->ys;
+    double most = llm42__table_line(t, t->xs - 1, k, c) - llm42__table_line(t, t->xs - 2, k, c);
     if (c < 0) return LLM42__MAX(LLM42__MIN(most, last[0] - before[0]), 0);
     for (int j = 0; j < k + 1 + (c > 1); j++) most = LLM42__MAX(most, last[j] - before[j]);
     return most;
@@ -5600,11 +5515,11 @@ static double llm42__cost_growth(const llm42_cost_table *t, int k, double c) {
 
 // Bilinear within the table, and linear beyond its ends unless times would fall there. Below the smallest number of
 // rows the time is constant, because there it is that of reading the weights.
-static double llm42__cost_ms(const llm42_cost_table *t, double rows, double context) {
+static double llm42__cost_ms(const llm42_table *t, double rows, double context) {
     double r, c;
-    int i = llm42__interval(t->row, t->rows, LLM42__MAX(rows, t->row[0]), &r);
-    int k = llm42__interval(t->context, t->contexts, context, &c);
-    double at_low = llm42__cost_at(t, i, k, c), at_high = t->rows > 1 ? llm42__cost_at(t, i + 1, k, c) : at_low;
+    int i = llm42__interval(t->x, t->xs, LLM42__MAX(rows, t->x[0]), &r);
+    int k = llm42__interval(t->y, t->ys, context, &c);
+    double at_low = llm42__cost_at(t, i, k, c), at_high = t->xs > 1 ? llm42__cost_at(t, i + 1, k, c) : at_low;
     double growth = r > 1 ? llm42__cost_growth(t, k, c) : at_high - at_low;
     return growth == at_high - at_low ? at_low + r * growth : at_high + (r - 1) * growth;
 }
@@ -5624,11 +5539,11 @@ static double llm42__padded_rows(const llm42_calibration *c, llm42_schedule sche
 // positions as those that are not padding.
 static double llm42__padded_ms(const llm42_calibration *c, llm42_schedule schedule, llm42_kind kind, double rows,
                                double padded, double context) {
-    bool known = schedule >= LLM42_SCHEDULE_FAST && schedule <= LLM42_EXACT && kind >= LLM42_KIND_DECODE &&
+    bool known = schedule >= LLM42_SCHEDULE_FAST && schedule < LLM42_SCHEDULE_COUNT && kind >= LLM42_KIND_DECODE &&
                  kind < LLM42_KIND_COUNT;
     if (!known || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
-    const llm42_cost_table *t = &c->cost[schedule][kind];
-    if (!t->rows) return (double)NAN;
+    const llm42_table *t = &c->cost[schedule][kind];
+    if (!t->xs) return (double)NAN;
     const double ms = llm42__cost_ms(t, rows, context);
     return padded > rows ? LLM42__MAX(ms, llm42__cost_ms(t, padded, context * rows / padded)) : ms;
 }
@@ -5641,22 +5556,19 @@ double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule
 
 // Microseconds of one exchange of so many rows among so many ranks. Linear between the rows of the table, and beyond
 // its last ones; below its first ones constant. NAN: the table has no such number of ranks.
-static double llm42__exchange_us(const llm42_exchange_table *t, int ranks, double rows) {
+static double llm42__exchange_us(const llm42_table *t, int ranks, double rows) {
     double share;
+    int i = 0;
     if (ranks == 1) return 0;
-    for (int i = 0; i < t->ranks; i++) {
-        if (t->rank[i] != ranks) continue;
-        const double *us = t->us + i * t->rows;
-        const int r = llm42__interval(t->row, t->rows, LLM42__MAX(rows, t->row[0]), &share);
-        return LLM42__MAX(0, us[r] + share * (us[r + (t->rows > 1)] - us[r]));
-    }
-    return (double)NAN;
+    while (i < t->xs && t->x[i] != ranks) i++;
+    if (i == t->xs) return (double)NAN;
+    const int k = llm42__interval(t->y, t->ys, LLM42__MAX(rows, t->y[0]), &share);
+    return LLM42__MAX(0, llm42__table_line(t, i, k, share));
 }
 
-double llm42_calibration_ranks_ms(const llm42_calibration *calibration, llm42_schedule schedule, double ms, double rows,
+double llm42_calibration_ranks_ms(const llm42_calibration *c, llm42_schedule schedule, double ms, double rows,
                                   int ranks, int layers) {
-    const llm42_calibration *c = calibration;
-    const llm42_exchange_table *invariant = &c->invariant_exchange, *exchange = &c->exchange;
+    const llm42_table *invariant = &c->invariant_exchange, *exchange = &c->exchange;
     if (schedule == LLM42_SCHEDULE_INVARIANT && !isnan(llm42__exchange_us(invariant, ranks, 1)) &&
         !isnan(llm42__exchange_us(invariant, c->devices, 1)))
         exchange = invariant;
@@ -5668,25 +5580,17 @@ double llm42_calibration_ranks_ms(const llm42_calibration *calibration, llm42_sc
     return LLM42__MIN(ms, c->undivided_ms) + LLM42__MAX(0, divided) * c->devices / ranks + other;
 }
 
-// Index of the last of the ascending x that is at most value; 0 if there is none.
-static int llm42__step_of(const double *x, int n, double value) {
-    int i = 0;
-    while (i + 1 < n && value >= x[i + 1]) i++;
-    return i;
-}
-
 // A step function, because the order of sums changes at certain numbers of rows and is the same between them.
-double llm42_calibration_flip_rate(const llm42_calibration *calibration, double fast_rows, double replay_rows) {
-    const llm42_flip_table *t = &calibration->flips;
-    if (!t->fasts) return 0;
-    return t->rate[llm42__step_of(t->fast, t->fasts, fast_rows) * t->replays +
-                   llm42__step_of(t->replay, t->replays, replay_rows)];
+double llm42_calibration_flip_rate(const llm42_calibration *c, double fast_rows, double replay_rows) {
+    const llm42_table *t = &c->flips;
+    if (!t->xs) return 0;
+    return t->value[llm42__step_of(t->x, t->xs, fast_rows) * t->ys + llm42__step_of(t->y, t->ys, replay_rows)];
 }
 
 // >>sim ----------------------------------------------------------------------------------------------------------
 // Owns: the simulator: the virtual clock, the tokens that a pass returns, and passes side by side. It has no KV,
 // because a true token depends on nothing but its request and position.
-// Calls: calibration, numbers.
+// Calls: calibrated, numbers.
 // Invariant: only a FAST pass returns a token that is not the true one.
 
 // What the tokens of a request depend on. Kept by the request's slot.
@@ -5998,7 +5902,7 @@ typedef struct llm42__time {
     double weight, rows, kv, seconds, kv_kv, kv_seconds;  // how many passes count, and means over them
 } llm42__time;
 typedef struct llm42__times {
-    llm42__time of[LLM42_SCHEDULE_INVARIANT + 1][2][LLM42__SIZES];
+    llm42__time of[LLM42_SCHEDULE_COUNT][2][LLM42__SIZES];
 } llm42__times;
 
 struct llm42_engine {

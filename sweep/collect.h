@@ -197,7 +197,7 @@ static inline bool collect_figures(collector *c, const llm42_stats *s, metrics *
     free(times);
     m->itl_p50_s = collect_itl(c, true, true, 50), m->itl_p99_s = collect_itl(c, true, true, 99);
     m->nondet_itl_p99_s = collect_itl(c, false, true, 99);
-    for (int i = 0; i <= LLM42_EXACT; i++) busy += s->busy[i];
+    for (int i = 0; i < LLM42_SCHEDULE_COUNT; i++) busy += s->busy[i];
     m->duration_s = c->end - c->begin;
     m->output_tok_per_s = ratio_of((double)s->returned_tokens, m->duration_s);
     m->total_tok_per_s = ratio_of((double)(s->returned_tokens + c->input_tokens), m->duration_s);

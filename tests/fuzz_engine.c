@@ -638,7 +638,7 @@ static void set_up(void) {
     for (int i = 0; i < LONGEST; i++) tokens_of[i] = test_random_int(&random, 3, 31);
     for (int schedule = LLM42_SCHEDULE_FAST; schedule <= LLM42_SCHEDULE_INVARIANT; schedule++)
         for (int kind = 0; kind < LLM42_KIND_COUNT; kind++)
-            calibration.cost[schedule][kind] = (llm42_cost_table){2, 2, pass_rows, pass_contexts, pass_ms};
+            calibration.cost[schedule][kind] = (llm42_table){2, 2, pass_rows, pass_contexts, pass_ms};
     for (int i = 0; i < PROMPTS; i++) set_up_truth(i);
 }
 

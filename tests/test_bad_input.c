@@ -517,7 +517,7 @@ static void numbers_of_files(const char *dir, char text[1024]) {
     CHECK(event != NULL);
     snprintf(text, 1024, "%a %a %a %a %a %s", (double)folder_model->config.norm_eps, folder_model->config.rope_theta,
              (double)random->head.recipe.lead, llm42_calibration_flip_rate(calibration, 1, 1),
-             calibration->cost[LLM42_SCHEDULE_FAST][LLM42_KIND_DECODE].ms[1], event ? event : "");
+             calibration->cost[LLM42_SCHEDULE_FAST][LLM42_KIND_DECODE].value[1], event ? event : "");
     for (char *p = text; *p; p++) *p = *p == ',' ? '.' : *p;  // what %a writes
     if (event) CHECK_CONTAINS(event, "\"dur\": 1500000.000");
     free(written);

@@ -950,7 +950,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     for (int s = LLM42_SCHEDULE_FAST; s <= LLM42_SCHEDULE_INVARIANT; s++)
         for (int k = 0; k < LLM42_KIND_COUNT; k++)
-            calibration.cost[s][k] = (llm42_cost_table){2, 1, pass_rows, pass_contexts, pass_ms};
+            calibration.cost[s][k] = (llm42_table){2, 1, pass_rows, pass_contexts, pass_ms};
     // One layer, wide enough for FAST and FIXED to differ; fp32, so that no rounding hides it.
     static const test_shape small = {"llama", 64, 64, 1, 2, 1, 32, 64, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 0};
     char folder[64];

@@ -217,10 +217,10 @@ TEST(bad_calibrations_are_refused) {
     refused(with(head, "# device: none", "# device:"), text, ":3: device: must not be empty");
     refused(with(head, "# model: tiny", "# model:"), text, ":5: model: must not be empty");
     refused(with(head, "host_window_ms: 0", "host_window_ms : -1"), text,
-            "host_window_ms: -1: must be a number from 0");
-    refused(with(head, "host_window_ms: 0", "host_request_ms: nan"), text, "host_request_ms: nan: must be a number");
-    refused(with(head, "flip_shape: 2", "flip_shape: 0"), text, "flip_shape: 0: must be a number from 0.001");
-    refused(with(head, "overlap_fast: 2", "overlap_fast: 0.5"), text, "overlap_fast: 0.5: must be a number from 1");
+            "host_window_ms: '-1': must be a number from 0");
+    refused(with(head, "host_window_ms: 0", "host_request_ms: nan"), text, "host_request_ms: 'nan': must be a number");
+    refused(with(head, "flip_shape: 2", "flip_shape: 0"), text, "flip_shape: '0': must be a number from 0.001");
+    refused(with(head, "overlap_fast: 2", "overlap_fast: 0.5"), text, "overlap_fast: '0.5': must be a number from 1");
     refused(with(head, "padding: computed", "padding: some"), text, "padding: some: must be computed or free");
     refused(with(head, "# devices: 1", "# kv_tokens: 3"), text, "kv_tokens is there twice");
     refused(with(head, "# devices: 1", "# flip_rate: 0.01"), text, ":4: flip_rate: no key has this name");
@@ -262,11 +262,11 @@ TEST(bad_flip_tables_are_refused) {
     refused(head, with(text, "# table: flips 4", "# table: flips"), "table 'flips': rows: ''");
     refused(head, with(text, "replay_rows\tflip_rate", "replay_rows\tms"),
             "column 3 is called 'ms': expected flip_rate");
-    refused(head, with(text, "1\t64\t0.01", "1\t64\t1.01"), "flip_rate: '1.01': must be a number, at most 1");
+    refused(head, with(text, "1\t64\t0.01", "1\t64\t1.01"), "flip_rate: '1.01': must be a number from 0 to 1");
     refused(head, with(text, "1\t64\t0.01", "1\t64\t-0.01"), "flip_rate: '-0.01'");
     refused(head, with(text, "1\t64\t0.01", "1\t64\tnan"), "flip_rate: 'nan'");
-    refused(head, with(text, "1\t64\t0.01", "1\t6.4\t0.01"), "replay_rows: '6.4': must be a positive whole number");
-    refused(head, with(text, "1\t64\t0.01", "0\t64\t0.01"), "fast_rows: '0': must be a positive whole number");
+    refused(head, with(text, "1\t64\t0.01", "1\t6.4\t0.01"), "replay_rows: '6.4': must be a whole number from 1");
+    refused(head, with(text, "1\t64\t0.01", "0\t64\t0.01"), "fast_rows: '0': must be a whole number from 1");
     refused(head, with(text, "1\t64\t0.01", "1\t64"), "expected 3 columns with tabs between: fast_rows");
     refused(head, with(text, "1\t64\t0.01", "1\t32\t0.01"),
             "table 'flips' is no full grid: each fast_rows needs the same replay_rows, once");
@@ -283,22 +283,22 @@ TEST(calibrations_with_bad_whole_numbers_are_refused) {
     body(text, sizeof text, NULL);
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         snprintf(line, sizeof line, "devices: %s", devices[i]);
-        snprintf(what, sizeof what, ":4: devices: %s: must be a whole number from 1 to 1048576", devices[i]);
+        snprintf(what, sizeof what, ":4: devices: '%s': must be a whole number from 1 to 1048576", devices[i]);
         refused(with(head, "devices: 1", line), text, what);
     }
     for (size_t i = 0; i < sizeof kv_tokens / sizeof *kv_tokens; i++) {
         snprintf(line, sizeof line, "kv_tokens: %s", kv_tokens[i]);
-        snprintf(what, sizeof what, ":7: kv_tokens: %s: must be a whole number from 0 to 1e+12", kv_tokens[i]);
+        snprintf(what, sizeof what, ":7: kv_tokens: '%s': must be a whole number from 0 to 1e+12", kv_tokens[i]);
         refused(with(head, "kv_tokens: 4096", line), text, what);
     }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(line, sizeof line, "fast\tdecode\t%s\t100\t5.6", rows[i]);
-        snprintf(what, sizeof what, ":19: rows: '%s': must be a positive whole number, at most 1073741824", rows[i]);
+        snprintf(what, sizeof what, ":19: rows: '%s': must be a whole number from 1 to 1073741824", rows[i]);
         refused(head, with(text, "fast\tdecode\t8\t100\t5.6", line), what);
     }
     for (size_t i = 0; i < sizeof context / sizeof *context; i++) {
         snprintf(line, sizeof line, "fast\tdecode\t8\t%s\t5.6", context[i]);
-        snprintf(what, sizeof what, ":19: context_tokens: '%s': must be a whole number", context[i]);
+        snprintf(what, sizeof what, ":19: context_tokens: '%s': must be a whole number from 0", context[i]);
         refused(head, with(text, "fast\tdecode\t8\t100\t5.6", line), what);
     }
 }
@@ -591,7 +591,7 @@ TEST(ranks_divide_a_pass_and_exchange) {
     llm42_engine *engine = NULL;
     const llm42_sim_desc sim = {.calibration = c};
     llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim};
-    c->exchange.rank[1] = 8;
+    c->exchange.x[1] = 8;
     desc.tensor_parallel = 4;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_UNSUPPORTED);
     CHECK_CONTAINS(error.text,
@@ -601,7 +601,7 @@ TEST(ranks_divide_a_pass_and_exchange) {
         const char *old, *by, *why;
     } wrong[] = {{"2\t101\t20\n", "", "table 'exchange' has 3 of its 4 rows"},
                  {"2\t101\t20", "2\t1\t20", "table 'exchange' is no full grid"},
-                 {"2\t101\t20", "1\t101\t20", "ranks: '1': must be a positive whole number from 2 on"},
+                 {"2\t101\t20", "1\t101\t20", "ranks: '1': must be a whole number from 2 to 1048576"},
                  {"2\t101\t20", "2\t101\t-1", "exchange_us: '-1'"},
                  {"exchange_us", "us", "column 3 is called 'us': expected exchange_us"},
                  {"# table: exchange 4", "# table: exchanges 4", "no table is called 'exchanges"}};
@@ -609,9 +609,9 @@ TEST(ranks_divide_a_pass_and_exchange) {
         snprintf(bad, sizeof bad, "%s# end", with(exchange, wrong[i].old, wrong[i].by));
         refused(head, with(text, "# end", bad), wrong[i].why);
     }
-    refused(with(head, "# devices: 1", "# undivided_ms: -1"), text, "undivided_ms: -1: must be a number from 0");
+    refused(with(head, "# devices: 1", "# undivided_ms: -1"), text, "undivided_ms: '-1': must be a number from 0");
     refused(with(head, "# devices: 1", "# leaves: 3"), text, ":4: leaves: 3: must be 1, 2, 4 or 8");
-    refused(with(head, "# devices: 1", "# leaves: 16"), text, "leaves: 16: must be a whole number from 1 to 8");
+    refused(with(head, "# devices: 1", "# leaves: 16"), text, "leaves: '16': must be a whole number from 1 to 8");
 }
 
 // INVARIANT passes exchange parts in fp32, and the others in bf16: they may have a table of their own.
@@ -680,10 +680,10 @@ TEST(passes_are_padded) {
         llm42_backend_sim()->close(state);
     }
     // Exchanges take what the padded pass takes.
-    c->exchange = (llm42_exchange_table){1, 2, (double[]){2}, (double[]){1, 101}, (double[]){10, 20}};
+    c->exchange = (llm42_table){1, 2, (double[]){2}, (double[]){1, 101}, (double[]){10, 20}};
     CHECK_NEAR(llm42_calibration_ranks_ms(c, fast, 9, 17, 2, 3), 9.0 / 2 + 2 * 3 * 0.0123, 1e-12);
     CHECK_NEAR(llm42_calibration_ranks_ms(c, fixed, 9, 17, 2, 3), 9.0 / 2 + 2 * 3 * 0.0116, 1e-12);
-    c->exchange = (llm42_exchange_table){0};
+    c->exchange = (llm42_table){0};
     c->pass_sizes = 0;
     CHECK(padded > llm42_calibration_ms(c, invariant, LLM42_KIND_PROMPT, 12, 0));
     CHECK(whole == llm42_calibration_ms(c, fixed, LLM42_KIND_PROMPT, 12, 0));  // padded to its shape, not beyond
@@ -691,10 +691,10 @@ TEST(passes_are_padded) {
     static const struct {
         const char *value, *why;
     } wrong[] = {{"", "pass_rows: must not be empty"},
-                 {"8 16 16", "pass_rows: 16: must be whole numbers from 1 to 16777216 in ascending order"},
-                 {"0 16", "pass_rows: 0 16: must be whole"},
-                 {"8 x", "pass_rows: x: must be whole"},
-                 {"8 9.5", "pass_rows: 9.5: must be whole"},
+                 {"8 16 16", "pass_rows, in ascending order: '16': must be a whole number from 17 to 16777216"},
+                 {"0 16", "pass_rows, in ascending order: '0': must be a whole"},
+                 {"8 x", "order: 'x': must be a whole"},
+                 {"8 9.5", "order: '9.5': must be a whole"},
                  {"8\n# pass_rows: 8", "pass_rows is there twice"},
                  {"8\n# pass_row: 8", "pass_row: no key has this name"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -746,7 +746,7 @@ TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
     pass.logits = (float *)out;
     CHECK_INT(backend->run(state, &pass, &error), LLM42_UNSUPPORTED);
     pass.logits = NULL;
-    pass.schedule = LLM42_TREE;
+    pass.schedule = LLM42_SCHEDULE_COUNT;
     CHECK_INT(backend->run(state, &pass, &error), LLM42_UNSUPPORTED);
     CHECK_INT(backend->start(state, &pass, &error), LLM42_UNSUPPORTED);
     CHECK(isnan(llm42_calibration_ms(calibration, LLM42_SCHEDULE_FAST, LLM42_KIND_WINDOW, 1, 1)));
@@ -1000,9 +1000,9 @@ TEST(flips_are_counted_by_rows) {
     CHECK(flip_rate(&g, 6, 32) == flip_rate_at(&g, 0, 0) && flip_rate(&g, 300, 1000) == flip_rate_at(&g, 1, 1));
     CHECK_NEAR(flip_shape(&moments), calibration->flip_shape, 0.4);
     // The controls: counts of a table that has one rate become one cell, and equal requests have an even shape.
-    llm42_flip_table table = calibration->flips;
+    llm42_table table = calibration->flips;
     double flat = 0.02, one = 1, shape = calibration->flip_shape;
-    calibration->flips = (llm42_flip_table){1, 1, &one, &one, &flat};
+    calibration->flips = (llm42_table){1, 1, &one, &one, &flat};
     calibration->flip_shape = 1000;
     count_flips(&g, &moments);
     CHECK(g.fasts == 1 && g.replays == 1);

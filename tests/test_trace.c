@@ -327,7 +327,7 @@ static void check_setting(const setting *s) {
     if (!text) return;
     read_trace(text, size);
     CHECK_MSG(!problem[0], "%s: %s", s->name, problem);
-    for (int i = 0; i <= LLM42_EXACT; i++) passes += stats.passes[i];
+    for (int i = 0; i < LLM42_SCHEDULE_COUNT; i++) passes += stats.passes[i];
     CHECK_INT(heard.allocations, 0);
     CHECK_INT(seen.passes, passes);
     CHECK_INT(seen.verify, stats.verifications);

@@ -36,7 +36,7 @@ LLM42_API llm42_result llm42_trace_close(llm42_trace *trace, llm42_error *error)
 // Times count from the first event. In the Chrome trace they are whole ticks of an eighth of a microsecond, each
 // rounded on its own, and a duration is a difference of two of them. So a slice ends exactly where the next one begins.
 // A double holds a tick exactly, in microseconds and in nanoseconds, so no viewer rounds it again.
-enum { LLM42__TRACE_PASSES = 1, LLM42__TRACE_REQUESTS, LLM42__TRACE_BESIDE = LLM42_SCHEDULE_INVARIANT + 1 };
+enum { LLM42__TRACE_PASSES = 1, LLM42__TRACE_REQUESTS, LLM42__TRACE_BESIDE = LLM42_SCHEDULE_COUNT };
 
 struct llm42_trace {
     FILE *file;

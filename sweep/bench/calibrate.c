@@ -427,15 +427,15 @@ static llm42_calibration *cost_of(const bench *b, const cost_grid *g) {
     c->pass_rows = allocate(sizeof sizes * sizeof *c->pass_rows);
     for (double rows; rows = strtod(next, &end), end > next; next = end) c->pass_rows[c->pass_sizes++] = rows;
     for (int t = 0; t < COST_TABLES; t++) {
-        llm42_cost_table *table = &c->cost[cost_tables[t].schedule][cost_tables[t].kind];
-        *table = (llm42_cost_table){.rows = g->rows[t], .contexts = g->contexts};
-        table->row = allocate((size_t)g->rows[t] * sizeof *table->row);
-        table->context = allocate((size_t)g->contexts * sizeof *table->context);
-        table->ms = allocate((size_t)(g->rows[t] * g->contexts) * sizeof *table->ms);
-        for (int k = 0; k < g->contexts; k++) table->context[k] = g->context[k];
+        llm42_table *table = &c->cost[cost_tables[t].schedule][cost_tables[t].kind];
+        *table = (llm42_table){.xs = g->rows[t], .ys = g->contexts};
+        table->x = allocate((size_t)g->rows[t] * sizeof *table->x);
+        table->y = allocate((size_t)g->contexts * sizeof *table->y);
+        table->value = allocate((size_t)(g->rows[t] * g->contexts) * sizeof *table->value);
+        for (int k = 0; k < g->contexts; k++) table->y[k] = g->context[k];
         for (int r = 0; r < g->rows[t]; r++) {
-            table->row[r] = g->row[t][r];
-            memcpy(table->ms + r * g->contexts, g->ms[t][r], (size_t)g->contexts * sizeof *table->ms);
+            table->x[r] = g->row[t][r];
+            memcpy(table->value + r * g->contexts, g->ms[t][r], (size_t)g->contexts * sizeof *table->value);
         }
     }
     return c;
@@ -444,8 +444,8 @@ static llm42_calibration *cost_of(const bench *b, const cost_grid *g) {
 static void cost_free(llm42_calibration *c) {
     free(c->pass_rows);
     for (int t = 0; t < COST_TABLES; t++) {
-        llm42_cost_table *table = &c->cost[cost_tables[t].schedule][cost_tables[t].kind];
-        free(table->row), free(table->context), free(table->ms);
+        llm42_table *table = &c->cost[cost_tables[t].schedule][cost_tables[t].kind];
+        free(table->x), free(table->y), free(table->value);
     }
     free(c);
 }

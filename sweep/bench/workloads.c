@@ -183,7 +183,7 @@ static void case_serve(const bench *b, const serving_case *c, case_run *run, con
     llm42_stats after = llm42_engine_stats(run->engine);
     llm42_metrics *m = &run->metrics;
     double busy = 0;
-    for (int s = 0; s <= LLM42_EXACT; s++) busy += after.busy[s] - before.busy[s];
+    for (int s = 0; s < LLM42_SCHEDULE_COUNT; s++) busy += after.busy[s] - before.busy[s];
     double value[MEASURES] = {(double)m->output_tokens / (m->end - m->begin),
                               100.0 * (double)m->recomputed / (double)m->output_tokens,
                               (double)m->rollbacks,

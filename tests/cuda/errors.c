@@ -65,8 +65,7 @@ static void check_bad_passes(const llm42_model *model) {
     const llm42_pass passes[] = {{.schedule = LLM42_SCHEDULE_FAST, .rows = 17, .shape = 17},
                                  {.schedule = LLM42_SCHEDULE_FAST, .rows = 0, .shape = 0},
                                  {.schedule = LLM42_SCHEDULE_FIXED, .rows = 9, .shape = 8},
-                                 {.schedule = LLM42_TREE, .rows = 4, .shape = 4},
-                                 {.schedule = LLM42_EXACT, .rows = 4, .shape = 4}};
+                                 {.schedule = LLM42_SCHEDULE_COUNT, .rows = 4, .shape = 4}};
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
         llm42_pass pass = passes[i];
         pass.row = many;

@@ -700,14 +700,14 @@ static llm42_result fake_choose(llm42__algorithm *chosen, llm42_error *error) {
     return fake_choose_for(chosen, 0, LLM42_CUDA_FAST_DEFAULT, 16, error);
 }
 static int fake_chosen(llm42_schedule schedule) {
-    llm42__algorithm chosen[LLM42__SCHEDULES];
+    llm42__algorithm chosen[LLM42_SCHEDULE_COUNT];
     llm42_error error = {};
     const bool ok = fake_choose(chosen, &error) == LLM42_OK;
     return check(ok, error.text, schedule) ? fake_number(&chosen[schedule]) : -1;
 }
 // What FAST passes of an engine take.
 static int fake_fast(unsigned schedules, llm42_cuda_fast fast, int rows) {
-    llm42__algorithm chosen[LLM42__SCHEDULES];
+    llm42__algorithm chosen[LLM42_SCHEDULE_COUNT];
     llm42_error error = {};
     const bool ok = fake_choose_for(chosen, schedules, fast, rows, &error) == LLM42_OK;
     return check(ok, error.text, rows) ? fake_number(&chosen[LLM42_SCHEDULE_FAST]) : -1;
@@ -732,7 +732,7 @@ static void check_wrong_products(void) {
           "without the comparison all would have taken it", 0);
     fake_all();
     for (int i = 0; i < FAKES; i++) fake.wrong[i] = true;
-    llm42__algorithm chosen[LLM42__SCHEDULES];
+    llm42__algorithm chosen[LLM42_SCHEDULE_COUNT];
     llm42_error error = {};
     check(fake_choose(chosen, &error) == LLM42_NOT_INVARIANT &&
               strstr(error.text, "qkv product (6144 x 4096) with 16 rows"),
@@ -740,7 +740,7 @@ static void check_wrong_products(void) {
 }
 
 static void check_failed_trials(void) {
-    llm42__algorithm chosen[LLM42__SCHEDULES];
+    llm42__algorithm chosen[LLM42_SCHEDULE_COUNT];
     llm42_error error = {};
     fake_all();
     fake.cannot_run[0] = true;
@@ -775,7 +775,7 @@ static void check_times_do_not_matter(int64_t at) {
     const bool in_order = first == OFFERED || fake.sequential[first];
     for (int turn = 0; turn < 8; turn++) {
         for (int i = 0; i < FAKES; i++) fake.us[i] = (float)random_int(10, 30);
-        llm42__algorithm chosen[LLM42__SCHEDULES];
+        llm42__algorithm chosen[LLM42_SCHEDULE_COUNT];
         llm42_error error = {};
         check(fake_choose(chosen, &error) == LLM42_OK, error.text, at);
         const llm42__algorithm *fixed = &chosen[LLM42_SCHEDULE_FIXED];
@@ -813,7 +813,7 @@ static void check_leaves_of_products(void) {
         }
         fake.sequential[LT + 1] = false, fake.holds[LT + 1] = true;  // a tile kernel without leaves
         const unsigned schedules = turn % 2 ? FAST_AND_INVARIANT : 0;
-        llm42__algorithm chosen[LLM42__SCHEDULES];
+        llm42__algorithm chosen[LLM42_SCHEDULE_COUNT];
         llm42_error error = {};
         check(fake_choose_for(chosen, schedules, LLM42_CUDA_FAST_DEFAULT, 16, &error) == LLM42_OK, error.text, turn);
         check(chosen[LLM42_SCHEDULE_INVARIANT].leaves, "INVARIANT has leaves", turn);

@@ -165,7 +165,7 @@ static const struct {
             {LLM42_PRESET_BEST, LLM42_PREFILL_DEFAULT, false, true},
             {LLM42_PRESET_BEST, LLM42_PREFILL_PACKED, true, true}};
 
-static int64_t mixed_passes[LLM42_SCHEDULE_INVARIANT + 1];  // of all mixed ones, by schedule
+static int64_t mixed_passes[LLM42_SCHEDULE_COUNT];  // of all mixed ones, by schedule
 
 static void check_one_result(const small_case *s, const llm42_model *model) {
     llm42_output outs[SMALL_MOST * SMALL_NEW];
