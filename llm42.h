@@ -733,9 +733,9 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
 #define LLM42_CHUNKEDS(X)                                                                      \
     X(LLM42_CHUNKED_ON, "on", "prompts ride beside decoding, cut into chunks by token_budget") \
     X(LLM42_CHUNKED_OFF, "off", "all prompts but PACKED ones run whole, before decoding goes on (the paper)")
-// A preset fills in the policies, W and G that a desc leaves 0, and nothing else. This is the one table of defaults:
-// the programs take theirs from it. DVR is the default. DVR, BEST and INVARIANT give the canonical result, unless a
-// desc sets .policy.replay to FIXED.
+// A preset fills in the policies, W and G that a desc leaves 0, and nothing else. DVR is the default and sets all of
+// them; each of the others sets what is named here, and the rest as DVR does. This is the one table of defaults: the
+// programs take theirs from it. DVR, BEST and INVARIANT give the canonical result, unless .policy.replay is FIXED.
 // clang-format off
 #define LLM42_PRESETS(X)                                                                                              \
     X(LLM42_PRESET_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic",                     \
@@ -743,16 +743,12 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
                  .prefill = LLM42_PREFILL_INVARIANT, .chunked_prefill = LLM42_CHUNKED_ON, .window = 16, .group = 32}, \
       .experiment = {.fill = LLM42_FILL_LARGEST, .bonus = LLM42_BONUS_ON})                                            \
     X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: recommended for serving",        \
-      .policy = {.mode = LLM42_MODE_HYBRID, .replay = LLM42_REPLAY_INVARIANT, .verify = LLM42_VERIFY_WAIT,            \
-                 .prefill = LLM42_PREFILL_INVARIANT, .chunked_prefill = LLM42_CHUNKED_ON, .window = 32, .group = 32}, \
-      .experiment = {.fill = LLM42_FILL_LARGEST, .bonus = LLM42_BONUS_ON})                                            \
+      .policy = {.mode = LLM42_MODE_HYBRID, .verify = LLM42_VERIFY_WAIT, .window = 32})                               \
     X(LLM42_PRESET_INVARIANT, "invariant", "every pass is INVARIANT: every request is reproducible",                  \
-      .policy = {.mode = LLM42_MODE_BATCH_INVARIANT, .replay = LLM42_REPLAY_INVARIANT, .verify = LLM42_VERIFY_EAGER,  \
-                 .prefill = LLM42_PREFILL_INVARIANT, .chunked_prefill = LLM42_CHUNKED_ON, .window = 16, .group = 32}, \
-      .experiment = {.fill = LLM42_FILL_LARGEST, .bonus = LLM42_BONUS_ON})                                            \
+      .policy = {.mode = LLM42_MODE_BATCH_INVARIANT})                                                                 \
     X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: results depend on M",                           \
-      .policy = {.mode = LLM42_MODE_DVR, .replay = LLM42_REPLAY_FIXED, .verify = LLM42_VERIFY_EAGER,                  \
-                 .prefill = LLM42_PREFILL_ISOLATED, .chunked_prefill = LLM42_CHUNKED_OFF, .window = 64, .group = 8},  \
+      .policy = {.replay = LLM42_REPLAY_FIXED, .prefill = LLM42_PREFILL_ISOLATED,                                     \
+                 .chunked_prefill = LLM42_CHUNKED_OFF, .window = 64, .group = 8},                                     \
       .experiment = {.fill = LLM42_FILL_OLDEST, .bonus = LLM42_BONUS_OFF})
 // clang-format on
 // P(name in options and columns, field, type, name of the value 0, list of values). The value 0 stands for the
@@ -1781,19 +1777,20 @@ const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy)
 }
 
 void llm42_preset_apply(llm42_engine_desc *desc) {
-#define LLM42__X(value, word, meaning, ...) {.preset = value, __VA_ARGS__},
+#define LLM42__X(value, word, meaning, ...) [value] = {__VA_ARGS__},
     static const llm42_engine_desc presets[] = {LLM42_PRESETS(LLM42__X)};
 #undef LLM42__X
     if (!desc->preset) desc->preset = LLM42_PRESET_DVR;
-    size_t at = (size_t)desc->preset - 1;
-    if (at >= sizeof presets / sizeof *presets) return;  // llm42_engine_open refuses it
-    const llm42_engine_desc *preset = &presets[at];
+    if ((size_t)desc->preset >= sizeof presets / sizeof *presets) return;  // llm42_engine_open refuses it
+    for (int i = 0; i < 2; i++) {
+        const llm42_engine_desc *from = &presets[i ? LLM42_PRESET_DVR : desc->preset];
 #define LLM42__POLICY(name, field, type, none, values) \
-    if (!desc->field) desc->field = preset->field;
-    LLM42_POLICIES(LLM42__POLICY)
+    if (!desc->field) desc->field = from->field;
+        LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
-    if (!desc->policy.window) desc->policy.window = preset->policy.window;
-    if (!desc->policy.group) desc->policy.group = preset->policy.group;
+        if (!desc->policy.window) desc->policy.window = from->policy.window;
+        if (!desc->policy.group) desc->policy.group = from->policy.group;
+    }
 }
 
 // >>doubles ------------------------------------------------------------------------------------------------------
