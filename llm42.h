@@ -299,13 +299,13 @@ typedef struct llm42_config {
     int stop_count;
 } llm42_config;
 
-// How a synthetic matrix is made. Element i (row-major) is bf16(scale x noise(key, i)); the noise is close to normal.
-// In the LM head, the embedding of each token, times `lead`, is then added to the row of that token's successor.
-// Section synthetic has both formulas.
+// How a synthetic matrix is made: element i (row-major) is bf16(scale x noise(key, i)), where the noise is close to
+// normal. In the LM head, the embedding of each token, times `lead`, is then added to the row of that token's
+// successor. Section synthetic has the formulas.
 typedef struct llm42_recipe {
     uint64_t key;
     float scale;
-    float lead;  // margin (see section synthetic) / D; 0 except for the LM head
+    float lead;  // margin / D; 0 except for the LM head
 } llm42_recipe;
 
 // A weight matrix [n, k], row-major, as stored (bf16 or fp32). Backends read it; nobody writes it.
@@ -316,7 +316,7 @@ typedef struct llm42_matrix {
     llm42_recipe recipe;
 } llm42_matrix;
 
-// Weights of one layer. Vectors are fp32. NULL where the architecture has none.
+// Weights of one layer; NULL where the architecture has none. Vectors are fp32.
 typedef struct llm42_layer {
     bool sliding;                            // it has the window llm42_config.sliding_window
     const float *attention_norm, *ffn_norm;  // [D]
@@ -333,8 +333,8 @@ typedef struct llm42_model {
     llm42_matrix embed, head;  // [V, D]
     const float *final_norm;   // [D]
     const llm42_layer *layer;  // [L]
-    size_t mapped_bytes,
-        copied_bytes;  // weights used as they are in the file, mapped or read; weights converted or copied
+    size_t mapped_bytes;       // of weights that are used as they are in their files, mapped or read
+    size_t copied_bytes;       // of memory of the model's own: weights that were converted or made, tables
     char name[256];
     void *owner;  // what llm42_model_free releases
 } llm42_model;
@@ -346,22 +346,20 @@ typedef struct llm42_model_desc {
     // default: 3 (see section synthetic).
     const char *path;
     bool on_device;  // the backend makes synthetic weights in its own memory (CUDA); default: on the host
-    // Read the files of weights into memory. Default: map them, which loads at once and shares memory between
-    // processes. A mapped file must not be changed or shortened while the model lives: the process would end with
-    // SIGBUS.
+    // Read the files of weights into memory. Default: map them, which takes no time and shares memory between
+    // processes. A mapped file must not be changed while the model lives; if it is shortened, SIGBUS ends the process.
     bool no_mmap;
     llm42_log_fn *log;  // default: none
     void *log_user;
 } llm42_model_desc;
 
-// Loads a model. The contents of its files stay in memory until llm42_model_free. Errors: IO, FORMAT, UNSUPPORTED,
-// MEMORY, INVALID.
+// Loads a model. Its memory and its mapped files last until llm42_model_free. Errors: IO, FORMAT, UNSUPPORTED, MEMORY,
+// INVALID.
 LLM42_API llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error);
 LLM42_API void llm42_model_free(llm42_model *model);  // NULL is fine. Close engines that use the model first.
-// A hash of the weights and of what a model computes with. It does not depend on where the files lie, how many there
-// are, how they are ordered and padded, or what else they hold. So it tells whether two models are the same.
-// It does not protect against somebody who constructs another model with the same hash. Section model-hash says what is
-// hashed, and how. The function reads all weights, in as many threads as OpenMP offers. Errors: INVALID (the model has
+// Hashes the weights and what else a model computes with, as section model-hash defines. The hash tells whether two
+// models are the same, however their files are arranged. It does not protect against somebody who constructs another
+// model with the same hash. All weights are read, in as many threads as OpenMP offers. Errors: INVALID (the model has
 // no weights), MEMORY.
 LLM42_API llm42_result llm42_model_hash(const llm42_model *model, uint64_t *hash, llm42_error *error);
 // NULL-terminated list of the shapes that "synthetic:NAME" knows.
@@ -1298,19 +1296,16 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_fields(const char *desc, co
 // Can the model be cut into so many ranks and leaves? 0 is the default.
 LLM42__MAYBE_UNUSED static llm42_result llm42__check_ranks(const char *desc, const llm42_config *c, int ranks,
                                                            int leaves, llm42_error *error) {
-    const struct {
-        const char *name;
-        int value;
-    } field[2] = {{"tensor_parallel", ranks}, {"numerics.leaves", leaves}};
     for (int i = 0; i < 2; i++) {
-        const int n = field[i].value;
+        const char *name = i ? "numerics.leaves" : "tensor_parallel";
+        const int n = i ? leaves : ranks;
         if (!n) continue;
         if (n != 1 && n != 2 && n != 4 && n != 8)
-            return llm42_fail(error, LLM42_INVALID, "%s.%s: %d: must be 1, 2, 4 or 8", desc, field[i].name, n);
+            return llm42_fail(error, LLM42_INVALID, "%s.%s: %d: must be 1, 2, 4 or 8", desc, name, n);
         if (c->heads % n || c->ffn % n)
             return llm42_fail(error, LLM42_INVALID,
-                              "%s.%s: %d: must divide the model's %d heads and feed-forward width %d", desc,
-                              field[i].name, n, c->heads, c->ffn);
+                              "%s.%s: %d: must divide the model's %d heads and feed-forward width %d", desc, name, n,
+                              c->heads, c->ffn);
     }
     if (ranks && c->kv_heads % ranks && ranks % c->kv_heads)
         return llm42_fail(error, LLM42_INVALID,
@@ -1523,11 +1518,16 @@ typedef struct llm42__file {
     const char *data;
     size_t size;
     bool mapped;
+    const char *path;  // for messages: the caller's
 } llm42__file;
 
-// Takes the contents of an open file of st_size bytes.
-static llm42_result llm42__file_take(llm42__file *file, const char *path, int fd, size_t size, bool map,
-                                     llm42_error *error) {
+// Maps or reads an open file.
+static llm42_result llm42__file_take(llm42__file *file, const char *path, int fd, bool map, llm42_error *error) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return llm42_fail(error, LLM42_IO, "%s: cannot stat: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return llm42_fail(error, LLM42_IO, "%s: not a regular file", path);
+    if (st.st_size == 0) return llm42_fail(error, LLM42_FORMAT, "%s: the file is empty", path);
+    const size_t size = (size_t)st.st_size;
     char *data = map ? (char *)mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : (char *)llm42__alloc(size, 1);
     if (map && data == (char *)MAP_FAILED)
         return llm42_fail(error, LLM42_IO, "%s: cannot map: %s", path, strerror(errno));
@@ -1540,7 +1540,7 @@ static llm42_result llm42__file_take(llm42__file *file, const char *path, int fd
         return llm42_fail(error, LLM42_IO, "%s: cannot read: %s", path,
                           n ? strerror(errno) : "it has become shorter meanwhile");
     }
-    file->data = data, file->size = size, file->mapped = map;
+    file->data = data, file->size = size, file->mapped = map, file->path = path;
     return LLM42_OK;
 }
 
@@ -1548,19 +1548,9 @@ static llm42_result llm42__file_take(llm42__file *file, const char *path, int fd
 LLM42__MAYBE_UNUSED static llm42_result llm42__file_open(llm42__file *file, const char *path, bool map,
                                                          llm42_error *error) {
     memset(file, 0, sizeof *file);
-    int fd = open(path, O_RDONLY | O_NONBLOCK);  // does not wait at a FIFO, which is refused below
+    int fd = open(path, O_RDONLY | O_NONBLOCK);  // does not wait at a FIFO, which is then refused
     if (fd < 0) return llm42_fail(error, LLM42_IO, "%s: cannot open: %s", path, strerror(errno));
-    struct stat st;
-    llm42_result result = LLM42_OK;
-    if (fstat(fd, &st) != 0) {
-        result = llm42_fail(error, LLM42_IO, "%s: cannot stat: %s", path, strerror(errno));
-    } else if (!S_ISREG(st.st_mode)) {
-        result = llm42_fail(error, LLM42_IO, "%s: not a regular file", path);
-    } else if (st.st_size == 0) {
-        result = llm42_fail(error, LLM42_FORMAT, "%s: the file is empty", path);
-    } else {
-        result = llm42__file_take(file, path, fd, (size_t)st.st_size, map, error);
-    }
+    llm42_result result = llm42__file_take(file, path, fd, map, error);
     close(fd);
     assert((result == LLM42_OK) == (file->data != NULL));
     return result;
@@ -1637,15 +1627,12 @@ LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double secon
 static bool llm42__make_room(void **array, size_t element) {
     size_t length = arrlenu((char *)*array), capacity = arrcap((char *)*array);
     if (length < capacity) return true;
-    size_t wanted = capacity ? 2 * capacity : 4;
+    capacity = capacity ? 2 * capacity : 4;
     stbds_array_header *old = *array ? stbds_header(*array) : NULL;
-    stbds_array_header *header = wanted > (SIZE_MAX - sizeof *header) / element
-                                     ? NULL
-                                     : (stbds_array_header *)STBDS_REALLOC(NULL, old,
-                                                                           sizeof *header + wanted * element);
+    stbds_array_header *header = STBDS_REALLOC(NULL, old, sizeof *header + capacity * element);
     if (!header) return false;
     if (!old) memset(header, 0, sizeof *header);
-    header->capacity = wanted;
+    header->capacity = capacity;
     *array = header + 1;
     assert(arrlenu((char *)*array) < arrcap((char *)*array));
     return true;
@@ -1883,16 +1870,32 @@ bool llm42_number(const char *p, const char *end, double *value) {
 
 // >>json ---------------------------------------------------------------------------------------------------------
 // Owns: reading values from JSON.
-// Calls: jsmn, memory, doubles.
+// Calls: jsmn, memory, doubles, results.
 // Invariant: functions check the type of a token before they use it, and never read beyond the last token. So malformed
 // input ends in an error and not in a crash.
 
 typedef struct llm42__json {
     const char *text;
-    jsmntok_t *token;  // token[0] is the root
+    jsmntok_t *token;  // token[0] is the root; whoever has called llm42__json_parse frees it, also after an error
     int count;
     const char *path;  // for messages
+    llm42_error *error;
 } llm42__json;
+
+// The two arguments of "%.*s" that show token i in a message.
+#define LLM42__SHOW(json, i) \
+    LLM42__MIN(120, (json)->token[i].end - (json)->token[i].start), (json)->text + (json)->token[i].start
+
+// Fails with a message that begins with the file's path.
+LLM42__PRINTF(3)
+static llm42_result llm42__json_fail(const llm42__json *json, llm42_result result, const char *format, ...) {
+    char text[sizeof json->error->text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return llm42_fail(json->error, result, "%s: %s", json->path, text);
+}
 
 // How deep objects and arrays are nested. jsmn takes quadratic time for deep nesting, and no model file has any.
 static int llm42__json_depth(const char *text, size_t size) {
@@ -1915,69 +1918,65 @@ static int llm42__json_depth(const char *text, size_t size) {
 static llm42_result llm42__json_parse(llm42__json *json, const char *path, const char *text, size_t size,
                                       llm42_error *error) {
     enum { DEEPEST = 100 };
-    *json = (llm42__json){.text = text, .path = path};
+    *json = (llm42__json){.text = text, .path = path, .error = error};
     if (llm42__json_depth(text, size) > DEEPEST)
-        return llm42_fail(error, LLM42_FORMAT, "%s: malformed JSON: nested more than %d deep", path, DEEPEST);
+        return llm42__json_fail(json, LLM42_FORMAT, "malformed JSON: nested more than %d deep", DEEPEST);
     jsmn_parser parser;
     jsmn_init(&parser);
-    int count = size < INT32_MAX ? jsmn_parse(&parser, text, size, NULL, 0) : JSMN_ERROR_NOMEM;
-    if (count <= 0) return llm42_fail(error, LLM42_FORMAT, "%s: malformed JSON", path);
-    json->token = llm42__alloc((size_t)count, sizeof *json->token);
-    if (!json->token) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for %d JSON tokens", path, count);
-    jsmn_init(&parser);
-    json->count = jsmn_parse(&parser, text, size, json->token, (unsigned)count);
-    if (json->count <= 0) {
-        llm42__free(json->token);
-        json->token = NULL;
-        return llm42_fail(error, LLM42_FORMAT, "%s: malformed JSON near byte %u", path, parser.pos);
+    json->count = size < INT32_MAX ? jsmn_parse(&parser, text, size, NULL, 0) : JSMN_ERROR_NOMEM;
+    if (json->count > 0) {
+        json->token = llm42__alloc((size_t)json->count, sizeof *json->token);
+        if (!json->token) return llm42__json_fail(json, LLM42_MEMORY, "out of memory for %d JSON tokens", json->count);
+        jsmn_init(&parser);
+        json->count = jsmn_parse(&parser, text, size, json->token, (unsigned)json->count);
     }
-    return LLM42_OK;
-}
-
-static void llm42__json_free(llm42__json *json) {
-    llm42__free(json->token);
-    json->token = NULL;
+    if (json->count > 0) return LLM42_OK;
+    return llm42__json_fail(json, LLM42_FORMAT, "malformed JSON near byte %u", parser.pos);
 }
 
 // The token after everything inside token i.
 static int llm42__json_skip(const llm42__json *json, int i) {
     assert(i >= 0 && i < json->count);
-    int end = json->token[i].end;
-    for (i++; i < json->count && json->token[i].start < end; i++) {
-    }
+    const int end = json->token[i].end;
+    do i++;
+    while (i < json->count && json->token[i].start < end);
     return i;
 }
 
-static bool llm42__json_is(const llm42__json *json, int i, const char *text) {
+// The key after `key` in an object; its value is the token behind it. From the object itself: the first key. 0: there
+// is none.
+static int llm42__json_next(const llm42__json *json, int object, int key) {
+    int i = key == object ? object + 1 : llm42__json_skip(json, key + 1);
+    return i + 1 < json->count && json->token[i + 1].start < json->token[object].end ? i : 0;
+}
+
+static bool llm42__json_equal(const llm42__json *json, int i, const char *text, size_t length) {
     const jsmntok_t *t = &json->token[i];
-    size_t n = strlen(text);
-    return (size_t)(t->end - t->start) == n && memcmp(json->text + t->start, text, n) == 0;
+    return (size_t)(t->end - t->start) == length && memcmp(json->text + t->start, text, length) == 0;
+}
+
+static bool llm42__json_is(const llm42__json *json, int i, const char *text) {
+    return llm42__json_equal(json, i, text, strlen(text));
 }
 
 // The value of a key in an object; -1 where there is none.
 static int llm42__json_get(const llm42__json *json, int object, const char *key) {
     if (object < 0 || json->token[object].type != JSMN_OBJECT) return -1;
-    int end = json->token[object].end;
-    for (int i = object + 1; i + 1 < json->count && json->token[i].start < end; i = llm42__json_skip(json, i + 1))
+    for (int i = object; (i = llm42__json_next(json, object, i)) > 0;)
         if (json->token[i].type == JSMN_STRING && llm42__json_is(json, i, key)) return i + 1;
     return -1;
 }
 
 // A key that stands twice in an object could mean either value.
-static llm42_result llm42__json_unique(const llm42__json *json, int object, llm42_error *error) {
+static llm42_result llm42__json_unique(const llm42__json *json, int object) {
     enum { MOST = 1000 };
-    int key[MOST], count = 0, end = llm42__json_skip(json, object);
-    for (int i = object + 1; i + 1 < end; i = llm42__json_skip(json, i + 1)) {
+    int key[MOST], count = 0;
+    for (int i = object; (i = llm42__json_next(json, object, i)) > 0; key[count++] = i) {
         const jsmntok_t *t = &json->token[i];
-        if (count == MOST) return llm42_fail(error, LLM42_FORMAT, "%s: more than %d keys", json->path, MOST);
-        for (int k = 0; k < count; k++) {
-            const jsmntok_t *other = &json->token[key[k]];
-            if (other->end - other->start == t->end - t->start &&
-                memcmp(json->text + other->start, json->text + t->start, (size_t)(t->end - t->start)) == 0)
-                return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: the key is there twice", json->path,
-                                  LLM42__MIN(40, t->end - t->start), json->text + t->start);
-        }
-        key[count++] = i;
+        if (count == MOST) return llm42__json_fail(json, LLM42_FORMAT, "more than %d keys", MOST);
+        for (int k = 0; k < count; k++)
+            if (llm42__json_equal(json, key[k], json->text + t->start, (size_t)(t->end - t->start)))
+                return llm42__json_fail(json, LLM42_FORMAT, "%.*s: the key is there twice", LLM42__SHOW(json, i));
     }
     return LLM42_OK;
 }
@@ -1992,42 +1991,51 @@ static bool llm42__json_number(const llm42__json *json, int i, double *value) {
            llm42_number(json->text + json->token[i].start, json->text + json->token[i].end, value);
 }
 
+// A whole number from 0 to `most`. False when token i is something else.
+static bool llm42__json_whole(const llm42__json *json, int i, double most, int64_t *value) {
+    double x;
+    if (!llm42__json_number(json, i, &x) || x < 0 || x > most || x != floor(x)) return false;
+    *value = (int64_t)x;
+    return true;
+}
+
 // Reads a number from low to high into *value. If the field is missing or null, *value stays as it is.
 static llm42_result llm42__json_field(const llm42__json *json, int object, const char *key, double low, double high,
-                                      double *value, llm42_error *error) {
+                                      double *value) {
     int i = llm42__json_get(json, object, key);
     if (llm42__json_null(json, i)) return LLM42_OK;
     double x;
     if (!llm42__json_number(json, i, &x) || x < low || x > high)
-        return llm42_fail(error, LLM42_FORMAT, "%s: %s: expected a number between %g and %g, found %.*s", json->path,
-                          key, low, high, LLM42__MIN(40, json->token[i].end - json->token[i].start),
-                          json->text + json->token[i].start);
+        return llm42__json_fail(json, LLM42_FORMAT, "%s: expected a number between %g and %g, found %.*s", key, low,
+                                high, LLM42__SHOW(json, i));
     *value = x;
     return LLM42_OK;
 }
 
-static llm42_result llm42__json_int(const llm42__json *json, int object, const char *key, int low, int high, int *value,
-                                    llm42_error *error) {
+// The same of the root object, for a whole number.
+static llm42_result llm42__json_int(const llm42__json *json, const char *key, int low, int high, int *value) {
     double x = *value;
-    llm42_result result = llm42__json_field(json, object, key, low, high, &x, error);
-    if (result == LLM42_OK && x != (double)(int)x)
-        return llm42_fail(error, LLM42_FORMAT, "%s: %s: expected an integer, found %g", json->path, key, x);
-    if (result == LLM42_OK) *value = (int)x;
-    return result;
+    LLM42__TRY(llm42__json_field(json, 0, key, low, high, &x));
+    if (x != floor(x)) return llm42__json_fail(json, LLM42_FORMAT, "%s: expected an integer, found %g", key, x);
+    *value = (int)x;
+    return LLM42_OK;
 }
 
-// Reads true or false into *value. If the field is missing or null, *value stays as it is.
-static llm42_result llm42__json_bool(const llm42__json *json, int object, const char *key, bool *value,
-                                     llm42_error *error) {
-    int i = llm42__json_get(json, object, key);
+// The same for a size. If *value is 0 and the field is missing, that is an error.
+static llm42_result llm42__json_size(const llm42__json *json, const char *key, int high, int *value) {
+    LLM42__TRY(llm42__json_int(json, key, 1, high, value));
+    return *value ? LLM42_OK : llm42__json_fail(json, LLM42_FORMAT, "%s: must be given and at least 1", key);
+}
+
+// The same for true or false.
+static llm42_result llm42__json_bool(const llm42__json *json, const char *key, bool *value) {
+    int i = llm42__json_get(json, 0, key);
     if (llm42__json_null(json, i)) return LLM42_OK;
-    bool yes = llm42__json_is(json, i, "true"), no = llm42__json_is(json, i, "false");
-    if (json->token[i].type != JSMN_PRIMITIVE || !(yes || no))
-        return llm42_fail(error, LLM42_FORMAT, "%s: %s: expected true or false, found %s%.*s", json->path, key,
-                          json->token[i].type == JSMN_STRING ? "the string " : "",
-                          LLM42__MIN(40, json->token[i].end - json->token[i].start), json->text + json->token[i].start);
-    *value = yes;
-    return LLM42_OK;
+    *value = llm42__json_is(json, i, "true");
+    if (json->token[i].type == JSMN_PRIMITIVE && (*value || llm42__json_is(json, i, "false"))) return LLM42_OK;
+    const char *what = json->token[i].type == JSMN_STRING ? "the string " : "";
+    return llm42__json_fail(json, LLM42_FORMAT, "%s: expected true or false, found %s%.*s", key, what,
+                            LLM42__SHOW(json, i));
 }
 
 // >>config -------------------------------------------------------------------------------------------------------
@@ -2035,21 +2043,10 @@ static llm42_result llm42__json_bool(const llm42__json *json, int object, const 
 // Calls: json.
 // Invariant: in a config that was read, sizes are positive and the KV heads divide the heads.
 
+// What a model's sizes, all of them positive, must fulfil together.
 static llm42_result llm42__config_check(const llm42_config *c, const char *path, llm42_error *error) {
-    const struct {
-        const char *name;
-        int value;
-    } positive[] = {{"vocab_size", c->vocab},
-                    {"hidden_size", c->dim},
-                    {"num_hidden_layers", c->layers},
-                    {"num_attention_heads", c->heads},
-                    {"num_key_value_heads", c->kv_heads},
-                    {"head_dim", c->head_dim},
-                    {"intermediate_size", c->ffn},
-                    {"max_position_embeddings", c->context}};
-    for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
-        if (positive[i].value < 1)
-            return llm42_fail(error, LLM42_FORMAT, "%s: %s: must be given and at least 1", path, positive[i].name);
+    const int most_used = LLM42__MIN(c->experts, 64);
+    assert(c->vocab > 0 && c->dim > 0 && c->layers > 0 && c->heads > 0 && c->kv_heads > 0 && c->ffn > 0);
     if (c->context < 2)
         return llm42_fail(error, LLM42_FORMAT, "%s: max_position_embeddings: 1: a prompt and a new token need 2", path);
     if (c->heads % c->kv_heads)
@@ -2057,177 +2054,160 @@ static llm42_result llm42__config_check(const llm42_config *c, const char *path,
                           path, c->heads, c->kv_heads);
     if (c->head_dim % 2 || c->head_dim > 1024)
         return llm42_fail(error, LLM42_FORMAT, "%s: head_dim %d: must be even and at most 1024", path, c->head_dim);
-    if (c->experts && (c->experts_used < 1 || c->experts_used > LLM42__MIN(c->experts, 64)))
+    if (c->experts && (c->experts_used < 1 || c->experts_used > most_used))
         return llm42_fail(error, LLM42_FORMAT, "%s: num_experts_per_tok %d: must be between 1 and %d", path,
-                          c->experts_used, LLM42__MIN(c->experts, 64));
+                          c->experts_used, most_used);
     return LLM42_OK;
 }
 
-static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json, llm42_error *error) {
+static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json) {
     static const struct {
         const char *type;
         llm42_arch arch;
     } known[] = {{"llama", LLM42_ARCH_LLAMA}, {"mistral", LLM42_ARCH_MISTRAL}, {"ministral", LLM42_ARCH_MISTRAL},
                  {"qwen2", LLM42_ARCH_QWEN2}, {"qwen3", LLM42_ARCH_QWEN3},     {"qwen3_moe", LLM42_ARCH_QWEN3_MOE}};
-    int i = llm42__json_get(json, 0, "model_type");
-    if (i < 0 || json->token[i].type != JSMN_STRING)
-        return llm42_fail(error, LLM42_FORMAT, "%s: model_type: missing or not a string", json->path);
+    int type = llm42__json_get(json, 0, "model_type"), act = llm42__json_get(json, 0, "hidden_act");
+    if (type < 0 || json->token[type].type != JSMN_STRING)
+        return llm42__json_fail(json, LLM42_FORMAT, "model_type: missing or not a string");
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-        if (llm42__json_is(json, i, known[k].type)) c->arch = known[k].arch;
+        if (llm42__json_is(json, type, known[k].type)) c->arch = known[k].arch;
     if (!c->arch)
-        return llm42_fail(
-            error, LLM42_UNSUPPORTED,
-            "%s: model_type: unknown architecture \"%.*s\" (known: llama, mistral, ministral, qwen2, qwen3, qwen3_moe)",
-            json->path, LLM42__MIN(60, json->token[i].end - json->token[i].start), json->text + json->token[i].start);
-    i = llm42__json_get(json, 0, "hidden_act");
-    if (i >= 0 && !llm42__json_is(json, i, "silu"))
-        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: hidden_act: only \"silu\" is supported", json->path);
+        return llm42__json_fail(json, LLM42_UNSUPPORTED,
+                                "model_type: unknown architecture \"%.*s\" (known: llama, mistral, ministral, qwen2, "
+                                "qwen3, qwen3_moe)",
+                                LLM42__SHOW(json, type));
+    if (act >= 0 && !llm42__json_is(json, act, "silu"))
+        return llm42__json_fail(json, LLM42_UNSUPPORTED, "hidden_act: only \"silu\" is supported");
     bool attention_bias = false, mlp_bias = false;
-    LLM42__TRY(llm42__json_bool(json, 0, "attention_bias", &attention_bias, error));
-    LLM42__TRY(llm42__json_bool(json, 0, "mlp_bias", &mlp_bias, error));
+    LLM42__TRY(llm42__json_bool(json, "attention_bias", &attention_bias));
+    LLM42__TRY(llm42__json_bool(json, "mlp_bias", &mlp_bias));
     if (c->arch != LLM42_ARCH_QWEN2 && attention_bias)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: attention_bias: true is not supported for this model_type",
-                          json->path);
-    if (mlp_bias) return llm42_fail(error, LLM42_UNSUPPORTED, "%s: mlp_bias: true is not supported", json->path);
+        return llm42__json_fail(json, LLM42_UNSUPPORTED, "attention_bias: true is not supported for this model_type");
+    if (mlp_bias) return llm42__json_fail(json, LLM42_UNSUPPORTED, "mlp_bias: true is not supported");
     return LLM42_OK;
 }
 
 // Reads both forms: rope_theta and rope_scaling (older files), rope_parameters (newer ones).
-static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json, llm42_error *error) {
+static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json) {
     int scaling = llm42__json_get(json, 0, "rope_parameters"), older = llm42__json_get(json, 0, "rope_scaling");
     if (!llm42__json_null(json, scaling) && !llm42__json_null(json, older))
-        return llm42_fail(error, LLM42_FORMAT, "%s: rope_parameters, rope_scaling: keep one of the two", json->path);
+        return llm42__json_fail(json, LLM42_FORMAT, "rope_parameters, rope_scaling: keep one of the two");
     if (llm42__json_null(json, scaling)) scaling = older;
     c->rope_theta = 10000.0;
     double whole = 1.0;  // all of a head is rotated
-    LLM42__TRY(llm42__json_field(json, 0, "rope_theta", 1.0, 1e12, &c->rope_theta, error));
-    LLM42__TRY(llm42__json_field(json, 0, "partial_rotary_factor", 1.0, 1.0, &whole, error));
+    LLM42__TRY(llm42__json_field(json, 0, "rope_theta", 1.0, 1e12, &c->rope_theta));
+    LLM42__TRY(llm42__json_field(json, 0, "partial_rotary_factor", 1.0, 1.0, &whole));
     if (llm42__json_null(json, scaling)) return LLM42_OK;
     if (json->token[scaling].type != JSMN_OBJECT)
-        return llm42_fail(error, LLM42_FORMAT, "%s: rope_parameters: expected an object", json->path);
-    LLM42__TRY(llm42__json_unique(json, scaling, error));
-    for (int i = scaling + 1, last = llm42__json_skip(json, scaling) - 1; i < last; i = llm42__json_skip(json, i + 1))
+        return llm42__json_fail(json, LLM42_FORMAT, "rope_parameters: expected an object");
+    LLM42__TRY(llm42__json_unique(json, scaling));
+    for (int i = scaling; (i = llm42__json_next(json, scaling, i)) > 0;)
         if (json->token[i + 1].type == JSMN_OBJECT)
-            return llm42_fail(error, LLM42_UNSUPPORTED,
-                              "%s: rope_parameters.%.*s: parameters by kind of layer are not "
-                              "supported",
-                              json->path, LLM42__MIN(40, json->token[i].end - json->token[i].start),
-                              json->text + json->token[i].start);
-    LLM42__TRY(llm42__json_field(json, scaling, "rope_theta", 1.0, 1e12, &c->rope_theta, error));
-    LLM42__TRY(llm42__json_field(json, scaling, "partial_rotary_factor", 1.0, 1.0, &whole, error));
+            return llm42__json_fail(json, LLM42_UNSUPPORTED,
+                                    "rope_parameters.%.*s: parameters by kind of layer are not supported",
+                                    LLM42__SHOW(json, i));
+    LLM42__TRY(llm42__json_field(json, scaling, "rope_theta", 1.0, 1e12, &c->rope_theta));
+    LLM42__TRY(llm42__json_field(json, scaling, "partial_rotary_factor", 1.0, 1.0, &whole));
     int type = llm42__json_get(json, scaling, "rope_type");
     if (type < 0) type = llm42__json_get(json, scaling, "type");
     if (type < 0 || llm42__json_is(json, type, "default")) return LLM42_OK;
     if (!llm42__json_is(json, type, "llama3"))
-        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: rope_type: unknown \"%.*s\" (known: default, llama3)",
-                          json->path, LLM42__MIN(40, json->token[type].end - json->token[type].start),
-                          json->text + json->token[type].start);
-    LLM42__TRY(llm42__json_field(json, scaling, "factor", 1.0, 1e6, &c->rope_factor, error));
-    LLM42__TRY(llm42__json_field(json, scaling, "low_freq_factor", 1e-6, 1e6, &c->rope_low_freq_factor, error));
-    LLM42__TRY(llm42__json_field(json, scaling, "high_freq_factor", 1e-6, 1e6, &c->rope_high_freq_factor, error));
-    LLM42__TRY(llm42__json_field(json, scaling, "original_max_position_embeddings", 1.0, 1e9, &c->rope_original_context,
-                                 error));
-    if (c->rope_factor == 0 || c->rope_original_context == 0 || c->rope_high_freq_factor <= c->rope_low_freq_factor ||
-        c->rope_low_freq_factor == 0)
-        return llm42_fail(error, LLM42_FORMAT,
-                          "%s: rope_parameters: llama3 needs factor, low_freq_factor < high_freq_factor and "
-                          "original_max_position_embeddings",
-                          json->path);
+        return llm42__json_fail(json, LLM42_UNSUPPORTED, "rope_type: unknown \"%.*s\" (known: default, llama3)",
+                                LLM42__SHOW(json, type));
+    double *const context = &c->rope_original_context;
+    LLM42__TRY(llm42__json_field(json, scaling, "factor", 1.0, 1e6, &c->rope_factor));
+    LLM42__TRY(llm42__json_field(json, scaling, "low_freq_factor", 1e-6, 1e6, &c->rope_low_freq_factor));
+    LLM42__TRY(llm42__json_field(json, scaling, "high_freq_factor", 1e-6, 1e6, &c->rope_high_freq_factor));
+    LLM42__TRY(llm42__json_field(json, scaling, "original_max_position_embeddings", 1.0, 1e9, context));
+    if (c->rope_factor == 0 || *context == 0 || c->rope_low_freq_factor == 0 ||
+        c->rope_high_freq_factor <= c->rope_low_freq_factor)
+        return llm42__json_fail(json, LLM42_FORMAT,
+                                "rope_parameters: llama3 needs factor, low_freq_factor < high_freq_factor and "
+                                "original_max_position_embeddings");
     return LLM42_OK;
 }
 
 // eos_token_id is a number or a list of numbers.
-static llm42_result llm42__config_stop(llm42_config *c, const llm42__json *json, llm42_error *error) {
-    int i = llm42__json_get(json, 0, "eos_token_id");
-    if (llm42__json_null(json, i)) return LLM42_OK;
-    bool list = json->token[i].type == JSMN_ARRAY;
-    int count = list ? json->token[i].size : 1;
+static llm42_result llm42__config_stop(llm42_config *c, const llm42__json *json) {
+    int first = llm42__json_get(json, 0, "eos_token_id"), count = 1;
+    if (llm42__json_null(json, first)) return LLM42_OK;
+    if (json->token[first].type == JSMN_ARRAY) count = json->token[first++].size;
     if (count > LLM42_MAX_STOP)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: eos_token_id: more than %d tokens", json->path,
-                          LLM42_MAX_STOP);
-    for (int k = 0; k < count; k++) {
-        double id;
-        if (!llm42__json_number(json, list ? i + 1 + k : i, &id) || id < 0 || id >= c->vocab || id != (double)(int)id)
-            return llm42_fail(error, LLM42_FORMAT, "%s: eos_token_id: expected ids from 0 to %d", json->path,
-                              c->vocab - 1);
+        return llm42__json_fail(json, LLM42_UNSUPPORTED, "eos_token_id: more than %d tokens", LLM42_MAX_STOP);
+    for (int i = first; i < first + count; i++) {
+        int64_t id;
+        if (!llm42__json_whole(json, i, c->vocab - 1, &id))
+            return llm42__json_fail(json, LLM42_FORMAT, "eos_token_id: expected ids from 0 to %d", c->vocab - 1);
         c->stop[c->stop_count++] = (int)id;
     }
     return LLM42_OK;
 }
 
-static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json, llm42_error *error) {
-    *c = (llm42_config){.bos = -1, .norm_eps = 1e-6f};
-    if (json->token[0].type != JSMN_OBJECT)
-        return llm42_fail(error, LLM42_FORMAT, "%s: expected a JSON object", json->path);
-    LLM42__TRY(llm42__json_unique(json, 0, error));
-    LLM42__TRY(llm42__config_arch(c, json, error));
-    LLM42__TRY(llm42__json_int(json, 0, "vocab_size", 1, 1 << 24, &c->vocab, error));
-    LLM42__TRY(llm42__json_int(json, 0, "hidden_size", 1, 1 << 20, &c->dim, error));
-    LLM42__TRY(llm42__json_int(json, 0, "num_hidden_layers", 1, 4096, &c->layers, error));
-    LLM42__TRY(llm42__json_int(json, 0, "num_attention_heads", 1, 4096, &c->heads, error));
-    c->kv_heads = c->heads;
-    LLM42__TRY(llm42__json_int(json, 0, "num_key_value_heads", 1, 4096, &c->kv_heads, error));
-    c->head_dim = c->heads ? c->dim / c->heads : 0;
-    LLM42__TRY(llm42__json_int(json, 0, "head_dim", 1, 1024, &c->head_dim, error));
-    LLM42__TRY(llm42__json_int(json, 0, "intermediate_size", 1, 1 << 20, &c->ffn, error));
-    LLM42__TRY(llm42__json_int(json, 0, "max_position_embeddings", 1, 1 << 26, &c->context, error));
-    double eps = c->norm_eps;
-    LLM42__TRY(llm42__json_field(json, 0, "rms_norm_eps", 0.0, 1.0, &eps, error));
-    if (eps > 0 && eps < FLT_MIN)
-        return llm42_fail(error, LLM42_FORMAT, "%s: rms_norm_eps: %g: in fp32 this is 0: must be 0, or at least %g",
-                          json->path, eps, (double)FLT_MIN);
-    c->norm_eps = (float)eps;
-    if (c->arch == LLM42_ARCH_QWEN3_MOE) {
-        LLM42__TRY(llm42__json_int(json, 0, "num_experts", 1, 4096, &c->experts, error));
-        LLM42__TRY(llm42__json_int(json, 0, "num_local_experts", 1, 4096, &c->experts, error));
-        LLM42__TRY(llm42__json_int(json, 0, "num_experts_per_tok", 1, 4096, &c->experts_used, error));
-        LLM42__TRY(llm42__json_int(json, 0, "moe_intermediate_size", 1, 1 << 20, &c->ffn, error));
-        if (!c->experts) return llm42_fail(error, LLM42_FORMAT, "%s: num_experts: missing", json->path);
-        int only = llm42__json_get(json, 0, "mlp_only_layers"), step = 1;
-        LLM42__TRY(llm42__json_int(json, 0, "decoder_sparse_step", 1, 4096, &step, error));
-        bool every = llm42__json_null(json, only) || (json->token[only].type == JSMN_ARRAY && !json->token[only].size);
-        if (step != 1 || !every)
-            return llm42_fail(error, LLM42_UNSUPPORTED,
-                              "%s: decoder_sparse_step, mlp_only_layers: layers of both "
-                              "kinds in one model are not supported",
-                              json->path);
-        LLM42__TRY(llm42__json_bool(json, 0, "norm_topk_prob", &c->experts_renorm, error));
-    }
-    LLM42__TRY(llm42__json_bool(json, 0, "tie_word_embeddings", &c->tied, error));
-    LLM42__TRY(llm42__json_int(json, 0, "bos_token_id", 0, c->vocab ? c->vocab - 1 : 0, &c->bos, error));
-    LLM42__TRY(llm42__config_rope(c, json, error));
-    LLM42__TRY(llm42__config_check(c, json->path, error));
-    assert(c->dim > 0 && c->kv_heads > 0 && c->heads % c->kv_heads == 0);
-    return llm42__config_stop(c, json, error);
+static llm42_result llm42__config_mixture(llm42_config *c, const llm42__json *json) {
+    int only = llm42__json_get(json, 0, "mlp_only_layers"), step = 1;
+    LLM42__TRY(llm42__json_int(json, "num_experts", 1, 4096, &c->experts));
+    LLM42__TRY(llm42__json_int(json, "num_local_experts", 1, 4096, &c->experts));
+    LLM42__TRY(llm42__json_int(json, "num_experts_per_tok", 1, 4096, &c->experts_used));
+    LLM42__TRY(llm42__json_int(json, "moe_intermediate_size", 1, 1 << 20, &c->ffn));
+    LLM42__TRY(llm42__json_int(json, "decoder_sparse_step", 1, 4096, &step));
+    if (!c->experts) return llm42__json_fail(json, LLM42_FORMAT, "num_experts: missing");
+    bool every = llm42__json_null(json, only) || (json->token[only].type == JSMN_ARRAY && !json->token[only].size);
+    if (step != 1 || !every)
+        return llm42__json_fail(
+            json, LLM42_UNSUPPORTED,
+            "decoder_sparse_step, mlp_only_layers: layers of both kinds in one model are not supported");
+    return llm42__json_bool(json, "norm_topk_prob", &c->experts_renorm);
 }
 
-// Reads layer_types, which says for each layer whether it has the window. If it is missing, the layers from `first` on
-// have the window.
-static llm42_result llm42__config_layer_types(const llm42_config *c, const llm42__json *json, int first,
-                                              llm42_layer *layer, llm42_error *error) {
+static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json) {
+    *c = (llm42_config){.bos = -1, .norm_eps = 1e-6f};
+    if (json->token[0].type != JSMN_OBJECT) return llm42__json_fail(json, LLM42_FORMAT, "expected a JSON object");
+    LLM42__TRY(llm42__json_unique(json, 0));
+    LLM42__TRY(llm42__config_arch(c, json));
+    LLM42__TRY(llm42__json_size(json, "vocab_size", 1 << 24, &c->vocab));
+    LLM42__TRY(llm42__json_size(json, "hidden_size", 1 << 20, &c->dim));
+    LLM42__TRY(llm42__json_size(json, "num_hidden_layers", 4096, &c->layers));
+    LLM42__TRY(llm42__json_size(json, "num_attention_heads", 4096, &c->heads));
+    c->kv_heads = c->heads;
+    LLM42__TRY(llm42__json_size(json, "num_key_value_heads", 4096, &c->kv_heads));
+    c->head_dim = c->dim / c->heads;
+    LLM42__TRY(llm42__json_size(json, "head_dim", 1024, &c->head_dim));
+    LLM42__TRY(llm42__json_size(json, "max_position_embeddings", 1 << 26, &c->context));
+    double eps = c->norm_eps;
+    LLM42__TRY(llm42__json_field(json, 0, "rms_norm_eps", 0.0, 1.0, &eps));
+    if (eps > 0 && eps < FLT_MIN)
+        return llm42__json_fail(json, LLM42_FORMAT, "rms_norm_eps: %g: in fp32 this is 0: must be 0, or at least %g",
+                                eps, (double)FLT_MIN);
+    c->norm_eps = (float)eps;
+    if (c->arch == LLM42_ARCH_QWEN3_MOE) LLM42__TRY(llm42__config_mixture(c, json));
+    if (!c->ffn) LLM42__TRY(llm42__json_size(json, "intermediate_size", 1 << 20, &c->ffn));
+    LLM42__TRY(llm42__json_bool(json, "tie_word_embeddings", &c->tied));
+    LLM42__TRY(llm42__json_int(json, "bos_token_id", 0, c->vocab - 1, &c->bos));
+    LLM42__TRY(llm42__config_rope(c, json));
+    LLM42__TRY(llm42__config_check(c, json->path, json->error));
+    return llm42__config_stop(c, json);
+}
+
+// Reads layer_types, which, where a file has it, says for each layer whether it has the window.
+static llm42_result llm42__config_layer_types(const llm42_config *c, const llm42__json *json, llm42_layer *layer) {
     int types = llm42__json_get(json, 0, "layer_types");
-    bool given = !llm42__json_null(json, types);
-    if (given && (json->token[types].type != JSMN_ARRAY || json->token[types].size != c->layers))
-        return llm42_fail(error, LLM42_FORMAT, "%s: layer_types: expected a list of num_hidden_layers = %d strings",
-                          json->path, c->layers);
-    for (int l = 0, i = types + 1; l < c->layers; l++) {
-        layer[l].sliding = c->sliding_window && l >= first;
-        if (!given) continue;
+    if (llm42__json_null(json, types)) return LLM42_OK;
+    if (json->token[types].type != JSMN_ARRAY || json->token[types].size != c->layers)
+        return llm42__json_fail(json, LLM42_FORMAT, "layer_types: expected a list of num_hidden_layers = %d strings",
+                                c->layers);
+    for (int l = 0, i = types + 1; l < c->layers; l++, i = llm42__json_skip(json, i)) {
         layer[l].sliding = llm42__json_is(json, i, "sliding_attention");
         if (!layer[l].sliding && !llm42__json_is(json, i, "full_attention"))
-            return llm42_fail(error, LLM42_UNSUPPORTED,
-                              "%s: layer_types[%d]: \"%.*s\" is not supported (known: full_attention, "
-                              "sliding_attention)",
-                              json->path, l, LLM42__MIN(40, json->token[i].end - json->token[i].start),
-                              json->text + json->token[i].start);
+            return llm42__json_fail(
+                json, LLM42_UNSUPPORTED,
+                "layer_types[%d]: \"%.*s\" is not supported (known: full_attention, sliding_attention)", l,
+                LLM42__SHOW(json, i));
         if (layer[l].sliding && c->arch == LLM42_ARCH_LLAMA)
-            return llm42_fail(error, LLM42_UNSUPPORTED,
-                              "%s: layer_types[%d]: sliding_attention is not supported for this model_type", json->path,
-                              l);
+            return llm42__json_fail(json, LLM42_UNSUPPORTED,
+                                    "layer_types[%d]: sliding_attention is not supported for this model_type", l);
         if (layer[l].sliding && !c->sliding_window)
-            return llm42_fail(error, LLM42_FORMAT, "%s: layer_types[%d]: sliding_attention needs sliding_window%s",
-                              json->path, l, c->arch == LLM42_ARCH_MISTRAL ? "" : " and use_sliding_window: true");
-        i = llm42__json_skip(json, i);
+            return llm42__json_fail(json, LLM42_FORMAT, "layer_types[%d]: sliding_attention needs sliding_window%s", l,
+                                    c->arch == LLM42_ARCH_MISTRAL ? "" : " and use_sliding_window: true");
     }
     return LLM42_OK;
 }
@@ -2236,29 +2216,26 @@ static llm42_result llm42__config_layer_types(const llm42_config *c, const llm42
 // the others layers have it only if use_sliding_window is true: all of qwen3_moe, those of qwen2 and qwen3 from
 // max_window_layers on. transformers ignores layer_types for mistral and qwen3_moe. Here it is followed for mistral,
 // because older folders of Ministral say mistral. A qwen3_moe folder is refused if only some layers have the window.
-static llm42_result llm42__config_windows(llm42_config *c, const llm42__json *json, llm42_layer *layer,
-                                          llm42_error *error) {
+static llm42_result llm42__config_windows(llm42_config *c, const llm42__json *json, llm42_layer *layer) {
     enum { WINDOW = 4096, MAX_WINDOW_LAYERS = 28 };  // transformers' defaults
     bool mistral = c->arch == LLM42_ARCH_MISTRAL, mixture = c->arch == LLM42_ARCH_QWEN3_MOE, wanted = false;
-    int first = mistral || mixture ? 0 : MAX_WINDOW_LAYERS;
-    LLM42__TRY(llm42__json_bool(json, 0, "use_sliding_window", &wanted, error));
+    int first = mixture ? 0 : MAX_WINDOW_LAYERS, sliding = 0;
+    LLM42__TRY(llm42__json_bool(json, "use_sliding_window", &wanted));
     if (c->arch == LLM42_ARCH_LLAMA && wanted)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: use_sliding_window: true is not supported for this model_type",
-                          json->path);
+        return llm42__json_fail(json, LLM42_UNSUPPORTED,
+                                "use_sliding_window: true is not supported for this model_type");
     if (mistral || wanted) {
         c->sliding_window = llm42__json_get(json, 0, "sliding_window") < 0 ? WINDOW : 0;
-        LLM42__TRY(llm42__json_int(json, 0, "sliding_window", 1, 1 << 26, &c->sliding_window, error));
-        LLM42__TRY(llm42__json_int(json, 0, "max_window_layers", 0, 4096, &first, error));
-        if (mistral) first = 0;
+        LLM42__TRY(llm42__json_int(json, "sliding_window", 1, 1 << 26, &c->sliding_window));
+        LLM42__TRY(llm42__json_int(json, "max_window_layers", 0, 4096, &first));
     }
-    LLM42__TRY(llm42__config_layer_types(c, json, first, layer, error));
-    int sliding = 0;
+    for (int l = mistral ? 0 : first; l < c->layers; l++) layer[l].sliding = c->sliding_window > 0;
+    LLM42__TRY(llm42__config_layer_types(c, json, layer));
     for (int l = 0; l < c->layers; l++) sliding += layer[l].sliding;
     if (mixture && c->sliding_window && sliding < c->layers)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "%s: max_window_layers, layer_types: a window in some layers only is not supported for "
-                          "this model_type",
-                          json->path);
+        return llm42__json_fail(
+            json, LLM42_UNSUPPORTED,
+            "max_window_layers, layer_types: a window in some layers only is not supported for this model_type");
     if (!sliding) c->sliding_window = 0;
     return LLM42_OK;
 }
@@ -2270,41 +2247,32 @@ static llm42_result llm42__config_windows(llm42_config *c, const llm42__json *js
 // Invariant: a tensor's bytes lie inside its file. Files and copies live as long as the model.
 
 typedef struct llm42__tensor {
-    char *name;  // owned
-    const char *data;
+    const char *name;  // [length], in the header of its file
+    int length;
     llm42_dtype type;  // DEFAULT: a type that no model here uses
-    int64_t shape[4];
     int dims;
-    const char *file;  // for messages
+    int64_t shape[2];  // the first two dimensions
+    const char *data;
+    size_t size;       // bytes
+    const char *path;  // of its file, for messages
 } llm42__tensor;
 
 typedef struct llm42__owner {
     llm42__file *files;      // stb_ds array
-    char **paths;            // stb_ds array, one a file
     void **blocks;           // stb_ds array of allocations
     llm42__tensor *tensors;  // stb_ds array, only while loading; sorted by name when it is complete
     bool no_mmap;
 } llm42__owner;
 
-static void llm42__tensors_free(llm42__owner *owner) {
-    for (int i = 0; i < arrlen(owner->tensors); i++) llm42__free(owner->tensors[i].name);
-    arrfree(owner->tensors);
-}
-
-static void llm42__owner_free(llm42__owner *owner) {
-    for (int i = 0; i < arrlen(owner->files); i++) llm42__file_close(&owner->files[i]);
-    for (int i = 0; i < arrlen(owner->paths); i++) llm42__free(owner->paths[i]);
-    for (int i = 0; i < arrlen(owner->blocks); i++) llm42__free(owner->blocks[i]);
-    arrfree(owner->files);
-    arrfree(owner->paths);
-    arrfree(owner->blocks);
-    llm42__tensors_free(owner);
-    llm42__free(owner);
-}
-
 void llm42_model_free(llm42_model *model) {
     if (!model) return;
-    llm42__owner_free(model->owner);
+    llm42__owner *owner = model->owner;
+    for (int i = 0; i < arrlen(owner->files); i++) llm42__file_close(&owner->files[i]);
+    for (int i = 0; i < arrlen(owner->blocks); i++) llm42__free(owner->blocks[i]);
+    arrfree(owner->files);
+    arrfree(owner->blocks);
+    arrfree(owner->tensors);
+    llm42__free(owner);
     llm42__free(model);
 }
 
@@ -2328,120 +2296,80 @@ static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer,
     return LLM42_OK;
 }
 
-static char *llm42__join(const char *folder, const char *file, size_t file_length) {
-    size_t n = strlen(folder);
-    char *path = llm42__alloc(n + file_length + 2, 1);
-    if (!path) return NULL;
-    memcpy(path, folder, n);
-    if (n && path[n - 1] != '/') path[n++] = '/';
-    memcpy(path + n, file, file_length);
-    path[n + file_length] = 0;
+// The path of a file in a folder. It lives as long as the model. NULL when memory is short.
+static const char *llm42__model_path(llm42_model *model, const char *folder, const char *name, int length) {
+    size_t n = strlen(folder), size = n + (size_t)length + 2;
+    char *path = llm42__model_block(model, size, 1);
+    if (path) snprintf(path, size, "%s%s%.*s", folder, folder[n - 1] == '/' ? "" : "/", length, name);
     return path;
 }
 
-// Keeps a path, for messages, and returns it. NULL when memory is short.
-static const char *llm42__own_path(llm42__owner *owner, char *path) {
-    if (path && LLM42__PUSH(owner->paths, path)) return path;
-    llm42__free(path);
-    return NULL;
-}
-
-// Opens a file of weights and keeps it.
-static llm42_result llm42__own_file(llm42__owner *owner, const char *path, llm42__file *file, llm42_error *error) {
-    if (!path) return llm42_fail(error, LLM42_MEMORY, "out of memory for a path");
+// Opens a file of weights and keeps it. `path` must live as long as the model is being loaded; NULL: no memory for it.
+static llm42_result llm42__model_file(llm42_model *model, const char *path, llm42__file *file, llm42_error *error) {
+    llm42__owner *owner = model->owner;
+    if (!path) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a path", model->name);
     LLM42__TRY(llm42__file_open(file, path, !owner->no_mmap, error));
     if (LLM42__PUSH(owner->files, *file)) return LLM42_OK;
     llm42__file_close(file);
     return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
 }
 
-typedef struct llm42__extent {
-    uint64_t begin, end;
-} llm42__extent;
-
-static int llm42__extent_order(const void *a, const void *b) {
-    const llm42__extent *x = a, *y = b;
-    return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1) : (x->end > y->end) - (x->end < y->end);
-}
-
 // One entry of a safetensors header: {"dtype": .., "shape": [..], "data_offsets": [begin, end]}.
-static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, uint64_t data_size,
-                                             llm42__tensor *tensor, llm42__extent *extent, llm42_error *error) {
-    const jsmntok_t *key = &json->token[name];
-    int length = LLM42__MIN(120, key->end - key->start);
-    const char *text = json->text + key->start;
+static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, const char *data, size_t data_size,
+                                             llm42__tensor *tensor) {
+    const jsmntok_t *token = json->token;
     int dtype = llm42__json_get(json, name + 1, "dtype"), shape = llm42__json_get(json, name + 1, "shape");
     int offsets = llm42__json_get(json, name + 1, "data_offsets");
-    if (dtype < 0 || shape < 0 || offsets < 0 || json->token[dtype].type != JSMN_STRING ||
-        json->token[shape].type != JSMN_ARRAY || json->token[offsets].type != JSMN_ARRAY ||
-        json->token[offsets].size != 2)
-        return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: needs dtype, shape and two data_offsets", json->path, length,
-                          text);
-    static const struct {
-        const char *name;
-        llm42_dtype type;
-        int size;
-    } known[] = {{"BF16", LLM42_DTYPE_BF16, 2}, {"F16", LLM42_DTYPE_FP16, 2}, {"F32", LLM42_DTYPE_FP32, 4}};
-    int size = 0;
-    *tensor = (llm42__tensor){.file = json->path};
-    for (int i = 0; i < 3; i++)
-        if (llm42__json_is(json, dtype, known[i].name)) tensor->type = known[i].type, size = known[i].size;
-    double begin, end, elements = 1;
-    if (!llm42__json_number(json, offsets + 1, &begin) || !llm42__json_number(json, offsets + 2, &end) || begin < 0 ||
-        end < begin || end > (double)data_size || begin != (double)(uint64_t)begin || end != (double)(uint64_t)end)
-        return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: data_offsets lie outside the file", json->path, length, text);
-    tensor->dims = json->token[shape].size;
-    if (tensor->dims > 4) tensor->type = LLM42_DTYPE_DEFAULT, tensor->dims = 0, size = 0;
+    if (dtype < 0 || shape < 0 || offsets < 0 || token[dtype].type != JSMN_STRING || token[shape].type != JSMN_ARRAY ||
+        token[offsets].type != JSMN_ARRAY || token[offsets].size != 2)
+        return llm42__json_fail(json, LLM42_FORMAT, "%.*s: needs dtype, shape and two data_offsets",
+                                LLM42__SHOW(json, name));
+    *tensor = (llm42__tensor){.name = json->text + token[name].start,
+                              .length = token[name].end - token[name].start,
+                              .dims = token[shape].size,
+                              .path = json->path};
+    if (llm42__json_is(json, dtype, "BF16")) tensor->type = LLM42_DTYPE_BF16;
+    if (llm42__json_is(json, dtype, "F16")) tensor->type = LLM42_DTYPE_FP16;
+    if (llm42__json_is(json, dtype, "F32")) tensor->type = LLM42_DTYPE_FP32;
+    int64_t begin, end, n;
+    if (!llm42__json_whole(json, offsets + 1, (double)data_size, &begin) ||
+        !llm42__json_whole(json, offsets + 2, (double)data_size, &end) || end < begin)
+        return llm42__json_fail(json, LLM42_FORMAT, "%.*s: data_offsets lie outside the file", LLM42__SHOW(json, name));
+    double elements = 1;
     for (int i = 0; i < tensor->dims; i++) {
-        double n;
-        if (!llm42__json_number(json, shape + 1 + i, &n) || n < 0 || n > 1e15 || n != (double)(int64_t)n)
-            return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: shape: expected sizes", json->path, length, text);
-        tensor->shape[i] = (int64_t)n;
-        elements *= n;
+        if (!llm42__json_whole(json, shape + 1 + i, 1e15, &n))
+            return llm42__json_fail(json, LLM42_FORMAT, "%.*s: shape: expected sizes", LLM42__SHOW(json, name));
+        if (i < 2) tensor->shape[i] = n;
+        elements *= (double)n;
     }
-    if (size && elements * size != end - begin)
-        return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: shape and data_offsets disagree about the size", json->path,
-                          length, text);
-    *extent = (llm42__extent){(uint64_t)begin, (uint64_t)end};
+    if (tensor->type && elements * (tensor->type == LLM42_DTYPE_FP32 ? 4 : 2) != (double)(end - begin))
+        return llm42__json_fail(json, LLM42_FORMAT, "%.*s: shape and data_offsets disagree about the size",
+                                LLM42__SHOW(json, name));
+    tensor->data = data + begin;
+    tensor->size = (size_t)(end - begin);
     return LLM42_OK;
 }
 
-// Adds the tensors of an opened file's header to the owner's map.
+// Adds the tensors of an opened file's header to the owner's.
 static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__json *json, const char *data,
-                                              uint64_t data_size, llm42__extent **extents, llm42_error *error) {
-    if (json->token[0].type != JSMN_OBJECT)
-        return llm42_fail(error, LLM42_FORMAT, "%s: the header is not a JSON object", json->path);
-    for (int i = 1; i + 1 < json->count; i = llm42__json_skip(json, i + 1)) {
+                                              size_t data_size) {
+    if (json->token[0].type != JSMN_OBJECT || llm42__json_skip(json, 0) != json->count)
+        return llm42__json_fail(json, LLM42_FORMAT, "the header is not one JSON object");
+    for (int i = 0; (i = llm42__json_next(json, 0, i)) > 0;) {
         if (llm42__json_is(json, i, "__metadata__")) continue;
         if (json->token[i].type != JSMN_STRING || json->token[i + 1].type != JSMN_OBJECT)
-            return llm42_fail(error, LLM42_FORMAT, "%s: the header maps names to something other than objects",
-                              json->path);
+            return llm42__json_fail(json, LLM42_FORMAT, "the header maps names to something other than objects");
         llm42__tensor tensor;
-        llm42__extent extent;
-        LLM42__TRY(llm42__safetensors_entry(json, i, data_size, &tensor, &extent, error));
-        assert(extent.begin <= extent.end && extent.end <= data_size);
-        tensor.data = data + extent.begin;
-        tensor.name = llm42__join("", json->text + json->token[i].start,
-                                  (size_t)(json->token[i].end - json->token[i].start));
-        if (!tensor.name || !LLM42__PUSH(owner->tensors, tensor)) {
-            llm42__free(tensor.name);
-            return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", json->path);
-        }
-        if (extent.end > extent.begin && !LLM42__PUSH(*extents, extent))
-            return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", json->path);
+        LLM42__TRY(llm42__safetensors_entry(json, i, data, data_size, &tensor));
+        if (!LLM42__PUSH(owner->tensors, tensor)) return llm42__json_fail(json, LLM42_MEMORY, "out of memory");
     }
-    if (*extents) qsort(*extents, arrlenu(*extents), sizeof **extents, llm42__extent_order);
-    for (int i = 1; i < arrlen(*extents); i++)
-        if ((*extents)[i].begin < (*extents)[i - 1].end)
-            return llm42_fail(error, LLM42_FORMAT, "%s: tensors overlap at data offset %llu", json->path,
-                              (unsigned long long)(*extents)[i].begin);
     return LLM42_OK;
 }
 
-// Maps a safetensors file. It consists of the header's length (8 bytes), the header (JSON) and the data.
-static llm42_result llm42__safetensors_open(llm42__owner *owner, const char *path, llm42_error *error) {
+// Opens a safetensors file. It consists of the header's length (8 bytes), the header (JSON) and the data.
+static llm42_result llm42__safetensors_open(llm42_model *model, const char *path, llm42_error *error) {
     llm42__file file;
-    LLM42__TRY(llm42__own_file(owner, path, &file, error));
+    LLM42__TRY(llm42__model_file(model, path, &file, error));
     uint64_t header = 0, turned = 0;  // turned: with the bytes the other way round
     for (size_t i = 0; i < 8 && i < file.size; i++) {
         header |= (uint64_t)(unsigned char)file.data[i] << 8 * i;
@@ -2452,125 +2380,110 @@ static llm42_result llm42__safetensors_open(llm42__owner *owner, const char *pat
                           file.size >= 8 && turned && turned <= file.size - 8
                               ? "wrong byte order: the header length is big-endian, and must be little-endian"
                               : "truncated, or the header length is beyond the file");
+    const char *data = file.data + 8 + header;
     llm42__json json;
-    LLM42__TRY(llm42__json_parse(&json, path, file.data + 8, (size_t)header, error));
-    llm42__extent *extents = NULL;
-    llm42_result result = llm42__safetensors_header(owner, &json, file.data + 8 + header, file.size - 8 - header,
-                                                    &extents, error);
-    arrfree(extents);
-    llm42__json_free(&json);
+    llm42_result result = llm42__json_parse(&json, path, file.data + 8, (size_t)header, error);
+    if (result == LLM42_OK)
+        result = llm42__safetensors_header(model->owner, &json, data, file.size - 8 - (size_t)header);
+    llm42__free(json.token);
     return result;
 }
 
-// Is a file of this name open already?
-static bool llm42__owns_path(const llm42__owner *owner, const char *path) {
-    for (int i = 0; i < arrlen(owner->paths); i++)
-        if (strcmp(owner->paths[i], path) == 0) return true;
-    return false;
-}
-
 // Opens the files that an index's weight_map names, each once.
-static llm42_result llm42__safetensors_index(llm42__owner *owner, const char *folder, const llm42__json *json,
-                                             llm42_error *error) {
+static llm42_result llm42__safetensors_index(llm42_model *model, const char *folder, const llm42__json *json) {
+    const llm42__owner *owner = model->owner;
     int map = llm42__json_get(json, 0, "weight_map");
     if (map < 0 || json->token[map].type != JSMN_OBJECT)
-        return llm42_fail(error, LLM42_FORMAT, "%s: weight_map: missing or not an object", json->path);
-    int end = json->token[map].end;
-    for (int i = map + 1; i + 1 < json->count && json->token[i].start < end; i = llm42__json_skip(json, i + 1)) {
+        return llm42__json_fail(json, LLM42_FORMAT, "weight_map: missing or not an object");
+    for (int i = map; (i = llm42__json_next(json, map, i)) > 0;) {
         const jsmntok_t *t = &json->token[i + 1];
-        size_t length = (size_t)(t->end - t->start);
-        if (t->type != JSMN_STRING || memchr(json->text + t->start, '/', length))
-            return llm42_fail(error, LLM42_FORMAT, "%s: weight_map: expected names of files in the same folder",
-                              json->path);
-        char *path = llm42__join(folder, json->text + t->start, length);
-        if (path && llm42__owns_path(owner, path)) llm42__free(path);
-        else LLM42__TRY(llm42__safetensors_open(owner, llm42__own_path(owner, path), error));
+        const char *name = json->text + t->start;
+        int length = t->end - t->start, f = 0;
+        if (t->type != JSMN_STRING || memchr(name, '/', (size_t)length))
+            return llm42__json_fail(json, LLM42_FORMAT, "weight_map: expected names of files in the same folder");
+        while (f < arrlen(owner->files) && !llm42__json_is(json, i + 1, strrchr(owner->files[f].path, '/') + 1)) f++;
+        if (f < arrlen(owner->files)) continue;
+        LLM42__TRY(llm42__safetensors_open(model, llm42__model_path(model, folder, name, length), json->error));
     }
     return LLM42_OK;
 }
 
-static int llm42__tensor_order(const void *a, const void *b) {
-    return strcmp(((const llm42__tensor *)a)->name, ((const llm42__tensor *)b)->name);
+static int llm42__tensor_by_name(const void *a, const void *b) {
+    const llm42__tensor *x = a, *y = b;
+    return x->length != y->length ? x->length - y->length : memcmp(x->name, y->name, (size_t)x->length);
+}
+
+static int llm42__tensor_by_place(const void *a, const void *b) {
+    const llm42__tensor *x = a, *y = b;
+    return ((uintptr_t)x->data > (uintptr_t)y->data) - ((uintptr_t)x->data < (uintptr_t)y->data);
+}
+
+// Sorts the tensors by name. No two have the same name or share bytes.
+static llm42_result llm42__tensors_sort(llm42__tensor *t, size_t count, llm42_error *error) {
+    const llm42__tensor *last = NULL;  // of those in place order that have bytes
+    if (count) qsort(t, count, sizeof *t, llm42__tensor_by_place);
+    for (size_t i = 0; i < count; i++) {
+        if (!t[i].size) continue;
+        if (last && t[i].data < last->data + last->size)
+            return llm42_fail(error, LLM42_FORMAT, "%s: tensors %.*s and %.*s overlap", t[i].path,
+                              LLM42__MIN(120, last->length), last->name, LLM42__MIN(120, t[i].length), t[i].name);
+        last = &t[i];
+    }
+    if (count) qsort(t, count, sizeof *t, llm42__tensor_by_name);
+    for (size_t i = 1; i < count; i++)
+        if (llm42__tensor_by_name(&t[i], &t[i - 1]) == 0)
+            return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: the tensor appears twice", t[i].path, t[i].length,
+                              t[i].name);
+    return LLM42_OK;
 }
 
 // Opens model.safetensors, or the files that model.safetensors.index.json names.
-static llm42_result llm42__safetensors_folder(llm42__owner *owner, const char *folder, llm42_error *error) {
+static llm42_result llm42__safetensors_folder(llm42_model *model, const char *folder, llm42_error *error) {
     static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
-    const char *path = llm42__own_path(owner, llm42__join(folder, index, sizeof index - 1));
-    if (!path) return llm42_fail(error, LLM42_MEMORY, "out of memory for a path");
-    if (access(path, F_OK) != 0) {
-        path = llm42__own_path(owner, llm42__join(folder, single, sizeof single - 1));
-        LLM42__TRY(llm42__safetensors_open(owner, path, error));
-    } else {
-        llm42__file file;
-        llm42__json json;
-        LLM42__TRY(llm42__file_open(&file, path, false, error));
-        llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
-        if (result == LLM42_OK) result = llm42__safetensors_index(owner, folder, &json, error);
-        llm42__json_free(&json);
-        llm42__file_close(&file);
-        if (result != LLM42_OK) return result;
-    }
-    llm42__tensor *t = owner->tensors;
-    if (t) qsort(t, arrlenu(t), sizeof *t, llm42__tensor_order);
-    for (int i = 1; i < arrlen(t); i++)
-        if (strcmp(t[i].name, t[i - 1].name) == 0)
-            return llm42_fail(error, LLM42_FORMAT, "%s: %s: the tensor appears twice", t[i].file, t[i].name);
-    return LLM42_OK;
-}
-
-static llm42_result llm42__tensor_find(llm42_model *model, const char *name, int64_t n, int64_t k, bool vector,
-                                       const llm42__tensor **tensor, llm42_error *error) {
-    llm42__owner *owner = model->owner;
-    const llm42__tensor key = {.name = (char *)(uintptr_t)name};
-    const llm42__tensor *t = owner->tensors ? bsearch(&key, owner->tensors, arrlenu(owner->tensors), sizeof key,
-                                                      llm42__tensor_order)
-                                            : NULL;
-    if (!t) return llm42_fail(error, LLM42_FORMAT, "%s: tensor %s is missing", model->name, name);
-    *tensor = t;
-    if (t->type == LLM42_DTYPE_DEFAULT)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: %s: dtype must be BF16, F16 or F32", t->file, name);
-    if (vector ? t->dims != 1 || t->shape[0] != n : t->dims != 2 || t->shape[0] != n || t->shape[1] != k)
-        return llm42_fail(error, LLM42_FORMAT, "%s: %s: wrong shape: [%lld%s%lld] expected by config.json%s", t->file,
-                          name, (long long)n, vector ? "" : ", ", (long long)k, vector ? " (one dimension)" : "");
-    return LLM42_OK;
+    const char *path = llm42__model_path(model, folder, index, sizeof index - 1);
+    if (path && access(path, F_OK) != 0)
+        return llm42__safetensors_open(model, llm42__model_path(model, folder, single, sizeof single - 1), error);
+    if (!path) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a path", folder);
+    llm42__file file;
+    llm42__json json;
+    LLM42__TRY(llm42__file_open(&file, path, false, error));
+    llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
+    if (result == LLM42_OK) result = llm42__safetensors_index(model, folder, &json);
+    llm42__free(json.token);
+    llm42__file_close(&file);
+    return result;
 }
 
 static void llm42__convert_f32(float *to, const void *from, llm42_dtype type, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        uint16_t h = 0;
-        if (type == LLM42_DTYPE_FP32) {
-            memcpy(to + i, (const char *)from + 4 * i, 4);
-            continue;
-        }
-        memcpy(&h, (const char *)from + 2 * i, 2);
+    if (type == LLM42_DTYPE_FP32) memcpy(to, from, count * sizeof *to);
+    for (size_t i = 0; type != LLM42_DTYPE_FP32 && i < count; i++) {
+        uint16_t h;
+        memcpy(&h, (const char *)from + 2 * i, sizeof h);
         to[i] = type == LLM42_DTYPE_BF16 ? llm42__from_bf16(h) : llm42__from_fp16(h);
     }
 }
 
-static llm42_result llm42__load_vector(llm42_model *model, const char *name, int n, const float **out,
+// Finds a matrix [n, k], or a vector [n] if k is 0.
+static llm42_result llm42__load_tensor(llm42_model *model, const char *name, int n, int k, llm42_matrix *out,
                                        llm42_error *error) {
-    const llm42__tensor *t = NULL;
-    LLM42__TRY(llm42__tensor_find(model, name, n, 1, true, &t, error));
-    float *copy = llm42__model_block(model, (size_t)n, sizeof *copy);
-    if (!copy) return llm42_fail(error, LLM42_MEMORY, "%s: %s: out of memory", t->file, name);
-    llm42__convert_f32(copy, t->data, t->type, (size_t)n);
-    *out = copy;
-    return LLM42_OK;
-}
-
-static llm42_result llm42__load_matrix(llm42_model *model, const char *name, int n, int k, llm42_matrix *out,
-                                       llm42_error *error) {
-    const llm42__tensor *t = NULL;
-    LLM42__TRY(llm42__tensor_find(model, name, n, k, false, &t, error));
+    llm42__tensor *all = ((llm42__owner *)model->owner)->tensors, key = {.name = name, .length = (int)strlen(name)};
+    const llm42__tensor *t = all ? bsearch(&key, all, arrlenu(all), sizeof key, llm42__tensor_by_name) : NULL;
+    if (!t) return llm42_fail(error, LLM42_FORMAT, "%s: tensor %s is missing", model->name, name);
+    if (t->type == LLM42_DTYPE_DEFAULT)
+        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: %s: dtype must be BF16, F16 or F32", t->path, name);
+    char shape[32];
+    snprintf(shape, sizeof shape, "[%d]", n);
+    if (k) snprintf(shape, sizeof shape, "[%d, %d]", n, k);
+    if (t->dims != (k ? 2 : 1) || t->shape[0] != n || t->shape[1] != k)
+        return llm42_fail(error, LLM42_FORMAT, "%s: %s: wrong shape: config.json asks for %s", t->path, name, shape);
     *out = (llm42_matrix){.data = t->data, .type = t->type, .n = n, .k = k};
-    size_t count = (size_t)n * (size_t)k, size = t->type == LLM42_DTYPE_FP32 ? 4 : 2;
-    if (t->type != LLM42_DTYPE_FP16 && (uintptr_t)t->data % size == 0) {
-        model->mapped_bytes += count * size;
+    if (k && t->type != LLM42_DTYPE_FP16 && (uintptr_t)t->data % (t->type == LLM42_DTYPE_FP32 ? 4 : 2) == 0) {
+        model->mapped_bytes += t->size;
         return LLM42_OK;
     }
+    size_t count = (size_t)n * (size_t)LLM42__MAX(k, 1);
     float *copy = llm42__model_block(model, count, sizeof *copy);
-    if (!copy) return llm42_fail(error, LLM42_MEMORY, "%s: %s: out of memory", t->file, name);
+    if (!copy) return llm42_fail(error, LLM42_MEMORY, "%s: %s: out of memory", t->path, name);
     llm42__convert_f32(copy, t->data, t->type, count);
     out->data = copy;
     out->type = LLM42_DTYPE_FP32;
@@ -2582,56 +2495,52 @@ static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, 
     static const char *const part[] = {"gate_proj", "up_proj", "down_proj"};
     char name[128];
     snprintf(name, sizeof name, "model.layers.%d.mlp.gate.weight", l);
-    LLM42__TRY(llm42__load_matrix(model, name, c->experts, c->dim, &layer->router, error));
+    LLM42__TRY(llm42__load_tensor(model, name, c->experts, c->dim, &layer->router, error));
     llm42_matrix *expert = llm42__model_block(model, (size_t)c->experts * 3, sizeof *expert);
     if (!expert) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
     layer->expert = expert;
     for (int i = 0; i < c->experts * 3; i++) {
         bool down = i % 3 == 2;
         snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.%s.weight", l, i / 3, part[i % 3]);
-        LLM42__TRY(llm42__load_matrix(model, name, down ? c->dim : c->ffn, down ? c->ffn : c->dim, &expert[i], error));
+        LLM42__TRY(llm42__load_tensor(model, name, down ? c->dim : c->ffn, down ? c->ffn : c->dim, &expert[i], error));
     }
     return LLM42_OK;
 }
 
 static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
     const llm42_config *c = &model->config;
-    int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    bool bias = c->arch == LLM42_ARCH_QWEN2, norms = c->arch == LLM42_ARCH_QWEN3 || c->arch == LLM42_ARCH_QWEN3_MOE;
+    const bool biased = c->arch == LLM42_ARCH_QWEN2, dense = !c->experts;
+    const bool normed = c->arch == LLM42_ARCH_QWEN3 || c->arch == LLM42_ARCH_QWEN3_MOE;
+    const int D = c->dim, F = c->ffn, d = c->head_dim, q = c->heads * d, kv = c->kv_heads * d;
     const struct {
         const char *name;
-        int n;
-        const float **to;
         bool wanted;
-    } vectors[] = {{"input_layernorm.weight", c->dim, &layer->attention_norm, true},
-                   {"post_attention_layernorm.weight", c->dim, &layer->ffn_norm, true},
-                   {"self_attn.q_norm.weight", c->head_dim, &layer->q_norm, norms},
-                   {"self_attn.k_norm.weight", c->head_dim, &layer->k_norm, norms},
-                   {"self_attn.q_proj.bias", q, &layer->q_bias, bias},
-                   {"self_attn.k_proj.bias", kv, &layer->k_bias, bias},
-                   {"self_attn.v_proj.bias", kv, &layer->v_bias, bias}};
-    bool dense = c->experts == 0;
-    const struct {
-        const char *name;
-        int n, k;
-        llm42_matrix *to;
-        bool wanted;
-    } matrices[] = {{"self_attn.q_proj.weight", q, c->dim, &layer->q, true},
-                    {"self_attn.k_proj.weight", kv, c->dim, &layer->k, true},
-                    {"self_attn.v_proj.weight", kv, c->dim, &layer->v, true},
-                    {"self_attn.o_proj.weight", c->dim, q, &layer->o, true},
-                    {"mlp.gate_proj.weight", c->ffn, c->dim, &layer->gate, dense},
-                    {"mlp.up_proj.weight", c->ffn, c->dim, &layer->up, dense},
-                    {"mlp.down_proj.weight", c->dim, c->ffn, &layer->down, dense}};
-    char name[128];
-    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
-        snprintf(name, sizeof name, "model.layers.%d.%s", l, vectors[i].name);
-        if (vectors[i].wanted) LLM42__TRY(llm42__load_vector(model, name, vectors[i].n, vectors[i].to, error));
-    }
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
-        snprintf(name, sizeof name, "model.layers.%d.%s", l, matrices[i].name);
-        if (matrices[i].wanted)
-            LLM42__TRY(llm42__load_matrix(model, name, matrices[i].n, matrices[i].k, matrices[i].to, error));
+        int n, k;  // k is 0 for a vector
+        const float **vector;
+        llm42_matrix *matrix;
+    } tensors[] = {{"input_layernorm.weight", true, D, 0, &layer->attention_norm, NULL},
+                   {"post_attention_layernorm.weight", true, D, 0, &layer->ffn_norm, NULL},
+                   {"self_attn.q_norm.weight", normed, d, 0, &layer->q_norm, NULL},
+                   {"self_attn.k_norm.weight", normed, d, 0, &layer->k_norm, NULL},
+                   {"self_attn.q_proj.bias", biased, q, 0, &layer->q_bias, NULL},
+                   {"self_attn.k_proj.bias", biased, kv, 0, &layer->k_bias, NULL},
+                   {"self_attn.v_proj.bias", biased, kv, 0, &layer->v_bias, NULL},
+                   {"self_attn.q_proj.weight", true, q, D, NULL, &layer->q},
+                   {"self_attn.k_proj.weight", true, kv, D, NULL, &layer->k},
+                   {"self_attn.v_proj.weight", true, kv, D, NULL, &layer->v},
+                   {"self_attn.o_proj.weight", true, D, q, NULL, &layer->o},
+                   {"mlp.gate_proj.weight", dense, F, D, NULL, &layer->gate},
+                   {"mlp.up_proj.weight", dense, F, D, NULL, &layer->up},
+                   {"mlp.down_proj.weight", dense, D, F, NULL, &layer->down}};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        const int n = tensors[i].n, k = tensors[i].k;
+        char name[128];
+        snprintf(name, sizeof name, "model.layers.%d.%s", l, tensors[i].name);
+        if (!tensors[i].wanted) continue;
+        llm42_matrix loaded;
+        LLM42__TRY(llm42__load_tensor(model, name, n, k, &loaded, error));
+        if (k) *tensors[i].matrix = loaded;
+        else *tensors[i].vector = loaded.data;
     }
     return dense ? LLM42_OK : llm42__load_experts(model, layer, l, error);
 }
@@ -2639,27 +2548,30 @@ static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, in
 static llm42_result llm42__load_folder(llm42_model *model, const char *folder, llm42_error *error) {
     llm42__owner *owner = model->owner;
     llm42_config *c = &model->config;
-    const char *path = llm42__own_path(owner, llm42__join(folder, "config.json", 11));
-    if (!path) return llm42_fail(error, LLM42_MEMORY, "out of memory for a path");
+    const char *path = llm42__model_path(model, folder, "config.json", 11);
+    if (!path) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a path", folder);
     llm42__file file;
-    LLM42__TRY(llm42__file_open(&file, path, false, error));
     llm42__json json;
-    llm42_layer *layer = NULL;
+    llm42_matrix norm;
+    llm42_layer *layer;
+    LLM42__TRY(llm42__file_open(&file, path, false, error));
     llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
-    if (result == LLM42_OK) result = llm42__config_read(c, &json, error);
+    if (result == LLM42_OK) result = llm42__config_read(c, &json);
     if (result == LLM42_OK) result = llm42__model_layers(model, &layer, error);
-    if (result == LLM42_OK) result = llm42__config_windows(c, &json, layer, error);
-    llm42__json_free(&json);
+    if (result == LLM42_OK) result = llm42__config_windows(c, &json, layer);
+    llm42__free(json.token);
     llm42__file_close(&file);
     if (result != LLM42_OK) return result;
 
-    LLM42__TRY(llm42__safetensors_folder(owner, folder, error));
-    LLM42__TRY(llm42__load_matrix(model, "model.embed_tokens.weight", c->vocab, c->dim, &model->embed, error));
-    LLM42__TRY(llm42__load_vector(model, "model.norm.weight", c->dim, &model->final_norm, error));
+    LLM42__TRY(llm42__safetensors_folder(model, folder, error));
+    LLM42__TRY(llm42__tensors_sort(owner->tensors, arrlenu(owner->tensors), error));
+    LLM42__TRY(llm42__load_tensor(model, "model.embed_tokens.weight", c->vocab, c->dim, &model->embed, error));
+    LLM42__TRY(llm42__load_tensor(model, "model.norm.weight", c->dim, 0, &norm, error));
+    model->final_norm = norm.data;
     model->head = model->embed;
-    if (!c->tied) LLM42__TRY(llm42__load_matrix(model, "lm_head.weight", c->vocab, c->dim, &model->head, error));
+    if (!c->tied) LLM42__TRY(llm42__load_tensor(model, "lm_head.weight", c->vocab, c->dim, &model->head, error));
     for (int l = 0; l < c->layers; l++) LLM42__TRY(llm42__load_layer(model, &layer[l], l, error));
-    llm42__tensors_free(owner);
+    arrfree(owner->tensors);
     return LLM42_OK;
 }
 
@@ -2669,10 +2581,6 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // Calls: files, config.
 // Invariant: the tensors end where the file ends.
 
-static llm42_matrix llm42__llama2c_matrix(const float *data, int n, int k) {
-    return (llm42_matrix){.data = data, .type = LLM42_DTYPE_FP32, .n = n, .k = k};
-}
-
 // The first field of the header that cannot be a size; -1: there is none.
 static int llm42__llama2c_bad_field(const int32_t h[7]) {
     for (int i = 0; i < 7; i++)
@@ -2681,11 +2589,11 @@ static int llm42__llama2c_bad_field(const int32_t h[7]) {
 }
 
 // Sizes from the header; they must make a model.
-static llm42_result llm42__llama2c_config(llm42_config *c, const llm42__file *file, const char *path,
-                                          llm42_error *error) {
+static llm42_result llm42__llama2c_config(llm42_config *c, const llm42__file *file, llm42_error *error) {
     static const char *const field[] = {"dim",        "hidden_dim", "n_layers", "n_heads",
                                         "n_kv_heads", "vocab_size", "seq_len"};
     int32_t h[7], turned[7];  // turned: with the bytes the other way round
+    const char *path = file->path;
     if (file->size < sizeof h) return llm42_fail(error, LLM42_FORMAT, "%s: truncated: no llama2.c header", path);
     memcpy(h, file->data, sizeof h);
     for (size_t i = 0; i < sizeof h; i++) ((char *)turned)[i] = file->data[i ^ 3];
@@ -2702,7 +2610,7 @@ static llm42_result llm42__llama2c_config(llm42_config *c, const llm42__file *fi
                         .layers = h[2],
                         .heads = h[3],
                         .kv_heads = h[4],
-                        .vocab = h[5] < 0 ? -h[5] : h[5],
+                        .vocab = abs(h[5]),
                         .context = h[6],
                         .head_dim = h[0] / h[3],
                         .norm_eps = 1e-5f,
@@ -2717,100 +2625,79 @@ static llm42_result llm42__llama2c_config(llm42_config *c, const llm42__file *fi
     return llm42__config_check(c, path, error);
 }
 
+// Takes the next n x k values.
+static llm42_matrix llm42__llama2c_take(const float **at, int n, int k) {
+    llm42_matrix m = {.data = *at, .type = LLM42_DTYPE_FP32, .n = n, .k = k};
+    *at += (size_t)n * (size_t)k;
+    return m;
+}
+
 static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, llm42_error *error) {
-    llm42__owner *owner = model->owner;
     llm42_config *c = &model->config;
     llm42__file file;
-    LLM42__TRY(llm42__own_file(owner, path, &file, error));
-    LLM42__TRY(llm42__llama2c_config(c, &file, path, error));
+    LLM42__TRY(llm42__model_file(model, path, &file, error));
+    LLM42__TRY(llm42__llama2c_config(c, &file, error));
 
-    size_t D = (size_t)c->dim, F = (size_t)c->ffn, L = (size_t)c->layers, V = (size_t)c->vocab;
-    size_t kv = (size_t)(c->kv_heads * c->head_dim), d = (size_t)c->head_dim, T = (size_t)c->context;
-    const size_t header = 7 * sizeof(int32_t),
-                 count[] = {V * D,     L * D,     L * D * D, L * kv * D, L * kv * D, L * D * D,          L * D,
-                            L * F * D, L * D * F, L * F * D, D,          T * d,      c->tied ? 0 : V * D};
-    const float *part[13];
-    double total = header;
-    for (int i = 0; i < 13; i++) total += 4.0 * (double)count[i];
-    if (total != (double)file.size)
-        return llm42_fail(error, LLM42_FORMAT, "%s: the header asks for %.0f bytes, the file has %zu", path, total,
-                          file.size);
-    const float *at = (const float *)(const void *)(file.data + header);
-    for (int i = 0; i < 13; i++) part[i] = at, at += count[i];
-    assert((const char *)at == file.data + file.size);
-
+    const int D = c->dim, F = c->ffn, L = c->layers, V = c->vocab, kv = c->kv_heads * c->head_dim;
+    const size_t header = 7 * sizeof(int32_t), rotations = (size_t)c->context * (size_t)c->head_dim;
+    const double a_layer = 2.0 * D + 2.0 * D * D + 2.0 * D * kv + 3.0 * D * F, vocabulary = (double)V * D;
+    const double values = (c->tied ? 1 : 2) * vocabulary + L * a_layer + D + (double)rotations;
+    if ((double)header + 4 * values != (double)file.size)
+        return llm42_fail(error, LLM42_FORMAT, "%s: the header asks for %.0f bytes, the file has %zu", path,
+                          (double)header + 4 * values, file.size);
     llm42_layer *layer;
     LLM42__TRY(llm42__model_layers(model, &layer, error));
+    const float *at = (const float *)(const void *)(file.data + header);
+    model->embed = llm42__llama2c_take(&at, V, D);
+    for (int l = 0; l < L; l++) layer[l].attention_norm = llm42__llama2c_take(&at, 1, D).data;
+    for (int l = 0; l < L; l++) layer[l].q = llm42__llama2c_take(&at, D, D);
+    for (int l = 0; l < L; l++) layer[l].k = llm42__llama2c_take(&at, kv, D);
+    for (int l = 0; l < L; l++) layer[l].v = llm42__llama2c_take(&at, kv, D);
+    for (int l = 0; l < L; l++) layer[l].o = llm42__llama2c_take(&at, D, D);
+    for (int l = 0; l < L; l++) layer[l].ffn_norm = llm42__llama2c_take(&at, 1, D).data;
+    for (int l = 0; l < L; l++) layer[l].gate = llm42__llama2c_take(&at, F, D);
+    for (int l = 0; l < L; l++) layer[l].down = llm42__llama2c_take(&at, D, F);
+    for (int l = 0; l < L; l++) layer[l].up = llm42__llama2c_take(&at, F, D);
+    model->final_norm = llm42__llama2c_take(&at, 1, D).data;
+    at += rotations;  // backends compute these themselves
+    model->head = c->tied ? model->embed : llm42__llama2c_take(&at, V, D);
     model->mapped_bytes = file.size;
-    model->embed = llm42__llama2c_matrix(part[0], c->vocab, c->dim);
-    model->head = c->tied ? model->embed : llm42__llama2c_matrix(part[12], c->vocab, c->dim);
-    model->final_norm = part[10];
-    for (size_t l = 0; l < L; l++) {
-        layer[l].attention_norm = part[1] + l * D;
-        layer[l].ffn_norm = part[6] + l * D;
-        layer[l].q = llm42__llama2c_matrix(part[2] + l * D * D, c->dim, c->dim);
-        layer[l].k = llm42__llama2c_matrix(part[3] + l * kv * D, (int)kv, c->dim);
-        layer[l].v = llm42__llama2c_matrix(part[4] + l * kv * D, (int)kv, c->dim);
-        layer[l].o = llm42__llama2c_matrix(part[5] + l * D * D, c->dim, c->dim);
-        layer[l].gate = llm42__llama2c_matrix(part[7] + l * F * D, c->ffn, c->dim);
-        layer[l].down = llm42__llama2c_matrix(part[8] + l * D * F, c->dim, c->ffn);
-        layer[l].up = llm42__llama2c_matrix(part[9] + l * F * D, c->ffn, c->dim);
-    }
+    assert((const char *)at == file.data + file.size);
     return LLM42_OK;
 }
 
 // >>synthetic ----------------------------------------------------------------------------------------------------
-// Owns: random weights in bf16 for named shapes, made from a seed. An element is the sum of four uniform 16-bit parts
-// of a hash, which is close to normal, scaled to a standard deviation of 1/sqrt(k). Output and down projections are
-// also divided by sqrt(2L), so that the residual stream keeps its size. Every token has a successor: (5 t + 1) mod V
-// for token t. The LM head adds margin/D times a token's embedding to the row of its successor. The larger the margin,
-// the more often the successor leads by far, and the fewer near-ties the top two logits have. At margin 0 the head is
-// pure noise.
+// Owns: random weights in bf16 for named shapes, made from a seed. Their standard deviation is 1/sqrt(k). Output and
+// down projections are also divided by sqrt(2L), so that the residual stream keeps its size. Every token t has a
+// successor, (5 t + 1) mod V, and the LM head adds margin/D times the token's embedding to the successor's row. The
+// larger the margin, the more often the successor leads by far, and the fewer near-ties the top two logits have. At
+// margin 0 the head is pure noise.
 // Calls: numbers, memory.
 // Invariant: an element depends on nothing but the seed, its tensor and its place, so that a backend which makes a
 // matrix itself (llm42_model_desc.on_device) gets the same bits. No token has two predecessors: 5 does not divide V.
 //
 // The steps for one element. hash is llm42__hash, integers are uint64, every operation on floats is rounded by itself:
 //   i        = row * k + column
-//   h        = hash(key ^ (i * 0x9e3779b97f4a7c15)); sum = its four 16-bit parts added
+//   h        = hash(key ^ (i * 0x9e3779b97f4a7c15))
+//   sum      = the four 16-bit parts of h added, which is close to normal
 //   element  = bf16(scale * ((float)(sum - 131070) * (1.0f / 37837.0f))), to nearest even
-//   in the head, if lead is not 0, row (5 * t + 1) % V then becomes bf16(fmaf(lead, embed[t], element)) for every t <
-//   V, where embed and element are bf16 values
+// If the head has a lead, each element of its row (5 * t + 1) % V, for every token t, then becomes
+// bf16(fmaf(lead, embed[t], element)), where embed and element are bf16 values.
 
-typedef struct llm42__shape {
-    const char *name;
-    llm42_config config;
-} llm42__shape;
-
-#define LLM42__LLAMA(V, D, L, H, K, d, F, T) \
-    .config = {.arch = LLM42_ARCH_LLAMA,     \
-               .vocab = V,                   \
-               .dim = D,                     \
-               .layers = L,                  \
-               .heads = H,                   \
-               .kv_heads = K,                \
-               .head_dim = d,                \
-               .ffn = F,                     \
-               .context = T,                 \
-               .norm_eps = 1e-5f,            \
-               .rope_theta = 500000.0,       \
-               .bos = 0,                     \
-               .stop = {1},                  \
-               .stop_count = 1}
-static const llm42__shape llm42__shapes[] = {
-    {.name = "tiny", LLM42__LLAMA(512, 64, 2, 4, 2, 16, 160, 2048)},
-    {.name = "small", LLM42__LLAMA(4096, 256, 4, 8, 4, 32, 704, 4096)},
-    {.name = "base", LLM42__LLAMA(4096, 512, 9, 8, 4, 64, 1408, 4096)},
-    {.name = "llama-3.2-1b", LLM42__LLAMA(128256, 2048, 16, 32, 8, 64, 8192, 131072)},
-    {.name = "llama-3.2-3b", LLM42__LLAMA(128256, 3072, 28, 24, 8, 128, 8192, 131072)},
-    {.name = "llama-3.1-8b", LLM42__LLAMA(128256, 4096, 32, 32, 8, 128, 14336, 131072)},
-    {.name = "llama-3.1-70b", LLM42__LLAMA(128256, 8192, 80, 64, 8, 128, 28672, 131072)},
-};
-enum { LLM42__SHAPES = sizeof llm42__shapes / sizeof *llm42__shapes };
+// The shapes: name, V, D, L, H, K, F, context.
+#define LLM42__SHAPES(X)                                      \
+    X("tiny", 512, 64, 2, 4, 2, 160, 2048)                    \
+    X("small", 4096, 256, 4, 8, 4, 704, 4096)                 \
+    X("base", 4096, 512, 9, 8, 4, 1408, 4096)                 \
+    X("llama-3.2-1b", 128256, 2048, 16, 32, 8, 8192, 131072)  \
+    X("llama-3.2-3b", 128256, 3072, 28, 24, 8, 8192, 131072)  \
+    X("llama-3.1-8b", 128256, 4096, 32, 32, 8, 14336, 131072) \
+    X("llama-3.1-70b", 128256, 8192, 80, 64, 8, 28672, 131072)
 
 const char *const *llm42_synthetic_names(void) {
-    static const char *const names[] = {"tiny",         "small",        "base",          "llama-3.2-1b",
-                                        "llama-3.2-3b", "llama-3.1-8b", "llama-3.1-70b", NULL};
+#define LLM42__X(name, ...) name,
+    static const char *const names[] = {LLM42__SHAPES(LLM42__X) NULL};
+#undef LLM42__X
     return names;
 }
 
@@ -2828,12 +2715,11 @@ static llm42_result llm42__synthetic_matrix(llm42__synthesis *s, int n, int k, f
     if (s->on_device) return LLM42_OK;
     uint16_t *data = llm42__model_block(s->model, (size_t)n * (size_t)k, sizeof *data);
     if (!data) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a %d x %d matrix", s->model->name, n, k);
+    const int64_t count = (int64_t)n * k;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static)
 #endif
-    for (int64_t row = 0; row < n; row++)
-        for (int64_t i = row * k; i < (row + 1) * k; i++)
-            data[i] = llm42__to_bf16(scale * llm42__synthetic_noise(key, (uint64_t)i));
+    for (int64_t i = 0; i < count; i++) data[i] = llm42__to_bf16(scale * llm42__synthetic_noise(key, (uint64_t)i));
     out->data = data;
     return LLM42_OK;
 }
@@ -2855,19 +2741,31 @@ static void llm42__synthetic_margin(llm42__synthesis *s) {
     }
 }
 
+// The config of the shape whose name is the first `length` characters of spec.
+static llm42_result llm42__synthetic_config(llm42_model *model, const char *spec, size_t length, llm42_error *error) {
+    const char *const *name = llm42_synthetic_names();
+#define LLM42__X(name, ...) ", " name
+    static const char known[] = LLM42__SHAPES(LLM42__X);
+#undef LLM42__X
+#define LLM42__X(name, V, D, L, H, K, F, T) \
+    {.vocab = V, .dim = D, .layers = L, .heads = H, .kv_heads = K, .head_dim = D / H, .ffn = F, .context = T},
+    static const llm42_config sizes[] = {LLM42__SHAPES(LLM42__X)};
+#undef LLM42__X
+    int i = 0;
+    while (name[i] && (strlen(name[i]) != length || memcmp(name[i], spec, length) != 0)) i++;
+    if (!name[i]) return llm42_fail(error, LLM42_UNSUPPORTED, "%s: unknown shape (known: %s)", model->name, known + 2);
+    model->config = sizes[i];
+    model->config.arch = LLM42_ARCH_LLAMA;
+    model->config.norm_eps = 1e-5f;
+    model->config.rope_theta = 500000.0;
+    model->config.stop[0] = model->config.stop_count = 1;
+    return LLM42_OK;
+}
+
 // Reads "NAME[,seed=N][,margin=X]".
 static llm42_result llm42__synthetic_spec(llm42__synthesis *s, const char *spec, llm42_error *error) {
     size_t length = strcspn(spec, ",");
-    const llm42__shape *shape = NULL;
-    for (int i = 0; i < LLM42__SHAPES; i++)
-        if (strlen(llm42__shapes[i].name) == length && strncmp(llm42__shapes[i].name, spec, length) == 0)
-            shape = &llm42__shapes[i];
-    if (!shape)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "%s: unknown shape (known: tiny, small, base, llama-3.2-1b, llama-3.2-3b, "
-                          "llama-3.1-8b, llama-3.1-70b)",
-                          s->model->name);
-    s->model->config = shape->config;
+    LLM42__TRY(llm42__synthetic_config(s->model, spec, length, error));
     for (const char *p = spec + length; *p;) {
         const char *end = p + 1 + strcspn(p + 1, ",");
         bool seed = strncmp(p, ",seed=", 6) == 0, margin = strncmp(p, ",margin=", 8) == 0;
@@ -2917,15 +2815,12 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
 
 // >>load ---------------------------------------------------------------------------------------------------------
 // Owns: llm42_model_load, which finds the loader for a path. Weights are used as they lie in the file, so the machine
-// must be little-endian, as the files are. Calls: safetensors, llama2c, synthetic. Invariant: a model that was loaded
-// owns its memory. A load that fails leaves nothing behind.
+// must be little-endian, as the files are.
+// Calls: safetensors, llama2c, synthetic.
+// Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind.
 
 #ifndef LLM42__BIG_ENDIAN  // a test defines it
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#define LLM42__BIG_ENDIAN 1
-#else
-#define LLM42__BIG_ENDIAN 0
-#endif
+#define LLM42__BIG_ENDIAN (*(const char *)&(const uint16_t){1} == 0)
 #endif
 
 llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error) {
@@ -2934,11 +2829,10 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     if (!desc || !desc->path || !desc->path[0])
         return llm42_fail(error, LLM42_INVALID,
                           "llm42_model_desc.path: required: a model folder, a .bin file or synthetic:NAME");
-    if (desc->on_device && strncmp(desc->path, "synthetic:", 10) != 0)
+    const bool synthetic = strncmp(desc->path, "synthetic:", 10) == 0;
+    if (desc->on_device && !synthetic)
         return llm42_fail(error, LLM42_INVALID,
-                          "llm42_model_desc.on_device: only synthetic:NAME can be made on the "
-                          "device, not %s: leave it out",
-                          desc->path);
+                          "llm42_model_desc.on_device: only for synthetic:NAME, not for %s: leave it out", desc->path);
     llm42_model *m = llm42__alloc_zero(1, sizeof *m);
     if (m) m->owner = llm42__alloc_zero(1, sizeof(llm42__owner));
     if (!m || !m->owner) {
@@ -2949,8 +2843,7 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     ((llm42__owner *)m->owner)->no_mmap = desc->no_mmap;
     struct stat st;
     llm42_result result;
-    if (strncmp(desc->path, "synthetic:", 10) == 0)
-        result = llm42__load_synthetic(m, desc->path + 10, desc->on_device, error);
+    if (synthetic) result = llm42__load_synthetic(m, desc->path + 10, desc->on_device, error);
     else if (strncmp(desc->path, "shape:", 6) == 0)
         result = llm42__synthetic_spec(&(llm42__synthesis){.model = m}, desc->path + 6, error);
     else if (stat(desc->path, &st) != 0)
@@ -3022,13 +2915,9 @@ static uint64_t llm42__hash_bytes(const unsigned char *data, size_t size) {
     return h.hash;
 }
 
-static size_t llm42__matrix_bytes(const llm42_matrix *m) {
-    return m->data ? (size_t)m->n * (size_t)m->k * (m->type == LLM42_DTYPE_FP32 ? 4 : 2) : 0;
-}
-
 static void llm42__hash_matrix(llm42__hashing *h, const llm42_matrix *m) {
     const bool recipe = m->recipe.scale != 0;
-    const size_t bytes = llm42__matrix_bytes(m);
+    const size_t bytes = (size_t)m->n * (size_t)m->k * (m->type == LLM42_DTYPE_FP32 ? 4 : 2);
     const int64_t parts = (int64_t)((bytes + LLM42__HASHED_BYTES - 1) / LLM42__HASHED_BYTES);
     llm42__hash_word(h, recipe ? LLM42__HASHED_RECIPE : m->data ? (uint64_t)m->type : 0);
     if (!recipe && !m->data) return;
@@ -3110,15 +2999,22 @@ llm42_result llm42_model_hash(const llm42_model *m, uint64_t *hash, llm42_error 
 // the terms whose index is j modulo 16, in ascending order. Then partial sums are added in a tree: j + 8 is added to j
 // for j = 0..7, then j + 4 for 0..3, j + 2 for 0..1, and 1 to 0.
 
-#if defined(LLM42_SCALAR)
-#define LLM42__ISA 0
-#elif defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if !defined(LLM42_SCALAR) && defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define LLM42__ISA 2
-#elif defined(__AVX2__) && defined(__FMA__)
+#elif !defined(LLM42_SCALAR) && defined(__AVX2__) && defined(__FMA__)
 #define LLM42__ISA 1
 #else
 #define LLM42__ISA 0
 #endif
+
+// Adds sixteen partial sums by the tree.
+LLM42__INLINE float llm42__tree(const float partial[16]) {
+    float s[16];
+    memcpy(s, partial, sizeof s);
+    for (int half = 8; half; half /= 2)
+        for (int j = 0; j < half; j++) s[j] += s[j + half];
+    return s[0];
+}
 
 #if LLM42__ISA == 2
 typedef __m512 llm42__v16;
@@ -3228,13 +3124,7 @@ LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
 }
 LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
     llm42__v16 r;
-    for (int i = 0; i < 16; i++) {
-        float s[16];
-        memcpy(s, &a[i], sizeof s);
-        for (int half = 8; half; half /= 2)
-            for (int j = 0; j < half; j++) s[j] += s[j + half];
-        r.f[i] = s[0];
-    }
+    for (int i = 0; i < 16; i++) r.f[i] = llm42__tree(a[i].f);
     return r;
 }
 #endif
@@ -3248,23 +3138,9 @@ const char *llm42_cpu_isa(void) {
 
 // Adds the sixteen partial sums of one vector by the tree.
 LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
-#if LLM42__ISA
-#if LLM42__ISA == 2
-    __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a),
-                             _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1)));
-#else
-    __m256 h = _mm256_add_ps(a.lo, a.hi);
-#endif
-    __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
-    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
-    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
-#else
-    float s[16];
-    llm42__v16_store(s, a);
-    for (int half = 8; half; half /= 2)
-        for (int j = 0; j < half; j++) s[j] += s[j + half];
-    return s[0];
-#endif
+    float partial[16];
+    llm42__v16_store(partial, a);
+    return llm42__tree(partial);
 }
 
 // Adds sixteen vectors by the tree, lane by lane: a[j] is partial sum j of each lane.
@@ -3278,25 +3154,16 @@ LLM42__INLINE llm42__v16 llm42__v16_fold(llm42__v16 a[16]) {
 
 // The first n of sixteen values, zeros behind them. A zero term leaves a partial sum's bits alone.
 LLM42__INLINE llm42__v16 llm42__v16_load_part(const float *p, int n) {
-#if LLM42__ISA == 2
-    return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
-#else
     float part[16] = {0};
     memcpy(part, p, (size_t)n * sizeof *p);
     return llm42__v16_load(part);
-#endif
 }
 
 // Sum of x[i]*x[i] for i < n.
 static float llm42__sum_squares(const float *x, int n) {
     llm42__v16 s = llm42__v16_set(0.0f);
-    int i = 0;
-    for (; i + 16 <= n; i += 16) {
-        llm42__v16 a = llm42__v16_load(x + i);
-        s = llm42__v16_fma(a, a, s);
-    }
-    if (i < n) {
-        llm42__v16 a = llm42__v16_load_part(x + i, n - i);
+    for (int i = 0; i < n; i += 16) {
+        llm42__v16 a = n - i < 16 ? llm42__v16_load_part(x + i, n - i) : llm42__v16_load(x + i);
         s = llm42__v16_fma(a, a, s);
     }
     return llm42__v16_sum(s);
@@ -3309,7 +3176,7 @@ static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
     for (; i + 16 <= n; i += 16)
         for (int j = 0; j < 16; j++) partial[j] += llm42__exp((x[i + j] - offset) * scale);
     for (int j = 0; i + j < n; j++) partial[j] += llm42__exp((x[i + j] - offset) * scale);
-    return llm42__v16_sum(llm42__v16_load(partial));
+    return llm42__tree(partial);
 }
 
 // >>sm90 ---------------------------------------------------------------------------------------------------------
@@ -5598,7 +5465,6 @@ typedef struct llm42__sim_request {
 } llm42__sim_request;
 
 typedef struct llm42__sim {
-    const llm42_calibration *calibration;
     llm42_sim_desc desc;
     int max_running, max_rows, replay_rows, ranks, layers;
     uint32_t vocab;
@@ -5635,7 +5501,7 @@ static llm42__sim_request *llm42__sim_find(llm42__sim *sim, int slot, int64_t id
     if (r->id == id) return r;
     r->id = id;
     r->key = llm42__hash(sim->desc.seed ^ llm42__hash((uint64_t)id));
-    r->flips = sim->desc.flip_scale * llm42__sim_gamma(llm42__hash(r->key ^ 0x6a), sim->calibration->flip_shape);
+    r->flips = sim->desc.flip_scale * llm42__sim_gamma(llm42__hash(r->key ^ 0x6a), sim->desc.calibration->flip_shape);
     return r;
 }
 
@@ -5655,7 +5521,7 @@ static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, co
 // part, which ranks may share. The host's work is added to it.
 static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
     const llm42__sim *sim = state;
-    const llm42_calibration *c = sim->calibration;
+    const llm42_calibration *c = sim->desc.calibration;
     llm42_schedule schedule = mix->schedule;
     double total = 0, slowdown = 1, ms = 0, host = mix->windows * c->host_ms[LLM42_KIND_WINDOW];
     if (schedule == LLM42_SCHEDULE_INVARIANT && sim->desc.invariant_slowdown > 0) {
@@ -5684,15 +5550,13 @@ static double llm42__sim_cost(llm42__sim *sim, const llm42_pass *pass) {
         const llm42_row *row = &pass->row[first];
         for (end = first + 1; end < pass->rows && pass->row[end].seq == row->seq; end++) {
         }
-        llm42_kind kind = end > first + 1 ? row->flags & LLM42_ROW_SAMPLE ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT
-                                          : LLM42_KIND_DECODE;
-        if (pass->schedule == LLM42_SCHEDULE_FIXED && kind == LLM42_KIND_DECODE)
-            kind = row->flags & LLM42_ROW_SAMPLE ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT;
+        llm42_kind kind = row->flags & LLM42_ROW_SAMPLE ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT;
+        if (end == first + 1 && pass->schedule != LLM42_SCHEDULE_FIXED) kind = LLM42_KIND_DECODE;
         mix.windows += kind == LLM42_KIND_WINDOW;
         mix.rows[kind] += end - first;
         keys[kind] += (end - first) * (0.5 * (row->position + pass->row[end - 1].position) + 1);
     }
-    if (pass->schedule == LLM42_SCHEDULE_FIXED && !sim->calibration->padding_free)
+    if (pass->schedule == LLM42_SCHEDULE_FIXED && !sim->desc.calibration->padding_free)
         mix.rows[mix.rows[LLM42_KIND_WINDOW] > 0 ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT] += pass->shape - pass->rows;
     for (int k = 0; k < LLM42_KIND_COUNT; k++) mix.context[k] = mix.rows[k] ? keys[k] / mix.rows[k] : 0;
     return llm42__sim_estimate(sim, &mix);
@@ -5700,7 +5564,7 @@ static double llm42__sim_cost(llm42__sim *sim, const llm42_pass *pass) {
 
 static void llm42__sim_outputs(llm42__sim *sim, const llm42_pass *pass) {
     bool flips = pass->schedule == LLM42_SCHEDULE_FAST && !sim->desc.no_flips;
-    double rate = flips ? llm42_calibration_flip_rate(sim->calibration, pass->shape, sim->replay_rows) : 0;
+    double rate = flips ? llm42_calibration_flip_rate(sim->desc.calibration, pass->shape, sim->replay_rows) : 0;
     for (int i = 0; i < pass->rows; i++)
         if (pass->row[i].flags & LLM42_ROW_SAMPLE) pass->out[i] = llm42__sim_token(sim, pass, &pass->row[i], rate);
 }
@@ -5723,13 +5587,13 @@ static llm42_result llm42__sim_check(const llm42_pass *pass, llm42_error *error)
 static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__sim *sim = state;
     LLM42__TRY(llm42__sim_check(pass, error));
-    const llm42_calibration *c = sim->calibration;
+    const llm42_calibration *c = sim->desc.calibration;
     llm42__sim_advance(sim);
     double left = pass->check ? 0 : llm42__sim_cost(sim, pass),
            both = LLM42__MIN(left * c->overlap_fast, sim->flight * c->overlap_replay);
     left = LLM42__MAX(left - both / c->overlap_fast, 0);
-    if (both < sim->flight * c->overlap_replay) sim->flight = LLM42__MAX(sim->flight - both / c->overlap_replay, 0);
-    else sim->flight = 0;
+    const bool ends = both >= sim->flight * c->overlap_replay;
+    sim->flight = ends ? 0 : LLM42__MAX(sim->flight - both / c->overlap_replay, 0);
     sim->now += both + left;
     sim->from = sim->now;
     llm42__sim_outputs(sim, pass);
@@ -5792,10 +5656,10 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
                           desc.flip_scale);
     if (!(desc.invariant_slowdown >= 0 && desc.invariant_slowdown <= 1e6))
         return llm42_fail(error, LLM42_INVALID,
-                          "llm42_sim_desc.invariant_slowdown: %g: must be 0 (the calibration's own "
-                          "tables), or at most 1e6",
+                          "llm42_sim_desc.invariant_slowdown: %g: must be 0 (as calibrated), or at most 1e6",
                           desc.invariant_slowdown);
     const int ranks = LLM42__MAX(1, d->tensor_parallel), devices = desc.calibration->devices;
+    const int max_running = LLM42__MAX(1, d->max_running);
     if (isnan(llm42_calibration_ranks_ms(desc.calibration, LLM42_SCHEDULE_FAST, 1, 1, ranks, 1)))
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "llm42_engine_desc.tensor_parallel: %d: calibration %s has times of %d device%s and no "
@@ -5803,20 +5667,19 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
                           ranks, desc.calibration->name, devices, devices > 1 ? "s" : "", ranks > 1 ? ranks : devices,
                           devices);
     llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim);
-    if (sim) sim->request = llm42__alloc((size_t)LLM42__MAX(d->max_running, 1), sizeof *sim->request);
+    if (sim) sim->request = llm42__alloc((size_t)max_running, sizeof *sim->request);
     if (!sim || !sim->request) {
         llm42__sim_close(sim);
         return llm42_fail(error, LLM42_MEMORY, "sim backend: out of memory");
     }
-    sim->calibration = desc.calibration;
     sim->desc = desc;
-    sim->max_running = LLM42__MAX(d->max_running, 1);
+    sim->max_running = max_running;
     sim->max_rows = LLM42__MAX(d->max_rows, d->fixed_rows);
     sim->replay_rows = d->schedules >> LLM42_SCHEDULE_FIXED & 1 ? d->fixed_rows : 0;
     sim->vocab = (uint32_t)d->model->config.vocab;
     sim->ranks = ranks;
     sim->layers = d->model->config.layers;
-    for (int i = 0; i < sim->max_running; i++) sim->request[i].id = -1;
+    for (int i = 0; i < max_running; i++) sim->request[i].id = -1;
     llm42__log(d->log, d->log_user, "sim backend: calibration %s, %s", desc.calibration->name,
                desc.calibration->device);
     *state = sim;

@@ -202,13 +202,14 @@ static void read_trace(const char *text, size_t size) {
     problem[0] = 0;
     if (llm42__json_parse(&json, "trace", text, size, &error) != LLM42_OK) {
         WRONG("%s", error.text);
+        llm42__free(json.token);
         return;
     }
     int events = llm42__json_get(&json, 0, "traceEvents");
     seen.entries = calloc((size_t)LLM42__MAX(json.count, 1), sizeof *seen.entries);
     if (events < 0 || !seen.entries) WRONG("no traceEvents");
     for (int i = events + 1; !problem[0] && i < json.count; i = llm42__json_skip(&json, i)) read_entry(&json, i);
-    llm42__json_free(&json);
+    llm42__free(json.token);
     if (!problem[0]) check_entries();
 }
 
