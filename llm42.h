@@ -5740,7 +5740,6 @@ typedef struct llm42__page {
 typedef struct llm42__kv {
     int pages, page_size, free_count, first, last, buckets;
     llm42__page *page;  // [pages]
-    int *stack;         // [pages], the first free_count are valid: the free list without a prefix cache; NULL with one
     int *bucket;        // [buckets]
     int32_t *tokens;    // [pages][page_size], of cached pages
 } llm42__kv;
@@ -5815,6 +5814,18 @@ static void llm42__emit_request(llm42_engine *e, const llm42__request *r, llm42_
         e, &(llm42_event){.type = type, .request = r->info.id, .info = &r->info, .n = n, .finish = r->info.finish});
 }
 
+// An event about n tokens of a request, from output token `position` on.
+static void llm42__emit_tokens(llm42_engine *e, const llm42__request *r, llm42_event_type type, int position, int n,
+                               const float *logprobs) {
+    llm42__emit(e, &(llm42_event){.type = type,
+                                  .request = r->info.id,
+                                  .info = &r->info,
+                                  .n = n,
+                                  .position = position,
+                                  .tokens = r->info.tokens + position,
+                                  .logprobs = logprobs});
+}
+
 // The place of a request in the table, or the free place where the search for it ends.
 static size_t llm42__place(const llm42_engine *e, int64_t id) {
     size_t mask = e->table_size - 1, i = (size_t)llm42__hash((uint64_t)id) & mask;
@@ -5881,12 +5892,10 @@ static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
 // memory.
 // Calls: nothing.
 // Invariant: a page is on the free list if and only if no request holds it. A page on the free list can still be in the
-// prefix cache and be found there. Such pages are given out last. (Without a prefix cache the list is a stack. Both
-// forms give out pages in the same order.)
+// prefix cache and be found there. Such pages are given out last.
 
 static void llm42__kv_close(llm42__kv *kv) {
     llm42__free(kv->page);
-    llm42__free(kv->stack);
     llm42__free(kv->bucket);
     llm42__free(kv->tokens);
 }
@@ -5897,9 +5906,7 @@ static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_
     kv->page = llm42__alloc_zero((size_t)pages, sizeof *kv->page);
     kv->bucket = llm42__alloc((size_t)kv->buckets, sizeof *kv->bucket);
     kv->tokens = llm42__alloc(prefix_cache ? (size_t)pages * (size_t)page_size : 1, sizeof *kv->tokens);
-    kv->stack = prefix_cache ? NULL : llm42__alloc((size_t)pages, sizeof *kv->stack);
-    if (!kv->page || !kv->bucket || !kv->tokens || (!prefix_cache && !kv->stack)) return false;
-    for (int i = 0; i < pages && kv->stack; i++) kv->stack[i] = pages - 1 - i;
+    if (!kv->page || !kv->bucket || !kv->tokens) return false;
     for (int i = 0; i < pages; i++) kv->page[i].prev = i - 1, kv->page[i].next = i + 1 < pages ? i + 1 : -1;
     for (int i = 0; i < kv->buckets; i++) kv->bucket[i] = -1;
     return true;
@@ -5923,8 +5930,8 @@ static void llm42__prefix_evict(llm42__kv *kv, int p) {
 // Takes a free page for writing. -1: no page is free.
 static int llm42__kv_take(llm42__kv *kv) {
     if (!kv->free_count) return -1;
-    int p = kv->stack ? kv->stack[--kv->free_count] : kv->first;
-    if (!kv->stack) llm42__kv_unlist(kv, p);
+    int p = kv->first;
+    llm42__kv_unlist(kv, p);
     if (kv->page[p].cached) llm42__prefix_evict(kv, p);
     kv->page[p].refs = 1;
     return p;
@@ -5941,10 +5948,6 @@ static void llm42__kv_drop(llm42__kv *kv, int p) {
     llm42__page *page = &kv->page[p];
     assert(page->refs > 0);
     if (--page->refs) return;
-    if (kv->stack) {
-        kv->stack[kv->free_count++] = p;
-        return;
-    }
     bool back = page->cached;
     page->prev = back ? kv->last : -1;
     page->next = back ? -1 : kv->first;
@@ -6816,7 +6819,7 @@ void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
         llm42__plan_isolated(v, plan);
         return;
     }
-    for (int own = 1; own >= 0; own--)
+    for (int own = 1; own >= 0 && (own || plan->count); own--)  // an empty plan has nothing to pad
         for (int i = 0; i < v->running_count && room > 0; i++) {
             const llm42_request *r = v->running[i];
             int rows = LLM42__MIN(room, llm42_choice_rows(v, r, LLM42_KIND_PROMPT, v->replay));
@@ -7354,13 +7357,7 @@ static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output o
     r->tokens[at] = llm42__inject(e, r, out.token);
     r->info.candidates++;
     e->stats.candidates++;
-    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_CANDIDATE,
-                                  .request = r->info.id,
-                                  .info = &r->info,
-                                  .n = 1,
-                                  .position = at - r->info.prompt_count,
-                                  .tokens = r->tokens + at,
-                                  .logprobs = &out.logprob});
+    llm42__emit_tokens(e, r, LLM42_EVENT_CANDIDATE, at - r->info.prompt_count, 1, &out.logprob);
     llm42__note_candidates(e, r);
 }
 
@@ -7407,12 +7404,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
         r->info.recomputed += dropped - 1;
         e->stats.rollbacks++;
         e->stats.recomputed += dropped - 1;
-        llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_ROLLED_BACK,
-                                      .request = r->info.id,
-                                      .info = &r->info,
-                                      .n = dropped,
-                                      .position = first + agreed,
-                                      .tokens = output + agreed});
+        llm42__emit_tokens(e, r, LLM42_EVENT_ROLLED_BACK, first + agreed, dropped, NULL);
     }
     if (e->replay_only) e->view.windows++, e->view.window_tokens += commit;
     r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
@@ -7444,13 +7436,7 @@ static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
     e->stats.returned_tokens += count;
     if (r->info.deterministic) e->stats.deterministic_tokens += count;
     double now = e->view.now;
-    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_COMMITTED,
-                                  .request = r->info.id,
-                                  .info = &r->info,
-                                  .n = count,
-                                  .position = first,
-                                  .tokens = r->info.tokens + first,
-                                  .logprobs = r->logprobs + first});
+    llm42__emit_tokens(e, r, LLM42_EVENT_COMMITTED, first, count, r->logprobs + first);
     if (first == 0) r->info.first_token = now;
     r->info.last_token = now;
     if (why == LLM42_FINISH_NONE) return false;

@@ -5,9 +5,8 @@
 // request waits.
 //
 //     every     Verifies in every k-th pass. k is such that each deterministic request has a turn once in W passes.
-//     deadline  A request should end by arrival + target_seconds x the tokens that it asks for. The request whose
-//     target
-//               comes first is admitted first and verified first. The last one is the first to give up its pages.
+//     deadline  A request should end by its target: arrival + target_seconds x the tokens that it asks for. The one
+//               whose target is nearest is admitted and verified first; the last one gives up its pages first.
 //
 // Both decide when to verify, and whom; what else is in a pass they leave to the parts that the built-in planner is
 // made of (llm42_plan_windows, _prompts and _ordinary). They work with every mode, prefill and overlap.

@@ -28,9 +28,9 @@ within llm42_trace.h "$(wc -l <examples/util/llm42_trace.h)" 220
 within llm42_metrics.h "$(wc -l <examples/util/llm42_metrics.h)" 120
 within tokenizer.h "$(wc -l <examples/util/tokenizer.h)" 1120
 
-# A function begins in the first column and ends with a brace there.
+# A function begins in the first column and ends with a brace there. Programs list their options in main or parse.
 long=$(awk 'FNR == 1 { begin = 0 } /^[a-zA-Z].*\)? \{$/ && !/^(typedef|struct|enum|extern|#)/ { begin = FNR; name = $0 }
-    begin && /^}/ { if (FNR - begin + 1 > 60) print FILENAME ":" begin ": " FNR - begin + 1 " lines: " name; begin = 0 }' \
+    begin && /^}/ { if (FNR - begin + 1 > 60 && name !~ / (main|parse)\(/) print FILENAME ":" begin ": " FNR - begin + 1 " lines: " name; begin = 0 }' \
     llm42.h examples/*.[ch] examples/*/*.h sweep/*.[ch] sweep/*/*.[ch])
 echo "$long" >"$log"
 check "functions of at most 60 lines" test -z "$long"

@@ -1,5 +1,5 @@
-// test_tokenizer: examples/util/tokenizer.h against the goldens of HF tokenizers, against a simple and slow merger of byte
-// pairs, and on bad files.
+// test_tokenizer: examples/util/tokenizer.h against the goldens of HF tokenizers, against a simple and slow merger of
+// byte pairs, and on bad files.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
