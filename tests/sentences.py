@@ -6,8 +6,9 @@
     python3 tests/sentences.py --list FILE...    # every sentence with its number of words, the shortest first
 
 The aim is a median of 14 to 16 words, and 12 to 18% of the sentences with 8 words or fewer. Blocks of code, tables,
-headings (also bold ones in the line), images and list markers do not count, and `code` is one word. Of llm42.h the first 200 lines count, and apart
-from them what sections say they own and keep (Owns and Invariant). Calls is left out, because it is a list of names.
+headings (also bold ones in the line), images and list markers do not count, and `code` is one word. Of llm42.h the
+first 200 lines count, and apart from them what sections say they own and keep (Owns and Invariant). Calls is left out,
+because it is a list of names.
 """
 import glob
 import os
