@@ -191,7 +191,7 @@
 
       base        results, memory, numbers, files, arrays, names, doubles
       model       json, config, safetensors, llama2c, synthetic, load, model-hash
-      backends    vectors, tensor-cores, team, sampling, cpu, sm90; calibration, calibrated, sim
+      backends    vectors, tensor-cores, team, sampling, cpu, fp32, sm90; calibration, calibrated, sim
       engine      state, kv, submit, calls, step, admit, planner, hybrid, plan, verify, open
 
    A token travels through the engine's sections in this order. To follow one, start at submit, where the prototypes
@@ -3179,19 +3179,11 @@ static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
     return llm42__tree(partial);
 }
 
-// >>sm90 ---------------------------------------------------------------------------------------------------------
-// Owns: the arithmetic sm90. Matrix products sum as Hopper's tensor cores do (products of bf16 numbers, summed in
-// fp32). Other sums have the order in which the threads of kernels.cu take them. Matrix products have versions in
-// AVX-512, AVX2 and plain C, which give the same bits.
+// >>tensor-cores -------------------------------------------------------------------------------------------------
+// Owns: matrix products that sum as Hopper's tensor cores do: products of bf16 numbers, summed in fp32. Most of the
+// section are versions in AVX-512, AVX2 and plain C, which give the same bits.
 // Calls: numbers, vectors.
 // Invariant: a matrix product takes its terms in ascending order, in steps of sixteen. llm42__sm90_step is one step.
-//
-// Tensor cores of other generations round in other ways. To add the arithmetic of such a GPU:
-// 1. Run build/tests/cuda_steps on it. It says which of its hypotheses of how a step rounds holds.
-// 2. Write that step beside llm42__sm90_step, and add a value to llm42_arithmetic. Search for LLM42_ARITHMETIC_SM90 and
-//    llm42__is_sm90 to find the code that depends on the arithmetic.
-// 3. llm42__find_devices and llm42__cuda_arithmetic in llm42.cu say which device has which arithmetic. Add the GPU.
-// 4. build/tests/test_cuda --part arithmetic compares whole passes of the GPU and the CPU.
 
 // The exponent of a finite number other than 0. Subnormal numbers have the exponent of the smallest normal number.
 LLM42__INLINE int llm42__sm90_exponent(float x) {
@@ -3265,22 +3257,20 @@ typedef __m512 llm42__lanes;
 typedef __m512i llm42__lanes_int;
 enum { LLM42__LANES = 16 };
 #define LLM42__L(name) _mm512_##name
+#define LLM42__L_BITS(name) _mm512_##name##_si512
 LLM42__INLINE llm42__lanes llm42__lanes_to_float(__m512i x) {  // cut toward zero
     return _mm512_cvt_roundepi32_ps(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
 LLM42__INLINE bool llm42__lanes_any_negative(__m512i x) { return _mm512_movepi32_mask(x) != 0; }
 // Negative where llm42__lanes_to_float would be wrong.
 LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(__m512i x) { return (void)x, _mm512_setzero_si512(); }
-LLM42__INLINE llm42__lanes_int llm42__lanes_and(__m512i a, __m512i b) { return _mm512_and_si512(a, b); }
-LLM42__INLINE llm42__lanes_int llm42__lanes_or(__m512i a, __m512i b) { return _mm512_or_si512(a, b); }
-LLM42__INLINE llm42__lanes_int llm42__lanes_xor(__m512i a, __m512i b) { return _mm512_xor_si512(a, b); }
-LLM42__INLINE llm42__lanes_int llm42__lanes_bits(__m512 a) { return _mm512_castps_si512(a); }
 LLM42__INLINE llm42__lanes llm42__lanes_from_bits(__m512i a) { return _mm512_castsi512_ps(a); }
 #elif LLM42__ISA == 1
 typedef __m256 llm42__lanes;
 typedef __m256i llm42__lanes_int;
 enum { LLM42__LANES = 8 };
 #define LLM42__L(name) _mm256_##name
+#define LLM42__L_BITS(name) _mm256_##name##_si256
 // Cut toward zero: where the conversion has rounded up, the float before that one. |x| is below 2^31 - 2^6.
 LLM42__INLINE llm42__lanes llm42__lanes_to_float(__m256i x) {
     const __m256i size = _mm256_abs_epi32(x), sign = _mm256_and_si256(x, _mm256_set1_epi32(INT32_MIN));
@@ -3293,10 +3283,6 @@ LLM42__INLINE bool llm42__lanes_any_negative(__m256i x) { return _mm256_movemask
 LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(__m256i x) {
     return _mm256_sub_epi32(_mm256_set1_epi32(INT32_MAX - 64), _mm256_abs_epi32(x));
 }
-LLM42__INLINE llm42__lanes_int llm42__lanes_and(__m256i a, __m256i b) { return _mm256_and_si256(a, b); }
-LLM42__INLINE llm42__lanes_int llm42__lanes_or(__m256i a, __m256i b) { return _mm256_or_si256(a, b); }
-LLM42__INLINE llm42__lanes_int llm42__lanes_xor(__m256i a, __m256i b) { return _mm256_xor_si256(a, b); }
-LLM42__INLINE llm42__lanes_int llm42__lanes_bits(__m256 a) { return _mm256_castps_si256(a); }
 LLM42__INLINE llm42__lanes llm42__lanes_from_bits(__m256i a) { return _mm256_castsi256_ps(a); }
 #endif
 
@@ -3311,7 +3297,7 @@ LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, 
                                           llm42__lanes *sum) {
     llm42__lanes product[16], power[2];
     const llm42__lanes_int exponent = LLM42__L(set1_epi32)(0x7f800000);
-    power[0] = llm42__lanes_from_bits(llm42__lanes_and(llm42__lanes_bits(*sum), exponent));
+    power[0] = llm42__lanes_from_bits(LLM42__L_BITS(and)(LLM42__L_BITS(castps)(*sum), exponent));
     power[1] = LLM42__L(set1_ps)(0.0f);
     LLM42__UNROLL
     for (int k = 0; k < 16; k++) {
@@ -3319,7 +3305,7 @@ LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, 
         power[k % 2] = LLM42__L(max_ps)(
             power[k % 2], LLM42__L(mul_ps)(LLM42__L(set1_ps)(x_power[k]), LLM42__L(loadu_ps)(w_power + 16 * k)));
     }
-    const llm42__lanes_int e = llm42__lanes_bits(LLM42__L(max_ps)(power[0], power[1])),
+    const llm42__lanes_int e = LLM42__L_BITS(castps)(LLM42__L(max_ps)(power[0], power[1])),
                            below = LLM42__L(sub_epi32)(e, LLM42__L(set1_epi32)((127 - 100) << 23)),
                            above = LLM42__L(sub_epi32)(LLM42__L(set1_epi32)((127 + 100) << 23), e);
     const llm42__lanes scale = llm42__lanes_from_bits(LLM42__L(sub_epi32)(LLM42__L(set1_epi32)((int)(279u << 23)), e)),
@@ -3330,15 +3316,16 @@ LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, 
     for (int k = 0; k < 16; k++)
         total[k / 8] = LLM42__L(add_epi32)(total[k / 8], LLM42__L(cvttps_epi32)(LLM42__L(mul_ps)(product[k], scale)));
     const llm42__lanes_int all = LLM42__L(add_epi32)(total[0], total[1]),
-                           overflow = llm42__lanes_and(llm42__lanes_xor(total[0], all),
-                                                       llm42__lanes_xor(total[1], all));
+                           overflow = LLM42__L_BITS(and)(LLM42__L_BITS(xor)(total[0], all),
+                                                         LLM42__L_BITS(xor)(total[1], all));
     if (llm42__lanes_any_negative(
-            llm42__lanes_or(llm42__lanes_or(overflow, llm42__lanes_beyond(all)), llm42__lanes_or(below, above))))
+            LLM42__L_BITS(or)(LLM42__L_BITS(or)(overflow, llm42__lanes_beyond(all)), LLM42__L_BITS(or)(below, above))))
         return false;
     *sum = LLM42__L(mul_ps)(llm42__lanes_to_float(all), back);
     return true;
 }
 #undef LLM42__L
+#undef LLM42__L_BITS
 
 static void llm42__sm90_steps(const float *x, const float *x_power, const float *w, const float *w_power, int steps,
                               float *sum) {
@@ -3446,12 +3433,12 @@ static void llm42__sm90_fill(const void *const w[16], bool bf16, int terms, llm4
     panel->odd = llm42__sm90_powers(panel->value, 16 * whole, panel->power);
 }
 
-// sum [16] += x [terms] times a panel from its row `from` on. terms is a multiple of sixteen.
-static void llm42__sm90_multiply(const float *x, int terms, const llm42__sm90_panel *panel, int from, float sum[16]) {
+// sum [16] += x [terms] times a panel. terms is a multiple of sixteen.
+static void llm42__sm90_multiply(const float *x, int terms, const llm42__sm90_panel *panel, float sum[16]) {
     float power[LLM42__SM90_TERMS];
-    const float *value = panel->value + 16 * from;
-    if (llm42__sm90_powers(x, terms, power) || panel->odd) llm42__sm90_plain_steps(x, value, terms / 16, sum, 16);
-    else llm42__sm90_steps(x, power, value, panel->power + 16 * from, terms / 16, sum);
+    if (llm42__sm90_powers(x, terms, power) || panel->odd)
+        llm42__sm90_plain_steps(x, panel->value, terms / 16, sum, 16);
+    else llm42__sm90_steps(x, power, panel->value, panel->power, terms / 16, sum);
 }
 
 // Shapes: x [rows, stride] of which k terms count, w: sixteen rows of k terms -> sums [rows][16]; at most
@@ -3469,79 +3456,27 @@ static void llm42__sm90_rows(const float *x, size_t stride, int rows, const void
             const float *at = x + (size_t)r * stride + k0;
             float padded[LLM42__SM90_TERMS] = {0};
             if (terms < whole) at = memcpy(padded, at, (size_t)terms * sizeof *at);
-            llm42__sm90_multiply(at, whole, &panel, 0, sums + 16 * r);
+            llm42__sm90_multiply(at, whole, &panel, sums + 16 * r);
         }
     }
 }
 
-// Adds the values of the lanes of a warp, in the order of a butterfly. `lanes` is a power of two.
-static float llm42__sm90_warp_sum(float *lane, int lanes) {
-    for (int half = lanes / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
-    return lane[0];
-}
-
-// Adds the values of the threads of a block, as llm42__block_sum of kernels.cu does. `threads` is a multiple of 32.
-static float llm42__sm90_block_sum(float *thread, int threads) {
-    float sum = 0;
-    for (int i = 0; i < threads; i += 32) sum += llm42__sm90_warp_sum(thread + i, 32);
-    return sum;
-}
-
-// The sum of squares of llm42__k_norm: threads take eight values at a time, in turns. n is at most 16,384.
-static float llm42__sm90_squares(const float *x, int n) {
-    const int width = (n + 63) / 64 * 64, threads = ((width / 8 + 3) / 4 + 31) / 32 * 32;
-    float sum[512] = {0};
-    assert(threads <= 512);
-    for (int at = 0, thread = 0; at < n; at += 8) {
-        for (int i = at; i < LLM42__MIN(at + 8, n); i++) sum[thread] = fmaf(x[i], x[i], sum[thread]);
-        if (++thread == threads) thread = 0;
-    }
-    return llm42__sm90_block_sum(sum, threads);
-}
-
-// The sum of squares of llm42__k_rope, for one head: a lane has the values of eight pairs. d is at most 128.
-static float llm42__sm90_head_squares(const float *x, int d, bool interleaved) {
-    const int lanes = d <= 16 ? 1 : d <= 32 ? 2 : d <= 64 ? 4 : 8;
-    float sum[8] = {0};
-    assert(d <= 128);
-    for (int pair = 0; pair < d / 2; pair++) {
-        const float a = x[interleaved ? 2 * pair : pair], b = x[interleaved ? 2 * pair + 1 : pair + d / 2];
-        sum[pair / 8] = fmaf(a, a, sum[pair / 8]);
-        sum[pair / 8] = fmaf(b, b, sum[pair / 8]);
-    }
-    return llm42__sm90_warp_sum(sum, lanes);
-}
-
-// The sum of exponentials of llm42__k_route: a lane has every 32nd expert.
-static float llm42__sm90_route_total(const float *x, int n, float largest) {
-    float sum[32] = {0};
-    for (int i = 0; i < n; i++) sum[i % 32] += llm42__exp(x[i] - largest);
-    return llm42__sm90_warp_sum(sum, 32);
-}
-
-// The sum of exponentials of llm42__k_draw: 1,024 threads take eight ids at a time, in turns.
-static float llm42__sm90_sum_exp(const float *x, int n, float largest) {
-    float sum[1024] = {0};
-    for (int base = 0; base < n; base += 8)
-        for (int i = base; i < LLM42__MIN(base + 8, n); i++) sum[base / 8 % 1024] += llm42__exp(x[i] - largest);
-    return llm42__sm90_block_sum(sum, 1024);
-}
-
 // >>team ---------------------------------------------------------------------------------------------------------
-// Owns: sharing the parts of an operator among threads. One OpenMP region spans a pass. Inside it each thread takes the
-// next part from a counter. An operator is over when its parts are done, even if some threads took none. So a thread
-// that the system has suspended delays the others only if it is in the middle of a part.
+// Owns: sharing the tasks of an operator among threads. One OpenMP region spans a pass. Inside it each thread takes the
+// next part, which is some consecutive tasks, from a counter. An operator is over when its parts are done, even if some
+// threads took none. So a thread that the system has suspended delays the others only if it is in the middle of a part.
 // Calls: nothing.
 // Invariant: one operator runs at a time. Results never depend on which thread ran a part.
 
-typedef void llm42__part_fn(const void *job, int part, int thread);
+typedef struct llm42__job llm42__job;  // what an operator works on, see section cpu
+typedef void llm42__task_fn(const llm42__job *job, int64_t task, int thread);
 
 typedef struct llm42__team {
     int threads;
     uint64_t number;  // of the operator
-    const void *job;
-    llm42__part_fn *fn;
+    const llm42__job *job;
+    llm42__task_fn *fn;
+    int64_t tasks, grain;     // grain: tasks of a part
     _Atomic uint64_t ticket;  // number << 48 | parts << 24 | next part
     _Atomic int left;         // parts not done
     _Atomic bool over;        // the pass has ended
@@ -3562,22 +3497,29 @@ static void llm42__team_work(llm42__team *team, int thread) {
         if (!atomic_compare_exchange_weak_explicit(&team->ticket, &ticket, ticket + 1, memory_order_acq_rel,
                                                    memory_order_acquire))
             continue;
-        team->fn(team->job, (int)(ticket & 0xffffff), thread);
+        const int64_t first = (int64_t)(ticket & 0xffffff) * team->grain;
+        for (int64_t task = first; task < LLM42__MIN(first + team->grain, team->tasks); task++)
+            team->fn(team->job, task, thread);
         atomic_fetch_sub_explicit(&team->left, 1, memory_order_release);
         ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
     }
 }
 
-// Runs fn for each part. Below 100,000 multiply-adds, sharing parts costs more than it saves.
-static void llm42__team_run(llm42__team *team, double work, int parts, llm42__part_fn *fn, const void *job) {
+// Runs fn for each task. `work` is the number of multiply-adds of all tasks. Below 100,000 of them, sharing costs more
+// than it saves.
+static void llm42__team_run(llm42__team *team, double work, int64_t tasks, int64_t grain, llm42__task_fn *fn,
+                            const llm42__job *job) {
     if (team->threads == 1 || work < 100000.0) {
-        for (int part = 0; part < parts; part++) fn(job, part, 0);
+        for (int64_t task = 0; task < tasks; task++) fn(job, task, 0);
         return;
     }
+    const int64_t parts = (tasks + grain - 1) / grain;
     assert(!atomic_load_explicit(&team->left, memory_order_relaxed) && parts < 1 << 24);
     team->fn = fn;
     team->job = job;
-    atomic_store_explicit(&team->left, parts, memory_order_relaxed);
+    team->tasks = tasks;
+    team->grain = grain;
+    atomic_store_explicit(&team->left, (int)parts, memory_order_relaxed);
     atomic_store_explicit(&team->ticket, ++team->number << 48 | (uint64_t)parts << 24, memory_order_release);
     llm42__team_work(team, 0);
     for (int turns = 0; atomic_load_explicit(&team->left, memory_order_acquire);) llm42__team_relax(&turns);
@@ -3691,100 +3633,11 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
     return (llm42_output){best, llm42__logprob_at(logits, vocab, largest, best)};
 }
 
-// The draw of llm42__k_draw (kernels.cu), for the arithmetic sm90. It finds what top-k and top-p keep by other means
-// than llm42_sample, so the two may differ at the border of what is kept, and in the last bits of the log-probability.
-
-// An integer key that sorts as the float does, with NaN below everything.
-LLM42__INLINE uint32_t llm42__sm90_key(float x) {
-    const uint32_t u = llm42__bits(x == 0.0f ? 0.0f : x);
-    return x != x ? 0 : u & 0x80000000u ? ~u : u | 0x80000000u;
-}
-LLM42__INLINE float llm42__sm90_key_value(uint32_t key) {
-    return llm42__float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
-}
-
-// Weights are summed as integers, in units of 2^-40.
-typedef struct llm42__sm90_draw {
-    const float *logits;
-    int vocab;
-    float largest, scale;
-} llm42__sm90_draw;
-static uint64_t llm42__sm90_mass(const llm42__sm90_draw *d, float logit) {
-    return (uint64_t)((double)llm42__exp((logit - d->largest) * d->scale) * 1099511627776.0);
-}
-
-// Finds, byte by byte, the largest key for which the ids above it hold less than `wanted`: mass if by_mass, else a
-// number of ids. Only keys from floor_key on count. *above: what the ids above the key hold.
-static uint32_t llm42__sm90_find_key(const llm42__sm90_draw *d, bool by_mass, uint64_t wanted, uint32_t floor_key,
-                                     uint64_t *above) {
-    uint32_t prefix = 0;
-    *above = 0;
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        uint64_t bins[256] = {0};
-        for (int id = 0; id < d->vocab; id++) {
-            const float x = d->logits[id];
-            const uint32_t key = llm42__sm90_key(x);
-            if (x != x || key < floor_key || (shift < 24 && key >> (shift + 8) != prefix >> (shift + 8))) continue;
-            bins[key >> shift & 255] += by_mass ? llm42__sm90_mass(d, x) : 1;
-        }
-        uint32_t bin = 255;
-        for (; bin > 0 && *above + bins[bin] < wanted; bin--) *above += bins[bin];
-        prefix |= bin << shift;
-    }
-    return prefix;
-}
-
-// What top-k and top-p keep: all ids whose key is above the one returned, and the first *ties ids that have it.
-static uint32_t llm42__sm90_filter(const llm42__sm90_draw *d, const llm42_sampling *p, int *ties) {
-    uint32_t kept = 0;
-    uint64_t above, total = 0;
-    *ties = d->vocab;
-    if (p->top_k > 0 && p->top_k < d->vocab) {
-        kept = llm42__sm90_find_key(d, false, (uint64_t)p->top_k, 0, &above);
-        *ties = p->top_k - (int)above;
-    }
-    if (!(p->top_p > 0 && p->top_p < 1)) return kept;
-    for (int id = 0; id < d->vocab; id++)
-        if (llm42__sm90_key(d->logits[id]) > kept) total += llm42__sm90_mass(d, d->logits[id]);
-    if (kept) total += (uint64_t)*ties * llm42__sm90_mass(d, llm42__sm90_key_value(kept));
-    const float share = p->top_p * (float)((double)total / 1099511627776.0);
-    const uint64_t wanted = LLM42__MAX((uint64_t)ceil((double)share * 1099511627776.0), 1);
-    const uint32_t key = llm42__sm90_find_key(d, true, wanted, kept, &above);
-    const uint64_t each = llm42__sm90_mass(d, llm42__sm90_key_value(key)),
-                   need = each ? (wanted - above + each - 1) / each : (uint64_t)d->vocab;
-    const int most = key == kept ? *ties : d->vocab;
-    *ties = need < 1 ? 1 : need < (uint64_t)most ? (int)need : most;
-    return key;
-}
-
-static llm42_output llm42__sm90_sample(const float *logits, int vocab, const llm42_sampling *p, int position) {
-    const int best = llm42__argmax(logits, vocab);
-    const float largest = logits[best], sum = llm42__sm90_sum_exp(logits, vocab, largest);
-    int token = best;
-    if (p->temperature > 0) {
-        const llm42__sm90_draw d = {logits, vocab, largest, 1.0f / p->temperature};
-        const uint64_t key = llm42__hash(p->seed ^ llm42__hash((uint64_t)position));
-        const bool filtered = p->top_k > 0 || (p->top_p > 0 && p->top_p < 1);
-        int ties = vocab, top = -1;
-        float most = 0;
-        const uint32_t kept = filtered ? llm42__sm90_filter(&d, p, &ties) : 0;
-        for (int id = 0; id < vocab; id++) {
-            const float x = logits[id];
-            const uint32_t at = llm42__sm90_key(x);
-            if (x != x || (filtered && (at < kept || (at == kept && ties-- <= 0)))) continue;
-            if (p->min_p > 0 && id != best && llm42__exp((x - largest) * d.scale) < p->min_p) continue;
-            const float score = fmaf(x, d.scale, llm42__gumbel(key, id));
-            if (score == score && (top < 0 || score > most)) top = id, most = score;
-        }
-        if (top >= 0) token = top;
-    }
-    return (llm42_output){token, (logits[token] - largest) - llm42__log_f32(sum)};
-}
-
 // >>cpu ----------------------------------------------------------------------------------------------------------
 // Owns: the CPU backend: its memory, schedules and operators.
-// Calls: vectors, team, sampling.
-// Invariant: one thread computes the whole sum of an output.
+// Calls: numbers, team, sampling, and the table of its arithmetic, fp32 or sm90, which takes all sums but those of
+// ranks, leaves and experts.
+// Invariant: one thread computes the whole sum of an output. No operator knows which arithmetic it runs in.
 
 // Tensor parallelism cuts the sums of two matrix products, o and down, into one equal part for each rank.
 // - FAST and FIXED sum each rank's part and round it to the compute type. Then they add the ranks' parts in order and
@@ -3812,30 +3665,83 @@ int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k) {
     return LLM42__MAX(1, LLM42__MIN(parts, k / 32));
 }
 
-enum { LLM42__INVARIANT_CONTEXT = 256 };  // context tokens in a part of an INVARIANT attention sum
+enum { LLM42__CPU_BLOCKS = 18 };  // of memory
 
 typedef struct llm42__cpu {
     llm42_backend_desc desc;
     int threads;
     const llm42_model *model;
+    const struct llm42__arithmetic *arithmetic;
     llm42__team team;
     int page_shift, pad;                         // pad: head_dim rounded up to 16, the stride of a KV vector
     size_t kv_layer;                             // elements of one layer of k (or v)
     double work_per_row;                         // multiply-adds with weights
     void *k, *v;                                 // [L][pages][K][page_size][pad], bf16 or fp32; padding is zero
     float *rope;                                 // [max_context][d/2][2]: cosine, sine
-    float *x, *h, *q, *kv, *gate, *up, *logits;  // activations of a pass, see llm42__cpu_run
+    float *x, *h, *q, *kv, *gate, *up, *logits;  // activations of a pass, see llm42__cpu_forward
     float *parts;                                // [parts][R, D] of o or down, before they are joined
     float *expert_in, *expert_out, *expert_weight;
     int32_t *expert_id, *expert_rows, *sampled;
-    float *thread_scratch;
-    size_t scratch_size;      // floats for each thread
-    int32_t *sample_scratch;  // [threads][2 V]
+    float *scratch;  // [threads][scratch_size]
+    size_t scratch_size;
+    void *block[LLM42__CPU_BLOCKS];  // all of these, for llm42__cpu_close
+    int blocks;
 } llm42__cpu;
 
-LLM42__INLINE bool llm42__is_sm90(const llm42__cpu *cpu) {
-    return cpu->desc.numerics.arithmetic == LLM42_ARITHMETIC_SM90;
-}
+// One matrix product: y[r][n] = sum over k of x[r][k] w[n][k], plus bias[n].
+typedef struct llm42__product {
+    const llm42_matrix *w;
+    const float *bias;  // NULL: none
+    float *y;           // [R, n]
+    int ranks;          // that share its outputs; a rank has n / ranks
+    int k0, k;          // the sum is over the k terms from k0 on
+    bool fp32;          // y stays fp32, whatever the compute type
+} llm42__product;
+
+// What the tasks of an operator need to know. An operator fills in the fields that it uses.
+struct llm42__job {
+    llm42__cpu *cpu;
+    const llm42_pass *pass;
+    int layer, rows, size;          // size: of a task, in values of a row or in heads
+    const llm42__product *product;  // the first of them
+    const float *in, *weight;
+    float *out;
+};
+
+// Where a row finds the keys and values of one KV head. It attends to the positions first <= t < end.
+typedef struct llm42__context {
+    const llm42__cpu *cpu;
+    const llm42_pass *pass;
+    const void *k, *v;  // the layer's
+    const int32_t *pages;
+    int kv_head, first, end;
+} llm42__context;
+
+// What tells one arithmetic from another: how the operators round and in which order they add. llm42__cpu_open chooses
+// the table of section fp32 or that of section sm90, which says how to add one.
+typedef struct llm42__arithmetic {
+    const char *name;  // for llm42_backend.arithmetic
+    bool invariant;    // FAST and FIXED passes sum as INVARIANT ones do
+    bool by_kv_head;   // a task of attention has all heads of a KV head; else it has one head
+
+    // One block of a matrix product: outputs n0 to n0 + 15, as far as there are so many, of all rows. x [rows, w->k] ->
+    // p->y [rows, w->n]. The sum over p->k is cut into `parts`. scratch: [4 p->k].
+    void (*block)(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0, int parts,
+                  float *scratch);
+    // The sum of squares of x [n]: of a row of the residual stream or, if `head`, of one head.
+    float (*squares)(const llm42_config *c, const float *x, int n, bool head);
+    // Attention of one row and the heads of a task. q [heads, d] -> out [heads, d], rounded to the compute type.
+    // scratch: [3 pad + max_context + 32].
+    void (*attend)(const llm42__context *c, int heads, const float *q, float *out, float *scratch);
+    // gate [n] = silu(gate) * up [n]. No sums.
+    void (*gate)(float *gate, const float *up, size_t n);
+    // The sum of e^(x - largest) over x [n], a row's router outputs.
+    float (*route_total)(const float *x, int n, float largest);
+    // The draw from logits [vocab], as llm42_sample does it. scratch: [2 vocab].
+    llm42_output (*sample)(const float *logits, int vocab, const llm42_sampling *p, int position, int32_t *scratch);
+} llm42__arithmetic;
+
+static const llm42__arithmetic llm42__fp32, llm42__sm90;  // sections fp32 and sm90 have them
 
 LLM42__INLINE float llm42__cpu_round(const llm42__cpu *cpu, float x) {
     return cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? llm42__round_bf16(x) : x;
@@ -3846,218 +3752,35 @@ static void llm42__cpu_round_all(const llm42__cpu *cpu, float *x, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] = llm42__round_bf16(x[i]);
 }
 
-// One weight vector of 16 values at element i, at most `left` of them real.
-LLM42__INLINE llm42__v16 llm42__weight_load(const void *w, bool bf16, size_t i, int left) {
-    if (left >= 16) return bf16 ? llm42__v16_load_bf16((const uint16_t *)w + i) : llm42__v16_load((const float *)w + i);
-    if (!bf16) return llm42__v16_load_part((const float *)w + i, left);
-    uint16_t part[16] = {0};
-    memcpy(part, (const uint16_t *)w + i, (size_t)left * sizeof *part);
-    return llm42__v16_load_bf16(part);
+static void *llm42__cpu_scratch(const llm42__cpu *cpu, int thread) {
+    return cpu->scratch + cpu->scratch_size * (size_t)thread;
 }
 
-// rn rows by on outputs, rn * on = 16. Lane r * on + o of the result is the sum of x[r][i] * w[o][i] over k0 <= i < k1,
-// by the one order. If fewer rows or outputs are wanted, pointers repeat. The weight vector that is wanted next lies
-// `ahead` bytes behind each one. AVX-512 has registers for all sixteen sums at once, other instruction sets for four.
-LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, const void *const *w, bool bf16, bool fetch,
-                                     int k0, int k1, size_t ahead) {
-    enum { LIVE = LLM42__ISA == 2 ? 16 : 4 };
-    const int group = LIVE / rn;
-    llm42__v16 sum[16], a[4];
-    LLM42__UNROLL
-    for (int i = 0; i < 16; i++) sum[i] = llm42__v16_set(0.0f);
-    LLM42__UNROLL
-    for (int o0 = 0; o0 < on; o0 += group) {
-        int i = k0;
-        for (; i + 16 <= k1; i += 16) {
-            LLM42__UNROLL
-            for (int r = 0; r < rn; r++) a[r] = llm42__v16_load(x[r] + i);
-            LLM42__UNROLL
-            for (int o = o0; o < o0 + group; o++) {
-                llm42__v16 b = llm42__weight_load(w[o], bf16, (size_t)i, 16);
-                if (fetch) LLM42__PREFETCH(w[o], ahead + (bf16 ? 2 : 4) * (size_t)i);
-                LLM42__UNROLL
-                for (int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
-            }
-        }
-        if (i == k1) continue;
-        LLM42__UNROLL
-        for (int r = 0; r < rn; r++) a[r] = llm42__v16_load_part(x[r] + i, k1 - i);
-        LLM42__UNROLL
-        for (int o = o0; o < o0 + group; o++) {
-            llm42__v16 b = llm42__weight_load(w[o], bf16, (size_t)i, k1 - i);
-            LLM42__UNROLL
-            for (int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
-        }
-    }
-    return llm42__v16_sum16(sum);
-}
-
-// The tiles in use, each compiled on its own so that its sums stay in registers.
-typedef llm42__v16 llm42__tile_fn(const float *const *x, const void *const *w, int k0, int k1, size_t ahead);
-#define LLM42__TILE(rn, on, name, bf16)                                                                               \
-    static llm42__v16 llm42__tile_##name(const float *const *x, const void *const *w, int k0, int k1, size_t ahead) { \
-        return llm42__tile(rn, on, x, w, bf16, bf16 || rn == 1, k0, k1, ahead);                                       \
-    }
-LLM42__TILE(1, 16, 1x16_bf16, true)
-LLM42__TILE(1, 16, 1x16_fp32, false)
-LLM42__TILE(2, 8, 2x8_bf16, true)
-LLM42__TILE(2, 8, 2x8_fp32, false)
-LLM42__TILE(4, 4, 4x4_bf16, true)
-LLM42__TILE(4, 4, 4x4_fp32, false)
-#undef LLM42__TILE
-
-// The same for the keys of attention, without prefetching.
-static llm42__v16 llm42__tile_keys_bf16(const float *q, const void *const *at, int k) {
-    return llm42__tile(1, 16, &q, at, true, false, 0, k, 0);
-}
-static llm42__v16 llm42__tile_keys_fp32(const float *q, const void *const *at, int k) {
-    return llm42__tile(1, 16, &q, at, false, false, 0, k, 0);
-}
-
-typedef struct llm42__tile_kind {
-    int rows, outputs;
-    llm42__tile_fn *bf16, *fp32;
-} llm42__tile_kind;
-static const llm42__tile_kind llm42__tile_kinds[3] = {
-    {1, 16, llm42__tile_1x16_bf16, llm42__tile_1x16_fp32},
-    {2, 8, llm42__tile_2x8_bf16, llm42__tile_2x8_fp32},
-    {4, 4, llm42__tile_4x4_bf16, llm42__tile_4x4_fp32},
-};
-
-// One matrix product: y[r][n] = sum over k of x[r][k] w[n][k], plus bias[n].
-typedef struct llm42__product {
-    const llm42_matrix *w;
-    const float *bias;  // NULL: none
-    float *y;           // [R, n]
-    int ranks;          // that share its outputs; a rank has n / ranks
-    int k0, k1;         // the sum is over k0 <= k < k1; 0, 0: over all
-    bool fp32;          // y stays fp32, whatever the compute type
-} llm42__product;
-
-// A tile's sums over all parts of k, added in order.
-LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__tile_fn *tile, const float *const *x, const void *const *w, int k,
-                                           int parts, size_t ahead) {
-    int step = ((k + parts - 1) / parts + 15) & ~15;
-    llm42__v16 sum = tile(x, w, 0, LLM42__MIN(step, k), ahead);
-    for (int k0 = step; k0 < k; k0 += step) sum = llm42__v16_add(sum, tile(x, w, k0, LLM42__MIN(k0 + step, k), ahead));
-    return sum;
-}
-
-static void llm42__cpu_widen(const uint16_t *from, int k, float *to) {
-    int i = 0;
-    for (; i + 16 <= k; i += 16) llm42__v16_store(to + i, llm42__v16_load_bf16(from + i));
-    for (; i < k; i++) to[i] = llm42__from_bf16(from[i]);
-}
-
-// Rows r0 <= r < r1, outputs n0 <= n < n0 + count (at most 16), in tiles of one kind.
-static void llm42__cpu_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kind, const float *x, int r0, int r1,
-                             const llm42__product *p, int n0, int count, int parts, float *panel) {
-    int K = p->w->k, N = p->w->n, k = p->k1 ? p->k1 - p->k0 : K;
-    bool bf16 = p->w->type == LLM42_DTYPE_BF16, widen = bf16 && r1 - r0 >= 16,
-         round = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 && !p->fp32;
-    size_t size = bf16 ? 2 : 4, stride = (size_t)K * size, ahead = (size_t)kind->outputs * stride;
-    const char *matrix = (const char *)p->w->data + (size_t)p->k0 * size;
-    llm42__tile_fn *tile = bf16 && !widen ? kind->bf16 : kind->fp32;
-    for (int o0 = 0; o0 < count; o0 += kind->outputs) {
-        const void *w[16];
-        int outputs = LLM42__MIN(kind->outputs, count - o0);
-        for (int o = 0; o < kind->outputs; o++) {  // a missing output repeats the last one
-            w[o] = matrix + (size_t)(n0 + o0 + LLM42__MIN(o, outputs - 1)) * stride;
-            if (!widen) continue;
-            llm42__cpu_widen(w[o], k, panel + (size_t)o * (size_t)k);
-            w[o] = panel + (size_t)o * (size_t)k;
-        }
-        const char *next = matrix + (size_t)(n0 + o0) * stride + ahead;
-        size_t slice = widen ? ahead * (size_t)kind->rows / (size_t)(r1 - r0) : 0;
-        for (int r = r0; r < r1; r += kind->rows, next += slice) {
-            const float *xr[4];
-            float lane[16];
-            for (size_t byte = 0; byte < slice; byte += 64) LLM42__PREFETCH(next, byte);
-            for (int j = 0; j < kind->rows; j++) xr[j] = x + (size_t)LLM42__MIN(r + j, r1 - 1) * (size_t)K + p->k0;
-            llm42__v16_store(lane, llm42__tile_parts(tile, xr, w, k, parts, ahead));
-            for (int i = 0; p->bias && i < 16; i++)
-                lane[i] += p->bias[n0 + o0 + LLM42__MIN(i % kind->outputs, outputs - 1)];
-            for (int i = 0; round && i < 16; i++) lane[i] = llm42__round_bf16(lane[i]);
-            float *y = p->y + (size_t)r * (size_t)N + (size_t)(n0 + o0);
-            for (int j = 0; j < kind->rows && r + j < r1; j++, y += N) {
-                if (outputs == 4 && kind->outputs == 4)
-                    memcpy(y, lane + 4 * j, 4 * sizeof *lane);  // a size that compiles to one move
-                else memcpy(y, lane + j * kind->outputs, (size_t)outputs * sizeof *lane);
-            }
-        }
-    }
-}
-
-// Sixteen outputs from n0 on, for every row: four rows at a time (three count as four), then the last one or two.
-static void llm42__cpu_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0,
-                             int parts, float *panel) {
-    int count = LLM42__MIN(16, p->w->n - n0), rest = rows % 4 == 3 ? 0 : rows % 4, quads = rows - rest;
-    if (quads) llm42__cpu_tiles(cpu, &llm42__tile_kinds[2], x, 0, quads, p, n0, count, parts, panel);
-    if (rest) llm42__cpu_tiles(cpu, &llm42__tile_kinds[rest - 1], x, quads, rows, p, n0, count, parts, panel);
-}
-
-// The same in the arithmetic sm90. An output is rounded to bf16 before its bias is added, as the CUDA backend does it.
-static void llm42__cpu_block_sm90(const float *x, int rows, const llm42__product *p, int n0) {
-    const int K = p->w->k, k = p->k1 ? p->k1 - p->k0 : K, count = LLM42__MIN(16, p->w->n - n0);
-    const bool bf16 = p->w->type == LLM42_DTYPE_BF16;
-    const void *w[16];
-    float sums[LLM42__SM90_ROWS * 16];
-    for (int o = 0; o < 16; o++)  // a missing output repeats the last one
-        w[o] = (const char *)p->w->data +
-               ((size_t)(n0 + LLM42__MIN(o, count - 1)) * (size_t)K + (size_t)p->k0) * (bf16 ? 2 : 4);
-    for (int r0 = 0; r0 < rows; r0 += LLM42__SM90_ROWS) {
-        const int r1 = LLM42__MIN(rows, r0 + LLM42__SM90_ROWS);
-        llm42__sm90_rows(x + (size_t)r0 * (size_t)K + p->k0, (size_t)K, r1 - r0, w, bf16, k, sums);
-        for (int r = r0; r < r1; r++)
-            for (int o = 0; o < count; o++) {
-                float sum = sums[16 * (r - r0) + o];
-                if (!p->fp32) sum = llm42__round_bf16(sum);
-                if (p->bias) sum = llm42__round_bf16(sum + p->bias[n0 + o]);
-                p->y[(size_t)r * (size_t)p->w->n + (size_t)(n0 + o)] = sum;
-            }
-    }
-}
-
-typedef struct llm42__matmul {
-    llm42__cpu *cpu;
-    llm42_schedule schedule;
-    int shape, rows, blocks, blocks_per_part;
-    const float *x;
-    const llm42__product *products;
-} llm42__matmul;
-
-static void llm42__matmul_part(const void *job, int part, int thread) {
-    const llm42__matmul *m = job;
-    int end = LLM42__MIN((part + 1) * m->blocks_per_part, m->blocks);
-    for (int block = part * m->blocks_per_part; block < end; block++) {
-        const llm42__product *p = m->products;
-        int b = block;
-        for (; b >= (p->w->n + 15) / 16; p++) b -= (p->w->n + 15) / 16;
-        assert(b * 16 < p->w->n);
-        int k = p->k1 ? p->k1 - p->k0 : p->w->k, n = (p->w->n + p->ranks - 1) / p->ranks;
-        if (llm42__is_sm90(m->cpu)) llm42__cpu_block_sm90(m->x, m->rows, p, b * 16);
-        else
-            llm42__cpu_block(m->cpu, m->x, m->rows, p, b * 16, llm42_cpu_splits(m->schedule, m->shape, n, k),
-                             m->cpu->thread_scratch + m->cpu->scratch_size * (size_t)thread);
-    }
+// A task is a block of sixteen outputs of one of the products.
+static void llm42__matmul_task(const llm42__job *m, int64_t task, int thread) {
+    const llm42__product *p = m->product;
+    for (; task >= (p->w->n + 15) / 16; p++) task -= (p->w->n + 15) / 16;
+    const int n = (p->w->n + p->ranks - 1) / p->ranks;
+    m->cpu->arithmetic->block(m->cpu, m->in, m->rows, p, (int)task * 16,
+                              llm42_cpu_splits(m->pass->schedule, m->pass->shape, n, p->k),
+                              llm42__cpu_scratch(m->cpu, thread));
 }
 
 // Shapes: x [R, k], some matrices [n, k], y [R, n].
 // Work: threads share blocks of sixteen outputs. A thread computes all rows of its blocks.
-// Order: the one order over k, in llm42_cpu_splits(schedule, shape, n / ranks, k) parts. It depends only on the
-// schedule and its shape.
+// Order: that of the arithmetic over k, in llm42_cpu_splits(schedule, shape, n / ranks, k) parts. It depends only on
+// the schedule and its shape.
 static void llm42__cpu_matmul(llm42__cpu *cpu, const llm42_pass *pass, const float *x, int rows,
                               const llm42__product *products, int count) {
-    llm42__matmul m = {
-        .cpu = cpu, .schedule = pass->schedule, .shape = pass->shape, .rows = rows, .x = x, .products = products};
+    const llm42__job job = {.cpu = cpu, .pass = pass, .rows = rows, .product = products, .in = x};
+    int64_t blocks = 0;
     double work = 0;
     for (int i = 0; i < count; i++) {
-        const llm42__product *p = &products[i];
-        m.blocks += (p->w->n + 15) / 16;
-        work += (double)p->w->n * (p->k1 ? p->k1 - p->k0 : p->w->k) * rows;
+        blocks += (products[i].w->n + 15) / 16;
+        work += (double)products[i].w->n * products[i].k * rows;
     }
-    m.blocks_per_part = (m.blocks + 2 * cpu->team.threads - 1) / (2 * cpu->team.threads);
-    llm42__team_run(&cpu->team, work, (m.blocks + m.blocks_per_part - 1) / m.blocks_per_part, llm42__matmul_part, &m);
+    const int64_t grain = (blocks + 2 * cpu->team.threads - 1) / (2 * cpu->team.threads);
+    llm42__team_run(&cpu->team, work, blocks, grain, llm42__matmul_task, &job);
 }
 
 // The equal parts into which the sums of o and down are cut: leaves of INVARIANT passes, else ranks.
@@ -4076,23 +3799,17 @@ static void llm42__cpu_partial(llm42__cpu *cpu, const llm42_pass *pass, const ll
                                       .y = y + (size_t)p * (size_t)rows * (size_t)w->n,
                                       .ranks = 1,
                                       .k0 = p * k,
-                                      .k1 = (p + 1) * k,
+                                      .k = k,
                                       .fp32 = parts > 1 && pass->schedule == LLM42_SCHEDULE_INVARIANT};
     llm42__cpu_matmul(cpu, pass, x, rows, product, parts);
 }
-
-typedef struct llm42__joining {
-    const llm42__cpu *cpu;
-    const llm42_pass *pass;
-    float *out;
-} llm42__joining;
 
 static void llm42__add(float *to, const float *from, size_t n) {
     for (size_t i = 0; i < n; i++) to[i] += from[i];
 }
 
-static void llm42__join_part(const void *job, int r, int thread) {
-    const llm42__joining *j = job;
+// A task is a row.
+static void llm42__join_task(const llm42__job *j, int64_t r, int thread) {
     (void)thread;
     const size_t parts = (size_t)llm42__cpu_part_count(j->cpu, j->pass->schedule);
     const size_t D = (size_t)j->cpu->model->config.dim, stride = (size_t)j->pass->rows * D;
@@ -4109,10 +3826,10 @@ static void llm42__join_part(const void *job, int r, int thread) {
 
 // Shapes: cpu->parts [parts][R, D] -> out [R, D]. Order: leaves by a tree of neighbours, ranks one after the other.
 static void llm42__cpu_join(llm42__cpu *cpu, const llm42_pass *pass, float *out) {
-    const llm42__joining join = {cpu, pass, out};
+    const llm42__job job = {.cpu = cpu, .pass = pass, .out = out};
     int parts = llm42__cpu_part_count(cpu, pass->schedule);
-    llm42__team_run(&cpu->team, (double)parts * pass->rows * cpu->model->config.dim, pass->rows, llm42__join_part,
-                    &join);
+    llm42__team_run(&cpu->team, (double)parts * pass->rows * cpu->model->config.dim, pass->rows, 1, llm42__join_task,
+                    &job);
 }
 
 // Shapes: x [R, k], w [D, k] -> out [R, D], for o and down.
@@ -4123,20 +3840,13 @@ static void llm42__cpu_matmul_joined(llm42__cpu *cpu, const llm42_pass *pass, co
     if (!whole) llm42__cpu_join(cpu, pass, out);
 }
 
-// Sum of x[i]*x[i] for i < n, of a row or, if `head`, of one head.
-static float llm42__cpu_squares(const llm42__cpu *cpu, const float *x, int n, bool head) {
-    if (!llm42__is_sm90(cpu)) return llm42__sum_squares(x, n);
-    return head ? llm42__sm90_head_squares(x, n, cpu->model->config.rope_interleaved) : llm42__sm90_squares(x, n);
-}
-
-// Shapes: x [R, n] -> y [R, n], weight [n]. Order: the one order over n, for each row alone; under sm90 that of
-// llm42__cpu_squares.
+// Shapes: x [R, n] -> y [R, n], weight [n]. Order: that of the arithmetic over n, for each row alone.
 static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int n, bool head, const float *weight,
                             float *y) {
     for (int r = 0; r < rows; r++) {
         const float *from = x + (size_t)r * (size_t)n;
         float *to = y + (size_t)r * (size_t)n;
-        float sum = llm42__cpu_squares(cpu, from, n, head);
+        float sum = cpu->arithmetic->squares(&cpu->model->config, from, n, head);
         float scale = 1.0f / sqrtf(sum / (float)n + cpu->model->config.norm_eps) + (sum - sum);  // overflow becomes NaN
         for (int i = 0; i < n; i++) to[i] = from[i] * scale * weight[i];
         llm42__cpu_round_all(cpu, to, (size_t)n);
@@ -4193,316 +3903,76 @@ LLM42__INLINE bool llm42__cpu_contiguous(const llm42__cpu *cpu, llm42__span s, i
     return t0 >= s.first && t0 + 16 <= s.end && cpu->page_shift >= 4;
 }
 
-// Addresses of the sixteen vectors from position t0 on. Positions outside the span repeat one inside it, so that no
-// unwritten memory is read.
-LLM42__INLINE void llm42__cpu_addresses(const llm42__cpu *cpu, const void *cache, size_t width, const int32_t *pages,
-                                        int kv_head, llm42__span s, int t0, const void **at) {
-    if (llm42__cpu_contiguous(cpu, s, t0)) {
-        const char *first = (const char *)cache + llm42__cpu_kv_at(cpu, pages, t0, kv_head) * width;
-        for (int j = 0; j < 16; j++) at[j] = first + (size_t)j * (size_t)cpu->pad * width;
+// Addresses of the sixteen vectors from position t0 on, in c->k or c->v. Positions outside the span repeat one inside
+// it, so that no unwritten memory is read.
+LLM42__INLINE void llm42__cpu_addresses(const llm42__context *c, const void *cache, size_t width, llm42__span s, int t0,
+                                        const void **at) {
+    if (llm42__cpu_contiguous(c->cpu, s, t0)) {
+        const char *first = (const char *)cache + llm42__cpu_kv_at(c->cpu, c->pages, t0, c->kv_head) * width;
+        for (int j = 0; j < 16; j++) at[j] = first + (size_t)j * (size_t)c->cpu->pad * width;
         return;
     }
     for (int j = 0; j < 16; j++) {
         int t = LLM42__MIN(LLM42__MAX(t0 + j, s.first), s.end - 1);
-        at[j] = (const char *)cache + llm42__cpu_kv_at(cpu, pages, t, kv_head) * width;
+        at[j] = (const char *)cache + llm42__cpu_kv_at(c->cpu, c->pages, t, c->kv_head) * width;
     }
 }
 
-// Shapes: q [pad] of one head, scores [stop - begin], out [pad], to be divided by the sum of weights, which is
-// returned.
-// Order: dot products over d, the sum of weights over positions, and the sum of weighted v over positions, each by the
-// one recipe. Positions outside the span have weight 0.
-LLM42__INLINE float llm42__cpu_attend(const llm42__cpu *cpu, bool bf16, const void *k, const void *v,
-                                      const int32_t *pages, int kv_head, llm42__span s, const float *q, float *scores,
-                                      float *out, float *largest) {
-    float scale = 1.0f / sqrtf((float)cpu->model->config.head_dim), tops[16], weights[16] = {0};
-    const void *at[16];
-    size_t width = bf16 ? 2 : 4;
-    for (int j = 0; j < 16; j++) tops[j] = -INFINITY;
-    for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
-        float *score = scores + (t0 - s.begin);
-        llm42__cpu_addresses(cpu, k, width, pages, kv_head, s, t0, at);
-        llm42__v16_store(score, bf16 ? llm42__tile_keys_bf16(q, at, cpu->pad) : llm42__tile_keys_fp32(q, at, cpu->pad));
-        for (int j = 0; j < 16; j++) {
-            score[j] *= scale;
-            tops[j] = score[j] > tops[j] ? score[j] : tops[j];
-        }
-    }
-    float top = tops[0];
-    for (int j = 1; j < 16; j++) top = tops[j] > top ? tops[j] : top;
-    *largest = top;
-    for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
-        float *score = scores + (t0 - s.begin);
-        for (int j = 0; j < 16; j++) {
-            bool inside = t0 + j >= s.first && t0 + j < s.end;
-            float weight = llm42__exp(score[j] - top);
-            score[j] = inside ? weight : 0.0f;
-            weights[j] += score[j];
-        }
-    }
-    for (int i = 0; i < cpu->pad; i += 16) {
-        llm42__v16 sum[16];
-        LLM42__UNROLL
-        for (int j = 0; j < 16; j++) sum[j] = llm42__v16_set(0.0f);
-        for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
-            const float *score = scores + (t0 - s.begin);
-            if (llm42__cpu_contiguous(cpu, s, t0)) {  // needs no pointers
-                const char *first = (const char *)v + llm42__cpu_kv_at(cpu, pages, t0, kv_head) * width;
-                LLM42__UNROLL
-                for (int j = 0; j < 16; j++)
-                    sum[j] = llm42__v16_fma(llm42__v16_set(score[j]),
-                                            llm42__weight_load(first, bf16, (size_t)(i + j * cpu->pad), 16), sum[j]);
-                continue;
-            }
-            llm42__cpu_addresses(cpu, v, width, pages, kv_head, s, t0, at);
-            LLM42__UNROLL
-            for (int j = 0; j < 16; j++)
-                sum[j] = llm42__v16_fma(llm42__v16_set(score[j]), llm42__weight_load(at[j], bf16, (size_t)i, 16),
-                                        sum[j]);
-        }
-        llm42__v16_store(out + i, llm42__v16_fold(sum));
-    }
-    return llm42__v16_sum(llm42__v16_load(weights));
-}
-
-static float llm42__cpu_attend_bf16(const llm42__cpu *cpu, const void *k, const void *v, const int32_t *pages,
-                                    int kv_head, llm42__span s, const float *q, float *scores, float *out,
-                                    float *largest) {
-    return llm42__cpu_attend(cpu, true, k, v, pages, kv_head, s, q, scores, out, largest);
-}
-
-static float llm42__cpu_attend_fp32(const llm42__cpu *cpu, const void *k, const void *v, const int32_t *pages,
-                                    int kv_head, llm42__span s, const float *q, float *scores, float *out,
-                                    float *largest) {
-    return llm42__cpu_attend(cpu, false, k, v, pages, kv_head, s, q, scores, out, largest);
-}
-
-// One row and head. The context is cut into parts p. Each part has its own largest score, top_p. Parts are merged in
-// order:
-//   out = sum of e^(top_p - top) out_p / sum of e^(top_p - top) weights_p
-static void llm42__cpu_head(const llm42__cpu *cpu, llm42_schedule schedule, int shape, int layer, const llm42_row *row,
-                            const int32_t *pages, int head, const float *q, float *out, float *scratch) {
+// A task is a->size heads. Tasks take the heads of the first row, then those of the second row, and so on.
+static void llm42__attention_task(const llm42__job *a, int64_t task, int thread) {
+    const llm42__cpu *cpu = a->cpu;
     const llm42_config *c = &cpu->model->config;
-    bool bf16 = cpu->desc.numerics.compute == LLM42_DTYPE_BF16;
-    size_t offset = (size_t)layer * cpu->kv_layer * (bf16 ? 2 : 4);
-    const void *k = (const char *)cpu->k + offset, *v = (const char *)cpu->v + offset;
-    int end = row->position + 1, kv_head = head / (c->heads / c->kv_heads);
-    int first = cpu->model->layer[layer].sliding ? LLM42__MAX(0, end - c->sliding_window) : 0, begin = first & ~15,
-        step;
-    if (schedule == LLM42_SCHEDULE_INVARIANT) {
-        begin = first / LLM42__INVARIANT_CONTEXT * LLM42__INVARIANT_CONTEXT;
-        step = LLM42__INVARIANT_CONTEXT;
-    } else {
-        int parts = llm42_cpu_splits(schedule, shape, 0, end - begin);
-        step = ((end - begin + parts - 1) / parts + 15) & ~15;
-    }
-    float *padded = scratch, *part = padded + cpu->pad, *merged = part + cpu->pad, *scores = merged + cpu->pad;
-    for (int i = 0; i < cpu->pad; i++) padded[i] = i < c->head_dim ? q[i] : 0.0f;
-    float top = -INFINITY, total = 0;
-    for (int b = begin; b < end; b += step) {
-        int stop = LLM42__MIN(b + step, (end + 15) & ~15);
-        llm42__span span = {LLM42__MAX(first, b), LLM42__MIN(end, stop), LLM42__MAX(b, first & ~15), stop};
-        float largest, weights;
-        weights = bf16 ? llm42__cpu_attend_bf16(cpu, k, v, pages, kv_head, span, padded, scores, part, &largest)
-                       : llm42__cpu_attend_fp32(cpu, k, v, pages, kv_head, span, padded, scores, part, &largest);
-        bool alone = b == begin;  // the first part has nothing to be merged with
-        float highest = largest > top ? largest : top;
-        float old_scale = alone ? 0.0f : llm42__exp(top - highest), new_scale = llm42__exp(largest - highest);
-        for (int i = 0; i < cpu->pad; i++)
-            merged[i] = alone ? part[i] : fmaf(merged[i], old_scale, part[i] * new_scale);
-        total = alone ? weights : fmaf(total, old_scale, weights * new_scale);
-        top = highest;
-    }
-    float inverse = 1.0f / total;
-    for (int i = 0; i < c->head_dim; i++) out[i] = llm42__cpu_round(cpu, merged[i] * inverse);
+    const int64_t head = task * a->size, at = head * c->head_dim;
+    const llm42_row *row = &a->pass->row[head / c->heads];
+    const size_t layer = (size_t)a->layer * cpu->kv_layer * (cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4);
+    const llm42__context context = {
+        .cpu = cpu,
+        .pass = a->pass,
+        .k = (const char *)cpu->k + layer,
+        .v = (const char *)cpu->v + layer,
+        .pages = a->pass->seq[row->seq].pages,
+        .kv_head = (int)(head % c->heads) / (c->heads / c->kv_heads),
+        .first = cpu->model->layer[a->layer].sliding ? LLM42__MAX(0, row->position + 1 - c->sliding_window) : 0,
+        .end = row->position + 1};
+    cpu->arithmetic->attend(&context, a->size, a->in + at, a->out + at, llm42__cpu_scratch(cpu, thread));
 }
 
-typedef struct llm42__attention {
-    llm42__cpu *cpu;
-    const llm42_pass *pass;
-    int layer, tasks_per_part;
-    const float *q;
-    float *out;
-} llm42__attention;
-
-static void llm42__attention_part(const void *job, int part, int thread) {
-    const llm42__attention *a = job;
-    const llm42_config *c = &a->cpu->model->config;
-    int64_t first = (int64_t)part * a->tasks_per_part,
-            end = LLM42__MIN(first + a->tasks_per_part, (int64_t)a->pass->rows * c->heads);
-    for (int64_t task = first; task < end; task++) {
-        const llm42_row *row = &a->pass->row[task / c->heads];
-        llm42__cpu_head(a->cpu, a->pass->schedule, a->pass->shape, a->layer, row, a->pass->seq[row->seq].pages,
-                        (int)(task % c->heads), a->q + task * c->head_dim, a->out + task * c->head_dim,
-                        a->cpu->thread_scratch + a->cpu->scratch_size * (size_t)thread);
-    }
-}
-
-// One row and the heads of a KV head in the arithmetic sm90: the one order of attention in kernels.cu. Units of 128
-// keys begin at multiples of 128. Scores are sums of llm42__sm90_rows over d. Weights 2^(score - top) are summed by
-// eight and, rounded to bf16, multiplied by values in steps of sixteen keys. Then units are merged in ascending order.
-// Keys that the row does not see have weight 0.
-typedef struct llm42__sm90_heads {
-    int group;
-    float *q, *weight, *sum, *merged;  // [group][pad] [group][128] [group][16] [group][pad]
-    float *top, *total, *keep, *take;  // [group]
-} llm42__sm90_heads;
-
-enum { LLM42__SM90_UNIT = 128 };
-
-static size_t llm42__sm90_scratch(const llm42_config *c, size_t pad) {
-    return (size_t)(c->heads / c->kv_heads) * (2 * pad + LLM42__SM90_UNIT + 16 + 4);
-}
-
-static void llm42__sm90_scores(const llm42__cpu *cpu, const llm42__sm90_heads *h, const void *k, const int32_t *pages,
-                               int kv_head, llm42__span s) {
-    llm42__sm90_panel panel;
-    const void *at[16];
-    for (int i = 0; i < h->group * LLM42__SM90_UNIT; i++) h->weight[i] = -INFINITY;
-    for (int t0 = s.first & ~15; t0 < s.end; t0 += 16) {
-        llm42__cpu_addresses(cpu, k, 2, pages, kv_head, s, t0, at);
-        llm42__sm90_fill(at, true, cpu->pad, &panel);
-        for (int g = 0; g < h->group; g++) {
-            float sum[16] = {0};
-            llm42__sm90_multiply(h->q + g * cpu->pad, cpu->pad, &panel, 0, sum);
-            for (int j = 0; j < 16; j++)
-                if (t0 + j >= s.first && t0 + j < s.end) h->weight[g * LLM42__SM90_UNIT + t0 - s.begin + j] = sum[j];
-        }
-    }
-}
-
-// Scores become weights. first: there is nothing to merge the unit with.
-static void llm42__sm90_softmax(const llm42__sm90_heads *h, int g, float scale, bool first) {
-    float *weight = h->weight + g * LLM42__SM90_UNIT, eight[8] = {0}, top = -INFINITY;
-    for (int i = 0; i < LLM42__SM90_UNIT; i++) top = weight[i] > top ? weight[i] : top;
-    const float base = top == -INFINITY ? 0.0f : top * scale;
-    for (int i = 0; i < LLM42__SM90_UNIT; i++) weight[i] = llm42__exp2(fmaf(weight[i], scale, -base));
-    for (int i = 0; i < LLM42__SM90_UNIT; i++) eight[i % 8] += weight[i];
-    for (int i = 0; i < LLM42__SM90_UNIT; i++) weight[i] = llm42__round_bf16(weight[i]);
-    const float total = ((eight[0] + eight[1]) + (eight[2] + eight[3])) +
-                        ((eight[4] + eight[5]) + (eight[6] + eight[7]));
-    if (first) {
-        h->top[g] = top, h->total[g] = total;
-        return;
-    }
-    const float higher = top > h->top[g] ? top : h->top[g], from = higher == -INFINITY ? 0.0f : higher;
-    h->keep[g] = llm42__exp2((h->top[g] - from) * scale);
-    h->take[g] = llm42__exp2((top - from) * scale);
-    h->total[g] = fmaf(h->total[g], h->keep[g], total * h->take[g]);
-    h->top[g] = higher;
-}
-
-static void llm42__sm90_values(const llm42__cpu *cpu, const llm42__sm90_heads *h, const void *v, const int32_t *pages,
-                               int kv_head, llm42__span s, bool first) {
-    llm42__sm90_panel panel;
-    const void *at[16];
-    for (int c0 = 0; c0 < cpu->pad; c0 += 16) {
-        memset(h->sum, 0, (size_t)h->group * 16 * sizeof *h->sum);
-        for (int t0 = s.first & ~15; t0 < s.end; t0 += 16) {
-            llm42__cpu_addresses(cpu, v, 2, pages, kv_head, s, t0, at);
-            for (int j = 0; j < 16; j++)
-                llm42__v16_store(panel.value + 16 * j, t0 + j < s.first || t0 + j >= s.end
-                                                           ? llm42__v16_set(0.0f)
-                                                           : llm42__v16_load_bf16((const uint16_t *)at[j] + c0));
-            panel.odd = llm42__sm90_powers(panel.value, 256, panel.power);
-            for (int g = 0; g < h->group; g++)
-                llm42__sm90_multiply(h->weight + g * LLM42__SM90_UNIT + t0 - s.begin, 16, &panel, 0, h->sum + 16 * g);
-        }
-        for (int g = 0; g < h->group; g++)
-            for (int i = 0; i < 16; i++) {
-                float *merged = &h->merged[g * cpu->pad + c0 + i], sum = h->sum[16 * g + i];
-                *merged = first ? sum : fmaf(*merged, h->keep[g], sum * h->take[g]);
-            }
-    }
-}
-
-static void llm42__sm90_attend(const llm42__cpu *cpu, int layer, const llm42_row *row, const int32_t *pages,
-                               int kv_head, const float *q, float *out, float *scratch) {
-    const llm42_config *c = &cpu->model->config;
-    const size_t offset = (size_t)layer * cpu->kv_layer * 2;
-    const int end = row->position + 1, d = c->head_dim, group = c->heads / c->kv_heads,
-              first = cpu->model->layer[layer].sliding ? LLM42__MAX(0, end - c->sliding_window) : 0,
-              begin = first / LLM42__SM90_UNIT * LLM42__SM90_UNIT;
-    const float scale = (float)(1.4426950408889634 / sqrt((double)d));
-    llm42__sm90_heads h = {.group = group, .q = scratch};
-    h.weight = h.q + group * cpu->pad, h.sum = h.weight + group * LLM42__SM90_UNIT, h.merged = h.sum + group * 16;
-    h.top = h.merged + group * cpu->pad, h.total = h.top + group, h.keep = h.total + group, h.take = h.keep + group;
-    for (int g = 0; g < group; g++)
-        for (int i = 0; i < cpu->pad; i++) h.q[g * cpu->pad + i] = i < d ? q[g * d + i] : 0.0f;
-    for (int unit = begin; unit < end; unit += LLM42__SM90_UNIT) {
-        const llm42__span s = {LLM42__MAX(first, unit), LLM42__MIN(end, unit + LLM42__SM90_UNIT), unit,
-                               unit + LLM42__SM90_UNIT};
-        llm42__sm90_scores(cpu, &h, (const char *)cpu->k + offset, pages, kv_head, s);
-        for (int g = 0; g < group; g++) llm42__sm90_softmax(&h, g, scale, unit == begin);
-        llm42__sm90_values(cpu, &h, (const char *)cpu->v + offset, pages, kv_head, s, unit == begin);
-    }
-    for (int g = 0; g < group; g++) {
-        const float inverse = 1.0f / h.total[g];
-        for (int i = 0; i < d; i++) out[g * d + i] = llm42__round_bf16(h.merged[g * cpu->pad + i] * inverse);
-    }
-}
-
-static void llm42__attention_part_sm90(const void *job, int part, int thread) {
-    const llm42__attention *a = job;
-    const llm42_config *c = &a->cpu->model->config;
-    const int64_t first = (int64_t)part * a->tasks_per_part,
-                  end = LLM42__MIN(first + a->tasks_per_part, (int64_t)a->pass->rows * c->kv_heads);
-    const int64_t values = c->heads / c->kv_heads * c->head_dim;
-    for (int64_t task = first; task < end; task++) {
-        const llm42_row *row = &a->pass->row[task / c->kv_heads];
-        llm42__sm90_attend(a->cpu, a->layer, row, a->pass->seq[row->seq].pages, (int)(task % c->kv_heads),
-                           a->q + task * values, a->out + task * values,
-                           a->cpu->thread_scratch + a->cpu->scratch_size * (size_t)thread);
-    }
-}
-
-// Shapes: q [R, H*d] -> out [R, H*d], over the paged cache. Work: threads share (row, head) pairs; under sm90 pairs of
-// a row and a KV head.
-// Order: that of llm42__cpu_head. It depends on the row's position, the schedule and its shape. Under sm90 that of
-// llm42__sm90_attend.
+// Shapes: q [R, H*d] -> out [R, H*d], over the paged cache. Work: threads share (row, head) pairs, or pairs of a row
+// and a KV head.
+// Order: that of the arithmetic. It depends on the row's position, the schedule and its shape.
 static void llm42__cpu_attention(llm42__cpu *cpu, const llm42_pass *pass, int layer, const float *q, float *out) {
     const llm42_config *c = &cpu->model->config;
+    const int heads = cpu->arithmetic->by_kv_head ? c->heads / c->kv_heads : 1;
+    const llm42__job job = {.cpu = cpu, .pass = pass, .layer = layer, .size = heads, .in = q, .out = out};
+    const int64_t tasks = (int64_t)pass->rows * c->heads / heads;
     double work = 0;
     for (int r = 0; r < pass->rows; r++) work += 2.0 * (pass->row[r].position + 1) * c->heads * c->head_dim;
-    llm42__attention a = {.cpu = cpu, .pass = pass, .layer = layer, .q = q, .out = out};
-    const bool sm90 = llm42__is_sm90(cpu);
-    int64_t tasks = (int64_t)pass->rows * (sm90 ? c->kv_heads : c->heads);
-    a.tasks_per_part = (int)(1 + tasks / (16 * cpu->team.threads));
-    llm42__team_run(&cpu->team, work, (int)((tasks + a.tasks_per_part - 1) / a.tasks_per_part),
-                    sm90 ? llm42__attention_part_sm90 : llm42__attention_part, &a);
+    llm42__team_run(&cpu->team, work, tasks, 1 + tasks / (16 * cpu->team.threads), llm42__attention_task, &job);
 }
 
-typedef struct llm42__gate {
-    const llm42__cpu *cpu;
-    float *gate;
-    const float *up;
-    size_t size;
-} llm42__gate;
-
-static void llm42__gate_part(const void *job, int part, int thread) {
-    const llm42__gate *g = job;
+// A task is a row.
+static void llm42__gate_task(const llm42__job *g, int64_t r, int thread) {
     (void)thread;
-    float *gate = g->gate + (size_t)part * g->size;
-    const float *up = g->up + (size_t)part * g->size;
-    if (llm42__is_sm90(g->cpu))
-        for (size_t i = 0; i < g->size; i++) gate[i] = llm42__silu(gate[i]) * up[i];
-    else
-        for (size_t i = 0; i < g->size; i++) gate[i] = gate[i] / (1.0f + llm42__exp(-gate[i])) * up[i];
-    llm42__cpu_round_all(g->cpu, gate, g->size);
+    const size_t n = (size_t)g->size;
+    float *gate = g->out + (size_t)r * n;
+    g->cpu->arithmetic->gate(gate, g->in + (size_t)r * n, n);
+    llm42__cpu_round_all(g->cpu, gate, n);
 }
 
-// Shapes: h [R, D] -> cpu->gate [R, F]: silu(gate(h)) * up(h). Order: the one order in each product.
+// Shapes: h [R, D] -> cpu->gate [R, F]: silu(gate(h)) * up(h). Order: that of llm42__cpu_matmul.
 static void llm42__cpu_gate_up(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *gate,
                                const llm42_matrix *up, const float *h, int rows) {
     const int ranks = cpu->desc.tensor_parallel;
-    const llm42__product in[2] = {{.w = gate, .y = cpu->gate, .ranks = ranks}, {.w = up, .y = cpu->up, .ranks = ranks}};
+    const llm42__product in[2] = {{.w = gate, .y = cpu->gate, .ranks = ranks, .k = gate->k},
+                                  {.w = up, .y = cpu->up, .ranks = ranks, .k = up->k}};
     llm42__cpu_matmul(cpu, pass, h, rows, in, 2);
-    const llm42__gate g = {cpu, cpu->gate, cpu->up, (size_t)gate->n};
-    llm42__team_run(&cpu->team, 16.0 * rows * gate->n, rows, llm42__gate_part, &g);
+    const llm42__job job = {.cpu = cpu, .size = gate->n, .in = cpu->up, .out = cpu->gate};
+    llm42__team_run(&cpu->team, 16.0 * rows * gate->n, rows, 1, llm42__gate_task, &job);
 }
 
 // Chooses each row's experts: those of the largest router probability, the lowest index on a tie. The weights are
-// renormalised if the model asks for it. Order: the softmax by the one order; the renormalising sum in order of rank.
+// renormalised if the model asks for it. Order: that of the arithmetic for the softmax; the renormalising sum in order
+// of rank.
 static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
     const llm42_config *c = &cpu->model->config;
     for (int r = 0; r < rows; r++) {
@@ -4510,8 +3980,7 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
         int32_t *id = cpu->expert_id + (size_t)r * (size_t)c->experts_used;
         float *weight = cpu->expert_weight + (size_t)r * (size_t)c->experts_used;
         float largest = p[llm42__argmax(p, c->experts)], sum = 0;
-        float total = llm42__is_sm90(cpu) ? llm42__sm90_route_total(p, c->experts, largest)
-                                          : llm42__sum_exp(p, c->experts, largest, 1.0f);
+        float total = cpu->arithmetic->route_total(p, c->experts, largest);
         for (int rank = 0; rank < c->experts_used; rank++) {
             int best = -1;
             for (int e = 0; e < c->experts; e++) {
@@ -4538,7 +4007,7 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
     size_t parts = (size_t)llm42__cpu_part_count(cpu, pass->schedule);
     bool leaves = parts > 1 && pass->schedule == LLM42_SCHEDULE_INVARIANT;
     const llm42__product router = {
-        .w = &layer->router, .y = cpu->logits, .ranks = 1, .fp32 = cpu->desc.numerics.router_fp32};
+        .w = &layer->router, .y = cpu->logits, .ranks = 1, .k = c->dim, .fp32 = cpu->desc.numerics.router_fp32};
     llm42__cpu_matmul(cpu, pass, h, pass->rows, &router, 1);
     llm42__cpu_route(cpu, cpu->logits, pass->rows);
     for (int e = 0; e < c->experts; e++) {
@@ -4568,34 +4037,23 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
     if (parts > 1) llm42__cpu_join(cpu, pass, out);
 }
 
-// Work in which each row is a part.
-typedef struct llm42__rows {
-    llm42__cpu *cpu;
-    const llm42_pass *pass;
-    int layer;
-    const float *delta;   // [R, D]: what is first added to the residual stream; NULL: nothing
-    const float *weight;  // [D] of the norm that follows
-} llm42__rows;
-
-// x += delta, then h = norm(x). delta may be h itself.
-static void llm42__residual_part(const void *job, int r, int thread) {
-    const llm42__rows *w = job;
+// A task is a row: x += delta (if there is one), then h = norm(x). delta [R, D] may be h itself.
+static void llm42__residual_task(const llm42__job *w, int64_t r, int thread) {
     (void)thread;
     int D = w->cpu->model->config.dim;
     float *x = w->cpu->x + (size_t)r * (size_t)D;
-    for (int i = 0; w->delta && i < D; i++) x[i] += w->delta[(size_t)r * (size_t)D + (size_t)i];
+    for (int i = 0; w->in && i < D; i++) x[i] += w->in[(size_t)r * (size_t)D + (size_t)i];
     llm42__cpu_round_all(w->cpu, x, (size_t)D);
     llm42__cpu_norm(w->cpu, x, 1, D, false, w->weight, w->cpu->h + (size_t)r * (size_t)D);
 }
 
 static void llm42__cpu_residual(llm42__cpu *cpu, const llm42_pass *pass, const float *delta, const float *weight) {
-    const llm42__rows rows = {.cpu = cpu, .pass = pass, .delta = delta, .weight = weight};
-    llm42__team_run(&cpu->team, 8.0 * pass->rows * cpu->model->config.dim, pass->rows, llm42__residual_part, &rows);
+    const llm42__job job = {.cpu = cpu, .in = delta, .weight = weight};
+    llm42__team_run(&cpu->team, 8.0 * pass->rows * cpu->model->config.dim, pass->rows, 1, llm42__residual_task, &job);
 }
 
-// Head norms, rope and the KV write of one row. cpu->kv holds k [R, K*d], then v [R, K*d].
-static void llm42__rope_part(const void *job, int r, int thread) {
-    const llm42__rows *w = job;
+// A task is a row: its head norms, rope and KV write. cpu->kv holds k [R, K*d], then v [R, K*d].
+static void llm42__rope_task(const llm42__job *w, int64_t r, int thread) {
     (void)thread;
     llm42__cpu *cpu = w->cpu;
     const llm42_config *c = &cpu->model->config;
@@ -4622,34 +4080,25 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, const llm42_pass *pass, int l) {
     float *k = cpu->kv, *v = cpu->kv + (size_t)pass->rows * (size_t)(c->kv_heads * c->head_dim);
     const int ranks = cpu->desc.tensor_parallel, kv_ranks = LLM42__MIN(ranks, c->kv_heads);
     const llm42__product products[3] = {
-        {.w = &layer->q, .bias = layer->q_bias, .y = cpu->q, .ranks = ranks},
-        {.w = &layer->k, .bias = layer->k_bias, .y = k, .ranks = kv_ranks},
-        {.w = &layer->v, .bias = layer->v_bias, .y = v, .ranks = kv_ranks},
+        {.w = &layer->q, .bias = layer->q_bias, .y = cpu->q, .ranks = ranks, .k = c->dim},
+        {.w = &layer->k, .bias = layer->k_bias, .y = k, .ranks = kv_ranks, .k = c->dim},
+        {.w = &layer->v, .bias = layer->v_bias, .y = v, .ranks = kv_ranks, .k = c->dim},
     };
     llm42__cpu_matmul(cpu, pass, cpu->h, pass->rows, products, 3);
-    const llm42__rows rows = {.cpu = cpu, .pass = pass, .layer = l};
+    const llm42__job job = {.cpu = cpu, .pass = pass, .layer = l};
     double work = 8.0 * pass->rows * (c->heads + 2 * c->kv_heads) * c->head_dim;
-    llm42__team_run(&cpu->team, work, pass->rows, llm42__rope_part, &rows);
+    llm42__team_run(&cpu->team, work, pass->rows, 1, llm42__rope_task, &job);
 }
 
-typedef struct llm42__sampled {
-    llm42__cpu *cpu;
-    const llm42_pass *pass;
-} llm42__sampled;
-
-// Draws a token. Parts are the rows that have LLM42_ROW_SAMPLE.
-static void llm42__sample_part(const void *job, int part, int thread) {
-    const llm42__sampled *d = job;
-    int r = d->cpu->sampled[part], vocab = d->cpu->model->config.vocab;
+// A task is one of the rows that have LLM42_ROW_SAMPLE. It draws a token.
+static void llm42__sample_task(const llm42__job *d, int64_t task, int thread) {
+    const int r = d->cpu->sampled[task], vocab = d->cpu->model->config.vocab;
     const llm42_row *row = &d->pass->row[r];
-    size_t V = (size_t)vocab;
-    const float *logits = d->cpu->logits + (size_t)part * V;
+    const size_t V = (size_t)vocab;
+    const float *logits = d->cpu->logits + (size_t)task * V;
     if (d->pass->logits) memcpy(d->pass->logits + (size_t)r * V, logits, V * sizeof *logits);
-    const llm42_sampling *sampling = &d->pass->seq[row->seq].sampling;
-    if (llm42__is_sm90(d->cpu)) d->pass->out[r] = llm42__sm90_sample(logits, vocab, sampling, row->position);
-    else
-        d->pass->out[r] = llm42_sample(logits, vocab, sampling, row->position,
-                                       d->cpu->sample_scratch + 2 * V * (size_t)thread);
+    d->pass->out[r] = d->cpu->arithmetic->sample(logits, vocab, &d->pass->seq[row->seq].sampling, row->position,
+                                                 llm42__cpu_scratch(d->cpu, thread));
 }
 
 // The LM head and the draw, from h [R, D], for rows that have LLM42_ROW_SAMPLE.
@@ -4662,13 +4111,15 @@ static void llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass) {
         cpu->sampled[count++] = r;
     }
     if (!count) return;
-    const llm42__product head = {.w = &cpu->model->head,
+    const llm42_matrix *w = &cpu->model->head;
+    const llm42__product head = {.w = w,
                                  .y = cpu->logits,
                                  .ranks = cpu->desc.tensor_parallel,
+                                 .k = w->k,
                                  .fp32 = cpu->desc.numerics.logits_fp32};
     llm42__cpu_matmul(cpu, pass, cpu->h, count, &head, 1);
-    const llm42__sampled draw = {cpu, pass};
-    llm42__team_run(&cpu->team, 16.0 * (double)count * (double)V, count, llm42__sample_part, &draw);
+    const llm42__job draw = {.cpu = cpu, .pass = pass};
+    llm42__team_run(&cpu->team, 16.0 * (double)count * (double)V, count, 1, llm42__sample_task, &draw);
     for (int i = 0; i < count; i++) {
         llm42_output *out = &pass->out[cpu->sampled[i]];
         if (!(out->logprob - out->logprob == 0)) out->token = -1;
@@ -4743,7 +4194,7 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *wanted, llm42_
     llm42_pass copy = *wanted;
     const llm42_pass *pass = &copy;
     LLM42__TRY(llm42__cpu_check(cpu, pass, error));
-    if (llm42__is_sm90(cpu)) copy.schedule = LLM42_SCHEDULE_INVARIANT;
+    if (cpu->arithmetic->invariant) copy.schedule = LLM42_SCHEDULE_INVARIANT;
     cpu->team.threads = cpu->work_per_row * pass->rows < 3e6 ? 1 : cpu->threads;  // an OpenMP region costs time
 #ifdef _OPENMP
     if (cpu->team.threads > 1) {
@@ -4769,27 +4220,13 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *wanted, llm42_
 static void llm42__cpu_close(void *state) {
     llm42__cpu *cpu = state;
     if (!cpu) return;
-    void *blocks[] = {cpu->k,
-                      cpu->v,
-                      cpu->rope,
-                      cpu->x,
-                      cpu->h,
-                      cpu->q,
-                      cpu->kv,
-                      cpu->gate,
-                      cpu->up,
-                      cpu->logits,
-                      cpu->parts,
-                      cpu->expert_in,
-                      cpu->expert_out,
-                      cpu->expert_weight,
-                      cpu->expert_id,
-                      cpu->expert_rows,
-                      cpu->sampled,
-                      cpu->thread_scratch,
-                      cpu->sample_scratch};
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) llm42__free(blocks[i]);
+    for (int i = 0; i < cpu->blocks; i++) llm42__free(cpu->block[i]);
     llm42__free(cpu);
+}
+
+static void *llm42__cpu_take(llm42__cpu *cpu, size_t count, size_t size) {
+    assert(cpu->blocks < LLM42__CPU_BLOCKS);
+    return cpu->block[cpu->blocks++] = llm42__alloc(count, size);
 }
 
 static bool llm42__cpu_allocate(llm42__cpu *cpu) {
@@ -4803,32 +4240,28 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size;
     if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
-    size_t scratch = llm42__is_sm90(cpu) ? llm42__sm90_scratch(c, pad) : 3 * pad + T + 32;
-    cpu->scratch_size = (LLM42__MAX(4 * wide, scratch) + 15) & ~(size_t)15;
-    struct {
-        void **to;
-        size_t count, size;
-    } wanted[] = {{&cpu->k, (size_t)c->layers * cpu->kv_layer, size},
-                  {&cpu->v, (size_t)c->layers * cpu->kv_layer, size},
-                  {(void **)&cpu->rope, T * (size_t)c->head_dim, 4},
-                  {(void **)&cpu->x, R * D, 4},
-                  {(void **)&cpu->h, R * LLM42__MAX(D, q), 4},
-                  {(void **)&cpu->q, R * LLM42__MAX(D, q), 4},
-                  {(void **)&cpu->kv, 2 * R * kv, 4},
-                  {(void **)&cpu->gate, R * LLM42__MAX(F, q), 4},
-                  {(void **)&cpu->up, R * F, 4},
-                  {(void **)&cpu->logits, R * LLM42__MAX(V, (size_t)c->experts), 4},
-                  {(void **)&cpu->parts, R * D * parts * (parts > 1), 4},
-                  {(void **)&cpu->expert_in, (1 + parts) * R * D * (used > 0), 4},
-                  {(void **)&cpu->expert_out, R * D * used * parts, 4},
-                  {(void **)&cpu->expert_weight, R * used, 4},
-                  {(void **)&cpu->expert_id, R * used, 4},
-                  {(void **)&cpu->expert_rows, R * used, 4},
-                  {(void **)&cpu->sampled, R, 4},
-                  {(void **)&cpu->thread_scratch, threads * cpu->scratch_size, 4},
-                  {(void **)&cpu->sample_scratch, threads * 2 * V, 4}};
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        if (!(*wanted[i].to = llm42__alloc(wanted[i].count, wanted[i].size))) return false;
+    // For llm42__arithmetic: its block, its attend, its sample.
+    cpu->scratch_size = (LLM42__MAX(LLM42__MAX(4 * wide, 3 * pad + T + 32), 2 * V) + 15) & ~(size_t)15;
+    cpu->k = llm42__cpu_take(cpu, (size_t)c->layers * cpu->kv_layer, size);
+    cpu->v = llm42__cpu_take(cpu, (size_t)c->layers * cpu->kv_layer, size);
+    cpu->rope = llm42__cpu_take(cpu, T * (size_t)c->head_dim, 4);
+    cpu->x = llm42__cpu_take(cpu, R * D, 4);
+    cpu->h = llm42__cpu_take(cpu, R * LLM42__MAX(D, q), 4);
+    cpu->q = llm42__cpu_take(cpu, R * LLM42__MAX(D, q), 4);
+    cpu->kv = llm42__cpu_take(cpu, 2 * R * kv, 4);
+    cpu->gate = llm42__cpu_take(cpu, R * LLM42__MAX(F, q), 4);
+    cpu->up = llm42__cpu_take(cpu, R * F, 4);
+    cpu->logits = llm42__cpu_take(cpu, R * LLM42__MAX(V, (size_t)c->experts), 4);
+    cpu->parts = llm42__cpu_take(cpu, R * D * parts * (parts > 1), 4);
+    cpu->expert_in = llm42__cpu_take(cpu, (1 + parts) * R * D * (used > 0), 4);
+    cpu->expert_out = llm42__cpu_take(cpu, R * D * used * parts, 4);
+    cpu->expert_weight = llm42__cpu_take(cpu, R * used, 4);
+    cpu->expert_id = llm42__cpu_take(cpu, R * used, 4);
+    cpu->expert_rows = llm42__cpu_take(cpu, R * used, 4);
+    cpu->sampled = llm42__cpu_take(cpu, R, 4);
+    cpu->scratch = llm42__cpu_take(cpu, threads * cpu->scratch_size, 4);
+    for (int i = 0; i < cpu->blocks; i++)
+        if (!cpu->block[i]) return false;
     return true;
 }
 
@@ -4912,6 +4345,7 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     cpu->desc.tensor_parallel = LLM42__MAX(1, desc->tensor_parallel);
     cpu->desc.numerics.leaves = LLM42__MAX(1, desc->numerics.leaves);
     cpu->model = desc->model;
+    cpu->arithmetic = desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 ? &llm42__sm90 : &llm42__fp32;
     cpu->pad = (desc->model->config.head_dim + 15) & ~15;
     while (1 << cpu->page_shift < desc->page_size) cpu->page_shift++;
     const llm42_config *c = &desc->model->config;
@@ -4928,14 +4362,13 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     llm42__rope_table(&desc->model->config, cpu->rope, desc->max_context);
     llm42__log(desc->log, desc->log_user, "cpu backend: %s, %d threads, %s%s, %d pages of %d tokens", llm42_cpu_isa(),
                cpu->threads, desc->numerics.compute == LLM42_DTYPE_BF16 ? "bf16" : "fp32",
-               llm42__is_sm90(cpu) ? " in arithmetic sm90" : "", desc->pages, desc->page_size);
+               desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 ? " in arithmetic sm90" : "", desc->pages,
+               desc->page_size);
     *state = cpu;
     return LLM42_OK;
 }
 
-static const char *llm42__cpu_arithmetic(void *state) {
-    return llm42__is_sm90((const llm42__cpu *)state) ? "sm90" : "fp32";
-}
+static const char *llm42__cpu_arithmetic(void *state) { return ((const llm42__cpu *)state)->arithmetic->name; }
 
 const llm42_backend *llm42_backend_cpu(void) {
     static const llm42_backend backend = {.name = "cpu",
@@ -4947,6 +4380,572 @@ const llm42_backend *llm42_backend_cpu(void) {
                                           .arithmetic = llm42__cpu_arithmetic};
     return &backend;
 }
+
+// >>fp32 ---------------------------------------------------------------------------------------------------------
+// Owns: the arithmetic fp32: fused multiply-adds in fp32, whatever the type of the weights.
+// Calls: vectors, sampling, cpu.
+// Invariant: sums have the one order (section vectors). Those of matrix products and attention are cut into parts.
+
+// One weight vector of 16 values at element i, at most `left` of them real.
+LLM42__INLINE llm42__v16 llm42__weight_load(const void *w, bool bf16, size_t i, int left) {
+    if (left >= 16) return bf16 ? llm42__v16_load_bf16((const uint16_t *)w + i) : llm42__v16_load((const float *)w + i);
+    if (!bf16) return llm42__v16_load_part((const float *)w + i, left);
+    uint16_t part[16] = {0};
+    memcpy(part, (const uint16_t *)w + i, (size_t)left * sizeof *part);
+    return llm42__v16_load_bf16(part);
+}
+
+// rn rows by on outputs, rn * on = 16. Lane r * on + o of the result is the sum of x[r][i] * w[o][i] over k0 <= i < k1,
+// by the one order. If fewer rows or outputs are wanted, pointers repeat. The weight vector that is wanted next lies
+// `ahead` bytes behind each one. AVX-512 has registers for all sixteen sums at once, other instruction sets for four.
+LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, const void *const *w, bool bf16, bool fetch,
+                                     int k0, int k1, size_t ahead) {
+    enum { LIVE = LLM42__ISA == 2 ? 16 : 4 };
+    const int group = LIVE / rn;
+    llm42__v16 sum[16], a[4];
+    LLM42__UNROLL
+    for (int i = 0; i < 16; i++) sum[i] = llm42__v16_set(0.0f);
+    LLM42__UNROLL
+    for (int o0 = 0; o0 < on; o0 += group) {
+        int i = k0;
+        for (; i + 16 <= k1; i += 16) {
+            LLM42__UNROLL
+            for (int r = 0; r < rn; r++) a[r] = llm42__v16_load(x[r] + i);
+            LLM42__UNROLL
+            for (int o = o0; o < o0 + group; o++) {
+                llm42__v16 b = llm42__weight_load(w[o], bf16, (size_t)i, 16);
+                if (fetch) LLM42__PREFETCH(w[o], ahead + (bf16 ? 2 : 4) * (size_t)i);
+                LLM42__UNROLL
+                for (int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
+            }
+        }
+        if (i == k1) continue;
+        LLM42__UNROLL
+        for (int r = 0; r < rn; r++) a[r] = llm42__v16_load_part(x[r] + i, k1 - i);
+        LLM42__UNROLL
+        for (int o = o0; o < o0 + group; o++) {
+            llm42__v16 b = llm42__weight_load(w[o], bf16, (size_t)i, k1 - i);
+            LLM42__UNROLL
+            for (int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
+        }
+    }
+    return llm42__v16_sum16(sum);
+}
+
+// The tiles in use, each compiled on its own so that its sums stay in registers. Keys are those of attention.
+typedef llm42__v16 llm42__tile_fn(const float *const *x, const void *const *w, int k0, int k1, size_t ahead);
+#define LLM42__TILE(rn, on, name, bf16, fetch)                                                                        \
+    static llm42__v16 llm42__tile_##name(const float *const *x, const void *const *w, int k0, int k1, size_t ahead) { \
+        return llm42__tile(rn, on, x, w, bf16, fetch, k0, k1, ahead);                                                 \
+    }
+LLM42__TILE(1, 16, 1x16_bf16, true, true)
+LLM42__TILE(1, 16, 1x16_fp32, false, true)
+LLM42__TILE(2, 8, 2x8_bf16, true, true)
+LLM42__TILE(2, 8, 2x8_fp32, false, false)
+LLM42__TILE(4, 4, 4x4_bf16, true, true)
+LLM42__TILE(4, 4, 4x4_fp32, false, false)
+LLM42__TILE(1, 16, keys_bf16, true, false)
+LLM42__TILE(1, 16, keys_fp32, false, false)
+#undef LLM42__TILE
+
+typedef struct llm42__tile_kind {
+    int rows, outputs;
+    llm42__tile_fn *bf16, *fp32;
+} llm42__tile_kind;
+static const llm42__tile_kind llm42__tile_kinds[3] = {
+    {1, 16, llm42__tile_1x16_bf16, llm42__tile_1x16_fp32},
+    {2, 8, llm42__tile_2x8_bf16, llm42__tile_2x8_fp32},
+    {4, 4, llm42__tile_4x4_bf16, llm42__tile_4x4_fp32},
+};
+
+// A tile's sums over all parts of k, added in order.
+LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__tile_fn *tile, const float *const *x, const void *const *w, int k,
+                                           int parts, size_t ahead) {
+    int step = ((k + parts - 1) / parts + 15) & ~15;
+    llm42__v16 sum = tile(x, w, 0, LLM42__MIN(step, k), ahead);
+    for (int k0 = step; k0 < k; k0 += step) sum = llm42__v16_add(sum, tile(x, w, k0, LLM42__MIN(k0 + step, k), ahead));
+    return sum;
+}
+
+static void llm42__fp32_widen(const uint16_t *from, int k, float *to) {
+    int i = 0;
+    for (; i + 16 <= k; i += 16) llm42__v16_store(to + i, llm42__v16_load_bf16(from + i));
+    for (; i < k; i++) to[i] = llm42__from_bf16(from[i]);
+}
+
+// Rows r0 <= r < r1, outputs n0 <= n < n0 + count (at most 16), in tiles of one kind.
+static void llm42__fp32_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kind, const float *x, int r0, int r1,
+                              const llm42__product *p, int n0, int count, int parts, float *panel) {
+    int K = p->w->k, N = p->w->n, k = p->k;
+    bool bf16 = p->w->type == LLM42_DTYPE_BF16, widen = bf16 && r1 - r0 >= 16,
+         round = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 && !p->fp32;
+    size_t size = bf16 ? 2 : 4, stride = (size_t)K * size, ahead = (size_t)kind->outputs * stride;
+    const char *matrix = (const char *)p->w->data + (size_t)p->k0 * size;
+    llm42__tile_fn *tile = bf16 && !widen ? kind->bf16 : kind->fp32;
+    for (int o0 = 0; o0 < count; o0 += kind->outputs) {
+        const void *w[16];
+        int outputs = LLM42__MIN(kind->outputs, count - o0);
+        for (int o = 0; o < kind->outputs; o++) {  // a missing output repeats the last one
+            w[o] = matrix + (size_t)(n0 + o0 + LLM42__MIN(o, outputs - 1)) * stride;
+            if (!widen) continue;
+            llm42__fp32_widen(w[o], k, panel + (size_t)o * (size_t)k);
+            w[o] = panel + (size_t)o * (size_t)k;
+        }
+        const char *next = matrix + (size_t)(n0 + o0) * stride + ahead;
+        size_t slice = widen ? ahead * (size_t)kind->rows / (size_t)(r1 - r0) : 0;
+        for (int r = r0; r < r1; r += kind->rows, next += slice) {
+            const float *xr[4];
+            float lane[16];
+            for (size_t byte = 0; byte < slice; byte += 64) LLM42__PREFETCH(next, byte);
+            for (int j = 0; j < kind->rows; j++) xr[j] = x + (size_t)LLM42__MIN(r + j, r1 - 1) * (size_t)K + p->k0;
+            llm42__v16_store(lane, llm42__tile_parts(tile, xr, w, k, parts, ahead));
+            for (int i = 0; p->bias && i < 16; i++)
+                lane[i] += p->bias[n0 + o0 + LLM42__MIN(i % kind->outputs, outputs - 1)];
+            for (int i = 0; round && i < 16; i++) lane[i] = llm42__round_bf16(lane[i]);
+            float *y = p->y + (size_t)r * (size_t)N + (size_t)(n0 + o0);
+            for (int j = 0; j < kind->rows && r + j < r1; j++, y += N) {
+                if (outputs == 4 && kind->outputs == 4)
+                    memcpy(y, lane + 4 * j, 4 * sizeof *lane);  // a size that compiles to one move
+                else memcpy(y, lane + j * kind->outputs, (size_t)outputs * sizeof *lane);
+            }
+        }
+    }
+}
+
+// Sixteen outputs from n0 on, for every row: four rows at a time (three count as four), then the last one or two.
+// Order: the one order in each part of k, then the parts one after the other.
+static void llm42__fp32_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0,
+                              int parts, float *panel) {
+    int count = LLM42__MIN(16, p->w->n - n0), rest = rows % 4 == 3 ? 0 : rows % 4, quads = rows - rest;
+    if (quads) llm42__fp32_tiles(cpu, &llm42__tile_kinds[2], x, 0, quads, p, n0, count, parts, panel);
+    if (rest) llm42__fp32_tiles(cpu, &llm42__tile_kinds[rest - 1], x, quads, rows, p, n0, count, parts, panel);
+}
+
+// Order: the one order over n.
+static float llm42__fp32_squares(const llm42_config *c, const float *x, int n, bool head) {
+    (void)c, (void)head;
+    return llm42__sum_squares(x, n);
+}
+
+// Shapes: q [pad] of one head, scores [stop - begin], out [pad], to be divided by the sum of weights, which is
+// returned.
+// Order: dot products over d, the sum of weights over positions, and the sum of weighted v over positions, each by the
+// one order. Positions outside the span have weight 0. (The context is a copy so that it stays in registers: a compiler
+// must assume that vector stores change what a pointer points to.)
+LLM42__INLINE float llm42__fp32_span(llm42__context c, bool bf16, llm42__span s, const float *q, float *scores,
+                                     float *out, float *largest) {
+    const llm42__cpu *cpu = c.cpu;
+    float scale = 1.0f / sqrtf((float)cpu->model->config.head_dim), tops[16], weights[16] = {0};
+    llm42__tile_fn *keys = bf16 ? llm42__tile_keys_bf16 : llm42__tile_keys_fp32;
+    const void *at[16];
+    size_t width = bf16 ? 2 : 4;
+    for (int j = 0; j < 16; j++) tops[j] = -INFINITY;
+    for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
+        float *score = scores + (t0 - s.begin);
+        llm42__cpu_addresses(&c, c.k, width, s, t0, at);
+        llm42__v16_store(score, keys(&q, at, 0, cpu->pad, 0));
+        for (int j = 0; j < 16; j++) {
+            score[j] *= scale;
+            tops[j] = score[j] > tops[j] ? score[j] : tops[j];
+        }
+    }
+    float top = tops[0];
+    for (int j = 1; j < 16; j++) top = tops[j] > top ? tops[j] : top;
+    *largest = top;
+    for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
+        float *score = scores + (t0 - s.begin);
+        for (int j = 0; j < 16; j++) {
+            bool inside = t0 + j >= s.first && t0 + j < s.end;
+            float weight = llm42__exp(score[j] - top);
+            score[j] = inside ? weight : 0.0f;
+            weights[j] += score[j];
+        }
+    }
+    for (int i = 0; i < cpu->pad; i += 16) {
+        llm42__v16 sum[16];
+        LLM42__UNROLL
+        for (int j = 0; j < 16; j++) sum[j] = llm42__v16_set(0.0f);
+        for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
+            const float *score = scores + (t0 - s.begin);
+            if (llm42__cpu_contiguous(cpu, s, t0)) {  // needs no pointers
+                const char *first = (const char *)c.v + llm42__cpu_kv_at(cpu, c.pages, t0, c.kv_head) * width;
+                LLM42__UNROLL
+                for (int j = 0; j < 16; j++)
+                    sum[j] = llm42__v16_fma(llm42__v16_set(score[j]),
+                                            llm42__weight_load(first, bf16, (size_t)(i + j * cpu->pad), 16), sum[j]);
+                continue;
+            }
+            llm42__cpu_addresses(&c, c.v, width, s, t0, at);
+            LLM42__UNROLL
+            for (int j = 0; j < 16; j++)
+                sum[j] = llm42__v16_fma(llm42__v16_set(score[j]), llm42__weight_load(at[j], bf16, (size_t)i, 16),
+                                        sum[j]);
+        }
+        llm42__v16_store(out + i, llm42__v16_fold(sum));
+    }
+    return llm42__v16_sum(llm42__v16_load(weights));
+}
+
+enum { LLM42__INVARIANT_CONTEXT = 256 };  // context tokens in a part of an INVARIANT attention sum
+
+// One row and head. The context is cut into parts p. Each part has its own largest score, top_p. Parts are merged in
+// order:
+//   out = sum of e^(top_p - top) out_p / sum of e^(top_p - top) weights_p
+static void llm42__fp32_attend(const llm42__context *c, int heads, const float *q, float *out, float *scratch) {
+    const llm42__cpu *cpu = c->cpu;
+    const int d = cpu->model->config.head_dim, first = c->first, end = c->end;
+    const bool bf16 = cpu->desc.numerics.compute == LLM42_DTYPE_BF16;
+    int begin = first & ~15, step;
+    assert(heads == 1);
+    (void)heads;
+    if (c->pass->schedule == LLM42_SCHEDULE_INVARIANT) {
+        begin = first / LLM42__INVARIANT_CONTEXT * LLM42__INVARIANT_CONTEXT;
+        step = LLM42__INVARIANT_CONTEXT;
+    } else {
+        int parts = llm42_cpu_splits(c->pass->schedule, c->pass->shape, 0, end - begin);
+        step = ((end - begin + parts - 1) / parts + 15) & ~15;
+    }
+    float *padded = scratch, *part = padded + cpu->pad, *merged = part + cpu->pad, *scores = merged + cpu->pad;
+    for (int i = 0; i < cpu->pad; i++) padded[i] = i < d ? q[i] : 0.0f;
+    float top = -INFINITY, total = 0;
+    for (int b = begin; b < end; b += step) {
+        int stop = LLM42__MIN(b + step, (end + 15) & ~15);
+        llm42__span span = {LLM42__MAX(first, b), LLM42__MIN(end, stop), LLM42__MAX(b, first & ~15), stop};
+        float largest, weights = bf16 ? llm42__fp32_span(*c, true, span, padded, scores, part, &largest)
+                                      : llm42__fp32_span(*c, false, span, padded, scores, part, &largest);
+        bool alone = b == begin;  // the first part has nothing to be merged with
+        float highest = largest > top ? largest : top;
+        float old_scale = alone ? 0.0f : llm42__exp(top - highest), new_scale = llm42__exp(largest - highest);
+        for (int i = 0; i < cpu->pad; i++)
+            merged[i] = alone ? part[i] : fmaf(merged[i], old_scale, part[i] * new_scale);
+        total = alone ? weights : fmaf(total, old_scale, weights * new_scale);
+        top = highest;
+    }
+    float inverse = 1.0f / total;
+    for (int i = 0; i < d; i++) out[i] = llm42__cpu_round(cpu, merged[i] * inverse);
+}
+
+static void llm42__fp32_gate(float *gate, const float *up, size_t n) {
+    for (size_t i = 0; i < n; i++) gate[i] = gate[i] / (1.0f + llm42__exp(-gate[i])) * up[i];
+}
+
+// Order: the one order over n.
+static float llm42__fp32_route_total(const float *x, int n, float largest) {
+    return llm42__sum_exp(x, n, largest, 1.0f);
+}
+
+static const llm42__arithmetic llm42__fp32 = {.name = "fp32",
+                                              .block = llm42__fp32_block,
+                                              .squares = llm42__fp32_squares,
+                                              .attend = llm42__fp32_attend,
+                                              .gate = llm42__fp32_gate,
+                                              .route_total = llm42__fp32_route_total,
+                                              .sample = llm42_sample};
+
+// >>sm90 ---------------------------------------------------------------------------------------------------------
+// Owns: the arithmetic sm90, which has the bits of INVARIANT passes of the CUDA backend on a Hopper GPU.
+// Calls: tensor-cores, vectors, numbers, sampling, cpu.
+// Invariant: matrix products sum as Hopper's tensor cores do. Other sums have the order in which the threads of
+// kernels.cu take them.
+//
+// Tensor cores of other generations round in other ways. To add the arithmetic of such a GPU:
+// 1. Run build/tests/cuda_steps on it. It says which of its hypotheses of how a step rounds holds.
+// 2. Write that step beside llm42__sm90_step (section tensor-cores), and a product of rows that takes it.
+// 3. Write a table as at the end of this section. Its block and its attention take the new product of rows. The other
+//    functions may be those of sm90, because kernels.cu takes their sums in the same order on any GPU.
+// 4. Add a value to llm42_arithmetic, let llm42__cpu_open choose the table for it, and let llm42__cpu_validate refuse
+//    models that the table cannot run.
+// 5. llm42__find_devices and llm42__cuda_arithmetic in llm42.cu say which device has which arithmetic. Add the GPU.
+// 6. build/tests/test_cuda --part arithmetic compares whole passes of the GPU and the CPU.
+
+// An output is rounded to bf16 before its bias is added, as the CUDA backend does it. Order: that of llm42__sm90_rows.
+static void llm42__sm90_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0,
+                              int parts, float *scratch) {
+    const int K = p->w->k, count = LLM42__MIN(16, p->w->n - n0);
+    const bool bf16 = p->w->type == LLM42_DTYPE_BF16;
+    const void *w[16];
+    float sums[LLM42__SM90_ROWS * 16];
+    assert(parts == 1);
+    (void)cpu, (void)parts, (void)scratch;
+    for (int o = 0; o < 16; o++)  // a missing output repeats the last one
+        w[o] = (const char *)p->w->data +
+               ((size_t)(n0 + LLM42__MIN(o, count - 1)) * (size_t)K + (size_t)p->k0) * (bf16 ? 2 : 4);
+    for (int r0 = 0; r0 < rows; r0 += LLM42__SM90_ROWS) {
+        const int r1 = LLM42__MIN(rows, r0 + LLM42__SM90_ROWS);
+        llm42__sm90_rows(x + (size_t)r0 * (size_t)K + p->k0, (size_t)K, r1 - r0, w, bf16, p->k, sums);
+        for (int r = r0; r < r1; r++)
+            for (int o = 0; o < count; o++) {
+                float sum = sums[16 * (r - r0) + o];
+                if (!p->fp32) sum = llm42__round_bf16(sum);
+                if (p->bias) sum = llm42__round_bf16(sum + p->bias[n0 + o]);
+                p->y[(size_t)r * (size_t)p->w->n + (size_t)(n0 + o)] = sum;
+            }
+    }
+}
+
+// Adds the values of the lanes of a warp, in the order of a butterfly. `lanes` is a power of two.
+static float llm42__sm90_warp_sum(float *lane, int lanes) {
+    for (int half = lanes / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
+    return lane[0];
+}
+
+// Adds the values of the threads of a block, as llm42__block_sum of kernels.cu does. `threads` is a multiple of 32.
+static float llm42__sm90_block_sum(float *thread, int threads) {
+    float sum = 0;
+    for (int i = 0; i < threads; i += 32) sum += llm42__sm90_warp_sum(thread + i, 32);
+    return sum;
+}
+
+// The sum of squares of llm42__k_norm: threads take eight values at a time, in turns. n is at most 16,384.
+static float llm42__sm90_row_squares(const float *x, int n) {
+    const int width = (n + 63) / 64 * 64, threads = ((width / 8 + 3) / 4 + 31) / 32 * 32;
+    float sum[512] = {0};
+    assert(threads <= 512);
+    for (int at = 0, thread = 0; at < n; at += 8) {
+        for (int i = at; i < LLM42__MIN(at + 8, n); i++) sum[thread] = fmaf(x[i], x[i], sum[thread]);
+        if (++thread == threads) thread = 0;
+    }
+    return llm42__sm90_block_sum(sum, threads);
+}
+
+// The sum of squares of llm42__k_rope, for one head: a lane has the values of eight pairs. d is at most 128.
+static float llm42__sm90_head_squares(const float *x, int d, bool interleaved) {
+    const int lanes = d <= 16 ? 1 : d <= 32 ? 2 : d <= 64 ? 4 : 8;
+    float sum[8] = {0};
+    assert(d <= 128);
+    for (int pair = 0; pair < d / 2; pair++) {
+        const float a = x[interleaved ? 2 * pair : pair], b = x[interleaved ? 2 * pair + 1 : pair + d / 2];
+        sum[pair / 8] = fmaf(a, a, sum[pair / 8]);
+        sum[pair / 8] = fmaf(b, b, sum[pair / 8]);
+    }
+    return llm42__sm90_warp_sum(sum, lanes);
+}
+
+static float llm42__sm90_squares(const llm42_config *c, const float *x, int n, bool head) {
+    return head ? llm42__sm90_head_squares(x, n, c->rope_interleaved) : llm42__sm90_row_squares(x, n);
+}
+
+// Attention: the one order of attention in kernels.cu. Units of 128 keys begin at multiples of 128. Scores are sums of
+// llm42__sm90_multiply over d. Weights 2^(score - top) are summed by eight and, rounded to bf16, multiplied by values
+// in steps of sixteen keys. Then units are merged in ascending order. Keys that the row does not see have weight 0.
+enum { LLM42__SM90_UNIT = 128, LLM42__SM90_HEADS = 8 };
+typedef struct llm42__sm90_head {
+    float q[128], weight[LLM42__SM90_UNIT];  // weight: scores at first
+    float sum[16], merged[128];              // of weighted values: sixteen of the unit, and all of the units before
+    float top, total, keep, take;
+} llm42__sm90_head;
+
+// The scores of the keys of a unit, for each head.
+static void llm42__sm90_scores(const llm42__context *c, llm42__span s, llm42__sm90_head *h, int heads) {
+    const int pad = c->cpu->pad;
+    llm42__sm90_panel panel;
+    const void *at[16];
+    for (int g = 0; g < heads; g++)
+        for (int i = 0; i < LLM42__SM90_UNIT; i++) h[g].weight[i] = -INFINITY;
+    for (int t0 = s.first & ~15; t0 < s.end; t0 += 16) {
+        llm42__cpu_addresses(c, c->k, 2, s, t0, at);
+        llm42__sm90_fill(at, true, pad, &panel);
+        for (int g = 0; g < heads; g++) {
+            float sum[16] = {0};
+            llm42__sm90_multiply(h[g].q, pad, &panel, sum);
+            for (int j = 0; j < 16; j++)
+                if (t0 + j >= s.first && t0 + j < s.end) h[g].weight[t0 - s.begin + j] = sum[j];
+        }
+    }
+}
+
+// Scores become weights. first: there is nothing to merge the unit with.
+static void llm42__sm90_softmax(llm42__sm90_head *h, float scale, bool first) {
+    float *weight = h->weight, eight[8] = {0}, top = -INFINITY;
+    for (int i = 0; i < LLM42__SM90_UNIT; i++) top = weight[i] > top ? weight[i] : top;
+    const float base = top == -INFINITY ? 0.0f : top * scale;
+    for (int i = 0; i < LLM42__SM90_UNIT; i++) weight[i] = llm42__exp2(fmaf(weight[i], scale, -base));
+    for (int i = 0; i < LLM42__SM90_UNIT; i++) eight[i % 8] += weight[i];
+    for (int i = 0; i < LLM42__SM90_UNIT; i++) weight[i] = llm42__round_bf16(weight[i]);
+    const float total = ((eight[0] + eight[1]) + (eight[2] + eight[3])) +
+                        ((eight[4] + eight[5]) + (eight[6] + eight[7]));
+    if (first) {
+        h->top = top, h->total = total;
+        return;
+    }
+    const float higher = top > h->top ? top : h->top, from = higher == -INFINITY ? 0.0f : higher;
+    h->keep = llm42__exp2((h->top - from) * scale);
+    h->take = llm42__exp2((top - from) * scale);
+    h->total = fmaf(h->total, h->keep, total * h->take);
+    h->top = higher;
+}
+
+// Adds a unit's weighted values to what earlier units have given.
+static void llm42__sm90_values(const llm42__context *c, llm42__span s, llm42__sm90_head *h, int heads, bool first) {
+    llm42__sm90_panel panel;
+    const void *at[16];
+    for (int c0 = 0; c0 < c->cpu->pad; c0 += 16) {
+        for (int g = 0; g < heads; g++) memset(h[g].sum, 0, sizeof h[g].sum);
+        for (int t0 = s.first & ~15; t0 < s.end; t0 += 16) {
+            llm42__cpu_addresses(c, c->v, 2, s, t0, at);
+            for (int j = 0; j < 16; j++)
+                llm42__v16_store(panel.value + 16 * j, t0 + j < s.first || t0 + j >= s.end
+                                                           ? llm42__v16_set(0.0f)
+                                                           : llm42__v16_load_bf16((const uint16_t *)at[j] + c0));
+            panel.odd = llm42__sm90_powers(panel.value, 256, panel.power);
+            for (int g = 0; g < heads; g++) llm42__sm90_multiply(h[g].weight + t0 - s.begin, 16, &panel, h[g].sum);
+        }
+        for (int g = 0; g < heads; g++)
+            for (int i = 0; i < 16; i++) {
+                float *merged = &h[g].merged[c0 + i], sum = h[g].sum[i];
+                *merged = first ? sum : fmaf(*merged, h[g].keep, sum * h[g].take);
+            }
+    }
+}
+
+// At most LLM42__SM90_HEADS heads.
+static void llm42__sm90_attend_some(const llm42__context *c, int heads, const float *q, float *out) {
+    const int d = c->cpu->model->config.head_dim, begin = c->first / LLM42__SM90_UNIT * LLM42__SM90_UNIT;
+    const float scale = (float)(1.4426950408889634 / sqrt((double)d));
+    llm42__sm90_head h[LLM42__SM90_HEADS];
+    for (int g = 0; g < heads; g++)
+        for (int i = 0; i < c->cpu->pad; i++) h[g].q[i] = i < d ? q[g * d + i] : 0.0f;
+    for (int unit = begin; unit < c->end; unit += LLM42__SM90_UNIT) {
+        const int stop = unit + LLM42__SM90_UNIT;
+        const llm42__span s = {LLM42__MAX(c->first, unit), LLM42__MIN(c->end, stop), unit, stop};
+        llm42__sm90_scores(c, s, h, heads);
+        for (int g = 0; g < heads; g++) llm42__sm90_softmax(&h[g], scale, unit == begin);
+        llm42__sm90_values(c, s, h, heads, unit == begin);
+    }
+    for (int g = 0; g < heads; g++) {
+        const float inverse = 1.0f / h[g].total;
+        for (int i = 0; i < d; i++) out[g * d + i] = llm42__round_bf16(h[g].merged[i] * inverse);
+    }
+}
+
+static void llm42__sm90_attend(const llm42__context *c, int heads, const float *q, float *out, float *scratch) {
+    const int d = c->cpu->model->config.head_dim;
+    (void)scratch;
+    for (int g = 0; g < heads; g += LLM42__SM90_HEADS)
+        llm42__sm90_attend_some(c, LLM42__MIN(heads - g, LLM42__SM90_HEADS), q + g * d, out + g * d);
+}
+
+static void llm42__sm90_gate(float *gate, const float *up, size_t n) {
+    for (size_t i = 0; i < n; i++) gate[i] = llm42__silu(gate[i]) * up[i];
+}
+
+// The sum of exponentials of llm42__k_route: a lane has every 32nd expert.
+static float llm42__sm90_route_total(const float *x, int n, float largest) {
+    float sum[32] = {0};
+    for (int i = 0; i < n; i++) sum[i % 32] += llm42__exp(x[i] - largest);
+    return llm42__sm90_warp_sum(sum, 32);
+}
+
+// The sum of exponentials of llm42__k_draw: 1,024 threads take eight ids at a time, in turns.
+static float llm42__sm90_sum_exp(const float *x, int n, float largest) {
+    float sum[1024] = {0};
+    for (int base = 0; base < n; base += 8)
+        for (int i = base; i < LLM42__MIN(base + 8, n); i++) sum[base / 8 % 1024] += llm42__exp(x[i] - largest);
+    return llm42__sm90_block_sum(sum, 1024);
+}
+
+// The draw of llm42__k_draw. It finds what top-k and top-p keep by other means
+// than llm42_sample, so the two may differ at the border of what is kept, and in the last bits of the log-probability.
+
+// An integer key that sorts as the float does, with NaN below everything.
+LLM42__INLINE uint32_t llm42__sm90_key(float x) {
+    const uint32_t u = llm42__bits(x == 0.0f ? 0.0f : x);
+    return x != x ? 0 : u & 0x80000000u ? ~u : u | 0x80000000u;
+}
+LLM42__INLINE float llm42__sm90_key_value(uint32_t key) {
+    return llm42__float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
+
+// Weights are summed as integers, in units of 2^-40.
+typedef struct llm42__sm90_draw {
+    const float *logits;
+    int vocab;
+    float largest, scale;
+} llm42__sm90_draw;
+static uint64_t llm42__sm90_mass(const llm42__sm90_draw *d, float logit) {
+    return (uint64_t)((double)llm42__exp((logit - d->largest) * d->scale) * 1099511627776.0);
+}
+
+// Finds, byte by byte, the largest key for which the ids above it hold less than `wanted`: mass if by_mass, else a
+// number of ids. Only keys from floor_key on count. *above: what the ids above the key hold.
+static uint32_t llm42__sm90_find_key(const llm42__sm90_draw *d, bool by_mass, uint64_t wanted, uint32_t floor_key,
+                                     uint64_t *above) {
+    uint32_t prefix = 0;
+    *above = 0;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        uint64_t bins[256] = {0};
+        for (int id = 0; id < d->vocab; id++) {
+            const float x = d->logits[id];
+            const uint32_t key = llm42__sm90_key(x);
+            if (x != x || key < floor_key || (shift < 24 && key >> (shift + 8) != prefix >> (shift + 8))) continue;
+            bins[key >> shift & 255] += by_mass ? llm42__sm90_mass(d, x) : 1;
+        }
+        uint32_t bin = 255;
+        for (; bin > 0 && *above + bins[bin] < wanted; bin--) *above += bins[bin];
+        prefix |= bin << shift;
+    }
+    return prefix;
+}
+
+// What top-k and top-p keep: all ids whose key is above the one returned, and the first *ties ids that have it.
+static uint32_t llm42__sm90_filter(const llm42__sm90_draw *d, const llm42_sampling *p, int *ties) {
+    uint32_t kept = 0;
+    uint64_t above, total = 0;
+    *ties = d->vocab;
+    if (p->top_k > 0 && p->top_k < d->vocab) {
+        kept = llm42__sm90_find_key(d, false, (uint64_t)p->top_k, 0, &above);
+        *ties = p->top_k - (int)above;
+    }
+    if (!(p->top_p > 0 && p->top_p < 1)) return kept;
+    for (int id = 0; id < d->vocab; id++)
+        if (llm42__sm90_key(d->logits[id]) > kept) total += llm42__sm90_mass(d, d->logits[id]);
+    if (kept) total += (uint64_t)*ties * llm42__sm90_mass(d, llm42__sm90_key_value(kept));
+    const float share = p->top_p * (float)((double)total / 1099511627776.0);
+    const uint64_t wanted = LLM42__MAX((uint64_t)ceil((double)share * 1099511627776.0), 1);
+    const uint32_t key = llm42__sm90_find_key(d, true, wanted, kept, &above);
+    const uint64_t each = llm42__sm90_mass(d, llm42__sm90_key_value(key)),
+                   need = each ? (wanted - above + each - 1) / each : (uint64_t)d->vocab;
+    const int most = key == kept ? *ties : d->vocab;
+    *ties = need < 1 ? 1 : need < (uint64_t)most ? (int)need : most;
+    return key;
+}
+
+static llm42_output llm42__sm90_sample(const float *logits, int vocab, const llm42_sampling *p, int position,
+                                       int32_t *scratch) {
+    (void)scratch;
+    const int best = llm42__argmax(logits, vocab);
+    const float largest = logits[best], sum = llm42__sm90_sum_exp(logits, vocab, largest);
+    int token = best;
+    if (p->temperature > 0) {
+        const llm42__sm90_draw d = {logits, vocab, largest, 1.0f / p->temperature};
+        const uint64_t key = llm42__hash(p->seed ^ llm42__hash((uint64_t)position));
+        const bool filtered = p->top_k > 0 || (p->top_p > 0 && p->top_p < 1);
+        int ties = vocab, top = -1;
+        float most = 0;
+        const uint32_t kept = filtered ? llm42__sm90_filter(&d, p, &ties) : 0;
+        for (int id = 0; id < vocab; id++) {
+            const float x = logits[id];
+            const uint32_t at = llm42__sm90_key(x);
+            if (x != x || (filtered && (at < kept || (at == kept && ties-- <= 0)))) continue;
+            if (p->min_p > 0 && id != best && llm42__exp((x - largest) * d.scale) < p->min_p) continue;
+            const float score = fmaf(x, d.scale, llm42__gumbel(key, id));
+            if (score == score && (top < 0 || score > most)) top = id, most = score;
+        }
+        if (top >= 0) token = top;
+    }
+    return (llm42_output){token, (logits[token] - largest) - llm42__log_f32(sum)};
+}
+
+static const llm42__arithmetic llm42__sm90 = {.name = "sm90",
+                                              .invariant = true,
+                                              .by_kv_head = true,
+                                              .block = llm42__sm90_block,
+                                              .squares = llm42__sm90_squares,
+                                              .attend = llm42__sm90_attend,
+                                              .gate = llm42__sm90_gate,
+                                              .route_total = llm42__sm90_route_total,
+                                              .sample = llm42__sm90_sample};
 
 // >>calibration --------------------------------------------------------------------------------------------------
 // Owns: reading calibration files.

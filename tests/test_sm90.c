@@ -175,7 +175,7 @@ TEST(other_sums_are_those_of_threads) {
                         if (at + j < n) lane[l] = fmaf(x[at + j], x[at + j], lane[l]);
             sum += butterfly(lane, 32);
         }
-        CHECK_BITS(llm42__sm90_squares(x, n), sum);
+        CHECK_BITS(llm42__sm90_row_squares(x, n), sum);
     }
     for (int d = 2; d <= 128; d += 2)
         for (int interleaved = 0; interleaved < 2; interleaved++) {
@@ -235,7 +235,7 @@ TEST(draws) {
         for (int i = 0; i < V; i++)
             logits[i] = llm42__round_bf16(4 * llm42__synthetic_noise(77, (uint64_t)(t * V + i)));
         for (size_t s = 0; s < sizeof sampling / sizeof *sampling; s++, all++) {
-            const llm42_output a = llm42__sm90_sample(logits, V, &sampling[s], t),
+            const llm42_output a = llm42__sm90_sample(logits, V, &sampling[s], t, NULL),
                                b = llm42_sample(logits, V, &sampling[s], t, scratch);
             CHECK_NEAR(a.logprob, llm42_logprob(logits, V, a.token), 1e-5);
             same += a.token == b.token;
@@ -244,9 +244,11 @@ TEST(draws) {
     CHECK_MSG(same >= all - 3, "%d of %d draws are the same", same, all);
     for (int i = 0; i < V; i++) logits[i] = i % 7 ? -1 : 2;  // ties: the lowest ids stay
     for (int t = 0; t < 50; t++)
-        CHECK(llm42__sm90_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 3, .seed = 1}, t).token <= 14);
+        CHECK(
+            llm42__sm90_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 3, .seed = 1}, t, NULL).token <=
+            14);
     logits[3] = NAN;
-    CHECK(isnan(llm42__sm90_sample(logits, V, &(llm42_sampling){0}, 0).logprob));
+    CHECK(isnan(llm42__sm90_sample(logits, V, &(llm42_sampling){0}, 0, NULL).logprob));
 }
 
 TEST(special_values) {
