@@ -92,7 +92,7 @@ figures: setup banner  ## the LLM-42 paper's figures and tables, simulated: TSV,
 
 accuracy: setup banner  ## our figures beside every published point: errors by figure
 	@+$(SUBMAKE) $(B)/sweep
-	@rm -rf $(B)/accuracy; B=$(B) OUT=$(B)/accuracy bash sweep/accuracy.sh
+	@rm -rf $(B)/accuracy; B=$(B) OUT=$(B)/accuracy bash sweep/experiments/accuracy.sh
 
 fit: setup banner  ## fit the calibration h100-pcie-paper.tsv to the published tables again
 	@+$(SUBMAKE) $(B)/fit

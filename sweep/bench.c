@@ -19,8 +19,10 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
+#define LLM42_TRACE_IMPLEMENTATION
+#include "examples/util/llm42_trace.h"
 #include "sweep/bench/bench.h"
-#include "sweep/workload.h"
+#include "sweep/lib/workload.h"
 
 const char *compiler_name(void) {
 #ifdef __clang__

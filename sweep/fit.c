@@ -44,8 +44,10 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
-#include "sweep/common.h"
-#include "sweep/serve.h"
+#define LLM42_TRACE_IMPLEMENTATION
+#include "examples/util/llm42_trace.h"
+#include "sweep/lib/common.h"
+#include "sweep/lib/serve.h"
 
 #include <stddef.h>
 

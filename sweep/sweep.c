@@ -10,18 +10,18 @@
 //
 //     build/sweep ... --preset dvr,best,paper,invariant    sets of policies beside each other
 //
-// Results do not depend on the number of threads, on shares or on breaks. sweep/README.md has the columns, the
-// calibration format and examples for Slurm and GNU parallel.
+// Results do not depend on the number of threads, on shares or on breaks. sweep/README.md has the columns and examples
+// for Slurm and GNU parallel, and sweep/calibration/README.md the format of calibrations.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
 #define LLM42_TRACE_IMPLEMENTATION
 #include "examples/util/llm42_trace.h"
-#include "sweep/cells.h"
-#include "sweep/common.h"
-#include "sweep/fleet.h"
-#include "sweep/serve.h"
+#include "sweep/lib/cells.h"
+#include "sweep/lib/common.h"
+#include "sweep/lib/fleet.h"
+#include "sweep/lib/serve.h"
 
 #include <sys/resource.h>
 

@@ -8,7 +8,7 @@
 #include "llm42.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "examples/util/llm42_transcript.h"
-#include "sweep/workload.h"
+#include "sweep/lib/workload.h"
 
 enum { CALIBRATION, LENGTHS, AZURE, MOONCAKE, SPEC, TRANSCRIPT, DATA_KINDS };
 enum { TAKEN = 64, PROMPT_ROOM = 8192 };

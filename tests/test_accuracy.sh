@@ -27,8 +27,9 @@ points() {  # points NAME AWK-CONDITION-ON n (points), median, worst: over the p
     fi
 }
 
-if ! NOPLOT=1 OUT=$dir B=$B bash sweep/accuracy.sh >"$dir/table" 2>"$dir/errors"; then
-    echo "test_accuracy: FAILED: sweep/accuracy.sh:"
+accuracy=sweep/experiments/accuracy.sh
+if ! NOPLOT=1 OUT=$dir B=$B bash $accuracy >"$dir/table" 2>"$dir/errors"; then
+    echo "test_accuracy: FAILED: $accuracy:"
     tail -n 3 "$dir/errors"
     failed=$((failed + 1))
 fi
@@ -90,7 +91,7 @@ check "control: with the repeated values, the 20 that stand twice are found" rep
 roles() {  # every counted line has a role of the report, and each table of a role has as many values
     awk -F '\t' '
         FILENAME == ARGV[1] { if (!/^#/ && $1 != "figure" && $4 != "repeat") { n[$4]++; all++ } next }
-        /^How near/ { said = $0; gsub(/[^0-9]/, "", said) }
+        /^This report compares/ { said = $0; gsub(/[^0-9]/, "", said) }
         /^## / { role = tolower(substr($0, 4)); sub(/gpu/, "GPU", role) }
         split($0, cell, " [|] ") > 7 && $0 !~ /^[|] (quantity|---)/ { rows[role] += cell[role == "shares data" ? 3 : 2] }
         END {
@@ -124,10 +125,10 @@ check "the report has the lowest and the highest median of the seeds" spread
 
 # accuracy.sh on changed results, and with a changed table.
 refuses() {  # refuses TEXT: it fails, says TEXT, and leaves the report alone
-    mkdir -p "$dir/copy/sweep" "$dir/changed"
-    cp "${script:-sweep/accuracy.sh}" "$dir/copy/sweep/accuracy.sh"
+    mkdir -p "$dir/copy/sweep/experiments" "$dir/changed"
+    cp "${script:-$accuracy}" "$dir/copy/$accuracy"
     cp "$dir/accuracy.md" "$dir/changed/"
-    if OUT=$dir/changed bash "$dir/copy/sweep/accuracy.sh" >"$dir/said" 2>&1; then echo "it did not fail"; return 1; fi
+    if OUT=$dir/changed bash "$dir/copy/$accuracy" >"$dir/said" 2>&1; then echo "it did not fail"; return 1; fi
     cat "$dir/said"
     grep -qF "$1" "$dir/said" && cmp "$dir/accuracy.md" "$dir/changed/accuracy.md"
 }
@@ -167,12 +168,12 @@ for point_change in "$g2w64/s/\t[0-9.]*\t\([0-9.]*\)$/\t5\t\1/;, ours is 5" \
 done
 change fig12_points.tsv ''
 script=$dir/other.sh
-sed 's/;Fig. 12a, P99 latency, all deterministic;shares data;/;Fig. 12a, P99 latency;guessed;/' sweep/accuracy.sh >"$script"
+sed 's/;Fig. 12a, P99 latency, all deterministic;shares data;/;Fig. 12a, P99 latency;guessed;/' $accuracy >"$script"
 check "a role that is not in the list is an error" refuses 'the role "guessed" is none of those that accuracy.sh lists'
 moved() {
     sed 's/;Fig. 12b, recomputed tokens, all deterministic;fitted;/;Fig. 12b, recomputed tokens;predicted;/' \
-        sweep/accuracy.sh >"$dir/copy/sweep/accuracy.sh"
-    OUT=$dir/changed bash "$dir/copy/sweep/accuracy.sh" | sed -n '/^## Predicted/,/^## Other/p' | grep "^| Fig. 12b, "
+        $accuracy >"$dir/copy/$accuracy"
+    OUT=$dir/changed bash "$dir/copy/$accuracy" | sed -n '/^## Predicted/,/^## Other/p' | grep "^| Fig. 12b, "
 }
 check "one word moves a group to another role" moved
 

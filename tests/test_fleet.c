@@ -5,8 +5,10 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
+#define LLM42_TRACE_IMPLEMENTATION
 #include "examples/planners.h"
-#include "sweep/fleet.h"
+#include "examples/util/llm42_trace.h"
+#include "sweep/lib/fleet.h"
 
 enum { REQUESTS = 120, LONGEST_OUT = 60, FLEETS = TEST_SLOW ? 12 : 80, CUT_RUNS = TEST_SLOW ? 40 : 300 };
 

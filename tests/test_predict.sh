@@ -1,7 +1,7 @@
 #!/bin/bash
-# Measured runs beside simulated ones: the errors of sweep/predict.inc on made-up measurements, sweep/cpu/run.sh with
-# few requests and its refusals, and that SGLang's tables are those of the committed measurements. From the environment:
-# B (the build folder).
+# Measured runs beside simulated ones: the errors of sweep/experiments/predict.inc on made-up measurements,
+# sweep/cpu/run.sh with few requests and its refusals, and that SGLang's tables are those of the committed measurements.
+# From the environment: B (the build folder).
 set -u
 export LC_ALL=C
 B=${B:-build}
@@ -24,7 +24,7 @@ times() {  # times FACTOR IN OUT
 times 1 "$dir/simulated.tsv" "$dir/a.tsv"
 times 2 "$dir/simulated.tsv" "$dir/b.tsv"
 times 1.25 "$dir/simulated.tsv" "$dir/c.tsv"
-source sweep/predict.inc
+source sweep/experiments/predict.inc
 best_of_three() {
     prediction_errors "$dir/simulated.tsv" "$dir/a.tsv" "$dir/b.tsv" "$dir/c.tsv" >"$dir/errors"
     awk -F '\t' '

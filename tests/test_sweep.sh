@@ -368,10 +368,11 @@ refuses 2 '--replicas: only with --backend sim' --backend cpu --replicas 2
 refuses 2 '--trace: not with --replicas: .* column replica' "${sim[@]}" --replicas 2 --trace "$dir/x"
 refuses 2 '--trace-speed: needs --qps trace' "${sim[@]}" --trace-speed 2
 
-# The conversion of old calibrations that sweep/README.md has.
+# The conversion of old calibrations that sweep/calibration/README.md has.
 sed '1s/2$/1/; s/^# flip_shape:.*/# flip_rate: 0.005\n&/; /^# table: flips/,$d; /^# table:/d' "$dir/none.tsv" >"$dir/old.tsv"
-refuses 1 'old.tsv:1: version 1 of the format, .* sweep/README.md' --calibration "$dir/old.tsv"
-sed -n "/^awk -F/,/OLD OLD/p" sweep/README.md | sed "s|OLD OLD >NEW|$dir/old.tsv $dir/old.tsv|" >"$dir/convert.sh"
+refuses 1 'old.tsv:1: version 1 of the format, .* sweep/(calibration/)?README.md' --calibration "$dir/old.tsv"
+sed -n "/^awk -F/,/OLD OLD/p" sweep/calibration/README.md |
+    sed "s|OLD OLD >NEW|$dir/old.tsv $dir/old.tsv|" >"$dir/convert.sh"
 check "an old calibration converted" diff <(bash "$dir/convert.sh") "$dir/none.tsv"
 
 # Measured on the CPU.
@@ -413,7 +414,7 @@ check "two ranks are faster than one" awk -F '\t' '
     { took[$at["tensor_parallel"]] = $at["duration_s"] }
     END { exit !(took[2] > 0 && took[2] < took[1]) }' "$dir/ranks.tsv"
 refuses 2 '--tensor-parallel: 4: calibration exchange' "${ranks[@]}" --tensor-parallel 2,4
-# sweep/exchange.sh puts the times of our ways into a calibration, in place of a table that it has.
+# sweep/calibration/exchange.sh puts the times of our ways into a calibration, in place of a table that it has.
 cat >"$dir/measured.tsv" <<'END'
 # cuda device: made up
 ranks	rows	type	way	us	exchange_us	relative_pct	bits	control	note
@@ -423,13 +424,13 @@ ranks	rows	type	way	us	exchange_us	relative_pct	bits	control	note
 2	512	bf16	meeting	9	37	40	equal	as it must be	CUDA graphs
 END
 for old in sweep/calibration/h100-pcie-paper.tsv "$dir/exchange.tsv"; do
-    check "exchanges that were measured" bash -c 'bash sweep/exchange.sh "$1" "$2" | grep -v "^# exchange: " |
-        diff - "$3"' - "$dir/measured.tsv" "$old" "$dir/exchange.tsv"
+    check "exchanges that were measured" bash -c 'bash sweep/calibration/exchange.sh "$1" "$2" |
+        grep -v "^# exchange: " | diff - "$3"' - "$dir/measured.tsv" "$old" "$dir/exchange.tsv"
 done
 { sed '$d' "$dir/exchange.tsv"; printf '# table: invariant exchange 2\n2\t1\t3.5\n2\t512\t400\n# end\n'; } >"$dir/both.tsv"
 printf '2\t%s\t40\tequal\t-\t-\n' '1	fp32	mail	6	3.5' '512	fp32	own_rows	9	400' >>"$dir/measured.tsv"
 for old in "$dir/exchange.tsv" "$dir/both.tsv"; do
-    check "exchanges of both types" bash -c 'bash sweep/exchange.sh "$1" "$2" | grep -v "^# exchange: " |
+    check "exchanges of both types" bash -c 'bash sweep/calibration/exchange.sh "$1" "$2" | grep -v "^# exchange: " |
         diff - "$3"' - "$dir/measured.tsv" "$old" "$dir/both.tsv"
 done
 for file in exchange both; do
@@ -440,7 +441,7 @@ done
 check "INVARIANT passes have exchanges of their own" bash -c 'diff "$1" "$2" | grep -c "^[<>]" | grep -qx 2' - \
     "$dir/took_exchange" "$dir/took_both"
 says_no() {  # says_no PATTERN FILE...: exchange.sh ends with 1, prints nothing and says so
-    bash sweep/exchange.sh "${@:2}" >"$dir/stdout" 2>"$dir/stderr"
+    bash sweep/calibration/exchange.sh "${@:2}" >"$dir/stdout" 2>"$dir/stderr"
     [ $? = 1 ] && [ ! -s "$dir/stdout" ] && grep -qE -- "$1" "$dir/stderr"
 }
 sed '3s/equal/differ/' "$dir/measured.tsv" >"$dir/wrong.tsv"
@@ -453,8 +454,10 @@ printf '# kv_tokens: 77\n# end\n' >>"$dir/key=late.tsv"
 sed -i '0,/^# kv_tokens/{/^# kv_tokens/d}' "$dir/key=late.tsv"
 sed 's/$/\r/' "$dir/key=late.tsv" >"$dir/key=late_crlf.tsv"
 for late in "$dir/key=late.tsv" "$dir/key=late_crlf.tsv"; do
-    check "a key behind a table: $late" bash -c 'cd "${2%/*}" && bash "$3/sweep/exchange.sh" "$1" "${2##*/}" >"$1.new" &&
-        grep -qx "# kv_tokens: 77" "$1.new" && [ "$(grep -c "^# table: .*exchange" "$1.new")" = 2 ]' - "$dir/measured.tsv" "$late" "$PWD"
+    check "a key behind a table: $late" bash -c '
+        cd "${2%/*}" && bash "$3/sweep/calibration/exchange.sh" "$1" "${2##*/}" >"$1.new" &&
+        grep -qx "# kv_tokens: 77" "$1.new" && [ "$(grep -c "^# table: .*exchange" "$1.new")" = 2 ]' \
+        - "$dir/measured.tsv" "$late" "$PWD"
 done
 sed 's/bf16/fp32/' "$dir/measured.tsv" >"$dir/fp32.tsv"
 check "no bf16" says_no 'fp32.tsv: no exchange of parts in bf16' "$dir/fp32.tsv" "$dir/exchange.tsv"

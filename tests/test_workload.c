@@ -1,11 +1,11 @@
-// sweep/workload.h: fitted lengths against the published figures, files read as written, arrivals, prompts, marks, and
-// one clear line for everything a spec or a trace can have wrong.
+// sweep/lib/workload.h: fitted lengths against the published figures, files read as written, arrivals, prompts, marks,
+// and one clear line for everything a spec or a trace can have wrong.
 #include "test.h"
 
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
-#include "sweep/workload.h"
+#include "sweep/lib/workload.h"
 
 enum { SAMPLES = 200000 };
 

@@ -19,7 +19,7 @@
 
 #include "sweep/bench/flips.h"
 #include "sweep/bench/steady.h"
-#include "sweep/common.h"
+#include "sweep/lib/common.h"
 
 enum {
     PAGE_SIZE = 16,      // tokens of a KV page

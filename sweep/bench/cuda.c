@@ -2,7 +2,7 @@
 // pass's stages; whole workloads by mode, one deterministic request among eleven, and arrivals over time. Workloads run
 // as the cells of build/sweep do (serve.h). Times are wall times around calls of the backend.
 #include "sweep/bench/bench.h"
-#include "sweep/serve.h"
+#include "sweep/lib/serve.h"
 
 enum { POOL = 262144 };  // tokens of KV that passes are timed on
 

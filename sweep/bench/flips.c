@@ -9,7 +9,7 @@
 // passes take longer while requests are served than alone. On a CPU the host's work is the time between two passes.
 // (There the passes themselves may take longer than in the tables, because the processor may be slower.)
 #include "sweep/bench/bench.h"
-#include "sweep/serve.h"
+#include "sweep/lib/serve.h"
 
 enum { FLIP_SEED = 42 };  // of lengths and prompts, as build/sweep has it by default
 // The CPU backend's order of sums changes at these numbers of rows (llm42_cpu_splits). A GPU takes algorithms by the

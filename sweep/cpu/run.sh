@@ -19,7 +19,7 @@
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."
-source sweep/predict.inc
+source sweep/experiments/predict.inc
 B=${B:-build} OUT=${OUT:-sweep/results/cpu} REQUESTS=${REQUESTS:-200} REPEATS=${REPEATS:-} FORCE=${FORCE:-}
 calibration=${CALIBRATION:-$OUT/cpu-tiny42.tsv}
 mkdir -p "$OUT"

@@ -16,7 +16,7 @@ for script in sweep/figures/*.sh; do
     fi
 done
 [ $failed = 0 ] || exit 1
-bash sweep/accuracy.sh
+bash sweep/experiments/accuracy.sh
 echo
 echo "The figures are in ${OUT:-sweep/results/paper}: TSV, PNG and SVG."
 

@@ -54,7 +54,7 @@ compare "$work/ours" "$work/published" "simulated, seed 42, $requests requests"
 awk -F '\t' -v requests="$requests" '
     BEGIN {
         print "Table 4, offline, W = 64, G = 8, " requests " requests: rollbacks per 100 requests, and recomputed tokens as % of"
-        print "returned ones, by share of deterministic requests. Ours are simulated.\n"
+        print "returned ones, by share of deterministic requests; ours are simulated.\n"
         print "| workload | deterministic | rollbacks, ours | published | recomputed %, ours | published |"
         print "| --- | --- | --- | --- | --- | --- |"
     }

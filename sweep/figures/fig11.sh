@@ -51,8 +51,8 @@ compare "$work/ours" "$work/published" "simulated, means over seeds $seeds"
 # Table 5 as Markdown.
 awk -F '\t' -v seeds=$seeds '
     BEGIN {
-        print "Table 5, ShareGPT, 12 queries/s, 4,096 requests, W = 64, G = 8: seconds. Ours are simulated, means over seeds"
-        print seeds "."
+        print "Table 5, ShareGPT, 12 queries/s, 4,096 requests, W = 64, G = 8, in seconds; ours are simulated, means over"
+        print "seeds " seeds "."
         percentile = "50 75 90 99"; columns = split(percentile, p, " ")
     }
     !/^#/ && $1 != "figure" {

@@ -46,8 +46,8 @@ load() {  # load NAME FILE POLICY
         awk -F '\t' '{ printf "| %s | %s | %s | %s | %s | %.1f |\n", $1, $2, $3, $4, $5, 100 * ($5 / $4 - 1) }'
     echo
     echo "Ours, $(model_name 8b), on one $(device_of "$H200/workloads_sharegpt.tsv"), 1,024 requests at once: the extra time"
-    echo "over mode NONDETERMINISTIC of the same file. Policy P: replay passes sum as small fast passes do (match), prefill"
-    echo "INVARIANT, W = 32, G = 16. Without P: prefill PACKED, W = 32, G = 8."
+    echo "over mode NONDETERMINISTIC of the same file. Under policy P replay passes sum as small fast passes do"
+    echo "(match), with prefill INVARIANT, W = 32 and G = 16; runs without P have prefill PACKED, W = 32 and G = 8."
     echo
     echo "| load | mode | policy | deterministic requests, % | output tokens/s | extra time, % | file |"
     echo "| --- | --- | --- | --- | --- | --- | --- |"
@@ -61,8 +61,8 @@ load() {  # load NAME FILE POLICY
     echo
     echo "## SGLang's test of determinism"
     echo
-    echo "The same prompt is run many times among others, in three ways. The table has the number of different outputs, of"
-    echo "the prompt that has most. 1 means that all are equal. SGLang's counts are of 50 sampled outputs."
+    echo "The same prompt is run many times among others, in three ways. The table has the number of different outputs"
+    echo "of the prompt that has most, so 1 means that all are equal. SGLang's counts are of 50 sampled outputs."
     echo
     echo "| engine | mode | single | mixed | prefix |"
     echo "| --- | --- | --- | --- | --- |"

@@ -5,7 +5,7 @@
 #     bash sweep/h200/predict.sh
 #     CALIBRATION=FILE bash sweep/h200/predict.sh
 source "$(dirname "$0")/common.sh"
-source sweep/predict.inc
+source sweep/experiments/predict.inc
 CALIBRATION=${CALIBRATION:-$OUT/h200-llama-3.1-8b.tsv}
 [ -r "$CALIBRATION" ] || CALIBRATION=sweep/calibration/h200-llama-3.1-8b.tsv
 for file in "$OUT/predict.tsv" "$CALIBRATION"; do

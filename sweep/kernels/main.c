@@ -11,7 +11,7 @@
 // Exit status 1 if anything fails, if bits differ that must be equal, or if a control does not come out as it must:
 // then a probe cannot see differences.
 #define _POSIX_C_SOURCE 200809L
-#include "sweep/common.h"
+#include "sweep/lib/common.h"
 
 #include "sweep/kernels/kernels.h"
 

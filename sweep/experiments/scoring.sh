@@ -3,10 +3,10 @@
 # all at once, then scored by passes of many rows. A TSV of tokens, of log-probabilities with other bits, and of
 # differences of probability.
 #
-#     bash sweep/scoring.sh                                 on the CPU: sweep/results/scoring.tsv
-#     BASE42=FOLDER bash sweep/scoring.sh                   the model base42, too
-#     BACKEND=cuda BASE42=FOLDER bash sweep/scoring.sh      on the GPU (make cuda), random weights of the 8B shape, too:
-#                                                           sweep/results/h200/scoring.tsv
+#     bash sweep/experiments/scoring.sh                               on the CPU: sweep/results/scoring.tsv
+#     BASE42=FOLDER bash sweep/experiments/scoring.sh                 the model base42, too
+#     BACKEND=cuda BASE42=FOLDER bash sweep/experiments/scoring.sh    on the GPU (make cuda), random weights of the 8B
+#                                                                     shape, too: sweep/results/h200/scoring.tsv
 #     B=FOLDER OUT=FOLDER                                   where programs are, where the result goes
 #     REQUESTS=N TOKENS=N TEMPERATURE=T SEED=S THREADS=N    requests at once (at most 256), new tokens of each, sampling
 #     MODELS="FOLDER ..."                                   other models
@@ -14,7 +14,7 @@
 # It ends with an error if log-probabilities that are promised to be equal are not. Then it writes nothing.
 set -euo pipefail
 export LC_ALL=C
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 B=${B:-build} BACKEND=${BACKEND:-cpu} REQUESTS=${REQUESTS:-32} TOKENS=${TOKENS:-128} TEMPERATURE=${TEMPERATURE:-1}
 SEED=${SEED:-3} THREADS=${THREADS:-0}
 models="examples/tiny42 ${BASE42:-}" folder=sweep/results

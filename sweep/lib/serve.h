@@ -5,9 +5,9 @@
 
 #include <float.h>
 
-#include "sweep/collect.h"
-#include "sweep/common.h"
-#include "sweep/workload.h"
+#include "sweep/lib/collect.h"
+#include "sweep/lib/common.h"
+#include "sweep/lib/workload.h"
 
 // Prompts made before the clock starts: those of one seed, one behind the other.
 typedef struct prompt_set {

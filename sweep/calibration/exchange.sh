@@ -4,7 +4,7 @@
 # calibration goes to standard output. Tables of exchanges that the old one has are left out. The times are those of
 # mail, own_rows and meeting.
 #
-#     bash sweep/exchange.sh EXCHANGE.tsv CALIBRATION.tsv >NEW.tsv
+#     bash sweep/calibration/exchange.sh EXCHANGE.tsv CALIBRATION.tsv >NEW.tsv
 set -euo pipefail
 export LC_ALL=C
 if [ $# != 2 ]; then

@@ -1,8 +1,8 @@
 #!/bin/bash
 # How near the simulation comes to the published numbers: every published point against ours.
 #
-#     bash sweep/accuracy.sh          Markdown on standard output and in sweep/results/paper/accuracy.md; all points in
-#                                     accuracy.tsv beside it
+#     bash sweep/experiments/accuracy.sh    Markdown on standard output and in sweep/results/paper/accuracy.md; all
+#                                           points in accuracy.tsv beside it
 #
 # It reads what the figure scripts leave (OUT/*_points.tsv, and OUT/*_seeds.tsv of those that simulate several seeds)
 # and runs the scripts whose results are missing. B, OUT and CALIBRATION mean what they mean to these scripts. Errors
@@ -10,7 +10,7 @@
 # difference in points: ours minus the published value.
 set -euo pipefail
 export LC_ALL=C
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 OUT=${OUT:-sweep/results/paper}
 table=$OUT/accuracy.tsv summary=$OUT/accuracy.md
 
@@ -235,8 +235,8 @@ awk -F '\t' '
         if (!seen[$5]++) seed[++seeds] = $5
     }
     END {
-        print "How near the simulation comes to " counted " published values. All of ours are simulated; nothing ran" \
-            " on a GPU."
+        print "This report compares " counted " published values with ours, which are all simulated: nothing ran on a" \
+            " GPU."
         print "The section \"How to read the tables\" at the end says what the columns mean."
         print ""
         print "| role | values | meaning |\n| --- | --- | --- |"
@@ -252,21 +252,21 @@ awk -F '\t' '
                 if (role_of[g] == role[r]) print row(g, group[g] (shared ? " | " shares[g] : ""))
         }
         print "\n## Counted once\n"
-        print "The paper states these values twice. They are in `accuracy.tsv` with the role `repeat`."
+        print "The paper states these values twice, so they count once; `accuracy.tsv` has them with the role `repeat`."
         print "\n| value | values | counted as |\n| --- | --- | --- |"
         for (i = 1; i <= repeats; i++) print repeat[i]
-        print "\nFig. 12a at G = 8, W = 64 and the P99 latency of Fig. 11 at 100% deterministic are of the same load."
-        print "Their published values differ (46.173 and 45.8445 s): they are two runs, and both are counted."
+        print "\nFig. 12a at G = 8, W = 64 and the P99 latency of Fig. 11 at 100% deterministic are of the same load,"
+        print "but their published values differ (46.173 and 45.8445 s), because they are two runs, and both count."
         exit failed
     }' "$table.groups" "$table" "${seed_files[@]}" >"$summary.new"
 cat >>"$summary.new" <<'END'
 
 ## How to read the tables
 
-An error compares ours with the published value. It is relative, or in points if the quantity is itself a percentage
+An error is ours compared with the published value, relative to it, or in points if the quantity is itself a percentage
 (rollbacks per 100 requests count as one). Where requests arrive at random (Figs. 9, 11, 12, 13) ours are means over
-five seeds, in Fig. 5 over sixteen. The published values are single runs. "All deterministic" means that all requests
-are deterministic.
+five seeds, in Fig. 5 over sixteen, while the published values are single runs. "All deterministic" means that all
+requests are deterministic.
 
 | column | meaning |
 | --- | --- |
@@ -277,10 +277,9 @@ are deterministic.
 | largest error | with its sign |
 | where | the series and the x value of the point with the largest error, as in `accuracy.tsv` |
 
-Rows with "one seed" were simulated once.
-
-The order in which partial windows fill a pass was chosen because it fits Figs. 11 and 12a.
-`sweep/reference/README.md` has the reasons for the largest errors.
+Rows with "one seed" were simulated once, so they have one median. The order in which partial windows fill a pass was
+chosen because it fits Figs. 11 and 12a. `sweep/reference/README.md` has the reasons for the largest errors that we can
+explain, and names those that we cannot.
 END
 mv "$summary.new" "$summary"
 cat "$summary"

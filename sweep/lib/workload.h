@@ -1,7 +1,7 @@
 // workload.h: a spec text becomes a stream of requests: prompt length, output length, arrival, prompt tokens.
 //
 //     #include "llm42.h"
-//     #include "sweep/workload.h"     // needs jsmn.h and stb_ds.h, as llm42.h's implementation does
+//     #include "sweep/lib/workload.h"     // needs jsmn.h and stb_ds.h, as llm42.h's implementation does
 //
 //     workload w;
 //     workload_request r;
@@ -39,7 +39,7 @@
 #ifndef LLM42_WORKLOAD_H
 #define LLM42_WORKLOAD_H
 
-#include "sweep/common.h"
+#include "sweep/lib/common.h"
 
 #include "stb_ds.h"
 #ifndef JSMN_H  // the implementation of llm42.h includes it in the same way

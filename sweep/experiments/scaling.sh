@@ -3,7 +3,7 @@
 # 1,000,000 requests: TSV on standard output. FLEET=64 serves them on a fleet of 64 replicas behind the router ROUTER
 # (default: least_tokens), at 12 queries/s for each replica. Timings are of this machine and differ from run to run.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 B=${B:-build} CALIBRATION=${CALIBRATION:-sweep/calibration/h100-pcie-paper.tsv}
 FLEET=${FLEET:-}
 cpu=$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)

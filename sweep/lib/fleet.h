@@ -17,7 +17,7 @@
 #ifndef FLEET_H
 #define FLEET_H
 
-#include "sweep/serve.h"
+#include "sweep/lib/serve.h"
 
 typedef enum fleet_router { ROUND_ROBIN, LEAST_TOKENS, DETERMINISTIC_APART } fleet_router;
 static const char *const fleet_routers[] = {"round_robin", "least_tokens", "deterministic_apart", NULL};

@@ -6,7 +6,7 @@
 #define COLLECT_H
 
 #include "examples/util/llm42_trace.h"
-#include "sweep/common.h"
+#include "sweep/lib/common.h"
 
 // The columns behind the cell's own, each with its format.
 #define METRICS(X)                   \

@@ -6,14 +6,14 @@
 #ifndef CELLS_H
 #define CELLS_H
 
-#include "sweep/common.h"
+#include "sweep/lib/common.h"
 
 #include <dirent.h>
 
 #include "stb_ds.h"
 
 #include "examples/planners.h"
-#include "sweep/fleet.h"
+#include "sweep/lib/fleet.h"
 
 enum { MAX_VALUES = 64, MAX_CELLS = 1000000, MAX_PRESETS = 8, AS_PRESET = -2 };
 typedef enum axis_name {
