@@ -68,7 +68,7 @@
    3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.
    4. llm42_engine_step runs one pass of the model. Call it until it returns LLM42_IDLE, or call llm42_engine_run; you
       may submit and cancel requests between steps. llm42_engine_run_until runs an engine up to a given time, so that a
-      program can run several engines side by side, as sweep/fleet.h does.
+      program can run several engines side by side, as sweep/lib/fleet.h does.
    5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED, and llm42_engine_request shows them too. What a
       deterministic request has committed never changes. Its candidates may still change, so do not show them to users.
    6. llm42_engine_release forgets a finished request, unless .auto_release has that done for you.
@@ -606,10 +606,10 @@ typedef struct llm42_sim_desc {
 LLM42_API const llm42_backend *llm42_backend_sim(void);
 // Reads a calibration file: `# key: value` lines, then tables of pass times (TSV `schedule kind rows context_tokens
 // ms`) and one of flip rates (`fast_rows replay_rows flip_rate`), each of which says how many rows it has, then
-// `# end`. sweep/README.md describes the format. Errors: IO, MEMORY, FORMAT (names the file, and the line or what is
-// missing: the file is cut short or goes on behind `# end`; a table is missing, there twice, has another number of rows
-// or is not a full grid; pass times decrease; a value is no number, no whole number where one belongs, or out of range;
-// the unit is not ms).
+// `# end`. sweep/calibration/README.md describes the format. Errors: IO, MEMORY, FORMAT (names the file, and the line
+// or what is missing: the file is cut short or goes on behind `# end`; a table is missing, there twice, has another
+// number of rows or is not a full grid; pass times decrease; a value is no number, no whole number where one belongs,
+// or out of range; the unit is not ms).
 LLM42_API llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error);
 LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
 // Milliseconds of a pass of `rows` rows by so many ranks, where it takes `ms` by .devices; without the host's part.
@@ -5101,7 +5101,7 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
     while (i < sizeof keys / sizeof *keys && !llm42__is_word(key, colon, keys[i].is.name)) i++;
     if (i == sizeof keys / sizeof *keys && !llm42__is_like_key(key, colon)) return LLM42_OK;
     if (i == sizeof keys / sizeof *keys)
-        return LLM42__BAD_LINE(c, "%.*s: no key has this name: sweep/README.md lists the keys",
+        return LLM42__BAD_LINE(c, "%.*s: no key has this name: sweep/calibration/README.md lists the keys",
                                LLM42__QUOTE(key, colon));
     const char *name = keys[i].is.name, *first = keys[i].word[0], *second = keys[i].word[1];
     if (c->seen >> i & 1) return LLM42__BAD_LINE(c, "%s is there twice", name);
@@ -5248,7 +5248,7 @@ static llm42_result llm42__calibration_line(llm42__calibrating *c, const char *t
     if (c->line == 1 && llm42__is_word(text, end, "# llm42 calibration 1"))
         return LLM42__BAD_LINE(c, "%s",
                                "version 1 of the format, which cannot tell a file that was cut short: measure it "
-                               "again, or convert it as sweep/README.md says under Calibrations");
+                               "again, or convert it as sweep/calibration/README.md says");
     if (c->line == 1 && !llm42__is_word(text, end, "# llm42 calibration 2"))
         return LLM42__BAD_LINE(c, "%s", "not a calibration: the first line must be '# llm42 calibration 2'");
     if (text == end) return LLM42_OK;

@@ -345,7 +345,7 @@ static void open_demo(demo *d) {
     args_check(tok_open(&d->tok, d->model, desc.path, NULL, &error), &error);
     if (d->trace_path) args_check(llm42_trace_open(&d->trace, d->trace_path, &error), &error);
     size_t vocab = (size_t)d->model->config.vocab, rows = (size_t)(d->window * d->group);
-    d->ring = 2 * (int)d->window + 2;  // candidates alive at once, look-ahead included, at most
+    d->ring = 2 * (int)d->window + 2;  // candidates alive at once, the wait for the replay pass included, at most
     for (int k = 0; k < d->requests; k++) {
         lane *l = &d->lane[k];
         l->deterministic = k % 2 == 0;
