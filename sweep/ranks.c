@@ -9,6 +9,7 @@
 #include "llm42.h"
 #include "examples/args.h"
 #include "examples/scoring.h"
+#include "stb_ds.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif

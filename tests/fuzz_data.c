@@ -206,7 +206,7 @@ static void load_transcript(const char *path, unsigned conditions) {
 
 static void use_workload(workload *w) {
     static int32_t prompt[PROMPT_ROOM];
-    workload_request first, r;
+    workload_request first = {0}, r;
     double before = 0;
     int most = workload_max_tokens(w);
     for (int i = 0; i < TAKEN; i++) {

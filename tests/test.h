@@ -313,7 +313,8 @@ static inline double test_seconds(void) {
 
 // Allocations ---------------------------------------------------------------------------------------------------
 // int64_t before = test_allocations(); ...; CHECK_INT(test_allocations() - before, 0);
-// The macros below reach the library because its implementation is compiled into the test program.
+// The library's allocations are counted too, because it takes its memory by the functions below. The macros at the end
+// reach an implementation in the test program itself; build/llm42.o calls the functions by name (allocate.h).
 static inline int64_t test_allocations(void) { return __atomic_load_n(&test_state.allocations, __ATOMIC_RELAXED); }
 static inline void test_count_allocation(void) { __atomic_fetch_add(&test_state.allocations, 1, __ATOMIC_RELAXED); }
 
@@ -332,24 +333,28 @@ static inline int test_posix_memalign(void **to, size_t alignment, size_t size) 
 // LLM42_REALLOC and are placed anywhere.) TEST_OWN_MALLOC: a test has its own.
 enum { TEST_PLACE = 64 - (int)(sizeof(void *) + 63) % 64 };
 
-static inline bool test_is_starved(void) {
+#ifndef TEST_OWN_MALLOC
+void *test_lib_malloc(size_t size);
+void *test_lib_realloc(void *old, size_t size);
+void test_lib_free(void *p);
+
+#ifndef TEST_SHARED
+static bool test_is_starved(void) {
     if (!test_state.starve || ++test_state.asked % test_state.starve) return false;
     test_state.starved++;
     return true;
 }
 
-static inline void *test_lib_malloc(size_t size) {
+void *test_lib_malloc(size_t size) {
     void *block;
     if (test_is_starved() || size > SIZE_MAX - TEST_PLACE) return NULL;
     return test_posix_memalign(&block, 64, TEST_PLACE + size) ? NULL : (char *)block + TEST_PLACE;
 }
 
-static inline void *test_lib_realloc(void *old, size_t size) {
-    return test_is_starved() ? NULL : test_realloc(old, size);
-}
-static inline void test_lib_free(void *p) { free((uintptr_t)p % 64 == TEST_PLACE ? (char *)p - TEST_PLACE : p); }
+void *test_lib_realloc(void *old, size_t size) { return test_is_starved() ? NULL : test_realloc(old, size); }
+void test_lib_free(void *p) { free((uintptr_t)p % 64 == TEST_PLACE ? (char *)p - TEST_PLACE : p); }
+#endif
 
-#ifndef TEST_OWN_MALLOC
 #define LLM42_MALLOC(size) test_lib_malloc(size)
 #define LLM42_REALLOC(pointer, size) test_lib_realloc(pointer, size)
 #define LLM42_FREE(pointer) test_lib_free(pointer)

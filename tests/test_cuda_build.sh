@@ -3,7 +3,8 @@
 # built without CUDA, or because the machine has none. What the GPU computes is for `make test-cuda`.
 #
 # No kernel runs here, so everything is compiled in the quickest way. The backend is built for sm_90; cuda_host compiles
-# the same code for sm_80. `make cuda` builds all architectures.
+# the same code for sm_80. `make cuda` builds all architectures. The programs are compiled to PTX only: all inline
+# assembly stands in kernels.cu, and the backend's object has these kernels assembled.
 # From the environment: CC, STB (folder of stb_ds.h), B (the build folder).
 set -u
 CC=${CC:-gcc} STB=${STB:-/usr/include/stb} B=${B:-build}
@@ -14,7 +15,7 @@ nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 quick="-O0 -Xcicc -O0 -Xptxas -O0"
 "$nvcc" --help 2>/dev/null | grep -q -e --Ofast-compile && quick="-O0 -Ofc max"  # quicker, but not in older toolkits
 make=(make --no-print-directory "-j$(nproc)" CC="$CC" STB="$STB" CFLAGS=-O0 TEST_CFLAGS=-O0 CUDA_ARCH=90
-    NVCCFLAGS="$quick")
+    EMULATED_CFLAGS=-O1 NVCCFLAGS="$quick" PROGRAM_GENCODE="-gencode=arch=compute_90a,code=compute_90a")
 
 fail() {  # fail NAME: with what the command printed
     echo "  $1: FAILED"
@@ -56,8 +57,13 @@ if [ "$(wc -l <"$out/log")" = 1 ]; then passed=$((passed + 1)); else fail "devic
 if ! why=$("${make[@]}" nvcc 2>&1); then
     echo "  make cuda: skipped: $(head -n 1 <<<"$why")"
     skipped=1
-elif builds "make cuda" cuda B="$out" \
-    PROGRAMS="$out/generate $out/bench $out/determinism $out/tests/cuda_host"; then
+elif
+    # All that is used below is built at once, so that no core waits. What fails fails again, with its name, below.
+    names=(test_cuda matmul_ladder cuda_{host,inside,failing,leaves,steps,lost,emulated,steps_emulated})
+    "${make[@]}" -k CUDA=1 B="$out" "$out"/{generate,bench,determinism,kernels} "${names[@]/#/$out/tests/}" \
+        >"$out/log" 2>&1
+    builds "make cuda" cuda B="$out" PROGRAMS="$out/generate $out/bench $out/determinism"
+then
     if { command -v nvidia-smi && nvidia-smi -L; } 2>/dev/null | grep -q '^GPU '; then
         echo "  programs without a GPU: skipped: this machine has one (make test-cuda uses it)"
         skipped=1
@@ -88,7 +94,7 @@ elif builds "make cuda" cuda B="$out" \
     builds "the host's part" B="$out" "$out/tests/cuda_host" &&
         if "$out/tests/cuda_host" >"$out/log" 2>&1; then passed=$((passed + 1)); else fail "the host's part"; fi
     # The kernels themselves, on the CPU: their bits are those of the CPU backend in the arithmetic sm90.
-    builds "the emulated backend" CUDA=1 B="$out" EMULATED_CFLAGS=-O2 "$out/tests/cuda_emulated" &&
+    builds "the emulated backend" CUDA=1 B="$out" "$out/tests/cuda_emulated" &&
         for model in "synthetic:tiny --leaves 8 --tensor-parallel 2 --devices 2" "tests/arch/qwen3_moe --leaves 1"; do
             # shellcheck disable=SC2086
             if "$out/tests/cuda_emulated" --part arithmetic --model $model >"$out/log" 2>&1 &&
@@ -108,7 +114,7 @@ elif builds "make cuda" cuda B="$out" \
         if [ $? = "$1" ] && grep -q "$2" "$out/log"; then passed=$((passed + 1)); else fail "cuda_steps ${*:3}"; fi
     }
     cut="addends cut, products as they are, 16 at a time, result cut"
-    if builds "cuda_steps, emulated" B="$out" EMULATED_CFLAGS=-O1 "$out/tests/cuda_steps_emulated"; then
+    if builds "cuda_steps, emulated" B="$out" "$out/tests/cuda_steps_emulated"; then
         steps 0 "alone holds for all kinds: 25 bits, $cut"
         steps 1 "alone holds for all kinds: 24 bits, $cut" --bits 24
         steps 0 "sm_80, is not known" --bits 24 --major 8

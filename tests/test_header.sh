@@ -16,6 +16,8 @@ cp "$out/uses.c" "$out/uses.cc"
 echo '#define LLM42_IMPLEMENTATION
 #include "llm42.h"' >"$out/implements.c"
 
+cat "$out/implements.c" "$out/uses.c" >"$out/linked.c"
+
 # What a user's file has without llm42.h it has with it: extensions of POSIX in gnu17, <tgmath.h>, its own stb_ds.
 echo '#include "llm42.h"
 #include <math.h>
@@ -43,6 +45,9 @@ for cc in $compilers; do
     done
     check "$cc: two files" "$cc" -std=c11 $strict "$out/uses.c" "$out/implements.o" -o "$out/two" -lm
     check "$cc: two files run" "$out/two"
+    check "$cc: another object holds the implementation" "$cc" -std=c11 -Wpedantic $strict -DLLM42_IMPLEMENTED \
+        "$out/linked.c" "$out/implements.o" -o "$out/two" -lm
+    check "$cc: it runs" "$out/two"
     check "$cc: extensions" "$cc" -std=gnu17 $strict "$out/extensions.c" -o "$out/two"
     check "$cc: tgmath and stb_ds" "$cc" -std=gnu17 -I. -isystem "$STB" -fsyntax-only "$out/own.c"
     for c in examples/*.c sweep/*.c sweep/bench/*.c tests/*.c tests/cuda/*.c; do

@@ -13,6 +13,9 @@ prefix=$root/dest/opt/llm42
 check "make install" $make install
 check "header" test -s "$prefix/include/llm42.h"
 check "pkg-config file" test -s "$prefix/share/pkgconfig/llm42.pc"
+for h in examples/util/*.h examples/tokenizer.h; do
+    [ ! -e "$h" ] || check "$h" test -s "$prefix/include/llm42/$(basename "$h")"
+done
 for p in ${PROGRAMS:-}; do
     p=$(basename "$p")
     case $p in

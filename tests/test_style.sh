@@ -1,6 +1,6 @@
 #!/bin/bash
 # The house style, as far as a machine can tell: lines of at most 120 columns, the layout of .clang-format, no section
-# tag twice in a file, a README of at most 130 lines.
+# tag twice in a file, a README of at most 130 lines. A script that a README calls by its path alone can be run so.
 set -u
 source tests/check.sh
 
@@ -21,6 +21,10 @@ for file in llm42.h llm42.cu kernels.cu; do
     clean "section tags that stand twice in $file" "$(sed -nE 's|^// >>([a-z-]+) -.*|\1|p' $file | sort | uniq -d)"
 done
 clean "more than 130 lines" "$([ "$(wc -l <README.md)" -le 130 ] || wc -l README.md)"
+mapfile -t scripts < <(find . -path ./build -prune -o -name README.md -print0 |
+    xargs -0 grep -ohE '(^|`)([a-z0-9_]+/)+[a-z0-9_]+\.sh' | tr -d '`' | sort -u)
+clean "scripts that a README calls without bash, and that lack their run bit (chmod +x)" \
+    "$(for script in "${scripts[@]}"; do [ -x "$script" ] || echo "$script"; done)"
 # Another version lays some lines out in another way.
 case $(clang-format --version 2>&1) in
 *' version 14.'*) clean "make format changes something" "$(clang-format --dry-run "${files[@]}" 2>&1)" ;;

@@ -1,4 +1,5 @@
 // rig.c: see rig.h. It also holds the harness's state for all files of test_cuda.
+#define TEST_OWN_MALLOC  // the CUDA backend takes its memory from malloc: one allocator for both
 #include "../test.h"
 #include "rig.h"
 

@@ -1,0 +1,31 @@
+#!/bin/bash
+# Looks for what make needs, each header on its own, and names the packages of Debian and Ubuntu that are missing. With
+# the argument `install` it installs them, where there are apt-get and root, or a sudo that asks for no password. It
+# ends well if nothing is missing any more; else it prints the command to run.
+# From the environment: CC, STB (folder of stb_ds.h), PCRE2 and PLOTS (not empty: PCRE2 and gnuplot are needed too).
+set -u
+
+has() { printf '#include <stddef.h>\n#include <%s>\n' "$1" | $CC -DPCRE2_CODE_UNIT_WIDTH=8 -isystem "$STB" -E -; }
+lacks() { ! has "$1" >/dev/null 2>&1; }
+look() {  # sets missing (packages) and install (how to get them)
+    missing=
+    lacks stdio.h && missing="$missing gcc libc6-dev"
+    lacks stb_ds.h && missing="$missing libstb-dev"
+    lacks jsmn.h && missing="$missing libjsmn-dev"
+    [ -n "$PCRE2" ] && lacks pcre2.h && missing="$missing libpcre2-dev"
+    [ -n "$PLOTS" ] && ! command -v gnuplot >/dev/null && missing="$missing gnuplot-nox"
+    install="apt-get install -y --no-install-recommends$missing"
+}
+
+look
+if [ -n "$missing" ] && [ "${1:-}" = install ]; then
+    as=
+    [ "$(id -u)" = 0 ] || as="sudo -n"
+    if command -v apt-get >/dev/null && $as true 2>/dev/null; then
+        echo "installing$missing"
+        export DEBIAN_FRONTEND=noninteractive
+        $as $install >/dev/null 2>&1 || { $as apt-get update -qq && $as $install; }
+        look
+    fi
+fi
+[ -z "$missing" ] || { echo "Missing:$missing. Run: sudo $install" >&2; exit 1; }
