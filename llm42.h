@@ -642,13 +642,13 @@ typedef enum llm42_cuda_fast {  // how a FAST pass sums
     // Default: each matrix product takes the fastest of (1) what cuBLASLt offers for this number of rows, (2) variants
     // of its first choice (with CUDA 12.8 or later; meant for Hopper), and (3) the kernels of kernels.cu. On an H200
     // nearly all algorithms that win have the INVARIANT order of sums. Then batches of any size agree in everything but
-    // attention. Where INVARIANT passes verify (verifier INVARIANT, mode HYBRID), FAST passes take the INVARIANT order,
+    // attention. Where INVARIANT passes verify (replay INVARIANT, mode HYBRID), FAST passes take the INVARIANT order,
     // so that few candidates are rolled back: in the attention of decoding rows, in products of up to 16 rows, and in
     // products of more rows where it costs at most 2%.
     LLM42_CUDA_FAST_FASTEST,
     // The fastest of (1) and (3), without the variants. The order of sums differs from one number of rows to another.
     // FAST passes never prefer the INVARIANT order, neither in products nor in attention, whatever verifies them. So
-    // verifier INVARIANT and mode HYBRID then meet the drift that other engines' passes have.
+    // replay INVARIANT and mode HYBRID then meet the drift that other engines' passes have.
     LLM42_CUDA_FAST_OFFERED,
 } llm42_cuda_fast;
 
@@ -972,32 +972,30 @@ struct llm42_view {
 };
 
 // The rules. The engine refuses a plan that breaks one: llm42_engine_step returns LLM42_PLAN and an error that names
-// the rule and the request. A refused plan changes nothing, and the engine can go on.
-#define LLM42_RULES(X)                                                                                            \
-    X(LLM42_RULE_SCHEDULE, "the schedule is one that the mode and prefill use")                                   \
-    X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                   \
-    X(LLM42_RULE_ONCE, "a request is in a plan at most once")                                                     \
-    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                                \
-    X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and another token may follow")                \
-    X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                         \
-    X(LLM42_RULE_PREFILL,                                                                                         \
-      "a deterministic prompt runs in the kind of pass that .prefill and .verifier name, never FAST")             \
-    X(LLM42_RULE_ISOLATED,                                                                                        \
-      "with prefill ISOLATED and verifier FIXED a deterministic prompt is alone, with all rows that it may have") \
-    X(LLM42_RULE_KIND, "a choice is to decode, to run rows of a prompt, or to verify a window")                   \
-    X(LLM42_RULE_WINDOW, "a window has something to verify")                                                      \
-    X(LLM42_RULE_FAILED, "after a failed replay pass the whole window is verified again")                         \
-    X(LLM42_RULE_REPLAY, "windows are verified in passes of the schedule that .verifier names")                   \
-    X(LLM42_RULE_ROWS, "a choice has at most llm42_choice_rows rows, a plan at most M (FIXED), token_budget "     \
-                       "(others), or the larger of "                                                              \
-                       "both (INVARIANT with verifier INVARIANT)")                                                \
-    X(LLM42_RULE_SHAPE,                                                                                           \
-      "the shape is M in a FIXED pass, or the rows of an ISOLATED prompt; in other passes it is at least "        \
-      "the rows planned and at most as many as a plan may have")                                                  \
-    X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                 \
-    X(LLM42_RULE_WORK, "a plan is empty only while a pass is in flight")                                          \
-    X(LLM42_RULE_ADMIT, "admit may admit none (0) only while a request runs")                                     \
-    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                               \
+// the rule and the request. A refused plan changes nothing, and the engine can go on. The most rows of a plan are M in
+// a FIXED pass, token_budget in others, and with replay INVARIANT the larger of both in an INVARIANT pass.
+#define LLM42_RULES(X)                                                                                                \
+    X(LLM42_RULE_SCHEDULE, "the schedule is one that the mode and prefill use")                                       \
+    X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                       \
+    X(LLM42_RULE_ONCE, "a request is in a plan at most once")                                                         \
+    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                                    \
+    X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and another token may follow")                    \
+    X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                             \
+    X(LLM42_RULE_PREFILL, "a deterministic prompt runs in passes that .prefill and .replay name, never in FAST ones") \
+    X(LLM42_RULE_ISOLATED,                                                                                            \
+      "with prefill ISOLATED and replay FIXED a deterministic prompt is alone, with all its rows")                    \
+    X(LLM42_RULE_KIND, "a choice is to decode, to run rows of a prompt, or to verify a window")                       \
+    X(LLM42_RULE_WINDOW, "a window has something to verify")                                                          \
+    X(LLM42_RULE_FAILED, "after a failed replay pass the whole window is verified again")                             \
+    X(LLM42_RULE_REPLAY, "windows are verified in passes of the schedule that .replay names")                         \
+    X(LLM42_RULE_ROWS, "a choice has at most llm42_choice_rows rows, and a plan at most as many as its pass may")     \
+    X(LLM42_RULE_SHAPE,                                                                                               \
+      "the shape is M (FIXED) or an ISOLATED prompt's rows; in other passes it is at least the rows planned, and at " \
+      "most as many as a plan may have")                                                                              \
+    X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                     \
+    X(LLM42_RULE_WORK, "a plan is empty only while a pass is in flight")                                              \
+    X(LLM42_RULE_ADMIT, "admit may admit none (0) only while a request runs")                                         \
+    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                                   \
     X(LLM42_RULE_ARRIVED, "admit names a waiting request that has arrived")
 
 typedef enum llm42_rule {
