@@ -2240,6 +2240,7 @@ typedef struct llm42__tensor {
 } llm42__tensor;
 
 typedef struct llm42__owner {
+    llm42_model model;
     llm42__file *files;      // stb_ds array
     void **blocks;           // stb_ds array of allocations
     llm42__tensor *tensors;  // stb_ds array, only while loading; sorted by name when it is complete
@@ -2255,7 +2256,6 @@ void llm42_model_free(llm42_model *model) {
     arrfree(owner->blocks);
     arrfree(owner->tensors);
     llm42__free(owner);
-    llm42__free(model);
 }
 
 static void *llm42__model_block(llm42_model *model, size_t count, size_t size) {
@@ -2353,10 +2353,7 @@ static llm42_result llm42__safetensors_open(llm42_model *model, const char *path
     llm42__file file;
     LLM42__TRY(llm42__model_file(model, path, &file, error));
     uint64_t header = 0, turned = 0;  // turned: with the bytes the other way round
-    for (size_t i = 0; i < 8 && i < file.size; i++) {
-        header |= (uint64_t)(unsigned char)file.data[i] << 8 * i;
-        turned = turned << 8 | (unsigned char)file.data[i];
-    }
+    for (size_t i = 0; i < 8 && i < file.size; i++) ((char *)&header)[i] = ((char *)&turned)[i ^ 7] = file.data[i];
     if (file.size < 8 || header > file.size - 8 || header > 100000000)
         return llm42_fail(error, LLM42_FORMAT, "%s: %s", path,
                           file.size >= 8 && turned && turned <= file.size - 8
@@ -2814,14 +2811,12 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     if (desc->on_device && !synthetic)
         return llm42_fail(error, LLM42_INVALID,
                           "llm42_model_desc.on_device: only for synthetic:NAME, not for %s: leave it out", desc->path);
-    llm42_model *m = llm42__alloc_zero(1, sizeof *m);
-    if (m) m->owner = llm42__alloc_zero(1, sizeof(llm42__owner));
-    if (!m || !m->owner) {
-        llm42__free(m);
-        return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", desc->path);
-    }
+    llm42__owner *owner = llm42__alloc_zero(1, sizeof *owner);
+    if (!owner) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", desc->path);
+    owner->no_mmap = desc->no_mmap;
+    llm42_model *m = &owner->model;
+    m->owner = owner;
     snprintf(m->name, sizeof m->name, "%s", desc->path);
-    ((llm42__owner *)m->owner)->no_mmap = desc->no_mmap;
     struct stat st;
     llm42_result result;
     if (synthetic) result = llm42__load_synthetic(m, desc->path + 10, desc->on_device, error);
@@ -5021,15 +5016,8 @@ static llm42_result llm42__calibration_sizes(const llm42__calibrating *c, char *
     return LLM42_OK;
 }
 
-// True if a word begins as some keys do. Then it is a misspelt key, or one of an older version of the format.
-static bool llm42__is_like_key(const char *word) {
-    static const char *const begins[] = {"flip_", "overlap_", "host_", "kv_", "pass_"};
-    size_t i = 0;
-    while (i < sizeof begins / sizeof *begins && strncmp(word, begins[i], strlen(begins[i])) != 0) i++;
-    return i < sizeof begins / sizeof *begins && !strchr(word, ' ');
-}
-
-// Reads one `# key: value` line. A key that is not in the list is a comment, unless llm42__is_like_key.
+// Reads one `# key: value` line. A key that is not in the list is a comment, unless it begins as
+// some keys do. Then it is misspelt, or of an older version of the format.
 static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *key, char *value) {
     llm42_calibration *to = c->to;
     const struct {
@@ -5056,10 +5044,13 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
                 {{"host_prompt_ms", 0, 1e6, false}, .number = &to->host_ms[LLM42_KIND_PROMPT]},
                 {{"host_window_ms", 0, 1e6, false}, .number = &to->host_ms[LLM42_KIND_WINDOW]},
                 {{"host_request_ms", 0, 1e6, false}, .number = &to->host_request_ms}};
-    size_t i = 0;
+    static const char *const begins[] = {"flip_", "overlap_", "host_", "kv_", "pass_"};
+    size_t i = 0, b = 0;
     while (i < sizeof keys / sizeof *keys && strcmp(key, keys[i].is.name) != 0) i++;
-    if (i == sizeof keys / sizeof *keys && !llm42__is_like_key(key)) return LLM42_OK;
-    if (i == sizeof keys / sizeof *keys)
+    while (b < sizeof begins / sizeof *begins && strncmp(key, begins[b], strlen(begins[b])) != 0) b++;
+    const bool known = i < sizeof keys / sizeof *keys, like = b < sizeof begins / sizeof *begins && !strchr(key, ' ');
+    if (!known && !like) return LLM42_OK;
+    if (!known)
         return LLM42__BAD_LINE(c, "%.60s: no key has this name: sweep/calibration/README.md lists the keys", key);
     if (c->seen >> i & 1) return LLM42__BAD_LINE(c, "%s is there twice", key);
     c->seen |= (uint64_t)1 << i;
@@ -5204,13 +5195,13 @@ static llm42_result llm42__calibration_read(llm42__calibrating *c, char *text, c
     static const char *const required[] = {"source", "device", "model", "time_unit"};  // the first of the keys
     bool ended = false;
     for (c->line = 1; text < last && !ended; c->line++) {
-        char *end = memchr(text, '\n', (size_t)(last - text)), *next = end + 1;
+        char *end = memchr(text, '\n', (size_t)(last - text));
         if (!end) break;
         for (char *p = text; p < end; p++) *p = *p ? *p : '?';
-        if (end > text && end[-1] == '\r') end--;
         *end = 0;
+        if (end > text && end[-1] == '\r') end[-1] = 0;
         LLM42__TRY(llm42__calibration_line(c, text, &ended));
-        text = next;
+        text = end + 1;
     }
     const char *missing = NULL;  // the first table that is needed and has not begun
     for (int t = LLM42__TABLES; t-- > 0;)
@@ -5236,18 +5227,16 @@ llm42_result llm42_calibration_load(llm42_calibration **calibration, const char 
     if (!calibration) return llm42_fail(error, LLM42_INVALID, "llm42_calibration_load: calibration: must not be NULL");
     *calibration = NULL;
     if (!path) return llm42_fail(error, LLM42_INVALID, "llm42_calibration_load: path: must not be NULL");
-    llm42__file file;
-    LLM42__TRY(llm42__file_open(&file, path, false, error));
     llm42_calibration *to = llm42__alloc_zero(1, sizeof *to);
+    if (!to) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    snprintf(to->name, sizeof to->name, "%.*s", dot && dot > name ? (int)LLM42__MIN(dot - name, 127) : 127, name);
+    to->flip_shape = to->overlap_fast = to->overlap_replay = 1;
     llm42__calibrating reading = {.path = path, .to = to, .error = error, .table = -1, .devices = 1, .leaves = 1};
-    llm42_result result = to ? LLM42_OK : llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
-    if (to) {
-        const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
-        snprintf(to->name, sizeof to->name, "%.*s", dot && dot > name ? (int)LLM42__MIN(dot - name, 127) : 127, name);
-        to->flip_shape = to->overlap_fast = to->overlap_replay = 1;
-        char *text = (char *)(uintptr_t)file.data;  // it was read, not mapped: its lines are cut in place
-        result = llm42__calibration_read(&reading, text, text + file.size);
-    }
+    llm42__file file;
+    llm42_result result = llm42__file_open(&file, path, false, error);
+    char *text = (char *)(uintptr_t)file.data;  // it was read, not mapped: its lines are cut in place
+    if (result == LLM42_OK) result = llm42__calibration_read(&reading, text, text + file.size);
     arrfree(reading.points);
     llm42__file_close(&file);
     if (result == LLM42_OK) *calibration = to;
@@ -5403,7 +5392,7 @@ typedef struct llm42__sim {
     // changes neither. So the time at which the pass ends does not depend on how often the engine has waited.
     double flight, from;
     bool in_flight;
-    llm42__sim_request *request;  // [max_running]
+    llm42__sim_request request[];  // [max_running]
 } llm42__sim;
 
 // A draw from the gamma distribution with this shape and mean 1 (Marsaglia and Tsang, 2000). The uniform numbers are
@@ -5557,13 +5546,6 @@ static llm42_result llm42__sim_poll(void *state, double until, llm42_error *erro
 
 static double llm42__sim_now(void *state) { return ((llm42__sim *)state)->now; }
 
-static void llm42__sim_close(void *state) {
-    llm42__sim *sim = state;
-    if (!sim) return;
-    llm42__free(sim->request);
-    llm42__free(sim);
-}
-
 static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, llm42_error *error) {
     *state = NULL;
     const llm42_sim_desc *given = d->backend_desc;
@@ -5591,12 +5573,8 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
                           "exchanges of %d ranks: take %d, or add them",
                           ranks, desc.calibration->name, devices, devices > 1 ? "s" : "", ranks > 1 ? ranks : devices,
                           devices);
-    llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim);
-    if (sim) sim->request = llm42__alloc((size_t)max_running, sizeof *sim->request);
-    if (!sim || !sim->request) {
-        llm42__sim_close(sim);
-        return llm42_fail(error, LLM42_MEMORY, "sim backend: out of memory");
-    }
+    llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim + (size_t)max_running * sizeof *sim->request);
+    if (!sim) return llm42_fail(error, LLM42_MEMORY, "sim backend: out of memory");
     sim->desc = desc;
     sim->max_running = max_running;
     sim->max_rows = LLM42__MAX(d->max_rows, d->fixed_rows);
@@ -5614,7 +5592,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
 const llm42_backend *llm42_backend_sim(void) {
     static const llm42_backend backend = {.name = "sim",
                                           .open = llm42__sim_open,
-                                          .close = llm42__sim_close,
+                                          .close = llm42__free,
                                           .run = llm42__sim_run,
                                           .start = llm42__sim_start,
                                           .poll = llm42__sim_poll,
