@@ -1884,15 +1884,10 @@ static int llm42__json_depth(const char *text, size_t size) {
     int depth = 0, deepest = 0;
     bool string = false;
     for (size_t i = 0; i < size; i++) {
-        if (string) {
-            if (text[i] == '\\') i++;  // skips what it escapes
-            else string = text[i] != '"';
-        } else if (text[i] == '"') {
-            string = true;
-        } else {
-            depth += (text[i] == '{' || text[i] == '[') - (text[i] == '}' || text[i] == ']');
-            deepest = LLM42__MAX(deepest, depth);
-        }
+        if (text[i] == '"') string = !string;
+        else if (string) i += text[i] == '\\';  // skips what it escapes
+        else depth += (text[i] == '{' || text[i] == '[') - (text[i] == '}' || text[i] == ']');
+        deepest = LLM42__MAX(deepest, depth);
     }
     return deepest;
 }
@@ -2923,14 +2918,12 @@ static void llm42__hash_vector(uint64_t *h, const float *data, int count) {
 static void llm42__hash_config(uint64_t *h, const llm42_config *c) {
     const int number[] = {(int)c->arch, c->vocab, c->dim,     c->layers,       c->heads,          c->kv_heads,
                           c->head_dim,  c->ffn,   c->experts, c->experts_used, c->experts_renorm, c->sliding_window};
+    const double rope[] = {c->rope_factor, c->rope_low_freq_factor, c->rope_high_freq_factor, c->rope_original_context};
     for (size_t i = 0; i < sizeof number / sizeof *number; i++) llm42__hash_word(h, (uint64_t)number[i]);
     llm42__hash_number(h, (double)c->norm_eps);
     llm42__hash_number(h, c->rope_theta);
     llm42__hash_word(h, c->rope_interleaved);
-    llm42__hash_number(h, c->rope_factor);
-    llm42__hash_number(h, c->rope_low_freq_factor);
-    llm42__hash_number(h, c->rope_high_freq_factor);
-    llm42__hash_number(h, c->rope_original_context);
+    for (int i = 0; i < 4; i++) llm42__hash_number(h, rope[i]);
 }
 
 static void llm42__hash_layer(uint64_t *h, const llm42_config *c, const llm42_layer *l) {
