@@ -1654,35 +1654,22 @@ llm42_result llm42_fail(llm42_error *error, llm42_result result, const char *for
     return result;
 }
 
-const char *llm42_result_name(llm42_result result) {
-    switch (result) {
-#define LLM42__X(name, value, text) \
-    case name: return #name;
-        LLM42_RESULTS(LLM42__X)
+static const char *llm42__result_word(llm42_result result, bool text) {
+#define LLM42__X(name, value, text) [1 - (value)] = {#name, text},
+    static const char *const word[][2] = {LLM42_RESULTS(LLM42__X)};
 #undef LLM42__X
-    }
-    return "unknown result";
+    const size_t i = (size_t)(1 - (int64_t)result);
+    return i < sizeof word / sizeof *word ? word[i][text] : "unknown result";
 }
 
-const char *llm42_result_text(llm42_result result) {
-    switch (result) {
-#define LLM42__X(name, value, text) \
-    case name: return text;
-        LLM42_RESULTS(LLM42__X)
-#undef LLM42__X
-    }
-    return "unknown result";
-}
+const char *llm42_result_name(llm42_result result) { return llm42__result_word(result, false); }
+const char *llm42_result_text(llm42_result result) { return llm42__result_word(result, true); }
 
 const char *llm42_event_name(llm42_event_type type) {
-    switch (type) {
-#define LLM42__X(name, text) \
-    case name: return text;
-        LLM42_EVENTS(LLM42__X)
+#define LLM42__X(name, text) text,
+    static const char *const name[] = {"none", LLM42_EVENTS(LLM42__X)};
 #undef LLM42__X
-    case LLM42_EVENT_NONE: break;
-    }
-    return "none";
+    return (size_t)type < sizeof name / sizeof *name ? name[type] : name[0];
 }
 
 const char *llm42_schedule_name(llm42_schedule schedule) {
@@ -1715,50 +1702,45 @@ const llm42_policy_words *llm42_policies(void) {
     return policies;
 }
 
-static const llm42_policy_words *llm42__policy_find(const char *name) {
-    const llm42_policy_words *p = llm42_policies();
-    while (p->name && strcmp(p->name, name) != 0) p++;
-    return p->name ? p : NULL;
+// The place of a policy in llm42_policies; -1: there is none of this name.
+static int llm42__policy_find(const char *name) {
+    int i = 0;
+    while (llm42_policies()[i].name && strcmp(llm42_policies()[i].name, name) != 0) i++;
+    return llm42_policies()[i].name ? i : -1;
 }
 
 static int llm42__policy_values(const char *name) {
-    const llm42_policy_words *p = llm42__policy_find(name);
     int count = 0;
-    while (p && p->word[count]) count++;
+    while (llm42_policies()[llm42__policy_find(name)].word[count]) count++;
     return count;
+}
+
+// The field of a desc that holds the policy at this place. All of them are enums, which are as large as int.
+static int *llm42__policy_field(const llm42_engine_desc *desc, int policy) {
+#define LLM42__POLICY(name, field, type, none, values) offsetof(llm42_engine_desc, field),
+    static const size_t at[] = {LLM42_POLICIES(LLM42__POLICY)};
+#undef LLM42__POLICY
+    _Static_assert(sizeof(llm42_mode) == sizeof(int), "compile without -fshort-enums");
+    return (int *)((uintptr_t)desc + at[policy]);
 }
 
 llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *policy, const char *word, llm42_error *error) {
     if (!desc || !policy || !word) return llm42_fail(error, LLM42_INVALID, "llm42_policy_set: an argument is NULL");
-    const llm42_policy_words *p = llm42__policy_find(policy);
-    if (!p) return llm42_fail(error, LLM42_INVALID, "policy %s: there is none of this name", policy);
-    int value = 0;
-    assert(llm42__policy_values(policy) > 0);
-    while (p->word[value] && strcmp(p->word[value], word) != 0) value++;
-    if (!p->word[value]) {
-        char all[160] = "";
-        for (int i = 0; p->word[i]; i++) {
-            size_t used = strlen(all);
-            snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", p->word[i]);
-        }
-        return llm42_fail(error, LLM42_INVALID, "policy %s: '%s' is not one of: %s", policy, word, all);
+    const int p = llm42__policy_find(policy);
+    if (p < 0) return llm42_fail(error, LLM42_INVALID, "policy %s: there is none of this name", policy);
+    char all[160] = "";
+    for (int i = 0; llm42_policies()[p].word[i]; i++) {
+        const char *known = llm42_policies()[p].word[i];
+        if (!strcmp(known, word)) return *llm42__policy_field(desc, p) = i + 1, LLM42_OK;
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", known);
     }
-#define LLM42__POLICY(name, field, type, none, values) \
-    if (strcmp(policy, name) == 0) desc->field = (type)(value + 1);
-    LLM42_POLICIES(LLM42__POLICY)
-#undef LLM42__POLICY
-    return LLM42_OK;
+    return llm42_fail(error, LLM42_INVALID, "policy %s: '%s' is not one of: %s", policy, word, all);
 }
 
 const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy) {
-    int value = -1;
-    if (!desc || !policy) return NULL;
-#define LLM42__POLICY(name, field, type, none, values) \
-    if (strcmp(policy, name) == 0) value = (int)desc->field;
-    LLM42_POLICIES(LLM42__POLICY)
-#undef LLM42__POLICY
+    const int p = desc && policy ? llm42__policy_find(policy) : -1, value = p < 0 ? -1 : *llm42__policy_field(desc, p);
     if (value < 0 || value > llm42__policy_values(policy)) return NULL;
-    return value ? llm42__policy_find(policy)->word[value - 1] : "default";
+    return value ? llm42_policies()[p].word[value - 1] : "default";
 }
 
 void llm42_preset_apply(llm42_engine_desc *desc) {
@@ -1900,15 +1882,10 @@ static int llm42__json_depth(const char *text, size_t size) {
     int depth = 0, deepest = 0;
     bool string = false;
     for (size_t i = 0; i < size; i++) {
-        if (string) {
-            if (text[i] == '\\') i++;  // skips what it escapes
-            else string = text[i] != '"';
-        } else if (text[i] == '"') {
-            string = true;
-        } else {
-            depth += (text[i] == '{' || text[i] == '[') - (text[i] == '}' || text[i] == ']');
-            deepest = LLM42__MAX(deepest, depth);
-        }
+        if (text[i] == '"') string = !string;
+        else if (string) i += text[i] == '\\';  // skips what it escapes
+        else depth += (text[i] == '{' || text[i] == '[') - (text[i] == '}' || text[i] == ']');
+        deepest = LLM42__MAX(deepest, depth);
     }
     return deepest;
 }
@@ -2256,6 +2233,7 @@ typedef struct llm42__tensor {
 } llm42__tensor;
 
 typedef struct llm42__owner {
+    llm42_model model;
     llm42__file *files;      // stb_ds array
     void **blocks;           // stb_ds array of allocations
     llm42__tensor *tensors;  // stb_ds array, only while loading; sorted by name when it is complete
@@ -2271,7 +2249,6 @@ void llm42_model_free(llm42_model *model) {
     arrfree(owner->blocks);
     arrfree(owner->tensors);
     llm42__free(owner);
-    llm42__free(model);
 }
 
 static void *llm42__model_block(llm42_model *model, size_t count, size_t size) {
@@ -2369,10 +2346,7 @@ static llm42_result llm42__safetensors_open(llm42_model *model, const char *path
     llm42__file file;
     LLM42__TRY(llm42__model_file(model, path, &file, error));
     uint64_t header = 0, turned = 0;  // turned: with the bytes the other way round
-    for (size_t i = 0; i < 8 && i < file.size; i++) {
-        header |= (uint64_t)(unsigned char)file.data[i] << 8 * i;
-        turned = turned << 8 | (unsigned char)file.data[i];
-    }
+    for (size_t i = 0; i < 8 && i < file.size; i++) ((char *)&header)[i] = ((char *)&turned)[i ^ 7] = file.data[i];
     if (file.size < 8 || header > file.size - 8 || header > 100000000)
         return llm42_fail(error, LLM42_FORMAT, "%s: %s", path,
                           file.size >= 8 && turned && turned <= file.size - 8
@@ -2492,8 +2466,6 @@ static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, 
     const llm42_config *c = &model->config;
     static const char *const part[] = {"gate_proj", "up_proj", "down_proj"};
     char name[128];
-    snprintf(name, sizeof name, "model.layers.%d.mlp.gate.weight", l);
-    LLM42__TRY(llm42__load_tensor(model, name, c->experts, c->dim, &layer->router, error));
     llm42_matrix *expert = llm42__model_block(model, (size_t)c->experts * 3, sizeof *expert);
     if (!expert) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
     layer->expert = expert;
@@ -2529,7 +2501,8 @@ static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, in
                    {"self_attn.o_proj.weight", true, D, q, NULL, &layer->o},
                    {"mlp.gate_proj.weight", dense, F, D, NULL, &layer->gate},
                    {"mlp.up_proj.weight", dense, F, D, NULL, &layer->up},
-                   {"mlp.down_proj.weight", dense, D, F, NULL, &layer->down}};
+                   {"mlp.down_proj.weight", dense, D, F, NULL, &layer->down},
+                   {"mlp.gate.weight", !dense, c->experts, D, NULL, &layer->router}};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         const int n = tensors[i].n, k = tensors[i].k;
         char name[128];
@@ -2831,14 +2804,12 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     if (desc->on_device && !synthetic)
         return llm42_fail(error, LLM42_INVALID,
                           "llm42_model_desc.on_device: only for synthetic:NAME, not for %s: leave it out", desc->path);
-    llm42_model *m = llm42__alloc_zero(1, sizeof *m);
-    if (m) m->owner = llm42__alloc_zero(1, sizeof(llm42__owner));
-    if (!m || !m->owner) {
-        llm42__free(m);
-        return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", desc->path);
-    }
+    llm42__owner *owner = llm42__alloc_zero(1, sizeof *owner);
+    if (!owner) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", desc->path);
+    owner->no_mmap = desc->no_mmap;
+    llm42_model *m = &owner->model;
+    m->owner = owner;
     snprintf(m->name, sizeof m->name, "%s", desc->path);
-    ((llm42__owner *)m->owner)->no_mmap = desc->no_mmap;
     struct stat st;
     llm42_result result;
     if (synthetic) result = llm42__load_synthetic(m, desc->path + 10, desc->on_device, error);
@@ -2867,7 +2838,7 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 
 // >>model-hash ---------------------------------------------------------------------------------------------------
 // Owns: llm42_model_hash.
-// Calls: numbers, memory.
+// Calls: numbers.
 // Invariant: the hash depends on the configuration and the weights, not on their files or on the number of threads.
 //
 // A list of words (uint64) is hashed in this way: h = 0, then h = llm42_hash(h ^ word) for each word in turn. A number
@@ -2886,23 +2857,19 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 //   bytes make a word, the first byte lowest. The last word is filled up with zeros. A vector is FP32 and has one row.
 // - A synthetic matrix is the word 16, then n, k, and its recipe's key, scale and lead. Its values follow from these.
 
-enum { LLM42__HASHED_BYTES = 1 << 20, LLM42__HASHED_RECIPE = 16 };
+// Parts are hashed at most so many at a time.
+enum { LLM42__HASHED_BYTES = 1 << 20, LLM42__HASHED_RECIPE = 16, LLM42__HASHED_PARTS = 1024 };
 
-typedef struct llm42__hashing {
-    uint64_t hash, *part;  // part: [parts of the largest tensor]
-} llm42__hashing;
+static void llm42__hash_word(uint64_t *hash, uint64_t word) { *hash = llm42__hash(*hash ^ word); }
 
-static void llm42__hash_word(llm42__hashing *h, uint64_t word) { h->hash = llm42__hash(h->hash ^ word); }
-
-static void llm42__hash_number(llm42__hashing *h, double number) {
+static void llm42__hash_number(uint64_t *h, double number) {
     uint64_t word;
     memcpy(&word, &number, sizeof word);
     llm42__hash_word(h, word);
 }
 
 static uint64_t llm42__hash_bytes(const unsigned char *data, size_t size) {
-    llm42__hashing h = {0};
-    uint64_t word;
+    uint64_t h = 0, word;
     for (; size >= sizeof word; data += sizeof word, size -= sizeof word) {
         memcpy(&word, data, sizeof word);
         llm42__hash_word(&h, word);
@@ -2910,10 +2877,10 @@ static uint64_t llm42__hash_bytes(const unsigned char *data, size_t size) {
     word = 0;
     memcpy(&word, data, size);
     if (size) llm42__hash_word(&h, word);
-    return h.hash;
+    return h;
 }
 
-static void llm42__hash_matrix(llm42__hashing *h, const llm42_matrix *m) {
+static void llm42__hash_matrix(uint64_t *h, const llm42_matrix *m) {
     const bool recipe = m->recipe.scale != 0;
     const size_t bytes = (size_t)m->n * (size_t)m->k * (m->type == LLM42_DTYPE_FP32 ? 4 : 2);
     const int64_t parts = (int64_t)((bytes + LLM42__HASHED_BYTES - 1) / LLM42__HASHED_BYTES);
@@ -2927,35 +2894,37 @@ static void llm42__hash_matrix(llm42__hashing *h, const llm42_matrix *m) {
         llm42__hash_number(h, (double)m->recipe.lead);
         return;
     }
+    for (int64_t first = 0; first < parts; first += LLM42__HASHED_PARTS) {
+        const int64_t count = LLM42__MIN(parts - first, LLM42__HASHED_PARTS);
+        uint64_t part[LLM42__HASHED_PARTS];  // hashed by any thread, taken in order
 #ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic) if (parts > 1)
+#pragma omp parallel for schedule(dynamic) if (count > 1)
 #endif
-    for (int64_t i = 0; i < parts; i++) {
-        const size_t begin = (size_t)i * LLM42__HASHED_BYTES;
-        h->part[i] = llm42__hash_bytes((const unsigned char *)m->data + begin,
-                                       LLM42__MIN(bytes - begin, (size_t)LLM42__HASHED_BYTES));
+        for (int64_t i = 0; i < count; i++) {
+            const size_t begin = (size_t)(first + i) * LLM42__HASHED_BYTES;
+            part[i] = llm42__hash_bytes((const unsigned char *)m->data + begin,
+                                        LLM42__MIN(bytes - begin, (size_t)LLM42__HASHED_BYTES));
+        }
+        for (int64_t i = 0; i < count; i++) llm42__hash_word(h, part[i]);
     }
-    for (int64_t i = 0; i < parts; i++) llm42__hash_word(h, h->part[i]);
 }
 
-static void llm42__hash_vector(llm42__hashing *h, const float *data, int count) {
+static void llm42__hash_vector(uint64_t *h, const float *data, int count) {
     llm42__hash_matrix(h, &(llm42_matrix){.data = data, .type = LLM42_DTYPE_FP32, .n = 1, .k = count});
 }
 
-static void llm42__hash_config(llm42__hashing *h, const llm42_config *c) {
+static void llm42__hash_config(uint64_t *h, const llm42_config *c) {
     const int number[] = {(int)c->arch, c->vocab, c->dim,     c->layers,       c->heads,          c->kv_heads,
                           c->head_dim,  c->ffn,   c->experts, c->experts_used, c->experts_renorm, c->sliding_window};
+    const double rope[] = {c->rope_factor, c->rope_low_freq_factor, c->rope_high_freq_factor, c->rope_original_context};
     for (size_t i = 0; i < sizeof number / sizeof *number; i++) llm42__hash_word(h, (uint64_t)number[i]);
     llm42__hash_number(h, (double)c->norm_eps);
     llm42__hash_number(h, c->rope_theta);
     llm42__hash_word(h, c->rope_interleaved);
-    llm42__hash_number(h, c->rope_factor);
-    llm42__hash_number(h, c->rope_low_freq_factor);
-    llm42__hash_number(h, c->rope_high_freq_factor);
-    llm42__hash_number(h, c->rope_original_context);
+    for (int i = 0; i < 4; i++) llm42__hash_number(h, rope[i]);
 }
 
-static void llm42__hash_layer(llm42__hashing *h, const llm42_config *c, const llm42_layer *l) {
+static void llm42__hash_layer(uint64_t *h, const llm42_config *c, const llm42_layer *l) {
     const llm42_matrix *matrix[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->router};
     llm42__hash_word(h, l->sliding);
     llm42__hash_vector(h, l->attention_norm, c->dim);
@@ -2973,19 +2942,14 @@ llm42_result llm42_model_hash(const llm42_model *m, uint64_t *hash, llm42_error 
     if (!m || !hash) return llm42_fail(error, LLM42_INVALID, "llm42_model_hash: an argument is NULL");
     if (!m->layer)
         return llm42_fail(error, LLM42_INVALID, "model %s: it is a shape without weights: it has no hash", m->name);
-    // No tensor of a layer has more values than one of these.
     const llm42_config *c = &m->config;
-    int64_t widest = LLM42__MAX(c->vocab, LLM42__MAX(c->ffn, LLM42__MAX(c->heads * c->head_dim, c->experts)));
-    int64_t bytes = 4 * widest * LLM42__MAX(c->dim, c->head_dim);
-    llm42__hashing h = {.part = llm42__alloc((size_t)(bytes / LLM42__HASHED_BYTES + 1), sizeof *h.part)};
-    if (!h.part) return llm42_fail(error, LLM42_MEMORY, "model %s: out of memory for its hash", m->name);
+    uint64_t h = 0;
     llm42__hash_config(&h, c);
     llm42__hash_matrix(&h, &m->embed);
     llm42__hash_matrix(&h, &m->head);
     llm42__hash_vector(&h, m->final_norm, c->dim);
     for (int i = 0; i < c->layers; i++) llm42__hash_layer(&h, c, &m->layer[i]);
-    *hash = h.hash;
-    llm42__free(h.part);
+    *hash = h;
     return LLM42_OK;
 }
 
@@ -4958,29 +4922,18 @@ typedef struct llm42__quantity {
     bool whole;
 } llm42__quantity;
 
-// What the rows of a table are. Their last three columns are numbers: x, y and value of llm42_table.
-static const struct llm42__table_form {
-    int columns;
-    bool required;  // a calibration without such a table is refused
-    bool times;     // the values are times of passes, which do not fall
-    llm42__quantity column[5];
-} llm42__table_forms[] = {
-    {5,
-     true,
-     true,
-     {{.name = "schedule"},
-      {.name = "kind"},
-      {"rows", 1, 1 << 30, true},
-      {"context_tokens", 0, 1 << 30, true},
-      {"ms", DBL_MIN, 1e12, false}}},
-    {3, true, false, {{"fast_rows", 1, 1 << 30, true}, {"replay_rows", 1, 1 << 30, true}, {"flip_rate", 0, 1, false}}},
-    {3, false, false, {{"ranks", 2, 1 << 20, true}, {"rows", 1, 1 << 30, true}, {"exchange_us", 0, 1e12, false}}}};
+// The three numbers in a row of each form of table: x, y and value of llm42_table. In a table of pass times the two
+// words of its name stand before them, in columns of their own.
 enum { LLM42__COSTS, LLM42__FLIPS, LLM42__EXCHANGES, LLM42__TABLE_FORMS };
+static const llm42__quantity llm42__columns[LLM42__TABLE_FORMS][3] = {
+    {{"rows", 1, 1 << 30, true}, {"context_tokens", 0, 1 << 30, true}, {"ms", DBL_MIN, 1e12, false}},
+    {{"fast_rows", 1, 1 << 30, true}, {"replay_rows", 1, 1 << 30, true}, {"flip_rate", 0, 1, false}},
+    {{"ranks", 2, 1 << 20, true}, {"rows", 1, 1 << 30, true}, {"exchange_us", 0, 1e12, false}}};
 
 static const struct {
     const char *name;  // as in the file; the rows of a table of pass times repeat it in their first two columns
-    int form;
-    size_t at;  // in llm42_calibration
+    int form;          // a calibration needs all tables but those of exchanges
+    size_t at;         // in llm42_calibration
 } llm42__tables[] = {
     {"fast decode", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_FAST][LLM42_KIND_DECODE])},
     {"fast prompt", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_FAST][LLM42_KIND_PROMPT])},
@@ -5020,52 +4973,43 @@ typedef struct llm42__calibrating {
 // An error in the line that is being read.
 #define LLM42__BAD_LINE(c, text, ...) \
     llm42_fail((c)->error, LLM42_FORMAT, "%s:%d: " text, (c)->path, (c)->line, __VA_ARGS__)
-// A piece of the file, for "%.*s".
-#define LLM42__QUOTE(from, end) (int)LLM42__MIN((end) - (from), 60), from
 
-static bool llm42__is_word(const char *text, const char *end, const char *word) {
-    return strlen(word) == (size_t)(end - text) && memcmp(text, word, (size_t)(end - text)) == 0;
+// Cuts the spaces off both ends of a text.
+static char *llm42__trim(char *text) {
+    char *end = text + strlen(text);
+    while (end > text && end[-1] == ' ') *--end = 0;
+    return text + strspn(text, " ");
 }
 
 // Reads a number. No whole number needs a point or a minus sign.
 static llm42_result llm42__calibration_number(const llm42__calibrating *c, const llm42__quantity *q, const char *text,
-                                              const char *end, double *number) {
-    const size_t size = (size_t)(end - text);
-    const bool unfit = q->whole && (memchr(text, '.', size) || memchr(text, '-', size));
-    if (!unfit && llm42_number(text, end, number) && *number >= q->low && *number <= q->high) return LLM42_OK;
+                                              double *number) {
+    const bool unfit = q->whole && strpbrk(text, ".-");
+    if (!unfit && llm42_number(text, text + strlen(text), number) && *number >= q->low && *number <= q->high)
+        return LLM42_OK;
     if (q->low == DBL_MIN)
-        return LLM42__BAD_LINE(c, "%s: '%.*s': must be a positive number, at most %.10g", q->name,
-                               LLM42__QUOTE(text, end), q->high);
-    return LLM42__BAD_LINE(c, "%s: '%.*s': must be a %snumber from %.10g to %.10g", q->name, LLM42__QUOTE(text, end),
+        return LLM42__BAD_LINE(c, "%s: '%.60s': must be a positive number, at most %.10g", q->name, text, q->high);
+    return LLM42__BAD_LINE(c, "%s: '%.60s': must be a %snumber from %.10g to %.10g", q->name, text,
                            q->whole ? "whole " : "", q->low, q->high);
 }
 
 // Reads the value of pass_rows: ascending whole numbers with spaces between them.
-static llm42_result llm42__calibration_sizes(const llm42__calibrating *c, const char *value, const char *end) {
+static llm42_result llm42__calibration_sizes(const llm42__calibrating *c, char *value) {
     llm42_calibration *to = c->to;
     llm42__quantity rows = {"pass_rows, in ascending order", 1, 1 << 24, true};
-    to->pass_rows = llm42__alloc((size_t)(end - value + 1) / 2, sizeof *to->pass_rows);
+    to->pass_rows = llm42__alloc(strlen(value) / 2 + 1, sizeof *to->pass_rows);
     if (!to->pass_rows) return llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
-    for (const char *stop; value < end; value = stop) {
-        for (stop = value; stop < end && *stop != ' ';) stop++;
-        LLM42__TRY(llm42__calibration_number(c, &rows, value, stop, &to->pass_rows[to->pass_sizes]));
+    char *rest;
+    for (char *word = strtok_r(value, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        LLM42__TRY(llm42__calibration_number(c, &rows, word, &to->pass_rows[to->pass_sizes]));
         rows.low = to->pass_rows[to->pass_sizes++] + 1;
-        while (stop < end && *stop == ' ') stop++;
     }
     return LLM42_OK;
 }
 
-// True if a word begins as some keys do. Then it is a misspelt key, or one of an older version of the format.
-static bool llm42__is_like_key(const char *word, const char *colon) {
-    static const char *const begins[] = {"flip_", "overlap_", "host_", "kv_", "pass_"};
-    bool like = false;
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        like |= !strncmp(word, begins[i], strlen(begins[i])) && word + strlen(begins[i]) < colon;
-    return like && !memchr(word, ' ', (size_t)(colon - word));
-}
-
-// Reads one `# key: value` line. A key that is not in the list is a comment, unless llm42__is_like_key.
-static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *key, const char *colon, const char *end) {
+// Reads one `# key: value` line. A key that is not in the list is a comment, unless it begins as
+// some keys do. Then it is misspelt, or of an older version of the format.
+static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *key, char *value) {
     llm42_calibration *to = c->to;
     const struct {
         llm42__quantity is;  // a text has a name alone
@@ -5091,44 +5035,29 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *ke
                 {{"host_prompt_ms", 0, 1e6, false}, .number = &to->host_ms[LLM42_KIND_PROMPT]},
                 {{"host_window_ms", 0, 1e6, false}, .number = &to->host_ms[LLM42_KIND_WINDOW]},
                 {{"host_request_ms", 0, 1e6, false}, .number = &to->host_request_ms}};
-    const char *value = colon + 1;
-    size_t i = 0;
-    while (colon > key && colon[-1] == ' ') colon--;
-    while (value < end && *value == ' ') value++;
-    while (end > value && end[-1] == ' ') end--;
-    while (i < sizeof keys / sizeof *keys && !llm42__is_word(key, colon, keys[i].is.name)) i++;
-    if (i == sizeof keys / sizeof *keys && !llm42__is_like_key(key, colon)) return LLM42_OK;
-    if (i == sizeof keys / sizeof *keys)
-        return LLM42__BAD_LINE(c, "%.*s: no key has this name: sweep/calibration/README.md lists the keys",
-                               LLM42__QUOTE(key, colon));
-    const char *name = keys[i].is.name, *first = keys[i].word[0], *second = keys[i].word[1];
-    if (c->seen >> i & 1) return LLM42__BAD_LINE(c, "%s is there twice", name);
+    static const char *const begins[] = {"flip_", "overlap_", "host_", "kv_", "pass_"};
+    size_t i = 0, b = 0;
+    while (i < sizeof keys / sizeof *keys && strcmp(key, keys[i].is.name) != 0) i++;
+    while (b < sizeof begins / sizeof *begins && strncmp(key, begins[b], strlen(begins[b])) != 0) b++;
+    const bool known = i < sizeof keys / sizeof *keys, like = b < sizeof begins / sizeof *begins && !strchr(key, ' ');
+    if (!known && !like) return LLM42_OK;
+    if (!known)
+        return LLM42__BAD_LINE(c, "%.60s: no key has this name: sweep/calibration/README.md lists the keys", key);
+    if (c->seen >> i & 1) return LLM42__BAD_LINE(c, "%s is there twice", key);
     c->seen |= (uint64_t)1 << i;
     if (keys[i].number) {
-        LLM42__TRY(llm42__calibration_number(c, &keys[i].is, value, end, keys[i].number));
+        LLM42__TRY(llm42__calibration_number(c, &keys[i].is, value, keys[i].number));
         const int leaves = (int)c->leaves;
         return leaves & (leaves - 1) ? LLM42__BAD_LINE(c, "leaves: %d: must be 1, 2, 4 or 8", leaves) : LLM42_OK;
     }
-    if (value == end) return LLM42__BAD_LINE(c, "%s: must not be empty", name);
-    if (!keys[i].text) return llm42__calibration_sizes(c, value, end);
-    snprintf(keys[i].text, keys[i].size, "%.*s", (int)LLM42__MIN(end - value, 512), value);
+    if (!*value) return LLM42__BAD_LINE(c, "%s: must not be empty", key);
+    if (!keys[i].text) return llm42__calibration_sizes(c, value);
+    snprintf(keys[i].text, keys[i].size, "%s", value);
     llm42__scrub(keys[i].text);
-    if (!first || llm42__is_word(value, end, first) || (second && llm42__is_word(value, end, second))) return LLM42_OK;
-    return LLM42__BAD_LINE(c, "%s: %.*s: must be %s%s%s", name, LLM42__QUOTE(value, end), first, second ? " or " : "",
-                           second ? second : "");
-}
-
-// The table whose name a text begins with. Its words have one or more characters `gap` between them. *rest is what
-// stands behind it. -1: there is none.
-static int llm42__table_find(const char *text, const char *end, char gap, const char **rest) {
-    for (int t = 0; t < LLM42__TABLES; t++) {
-        const char *p = text, *name = llm42__tables[t].name;
-        for (; *name && p < end && *p == (*name == ' ' ? gap : *name); name++, p++)
-            while (*p == gap && p + 1 < end && p[1] == gap) p++;
-        *rest = p;
-        if (!*name && (p == end || *p == gap)) return t;
-    }
-    return -1;
+    const char *const *word = keys[i].word;
+    if (!word[0] || !strcmp(value, word[0]) || (word[1] && !strcmp(value, word[1]))) return LLM42_OK;
+    return LLM42__BAD_LINE(c, "%s: %.60s: must be %s%s%s", key, value, word[0], word[1] ? " or " : "",
+                           word[1] ? word[1] : "");
 }
 
 static int llm42__point_order(const void *a, const void *b) {
@@ -5137,13 +5066,16 @@ static int llm42__point_order(const void *a, const void *b) {
     return (x->y > y->y) - (x->y < y->y);
 }
 
-// Makes a table of the rows that were read.
-static llm42_result llm42__calibration_grid(llm42__calibrating *c) {
-    const struct llm42__table_form *form = &llm42__table_forms[llm42__tables[c->table].form];
-    const char *name = llm42__tables[c->table].name, *x_name = form->column[form->columns - 3].name,
-               *y_name = form->column[form->columns - 2].name;
+// Ends the table whose rows were being read: makes it of them.
+static llm42_result llm42__calibration_close(llm42__calibrating *c) {
+    if (c->table < 0) return LLM42_OK;
+    const int form = llm42__tables[c->table].form;
+    const char *name = llm42__tables[c->table].name;
+    const llm42__quantity *column = llm42__columns[form];
     llm42_table *to = llm42__table_of(c->to, c->table);
     const llm42__point *p = c->points;
+    const int line = c->line, rows = (int)arrlen(c->points);
+    if (rows < c->count) return LLM42__BAD_LINE(c, "table '%s' has %d of its %d rows", name, rows, c->count);
     int ys = 0;
     qsort(c->points, (size_t)c->count, sizeof *c->points, llm42__point_order);
     while (ys < c->count && p[ys].x == p[0].x) ys++;
@@ -5158,49 +5090,41 @@ static llm42_result llm42__calibration_grid(llm42__calibrating *c) {
         to->value[i] = p->value;
         c->line = p->line;
         if (p->x != to->x[r] || p->y != to->y[k] || (i && p->x == p[-1].x && (!k || p->y == p[-1].y)))
-            return LLM42__BAD_LINE(c, "table '%s' is no full grid: each %s needs the same %s, once", name, x_name,
-                                   y_name);
+            return LLM42__BAD_LINE(c, "table '%s' is no full grid: each %s needs the same %s, once", name,
+                                   column[0].name, column[1].name);
         // Kernels for more rows may be faster, but not by much. Behind the last rows the line goes on, so it must not
         // fall.
         const double less = r == xs - 1 ? 1 : 0.75;
         const bool shorter = k && p->value < to->value[i - 1], smaller = r && p->value < less * to->value[i - ys];
-        if (form->times && (shorter || smaller))
+        if (form == LLM42__COSTS && (shorter || smaller))
             return LLM42__BAD_LINE(
                 c, "table '%s' falls: %g ms at %g rows, %g context tokens is less than %sa smaller pass takes", name,
                 p->value, p->x, p->y, less < 1 && !shorter ? "three quarters of what " : "");
     }
     c->line = c->points[c->count - 1].line;
-    if (c->count == xs * ys) return LLM42_OK;
-    return LLM42__BAD_LINE(c, "table '%s' is no full grid: its last rows lack %s", name, y_name);
-}
-
-// Ends the table whose rows were being read.
-static llm42_result llm42__calibration_close(llm42__calibrating *c) {
-    if (c->table < 0) return LLM42_OK;
-    if (arrlen(c->points) < c->count)
-        return LLM42__BAD_LINE(c, "table '%s' has %d of its %d rows", llm42__tables[c->table].name,
-                               (int)arrlen(c->points), c->count);
-    const int line = c->line;
-    LLM42__TRY(llm42__calibration_grid(c));
+    if (c->count != xs * ys)
+        return LLM42__BAD_LINE(c, "table '%s' is no full grid: its last rows lack %s", name, column[1].name);
     arrfree(c->points);
     c->table = -1, c->line = line;
     return LLM42_OK;
 }
 
 // Reads what stands behind `# table:`: the name of the table that begins, and its number of rows.
-static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *text, const char *end) {
+static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *text) {
     LLM42__TRY(llm42__calibration_close(c));
-    while (text < end && *text == ' ') text++;
-    while (end > text && end[-1] == ' ') end--;
-    const char *rows, *last = end;
-    const int t = llm42__table_find(text, end, ' ', &rows);
-    while (last > text && last[-1] != ' ') last--;
-    if (t < 0) return LLM42__BAD_LINE(c, "no table is called '%.*s'", LLM42__QUOTE(text, last > text ? last - 1 : end));
-    while (rows < end && *rows == ' ') rows++;
+    const char *last = strrchr(text, ' '), *rows = NULL;
+    int t = -1;
+    while (!rows && ++t < LLM42__TABLES) {
+        const size_t length = strlen(llm42__tables[t].name);
+        if (!strncmp(text, llm42__tables[t].name, length) && strchr(" ", text[length])) rows = text + length;
+    }
+    if (!rows)
+        return LLM42__BAD_LINE(c, "no table is called '%.*s'", last ? (int)LLM42__MIN(last - text, 60) : 60, text);
     double count = 0;
     char name[64];
     snprintf(name, sizeof name, "table '%s': rows", llm42__tables[t].name);
-    LLM42__TRY(llm42__calibration_number(c, &(llm42__quantity){name, 1, 1 << 24, true}, rows, end, &count));
+    const llm42__quantity quantity = {name, 1, 1 << 24, true};
+    LLM42__TRY(llm42__calibration_number(c, &quantity, rows + strspn(rows, " "), &count));
     if (llm42__table_of(c->to, t)->xs) return LLM42__BAD_LINE(c, "table '%s' is there twice", llm42__tables[t].name);
     c->table = t;
     c->count = (int)count;
@@ -5208,91 +5132,81 @@ static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *
 }
 
 // Reads one row of a table, or the names of its columns. Before the first table they are those of pass times.
-static llm42_result llm42__calibration_row(llm42__calibrating *c, const char *text, const char *end) {
+static llm42_result llm42__calibration_row(llm42__calibrating *c, char *text) {
     const int f = c->table < 0 ? LLM42__COSTS : llm42__tables[c->table].form;
-    const struct llm42__table_form *form = &llm42__table_forms[f];
-    const char *field[7] = {text};  // field i ends before field[i + 1] - 1
-    int count = 0;
-    for (const char *p = text; p <= end && count < 6; p++)
-        if (p == end || *p == '\t') field[++count] = p + 1;
-    if (count != form->columns) {
-        char names[64] = "";
-        for (int i = 0; i < form->columns; i++)
-            snprintf(names + strlen(names), sizeof names - strlen(names), " %s", form->column[i].name);
-        return LLM42__BAD_LINE(c, "expected %d columns with tabs between:%s", form->columns, names);
+    const int words = f == LLM42__COSTS ? 2 : 0, columns = words + 3;
+    const char *column[5] = {"schedule", "kind"};
+    for (int i = words; i < columns; i++) column[i] = llm42__columns[f][i - words].name;
+    char *field[6] = {text}, name[64] = "";
+    int count = 1;
+    for (char *tab; count < 6 && (tab = strchr(field[count - 1], '\t')); count++) {
+        *tab = 0;
+        field[count] = tab + 1;
     }
-    for (int i = 0; !c->named[f] && i < count; i++)
-        if (!llm42__is_word(field[i], field[i + 1] - 1, form->column[i].name))
-            return LLM42__BAD_LINE(c, "column %d is called '%.*s': expected %s", i + 1,
-                                   LLM42__QUOTE(field[i], field[i + 1] - 1), form->column[i].name);
+    if (count != columns) {
+        for (int i = 0; i < columns; i++) snprintf(name + strlen(name), sizeof name - strlen(name), " %s", column[i]);
+        return LLM42__BAD_LINE(c, "expected %d columns with tabs between:%s", columns, name);
+    }
+    for (int i = 0; !c->named[f] && i < columns; i++)
+        if (strcmp(field[i], column[i]) != 0)
+            return LLM42__BAD_LINE(c, "column %d is called '%.60s': expected %s", i + 1, field[i], column[i]);
     if (!c->named[f]) return c->named[f] = true, LLM42_OK;
-    const int first = count - 3;
     double number[3];
-    for (int i = first; i < count; i++)
-        LLM42__TRY(llm42__calibration_number(c, &form->column[i], field[i], field[i + 1] - 1, &number[i - first]));
-    const char *name_end = field[first] - 1, *rest = name_end;
-    const int t = first ? llm42__table_find(text, name_end, '\t', &rest) : c->table;
-    if (t < 0 || rest != name_end) return LLM42__BAD_LINE(c, "no table is called '%.*s'", LLM42__QUOTE(text, name_end));
-    const char *name = llm42__tables[t].name;
-    if (t != c->table) return LLM42__BAD_LINE(c, "a row of table '%s' that no line '# table:' announces", name);
+    for (int i = 0; i < 3; i++)
+        LLM42__TRY(llm42__calibration_number(c, &llm42__columns[f][i], field[words + i], &number[i]));
+    if (words) snprintf(name, sizeof name, "%s %s", field[0], field[1]);
+    if (words && (c->table < 0 || strcmp(name, llm42__tables[c->table].name) != 0))
+        return LLM42__BAD_LINE(c, "a row of table '%s' that no line '# table:' announces", name);
     if (arrlen(c->points) == c->count)
-        return LLM42__BAD_LINE(c, "table '%s' has more than its %d rows", name, c->count);
+        return LLM42__BAD_LINE(c, "table '%s' has more than its %d rows", llm42__tables[c->table].name, c->count);
     if (LLM42__PUSH(c->points, ((llm42__point){number[0], number[1], number[2], c->line}))) return LLM42_OK;
     return llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
 }
 
 // Reads one line. *ended: the line is the last one.
-static llm42_result llm42__calibration_line(llm42__calibrating *c, const char *text, const char *end, bool *ended) {
-    if (c->line == 1 && llm42__is_word(text, end, "# llm42 calibration 1"))
-        return LLM42__BAD_LINE(c, "%s",
-                               "version 1 of the format, which cannot tell a file that was cut short: measure it "
-                               "again, or convert it as sweep/calibration/README.md says");
-    if (c->line == 1 && !llm42__is_word(text, end, "# llm42 calibration 2"))
-        return LLM42__BAD_LINE(c, "%s", "not a calibration: the first line must be '# llm42 calibration 2'");
-    if (text == end) return LLM42_OK;
-    if (*text != '#') return llm42__calibration_row(c, text, end);
-    *ended = llm42__is_word(text, end, "# end");
+static llm42_result llm42__calibration_line(llm42__calibrating *c, char *text, bool *ended) {
+    if (c->line == 1 && strcmp(text, "# llm42 calibration 2") != 0)
+        return LLM42__BAD_LINE(c,
+                               "not a calibration: the first line must be '%s'. (If the file is of version 1, "
+                               "measure it again, or convert it as sweep/calibration/README.md says.)",
+                               "# llm42 calibration 2");
+    if (!*text) return LLM42_OK;
+    if (*text != '#') return llm42__calibration_row(c, text);
+    *ended = !strcmp(text, "# end");
     if (*ended) return llm42__calibration_close(c);
-    const char *key = text + 1, *colon = memchr(text, ':', (size_t)(end - text));
+    char *colon = strchr(text, ':');
     if (!colon) return LLM42_OK;
-    while (*key == ' ') key++;
-    if (llm42__is_word(key, colon, "table")) return llm42__calibration_table(c, colon + 1, end);
-    return llm42__calibration_key(c, key, colon, end);
+    *colon = 0;
+    char *key = llm42__trim(text + 1), *value = llm42__trim(colon + 1);
+    return strcmp(key, "table") ? llm42__calibration_key(c, key, value) : llm42__calibration_table(c, value);
 }
 
-// What a calibration still lacks: rows of the table that is being read, or a table; "": nothing.
-static void llm42__calibration_lacks(const llm42__calibrating *c, char *text, size_t size) {
-    text[0] = 0;
-    if (c->table >= 0 && arrlen(c->points) < c->count)
-        snprintf(text, size, "table '%s' has %d of its %d rows", llm42__tables[c->table].name, (int)arrlen(c->points),
-                 c->count);
-    for (int t = 0; !text[0] && t < LLM42__TABLES; t++)
-        if (llm42__table_forms[llm42__tables[t].form].required && t != c->table && !llm42__table_of(c->to, t)->xs)
-            snprintf(text, size, "table '%s' is missing", llm42__tables[t].name);
-}
-
-static llm42_result llm42__calibration_read(llm42__calibrating *c, const llm42__file *file) {
+// Reads a file's lines up to `last`, and ends each with a zero. A zero in a line would hide what stands behind it.
+static llm42_result llm42__calibration_read(llm42__calibrating *c, char *text, const char *last) {
     static const char *const required[] = {"source", "device", "model", "time_unit"};  // the first of the keys
-    const char *text = file->data, *last = file->data + file->size;
     bool ended = false;
     for (c->line = 1; text < last && !ended; c->line++) {
-        const char *end = memchr(text, '\n', (size_t)(last - text)), *next = end + 1;
+        char *end = memchr(text, '\n', (size_t)(last - text));
         if (!end) break;
-        if (end > text && end[-1] == '\r') end--;
-        LLM42__TRY(llm42__calibration_line(c, text, end, &ended));
-        text = next;
+        for (char *p = text; p < end; p++) *p = *p ? *p : '?';
+        *end = 0;
+        if (end > text && end[-1] == '\r') end[-1] = 0;
+        LLM42__TRY(llm42__calibration_line(c, text, &ended));
+        text = end + 1;
     }
-    char lacks[80];
-    llm42__calibration_lacks(c, lacks, sizeof lacks);
+    const char *missing = NULL;  // the first table that is needed and has not begun
+    for (int t = LLM42__TABLES; t-- > 0;)
+        if (llm42__tables[t].form != LLM42__EXCHANGES && t != c->table && !llm42__table_of(c->to, t)->xs)
+            missing = llm42__tables[t].name;
     if (!ended)
-        return llm42_fail(c->error, LLM42_FORMAT,
-                          "%s: cut short behind line %d: %s%sthe last line, '# end', is missing", c->path, c->line - 1,
-                          lacks, lacks[0] ? ", and " : "");
+        return llm42_fail(
+            c->error, LLM42_FORMAT, "%s: cut short behind line %d: %s%s%sthe last line, '# end', is missing", c->path,
+            c->line - 1, missing ? "table '" : "", missing ? missing : "", missing ? "' is missing, and " : "");
     if (text < last) return LLM42__BAD_LINE(c, "there is more behind the last line, '%s'", "# end");
     for (int i = 0; i < 4; i++)
         if (!(c->seen >> i & 1))
             return llm42_fail(c->error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, required[i]);
-    if (lacks[0]) return llm42_fail(c->error, LLM42_FORMAT, "%s: %s", c->path, lacks);
+    if (missing) return llm42_fail(c->error, LLM42_FORMAT, "%s: table '%s' is missing", c->path, missing);
     c->to->devices = (int)c->devices;
     c->to->leaves = (int)c->leaves;
     c->to->kv_tokens = (int64_t)c->kv_tokens;
@@ -5304,17 +5218,16 @@ llm42_result llm42_calibration_load(llm42_calibration **calibration, const char 
     if (!calibration) return llm42_fail(error, LLM42_INVALID, "llm42_calibration_load: calibration: must not be NULL");
     *calibration = NULL;
     if (!path) return llm42_fail(error, LLM42_INVALID, "llm42_calibration_load: path: must not be NULL");
-    llm42__file file;
-    LLM42__TRY(llm42__file_open(&file, path, false, error));
     llm42_calibration *to = llm42__alloc_zero(1, sizeof *to);
+    if (!to) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    snprintf(to->name, sizeof to->name, "%.*s", dot && dot > name ? (int)LLM42__MIN(dot - name, 127) : 127, name);
+    to->flip_shape = to->overlap_fast = to->overlap_replay = 1;
     llm42__calibrating reading = {.path = path, .to = to, .error = error, .table = -1, .devices = 1, .leaves = 1};
-    llm42_result result = to ? LLM42_OK : llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
-    if (to) {
-        const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
-        snprintf(to->name, sizeof to->name, "%.*s", dot && dot > name ? (int)LLM42__MIN(dot - name, 127) : 127, name);
-        to->flip_shape = to->overlap_fast = to->overlap_replay = 1;
-        result = llm42__calibration_read(&reading, &file);
-    }
+    llm42__file file;
+    llm42_result result = llm42__file_open(&file, path, false, error);
+    char *text = (char *)(uintptr_t)file.data;  // it was read, not mapped: its lines are cut in place
+    if (result == LLM42_OK) result = llm42__calibration_read(&reading, text, text + file.size);
     arrfree(reading.points);
     llm42__file_close(&file);
     if (result == LLM42_OK) *calibration = to;
@@ -5470,7 +5383,7 @@ typedef struct llm42__sim {
     // changes neither. So the time at which the pass ends does not depend on how often the engine has waited.
     double flight, from;
     bool in_flight;
-    llm42__sim_request *request;  // [max_running]
+    llm42__sim_request request[];  // [max_running]
 } llm42__sim;
 
 // A draw from the gamma distribution with this shape and mean 1 (Marsaglia and Tsang, 2000). The uniform numbers are
@@ -5566,12 +5479,6 @@ static void llm42__sim_outputs(llm42__sim *sim, const llm42_pass *pass) {
         if (pass->row[i].flags & LLM42_ROW_SAMPLE) pass->out[i] = llm42__sim_token(sim, pass, &pass->row[i], rate);
 }
 
-// Subtracts from `flight` the time that the pass in flight, if there is one, has run alone since `from`.
-static void llm42__sim_advance(llm42__sim *sim) {
-    sim->flight = LLM42__MAX(sim->flight - (sim->now - sim->from), 0);
-    sim->from = sim->now;
-}
-
 static llm42_result llm42__sim_check(const llm42_pass *pass, llm42_error *error) {
     if (pass->logits) return llm42_fail(error, LLM42_UNSUPPORTED, "sim backend: it has no logits");
     if (pass->schedule < LLM42_SCHEDULE_FAST || pass->schedule > LLM42_SCHEDULE_INVARIANT)
@@ -5585,7 +5492,8 @@ static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_er
     llm42__sim *sim = state;
     LLM42__TRY(llm42__sim_check(pass, error));
     const llm42_calibration *c = sim->desc.calibration;
-    llm42__sim_advance(sim);
+    // What the pass in flight has run alone by now.
+    sim->flight = LLM42__MAX(sim->flight - (sim->now - sim->from), 0);
     double left = pass->check ? 0 : llm42__sim_cost(sim, pass),
            both = LLM42__MIN(left * c->overlap_fast, sim->flight * c->overlap_replay);
     left = LLM42__MAX(left - both / c->overlap_fast, 0);
@@ -5629,13 +5537,6 @@ static llm42_result llm42__sim_poll(void *state, double until, llm42_error *erro
 
 static double llm42__sim_now(void *state) { return ((llm42__sim *)state)->now; }
 
-static void llm42__sim_close(void *state) {
-    llm42__sim *sim = state;
-    if (!sim) return;
-    llm42__free(sim->request);
-    llm42__free(sim);
-}
-
 static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, llm42_error *error) {
     *state = NULL;
     const llm42_sim_desc *given = d->backend_desc;
@@ -5663,12 +5564,8 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
                           "exchanges of %d ranks: take %d, or add them",
                           ranks, desc.calibration->name, devices, devices > 1 ? "s" : "", ranks > 1 ? ranks : devices,
                           devices);
-    llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim);
-    if (sim) sim->request = llm42__alloc((size_t)max_running, sizeof *sim->request);
-    if (!sim || !sim->request) {
-        llm42__sim_close(sim);
-        return llm42_fail(error, LLM42_MEMORY, "sim backend: out of memory");
-    }
+    llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim + (size_t)max_running * sizeof *sim->request);
+    if (!sim) return llm42_fail(error, LLM42_MEMORY, "sim backend: out of memory");
     sim->desc = desc;
     sim->max_running = max_running;
     sim->max_rows = LLM42__MAX(d->max_rows, d->fixed_rows);
@@ -5686,7 +5583,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
 const llm42_backend *llm42_backend_sim(void) {
     static const llm42_backend backend = {.name = "sim",
                                           .open = llm42__sim_open,
-                                          .close = llm42__sim_close,
+                                          .close = llm42__free,
                                           .run = llm42__sim_run,
                                           .start = llm42__sim_start,
                                           .poll = llm42__sim_poll,

@@ -200,7 +200,7 @@ TEST(bad_calibrations_are_refused) {
     refused("schedule\n", "", "first line must be");
     refused(with(head, "calibration 2", "calibration 3"), text, ":1: not a calibration: the first line must be");
     refused(with(head, "calibration 2", "calibration 1"), text,
-            ":1: version 1 of the format, which cannot tell a file that was cut short: measure it again, or convert");
+            "If the file is of version 1, measure it again, or convert it as sweep/calibration/README.md says");
     refused("# llm42 calibration 2", "", "cut short behind line 0: table 'fast decode' is missing, and the last line");
     refused(head, "",
             "cut short behind line 14: table 'fast decode' is missing, and the last line, '# end', is missing");
@@ -247,7 +247,7 @@ TEST(bad_calibrations_are_refused) {
     refused(head, with(with(text, "fast\tdecode\t64\t100\t16.8\n", ""), "fast decode 6", "fast decode 5"),
             "is no full grid: its last rows lack");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\twindow\t8\t100\t5.6"),
-            "no table is called 'fast\?window'");
+            "a row of table 'fast window' that no line '# table:' announces");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100"), "expected 5 columns");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\teight\t100\t5.6"), "rows: 'eight'");
 }
