@@ -14,8 +14,8 @@ mkdir -p "$out/plain"
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 quick="-O0 -Xcicc -O0 -Xptxas -O0"
 "$nvcc" --help 2>/dev/null | grep -q -e --Ofast-compile && quick="-O0 -Ofc max"  # quicker, but not in older toolkits
-make=(make --no-print-directory "-j$(nproc)" CC="$CC" STB="$STB" CFLAGS=-O0 TEST_CFLAGS=-O0 CUDA_ARCH=90
-    EMULATED_CFLAGS=-O1 NVCCFLAGS="$quick" PROGRAM_GENCODE="-gencode=arch=compute_90a,code=compute_90a")
+make=(make --no-print-directory "-j$(nproc)" CC="$CC" STB="$STB" CFLAGS="-O1 -march=native" TEST_CFLAGS=-O0
+    CUDA_ARCH=90 EMULATED_CFLAGS=-O1 NVCCFLAGS="$quick" PROGRAM_GENCODE="-gencode=arch=compute_90a,code=compute_90a")
 
 fail() {  # fail NAME: with what the command printed
     echo "  $1: FAILED"
