@@ -21,7 +21,7 @@ for file in llm42.h llm42.cu kernels.cu; do
     clean "section tags that stand twice in $file" "$(sed -nE 's|^// >>([a-z-]+) -.*|\1|p' $file | sort | uniq -d)"
 done
 clean "more than 130 lines" "$([ "$(wc -l <README.md)" -le 130 ] || wc -l README.md)"
-mapfile -t scripts < <(find . -path ./build -prune -o -name README.md -print0 |
+mapfile -t scripts < <(find . -path ./build -prune -o -path './.*' -prune -o -name README.md -print0 |
     xargs -0 grep -ohE '(^|`)([a-z0-9_]+/)+[a-z0-9_]+\.sh' | tr -d '`' | sort -u)
 clean "scripts that a README calls without bash, and that lack their run bit (chmod +x)" \
     "$(for script in "${scripts[@]}"; do [ -x "$script" ] || echo "$script"; done)"
