@@ -1009,9 +1009,9 @@ int main(int argc, char **argv) {
     RUN(hybrid_learns_from_passes_of_the_same_kind);
     RUN(hybrid_takes_the_cheaper_way);
     RUN(control_without_kv_overwrite);
-    llm42_model_free(model);
-    llm42_model_free(shape);
     RUN(a_wrapped_planner_changes_no_result);
     RUN(planners_of_the_examples_in_every_mode);
+    llm42_model_free(model);
+    llm42_model_free(shape);
     return test_end("test_planner");
 }
