@@ -1353,6 +1353,24 @@ LLM42__MAYBE_UNUSED static void llm42__free(void *p) {
     LLM42_FREE(block);
 }
 
+// Blocks that are freed together. `missing`: memory was short for one of them, which is NULL.
+typedef struct llm42__blocks {
+    void *block[20];
+    int count;
+    bool missing;
+} llm42__blocks;
+
+LLM42__MAYBE_UNUSED static void *llm42__take(llm42__blocks *b, size_t count, size_t size) {
+    assert(b->count < (int)(sizeof b->block / sizeof *b->block));
+    void *p = b->block[b->count++] = llm42__alloc(count, size);
+    b->missing = b->missing || !p;
+    return p;
+}
+
+LLM42__MAYBE_UNUSED static void llm42__free_blocks(llm42__blocks *b) {
+    while (b->count) llm42__free(b->block[--b->count]);
+}
+
 // >>numbers ------------------------------------------------------------------------------------------------------
 // Owns: elementary functions made of IEEE operations, hashes and number formats. They give the same bits on every CPU
 // and GPU and with every compiler. exp and log are within 2 ulp.
@@ -3525,12 +3543,19 @@ static void llm42__team_run(llm42__team *team, double work, int64_t tasks, int64
     for (int turns = 0; atomic_load_explicit(&team->left, memory_order_acquire);) llm42__team_relax(&turns);
 }
 
-#ifdef _OPENMP
 // What the other threads of a pass do until it is over.
 static void llm42__team_help(llm42__team *team, int thread) {
     for (int turns = 0; !atomic_load_explicit(&team->over, memory_order_acquire); llm42__team_relax(&turns))
         llm42__team_work(team, thread);
 }
+
+// Without OpenMP a team is one thread.
+#ifdef _OPENMP
+static int llm42__team_most(void) { return omp_get_max_threads(); }
+static int llm42__team_thread(void) { return omp_get_thread_num(); }
+#else
+static int llm42__team_most(void) { return 1; }
+static int llm42__team_thread(void) { return 0; }
 #endif
 
 // >>sampling -----------------------------------------------------------------------------------------------------
@@ -3665,8 +3690,6 @@ int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k) {
     return LLM42__MAX(1, LLM42__MIN(parts, k / 32));
 }
 
-enum { LLM42__CPU_BLOCKS = 18 };  // of memory
-
 typedef struct llm42__cpu {
     llm42_backend_desc desc;
     int threads;
@@ -3684,8 +3707,7 @@ typedef struct llm42__cpu {
     int32_t *expert_id, *expert_rows, *sampled;
     float *scratch;  // [threads][scratch_size]
     size_t scratch_size;
-    void *block[LLM42__CPU_BLOCKS];  // all of these, for llm42__cpu_close
-    int blocks;
+    llm42__blocks memory;  // all of these
 } llm42__cpu;
 
 // One matrix product: y[r][n] = sum over k of x[r][k] w[n][k], plus bias[n].
@@ -4195,38 +4217,28 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *wanted, llm42_
     const llm42_pass *pass = &copy;
     LLM42__TRY(llm42__cpu_check(cpu, pass, error));
     if (cpu->arithmetic->invariant) copy.schedule = LLM42_SCHEDULE_INVARIANT;
-    cpu->team.threads = cpu->work_per_row * pass->rows < 3e6 ? 1 : cpu->threads;  // an OpenMP region costs time
+    cpu->team.threads = cpu->work_per_row * pass->rows < 3e6 ? 1 : cpu->threads;  // waking threads costs time
+    atomic_store_explicit(&cpu->team.over, false, memory_order_relaxed);
 #ifdef _OPENMP
-    if (cpu->team.threads > 1) {
-        atomic_store_explicit(&cpu->team.over, false, memory_order_relaxed);
 #pragma omp parallel num_threads(cpu->team.threads)
-        {
-            int thread = omp_get_thread_num();
-            if (thread) {
-                llm42__team_help(&cpu->team, thread);
-            } else {
-                llm42__cpu_forward(cpu, pass);
-                atomic_store_explicit(&cpu->team.over, true, memory_order_release);
-            }
-        }
-        return LLM42_OK;
-    }
 #endif
-    cpu->team.threads = 1;
-    llm42__cpu_forward(cpu, pass);
+    {
+        const int thread = llm42__team_thread();
+        if (thread) {
+            llm42__team_help(&cpu->team, thread);
+        } else {
+            llm42__cpu_forward(cpu, pass);
+            atomic_store_explicit(&cpu->team.over, true, memory_order_release);
+        }
+    }
     return LLM42_OK;
 }
 
 static void llm42__cpu_close(void *state) {
     llm42__cpu *cpu = state;
     if (!cpu) return;
-    for (int i = 0; i < cpu->blocks; i++) llm42__free(cpu->block[i]);
+    llm42__free_blocks(&cpu->memory);
     llm42__free(cpu);
-}
-
-static void *llm42__cpu_take(llm42__cpu *cpu, size_t count, size_t size) {
-    assert(cpu->blocks < LLM42__CPU_BLOCKS);
-    return cpu->block[cpu->blocks++] = llm42__alloc(count, size);
 }
 
 static bool llm42__cpu_allocate(llm42__cpu *cpu) {
@@ -4240,29 +4252,28 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size;
     if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
+    llm42__blocks *memory = &cpu->memory;
     // For llm42__arithmetic: its block, its attend, its sample.
     cpu->scratch_size = (LLM42__MAX(LLM42__MAX(4 * wide, 3 * pad + T + 32), 2 * V) + 15) & ~(size_t)15;
-    cpu->k = llm42__cpu_take(cpu, (size_t)c->layers * cpu->kv_layer, size);
-    cpu->v = llm42__cpu_take(cpu, (size_t)c->layers * cpu->kv_layer, size);
-    cpu->rope = llm42__cpu_take(cpu, T * (size_t)c->head_dim, 4);
-    cpu->x = llm42__cpu_take(cpu, R * D, 4);
-    cpu->h = llm42__cpu_take(cpu, R * LLM42__MAX(D, q), 4);
-    cpu->q = llm42__cpu_take(cpu, R * LLM42__MAX(D, q), 4);
-    cpu->kv = llm42__cpu_take(cpu, 2 * R * kv, 4);
-    cpu->gate = llm42__cpu_take(cpu, R * LLM42__MAX(F, q), 4);
-    cpu->up = llm42__cpu_take(cpu, R * F, 4);
-    cpu->logits = llm42__cpu_take(cpu, R * LLM42__MAX(V, (size_t)c->experts), 4);
-    cpu->parts = llm42__cpu_take(cpu, R * D * parts * (parts > 1), 4);
-    cpu->expert_in = llm42__cpu_take(cpu, (1 + parts) * R * D * (used > 0), 4);
-    cpu->expert_out = llm42__cpu_take(cpu, R * D * used * parts, 4);
-    cpu->expert_weight = llm42__cpu_take(cpu, R * used, 4);
-    cpu->expert_id = llm42__cpu_take(cpu, R * used, 4);
-    cpu->expert_rows = llm42__cpu_take(cpu, R * used, 4);
-    cpu->sampled = llm42__cpu_take(cpu, R, 4);
-    cpu->scratch = llm42__cpu_take(cpu, threads * cpu->scratch_size, 4);
-    for (int i = 0; i < cpu->blocks; i++)
-        if (!cpu->block[i]) return false;
-    return true;
+    cpu->k = llm42__take(memory, (size_t)c->layers * cpu->kv_layer, size);
+    cpu->v = llm42__take(memory, (size_t)c->layers * cpu->kv_layer, size);
+    cpu->rope = llm42__take(memory, T * (size_t)c->head_dim, 4);
+    cpu->x = llm42__take(memory, R * D, 4);
+    cpu->h = llm42__take(memory, R * LLM42__MAX(D, q), 4);
+    cpu->q = llm42__take(memory, R * LLM42__MAX(D, q), 4);
+    cpu->kv = llm42__take(memory, 2 * R * kv, 4);
+    cpu->gate = llm42__take(memory, R * LLM42__MAX(F, q), 4);
+    cpu->up = llm42__take(memory, R * F, 4);
+    cpu->logits = llm42__take(memory, R * LLM42__MAX(V, (size_t)c->experts), 4);
+    cpu->parts = llm42__take(memory, R * D * parts * (parts > 1), 4);
+    cpu->expert_in = llm42__take(memory, (1 + parts) * R * D * (used > 0), 4);
+    cpu->expert_out = llm42__take(memory, R * D * used * parts, 4);
+    cpu->expert_weight = llm42__take(memory, R * used, 4);
+    cpu->expert_id = llm42__take(memory, R * used, 4);
+    cpu->expert_rows = llm42__take(memory, R * used, 4);
+    cpu->sampled = llm42__take(memory, R, 4);
+    cpu->scratch = llm42__take(memory, threads * cpu->scratch_size, 4);
+    return !memory->missing;
 }
 
 // Checks that this process computes as IEEE 754 says. Bits would be different if the compiler fused a*b + c on its own
@@ -4274,12 +4285,10 @@ static llm42_result llm42__cpu_ieee(llm42_error *error) {
     volatile float product = above * below, subnormal = least * half, third = one / three, minus_third = minus / three;
     if (fused != product + minus)
         return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "this build contracts a*b + c into a fused operation: compile with "
-                          "-ffp-contract=off");
+                          "this build contracts a*b + c into a fused operation: compile with -ffp-contract=off");
     if (shifted != 0.0f)
         return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "this build reorders floating-point sums: compile without -ffast-math and "
-                          "its parts");
+                          "this build reorders floating-point sums: compile without -ffast-math and its parts");
     if (subnormal == 0.0f || third != 0x1.555556p-2f || minus_third != -0x1.555556p-2f)
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "the processor flushes subnormals to zero, or does not round to nearest: "
@@ -4289,12 +4298,7 @@ static llm42_result llm42__cpu_ieee(llm42_error *error) {
 
 static int llm42__cpu_threads(const llm42_backend_desc *d) {
     const llm42_cpu_desc *own = d->backend_desc;
-    if (own && own->threads) return own->threads;
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
-    return 1;
-#endif
+    return own && own->threads ? own->threads : llm42__team_most();
 }
 
 static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error *error) {
@@ -4330,8 +4334,7 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     LLM42__TRY(llm42__cpu_validate(desc, error));
     if (!desc->model->layer)
         return llm42_fail(error, LLM42_INVALID,
-                          "model %s has no weights: it is for the simulator; load a folder or "
-                          "synthetic:NAME",
+                          "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME",
                           desc->model->name);
     if (!desc->model->embed.data)
         return llm42_fail(error, LLM42_INVALID,
@@ -5759,9 +5762,6 @@ enum { LLM42__SIZES = 21 };
 typedef struct llm42__time {
     double weight, rows, kv, seconds, kv_kv, kv_seconds;  // how many passes count, and means over them
 } llm42__time;
-typedef struct llm42__times {
-    llm42__time of[LLM42_SCHEDULE_COUNT][2][LLM42__SIZES];
-} llm42__times;
 
 struct llm42_engine {
     llm42_engine_desc desc;
@@ -5769,6 +5769,7 @@ struct llm42_engine {
     void *state;               // the backend's
     unsigned schedules;        // those that passes may have, bits 1 << LLM42_SCHEDULE_FAST and so on
     llm42_schedule canonical;  // schedule of the passes whose KV deterministic requests share
+    llm42__blocks memory;      // all that an engine allocates, but for its table and its requests
     llm42__kv kv;
     int M;  // rows of a replay pass
     int pages_per_slot;
@@ -5779,8 +5780,7 @@ struct llm42_engine {
     double idle_since;                   // since when nothing can run beside the pass in flight; -1: not so
     llm42__request *asked, *asked_last;  // what is to be done after an event, in the order in which it was asked for
     llm42__request *waiting, *waiting_last;  // the queue, sorted by (arrival, id)
-    llm42__request **running;                // [max_running], in order of admission
-    const llm42_request **shown;             // [max_running], the same as planners see them
+    const llm42_request **running;           // [max_running], in order of admission; view.running points here
     int *free_slot;                          // [max_running]
     int free_slots;
     int32_t *page_table;     // [max_running][pages_per_slot]
@@ -5791,8 +5791,9 @@ struct llm42_engine {
     llm42__batch flight;     // the pass in flight, if view.in_flight.rows is not 0
     llm42_pass flight_pass;  // the same, as the backend got it
     int64_t to_return;       // tokens that running requests may still return
+    llm42_error problem;     // what a function of the planner or the backend has written, see llm42__returned
     bool replay_only;        // the pass whose results are given out holds nothing but windows and deterministic prompts
-    llm42__times times;
+    llm42__time times[LLM42_SCHEDULE_COUNT][2][LLM42__SIZES];
     llm42_stats stats;
 };
 
@@ -5893,20 +5894,14 @@ static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
 // Invariant: a page is on the free list if and only if no request holds it. A page on the free list can still be in the
 // prefix cache and be found there. Such pages are given out last.
 
-static void llm42__kv_close(llm42__kv *kv) {
-    llm42__free(kv->page);
-    llm42__free(kv->bucket);
-    llm42__free(kv->tokens);
-}
-
-static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_cache) {
+static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_cache, llm42__blocks *memory) {
     *kv = (llm42__kv){.pages = pages, .page_size = page_size, .free_count = pages, .last = pages - 1, .buckets = 1};
     while (kv->buckets < pages) kv->buckets *= 2;
-    kv->page = llm42__alloc_zero((size_t)pages, sizeof *kv->page);
-    kv->bucket = llm42__alloc((size_t)kv->buckets, sizeof *kv->bucket);
-    kv->tokens = llm42__alloc(prefix_cache ? (size_t)pages * (size_t)page_size : 1, sizeof *kv->tokens);
-    if (!kv->page || !kv->bucket || !kv->tokens) return false;
-    for (int i = 0; i < pages; i++) kv->page[i].prev = i - 1, kv->page[i].next = i + 1 < pages ? i + 1 : -1;
+    kv->page = llm42__take(memory, (size_t)pages, sizeof *kv->page);
+    kv->bucket = llm42__take(memory, (size_t)kv->buckets, sizeof *kv->bucket);
+    kv->tokens = llm42__take(memory, prefix_cache ? (size_t)pages * (size_t)page_size : 1, sizeof *kv->tokens);
+    if (memory->missing) return false;
+    for (int i = 0; i < pages; i++) kv->page[i] = (llm42__page){.prev = i - 1, .next = i + 1 < pages ? i + 1 : -1};
     for (int i = 0; i < kv->buckets; i++) kv->bucket[i] = -1;
     return true;
 }
@@ -6137,9 +6132,8 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
     *max_new = d->max_new_tokens ? d->max_new_tokens : LLM42__MIN(128, e->desc.max_context - d->prompt_count);
     if (*max_new > e->desc.max_context - d->prompt_count)
         return llm42_fail(error, LLM42_NEVER_FITS,
-                          "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of "
-                          "%d tokens",
-                          name, *max_new, d->prompt_count, e->desc.max_context);
+                          "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of %d tokens", name,
+                          *max_new, d->prompt_count, e->desc.max_context);
     int64_t positions = (int64_t)d->prompt_count + *max_new - 1;  // nothing reads the KV of the last token
     if ((positions + e->desc.kv.page_size - 1) / e->desc.kv.page_size > e->desc.kv.pages)
         return llm42_fail(error, LLM42_NEVER_FITS,
@@ -6157,10 +6151,9 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
         return llm42_fail(error, LLM42_INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock",
                           name, d->arrival);
     if (d->deterministic && e->desc.policy.mode == LLM42_MODE_NONDETERMINISTIC)
-        return llm42_fail(error, LLM42_INVALID,
-                          "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in mode "
-                          "DVR or BATCH_INVARIANT",
-                          name);
+        return llm42_fail(
+            error, LLM42_INVALID,
+            "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in mode DVR or BATCH_INVARIANT", name);
     return llm42_sampling_check(&d->sampling, error);
 }
 
@@ -6386,7 +6379,6 @@ static llm42_result llm42__wait_for_flight(llm42_engine *e, double until, llm42_
     return llm42__poll_flight(e, arrival ? LLM42__MIN(e->waiting->info.arrival, until) : until, error);
 }
 
-static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error);
 static void llm42__note_candidates(const llm42_engine *e, llm42__request *r);
 
 // One step. It waits until the time `until` at most, and returns LLM42_OK when the clock reaches that time.
@@ -6401,10 +6393,11 @@ static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *erro
             e->idle_since = -1;
             LLM42__TRY(llm42__admit_arrived(e, error));
             LLM42__TRY(llm42__form_plan(e, error));
-            if (e->batch.pass.rows && !e->batch.starts) return llm42__run_batch(e, error);
         }
         if (!waits && e->batch.pass.rows) {
-            LLM42__TRY(llm42__start_batch(e, error));  // then plan a pass beside it
+            const bool starts = e->batch.starts;
+            LLM42__TRY(llm42__run_batch(e, error));
+            if (!starts) return LLM42_OK;  // else the next turn plans a pass beside it
         } else if (e->view.in_flight.rows) {
             llm42_result ended = llm42__wait_for_flight(e, until, error);
             if (ended != LLM42_IDLE) return ended;
@@ -6417,17 +6410,25 @@ static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *erro
     return LLM42_OK;
 }
 
-// The result of a function of a planner or a backend, and of its error. A value that is neither LLM42_OK nor an error
-// becomes the error `bad`; an error without a text gets one.
-static llm42_result llm42__returned(llm42_result result, const llm42_error *problem, llm42_result bad,
-                                    const char *whose, const char *name, const char *function, llm42_error *error) {
+// An error without a text, for a function of a planner or a backend to fill in. llm42__returned reads it.
+static llm42_error *llm42__blank(llm42_engine *e) {
+    e->problem.text[0] = 0;
+    return &e->problem;
+}
+
+// Judges what a function of the planner (bad: LLM42_PLAN) or of the backend (LLM42_BACKEND) has returned. A value that
+// is neither LLM42_OK nor an error becomes the error `bad`, and an error without a text gets one.
+static llm42_result llm42__returned(const llm42_engine *e, llm42_result result, llm42_result bad, const char *function,
+                                    llm42_error *error) {
+    const char *whose = bad == LLM42_PLAN ? "planner" : "backend";
+    const char *name = bad == LLM42_PLAN ? e->desc.planner->name : e->backend->name;
     if (result > 0)
         return llm42_fail(error, bad, "%s %s: %s returned %d, which is neither LLM42_OK nor an error", whose, name,
                           function, (int)result);
-    if (result < 0 && !problem->text[0])
+    if (result < 0 && !e->problem.text[0])
         return llm42_fail(error, result, "%s %s: %s returned %s and no text", whose, name, function,
                           llm42_result_name(result));
-    if (result < 0) return llm42_fail(error, result, "%s", problem->text);  // its control characters go
+    if (result < 0) return llm42_fail(error, result, "%s", e->problem.text);  // its control characters go
     return result;
 }
 
@@ -6440,33 +6441,17 @@ static llm42_pass llm42__pass_of(const llm42_engine *e, const llm42__batch *b) {
                         .out = b->out};
 }
 
-// After a failed replay pass the KV of its windows is undefined, so they must be verified before they decode again.
-static void llm42__fail_windows(llm42_engine *e, const llm42__batch *b) {
-    for (int i = 0; i < b->plan.count; i++) {
+// Judges what a function of the backend has returned for a pass. If the pass has failed, the KV of its windows is
+// undefined, so they must be verified before they decode again.
+static llm42_result llm42__pass_returned(llm42_engine *e, const llm42__batch *b, llm42_result result,
+                                         const char *function, llm42_error *error) {
+    result = llm42__returned(e, result, LLM42_BACKEND, function, error);
+    for (int i = 0; i < b->plan.count && result != LLM42_OK; i++) {
         if (b->plan.choice[i].kind != LLM42_KIND_WINDOW) continue;
         b->owner[i]->info.must_verify = true;
         llm42__note_candidates(e, b->owner[i]);
     }
-}
-
-static llm42_result llm42__backend_runs(llm42_engine *e, const llm42_pass *pass, llm42_error *error) {
-    llm42_error problem;
-    problem.text[0] = 0;
-    llm42_result result = e->backend->run(e->state, pass, &problem);
-    return llm42__returned(result, &problem, LLM42_BACKEND, "backend", e->backend->name, "run", error);
-}
-
-static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
-    llm42_pass pass = llm42__pass_of(e, &e->batch);
-    e->batch.pass.begin = llm42__now(e);
-    llm42_result result = llm42__backend_runs(e, &pass, error);
-    if (result != LLM42_OK) {
-        llm42__fail_windows(e, &e->batch);
-        return result;
-    }
-    e->view.last = e->batch.pass;
-    llm42__postprocess(e, &e->batch);
-    return LLM42_OK;
+    return result;
 }
 
 static void llm42__mark_in_flight(llm42_engine *e, bool in_flight) {
@@ -6477,19 +6462,14 @@ static void llm42__mark_in_flight(llm42_engine *e, bool in_flight) {
     }
 }
 
-// Starts a replay pass; fast passes go on beside it.
+// Starts a replay pass beside which fast passes go on. The two batches change places, so that the next pass can be
+// planned.
 static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error) {
     assert(!e->view.in_flight.rows);
     e->flight_pass = llm42__pass_of(e, &e->batch);
     e->batch.pass.begin = llm42__now(e);
-    llm42_error problem;
-    problem.text[0] = 0;
-    llm42_result result = e->backend->start(e->state, &e->flight_pass, &problem);
-    result = llm42__returned(result, &problem, LLM42_BACKEND, "backend", e->backend->name, "start", error);
-    if (result != LLM42_OK) {
-        llm42__fail_windows(e, &e->batch);
-        return result;
-    }
+    llm42_result result = e->backend->start(e->state, &e->flight_pass, llm42__blank(e));
+    LLM42__TRY(llm42__pass_returned(e, &e->batch, result, "start", error));
     llm42__batch started = e->batch;
     e->batch = e->flight;
     e->flight = started;
@@ -6498,19 +6478,27 @@ static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error) {
     return LLM42_OK;
 }
 
+static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
+    if (e->batch.starts) return llm42__start_batch(e, error);
+    llm42_pass pass = llm42__pass_of(e, &e->batch);
+    e->batch.pass.begin = llm42__now(e);
+    llm42_result result = e->backend->run(e->state, &pass, llm42__blank(e));
+    LLM42__TRY(llm42__pass_returned(e, &e->batch, result, "run", error));
+    e->view.last = e->batch.pass;
+    llm42__postprocess(e, &e->batch);
+    return LLM42_OK;
+}
+
 // Waits for the pass in flight until the time `until` and gives its results to its requests. LLM42_IDLE: it has not
 // ended.
 static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_error *error) {
-    llm42_error problem;
-    problem.text[0] = 0;
-    llm42_result result = e->backend->poll(e->state, until, &problem);
+    llm42_result result = e->backend->poll(e->state, until, llm42__blank(e));
     if (result == LLM42_IDLE && until < (double)INFINITY) return result;
-    result = llm42__returned(result, &problem, LLM42_BACKEND, "backend", e->backend->name, "poll", error);
     llm42__mark_in_flight(e, false);
     e->view.in_flight.rows = 0;
-    if (result == LLM42_OK) llm42__postprocess(e, &e->flight);
-    else llm42__fail_windows(e, &e->flight);
-    return result;
+    LLM42__TRY(llm42__pass_returned(e, &e->flight, result, "poll", error));
+    llm42__postprocess(e, &e->flight);
+    return LLM42_OK;
 }
 
 // >>admit ------------------------------------------------------------------------------------------------------
@@ -6564,8 +6552,7 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r) {
         return false;
     }
     llm42__queue_remove(e, r);
-    e->shown[e->view.running_count] = &r->info;
-    e->running[e->view.running_count++] = r;
+    e->running[e->view.running_count++] = &r->info;
     e->to_return += r->info.max_new_tokens - r->info.committed;
     bool reserved = llm42__reserve(e, r, last + 1);
     assert(reserved);  // the pages are free
@@ -6605,11 +6592,8 @@ static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
     llm42__truncate(e, r, 0);
     r->prefix_pages = 0;
     int i = 0;
-    while (e->running[i] != r) i++;
-    for (e->view.running_count--; i < e->view.running_count; i++) {
-        e->running[i] = e->running[i + 1];
-        e->shown[i] = e->shown[i + 1];
-    }
+    while (e->running[i] != &r->info) i++;
+    for (e->view.running_count--; i < e->view.running_count; i++) e->running[i] = e->running[i + 1];
     e->free_slot[e->free_slots++] = r->slot;
     e->to_return -= r->info.max_new_tokens - r->info.committed;
     r->slot = -1;
@@ -6765,29 +6749,30 @@ static double llm42__rank_of(const llm42_view *v, const llm42_request *r, llm42_
     return llm42_choice_rows(v, r, LLM42_KIND_WINDOW, v->replay) ? rank(v, r) : -1;
 }
 
-// Chooses the G windows of the lowest rank. The choices then stand in order of admission.
+// Chooses the G windows of the lowest rank. If there are more, each that ranks lower than the highest of those chosen
+// takes its place.
 int llm42_plan_windows(const llm42_view *v, llm42_plan *plan, llm42_rank_fn *rank) {
-    llm42_choice *best = plan->choice + plan->count;  // sorted by rank; .rows is an index into v->running
-    int count = 0, rows = 0;
+    const int group = LLM42__MIN(v->desc->policy.group, plan->room - plan->count);
+    llm42_choice *chosen = plan->choice + plan->count;  // in order of admission; .rows is an index into v->running
+    int count = 0, highest = 0, rows = 0;
+    double highest_rank = -1;
     plan->schedule = v->replay;
     for (int i = 0; i < v->running_count; i++) {
-        const double of = llm42__rank_of(v, v->running[i], rank);
-        int at = count;
-        if (!(of >= 0)) continue;
-        while (at > 0 && llm42__rank_of(v, v->running[best[at - 1].rows], rank) > of) at--;
-        if (at == v->desc->policy.group) continue;
-        if (count < v->desc->policy.group) count++;
-        memmove(&best[at + 1], &best[at], (size_t)(count - 1 - at) * sizeof *best);
-        best[at].rows = i;
+        double of = llm42__rank_of(v, v->running[i], rank);
+        if (!(of >= 0) || (count >= group && of >= highest_rank)) continue;
+        if (count == group)
+            memmove(chosen + highest, chosen + highest + 1, (size_t)(--count - highest) * sizeof *chosen);
+        chosen[count++].rows = i;
+        highest_rank = -1;
+        for (int k = 0; k < count && count == group; k++) {
+            of = llm42__rank_of(v, v->running[chosen[k].rows], rank);
+            if (of >= highest_rank) highest = k, highest_rank = of;
+        }
     }
-    if (!count) return 0;
-    const int last = best[count - 1].rows;
-    const double last_rank = llm42__rank_of(v, v->running[last], rank);
-    for (int i = 0; i < v->running_count; i++) {
-        const double of = llm42__rank_of(v, v->running[i], rank);
-        if (!(of >= 0) || of > last_rank || (of == last_rank && i > last)) continue;
-        const int own = llm42_choice_rows(v, v->running[i], LLM42_KIND_WINDOW, v->replay);
-        llm42_choose(plan, v->running[i], LLM42_KIND_WINDOW, own);
+    for (int k = 0; k < count; k++) {
+        const llm42_request *r = v->running[chosen[k].rows];
+        const int own = llm42_choice_rows(v, r, LLM42_KIND_WINDOW, v->replay);
+        llm42_choose(plan, r, LLM42_KIND_WINDOW, own);
         rows += own;
     }
     return rows;
@@ -6904,7 +6889,7 @@ static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seco
     if (!e->view.measured || b->pass.schedule > LLM42_SCHEDULE_INVARIANT) return;
     for (int i = 0; i < b->plan.count; i++) several |= b->plan.choice[i].rows > 1;
     for (int i = 0; i < b->pass.rows; i++) kv += b->row[i].position + 1;
-    llm42__time *t = &e->times.of[b->pass.schedule][several][llm42__size_of(b->pass.rows)];
+    llm42__time *t = &e->times[b->pass.schedule][several][llm42__size_of(b->pass.rows)];
     t->weight = LLM42__MIN(t->weight + 1, MOST);
     t->rows += (b->pass.rows - t->rows) / t->weight;
     t->kv += (kv - t->kv) / t->weight;
@@ -6914,11 +6899,11 @@ static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seco
 }
 
 // Seconds for each KV entry, the slope of all lines. They may not fall.
-static double llm42__times_slope(const llm42__times *times, bool several) {
+static double llm42__times_slope(const llm42_engine *e, bool several) {
     double above = 0, below = 0;
     for (int s = LLM42_SCHEDULE_FAST; s <= LLM42_SCHEDULE_INVARIANT; s++)
         for (int size = 0; size < LLM42__SIZES; size++) {
-            const llm42__time *t = &times->of[s][several][size];
+            const llm42__time *t = &e->times[s][several][size];
             double variance = t->kv_kv - t->kv * t->kv;
             if (variance <= 1e-6 * t->kv_kv) continue;
             above += t->weight * (t->kv_seconds - t->kv * t->seconds);
@@ -6934,10 +6919,9 @@ static double llm42__time_at(const llm42__time *t, double slope, double kv_each)
 
 // Between the nearest sizes that have run. Below all of them a pass takes no longer than the smallest. Above them it
 // takes longer by the number of rows, if sequences have several.
-static double llm42__times_find(const llm42__times *times, llm42_schedule schedule, bool several, double rows,
-                                double kv) {
-    const llm42__time *of = times->of[schedule][several];
-    const double slope = llm42__times_slope(times, several);
+static double llm42__times_find(const llm42_engine *e, llm42_schedule schedule, bool several, double rows, double kv) {
+    const llm42__time *of = e->times[schedule][several];
+    const double slope = llm42__times_slope(e, several);
     int below = llm42__size_of(rows), above = below + 1;
     while (below >= 0 && of[below].weight <= 0) below--;
     while (above < LLM42__SIZES && of[above].weight <= 0) above++;
@@ -6957,12 +6941,12 @@ static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) 
     if (!rows) return 0;
     bool several = mix->rows[LLM42_KIND_PROMPT] || mix->rows[LLM42_KIND_WINDOW];
     if (mix->schedule > LLM42_SCHEDULE_INVARIANT) return -1;
-    double seconds = llm42__times_find(&e->times, mix->schedule, several, rows, kv);
+    double seconds = llm42__times_find(e, mix->schedule, several, rows, kv);
     if (seconds >= 0 || mix->schedule != LLM42_SCHEDULE_INVARIANT) return seconds;
     // An INVARIANT pass of this kind has not run yet: a FAST one takes a similar time, another kind perhaps a longer
     // one.
-    seconds = llm42__times_find(&e->times, LLM42_SCHEDULE_FAST, several, rows, kv);
-    return seconds < 0 ? llm42__times_find(&e->times, LLM42_SCHEDULE_INVARIANT, !several, rows, kv) : seconds;
+    seconds = llm42__times_find(e, LLM42_SCHEDULE_FAST, several, rows, kv);
+    return seconds < 0 ? llm42__times_find(e, LLM42_SCHEDULE_INVARIANT, !several, rows, kv) : seconds;
 }
 
 // What could run now: ordinary requests, deterministic prompts, and deterministic requests behind their prompts. These
@@ -7102,16 +7086,15 @@ static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool promp
 static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
     const llm42_planner *planner = e->desc.planner;
     llm42_plan *own = &e->batch.plan, plan = {.choice = own->choice, .room = own->room};
-    llm42_error problem;
-    problem.text[0] = 0;
-    llm42_result result = planner->plan(planner->user, &e->view, &plan, &problem);
-    if (result == LLM42_OK && (plan.choice != own->choice || plan.room != own->room))
+    llm42_result result = planner->plan(planner->user, &e->view, &plan, llm42__blank(e));
+    LLM42__TRY(llm42__returned(e, result, LLM42_PLAN, "plan", error));
+    if (plan.choice != own->choice || plan.room != own->room)
         return llm42_fail(error, LLM42_PLAN,
                           "planner %s: plan has moved .choice or changed .room: fill in .choice as it is",
                           planner->name);
     own->schedule = plan.schedule, own->shape = plan.shape, own->count = plan.count;
     own->fast_seconds = plan.fast_seconds, own->invariant_seconds = plan.invariant_seconds;
-    return llm42__returned(result, &problem, LLM42_PLAN, "planner", planner->name, "plan", error);
+    return LLM42_OK;
 }
 
 // Takes pages for the positions that the plan's rows write. False: not enough are free; what was taken stays.
@@ -7501,6 +7484,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
 #undef LLM42__POLICY
             {"policy.window", d->policy.window, 1, 4096, false},
         {"policy.group", d->policy.group, 1, 4096, false},
+        {"policy.window x policy.group", (int64_t)d->policy.window * d->policy.group, 1, 1 << 20, false},
         {"policy.deadline", d->policy.deadline, 1, INT32_MAX, false},
         {"numerics.compute", d->numerics.compute, LLM42_DTYPE_BF16, LLM42_DTYPE_FP32, false},
         {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90, false},
@@ -7538,10 +7522,6 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
     if (!(d->kv.admission_reserve >= 0 && d->kv.admission_reserve <= 1))
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.kv.admission_reserve: %g: must be from 0 to 1",
                           d->kv.admission_reserve);
-    if ((int64_t)d->policy.window * d->policy.group > 1 << 20)
-        return llm42_fail(error, LLM42_INVALID,
-                          "llm42_engine_desc.policy.window, group: M = %lld rows: must be at most %d",
-                          (long long)d->policy.window * d->policy.group, 1 << 20);
     if (!(d->experiment.inject_rate >= 0 && d->experiment.inject_rate <= 1))
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.experiment.inject_rate: %g: must be from 0 to 1",
                           d->experiment.inject_rate);
@@ -7572,7 +7552,8 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
                 e->batch.row[pass.rows++] = (llm42_row){i, t, token, LLM42_ROW_SAMPLE};
             }
         pass.shape = schedule == LLM42_SCHEDULE_FIXED ? e->M : pass.rows;
-        LLM42__TRY(llm42__backend_runs(e, &pass, error));
+        llm42_result result = e->backend->run(e->state, &pass, llm42__blank(e));
+        LLM42__TRY(llm42__returned(e, result, LLM42_BACKEND, "run", error));
         for (int t = 0; t < length; t++) {
             llm42_output out = e->batch.out[pass.rows - length + t];
             if (!trial) alone[t] = out;
@@ -7586,21 +7567,13 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
     return LLM42_OK;
 }
 
-static void llm42__batch_free(llm42__batch *batch) {
-    llm42__free(batch->plan.choice);
-    llm42__free(batch->owner);
-    llm42__free(batch->row);
-    llm42__free(batch->out);
-}
-
-static bool llm42__batch_allocate(llm42__batch *batch, size_t rows, size_t running) {
-    batch->plan.choice = llm42__alloc(running + 1, sizeof *batch->plan.choice);
-    batch->plan.room = (int)running + 1;
-    batch->room = (int)rows;
-    batch->owner = llm42__alloc(running + 1, sizeof *batch->owner);
-    batch->row = llm42__alloc(rows, sizeof *batch->row);
-    batch->out = llm42__alloc(rows, sizeof *batch->out);
-    return batch->plan.choice && batch->owner && batch->row && batch->out;
+static void llm42__batch_allocate(llm42__batch *batch, int rows, int running, llm42__blocks *memory) {
+    batch->plan.choice = llm42__take(memory, (size_t)running + 1, sizeof *batch->plan.choice);
+    batch->plan.room = running + 1;
+    batch->room = rows;
+    batch->owner = llm42__take(memory, (size_t)running + 1, sizeof *batch->owner);
+    batch->row = llm42__take(memory, (size_t)rows, sizeof *batch->row);
+    batch->out = llm42__take(memory, (size_t)rows, sizeof *batch->out);
 }
 
 llm42_result llm42_engine_close(llm42_engine *e) {
@@ -7611,27 +7584,25 @@ llm42_result llm42_engine_close(llm42_engine *e) {
     if (e->state && e->view.in_flight.rows)
         e->backend->poll(e->state, (double)INFINITY, NULL);  // it writes to the engine's memory
     if (e->state) e->backend->close(e->state);
-    llm42__kv_close(&e->kv);
-    void *blocks[] = {e->table, e->running, (void *)e->shown, e->free_slot, e->page_table, e->seq};
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) llm42__free(blocks[i]);
-    llm42__batch_free(&e->batch);
-    llm42__batch_free(&e->flight);
+    llm42__free_blocks(&e->memory);
+    llm42__free(e->table);
     llm42__free(e);
     return LLM42_OK;
 }
 
 static bool llm42__engine_allocate(llm42_engine *e) {
-    size_t running = (size_t)e->desc.max_running, rows = (size_t)LLM42__MAX(e->M, e->desc.token_budget);
+    llm42__blocks *memory = &e->memory;
+    const size_t running = (size_t)e->desc.max_running;
+    const int rows = LLM42__MAX(e->M, e->desc.token_budget);
     e->pages_per_slot = (e->desc.max_context + e->desc.kv.page_size - 1) / e->desc.kv.page_size;
-    e->running = llm42__alloc(running, sizeof *e->running);
-    e->shown = llm42__alloc(running, sizeof *e->shown);
-    e->free_slot = llm42__alloc(running, sizeof *e->free_slot);
-    e->page_table = llm42__alloc(running * (size_t)e->pages_per_slot, sizeof *e->page_table);
-    e->seq = llm42__alloc_zero(running, sizeof *e->seq);
-    if (!e->running || !e->shown || !e->free_slot || !e->page_table || !e->seq ||
-        !llm42__batch_allocate(&e->batch, rows, running) ||
-        (e->desc.overlap && !llm42__batch_allocate(&e->flight, rows, running)) || !llm42__grow_table(e))
-        return false;
+    e->running = llm42__take(memory, running, sizeof *e->running);
+    e->free_slot = llm42__take(memory, running, sizeof *e->free_slot);
+    e->page_table = llm42__take(memory, running * (size_t)e->pages_per_slot, sizeof *e->page_table);
+    e->seq = llm42__take(memory, running, sizeof *e->seq);
+    llm42__batch_allocate(&e->batch, rows, e->desc.max_running, memory);
+    if (e->desc.overlap) llm42__batch_allocate(&e->flight, rows, e->desc.max_running, memory);
+    if (memory->missing || !llm42__grow_table(e)) return false;
+    memset(e->seq, 0, running * sizeof *e->seq);
     while (e->free_slots < e->desc.max_running) {
         e->free_slot[e->free_slots] = e->desc.max_running - 1 - e->free_slots;
         e->free_slots++;
@@ -7663,7 +7634,7 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     e->schedules = fast << LLM42_SCHEDULE_FAST | fixed << LLM42_SCHEDULE_FIXED | invariant << LLM42_SCHEDULE_INVARIANT;
     e->canonical = invariant ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED;
     e->view.desc = &e->desc;
-    e->view.running = e->shown;
+    e->view.running = e->running;
     e->view.engine = e;
     e->view.seconds = llm42__view_seconds;
     e->view.measured = !d.backend->estimate;
@@ -7682,11 +7653,10 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
                                   .log = d.log,
                                   .log_user = d.log_user};
     if (result == LLM42_OK) {  // before the page table: the backend refuses a pool too large
-        llm42_error problem = {0};
-        result = d.backend->open(&e->state, &backend, &problem);
-        result = llm42__returned(result, &problem, LLM42_BACKEND, "backend", d.backend->name, "open", error);
+        result = d.backend->open(&e->state, &backend, llm42__blank(e));
+        result = llm42__returned(e, result, LLM42_BACKEND, "open", error);
     }
-    if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.kv.pages, d.kv.page_size, d.kv.prefix_cache))
+    if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.kv.pages, d.kv.page_size, d.kv.prefix_cache, &e->memory))
         result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages",
                             d.kv.pages);
     if (result == LLM42_OK && fixed) result = llm42__self_check(e, LLM42_SCHEDULE_FIXED, error);
