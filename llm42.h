@@ -1351,6 +1351,24 @@ LLM42__MAYBE_UNUSED static void llm42__free(void *p) {
     LLM42_FREE(block);
 }
 
+// Blocks that are freed together. `missing`: memory was short for one of them, which is NULL.
+typedef struct llm42__memory {
+    void *block[20];
+    int count;
+    bool missing;
+} llm42__memory;
+
+LLM42__MAYBE_UNUSED static void *llm42__take(llm42__memory *b, size_t count, size_t size) {
+    assert(b->count < (int)(sizeof b->block / sizeof *b->block));
+    void *p = b->block[b->count++] = llm42__alloc(count, size);
+    b->missing = b->missing || !p;
+    return p;
+}
+
+LLM42__MAYBE_UNUSED static void llm42__free_all(llm42__memory *b) {
+    while (b->count) llm42__free(b->block[--b->count]);
+}
+
 // >>numbers ------------------------------------------------------------------------------------------------------
 // Owns: elementary functions made of IEEE operations, hashes and number formats. They give the same bits on every CPU
 // and GPU and with every compiler. exp and log are within 2 ulp.
@@ -2954,12 +2972,12 @@ llm42_result llm42_model_hash(const llm42_model *m, uint64_t *hash, llm42_error 
 }
 
 // >>vectors ------------------------------------------------------------------------------------------------------
-// Owns: vectors of sixteen floats, in three versions: AVX-512, AVX2 and plain C. All give the same bits.
+// Owns: vectors of sixteen floats, in versions for AVX-512, AVX2 and plain C, which all give the same bits.
 // Calls: numbers.
 // Invariant: every sum on the CPU is taken in the same order, here called the one order. A sum that is cut into parts
-// uses it for each part. There are sixteen partial sums. Partial sum j starts at +0 and adds, by fused multiply-add,
-// the terms whose index is j modulo 16, in ascending order. Then partial sums are added in a tree: j + 8 is added to j
-// for j = 0..7, then j + 4 for 0..3, j + 2 for 0..1, and 1 to 0.
+// uses it for each part. Of its sixteen partial sums, number j starts at +0 and adds, by fused multiply-add, the terms
+// whose index is j modulo 16, in ascending order. Then partial sums are added in a tree: j + 8 is added to j for
+// j = 0..7, then j + 4 for 0..3, j + 2 for 0..1, and 1 to 0.
 
 #if !defined(LLM42_SCALAR) && defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define LLM42__ISA 2
@@ -3424,11 +3442,11 @@ static void llm42__sm90_rows(const float *x, size_t stride, int rows, const void
 }
 
 // >>team ---------------------------------------------------------------------------------------------------------
-// Owns: sharing the tasks of an operator among threads. One OpenMP region spans a pass. Inside it each thread takes the
-// next part, which is some consecutive tasks, from a counter. An operator is over when its parts are done, even if some
-// threads took none. So a thread that the system has suspended delays the others only if it is in the middle of a part.
+// Owns: sharing the tasks of an operator among threads. One OpenMP region spans a pass, and inside it each thread takes
+// the next part, which is some consecutive tasks, from a counter. An operator is over when its parts are done, even if
+// some threads took none, so a thread that the system has suspended delays the others only in the middle of a part.
 // Calls: nothing.
-// Invariant: one operator runs at a time. Results never depend on which thread ran a part.
+// Invariant: one operator runs at a time, and results never depend on which thread ran a part.
 
 typedef struct llm42__job llm42__job;  // what an operator works on, see section cpu
 typedef void llm42__task_fn(const llm42__job *job, int64_t task, int thread);
@@ -3487,19 +3505,26 @@ static void llm42__team_run(llm42__team *team, double work, int64_t tasks, int64
     for (int turns = 0; atomic_load_explicit(&team->left, memory_order_acquire);) llm42__team_relax(&turns);
 }
 
-#ifdef _OPENMP
 // What the other threads of a pass do until it is over.
 static void llm42__team_help(llm42__team *team, int thread) {
     for (int turns = 0; !atomic_load_explicit(&team->over, memory_order_acquire); llm42__team_relax(&turns))
         llm42__team_work(team, thread);
 }
+
+// Without OpenMP a team is one thread.
+#ifdef _OPENMP
+static int llm42__team_most(void) { return omp_get_max_threads(); }
+static int llm42__team_thread(void) { return omp_get_thread_num(); }
+#else
+static int llm42__team_most(void) { return 1; }
+static int llm42__team_thread(void) { return 0; }
 #endif
 
 // >>sampling -----------------------------------------------------------------------------------------------------
-// Owns: drawing tokens.
+// Owns: the draw of a token from logits, with top-k, top-p and min-p, and the log-probability of a token.
 // Calls: numbers, vectors.
-// Invariant: the token drawn is one of the vocabulary, and a function of logits, sampling parameters and position. So
-// fast and replay passes draw alike.
+// Invariant: the token drawn is one of the vocabulary and depends on nothing but logits, sampling parameters and
+// position, so fast and replay passes draw alike.
 
 // Log-probability of a token: its logit, minus the largest, minus the log of the sum of exponentials.
 static float llm42__logprob_at(const float *logits, int vocab, float largest, int token) {
@@ -3596,10 +3621,10 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
 }
 
 // >>cpu ----------------------------------------------------------------------------------------------------------
-// Owns: the CPU backend: its memory, schedules and operators.
+// Owns: the CPU backend, which is its memory, its schedules and the operators of which a pass consists.
 // Calls: numbers, team, sampling, and the table of its arithmetic, fp32 or sm90, which takes all sums but those of
 // ranks, leaves and experts.
-// Invariant: one thread computes the whole sum of an output. No operator knows which arithmetic it runs in.
+// Invariant: one thread computes the whole sum of an output, and no operator knows which arithmetic it runs in.
 
 // Tensor parallelism cuts the sums of two matrix products, o and down, into one equal part for each rank.
 // - FAST and FIXED sum each rank's part and round it to the compute type. Then they add the ranks' parts in order and
@@ -3627,8 +3652,6 @@ int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k) {
     return LLM42__MAX(1, LLM42__MIN(parts, k / 32));
 }
 
-enum { LLM42__CPU_BLOCKS = 18 };  // of memory
-
 typedef struct llm42__cpu {
     llm42_backend_desc desc;
     int threads;
@@ -3646,8 +3669,7 @@ typedef struct llm42__cpu {
     int32_t *expert_id, *expert_rows, *sampled;
     float *scratch;  // [threads][scratch_size]
     size_t scratch_size;
-    void *block[LLM42__CPU_BLOCKS];  // all of these, for llm42__cpu_close
-    int blocks;
+    llm42__memory memory;  // all of these
 } llm42__cpu;
 
 // One matrix product: y[r][n] = sum over k of x[r][k] w[n][k], plus bias[n].
@@ -3704,10 +3726,6 @@ typedef struct llm42__arithmetic {
 } llm42__arithmetic;
 
 static const llm42__arithmetic llm42__fp32, llm42__sm90;  // sections fp32 and sm90 have them
-
-LLM42__INLINE float llm42__cpu_round(const llm42__cpu *cpu, float x) {
-    return cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? llm42__round_bf16(x) : x;
-}
 
 static void llm42__cpu_round_all(const llm42__cpu *cpu, float *x, size_t n) {
     if (cpu->desc.numerics.compute != LLM42_DTYPE_BF16) return;
@@ -3955,7 +3973,8 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
             sum += weight[rank];
         }
         for (int rank = 0; rank < c->experts_used; rank++)
-            weight[rank] = llm42__cpu_round(cpu, c->experts_renorm ? weight[rank] / sum : weight[rank]);
+            if (c->experts_renorm) weight[rank] /= sum;
+        llm42__cpu_round_all(cpu, weight, (size_t)c->experts_used);
     }
 }
 
@@ -4052,15 +4071,18 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, const llm42_pass *pass, int l) {
     llm42__team_run(&cpu->team, work, pass->rows, 1, llm42__rope_task, &job);
 }
 
-// A task is one of the rows that have LLM42_ROW_SAMPLE. It draws a token.
+// A task is one of the rows that have LLM42_ROW_SAMPLE. It draws a token, or -1 if the logits are not finite, because
+// then the log-probability is not finite either.
 static void llm42__sample_task(const llm42__job *d, int64_t task, int thread) {
     const int r = d->cpu->sampled[task], vocab = d->cpu->model->config.vocab;
     const llm42_row *row = &d->pass->row[r];
     const size_t V = (size_t)vocab;
     const float *logits = d->cpu->logits + (size_t)task * V;
     if (d->pass->logits) memcpy(d->pass->logits + (size_t)r * V, logits, V * sizeof *logits);
-    d->pass->out[r] = d->cpu->arithmetic->sample(logits, vocab, &d->pass->seq[row->seq].sampling, row->position,
-                                                 llm42__cpu_scratch(d->cpu, thread));
+    const llm42_output out = d->cpu->arithmetic->sample(logits, vocab, &d->pass->seq[row->seq].sampling, row->position,
+                                                        llm42__cpu_scratch(d->cpu, thread));
+    d->pass->out[r] = out;
+    if (!(out.logprob - out.logprob == 0)) d->pass->out[r].token = -1;
 }
 
 // The LM head and the draw, from h [R, D], for rows that have LLM42_ROW_SAMPLE.
@@ -4082,10 +4104,6 @@ static void llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass) {
     llm42__cpu_matmul(cpu, pass, cpu->h, count, &head, 1);
     const llm42__job draw = {.cpu = cpu, .pass = pass};
     llm42__team_run(&cpu->team, 16.0 * (double)count * (double)V, count, 1, llm42__sample_task, &draw);
-    for (int i = 0; i < count; i++) {
-        llm42_output *out = &pass->out[cpu->sampled[i]];
-        if (!(out->logprob - out->logprob == 0)) out->token = -1;
-    }
 }
 
 static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
@@ -4153,42 +4171,31 @@ static void llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass) {
 
 static llm42_result llm42__cpu_run(void *state, const llm42_pass *wanted, llm42_error *error) {
     llm42__cpu *cpu = state;
-    llm42_pass copy = *wanted;
-    const llm42_pass *pass = &copy;
-    LLM42__TRY(llm42__cpu_check(cpu, pass, error));
-    if (cpu->arithmetic->invariant) copy.schedule = LLM42_SCHEDULE_INVARIANT;
-    cpu->team.threads = cpu->work_per_row * pass->rows < 3e6 ? 1 : cpu->threads;  // an OpenMP region costs time
+    llm42_pass pass = *wanted;
+    LLM42__TRY(llm42__cpu_check(cpu, &pass, error));
+    if (cpu->arithmetic->invariant) pass.schedule = LLM42_SCHEDULE_INVARIANT;
+    cpu->team.threads = cpu->work_per_row * pass.rows < 3e6 ? 1 : cpu->threads;  // waking threads costs time
+    atomic_store_explicit(&cpu->team.over, false, memory_order_relaxed);
 #ifdef _OPENMP
-    if (cpu->team.threads > 1) {
-        atomic_store_explicit(&cpu->team.over, false, memory_order_relaxed);
 #pragma omp parallel num_threads(cpu->team.threads)
-        {
-            int thread = omp_get_thread_num();
-            if (thread) {
-                llm42__team_help(&cpu->team, thread);
-            } else {
-                llm42__cpu_forward(cpu, pass);
-                atomic_store_explicit(&cpu->team.over, true, memory_order_release);
-            }
-        }
-        return LLM42_OK;
-    }
 #endif
-    cpu->team.threads = 1;
-    llm42__cpu_forward(cpu, pass);
+    {
+        const int thread = llm42__team_thread();
+        if (thread) {
+            llm42__team_help(&cpu->team, thread);
+        } else {
+            llm42__cpu_forward(cpu, &pass);
+            atomic_store_explicit(&cpu->team.over, true, memory_order_release);
+        }
+    }
     return LLM42_OK;
 }
 
 static void llm42__cpu_close(void *state) {
     llm42__cpu *cpu = state;
     if (!cpu) return;
-    for (int i = 0; i < cpu->blocks; i++) llm42__free(cpu->block[i]);
+    llm42__free_all(&cpu->memory);
     llm42__free(cpu);
-}
-
-static void *llm42__cpu_take(llm42__cpu *cpu, size_t count, size_t size) {
-    assert(cpu->blocks < LLM42__CPU_BLOCKS);
-    return cpu->block[cpu->blocks++] = llm42__alloc(count, size);
 }
 
 static bool llm42__cpu_allocate(llm42__cpu *cpu) {
@@ -4202,29 +4209,28 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size;
     if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
+    llm42__memory *memory = &cpu->memory;
     // For llm42__arithmetic: its block, its attend, its sample.
     cpu->scratch_size = (LLM42__MAX(LLM42__MAX(4 * wide, 3 * pad + T + 32), 2 * V) + 15) & ~(size_t)15;
-    cpu->k = llm42__cpu_take(cpu, (size_t)c->layers * cpu->kv_layer, size);
-    cpu->v = llm42__cpu_take(cpu, (size_t)c->layers * cpu->kv_layer, size);
-    cpu->rope = llm42__cpu_take(cpu, T * (size_t)c->head_dim, 4);
-    cpu->x = llm42__cpu_take(cpu, R * D, 4);
-    cpu->h = llm42__cpu_take(cpu, R * LLM42__MAX(D, q), 4);
-    cpu->q = llm42__cpu_take(cpu, R * LLM42__MAX(D, q), 4);
-    cpu->kv = llm42__cpu_take(cpu, 2 * R * kv, 4);
-    cpu->gate = llm42__cpu_take(cpu, R * LLM42__MAX(F, q), 4);
-    cpu->up = llm42__cpu_take(cpu, R * F, 4);
-    cpu->logits = llm42__cpu_take(cpu, R * LLM42__MAX(V, (size_t)c->experts), 4);
-    cpu->parts = llm42__cpu_take(cpu, R * D * parts * (parts > 1), 4);
-    cpu->expert_in = llm42__cpu_take(cpu, (1 + parts) * R * D * (used > 0), 4);
-    cpu->expert_out = llm42__cpu_take(cpu, R * D * used * parts, 4);
-    cpu->expert_weight = llm42__cpu_take(cpu, R * used, 4);
-    cpu->expert_id = llm42__cpu_take(cpu, R * used, 4);
-    cpu->expert_rows = llm42__cpu_take(cpu, R * used, 4);
-    cpu->sampled = llm42__cpu_take(cpu, R, 4);
-    cpu->scratch = llm42__cpu_take(cpu, threads * cpu->scratch_size, 4);
-    for (int i = 0; i < cpu->blocks; i++)
-        if (!cpu->block[i]) return false;
-    return true;
+    cpu->k = llm42__take(memory, (size_t)c->layers * cpu->kv_layer, size);
+    cpu->v = llm42__take(memory, (size_t)c->layers * cpu->kv_layer, size);
+    cpu->rope = llm42__take(memory, T * (size_t)c->head_dim, 4);
+    cpu->x = llm42__take(memory, R * D, 4);
+    cpu->h = llm42__take(memory, R * LLM42__MAX(D, q), 4);
+    cpu->q = llm42__take(memory, R * LLM42__MAX(D, q), 4);
+    cpu->kv = llm42__take(memory, 2 * R * kv, 4);
+    cpu->gate = llm42__take(memory, R * LLM42__MAX(F, q), 4);
+    cpu->up = llm42__take(memory, R * F, 4);
+    cpu->logits = llm42__take(memory, R * LLM42__MAX(V, (size_t)c->experts), 4);
+    cpu->parts = llm42__take(memory, R * D * parts * (parts > 1), 4);
+    cpu->expert_in = llm42__take(memory, (1 + parts) * R * D * (used > 0), 4);
+    cpu->expert_out = llm42__take(memory, R * D * used * parts, 4);
+    cpu->expert_weight = llm42__take(memory, R * used, 4);
+    cpu->expert_id = llm42__take(memory, R * used, 4);
+    cpu->expert_rows = llm42__take(memory, R * used, 4);
+    cpu->sampled = llm42__take(memory, R, 4);
+    cpu->scratch = llm42__take(memory, threads * cpu->scratch_size, 4);
+    return !memory->missing;
 }
 
 // Checks that this process computes as IEEE 754 says. Bits would be different if the compiler fused a*b + c on its own
@@ -4236,12 +4242,10 @@ static llm42_result llm42__cpu_ieee(llm42_error *error) {
     volatile float product = above * below, subnormal = least * half, third = one / three, minus_third = minus / three;
     if (fused != product + minus)
         return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "this build contracts a*b + c into a fused operation: compile with "
-                          "-ffp-contract=off");
+                          "this build contracts a*b + c into a fused operation: compile with -ffp-contract=off");
     if (shifted != 0.0f)
         return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "this build reorders floating-point sums: compile without -ffast-math and "
-                          "its parts");
+                          "this build reorders floating-point sums: compile without -ffast-math and its parts");
     if (subnormal == 0.0f || third != 0x1.555556p-2f || minus_third != -0x1.555556p-2f)
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "the processor flushes subnormals to zero, or does not round to nearest: "
@@ -4251,12 +4255,7 @@ static llm42_result llm42__cpu_ieee(llm42_error *error) {
 
 static int llm42__cpu_threads(const llm42_backend_desc *d) {
     const llm42_cpu_desc *own = d->backend_desc;
-    if (own && own->threads) return own->threads;
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
-    return 1;
-#endif
+    return own && own->threads ? own->threads : llm42__team_most();
 }
 
 static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error *error) {
@@ -4279,8 +4278,8 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
         if (c->head_dim > 128 || c->head_dim % 2 || c->dim > 16384)
             return llm42_fail(
                 error, LLM42_UNSUPPORTED,
-                "llm42_engine_desc.numerics.arithmetic: SM90 needs an even head_dim up to 128 and a width up to "
-                "16384, as the CUDA backend does; model %s has %d and %d",
+                "llm42_engine_desc.numerics.arithmetic: SM90 needs an even head_dim up to 128 and a width "
+                "up to 16384, as the CUDA backend does; model %s has %d and %d",
                 d->model->name, c->head_dim, c->dim);
     }
     return llm42__check_ranks("llm42_backend_desc", c, d->tensor_parallel, d->numerics.leaves, error);
@@ -4292,8 +4291,7 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     LLM42__TRY(llm42__cpu_validate(desc, error));
     if (!desc->model->layer)
         return llm42_fail(error, LLM42_INVALID,
-                          "model %s has no weights: it is for the simulator; load a folder or "
-                          "synthetic:NAME",
+                          "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME",
                           desc->model->name);
     if (!desc->model->embed.data)
         return llm42_fail(error, LLM42_INVALID,
@@ -4346,7 +4344,8 @@ const llm42_backend *llm42_backend_cpu(void) {
 // >>fp32 ---------------------------------------------------------------------------------------------------------
 // Owns: the arithmetic fp32: fused multiply-adds in fp32, whatever the type of the weights.
 // Calls: vectors, sampling, cpu.
-// Invariant: sums have the one order (section vectors). Those of matrix products and attention are cut into parts.
+// Invariant: sums have the one order (section vectors), but those of matrix products and attention are cut into parts
+// first.
 
 // One weight vector of 16 values at element i, at most `left` of them real.
 LLM42__INLINE llm42__v16 llm42__weight_load(const void *w, bool bf16, size_t i, int left) {
@@ -4584,7 +4583,8 @@ static void llm42__fp32_attend(const llm42__context *c, int heads, const float *
         top = highest;
     }
     float inverse = 1.0f / total;
-    for (int i = 0; i < d; i++) out[i] = llm42__cpu_round(cpu, merged[i] * inverse);
+    for (int i = 0; i < d; i++) out[i] = merged[i] * inverse;
+    llm42__cpu_round_all(cpu, out, (size_t)d);
 }
 
 static void llm42__fp32_gate(float *gate, const float *up, size_t n) {
@@ -4607,7 +4607,7 @@ static const llm42__arithmetic llm42__fp32 = {.name = "fp32",
 // >>sm90 ---------------------------------------------------------------------------------------------------------
 // Owns: the arithmetic sm90, which has the bits of INVARIANT passes of the CUDA backend on a Hopper GPU.
 // Calls: tensor-cores, vectors, numbers, sampling, cpu.
-// Invariant: matrix products sum as Hopper's tensor cores do. Other sums have the order in which the threads of
+// Invariant: matrix products sum as Hopper's tensor cores do, and other sums have the order in which the threads of
 // kernels.cu take them.
 //
 // Tensor cores of other generations round in other ways. To add the arithmetic of such a GPU:
@@ -4761,31 +4761,28 @@ static void llm42__sm90_values(const llm42__context *c, llm42__span s, llm42__sm
     }
 }
 
-// At most LLM42__SM90_HEADS heads.
-static void llm42__sm90_attend_some(const llm42__context *c, int heads, const float *q, float *out) {
+// The heads of a task, LLM42__SM90_HEADS of them at a time.
+static void llm42__sm90_attend(const llm42__context *c, int heads, const float *q, float *out, float *scratch) {
     const int d = c->cpu->model->config.head_dim, begin = c->first / LLM42__SM90_UNIT * LLM42__SM90_UNIT;
     const float scale = (float)(1.4426950408889634 / sqrt((double)d));
-    llm42__sm90_head h[LLM42__SM90_HEADS];
-    for (int g = 0; g < heads; g++)
-        for (int i = 0; i < c->cpu->pad; i++) h[g].q[i] = i < d ? q[g * d + i] : 0.0f;
-    for (int unit = begin; unit < c->end; unit += LLM42__SM90_UNIT) {
-        const int stop = unit + LLM42__SM90_UNIT;
-        const llm42__span s = {LLM42__MAX(c->first, unit), LLM42__MIN(c->end, stop), unit, stop};
-        llm42__sm90_scores(c, s, h, heads);
-        for (int g = 0; g < heads; g++) llm42__sm90_softmax(&h[g], scale, unit == begin);
-        llm42__sm90_values(c, s, h, heads, unit == begin);
-    }
-    for (int g = 0; g < heads; g++) {
-        const float inverse = 1.0f / h[g].total;
-        for (int i = 0; i < d; i++) out[g * d + i] = llm42__round_bf16(h[g].merged[i] * inverse);
-    }
-}
-
-static void llm42__sm90_attend(const llm42__context *c, int heads, const float *q, float *out, float *scratch) {
-    const int d = c->cpu->model->config.head_dim;
     (void)scratch;
-    for (int g = 0; g < heads; g += LLM42__SM90_HEADS)
-        llm42__sm90_attend_some(c, LLM42__MIN(heads - g, LLM42__SM90_HEADS), q + g * d, out + g * d);
+    for (int g0 = 0, count; g0 < heads; g0 += count, q += count * d, out += count * d) {
+        llm42__sm90_head h[LLM42__SM90_HEADS];
+        count = LLM42__MIN(heads - g0, LLM42__SM90_HEADS);
+        for (int g = 0; g < count; g++)
+            for (int i = 0; i < c->cpu->pad; i++) h[g].q[i] = i < d ? q[g * d + i] : 0.0f;
+        for (int unit = begin; unit < c->end; unit += LLM42__SM90_UNIT) {
+            const int stop = unit + LLM42__SM90_UNIT;
+            const llm42__span s = {LLM42__MAX(c->first, unit), LLM42__MIN(c->end, stop), unit, stop};
+            llm42__sm90_scores(c, s, h, count);
+            for (int g = 0; g < count; g++) llm42__sm90_softmax(&h[g], scale, unit == begin);
+            llm42__sm90_values(c, s, h, count, unit == begin);
+        }
+        for (int g = 0; g < count; g++) {
+            const float inverse = 1.0f / h[g].total;
+            for (int i = 0; i < d; i++) out[g * d + i] = llm42__round_bf16(h[g].merged[i] * inverse);
+        }
+    }
 }
 
 static void llm42__sm90_gate(float *gate, const float *up, size_t n) {
@@ -4806,9 +4803,6 @@ static float llm42__sm90_sum_exp(const float *x, int n, float largest) {
         for (int i = base; i < LLM42__MIN(base + 8, n); i++) sum[base / 8 % 1024] += llm42__exp(x[i] - largest);
     return llm42__sm90_block_sum(sum, 1024);
 }
-
-// The draw of llm42__k_draw. It finds what top-k and top-p keep by other means
-// than llm42_sample, so the two may differ at the border of what is kept, and in the last bits of the log-probability.
 
 // An integer key that sorts as the float does, with NaN below everything.
 LLM42__INLINE uint32_t llm42__sm90_key(float x) {
@@ -4873,6 +4867,8 @@ static uint32_t llm42__sm90_filter(const llm42__sm90_draw *d, const llm42_sampli
     return key;
 }
 
+// The draw of llm42__k_draw. It finds what top-k and top-p keep by other means than llm42_sample, so the two may differ
+// at the border of what is kept, and in the last bits of the log-probability.
 static llm42_output llm42__sm90_sample(const float *logits, int vocab, const llm42_sampling *p, int position,
                                        int32_t *scratch) {
     (void)scratch;
@@ -5595,7 +5591,7 @@ const llm42_backend *llm42_backend_sim(void) {
 
 // >>state --------------------------------------------------------------------------------------------------------
 // Owns: the structs of the engine, events, the table of requests by id, and the queue of waiting requests.
-// Calls: the backend's clock.
+// Calls: the backend's clock, the user's on_event.
 // Invariant: a request has a slot if and only if it runs (states PREFILL and DECODE). It is in the queue if and only if
 // it waits (state WAITING). A request submitted inside an event enters the queue after that event.
 //
@@ -5608,15 +5604,15 @@ typedef struct llm42__request {
     llm42_request info;    // what users and planners see; first, so that a pointer to it is a pointer to this
     int slot;              // index of its page table and of its llm42_seq; -1: not running
     int pages, canonical;  // pages held; positions with canonical KV
-    int pages_before;      // pages held before its plan took some
-    int64_t planned;       // number of the last plan that it was in
+    int pages_before;      // pages held before the plan under way took some
+    int64_t planned;       // .plans of the engine when it was last in a plan
     int32_t *tokens;       // [P + max_new_tokens]: prompt, committed, candidates
     float *logprobs;       // [max_new_tokens]
     struct llm42__request *next, *prev;  // in the queue
     struct llm42__request *next_asked;   // in the engine's list of what is to be done after an event
     unsigned asked;                      // LLM42__QUEUE, _CANCEL, _RELEASE: what is to be done with it
     bool listed;                         // it is in that list
-    bool cancelled;                      // inside an event: it releases no more tokens
+    bool cancelled;                      // it was cancelled inside an event: it releases no more tokens
     int64_t key;                         // llm42_request_desc.key, or the id
     int prefix_pages;                    // pages that were found in the prefix cache or inserted there
     uint64_t prefix_hash;                // of the tokens of those pages
@@ -5654,9 +5650,6 @@ enum { LLM42__SIZES = 21 };
 typedef struct llm42__time {
     double weight, rows, kv, seconds, kv_kv, kv_seconds;  // how many passes count, and means over them
 } llm42__time;
-typedef struct llm42__times {
-    llm42__time of[LLM42_SCHEDULE_COUNT][2][LLM42__SIZES];
-} llm42__times;
 
 struct llm42_engine {
     llm42_engine_desc desc;
@@ -5664,6 +5657,7 @@ struct llm42_engine {
     void *state;               // the backend's
     unsigned schedules;        // those that passes may have, bits 1 << LLM42_SCHEDULE_FAST and so on
     llm42_schedule canonical;  // schedule of the passes whose KV deterministic requests share
+    llm42__memory memory;      // all that an engine allocates, but for its table and its requests
     llm42__kv kv;
     int M;  // rows of a replay pass
     int pages_per_slot;
@@ -5674,20 +5668,19 @@ struct llm42_engine {
     double idle_since;                   // since when nothing can run beside the pass in flight; -1: not so
     llm42__request *asked, *asked_last;  // what is to be done after an event, in the order in which it was asked for
     llm42__request *waiting, *waiting_last;  // the queue, sorted by (arrival, id)
-    llm42__request **running;                // [max_running], in order of admission
-    const llm42_request **shown;             // [max_running], the same as planners see them
+    const llm42_request **running;           // [max_running], in order of admission; view.running points here
     int *free_slot;                          // [max_running]
     int free_slots;
     int32_t *page_table;     // [max_running][pages_per_slot]
     llm42_seq *seq;          // [max_running]
     llm42_view view;         // what planners see; running_count, window_ready and passes are kept here only
-    int64_t plans;           // plans checked so far
+    int64_t plans;           // plans checked so far, so the number of the plan under way
     llm42__batch batch;      // the next pass
     llm42__batch flight;     // the pass in flight, if view.in_flight.rows is not 0
-    llm42_pass flight_pass;  // the same, as the backend got it
+    llm42_pass flight_pass;  // what the backend was given for it; it stays at this address until the pass ends
     int64_t to_return;       // tokens that running requests may still return
-    bool replay_only;        // the pass whose results are given out holds nothing but windows and deterministic prompts
-    llm42__times times;
+    llm42_error problem;     // what a function of the planner or the backend has written, see llm42__returned
+    llm42__time times[LLM42_SCHEDULE_COUNT][2][LLM42__SIZES];
     llm42_stats stats;
 };
 
@@ -5781,27 +5774,20 @@ static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
 }
 
 // >>kv -----------------------------------------------------------------------------------------------------------
-// Owns: the table of KV pages and the prefix cache. The cache finds a page by a hash of all tokens up to its end, and
-// then compares the page's own tokens. The contents of pages belong to the backend. llm42__kv_open allocates all
-// memory.
-// Calls: nothing.
+// Owns: the table of KV pages, which request holds which of them, and the prefix cache. The cache finds a page by a
+// hash of all tokens up to its end, and then compares the page's own tokens. The backend owns what is in the pages.
+// Calls: state.
 // Invariant: a page is on the free list if and only if no request holds it. A page on the free list can still be in the
-// prefix cache and be found there. Such pages are given out last.
+// prefix cache and be found there, so such pages are given out last.
 
-static void llm42__kv_close(llm42__kv *kv) {
-    llm42__free(kv->page);
-    llm42__free(kv->bucket);
-    llm42__free(kv->tokens);
-}
-
-static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_cache) {
+static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_cache, llm42__memory *memory) {
     *kv = (llm42__kv){.pages = pages, .page_size = page_size, .free_count = pages, .last = pages - 1, .buckets = 1};
     while (kv->buckets < pages) kv->buckets *= 2;
-    kv->page = llm42__alloc_zero((size_t)pages, sizeof *kv->page);
-    kv->bucket = llm42__alloc((size_t)kv->buckets, sizeof *kv->bucket);
-    kv->tokens = llm42__alloc(prefix_cache ? (size_t)pages * (size_t)page_size : 1, sizeof *kv->tokens);
-    if (!kv->page || !kv->bucket || !kv->tokens) return false;
-    for (int i = 0; i < pages; i++) kv->page[i].prev = i - 1, kv->page[i].next = i + 1 < pages ? i + 1 : -1;
+    kv->page = llm42__take(memory, (size_t)pages, sizeof *kv->page);
+    kv->bucket = llm42__take(memory, (size_t)kv->buckets, sizeof *kv->bucket);
+    kv->tokens = llm42__take(memory, prefix_cache ? (size_t)pages * (size_t)page_size : 1, sizeof *kv->tokens);
+    if (memory->missing) return false;
+    for (int i = 0; i < pages; i++) kv->page[i] = (llm42__page){.prev = i - 1, .next = i + 1 < pages ? i + 1 : -1};
     for (int i = 0; i < kv->buckets; i++) kv->bucket[i] = -1;
     return true;
 }
@@ -5910,8 +5896,8 @@ static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r)
 }
 
 // How many positions may count as canonical. A shared page must hold the KV that a deterministic prompt would get. With
-// prefill INVARIANT and verifier FIXED, INVARIANT rows write that KV, but the output tokens of a verified request get
-// KV of FIXED rows.
+// prefill INVARIANT and replay FIXED, prompts run in INVARIANT rows, but the output tokens of a verified request get
+// their KV from FIXED rows, so they do not count.
 static int llm42__canonical_limit(const llm42_engine *e, const llm42__request *r) {
     bool differ = e->desc.policy.prefill == LLM42_PREFILL_INVARIANT && e->view.replay == LLM42_SCHEDULE_FIXED;
     return r->info.dvr && differ ? r->info.prompt_count : INT32_MAX;
@@ -5956,13 +5942,13 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 }
 
 // >>submit -----------------------------------------------------------------------------------------------------
-// Owns: llm42_engine_submit, which checks a request and queues it. Here the way of a token begins.
+// Owns: llm42_engine_submit, which checks a request and queues it, and with which the way of a token begins.
 // Calls: state, calls.
-// Invariant: a queued request fits into the context and the whole KV cache. So it can run, at the latest when it is
+// Invariant: a queued request fits into the context and into the whole KV cache, so it can run at least when it is
 // alone.
 //
 // The calls of one token, in order. Each function is defined further down, in the section that is named behind it.
-static void llm42__enqueue(llm42_engine *e, llm42__request *r);                          // submit: into the queue
+static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what);               // calls: into the queue
 static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);      // step: one turn of the loop
 static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error);           // admit: a slot, and pages
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error);               // plan: asks the planner
@@ -5972,14 +5958,12 @@ static void llm42__postprocess(llm42_engine *e, const llm42__batch *b);         
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b,  // verify: what was decoded is
                              int rows, llm42_output out);                                // a candidate, or committed
 static void llm42__verify_window(llm42_engine *e, llm42__request *r,                     // verify: a window's outputs
-                                 const llm42_output *out, int rows);                     // judge its candidates
+                                 const llm42__batch *b, int row, int rows);              // judge its candidates
 static bool llm42__commit(llm42_engine *e, llm42__request *r, int count);                // verify: event COMMITTED
 static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why);         // verify: event FINISHED
 
-// What is asked for inside an event (section calls).
+// What is to be done with a request, for llm42__ask.
 enum { LLM42__QUEUE = 1, LLM42__CANCEL = 2, LLM42__RELEASE = 4 };
-static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what);
-static void llm42__carry_out(llm42_engine *e);
 
 llm42_result llm42_sampling_check(const llm42_sampling *s, llm42_error *error) {
     const char *const name = "llm42_request_desc.sampling";
@@ -6026,15 +6010,13 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
                           d->max_new_tokens);
     if (d->prompt_count >= e->desc.max_context)
         return llm42_fail(error, LLM42_NEVER_FITS,
-                          "%s.prompt_count: %d: the context is %d tokens and must hold the prompt "
-                          "and one more",
-                          name, d->prompt_count, e->desc.max_context);
+                          "%s.prompt_count: %d: the context is %d tokens and must hold the prompt and one more", name,
+                          d->prompt_count, e->desc.max_context);
     *max_new = d->max_new_tokens ? d->max_new_tokens : LLM42__MIN(128, e->desc.max_context - d->prompt_count);
     if (*max_new > e->desc.max_context - d->prompt_count)
         return llm42_fail(error, LLM42_NEVER_FITS,
-                          "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of "
-                          "%d tokens",
-                          name, *max_new, d->prompt_count, e->desc.max_context);
+                          "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of %d tokens", name,
+                          *max_new, d->prompt_count, e->desc.max_context);
     int64_t positions = (int64_t)d->prompt_count + *max_new - 1;  // nothing reads the KV of the last token
     if ((positions + e->desc.kv.page_size - 1) / e->desc.kv.page_size > e->desc.kv.pages)
         return llm42_fail(error, LLM42_NEVER_FITS,
@@ -6052,10 +6034,9 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
         return llm42_fail(error, LLM42_INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock",
                           name, d->arrival);
     if (d->deterministic && e->desc.policy.mode == LLM42_MODE_NONDETERMINISTIC)
-        return llm42_fail(error, LLM42_INVALID,
-                          "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in mode "
-                          "DVR or BATCH_INVARIANT",
-                          name);
+        return llm42_fail(
+            error, LLM42_INVALID,
+            "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in mode DVR or BATCH_INVARIANT", name);
     return llm42_sampling_check(&d->sampling, error);
 }
 
@@ -6124,45 +6105,30 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
     e->table[llm42__place(e, r->info.id)] = r;
     if (id) *id = r->info.id;
     llm42__ask(e, r, LLM42__QUEUE);
-    if (e->busy) return LLM42_OK;
-    e->busy = true;
-    llm42__carry_out(e);
-    e->busy = false;
     return LLM42_OK;
 }
 
-static void llm42__enqueue(llm42_engine *e, llm42__request *r) {
-    e->stats.submitted++;
-    llm42__queue_insert(e, r);
-    llm42__now(e);
-    llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
-}
-
 // >>calls ------------------------------------------------------------------------------------------------------
-// Owns: the functions that end, release and read a request, and the list of what is asked for inside an event.
+// Owns: the list of what is to be done with requests (queue, cancel, release), and the functions that read a request.
 // Calls: state, verify (which ends a request), step (which waits for the pass in flight).
 // Invariant: inside an event no request is queued, ended or freed, because the engine may be using it or its list. The
 // call is noted instead, and llm42__carry_out does it after the event.
 
 static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_error *error);
 
-static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what) {
-    r->asked |= what;
-    if (r->listed) return;
-    r->listed = true;
-    r->next_asked = NULL;
-    *(e->asked ? &e->asked_last->next_asked : &e->asked) = r;
-    e->asked_last = r;
-}
-
-// Does what was asked for inside events. A request stays in the list until all that was asked of it is done, because
-// carrying out one call emits events, and these may add calls.
+// Does what has been asked for. A request stays in the list until all that was asked of it is done, because carrying
+// out one call emits events, and inside these the user may ask for more.
 static void llm42__carry_out(llm42_engine *e) {
     for (llm42__request *r; (r = e->asked);) {
         unsigned what = r->asked & (~r->asked + 1u);  // QUEUE before CANCEL before RELEASE
         bool release = what == LLM42__RELEASE;
         r->asked &= ~what;
-        if (what == LLM42__QUEUE) llm42__enqueue(e, r);
+        if (what == LLM42__QUEUE) {
+            e->stats.submitted++;
+            llm42__queue_insert(e, r);
+            llm42__now(e);
+            llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
+        }
         if (what == LLM42__CANCEL && !r->info.in_flight && r->info.state != LLM42_STATE_FINISHED) {
             llm42__now(e);
             llm42__finish(e, r, LLM42_FINISH_CANCELLED);
@@ -6172,6 +6138,21 @@ static void llm42__carry_out(llm42_engine *e) {
         r->listed = false;
         if (release) llm42__table_remove(e, r);
     }
+}
+
+// Notes what is to be done with a request. Inside an event it is done when the event is over, otherwise at once.
+static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what) {
+    r->asked |= what;
+    if (!r->listed) {
+        r->listed = true;
+        r->next_asked = NULL;
+        *(e->asked ? &e->asked_last->next_asked : &e->asked) = r;
+        e->asked_last = r;
+    }
+    if (e->busy) return;
+    e->busy = true;
+    llm42__carry_out(e);
+    e->busy = false;
 }
 
 static llm42_result llm42__refuse_inside(const llm42_engine *e, const char *function, llm42_error *error) {
@@ -6207,8 +6188,7 @@ llm42_result llm42_engine_release(llm42_engine *e, int64_t id, llm42_error *erro
     if (r->info.state != LLM42_STATE_FINISHED)
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_release: request %lld is not finished: cancel it first",
                           (long long)id);
-    if (e->busy) llm42__ask(e, r, LLM42__RELEASE);
-    else llm42__table_remove(e, r);
+    llm42__ask(e, r, LLM42__RELEASE);
     return LLM42_OK;
 }
 
@@ -6231,8 +6211,8 @@ llm42_stats llm42_engine_stats(const llm42_engine *e) {
 }
 
 // >>step -------------------------------------------------------------------------------------------------------
-// Owns: the loop (admit, plan, run, postprocess), and the pass in flight.
-// Calls: admit, plan, the backend, verify.
+// Owns: the loop, in which each turn admits, plans, runs a pass and gives out its results, and the pass in flight.
+// Calls: admit, plan, the backend, verify, calls.
 // Invariant: at most one pass is in flight, and its requests are in no other pass.
 
 static llm42_result llm42__step_until(llm42_engine *e, double until, llm42_error *error) {
@@ -6248,13 +6228,6 @@ llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
     return llm42__step_until(e, (double)INFINITY, error);
 }
 
-llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error) {
-    llm42_result result;
-    while ((result = llm42_engine_step(engine, error)) == LLM42_OK) {
-    }
-    return result == LLM42_IDLE ? LLM42_OK : result;
-}
-
 llm42_result llm42_engine_run_until(llm42_engine *e, double seconds, llm42_error *error) {
     LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_run_until", error));
     if (isnan(seconds)) return llm42_fail(error, LLM42_INVALID, "llm42_engine_run_until: seconds: must not be NaN");
@@ -6265,26 +6238,32 @@ llm42_result llm42_engine_run_until(llm42_engine *e, double seconds, llm42_error
     return e->view.running_count || e->waiting ? LLM42_OK : LLM42_IDLE;
 }
 
-// True if nothing can run beside the pass in flight, as a step before has found, and no request has arrived since then.
-// A wait that `until` had cut goes on in this case: planning again would admit what was preempted when the wait began,
-// which an uncut step does not do.
+llm42_result llm42_engine_run(llm42_engine *e, llm42_error *error) {
+    LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_run", error));
+    llm42_result result = llm42_engine_run_until(e, (double)INFINITY, error);
+    return result == LLM42_IDLE ? LLM42_OK : result;
+}
+
+// True if an earlier step has found that nothing can run beside the pass in flight, and no request has arrived since.
+// Then this step goes on with the wait that `until` has cut short. If it planned again, it could admit a request that
+// was preempted when the wait began, and the run would differ from one that was not cut.
 static bool llm42__still_waits(llm42_engine *e) {
     if (!e->view.in_flight.rows || e->idle_since < 0) return false;
     const double next = e->waiting ? e->waiting->info.arrival : (double)INFINITY;
     return next <= e->idle_since || next > llm42__now(e);
 }
 
-// Nothing runs beside the pass in flight until it ends, a request arrives, or the time `until` has come.
+// Waits for the pass in flight to end, for a request to arrive, or for the time `until`, whichever comes first.
 static llm42_result llm42__wait_for_flight(llm42_engine *e, double until, llm42_error *error) {
     if (e->idle_since < 0) e->idle_since = llm42__now(e);
     const bool arrival = e->waiting && e->waiting->info.arrival > llm42__now(e);
     return llm42__poll_flight(e, arrival ? LLM42__MIN(e->waiting->info.arrival, until) : until, error);
 }
 
-static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error);
 static void llm42__note_candidates(const llm42_engine *e, llm42__request *r);
 
-// One step. It waits until the time `until` at most, and returns LLM42_OK when the clock reaches that time.
+// One step, which ends with a pass or when the clock reaches the time `until`. A turn that only starts a replay pass is
+// followed by another, which plans a pass to run beside it.
 static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error) {
     do {
         if (e->view.in_flight.rows) {
@@ -6296,10 +6275,11 @@ static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *erro
             e->idle_since = -1;
             LLM42__TRY(llm42__admit_arrived(e, error));
             LLM42__TRY(llm42__form_plan(e, error));
-            if (e->batch.pass.rows && !e->batch.starts) return llm42__run_batch(e, error);
         }
         if (!waits && e->batch.pass.rows) {
-            LLM42__TRY(llm42__start_batch(e, error));  // then plan a pass beside it
+            const bool starts = e->batch.starts;
+            LLM42__TRY(llm42__run_batch(e, error));
+            if (!starts) return LLM42_OK;
         } else if (e->view.in_flight.rows) {
             llm42_result ended = llm42__wait_for_flight(e, until, error);
             if (ended != LLM42_IDLE) return ended;
@@ -6312,17 +6292,25 @@ static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *erro
     return LLM42_OK;
 }
 
-// The result of a function of a planner or a backend, and of its error. A value that is neither LLM42_OK nor an error
-// becomes the error `bad`; an error without a text gets one.
-static llm42_result llm42__returned(llm42_result result, const llm42_error *problem, llm42_result bad,
-                                    const char *whose, const char *name, const char *function, llm42_error *error) {
+// An error without a text, for a function of a planner or a backend to fill in. llm42__returned reads it.
+static llm42_error *llm42__blank(llm42_engine *e) {
+    e->problem.text[0] = 0;
+    return &e->problem;
+}
+
+// Judges what a function of the planner (bad: LLM42_PLAN) or of the backend (LLM42_BACKEND) has returned. A value that
+// is neither LLM42_OK nor an error becomes the error `bad`, and an error without a text gets one.
+static llm42_result llm42__returned(const llm42_engine *e, llm42_result result, llm42_result bad, const char *function,
+                                    llm42_error *error) {
+    const char *whose = bad == LLM42_PLAN ? "planner" : "backend";
+    const char *name = bad == LLM42_PLAN ? e->desc.planner->name : e->backend->name;
     if (result > 0)
         return llm42_fail(error, bad, "%s %s: %s returned %d, which is neither LLM42_OK nor an error", whose, name,
                           function, (int)result);
-    if (result < 0 && !problem->text[0])
+    if (result < 0 && !e->problem.text[0])
         return llm42_fail(error, result, "%s %s: %s returned %s and no text", whose, name, function,
                           llm42_result_name(result));
-    if (result < 0) return llm42_fail(error, result, "%s", problem->text);  // its control characters go
+    if (result < 0) return llm42_fail(error, result, "%s", e->problem.text);  // its control characters go
     return result;
 }
 
@@ -6335,33 +6323,17 @@ static llm42_pass llm42__pass_of(const llm42_engine *e, const llm42__batch *b) {
                         .out = b->out};
 }
 
-// After a failed replay pass the KV of its windows is undefined, so they must be verified before they decode again.
-static void llm42__fail_windows(llm42_engine *e, const llm42__batch *b) {
-    for (int i = 0; i < b->plan.count; i++) {
+// Judges what a function of the backend has returned for a pass. If the pass has failed, the KV of its windows is
+// undefined, so they must be verified before they decode again.
+static llm42_result llm42__pass_returned(llm42_engine *e, const llm42__batch *b, llm42_result result,
+                                         const char *function, llm42_error *error) {
+    result = llm42__returned(e, result, LLM42_BACKEND, function, error);
+    for (int i = 0; i < b->plan.count && result != LLM42_OK; i++) {
         if (b->plan.choice[i].kind != LLM42_KIND_WINDOW) continue;
         b->owner[i]->info.must_verify = true;
         llm42__note_candidates(e, b->owner[i]);
     }
-}
-
-static llm42_result llm42__backend_runs(llm42_engine *e, const llm42_pass *pass, llm42_error *error) {
-    llm42_error problem;
-    problem.text[0] = 0;
-    llm42_result result = e->backend->run(e->state, pass, &problem);
-    return llm42__returned(result, &problem, LLM42_BACKEND, "backend", e->backend->name, "run", error);
-}
-
-static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
-    llm42_pass pass = llm42__pass_of(e, &e->batch);
-    e->batch.pass.begin = llm42__now(e);
-    llm42_result result = llm42__backend_runs(e, &pass, error);
-    if (result != LLM42_OK) {
-        llm42__fail_windows(e, &e->batch);
-        return result;
-    }
-    e->view.last = e->batch.pass;
-    llm42__postprocess(e, &e->batch);
-    return LLM42_OK;
+    return result;
 }
 
 static void llm42__mark_in_flight(llm42_engine *e, bool in_flight) {
@@ -6372,19 +6344,14 @@ static void llm42__mark_in_flight(llm42_engine *e, bool in_flight) {
     }
 }
 
-// Starts a replay pass; fast passes go on beside it.
+// Starts a replay pass beside which fast passes go on. The two batches change places, so that the next pass can be
+// planned.
 static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error) {
     assert(!e->view.in_flight.rows);
     e->flight_pass = llm42__pass_of(e, &e->batch);
     e->batch.pass.begin = llm42__now(e);
-    llm42_error problem;
-    problem.text[0] = 0;
-    llm42_result result = e->backend->start(e->state, &e->flight_pass, &problem);
-    result = llm42__returned(result, &problem, LLM42_BACKEND, "backend", e->backend->name, "start", error);
-    if (result != LLM42_OK) {
-        llm42__fail_windows(e, &e->batch);
-        return result;
-    }
+    llm42_result result = e->backend->start(e->state, &e->flight_pass, llm42__blank(e));
+    LLM42__TRY(llm42__pass_returned(e, &e->batch, result, "start", error));
     llm42__batch started = e->batch;
     e->batch = e->flight;
     e->flight = started;
@@ -6393,24 +6360,33 @@ static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error) {
     return LLM42_OK;
 }
 
+static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
+    if (e->batch.starts) return llm42__start_batch(e, error);
+    llm42_pass pass = llm42__pass_of(e, &e->batch);
+    e->batch.pass.begin = llm42__now(e);
+    llm42_result result = e->backend->run(e->state, &pass, llm42__blank(e));
+    LLM42__TRY(llm42__pass_returned(e, &e->batch, result, "run", error));
+    e->view.last = e->batch.pass;
+    llm42__postprocess(e, &e->batch);
+    return LLM42_OK;
+}
+
 // Waits for the pass in flight until the time `until` and gives its results to its requests. LLM42_IDLE: it has not
 // ended.
 static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_error *error) {
-    llm42_error problem;
-    problem.text[0] = 0;
-    llm42_result result = e->backend->poll(e->state, until, &problem);
+    llm42_result result = e->backend->poll(e->state, until, llm42__blank(e));
     if (result == LLM42_IDLE && until < (double)INFINITY) return result;
-    result = llm42__returned(result, &problem, LLM42_BACKEND, "backend", e->backend->name, "poll", error);
     llm42__mark_in_flight(e, false);
     e->view.in_flight.rows = 0;
-    if (result == LLM42_OK) llm42__postprocess(e, &e->flight);
-    else llm42__fail_windows(e, &e->flight);
-    return result;
+    LLM42__TRY(llm42__pass_returned(e, &e->flight, result, "poll", error));
+    llm42__postprocess(e, &e->flight);
+    return LLM42_OK;
 }
 
 // >>admit ------------------------------------------------------------------------------------------------------
-// Owns: the set of running requests. Admission takes a request from the queue and gives it a slot and pages for its
-// tokens. Preemption takes them away and puts the request back into the queue.
+// Owns: the set of running requests, and who enters and leaves it. Admission takes a request from the queue and gives
+// it a slot and pages for its tokens. Preemption takes them away and puts the request back into the queue. Here stand
+// also the update of what planners see and the error of a planner that breaks a rule, which section plan uses too.
 // Calls: state, kv, calls, the planner's admit.
 // Invariant: a running request holds pages for all positions that have KV.
 
@@ -6449,7 +6425,6 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     if (!e->free_slots) return false;
     int last = llm42__last_position(&r->info);
     r->slot = e->free_slot[--e->free_slots];
-    r->info.kv = r->canonical = r->pages = r->prefix_pages = 0;
     llm42__match_prefix(e, r);
     int wanted = last / e->desc.kv.page_size + 1 - r->pages;
     if (e->view.running_count && e->kv.free_count < wanted + llm42__pages_to_spare(e, r)) {
@@ -6459,12 +6434,9 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r) {
         return false;
     }
     llm42__queue_remove(e, r);
-    e->shown[e->view.running_count] = &r->info;
-    e->running[e->view.running_count++] = r;
+    e->running[e->view.running_count++] = &r->info;
     e->to_return += r->info.max_new_tokens - r->info.committed;
-    bool reserved = llm42__reserve(e, r, last + 1);
-    assert(reserved);  // the pages are free
-    (void)reserved;
+    if (!llm42__reserve(e, r, last + 1)) assert(!"the pages are free");
     if (r->info.preemptions == 0) e->stats.prompt_tokens += r->info.prompt_count;
     r->info.state = LLM42_STATE_PREFILL;
     r->info.prefix_hits += r->info.kv;
@@ -6498,13 +6470,9 @@ static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
 static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
     assert(r->info.kv <= r->pages * e->desc.kv.page_size);
     llm42__truncate(e, r, 0);
-    r->prefix_pages = 0;
     int i = 0;
-    while (e->running[i] != r) i++;
-    for (e->view.running_count--; i < e->view.running_count; i++) {
-        e->running[i] = e->running[i + 1];
-        e->shown[i] = e->shown[i + 1];
-    }
+    while (e->running[i] != &r->info) i++;
+    for (e->view.running_count--; i < e->view.running_count; i++) e->running[i] = e->running[i + 1];
     e->free_slot[e->free_slots++] = r->slot;
     e->to_return -= r->info.max_new_tokens - r->info.committed;
     r->slot = -1;
@@ -6527,9 +6495,10 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
 
 // >>planner ----------------------------------------------------------------------------------------------------
 // Owns: llm42_choice_rows, which says what a planner may choose, the parts of a plan that planners share, and the
-// built-in planner, which follows the policies of the desc.
-// Calls: hybrid. A plan depends on nothing but the view (whose times, in mode HYBRID, may be measured).
-// Invariant: every request that is not in flight can be planned in some pass. So the built-in planner plans something
+// built-in planner, which follows the policies of the desc. It decides by the view alone, so equal views get equal
+// plans, except that in mode HYBRID the view's times may be measured.
+// Calls: state, hybrid.
+// Invariant: every request that is not in flight can be planned in some pass, so the built-in planner plans something
 // unless a pass is in flight.
 
 const llm42_request *llm42_next_waiting(const llm42_view *v, const llm42_request *r) {
@@ -6542,9 +6511,9 @@ void llm42_choose(llm42_plan *plan, const llm42_request *r, llm42_kind kind, int
     plan->count++;
 }
 
-// With the INVARIANT verifier all rows of a deterministic request run in INVARIANT passes. With the FIXED one its
-// prompt runs in the kind of pass that .prefill names. Tokens that it had committed before a preemption run in passes
-// of M rows, as they did when they were verified.
+// How many rows of its prompt a request may have in a pass of this schedule. With replay INVARIANT a deterministic
+// prompt runs in INVARIANT passes. With replay FIXED it runs in the kind of pass that .prefill names, but tokens that
+// were committed before a preemption run in passes of M rows, as they did when they were verified.
 static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42_schedule schedule) {
     int all = llm42__last_position(r) + 1 - r->kv, prompt = r->prompt_count - r->kv;
     if (r->state != LLM42_STATE_PREFILL) return 0;
@@ -6655,34 +6624,35 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     return LLM42_OK;
 }
 
-// Only what has a window is ranked.
+// The rank of a request's window; negative: it has none, or the planner leaves it out.
 static double llm42__rank_of(const llm42_view *v, const llm42_request *r, llm42_rank_fn *rank) {
     return llm42_choice_rows(v, r, LLM42_KIND_WINDOW, v->replay) ? rank(v, r) : -1;
 }
 
-// Chooses the G windows of the lowest rank. The choices then stand in order of admission.
+// Chooses the G windows of the lowest rank. If there are more, each that ranks lower than the highest of those chosen
+// takes its place.
 int llm42_plan_windows(const llm42_view *v, llm42_plan *plan, llm42_rank_fn *rank) {
-    llm42_choice *best = plan->choice + plan->count;  // sorted by rank; .rows is an index into v->running
-    int count = 0, rows = 0;
+    const int group = LLM42__MIN(v->desc->policy.group, plan->room - plan->count);
+    llm42_choice *chosen = plan->choice + plan->count;  // in order of admission; .rows is an index into v->running
+    int count = 0, highest = 0, rows = 0;
+    double highest_rank = -1;
     plan->schedule = v->replay;
     for (int i = 0; i < v->running_count; i++) {
-        const double of = llm42__rank_of(v, v->running[i], rank);
-        int at = count;
-        if (!(of >= 0)) continue;
-        while (at > 0 && llm42__rank_of(v, v->running[best[at - 1].rows], rank) > of) at--;
-        if (at == v->desc->policy.group) continue;
-        if (count < v->desc->policy.group) count++;
-        memmove(&best[at + 1], &best[at], (size_t)(count - 1 - at) * sizeof *best);
-        best[at].rows = i;
+        double of = llm42__rank_of(v, v->running[i], rank);
+        if (!(of >= 0) || (count >= group && of >= highest_rank)) continue;
+        if (count == group)
+            memmove(chosen + highest, chosen + highest + 1, (size_t)(--count - highest) * sizeof *chosen);
+        chosen[count++].rows = i;
+        highest_rank = -1;
+        for (int k = 0; k < count && count == group; k++) {
+            of = llm42__rank_of(v, v->running[chosen[k].rows], rank);
+            if (of >= highest_rank) highest = k, highest_rank = of;
+        }
     }
-    if (!count) return 0;
-    const int last = best[count - 1].rows;
-    const double last_rank = llm42__rank_of(v, v->running[last], rank);
-    for (int i = 0; i < v->running_count; i++) {
-        const double of = llm42__rank_of(v, v->running[i], rank);
-        if (!(of >= 0) || of > last_rank || (of == last_rank && i > last)) continue;
-        const int own = llm42_choice_rows(v, v->running[i], LLM42_KIND_WINDOW, v->replay);
-        llm42_choose(plan, v->running[i], LLM42_KIND_WINDOW, own);
+    for (int k = 0; k < count; k++) {
+        const llm42_request *r = v->running[chosen[k].rows];
+        const int own = llm42_choice_rows(v, r, LLM42_KIND_WINDOW, v->replay);
+        llm42_choose(plan, r, LLM42_KIND_WINDOW, own);
         rows += own;
     }
     return rows;
@@ -6768,18 +6738,18 @@ const llm42_planner *llm42_planner_default(void) {
 }
 
 // >>hybrid -----------------------------------------------------------------------------------------------------
-// Owns: mode HYBRID: the times of passes, what each way would cost, and the plan of the cheapest one. No token depends
-// on these times.
+// Owns: mode HYBRID, which is the times of passes, what each way would cost, and the plan of the cheapest one. These
+// times decide which passes run, but no token depends on them.
 // Calls: the public functions of planners, the backend's estimate.
 // Invariant: a time that is not known is negative.
 //
-// Mode HYBRID serves deterministic requests in one of three ways. In each, every request that decodes gets one more
-// token (in VERIFY a candidate), and the same prompts run. So their times can be compared.
+// Mode HYBRID serves deterministic requests in one of three ways. Their times can be compared, because in each of them
+// every request that decodes gets one more token (in VERIFY a candidate), and the same prompts run.
 // - VERIFY, as in mode DVR: a FAST pass decodes for all, and its candidates are verified later. Deterministic prompts
 //   have an INVARIANT pass of their own.
-// - APART: a FAST pass for ordinary requests, and an INVARIANT one for deterministic requests, whose tokens are then
-//   final. The two take turns. Requests that have candidates decode in the FAST one until their window is ready.
-// - TOGETHER: an INVARIANT pass for all requests. It verifies what candidates there are.
+// - APART: a FAST pass for ordinary requests takes turns with an INVARIANT one for deterministic requests, whose tokens
+//   are then final. Requests that have candidates decode in the FAST one until their window is ready.
+// - TOGETHER: an INVARIANT pass for all requests, which also verifies what candidates there are.
 typedef enum llm42__way { LLM42__VERIFY, LLM42__APART, LLM42__TOGETHER } llm42__way;
 
 static int llm42__size_of(double rows) {
@@ -6796,10 +6766,10 @@ static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seco
     enum { MOST = 64 };
     bool several = false;
     double kv = 0;
-    if (!e->view.measured || b->pass.schedule > LLM42_SCHEDULE_INVARIANT) return;
+    if (!e->view.measured) return;
     for (int i = 0; i < b->plan.count; i++) several |= b->plan.choice[i].rows > 1;
     for (int i = 0; i < b->pass.rows; i++) kv += b->row[i].position + 1;
-    llm42__time *t = &e->times.of[b->pass.schedule][several][llm42__size_of(b->pass.rows)];
+    llm42__time *t = &e->times[b->pass.schedule][several][llm42__size_of(b->pass.rows)];
     t->weight = LLM42__MIN(t->weight + 1, MOST);
     t->rows += (b->pass.rows - t->rows) / t->weight;
     t->kv += (kv - t->kv) / t->weight;
@@ -6809,11 +6779,11 @@ static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seco
 }
 
 // Seconds for each KV entry, the slope of all lines. They may not fall.
-static double llm42__times_slope(const llm42__times *times, bool several) {
+static double llm42__times_slope(const llm42_engine *e, bool several) {
     double above = 0, below = 0;
     for (int s = LLM42_SCHEDULE_FAST; s <= LLM42_SCHEDULE_INVARIANT; s++)
         for (int size = 0; size < LLM42__SIZES; size++) {
-            const llm42__time *t = &times->of[s][several][size];
+            const llm42__time *t = &e->times[s][several][size];
             double variance = t->kv_kv - t->kv * t->kv;
             if (variance <= 1e-6 * t->kv_kv) continue;
             above += t->weight * (t->kv_seconds - t->kv * t->seconds);
@@ -6829,10 +6799,9 @@ static double llm42__time_at(const llm42__time *t, double slope, double kv_each)
 
 // Between the nearest sizes that have run. Below all of them a pass takes no longer than the smallest. Above them it
 // takes longer by the number of rows, if sequences have several.
-static double llm42__times_find(const llm42__times *times, llm42_schedule schedule, bool several, double rows,
-                                double kv) {
-    const llm42__time *of = times->of[schedule][several];
-    const double slope = llm42__times_slope(times, several);
+static double llm42__times_find(const llm42_engine *e, llm42_schedule schedule, bool several, double rows, double kv) {
+    const llm42__time *of = e->times[schedule][several];
+    const double slope = llm42__times_slope(e, several);
     int below = llm42__size_of(rows), above = below + 1;
     while (below >= 0 && of[below].weight <= 0) below--;
     while (above < LLM42__SIZES && of[above].weight <= 0) above++;
@@ -6852,17 +6821,17 @@ static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) 
     if (!rows) return 0;
     bool several = mix->rows[LLM42_KIND_PROMPT] || mix->rows[LLM42_KIND_WINDOW];
     if (mix->schedule > LLM42_SCHEDULE_INVARIANT) return -1;
-    double seconds = llm42__times_find(&e->times, mix->schedule, several, rows, kv);
+    double seconds = llm42__times_find(e, mix->schedule, several, rows, kv);
     if (seconds >= 0 || mix->schedule != LLM42_SCHEDULE_INVARIANT) return seconds;
     // An INVARIANT pass of this kind has not run yet: a FAST one takes a similar time, another kind perhaps a longer
     // one.
-    seconds = llm42__times_find(&e->times, LLM42_SCHEDULE_FAST, several, rows, kv);
-    return seconds < 0 ? llm42__times_find(&e->times, LLM42_SCHEDULE_INVARIANT, !several, rows, kv) : seconds;
+    seconds = llm42__times_find(e, LLM42_SCHEDULE_FAST, several, rows, kv);
+    return seconds < 0 ? llm42__times_find(e, LLM42_SCHEDULE_INVARIANT, !several, rows, kv) : seconds;
 }
 
-// What could run now: ordinary requests, deterministic prompts, and deterministic requests behind their prompts. These
-// count as decoding even if they have candidates. So the estimate does not depend on candidates that the way before has
-// left; otherwise each change of way would at once verify short windows.
+// What could run now: ordinary requests, deterministic prompts, and deterministic requests behind their prompts. The
+// last count as decoding even if they have candidates. Otherwise the estimate would depend on the candidates that the
+// previous way has left, and each change of way would at once verify short windows.
 typedef struct llm42__work {
     llm42_mix ordinary, prompts, decode;
     int64_t windows, recomputed;  // of deterministic requests that run
@@ -6919,8 +6888,9 @@ static double llm42__verify_seconds(const llm42_view *v, const llm42__work *w, d
 }
 
 // The way that takes least time. Passes that overlap take the time of the longer one. A schedule whose time is not
-// known yet is tried. Measured times are brought up to date by a pass of the other schedule now and then, and only
-// seldom where the two are far apart, because what it leaves behind must be verified. APART has passes of both.
+// known yet is tried. Measured times grow old, so now and then the other way is taken instead (except for APART, which
+// has passes of both schedules). That happens seldom if the two are far apart, because the candidates that the other
+// way leaves behind must be verified.
 static llm42__way llm42__cheapest_way(const llm42_view *v, llm42_plan *plan) {
     enum { TRY_EVERY = 512, SELDOM = 16 };
     const llm42__work w = llm42__work_of(v);
@@ -6954,7 +6924,7 @@ static bool llm42__belongs(const llm42_request *r, llm42__way way, llm42_schedul
 // Plans a pass of this schedule for the ways TOGETHER and APART.
 static void llm42__plan_way(const llm42_view *v, llm42_plan *plan, llm42__way way, llm42_schedule schedule,
                             bool whole) {
-    int room = v->desc->token_budget, prompts = 0;
+    int room = v->desc->token_budget;
     if (schedule == LLM42_SCHEDULE_INVARIANT) room = LLM42__MAX(room, v->desc->policy.window * v->desc->policy.group);
     plan->schedule = schedule;
     for (int i = 0; i < v->running_count && !whole; i++) {
@@ -6971,10 +6941,9 @@ static void llm42__plan_way(const llm42_view *v, llm42_plan *plan, llm42__way wa
         const llm42_request *r = v->running[i];
         int rows = llm42_choice_rows(v, r, LLM42_KIND_PROMPT, schedule);
         if (!rows || !llm42__belongs(r, way, schedule)) continue;
-        if (whole && rows > room && prompts) return;
+        if (whole && rows > room) return;
         llm42_choose(plan, r, LLM42_KIND_PROMPT, LLM42__MIN(rows, room));
         room -= LLM42__MIN(rows, room);
-        prompts++;
     }
 }
 
@@ -6988,25 +6957,23 @@ static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool promp
 }
 
 // >>plan -------------------------------------------------------------------------------------------------------
-// Owns: what happens to a plan. It is checked against the rules, gets its pages, and becomes the rows of a pass.
-// Calls: the planner, kv, and admit when pages run out.
+// Owns: what happens to a plan, which is checked against the rules, gets its pages, and becomes the rows of a pass.
+// Calls: the planner, section planner for what may be chosen, kv, and admit when pages run out.
 // Invariant: the plan that runs is the one that the planner returned, and it breaks no rule. If a request has to be
 // preempted first, the planner is asked again.
 
-// Asks the planner once. It fills in a copy, so that it cannot move the array of choices.
+// Asks the planner once. The planner fills in a copy, so that it cannot move the array of choices.
 static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
     const llm42_planner *planner = e->desc.planner;
     llm42_plan *own = &e->batch.plan, plan = {.choice = own->choice, .room = own->room};
-    llm42_error problem;
-    problem.text[0] = 0;
-    llm42_result result = planner->plan(planner->user, &e->view, &plan, &problem);
-    if (result == LLM42_OK && (plan.choice != own->choice || plan.room != own->room))
+    llm42_result result = planner->plan(planner->user, &e->view, &plan, llm42__blank(e));
+    LLM42__TRY(llm42__returned(e, result, LLM42_PLAN, "plan", error));
+    if (plan.choice != own->choice || plan.room != own->room)
         return llm42_fail(error, LLM42_PLAN,
                           "planner %s: plan has moved .choice or changed .room: fill in .choice as it is",
                           planner->name);
-    own->schedule = plan.schedule, own->shape = plan.shape, own->count = plan.count;
-    own->fast_seconds = plan.fast_seconds, own->invariant_seconds = plan.invariant_seconds;
-    return llm42__returned(result, &problem, LLM42_PLAN, "planner", planner->name, "plan", error);
+    *own = plan;
+    return LLM42_OK;
 }
 
 // Takes pages for the positions that the plan's rows write. False: not enough are free; what was taken stays.
@@ -7106,13 +7073,6 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     return LLM42_OK;
 }
 
-// With prefill ISOLATED and verifier FIXED the bits of a deterministic prompt depend on the shape of its pass. It must
-// be alone there, and be cut nowhere but at the token budget.
-static bool llm42__is_isolated(const llm42_engine *e, const llm42__request *r, const llm42_choice *c) {
-    return e->desc.policy.prefill == LLM42_PREFILL_ISOLATED && r->info.dvr && c->kind == LLM42_KIND_PROMPT &&
-           r->info.kv < r->info.prompt_count;
-}
-
 // Whether a pass holds nothing but windows and deterministic prompts, and ordinary passes need not wait for it.
 static bool llm42__may_start(const llm42_engine *e, const llm42__batch *b) {
     const bool packed = e->desc.policy.prefill == LLM42_PREFILL_PACKED;
@@ -7134,12 +7094,15 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     // There is room for one choice more than requests can run: if there are more, one of these breaks ONCE or RUNNING.
     for (int i = 0; i < LLM42__MIN(plan->count, plan->room); i++) LLM42__TRY(llm42__check_choice(e, i, error));
     assert(plan->count <= e->view.running_count);
+    // In a FIXED pass the bits of an ISOLATED prompt depend on the shape. So a deterministic prompt must be alone
+    // there, and be cut nowhere but at the token budget.
     bool fixed = plan->schedule == LLM42_SCHEDULE_FIXED, isolated = false;
-    for (int i = 0; i < plan->count && fixed; i++) {
-        if (!llm42__is_isolated(e, b->owner[i], &plan->choice[i])) continue;
-        int most = llm42_choice_rows(&e->view, &b->owner[i]->info, LLM42_KIND_PROMPT, LLM42_SCHEDULE_FIXED);
-        if (plan->count > 1 || plan->choice[i].rows != most)
-            return llm42__refuse(e, LLM42_RULE_ISOLATED, plan->choice[i].request, error);
+    for (int i = 0; i < plan->count && fixed && e->desc.policy.prefill == LLM42_PREFILL_ISOLATED; i++) {
+        const llm42_request *r = &b->owner[i]->info;
+        const llm42_choice *c = &plan->choice[i];
+        if (!r->dvr || c->kind != LLM42_KIND_PROMPT || r->kv >= r->prompt_count) continue;
+        if (plan->count > 1 || c->rows != llm42_choice_rows(&e->view, r, c->kind, plan->schedule))
+            return llm42__refuse(e, LLM42_RULE_ISOLATED, c->request, error);
         isolated = true;
     }
     int most = fixed && !isolated ? e->M : e->desc.token_budget, shape = fixed && !isolated ? e->M : b->pass.rows;
@@ -7155,9 +7118,9 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
 }
 
 // >>verify -----------------------------------------------------------------------------------------------------
-// Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates. Here the way
-// of a token ends, with the event COMMITTED.
-// Calls: kv, admit when a request ends, the user's on_event, the planner's postprocess.
+// Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates. The way of a
+// token ends here, with the event COMMITTED.
+// Calls: state, kv, hybrid for the time of the pass, admit when a request ends, the planner's postprocess.
 // Invariant: every committed token of a verified request came from a replay pass, from the last row of its prompt
 // (which never runs under FAST), or from a row that is as good as a replay pass's (llm42__take_rows).
 
@@ -7185,11 +7148,10 @@ static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
                                   .begin = b->pass.begin,
                                   .fast_seconds = b->plan.fast_seconds,
                                   .invariant_seconds = b->plan.invariant_seconds});
-    e->replay_only = b->pass.windows + b->pass.prompts == b->plan.count;
     for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) {
         int rows = b->plan.choice[i].rows;
         if (b->owner[i]->cancelled) continue;  // while this pass was in flight, or inside an event of this pass
-        if (b->plan.choice[i].kind == LLM42_KIND_WINDOW) llm42__verify_window(e, b->owner[i], b->out + row, rows);
+        if (b->plan.choice[i].kind == LLM42_KIND_WINDOW) llm42__verify_window(e, b->owner[i], b, row, rows);
         else llm42__take_rows(e, b->owner[i], b, rows, b->out[row + rows - 1]);
     }
     if (!planner->postprocess) return;
@@ -7236,23 +7198,20 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
 // are finite.
 static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final) {
     int at = r->info.prompt_count + r->info.committed + r->info.candidates;
-    bool failed = llm42__no_token(e, out);
+    const bool failed = llm42__no_token(e, out);
     if (final && failed) {
         llm42__finish_with_error(e, r);
-        return;
-    }
-    if (failed) out.token = 0;
-    if (final) {
+    } else if (final) {
         r->tokens[at] = out.token;
         r->logprobs[r->info.committed] = out.logprob;
         if (!llm42__commit(e, r, 1)) llm42__note_candidates(e, r);
-        return;
+    } else {
+        r->tokens[at] = llm42__inject(e, r, failed ? 0 : out.token);
+        r->info.candidates++;
+        e->stats.candidates++;
+        llm42__emit_tokens(e, r, LLM42_EVENT_CANDIDATE, at - r->info.prompt_count, 1, &out.logprob);
+        llm42__note_candidates(e, r);
     }
-    r->tokens[at] = llm42__inject(e, r, out.token);
-    r->info.candidates++;
-    e->stats.candidates++;
-    llm42__emit_tokens(e, r, LLM42_EVENT_CANDIDATE, at - r->info.prompt_count, 1, &out.logprob);
-    llm42__note_candidates(e, r);
 }
 
 // Takes the rows of a prompt or of decoding, which have written KV. That KV is canonical if the KV before it is and the
@@ -7279,14 +7238,15 @@ static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__ba
 
 // Compares a window's outputs with its candidates. Commits those that agree, and then the replay pass's own token if a
 // row is left for it. If a candidate differs, drops it and all behind it. Otherwise candidates beyond the window stay.
-static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42_output *out, int rows) {
+static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42__batch *b, int row, int rows) {
+    const llm42_output *out = b->out + row;
     int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates), agreed = 0;
     int first = r->info.committed, prompt = r->info.prompt_count;
     int32_t *output = r->tokens + prompt + first;
     while (agreed < compared && out[agreed].token == output[agreed]) agreed++;
     bool rollback = agreed < compared;
     bool own = agreed < rows, failed = own && llm42__no_token(e, out[agreed]);
-    int commit = agreed + (own && !failed);  // and the replay pass's own token, if a row is left for it
+    int commit = agreed + (own && !failed);
     r->info.must_verify = false;
     r->info.verifications++;
     e->stats.verifications++;
@@ -7300,7 +7260,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42
         e->stats.recomputed += dropped - 1;
         llm42__emit_tokens(e, r, LLM42_EVENT_ROLLED_BACK, first + agreed, dropped, NULL);
     }
-    if (e->replay_only) e->view.windows++, e->view.window_tokens += commit;
+    if (b->pass.windows + b->pass.prompts == b->plan.count) e->view.windows++, e->view.window_tokens += commit;
     r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
     if (commit > agreed) output[agreed] = out[agreed].token;
     for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
@@ -7329,10 +7289,9 @@ static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
     e->to_return -= count;
     e->stats.returned_tokens += count;
     if (r->info.deterministic) e->stats.deterministic_tokens += count;
-    double now = e->view.now;
     llm42__emit_tokens(e, r, LLM42_EVENT_COMMITTED, first, count, r->logprobs + first);
-    if (first == 0) r->info.first_token = now;
-    r->info.last_token = now;
+    if (first == 0) r->info.first_token = e->view.now;
+    r->info.last_token = e->view.now;
     if (why == LLM42_FINISH_NONE) return false;
     llm42__finish(e, r, why);
     return true;
@@ -7396,6 +7355,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
 #undef LLM42__POLICY
             {"policy.window", d->policy.window, 1, 4096, false},
         {"policy.group", d->policy.group, 1, 4096, false},
+        {"policy.window x policy.group", (int64_t)d->policy.window * d->policy.group, 1, 1 << 20, false},
         {"policy.deadline", d->policy.deadline, 1, INT32_MAX, false},
         {"numerics.compute", d->numerics.compute, LLM42_DTYPE_BF16, LLM42_DTYPE_FP32, false},
         {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90, false},
@@ -7423,20 +7383,15 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.planner: its name '%s': must be one word",
                           d->planner->name);
     if (d->policy.mode == LLM42_MODE_HYBRID && d->policy.replay == LLM42_REPLAY_FIXED)
-        return llm42_fail(
-            error, LLM42_INVALID,
-            "llm42_engine_desc.policy.replay: FIXED: mode HYBRID needs INVARIANT, so that all its ways give "
-            "one result");
+        return llm42_fail(error, LLM42_INVALID,
+                          "llm42_engine_desc.policy.replay: FIXED: mode HYBRID needs INVARIANT, so that all its "
+                          "ways give one result");
     if (d->overlap && (!d->backend->start || !d->backend->poll))
         return llm42_fail(error, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend %s runs one pass at a time",
                           d->backend->name);
     if (!(d->kv.admission_reserve >= 0 && d->kv.admission_reserve <= 1))
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.kv.admission_reserve: %g: must be from 0 to 1",
                           d->kv.admission_reserve);
-    if ((int64_t)d->policy.window * d->policy.group > 1 << 20)
-        return llm42_fail(error, LLM42_INVALID,
-                          "llm42_engine_desc.policy.window, group: M = %lld rows: must be at most %d",
-                          (long long)d->policy.window * d->policy.group, 1 << 20);
     if (!(d->experiment.inject_rate >= 0 && d->experiment.inject_rate <= 1))
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.experiment.inject_rate: %g: must be from 0 to 1",
                           d->experiment.inject_rate);
@@ -7467,7 +7422,8 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
                 e->batch.row[pass.rows++] = (llm42_row){i, t, token, LLM42_ROW_SAMPLE};
             }
         pass.shape = schedule == LLM42_SCHEDULE_FIXED ? e->M : pass.rows;
-        LLM42__TRY(llm42__backend_runs(e, &pass, error));
+        llm42_result result = e->backend->run(e->state, &pass, llm42__blank(e));
+        LLM42__TRY(llm42__returned(e, result, LLM42_BACKEND, "run", error));
         for (int t = 0; t < length; t++) {
             llm42_output out = e->batch.out[pass.rows - length + t];
             if (!trial) alone[t] = out;
@@ -7481,21 +7437,13 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
     return LLM42_OK;
 }
 
-static void llm42__batch_free(llm42__batch *batch) {
-    llm42__free(batch->plan.choice);
-    llm42__free(batch->owner);
-    llm42__free(batch->row);
-    llm42__free(batch->out);
-}
-
-static bool llm42__batch_allocate(llm42__batch *batch, size_t rows, size_t running) {
-    batch->plan.choice = llm42__alloc(running + 1, sizeof *batch->plan.choice);
-    batch->plan.room = (int)running + 1;
-    batch->room = (int)rows;
-    batch->owner = llm42__alloc(running + 1, sizeof *batch->owner);
-    batch->row = llm42__alloc(rows, sizeof *batch->row);
-    batch->out = llm42__alloc(rows, sizeof *batch->out);
-    return batch->plan.choice && batch->owner && batch->row && batch->out;
+static void llm42__batch_allocate(llm42__batch *batch, int rows, int running, llm42__memory *memory) {
+    batch->plan.choice = llm42__take(memory, (size_t)running + 1, sizeof *batch->plan.choice);
+    batch->plan.room = running + 1;
+    batch->room = rows;
+    batch->owner = llm42__take(memory, (size_t)running + 1, sizeof *batch->owner);
+    batch->row = llm42__take(memory, (size_t)rows, sizeof *batch->row);
+    batch->out = llm42__take(memory, (size_t)rows, sizeof *batch->out);
 }
 
 llm42_result llm42_engine_close(llm42_engine *e) {
@@ -7506,32 +7454,76 @@ llm42_result llm42_engine_close(llm42_engine *e) {
     if (e->state && e->view.in_flight.rows)
         e->backend->poll(e->state, (double)INFINITY, NULL);  // it writes to the engine's memory
     if (e->state) e->backend->close(e->state);
-    llm42__kv_close(&e->kv);
-    void *blocks[] = {e->table, e->running, (void *)e->shown, e->free_slot, e->page_table, e->seq};
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) llm42__free(blocks[i]);
-    llm42__batch_free(&e->batch);
-    llm42__batch_free(&e->flight);
+    llm42__free_all(&e->memory);
+    llm42__free(e->table);
     llm42__free(e);
     return LLM42_OK;
 }
 
 static bool llm42__engine_allocate(llm42_engine *e) {
-    size_t running = (size_t)e->desc.max_running, rows = (size_t)LLM42__MAX(e->M, e->desc.token_budget);
+    llm42__memory *memory = &e->memory;
+    const size_t running = (size_t)e->desc.max_running;
+    const int rows = LLM42__MAX(e->M, e->desc.token_budget);
     e->pages_per_slot = (e->desc.max_context + e->desc.kv.page_size - 1) / e->desc.kv.page_size;
-    e->running = llm42__alloc(running, sizeof *e->running);
-    e->shown = llm42__alloc(running, sizeof *e->shown);
-    e->free_slot = llm42__alloc(running, sizeof *e->free_slot);
-    e->page_table = llm42__alloc(running * (size_t)e->pages_per_slot, sizeof *e->page_table);
-    e->seq = llm42__alloc_zero(running, sizeof *e->seq);
-    if (!e->running || !e->shown || !e->free_slot || !e->page_table || !e->seq ||
-        !llm42__batch_allocate(&e->batch, rows, running) ||
-        (e->desc.overlap && !llm42__batch_allocate(&e->flight, rows, running)) || !llm42__grow_table(e))
-        return false;
-    while (e->free_slots < e->desc.max_running) {
-        e->free_slot[e->free_slots] = e->desc.max_running - 1 - e->free_slots;
-        e->free_slots++;
-    }
+    e->running = llm42__take(memory, running, sizeof *e->running);
+    e->free_slot = llm42__take(memory, running, sizeof *e->free_slot);
+    e->page_table = llm42__take(memory, running * (size_t)e->pages_per_slot, sizeof *e->page_table);
+    e->seq = llm42__take(memory, running, sizeof *e->seq);
+    llm42__batch_allocate(&e->batch, rows, e->desc.max_running, memory);
+    if (e->desc.overlap) llm42__batch_allocate(&e->flight, rows, e->desc.max_running, memory);
+    if (memory->missing || !llm42__grow_table(e)) return false;
+    memset(e->seq, 0, running * sizeof *e->seq);
+    for (int slot = e->desc.max_running - 1; slot >= 0; slot--) e->free_slot[e->free_slots++] = slot;
     return true;
+}
+
+static llm42_result llm42__open_backend(llm42_engine *e, llm42_error *error) {
+    const llm42_engine_desc *d = &e->desc;
+    const llm42_backend_desc backend = {.model = d->model,
+                                        .numerics = d->numerics,
+                                        .tensor_parallel = d->tensor_parallel,
+                                        .max_rows = LLM42__MAX(e->M, d->token_budget),
+                                        .max_context = d->max_context,
+                                        .pages = d->kv.pages,
+                                        .page_size = d->kv.page_size,
+                                        .max_running = d->max_running,
+                                        .fixed_rows = e->M,
+                                        .schedules = e->schedules,
+                                        .overlap = d->overlap,
+                                        .backend_desc = d->backend_desc,
+                                        .log = d->log,
+                                        .log_user = d->log_user};
+    llm42_result result = e->backend->open(&e->state, &backend, llm42__blank(e));
+    return llm42__returned(e, result, LLM42_BACKEND, "open", error);
+}
+
+// Fills in an engine whose desc is complete. After an error llm42_engine_close frees what it has.
+static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
+    const llm42_engine_desc *d = &e->desc;
+    const llm42_policy *p = &d->policy;
+    const bool replay_fixed = p->replay == LLM42_REPLAY_FIXED, dvr = llm42__verifies(p->mode);
+    const unsigned fast = p->mode != LLM42_MODE_BATCH_INVARIANT, fixed = dvr && replay_fixed,
+                   invariant = !fast || (dvr && (!fixed || p->prefill == LLM42_PREFILL_INVARIANT));
+    e->backend = d->backend;
+    e->M = p->window * p->group;
+    e->schedules = fast << LLM42_SCHEDULE_FAST | fixed << LLM42_SCHEDULE_FIXED | invariant << LLM42_SCHEDULE_INVARIANT;
+    e->canonical = invariant ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED;
+    if (!llm42__engine_allocate(e))
+        return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d",
+                          d->max_running, d->kv.pages);
+    e->view.window_ready = d->experiment.bonus == LLM42_BONUS_ON ? p->window - 1 : p->window;
+    e->view.replay = replay_fixed ? LLM42_SCHEDULE_FIXED : LLM42_SCHEDULE_INVARIANT;
+    e->view.desc = &e->desc;
+    e->view.running = e->running;
+    e->view.engine = e;
+    e->view.seconds = llm42__view_seconds;
+    e->view.measured = !d->backend->estimate;
+    LLM42__TRY(llm42__open_backend(e, error));  // before the table of pages: it refuses more than the device can hold
+    if (!llm42__kv_open(&e->kv, d->kv.pages, d->kv.page_size, d->kv.prefix_cache, &e->memory))
+        return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages",
+                          d->kv.pages);
+    if (fixed) LLM42__TRY(llm42__self_check(e, LLM42_SCHEDULE_FIXED, error));
+    return invariant ? llm42__self_check(e, LLM42_SCHEDULE_INVARIANT, error) : LLM42_OK;
 }
 
 llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *desc, llm42_error *error) {
@@ -7544,55 +7536,10 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     llm42_engine *e = llm42__alloc_zero(1, sizeof *e);
     if (!e) return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory");
     e->desc = d;
-    e->backend = d.backend;
-    e->M = d.policy.window * d.policy.group;
-    e->view.window_ready = d.experiment.bonus == LLM42_BONUS_ON ? d.policy.window - 1 : d.policy.window;
-    llm42_result result = LLM42_OK;
-    if (!llm42__engine_allocate(e))
-        result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d",
-                            d.max_running, d.kv.pages);
-    e->view.replay = d.policy.replay == LLM42_REPLAY_FIXED ? LLM42_SCHEDULE_FIXED : LLM42_SCHEDULE_INVARIANT;
-    unsigned dvr = llm42__verifies(d.policy.mode), fast = d.policy.mode != LLM42_MODE_BATCH_INVARIANT;
-    unsigned fixed = dvr && e->view.replay == LLM42_SCHEDULE_FIXED;
-    unsigned invariant = !fast || (dvr && (!fixed || d.policy.prefill == LLM42_PREFILL_INVARIANT));
-    e->schedules = fast << LLM42_SCHEDULE_FAST | fixed << LLM42_SCHEDULE_FIXED | invariant << LLM42_SCHEDULE_INVARIANT;
-    e->canonical = invariant ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED;
-    e->view.desc = &e->desc;
-    e->view.running = e->shown;
-    e->view.engine = e;
-    e->view.seconds = llm42__view_seconds;
-    e->view.measured = !d.backend->estimate;
-    llm42_backend_desc backend = {.model = d.model,
-                                  .numerics = d.numerics,
-                                  .tensor_parallel = d.tensor_parallel,
-                                  .max_rows = LLM42__MAX(e->M, d.token_budget),
-                                  .max_context = d.max_context,
-                                  .pages = d.kv.pages,
-                                  .page_size = d.kv.page_size,
-                                  .max_running = d.max_running,
-                                  .fixed_rows = e->M,
-                                  .schedules = e->schedules,
-                                  .overlap = d.overlap,
-                                  .backend_desc = d.backend_desc,
-                                  .log = d.log,
-                                  .log_user = d.log_user};
-    if (result == LLM42_OK) {  // before the page table: the backend refuses a pool too large
-        llm42_error problem = {0};
-        result = d.backend->open(&e->state, &backend, &problem);
-        result = llm42__returned(result, &problem, LLM42_BACKEND, "backend", d.backend->name, "open", error);
-    }
-    if (result == LLM42_OK && !llm42__kv_open(&e->kv, d.kv.pages, d.kv.page_size, d.kv.prefix_cache))
-        result = llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages",
-                            d.kv.pages);
-    if (result == LLM42_OK && fixed) result = llm42__self_check(e, LLM42_SCHEDULE_FIXED, error);
-    if (result == LLM42_OK && invariant) result = llm42__self_check(e, LLM42_SCHEDULE_INVARIANT, error);
-    if (result != LLM42_OK) {
-        llm42_engine_close(e);
-        return result;
-    }
-    assert(d.token_budget <= e->batch.room && e->M <= e->batch.room && d.max_running <= e->batch.plan.room);
-    *engine = e;
-    return LLM42_OK;
+    llm42_result result = llm42__engine_init(e, error);
+    if (result == LLM42_OK) *engine = e;
+    else llm42_engine_close(e);
+    return result;
 }
 
 #endif  // LLM42_IMPLEMENTATION
