@@ -5163,8 +5163,8 @@ static llm42_result llm42__calibration_row(llm42__calibrating *c, char *text) {
 static llm42_result llm42__calibration_line(llm42__calibrating *c, char *text, bool *ended) {
     if (c->line == 1 && strcmp(text, "# llm42 calibration 2") != 0)
         return LLM42__BAD_LINE(c,
-                               "not a calibration: the first line must be '%s'. (If the file is of version 1, "
-                               "measure it again, or convert it as sweep/calibration/README.md says.)",
+                               "not a calibration: the first line must be '%s'. (Version 1 could not tell a file that "
+                               "was cut short: measure it again, or convert it as sweep/calibration/README.md says.)",
                                "# llm42 calibration 2");
     if (!*text) return LLM42_OK;
     if (*text != '#') return llm42__calibration_row(c, text);
@@ -5194,10 +5194,14 @@ static llm42_result llm42__calibration_read(llm42__calibrating *c, char *text, c
     for (int t = LLM42__TABLES; t-- > 0;)
         if (llm42__tables[t].form != LLM42__EXCHANGES && t != c->table && !llm42__table_of(c->to, t)->xs)
             missing = llm42__tables[t].name;
+    char lacks[96] = "";
+    if (c->table >= 0 && arrlen(c->points) < c->count)
+        snprintf(lacks, sizeof lacks, "table '%s' has %d of its %d rows, and ", llm42__tables[c->table].name,
+                 (int)arrlen(c->points), c->count);
+    else if (missing) snprintf(lacks, sizeof lacks, "table '%s' is missing, and ", missing);
     if (!ended)
-        return llm42_fail(
-            c->error, LLM42_FORMAT, "%s: cut short behind line %d: %s%s%sthe last line, '# end', is missing", c->path,
-            c->line - 1, missing ? "table '" : "", missing ? missing : "", missing ? "' is missing, and " : "");
+        return llm42_fail(c->error, LLM42_FORMAT, "%s: cut short behind line %d: %sthe last line, '# end', is missing",
+                          c->path, c->line - 1, lacks);
     if (text < last) return LLM42__BAD_LINE(c, "there is more behind the last line, '%s'", "# end");
     for (int i = 0; i < 4; i++)
         if (!(c->seen >> i & 1))
