@@ -200,7 +200,8 @@ TEST(bad_calibrations_are_refused) {
     refused("schedule\n", "", "first line must be");
     refused(with(head, "calibration 2", "calibration 3"), text, ":1: not a calibration: the first line must be");
     refused(with(head, "calibration 2", "calibration 1"), text,
-            "If the file is of version 1, measure it again, or convert it as sweep/calibration/README.md says");
+            "Version 1 could not tell a file that was cut short: measure it again, or convert it as "
+            "sweep/calibration/README.md says");
     refused("# llm42 calibration 2", "", "cut short behind line 0: table 'fast decode' is missing, and the last line");
     refused(head, "",
             "cut short behind line 14: table 'fast decode' is missing, and the last line, '# end', is missing");
