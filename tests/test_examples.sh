@@ -68,9 +68,15 @@ check "both ends of the scale" shows 04_simulate '[0-9]██'
 check "no colours in a file" test -z "$(tr -d -c '\033' <"$root/04_simulate.out")"
 check "drift without verification" shows 05_backend '^nondeterministic .* [1-9][0-9]*$'
 check "none with it" shows 05_backend '^dvr .* [1-9][0-9]* +[1-9][0-9]* +[0-9]+ +0$'
+# Columns are: mode, fast, replay and other passes, rollbacks, recomputed tokens, ms, wrong tokens.
+check "every pass is in one of three columns" \
+    awk '$1 == "dvr" {ok = $2 > 0 && $3 > 0 && $5 <= $3 * 4} $1 == "batch_invariant" {all = !$2 && !$3 && $4 > 0}
+        END {exit !(ok && all)}' "$root/05_backend.out"
 check "nor without FAST passes" shows 05_backend '^batch_invariant +0 .* 0$'
 check "a backend of 60 lines" at_most 60 examples/05_backend.c '/>>backend/,/<<backend/p'
 check "three planners" counts 06_planner '^(default|every|deadline) ' 3
+check "replay passes are counted under every planner" \
+    awk '/^(default|every|deadline) / {n += $3 > 0} END {exit n != 3}' "$root/06_planner.out"
 check "more deadlines are met" \
     awk '$1 == "default" {d = $6; o = $7} $1 == "deadline" {ok = $6 > d + 10 && $7 >= o} END {exit !ok}' \
     "$root/06_planner.out"
