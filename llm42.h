@@ -5953,7 +5953,7 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 //
 // The calls of one token, in order. Each function is defined further down, in the section that is named behind it.
 static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what);               // calls: into the queue
-static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);      // step: one turn of the loop
+static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);      // step: loops until a pass ran
 static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error);           // admit: a slot, and pages
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error);               // plan: asks the planner
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error);              // plan: its rows are written
@@ -6113,10 +6113,10 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
 }
 
 // >>calls ------------------------------------------------------------------------------------------------------
-// Owns: the list of what is to be done with requests (queue, cancel, release), and the functions that read a request.
-// Calls: state, verify (which ends a request), step (which waits for the pass in flight).
-// Invariant: inside an event no request is queued, ended or freed, because the engine may be using it or its list. The
-// call is noted instead, and llm42__carry_out does it after the event.
+// Owns: llm42_engine_cancel and _release, the list of what is to be done with requests (queue, cancel, release), and
+// the functions that read a request or the engine. Calls: state, verify (which ends a request), step (which waits for
+// the pass in flight). Invariant: inside an event no request is queued, ended or freed, because the engine may be using
+// it or its list. The call is noted instead, and llm42__carry_out does it after the event.
 
 static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_error *error);
 
@@ -6125,7 +6125,6 @@ static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_erro
 static void llm42__carry_out(llm42_engine *e) {
     for (llm42__request *r; (r = e->asked);) {
         unsigned what = r->asked & (~r->asked + 1u);  // QUEUE before CANCEL before RELEASE
-        bool release = what == LLM42__RELEASE;
         r->asked &= ~what;
         if (what == LLM42__QUEUE) {
             e->stats.submitted++;
@@ -6140,7 +6139,7 @@ static void llm42__carry_out(llm42_engine *e) {
         if (r->asked) continue;
         e->asked = r->next_asked;
         r->listed = false;
-        if (release) llm42__table_remove(e, r);
+        if (what == LLM42__RELEASE) llm42__table_remove(e, r);
     }
 }
 
