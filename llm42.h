@@ -5951,23 +5951,55 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 // Invariant: a queued request fits into the context and into the whole KV cache, so it can run at least when it is
 // alone.
 //
-// The calls of one token, in order. Each function is defined further down, in the section that is named behind it.
-static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what);               // calls: into the queue
-static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);      // step: loops until a pass ran
-static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error);           // admit: a slot, and pages
-static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error);               // plan: asks the planner
-static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error);              // plan: its rows are written
-static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error);               // step: the backend runs them
-static void llm42__postprocess(llm42_engine *e, const llm42__batch *b);                  // verify: results to requests
-static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b,  // verify: what was decoded is
-                             int rows, llm42_output out);                                // a candidate, or committed
-static void llm42__verify_window(llm42_engine *e, llm42__request *r,                     // verify: a window's outputs
-                                 const llm42__batch *b, int row, int rows);              // judge its candidates
-static bool llm42__commit(llm42_engine *e, llm42__request *r, int count);                // verify: event COMMITTED
-static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why);         // verify: event FINISHED
+// The way of one token, in the order of its calls. Each function is defined further down, in the section that its
+// comment names. A candidate comes back to form_plan until its window is ready; the window then goes the same way.
+//
+// submit: checks the request and copies it. calls: puts it into the queue.
+static llm42_result llm42__check_request(const llm42_engine *e, const llm42_request_desc *d, int *max_new,
+                                         llm42_error *error);
+static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new);
+static bool llm42__grow_table(llm42_engine *e);
+static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what);
+// step: one turn of the loop. admit: gives a request a slot and pages.
+static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);
+static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error);
+static bool llm42__admit(llm42_engine *e, llm42__request *r);
+// plan: asks the planner (llm42__plan_by_policies), checks its plan and writes the rows of each choice.
+static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error);
+static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error);
+static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error);
+static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error);
+static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row);
+// step: the backend runs the rows, or starts them and is polled later.
+static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error);
+// verify: results go to requests. What was decoded is a candidate, or final. A window's outputs judge its candidates.
+static void llm42__postprocess(llm42_engine *e, const llm42__batch *b);
+static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b, int rows, llm42_output out);
+static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final);
+static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42__batch *b, int row, int rows);
+static bool llm42__commit(llm42_engine *e, llm42__request *r, int count);
+static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why);
 
 // What is to be done with a request, for llm42__ask.
 enum { LLM42__QUEUE = 1, LLM42__CANCEL = 2, LLM42__RELEASE = 4 };
+
+llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
+    int max_new = 0;
+    if (id) *id = 0;
+    LLM42__TRY(llm42__check_request(e, desc, &max_new, error));
+    llm42__request *r = llm42__request_new(e, desc, max_new);
+    if (!r || !llm42__grow_table(e)) {
+        if (r) llm42__request_free(r);
+        return llm42_fail(error, LLM42_MEMORY, "llm42_engine_submit: out of memory for a request of %d tokens",
+                          desc->prompt_count + max_new);
+    }
+    e->last_id++;
+    e->count++;
+    e->table[llm42__place(e, r->info.id)] = r;
+    if (id) *id = r->info.id;
+    llm42__ask(e, r, LLM42__QUEUE);
+    return LLM42_OK;
+}
 
 llm42_result llm42_sampling_check(const llm42_sampling *s, llm42_error *error) {
     const char *const name = "llm42_request_desc.sampling";
@@ -6092,24 +6124,6 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     r->info.stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
     for (int i = 0; i < r->info.stop_count; i++) r->info.stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
     return r;
-}
-
-llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
-    int max_new = 0;
-    if (id) *id = 0;
-    LLM42__TRY(llm42__check_request(e, desc, &max_new, error));
-    llm42__request *r = llm42__request_new(e, desc, max_new);
-    if (!r || !llm42__grow_table(e)) {
-        if (r) llm42__request_free(r);
-        return llm42_fail(error, LLM42_MEMORY, "llm42_engine_submit: out of memory for a request of %d tokens",
-                          desc->prompt_count + max_new);
-    }
-    e->last_id++;
-    e->count++;
-    e->table[llm42__place(e, r->info.id)] = r;
-    if (id) *id = r->info.id;
-    llm42__ask(e, r, LLM42__QUEUE);
-    return LLM42_OK;
 }
 
 // >>calls ------------------------------------------------------------------------------------------------------
@@ -6415,6 +6429,26 @@ static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_
                       rules[rule].name + 11, rules[rule].text, about);
 }
 
+// Admits requests that have arrived until one has to wait: in the planner's order, or else in order of arrival.
+static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
+    const llm42_planner *planner = e->desc.planner;
+    for (;;) {
+        llm42__request *r = e->waiting;
+        if (!r || r->info.arrival > llm42__now(e)) return LLM42_OK;
+        if (planner->admit) {
+            llm42__view_update(e);
+            int64_t id = planner->admit(planner->user, &e->view);
+            if (!id && !e->view.running_count) return llm42__refuse(e, LLM42_RULE_ADMIT, e->waiting->info.id, error);
+            if (!id) return LLM42_OK;
+            r = llm42__find(e, id);
+            if (!r || r->info.state != LLM42_STATE_WAITING || r->asked || r->info.arrival > e->view.now)
+                return llm42__refuse(e, LLM42_RULE_ARRIVED, id, error);
+        }
+        if (!llm42__admit(e, r)) return LLM42_OK;
+        llm42__carry_out(e);
+    }
+}
+
 // How many pages must stay free when a request is admitted: one for each running request, or the admission reserve if
 // that is more.
 static int64_t llm42__pages_to_spare(const llm42_engine *e, const llm42__request *r) {
@@ -6447,26 +6481,6 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     e->seq[r->slot] = (llm42_seq){.request = r->key, .sampling = r->info.sampling, .pages = llm42__page_table(e, r)};
     llm42__emit_request(e, r, LLM42_EVENT_ADMITTED, r->info.kv);
     return true;
-}
-
-// Admits requests that have arrived until one has to wait: in the planner's order, or else in order of arrival.
-static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
-    const llm42_planner *planner = e->desc.planner;
-    for (;;) {
-        llm42__request *r = e->waiting;
-        if (!r || r->info.arrival > llm42__now(e)) return LLM42_OK;
-        if (planner->admit) {
-            llm42__view_update(e);
-            int64_t id = planner->admit(planner->user, &e->view);
-            if (!id && !e->view.running_count) return llm42__refuse(e, LLM42_RULE_ADMIT, e->waiting->info.id, error);
-            if (!id) return LLM42_OK;
-            r = llm42__find(e, id);
-            if (!r || r->info.state != LLM42_STATE_WAITING || r->asked || r->info.arrival > e->view.now)
-                return llm42__refuse(e, LLM42_RULE_ARRIVED, id, error);
-        }
-        if (!llm42__admit(e, r)) return LLM42_OK;
-        llm42__carry_out(e);
-    }
 }
 
 // Takes a request out of the running set and frees its pages and slot.
@@ -6965,20 +6979,6 @@ static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool promp
 // Invariant: the plan that runs is the one that the planner returned, and it breaks no rule. If a request has to be
 // preempted first, the planner is asked again.
 
-// Asks the planner once. The planner fills in a copy, so that it cannot move the array of choices.
-static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
-    const llm42_planner *planner = e->desc.planner;
-    llm42_plan *own = &e->batch.plan, plan = {.choice = own->choice, .room = own->room};
-    llm42_result result = planner->plan(planner->user, &e->view, &plan, llm42__blank(e));
-    LLM42__TRY(llm42__returned(e, result, LLM42_PLAN, "plan", error));
-    if (plan.choice != own->choice || plan.room != own->room)
-        return llm42_fail(error, LLM42_PLAN,
-                          "planner %s: plan has moved .choice or changed .room: fill in .choice as it is",
-                          planner->name);
-    *own = plan;
-    return LLM42_OK;
-}
-
 // Takes pages for the positions that the plan's rows write. False: not enough are free; what was taken stays.
 static bool llm42__reserve_plan(llm42_engine *e) {
     for (int i = 0; i < e->batch.plan.count; i++) {
@@ -7027,52 +7027,17 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
     return LLM42_OK;
 }
 
-// The rule that a choice breaks if it may have no rows.
-static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, bool replay) {
-    if (c->kind == LLM42_KIND_DECODE) return LLM42_RULE_DECODE;
-    if (c->kind == LLM42_KIND_PROMPT) return r->state == LLM42_STATE_PREFILL ? LLM42_RULE_PREFILL : LLM42_RULE_PROMPT;
-    return replay ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
-}
-
-// Writes the rows of a choice. Those of a prompt begin behind its KV, those of a window at the last committed token. A
-// decode has one row, at the newest token.
-static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
-    bool window = c->kind == LLM42_KIND_WINDOW;
-    int last = llm42__last_position(&r->info), first = window ? last - r->info.candidates : r->info.kv, end;
-    if (c->kind == LLM42_KIND_DECODE) {
-        *row = (llm42_row){r->slot, last, r->tokens[last], LLM42_ROW_SAMPLE};
-        return;
-    }
-    uint32_t flags = window ? LLM42_ROW_SAMPLE : 0;
-    for (end = first; end < first + c->rows; end++) *row++ = (llm42_row){r->slot, end, r->tokens[end], flags};
-    if (end > last) row[-1].flags = LLM42_ROW_SAMPLE;
-    for (int t = first; window && e->desc.experiment.keep_fast_kv && t < LLM42__MIN(end, r->info.kv); t++)
-        row[t - end].flags |= LLM42_ROW_KEEP_KV;
-}
-
-static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error) {
-    llm42__batch *b = &e->batch;
-    llm42_choice *c = &b->plan.choice[at];
-    llm42__request *r = llm42__find(e, c->request);
-    if (!r || r->slot < 0) return llm42__refuse(e, LLM42_RULE_RUNNING, c->request, error);
-    if (r->planned == e->plans) return llm42__refuse(e, LLM42_RULE_ONCE, c->request, error);
-    if (r->info.in_flight) return llm42__refuse(e, LLM42_RULE_IN_FLIGHT, c->request, error);
-    if ((unsigned)c->kind >= LLM42_KIND_COUNT) return llm42__refuse(e, LLM42_RULE_KIND, c->request, error);
-    int most = llm42_choice_rows(&e->view, &r->info, c->kind, b->plan.schedule);
-    if (!most)
-        return llm42__refuse(e, llm42__rule_of(&r->info, c, b->plan.schedule == e->view.replay), c->request, error);
-    if (!c->rows) c->rows = most;
-    if (c->rows < 0 || c->rows > most || c->rows > b->room - b->pass.rows)
-        return llm42__refuse(e, LLM42_RULE_ROWS, c->request, error);
-    if (r->info.must_verify && c->rows < most)  // the KV of all these rows is undefined
-        return llm42__refuse(e, LLM42_RULE_FAILED, c->request, error);
-    r->planned = e->plans;
-    r->pages_before = r->pages;
-    b->owner[at] = r;
-    llm42__add_rows(e, r, c, b->row + b->pass.rows);
-    b->pass.rows += c->rows;
-    b->pass.windows += c->kind == LLM42_KIND_WINDOW;
-    b->pass.prompts += c->kind == LLM42_KIND_PROMPT && r->info.dvr;
+// Asks the planner once. The planner fills in a copy, so that it cannot move the array of choices.
+static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
+    const llm42_planner *planner = e->desc.planner;
+    llm42_plan *own = &e->batch.plan, plan = {.choice = own->choice, .room = own->room};
+    llm42_result result = planner->plan(planner->user, &e->view, &plan, llm42__blank(e));
+    LLM42__TRY(llm42__returned(e, result, LLM42_PLAN, "plan", error));
+    if (plan.choice != own->choice || plan.room != own->room)
+        return llm42_fail(error, LLM42_PLAN,
+                          "planner %s: plan has moved .choice or changed .room: fill in .choice as it is",
+                          planner->name);
+    *own = plan;
     return LLM42_OK;
 }
 
@@ -7118,6 +7083,55 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     b->pass.shape = plan->shape;
     b->starts = llm42__may_start(e, b);
     return b->starts && e->view.in_flight.rows ? llm42__refuse(e, LLM42_RULE_OVERLAP, 0, error) : LLM42_OK;
+}
+
+// The rule that a choice breaks if it may have no rows.
+static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, bool replay) {
+    if (c->kind == LLM42_KIND_DECODE) return LLM42_RULE_DECODE;
+    if (c->kind == LLM42_KIND_PROMPT) return r->state == LLM42_STATE_PREFILL ? LLM42_RULE_PREFILL : LLM42_RULE_PROMPT;
+    return replay ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
+}
+
+static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error) {
+    llm42__batch *b = &e->batch;
+    llm42_choice *c = &b->plan.choice[at];
+    llm42__request *r = llm42__find(e, c->request);
+    if (!r || r->slot < 0) return llm42__refuse(e, LLM42_RULE_RUNNING, c->request, error);
+    if (r->planned == e->plans) return llm42__refuse(e, LLM42_RULE_ONCE, c->request, error);
+    if (r->info.in_flight) return llm42__refuse(e, LLM42_RULE_IN_FLIGHT, c->request, error);
+    if ((unsigned)c->kind >= LLM42_KIND_COUNT) return llm42__refuse(e, LLM42_RULE_KIND, c->request, error);
+    int most = llm42_choice_rows(&e->view, &r->info, c->kind, b->plan.schedule);
+    if (!most)
+        return llm42__refuse(e, llm42__rule_of(&r->info, c, b->plan.schedule == e->view.replay), c->request, error);
+    if (!c->rows) c->rows = most;
+    if (c->rows < 0 || c->rows > most || c->rows > b->room - b->pass.rows)
+        return llm42__refuse(e, LLM42_RULE_ROWS, c->request, error);
+    if (r->info.must_verify && c->rows < most)  // the KV of all these rows is undefined
+        return llm42__refuse(e, LLM42_RULE_FAILED, c->request, error);
+    r->planned = e->plans;
+    r->pages_before = r->pages;
+    b->owner[at] = r;
+    llm42__add_rows(e, r, c, b->row + b->pass.rows);
+    b->pass.rows += c->rows;
+    b->pass.windows += c->kind == LLM42_KIND_WINDOW;
+    b->pass.prompts += c->kind == LLM42_KIND_PROMPT && r->info.dvr;
+    return LLM42_OK;
+}
+
+// Writes the rows of a choice. Those of a prompt begin behind its KV, those of a window at the last committed token. A
+// decode has one row, at the newest token.
+static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
+    bool window = c->kind == LLM42_KIND_WINDOW;
+    int last = llm42__last_position(&r->info), first = window ? last - r->info.candidates : r->info.kv, end;
+    if (c->kind == LLM42_KIND_DECODE) {
+        *row = (llm42_row){r->slot, last, r->tokens[last], LLM42_ROW_SAMPLE};
+        return;
+    }
+    uint32_t flags = window ? LLM42_ROW_SAMPLE : 0;
+    for (end = first; end < first + c->rows; end++) *row++ = (llm42_row){r->slot, end, r->tokens[end], flags};
+    if (end > last) row[-1].flags = LLM42_ROW_SAMPLE;
+    for (int t = first; window && e->desc.experiment.keep_fast_kv && t < LLM42__MIN(end, r->info.kv); t++)
+        row[t - end].flags |= LLM42_ROW_KEEP_KV;
 }
 
 // >>verify -----------------------------------------------------------------------------------------------------
@@ -7196,27 +7210,6 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
     return (token + 1) % e->desc.model->config.vocab;
 }
 
-// Takes the token that a decoding row or the last row of a prompt gave. What a verified request decodes is a candidate,
-// unless it is final. If there is no token, the candidate is token 0: only the replay pass decides whether its logits
-// are finite.
-static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final) {
-    int at = r->info.prompt_count + r->info.committed + r->info.candidates;
-    const bool failed = llm42__no_token(e, out);
-    if (final && failed) {
-        llm42__finish_with_error(e, r);
-    } else if (final) {
-        r->tokens[at] = out.token;
-        r->logprobs[r->info.committed] = out.logprob;
-        if (!llm42__commit(e, r, 1)) llm42__note_candidates(e, r);
-    } else {
-        r->tokens[at] = llm42__inject(e, r, failed ? 0 : out.token);
-        r->info.candidates++;
-        e->stats.candidates++;
-        llm42__emit_tokens(e, r, LLM42_EVENT_CANDIDATE, at - r->info.prompt_count, 1, &out.logprob);
-        llm42__note_candidates(e, r);
-    }
-}
-
 // Takes the rows of a prompt or of decoding, which have written KV. That KV is canonical if the KV before it is and the
 // pass was of the kind that deterministic prompts run in. The KV of candidates never is, because they may be dropped.
 // The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
@@ -7237,6 +7230,27 @@ static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__ba
         llm42__emit_request(e, r, LLM42_EVENT_PREFILLED, r->info.kv);
     }
     llm42__take_token(e, r, out, final);
+}
+
+// Takes the token that a decoding row or the last row of a prompt gave. What a verified request decodes is a candidate,
+// unless it is final. If there is no token, the candidate is token 0: only the replay pass decides whether its logits
+// are finite.
+static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final) {
+    int at = r->info.prompt_count + r->info.committed + r->info.candidates;
+    const bool failed = llm42__no_token(e, out);
+    if (final && failed) {
+        llm42__finish_with_error(e, r);
+    } else if (final) {
+        r->tokens[at] = out.token;
+        r->logprobs[r->info.committed] = out.logprob;
+        if (!llm42__commit(e, r, 1)) llm42__note_candidates(e, r);
+    } else {
+        r->tokens[at] = llm42__inject(e, r, failed ? 0 : out.token);
+        r->info.candidates++;
+        e->stats.candidates++;
+        llm42__emit_tokens(e, r, LLM42_EVENT_CANDIDATE, at - r->info.prompt_count, 1, &out.logprob);
+        llm42__note_candidates(e, r);
+    }
 }
 
 // Compares a window's outputs with its candidates. Commits those that agree, and then the replay pass's own token if a
