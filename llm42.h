@@ -72,8 +72,8 @@
    5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED, and llm42_engine_request shows them too. What a
       deterministic request has committed never changes. Its candidates may still change, so do not show them to users.
    6. llm42_engine_release forgets a finished request, unless .auto_release has that done for you.
-   7. The companions in examples/util/ take events: llm42_metrics.h collects statistics, llm42_trace.h draws a timeline,
-      and llm42_transcript.h writes a file with which others can audit the answers.
+   7. Three companions in examples/util/ take events: llm42_metrics.h collects statistics, llm42_trace.h draws a
+   timeline, and llm42_transcript.h writes a file with which others can audit the answers.
 
    To try a scheduling policy of your own, set .planner: see section api-planner and examples/planners.h.
    To run on other hardware, write a backend: see section api-backend and examples/05_backend.c.
@@ -95,7 +95,7 @@
 
       FAST         a row's result depends on the whole pass
       FIXED        a row's result depends on the row and on M, the number of rows that the pass is padded to
-      INVARIANT    a row's result depends on the row alone
+      INVARIANT    a row's result depends on the row alone (and, as always, on the tokens before it)
 
    In this picture one request is decoded and verified:
 
@@ -109,10 +109,10 @@
 
    Candidate    a token that was decoded but not yet verified
    Committed    released to the user; it never changes again
-   Window, W    the tokens of one request in a replay pass, at most W
+   Window, W    up to W rows of one request in a replay pass: its last committed token, and W - 1 candidates
    Group, G     the windows that share a replay pass, at most G
-   Rollback     a verification in which a candidate differed
-   Recomputed   dropped candidates behind the one that differed, which must be decoded again
+   Rollback     a candidate differs: it and all behind it are dropped
+   Recomputed   the dropped candidates without the one that differed, which the verifier's own token replaces
 
    Each verification commits at least one token, so a request always makes progress. The replay pass also overwrites the
    KV entries (the stored keys and values) of its positions, so that a committed prefix holds no trace of a fast pass.
@@ -126,9 +126,10 @@
      candidates are verified later, or INVARIANT passes for deterministic requests or for all. The backend estimates the
      times, or else the engine goes by the passes that it has run. All ways give the same bits, so the choice may depend
      on the clock.
-   - Prefill INVARIANT: deterministic prompts run in ordinary passes, beside decoding rows and other prompts. Such a
-     pass runs under schedule INVARIANT, which costs more for every row in it. Prefill PACKED runs many of them together
-     in replay passes, beside verification windows. Prefill ISOLATED, the paper's way, runs each prompt alone.
+   - Prefill INVARIANT: deterministic prompts run in ordinary passes, beside decoding rows and other prompts (in mode
+     HYBRID only if all rows share one INVARIANT pass). Such a pass runs under schedule INVARIANT, which costs more for
+   every row in it. Prefill PACKED runs many of them together in replay passes, beside verification windows. Prefill
+   ISOLATED, the paper's way, runs each prompt alone.
    - Verify WAIT: a request whose window is ready goes on decoding. The replay pass runs when G windows are ready (or
      all windows, if fewer than G requests are verified), when one window has waited for .deadline passes, or when
      nothing else can run. Verify EAGER, the paper's way, runs the replay pass as soon as one window is ready, and fills
@@ -139,20 +140,20 @@
    A deterministic request gets the canonical result: the tokens and log-probability bits that the model gives when
    every pass is INVARIANT. It depends on the model, the prompt, the sampling parameters and the seed; on .numerics,
    which includes the arithmetic, that is, how sums round; and on the larger of .numerics.leaves and .tensor_parallel.
-   Nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption or
-   planner, and on a CPU neither instruction set, compiler nor number of threads. Arithmetic SM90 is that of Hopper
-   GPUs; a CPU can take it too, and then gives the GPU's bits. On other GPUs results depend on the GPU and its library
-   versions. The presets DVR, BEST and INVARIANT give the canonical result, and scoring the finished text in INVARIANT
-   passes gives it again. With replay FIXED (preset PAPER) the result is reproducible, but it depends on M (see
-   llm42_policy.replay), and the text must be scored as it ran: in FIXED passes of M rows, the prompt in the kind of
-   pass that .prefill names. In mode BATCH_INVARIANT every request is deterministic. The experiment .keep_fast_kv breaks
-   the promise.
+   On CPUs and Hopper GPUs nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix
+   cache, preemption or planner, and on a CPU neither instruction set, compiler nor number of threads. Arithmetic SM90
+   is that of Hopper GPUs; a CPU can take it too, and then gives the GPU's bits. On other GPUs results depend on the GPU
+   and its library versions. The presets DVR, BEST and INVARIANT give the canonical result, and scoring the finished
+   text in INVARIANT passes gives it again. With replay FIXED (preset PAPER) the result is reproducible, but it depends
+   on M (see llm42_policy.replay), and the text must be scored as it ran: in FIXED passes of M rows, the prompt in the
+   kind of pass that .prefill names. In mode BATCH_INVARIANT every request gets its canonical result. The experiment
+   .keep_fast_kv breaks the promise.
 
-   How the promise is kept: the code fixes the order of every sum. On a CPU the order depends on the sizes of the
-   operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU the
-   order in a FAST pass also depends on the other rows. Fused multiply-adds are explicit, and exp, log, sin and cos are
-   made of IEEE operations. When an engine opens, it tests that rows keep their bits wherever they stand in the FIXED
-   and INVARIANT passes that it will run. If they do not, the engine does not open.
+   How the promise is kept: no order of a sum depends on chance or timing. On a CPU the order depends on the sizes of
+   the operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU
+   the order in a FAST pass also depends on the other rows. Fused multiply-adds are explicit, and exp, log, sin and cos
+   are made of IEEE operations. When an engine opens, it runs a short sequence alone and again behind as many others as
+   fit, under FIXED and INVARIANT, and does not open if a bit differs. This is a spot check, and no proof.
 
    Tensor parallelism cuts a model into .tensor_parallel ranks, one for each device. It also cuts the sums of two matrix
    products, o (attention output) and down (feed-forward output), and so changes their order. .numerics.leaves says into
@@ -194,8 +195,7 @@
       backends    vectors, tensor-cores, team, sampling, cpu, fp32, sm90; calibration, calibrated, sim
       engine      state, kv, submit, calls, step, admit, planner, hybrid, plan, verify, open
 
-   A token travels through the engine's sections in this order. To follow one, start at submit, where the prototypes
-   name its calls.
+   To follow one token, start at submit: the prototypes there name its calls, in order and by section.
 */
 #ifndef LLM42_H
 #define LLM42_H
@@ -475,7 +475,7 @@ typedef struct llm42_backend_desc {
     int max_context;           // tokens in a sequence, at most
     int pages, page_size;      // of the KV cache
     int max_running;           // sequences in a pass, at most
-    int fixed_rows;            // M, the shape of FIXED replay passes and the most rows of others; 0: not known
+    int fixed_rows;            // M: the shape of FIXED replay passes, the most rows that `start` gets; 0: not known
     unsigned schedules;        // that passes will have, as bits 1 << LLM42_SCHEDULE_FAST ...; 0: not known
     bool overlap;              // start and poll will be used
     const void *backend_desc;  // the backend's own options, as in llm42_engine_desc; NULL: its defaults
@@ -483,7 +483,7 @@ typedef struct llm42_backend_desc {
     void *log_user;
 } llm42_backend_desc;
 
-// What rows of a request are in a pass, in plans and in times of passes.
+// What the rows of a request do in a pass. Plans, and tables of the times of passes, go by these kinds.
 typedef enum llm42_kind {
     LLM42_KIND_DECODE,  // one row: the newest token goes in, the next one comes out
     LLM42_KIND_PROMPT,  // the next rows of its prompt, or of tokens that it had committed before a preemption
@@ -554,9 +554,9 @@ LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k)
 // The simulator is a backend. Planner, KV pages and verification are the engine's own. A pass takes virtual time, which
 // a calibration gives. The true token at a position is a hash of the request and the position. A FAST pass may return
 // another token, as real ones do where they sum in another order than the replay pass. The share of candidates for
-// which it does is the flip rate. It depends on the number of rows of the FAST pass and on M, that of the replay pass.
-// The calibration has a table of flip rates. Requests differ: each multiplies the rate by a number that it draws from a
-// gamma distribution with mean 1. All other passes return the true token.
+// which it does is the flip rate. It depends on the shape of the FAST pass and, with replay FIXED, on M; with replay
+// INVARIANT the table's first number of replay rows counts. Requests differ: each multiplies the rate by a number that
+// it draws from a gamma distribution with mean 1. All other passes return the true token.
 
 // A table of a calibration: value[i * ys + k] is for x[i] and y[k]. llm42_calibration says what these are.
 typedef struct llm42_table {
@@ -588,8 +588,8 @@ typedef struct llm42_calibration {
     double host_request_ms;            // time of a request outside the engine (tokenising, network). No pass takes it:
                                        // build/sweep adds it to each latency that counts from the arrival
     double overlap_fast, overlap_replay;  // factors by which fast and replay passes take longer side by side than alone
-    // Milliseconds of passes by schedule and kind: of x rows that attend to y positions on average. They fall along x
-    // by a quarter at most, not to the last x, and never along y.
+    // Milliseconds of passes by schedule and kind: of x rows that attend to y positions on average. More
+    // context (y) never takes less time. The next number of rows (x) may take up to a quarter less, but the last not.
     llm42_table cost[LLM42_SCHEDULE_COUNT][LLM42_KIND_COUNT];
 } llm42_calibration;
 
@@ -612,9 +612,10 @@ LLM42_API const llm42_backend *llm42_backend_sim(void);
 // or out of range; the unit is not ms).
 LLM42_API llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error);
 LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
-// Milliseconds of a pass of `rows` rows by so many ranks, where it takes `ms` by .devices; without the host's part.
-// What ranks share is divided among them; the exchanges of a model of `layers` layers are added. NAN: the calibration
-// has no exchange of so many ranks, or of .devices.
+// Milliseconds on `ranks` ranks of a pass of `rows` rows that takes `ms` on .devices, without the host's part. The
+// exchanges of .devices are taken off, all but .undivided_ms is scaled by .devices / ranks, and the exchanges of
+// `ranks` ranks are added, for a model of `layers` layers. NAN: the calibration has no exchange of so many ranks or of
+// .devices.
 LLM42_API double llm42_calibration_ranks_ms(const llm42_calibration *calibration, llm42_schedule schedule, double ms,
                                             double rows, int ranks, int layers);
 // Milliseconds that a pass of `rows` rows of one kind takes when they attend to `context` positions on average. Rows
@@ -634,9 +635,9 @@ LLM42_API double llm42_calibration_flip_rate(const llm42_calibration *calibratio
 // `cuda KEY: VALUE`; together they are the manifest of a result file. An algorithm must first compute a product of
 // noise. If that differs from a plain kernel's product by more than rounding can explain, the algorithm is not used,
 // and a line `cuda refused: ...` names it. The algorithms of deterministic passes are then checked bit by bit.
-// A FIXED pass takes the first algorithm in cuBLASLt's list for M rows that passes this check. Serving engines take the
-// first of that list too. If its order of sums is the INVARIANT one, the fastest algorithm of that order is taken. The
-// same happens if none of the list passes.
+// A FIXED pass takes the first algorithm in cuBLASLt's list for M rows whose bits hold, as serving engines take the
+// first of that list. If none holds, or if that one sums in the INVARIANT order anyway, it takes the fastest of that
+// order.
 typedef enum llm42_cuda_fast {  // how a FAST pass sums
     LLM42_CUDA_FAST_DEFAULT = 0,
     // Default: each matrix product takes the fastest of (1) what cuBLASLt offers for this number of rows, (2) variants
@@ -781,8 +782,8 @@ typedef struct llm42_policy {
     llm42_chunked chunked_prefill;  // of all prompts but PACKED ones
     int window;                     // W
     int group;                      // G; M = G x W
-    // WAIT: passes that a ready window waits at most. Meanwhile its request goes on decoding, by at most as many
-    // candidates. Default: W
+    // WAIT: a window that has been ready for this many passes is verified even if fewer than G are. Meanwhile its
+    // request decodes at most this many candidates more. Default: W
     int deadline;
 } llm42_policy;
 
@@ -818,8 +819,9 @@ typedef struct llm42_request_desc {
     int stop_count;           // at most LLM42_MAX_STOP
     bool ignore_stop;         // generate max_new_tokens, through stop tokens too
     double arrival;           // seconds on the backend's clock; default: now
-    // Names the request wherever chance decides something about it: the simulator's tokens and flips, and .inject_rate.
-    // Requests with the same key get the same draws, in whichever engine they run. Default: the request's id.
+    // Seeds what is drawn for this request: the simulator's tokens and flips, and the candidates that .inject_rate
+    // makes wrong. Requests with the same key get the same draws, in whichever engine they run. Default: the request's
+    // id.
     int64_t key;
     void *user;  // given back in llm42_request.user
 } llm42_request_desc;
@@ -927,16 +929,15 @@ typedef struct llm42_choice {
 } llm42_choice;
 
 typedef struct llm42_plan {
-    // Required: FAST; the view's .replay for replay passes, and for deterministic prompts with prefill PACKED or
-    // ISOLATED; INVARIANT for deterministic prompts with prefill INVARIANT, and in modes BATCH_INVARIANT and HYBRID.
+    // Required. Windows need the view's .replay, deterministic prompts INVARIANT (prefill INVARIANT) or .replay. All
+    // else needs FAST; in mode HYBRID it may also be INVARIANT, and in mode BATCH_INVARIANT every pass is.
     llm42_schedule schedule;
     int shape;             // rows that the pass is padded to; default: M for a FIXED replay pass, else the rows planned
     int count;             // choices
     llm42_choice *choice;  // [count], in the order of their rows; there is room for `room` of them
     int room;              // at least the number of requests that run
-    // Mode HYBRID: what the planner has compared, for the pass's event: the seconds of a token for every request if
-    // deterministic ones decode in a FAST pass and are verified later, and if they decode in an INVARIANT pass. 0: it
-    // has compared nothing.
+    // Mode HYBRID, for the pass's event: how long one more token for every request is expected to take, if candidates
+    // are verified later, and if deterministic requests decode in INVARIANT passes. 0: this was not compared.
     double fast_seconds, invariant_seconds;
 } llm42_plan;
 
@@ -1005,8 +1006,8 @@ typedef enum llm42_rule {
 } llm42_rule;
 
 // The functions run inside llm42_engine_step (postprocess also inside llm42_engine_cancel), on the caller's thread.
-// They must not call the engine's functions. They return LLM42_OK or an error; llm42_fail writes its text. A planner
-// that uses nothing but the view, and none of its times, plans the same way for the same view.
+// They must not call the engine's functions. They return LLM42_OK or an error; llm42_fail writes its text. For runs
+// that repeat, a planner reads nothing but the view, and no time in it that was measured.
 typedef struct llm42_planner {
     const char *name;  // required; one word, for messages and results
     void *user;        // given to each function
@@ -1037,15 +1038,15 @@ LLM42_API const llm42_request *llm42_next_waiting(const llm42_view *view, const 
 // Three parts of a plan, for planners that decide when and for whom, and not how. The built-in planner uses them, too.
 // Each follows the policies in view->desc, sets the plan's schedule, and adds choices to what the plan already holds.
 //
-// A rank says in which order windows are taken: the lowest first, and among equals the request that was admitted first.
-// A negative rank: not this one.
-typedef double llm42_rank_fn(const llm42_view *view, const llm42_request *request);
-// A replay pass of up to G windows. Only requests with something to verify are ranked. Returns the number of rows.
-LLM42_API int llm42_plan_windows(const llm42_view *view, llm42_plan *plan, llm42_rank_fn *rank);
-// Deterministic prompts that need a pass of their own kind: in the rows that a replay pass has left, or with prefill
-// ISOLATED one prompt alone. What would be padding in a FIXED pass is filled with ordinary prompts.
+// Windows are taken in ascending order of what such a function returns, and among equals by admission. A negative
+// number, or NaN: this window is left out.
+typedef double llm42_order_fn(const llm42_view *view, const llm42_request *request);
+// Adds up to G windows, for a replay pass. Only requests with something to verify are asked about. Returns their rows.
+LLM42_API int llm42_plan_windows(const llm42_view *view, llm42_plan *plan, llm42_order_fn *order);
+// Adds the deterministic prompts that may not ride in ordinary passes, in the rows that the windows have left. With
+// prefill ISOLATED it plans one prompt alone. What would be padding in a FIXED pass is filled with ordinary prompts.
 LLM42_API void llm42_plan_prompts(const llm42_view *view, llm42_plan *plan);
-// An ordinary pass: all requests that decode, and the prompts that may ride beside them, up to the token budget.
+// Adds all requests that decode, and the prompts that may ride beside them, up to the token budget.
 LLM42_API void llm42_plan_ordinary(const llm42_view *view, llm42_plan *plan);
 
 // >>api-engine ---------------------------------------------------------------------------------------------------
@@ -1112,7 +1113,7 @@ typedef struct llm42_stats {
     double replay_busy;                 // of those, in replay passes: FIXED ones, and others with verification windows
     int64_t replay_passes, replay_windows;  // those passes, and the windows in them, full or partial
     int64_t candidates, verifications, rollbacks, recomputed, injected;
-    int64_t hybrid_verify, hybrid_invariant;  // mode HYBRID: passes before which VERIFY, or another way, looked faster
+    int64_t hybrid_verify, hybrid_invariant;  // mode HYBRID: passes before which verifying looked faster, or INVARIANT
     int64_t compared;                         // candidates compared with a replay pass, up to the first that differs
     int64_t preemptions, preempted_candidates;
     int64_t prefix_hits;  // tokens found in the prefix cache: of prompts, and after a preemption also committed ones
@@ -1155,8 +1156,8 @@ LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error
 // flight goes on into the next call. Returns LLM42_IDLE when every request is finished, else LLM42_OK. (INFINITY: steps
 // until idle.) A run that is cut into pieces by such calls gives the same events at the same times as one uncut run, on
 // a backend whose times can repeat (the simulator) and with a planner that uses no times. So a program can run several
-// engines side by side, and submit each request, with its .arrival, once every engine has reached that time. Errors:
-// those of llm42_engine_step, and INVALID (`seconds` is NaN).
+// engines up to the arrival of the next request, choose one of them, and submit it there. Errors: those of
+// llm42_engine_step, and INVALID (`seconds` is NaN).
 LLM42_API llm42_result llm42_engine_run_until(llm42_engine *engine, double seconds, llm42_error *error);
 LLM42_API double llm42_engine_now(const llm42_engine *engine);  // the backend's clock, seconds
 LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
@@ -5601,7 +5602,7 @@ const llm42_backend *llm42_backend_sim(void) {
 //
 // A request with P prompt tokens, C committed tokens and U candidates has P+C+U tokens. Its first `kv` positions have
 // KV. The first `canonical` of them were last written by the kind of pass that deterministic prompts run in. That is
-// INVARIANT in mode BATCH_INVARIANT and with prefill INVARIANT, else FIXED. While a request decodes, kv is P+C+U-1,
+// FIXED with replay FIXED and prefill PACKED or ISOLATED, else INVARIANT. While a request decodes, kv is P+C+U-1,
 // because the pass that reads the newest token also writes its KV.
 
 typedef struct llm42__request {
@@ -5663,7 +5664,7 @@ struct llm42_engine {
     llm42_schedule canonical;  // schedule of the passes whose KV deterministic requests share
     llm42__memory memory;      // all that an engine allocates, but for its table and its requests
     llm42__kv kv;
-    int M;  // rows of a replay pass
+    int M;  // W x G; rows of a FIXED replay pass
     int pages_per_slot;
     llm42__request **table;    // [table_size], found by a hash of the id; at least half of it is free
     size_t table_size, count;  // a power of two; requests in it
@@ -6603,9 +6604,9 @@ static llm42__due llm42__what_is_due(const llm42_view *v) {
 
 static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool prompts);
 
-// The rank of windows under the policies: ready ones first, the longest ready before others; under EAGER then partial
+// The order of windows under the policies: ready ones first, the longest ready before others; under EAGER then partial
 // ones, by the number of candidates or by age.
-static double llm42__rank_by_policies(const llm42_view *v, const llm42_request *r) {
+static double llm42__order_by_policies(const llm42_view *v, const llm42_request *r) {
     const double partial = 1e15;
     if (r->ready_since >= 0) return (double)r->ready_since;
     if (v->desc->policy.verify != LLM42_VERIFY_EAGER || !r->candidates) return -1;
@@ -6634,7 +6635,7 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
                    due.overdue || (!ordinary && !prompts));
     if (v->window_ready == 0 && v->last.windows && (ordinary || (prompts && !packed)))
         verify = false;  // W = 1: windows are always ready; take turns
-    if (verify) llm42_plan_windows(v, plan, llm42__rank_by_policies);
+    if (verify) llm42_plan_windows(v, plan, llm42__order_by_policies);
     if (verify ? packed : prompts) llm42_plan_prompts(v, plan);
     else if (!verify && ordinary) llm42_plan_ordinary(v, plan);
     assert(plan->count || flying);
@@ -6642,28 +6643,26 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
 }
 
 // The rank of a request's window; negative: it has none, or the planner leaves it out.
-static double llm42__rank_of(const llm42_view *v, const llm42_request *r, llm42_rank_fn *rank) {
-    return llm42_choice_rows(v, r, LLM42_KIND_WINDOW, v->replay) ? rank(v, r) : -1;
+static double llm42__window_order(const llm42_view *v, const llm42_request *r, llm42_order_fn *order) {
+    return llm42_choice_rows(v, r, LLM42_KIND_WINDOW, v->replay) ? order(v, r) : -1;
 }
 
-// Chooses the G windows of the lowest rank. If there are more, each that ranks lower than the highest of those chosen
-// takes its place.
-int llm42_plan_windows(const llm42_view *v, llm42_plan *plan, llm42_rank_fn *rank) {
+// Once G windows are chosen, one that comes earlier in the order replaces the chosen one that comes last.
+int llm42_plan_windows(const llm42_view *v, llm42_plan *plan, llm42_order_fn *order) {
     const int group = LLM42__MIN(v->desc->policy.group, plan->room - plan->count);
     llm42_choice *chosen = plan->choice + plan->count;  // in order of admission; .rows is an index into v->running
-    int count = 0, highest = 0, rows = 0;
-    double highest_rank = -1;
+    int count = 0, last = 0, rows = 0;
+    double last_order = -1;
     plan->schedule = v->replay;
     for (int i = 0; i < v->running_count; i++) {
-        double of = llm42__rank_of(v, v->running[i], rank);
-        if (!(of >= 0) || (count >= group && of >= highest_rank)) continue;
-        if (count == group)
-            memmove(chosen + highest, chosen + highest + 1, (size_t)(--count - highest) * sizeof *chosen);
+        double of = llm42__window_order(v, v->running[i], order);
+        if (!(of >= 0) || (count >= group && of >= last_order)) continue;
+        if (count == group) memmove(chosen + last, chosen + last + 1, (size_t)(--count - last) * sizeof *chosen);
         chosen[count++].rows = i;
-        highest_rank = -1;
+        last_order = -1;
         for (int k = 0; k < count && count == group; k++) {
-            of = llm42__rank_of(v, v->running[chosen[k].rows], rank);
-            if (of >= highest_rank) highest = k, highest_rank = of;
+            of = llm42__window_order(v, v->running[chosen[k].rows], order);
+            if (of >= last_order) last = k, last_order = of;
         }
     }
     for (int k = 0; k < count; k++) {
@@ -6795,7 +6794,7 @@ static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seco
     t->kv_seconds += (kv * seconds - t->kv_seconds) / t->weight;
 }
 
-// Seconds for each KV entry, the slope of all lines. They may not fall.
+// Seconds for each KV entry, the slope of all lines. A slope below 0 counts as 0.
 static double llm42__times_slope(const llm42_engine *e, bool several) {
     double above = 0, below = 0;
     for (int s = LLM42_SCHEDULE_FAST; s <= LLM42_SCHEDULE_INVARIANT; s++)
@@ -6814,8 +6813,8 @@ static double llm42__time_at(const llm42__time *t, double slope, double kv_each)
     return LLM42__MAX(0.5 * t->seconds, t->seconds + slope * (kv_each * t->rows - t->kv));
 }
 
-// Between the nearest sizes that have run. Below all of them a pass takes no longer than the smallest. Above them it
-// takes longer by the number of rows, if sequences have several.
+// Between the nearest sizes that have run. A pass smaller than all of them is taken to cost what the smallest did, and
+// a larger one in proportion to its rows if sequences have several, else the same.
 static double llm42__times_find(const llm42_engine *e, llm42_schedule schedule, bool several, double rows, double kv) {
     const llm42__time *of = e->times[schedule][several];
     const double slope = llm42__times_slope(e, several);
@@ -6886,11 +6885,11 @@ static double llm42__seconds_of(const llm42_view *v, llm42_schedule schedule, ll
     return v->seconds(v, &mix);
 }
 
-// Seconds for each candidate: its part of a replay pass of as many windows as there may be, and its part of decoding
-// again, where `decode` is what a token takes. How many tokens a window commits is learned from all windows that have
-// run, and how many must be decoded again from those of the requests that run, because requests differ in that. What is
-// expected at first counts as EARLY windows: they commit W tokens, and one candidate in WRONG is wrong and drops W
-// more.
+// The seconds of verifying one candidate: its share of a replay pass of as many windows as there may be, and of the
+// tokens that are expected to be decoded again, each of which takes `decode`. How many tokens a window commits is
+// learned from all windows that have run, and how many are decoded again from those of the requests that run, because
+// requests differ in that. The guess that is made before any has run weighs as much as EARLY windows: each commits W
+// tokens, and one candidate in WRONG is wrong and costs W.
 static double llm42__verify_seconds(const llm42_view *v, const llm42__work *w, double decode) {
     enum { EARLY = 16, WRONG = 256 };
     const int running = w->decode.rows[LLM42_KIND_DECODE], windows = LLM42__MIN(running, v->desc->policy.group);
@@ -7041,7 +7040,8 @@ static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
     return LLM42_OK;
 }
 
-// Whether a pass holds nothing but windows and deterministic prompts, and ordinary passes need not wait for it.
+// Whether a pass is started, so that ordinary passes go on beside it. With .overlap a replay pass is: a FIXED one,
+// which may hold ordinary prompts in its padding, or an INVARIANT one that holds nothing else and has at most M rows.
 static bool llm42__may_start(const llm42_engine *e, const llm42__batch *b) {
     const bool packed = e->desc.policy.prefill == LLM42_PREFILL_PACKED;
     if (!e->desc.overlap || b->pass.schedule != e->view.replay) return false;
@@ -7210,8 +7210,8 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
     return (token + 1) % e->desc.model->config.vocab;
 }
 
-// Takes the rows of a prompt or of decoding, which have written KV. That KV is canonical if the KV before it is and the
-// pass was of the kind that deterministic prompts run in. The KV of candidates never is, because they may be dropped.
+// Takes the rows of a prompt or of decoding, which have written KV. That KV counts as canonical if all KV before it
+// does, the pass has schedule e->canonical, and the token that it gives is final: candidates may be dropped.
 // The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
 // verified request decodes, if a window with the same row would run under the same schedule on the same KV.
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b, int rows, llm42_output out) {

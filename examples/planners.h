@@ -1,15 +1,16 @@
 // planners.h: two planners of one's own, for 06_planner.c and build/sweep.
 //
-// A planner looks at the requests and says who shares the next pass (section api-planner of llm42.h). It cannot change
-// a result: no token and no log-probability bit of a deterministic request depends on it. It decides how long each
-// request waits.
+// A planner looks at the requests and says who shares the next pass (section api-planner of llm42.h). It decides how
+// long each request waits, but no token and no log-probability bit of a deterministic request depends on it. (Answers
+// to ordinary requests may change with their batches.)
 //
-//     every     Verifies in every k-th pass. k is such that each deterministic request has a turn once in W passes.
-//     deadline  A request should end by its target: arrival + target_seconds x the tokens that it asks for. The one
-//               whose target is nearest is admitted and verified first; the last one gives up its pages first.
+// - every: verifies in every k-th pass. k is such that each deterministic request has a turn about once in W passes.
+// - deadline: a request should end by its target, which is its arrival + target_seconds x the tokens that it asks for.
+//   The one whose target is nearest is admitted and verified first; the one with the latest gives up its pages first.
 //
-// Both decide when to verify, and whom; what else is in a pass they leave to the parts that the built-in planner is
-// made of (llm42_plan_windows, _prompts and _ordinary). They work with every mode, prefill and overlap.
+// Both decide when to verify, and whom. What else is in a pass they leave to the parts that the built-in planner is
+// made of (llm42_plan_windows, _prompts and _ordinary). They work with every mode, prefill and overlap; in mode HYBRID
+// they always verify, as in DVR.
 #ifndef PLANNERS_H
 #define PLANNERS_H
 
@@ -18,7 +19,7 @@
 #include <string.h>
 
 // A pass of windows if `verify` is set and one may run, or else deterministic prompts and ordinary work in turns.
-static inline llm42_result planner_pass(const llm42_view *view, llm42_plan *plan, bool verify, llm42_rank_fn *rank) {
+static inline llm42_result planner_pass(const llm42_view *view, llm42_plan *plan, bool verify, llm42_order_fn *order) {
     llm42_engine_desc desc = *view->desc;
     llm42_view own = *view, *v = &own;
     desc.policy.verify = LLM42_VERIFY_WAIT;  // a request goes on decoding while its ready window waits for its turn
@@ -27,10 +28,10 @@ static inline llm42_result planner_pass(const llm42_view *view, llm42_plan *plan
     const bool turn = v->last.schedule != v->replay || !v->last.prompts ||
                       desc.policy.chunked_prefill == LLM42_CHUNKED_OFF;
     if (v->window_ready == 0 && v->last.windows) verify = false;  // W = 1: a window is always ready, so take turns
-    if (verify && replay) llm42_plan_windows(v, plan, rank);
+    if (verify && replay) llm42_plan_windows(v, plan, order);
     if (plan->count || (replay && turn)) llm42_plan_prompts(v, plan);
     if (!plan->count) llm42_plan_ordinary(v, plan);
-    if (!plan->count && replay) llm42_plan_windows(v, plan, rank);
+    if (!plan->count && replay) llm42_plan_windows(v, plan, order);
     if (!plan->count && replay) llm42_plan_prompts(v, plan);
     return LLM42_OK;  // an empty plan waits for the pass in flight
 }
@@ -38,7 +39,7 @@ static inline llm42_result planner_pass(const llm42_view *view, llm42_plan *plan
 // >>every --------------------------------------------------------------------------------------------------------
 // Windows that are ready go first, in the order in which they became ready. The others follow, those with most
 // candidates first.
-static inline double every_rank(const llm42_view *v, const llm42_request *r) {
+static inline double every_order(const llm42_view *v, const llm42_request *r) {
     (void)v;
     return r->ready_since >= 0 ? (double)r->ready_since : 1e12 - r->candidates;
 }
@@ -49,7 +50,7 @@ static inline llm42_result every_plan(void *user, const llm42_view *v, llm42_pla
     for (int i = 0; i < v->running_count; i++) requests += v->running[i]->dvr;
     int64_t k = v->desc->policy.window * v->desc->policy.group / (requests ? requests : 1);
     (void)user, (void)error;
-    return planner_pass(v, plan, v->passes % (k > 2 ? k : 2) == 0, every_rank);
+    return planner_pass(v, plan, v->passes % (k > 2 ? k : 2) == 0, every_order);
 }
 
 // >>deadline -----------------------------------------------------------------------------------------------------
@@ -58,7 +59,7 @@ static const double target_seconds = 0.03;  // for each token asked for
 static inline double target_of(const llm42_request *r) { return r->arrival + target_seconds * r->max_new_tokens; }
 
 // Windows that are ready come first, by target. The others fill the pass, by their number of candidates.
-static inline double deadline_rank(const llm42_view *v, const llm42_request *r) {
+static inline double deadline_order(const llm42_view *v, const llm42_request *r) {
     (void)v;
     return r->ready_since >= 0 ? target_of(r) : 1e12 - r->candidates;
 }
@@ -68,7 +69,7 @@ static inline llm42_result deadline_plan(void *user, const llm42_view *v, llm42_
     bool ready = false;
     for (int i = 0; i < v->running_count; i++) ready = ready || v->running[i]->ready_since >= 0;
     (void)user, (void)error;
-    return planner_pass(v, plan, ready, deadline_rank);
+    return planner_pass(v, plan, ready, deadline_order);
 }
 
 static inline int64_t deadline_admit(void *user, const llm42_view *v) {
