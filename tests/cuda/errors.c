@@ -227,8 +227,8 @@ void part_errors(void) {
     must_refuse(model, (llm42_backend_desc){.page_size = 3}, LLM42_INVALID, "page_size");
     must_refuse(model, (llm42_backend_desc){.max_context = 1 << 30, .pages = 1}, LLM42_INVALID, "max_context");
     if (is_cuda()) {
-        must_refuse(model, (llm42_backend_desc){.tensor_parallel = 2}, LLM42_UNSUPPORTED,
-                    "tensor_parallel: 2: the CUDA");
+        must_refuse(model, (llm42_backend_desc){.tensor_parallel = 3}, LLM42_INVALID, "tensor_parallel: 3: must be");
+        must_refuse(model, (llm42_backend_desc){.numerics.leaves = 3}, LLM42_INVALID, "numerics.leaves: 3: must be");
         must_refuse(model, (llm42_backend_desc){.numerics.compute = LLM42_DTYPE_FP32}, LLM42_UNSUPPORTED, "compute");
         must_refuse(model, (llm42_backend_desc){.backend_desc = &(llm42_cuda_desc){.device = 99}}, LLM42_INVALID,
                     "device");
