@@ -1032,7 +1032,7 @@ LLM42_API void llm42_choose(llm42_plan *plan, const llm42_request *request, llm4
 // How many rows this choice may have now in a pass of this schedule; 0: it may not be chosen.
 LLM42_API int llm42_choice_rows(const llm42_view *view, const llm42_request *request, llm42_kind kind,
                                 llm42_schedule schedule);
-// The waiting request behind this one, by arrival; NULL: none.
+// The waiting request behind this one, by arrival; NULL: there is none, or this one does not wait.
 LLM42_API const llm42_request *llm42_next_waiting(const llm42_view *view, const llm42_request *request);
 
 // Three parts of a plan, for planners that decide when and for whom, and not how. The built-in planner uses them, too.
@@ -5755,6 +5755,7 @@ static void llm42__queue_insert(llm42_engine *e, llm42__request *r) {
 static void llm42__queue_remove(llm42_engine *e, llm42__request *r) {
     *(r->prev ? &r->prev->next : &e->waiting) = r->next;
     *(r->next ? &r->next->prev : &e->waiting_last) = r->prev;
+    r->next = r->prev = NULL;
     e->stats.waiting--;
 }
 
@@ -6563,7 +6564,7 @@ int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_kind ki
 // True if a request should decode. One whose window is ready goes on only under WAIT, up to the deadline.
 static bool llm42__decodes(const llm42_view *v, const llm42_request *r) {
     const int beyond = v->desc->policy.verify == LLM42_VERIFY_WAIT ? v->desc->policy.deadline : 0;
-    return (!r->dvr || r->candidates < v->window_ready + beyond) &&
+    return (!r->dvr || r->candidates - v->window_ready < beyond) &&
            llm42_choice_rows(v, r, LLM42_KIND_DECODE, LLM42_SCHEDULE_FAST);
 }
 
@@ -6638,8 +6639,7 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     if (verify) llm42_plan_windows(v, plan, llm42__order_by_policies);
     if (verify ? packed : prompts) llm42_plan_prompts(v, plan);
     else if (!verify && ordinary) llm42_plan_ordinary(v, plan);
-    assert(plan->count || flying);
-    return LLM42_OK;
+    return LLM42_OK;  // for the engine's own view never empty, unless a pass is in flight
 }
 
 // The rank of a request's window; negative: it has none, or the planner leaves it out.
@@ -6693,7 +6693,7 @@ void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
     const bool fixed = v->replay == LLM42_SCHEDULE_FIXED, ride = llm42__prompts_ride(v);
     int room = p->window * p->group;
     if (p->mode == LLM42_MODE_HYBRID && !v->desc->overlap) room = LLM42__MAX(room, v->desc->token_budget);
-    for (int i = 0; i < plan->count; i++) room -= plan->choice[i].rows;
+    for (int i = 0; i < LLM42__MIN(plan->count, plan->room); i++) room -= plan->choice[i].rows;
     plan->schedule = v->replay;
     if (p->prefill == LLM42_PREFILL_ISOLATED) {
         llm42__plan_isolated(v, plan);

@@ -441,6 +441,10 @@ static inline void args_open_standard(void) {
 // file is opened (see args_open_standard).
 static inline void args_parse(int argc, char **argv, const char *about, const args_option *options) {
     args_open_standard();
+    for (const args_option *o = options; o->name; o++)  // the second of two would never be found
+        for (const args_option *p = options; p < o && o->type != ARGS_TYPE_WORD; p++)
+            if (args_word(o) == args_word(p) && !strncmp(o->name, p->name, args_word(o)))
+                args_fail(1, "the program has two options called %.*s", (int)args_word(o), o->name);
     const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
     if (argc > 0) args_program = slash ? slash + 1 : argv[0];
     for (int i = 1; i < argc; i++) {

@@ -948,6 +948,97 @@ TEST(a_wrapped_planner_changes_no_result) {
     CHECK(copied > 100);
 }
 
+// Whatever a copy of the view says, the built-in planner fills in a plan that the engine runs, or refuses by a rule.
+static llm42_result plan_made_up(void *user, const llm42_view *view, llm42_plan *plan, llm42_error *e) {
+    llm42_engine_desc desc = *view->desc;
+    llm42_view copy = *view;
+    copy.desc = &desc;
+    switch (*(int *)user) {
+    case 0: copy.window_ready = 0; break;
+    case 1: copy.window_ready = 3; break;
+    case 2: copy.window_ready = 30; break;
+    case 3: copy.running_count = 0; break;
+    case 4: desc.policy.group = 0; break;
+    case 5: desc.policy.window = 0; break;
+    case 6: desc.token_budget = 1, desc.policy.chunked_prefill = LLM42_CHUNKED_OFF; break;
+    case 7: desc.policy.deadline = INT32_MAX; break;
+    case 8:  // more choices than a plan has room for
+        for (int i = 0; i < 4; i++) llm42_plan_ordinary(&copy, plan);
+        llm42_plan_prompts(&copy, plan);
+        return LLM42_OK;
+    default: copy.last.schedule = view->replay, copy.last.prompts = 1, copy.passes = INT64_MAX; break;
+    }
+    return llm42_planner_default()->plan(NULL, &copy, plan, e);
+}
+
+TEST(a_made_up_view_ends_in_a_rule_or_in_the_same_result) {
+    const llm42_sim_desc simulated = {.calibration = &calibration};
+    int refused = 0, served = 0;
+    for (int how = 0; how < 10; how++)
+        for (int preset = LLM42_PRESET_DVR; preset <= LLM42_PRESET_PAPER; preset++) {
+            answer want[REQUESTS];
+            const llm42_planner planner = {.name = "made_up", .user = &how, .plan = plan_made_up};
+            llm42_engine_desc desc = {.model = shape,
+                                      .backend = llm42_backend_sim(),
+                                      .backend_desc = &simulated,
+                                      .preset = (llm42_preset)preset,
+                                      .policy = {.window = 4, .group = 4, .deadline = INT32_MAX},
+                                      .kv = {.pages = 32},
+                                      .max_context = 64,
+                                      .max_running = REQUESTS};
+            static const bool marked[REQUESTS] = {true, true, true, true, true, true};
+            serve(&desc, marked, want);
+            desc.planner = &planner;
+            llm42_engine *engine;
+            if (!CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK)) continue;
+            for (int i = 0; i < REQUESTS; i++) {
+                llm42_request_desc r = request(i);
+                CHECK(llm42_engine_submit(engine, &r, NULL, &error) == LLM42_OK);
+            }
+            llm42_result result = LLM42_OK;
+            for (int steps = 0; result == LLM42_OK && steps < STEPS; steps++)
+                result = llm42_engine_step(engine, &error);
+            if (result == LLM42_PLAN) CHECK_CONTAINS(error.text, "planner made_up breaks rule ");
+            for (int i = 0; i < REQUESTS && result == LLM42_IDLE; i++) {
+                const answer got = take(engine, i + 1);
+                CHECK_MSG(same(&want[i], &got), "view %d, preset %d: request %d differs", how, preset, i);
+            }
+            CHECK(result == LLM42_PLAN || result == LLM42_IDLE);
+            refused += result == LLM42_PLAN, served += result == LLM42_IDLE;
+            llm42_engine_close(engine);
+        }
+    CHECK(refused > 0 && served > 0);
+}
+
+// A request that runs is not in the queue: nothing waits behind it, also when what did has gone.
+static llm42_result plan_and_ask(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *e) {
+    for (int i = 0; i < v->running_count; i++) *(int *)user += llm42_next_waiting(v, v->running[i]) != NULL;
+    return llm42_planner_default()->plan(NULL, v, plan, e);
+}
+
+TEST(nothing_waits_behind_a_request_that_runs) {
+    const llm42_sim_desc simulated = {.calibration = &calibration};
+    int found = 0;
+    const llm42_planner planner = {.name = "asks", .user = &found, .plan = plan_and_ask};
+    llm42_engine *engine;
+    const llm42_engine_desc desc = {.model = shape,
+                                    .backend = llm42_backend_sim(),
+                                    .backend_desc = &simulated,
+                                    .planner = &planner,
+                                    .max_context = 64,
+                                    .max_running = 1};
+    if (!CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK)) return;
+    for (int i = 0; i < 3; i++) {
+        llm42_request_desc r = request(0);
+        CHECK(llm42_engine_submit(engine, &r, NULL, &error) == LLM42_OK);
+    }
+    CHECK(llm42_engine_step(engine, &error) == LLM42_OK);
+    CHECK(llm42_engine_cancel(engine, 2, &error) == LLM42_OK && llm42_engine_release(engine, 2, &error) == LLM42_OK);
+    CHECK(llm42_engine_run(engine, &error) == LLM42_OK);
+    CHECK_INT(found, 0);
+    llm42_engine_close(engine);
+}
+
 // The planners of the examples obey the rules in every mode, replay and prefill, and change no result.
 TEST(planners_of_the_examples_in_every_mode) {
     static const bool marked[REQUESTS] = {true, false, true, true, false, true}, none[REQUESTS] = {false};
@@ -1011,6 +1102,8 @@ int main(int argc, char **argv) {
     RUN(control_without_kv_overwrite);
     RUN(a_wrapped_planner_changes_no_result);
     RUN(planners_of_the_examples_in_every_mode);
+    RUN(a_made_up_view_ends_in_a_rule_or_in_the_same_result);
+    RUN(nothing_waits_behind_a_request_that_runs);
     llm42_model_free(model);
     llm42_model_free(shape);
     return test_end("test_planner");

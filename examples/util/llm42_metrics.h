@@ -1,7 +1,7 @@
 // llm42_metrics.h: what papers report about a run, collected from its events.
 //
-//     #define LLM42_METRICS_IMPLEMENTATION   // in one C file
-//     #include "llm42_metrics.h"             // behind llm42.h
+//     #define LLM42_METRICS_IMPLEMENTATION   // in one C file, before its first include of llm42.h
+//     #include "llm42_metrics.h"             // it includes llm42.h
 #if defined(LLM42_METRICS_IMPLEMENTATION) && !defined(LLM42_BASE)
 #define LLM42_BASE  // memory of llm42.h
 #endif

@@ -1,7 +1,7 @@
 // llm42_trace.h: writes the events of a run to a file, as TSV or for the trace viewers of Chrome and Perfetto.
 //
-//     #define LLM42_TRACE_IMPLEMENTATION   // in one C file
-//     #include "llm42_trace.h"             // behind llm42.h
+//     #define LLM42_TRACE_IMPLEMENTATION   // in one C file, before its first include of llm42.h
+//     #include "llm42_trace.h"             // it includes llm42.h
 #if defined(LLM42_TRACE_IMPLEMENTATION) && !defined(LLM42_BASE)
 #define LLM42_BASE  // memory, files and messages of llm42.h
 #endif

@@ -1,8 +1,8 @@
 // llm42_transcript.h: a file that says what was asked and answered, and everything that canonical answers depend on, so
 // that somebody else can compute the answers again and compare every bit, as build/audit does.
 //
-//     #define LLM42_TRANSCRIPT_IMPLEMENTATION   // in one C file
-//     #include "llm42_transcript.h"             // behind llm42.h
+//     #define LLM42_TRANSCRIPT_IMPLEMENTATION   // in one C file, before its first include of llm42.h
+//     #include "llm42_transcript.h"             // it includes llm42.h
 #if defined(LLM42_TRANSCRIPT_IMPLEMENTATION) && !defined(LLM42_BASE)
 #define LLM42_BASE  // memory, files and messages of llm42.h
 #endif

@@ -43,6 +43,10 @@
 #endif
 #include "jsmn.h"
 #include "llm42.h"
+#if defined(LLM42_FREE) && !defined(INCLUDE_STB_DS_H)  // arrays are freed here as the library grows them
+#define STBDS_REALLOC(context, pointer, size) LLM42_REALLOC(pointer, size)
+#define STBDS_FREE(context, pointer) LLM42_FREE(pointer)
+#endif
 #include "stb_ds.h"
 
 #ifndef PCRE2_CODE_UNIT_WIDTH
