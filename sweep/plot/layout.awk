@@ -233,6 +233,7 @@ function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, g
     gap_w = across > 1 ? left : 0
     gap_h = panels > 1 ? 105 : 0
     n = int((panels + across - 1) / across)
+    while (n * rows * cell_h < 15 * length(brief(y))) cell_h += 8  # a low map has room for the label of its y axis
     width = across * columns * cell_w + (across - 1) * gap_w + left + 50
     if (width < 1100) {
         left += int((1100 - width) / 2)
