@@ -34,7 +34,7 @@
 
       cc -std=c11 -O3 -march=native -ffp-contract=off -fopenmp -I. -I/usr/include/stb program.c -lm
 
-   It needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev). OpenMP is optional. Without -march=native or
+   It needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev); OpenMP is optional. Without -march=native or
    -march=x86-64-v3 the scalar code is built, which gives the same bits and is about a hundred times slower. For a GPU,
    `make cuda` compiles llm42.cu and shows how to link it; then set .backend = llm42_backend_cuda().
 
@@ -62,11 +62,11 @@
 
    1. llm42_model_load loads a model: an HF folder (llama, mistral, ministral, qwen2, qwen3, qwen3_moe), a llama2.c .bin
       file, or random weights of a named shape. A model is read-only, so any number of engines may share it.
-   2. llm42_engine_open opens an engine. Zero every field of the desc that you do not care about, because zero always
+   2. llm42_engine_open opens an engine. Zero every field of its desc that you do not care about, because zero always
       means the default that the field's comment states. .preset names a set of policies: LLM42_PRESET_BEST is for
       serving, and the default, LLM42_PRESET_DVR, shows the protocol. LLM42_PRESETS lists what each of them sets.
    3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.
-   4. llm42_engine_step runs one pass of the model. Call it until it returns LLM42_IDLE, or call llm42_engine_run; you
+   4. llm42_engine_step runs one pass of the model: call it until it returns LLM42_IDLE, or call llm42_engine_run. You
       may submit and cancel requests between steps. llm42_engine_run_until runs an engine up to a given time, so that a
       program can run several engines side by side, as sweep/lib/fleet.h does.
    5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED, and llm42_engine_request shows them too. What a
@@ -88,7 +88,7 @@
    (A row is one token of one request in a forward pass.) So the logits of a request depend on which other requests are
    being served, and now and then the two largest logits change places. LLM-42 keeps the fast passes and checks what
    they produce: a replay pass runs a request's latest tokens again, in an order of sums that never changes. Tokens that
-   agree are committed. At the first token that differs, the replay pass's own token is committed instead, and the
+   agree are committed, but at the first that differs, the replay pass's own token is committed instead, and the
    tokens behind it are dropped.
 
    The order in which a pass takes its sums is its schedule. There are three:
@@ -153,7 +153,7 @@
    the operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU
    the order in a FAST pass also depends on the other rows. Fused multiply-adds are explicit, and exp, log, sin and cos
    are made of IEEE operations. When an engine opens, it runs a short sequence alone and again behind as many others as
-   fit, under FIXED and INVARIANT, and does not open if a bit differs. This is a spot check, and no proof.
+   fit, under FIXED and INVARIANT, and does not open if a bit differs, which is a spot check and no proof.
 
    Tensor parallelism cuts a model into .tensor_parallel ranks, one for each device. It also cuts the sums of two matrix
    products, o (attention output) and down (feed-forward output), and so changes their order. .numerics.leaves says into
@@ -169,11 +169,11 @@
 
    llm42_engine_open allocates the memory of an engine, llm42_engine_submit that of a request, and a step allocates
    nothing (OpenMP may start its threads in the first one). When the KV cache runs out of pages, a request is preempted:
-   it loses its pages, keeps its committed tokens and is prefilled again later. The planner chooses which. The built-in
-   one chooses the youngest, and ordinary requests before deterministic ones. A request that could never fit is refused
+   it loses its pages, keeps its committed tokens and is prefilled again later. The planner chooses which; the built-in
+   one takes the youngest, and ordinary requests before deterministic ones. A request that could never fit is refused
    when it is submitted.
 
-   Functions return llm42_result. A negative value is an error, and llm42_error says in one line what to mend. A failed
+   Functions return llm42_result: a negative value is an error, and llm42_error says in one line what to mend. A failed
    allocation is always LLM42_MEMORY. A failed pass commits nothing and loses no committed token; the next step tries
    again. Use an engine from one thread at a time; engines are independent of each other. A backend is a table of
    functions (llm42_backend), and planner, KV cache and verification never know which one runs. The CPU and the
