@@ -10,7 +10,7 @@
 #include "examples/util/llm42_trace.h"
 #include "sweep/lib/fleet.h"
 
-enum { REQUESTS = 120, LONGEST_OUT = 60, FLEETS = TEST_SLOW ? 12 : 80, CUT_RUNS = TEST_SLOW ? 40 : 300 };
+enum { REQUESTS = 120, LONGEST_OUT = 60, FLEETS = TEST_SLOW ? 20 : 80, CUT_RUNS = TEST_SLOW ? 40 : 300 };
 
 static llm42_model *model;
 static llm42_calibration *calibration;
