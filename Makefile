@@ -86,7 +86,8 @@ run-demo:
 	@echo; echo "examples/h200.txt was written on an NVIDIA H200. This computer computes its answers again:"
 	$(B)/audit examples/h200.txt
 
-RUN_TESTS = CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" JOBS=$(JOBS) bash tests/run.sh
+RUN_TESTS = CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" WHITE_BOX="$(WHITE_BOX)" JOBS=$(JOBS) \
+    bash tests/run.sh
 # Only C tests have parts.
 WITH_PART = $(foreach t,$(1),$(if $(PART),"$(t) $(PART)",$(t)))
 NO_PARTS = PART=$(PART): needs TEST=NAME, one of $(notdir $(filter-out $(B)/tests/fuzz_%,$(TESTS)))

@@ -1409,9 +1409,10 @@ LLM42__BOTH float llm42__exp(float x) {
     p = fmaf(p, f, 0.5f);
     p = fmaf(p, f, 1.0f);
     p = fmaf(p, f, 1.0f);
-    float y = llm42__float(llm42__bits(p) + ((llm42__bits(shifted) - llm42__bits(magic)) << 23));
-    y = x < -87.0f ? 0.0f : y;
-    return x == x ? y : x;
+    // Masks instead of branches: loops over this function become vector instructions.
+    const uint32_t y = llm42__bits(p) + ((llm42__bits(shifted) - llm42__bits(magic)) << 23);
+    const uint32_t large = x < -87.0f ? 0 : ~0u, nan = x == x ? 0 : ~0u;
+    return llm42__float((y & large & ~nan) | (llm42__bits(x) & nan));
 }
 
 // 2^x = 2^n 2^f, n the nearest integer to x, |f| <= 1/2; for x up to 128, within 2.1 ulp. Below -126.5 the result is
@@ -3072,29 +3073,35 @@ LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
     return (llm42__v16){llm42__v8_sum8(lo), llm42__v8_sum8(hi)};
 }
 #else
+// On x86-64 without FMA every lane calls fmaf. Inlining would then gain nothing, and compiling would take twice as long.
+#if defined(__GNUC__) && defined(__x86_64__) && !defined(__FMA__)
+#define LLM42__V16 static __attribute__((noinline))
+#else
+#define LLM42__V16 LLM42__INLINE
+#endif
 typedef struct llm42__v16 {
     float f[16];
 } llm42__v16;
-LLM42__INLINE llm42__v16 llm42__v16_set(float x) {
+LLM42__V16 llm42__v16 llm42__v16_set(float x) {
     llm42__v16 r;
     for (int j = 0; j < 16; j++) r.f[j] = x;
     return r;
 }
-LLM42__INLINE llm42__v16 llm42__v16_load(const float *p) {
+LLM42__V16 llm42__v16 llm42__v16_load(const float *p) {
     llm42__v16 r;
     memcpy(&r, p, sizeof r);
     return r;
 }
-LLM42__INLINE void llm42__v16_store(float *p, llm42__v16 a) { memcpy(p, &a, sizeof a); }
-LLM42__INLINE llm42__v16 llm42__v16_add(llm42__v16 a, llm42__v16 b) {
+LLM42__V16 void llm42__v16_store(float *p, llm42__v16 a) { memcpy(p, &a, sizeof a); }
+LLM42__V16 llm42__v16 llm42__v16_add(llm42__v16 a, llm42__v16 b) {
     for (int j = 0; j < 16; j++) a.f[j] += b.f[j];
     return a;
 }
-LLM42__INLINE llm42__v16 llm42__v16_fma(llm42__v16 a, llm42__v16 b, llm42__v16 c) {
+LLM42__V16 llm42__v16 llm42__v16_fma(llm42__v16 a, llm42__v16 b, llm42__v16 c) {
     for (int j = 0; j < 16; j++) c.f[j] = fmaf(a.f[j], b.f[j], c.f[j]);
     return c;
 }
-LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
+LLM42__V16 llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     llm42__v16 r;
     for (int j = 0; j < 16; j++) {
         uint16_t h;
@@ -3103,7 +3110,7 @@ LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     }
     return r;
 }
-LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
+LLM42__V16 llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
     llm42__v16 r;
     for (int i = 0; i < 16; i++) r.f[i] = llm42__tree(a[i].f);
     return r;

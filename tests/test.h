@@ -35,7 +35,7 @@
 #include <time.h>
 #include <unistd.h>
 #if defined(__x86_64__)
-#include <immintrin.h>  // it declares posix_memalign: before the macros at the end
+#include <xmmintrin.h>  // it declares posix_memalign: before the macros at the end
 #endif
 
 // Sanitizers make everything several times slower: where TEST_SLOW is 1, long tests take a smaller share.

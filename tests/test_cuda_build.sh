@@ -59,7 +59,7 @@ if ! why=$("${make[@]}" nvcc 2>&1); then
     skipped=1
 elif
     # All that is used below is built at once, so that no core waits. What fails fails again, with its name, below.
-    names=(test_cuda matmul_ladder cuda_{host,inside,failing,leaves,steps,lost,emulated,steps_emulated})
+    names=(test_cuda matmul_ladder cuda_{host,inside,leaves,steps,lost,emulated,steps_emulated})
     "${make[@]}" -k CUDA=1 B="$out" "$out"/{generate,bench,determinism,kernels} "${names[@]/#/$out/tests/}" \
         >"$out/log" 2>&1
     builds "make cuda" cuda B="$out" PROGRAMS="$out/generate $out/bench $out/determinism"

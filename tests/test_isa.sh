@@ -4,7 +4,7 @@
 # lets the compiler reorder sums is the control: its digest must differ.
 # From the environment: CC, STB (folder of stb_ds.h), OMP (the OpenMP flag or nothing), B (the build folder).
 set -u
-CC=${CC:-gcc} STB=${STB:-/usr/include/stb} OMP=${OMP-} B=${B:-build}
+CC=${CC:-gcc} STB=${STB:-/usr/include/stb} OMP=${OMP--fopenmp} B=${B:-build}
 source tests/check.sh
 out=$B/isa
 mkdir -p "$out"
@@ -18,7 +18,7 @@ can_run() {  # can_run FLAG...: does this machine have all of these instructions
 build() {  # build NAME COMPILER FLAGS...: build/isa/NAME, unless it is newer than what it is made of
     local name=$1 cc=$2; shift 2
     local line="$cc $* $required" newest=
-    newest=$(ls -t "$out/$name" tests/test_isa.c tests/*.h llm42.h 2>/dev/null | head -n 1)
+    newest=$(ls -t "$out/$name" tests/test_isa.c "$B/llm42.o" tests/*.h llm42.h 2>/dev/null | head -n 1)
     [ "$newest" = "$out/$name" ] && [ "$line" = "$(cat "$out/$name.line" 2>/dev/null)" ] && return
     $cc "$@" $required tests/test_isa.c -o "$out/$name" -lm 2>"$out/$name.log" && echo "$line" >"$out/$name.line"
 }
@@ -30,7 +30,10 @@ digest() {  # digest NAME: the last number of the program's digest line
 }
 
 # name, compiler, what the machine must have (comma-separated, - for nothing), flags
-list="native-O3 $CC - -O3 -march=native $OMP
+# The library's own object (make builds it before it runs this) is compiled by make's flags. The control is linked with
+# it too.
+object="-O1 $OMP -DLLM42_IMPLEMENTED $B/llm42.o"
+list="make $CC - $object
 native-O1 $CC - -O1 -march=native
 native-O0 $CC - -O0 -march=native"
 if [ "$(uname -m)" = x86_64 ]; then
@@ -59,11 +62,12 @@ else
     list="$list
 aarch64-O2 $cross - -O2 -static"
 fi
-while read -r name cc _ flagline; do
+while read -r name cc needs flagline; do
+    [ "$needs" = - ] || can_run ${needs//,/ } || continue
     [ "$(jobs -rp | wc -l)" -lt "$(nproc)" ] || wait -n
     build "$name" "$cc" $flagline &
 done <<<"$list"
-build control "$CC" -O3 -march=native -DLLM42_TEST_CONTROL &
+build control "$CC" $object -DLLM42_TEST_CONTROL &
 wait
 
 want=

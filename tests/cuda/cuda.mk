@@ -43,7 +43,7 @@ test-cuda sanitize-cuda ladder: PROGRAMS := $(B)/tests/test_cuda
 test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N passed, N failed"
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(filter-out %/cuda_host,$(NVCC_PROGRAMS)) $(B)/tests/matmul_ladder
 	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_inside $(B)/tests/cuda_lost \
-	    $(B)/tests/cuda_failing $(B)/tests/cuda_leaves "$(B)/tests/cuda_steps --brief" \
+	    "$(B)/tests/cuda_inside failing" $(B)/tests/cuda_leaves "$(B)/tests/cuda_steps --brief" \
 	    "$(B)/tests/matmul_ladder $(LADDER)"
 
 test-emulated: nvcc need banner  ## test_cuda with its kernels run on the CPU, thread by thread; takes minutes
@@ -80,12 +80,13 @@ TEST_CUDA_OBJECTS := $(patsubst %.c,$(B)/o/%.o,$(wildcard tests/cuda/*.c))
 $(B)/tests/test_cuda: $(TEST_CUDA_OBJECTS) $(B)/llm42.o $(B)/llm42_cuda.o
 	$(LINK)
 
-# Programs of nvcc's. cuda_host, cuda_inside and cuda_failing include llm42.cu. cuda_host tests what the backend does on
-# the host. No kernel of it runs, so none is optimised or assembled. It also shows that the backend compiles for sm_80.
+# Programs of nvcc's. cuda_host and cuda_inside include llm42.cu. cuda_host tests what the backend does on the host. No
+# kernel of it runs, so none is optimised or assembled. It also shows that the backend compiles for sm_80.
 CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) $(PROGRAM_GENCODE)
 $(B)/tests/cuda_host: CUDA_PROGRAM_FLAGS = -O1 -Xcicc -O0 -gencode=arch=compute_80$(comma)code=compute_80
-NVCC_PROGRAMS := $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_failing cuda_leaves cuda_steps cuda_lost)
-$(addprefix $(B)/tests/cuda_,host inside failing): llm42.cu
+NVCC_PROGRAMS := $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_leaves cuda_steps cuda_lost)
+$(addprefix $(B)/tests/cuda_,host inside): llm42.cu
+$(B)/tests/cuda_inside: tests/cuda/failing.h
 $(B)/tests/cuda_lost: $(CUDA_OBJECT)
 $(B)/tests/cuda_steps $(B)/tests/cuda_steps_emulated: $(B)/o/tests/cuda/steps/library.o
 $(filter-out %/cuda_steps,$(NVCC_PROGRAMS)) $(B)/tests/matmul_ladder: $(B)/llm42.o

@@ -1,6 +1,9 @@
 // cuda_inside: what is inside the CUDA backend and needs a device: faults in the trials of matrix algorithms, and how
 // much memory an engine takes. The last test loses the device.
 //
+//     build/tests/cuda_inside                    one device
+//     build/tests/cuda_inside failing [TIMES]    two devices: a rank that fails (failing.h), 20 times if not said
+//
 // Built and run by `make test-cuda`. The last line is "N passed, N failed"; without a device both are 0.
 #include "llm42.cu"
 
@@ -200,7 +203,10 @@ static void check_memory(const llm42_model *model, llm42_backend_desc desc, cons
     check(most <= need && most + llm42__cuda_bytes + slack >= need, "it takes what was estimated");
 }
 
-int main() {
+#include "failing.h"
+
+int main(int argc, char **argv) {
+    if (argc > 1 && !strcmp(argv[1], "failing")) return check_failing_ranks(argc > 2 ? atoi(argv[2]) : 20);
     char folder[] = "/tmp/cuda_inside_XXXXXX";
     cudaDeviceProp device;
     if (llm42__find_device(0, &device, &error) != LLM42_OK) {

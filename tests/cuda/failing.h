@@ -1,28 +1,9 @@
-// cuda_failing: a rank that fails does not leave the others waiting for it. Needs two devices. The last test loses one.
-//
-// Built and run by `make test-cuda`. The last line is "N passed, N failed"; with fewer devices both are 0.
-#include "llm42.cu"
-
+// cuda_inside failing: a rank that fails does not leave the others waiting for it. Needs two devices. The last test
+// loses one. Part of inside.cu, which includes it.
 #include <csignal>
-#include <cstdio>
-
-static int passed, failed;
-static llm42_error error;
-
-static bool check(bool ok, const char *what) {
-    passed += ok;
-    failed += !ok;
-    if (!ok) printf("cuda_failing: FAILED: %s (%s)\n", what, error.text);
-    return ok;
-}
-
-static int end(void) {
-    printf("cuda_failing: %d passed, %d failed\n", passed, failed);
-    return failed ? 1 : 0;
-}
 
 static void hangs(int) {
-    fputs("cuda_failing: FAILED: a pass or a close hangs\n", stdout);
+    fputs("cuda_inside: FAILED: a pass or a close hangs\n", stdout);
     fflush(stdout);
     _exit(1);
 }
@@ -108,7 +89,7 @@ static void check_numbers(llm42__cuda *cu, bool in_flight, bool in_norm) {
 }
 
 // Device 1 has no memory left.
-static void check_memory(const llm42_model *model) {
+static void check_memory_of_a_rank(const llm42_model *model) {
     size_t left = 0, all = 0, before = 0, after = 0;
     void *ballast = NULL;
     cudaSetDevice(0);
@@ -128,7 +109,7 @@ static void check_memory(const llm42_model *model) {
 
 // Device 1 is lost in the middle of a pass that is in flight. Another pass is behind it. Logits, because a graph would
 // have the weights' true address.
-static void check_lost(const llm42_model *model) {
+static void check_lost_rank(const llm42_model *model) {
     static float logits[2][ROWS * 65536];
     llm42_output out[2][ROWS];
     const four_rows first(out[0], logits[0]), second(out[1], logits[1]);
@@ -148,15 +129,14 @@ static void check_lost(const llm42_model *model) {
     llm42__cuda_close(cu);
 }
 
-int main(int argc, char **argv) {
-    const int times = argc > 1 ? atoi(argv[1]) : 20;
+static int check_failing_ranks(int times) {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2) {
-        printf("cuda_failing: skipped: needs two devices\n");
+        printf("cuda_inside failing: skipped: needs two devices\n");
         return end();
     }
     llm42_model *model = NULL;
-    llm42_model_desc source = {};
+    llm42_model_desc source = {};  // in the host's memory: each rank takes its part
     source.path = "synthetic:tiny";
     if (!check(llm42_model_load(&model, &source, &error) == LLM42_OK, "a model loads")) return end();
     signal(SIGALRM, hangs);
@@ -167,10 +147,10 @@ int main(int argc, char **argv) {
         check_launch(cu, i % 2);
         check_numbers(cu, i % 2, i / 2 % 2);
         llm42__cuda_close(cu);
-        if (i % 10 == 0) check_memory(model);
+        if (i % 10 == 0) check_memory_of_a_rank(model);
     }
     alarm(60);
-    check_lost(model);
+    check_lost_rank(model);
     llm42_model_free(model);
     return end();
 }
