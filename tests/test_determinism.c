@@ -8,7 +8,7 @@
 #define LLM42_METRICS_IMPLEMENTATION
 #include "examples/util/llm42_metrics.h"
 
-enum { REQUESTS = TEST_SLOW ? 24 : 200, LONGEST_PROMPT = 300, LONGEST_OUTPUT = 200, TEXT = 1600 };
+enum { REQUESTS = TEST_SLOW ? 12 : 200, LONGEST_PROMPT = 300, LONGEST_OUTPUT = 200, TEXT = 1600 };
 
 typedef struct work {
     int prompt_at, prompt_count, outputs;
@@ -376,7 +376,7 @@ TEST(the_paper) {
          .ratio = 0.5},
     };
 #undef PAPER
-    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) must_match(alone, &configs[i]);
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i += TEST_SLOW ? 2 : 1) must_match(alone, &configs[i]);
     difference d = compare(canonical, alone);
     printf("  paper against the canonical result: %d of %d requests differ, %d in their tokens\n", d.requests,
            d.compared, d.token_requests);
@@ -410,7 +410,7 @@ TEST(fixed_with_invariant_prefill) {
          .shuffle = 7,
          .preempts = SMALL},
     };
-    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) must_match(alone, &configs[i]);
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i += TEST_SLOW ? 2 : 1) must_match(alone, &configs[i]);
     run(&(config){.name = "FIXED, PACKED, M = 32", .desc = {PACKED, M32, EAGER, .max_running = 16}}, true, packed);
 #undef RIDING
 #undef M32
