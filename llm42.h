@@ -1246,9 +1246,9 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
     } while (0)
 
 // >>results ------------------------------------------------------------------------------------------------------
-// Owns: errors, log lines and checks of descs.
-// Calls: nothing.
-// Invariant: a message is one line of UTF-8 without control characters, also when it quotes a broken file.
+// Owns: log lines, and checks that descs share.
+// Calls: llm42_fail (section names).
+// Invariant: a message or log line is one line of UTF-8 without control characters, even if it quotes a broken file.
 
 static void llm42__scrub(char *text) {
     for (unsigned char *p = (unsigned char *)text; *p; p++) {
@@ -1314,7 +1314,7 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_ranks(const char *desc, con
 }
 
 // >>memory -------------------------------------------------------------------------------------------------------
-// Owns: allocation. All of it uses LLM42_MALLOC, LLM42_REALLOC and LLM42_FREE, also for arrays of stb_ds.
+// Owns: allocation through LLM42_MALLOC, LLM42_REALLOC and LLM42_FREE, which arrays of stb_ds use too.
 // Calls: nothing.
 // Invariant: a block is aligned to 64 bytes. The pointer that is to be freed stands right before it.
 
@@ -1371,10 +1371,10 @@ LLM42__MAYBE_UNUSED static void llm42__free_all(llm42__memory *b) {
 }
 
 // >>numbers ------------------------------------------------------------------------------------------------------
-// Owns: elementary functions made of IEEE operations, hashes and number formats. They give the same bits on every CPU
+// Owns: elementary functions made of IEEE operations, hashes and number formats. Their bits are the same on every CPU
 // and GPU and with every compiler. exp and log are within 2 ulp.
-// Calls: nothing.
-// Invariant: each operation on floats is rounded to float by itself; fused operations are written as fmaf.
+// Calls: doubles, for the table of rotations.
+// Invariant: each operation on floats is rounded to float by itself, and operations are fused only where fmaf says so.
 
 #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16
 #error "llm42.h: this compiler keeps floats in wider registers: on 32-bit x86 compile with -msse2 -mfpmath=sse"
@@ -1529,8 +1529,8 @@ LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, float *
 // Calls: results, memory.
 // Invariant: a file is open as long as its data is not NULL.
 //
-// Reading a page of a mapped file that has become shorter ends the process with SIGBUS. So only files of weights are
-// mapped, because they are large. With no_mmap they are read too.
+// Only files of weights are mapped, because they are large. If a mapped file becomes shorter, reading a page behind its
+// end ends the process with SIGBUS. With no_mmap weights are read too.
 
 typedef struct llm42__file {
     const char *data;
@@ -1640,8 +1640,8 @@ LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double secon
 // >>arrays -------------------------------------------------------------------------------------------------------
 // Owns: arrays that grow (stb_ds).
 // Calls: memory, through STBDS_REALLOC.
-// Invariant: stb_ds does not check for failed allocations. So LLM42__PUSH makes room first, in the format of stb_ds,
-// and is false when memory is short. Then stb_ds never has to allocate.
+// Invariant: stb_ds does not check for failed allocations, so LLM42__PUSH makes room before stb_ds would have to
+// allocate, and is false when memory is short.
 static bool llm42__make_room(void **array, size_t element) {
     size_t length = arrlenu((char *)*array), capacity = arrcap((char *)*array);
     if (length < capacity) return true;
@@ -1659,9 +1659,9 @@ static bool llm42__make_room(void **array, size_t element) {
     (llm42__make_room((void **)&(array), sizeof *(array)) ? ((void)arrput(array, value), true) : false)
 
 // >>names --------------------------------------------------------------------------------------------------------
-// Owns: the words of results, events, schedules, kinds and policies, and llm42_fail.
+// Owns: the words of results, events, schedules, kinds and policies, the presets, and llm42_fail.
 // Calls: results.
-// Invariant: every value of an enum has a word.
+// Invariant: every value of these enums has a word.
 
 llm42_result llm42_fail(llm42_error *error, llm42_result result, const char *format, ...) {
     if (!error) return result;
@@ -1781,9 +1781,9 @@ void llm42_preset_apply(llm42_engine_desc *desc) {
 }
 
 // >>doubles ------------------------------------------------------------------------------------------------------
-// Owns: the public functions of api-math, except the sampler's. The functions on double are for tables that are
-// computed once.
-// Calls: numbers. They use neither the locale nor the C library's mathematics.
+// Owns: the public functions of api-math, except the sampler's. Those on doubles are simple and slow, because none of
+// them runs for every token.
+// Calls: numbers, but neither the locale nor the C library's mathematics.
 // Invariant: an argument is reduced to the range in which its series is accurate.
 
 float llm42_exp(float x) { return llm42__exp(x); }
@@ -1871,7 +1871,7 @@ bool llm42_number(const char *p, const char *end, double *value) {
 // >>json ---------------------------------------------------------------------------------------------------------
 // Owns: reading values from JSON.
 // Calls: jsmn, memory, doubles, results.
-// Invariant: functions check the type of a token before they use it, and never read beyond the last token. So malformed
+// Invariant: functions check the type of a token before they use it, and never read beyond the last token, so malformed
 // input ends in an error and not in a crash.
 
 typedef struct llm42__json {
@@ -2236,8 +2236,8 @@ static llm42_result llm42__config_windows(llm42_config *c, const llm42__json *js
 }
 
 // >>safetensors --------------------------------------------------------------------------------------------------
-// Owns: HF folders, and the files and copies behind a model. Matrices in bf16 and fp32 are used in place, in the file's
-// contents. Matrices in fp16, misaligned matrices and all vectors are converted to fp32 copies.
+// Owns: HF folders, and the files and copies behind every model. Matrices in bf16 and fp32 are used in place, in the
+// file's contents. Matrices in fp16, misaligned matrices and all vectors are converted to fp32 copies.
 // Calls: files, json, config, arrays.
 // Invariant: a tensor's bytes lie inside its file. Files and copies live as long as the model.
 
@@ -2570,7 +2570,7 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // Owns: llama2.c checkpoints (version 0). A file begins with seven int32: dim, ffn, layers, heads, kv heads, vocab,
 // context. If vocab is negative, the LM head is not the embedding. Then come fp32 tensors, each for all layers.
 // Calls: files, config.
-// Invariant: the tensors end where the file ends.
+// Invariant: the tensors end where the file ends, because a file of another size is refused.
 
 // The first field of the header that cannot be a size; -1: there is none.
 static int llm42__llama2c_bad_field(const int32_t h[7]) {
@@ -2658,16 +2658,16 @@ static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, ll
 }
 
 // >>synthetic ----------------------------------------------------------------------------------------------------
-// Owns: random weights in bf16 for named shapes, made from a seed. Their standard deviation is 1/sqrt(k). Output and
-// down projections are also divided by sqrt(2L), so that the residual stream keeps its size. Every token t has a
-// successor, (5 t + 1) mod V, and the LM head adds margin/D times the token's embedding to the successor's row. The
-// larger the margin, the more often the successor leads by far, and the fewer near-ties the top two logits have. At
-// margin 0 the head is pure noise.
+// Owns: random weights in bf16 for named shapes, made from a seed. Their standard deviation is 1 in the embedding and
+// 1/sqrt(k) in other matrices. Output and down projections are also divided by sqrt(2L), so that the residual stream
+// keeps its size. Every token t has a successor, (5 t + 1) mod V, to whose row in the LM head margin/D times the
+// embedding of t is added. The larger the margin, the more often the successor leads by far, and the fewer near-ties
+// the top two logits have. At margin 0 the head is pure noise.
 // Calls: numbers, memory.
-// Invariant: an element depends on nothing but the seed, its tensor and its place, so that a backend which makes a
-// matrix itself (llm42_model_desc.on_device) gets the same bits. No token has two predecessors: 5 does not divide V.
+// Invariant: an element depends only on the seed, its tensor, its place and the margin, so that a backend that makes a
+// matrix (llm42_model_desc.on_device) gets the same bits. No token has two predecessors, because 5 does not divide V.
 //
-// The steps for one element. hash is llm42__hash, integers are uint64, every operation on floats is rounded by itself:
+// The steps for one element. hash is llm42__hash, integers are uint64, each operation on floats is rounded by itself:
 //   i        = row * k + column
 //   h        = hash(key ^ (i * 0x9e3779b97f4a7c15))
 //   sum      = the four 16-bit parts of h added, which is close to normal
@@ -2857,7 +2857,7 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 }
 
 // >>model-hash ---------------------------------------------------------------------------------------------------
-// Owns: llm42_model_hash.
+// Owns: llm42_model_hash, which identifies a model.
 // Calls: numbers.
 // Invariant: the hash depends on the configuration and the weights, not on their files or on the number of threads.
 //
@@ -2873,8 +2873,8 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 // A tensor is these words:
 // - If the model or the layer does not have the tensor: the word 0.
 // - Otherwise its type (llm42_dtype), its number of rows n, its number of columns k, and one word for each part of
-//   1 MiB of its values. (The last part may be shorter.) The word of a part is the hash of the part's bytes. Eight
-//   bytes make a word, the first byte lowest. The last word is filled up with zeros. A vector is FP32 and has one row.
+//   1 MiB of its values (the last part may be shorter). The word of a part is the hash of its bytes. Eight bytes make a
+//   word, the first byte lowest, and the last word is filled up with zeros. A vector is FP32 and has one row.
 // - A synthetic matrix is the word 16, then n, k, and its recipe's key, scale and lead. Its values follow from these.
 
 // Parts are hashed at most so many at a time.
@@ -2976,10 +2976,10 @@ llm42_result llm42_model_hash(const llm42_model *m, uint64_t *hash, llm42_error 
 // >>vectors ------------------------------------------------------------------------------------------------------
 // Owns: vectors of sixteen floats, in versions for AVX-512, AVX2 and plain C, which all give the same bits.
 // Calls: numbers.
-// Invariant: every sum on the CPU is taken in the same order, here called the one order. A sum that is cut into parts
-// uses it for each part. Of its sixteen partial sums, number j starts at +0 and adds, by fused multiply-add, the terms
-// whose index is j modulo 16, in ascending order. Then partial sums are added in a tree: j + 8 is added to j for
-// j = 0..7, then j + 4 for 0..3, j + 2 for 0..1, and 1 to 0.
+// Invariant: every sum of this section and of section fp32 is taken in the same order, here called the one order. A sum
+// that is cut into parts uses it for each part. Of its sixteen partial sums, number j starts at +0 and adds, products
+// by fused multiply-add, the terms whose index is j modulo 16, in ascending order. Then partial sums are added in a
+// tree: j + 8 is added to j for j = 0..7, then j + 4 for 0..3, j + 2 for 0..1, and 1 to 0.
 
 #if !defined(LLM42_SCALAR) && defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define LLM42__ISA 2
@@ -3168,10 +3168,10 @@ static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
 }
 
 // >>tensor-cores -------------------------------------------------------------------------------------------------
-// Owns: matrix products that sum as Hopper's tensor cores do: products of bf16 numbers, summed in fp32. Most of the
-// section are versions in AVX-512, AVX2 and plain C, which give the same bits.
+// Owns: matrix products of bf16 numbers, summed in fp32 as Hopper's tensor cores sum them. Most of the section consists
+// of versions in AVX-512, AVX2 and plain C, which give the same bits.
 // Calls: numbers, vectors.
-// Invariant: a matrix product takes its terms in ascending order, in steps of sixteen. llm42__sm90_step is one step.
+// Invariant: a matrix product takes its terms in ascending order, in steps of sixteen terms (llm42__sm90_step).
 
 // The exponent of a finite number other than 0. Subnormal numbers have the exponent of the smallest normal number.
 LLM42__INLINE int llm42__sm90_exponent(float x) {
@@ -3450,9 +3450,9 @@ static void llm42__sm90_rows(const float *x, size_t stride, int rows, const void
 }
 
 // >>team ---------------------------------------------------------------------------------------------------------
-// Owns: sharing the tasks of an operator among threads. One OpenMP region spans a pass, and inside it each thread takes
-// the next part, which is some consecutive tasks, from a counter. An operator is over when its parts are done, even if
-// some threads took none, so a thread that the system has suspended delays the others only in the middle of a part.
+// Owns: how threads share the tasks of an operator. One OpenMP region spans a pass, and inside it each thread takes the
+// next part, which is some consecutive tasks, from a counter. An operator is over when its parts are done, even if some
+// threads took none, so a thread that the system has suspended delays the others only in the middle of a part.
 // Calls: nothing.
 // Invariant: one operator runs at a time, and results never depend on which thread ran a part.
 
@@ -4619,14 +4619,14 @@ static const llm42__arithmetic llm42__fp32 = {.name = "fp32",
 // kernels.cu take them.
 //
 // Tensor cores of other generations round in other ways. To add the arithmetic of such a GPU:
-// 1. Run build/tests/cuda_steps on it. It says which of its hypotheses of how a step rounds holds.
-// 2. Write that step beside llm42__sm90_step (section tensor-cores), and a product of rows that takes it.
-// 3. Write a table as at the end of this section. Its block and its attention take the new product of rows. The other
-//    functions may be those of sm90, because kernels.cu takes their sums in the same order on any GPU.
-// 4. Add a value to llm42_arithmetic, let llm42__cpu_open choose the table for it, and let llm42__cpu_validate refuse
-//    models that the table cannot run.
-// 5. llm42__find_devices and llm42__cuda_arithmetic in llm42.cu say which device has which arithmetic. Add the GPU.
-// 6. build/tests/test_cuda --part arithmetic compares whole passes of the GPU and the CPU.
+// - Run build/tests/cuda_steps on it, which says which of its hypotheses of how a step rounds holds.
+// - Write that step beside llm42__sm90_step (section tensor-cores), and a product of rows that takes it.
+// - Write a table as at the end of this section, in which block and attention take the new product of rows. Its other
+//   functions may be those of sm90, because kernels.cu takes their sums in the same order on any GPU.
+// - Add a value to llm42_arithmetic, let llm42__cpu_open choose the table for it, and let llm42__cpu_validate refuse
+//   models that the table cannot run.
+// - Let llm42__find_devices and llm42__cuda_arithmetic in llm42.cu say that this GPU has the arithmetic.
+// - Run build/tests/test_cuda --part arithmetic, which compares whole passes of the GPU and the CPU.
 
 // An output is rounded to bf16 before its bias is added, as the CUDA backend does it. Order: that of llm42__sm90_rows.
 static void llm42__sm90_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0,
@@ -4916,8 +4916,8 @@ static const llm42__arithmetic llm42__sm90 = {.name = "sm90",
 // >>calibration --------------------------------------------------------------------------------------------------
 // Owns: reading calibration files.
 // Calls: files, arrays.
-// Invariant: a file that was read is whole: all its tables have the rows that they announce, and its last line is
-// `# end`. A table that was read is a full grid.
+// Invariant: a file that was read is whole: its last line is `# end`, and each table has the rows that it announces,
+// which form a full grid.
 
 // A number in a calibration: its name, its smallest and its largest value, and whether it is whole.
 typedef struct llm42__quantity {
@@ -5252,8 +5252,8 @@ void llm42_calibration_free(llm42_calibration *c) {
 // >>calibrated ---------------------------------------------------------------------------------------------------
 // Owns: the times and flip rates that a calibration gives.
 // Calls: nothing.
-// Invariant: more context never takes less time. More rows may take a quarter less than the number of rows before, but
-// not the last ones. That holds beyond the tables, too.
+// Invariant: in a table and beyond it, more context never takes less time. From one number of rows in the table to the
+// next the time falls by at most a quarter, and to the last one not at all.
 
 // Index of the last of the ascending x that is at most value; 0 if there is none.
 static int llm42__step_of(const double *x, int n, double value) {
@@ -5605,11 +5605,11 @@ const llm42_backend *llm42_backend_sim(void) {
 // Owns: the structs of the engine, events, the table of requests by id, and the queue of waiting requests.
 // Calls: the backend's clock, the user's on_event.
 // Invariant: a request has a slot if and only if it runs (states PREFILL and DECODE). It is in the queue if and only if
-// it waits (state WAITING). A request submitted inside an event enters the queue after that event.
+// it waits (state WAITING), but one that was submitted inside an event enters the queue after that event.
 //
-// A request with P prompt tokens, C committed tokens and U candidates has P+C+U tokens. Its first `kv` positions have
-// KV. The first `canonical` of them were last written by the kind of pass that deterministic prompts run in. That is
-// FIXED with replay FIXED and prefill PACKED or ISOLATED, else INVARIANT. While a request decodes, kv is P+C+U-1,
+// A request with P prompt tokens, C committed tokens and U candidates has P+C+U tokens, and its first `kv` positions
+// have KV. The first `canonical` of these were last written by the kind of pass that deterministic prompts run in. That
+// is FIXED with replay FIXED and prefill PACKED or ISOLATED, else INVARIANT. While a request decodes, kv is P+C+U-1,
 // because the pass that reads the newest token also writes its KV.
 
 typedef struct llm42__request {
@@ -5957,11 +5957,10 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 // >>submit -----------------------------------------------------------------------------------------------------
 // Owns: llm42_engine_submit, which checks a request and queues it, and with which the way of a token begins.
 // Calls: state, calls.
-// Invariant: a queued request fits into the context and into the whole KV cache, so it can run at least when it is
-// alone.
+// Invariant: a queued request fits into the context and into the whole KV cache, so it can at least run alone.
 //
-// The way of one token, in the order of its calls. Each function is defined further down, in the section that its
-// comment names. A candidate comes back to form_plan until its window is ready; the window then goes the same way.
+// Below is the way of one token, in the order of its calls. Each function is defined further down, in the section that
+// its comment names. A candidate comes back to form_plan until its window is ready; the window then goes the same way.
 //
 // submit: checks the request and copies it. calls: puts it into the queue.
 static llm42_result llm42__check_request(const llm42_engine *e, const llm42_request_desc *d, int *max_new,
@@ -6137,9 +6136,10 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
 
 // >>calls ------------------------------------------------------------------------------------------------------
 // Owns: llm42_engine_cancel and _release, the list of what is to be done with requests (queue, cancel, release), and
-// the functions that read a request or the engine. Calls: state, verify (which ends a request), step (which waits for
-// the pass in flight). Invariant: inside an event no request is queued, ended or freed, because the engine may be using
-// it or its list. The call is noted instead, and llm42__carry_out does it after the event.
+// the functions that read a request or the engine.
+// Calls: state, verify (which ends a request), step (which waits for the pass in flight).
+// Invariant: inside an event no request is queued, ended or freed, because the engine may be using it or its list. The
+// call is noted instead, and llm42__carry_out does it after the event.
 
 static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_error *error);
 
@@ -6411,8 +6411,8 @@ static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_erro
 
 // >>admit ------------------------------------------------------------------------------------------------------
 // Owns: the set of running requests, and who enters and leaves it. Admission takes a request from the queue and gives
-// it a slot and pages for its tokens. Preemption takes them away and puts the request back into the queue. Here stand
-// also the update of what planners see and the error of a planner that breaks a rule, which section plan uses too.
+// it a slot and pages for its tokens. Preemption takes them away and puts the request back into the queue. Section plan
+// also uses two functions from here: the update of what planners see, and the error of a planner that breaks a rule.
 // Calls: state, kv, calls, the planner's admit.
 // Invariant: a running request holds pages for all positions that have KV.
 
@@ -6521,8 +6521,8 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
 
 // >>planner ----------------------------------------------------------------------------------------------------
 // Owns: llm42_choice_rows, which says what a planner may choose, the parts of a plan that planners share, and the
-// built-in planner, which follows the policies of the desc. It decides by the view alone, so equal views get equal
-// plans, except that in mode HYBRID the view's times may be measured.
+// built-in planner, which follows the policies of the desc. The built-in planner decides by the view alone, so equal
+// views get equal plans, except that in mode HYBRID the view's times may be measured.
 // Calls: state, hybrid.
 // Invariant: every request that is not in flight can be planned in some pass, so the built-in planner plans something
 // unless a pass is in flight.
@@ -6762,7 +6762,7 @@ const llm42_planner *llm42_planner_default(void) {
 
 // >>hybrid -----------------------------------------------------------------------------------------------------
 // Owns: mode HYBRID, which is the times of passes, what each way would cost, and the plan of the cheapest one. These
-// times decide which passes run, but no token depends on them.
+// times decide which passes run, but no token of a deterministic request depends on them.
 // Calls: the public functions of planners, the backend's estimate.
 // Invariant: a time that is not known is negative.
 //
