@@ -12,7 +12,8 @@
 # value of each seed (figure metric series x seed ours); KEEP=1 leaves that file as it is. Lists that come from a loop
 # are in files, not pipes, so that a failure anywhere ends the script.
 #
-# Runs are by the paper's policies (preset `paper`) but for the options that a figure gives.
+# A script calls `cells` for each run, `collect`, `compare` if there are published points, and `plot` or `plot_sweep`.
+# Its runs have the paper's policies (preset `paper`), unless it gives others. `make figures` runs every script here.
 #
 # The paper's ShareGPT runs are taken to be of the 4,096 pairs that it served (workload sharegpt-served). They are
 # single runs, and near saturation one draw of arrivals moves P99 by 10%: ours are means over five seeds.

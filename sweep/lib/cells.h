@@ -55,6 +55,15 @@ typedef struct axis {
 static const char *const switch_words[] = {"off", "on", NULL};
 static const char *const qps_words[] = {"offline", "trace", NULL};
 static const char *const apart_words[] = {"share", NULL};
+// An axis has a name in axis_name, a line here, a case in axis_applies, and a field that it sets in engine_desc of
+// sweep.c. Options, columns, names of cells and plots follow from these. What else it may need:
+// - `check` of sweep.c hides it while nobody gives it. Without that every result has a new column, and the test of
+//   columns in tests/test_sweep.sh fails.
+// - If its name has a hyphen, axis_column gives the column's name, which plots take too.
+// - Its label with a unit is in `words`, and its text in the subtitle in `phrase` (both sweep/plot/layout.awk).
+// - If the field was an option for the whole grid before, delete that option and its field in `settings`, and read
+//   cell_number wherever the field was read (in engine_pages too, a line of which tests/test_sweep.sh replaces). Then
+//   compare a cell with a run of the old program.
 static const axis axes[AXES] = {
     [PRESET] = {"preset", "dvr", "what the options of policies, W and G leave open", .policy = true},
     [MODE] = {"mode", "preset", "", .policy = true},

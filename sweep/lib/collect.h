@@ -8,7 +8,9 @@
 #include "examples/util/llm42_trace.h"
 #include "sweep/lib/common.h"
 
-// The columns behind the cell's own, each with its format.
+// The columns behind the cell's own, each with its format. A new one needs its value in collect_figures, its sum in
+// fleet_figures (fleet.h) if it comes from llm42_stats, and a place among the columns that tests/test_sweep.sh names
+// and counts.
 #define METRICS(X)                   \
     X(duration_s, "%.6g")            \
     X(total_tok_per_s, "%.6g")       \
