@@ -205,6 +205,7 @@ install: all  ## install llm42.h, llm42.pc, tiny42, calibrations, programs (as l
 	for p in $(INSTALLED); do install -m 755 $(B)/$$p "$(DESTDIR)$(PREFIX)/bin/llm42-$$p" || exit 1; done
 	@echo "pkg-config finds it with PKG_CONFIG_PATH=$(PREFIX)/share/pkgconfig; compile with -O3 -march=native"
 
+# Folders that are empty then go too, but not those of the system, which had them before.
 uninstall:  ## remove what install put there
 	rm -f "$(DESTDIR)$(PREFIX)/include/llm42.h" "$(DESTDIR)$(PREFIX)/share/pkgconfig/llm42.pc"
 	rm -f $(addprefix "$(DESTDIR)$(PREFIX)/include/llm42"/,$(notdir $(COMPANIONS)))
@@ -212,6 +213,8 @@ uninstall:  ## remove what install put there
 	for f in $(SHARED); do rm -f "$(SHARE)/$$f"; done
 	for d in $(sort $(dir $(SHARED))) examples sweep ""; do rmdir "$(SHARE)/$$d" 2>/dev/null || true; done
 	rmdir "$(DESTDIR)$(PREFIX)/include/llm42" 2>/dev/null || true
+	case "$(DESTDIR)$(PREFIX)/" in /usr/ | /usr/local/ | /usr/local//) ;; *) \
+	    for d in share/pkgconfig share include bin ""; do rmdir "$(DESTDIR)$(PREFIX)/$$d" 2>/dev/null || true; done ;; esac
 
 clean:  ## remove build/
 	rm -rf $(B)

@@ -76,9 +76,13 @@ else
     echo "  pkg-config: skipped: not installed"
     skipped=1
 fi
+mkdir "$prefix/share/other" && echo other >"$prefix/share/other/file"
 check "make uninstall" $make uninstall
-check "nothing left" test -z "$(find "$root/dest" -type f)"
-check "no folder of ours left" test ! -e "$prefix/share/llm42" -a ! -e "$prefix/include/llm42"
+check "what others have put there stays, and nothing else" test "$(cd "$prefix" && find . | sort | xargs)" = \
+    ". ./share ./share/other ./share/other/file"
+rm -r "$prefix/share/other"
+check "make uninstall again" $make uninstall
+check "no folder of ours left" test ! -e "$prefix"
 
 # A machine without a compiler and gnuplot: what the banner says is so once they are installed. This apt-get puts them
 # there; its compiler compiles what make looks for, and nothing else, so that make ends behind the banner.
