@@ -3073,7 +3073,7 @@ LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
     return (llm42__v16){llm42__v8_sum8(lo), llm42__v8_sum8(hi)};
 }
 #else
-// On x86-64 without FMA every lane calls fmaf. Inlining would then gain nothing, and compiling would take twice as long.
+// On x86-64 without FMA every lane calls fmaf, so that inlining gains nothing and compiling would take twice as long.
 #if defined(__GNUC__) && defined(__x86_64__) && !defined(__FMA__)
 #define LLM42__V16 static __attribute__((noinline))
 #else
