@@ -5262,48 +5262,37 @@ static int llm42__step_of(const double *x, int n, double value) {
     return i;
 }
 
-// The interval of the ascending x that value lies in (the first or last one if it lies outside), and *share, its place
-// in that interval: 0 at the start, 1 at the end.
-static int llm42__interval(const double *x, int n, double value, double *share) {
-    const int i = llm42__step_of(x, n - 1, value);
-    *share = n > 1 ? (value - x[i]) / (x[i + 1] - x[i]) : 0;
-    return i;
-}
-
-// The value at x[i], between y[k] and y[k + 1], at the share c of the way.
-static double llm42__table_line(const llm42_table *t, int i, int k, double c) {
+// The value at x[i] and y: linear between the table's y, and beyond them as between the two that are nearest.
+static double llm42__table_at(const llm42_table *t, int i, double y) {
+    const int k = llm42__step_of(t->y, t->ys - 1, y);
     const double *value = t->value + i * t->ys + k;
-    return value[0] + c * (value[t->ys > 1] - value[0]);
+    return t->ys == 1 ? *value : value[0] + (y - t->y[k]) / (t->y[k + 1] - t->y[k]) * (value[1] - value[0]);
 }
 
 // The same of pass times. Outside the table's contexts the lines of two numbers of rows may cross. There the later one
 // is raised, so that times fall no more than they may in a table: by a quarter, and not to the last rows.
-static double llm42__cost_at(const llm42_table *t, int row, int k, double c) {
+static double llm42__cost_at(const llm42_table *t, int row, double context) {
     double ms = 0;
-    for (int i = c < 0 || c > 1 ? 0 : row; i <= row; i++)
-        ms = LLM42__MAX(llm42__table_line(t, i, k, c), (i == t->xs - 1 ? 1 : 0.75) * ms);
+    for (int i = context < t->y[0] || context > t->y[t->ys - 1] ? 0 : row; i <= row; i++)
+        ms = LLM42__MAX(llm42__table_at(t, i, context), (i == t->xs - 1 ? 1 : 0.75) * ms);
     return ms;
-}
-
-// By how much the time grows between the last two numbers of rows: at this context, or at a smaller one of the table
-// where that is more. Else times beyond the last rows would fall along the context.
-static double llm42__cost_growth(const llm42_table *t, int k, double c) {
-    const double *before = t->value + (t->xs - 2) * t->ys, *last = before + t->ys;
-    double most = llm42__table_line(t, t->xs - 1, k, c) - llm42__table_line(t, t->xs - 2, k, c);
-    if (c < 0) return LLM42__MAX(LLM42__MIN(most, last[0] - before[0]), 0);
-    for (int j = 0; j < k + 1 + (c > 1); j++) most = LLM42__MAX(most, last[j] - before[j]);
-    return most;
 }
 
 // Bilinear within the table, and linear beyond its ends unless times would fall there. Below the smallest number of
 // rows the time is constant, because there it is that of reading the weights.
 static double llm42__cost_ms(const llm42_table *t, double rows, double context) {
-    double r, c;
-    int i = llm42__interval(t->x, t->xs, LLM42__MAX(rows, t->x[0]), &r);
-    int k = llm42__interval(t->y, t->ys, context, &c);
-    double at_low = llm42__cost_at(t, i, k, c), at_high = t->xs > 1 ? llm42__cost_at(t, i + 1, k, c) : at_low;
-    double growth = r > 1 ? llm42__cost_growth(t, k, c) : at_high - at_low;
-    return growth == at_high - at_low ? at_low + r * growth : at_high + (r - 1) * growth;
+    const int i = llm42__step_of(t->x, t->xs - 1, rows), last = t->xs - 1;
+    const double low = llm42__cost_at(t, i, context);
+    if (last == 0 || rows < t->x[0]) return low;
+    const double high = llm42__cost_at(t, i + 1, context), r = (rows - t->x[i]) / (t->x[i + 1] - t->x[i]);
+    if (rows <= t->x[last]) return low + r * (high - low);
+    // Beyond the last rows the time grows as between the last two: at this context, or at a smaller one of the table
+    // where that is more. Else times would fall along the context there.
+    const double *end = t->value + last * t->ys, *before = end - t->ys;
+    double growth = llm42__table_at(t, last, context) - llm42__table_at(t, last - 1, context);
+    if (context < t->y[0]) growth = LLM42__MAX(LLM42__MIN(growth, end[0] - before[0]), 0);
+    for (int k = 0; k < t->ys && t->y[k] < context; k++) growth = LLM42__MAX(growth, end[k] - before[k]);
+    return growth == high - low ? low + r * growth : high + (r - 1) * growth;
 }
 
 // The number of rows to which the device pads a pass. Beyond the last of the calibration's numbers the last step goes
@@ -5321,44 +5310,38 @@ static double llm42__padded_rows(const llm42_calibration *c, llm42_schedule sche
 // positions as those that are not padding.
 static double llm42__padded_ms(const llm42_calibration *c, llm42_schedule schedule, llm42_kind kind, double rows,
                                double padded, double context) {
-    bool known = schedule >= LLM42_SCHEDULE_FAST && schedule < LLM42_SCHEDULE_COUNT && kind >= LLM42_KIND_DECODE &&
-                 kind < LLM42_KIND_COUNT;
-    if (!known || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
-    const llm42_table *t = &c->cost[schedule][kind];
-    if (!t->xs) return (double)NAN;
+    const bool known = (unsigned)schedule < LLM42_SCHEDULE_COUNT && (unsigned)kind < LLM42_KIND_COUNT;
+    const llm42_table *t = known ? &c->cost[schedule][kind] : NULL;
+    if (!t || !t->xs || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
     const double ms = llm42__cost_ms(t, rows, context);
     return padded > rows ? LLM42__MAX(ms, llm42__cost_ms(t, padded, context * rows / padded)) : ms;
 }
 
-double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind, double rows,
+double llm42_calibration_ms(const llm42_calibration *c, llm42_schedule schedule, llm42_kind kind, double rows,
                             double context) {
-    const double padded = llm42__padded_rows(calibration, schedule, rows);
-    return llm42__padded_ms(calibration, schedule, kind, rows, padded, context);
+    return llm42__padded_ms(c, schedule, kind, rows, llm42__padded_rows(c, schedule, rows), context);
 }
 
 // Microseconds of one exchange of so many rows among so many ranks. Linear between the rows of the table, and beyond
 // its last ones; below its first ones constant. NAN: the table has no such number of ranks.
 static double llm42__exchange_us(const llm42_table *t, int ranks, double rows) {
-    double share;
-    int i = 0;
+    const int i = llm42__step_of(t->x, t->xs, ranks);
     if (ranks == 1) return 0;
-    while (i < t->xs && t->x[i] != ranks) i++;
-    if (i == t->xs) return (double)NAN;
-    const int k = llm42__interval(t->y, t->ys, LLM42__MAX(rows, t->y[0]), &share);
-    return LLM42__MAX(0, llm42__table_line(t, i, k, share));
+    if (!t->xs || t->x[i] != ranks) return (double)NAN;
+    return LLM42__MAX(0, llm42__table_at(t, i, LLM42__MAX(rows, t->y[0])));
 }
 
 double llm42_calibration_ranks_ms(const llm42_calibration *c, llm42_schedule schedule, double ms, double rows,
                                   int ranks, int layers) {
-    const llm42_table *invariant = &c->invariant_exchange, *exchange = &c->exchange;
-    if (schedule == LLM42_SCHEDULE_INVARIANT && !isnan(llm42__exchange_us(invariant, ranks, 1)) &&
-        !isnan(llm42__exchange_us(invariant, c->devices, 1)))
-        exchange = invariant;
     if (ranks == c->devices) return ms;
     rows = llm42__padded_rows(c, schedule, rows);
-    double own = 2e-3 * layers * llm42__exchange_us(exchange, c->devices, rows),
-           other = 2e-3 * layers * llm42__exchange_us(exchange, ranks, rows);
-    double divided = ms - own - c->undivided_ms;
+    double own = (double)NAN, other = (double)NAN;  // the exchanges of .devices, and those of `ranks`
+    for (int plain = schedule != LLM42_SCHEDULE_INVARIANT; plain < 2 && isnan(own + other); plain++) {
+        const llm42_table *exchange = plain ? &c->exchange : &c->invariant_exchange;
+        own = 2e-3 * layers * llm42__exchange_us(exchange, c->devices, rows);
+        other = 2e-3 * layers * llm42__exchange_us(exchange, ranks, rows);
+    }
+    const double divided = ms - own - c->undivided_ms;
     return LLM42__MIN(ms, c->undivided_ms) + LLM42__MAX(0, divided) * c->devices / ranks + other;
 }
 
@@ -5368,7 +5351,6 @@ double llm42_calibration_flip_rate(const llm42_calibration *c, double fast_rows,
     if (!t->xs) return 0;
     return t->value[llm42__step_of(t->x, t->xs, fast_rows) * t->ys + llm42__step_of(t->y, t->ys, replay_rows)];
 }
-
 // >>sim ----------------------------------------------------------------------------------------------------------
 // Owns: the simulator: the virtual clock, the tokens that a pass returns, and passes side by side. It has no KV,
 // because a true token depends on nothing but its request and position.
