@@ -4919,20 +4919,43 @@ static const llm42__arithmetic llm42__sm90 = {.name = "sm90",
 // Invariant: a file that was read is whole: its last line is `# end`, and each table has the rows that it announces,
 // which form a full grid.
 
-// A number in a calibration: its name, its smallest and its largest value, and whether it is whole.
+// What the value of a key or of a column must be: a number, or else one of two words, or else any text.
 typedef struct llm42__quantity {
     const char *name;
-    double low, high;
+    double low, high;  // of a number; else high is 0
     bool whole;
+    const char *word[2];
+    size_t at, size;  // of a key: the field of llm42_calibration that it sets; size is 0 if there is none
 } llm42__quantity;
+
+#define LLM42__FIELD(field) .at = offsetof(llm42_calibration, field), .size = sizeof(((llm42_calibration *)0)->field)
+static const llm42__quantity llm42__keys[] = {{"source", LLM42__FIELD(source)},
+                                              {"device", LLM42__FIELD(device)},
+                                              {"model", LLM42__FIELD(model)},
+                                              {"time_unit", .word = {"ms", ""}},  // up to here they are required
+                                              {"padding", .word = {"computed", "free"}, LLM42__FIELD(padding_free)},
+                                              {"forced", LLM42__FIELD(forced)},
+                                              {.name = "pass_rows"},  // a list of numbers
+                                              {"devices", 1, 1 << 20, .whole = true, LLM42__FIELD(devices)},
+                                              {"leaves", 1, 8, .whole = true, LLM42__FIELD(leaves)},
+                                              {"kv_tokens", 0, 1e12, .whole = true, LLM42__FIELD(kv_tokens)},
+                                              {"undivided_ms", 0, 1e6, LLM42__FIELD(undivided_ms)},
+                                              {"flip_shape", 1e-3, 1e6, LLM42__FIELD(flip_shape)},
+                                              {"overlap_fast", 1, 1e3, LLM42__FIELD(overlap_fast)},
+                                              {"overlap_replay", 1, 1e3, LLM42__FIELD(overlap_replay)},
+                                              {"host_decode_ms", 0, 1e6, LLM42__FIELD(host_ms[LLM42_KIND_DECODE])},
+                                              {"host_prompt_ms", 0, 1e6, LLM42__FIELD(host_ms[LLM42_KIND_PROMPT])},
+                                              {"host_window_ms", 0, 1e6, LLM42__FIELD(host_ms[LLM42_KIND_WINDOW])},
+                                              {"host_request_ms", 0, 1e6, LLM42__FIELD(host_request_ms)}};
+enum { LLM42__REQUIRED = 4, LLM42__KEYS = sizeof llm42__keys / sizeof *llm42__keys };
 
 // The three numbers in a row of each form of table: x, y and value of llm42_table. In a table of pass times the two
 // words of its name stand before them, in columns of their own.
 enum { LLM42__COSTS, LLM42__FLIPS, LLM42__EXCHANGES, LLM42__TABLE_FORMS };
 static const llm42__quantity llm42__columns[LLM42__TABLE_FORMS][3] = {
-    {{"rows", 1, 1 << 30, true}, {"context_tokens", 0, 1 << 30, true}, {"ms", DBL_MIN, 1e12, false}},
-    {{"fast_rows", 1, 1 << 30, true}, {"replay_rows", 1, 1 << 30, true}, {"flip_rate", 0, 1, false}},
-    {{"ranks", 2, 1 << 20, true}, {"rows", 1, 1 << 30, true}, {"exchange_us", 0, 1e12, false}}};
+    {{"rows", 1, 1 << 30, .whole = true}, {"context_tokens", 0, 1 << 30, .whole = true}, {"ms", DBL_MIN, .high = 1e12}},
+    {{"fast_rows", 1, 1 << 30, .whole = true}, {"replay_rows", 1, 1 << 30, .whole = true}, {"flip_rate", .high = 1}},
+    {{"ranks", 2, 1 << 20, .whole = true}, {"rows", 1, 1 << 30, .whole = true}, {"exchange_us", .high = 1e12}}};
 
 static const struct {
     const char *name;  // as in the file; the rows of a table of pass times repeat it in their first two columns
@@ -4969,21 +4992,12 @@ typedef struct llm42__calibrating {
     int table, count;                // whose rows are being read, and the number of rows it has announced; -1: none
     llm42__point *points;            // the rows of that table that were read, an stb_ds array
     bool named[LLM42__TABLE_FORMS];  // the line with the names of the columns was read
-    uint64_t seen;                   // keys that were read, as bits by their place in llm42__calibration_key
-    double devices, leaves, kv_tokens;
-    char time_unit[16], padding[16];
+    unsigned seen;                   // keys that were read, as bits by their place in llm42__keys
 } llm42__calibrating;
 
 // An error in the line that is being read.
 #define LLM42__BAD_LINE(c, text, ...) \
     llm42_fail((c)->error, LLM42_FORMAT, "%s:%d: " text, (c)->path, (c)->line, __VA_ARGS__)
-
-// Cuts the spaces off both ends of a text.
-static char *llm42__trim(char *text) {
-    char *end = text + strlen(text);
-    while (end > text && end[-1] == ' ') *--end = 0;
-    return text + strspn(text, " ");
-}
 
 // Reads a number. No whole number needs a point or a minus sign.
 static llm42_result llm42__calibration_number(const llm42__calibrating *c, const llm42__quantity *q, const char *text,
@@ -4997,142 +5011,68 @@ static llm42_result llm42__calibration_number(const llm42__calibrating *c, const
                            q->whole ? "whole " : "", q->low, q->high);
 }
 
-// Reads the value of pass_rows: ascending whole numbers with spaces between them.
-static llm42_result llm42__calibration_sizes(const llm42__calibrating *c, char *value) {
-    llm42_calibration *to = c->to;
-    llm42__quantity rows = {"pass_rows, in ascending order", 1, 1 << 24, true};
-    to->pass_rows = llm42__alloc(strlen(value) / 2 + 1, sizeof *to->pass_rows);
-    if (!to->pass_rows) return llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
-    char *rest;
-    for (char *word = strtok_r(value, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-        LLM42__TRY(llm42__calibration_number(c, &rows, word, &to->pass_rows[to->pass_sizes]));
-        rows.low = to->pass_rows[to->pass_sizes++] + 1;
-    }
-    return LLM42_OK;
-}
-
-// Reads one `# key: value` line. A key that is not in the list is a comment, unless it begins as
-// some keys do. Then it is misspelt, or of an older version of the format.
-static llm42_result llm42__calibration_key(llm42__calibrating *c, const char *key, char *value) {
-    llm42_calibration *to = c->to;
-    const struct {
-        llm42__quantity is;  // a text has a name alone
-        double *number;      // where the value goes if it is a number
-        char *text;          // or a text: `size` bytes with its end
-        size_t size;
-        const char *word[2];  // what the text must be; NULL: any
-    } keys[] = {{{.name = "source"}, .text = to->source, sizeof to->source},
-                {{.name = "device"}, .text = to->device, sizeof to->device},
-                {{.name = "model"}, .text = to->model, sizeof to->model},
-                {{.name = "time_unit"}, .text = c->time_unit, sizeof c->time_unit, {"ms"}},
-                {{.name = "padding"}, .text = c->padding, sizeof c->padding, {"computed", "free"}},
-                {{.name = "forced"}, .text = to->forced, sizeof to->forced},
-                {{.name = "pass_rows"}, .text = NULL},
-                {{"devices", 1, 1 << 20, true}, .number = &c->devices},
-                {{"leaves", 1, 8, true}, .number = &c->leaves},
-                {{"kv_tokens", 0, 1e12, true}, .number = &c->kv_tokens},
-                {{"undivided_ms", 0, 1e6, false}, .number = &to->undivided_ms},
-                {{"flip_shape", 1e-3, 1e6, false}, .number = &to->flip_shape},
-                {{"overlap_fast", 1, 1e3, false}, .number = &to->overlap_fast},
-                {{"overlap_replay", 1, 1e3, false}, .number = &to->overlap_replay},
-                {{"host_decode_ms", 0, 1e6, false}, .number = &to->host_ms[LLM42_KIND_DECODE]},
-                {{"host_prompt_ms", 0, 1e6, false}, .number = &to->host_ms[LLM42_KIND_PROMPT]},
-                {{"host_window_ms", 0, 1e6, false}, .number = &to->host_ms[LLM42_KIND_WINDOW]},
-                {{"host_request_ms", 0, 1e6, false}, .number = &to->host_request_ms}};
-    static const char *const begins[] = {"flip_", "overlap_", "host_", "kv_", "pass_"};
-    size_t i = 0, b = 0;
-    while (i < sizeof keys / sizeof *keys && strcmp(key, keys[i].is.name) != 0) i++;
-    while (b < sizeof begins / sizeof *begins && strncmp(key, begins[b], strlen(begins[b])) != 0) b++;
-    const bool known = i < sizeof keys / sizeof *keys, like = b < sizeof begins / sizeof *begins && !strchr(key, ' ');
-    if (!known && !like) return LLM42_OK;
-    if (!known)
-        return LLM42__BAD_LINE(c, "%.60s: no key has this name: sweep/calibration/README.md lists the keys", key);
-    if (c->seen >> i & 1) return LLM42__BAD_LINE(c, "%s is there twice", key);
-    c->seen |= (uint64_t)1 << i;
-    if (keys[i].number) {
-        LLM42__TRY(llm42__calibration_number(c, &keys[i].is, value, keys[i].number));
-        const int leaves = (int)c->leaves;
-        return leaves & (leaves - 1) ? LLM42__BAD_LINE(c, "leaves: %d: must be 1, 2, 4 or 8", leaves) : LLM42_OK;
-    }
-    if (!*value) return LLM42__BAD_LINE(c, "%s: must not be empty", key);
-    if (!keys[i].text) return llm42__calibration_sizes(c, value);
-    snprintf(keys[i].text, keys[i].size, "%s", value);
-    llm42__scrub(keys[i].text);
-    const char *const *word = keys[i].word;
-    if (!word[0] || !strcmp(value, word[0]) || (word[1] && !strcmp(value, word[1]))) return LLM42_OK;
-    return LLM42__BAD_LINE(c, "%s: %.60s: must be %s%s%s", key, value, word[0], word[1] ? " or " : "",
-                           word[1] ? word[1] : "");
-}
-
 static int llm42__point_order(const void *a, const void *b) {
-    const llm42__point *x = a, *y = b;
-    if (x->x != y->x) return x->x < y->x ? -1 : 1;
-    return (x->y > y->y) - (x->y < y->y);
+    const llm42__point *p = a, *q = b;
+    const double after = p->x != q->x ? p->x - q->x : p->y - q->y;
+    return (after > 0) - (after < 0);
 }
 
 // Ends the table whose rows were being read: makes it of them.
 static llm42_result llm42__calibration_close(llm42__calibrating *c) {
     if (c->table < 0) return LLM42_OK;
-    const int form = llm42__tables[c->table].form;
+    const int form = llm42__tables[c->table].form, line = c->line, rows = (int)arrlen(c->points);
     const char *name = llm42__tables[c->table].name;
     const llm42__quantity *column = llm42__columns[form];
-    llm42_table *to = llm42__table_of(c->to, c->table);
-    const llm42__point *p = c->points;
-    const int line = c->line, rows = (int)arrlen(c->points);
+    const llm42__point *first = c->points, *p = first;
     if (rows < c->count) return LLM42__BAD_LINE(c, "table '%s' has %d of its %d rows", name, rows, c->count);
-    int ys = 0;
-    qsort(c->points, (size_t)c->count, sizeof *c->points, llm42__point_order);
-    while (ys < c->count && p[ys].x == p[0].x) ys++;
-    const int xs = c->count / ys;
+    qsort(c->points, (size_t)rows, sizeof *p, llm42__point_order);
+    int ys = 1;
+    while (ys < rows && p[ys].x == p->x) ys++;
+    const int xs = rows / ys;
     double *x = llm42__alloc((size_t)(xs + ys + xs * ys), sizeof *x);
     if (!x) return llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
-    *to = (llm42_table){xs, ys, x, x + xs, x + xs + ys};
+    const llm42_table t = *llm42__table_of(c->to, c->table) = (llm42_table){xs, ys, x, x + xs, x + xs + ys};
     for (int i = 0; i < xs * ys; i++, p++) {
         const int r = i / ys, k = i % ys;
-        if (!k) to->x[r] = p->x;
-        if (!r) to->y[k] = p->y;
-        to->value[i] = p->value;
+        t.x[r] = p->x, t.y[k] = first[k].y, t.value[i] = p->value;
         c->line = p->line;
-        if (p->x != to->x[r] || p->y != to->y[k] || (i && p->x == p[-1].x && (!k || p->y == p[-1].y)))
+        if (p->x != p[-k].x || p->y != t.y[k] || (i && p->x == p[-1].x && (!k || p->y == p[-1].y)))
             return LLM42__BAD_LINE(c, "table '%s' is no full grid: each %s needs the same %s, once", name,
                                    column[0].name, column[1].name);
         // Kernels for more rows may be faster, but not by much. Behind the last rows the line goes on, so it must not
         // fall.
         const double less = r == xs - 1 ? 1 : 0.75;
-        const bool shorter = k && p->value < to->value[i - 1], smaller = r && p->value < less * to->value[i - ys];
+        const bool shorter = k && p->value < p[-1].value, smaller = r && p->value < less * p[-ys].value;
         if (form == LLM42__COSTS && (shorter || smaller))
             return LLM42__BAD_LINE(
                 c, "table '%s' falls: %g ms at %g rows, %g context tokens is less than %sa smaller pass takes", name,
                 p->value, p->x, p->y, less < 1 && !shorter ? "three quarters of what " : "");
     }
-    c->line = c->points[c->count - 1].line;
-    if (c->count != xs * ys)
-        return LLM42__BAD_LINE(c, "table '%s' is no full grid: its last rows lack %s", name, column[1].name);
+    c->line = first[rows - 1].line;
+    if (rows % ys) return LLM42__BAD_LINE(c, "table '%s' is no full grid: its last rows lack %s", name, column[1].name);
+    c->line = line, c->table = -1, c->count = 0;
     arrfree(c->points);
-    c->table = -1, c->line = line;
     return LLM42_OK;
 }
 
 // Reads what stands behind `# table:`: the name of the table that begins, and its number of rows.
 static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *text) {
     LLM42__TRY(llm42__calibration_close(c));
-    const char *last = strrchr(text, ' '), *rows = NULL;
-    int t = -1;
-    while (!rows && ++t < LLM42__TABLES) {
-        const size_t length = strlen(llm42__tables[t].name);
-        if (!strncmp(text, llm42__tables[t].name, length) && strchr(" ", text[length])) rows = text + length;
+    for (int t = 0; t < LLM42__TABLES; t++) {
+        const char *name = llm42__tables[t].name;
+        const size_t length = strlen(name);
+        if (strncmp(text, name, length) != 0 || !strchr(" ", text[length])) continue;
+        char rows[64];
+        snprintf(rows, sizeof rows, "table '%s': rows", name);
+        double count = 0;
+        LLM42__TRY(llm42__calibration_number(c, &(llm42__quantity){rows, 1, 1 << 24, .whole = true},
+                                             text + length + strspn(text + length, " "), &count));
+        if (llm42__table_of(c->to, t)->xs) return LLM42__BAD_LINE(c, "table '%s' is there twice", name);
+        c->table = t, c->count = (int)count;
+        return LLM42_OK;
     }
-    if (!rows)
-        return LLM42__BAD_LINE(c, "no table is called '%.*s'", last ? (int)LLM42__MIN(last - text, 60) : 60, text);
-    double count = 0;
-    char name[64];
-    snprintf(name, sizeof name, "table '%s': rows", llm42__tables[t].name);
-    const llm42__quantity quantity = {name, 1, 1 << 24, true};
-    LLM42__TRY(llm42__calibration_number(c, &quantity, rows + strspn(rows, " "), &count));
-    if (llm42__table_of(c->to, t)->xs) return LLM42__BAD_LINE(c, "table '%s' is there twice", llm42__tables[t].name);
-    c->table = t;
-    c->count = (int)count;
-    return LLM42_OK;
+    const char *last = strrchr(text, ' ');
+    return LLM42__BAD_LINE(c, "no table is called '%.*s'", last ? (int)LLM42__MIN(last - text, 60) : 60, text);
 }
 
 // Reads one row of a table, or the names of its columns. Before the first table they are those of pass times.
@@ -5141,11 +5081,11 @@ static llm42_result llm42__calibration_row(llm42__calibrating *c, char *text) {
     const int words = f == LLM42__COSTS ? 2 : 0, columns = words + 3;
     const char *column[5] = {"schedule", "kind"};
     for (int i = words; i < columns; i++) column[i] = llm42__columns[f][i - words].name;
-    char *field[6] = {text}, name[64] = "";
-    int count = 1;
-    for (char *tab; count < 6 && (tab = strchr(field[count - 1], '\t')); count++) {
-        *tab = 0;
-        field[count] = tab + 1;
+    char *field[6], name[64] = "";
+    int count = 0;
+    for (char *at = text; at && count < 6; at = strchr(at, '\t')) {
+        if (count) *at++ = 0;
+        field[count++] = at;
     }
     if (count != columns) {
         for (int i = 0; i < columns; i++) snprintf(name + strlen(name), sizeof name - strlen(name), " %s", column[i]);
@@ -5155,71 +5095,102 @@ static llm42_result llm42__calibration_row(llm42__calibrating *c, char *text) {
         if (strcmp(field[i], column[i]) != 0)
             return LLM42__BAD_LINE(c, "column %d is called '%.60s': expected %s", i + 1, field[i], column[i]);
     if (!c->named[f]) return c->named[f] = true, LLM42_OK;
-    double number[3];
+    llm42__point point = {.line = c->line};
+    double *const number[3] = {&point.x, &point.y, &point.value};
     for (int i = 0; i < 3; i++)
-        LLM42__TRY(llm42__calibration_number(c, &llm42__columns[f][i], field[words + i], &number[i]));
+        LLM42__TRY(llm42__calibration_number(c, &llm42__columns[f][i], field[words + i], number[i]));
     if (words) snprintf(name, sizeof name, "%s %s", field[0], field[1]);
     if (words && (c->table < 0 || strcmp(name, llm42__tables[c->table].name) != 0))
         return LLM42__BAD_LINE(c, "a row of table '%s' that no line '# table:' announces", name);
     if (arrlen(c->points) == c->count)
         return LLM42__BAD_LINE(c, "table '%s' has more than its %d rows", llm42__tables[c->table].name, c->count);
-    if (LLM42__PUSH(c->points, ((llm42__point){number[0], number[1], number[2], c->line}))) return LLM42_OK;
-    return llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
+    return LLM42__PUSH(c->points, point) ? LLM42_OK : llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
 }
 
-// Reads one line. *ended: the line is the last one.
-static llm42_result llm42__calibration_line(llm42__calibrating *c, char *text, bool *ended) {
-    if (c->line == 1 && strcmp(text, "# llm42 calibration 2") != 0)
-        return LLM42__BAD_LINE(c,
-                               "not a calibration: the first line must be '%s'. (Version 1 could not tell a file that "
-                               "was cut short: measure it again, or convert it as sweep/calibration/README.md says.)",
-                               "# llm42 calibration 2");
-    if (!*text) return LLM42_OK;
-    if (*text != '#') return llm42__calibration_row(c, text);
-    *ended = !strcmp(text, "# end");
-    if (*ended) return llm42__calibration_close(c);
-    char *colon = strchr(text, ':');
-    if (!colon) return LLM42_OK;
-    *colon = 0;
-    char *key = llm42__trim(text + 1), *value = llm42__trim(colon + 1);
-    return strcmp(key, "table") ? llm42__calibration_key(c, key, value) : llm42__calibration_table(c, value);
+// Reads the value of a key. That of pass_rows is a list of ascending numbers with spaces between them.
+static llm42_result llm42__calibration_value(const llm42__calibrating *c, const llm42__quantity *key, char *value) {
+    const char *first = key->word[0], *second = key->word[1];
+    void *to = (char *)c->to + key->at;
+    double number = 0;
+    if (key->high > 0) LLM42__TRY(llm42__calibration_number(c, key, value, &number));
+    if (!*value) return LLM42__BAD_LINE(c, "%s: must not be empty", key->name);
+    if (first && strcmp(value, first) != 0 && strcmp(value, second) != 0)
+        return LLM42__BAD_LINE(c, "%s: %.60s: must be %s%s%s", key->name, value, first, *second ? " or " : "", second);
+    if (key->size == sizeof(bool)) *(bool *)to = !strcmp(value, second);
+    else if (key->size > sizeof(double)) snprintf(to, key->size, "%s", value), llm42__scrub(to);
+    else if (key->size == sizeof(int)) *(int *)to = (int)number;
+    else if (key->whole) *(int64_t *)to = (int64_t)number;
+    else if (key->size) *(double *)to = number;
+    const int leaves = c->to->leaves;
+    if (leaves & (leaves - 1)) return LLM42__BAD_LINE(c, "leaves: %d: must be 1, 2, 4 or 8", leaves);
+    if (strcmp(key->name, "pass_rows") != 0) return LLM42_OK;
+    llm42__quantity rows = {"pass_rows, in ascending order", 1, 1 << 24, .whole = true};
+    double *size = c->to->pass_rows = llm42__alloc(strlen(value) / 2 + 1, sizeof *size);
+    if (!size) return llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
+    for (char *rest, *row = strtok_r(value, " ", &rest); row; row = strtok_r(NULL, " ", &rest)) {
+        LLM42__TRY(llm42__calibration_number(c, &rows, row, size));
+        rows.low = *size++ + 1;
+        c->to->pass_sizes++;
+    }
+    return LLM42_OK;
+}
+
+// Reads a line that begins with a mark. It is a comment unless one word stands between the mark and a colon, and that
+// is `table`, a key, or begins as some keys do: then it is misspelt, or of an older version of the format.
+static llm42_result llm42__calibration_key(llm42__calibrating *c, char *text) {
+    static const char *const begins[] = {"flip_", "overlap_", "host_", "kv_", "pass_"};
+    char *word = text + 1 + strspn(text + 1, " "), *end = word + strcspn(word, " :"), *value = end + strspn(end, " ");
+    if (*value != ':') return LLM42_OK;
+    *end = 0;
+    value += 1 + strspn(value + 1, " ");
+    for (end = value + strlen(value); end > value && end[-1] == ' ';) *--end = 0;
+    if (!strcmp(word, "table")) return llm42__calibration_table(c, value);
+    int i = 0;
+    while (i < LLM42__KEYS && strcmp(word, llm42__keys[i].name) != 0) i++;
+    for (size_t b = 0; i == LLM42__KEYS && b < sizeof begins / sizeof *begins; b++)
+        if (!strncmp(word, begins[b], strlen(begins[b])))
+            return LLM42__BAD_LINE(c, "%.60s: no key has this name: sweep/calibration/README.md lists the keys", word);
+    if (i == LLM42__KEYS) return LLM42_OK;
+    if (c->seen >> i & 1) return LLM42__BAD_LINE(c, "%s is there twice", word);
+    c->seen |= 1u << i;
+    return llm42__calibration_value(c, &llm42__keys[i], value);
 }
 
 // Reads a file's lines up to `last`, and ends each with a zero. A zero in a line would hide what stands behind it.
 static llm42_result llm42__calibration_read(llm42__calibrating *c, char *text, const char *last) {
-    static const char *const required[] = {"source", "device", "model", "time_unit"};  // the first of the keys
     bool ended = false;
-    for (c->line = 1; text < last && !ended; c->line++) {
-        char *end = memchr(text, '\n', (size_t)(last - text));
-        if (!end) break;
+    for (char *end; !ended && (end = memchr(text, '\n', (size_t)(last - text))); text = end + 1) {
         for (char *p = text; p < end; p++) *p = *p ? *p : '?';
         *end = 0;
         if (end > text && end[-1] == '\r') end[-1] = 0;
-        LLM42__TRY(llm42__calibration_line(c, text, &ended));
-        text = end + 1;
+        if (++c->line == 1 && strcmp(text, "# llm42 calibration 2") != 0)
+            return LLM42__BAD_LINE(c,
+                                   "not a calibration: the first line must be '%s'. (Version 1 could not tell a file "
+                                   "that was cut short: measure it again, or convert it as sweep/calibration/README.md "
+                                   "says.)",
+                                   "# llm42 calibration 2");
+        ended = !strcmp(text, "# end");
+        if (ended) LLM42__TRY(llm42__calibration_close(c));
+        else if (*text == '#') LLM42__TRY(llm42__calibration_key(c, text));
+        else if (*text) LLM42__TRY(llm42__calibration_row(c, text));
     }
-    const char *missing = NULL;  // the first table that is needed and has not begun
+    char lacks[96] = "";  // the table that has too few rows, or the first one that has not begun
     for (int t = LLM42__TABLES; t-- > 0;)
         if (llm42__tables[t].form != LLM42__EXCHANGES && t != c->table && !llm42__table_of(c->to, t)->xs)
-            missing = llm42__tables[t].name;
-    char lacks[96] = "";
-    if (c->table >= 0 && arrlen(c->points) < c->count)
-        snprintf(lacks, sizeof lacks, "table '%s' has %d of its %d rows, and ", llm42__tables[c->table].name,
-                 (int)arrlen(c->points), c->count);
-    else if (missing) snprintf(lacks, sizeof lacks, "table '%s' is missing, and ", missing);
+            snprintf(lacks, sizeof lacks, "table '%s' is missing", llm42__tables[t].name);
+    const int rows = (int)arrlen(c->points);
+    if (rows < c->count)
+        snprintf(lacks, sizeof lacks, "table '%s' has %d of its %d rows", llm42__tables[c->table].name, rows, c->count);
     if (!ended)
-        return llm42_fail(c->error, LLM42_FORMAT, "%s: cut short behind line %d: %sthe last line, '# end', is missing",
-                          c->path, c->line - 1, lacks);
+        return llm42_fail(c->error, LLM42_FORMAT,
+                          "%s: cut short behind line %d: %s%sthe last line, '# end', is missing", c->path, c->line,
+                          lacks, *lacks ? ", and " : "");
+    c->line++;
     if (text < last) return LLM42__BAD_LINE(c, "there is more behind the last line, '%s'", "# end");
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < LLM42__REQUIRED; i++)
         if (!(c->seen >> i & 1))
-            return llm42_fail(c->error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, required[i]);
-    if (missing) return llm42_fail(c->error, LLM42_FORMAT, "%s: table '%s' is missing", c->path, missing);
-    c->to->devices = (int)c->devices;
-    c->to->leaves = (int)c->leaves;
-    c->to->kv_tokens = (int64_t)c->kv_tokens;
-    c->to->padding_free = !strcmp(c->padding, "free");
-    return LLM42_OK;
+            return llm42_fail(c->error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, llm42__keys[i].name);
+    return *lacks ? llm42_fail(c->error, LLM42_FORMAT, "%s: %s", c->path, lacks) : LLM42_OK;
 }
 
 llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error) {
@@ -5228,10 +5199,10 @@ llm42_result llm42_calibration_load(llm42_calibration **calibration, const char 
     if (!path) return llm42_fail(error, LLM42_INVALID, "llm42_calibration_load: path: must not be NULL");
     llm42_calibration *to = llm42__alloc_zero(1, sizeof *to);
     if (!to) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    *to = (llm42_calibration){.devices = 1, .leaves = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
     snprintf(to->name, sizeof to->name, "%.*s", dot && dot > name ? (int)LLM42__MIN(dot - name, 127) : 127, name);
-    to->flip_shape = to->overlap_fast = to->overlap_replay = 1;
-    llm42__calibrating reading = {.path = path, .to = to, .error = error, .table = -1, .devices = 1, .leaves = 1};
+    llm42__calibrating reading = {.path = path, .to = to, .error = error, .table = -1};
     llm42__file file;
     llm42_result result = llm42__file_open(&file, path, false, error);
     char *text = (char *)(uintptr_t)file.data;  // it was read, not mapped: its lines are cut in place
