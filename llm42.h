@@ -608,8 +608,8 @@ LLM42_API const llm42_backend *llm42_backend_sim(void);
 // ms`) and one of flip rates (`fast_rows replay_rows flip_rate`), each of which says how many rows it has, then
 // `# end`. sweep/calibration/README.md describes the format. Errors: IO, MEMORY, FORMAT (names the file, and the line
 // or what is missing: the file is cut short or goes on behind `# end`; a table is missing, there twice, has another
-// number of rows or is not a full grid; pass times decrease; a value is no number, no whole number where one belongs,
-// or out of range; the unit is not ms).
+// number of rows or is not a full grid; pass times decrease; a key is misspelt; a value is no number, no whole number
+// where one belongs, or out of range; the unit is not ms).
 LLM42_API llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error);
 LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
 // Milliseconds on `ranks` ranks of a pass of `rows` rows that takes `ms` on .devices, without the host's part. The
@@ -5107,6 +5107,18 @@ static llm42_result llm42__calibration_row(llm42__calibrating *c, char *text) {
     return LLM42__PUSH(c->points, point) ? LLM42_OK : llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
 }
 
+// How like a word is to a key that it is not. 2: one letter was changed, left out or added, one stands for two or two
+// for one, two were swapped, or the unit is missing. 1: they begin alike, up to an underscore. 0: neither.
+static int llm42__likeness(const char *word, const char *key) {
+    bool alike = false;
+    for (; *word && *word == *key; word++, key++) alike = alike || *word == '_';
+    const bool unit = !*word && (!strcmp(key, "_ms") || !strcmp(key, "_tokens") || !strcmp(key, "_rows"));
+    size_t a = strlen(word), b = strlen(key);  // what is left between the letters that both begin and end with
+    while (a && b && word[a - 1] == key[b - 1]) a--, b--;
+    const bool swapped = a == 2 && b == 2 && word[0] == key[1] && word[1] == key[0];
+    return unit || swapped || a + b <= (a && b ? 3 : 1) ? 2 : alike;
+}
+
 // Reads the value of a key. That of pass_rows is a list of ascending numbers with spaces between them.
 static llm42_result llm42__calibration_value(const llm42__calibrating *c, const llm42__quantity *key, char *value) {
     const char *first = key->word[0], *second = key->word[1];
@@ -5136,21 +5148,24 @@ static llm42_result llm42__calibration_value(const llm42__calibrating *c, const 
 }
 
 // Reads a line that begins with a mark. It is a comment unless one word stands between the mark and a colon, and that
-// is `table`, a key, or begins as some keys do: then it is misspelt, or of an older version of the format.
+// is `table`, a key, or like a key: then it is misspelt, or of an older version of the format.
 static llm42_result llm42__calibration_key(llm42__calibrating *c, char *text) {
-    static const char *const begins[] = {"flip_", "overlap_", "host_", "kv_", "pass_"};
     char *word = text + 1 + strspn(text + 1, " "), *end = word + strcspn(word, " :"), *value = end + strspn(end, " ");
     if (*value != ':') return LLM42_OK;
     *end = 0;
     value += 1 + strspn(value + 1, " ");
     for (end = value + strlen(value); end > value && end[-1] == ' ';) *--end = 0;
     if (!strcmp(word, "table")) return llm42__calibration_table(c, value);
-    int i = 0;
-    while (i < LLM42__KEYS && strcmp(word, llm42__keys[i].name) != 0) i++;
-    for (size_t b = 0; i == LLM42__KEYS && b < sizeof begins / sizeof *begins; b++)
-        if (!strncmp(word, begins[b], strlen(begins[b])))
-            return LLM42__BAD_LINE(c, "%.60s: no key has this name: sweep/calibration/README.md lists the keys", word);
-    if (i == LLM42__KEYS) return LLM42_OK;
+    const char *meant = NULL;
+    int most = 0, i = 0;
+    for (; i < LLM42__KEYS && strcmp(word, llm42__keys[i].name) != 0; i++) {
+        const int like = llm42__likeness(word, llm42__keys[i].name);
+        if (like > most) most = like, meant = llm42__keys[i].name;
+    }
+    if (i == LLM42__KEYS && most == 0) return LLM42_OK;
+    if (i == LLM42__KEYS && most == 1)
+        return LLM42__BAD_LINE(c, "%.60s: no key has this name: sweep/calibration/README.md lists the keys", word);
+    if (i == LLM42__KEYS) return LLM42__BAD_LINE(c, "%.60s: no key has this name: did you mean %s?", word, meant);
     if (c->seen >> i & 1) return LLM42__BAD_LINE(c, "%s is there twice", word);
     c->seen |= 1u << i;
     return llm42__calibration_value(c, &llm42__keys[i], value);

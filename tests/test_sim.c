@@ -227,6 +227,8 @@ TEST(bad_calibrations_are_refused) {
     refused(with(head, "# devices: 1", "# flip_rate: 0.01"), text, ":4: flip_rate: no key has this name");
     refused(with(head, "# devices: 1", "# host_prompts_ms: 1"), text, "host_prompts_ms: no key has this name");
     refused(with(head, "overlap_fast: 2", "overlap_fasts: 2"), text, "overlap_fasts: no key has this name");
+    refused(with(head, "# devices: 1", "# undivided_seconds: 1"), text,
+            "undivided_seconds: no key has this name: sweep/calibration/README.md lists the keys");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\tnan"),
             "ms: 'nan': must be a positive number");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t-1"), "ms: '-1'");
@@ -251,6 +253,69 @@ TEST(bad_calibrations_are_refused) {
             "a row of table 'fast window' that no line '# table:' announces");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100"), "expected 5 columns");
     refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\teight\t100\t5.6"), "rows: 'eight'");
+}
+
+// The message for `# WORD: 1` in line 14, where there are comments.
+static const char *message_for(const char *word) {
+    static char text[4096], line[80];
+    llm42_calibration *c = NULL;
+    body(text, sizeof text, NULL);
+    snprintf(line, sizeof line, "# %s: 1\nschedule", word);
+    error.text[0] = 0;
+    llm42_calibration_load(&c, write_text(with(head, "schedule", line), text), &error);
+    llm42_calibration_free(c);
+    return error.text;
+}
+
+// A word that is like a key. If it is a key too, as `device` and `devices` are, the key is there twice. The guess is
+// compared by its first letters, since some words are like both of these.
+static void misspelt(const char *word, const char *key) {
+    static const char *const both[] = {"device", "devices"};
+    char what[160];
+    snprintf(what, sizeof what, "calibration.tsv:14: %s: no key has this name: did you mean %.6s", word, key);
+    for (int i = 0; i < 2; i++)
+        if (!strcmp(word, both[i])) snprintf(what, sizeof what, "calibration.tsv:14: %s is there twice", word);
+    const char *message = message_for(word);
+    CHECK_MSG(strstr(message, what), "%s: error is \"%s\", without \"%s\"", word, message, what);
+}
+
+TEST(misspelt_keys_are_refused) {
+    static const char *const keys[] = {
+        "source",       "device",         "model",          "time_unit",      "padding",        "forced",
+        "pass_rows",    "devices",        "leaves",         "kv_tokens",      "undivided_ms",   "flip_shape",
+        "overlap_fast", "overlap_replay", "host_decode_ms", "host_prompt_ms", "host_window_ms", "host_request_ms"};
+    static const char *const without_unit[][2] = {{"undivided", "undivided_ms"},
+                                                  {"host_decode", "host_decode_ms"},
+                                                  {"host_prompt", "host_prompt_ms"},
+                                                  {"host_window", "host_window_ms"},
+                                                  {"host_request", "host_request_ms"},
+                                                  {"kv", "kv_tokens"},
+                                                  {"pass", "pass_rows"},
+                                                  {"leafs", "leaves"}};
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        const char *key = keys[k];
+        const int length = (int)strlen(key);
+        for (int i = 0; i <= length; i++) {
+            char word[32];
+            snprintf(word, sizeof word, "%.*sx%s", i, key, key + i);
+            misspelt(word, key);
+            if (i == length) continue;
+            snprintf(word, sizeof word, "%.*s%s", i, key, key + i + 1);
+            misspelt(word, key);
+            snprintf(word, sizeof word, "%.*sX%s", i, key, key + i + 1);
+            misspelt(word, key);
+            if (key[i] == key[i + 1] || i + 1 == length) continue;
+            snprintf(word, sizeof word, "%.*s%c%c%s", i, key, key[i + 1], key[i], key + i + 2);
+            misspelt(word, key);
+        }
+    }
+    for (size_t i = 0; i < sizeof without_unit / sizeof *without_unit; i++)
+        misspelt(without_unit[i][0], without_unit[i][1]);
+    static const char *const comments[] = {
+        "note", "overlap", "host",          "flips", "tables",      "exchange",        "parameters", "window", "ms",
+        "rows", "time",    "measured with", "KV",    "cuda leaves", "padding is free", "advice",     "x",      ""};
+    for (size_t i = 0; i < sizeof comments / sizeof *comments; i++)
+        CHECK_MSG(!*message_for(comments[i]), "%s: %s", comments[i], error.text);
 }
 
 TEST(bad_flip_tables_are_refused) {
@@ -1247,6 +1312,7 @@ int main(int argc, char **argv) {
     RUN(times_do_not_fall_beyond_the_grid);
     RUN(doubtful_measurements_are_told);
     RUN(bad_calibrations_are_refused);
+    RUN(misspelt_keys_are_refused);
     RUN(bad_flip_tables_are_refused);
     RUN(ranks_divide_a_pass_and_exchange);
     RUN(invariant_passes_have_exchanges_of_their_own);
