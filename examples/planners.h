@@ -1,16 +1,12 @@
-// planners.h: two planners of one's own, for 06_planner.c and build/sweep.
-//
-// A planner looks at the requests and says who shares the next pass (section api-planner of llm42.h). It decides how
-// long each request waits, but no token and no log-probability bit of a deterministic request depends on it. (Answers
-// to ordinary requests may change with their batches.)
+// planners.h: two planners of one's own, for 06_planner.c and build/sweep. A planner says who shares the next pass
+// (section api-planner of llm42.h). So it decides how long each request waits, but no token and no log-probability bit
+// of a deterministic request depends on it. (Answers to ordinary requests may change with their batches.)
 //
 // - every: verifies in every k-th pass. k is such that each deterministic request has a turn about once in W passes.
 // - deadline: a request should end by its target, which is its arrival + target_seconds x the tokens that it asks for.
 //   The one whose target is nearest is admitted and verified first; the one with the latest gives up its pages first.
 //
-// Both decide when to verify, and whom. What else is in a pass they leave to the parts that the built-in planner is
-// made of (llm42_plan_windows, _prompts and _ordinary). They work with every mode, prefill and overlap; in mode HYBRID
-// they always verify, as in DVR.
+// Both work with every mode, prefill and overlap; in mode HYBRID they always verify, as in DVR.
 #ifndef PLANNERS_H
 #define PLANNERS_H
 
@@ -18,37 +14,36 @@
 
 #include <string.h>
 
-// A pass of windows if `verify` is set and one may run, or else deterministic prompts and ordinary work in turns.
+// Planners of one's own decide when to verify, and whom: the windows that come first in `order`. The rest of a plan is
+// made of the built-in planner's parts. Deterministic prompts and ordinary work take turns.
 static inline llm42_result planner_pass(const llm42_view *view, llm42_plan *plan, bool verify, llm42_order_fn *order) {
     llm42_engine_desc desc = *view->desc;
     llm42_view own = *view, *v = &own;
-    desc.policy.verify = LLM42_VERIFY_WAIT;  // a request goes on decoding while its ready window waits for its turn
     own.desc = &desc;
-    const bool replay = !v->in_flight.rows;  // at most one replay pass is in flight
-    const bool turn = v->last.schedule != v->replay || !v->last.prompts ||
-                      desc.policy.chunked_prefill == LLM42_CHUNKED_OFF;
-    if (v->window_ready == 0 && v->last.windows) verify = false;  // W = 1: a window is always ready, so take turns
-    if (verify && replay) llm42_plan_windows(v, plan, order);
-    if (plan->count || (replay && turn)) llm42_plan_prompts(v, plan);
+    desc.policy.verify = LLM42_VERIFY_WAIT;  // a request goes on decoding while its ready window waits for its turn
+    if (v->in_flight.rows) return llm42_plan_ordinary(v, plan), LLM42_OK;  // at most one replay pass is in flight
+    const bool chunked = desc.policy.chunked_prefill == LLM42_CHUNKED_ON;  // else prompts go before all decoding
+    const bool prompts_had_turn = chunked && v->last.schedule == v->replay && v->last.prompts;
+    const bool windows_had_turn = v->last.windows && v->window_ready == 0;  // W = 1: a window is always ready
+    if (verify && !windows_had_turn) llm42_plan_windows(v, plan, order);
+    if (plan->count || !prompts_had_turn) llm42_plan_prompts(v, plan);
     if (!plan->count) llm42_plan_ordinary(v, plan);
-    if (!plan->count && replay) llm42_plan_windows(v, plan, order);
-    if (!plan->count && replay) llm42_plan_prompts(v, plan);
-    return LLM42_OK;  // an empty plan waits for the pass in flight
+    if (!plan->count) llm42_plan_windows(v, plan, order);
+    if (!plan->count) llm42_plan_prompts(v, plan);
+    return LLM42_OK;
 }
 
 // >>every --------------------------------------------------------------------------------------------------------
-// Windows that are ready go first, in the order in which they became ready. The others follow, those with most
-// candidates first.
+// Windows come in the order in which they became ready, or will at the earliest.
 static inline double every_order(const llm42_view *v, const llm42_request *r) {
-    (void)v;
-    return r->ready_since >= 0 ? (double)r->ready_since : 1e12 - r->candidates;
+    return (double)(r->ready_since >= 0 ? r->ready_since : v->passes + v->window_ready - r->candidates);
 }
 
 // A replay pass holds G windows. With N requests to verify, each has a turn once in W passes if k = W x G / N.
 static inline llm42_result every_plan(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *error) {
     int requests = 0;
     for (int i = 0; i < v->running_count; i++) requests += v->running[i]->dvr;
-    int64_t k = v->desc->policy.window * v->desc->policy.group / (requests ? requests : 1);
+    const int k = v->desc->policy.window * v->desc->policy.group / (requests ? requests : 1);
     (void)user, (void)error;
     return planner_pass(v, plan, v->passes % (k > 2 ? k : 2) == 0, every_order);
 }
@@ -58,7 +53,7 @@ static const double target_seconds = 0.03;  // for each token asked for
 
 static inline double target_of(const llm42_request *r) { return r->arrival + target_seconds * r->max_new_tokens; }
 
-// Windows that are ready come first, by target. The others fill the pass, by their number of candidates.
+// Windows that are ready come first, by target. The others fill the pass, those with most candidates first.
 static inline double deadline_order(const llm42_view *v, const llm42_request *r) {
     (void)v;
     return r->ready_since >= 0 ? target_of(r) : 1e12 - r->candidates;
@@ -84,10 +79,9 @@ static inline int64_t deadline_admit(void *user, const llm42_view *v) {
 static inline int64_t deadline_preempt(void *user, const llm42_view *v) {
     const llm42_request *latest = NULL;
     (void)user;
-    for (int i = 0; i < v->running_count; i++) {
-        const llm42_request *r = v->running[i];
-        if (!r->in_flight && (!latest || target_of(r) > target_of(latest))) latest = r;
-    }
+    for (int i = 0; i < v->running_count; i++)
+        if (!v->running[i]->in_flight && (!latest || target_of(v->running[i]) > target_of(latest)))
+            latest = v->running[i];
     return latest ? latest->id : 0;
 }
 
