@@ -80,7 +80,7 @@
    To run passes yourself, without an engine, call a backend's functions: see examples/score.c.
    To try a policy without weights, set .backend = llm42_backend_sim(): see examples/04_simulate.c. The simulator runs
    the same planner, KV pages and verification on virtual time, which a calibration file gives for each pass. It has no
-   logits: its tokens are hashes, and a coin toss with calibrated odds decides which candidates are wrong.
+   logits: its tokens are hashes, and a coin toss with calibrated odds decides which candidates are dropped.
 
    THE PROTOCOL (LLM-42, sections 3 and 4)
 
@@ -104,7 +104,7 @@
       replay pass    [ C a b c d e f g ]    one window of W rows; up to G windows share the pass (schedule INVARIANT)
                        | | | | | | | |
       its outputs      a b c d e'f'g'h'
-                       = = = = X            e was wrong: commit a b c d e', drop e f g (a rollback), decode on from e'
+                       = = = = X            e' is canonical, e is not: commit a b c d e', drop e f g (a rollback)
                                             if all agree: commit a .. g and h', the verifier's own token (the bonus)
 
    Candidate    a token that was decoded but not yet verified

@@ -8,6 +8,7 @@
 //     -a leaves=1 -b flip=layer0.down:5:6           one bit of one weight; bit 0 is the lowest
 //     -a compute=fp32 -b compute=bf16               what rounding to bf16 changes
 //     -a schedule=invariant,rows=8 -b schedule=invariant,rows=9       equal to the bit
+//     -a schedule=fast,rows=14+6+6 -b schedule=invariant --prompt 4   three tokens decoded one by one, and in one pass
 //     -a backend=cpu -b backend=cuda                after make cuda
 //
 // The text's tokens are rows of one pass. If `rows` asks for more, rows of other requests fill the pass up: each is the
@@ -22,12 +23,13 @@
 #include "llm42.h"
 #include "args.h"
 #include "compare.h"
+#include "diff/explain.h"
 #include "util/tokenizer.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
-enum { PAGE = 16, MOST_ROWS = 4096, MOST_KEYS = 16, TEXT = 4096, SHOWN_ROWS = 12 };
+enum { PAGE = 16, MOST_ROWS = 4096, MOST_KEYS = 16, MOST_PASSES = 256, TEXT = 4096, SHOWN_ROWS = 12 };
 
 typedef struct side {
     const char *option;            // "-a"
@@ -38,17 +40,19 @@ typedef struct side {
     llm42_arithmetic arithmetic;
     llm42_schedule schedule;
     int rows, leaves, ranks, devices;
-    const char *path, *flip;    // of the model; TENSOR:INDEX:BIT, or NULL
-    char rows_text[16];         // their number, where it was left to the program
-    char found[4096];           // where the model is
-    const llm42_model *loaded;  // as it is in its files
-    llm42_model model;          // with the flipped bit
-    void *copies[3];            // what the flip has copied
-    film film;                  // the compared rows of each operator, and then the logits
+    int passes, pass_rows[MOST_PASSES];  // of the compared tokens, one a pass; 0: one pass for all. rows: the most
+    const char *path, *flip;             // of the model; TENSOR:INDEX:BIT, or NULL
+    char rows_text[16];                  // where their number was left to the program
+    char found[4096];                    // where the model is
+    const llm42_model *loaded;           // as it is in its files
+    llm42_model model;                   // with the flipped bit
+    void *copies[3];                     // what the flip has copied
+    film film;                           // the compared rows of each operator, and then the logits
 } side;
 
 static const char *model_path = "examples/tiny42", *tokenizer, *text, *ids_text, *a_text, *b_text, *out_path;
 static int64_t prompt, threads;
+static bool explains;
 static side a = {.option = "-a"}, b = {.option = "-b"};
 
 // All that goes wrong has status 2: 1 means that values differ.
@@ -91,7 +95,18 @@ static void set_schedule(side *s, const char *where, const char *value) {
     static const char *const words[] = {"fast", "fixed", "invariant", NULL};
     s->schedule = (llm42_schedule)(LLM42_SCHEDULE_FAST + args_choice(where, value, words));
 }
-static void set_rows(side *s, const char *where, const char *value) { s->rows = number(where, value, 0, MOST_ROWS); }
+static void set_rows(side *s, const char *where, const char *value) {
+    const bool one_by_one = strchr(value, '+');
+    const char *at = value, *end = value + strcspn(value, "+");
+    s->passes = 0;
+    s->rows = (int)args_int(where, at, end, one_by_one, MOST_ROWS);
+    for (; one_by_one && at; at = *end ? end + 1 : NULL) {
+        end = at + strcspn(at, "+");
+        if (s->passes == MOST_PASSES) args_fail(2, "%s: more than %d passes", where, MOST_PASSES);
+        const int rows = s->pass_rows[s->passes++] = (int)args_int(where, at, end, 1, MOST_ROWS);
+        if (rows > s->rows) s->rows = rows;
+    }
+}
 static void set_leaves(side *s, const char *where, const char *value) { s->leaves = power(where, value); }
 static void set_ranks(side *s, const char *where, const char *value) { s->ranks = power(where, value); }
 static void set_devices(side *s, const char *where, const char *value) { s->devices = number(where, value, 0, 8); }
@@ -109,7 +124,9 @@ static const struct key {
     {"arithmetic", "own", true, set_arithmetic,
      "how sums round: fp32 (a CPU's), sm90 (a Hopper GPU's), own (the backend's) (default own)"},
     {"schedule", "invariant", false, set_schedule, "order of sums: fast, fixed or invariant (default invariant)"},
-    {"rows", "0", false, set_rows, "rows in the pass; in a fixed pass also M (default 0: as many as are compared)"},
+    {"rows", "0", false, set_rows,
+     "rows in the pass; in a fixed pass also M (default 0: as many as are compared).\n"
+     "             R1+R2+...: the compared tokens one by one, each in a pass of so many rows"},
     {"leaves", "1", false, set_leaves,
      "parts into which invariant passes cut the sums that ranks share: 1, 2, 4, 8 (default 1)"},
     {"ranks", "1", false, set_ranks, "parts into which the model is cut, tensor parallelism: 1, 2, 4, 8 (default 1)"},
@@ -307,19 +324,33 @@ static void check_shapes(void) {
                       sizes[i].b, sizes[i].a);
 }
 
-// Runs a pass of rows [from, from + count) of the text, which are in s->film if it is the one that is compared. It is
-// filled up with rows of other requests.
-static void run_pass(side *s, void *state, const llm42_seq *seq, const int32_t *ids, int from, int count,
+// Puts the rows of a film behind those of another one of the same operators.
+static void film_join(film *all, film *more) {
+    for (int i = 0; i < (int)arrlen(all->shots); i++) {
+        shot *to = &all->shots[i], *from = &more->shots[i];
+        const size_t old = (size_t)to->rows * (size_t)to->width, new = (size_t)from->rows *(size_t)from->width;
+        float *values = realloc(to->values, (old + new) * sizeof *values);
+        if (!values) args_fail(2, "out of memory");
+        memcpy(values + old, from->values, new * sizeof *values);
+        to->values = values, to->rows += from->rows;
+    }
+    if (all->shots) film_free(more);
+    else all->shots = more->shots;
+}
+
+// Runs a pass of rows [from, from + count) of the text. If the pass is one that is compared, it is filled up to `rows`
+// with rows of other requests, and s->film gets its rows.
+static void run_pass(side *s, void *state, const llm42_seq *seq, const int32_t *ids, int from, int count, int rows,
                      bool compared) {
-    const int rows = compared ? s->rows : count, vocab = s->model.config.vocab;
+    const int vocab = s->model.config.vocab;
     llm42_row *row = get((size_t)rows, sizeof *row);
     llm42_output *out = get((size_t)rows, sizeof *out);
     float *logits = compared ? get((size_t)rows * (size_t)vocab, sizeof *logits) : NULL;
+    film taken = {.rows = count};
     llm42_error error = {0};
     for (int i = 0; i < count; i++) row[i] = (llm42_row){0, from + i, ids[from + i], compared ? LLM42_ROW_SAMPLE : 0};
     for (int i = count; i < rows; i++)
         row[i] = (llm42_row){i - count + 1, 0, (int32_t)(((int64_t)i * i * 7 + 31 * i + 3) % vocab), LLM42_ROW_SAMPLE};
-    s->film.rows = count;
     const llm42_pass pass = {.schedule = compared ? s->schedule : LLM42_SCHEDULE_INVARIANT,
                              .rows = rows,
                              .shape = rows,
@@ -328,15 +359,17 @@ static void run_pass(side *s, void *state, const llm42_seq *seq, const int32_t *
                              .out = out,
                              .logits = logits,
                              .probe = compared ? film_take : NULL,
-                             .probe_user = &s->film};
+                             .probe_user = &taken};
     check(s->option, s->backend->run(state, &pass, &error), &error);
-    if (compared) film_take(&s->film, -1, "logits", rows, vocab, logits);
-    if (s->film.failed) args_fail(2, "out of memory for the values of %d operators", (int)arrlen(s->film.shots));
+    if (compared) film_take(&taken, -1, "logits", rows, vocab, logits);
+    if (taken.failed) args_fail(2, "out of memory for the values of %d operators", (int)arrlen(taken.shots));
+    if (compared) film_join(&s->film, &taken);
     free(row), free(out), free(logits);
 }
 
 static void run_side(side *s, const int32_t *ids, int count, args_manifest *manifest) {
-    const int compared = count - (int)prompt, others = s->rows - compared, pages = (count + PAGE - 1) / PAGE;
+    const int compared = count - (int)prompt, others = s->rows - (s->passes ? 1 : compared),
+              pages = (count + PAGE - 1) / PAGE;
     llm42_error error = {0};
     void *state = NULL;
     int32_t *page = get((size_t)(pages + others), sizeof *page);
@@ -361,9 +394,12 @@ static void run_side(side *s, const int32_t *ids, int count, args_manifest *mani
                                      .log = args_manifest_log,
                                      .log_user = manifest};
     check(s->option, s->backend->open(&state, &desc, &error), &error);
-    for (int from = 0; from < prompt; from += s->rows)
-        run_pass(s, state, seq, ids, from, prompt - from < s->rows ? (int)prompt - from : s->rows, false);
-    run_pass(s, state, seq, ids, (int)prompt, compared, true);
+    for (int from = 0; from < prompt; from += s->rows) {
+        const int rows = prompt - from < s->rows ? (int)prompt - from : s->rows;
+        run_pass(s, state, seq, ids, from, rows, rows, false);
+    }
+    if (!s->passes) run_pass(s, state, seq, ids, (int)prompt, compared, s->rows, true);
+    for (int i = 0; i < s->passes; i++) run_pass(s, state, seq, ids, (int)prompt + i, 1, s->pass_rows[i], true);
     s->backend->close(state);
     free(page), free(seq);
 }
@@ -373,7 +409,8 @@ typedef struct report {
     llm42_dtype unit;  // of ulps
     const char *ulps;  // "ulps of bf16"
     int operators, first;
-    comparison *of;  // [operators]
+    const char *unexplained;  // why --explain shows no sum
+    comparison *of;           // [operators]
     const int32_t *ids;
 } report;
 
@@ -479,6 +516,24 @@ static likely likeliest(const shot *logits, int row) {
     return l;
 }
 
+// The sum behind the first value that differs, if --explain asks for it.
+static void print_sum(report *r) {
+    const side *of[2] = {&a, &b};
+    const film *films[2] = {&a.film, &b.film};
+    explain_side sides[2];
+    const int row = r->of[r->first].row;
+    for (int i = 0; i < 2; i++) {
+        const side *s = of[i];
+        sides[i] = (explain_side){s->option, s->schedule, s->passes ? s->pass_rows[row] : s->rows};
+        if (s->backend != llm42_backend_cpu() || s->compute != LLM42_DTYPE_BF16 || s->leaves > 1 || s->ranks > 1 ||
+            s->arithmetic == LLM42_ARITHMETIC_SM90 || s->flip || s->loaded != a.loaded)
+            r->unexplained =
+                "both sides must be backend=cpu compute=bf16 arithmetic=fp32 leaves=1 ranks=1, of one model";
+    }
+    if (!r->unexplained) r->unexplained = explain(a.loaded, films, r->first, row, r->of[r->first].column, sides);
+    if (r->unexplained) printf("\n--explain has no sum to show: %s.\n", r->unexplained);
+}
+
 // The most likely token after each row. Of many rows, only the last and those where it is another one.
 static void print_likely(const report *r) {
     const shot *x = &a.film.shots[r->operators - 1], *y = &b.film.shots[r->operators - 1];
@@ -501,7 +556,7 @@ static void print_likely(const report *r) {
     printf("After %d of %d rows the most likely token is another one.\n", other, x->rows);
 }
 
-static void print_report(const report *r) {
+static void print_report(report *r) {
     int64_t values = 0;
     bool far = false;
     char title[120];
@@ -512,6 +567,7 @@ static void print_report(const report *r) {
         return;
     }
     print_first(r);
+    if (explains) print_sum(r);
     printf("\nHow it goes on. A dot: equal to the bit.\n");
     snprintf(title, sizeof title, "Largest distance of two values, in %s", r->ulps);
     print_grid(r, title, ulps_of);
@@ -580,6 +636,7 @@ static void parse(int argc, char **argv) {
         ARGS_INT("prompt N", &prompt, 0, INT32_MAX,
                  "the first N tokens run before, in invariant passes, and are not compared"),
         ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
+        ARGS_FLAG("explain", &explains, "show the sum behind the first value that differs, in both orders"),
         ARGS_TEXT("out FILE", &out_path, "write all numbers there, as TSV; sweep/plot_diff.sh draws them"),
         ARGS_END,
     };
@@ -624,6 +681,10 @@ static int32_t *read_ids(void) {
 }
 
 static void fit_rows(side *s, int compared) {
+    if (s->passes && s->passes != compared)
+        args_fail(2, "%s: rows: %d passes of one compared token each, but %d tokens are compared", s->option, s->passes,
+                  compared);
+    if (s->passes) return;
     if (!s->rows) s->rows = compared;
     snprintf(s->rows_text, sizeof s->rows_text, "%d", s->rows);
     s->value[key_of("rows=")] = s->rows_text;
@@ -655,7 +716,7 @@ int main(int argc, char **argv) {
            own[1][0] ? own[1] : "nothing of its own: the same again", both);
     if (a.flip) flip_bit(&a);
     if (b.flip) flip_bit(&b);
-    printf("rows  %d of each pass are compared: the text's tokens %d to %d\n", compared, (int)prompt, count - 1);
+    printf("rows  %d are compared: the text's tokens %d to %d\n", compared, (int)prompt, count - 1);
     fflush(stdout);
     run_side(&a, ids, count, &manifest);
     run_side(&b, ids, count, &manifest);

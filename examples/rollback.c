@@ -65,6 +65,13 @@ static item *candidate_at(const lane *l, int index) {
     return NULL;
 }
 
+// The distance of bf16 numbers, which have 8 significant bits, as large as x.
+static float bf16_step(float x) {
+    int exponent;
+    frexpf(x, &exponent);
+    return x == 0 ? 0 : ldexpf(1, exponent - 8);
+}
+
 static void watch_row(demo *d, lane *l, const llm42_pass *pass, int row) {
     int vocab = d->model->config.vocab, index = pass->row[row].position + 1 - (int)arrlen(l->prompt);
     int32_t token = pass->out[row].token;
@@ -76,12 +83,18 @@ static void watch_row(demo *d, lane *l, const llm42_pass *pass, int row) {
     if (!candidate) {
         memcpy(kept, logits, sizeof(float) * (size_t)vocab);
         l->drawn[index % d->ring] = token;
-    } else if (candidate->token != token && !l->disagrees) {
-        l->disagrees = true;
-        l->found = (window){.fast = kept[candidate->token] - kept[token],
-                            .replay = logits[candidate->token] - logits[token],
-                            .injected = l->drawn[index % d->ring] != candidate->token};
+        l->rows[index % d->ring] = pass->rows;
+        return;
     }
+    window *w = &l->found;
+    if (l->disagrees) return;
+    arrput(w->rows, l->rows[index % d->ring]);
+    if (candidate->token == token) return;
+    l->disagrees = true;
+    w->fast = kept[candidate->token] - kept[token];
+    w->replay = logits[candidate->token] - logits[token];
+    w->injected = l->drawn[index % d->ring] != candidate->token;
+    if (!d->how.numerics.logits_fp32) w->step = bf16_step(kept[candidate->token]);
 }
 
 static llm42_result watch_run(void *state, const llm42_pass *pass, llm42_error *error) {
@@ -129,7 +142,7 @@ static void on_verified(demo *d, lane *l, const llm42_event *e) {
     w.index = e->info->committed;
     w.agreed = e->n;
     w.output = l->output;
-    l->output = NULL;
+    l->output = l->found.rows = NULL;
     for (int i = 0; i < e->info->candidates; i++) arrput(w.candidate, e->info->tokens[w.index + i]);
     arrput(d->windows, w);
 }
@@ -159,6 +172,7 @@ static void record_pass(demo *d, const llm42_engine *engine) {
     arrput(d->frames, new);
     for (int i = 0; i < d->requests; i++) {
         d->lane[i].disagrees = false;
+        arrfree(d->lane[i].found.rows);
         d->lane[i].found = (window){0};
         arrsetlen(d->lane[i].output, 0);
     }
@@ -210,7 +224,7 @@ static void submit(demo *d, llm42_engine *engine, lane *l, bool marked, bool wat
 
 // Serves lanes `first` to `last`, one more every second pass so that batches differ in size, and keeps their answers.
 // With a screen every pass is recorded and shown.
-static void serve(demo *d, screen *s, int first, int last, bool marked, answer *answers) {
+static llm42_stats serve(demo *d, screen *s, int first, int last, bool marked, answer *answers) {
     llm42_engine *engine = open_engine(d, s != NULL);
     llm42_error error = {0};
     llm42_result result = LLM42_OK;
@@ -229,7 +243,9 @@ static void serve(demo *d, screen *s, int first, int last, bool marked, answer *
         memcpy(arraddnptr(answers[i].tokens, r->committed), r->tokens, sizeof(int32_t) * (size_t)r->committed);
         memcpy(arraddnptr(answers[i].logprobs, r->committed), r->logprobs, sizeof(float) * (size_t)r->committed);
     }
+    const llm42_stats n = llm42_engine_stats(engine);
     llm42_engine_close(engine);
+    return n;
 }
 
 // >>report -------------------------------------------------------------------------------------------------------
@@ -254,7 +270,9 @@ static void report_counts(const demo *d, const screen *s) {
     const window *w = best_rollback(d);
     page p = NULL;
     if (w) add_window(&p, d, w, s->width - 2, 0);
+    if (w && !w->injected) add_paragraph(&p, rows_text(d, w), s->width - 2, 2);
     print_page(s, &p, 2);
+    if (w && !w->injected) print_command(s, diff_command(d, w));
     if (!w) say(s, PLAIN, 2, "%s", NO_ROLLBACK);
 }
 
@@ -285,7 +303,7 @@ static void print_drift(const demo *d, const screen *s, const char *label, const
 // The prompts once more, none marked: among each other, and alone.
 static void report_drift(demo *d, const screen *s, proof *p, answer *among, answer *alone) {
     int shown = 0, earliest = INT32_MAX;
-    serve(d, NULL, 0, (int)d->requests - 1, false, among);
+    p->all_fast = serve(d, NULL, 0, (int)d->requests - 1, false, among);
     for (int k = 0; k < d->requests; k++) {
         serve(d, NULL, k, k, false, alone);
         int at = differs(&among[k], &alone[k]);
@@ -298,6 +316,33 @@ static void report_drift(demo *d, const screen *s, proof *p, answer *among, answ
         earliest + 1);
     print_drift(d, s, "together", &among[shown], earliest);
     print_drift(d, s, "alone", &alone[shown], earliest);
+}
+
+// The same requests once more, in INVARIANT passes alone.
+static llm42_stats serve_invariant(const demo *d) {
+    answer answers[MAX_LANES] = {{0}};
+    demo every = *d;
+    every.how = (llm42_engine_desc){.preset = LLM42_PRESET_INVARIANT};
+    llm42_preset_apply(&every.how);
+    every.inject = 0;
+    const llm42_stats n = serve(&every, NULL, 0, (int)d->requests - 1, true, answers);
+    for (int k = 0; k < d->requests; k++) {
+        arrfree(answers[k].tokens);
+        arrfree(answers[k].logprobs);
+    }
+    return n;
+}
+
+static void report_costs(const demo *d, const screen *s, const proof *p) {
+    cost c[COSTS];
+    costs_of(d, p, c);
+    printf("\n");
+    say(s, STRONG, 0, "What it cost");
+    say(s, PLAIN, 11, "%-32s %6s %6s %8s", "", "passes", "rows", "ms");
+    for (int i = 0; i < COSTS; i++)
+        say(s, PLAIN, 11, "%-32s %6d %6d %8.1f", COST_NAMES[i], c[i].passes, c[i].rows, 1e3 * c[i].seconds);
+    const int again = (int)frame_at(d, passes(d))->stats.recomputed;
+    say(s, PLAIN, 11, "Of the fast rows, %d computed tokens again that a rollback had dropped.", again);
 }
 
 // Serves the same requests without company and compares.
@@ -321,6 +366,8 @@ static proof report_proof(demo *d, const screen *s, answer *marked) {
     say(s, PLAIN, 11, "marked     %d of %d identical: %d/%d tokens, %d/%d log-probs to the bit", p.same, p.count,
         p.tokens, p.returned, p.bits, p.returned);
     report_drift(d, s, &p, loose, loose_alone);
+    p.all_invariant = serve_invariant(d);
+    report_costs(d, s, &p);
     answer *all[] = {marked, alone, loose, loose_alone};
     for (int k = 0; k < 4 * MAX_LANES; k++) {
         arrfree(all[k % 4][k / 4].tokens);
@@ -353,6 +400,7 @@ static void open_demo(demo *d) {
         args_check(tok_encode(d->tok, PROMPTS[k], strlen(PROMPTS[k]), true, &l->prompt, &error), &error);
         arrsetlen(l->fast, vocab * (size_t)d->ring);
         arrsetlen(l->drawn, (size_t)d->ring);
+        arrsetlen(l->rows, (size_t)d->ring);
         int tokens = (int)arrlen(l->prompt) + (int)d->tokens;
         if (tokens > d->longest) d->longest = tokens;
     }
@@ -368,11 +416,13 @@ static void close_demo(demo *d) {
         arrfree(d->lane[k].items);
         arrfree(d->lane[k].fast);
         arrfree(d->lane[k].drawn);
+        arrfree(d->lane[k].rows);
         arrfree(d->lane[k].output);
     }
     for (int i = 0; i < (int)arrlen(d->windows); i++) {
         arrfree(d->windows[i].candidate);
         arrfree(d->windows[i].output);
+        arrfree(d->windows[i].rows);
     }
     arrfree(d->windows);
     arrfree(d->frames);

@@ -24,10 +24,20 @@ holds() {  # holds NAME COMMAND...
 out=$("$rollback" --html "$dir/run.html" --svg "$dir/run.svg" </dev/null 2>&1)
 shows "$out" '^rollbacks +[1-9][0-9]* in [0-9]+ windows' '^marked +([0-9]+) of \1 identical' \
     '^not marked +[1-9][0-9]* of [0-9]+ drift' \
-    "^ +Log-probabilities: the fast pass preferred ' door' by 0.06; the replay ranked ' door' and ' house'$" \
+    "^ +Log-probabilities: the fast pass preferred ' door' by 0.06, which is 1 step of bf16 between logits$" \
+    "^ +The fast passes that drew the candidates up to ' door' had 5, 14, 6 and 14 rows; " \
+    '^fast passes +[0-9]+ +[0-9]+ ' '^this run +88 +844 ' '^all fast: answers drift +78 +583 ' \
+    '^all INVARIANT: none drifts +78 +583 ' \
     '^pass 17 +REPLAY in INVARIANT schedule: 24 rows' \
-    '^ +candidate  out  to  the  door   \.  "  I$' '^ +=    =   =    X      \.  \.  \.$' \
-    '^ +replay     out  to  the  house  \.  "  I  am$' '^D5 .* out to the\[- door\. "I-]\{\+ house\+}, and the two'
+    '^ +candidate  ·out  ·to  ·the  ·door   \.  ·"  I$' '^ +=     =    =     X       \.  \.   \.$' \
+    '^ +replay     ·out  ·to  ·the  ·house  \.  ·"  I  ·am$' '^D5 .* out to the\[- door\. "I-]\{\+ house\+}, and the two'
+# The command that it prints runs the same rows again, and the last of them gives the two tokens that differ.
+command=$(sed -n '/^build\/diff /,/[^\\]$/p' <<<"$out" | sed "s|^build/diff|${B:-build}/diff|")
+shows "$(bash -c "$command" 2>&1)" '^The first difference: layer 0, down, row 3 ' '^-b adds them in 1 part, ' \
+    '^ +3 +264 +871 +781 .* another token$'
+fixed=$("$rollback" --preset paper </dev/null 2>&1)
+command=$(sed -n '/^build\/diff /,/[^\\]$/p' <<<"$fixed" | sed "s|^build/diff|${B:-build}/diff|")
+shows "$(bash -c "$command" 2>&1)" '^b +schedule=fixed rows=32$' '^ +3 +264 +781 +871 .* another token$'  # turned round
 out=$("$rollback" --inject 0.2 --verify wait </dev/null 2>&1)
 shows "$out" 'inject' '^marked +([0-9]+) of \1 identical' 'made wrong on purpose; the replay preferred'
 for options in "--preset paper" "--preset paper --tokens 300" "--verifier fixed --verify eager --prefill packed"; do
@@ -104,7 +114,7 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then
     out=$(on_terminal 80 24 TERM=xterm-256color "printf nnbq" "--tokens 32")
     holds "colours" grep -q "$escape\\[[0-9;]*m" <<<"$out"
     holds "80 columns" narrow "$(plain <<<"$out")" 80
-    shows "$(plain <<<"$out")" '^candidate  out  to  the  door' 'so far'
+    shows "$(plain <<<"$out")" '^candidate  ·out  ·to  ·the  ·door' 'so far'
     resize="stty cols 25 rows 5 </dev/tty"
     out=$(on_terminal 30 8 TERM=xterm "printf n; $resize; printf 'b  q'" "--window 64 --tokens 16" | plain)
     shows "$out" '^What happened'
@@ -124,6 +134,8 @@ holds "the same picture again" cmp "$dir/run.svg" "$dir/again.svg"
 shows "$(<"$dir/run.svg")" "the fast pass preferred ' door' by 0.06; the replay ranked ' door'"
 for file in run.html run.svg; do
     out=$(<"$dir/$file")
+    [ $file = run.svg ] || shows "$out" '<em>canonical</em>' '^build/diff --model examples/tiny42 |<pre>.*build/diff ' \
+        '<td>this run</td><td>88</td><td>844</td>' '<dt>Is this the one right answer' 'legend'
     shows "$out" 'house' 'class="VERDICT"' 'class="STRUCK"' 'class="rollback"' '>X<' 'preferred' 'Served alone, 4 of 4'
     lacks "$out" '<script|<link|<img|@import|url\(|href|src='
 done

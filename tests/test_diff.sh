@@ -104,11 +104,45 @@ says '^The first difference: embed, row 0 '
 runs 0 --text "It was the best of times" -b rows=20
 says "$equal"
 runs 0 --ids 0,678,387,282,945,260 --prompt 5 -a rows=3 -b rows=30
-says '^rows  1 of each pass are compared: the text.s tokens 5 to 5$'
+says '^rows  1 are compared: the text.s tokens 5 to 5$'
 runs 1 -b flip=layer3.down:5:9 --out "$dir/x.tsv"
 margin=$("$B/score" --ids 0,905,312,264,1108,283,1767 --logits | sed '1,/^token	logit/d' | sort -t '	' -k 2,2gr |
     awk -F '\t' 'NR == 1 { id = $1; top = $2 } NR == 2 { printf "token %d, margin %.9g", id, top - $2 }')
 check "margin of score's logits" grep -qxF "# last row, a: $margin" "$dir/x.tsv"
+
+# Tokens decoded one by one, each in a pass of so many rows, as the lecture demo's passes did: the last row gives the
+# candidate that was dropped, and the invariant pass the token that was committed.
+land=0,678,1449,77,647,1438,970,264,277,437,304,280,719,470,279,264
+runs 1 --prompt 12 -a schedule=fast,rows=5+14+6+14 -b schedule=invariant,rows=4 --ids $land --explain
+says '^a     schedule=fast rows=5\+14\+6\+14$'
+says '^ +3 +264 +871 +781 .* another token$'
+runs 0 --prompt 12 -a schedule=invariant,rows=5+14+6+14 -b rows=4 --ids $land
+says '^Equal to the bit: all 29696 values'
+runs 0 --prompt 12 -a schedule=fast,rows=5+5+5+5 -b rows=6+7+8+2 --ids $land  # all are cut into three parts
+says '^Equal to the bit: all 29696 values'
+refuses '-a: rows: 2 passes of one compared token each, but 7 tokens are compared' -a rows=3+4 -b rows=8
+refuses "-a: rows: '' is not a whole number" -a rows=3+ -b rows=8
+refuses '-a: rows: 0 is outside 1 to 4096' -a rows=0+1 -b rows=8
+
+# The sum behind the first difference is taken again in both orders, and rounds to what the passes gave.
+explained='^(-a|-b) adds them in [0-9]+ parts?, because its pass is'
+runs 1 -a schedule=fast,rows=8 -b schedule=fast,rows=9 --explain
+says "$explained"
+says '^  sum  .* in bf16 -0\.01953125$'
+says '^  sum  .* in bf16 -0\.0196533203$'
+says '^exact +-0\.01959234111 '
+says '^The sum of -a lies exactly halfway'
+says '^  \(p \+ q\) \+ r = '
+for model in synthetic:tiny tests/arch/llama tests/arch/qwen2 tests/arch/qwen3 tests/arch/mistral; do
+    for rows in 1 8 64; do  # if a sum of v, o or down comes first, it is one that the pass gave
+        "$B/diff" --model $model --ids 1,2,3,4,5 --prompt 4 -a schedule=fast,rows=$rows -b rows=65 --explain >"$dir/out"
+        check "explain, $model, $rows rows" bash -c '! grep -q "this is not how it adds" "$0"' "$dir/out"
+    done
+done
+runs 1 -a leaves=1,arithmetic=sm90 -b arithmetic=fp32 --explain
+says '^--explain has no sum to show: both sides must be backend=cpu '
+runs 1 -b flip=layer0.q:5:13 --explain
+says '^--explain has no sum to show: '
 
 # The file has a row for each operator, and names the first that differs.
 check "first" grep -qE '^# first: layer 3, down, row 0, column 0: a .*, b .*, [0-9]+ ulps of bf16 apart$' "$dir/x.tsv"

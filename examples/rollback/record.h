@@ -19,6 +19,7 @@
 #include "../util/tokenizer.h"
 
 enum { MAX_LANES = 16, TOKEN_COLUMNS = 24 };  // no token is wider where it stands alone
+#define WORD_BEGINS "\u00b7"                  // instead of a token's leading space, where tokens stand alone
 
 // How text looks. Looks differ by more than their colour, and brackets say most of it where there is none. The colours
 // are one palette, on a terminal, in HTML and in SVG. People who see no red or green can tell them apart, and they can
@@ -78,6 +79,8 @@ typedef struct window {
     int agreed, dropped;          // candidates; of the dropped ones the first is the one that differs
     int32_t *candidate, *output;  // []; an output behind the candidates is the replay pass's own token
     float fast, replay;           // rollback: log-probability of the candidate less that of its replacement, by pass
+    float step;                   // the distance of bf16 numbers as large as these two logits
+    int *rows;                    // []: of the fast passes that drew the candidates up to the one that differs
     bool injected;                // the candidate was made wrong on purpose
 } window;
 
@@ -90,8 +93,9 @@ typedef struct lane {
     // Of the pass that is running:
     float *fast;      // [] ring x V: the logits that the latest candidates were drawn from, and
     int32_t *drawn;   // [] ring: what was drawn
+    int *rows;        // [] ring: rows of the fast pass that drew it
     int32_t *output;  // []: what a replay pass gave in its place
-    bool disagrees;   // it found a candidate that differs, and `found` has fast, replay and injected
+    bool disagrees;   // it found a candidate that differs, and `found` has fast, replay, step and injected
     window found;
 } lane;
 
@@ -151,6 +155,7 @@ static const window *best_rollback(const demo *d) {
 typedef struct proof {
     int same, count, tokens, bits, returned;
     int drifted;  // of all, none marked
+    llm42_stats all_fast, all_invariant;
 } proof;
 
 static const char NO_ROLLBACK[] = "No rollback in this run: no candidate differed from its replay pass. "
@@ -321,34 +326,22 @@ typedef struct column {
     int width;
 } column;
 
-static bool same_text(const cell *a, const cell *b) {
-    bool same = arrlen(a) == arrlen(b);
-    for (int i = 0; same && i < (int)arrlen(a); i++) same = !strcmp(a[i].text, b[i].text);
-    return same;
-}
-
-// A token of a column. The space before a word is left out, unless that is the only difference from the other token.
-// Two tokens of one text are told apart by their numbers.
+// A token of a column. The dot says that a word begins: tokens are parts of words. Two tokens of one text are told
+// apart by their numbers.
 static cell *column_text(const demo *d, look look, int32_t id, int32_t other) {
-    cell *full[2] = {NULL}, *bare[2] = {NULL};
+    cell *text[2] = {NULL};
     for (int k = 0; k < 2; k++) {
-        add_token(&full[k], d, look, k ? other : id);
-        int n = (int)arrlen(full[k]), skip = n > 1 && full[k][0].text[0] == ' ' && full[k][1].text[0] != ' ';
-        add_cells(&bare[k], full[k], skip, n);
+        add_token(&text[k], d, look, k ? other : id);
+        const int n = (int)arrlen(text[k]);
+        if (n > 1 && text[k][0].text[0] == ' ' && text[k][1].text[0] != ' ') strcpy(text[k][0].text, WORD_BEGINS);
     }
-    cell *text = NULL;
-    if (id == other || !same_text(bare[0], bare[1])) add_cells(&text, bare[0], 0, (int)arrlen(bare[0]));
-    else if (same_text(full[0], full[1])) add(&text, look, "#%d", (int)id);
-    else {
-        add(&text, look, "'");
-        add_cells(&text, full[0], 0, (int)arrlen(full[0]));
-        add(&text, look, "'");
-    }
-    for (int k = 0; k < 2; k++) {
-        arrfree(full[k]);
-        arrfree(bare[k]);
-    }
-    return text;
+    bool same = id != other && arrlen(text[0]) == arrlen(text[1]);
+    for (int i = 0; same && i < (int)arrlen(text[0]); i++) same = !strcmp(text[0][i].text, text[1][i].text);
+    arrfree(text[1]);
+    if (!same) return text[0];
+    arrfree(text[0]);
+    add(&text[0], look, "#%d", (int)id);
+    return text[0];
 }
 
 static column column_of(const demo *d, const window *w, int i) {
@@ -438,6 +431,11 @@ static cell *rollback_reason(const demo *d, const window *w, bool in_full) {
     else {
         add(&text, PLAIN, "the fast pass");
         add_preference(&text, d, w, w->fast);
+        if (in_full && w->step > 0 && w->fast > 0) {
+            const double steps = (double)w->fast / (double)w->step;
+            add(&text, PLAIN, ", which is %.2g step%s of bf16 between logits of this size", steps,
+                steps < 1.5 ? "" : "s");
+        }
         add(&text, PLAIN, "; ");
     }
     add(&text, PLAIN, "the replay");
@@ -446,6 +444,78 @@ static cell *rollback_reason(const demo *d, const window *w, bool in_full) {
     if (in_full && ((w->fast == 0 && !w->injected) || w->replay == 0))
         add(&text, PLAIN, " (Of two equal ones, the lower token id is taken.)");
     return text;
+}
+
+// Which fast passes drew the candidates up to the one that differs. The keys and values that they left are in all that
+// came behind, so the first difference may be some tokens earlier.
+static cell *rows_text(const demo *d, const window *w) {
+    cell *text = NULL;
+    const int n = (int)arrlen(w->rows);
+    add(&text, PLAIN, n == 1 ? "The fast pass that drew " : "The fast passes that drew the candidates up to ");
+    add_quoted(&text, d, PLAIN, w->candidate[w->agreed]);
+    for (int i = 0; i < n; i++) add(&text, PLAIN, "%s%d", !i ? " had " : i + 1 == n ? " and " : ", ", w->rows[i]);
+    add(&text, PLAIN,
+        " row%s; the replay sums the same rows in another order. This command shows the first sum that differs:",
+        n == 1 && w->rows[0] == 1 ? "" : "s");
+    return text;
+}
+
+// build/diff runs the same rows both ways.
+static cell *diff_command(const demo *d, const window *w) {
+    cell *text = NULL;
+    const lane *l = &d->lane[w->lane];
+    const int before = (int)arrlen(l->prompt) + w->index - 1;  // tokens whose keys and values were final
+    add(&text, PLAIN, "build/diff --model %s --prompt %d -a schedule=fast,rows=", d->model_path, before);
+    for (int i = 0; i <= w->agreed; i++) add(&text, PLAIN, i ? "+%d" : "%d", w->rows[i]);
+    if (d->how.policy.replay == LLM42_REPLAY_FIXED)
+        add(&text, PLAIN, " -b schedule=fixed,rows=%d --explain --ids ", (int)(d->window * d->group));
+    else add(&text, PLAIN, " -b schedule=invariant,rows=%d --explain --ids ", w->agreed + 1);
+    for (int i = 0; i < (int)arrlen(l->prompt); i++) add(&text, PLAIN, i ? ",%d" : "%d", (int)l->prompt[i]);
+    for (int i = 0; i < (int)arrlen(l->items); i++) {
+        const item *it = &l->items[i];
+        const bool kept = it->look != STRUCK && it->index >= 0 && it->index < w->index + w->agreed;
+        if (kept) add(&text, PLAIN, ",%d", (int)it->token);
+    }
+    return text;
+}
+
+// >>cost ---------------------------------------------------------------------------------------------------------
+typedef struct cost {
+    int passes, rows;
+    double seconds;
+} cost;
+
+static cost cost_of_kind(const demo *d, int kind) {
+    cost c = {0};
+    for (int i = 0; i < passes(d); i++) {
+        const frame *f = &d->frames[i];
+        const int of = f->kind == ROLLBACK_PASS ? REPLAY_PASS : (int)f->kind;
+        if (of != kind) continue;
+        c.passes++, c.rows += f->event.n, c.seconds += f->event.time - f->event.begin;
+    }
+    return c;
+}
+
+static cost cost_of_stats(const llm42_stats *n) {
+    cost c = {0};
+    for (int i = 0; i < LLM42_SCHEDULE_COUNT; i++)
+        c.passes += (int)n->passes[i], c.rows += (int)n->rows[i], c.seconds += n->busy[i];
+    return c;
+}
+
+// What the run cost, beside the two ways to serve the same requests without verification.
+enum { COSTS = 6 };
+static const char *const COST_NAMES[COSTS] = {"fast passes", "replay passes",           "prompts in replay's schedule",
+                                              "this run",    "all fast: answers drift", "all INVARIANT: none drifts"};
+static void costs_of(const demo *d, const proof *p, cost c[COSTS]) {
+    static const int kind[] = {FAST_PASS, REPLAY_PASS, PROMPT_PASS};
+    c[3] = (cost){0};
+    for (int i = 0; i < 3; i++) {
+        c[i] = cost_of_kind(d, kind[i]);
+        c[3].passes += c[i].passes, c[3].rows += c[i].rows, c[3].seconds += c[i].seconds;
+    }
+    c[4] = cost_of_stats(&p->all_fast);
+    c[5] = cost_of_stats(&p->all_invariant);
 }
 
 #endif  // RECORD_H

@@ -203,6 +203,20 @@ static void print_text(const screen *s, cell *text, int hang) {
     print_page(s, &p, 0);
 }
 
+// A command, which a shell reads as one line.
+static void print_command(const screen *s, cell *text) {
+    for (int at = 0, n = (int)arrlen(text); at < n; at += s->width - 1) {
+        cell *line = NULL;
+        const int end = at + s->width - 1 < n ? at + s->width - 1 : n;
+        add_cells(&line, text, at, end);
+        if (end < n) add(&line, PLAIN, "\\");
+        print_line(s, line);
+        printf("\n");
+        arrfree(line);
+    }
+    arrfree(text);
+}
+
 __attribute__((format(printf, 4, 5))) static void say(const screen *s, look look, int hang, const char *format, ...) {
     char text[1024];
     cell *cells = NULL;
@@ -355,7 +369,9 @@ static cell *policies_text(const demo *d) {
     cell *text = NULL;
     add(&text, PLAIN, "W %d x G %d", (int)d->window, (int)d->group);
     if (d->how.policy.replay == LLM42_REPLAY_FIXED) add(&text, PLAIN, " = M %d", (int)(d->window * d->group));
-    add(&text, PLAIN, ", %s: verifier %s, %s, prefill %s", d->preset, llm42_policy_word(&d->how, "verifier"),
+    add(&text, PLAIN, ", %s", d->preset);
+    if (d->verify) add(&text, PLAIN, " with --verify %s", d->verify);
+    add(&text, PLAIN, ": verifier %s, %s, prefill %s", llm42_policy_word(&d->how, "verifier"),
         llm42_policy_word(&d->how, "verify"), llm42_policy_word(&d->how, "prefill"));
     return text;
 }

@@ -126,16 +126,18 @@ static void write_lane(FILE *f, const demo *d, int k, double x, double y, double
     }
 }
 
+enum { LEGEND_ENTRIES = 6 };
+static const char *const LEGEND[LEGEND_ENTRIES][2] = {
+    {"token", "final token"},  {"candidate", "candidate"},   {"wrong", "dropped"},
+    {"commit", "R all agree"}, {"rollback", "X a rollback"}, {NULL, "P a prompt"},
+};
+
 static void write_legend(FILE *f, double x, double y) {
-    static const char *const entry[][2] = {
-        {"token", "final token"},  {"candidate", "candidate"},   {"wrong", "dropped"},
-        {"commit", "R all agree"}, {"rollback", "X a rollback"}, {NULL, "P a prompt"},
-    };
-    for (size_t i = 0; i < sizeof entry / sizeof *entry; i++) {
+    for (int i = 0; i < LEGEND_ENTRIES; i++) {
         cell *text = NULL;
-        if (entry[i][0]) write_mark(f, entry[i][0], x + 8, y - 7, 18);
-        double at = entry[i][0] ? x + 22 : x;
-        add(&text, PLAIN, "%s", entry[i][1]);
+        if (LEGEND[i][0]) write_mark(f, LEGEND[i][0], x + 8, y - 7, 18);
+        double at = LEGEND[i][0] ? x + 22 : x;
+        add(&text, PLAIN, "%s", LEGEND[i][1]);
         x = at + 0.602 * 20 * columns(text) + 26;
         write_text(f, text, at, y, 20);
     }
@@ -146,7 +148,7 @@ static void write_number(FILE *f, double x, double y, look look, const char *tex
             LOOK[look].name, x, y, text);
 }
 
-// Passes from left to right, requests from top to bottom, and the legend. Returns the height.
+// Passes from left to right, requests from top to bottom. Returns the height.
 static double write_grid(FILE *f, const demo *d, double x, double y, double width) {
     double left = x + 56, wide = (width - 56) / passes(d), height = SVG_LANE * (double)d->requests;
     int step = 1;
@@ -172,8 +174,7 @@ static double write_grid(FILE *f, const demo *d, double x, double y, double widt
         write_text(f, name, x, middle + 8, SVG_SMALL);
         write_lane(f, d, k, left, middle, wide);
     }
-    write_legend(f, x, y + height + 84);
-    return height + 96;
+    return height + 58;
 }
 
 // >>words --------------------------------------------------------------------------------------------------------
@@ -259,6 +260,8 @@ static double write_picture(FILE *f, const demo *d, const proof *p) {
     cell *note = NULL;
     double y = write_paragraph(f, settings_text(d), 72, SVG_SMALL);
     y += 24 + write_grid(f, d, SVG_MARGIN, y + 24, SVG_WIDTH - 2 * SVG_MARGIN);
+    write_legend(f, SVG_MARGIN, y + 26);
+    y += 38;
     for (int k = 0; k < d->requests; k += 2) arrput(lines, excerpt(d, &d->lane[k], text_width));
     y = write_lines(f, &lines, y + 4, SVG_TEXT);
     if (w) add_window(&lines, d, w, text_width, INT32_MAX);
@@ -300,7 +303,7 @@ static void write_element(FILE *f, const char *element, cell *text) {
     arrfree(text);
 }
 
-// Columns stand side by side and go on below where the page is narrow.
+// Columns stand side by side; a narrow page scrolls them.
 static void write_window(FILE *f, const demo *d, const window *w) {
     column *all = columns_of_window(d, w);
     fprintf(f, "<section>\n");
@@ -316,6 +319,10 @@ static void write_window(FILE *f, const demo *d, const window *w) {
     }
     fprintf(f, "</div>\n");
     write_element(f, "p", rollback_reason(d, w, true));
+    if (!w->injected) {
+        write_element(f, "p", rows_text(d, w));
+        write_element(f, "pre", diff_command(d, w));
+    }
     fprintf(f, "</section>\n");
     columns_free(all);
 }
@@ -333,7 +340,15 @@ static void write_html_head(FILE *f) {
                "svg,.lane,.window{font-family:ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace}\n"
                ".lane{display:flex;gap:1.2rem;margin:.7rem 0}\n.lane p{margin:0;white-space:pre-wrap;"
                "overflow-wrap:anywhere}\n"
-               ".window{display:flex;flex-wrap:wrap;gap:.6rem 1.2rem;font-size:1.7rem}\n"
+               ".window{display:flex;gap:1.2rem;font-size:1.7rem;overflow-x:auto;padding-bottom:.4rem}\n"
+               ".legend{display:flex;flex-wrap:wrap;gap:.2rem 1.6rem;margin:.5rem 0}\n"
+               ".legend svg{width:1.2em;min-width:0;height:1.4em;vertical-align:middle}\n"
+               "pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:1.05rem}\n"
+               "table{border-collapse:collapse}\nth,td{padding:.15rem 1.2rem .15rem 0;text-align:right}\n"
+               "th:first-child,td:first-child{text-align:left}\n"
+               "dt{font-weight:bold;margin-top:1rem}\ndd{margin:0}\n"
+               "@media (max-width:40rem){\nbody{font-size:1.1rem;margin:1rem auto;padding:0 1rem}\n"
+               "h1{font-size:1.9rem}\nh2{font-size:1.5rem}\nh3{font-size:1.15rem}\n.window{font-size:1.3rem}\n}\n"
                ".column>*{display:block;white-space:pre}\n"
                ".VERDICT{background:#00694d;border-radius:.2em}\n"
                "section{break-inside:avoid}\n");
@@ -343,11 +358,79 @@ static void write_html_head(FILE *f) {
     fprintf(f, ".VERDICT{background:#3ddbaa}\n}\n</style>\n</head>\n");
 }
 
+// Why there are rollbacks at all, before any is shown.
+static void write_why(FILE *f, const demo *d) {
+    const window *w = best_rollback(d);
+    fprintf(f,
+            "<p>A server adds up the same products in another order when another number of requests shares the pass, "
+            "and floating-point sums in another order end in other last bits. Now and then such a bit carries a "
+            "logit over to the next bf16 number");
+    if (w && w->step > 0 && !w->injected) fprintf(f, " (a step of %.2g below)", (double)w->step);
+    fprintf(f, ", and two tokens whose logits were equal or a step apart change places. A replay pass adds in an order "
+               "that no other request can change, so what it gives is <em>canonical</em>: the same in every run, "
+               "though not better.</p>\n");
+}
+
+static void write_legend_html(FILE *f) {
+    fprintf(f, "<p class=\"legend\">");
+    for (int i = 0; i < LEGEND_ENTRIES; i++) {
+        fprintf(f, "<span>");
+        if (LEGEND[i][0]) {
+            fprintf(f, "<svg viewBox=\"0 0 20 26\">");
+            write_mark(f, LEGEND[i][0], 10, 13, 18);
+            fprintf(f, "</svg> ");
+        }
+        fprintf(f, "%s</span>\n", LEGEND[i][1]);
+    }
+    fprintf(f, "</p>\n");
+}
+
+// Rows, not milliseconds: the same run gives the same page.
+static void write_costs(FILE *f, const demo *d, const proof *p) {
+    cost c[COSTS];
+    costs_of(d, p, c);
+    fprintf(f, "<h2>What it cost</h2>\n<table>\n<tr><th></th><th>passes</th><th>rows</th></tr>\n");
+    for (int i = 0; i < COSTS; i++)
+        fprintf(f, "<tr><td>%s</td><td>%d</td><td>%d</td></tr>\n", COST_NAMES[i], c[i].passes, c[i].rows);
+    fprintf(f,
+            "</table>\n<p>Of the fast rows, %d computed tokens again that a rollback had dropped. "
+            "Verification costs the rows of the replay passes. Where INVARIANT passes are nearly as fast as fast ones, "
+            "as on one H200, running all of them INVARIANT costs less, and the preset <code>best</code> chooses so. "
+            "The summary on the terminal has the milliseconds.</p>\n",
+            (int)frame_at(d, passes(d))->stats.recomputed);
+}
+
+static void write_questions(FILE *f, const demo *d) {
+    const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
+    static const char *const answers[][2] = {
+        {"The replay ranked both tokens equal. Why is the candidate dropped?",
+         "It is not worse, it is not canonical. Of two equal logits the lower token id is taken, in every pass. The "
+         "fast pass saw no tie, took the other token, and would take either one from run to run."},
+        {"Why are a prompt's pass and its first token final at once?",
+         "A prompt of a deterministic request runs in the order of sums of the replay. What comes out is canonical "
+         "already, so there is nothing to verify."},
+        {"Why does a request sit out some passes?",
+         "It has a full window of candidates and waits for a replay pass that takes several windows at once. "
+         "<code>--verify eager</code> does not wait, and verifies windows that are not full."},
+    };
+    fprintf(f, "<h2>Questions</h2>\n<dl>\n");
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        fprintf(f, "<dt>%s</dt>\n<dd>%s</dd>\n", answers[i][0], answers[i][1]);
+    fprintf(f,
+            "<dt>Is this the one right answer?</dt>\n<dd>It is the answer of %s. Run the demo with "
+            "<code>--preset %s</code>, whose replay adds in another order: there rollbacks turn round, and the "
+            "token that is dropped here may be the one that is committed. Each order gives one answer in every run, "
+            "and none is nearer to the truth.</dd>\n</dl>\n",
+            fixed ? "the FIXED schedule, whose passes have one fixed number of rows" : "the INVARIANT schedule",
+            fixed ? "dvr" : "paper");
+}
+
 static void write_html(FILE *f, const demo *d, const proof *p) {
-    double width = 1200, height = 24 + SVG_LANE * (double)d->requests + 72;
+    double width = 1200, height = 24 + SVG_LANE * (double)d->requests + 34;
     int rollbacks = 0;
     write_html_head(f);
     fprintf(f, "<body>\n<h1>Decode, verify, roll back</h1>\n");
+    write_why(f, d);
     write_element(f, "p", settings_text(d));
     fprintf(f,
             "<h2>Every pass</h2>\n<div class=\"grid\"><svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" "
@@ -355,7 +438,12 @@ static void write_html(FILE *f, const demo *d, const proof *p) {
             "<title>passes from left to right, requests from top to bottom</title>\n",
             width, height);
     write_grid(f, d, 0, 0, width);
-    fprintf(f, "</svg></div>\n<h2>Rollbacks</h2>\n");
+    fprintf(f, "</svg></div>\n");
+    write_legend_html(f);
+    fprintf(f,
+            "<h2>Rollbacks</h2>\n<p>Above stands what the fast passes drew, below what the replay gave. A dot (%s) "
+            "marks a token that begins a word.</p>\n",
+            WORD_BEGINS);
     for (int i = 0; i < (int)arrlen(d->windows); i++) {
         if (!d->windows[i].dropped) continue;
         write_window(f, d, &d->windows[i]);
@@ -372,6 +460,8 @@ static void write_html(FILE *f, const demo *d, const proof *p) {
     write_element(f, "p", counts_text(d));
     fprintf(f, "<h2>The same requests, together and alone</h2>\n");
     write_element(f, "p", proof_text(d, p));
+    write_costs(f, d, p);
+    write_questions(f, d);
     fprintf(f, "</body>\n</html>\n");
 }
 
