@@ -82,9 +82,9 @@ run-demo:
 	$(B)/rollback --record $(B)/demo.txt
 	$(B)/determinism --suite mixed --requests 16 --tokens 160
 	@echo; echo "The answers of the lecture demo are computed again, each alone:"
-	$(B)/audit $(B)/demo.txt --skip-ordinary
+	$(B)/audit $(B)/demo.txt --model examples/tiny42 --skip-ordinary
 	@echo; echo "examples/h200.txt was written on an NVIDIA H200. This computer computes its answers again:"
-	$(B)/audit examples/h200.txt
+	$(B)/audit examples/h200.txt --model examples/tiny42
 
 RUN_TESTS = CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" WHITE_BOX="$(WHITE_BOX)" JOBS=$(JOBS) \
     bash tests/run.sh

@@ -191,7 +191,7 @@
    -cuda, -policies, -request, -planner, -engine and -math. The implementation:
 
       base        results, memory, numbers, files, arrays, names, doubles
-      model       json, config, safetensors, llama2c, synthetic, load, model-hash
+      model       json, config, safetensors, llama2c, synthetic, load
       backends    vectors, tensor-cores, team, sampling, cpu, fp32, sm90; calibration, calibrated, sim
       engine      state, kv, submit, calls, step, admit, planner, hybrid, plan, verify, open
 
@@ -357,11 +357,6 @@ typedef struct llm42_model_desc {
 // INVALID.
 LLM42_API llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error);
 LLM42_API void llm42_model_free(llm42_model *model);  // NULL is fine. Close engines that use the model first.
-// Hashes the weights and what else a model computes with, as section model-hash defines. The hash tells whether two
-// models are the same, however their files are arranged. It does not protect against somebody who constructs another
-// model with the same hash. All weights are read, in as many threads as OpenMP offers. Errors: INVALID (the model has
-// no weights), MEMORY.
-LLM42_API llm42_result llm42_model_hash(const llm42_model *model, uint64_t *hash, llm42_error *error);
 // NULL-terminated list of the shapes that "synthetic:NAME" knows.
 LLM42_API const char *const *llm42_synthetic_names(void);
 // Bytes of KV that one token takes, all layers together.
@@ -2853,123 +2848,6 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
                desc->no_mmap ? "read" : "mapped", (double)m->copied_bytes * 1e-6);
     assert(m->owner && !*model);
     *model = m;
-    return LLM42_OK;
-}
-
-// >>model-hash ---------------------------------------------------------------------------------------------------
-// Owns: llm42_model_hash, which identifies a model.
-// Calls: numbers.
-// Invariant: the hash depends on the configuration and the weights, not on their files or on the number of threads.
-//
-// A list of words (uint64) is hashed in this way: h = 0, then h = llm42_hash(h ^ word) for each word in turn. A number
-// that is not an integer is converted to double, and the word is the bits of the double. The hash of a model is that of
-// these words:
-// - arch, vocab, dim, layers, heads, kv_heads, head_dim, ffn, experts, experts_used, experts_renorm, sliding_window,
-//   norm_eps, rope_theta, rope_interleaved, rope_factor, rope_low_freq_factor, rope_high_freq_factor and
-//   rope_original_context of llm42_config. Its other fields change no logit.
-// - embed, head and final_norm; then for each layer .sliding, attention_norm, ffn_norm, q_norm, k_norm, q_bias, k_bias,
-//   v_bias, q, k, v, o, gate, up, down, router; then gate, up and down of each of its experts. A head that is tied to
-//   the embedding is hashed as if it were a tensor of its own.
-// A tensor is these words:
-// - If the model or the layer does not have the tensor: the word 0.
-// - Otherwise its type (llm42_dtype), its number of rows n, its number of columns k, and one word for each part of
-//   1 MiB of its values (the last part may be shorter). The word of a part is the hash of its bytes. Eight bytes make a
-//   word, the first byte lowest, and the last word is filled up with zeros. A vector is FP32 and has one row.
-// - A synthetic matrix is the word 16, then n, k, and its recipe's key, scale and lead. Its values follow from these.
-
-// Parts are hashed at most so many at a time.
-enum { LLM42__HASHED_BYTES = 1 << 20, LLM42__HASHED_RECIPE = 16, LLM42__HASHED_PARTS = 1024 };
-
-static void llm42__hash_word(uint64_t *hash, uint64_t word) { *hash = llm42__hash(*hash ^ word); }
-
-static void llm42__hash_number(uint64_t *h, double number) {
-    uint64_t word;
-    memcpy(&word, &number, sizeof word);
-    llm42__hash_word(h, word);
-}
-
-static uint64_t llm42__hash_bytes(const unsigned char *data, size_t size) {
-    uint64_t h = 0, word;
-    for (; size >= sizeof word; data += sizeof word, size -= sizeof word) {
-        memcpy(&word, data, sizeof word);
-        llm42__hash_word(&h, word);
-    }
-    word = 0;
-    memcpy(&word, data, size);
-    if (size) llm42__hash_word(&h, word);
-    return h;
-}
-
-static void llm42__hash_matrix(uint64_t *h, const llm42_matrix *m) {
-    const bool recipe = m->recipe.scale != 0;
-    const size_t bytes = (size_t)m->n * (size_t)m->k * (m->type == LLM42_DTYPE_FP32 ? 4 : 2);
-    const int64_t parts = (int64_t)((bytes + LLM42__HASHED_BYTES - 1) / LLM42__HASHED_BYTES);
-    llm42__hash_word(h, recipe ? LLM42__HASHED_RECIPE : m->data ? (uint64_t)m->type : 0);
-    if (!recipe && !m->data) return;
-    llm42__hash_word(h, (uint64_t)m->n);
-    llm42__hash_word(h, (uint64_t)m->k);
-    if (recipe) {
-        llm42__hash_word(h, m->recipe.key);
-        llm42__hash_number(h, (double)m->recipe.scale);
-        llm42__hash_number(h, (double)m->recipe.lead);
-        return;
-    }
-    for (int64_t first = 0; first < parts; first += LLM42__HASHED_PARTS) {
-        const int64_t count = LLM42__MIN(parts - first, LLM42__HASHED_PARTS);
-        uint64_t part[LLM42__HASHED_PARTS];  // hashed by any thread, taken in order
-#ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic) if (count > 1)
-#endif
-        for (int64_t i = 0; i < count; i++) {
-            const size_t begin = (size_t)(first + i) * LLM42__HASHED_BYTES;
-            part[i] = llm42__hash_bytes((const unsigned char *)m->data + begin,
-                                        LLM42__MIN(bytes - begin, (size_t)LLM42__HASHED_BYTES));
-        }
-        for (int64_t i = 0; i < count; i++) llm42__hash_word(h, part[i]);
-    }
-}
-
-static void llm42__hash_vector(uint64_t *h, const float *data, int count) {
-    llm42__hash_matrix(h, &(llm42_matrix){.data = data, .type = LLM42_DTYPE_FP32, .n = 1, .k = count});
-}
-
-static void llm42__hash_config(uint64_t *h, const llm42_config *c) {
-    const int number[] = {(int)c->arch, c->vocab, c->dim,     c->layers,       c->heads,          c->kv_heads,
-                          c->head_dim,  c->ffn,   c->experts, c->experts_used, c->experts_renorm, c->sliding_window};
-    const double rope[] = {c->rope_factor, c->rope_low_freq_factor, c->rope_high_freq_factor, c->rope_original_context};
-    for (size_t i = 0; i < sizeof number / sizeof *number; i++) llm42__hash_word(h, (uint64_t)number[i]);
-    llm42__hash_number(h, (double)c->norm_eps);
-    llm42__hash_number(h, c->rope_theta);
-    llm42__hash_word(h, c->rope_interleaved);
-    for (int i = 0; i < 4; i++) llm42__hash_number(h, rope[i]);
-}
-
-static void llm42__hash_layer(uint64_t *h, const llm42_config *c, const llm42_layer *l) {
-    const llm42_matrix *matrix[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->router};
-    llm42__hash_word(h, l->sliding);
-    llm42__hash_vector(h, l->attention_norm, c->dim);
-    llm42__hash_vector(h, l->ffn_norm, c->dim);
-    llm42__hash_vector(h, l->q_norm, c->head_dim);
-    llm42__hash_vector(h, l->k_norm, c->head_dim);
-    llm42__hash_vector(h, l->q_bias, c->heads * c->head_dim);
-    llm42__hash_vector(h, l->k_bias, c->kv_heads * c->head_dim);
-    llm42__hash_vector(h, l->v_bias, c->kv_heads * c->head_dim);
-    for (size_t i = 0; i < sizeof matrix / sizeof *matrix; i++) llm42__hash_matrix(h, matrix[i]);
-    for (int i = 0; l->expert && i < 3 * c->experts; i++) llm42__hash_matrix(h, &l->expert[i]);
-}
-
-llm42_result llm42_model_hash(const llm42_model *m, uint64_t *hash, llm42_error *error) {
-    if (!m || !hash) return llm42_fail(error, LLM42_INVALID, "llm42_model_hash: an argument is NULL");
-    if (!m->layer)
-        return llm42_fail(error, LLM42_INVALID, "model %s: it is a shape without weights: it has no hash", m->name);
-    const llm42_config *c = &m->config;
-    uint64_t h = 0;
-    llm42__hash_config(&h, c);
-    llm42__hash_matrix(&h, &m->embed);
-    llm42__hash_matrix(&h, &m->head);
-    llm42__hash_vector(&h, m->final_norm, c->dim);
-    for (int i = 0; i < c->layers; i++) llm42__hash_layer(&h, c, &m->layer[i]);
-    *hash = h;
     return LLM42_OK;
 }
 

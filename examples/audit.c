@@ -3,20 +3,24 @@
 // INVARIANT passes. (In an INVARIANT pass the result of a row, which is one token, does not depend on the other rows.)
 // make build/generate build/audit
 // build/generate --deterministic --samples 4 --temperature 1 --record run.txt
-// build/audit run.txt
+// build/audit run.txt --model examples/tiny42
+//
+// --model is your own copy of the model, since whoever made the file may have put another model where it points to.
+// `--model from-file` takes the model that the file names. AUDIT.md says what an audit proves and what it does not.
 //
 // The prompt and the recorded tokens go through the model. At each audited position the model draws a token with the
 // request's own parameters. The token and the bits of its log-probability must be the recorded ones. If a token
 // differs, the audit goes on behind the recorded token, not behind its own.
 //
 // A window is --window successive tokens of an answer. --share or --windows audits some of the windows, drawn at random
-// by --seed. A window needs the keys and values of all tokens before it. So these tokens run too, but without the LM
-// head (the product that gives the logits). The tokens behind the last drawn window of a request do not run, and
-// neither do requests of which no window is drawn. Whoever made the transcript must not know the seed beforehand.
+// by a seed of the system or by --seed. A window needs the keys and values of all tokens before it. So these tokens run
+// too, but without the LM head (the product that gives the logits). The tokens behind the last drawn window of a
+// request do not run, and neither do requests of which no window is drawn. Whoever made the transcript must not have
+// known the seed.
 //
 // Exit status: 0 if all that was asked for is verified; 1 if something differs, or a request was not marked
-// deterministic (--skip-ordinary allows such requests); 2 if a comparison is not possible: the file is broken, its
-// answers are not canonical, the model or the arithmetic is not the recorded one, or a pass fails.
+// deterministic (--skip-ordinary allows such requests); 2 if a comparison is not possible: the file is broken or was
+// changed, its answers are not canonical, the model or the arithmetic is not the recorded one, or a pass fails.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -30,19 +34,24 @@
 
 enum { PAGE = 16 };  // tokens in a KV page
 
-static const char *path, *model_path, *name = "cpu";
-static int64_t rows = 128, window = 16, windows, seed = 42, threads, tensor_parallel = 1, devices;
+// The most bytes of weights that a file may have us load: `--model DIR` has no such limit.
+static const double most_bytes = 4e9;
+
+static const char *path, *model_path, *seed_text, *name = "cpu";
+static int64_t rows = 128, window = 16, windows, seed, threads, tensor_parallel = 1, devices;
 static double share = 1;
 static bool skip_ordinary, no_mmap;
 
 static const args_option options[] = {
     ARGS_WORD("FILE", &path, "the transcript"),
-    ARGS_TEXT("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME (default: the transcript's)"),
+    ARGS_TEXT("model DIR", &model_path,
+              "your copy of the model: folder, llama2.c file or synthetic:NAME; or from-file,\n"
+              "                         the one that FILE names, whose maker chose it (at most 4 GB)"),
     ARGS_TEXT("backend NAME", &name, "cpu or cuda"),
     ARGS_INT("window W", &window, 1, INT32_MAX, "number of successive tokens in a window"),
     ARGS_REAL("share S", &share, 0, 1, "audit this share of all windows (at least one), drawn at random"),
     ARGS_INT("windows N", &windows, 0, INT64_MAX, "audit this number of windows instead; 0: as --share says"),
-    ARGS_INT("seed S", &seed, 0, INT64_MAX, "decides which windows are drawn"),
+    ARGS_TEXT("seed S", &seed_text, "decides which windows are drawn (default: a number from the system)"),
     ARGS_FLAG("skip-ordinary", &skip_ordinary, "allow requests that were not marked deterministic"),
     ARGS_INT("rows N", &rows, 1, 4096, "the most tokens in one pass; the number changes no result"),
     ARGS_INT("tensor-parallel N", &tensor_parallel, 1, 8,
@@ -58,15 +67,19 @@ typedef struct audit {
     scoring s;
     int64_t *first;  // [t->count + 1]: windows before those of each answer
     bool *chosen;    // [windows]
-    int64_t tokens;  // of chosen windows, so far
+    int *same_id;    // [t->count] the line of another answer with the same id, 0: there is none
+    const llm42_model *model;
+    char sha256[LLM42_SHA256_TEXT];  // of the model
+    int64_t tokens;                  // of chosen windows, so far
     int64_t rows, rows_done;
-    int audited, differ, ordinary, cancelled;
+    int audited, differ, ordinary, cancelled, empty;
     bool show;
 } audit;
 
-// What an answer turned out to be. `token` and `logprob` are the first that differ, -1: none.
+// What an answer turned out to be. `token` and `logprob` are the first that differ, and `none` is the first where the
+// model gives no token, -1: there is none.
 typedef struct finding {
-    int tokens, other_tokens, other_logprobs, token, logprob;
+    int tokens, other_tokens, other_logprobs, token, logprob, none;
     llm42_output is_token, is_logprob;  // what the model gives there
 } finding;
 
@@ -95,6 +108,16 @@ static int last_chosen(const audit *a, int at) {
     return n;
 }
 
+// A number that nobody could know beforehand.
+static int64_t system_seed(void) {
+    uint64_t number = 0;
+    FILE *file = fopen("/dev/urandom", "rb");
+    if (!file || fread(&number, sizeof number, 1, file) != 1)
+        args_fail(2, "/dev/urandom: cannot read: %s: give a --seed that the file's maker cannot know", strerror(errno));
+    fclose(file);
+    return (int64_t)(number >> 1);
+}
+
 // Draws n of the windows. One is taken with the probability that is left: (n - taken) / (all - seen).
 static void choose(audit *a) {
     a->first = scoring_get((size_t)a->t->count + 1, sizeof *a->first);
@@ -103,6 +126,7 @@ static void choose(audit *a) {
     const int64_t all = a->first[a->t->count];
     int64_t n = windows ? windows : (int64_t)ceil(share * (double)all), taken = 0;
     if (n < 1) n = 1;
+    if (n < all && !seed_text) seed = system_seed();
     a->chosen = scoring_get((size_t)all + 1, sizeof *a->chosen);
     for (int64_t i = 0; i < all; i++) {
         double x = llm42_uniform(llm42_hash(llm42_hash((uint64_t)seed) ^ (uint64_t)i));
@@ -131,13 +155,41 @@ static const char *wrong_end(const llm42_answer *q) {
     return NULL;
 }
 
+// What no answer of this model can have, in `why`. False: then the answer cannot run.
+static bool can_run(const audit *a, int at, char why[160]) {
+    const llm42_answer *q = &a->t->answer[at];
+    const llm42_config *c = &a->model->config;
+    if ((int64_t)q->prompt_count + q->count > c->context) {
+        snprintf(why, 160, "has more tokens than the model's context of %d", c->context);
+        return false;
+    }
+    for (int k = 0; k < q->prompt_count + q->count; k++) {
+        const int32_t id = k < q->prompt_count ? q->prompt[k] : q->tokens[k - q->prompt_count];
+        if (id < c->vocab) continue;
+        snprintf(why, 160, "has token %d, which is outside the vocabulary of %d", (int)id, c->vocab);
+        return false;
+    }
+    const char *end = wrong_end(q);
+    if (end) snprintf(why, 160, "%s", end);
+    if (a->same_id[at]) snprintf(why, 160, "is there twice, also in line %d", a->same_id[at]);
+    return true;
+}
+
 static void compare(const llm42_answer *q, int i, llm42_output out, finding *f) {
     f->tokens++;
-    if (out.token != q->tokens[i]) {
+    if (out.token < 0) {
+        if (f->none < 0) f->none = i;
+    } else if (out.token != q->tokens[i]) {
         if (!f->other_tokens++) f->token = i, f->is_token = out;
     } else if (memcmp(&out.logprob, &q->logprobs[i], sizeof out.logprob) != 0 && !f->other_logprobs++) {
         f->logprob = i, f->is_logprob = out;
     }
+}
+
+// Not scoring_run, which ends the program where logits are not finite.
+static void run_pass(audit *a, const llm42_pass *pass) {
+    llm42_error error = {0};
+    args_check(a->s.backend->run(a->s.state, pass, &error), &error);
 }
 
 // Feeds the prompt and the recorded tokens, and compares what comes out where a window is chosen. `ids` has both.
@@ -145,7 +197,7 @@ static finding replay(audit *a, int at, const int32_t *ids, int count) {
     const llm42_answer *q = &a->t->answer[at];
     const llm42_seq seq = {.request = 1, .pages = a->s.pages, .sampling = q->sampling};
     const int behind = q->prompt_count - 1;  // the row at this position gives token 0
-    finding f = {.token = -1, .logprob = -1};
+    finding f = {.token = -1, .logprob = -1, .none = -1};
     for (int begin = 0, n; begin < count; begin += n) {
         n = a->s.rows < count - begin ? a->s.rows : count - begin;
         for (int i = 0; i < n; i++) {
@@ -155,7 +207,7 @@ static finding replay(audit *a, int at, const int32_t *ids, int count) {
         }
         llm42_pass pass = {
             .schedule = LLM42_SCHEDULE_INVARIANT, .rows = n, .shape = n, .row = a->s.row, .seq = &seq, .out = a->s.out};
-        scoring_run(&a->s, &pass, ids, count);
+        run_pass(a, &pass);
         for (int i = 0; i < n; i++)
             if (a->s.row[i].flags & LLM42_ROW_SAMPLE) compare(q, begin + i - behind, a->s.out[i], &f);
         a->rows_done += n;
@@ -175,7 +227,7 @@ static const float *logits_at(audit *a, const int32_t *ids, int position) {
                        .seq = &seq,
                        .out = a->s.out,
                        .logits = a->s.logits};
-    scoring_run(&a->s, &pass, ids, position + 1);
+    run_pass(a, &pass);
     return a->s.logits;
 }
 
@@ -185,8 +237,7 @@ static bool has_token(audit *a, const int32_t *ids, int position) {
     const llm42_row row = {0, position, ids[position], LLM42_ROW_SAMPLE};
     const llm42_pass pass = {
         .schedule = LLM42_SCHEDULE_INVARIANT, .rows = 1, .shape = 1, .row = &row, .seq = &seq, .out = a->s.out};
-    llm42_error error = {0};
-    args_check(a->s.backend->run(a->s.state, &pass, &error), &error);
+    run_pass(a, &pass);
     a->rows_done++;
     return a->s.out[0].token >= 0;
 }
@@ -214,40 +265,53 @@ static void report(audit *a, const llm42_answer *q, const int32_t *ids, const fi
     }
 }
 
+static void verified(const llm42_answer *q, const finding *f, bool whole) {
+    if (whole)
+        printf("request %lld: verified to the bit: %d tokens and log-probabilities%s\n", (long long)q->request,
+               f->tokens,
+               q->finish == LLM42_FINISH_CANCELLED ? ", up to where it was cancelled"
+               : q->finish == LLM42_FINISH_ERROR   ? ", up to logits that are not finite"
+                                                   : "");
+    else
+        printf("request %lld: verified to the bit: %d of its %d tokens and log-probabilities\n", (long long)q->request,
+               f->tokens, q->count);
+}
+
 static void audit_answer(audit *a, int at) {
     const llm42_answer *q = &a->t->answer[at];
     const int last = last_chosen(a, at);
+    char why[160] = "";
     if (!q->deterministic) {
         a->ordinary++;
         if (!skip_ordinary)
             printf("request %lld: cannot be audited: it was not marked deterministic\n", (long long)q->request);
         return;
     }
+    const bool runs = can_run(a, at, why);
     a->cancelled += q->finish == LLM42_FINISH_CANCELLED;
-    const char *why = wrong_end(q);
-    if (!why && !last && outputs(q)) return;  // no window of it was drawn
-    finding f = {.token = -1, .logprob = -1};
+    if (!why[0] && !outputs(q)) {
+        a->empty++;
+        printf("request %lld: nothing to compare: it was cancelled before its first token\n", (long long)q->request);
+        return;
+    }
+    if (!why[0] && !last) return;  // no window of it was drawn
+    finding f = {.token = -1, .logprob = -1, .none = -1};
     int32_t *ids = scoring_get((size_t)q->prompt_count + (size_t)q->count, sizeof *ids);
     memcpy(ids, q->prompt, sizeof *ids * (size_t)q->prompt_count);
     memcpy(ids + q->prompt_count, q->tokens, sizeof *ids * (size_t)q->count);
-    if (last) f = replay(a, at, ids, q->prompt_count + (last < q->count ? last : q->count) - 1);
-    if (!why && last > q->count && has_token(a, ids, q->prompt_count + q->count - 1))
-        why = "ends with an error, and the model gives a token there";
+    if (runs && last) f = replay(a, at, ids, q->prompt_count + (last < q->count ? last : q->count) - 1);
+    if (f.none >= 0)
+        snprintf(why, sizeof why, "has a token, number %d of %d, behind logits that are not finite", f.none + 1,
+                 q->count);
+    if (!why[0] && last > q->count && has_token(a, ids, q->prompt_count + q->count - 1))
+        snprintf(why, sizeof why, "ends with an error, and the model gives a token there");
     hide_progress(a);
-    if (why) printf("request %lld: differs: it %s\n", (long long)q->request, why);
+    if (why[0]) printf("request %lld: differs: it %s\n", (long long)q->request, why);
     const bool differs = f.other_tokens || f.other_logprobs;
     if (differs) report(a, q, ids, &f);
-    if (!differs && !why && f.tokens == q->count && last == outputs(q))
-        printf("request %lld: verified to the bit: %d tokens and log-probabilities%s\n", (long long)q->request,
-               f.tokens,
-               q->finish == LLM42_FINISH_CANCELLED ? ", up to where it was cancelled"
-               : q->finish == LLM42_FINISH_ERROR   ? ", up to logits that are not finite"
-                                                   : "");
-    else if (!differs && !why)
-        printf("request %lld: verified to the bit: %d of its %d tokens and log-probabilities\n", (long long)q->request,
-               f.tokens, q->count);
+    if (!differs && !why[0]) verified(q, &f, f.tokens == q->count && last == outputs(q));
     a->audited++;
-    a->differ += differs || why;
+    a->differ += differs || why[0];
     a->tokens += f.tokens;
     free(ids);
 }
@@ -259,44 +323,70 @@ static int by_request(const void *left, const void *right) {
 }
 
 // An engine gives each request another id. So an answer that is there twice was added to the file.
-static void check_ids(const llm42_transcript *t) {
+static void find_same_ids(audit *a) {
+    const llm42_transcript *t = a->t;
     const llm42_answer **sorted = scoring_get((size_t)t->count + 1, sizeof *sorted);
+    a->same_id = scoring_get((size_t)t->count + 1, sizeof *a->same_id);
     for (int i = 0; i < t->count; i++) sorted[i] = &t->answer[i];
     qsort(sorted, (size_t)t->count, sizeof *sorted, by_request);
     for (int i = 1; i < t->count; i++)
-        if (sorted[i]->request == sorted[i - 1]->request)
-            args_fail(2, "%s:%d: request %lld is there twice, also in line %d", path, sorted[i]->line,
-                      (long long)sorted[i]->request, sorted[i - 1]->line);
+        if (sorted[i]->request == sorted[i - 1]->request) a->same_id[sorted[i] - t->answer] = sorted[i - 1]->line;
     free(sorted);
 }
 
-// All that must be so before a bit can be compared.
-static void check(const audit *a, const llm42_model *model) {
-    const llm42_transcript *t = a->t;
+// Is it the recorded model? Files of format 1 have the weak hash only.
+static void check_hash(audit *a, const llm42_model *model) {
     llm42_error error = {0};
-    uint64_t hash = 0;
-    args_check(llm42_model_hash(model, &hash, &error), &error);
-    if (hash != t->model_hash)
-        args_fail(2, "%s: its model has the hash %016llx, and %s has %016llx: another model, or changed since", path,
-                  (unsigned long long)t->model_hash, model->name, (unsigned long long)hash);
-    if (!args_can_cut(&model->config, t->numerics.leaves, false))
-        args_fail(2, "%s: leaves: %d: the model cannot be cut into these", path, t->numerics.leaves);
-    if (tensor_parallel > t->numerics.leaves)
-        args_fail(2, "--tensor-parallel: %d ranks: the transcript has %d leaves, and more ranks give other bits",
-                  (int)tensor_parallel, t->numerics.leaves);
-    check_ids(t);
-    for (int i = 0; i < t->count; i++) {
-        const llm42_answer *q = &t->answer[i];
-        if ((int64_t)q->prompt_count + q->count > model->config.context)
-            args_fail(2, "%s:%d: request %lld has more tokens than the model's context of %d", path, q->line,
-                      (long long)q->request, model->config.context);
-        for (int k = 0; k < q->prompt_count + q->count; k++) {
-            const int32_t id = k < q->prompt_count ? q->prompt[k] : q->tokens[k - q->prompt_count];
-            if (id >= model->config.vocab)
-                args_fail(2, "%s:%d: request %lld has token %d, which is outside the vocabulary of %d", path, q->line,
-                          (long long)q->request, (int)id, model->config.vocab);
-        }
+    char hash[LLM42_SHA256_TEXT];
+    uint64_t weak = 0;
+    args_check(llm42_model_sha256(model, a->sha256, &error), &error);
+    memcpy(hash, a->sha256, sizeof hash);
+    if (a->t->format == 1) {
+        args_check(llm42_model_hash(model, &weak, &error), &error);
+        snprintf(hash, sizeof hash, "%016llx", (unsigned long long)weak);
     }
+    if (strcmp(hash, a->t->model_hash) != 0)
+        args_fail(2, "%s: its model has the hash %s, and %s has %s: another model, or changed since", path,
+                  a->t->model_hash, model->name, hash);
+}
+
+static double weight_bytes(const llm42_config *c) {
+    const double dim = c->dim, attention = 2.0 * c->head_dim * (c->heads + c->kv_heads);
+    const double feed_forward = 3.0 * c->ffn * (c->experts ? c->experts : 1);
+    return 2 * dim * (2.0 * c->vocab + c->layers * (attention + feed_forward));
+}
+
+// What a file names is looked at before it is built: a line of text must not make this computer fill its memory. Of a
+// synthetic model the recipes are enough for its hash.
+static llm42_model *load_model(audit *a, const llm42_backend *backend) {
+    const bool from_file = !strcmp(model_path, "from-file");
+    char found[4096];
+    const char *from = args_find(from_file ? a->t->model : model_path, found);
+    const bool synthetic = !strncmp(from, "synthetic:", 10);
+    llm42_model_desc load = {.path = from, .on_device = synthetic};
+    llm42_error error = {0};
+    llm42_model *model = NULL;
+    args_check(llm42_model_load(&model, &load, &error), &error);
+    if (from_file && weight_bytes(&model->config) > most_bytes)
+        args_fail(2, "%s: its model %s has %.0f GB of weights, and from-file loads at most %.0f: give --model DIR",
+                  path, from, weight_bytes(&model->config) * 1e-9, most_bytes * 1e-9);
+    if (synthetic) check_hash(a, model);
+    if (no_mmap || load.on_device != args_on_device(from, backend)) {
+        llm42_model_free(model);
+        load.on_device = args_on_device(from, backend), load.no_mmap = no_mmap;
+        args_check(llm42_model_load(&model, &load, &error), &error);
+    }
+    if (!synthetic) check_hash(a, model);
+    return model;
+}
+
+// How sums are taken: the file says it, and the model and the options must allow it.
+static void check_leaves(const audit *a) {
+    if (!args_can_cut(&a->model->config, a->t->numerics.leaves, false))
+        args_fail(2, "%s: leaves: %d: the model cannot be cut into these", path, a->t->numerics.leaves);
+    if (tensor_parallel > a->t->numerics.leaves)
+        args_fail(2, "--tensor-parallel: %d ranks: the transcript has %d leaves, and more ranks give other bits",
+                  (int)tensor_parallel, a->t->numerics.leaves);
 }
 
 // A CPU can take either; a GPU has its own.
@@ -305,14 +395,16 @@ static llm42_arithmetic arithmetic_of(const llm42_transcript *t) {
     return strcmp(t->arithmetic, "sm90") ? LLM42_ARITHMETIC_DEFAULT : LLM42_ARITHMETIC_SM90;
 }
 
-static void open_backend(audit *a, const llm42_model *model, const llm42_backend *backend) {
+static void open_backend(audit *a, const llm42_backend *backend) {
     int longest = 1;
+    char why[160];
     for (int i = 0; i < a->t->count; i++) {
+        if (!can_run(a, i, why)) continue;
         const int tokens = a->t->answer[i].prompt_count + a->t->answer[i].count;
         if (tokens > longest) longest = tokens;
     }
     a->s = (scoring){.backend = backend, .schedule = LLM42_SCHEDULE_INVARIANT, .rows = (int)rows};
-    a->s.desc = (llm42_backend_desc){.model = model,
+    a->s.desc = (llm42_backend_desc){.model = a->model,
                                      .backend_desc = args_backend_desc(backend, threads, tensor_parallel, devices),
                                      .numerics.compute = a->t->numerics.compute,
                                      .numerics.arithmetic = arithmetic_of(a->t),
@@ -334,22 +426,30 @@ static void open_backend(audit *a, const llm42_model *model, const llm42_backend
                   a->t->arithmetic, name, is ? is : "not known");
 }
 
-// The last line, and the exit status.
+// The last lines, and the exit status. They claim nothing about what the file leaves out.
 static int conclude(const audit *a) {
-    const int64_t all = a->first[a->t->count];
+    const llm42_transcript *t = a->t;
+    const int64_t all = a->first[t->count];
     const bool bad = a->differ || (a->ordinary && !skip_ordinary);
-    printf(bad ? "NOT VERIFIED: %d of %d requests are equal to the bit" : "verified to the bit: %d of %d requests",
-           a->audited - a->differ, a->t->count);
-    printf(", %lld of %lld windows of %d tokens%s", (long long)windows, (long long)all, (int)window,
-           windows < all ? ""
-           : a->ordinary ? ": all that are marked deterministic"
-                         : ": everything");
-    if (windows < all) printf(", drawn by seed %lld", (long long)seed);
+    const char *parts = windows < all ? "parts of " : "";
+    printf(bad ? "NOT VERIFIED: %s%d of %d requests are equal to the bit" : "verified to the bit: %s%d of %d requests",
+           parts, a->audited - a->differ, t->count);
+    printf(", %lld of %lld windows of %d tokens", (long long)windows, (long long)all, (int)window);
+    if (windows < all) printf(", drawn by seed %lld%s", (long long)seed, seed_text ? "" : " of the system");
+    else printf(": all %s", a->ordinary ? "that are marked deterministic" : "of the file");
     printf("; %lld tokens and log-probabilities compared", (long long)a->tokens);
     if (a->differ) printf("; %d %s", a->differ, a->differ == 1 ? "request differs" : "requests differ");
     if (a->cancelled) printf("; %d cancelled: where these end is not verified", a->cancelled);
+    if (a->empty) printf("; %d without a token: nothing to compare", a->empty);
     if (a->ordinary) printf("; %d not marked deterministic", a->ordinary);
-    printf("\n");
+    printf("\n  model %s, SHA-256 %s, arithmetic %s, compute %s, leaves %d\n", a->model->name, a->sha256, t->arithmetic,
+           t->numerics.compute == LLM42_DTYPE_FP32 ? "fp32" : "bf16", t->numerics.leaves);
+    if (!strcmp(model_path, "from-file"))
+        printf("  from-file: the maker of the file chose the model: compare its SHA-256 with that of your own copy\n");
+    if (t->format == 1)
+        printf("  format 1: the file has no digest and a weak hash of the model (64 bits, invertible), which another "
+               "model can have, too\n");
+    else printf("  digest of the file %s: compare it with a published or signed one (examples/AUDIT.md)\n", t->digest);
     return bad;
 }
 
@@ -361,9 +461,12 @@ int main(int argc, char **argv) {
         options);
     args_went_wrong = 2;
     if (!path) args_fail(2, "give the FILE of a transcript (try --help)");
+    if (!model_path)
+        args_fail(2, "give --model DIR, your own copy of the model, or --model from-file, the model that %s names",
+                  path);
+    if (seed_text) seed = args_int("--seed", seed_text, seed_text + strlen(seed_text), 0, INT64_MAX);
     const llm42_backend *backend = args_backend(name);
     llm42_error error = {0};
-    llm42_model *model = NULL;
     audit a = {.show = args_is_terminal(stderr)};
     args_check(llm42_transcript_load(&a.t, path, &error), &error);
     if (strcmp(a.t->result, "canonical") != 0)
@@ -372,12 +475,11 @@ int main(int argc, char **argv) {
     choose(&a);
     if (!a.first[a.t->count])
         args_fail(2, "%s: none of its %d requests is deterministic and has tokens", path, a.t->count);
-    char found[4096];
-    const char *from = args_find(model_path ? model_path : a.t->model, found);
-    llm42_model_desc load = {.path = from, .on_device = args_on_device(from, backend), .no_mmap = no_mmap};
-    args_check(llm42_model_load(&model, &load, &error), &error);
-    check(&a, model);
-    open_backend(&a, model, backend);
+    llm42_model *model = load_model(&a, backend);
+    a.model = model;
+    check_leaves(&a);
+    find_same_ids(&a);
+    open_backend(&a, backend);
     for (int i = 0; i < a.t->count; i++) audit_answer(&a, i);
     const int status = conclude(&a);
     scoring_close(&a.s);
@@ -385,6 +487,7 @@ int main(int argc, char **argv) {
     llm42_transcript_free(a.t);
     free(a.first);
     free(a.chosen);
+    free(a.same_id);
     // Not args_finish, whose status 1 would say that something differs.
     if (fflush(stdout) || ferror(stdout)) args_fail(2, "stdout: cannot write: %s", strerror(errno));
     return status;

@@ -307,6 +307,14 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
          "request: 2\ndeterministic: no\nfinish: cancelled\nmax_new_tokens: 1\nstop:\ntemperature: 00000000\n"
          "top_k: 0\ntop_p: 00000000\nmin_p: 00000000\nseed: 18446744073709551615\nprompt: 3\ntokens:\nlogprobs:\n\n"
          "requests: 2\n# end\n"},
+        {TRANSCRIPT, 0,
+         "# llm42 transcript, format 2\nmodel: m\n"
+         "model_hash: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\narithmetic: fp32\n"
+         "compute: bf16\nlogits_fp32: no\nrouter_fp32: yes\nleaves: 8\npreset: dvr\nresult: canonical\nrequest: 1\n"
+         "deterministic: yes\nfinish: cancelled\nmax_new_tokens: 9\nstop:\ntemperature: 00000000\ntop_k: 0\n"
+         "top_p: 00000000\nmin_p: 00000000\nseed: 42\nprompt: 3\ntokens:\nlogprobs:\n"
+         "digest: d547056046d171a85b32d8ed81f8675f5e22a7e867b0933e139bfe4c1b30e750\nrequests: 1\n"
+         "file_digest: fa2c8ecf10e2e9494d80607bf84a68762fc2027107ed208630989328a397769e\n# end\n"},
     };
     const int files = sizeof calibrations / sizeof *calibrations, texts = sizeof small / sizeof *small;
     char path[128];

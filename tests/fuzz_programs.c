@@ -31,7 +31,7 @@ static struct program {
     {.name = "generate", .last = {"-n", "3"}},
     {.name = "score", .first = {"--ids", "0,905"}},
     {.name = "diff", .first = {"-b", "rows=8"}},
-    {.name = "audit", .first = {"run.txt"}},
+    {.name = "audit", .first = {"run.txt", "--model", "from-file"}},
     {.name = "rollback", .last = {"--requests", "2", "--tokens", "6", "--delay", "0"}},
     {.name = "determinism",
      .first = {"--suite", "single", "--preset", "dvr"},

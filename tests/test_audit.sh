@@ -1,17 +1,17 @@
 #!/bin/bash
 # build/audit with transcripts that H200s wrote under load: tests/transcripts, a folder for each model. The CPU computes
 # every token and every bit again, and finds what was changed. (test_tools.sh tests audit's options and errors.)
-# From the environment: B (the build folder).
+# From the environment: CC, STB (folder of stb_ds.h), OMP (how OpenMP is asked for), B (the build folder).
 set -u
 export LC_ALL=C.UTF-8
-B=${B:-build}
+B=${B:-build} CC=${CC:-gcc} STB=${STB:-/usr/include/stb} OMP=${OMP--fopenmp}
 source tests/check.sh
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 log=$dir/log
 
 audit() {  # audit STATUS PATTERN FILE OPTION...: the status, and a line that says so
-    "$B/audit" "${@:3}" --threads 2 >"$dir/out" 2>&1 </dev/null
+    "$B/audit" --model from-file "${@:3}" --threads 2 >"$dir/out" 2>&1 </dev/null
     local status=$?
     check "status $status instead of $1: $(tail -n 1 "$dir/out"): ${*:3}" [ $status = "$1" ]
     check "it says '$2': ${*:3}" grep -qE -e "$2" "$dir/out"
@@ -22,7 +22,8 @@ for file in tests/transcripts/*/*.txt; do
     requests=$(sed -n 's/^requests: //p' "$file")
     check "sm90, canonical: $file" grep -qzP '\narithmetic: sm90\n(.*\n)*result: canonical\n' "$file"
     check "from an H200: $file" grep -q '^# cuda device: NVIDIA H200' "$file"
-    audit 0 "^verified to the bit: $requests of $requests requests, .*: everything; " "$file"
+    audit 0 "^verified to the bit: $requests of $requests requests, .*: all of the file; " "$file"
+    check "its hash is weak: $file" grep -q '^  format 1: .* weak hash' "$dir/out"
     presets+=" $(sed -n 's/^preset: //p' "$file")"
 done
 # All transcripts together have these presets and kinds of load.
@@ -40,7 +41,7 @@ audit 0 '^verified to the bit: ' tests/transcripts/qwen3_moe/best_1.txt --tensor
 
 # Text that nobody gets is neither a verified answer nor one that differs.
 if [ -c /dev/full ]; then
-    "$B/audit" tests/transcripts/llama/best_1.txt --threads 2 >/dev/full 2>"$dir/out"
+    "$B/audit" tests/transcripts/llama/best_1.txt --model from-file --threads 2 >/dev/full 2>"$dir/out"
     status=$?
     check "status 2 at a full disk, not $status" [ $status = 2 ]
     check "a full disk" grep -q '^audit: stdout: cannot write' "$dir/out"
@@ -73,4 +74,26 @@ printf "\\x$(printf %02x $((byte ^ 1)))" | dd of="$weights" bs=1 conv=notrunc st
 audit 2 'another model, or changed since$' "$run" --model "$dir/other"
 other=$(sed -E 's/.* has ([0-9a-f]{16}): .*/\1/' "$dir/out")
 changed '^request [0-9]+: differs: ' "s/^model_hash: .*/model_hash: $other/" --model "$dir/other"
+
+# A copy of the model in which most of a matrix is changed, and which has the same weak hash.
+check "forge is built" "$CC" -std=c11 -O1 -Wall -Wextra -Werror -I. -isystem "$STB" tests/forge.c "$B/llm42.o" $OMP -lm \
+    -o "$dir/forge"
+cp -r examples/tiny42 "$dir/forged" && chmod -R u+w "$dir/forged"
+check "5,811 pairs are changed" "$dir/forge" examples/tiny42/model.safetensors "$dir/forged/model.safetensors"
+"$B/generate" --model "$dir/forged" --ids 0,9,12 --ids-out -n 40 --deterministic --samples 3 --record "$dir/new.txt" \
+    >"$dir/out" 2>&1
+sha256() { sed -n 's/^  model .*, SHA-256 \([0-9a-f]*\), .*/\1/p' "$dir/out"; }
+audit 0 '^verified to the bit: 3 of 3 requests' "$dir/new.txt"
+check "the model is named" grep -qF "  model $dir/forged, SHA-256 " "$dir/out"
+check "the file chose it" grep -q '^  from-file: the maker of the file chose the model' "$dir/out"
+check "its hash is the file's" test "$(sha256)" = "$(sed -n 's/^model_hash: //p' "$dir/new.txt")"
+forged=$(sha256)
+audit 2 ': another model, or changed since$' "$dir/new.txt" --model examples/tiny42
+# The same answers in a file of format 1, which the true model's hash fits: only the comparison of bits refuses them.
+weak=$(sed -n 's/^model_hash: //p' examples/h200.txt)
+sed -E "1s/2$/1/; /^(file_)?digest: /d; s/^model_hash: .*/model_hash: $weak/" "$dir/new.txt" >"$dir/old.txt"
+audit 1 '^NOT VERIFIED: 0 of 3 requests' "$dir/old.txt" --model examples/tiny42
+true=$(sha256)
+audit 0 '^  format 1: the file has no digest and a weak hash of the model' "$dir/old.txt"
+check "SHA-256 tells the two apart" test -n "$true" -a "$true" != "$forged" -a "$(sha256)" = "$forged"
 finish

@@ -8,6 +8,7 @@ export LC_ALL=C.UTF-8
 B=${B:-build} slow=${TEST_SLOW:-0}
 source tests/check.sh
 out=$(mktemp -d) || exit 1
+log=$out/check
 trap 'rm -rf "$out"' EXIT
 
 ends() {  # ends STATUS PATTERN PROGRAM OPTION...: so it ends, and a line that it printed has the pattern
@@ -305,7 +306,7 @@ printf '\300\177' | dd of="$out/nan/model.safetensors" bs=1 conv=notrunc status=
 why='ended early: the logits are not finite'
 ends 1 "^generate: 1 request $why" generate --model "$out/nan" --prompt Once -n 4
 ends 1 "^generate: 1 request $why" generate --model "$out/nan" --ids 0,9 --ids-out --deterministic --record "$out/nan.txt"
-ends 0 '^verified to the bit: 1 of 1 requests, 1 of 1 windows' audit "$out/nan.txt" --threads 1
+ends 0 '^verified to the bit: 1 of 1 requests, 1 of 1 windows' audit "$out/nan.txt" --model from-file --threads 1
 ends 1 "^score: .*/nan: position 0: the logits are not finite" score --model "$out/nan" --text Once
 ends 1 "^determinism: [0-9]+ requests $why" determinism --model "$out/nan" --suite single --requests 2 --tokens 8
 ends 1 "^sweep: 4 requests $why" sweep --backend cpu --model "$out/nan" --requests 4 --workload fixed:8x8 \
@@ -319,12 +320,12 @@ ends 1 'nowhere' determinism --model nowhere
 # Transcripts. Answers under load are computed again, alone and by passes of another number of rows: every bit is there.
 run=$out/run.txt
 record() { ends 0 '^[0-9]' generate --ids $prompt --ids-out --deterministic --threads 1 --record "$run" "$@"; }
-audit() { ends "$1" "$2" audit "${@:3}" --threads 1; }  # audit STATUS PATTERN FILE OPTION...
+audit() { ends "$1" "$2" audit --model from-file "${@:3}" --threads 1; }  # audit STATUS PATTERN FILE OPTION...
 for preset in dvr best invariant; do
     record --preset $preset --samples 2 -n 24
-    audit 0 '^verified to the bit: 2 of 2 requests, 4 of 4 windows of 16 tokens: everything; 48 ' "$run" --rows 7
+    audit 0 '^verified to the bit: 2 of 2 requests, 4 of 4 windows of 16 tokens: all of the file; 48 ' "$run" --rows 7
     record --preset $preset --samples 4 -n 24 --ignore-eos --temperature 0.9 --top-k 300 --top-p 0.95
-    audit 0 '^verified to the bit: 4 of 4 requests, 8 of 8 windows of 16 tokens: everything; 96 ' "$run"
+    audit 0 '^verified to the bit: 4 of 4 requests, 8 of 8 windows of 16 tokens: all of the file; 96 ' "$run"
 done
 record --tensor-parallel 2 --dtype fp32 --samples 2 -n 20
 audit 0 '^verified to the bit: 2 of 2 ' "$run" --tensor-parallel 2
@@ -332,10 +333,11 @@ audit 2 '--tensor-parallel: 4 ranks: the transcript has 2 leaves' "$run" --tenso
 record --arithmetic sm90 --samples 2 -n 20
 audit 0 '^verified to the bit: 2 of 2 ' "$run"
 sed 's/^arithmetic: sm90/arithmetic: fp32/' "$run" >"$out/changed.txt"
+seal "$out/changed.txt"
 audit 1 '^NOT VERIFIED: 0 of 2 requests are equal to the bit, ' "$out/changed.txt"
 record --model synthetic:tiny,seed=3 --ids 0,9 -n 20
 audit 0 '^verified to the bit: 1 of 1 ' "$run"
-audit 2 'synthetic:tiny has [0-9a-f]{16}: another model, or changed since$' "$run" --model synthetic:tiny
+audit 2 'synthetic:tiny has [0-9a-f]{64}: another model, or changed since$' "$run" --model synthetic:tiny
 record --preset paper -n 8
 audit 2 'preset paper: its result depends on M \(verifier fixed\): only canonical ones' "$run"
 # With ordinary requests beside them, of which nothing is promised.
@@ -356,6 +358,7 @@ changed() {  # changed STATUS PATTERN SED-SCRIPT OPTION...: a transcript in whic
         echo "test_tools: FAILED: nothing is changed by $3"
         failed=$((failed + 1))
     fi
+    seal "$out/changed.txt"
     audit "$1" "$2" "$out/changed.txt" "${@:4}"
 }
 changed 2 'none of its 2 requests is deterministic' 's/deterministic: yes/deterministic: no/' --skip-ordinary
@@ -388,14 +391,59 @@ short="$second s/^(tokens|logprobs): ([^,]*,[^,]*).*/\\1: \\2/; $second s/^finis
 changed 0 '^verified to the bit: 3 of 3 .*; 1 cancelled: where these end is not verified$' "$short: cancelled/"
 says '^request 2: verified to the bit: 2 tokens and log-probabilities, up to where it was cancelled$'
 changed 1 '^request 2: differs: it ends with an error, and the model gives a token there$' "$short: error/"
-changed 2 'changed.txt:27: request 1 is there twice, also in line 13$' 's/^request: 2/request: 1/'
+changed 1 '^request 1: differs: it is there twice, also in line 13$' 's/^request: 2/request: 1/'
+says '^NOT VERIFIED: 2 of 3 requests'
+changed 1 '^request 1: differs: it has token 2048, which is outside the vocabulary of 2048$' 's/^tokens: [0-9]+/tokens: 2048/'
+changed 1 '^request 2: differs: it has more tokens than the model.s context of 2048$' \
+    "$second s/^(prompt: .*)/\\1$(printf ',1%.0s' {1..2048})/"
+says '^request 3: verified to the bit'
+# An answer that goes on behind logits that are not finite; the other is read.
+cp "$run" "$out/keep.txt"
+ends 1 "^generate: 2 requests $why" generate --model "$out/nan" --ids 0,9 --ids-out --deterministic --samples 2 --record "$run"
+changed 1 '^request 1: differs: it has a token, number 1 of 1, behind logits that are not finite$' \
+    '/^request: 1$/,/^request: 2$/ {s/^finish: .*/finish: length/; s/^max_new.*/max_new_tokens: 1/; s/^tokens:.*/tokens: 9/; s/^logprobs:.*/logprobs: 00000000/}'
+says '^request 2: verified to the bit: 0 tokens'
+says '^NOT VERIFIED: 1 of 2 requests'
+mv "$out/keep.txt" "$run"
+# Cancelled before its first token: there is nothing to compare, and it is not counted.
+changed 0 '^verified to the bit: 2 of 3 .*; 1 without a token: nothing to compare$' \
+    "$second s/^(tokens|logprobs):.*/\\1:/; $second s/^finish: .*/finish: cancelled/"
+says '^request 2: nothing to compare: it was cancelled before its first token$'
+# A change is found by the digests, unless they are made anew. Then a request that is left out is found by nobody who has
+# only the file: its digest is what to compare.
+sed "$second s/^seed: .*/seed: 7/" "$run" >"$out/changed.txt"
+audit 2 "changed.txt:41: digest: '[0-9a-f]{40}': must be the digest of the lines before it: some were changed$" "$out/changed.txt"
+sed 's/^# What was asked.*/# x/' "$run" >"$out/changed.txt"
+audit 2 ': must be the digest of the lines before it: some were changed$' "$out/changed.txt"
+sed "/^request: 3$/,/^digest/d; s/^requests: 3/requests: 2/" "$run" >"$out/changed.txt"
+audit 2 ': file_digest: .*: must be the digest of the lines before it' "$out/changed.txt"
+sed "/^request: 3$/,/^digest/d" "$run" >"$out/changed.txt"
+audit 2 ': requests: 3: the file has 2$' "$out/changed.txt"
+digest=$(sed -n 's/^file_digest: //p' "$run")
+audit 0 "^  digest of the file $digest: compare it with a published or signed one" "$run"
+changed 0 '^verified to the bit: 2 of 2 requests' "/^request: 3$/,/^digest/d; s/^requests: 3/requests: 2/"
+check_not "another digest" "$digest"
+check "sha256sum gives the digest of the file" test "$digest" = "$(head -n -2 "$run" | sha256sum | cut -c1-64)"
+# The model is the auditor's. What a file names is not built before it is known to fit.
+ends 2 "^audit: give --model DIR, your own copy of the model, or --model from-file, the model that $run names$" audit "$run"
+audit 0 '^  model examples/tiny42, SHA-256 [0-9a-f]{64}, arithmetic fp32, compute bf16, leaves 1$' "$run" --model examples/tiny42
+check_not "the auditor's own model" 'from-file'
+changed 2 'changed.txt: its model synthetic:llama-3.1-70b has 141 GB of weights, and from-file loads at most 4: give --model DIR$' \
+    's/^model: .*/model: synthetic:llama-3.1-70b/'
+audit 2 'synthetic:llama-3.1-70b has [0-9a-f]{64}: another model' "$run" --model synthetic:llama-3.1-70b
 # A share of the windows: a changed log-probability is found if its window is drawn. The seed decides.
-audit 0 '^verified to the bit: 1 of 3 .*, 1 of 6 windows of 12 tokens, drawn by seed 42; 12 ' "$run" --windows 1 --window 12
+audit 0 '^verified to the bit: parts of 1 of 3 .*, 1 of 6 windows of 12 tokens, drawn by seed [0-9]+ of the system; 12 ' "$run" --windows 1 --window 12
+seed_of() { sed -n 's/.*, drawn by seed \([0-9]*\) of the system.*/\1/p' "$out/log"; }
+one=$(seed_of)
+audit 0 '^verified to the bit: parts of 1 of 3 ' "$run" --windows 1 --window 12
+check "another seed each time" test -n "$one" -a "$one" != "$(seed_of)"
+ends 2 "^audit: --seed: 'x' is not a whole number" audit "$run" --model from-file --seed x
 audit 0 ', 2 of 6 windows of 12 tokens, drawn by seed 8; 24 ' "$run" --share 0.3 --window 12 --seed 8
 drawn=
 for seed in 1 2 3 4 5 6; do
     sed -E 's/^logprobs: .{8}/logprobs: 00000000/' "$run" >"$out/changed.txt"
-    "$B/audit" "$out/changed.txt" --windows 1 --window 12 --seed $seed --threads 1 >"$out/log" 2>&1
+    seal "$out/changed.txt"
+    "$B/audit" "$out/changed.txt" --model from-file --windows 1 --window 12 --seed $seed --threads 1 >"$out/log" 2>&1
     drawn+=$?
 done
 case $drawn in
@@ -407,19 +455,18 @@ cp -r examples/tiny42 "$out/other" && chmod -R u+w "$out/other"
 at=$(($(stat -c %s "$out/other/model.safetensors") - 2))
 byte=$(od -An -tu1 -j $at -N 1 "$out/other/model.safetensors")
 printf "\\x$(printf %x $((byte ^ 64)))" | dd of="$out/other/model.safetensors" bs=1 conv=notrunc status=none seek=$at
-audit 2 "has the hash [0-9a-f]{16}, and $out/other has [0-9a-f]{16}: another model, or changed since$" "$run" \
+audit 2 "has the hash [0-9a-f]{64}, and $out/other has [0-9a-f]{64}: another model, or changed since$" "$run" \
     --model "$out/other"
-other=$(sed -E 's/.* has ([0-9a-f]{16}): .*/\1/' "$out/log")
+other=$(sed -E 's/.* has ([0-9a-f]{64}): .*/\1/' "$out/log")
 changed 1 '^NOT VERIFIED: 0 of 3 requests' "s/^model_hash: .*/model_hash: $other/" --model "$out/other"
 # What cannot be compared is one line, and status 2.
-changed 2 'changed.txt:1: format 2: this version of llm42 reads format 1$' '1s/format 1/format 2/'
+changed 2 'changed.txt:1: format 3: this version of llm42 reads formats 1 and 2$' '1s/format 2/format 3/'
 changed 2 'changed.txt: the file is cut short' '$d'
 changed 2 "changed.txt:13: 'request 1': must be 'requests: ...'$" 's/^request: 1$/request 1/'
 changed 2 "changed.txt:24: tokens: 'x7': must be a token id$" '24s/^tokens: [0-9]+/tokens: x7/'
 changed 2 'its arithmetic is sm70, and that of --backend cpu here is fp32' 's/^arithmetic: .*/arithmetic: sm70/'
 changed 2 'its arithmetic is not known' 's/^arithmetic: .*/arithmetic: not known/'
 changed 2 'leaves: 8: the model cannot be cut into these' 's/^leaves: .*/leaves: 8/'
-changed 2 'changed.txt:13: request 1 has token 2048, which is outside the vocabulary of 2048' 's/^tokens: [0-9]+/tokens: 2048/'
 changed 2 'gone: no such model folder' 's|^model: .*|model: gone|'
 ends 2 'give the FILE of a transcript' audit
 ends 2 "unexpected argument 'more'" audit "$run" more
@@ -452,7 +499,7 @@ closed() {  # closed PROGRAM OPTION...: what it writes to $out/closed.tsv, whate
     failed=$((failed + 1))
 }
 for which in 0 2; do
-    if [ $which = 0 ]; then "$B/audit" "$run" <&- >"$out/log" 2>&1; else "$B/audit" "$run" >"$out/log" 2>&-; fi
+    if [ $which = 0 ]; then "$B/audit" "$run" --model from-file <&- >"$out/log" 2>&1; else "$B/audit" "$run" --model from-file >"$out/log" 2>&-; fi
     grep -q '^verified to the bit' "$out/log" && passed=$((passed + 1)) || failed=$((failed + 1))
 done
 trace=(--trace "$out/closed.tsv")

@@ -12,10 +12,47 @@
 #define TINY "examples/tiny42"
 
 // >>hash ---------------------------------------------------------------------------------------------------------
+// The first 64 of its bits, which tests compare with those of other models.
 static uint64_t hash_of(const llm42_model *model) {
-    uint64_t hash = 0;
-    CHECK_MSG(llm42_model_hash(model, &hash, &error) == LLM42_OK, "%s", error.text);
-    return hash;
+    char hash[LLM42_SHA256_TEXT] = "", half[17];
+    CHECK_MSG(llm42_model_sha256(model, hash, &error) == LLM42_OK, "%s", error.text);
+    snprintf(half, sizeof half, "%.16s", hash);
+    return strtoull(half, NULL, 16);
+}
+
+// By both ways of computing it, in pieces of so many bytes.
+static void check_sha256(const char *text, size_t size, const char *hex) {
+    static const size_t pieces[] = {1, 3, 55, 56, 63, 64, 65, 127, 128, 1000, 1 << 20};
+    char is[LLM42_SHA256_TEXT];
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        llm42_sha256 s;
+        llm42_sha256_begin(&s);
+        for (size_t at = 0; at < size; at += pieces[i])
+            llm42_sha256_add(&s, text + at, LLM42__MIN(pieces[i], size - at));
+        llm42_sha256_end(s, is);
+        CHECK_STR(is, hex);
+    }
+    llm42_sha256 s;
+    llm42_sha256_begin(&s);
+    llm42__sha256_plain(s.state, (const unsigned char *)text, size / 64);
+    s.bytes = size / 64 * 64;
+    llm42_sha256_add(&s, text + s.bytes, size - s.bytes);
+    llm42_sha256_end(s, is);
+    CHECK_STR(is, hex);
+}
+
+// The examples of FIPS 180-4 and of its test vectors.
+TEST(sha256_is_that_of_fips_180_4) {
+    enum { MILLION = 1000000 };
+    char *a = malloc(MILLION);
+    if (!CHECK(a != NULL)) return;
+    memset(a, 'a', MILLION);
+    check_sha256("abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    check_sha256("", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    check_sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56,
+                 "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    check_sha256(a, MILLION, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    free(a);
 }
 
 static uint64_t hash_at(const llm42_model_desc *desc) {
@@ -28,10 +65,21 @@ static uint64_t hash_at(const llm42_model_desc *desc) {
 
 static uint64_t hash_path(const char *path) { return hash_at(&(llm42_model_desc){.path = path}); }
 
-// The known value was computed by another program, from the description in section model-hash.
+// The known values were computed by another program, from the description in llm42_sha256.h.
 TEST(the_hash_of_tiny42_is_known) {
-    CHECK(hash_path(TINY) == 0x4d7d417309660721u);
-    CHECK(hash_at(&(llm42_model_desc){.path = TINY, .no_mmap = true}) == 0x4d7d417309660721u);
+    for (int i = 0; i < 2; i++) {
+        llm42_model *model = NULL;
+        char hash[LLM42_SHA256_TEXT] = "";
+        uint64_t weak = 0;
+        if (!CHECK(!llm42_model_load(&model, &(llm42_model_desc){.path = TINY, .no_mmap = i}, &error))) return;
+        CHECK_INT(llm42_model_sha256(model, hash, &error), LLM42_OK);
+        CHECK_STR(hash, "37403f3c96329b7544b57ff56689a50b08ce17fd083f51075e978058d9e766c4");
+        CHECK_INT(llm42_model_hash(model, &weak, &error), LLM42_OK);
+        CHECK(weak == 0x4d7d417309660721u);
+        CHECK_INT(llm42_model_sha256(model, NULL, &error), LLM42_INVALID);
+        CHECK_INT(llm42_model_hash(NULL, &weak, &error), LLM42_INVALID);
+        llm42_model_free(model);
+    }
 }
 
 // The same weights in one file and in two, where a header is padded.
@@ -144,9 +192,9 @@ TEST(synthetic_models_are_hashed_by_their_recipes) {
     // Nothing of such a size is made.
     CHECK(hash_at(&(llm42_model_desc){.path = "synthetic:llama-3.1-70b", .on_device = true}) != hash);
     llm42_model *model = NULL;
-    uint64_t none;
+    char none[LLM42_SHA256_TEXT];
     CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error) == LLM42_OK);
-    CHECK_INT(llm42_model_hash(model, &none, &error), LLM42_INVALID);
+    CHECK_INT(llm42_model_sha256(model, none, &error), LLM42_INVALID);
     CHECK_CONTAINS(error.text, "shape:tiny: it is a shape without weights");
     llm42_model_free(model);
 }
@@ -197,6 +245,7 @@ static void check_answer(const llm42_answer *a, const llm42_request *r, bool all
     if (!CHECK(a->prompt_count == r->prompt_count && a->count == r->committed)) return;
     CHECK(!memcmp(a->prompt, r->prompt, sizeof *a->prompt * (size_t)a->prompt_count));
     CHECK(!memcmp(a->tokens, r->tokens, sizeof *a->tokens * (size_t)a->count));
+    CHECK_INT(strlen(a->digest), 64);
     CHECK(!memcmp(a->logprobs, r->logprobs, sizeof *a->logprobs * (size_t)a->count));
 }
 
@@ -251,7 +300,10 @@ TEST(what_is_read_is_what_was_served) {
         llm42_transcript *t = record(desc, &engine, test_path(folder, "run.txt"));
         if (t) {
             CHECK_STR(t->model, TINY);
-            CHECK(t->model_hash == hash_of(model));
+            char hash[LLM42_SHA256_TEXT] = "";
+            CHECK_INT(llm42_model_sha256(model, hash, &error), LLM42_OK);
+            CHECK_STR(t->model_hash, hash);
+            CHECK(t->format == 2 && strlen(t->digest) == 64);
             CHECK_STR(t->arithmetic, "fp32");
             CHECK_STR(t->preset, ways[i].word);
             CHECK_STR(t->result, ways[i].result);
@@ -323,6 +375,7 @@ TEST(a_name_is_one_line) {
 }
 
 // >>reading ------------------------------------------------------------------------------------------------------
+// Of format 1, which is still read.
 static const char good[] = "# llm42 transcript, format 1\n"  // line 1
                            "# a comment\n"
                            "model: some/folder\n"
@@ -372,8 +425,9 @@ TEST(a_file_is_read) {
     const char *path = test_path(folder, "good.txt");
     test_write_text(path, good);
     if (!CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_OK, "%s", error.text)) return;
-    CHECK(t->model_hash == 0x0123456789abcdefu && t->numerics.compute == LLM42_DTYPE_FP32 && t->numerics.logits_fp32 &&
-          !t->numerics.router_fp32);
+    CHECK_STR(t->model_hash, "0123456789abcdef");
+    CHECK(t->format == 1 && !t->digest[0] && !t->answer[0].digest[0]);
+    CHECK(t->numerics.compute == LLM42_DTYPE_FP32 && t->numerics.logits_fp32 && !t->numerics.router_fp32);
     CHECK_STR(t->arithmetic, "sm90");
     CHECK_INT(t->numerics.leaves, 8);
     CHECK_INT(t->count, 2);
@@ -394,7 +448,9 @@ TEST(a_broken_file_is_refused_with_its_line) {
     static const struct {
         const char *from, *to, *says;
     } cases[] = {
-        {"# llm42 transcript, format 1", "# llm42 transcript, format 2", ":1: format 2: this version of llm42 reads"},
+        {"# llm42 transcript, format 1", "# llm42 transcript, format 3", ":1: format 3: this version of llm42 reads"},
+        {"# llm42 transcript, format 1", "# llm42 transcript, format 2",
+         ":4: model_hash: '0123456789abcdef': must be 64"},
         {"# llm42 transcript, format 1", "# llm42 transcript, format 1\r", ":1: the line ends with a carriage return"},
         {"# llm42 transcript, format 1", "# llm42 trace", ":1: not a transcript"},
         {"# end\n", "# en", ": the file is cut short"},
@@ -458,6 +514,35 @@ TEST(a_broken_file_is_refused_with_its_line) {
     CHECK_INT(llm42_transcript_load(&t, NULL, &error), LLM42_INVALID);
 }
 
+// A file of format 2: whatever is changed in it, a digest says so. Whoever makes all digests anew is found by an audit.
+TEST(every_byte_counts_in_a_digest) {
+    llm42_model *model = NULL;
+    llm42_engine *engine = NULL;
+    llm42_transcript *t = NULL;
+    const char *path = test_path(folder, "digests.txt");
+    size_t size;
+    int refused = 0;
+    if (!CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK)) return;
+    t = record((llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .max_context = 256}, &engine, path);
+    llm42_transcript_free(t);
+    char *text = test_read(path, &size);
+    for (size_t i = 0; i < size; i += 7) {
+        text[i] ^= 1;
+        test_write(path, text, size);
+        text[i] ^= 1;
+        refused += llm42_transcript_load(&t, path, &error) == LLM42_FORMAT;
+    }
+    CHECK_INT(refused, (int)((size + 6) / 7));
+    test_text more = test_replace(text, "\nfile_digest: ", "\n# more\nfile_digest: ");
+    test_write(path, more.data, more.size);
+    CHECK_INT(llm42_transcript_load(&t, path, &error), LLM42_FORMAT);
+    CHECK_CONTAINS(error.text, ": must be the digest of the lines before it: some were changed");
+    test_text_free(&more);
+    free(text);
+    llm42_engine_close(engine);
+    llm42_model_free(model);
+}
+
 // Cut anywhere, and with each allocation failing in turn.
 TEST(a_part_of_a_file_is_no_file) {
     const char *path = test_path(folder, "part.txt");
@@ -479,6 +564,7 @@ TEST(a_part_of_a_file_is_no_file) {
 }
 
 static void run_transcripts(void) {
+    RUN(sha256_is_that_of_fips_180_4);
     RUN(the_hash_of_tiny42_is_known);
     RUN(files_do_not_matter);
     RUN(every_weight_matters);
@@ -490,6 +576,7 @@ static void run_transcripts(void) {
     RUN(a_name_is_one_line);
     RUN(a_file_is_read);
     RUN(a_broken_file_is_refused_with_its_line);
+    RUN(every_byte_counts_in_a_digest);
     RUN(a_part_of_a_file_is_no_file);
 }
 

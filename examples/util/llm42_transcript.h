@@ -3,10 +3,10 @@
 //
 //     #define LLM42_TRANSCRIPT_IMPLEMENTATION   // in one C file, before its first include of llm42.h
 //     #include "llm42_transcript.h"             // it includes llm42.h
-#if defined(LLM42_TRANSCRIPT_IMPLEMENTATION) && !defined(LLM42_BASE)
-#define LLM42_BASE  // memory, files and messages of llm42.h
+#if defined(LLM42_TRANSCRIPT_IMPLEMENTATION) && !defined(LLM42_SHA256_IMPLEMENTATION)
+#define LLM42_SHA256_IMPLEMENTATION
 #endif
-#include "llm42.h"
+#include "llm42_sha256.h"
 
 #ifndef LLM42_TRANSCRIPT_H
 #define LLM42_TRANSCRIPT_H
@@ -14,7 +14,7 @@
 // Writes a transcript: open it when the engine is open, give it every event, close it when requests have finished.
 typedef struct llm42_recorder llm42_recorder;
 // Begins the file. `comments` is NULL or lines that are written as comments, for example what the backend logs about
-// itself. The function hashes the model (llm42_model_hash). Errors: IO, and those of llm42_model_hash.
+// itself. The function hashes the model. Errors: IO, and those of llm42_model_sha256.
 LLM42_API llm42_result llm42_recorder_open(llm42_recorder **recorder, const char *path, const llm42_engine *engine,
                                            const char *comments, llm42_error *error);
 // A request is written at its event FINISHED.
@@ -33,13 +33,16 @@ typedef struct llm42_answer {
     int prompt_count, count;
     int32_t *prompt, *tokens;  // [prompt_count], [count]
     float *logprobs;           // [count]
-    int line;                  // of the file, where it begins
+    char digest[LLM42_SHA256_TEXT];
+    int line;  // of the file, where it begins
 } llm42_answer;
 
 typedef struct llm42_transcript {
-    char model[256];  // llm42_model.name
-    uint64_t model_hash;
-    char arithmetic[32];      // llm42_engine_arithmetic, or "not known"
+    int format;                          // 2, or 1: an old file, which has the weak hash and no digests
+    char model[256];                     // llm42_model.name
+    char model_hash[LLM42_SHA256_TEXT];  // llm42_model_sha256; format 1: 16 hex digits of llm42_model_hash
+    char digest[LLM42_SHA256_TEXT];      // of the file; format 1: empty
+    char arithmetic[32];                 // llm42_engine_arithmetic, or "not known"
     llm42_numerics numerics;  // .arithmetic is left out; .leaves is the larger of .leaves and .tensor_parallel
     char preset[32];          // its word
     char result[64];          // "canonical", or what more the results depend on (then they cannot be audited)
@@ -48,14 +51,14 @@ typedef struct llm42_transcript {
 } llm42_transcript;
 
 // Reads a transcript. Errors: IO, MEMORY, FORMAT (the file is cut short or goes on behind `# end`, it has another
-// version of the format, or a line is wrong; the message names the file and the line).
+// version of the format, a line is wrong, or a digest is not that of its lines; the message names file and line).
 LLM42_API llm42_result llm42_transcript_load(llm42_transcript **transcript, const char *path, llm42_error *error);
 LLM42_API void llm42_transcript_free(llm42_transcript *transcript);  // NULL is fine
 
 // A transcript is a text of lines `key: value`. None may be missing, and they have this order:
-//   # llm42 transcript, format 1       the first line
+//   # llm42 transcript, format 2       the first line
 //   model: NAME                        the path from which the model was loaded
-//   model_hash: 16 hex digits          llm42_model_hash
+//   model_hash: 64 hex digits          llm42_model_sha256
 //   arithmetic: WORD                   fp32, sm90 or `not known`: how sums round
 //   compute: bf16 or fp32
 //   logits_fp32, router_fp32: yes or no
@@ -74,11 +77,13 @@ LLM42_API void llm42_transcript_free(llm42_transcript *transcript);  // NULL is 
 //   seed: N
 //   prompt, tokens: 9,8                ids; tokens is the answer; empty: none
 //   logprobs: hex,hex                  8 hex digits each
+//   digest: 64 hex digits              SHA-256 of the file up to line `result`, and of this answer's lines before this
 // and at the end:
 //   requests: N
+//   file_digest: 64 hex digits         SHA-256 of all bytes before this line, as `head -n -2 FILE | sha256sum` gives
 //   # end                              the last line: a file without it was cut short
-// Empty lines and other lines that begin with # are comments. There are no checksums, because whoever changes an answer
-// could change its checksum, too; an audit finds the change.
+// Empty lines and other lines that begin with # are comments. Whoever changes an answer can change its digests, too:
+// they are for somebody who has a digest, or a signature, from elsewhere. Format 1 has no digests and the weak hash.
 #endif  // LLM42_TRANSCRIPT_H
 
 #if defined(LLM42_TRANSCRIPT_IMPLEMENTATION) && !defined(LLM42_TRANSCRIPT_IMPLEMENTED)
@@ -88,7 +93,6 @@ static bool llm42__transcript_is(const char *text, const char *end, const char *
     return strlen(word) == (size_t)(end - text) && memcmp(text, word, (size_t)(end - text)) == 0;
 }
 #define LLM42__TRANSCRIPT_FIRST "# llm42 transcript, format "
-#define LLM42__TRANSCRIPT_FORMAT "1"
 #define LLM42__TRANSCRIPT_END "# end\n"
 static const char *const llm42__finish_words[] = {"none", "stop", "length", "cancelled", "error"};
 static const char *const llm42__compute_words[] = {"default", "bf16", "fp32"};
@@ -96,7 +100,8 @@ static const char *const llm42__yes_words[] = {"no", "yes"};
 
 struct llm42_recorder {
     FILE *file;
-    bool all;  // every request is deterministic
+    llm42_sha256 digest, head, answer;  // of the file so far, of its head, and of the head and this answer
+    bool all;                           // every request is deterministic
     int64_t requests;
     char path[256];
 };
@@ -108,37 +113,54 @@ static const char *llm42__transcript_result(const llm42_engine_desc *d) {
     return d->policy.replay == LLM42_REPLAY_INVARIANT ? "canonical" : "depends on M (verifier fixed)";
 }
 
-static void llm42__record_head(llm42_recorder *r, const llm42_engine *e, uint64_t hash, const char *comments) {
+static void llm42__record_text(llm42_recorder *r, const char *text, size_t size) {
+    fwrite(text, 1, size, r->file);
+    llm42_sha256_add(&r->digest, text, size);
+    llm42_sha256_add(&r->answer, text, size);
+}
+
+LLM42__PRINTF(2) static void llm42__record(llm42_recorder *r, const char *format, ...) {
+    char text[640];  // a name is shorter than 256 bytes
+    va_list values;
+    va_start(values, format);
+    llm42__record_text(r, text, (size_t)vsnprintf(text, sizeof text, format, values));
+    va_end(values);
+}
+
+static void llm42__record_head(llm42_recorder *r, const llm42_engine *e, const char *hash, const char *comments) {
     const llm42_engine_desc *d = llm42_engine_config(e);
     const char *arithmetic = llm42_engine_arithmetic(e);
     char name[sizeof d->model->name];
     snprintf(name, sizeof name, "%s", d->model->name);
     llm42__scrub(name);
-    fputs(LLM42__TRANSCRIPT_FIRST LLM42__TRANSCRIPT_FORMAT
-          "\n# What was asked and answered, and all that the answers depend on (llm42 " LLM42_VERSION
-          "). build/audit computes them again.\n",
-          r->file);
-    fprintf(r->file, "model: %s\nmodel_hash: %016llx\narithmetic: %s\ncompute: %s\n", name, (unsigned long long)hash,
-            arithmetic ? arithmetic : "not known", llm42__compute_words[d->numerics.compute]);
-    fprintf(r->file, "logits_fp32: %s\nrouter_fp32: %s\nleaves: %d\npreset: %s\nresult: %s\n",
-            llm42__yes_words[d->numerics.logits_fp32], llm42__yes_words[d->numerics.router_fp32],
-            LLM42__MAX(d->numerics.leaves, d->tensor_parallel), llm42_policy_word(d, "preset"),
-            llm42__transcript_result(d));
+    llm42_sha256_begin(&r->digest);
+    llm42__record(r, LLM42__TRANSCRIPT_FIRST
+                  "2\n# What was asked and answered, and all that the answers depend on (llm42 " LLM42_VERSION
+                  "). build/audit computes them again.\n");
+    llm42__record(r, "model: %s\nmodel_hash: %s\narithmetic: %s\ncompute: %s\n", name, hash,
+                  arithmetic ? arithmetic : "not known", llm42__compute_words[d->numerics.compute]);
+    llm42__record(r, "logits_fp32: %s\nrouter_fp32: %s\nleaves: %d\npreset: %s\nresult: %s\n",
+                  llm42__yes_words[d->numerics.logits_fp32], llm42__yes_words[d->numerics.router_fp32],
+                  LLM42__MAX(d->numerics.leaves, d->tensor_parallel), llm42_policy_word(d, "preset"),
+                  llm42__transcript_result(d));
+    r->head = r->digest;
     for (size_t n; comments && *comments; comments += n + (comments[n] == '\n')) {
         n = strcspn(comments, "\n");
-        fprintf(r->file, "# %.*s\n", (int)n, comments);
+        llm42__record(r, "# ");
+        llm42__record_text(r, comments, n);
+        llm42__record(r, "\n");
     }
 }
 
 llm42_result llm42_recorder_open(llm42_recorder **recorder, const char *path, const llm42_engine *e,
                                  const char *comments, llm42_error *error) {
-    uint64_t hash = 0;
+    char hash[LLM42_SHA256_TEXT];
     if (!recorder) return llm42_fail(error, LLM42_INVALID, "llm42_recorder_open: recorder: must not be NULL");
     *recorder = NULL;
     if (!path || !e)
         return llm42_fail(error, LLM42_INVALID, "llm42_recorder_open: %s: required", path ? "engine" : "path");
     const llm42_engine_desc *d = llm42_engine_config(e);
-    LLM42__TRY(llm42_model_hash(d->model, &hash, error));
+    LLM42__TRY(llm42_model_sha256(d->model, hash, error));
     llm42_recorder *r = llm42__alloc(1, sizeof *r);
     if (!r) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
     *r = (llm42_recorder){.all = d->policy.mode == LLM42_MODE_BATCH_INVARIANT};
@@ -154,9 +176,15 @@ llm42_result llm42_recorder_open(llm42_recorder **recorder, const char *path, co
 }
 
 static void llm42__record_ids(llm42_recorder *r, const char *key, const int32_t *ids, int count) {
-    fprintf(r->file, "%s:", key);
-    for (int i = 0; i < count; i++) fprintf(r->file, "%s%d", i ? "," : " ", (int)ids[i]);
-    fputc('\n', r->file);
+    llm42__record(r, "%s:", key);
+    for (int i = 0; i < count; i++) llm42__record(r, "%s%d", i ? "," : " ", (int)ids[i]);
+    llm42__record(r, "\n");
+}
+
+static void llm42__record_digest(llm42_recorder *r, const char *key, llm42_sha256 of) {
+    char digest[LLM42_SHA256_TEXT];
+    llm42_sha256_end(of, digest);
+    llm42__record(r, "%s: %s\n", key, digest);
 }
 
 void llm42_recorder_event(llm42_recorder *r, const llm42_event *ev) {
@@ -164,23 +192,28 @@ void llm42_recorder_event(llm42_recorder *r, const llm42_event *ev) {
     const llm42_request *q = ev->info;
     const llm42_sampling *s = &q->sampling;
     r->requests++;
-    fprintf(r->file, "\nrequest: %lld\ndeterministic: %s\nfinish: %s\nmax_new_tokens: %d\n", (long long)q->id,
-            llm42__yes_words[q->deterministic || r->all], llm42__finish_words[q->finish], q->max_new_tokens);
+    llm42__record(r, "\n");
+    r->answer = r->head;
+    llm42__record(r, "request: %lld\ndeterministic: %s\nfinish: %s\nmax_new_tokens: %d\n", (long long)q->id,
+                  llm42__yes_words[q->deterministic || r->all], llm42__finish_words[q->finish], q->max_new_tokens);
     llm42__record_ids(r, "stop", q->stop, q->stop_count);
-    fprintf(r->file, "temperature: %08x\ntop_k: %d\ntop_p: %08x\nmin_p: %08x\nseed: %llu\n",
-            (unsigned)llm42__bits(s->temperature), s->top_k, (unsigned)llm42__bits(s->top_p),
-            (unsigned)llm42__bits(s->min_p), (unsigned long long)s->seed);
+    llm42__record(r, "temperature: %08x\ntop_k: %d\ntop_p: %08x\nmin_p: %08x\nseed: %llu\n",
+                  (unsigned)llm42__bits(s->temperature), s->top_k, (unsigned)llm42__bits(s->top_p),
+                  (unsigned)llm42__bits(s->min_p), (unsigned long long)s->seed);
     llm42__record_ids(r, "prompt", q->prompt, q->prompt_count);
     llm42__record_ids(r, "tokens", q->tokens, q->committed);
-    fputs("logprobs:", r->file);
+    llm42__record(r, "logprobs:");
     for (int i = 0; i < q->committed; i++)
-        fprintf(r->file, "%s%08x", i ? "," : " ", (unsigned)llm42__bits(q->logprobs[i]));
-    fputc('\n', r->file);
+        llm42__record(r, "%s%08x", i ? "," : " ", (unsigned)llm42__bits(q->logprobs[i]));
+    llm42__record(r, "\n");
+    llm42__record_digest(r, "digest", r->answer);
 }
 
 llm42_result llm42_recorder_close(llm42_recorder *r, llm42_error *error) {
     if (!r) return LLM42_OK;
-    fprintf(r->file, "\nrequests: %lld\n" LLM42__TRANSCRIPT_END, (long long)r->requests);
+    llm42__record(r, "\nrequests: %lld\n", (long long)r->requests);
+    llm42__record_digest(r, "file_digest", r->digest);
+    llm42__record(r, LLM42__TRANSCRIPT_END);
     const bool unwritten = ferror(r->file) != 0, failed = fclose(r->file) != 0 || unwritten;
     llm42_result result = LLM42_OK;
     if (failed) result = llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", r->path);
@@ -191,8 +224,9 @@ llm42_result llm42_recorder_close(llm42_recorder *r, llm42_error *error) {
 // The state of reading a transcript: what is left of it, and the value of the line that was read last.
 typedef struct llm42__transcribing {
     const char *path, *at, *end;
-    const char *value, *value_end;
+    const char *key, *value, *value_end;
     int line;
+    llm42_sha256 head;  // of all up to the line `result`
     llm42_transcript *to;
 } llm42__transcribing;
 
@@ -223,7 +257,7 @@ static llm42_result llm42__transcript_line(llm42__transcribing *t, const char *k
     if ((size_t)(end - at) <= length || memcmp(at, key, length) != 0 || at[length] != ':')
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: '%.*s': must be '%s: ...'", t->path, t->line,
                           (int)LLM42__MIN(end - at, 40), at, key);
-    t->value = at + length + 1, t->value_end = end;
+    t->key = at, t->value = at + length + 1, t->value_end = end;
     t->value += t->value < end && *t->value == ' ';
     t->at = end + 1;
     return LLM42_OK;
@@ -345,11 +379,24 @@ static llm42_result llm42__transcript_tokens(llm42__transcribing *t, llm42_answe
     return result;
 }
 
+// Reads the line with the digest of the head and of what stands from `begin` up to this line. Format 1 has none.
+static llm42_result llm42__transcript_digest(llm42__transcribing *t, const char *key, const char *begin,
+                                             char digest[LLM42_SHA256_TEXT], llm42_error *error) {
+    llm42_sha256 of = t->head;
+    if (t->to->format == 1) return LLM42_OK;
+    LLM42__TRY(llm42__transcript_line(t, key, error));
+    llm42_sha256_add(&of, begin, (size_t)(t->key - begin));
+    llm42_sha256_end(of, digest);
+    if (llm42__transcript_is(t->value, t->value_end, digest)) return LLM42_OK;
+    return llm42__transcript_bad(t, key, "the digest of the lines before it: some were changed", error);
+}
+
 static llm42_result llm42__transcript_answer(llm42__transcribing *t, llm42_answer *a, llm42_error *error) {
     uint64_t number = 0;
     int word = 0, stops = 0;
     void *stop = NULL;
     LLM42__TRY(llm42__transcript_integer(t, "request", 1, INT64_MAX, &number, error));
+    const char *const begin = t->key;
     a->request = (int64_t)number;
     a->line = t->line;
     LLM42__TRY(llm42__transcript_bool(t, "deterministic", &a->deterministic, error));
@@ -365,17 +412,20 @@ static llm42_result llm42__transcript_answer(llm42__transcribing *t, llm42_answe
     llm42__free(stop);
     if (result != LLM42_OK) return result;
     LLM42__TRY(llm42__transcript_sampling(t, &a->sampling, error));
-    return llm42__transcript_tokens(t, a, error);
+    LLM42__TRY(llm42__transcript_tokens(t, a, error));
+    return llm42__transcript_digest(t, "digest", begin, a->digest, error);
 }
 
 static llm42_result llm42__transcript_head(llm42__transcribing *t, llm42_error *error) {
     llm42_transcript *to = t->to;
     uint64_t leaves = 0;
     int compute = 0;
+    const size_t digits = to->format == 1 ? 16 : 64;
+    const char *const begin = t->at;
     LLM42__TRY(llm42__transcript_text(t, "model", to->model, sizeof to->model, error));
-    LLM42__TRY(llm42__transcript_line(t, "model_hash", error));
-    if (!llm42__transcript_digits(t->value, t->value_end, 16, 16, &to->model_hash))
-        return llm42__transcript_bad(t, "model_hash", "16 hex digits", error);
+    LLM42__TRY(llm42__transcript_text(t, "model_hash", to->model_hash, sizeof to->model_hash, error));
+    if (strspn(to->model_hash, "0123456789abcdef") != digits || to->model_hash[digits])
+        return llm42__transcript_bad(t, "model_hash", digits == 16 ? "16 hex digits" : "64 hex digits", error);
     LLM42__TRY(llm42__transcript_text(t, "arithmetic", to->arithmetic, sizeof to->arithmetic, error));
     LLM42__TRY(llm42__transcript_word(t, "compute", llm42__compute_words, LLM42_DTYPE_BF16, LLM42_DTYPE_FP32 + 1,
                                       &compute, error));
@@ -385,7 +435,10 @@ static llm42_result llm42__transcript_head(llm42__transcribing *t, llm42_error *
     LLM42__TRY(llm42__transcript_integer(t, "leaves", 1, 8, &leaves, error));
     to->numerics.leaves = (int)leaves;
     LLM42__TRY(llm42__transcript_text(t, "preset", to->preset, sizeof to->preset, error));
-    return llm42__transcript_text(t, "result", to->result, sizeof to->result, error);
+    LLM42__TRY(llm42__transcript_text(t, "result", to->result, sizeof to->result, error));
+    llm42_sha256_begin(&t->head);
+    llm42_sha256_add(&t->head, begin, (size_t)(t->at - begin));
+    return LLM42_OK;
 }
 
 // The first line and the last one.
@@ -399,16 +452,15 @@ static llm42_result llm42__transcript_ends(llm42__transcribing *t, llm42_error *
     if (line_end[-1] == '\r')
         return llm42_fail(error, LLM42_FORMAT,
                           "%s:1: the line ends with a carriage return: something has changed how lines end", t->path);
-    if (!llm42__transcript_is(t->at + first, line_end, LLM42__TRANSCRIPT_FORMAT))
-        return llm42_fail(error, LLM42_FORMAT, "%s:1: format %.*s: this version of llm42 reads format %s", t->path,
-                          (int)LLM42__MIN(line_end - t->at - (ptrdiff_t)first, 40), t->at + first,
-                          LLM42__TRANSCRIPT_FORMAT);
+    const char *const format = t->at + first;
+    t->to->format = llm42__transcript_is(format, line_end, "1") ? 1 : 2;
+    if (t->to->format == 2 && !llm42__transcript_is(format, line_end, "2"))
+        return llm42_fail(error, LLM42_FORMAT, "%s:1: format %.*s: this version of llm42 reads formats 1 and 2",
+                          t->path, (int)LLM42__MIN(line_end - format, 40), format);
     if ((size_t)(t->end - t->at) < last || memcmp(t->end - last, LLM42__TRANSCRIPT_END, last) ||
         t->end[-1 - (ptrdiff_t)last] != '\n')
-        return llm42_fail(error, LLM42_FORMAT,
-                          "%s: the file is cut short, or goes on behind its end: its last line is "
-                          "not '# end'",
-                          t->path);
+        return llm42_fail(error, LLM42_FORMAT, "%s: the file is cut short, or goes on behind its end: its last line %s",
+                          t->path, "is not '# end'");
     return LLM42_OK;
 }
 
@@ -418,6 +470,7 @@ static llm42_result llm42__transcript_read(llm42__transcribing *t, llm42_error *
     const char *line_end;
     LLM42__TRY(llm42__transcript_ends(t, error));
     LLM42__TRY(llm42__transcript_head(t, error));
+    const char *const begin = t->at;
     for (;;) {
         llm42__transcribing look = *t;
         if (!llm42__transcript_next(&look, &line_end) || strncmp(look.at, "request:", 8) != 0) break;
@@ -435,6 +488,7 @@ static llm42_result llm42__transcript_read(llm42__transcribing *t, llm42_error *
     if (requests != (uint64_t)to->count)
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: requests: %llu: the file has %d", t->path, t->line,
                           (unsigned long long)requests, to->count);
+    LLM42__TRY(llm42__transcript_digest(t, "file_digest", begin, to->digest, error));
     if (llm42__transcript_next(t, &line_end))
         return llm42_fail(error, LLM42_FORMAT, "%s:%d: '%.*s': must be '# end'", t->path, t->line,
                           (int)LLM42__MIN(line_end - t->at, 40), t->at);
