@@ -10,7 +10,8 @@ B ?= build
 ARCH ?= native
 CFLAGS ?= -O3 -march=$(ARCH)
 TEST_CFLAGS ?= -O1 -g1 -march=$(ARCH)
-SANITIZE := -O1 -g1 -march=$(ARCH) -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SANITIZE := -O1 -g1 -march=$(ARCH) -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all \
+    -fno-omit-frame-pointer
 PREFIX ?= /usr/local
 STB ?= /usr/include/stb
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)

@@ -161,9 +161,10 @@
    the same on 1, 2, 4 or 8 ranks. FAST and FIXED results depend on the ranks, and on a GPU also on the leaves.
 
    Compile with -ffp-contract=off: a build in which the compiler has fused operations on its own opens no engine, and
-   with -ffast-math llm42.h does not compile. The promise does not hold if other code in the process sets flush-to-zero
-   or another rounding mode. The prefix cache trusts a 64-bit hash of the tokens before a page, and an attacker can
-   construct prompts whose hashes collide: leave .kv.prefix_cache off if prompts come from strangers.
+   with -ffast-math or -fsingle-precision-constant it does not compile. The promise does not hold if other code in the
+   process sets flush-to-zero or another rounding mode. The prefix cache trusts a 64-bit hash of the tokens before a
+   page, and an attacker can construct prompts whose hashes collide: leave .kv.prefix_cache off if prompts come from
+   strangers.
 
    MEMORY, ERRORS, THREADS, BACKENDS
 
@@ -533,7 +534,7 @@ typedef struct llm42_backend {
 } llm42_backend;
 
 typedef struct llm42_cpu_desc {
-    int threads;  // default: as many as OpenMP offers
+    int threads;  // at most 1,024; default: as many as OpenMP offers
 } llm42_cpu_desc;
 
 // .backend_desc is an llm42_cpu_desc; default: its defaults.
@@ -1374,6 +1375,7 @@ LLM42__MAYBE_UNUSED static void llm42__free_all(llm42__memory *b) {
 #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16
 #error "llm42.h: this compiler keeps floats in wider registers: on 32-bit x86 compile with -msse2 -mfpmath=sse"
 #endif
+static_assert(sizeof 1.0 == sizeof(double), "llm42.h: compile without -fsingle-precision-constant: it changes bits");
 
 LLM42__BOTH uint32_t llm42__bits(float x) {
     uint32_t u;
@@ -3334,6 +3336,7 @@ static void llm42__sm90_rows(const float *x, size_t stride, int rows, const void
 // Calls: nothing.
 // Invariant: one operator runs at a time, and results never depend on which thread ran a part.
 
+enum { LLM42__THREADS = 1024 };        // of a team, at most
 typedef struct llm42__job llm42__job;  // what an operator works on, see section cpu
 typedef void llm42__task_fn(const llm42__job *job, int64_t task, int thread);
 
@@ -3399,7 +3402,7 @@ static void llm42__team_help(llm42__team *team, int thread) {
 
 // Without OpenMP a team is one thread.
 #ifdef _OPENMP
-static int llm42__team_most(void) { return omp_get_max_threads(); }
+static int llm42__team_most(void) { return LLM42__MIN(omp_get_max_threads(), LLM42__THREADS); }
 static int llm42__team_thread(void) { return omp_get_thread_num(); }
 #else
 static int llm42__team_most(void) { return 1; }
@@ -4153,7 +4156,7 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
         {"max_context", d->max_context, 1, c->context, false},
         {"pages", d->pages, 1, 1 << 28, false},
         {"page_size", d->page_size, 1, 4096, true}};
-    const llm42__field threads = {"threads", llm42__cpu_threads(d), 1, 1024, false};
+    const llm42__field threads = {"threads", llm42__cpu_threads(d), 1, LLM42__THREADS, false};
     LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, error));
     LLM42__TRY(llm42__check_fields("llm42_cpu_desc", &threads, 1, error));
     if (d->numerics.arithmetic == LLM42_ARITHMETIC_SM90) {
@@ -4706,7 +4709,8 @@ typedef struct llm42__sm90_draw {
     float largest, scale;
 } llm42__sm90_draw;
 static uint64_t llm42__sm90_mass(const llm42__sm90_draw *d, float logit) {
-    return (uint64_t)((double)llm42__exp((logit - d->largest) * d->scale) * 1099511627776.0);
+    const float weight = llm42__exp((logit - d->largest) * d->scale);
+    return weight >= 0 ? (uint64_t)((double)weight * 1099511627776.0) : (uint64_t)1 << 63;  // NaN: as a GPU has it
 }
 
 // Finds, byte by byte, the largest key for which the ids above it hold less than `wanted`: mass if by_mass, else a

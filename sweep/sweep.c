@@ -873,7 +873,8 @@ static void timing_print(const sweep *s, int64_t cells) {
 }
 
 int main(int argc, char **argv) {
-    sweep s = {.set = parse(argc, argv)};
+    static sweep s;  // too large for a small stack
+    s.set = parse(argc, argv);
     set_defaults(&s.set);
     check(&s);
     if (s.set.list_only) {

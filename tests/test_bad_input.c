@@ -4,6 +4,10 @@
 
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 #define LLM42_TRACE_IMPLEMENTATION
 #include "examples/util/llm42_trace.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
@@ -671,6 +675,15 @@ TEST(sizes_of_an_engine_desc) {
     for (int threads = -1; threads <= 1025; threads += 1026)
         desc_refused(&(llm42_engine_desc){.model = model, .backend_desc = &(llm42_cpu_desc){threads}}, LLM42_INVALID,
                      "llm42_cpu_desc.threads");
+#ifdef _OPENMP
+    const int offered = omp_get_max_threads();
+    omp_set_num_threads(1025);  // the default takes no more than it may
+    llm42_engine *many = NULL;
+    llm42_error error = {0};
+    CHECK_MSG(!llm42_engine_open(&many, &(llm42_engine_desc){.model = model}, &error), "%s", error.text);
+    llm42_engine_close(many);
+    omp_set_num_threads(offered);
+#endif
     const double rates[] = {-0.1, 1.1, NAN, INFINITY};
     for (size_t i = 0; i < 4; i++)
         desc_refused(

@@ -94,7 +94,10 @@ then
     builds "the host's part" B="$out" "$out/tests/cuda_host" &&
         if "$out/tests/cuda_host" >"$out/log" 2>&1; then passed=$((passed + 1)); else fail "the host's part"; fi
     # The kernels themselves, on the CPU: their bits are those of the CPU backend in the arithmetic sm90.
-    builds "the emulated backend" CUDA=1 B="$out" "$out/tests/cuda_emulated" &&
+    # Where there is a LeakSanitizer, it finds no memory that the emulator has lost.
+    leaks=
+    echo 'int main() {}' | g++ -fsanitize=leak -x c++ - -o "$out/leaks" 2>/dev/null && "$out/leaks" && leaks=-fsanitize=leak
+    builds "the emulated backend" CUDA=1 B="$out" EMULATED_LIBS="-ldl -lm -lpthread $leaks" "$out/tests/cuda_emulated" &&
         for model in "synthetic:tiny --leaves 8 --tensor-parallel 2 --devices 2" "tests/arch/qwen3_moe --leaves 1"; do
             # shellcheck disable=SC2086
             if "$out/tests/cuda_emulated" --part arithmetic --model $model >"$out/log" 2>&1 &&

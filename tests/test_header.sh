@@ -32,6 +32,8 @@ echo '#define STB_DS_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"' >"$out/own.c"
 
+says() { "${@:2}" 2>&1 | grep -qF -- "$1"; }  # says TEXT COMMAND...: the command prints TEXT
+
 compilers=$CC
 for other in gcc clang; do
     [ "$other" = "$CC" ] || { command -v $other >/dev/null && compilers="$compilers $other"; }
@@ -43,6 +45,13 @@ for cc in $compilers; do
     check "$cc: implementation as GNU C17" "$cc" -std=gnu17 $strict -fsyntax-only "$out/implements.c"
     for how in -DLLM42_SCALAR -march=native; do
         check "$cc: implementation, $how" "$cc" -std=c11 -Wpedantic $strict $how -fsyntax-only "$out/implements.c"
+    done
+    # Flags that change bits do not compile. gcc has the third; clang has it by another name.
+    for how in -ffast-math -ffinite-math-only -fsingle-precision-constant; do
+        [ $how != -fsingle-precision-constant ] || "$cc" -Werror $how -xc -E - >"$log" 2>&1 </dev/null ||
+            how="-Xclang -cl-single-precision-constant"
+        check "$cc: $how is refused" says "llm42.h: compile without -f" "$cc" -std=c11 -I. -isystem "$STB" $how \
+            -fsyntax-only "$out/implements.c"
     done
     check "$cc: two files" "$cc" -std=c11 $strict "$out/uses.c" "$out/implements.o" -o "$out/two" -lm
     check "$cc: two files run" "$out/two"

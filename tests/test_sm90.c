@@ -248,6 +248,10 @@ TEST(draws) {
             llm42__sm90_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 3, .seed = 1}, t, NULL).token <=
             14);
     logits[3] = NAN;
+    for (int i = 0; i < V; i += 5) logits[i] = i % 2 ? NAN : INFINITY;  // such a draw is not used, but must be defined
+    for (size_t s = 0; s < sizeof sampling / sizeof *sampling; s++)
+        CHECK(!isfinite(llm42__sm90_sample(logits, V, &sampling[s], 0, NULL).logprob));
+    CHECK(llm42__sm90_mass(&(llm42__sm90_draw){.scale = 1}, NAN) == (uint64_t)1 << 63);  // as on a GPU
     CHECK(isnan(llm42__sm90_sample(logits, V, &(llm42_sampling){0}, 0, NULL).logprob));
 }
 

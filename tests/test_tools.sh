@@ -183,6 +183,12 @@ for tool in generate score audit rollback determinism sweep bench; do
     ends 2 "--threads: 99999 is outside" $tool --threads 99999
 done
 ends 0 '^marked .* identical' rollback --requests 2 --tokens 16 --delay 0 --threads 2
+# A small stack suffices. (Sanitizers need a larger one.)
+if [ -z "${TEST_SLOW:-}" ]; then
+    for tool in generate score audit rollback determinism sweep bench diff fit ranks; do
+        check "$tool on a stack of 128 KiB" bash -c 'ulimit -s 128; exec "$0" --help' "$B/$tool"
+    done
+fi
 # Four ranks with four leaves give the bits of one rank. Two ranks with one leaf each give others.
 for how in "1 4" "4 4" "2 1"; do
     read -r ranks leaves <<<"$how"

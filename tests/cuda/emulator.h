@@ -104,6 +104,7 @@ struct fiber {
     bool done = true;
     uint3 thread;
     int index;
+    ~fiber() { free(stack); }
 };
 
 struct warp {
