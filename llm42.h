@@ -160,11 +160,10 @@
    how many parts an INVARIANT pass cuts these sums whatever the ranks, so that with 8 leaves the canonical result is
    the same on 1, 2, 4 or 8 ranks. FAST and FIXED results depend on the ranks, and on a GPU also on the leaves.
 
-   Compile with -ffp-contract=off: a build in which the compiler has fused operations on its own opens no engine, and
-   with -ffast-math or -fsingle-precision-constant it does not compile. The promise does not hold if other code in the
-   process sets flush-to-zero or another rounding mode. The prefix cache trusts a 64-bit hash of the tokens before a
-   page, and an attacker can construct prompts whose hashes collide: leave .kv.prefix_cache off if prompts come from
-   strangers.
+   Compile with -ffp-contract=off: a build whose compiler has fused operations on its own opens no engine, and one with
+   -ffast-math or -fsingle-precision-constant fails. The promise does not hold if other code in the process sets
+   flush-to-zero or another rounding mode. The prefix cache trusts a 64-bit hash of the tokens before a page, and an
+   attacker can construct prompts whose hashes collide: leave .kv.prefix_cache off if prompts come from strangers.
 
    MEMORY, ERRORS, THREADS, BACKENDS
 
@@ -1180,6 +1179,10 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #endif
 #endif  // LLM42_H
 
+#if defined(LLM42_IMPLEMENTATION) && !defined(LLM42_IMPLEMENTED) && (defined(__cplusplus) || __STDC_VERSION__ < 201112L)
+#error "llm42.h: the implementation is C11: define LLM42_IMPLEMENTATION in a .c file, and compile it with -std=c11"
+#undef LLM42_IMPLEMENTATION
+#endif
 // ================================================================================================================
 // The base is C11 and C++17. llm42.cu defines LLM42_BASE to include only this part of the implementation.
 #if (defined(LLM42_IMPLEMENTATION) || defined(LLM42_BASE)) && !defined(LLM42__BASE_INCLUDED)
@@ -5306,7 +5309,7 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
         ms += mix->rows[k] / total * llm42__padded_ms(c, schedule, kind, total, padded, mix->context[k]);
         if (k != LLM42_KIND_WINDOW) host += c->host_ms[k];
     }
-    if (total) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->layers);
+    if (total != 0) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->layers);
     return 1e-3 * (slowdown * ms + host);
 }
 
@@ -6332,7 +6335,7 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     llm42__queue_remove(e, r);
     e->running[e->view.running_count++] = &r->info;
     e->to_return += r->info.max_new_tokens - r->info.committed;
-    if (!llm42__reserve(e, r, last + 1)) assert(!"the pages are free");
+    if (!llm42__reserve(e, r, last + 1)) assert(false && "the pages are free");
     if (r->info.preemptions == 0) e->stats.prompt_tokens += r->info.prompt_count;
     r->info.state = LLM42_STATE_PREFILL;
     r->info.prefix_hits += r->info.kv;
@@ -6691,7 +6694,7 @@ static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) 
     if (e->backend->estimate) return e->backend->estimate(e->state, mix);
     double rows = 0, kv = 0;
     for (int k = 0; k < LLM42_KIND_COUNT; k++) rows += mix->rows[k], kv += mix->rows[k] * mix->context[k];
-    if (!rows) return 0;
+    if (rows == 0) return 0;
     bool several = mix->rows[LLM42_KIND_PROMPT] || mix->rows[LLM42_KIND_WINDOW];
     if (mix->schedule > LLM42_SCHEDULE_INVARIANT) return -1;
     double seconds = llm42__times_find(e, mix->schedule, several, rows, kv);

@@ -18,6 +18,10 @@ echo '#define LLM42_IMPLEMENTATION
 #include "llm42.h"' >"$out/implements.c"
 
 cat "$out/implements.c" "$out/uses.c" >"$out/linked.c"
+{
+    printf '#define LLM42_%sIMPLEMENTATION\n' '' METRICS_ TRACE_ TRANSCRIPT_
+    printf '#include "%s"\n' llm42.h examples/util/*.h
+} >"$out/whole.c"
 
 # What a user's file has without llm42.h it has with it: extensions of POSIX in gnu17, <tgmath.h>, its own stb_ds.
 echo '#include "llm42.h"
@@ -45,6 +49,11 @@ for cc in $compilers; do
     check "$cc: implementation as GNU C17" "$cc" -std=gnu17 $strict -fsyntax-only "$out/implements.c"
     for how in -DLLM42_SCALAR -march=native; do
         check "$cc: implementation, $how" "$cc" -std=c11 -Wpedantic $strict $how -fsyntax-only "$out/implements.c"
+    done
+    # Nor in a program that asks for more warnings, with the companions.
+    for how in -DLLM42_SCALAR -march=native; do
+        check "$cc: conversions and shadows, $how" "$cc" -std=c11 $strict -Wconversion -Wsign-conversion -Wshadow $how \
+            -fsyntax-only "$out/whole.c"
     done
     # Flags that change bits do not compile. gcc has the third; clang has it by another name.
     for how in -ffast-math -ffinite-math-only -fsingle-precision-constant; do
@@ -86,6 +95,22 @@ for cc in g++ clang++; do
     command -v $cc >/dev/null || continue
     cxx=1
     check "$cc: declarations as C++17" "$cc" -std=c++17 -Wpedantic $strict -fsyntax-only "$out/uses.cc"
+    # The companions' declarations too. What is C says so in one error.
+    for h in metrics trace transcript; do
+        printf '#include "llm42.h"\n#include "examples/util/llm42_%s.h"\n' $h >"$out/companion.cc"
+        check "$cc: llm42_$h.h as C++17" "$cc" -std=c++17 -Wpedantic $strict -fsyntax-only "$out/companion.cc"
+    done
+    while read -r macro h; do
+        printf '#define %s\n#include "%s"\n#include "llm42.h"\n' "$macro" "$h" >"$out/implements.cc"
+        check "$cc: $h and $macro: one error, which names C11" bash -c '"$@" 2>&1 | grep "error:" >"$0"
+            [ "$(wc -l <"$0")" = 1 ] && grep -q "C11.*\.c file" "$0"' "$log" \
+            "$cc" -std=c++17 -I. -isystem "$STB" -fsyntax-only "$out/implements.cc"
+    done <<'END'
+LLM42_IMPLEMENTATION llm42.h
+LLM42_TRACE_IMPLEMENTATION examples/util/llm42_trace.h
+LLM42_TRANSCRIPT_IMPLEMENTATION examples/util/llm42_transcript.h
+TOKENIZER examples/util/tokenizer.h
+END
     check "$cc: C++ calls C" "$cc" -std=c++17 $strict "$out/uses.cc" "$out/implements.o" -o "$out/two" -lm
 done
 [ $cxx = 1 ] || { echo "  declarations as C++17: skipped: no C++ compiler"; skipped=1; }

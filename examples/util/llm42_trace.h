@@ -2,7 +2,10 @@
 //
 //     #define LLM42_TRACE_IMPLEMENTATION   // in one C file, before its first include of llm42.h
 //     #include "llm42_trace.h"             // it includes llm42.h
-#if defined(LLM42_TRACE_IMPLEMENTATION) && !defined(LLM42_BASE)
+#if defined(LLM42_TRACE_IMPLEMENTATION) && defined(__cplusplus)
+#error "llm42_trace.h: the implementation is C11: define LLM42_TRACE_IMPLEMENTATION in a .c file"
+#undef LLM42_TRACE_IMPLEMENTATION
+#elif defined(LLM42_TRACE_IMPLEMENTATION) && !defined(LLM42_BASE)
 #define LLM42_BASE  // memory, files and messages of llm42.h
 #endif
 #include "llm42.h"

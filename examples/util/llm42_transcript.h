@@ -3,7 +3,10 @@
 //
 //     #define LLM42_TRANSCRIPT_IMPLEMENTATION   // in one C file, before its first include of llm42.h
 //     #include "llm42_transcript.h"             // it includes llm42.h
-#if defined(LLM42_TRANSCRIPT_IMPLEMENTATION) && !defined(LLM42_SHA256_IMPLEMENTATION)
+#if defined(LLM42_TRANSCRIPT_IMPLEMENTATION) && defined(__cplusplus)
+#error "llm42_transcript.h: the implementation is C11: define LLM42_TRANSCRIPT_IMPLEMENTATION in a .c file"
+#undef LLM42_TRANSCRIPT_IMPLEMENTATION
+#elif defined(LLM42_TRANSCRIPT_IMPLEMENTATION) && !defined(LLM42_SHA256_IMPLEMENTATION)
 #define LLM42_SHA256_IMPLEMENTATION
 #endif
 #include "llm42_sha256.h"

@@ -25,7 +25,9 @@
 // the mergeable pairs; pairs that an earlier merge has eaten are dropped as they surface.
 //
 // One tokenizer, one thread: encoding uses scratch memory of the tokenizer.
-#ifndef TOKENIZER_H
+#ifdef __cplusplus
+#error "tokenizer.h is C11: include it in a .c file, and call that from C++"
+#elif !defined(TOKENIZER_H)
 #define TOKENIZER_H
 
 #include <dirent.h>
