@@ -55,7 +55,7 @@ CHOSEN = $(if $(TEST),$(strip $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(TE
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .PHONY: all figures accuracy fit demo test check asan bench fuzz format campaign deps install uninstall clean help \
-    banner setup need programs tests run-demo
+    banner setup need programs tests shared run-demo
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -132,6 +132,10 @@ tests: $(TESTS)
 $(B)/llm42.o: llm42.h tests/allocate.h $(B)/.flags
 	$(SAY)$(CC) $(CFLAGS) -UNDEBUG $(REQUIRED) $(OMP) -DLLM42_IMPLEMENTATION -include tests/allocate.h -x c -c $< \
 	    -o $@
+shared: banner $(B)/libllm42.so  ## build/libllm42.so, which exports the functions of llm42.h and nothing else
+$(B)/libllm42.so: llm42.h $(B)/.flags
+	$(SAY)$(CC) $(CFLAGS) $(REQUIRED) $(OMP) -shared -fPIC -fvisibility=hidden -DLLM42_IMPLEMENTATION \
+	    -D'LLM42_API=extern __attribute__((visibility("default")))' -x c $< -o $@ $(LDFLAGS) -lm
 WITH_CUDA = $(or $(filter tests/cuda/%,$<),$(if $(CUDA_OBJECT),$(filter-out tests/%,$<)))
 $(B)/o/%.o: %.c $(B)/.flags
 	$(SAY)mkdir -p $(@D) && $(CC) $(if $(filter tests/%,$<),$(TEST_CFLAGS),$(CFLAGS)) $(REQUIRED) $(OMP) \
@@ -187,32 +191,34 @@ banner: | $(if $(filter figures accuracy fit demo test check asan bench fuzz,$(M
 	@echo "  gnuplot  $(if $(shell command -v gnuplot),found,not found (make figures installs it))"
 
 # Headers of examples/ for users' programs, and all programs but the numbered examples.
-COMPANIONS := $(wildcard examples/util/*.h examples/tokenizer.h)
+COMPANIONS := $(wildcard examples/util/*.h) examples/planners.h
 INSTALLED := $(filter-out 0%,$(notdir $(PROGRAMS)))
 
-# The model and the calibrations keep their paths, below share/llm42, where the programs look for them.
-SHARED := $(wildcard examples/tiny42/*.json examples/tiny42/*.safetensors sweep/calibration/*.tsv)
+# These keep their paths below share/llm42, where programs look for the model and the calibrations, and plot.sh for its
+# parts. The examples compile there with their headers.
+SHARED := $(wildcard examples/tiny42/*.json examples/tiny42/*.safetensors sweep/calibration/*.tsv examples/0*.c) \
+    $(COMPANIONS) sweep/plot.sh $(wildcard sweep/plot/*) sweep/figures/draw.inc sweep/figures/common.gp
 SHARE = $(DESTDIR)$(PREFIX)/share/llm42
+# What pkg-config and CMake read.
+FOUND_BY := pkgconfig/llm42.pc llm42/cmake/llm42-config.cmake llm42/cmake/llm42-config-version.cmake
 
-install: all  ## install llm42.h, llm42.pc, tiny42, calibrations, programs (as llm42-NAME) below DESTDIR and PREFIX
-	install -d "$(DESTDIR)$(PREFIX)/include/llm42" "$(DESTDIR)$(PREFIX)/share/pkgconfig" "$(DESTDIR)$(PREFIX)/bin"
+install: all  ## install llm42.h, its companions, tiny42, calibrations, programs (llm42-NAME) below DESTDIR and PREFIX
+	install -d $(addprefix "$(DESTDIR)$(PREFIX)"/,include/llm42 share/pkgconfig bin) \
+	    $(addprefix "$(SHARE)"/,cmake $(sort $(dir $(SHARED))))
 	install -m 644 llm42.h "$(DESTDIR)$(PREFIX)/include/llm42.h"
 	install -m 644 $(COMPANIONS) "$(DESTDIR)$(PREFIX)/include/llm42"
-	install -d $(addprefix "$(SHARE)"/,$(sort $(dir $(SHARED))))
-	for f in $(SHARED); do install -m 644 $$f "$(SHARE)/$$f" || exit 1; done
-	sed -e 's|@PREFIX@|$(PREFIX)|; s|@STB@|$(STB)|; s|@OPENMP@|$(OMP)|' \
-	    -e 's|@VERSION@|$(VERSION)|' llm42.pc.in \
-	    >"$(DESTDIR)$(PREFIX)/share/pkgconfig/llm42.pc"
+	for f in $(SHARED); do install -m $$([ -x $$f ] && echo 755 || echo 644) $$f "$(SHARE)/$$f" || exit 1; done
+	for f in $(FOUND_BY); do sed -e 's|@PREFIX@|$(PREFIX)|; s|@STB@|$(STB)|; s|@OPENMP@|$(OMP)|' \
+	    -e 's|@VERSION@|$(VERSION)|' $${f##*/}.in >"$(DESTDIR)$(PREFIX)/share/$$f" || exit 1; done
 	for p in $(INSTALLED); do install -m 755 $(B)/$$p "$(DESTDIR)$(PREFIX)/bin/llm42-$$p" || exit 1; done
+	ln -sf ../share/llm42/sweep/plot.sh "$(DESTDIR)$(PREFIX)/bin/llm42-plot"
 	@echo "pkg-config finds it with PKG_CONFIG_PATH=$(PREFIX)/share/pkgconfig; compile with -O3 -march=native"
 
 # Folders that are empty then go too, but not those of the system, which had them before.
 uninstall:  ## remove what install put there
-	rm -f "$(DESTDIR)$(PREFIX)/include/llm42.h" "$(DESTDIR)$(PREFIX)/share/pkgconfig/llm42.pc"
-	rm -f $(addprefix "$(DESTDIR)$(PREFIX)/include/llm42"/,$(notdir $(COMPANIONS)))
-	for p in $(INSTALLED); do rm -f "$(DESTDIR)$(PREFIX)/bin/llm42-$$p"; done
-	for f in $(SHARED); do rm -f "$(SHARE)/$$f"; done
-	for d in $(sort $(dir $(SHARED))) examples sweep ""; do rmdir "$(SHARE)/$$d" 2>/dev/null || true; done
+	rm -f $(addprefix "$(DESTDIR)$(PREFIX)"/,include/llm42.h $(addprefix include/llm42/,$(notdir $(COMPANIONS))) \
+	    $(addprefix bin/llm42-,$(INSTALLED) plot) $(addprefix share/,$(FOUND_BY) $(addprefix llm42/,$(SHARED))))
+	for d in $(sort $(dir $(SHARED))) cmake examples sweep ""; do rmdir "$(SHARE)/$$d" 2>/dev/null || true; done
 	rmdir "$(DESTDIR)$(PREFIX)/include/llm42" 2>/dev/null || true
 	case "$(DESTDIR)$(PREFIX)/" in /usr/ | /usr/local/ | /usr/local//) ;; *) \
 	    for d in share/pkgconfig share include bin ""; do rmdir "$(DESTDIR)$(PREFIX)/$$d" 2>/dev/null || true; done ;; esac

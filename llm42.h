@@ -42,7 +42,7 @@
 
       LLM42_IMPLEMENTATION              this file holds the implementation
       LLM42_IMPLEMENTED                 an object file of the program already holds it: only declarations are taken
-      LLM42_API                         stands before each declaration; default: extern
+      LLM42_API                         stands before each declaration; default: extern (see `make shared`)
       LLM42_SCALAR                      use no vector instructions (same bits, slower)
       LLM42_MALLOC(size)                these three together replace malloc, realloc and free
       LLM42_REALLOC(pointer, size)

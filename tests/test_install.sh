@@ -1,6 +1,6 @@
 #!/bin/bash
-# make install puts the header, llm42.pc and the programs below DESTDIR; a program builds against them with the flags
-# of pkg-config; make uninstall takes everything away again.
+# make install puts the header, llm42.pc and the programs below DESTDIR; a program builds against them by pkg-config and
+# by CMake; make uninstall takes everything away again. make shared exports the library's functions and nothing else.
 set -u
 CC=${CC:-gcc} B=${B:-build}
 source tests/check.sh
@@ -13,8 +13,8 @@ prefix=$root/dest/opt/llm42
 check "make install" $make install
 check "header" test -s "$prefix/include/llm42.h"
 check "pkg-config file" test -s "$prefix/share/pkgconfig/llm42.pc"
-for h in examples/util/*.h examples/tokenizer.h; do
-    [ ! -e "$h" ] || check "$h" test -s "$prefix/include/llm42/$(basename "$h")"
+for h in examples/util/*.h examples/planners.h; do
+    check "$h" test -s "$prefix/include/llm42/$(basename "$h")"
 done
 for p in ${PROGRAMS:-}; do
     p=$(basename "$p")
@@ -39,6 +39,16 @@ finds llm42-determinism --suite single --requests 2 --tokens 4
 finds llm42-sweep --calibration $paper --requests 4
 finds llm42-sweep --backend cpu --workload fixed:8x4 --requests 2 --qps offline
 finds llm42-bench --suite decode --tokens 4 --repeats 1
+# What sweep has simulated is drawn there too.
+grid=(--window 16,32 --group 1,2 --requests 4 --workload fixed:8x16)
+finds llm42-sweep --calibration $paper "${grid[@]}" --out "$root/grid.tsv"
+if command -v gnuplot >/dev/null; then
+    check "elsewhere: llm42-plot" from "$root/elsewhere" "$prefix/bin/llm42-plot" "$root/grid.tsv" --x window --y group \
+        --value e2e_p99_s
+    check "it drew" test -s "$root/grid_e2e_p99_s.png"
+else
+    skip "llm42-plot" "no gnuplot"
+fi
 check "by a link" from "$root/elsewhere" "$root/links/generate" --prompt Once -n 4
 mkdir -p "$root/links/sweep/calibration" && echo mine >"$root/links/$paper"
 check "a file of the working folder comes first" bash -c 'cd "$1" && "$0" --calibration "$2" 2>&1 |
@@ -72,10 +82,40 @@ if command -v pkg-config >/dev/null; then
     check "run" "$root/use"
     check "compile with tokenizer.h" "$CC" -std=c11 -O1 "$root/text.c" -o "$root/text" $flags -lpcre2-8
     check "run it" "$root/text" "$prefix/share/llm42/examples/tiny42"
+    check "no warnings of others" "$CC" -std=c11 -O1 -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Werror \
+        -D_POSIX_C_SOURCE=200809L -fsyntax-only "$root/text.c" $flags
+    # The numbered examples are there to be changed, in a folder of their own.
+    cp -r "$prefix/share/llm42" "$root/mine"
+    for c in examples/0*.c; do
+        check "$c, installed" from "$root/mine" "$CC" -std=c11 -O1 "$c" -o "$root/example" $flags
+    done
+    check "the last of them runs" from "$root/mine" "$root/example"
 else
-    echo "  pkg-config: skipped: not installed"
-    skipped=1
+    skip "pkg-config" "not installed"
 fi
+if command -v cmake >/dev/null; then
+    mkdir "$root/cmake"
+    cp "$root/use.c" "$root/cmake"
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.10)' 'project(use C)' 'find_package(llm42 0.2 REQUIRED)' \
+        'add_executable(use use.c)' 'target_link_libraries(use llm42::llm42)' >"$root/cmake/CMakeLists.txt"
+    check "cmake finds it" env CC="$CC" cmake -S "$root/cmake" -B "$root/cmake" -DCMAKE_PREFIX_PATH="$prefix"
+    check "cmake builds with it" cmake --build "$root/cmake"
+    check "that runs" "$root/cmake/use"
+    sed -i 's/llm42 0.2/llm42 99/' "$root/cmake/CMakeLists.txt"
+    check "cmake: a newer version than this" bash -c '! cmake -S "$0" -B "$0/newer" -DCMAKE_PREFIX_PATH="$1"' \
+        "$root/cmake" "$prefix"
+else
+    skip "cmake" "not installed"
+fi
+# Of the functions that llm42.h declares, those for CUDA are in llm42.cu.
+check "make shared" $make shared
+sed -nE 's/^LLM42_API .*[ *](llm42_[a-z0-9_]+)\(.*/\1/p' llm42.h | grep -v '^llm42_backend_cuda$\|^llm42_cuda_' |
+    sort >"$root/declared"
+nm -D --defined-only "$B/libllm42.so" | awk '{ print $3 }' | sort >"$root/exported"
+check "what it exports" diff "$root/declared" "$root/exported"
+sed '1s/.*/#define LLM42_IMPLEMENTED/' "$root/use.c" >"$root/shared.c"
+check "a program with it" "$CC" -std=c11 -I. "$root/shared.c" -o "$root/shared" -L"$B" -Wl,-rpath,"$build" -lllm42
+check "it runs" "$root/shared"
 mkdir "$prefix/share/other" && echo other >"$prefix/share/other/file"
 check "make uninstall" $make uninstall
 check "what others have put there stays, and nothing else" test "$(cd "$prefix" && find . | sort | xargs)" = \
