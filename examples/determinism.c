@@ -384,13 +384,11 @@ static windows_words windows_text(const study *s) {
 }
 
 static void write_tsv(study *s, FILE *file) {
-    bool cpu = s->backend == llm42_backend_cpu();
     fprintf(file,
-            "# llm42 %s determinism, model %s, %s, backend %s%s%s%s, seed %d, temperature %g, tokens %d, "
-            "requests %d, W and G %s\n",
-            LLM42_VERSION, s->model_path, s->dtype, s->backend->name, cpu ? " (" : "", cpu ? llm42_cpu_isa() : "",
-            cpu ? ")" : "", (int)s->seed, (double)s->temperature, (int)s->tokens, (int)s->requests,
-            windows_text(s).text);
+            "# llm42 %s determinism, model %s, %s, backend %s, seed %d, temperature %g, tokens %d, requests %d, "
+            "W and G %s\n",
+            LLM42_VERSION, s->model_path, s->dtype, s->backend->name, (int)s->seed, (double)s->temperature,
+            (int)s->tokens, (int)s->requests, windows_text(s).text);
     args_manifest_print(&s->manifest, file);
     if (fclose(s->tsv)) args_fail(1, "out of memory");
     fprintf(file, "suite\tpreset\tprompt_tokens\tmetric\tvalue\n%s", s->tsv_text);

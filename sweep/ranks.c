@@ -324,14 +324,12 @@ int main(int argc, char **argv) {
     printf("\ndifferent outputs of a prompt over all ranks and batches, mean; dp: difference of probability\n%s\n",
            s.broken ? "a promised result differs" : "every promise held");
     if (file) {
-        const bool cpu = s.backend == llm42_backend_cpu();
         const char *base = strrchr(s.model_path, '/');
         fprintf(file,
-                "# llm42 %s ranks, model %s, bf16, backend %s%s%s%s, temperature %g, requests %d, tokens %d, "
+                "# llm42 %s ranks, model %s, bf16, backend %s, temperature %g, requests %d, tokens %d, "
                 "prompt_tokens %d, seed %d, tensor_parallel %s, batch %s\n",
-                LLM42_VERSION, base ? base + 1 : s.model_path, s.backend->name, cpu ? " (" : "",
-                cpu ? llm42_cpu_isa() : "", cpu ? ")" : "", (double)s.temperature, (int)s.requests, (int)s.tokens,
-                (int)s.prompt_tokens, (int)s.seed, s.ranks_run, s.batch_list);
+                LLM42_VERSION, base ? base + 1 : s.model_path, s.backend->name, (double)s.temperature, (int)s.requests,
+                (int)s.tokens, (int)s.prompt_tokens, (int)s.seed, s.ranks_run, s.batch_list);
         args_manifest_print(&s.manifest, file);
         fclose(s.tsv);
         fprintf(file, "way\tleaves\tmetric\tvalue\n%s", text);

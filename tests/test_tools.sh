@@ -61,6 +61,10 @@ ends 0 '^3	' score --text "Once upon"
 ends 0 '^[0-9]+	-?[0-9.]+$' score --ids 0,905,312 --logits
 ends 0 '^marked .* identical' rollback --requests 2 --tokens 16 --delay 0 --trace "$out/trace.tsv"
 ends 0 '^every promise held$' determinism --requests 2 --tokens 8 --tsv "$out/determinism.tsv"
+# Bits are the same from every instruction set, so files of results do not name it.
+ends 0 '^every promise held$|^a promised' ranks --requests 1 --tokens 2 --prompt-tokens 8 --tensor-parallel 1 --batch 1 \
+    --threads 1 --out "$out/ranks.tsv"
+check "no instruction set in results" bash -c '! grep -lE "avx|scalar" "$@"' - "$out/determinism.tsv" "$out/ranks.tsv"
 cp "$out/log" "$out/determinism"
 ends 0 'decode' bench --suite decode --repeats 1
 # Before anything is measured or fitted, and with the reason.
