@@ -175,10 +175,11 @@
 
    Functions return llm42_result: a negative value is an error, and llm42_error says in one line what to mend. A failed
    allocation is always LLM42_MEMORY. A failed pass commits nothing and loses no committed token; the next step tries
-   again. Use an engine from one thread at a time; engines are independent of each other. A backend is a table of
-   functions (llm42_backend), and planner, KV cache and verification never know which one runs. The CPU and the
-   simulator are in this file, CUDA is in llm42.cu and kernels.cu (bf16, sm_80 and later). All may be open in one
-   process.
+   again. Use an engine from one thread at a time; engines are independent of each other. The CPU backend's threads spin
+   while they wait. Beside a busy program that can halve the speed: set OMP_WAIT_POLICY=passive, or as many .threads
+   (llm42_cpu_desc) as cores are free. A backend is a table of functions (llm42_backend), and planner, KV cache and
+   verification never know which one runs. The CPU and the simulator are in this file, CUDA is in llm42.cu and
+   kernels.cu (bf16, sm_80 and later). All may be open in one process.
 
    WHAT IT RESTS ON
 
