@@ -109,6 +109,7 @@ for cc in g++ clang++; do
 LLM42_IMPLEMENTATION llm42.h
 LLM42_TRACE_IMPLEMENTATION examples/util/llm42_trace.h
 LLM42_TRANSCRIPT_IMPLEMENTATION examples/util/llm42_transcript.h
+LLM42_SHA256_IMPLEMENTATION examples/util/llm42_sha256.h
 TOKENIZER examples/util/tokenizer.h
 END
     check "$cc: C++ calls C" "$cc" -std=c++17 $strict "$out/uses.cc" "$out/implements.o" -o "$out/two" -lm

@@ -2,7 +2,10 @@
 //
 //     #define LLM42_SHA256_IMPLEMENTATION   // in one C file, before its first include of llm42.h
 //     #include "llm42_sha256.h"             // it includes llm42.h; llm42_transcript.h includes this file
-#if defined(LLM42_SHA256_IMPLEMENTATION) && !defined(LLM42_BASE)
+#if defined(LLM42_SHA256_IMPLEMENTATION) && defined(__cplusplus)
+#error "llm42_sha256.h: the implementation is C11: define LLM42_SHA256_IMPLEMENTATION in a .c file"
+#undef LLM42_SHA256_IMPLEMENTATION
+#elif defined(LLM42_SHA256_IMPLEMENTATION) && !defined(LLM42_BASE)
 #define LLM42_BASE  // memory and messages of llm42.h
 #endif
 #include "llm42.h"
