@@ -412,8 +412,11 @@ static void header_print(const sweep *s, FILE *file) {
           "# det, nondet: requests marked deterministic, or not\n"
           "# itl: between releases of tokens, to 0.4%; percentiles by nearest rank\n"
           "# recompute_pct: of all returned tokens; rollbacks_per_request: of deterministic ones\n"
-          "# replay_busy_pct: FIXED passes and others with windows, of the time in passes\n"
+          "# passes_fast, _fixed, _invariant: all passes, by schedule; passes_replay: those of them, of any schedule,\n"
+          "# that verify windows, and FIXED ones with prompts; replay_busy_pct: these, of the time in passes\n"
           "# running_mean: over duration_s\n"
+          "# offered_per_s: requests, over the time of arrivals; served_per_s: over duration_s\n"
+          "# overloaded: 1 if requests arrived faster than they were served, so that latencies grow with their number\n"
           "# nan, -: does not apply\n"
           "backend\tcalibration\tworkload\trequests",
           file);
@@ -451,6 +454,28 @@ static void result_write(sweep *s) {
     if (fclose(file)) args_fail(1, "out of memory for the result");
     if (!file_write(s->set.out, text)) args_fail(1, "%s: cannot write: %s", s->set.out, strerror(errno));
     free(text);
+}
+
+// Warns of cells whose latencies say how long the queue has grown. Their rows may come from files, so the text of a row
+// is what counts: its last three columns.
+static void overload_print(const sweep *s) {
+    const cell *worst = NULL;
+    int64_t cells = 0, rows = 0;
+    double least = 0, offered = 0, served = 0, overloaded = 0, worst_offered = 0;
+    for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
+        const cell *c = &s->grid.cells[i];
+        const char *last = c->row ? c->row + strlen(c->row) : NULL;
+        for (int tabs = 0; last && last > c->row && tabs < 3; tabs += *last == '\t') last--;
+        rows += last != NULL;
+        if (!last || sscanf(last, "%lf %lf %lf", &offered, &served, &overloaded) != 3 || overloaded != 1) continue;
+        if (!cells++ || served * worst_offered < least * offered) worst = c, least = served, worst_offered = offered;
+    }
+    if (!cells) return;
+    fprintf(stderr, "%s: overloaded: ", args_program);
+    if (rows > 1) fprintf(stderr, "%" PRId64 " of %" PRId64 " cells; ", cells, rows);
+    for (int a = 0; a < AXES; a++)
+        if (s->grid.count[a] > 1) fprintf(stderr, "%s %s, ", axes[a].name, cell_text(&s->grid, worst, (axis_name)a));
+    fprintf(stderr, "served %.3g of %.3g/s, latencies grow with --requests\n", least, worst_offered);
 }
 
 static void list_print(const sweep *s) {
@@ -904,7 +929,10 @@ int main(int argc, char **argv) {
                    (arrlen(s.grid.cells) + s.set.shares - 1 - s.set.share) / s.set.shares - to_run);
         arrfree(cells);
     }
-    if (!s.set.cell) result_write(&s);
+    if (!s.set.cell) {
+        result_write(&s);
+        overload_print(&s);
+    }
     if (s.set.out && !s.set.cell && !s.set.quiet) printf("wrote %s\n", s.set.out);
     if (missing) fprintf(stderr, "sweep: --seconds: %" PRId64 " cells were not begun\n", missing);
     assert(!missing || s.set.seconds > 0);

@@ -66,11 +66,12 @@ columns="backend calibration workload requests preset mode planner verifier veri
 qps slowdown seed duration_s total_tok_per_s output_tok_per_s ttft_p50_s ttft_p75_s ttft_p90_s ttft_p99_s e2e_p50_s
 e2e_p75_s e2e_p90_s e2e_p99_s itl_p50_s itl_p99_s det_e2e_p50_s det_e2e_p99_s nondet_e2e_p50_s nondet_e2e_p99_s
 nondet_itl_p99_s returned_tokens det_tokens candidates verifications rollbacks recomputed_tokens recompute_pct
-rollbacks_per_request preemptions passes_fast passes_fixed passes_invariant replay_busy_pct running_mean"
+rollbacks_per_request preemptions passes_fast passes_fixed passes_invariant passes_replay replay_busy_pct running_mean
+offered_per_s served_per_s overloaded"
 check "columns" \
     [ "$(grep -m1 ^backend "$dir/whole.tsv" | tr '\t' ' ')" = "$(tr '\n' ' ' <<<"$columns" | sed 's/ $//')" ]
-check "38 rows of 52 fields: 32 dvr, 2 nondeterministic, 4 batch_invariant" \
-    [ "$(awk -F '\t' '!/^#/ && NF == 52' "$dir/whole.tsv" | cut -f 6 | sort | uniq -c | xargs)" \
+check "38 rows of 56 fields: 32 dvr, 2 nondeterministic, 4 batch_invariant" \
+    [ "$(awk -F '\t' '!/^#/ && NF == 56' "$dir/whole.tsv" | cut -f 6 | sort | uniq -c | xargs)" \
     = "4 batch_invariant 32 dvr 1 mode 2 nondeterministic" ]
 check "--list has them in that order" diff <(awk '!/^#/' "$dir/whole.tsv" | cut -f 5-20) \
     <("$sweep" "${grid[@]}" --list | cut -f 3-)
@@ -221,6 +222,19 @@ check "verifications" [ "$(sum 8)" = "$(column "$dir/one.tsv" verifications)" ]
 check "rollbacks" [ "$(sum 9)" = "$(column "$dir/one.tsv" rollbacks)" ]
 check "recomputed tokens" [ "$(sum 10)" = "$(column "$dir/one.tsv" recomputed_tokens)" ]
 check "returned tokens" [ "$(sum 4)" = "$(column "$dir/one.tsv" returned_tokens)" ]
+check "replay passes, by what they are" [ "$(awk -F '\t' '
+    /^#/ { next }
+    !n { for (n = 1; n <= NF; n++) at[$n] = n; next }
+    $at["event"] == "pass" && $at["windows"] > 0 { passes++ }
+    END { print passes }' "$dir/trace.tsv") $(column "$dir/one.tsv" passes_fixed)" = \
+    "$(column "$dir/one.tsv" passes_replay) 0" ]
+"$sweep" "${sim[@]}" --preset dvr,best,paper,invariant --mode preset >"$dir/passes.tsv"
+check "replay passes of each preset" [ "$(awk -F '\t' '
+    /^#/ { next }
+    !n { for (n = 1; n <= NF; n++) at[$n] = n; next }
+    { r = $at["passes_replay"]
+      print $at["preset"], (r > 0) == ($at["verifications"] > 0), $at["passes_fixed"] == ($at["preset"] == "paper" ? r : 0)
+    }' "$dir/passes.tsv" | xargs)" = "dvr 1 1 best 1 1 paper 1 1 invariant 1 1" ]
 check "trace" [ "$(grep -c $'\tfinished\t' "$dir/trace.tsv")" = 200 ]
 check "every cell returns the same tokens" [ "$(column "$dir/whole.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
 check "invariant passes as fast as fast ones: as without determinism" \
@@ -233,6 +247,26 @@ check "INVARIANT passes there only" [ "$(column "$dir/prefill.tsv" passes_invari
     awk '{print ($1 > 0)}' | xargs)" = "0 1 1 1" ]
 check "slow ones make first tokens late" [ "$(column "$dir/prefill.tsv" ttft_p50_s |
     awk 'NR > 1 {print $1, NR}' | sort -g | cut -d ' ' -f 2 | xargs)" = "3 2 4" ]
+
+# Overload: the columns, the line on standard error, also from a merge, and no line where the load is steady, the run is
+# short, or all requests come at once.
+overload=(--calibration sweep/calibration/h100-pcie-paper.tsv --workload arxiv --requests 300 --quiet)
+"$sweep" "${overload[@]}" --qps 1,9,offline --cells "$dir/load" >"$dir/load.tsv" 2>"$dir/stderr"
+check "offered and served" [ "$(awk -F '\t' '
+    /^#/ { next }
+    !n { for (n = 1; n <= NF; n++) at[$n] = n; next }
+    { off = $at["served_per_s"] * $at["duration_s"] / 300 - 1
+      print $at["qps"], $at["offered_per_s"], (off * off < 1e-6), $at["overloaded"] }' "$dir/load.tsv" | xargs)" = "1 1.004 1 0 9 9.032 1 1 offline nan 1 nan" ]
+said="sweep: overloaded: 1 of 3 cells; qps 9, served 1.37 of 9.03/s, latencies grow with --requests"
+check "overload is said" [ "$(cat "$dir/stderr")" = "$said" ]
+check "by a merge, too" [ "$("$sweep" "${overload[@]}" --qps 1,9,offline --merge "$dir/load" 2>&1 >/dev/null)" = "$said" ]
+check "of one cell" [ "$("$sweep" "${overload[@]}" --qps 9 2>&1 >/dev/null)" = \
+    "sweep: overloaded: served 1.37 of 9.03/s, latencies grow with --requests" ]
+check "of a fleet" [ "$("$sweep" "${overload[@]}" --qps 9 --replicas 2 2>&1 >/dev/null)" = \
+    "sweep: overloaded: served 2.7 of 9.03/s, latencies grow with --requests" ]
+check "a short run is not overloaded" [ -z "$("$sweep" "${overload[@]}" --workload sharegpt --requests 60 2>&1 >/dev/null)" ]
+check "one request is not" [ "$("$sweep" "${overload[@]}" --requests 1 | cut -f 54- | tail -n 1)" = "$(printf 'nan\t0.5437\tnan')" ]
+
 # Mode hybrid is as fast as the better of the two modes that give the same bits, wherever these cross.
 # shellcheck disable=SC2054  # the commas are sweep's
 hybrid=(--qps offline --mode dvr,hybrid,batch_invariant --verifier invariant --verify wait --prefill packed --chunked on
@@ -312,8 +346,8 @@ for _ in $(seq 40); do
     [ $((RANDOM % 2)) = 0 ] || one+=(--prefix-cache)
     router=$(pick round_robin least_tokens deterministic_apart)
     [ "$router" != deterministic_apart ] || one+=(--mode dvr)
-    "$sweep" "${one[@]}" --per-request "$dir/a_requests.tsv" | awk '!/^#/' >"$dir/a.tsv"
-    "$sweep" "${one[@]}" --replicas 1 --router "$router" --per-request "$dir/b_requests.tsv" |
+    "$sweep" "${one[@]}" --per-request "$dir/a_requests.tsv" 2>"$dir/stderr" | awk '!/^#/' >"$dir/a.tsv"
+    "$sweep" "${one[@]}" --replicas 1 --router "$router" --per-request "$dir/b_requests.tsv" 2>"$dir/stderr" |
         awk '!/^#/' | cut -f 1-20,23- >"$dir/b.tsv"
     cmp -s "$dir/a.tsv" "$dir/b.tsv" && [ -s "$dir/a.tsv" ] && same=$((same + 1))
     cmp -s <(grep -v '^#' "$dir/a_requests.tsv") <(grep -v '^#' "$dir/b_requests.tsv" | cut -f 1-10) &&
@@ -324,10 +358,10 @@ check "and its requests" [ $others = 40 ]
 # shellcheck disable=SC2054
 fleet=("${sim[@]}" --replicas 1,5 --router round_robin,least_tokens,deterministic_apart --ratio 0.3,1 --qps 40,offline
        --mode dvr,nondeterministic,batch_invariant)
-"$sweep" "${fleet[@]}" --threads 1 >"$dir/fleet.tsv"
+"$sweep" "${fleet[@]}" --threads 1 >"$dir/fleet.tsv" 2>"$dir/stderr"
 check "52 rows of a fleet: batch_invariant has two ratios where replicas are set apart" \
     [ "$(column "$dir/fleet.tsv" mode | sort | uniq -c | xargs)" = "16 batch_invariant 24 dvr 12 nondeterministic" ]
-check "a fleet on 2 threads" diff "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --threads 2)
+check "a fleet on 2 threads" diff "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --threads 2 2>"$dir/stderr")
 check "another seed is another fleet" [ "$(cut -f 22- "$dir/fleet.tsv" | sort -u | wc -l)" -lt \
     "$(cat "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --seed 43) | cut -f 22- | sort -u | wc -l)" ]
 check "every fleet returns the same tokens" [ "$(column "$dir/fleet.tsv" returned_tokens | sort -u | wc -l)" = 1 ]

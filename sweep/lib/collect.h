@@ -42,8 +42,12 @@
     X(passes_fast, "%.0f")           \
     X(passes_fixed, "%.0f")          \
     X(passes_invariant, "%.0f")      \
+    X(passes_replay, "%.0f")         \
     X(replay_busy_pct, "%.6g")       \
-    X(running_mean, "%.6g")
+    X(running_mean, "%.6g")          \
+    X(offered_per_s, "%.4g")         \
+    X(served_per_s, "%.4g")          \
+    X(overloaded, "%.0f")
 
 typedef struct metrics {
 #define X(name, format) double name;
@@ -182,6 +186,30 @@ static inline int64_t collect_sorted(const collector *c, int which, double *time
 
 static inline double ratio_of(double part, double whole) { return whole > 0 ? part / whole : (double)NAN; }
 
+// Rates of requests, and whether the run is overloaded, so that its latencies say how long the queue has grown. Unknown
+// where all requests arrive at once.
+//
+// In the second half of the time of arrivals a steady load is steady. A run is overloaded if its queue grew then by a
+// tenth of what arrived, and by more than chance moves it (three standard deviations of that number), and if requests
+// that arrived then also took longer than those before. In a run that is too short for a steady state the queue grows,
+// too, but later requests take no longer.
+static inline void collect_rates(const collector *c, metrics *m) {
+    double last = c->begin, arrived = 0, ended = 0, early = 0, late = 0;
+    for (int64_t i = 0; i < c->requests; i++) last = fmax(last, c->served[i].arrival);
+    const double span = last - c->begin, middle = c->begin + span / 2;
+    for (int64_t i = 0; i < c->requests; i++) {
+        const served *s = &c->served[i];
+        const double took = s->e2e - c->outside_s, end = s->arrival + took;
+        arrived += s->arrival > middle, ended += end > middle && end <= last;
+        *(s->arrival > middle ? &late : &early) += took;
+    }
+    const double before = (double)c->requests - arrived;
+    const bool grew = arrived - ended > fmax(0.1 * arrived, 3 * sqrt(arrived));
+    m->offered_per_s = ratio_of((double)c->requests - 1, span);
+    m->served_per_s = ratio_of((double)c->requests, m->duration_s);
+    m->overloaded = span > 0 ? grew && late / arrived > 1.05 * early / before : (double)NAN;
+}
+
 // False: out of memory.
 static inline bool collect_figures(collector *c, const llm42_stats *s, metrics *m) {
     double *times = malloc((size_t)c->requests * sizeof *times), busy = 0;
@@ -210,9 +238,10 @@ static inline bool collect_figures(collector *c, const llm42_stats *s, metrics *
     m->rollbacks_per_request = ratio_of((double)s->rollbacks, (double)marked);
     m->preemptions = (double)s->preemptions;
     m->passes_fast = (double)s->passes[LLM42_SCHEDULE_FAST], m->passes_fixed = (double)s->passes[LLM42_SCHEDULE_FIXED];
-    m->passes_invariant = (double)s->passes[LLM42_SCHEDULE_INVARIANT];
+    m->passes_invariant = (double)s->passes[LLM42_SCHEDULE_INVARIANT], m->passes_replay = (double)s->replay_passes;
     m->replay_busy_pct = 100 * ratio_of(s->replay_busy, busy);
     m->running_mean = ratio_of(c->running.area, m->duration_s);
+    collect_rates(c, m);
     return true;
 }
 

@@ -265,6 +265,7 @@ static inline llm42_result fleet_figures(fleet *f, metrics *m, llm42_error *erro
         all.returned_tokens += s.returned_tokens, all.deterministic_tokens += s.deterministic_tokens;
         all.candidates += s.candidates, all.verifications += s.verifications, all.rollbacks += s.rollbacks;
         all.recomputed += s.recomputed, all.preemptions += s.preemptions, all.replay_busy += s.replay_busy;
+        all.replay_passes += s.replay_passes;
         for (int k = 0; k < LLM42_SCHEDULE_COUNT; k++) all.passes[k] += s.passes[k], all.busy[k] += s.busy[k];
         area += f->replica[i].running.area;
     }

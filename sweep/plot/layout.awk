@@ -40,7 +40,7 @@ function words(c, who, text, percentile) {
     if (c == "total_tok_per_s") return "tokens per second, prompts included"
     if (c == "output_tok_per_s") return "output tokens per second"
     if (c == "recompute_pct") return "recomputed tokens (% of returned ones)"
-    if (c == "replay_busy_pct") return "time in FIXED passes (% of all passes)"
+    if (c == "replay_busy_pct") return "time in replay passes (% of all passes)"
     if (c == "running_mean") return "running requests, mean"
     if (sub(/^det_/, "", c)) who = ", deterministic requests"
     if (sub(/^nondet_/, "", c)) who = ", ordinary requests"
