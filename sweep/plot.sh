@@ -9,6 +9,9 @@
 #     --over COLUMN[,COLUMN]     a panel of the heat map, or a line, for each value of these settings
 #     --where COLUMN=VALUE       only rows with this value, and those to which COLUMN does not apply; several times
 #     --mean COLUMN              the mean over this setting, such as seed, instead of refusing several rows for a cell
+#     --spread                   with --mean: the standard deviation of its values, as a band or below the number
+#     --best less|more           heat map: frames the best cell of a panel (less or more is better) and, with --mean,
+#                                greys the cells that are within noise of it
 #     --relative                 values divided by the largest one, those of the reference by their own largest
 #     --log AXES                 lines: x, y, xy or none; default: x where its values span a factor of 8 or more
 #     --reference FILE           a TSV with the same columns, drawn beside ours: published values, or another sweep
@@ -40,9 +43,9 @@ while [ $# -gt 0 ]; do
         sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
         exit 0
         ;;
-    --relative) option[relative]=1 ;;
+    --relative | --spread) option[${1#--}]=1 ;;
     --x | --y | --value | --over | --where | --mean | --log | --reference | --reference-value | --reference-name | \
-        --title | --note | --grey | --out)
+        --title | --note | --grey | --out | --best)
         [ $# -gt 1 ] || fail 2 "$1: its value is missing"
         case $2 in *[[:cntrl:]]*) fail 2 "$1: its value has a tab, a line break or another control character" ;; esac
         [ -n "$2" ] || fail 2 "$1: its value is empty"
@@ -79,6 +82,16 @@ case ${option[log]:-} in
 x | y | xy | none) [ -z "$map" ] || fail 2 "--log is for lines: a heat map has no such axes" ;;
 *) fail 2 "--log ${option[log]}: there are x, y, xy and none" ;;
 esac
+case ${option[best]:-} in
+'') ;;
+less | more) [ -n "$map" ] || fail 2 "--best is for a heat map: give --value, and --y a setting" ;;
+*) fail 2 "--best ${option[best]}: say whether less or more is better" ;;
+esac
+if [ -n "${option[spread]:-}" ]; then
+    [ -n "${option[mean]:-}" ] || fail 2 "--spread needs --mean, such as --mean seed: it is the spread of these values"
+    [ -z "$map" ] || [ -z "$reference" ] ||
+        fail 2 "--spread and --reference both write below the numbers of a heat map: leave one out"
+fi
 for name in "$file" ${reference:+"$reference"}; do
     if [ ! -e "$name" ]; then fail 1 "$name: no such file"; fi
     [ -f "$name" ] || fail 1 "$name: not a file"
@@ -108,14 +121,15 @@ x=$(raw "${option[x]}") y=$(raw "${option[y]}") over=$(raw "${option[over]:-}") 
 cells() {  # cells FILE VALUE [reference=1]: its cells, into work/ours or work/theirs
     [ ! -s "$1" ] || [ "$(tail -c 1 "$1" | wc -l)" = 1 ] || fail 1 "$1: the last line has no end: the file is cut short"
     awk -F '\t' -v OFS='\t' -v name="$(raw "$1")" -v map="$map" -v x="$x" -v y="$y" -v value="$(raw "$2")" \
-        -v over="$over" -v mean="$mean" -v where="$(raw "$(joined "${where[@]}")")" "${@:3}" \
+        -v over="$over" -v mean="$mean" -v where="$(raw "$(joined "${where[@]}")")" \
+        -v spread="${option[spread]:-}" -v best="${option[best]:-}" "${@:3}" \
         -f "$here/plot/cells.awk" <"$1"
 }
 cells "$file" "$value" >"$work/ours"
 : >"$work/theirs"
 beside='' device_note=''
 if [ -n "$reference" ]; then
-    cells "$reference" "${option[reference-value]:-$value}" -v reference=1 >"$work/theirs"
+    cells "$reference" "${option[reference-value]:-$value}" -v reference=1 -v spread= >"$work/theirs"
     beside=${option[reference-name]:-$(basename "$reference" .tsv)}
     device_note=$(other_device "$file" "$reference")
 fi
@@ -126,7 +140,7 @@ awk -v table="$work/table" -v map="$map" -v x="$x" -v y="$y" -v value="$(raw "$v
     -v relative="${option[relative]:-}" -v logs="${option[log]:-}" -v title="$(raw "${option[title]:-}")" \
     -v notes="$(raw "$(joined "${notes[@]}")")" -v source="$(raw "$(source_of "$file")")" \
     -v beside="$(raw "$beside")" -v device_note="$(raw "$device_note")" -v reference_name="$(raw "$reference")" \
-    -v grey="$(raw "${option[grey]:-}")" \
+    -v grey="$(raw "${option[grey]:-}")" -v spread="${option[spread]:-}" -v best="${option[best]:-}" \
     -f "$here/plot/layout.awk" which=ours "$work/ours" which=theirs "$work/theirs" >"$work/settings"
 gp_set table "$work/table" >>"$work/settings"
 draw "$here/plot/$([ -n "$map" ] && echo heatmap || echo lines).gp" "$base" "$work/settings" 2>"$work/log" ||

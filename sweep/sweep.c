@@ -416,7 +416,9 @@ static void header_print(const sweep *s, FILE *file) {
           "# that verify windows, and FIXED ones with prompts; replay_busy_pct: these, of the time in passes\n"
           "# running_mean: over duration_s\n"
           "# offered_per_s: requests, over the time of arrivals; served_per_s: over duration_s\n"
-          "# overloaded: 1 if requests arrived faster than they were served, so that latencies grow with their number\n"
+          "# overloaded: 1 if requests arrive faster than they are served, so that latencies grow with their number; "
+          "nan\n"
+          "# if the run is too short to tell, or they all arrive at once\n"
           "# nan, -: does not apply\n"
           "backend\tcalibration\tworkload\trequests",
           file);
@@ -456,26 +458,33 @@ static void result_write(sweep *s) {
     free(text);
 }
 
-// Warns of cells whose latencies say how long the queue has grown. Their rows may come from files, so the text of a row
-// is what counts: its last three columns.
+// Warns of cells whose latencies say how long the queue has grown, or may do so. Rows may come from files, so the text
+// of a row is what counts: its last three columns.
 static void overload_print(const sweep *s) {
     const cell *worst = NULL;
-    int64_t cells = 0, rows = 0;
+    int64_t cells = 0, rows = 0, doubtful = 0;
     double least = 0, offered = 0, served = 0, overloaded = 0, worst_offered = 0;
     for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
         const cell *c = &s->grid.cells[i];
         const char *last = c->row ? c->row + strlen(c->row) : NULL;
         for (int tabs = 0; last && last > c->row && tabs < 3; tabs += *last == '\t') last--;
         rows += last != NULL;
-        if (!last || sscanf(last, "%lf %lf %lf", &offered, &served, &overloaded) != 3 || overloaded != 1) continue;
+        if (!last || sscanf(last, "%lf %lf %lf", &offered, &served, &overloaded) != 3) continue;
+        doubtful += !isnan(offered) && isnan(overloaded);
+        if (overloaded != 1) continue;
         if (!cells++ || served * worst_offered < least * offered) worst = c, least = served, worst_offered = offered;
     }
-    if (!cells) return;
-    fprintf(stderr, "%s: overloaded: ", args_program);
-    if (rows > 1) fprintf(stderr, "%" PRId64 " of %" PRId64 " cells; ", cells, rows);
-    for (int a = 0; a < AXES; a++)
-        if (s->grid.count[a] > 1) fprintf(stderr, "%s %s, ", axes[a].name, cell_text(&s->grid, worst, (axis_name)a));
-    fprintf(stderr, "served %.3g of %.3g/s, latencies grow with --requests\n", least, worst_offered);
+    if (cells) {
+        fprintf(stderr, "%s: overloaded: ", args_program);
+        if (rows > 1) fprintf(stderr, "%" PRId64 " of %" PRId64 " cells; ", cells, rows);
+        for (int a = 0; a < AXES; a++)
+            if (s->grid.count[a] > 1)
+                fprintf(stderr, "%s %s, ", axes[a].name, cell_text(&s->grid, worst, (axis_name)a));
+        fprintf(stderr, "served %.3g of %.3g/s, latencies grow with --requests\n", least, worst_offered);
+    }
+    if (doubtful && !s->set.quiet)
+        fprintf(stderr, "%s: %" PRId64 " of %" PRId64 " cells may be overloaded: too short to tell, raise --requests\n",
+                args_program, doubtful, rows);
 }
 
 static void list_print(const sweep *s) {

@@ -104,6 +104,11 @@ for change in calibration=h200-base42 backend=cpu workload=arxiv qps=99; do
         { print }' "$four" >"$dir/mixed.tsv"
     refuses 2 "its cells differ in ${change%%=*} (" "$dir/mixed.tsv" "${map[@]}" --mean seed --where ratio=1
 done
+refuses 2 "--spread needs --mean" "$all" "${map[@]}" --spread
+refuses 2 "--spread: each mean is of one row" "$four" "${map[@]}" --mean seed --spread
+refuses 2 "--spread and --reference both write" "$all" "${map[@]}" --mean seed --spread --reference "$four"
+refuses 2 "--best low: say whether less or more is better" "$four" "${map[@]}" --best low
+refuses 2 "--best is for a heat map" "$four" --x window --y e2e_p99_s --best less
 refuses 2 "a logarithmic axis takes only values above 0" "$four" --x window --y preemptions --log y --where group=2
 refuses 1 "no such file" "$dir/none.tsv" "${map[@]}"
 refuses 1 "not a file" "$dir" "${map[@]}"
@@ -135,6 +140,26 @@ promises 5 --preset dvr,paper --mode dvr,nondeterministic --window 16 --chunked 
 promises 16 --mode dvr,hybrid --verifier fixed,invariant --prefill isolated,packed,invariant --verify eager --ratio 0.5
 promises 20 --preset paper,best --qps 5,12 --mode dvr,batch_invariant --window 8,16
 promises 22 --preset best,invariant --replicas 2 --router least_tokens,deterministic_apart --apart share,1 --ratio 0.3,0.6
+
+# Presets decide many columns: one message names all that differ, --over preset is enough, but not where something else
+# follows the preset; a legend or title that has no room is refused.
+"$B/sweep" --calibration $calibration --requests 40 --preset dvr,best,paper,invariant --ratio 0.1,1 --seed 1,2 --quiet \
+    --out "$dir/presets.tsv" >/dev/null || exit 1
+by_ratio=(--x ratio --y e2e_p99_s --where seed=1)
+refuses 2 "differ in preset (dvr, best, paper) and mode (dvr, hybrid) and verifier" "$dir/presets.tsv" "${by_ratio[@]}"
+refuses 2 "differ in preset (dvr, best, paper) and" "$dir/presets.tsv" "${by_ratio[@]}" --over planner
+refuses 2 "its cells differ in verify (eager, wait) and prefill (invariant, isolated) and chunked (on, off) and" \
+    "$dir/presets.tsv" "${by_ratio[@]}" --over mode,verifier
+by_columns=mode,verifier,verify,prefill,chunked,bonus,fill,window,group
+refuses 2 "the legend 'DVR, verifier invariant, verify eager, prefill invariant, chunked on, bonus on, fill largest, \
+W = 16, G = 32' has 108 letters, and 95 fit: fix a column of --over with --where" "$dir/presets.tsv" "${by_ratio[@]}" \
+    --over $by_columns
+refuses 2 "has 97 letters, and 95 fit: fix a column of --over with --where, or give a shorter --reference-name" \
+    "$four" --x window --y e2e_p99_s --over group --reference "$four" --reference-name "$(printf '%097d' 0)"
+refuses 2 "the panel title '10% deterministic, DVR" "$all" "${map[@]}" --mean seed --where mode=dvr \
+    --over ratio,mode,verifier,verify,prefill,chunked,bonus,fill,workload,calibration
+awk -F '\t' -v OFS='\t' '$5 == "best" { $18 = 99 } 1' "$dir/presets.tsv" >"$dir/mixed.tsv"
+refuses 2 "its cells differ in qps (12, 99)" "$dir/mixed.tsv" "${by_ratio[@]}" --over preset
 
 # A fleet has more axes, and ratios in more modes.
 "$B/sweep" --calibration sweep/calibration/h100-pcie-paper.tsv --requests 60 --replicas 2,3 --apart share,1 --quiet \
@@ -211,6 +236,66 @@ says nondeterministic
 says batch-invariant
 says "share of deterministic requests"
 says "DVR: EAGER, ISOLATED, W = 16, G = 2"
+
+draws "presets" "$dir/presets.tsv" "${by_ratio[@]}" --over preset
+for name in dvr best paper invariant; do says "preset $name"; done
+draws "a long legend" "$dir/presets.tsv" "${by_ratio[@]}" --over preset,verifier,verify,prefill,chunked,bonus
+says "preset dvr, verifier invariant, verify eager, prefill invariant, chunked on, bonus on"
+
+# Spread: a band for lines, a number for maps, and which cells are within noise of the best.
+draws "a band" "$dir/presets.tsv" --x ratio --y e2e_p99_s --over preset --mean seed --spread
+says "mean over 2 seeds; bands: standard deviation"
+check "a band for each preset" [ "$(grep -c 'fill-opacity' "$dir/x.svg")" = 4 ]
+draws "a spread in the cells" "$all" "${map[@]}" --where ratio=1 --mean seed --spread --best less
+says "mean over 2 seeds; small: standard deviation"
+says "±$(only "$all" mode=dvr window=16 group=2 ratio=1 | awk -F '\t' '
+    $1 == "backend" { for (i = 1; i <= NF; i++) at[$i] = i }
+    $1 == "sim" { d = $at["e2e_p99_s"] - d }
+    END { printf "%.2f", (d < 0 ? -d : d) / sqrt(2) }')"
+says "framed: the best; grey with a number: within noise of it (paired t test, 95%)"
+# Made-up values of four seeds: 10 +- 1 is the best; one cell is 0.02 worse with every seed, one is 1 worse on average.
+awk -F '\t' -v OFS='\t' '
+    /^# grid/ { next }
+    /^#/ { print; next }
+    $1 == "backend" { for (i = 1; i <= NF; i++) at[$i] = i; print; next }
+    { for (s = 1; s <= 4; s++) {
+        $at["seed"] = s
+        k = $at["window"] + $at["group"]
+        $at["e2e_p99_s"] = 10 + (s > 2 ? 1 : -1) + (k == 20 ? 0.02 : k == 66 ? (s % 2 ? -2 : 4) : k == 68 ? 50 : 0)
+        print } }' "$four" >"$dir/noise.tsv"
+rank_of() { awk -F '\t' -v want="$1" '$2 " " $3 == want { print $7 }' "$dir/ranks"; }
+awk -F '\t' -v OFS='\t' -v name=noise -v map=1 -v x=window -v y=group -v value=e2e_p99_s -v mean=seed -v best=less \
+    -f sweep/plot/cells.awk "$dir/noise.tsv" >"$dir/ranks"
+check "best, worse by little but always, worse by chance, worse" [ "$(rank_of "16 2")$(rank_of "16 4")$(rank_of \
+    "64 2")$(rank_of "64 4")" = 2010 ]
+
+# Overload is said and marked.
+"$B/sweep" --calibration $calibration --requests 300 --workload arxiv --qps 1,9 --window 16,32 --quiet \
+    --out "$dir/load.tsv" >/dev/null 2>&1
+draws "overload" "$dir/load.tsv" --x qps --y window --value e2e_p99_s
+check "the worst cell" grep -qx 'crosses: overloaded (at worst served 1.3[0-9]* of 9.03/s), latencies grow with --requests' \
+    "$dir/text"
+draws "overload everywhere" "$dir/load.tsv" --x window --y e2e_p99_s --where qps=9
+check "in all cells" grep -qx 'overloaded: served 1.3[0-9]* of 9.03/s, latencies grow with --requests' "$dir/text"
+draws "no overload" "$dir/load.tsv" --x window --y e2e_p99_s --where qps=1
+silent overload
+awk -F '\t' -v OFS='\t' '$1 == "sim" { $NF = "nan" } 1' "$dir/load.tsv" >"$dir/short.tsv"
+draws "too few requests" "$dir/short.tsv" --x window --y e2e_p99_s --where qps=9
+says "some cells may be overloaded: too few requests to tell"
+
+# Subtitles: planners of examples/planners.h have no --verify, and a line does not end within a setting.
+"$B/sweep" --calibration $calibration --requests 30 --planner default,every --window 32,64 --qps 4,8 --quiet \
+    --out "$dir/planners.tsv" >/dev/null
+draws "another planner" "$dir/planners.tsv" --x qps --y e2e_p99_s --where planner=every --where window=32
+silent EAGER
+check "its name" grep -q 'planner every' "$dir/text"
+awk -F '\t' -v OFS='\t' '$1 == "sim" { $20 = sprintf("%042d", 4) } 1' "$dir/planners.tsv" >"$dir/seed.tsv"
+draws "a long subtitle" "$dir/seed.tsv" --x qps --y e2e_p99_s --where planner=default --where window=32
+check "no line ends within a setting" sh -c "! grep -qE '(G|=)\$|^=' '$dir/text'"
+draws "the default planner" "$dir/planners.tsv" --x qps --y e2e_p99_s --where planner=default --where window=32
+check "it is eager" grep -q EAGER "$dir/text"
+draws "both" "$dir/planners.tsv" --x qps --y e2e_p99_s --over planner --where window=32
+check "one of them is eager" grep -qF 'EAGER (planner default)' "$dir/text"
 
 # A reference of another device, of a device that is not named, and of the same one.
 { echo "# device: Some GPU"; only "$four" | grep -v '^#' | cut -f 15,16,31; } >"$dir/reference.tsv"

@@ -186,28 +186,32 @@ static inline int64_t collect_sorted(const collector *c, int which, double *time
 
 static inline double ratio_of(double part, double whole) { return whole > 0 ? part / whole : (double)NAN; }
 
-// Rates of requests, and whether the run is overloaded, so that its latencies say how long the queue has grown. Unknown
-// where all requests arrive at once.
+// Rates of requests, and whether the run is overloaded, so that its latencies say how long the queue has grown.
 //
 // In the second half of the time of arrivals a steady load is steady. A run is overloaded if its queue grew then by a
 // tenth of what arrived, and by more than chance moves it (three standard deviations of that number), and if requests
-// that arrived then also took longer than those before. In a run that is too short for a steady state the queue grows,
-// too, but later requests take no longer.
+// that arrived then took longer than those before, again by more than chance explains. If only the first is true, as in
+// each run that ends before the load is steady, nothing can be told (NAN), and also where all requests arrive at once.
 static inline void collect_rates(const collector *c, metrics *m) {
-    double last = c->begin, arrived = 0, ended = 0, early = 0, late = 0;
+    double last = c->begin, n[2] = {0}, sum[2] = {0}, squares[2] = {0}, ended = 0;  // of early and late requests
     for (int64_t i = 0; i < c->requests; i++) last = fmax(last, c->served[i].arrival);
     const double span = last - c->begin, middle = c->begin + span / 2;
     for (int64_t i = 0; i < c->requests; i++) {
         const served *s = &c->served[i];
         const double took = s->e2e - c->outside_s, end = s->arrival + took;
-        arrived += s->arrival > middle, ended += end > middle && end <= last;
-        *(s->arrival > middle ? &late : &early) += took;
+        const int late = s->arrival > middle;
+        n[late]++, sum[late] += took, squares[late] += took * took;
+        ended += end > middle && end <= last;
     }
-    const double before = (double)c->requests - arrived;
-    const bool grew = arrived - ended > fmax(0.1 * arrived, 3 * sqrt(arrived));
+    double longer = sum[1] / n[1] - sum[0] / n[0], variance = 0;  // variance: of `longer`
+    for (int k = 0; k < 2; k++) variance += (squares[k] / n[k] - sum[k] * sum[k] / (n[k] * n[k])) / n[k];
+    const bool grew = n[1] - ended > fmax(0.1 * n[1], 3 * sqrt(n[1]));
     m->offered_per_s = ratio_of((double)c->requests - 1, span);
     m->served_per_s = ratio_of((double)c->requests, m->duration_s);
-    m->overloaded = span > 0 ? grew && late / arrived > 1.05 * early / before : (double)NAN;
+    m->overloaded = span <= 0                                      ? (double)NAN
+                    : !grew                                        ? 0
+                    : longer > 0 && longer * longer > 9 * variance ? 1
+                                                                   : (double)NAN;
 }
 
 // False: out of memory.

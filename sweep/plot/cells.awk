@@ -1,9 +1,12 @@
 # The cells of a TSV for sweep/plot.sh: checks the file and the request, and prints a line a cell: key of the panel or
-# curve (its values of `over`), x, y (empty for curves) and value; then lines that begin with "!", which say what else a
-# figure must tell. An error is one line on standard error; the status is 2 if other options would help, else 1.
+# curve (its values of `over`), x, y (empty for curves), value, standard deviation of the values of a mean (nan: of one
+# value), 1 if a row of it is overloaded, and its rank (2: the best of its panel, 1: within noise of that, else 0); then
+# lines that begin with "!", which say what else a figure must tell. An error is one line on standard error; the status
+# is 2 if other options would help, else 1.
 #
 # Variables: name (of the file, for messages), reference (1: not our own result), map (1: a heat map), x, y, value, over
-# and mean (columns, separated by commas), and where (COLUMN=VALUE, separated by tabs).
+# and mean (columns, separated by commas), where (COLUMN=VALUE, separated by tabs), spread (1: a mean must have several
+# values), and best (less or more: the best value is the smallest or the largest; empty: none is marked).
 
 function fail(status, text) {
     printf "plot: %s: %s\n", name, text >"/dev/stderr"
@@ -82,6 +85,7 @@ function start(i, n, list, pair) {
             fail(2, "it has no column " list[i] ", so --over " list[i] \
                 " cannot tell where its values belong: use --where")
         at_over[i] = column(list[i], "--over")
+        is_over[at_over[i]]
     }
     n = split(mean, list, ",")
     for (i = 1; i <= n; i++) if (!reference || list[i] in at) averaged[column(list[i], "--mean")]
@@ -121,8 +125,8 @@ function note_difference(key, i, v) {
     }
 }
 
-# True if a setting has one value for each value of an axis (2: x, 3: y), as the workload of figures by batch. Where a
-# row comes from follows no axis.
+# True if a setting has one value for each value of an axis (1: panel or line, 2: x, 3: y), as the workload of figures by
+# batch. Where a row comes from follows no axis.
 function follows(i, axis, k, v, part, of) {
     if (title[i] == "backend" || title[i] == "calibration") return 0
     for (k = 1; k <= cells; k++) {
@@ -133,6 +137,61 @@ function follows(i, axis, k, v, part, of) {
         of[part[axis]] = v
     }
     return 1
+}
+
+# True if each panel or line has one value of a setting that the preset of the line decides, or one preset.
+function follows_preset(i) {
+    if (title[i] == "preset") return follows(i, 1)
+    return "preset" in at && at["preset"] in is_over && follows(i, 1) && \
+        has("mode,verifier,verify,prefill,chunked,bonus,fill,window,group", title[i])
+}
+
+# The quantile of Student's t distribution beyond which 2.5% lie, for n values.
+function student(n, t) {
+    split("12.71 4.30 3.18 2.78 2.57 2.45 2.36 2.31 2.26 2.23 2.20 2.18 2.16 2.14 2.13", t, " ")
+    return n - 1 in t ? t[n - 1] : 2.12
+}
+# True if the means of two cells differ by no more than chance explains: a paired t test over the values of the mean, of
+# which both cells have the same (the same seeds, which draw the same requests).
+function within_noise(a, b, i, d, n, total, squares, variance) {
+    if (mean == "") return 0
+    for (i = 1; i <= draws; i++) {
+        if (!((a, draw[i]) in drawn_value) || !((b, draw[i]) in drawn_value)) continue
+        d = drawn_value[a, draw[i]] - drawn_value[b, draw[i]]
+        n++
+        total += d
+        squares += d * d
+    }
+    if (n < 2) return 0
+    variance = (squares - total * total / n) / (n - 1)
+    return total * total / n <= student(n) ^ 2 * (variance > 0 ? variance : 0)
+}
+function deviation(cell, i, d, total) {
+    if (n[cell] < 2) return "nan"
+    for (i = 1; i <= draws; i++) if ((cell, draw[i]) in drawn_value) {
+        d = drawn_value[cell, draw[i]] - sum[cell] / n[cell]
+        total += d * d
+    }
+    return sqrt(total / (n[cell] - 1))
+}
+# The best cell of each panel.
+function find_best(i, v, panel) {
+    for (i = 1; i <= cells; i++) {
+        if (none[order[i]]) continue
+        v = sum[order[i]] / n[order[i]]
+        panel = order[i]
+        sub(/\t.*/, "", panel)
+        if (!(panel in best_of) || (best == "more" ? v > best_value[panel] : v < best_value[panel])) {
+            best_of[panel] = order[i]
+            best_value[panel] = v
+        }
+    }
+}
+function rank_of(cell, panel) {
+    panel = cell
+    sub(/\t.*/, "", panel)
+    if (best == "" || none[cell]) return 0
+    return cell == best_of[panel] ? 2 : within_noise(cell, best_of[panel])
 }
 
 /^#/ {
@@ -180,6 +239,18 @@ function follows(i, axis, k, v, part, of) {
     n[cell]++
     if (is_none($at_value)) { none[cell]++; next }
     sum[cell] += $at_value
+    key = ""
+    for (i in averaged) key = key FS $i
+    if (!(key in seen_draw)) { seen_draw[key]; draw[++draws] = key }
+    drawn_value[cell, key] = $at_value
+    if (reference || !("overloaded" in at)) next
+    if (is_none($at["overloaded"]) && !is_none($at["offered_per_s"])) doubtful = 1
+    if ($at["overloaded"] != 1) next
+    if (!overload || $at["served_per_s"] / $at["offered_per_s"] < served / offered) {
+        served = $at["served_per_s"]
+        offered = $at["offered_per_s"]
+    }
+    if (!overloaded[cell]++) overload++
 }
 
 END {
@@ -208,14 +279,23 @@ END {
         if (none[cell] && none[cell] < n[cell]) fail(1, value " is nan in some of the rows of one mean: use --where")
         if (least_n == "" || n[cell] < least_n) least_n = n[cell]
         if (n[cell] > most_n) most_n = n[cell]
-        print cell, none[cell] ? "nan" : sum[cell] / n[cell]
         if (!none[cell]) drawn++
+    }
+    if (spread && most_n < 2)
+        fail(2, "--spread: each mean is of one row: give build/sweep several values of --" mean)
+    if (best != "") find_best()
+    for (i = 1; i <= cells; i++) {
+        cell = order[i]
+        print cell, none[cell] ? "nan" : sum[cell] / n[cell], none[cell] ? "nan" : deviation(cell), \
+            (cell in overloaded) + 0, rank_of(cell)
     }
     if (!drawn) fail(2, kept ? "no row has a value of " value " and a place on the axes: it does not apply there" : \
         "no row has all that --where asks for")
     if (unfinished != "") print "!unfinished\t" unfinished
     if (mean != "") print "!mean\t" (least_n == most_n ? most_n : least_n " to " most_n)
     if (unplaced) print "!unplaced\t" unplaced
+    if (doubtful) print "!doubtful"
+    if (overload) print "!overloaded\t" sprintf("%.3g of %.3g/s", served, offered) "\t" (overload == cells)
     # Settings that all cells share are for the subtitle, those that do not apply to some modes too. One that is on no
     # axis must not differ between cells: the figure would compare two things.
     free[at_x]
@@ -231,9 +311,14 @@ END {
             else if (!same(v, shared)) break
         }
         if (k <= cells && !reference && !(i in free) && !(i in averaged) && i != at_value && !follows(i, 2) && \
-            !(map && follows(i, 3)))
-            fail(2, "its cells differ in " title[i] " (" shared ", " v "): keep one with --where " title[i] "=" shared \
-                ", or draw a " (map ? "panel" : "line") " for each with --over " (over == "" ? "" : over ",") title[i])
+            !(map && follows(i, 3)) && !follows_preset(i)) {
+            if (!mixed++) hint = i
+            if (mixed == 1) one = shared
+            differ = differ (differ == "" ? "" : " and ") title[i] " (" shared ", " v ")"
+        }
         if (k > cells && shared != "" && !(i in averaged)) print "!" title[i], shared, partly
     }
+    if (mixed)
+        fail(2, "its cells differ in " differ ": keep one with --where " title[hint] "=" one ", or draw a " \
+            (map ? "panel" : "line") " for each with --over " (over == "" ? "" : over ",") title[hint])
 }

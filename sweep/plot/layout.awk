@@ -3,9 +3,10 @@
 #
 # Variables: map (1: a heat map, else lines), x, y, value, over, mean, where (settings that --where has fixed, separated
 # by tabs), relative, logs (axes), title, notes (separated by tabs), grey (what empty cells are), source, beside (what
-# the reference is called; "": there is none) and device_note (what must be said of its device).
+# the reference is called; "": there is none), device_note (what must be said of its device), spread (1: the standard
+# deviation of a mean is drawn) and best (less or more: the best cells are marked).
 
-BEGIN { FS = OFS = "\t" }
+BEGIN { FS = OFS = "\t"; hard = "\001" }
 
 function is_number(text) { return text ~ /^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$/ }
 # A string of gnuplot. In single quotes: within double ones it would run what stands between backquotes.
@@ -63,6 +64,9 @@ function brief(c, text) {
 function is_of_dvr(c) { return c == "window" || c == "group" || c == "ratio" }
 function capital(text) { return toupper(substr(text, 1, 1)) substr(text, 2) }
 
+# Planners of your own decide for themselves when windows are verified.
+function is_of_default_planner(c) { return c == "verify" || c == "fill" }
+
 # A setting that all cells share, for the subtitle; "" if it says nothing.
 function phrase(c, v) {
     if (c == "workload") return v
@@ -75,7 +79,7 @@ function phrase(c, v) {
     if (c == "seed") return "seed " v
     if (c == "verify" || c == "prefill") return toupper(v)
     if (c == "replicas") return v " replica" (v == 1 ? "" : "s")
-    if (c == "router" || c == "apart") return c " " v
+    if (c == "router" || c == "apart" || (c == "planner" && v != "default")) return c " " v
     return c in fixed ? c " " v : ""
 }
 
@@ -92,17 +96,22 @@ function name_of(key, i, n, column, v, text, part) {
     return text == "" && over != "" ? "without DVR" : text
 }
 
-# Adds a text to the head of the sheet, in lines of at most `most` characters and of about the same length.
+# Adds a text to the head of the sheet, in lines of at most `most` characters and of about the same length. `hard` is a
+# space at which no line ends.
+function add_head(text) {
+    gsub(hard, " ", text)
+    head[++heads] = text
+}
 function head_line(text, most, pieces, cut) {
     for (pieces = int((length(text) + most - 1) / most); pieces > 1; pieces--) {
         for (cut = int(length(text) / pieces); cut < most && substr(text, cut, 1) != " "; cut++) ;
         while (cut > 1 && substr(text, cut, 1) != " ") cut--
         if (cut <= 1) cut = most
-        head[++heads] = substr(text, 1, cut)
+        add_head(substr(text, 1, cut))
         text = substr(text, cut + 1)
         if (length(text) > (pieces - 1) * most) pieces++
     }
-    if (text != "") head[++heads] = text
+    if (text != "") add_head(text)
 }
 function build_head(width, i, n, c, kind, list, text, part, ofdvr, most) {
     most = int((width - 40) / 11.3)
@@ -113,6 +122,9 @@ function build_head(width, i, n, c, kind, list, text, part, ofdvr, most) {
         c = setting[i]
         part = phrase(c, shared[c])
         if (part == "" || (c == "mode" && is_of_dvr(x))) continue
+        if (is_of_default_planner(c) && "planner" in shared && shared["planner"] != "default") continue
+        if (is_of_default_planner(c) && index("," over "," x "," y ",", ",planner,")) part = part " (planner default)"
+        gsub(/ /, hard, part)
         if (!partly[c]) text = text (text == "" ? "" : ", ") part
         else ofdvr = ofdvr (ofdvr == "" ? "" : ", ") part
     }
@@ -123,8 +135,15 @@ function build_head(width, i, n, c, kind, list, text, part, ofdvr, most) {
     part = mean == "" ? "" : "mean over " means (mean == "seed" ? " seeds" : " values of " mean)
     text = beside == "" ? part : (map ? "large: " : "lines: ") kind (part == "" ? "" : ", " part) "; " \
         (map ? "(small): " : "hollow marks: ") beside
+    if (spread) text = text (map ? "; small: " : "; bands: ") "standard deviation"
     if (map && holes) text = text (text == "" ? "" : "; ") "grey: " (grey == "" ? "no value" : grey)
     head_line(text, most)
+    if (best != "")
+        head_line("framed: the best" (means + 0 > 1 ? "; grey with a number: within noise of it (paired t test, 95%)" : ""), most)
+    if (overload != "")
+        head_line((overload_all ? "overloaded: served " overload : "crosses: overloaded (at worst served " overload ")") \
+            ", latencies grow with --requests", most)
+    if (doubtful) head_line((overload == "" ? "some" : "other") " cells may be overloaded: too few requests to tell", most)
     if (device_note != "") head_line(beside " " device_note, most)
     n = split(notes, list, "\t")
     for (i = 1; i <= n; i++) head_line(list[i], most)
@@ -154,6 +173,11 @@ $1 ~ /^!/ {
     c = substr($1, 2)
     if (c == "unfinished") unfinished = $2
     else if (c == "mean") means = $2
+    else if (c == "doubtful") doubtful = 1
+    else if (c == "overloaded") {
+        overload = $2
+        overload_all = $3
+    }
     else if (c != "unplaced") {
         setting[++settings] = c
         shared[c] = $2
@@ -167,6 +191,9 @@ which == "ours" {
     if (map && !($3 in seen_y)) { seen_y[$3]; ys[++rows] = $3 }
     cell[++cells] = $1 FS $2 FS $3
     ours[cell[cells]] = $4
+    deviation[cell[cells]] = $5
+    crossed[cell[cells]] = $6
+    rank[cell[cells]] = $7
     if ($4 != "nan") {
         if (!drawn++ || $4 < low) low = $4
         if (drawn == 1 || $4 > high) high = $4
@@ -198,6 +225,7 @@ END {
     if (relative) {
         for (i = 1; i <= cells; i++) {
             if (ours[cell[i]] != "nan") ours[cell[i]] /= high
+            if (deviation[cell[i]] != "nan") deviation[cell[i]] /= high
             if (cell[i] in theirs && theirs[cell[i]] != "nan") theirs[cell[i]] /= their_high
         }
         low /= high
@@ -209,6 +237,19 @@ END {
     }
     if (map) draw_map()
     else draw_lines()
+}
+
+# The size of letters, at most 20, in which every name of a panel or line fits into so many pixels. In size 20 a letter
+# takes `wide` pixels. It is an error if that size is less than `least`.
+function font_size(room, what, wide, least, i, longest, size) {
+    longest = beside != "" && !map ? beside : ""
+    for (i = 1; i <= panels; i++) if (length(name_of(panel_key[i])) > length(longest)) longest = name_of(panel_key[i])
+    size = int(length(longest) ? 20 * room / (wide * length(longest)) : 20)
+    if (size >= least) return size > 20 ? 20 : size
+    print "plot: the " what " '" longest "' has " length(longest) " letters, and " int(20 * room / (wide * least)) \
+        " fit: fix a column of --over with --where" (longest == beside ? ", or give a shorter --reference-name" : "") \
+        >"/dev/stderr"
+    exit 2
 }
 
 function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, gap_h, map_w, map_h) {
@@ -228,7 +269,7 @@ function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, g
     across = panels == 1 ? 1 : panels == 2 || panels == 4 || columns > 6 ? 2 : 3
     cell_w = panels == 1 ? 940 / columns : 1400 / (across * columns)
     cell_w = cell_w > 300 ? 300 : cell_w < 62 ? 62 : int(cell_w)
-    cell_h = beside != "" ? 97 : 72
+    cell_h = beside != "" || spread ? 97 : 72
     if (cell_w < 110) cell_h = int(cell_h * 0.8)
     gap_w = across > 1 ? left : 0
     gap_h = panels > 1 ? 105 : 0
@@ -250,7 +291,8 @@ function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, g
     print_array("y_name", ys, rows)
     print "x_label = " quoted(words(x)) "; y_label = " quoted(13 * length(words(y)) > map_h ? brief(y) : words(y))
     print "large = " (cell_w < 110 ? 26 * cell_w / 110 : 26) "; small = " (cell_w < 110 ? 20 * cell_w / 110 : 20)
-    print "beside = " (beside != "") "; more_is_better = " (value ~ /tok_per_s/ || relative)
+    print "title_size = " font_size(panels > 1 ? columns * cell_w + (across > 1 ? gap_w : 50) : width, "panel title", 15.5, 11)
+    print "beside = " (beside != "" || spread) "; more_is_better = " (value ~ /tok_per_s/ || relative)
     for (i = 1; i <= panels; i++) names[i] = name_of(panel_key[i])
     print_array("name", names, panels)
     for (i = 1; i <= cells; i++) {
@@ -258,7 +300,8 @@ function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, g
         v = ours[cell[i]]
         if (v == "nan") continue
         text = cell[i] in theirs ? theirs[cell[i]] == "nan" ? "" : "(" short(theirs[cell[i]]) ")" : ""
-        print panel[at[1]], x_at[at[2]], y_at[at[3]], shade(v), short(v), text >table
+        if (spread && deviation[cell[i]] != "nan") text = "\302\261" short(deviation[cell[i]])
+        print panel[at[1]], x_at[at[2]], y_at[at[3]], shade(v), short(v), text, crossed[cell[i]], rank[cell[i]] >table
     }
 }
 function shade(v) {
@@ -277,6 +320,12 @@ function decades(from, to, e, i, v, text) {
     return text
 }
 
+# An edge of the band about a mean (sign -1: the lower one). A logarithmic axis has no place for one that is not above 0.
+function edge(at, sign, v) {
+    v = deviation[at] == "nan" || ours[at] == "nan" ? ours[at] : ours[at] + sign * deviation[at]
+    return logs ~ /y/ && v <= 0 && ours[at] > 0 ? ours[at] / 10 : v
+}
+
 function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, text, list) {
     n = 0
     for (i = 1; i <= columns; i++) if (is_number(xs[i])) {
@@ -287,6 +336,10 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
     if (theirs_drawn) {
         if (their_low < low) low = their_low
         if (their_high > high) high = their_high
+    }
+    for (i = 1; spread && i <= cells; i++) if (deviation[cell[i]] != "nan") {
+        if (edge(cell[i], 1) > high) high = edge(cell[i], 1)
+        if (edge(cell[i], -1) < low) low = edge(cell[i], -1)
     }
     if (!n) {
         print "plot: " x " does not apply to any row: there is nothing to draw lines over" >"/dev/stderr"
@@ -308,14 +361,16 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
         if (length(text) > longest) longest = length(text)
     }
     if (length(beside) > longest) longest = length(beside)
+    key_size = font_size(width - 130, "legend", 17, 12)
     keys = (panels > 1 || panel_key[1] != "" ? panels : 0) + (beside != "")
-    across = int(width / (longest * 15 + 130))
+    across = int(width / (longest * 0.75 * key_size + 130))
     if (across < 1) across = 1
     if (across > keys) across = keys
     top = build_head(width) + 20
     bottom = 105 + (keys ? 20 + 42 * int((keys + across - 1) / across) : 0)
     printf "width = %d; height = %d; top = %d; bottom = %d; keys = %d; key_rows = %d\n", width, top + 460 + bottom, top,
         bottom, keys, keys ? int((keys + across - 1) / across) : 0
+    printf "key_size = %g; spread = %d; ", key_size, spread
     printf "panels = %d; logs = \"%s\"; first_x = %g; last_x = %g; low = %g; high = %g\n", panels, logs, first_x,
         last_x, low, high
     print "beside = " quoted(beside)
@@ -336,13 +391,16 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
     for (k = 1; k <= panels; k++) {
         for (i = 1; i <= n; i++) {
             at = panel_key[k] FS list[i] FS
-            if (at in ours) print k, "curve", list[i], ours[at], at in theirs ? theirs[at] : "nan" >table
+            if (at in ours)
+                print k, "curve", list[i], ours[at], at in theirs ? theirs[at] : "nan", edge(at, -1), edge(at, 1), \
+                    crossed[at] ? ours[at] : "nan" >table
         }
         for (i = 1; i <= columns; i++) {
             at = panel_key[k] FS xs[i] FS
             if (is_number(xs[i]) || !(at in ours)) continue
-            print k, "level", first_x, ours[at], "nan" >table
-            print k, "level", last_x, ours[at], "nan" >table
+            text = edge(at, -1) OFS edge(at, 1) OFS (crossed[at] ? ours[at] : "nan")
+            print k, "level", first_x, ours[at], "nan", text >table
+            print k, "level", last_x, ours[at], "nan", text >table
         }
     }
 }

@@ -1,5 +1,6 @@
 # Lines over x: sizes, texts and the table come from plot/layout.awk. A row of the table is a point: line, "curve" or
-# "level" (a value that does not depend on x), x, our number, the reference's.
+# "level" (a value that does not depend on x), x, our number, the reference's, the edges of the band of --spread, and our
+# number again if it is overloaded.
 eval start("", width, height)
 set multiplot
 eval sheet_head
@@ -22,12 +23,16 @@ if (strstrt(logs, "y")) {
 } else { if (low >= 0) { set yrange [0:*] } }
 if (strlen(x_tics)) { eval "set xtics (" . x_tics . ")" }
 unset key
-plot for [k = 1:panels] level_of(k) using 3:4 with lines lw 3.5 dt 3 lc rgb hue[k], \
+band_of(k) = sprintf("< awk -F '\\t' '$1 == %d' '%s'", k, table)
+plot for [k = 1:(spread ? panels : 0)] band_of(k) using 3:6:7 with filledcurves fs transparent solid 0.2 noborder \
+        lc rgb hue[k], \
+    for [k = 1:panels] level_of(k) using 3:4 with lines lw 3.5 dt 3 lc rgb hue[k], \
     for [k = 1:panels] points_of(k) using 3:4 with linespoints lw 3.5 pt mark_of(k) lc rgb hue[k], \
-    for [k = 1:panels] points_of(k) using 3:5 with points pt 6 lw 3 lc rgb hue[k]
+    for [k = 1:panels] points_of(k) using 3:5 with points pt 6 lw 3 lc rgb hue[k], \
+    for [k = 1:panels] points_of(k) using 3:8 with points pt 2 ps 1.5 * marks lw 3 lc rgb black
 if (keys) {
     eval legend(height - bottom + 105)
-    set key vertical maxrows key_rows
+    eval sprintf("set key vertical maxrows %d font '%s'", key_rows, font(key_size))
     has(k, kind) = int(system(sprintf("awk -F '\\t' '$1 == %d && $2 == \"%s\"' '%s' | wc -l", k, kind, table)))
     dash_of(k) = has(k, "curve") ? 1 : 3
     key_of(k) = has(k, "curve") ? mark_of(k) : 0
