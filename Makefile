@@ -16,9 +16,14 @@ PREFIX ?= /usr/local
 STB ?= /usr/include/stb
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 120
+PLANNER ?=
 TEST ?=
 PART ?=
 comma := ,
+
+ifneq ($(PLANNER),$(wildcard $(PLANNER)))
+$(error PLANNER=$(PLANNER): no such file)
+endif
 
 # The bits that the library promises need these whatever CFLAGS says; the warnings are part of the house style.
 override REQUIRED := -std=c11 -ffp-contract=off -Wall -Wextra -Wpedantic -I. -isystem $(STB)
@@ -54,13 +59,16 @@ CHOSEN = $(if $(TEST),$(strip $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(TE
 # Parallel inside, unless the caller has chosen a number of jobs.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all figures accuracy fit demo test check asan bench fuzz format campaign deps install uninstall clean help \
+.PHONY: all sweep figures accuracy fit demo test check asan bench fuzz format campaign deps install uninstall clean help \
     banner setup need programs tests shared run-demo
 .SECONDARY:
 .DELETE_ON_ERROR:
 
 all: need banner  ## build every program (default)
 	@+$(SUBMAKE) programs
+
+sweep: need banner  ## build/sweep alone; PLANNER=FILE: with the planners of this file (sweep/budget.h is an example)
+	@+$(SUBMAKE) $(B)/sweep
 
 figures: PLOTS := gnuplot
 figures: setup banner  ## the LLM-42 paper's figures and tables, simulated: TSV, PNG and SVG in sweep/results/paper
@@ -139,7 +147,10 @@ $(B)/libllm42.so: llm42.h $(B)/.flags
 WITH_CUDA = $(or $(filter tests/cuda/%,$<),$(if $(CUDA_OBJECT),$(filter-out tests/%,$<)))
 $(B)/o/%.o: %.c $(B)/.flags
 	$(SAY)mkdir -p $(@D) && $(CC) $(if $(filter tests/%,$<),$(TEST_CFLAGS),$(CFLAGS)) $(REQUIRED) $(OMP) \
-	    $(if $(filter $(WHITE_BOX),$*),,-DLLM42_IMPLEMENTED) $(if $(WITH_CUDA),-DLLM42_CUDA) -MMD -MP -c $< -o $@
+	    $(if $(filter $(WHITE_BOX),$*),,-DLLM42_IMPLEMENTED) $(if $(WITH_CUDA),-DLLM42_CUDA) $(OWN_PLANNER) \
+	    -MMD -MP -c $< -o $@
+$(B)/o/sweep/sweep.o: OWN_PLANNER = $(if $(PLANNER),-DLLM42_PLANNER='"$(abspath $(PLANNER))"')
+$(B)/o/sweep/sweep.o: $(B)/.planner
 LINK = $(SAY)mkdir -p $(@D) && $(CC) $(if $(filter $(B)/tests/%,$@),$(TEST_CFLAGS),$(CFLAGS)) $(OMP) $(filter %.o,$^) \
     -o $@ $(if $(filter %/llm42_cuda.o,$^),$(CUDA_LIBS)) $(LDFLAGS) \
     $$(grep -qs tokenizer.h $(<:.o=.d) && echo -lpcre2-8) -lm
@@ -157,7 +168,8 @@ $(B)/tests/fuzz_programs: | programs  # it runs them
 # Rewritten only when a flag changes, so that other flags mean building again.
 FLAGS_NOW = $(CC) | $(CFLAGS) | $(TEST_CFLAGS) | $(REQUIRED) | $(OMP) | $(LDFLAGS) | $(if $(CUDA_OBJECT),$(CUDA_LIBS))
 $(B)/.flags: NOW = $(FLAGS_NOW)
-$(B)/.flags $(B)/.cuda_arch $(B)/.cuda_flags: FORCE
+$(B)/.planner: NOW = $(abspath $(PLANNER))
+$(B)/.flags $(B)/.planner $(B)/.cuda_arch $(B)/.cuda_flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(NOW)' | cmp -s - $@ || printf '%s\n' '$(NOW)' >$@
 FORCE:
@@ -229,7 +241,7 @@ clean:  ## remove build/
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
 	@echo "  variables: CC=$(CC) ARCH=$(ARCH) (native, x86-64, x86-64-v3, ...) OPENMP=$(OPENMP) CFLAGS TEST_CFLAGS LDFLAGS"
-	@echo "             PREFIX=$(PREFIX) DESTDIR STB=$(STB) JOBS=$(JOBS) FUZZ_SECONDS=$(FUZZ_SECONDS) V=1"
+	@echo "             PREFIX=$(PREFIX) DESTDIR STB=$(STB) JOBS=$(JOBS) FUZZ_SECONDS=$(FUZZ_SECONDS) PLANNER V=1"
 	@echo "             CUDA=$(CUDA) (0: leave it out) NVCC=$(NVCC) CUDA_ARCH=\"$(CUDA_ARCH)\" NVCCFLAGS CUDA_HOME"
 	@echo "             NCCL=$(NCCL) (1: with NCCL too, to compare the exchange of ranks with)"
 	@echo "             TEST_CUDA=\"$(TEST_CUDA)\" (options of build/tests/test_cuda)"

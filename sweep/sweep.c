@@ -118,7 +118,6 @@ static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
     const grid *g = &s->grid;
     llm42_engine_desc desc = {.model = s->model,
                               .backend = s->backend,
-                              .planner = planner_find(cell_text(g, c, PLANNER)),
                               .tensor_parallel = (int)cell_number(g, c, TENSOR_PARALLEL, 1),
                               .numerics.leaves = (int)cell_number(g, c, LEAVES, 1),
                               .max_context = s->plan.max_context,
@@ -217,7 +216,8 @@ static llm42_result cell_serve_fleet(const sweep *s, const cell *c, llm42_engine
     fleet_desc d = {.replicas = (int)cell_number(g, c, REPLICAS, 1),
                     .router = (fleet_router)cell_value(g, c, ROUTER)->word,
                     .engine = desc,
-                    .set_apart = desc};
+                    .set_apart = desc,
+                    .planner = cell_text(g, c, PLANNER)};
     bool some = desc.policy.mode == LLM42_MODE_BATCH_INVARIANT && d.router == DETERMINISTIC_APART;
     d.ratio = desc.policy.mode == LLM42_MODE_NONDETERMINISTIC ? 0 : cell_number(g, c, RATIO, 1);
     d.apart = fleet_apart(d.router, d.replicas, (int)cell_number(g, c, APART, 0), d.ratio);
@@ -226,7 +226,7 @@ static llm42_result cell_serve_fleet(const sweep *s, const cell *c, llm42_engine
     return fleet_serve(f, error);
 }
 
-static llm42_result cell_serve(sweep *s, cell *c, fleet *f, llm42_error *error) {
+static llm42_result cell_serve(sweep *s, cell *c, fleet *f, own_planner *own, llm42_error *error) {
     serving *v = &f->v;
     const grid *g = &s->grid;
     uint64_t seed = (uint64_t)cell_number(g, c, SEED, 0);
@@ -245,6 +245,7 @@ static llm42_result cell_serve(sweep *s, cell *c, fleet *f, llm42_error *error) 
         if (s->prompts[i].seed == seed) v->prompts = &s->prompts[i];
     v->submit_late = is_default_planner(PLANNER, cell_value(g, c, PLANNER));
     if (s->set.fleet) return cell_serve_fleet(s, c, desc, f, error);
+    TRY(own_planner_open(own, cell_text(g, c, PLANNER), &desc, error));
     TRY(serving_open(v, desc, cell_text(g, c, QPS), seed, cell_number(g, c, RATIO, 0), error));
     if (s->set.trace) TRY(llm42_trace_open(&v->collected.trace, s->set.trace, error));
     return serve(v, error);
@@ -255,7 +256,8 @@ static void cell_run(sweep *s, cell *c) {
     llm42_error error = {0};
     cell_run_of run = {.s = s, .c = c};
     fleet f = {.v = {.s = &s->plan, .progress = cell_progress, .user = &run}};  // only a fleet has replicas
-    llm42_result result = cell_serve(s, c, &f, &error);
+    own_planner own = {0};
+    llm42_result result = cell_serve(s, c, &f, &own, &error);
     if (f.v.collected.trace) {
         llm42_result closed = llm42_trace_close(f.v.collected.trace, result ? NULL : &error);
         if (!result) result = closed;
@@ -264,6 +266,7 @@ static void cell_run(sweep *s, cell *c) {
     if (!result && s->set.per_request) result = per_request_write(s, c, &f.v, &error);
     if (result) snprintf(c->error, sizeof c->error, "%s", error.text[0] ? error.text : llm42_result_text(result));
     fleet_close(&f);
+    own_planner_close(&own);
 }
 
 // >>prompts ------------------------------------------------------------------------------------------------------
@@ -368,6 +371,30 @@ static void merge_cells(sweep *s) {
 }
 
 // >>output -------------------------------------------------------------------------------------------------------
+// What the columns mean, and their names.
+static void columns_print(const sweep *s, FILE *file) {
+    fputs("# duration_s: first arrival to last token; total_tok_per_s counts prompts too\n"
+          "# det, nondet: requests marked deterministic, or not\n"
+          "# itl: between releases of tokens, to 0.4%; percentiles by nearest rank\n"
+          "# recompute_pct: of all returned tokens; rollbacks_per_request: of deterministic ones\n"
+          "# passes_fast, _fixed, _invariant: all passes, by schedule; passes_replay: those of them, of any schedule,\n"
+          "# that verify windows, and FIXED ones with prompts; replay_busy_pct: these, of the time in passes\n"
+          "# running_mean: over duration_s\n"
+          "# offered_per_s: requests, over the time of arrivals; served_per_s: over duration_s\n"
+          "# overloaded: 1 if requests arrive faster than they are served, so that latencies grow with their number; "
+          "nan\n"
+          "# if the run is too short to tell, or they all arrive at once\n"
+          "# nan, -: does not apply\n"
+          "backend\tcalibration\tworkload\trequests",
+          file);
+    for (int a = 0; a < AXES; a++)
+        if (!s->grid.hidden[a]) fprintf(file, "\t%s", axis_column((axis_name)a));
+#define X(name, format) fputs("\t" #name, file);
+    METRICS(X)
+#undef X
+    fputc('\n', file);
+}
+
 static void header_print(const sweep *s, FILE *file) {
     const llm42_calibration *k = s->calibration;
     char name[256];
@@ -408,26 +435,7 @@ static void header_print(const sweep *s, FILE *file) {
         fputs(
             "# replicas: engines behind a router; the figures are of all of them together, running_mean is their sum\n",
             file);
-    fputs("# duration_s: first arrival to last token; total_tok_per_s counts prompts too\n"
-          "# det, nondet: requests marked deterministic, or not\n"
-          "# itl: between releases of tokens, to 0.4%; percentiles by nearest rank\n"
-          "# recompute_pct: of all returned tokens; rollbacks_per_request: of deterministic ones\n"
-          "# passes_fast, _fixed, _invariant: all passes, by schedule; passes_replay: those of them, of any schedule,\n"
-          "# that verify windows, and FIXED ones with prompts; replay_busy_pct: these, of the time in passes\n"
-          "# running_mean: over duration_s\n"
-          "# offered_per_s: requests, over the time of arrivals; served_per_s: over duration_s\n"
-          "# overloaded: 1 if requests arrive faster than they are served, so that latencies grow with their number; "
-          "nan\n"
-          "# if the run is too short to tell, or they all arrive at once\n"
-          "# nan, -: does not apply\n"
-          "backend\tcalibration\tworkload\trequests",
-          file);
-    for (int a = 0; a < AXES; a++)
-        if (!s->grid.hidden[a]) fprintf(file, "\t%s", axis_column((axis_name)a));
-#define X(name, format) fputs("\t" #name, file);
-    METRICS(X)
-#undef X
-    fputc('\n', file);
+    columns_print(s, file);
 }
 
 // Rows not written yet, in the grid's order, up to the first cell that has not run. The header comes with the first of

@@ -210,6 +210,48 @@ check "names of their cells" [ "$("$sweep" "${some[@]}" --list | awk -F '\t' '
     NR > 1 && ($5 == "default" ? $2 !~ /planner/ : index($2, "_planner-" $5 "_"))' | wc -l)" = \
     "$(column "$dir/planners.tsv" planner | wc -l)" ]
 
+# A planner of one's own, from a file: with a parameter, a state for each engine, open and close for each cell.
+cat >"$dir/mine.h" <<'END'
+#include "sweep/budget.h"
+static llm42_result count_open(llm42_planner *planner, const char *parameter, llm42_error *error) {
+    fputs("open ", stderr);
+    return budget_open(planner, parameter, error);
+}
+static void count_close(llm42_planner *planner) {
+    fputs("close ", stderr);
+    budget_close(planner);
+}
+#undef OWN_PLANNERS
+#define OWN_PLANNERS {.name = "budget", .open = budget_open, .close = budget_close}, \
+    {.name = "count", .open = count_open, .close = count_close}
+END
+# shellcheck disable=SC2086  # OMP may be empty
+check "a sweep with planners of one's own" "$CC" -std=c11 -ffp-contract=off -O1 -Wall -Wextra -Werror $OMP -I. \
+    -isystem "$STB" -DLLM42_IMPLEMENTED -DLLM42_PLANNER="\"$dir/mine.h\"" sweep/sweep.c "$B/llm42.o" -o "$dir/own" -lm
+own=("${sim[@]}" --planner default,budget,budget:0.05,budget:0.3,budget:1 --ratio 0.5 --quiet)
+"$dir/own" "${own[@]}" --threads 1 >"$dir/own.tsv" 2>"$dir/stderr"
+check "the column planner has its parameter" [ "$(column "$dir/own.tsv" planner | xargs)" = \
+    "default budget budget:0.05 budget:0.3 budget:1" ]
+check "its parameter means something" [ "$(column "$dir/own.tsv" replay_busy_pct | sed -n '3p;5p' | sort -u | wc -l)" = 2 ]
+check "the same tokens" [ "$(column "$dir/own.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
+check "cells side by side share no state" diff "$dir/own.tsv" <("$dir/own" "${own[@]}" --threads 4 2>"$dir/stderr")
+check "nor do replicas" diff <(awk '!/^#/' "$dir/own.tsv") <("$dir/own" "${own[@]}" --replicas 1 2>"$dir/stderr" |
+    awk '!/^#/' | cut -f 1-20,23-)
+"$dir/own" "${sim[@]}" --planner count:0.1 --replicas 3 >"$dir/stdout" 2>"$dir/stderr"
+check "open and close for each replica" grep -q '^open open open close close close' "$dir/stderr"
+"$dir/own" "${sim[@]}" --planner count:0.1,count:7 --threads 1 >"$dir/stdout" 2>"$dir/stderr"
+check "a parameter that the planner refuses" [ "$? $(head -n 1 "$dir/stderr")" = \
+    "1 open close open own: --planner budget:7: must be a share of time from 0 to 1" ]
+refuses 2 "--planner: 'every:1': only a planner of your own takes a parameter" "${sim[@]}" --planner every:1
+program=$sweep sweep=$dir/own
+refuses 2 "--planner: 'budget:a/b': a parameter has letters, digits and" "${sim[@]}" --planner budget:a/b
+refuses 2 '--planner: budget:1 is there twice' "${sim[@]}" --planner budget:1,budget:1
+refuses 2 "--planner: 'budge' is not one of: default, every, deadline, budget, count" "${sim[@]}" --planner budge
+sweep=$program
+check "make sweep PLANNER=FILE" bash -c 'make -n B="$1" sweep PLANNER=sweep/budget.h |
+    grep -q -- "-DLLM42_PLANNER=.*/sweep/budget.h\""' - "$dir/nothing_built"
+check "of a file that is not there" bash -c 'make sweep PLANNER=gone.h 2>&1 | grep -q "PLANNER=gone.h: no such file"'
+
 # Figures: of one cell against its requests, of modes against each other.
 "$sweep" "${sim[@]}" --ratio 0.5 --per-request "$dir/requests.tsv" --trace "$dir/trace.tsv" >"$dir/one.tsv"
 rank() { awk -F '\t' '!/^#/ && !/^request/ {print $'"$1"'}' "$dir/requests.tsv" | sort -g | sed -n "$2p"; }
@@ -363,7 +405,7 @@ check "52 rows of a fleet: batch_invariant has two ratios where replicas are set
     [ "$(column "$dir/fleet.tsv" mode | sort | uniq -c | xargs)" = "16 batch_invariant 24 dvr 12 nondeterministic" ]
 check "a fleet on 2 threads" diff "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --threads 2 2>"$dir/stderr")
 check "another seed is another fleet" [ "$(cut -f 22- "$dir/fleet.tsv" | sort -u | wc -l)" -lt \
-    "$(cat "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --seed 43) | cut -f 22- | sort -u | wc -l)" ]
+    "$(cat "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --seed 43 --quiet) | cut -f 22- | sort -u | wc -l)" ]
 check "every fleet returns the same tokens" [ "$(column "$dir/fleet.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
 check "columns of a fleet" [ "$(grep -m1 ^backend "$dir/fleet.tsv" | cut -f 20-23 | xargs)" = \
     "seed replicas router duration_s" ]

@@ -8,11 +8,11 @@
 
 #include "sweep/lib/common.h"
 
+#include <ctype.h>
 #include <dirent.h>
 
 #include "stb_ds.h"
 
-#include "examples/planners.h"
 #include "sweep/lib/fleet.h"
 
 enum { MAX_VALUES = 64, MAX_CELLS = 1000000, MAX_PRESETS = 8, AS_PRESET = -2 };
@@ -118,6 +118,7 @@ typedef struct grid {
 
 // >>axes ---------------------------------------------------------------------------------------------------------
 static inline const char *const *axis_words(axis_name which) {
+    if (which == PLANNER) return planner_words();
     return axes[which].policy ? policy_words(axes[which].name) : axes[which].words;
 }
 
@@ -126,12 +127,25 @@ static inline const char *axis_column(axis_name which) {
     return which == TENSOR_PARALLEL ? "tensor_parallel" : axes[which].name;
 }
 
+// A planner of your own may have a parameter behind a colon. It becomes part of names of files.
+static inline size_t planner_word_length(const char *option, const char *item) {
+    const size_t length = strcspn(item, ":");
+    if (!item[length]) return length;
+    if (!planner_kind_find(item, length))
+        args_fail(2, "%s: '%s': only a planner of your own takes a parameter (make sweep PLANNER=FILE)", option, item);
+    for (const char *p = item + length + 1; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr(".+-_=", *p))
+            args_fail(2, "%s: '%s': a parameter has letters, digits and . + - _ =", option, item);
+    return length;
+}
+
 static inline value value_parse(axis_name which, const char *option, const char *item) {
     const axis *a = &axes[which];
     const char *const *words = axis_words(which);
     value v = {.word = -1};
+    const size_t length = which == PLANNER ? planner_word_length(option, item) : strlen(item);
     for (int i = 0; words && words[i]; i++)
-        if (!strcmp(item, words[i])) v.word = i;
+        if (strlen(words[i]) == length && !strncmp(item, words[i], length)) v.word = i;
     if (!strcmp(item, "preset") && !strcmp(a->list, "preset")) {
         v.word = AS_PRESET;
         memcpy(v.text, "preset", sizeof "preset");
@@ -139,7 +153,7 @@ static inline value value_parse(axis_name which, const char *option, const char 
     }
     bool letter = (item[0] >= 'a' && item[0] <= 'z') || (item[0] >= 'A' && item[0] <= 'Z');
     if (v.word >= 0) {
-        snprintf(v.text, sizeof v.text, "%s", words[v.word]);
+        snprintf(v.text, sizeof v.text, "%s", which == PLANNER ? item : words[v.word]);
     } else if (!a->number) {
         args_choice(option, item, words);  // does not return: the item is none of them
     } else if (words && letter) {

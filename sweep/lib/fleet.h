@@ -17,6 +17,7 @@
 #ifndef FLEET_H
 #define FLEET_H
 
+#include "sweep/lib/planner.h"
 #include "sweep/lib/serve.h"
 
 typedef enum fleet_router { ROUND_ROBIN, LEAST_TOKENS, DETERMINISTIC_APART } fleet_router;
@@ -67,6 +68,7 @@ typedef struct replica {
     fleet *f;
     int index;
     llm42_engine *engine;
+    own_planner own;
     collect_running running;
     int64_t tokens;           // outstanding at the router's time: prompts and returned tokens of unfinished requests
     int64_t later;            // what a pass that ends after the router's time will add to .tokens then
@@ -84,6 +86,7 @@ typedef struct fleet_desc {
     double ratio;  // share of requests that are deterministic
     llm42_engine_desc engine, set_apart;  // of a replica, and of one of those set apart. If .on_event is set, it gets
                                           // all events, with the request's index in the workload as .user
+    const char *planner;  // its text in --planner, for planners of your own; NULL: as the engines' descs say
 } fleet_desc;
 
 struct fleet {
@@ -226,6 +229,7 @@ static inline llm42_result replica_open(fleet *f, int index, llm42_error *error)
     desc.event_user = r;
     desc.auto_release = true;
     least_set(fleet_tokens(f, r), index, 0);
+    if (f->desc.planner) TRY(own_planner_open(&r->own, f->desc.planner, &desc, error));
     return llm42_engine_open(&r->engine, &desc, error);
 }
 
@@ -246,6 +250,7 @@ static inline llm42_result fleet_open(fleet *f, const fleet_desc *desc, const ch
 static inline void fleet_close(fleet *f) {
     for (int i = 0; f->replica && i < f->desc.replicas; i++) {
         llm42_engine_close(f->replica[i].engine);
+        own_planner_close(&f->replica[i].own);
         arrfree(f->replica[i].queue);
     }
     free(f->replica);
