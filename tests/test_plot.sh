@@ -273,8 +273,8 @@ check "best, worse by little but always, worse by chance, worse" [ "$(rank_of "1
 "$B/sweep" --calibration $calibration --requests 300 --workload arxiv --qps 1,9 --window 16,32 --quiet \
     --out "$dir/load.tsv" >/dev/null 2>&1
 draws "overload" "$dir/load.tsv" --x qps --y window --value e2e_p99_s
-check "the worst cell" grep -qx 'crosses: overloaded (at worst served 1.3[0-9]* of 9.03/s), latencies grow with --requests' \
-    "$dir/text"
+check "the worst cell" grep -qx \
+    'crosses: overloaded (at worst served 1.3[0-9]* of 9.03/s), latencies grow with --requests' "$dir/text"
 draws "overload everywhere" "$dir/load.tsv" --x window --y e2e_p99_s --where qps=9
 check "in all cells" grep -qx 'overloaded: served 1.3[0-9]* of 9.03/s, latencies grow with --requests' "$dir/text"
 draws "no overload" "$dir/load.tsv" --x window --y e2e_p99_s --where qps=1
@@ -316,6 +316,23 @@ check "they are counted" grep -q "^not drawn, because ours have no such cell: 1 
 draws "both relative to their largest" "$four" "${map[@]}" "${reference[@]}" --relative
 says "1.00"
 says "(1.00)"
+
+# What is committed: one table a file, so that every row stands under its own names.
+tables() {  # tables FILE: how many lines of names it has, and rows with another number of fields
+    awk -F '\t' '
+        /^#/ { next }
+        !n { n = NF; first = $1 }
+        $1 == first { names++ }
+        NF != n { odd++ }
+        END { print names, odd + 0 }' "$1"
+}
+for name in $(grep -lE $'^backend\t.*\tduration_s\t' sweep/results/*/*.tsv); do
+    check "$name: one table" [ "$(tables "$name")" = "1 0" ]
+done
+draws "a fleet's curve" sweep/results/paper/figD.tsv --x replicas --y nondet_e2e_p99_s --where router=least_tokens \
+    --where mode=dvr --where group=8 --where ratio=0.5 --where requests=12000
+draws "replicas set apart" sweep/results/paper/figD_apart.tsv --x replicas --y det_e2e_p99_s --where mode=dvr \
+    --where group=8 --over apart,ratio --where ratio=0.5
 
 # What is committed: measured on a GPU, and beside the published values of another one.
 draws "a measured file" sweep/results/h200/grid_8b.tsv --x window --y group --value recompute_pct

@@ -46,18 +46,37 @@ cells() {
     local part
     part=$work/$(printf %04d ${#parts[@]}).tsv
     parts+=("$part")
-    "$B/sweep" --backend sim --calibration "$CALIBRATION" --preset paper --quiet "$@" --out "$part" >/dev/null ||
+    "$B/sweep" --backend sim --calibration "$CALIBRATION" --preset paper --quiet "$@" --out "$part" \
+        >/dev/null 2>"$part.said" || {
+        cat "$part.said" >&2
         fail "this run failed: $B/sweep --backend sim --calibration $CALIBRATION --preset paper $*"
+    }
 }
 
-# Puts the runs' TSV together in the order of the calls: header lines that differ, one line of names, the rows.
+# overload: what must be said of overloaded cells of the raw file; nothing where it has none. (The runs say so too, but
+# some figures overload engines on purpose, and so the pictures say it.)
+overload() {
+    awk -F '\t' '
+        /^#/ { next }
+        !n { for (n = 1; n <= NF; n++) at[$n] = n; next }
+        !("overloaded" in at) { exit }
+        { rows++; bad += $at["overloaded"] == 1 }
+        END { if (bad) print bad " of " rows " runs are overloaded: their latencies grow with --requests" }' "$raw"
+}
+
+# Puts the runs' TSV together in the order of the calls: header lines that differ, one line of names, the rows. They must
+# have the same columns.
 collect() {
     if [ -n "$KEEP" ]; then
         [ -r "$raw" ] || fail "KEEP=1, but $raw is missing: run without KEEP"
         return 0
     fi
     awk '/^#/ && !seen[$0]++' "${parts[@]}" >"$work/all"
-    awk '/^#/ { next } !names { names = $0; print; next } $0 != names' "${parts[@]}" >>"$work/all"
+    awk '
+        /^#/ { next }
+        !names { names = $0; print }
+        FILENAME != file { file = FILENAME; if ($0 != names) { print file > "/dev/stderr"; exit 1 }; next }
+        { print }' "${parts[@]}" >>"$work/all" || fail "this run has other columns than the first one"
     mv "$work/all" "$raw"
 }
 
@@ -136,6 +155,7 @@ plot() {
         gp_set points "$points"
         [ ! -r "$raw" ] || gp_set source "$(gp_text "$(source_of "$raw")")"
         gp_set elsewhere "$([ -z "${published_in:-}" ] || other_device "$raw" "$published_in" | sed 's/^/published /')"
+        gp_set overload "$([ ! -r "$raw" ] || overload)"
         for argument in "$@"; do gp_set "${argument%%=*}" "${argument#*=}"; done
     } >"$work/settings"
     draw "sweep/figures/$figure.gp" "$OUT/$figure" "$work/settings"

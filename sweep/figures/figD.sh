@@ -131,7 +131,6 @@ figure_of() {
     fi
     all_done
     cat "$work/points.$run".* >>"$work/ours"
-    parts=("$work/runs/$run".*/0000.tsv)
 }
 
 # P99 latency by number of replicas: the larger one of both classes.
@@ -144,10 +143,24 @@ curve() {  # curve NAME REPLICAS ARGUMENT...
     mv "${parts[0]}" "$work/runs/sharegpt.curve.$1/0000.tsv"
 }
 
-# A run has a line for its grid. It is removed, because the rows say the same.
-keep_runs() {
+# keep_table FILE PART...: the parts as one table. A run has a line for its grid. It is removed, because the rows say the
+# same. Rows that two runs have are there once.
+keep_table() {
+    raw=$1 parts=("${@:2}")
     collect
-    sed -i '/^# grid:/d' "$raw"
+    awk '/^# grid:/ { next } /^#/ || !seen[$0]++' "$raw" >"$work/table"
+    mv "$work/table" "$raw"
+}
+
+# keep_runs BASE RUN: all runs of a load, in BASE.tsv, and those with replicas set apart, which have a column more, in
+# BASE_apart.tsv.
+keep_runs() {
+    local part shared=() apart=()
+    for part in "$work/runs/$2".*/0000.tsv; do
+        if grep -q $'^backend.*\tapart\t' "$part"; then apart+=("$part"); else shared+=("$part"); fi
+    done
+    [ ${#apart[@]} = 0 ] || keep_table "$1_apart.tsv" "${apart[@]}"
+    keep_table "$1.tsv" "${shared[@]}"
 }
 
 if [ -z "$KEEP" ]; then
@@ -157,12 +170,10 @@ if [ -z "$KEEP" ]; then
     curve batch_invariant $some "${invariant[@]}"
     curve dvr $some "${paper[@]}" --ratio 0.5
     curve dvr_best $some "${best[@]}" --ratio 0.5
-    parts=("$work/runs/sharegpt".*/0000.tsv)
-    keep_runs
+    keep_runs "$OUT/$figure" sharegpt
     if [ -r "$AZURE" ]; then
-        raw=$OUT/${figure}_azure.tsv
         figure_of azure 8 "0.1 0.3 0.5 0.7 1" "" "azure:$AZURE" --requests 19366 --qps trace --trace-speed 20
-        keep_runs
+        keep_runs "$OUT/${figure}_azure" azure
         raw=$OUT/$figure.tsv
     else
         [ ! -r "$points" ] || awk -F '\t' -v OFS='\t' '$2 ~ /^azure_/ { print $2, $3, $4, $5 }' "$points" >"$work/azure"
