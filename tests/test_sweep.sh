@@ -307,6 +307,13 @@ check "of one cell" [ "$("$sweep" "${overload[@]}" --qps 9 2>&1 >/dev/null)" = \
 check "of a fleet" [ "$("$sweep" "${overload[@]}" --qps 9 --replicas 2 2>&1 >/dev/null)" = \
     "sweep: overloaded: served 2.7 of 9.03/s, latencies grow with --requests" ]
 check "a short run is not overloaded" [ -z "$("$sweep" "${overload[@]}" --workload sharegpt --requests 60 2>&1 >/dev/null)" ]
+short=("${overload[@]}" --preset paper --workload fixed:1024x64 --requests 1024 --qps 16)
+check "nearly overloaded for a short time: nothing can be told" [ "$("$sweep" "${short[@]}" | tail -n 1 | cut -f 56)" = nan ]
+check "for a longer time: it is not" [ "$("$sweep" "${short[@]}" --requests 8192 | tail -n 1 | cut -f 56)" = 0 ]
+unset 'overload[6]'
+check "a run that is too short says so" grep -qx "sweep: 1 of 1 cells may be overloaded: too short to tell, raise \
+--requests" <("$sweep" "${overload[@]}" --workload fixed:1024x64 --preset paper --requests 1024 --qps 16 2>&1 >/dev/null)
+overload+=(--quiet)
 check "one request is not" [ "$("$sweep" "${overload[@]}" --requests 1 | cut -f 54- | tail -n 1)" = "$(printf 'nan\t0.5437\tnan')" ]
 
 # Mode hybrid is as fast as the better of the two modes that give the same bits, wherever these cross.

@@ -14,4 +14,6 @@ rows "$raw" workload qps prefill ttft_p99_s | awk -F '\t' -v OFS='\t' '
     { x = $1; sub(/^fixed:/, "", x); sub(/x.*/, "", x); print "ttft_p99_" $3 "_s", $2 + 0, x, $4 }' | mean >"$work/ours"
 : >"$work/published"
 compare "$work/ours" "$work/published" "simulated, means over seeds $seeds"
-plot
+rows "$raw" workload qps overloaded | awk -F '\t' -v OFS='\t' '
+    $3 == 1 { x = $1; sub(/^fixed:/, "", x); sub(/x.*/, "", x); if (!seen[x, $2]++) print x, $2 }' >"$work/crosses"
+plot crosses="$work/crosses"

@@ -189,9 +189,11 @@ static inline double ratio_of(double part, double whole) { return whole > 0 ? pa
 // Rates of requests, and whether the run is overloaded, so that its latencies say how long the queue has grown.
 //
 // In the second half of the time of arrivals a steady load is steady. A run is overloaded if its queue grew then by a
-// tenth of what arrived, and by more than chance moves it (three standard deviations of that number), and if requests
-// that arrived then took longer than those before, again by more than chance explains. If only the first is true, as in
-// each run that ends before the load is steady, nothing can be told (NAN), and also where all requests arrive at once.
+// tenth of what arrived, and by six standard deviations of that number, and if requests that arrived then took longer
+// than those before, again by more than chance explains. (Six, because the queue of an engine that is nearly overloaded
+// grows for a long time before it is steady, and moves by more than arrivals do.) If the queue grew, but this is not
+// shown, as in each run that ends before the load is steady, nothing can be told (NAN), and also where all requests
+// arrive at once.
 static inline void collect_rates(const collector *c, metrics *m) {
     double last = c->begin, n[2] = {0}, sum[2] = {0}, squares[2] = {0}, ended = 0;  // of early and late requests
     for (int64_t i = 0; i < c->requests; i++) last = fmax(last, c->served[i].arrival);
@@ -205,13 +207,12 @@ static inline void collect_rates(const collector *c, metrics *m) {
     }
     double longer = sum[1] / n[1] - sum[0] / n[0], variance = 0;  // variance: of `longer`
     for (int k = 0; k < 2; k++) variance += (squares[k] / n[k] - sum[k] * sum[k] / (n[k] * n[k])) / n[k];
-    const bool grew = n[1] - ended > fmax(0.1 * n[1], 3 * sqrt(n[1]));
+    const double growth = n[1] - ended, chance = sqrt(n[1]);
+    const bool grew = growth > fmax(0.1 * n[1], 3 * chance);
+    const bool much = grew && growth > 6 * chance && longer > 0 && longer * longer > 9 * variance;
     m->offered_per_s = ratio_of((double)c->requests - 1, span);
     m->served_per_s = ratio_of((double)c->requests, m->duration_s);
-    m->overloaded = span <= 0                                      ? (double)NAN
-                    : !grew                                        ? 0
-                    : longer > 0 && longer * longer > 9 * variance ? 1
-                                                                   : (double)NAN;
+    m->overloaded = span > 0 && (much || !grew) ? much : (double)NAN;
 }
 
 // False: out of memory.
