@@ -60,7 +60,7 @@ CHOSEN = $(if $(TEST),$(strip $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(TE
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .PHONY: all sweep figures accuracy fit demo test check asan bench fuzz format campaign deps install uninstall clean help \
-    banner setup need programs tests shared run-demo
+    banner setup need programs tests shared run-demo FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 

@@ -250,6 +250,9 @@ refuses 2 "--planner: 'budge' is not one of: default, every, deadline, budget, c
 sweep=$program
 check "make sweep PLANNER=FILE" bash -c 'make -n B="$1" sweep PLANNER=sweep/budget.h |
     grep -q -- "-DLLM42_PLANNER=.*/sweep/budget.h\""' - "$dir/nothing_built"
+stamp() { make -s B="$dir/stamps" "$@" "$dir/stamps/.planner" "$dir/stamps/.flags" && cat "$dir"/stamps/.[fp]*; }
+check "other planners or flags mean building again" [ "$( (stamp; stamp PLANNER=sweep/budget.h; stamp CFLAGS=-O1) |
+    sort -u | grep -c .)" = 3 ]
 check "of a file that is not there" bash -c 'make sweep PLANNER=gone.h 2>&1 | grep -q "PLANNER=gone.h: no such file"'
 
 # Figures: of one cell against its requests, of modes against each other.
