@@ -21,10 +21,12 @@
 #ifndef ARGS_H
 #define ARGS_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +34,7 @@
 #include <unistd.h>
 
 #include "llm42.h"
+#include "util/llm42_file.h"
 
 typedef enum args_type {
     ARGS_TYPE_END = 0,
@@ -40,6 +43,8 @@ typedef enum args_type {
     ARGS_TYPE_REAL,
     ARGS_TYPE_FLOAT,
     ARGS_TYPE_TEXT,
+    ARGS_TYPE_IN,
+    ARGS_TYPE_OUT,
     ARGS_TYPE_WORD,
 } args_type;
 
@@ -76,6 +81,12 @@ typedef struct args_option {
     { name, ARGS_TYPE_FLOAT, NULL, NULL, NULL, pointer, NULL, 0, 0, low, high, help }
 #define ARGS_TEXT(name, pointer, help) \
     { name, ARGS_TYPE_TEXT, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
+// A text that names what the program reads (a file, a folder of files, KIND:FILE) or a file that it writes. No file may
+// be in two of a program's ARGS_OUT, or in an ARGS_OUT and an ARGS_IN.
+#define ARGS_IN(name, pointer, help) \
+    { name, ARGS_TYPE_IN, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
+#define ARGS_OUT(name, pointer, help) \
+    { name, ARGS_TYPE_OUT, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
 // A word without dashes: its name stands for it in the help.
 #define ARGS_WORD(name, pointer, help) \
     { name, ARGS_TYPE_WORD, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
@@ -100,6 +111,45 @@ static inline void args_fail(int status, const char *format, ...) {
     fflush(stdout);
     fprintf(stderr, "%s: %s\n", args_program, text);
     exit(status);
+}
+
+// Ctrl-C, and what else asks a program to end. A program that sets args_watches looks at args_signal between passes and
+// ends by args_stop_if_asked. Another one, or one that is asked for the second time, ends at once. Either way a file
+// that it would have replaced is left as it was (see llm42_file.h).
+ARGS_SHARED volatile sig_atomic_t args_signal;  // its number; 0: none has come
+ARGS_SHARED volatile sig_atomic_t args_watches;
+
+static inline void args_on_signal(int number) {
+    if (args_watches && !args_signal) {
+        args_signal = number;
+        return;
+    }
+    llm42_files_remove();
+    _exit(128 + number);
+}
+
+static inline void args_catch(int number, int flags, void (*handler)(int)) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, old;
+    if (!sigaction(number, NULL, &old) && old.sa_handler != SIG_IGN) sigaction(number, &action, NULL);
+}
+
+static inline void args_catch_signals(void) {
+    const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    for (int i = 0; i < 4; i++) args_catch(numbers[i], SA_RESTART, args_on_signal);
+    atexit(llm42_files_end);
+}
+
+// Ends the program if it was asked to, and says where the files are that it has begun.
+static inline void args_stop_if_asked(void) {
+    char kept[8192] = "";
+    if (args_signal == SIGPIPE) exit(128 + SIGPIPE);  // nobody reads what it says
+    for (const llm42_file *f = llm42_files; f && args_signal; f = f->next) {
+        const size_t used = strlen(kept);
+        if (f->tail[0] && strcmp(f->part, f->path))
+            snprintf(kept + used, sizeof kept - used, "%s %.1000s.unfinished", used ? "," : "; what there is is in",
+                     f->path);
+    }
+    if (args_signal) args_fail(128 + (int)args_signal, "interrupted%s", kept);
 }
 
 // Exits with the error's line if a call of the library failed. LLM42_IDLE is not a failure.
@@ -128,10 +178,19 @@ static inline bool args_can_cut(const llm42_config *c, int n, bool ranks) {
     return !ranks || c->kv_heads % n == 0 || n % c->kv_heads == 0;
 }
 
-// Runs an engine until it is idle. Exits if it fails or a request of it does.
-static inline void args_run(llm42_engine *engine) {
+// Runs an engine until it is idle, or until the program is asked to end. Exits if the engine fails.
+static inline void args_run_watching(llm42_engine *engine) {
     llm42_error error = {0};
-    args_check(llm42_engine_run(engine, &error), &error);
+    args_watches = 1;
+    while (!args_signal && args_check(llm42_engine_step(engine, &error), &error) == LLM42_OK) continue;
+}
+
+// The same; exits if a request fails, or if it is asked to.
+static inline void args_run(llm42_engine *engine) {
+    const int before = args_watches;
+    args_run_watching(engine);
+    args_watches = before;
+    args_stop_if_asked();
     args_check_requests(engine);
 }
 
@@ -324,74 +383,13 @@ static inline int args_ids(const char *name, const char *text, int32_t *ids) {
     }
 }
 
-// Programs write a result beside its name and move it there when it is whole. Devices and pipes, /dev/null say, are
-// written as they are: moving a file there would replace them. `part` gets the name to write.
-static inline void args_out_part(const char *path, char part[4096]) {
-    struct stat there;
-    bool special = !stat(path, &there) && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode);
-    if (special) snprintf(part, 4096, "%.4000s", path);
-    else snprintf(part, 4096, "%.4000s.%ld.part", path, (long)getpid());
-}
-
-// Parts that are being written, so that a program that fails leaves none behind.
-ARGS_SHARED char args_parts[4][4096];
-
-static inline void args_remove_parts(void) {
-    for (int i = 0; i < 4; i++)
-        if (args_parts[i][0]) remove(args_parts[i]);
-}
-
-static inline void args_remember_part(const char *part) {
-    static bool registered;
-#ifdef _OPENMP
-#pragma omp critical(args_parts)
-#endif
-    {
-        if (!registered) registered = atexit(args_remove_parts) == 0;
-        for (int i = 0; i < 4; i++) {
-            if (args_parts[i][0]) continue;
-            snprintf(args_parts[i], sizeof args_parts[i], "%s", part);
-            break;
-        }
-    }
-}
-
-static inline void args_forget_part(const char *part) {
-#ifdef _OPENMP
-#pragma omp critical(args_parts)
-#endif
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(args_parts[i], part)) args_parts[i][0] = 0;
-}
-
-// NULL, and errno, if the file cannot be written.
-static inline FILE *args_out_begin(const char *path, char part[4096]) {
-    struct stat there;
-    if (!stat(path, &there) && S_ISDIR(there.st_mode)) {  // else the last step would fail, the move to this name
-        errno = EISDIR;
-        return NULL;
-    }
-    args_out_part(path, part);
-    FILE *file = fopen(part, "w");
-    if (file && strcmp(path, part)) args_remember_part(part);
-    return file;
-}
-
-// Closes it. False, and errno, if anything could not be written; then nothing is left behind.
-static inline bool args_out_finish(FILE *file, const char *path, const char *part) {
-    bool good = !ferror(file), moved = strcmp(path, part) != 0;
-    args_forget_part(part);
-    good &= fclose(file) == 0;
-    if (good && (!moved || rename(part, path) == 0)) return true;
-    int why = errno;
-    if (moved) remove(part);
-    errno = why;
-    return false;
-}
-
 static inline size_t args_word(const args_option *option) { return strcspn(option->name, " "); }
 static inline const char *args_dashes(const args_option *option) {
     return option->type == ARGS_TYPE_WORD ? "" : args_word(option) == 1 ? "-" : "--";
+}
+
+static inline bool args_is_text(const args_option *option) {
+    return option->type == ARGS_TYPE_TEXT || option->type == ARGS_TYPE_IN || option->type == ARGS_TYPE_OUT;
 }
 
 static inline void args_help(const char *about, const args_option *options) {
@@ -403,7 +401,7 @@ static inline void args_help(const char *about, const args_option *options) {
         if (o->type == ARGS_TYPE_INT) printf(" (default %" PRId64 ")", *o->integer);
         if (o->type == ARGS_TYPE_REAL) printf(" (default %g)", *o->real);
         if (o->type == ARGS_TYPE_FLOAT) printf(" (default %g)", (double)*o->single);
-        if (o->type == ARGS_TYPE_TEXT && *o->text) printf(" (default %s)", *o->text);
+        if (args_is_text(o) && *o->text) printf(" (default %s)", *o->text);
         printf("\n");
     }
     printf("  %-22s print this and exit\n", "--help");
@@ -423,8 +421,82 @@ static inline void args_set(const args_option *option, const char *value) {
     case ARGS_TYPE_REAL: *option->real = args_real(name, value, option->real_low, option->real_high); break;
     case ARGS_TYPE_FLOAT: *option->single = args_float(name, value, option->real_low, option->real_high); break;
     case ARGS_TYPE_WORD:
+    case ARGS_TYPE_IN:
+    case ARGS_TYPE_OUT:
     case ARGS_TYPE_TEXT: *option->text = value; break;
     case ARGS_TYPE_END: break;
+    }
+}
+
+// A regular file, or where one would be: a folder and a name in it. Two names of one file have the same place.
+typedef struct args_place {
+    dev_t device;
+    ino_t inode;
+    char name[256];  // empty: the file is there, and the inode is its own
+} args_place;
+
+// False: it has none, as a folder or a device.
+static inline bool args_place_of(const char *path, args_place *place) {
+    struct stat there;
+    char to[LLM42_FILE_PATH];
+    *place = (args_place){0};
+    if (!path || !llm42_file_follow(path, to)) return false;
+    const bool exists = stat(to, &there) == 0;
+    if (exists && !S_ISREG(there.st_mode)) return false;
+    if (!exists) {
+        char *slash = strrchr(to, '/');
+        snprintf(place->name, sizeof place->name, "%s", slash ? slash + 1 : to);
+        if (slash) slash[1] = 0;
+        if (!place->name[0] || stat(slash ? to : ".", &there)) return false;
+    }
+    place->device = there.st_dev, place->inode = there.st_ino;
+    return true;
+}
+
+static inline bool args_same_place(const args_place *place, const char *path) {
+    args_place other;
+    return args_place_of(path, &other) && place->device == other.device && place->inode == other.inode &&
+           !strcmp(place->name, other.name);
+}
+
+// Exits if `path`, which the option `out` names, is a file that is read for the option `in`: `from` itself, one of the
+// folder `from`, or a tokenizer beside the model `from`. Of KIND:FILE it is FILE.
+static inline void args_check_input(const char *out, const char *path, const char *in, const char *from) {
+    args_place place;
+    char found[4096], file[8192];
+    if (!from || !args_place_of(path, &place)) return;
+    const char *read = args_find(from, found), *colon = strchr(from, ':');
+    if (access(read, F_OK) && colon) read = args_find(colon + 1, found);
+    bool same = args_same_place(&place, read);
+    DIR *folder = opendir(read);
+    const char *slash = strrchr(read, '/'), *first = "";
+    snprintf(file, sizeof file, "%.4000s", read);
+    if (!folder && strstr(in, "model")) {
+        snprintf(file, sizeof file, "%.*s.", slash ? (int)(slash - read) + 1 : 0, read);
+        folder = opendir(file), first = "tok";
+    }
+    const size_t used = strlen(file);
+    for (struct dirent *entry; folder && !same && (entry = readdir(folder));) {
+        snprintf(file + used, sizeof file - used, "/%s", entry->d_name);
+        same = !strncmp(entry->d_name, first, strlen(first)) && args_same_place(&place, file);
+    }
+    if (folder) closedir(folder);
+    if (same) args_fail(2, "%s %s is a file that %s %s reads: give another name", out, path, in, from);
+}
+
+// Every ARGS_OUT against all others and every ARGS_IN, before any file is opened.
+static inline void args_check_files(const args_option *options) {
+    for (const args_option *o = options; o->name; o++) {
+        args_place place;
+        char out[64], other[64];
+        if (o->type != ARGS_TYPE_OUT || !args_place_of(*o->text, &place)) continue;
+        snprintf(out, sizeof out, "%s%.*s", args_dashes(o), (int)args_word(o), o->name);
+        for (const args_option *p = options; p->name; p++) {
+            snprintf(other, sizeof other, "%s%.*s", args_dashes(p), (int)args_word(p), p->name);
+            if (p->type == ARGS_TYPE_OUT && p < o && args_same_place(&place, *p->text))
+                args_fail(2, "%s and %s name the same file, %s and %s: give two names", other, out, *p->text, *o->text);
+            if (p->type == ARGS_TYPE_IN) args_check_input(out, *o->text, other, *p->text);
+        }
     }
 }
 
@@ -441,6 +513,7 @@ static inline void args_open_standard(void) {
 // file is opened (see args_open_standard).
 static inline void args_parse(int argc, char **argv, const char *about, const args_option *options) {
     args_open_standard();
+    args_catch_signals();
     for (const args_option *o = options; o->name; o++)  // the second of two would never be found
         for (const args_option *p = options; p < o && o->type != ARGS_TYPE_WORD; p++)
             if (args_word(o) == args_word(p) && !strncmp(o->name, p->name, args_word(o)))
@@ -466,6 +539,7 @@ static inline void args_parse(int argc, char **argv, const char *about, const ar
         if (!value && o->type != ARGS_TYPE_FLAG && i + 1 < argc) value = argv[++i];
         args_set(o, value);
     }
+    args_check_files(options);
 }
 
 #endif  // ARGS_H

@@ -44,7 +44,7 @@ static bool skip_ordinary, no_mmap;
 
 static const args_option options[] = {
     ARGS_WORD("FILE", &path, "the transcript"),
-    ARGS_TEXT("model DIR", &model_path,
+    ARGS_IN("model DIR", &model_path,
               "your copy of the model: folder, llama2.c file or synthetic:NAME; or from-file,\n"
               "                         the one that FILE names, whose maker chose it (at most 4 GB)"),
     ARGS_TEXT("backend NAME", &name, "cpu or cuda"),

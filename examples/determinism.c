@@ -43,7 +43,7 @@ typedef struct study {
     llm42_model *model;
     int32_t **text;  // [KINDS + requests], of the model's own making
     FILE *tsv;       // collects what follows the header in tsv_text, until every engine has told its manifest
-    char *tsv_text, tsv_part[4096];  // tsv_part: the file's name until it is whole
+    char *tsv_text;
     size_t tsv_size;
     double begin;
     int broken;           // promises
@@ -393,8 +393,7 @@ static void write_tsv(study *s, FILE *file) {
     if (fclose(s->tsv)) args_fail(1, "out of memory");
     fprintf(file, "suite\tpreset\tprompt_tokens\tmetric\tvalue\n%s", s->tsv_text);
     free(s->tsv_text);
-    if (!args_out_finish(file, s->tsv_path, s->tsv_part))
-        args_fail(1, "%s: cannot write: %s", s->tsv_path, strerror(errno));
+    if (!llm42_file_finish(file)) args_fail(1, "%s: cannot write: %s", s->tsv_path, strerror(errno));
 }
 
 static void run_suite(study *s, const bool chosen[WAYS]) {
@@ -432,7 +431,7 @@ int main(int argc, char **argv) {
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
         ARGS_TEXT("suite NAME", &s.suite, "single, mixed, prefix, spans, score or all"),
-        ARGS_TEXT("model DIR", &s.model_path, "model folder or file"),
+        ARGS_IN("model DIR", &s.model_path, "model folder or file"),
         ARGS_INT("requests N", &s.requests, 1, 256, "requests in the largest batch"),
         ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each request"),
         ARGS_TEXT("preset NAME", &s.preset, args_words(names, way_names)),
@@ -441,7 +440,7 @@ int main(int argc, char **argv) {
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
         ARGS_RANKS(&s.tensor_parallel, &s.leaves, &s.devices),
         ARGS_INT("threads N", &s.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
-        ARGS_TEXT("tsv FILE", &s.tsv_path, "write the numbers there too"),
+        ARGS_OUT("tsv FILE", &s.tsv_path, "write the numbers there too"),
         ARGS_INT("window W", &s.window, 0, 4096, "tokens of a request in a verification; 0: the preset's"),
         ARGS_INT("group G", &s.group, 0, 4096, "requests verified together; 0: the preset's"),
         ARGS_TEXT("dtype TYPE", &s.dtype, "bf16 or fp32"),
@@ -462,7 +461,7 @@ int main(int argc, char **argv) {
     llm42_model_desc desc = {.path = args_find(s.model_path, found),
                              .on_device = args_on_device(s.model_path, s.backend)};
     args_check(llm42_model_load(&s.model, &desc, &error), &error);
-    FILE *file = s.tsv_path ? args_out_begin(s.tsv_path, s.tsv_part) : NULL;  // tried before the long part
+    FILE *file = s.tsv_path ? llm42_file_create(s.tsv_path) : NULL;  // tried before the long part
     if (s.tsv_path && !file) args_fail(1, "%s: cannot write: %s", s.tsv_path, strerror(errno));
     if (file && !(s.tsv = open_memstream(&s.tsv_text, &s.tsv_size))) args_fail(1, "out of memory");
     if (!s.threads && s.model->mapped_bytes + s.model->copied_bytes < 16 << 20) s.threads = 1;  // too little to share

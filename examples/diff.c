@@ -76,7 +76,10 @@ static int power(const char *where, const char *value) {
     if (n & (n - 1)) args_fail(2, "%s: %d: must be 1, 2, 4 or 8", where, n);
     return n;
 }
-static void set_model(side *s, const char *where, const char *value) { (void)where, s->path = value; }
+static void set_model(side *s, const char *where, const char *value) {
+    args_check_input("--out", out_path, where, value);
+    s->path = value;
+}
 static void set_backend(side *s, const char *where, const char *value) {
     static const char *const words[] = {"cpu", "cuda", NULL};
     if (args_choice(where, value, words) == 0) s->backend = llm42_backend_cpu();
@@ -582,8 +585,7 @@ static void print_report(report *r) {
 
 static void write_tsv(const report *r, int count, const char *const own[2], const char *both,
                       const args_manifest *manifest) {
-    char part[4096];
-    FILE *file = args_out_begin(out_path, part);
+    FILE *file = llm42_file_create(out_path);
     if (!file) args_fail(2, "%s: cannot write: %s", out_path, strerror(errno));
     const shot *logits[2] = {&a.film.shots[r->operators - 1], &b.film.shots[r->operators - 1]};
     fprintf(file, "# llm42 %s diff\n# a: %s\n# b: %s\n# both: %s\n# prompt: %d\n# ids: ", LLM42_VERSION, own[0], own[1],
@@ -618,7 +620,7 @@ static void write_tsv(const report *r, int count, const char *const own[2], cons
                 (long long)c->differing, c->ulps, 100 * c->relative);
     }
     fprintf(file, "# end\n");
-    if (!args_out_finish(file, out_path, part)) args_fail(2, "%s: cannot write: %s", out_path, strerror(errno));
+    if (!llm42_file_finish(file)) args_fail(2, "%s: cannot write: %s", out_path, strerror(errno));
 }
 
 // >>main ---------------------------------------------------------------------------------------------------------
@@ -629,15 +631,15 @@ static void parse(int argc, char **argv) {
     const args_option options[] = {
         ARGS_TEXT("a SIDE", &a_text, "one side, for example schedule=fast,rows=8"),
         ARGS_TEXT("b SIDE", &b_text, "the other side, for example rows=9"),
-        ARGS_TEXT("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
-        ARGS_TEXT("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
+        ARGS_IN("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
+        ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
         ARGS_TEXT("ids LIST", &ids_text, "the tokens (default: 0,905,312,264,1108,283,1767)"),
         ARGS_TEXT("text TEXT", &text, "the tokens as text; the token BOS (begin of sequence) is put before them"),
         ARGS_INT("prompt N", &prompt, 0, INT32_MAX,
                  "the first N tokens run before, in invariant passes, and are not compared"),
         ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
         ARGS_FLAG("explain", &explains, "show the sum behind the first value that differs, in both orders"),
-        ARGS_TEXT("out FILE", &out_path, "write all numbers there, as TSV; sweep/plot_diff.sh draws them"),
+        ARGS_OUT("out FILE", &out_path, "write all numbers there, as TSV; sweep/plot_diff.sh draws them"),
         ARGS_END,
     };
     for (int k = 0; k < KEYS; k++) {

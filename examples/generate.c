@@ -20,8 +20,8 @@ static float temperature, top_p, min_p;
 static bool deterministic, ignore_eos, ids_out, logprobs, no_mmap, stats;
 
 static const args_option options[] = {
-    ARGS_TEXT("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
-    ARGS_TEXT("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
+    ARGS_IN("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
+    ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
     ARGS_TEXT("prompt TEXT", &prompt, "prompt (default: It was)"),
     ARGS_TEXT("ids LIST", &ids_text, "prompt as token ids, as in 0,5,7; no BOS is added to it"),
     ARGS_INT("n N", &n, 0, INT32_MAX, "new tokens; 0: 128, or what the context leaves"),
@@ -45,8 +45,8 @@ static const args_option options[] = {
     ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
     ARGS_RANKS(&tensor_parallel, &leaves, &devices),
     ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
-    ARGS_TEXT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
-    ARGS_TEXT("record FILE", &record_path, "write a transcript: build/audit computes it again"),
+    ARGS_OUT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
+    ARGS_OUT("record FILE", &record_path, "write a transcript: build/audit computes it again"),
     ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory; without it files are mapped, and must not shrink"),
     ARGS_FLAG("stats", &stats, "print counts and times on stderr at the end"),
     ARGS_END,
@@ -220,7 +220,10 @@ int main(int argc, char **argv) {
     submit_samples(engine, ids);
     flush_samples();
     double begin = llm42_engine_now(engine);
-    args_check(llm42_engine_run(engine, &error), &error);
+    args_run_watching(engine);
+    // Of a run that is ended, a transcript has what was committed.
+    for (int64_t i = 1; args_signal && i <= samples; i++) llm42_engine_cancel(engine, i, NULL);
+    args_stop_if_asked();
     if (stats) print_stats(engine, llm42_engine_now(engine) - begin);
     if (trace) args_check(llm42_trace_close(trace, &error), &error);
     args_check(llm42_recorder_close(recorder, &error), &error);

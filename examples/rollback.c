@@ -231,6 +231,8 @@ static llm42_stats serve(demo *d, screen *s, int first, int last, bool marked, a
     for (int pass = 0, next = first; result == LLM42_OK || next <= last; pass++) {
         while (next <= last && pass >= 2 * (next - first)) submit(d, engine, &d->lane[next++], marked, s != NULL);
         result = args_check(llm42_engine_step(engine, &error), &error);
+        // Of a run that is ended, a transcript has what was committed.
+        for (int i = first; args_signal && i < next; i++) llm42_engine_cancel(engine, d->lane[i].id, NULL);
         if (result == LLM42_OK && s) {
             record_pass(d, engine);
             show(d, s);
@@ -466,7 +468,7 @@ int main(int argc, char **argv) {
                      .seed = 42};
     char presets[256], verifiers[256], verifies[256], prefills[256], planners[256];
     const args_option options[] = {
-        ARGS_TEXT("model DIR", &d.model_path, "model folder with a tokenizer"),
+        ARGS_IN("model DIR", &d.model_path, "model folder with a tokenizer"),
         ARGS_INT("window W", &d.window, 1, 64, "tokens of a request in a verification"),
         ARGS_INT("group G", &d.group, 1, 64, "requests verified together; a replay pass has W x G rows"),
         ARGS_INT("requests N", &d.requests, 1, MAX_LANES, "requests; every other one is deterministic"),
@@ -481,10 +483,10 @@ int main(int argc, char **argv) {
         ARGS_INT("threads N", &d.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
         ARGS_FLAG("step", &d.step, "wait for a key after each pass"),
         ARGS_INT("delay MS", &d.delay, -1, 60000, "pause after a pass, more after a replay; -1: 60 on a terminal"),
-        ARGS_TEXT("html FILE", &d.html_path, "write the whole run as a web page"),
-        ARGS_TEXT("svg FILE", &d.svg_path, "write a picture of the run, for a slide"),
-        ARGS_TEXT("trace FILE", &d.trace_path, "write the events: .json for Perfetto, else TSV"),
-        ARGS_TEXT("record FILE", &d.record_path, "write a transcript: build/audit computes it again"),
+        ARGS_OUT("html FILE", &d.html_path, "write the whole run as a web page"),
+        ARGS_OUT("svg FILE", &d.svg_path, "write a picture of the run, for a slide"),
+        ARGS_OUT("trace FILE", &d.trace_path, "write the events: .json for Perfetto, else TSV"),
+        ARGS_OUT("record FILE", &d.record_path, "write a transcript: build/audit computes it again"),
         ARGS_END,
     };
     args_parse(argc, argv,

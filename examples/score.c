@@ -35,8 +35,8 @@ static int64_t threads, rows = 32, prompt, tensor_parallel = 1, leaves = 1, devi
 static bool all_logits, no_mmap;
 
 static const args_option options[] = {
-    ARGS_TEXT("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
-    ARGS_TEXT("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
+    ARGS_IN("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
+    ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
     ARGS_TEXT("ids LIST", &ids_text, "the tokens, as in 0,5,7"),
     ARGS_TEXT("text TEXT", &text, "the tokens as text; BOS goes before it"),
     ARGS_TEXT("backend NAME", &name, "cpu or cuda"),

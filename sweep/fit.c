@@ -542,8 +542,8 @@ int main(int argc, char **argv) {
                .invariant_prompt = 1.5,
                .invariant_prompt_ms = 18};
     const args_option options[] = {
-        ARGS_TEXT("reference DIR", &f->set.reference, "the published tables"),
-        ARGS_TEXT("out FILE", &f->set.out, "the calibration to write"),
+        ARGS_IN("reference DIR", &f->set.reference, "the published tables"),
+        ARGS_OUT("out FILE", &f->set.out, "the calibration to write"),
         ARGS_INT("seeds N", &f->set.seeds, 1, MAX_SEEDS, "runs of random arrivals to take the mean of; default: 5"),
         ARGS_INT("threads N", &f->set.threads, 1, 1024, "runs at a time; they change no result"),
         ARGS_FLAG("fixed-lengths", &f->set.fixed_lengths, "take throughput_vs_batch's lengths as all 1024 and 512"),

@@ -49,7 +49,6 @@ typedef struct study {
     int ranks[MOST], ranks_count, batch[MOST], batch_count;
     char ranks_run[2 * MOST];  // the ranks that are run, as text
     int32_t **prompt;          // [requests], stb_ds arrays
-    char tsv_part[4096];
     FILE *tsv;
     int broken;
 } study;
@@ -276,7 +275,7 @@ int main(int argc, char **argv) {
                .seed = 3};
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
-        ARGS_TEXT("model DIR", &s.model_path, "model folder, file or synthetic:NAME"),
+        ARGS_IN("model DIR", &s.model_path, "model folder, file or synthetic:NAME"),
         ARGS_TEXT("tensor-parallel LIST", &s.ranks_list, "numbers of ranks: 1, 2, 4, 8"),
         ARGS_TEXT("batch LIST", &s.batch_list, "numbers of requests at once"),
         ARGS_INT("leaves C", &s.leaves, 0, 8, "in the rows that say so; 0: as many as the model allows"),
@@ -287,7 +286,7 @@ int main(int argc, char **argv) {
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
         ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "of the prompts"),
         ARGS_INT("threads N", &s.threads, 0, 1024, "0: as many as OpenMP offers"),
-        ARGS_TEXT("out FILE", &s.tsv_path, "write the numbers there too"),
+        ARGS_OUT("out FILE", &s.tsv_path, "write the numbers there too"),
         ARGS_END,
     };
     args_parse(argc, argv, "Counts the different outputs of prompts by ranks and batches, for each way of serving.",
@@ -309,7 +308,7 @@ int main(int argc, char **argv) {
     if (s.prompt_tokens + s.tokens > s.model->config.context)
         args_fail(2, "--tokens, --prompt-tokens: more than the model's context of %d", s.model->config.context);
     fit_ranks(&s);
-    FILE *file = s.tsv_path ? args_out_begin(s.tsv_path, s.tsv_part) : NULL;
+    FILE *file = s.tsv_path ? llm42_file_create(s.tsv_path) : NULL;
     char *text = NULL;
     size_t size = 0;
     if (s.tsv_path && !file) args_fail(1, "%s: cannot write: %s", s.tsv_path, strerror(errno));
@@ -333,8 +332,7 @@ int main(int argc, char **argv) {
         args_manifest_print(&s.manifest, file);
         fclose(s.tsv);
         fprintf(file, "way\tleaves\tmetric\tvalue\n%s", text);
-        if (!args_out_finish(file, s.tsv_path, s.tsv_part))
-            args_fail(1, "%s: cannot write: %s", s.tsv_path, strerror(errno));
+        if (!llm42_file_finish(file)) args_fail(1, "%s: cannot write: %s", s.tsv_path, strerror(errno));
     }
     free(text);
     for (int i = 0; i < (int)arrlen(s.prompt); i++) arrfree(s.prompt[i]);

@@ -56,6 +56,8 @@ typedef struct sweep {
     prompt_set *prompts;        // stb_ds array; cpu, and cuda with --prompts own
     args_manifest manifest;     // of the engines opened
     int64_t printed;            // rows on standard output so far
+    FILE *out;                  // NULL: nothing is written yet
+    llm42_trace *trace;         // of a cell that has failed
     int64_t to_do, cells_done;  // cells to run, and run
     double work, work_done;     // of all of them, by progress_weight
     double began, shown;        // wall clock of the progress line, seconds
@@ -256,12 +258,18 @@ static void cell_run(sweep *s, cell *c) {
     llm42_error error = {0};
     cell_run_of run = {.s = s, .c = c};
     fleet f = {.v = {.s = &s->plan, .progress = cell_progress, .user = &run}};  // only a fleet has replicas
+<<<<<<< HEAD
     own_planner own = {0};
     llm42_result result = cell_serve(s, c, &f, &own, &error);
     if (f.v.collected.trace) {
         llm42_result closed = llm42_trace_close(f.v.collected.trace, result ? NULL : &error);
         if (!result) result = closed;
     }
+=======
+    llm42_result result = cell_serve(s, c, &f, &error);
+    if (result) s->trace = f.v.collected.trace;  // is kept as NAME.unfinished
+    else result = llm42_trace_close(f.v.collected.trace, &error);
+>>>>>>> 93e64c8 (Files get their names when they are whole; no file is output and input)
     if (!result) result = cell_row(s, &f, c, &error);
     if (!result && s->set.per_request) result = per_request_write(s, c, &f.v, &error);
     if (result) snprintf(c->error, sizeof c->error, "%s", error.text[0] ? error.text : llm42_result_text(result));
@@ -447,23 +455,28 @@ static void result_stream(sweep *s) {
     fflush(stdout);
 }
 
-// Writes the cells that have run: to --out the whole file anew, to standard output what is not there yet.
-static void result_write(sweep *s) {
+// Writes the cells that have run: to --out the whole file anew, to standard output what is not there yet. --out gets
+// its name with the last call; of a run that fails or is interrupted before, the cells are in NAME.unfinished.
+static void result_write(sweep *s, bool last) {
     int64_t done = 0, count = arrlen(s->grid.cells);
     for (int64_t i = 0; i < count; i++) done += s->grid.cells[i].row != NULL;
     if (!s->set.out && (s->sim || done)) result_stream(s);
     if (!s->set.out) return;
-    char *text = NULL;
-    size_t size = 0;
-    FILE *file = open_memstream(&text, &size);
-    if (!file) args_fail(1, "out of memory for the result");
+    struct stat status;
+    if (!s->out) s->out = out_begin(s->set.out);
+    FILE *file = s->out;
+    const bool regular = !fstat(fileno(file), &status) && S_ISREG(status.st_mode);
+    if (!last && !regular) return;
+    if (regular && (fseek(file, 0, SEEK_SET) || ftruncate(fileno(file), 0)))
+        args_fail(1, "%s: cannot write: %s", s->set.out, strerror(errno));
     header_print(s, file);
     for (int64_t i = 0; i < count; i++)
         if (s->grid.cells[i].row) fprintf(file, "%s\n", s->grid.cells[i].row);
     if (done < count) fprintf(file, "# unfinished: %" PRId64 " of %" PRId64 " cells have run\n", done, count);
-    if (fclose(file)) args_fail(1, "out of memory for the result");
-    if (!file_write(s->set.out, text)) args_fail(1, "%s: cannot write: %s", s->set.out, strerror(errno));
-    free(text);
+    if (last && !llm42_file_finish(file)) args_fail(1, "%s: cannot write: %s", s->set.out, strerror(errno));
+    if (last) return;
+    llm42_file_keep(file, "# unfinished: the run has failed or was ended\n");
+    out_flush(file, s->set.out);
 }
 
 // Warns of cells whose latencies say how long the queue has grown, or may do so. Rows may come from files, so the text
@@ -519,14 +532,14 @@ static bool out_of_time(const sweep *s) { return s->set.seconds > 0 && wall_seco
 static void run_cells(sweep *s, cell **cells) {
     int64_t count = arrlen(cells);
     bool failed = false;
-    s->to_do = count, s->began = wall_seconds();
+    s->to_do = count, s->began = wall_seconds(), args_watches = 1;
     for (int64_t i = 0; i < count; i++) s->work += progress_weight(s, cells[i]);
     PARALLEL("omp parallel for schedule(dynamic, 1) num_threads((int)s->set.threads) if (s->sim)")
     for (int64_t i = 0; i < count; i++) {
         bool stop;
         PARALLEL("omp atomic read")
         stop = failed;
-        if (stop || out_of_time(s)) continue;
+        if (stop || args_signal || out_of_time(s)) continue;
         cell_run(s, cells[i]);
         cell_finish(s, cells[i]);
         if (cells[i]->error[0]) {
@@ -535,12 +548,13 @@ static void run_cells(sweep *s, cell **cells) {
         }
         PARALLEL("omp critical(progress)")
         s->cells_done++;
-        if (!s->sim && !s->set.cell && !cells[i]->error[0]) result_write(s);
+        if (!s->sim && !s->set.cell && !cells[i]->error[0]) result_write(s, false);
     }
     progress_clear(s);
     int64_t done = 0;
     for (int64_t i = 0; i < count; i++) done += cells[i]->row != NULL;
-    if (failed && done && s->sim && !s->set.cell) result_write(s);  // the cells that have run are kept
+    if (failed && done && s->sim && !s->set.cell) result_write(s, false);  // the cells that have run are kept
+    args_stop_if_asked();
     for (int64_t i = 0; i < count; i++)
         if (cells[i]->error[0]) args_fail(1, "%s", cells[i]->error);
 }
@@ -718,8 +732,11 @@ static void configure(sweep *s) {
 }
 
 // Folders and files that the run will write are tried before it begins.
-static void try_outputs(const settings *o) {
-    const char *const files[] = {o->out, o->per_request, o->trace};
+static void try_outputs(const sweep *s) {
+    const settings *o = &s->set;
+    const char *const files[] = {o->out, o->per_request, o->trace}, *folder = o->merge ? o->merge : o->cells;
+    for (int64_t i = 0; folder && i < arrlen(s->grid.cells); i++)
+        args_check_input("--out", o->out, o->merge ? "--merge" : "--cells", path_of(s, folder, &s->grid.cells[i]).text);
     for (int i = 0; i < 3; i++) out_try(files[i]);
     if (!o->cells) return;
     char probe[4200];
@@ -839,11 +856,11 @@ static settings parse(int argc, char **argv) {
     settings s = defaults;
     const args_option served[] = {
         ARGS_TEXT("backend NAME", &s.backend, "sim (virtual time), cpu or cuda (measured)"),
-        ARGS_TEXT("calibration FILE", &s.calibration, "sim: pass times; sweep/calibration has them"),
-        ARGS_TEXT("model DIR", &s.model, "cpu, cuda: model folder, file or synthetic:NAME"),
-        ARGS_TEXT("workload SPEC", &s.workload,
-                  "sharegpt, sharegpt-served, arxiv, fixed:IxO, uniform:IxO, sglang:IxOxN,\n"
-                  "                         lengths:FILE, azure:FILE, mooncake:FILE"),
+        ARGS_IN("calibration FILE", &s.calibration, "sim: pass times; sweep/calibration has them"),
+        ARGS_IN("model DIR", &s.model, "cpu, cuda: model folder, file or synthetic:NAME"),
+        ARGS_IN("workload SPEC", &s.workload,
+                "sharegpt, sharegpt-served, arxiv, fixed:IxO, uniform:IxO, sglang:IxOxN,\n"
+                "                         lengths:FILE, azure:FILE, mooncake:FILE"),
         ARGS_INT("requests N", &s.requests, 1, 100000000, "requests of a cell"),
         ARGS_REAL("trace-speed X", &s.trace_speed, 1e-6, 1e6, "qps trace: a trace's arrivals come X times as fast"),
     };
@@ -868,17 +885,17 @@ static settings parse(int argc, char **argv) {
         ARGS_FLAG("no-flips", &s.no_flips, "sim: every candidate is right"),
         ARGS_REAL("flip-scale X", &s.flip_scale, 0, 1e6, "sim: times the calibration's flip rate"),
         ARGS_TEXT("prompts KIND", &s.prompts, "cpu, cuda: the model's own samples, or random: own, random"),
-        ARGS_TEXT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),
+        ARGS_OUT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),
         ARGS_DEVICES(&s.devices),
         ARGS_INT("warm-up N", &s.warm_up, -1, 1 << 20,
                  "cpu, cuda: requests before the clock starts, -1: none (cpu), as many as run at once (cuda)"),
         ARGS_REAL("seconds X", &s.seconds, 0, 1e9, "cpu, cuda: begin no cell after so many; 0: no limit"),
-        ARGS_TEXT("out FILE", &s.out, "the TSV; standard output otherwise"),
+        ARGS_OUT("out FILE", &s.out, "the TSV; standard output otherwise"),
         ARGS_TEXT("cells DIR", &s.cells, "a file for each finished cell; those that are there are not run again"),
         ARGS_TEXT("cell I/N", &s.cell, "run only the I-th of N shares of the cells"),
         ARGS_TEXT("merge DIR", &s.merge, "run nothing, put the finished cells of DIR together"),
-        ARGS_TEXT("per-request FILE", &s.per_request, "one cell: a TSV line for each request"),
-        ARGS_TEXT("trace FILE", &s.trace, "one cell: every event; .json for Perfetto"),
+        ARGS_OUT("per-request FILE", &s.per_request, "one cell: a TSV line for each request"),
+        ARGS_OUT("trace FILE", &s.trace, "one cell: every event; .json for Perfetto"),
         ARGS_FLAG("list", &s.list_only, "print the cells and exit"),
         ARGS_FLAG("quiet", &s.quiet, "no progress"),
         ARGS_FLAG("timing", &s.timing, "say at the end, on standard error, what the run took"),
@@ -929,7 +946,7 @@ int main(int argc, char **argv) {
     open_workload(&s);
     resolve(&s);
     configure(&s);
-    try_outputs(&s.set);
+    try_outputs(&s);
     int64_t missing = 0;  // cells that --seconds has left out
     if (s.set.merge) {
         merge_cells(&s);
@@ -946,10 +963,14 @@ int main(int argc, char **argv) {
                    (arrlen(s.grid.cells) + s.set.shares - 1 - s.set.share) / s.set.shares - to_run);
         arrfree(cells);
     }
+<<<<<<< HEAD
     if (!s.set.cell) {
         result_write(&s);
         overload_print(&s);
     }
+=======
+    if (!s.set.cell) result_write(&s, true);
+>>>>>>> 93e64c8 (Files get their names when they are whole; no file is output and input)
     if (s.set.out && !s.set.cell && !s.set.quiet) printf("wrote %s\n", s.set.out);
     if (missing) fprintf(stderr, "sweep: --seconds: %" PRId64 " cells were not begun\n", missing);
     assert(!missing || s.set.seconds > 0);

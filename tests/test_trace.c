@@ -283,15 +283,19 @@ static void check_tsv(const char *name, int64_t returned) {
     char *text = test_read(test_path(folder, "trace.tsv"), NULL);
     int64_t lines = 0, committed = 0, wrong = 0;
     int columns = 0;
+    bool ended = false;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
         int tabs = 0, n;
         char event[32];
+        ended = strcmp(line, "# end") == 0;
+        if (ended) continue;
         for (char *p = line; *p; p++) tabs += *p == '\t';
         if (lines == 1) columns = tabs;  // their names, behind the comment
         wrong += lines > 1 && tabs != columns;
         if (sscanf(line, "%*s %31s %*s %d", event, &n) == 2 && strcmp(event, "committed") == 0) committed += n;
     }
     CHECK_INT(committed, returned);
+    CHECK_MSG(ended, "%s: the last line is not # end", name);
     CHECK_MSG(columns > 0 && wrong == 0, "%s: %lld lines do not have %d tabs", name, (long long)wrong, columns);
     free(text);
 }

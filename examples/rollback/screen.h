@@ -35,7 +35,7 @@ typedef enum key { KEY_NONE, KEY_NEXT, KEY_BACK, KEY_ROLLBACK, KEY_RUN, KEY_QUIT
 
 // Signal handlers need these.
 static struct termios keys_saved;
-static volatile sig_atomic_t keys_raw, interrupted, continued;
+static volatile sig_atomic_t keys_raw, continued;
 
 static bool in_foreground(void) { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
 
@@ -52,11 +52,11 @@ static void keys_set_raw(void) {
     if (in_foreground()) tcsetattr(STDIN_FILENO, TCSANOW, &raw);
 }
 
-static void on_interrupt(int number) { interrupted = number; }
+static void on_interrupt(int number) { args_signal = number; }
 
 static void on_fatal(int number) {
     keys_restore();
-    args_remove_parts();
+    llm42_files_remove();
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -77,21 +77,16 @@ static void on_continue(int number) {
     errno = saved;
 }
 
-static void catch_signal(int number, void (*handler)(int)) {
-    struct sigaction action = {.sa_handler = handler}, old;
-    if (!sigaction(number, NULL, &old) && old.sa_handler != SIG_IGN) sigaction(number, &action, NULL);
-}
-
 // The terminal gets its settings back however the program ends, and while it is stopped.
 static void keys_open(screen *s) {
     const int polite[] = {SIGINT, SIGTERM, SIGHUP}, fatal[] = {SIGPIPE, SIGQUIT};
-    for (int i = 0; i < 3; i++) catch_signal(polite[i], on_interrupt);
-    for (int i = 0; i < 2; i++) catch_signal(fatal[i], on_fatal);
+    for (int i = 0; i < 3; i++) args_catch(polite[i], 0, on_interrupt);
+    for (int i = 0; i < 2; i++) args_catch(fatal[i], 0, on_fatal);
     bool typed = args_is_terminal(stdin) && (s->terminal || s->mode == STEP);
     if (typed && !tcgetattr(STDIN_FILENO, &keys_saved)) {
         atexit(keys_restore);
-        catch_signal(SIGTSTP, on_stop);
-        catch_signal(SIGCONT, on_continue);
+        args_catch(SIGTSTP, 0, on_stop);
+        args_catch(SIGCONT, 0, on_continue);
         keys_raw = 1;
         keys_set_raw();
     }
@@ -100,8 +95,8 @@ static void keys_open(screen *s) {
 }
 
 static void stop_if_interrupted(const screen *s) {
-    if (interrupted && s && s->drawn) printf("\n");
-    if (interrupted) args_fail(128 + (int)interrupted, "interrupted");
+    if (args_signal && s && s->drawn) printf("\n");
+    args_stop_if_asked();
 }
 
 // One more character of input; -1: its end, or none within `ms` milliseconds, unless that is negative.
@@ -111,7 +106,7 @@ static int read_char(int ms) {
     ssize_t got;
     if (ms >= 0 && poll(&input, 1, ms) <= 0) return -1;
     do got = read(STDIN_FILENO, &c, 1);
-    while (got < 0 && errno == EINTR && !interrupted);
+    while (got < 0 && errno == EINTR && !args_signal);
     return got == 1 ? c : -1;
 }
 

@@ -13,7 +13,6 @@ enum { SVG_WIDTH = 1600, SVG_MARGIN = 40, SVG_TEXT = 26, SVG_SMALL = 22, SVG_LAN
 
 typedef struct slides {
     FILE *html, *svg;
-    char html_part[4096], svg_part[4096];
 } slides;
 
 // Colours of text by its look, and of what is drawn: on a light and on a dark ground.
@@ -466,36 +465,24 @@ static void write_html(FILE *f, const demo *d, const proof *p) {
 }
 
 // >>files --------------------------------------------------------------------------------------------------------
-static FILE *slides_begin(const char *option, const char *path, char part[4096]) {
-    if (!path) return NULL;
-    FILE *f = args_out_begin(path, part);
-    if (!f) args_fail(1, "%s: cannot write %s: %s", option, path, strerror(errno));
+static FILE *slides_begin(const char *option, const char *path) {
+    FILE *f = path ? llm42_file_create(path) : NULL;
+    if (path && !f) args_fail(1, "%s: cannot write %s: %s", option, path, strerror(errno));
     return f;
 }
 
 // Before the run, so that a name that cannot be written ends it at once.
 static void slides_open(slides *s, const demo *d) {
-    const char *name[] = {d->html_path, d->svg_path, d->trace_path, d->record_path};
-    static const char *const option[] = {"--html", "--svg", "--trace", "--record"};
-    for (int i = 0; i < 4; i++)
-        for (int k = 0; k < i; k++)
-            if (name[i] && name[k] && !strcmp(name[i], name[k]))
-                args_fail(2, "%s and %s name the same file, %s", option[k], option[i], name[i]);
-    s->html = slides_begin("--html", d->html_path, s->html_part);
-    s->svg = slides_begin("--svg", d->svg_path, s->svg_part);
-    struct stat a, b;
-    if (s->html && s->svg && !fstat(fileno(s->html), &a) && !fstat(fileno(s->svg), &b) && S_ISREG(a.st_mode) &&
-        a.st_dev == b.st_dev && a.st_ino == b.st_ino)
-        args_fail(2, "--html and --svg name the same file, %s", d->html_path);
+    s->html = slides_begin("--html", d->html_path);
+    s->svg = slides_begin("--svg", d->svg_path);
 }
 
 static void slides_finish(slides *s, const demo *d, const proof *p) {
     if (s->html) write_html(s->html, d, p);
-    if (s->html && !args_out_finish(s->html, d->html_path, s->html_part))
+    if (s->html && !llm42_file_finish(s->html))
         args_fail(1, "--html: cannot write %s: %s", d->html_path, strerror(errno));
     if (s->svg) write_svg(s->svg, d, p);
-    if (s->svg && !args_out_finish(s->svg, d->svg_path, s->svg_part))
-        args_fail(1, "--svg: cannot write %s: %s", d->svg_path, strerror(errno));
+    if (s->svg && !llm42_file_finish(s->svg)) args_fail(1, "--svg: cannot write %s: %s", d->svg_path, strerror(errno));
 }
 
 #endif  // SLIDES_H

@@ -13,9 +13,9 @@
 #ifndef LLM42_TRACE_H
 #define LLM42_TRACE_H
 
-// A file *.json becomes a trace for viewers, any other a TSV. Give it every event of one engine, from the first one on.
-// It takes no more memory however long the run is. The TSV has a column for each field of llm42_event; LLM42_EVENTS
-// says what n means. The trace for viewers has
+// A file *.json becomes a trace for viewers, any other a TSV, whose last line is `# end`. Give it every event of one
+// engine, from the first one on. It takes no more memory however long the run is. The TSV has a column for each field
+// of llm42_event; LLM42_EVENTS says what n means. The trace for viewers has
 // - a lane for each schedule, with a slice for each pass, and one more lane for replay passes that ran beside other
 //   passes (.overlap),
 // - a lane for each request, "request 7 (deterministic)". One slice spans the request. It holds the slices "waiting",
@@ -28,13 +28,14 @@
 typedef struct llm42_trace llm42_trace;
 LLM42_API llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error *error);
 LLM42_API void llm42_trace_event(llm42_trace *trace, const llm42_event *event);
-// Finishes the file. It fails if this or any earlier write failed.
+// Finishes the file, which has its name from now on (see llm42_file.h). It fails if this or any earlier write failed.
 LLM42_API llm42_result llm42_trace_close(llm42_trace *trace, llm42_error *error);
 
 #endif  // LLM42_TRACE_H
 
 #if defined(LLM42_TRACE_IMPLEMENTATION) && !defined(LLM42_TRACE_IMPLEMENTED)
 #define LLM42_TRACE_IMPLEMENTED
+#include "llm42_file.h"
 
 // Times count from the first event. In the Chrome trace they are whole ticks of an eighth of a microsecond, each
 // rounded on its own, and a duration is a difference of two of them. So a slice ends exactly where the next one begins.
@@ -81,7 +82,7 @@ llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error
     const size_t n = strlen(path);
     *t = (llm42_trace){.json = n > 5 && strcmp(path + n - 5, ".json") == 0, .first = true};
     snprintf(t->path, sizeof t->path, "%s", path);
-    t->file = fopen(path, "w");
+    t->file = llm42_file_create(path);
     if (!t->file) {
         llm42__free(t);
         return llm42_fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
@@ -190,6 +191,7 @@ static void llm42__trace_json(llm42_trace *t, const llm42_event *ev) {
 void llm42_trace_event(llm42_trace *t, const llm42_event *ev) {
     bool pass = ev->type == LLM42_EVENT_PASS;
     if (t->first) t->begin = pass ? ev->begin : ev->time;
+    if (t->first) llm42_file_keep(t->file, t->json ? "\n], \"unfinished\": true}\n" : "# unfinished\n");
     t->first = false;
     if (t->json) {
         if (pass) llm42__trace_pass(t, ev);
@@ -207,10 +209,10 @@ void llm42_trace_event(llm42_trace *t, const llm42_event *ev) {
 
 llm42_result llm42_trace_close(llm42_trace *t, llm42_error *error) {
     if (!t) return LLM42_OK;
-    if (t->json) fputs("\n]}\n", t->file);
-    const bool unwritten = ferror(t->file) != 0, failed = fclose(t->file) != 0 || unwritten;
+    fputs(t->json ? "\n]}\n" : "# end\n", t->file);
     llm42_result result = LLM42_OK;
-    if (failed) result = llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", t->path);
+    if (!llm42_file_finish(t->file))
+        result = llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", t->path);
     llm42__free(t);
     return result;
 }

@@ -22,7 +22,8 @@ LLM42_API llm42_result llm42_recorder_open(llm42_recorder **recorder, const char
                                            const char *comments, llm42_error *error);
 // A request is written at its event FINISHED.
 LLM42_API void llm42_recorder_event(llm42_recorder *recorder, const llm42_event *event);
-// Finishes the file. It fails if this or any earlier write failed. NULL is fine.
+// Finishes the file, which has its name from now on (see llm42_file.h). It fails if this or any earlier write failed.
+// NULL is fine.
 LLM42_API llm42_result llm42_recorder_close(llm42_recorder *recorder, llm42_error *error);
 
 typedef struct llm42_answer {
@@ -91,6 +92,7 @@ LLM42_API void llm42_transcript_free(llm42_transcript *transcript);  // NULL is 
 
 #if defined(LLM42_TRANSCRIPT_IMPLEMENTATION) && !defined(LLM42_TRANSCRIPT_IMPLEMENTED)
 #define LLM42_TRANSCRIPT_IMPLEMENTED
+#include "llm42_file.h"
 
 static bool llm42__transcript_is(const char *text, const char *end, const char *word) {
     return strlen(word) == (size_t)(end - text) && memcmp(text, word, (size_t)(end - text)) == 0;
@@ -168,7 +170,7 @@ llm42_result llm42_recorder_open(llm42_recorder **recorder, const char *path, co
     if (!r) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
     *r = (llm42_recorder){.all = d->policy.mode == LLM42_MODE_BATCH_INVARIANT};
     snprintf(r->path, sizeof r->path, "%s", path);
-    r->file = fopen(path, "w");
+    r->file = llm42_file_create(path);
     if (!r->file) {
         llm42__free(r);
         return llm42_fail(error, LLM42_IO, "%s: cannot write: %s", path, strerror(errno));
@@ -210,6 +212,13 @@ void llm42_recorder_event(llm42_recorder *r, const llm42_event *ev) {
         llm42__record(r, "%s%08x", i ? "," : " ", (unsigned)llm42__bits(q->logprobs[i]));
     llm42__record(r, "\n");
     llm42__record_digest(r, "digest", r->answer);
+    char tail[192], digest[LLM42_SHA256_TEXT];  // of a run that is ended: what has finished can be audited
+    llm42_sha256 all = r->digest;
+    const int n = snprintf(tail, sizeof tail, "\nrequests: %lld\n# unfinished\n", (long long)r->requests);
+    llm42_sha256_add(&all, tail, (size_t)n);
+    llm42_sha256_end(all, digest);
+    snprintf(tail + n, sizeof tail - (size_t)n, "file_digest: %s\n" LLM42__TRANSCRIPT_END, digest);
+    llm42_file_keep(r->file, tail);
 }
 
 llm42_result llm42_recorder_close(llm42_recorder *r, llm42_error *error) {
@@ -217,9 +226,9 @@ llm42_result llm42_recorder_close(llm42_recorder *r, llm42_error *error) {
     llm42__record(r, "\nrequests: %lld\n", (long long)r->requests);
     llm42__record_digest(r, "file_digest", r->digest);
     llm42__record(r, LLM42__TRANSCRIPT_END);
-    const bool unwritten = ferror(r->file) != 0, failed = fclose(r->file) != 0 || unwritten;
     llm42_result result = LLM42_OK;
-    if (failed) result = llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", r->path);
+    if (!llm42_file_finish(r->file))
+        result = llm42_fail(error, LLM42_IO, "%s: writing failed: the disk may be full", r->path);
     llm42__free(r);
     return result;
 }

@@ -45,8 +45,7 @@ static void cuda_begin(bench *b) {
     b->manifest_written = b->manifest.size;
     describe(b, stdout, "");
     if (b->set.out) {
-        b->tsv = fopen(b->set.out, "w");
-        if (!b->tsv) args_fail(1, "%s: cannot write: %s", b->set.out, strerror(errno));
+        b->tsv = out_begin(b->set.out);
         describe(b, b->tsv, "# ");
         fprintf(b->tsv, "# path: %s; suite: %s; fast: %s\n", b->set.model, b->set.suite,
                 b->set.offered ? "offered" : "fastest");
@@ -386,7 +385,5 @@ void run_cuda(bench *b) {
     if (out_of_time(b)) printf("stopped after %g s (--seconds): what is missing was not begun\n", b->set.seconds);
     if (!b->tsv) return;
     if (out_of_time(b)) fprintf(b->tsv, "# stopped after %g s: what is missing was not begun\n", b->set.seconds);
-    out_flush(b->tsv, b->set.out);
-    if (fclose(b->tsv)) args_fail(1, "%s: cannot write: %s", b->set.out, strerror(errno));
-    printf("wrote %s\n", b->set.out);
+    out_finish(b->tsv, b->set.out);
 }

@@ -20,7 +20,7 @@ void figures_write(const bench *b, const figures *f) {
     COLUMNS(X)
 #undef X
     fprintf(b->tsv, "\n");
-    out_flush(b->tsv, b->set.out);  // a run that is ended keeps what it has
+    out_flush_kept(b->tsv, b->set.out);
 }
 
 void figures_columns(FILE *file) {

@@ -79,8 +79,7 @@ static void tsv_columns(const report *r) {
 static void tsv_begin(report *r) {
     char cpu[256];
     if (!r->path || r->tsv) return;
-    r->tsv = fopen(r->path, "w");
-    if (!r->tsv) args_fail(1, "%s: cannot write: %s", r->path, strerror(errno));
+    r->tsv = out_begin(r->path);
     fprintf(r->tsv, "# llm42 %s kernels; host: %s; compiler: %s\n", LLM42_VERSION, processor_name(cpu, sizeof cpu),
             __VERSION__);
     args_manifest_print(&r->manifest, r->tsv);
@@ -104,7 +103,7 @@ static void tsv_line(report *r, const kernels_line *line) {
     if (is_exchange(r)) {
         if (line->variant) tsv_exchange(r, line);
         else fprintf(r->tsv, "# %s\n", line->note);
-        out_flush(r->tsv, r->path);
+        out_flush_kept(r->tsv, r->path);
         return;
     }
     fprintf(r->tsv, "%s", line->part);
@@ -120,7 +119,7 @@ static void tsv_line(report *r, const kernels_line *line) {
     put_text(r->tsv, !line->control ? NULL : line->control_failed ? "failed" : "as it must be");
     put_text(r->tsv, line->published_as), put_text(r->tsv, line->note);
     fprintf(r->tsv, "\n");
-    out_flush(r->tsv, r->path);
+    out_flush_kept(r->tsv, r->path);
 }
 
 static bool is_wrong(const kernels_line *line) { return line->must_equal && strcmp(line->bits, "equal") != 0; }
@@ -200,9 +199,9 @@ int main(int argc, char **argv) {
     const args_option options[] = {
         ARGS_TEXT("part P", &s.part, "products, leaves, rmsnorm, operators, cost, exchange or all"),
         ARGS_INT("leaves C", &leaves, 0, 8, "of INVARIANT passes: 1, 2, 4 or 8; 0: 8 in part leaves, else 1"),
-        ARGS_TEXT("out FILE", &r.path, "the table goes there too, as TSV, line by line"),
-        ARGS_TEXT("model NAME", &s.model, "synthetic:NAME, a dense shape"),
-        ARGS_TEXT("algorithm-file FILE", &s.algorithm_file, "keeps chosen algorithms from run to run"),
+        ARGS_OUT("out FILE", &r.path, "the table goes there too, as TSV, line by line"),
+        ARGS_IN("model NAME", &s.model, "synthetic:NAME, a dense shape"),
+        ARGS_OUT("algorithm-file FILE", &s.algorithm_file, "keeps chosen algorithms from run to run"),
         ARGS_INT("most-rows N", &most_rows, 512, 4096, "rows of a pass, at most"),
         ARGS_FLAG("quick", &s.quick, "at most 512 rows"),
         ARGS_FLAG("one-by-one", &s.one_by_one, "exchange: NCCL's chains are launched one by one, not as CUDA graphs"),
@@ -222,8 +221,7 @@ int main(int argc, char **argv) {
     show_progress(NULL);
     args_check(result, &error);
     printf("\n%.0f s\n", wall_seconds() - begin);
-    if (r.tsv && fclose(r.tsv)) args_fail(1, "%s: cannot write: %s", r.path, strerror(errno));
-    if (r.path) printf("wrote %s\n", r.path);
+    if (r.tsv) out_finish(r.tsv, r.path);
     if (r.controls) printf("controls: %d of %d came out as they must\n", r.controls - r.failed, r.controls);
     if (r.compared) printf("bits: %d of %d that must be equal are\n", r.compared - r.wrong, r.compared);
     if (r.wrong) args_fail(1, "two ways to exchange give different bits, or two ranks");

@@ -346,11 +346,10 @@ static inline file_name cell_path(const char *folder, const char *configuration,
 
 // False if the text could not be written; errno says why.
 static inline bool file_write(const char *path, const char *text) {
-    char part[4096];
-    FILE *file = args_out_begin(path, part);
+    FILE *file = llm42_file_create(path);
     if (!file) return false;
     fputs(text, file);
-    return args_out_finish(file, path, part);
+    return llm42_file_finish(file);
 }
 
 static inline bool cell_write(const char *folder, const char *configuration, const grid *g, const cell *c) {

@@ -67,16 +67,14 @@ static inline uint64_t file_hash(const char *text, size_t size) {
 // What stands in the way of writing this file, found out before hours of work: NULL if nothing does.
 static inline const char *cannot_write(const char *path) {
     if (!path[0]) return "the name is empty";
-    char part[4096];
     struct stat there;
     bool exists = !stat(path, &there);
     if (exists && S_ISDIR(there.st_mode)) return "it is a folder";
     // Not opened to try: closing a pipe would send its reader away.
     if (exists && !S_ISREG(there.st_mode)) return access(path, W_OK) ? strerror(errno) : NULL;
-    FILE *file = args_out_begin(path, part);
+    FILE *file = llm42_file_create(path);
     if (!file) return strerror(errno);
-    fclose(file);
-    if (strcmp(path, part)) remove(part);
+    llm42_file_drop(file);
     return NULL;
 }
 
@@ -86,10 +84,9 @@ static inline void out_try(const char *path) {
     if (why) args_fail(1, "%s: cannot write: %s", path, why);
 }
 
-// A result file, which gets its name when it is whole (see args_out_begin). Exits if it cannot be written.
+// A result file, which gets its name when it is whole (see llm42_file.h). Exits if it cannot be written.
 static inline FILE *out_begin(const char *path) {
-    char part[4096];
-    FILE *file = args_out_begin(path, part);
+    FILE *file = llm42_file_create(path);
     if (!file) args_fail(1, "%s: cannot write: %s", path, strerror(errno));
     return file;
 }
@@ -100,10 +97,16 @@ static inline void out_flush(FILE *file, const char *path) {
     if (fflush(file) || ferror(file)) args_fail(1, "%s: cannot write: %s", path, strerror(errno));
 }
 
+// A file whose lines are of use also if no more come: it is kept if the run is ended now, which happens here.
+static inline void out_flush_kept(FILE *file, const char *path) {
+    llm42_file_keep(file, "# unfinished\n");
+    args_watches = 1;
+    out_flush(file, path);
+    args_stop_if_asked();
+}
+
 static inline void out_finish(FILE *file, const char *path) {
-    char part[4096];
-    args_out_part(path, part);
-    if (!args_out_finish(file, path, part)) args_fail(1, "%s: cannot write: %s", path, strerror(errno));
+    if (!llm42_file_finish(file)) args_fail(1, "%s: cannot write: %s", path, strerror(errno));
     printf("wrote %s\n", path);
 }
 

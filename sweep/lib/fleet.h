@@ -206,6 +206,7 @@ static inline llm42_result fleet_send(fleet *f, const workload_request *w, llm42
 static inline llm42_result fleet_serve(fleet *f, llm42_error *error) {
     workload_request w;
     for (int64_t i = 0; i < f->v.s->requests; i++) {
+        if (args_signal) return llm42_fail(error, LLM42_IO, "interrupted");
         workload_next(&f->v.load, &w);
         f->now = fmax(f->v.start + w.arrival_s, DBL_MIN);
         while (f->desc.router != ROUND_ROBIN && f->clock.key[least_first(&f->clock)] <= f->now)
@@ -214,6 +215,7 @@ static inline llm42_result fleet_serve(fleet *f, llm42_error *error) {
     }
     f->now = (double)INFINITY;
     for (int i = 0; i < f->desc.replicas; i++) {
+        if (args_signal) return llm42_fail(error, LLM42_IO, "interrupted");
         TRY(replica_run(&f->replica[i], error));
         TRY(args_requests(f->replica[i].engine, error));
     }

@@ -140,6 +140,7 @@ static inline llm42_result serve(serving *v, llm42_error *error) {
         for (; v->submitted < v->s->requests && (!v->submit_late || waiting <= v->s->max_running); waiting++)
             TRY(submit_next(v, error));
         llm42_result result = llm42_engine_step(v->engine, error);
+        if (args_signal) return llm42_fail(error, LLM42_IO, "interrupted");
         if (v->progress && (result != LLM42_OK || steps % 1024 == 0)) v->progress(v);
         if (result != LLM42_OK) return result == LLM42_IDLE ? args_requests(v->engine, error) : result;
     }

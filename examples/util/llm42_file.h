@@ -1,0 +1,172 @@
+// llm42_file.h: a file that a program writes gets its name when it is whole. Until then its text is in a part beside
+// it, NAME.PID.part, so a run that fails, or that somebody ends, leaves an older file of that name as it was.
+//
+//     FILE *file = llm42_file_create("result.tsv");     // NULL, and errno, if it cannot be written
+//     llm42_file_keep(file, "# unfinished\n");          // only if a part of the file is of use, too
+//     if (!llm42_file_finish(file)) ...                 // false, and errno, if anything could not be written
+//
+// llm42_files_end, at the end of a program, removes the parts of files that were not finished. A file that was kept
+// becomes NAME.unfinished instead, and ends in the line that llm42_file_keep was given last.
+//
+// Devices and pipes, /dev/null say, are written as they are, since moving a file there would replace them. A symbolic
+// link stays a link: the file that it leads to is replaced. This header needs _POSIX_C_SOURCE 200809L.
+#ifndef LLM42_FILE_H
+#define LLM42_FILE_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LLM42_FILE_PATH = 4096 };
+
+typedef struct llm42_file {
+    struct llm42_file *next;
+    FILE *file;
+    char tail[64];  // the line at the end of a file that was kept; empty: it was not
+    char path[LLM42_FILE_PATH], part[LLM42_FILE_PATH + 32];  // both the same: it is written as it is
+} llm42_file;
+
+// The files that are being written: one list for all files of a program that include this header.
+__attribute__((weak)) llm42_file *llm42_files;
+
+// The path that a path leads to if its last name is a symbolic link, whether or not there is a file. False: it is too
+// long, or links go round in a circle.
+static inline bool llm42_file_follow(const char *path, char to[LLM42_FILE_PATH]) {
+    char link[LLM42_FILE_PATH];
+    struct stat there;
+    if (strlen(path) >= LLM42_FILE_PATH) return errno = ENAMETOOLONG, false;
+    memcpy(to, path, strlen(path) + 1);
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) return true;  // /dev/stdout leads to no path
+    for (int links = 0; links < 40; links++) {
+        const ssize_t size = readlink(to, link, sizeof link - 1);
+        if (size < 0) return true;
+        link[size] = 0;
+        const char *slash = strrchr(to, '/');
+        const size_t folder = link[0] == '/' || !slash ? 0 : (size_t)(slash - to) + 1;
+        if (folder + (size_t)size >= LLM42_FILE_PATH) return errno = ENAMETOOLONG, false;
+        memcpy(to + folder, link, (size_t)size + 1);
+    }
+    return errno = ELOOP, false;
+}
+
+// Says what to write. False, and errno: a folder, or a file that must not be written, which is not replaced either.
+static inline bool llm42_file_name(llm42_file *f, const char *path) {
+    struct stat there;
+    if (!llm42_file_follow(path, f->path)) return false;
+    const bool exists = stat(f->path, &there) == 0;
+    if (exists && S_ISDIR(there.st_mode)) return errno = EISDIR, false;
+    if (exists && access(f->path, W_OK)) return false;
+    if (exists && !S_ISREG(there.st_mode)) snprintf(f->part, sizeof f->part, "%s", f->path);
+    else snprintf(f->part, sizeof f->part, "%s.%ld.part", f->path, (long)getpid());
+    return true;
+}
+
+// A signal may come at any moment, so a file is in the list before it is opened and until it has its name.
+static inline void llm42_file_list(llm42_file *f) {
+#ifdef _OPENMP
+#pragma omp critical(llm42_files)
+#endif
+    {
+        f->next = llm42_files;
+        llm42_files = f;
+    }
+}
+
+static inline void llm42_file_forget(llm42_file *f) {
+#ifdef _OPENMP
+#pragma omp critical(llm42_files)
+#endif
+    {
+        llm42_file **at = &llm42_files;
+        while (*at != f) at = &(*at)->next;
+        *at = f->next;
+    }
+    free(f);
+}
+
+static inline FILE *llm42_file_create(const char *path) {
+    llm42_file *f = calloc(1, sizeof *f);
+    int why = errno;
+    if (f && llm42_file_name(f, path)) {
+        llm42_file_list(f);
+        f->file = fopen(f->part, "w");
+        if (f->file) return f->file;
+        why = errno;
+        llm42_file_forget(f);
+    } else if (f) {
+        why = errno;
+        free(f);
+    }
+    errno = why;
+    return NULL;
+}
+
+static inline llm42_file *llm42_file_find(const FILE *file) {
+    llm42_file *f = NULL;
+#ifdef _OPENMP
+#pragma omp critical(llm42_files)
+#endif
+    {
+        f = llm42_files;
+        while (f && f->file != file) f = f->next;
+    }
+    return f;
+}
+
+// From now on what is written is of use by itself. `tail` is a whole line, of less than 64 characters, that says that
+// more was to come.
+static inline void llm42_file_keep(FILE *file, const char *tail) {
+    llm42_file *f = llm42_file_find(file);
+    snprintf(f->tail, sizeof f->tail, "%s", tail);
+}
+
+// Closes a file and moves it to its name, or, with `whole` false, removes it. False, and errno: anything could not be
+// written; then nothing is left behind.
+static inline bool llm42_file_close(FILE *file, bool whole) {
+    llm42_file *f = llm42_file_find(file);
+    const bool moved = strcmp(f->part, f->path) != 0;
+    bool good = !ferror(file);
+    good &= fclose(file) == 0;
+    good &= !whole || !moved || rename(f->part, f->path) == 0;
+    const int why = errno;
+    if (moved && !(good && whole)) remove(f->part);
+    llm42_file_forget(f);
+    errno = why;
+    return good;
+}
+
+static inline bool llm42_file_finish(FILE *file) { return llm42_file_close(file, true); }
+static inline void llm42_file_drop(FILE *file) { llm42_file_close(file, false); }
+
+// For the end of a program, however it ends. A file that was kept gets its last line and the name NAME.unfinished.
+static inline void llm42_files_end(void) {
+    while (llm42_files) {
+        llm42_file *f = llm42_files;
+        if (!f->file) {  // it is being opened
+            unlink(f->part);
+            llm42_file_forget(f);
+            continue;
+        }
+        if (f->tail[0]) {
+            fputs(f->tail, f->file);
+            if (strcmp(f->part, f->path)) {
+                const size_t used = strlen(f->path);
+                if (used + sizeof ".unfinished" > LLM42_FILE_PATH) f->path[used - sizeof ".unfinished"] = 0;
+                strcat(f->path, ".unfinished");
+            }
+        }
+        llm42_file_close(f->file, f->tail[0] != 0);
+    }
+}
+
+// For a signal handler that ends the program at once. Files that were kept are left as parts.
+static inline void llm42_files_remove(void) {
+    for (const llm42_file *f = llm42_files; f; f = f->next)
+        if (strcmp(f->part, f->path) && !f->tail[0]) unlink(f->part);
+}
+
+#endif  // LLM42_FILE_H

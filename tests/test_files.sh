@@ -1,0 +1,158 @@
+#!/bin/bash
+# Files that programs write. A run that is refused, fails, is interrupted or is killed leaves an older file of that name
+# whole, or there is the whole new one. No file has two parts to play: every pair of output options, and every output
+# with every input, is refused before anything is opened.
+# From the environment: B (the build folder). TEST_SLOW=1: fewer moments at which programs are ended.
+set -u
+export LC_ALL=C.UTF-8
+B=${B:-build} slow=${TEST_SLOW:-0}
+source tests/check.sh
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+log=$dir/log
+
+# The options of a program that name files, as `out NAME` and `in NAME`, from its table of options.
+files_of() { sed -nE 's/.*ARGS_(OUT|IN)\("([a-z-]+) .*/\1 \2/p' "$1"; }
+sources="generate score diff rollback determinism"
+source_of() { if [ -e "examples/$1.c" ]; then echo "examples/$1.c"; else echo "sweep/$1.c"; fi; }
+refuses() {  # refuses PATTERN PROGRAM OPTION...: status 2, one line with the pattern
+    "$B/$2" "${@:3}" >"$dir/stdout" 2>"$log" </dev/null
+    local status=$?
+    [ $status = 2 ] && [ "$(wc -l <"$log")" = 1 ] && grep -qE -e "$1" "$log"
+}
+whole() { [ "$(cat "$1")" = kept ]; }
+only() { [ "$(find "$dir/work" -mindepth 1 -printf '%P\n' | sort | xargs)" = "$*" ]; }
+
+for program in $sources sweep bench fit ranks; do
+    source=$(source_of $program)
+    # Whatever --help calls a FILE or a DIR is in the tables. (What sweep has in DIRs is tested below.)
+    check "$program: files of --help" [ "$("$B/$program" --help |
+        sed -nE 's/^  --([a-z-]+) (FILE|DIR) .*/\1/p' | grep -vE '^(cells|merge)$' | sort | xargs)" = \
+        "$(files_of "$source" | grep -v 'workload' | cut -d ' ' -f 2 | sort | xargs)" ]
+    outs=$(files_of "$source" | sed -n 's/^OUT //p') ins=$(files_of "$source" | sed -n 's/^IN //p')
+    for a in $outs; do
+        # A file that is there, by another path, by a link of each kind; and one that is not there yet.
+        rm -rf "$dir/work" && mkdir -p "$dir/work/model" && echo kept >"$dir/work/x"
+        (cd "$dir/work" && ln x hard && ln -s x soft && ln -s new later && cp x model/part)
+        for b in $outs; do
+            [ "$a" != "$b" ] || continue
+            for names in "x x" "x ./x" "x model/../x" "x hard" "soft x" "new new" "./new later"; do
+                read -r first second <<<"$names"
+                check "$program --$a $first --$b $second" refuses "name the same file" $program \
+                    --"$a" "$dir/work/$first" --"$b" "$dir/work/$second"
+            done
+        done
+        for b in $ins; do
+            kind=
+            [ "$b" != workload ] || kind=lengths:
+            for names in "x x" "hard x" "model/part model" "model/../model/part ./model"; do
+                read -r first second <<<"$names"
+                check "$program --$a $first --$b $second" refuses "is a file that --$b .* reads: give another name" \
+                    $program --"$a" "$dir/work/$first" --"$b" "$kind$dir/work/$second"
+            done
+        done
+        check "$program --$a: nothing is changed" whole "$dir/work/x"
+        check "$program --$a: nothing is left" only hard later model model/part soft x
+    done
+done
+
+# Files that an option does not name itself: of the default model, the tokenizer beside a model's file, the models of
+# diff's sides, the cells of a sweep.
+cp -r examples/tiny42 "$dir/tiny" && chmod -R u+w "$dir/tiny" && touch "$dir/tiny/model.bin" "$dir/tiny/tokenizer.bin"
+reads="is a file that .* reads: give another name"
+check "the default model" refuses "$reads" generate --record examples/tiny42/model.safetensors
+check "a tokenizer beside" refuses "$reads" generate --model "$dir/tiny/model.bin" --record "$dir/tiny/tokenizer.bin"
+check "a side's model" refuses "$reads" diff -b "model=$dir/tiny" --out "$dir/tiny/config.json"
+sim=(--calibration sweep/calibration/cpu-tiny42.tsv --workload fixed:8x8 --requests 4)
+"$B/sweep" "${sim[@]}" --cells "$dir/cells" >/dev/null
+for option in cells merge; do
+    check "a cell of --$option" refuses "$reads" sweep "${sim[@]}" --$option "$dir/cells" \
+        --out "$(echo "$dir"/cells/*.tsv)"
+done
+check "two outputs to /dev/null" "$B/generate" -n 2 --record /dev/null --trace /dev/null
+
+# A link stays a link, and its target is replaced. A file that must not be written is not replaced.
+rm -rf "$dir/work" && mkdir "$dir/work" && echo kept >"$dir/work/x" && ln -s x "$dir/work/soft"
+check "record by a link" "$B/generate" -n 2 --record "$dir/work/soft"
+check "the link's target is the transcript" grep -q '^# end$' "$dir/work/x"
+check "the link is there" [ "$(readlink "$dir/work/soft")" = x ]
+if [ "$(id -u)" = 0 ]; then
+    skip "a file that must not be written" "root may write everything"
+else
+    chmod a-w "$dir/work/x"
+    check "a file that must not be written" grep -q ' Permission denied$' \
+        <("$B/generate" -n 2 --record "$dir/work/x" 2>&1 >/dev/null)
+fi
+
+# A run that fails leaves the older file, and nothing beside it.
+fails() { ! "$B/$1" "${@:2}" >"$dir/stdout" 2>"$log" </dev/null; }
+rm -rf "$dir/work" && mkdir "$dir/work" && echo kept >"$dir/work/x"
+check "generate fails" fails generate -n 1000000 --record "$dir/work/x"
+check "generate fails" fails generate -n 1000000 --trace "$dir/work/x"
+check "generate fails" fails generate --preset nonsense --record "$dir/work/x"
+check "rollback fails" fails rollback --model synthetic:tiny --record "$dir/work/x"
+check "rollback fails" fails rollback --requests 2 --tokens 4 --html "$dir/work/x" --record "$dir/gone/x"
+check "the older file is whole" whole "$dir/work/x"
+check "nothing is beside it" only x
+
+# Ended at any moment: the older file is whole, or the new one is. By Ctrl-C and by kill the status is 130 or 143, and a
+# file that is kept says at its end that it is unfinished. A program may also have finished before.
+moments="0.005 0.02 0.03 0.05 0.08 0.12 0.2 0.35"
+[ $slow = 0 ] || moments="0.1 0.4 1 2"
+ended_well() {  # ended_well SIGNAL STATUS END KEPT
+    local part=$dir/work/x.unfinished
+    case $1:$2 in
+    INT:130 | TERM:143 | KILL:137) ended=$((ended + 1)) ;;
+    *:0) ;;
+    *) echo "status $2" && cat "$dir/stderr" && return 1 ;;
+    esac
+    whole "$dir/work/x" || { tail -n 1 "$dir/work/x" | grep -qE "$3"; } || { echo "cut" && return 1; }
+    if [ -e "$part" ]; then
+        [ $4 != none ] && tail -n 2 "$part" | grep -q unfinished || { echo "not marked" && tail "$part" && return 1; }
+        kept=$((kept + 1))
+        [ "$2" = 0 ] || grep -qF "interrupted; what there is is in $part" "$dir/stderr" || return 1
+        cp "$part" "$dir/kept" && rm "$part"
+    fi
+    [ "$1" = KILL ] || only x || { echo "something is left: $(ls "$dir/work")" && return 1; }
+}
+# ends PROGRAM OPTION END KEPT ARGUMENT...: END is in the last line of a whole file; KEPT: kept, may (be) or none
+ends() {
+    local status signal moment
+    ended=0 kept=0
+    for signal in INT TERM KILL; do
+        for moment in $moments; do
+            rm -rf "$dir/work" && mkdir "$dir/work" && echo kept >"$dir/work/x"
+            {  # bash has a word to say of what is killed
+                timeout --preserve-status -s $signal "$moment" "$B/$1" --"$2" "$dir/work/x" "${@:5}" \
+                    >"$dir/stdout" 2>"$dir/stderr" </dev/null
+            } 2>/dev/null
+            status=$?
+            check "$1 --$2, SIG$signal after $moment s" ended_well $signal $status "$3" "$4"
+        done
+    done
+    check "$1 --$2 was ended" [ $ended -gt 3 ]
+    [ "$4" != kept ] || check "$1 --$2 has kept something" [ $kept -gt 0 ]
+}
+long=(--ids 0,905,312 --ids-out --ignore-eos --samples 8 -n 400 --deterministic --threads 1)
+ends generate record '^# end$' kept "${long[@]}"
+check "what is kept can be audited" grep -qE '^verified to the bit: .* of .* requests' \
+    <("$B/audit" "$dir/kept" --threads 1 --share 0.05)
+ends generate trace '^# end$' kept "${long[@]}"
+ends rollback record '^# end$' kept --tokens 300 --threads 1
+ends rollback html '^</html>$' none --threads 1
+ends rollback svg '^</svg>$' none --threads 1
+ends determinism tsv '	' none --suite mixed --requests 8 --tokens 64 --threads 1
+ends diff out '^# end$' none -b schedule=fast,rows=512
+sim=(--calibration sweep/calibration/h100-pcie-paper.tsv --requests 3000 --threads 1)
+ends sweep out '^sim	' none "${sim[@]}" --requests 30000
+ends sweep out '^sim	' kept "${sim[@]}" --requests 2000 --mode dvr,nondeterministic --window 16,32,64
+ends sweep per-request '	' none "${sim[@]}"
+ends sweep trace '^# end$' kept "${sim[@]}"
+ends bench out '	' may --suite decode --repeats 3 --quick
+ends fit out '^# end$' none
+ends ranks out '	' none --requests 4 --tokens 32 --batch 4
+if command -v python3 >/dev/null; then
+    timeout --preserve-status -s INT 0.3 "$B/generate" "${long[@]}" --trace "$dir/run.json" >/dev/null 2>&1
+    check "a trace for viewers that was ended is whole JSON" python3 -m json.tool "$dir/run.json.unfinished"
+fi
+finish
