@@ -26,11 +26,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "llm42.h"
@@ -43,6 +45,7 @@ typedef enum args_type {
     ARGS_TYPE_REAL,
     ARGS_TYPE_FLOAT,
     ARGS_TYPE_TEXT,
+    ARGS_TYPE_ONCE,
     ARGS_TYPE_IN,
     ARGS_TYPE_OUT,
     ARGS_TYPE_WORD,
@@ -81,6 +84,9 @@ typedef struct args_option {
     { name, ARGS_TYPE_FLOAT, NULL, NULL, NULL, pointer, NULL, 0, 0, low, high, help }
 #define ARGS_TEXT(name, pointer, help) \
     { name, ARGS_TYPE_TEXT, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
+// A text of which a second one would not be another setting, but be lost.
+#define ARGS_ONCE(name, pointer, help) \
+    { name, ARGS_TYPE_ONCE, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
 // A text that names what the program reads (a file, a folder of files, KIND:FILE) or a file that it writes. No file may
 // be in two of a program's ARGS_OUT, or in an ARGS_OUT and an ARGS_IN.
 #define ARGS_IN(name, pointer, help) \
@@ -114,14 +120,22 @@ static inline void args_fail(int status, const char *format, ...) {
 }
 
 // Ctrl-C, and what else asks a program to end. A program that sets args_watches looks at args_signal between passes and
-// ends by args_stop_if_asked. Another one, or one that is asked for the second time, ends at once. Either way a file
-// that it would have replaced is left as it was (see llm42_file.h).
+// ends by args_stop_if_asked. Another one, or one that is asked again some seconds later, ends at once. Either way a
+// file that it would have replaced is left as it was (see llm42_file.h).
 ARGS_SHARED volatile sig_atomic_t args_signal;  // its number; 0: none has come
 ARGS_SHARED volatile sig_atomic_t args_watches;
+ARGS_SHARED pthread_t args_main;  // the thread that opens files: it must not do so while another one removes them
 
 static inline void args_on_signal(int number) {
+    static volatile time_t first;
     if (args_watches && !args_signal) {
         args_signal = number;
+        first = time(NULL);
+        return;
+    }
+    if (args_signal && time(NULL) - first < 2) return;  // timeout(1) sends each signal twice
+    if (!pthread_equal(pthread_self(), args_main)) {
+        pthread_kill(args_main, number);
         return;
     }
     llm42_files_remove();
@@ -135,6 +149,7 @@ static inline void args_catch(int number, int flags, void (*handler)(int)) {
 
 static inline void args_catch_signals(void) {
     const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    args_main = pthread_self();
     for (int i = 0; i < 4; i++) args_catch(numbers[i], SA_RESTART, args_on_signal);
     atexit(llm42_files_end);
 }
@@ -420,6 +435,10 @@ static inline void args_set(const args_option *option, const char *value) {
         break;
     case ARGS_TYPE_REAL: *option->real = args_real(name, value, option->real_low, option->real_high); break;
     case ARGS_TYPE_FLOAT: *option->single = args_float(name, value, option->real_low, option->real_high); break;
+    case ARGS_TYPE_ONCE:
+        if (*option->text) args_fail(2, "%s is given twice: give one of '%s' and '%s'", name, *option->text, value);
+        *option->text = value;
+        break;
     case ARGS_TYPE_WORD:
     case ARGS_TYPE_IN:
     case ARGS_TYPE_OUT:

@@ -6,14 +6,14 @@
 #include "llm42.h"
 #include "args.h"
 #include "planners.h"
-#include "util/tokenizer.h"
+#include "texts.h"
 #define LLM42_TRACE_IMPLEMENTATION
 #include "util/llm42_trace.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "util/llm42_transcript.h"
 
-static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *ids_text, *backend = "cpu", *dtype = "bf16",
-                  *arithmetic;
+static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *prompt_file, *ids_text, *backend = "cpu",
+                  *dtype = "bf16", *arithmetic;
 static const char *trace_path, *record_path, *planner = "default", *preset = "dvr", *verifier;
 static int64_t n, top_k, seed, samples = 1, window, group, threads, tensor_parallel = 1, leaves = 1, devices;
 static float temperature, top_p, min_p;
@@ -22,7 +22,8 @@ static bool deterministic, ignore_eos, ids_out, logprobs, no_mmap, stats;
 static const args_option options[] = {
     ARGS_IN("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
     ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
-    ARGS_TEXT("prompt TEXT", &prompt, "prompt (default: It was)"),
+    ARGS_ONCE("prompt TEXT", &prompt, "prompt (default: It was)"),
+    ARGS_IN("prompt-file FILE", &prompt_file, "the prompt is what this file says; -: standard input"),
     ARGS_TEXT("ids LIST", &ids_text, "prompt as token ids, as in 0,5,7; no BOS is added to it"),
     ARGS_INT("n N", &n, 0, INT32_MAX, "new tokens; 0: 128, or what the context leaves"),
     ARGS_FLAG("deterministic", &deterministic, "verify and roll back: the same text under any load"),
@@ -156,6 +157,10 @@ static void print_stats(llm42_engine *engine, double seconds) {
 
 static void submit_samples(llm42_engine *engine, const int32_t *ids) {
     llm42_error error = {0};
+    const int context = llm42_engine_config(engine)->max_context, prompt_count = (int)arrlen(ids);
+    if (prompt_count < context && n > context - prompt_count)
+        args_fail(2, "-n: %" PRId64 ": behind a prompt of %d tokens the context of %d has room for %d", n, prompt_count,
+                  context, context - prompt_count);
     for (int64_t i = 0, id; i < samples; i++) {
         llm42_request_desc ask = {.prompt = ids,
                                   .prompt_count = (int)arrlen(ids),
@@ -176,8 +181,13 @@ int main(int argc, char **argv) {
     args_choice("--planner", planner, planner_names);
     char found[4096];
     model_path = args_find(model_path, found);
-    if (prompt && ids_text) args_fail(2, "--prompt and --ids exclude each other");
+    if ((prompt != NULL) + (ids_text != NULL) + (prompt_file != NULL) > 1)
+        args_fail(2, "--prompt, --prompt-file and --ids exclude each other");
+    if (prompt) text_check("--prompt", "--prompt-file", prompt);
     if (!prompt) prompt = "It was";
+    size_t prompt_size = strlen(prompt);
+    char *file_text = prompt_file ? text_read("--prompt-file", prompt_file, &prompt_size) : NULL;
+    if (file_text) prompt = file_text;
 
     llm42_error error = {0};
     llm42_model *model = NULL;
@@ -193,7 +203,8 @@ int main(int argc, char **argv) {
     if (ids_text && !tokenizer && !strncmp(model_path, "synthetic:", 10)) ids_out = true;  // it has no text
     if ((!ids_text || !ids_out) && tok_open(&t, model, model_path, tokenizer, &error))
         args_fail(1, "%s (--ids with --ids-out does without a tokenizer)", error.text);
-    if (!ids_text) args_check(tok_encode(t, prompt, strlen(prompt), true, &ids, &error), &error);
+    if (!ids_text) text_encode(t, prompt, prompt_size, &ids);
+    free(file_text);
     if (trace_path) args_check(llm42_trace_open(&trace, trace_path, &error), &error);
 
     llm42_engine_desc desc = {.model = model,
@@ -217,6 +228,7 @@ int main(int argc, char **argv) {
     arrsetlen(sample_list, samples);
     memset(sample_list, 0, (size_t)samples * sizeof *sample_list);
     for (int64_t i = 0; i < samples; i++) begin_sample(&sample_list[i], t, i, ids);
+    args_watches = 1;
     submit_samples(engine, ids);
     flush_samples();
     double begin = llm42_engine_now(engine);

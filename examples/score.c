@@ -22,14 +22,15 @@
 #include "llm42.h"
 #include "args.h"
 #include "scoring.h"
-#include "util/tokenizer.h"
+#include "texts.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
 enum { PAGE = 16, CONTEXT = 8192 };  // tokens in a KV page; the longest sequence of an engine, by default
 
-static const char *model_path = "examples/tiny42", *tokenizer, *text, *ids_text, *dtype = "bf16", *name = "cpu";
+static const char *model_path = "examples/tiny42", *tokenizer, *text, *text_file, *ids_text, *dtype = "bf16",
+                  *name = "cpu";
 static const char *how = "invariant", *arithmetic;
 static int64_t threads, rows = 32, prompt, tensor_parallel = 1, leaves = 1, devices;
 static bool all_logits, no_mmap;
@@ -38,7 +39,8 @@ static const args_option options[] = {
     ARGS_IN("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
     ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
     ARGS_TEXT("ids LIST", &ids_text, "the tokens, as in 0,5,7"),
-    ARGS_TEXT("text TEXT", &text, "the tokens as text; BOS goes before it"),
+    ARGS_ONCE("text TEXT", &text, "the tokens as text; BOS goes before it"),
+    ARGS_IN("file FILE", &text_file, "the text is what this file says; -: standard input"),
     ARGS_TEXT("backend NAME", &name, "cpu or cuda"),
     ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
     ARGS_ARITHMETIC(&arithmetic),
@@ -77,8 +79,13 @@ int main(int argc, char **argv) {
     llm42_schedule schedule = (llm42_schedule)(LLM42_SCHEDULE_FAST + args_choice("--schedule", how, schedules));
     char found[4096];
     model_path = args_find(model_path, found);
-    if (text && ids_text) args_fail(2, "--ids and --text exclude each other");
-    if (!text && !ids_text) args_fail(2, "give --ids LIST or --text TEXT");
+    if ((text != NULL) + (ids_text != NULL) + (text_file != NULL) != 1)
+        args_fail(2, "give one of --ids LIST, --text TEXT and --file FILE");
+    if (text && !text[0]) args_fail(2, "--text: the text is empty");
+    if (text) text_check("--text", "--file", text);
+    size_t text_size = text ? strlen(text) : 0;
+    char *file_text = text_file ? text_read("--file", text_file, &text_size) : NULL;
+    if (file_text) text = file_text;
     int32_t *ids = NULL;
     if (ids_text) {
         arrsetlen(ids, args_list_count(ids_text));
@@ -93,7 +100,8 @@ int main(int argc, char **argv) {
     if (text) {
         if (tok_open(&t, model, model_path, tokenizer, &error))
             args_fail(1, "%s (--ids does without a tokenizer)", error.text);
-        args_check(tok_encode(t, text, strlen(text), true, &ids, &error), &error);
+        text_encode(t, text, text_size, &ids);
+        free(file_text);
     }
     int count = (int)arrlen(ids), vocab = model->config.vocab;
     if (count < 1) args_fail(1, "--text: no tokens");

@@ -93,6 +93,34 @@ fit_refuses ":3: column 2 is called 'ms_per_token': expected pass_ms" verify_cos
 fit_refuses ":22: '1.5': must be a whole number, at most 100000" throughput_vs_batch '22s/\t[0-9]*/\t1.5/'
 fit_refuses ":5: '2048': must be a whole number, at most 1023" verify_cost '5s/^[0-9]*/2048/'
 fit_refuses ":4: 'Arxiv': must be ShareGPT, ArXiv or in=I out=O" table4_rollbacks '4s/.*/Arxiv\t1\t70\t1805\t2/'
+# Texts and files of texts. What looks like the wrong one of the two is refused, and so is a second text.
+echo -n 'Once upon' >"$out/once.txt"
+for name in - "$out/once.txt" "@$out/once.txt"; do
+    ends 2 "^score: --text: '.*' would be taken as text: --file .* reads" score --text "$name"
+    ends 2 "^generate: --prompt: '.*' would be taken as text: --prompt-file .* reads" generate --prompt "$name"
+done
+ends 2 '^score: --text: the text is empty$' score --text ""
+ends 2 "^generate: --prompt is given twice: give one of 'A' and 'B'$" generate --prompt A --prompt B
+ends 2 "^score: --text is given twice" score --text A --text B
+ends 2 '^generate: -n: 100000: behind a prompt of 2 tokens the context of 2048 has room for 2046$' generate --ids 0,5 -n 100000
+ends 2 'exclude each other' generate --prompt A --prompt-file "$out/once.txt"
+ends 2 'give one of --ids LIST' score --text A --file "$out/once.txt"
+ends 1 'gone.txt: cannot open' score --file "$out/gone.txt"
+ends 1 '/dev/zero: is a device' generate --prompt-file /dev/zero
+ends 2 'the file is empty' score --file -
+"$B/score" --text 'Once upon' >"$out/text"
+for how in "$out/once.txt" -; do
+    if diff "$out/text" <("$B/score" --file "$how" <"$out/once.txt") >"$out/log" &&
+        diff <("$B/generate" --prompt 'Once upon' -n 8) <("$B/generate" --prompt-file "$how" -n 8 <"$out/once.txt") \
+            >>"$out/log"; then
+        passed=$((passed + 1))
+    else
+        echo "test_tools: FAILED: --file, --prompt-file $how: not as the text"
+        head "$out/log"
+        failed=$((failed + 1))
+    fi
+done
+ends 0 'the text begins with the begin-of-text token, so none is added$' generate --prompt '<|begin_of_text|>Once' -n 4
 # generate --logprobs: a line for each new token. They are those of score; the texts of the lines are the text.
 ask=(generate --prompt Once --ignore-eos --deterministic -n 12)
 ends 0 '^sample	position	token	logprob	text$' "${ask[@]}" --logprobs

@@ -1,0 +1,46 @@
+// texts.h: the text that a program is given, by an option or in a file. What looks like the wrong one of the two is
+// refused, so that nobody takes a result of a file's name for one of the file.
+#ifndef TEXTS_H
+#define TEXTS_H
+
+#include "args.h"
+#include "util/tokenizer.h"
+
+// Exits unless `text`, of option `option`, is meant as text. `file_option` is the one that reads files.
+static inline void text_check(const char *option, const char *file_option, const char *text) {
+    struct stat status;
+    const bool at = text[0] == '@' && !access(text + 1, R_OK);
+    if (!strcmp(text, "-") || at || (!stat(text, &status) && S_ISREG(status.st_mode)))
+        args_fail(2, "%s: '%s' would be taken as text: %s %s reads %s", option, text, file_option, text + at,
+                  strcmp(text, "-") ? "the file" : "standard input");
+}
+
+// The whole file, or standard input if the path is -, to be freed. Exits if it cannot be read or is empty.
+static inline char *text_read(const char *option, const char *path, size_t *size) {
+    struct stat status;
+    if (!stat(path, &status) && S_ISCHR(status.st_mode))  // some have no end
+        args_fail(1, "%s: %s: is a device: give a file, or - for standard input", option, path);
+    FILE *file = strcmp(path, "-") ? fopen(path, "rb") : stdin;
+    char *text = NULL, part[4096];
+    FILE *whole = file ? open_memstream(&text, size) : NULL;
+    size_t n = 0;
+    if (!file) args_fail(1, "%s: %s: cannot open: %s", option, path, strerror(errno));
+    if (!whole) args_fail(1, "%s: %s: out of memory", option, path);
+    while ((n = fread(part, 1, sizeof part, file)) > 0) fwrite(part, 1, n, whole);
+    if (ferror(file)) args_fail(1, "%s: %s: cannot read: %s", option, path, strerror(errno));
+    if (file != stdin) fclose(file);
+    if (fclose(whole)) args_fail(1, "%s: %s: out of memory", option, path);
+    if (!*size) args_fail(2, "%s: %s: the file is empty", option, path);
+    return text;
+}
+
+// The ids of a text behind one begin-of-text token. A text that begins with this token itself gets no second one.
+static inline void text_encode(tok *t, const char *text, size_t size, int32_t **ids) {
+    llm42_error error = {0};
+    args_check(tok_encode(t, text, size, true, ids, &error), &error);
+    if (arrlen(*ids) < 2 || t->bos < 0 || (*ids)[0] != t->bos || (*ids)[1] != t->bos) return;
+    arrdel(*ids, 0);
+    fprintf(stderr, "%s: the text begins with the begin-of-text token, so none is added\n", args_program);
+}
+
+#endif  // TEXTS_H
