@@ -56,7 +56,7 @@ static const args_option table[] = {
     ARGS_FLAG("no-check", &cuda_desc.no_check, "without the backend's own bit tests at open, to save time"),
     ARGS_FLAG("in-norm", &in_norm, "several devices: norms themselves exchange the ranks' parts"),
     ARGS_FLAG("no-cublas", &cuda_desc.no_cublas, "matrix products by our own kernels alone"),
-    ARGS_TEXT("tsv FILE", &tsv_path, "results: the manifest, then `part case quantity value`"),
+    ARGS_OUT("tsv FILE", &tsv_path, "results: the manifest, then `part case quantity value`"),
     ARGS_FLAG("quick", &options.quick, "fewer sizes, shorter texts"),
     ARGS_END,
 };
@@ -89,7 +89,6 @@ static bool device_present(void) {
 int main(int argc, char **argv) {
     static const char *const names[] = {"models", "layers", "passes", "determinism", "sglang",   "errors", "overlap",
                                         "small",  "ranks",  "all",    "arithmetic",  "exchange", NULL};
-    char tsv_part[4096];
     FILE *tsv = NULL;
     args_parse(argc, argv, "Tests the CUDA backend on a device.", table);
     args_choice("--part", part, names);
@@ -110,7 +109,7 @@ int main(int argc, char **argv) {
     cuda_desc.algorithm_file = algorithm_path, cuda_desc.devices = options.ranks > 1 ? (int)options.devices : 0;
     if (!tested) printf("skipped: built without CUDA: run make cuda\n");
     if (!tested || !device_present()) return test_end("test_cuda");
-    if (tsv_path && !(tsv = args_out_begin(tsv_path, tsv_part)))
+    if (tsv_path && !(tsv = llm42_file_create(tsv_path)))
         args_fail(1, "%s: cannot write: %s", tsv_path, strerror(errno));
     for (int i = 0; i < PARTS; i++) {
         if (strcmp(part, "all") && strcmp(part, parts[i].name)) continue;
@@ -122,7 +121,6 @@ int main(int argc, char **argv) {
         fflush(stdout);
     }
     write_results(tsv);
-    if (tsv && !args_out_finish(tsv, tsv_path, tsv_part))
-        args_fail(1, "%s: cannot write: %s", tsv_path, strerror(errno));
+    if (tsv && !llm42_file_finish(tsv)) args_fail(1, "%s: cannot write: %s", tsv_path, strerror(errno));
     return test_end("test_cuda");
 }
