@@ -451,7 +451,7 @@ static inline void args_set(const args_option *option, const char *value) {
 typedef struct args_place {
     dev_t device;
     ino_t inode;
-    char name[256];  // empty: the file is there, and the inode is its own
+    char name[LLM42_FILE_PATH];  // empty: the file is there, and the inode is its own
 } args_place;
 
 // False: it has none, as a folder or a device.

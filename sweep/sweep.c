@@ -258,18 +258,10 @@ static void cell_run(sweep *s, cell *c) {
     llm42_error error = {0};
     cell_run_of run = {.s = s, .c = c};
     fleet f = {.v = {.s = &s->plan, .progress = cell_progress, .user = &run}};  // only a fleet has replicas
-<<<<<<< HEAD
     own_planner own = {0};
     llm42_result result = cell_serve(s, c, &f, &own, &error);
-    if (f.v.collected.trace) {
-        llm42_result closed = llm42_trace_close(f.v.collected.trace, result ? NULL : &error);
-        if (!result) result = closed;
-    }
-=======
-    llm42_result result = cell_serve(s, c, &f, &error);
     if (result) s->trace = f.v.collected.trace;  // is kept as NAME.unfinished
     else result = llm42_trace_close(f.v.collected.trace, &error);
->>>>>>> 93e64c8 (Files get their names when they are whole; no file is output and input)
     if (!result) result = cell_row(s, &f, c, &error);
     if (!result && s->set.per_request) result = per_request_write(s, c, &f.v, &error);
     if (result) snprintf(c->error, sizeof c->error, "%s", error.text[0] ? error.text : llm42_result_text(result));
@@ -963,14 +955,10 @@ int main(int argc, char **argv) {
                    (arrlen(s.grid.cells) + s.set.shares - 1 - s.set.share) / s.set.shares - to_run);
         arrfree(cells);
     }
-<<<<<<< HEAD
     if (!s.set.cell) {
-        result_write(&s);
+        result_write(&s, true);
         overload_print(&s);
     }
-=======
-    if (!s.set.cell) result_write(&s, true);
->>>>>>> 93e64c8 (Files get their names when they are whole; no file is output and input)
     if (s.set.out && !s.set.cell && !s.set.quiet) printf("wrote %s\n", s.set.out);
     if (missing) fprintf(stderr, "sweep: --seconds: %" PRId64 " cells were not begun\n", missing);
     assert(!missing || s.set.seconds > 0);

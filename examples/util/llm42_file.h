@@ -26,7 +26,7 @@ enum { LLM42_FILE_PATH = 4096 };
 typedef struct llm42_file {
     struct llm42_file *next;
     FILE *file;
-    char tail[64];  // the line at the end of a file that was kept; empty: it was not
+    char tail[192];  // the line at the end of a file that was kept; empty: it was not
     char path[LLM42_FILE_PATH], part[LLM42_FILE_PATH + 32];  // both the same: it is written as it is
 } llm42_file;
 
@@ -117,7 +117,7 @@ static inline llm42_file *llm42_file_find(const FILE *file) {
     return f;
 }
 
-// From now on what is written is of use by itself. `tail` is a whole line, of less than 64 characters, that says that
+// From now on what is written is of use by itself. `tail` is a whole line, of less than 192 characters, that says that
 // more was to come.
 static inline void llm42_file_keep(FILE *file, const char *tail) {
     llm42_file *f = llm42_file_find(file);
