@@ -108,7 +108,7 @@ ended_well() {  # ended_well SIGNAL STATUS END KEPT
     esac
     whole "$dir/work/x" || { tail -n 1 "$dir/work/x" | grep -qE "$3"; } || { echo "cut" && return 1; }
     if [ -e "$part" ]; then
-        [ $4 != none ] && tail -n 2 "$part" | grep -q unfinished || { echo "not marked" && tail "$part" && return 1; }
+        [ $4 != none ] && tail -n 3 "$part" | grep -q unfinished || { echo "not marked" && tail "$part" && return 1; }
         kept=$((kept + 1))
         [ "$2" = 0 ] || grep -qF "interrupted; what there is is in $part" "$dir/stderr" || return 1
         cp "$part" "$dir/kept" && rm "$part"
@@ -136,7 +136,7 @@ ends() {
 long=(--ids 0,905,312 --ids-out --ignore-eos --samples 8 -n 400 --deterministic --threads 1)
 ends generate record '^# end$' kept "${long[@]}"
 check "what is kept can be audited" grep -qE '^verified to the bit: .* of .* requests' \
-    <("$B/audit" "$dir/kept" --threads 1 --share 0.05)
+    <("$B/audit" "$dir/kept" --model examples/tiny42 --threads 1 --share 0.05 --seed 1)
 ends generate trace '^# end$' kept "${long[@]}"
 ends rollback record '^# end$' kept --tokens 300 --threads 1
 ends rollback html '^</html>$' none --threads 1
