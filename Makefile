@@ -116,8 +116,9 @@ check: setup banner  ## the tests for the inner loop: under 45 seconds on two id
 ASAN_TESTS = $(patsubst $(B)/%,$(B)/asan/%,$(filter-out $(B)/tests/test_cuda $(B)/tests/test_campaign,$(TESTS)))
 asan: setup banner  ## tests and programs under the address and undefined-behaviour sanitizers
 	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(ASAN_TESTS) programs TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
-	@UBSAN_OPTIONS=print_stacktrace=1 B=$(B)/asan TEST_SLOW=1 JOBS=$(JOBS) bash tests/run.sh $(ASAN_TESTS) \
-	    tests/test_sweep.sh tests/test_tools.sh tests/test_diff.sh
+	@UBSAN_OPTIONS=print_stacktrace=1 SANITIZE="$(SANITIZE)" CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B=$(B)/asan \
+	    TEST_SLOW=1 JOBS=$(JOBS) bash tests/run.sh $(ASAN_TESTS) tests/test_sweep.sh tests/test_tools.sh \
+	    tests/test_diff.sh
 
 bench: setup banner  ## measure this machine's ceilings and the engine's speed
 	@+$(SUBMAKE) $(B)/bench

@@ -226,8 +226,9 @@ static void count_close(llm42_planner *planner) {
     {.name = "count", .open = count_open, .close = count_close}
 END
 # shellcheck disable=SC2086  # OMP may be empty
-check "a sweep with planners of one's own" "$CC" -std=c11 -ffp-contract=off -O1 -Wall -Wextra -Werror $OMP -I. \
-    -isystem "$STB" -DLLM42_IMPLEMENTED -DLLM42_PLANNER="\"$dir/mine.h\"" sweep/sweep.c "$B/llm42.o" -o "$dir/own" -lm
+check "a sweep with planners of one's own" "$CC" -std=c11 -ffp-contract=off ${SANITIZE--O1} -Wall -Wextra -Werror $OMP \
+    -I. -isystem "$STB" -DLLM42_IMPLEMENTED -DLLM42_PLANNER="\"$dir/mine.h\"" sweep/sweep.c "$B/llm42.o" \
+    -o "$dir/own" -lm
 own=("${sim[@]}" --planner default,budget,budget:0.05,budget:0.3,budget:1 --ratio 0.5 --quiet)
 "$dir/own" "${own[@]}" --threads 1 >"$dir/own.tsv" 2>"$dir/stderr"
 check "the column planner has its parameter" [ "$(column "$dir/own.tsv" planner | xargs)" = \
