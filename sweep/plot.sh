@@ -39,7 +39,7 @@ declare -a where=() notes=()
 file=
 while [ $# -gt 0 ]; do
     case $1 in
-    --help)
+    -h | --help)
         sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
         exit 0
         ;;
@@ -110,7 +110,6 @@ folder=${folder:-/}
 [ -n "${base##*/}" ] || fail 2 "--out $base: add the name of the pictures"
 [ -d "$folder" ] || fail 1 "$folder: no such folder (--out BASE)"
 [ -w "$folder" ] || fail 1 "$folder: files cannot be written there (--out BASE)"
-command -v gnuplot >/dev/null || fail 1 "gnuplot is not installed: install gnuplot-nox, or run make deps"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -143,6 +142,7 @@ awk -v table="$work/table" -v map="$map" -v x="$x" -v y="$y" -v value="$(raw "$v
     -v grey="$(raw "${option[grey]:-}")" -v spread="${option[spread]:-}" -v best="${option[best]:-}" \
     -f "$here/plot/layout.awk" which=ours "$work/ours" which=theirs "$work/theirs" >"$work/settings"
 gp_set table "$work/table" >>"$work/settings"
+command -v gnuplot >/dev/null || fail 1 "gnuplot is not installed: install gnuplot-nox, or run make deps"
 draw "$here/plot/$([ -n "$map" ] && echo heatmap || echo lines).gp" "$base" "$work/settings" 2>"$work/log" ||
     fail 1 "the pictures could not be made: $(grep -v 'warning\|^ *^* *$' "$work/log" | head -n 1)"
 awk -F '\t' -v axes="${option[x]} or ${option[y]}" '

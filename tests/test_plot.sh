@@ -166,8 +166,6 @@ refuses 2 "its cells differ in qps (12, 99)" "$dir/mixed.tsv" "${by_ratio[@]}" -
     --router least_tokens,deterministic_apart --mode dvr,batch_invariant,nondeterministic --ratio 0.3,0.5 --qps 24 \
     --out "$dir/fleet.tsv" >/dev/null
 of_fleet=(--x replicas --y e2e_p99_s --over mode --where ratio=0.3)
-draws "a fleet" "$dir/fleet.tsv" "${of_fleet[@]}" --where router=least_tokens
-says "sharegpt, 60 requests, 24 queries/s, seed 42, router least_tokens"
 head -n -1 "$dir/fleet.tsv" >"$dir/bad.tsv"
 refuses 1 "it has 25 rows, but its grids have 26 cells: the file is cut short" "$dir/bad.tsv" "${of_fleet[@]}"
 awk -F '\t' -v OFS='\t' '$1 == "sim" && !n++ { for (i = 20; i <= NF; i++) $i = "fast" } 1' "$four" >"$dir/bad.tsv"
@@ -191,6 +189,9 @@ refuses 1 "gnuplot is not installed: install gnuplot-nox" "$four" "${map[@]}"
 plot="bash sweep/plot.sh"
 
 command -v gnuplot >/dev/null || { echo "  drawing: skipped: gnuplot is not here"; skipped=1; finish; }
+
+draws "a fleet" "$dir/fleet.tsv" "${of_fleet[@]}" --where router=least_tokens
+says "sharegpt, 60 requests, 24 queries/s, seed 42, router least_tokens"
 
 # A heat map has every cell's number, the settings that all cells share, and where they come from.
 draws "a heat map" "$four" "${map[@]}"
@@ -340,6 +341,15 @@ says "measured: synthetic:llama-3.1-8b,margin=6.2 on NVIDIA H200"
 draws "measured beside published" sweep/results/h200/grid_8b.tsv --x window --y group --value recompute_pct \
     --reference sweep/reference/fig12_recompute_pct.tsv --reference-name published
 says "published for another device: NVIDIA H100 PCIe 80 GB"
+
+# A picture of the paper's figures says how many of its runs are overloaded, and of how many nothing can be told.
+runs() {  # runs VALUE: those with it in the column overloaded, of which requests were offered at a rate
+    awk -F '\t' -v value="$1" '/^#/ { next } !n { for (n = 1; n <= NF; n++) at[$n] = n; next }
+        $at["overloaded"] == value && $at["offered_per_s"] != "nan" { k++ } END { print k + 0 }' sweep/results/paper/figC.tsv
+}
+for says in "$(runs 1) of 360 runs are overloaded: their latencies" "$(runs nan) of 360 runs may be overloaded: too few requests"; do
+    check "figC says: $says" grep -q "$says" sweep/results/paper/figC.svg
+done
 
 # Without --out the pictures are beside the file; a failure leaves the old ones alone.
 check "beside the file" $plot "$four" "${map[@]}"

@@ -20,7 +20,8 @@ dvr = blue; invariant = red; ordinary = grey
 # A figure of one plot: a title, a line about it, further lines with more(), how ours were made, and, where published
 # values are of another device, which (elsewhere).
 more(text) = strlen(text) ? "}\n{/*0.8 " . text : ""
-heading(title, sub) = "{/:Bold " . title . more(sub) . more(source) . more(elsewhere) . more(overload) . "}"
+heading(title, sub) = \
+    "{/:Bold " . title . more(sub) . more(source) . more(elsewhere) . more(overload) . more(doubtful) . "}"
 
 # A sheet is laid out in pixels (width, height), from its upper left corner. eval sheet_head: the lines of the array
 # head, of which the first `bold` are the title. eval area(left, right, top, bottom): where the next plot is drawn.

@@ -53,15 +53,20 @@ cells() {
     }
 }
 
-# overload: what must be said of overloaded cells of the raw file; nothing where it has none. (The runs say so too, but
-# some figures overload engines on purpose, and so the pictures say it.)
+# overload: two lines, what must be said of overloaded cells of the raw file, and of those that are too short to tell; a
+# line is empty where there are none. (The runs say so too, but some figures overload engines on purpose, and so the
+# pictures say it.)
 overload() {
     awk -F '\t' '
         /^#/ { next }
         !n { for (n = 1; n <= NF; n++) at[$n] = n; next }
         !("overloaded" in at) { exit }
         { rows++; bad += $at["overloaded"] == 1 }
-        END { if (bad) print bad " of " rows " runs are overloaded: their latencies grow with --requests" }' "$raw"
+        $at["overloaded"] == "nan" && $at["offered_per_s"] != "nan" { short++ }
+        END {
+            print bad ? bad " of " rows " runs are overloaded: their latencies grow with --requests" : ""
+            print short ? short " of " rows " runs may be overloaded: too few requests to tell" : ""
+        }' "$raw"
 }
 
 # Puts the runs' TSV together in the order of the calls: header lines that differ, one line of names, the rows. They must
@@ -155,7 +160,8 @@ plot() {
         gp_set points "$points"
         [ ! -r "$raw" ] || gp_set source "$(gp_text "$(source_of "$raw")")"
         gp_set elsewhere "$([ -z "${published_in:-}" ] || other_device "$raw" "$published_in" | sed 's/^/published /')"
-        gp_set overload "$([ ! -r "$raw" ] || overload)"
+        gp_set overload "$([ ! -r "$raw" ] || overload | sed -n 1p)"
+        gp_set doubtful "$([ ! -r "$raw" ] || overload | sed -n 2p)"
         for argument in "$@"; do gp_set "${argument%%=*}" "${argument#*=}"; done
     } >"$work/settings"
     draw "sweep/figures/$figure.gp" "$OUT/$figure" "$work/settings"
