@@ -46,9 +46,9 @@ PROGRAMS := $(patsubst examples/%.c,$(B)/%,$(wildcard examples/*.c)) $(patsubst 
 TESTS := $(patsubst %.c,$(B)/%,$(filter-out tests/test_isa.c,$(wildcard tests/test_*.c)) $(wildcard tests/fuzz_*.c)) \
     $(if $(filter 1,$(CUDA)),$(B)/tests/test_cuda)
 SCRIPTS := $(wildcard tests/test_*.sh)
-# These test the inside of the implementation, or give it an allocator of their own, so they are compiled with the whole
-# header. All other tests and programs are linked with llm42.o.
-WHITE_BOX := $(addprefix tests/,test_corners test_events test_memory test_sim test_sm90 test_trace cuda/steps/library)
+# These test the inside of the implementation, so they are compiled with the whole header, which takes the compiler a
+# while. All other tests and programs are linked with llm42.o.
+WHITE_BOX := $(addprefix tests/,test_corners test_sm90 test_trace cuda/steps/library)
 # `make check` is for the inner loop: the tests in C that are quick to build and to run. Scripts need the programs.
 SLOW := $(patsubst %,$(B)/tests/%,test_campaign test_corners test_cuda test_determinism test_ranks fuzz_engine \
     fuzz_programs)
@@ -84,7 +84,7 @@ fit: setup banner  ## fit the calibration h100-pcie-paper.tsv to the published t
 	$(B)/fit
 
 demo: setup banner  ## build and run the lecture demo, a determinism check under load, and an audit of an H200's answers
-	@+$(SUBMAKE) $(B)/rollback $(B)/determinism $(B)/audit
+	@+$(SUBMAKE) $(B)/rollback $(B)/diff $(B)/determinism $(B)/audit
 	@+$(MAKE) --no-print-directory run-demo
 
 run-demo:
@@ -118,7 +118,7 @@ asan: setup banner  ## tests and programs under the address and undefined-behavi
 	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(ASAN_TESTS) programs TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
 	@UBSAN_OPTIONS=print_stacktrace=1 SANITIZE="$(SANITIZE)" CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B=$(B)/asan \
 	    TEST_SLOW=1 JOBS=$(JOBS) bash tests/run.sh $(ASAN_TESTS) tests/test_sweep.sh tests/test_tools.sh \
-	    tests/test_diff.sh
+	    tests/test_diff.sh tests/test_batch.sh
 
 bench: setup banner  ## measure this machine's ceilings and the engine's speed
 	@+$(SUBMAKE) $(B)/bench

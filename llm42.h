@@ -45,8 +45,7 @@
       LLM42_API                         stands before each declaration; default: extern (see `make shared`)
       LLM42_SCALAR                      use no vector instructions (same bits, slower)
       LLM42_MALLOC(size)                these three together replace malloc, realloc and free
-      LLM42_REALLOC(pointer, size)
-      LLM42_FREE(pointer)
+      LLM42_REALLOC(pointer, size), LLM42_FREE(pointer)
       LLM42_NO_STB_DS_IMPLEMENTATION    another file of the program defines STB_DS_IMPLEMENTATION
 
    The implementation needs POSIX (mmap, clock_gettime). With -std=c11 include llm42.h before system headers, or compile
@@ -72,15 +71,14 @@
    5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED, and llm42_engine_request shows them too. What a
       deterministic request has committed never changes. Its candidates may still change, so do not show them to users.
    6. llm42_engine_release forgets a finished request, unless .auto_release has that done for you.
-   7. Three companions in examples/util/ take events: llm42_metrics.h collects statistics, llm42_trace.h draws a
-   timeline, and llm42_transcript.h writes a file with which others can audit the answers.
+   7. Companions in examples/util/ take events: llm42_metrics.h collects statistics, llm42_trace.h draws a timeline, and
+      llm42_transcript.h writes a file with which others can audit. llm42_calibration.h and llm42_draft.h serve engines.
 
-   To try a scheduling policy of your own, set .planner: see section api-planner and examples/planners.h.
-   To run on other hardware, write a backend: see section api-backend and examples/05_backend.c.
-   To run passes yourself, without an engine, call a backend's functions: see examples/score.c.
-   To try a policy without weights, set .backend = llm42_backend_sim(): see examples/04_simulate.c. The simulator runs
-   the same planner, KV pages and verification on virtual time, which a calibration file gives for each pass. It has no
-   logits: its tokens are hashes, and a coin toss with calibrated odds decides which candidates are dropped.
+   To try a scheduling policy of your own, set .planner (see section api-planner); to guess tokens, .drafter
+   (api-drafter). To run on other hardware, write a backend (api-backend). To run passes without an engine, call a
+   backend's functions: see examples/score.c.
+   To try a policy without weights, set .backend = llm42_backend_sim() (examples/04_simulate.c): the same engine on
+   virtual time, which a calibration gives for each pass. Its tokens are hashes, and calibrated odds drop candidates.
 
    THE PROTOCOL (LLM-42, sections 3 and 4)
 
@@ -130,6 +128,9 @@
      HYBRID only if all rows share one INVARIANT pass). Such a pass runs under schedule INVARIANT, which costs more for
    every row in it. Prefill PACKED runs many of them together in replay passes, beside verification windows. Prefill
    ISOLATED, the paper's way, runs each prompt alone.
+   - Drafts: a candidate need not have been decoded. If .drafter guesses the next tokens, the guesses join the window
+     (or the row, where passes are INVARIANT), and those that are right are committed together. A guess is right if it
+   is the canonical token, so no result changes; the verification that a guess needs is the one that determinism needs.
    - Verify WAIT: a request whose window is ready goes on decoding. The replay pass runs when G windows are ready (or
      all windows, if fewer than G requests are verified), when one window has waited for .deadline passes, or when
      nothing else can run. Verify EAGER, the paper's way, runs the replay pass as soon as one window is ready, and fills
@@ -184,17 +185,16 @@
    WHAT IT RESTS ON
 
    The protocol: LLM-42: Enabling Determinism in LLM Inference with Verified Speculation (2026). Batch invariance: He
-   and others, Defeating Nondeterminism in LLM Inference (Thinking Machines, 2025). KV pages: Kwon and others, Efficient
-   Memory Management for Large Language Model Serving with PagedAttention (2023). Split-KV attention: Dao and others,
-   Flash-Decoding (2023). The sampler's hash: Steele and others, Fast Splittable Pseudorandom Number Generators (2014).
+   and others, Defeating Nondeterminism in LLM Inference (Thinking Machines, 2025). KV pages: Kwon and others, Paged-
+   Attention (2023). Split-KV attention: Dao and others, Flash-Decoding (2023). The hash: Steele and others (2014).
 
    SECTIONS: search for two angle brackets and the name. Declarations are in api-results, -model, -pass, -backend, -sim,
-   -cuda, -policies, -request, -planner, -engine and -math. The implementation:
+   -cuda, -policies, -request, -planner, -drafter, -engine and -math. The implementation:
 
       base        results, memory, numbers, files, arrays, names, doubles
       model       json, config, safetensors, llama2c, synthetic, load
-      backends    vectors, tensor-cores, team, sampling, cpu, fp32, sm90; calibration, calibrated, sim
-      engine      state, kv, submit, calls, step, admit, planner, hybrid, plan, verify, open
+      backends    vectors, tensor-cores, team, sampling, cpu, fp32, sm90; calibrated, sim
+      engine      state, kv, submit, calls, step, admit, planner, hybrid, draft, plan, verify, open
 
    To follow one token, start at submit: the prototypes there name its calls, in order and by section.
 */
@@ -296,7 +296,7 @@ typedef struct llm42_config {
     double rope_low_freq_factor, rope_high_freq_factor, rope_original_context;
     bool tied;                 // the LM head is the embedding
     int bos;                   // -1: none
-    int stop[LLM42_MAX_STOP];  // end-of-sequence tokens
+    int stop[LLM42_MAX_STOP];  // end-of-sequence tokens, of generation_config.json or else of config.json
     int stop_count;
 } llm42_config;
 
@@ -354,8 +354,7 @@ typedef struct llm42_model_desc {
     void *log_user;
 } llm42_model_desc;
 
-// Loads a model. Its memory and its mapped files last until llm42_model_free. Errors: IO, FORMAT, UNSUPPORTED, MEMORY,
-// INVALID.
+// Its memory and its mapped files last until llm42_model_free. Errors: IO, FORMAT, UNSUPPORTED, MEMORY, INVALID.
 LLM42_API llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error);
 LLM42_API void llm42_model_free(llm42_model *model);  // NULL is fine. Close engines that use the model first.
 // NULL-terminated list of the shapes that "synthetic:NAME" knows.
@@ -411,8 +410,7 @@ typedef struct llm42_output {
 } llm42_output;
 
 // Receives a pass's intermediate values: rows x width floats of one operator's output, in the order in which the
-// operators run. layer counts from 0; it is -1 before the first and after the last. It shows where two backends begin
-// to differ, and it is slow.
+// operators run. layer counts from 0; it is -1 before the first and after the last. This is slow.
 typedef void llm42_probe_fn(void *user, int layer, const char *operator_name, int rows, int width, const float *values);
 
 // A forward pass. Each row writes the KV of its position. Then it attends to all positions of its sequence up to its
@@ -439,8 +437,7 @@ typedef enum llm42_arithmetic {
     LLM42_ARITHMETIC_FP32,     // fused multiply-adds in fp32 (section vectors); CPU only
     // The bits that INVARIANT passes of the CUDA backend give on a Hopper GPU (sm_90: H100, H200). A CPU can give them
     // too: it emulates the sums of the GPU's tensor cores. Its passes then take two to four times as long as with FP32
-    // (base42, one thread, AVX-512). It takes the sums of every schedule in the INVARIANT order, so nothing is rolled
-    // back. Compute type bf16 only.
+    // (base42, one thread, AVX-512). Sums of every schedule have the INVARIANT order, so nothing rolls back. bf16 only.
     LLM42_ARITHMETIC_SM90,
 } llm42_arithmetic;
 
@@ -499,8 +496,7 @@ typedef struct llm42_mix {
 
 // A backend runs passes. It owns the device's copy of the weights, the KV pages and the clock. The contract:
 // - open gets a desc in which every default is resolved. It allocates all memory that later calls need. If it fails, it
-//   leaves *state NULL. close frees what open allocated. A backend may be open many times at once; the states share
-//   nothing.
+//   leaves *state NULL. close frees what open allocated. A backend may be open many times; the states share nothing.
 // - run returns when the pass's outputs are valid. The pass and all it points to belong to the caller and stay in place
 //   until then. Rows beyond pass->rows up to pass->shape are padding: they give no outputs and no KV.
 // - If run fails, the outputs and the KV of the positions in pass->row are undefined, and nothing else has changed. The
@@ -509,11 +505,9 @@ typedef struct llm42_mix {
 //   both to NULL. At most one pass is in flight. run may be called beside it. poll returns LLM42_OK when the pass has
 //   ended, and LLM42_IDLE if it has not ended by the time `until`. INFINITY waits for the end; a time in the past only
 //   looks. Until the pass ends, the pass, its rows, its outputs and the entries of seq that its rows name stay in
-//   place, and its sequences are in no other pass. If start or poll fails, the effect is that of a failed run. error
-//   may be NULL.
+//   place, and its sequences are in no other pass. If start or poll (error may be NULL) fails, that is a failed run.
 // - KV entries, tokens and log-probabilities depend on nothing but what the schedule allows (see llm42_schedule). The
-//   engine checks that rows keep their bits wherever they stand in a FIXED or INVARIANT pass. If they do not, the
-//   engine does not open.
+//   engine opens only if rows keep their bits wherever they stand in a FIXED or INVARIANT pass.
 // - A function returns LLM42_OK or an error (poll also LLM42_IDLE). Anything else is LLM42_BACKEND to the engine.
 // - now is in seconds from any fixed point and never runs backwards. wait_until returns at or after that time.
 // - estimate gives the seconds that a pass of a mix would take alone. NULL: the backend does not know, and the engine
@@ -542,8 +536,7 @@ LLM42_API const llm42_backend *llm42_backend_cpu(void);
 LLM42_API const char *llm42_cpu_isa(void);  // "avx512", "avx2" or "scalar": what this build of the header uses
 
 // How many parts the CPU backend cuts a sum of k terms into, in a pass of `shape` rows with n outputs. n and k are
-// those of one rank; n is 0 for attention. Under FAST and FIXED the number follows the table in section cpu. Under
-// INVARIANT it is 1.
+// those of one rank; n is 0 for attention. The number follows the table in section cpu; under INVARIANT it is 1.
 LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k);
 
 // >>api-sim ------------------------------------------------------------------------------------------------------
@@ -583,6 +576,7 @@ typedef struct llm42_calibration {
                                        // decode or prompt, and for each window in a pass
     double host_request_ms;            // time of a request outside the engine (tokenising, network). No pass takes it:
                                        // build/sweep adds it to each latency that counts from the arrival
+    double draft_ms;                   // in which a drafter proposes one token for each request, all at once
     double overlap_fast, overlap_replay;  // factors by which fast and replay passes take longer side by side than alone
     // Milliseconds of passes by schedule and kind: of x rows that attend to y positions on average. More
     // context (y) never takes less time. The next number of rows (x) may take up to a quarter less, but the last not.
@@ -590,38 +584,30 @@ typedef struct llm42_calibration {
 } llm42_calibration;
 
 typedef struct llm42_sim_desc {
-    const llm42_calibration *calibration;  // required; must outlive the engine
-    uint64_t seed;                         // of tokens and flips; default: 42
-    double flip_scale;                     // multiplies the calibration's flip rates; default: 1
-    bool no_flips;                         // every candidate is right
+    // Required; must outlive the engine. examples/util/llm42_calibration.h reads one from a file.
+    const llm42_calibration *calibration;
+    uint64_t seed;              // of tokens and flips; default: 42
+    double flip_scale;          // multiplies the calibration's flip rates; default: 1
+    bool no_flips;              // every candidate is right
     double invariant_slowdown;  // time of an INVARIANT pass, as a multiple of a FAST one; default: as calibrated
 } llm42_sim_desc;
 
-// The simulator. .backend_desc is an llm42_sim_desc and required. Its clock is virtual and starts at 0. The model needs
-// no weights: llm42_model_load("shape:NAME").
+// .backend_desc is an llm42_sim_desc and required. The clock is virtual and starts at 0. The model needs no weights:
+// llm42_model_load("shape:NAME").
 LLM42_API const llm42_backend *llm42_backend_sim(void);
-// Reads a calibration file: `# key: value` lines, then tables of pass times (TSV `schedule kind rows context_tokens
-// ms`) and one of flip rates (`fast_rows replay_rows flip_rate`), each of which says how many rows it has, then
-// `# end`. sweep/calibration/README.md describes the format. Errors: IO, MEMORY, FORMAT (names the file, and the line
-// or what is missing: the file is cut short or goes on behind `# end`; a table is missing, there twice, has another
-// number of rows or is not a full grid; pass times decrease; a key is misspelt; a value is no number, no whole number
-// where one belongs, or out of range; the unit is not ms).
-LLM42_API llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error);
-LLM42_API void llm42_calibration_free(llm42_calibration *calibration);
+// The true token that follows position `position` of a request with this key, by llm42_sim_desc.seed.
+LLM42_API int32_t llm42_sim_token(uint64_t seed, int vocab, int64_t key, int position);
 // Milliseconds on `ranks` ranks of a pass of `rows` rows that takes `ms` on .devices, without the host's part. The
 // exchanges of .devices are taken off, all but .undivided_ms is scaled by .devices / ranks, and the exchanges of
-// `ranks` ranks are added, for a model of `layers` layers. NAN: the calibration has no exchange of so many ranks or of
-// .devices.
+// `ranks` ranks are added, for a model of `layers` layers. NAN: it has no exchange of so many ranks or of .devices.
 LLM42_API double llm42_calibration_ranks_ms(const llm42_calibration *calibration, llm42_schedule schedule, double ms,
                                             double rows, int ranks, int layers);
 // Milliseconds that a pass of `rows` rows of one kind takes when they attend to `context` positions on average. Rows
 // that pad the pass attend to none. NAN for a schedule and kind without a table, and for numbers that are not finite or
-// are negative. There are tables for fast decode, fast prompt, fixed window, fixed prompt, invariant decode and
-// invariant prompt.
+// are negative. There are tables of decode (fast, invariant), prompt (fast, fixed, invariant) and window (fixed).
 LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind,
                                       double rows, double context);
-// The flip rate: of the candidates that FAST passes of `fast_rows` rows make, the share that replay passes of
-// `replay_rows` rows change. It is 0 without a table.
+// The share of the candidates of FAST passes of `fast_rows` rows that replay passes of `replay_rows` rows change.
 LLM42_API double llm42_calibration_flip_rate(const llm42_calibration *calibration, double fast_rows,
                                              double replay_rows);
 
@@ -683,8 +669,7 @@ typedef struct llm42_cuda_desc {
 LLM42_API const llm42_backend *llm42_backend_cuda(void);
 
 // Ceilings of a device, measured now, medians of several runs: bytes/s of a device-to-device copy (read + written),
-// bytes/s read by a kernel that only reads, and bf16 FLOP/s of cuBLAS (4096 x 14336 x 4096, random data). Errors:
-// UNSUPPORTED, BACKEND.
+// bytes/s read by a kernel that only reads, bf16 FLOP/s of cuBLAS (4096 x 14336 x 4096). Errors: UNSUPPORTED, BACKEND.
 typedef struct llm42_cuda_ceilings {
     double copy_bytes_per_s, read_bytes_per_s, matmul_flop_per_s;
 } llm42_cuda_ceilings;
@@ -746,8 +731,7 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
                  .chunked_prefill = LLM42_CHUNKED_OFF, .window = 64, .group = 8},                                     \
       .experiment = {.fill = LLM42_FILL_OLDEST, .bonus = LLM42_BONUS_OFF})
 // clang-format on
-// P(name in options and columns, field, type, name of the value 0, list of values). The value 0 stands for the
-// preset's.
+// P(name in options and columns, field, type, name of the value 0, which is the preset's, list of values)
 #define LLM42_POLICIES(P)                                                              \
     P("preset", preset, llm42_preset, LLM42_PRESET_DEFAULT, LLM42_PRESETS)             \
     P("mode", policy.mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                \
@@ -799,8 +783,8 @@ LLM42_API llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *pol
                                         llm42_error *error);
 // The word of a desc's policy; "default" where the field is 0, NULL where there is no such policy.
 LLM42_API const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy);
-// Sets .preset to DVR if it is 0. Then sets each policy, .window and .group that is 0 to the value of the preset.
-// llm42_engine_open does this with its copy of the desc.
+// Sets .preset to DVR if it is 0, and what is 0 of policies, .window and .group as it says. llm42_engine_open does
+// this.
 LLM42_API void llm42_preset_apply(llm42_engine_desc *desc);
 
 // >>api-request --------------------------------------------------------------------------------------------------
@@ -816,8 +800,7 @@ typedef struct llm42_request_desc {
     bool ignore_stop;         // generate max_new_tokens, through stop tokens too
     double arrival;           // seconds on the backend's clock; default: now
     // Seeds what is drawn for this request: the simulator's tokens and flips, and the candidates that .inject_rate
-    // makes wrong. Requests with the same key get the same draws, in whichever engine they run. Default: the request's
-    // id.
+    // makes wrong. Requests with the same key get the same draws, in whichever engine they run. Default: the id.
     int64_t key;
     void *user;  // given back in llm42_request.user
 } llm42_request_desc;
@@ -842,7 +825,7 @@ typedef enum llm42_finish {
 
 // A request as users and planners see it. Pointers are valid until the request is released.
 typedef struct llm42_request {
-    int64_t id;
+    int64_t id, key;  // key: as in the desc
     llm42_state state;
     llm42_finish finish;
     bool deterministic;
@@ -855,26 +838,30 @@ typedef struct llm42_request {
     int stop_count;           // 0: it ends at no token
     int32_t stop[LLM42_MAX_STOP];
     int committed, candidates;  // output tokens: final ones, and candidates, which are not verified yet
+    int drafts;                 // tokens that the drafter has proposed behind them; they have no KV
     int kv;                     // positions with KV; in state PREFILL the next row of its prompt is at this position
     int64_t ready_since;        // passes that had run when its window became ready; -1: it is not ready
     double arrival, first_token, last_token;  // seconds on the backend's clock; -1: not yet
     const int32_t *prompt;                    // [prompt_count]
-    const int32_t *tokens;                    // [committed], then [candidates] unverified ones
+    const int32_t *tokens;                    // [committed], then [candidates], then [drafts]
     const float *logprobs;                    // [committed]
     int64_t verifications, rollbacks, recomputed, preemptions, prefix_hits;
+    int64_t drafted, accepted;  // drafts that a pass has judged, and those of them that were the right token
     void *user;
 } llm42_request;
 
-#define LLM42_EVENTS(X)                                                                                     \
-    X(LLM42_EVENT_SUBMITTED, "submitted")     /* n: prompt tokens */                                        \
-    X(LLM42_EVENT_ADMITTED, "admitted")       /* n: tokens found in the prefix cache */                     \
-    X(LLM42_EVENT_PREFILLED, "prefilled")     /* n: tokens whose KV is present */                           \
-    X(LLM42_EVENT_CANDIDATE, "candidate")     /* n = 1: a token decoded but not verified */                 \
-    X(LLM42_EVENT_COMMITTED, "committed")     /* n tokens released; info's times are updated after it */    \
-    X(LLM42_EVENT_VERIFIED, "verified")       /* n: candidates that agreed with the replay pass */          \
-    X(LLM42_EVENT_ROLLED_BACK, "rolled back") /* n: candidates dropped, the one that differed included */   \
-    X(LLM42_EVENT_PREEMPTED, "preempted")     /* n: candidates dropped; the KV pages go, the tokens stay */ \
-    X(LLM42_EVENT_FINISHED, "finished")       /* n: tokens returned; see finish */                          \
+#define LLM42_EVENTS(X)                                                                                       \
+    X(LLM42_EVENT_SUBMITTED, "submitted")     /* n: prompt tokens */                                          \
+    X(LLM42_EVENT_ADMITTED, "admitted")       /* n: tokens found in the prefix cache */                       \
+    X(LLM42_EVENT_PREFILLED, "prefilled")     /* n: tokens whose KV is present */                             \
+    X(LLM42_EVENT_CANDIDATE, "candidate")     /* n = 1: a token decoded but not verified */                   \
+    X(LLM42_EVENT_COMMITTED, "committed")     /* n tokens released; info's times are updated after it */      \
+    X(LLM42_EVENT_VERIFIED, "verified")       /* n: candidates that agreed with the replay pass */            \
+    X(LLM42_EVENT_ROLLED_BACK, "rolled back") /* n: candidates dropped, the one that differed included */     \
+    X(LLM42_EVENT_DRAFTED, "drafted")         /* n: drafts behind the newest token */                         \
+    X(LLM42_EVENT_ACCEPTED, "accepted")       /* n: drafts that were the right tokens; the rest is dropped */ \
+    X(LLM42_EVENT_PREEMPTED, "preempted")     /* n: candidates dropped; the KV pages go, the tokens stay */   \
+    X(LLM42_EVENT_FINISHED, "finished")       /* n: tokens returned; see finish */                            \
     X(LLM42_EVENT_PASS, "pass")               /* request 0; n: rows; see schedule, shape, begin */
 
 typedef enum llm42_event_type {
@@ -891,8 +878,10 @@ typedef struct llm42_event {
     const llm42_request *info;  // NULL for a pass
     int n;                      // see LLM42_EVENTS
     int position;               // index of tokens[0] among the request's output tokens
-    const int32_t *tokens;      // [n]: candidate, committed, rolled back; else NULL
-    const float *logprobs;      // [n]: committed; candidate (the fast pass's); else NULL
+    const int32_t *tokens;      // [n]: candidate, committed, rolled back, drafted, accepted; else NULL
+    const float *logprobs;      // [n]: committed; candidate and rolled back (the fast pass's); else NULL
+    llm42_output canonical;     // rolled back: what the replay pass returned in place of tokens[0]. The two
+                                // log-probabilities differ by about the margin, if the request is greedy
     llm42_finish finish;
     llm42_schedule schedule;                 // pass
     int shape;                               // pass: rows that it was padded to
@@ -964,7 +953,10 @@ struct llm42_view {
     // The seconds that a pass of a mix would take alone, as the backend estimates them, or else as far as passes that
     // have run tell. Negative: not known yet.
     double (*seconds)(const llm42_view *view, const llm42_mix *mix);
-    bool measured;                   // `seconds` goes by passes that have run
+    bool measured;  // `seconds` goes by passes that have run
+    // The seconds of verifying one candidate later, if decoding a token takes `decode` seconds: its share of a replay
+    // pass, and of the tokens that are expected to be decoded again. As far as known; negative: not known.
+    double (*verify_seconds)(const llm42_view *view, double decode);
     int64_t windows, window_tokens;  // of replay passes so far: windows, and the tokens that they have committed
 };
 
@@ -1034,8 +1026,7 @@ LLM42_API const llm42_request *llm42_next_waiting(const llm42_view *view, const 
 // Three parts of a plan, for planners that decide when and for whom, and not how. The built-in planner uses them, too.
 // Each follows the policies in view->desc, sets the plan's schedule, and adds choices to what the plan already holds.
 //
-// Windows are taken in ascending order of what such a function returns, and among equals by admission. A negative
-// number, or NaN: this window is left out.
+// Windows are taken in ascending order of what this returns, then by admission. Negative, or NaN: it is left out.
 typedef double llm42_order_fn(const llm42_view *view, const llm42_request *request);
 // Adds up to G windows, for a replay pass. Only requests with something to verify are asked about. Returns their rows.
 LLM42_API int llm42_plan_windows(const llm42_view *view, llm42_plan *plan, llm42_order_fn *order);
@@ -1044,6 +1035,32 @@ LLM42_API int llm42_plan_windows(const llm42_view *view, llm42_plan *plan, llm42
 LLM42_API void llm42_plan_prompts(const llm42_view *view, llm42_plan *plan);
 // Adds all requests that decode, and the prompts that may ride beside them, up to the token budget.
 LLM42_API void llm42_plan_ordinary(const llm42_view *view, llm42_plan *plan);
+
+// >>api-drafter --------------------------------------------------------------------------------------------------
+// A drafter guesses the next tokens of a request. Its drafts stand behind the newest token as candidates do, but have
+// no KV yet: a row for each of them joins that of the newest token, and a draft is accepted if and only if it is the
+// token that the row before it gives. So a drafter changes how many passes a result takes, and never the result. The
+// drafts of a deterministic request stand in its window, or in an INVARIANT pass. examples/util/llm42_draft.h has some.
+typedef struct llm42_draft {
+    const llm42_request *request;
+    int limit;       // at most so many tokens are wanted, at least 1
+    int count;       // how many the drafter has proposed; 0 when it gets this
+    int32_t *token;  // [limit], to be filled in: what follows request->tokens [committed + candidates]
+} llm42_draft;
+
+// The functions run inside llm42_engine_step (forget also inside llm42_engine_cancel), on the caller's thread, and must
+// call no function of the engine. If draft returns an error, more tokens than the limit, or an id outside the
+// vocabulary, the engine says so in its log, counts it in llm42_stats.draft_failures, and goes on without drafts.
+typedef struct llm42_drafter {
+    const char *name;  // required; one word
+    void *user;        // given to each function
+    // Required. Proposes tokens for `count` requests at once, none of them twice. Fewer than the limit, or none, is
+    // fine, and pays where rows cost more than they are likely to give (llm42_view.seconds).
+    llm42_result (*draft)(void *user, const llm42_view *view, llm42_draft *draft, int count, llm42_error *error);
+    void (*forget)(void *user, const llm42_request *request);  // it is finished; NULL (default): not called
+    // Seconds in which it drafts `tokens` tokens for each of `requests` requests, on a simulated clock. NULL: none.
+    double (*seconds)(void *user, int requests, int tokens);
+} llm42_drafter;
 
 // >>api-engine ---------------------------------------------------------------------------------------------------
 // The KV cache.
@@ -1071,6 +1088,9 @@ struct llm42_engine_desc {
     const llm42_backend *backend;  // default: llm42_backend_cpu()
     const void *backend_desc;  // of the backend's own type: llm42_cpu_desc, llm42_sim_desc (required), llm42_cuda_desc
     const llm42_planner *planner;  // decides who shares a pass; default: llm42_planner_default()
+    const llm42_drafter *drafter;  // guesses the next tokens; default: none
+    int draft_limit;               // drafts of a request in a pass, at most; default: 7
+    bool draft_ordinary;           // requests that are neither verified nor in INVARIANT passes have drafts, too
     llm42_preset preset;           // fills in the policies that are 0; default: DVR
     llm42_policy policy;           // default: the preset's
     llm42_numerics numerics;       // what canonical bits depend on, beside the model and the request
@@ -1111,6 +1131,7 @@ typedef struct llm42_stats {
     int64_t candidates, verifications, rollbacks, recomputed, injected;
     int64_t hybrid_verify, hybrid_invariant;  // mode HYBRID: passes before which verifying looked faster, or INVARIANT
     int64_t compared;                         // candidates compared with a replay pass, up to the first that differs
+    int64_t drafted, accepted, draft_failures;  // drafts that passes have judged, and those of them that were right
     int64_t preemptions, preempted_candidates;
     int64_t prefix_hits;  // tokens found in the prefix cache: of prompts, and after a preemption also committed ones
     int running, waiting, pages_free;  // now
@@ -1131,8 +1152,7 @@ LLM42_API llm42_result llm42_engine_submit(llm42_engine *engine, const llm42_req
                                            llm42_error *error);
 // Ends a request. Tokens that it has committed can still be read. Cancelling a finished request does nothing. If the
 // request is in the replay pass in flight, the call first waits for that pass. (Inside an event it does not wait: the
-// request ends with that pass.) Errors: NOT_FOUND; an error of that pass, in which case the request is cancelled
-// nevertheless.
+// request ends with that pass.) Errors: NOT_FOUND; an error of that pass: then the request is cancelled nevertheless.
 LLM42_API llm42_result llm42_engine_cancel(llm42_engine *engine, int64_t id, llm42_error *error);
 // The request, or NULL when no live request has this id.
 LLM42_API const llm42_request *llm42_engine_request(const llm42_engine *engine, int64_t id);
@@ -1167,8 +1187,7 @@ LLM42_API double llm42_log64(double x);
 LLM42_API void llm42_sincos(double x, double *sine, double *cosine);  // NaN if |x| is 1e9 or more
 LLM42_API uint64_t llm42_hash(uint64_t x);
 LLM42_API double llm42_uniform(uint64_t hash);  // a number in [0, 1) from a hash: its upper 53 bits
-// Reads a finite decimal number that fills the text from begin to end, in any locale. False: the text is no number, or
-// one that is too large or too close to 0 for a double.
+// Reads a finite decimal number that fills the text, in any locale. False: it is none, or does not fit a double.
 LLM42_API bool llm42_number(const char *begin, const char *end, double *value);
 // Draws a token from logits [V]. scratch holds 2 x V int32 values. position is that of the row that gave the logits.
 LLM42_API llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *sampling, int position,
@@ -2123,10 +2142,11 @@ static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json)
     return LLM42_OK;
 }
 
-// eos_token_id is a number or a list of numbers.
+// eos_token_id is a number or a list of numbers. Of two files that have it, what the second says counts.
 static llm42_result llm42__config_stop(llm42_config *c, const llm42__json *json) {
     int first = llm42__json_get(json, 0, "eos_token_id"), count = 1;
     if (llm42__json_null(json, first)) return LLM42_OK;
+    c->stop_count = 0;
     if (json->token[first].type == JSMN_ARRAY) count = json->token[first++].size;
     if (count > LLM42_MAX_STOP)
         return llm42__json_fail(json, LLM42_UNSUPPORTED, "eos_token_id: more than %d tokens", LLM42_MAX_STOP);
@@ -2157,8 +2177,6 @@ static llm42_result llm42__config_mixture(llm42_config *c, const llm42__json *js
 
 static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json) {
     *c = (llm42_config){.bos = -1, .norm_eps = 1e-6f};
-    if (json->token[0].type != JSMN_OBJECT) return llm42__json_fail(json, LLM42_FORMAT, "expected a JSON object");
-    LLM42__TRY(llm42__json_unique(json, 0));
     LLM42__TRY(llm42__config_arch(c, json));
     LLM42__TRY(llm42__json_size(json, "vocab_size", 1 << 24, &c->vocab));
     LLM42__TRY(llm42__json_size(json, "hidden_size", 1 << 20, &c->dim));
@@ -2537,24 +2555,33 @@ static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, in
     return dense ? LLM42_OK : llm42__load_experts(model, layer, l, error);
 }
 
+// Reads config.json and what it says of layers, or, with layer NULL, generation_config.json, which a folder may lack.
+static llm42_result llm42__load_config(llm42_model *model, const char *path, llm42_layer **layer, llm42_error *error) {
+    llm42_config *c = &model->config;
+    llm42__file file;
+    llm42__json json;
+    if (!path) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a path", model->name);
+    if (!layer && access(path, F_OK) && errno == ENOENT) return LLM42_OK;
+    LLM42__TRY(llm42__file_open(&file, path, false, error));
+    llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
+    if (result == LLM42_OK && json.token[0].type != JSMN_OBJECT)
+        result = llm42__json_fail(&json, LLM42_FORMAT, "expected a JSON object");
+    if (result == LLM42_OK) result = llm42__json_unique(&json, 0);
+    if (result == LLM42_OK) result = layer ? llm42__config_read(c, &json) : llm42__config_stop(c, &json);
+    if (result == LLM42_OK && layer) result = llm42__model_layers(model, layer, error);
+    if (result == LLM42_OK && layer) result = llm42__config_windows(c, &json, *layer);
+    llm42__free(json.token);
+    llm42__file_close(&file);
+    return result;
+}
+
 static llm42_result llm42__load_folder(llm42_model *model, const char *folder, llm42_error *error) {
     llm42__owner *owner = model->owner;
     llm42_config *c = &model->config;
-    const char *path = llm42__model_path(model, folder, "config.json", 11);
-    if (!path) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a path", folder);
-    llm42__file file;
-    llm42__json json;
     llm42_matrix norm;
     llm42_layer *layer;
-    LLM42__TRY(llm42__file_open(&file, path, false, error));
-    llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
-    if (result == LLM42_OK) result = llm42__config_read(c, &json);
-    if (result == LLM42_OK) result = llm42__model_layers(model, &layer, error);
-    if (result == LLM42_OK) result = llm42__config_windows(c, &json, layer);
-    llm42__free(json.token);
-    llm42__file_close(&file);
-    if (result != LLM42_OK) return result;
-
+    LLM42__TRY(llm42__load_config(model, llm42__model_path(model, folder, "config.json", 11), &layer, error));
+    LLM42__TRY(llm42__load_config(model, llm42__model_path(model, folder, "generation_config.json", 22), NULL, error));
     LLM42__TRY(llm42__safetensors_folder(model, folder, error));
     LLM42__TRY(llm42__tensors_sort(owner->tensors, arrlenu(owner->tensors), error));
     LLM42__TRY(llm42__load_tensor(model, "model.embed_tokens.weight", c->vocab, c->dim, &model->embed, error));
@@ -4751,6 +4778,7 @@ static uint32_t llm42__sm90_filter(const llm42__sm90_draw *d, const llm42_sampli
     for (int id = 0; id < d->vocab; id++)
         if (llm42__sm90_key(d->logits[id]) > kept) total += llm42__sm90_mass(d, d->logits[id]);
     if (kept) total += (uint64_t)*ties * llm42__sm90_mass(d, llm42__sm90_key_value(kept));
+    // At most the total: top_p is an ulp or more below 1, and rounding the total adds half an ulp at most.
     const float share = p->top_p * (float)((double)total / 1099511627776.0);
     const uint64_t wanted = LLM42__MAX((uint64_t)ceil((double)share * 1099511627776.0), 1);
     const uint32_t key = llm42__sm90_find_key(d, true, wanted, kept, &above);
@@ -4798,328 +4826,6 @@ static const llm42__arithmetic llm42__sm90 = {.name = "sm90",
                                               .gate = llm42__sm90_gate,
                                               .route_total = llm42__sm90_route_total,
                                               .sample = llm42__sm90_sample};
-
-// >>calibration --------------------------------------------------------------------------------------------------
-// Owns: reading calibration files.
-// Calls: files, arrays.
-// Invariant: a file that was read is whole: its last line is `# end`, and each table has the rows that it announces,
-// which form a full grid.
-
-// What the value of a key or of a column must be: a number, or else one of two words, or else any text.
-typedef struct llm42__quantity {
-    const char *name;
-    double low, high;  // of a number; else high is 0
-    bool whole;
-    const char *word[2];
-    size_t at, size;  // of a key: the field of llm42_calibration that it sets; size is 0 if there is none
-} llm42__quantity;
-
-#define LLM42__FIELD(field) .at = offsetof(llm42_calibration, field), .size = sizeof(((llm42_calibration *)0)->field)
-static const llm42__quantity llm42__keys[] = {{"source", LLM42__FIELD(source)},
-                                              {"device", LLM42__FIELD(device)},
-                                              {"model", LLM42__FIELD(model)},
-                                              {"time_unit", .word = {"ms", ""}},  // up to here they are required
-                                              {"padding", .word = {"computed", "free"}, LLM42__FIELD(padding_free)},
-                                              {"forced", LLM42__FIELD(forced)},
-                                              {.name = "pass_rows"},  // a list of numbers
-                                              {"devices", 1, 1 << 20, .whole = true, LLM42__FIELD(devices)},
-                                              {"leaves", 1, 8, .whole = true, LLM42__FIELD(leaves)},
-                                              {"kv_tokens", 0, 1e12, .whole = true, LLM42__FIELD(kv_tokens)},
-                                              {"undivided_ms", 0, 1e6, LLM42__FIELD(undivided_ms)},
-                                              {"flip_shape", 1e-3, 1e6, LLM42__FIELD(flip_shape)},
-                                              {"overlap_fast", 1, 1e3, LLM42__FIELD(overlap_fast)},
-                                              {"overlap_replay", 1, 1e3, LLM42__FIELD(overlap_replay)},
-                                              {"host_decode_ms", 0, 1e6, LLM42__FIELD(host_ms[LLM42_KIND_DECODE])},
-                                              {"host_prompt_ms", 0, 1e6, LLM42__FIELD(host_ms[LLM42_KIND_PROMPT])},
-                                              {"host_window_ms", 0, 1e6, LLM42__FIELD(host_ms[LLM42_KIND_WINDOW])},
-                                              {"host_request_ms", 0, 1e6, LLM42__FIELD(host_request_ms)}};
-enum { LLM42__REQUIRED = 4, LLM42__KEYS = sizeof llm42__keys / sizeof *llm42__keys };
-
-// The three numbers in a row of each form of table: x, y and value of llm42_table. In a table of pass times the two
-// words of its name stand before them, in columns of their own.
-enum { LLM42__COSTS, LLM42__FLIPS, LLM42__EXCHANGES, LLM42__TABLE_FORMS };
-static const llm42__quantity llm42__columns[LLM42__TABLE_FORMS][3] = {
-    {{"rows", 1, 1 << 30, .whole = true}, {"context_tokens", 0, 1 << 30, .whole = true}, {"ms", DBL_MIN, .high = 1e12}},
-    {{"fast_rows", 1, 1 << 30, .whole = true}, {"replay_rows", 1, 1 << 30, .whole = true}, {"flip_rate", .high = 1}},
-    {{"ranks", 2, 1 << 20, .whole = true}, {"rows", 1, 1 << 30, .whole = true}, {"exchange_us", .high = 1e12}}};
-
-static const struct {
-    const char *name;  // as in the file; the rows of a table of pass times repeat it in their first two columns
-    int form;          // a calibration needs all tables but those of exchanges
-    size_t at;         // in llm42_calibration
-} llm42__tables[] = {
-    {"fast decode", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_FAST][LLM42_KIND_DECODE])},
-    {"fast prompt", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_FAST][LLM42_KIND_PROMPT])},
-    {"fixed window", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_FIXED][LLM42_KIND_WINDOW])},
-    {"fixed prompt", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_FIXED][LLM42_KIND_PROMPT])},
-    {"invariant decode", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_INVARIANT][LLM42_KIND_DECODE])},
-    {"invariant prompt", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_INVARIANT][LLM42_KIND_PROMPT])},
-    {"flips", LLM42__FLIPS, offsetof(llm42_calibration, flips)},
-    {"exchange", LLM42__EXCHANGES, offsetof(llm42_calibration, exchange)},
-    {"invariant exchange", LLM42__EXCHANGES, offsetof(llm42_calibration, invariant_exchange)}};
-enum { LLM42__TABLES = sizeof llm42__tables / sizeof *llm42__tables };
-
-static llm42_table *llm42__table_of(llm42_calibration *c, int t) {
-    return (llm42_table *)(void *)((char *)c + llm42__tables[t].at);
-}
-
-// A row of a table.
-typedef struct llm42__point {
-    double x, y, value;
-    int line;
-} llm42__point;
-
-// The state of reading a calibration file.
-typedef struct llm42__calibrating {
-    const char *path;
-    llm42_calibration *to;
-    llm42_error *error;
-    int line;                        // that errors name
-    int table, count;                // whose rows are being read, and the number of rows it has announced; -1: none
-    llm42__point *points;            // the rows of that table that were read, an stb_ds array
-    bool named[LLM42__TABLE_FORMS];  // the line with the names of the columns was read
-    unsigned seen;                   // keys that were read, as bits by their place in llm42__keys
-} llm42__calibrating;
-
-// An error in the line that is being read.
-#define LLM42__BAD_LINE(c, text, ...) \
-    llm42_fail((c)->error, LLM42_FORMAT, "%s:%d: " text, (c)->path, (c)->line, __VA_ARGS__)
-
-// Reads a number. No whole number needs a point or a minus sign.
-static llm42_result llm42__calibration_number(const llm42__calibrating *c, const llm42__quantity *q, const char *text,
-                                              double *number) {
-    const bool unfit = q->whole && strpbrk(text, ".-");
-    if (!unfit && llm42_number(text, text + strlen(text), number) && *number >= q->low && *number <= q->high)
-        return LLM42_OK;
-    if (q->low == DBL_MIN)
-        return LLM42__BAD_LINE(c, "%s: '%.60s': must be a positive number, at most %.10g", q->name, text, q->high);
-    return LLM42__BAD_LINE(c, "%s: '%.60s': must be a %snumber from %.10g to %.10g", q->name, text,
-                           q->whole ? "whole " : "", q->low, q->high);
-}
-
-static int llm42__point_order(const void *a, const void *b) {
-    const llm42__point *p = a, *q = b;
-    const double after = p->x != q->x ? p->x - q->x : p->y - q->y;
-    return (after > 0) - (after < 0);
-}
-
-// Ends the table whose rows were being read: makes it of them.
-static llm42_result llm42__calibration_close(llm42__calibrating *c) {
-    if (c->table < 0) return LLM42_OK;
-    const int form = llm42__tables[c->table].form, line = c->line, rows = (int)arrlen(c->points);
-    const char *name = llm42__tables[c->table].name;
-    const llm42__quantity *column = llm42__columns[form];
-    const llm42__point *first = c->points, *p = first;
-    if (rows < c->count) return LLM42__BAD_LINE(c, "table '%s' has %d of its %d rows", name, rows, c->count);
-    qsort(c->points, (size_t)rows, sizeof *p, llm42__point_order);
-    int ys = 1;
-    while (ys < rows && p[ys].x == p->x) ys++;
-    const int xs = rows / ys;
-    double *x = llm42__alloc((size_t)(xs + ys + xs * ys), sizeof *x);
-    if (!x) return llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
-    const llm42_table t = *llm42__table_of(c->to, c->table) = (llm42_table){xs, ys, x, x + xs, x + xs + ys};
-    for (int i = 0; i < xs * ys; i++, p++) {
-        const int r = i / ys, k = i % ys;
-        t.x[r] = p->x, t.y[k] = first[k].y, t.value[i] = p->value;
-        c->line = p->line;
-        if (p->x != p[-k].x || p->y != t.y[k] || (i && p->x == p[-1].x && (!k || p->y == p[-1].y)))
-            return LLM42__BAD_LINE(c, "table '%s' is no full grid: each %s needs the same %s, once", name,
-                                   column[0].name, column[1].name);
-        // Kernels for more rows may be faster, but not by much. Behind the last rows the line goes on, so it must not
-        // fall.
-        const double less = r == xs - 1 ? 1 : 0.75;
-        const bool shorter = k && p->value < p[-1].value, smaller = r && p->value < less * p[-ys].value;
-        if (form == LLM42__COSTS && (shorter || smaller))
-            return LLM42__BAD_LINE(
-                c, "table '%s' falls: %g ms at %g rows, %g context tokens is less than %sa smaller pass takes", name,
-                p->value, p->x, p->y, less < 1 && !shorter ? "three quarters of what " : "");
-    }
-    c->line = first[rows - 1].line;
-    if (rows % ys) return LLM42__BAD_LINE(c, "table '%s' is no full grid: its last rows lack %s", name, column[1].name);
-    c->line = line, c->table = -1, c->count = 0;
-    arrfree(c->points);
-    return LLM42_OK;
-}
-
-// Reads what stands behind `# table:`: the name of the table that begins, and its number of rows.
-static llm42_result llm42__calibration_table(llm42__calibrating *c, const char *text) {
-    LLM42__TRY(llm42__calibration_close(c));
-    for (int t = 0; t < LLM42__TABLES; t++) {
-        const char *name = llm42__tables[t].name;
-        const size_t length = strlen(name);
-        if (strncmp(text, name, length) != 0 || !strchr(" ", text[length])) continue;
-        char rows[64];
-        snprintf(rows, sizeof rows, "table '%s': rows", name);
-        double count = 0;
-        LLM42__TRY(llm42__calibration_number(c, &(llm42__quantity){rows, 1, 1 << 24, .whole = true},
-                                             text + length + strspn(text + length, " "), &count));
-        if (llm42__table_of(c->to, t)->xs) return LLM42__BAD_LINE(c, "table '%s' is there twice", name);
-        c->table = t, c->count = (int)count;
-        return LLM42_OK;
-    }
-    const char *last = strrchr(text, ' ');
-    return LLM42__BAD_LINE(c, "no table is called '%.*s'", last ? (int)LLM42__MIN(last - text, 60) : 60, text);
-}
-
-// Reads one row of a table, or the names of its columns. Before the first table they are those of pass times.
-static llm42_result llm42__calibration_row(llm42__calibrating *c, char *text) {
-    const int f = c->table < 0 ? LLM42__COSTS : llm42__tables[c->table].form;
-    const int words = f == LLM42__COSTS ? 2 : 0, columns = words + 3;
-    const char *column[5] = {"schedule", "kind"};
-    for (int i = words; i < columns; i++) column[i] = llm42__columns[f][i - words].name;
-    char *field[6], name[64] = "";
-    int count = 0;
-    for (char *at = text; at && count < 6; at = strchr(at, '\t')) {
-        if (count) *at++ = 0;
-        field[count++] = at;
-    }
-    if (count != columns) {
-        for (int i = 0; i < columns; i++) snprintf(name + strlen(name), sizeof name - strlen(name), " %s", column[i]);
-        return LLM42__BAD_LINE(c, "expected %d columns with tabs between:%s", columns, name);
-    }
-    for (int i = 0; !c->named[f] && i < columns; i++)
-        if (strcmp(field[i], column[i]) != 0)
-            return LLM42__BAD_LINE(c, "column %d is called '%.60s': expected %s", i + 1, field[i], column[i]);
-    if (!c->named[f]) return c->named[f] = true, LLM42_OK;
-    llm42__point point = {.line = c->line};
-    double *const number[3] = {&point.x, &point.y, &point.value};
-    for (int i = 0; i < 3; i++)
-        LLM42__TRY(llm42__calibration_number(c, &llm42__columns[f][i], field[words + i], number[i]));
-    if (words) snprintf(name, sizeof name, "%s %s", field[0], field[1]);
-    if (words && (c->table < 0 || strcmp(name, llm42__tables[c->table].name) != 0))
-        return LLM42__BAD_LINE(c, "a row of table '%s' that no line '# table:' announces", name);
-    if (arrlen(c->points) == c->count)
-        return LLM42__BAD_LINE(c, "table '%s' has more than its %d rows", llm42__tables[c->table].name, c->count);
-    return LLM42__PUSH(c->points, point) ? LLM42_OK : llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
-}
-
-// How like a word is to a key that it is not. 2: one letter was changed, left out or added, one stands for two or two
-// for one, two were swapped, or the unit is missing. 1: they begin alike, up to an underscore. 0: neither.
-static int llm42__likeness(const char *word, const char *key) {
-    bool alike = false;
-    for (; *word && *word == *key; word++, key++) alike = alike || *word == '_';
-    const bool unit = !*word && (!strcmp(key, "_ms") || !strcmp(key, "_tokens") || !strcmp(key, "_rows"));
-    size_t a = strlen(word), b = strlen(key);  // what is left between the letters that both begin and end with
-    while (a && b && word[a - 1] == key[b - 1]) a--, b--;
-    const bool swapped = a == 2 && b == 2 && word[0] == key[1] && word[1] == key[0];
-    return unit || swapped || a + b <= (a && b ? 3 : 1) ? 2 : alike;
-}
-
-// Reads the value of a key. That of pass_rows is a list of ascending numbers with spaces between them.
-static llm42_result llm42__calibration_value(const llm42__calibrating *c, const llm42__quantity *key, char *value) {
-    const char *first = key->word[0], *second = key->word[1];
-    void *to = (char *)c->to + key->at;
-    double number = 0;
-    if (key->high > 0) LLM42__TRY(llm42__calibration_number(c, key, value, &number));
-    if (!*value) return LLM42__BAD_LINE(c, "%s: must not be empty", key->name);
-    if (first && strcmp(value, first) != 0 && strcmp(value, second) != 0)
-        return LLM42__BAD_LINE(c, "%s: %.60s: must be %s%s%s", key->name, value, first, *second ? " or " : "", second);
-    if (key->size == sizeof(bool)) *(bool *)to = !strcmp(value, second);
-    else if (key->size > sizeof(double)) snprintf(to, key->size, "%s", value), llm42__scrub(to);
-    else if (key->size == sizeof(int)) *(int *)to = (int)number;
-    else if (key->whole) *(int64_t *)to = (int64_t)number;
-    else if (key->size) *(double *)to = number;
-    const int leaves = c->to->leaves;
-    if (leaves & (leaves - 1)) return LLM42__BAD_LINE(c, "leaves: %d: must be 1, 2, 4 or 8", leaves);
-    if (strcmp(key->name, "pass_rows") != 0) return LLM42_OK;
-    llm42__quantity rows = {"pass_rows, in ascending order", 1, 1 << 24, .whole = true};
-    double *size = c->to->pass_rows = llm42__alloc(strlen(value) / 2 + 1, sizeof *size);
-    if (!size) return llm42_fail(c->error, LLM42_MEMORY, "%s: out of memory", c->path);
-    for (char *rest, *row = strtok_r(value, " ", &rest); row; row = strtok_r(NULL, " ", &rest)) {
-        LLM42__TRY(llm42__calibration_number(c, &rows, row, size));
-        rows.low = *size++ + 1;
-        c->to->pass_sizes++;
-    }
-    return LLM42_OK;
-}
-
-// Reads a line that begins with a mark. It is a comment unless one word stands between the mark and a colon, and that
-// is `table`, a key, or like a key: then it is misspelt, or of an older version of the format.
-static llm42_result llm42__calibration_key(llm42__calibrating *c, char *text) {
-    char *word = text + 1 + strspn(text + 1, " "), *end = word + strcspn(word, " :"), *value = end + strspn(end, " ");
-    if (*value != ':') return LLM42_OK;
-    *end = 0;
-    value += 1 + strspn(value + 1, " ");
-    for (end = value + strlen(value); end > value && end[-1] == ' ';) *--end = 0;
-    if (!strcmp(word, "table")) return llm42__calibration_table(c, value);
-    const char *meant = NULL;
-    int most = 0, i = 0;
-    for (; i < LLM42__KEYS && strcmp(word, llm42__keys[i].name) != 0; i++) {
-        const int like = llm42__likeness(word, llm42__keys[i].name);
-        if (like > most) most = like, meant = llm42__keys[i].name;
-    }
-    if (i == LLM42__KEYS && most == 0) return LLM42_OK;
-    if (i == LLM42__KEYS && most == 1)
-        return LLM42__BAD_LINE(c, "%.60s: no key has this name: sweep/calibration/README.md lists the keys", word);
-    if (i == LLM42__KEYS) return LLM42__BAD_LINE(c, "%.60s: no key has this name: did you mean %s?", word, meant);
-    if (c->seen >> i & 1) return LLM42__BAD_LINE(c, "%s is there twice", word);
-    c->seen |= 1u << i;
-    return llm42__calibration_value(c, &llm42__keys[i], value);
-}
-
-// Reads a file's lines up to `last`, and ends each with a zero. A zero in a line would hide what stands behind it.
-static llm42_result llm42__calibration_read(llm42__calibrating *c, char *text, const char *last) {
-    bool ended = false;
-    for (char *end; !ended && (end = memchr(text, '\n', (size_t)(last - text))); text = end + 1) {
-        for (char *p = text; p < end; p++) *p = *p ? *p : '?';
-        *end = 0;
-        if (end > text && end[-1] == '\r') end[-1] = 0;
-        if (++c->line == 1 && strcmp(text, "# llm42 calibration 2") != 0)
-            return LLM42__BAD_LINE(c,
-                                   "not a calibration: the first line must be '%s'. (Version 1 could not tell a file "
-                                   "that was cut short: measure it again, or convert it as sweep/calibration/README.md "
-                                   "says.)",
-                                   "# llm42 calibration 2");
-        ended = !strcmp(text, "# end");
-        if (ended) LLM42__TRY(llm42__calibration_close(c));
-        else if (*text == '#') LLM42__TRY(llm42__calibration_key(c, text));
-        else if (*text) LLM42__TRY(llm42__calibration_row(c, text));
-    }
-    char lacks[96] = "";  // the table that has too few rows, or the first one that has not begun
-    for (int t = LLM42__TABLES; t-- > 0;)
-        if (llm42__tables[t].form != LLM42__EXCHANGES && t != c->table && !llm42__table_of(c->to, t)->xs)
-            snprintf(lacks, sizeof lacks, "table '%s' is missing", llm42__tables[t].name);
-    const int rows = (int)arrlen(c->points);
-    if (rows < c->count)
-        snprintf(lacks, sizeof lacks, "table '%s' has %d of its %d rows", llm42__tables[c->table].name, rows, c->count);
-    if (!ended)
-        return llm42_fail(c->error, LLM42_FORMAT,
-                          "%s: cut short behind line %d: %s%sthe last line, '# end', is missing", c->path, c->line,
-                          lacks, *lacks ? ", and " : "");
-    c->line++;
-    if (text < last) return LLM42__BAD_LINE(c, "there is more behind the last line, '%s'", "# end");
-    for (int i = 0; i < LLM42__REQUIRED; i++)
-        if (!(c->seen >> i & 1))
-            return llm42_fail(c->error, LLM42_FORMAT, "%s: no line '# %s: ...'", c->path, llm42__keys[i].name);
-    return *lacks ? llm42_fail(c->error, LLM42_FORMAT, "%s: %s", c->path, lacks) : LLM42_OK;
-}
-
-llm42_result llm42_calibration_load(llm42_calibration **calibration, const char *path, llm42_error *error) {
-    if (!calibration) return llm42_fail(error, LLM42_INVALID, "llm42_calibration_load: calibration: must not be NULL");
-    *calibration = NULL;
-    if (!path) return llm42_fail(error, LLM42_INVALID, "llm42_calibration_load: path: must not be NULL");
-    llm42_calibration *to = llm42__alloc_zero(1, sizeof *to);
-    if (!to) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
-    *to = (llm42_calibration){.devices = 1, .leaves = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
-    snprintf(to->name, sizeof to->name, "%.*s", dot && dot > name ? (int)LLM42__MIN(dot - name, 127) : 127, name);
-    llm42__calibrating reading = {.path = path, .to = to, .error = error, .table = -1};
-    llm42__file file;
-    llm42_result result = llm42__file_open(&file, path, false, error);
-    char *text = (char *)(uintptr_t)file.data;  // it was read, not mapped: its lines are cut in place
-    if (result == LLM42_OK) result = llm42__calibration_read(&reading, text, text + file.size);
-    arrfree(reading.points);
-    llm42__file_close(&file);
-    if (result == LLM42_OK) *calibration = to;
-    else llm42_calibration_free(to);
-    return result;
-}
-
-void llm42_calibration_free(llm42_calibration *c) {
-    for (int t = 0; c && t < LLM42__TABLES; t++) llm42__free(llm42__table_of(c, t)->x);  // and y and values behind it
-    if (c) llm42__free(c->pass_rows);
-    llm42__free(c);
-}
 
 // >>calibrated ---------------------------------------------------------------------------------------------------
 // Owns: the times and flip rates that a calibration gives.
@@ -5277,11 +4983,18 @@ static llm42__sim_request *llm42__sim_find(llm42__sim *sim, int slot, int64_t id
     return r;
 }
 
+static uint32_t llm42__sim_true(uint64_t hash, uint32_t vocab) { return (uint32_t)((hash >> 32) * vocab >> 32); }
+
+int32_t llm42_sim_token(uint64_t seed, int vocab, int64_t key, int position) {
+    const uint64_t of_request = llm42__hash((seed ? seed : 42) ^ llm42__hash((uint64_t)key));
+    return (int32_t)llm42__sim_true(llm42__hash(of_request ^ (uint64_t)(uint32_t)position), (uint32_t)vocab);
+}
+
 // rate: the flip rate of this pass.
 static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, const llm42_row *row, double rate) {
     const llm42__sim_request *r = llm42__sim_find(sim, row->seq, pass->seq[row->seq].request);
     uint64_t h = llm42__hash(r->key ^ (uint64_t)(uint32_t)row->position);
-    uint32_t true_token = (uint32_t)((h >> 32) * sim->vocab >> 32), token = true_token;
+    uint32_t true_token = llm42__sim_true(h, sim->vocab), token = true_token;
     if (rate > 0 && llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32)) < rate * r->flips)
         token = (token + 1) % sim->vocab;
     assert(token == true_token || pass->schedule == LLM42_SCHEDULE_FAST);
@@ -5479,7 +5192,7 @@ typedef struct llm42__request {
     unsigned asked;                      // LLM42__QUEUE, _CANCEL, _RELEASE: what is to be done with it
     bool listed;                         // it is in that list
     bool cancelled;                      // it was cancelled inside an event: it releases no more tokens
-    int64_t key;                         // llm42_request_desc.key, or the id
+    int drafted_at;                      // output tokens it had when it was last asked for drafts; -1: not so far
     int prefix_pages;                    // pages that were found in the prefix cache or inserted there
     uint64_t prefix_hash;                // of the tokens of those pages
 } llm42__request;
@@ -5545,6 +5258,7 @@ struct llm42_engine {
     llm42__batch flight;     // the pass in flight, if view.in_flight.rows is not 0
     llm42_pass flight_pass;  // what the backend was given for it; it stays at this address until the pass ends
     int64_t to_return;       // tokens that running requests may still return
+    llm42_draft *draft;      // [max_running], for the drafter to fill in
     llm42_error problem;     // what a function of the planner or the backend has written, see llm42__returned
     llm42__time times[LLM42_SCHEDULE_COUNT][2][LLM42__SIZES];
     llm42_stats stats;
@@ -5569,14 +5283,15 @@ static void llm42__emit_request(llm42_engine *e, const llm42__request *r, llm42_
 
 // An event about n tokens of a request, from output token `position` on.
 static void llm42__emit_tokens(llm42_engine *e, const llm42__request *r, llm42_event_type type, int position, int n,
-                               const float *logprobs) {
+                               const float *logprobs, llm42_output canonical) {
     llm42__emit(e, &(llm42_event){.type = type,
                                   .request = r->info.id,
                                   .info = &r->info,
                                   .n = n,
                                   .position = position,
                                   .tokens = r->info.tokens + position,
-                                  .logprobs = logprobs});
+                                  .logprobs = logprobs,
+                                  .canonical = canonical});
 }
 
 // The place of a request in the table, or the free place where the search for it ends.
@@ -5826,7 +5541,8 @@ static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what);
 static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);
 static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error);
 static bool llm42__admit(llm42_engine *e, llm42__request *r);
-// plan: asks the planner (llm42__plan_by_policies), checks its plan and writes the rows of each choice.
+// plan: asks the drafter and the planner (llm42__plan_by_policies), checks its plan and writes the rows of each choice.
+static void llm42__ask_for_drafts(llm42_engine *e);
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error);
 static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error);
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error);
@@ -5839,6 +5555,7 @@ static void llm42__postprocess(llm42_engine *e, const llm42__batch *b);
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b, int rows, llm42_output out);
 static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final);
 static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42__batch *b, int row, int rows);
+static void llm42__count_window(llm42_engine *e, llm42__request *r, int agreed, int compared);
 static bool llm42__commit(llm42_engine *e, llm42__request *r, int count);
 static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why);
 
@@ -5964,9 +5681,9 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
         return NULL;
     }
     memcpy(r->tokens, d->prompt, (size_t)d->prompt_count * sizeof *r->tokens);
-    r->key = d->key ? d->key : e->last_id + 1;
     r->slot = -1;
     r->info = (llm42_request){.id = e->last_id + 1,
+                              .key = d->key ? d->key : e->last_id + 1,
                               .state = LLM42_STATE_WAITING,
                               .deterministic = d->deterministic,
                               .dvr = d->deterministic && llm42__verifies(e->desc.policy.mode),
@@ -5983,6 +5700,7 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
                               .user = d->user};
     if (!r->info.sampling.seed) r->info.sampling.seed = 42 + (uint64_t)d->sample_index;
     const llm42_config *c = &e->desc.model->config;
+    r->drafted_at = -1;
     r->info.stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
     for (int i = 0; i < r->info.stop_count; i++) r->info.stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
     return r;
@@ -6140,8 +5858,6 @@ static llm42_result llm42__wait_for_flight(llm42_engine *e, double until, llm42_
     return llm42__poll_flight(e, arrival ? LLM42__MIN(e->waiting->info.arrival, until) : until, error);
 }
 
-static void llm42__note_candidates(const llm42_engine *e, llm42__request *r);
-
 // One step, which ends with a pass or when the clock reaches the time `until`. A turn that only starts a replay pass is
 // followed by another, which plans a pass to run beside it.
 static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error) {
@@ -6203,14 +5919,19 @@ static llm42_pass llm42__pass_of(const llm42_engine *e, const llm42__batch *b) {
                         .out = b->out};
 }
 
+static void llm42__note_candidates(const llm42_engine *e, llm42__request *r);
+static void llm42__undraft(const llm42_engine *e, llm42__request *r);
+
 // Judges what a function of the backend has returned for a pass. If the pass has failed, the KV of its windows is
 // undefined, so they must be verified before they decode again.
 static llm42_result llm42__pass_returned(llm42_engine *e, const llm42__batch *b, llm42_result result,
                                          const char *function, llm42_error *error) {
     result = llm42__returned(e, result, LLM42_BACKEND, function, error);
     for (int i = 0; i < b->plan.count && result != LLM42_OK; i++) {
-        if (b->plan.choice[i].kind != LLM42_KIND_WINDOW) continue;
-        b->owner[i]->info.must_verify = true;
+        llm42_request *info = &b->owner[i]->info;
+        if (info->drafts) llm42__undraft(e, b->owner[i]);
+        if (b->plan.choice[i].kind != LLM42_KIND_WINDOW || !info->candidates) continue;
+        info->must_verify = true;
         llm42__note_candidates(e, b->owner[i]);
     }
     return result;
@@ -6341,7 +6062,8 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     r->info.state = LLM42_STATE_PREFILL;
     r->info.prefix_hits += r->info.kv;
     e->stats.prefix_hits += r->info.kv;
-    e->seq[r->slot] = (llm42_seq){.request = r->key, .sampling = r->info.sampling, .pages = llm42__page_table(e, r)};
+    e->seq[r->slot] = (llm42_seq){
+        .request = r->info.key, .sampling = r->info.sampling, .pages = llm42__page_table(e, r)};
     llm42__emit_request(e, r, LLM42_EVENT_ADMITTED, r->info.kv);
     return true;
 }
@@ -6356,7 +6078,8 @@ static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
     e->free_slot[e->free_slots++] = r->slot;
     e->to_return -= r->info.max_new_tokens - r->info.committed;
     r->slot = -1;
-    r->info.ready_since = -1;
+    r->info.ready_since = r->drafted_at = -1;
+    r->info.drafts = 0;
     r->info.must_verify = r->info.complete = false;
 }
 
@@ -6405,13 +6128,14 @@ static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42
                                                                            : all;
 }
 
-// A window has a row for the last committed token and a row for each candidate. Each row's output is compared with the
-// candidate behind it. The last row has none behind it; its output is the bonus token. Without the bonus, and when no
-// token may follow the last candidate, that row is left out.
+// A window has a row for the last committed token and a row for each candidate and draft. Each row's output is compared
+// with the token behind it. The last row has none behind it; its output is the bonus token. Without the bonus (which
+// drafts always have), and when no token may follow the last candidate, that row is left out.
 static int llm42__window_rows(const llm42_view *v, const llm42_request *r) {
-    if (!r->dvr || r->state != LLM42_STATE_DECODE || (!r->candidates && v->window_ready)) return 0;
-    bool bonus = v->desc->experiment.bonus == LLM42_BONUS_ON && !r->complete;
-    return LLM42__MIN(r->candidates + (bonus ? 1 : 0), v->desc->policy.window);
+    const int after = r->candidates + r->drafts;
+    if (!r->dvr || r->state != LLM42_STATE_DECODE || (!after && v->window_ready)) return 0;
+    bool bonus = (v->desc->experiment.bonus == LLM42_BONUS_ON || r->drafts) && !r->complete;
+    return LLM42__MIN(after + (bonus ? 1 : 0), v->desc->policy.window);
 }
 
 int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_kind kind, llm42_schedule schedule) {
@@ -6419,13 +6143,13 @@ int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_kind ki
     if (kind == LLM42_KIND_PROMPT) return llm42__prompt_rows(v, r, schedule);
     if (kind == LLM42_KIND_WINDOW) return schedule == v->replay ? llm42__window_rows(v, r) : 0;
     if (r->state != LLM42_STATE_DECODE) return 0;
-    return !r->dvr || (!r->must_verify && !r->complete);
+    return r->dvr ? !r->must_verify && !r->complete : 1 + r->drafts;
 }
 
 // True if a request should decode. One whose window is ready goes on only under WAIT, up to the deadline.
 static bool llm42__decodes(const llm42_view *v, const llm42_request *r) {
     const int beyond = v->desc->policy.verify == LLM42_VERIFY_WAIT ? v->desc->policy.deadline : 0;
-    return (!r->dvr || r->candidates - v->window_ready < beyond) &&
+    return (!r->dvr || (!r->drafts && r->candidates - v->window_ready < beyond)) &&
            llm42_choice_rows(v, r, LLM42_KIND_DECODE, LLM42_SCHEDULE_FAST);
 }
 
@@ -6446,7 +6170,9 @@ typedef struct llm42__due {
     int replay_prompts;  // prompts that need a pass of their own kind
     int riding_prompts;  // prompts that may ride in ordinary passes
     bool decodes;        // a request can decode
-    bool overdue;        // a window has been ready for .deadline passes
+    bool overdue;        // a window has been ready for .deadline passes, or has drafts
+    bool drafts;         // a window has drafts
+    bool others;         // an ordinary prompt can run
 } llm42__due;
 
 static llm42__due llm42__what_is_due(const llm42_view *v) {
@@ -6459,8 +6185,11 @@ static llm42__due llm42__what_is_due(const llm42_view *v) {
         else due.decodes = due.decodes || llm42__decodes(v, r);
         due.verified += r->dvr && r->state == LLM42_STATE_DECODE;
         due.windows += r->ready_since >= 0;
+        due.drafts |= r->dvr && r->drafts;
+        due.others |= !r->dvr && r->state == LLM42_STATE_PREFILL;
         due.overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= v->desc->policy.deadline;
     }
+    due.overdue |= due.drafts;
     return due;
 }
 
@@ -6495,8 +6224,9 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     bool verify = due.windows && !flying &&
                   (p->verify == LLM42_VERIFY_EAGER || due.windows >= LLM42__MIN(p->group, due.verified) ||
                    due.overdue || (!ordinary && !prompts));
-    if (v->window_ready == 0 && v->last.windows && (ordinary || (prompts && !packed)))
-        verify = false;  // W = 1: windows are always ready; take turns
+    // W = 1, or drafts: windows are always ready, so they take turns with all that cannot ride beside them.
+    const bool waits = due.drafts ? due.decodes || due.others : ordinary;
+    if ((v->window_ready == 0 || due.drafts) && v->last.windows && (waits || (prompts && !packed))) verify = false;
     if (verify) llm42_plan_windows(v, plan, llm42__order_by_policies);
     if (verify ? packed : prompts) llm42_plan_prompts(v, plan);
     else if (!verify && ordinary) llm42_plan_ordinary(v, plan);
@@ -6546,15 +6276,20 @@ static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
     }
 }
 
-// Deterministic prompts go first, unless they ride in ordinary passes. Ordinary ones fill only what would be padding.
+// Deterministic prompts go first, unless they ride in ordinary passes. (Beside drafts they ride here: there may be no
+// ordinary pass for a while.) Ordinary ones fill only what would be padding.
 // Mode HYBRID takes more rows than M, because larger passes take less time for each row, but not where that prevents an
 // overlap.
 void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
     const llm42_policy *p = &v->desc->policy;
-    const bool fixed = v->replay == LLM42_SCHEDULE_FIXED, ride = llm42__prompts_ride(v);
+    const bool fixed = v->replay == LLM42_SCHEDULE_FIXED;
+    bool ride = llm42__prompts_ride(v);
     int room = p->window * p->group;
     if (p->mode == LLM42_MODE_HYBRID && !v->desc->overlap) room = LLM42__MAX(room, v->desc->token_budget);
-    for (int i = 0; i < LLM42__MIN(plan->count, plan->room); i++) room -= plan->choice[i].rows;
+    for (int i = 0; i < LLM42__MIN(plan->count, plan->room); i++) {
+        room -= plan->choice[i].rows;
+        if (llm42__find(v->engine, plan->choice[i].request)->info.drafts) ride = fixed && ride;
+    }
     plan->schedule = v->replay;
     if (p->prefill == LLM42_PREFILL_ISOLATED) {
         llm42__plan_isolated(v, plan);
@@ -6579,9 +6314,14 @@ void llm42_plan_ordinary(const llm42_view *v, llm42_plan *plan) {
     plan->schedule = v->desc->policy.mode == LLM42_MODE_BATCH_INVARIANT ? LLM42_SCHEDULE_INVARIANT
                                                                         : LLM42_SCHEDULE_FAST;
     for (int i = 0; i < v->running_count; i++) prompts = prompts || llm42__riding_rows(v, v->running[i]);
-    for (int i = 0; i < v->running_count && !(whole && prompts); i++)
-        if (llm42__decodes(v, v->running[i])) llm42_choose(plan, v->running[i], LLM42_KIND_DECODE, 1);
-    int room = v->desc->token_budget - plan->count;
+    int room = v->desc->token_budget;
+    for (int i = 0; i < v->running_count && !(whole && prompts); i++) room -= llm42__decodes(v, v->running[i]);
+    for (int i = 0; i < v->running_count && !(whole && prompts); i++) {
+        if (!llm42__decodes(v, v->running[i])) continue;
+        const int drafts = v->running[i]->dvr ? 0 : LLM42__MIN(v->running[i]->drafts, room);
+        llm42_choose(plan, v->running[i], LLM42_KIND_DECODE, 1 + drafts);
+        room -= drafts;
+    }
     for (int i = 0; i < v->running_count && prompts; i++) {
         const llm42_request *r = v->running[i];
         int rows = llm42__riding_rows(v, r);
@@ -6647,6 +6387,7 @@ static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seco
     for (int i = 0; i < b->plan.count; i++) several |= b->plan.choice[i].rows > 1;
     for (int i = 0; i < b->pass.rows; i++) kv += b->row[i].position + 1;
     llm42__time *t = &e->times[b->pass.schedule][several][llm42__size_of(b->pass.rows)];
+    if (t->weight < 3 && seconds < 0.6 * t->seconds) t->weight = 0;  // the first one had something to set up
     t->weight = LLM42__MIN(t->weight + 1, MOST);
     t->rows += (b->pass.rows - t->rows) / t->weight;
     t->kv += (kv - t->kv) / t->weight;
@@ -6712,6 +6453,7 @@ static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) 
 typedef struct llm42__work {
     llm42_mix ordinary, prompts, decode;
     int64_t windows, recomputed;  // of deterministic requests that run
+    bool drafts;                  // some of these have drafts
 } llm42__work;
 
 static void llm42__mix_add(llm42_mix *m, llm42_kind kind, int rows, double context) {
@@ -6720,8 +6462,15 @@ static void llm42__mix_add(llm42_mix *m, llm42_kind kind, int rows, double conte
     m->rows[kind] += rows;
 }
 
+// Adds a request that decodes, with drafts behind its newest token.
+static void llm42__mix_decode(llm42_mix *m, const llm42_request *r, int drafts) {
+    llm42__mix_add(m, drafts ? LLM42_KIND_WINDOW : LLM42_KIND_DECODE, 1 + drafts, r->kv + 1 + 0.5 * drafts);
+    m->windows += drafts > 0;
+}
+
 static llm42_mix llm42__mix_join(llm42_mix a, llm42_mix b) {
     for (int k = 0; k < LLM42_KIND_COUNT; k++) llm42__mix_add(&a, (llm42_kind)k, b.rows[k], b.context[k]);
+    a.windows += b.windows;
     return a;
 }
 
@@ -6735,8 +6484,8 @@ static llm42__work llm42__work_of(const llm42_view *v) {
         room -= rows;
         w.windows += r->verifications;
         w.recomputed += r->recomputed;
-        if (r->state == LLM42_STATE_DECODE)
-            llm42__mix_add(r->dvr ? &w.decode : &w.ordinary, LLM42_KIND_DECODE, 1, r->kv + 1);
+        if (r->state == LLM42_STATE_DECODE) llm42__mix_decode(r->dvr ? &w.decode : &w.ordinary, r, r->drafts);
+        w.drafts |= r->dvr && r->drafts;
     }
     return w;
 }
@@ -6746,6 +6495,13 @@ static double llm42__seconds_of(const llm42_view *v, llm42_schedule schedule, ll
     return v->seconds(v, &mix);
 }
 
+// The seconds of a FAST pass and an INVARIANT one that take turns. Negative: not known.
+static double llm42__seconds_apart(const llm42_view *v, llm42_mix ordinary, llm42_mix own) {
+    const double fast = llm42__seconds_of(v, LLM42_SCHEDULE_FAST, ordinary),
+                 invariant = llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, own);
+    return fast < 0 || invariant < 0 ? -1 : fast + invariant;
+}
+
 // The seconds of verifying one candidate: its share of a replay pass of as many windows as there may be, and of the
 // tokens that are expected to be decoded again, each of which takes `decode`. How many tokens a window commits is
 // learned from all windows that have run, and how many are decoded again from those of the requests that run, because
@@ -6753,15 +6509,22 @@ static double llm42__seconds_of(const llm42_view *v, llm42_schedule schedule, ll
 // tokens, and one candidate in WRONG is wrong and costs W.
 static double llm42__verify_seconds(const llm42_view *v, const llm42__work *w, double decode) {
     enum { EARLY = 16, WRONG = 256 };
-    const int running = w->decode.rows[LLM42_KIND_DECODE], windows = LLM42__MIN(running, v->desc->policy.group);
+    const int running = w->decode.rows[LLM42_KIND_DECODE] + w->decode.windows,
+              windows = LLM42__MIN(running, v->desc->policy.group);
     const double early = EARLY * v->desc->policy.window,
                  each = (early + (double)v->window_tokens) / (double)(EARLY + v->windows),
                  again = (early * v->desc->policy.window / WRONG + (double)w->recomputed) /
                          (early + (double)w->windows * each);
     llm42_mix replay = {.windows = windows};
     int rows = (int)(windows * LLM42__MIN(each + 1, v->desc->policy.window));
+    if (v->replay == LLM42_SCHEDULE_FIXED) rows = v->desc->policy.window * v->desc->policy.group;
     llm42__mix_add(&replay, LLM42_KIND_WINDOW, rows, w->decode.context[LLM42_KIND_DECODE]);
-    return llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, replay) / (windows * each) + again * decode;
+    return llm42__seconds_of(v, v->replay, replay) / (windows * each) + again * decode;
+}
+
+static double llm42__view_verify_seconds(const llm42_view *view, double decode) {
+    const llm42__work w = llm42__work_of(view);
+    return llm42__verify_seconds(view, &w, decode);
 }
 
 // The way that takes least time. Passes that overlap take the time of the longer one. A schedule whose time is not
@@ -6773,13 +6536,14 @@ static llm42__way llm42__cheapest_way(const llm42_view *v, llm42_plan *plan) {
     const llm42__work w = llm42__work_of(v);
     const llm42_mix own = llm42__mix_join(w.prompts, w.decode);
     const int decode = w.decode.rows[LLM42_KIND_DECODE], ordinary = w.ordinary.rows[LLM42_KIND_DECODE];
-    if (!decode && !w.prompts.rows[LLM42_KIND_PROMPT]) return LLM42__VERIFY;  // nothing deterministic
+    if (!decode && !w.drafts && !w.prompts.rows[LLM42_KIND_PROMPT]) return LLM42__VERIFY;  // nothing deterministic
     double fast = llm42__seconds_of(v, LLM42_SCHEDULE_FAST, llm42__mix_join(w.ordinary, w.decode)),
            together = llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, llm42__mix_join(w.ordinary, own));
+    if (w.drafts)  // which only an INVARIANT pass can judge
+        return together >= 0 && llm42__seconds_apart(v, w.ordinary, own) < together ? LLM42__APART : LLM42__TOGETHER;
     if (fast < 0) return LLM42__VERIFY;
     if (together < 0) return LLM42__TOGETHER;
-    double apart = llm42__seconds_of(v, LLM42_SCHEDULE_FAST, w.ordinary) +
-                   llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, own),
+    double apart = llm42__seconds_apart(v, w.ordinary, own),
            later = llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, w.prompts);
     if (decode) later += decode * llm42__verify_seconds(v, &w, fast / (decode + ordinary));
     double verify = v->desc->overlap ? LLM42__MAX(fast, later) : fast + later;
@@ -6806,9 +6570,10 @@ static void llm42__plan_way(const llm42_view *v, llm42_plan *plan, llm42__way wa
     plan->schedule = schedule;
     for (int i = 0; i < v->running_count && !whole; i++) {
         const llm42_request *r = v->running[i];
-        bool window = schedule == LLM42_SCHEDULE_INVARIANT && r->dvr && (r->candidates || r->must_verify);
+        bool window = schedule == LLM42_SCHEDULE_INVARIANT && r->dvr && (r->candidates || r->must_verify || r->drafts);
         llm42_kind kind = window ? LLM42_KIND_WINDOW : LLM42_KIND_DECODE;
         int rows = llm42_choice_rows(v, r, kind, schedule);
+        if (rows > room) rows = LLM42__MAX(rows - r->drafts, LLM42__MIN(rows, room));
         if (!rows || rows > room || !llm42__belongs(r, way, schedule)) continue;
         llm42_choose(plan, r, kind, rows);
         room -= rows;
@@ -6833,6 +6598,106 @@ static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool promp
     if (!plan->count) llm42__plan_way(v, plan, way, fast ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FAST, prompts);
 }
 
+// >>draft ------------------------------------------------------------------------------------------------------
+// Owns: drafts: for whom tokens are asked for, what the drafter has proposed, and what a pass says of it.
+// Calls: the drafter, state.
+// Invariant: drafts stand behind the newest token of a request that runs, and go when it gets a token or loses its
+// slot. They end before a stop token and before the last token of the request, which are a pass's own.
+
+static llm42__request *llm42__running(const llm42_engine *e, int i) { return llm42__find(e, e->running[i]->id); }
+
+// Drops the drafts of a request.
+static void llm42__undraft(const llm42_engine *e, llm42__request *r) {
+    r->info.drafts = 0;
+    r->info.ready_since = -1;
+    llm42__note_candidates(e, r);
+}
+
+// Drops the drafts of all requests but those in flight. False: there are none.
+static bool llm42__drop_drafts(llm42_engine *e) {
+    bool some = false;
+    for (int i = 0; i < e->view.running_count && e->desc.drafter; i++) {
+        llm42__request *r = llm42__running(e, i);
+        if (!r->info.drafts || r->info.in_flight) continue;
+        some = true;
+        llm42__undraft(e, r);
+    }
+    return some;
+}
+
+// The drafts that a request may have now, at most. Those of a verified request share its window.
+static int llm42__draft_room(const llm42_engine *e, const llm42_request *r) {
+    const bool may = r->dvr || e->desc.policy.mode == LLM42_MODE_BATCH_INVARIANT || e->desc.draft_ordinary;
+    if (!may || r->state != LLM42_STATE_DECODE || r->in_flight || r->complete || r->must_verify) return 0;
+    const int left = r->max_new_tokens - r->committed - r->candidates - 1,
+              most = r->dvr ? e->desc.policy.window - 1 - r->candidates : e->desc.draft_limit;
+    return LLM42__MAX(0, LLM42__MIN(LLM42__MIN(left, most), e->desc.draft_limit));
+}
+
+// Makes drafts of what was proposed for a request, up to the first stop token. False: it is not what was asked for.
+static bool llm42__take_drafts(llm42_engine *e, llm42__request *r, int count, llm42_error *error) {
+    const int vocab = e->desc.model->config.vocab, room = llm42__draft_room(e, &r->info), at = r->drafted_at;
+    const int32_t *token = r->info.tokens + at;
+    const long long id = r->info.id;
+    int n = 0;
+    if (count < 0 || count > room)
+        return llm42_fail(error, LLM42_INVALID, "request %lld got %d drafts: at most %d were asked for", id, count,
+                          room) == LLM42_OK;
+    for (; n < count && !llm42__is_stop(r, token[n]); n++)
+        if (token[n] < 0 || token[n] >= vocab)
+            return llm42_fail(error, LLM42_INVALID, "request %lld got draft %d: it is outside the vocabulary of %d", id,
+                              token[n], vocab) == LLM42_OK;
+    r->info.drafts = n;
+    llm42__note_candidates(e, r);
+    if (n) llm42__emit_tokens(e, r, LLM42_EVENT_DRAFTED, at, n, NULL, (llm42_output){0});
+    return true;
+}
+
+// Asks the drafter, once for each token of a request. One that fails, or does not keep to what was asked, is not asked
+// again.
+static void llm42__ask_for_drafts(llm42_engine *e) {
+    const llm42_drafter *d = e->desc.drafter;
+    llm42_error *error = llm42__blank(e);
+    int count = 0, requests = 0, deepest = 0;
+    if (!d || e->stats.draft_failures) return;
+    llm42__view_update(e);
+    for (int i = 0; i < e->view.running_count; i++) {
+        llm42__request *r = llm42__running(e, i);
+        const int room = llm42__draft_room(e, &r->info), output = r->info.committed + r->info.candidates;
+        if (!room || r->drafted_at == output) continue;
+        r->drafted_at = output;
+        e->batch.owner[count] = r;
+        e->draft[count++] = (llm42_draft){&r->info, room, 0, r->tokens + r->info.prompt_count + output};
+    }
+    bool good = !count || d->draft(d->user, &e->view, e->draft, count, error) == LLM42_OK;
+    for (int i = 0; i < count && good; i++) {
+        const int n = e->draft[i].count;
+        good = llm42__take_drafts(e, e->batch.owner[i], n, error);
+        requests += good && n > 0;
+        deepest = good ? LLM42__MAX(deepest, n) : deepest;
+    }
+    if (requests && d->seconds && !e->view.measured)
+        e->backend->wait_until(e->state, e->view.now + d->seconds(d->user, requests, deepest));
+    if (!good) {
+        e->stats.draft_failures++;
+        llm42__log(e->desc.log, e->desc.log_user, "drafter %s: %s: the engine goes on without drafts", d->name,
+                   error->text[0] ? error->text : "it returned an error and no text");
+    }
+    llm42__carry_out(e);  // what was asked for inside the events
+}
+
+// Takes what a pass says of a request's drafts: so many were right, of those that it compared. Fewer than 0 were right
+// if a candidate before them was wrong: then nothing is known of them.
+static void llm42__judge_drafts(llm42_engine *e, llm42__request *r, int right, int compared) {
+    const int judged = right < 0 ? 0 : LLM42__MAX(compared, 0);
+    right = LLM42__MAX(right, 0);
+    r->info.drafts = 0;
+    r->info.drafted += judged, e->stats.drafted += judged;
+    r->info.accepted += right, e->stats.accepted += right;
+    llm42__emit_tokens(e, r, LLM42_EVENT_ACCEPTED, r->info.committed + r->info.candidates, right, NULL,
+                       (llm42_output){0});
+}
+
 // >>plan -------------------------------------------------------------------------------------------------------
 // Owns: what happens to a plan, which is checked against the rules, gets its pages, and becomes the rows of a pass.
 // Calls: the planner, section planner for what may be chosen, kv, and admit when pages run out.
@@ -6845,7 +6710,8 @@ static bool llm42__reserve_plan(llm42_engine *e) {
         const llm42_choice *c = &e->batch.plan.choice[i];
         llm42__request *r = e->batch.owner[i];
         int positions = llm42__last_position(&r->info) + 1;  // a prompt has had its pages since it was admitted
-        if (c->kind == LLM42_KIND_WINDOW) positions += c->rows - r->info.candidates - 1;
+        if (c->kind == LLM42_KIND_WINDOW) positions -= r->info.candidates;
+        if (c->kind != LLM42_KIND_PROMPT) positions += c->rows - 1;
         if (positions > r->pages * e->desc.kv.page_size && !llm42__reserve(e, r, positions)) return false;
     }
     return true;
@@ -6864,6 +6730,7 @@ static void llm42__return_pages(llm42_engine *e) {
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
     const llm42_planner *planner = e->desc.planner;
     llm42__batch *b = &e->batch;
+    llm42__ask_for_drafts(e);
     while (e->view.running_count) {
         llm42__view_update(e);
         b->pass.rows = 0;
@@ -6873,6 +6740,7 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
         LLM42__TRY(llm42__check_plan(e, error));
         assert(b->pass.rows > 0 && b->pass.rows <= b->room);
         if (llm42__reserve_plan(e)) return LLM42_OK;
+        if (llm42__drop_drafts(e)) continue;  // nobody is preempted for the sake of a draft
         llm42__view_update(e);
         int64_t id = (planner->preempt ? planner->preempt : llm42__preempt_youngest)(planner->user, &e->view);
         llm42__request *victim = llm42__find(e, id);
@@ -6979,16 +6847,13 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     return LLM42_OK;
 }
 
-// Writes the rows of a choice. Those of a prompt begin behind its KV, those of a window at the last committed token. A
-// decode has one row, at the newest token.
+// Writes the rows of a choice. Those of a prompt begin behind its KV, those of a window at the last committed token,
+// and those of a decode at the newest token.
 static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
     bool window = c->kind == LLM42_KIND_WINDOW;
     int last = llm42__last_position(&r->info), first = window ? last - r->info.candidates : r->info.kv, end;
-    if (c->kind == LLM42_KIND_DECODE) {
-        *row = (llm42_row){r->slot, last, r->tokens[last], LLM42_ROW_SAMPLE};
-        return;
-    }
-    uint32_t flags = window ? LLM42_ROW_SAMPLE : 0;
+    if (c->kind == LLM42_KIND_DECODE) first = last;
+    uint32_t flags = c->kind == LLM42_KIND_PROMPT ? 0 : LLM42_ROW_SAMPLE;
     for (end = first; end < first + c->rows; end++) *row++ = (llm42_row){r->slot, end, r->tokens[end], flags};
     if (end > last) row[-1].flags = LLM42_ROW_SAMPLE;
     for (int t = first; window && e->desc.experiment.keep_fast_kv && t < LLM42__MIN(end, r->info.kv); t++)
@@ -7029,7 +6894,9 @@ static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
     for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) {
         int rows = b->plan.choice[i].rows;
         if (b->owner[i]->cancelled) continue;  // while this pass was in flight, or inside an event of this pass
-        if (b->plan.choice[i].kind == LLM42_KIND_WINDOW) llm42__verify_window(e, b->owner[i], b, row, rows);
+        bool judged = b->plan.choice[i].kind == LLM42_KIND_WINDOW ||
+                      (b->plan.choice[i].kind == LLM42_KIND_DECODE && rows > 1);
+        if (judged) llm42__verify_window(e, b->owner[i], b, row, rows);
         else llm42__take_rows(e, b->owner[i], b, rows, b->out[row + rows - 1]);
     }
     if (!planner->postprocess) return;
@@ -7043,7 +6910,7 @@ static void llm42__note_candidates(const llm42_engine *e, llm42__request *r) {
     if (!i->dvr || i->state != LLM42_STATE_DECODE) return;
     int count = i->committed + i->candidates;
     i->complete = i->candidates && (count == i->max_new_tokens || llm42__is_stop(r, i->tokens[count - 1]));
-    if (i->ready_since < 0 && (i->must_verify || i->candidates >= e->view.window_ready || i->complete))
+    if (i->ready_since < 0 && (i->must_verify || i->candidates >= e->view.window_ready || i->complete || i->drafts))
         i->ready_since = e->view.passes;
 }
 
@@ -7064,7 +6931,7 @@ static void llm42__finish_with_error(llm42_engine *e, llm42__request *r) {
 // For stress tests: replaces a share of candidates, chosen by a hash, by a wrong token.
 static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t token) {
     if (e->desc.experiment.inject_rate <= 0) return token;
-    uint64_t key = llm42__hash(e->desc.experiment.inject_seed ^ llm42__hash((uint64_t)r->key));
+    uint64_t key = llm42__hash(e->desc.experiment.inject_seed ^ llm42__hash((uint64_t)r->info.key));
     uint64_t h = llm42__hash(key ^ (uint64_t)(r->info.committed + r->info.candidates));
     if (llm42_uniform(h) >= e->desc.experiment.inject_rate) return token;
     e->stats.injected++;
@@ -7082,6 +6949,7 @@ static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__ba
     bool final = prompt || !r->info.dvr || as_replayed;
     bool canonical = whole && b->plan.schedule == e->canonical && final;
     assert(!prompt || !r->info.dvr || b->plan.schedule != LLM42_SCHEDULE_FAST);
+    if (r->info.drafts) llm42__undraft(e, r);
     r->info.kv += rows;
     if (canonical) r->canonical = LLM42__MIN(r->info.kv, llm42__canonical_limit(e, r));
     llm42__share_prefix(e, r);
@@ -7109,48 +6977,58 @@ static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output o
         r->tokens[at] = llm42__inject(e, r, failed ? 0 : out.token);
         r->info.candidates++;
         e->stats.candidates++;
-        llm42__emit_tokens(e, r, LLM42_EVENT_CANDIDATE, at - r->info.prompt_count, 1, &out.logprob);
+        r->logprobs[at - r->info.prompt_count] = out.logprob;  // kept for the event of a rollback
+        llm42__emit_tokens(e, r, LLM42_EVENT_CANDIDATE, at - r->info.prompt_count, 1, &out.logprob, (llm42_output){0});
         llm42__note_candidates(e, r);
     }
 }
 
-// Compares a window's outputs with its candidates. Commits those that agree, and then the replay pass's own token if a
-// row is left for it. If a candidate differs, drops it and all behind it. Otherwise candidates beyond the window stay.
+// Judges the rows of a window, or those of a request that decodes with drafts. Compares their outputs with its
+// candidates, and then with its drafts. Commits those that agree, and then the pass's own token if a row is left for
+// it. If a candidate differs, drops it and all behind it. Otherwise candidates beyond the window stay.
 static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42__batch *b, int row, int rows) {
     const llm42_output *out = b->out + row;
-    int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates), agreed = 0;
-    int first = r->info.committed, prompt = r->info.prompt_count;
+    const int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates + r->info.drafts);
+    const int first = r->info.committed, prompt = r->info.prompt_count;
+    const bool canonical = r->info.dvr || (r->canonical == r->info.kv && b->plan.schedule == e->canonical);
     int32_t *output = r->tokens + prompt + first;
+    int agreed = 0;
     while (agreed < compared && out[agreed].token == output[agreed]) agreed++;
-    bool rollback = agreed < compared;
+    bool rollback = agreed < LLM42__MIN(compared, candidates);
     bool own = agreed < rows, failed = own && llm42__no_token(e, out[agreed]);
     int commit = agreed + (own && !failed);
-    r->info.must_verify = false;
-    r->info.verifications++;
-    e->stats.verifications++;
-    e->stats.compared += LLM42__MIN(agreed + 1, compared);
-    llm42__emit_request(e, r, LLM42_EVENT_VERIFIED, agreed);
+    if (r->info.dvr) llm42__count_window(e, r, LLM42__MIN(agreed, candidates), LLM42__MIN(compared, candidates));
     if (rollback) {
         int dropped = candidates - agreed;
         r->info.rollbacks++;
         r->info.recomputed += dropped - 1;
         e->stats.rollbacks++;
         e->stats.recomputed += dropped - 1;
-        llm42__emit_tokens(e, r, LLM42_EVENT_ROLLED_BACK, first + agreed, dropped, NULL);
+        llm42__emit_tokens(e, r, LLM42_EVENT_ROLLED_BACK, first + agreed, dropped, r->logprobs + first + agreed,
+                           out[agreed]);
     }
-    if (b->pass.windows + b->pass.prompts == b->plan.count) e->view.windows++, e->view.window_tokens += commit;
+    if (r->info.drafts) llm42__judge_drafts(e, r, agreed - candidates, compared - candidates);
+    else if (b->pass.windows + b->pass.prompts == b->plan.count) e->view.windows++, e->view.window_tokens += commit;
     r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
     if (commit > agreed) output[agreed] = out[agreed].token;
     for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
     r->info.ready_since = -1;
-    if (!e->desc.experiment.keep_fast_kv)
-        r->canonical = LLM42__MIN(prompt + first + commit - 1, llm42__canonical_limit(e, r));
     r->info.kv = prompt + first + commit + r->info.candidates - 1;
+    if (canonical && !e->desc.experiment.keep_fast_kv)
+        r->canonical = LLM42__MIN(prompt + first + commit - 1, llm42__canonical_limit(e, r));
     llm42__truncate(e, r, r->info.kv);
     llm42__share_prefix(e, r);  // before the commit, which may finish the request and free its pages
     if (llm42__commit(e, r, commit)) return;
     if (failed) llm42__finish_with_error(e, r);
     else llm42__note_candidates(e, r);
+}
+
+static void llm42__count_window(llm42_engine *e, llm42__request *r, int agreed, int compared) {
+    r->info.must_verify = false;
+    r->info.verifications++;
+    e->stats.verifications++;
+    e->stats.compared += LLM42__MIN(agreed + 1, compared);
+    llm42__emit_request(e, r, LLM42_EVENT_VERIFIED, agreed);
 }
 
 // Releases `count` tokens to the user, ending early at a stop token. True: the request is finished.
@@ -7167,7 +7045,7 @@ static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
     e->to_return -= count;
     e->stats.returned_tokens += count;
     if (r->info.deterministic) e->stats.deterministic_tokens += count;
-    llm42__emit_tokens(e, r, LLM42_EVENT_COMMITTED, first, count, r->logprobs + first);
+    llm42__emit_tokens(e, r, LLM42_EVENT_COMMITTED, first, count, r->logprobs + first, (llm42_output){0});
     if (first == 0) r->info.first_token = e->view.now;
     r->info.last_token = e->view.now;
     if (why == LLM42_FINISH_NONE) return false;
@@ -7184,6 +7062,7 @@ static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) 
     e->stats.finished++;
     e->stats.cancelled += why == LLM42_FINISH_CANCELLED;
     e->stats.failed += why == LLM42_FINISH_ERROR;
+    if (e->desc.drafter && e->desc.drafter->forget) e->desc.drafter->forget(e->desc.drafter->user, &r->info);
     llm42__emit_request(e, r, LLM42_EVENT_FINISHED, r->info.committed);
     if (e->desc.auto_release && r->listed) llm42__ask(e, r, LLM42__RELEASE);
     else if (e->desc.auto_release) llm42__table_remove(e, r);
@@ -7214,6 +7093,7 @@ static void llm42__resolve(llm42_engine_desc *d) {
     LLM42__DEFAULT(kv.page_size, 16);
     LLM42__DEFAULT(policy.deadline, d->policy.window);
     LLM42__DEFAULT(planner, llm42_planner_default());
+    LLM42__DEFAULT(draft_limit, 7);
     LLM42__DEFAULT(experiment.inject_seed, 42);
     if (!d->kv.pages && d->max_context > 0 && d->kv.page_size > 0 && d->max_running > 0) {
         int64_t per_slot = ((int64_t)d->max_context + d->kv.page_size - 1) / d->kv.page_size;
@@ -7222,6 +7102,16 @@ static void llm42__resolve(llm42_engine_desc *d) {
         d->kv.pages = (int)LLM42__MIN(per_slot * d->max_running, LLM42__MAX(gigabyte, per_slot));
     }
 #undef LLM42__DEFAULT
+}
+
+// A table of functions that the user gives needs a name of one word, and the function that is required.
+static llm42_result llm42__check_table(const char *field, const char *name, bool whole, const char *function,
+                                       llm42_error *error) {
+    if (!name) return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.%s: its name: required", field);
+    if (!whole)
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.%s: its %s function: required", field, function);
+    if (name[0] && !name[strcspn(name, " \t\r\n")]) return LLM42_OK;
+    return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.%s: its name '%s': must be one word", field, name);
 }
 
 static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *error) {
@@ -7237,6 +7127,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         {"policy.deadline", d->policy.deadline, 1, INT32_MAX, false},
         {"numerics.compute", d->numerics.compute, LLM42_DTYPE_BF16, LLM42_DTYPE_FP32, false},
         {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90, false},
+        {"draft_limit", d->draft_limit, 1, 4096, false},
         {"max_context", d->max_context, 2, c->context, false},
         {"max_running", d->max_running, 1, 1 << 16, false},
         {"token_budget", d->token_budget, 1, 1 << 20, false},
@@ -7254,12 +7145,9 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
                           "llm42_engine_desc.token_budget: %d: must be at least max_context, %d, when "
                           "chunked_prefill is OFF: prompts run whole",
                           d->token_budget, d->max_context);
-    if (!d->planner->name || !d->planner->plan)
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.planner: its %s: required",
-                          d->planner->name ? "plan function" : "name");
-    if (d->planner->name[strcspn(d->planner->name, " \t\r\n")] || !d->planner->name[0])
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.planner: its name '%s': must be one word",
-                          d->planner->name);
+    LLM42__TRY(llm42__check_table("planner", d->planner->name, d->planner->plan != NULL, "plan", error));
+    if (d->drafter)
+        LLM42__TRY(llm42__check_table("drafter", d->drafter->name, d->drafter->draft != NULL, "draft", error));
     if (d->policy.mode == LLM42_MODE_HYBRID && d->policy.replay == LLM42_REPLAY_FIXED)
         return llm42_fail(error, LLM42_INVALID,
                           "llm42_engine_desc.policy.replay: FIXED: mode HYBRID needs INVARIANT, so that all its "
@@ -7347,6 +7235,7 @@ static bool llm42__engine_allocate(llm42_engine *e) {
     e->free_slot = llm42__take(memory, running, sizeof *e->free_slot);
     e->page_table = llm42__take(memory, running * (size_t)e->pages_per_slot, sizeof *e->page_table);
     e->seq = llm42__take(memory, running, sizeof *e->seq);
+    e->draft = llm42__take(memory, e->desc.drafter ? running : 1, sizeof *e->draft);
     llm42__batch_allocate(&e->batch, rows, e->desc.max_running, memory);
     if (e->desc.overlap) llm42__batch_allocate(&e->flight, rows, e->desc.max_running, memory);
     if (memory->missing || !llm42__grow_table(e)) return false;
@@ -7395,6 +7284,7 @@ static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     e->view.running = e->running;
     e->view.engine = e;
     e->view.seconds = llm42__view_seconds;
+    e->view.verify_seconds = llm42__view_verify_seconds;
     e->view.measured = !d->backend->estimate;
     LLM42__TRY(llm42__open_backend(e, error));  // before the table of pages: it refuses more than the device can hold
     if (!llm42__kv_open(&e->kv, d->kv.pages, d->kv.page_size, d->kv.prefix_cache, &e->memory))

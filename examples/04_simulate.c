@@ -15,8 +15,10 @@
           examples/04_simulate.c -o build/04_simulate -lm
       build/04_simulate
 */
+#define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "util/llm42_calibration.h"
 
 enum { REQUESTS = 128, RUNNING = 64, PROMPT = 256, TOKENS = 256, WINDOWS = 7, GROUPS = 5 };
 static const int window[WINDOWS] = {8, 16, 32, 64, 128, 256, 512}, group[GROUPS] = {1, 2, 4, 8, 16};

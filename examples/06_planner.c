@@ -16,8 +16,10 @@
           examples/06_planner.c -o build/06_planner -lm
       build/06_planner
 */
+#define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "util/llm42_calibration.h"
 #include "planners.h"
 #define LLM42_METRICS_IMPLEMENTATION
 #include "util/llm42_metrics.h"

@@ -7,7 +7,7 @@
 //     int64_t n = 64;
 //     bool stats = false;
 //     const args_option options[] = {
-//         ARGS_TEXT("model DIR", &model, "model folder or file"),
+//         ARGS_TEXT("model,m DIR", &model, "model folder or file"),
 //         ARGS_INT("n N", &n, 1, 1000000, "new tokens"),
 //         ARGS_FLAG("stats", &stats, "print counts at the end"),
 //         ARGS_END,
@@ -15,8 +15,10 @@
 //     args_parse(argc, argv, "Generates text.", options);
 //
 // The first word of a name is what the user types after the dashes, the second stands for the value in the help. Users
-// write `--name value` or `--name=value`; a name of one letter takes one dash. `--help` prints the table and exits
-// with 0. A wrong option, value or range is one line on stderr and exit status 2. The last of equal options counts. A
+// write `--name value` or `--name=value`; a name of one letter takes one dash. A letter behind a comma is a short name
+// of the same option: -m DIR. `--help` or `-h` prints the table and what the exit statuses mean, and `--version` the
+// version; both exit with 0. A wrong option, value or range is one line on stderr and exit status 2. Of equal options
+// the last counts, but a second text, input or output would be lost, so ARGS_ONCE, ARGS_IN and ARGS_OUT refuse it. A
 // word without dashes is taken by the first ARGS_WORD that has none yet.
 #ifndef ARGS_H
 #define ARGS_H
@@ -38,6 +40,8 @@
 #include "llm42.h"
 #include "util/llm42_file.h"
 
+enum { ARGS_MOST = 128 };  // options of a program
+
 typedef enum args_type {
     ARGS_TYPE_END = 0,
     ARGS_TYPE_FLAG,
@@ -46,6 +50,7 @@ typedef enum args_type {
     ARGS_TYPE_FLOAT,
     ARGS_TYPE_TEXT,
     ARGS_TYPE_ONCE,
+    ARGS_TYPE_MANY,
     ARGS_TYPE_IN,
     ARGS_TYPE_OUT,
     ARGS_TYPE_WORD,
@@ -84,9 +89,13 @@ typedef struct args_option {
     { name, ARGS_TYPE_FLOAT, NULL, NULL, NULL, pointer, NULL, 0, 0, low, high, help }
 #define ARGS_TEXT(name, pointer, help) \
     { name, ARGS_TYPE_TEXT, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
-// A text of which a second one would not be another setting, but be lost.
+// A text that is no setting, but what the program works on: there is one.
 #define ARGS_ONCE(name, pointer, help) \
     { name, ARGS_TYPE_ONCE, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
+// A text that may be given up to `most` times, for an array of most + 1 texts, of which the one behind the last is
+// NULL.
+#define ARGS_MANY(name, array, most, help) \
+    { name, ARGS_TYPE_MANY, NULL, NULL, NULL, NULL, array, 0, most, 0, 0, help }
 // A text that names what the program reads (a file, a folder of files, KIND:FILE) or a file that it writes. No file may
 // be in two of a program's ARGS_OUT, or in an ARGS_OUT and an ARGS_IN.
 #define ARGS_IN(name, pointer, help) \
@@ -103,6 +112,7 @@ typedef struct args_option {
 #define ARGS_SHARED __attribute__((weak))
 ARGS_SHARED const char *args_program = "llm42";  // for messages; args_parse sets it
 ARGS_SHARED int args_went_wrong = 1;             // exit status of what goes wrong behind the command line
+ARGS_SHARED const char *args_status_1 = "something went wrong";  // what status 1 means, for the help
 
 // One line on stderr, then exit: status 2 is for what the user typed, 1 for what went wrong later. Control characters
 // that were typed are shown as ?.
@@ -211,7 +221,7 @@ static inline void args_run(llm42_engine *engine) {
 
 // The last line of main: 0, unless what was printed could not be written (a full disk, a closed pipe).
 static inline int args_finish(void) {
-    if (fflush(stdout) || ferror(stdout)) args_fail(1, "stdout: cannot write: %s", strerror(errno));
+    if (fflush(stdout) || ferror(stdout)) args_fail(args_went_wrong, "stdout: cannot write: %s", strerror(errno));
     return 0;
 }
 
@@ -398,36 +408,59 @@ static inline int args_ids(const char *name, const char *text, int32_t *ids) {
     }
 }
 
-static inline size_t args_word(const args_option *option) { return strcspn(option->name, " "); }
+static inline size_t args_word(const args_option *option) { return strcspn(option->name, ", "); }
 static inline const char *args_dashes(const args_option *option) {
     return option->type == ARGS_TYPE_WORD ? "" : args_word(option) == 1 ? "-" : "--";
+}
+// The letter of an option: its short name, or its only one. 0: it has none.
+static inline char args_letter(const args_option *option) {
+    const size_t n = args_word(option);
+    if (option->type == ARGS_TYPE_WORD) return 0;
+    return option->name[n] == ',' ? option->name[n + 1] : n == 1 ? option->name[0] : '\0';
+}
+
+// Has it this name, which the user typed behind one dash or two?
+static inline bool args_is(const args_option *option, const char *name, size_t length, bool one_dash) {
+    if (option->type == ARGS_TYPE_WORD) return false;
+    if (one_dash) return length == 1 && name[0] && args_letter(option) == name[0];
+    return length > 1 && args_word(option) == length && !strncmp(option->name, name, length);
 }
 
 static inline bool args_is_text(const args_option *option) {
     return option->type == ARGS_TYPE_TEXT || option->type == ARGS_TYPE_IN || option->type == ARGS_TYPE_OUT;
 }
 
-static inline void args_help(const char *about, const args_option *options) {
+static inline void args_help_option(const args_option *o) {
+    char head[64], letter[8] = "";
+    const char *value = strchr(o->name, ' ');
+    if (args_word(o) > 1 && args_letter(o)) snprintf(letter, sizeof letter, "-%c, ", args_letter(o));
+    snprintf(head, sizeof head, "%s%s%.*s%s", letter, args_dashes(o), (int)args_word(o), o->name, value ? value : "");
+    printf("  %-22s %s", head, o->help);
+    if (o->type == ARGS_TYPE_INT) printf(" (default %" PRId64 ")", *o->integer);
+    if (o->type == ARGS_TYPE_REAL) printf(" (default %g)", *o->real);
+    if (o->type == ARGS_TYPE_FLOAT) printf(" (default %g)", (double)*o->single);
+    if (args_is_text(o) && *o->text) printf(" (default %s)", *o->text);
+    printf("\n");
+}
+
+static inline void args_help(const char *about, const args_option *options, const args_option *own) {
     printf("%s\nusage: %s [options]\n", about, args_program);
-    for (const args_option *o = options; o->name; o++) {
-        char head[64];
-        snprintf(head, sizeof head, "%s%s", args_dashes(o), o->name);
-        printf("  %-22s %s", head, o->help);
-        if (o->type == ARGS_TYPE_INT) printf(" (default %" PRId64 ")", *o->integer);
-        if (o->type == ARGS_TYPE_REAL) printf(" (default %g)", *o->real);
-        if (o->type == ARGS_TYPE_FLOAT) printf(" (default %g)", (double)*o->single);
-        if (args_is_text(o) && *o->text) printf(" (default %s)", *o->text);
-        printf("\n");
-    }
-    printf("  %-22s print this and exit\n", "--help");
+    for (const args_option *o = options; o->name; o++) args_help_option(o);
+    for (const args_option *o = own; o->name; o++) args_help_option(o);
+    printf("Exit status: 0: all went well; 1: %s;\n2: the command line is wrong%s; 130: ended by Ctrl-C; 143: by "
+           "SIGTERM.\n",
+           args_status_1, args_went_wrong == 2 ? ", or something went wrong" : "");
     exit(args_finish());
 }
 
-static inline void args_set(const args_option *option, const char *value) {
+// `again`: the option has been given before.
+static inline void args_set(const args_option *option, const char *value, bool again) {
+    const bool once = option->type == ARGS_TYPE_ONCE || option->type == ARGS_TYPE_IN || option->type == ARGS_TYPE_OUT;
     char name[64];
     snprintf(name, sizeof name, "%s%.*s", args_dashes(option), (int)args_word(option), option->name);
     if (option->type == ARGS_TYPE_FLAG && value) args_fail(2, "%s takes no value", name);
     if (option->type != ARGS_TYPE_FLAG && !value) args_fail(2, "%s needs a value", name);
+    if (once && again) args_fail(2, "%s is given twice: give one of '%s' and '%s'", name, *option->text, value);
     switch (option->type) {
     case ARGS_TYPE_FLAG: *option->flag = true; break;
     case ARGS_TYPE_INT:
@@ -435,10 +468,14 @@ static inline void args_set(const args_option *option, const char *value) {
         break;
     case ARGS_TYPE_REAL: *option->real = args_real(name, value, option->real_low, option->real_high); break;
     case ARGS_TYPE_FLOAT: *option->single = args_float(name, value, option->real_low, option->real_high); break;
-    case ARGS_TYPE_ONCE:
-        if (*option->text) args_fail(2, "%s is given twice: give one of '%s' and '%s'", name, *option->text, value);
-        *option->text = value;
+    case ARGS_TYPE_MANY: {
+        int64_t n = 0;
+        while (option->text[n]) n++;
+        if (n == option->int_high) args_fail(2, "%s is given more than %" PRId64 " times", name, n);
+        option->text[n] = value;
         break;
+    }
+    case ARGS_TYPE_ONCE:
     case ARGS_TYPE_WORD:
     case ARGS_TYPE_IN:
     case ARGS_TYPE_OUT:
@@ -525,38 +562,63 @@ static inline void args_check_files(const args_option *options) {
 static inline void args_open_standard(void) {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd)
-            args_fail(1, "/dev/null: cannot open: %s", strerror(errno));
+            args_fail(args_went_wrong, "/dev/null: cannot open: %s", strerror(errno));
+}
+
+// The option of that name, or the end of the table.
+static inline const args_option *args_find_option(const args_option *o, const char *name, size_t length,
+                                                  bool one_dash) {
+    while (o->name && !args_is(o, name, length, one_dash)) o++;
+    return o;
+}
+
+// Exits if an option has a name of one before it in the table or of one in `own`: it would never be found. Returns
+// their number.
+static inline int args_count(const args_option *options, const args_option *own) {
+    const args_option *o = options;
+    for (; o->name; o++) {
+        const char letter[2] = {args_letter(o)};
+        const size_t word = args_word(o);
+        if (args_find_option(own, o->name, word, false)->name || args_find_option(own, letter, 1, true)->name ||
+            (o->type != ARGS_TYPE_WORD && word > 1 && args_find_option(options, o->name, word, false) != o) ||
+            (letter[0] && args_find_option(options, letter, 1, true) != o))
+            args_fail(1, "the program has two options called %s", o->name);
+    }
+    if (o - options > ARGS_MOST) args_fail(1, "the program has more than %d options", (int)ARGS_MOST);
+    return (int)(o - options);
 }
 
 // Fills the table's variables from the command line. `about` is the help's first line or lines. Comes before the first
 // file is opened (see args_open_standard).
 static inline void args_parse(int argc, char **argv, const char *about, const args_option *options) {
+    bool given[ARGS_MOST] = {false}, help = false, version = false;
+    const args_option own[] = {ARGS_FLAG("help,h", &help, "print this and exit"),
+                               ARGS_FLAG("version", &version, "print the version and exit"), ARGS_END};
     args_open_standard();
     args_catch_signals();
-    for (const args_option *o = options; o->name; o++)  // the second of two would never be found
-        for (const args_option *p = options; p < o && o->type != ARGS_TYPE_WORD; p++)
-            if (args_word(o) == args_word(p) && !strncmp(o->name, p->name, args_word(o)))
-                args_fail(1, "the program has two options called %.*s", (int)args_word(o), o->name);
     const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
     if (argc > 0) args_program = slash ? slash + 1 : argv[0];
+    const int count = args_count(options, own);
     for (int i = 1; i < argc; i++) {
         const char *typed = argv[i], *name = typed + (typed[0] == '-') + (typed[0] == '-' && typed[1] == '-');
-        size_t length = strcspn(name, "=");
-        if (!strcmp(typed, "--help")) args_help(about, options);
+        const size_t length = strcspn(name, "=");
         const args_option *o = options;
         if (name == typed) {
             while (o->name && (o->type != ARGS_TYPE_WORD || *o->text)) o++;
             if (!o->name) args_fail(2, "unexpected argument '%s' (try --help)", typed);
-            args_set(o, typed);
+            args_set(o, typed, false);
             continue;
         }
-        while (o->name && !(args_word(o) == length && !strncmp(o->name, name, length) &&
-                            (size_t)(name - typed) == strlen(args_dashes(o))))
-            o++;
+        o = args_find_option(options, name, length, name == typed + 1);
+        const bool is_own = o == options + count;
+        if (is_own) o = args_find_option(own, name, length, name == typed + 1);
         if (!o->name) args_fail(2, "unknown option '%s' (try --help)", typed);
         const char *value = name[length] ? name + length + 1 : NULL;
         if (!value && o->type != ARGS_TYPE_FLAG && i + 1 < argc) value = argv[++i];
-        args_set(o, value);
+        args_set(o, value, !is_own && given[o - options]);
+        if (!is_own) given[o - options] = true;
+        if (help) args_help(about, options, own);
+        if (version) printf("%s (llm42 %s)\n", args_program, LLM42_VERSION), exit(args_finish());
     }
     args_check_files(options);
 }

@@ -44,20 +44,20 @@ static bool skip_ordinary, no_mmap;
 
 static const args_option options[] = {
     ARGS_WORD("FILE", &path, "the transcript"),
-    ARGS_IN("model DIR", &model_path,
+    ARGS_IN("model,m DIR", &model_path,
             "your copy of the model: folder, llama2.c file or synthetic:NAME; or from-file,\n"
             "                         the one that FILE names, whose maker chose it (at most 4 GB)"),
     ARGS_TEXT("backend NAME", &name, "cpu or cuda"),
     ARGS_INT("window W", &window, 1, INT32_MAX, "number of successive tokens in a window"),
     ARGS_REAL("share S", &share, 0, 1, "audit this share of all windows (at least one), drawn at random"),
     ARGS_INT("windows N", &windows, 0, INT64_MAX, "audit this number of windows instead; 0: as --share says"),
-    ARGS_TEXT("seed S", &seed_text, "decides which windows are drawn (default: a number from the system)"),
+    ARGS_TEXT("seed,s S", &seed_text, "decides which windows are drawn (default: a number from the system)"),
     ARGS_FLAG("skip-ordinary", &skip_ordinary, "allow requests that were not marked deterministic"),
     ARGS_INT("rows N", &rows, 1, 4096, "the most tokens in one pass; the number changes no result"),
     ARGS_INT("tensor-parallel N", &tensor_parallel, 1, 8,
              "parts (ranks) into which the model is cut; at most the transcript's leaves"),
     ARGS_DEVICES(&devices),
-    ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
+    ARGS_INT("threads,t N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory; without it files are mapped, and must not shrink"),
     ARGS_END,
 };
@@ -454,12 +454,13 @@ static int conclude(const audit *a) {
 }
 
 int main(int argc, char **argv) {
+    args_went_wrong = 2;
+    args_status_1 = "an answer differs or was not marked deterministic";
     args_parse(
         argc, argv,
         "Computes the answers of a transcript (made by build/generate --record) again. Compares every token and every\n"
-        "bit of the log-probabilities. Status 0: verified; 1: something differs; 2: a comparison is not possible.",
+        "bit of the log-probabilities.",
         options);
-    args_went_wrong = 2;
     if (!path) args_fail(2, "give the FILE of a transcript (try --help)");
     if (!model_path)
         args_fail(2, "give --model DIR, your own copy of the model, or --model from-file, the model that %s names",
@@ -488,7 +489,5 @@ int main(int argc, char **argv) {
     free(a.first);
     free(a.chosen);
     free(a.same_id);
-    // Not args_finish, whose status 1 would say that something differs.
-    if (fflush(stdout) || ferror(stdout)) args_fail(2, "stdout: cannot write: %s", strerror(errno));
-    return status;
+    return args_finish() || status;
 }

@@ -431,15 +431,15 @@ int main(int argc, char **argv) {
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
         ARGS_TEXT("suite NAME", &s.suite, "single, mixed, prefix, spans, score or all"),
-        ARGS_IN("model DIR", &s.model_path, "model folder or file"),
+        ARGS_IN("model,m DIR", &s.model_path, "model folder or file"),
         ARGS_INT("requests N", &s.requests, 1, 256, "requests in the largest batch"),
         ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each request"),
         ARGS_TEXT("preset NAME", &s.preset, args_words(names, way_names)),
         ARGS_TEXT("planner NAME", &s.planner, args_words(planners, planner_names)),
-        ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "seed of the prompts and of their order"),
+        ARGS_INT("seed,s S", &s.seed, 1, INT32_MAX, "seed of the prompts and of their order"),
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
         ARGS_RANKS(&s.tensor_parallel, &s.leaves, &s.devices),
-        ARGS_INT("threads N", &s.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
+        ARGS_INT("threads,t N", &s.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
         ARGS_OUT("tsv FILE", &s.tsv_path, "write the numbers there too"),
         ARGS_INT("window W", &s.window, 0, 4096, "tokens of a request in a verification; 0: the preset's"),
         ARGS_INT("group G", &s.group, 0, 4096, "requests verified together; 0: the preset's"),
@@ -447,6 +447,7 @@ int main(int argc, char **argv) {
         ARGS_ARITHMETIC(&s.arithmetic),
         ARGS_END,
     };
+    args_status_1 = "a promise is broken, or something went wrong";
     args_parse(argc, argv, "Counts unique outputs of equal requests in batches of every size, by preset.", options);
     static const char *const suites[] = {"single", "mixed", "prefix", "spans", "score", "all", NULL};
     int suite = args_choice("--suite", s.suite, suites), one = args_choice("--preset", s.preset, way_names);

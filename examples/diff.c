@@ -631,13 +631,13 @@ static void parse(int argc, char **argv) {
     const args_option options[] = {
         ARGS_TEXT("a SIDE", &a_text, "one side, for example schedule=fast,rows=8"),
         ARGS_TEXT("b SIDE", &b_text, "the other side, for example rows=9"),
-        ARGS_IN("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
+        ARGS_IN("model,m DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
         ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
-        ARGS_TEXT("ids LIST", &ids_text, "the tokens (default: 0,905,312,264,1108,283,1767)"),
-        ARGS_TEXT("text TEXT", &text, "the tokens as text; the token BOS (begin of sequence) is put before them"),
+        ARGS_ONCE("ids LIST", &ids_text, "the tokens (default: 0,905,312,264,1108,283,1767)"),
+        ARGS_ONCE("text TEXT", &text, "the tokens as text; the token BOS (begin of sequence) is put before them"),
         ARGS_INT("prompt N", &prompt, 0, INT32_MAX,
                  "the first N tokens run before, in invariant passes, and are not compared"),
-        ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
+        ARGS_INT("threads,t N", &threads, 0, 1024, "0: as many as OpenMP offers"),
         ARGS_FLAG("explain", &explains, "show the sum behind the first value that differs, in both orders"),
         ARGS_OUT("out FILE", &out_path, "write all numbers there, as TSV; sweep/plot_diff.sh draws them"),
         ARGS_END,
@@ -647,6 +647,8 @@ static void parse(int argc, char **argv) {
         snprintf(about + used, sizeof about - used, "  %-10s %s%s", keys[k].name, keys[k].help,
                  k < KEYS - 1 ? "\n" : "");
     }
+    args_went_wrong = 2;
+    args_status_1 = "a value differs";
     args_parse(argc, argv, about, options);
     if (!b_text) args_fail(2, "give -b SIDE: what is to be compared, as -a schedule=fast,rows=8 -b rows=9");
     if (text && ids_text) args_fail(2, "--ids and --text exclude each other");
@@ -746,6 +748,5 @@ int main(int argc, char **argv) {
     free_side(&a), free_side(&b);
     if (b.loaded != a.loaded) llm42_model_free((llm42_model *)b.loaded);
     llm42_model_free((llm42_model *)a.loaded);
-    if (fflush(stdout) || ferror(stdout)) args_fail(2, "stdout: cannot write: %s", strerror(errno));
-    return differ;
+    return args_finish() || differ;
 }

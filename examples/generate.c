@@ -1,39 +1,56 @@
 // generate: prints text (or token ids) from a model as it is committed. Several samples of one prompt run together in
-// one batch and are printed one after the other.
+// one batch and are printed one after the other, or line by line as they come. With --batch it answers a file of
+// requests (see batch.h).
 // make build/generate && build/generate --prompt "It was a dark night" --deterministic
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 #include "args.h"
+#define LLM42_DRAFT_IMPLEMENTATION
+#include "drafting.h"
 #include "planners.h"
 #include "texts.h"
 #define LLM42_TRACE_IMPLEMENTATION
 #include "util/llm42_trace.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "util/llm42_transcript.h"
+#include "answers.h"
+#include "batch.h"
+#include "chat.h"
 
 static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *prompt_file, *ids_text, *backend = "cpu",
                   *dtype = "bf16", *arithmetic;
 static const char *trace_path, *record_path, *planner = "default", *preset = "dvr", *verifier;
-static int64_t n, top_k, seed, samples = 1, window, group, threads, tensor_parallel = 1, leaves = 1, devices;
+static const char *batch_in, *batch_out, *system_text, *stop_text[ANSWER_STOPS + 1];
+static int64_t max_running, n, top_k, seed, samples = 1, window, group, threads, tensor_parallel = 1, leaves = 1,
+                                            devices;
 static float temperature, top_p, min_p;
-static bool deterministic, ignore_eos, ids_out, logprobs, no_mmap, stats;
+static bool deterministic, ignore_eos, ids_out, logprobs, json, stream, chatting, no_mmap, stats;
+static drafting drafts;
 
 static const args_option options[] = {
-    ARGS_IN("model DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
+    ARGS_IN("model,m DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
     ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
-    ARGS_ONCE("prompt TEXT", &prompt, "prompt (default: It was)"),
-    ARGS_IN("prompt-file FILE", &prompt_file, "the prompt is what this file says; -: standard input"),
-    ARGS_TEXT("ids LIST", &ids_text, "prompt as token ids, as in 0,5,7; no BOS is added to it"),
+    ARGS_ONCE("prompt,p TEXT", &prompt, "prompt (default: It was)"),
+    ARGS_IN("prompt-file,f FILE", &prompt_file, "the prompt is what this file says; -: standard input"),
+    ARGS_ONCE("ids LIST", &ids_text, "prompt as token ids, as in 0,5,7; no BOS is added to it"),
+    ARGS_FLAG("chat", &chatting, "the prompt is a user's turn, by the model's chat template"),
+    ARGS_ONCE("system TEXT", &system_text, "with --chat: what the system says first"),
+    ARGS_IN("batch FILE", &batch_in,
+            "answer each line of FILE, objects of JSON with prompt or ids; see examples/batch.h"),
+    ARGS_OUT("out FILE", &batch_out, "with --batch: the answers, a line each; the same command goes on where it ended"),
     ARGS_INT("n N", &n, 0, INT32_MAX, "new tokens; 0: 128, or what the context leaves"),
     ARGS_FLAG("deterministic", &deterministic, "verify and roll back: the same text under any load"),
     ARGS_FLOAT("temperature T", &temperature, 0, 1000, "0: greedy"),
     ARGS_INT("top-k K", &top_k, 0, INT32_MAX, "draw from the K most likely tokens; 0: all"),
     ARGS_FLOAT("top-p P", &top_p, 0, 1, "draw from the smallest set with this share; 0: all"),
     ARGS_FLOAT("min-p P", &min_p, 0, 1, "draw from tokens with this share of the likeliest; 0: all"),
-    ARGS_INT("seed S", &seed, 0, INT64_MAX - 4096, "sample i, from 0, draws with seed S + i; 0: 42"),
+    ARGS_INT("seed,s S", &seed, 0, INT64_MAX - 4096, "sample i, from 0, draws with seed S + i; 0: 42"),
     ARGS_INT("samples N", &samples, 1, 4096, "texts from one prompt"),
     ARGS_FLAG("ignore-eos", &ignore_eos, "do not end at an end-of-sequence token"),
+    ARGS_MANY("stop TEXT", stop_text, ANSWER_STOPS, "end before TEXT where it comes up; up to 16 times"),
+    ARGS_FLAG("json", &json, "print an object of JSON for each sample: text, ids, logprobs, finish, ..."),
+    ARGS_FLAG("stream", &stream, "print a line of any sample as soon as it has one, behind [NUMBER]"),
     ARGS_FLAG("ids-out", &ids_out, "print the new tokens' ids, one line a sample"),
     ARGS_FLAG("logprobs", &logprobs, "print a table: sample position token logprob text; with --ids-out no text"),
     ARGS_TEXT("backend NAME", &backend, "cpu or cuda"),
@@ -43,9 +60,11 @@ static const args_option options[] = {
     ARGS_TEXT("verifier NAME", &verifier, "order of sums of replay passes: fixed or invariant (default: the preset's)"),
     ARGS_INT("window W", &window, 0, 4096, "tokens of one request in a verification; 0: the preset's"),
     ARGS_INT("group G", &group, 0, 4096, "requests verified together; 0: the preset's"),
+    ARGS_INT("max-running N", &max_running, 0, 4096, "requests that run at once; 0: 32, or as many as there are"),
     ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
+    DRAFTING_OPTIONS(&drafts),
     ARGS_RANKS(&tensor_parallel, &leaves, &devices),
-    ARGS_INT("threads N", &threads, 0, 1024, "0: as many as OpenMP offers"),
+    ARGS_INT("threads,t N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_OUT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
     ARGS_OUT("record FILE", &record_path, "write a transcript: build/audit computes it again"),
     ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory; without it files are mapped, and must not shrink"),
@@ -54,15 +73,20 @@ static const args_option options[] = {
 };
 
 typedef struct sample {
-    tok_stream stream;
+    answer answer;
     char *out;  // not yet printed
     bool finished;
 } sample;
 
 #define LOGPROBS "sample\tposition\ttoken\tlogprob"  // columns of --logprobs; then the text
 
+static llm42_model *model;
+static llm42_engine *engine;
+static tok *t;
+static chat turns;
 static sample *sample_list;
 static int64_t printing;  // the sample that is on stdout
+static batch requests;    // of --batch
 static llm42_trace *trace;
 static llm42_recorder *recorder;
 static args_manifest manifest;
@@ -73,6 +97,8 @@ static void put(sample *s, tok_text text) {
 
 static void put_string(sample *s, const char *string) { put(s, (tok_text){string, strlen(string)}); }
 
+static bool prints_text(void) { return !ids_out && !logprobs && !json; }
+
 // A line of --logprobs. The text of a token may be a part of a character.
 static void put_logprob(sample *s, int position, int32_t token, float logprob) {
     char line[96], *text = NULL;
@@ -80,7 +106,7 @@ static void put_logprob(sample *s, int position, int32_t token, float logprob) {
     put_string(s, line);
     if (!ids_out) {
         put_string(s, "\t");
-        tok_decode(s->stream.t, &token, 1, &text);
+        tok_decode(t, &token, 1, &text);
     }
     for (size_t i = 0, size = arrlenu(text); i < size;) {
         static const char special[] = "\n\t\r\\", letter[] = "ntr\\";
@@ -97,6 +123,28 @@ static void put_logprob(sample *s, int position, int32_t token, float logprob) {
     arrfree(text);
 }
 
+// How much of a text --stream prints as a line: up to a newline, or, if it is long, up to a space. 0: it waits for
+// more.
+static size_t line_size(const char *text, size_t size, bool finished) {
+    enum { WIDTH = 72 };
+    const char *newline = size ? memchr(text, '\n', size) : NULL;
+    size_t line = newline ? (size_t)(newline - text) + 1 : finished ? size : 0;
+    if ((newline ? line - 1 : size) <= WIDTH) return line;
+    for (line = WIDTH; line > 0 && text[line - 1] != ' ';) line--;
+    if (line) return line;
+    for (line = WIDTH; line > 1 && ((unsigned char)text[line] & 0xC0) == 0x80;) line--;
+    return line;
+}
+
+static void print_lines(sample *s) {
+    for (size_t line; (line = line_size(s->out, arrlenu(s->out), s->finished)); arrdeln(s->out, 0, line)) {
+        printf("[%d] ", (int)(s - sample_list));
+        fwrite(s->out, 1, line - (s->out[line - 1] == '\n'), stdout);
+        putchar('\n');
+    }
+    fflush(stdout);
+}
+
 static void flush_samples(void) {
     for (; printing < samples; printing++) {
         sample *s = &sample_list[printing];
@@ -107,43 +155,72 @@ static void flush_samples(void) {
     fflush(stdout);
 }
 
-static void on_event(void *user, const llm42_event *event) {
-    (void)user;
-    if (trace) llm42_trace_event(trace, event);
-    llm42_recorder_event(recorder, event);
-    if (event->type != LLM42_EVENT_COMMITTED && event->type != LLM42_EVENT_FINISHED) return;
-    sample *s = event->info->user;
-    for (int i = 0; event->type == LLM42_EVENT_COMMITTED && i < event->n; i++) {
+static void put_tokens(sample *s, const llm42_event *event) {
+    const int count = answer_committed(&s->answer, engine, event);
+    for (int i = 0; i < count; i++) {
         char id[16];
         snprintf(id, sizeof id, "%s%d", event->position + i ? "," : "", (int)event->tokens[i]);
         if (logprobs)
             put_logprob(s, event->info->prompt_count + event->position + i, event->tokens[i], event->logprobs[i]);
         else if (ids_out) put_string(s, id);
-        else put(s, tok_stream_next(&s->stream, event->tokens[i]));
     }
-    if (event->type == LLM42_EVENT_FINISHED) {
-        if (!ids_out && !logprobs) put(s, tok_stream_end(&s->stream));
-        if (!logprobs) put_string(s, "\n");
-        s->finished = true;
-    }
-    flush_samples();
+    if (prints_text()) put(s, answer_fresh(&s->answer, false));
 }
 
-// What stands before a sample's new tokens: a line between samples and the prompt, dimmed on a terminal.
-static void begin_sample(sample *s, const tok *t, int64_t number, const int32_t *ids) {
+static void put_end(sample *s, const llm42_event *event) {
+    answer_finished(&s->answer);
+    if (json) {
+        size_t size = 0;
+        char *line = answer_json(&s->answer, event->info, model->name, (int)(s - sample_list), NULL, NULL, &size);
+        put(s, (tok_text){line, size});
+        free(line);
+    }
+    if (prints_text()) put(s, answer_fresh(&s->answer, true));
+    if (!json && !logprobs && !stream) put_string(s, "\n");
+    s->finished = true;
+}
+
+static void on_event(void *user, const llm42_event *event) {
+    (void)user;
+    if (trace) llm42_trace_event(trace, event);
+    llm42_recorder_event(recorder, event);
+    if (event->type != LLM42_EVENT_COMMITTED && event->type != LLM42_EVENT_FINISHED) return;
+    if (batch_in) {
+        batch_event(&requests, engine, event);
+        return;
+    }
+    sample *s = event->info->user;
+    if (event->type == LLM42_EVENT_COMMITTED) put_tokens(s, event);
+    else put_end(s, event);
+    if (stream) print_lines(s);
+    else flush_samples();
+}
+
+// What answers to the options begin with.
+static answer new_answer(void) {
+    answer a = {.stream = {.t = t, .skip_special = true}};
+    for (; stop_text[a.stops]; a.stops++) a.stop[a.stops] = (tok_text){stop_text[a.stops], strlen(stop_text[a.stops])};
+    return a;
+}
+
+// What stands before a sample's new tokens: a line between samples and the prompt, dimmed on a terminal. A user's turn
+// is not repeated.
+static void begin_sample(sample *s, int64_t number, const int32_t *ids) {
     char line[64];
-    bool dim = args_use_color(stdout);
-    s->stream = (tok_stream){.t = t, .skip_special = true};
+    const bool text = prints_text(), dim = text && args_use_color(stdout) && !stream && !chatting;
+    s->answer = new_answer();
     if (logprobs && !number) put_string(s, ids_out ? LOGPROBS "\n" : LOGPROBS "\ttext\n");
-    if (ids_out || logprobs) return;
     snprintf(line, sizeof line, "--- sample %" PRId64 "\n", number);
-    if (samples > 1) put_string(s, line);
+    if (text && samples > 1 && !stream) put_string(s, line);
     if (dim) put_string(s, "\033[2m");
-    for (int i = 0; i < (int)arrlen(ids); i++) put(s, tok_stream_next(&s->stream, ids[i]));
+    for (int i = 0; t && i < (int)arrlen(ids); i++) {
+        tok_text piece = tok_stream_next(&s->answer.stream, ids[i]);
+        if (text && !chatting) put(s, piece);
+    }
     if (dim) put_string(s, "\033[0m");
 }
 
-static void print_stats(llm42_engine *engine, double seconds) {
+static void print_stats(double seconds) {
     llm42_stats st = llm42_engine_stats(engine);
     double percent = st.returned_tokens ? 100.0 * (double)st.recomputed / (double)st.returned_tokens : 0;
     fprintf(stderr, "%" PRId64 " prompt tokens, %" PRId64 " new tokens in %.3f s (%.1f tokens/s)\n", st.prompt_tokens,
@@ -153,25 +230,127 @@ static void print_stats(llm42_engine *engine, double seconds) {
             ", rollbacks: %" PRId64 ", %.2f%% recomputed\n",
             st.passes[LLM42_SCHEDULE_FAST], st.passes[LLM42_SCHEDULE_INVARIANT], st.passes[LLM42_SCHEDULE_FIXED],
             st.verifications, st.rollbacks, percent);
+    if (!drafting_asked(&drafts)) return;
+    int64_t passes = 0;
+    for (int s = 0; s < LLM42_SCHEDULE_COUNT; s++) passes += st.passes[s];
+    fprintf(stderr, "drafts: %" PRId64 " judged, %" PRId64 " accepted (%.1f%%); %.2f new tokens a pass\n", st.drafted,
+            st.accepted, st.drafted ? 100.0 * (double)st.accepted / (double)st.drafted : 0,
+            passes ? (double)st.returned_tokens / (double)passes : 0);
 }
 
-static void submit_samples(llm42_engine *engine, const int32_t *ids) {
+// What is asked of a request, as far as the options say it. --chat also ends an answer where its turn ends.
+static llm42_request_desc new_request(void) {
+    static int32_t stop[LLM42_MAX_STOP];
+    const llm42_config *c = &model->config;
+    llm42_request_desc ask = {.max_new_tokens = (int)n, .deterministic = deterministic, .ignore_stop = ignore_eos};
+    ask.sampling = (llm42_sampling){temperature, (int)top_k, top_p, min_p, (uint64_t)seed};
+    if (!chatting || turns.end < 0 || c->stop_count == LLM42_MAX_STOP) return ask;
+    for (int i = 0; i < c->stop_count; i++) stop[i] = c->stop[i];
+    stop[c->stop_count] = turns.end;
+    ask.stop = stop, ask.stop_count = c->stop_count + 1;
+    return ask;
+}
+
+static void submit_samples(const int32_t *ids) {
     llm42_error error = {0};
-    const int context = llm42_engine_config(engine)->max_context, prompt_count = (int)arrlen(ids);
-    if (prompt_count < context && n > context - prompt_count)
-        args_fail(2, "-n: %" PRId64 ": behind a prompt of %d tokens the context of %d has room for %d", n, prompt_count,
-                  context, context - prompt_count);
-    for (int64_t i = 0, id; i < samples; i++) {
-        llm42_request_desc ask = {.prompt = ids,
-                                  .prompt_count = (int)arrlen(ids),
-                                  .max_new_tokens = (int)n,
-                                  .deterministic = deterministic,
-                                  .sample_index = (int)i,
-                                  .ignore_stop = ignore_eos,
-                                  .user = &sample_list[i]};
-        ask.sampling = (llm42_sampling){temperature, (int)top_k, top_p, min_p, seed ? (uint64_t)(seed + i) : 0};
-        args_check(llm42_engine_submit(engine, &ask, &id, &error), &error);
+    answer_check_room("-n", n, (int)arrlen(ids), llm42_engine_config(engine)->max_context);
+    for (int64_t i = 0; i < samples; i++) {
+        llm42_request_desc ask = new_request();
+        ask.prompt = ids, ask.prompt_count = (int)arrlen(ids);
+        ask.sample_index = (int)i;
+        ask.sampling.seed = seed ? (uint64_t)(seed + i) : 0;
+        ask.user = &sample_list[i];
+        args_check(llm42_engine_submit(engine, &ask, NULL, &error), &error);
     }
+    if (samples > 1 && temperature == 0)
+        fprintf(stderr, "%s: greedy: all %" PRId64 " samples are alike%s: for others give --temperature\n",
+                args_program, samples,
+                deterministic || !strcmp(preset, "invariant") ? "" : ", but for what batches change");
+}
+
+static void run_samples(const int32_t *ids) {
+    arrsetlen(sample_list, samples);
+    memset(sample_list, 0, (size_t)samples * sizeof *sample_list);
+    for (int64_t i = 0; i < samples; i++) begin_sample(&sample_list[i], i, ids);
+    args_watches = 1;
+    submit_samples(ids);
+    if (!stream) flush_samples();
+    args_run_watching(engine);
+}
+
+static void free_samples(void) {
+    for (int64_t i = 0; i < arrlen(sample_list); i++) {
+        answer_free(&sample_list[i].answer);
+        arrfree(sample_list[i].out);
+    }
+    arrfree(sample_list);
+}
+
+// Reads IN. What is in `settings` decides about results, beside the lines.
+static void read_batch(void) {
+    static char settings[16384];
+    snprintf(settings, sizeof settings,
+             "%s %s %s %s %s %s %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %d %.8000s", model->name, backend,
+             dtype, arithmetic ? arithmetic : "", preset, verifier ? verifier : "", planner, window, group,
+             tensor_parallel, leaves, (int)turns.family, system_text ? system_text : "");
+    requests = (batch){.in = batch_in,
+                       .out = batch_out,
+                       .settings = settings,
+                       .model = model,
+                       .t = t,
+                       .chat = chatting ? &turns : NULL,
+                       .ask = new_request(),
+                       .answer = new_answer()};
+    batch_read(&requests);
+}
+
+static void check_options(void) {
+    const int prompts = (prompt != NULL) + (ids_text != NULL) + (prompt_file != NULL);
+    if (prompts > 1) args_fail(2, "--prompt, --prompt-file and --ids exclude each other");
+    if (!batch_in != !batch_out) args_fail(2, "--batch FILE and --out FILE belong together");
+    if (batch_in && (prompts || samples > 1 || ids_out || logprobs || json || stream))
+        args_fail(2, "--batch: the file has the prompts and --out gets the answers: leave out --prompt, --prompt-file, "
+                     "--ids, --samples, --ids-out, --logprobs, --json and --stream");
+    if (json + stream + (ids_out || logprobs) > 1)
+        args_fail(2, "--json, --stream, and --ids-out or --logprobs exclude each other");
+    drafting_check(&drafts);
+    if (system_text && !chatting) args_fail(2, "--system: needs --chat");
+    if (chatting && ids_text) args_fail(2, "--chat: needs a text: --ids says the whole prompt already");
+    for (int i = 0; stop_text[i]; i++)
+        if (!stop_text[i][0]) args_fail(2, "--stop: the text is empty");
+    if (prompt) text_check("--prompt", "--prompt-file", prompt);
+}
+
+// Opens the tokenizer, unless the model has none and nothing needs it, and the chat template.
+static void open_texts(void) {
+    llm42_error error = {0};
+    const bool synthetic = !tokenizer && !strncmp(model_path, "synthetic:", 10);
+    const bool ids_alone = (ids_text || batch_in) && !stop_text[0] && !chatting;
+    if (ids_text && synthetic && !json) ids_out = true;  // it has no text
+    if (ids_alone && (synthetic || ids_out)) return;
+    if (!tok_open(&t, model, model_path, tokenizer, &error)) {
+        if (chatting) chat_open(&turns, t, model_path, system_text);
+        return;
+    }
+    if (!batch_in || !ids_alone || tokenizer || error.result != LLM42_IO)  // the file may have ids alone
+        args_fail(1, "%s (--ids with --ids-out does without a tokenizer)", error.text);
+}
+
+// The prompt of samples.
+static void read_prompt(int32_t **ids) {
+    llm42_error error = {0};
+    if (ids_text) {
+        arrsetlen(*ids, args_list_count(ids_text));
+        args_ids("--ids", ids_text, *ids);
+        return;
+    }
+    if (!prompt) prompt = "It was";
+    size_t size = strlen(prompt);
+    char *file_text = prompt_file ? text_read("--prompt-file", prompt_file, &size) : NULL;
+    const char *text = file_text ? file_text : prompt;
+    if (chatting) args_check(chat_encode(&turns, t, text, size, ids, &error), &error);
+    else text_encode(t, text, size, ids);
+    free(file_text);
 }
 
 int main(int argc, char **argv) {
@@ -181,32 +360,18 @@ int main(int argc, char **argv) {
     args_choice("--planner", planner, planner_names);
     char found[4096];
     model_path = args_find(model_path, found);
-    if ((prompt != NULL) + (ids_text != NULL) + (prompt_file != NULL) > 1)
-        args_fail(2, "--prompt, --prompt-file and --ids exclude each other");
-    if (prompt) text_check("--prompt", "--prompt-file", prompt);
-    if (!prompt) prompt = "It was";
-    size_t prompt_size = strlen(prompt);
-    char *file_text = prompt_file ? text_read("--prompt-file", prompt_file, &prompt_size) : NULL;
-    if (file_text) prompt = file_text;
+    check_options();
 
     llm42_error error = {0};
-    llm42_model *model = NULL;
-    llm42_engine *engine = NULL;
-    tok *t = NULL;
     int32_t *ids = NULL;
-    if (ids_text) {
-        arrsetlen(ids, args_list_count(ids_text));
-        args_ids("--ids", ids_text, ids);
-    }
     llm42_model_desc load = {.path = model_path, .on_device = args_on_device(model_path, table), .no_mmap = no_mmap};
     args_check(llm42_model_load(&model, &load, &error), &error);
-    if (ids_text && !tokenizer && !strncmp(model_path, "synthetic:", 10)) ids_out = true;  // it has no text
-    if ((!ids_text || !ids_out) && tok_open(&t, model, model_path, tokenizer, &error))
-        args_fail(1, "%s (--ids with --ids-out does without a tokenizer)", error.text);
-    if (!ids_text) text_encode(t, prompt, prompt_size, &ids);
-    free(file_text);
+    open_texts();
+    if (batch_in) read_batch();
+    else read_prompt(&ids);
     if (trace_path) args_check(llm42_trace_open(&trace, trace_path, &error), &error);
 
+    const int64_t together = batch_in ? arrlen(requests.line) : samples;
     llm42_engine_desc desc = {.model = model,
                               .backend = table,
                               .backend_desc = args_backend_desc(table, threads, tensor_parallel, devices),
@@ -215,39 +380,42 @@ int main(int argc, char **argv) {
                               .numerics.arithmetic = args_arithmetic(arithmetic),
                               .tensor_parallel = (int)tensor_parallel,
                               .numerics.leaves = (int)leaves,
-                              .max_running = samples < 32 ? (int)samples : 32,
+                              .max_running = (int)(max_running     ? max_running
+                                                   : together < 32 ? together
+                                                                   : 32),
                               .policy.window = (int)window,
                               .policy.group = (int)group,
+                              .auto_release = batch_in != NULL,
                               .on_event = on_event,
                               .log = args_manifest_log,
                               .log_user = &manifest};
     args_policy(&desc, "preset", preset);
     args_policy(&desc, "verifier", verifier);
+    drafting_open(&drafts, &desc);
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
     if (record_path) args_check(llm42_recorder_open(&recorder, record_path, engine, manifest.text, &error), &error);
-    arrsetlen(sample_list, samples);
-    memset(sample_list, 0, (size_t)samples * sizeof *sample_list);
-    for (int64_t i = 0; i < samples; i++) begin_sample(&sample_list[i], t, i, ids);
-    args_watches = 1;
-    submit_samples(engine, ids);
-    flush_samples();
     double begin = llm42_engine_now(engine);
-    args_run_watching(engine);
+    if (batch_in) {
+        batch_begin(&requests, engine);
+        batch_run(&requests, engine);
+    } else {
+        run_samples(ids);
+    }
     // Of a run that is ended, a transcript has what was committed.
-    for (int64_t i = 1; args_signal && i <= samples; i++) llm42_engine_cancel(engine, i, NULL);
+    for (int64_t i = 1; args_signal && i <= llm42_engine_stats(engine).submitted; i++)
+        llm42_engine_cancel(engine, i, NULL);
+    drafting_report(&drafts, engine);
     args_stop_if_asked();
-    if (stats) print_stats(engine, llm42_engine_now(engine) - begin);
+    if (stats) print_stats(llm42_engine_now(engine) - begin);
     if (trace) args_check(llm42_trace_close(trace, &error), &error);
     args_check(llm42_recorder_close(recorder, &error), &error);
+    if (batch_in) batch_end(&requests);
     args_check_requests(engine);
 
     llm42_engine_close(engine);
+    drafting_close(&drafts);
     llm42_model_free(model);
-    for (int64_t i = 0; i < samples; i++) {
-        tok_stream_free(&sample_list[i].stream);
-        arrfree(sample_list[i].out);
-    }
-    arrfree(sample_list);
+    free_samples();
     arrfree(ids);
     tok_free(t);
     return args_finish();

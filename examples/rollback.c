@@ -231,12 +231,12 @@ static llm42_stats serve(demo *d, screen *s, int first, int last, bool marked, a
     for (int pass = 0, next = first; result == LLM42_OK || next <= last; pass++) {
         while (next <= last && pass >= 2 * (next - first)) submit(d, engine, &d->lane[next++], marked, s != NULL);
         result = args_check(llm42_engine_step(engine, &error), &error);
-        // Of a run that is ended, a transcript has what was committed.
-        for (int i = first; args_signal && i < next; i++) llm42_engine_cancel(engine, d->lane[i].id, NULL);
         if (result == LLM42_OK && s) {
             record_pass(d, engine);
             show(d, s);
         }
+        // Of a run that is ended, also while a key is waited for, a transcript has what was committed.
+        for (int i = first; args_signal && i < next; i++) llm42_engine_cancel(engine, d->lane[i].id, NULL);
         stop_if_interrupted(s);
     }
     args_check_requests(engine);
@@ -438,9 +438,9 @@ static int run_demo(demo *d, screen *s, slides *files) {
     answer marked[MAX_LANES] = {{0}};
     llm42_error error = {0};
     serve(d, s, 0, (int)d->requests - 1, true, marked);
-    show_end(d, s);
     if (d->trace) args_check(llm42_trace_close(d->trace, &error), &error);
     args_check(llm42_recorder_close(d->recorder, &error), &error);
+    show_end(d, s);
     if (!s->live) {
         printf("\n");
         say(s, STRONG, 0, "The deterministic requests; [-dropped-], {+the verifier's own token instead+}");
@@ -468,7 +468,7 @@ int main(int argc, char **argv) {
                      .seed = 42};
     char presets[256], verifiers[256], verifies[256], prefills[256], planners[256];
     const args_option options[] = {
-        ARGS_IN("model DIR", &d.model_path, "model folder with a tokenizer"),
+        ARGS_IN("model,m DIR", &d.model_path, "model folder with a tokenizer"),
         ARGS_INT("window W", &d.window, 1, 64, "tokens of a request in a verification"),
         ARGS_INT("group G", &d.group, 1, 64, "requests verified together; a replay pass has W x G rows"),
         ARGS_INT("requests N", &d.requests, 1, MAX_LANES, "requests; every other one is deterministic"),
@@ -479,8 +479,8 @@ int main(int argc, char **argv) {
         ARGS_TEXT("prefill HOW", &d.prefill, args_words(prefills, args_policy_words("prefill"))),
         ARGS_TEXT("planner NAME", &d.planner, args_words(planners, planner_names)),
         ARGS_REAL("inject RATE", &d.inject, 0, 1, "share of candidates made wrong on purpose"),
-        ARGS_INT("seed S", &d.seed, 1, INT64_MAX, "seed of --inject"),
-        ARGS_INT("threads N", &d.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
+        ARGS_INT("seed,s S", &d.seed, 1, INT64_MAX, "seed of --inject"),
+        ARGS_INT("threads,t N", &d.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
         ARGS_FLAG("step", &d.step, "wait for a key after each pass"),
         ARGS_INT("delay MS", &d.delay, -1, 60000, "pause after a pass, more after a replay; -1: 60 on a terminal"),
         ARGS_OUT("html FILE", &d.html_path, "write the whole run as a web page"),
@@ -489,6 +489,7 @@ int main(int argc, char **argv) {
         ARGS_OUT("record FILE", &d.record_path, "write a transcript: build/audit computes it again"),
         ARGS_END,
     };
+    args_status_1 = "a deterministic request got another answer alone, or something went wrong";
     args_parse(argc, argv,
                "Shows decode, verify, roll back as it happens.\n"
                "Keys: Enter, Space or Right shows the next pass (or stops a run), n the next rollback, b or Left goes\n"

@@ -34,13 +34,23 @@ static inline char *text_read(const char *option, const char *path, size_t *size
     return text;
 }
 
-// The ids of a text behind one begin-of-text token. A text that begins with this token itself gets no second one.
+// The ids of a text behind one begin-of-text token. A text that begins with this token itself gets no second one;
+// *twice, unless NULL, says so.
+static inline llm42_result text_ids(tok *t, const char *text, size_t size, int32_t **ids, bool *twice,
+                                    llm42_error *error) {
+    const llm42_result result = tok_encode(t, text, size, true, ids, error);
+    const bool begins = !result && arrlen(*ids) > 1 && t->bos >= 0 && (*ids)[0] == t->bos && (*ids)[1] == t->bos;
+    if (begins) arrdel(*ids, 0);
+    if (twice) *twice = begins;
+    return result;
+}
+
+// The same, with a remark; exits if it fails.
 static inline void text_encode(tok *t, const char *text, size_t size, int32_t **ids) {
     llm42_error error = {0};
-    args_check(tok_encode(t, text, size, true, ids, &error), &error);
-    if (arrlen(*ids) < 2 || t->bos < 0 || (*ids)[0] != t->bos || (*ids)[1] != t->bos) return;
-    arrdel(*ids, 0);
-    fprintf(stderr, "%s: the text begins with the begin-of-text token, so none is added\n", args_program);
+    bool twice = false;
+    args_check(text_ids(t, text, size, ids, &twice, &error), &error);
+    if (twice) fprintf(stderr, "%s: the text begins with the begin-of-text token, so none is added\n", args_program);
 }
 
 #endif  // TEXTS_H

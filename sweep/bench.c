@@ -154,10 +154,10 @@ static settings parse(int argc, char **argv) {
     char preset[160], verifier[160], verify[160], prefill[160], chunked[160];
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend, "cpu or cuda"),
-        ARGS_IN("model DIR", &s.model,
+        ARGS_IN("model,m DIR", &s.model,
                 "model folder, file or synthetic:NAME; examples/tiny42 (cpu), synthetic:llama-3.1-8b (cuda)"),
         ARGS_RANKS(&s.tensor_parallel, &s.leaves, &s.devices),
-        ARGS_INT("threads N", &s.threads, 1, 1024, "threads of the engine and of the ceilings"),
+        ARGS_INT("threads,t N", &s.threads, 1, 1024, "threads of the engine and of the ceilings"),
         ARGS_TEXT("dtype TYPE", &s.dtype, "compute type, bf16 or fp32"),
         ARGS_ARITHMETIC(&s.arithmetic),
         ARGS_TEXT("suite NAME", &s.suite,

@@ -41,8 +41,10 @@
 // they give a smooth curve. The time of a pass at batch 2 to 16 comes out within 3% of 10.3 ms. With all lengths 1024
 // and 512 (--fixed-lengths) it would be 15 to 19 ms, against 11 ms in the same paper's Fig. 5.
 #define _POSIX_C_SOURCE 200809L
+#define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "examples/util/llm42_calibration.h"
 
 #define LLM42_TRACE_IMPLEMENTATION
 #include "examples/util/llm42_trace.h"
@@ -545,7 +547,7 @@ int main(int argc, char **argv) {
         ARGS_IN("reference DIR", &f->set.reference, "the published tables"),
         ARGS_OUT("out FILE", &f->set.out, "the calibration to write"),
         ARGS_INT("seeds N", &f->set.seeds, 1, MAX_SEEDS, "runs of random arrivals to take the mean of; default: 5"),
-        ARGS_INT("threads N", &f->set.threads, 1, 1024, "runs at a time; they change no result"),
+        ARGS_INT("threads,t N", &f->set.threads, 1, 1024, "runs at a time; they change no result"),
         ARGS_FLAG("fixed-lengths", &f->set.fixed_lengths, "take throughput_vs_batch's lengths as all 1024 and 512"),
         ARGS_END};
     args_parse(argc, argv, "fits a calibration of the simulator to published figures", options);

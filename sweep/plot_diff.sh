@@ -21,7 +21,7 @@ fail() {  # fail STATUS TEXT
 file='' base='' title=''
 while [ $# -gt 0 ]; do
     case $1 in
-    --help)
+    -h | --help)
         sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
         exit 0
         ;;

@@ -275,7 +275,7 @@ int main(int argc, char **argv) {
                .seed = 3};
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
-        ARGS_IN("model DIR", &s.model_path, "model folder, file or synthetic:NAME"),
+        ARGS_IN("model,m DIR", &s.model_path, "model folder, file or synthetic:NAME"),
         ARGS_TEXT("tensor-parallel LIST", &s.ranks_list, "numbers of ranks: 1, 2, 4, 8"),
         ARGS_TEXT("batch LIST", &s.batch_list, "numbers of requests at once"),
         ARGS_INT("leaves C", &s.leaves, 0, 8, "in the rows that say so; 0: as many as the model allows"),
@@ -284,11 +284,12 @@ int main(int argc, char **argv) {
         ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each"),
         ARGS_INT("prompt-tokens N", &s.prompt_tokens, 8, 100000, "of the longest prompt"),
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
-        ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "of the prompts"),
-        ARGS_INT("threads N", &s.threads, 0, 1024, "0: as many as OpenMP offers"),
+        ARGS_INT("seed,s S", &s.seed, 1, INT32_MAX, "of the prompts"),
+        ARGS_INT("threads,t N", &s.threads, 0, 1024, "0: as many as OpenMP offers"),
         ARGS_OUT("out FILE", &s.tsv_path, "write the numbers there too"),
         ARGS_END,
     };
+    args_status_1 = "a promise is broken, or something went wrong";
     args_parse(argc, argv, "Counts the different outputs of prompts by ranks and batches, for each way of serving.",
                options);
     s.ranks_count = list_of("--tensor-parallel", s.ranks_list, 8, s.ranks);

@@ -13,13 +13,17 @@
 // Results do not depend on the number of threads, on shares or on breaks. sweep/README.md has the columns and examples
 // for Slurm and GNU parallel, and sweep/calibration/README.md the format of calibrations.
 #define _POSIX_C_SOURCE 200809L
+#define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "examples/util/llm42_calibration.h"
 
+#define LLM42_DRAFT_IMPLEMENTATION
 #define LLM42_TRACE_IMPLEMENTATION
 #include "examples/util/llm42_trace.h"
 #include "sweep/lib/cells.h"
 #include "sweep/lib/common.h"
+#include "sweep/lib/draft.h"
 #include "sweep/lib/fleet.h"
 #include "sweep/lib/serve.h"
 
@@ -34,8 +38,8 @@ typedef struct settings {
     const char *list[AXES];
     int64_t requests, threads, max_running, kv_tokens, page_size, token_budget, deadline;
     int64_t max_context, pages, warm_up;
-    double admission_reserve, flip_scale, kv_gb, seconds, trace_speed;
-    bool prefix_cache, no_flips, offered, in_norm, list_only, quiet, timing;
+    double admission_reserve, flip_scale, flip_spread, draft_spread, kv_gb, seconds, trace_speed;
+    bool prefix_cache, draft_ordinary, draft_always, no_flips, offered, in_norm, list_only, quiet, timing;
     bool fleet;             // --replicas was given
     int64_t share, shares;  // of --cell
 } settings;
@@ -130,6 +134,9 @@ static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
                               .policy.group = (int)cell_number(g, c, GROUP, 0),
                               .policy.deadline = (int)s->set.deadline,
                               .overlap = cell_on(g, c, OVERLAP),
+                              .draft_limit = (int)cell_number(g, c, DRAFT_LIMIT, 0),
+                              .draft_ordinary = s->set.draft_ordinary,
+
                               .kv.admission_reserve = s->set.admission_reserve,
                               .kv.prefix_cache = s->set.prefix_cache};
     for (int a = 0; a < AXES; a++)
@@ -154,6 +161,7 @@ static void row_print(const sweep *s, const cell *c, FILE *file, const metrics *
     for (int a = 0; a < AXES; a++)
         if (!s->grid.hidden[a]) fprintf(file, "\t%s", cell_text(&s->grid, c, (axis_name)a));
     metrics_print(file, m);
+    if (!s->grid.hidden[DRAFT]) fprintf(file, "\t%.0f\t%.0f", m->drafted, m->accepted);
 }
 
 static int row_columns(const sweep *s) {
@@ -162,7 +170,7 @@ static int row_columns(const sweep *s) {
 #define X(name, format) columns++;
     METRICS(X)
 #undef X
-    return columns;
+    return columns + (s->grid.hidden[DRAFT] ? 0 : 2);
 }
 
 // Sets the cell's row.
@@ -215,7 +223,8 @@ static llm42_cuda_desc cuda_desc(const sweep *s, int ranks) {
 static llm42_result cell_serve_fleet(const sweep *s, const cell *c, llm42_engine_desc desc, fleet *f,
                                      llm42_error *error) {
     const grid *g = &s->grid;
-    fleet_desc d = {.replicas = (int)cell_number(g, c, REPLICAS, 1),
+    fleet_desc d = {.oracle = f->desc.oracle,
+                    .replicas = (int)cell_number(g, c, REPLICAS, 1),
                     .router = (fleet_router)cell_value(g, c, ROUTER)->word,
                     .engine = desc,
                     .set_apart = desc,
@@ -228,7 +237,8 @@ static llm42_result cell_serve_fleet(const sweep *s, const cell *c, llm42_engine
     return fleet_serve(f, error);
 }
 
-static llm42_result cell_serve(sweep *s, cell *c, fleet *f, own_planner *own, llm42_error *error) {
+static llm42_result cell_serve(sweep *s, cell *c, fleet *f, own_planner *own, sim_drafter *drafter,
+                               llm42_error *error) {
     serving *v = &f->v;
     const grid *g = &s->grid;
     uint64_t seed = (uint64_t)cell_number(g, c, SEED, 0);
@@ -246,7 +256,13 @@ static llm42_result cell_serve(sweep *s, cell *c, fleet *f, own_planner *own, ll
     for (int i = 0; i < (int)arrlen(s->prompts); i++)
         if (s->prompts[i].seed == seed) v->prompts = &s->prompts[i];
     v->submit_late = is_default_planner(PLANNER, cell_value(g, c, PLANNER));
+    const bool drafts = cell_value(g, c, DRAFT) && cell_value(g, c, DRAFT)->word < 0;
+    f->desc.oracle = (llm42_oracle_desc){.truth = drafts ? sim_drafter_truth : NULL,
+                                         .rate = cell_number(g, c, DRAFT, 0),
+                                         .spread = s->set.draft_spread,
+                                         .always = s->set.draft_always};
     if (s->set.fleet) return cell_serve_fleet(s, c, desc, f, error);
+    if (drafts) TRY(sim_drafter_open(drafter, &desc, &f->desc.oracle, error));
     TRY(own_planner_open(own, cell_text(g, c, PLANNER), &desc, error));
     TRY(serving_open(v, desc, cell_text(g, c, QPS), seed, cell_number(g, c, RATIO, 0), error));
     if (s->set.trace) TRY(llm42_trace_open(&v->collected.trace, s->set.trace, error));
@@ -259,7 +275,8 @@ static void cell_run(sweep *s, cell *c) {
     cell_run_of run = {.s = s, .c = c};
     fleet f = {.v = {.s = &s->plan, .progress = cell_progress, .user = &run}};  // only a fleet has replicas
     own_planner own = {0};
-    llm42_result result = cell_serve(s, c, &f, &own, &error);
+    sim_drafter drafter = {0};
+    llm42_result result = cell_serve(s, c, &f, &own, &drafter, &error);
     if (result) s->trace = f.v.collected.trace;  // is kept as NAME.unfinished
     else result = llm42_trace_close(f.v.collected.trace, &error);
     if (!result) result = cell_row(s, &f, c, &error);
@@ -267,6 +284,7 @@ static void cell_run(sweep *s, cell *c) {
     if (result) snprintf(c->error, sizeof c->error, "%s", error.text[0] ? error.text : llm42_result_text(result));
     fleet_close(&f);
     own_planner_close(&own);
+    llm42_drafter_close(&drafter.drafter);
 }
 
 // >>prompts ------------------------------------------------------------------------------------------------------
@@ -392,6 +410,7 @@ static void columns_print(const sweep *s, FILE *file) {
 #define X(name, format) fputs("\t" #name, file);
     METRICS(X)
 #undef X
+    if (!s->grid.hidden[DRAFT]) fputs("\tdrafted\taccepted", file);
     fputc('\n', file);
 }
 
@@ -574,6 +593,8 @@ static void open_model(sweep *s) {
                 "--calibration FILE: --backend sim needs one: the folder sweep/calibration of the repository has them");
         s->set.calibration = args_find(s->set.calibration, s->calibration_found);
         args_check(llm42_calibration_load(&s->calibration, s->set.calibration, &error), &error);
+        // A gamma distribution's standard deviation is its mean over the root of its shape.
+        if (s->set.flip_spread > 0) s->calibration->flip_shape = 1 / (s->set.flip_spread * s->set.flip_spread);
         bool shape = false;
         for (const char *const *name = llm42_synthetic_names(); *name; name++)
             shape |= !strcmp(*name, s->calibration->model);
@@ -696,6 +717,12 @@ static void configure(sweep *s) {
         number_text(number, sizeof number, o->flip_scale);
         if (o->no_flips) fprintf(file, "flips off; ");
         else fprintf(file, "flip_scale %s; ", number);
+        number_text(number, sizeof number, o->flip_spread);
+        if (o->flip_spread > 0) fprintf(file, "flip_spread %s; ", number);
+        number_text(number, sizeof number, o->draft_spread);
+        if (o->draft_spread > 0) fprintf(file, "draft_spread %s; ", number);
+        if (o->draft_ordinary) fprintf(file, "ordinary requests have drafts; ");
+        if (o->draft_always) fprintf(file, "drafts whether they pay or not; ");
     } else {
         fprintf(file, "cpu %s", processor_name(name, sizeof name));
         if (s->cuda)
@@ -749,8 +776,8 @@ static bool any_on(const sweep *s, axis_name which) {
 // Options that only some backends have.
 static void check_backend(const sweep *s) {
     const settings *o = &s->set;
-    if (!s->sim && (o->calibration || o->no_flips || o->flip_scale != 1))
-        args_fail(2, "--calibration, --no-flips, --flip-scale: only with --backend sim");
+    if (!s->sim && (o->calibration || o->no_flips || o->flip_scale != 1 || o->flip_spread))
+        args_fail(2, "--calibration, --no-flips, --flip-scale, --flip-spread: only with --backend sim");
     for (int i = 0; i < s->grid.count[SLOWDOWN]; i++)
         if (!s->sim && s->grid.values[SLOWDOWN][i].number != 0) args_fail(2, "--slowdown: only with --backend sim");
     if (!s->sim && !s->cuda && any_on(s, OVERLAP))
@@ -796,7 +823,8 @@ static void check(sweep *s) {
     for (int a = 0; a < AXES; a++) axis_parse(&s->grid, (axis_name)a, o->list[a]);
     check_fleet(s);
     for (int a = 0; a < AXES; a++)
-        if (a == APART || a == TENSOR_PARALLEL || a == LEAVES) s->grid.hidden[a] = o->list[a] == axes[a].list;
+        if (a == APART || a == TENSOR_PARALLEL || a == LEAVES || a == DRAFT || a == DRAFT_LIMIT)
+            s->grid.hidden[a] = o->list[a] == axes[a].list;
     grid_make(&s->grid, backend, o->fleet);
     double rows = 0;  // of the largest replay pass: refused here, since its cell may be the last
     for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
@@ -805,6 +833,11 @@ static void check(sweep *s) {
     }
     if (rows > 1 << 20) args_fail(2, "--window, --group: W x G of %.0f rows: at most %d", rows, 1 << 20);
     if (o->flip_scale == 0) o->no_flips = true;
+    if (s->grid.hidden[DRAFT] &&
+        (!s->grid.hidden[DRAFT_LIMIT] || o->draft_spread || o->draft_ordinary || o->draft_always))
+        args_fail(2, "--draft-limit, --draft-spread, --draft-ordinary, --draft-always: need --draft");
+    if (!s->grid.hidden[DRAFT] && !s->sim)
+        args_fail(2, "--draft: only with --backend sim: build/bench --drafts measures drafts");
     check_backend(s);
     if (o->merge && (o->cells || o->cell)) args_fail(2, "--merge: runs nothing: leave --cells and --cell out");
     bool detail = o->per_request || o->trace;
@@ -827,7 +860,7 @@ static args_option axis_option(settings *s, axis_name which) {
     static const char *const none[] = {NULL};
     const axis *a = &axes[which];
     s->list[which] = a->list;
-    snprintf(name[which], sizeof name[which], "%s LIST", a->name);
+    snprintf(name[which], sizeof name[which], "%s%s LIST", a->name, which == SEED ? ",s" : "");
     words_help(help[which], sizeof help[which], a->about, a->number ? none : axis_words(which));
     return (args_option)ARGS_TEXT(name[which], &s->list[which], help[which]);
 }
@@ -849,7 +882,7 @@ static settings parse(int argc, char **argv) {
     const args_option served[] = {
         ARGS_TEXT("backend NAME", &s.backend, "sim (virtual time), cpu or cuda (measured)"),
         ARGS_IN("calibration FILE", &s.calibration, "sim: pass times; sweep/calibration has them"),
-        ARGS_IN("model DIR", &s.model, "cpu, cuda: model folder, file or synthetic:NAME"),
+        ARGS_IN("model,m DIR", &s.model, "cpu, cuda: model folder, file or synthetic:NAME"),
         ARGS_IN("workload SPEC", &s.workload,
                 "sharegpt, sharegpt-served, arxiv, fixed:IxO, uniform:IxO, sglang:IxOxN,\n"
                 "                         lengths:FILE, azure:FILE, mooncake:FILE"),
@@ -857,7 +890,7 @@ static settings parse(int argc, char **argv) {
         ARGS_REAL("trace-speed X", &s.trace_speed, 1e-6, 1e6, "qps trace: a trace's arrivals come X times as fast"),
     };
     const args_option conditions[] = {
-        ARGS_INT("threads N", &s.threads, 0, 1024, "sim: cells at a time, 0: all cores; cpu: the engine's, 0: one"),
+        ARGS_INT("threads,t N", &s.threads, 0, 1024, "sim: cells at a time, 0: all cores; cpu: the engine's, 0: one"),
         ARGS_INT("max-running N", &s.max_running, 0, 1 << 16, "sequences at once, 0: 2048 (sim), 32 (cpu), 256 (cuda)"),
         ARGS_INT("kv-tokens N", &s.kv_tokens, 0, (int64_t)1 << 40, "KV pool, 0: the calibration's"),
         ARGS_REAL("kv-gb X", &s.kv_gb, 0.001, 1e6, "cuda: KV pool in GiB, if max_running contexts take as much"),
@@ -876,6 +909,14 @@ static settings parse(int argc, char **argv) {
         ARGS_FLAG("in-norm", &s.in_norm, "cuda, several GPUs: norms themselves exchange the ranks' parts"),
         ARGS_FLAG("no-flips", &s.no_flips, "sim: every candidate is right"),
         ARGS_REAL("flip-scale X", &s.flip_scale, 0, 1e6, "sim: times the calibration's flip rate"),
+        ARGS_REAL("draft-spread X", &s.draft_spread, 0, 10,
+                  "sim: how the requests' shares of right drafts differ: a request has the share of --draft to\n"
+                  "                         the power of a number with mean 1 and this standard deviation"),
+        ARGS_FLAG("draft-ordinary", &s.draft_ordinary, "sim: ordinary requests have drafts, too"),
+        ARGS_FLAG("draft-always", &s.draft_always, "sim: as many drafts as --draft-limit, whether they pay or not"),
+        ARGS_REAL("flip-spread X", &s.flip_spread, 0, 30,
+                  "sim: how the requests' flip rates differ: their standard deviation over their mean; 0: as\n"
+                  "                         calibrated"),
         ARGS_TEXT("prompts KIND", &s.prompts, "cpu, cuda: the model's own samples, or random: own, random"),
         ARGS_OUT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),
         ARGS_DEVICES(&s.devices),

@@ -16,8 +16,8 @@
 #include <signal.h>
 
 enum { FUZZ_ROOM = 1 << 17 };
-#ifndef FUZZ_SECONDS
-#define FUZZ_SECONDS 12  // as a test, at most
+#ifndef FUZZ_RUNS
+#define FUZZ_RUNS 20000  // inputs, as a test: not seconds, or a busy machine would try fewer
 #endif
 
 // What the target finds wrong ends the program, which is how libFuzzer learns of it.
@@ -197,12 +197,12 @@ static inline int fuzz_main(const char *name, int argc, char **argv, size_t (*se
     for (int i = 0; i < 6; i++) signal(deadly[i], fuzz_died);
     if (argc > 1 && strcmp(argv[1], "--seconds") != 0 && strcmp(argv[1], "--runs") != 0)
         return fuzz_files(argc, argv, seed, target);
-    long seconds = fuzz_option(argc, argv, "--seconds", FUZZ_SECONDS), seeds = 0;
-    long runs = fuzz_option(argc, argv, "--runs", argc > 1 ? 1000000000 : 20000);
+    long seconds = fuzz_option(argc, argv, "--seconds", 1000000000), seeds = 0;
+    long runs = fuzz_option(argc, argv, "--runs", argc > 1 ? 1000000000 : FUZZ_RUNS);
     double start = test_seconds();
     while (seed((int)seeds, fuzz.data, FUZZ_ROOM) > 0) seeds++;
     for (fuzz.run = 0; fuzz.run < runs; fuzz.run++) {
-        if (fuzz.run >= seeds && test_seconds() - start > (double)seconds) break;
+        if (argc > 1 && fuzz.run >= seeds && test_seconds() - start > (double)seconds) break;
         alarm(60);  // an input that takes this long is a finding
         fuzz.size = seed((int)(fuzz.run % seeds), fuzz.data, FUZZ_ROOM);
         for (size_t n = fuzz.run < seeds ? 0 : 1 + fuzz_below(4); n > 0 && fuzz.size > 0; n--) fuzz_mutate(words);

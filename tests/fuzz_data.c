@@ -4,8 +4,10 @@
 // a calibration gives pass times and serves requests, a workload gives requests and prompts.
 #include "fuzz.h"
 
+#define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "examples/util/llm42_calibration.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "examples/util/llm42_transcript.h"
 #include "sweep/lib/workload.h"

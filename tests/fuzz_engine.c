@@ -4,6 +4,7 @@
 // alone, or on the simulator the true tokens. A spy in front of the backend holds the engine to the contract of passes
 // in flight, and in some inputs lets passes fail. In others memory runs short while an engine opens or takes a request,
 // or on_event submits, cancels and releases requests.
+#define FUZZ_RUNS (TEST_SLOW ? 400 : 4000)
 #include "fuzz.h"
 #include "make_model.h"
 
@@ -18,7 +19,7 @@ enum {
     PROMPTS = 6,
     SAMPLINGS = 4,
     STEPS = 3000,  // an input takes at most, the run to the end included
-    HEAD = 5,      // bytes of an input that choose the desc
+    HEAD = 6,      // bytes of an input that choose the desc
     ROWS = 16,     // of a replay pass, at most
     BUDGET = 78,   // rows of another pass, at most
 };
@@ -55,7 +56,7 @@ static int reference_count;
 
 static struct {
     int64_t engines, simulated, requests, refused, rollbacks, natural, preemptions, prefix_hits, compared;
-    int64_t flights, failed, starved, meddled;
+    int64_t flights, failed, starved, meddled, drafted, accepted;
 } seen;  // what the inputs reached
 
 // Pass times of the simulator are made up: 1 ms, a row and a context of 10 tokens more each.
@@ -116,11 +117,14 @@ static const reference *alone(const llm42_engine_desc *d, int prompt, int sampli
 // What the events told about a request.
 typedef struct shadow {
     int64_t id;
-    int prompt, sampling, max_new, committed, candidates;
+    int prompt, sampling, max_new, committed, candidates, rolled_back_at;
     bool live, finished, deterministic, checked;
     bool cancelled, released;  // inside an event: it commits no more tokens; it goes when the outer call returns
     int64_t rollbacks, verifications, preemptions;
     int32_t tokens[NEW], candidate[CONTEXT];
+    const int32_t *own;      // its canonical tokens; NULL: not known, or the simulator's
+    float guessed[NEW];      // log-probabilities of the newest candidates, from their events
+    llm42_output canonical;  // of the last rollback; token 0 and log-probability 1: none that must come next
     float logprobs[NEW];
 } shadow;
 
@@ -134,7 +138,8 @@ static struct {
     bool simulated, faulty;  // faulty: passes fail now and then
     bool starving;           // allocations fail now and then
     bool meddling;           // on_event calls the engine
-    int64_t allocated;       // inside events
+    bool drafter_failed;
+    int64_t allocated;  // inside events
     uint64_t random;
     const llm42_pass *flight;    // as the engine gave it; NULL: none is in flight
     llm42_row flight_row[ROWS];  // as they were when it took off
@@ -243,11 +248,59 @@ static shadow *shadow_of(int64_t id) {
     return NULL;
 }
 
+// Drafts are right, wrong, fewer than asked for or a stop token by chance. Now and then the drafter breaks its rules or
+// fails, and must not be asked again.
+static llm42_result draft(void *user, const llm42_view *view, llm42_draft *d, int count, llm42_error *error) {
+    (void)user, (void)view;
+    FUZZ_CHECK(!run.drafter_failed && count >= 1, "asked for %d drafts", count);
+    for (int i = 0; i < count; i++) {
+        const llm42_request *r = d[i].request;
+        const shadow *s = shadow_of(r->id);
+        const int at = r->committed + r->candidates;
+        FUZZ_CHECK(s && d[i].limit >= 1 && d[i].limit + at < s->max_new && !r->in_flight && !r->drafts,
+                   "%d drafts of request %lld at %d", d[i].limit, (long long)r->id, at);
+        const int32_t *own = run.simulated ? truth[s->prompt][s->id - 1] : s->own;
+        d[i].count = (int)(test_random(&run.random) % (uint64_t)(d[i].limit + 1));
+        for (int k = 0; k < d[i].count; k++) {
+            const uint64_t chance = test_random(&run.random);
+            d[i].token[k] = own && chance % 4 ? own[at + k] : (int32_t)(chance >> 8) & (model->config.vocab - 1);
+        }
+        if (test_random(&run.random) % 512) continue;
+        run.drafter_failed = true;
+        if (test_random(&run.random) % 2) d[i].count = d[i].limit + 1;
+        else d[i].count = 1, d[i].token[0] = model->config.vocab;
+    }
+    seen.drafted++;
+    if (test_random(&run.random) % 512 == 0) return run.drafter_failed = true, llm42_fail(error, LLM42_IO, "no drafts");
+    return LLM42_OK;
+}
+
+static void forget(void *user, const llm42_request *request) {
+    (void)user;
+    const shadow *s = shadow_of(request->id);
+    FUZZ_CHECK(s && !s->finished && request->state == LLM42_STATE_FINISHED, "forget before the end");
+}
+
+static double draft_seconds(void *user, int requests, int tokens) {
+    (void)user;
+    return 1e-6 * (requests + tokens);
+}
+
+static const llm42_drafter drafters[2] = {
+    {.name = "chance", .draft = draft}, {.name = "timed", .draft = draft, .forget = forget, .seconds = draft_seconds}};
+
 static void committed(shadow *s, const llm42_event *e) {
     FUZZ_CHECK(e->position == s->committed && e->n >= 1 && e->tokens && e->logprobs, "committed at %d, expected %d",
                e->position, s->committed);
     FUZZ_CHECK(!s->cancelled, "tokens of a request that was cancelled inside an event");
     FUZZ_CHECK(s->committed + e->n <= s->max_new, "%d + %d tokens of %d", s->committed, e->n, s->max_new);
+    if (s->canonical.logprob <= 0) {
+        const float logprob = e->logprobs[s->rolled_back_at - e->position];
+        FUZZ_CHECK(e->tokens[s->rolled_back_at - e->position] == s->canonical.token &&
+                       memcmp(&logprob, &s->canonical.logprob, sizeof logprob) == 0,
+                   "a rollback announced token %d, which is not what came", (int)s->canonical.token);
+        s->canonical.logprob = 1;
+    }
     memcpy(s->tokens + s->committed, e->tokens, (size_t)e->n * sizeof *s->tokens);
     memcpy(s->logprobs + s->committed, e->logprobs, (size_t)e->n * sizeof *s->logprobs);
     s->committed += e->n;
@@ -292,11 +345,21 @@ static void check_event(const llm42_event *e) {
         FUZZ_CHECK(s->deterministic && e->n == 1, "a candidate of an ordinary request");
         FUZZ_CHECK(e->position >= s->committed && e->position < NEW, "candidate at %d of %d", e->position,
                    s->committed);
+        s->guessed[e->position] = e->logprobs[0];
         break;
     case LLM42_EVENT_COMMITTED: committed(s, e); break;
+    case LLM42_EVENT_DRAFTED:
+        FUZZ_CHECK(e->n == e->info->drafts && e->n >= 1 && e->position == e->info->committed + e->info->candidates,
+                   "%d drafts at %d", e->n, e->position);
+        break;
+    case LLM42_EVENT_ACCEPTED: seen.accepted += e->n; break;
     case LLM42_EVENT_VERIFIED: s->verifications++; break;
     case LLM42_EVENT_ROLLED_BACK:
         FUZZ_CHECK(e->n >= 1 && s->deterministic, "%d candidates rolled back", e->n);
+        FUZZ_CHECK(memcmp(e->logprobs, s->guessed + e->position, (size_t)e->n * sizeof *e->logprobs) == 0,
+                   "log-probabilities of a rollback at %d are not those of its candidates", e->position);
+        FUZZ_CHECK(e->canonical.token != e->tokens[0], "a rollback to the same token %d", (int)e->tokens[0]);
+        s->canonical = e->canonical, s->rolled_back_at = e->position;
         s->rollbacks++;
         break;
     case LLM42_EVENT_PREEMPTED: s->preemptions++; break;
@@ -314,6 +377,7 @@ static llm42_request_desc describe(shadow *s, uint8_t which, uint8_t how, bool d
     *s = (shadow){.prompt = which % PROMPTS,
                   .sampling = (how >> 4) % SAMPLINGS,
                   .max_new = 1 + how % NEW,
+                  .canonical.logprob = 1,
                   .deterministic = deterministic,
                   .live = true};
     return (llm42_request_desc){.prompt = tokens_of,
@@ -502,6 +566,7 @@ static void submit(uint8_t op) {
     llm42_request_desc desc = describe(s, which, how, (op & 0x10) != 0);
     desc.ignore_stop = (op & 0x20) != 0;
     const int32_t *own = run.simulated ? truth[s->prompt][run.count] : alone(run.desc, s->prompt, s->sampling)->tokens;
+    s->own = own;
     int32_t stop = own[which >> 4];
     if (op & 0x40) desc.stop = &stop, desc.stop_count = 1;  // one that is going to come
     if ((op & 0x80) && which % 7 == 0) {
@@ -586,6 +651,10 @@ static bool open_engine(void) {
                                              : run.simulated && (f & 3) == 3 ? LLM42_MODE_HYBRID
                                                                              : LLM42_MODE_DVR,
                               .experiment.keep_fast_kv = (d & 0xe0) == 0xe0,
+                              .drafter = f >> 2 & 3 ? &drafters[f >> 2 & 1] : NULL,
+                              .draft_limit = f >> 4 & 7,
+                              .draft_ordinary = f >> 7 & 1,
+
                               .on_event = on_event};
     llm42_error error = {0};
     run.starving = e >> 6 == 2;
@@ -598,6 +667,7 @@ static bool open_engine(void) {
     if (result != LLM42_OK) FUZZ_CHECK(error.text[0] && result < 0 && !run.engine, "result %d", (int)result);
     FUZZ_CHECK(result == LLM42_OK || result == LLM42_INVALID, "%s", error.text);
     if (result == LLM42_OK) run.desc = llm42_engine_config(run.engine);
+    run.drafter_failed = false;
     run.faulty = e >> 6 == 3;
     run.meddling = e >> 6 == 1;
     return result == LLM42_OK;
@@ -709,6 +779,8 @@ static inline void fuzz_report(void) {
     printf("  %lld rollbacks (%lld without injection), %lld preemptions, %lld tokens from the prefix cache\n",
            (long long)seen.rollbacks, (long long)seen.natural, (long long)seen.preemptions,
            (long long)seen.prefix_hits);
+    printf("  %lld times asked for drafts, %lld of which were accepted\n", (long long)seen.drafted,
+           (long long)seen.accepted);
 }
 
 FUZZ_MAIN("fuzz_engine");

@@ -1,10 +1,11 @@
 // Fuzz target of the programs' command lines. An input is one byte for the program (see programs), then options: a byte
 // for the option, one for the kind of value, and what the value needs. The options are those that --help lists. For the
-// last program, `sweep --merge`, the rest of the input is the file of a finished cell. Programs run in a folder of
+// last two programs, `generate --batch` and `sweep --merge`, the rest of the input is the file of requests, and that of
+// a finished cell. Programs run in a folder of
 // their own, with little time and memory. They may end with 0, or with 1 or 2 and one line on standard error that
 // begins with their name; never by a signal. With 1 diff says that values differ, and prints no such line. The
 // environment's B is the build folder; default: build.
-#define FUZZ_SECONDS 4
+#define FUZZ_RUNS (TEST_SLOW ? 90 : 330)
 #include "fuzz.h"
 
 #include <ctype.h>
@@ -22,7 +23,7 @@ typedef struct option {
     int words;  // of its help
 } option;
 
-// What is given first can be overridden; what is given last bounds the work.
+// An option of `first` is given unless the input gives it; what is given last bounds the work.
 static struct program {
     const char *name, *first[5], *last[9];
     option option[MOST_OPTIONS];
@@ -31,7 +32,7 @@ static struct program {
     {.name = "generate", .last = {"-n", "3"}},
     {.name = "score", .first = {"--ids", "0,905"}},
     {.name = "diff", .first = {"-b", "rows=8"}},
-    {.name = "audit", .first = {"run.txt", "--model", "from-file"}},
+    {.name = "audit", .first = {"--model", "from-file", "run.txt"}},
     {.name = "rollback", .last = {"--requests", "2", "--tokens", "6", "--delay", "0"}},
     {.name = "determinism",
      .first = {"--suite", "single", "--preset", "dvr"},
@@ -39,9 +40,10 @@ static struct program {
     {.name = "bench", .first = {"--suite", "decode"}, .last = {"--repeats", "1", "--tokens", "4", "--quick"}},
     {.name = "fit", .last = {"--out", "fit.tsv", "--reference", "no/such/place"}},
     {.name = "sweep", .first = {"--calibration", "sweep/calibration/cpu-tiny42.tsv"}, .last = {"--requests", "10"}},
-    {.name = "sweep"},  // --merge
+    {.name = "generate"},  // --batch
+    {.name = "sweep"},     // --merge
 };
-enum { PROGRAMS = sizeof programs / sizeof *programs, MERGE = PROGRAMS - 1 };
+enum { PROGRAMS = sizeof programs / sizeof *programs, BATCH = PROGRAMS - 2, MERGE = PROGRAMS - 1 };
 
 static const char *const numbers[] = {
     "0",    "1",     "2",          "7",       "64",    "-1",       "1e9",
@@ -65,7 +67,7 @@ static const char *const paths[] = {"/dev/full",
 
 static char folder[64], build[LINE], cell[LINE], *cell_text;
 static size_t cell_size;
-static struct { int64_t ended[3], limited, merged; } seen;
+static struct { int64_t ended[3], limited, merged, answered; } seen;
 
 static void remove_folder(void) {
     test_remove(folder);
@@ -149,12 +151,15 @@ static int check_end(const char *program, char *const *argv) {
 }
 
 // >>options ------------------------------------------------------------------------------------------------------
-// A line of --help: "  --name VALUE  words", or "  --name  words" for an option without a value.
+// A line of --help: "  --name VALUE  words", or "  --name  words" for an option without a value. A short name before
+// it, as in "  -n, --name", is the same option.
 static void read_option(struct program *p, const char *line) {
     option *o = &p->option[p->options];
     char value[24] = "";
     int used = 0;
-    if (p->options == MOST_OPTIONS || sscanf(line, " %39s%n", o->name, &used) != 1 || !strcmp(o->name, "--help"))
+    if (line[4] == ',') line += 5;
+    if (p->options == MOST_OPTIONS || sscanf(line, " %39s%n", o->name, &used) != 1 || !strcmp(o->name, "--help") ||
+        !strcmp(o->name, "--version"))
         return;
     *o->word[0] = 0, o->words = 0;
     const char *at = line + used;
@@ -223,6 +228,12 @@ static char *const cell_grid[] = {
 static char *const transcript[] = {"generate",        "--ids",    "0,905",   "-n", "3",
                                    "--deterministic", "--record", "run.txt", NULL};
 
+static char *const batch[] = {"generate", "--batch", "in.jsonl", "--out", "out.jsonl", "-n", "3", NULL};
+static const char requests[] =
+    "{\"prompt\": \"It \\u20ac\\ud83d\\ude00\", \"max_tokens\": 4, \"stop\": \"e\", \"id\": \"one\"}\n\n"
+    "{\"ids\": [0, 905, 312], \"temperature\": 0.8, \"top_k\": 5, \"top_p\": 0.5, \"min_p\": 0.1, \"seed\": 9, "
+    "\"deterministic\": true, \"max_tokens\": null, \"stop\": [\"a\", \"\\n\"]}\n";
+
 static void set_up(void) {
     static const char *const parts[] = {"examples", "examples/tiny42", "sweep", "sweep/calibration", "sweep/reference"};
     char here[2048], given[1024];
@@ -263,18 +274,30 @@ static const char *value_of(const option *o, const uint8_t **data, size_t *size,
     return room;
 }
 
+static bool is_among(char *const *argv, int n, const char *name) {
+    for (int i = 0; i < n; i++)
+        if (!strcmp(argv[i], name)) return true;
+    return false;
+}
+
+// No file or folder is given twice: that is refused, and nothing behind it would be tried.
 static void try_options(const struct program *p, const uint8_t *data, size_t size) {
     static char room[GIVEN][32];
     char *argv[MOST_ARGUMENTS] = {(char *)p->name};
-    int n = 1;
-    for (int i = 0; p->first[i]; i++) argv[n++] = (char *)p->first[i];
+    int n = 1, lasts = 0;
+    while (p->last[lasts]) lasts++;
     for (int i = 0; i < GIVEN && size; i++) {
         const option *o = &p->option[next(&data, &size) % p->options];
         const char *value = value_of(o, &data, &size, room[i]);
+        if (o->path && (is_among(argv, n, o->name) || is_among((char *const *)p->last, lasts, o->name))) continue;
         argv[n++] = (char *)o->name;
         if (o->value) argv[n++] = (char *)value;
     }
-    for (int i = 0; p->last[i]; i++) argv[n++] = (char *)p->last[i];
+    for (int i = 0; p->first[i]; i++) {
+        if (p->first[i][0] == '-' && is_among(argv, n, p->first[i])) i++;
+        else argv[n++] = (char *)p->first[i];
+    }
+    for (int i = 0; i < lasts; i++) argv[n++] = (char *)p->last[i];
     check_end(p->name, argv);
 }
 
@@ -303,17 +326,28 @@ static void try_cell(const uint8_t *data, size_t size) {
     check_rows();
 }
 
+// What is wrong in a file of requests is said before anything is written. What is read has an answer to each line.
+static void try_batch(const uint8_t *data, size_t size) {
+    test_write(test_path(folder, "in.jsonl"), data, size);
+    remove(test_path(folder, "out.jsonl"));
+    const int status = check_end("generate", batch);
+    const bool written = access(test_path(folder, "out.jsonl"), F_OK) == 0;
+    if (status >= 0) FUZZ_CHECK(written == (status == 0), "generate --batch: status %d, written: %d", status, written);
+    seen.answered += status == 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!size) return 0;
     set_up();
     const struct program *p = &programs[data[0] % PROGRAMS];
-    if (p == &programs[MERGE]) try_cell(data + 1, size - 1);
+    if (p == &programs[BATCH]) try_batch(data + 1, size - 1);
+    else if (p == &programs[MERGE]) try_cell(data + 1, size - 1);
     else try_options(p, data + 1, size - 1);
     return 0;
 }
 
-// Seeds: the whole cell, and options at random.
+// Seeds: the whole cell, the requests, and options at random.
 static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
     uint64_t random = 7 + (uint64_t)index;
     set_up();
@@ -323,14 +357,19 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
         memcpy(out + 1, cell_text, cell_size);
         return cell_size + 1;
     }
+    if (out[0] == BATCH && sizeof requests <= room) {
+        memcpy(out + 1, requests, sizeof requests - 1);
+        return sizeof requests;
+    }
     size_t size = 1 + 3 * (size_t)(index / PROGRAMS);
     for (size_t i = 1; i < size; i++) out[i] = (uint8_t)test_random(&random);
     return size;
 }
 
 static inline void fuzz_report(void) {
-    printf("  ended with 0: %lld, 1: %lld, 2: %lld; stopped by a limit: %lld; %lld merged\n", (long long)seen.ended[0],
-           (long long)seen.ended[1], (long long)seen.ended[2], (long long)seen.limited, (long long)seen.merged);
+    printf("  ended with 0: %lld, 1: %lld, 2: %lld; stopped by a limit: %lld; %lld merged, %lld answered\n",
+           (long long)seen.ended[0], (long long)seen.ended[1], (long long)seen.ended[2], (long long)seen.limited,
+           (long long)seen.merged, (long long)seen.answered);
 }
 
 FUZZ_MAIN("fuzz_programs");

@@ -4,6 +4,8 @@
 # What a test printed is shown when it has ended. The last line is the sum; the exit status is 1 if anything failed.
 # From the environment: JOBS (default 1).
 set -u
+# Several tests run at once, so threads that wait for each other leave their cores to others. This changes no result.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 jobs=${JOBS:-1}
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
@@ -42,8 +44,8 @@ report() {
 
 # The longest go first, so that none is left to run alone at the end.
 tests=()
-for long in test_tools test_determinism test_cuda_build test_corners test_isa test_accuracy test_header test_models \
-    test_sweep test_examples test_demo test_ranks test_slurm; do
+for long in test_cuda_build test_tools test_determinism test_isa test_accuracy test_corners test_header test_batch \
+    test_install test_examples test_demo test_ranks test_sweep test_draft fuzz_engine test_slurm; do
     for test in "$@"; do [[ $(basename "${test%% *}" .sh) = "$long" ]] && tests+=("$test"); done
 done
 for test in "$@"; do

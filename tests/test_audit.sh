@@ -11,7 +11,9 @@ trap 'rm -rf "$dir"' EXIT
 log=$dir/log
 
 audit() {  # audit STATUS PATTERN FILE OPTION...: the status, and a line that says so
-    "$B/audit" --model from-file "${@:3}" --threads 2 >"$dir/out" 2>&1 </dev/null
+    local model=(--model from-file)
+    case " ${*:3} " in *" --model "*) model=() ;; esac
+    "$B/audit" "${model[@]}" "${@:3}" --threads 2 >"$dir/out" 2>&1 </dev/null
     local status=$?
     check "status $status instead of $1: $(tail -n 1 "$dir/out"): ${*:3}" [ $status = "$1" ]
     check "it says '$2': ${*:3}" grep -qE -e "$2" "$dir/out"

@@ -2,8 +2,10 @@
 // crashes, and an engine that runs meanwhile goes on to the same tokens.
 #include "make_model.h"
 
+#define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "examples/util/llm42_calibration.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -403,6 +405,36 @@ TEST(numbers_of_the_config) {
     bad_config(&test_shapes[1], "\"low_freq_factor\": 1.0", "\"low_freq_factor\": 4.0", LLM42_FORMAT,
                "low_freq_factor");
     bad_config(&test_shapes[2], "\"sliding_window\": 4", "\"sliding_window\": -4", LLM42_FORMAT, "sliding_window");
+}
+
+// What generation_config.json says of end tokens counts, and not what config.json says. Without the file, or without
+// the key, nothing changes.
+TEST(generation_config) {
+    static const struct {
+        const char *text;
+        int count, first;
+    } good[] = {{"{\"eos_token_id\": [7, 2, 5]}", 3, 7},
+                {"{\"eos_token_id\": 9, \"top_p\": 0.9}", 1, 9},
+                {"{\"eos_token_id\": []}", 0, 0},
+                {"{\"eos_token_id\": null}", 2, 1},
+                {"{}", 2, 1}};
+    static const char *const bad[] = {
+        "",   "{\"eos_token_id\": [1, 32]}", "{\"eos_token_id\": \"1\"}",
+        "[]", "{\"eos_token_id\": 1",        "{\"eos_token_id\": 1, \"eos_token_id\": 2}"};
+    const char *dir = fresh(llama);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        llm42_model *m = NULL;
+        llm42_error error = {0};
+        test_write(test_path(dir, "generation_config.json"), good[i].text, strlen(good[i].text));
+        CHECK_MSG(llm42_model_load(&m, &(llm42_model_desc){.path = dir}, &error) == LLM42_OK, "%s", error.text);
+        CHECK_INT(m ? m->config.stop_count : -1, good[i].count);
+        if (good[i].count) CHECK_INT(m ? m->config.stop[0] : -1, good[i].first);
+        llm42_model_free(m);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        test_write(test_path(dir, "generation_config.json"), bad[i], strlen(bad[i]));
+        refused(dir, LLM42_FORMAT, "/generation_config.json: ");
+    }
 }
 
 // A valid folder of three layers with further entries in config.json.
@@ -881,6 +913,7 @@ int main(int argc, char **argv) {
     RUN(deep_nesting);
     RUN(nesting_and_strings);
     RUN(numbers_of_the_config);
+    RUN(generation_config);
     RUN(windows_by_layer);
     RUN(booleans_of_the_config);
     RUN(keys_of_the_config_that_stand_twice);

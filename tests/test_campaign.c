@@ -7,8 +7,10 @@
 // Without options this is a short test. `make campaign` runs it at length and writes its table; every number in it is
 // the same in each run.
 #include "test.h"
+#define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "examples/util/llm42_calibration.h"
 #include "examples/args.h"
 #include "examples/planners.h"
 
@@ -409,10 +411,11 @@ int main(int argc, char **argv) {
         ARGS_INT("cpu N", &cpu, 0, 1000000000, "deterministic requests on the CPU"),
         ARGS_INT("sim-shapes N", &sim_shapes, 1, 100000, "load shapes on the simulator"),
         ARGS_INT("cpu-shapes N", &cpu_shapes, 1, 100000, "load shapes on the CPU"),
-        ARGS_INT("seed N", &seed, 0, 1000000000, "of the shapes"),
-        ARGS_TEXT("out FILE", &out, "write a table with a row for each shape"),
+        ARGS_INT("seed,s N", &seed, 0, 1000000000, "of the shapes"),
+        ARGS_OUT("out FILE", &out, "write a table with a row for each shape"),
         ARGS_END,
     };
+    args_status_1 = "a bit differs, or something went wrong";
     args_parse(argc, argv, "Compares deterministic requests under many loads with the same requests alone.", options);
     bool ready = !llm42_model_load(&tiny42, &(llm42_model_desc){.path = "examples/tiny42"}, &error) &&
                  !llm42_model_load(&shape_only, &(llm42_model_desc){.path = "shape:tiny"}, &error);
@@ -422,7 +425,7 @@ int main(int argc, char **argv) {
         ready = !llm42_calibration_load(&calibrations[i], path, &error);
     }
     if (!CHECK_MSG(ready, "%s", error.text)) return test_end("test_campaign");
-    if (out && !(table = fopen(out, "w"))) args_fail(1, "--out: %s: cannot write: %s", out, strerror(errno));
+    if (out && !(table = llm42_file_create(out))) args_fail(1, "--out: %s: cannot write: %s", out, strerror(errno));
     char command[256];
     snprintf(command, sizeof command,
              "build/tests/test_campaign --sim %lld --sim-shapes %lld --cpu %lld --cpu-shapes %lld --seed %lld",
@@ -430,8 +433,7 @@ int main(int argc, char **argv) {
     if (table) write_head(command);
     campaign(true, sim, sim_shapes, (uint64_t)seed);
     campaign(false, cpu, cpu_shapes, (uint64_t)seed);
-    bool failed = table && ferror(table);
-    if (table && (fclose(table) || failed)) args_fail(1, "--out: %s: cannot write: the disk may be full", out);
+    if (table && !llm42_file_finish(table)) args_fail(1, "--out: %s: cannot write: %s", out, strerror(errno));
     for (int i = 0; i < CALIBRATIONS; i++) llm42_calibration_free(calibrations[i]);
     llm42_model_free(tiny42);
     llm42_model_free(shape_only);

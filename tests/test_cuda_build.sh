@@ -3,8 +3,10 @@
 # built without CUDA, or because the machine has none. What the GPU computes is for `make test-cuda`.
 #
 # No kernel runs here, so everything is compiled in the quickest way. The backend is built for sm_90; cuda_host compiles
-# the same code for sm_80. `make cuda` builds all architectures. The programs are compiled to PTX only: all inline
-# assembly stands in kernels.cu, and the backend's object has these kernels assembled.
+# the same code for sm_80. `make cuda` builds all architectures. Of the programs the device's part is only checked, or
+# compiled to PTX where nvcc knows no other way: all inline assembly stands in kernels.cu, and the backend's object has
+# these kernels assembled. The library's own object is that of the build folder,
+# if there is one.
 # From the environment: CC, STB (folder of stb_ds.h), B (the build folder).
 set -u
 CC=${CC:-gcc} STB=${STB:-/usr/include/stb} B=${B:-build}
@@ -14,8 +16,14 @@ mkdir -p "$out/plain"
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 quick="-O0 -Xcicc -O0 -Xptxas -O0"
 "$nvcc" --help 2>/dev/null | grep -q -e --Ofast-compile && quick="-O0 -Ofc max"  # quicker, but not in older toolkits
-make=(make --no-print-directory "-j$(nproc)" CC="$CC" STB="$STB" CFLAGS="-O1 -march=native" TEST_CFLAGS=-O0
-    CUDA_ARCH=90 EMULATED_CFLAGS=-O1 NVCCFLAGS="$quick" PROGRAM_GENCODE="-gencode=arch=compute_90a,code=compute_90a")
+programs="-gencode=arch=compute_90a,code=compute_90a"
+"$nvcc" --help 2>/dev/null | grep -q -e --fdevice-syntax-only && programs+=" -fdevice-syntax-only"
+make=(make --no-print-directory "-j$(nproc)" CC="$CC" STB="$STB" CFLAGS="-O0 -march=native" TEST_CFLAGS=-O0
+    CUDA_ARCH=90 EMULATED_CFLAGS=-O1 NVCCFLAGS="$quick" PROGRAM_GENCODE="$programs")
+for b in "CUDA=1 $out" "CUDA=0 $out/plain"; do
+    "${make[@]}" ${b% *} B="${b#* }" "${b#* }/.flags" >"$out/log" 2>&1  # older than what is copied, so that this stays
+    [ ! -e "$B/llm42.o" ] || cmp -s "$B/llm42.o" "${b#* }/llm42.o" || cp "$B/llm42.o" "${b#* }/"
+done
 
 fail() {  # fail NAME: with what the command printed
     echo "  $1: FAILED"

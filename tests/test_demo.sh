@@ -159,15 +159,32 @@ holds "nothing is left behind" [ -z "$(ls -A "$dir/out")" ]
 # A stop from outside leaves no file behind. The pipe stays open without a key.
 mkfifo "$dir/keys"
 exec 9<>"$dir/keys"
-"$rollback" --step --html "$dir/out/x.html" <"$dir/keys" >"$dir/log.txt" 2>"$dir/err" &
-pid=$!
-for ((i = 0; i < 400; i++)); do
-    grep -q 'pass 1' "$dir/log.txt" && break
-    sleep 0.05
-done
-kill -TERM $pid
-wait $pid
+stopped() {  # stopped SIGNAL PATTERN OPTION...: sent when the screen has the pattern, and a key is waited for
+    "$rollback" --step "${@:3}" <"$dir/keys" >"$dir/log.txt" 2>"$dir/err" &
+    local pid=$! i
+    for ((i = 0; i < 400; i++)); do
+        grep -q "$2" "$dir/log.txt" && break
+        sleep 0.05
+    done
+    kill -"$1" $pid
+    wait $pid
+}
+stopped TERM 'pass 1' --html "$dir/out/x.html"
 holds "SIGTERM" [ $? = 143 ]
+# (A shell lets what it starts in the background ignore Ctrl-C; a hang-up ends a program in the same way.) What was
+# served so far is cancelled: the transcript has it, and it can be audited.
+printf '%15s' '' | tr ' ' '\n' >&9
+stopped HUP 'pass 16' --record "$dir/run.txt"
+holds "SIGHUP" [ $? = 129 ]
+holds "the transcript is kept" grep -q '^rollback: interrupted; what there is is in .*/run.txt.unfinished$' "$dir/err"
+holds "all eight requests are in it" [ "$(grep -c '^finish: cancelled$' "$dir/run.txt.unfinished")" = 8 ]
+shows "$("${B:-build}/audit" "$dir/run.txt.unfinished" --model examples/tiny42 --skip-ordinary 2>&1)" \
+    '^verified to the bit: 4 of 8 requests, .*: all that are marked deterministic; '
+# When all is served the transcript is whole.
+printf n >&9
+stopped HUP 'The run has ended' --requests 1 --tokens 2 --record "$dir/run.txt"
+holds "SIGHUP at the end" [ $? = 129 ]
+holds "the transcript is whole" grep -q '^# end$' "$dir/run.txt"
 exec 9>&-
 shows "$(<"$dir/err")" '^rollback: interrupted$'
 holds "nothing is left behind by SIGTERM" [ -z "$(ls -A "$dir/out")" ]

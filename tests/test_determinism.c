@@ -1,4 +1,4 @@
-// The promise, on examples/tiny42 in bf16. 200 deterministic requests have one result, tokens and log-probability bits,
+// The promise, on examples/tiny42 in bf16. 100 deterministic requests have one result, tokens and log-probability bits,
 // under every load and each of the presets dvr, best and invariant. It is also that of scoring the finished text. With
 // the paper's verifier FIXED there is one result for one M and one prefill. The controls leave something out and
 // differ.
@@ -8,7 +8,7 @@
 #define LLM42_METRICS_IMPLEMENTATION
 #include "examples/util/llm42_metrics.h"
 
-enum { REQUESTS = TEST_SLOW ? 12 : 200, LONGEST_PROMPT = 300, LONGEST_OUTPUT = 200, TEXT = 1600 };
+enum { REQUESTS = TEST_SLOW ? 9 : 100, LONGEST_PROMPT = 300, LONGEST_OUTPUT = 200, TEXT = TEST_SLOW ? 400 : 1600 };
 
 typedef struct work {
     int prompt_at, prompt_count, outputs;
@@ -178,7 +178,7 @@ TEST(alone_in_the_engine) {
 }
 
 // >>one result ----------------------------------------------------------------------------------------------------
-enum { SMALL = TEST_SLOW ? 1 : 5 };  // preemptions that a small KV pool must bring
+enum { SMALL = 1 };  // preemptions that a small KV pool must bring
 static const config loads[] = {
     {.name = "among 3, W 8, G 4", .desc = {.max_running = 4, .policy.window = 8, .policy.group = 4}},
     {.name = "among 31, EAGER, shuffled",
@@ -274,7 +274,8 @@ TEST(one_result_under_every_load) {
             verified += totals.verifications, rollbacks += totals.rollbacks;
             chosen += totals.hybrid_verify + totals.hybrid_invariant;
         }
-    CHECK(verified > 0 && rollbacks > 0 && chosen > 0);
+    CHECK(verified > 0 && chosen > 0);
+    CHECK(TEST_SLOW || rollbacks > 0);
     CHECK(TEST_SLOW || configurations - before >= 40);
 }
 
@@ -353,6 +354,7 @@ TEST(fixed_packed) {
          .desc = {M128, PACKED, EAGER, .max_running = 16, .experiment.inject_rate = 0.1}},
     };
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i += TEST_SLOW ? 6 : 1) must_match(alone, &configs[i]);
+    if (TEST_SLOW) return;
     static result no_overwrite[REQUESTS];
     run(&(config){.name = "control: FIXED, KV overwrite left out",
                   .desc = {M128, PACKED, EAGER, .max_running = 16, .experiment.keep_fast_kv = true}},
@@ -411,12 +413,13 @@ TEST(fixed_with_invariant_prefill) {
          .preempts = SMALL},
     };
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i += TEST_SLOW ? 2 : 1) must_match(alone, &configs[i]);
+    if (TEST_SLOW) return;
     run(&(config){.name = "FIXED, PACKED, M = 32", .desc = {PACKED, M32, EAGER, .max_running = 16}}, true, packed);
 #undef RIDING
 #undef M32
-    CHECK_MSG(TEST_SLOW || compare(packed, alone).requests > 0,
+    CHECK_MSG(compare(packed, alone).requests > 0,
               "prompts of FIXED and of INVARIANT rows gave the same bits: sharing them would not show");
-    CHECK_MSG(TEST_SLOW || compare(packed, canonical).requests > 0,
+    CHECK_MSG(compare(packed, canonical).requests > 0,
               "the FIXED and the INVARIANT verifier gave the same bits: M would not matter");
 }
 #undef EAGER
@@ -469,7 +472,7 @@ int main(int argc, char **argv) {
     RUN(fixed_packed);
     RUN(the_paper);
     RUN(fixed_with_invariant_prefill);
-    RUN(controls);
+    if (!TEST_SLOW) RUN(controls);  // they compare results, and are passes like others to a sanitizer
     printf("  %lld comparisons of a request with its reference, in %lld configurations\n", (long long)checked,
            (long long)configurations);
     llm42_model_free(model);

@@ -106,7 +106,7 @@ says "$equal"
 runs 0 --ids 0,678,387,282,945,260 --prompt 5 -a rows=3 -b rows=30
 says '^rows  1 are compared: the text.s tokens 5 to 5$'
 runs 1 -b flip=layer3.down:5:9 --out "$dir/x.tsv"
-margin=$("$B/score" --ids 0,905,312,264,1108,283,1767 --logits | sed '1,/^token	logit/d' | sort -t '	' -k 2,2gr |
+margin=$("$B/score" --ids 0,905,312,264,1108,283,1767 --logits 2>/dev/null | sed '1,/^token	logit/d' | sort -t '	' -k 2,2gr |
     awk -F '\t' 'NR == 1 { id = $1; top = $2 } NR == 2 { printf "token %d, margin %.9g", id, top - $2 }')
 check "margin of score's logits" grep -qxF "# last row, a: $margin" "$dir/x.tsv"
 

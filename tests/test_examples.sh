@@ -1,7 +1,7 @@
 #!/bin/bash
-# The numbered examples: the command in the head of each file compiles it in a fresh copy (but for -O1, which takes less
-# than half as long), the line below runs it, and it shows what it promises, in at most 80 columns. Without its files it
-# says so in one line. The files stay short. The program in README.md is compiled too.
+# The numbered examples: the command in the head of each file compiles it in a fresh copy (but for -O1 or -O0, which
+# take less than half as long), the line below runs it, and it shows what it promises, in at most 80 columns. Without its
+# files it says so in one line. The files stay short. The program in README.md is compiled too.
 # From the environment: CC and OMP, for machines without cc or OpenMP, and STB (folder of stb_ds.h).
 set -u
 export LC_ALL=C.UTF-8
@@ -33,7 +33,10 @@ compile() {
     fi
     line=${line//\/usr\/include\/stb/${STB:-/usr/include/stb}}
     command -v cc >/dev/null || line=${line/ cc / ${CC:-gcc} }
-    line=$(sed "s/ -O[23] / -O1 /" <<<"$line")
+    case $1 in
+    *0[1-3]* | *.md) line=$(sed "s/ -O[23] / -O1 /" <<<"$line") ;;
+    *) line=$(sed "s/ -O[23] / -O0 /" <<<"$line") ;;  # simulations run for half a second even so
+    esac
     [ -n "${OMP--fopenmp}" ] || line=${line/ -fopenmp/}
     (cd "$root" && eval "$line")
 }
@@ -84,4 +87,23 @@ check "more deadlines are met" \
 check "the same answers" shows 06_planner 'the same under every planner$'
 check "planner every: 60 lines" at_most 60 examples/planners.h '/>>every/,/>>deadline/p'
 check "planner deadline: 60 lines" at_most 60 examples/planners.h '/>>deadline/,/>>find/p'
+# Columns are: drafter, passes, tokens a pass, drafts, accepted, ms, the answer.
+check "drafts are drawn" shows 07_drafts '^ +[0-9]+ [^<]*<[^>]+>[{][+].*[+][}][[]-.*-[]]$'
+check "fewer passes with lookup" \
+    awk '$1 == "none" {n = $2} $1 == "lookup" {ok = $2 < n / 2 && $5 > 20} END {exit !ok}' "$root/07_drafts.out"
+check "nonsense is never accepted" shows 07_drafts '^nonsense +[0-9]+ +1[.]0 +[1-9][0-9]* +0 '
+check "whoever drafts" counts 07_drafts ' the same bits$' 3
+check "no colours in a file" test -z "$(tr -d -c '\033' <"$root/07_drafts.out")"
+on_terminal() {  # on_terminal [NAME=VALUE]: whether 07_drafts draws in three colours there, and loses no text
+    (cd "$root" && env "$@" script -qec build/07_drafts /dev/null) | tr -d '\r' >"$root/colours"
+    [ "$(grep -oE $'\033\\[[0-9;]+[^0]m' "$root/colours" | sort -u | wc -l)" = 3 ] &&
+        diff <(sed 's/\x1b\[[0-9;]*m//g' "$root/colours" | head -n 25) <(head -n 25 "$root/07_drafts.out" |
+            sed -E 's/[<>]|[{][+]|[+][}]|[[]-|-[]]//g')
+}
+if command -v script >/dev/null; then
+    check "three colours on a terminal" on_terminal NO_COLOR= TERM=xterm
+    check "NO_COLOR" bash -c "! grep -q $'\033' \"\$1\"" - <(cd "$root" && NO_COLOR=1 script -qec build/07_drafts /dev/null)
+else
+    skip "colours of 07_drafts" "no program script"
+fi
 finish

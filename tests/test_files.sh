@@ -12,7 +12,7 @@ trap 'rm -rf "$dir"' EXIT
 log=$dir/log
 
 # The options of a program that name files, as `out NAME` and `in NAME`, from its table of options.
-files_of() { sed -nE 's/.*ARGS_(OUT|IN)\("([a-z-]+) .*/\1 \2/p' "$1"; }
+files_of() { sed -nE 's/.*ARGS_(OUT|IN)\("([a-z-]+)(,.)? .*/\1 \2/p' "$1"; }
 sources="generate score diff rollback determinism"
 source_of() { if [ -e "examples/$1.c" ]; then echo "examples/$1.c"; else echo "sweep/$1.c"; fi; }
 refuses() {  # refuses PATTERN PROGRAM OPTION...: status 2, one line with the pattern
@@ -27,7 +27,7 @@ for program in $sources sweep bench fit ranks; do
     source=$(source_of $program)
     # Whatever --help calls a FILE or a DIR is in the tables. (What sweep has in DIRs is tested below.)
     check "$program: files of --help" [ "$("$B/$program" --help |
-        sed -nE 's/^  --([a-z-]+) (FILE|DIR) .*/\1/p' | grep -vE '^(cells|merge)$' | sort | xargs)" = \
+        sed -nE 's/^  (-., )?--([a-z-]+) (FILE|DIR) .*/\2/p' | grep -vE '^(cells|merge)$' | sort | xargs)" = \
         "$(files_of "$source" | grep -v 'workload' | cut -d ' ' -f 2 | sort | xargs)" ]
     outs=$(files_of "$source" | sed -n 's/^OUT //p') ins=$(files_of "$source" | sed -n 's/^IN //p')
     for a in $outs; do
@@ -138,6 +138,10 @@ ends generate record '^# end$' kept "${long[@]}"
 check "what is kept can be audited" grep -qE '^verified to the bit: .* of .* requests' \
     <("$B/audit" "$dir/kept" --model examples/tiny42 --threads 1 --share 0.05 --seed 1)
 ends generate trace '^# end$' kept "${long[@]}"
+for seed in 1 2 3 4 5 6 7 8; do
+    echo "{\"ids\": [0, 905, 312], \"max_tokens\": 400, \"temperature\": 1, \"seed\": $seed, \"deterministic\": true}"
+done >"$dir/in.jsonl"
+ends generate out '"finish": ' kept --batch "$dir/in.jsonl" --ignore-eos --max-running 2 --threads 1
 ends rollback record '^# end$' kept --tokens 300 --threads 1
 ends rollback html '^</html>$' none --threads 1
 ends rollback svg '^</svg>$' none --threads 1

@@ -2,8 +2,11 @@
 // engine does that gets the same requests at once; the router's choices are those of a search through all events; and a
 // request's tokens do not depend on the replica.
 #include "test.h"
+#define LLM42_CALIBRATION_IMPLEMENTATION
+#define LLM42_DRAFT_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "examples/util/llm42_calibration.h"
 
 #define LLM42_TRACE_IMPLEMENTATION
 #include "examples/planners.h"

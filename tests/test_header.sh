@@ -75,6 +75,21 @@ for cc in $compilers; do
         check "$cc: $c" "$cc" -std=c11 -Wpedantic $strict $declarations -fsyntax-only "$c"
     done
 done
+# In a program's table of options two with one name are refused: the second would never be found.
+echo '#define _POSIX_C_SOURCE 200809L
+#include "examples/args.h"
+static const char *text;
+static const args_option options[] = {ARGS_TEXT("model,m DIR", &text, ""), ARGS_TEXT(NAME, &text, ""), ARGS_END};
+int main(int argc, char **argv) {
+    args_parse(argc, argv, "", options);
+    return 0;
+}' >"$out/options.c"
+for name in "model X" "most,m X" "m X" "help X" "h X" "host,h X" version; do
+    "$CC" -std=c11 $strict -DNAME="\"$name\"" "$out/options.c" -o "$out/options" -lm >"$log" 2>&1
+    check "a table with model,m and $name" says "the program has two options called $name" "$out/options"
+done
+"$CC" -std=c11 $strict -DNAME='"most,o X"' "$out/options.c" -o "$out/options" -lm >"$log" 2>&1
+check "a table without doubles" "$out/options" -m model -o=most
 # Weights are used as they lie in the file: another byte order is refused by name. Here the compiler is told that there
 # is one.
 echo '#define LLM42_IMPLEMENTATION

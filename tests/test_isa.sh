@@ -34,7 +34,6 @@ digest() {  # digest NAME: the last number of the program's digest line
 # it too.
 object="-O1 $OMP -DLLM42_IMPLEMENTED $B/llm42.o"
 list="make $CC - $object
-native-O1 $CC - -O1 -march=native
 native-O0 $CC - -O0 -march=native"
 if [ "$(uname -m)" = x86_64 ]; then
     list="$list
@@ -44,6 +43,9 @@ avx2-O3 $CC avx2,fma,bmi2 -O3 -march=haswell $OMP
 avx2-O1 $CC avx2,fma,bmi2 -O1 -march=haswell
 avx512-O3 $CC avx512f,avx512dq,avx512bw,avx512vl,avx512cd -O3 -march=skylake-avx512 $OMP
 avx512-O1 $CC avx512f,avx512dq,avx512bw,avx512vl,avx512cd -O1 -march=skylake-avx512"
+else
+    list="$list
+native-O1 $CC - -O1 -march=native"
 fi
 for other in gcc clang; do
     if [ "$other" != "$CC" ] && command -v $other >/dev/null; then

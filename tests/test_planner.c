@@ -1,6 +1,7 @@
 // Random planners choose requests, sizes, windows, preemptions and admissions by chance, and let requests starve for a
-// while. They change no token and no log-probability bit of a deterministic request, and every engine ends. A
-// planner that breaks a rule is refused by the rule's name, and nothing changes.
+// while. Half of them have a random drafter beside them. They change no token and no log-probability bit of a
+// deterministic request, and every engine ends. A planner that breaks a rule is refused by the rule's name, and nothing
+// changes.
 #include "test.h"
 #include "make_model.h"
 
@@ -8,6 +9,7 @@
 #include "llm42.h"
 
 #include "examples/planners.h"
+#include "random_drafter.h"
 
 #include <inttypes.h>
 
@@ -23,6 +25,7 @@ enum {
 
 static llm42_error error;
 static llm42_model *model, *shape;
+static int32_t stops[2];  // of requests with drafts
 static int32_t prompts[REQUESTS][LONGEST];
 static uint64_t chance;
 
@@ -142,7 +145,10 @@ static llm42_calibration calibration = {.name = "test",
                                         .overlap_fast = 1.3,
                                         .overlap_replay = 1.5};
 
-static struct { int64_t engines, compared, plans, rollbacks, preemptions, flights, hits, windows; } seen;
+static struct {
+    int64_t engines, compared, plans, rollbacks, preemptions, flights, hits, windows;
+    int64_t drafters, drafted, accepted, dropped, failures, stopped;
+} seen;
 
 // The reference: each request alone under the default planner, with the same prefill and, where it counts, budget. With
 // the INVARIANT verifier it is the result of mode BATCH_INVARIANT.
@@ -154,12 +160,19 @@ typedef struct reference {
     answer alone[REQUESTS];
 } reference;
 
+// >>engines with drafters ----------------------------------------------------------------------------------------
+static void count_dropped(void *user, const llm42_event *e) {
+    (void)user;
+    seen.dropped += e->type == LLM42_EVENT_DRAFTED ? e->n : 0;  // what was proposed; report takes off what was judged
+}
+
 static void serve(const llm42_engine_desc *desc, const bool *marked, answer *out) {
     llm42_engine *engine;
     if (!CHECK_MSG(llm42_engine_open(&engine, desc, &error) == LLM42_OK, "%s", error.text)) return;
     for (int i = 0; i < REQUESTS; i++) {
         llm42_request_desc r = request(i);
         r.deterministic = marked[i];
+        if (desc->draft_limit) r.ignore_stop = false, r.stop = stops, r.stop_count = 2;
         if (!CHECK_MSG(!llm42_engine_submit(engine, &r, NULL, &error), "%s", error.text)) return;
     }
     llm42_result result = LLM42_OK;
@@ -171,8 +184,20 @@ static void serve(const llm42_engine_desc *desc, const bool *marked, answer *out
     llm42_stats s = llm42_engine_stats(engine);
     seen.plans += steps, seen.rollbacks += s.rollbacks, seen.preemptions += s.preemptions, seen.hits += s.prefix_hits;
     seen.windows += s.replay_windows, seen.flights += desc->overlap ? s.passes[LLM42_SCHEDULE_FIXED] : 0;
+    seen.drafted += s.drafted, seen.accepted += s.accepted, seen.failures += s.draft_failures;
     CHECK_INT(s.pages_free, desc->kv.pages);
     llm42_engine_close(engine);
+}
+
+// The beginning of an answer up to its first stop token.
+static answer stopped(const answer *whole) {
+    answer a = *whole;
+    for (a.count = 0; a.count < whole->count;) {
+        const int32_t token = whole->tokens[a.count++];
+        if (token == stops[0] || token == stops[1]) break;
+    }
+    seen.stopped += a.count < whole->count;
+    return a;
 }
 
 static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
@@ -207,6 +232,18 @@ static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
     return r;
 }
 
+static const int32_t *truth_of(void *user, const llm42_request *r, int *count) {
+    const answer *a = (const answer *)user + r->id - 1;
+    *count = a->count;
+    return a->tokens;
+}
+
+static random_drafter guess(const reference *want, int right, int fails) {
+    stops[0] = want->alone[0].tokens[5], stops[1] = want->alone[3].tokens[9];
+    return (random_drafter){
+        .truth = truth_of, .user = (void *)(uintptr_t)want->alone, .chance = &chance, .right = right, .fails = fails};
+}
+
 static void random_engine(bool sim) {
     static const int windows[][2] = {{16, 1}, {8, 2}, {4, 4}, {2, 8}, {1, 16}};
     static const llm42_prefill prefills[] = {LLM42_PREFILL_PACKED, LLM42_PREFILL_INVARIANT, LLM42_PREFILL_ISOLATED};
@@ -223,6 +260,7 @@ static void random_engine(bool sim) {
                               .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(),
                               .numerics.compute = LLM42_DTYPE_FP32,
                               .policy.mode = once_in(8) ? LLM42_MODE_BATCH_INVARIANT : LLM42_MODE_DVR,
+                              .draft_ordinary = once_in(2),
                               .max_context = 64,
                               .max_running = any(1, REQUESTS),
                               .kv.page_size = page,
@@ -241,16 +279,23 @@ static void random_engine(bool sim) {
     bool marked[REQUESTS];
     answer got[REQUESTS];
     for (int i = 0; i < REQUESTS; i++) marked[i] = !once_in(4);
+    if (desc.policy.replay == LLM42_REPLAY_INVARIANT && desc.policy.mode == LLM42_MODE_DVR && once_in(3))
+        desc.policy.mode = LLM42_MODE_HYBRID;
     const reference *want = reference_for(&desc, sim);
-    seen.engines++;
+    random_drafter guesses = guess(want, 1 << any(0, 5), 1000);
+    const llm42_drafter drafter = random_drafter_of(&guesses);
+    if (once_in(2)) desc.drafter = &drafter, desc.draft_limit = any(1, 15), desc.on_event = count_dropped;
+    seen.engines++, seen.drafters += desc.drafter != NULL;
     serve(&desc, marked, got);
     int differ = 0;
     for (int i = 0; i < REQUESTS; i++) {
-        if (!marked[i] && desc.policy.mode == LLM42_MODE_DVR) continue;
-        differ += !same(&want->alone[i], &got[i]);
+        if (!marked[i] && desc.policy.mode != LLM42_MODE_BATCH_INVARIANT) continue;
+        const answer alone = desc.drafter ? stopped(&want->alone[i]) : want->alone[i];
+        differ += !same(&alone, &got[i]);
         seen.compared++;
     }
     CHECK_MSG(!differ, "planner %d: %d requests differ", (int)seen.engines, differ);
+    CHECK_INT(guesses.refused, 0);
 }
 
 static void report(const char *backend) {
@@ -258,6 +303,12 @@ static void report(const char *backend) {
            " preemptions, %" PRId64 " cached tokens, %" PRId64 " passes in flight; %" PRId64 " requests compared\n",
            backend, seen.engines, seen.plans, seen.windows, seen.rollbacks, seen.preemptions, seen.hits, seen.flights,
            seen.compared);
+    printf("  %s: %" PRId64 " random drafters, %" PRId64 " failed, %" PRId64 " drafts judged, %" PRId64
+           " accepted, %" PRId64 " dropped, %" PRId64 " answers stopped\n",
+           backend, seen.drafters, seen.failures, seen.drafted, seen.accepted, seen.dropped - seen.drafted,
+           seen.stopped);
+    CHECK(seen.drafters > seen.engines / 3 && seen.failures > 0 && seen.accepted > 0 && seen.stopped > 0);
+    CHECK(seen.accepted < seen.drafted && seen.drafted < seen.dropped);
     CHECK(seen.rollbacks > 0 && seen.preemptions > 0 && seen.hits > 0 && seen.compared > 3 * seen.engines);
     memset(&seen, 0, sizeof seen);
 }
@@ -273,6 +324,39 @@ TEST(random_planners_on_the_simulator) {
     for (int i = 0; i < PLANNERS; i++) random_engine(true);
     CHECK(seen.flights > 0);
     report("sim");
+}
+
+// The control: in mode BATCH_INVARIANT only drafts are compared with rows. All of them are called right here.
+TEST(control_drafts_are_believed) {
+    static const bool marked[REQUESTS] = {true, true, true, true, true, true};
+    const llm42_backend backend = believing_backend();
+    chance = 4;
+    for (int wrong = 0; wrong < 2; wrong++) {
+        llm42_engine_desc desc = {.model = model,
+                                  .backend = llm42_backend_cpu(),
+                                  .policy.mode = LLM42_MODE_BATCH_INVARIANT,
+                                  .backend_desc = TEST_THREADS(1),
+                                  .numerics.compute = LLM42_DTYPE_FP32,
+                                  .max_context = 64,
+                                  .max_running = REQUESTS,
+                                  .draft_limit = 4,
+                                  .kv.pages = 32};
+        const reference *want = reference_for(&desc, false);
+        random_drafter guesses = guess(want, wrong ? 1 : INT32_MAX, 0);
+        const llm42_drafter drafter = random_drafter_of(&guesses);
+        answer got[REQUESTS];
+        int differ = 0;
+        desc.backend = &backend, desc.drafter = &drafter;
+        serve(&desc, marked, got);
+        for (int i = 0; i < REQUESTS; i++) {
+            const answer alone = stopped(&want->alone[i]);
+            differ += !same(&alone, &got[i]);
+        }
+        CHECK_MSG(wrong ? differ > 0 : !differ, "%s drafts, all believed: %d differ", wrong ? "wrong" : "right",
+                  differ);
+        if (wrong) printf("  where every draft is believed %d of %d requests differ, as they must\n", differ, REQUESTS);
+    }
+    memset(&seen, 0, sizeof seen);
 }
 
 // >>wait ---------------------------------------------------------------------------------------------------------
@@ -1096,6 +1180,7 @@ int main(int argc, char **argv) {
     RUN(planners_see_the_engine_as_it_is);
     RUN(random_planners_on_the_cpu);
     RUN(random_planners_on_the_simulator);
+    RUN(control_drafts_are_believed);
     RUN(wait_does_not_wait_for_windows_that_cannot_come);
     RUN(hybrid_learns_from_passes_of_the_same_kind);
     RUN(hybrid_takes_the_cheaper_way);

@@ -2,6 +2,9 @@
 // versions against the plain one, the values that need care, and the other sums against the lanes and threads of
 // kernels.cu, one by one. Then whole passes: the same bits whatever the batch, the threads and the ranks. Whether a GPU
 // gives these bits is for test_cuda --part arithmetic.
+//
+// Two functions of other sections that no declaration shows are tested here too, because few tests are compiled with
+// the whole header.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -247,6 +250,16 @@ TEST(draws) {
         CHECK(
             llm42__sm90_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 3, .seed = 1}, t, NULL).token <=
             14);
+    // With the largest top_p below 1 the wanted mass is still at most the whole, however the whole is rounded. If it
+    // were more, no key would reach it, and top_k would be lost.
+    const llm42_sampling nearly_all = {.temperature = 1, .top_k = 3, .top_p = nextafterf(1, 0), .seed = 8};
+    for (int t = 0; t < 2000; t++) {
+        for (int i = 0; i < 64; i++) logits[i] = llm42__synthetic_noise(78, (uint64_t)(t * 64 + i));
+        const int token = llm42__sm90_sample(logits, 64, &nearly_all, t, NULL).token;
+        int larger = 0;
+        for (int i = 0; i < 64; i++) larger += logits[i] > logits[token];
+        CHECK_MSG(larger < 3, "the draw has %d larger logits, with top_k 3", larger);
+    }
     logits[3] = NAN;
     for (int i = 0; i < V; i += 5) logits[i] = i % 2 ? NAN : INFINITY;  // such a draw is not used, but must be defined
     for (size_t s = 0; s < sizeof sampling / sizeof *sampling; s++)
@@ -378,6 +391,30 @@ TEST(refusals) {
     CHECK_CONTAINS(error.text, "arithmetic");
 }
 
+// >>other sections ------------------------------------------------------------------------------------------------
+// The simulator's draws for requests: mean 1, variance 1/shape.
+TEST(gamma_draws) {
+    enum { DRAWS = 100000 };
+    const double shape = 2;
+    double sum = 0, squares = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        double x = llm42__sim_gamma(llm42_hash((uint64_t)i), shape);
+        sum += x, squares += x * x;
+    }
+    CHECK_NEAR(sum / DRAWS, 1, 0.01);
+    CHECK_NEAR(squares / DRAWS - 1, 1 / shape, 0.02);
+    sum = 0;
+    for (int i = 0; i < DRAWS; i++) sum += llm42__sim_gamma(llm42_hash((uint64_t)i), 0.25) / DRAWS;
+    CHECK_NEAR(sum, 1, 0.03);
+}
+
+TEST(sizes_that_overflow) {
+    int64_t before = test_allocations();
+    CHECK(!llm42__alloc(SIZE_MAX / 2, 3));
+    CHECK(!llm42__alloc(SIZE_MAX - 8, 1));
+    CHECK_INT(test_allocations() - before, 0);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(steps_are_as_described);
@@ -388,6 +425,8 @@ int main(int argc, char **argv) {
     RUN(elementary_functions);
     RUN(draws);
     RUN(special_values);
+    RUN(gamma_draws);
+    RUN(sizes_that_overflow);
     llm42_error error;
     llm42_model *model = NULL;
     if (CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error), "%s",

@@ -81,7 +81,7 @@ check "no axis where it means nothing" [ "$(awk -F '\t' '$6 == "nondeterministic
 
 # A request's time outside the engine is part of its latencies and of nothing else.
 sed 's/^# model:/# host_request_ms: 1500\n&/' "$dir/none.tsv" >"$dir/outside.tsv"
-"$sweep" "${grid[@]}" --calibration "$dir/outside.tsv" >"$dir/later.tsv"
+"$sweep" "${grid[@]/none.tsv/outside.tsv}" >"$dir/later.tsv"
 check "host_request_ms" [ "$(awk -F '\t' '
     /^#/ { next }
     $1 == "backend" { for (i = 1; i <= NF; i++) name[i] = $i; next }
@@ -310,13 +310,13 @@ check "of one cell" [ "$("$sweep" "${overload[@]}" --qps 9 2>&1 >/dev/null)" = \
     "sweep: overloaded: served 1.37 of 9.03/s, latencies grow with --requests" ]
 check "of a fleet" [ "$("$sweep" "${overload[@]}" --qps 9 --replicas 2 2>&1 >/dev/null)" = \
     "sweep: overloaded: served 2.7 of 9.03/s, latencies grow with --requests" ]
-check "a short run is not overloaded" [ -z "$("$sweep" "${overload[@]}" --workload sharegpt --requests 60 2>&1 >/dev/null)" ]
-short=("${overload[@]}" --preset paper --workload fixed:1024x64 --requests 1024 --qps 16)
+check "a short run is not overloaded" [ -z "$("$sweep" "${overload[@]/arxiv/sharegpt}" --requests 60 2>&1 >/dev/null)" ]
+short=("${overload[@]/arxiv/fixed:1024x64}" --preset paper --requests 1024 --qps 16)
 check "nearly overloaded for a short time: nothing can be told" [ "$("$sweep" "${short[@]}" | tail -n 1 | cut -f 56)" = nan ]
 check "for a longer time: it is not" [ "$("$sweep" "${short[@]}" --requests 8192 | tail -n 1 | cut -f 56)" = 0 ]
 unset 'overload[6]'
 check "a run that is too short says so" grep -qx "sweep: 1 of 1 cells may be overloaded: too short to tell, raise \
---requests" <("$sweep" "${overload[@]}" --workload fixed:1024x64 --preset paper --requests 1024 --qps 16 2>&1 >/dev/null)
+--requests" <("$sweep" "${overload[@]/arxiv/fixed:1024x64}" --preset paper --requests 1024 --qps 16 2>&1 >/dev/null)
 overload+=(--quiet)
 check "one request is not" [ "$("$sweep" "${overload[@]}" --requests 1 | cut -f 54- | tail -n 1)" = "$(printf 'nan\t0.5437\tnan')" ]
 
@@ -624,6 +624,19 @@ configuration() { "$sweep" "${sim[@]}" --requests 5 "$@" | grep '^# configuratio
 check "scales that look alike are two configurations" [ "$(configuration --flip-scale 1.0000001)" != \
     "$(configuration --flip-scale 1.0000002)" ]
 check "and so are reserves" [ "$(configuration --admission-reserve 0.7000001)" != "$(configuration)" ]
+# The more unlike the requests are, the more of them have no rollback. 0 is what the calibration says.
+unlike() {
+    "$sweep" "${sim[@]}" --requests 200 --ratio 1 --flip-scale 5 --flip-spread "$1" --per-request "$dir/unlike" \
+        --quiet >"$dir/stdout" 2>/dev/null
+    awk -F '\t' '/^#/ { next } !at { for (i = 1; i <= NF; i++) if ($i == "rollbacks") at = i; next } !$at { none++ }
+        END { print none + 0 }' "$dir/unlike"
+}
+spread_1=$(unlike 0.1) spread_3=$(unlike 3) spread_0=$(unlike 0)
+echo "requests without a rollback: $spread_1 with a spread of 0.1, $spread_3 with 3, $spread_0 as calibrated" >"$log"
+check "a larger spread leaves more requests without a rollback" test "$spread_3" -gt $((spread_1 + 40))
+check "0 is what the calibration says" [ "$spread_0" = "$(unlike 1.690308509457033)" ]
+check "the spread is part of the configuration" [ "$(configuration --flip-spread 2)" != "$(configuration)" ]
+refuses 2 '--flip-scale, --flip-spread: only with --backend sim' --backend cpu --flip-spread 1
 # A cell that fails costs no other: the rows that are there are written, and the status says that one is missing.
 "$sweep" "${sim[@]}" --chunked on,off --token-budget 4000 >"$dir/stdout" 2>"$dir/stderr" </dev/null
 check "one row of two, status 1" test $? = 1 -a "$(grep -vc '^#' "$dir/stdout")" = 2

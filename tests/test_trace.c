@@ -1,12 +1,16 @@
 // The traces of a run: a Chrome trace is read as a viewer reads it, and must hold what the engine did. Slices of a lane
 // are nested and never overlap, arrows have both ends, and lanes have names. The TSV has every token. Then transcripts.
 #include "test.h"
+#define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "examples/util/llm42_calibration.h"
 #define LLM42_TRACE_IMPLEMENTATION
 #include "examples/util/llm42_trace.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "examples/util/llm42_transcript.h"
+#define LLM42_DRAFT_IMPLEMENTATION
+#include "examples/util/llm42_draft.h"
 #include "make_model.h"
 
 enum { REQUESTS = 40, PROMPT = 20, LANES = 64, DEEPEST = 8 };
@@ -33,6 +37,7 @@ typedef struct reading {
     int count, lanes;
     lane lane[LANES];
     int64_t passes, beside, waiting, prefill, decode, verify, requests, open, arrows, instants;
+    int64_t drafted, accepted;  // instants of these names, and their numbers
 } reading;
 
 static reading seen;
@@ -186,6 +191,8 @@ static void check_entries(void) {
         if (strchr("sf", e->kind)) arrow(l, e, &from);
         windows += e->windows;
         seen.instants += e->kind == 'i';
+        if (e->kind == 'i' && !strncmp(e->name, "drafted ", 8)) seen.drafted++;
+        if (e->kind == 'i' && !strncmp(e->name, "accepted ", 9)) seen.accepted += strtol(e->name + 9, NULL, 10);
     }
     if (from.kind) WRONG("arrow %lld has no end", (long long)from.flow);
     if (seen.arrows != windows) WRONG("%lld arrows from %lld windows", (long long)seen.arrows, (long long)windows);
@@ -223,6 +230,7 @@ static llm42_error error;
 typedef struct setting {
     const char *name;
     bool simulated, open_end, cancels;
+    bool drafts;  // by an oracle
     llm42_engine_desc desc;
 } setting;
 
@@ -232,7 +240,10 @@ static struct {
     double pass_end;   // of the latest one
     int64_t admitted;  // events
     int64_t allocations;
+    int64_t drafted;  // events
+    bool learns;      // its tokens go into truth
 } heard;
+static int32_t truth[REQUESTS + 1][PROMPT * 3];  // tokens that requests had in the last run without drafts
 
 static void hear(void *user, const llm42_event *e) {
     (void)user;
@@ -241,9 +252,17 @@ static void hear(void *user, const llm42_event *e) {
     llm42_trace_event(heard.tsv, e);
     heard.allocations += test_allocations() - before;
     heard.admitted += e->type == LLM42_EVENT_ADMITTED;
+    heard.drafted += e->type == LLM42_EVENT_DRAFTED;
+    for (int i = 0; heard.learns && e->type == LLM42_EVENT_COMMITTED && i < e->n; i++)
+        truth[e->request][e->position + i] = e->tokens[i];
     if (e->type != LLM42_EVENT_PASS) return;
     heard.beside |= e->begin < heard.pass_end;
     heard.pass_end = e->time;
+}
+
+static int32_t truth_of(void *user, const llm42_request *r, int at) {
+    (void)user;
+    return truth[r->id][at];
 }
 
 // A third of the requests is ordinary. Prompts and lengths differ; arrivals come at odd times.
@@ -279,24 +298,34 @@ static void serve(llm42_engine *engine, const setting *s) {
     }
 }
 
-static void check_tsv(const char *name, int64_t returned) {
+static void check_tsv(const char *name, const llm42_stats *stats) {
     char *text = test_read(test_path(folder, "trace.tsv"), NULL);
-    int64_t lines = 0, committed = 0, wrong = 0;
+    int64_t lines = 0, committed = 0, wrong = 0, drafted = 0, accepted = 0, short_lists = 0;
     int columns = 0;
     bool ended = false;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
-        int tabs = 0, n;
-        char event[32];
+        int tabs = 0, n, tokens = 0;
+        char event[32], list[256] = "";
         ended = strcmp(line, "# end") == 0;
         if (ended) continue;
         for (char *p = line; *p; p++) tabs += *p == '\t';
         if (lines == 1) columns = tabs;  // their names, behind the comment
         wrong += lines > 1 && tabs != columns;
-        if (sscanf(line, "%*s %31s %*s %d", event, &n) == 2 && strcmp(event, "committed") == 0) committed += n;
+        if (sscanf(line, "%*s %31s %*s %d %*d %255[0-9,]", event, &n, list) < 2) continue;
+        for (const char *p = list; *p; p++) tokens += *p == ',';
+        tokens += list[0] != 0;
+        if (strcmp(event, "committed") == 0) committed += n;
+        if (strcmp(event, "accepted") == 0) accepted += n;
+        drafted += strcmp(event, "drafted") == 0;
+        if (!strcmp(event, "committed") || !strcmp(event, "drafted") || !strcmp(event, "accepted"))
+            short_lists += tokens != n;
     }
-    CHECK_INT(committed, returned);
+    CHECK_INT(committed, stats->returned_tokens);
+    CHECK_INT(accepted, stats->accepted);
+    CHECK_INT(drafted, heard.drafted);
     CHECK_MSG(ended, "%s: the last line is not # end", name);
     CHECK_MSG(columns > 0 && wrong == 0, "%s: %lld lines do not have %d tabs", name, (long long)wrong, columns);
+    CHECK_MSG(short_lists == 0, "%s: %lld lines do not have n tokens", name, (long long)short_lists);
     free(text);
 }
 
@@ -311,7 +340,12 @@ static char *traced(const setting *s, size_t *size, llm42_stats *stats) {
     desc.backend_desc = s->simulated ? (const void *)&sim : TEST_THREADS(1);
     desc.max_context = 128;
     desc.on_event = hear;
+    llm42_drafter drafter = {0};
+    const llm42_oracle_desc oracle = {
+        .truth = truth_of, .rate = 0.8, .always = true, .vocab = desc.model->config.vocab};
+    if (s->drafts && CHECK_INT(llm42_oracle_open(&drafter, &oracle, &error), LLM42_OK)) desc.drafter = &drafter;
     memset(&heard, 0, sizeof heard);
+    heard.learns = !s->drafts;
     CHECK_INT(llm42_trace_open(&heard.json, test_path(folder, "trace.json"), &error), LLM42_OK);
     CHECK_INT(llm42_trace_open(&heard.tsv, test_path(folder, "trace.tsv"), &error), LLM42_OK);
     if (!CHECK_MSG(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s: %s", s->name, error.text)) return NULL;
@@ -321,6 +355,7 @@ static char *traced(const setting *s, size_t *size, llm42_stats *stats) {
     CHECK_INT(llm42_trace_close(heard.json, &error), LLM42_OK);
     CHECK_INT(llm42_trace_close(heard.tsv, &error), LLM42_OK);
     llm42_engine_close(engine);
+    llm42_drafter_close(&drafter);
     return test_read(test_path(folder, "trace.json"), size);
 }
 
@@ -348,7 +383,11 @@ static void check_setting(const setting *s) {
     CHECK_MSG(!s->cancels || stats.cancelled > 2, "%s: %lld cancelled", s->name, (long long)stats.cancelled);
     CHECK_MSG(!s->desc.kv.pages || stats.preemptions > 0, "%s: no preemption", s->name);
     if (!s->simulated && s->desc.policy.mode != LLM42_MODE_NONDETERMINISTIC) CHECK(stats.verifications > 0);
-    check_tsv(s->name, stats.returned_tokens);
+    CHECK_INT(seen.drafted, heard.drafted);
+    CHECK_INT(seen.accepted, stats.accepted);
+    CHECK_MSG(s->drafts == (stats.accepted > 10), "%s: %lld drafts accepted", s->name, (long long)stats.accepted);
+    CHECK_MSG(s->drafts == (stats.drafted > stats.accepted), "%s: no draft dropped", s->name);
+    check_tsv(s->name, &stats);
     char *again = s->simulated ? traced(s, &again_size, &stats) : NULL;
     if (s->simulated) CHECK(again && again_size == size && memcmp(text, again, size) == 0);
     free(again);
@@ -385,6 +424,12 @@ TEST(chrome_traces_hold_what_the_engine_did) {
         {"invariant prefill", .simulated = true,
          .desc = {.policy.window = 8, .policy.group = 4, .policy.prefill = LLM42_PREFILL_INVARIANT}},
         {"batch-invariant", .simulated = true, .desc = {.policy.mode = LLM42_MODE_BATCH_INVARIANT}},
+        {"drafts", .simulated = true, .drafts = true,
+         .desc = {.policy.window = 8, .policy.group = 4, .draft_ordinary = true}},
+        {"drafts, overlap, cancels, preemption", .simulated = true, .drafts = true, .cancels = true,
+         .desc = {.policy.window = 4, .policy.group = 2, .overlap = true, .kv.pages = 9}},
+        {"drafts, batch-invariant", .simulated = true, .drafts = true,
+         .desc = {.policy.mode = LLM42_MODE_BATCH_INVARIANT}},
         {"CPU, FIXED", .desc = {.policy.window = 8,
                                 .policy.group = 4,
                                 .policy.replay = LLM42_REPLAY_FIXED,
@@ -393,6 +438,7 @@ TEST(chrome_traces_hold_what_the_engine_did) {
         {"CPU, cancels", .cancels = true, .desc = {.policy.window = 8, .policy.group = 4}},
         {"CPU, preemption", .desc = {.policy.window = 8, .policy.group = 4, .kv.pages = 8}},
         {"CPU, open end", .open_end = true, .desc = {.policy.window = 8, .policy.group = 4, .max_running = 4}},
+        {"CPU, drafts", .drafts = true, .desc = {.policy.window = 8, .policy.group = 4, .draft_ordinary = true}},
         {"CPU, nothing deterministic", .desc = {.policy.mode = LLM42_MODE_NONDETERMINISTIC}},
     };
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) check_setting(&settings[i]);

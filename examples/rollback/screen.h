@@ -506,18 +506,16 @@ static void draw(const demo *d, screen *s) {
 }
 
 // >>show ---------------------------------------------------------------------------------------------------------
-// Waits for a key, at most `ms` milliseconds unless that is negative. A screen whose terminal changes its size is drawn
-// again. In the background, and without keys, time passes alone.
+// Waits for a key, at most `ms` milliseconds unless that is negative, or until the program is asked to end. A screen
+// whose terminal changes its size is drawn again. In the background, and without keys, time passes alone.
 static key wait_for_key(const demo *d, screen *s, int64_t ms) {
     for (;;) {
         int slice = ms < 0 || ms > POLL_MS ? POLL_MS : (int)ms;
         bool listen = s->keys && (ms < 0 || (keys_raw && in_foreground()));
         struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
         int ready = poll(&input, listen, slice);
-        stop_if_interrupted(s);
-        key pressed = ready > 0 ? read_one_key(s) : KEY_NONE;
-        stop_if_interrupted(s);
-        if (pressed != KEY_NONE) return pressed;
+        key pressed = ready > 0 && !args_signal ? read_one_key(s) : KEY_NONE;
+        if (pressed != KEY_NONE || args_signal) return pressed;
         if (ready <= 0 && ms >= 0 && (ms -= slice) <= 0) return KEY_NONE;
         screen now = *s;
         if (s->live && (measure(&now) || continued)) draw(d, s);
@@ -548,7 +546,7 @@ static bool apply_key(screen *s, key pressed) {
 // Shows a pass that has just been recorded, and older ones as long as the viewer pages through them.
 static void show(const demo *d, screen *s) {
     s->at = s->ended ? s->at : s->at + 1;
-    while (s->mode != QUIET) {
+    while (s->mode != QUIET && !args_signal) {
         const frame *f = frame_at(d, s->at);
         int64_t pause = f->kind == ROLLBACK_PASS ? 16 * s->delay : f->event.windows ? 5 * s->delay : s->delay;
         if (s->mode == SEEK && f->kind == ROLLBACK_PASS) s->mode = STEP;
@@ -565,6 +563,7 @@ static void show_end(const demo *d, screen *s) {
     s->ended = true;
     if (s->mode == SEEK) s->mode = s->keys ? STEP : RUN;
     if (s->mode == STEP) show(d, s);
+    stop_if_interrupted(s);
     if (s->live && s->drawn) printf("\n");
 }
 

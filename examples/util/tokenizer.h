@@ -188,10 +188,7 @@ static inline llm42_result tok_read(const char *path, char **data, size_t *size,
     else if (ferror(file)) result = tok_fail(error, LLM42_IO, path, "cannot read: %s", strerror(errno));
     else if (used >= TOK_MAX_FILE) result = tok_fail(error, LLM42_FORMAT, path, "larger than %d bytes", TOK_MAX_FILE);
     fclose(file);
-    if (result) {
-        free(text);
-        return result;
-    }
+    if (result) return free(text), result;
     text[used] = 0;
     *data = text;
     *size = used;
@@ -398,23 +395,27 @@ static inline llm42_result tok_json_check(tok_json *j, llm42_error *error) {
     return LLM42_OK;
 }
 
-// Reads and checks a file. On success the caller frees it with tok_json_free. Token 0 is the outermost value.
-static inline llm42_result tok_json_load(tok_json *j, const char *path, llm42_error *error) {
-    *j = (tok_json){.path = path};
-    llm42_result result = tok_read(path, &j->text, &j->size, error);
-    if (result) return result;
-    result = tok_json_scan(j, error);
+// Reads and checks j->text, which ends in a 0. On success the caller frees it with tok_json_free, else it is freed
+// here. Token 0 is the outermost value.
+static inline llm42_result tok_json_parse(tok_json *j, llm42_error *error) {
+    llm42_result result = tok_json_scan(j, error);
     for (int pass = 0; pass < 2 && !result; pass++) {  // count, then fill
         jsmn_parser parser;
         jsmn_init(&parser);
         j->count = jsmn_parse(&parser, j->text, j->size, j->token, (unsigned)(pass ? j->count : 0));
         if (j->count < 1) result = tok_json_fail(j, parser.pos, "not JSON from here", error);
         else if (!pass && !(j->token = malloc((size_t)j->count * sizeof *j->token)))
-            result = tok_fail(error, LLM42_MEMORY, path, "out of memory");
+            result = tok_fail(error, LLM42_MEMORY, j->path, "out of memory");
     }
     if (!result) result = tok_json_check(j, error);
     if (result) tok_json_free(j);
     return result;
+}
+
+static inline llm42_result tok_json_load(tok_json *j, const char *path, llm42_error *error) {
+    *j = (tok_json){.path = path};
+    llm42_result result = tok_read(path, &j->text, &j->size, error);
+    return result ? result : tok_json_parse(j, error);
 }
 
 // HF tokenizer.json ------------------------------------------------------------------------------------------------
@@ -974,10 +975,7 @@ static inline void tok_encode_piece(tok *t, const char *text, size_t size, int32
 // both stay. A match is encoded before the next is looked for, so one match_data serves all levels.
 static inline llm42_result tok_encode_split(tok *t, const char *text, size_t size, int level, int32_t **ids,
                                             llm42_error *error) {
-    if (level == t->splits) {
-        tok_encode_piece(t, text, size, ids);
-        return LLM42_OK;
-    }
+    if (level == t->splits) return tok_encode_piece(t, text, size, ids), LLM42_OK;
     size_t done = 0, from = 0;
     llm42_result result = LLM42_OK;
     while (from < size && !result) {

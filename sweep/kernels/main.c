@@ -200,12 +200,14 @@ int main(int argc, char **argv) {
         ARGS_TEXT("part P", &s.part, "products, leaves, rmsnorm, operators, cost, exchange or all"),
         ARGS_INT("leaves C", &leaves, 0, 8, "of INVARIANT passes: 1, 2, 4 or 8; 0: 8 in part leaves, else 1"),
         ARGS_OUT("out FILE", &r.path, "the table goes there too, as TSV, line by line"),
-        ARGS_IN("model NAME", &s.model, "synthetic:NAME, a dense shape"),
+        ARGS_IN("model,m NAME", &s.model, "synthetic:NAME, a dense shape"),
         ARGS_OUT("algorithm-file FILE", &s.algorithm_file, "keeps chosen algorithms from run to run"),
         ARGS_INT("most-rows N", &most_rows, 512, 4096, "rows of a pass, at most"),
         ARGS_FLAG("quick", &s.quick, "at most 512 rows"),
         ARGS_FLAG("one-by-one", &s.one_by_one, "exchange: NCCL's chains are launched one by one, not as CUDA graphs"),
         ARGS_END};
+    args_status_1 =
+        "bits differ that must be equal, or a control does not come out as it must, or something went wrong";
     args_parse(argc, argv, "Measures single operators on a GPU: speed by rows, and whether they keep bits.", options);
     args_choice("--part", s.part, parts);
     if (strncmp(s.model, "synthetic:", 10)) args_fail(2, "--model: '%s': must be synthetic:NAME", s.model);

@@ -35,6 +35,8 @@ typedef enum axis_name {
     SEED,
     TENSOR_PARALLEL,
     LEAVES,
+    DRAFT,
+    DRAFT_LIMIT,
     REPLICAS,
     ROUTER,
     APART,
@@ -54,6 +56,7 @@ typedef struct axis {
 
 static const char *const switch_words[] = {"off", "on", NULL};
 static const char *const qps_words[] = {"offline", "trace", NULL};
+static const char *const draft_words[] = {"none", NULL};
 static const char *const apart_words[] = {"share", NULL};
 // An axis has a name in axis_name, a line here, a case in axis_applies, and a field that it sets in engine_desc of
 // sweep.c. Options, columns, names of cells and plots follow from these. What else it may need:
@@ -89,6 +92,10 @@ static const axis axes[AXES] = {
                          .whole = true, .low = 1, .high = 8},
     [LEAVES] = {"leaves", "1", "INVARIANT passes cut sums that ranks share into 1, 2, 4 or 8; sim: the calibration's",
                 .number = true, .whole = true, .low = 1, .high = 8},
+    [DRAFT] = {"draft", "none", "sim: the next tokens are drafted, and so large a share of them is right",
+               .words = draft_words, .number = true, .low = 0, .high = 1},
+    [DRAFT_LIMIT] = {"draft-limit", "7", "drafts of a request in a pass, at most; fewer where more do not pay",
+                     .number = true, .whole = true, .low = 1, .high = 4096},
     [REPLICAS] = {"replicas", "1", "sim: a fleet of so many engines behind a router", .number = true, .whole = true,
                   .low = 1, .high = FLEET_MOST},
     [ROUTER] = {"router", "round_robin", "with --replicas: where a request goes", .words = fleet_routers},
@@ -124,7 +131,7 @@ static inline const char *const *axis_words(axis_name which) {
 
 // The name in results.
 static inline const char *axis_column(axis_name which) {
-    return which == TENSOR_PARALLEL ? "tensor_parallel" : axes[which].name;
+    return which == TENSOR_PARALLEL ? "tensor_parallel" : which == DRAFT_LIMIT ? "draft_limit" : axes[which].name;
 }
 
 // A planner of your own may have a parameter behind a colon. It becomes part of names of files.
@@ -195,7 +202,7 @@ static inline void axis_parse(grid *g, axis_name which, const char *list) {
 // slowed down. A fleet that sets replicas apart can have batch-invariant passes in these only, and then the share of
 // deterministic requests matters.
 static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill prefill, llm42_replay verifier,
-                                fleet_router router, backend_name backend) {
+                                fleet_router router, bool drafts, backend_name backend) {
     bool verified = mode != LLM42_MODE_NONDETERMINISTIC && mode != LLM42_MODE_BATCH_INVARIANT;
     bool rows = prefill == LLM42_PREFILL_INVARIANT || verifier == LLM42_REPLAY_INVARIANT || mode == LLM42_MODE_HYBRID;
     bool invariant = mode == LLM42_MODE_BATCH_INVARIANT || (verified && rows);
@@ -211,7 +218,9 @@ static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill 
     case CHUNKED:
     case QPS:
     case SEED:
+    case DRAFT:
     case TENSOR_PARALLEL: return true;
+    case DRAFT_LIMIT: return drafts;
     case LEAVES: return invariant;
     case SLOWDOWN: return backend == BACKEND_SIM && invariant;
     default: return verified;
@@ -247,6 +256,7 @@ static inline void grid_make(grid *g, backend_name backend, bool fleet) {
     grid_presets(g);
     g->hidden[REPLICAS] = g->hidden[ROUTER] = !fleet;
     if (!fleet) g->hidden[APART] = true;
+    if (g->hidden[DRAFT]) g->hidden[DRAFT_LIMIT] = true;
     double product = 1;
     for (int a = 0; a < AXES; a++) product *= g->count[a];
     if (product > MAX_CELLS) args_fail(2, "the grid has %.0f cells: at most %d", product, MAX_CELLS);
@@ -258,10 +268,11 @@ static inline void grid_make(grid *g, backend_name backend, bool fleet) {
         llm42_prefill prefill = (llm42_prefill)(cell_value(g, &c, PREFILL)->word + 1);
         llm42_replay verifier = (llm42_replay)(cell_value(g, &c, VERIFIER)->word + 1);
         fleet_router router = (fleet_router)g->values[ROUTER][c.at[ROUTER]].word;
+        const bool drafts = g->values[DRAFT][c.at[DRAFT]].word < 0;
         cell now = c;
         bool first = true;  // of the cells that differ only in what means nothing
         for (int i = 0; i < AXES; i++) {
-            if (!g->hidden[i] && axis_applies((axis_name)i, mode, prefill, verifier, router, backend)) continue;
+            if (!g->hidden[i] && axis_applies((axis_name)i, mode, prefill, verifier, router, drafts, backend)) continue;
             first &= c.at[i] == 0;
             now.at[i] = -1;
         }

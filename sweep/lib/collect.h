@@ -53,6 +53,7 @@ typedef struct metrics {
 #define X(name, format) double name;
     METRICS(X)
 #undef X
+    double drafted, accepted;  // columns of results that have the axis draft
 } metrics;
 
 // A request that has finished. Times in seconds, ttft and e2e from its arrival.
@@ -242,6 +243,7 @@ static inline bool collect_figures(collector *c, const llm42_stats *s, metrics *
     m->recompute_pct = 100 * ratio_of((double)s->recomputed, (double)s->returned_tokens);
     m->rollbacks_per_request = ratio_of((double)s->rollbacks, (double)marked);
     m->preemptions = (double)s->preemptions;
+    m->drafted = (double)s->drafted, m->accepted = (double)s->accepted;
     m->passes_fast = (double)s->passes[LLM42_SCHEDULE_FAST], m->passes_fixed = (double)s->passes[LLM42_SCHEDULE_FIXED];
     m->passes_invariant = (double)s->passes[LLM42_SCHEDULE_INVARIANT], m->passes_replay = (double)s->replay_passes;
     m->replay_busy_pct = 100 * ratio_of(s->replay_busy, busy);

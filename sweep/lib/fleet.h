@@ -18,6 +18,7 @@
 #define FLEET_H
 
 #include "sweep/lib/planner.h"
+#include "sweep/lib/draft.h"
 #include "sweep/lib/serve.h"
 
 typedef enum fleet_router { ROUND_ROBIN, LEAST_TOKENS, DETERMINISTIC_APART } fleet_router;
@@ -69,6 +70,7 @@ typedef struct replica {
     int index;
     llm42_engine *engine;
     own_planner own;
+    sim_drafter drafter;
     collect_running running;
     int64_t tokens;           // outstanding at the router's time: prompts and returned tokens of unfinished requests
     int64_t later;            // what a pass that ends after the router's time will add to .tokens then
@@ -86,7 +88,8 @@ typedef struct fleet_desc {
     double ratio;  // share of requests that are deterministic
     llm42_engine_desc engine, set_apart;  // of a replica, and of one of those set apart. If .on_event is set, it gets
                                           // all events, with the request's index in the workload as .user
-    const char *planner;  // its text in --planner, for planners of your own; NULL: as the engines' descs say
+    const char *planner;       // its text in --planner, for planners of your own; NULL: as the engines' descs say
+    llm42_oracle_desc oracle;  // of each replica's drafter; .truth is NULL: there is none
 } fleet_desc;
 
 struct fleet {
@@ -232,6 +235,7 @@ static inline llm42_result replica_open(fleet *f, int index, llm42_error *error)
     desc.auto_release = true;
     least_set(fleet_tokens(f, r), index, 0);
     if (f->desc.planner) TRY(own_planner_open(&r->own, f->desc.planner, &desc, error));
+    TRY(sim_drafter_open(&r->drafter, &desc, &f->desc.oracle, error));
     return llm42_engine_open(&r->engine, &desc, error);
 }
 
@@ -253,6 +257,7 @@ static inline void fleet_close(fleet *f) {
     for (int i = 0; f->replica && i < f->desc.replicas; i++) {
         llm42_engine_close(f->replica[i].engine);
         own_planner_close(&f->replica[i].own);
+        llm42_drafter_close(&f->replica[i].drafter.drafter);
         arrfree(f->replica[i].queue);
     }
     free(f->replica);
@@ -272,7 +277,7 @@ static inline llm42_result fleet_figures(fleet *f, metrics *m, llm42_error *erro
         all.returned_tokens += s.returned_tokens, all.deterministic_tokens += s.deterministic_tokens;
         all.candidates += s.candidates, all.verifications += s.verifications, all.rollbacks += s.rollbacks;
         all.recomputed += s.recomputed, all.preemptions += s.preemptions, all.replay_busy += s.replay_busy;
-        all.replay_passes += s.replay_passes;
+        all.replay_passes += s.replay_passes, all.drafted += s.drafted, all.accepted += s.accepted;
         for (int k = 0; k < LLM42_SCHEDULE_COUNT; k++) all.passes[k] += s.passes[k], all.busy[k] += s.busy[k];
         area += f->replica[i].running.area;
     }

@@ -152,7 +152,7 @@ static inline llm42_result serving_figures(serving *v, metrics *m, llm42_error *
     s.returned_tokens -= b->returned_tokens, s.deterministic_tokens -= b->deterministic_tokens;
     s.candidates -= b->candidates, s.verifications -= b->verifications, s.rollbacks -= b->rollbacks;
     s.recomputed -= b->recomputed, s.preemptions -= b->preemptions, s.replay_busy -= b->replay_busy;
-    s.replay_passes -= b->replay_passes;
+    s.replay_passes -= b->replay_passes, s.drafted -= b->drafted, s.accepted -= b->accepted;
     for (int i = 0; i < LLM42_SCHEDULE_COUNT; i++) s.passes[i] -= b->passes[i], s.busy[i] -= b->busy[i];
     if (collect_figures(&v->collected, &s, m)) return LLM42_OK;
     return llm42_fail(error, LLM42_MEMORY, "out of memory for the figures of a run");

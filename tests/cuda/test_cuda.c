@@ -28,7 +28,7 @@ static const args_option table[] = {
               "   ranks, exchange or all"),
     ARGS_TEXT("backend NAME", &backend, "cuda, or cpu to test the tests"),
     ARGS_TEXT("shared DIR", &options.shared, "folder of models/ and traces/; without it their tests are skipped"),
-    ARGS_TEXT("model SPEC", &options.model,
+    ARGS_TEXT("model,m SPEC", &options.model,
               "model of passes, determinism, sglang, overlap (default: base42) or arithmetic"),
     ARGS_INT("requests N", &options.requests, 0, 1000000, "determinism: requests; 0: 20000, with --quick 256"),
     ARGS_INT("loads N", &options.loads, 2, 1000,
@@ -36,7 +36,7 @@ static const args_option table[] = {
     ARGS_FLAG("all-presets", &options.all_presets,
               "determinism: as many loads by presets dvr and invariant, of all requests again"),
     ARGS_INT("from N", &options.from_load, 1, 1000, "determinism: the reference, then loads N and on alone"),
-    ARGS_INT("seed N", &options.seed, 1, 1 << 30, "determinism: loads are drawn from it"),
+    ARGS_INT("seed,s N", &options.seed, 1, 1 << 30, "determinism: loads are drawn from it"),
     ARGS_INT("longest-prompt N", &options.longest_prompt, 0, 1 << 20,
              "determinism: prompts are cut to N tokens; 0: 1024, with --quick 128"),
     ARGS_INT("longest-output N", &options.longest_output, 0, 1 << 20,
@@ -90,6 +90,7 @@ int main(int argc, char **argv) {
     static const char *const names[] = {"models", "layers", "passes", "determinism", "sglang",   "errors", "overlap",
                                         "small",  "ranks",  "all",    "arithmetic",  "exchange", NULL};
     FILE *tsv = NULL;
+    args_status_1 = "a test fails, or something went wrong";
     args_parse(argc, argv, "Tests the CUDA backend on a device.", table);
     args_choice("--part", part, names);
     if ((!strcmp(part, "all") || !strcmp(part, "passes")) && options.window * options.group < PASSES_LEAST_M)

@@ -1,0 +1,139 @@
+// answers.h: the answer to a request as its tokens come: its text, up to a stop string if there is one, and all of it
+// as an object of JSON. The programs' own options are read by args.h, texts of prompts by texts.h.
+#ifndef ANSWERS_H
+#define ANSWERS_H
+
+#include "args.h"
+#include "util/tokenizer.h"
+
+enum { ANSWER_STOPS = 16 };  // stop strings of a request, at most
+
+typedef struct answer {
+    tok_stream stream;            // its .t is NULL where there is no tokenizer, and then there is no text
+    tok_text stop[ANSWER_STOPS];  // each of at least one byte
+    int stops;
+    char *text;    // an stb_ds array, without the stop string
+    size_t shown;  // bytes of it that answer_fresh has returned
+    int tokens;    // up to the one with which the stop string was whole
+    bool stopped;  // a stop string has come
+} answer;
+
+static inline void answer_free(answer *a) {
+    tok_stream_free(&a->stream);
+    arrfree(a->text);
+}
+
+// Where the first stop string begins that ends behind byte `from` of the text; the end of the text: there is none.
+static inline size_t answer_find(const answer *a, size_t from) {
+    const size_t size = arrlenu(a->text);
+    size_t first = size;
+    for (int i = 0; i < a->stops; i++) {
+        const tok_text s = a->stop[i];
+        for (size_t at = from < s.size ? 0 : from - s.size + 1; at + s.size <= size && at < first; at++)
+            if (!memcmp(a->text + at, s.data, s.size)) first = at;
+    }
+    return first;
+}
+
+static inline void answer_add(answer *a, tok_text more) {
+    const size_t before = arrlenu(a->text);
+    if (!more.size) return;
+    memcpy(arraddnptr(a->text, more.size), more.data, more.size);
+    const size_t end = answer_find(a, before);
+    if (end < arrlenu(a->text)) a->stopped = true;
+    arrsetlen(a->text, end);
+}
+
+// A special token has no text in an answer. It ends one if a stop string spells it.
+static inline void answer_take(answer *a, int32_t id) {
+    const tok *t = a->stream.t;
+    a->tokens++;
+    if (!t) return;
+    answer_add(a, tok_stream_next(&a->stream, id));
+    for (int i = 0; i < a->stops && id < t->count && t->piece[id].special; i++)
+        if (a->stop[i].size == (size_t)t->piece[id].size &&
+            !memcmp(a->stop[i].data, t->bytes + t->piece[id].at, a->stop[i].size))
+            a->stopped = true;
+}
+
+// Takes the tokens of an event COMMITTED and returns how many of them belong to the answer. At a stop string the
+// request is ended; what the event brought behind it depends on the load and belongs to nobody.
+static inline int answer_committed(answer *a, llm42_engine *engine, const llm42_event *event) {
+    const int before = a->tokens;
+    for (int i = 0; i < event->n && !a->stopped; i++) answer_take(a, event->tokens[i]);
+    if (a->stopped) llm42_engine_cancel(engine, event->request, NULL);
+    return a->tokens - before;
+}
+
+// At event FINISHED: the bytes of a character that never became whole are text, too.
+static inline void answer_finished(answer *a) {
+    if (a->stream.t && !a->stopped) answer_add(a, tok_stream_end(&a->stream));
+}
+
+// What may be shown since the last call. Until the answer is finished, a beginning of a stop string is held back.
+static inline tok_text answer_fresh(answer *a, bool finished) {
+    const size_t size = arrlenu(a->text), from = a->shown;
+    size_t held = 0;
+    for (int i = 0; i < a->stops && !finished; i++)
+        for (size_t n = a->stop[i].size - 1; n > held; n--)
+            if (n <= size && !memcmp(a->text + size - n, a->stop[i].data, n)) held = n;
+    if (size - held > from) a->shown = size - held;
+    return (tok_text){size ? a->text + from : "", a->shown - from};
+}
+
+// Why an answer ended: a stop string counts as a stop token does.
+static inline const char *answer_finish(const answer *a, llm42_finish finish) {
+    static const char *const words[] = {"none", "stop", "length", "cancelled", "error"};
+    return words[a->stopped ? LLM42_FINISH_STOP : finish];
+}
+
+// A string of JSON. Each byte that is no UTF-8 becomes U+FFFD.
+static inline void answer_string(FILE *file, const char *text, size_t size) {
+    fputc('"', file);
+    for (size_t i = 0; i < size;) {
+        const int bytes = tok_utf8(text + i, size - i);
+        const unsigned char c = (unsigned char)text[i];
+        if (bytes < 1) fputs("\xEF\xBF\xBD", file);
+        else if (c == '"' || c == '\\') fprintf(file, "\\%c", c);
+        else if (c == '\n') fputs("\\n", file);
+        else if (c < ' ') fprintf(file, "\\u%04x", c);
+        else fwrite(text + i, 1, (size_t)bytes, file);
+        i += bytes < 1 ? 1 : (size_t)bytes;
+    }
+    fputc('"', file);
+}
+
+// The answer of a finished request as a line with an object of JSON, to be freed. id and digest are of a line of
+// --batch; NULL: none.
+static inline char *answer_json(const answer *a, const llm42_request *r, const char *model, int index, const char *id,
+                                const char *digest, size_t *size) {
+    char *line = NULL;
+    FILE *file = open_memstream(&line, size);
+    if (!file) args_fail(1, "out of memory for an answer");
+    fprintf(file, "{\"index\": %d, ", index);
+    if (id) fputs("\"id\": ", file), answer_string(file, id, strlen(id));
+    if (id) fprintf(file, ", \"request\": \"%s\", ", digest);
+    fputs("\"text\": ", file);
+    if (a->stream.t) answer_string(file, a->text, arrlenu(a->text));
+    else fputs("null", file);
+    fputs(", \"ids\": [", file);
+    for (int i = 0; i < a->tokens; i++) fprintf(file, "%s%d", i ? ", " : "", (int)r->tokens[i]);
+    fputs("], \"logprobs\": [", file);
+    for (int i = 0; i < a->tokens; i++) fprintf(file, "%s%.9g", i ? ", " : "", (double)r->logprobs[i]);
+    fprintf(file, "], \"finish\": \"%s\", \"prompt_tokens\": %d, \"seed\": %" PRIu64 ", \"deterministic\": %s, ",
+            answer_finish(a, r->finish), r->prompt_count, r->sampling.seed, r->deterministic ? "true" : "false");
+    fputs("\"model\": ", file);
+    answer_string(file, model, strlen(model));
+    fputs("}\n", file);
+    if (fclose(file)) args_fail(1, "out of memory for an answer");
+    return line;
+}
+
+// Exits unless the context holds so many tokens (0: as many as there is room for) behind a prompt.
+static inline void answer_check_room(const char *name, int64_t tokens, int prompt, int context) {
+    if (prompt < context && tokens > context - prompt)
+        args_fail(2, "%s: %" PRId64 ": behind a prompt of %d tokens the context of %d has room for %d", name, tokens,
+                  prompt, context, context - prompt);
+}
+
+#endif  // ANSWERS_H

@@ -1,0 +1,332 @@
+// batch.h: many requests from a file, as `generate --batch IN.jsonl --out OUT.jsonl`. A line of IN is an object of
+// JSON:
+//
+//     {"prompt": "It was", "max_tokens": 20, "deterministic": true, "stop": ["\n", "The end"], "id": "first"}
+//
+// All lines are checked before anything runs. The requests run together in one engine, and a line of OUT is written
+// when the answers to all lines before it are. What is lacking after an interruption is computed by the same command:
+// OUT.unfinished holds the lines that there are, each with a digest of its request, and these are taken over as they
+// are. So for deterministic requests the result is, to the byte, that of a run that nothing has interrupted.
+#ifndef BATCH_H
+#define BATCH_H
+
+#include "answers.h"
+#include "args.h"
+#include "chat.h"
+#include "texts.h"
+#include "util/llm42_sha256.h"
+
+#define BATCH_TAIL "{\"unfinished\": true}\n"  // the last line of OUT.unfinished
+
+typedef struct batch_line {
+    int number;                      // in IN, from 1
+    char *text;                      // the line; strings are read in place
+    const char *id;                  // NULL: the number
+    int32_t *ids;                    // the prompt, an stb_ds array
+    llm42_request_desc ask;          // without what points to memory
+    answer answer;                   // with the stop strings
+    char digest[LLM42_SHA256_TEXT];  // of the request and of the settings that results depend on
+    char *json;                      // what is written, once it is known
+    size_t size;                     // of .json
+} batch_line;
+
+typedef struct batch {
+    const char *in, *out;
+    const char *settings;          // of the command line, that results depend on
+    const llm42_model *model;      // for its name and vocabulary
+    tok *t;                        // NULL: prompts are ids
+    const chat *chat;              // NULL: prompts are texts as they are
+    llm42_request_desc ask;        // what counts where a line says nothing
+    answer answer;                 // the same, for stop strings
+    batch_line *line;              // an stb_ds array
+    char unfinished[4200];         // OUT.unfinished
+    int64_t kept, written, ready;  // lines taken over from there; lines written; answers that are finished
+    int64_t tokens;                // of answers in this run
+    bool failed, stopping;         // an answer taken over ended by an error; the run is being ended
+    FILE *file;                    // OUT
+} batch;
+
+// >>lines: reading IN ---------------------------------------------------------------------------------------------
+typedef enum batch_key {
+    BATCH_PROMPT,
+    BATCH_IDS,
+    BATCH_MAX_TOKENS,
+    BATCH_TEMPERATURE,
+    BATCH_TOP_K,
+    BATCH_TOP_P,
+    BATCH_MIN_P,
+    BATCH_SEED,
+    BATCH_DETERMINISTIC,
+    BATCH_STOP,
+    BATCH_ID,
+    BATCH_KEYS
+} batch_key;
+
+static const char *const batch_keys[] = {"prompt", "ids",  "max_tokens",    "temperature", "top_k", "top_p",
+                                         "min_p",  "seed", "deterministic", "stop",        "id",    NULL};
+
+// Token i as text that ends in a 0, for messages and numbers.
+static inline const char *batch_text(tok_json *j, int i) {
+    j->text[j->token[i].end] = 0;
+    return tok_json_string(j, i);
+}
+
+static inline int64_t batch_int(const char *name, tok_json *j, int i, int64_t low, int64_t high) {
+    const char *text = batch_text(j, i);
+    if (!tok_json_is(j, i, JSMN_PRIMITIVE)) args_fail(2, "%s: '%.80s' is not a whole number", name, text);
+    return args_int(name, text, text + strlen(text), low, high);
+}
+
+static inline float batch_float(const char *name, tok_json *j, int i, double high) {
+    const char *text = batch_text(j, i);
+    if (!tok_json_is(j, i, JSMN_PRIMITIVE)) args_fail(2, "%s: '%.80s' is not a number", name, text);
+    return args_float(name, text, 0, high);
+}
+
+static inline const char *batch_string(const char *name, tok_json *j, int i) {
+    if (!tok_json_is(j, i, JSMN_STRING)) args_fail(2, "%s: '%.80s' is not a string", name, batch_text(j, i));
+    return tok_json_string(j, i);
+}
+
+static inline void batch_stop(const batch *b, const char *name, answer *a, tok_json *j, int i) {
+    const bool list = tok_json_is(j, i, JSMN_ARRAY);
+    const int count = list ? j->token[i].size : 1;
+    if (count > ANSWER_STOPS) args_fail(2, "%s: more than %d strings", name, ANSWER_STOPS);
+    if (count && !b->t) args_fail(2, "%s: the model has no tokenizer, so there is no text to look at", name);
+    a->stops = 0;
+    for (int k = 0; k < count; k++) {
+        const char *text = batch_string(name, j, i + list + k);
+        if (!text[0]) args_fail(2, "%s: a stop string is empty", name);
+        a->stop[a->stops++] = (tok_text){text, strlen(text)};
+    }
+}
+
+static inline void batch_prompt(const batch *b, const char *name, batch_line *l, tok_json *j, int i) {
+    llm42_error error = {0};
+    const char *text = batch_string(name, j, i);
+    if (!b->t) args_fail(2, "%s: the model has no tokenizer: give ids", name);
+    if (b->chat ? chat_encode(b->chat, b->t, text, strlen(text), &l->ids, &error)
+                : text_ids(b->t, text, strlen(text), &l->ids, NULL, &error))
+        args_fail(2, "%s: %s", name, error.text);
+}
+
+static inline void batch_value(const batch *b, batch_key key, const char *name, batch_line *l, tok_json *j, int i) {
+    llm42_sampling *s = &l->ask.sampling;
+    switch (key) {
+    case BATCH_PROMPT: batch_prompt(b, name, l, j, i); break;
+    case BATCH_IDS:
+        if (!tok_json_is(j, i, JSMN_ARRAY)) args_fail(2, "%s: '%.80s' is not a list", name, batch_text(j, i));
+        for (int k = i + 1, end = i + 1 + j->token[i].size; k < end; k++)
+            arrput(l->ids, (int32_t)batch_int(name, j, k, 0, b->model->config.vocab - 1));
+        break;
+    case BATCH_MAX_TOKENS: l->ask.max_new_tokens = (int)batch_int(name, j, i, 0, INT32_MAX); break;
+    case BATCH_TEMPERATURE: s->temperature = batch_float(name, j, i, 1000); break;
+    case BATCH_TOP_K: s->top_k = (int)batch_int(name, j, i, 0, INT32_MAX); break;
+    case BATCH_TOP_P: s->top_p = batch_float(name, j, i, 1); break;
+    case BATCH_MIN_P: s->min_p = batch_float(name, j, i, 1); break;
+    case BATCH_SEED: s->seed = (uint64_t)batch_int(name, j, i, 0, INT64_MAX); break;
+    case BATCH_DETERMINISTIC:
+        l->ask.deterministic = tok_json_word(j, i, "true");
+        if (!l->ask.deterministic && !tok_json_word(j, i, "false"))
+            args_fail(2, "%s: '%.80s' is neither true nor false", name, batch_text(j, i));
+        break;
+    case BATCH_STOP: batch_stop(b, name, &l->answer, j, i); break;
+    case BATCH_ID: l->id = batch_string(name, j, i); break;
+    case BATCH_KEYS: break;
+    }
+}
+
+// Reads l->text [size]; exits with a message that names the file, the line and the key.
+static inline void batch_parse(const batch *b, batch_line *l, size_t size) {
+    char where[4200], name[4400], all[256];
+    bool seen[BATCH_KEYS] = {0};
+    llm42_error error = {0};
+    snprintf(where, sizeof where, "%.4096s:%d", b->in, l->number);
+    tok_json j = {.path = where, .text = l->text, .size = size};
+    if (memchr(l->text, 0, size)) args_fail(2, "%s: not JSON: a 0 byte", where);
+    if (tok_json_parse(&j, &error)) args_fail(2, "%s", error.text);
+    if (!tok_json_is(&j, 0, JSMN_OBJECT)) args_fail(2, "%s: not an object: write {\"prompt\": \"...\"}", where);
+    for (int n = 0, i = 1, next; n < j.token[0].size; n++, i = next) {
+        int key = 0;
+        next = tok_json_next(&j, i + 1);
+        snprintf(name, sizeof name, "%s: %.100s", where, tok_json_string(&j, i));
+        while (batch_keys[key] && strcmp(batch_keys[key], tok_json_string(&j, i))) key++;
+        if (key == BATCH_KEYS) args_fail(2, "%s: not a key that is known: %s", name, args_words(all, batch_keys));
+        if (seen[key]) args_fail(2, "%s: the key is there twice", name);
+        seen[key] = !tok_json_absent(&j, i + 1);  // null stands for the default
+        if (seen[key]) batch_value(b, (batch_key)key, name, l, &j, i + 1);
+    }
+    if (seen[BATCH_PROMPT] == seen[BATCH_IDS]) args_fail(2, "%s: give one of prompt and ids", where);
+    if (!arrlen(l->ids))
+        args_fail(2, "%s: %s: no tokens", where, batch_keys[seen[BATCH_IDS] ? BATCH_IDS : BATCH_PROMPT]);
+    free(j.token);
+}
+
+// Of everything that an answer depends on, and of the id, so that each line of OUT belongs to one line of IN.
+static inline void batch_digest(const batch *b, batch_line *l) {
+    char text[512];
+    const llm42_sampling *s = &l->ask.sampling;
+    llm42_sha256 sha;
+    llm42_sha256_begin(&sha);
+    llm42_sha256_add(&sha, b->settings, strlen(b->settings) + 1);
+    snprintf(text, sizeof text, "%d %d %d %.9g %d %.9g %.9g %" PRIu64 " %d %d %d", l->number, l->ask.max_new_tokens,
+             l->ask.deterministic, (double)s->temperature, s->top_k, (double)s->top_p, (double)s->min_p, s->seed,
+             l->ask.ignore_stop, l->answer.stops, (int)arrlen(l->ids));
+    llm42_sha256_add(&sha, text, strlen(text) + 1);
+    llm42_sha256_add(&sha, l->ids, arrlenu(l->ids) * sizeof *l->ids);
+    for (int i = 0; i < l->answer.stops; i++)
+        llm42_sha256_add(&sha, l->answer.stop[i].data, l->answer.stop[i].size + 1);
+    if (l->id) llm42_sha256_add(&sha, l->id, strlen(l->id));
+    llm42_sha256_end(sha, l->digest);
+    l->digest[32] = 0;  // enough to tell requests apart
+}
+
+// Reads and checks IN. Empty lines are passed over.
+static inline void batch_read(batch *b) {
+    size_t size = 0;
+    char *text = text_read("--batch", b->in, &size);
+    int number = 0;
+    for (size_t begin = 0, end; begin < size; begin = end + 1) {
+        const char *newline = memchr(text + begin, '\n', size - begin);
+        end = newline ? (size_t)(newline - text) : size;
+        batch_line l = {.number = ++number, .ask = b->ask, .answer = b->answer};
+        if (begin + strspn(text + begin, " \t\r") >= end) continue;
+        l.text = malloc(end - begin + 1);
+        if (!l.text) args_fail(1, "%s: out of memory", b->in);
+        memcpy(l.text, text + begin, end - begin);
+        l.text[end - begin] = 0;
+        batch_parse(b, &l, end - begin);
+        batch_digest(b, &l);
+        arrput(b->line, l);
+    }
+    free(text);
+    if (!arrlen(b->line)) args_fail(2, "--batch: %s: no lines", b->in);
+}
+
+// >>out: writing OUT, and what an interrupted run has left --------------------------------------------------------
+// Takes over a line of OUT.unfinished, which must answer line i of IN.
+static inline void batch_keep(batch *b, int64_t i, const char *text, size_t size) {
+    batch_line *l = i < arrlen(b->line) ? &b->line[i] : NULL;
+    llm42_error error = {0};
+    tok_json j = {.path = b->unfinished, .text = malloc(size + 1), .size = size};
+    if (!j.text) args_fail(1, "%s: out of memory", b->unfinished);
+    memcpy(j.text, text, size);
+    j.text[size] = 0;
+    if (memchr(text, 0, size) || tok_json_parse(&j, &error) || !l ||
+        !tok_json_same(&j, tok_json_get(&j, 0, "request"), l->digest))
+        args_fail(2,
+                  "%s:%" PRId64 ": not the answer to line %d of %s by these options: give both as they were, or remove "
+                  "the file",
+                  b->unfinished, i + 1, l ? l->number : 0, b->in);
+    b->failed |= tok_json_same(&j, tok_json_get(&j, 0, "finish"), "error");
+    tok_json_free(&j);
+    l->json = malloc(size);
+    if (!l->json) args_fail(1, "%s: out of memory", b->unfinished);
+    memcpy(l->json, text, size);
+    l->size = size;
+    b->kept = b->ready = i + 1;
+}
+
+// A last line that is cut short is left out.
+static inline void batch_resume(batch *b) {
+    size_t size = 0;
+    char *text = NULL;
+    llm42_error error = {0};
+    char path[LLM42_FILE_PATH];
+    if (!llm42_file_follow(b->out, path)) return;  // opening it will say why
+    snprintf(b->unfinished, sizeof b->unfinished, "%s.unfinished", path);
+    if (access(b->unfinished, F_OK)) return;
+    args_check(tok_read(b->unfinished, &text, &size, &error), &error);
+    for (const char *line = text, *end; (end = memchr(line, '\n', size - (size_t)(line - text))); line = end + 1)
+        if (strncmp(line, BATCH_TAIL, sizeof BATCH_TAIL - 1)) batch_keep(b, b->kept, line, (size_t)(end - line) + 1);
+    free(text);
+}
+
+// Writes the answers that all lines before them have, too.
+static inline void batch_flush(batch *b) {
+    for (; b->written < arrlen(b->line) && b->line[b->written].json; b->written++) {
+        batch_line *l = &b->line[b->written];
+        fwrite(l->json, 1, l->size, b->file);
+        free(l->json);
+        l->json = NULL;
+    }
+    fflush(b->file);
+}
+
+// Submits what is lacking, and opens OUT when all of it is accepted.
+static inline void batch_begin(batch *b, llm42_engine *engine) {
+    llm42_error error = {0};
+    const int context = llm42_engine_config(engine)->max_context;
+    batch_resume(b);
+    for (int64_t i = b->kept; i < arrlen(b->line); i++) {
+        batch_line *l = &b->line[i];
+        char name[4200];
+        const int count = (int)arrlen(l->ids);
+        snprintf(name, sizeof name, "%.4096s:%d: max_tokens", b->in, l->number);
+        answer_check_room(name, l->ask.max_new_tokens, count, context);
+        if (count >= context)
+            args_fail(2, "%s:%d: the prompt has %d tokens, and the context of %d must hold one more", b->in, l->number,
+                      count, context);
+        l->ask.prompt = l->ids, l->ask.prompt_count = count;
+        l->ask.user = l;
+        if (llm42_engine_submit(engine, &l->ask, NULL, &error)) args_fail(2, "%s:%d: %s", b->in, l->number, error.text);
+        arrfree(l->ids);  // the engine has a copy
+    }
+    b->file = llm42_file_create(b->out);
+    if (!b->file) args_fail(1, "%s: cannot write: %s", b->out, strerror(errno));
+    llm42_file_keep(b->file, BATCH_TAIL);
+    batch_flush(b);
+    if (b->kept)
+        fprintf(stderr, "%s: %" PRId64 " of %d answers are in %s already\n", args_program, b->kept,
+                (int)arrlen(b->line), b->unfinished);
+}
+
+static inline void batch_event(batch *b, llm42_engine *engine, const llm42_event *event) {
+    batch_line *l = event->info->user;
+    char id[16];
+    if (b->stopping) return;
+    if (event->type == LLM42_EVENT_COMMITTED) {
+        b->tokens += answer_committed(&l->answer, engine, event);
+        return;
+    }
+    answer_finished(&l->answer);
+    snprintf(id, sizeof id, "%d", l->number);
+    l->json = answer_json(&l->answer, event->info, b->model->name, (int)(l - b->line), l->id ? l->id : id, l->digest,
+                          &l->size);
+    answer_free(&l->answer);
+    b->ready++;
+    batch_flush(b);
+}
+
+// Runs until all is done or the program is asked to end. Progress is for a terminal.
+static inline void batch_run(batch *b, llm42_engine *engine) {
+    llm42_error error = {0};
+    const bool show = args_is_terminal(stderr);
+    const double begin = llm42_engine_now(engine);
+    double next = begin;
+    args_watches = 1;
+    for (llm42_result result = LLM42_OK; !args_signal && result == LLM42_OK;) {
+        result = args_check(llm42_engine_step(engine, &error), &error);
+        const double now = llm42_engine_now(engine);
+        if (!show || (now < next && result == LLM42_OK)) continue;
+        fprintf(stderr, "\r%" PRId64 "/%d answers, %.1f tokens/s ", b->ready, (int)arrlen(b->line),
+                now > begin ? (double)b->tokens / (now - begin) : 0);
+        next = now + 0.2;
+    }
+    if (show) fputc('\n', stderr);
+    b->stopping = args_signal != 0;  // what is cut short by that is no answer
+}
+
+static inline void batch_end(batch *b) {
+    if (!llm42_file_finish(b->file)) args_fail(1, "%s: cannot write: %s", b->out, strerror(errno));
+    remove(b->unfinished);  // all of it was taken over
+    for (int64_t i = 0; i < arrlen(b->line); i++) {
+        free(b->line[i].text);
+        arrfree(b->line[i].ids);
+        answer_free(&b->line[i].answer);
+    }
+    arrfree(b->line);
+    if (b->failed) args_fail(1, "%s: answers ended by an error: their finish says so", b->out);
+}
+
+#endif  // BATCH_H

@@ -1,0 +1,410 @@
+// drafts: what drafts are worth. It serves the same requests, a batch of them at once, in several ways: ordinary ones
+// (NONDETERMINISTIC) and deterministic ones by presets, each without drafts and with each drafter. For every way it
+// prints tokens per second, tokens a pass, and how many drafts were right, and compares the tokens and log-probability
+// bits of deterministic requests with those of preset invariant without drafts.
+//
+//     build/drafts --model DIR --draft lookup,model:examples/draft42 --batch 1,8 --out FILE
+//     build/drafts --backend cuda --model synthetic:llama-3.1-8b,margin=6.2 --draft 0,0.5,0.7,0.9 --batch 1,4,16
+//
+// A number among the drafters is an oracle's: it knows each way's tokens from the run without drafts, and so large a
+// share of what it proposes is right. It tells what a rate of acceptance is worth where there is no drafter.
+//
+// What is measured is the time in which all requests of the batch decode: from the pass in which the last one got its
+// first token to the pass in which the first one ends. Ways take turns, and each figure is the median of --repeats
+// runs.
+#define _POSIX_C_SOURCE 200809L
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+#define LLM42_DRAFT_IMPLEMENTATION
+#include "examples/util/llm42_draft.h"
+#include "sweep/lib/common.h"
+
+#include "stb_ds.h"
+
+enum { MOST = 24, BATCH_MOST = 256, REPEATS_MOST = 31 };
+
+typedef struct way {
+    const char *name;
+    llm42_preset preset;
+    llm42_mode mode;
+} way;
+static const way ways[] = {
+    {"invariant", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT},  // the first one is what others are compared with
+    {"ordinary", LLM42_PRESET_DVR, LLM42_MODE_NONDETERMINISTIC},
+    {"dvr", LLM42_PRESET_DVR, LLM42_MODE_DEFAULT},
+    {"best", LLM42_PRESET_BEST, LLM42_MODE_DEFAULT},
+};
+enum { WAYS = sizeof ways / sizeof *ways, ORDINARY = 1 };
+static const char *const way_names[] = {"invariant", "ordinary", "dvr", "best", NULL};
+
+typedef struct answer {
+    int count;
+    int32_t *tokens;
+    float *logprobs;  // both [tokens]
+} answer;
+
+typedef struct run_figures {
+    double seconds, tokens, passes;  // while the whole batch decodes
+    double drafted, accepted, preemptions;
+    int other;  // requests whose tokens or bits are not those of the first way
+} run_figures;
+
+typedef struct study {
+    const char *model_path, *backend_name, *draft_list, *batch_list, *way_list, *out, *algorithm_file;
+    int64_t tokens, prompt_tokens, limit, seed, threads, repeats;
+    float temperature;
+    double kv_share;
+    bool always, other_noise, overlap, chosen[WAYS];
+    const llm42_backend *backend;
+    const void *backend_desc;
+    llm42_model *model;
+    args_manifest manifest;
+    int batch[MOST], batch_count, draft_count;
+    const char *draft[MOST];  // "none" is the first
+    int32_t **prompt;         // [BATCH_MOST], stb_ds arrays
+    answer *truth;            // [WAYS][BATCH_MOST]
+    FILE *tsv;
+    bool broken;
+    int64_t compared[2], differ[2];  // requests, deterministic and ordinary ones
+} study;
+
+// The drafter of an engine: the one of the run under way, or none.
+typedef struct turn {
+    study *s;
+    llm42_drafter now;
+    int way;
+    // Of the run, from its events.
+    int begun, ended, batch;
+    double begin, end;
+    int64_t tokens, passes;
+} turn;
+
+static int32_t truth_of(void *user, const llm42_request *r, int at) {
+    const turn *t = user;
+    const answer *a = &t->s->truth[t->way * BATCH_MOST + (int)(intptr_t)r->user];
+    return at < a->count ? a->tokens[at] : -1;
+}
+
+static llm42_result turn_draft(void *user, const llm42_view *view, llm42_draft *draft, int count, llm42_error *error) {
+    turn *t = user;
+    return t->now.draft ? t->now.draft(t->now.user, view, draft, count, error) : LLM42_OK;
+}
+
+static void turn_forget(void *user, const llm42_request *r) {
+    turn *t = user;
+    if (t->now.forget) t->now.forget(t->now.user, r);
+}
+
+static void on_event(void *user, const llm42_event *e) {
+    turn *t = user;
+    const bool all = t->begun == t->batch && !t->ended;
+    if (e->type == LLM42_EVENT_PASS) t->passes += all;
+    if (e->type == LLM42_EVENT_PASS && all) t->end = e->time;
+    if (e->type == LLM42_EVENT_COMMITTED && all) t->tokens += e->n;
+    if (e->type == LLM42_EVENT_COMMITTED && e->position == 0 && ++t->begun == t->batch) t->begin = t->end = e->time;
+    if (e->type == LLM42_EVENT_FINISHED) t->ended++;
+}
+
+// >>run ----------------------------------------------------------------------------------------------------------
+static void drafter_open(study *s, turn *t, const char *name) {
+    llm42_error error = {0};
+    static llm42_model *small;  // the model of the drafter; one for all runs
+    const int vocab = s->model->config.vocab;
+    char *end = NULL;
+    const double rate = strtod(name, &end);
+    if (!strcmp(name, "none")) return;
+    if (!strcmp(name, "lookup"))
+        args_check(llm42_lookup_open(&t->now, &(llm42_lookup_desc){.always = s->always}, &error), &error);
+    if (end != name && !*end) {
+        const llm42_oracle_desc oracle = {
+            .truth = truth_of, .user = t, .rate = rate, .vocab = vocab, .always = s->always};
+        args_check(llm42_oracle_open(&t->now, &oracle, &error), &error);
+    }
+    if (!strncmp(name, "model:", 6)) {
+        char found[4096];
+        if (!small)
+            args_check(llm42_model_load(&small, &(llm42_model_desc){.path = args_find(name + 6, found)}, &error),
+                       &error);
+        const llm42_draft_model_desc model = {.model = small,
+                                              .backend = s->backend,
+                                              .backend_desc = s->backend_desc,
+                                              .vocab = vocab,
+                                              .max_running = BATCH_MOST,
+                                              .max_context = (int)(s->prompt_tokens + s->tokens),
+                                              .always = s->always,
+                                              .other_noise = s->other_noise};
+        args_check(llm42_draft_model_open(&t->now, &model, &error), &error);
+    }
+    if (!t->now.draft)
+        args_fail(2, "--draft: '%s': must be lookup, model:DIR or an oracle's share of right drafts, 0 to 1", name);
+}
+
+static llm42_engine *engine_open(study *s, const way *w, turn *t, const llm42_drafter *drafter) {
+    llm42_engine *engine = NULL;
+    llm42_error error = {0};
+    int most = 1;
+    for (int i = 0; i < s->batch_count; i++) most = s->batch[i] > most ? s->batch[i] : most;
+    const int each = (int)((s->prompt_tokens + s->tokens) / 16 + 2);
+    const int pages = w == &ways[0] ? most * each : each + (int)(s->kv_share * (most - 1) * each);
+    const llm42_engine_desc desc = {.model = s->model,
+                                    .backend = s->backend,
+                                    .backend_desc = s->backend_desc,
+                                    .preset = w->preset,
+                                    .policy.mode = w->mode,
+                                    .max_running = most,
+                                    .max_context = (int)(s->prompt_tokens + s->tokens),
+                                    .token_budget = most * (int)(1 + s->limit) > 256 ? most * (int)(1 + s->limit) : 256,
+                                    .kv.pages = pages,
+                                    .overlap = s->overlap && w != &ways[0],
+                                    .drafter = drafter,
+                                    .draft_limit = (int)s->limit,
+                                    .draft_ordinary = true,
+                                    .on_event = on_event,
+                                    .event_user = t,
+                                    .log = args_manifest_log,
+                                    .log_user = &s->manifest};
+    args_check(llm42_engine_open(&engine, &desc, &error), &error);
+    return engine;
+}
+
+// Serves the first `batch` prompts at once. Where no drafts are, the answers become the truth of this way.
+static run_figures serve(study *s, llm42_engine *engine, turn *t, int batch, const char *drafter) {
+    llm42_error error = {0};
+    const llm42_stats before = llm42_engine_stats(engine);
+    int64_t id[BATCH_MOST];
+    *t = (turn){.s = s, .way = t->way, .batch = batch};
+    drafter_open(s, t, drafter);
+    for (int i = 0; i < batch; i++) {
+        const llm42_request_desc ask = {.prompt = s->prompt[i],
+                                        .prompt_count = (int)arrlen(s->prompt[i]),
+                                        .max_new_tokens = (int)s->tokens,
+                                        .deterministic = t->way != ORDINARY,
+                                        .ignore_stop = true,
+                                        .sampling = {.temperature = s->temperature, .seed = (uint64_t)(s->seed + i)},
+                                        .user = (void *)(intptr_t)i};
+        args_check(llm42_engine_submit(engine, &ask, &id[i], &error), &error);
+    }
+    args_run(engine);
+    const llm42_stats after = llm42_engine_stats(engine);
+    run_figures f = {.seconds = t->end - t->begin,
+                     .tokens = (double)t->tokens,
+                     .passes = (double)t->passes,
+                     .drafted = (double)(after.drafted - before.drafted),
+                     .accepted = (double)(after.accepted - before.accepted),
+                     .preemptions = (double)(after.preemptions - before.preemptions)};
+    if (after.draft_failures) args_fail(1, "--draft %s: the drafter failed", drafter);
+    const bool truth = !strcmp(drafter, "none");
+    for (int i = 0; i < batch; i++) {
+        const llm42_request *r = llm42_engine_request(engine, id[i]);
+        answer *own = &s->truth[t->way * BATCH_MOST + i];
+        const answer *a = &s->truth[i];
+        if (truth) {
+            memcpy(own->tokens, r->tokens, sizeof *own->tokens * (size_t)r->committed);
+            memcpy(own->logprobs, r->logprobs, sizeof *own->logprobs * (size_t)r->committed);
+            own->count = r->committed;
+        }
+        f.other += r->committed != a->count || memcmp(r->tokens, a->tokens, sizeof *a->tokens * (size_t)a->count) ||
+                   memcmp(r->logprobs, a->logprobs, sizeof *a->logprobs * (size_t)a->count);
+        args_check(llm42_engine_release(engine, id[i], &error), &error);
+    }
+    llm42_drafter_close(&t->now);
+    return f;
+}
+
+// >>table --------------------------------------------------------------------------------------------------------
+static int by_speed(const void *a, const void *b) {
+    const run_figures *x = a, *y = b;
+    const double l = x->tokens / x->seconds, r = y->tokens / y->seconds;
+    return (l > r) - (l < r);
+}
+
+static void put(study *s, int w, int batch, const char *drafter, run_figures *f, double *base) {
+    const int n = (int)s->repeats;
+    int other = 0;
+    double preemptions = 0;
+    for (int i = 0; i < n; i++) other += f[i].other, preemptions += f[i].preemptions;
+    qsort(f, (size_t)n, sizeof *f, by_speed);
+    const run_figures *m = &f[n / 2];
+    const double speed = m->tokens / m->seconds;
+    if (!strcmp(drafter, "none")) *base = speed;
+    const double a_pass = m->tokens / m->passes / batch, low = f[0].tokens / f[0].seconds,
+                 high = f[n - 1].tokens / f[n - 1].seconds;
+    s->broken |= w != ORDINARY && other;
+    s->compared[w == ORDINARY] += (int64_t)n * batch, s->differ[w == ORDINARY] += other;
+    printf("%6d  %-10s %-26s %9.1f %7.3f %8.2f %9.0f %9.0f %s\n", batch, ways[w].name, drafter, speed, speed / *base,
+           a_pass, m->drafted, m->accepted,
+           w == ORDINARY ? "-"
+           : other       ? "BITS DIFFER"
+                         : "same bits");
+    fflush(stdout);
+    if (!s->tsv) return;
+    fprintf(s->tsv, "%s\t%s\t%g\t%d\t%s\t%s\t%d\t%.6g\t%.6g\t%.6g\t%.6g\t%.6g\t%.0f\t%.0f\t%.0f\t%d\n",
+            s->backend->name, s->model->name, (double)s->temperature, batch, ways[w].name, drafter, (int)s->limit,
+            speed, low, high, 1e3 * m->seconds / m->passes, a_pass, m->drafted, m->accepted, preemptions, other);
+    out_flush(s->tsv, s->out);
+}
+
+static void run_way(study *s, int w) {
+    turn t = {.s = s, .way = w};
+    const llm42_drafter drafter = {.name = "turn", .user = &t, .draft = turn_draft, .forget = turn_forget};
+    llm42_engine *engine = engine_open(s, &ways[w], &t, &drafter);
+    for (int b = 0; b < s->batch_count; b++) {
+        run_figures f[MOST][REPEATS_MOST];
+        double base = 0;
+        for (int d = 0; d < (s->chosen[w] ? s->draft_count : 1); d++)
+            serve(s, engine, &t, s->batch[b], s->draft[d]);  // warm, and the truth
+        if (!s->chosen[w]) continue;
+        for (int i = 0; i < s->repeats; i++)
+            for (int d = 0; d < s->draft_count; d++) f[d][i] = serve(s, engine, &t, s->batch[b], s->draft[d]);
+        for (int d = 0; d < s->draft_count; d++) put(s, w, s->batch[b], s->draft[d], f[d], &base);
+    }
+    llm42_engine_close(engine);
+}
+
+// >>main ---------------------------------------------------------------------------------------------------------
+// Prompts need no tokenizer: the model makes up texts of its own at temperature 1, in INVARIANT passes.
+static void make_prompts(study *s) {
+    turn t = {.s = s, .batch = -1};
+    llm42_engine *engine = engine_open(s, &ways[0], &t, NULL);
+    llm42_error error = {0};
+    const int32_t start = s->model->config.bos >= 0 ? s->model->config.bos : 0;
+    for (int i = 0; i < BATCH_MOST && s->prompt_tokens > 1; i++) {
+        const llm42_request_desc ask = {.prompt = &start,
+                                        .prompt_count = 1,
+                                        .max_new_tokens = (int)s->prompt_tokens - 1,
+                                        .ignore_stop = true,
+                                        .sampling = {.temperature = 1, .seed = (uint64_t)(s->seed + 1000 + i)}};
+        args_check(llm42_engine_submit(engine, &ask, NULL, &error), &error);
+    }
+    args_run(engine);
+    for (int i = 0; i < BATCH_MOST; i++) {
+        const llm42_request *r = llm42_engine_request(engine, i + 1);
+        int32_t *text = NULL;
+        arrput(text, start);
+        if (r) memcpy(arraddnptr(text, r->committed), r->tokens, sizeof *text * (size_t)r->committed);
+        arrput(s->prompt, text);
+    }
+    llm42_engine_close(engine);
+    s->truth = calloc(WAYS * BATCH_MOST, sizeof *s->truth);
+    for (int i = 0; s->truth && i < WAYS * BATCH_MOST; i++) {
+        s->truth[i].tokens = allocate((size_t)s->tokens * sizeof *s->truth->tokens);
+        s->truth[i].logprobs = allocate((size_t)s->tokens * sizeof *s->truth->logprobs);
+    }
+    if (!s->truth) args_fail(1, "out of memory");
+}
+
+static void parse_lists(study *s) {
+    int32_t numbers[BATCH_MOST];
+    static char text[4096];
+    if (args_list_count(s->batch_list) > MOST) args_fail(2, "--batch: at most %d numbers", (int)MOST);
+    s->batch_count = args_ids("--batch", s->batch_list, numbers);
+    for (int i = 0; i < s->batch_count; i++) {
+        if (numbers[i] < 1 || numbers[i] > BATCH_MOST)
+            args_fail(2, "--batch: %d: must be 1 to %d", (int)numbers[i], (int)BATCH_MOST);
+        s->batch[i] = numbers[i];
+    }
+    for (const char *item = s->way_list; *item; item += strcspn(item, ",")) {
+        char word[32];
+        item += *item == ',';
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(item, ","), item);
+        s->chosen[args_choice("--way", word, way_names)] = true;
+    }
+    if (args_list_count(s->draft_list) >= MOST || strlen(s->draft_list) >= sizeof text)
+        args_fail(2, "--draft: at most %d drafters", (int)MOST - 1);
+    snprintf(text, sizeof text, "%s", s->draft_list);
+    s->draft[s->draft_count++] = "none";
+    for (char *item = strtok(text, ","); item; item = strtok(NULL, ",")) s->draft[s->draft_count++] = item;
+}
+
+static void header(study *s) {
+    char name[256];
+    fprintf(s->tsv, "# llm42 %s drafts, model %s, bf16, backend %s, host %s, %d threads\n", LLM42_VERSION,
+            s->model->name, s->backend->name, processor_name(name, sizeof name), (int)s->threads);
+    args_manifest_print(&s->manifest, s->tsv);
+    fprintf(s->tsv,
+            "# prompt_tokens %d, new tokens %d, seed %d, repeats %d%s%s%s%s; a number as drafter: an oracle's share of "
+            "right "
+            "drafts\n"
+            "# tok_per_s: median, least and most, while the whole batch decodes; tokens_a_pass: of one request\n"
+            "# other_bits: requests, over the repeats, that differ from preset invariant without drafts\n"
+            "backend\tmodel\ttemperature\tbatch\tway\tdraft\tdraft_limit\ttok_per_s\ttok_per_s_least\ttok_per_s_most\t"
+            "ms_a_pass\ttokens_a_pass\tdrafted\taccepted\tpreemptions\tother_bits\n",
+            (int)s->prompt_tokens, (int)s->tokens, (int)s->seed, (int)s->repeats,
+            s->always ? ", as many drafts as the limit" : "", s->overlap ? ", overlap" : "",
+            s->kv_share < 1 ? ", too few KV pages" : "", s->other_noise ? ", drafted with other noise" : "");
+}
+
+int main(int argc, char **argv) {
+    study s = {.model_path = "examples/tiny42",
+               .backend_name = "cpu",
+               .draft_list = "lookup,0.7",
+               .batch_list = "1,4,16",
+               .way_list = "invariant,ordinary,dvr,best",
+               .tokens = 128,
+               .prompt_tokens = 64,
+               .limit = 7,
+               .seed = 42,
+               .repeats = 3,
+               .kv_share = 1};
+    const args_option options[] = {
+        ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
+        ARGS_IN("model DIR", &s.model_path, "model folder, file or synthetic:NAME"),
+        ARGS_TEXT("draft LIST", &s.draft_list,
+                  "drafters: lookup, model:DIR, or a number, an oracle's share of right drafts"),
+        ARGS_INT("draft-limit N", &s.limit, 1, 63, "drafts of a request in a pass, at most"),
+        ARGS_FLAG("always", &s.always, "as many drafts as --draft-limit, whether they pay or not"),
+        ARGS_FLAG("overlap", &s.overlap, "fast passes go on beside replay passes; the reference is without"),
+        ARGS_REAL("kv-share X", &s.kv_share, 0, 1, "KV pool, as a share of what all requests need; less preempts some"),
+        ARGS_FLAG("other-noise", &s.other_noise, "model:DIR draws with other noise than the request's"),
+        ARGS_TEXT("batch LIST", &s.batch_list, "numbers of requests at once, up to 256"),
+        ARGS_TEXT("way LIST", &s.way_list,
+                  "of invariant, ordinary, dvr, best; invariant without drafts runs in any case"),
+        ARGS_INT("tokens N", &s.tokens, 2, 100000, "new tokens of each request"),
+        ARGS_INT("prompt-tokens N", &s.prompt_tokens, 1, 100000, "of each prompt"),
+        ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
+        ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "of prompts and requests"),
+        ARGS_INT("repeats N", &s.repeats, 1, REPEATS_MOST, "runs that a median is taken of"),
+        ARGS_INT("threads N", &s.threads, 0, 1024, "0: as many as OpenMP offers"),
+        ARGS_OUT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),
+        ARGS_OUT("out FILE", &s.out, "write the table there too"),
+        ARGS_END,
+    };
+    args_parse(argc, argv, "What drafts are worth: tokens per second of each way to serve a batch, without and with.",
+               options);
+    parse_lists(&s);
+    out_try(s.out);
+#ifdef _OPENMP
+    if (!s.threads) s.threads = omp_get_max_threads();
+#endif
+    if (!s.threads) s.threads = 1;
+    s.backend = args_backend(s.backend_name);
+    const llm42_cpu_desc cpu = {.threads = (int)s.threads};
+    const llm42_cuda_desc cuda = {.algorithm_file = s.algorithm_file};
+    s.backend_desc = !strcmp(s.backend->name, "cuda") ? (const void *)&cuda : &cpu;
+    llm42_error error = {0};
+    char found[4096];
+    const llm42_model_desc desc = {.path = args_find(s.model_path, found),
+                                   .on_device = args_on_device(s.model_path, s.backend)};
+    args_check(llm42_model_load(&s.model, &desc, &error), &error);
+    if (s.prompt_tokens + s.tokens > s.model->config.context)
+        args_fail(2, "--tokens, --prompt-tokens: more than the model's context of %d", s.model->config.context);
+    make_prompts(&s);
+    printf("%s, %s, temperature %g, at most %d drafts\n\n%6s  %-10s %-26s %9s %7s %8s %9s %9s\n", s.model->name,
+           s.backend->name, (double)s.temperature, (int)s.limit, "batch", "way", "drafts", "tok/s", "ratio", "a pass",
+           "drafted", "right");
+    if (s.out) header((s.tsv = out_begin(s.out), &s));
+    for (int w = 0; w < WAYS; w++)
+        if (!w || s.chosen[w]) run_way(&s, w);
+    printf("\nratio: to the same way without drafts; a pass: tokens of a request\n%" PRId64
+           " deterministic requests, of "
+           "which %" PRId64 " differ; of %" PRId64 " ordinary ones %" PRId64 " do\n%s\n",
+           s.compared[0], s.differ[0], s.compared[1], s.differ[1],
+           s.broken ? "DETERMINISTIC RESULTS DIFFER" : "every deterministic result is preset invariant's, to the bit");
+    if (s.tsv) out_finish(s.tsv, s.out);
+    for (int i = 0; i < WAYS * BATCH_MOST; i++) free(s.truth[i].tokens), free(s.truth[i].logprobs);
+    for (int i = 0; i < BATCH_MOST; i++) arrfree(s.prompt[i]);
+    free(s.truth);
+    arrfree(s.prompt);
+    llm42_model_free(s.model);
+    return s.broken ? 1 : args_finish();
+}

@@ -1,0 +1,287 @@
+#!/bin/bash
+# generate's ways in and out: stop strings, JSON, lines as they come, files of requests, and chat templates. A
+# deterministic line of a file of requests has the bits of `generate --deterministic` run alone, and what is computed
+# after an interruption makes the very file that an uninterrupted run writes.
+# From the environment: B (the build folder). TEST_SLOW=1: fewer and shorter requests.
+set -u
+export LC_ALL=C.UTF-8
+B=${B:-build} slow=${TEST_SLOW:-0}
+source tests/check.sh
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+log=$dir/log
+generate=("$B/generate" --threads 1)
+says() {  # says STATUS PATTERN OPTION...: generate ends so, and a line has the pattern
+    "${generate[@]}" "${@:3}" >"$dir/said" 2>&1 </dev/null
+    local status=$?
+    [ $status = "$1" ] && grep -qE -e "$2" "$dir/said" || { echo "status $status" && cat "$dir/said" && return 1; }
+}
+prints() {  # prints TEXT OPTION...: exactly that and a newline
+    "${generate[@]}" "${@:2}" >"$dir/said" </dev/null && cmp "$dir/said" <(printf '%s\n' "$1") || { cat "$dir/said"; return 1; }
+}
+json() { command -v python3 >/dev/null || return 0; python3 -c "import json, sys
+rows = [json.loads(line) for line in open('$1', encoding='utf-8')]
+assert $2, rows[:3]"; }
+
+# Stop strings. The text is "It was a very fine day, and the day was gone. I had to go to the house, ...".
+all=(-n 20 --deterministic)
+"${generate[@]}" "${all[@]}" --ids-out >"$dir/ids"
+check "the text without" grep -qx 'It was a very fine day, and the day was gone. I had to go to the house, and' \
+    <("${generate[@]}" "${all[@]}")
+for kind in --deterministic --no-mmap; do  # with a window of tokens an event, and with one token
+    for preset in dvr best invariant; do
+        how=($kind --preset $preset -n 20)
+        check "across tokens" prints 'It was a very f' "${how[@]}" --stop 'ine day, and t'
+        check "the first of several" prints 'It was a very' "${how[@]}" --stop 'gone' --stop ' fine day' --stop day,
+        check "the one that begins first" prints 'It was a' "${how[@]}" --stop 'very fine' --stop ' very fine'
+        check "not in the prompt" prints 'It was a very fine day, and the day' "${how[@]}" --stop ' was'
+        check "only its beginning" prints "$("${generate[@]}" "${how[@]}")" "${how[@]}" --stop 'and the day after'
+        check "at once" prints 'It was' "${how[@]}" --stop ' '
+    done
+done
+check "ids end with the token of the stop string" [ "$("${generate[@]}" "${all[@]}" --ids-out --stop 'day, a')" = \
+    "$(cut -d , -f 1-6 "$dir/ids")" ]
+check "of each sample" json <("${generate[@]}" --samples 6 --temperature 1 -n 60 --json --stop e --stop ' a') \
+    "all(r['finish'] == 'stop' and 'e' not in r['text'] and ' a' not in r['text'] for r in rows) and len(rows) == 6"
+check "given too often" says 2 'is given more than 16 times' $(printf -- '--stop x%.0s ' {1..17})
+check "empty" says 2 '^generate: --stop: the text is empty$' --stop ""
+check "a special token by its name" json <("${generate[@]}" --samples 4 --temperature 1000 -n 1900 --ignore-eos --json \
+    --stop '<|end_of_text|>') "any(r['finish'] == 'stop' for r in rows) and all((r['finish'] == 'stop') == (r['ids'][-1] == 1)
+    and 1 not in r['ids'][:-1] for r in rows)"
+# Only what may begin a stop string is held back: a run that is killed has printed the rest.
+shown() {
+    { timeout -s KILL 2 "${generate[@]}" -n 2000 --ignore-eos --stop ' fine nothing' >"$dir/shown"; } 2>/dev/null
+    head -c 13 "$dir/shown" | cmp - <(printf 'It was a very')
+}
+check "text is printed as it comes" shown
+
+# JSON: one object for each sample, whatever its bytes; the digits give the bits back.
+check "json" json <("${generate[@]}" "${all[@]}" --samples 2 --json 2>/dev/null) \
+    "[r['index'] for r in rows] == [0, 1] and rows[0]['ids'] == [$(cat "$dir/ids")] and rows[0]['finish'] == 'length' and \
+     rows[0]['prompt_tokens'] == 3 and rows[1]['seed'] == 43 and rows[0]['deterministic'] and \
+     rows[0]['text'].startswith(' a very') and rows[0]['model'] == 'examples/tiny42' and len(rows[0]['logprobs']) == 20"
+numbers() { sed -E "s/.*\"$2\": \[([^]]*)\].*/\1/; s/, /\n/g" "$1"; }
+"${generate[@]}" "${all[@]}" --json >"$dir/json"
+check "the digits of --logprobs" diff <(numbers "$dir/json" logprobs) \
+    <("${generate[@]}" "${all[@]}" --ids-out --logprobs | tail -n +2 | cut -f 4)
+check "bytes that are no text" json <("${generate[@]}" --samples 8 --temperature 1000 -n 60 --json) \
+    "len(rows) == 8 and any('\ufffd' in r['text'] for r in rows)"
+check "without a tokenizer" json <("${generate[@]}" --model synthetic:tiny --ids 0,9 -n 4 --json) \
+    "rows[0]['text'] is None and len(rows[0]['ids']) == 4"
+cp -r examples/tiny42 "$dir/nan" && chmod -R u+w "$dir/nan"  # the last weight, of the last norm, is NaN
+printf '\300\177' | dd of="$dir/nan/model.safetensors" bs=1 conv=notrunc status=none \
+    seek=$(($(stat -c %s "$dir/nan/model.safetensors") - 2))
+check "an answer that ends by an error" json <("${generate[@]}" --model "$dir/nan" -n 4 --json 2>/dev/null) \
+    "rows[0]['finish'] == 'error' and rows[0]['ids'] == []"
+check "json excludes" says 2 'exclude each other' --json --ids-out
+interrupted() { timeout -s INT --preserve-status 1 "${generate[@]}" --ids 0,905 -n 2000 --ignore-eos --samples 32 --json \
+    --temperature 1 >"$dir/cut"; [ $? = 130 ] && json "$dir/cut" "len(rows) == 32 and rows[31]['finish'] == 'cancelled'"; }
+check "a run that is ended" interrupted
+
+# Lines as they come: those of a sample are its text.
+"${generate[@]}" --samples 4 --temperature 1 -n 60 --stream >"$dir/lines"
+"${generate[@]}" --samples 4 --temperature 1 -n 60 --json >"$dir/json"
+check "stream: samples take turns" [ "$(cut -c 1-3 "$dir/lines" | uniq | wc -l)" -gt 4 ]
+check "stream: the text" json "$dir/json" "all(('It was' + r['text']).replace('\n', '') == ''.join(
+    line[4:-1] for line in open('$dir/lines') if line.startswith('[%d]' % r['index'])) for r in rows)"
+check "greedy samples" says 0 'greedy: all 3 samples are alike: ' --samples 3 -n 4 --deterministic
+check "greedy samples" says 0 'greedy: all 3 samples are alike, but for what batches change' --samples 3 -n 4
+check "others get no remark" test -z "$("${generate[@]}" --samples 3 -n 4 --temperature 1 2>&1 >/dev/null)"
+
+# A file of requests. Deterministic lines have the bits of the request alone; of the others some have not.
+requests=40 n=60
+[ "$slow" = 0 ] || requests=12 n=24
+prompts=("It was the best of times" "Once upon a time" "The landlord" "I had no idea" "He went on" "Mr. Pickwick")
+for ((i = 0; i < requests; i++)); do
+    printf '{"prompt": "%s", "max_tokens": %d, "temperature": %s, "seed": %d, "deterministic": %s, "stop": %s, "id": "r%d"}\n' \
+        "${prompts[i % 6]}" $((n + i)) $((i % 3)).5 $((i + 1)) "$([ $((i % 4)) = 3 ] && echo false || echo true)" \
+        "$([ $((i % 5)) = 0 ] && echo '["\n\n", "again"]' || echo null)" $i
+done >"$dir/in.jsonl"
+batch=("${generate[@]}" --batch "$dir/in.jsonl" --ignore-eos)
+check "batch" "${batch[@]}" --out "$dir/out.jsonl"
+check "in order" [ "$(sed -E 's/.*"id": "r([0-9]+)".*/\1/' "$dir/out.jsonl" | xargs)" = "$(seq 0 $((requests - 1)) | xargs)" ]
+check "valid" json "$dir/out.jsonl" "all(r['index'] == i and r['finish'] in ('length', 'stop') for i, r in enumerate(rows)) \
+    and any(r['finish'] == 'stop' for r in rows)"
+alone() {  # alone I OPTION...: the answer to line I without those that share its passes
+    local i=$1 stop=()
+    [ $((i % 5)) != 0 ] || stop=(--stop $'\n\n' --stop again)
+    "${generate[@]}" --json --prompt "${prompts[i % 6]}" -n $((n + i)) --temperature $((i % 3)).5 --seed $((i + 1)) \
+        --ignore-eos ${stop[@]+"${stop[@]}"} "${@:2}" | sed 's/.*"text"/"text"/'
+}
+other=0
+for ((i = 0; i < requests; i++)); do
+    sed -n "$((i + 1))s/.*\"text\"/\"text\"/p" "$dir/out.jsonl" >"$dir/together"
+    if [ $((i % 4)) = 3 ]; then
+        alone $i | cmp -s - "$dir/together" || other=$((other + 1))
+    else
+        check "line $i is there" [ -s "$dir/together" ]
+        check "line $i alone" cmp <(alone $i --deterministic) "$dir/together"
+    fi
+done
+[ "$slow" != 0 ] || check "the control: ordinary lines differ alone" [ $other -gt 0 ]
+for how in "--max-running 3 --preset best" "--max-running 1" "--preset invariant --window 5"; do
+    check "other batches" "${batch[@]}" $how --out "$dir/other.jsonl"
+    check "other batches, $how: the same bits" cmp <(grep '"deterministic": true' "$dir/out.jsonl" | sed 's/"request[^,]*,//') \
+        <(grep '"deterministic": true' "$dir/other.jsonl" | sed 's/"request[^,]*,//')
+done
+
+# Ended at any moment, and given again: to the byte what an uninterrupted run writes.
+sed 's/"deterministic": false/"deterministic": true/' "$dir/in.jsonl" >"$dir/all.jsonl"
+batch=("${generate[@]}" --batch "$dir/all.jsonl" --ignore-eos --max-running 4)
+"${batch[@]}" --out "$dir/whole.jsonl"
+part=$dir/cut.jsonl.unfinished
+break_at() {  # break_at LINES SIGNAL: ends the run when so many lines are written; its status is in $status
+    local pid
+    "${batch[@]}" --out "$dir/cut.jsonl" >/dev/null 2>"$dir/said" &
+    pid=$!
+    while kill -0 $pid 2>/dev/null && [ "$(cat "$dir"/cut.jsonl.*.part 2>/dev/null | wc -l)" -lt "$1" ]; do :; done
+    kill -s $2 $pid 2>/dev/null
+    { wait $pid; } 2>/dev/null  # bash has a word to say of what is killed
+    status=$?
+    [ $2 != KILL ] || for left in "$dir"/cut.jsonl.*.part; do mv "$left" "$part" 2>/dev/null; done  # as after a crash of the machine
+}
+ended=0
+rm -f "$dir"/cut.jsonl* && echo kept >"$dir/cut.jsonl"
+for how in "1 TERM" "4 TERM" "7 KILL" "9 TERM"; do
+    break_at $how
+    [ $status = 0 ] && break
+    ended=$((ended + 1))
+    [ $status != 143 ] || check "marked" [ "$(tail -n 1 "$part")" = '{"unfinished": true}' ]
+    check "there are answers" [ "$(grep -c '"finish"' "$part")" -ge "${how% *}" ]
+    check "an older file is as it was" [ "$(cat "$dir/cut.jsonl")" = kept ]
+done
+check "it was ended" [ $ended -gt 1 ]
+check "the same command goes on" "${batch[@]}" --out "$dir/cut.jsonl"
+check "byte for byte" cmp "$dir/cut.jsonl" "$dir/whole.jsonl"
+check "nothing else is left" [ "$(find "$dir" -name 'cut.jsonl*' | wc -l)" = 1 ]
+# Drafts decide about no answer: the same file by any drafter, and a run that was begun without them goes on with them.
+check "drafts" "${batch[@]}" --draft lookup --out "$dir/drafted.jsonl"
+check "drafts: byte for byte" cmp "$dir/drafted.jsonl" "$dir/whole.jsonl"
+head -n 5 "$dir/whole.jsonl" >"$dir/drafted.jsonl.unfinished" && echo '{"unfinished": true}' >>"$dir/drafted.jsonl.unfinished"
+check "begun without drafts" bash -c '"$@" 2>"$0"' "$dir/stats" "${batch[@]}" --stats --draft model:examples/tiny42 \
+    --out "$dir/drafted.jsonl"
+check "by a model: accepted" grep -qE "^drafts: [0-9]+ judged, [1-9][0-9]+ accepted" "$dir/stats"
+check "by a model: byte for byte" cmp "$dir/drafted.jsonl" "$dir/whole.jsonl"
+# Cut off by a power failure, in the middle of a line; and what is kept is not computed again.
+head -c $(($(head -n 3 "$dir/whole.jsonl" | wc -c) + 50)) "$dir/whole.jsonl" | sed '2s/"text": "/&KEPT/' >"$part"
+check "cut in a line" "${batch[@]}" --out "$dir/cut.jsonl"
+check "what was there is taken over" cmp <(sed '2s/"text": "KEPT/"text": "/' "$dir/cut.jsonl") "$dir/whole.jsonl"
+check "as it was" grep -q KEPT "$dir/cut.jsonl"
+# Another IN, other options, or something else: refused, and nothing is touched.
+head -n 3 "$dir/whole.jsonl" >"$part" && cp "$part" "$dir/keep" && echo kept >"$dir/cut.jsonl"
+refused=': not the answer to line [0-9]+ of .*/[a-z]+.jsonl by these options: give both as they were, or remove the file$'
+sed '2s/"seed": 2/"seed": 7/' "$dir/all.jsonl" >"$dir/changed.jsonl"
+check "another line" says 2 ":2$refused" --ignore-eos --batch "$dir/changed.jsonl" --out "$dir/cut.jsonl"
+check "other options" says 2 ":1$refused" --batch "$dir/all.jsonl" --out "$dir/cut.jsonl"
+check "another arithmetic" says 2 ":1$refused" --ignore-eos --dtype fp32 --batch "$dir/all.jsonl" --out "$dir/cut.jsonl"
+head -n 2 "$dir/all.jsonl" >"$dir/fewer.jsonl"
+check "fewer lines" says 2 ':3: not the answer' --ignore-eos --batch "$dir/fewer.jsonl" --out "$dir/cut.jsonl"
+echo "no json" >"$part"
+check "something else" says 2 ":1$refused" --batch "$dir/all.jsonl" --out "$dir/cut.jsonl"
+check "nothing is touched" [ "$(cat "$dir/cut.jsonl" "$part" | xargs)" = "kept no json" ]
+rm "$part"
+
+# What is wrong in a file of requests is named by file, line and key, before anything runs.
+wrong() {  # wrong PATTERN LINE [OPTION...]
+    printf '{"prompt": "x"}\n\n%s\n' "$2" >"$dir/wrong.jsonl"
+    check "refused: $2" says 2 "^generate: .*/wrong.jsonl:3: $1" --batch "$dir/wrong.jsonl" --out "$dir/cut.jsonl" "${@:3}"
+}
+wrong 'tempreature: not a key that is known: prompt, ids, ' '{"prompt": "x", "tempreature": 1}'
+wrong 'tempreature: not a key' '{"prompt": "x", "tempreature": null}'
+wrong 'malformed JSON at byte' '{"prompt": "x",}'
+wrong 'malformed JSON at byte' 'It was'
+wrong 'malformed JSON at byte' '{"prompt": "x"} {}'
+wrong 'not an object' '["x"]'
+wrong 'give one of prompt and ids' '{}'
+wrong 'give one of prompt and ids' '{"prompt": "x", "ids": [1]}'
+wrong 'prompt: the key is there twice' '{"prompt": "x", "prompt": "y"}'
+wrong "prompt: '5' is not a string" '{"prompt": 5}'
+wrong "ids: '5' is not a list" '{"ids": 5}'
+wrong 'ids: no tokens' '{"ids": []}'
+wrong 'ids: 2048 is outside 0 to 2047' '{"ids": [3, 2048]}'
+wrong "ids: '3.5' is not a whole number" '{"ids": [3.5]}'
+wrong "max_tokens: 'many' is not a whole number" '{"prompt": "x", "max_tokens": "many"}'
+wrong 'max_tokens: 9999: behind a prompt of 2 tokens the context of 2048 has room' '{"prompt": "x", "max_tokens": 9999}'
+wrong 'the prompt has 2048 tokens, and the context of 2048' "{\"ids\": [$(printf '1,%.0s' {1..2047})1]}"
+wrong 'temperature: -1 is outside 0 to 1000' '{"prompt": "x", "temperature": -1}'
+wrong "top_p: 'true' is not a number" '{"prompt": "x", "top_p": true}'
+wrong 'min_p: 2 is outside 0 to 1' '{"prompt": "x", "min_p": 2}'
+wrong 'top_k: -1 is outside' '{"prompt": "x", "top_k": -1}'
+wrong 'seed: 1e400|seed: .1e40. is not a whole number' '{"prompt": "x", "seed": 1e40}'
+wrong "deterministic: 'yes' is neither true nor false" '{"prompt": "x", "deterministic": "yes"}'
+wrong 'stop: a stop string is empty' '{"prompt": "x", "stop": ["a", ""]}'
+wrong "stop: '7' is not a string" '{"prompt": "x", "stop": 7}'
+wrong 'stop: more than 16 strings' "{\"prompt\": \"x\", \"stop\": [$(printf '"x",%.0s' {1..16})\"x\"]}"
+wrong "id: '1' is not a string" '{"prompt": "x", "id": 1}'
+check "no file was touched" [ "$(cat "$dir/cut.jsonl")" = kept -a ! -e "$part" ]
+echo '{"prompt": "x"}' >"$dir/one.jsonl"
+check "no tokenizer" says 2 'prompt: the model has no tokenizer: give ids' --model synthetic:tiny --batch "$dir/one.jsonl" \
+    --out "$dir/cut.jsonl"
+check "an error in a file" says 1 '1 request ended early' --model "$dir/nan" --batch "$dir/one.jsonl" --out "$dir/nan.jsonl"
+check "an error in a file" json "$dir/nan.jsonl" "rows[0]['finish'] == 'error'"
+cp "$dir/nan.jsonl" "$dir/nan.jsonl.unfinished"
+check "an error that is taken over" says 1 'answers ended by an error: their finish says so' --model "$dir/nan" \
+    --batch "$dir/one.jsonl" --out "$dir/nan.jsonl"
+check "no lines" says 2 'no lines' --batch <(echo) --out "$dir/cut.jsonl"
+check "without --out" says 2 'belong together' --batch "$dir/one.jsonl"
+check "with a prompt" says 2 'leave out --prompt' --batch "$dir/one.jsonl" --out "$dir/cut.jsonl" --prompt x
+check "from standard input, defaults" json <(cat "$dir/one.jsonl" | "${generate[@]}" --batch - --out /dev/stdout -n 3 --seed 5 \
+    --deterministic) "len(rows[0]['ids']) == 3 and rows[0]['seed'] == 5 and rows[0]['deterministic'] and rows[0]['id'] == '1'"
+
+# Chat templates, by a folder with the tokenizer of tiny42. The ids are those of the turns written out; a begin-of-text
+# token is there where the template has one.
+cp -r examples/tiny42 "$dir/chat" && chmod -R u+w "$dir/chat"
+turns() {  # turns NAME TEMPLATE BOS EXPECTED OPTION...: of the user's words " hi "
+    printf '{"chat_template": "%s"}' "$2" >"$dir/chat/tokenizer_config.json"
+    "${generate[@]}" --model "$dir/chat" -n 1 --chat --prompt ' hi ' --record "$dir/chat.txt" "${@:5}" >"$dir/said" 2>&1
+    "${generate[@]}" -n 1 --prompt "$(printf "$4.")" --record "$dir/plain.txt" >>"$dir/said" 2>&1
+    local want=$(sed -n 's/^prompt: //p' "$dir/plain.txt") dot=$("$B/score" --text . | tail -n 1 | cut -f 2)
+    want=${want%,"$dot"}
+    [ "$3" = bos ] || want=${want#0,}
+    check "chat, $1" [ "$(sed -n 's/^prompt: //p' "$dir/chat.txt")" = "$want" ]
+}
+h='<|start_header_id|>' e='<|end_header_id|>'
+turns "Llama 3" "{{ bos_token }}$h" bos "${h}user$e\n\nhi<|eot_id|>${h}assistant$e\n\n"
+turns "Llama 3, system" "{{ bos_token }}$h" bos \
+    "${h}system$e\n\nBe nice.<|eot_id|>${h}user$e\n\nhi<|eot_id|>${h}assistant$e\n\n" --system ' Be nice. '
+turns "Llama 3.1" "{{ bos_token }}$h Cutting Knowledge Date + \\\"Today Date: \\\" + date_string + \\\"\\\\n\\\\n\\\"" bos \
+    "${h}system$e\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n<|eot_id|>${h}user$e\n\nhi<|eot_id|>${h}assistant$e\n\n"
+turns "Qwen3" "{{- '<|im_start|>system\\\\n' + messages[0].content + '<|im_end|>' }}" none \
+    "<|im_start|>user\n hi <|im_end|>\n<|im_start|>assistant\n"
+turns "Qwen3, system" "{{- '<|im_start|>' }}" none \
+    "<|im_start|>system\nBe nice.<|im_end|>\n<|im_start|>user\n hi <|im_end|>\n<|im_start|>assistant\n" --system 'Be nice.'
+turns "Qwen2" "{{ '<|im_start|>system\\\\nYou are helpful.<|im_end|>\\\\n' }}" none \
+    "<|im_start|>system\nYou are helpful.<|im_end|>\n<|im_start|>user\n hi <|im_end|>\n<|im_start|>assistant\n"
+turns "one that thinks" "{{- '<|im_start|>assistant\\\\n<think>\\\\n' }}" none \
+    "<|im_start|>user\n hi <|im_end|>\n<|im_start|>assistant\n<think>\n"
+turns "Llama 2" "{{ bos_token + '[INST] <<SYS>> [/INST]' }}" bos "[INST] hi [/INST]"
+turns "Llama 2, system" "{{ bos_token + '[INST] <<SYS>> [/INST]' }}" bos "[INST] <<SYS>>\nBe nice.\n<</SYS>>\n\n hi [/INST]" \
+    --system 'Be nice.'
+turns "Mistral 0.2" "{{ bos_token + '[INST] ' + ' [/INST]' }}" bos "[INST]  hi  [/INST]"
+turns "Mistral, Nemo" "{{ bos_token + '[INST]' + system + '[/INST]' }}" bos "[INST]Be nice.\n\n hi [/INST]" --system 'Be nice.'
+refuses() { printf '{"chat_template": %s}' "$2" >"$dir/chat/tokenizer_config.json"; says 1 "$1" --model "$dir/chat" --chat -n 4 "${@:3}"; }
+check "Mistral without a system" refuses '^generate: --system: .* has no system.s turn$' '"[INST] [/INST]"' --system x
+check "an unknown template" refuses 'of no family that is known here .*: write the turns out in --prompt' '"{{ messages }}"'
+check "a later Mistral" refuses 'of no family that is known' '"[SYSTEM_PROMPT] [INST]"'
+check "no template" refuses 'no chat_template in tokenizer_config.json, .*: write the turns out' null
+check "one that says more" refuses 'of no family that is known' '"<|start_header_id|> Cutting Knowledge Date"'
+check "a damaged file" refuses 'tokenizer_config.json: malformed JSON' '"x'
+echo '[INST] [/INST]' >"$dir/chat/chat_template.jinja"
+check "chat_template.jinja" says 0 '' --model "$dir/chat" --chat -n 4
+check "--system alone" says 2 'needs --chat' --system x
+check "--chat with ids" says 2 'needs a text' --chat --ids 0,9
+# The token that ends a turn ends an answer, even if the model's files do not list it.
+sed -i 's/<|end_of_text|>/<|im_end|>/g' "$dir/chat/tokenizer.json"
+echo '{"eos_token_id": [5]}' >"$dir/chat/generation_config.json"
+echo '<|im_start|>' >"$dir/chat/chat_template.jinja"
+check "the end of a turn" says 0 '' --model "$dir/chat" --chat -n 4 --record "$dir/chat.txt"
+check "the end of a turn" grep -qx 'stop: 5,1' "$dir/chat.txt"
+check "not without --chat" says 0 '' --model "$dir/chat" -n 4 --record "$dir/chat.txt"
+check "not without --chat" grep -qx 'stop: 5' "$dir/chat.txt"
+# In a file of requests the prompts are turns, too. Several templates: the default one counts.
+rm "$dir/chat/chat_template.jinja"
+printf '{"chat_template": [{"name": "tool", "template": "x"}, {"name": "default", "template": "[INST]"}]}' \
+    >"$dir/chat/tokenizer_config.json"
+check "batch with chat" json <("${generate[@]}" --model "$dir/chat" --chat --batch "$dir/one.jsonl" --out /dev/stdout) \
+    "rows[0]['prompt_tokens'] > 6"
+finish
