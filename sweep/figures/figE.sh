@@ -1,0 +1,52 @@
+#!/bin/bash
+# What drafts are worth, by the share of them that is right: ordinary requests, deterministic ones by DVR, and
+# batch-invariant passes, each without drafts and with at most seven. Llama 3.1 8B on an H200, 1, 4, 16 and 64 requests
+# at once, 32 tokens in and 128 out. Lines are simulated with the calibration of that GPU. Marks were measured on it
+# with an oracle (results/h200/drafts.tsv, by build/drafts). The line at which drafts stop to pay
+# is in figE_worth.tsv.
+CALIBRATION=${CALIBRATION:-sweep/calibration/h200-llama-3.1-8b.tsv}
+source "$(dirname "$0")/common.sh"
+measured=sweep/results/h200/drafts.tsv
+rates=0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1
+batches="1 2 4 8 16 32 64 128 256"
+for batch in $batches; do
+    load=(--workload fixed:32x128 --qps offline --max-running "$batch" --requests $((16 * batch)) --draft none,$rates)
+    # The column max_running is not in a result: the number of requests tells the batch.
+    cells "${load[@]}" --preset dvr --mode nondeterministic --draft-ordinary
+    cells "${load[@]}" --preset best,dvr,invariant
+done
+collect
+
+# Series = batch and way, x = share of right drafts. A way without drafts is a constant.
+rows "$raw" requests preset mode draft output_tok_per_s | awk -F '\t' -v OFS='\t' '
+    { way = $3 == "nondeterministic" ? "ordinary" : $2; at = $1 / 16 " " way }
+    $4 == "none" { none[at] = $5; next }
+    { n++; key[n] = at; x[n] = $4; y[n] = $5 }
+    END {
+        for (i = 1; i <= n; i++) {
+            print "tok_per_s", key[i], x[i], y[i]
+            print "ratio", key[i], x[i], y[i] / none[key[i]]
+        }
+        for (at in none) for (r = 0; r <= 1; r++) print "tok_per_s_none", at, r, none[at]
+    }' | sort -t "$(printf '\t')" -k 1,2 -k 3,3g >"$work/ours"
+: >"$work/published"
+if [ -r "$measured" ]; then
+    rows "$measured" model batch way draft tok_per_s | awk -F '\t' -v OFS='\t' '
+        $4 ~ /^[0-9.]+$/ { print "tok_per_s", $2 " " $3, $4, $5 }
+        $4 == "none" { print "tok_per_s_none", $2 " " $3, 0, $5 }' >"$work/published"
+fi
+compare "$work/ours" "$work/published" "simulated; the column published has what an H200 measured"
+
+# The least share of right drafts at which drafts are worth 1% or more, by batch and way, and the worst of all cells.
+if [ -z "$KEEP" ]; then
+    {
+        echo "# $figure: least share of right drafts that makes a way 1% faster than it is without; simulated"
+        printf 'batch\tway\tleast_share\tworst_ratio\n'
+        awk -F '\t' -v OFS='\t' '$1 == "ratio" { split($2, k, " "); b[$2] = k[1]; w[$2] = k[2]
+                if ($4 >= 1.01 && !($2 in least)) least[$2] = $3
+                if (!($2 in worst) || $4 < worst[$2]) worst[$2] = $4 }
+            END { for (s in worst) print b[s], w[s], s in least ? least[s] : "none", sprintf("%.4f", worst[s]) }' \
+            "$work/ours" | sort -k 2,2 -k 1,1n
+    } >"$OUT/${figure}_worth.tsv"
+fi
+plot device="Llama 3.1 8B, one H200; lines simulated, marks measured with an oracle"
