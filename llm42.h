@@ -722,7 +722,7 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
       .policy = {.mode = LLM42_MODE_DVR, .replay = LLM42_REPLAY_INVARIANT, .verify = LLM42_VERIFY_EAGER,              \
                  .prefill = LLM42_PREFILL_INVARIANT, .chunked_prefill = LLM42_CHUNKED_ON, .window = 16, .group = 32}, \
       .experiment = {.fill = LLM42_FILL_LARGEST, .bonus = LLM42_BONUS_ON})                                            \
-    X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: recommended for serving",        \
+    X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: for serving, also with drafts",  \
       .policy = {.mode = LLM42_MODE_HYBRID, .verify = LLM42_VERIFY_WAIT, .window = 32})                               \
     X(LLM42_PRESET_INVARIANT, "invariant", "every pass is INVARIANT: every request is reproducible",                  \
       .policy = {.mode = LLM42_MODE_BATCH_INVARIANT})                                                                 \

@@ -12,6 +12,8 @@
 // request's own parameters. The token and the bits of its log-probability must be the recorded ones. If a token
 // differs, the audit goes on behind the recorded token, not behind its own.
 //
+// Answers share passes of --rows tokens, each with KV pages of its own, so that short answers fill a GPU, too.
+//
 // A window is --window successive tokens of an answer. --share or --windows audits some of the windows, drawn at random
 // by a seed of the system or by --seed. A window needs the keys and values of all tokens before it. So these tokens run
 // too, but without the LM head (the product that gives the logits). The tokens behind the last drawn window of a
@@ -32,13 +34,13 @@
 #include <omp.h>
 #endif
 
-enum { PAGE = 16 };  // tokens in a KV page
+enum { PAGE = 16, TOGETHER = 64 };  // tokens in a KV page; answers that run together, at most
 
 // The most bytes of weights that a file may have us load: `--model DIR` has no such limit.
 static const double most_bytes = 4e9;
 
 static const char *path, *model_path, *seed_text, *name = "cpu";
-static int64_t rows = 128, window = 16, windows, seed, threads, tensor_parallel = 1, devices;
+static int64_t rows, window = 16, windows, seed, threads, tensor_parallel = 1, devices;
 static double share = 1;
 static bool skip_ordinary, no_mmap;
 
@@ -53,7 +55,8 @@ static const args_option options[] = {
     ARGS_INT("windows N", &windows, 0, INT64_MAX, "audit this number of windows instead; 0: as --share says"),
     ARGS_TEXT("seed,s S", &seed_text, "decides which windows are drawn (default: a number from the system)"),
     ARGS_FLAG("skip-ordinary", &skip_ordinary, "allow requests that were not marked deterministic"),
-    ARGS_INT("rows N", &rows, 1, 4096, "the most tokens in one pass; the number changes no result"),
+    ARGS_INT("rows N", &rows, 0, 4096,
+             "the most tokens in one pass, 0: 128 on a CPU, 1024 on a GPU; the number changes no result"),
     ARGS_INT("tensor-parallel N", &tensor_parallel, 1, 8,
              "parts (ranks) into which the model is cut; at most the transcript's leaves"),
     ARGS_DEVICES(&devices),
@@ -62,9 +65,29 @@ static const args_option options[] = {
     ARGS_END,
 };
 
+// What an answer turned out to be. `token` and `logprob` are the first that differ, and `none` is the first where the
+// model gives no token, -1: there is none.
+typedef struct finding {
+    int tokens, other_tokens, other_logprobs, token, logprob, none;
+    llm42_output is_token, is_logprob;  // what the model gives there
+} finding;
+
+// An answer on its way through the model.
+typedef struct job {
+    int at;        // its number in the transcript
+    int count;     // tokens to run; 0: none
+    int32_t *ids;  // the prompt, then the recorded tokens
+    finding f;
+    char why[160];  // what is wrong with it, whatever its tokens are
+} job;
+
 typedef struct audit {
     llm42_transcript *t;
     scoring s;
+    int32_t *pages;           // of the KV cache, all of them
+    llm42_seq seq[TOGETHER];  // of the answers that run together
+    job job[TOGETHER];
+    int jobs, pages_taken;
     int64_t *first;  // [t->count + 1]: windows before those of each answer
     bool *chosen;    // [windows]
     int *same_id;    // [t->count] the line of another answer with the same id, 0: there is none
@@ -75,13 +98,6 @@ typedef struct audit {
     int audited, differ, ordinary, cancelled, empty;
     bool show;
 } audit;
-
-// What an answer turned out to be. `token` and `logprob` are the first that differ, and `none` is the first where the
-// model gives no token, -1: there is none.
-typedef struct finding {
-    int tokens, other_tokens, other_logprobs, token, logprob, none;
-    llm42_output is_token, is_logprob;  // what the model gives there
-} finding;
 
 static void progress(const audit *a) {
     if (!a->show || !a->rows) return;
@@ -192,34 +208,41 @@ static void run_pass(audit *a, const llm42_pass *pass) {
     args_check(a->s.backend->run(a->s.state, pass, &error), &error);
 }
 
-// Feeds the prompt and the recorded tokens, and compares what comes out where a window is chosen. `ids` has both.
-static finding replay(audit *a, int at, const int32_t *ids, int count) {
-    const llm42_answer *q = &a->t->answer[at];
-    const llm42_seq seq = {.request = 1, .pages = a->s.pages, .sampling = q->sampling};
-    const int behind = q->prompt_count - 1;  // the row at this position gives token 0
-    finding f = {.token = -1, .logprob = -1, .none = -1};
-    for (int begin = 0, n; begin < count; begin += n) {
-        n = a->s.rows < count - begin ? a->s.rows : count - begin;
-        for (int i = 0; i < n; i++) {
-            const int to = begin + i - behind;
-            const bool sample = to >= 0 && is_chosen(a, at, to);
-            a->s.row[i] = (llm42_row){0, begin + i, ids[begin + i], sample ? LLM42_ROW_SAMPLE : 0};
-        }
-        llm42_pass pass = {
-            .schedule = LLM42_SCHEDULE_INVARIANT, .rows = n, .shape = n, .row = a->s.row, .seq = &seq, .out = a->s.out};
-        run_pass(a, &pass);
-        for (int i = 0; i < n; i++)
-            if (a->s.row[i].flags & LLM42_ROW_SAMPLE) compare(q, begin + i - behind, a->s.out[i], &f);
-        a->rows_done += n;
-        progress(a);
+// Runs the rows that were put together, and compares what comes out where a window is chosen.
+static void run_rows(audit *a, int n) {
+    llm42_pass pass = {
+        .schedule = LLM42_SCHEDULE_INVARIANT, .rows = n, .shape = n, .row = a->s.row, .seq = a->seq, .out = a->s.out};
+    if (!n) return;
+    run_pass(a, &pass);
+    for (const llm42_row *row = a->s.row; row < a->s.row + n; row++) {
+        job *q = &a->job[row->seq];
+        const llm42_answer *answer = &a->t->answer[q->at];
+        if (row->flags & LLM42_ROW_SAMPLE)
+            compare(answer, row->position - answer->prompt_count + 1, a->s.out[row - a->s.row], &q->f);
     }
-    return f;
+    a->rows_done += n;
+    progress(a);
+}
+
+// Feeds the prompts and the recorded tokens of all answers that run together, one answer behind the other.
+static void replay(audit *a) {
+    int n = 0;
+    for (int j = 0; j < a->jobs; j++) {
+        const job *q = &a->job[j];
+        const int behind = a->t->answer[q->at].prompt_count - 1;  // the row at this position gives token 0
+        for (int i = 0; i < q->count; i++) {
+            const bool sample = i >= behind && is_chosen(a, q->at, i - behind);
+            a->s.row[n++] = (llm42_row){j, i, q->ids[i], sample ? LLM42_ROW_SAMPLE : 0};
+            if (n == a->s.rows) run_rows(a, n), n = 0;
+        }
+    }
+    run_rows(a, n);
 }
 
 // The logits behind a position whose KV and that of all before it is there: the row runs once more, alone.
-static const float *logits_at(audit *a, const int32_t *ids, int position) {
-    const llm42_seq seq = {.request = 1, .pages = a->s.pages};
-    a->s.row[0] = (llm42_row){0, position, ids[position], LLM42_ROW_SAMPLE};
+static const float *logits_at(audit *a, const job *q, int position) {
+    const llm42_seq seq = {.request = 1, .pages = a->seq[q - a->job].pages};
+    a->s.row[0] = (llm42_row){0, position, q->ids[position], LLM42_ROW_SAMPLE};
     llm42_pass pass = {.schedule = LLM42_SCHEDULE_INVARIANT,
                        .rows = 1,
                        .shape = 1,
@@ -232,9 +255,9 @@ static const float *logits_at(audit *a, const int32_t *ids, int position) {
 }
 
 // Does the model give a token behind a position? As in logits_at, all before it has run. NaN and infinity give none.
-static bool has_token(audit *a, const int32_t *ids, int position) {
-    const llm42_seq seq = {.request = 1, .pages = a->s.pages};
-    const llm42_row row = {0, position, ids[position], LLM42_ROW_SAMPLE};
+static bool has_token(audit *a, const job *q, int position) {
+    const llm42_seq seq = {.request = 1, .pages = a->seq[q - a->job].pages};
+    const llm42_row row = {0, position, q->ids[position], LLM42_ROW_SAMPLE};
     const llm42_pass pass = {
         .schedule = LLM42_SCHEDULE_INVARIANT, .rows = 1, .shape = 1, .row = &row, .seq = &seq, .out = a->s.out};
     run_pass(a, &pass);
@@ -248,11 +271,13 @@ static unsigned bits(float x) {
     return u;
 }
 
-static void report(audit *a, const llm42_answer *q, const int32_t *ids, const finding *f) {
+static void report(audit *a, const job *job) {
+    const llm42_answer *q = &a->t->answer[job->at];
+    const finding *f = &job->f;
     printf("request %lld: differs: %d of %d tokens, %d log-probabilities of the others\n", (long long)q->request,
            f->other_tokens, f->tokens, f->other_logprobs);
     if (f->token >= 0) {
-        const float *logits = logits_at(a, ids, q->prompt_count - 1 + f->token);
+        const float *logits = logits_at(a, job, q->prompt_count - 1 + f->token);
         const int32_t was = q->tokens[f->token], is = f->is_token.token;
         printf("  first token: %d of %d: recorded %d (log-probability %.9g), computed %d (%.9g); margin %.9g%s\n",
                f->token + 1, q->count, (int)was, (double)q->logprobs[f->token], (int)is, (double)f->is_token.logprob,
@@ -277,43 +302,63 @@ static void verified(const llm42_answer *q, const finding *f, bool whole) {
                f->tokens, q->count);
 }
 
+// What is said of an answer when it has run.
+static void conclude_answer(audit *a, job *job) {
+    const llm42_answer *q = &a->t->answer[job->at];
+    const int last = last_chosen(a, job->at);
+    const finding *f = &job->f;
+    char *why = job->why;
+    if (f->none >= 0)
+        snprintf(why, sizeof job->why, "has a token, number %d of %d, behind logits that are not finite", f->none + 1,
+                 q->count);
+    if (!why[0] && last > q->count && has_token(a, job, q->prompt_count + q->count - 1))
+        snprintf(why, sizeof job->why, "ends with an error, and the model gives a token there");
+    hide_progress(a);
+    if (why[0]) printf("request %lld: differs: it %s\n", (long long)q->request, why);
+    const bool differs = f->other_tokens || f->other_logprobs;
+    if (differs) report(a, job);
+    if (!differs && !why[0]) verified(q, f, f->tokens == q->count && last == outputs(q));
+    a->audited++;
+    a->differ += differs || why[0];
+    a->tokens += f->tokens;
+    free(job->ids);
+}
+
+// Runs the answers that were put together, and says what they turned out to be.
+static void audit_together(audit *a) {
+    replay(a);
+    for (int j = 0; j < a->jobs; j++) conclude_answer(a, &a->job[j]);
+    a->jobs = a->pages_taken = 0;
+}
+
 static void audit_answer(audit *a, int at) {
     const llm42_answer *q = &a->t->answer[at];
-    const int last = last_chosen(a, at);
-    char why[160] = "";
+    const int last = last_chosen(a, at), tokens = q->prompt_count + q->count, pages = tokens / PAGE + 1;
+    job own = {.at = at, .f = {.token = -1, .logprob = -1, .none = -1}};
     if (!q->deterministic) {
         a->ordinary++;
-        if (!skip_ordinary)
-            printf("request %lld: cannot be audited: it was not marked deterministic\n", (long long)q->request);
+        if (skip_ordinary) return;
+        audit_together(a);  // so that lines come in the order of the file
+        printf("request %lld: cannot be audited: it was not marked deterministic\n", (long long)q->request);
         return;
     }
-    const bool runs = can_run(a, at, why);
+    const bool runs = can_run(a, at, own.why);
     a->cancelled += q->finish == LLM42_FINISH_CANCELLED;
-    if (!why[0] && !outputs(q)) {
+    if (!own.why[0] && !outputs(q)) {
         a->empty++;
+        audit_together(a);
         printf("request %lld: nothing to compare: it was cancelled before its first token\n", (long long)q->request);
         return;
     }
-    if (!why[0] && !last) return;  // no window of it was drawn
-    finding f = {.token = -1, .logprob = -1, .none = -1};
-    int32_t *ids = scoring_get((size_t)q->prompt_count + (size_t)q->count, sizeof *ids);
-    memcpy(ids, q->prompt, sizeof *ids * (size_t)q->prompt_count);
-    memcpy(ids + q->prompt_count, q->tokens, sizeof *ids * (size_t)q->count);
-    if (runs && last) f = replay(a, at, ids, q->prompt_count + (last < q->count ? last : q->count) - 1);
-    if (f.none >= 0)
-        snprintf(why, sizeof why, "has a token, number %d of %d, behind logits that are not finite", f.none + 1,
-                 q->count);
-    if (!why[0] && last > q->count && has_token(a, ids, q->prompt_count + q->count - 1))
-        snprintf(why, sizeof why, "ends with an error, and the model gives a token there");
-    hide_progress(a);
-    if (why[0]) printf("request %lld: differs: it %s\n", (long long)q->request, why);
-    const bool differs = f.other_tokens || f.other_logprobs;
-    if (differs) report(a, q, ids, &f);
-    if (!differs && !why[0]) verified(q, &f, f.tokens == q->count && last == outputs(q));
-    a->audited++;
-    a->differ += differs || why[0];
-    a->tokens += f.tokens;
-    free(ids);
+    if (!own.why[0] && !last) return;  // no window of it was drawn
+    if (a->jobs == TOGETHER || (runs && a->pages_taken + pages > a->s.desc.pages)) audit_together(a);
+    own.ids = scoring_get((size_t)tokens, sizeof *own.ids);
+    memcpy(own.ids, q->prompt, sizeof *own.ids * (size_t)q->prompt_count);
+    memcpy(own.ids + q->prompt_count, q->tokens, sizeof *own.ids * (size_t)q->count);
+    if (runs && last) own.count = q->prompt_count + (last < q->count ? last : q->count) - 1;
+    a->seq[a->jobs] = (llm42_seq){.request = a->jobs + 1, .pages = a->pages + a->pages_taken, .sampling = q->sampling};
+    a->pages_taken += runs ? pages : 0;
+    a->job[a->jobs++] = own;
 }
 
 static int by_request(const void *left, const void *right) {
@@ -398,11 +443,14 @@ static llm42_arithmetic arithmetic_of(const llm42_transcript *t) {
 static void open_backend(audit *a, const llm42_backend *backend) {
     int longest = 1;
     char why[160];
+    if (!rows) rows = strcmp(backend->name, "cpu") ? 1024 : 128;
     for (int i = 0; i < a->t->count; i++) {
         if (!can_run(a, i, why)) continue;
         const int tokens = a->t->answer[i].prompt_count + a->t->answer[i].count;
         if (tokens > longest) longest = tokens;
     }
+    // Room for the longest answer, or for several that fill a pass.
+    const int most = longest > 2 * (int)rows ? longest : 2 * (int)rows, pages = most / PAGE + 1;
     a->s = (scoring){.backend = backend, .schedule = LLM42_SCHEDULE_INVARIANT, .rows = (int)rows};
     a->s.desc = (llm42_backend_desc){.model = a->model,
                                      .backend_desc = args_backend_desc(backend, threads, tensor_parallel, devices),
@@ -414,12 +462,14 @@ static void open_backend(audit *a, const llm42_backend *backend) {
                                      .numerics.leaves = a->t->numerics.leaves,
                                      .max_rows = (int)rows,
                                      .max_context = longest,
-                                     .pages = longest / PAGE + 1,
+                                     .pages = pages,
                                      .page_size = PAGE,
-                                     .max_running = 1,
+                                     .max_running = TOGETHER,
                                      .fixed_rows = (int)rows,
                                      .schedules = 1u << LLM42_SCHEDULE_INVARIANT};
     scoring_open(&a->s);
+    a->pages = scoring_get((size_t)pages, sizeof *a->pages);
+    for (int i = 0; i < pages; i++) a->pages[i] = i;
     const char *is = backend->arithmetic ? backend->arithmetic(a->s.state) : NULL;
     if (!is || strcmp(is, a->t->arithmetic) != 0)
         args_fail(2, "%s: its arithmetic is %s, and that of --backend %s here is %s: their bits differ", path,
@@ -482,8 +532,10 @@ int main(int argc, char **argv) {
     find_same_ids(&a);
     open_backend(&a, backend);
     for (int i = 0; i < a.t->count; i++) audit_answer(&a, i);
+    audit_together(&a);
     const int status = conclude(&a);
     scoring_close(&a.s);
+    free(a.pages);
     llm42_model_free(model);
     llm42_transcript_free(a.t);
     free(a.first);

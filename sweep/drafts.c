@@ -44,7 +44,7 @@ typedef struct answer {
 } answer;
 
 typedef struct run_figures {
-    double seconds, tokens, passes;  // while the whole batch decodes
+    double seconds, tokens, passes, drafting;  // while the whole batch decodes; drafting: seconds of the drafter
     double drafted, accepted, preemptions;
     int other;  // requests whose tokens or bits are not those of the first way
 } run_figures;
@@ -75,7 +75,7 @@ typedef struct turn {
     int way;
     // Of the run, from its events.
     int begun, ended, batch;
-    double begin, end;
+    double begin, end, drafting;
     int64_t tokens, passes;
 } turn;
 
@@ -87,7 +87,11 @@ static int32_t truth_of(void *user, const llm42_request *r, int at) {
 
 static llm42_result turn_draft(void *user, const llm42_view *view, llm42_draft *draft, int count, llm42_error *error) {
     turn *t = user;
-    return t->now.draft ? t->now.draft(t->now.user, view, draft, count, error) : LLM42_OK;
+    if (!t->now.draft) return LLM42_OK;
+    const double begin = wall_seconds();
+    const llm42_result result = t->now.draft(t->now.user, view, draft, count, error);
+    if (t->begun == t->batch && !t->ended) t->drafting += wall_seconds() - begin;
+    return result;
 }
 
 static void turn_forget(void *user, const llm42_request *r) {
@@ -189,6 +193,7 @@ static run_figures serve(study *s, llm42_engine *engine, turn *t, int batch, con
     run_figures f = {.seconds = t->end - t->begin,
                      .tokens = (double)t->tokens,
                      .passes = (double)t->passes,
+                     .drafting = t->drafting,
                      .drafted = (double)(after.drafted - before.drafted),
                      .accepted = (double)(after.accepted - before.accepted),
                      .preemptions = (double)(after.preemptions - before.preemptions)};
@@ -231,16 +236,17 @@ static void put(study *s, int w, int batch, const char *drafter, run_figures *f,
                  high = f[n - 1].tokens / f[n - 1].seconds;
     s->broken |= w != ORDINARY && other;
     s->compared[w == ORDINARY] += (int64_t)n * batch, s->differ[w == ORDINARY] += other;
-    printf("%6d  %-10s %-26s %9.1f %7.3f %8.2f %9.0f %9.0f %s\n", batch, ways[w].name, drafter, speed, speed / *base,
-           a_pass, m->drafted, m->accepted,
+    const double own = 1e6 * m->drafting / m->passes;
+    printf("%6d  %-10s %-26s %9.1f %7.3f %8.2f %9.0f %9.0f %8.1f %s\n", batch, ways[w].name, drafter, speed,
+           speed / *base, a_pass, m->drafted, m->accepted, own,
            w == ORDINARY ? "-"
            : other       ? "BITS DIFFER"
                          : "same bits");
     fflush(stdout);
     if (!s->tsv) return;
-    fprintf(s->tsv, "%s\t%s\t%g\t%d\t%s\t%s\t%d\t%.6g\t%.6g\t%.6g\t%.6g\t%.6g\t%.0f\t%.0f\t%.0f\t%d\n",
+    fprintf(s->tsv, "%s\t%s\t%g\t%d\t%s\t%s\t%d\t%.6g\t%.6g\t%.6g\t%.6g\t%.6g\t%.0f\t%.0f\t%.0f\t%.3g\t%d\n",
             s->backend->name, s->model->name, (double)s->temperature, batch, ways[w].name, drafter, (int)s->limit,
-            speed, low, high, 1e3 * m->seconds / m->passes, a_pass, m->drafted, m->accepted, preemptions, other);
+            speed, low, high, 1e3 * m->seconds / m->passes, a_pass, m->drafted, m->accepted, preemptions, own, other);
     out_flush(s->tsv, s->out);
 }
 
@@ -326,9 +332,10 @@ static void header(study *s) {
             "right "
             "drafts\n"
             "# tok_per_s: median, least and most, while the whole batch decodes; tokens_a_pass: of one request\n"
+            "# draft_us_a_pass: time of the drafter, which the tokens per second include\n"
             "# other_bits: requests, over the repeats, that differ from preset invariant without drafts\n"
             "backend\tmodel\ttemperature\tbatch\tway\tdraft\tdraft_limit\ttok_per_s\ttok_per_s_least\ttok_per_s_most\t"
-            "ms_a_pass\ttokens_a_pass\tdrafted\taccepted\tpreemptions\tother_bits\n",
+            "ms_a_pass\ttokens_a_pass\tdrafted\taccepted\tpreemptions\tdraft_us_a_pass\tother_bits\n",
             (int)s->prompt_tokens, (int)s->tokens, (int)s->seed, (int)s->repeats,
             s->always ? ", as many drafts as the limit" : "", s->overlap ? ", overlap" : "",
             s->kv_share < 1 ? ", too few KV pages" : "", s->other_noise ? ", drafted with other noise" : "");
@@ -389,14 +396,14 @@ int main(int argc, char **argv) {
     if (s.prompt_tokens + s.tokens > s.model->config.context)
         args_fail(2, "--tokens, --prompt-tokens: more than the model's context of %d", s.model->config.context);
     make_prompts(&s);
-    printf("%s, %s, temperature %g, at most %d drafts\n\n%6s  %-10s %-26s %9s %7s %8s %9s %9s\n", s.model->name,
+    printf("%s, %s, temperature %g, at most %d drafts\n\n%6s  %-10s %-26s %9s %7s %8s %9s %9s %8s\n", s.model->name,
            s.backend->name, (double)s.temperature, (int)s.limit, "batch", "way", "drafts", "tok/s", "ratio", "a pass",
-           "drafted", "right");
+           "drafted", "right", "own us");
     if (s.out) header((s.tsv = out_begin(s.out), &s));
     for (int w = 0; w < WAYS; w++)
         if (!w || s.chosen[w]) run_way(&s, w);
-    printf("\nratio: to the same way without drafts; a pass: tokens of a request\n%" PRId64
-           " deterministic requests, of "
+    printf("\nratio: to the same way without drafts; a pass: tokens of a request; own us: time of the drafter, a "
+           "pass\n%" PRId64 " deterministic requests, of "
            "which %" PRId64 " differ; of %" PRId64 " ordinary ones %" PRId64 " do\n%s\n",
            s.compared[0], s.differ[0], s.compared[1], s.differ[1],
            s.broken ? "DETERMINISTIC RESULTS DIFFER" : "every deterministic result is preset invariant's, to the bit");

@@ -96,19 +96,22 @@ typedef struct llm42__odds {
     int64_t drafted, accepted;  // of the request, when they were last looked at
 } llm42__odds;
 
-enum { LLM42__THRIFT_SIZES = 16, LLM42__THRIFT_ROUNDS = 4 };
+enum { LLM42__THRIFT_SIZES = 16, LLM42__THRIFT_ROUNDS = 4, LLM42__THRIFT_LONG = 8 };
 typedef struct llm42__thrift {
     llm42_drafter drafter;  // whose drafts these are
     bool always;            // as many drafts as the engine allows
+    bool dear;              // the first drafts of a request take the drafter long
     llm42__odds *odds;      // a map of stb_ds
     double right, wrong;    // of all requests
-    double worth;           // the choice: the least probability, and the most drafts of a request
+    double worth;           // the choice: the least probability, and the most drafts in all
     int limit, running;
-    int64_t rounds;
+    int64_t rounds, next;               // so far, and in which one the next choice is made
     double prompts;                     // seconds that the prompts of a round take
     double price[LLM42__THRIFT_SIZES];  // tokens per second of rounds without prompts, by the logarithm of the batch
     int64_t seen[LLM42__THRIFT_SIZES];  // rounds for which a choice was made
     int tries[LLM42__THRIFT_SIZES];     // of those, with drafts whose time was not known
+    int trying;                         // drafts in the try under way, in all; 0: there is none
+    int64_t judged, judged_before;      // passes that judged drafts of a request: so far, and before this try
     int room;                           // of the arrays, all [room]
     double *chance;                     // that a draft of a running request is right if those before it are
     int *most, *drafts;                 // that it may have, and would have
@@ -151,6 +154,7 @@ static double llm42__thrift_chance(llm42__thrift *t, const llm42_request *r, boo
     llm42__odds *o = &t->odds[at];
     const int64_t judged = r->drafted - o->drafted, right = r->accepted - o->accepted;
     if (judged) {
+        t->judged++;
         o->right = 0.98 * o->right + (double)right, o->wrong = 0.98 * o->wrong + (right < judged);
         t->right = 0.995 * t->right + (double)right, t->wrong = 0.995 * t->wrong + (right < judged);
     } else if (asked) {
@@ -252,15 +256,15 @@ static int64_t llm42__thrift_room(const llm42_view *v) {
     return room;
 }
 
-// Gives each request the drafts that are worth it. Returns the tokens that a round is then expected to give.
+// Gives each request the drafts that are worth it, but not more than `most` in all. Returns the tokens that a round is
+// then expected to give.
 static double llm42__thrift_share(llm42__thrift *t, const llm42_view *v, double worth, int most) {
     double sum = 0;
-    int64_t room = t->always ? INT64_MAX : llm42__thrift_room(v);
+    int64_t room = t->always ? INT64_MAX : LLM42__MIN(most, llm42__thrift_room(v));
     for (int i = 0; i < v->running_count; i++) {
         double right = t->chance[i];
         int n = 0;
-        for (; n < LLM42__MIN(most, t->most[i]) && right >= worth && room > 0; n++, room--, right *= t->chance[i])
-            sum += right;
+        for (; n < t->most[i] && right >= worth && room > 0; n++, room--, right *= t->chance[i]) sum += right;
         t->drafts[i] = n;
         sum += v->running[i]->state == LLM42_STATE_DECODE;
     }
@@ -280,24 +284,28 @@ static double llm42__thrift_speed(llm42__thrift *t, const llm42_view *v, double 
 }
 
 // Measured times are known only of what has run, and grow old. So for each size of batch a pass with drafts is tried
-// after 4, 16, 64 and 256 rounds, and then after each 256: first with some 16 drafts in all, and then each time with
-// twice as many, unless that would be slower by half. Returns how many a request may have; 0: none is tried now.
-static int llm42__thrift_try(llm42__thrift *t, const llm42_view *v, int size, int decode, double plain) {
-    enum { FIRST = 4, SELDOM = 256, SOME = 16 };
-    const int64_t seen = t->seen[size];
+// after 4, 16, 64 and 256 choices, and then after each 256: first with some drafts in all, and then each time with
+// twice as many, unless that would be far too slow. Returns how many may be proposed; 0: none is tried now. A drafter
+// may have nothing to propose, so a try lasts until a pass has judged drafts.
+static int llm42__thrift_try(llm42__thrift *t, const llm42_view *v, int size, double plain) {
+    enum { FIRST = 4, SELDOM = 256 };
+    if (t->trying && t->judged == t->judged_before) return t->trying;
+    const int64_t seen = ++t->seen[size];
     const bool power = (seen & (seen - 1)) == 0 && seen % 3 == 1;  // of four
+    t->trying = 0;
     if (!v->measured || seen < FIRST || (seen % SELDOM && !power) || !isfinite(plain)) return 0;
-    const int tries = t->tries[size]++, most = LLM42__MAX(1, SOME / LLM42__MAX(1, decode)) << LLM42__MIN(tries, 8);
-    return !tries || llm42__thrift_speed(t, v, 0.1, most) > 0.5 * plain ? most : 0;
+    const int tries = t->tries[size]++, most = (t->dear ? 8 : 16) << LLM42__MIN(tries, 12);
+    if (tries && llm42__thrift_speed(t, v, 0.1, most) <= (t->dear ? 0.7 : 0.5) * plain) return 0;
+    t->judged_before = t->judged;
+    return t->trying = most;
 }
 
 // The least probability with which drafts pay. Drafts must promise 3% more than none, so that errors of the estimates
-// cost nothing. *most: how many a request may have.
+// cost nothing. *most: how many may be proposed in all.
 static double llm42__thrift_worth(llm42__thrift *t, const llm42_view *v, int *most) {
     int size = 0, decode = 0;
     bool prompts = false;
     while (size < LLM42__THRIFT_SIZES - 1 && v->running_count >> (size + 1)) size++;
-    t->seen[size]++;
     *most = INT32_MAX;
     t->prompts = 0;
     if (t->always) return 0;
@@ -306,7 +314,7 @@ static double llm42__thrift_worth(llm42__thrift *t, const llm42_view *v, int *mo
         decode += v->running[i]->state == LLM42_STATE_DECODE;
     }
     const double none = 2, plain = llm42__thrift_speed(t, v, none, 0);
-    if ((*most = llm42__thrift_try(t, v, size, decode, plain)) > 0) return 0.1;
+    if ((*most = llm42__thrift_try(t, v, size, plain)) > 0) return 0.1;
     // Prompts take the time that a round takes more with them than rounds without them have taken lately. That time is
     // lost with drafts or without, so it must not make drafts look cheap.
     double best = none, *price = &t->price[size];
@@ -328,6 +336,14 @@ static double llm42__thrift_worth(llm42__thrift *t, const llm42_view *v, int *mo
 static llm42_result llm42__thrift_limit(llm42__thrift *t, const llm42_view *v, llm42_draft *draft, int count,
                                         llm42_error *error) {
     bool some = false;
+    // On a real clock a choice holds for some rounds, because making it takes time that small models feel: for few of
+    // them while drafts are proposed, and for more and more while none is.
+    const bool holds = v->measured && t->rounds++ < t->next && t->running == v->running_count && t->limit == INT32_MAX;
+    if (holds && t->worth > 1) {
+        for (int i = 0; i < count; i++) draft[i].limit = 0;
+        t->right *= 0.998, t->wrong *= 0.998;
+        return LLM42_OK;
+    }
     if (!llm42__thrift_grow(t, v->desc->max_running))
         return llm42_fail(error, LLM42_MEMORY, "drafter %s: out of memory", t->drafter.name);
     for (int i = 0, k = 0; i < v->running_count; i++) {
@@ -335,9 +351,12 @@ static llm42_result llm42__thrift_limit(llm42__thrift *t, const llm42_view *v, l
         t->chance[i] = llm42__thrift_chance(t, v->running[i], asked);
         t->most[i] = asked ? draft[k++].limit : llm42__thrift_most(v, v->running[i]);
     }
-    // On a real clock a choice holds for some rounds, because making it takes time that small models feel.
-    const bool holds = v->measured && t->rounds++ % LLM42__THRIFT_ROUNDS && t->running == v->running_count;
-    if (!holds || t->limit < INT32_MAX) t->worth = llm42__thrift_worth(t, v, &t->limit);
+    if (!holds) {
+        int64_t seen = 0;
+        t->worth = llm42__thrift_worth(t, v, &t->limit);
+        for (int i = 0; i < LLM42__THRIFT_SIZES; i++) seen += t->seen[i];
+        t->next = t->rounds + (t->worth > 1 ? LLM42__MIN(seen, LLM42__THRIFT_LONG) : LLM42__THRIFT_ROUNDS) - 1;
+    }
     t->running = v->running_count;
     llm42__thrift_share(t, v, t->worth, t->limit);
     for (int i = 0, k = 0; i < v->running_count && k < count; i++) {
@@ -354,8 +373,11 @@ static llm42_result llm42__thrift_limit(llm42__thrift *t, const llm42_view *v, l
 // same places; .length is that of the longest. .link is the state of its longest suffix that also ends elsewhere. So
 // the link of the whole text's state is the longest end of the text that was there before.
 typedef struct llm42__state {
-    int length, link, edges;  // edges: index of the newest of its edges; -1 ends the list
-    int recent;               // a place where it ends, the latest one at which it was the longest repeated end
+    int length, link;
+    int recent;     // a place where it ends, the latest one at which it was the longest repeated end
+    int32_t token;  // of its first edge. Most states have no other
+    int to;         // state that this edge leads to; 0: no edge
+    int more;       // index of the newest of its other edges; -1 ends the list
 } llm42__state;
 
 typedef struct llm42__edge {
@@ -371,7 +393,7 @@ typedef struct llm42__edge_place {
 typedef struct llm42__known {
     llm42__state *state;  // stb_ds arrays; state 0 is the empty text
     llm42__edge *edge;
-    llm42__edge_place *find;  // a map of stb_ds
+    llm42__edge_place *find;  // the edges by state and token: a map of stb_ds
     int last, count;          // the state of the whole text, and its tokens
 } llm42__known;
 
@@ -386,40 +408,48 @@ typedef struct llm42__lookup {
     llm42__known_place *requests;  // a map of stb_ds
 } llm42__lookup;
 
-// The edge of a state for a token; -1: none.
-static int llm42__edge_of(llm42__known *k, int state, int32_t token) {
+// Where the edge of a state for a token leads to; NULL: there is none.
+static int *llm42__edge_of(llm42__known *k, int state, int32_t token) {
+    llm42__state *s = &k->state[state];
+    if (s->to && s->token == token) return &s->to;
+    if (s->more < 0) return NULL;
     const uint64_t key = (uint64_t)state << 32 | (uint32_t)token;
     const ptrdiff_t at = LLM42__MAP_AT(k->find, &key);
-    return at < 0 ? -1 : k->find[at].value;
+    return at < 0 ? NULL : &k->edge[k->find[at].value].to;
 }
 
 static void llm42__edge_add(llm42__known *k, int state, int32_t token, int to) {
-    const llm42__edge edge = {token, to, k->state[state].edges};
+    llm42__state *s = &k->state[state];
+    if (!s->to) {
+        s->token = token, s->to = to;
+        return;
+    }
+    const llm42__edge edge = {token, to, s->more};
     llm42__edge_place place = {(uint64_t)state << 32 | (uint32_t)token, (int)arrlen(k->edge)};
-    k->state[state].edges = place.value;
+    s->more = place.value;
     arrput(k->edge, edge);
     hmputs(k->find, place);
 }
 
 static int llm42__state_add(llm42__known *k, int length, int link, int recent) {
-    const llm42__state state = {length, link, -1, recent};
+    const llm42__state state = {.length = length, .link = link, .recent = recent, .more = -1};
     arrput(k->state, state);
     return (int)arrlen(k->state) - 1;
 }
 
 static void llm42__known_add(llm42__known *k, int32_t token) {
     const int cur = llm42__state_add(k, k->count + 1, 0, k->count);
-    int p = k->last, edge = -1;
+    int p = k->last, *to = NULL;
     if (k->count) k->state[k->state[k->last].link].recent = k->count - 1;
-    for (; p >= 0 && (edge = llm42__edge_of(k, p, token)) < 0; p = k->state[p].link) llm42__edge_add(k, p, token, cur);
+    for (; p >= 0 && !(to = llm42__edge_of(k, p, token)); p = k->state[p].link) llm42__edge_add(k, p, token, cur);
     if (p >= 0) {
-        int q = k->edge[edge].to;
+        int q = *to;
         if (k->state[p].length + 1 != k->state[q].length) {  // q's longest substring is not the end of this text
             const int clone = llm42__state_add(k, k->state[p].length + 1, k->state[q].link, k->state[q].recent);
-            for (int e = k->state[q].edges; e >= 0; e = k->edge[e].next)
+            llm42__edge_add(k, clone, k->state[q].token, k->state[q].to);
+            for (int e = k->state[q].more; e >= 0; e = k->edge[e].next)
                 llm42__edge_add(k, clone, k->edge[e].token, k->edge[e].to);
-            for (; p >= 0 && (edge = llm42__edge_of(k, p, token)) >= 0 && k->edge[edge].to == q; p = k->state[p].link)
-                k->edge[edge].to = clone;
+            for (; p >= 0 && (to = llm42__edge_of(k, p, token)) && *to == q; p = k->state[p].link) *to = clone;
             k->state[q].link = clone;
             q = clone;
         }
@@ -447,16 +477,16 @@ static llm42_result llm42__lookup_draft(void *user, const llm42_view *view, llm4
         llm42_draft *d = &draft[i];
         const llm42_request *r = d->request;
         const int final = r->prompt_count + r->committed, end = final + r->candidates;
+        if (!d->limit) continue;  // its text is taken in when drafts are worth it
         llm42__known *k = llm42__known_of(lookup, r->id);
         if (!k) return llm42_fail(error, LLM42_MEMORY, "drafter lookup: out of memory");
         while (k->count < final) llm42__known_add(k, llm42__text_at(r, k->count));
         int state = k->state[k->last].link, match = k->state[state].length;
-        for (int at = final; at < end;
-             at++) {  // candidates may be dropped, so they do not become part of the automaton
-            int edge;
-            while ((edge = llm42__edge_of(k, state, llm42__text_at(r, at))) < 0 && state)
+        for (int at = final; at < end; at++) {  // candidates may be dropped, so the automaton does not get them
+            int *to;
+            while (!(to = llm42__edge_of(k, state, llm42__text_at(r, at))) && state)
                 match = k->state[state = k->state[state].link].length;
-            if (edge >= 0) state = k->edge[edge].to, match++;
+            if (to) state = *to, match++;
         }
         if (match < lookup->min_match) continue;
         for (int from = k->state[state].recent + 1; d->count < d->limit; from++)  // it may run into its own drafts
@@ -557,16 +587,23 @@ static int llm42__draft_rows(llm42__draft_model *m, int slot, int rows) {
     return rows;
 }
 
+// Takes the seconds of a pass into a mean of the latest ones.
+static void llm42__model_note(double *mean, double seconds) { *mean += (*mean > 0 ? 0.1 : 1) * (seconds - *mean); }
+
 static llm42_result llm42__model_draft(void *user, const llm42_view *view, llm42_draft *draft, int count,
                                        llm42_error *error) {
+    enum { CATCH_UP = 12 };  // rows of a request that it was given since the last call, with the passes between calls
     llm42__draft_model *m = user;
     LLM42__TRY(llm42__thrift_limit(&m->thrift, view, draft, count, error));
     double begin = m->desc.backend->now(m->state);
+    int requests = 0;
     for (int i = 0; i < m->desc.max_running; i++) m->slot[i].draft = NULL;
     for (int i = 0; i < count; i++) {
         const llm42_request *r = draft[i].request;
-        const int slot = llm42__draft_slot(m, &draft[i]), newest = r->prompt_count + r->committed + r->candidates - 1;
+        const int newest = r->prompt_count + r->committed + r->candidates - 1,
+                  slot = draft[i].limit ? llm42__draft_slot(m, &draft[i]) : -1;
         if (slot < 0) continue;
+        requests++;
         llm42__drafted *s = &m->slot[slot];
         int same = 0;
         while (same < s->kv && same < newest && s->token[same] == llm42__text_at(r, same)) same++;
@@ -588,7 +625,8 @@ static llm42_result llm42__model_draft(void *user, const llm42_view *view, llm42
             else *d = NULL;  // its logits are not finite
         }
         const double end = m->desc.backend->now(m->state);
-        *(first ? &m->first : &m->later) += 0.1 * (end - begin - (first ? m->first : m->later));
+        if (!first) llm42__model_note(&m->later, end - begin);
+        else if (rows <= CATCH_UP * requests) llm42__model_note(&m->first, end - begin);  // no whole texts among them
         begin = end;
     }
 }
@@ -668,6 +706,7 @@ llm42_result llm42_draft_model_open(llm42_drafter *drafter, const llm42_draft_mo
         return result;
     }
     m->thrift.always = desc->always;
+    m->thrift.dear = true;
     *drafter = m->thrift.drafter = (llm42_drafter){.name = "model",
                                                    .user = m,
                                                    .draft = llm42__model_draft,
