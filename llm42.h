@@ -1037,15 +1037,13 @@ LLM42_API void llm42_plan_prompts(const llm42_view *view, llm42_plan *plan);
 LLM42_API void llm42_plan_ordinary(const llm42_view *view, llm42_plan *plan);
 
 // >>api-drafter --------------------------------------------------------------------------------------------------
-// A drafter guesses the next tokens of a request. Its drafts stand behind the newest token as candidates do, but have
-// no KV yet: a row for each of them joins that of the newest token, and a draft is accepted if and only if it is the
-// token that the row before it gives. So a drafter changes how many passes a result takes, and never the result. The
-// drafts of a deterministic request stand in its window, or in an INVARIANT pass. examples/util/llm42_draft.h has some.
+// A drafter guesses the next tokens of a request (examples/util/llm42_draft.h has three). Its drafts stand behind the
+// newest token as candidates do, but have no KV yet: a row for each of them joins that of the newest token, and a draft
+// is accepted if and only if it is what the row before it gives. So drafts save passes, and change no result.
 typedef struct llm42_draft {
     const llm42_request *request;
-    int limit;       // at most so many tokens are wanted, at least 1
-    int count;       // how many the drafter has proposed; 0 when it gets this
-    int32_t *token;  // [limit], to be filled in: what follows request->tokens [committed + candidates]
+    int limit, count;  // so many tokens are wanted at most, and at least 1; so many are proposed: 0 when it gets this
+    int32_t *token;    // [limit], to be filled in: what follows request->tokens [committed + candidates]
 } llm42_draft;
 
 // The functions run inside llm42_engine_step (forget also inside llm42_engine_cancel), on the caller's thread, and must
@@ -1054,13 +1052,15 @@ typedef struct llm42_draft {
 typedef struct llm42_drafter {
     const char *name;  // required; one word
     void *user;        // given to each function
-    // Required. Proposes tokens for `count` requests at once, none of them twice. Fewer than the limit, or none, is
-    // fine, and pays where rows cost more than they are likely to give (llm42_view.seconds).
+    // Required. Proposes tokens for `count` requests at once, none of them twice: fewer than the limit, or none, where
+    // rows cost more than they are likely to give (llm42_view.seconds).
     llm42_result (*draft)(void *user, const llm42_view *view, llm42_draft *draft, int count, llm42_error *error);
     void (*forget)(void *user, const llm42_request *request);  // it is finished; NULL (default): not called
     // Seconds in which it drafts `tokens` tokens for each of `requests` requests, on a simulated clock. NULL: none.
     double (*seconds)(void *user, int requests, int tokens);
 } llm42_drafter;
+// The drafts that a request may have now, at most. Those of a verified request share its window.
+LLM42_API int llm42_draft_room(const llm42_view *view, const llm42_request *request);
 
 // >>api-engine ---------------------------------------------------------------------------------------------------
 // The KV cache.
@@ -6625,18 +6625,18 @@ static bool llm42__drop_drafts(llm42_engine *e) {
     return some;
 }
 
-// The drafts that a request may have now, at most. Those of a verified request share its window.
-static int llm42__draft_room(const llm42_engine *e, const llm42_request *r) {
-    const bool may = r->dvr || e->desc.policy.mode == LLM42_MODE_BATCH_INVARIANT || e->desc.draft_ordinary;
-    if (!may || r->state != LLM42_STATE_DECODE || r->in_flight || r->complete || r->must_verify) return 0;
+int llm42_draft_room(const llm42_view *v, const llm42_request *r) {
+    const llm42_engine_desc *d = v->desc;
+    const bool may = r->dvr || d->policy.mode == LLM42_MODE_BATCH_INVARIANT || d->draft_ordinary;
+    if (!may || r->state != LLM42_STATE_DECODE || r->complete || r->must_verify) return 0;
     const int left = r->max_new_tokens - r->committed - r->candidates - 1,
-              most = r->dvr ? e->desc.policy.window - 1 - r->candidates : e->desc.draft_limit;
-    return LLM42__MAX(0, LLM42__MIN(LLM42__MIN(left, most), e->desc.draft_limit));
+              most = r->dvr ? d->policy.window - 1 - r->candidates : d->draft_limit;
+    return LLM42__MAX(0, LLM42__MIN(LLM42__MIN(left, most), d->draft_limit));
 }
 
 // Makes drafts of what was proposed for a request, up to the first stop token. False: it is not what was asked for.
 static bool llm42__take_drafts(llm42_engine *e, llm42__request *r, int count, llm42_error *error) {
-    const int vocab = e->desc.model->config.vocab, room = llm42__draft_room(e, &r->info), at = r->drafted_at;
+    const int vocab = e->desc.model->config.vocab, room = llm42_draft_room(&e->view, &r->info), at = r->drafted_at;
     const int32_t *token = r->info.tokens + at;
     const long long id = r->info.id;
     int n = 0;
@@ -6663,8 +6663,8 @@ static void llm42__ask_for_drafts(llm42_engine *e) {
     llm42__view_update(e);
     for (int i = 0; i < e->view.running_count; i++) {
         llm42__request *r = llm42__running(e, i);
-        const int room = llm42__draft_room(e, &r->info), output = r->info.committed + r->info.candidates;
-        if (!room || r->drafted_at == output) continue;
+        const int room = llm42_draft_room(&e->view, &r->info), output = r->info.committed + r->info.candidates;
+        if (!room || r->info.in_flight || r->drafted_at == output) continue;
         r->drafted_at = output;
         e->batch.owner[count] = r;
         e->draft[count++] = (llm42_draft){&r->info, room, 0, r->tokens + r->info.prompt_count + output};

@@ -24,7 +24,7 @@ while read -r section lines; do
 done < <(awk 'function put() { if (name) print name, NR - begin } /^\/\/ >>[a-z]/ { put(); name = substr($2, 3); begin = NR }
     /^#endif  \/\/ LLM42_IMPLEMENTATION$/ { put(); name = "" }' llm42.h)
 within llm42_calibration.h "$(wc -l <examples/util/llm42_calibration.h)" 360
-within llm42_draft.h "$(wc -l <examples/util/llm42_draft.h)" 760
+within llm42_draft.h "$(wc -l <examples/util/llm42_draft.h)" 790
 within llm42_transcript.h "$(wc -l <examples/util/llm42_transcript.h)" 540
 within llm42_sha256.h "$(wc -l <examples/util/llm42_sha256.h)" 340
 within llm42_trace.h "$(wc -l <examples/util/llm42_trace.h)" 220

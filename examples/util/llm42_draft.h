@@ -83,6 +83,10 @@ LLM42_API void llm42_drafter_close(llm42_drafter *drafter);
     ((map) = stbds_hmget_key((map), sizeof *(map), (void *)(uintptr_t)(place), sizeof(map)->key, STBDS_HM_BINARY), \
      stbds_temp((map)-1))
 
+// hmdel, likewise.
+#define LLM42__MAP_DELETE(map, place) \
+    ((map) = stbds_hmdel_key((map), sizeof *(map), (void *)(uintptr_t)(place), sizeof(map)->key, 0, STBDS_HM_BINARY))
+
 static int32_t llm42__text_at(const llm42_request *r, int at) {
     return at < r->prompt_count ? r->prompt[at] : r->tokens[at - r->prompt_count];
 }
@@ -118,9 +122,7 @@ typedef struct llm42__thrift {
 } llm42__thrift;
 
 static void llm42__thrift_forget(llm42__thrift *t, const llm42_request *r) {
-    if (LLM42__MAP_AT(t->odds, &r->id) < 0) return;
-    t->odds = stbds_hmdel_key(t->odds, sizeof *t->odds, (void *)(uintptr_t)&r->id, sizeof r->id,
-                              offsetof(llm42__odds, key), STBDS_HM_BINARY);
+    if (LLM42__MAP_AT(t->odds, &r->id) >= 0) LLM42__MAP_DELETE(t->odds, &r->id);
 }
 
 static void llm42__thrift_free(llm42__thrift *t) {
@@ -232,16 +234,6 @@ static double llm42__thrift_round(const llm42_view *v, const int *drafts) {
     return fast < 0 || invariant < 0 ? -1 : LLM42__MIN(together, fast + invariant);
 }
 
-// How many drafts a request that is not asked about now might have: it has some already, or is in flight.
-static int llm42__thrift_most(const llm42_view *v, const llm42_request *r) {
-    const llm42_engine_desc *d = v->desc;
-    const bool may = r->dvr || d->policy.mode == LLM42_MODE_BATCH_INVARIANT || d->draft_ordinary;
-    if (!may || r->state != LLM42_STATE_DECODE || r->complete || r->must_verify) return 0;
-    int most = LLM42__MIN(d->draft_limit, r->max_new_tokens - r->committed - r->candidates - 1);
-    if (r->dvr) most = LLM42__MIN(most, d->policy.window - 1 - r->candidates);
-    return LLM42__MAX(most, 0);
-}
-
 // The rows that a pass has left for drafts, beside a row for each request and the prompts. Where these fill it, a draft
 // would take the place of a row that is of use for certain.
 static int64_t llm42__thrift_room(const llm42_view *v) {
@@ -349,7 +341,8 @@ static llm42_result llm42__thrift_limit(llm42__thrift *t, const llm42_view *v, l
     for (int i = 0, k = 0; i < v->running_count; i++) {
         const bool asked = k < count && draft[k].request == v->running[i];
         t->chance[i] = llm42__thrift_chance(t, v->running[i], asked);
-        t->most[i] = asked ? draft[k++].limit : llm42__thrift_most(v, v->running[i]);
+        // One that is not asked about has drafts already, or is in flight.
+        t->most[i] = asked ? draft[k++].limit : llm42_draft_room(v, v->running[i]);
     }
     if (!holds) {
         int64_t seen = 0;
@@ -508,8 +501,7 @@ static void llm42__lookup_forget(void *user, const llm42_request *r) {
     const ptrdiff_t at = LLM42__MAP_AT(lookup->requests, &r->id);
     if (at < 0) return;
     llm42__known_free(lookup->requests[at].value);
-    lookup->requests = stbds_hmdel_key(lookup->requests, sizeof *lookup->requests, (void *)(uintptr_t)&r->id,
-                                       sizeof r->id, offsetof(llm42__known_place, key), STBDS_HM_BINARY);
+    LLM42__MAP_DELETE(lookup->requests, &r->id);
 }
 
 static void llm42__lookup_close(llm42__lookup *lookup) {
