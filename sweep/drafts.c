@@ -6,12 +6,13 @@
 //     build/drafts --model DIR --draft lookup,model:examples/draft42 --batch 1,8 --out FILE
 //     build/drafts --backend cuda --model synthetic:llama-3.1-8b,margin=6.2 --draft 0,0.5,0.7,0.9 --batch 1,4,16
 //
-// A number among the drafters is an oracle's: it knows each way's tokens from the run without drafts, and so large a
-// share of what it proposes is right. It tells what a rate of acceptance is worth where there is no drafter.
+// A number among the drafters is an oracle's: it knows each way's tokens from the run without drafts, and with this
+// probability it proposes the right one. It tells what a rate of acceptance is worth where there is no drafter.
 //
-// What is measured is the time in which all requests of the batch decode: from the pass in which the last one got its
-// first token to the pass in which the first one ends. Ways take turns, and each figure is the median of --repeats
-// runs.
+// A run serves --rounds times as many requests as the batch has, and where one ends the next begins, so that the batch
+// is full from the pass in which its last request got its first token to the pass in which the first one ends that has
+// no successor. What these passes commit, by the time that they take, is the speed; they also hold the prompts of the
+// requests that come in between. Drafters take turns, and each figure is the median of --repeats runs.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -21,7 +22,7 @@
 
 #include "stb_ds.h"
 
-enum { MOST = 24, BATCH_MOST = 256, REPEATS_MOST = 31 };
+enum { MOST = 24, BATCH_MOST = 256, REQUESTS_MOST = 4096, REPEATS_MOST = 31 };
 
 typedef struct way {
     const char *name;
@@ -44,14 +45,14 @@ typedef struct answer {
 } answer;
 
 typedef struct run_figures {
-    double seconds, tokens, passes, drafting;  // while the whole batch decodes; drafting: seconds of the drafter
+    double seconds, tokens, passes, drafting;  // while the batch is full; drafting: seconds of the drafter
     double drafted, accepted, preemptions;
     int other;  // requests whose tokens or bits are not those of the first way
 } run_figures;
 
 typedef struct study {
     const char *model_path, *backend_name, *draft_list, *batch_list, *way_list, *out, *algorithm_file;
-    int64_t tokens, prompt_tokens, limit, seed, threads, repeats;
+    int64_t tokens, prompt_tokens, limit, seed, threads, repeats, rounds;
     float temperature;
     double kv_share;
     bool always, other_noise, overlap, chosen[WAYS];
@@ -62,7 +63,8 @@ typedef struct study {
     int batch[MOST], batch_count, draft_count;
     const char *draft[MOST];  // "none" is the first
     int32_t **prompt;         // [BATCH_MOST], stb_ds arrays
-    answer *truth;            // [WAYS][BATCH_MOST]
+    answer *truth;            // [WAYS][requests]
+    int requests;             // of the largest batch
     FILE *tsv;
     bool broken;
     int64_t compared[2], differ[2];  // requests, deterministic and ordinary ones
@@ -74,14 +76,14 @@ typedef struct turn {
     llm42_drafter now;
     int way;
     // Of the run, from its events.
-    int begun, ended, batch;
-    double begin, end, drafting;
+    int begun, ended;
     int64_t tokens, passes;
+    double drafting;
 } turn;
 
 static int32_t truth_of(void *user, const llm42_request *r, int at) {
     const turn *t = user;
-    const answer *a = &t->s->truth[t->way * BATCH_MOST + (int)(intptr_t)r->user];
+    const answer *a = &t->s->truth[t->way * t->s->requests + (int)(intptr_t)r->user];
     return at < a->count ? a->tokens[at] : -1;
 }
 
@@ -90,7 +92,7 @@ static llm42_result turn_draft(void *user, const llm42_view *view, llm42_draft *
     if (!t->now.draft) return LLM42_OK;
     const double begin = wall_seconds();
     const llm42_result result = t->now.draft(t->now.user, view, draft, count, error);
-    if (t->begun == t->batch && !t->ended) t->drafting += wall_seconds() - begin;
+    t->drafting += wall_seconds() - begin;
     return result;
 }
 
@@ -101,11 +103,8 @@ static void turn_forget(void *user, const llm42_request *r) {
 
 static void on_event(void *user, const llm42_event *e) {
     turn *t = user;
-    const bool all = t->begun == t->batch && !t->ended;
-    if (e->type == LLM42_EVENT_PASS) t->passes += all;
-    if (e->type == LLM42_EVENT_PASS && all) t->end = e->time;
-    if (e->type == LLM42_EVENT_COMMITTED && all) t->tokens += e->n;
-    if (e->type == LLM42_EVENT_COMMITTED && e->position == 0 && ++t->begun == t->batch) t->begin = t->end = e->time;
+    if (e->type == LLM42_EVENT_PASS) t->passes++;
+    if (e->type == LLM42_EVENT_COMMITTED) t->tokens += e->n, t->begun += e->position == 0;
     if (e->type == LLM42_EVENT_FINISHED) t->ended++;
 }
 
@@ -139,8 +138,6 @@ static void drafter_open(study *s, turn *t, const char *name) {
                                               .other_noise = s->other_noise};
         args_check(llm42_draft_model_open(&t->now, &model, &error), &error);
     }
-    if (!t->now.draft)
-        args_fail(2, "--draft: '%s': must be lookup, model:DIR or an oracle's share of right drafts, 0 to 1", name);
 }
 
 static llm42_engine *engine_open(study *s, const way *w, turn *t, const llm42_drafter *drafter) {
@@ -148,6 +145,7 @@ static llm42_engine *engine_open(study *s, const way *w, turn *t, const llm42_dr
     llm42_error error = {0};
     int most = 1;
     for (int i = 0; i < s->batch_count; i++) most = s->batch[i] > most ? s->batch[i] : most;
+    s->requests = most * (int)s->rounds;
     const int each = (int)((s->prompt_tokens + s->tokens) / 16 + 2);
     const int pages = w == &ways[0] ? most * each : each + (int)(s->kv_share * (most - 1) * each);
     const llm42_engine_desc desc = {.model = s->model,
@@ -171,37 +169,58 @@ static llm42_engine *engine_open(study *s, const way *w, turn *t, const llm42_dr
     return engine;
 }
 
-// Serves the first `batch` prompts at once. Where no drafts are, the answers become the truth of this way.
+static int64_t submit(const study *s, llm42_engine *engine, const turn *t, int i) {
+    llm42_error error = {0};
+    int64_t id;
+    const int32_t *prompt = s->prompt[i % arrlen(s->prompt)];
+    const llm42_request_desc ask = {.prompt = prompt,
+                                    .prompt_count = (int)s->prompt_tokens,
+                                    .max_new_tokens = (int)s->tokens,
+                                    .deterministic = t->way != ORDINARY,
+                                    .ignore_stop = true,
+                                    .sampling = {.temperature = s->temperature, .seed = (uint64_t)(s->seed + i)},
+                                    .user = (void *)(intptr_t)i};
+    args_check(llm42_engine_submit(engine, &ask, &id, &error), &error);
+    return id;
+}
+
+// Keeps the batch full until all requests are served, and returns what was done while it was.
+static run_figures keep_full(const study *s, llm42_engine *engine, turn *t, int batch, int64_t *id) {
+    const int requests = batch * (int)s->rounds;
+    llm42_error error = {0};
+    turn first = {0}, last = {0};
+    double begin = 0, end = 0;
+    for (int next = 0; t->ended < requests;) {
+        while (next < requests && next - t->ended < batch) id[next] = submit(s, engine, t, next), next++;
+        const llm42_result result = llm42_engine_step(engine, &error);
+        if (result != LLM42_IDLE) args_check(result, &error);
+        const double now = llm42_engine_now(engine);
+        if (!first.begun && t->begun >= batch) first = *t, begin = now;
+        if (!last.begun && t->ended > requests - batch) last = *t, end = now;
+    }
+    return (run_figures){.seconds = end - begin,
+                         .tokens = (double)(last.tokens - first.tokens),
+                         .passes = (double)(last.passes - first.passes),
+                         .drafting = last.drafting - first.drafting};
+}
+
+// Where no drafts are, the answers become the truth of this way.
 static run_figures serve(study *s, llm42_engine *engine, turn *t, int batch, const char *drafter) {
     llm42_error error = {0};
     const llm42_stats before = llm42_engine_stats(engine);
-    int64_t id[BATCH_MOST];
-    *t = (turn){.s = s, .way = t->way, .batch = batch};
-    drafter_open(s, t, drafter);
-    for (int i = 0; i < batch; i++) {
-        const llm42_request_desc ask = {.prompt = s->prompt[i],
-                                        .prompt_count = (int)arrlen(s->prompt[i]),
-                                        .max_new_tokens = (int)s->tokens,
-                                        .deterministic = t->way != ORDINARY,
-                                        .ignore_stop = true,
-                                        .sampling = {.temperature = s->temperature, .seed = (uint64_t)(s->seed + i)},
-                                        .user = (void *)(intptr_t)i};
-        args_check(llm42_engine_submit(engine, &ask, &id[i], &error), &error);
-    }
-    args_run(engine);
-    const llm42_stats after = llm42_engine_stats(engine);
-    run_figures f = {.seconds = t->end - t->begin,
-                     .tokens = (double)t->tokens,
-                     .passes = (double)t->passes,
-                     .drafting = t->drafting,
-                     .drafted = (double)(after.drafted - before.drafted),
-                     .accepted = (double)(after.accepted - before.accepted),
-                     .preemptions = (double)(after.preemptions - before.preemptions)};
-    if (after.draft_failures) args_fail(1, "--draft %s: the drafter failed", drafter);
+    static int64_t id[REQUESTS_MOST];
     const bool truth = !strcmp(drafter, "none");
-    for (int i = 0; i < batch; i++) {
+    *t = (turn){.s = s, .way = t->way};
+    drafter_open(s, t, drafter);
+    run_figures f = keep_full(s, engine, t, batch, id);
+    const llm42_stats after = llm42_engine_stats(engine);
+    f.drafted = (double)(after.drafted - before.drafted);
+    f.accepted = (double)(after.accepted - before.accepted);
+    f.preemptions = (double)(after.preemptions - before.preemptions);
+    if (after.draft_failures) args_fail(1, "--draft %s: the drafter failed", drafter);
+    for (int i = 0; i < batch * (int)s->rounds; i++) {
         const llm42_request *r = llm42_engine_request(engine, id[i]);
-        answer *own = &s->truth[t->way * BATCH_MOST + i];
+        answer *own = &s->truth[t->way * s->requests + i];
         const answer *a = &s->truth[i];
         if (truth) {
             memcpy(own->tokens, r->tokens, sizeof *own->tokens * (size_t)r->committed);
@@ -229,13 +248,13 @@ static void put(study *s, int w, int batch, const char *drafter, run_figures *f,
     double preemptions = 0;
     for (int i = 0; i < n; i++) other += f[i].other, preemptions += f[i].preemptions;
     qsort(f, (size_t)n, sizeof *f, by_speed);
-    const run_figures *m = &f[n / 2];
+    const run_figures *m = &f[(n - 1) / 2];  // of an even number the slower one
     const double speed = m->tokens / m->seconds;
     if (!strcmp(drafter, "none")) *base = speed;
     const double a_pass = m->tokens / m->passes / batch, low = f[0].tokens / f[0].seconds,
                  high = f[n - 1].tokens / f[n - 1].seconds;
     s->broken |= w != ORDINARY && other;
-    s->compared[w == ORDINARY] += (int64_t)n * batch, s->differ[w == ORDINARY] += other;
+    s->compared[w == ORDINARY] += n * s->rounds * batch, s->differ[w == ORDINARY] += other;
     const double own = 1e6 * m->drafting / m->passes;
     printf("%6d  %-10s %-26s %9.1f %7.3f %8.2f %9.0f %9.0f %8.1f %s\n", batch, ways[w].name, drafter, speed,
            speed / *base, a_pass, m->drafted, m->accepted, own,
@@ -270,11 +289,12 @@ static void run_way(study *s, int w) {
 // >>main ---------------------------------------------------------------------------------------------------------
 // Prompts need no tokenizer: the model makes up texts of its own at temperature 1, in INVARIANT passes.
 static void make_prompts(study *s) {
-    turn t = {.s = s, .batch = -1};
+    turn t = {.s = s};
     llm42_engine *engine = engine_open(s, &ways[0], &t, NULL);
     llm42_error error = {0};
     const int32_t start = s->model->config.bos >= 0 ? s->model->config.bos : 0;
-    for (int i = 0; i < BATCH_MOST && s->prompt_tokens > 1; i++) {
+    const int prompts = s->requests < BATCH_MOST ? s->requests : BATCH_MOST;
+    for (int i = 0; i < prompts && s->prompt_tokens > 1; i++) {
         const llm42_request_desc ask = {.prompt = &start,
                                         .prompt_count = 1,
                                         .max_new_tokens = (int)s->prompt_tokens - 1,
@@ -283,7 +303,7 @@ static void make_prompts(study *s) {
         args_check(llm42_engine_submit(engine, &ask, NULL, &error), &error);
     }
     args_run(engine);
-    for (int i = 0; i < BATCH_MOST; i++) {
+    for (int i = 0; i < prompts; i++) {
         const llm42_request *r = llm42_engine_request(engine, i + 1);
         int32_t *text = NULL;
         arrput(text, start);
@@ -291,12 +311,20 @@ static void make_prompts(study *s) {
         arrput(s->prompt, text);
     }
     llm42_engine_close(engine);
-    s->truth = calloc(WAYS * BATCH_MOST, sizeof *s->truth);
-    for (int i = 0; s->truth && i < WAYS * BATCH_MOST; i++) {
+    s->truth = calloc((size_t)(WAYS * s->requests), sizeof *s->truth);
+    for (int i = 0; s->truth && i < WAYS * s->requests; i++) {
         s->truth[i].tokens = allocate((size_t)s->tokens * sizeof *s->truth->tokens);
         s->truth[i].logprobs = allocate((size_t)s->tokens * sizeof *s->truth->logprobs);
     }
     if (!s->truth) args_fail(1, "out of memory");
+}
+
+// Is it the name of a drafter? A number is an oracle's.
+static bool is_drafter(const char *name) {
+    char *end;
+    const double rate = strtod(name, &end);
+    return !strcmp(name, "lookup") || (!strncmp(name, "model:", 6) && name[6]) ||
+           (end != name && !*end && rate >= 0 && rate <= 1);
 }
 
 static void parse_lists(study *s) {
@@ -307,6 +335,8 @@ static void parse_lists(study *s) {
     for (int i = 0; i < s->batch_count; i++) {
         if (numbers[i] < 1 || numbers[i] > BATCH_MOST)
             args_fail(2, "--batch: %d: must be 1 to %d", (int)numbers[i], (int)BATCH_MOST);
+        if (numbers[i] * s->rounds > REQUESTS_MOST)
+            args_fail(2, "--rounds: %d x %d requests: at most %d", (int)s->rounds, (int)numbers[i], (int)REQUESTS_MOST);
         s->batch[i] = numbers[i];
     }
     for (const char *item = s->way_list; *item; item += strcspn(item, ",")) {
@@ -319,7 +349,14 @@ static void parse_lists(study *s) {
         args_fail(2, "--draft: at most %d drafters", (int)MOST - 1);
     snprintf(text, sizeof text, "%s", s->draft_list);
     s->draft[s->draft_count++] = "none";
-    for (char *item = strtok(text, ","); item; item = strtok(NULL, ",")) s->draft[s->draft_count++] = item;
+    for (char *item = strtok(text, ","); item; item = strtok(NULL, ",")) {
+        if (!is_drafter(item))
+            args_fail(2,
+                      "--draft: '%s': must be lookup, model:DIR, or the probability that an oracle's draft is right, "
+                      "0 to 1 (a run without drafts is always there)",
+                      item);
+        s->draft[s->draft_count++] = item;
+    }
 }
 
 static void header(study *s) {
@@ -328,15 +365,14 @@ static void header(study *s) {
             s->model->name, s->backend->name, processor_name(name, sizeof name), (int)s->threads);
     args_manifest_print(&s->manifest, s->tsv);
     fprintf(s->tsv,
-            "# prompt_tokens %d, new tokens %d, seed %d, repeats %d%s%s%s%s; a number as drafter: an oracle's share of "
-            "right "
-            "drafts\n"
-            "# tok_per_s: median, least and most, while the whole batch decodes; tokens_a_pass: of one request\n"
+            "# prompt_tokens %d, new tokens %d, requests %d times the batch, seed %d, repeats %d%s%s%s%s\n"
+            "# draft: a number is the probability that an oracle's draft is right if those before it are\n"
+            "# tok_per_s: median, least and most, while the batch is full; tokens_a_pass: of one request\n"
             "# draft_us_a_pass: time of the drafter, which the tokens per second include\n"
             "# other_bits: requests, over the repeats, that differ from preset invariant without drafts\n"
             "backend\tmodel\ttemperature\tbatch\tway\tdraft\tdraft_limit\ttok_per_s\ttok_per_s_least\ttok_per_s_most\t"
             "ms_a_pass\ttokens_a_pass\tdrafted\taccepted\tpreemptions\tdraft_us_a_pass\tother_bits\n",
-            (int)s->prompt_tokens, (int)s->tokens, (int)s->seed, (int)s->repeats,
+            (int)s->prompt_tokens, (int)s->tokens, (int)s->rounds, (int)s->seed, (int)s->repeats,
             s->always ? ", as many drafts as the limit" : "", s->overlap ? ", overlap" : "",
             s->kv_share < 1 ? ", too few KV pages" : "", s->other_noise ? ", drafted with other noise" : "");
 }
@@ -352,12 +388,13 @@ int main(int argc, char **argv) {
                .limit = 7,
                .seed = 42,
                .repeats = 3,
+               .rounds = 4,
                .kv_share = 1};
     const args_option options[] = {
         ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
         ARGS_IN("model DIR", &s.model_path, "model folder, file or synthetic:NAME"),
         ARGS_TEXT("draft LIST", &s.draft_list,
-                  "drafters: lookup, model:DIR, or a number, an oracle's share of right drafts"),
+                  "drafters: lookup, model:DIR, or a number, the probability that an oracle's draft is right"),
         ARGS_INT("draft-limit N", &s.limit, 1, 63, "drafts of a request in a pass, at most"),
         ARGS_FLAG("always", &s.always, "as many drafts as --draft-limit, whether they pay or not"),
         ARGS_FLAG("overlap", &s.overlap, "fast passes go on beside replay passes; the reference is without"),
@@ -371,6 +408,7 @@ int main(int argc, char **argv) {
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
         ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "of prompts and requests"),
         ARGS_INT("repeats N", &s.repeats, 1, REPEATS_MOST, "runs that a median is taken of"),
+        ARGS_INT("rounds N", &s.rounds, 2, 64, "requests of a run, as a multiple of the batch, which is kept full"),
         ARGS_INT("threads N", &s.threads, 0, 1024, "0: as many as OpenMP offers"),
         ARGS_OUT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),
         ARGS_OUT("out FILE", &s.out, "write the table there too"),
@@ -408,8 +446,8 @@ int main(int argc, char **argv) {
            s.compared[0], s.differ[0], s.compared[1], s.differ[1],
            s.broken ? "DETERMINISTIC RESULTS DIFFER" : "every deterministic result is preset invariant's, to the bit");
     if (s.tsv) out_finish(s.tsv, s.out);
-    for (int i = 0; i < WAYS * BATCH_MOST; i++) free(s.truth[i].tokens), free(s.truth[i].logprobs);
-    for (int i = 0; i < BATCH_MOST; i++) arrfree(s.prompt[i]);
+    for (int i = 0; i < WAYS * s.requests; i++) free(s.truth[i].tokens), free(s.truth[i].logprobs);
+    for (int i = 0; i < (int)arrlen(s.prompt); i++) arrfree(s.prompt[i]);
     free(s.truth);
     arrfree(s.prompt);
     llm42_model_free(s.model);

@@ -292,8 +292,8 @@ static int llm42__thrift_try(llm42__thrift *t, const llm42_view *v, int size, do
     return t->trying = most;
 }
 
-// The least probability with which drafts pay. Drafts must promise 3% more than none, so that errors of the estimates
-// cost nothing. *most: how many may be proposed in all.
+// The least probability with which drafts pay. Drafts must promise 3% more than none (25 or 50% more in mode DVR), so
+// that errors of the estimates cost nothing. *most: how many may be proposed in all.
 static double llm42__thrift_worth(llm42__thrift *t, const llm42_view *v, int *most) {
     int size = 0, decode = 0;
     bool prompts = false;
@@ -311,9 +311,11 @@ static double llm42__thrift_worth(llm42__thrift *t, const llm42_view *v, int *mo
     // lost with drafts or without, so it must not make drafts look cheap.
     double best = none, *price = &t->price[size];
     if (prompts && *price > plain) t->prompts = decode / plain - decode / *price;
-    // Mode DVR takes turns between replay passes of G windows and FAST ones, which the estimate knows too little of.
-    const bool turns = v->desc->policy.mode == LLM42_MODE_DVR && v->running_count > v->desc->policy.group;
-    double speed = (turns ? 1.5 : 1.03) * (t->prompts > 0 ? *price : plain);
+    // The estimate knows too little of what drafts do to replay passes of mode DVR: windows with drafts do not wait
+    // until G of them are ready, and the passes take turns with FAST ones.
+    const bool dvr = v->desc->policy.mode == LLM42_MODE_DVR,
+               turns = dvr && (v->replay == LLM42_SCHEDULE_FIXED || v->running_count > v->desc->policy.group);
+    double speed = (turns ? 1.5 : dvr ? 1.25 : 1.03) * (t->prompts > 0 ? *price : plain);
     *most = INT32_MAX;
     for (double worth = 0.9; worth > 0.04; worth -= worth > 0.15 ? 0.1 : 0.05) {
         const double its = llm42__thrift_speed(t, v, worth, *most);
