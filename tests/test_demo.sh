@@ -160,7 +160,7 @@ holds "nothing is left behind" [ -z "$(ls -A "$dir/out")" ]
 mkfifo "$dir/keys"
 exec 9<>"$dir/keys"
 stopped() {  # stopped SIGNAL PATTERN OPTION...: sent when the screen has the pattern, and a key is waited for
-    "$rollback" --step "${@:3}" <"$dir/keys" >"$dir/log.txt" 2>"$dir/err" &
+    env --default-signal=HUP,TERM "$rollback" --step "${@:3}" <"$dir/keys" >"$dir/log.txt" 2>"$dir/err" &
     local pid=$! i
     for ((i = 0; i < 400; i++)); do
         grep -q "$2" "$dir/log.txt" && break
@@ -171,8 +171,8 @@ stopped() {  # stopped SIGNAL PATTERN OPTION...: sent when the screen has the pa
 }
 stopped TERM 'pass 1' --html "$dir/out/x.html"
 holds "SIGTERM" [ $? = 143 ]
-# (A shell lets what it starts in the background ignore Ctrl-C; a hang-up ends a program in the same way.) What was
-# served so far is cancelled: the transcript has it, and it can be audited.
+# A hang-up ends a program in the same way as Ctrl-C. What was served so far is cancelled: the transcript has it, and
+# it can be audited.
 printf '%15s' '' | tr ' ' '\n' >&9
 stopped HUP 'pass 16' --record "$dir/run.txt"
 holds "SIGHUP" [ $? = 129 ]
