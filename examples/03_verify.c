@@ -94,7 +94,7 @@ int main(void) {
             differ += alone[i].tokens[t] != together[i].tokens[t] ||
                       memcmp(&alone[i].logprobs[t], &together[i].logprobs[t], sizeof(float));
     }
-    printf("\n%d candidates, %d verifications, %d rollbacks, %d tokens decoded again\n", (int)s.candidates,
-           (int)s.verifications, (int)s.rollbacks, (int)s.recomputed);
+    printf("\n%d candidates, %d verifications, %d rollback%s, %d tokens decoded again\n", (int)s.candidates,
+           (int)s.verifications, (int)s.rollbacks, s.rollbacks == 1 ? "" : "s", (int)s.recomputed);
     printf("alone and together: %d of %d tokens differ in id or log-probability bits\n", differ, PROMPTS * TOKENS);
 }

@@ -245,6 +245,9 @@ static inline const char *args_find(const char *path, char found[4096]) {
     return path;
 }
 
+// What makes a plural of the word behind a number.
+static inline const char *args_plural(int64_t number) { return number == 1 ? "" : "s"; }
+
 static inline bool args_is_terminal(FILE *file) { return isatty(fileno(file)); }
 
 // Colours are for terminals whose user has not set NO_COLOR.

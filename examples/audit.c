@@ -271,11 +271,13 @@ static unsigned bits(float x) {
     return u;
 }
 
+static const char *logprobs_word(int64_t number) { return number == 1 ? "log-probability" : "log-probabilities"; }
+
 static void report(audit *a, const job *job) {
     const llm42_answer *q = &a->t->answer[job->at];
     const finding *f = &job->f;
-    printf("request %lld: differs: %d of %d tokens, %d log-probabilities of the others\n", (long long)q->request,
-           f->other_tokens, f->tokens, f->other_logprobs);
+    printf("request %lld: differs: %d of %d token%s, %d %s of the others\n", (long long)q->request, f->other_tokens,
+           f->tokens, args_plural(f->tokens), f->other_logprobs, logprobs_word(f->other_logprobs));
     if (f->token >= 0) {
         const float *logits = logits_at(a, job, q->prompt_count - 1 + f->token);
         const int32_t was = q->tokens[f->token], is = f->is_token.token;
@@ -292,14 +294,14 @@ static void report(audit *a, const job *job) {
 
 static void verified(const llm42_answer *q, const finding *f, bool whole) {
     if (whole)
-        printf("request %lld: verified to the bit: %d tokens and log-probabilities%s\n", (long long)q->request,
-               f->tokens,
+        printf("request %lld: verified to the bit: %d token%s and %s%s\n", (long long)q->request, f->tokens,
+               args_plural(f->tokens), logprobs_word(f->tokens),
                q->finish == LLM42_FINISH_CANCELLED ? ", up to where it was cancelled"
                : q->finish == LLM42_FINISH_ERROR   ? ", up to logits that are not finite"
                                                    : "");
     else
-        printf("request %lld: verified to the bit: %d of its %d tokens and log-probabilities\n", (long long)q->request,
-               f->tokens, q->count);
+        printf("request %lld: verified to the bit: %d of its %d token%s and %s\n", (long long)q->request, f->tokens,
+               q->count, args_plural(q->count), logprobs_word(q->count));
 }
 
 // What is said of an answer when it has run.
@@ -482,12 +484,16 @@ static int conclude(const audit *a) {
     const int64_t all = a->first[t->count];
     const bool bad = a->differ || (a->ordinary && !skip_ordinary);
     const char *parts = windows < all ? "parts of " : "";
-    printf(bad ? "NOT VERIFIED: %s%d of %d requests are equal to the bit" : "verified to the bit: %s%d of %d requests",
-           parts, a->audited - a->differ, t->count);
-    printf(", %lld of %lld windows of %d tokens", (long long)windows, (long long)all, (int)window);
+    printf("%s: %s%d of %d request%s%s", bad ? "NOT VERIFIED" : "verified to the bit", parts, a->audited - a->differ,
+           t->count, args_plural(t->count),
+           !bad            ? ""
+           : t->count == 1 ? " is equal to the bit"
+                           : " are equal to the bit");
+    printf(", %lld of %lld window%s of %d token%s", (long long)windows, (long long)all, args_plural(all), (int)window,
+           args_plural(window));
     if (windows < all) printf(", drawn by seed %lld%s", (long long)seed, seed_text ? "" : " of the system");
     else printf(": all %s", a->ordinary ? "that are marked deterministic" : "of the file");
-    printf("; %lld tokens and log-probabilities compared", (long long)a->tokens);
+    printf("; %lld token%s and %s compared", (long long)a->tokens, args_plural(a->tokens), logprobs_word(a->tokens));
     if (a->differ) printf("; %d %s", a->differ, a->differ == 1 ? "request differs" : "requests differ");
     if (a->cancelled) printf("; %d cancelled: where these end is not verified", a->cancelled);
     if (a->empty) printf("; %d without a token: nothing to compare", a->empty);

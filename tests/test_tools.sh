@@ -473,7 +473,7 @@ printf '\300\177' | dd of="$out/nan/model.safetensors" bs=1 conv=notrunc status=
 why='ended early: the logits are not finite'
 ends 1 "^generate: 1 request $why" generate --model "$out/nan" --prompt Once -n 4
 ends 1 "^generate: 1 request $why" generate --model "$out/nan" --ids 0,9 --ids-out --deterministic --record "$out/nan.txt"
-ends 0 '^verified to the bit: 1 of 1 requests, 1 of 1 windows' audit "$out/nan.txt" --model from-file --threads 1
+ends 0 '^verified to the bit: 1 of 1 request, 1 of 1 window of' audit "$out/nan.txt" --model from-file --threads 1
 ends 1 "^score: .*/nan: position 0: the logits are not finite" score --model "$out/nan" --text Once
 ends 1 "^determinism: [0-9]+ requests $why" determinism --model "$out/nan" --suite single --requests 2 --tokens 8
 ends 1 "^sweep: 4 requests $why" sweep --backend cpu --model "$out/nan" --requests 4 --workload fixed:8x8 \
@@ -547,7 +547,7 @@ changed 1 '^  first token: 2 of 24: recorded 7 .*, computed [0-9]+ .*; margin -?
 says '^NOT VERIFIED: 2 of 3 requests are equal to the bit, .*; 1 request differs$'
 digit=$(sed -nE "$second s/^logprobs: .{25}(.).*/\1/p" "$run")
 bit="$second s/^(logprobs: .{25})./\1$(printf %x $((0x$digit ^ 1)))/"
-changed 1 '^request 2: differs: 0 of 24 tokens, 1 log-probabilities of the others$' "$bit"
+changed 1 '^request 2: differs: 0 of 24 tokens, 1 log-probability of the others$' "$bit"
 says '^  first log-probability: 3 of 24, of token [0-9]+: recorded .* \(bits .{8}\), computed .* \(bits .{8}\)$'
 changed 1 '^request 2: differs: [1-9][0-9]* of 24 tokens' "$second s/^temperature: .*/temperature: 3f800000/"
 changed 1 '^request 2: differs: [1-9][0-9]* of 24 tokens' "$second s/^seed: .*/seed: 7/"
