@@ -38,16 +38,17 @@ typedef struct side {
     const llm42_backend *backend;
     llm42_dtype compute;
     llm42_arithmetic arithmetic;
-    llm42_schedule schedule;
     int rows, leaves, ranks, devices;
     int passes, pass_rows[MOST_PASSES];  // of the compared tokens, one a pass; 0: one pass for all. rows: the most
-    const char *path, *flip;             // of the model; TENSOR:INDEX:BIT, or NULL
-    char rows_text[16];                  // where their number was left to the program
-    char found[4096];                    // where the model is
-    const llm42_model *loaded;           // as it is in its files
-    llm42_model model;                   // with the flipped bit
-    void *copies[3];                     // what the flip has copied
-    film film;                           // the compared rows of each operator, and then the logits
+    int schedules;                       // how many the list has; a single one is that of every pass
+    llm42_schedule schedule[MOST_PASSES];
+    const char *path, *flip;    // of the model; TENSOR:INDEX:BIT, or NULL
+    char rows_text[16];         // where their number was left to the program
+    char found[4096];           // where the model is
+    const llm42_model *loaded;  // as it is in its files
+    llm42_model model;          // with the flipped bit
+    void *copies[3];            // what the flip has copied
+    film film;                  // the compared rows of each operator, and then the logits
 } side;
 
 static const char *model_path = "examples/tiny42", *tokenizer, *text, *ids_text, *a_text, *b_text, *out_path;
@@ -96,7 +97,14 @@ static void set_arithmetic(side *s, const char *where, const char *value) {
 }
 static void set_schedule(side *s, const char *where, const char *value) {
     static const char *const words[] = {"fast", "fixed", "invariant", NULL};
-    s->schedule = (llm42_schedule)(LLM42_SCHEDULE_FAST + args_choice(where, value, words));
+    s->schedules = 0;
+    for (const char *at = value, *end; at; at = *end ? end + 1 : NULL) {
+        char word[TEXT];
+        end = at + strcspn(at, "+");
+        if (s->schedules == MOST_PASSES) args_fail(2, "%s: more than %d passes", where, MOST_PASSES);
+        snprintf(word, sizeof word, "%.*s", (int)(end - at), at);
+        s->schedule[s->schedules++] = (llm42_schedule)(LLM42_SCHEDULE_FAST + args_choice(where, word, words));
+    }
 }
 static void set_rows(side *s, const char *where, const char *value) {
     const bool one_by_one = strchr(value, '+');
@@ -110,6 +118,8 @@ static void set_rows(side *s, const char *where, const char *value) {
         if (rows > s->rows) s->rows = rows;
     }
 }
+// Of the pass in which a compared row runs.
+static llm42_schedule schedule_of(const side *s, int row) { return s->schedule[s->schedules > 1 ? row : 0]; }
 static void set_leaves(side *s, const char *where, const char *value) { s->leaves = power(where, value); }
 static void set_ranks(side *s, const char *where, const char *value) { s->ranks = power(where, value); }
 static void set_devices(side *s, const char *where, const char *value) { s->devices = number(where, value, 0, 8); }
@@ -126,7 +136,9 @@ static const struct key {
     {"compute", "bf16", false, set_compute, "compute type: bf16 or fp32 (default bf16)"},
     {"arithmetic", "own", true, set_arithmetic,
      "how sums round: fp32 (a CPU's), sm90 (a Hopper GPU's), own (the backend's) (default own)"},
-    {"schedule", "invariant", false, set_schedule, "order of sums: fast, fixed or invariant (default invariant)"},
+    {"schedule", "invariant", false, set_schedule,
+     "order of sums: fast, fixed or invariant (default invariant).\n"
+     "             S1+S2+...: of each pass that rows=R1+R2+... lists"},
     {"rows", "0", false, set_rows,
      "rows in the pass; in a fixed pass also M (default 0: as many as are compared).\n"
      "             R1+R2+...: the compared tokens one by one, each in a pass of so many rows"},
@@ -346,6 +358,7 @@ static void film_join(film *all, film *more) {
 static void run_pass(side *s, void *state, const llm42_seq *seq, const int32_t *ids, int from, int count, int rows,
                      bool compared) {
     const int vocab = s->model.config.vocab;
+    const llm42_schedule schedule = compared ? schedule_of(s, from - (int)prompt) : LLM42_SCHEDULE_INVARIANT;
     llm42_row *row = get((size_t)rows, sizeof *row);
     llm42_output *out = get((size_t)rows, sizeof *out);
     float *logits = compared ? get((size_t)rows * (size_t)vocab, sizeof *logits) : NULL;
@@ -354,7 +367,7 @@ static void run_pass(side *s, void *state, const llm42_seq *seq, const int32_t *
     for (int i = 0; i < count; i++) row[i] = (llm42_row){0, from + i, ids[from + i], compared ? LLM42_ROW_SAMPLE : 0};
     for (int i = count; i < rows; i++)
         row[i] = (llm42_row){i - count + 1, 0, (int32_t)(((int64_t)i * i * 7 + 31 * i + 3) % vocab), LLM42_ROW_SAMPLE};
-    const llm42_pass pass = {.schedule = compared ? s->schedule : LLM42_SCHEDULE_INVARIANT,
+    const llm42_pass pass = {.schedule = schedule,
                              .rows = rows,
                              .shape = rows,
                              .row = row,
@@ -373,12 +386,14 @@ static void run_pass(side *s, void *state, const llm42_seq *seq, const int32_t *
 static void run_side(side *s, const int32_t *ids, int count, args_manifest *manifest) {
     const int compared = count - (int)prompt, others = s->rows - (s->passes ? 1 : compared),
               pages = (count + PAGE - 1) / PAGE;
+    unsigned schedules = prompt ? 1u << LLM42_SCHEDULE_INVARIANT : 0;
     llm42_error error = {0};
     void *state = NULL;
     int32_t *page = get((size_t)(pages + others), sizeof *page);
     llm42_seq *seq = get((size_t)(1 + others), sizeof *seq);
     for (int i = 0; i < pages + others; i++) page[i] = i;
     for (int i = 0; i <= others; i++) seq[i] = (llm42_seq){.request = i + 1, .pages = page + (i ? pages + i - 1 : 0)};
+    for (int i = 0; i < s->schedules; i++) schedules |= 1u << s->schedule[i];
     const llm42_backend_desc desc = {.model = &s->model,
                                      .backend_desc = args_backend_desc(s->backend, threads, s->ranks, s->devices),
                                      .numerics.compute = s->compute,
@@ -393,7 +408,7 @@ static void run_side(side *s, const int32_t *ids, int count, args_manifest *mani
                                      .page_size = PAGE,
                                      .max_running = 1 + others,
                                      .fixed_rows = s->rows,
-                                     .schedules = 1u << s->schedule | (prompt ? 1u << LLM42_SCHEDULE_INVARIANT : 0),
+                                     .schedules = schedules,
                                      .log = args_manifest_log,
                                      .log_user = manifest};
     check(s->option, s->backend->open(&state, &desc, &error), &error);
@@ -527,7 +542,7 @@ static void print_sum(report *r) {
     const int row = r->of[r->first].row;
     for (int i = 0; i < 2; i++) {
         const side *s = of[i];
-        sides[i] = (explain_side){s->option, s->schedule, s->passes ? s->pass_rows[row] : s->rows};
+        sides[i] = (explain_side){s->option, schedule_of(s, row), s->passes ? s->pass_rows[row] : s->rows};
         if (s->backend != llm42_backend_cpu() || s->compute != LLM42_DTYPE_BF16 || s->leaves > 1 || s->ranks > 1 ||
             s->arithmetic == LLM42_ARITHMETIC_SM90 || s->flip || s->loaded != a.loaded)
             r->unexplained =
@@ -555,8 +570,8 @@ static void print_likely(const report *r) {
         printf("%5d %7d %14d %9d %11.4g %9.4g%s\n", i, (int)r->ids[prompt + i], of[0].token, of[1].token, of[0].margin,
                of[1].margin, differs ? "  another token" : "");
     }
-    if (left_out) printf("%d more rows are not shown.\n", left_out);
-    printf("After %d of %d rows the most likely token is another one.\n", other, x->rows);
+    if (left_out) printf("%d more row%s not shown.\n", left_out, left_out == 1 ? " is" : "s are");
+    printf("After %d of %d row%s the most likely token is another one.\n", other, x->rows, args_plural(x->rows));
 }
 
 static void print_report(report *r) {
@@ -688,6 +703,9 @@ static void fit_rows(side *s, int compared) {
     if (s->passes && s->passes != compared)
         args_fail(2, "%s: rows: %d passes of one compared token each, but %d tokens are compared", s->option, s->passes,
                   compared);
+    if (s->schedules > 1 && s->schedules != s->passes)
+        args_fail(2, "%s: schedule: %d schedules, but rows lists %d passes: give each pass its rows, as rows=8+9",
+                  s->option, s->schedules, s->passes);
     if (s->passes) return;
     if (!s->rows) s->rows = compared;
     snprintf(s->rows_text, sizeof s->rows_text, "%d", s->rows);
@@ -720,7 +738,8 @@ int main(int argc, char **argv) {
            own[1][0] ? own[1] : "nothing of its own: the same again", both);
     if (a.flip) flip_bit(&a);
     if (b.flip) flip_bit(&b);
-    printf("rows  %d are compared: the text's tokens %d to %d\n", compared, (int)prompt, count - 1);
+    if (compared == 1) printf("rows  1 is compared: the text's token %d\n", count - 1);
+    else printf("rows  %d are compared: the text's tokens %d to %d\n", compared, (int)prompt, count - 1);
     fflush(stdout);
     run_side(&a, ids, count, &manifest);
     run_side(&b, ids, count, &manifest);

@@ -104,7 +104,7 @@ says '^The first difference: embed, row 0 '
 runs 0 --text "It was the best of times" -b rows=20
 says "$equal"
 runs 0 --ids 0,678,387,282,945,260 --prompt 5 -a rows=3 -b rows=30
-says '^rows  1 are compared: the text.s tokens 5 to 5$'
+says '^rows  1 is compared: the text.s token 5$'
 runs 1 -b flip=layer3.down:5:9 --out "$dir/x.tsv"
 margin=$("$B/score" --ids 0,905,312,264,1108,283,1767 --logits 2>/dev/null | sed '1,/^token	logit/d' | sort -t '	' -k 2,2gr |
     awk -F '\t' 'NR == 1 { id = $1; top = $2 } NR == 2 { printf "token %d, margin %.9g", id, top - $2 }')
@@ -113,9 +113,16 @@ check "margin of score's logits" grep -qxF "# last row, a: $margin" "$dir/x.tsv"
 # Tokens decoded one by one, each in a pass of so many rows, as the lecture demo's passes did: the last row gives the
 # candidate that was dropped, and the invariant pass the token that was committed.
 land=0,678,1449,77,647,1438,970,264,277,437,304,280,719,470,279,264
-runs 1 --prompt 12 -a schedule=fast,rows=5+14+6+14 -b schedule=invariant,rows=4 --ids $land --explain
-says '^a     schedule=fast rows=5\+14\+6\+14$'
+mixed=fast+fast+fast+invariant
+runs 1 --prompt 12 -a schedule=$mixed,rows=5+14+6+14 -b schedule=invariant,rows=4 --ids $land --explain
+says '^a     schedule=fast\+fast\+fast\+invariant rows=5\+14\+6\+14$'
+says '^The first difference: layer 1, v, row 1 '  # in a FAST row: what the INVARIANT one read is not canonical
+says '^-a adds them in 2 parts, because its pass is fast with 14 rows:$'
 says '^ +3 +264 +871 +781 .* another token$'
+runs 1 --prompt 12 -a schedule=fast,rows=5+14+6+14 -b schedule=$mixed --ids $land
+says '^The first difference: layer 0, down, row 3 '  # the control: all rows before it are equal
+runs 0 --prompt 12 -a schedule=fast,rows=5+14+6+14 -b schedule=fast+fast+fast+fast --ids $land
+says '^Equal to the bit: all 29696 values'
 runs 0 --prompt 12 -a schedule=invariant,rows=5+14+6+14 -b rows=4 --ids $land
 says '^Equal to the bit: all 29696 values'
 runs 0 --prompt 12 -a schedule=fast,rows=5+5+5+5 -b rows=6+7+8+2 --ids $land  # all are cut into three parts
@@ -123,6 +130,9 @@ says '^Equal to the bit: all 29696 values'
 refuses '-a: rows: 2 passes of one compared token each, but 7 tokens are compared' -a rows=3+4 -b rows=8
 refuses "-a: rows: '' is not a whole number" -a rows=3+ -b rows=8
 refuses '-a: rows: 0 is outside 1 to 4096' -a rows=0+1 -b rows=8
+refuses '-a: schedule: 2 schedules, but rows lists 0 passes: give each pass its rows' -a schedule=fast+fixed -b rows=8
+refuses "-a: schedule: 'slow' is not one of: fast, fixed, invariant" -a schedule=fast+slow -b rows=8
+refuses "-a: schedule: '' is not one of: fast, fixed, invariant" -a schedule=fast+ -b rows=8
 
 # The sum behind the first difference is taken again in both orders, and rounds to what the passes gave.
 explained='^(-a|-b) adds them in [0-9]+ parts?, because its pass is'
