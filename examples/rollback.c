@@ -83,13 +83,10 @@ static void watch_row(demo *d, lane *l, const llm42_pass *pass, int row) {
     if (!candidate) {
         memcpy(kept, logits, sizeof(float) * (size_t)vocab);
         l->drawn[index % d->ring] = token;
-        l->rows[index % d->ring] = pass->rows;
         return;
     }
     window *w = &l->found;
-    if (l->disagrees) return;
-    arrput(w->rows, l->rows[index % d->ring]);
-    if (candidate->token == token) return;
+    if (l->disagrees || candidate->token == token) return;
     l->disagrees = true;
     w->fast = kept[candidate->token] - kept[token];
     w->replay = logits[candidate->token] - logits[token];
@@ -142,7 +139,7 @@ static void on_verified(demo *d, lane *l, const llm42_event *e) {
     w.index = e->info->committed;
     w.agreed = e->n;
     w.output = l->output;
-    l->output = l->found.rows = NULL;
+    l->output = NULL;
     for (int i = 0; i < e->info->candidates; i++) arrput(w.candidate, e->info->tokens[w.index + i]);
     arrput(d->windows, w);
 }
@@ -164,22 +161,30 @@ static void on_event(void *user, const llm42_event *e) {
 static void record_pass(demo *d, const llm42_engine *engine) {
     bool dropped = false;
     for (int i = first_window(d, passes(d) + 1); i < (int)arrlen(d->windows); i++) dropped |= d->windows[i].dropped > 0;
-    int replay = !d->event.windows ? PROMPT_PASS : dropped ? ROLLBACK_PASS : REPLAY_PASS;
-    frame new = {.kind = d->event.schedule == LLM42_SCHEDULE_FAST ? FAST_PASS : replay,
+    const llm42_schedule schedule = d->event.schedule;
+    const int other = schedule == LLM42_SCHEDULE_INVARIANT ? INVARIANT_PASS : PROMPT_PASS;
+    const int replay = !d->event.windows ? other : dropped ? ROLLBACK_PASS : REPLAY_PASS;
+    frame new = {.kind = schedule == LLM42_SCHEDULE_FAST ? FAST_PASS : replay,
                  .windows = (int)arrlen(d->windows),
                  .event = d->event,
                  .stats = llm42_engine_stats(engine)};
     arrput(d->frames, new);
     for (int i = 0; i < d->requests; i++) {
         d->lane[i].disagrees = false;
-        arrfree(d->lane[i].found.rows);
         d->lane[i].found = (window){0};
         arrsetlen(d->lane[i].output, 0);
     }
 }
 
 // >>serve --------------------------------------------------------------------------------------------------------
-static llm42_engine *open_engine(demo *d, bool watch) {
+// In a run that is not shown: keeps its passes.
+static void keep_pass(void *user, const llm42_event *e) {
+    llm42_event **events = user;
+    if (e->type == LLM42_EVENT_PASS) arrput(*events, *e);
+}
+
+// events: gets the passes if `watch` is not set.
+static llm42_engine *open_engine(demo *d, bool watch, llm42_event **events) {
     static llm42_backend watched;
     llm42_engine_desc desc = d->how;
     llm42_engine *engine = NULL;
@@ -195,6 +200,8 @@ static llm42_engine *open_engine(demo *d, bool watch) {
     bool small = d->model->mapped_bytes + d->model->copied_bytes < 16 << 20;  // too little work to share
     const llm42_cpu_desc cpu = {.threads = d->threads ? (int)d->threads : small};
     desc.backend_desc = &cpu;
+    desc.on_event = keep_pass;
+    desc.event_user = events;
     if (watch) {
         watched = *llm42_backend_cpu();
         watched.run = watch_run;
@@ -223,9 +230,10 @@ static void submit(demo *d, llm42_engine *engine, lane *l, bool marked, bool wat
 }
 
 // Serves lanes `first` to `last`, one more every second pass so that batches differ in size, and keeps their answers.
-// With a screen every pass is recorded and shown.
-static llm42_stats serve(demo *d, screen *s, int first, int last, bool marked, answer *answers) {
-    llm42_engine *engine = open_engine(d, s != NULL);
+// With a screen every pass is recorded and shown, and otherwise the passes' cost is returned.
+static cost serve(demo *d, screen *s, int first, int last, bool marked, answer *answers) {
+    llm42_event *events = NULL;
+    llm42_engine *engine = open_engine(d, s != NULL, &events);
     llm42_error error = {0};
     llm42_result result = LLM42_OK;
     for (int pass = 0, next = first; result == LLM42_OK || next <= last; pass++) {
@@ -245,37 +253,44 @@ static llm42_stats serve(demo *d, screen *s, int first, int last, bool marked, a
         memcpy(arraddnptr(answers[i].tokens, r->committed), r->tokens, sizeof(int32_t) * (size_t)r->committed);
         memcpy(arraddnptr(answers[i].logprobs, r->committed), r->logprobs, sizeof(float) * (size_t)r->committed);
     }
-    const llm42_stats n = llm42_engine_stats(engine);
     llm42_engine_close(engine);
-    return n;
+    return cost_of_passes(events);
 }
 
 // >>report -------------------------------------------------------------------------------------------------------
 static void report_counts(const demo *d, const screen *s) {
     const llm42_stats *n = &frame_at(d, passes(d))->stats;
-    int kinds[PASS_KINDS] = {0}, held = 0;
-    for (int i = 0; i < passes(d); i++) kinds[d->frames[i].kind]++;
-    for (int i = 0; i < (int)arrlen(d->windows); i++) held += d->windows[i].agreed;
+    const int others = cost_of_kinds(d, INVARIANT_PASS, PROMPT_PASS).passes;
+    const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
+    cell *candidates = NULL, *committed = NULL, *more[] = {candidates_text(d), committed_text(d)};
     printf("\n");
     say(s, STRONG, 0, "What happened");
-    const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
-    say(s, PLAIN, 11, "passes     %d fast, %d replay (%d with a rollback), %d %s", kinds[FAST_PASS],
-        kinds[REPLAY_PASS] + kinds[ROLLBACK_PASS], kinds[ROLLBACK_PASS], kinds[PROMPT_PASS],
+    say(s, PLAIN, 11, "passes     %d FAST, %d replay (%d with a rollback), %d %s",
+        cost_of_kinds(d, FAST_PASS, FAST_PASS).passes, cost_of_kinds(d, REPLAY_PASS, ROLLBACK_PASS).passes,
+        cost_of_kinds(d, ROLLBACK_PASS, ROLLBACK_PASS).passes, others,
         fixed ? "for deterministic prompts" : "more in INVARIANT schedule");
-    say(s, PLAIN, 11, "candidates %d, of which %d held", (int)n->candidates, held);
-    say(s, PLAIN, 11, "committed  %d tokens: those and %d %s", (int)n->deterministic_tokens,
-        (int)n->deterministic_tokens - held, fixed ? "of the verifier's own" : "that INVARIANT passes gave themselves");
-    say(s, PLAIN, 11, "rollbacks  %d in %d windows; %d tokens recomputed, %.1f%% of the %d returned", (int)n->rollbacks,
-        (int)n->verifications, (int)n->recomputed, 100.0 * (double)n->recomputed / (double)n->returned_tokens,
+    add(&candidates, PLAIN, "candidates ");
+    add_cells(&candidates, more[0], 0, (int)arrlen(more[0]));
+    print_text(s, candidates, 11);
+    add(&committed, PLAIN, "committed  ");
+    add_cells(&committed, more[1], 0, (int)arrlen(more[1]));
+    print_text(s, committed, 11);
+    for (int i = 0; i < 2; i++) arrfree(more[i]);
+    say(s, PLAIN, 11, "rollbacks  %d in %d window%s; %d token%s recomputed, %.1f%% of the %d returned",
+        (int)n->rollbacks, (int)n->verifications, args_plural(n->verifications), (int)n->recomputed,
+        args_plural(n->recomputed), 100.0 * (double)n->recomputed / (double)n->returned_tokens,
         (int)n->returned_tokens);
-    if (n->injected) say(s, PLAIN, 11, "injected   %d candidates were made wrong on purpose", (int)n->injected);
+    if (n->injected)
+        say(s, PLAIN, 11, "injected   %d candidate%s made wrong on purpose", (int)n->injected,
+            n->injected == 1 ? " was" : "s were");
     const window *w = best_rollback(d);
     page p = NULL;
     if (w) add_window(&p, d, w, s->width - 2, 0);
     if (w && !w->injected) add_paragraph(&p, rows_text(d, w), s->width - 2, 2);
     print_page(s, &p, 2);
-    if (w && !w->injected) print_command(s, diff_command(d, w));
-    if (!w) say(s, PLAIN, 2, "%s", NO_ROLLBACK);
+    cell *command = w && !w->injected ? diff_command(d, w) : NULL;
+    if (command) print_command(s, command);
+    if (!w) say(s, PLAIN, 2, "%s", no_rollback(d));
 }
 
 // First difference of two answers; -1: none.
@@ -305,7 +320,7 @@ static void print_drift(const demo *d, const screen *s, const char *label, const
 // The prompts once more, none marked: among each other, and alone.
 static void report_drift(demo *d, const screen *s, proof *p, answer *among, answer *alone) {
     int shown = 0, earliest = INT32_MAX;
-    p->all_fast = serve(d, NULL, 0, (int)d->requests - 1, false, among);
+    serve(d, NULL, 0, (int)d->requests - 1, false, among);
     for (int k = 0; k < d->requests; k++) {
         serve(d, NULL, k, k, false, alone);
         int at = differs(&among[k], &alone[k]);
@@ -320,31 +335,35 @@ static void report_drift(demo *d, const screen *s, proof *p, answer *among, answ
     print_drift(d, s, "alone", &alone[shown], earliest);
 }
 
-// The same requests once more, in INVARIANT passes alone.
-static llm42_stats serve_invariant(const demo *d) {
+// The same requests once more, with other policies.
+static cost serve_with(const demo *d, llm42_engine_desc how, bool marked) {
     answer answers[MAX_LANES] = {{0}};
-    demo every = *d;
-    every.how = (llm42_engine_desc){.preset = LLM42_PRESET_INVARIANT};
-    llm42_preset_apply(&every.how);
-    every.inject = 0;
-    const llm42_stats n = serve(&every, NULL, 0, (int)d->requests - 1, true, answers);
+    demo other = *d;
+    other.how = how;
+    llm42_preset_apply(&other.how);
+    other.inject = 0;
+    const cost c = serve(&other, NULL, 0, (int)d->requests - 1, marked, answers);
     for (int k = 0; k < d->requests; k++) {
         arrfree(answers[k].tokens);
         arrfree(answers[k].logprobs);
     }
-    return n;
+    return c;
 }
 
 static void report_costs(const demo *d, const screen *s, const proof *p) {
-    cost c[COSTS];
-    costs_of(d, p, c);
+    cost_line lines[COSTS];
+    const int count = costs_of(d, p, lines);
     printf("\n");
     say(s, STRONG, 0, "What it cost");
-    say(s, PLAIN, 11, "%-32s %6s %6s %8s", "", "passes", "rows", "ms");
-    for (int i = 0; i < COSTS; i++)
-        say(s, PLAIN, 11, "%-32s %6d %6d %8.1f", COST_NAMES[i], c[i].passes, c[i].rows, 1e3 * c[i].seconds);
-    const int again = (int)frame_at(d, passes(d))->stats.recomputed;
-    say(s, PLAIN, 11, "Of the fast rows, %d computed tokens again that a rollback had dropped.", again);
+    say(s, PLAIN, 11, "%-28s %6s %6s %10s %8s", "", "passes", "rows", "ms a pass", "ms");
+    for (int i = 0; i < count; i++) {
+        const cost *c = &lines[i].cost;
+        char median[16] = "";
+        if (c->median > 0) snprintf(median, sizeof median, "%.2f", 1e3 * c->median);
+        say(s, PLAIN, 11, "%-28s %6d %6d %10s %8.1f", lines[i].name, c->passes, c->rows, median, 1e3 * c->total);
+    }
+    say(s, PLAIN, 0, "ms a pass: the median of the passes. ms: passes x median, which for this run is added up.");
+    if (verifies(d)) print_text(s, price_text(d), 0);
 }
 
 // Serves the same requests without company and compares.
@@ -368,7 +387,8 @@ static proof report_proof(demo *d, const screen *s, answer *marked) {
     say(s, PLAIN, 11, "marked     %d of %d identical: %d/%d tokens, %d/%d log-probs to the bit", p.same, p.count,
         p.tokens, p.returned, p.bits, p.returned);
     report_drift(d, s, &p, loose, loose_alone);
-    p.all_invariant = serve_invariant(d);
+    p.all_fast = serve_with(d, (llm42_engine_desc){.policy.mode = LLM42_MODE_NONDETERMINISTIC}, false);
+    p.all_invariant = serve_with(d, (llm42_engine_desc){.preset = LLM42_PRESET_INVARIANT}, true);
     report_costs(d, s, &p);
     answer *all[] = {marked, alone, loose, loose_alone};
     for (int k = 0; k < 4 * MAX_LANES; k++) {
@@ -402,7 +422,6 @@ static void open_demo(demo *d) {
         args_check(tok_encode(d->tok, PROMPTS[k], strlen(PROMPTS[k]), true, &l->prompt, &error), &error);
         arrsetlen(l->fast, vocab * (size_t)d->ring);
         arrsetlen(l->drawn, (size_t)d->ring);
-        arrsetlen(l->rows, (size_t)d->ring);
         int tokens = (int)arrlen(l->prompt) + (int)d->tokens;
         if (tokens > d->longest) d->longest = tokens;
     }
@@ -418,13 +437,11 @@ static void close_demo(demo *d) {
         arrfree(d->lane[k].items);
         arrfree(d->lane[k].fast);
         arrfree(d->lane[k].drawn);
-        arrfree(d->lane[k].rows);
         arrfree(d->lane[k].output);
     }
     for (int i = 0; i < (int)arrlen(d->windows); i++) {
         arrfree(d->windows[i].candidate);
         arrfree(d->windows[i].output);
-        arrfree(d->windows[i].rows);
     }
     arrfree(d->windows);
     arrfree(d->frames);

@@ -24,19 +24,49 @@ holds() {  # holds NAME COMMAND...
 out=$("$rollback" --html "$dir/run.html" --svg "$dir/run.svg" </dev/null 2>&1)
 shows "$out" '^rollbacks +[1-9][0-9]* in [0-9]+ windows' '^marked +([0-9]+) of \1 identical' \
     '^not marked +[1-9][0-9]* of [0-9]+ drift' \
-    "^ +Log-probabilities: the fast pass preferred ' door' by 0.06, which is 1 step of bf16 between logits$" \
-    "^ +The fast passes that drew the candidates up to ' door' had 5, 14, 6 and 14 rows; " \
-    '^fast passes +[0-9]+ +[0-9]+ ' '^this run +88 +844 ' '^all fast: answers drift +78 +583 ' \
-    '^all INVARIANT: none drifts +78 +583 ' \
+    "^ +Log-probabilities: the INVARIANT pass that drew it preferred ' door' by 0.0625, which is 1 step of$" \
+    "^ +Log-probabilities: the fast pass preferred ' marry' by 0.0625, which is 1 step of bf16$" \
+    "^ +The passes that drew the candidates up to ' door' had 5 \(FAST\), 14 \(FAST\), 6 \(FAST\) and 14$" \
+    'an INVARIANT row over KV \(stored keys and values\) that FAST passes wrote is not canonical' \
+    '^pass 5 +INVARIANT schedule: 11 rows; D1 still gets a candidate$' \
+    '^pass 13 +INVARIANT schedule: 14 rows; D1, D3 and D5 still get candidates$' \
+    '^FAST passes +74 +531 ' '^other INVARIANT passes +4 +48 ' '^this run +88 +844 +[0-9.]+$' \
+    '^all FAST: answers may drift +78 +583 ' '^all INVARIANT: none drifts +78 +583 ' \
+    '^Verification costs the 265 rows of the replay passes, and 13 rows ' \
     '^pass 17 +REPLAY in INVARIANT schedule: 24 rows' \
     '^ +candidate  ·out  ·to  ·the  ·door   \.  ·"  I$' '^ +=     =    =     X       \.  \.   \.$' \
     '^ +replay     ·out  ·to  ·the  ·house  \.  ·"  I  ·am$' '^D5 .* out to the\[- door\. "I-]\{\+ house\+}, and the two'
 # The command that it prints runs the same rows again, and the last of them gives the two tokens that differ.
 command=$(sed -n '/^build\/diff /,/[^\\]$/p' <<<"$out" | sed "s|^build/diff|${B:-build}/diff|")
-shows "$(bash -c "$command" 2>&1)" '^The first difference: layer 0, down, row 3 ' '^-b adds them in 1 part, ' \
+shows "$command" 'schedule=fast\+fast\+fast\+invariant,rows=5\+14\+6\+14 ' '[ ,]\\$'
+lacks "$command" '[^ ,]\\$'  # no line ends inside of a word
+shows "$(bash -c "$command" 2>&1)" '^The first difference: layer 1, v, row 1 ' '^-b adds them in 1 part, ' \
     '^ +3 +264 +871 +781 .* another token$'
+# So do all commands of the page. One rollback has none: a replay wrote KV anew between the passes that it would repeat.
+commands=$(sed -n 's|^<pre>\(.*\)</pre>$|\1|p' "$dir/run.html" | sed 's/<[^>]*>//g' | sed "s|^build/diff|${B:-build}/diff|")
+check_commands() {  # three rollbacks, two commands: each ends in another token
+    [ "$(grep -c '<h3>' "$dir/run.html")" = 3 ] && [ "$(wc -l <<<"$commands")" = 2 ] &&
+        [ "$(while read -r line; do $line; done <<<"$commands" | grep -c ' another token$')" = 2 ]
+}
+holds "the commands of the page" check_commands
+shows "$(<"$dir/run.html")" 'No command of build/diff repeats this, because pass 17, a replay, came between '
+# The parts of the summary add up.
+adds_up() {  # adds_up NAME: the numbers behind the first one of its paragraph add up to the first one
+    sed -n "/^$1 /,/^[a-z]* *[0-9]/p" <<<"$out" | sed "1!{/^[a-z]/d}" | tr '\n' ' ' | tr -cs '0-9' ' ' |
+        awk '{ for (i = 2; i <= NF; i++) sum += $i; exit !(NF && sum == (NF > 1 ? $1 : 0)) }'
+}
+sums() { adds_up candidates && adds_up committed; }
+holds "the parts add up" sums
+out=$("$rollback" --requests 3 --tokens 3 --window 2 --inject 0.3 </dev/null 2>&1)
+holds "the parts add up, some injected" sums
+shows "$out" '^candidates [0-9]+: [0-9]+ held, [0-9]+ differed'
+out=$("$rollback" --requests 1 --tokens 2 </dev/null 2>&1)
+shows "$out" '^rollbacks  0 in 1 window; ' '^committed  2 tokens: 1 candidate that held, 1 from '
 fixed=$("$rollback" --preset paper </dev/null 2>&1)
 command=$(sed -n '/^build\/diff /,/[^\\]$/p' <<<"$fixed" | sed "s|^build/diff|${B:-build}/diff|")
+out=$fixed
+holds "the parts add up, preset paper" sums
+shows "$fixed" '^deterministic prompts +4 +36 '
 shows "$(bash -c "$command" 2>&1)" '^b +schedule=fixed rows=32$' '^ +3 +264 +781 +871 .* another token$'  # turned round
 out=$("$rollback" --inject 0.2 --verify wait </dev/null 2>&1)
 shows "$out" 'inject' '^marked +([0-9]+) of \1 identical' 'made wrong on purpose; the replay preferred'
@@ -44,19 +74,23 @@ for options in "--preset paper" "--preset paper --tokens 300" "--verifier fixed 
     # shellcheck disable=SC2086  # several options
     out=$("$rollback" $options </dev/null 2>&1)
     shows "$out" 'REPLAY in FIXED schedule: 32 rows' '^marked +([0-9]+) of \1 identical' \
-        '^passes .* for deterministic prompts$' "^committed .* of the verifier's own$" '^rollbacks +[1-9]'
+        '^passes .* for deterministic prompts$' "^committed .* in place of (those|the one) that differed" '^rollbacks +[1-9]'
 done
 for options in "--preset best" "--preset invariant" "--prefill packed" "--verify eager"; do
     # shellcheck disable=SC2086
     out=$("$rollback" $options </dev/null 2>&1)
     shows "$out" '^pass 1 +INVARIANT schedule|^pass 1 +REPLAY in INVARIANT schedule' \
         '^passes .* more in INVARIANT schedule$' '^marked +([0-9]+) of \1 identical'
-    lacks "$out" 'FIXED'
+    lacks "$out" 'FIXED' 'deterministic prompts '
+    [ "$options" != "--preset invariant" ] || shows "$out" '^other INVARIANT passes +78 ' 'it had no candidates, because '
+    [ "$options" != "--preset invariant" ] || lacks "$out" '^FAST passes' '^Verification costs' 'inject'
 done
 out=$("$rollback" --verifier fixed --prefill invariant </dev/null 2>&1)
 shows "$out" 'INVARIANT schedule: [0-9]+ rows; what they give is final' '^marked +([0-9]+) of \1 identical'
 out=$("$rollback" --preset paper --window 6 --requests 2 --tokens 4 --html "$dir/paper.html" </dev/null 2>&1)
-shows "$(<"$dir/paper.html")" 'W 6 x G 4 = M 24, paper: verifier fixed, eager, prefill isolated'
+shows "$(<"$dir/paper.html")" 'W 6 x G 4 = M 24, preset paper: verifier fixed, verify eager, prefill isolated' \
+    'It is not <em>canonical</em>, because it depends on settings, above all on M, the 24 rows' 'decoding also stops while'
+lacks "$(<"$dir/paper.html")" 'is <em>canonical' 'is canonical'
 out=$("${B:-build}/determinism" --suite single --tokens 160 </dev/null 2>&1)
 shows "$out" '^nondeterministic .* [2-9] ' 'every promise held'
 for row in dvr best paper invariant together; do shows "$out" "^$row +[0-9]+ +[0-9]+ +1 +1 "; done
@@ -84,6 +118,9 @@ check_keys 'n\nb\nq\n' '1( [0-9]+)+'
 first=$(keys 'nq' | tail -n 1)
 check_keys 'nbbq' "1 .*$first $((first - 1)) $((first - 2))"
 check_keys 'nbbnq' "1 .*$first $((first - 1)) $((first - 2)) .*$first"
+# With --step every pass shows its tokens, INVARIANT ones too.
+shows "$(printf '    q' | $short 2>&1)" "^pass 4 +FAST schedule: .*: D1 \(.*\), o2 " \
+    '^pass 5 +INVARIANT schedule: 11 rows; D1 still gets a candidate: D1 \(.*\), o2 [^(]*, D3 +[^(]*$'
 shows "$(keys 'nnnnnnnnnnnnnnnnnnnnnnnnq')" "^$first$"
 shows "$(printf 'n' | $short)" '^marked +([0-9]+) of \1 identical'
 shows "$(printf 'r' | $short)" '^marked +([0-9]+) of \1 identical'
@@ -131,11 +168,13 @@ fi
 "$rollback" --delay 1 --html "$dir/again.html" --svg "$dir/again.svg" </dev/null >/dev/null 2>&1
 holds "the same page again" cmp "$dir/run.html" "$dir/again.html"
 holds "the same picture again" cmp "$dir/run.svg" "$dir/again.svg"
-shows "$(<"$dir/run.svg")" "the fast pass preferred ' door' by 0.06; the replay ranked ' door'"
+shows "$(<"$dir/run.svg")" "the INVARIANT pass that drew it preferred ' door' by 0.0625; the replay ranked"
 for file in run.html run.svg; do
     out=$(<"$dir/$file")
-    [ $file = run.svg ] || shows "$out" '<em>canonical</em>' '^build/diff --model examples/tiny42 |<pre>.*build/diff ' \
-        '<td>this run</td><td>88</td><td>844</td>' '<dt>Is this the one right answer' 'legend'
+    [ $file = run.svg ] || shows "$out" 'is <em>canonical</em>' '<pre>.*build/diff ' 'There a rollback may turn round' \
+        '<td>this run</td><td>88</td><td>844</td>' '<dt>Is this the one right answer' 'legend' 'a step of 0.0625 below' \
+        '<p class="wide">The chart is wider than this screen' 'A replay pass verifies windows and decodes for nobody'
+    shows "$out" 'replay pass \(R, X: with a rollback\)' 'I: INVARIANT pass without windows' 'verify wait, prefill'
     shows "$out" 'house' 'class="VERDICT"' 'class="STRUCK"' 'class="rollback"' '>X<' 'preferred' 'Served alone, 4 of 4'
     lacks "$out" '<script|<link|<img|@import|url\(|href|src='
 done

@@ -56,12 +56,11 @@ static const struct {
     look look;
     const char *legend;
 } PASSES[] = {
-    {'.', FAST_LETTER, "fast"},
-    {'P', PLAIN, "prompts"},
-    {'R', REPLAY_LETTER, "replay"},
-    {'X', ROLLBACK_LETTER, "rollback"},
+    {'.', FAST_LETTER, "fast"},     {'I', PLAIN, "INVARIANT"},          {'P', PLAIN, "prompts"},
+    {'R', REPLAY_LETTER, "replay"}, {'X', ROLLBACK_LETTER, "rollback"},
 };
-enum { FAST_PASS, PROMPT_PASS, REPLAY_PASS, ROLLBACK_PASS, PASS_KINDS };
+// INVARIANT_PASS: without a window. PROMPT_PASS: deterministic prompts in a FIXED pass.
+enum { FAST_PASS, INVARIANT_PASS, PROMPT_PASS, REPLAY_PASS, ROLLBACK_PASS, PASS_KINDS };
 
 // A token of a request's line. Nothing leaves the line: what was dropped stays, struck out.
 typedef struct item {
@@ -80,7 +79,6 @@ typedef struct window {
     int32_t *candidate, *output;  // []; an output behind the candidates is the replay pass's own token
     float fast, replay;           // rollback: log-probability of the candidate less that of its replacement, by pass
     float step;                   // the distance of bf16 numbers as large as these two logits
-    int *rows;                    // []: of the fast passes that drew the candidates up to the one that differs
     bool injected;                // the candidate was made wrong on purpose
 } window;
 
@@ -93,7 +91,6 @@ typedef struct lane {
     // Of the pass that is running:
     float *fast;      // [] ring x V: the logits that the latest candidates were drawn from, and
     int32_t *drawn;   // [] ring: what was drawn
-    int *rows;        // [] ring: rows of the fast pass that drew it
     int32_t *output;  // []: what a replay pass gave in its place
     bool disagrees;   // it found a candidate that differs, and `found` has fast, replay, step and injected
     window found;
@@ -131,6 +128,13 @@ static frame *frame_at(const demo *d, int pass) { return &d->frames[pass - 1]; }
 static int passes(const demo *d) { return (int)arrlen(d->frames); }
 static int first_window(const demo *d, int pass) { return pass > 1 ? frame_at(d, pass - 1)->windows : 0; }
 
+// Whether a kind of pass may be in a run with these policies.
+static bool may_occur(const demo *d, int kind) {
+    const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
+    const bool invariant = !fixed || d->how.policy.prefill == LLM42_PREFILL_INVARIANT;
+    return kind == PROMPT_PASS ? !invariant : kind != INVARIANT_PASS || invariant;
+}
+
 static look look_at(const item *i, int pass) { return i->settled && i->settled <= pass ? i->look : CANDIDATE; }
 
 // Output tokens of a request that a pass released or dropped.
@@ -151,15 +155,45 @@ static const window *best_rollback(const demo *d) {
     return best;
 }
 
+// The pass that drew candidate i of a window, up to the one that differs.
+static int drawn_in(const demo *d, const window *w, int i) {
+    const item *items = d->lane[w->lane].items;
+    int k = (int)arrlen(items) - 1;
+    while (k > 0 && (items[k].index != w->index + i || items[k].settled != w->pass || items[k].born == w->pass)) k--;
+    return items[k].born;
+}
+static const llm42_event *drawn_by(const demo *d, const window *w, int i) {
+    return &frame_at(d, drawn_in(d, w, i))->event;
+}
+
+// The replay pass before this one that verified the same request; 0: none.
+static int verified_before(const demo *d, const window *w) {
+    int pass = 0;
+    for (int i = 0; i < (int)arrlen(d->windows) && d->windows[i].pass < w->pass; i++)
+        if (d->windows[i].lane == w->lane) pass = d->windows[i].pass;
+    return pass;
+}
+
+// Passes, their rows, and the median of their times, because one time alone is noise. total: passes x median.
+typedef struct cost {
+    int passes, rows;
+    double median, total;  // seconds; the median is 0 where kinds of passes are added
+} cost;
+
 // How the same requests came out alone. The first line counts deterministic ones, and their tokens.
 typedef struct proof {
     int same, count, tokens, bits, returned;
     int drifted;  // of all, none marked
-    llm42_stats all_fast, all_invariant;
+    cost all_fast, all_invariant;
 } proof;
 
-static const char NO_ROLLBACK[] = "No rollback in this run: no candidate differed from its replay pass. "
-                                  "--requests 16 or --inject 0.05 may show one.";
+static const char *no_rollback(const demo *d) {
+    return frame_at(d, passes(d))->stats.candidates
+               ? "No rollback in this run: no candidate differed from its replay pass. "
+                 "--requests 16 or --inject 0.05 may show one."
+               : "No rollback in this run: it had no candidates, because nothing that a deterministic request got came "
+                 "from a FAST pass.";
+}
 
 // >>text ---------------------------------------------------------------------------------------------------------
 // A character that is safe on a terminal, in XML and in HTML, and the columns that it takes.
@@ -420,16 +454,17 @@ static void add_preference(cell **text, const demo *d, const window *w, float by
         add(text, PLAIN, " and ");
         add_quoted(text, d, PLAIN, other);
         add(text, PLAIN, " equal");
-    } else add(text, PLAIN, size < 0.005 ? " by %.1g" : " by %.2f", size);
+    } else add(text, PLAIN, " by %.4g", size);
 }
 
-// Why a rollback happened. An injected candidate says nothing about the fast pass.
+// Why a rollback happened. An injected candidate says nothing about the pass that drew it.
 static cell *rollback_reason(const demo *d, const window *w, bool in_full) {
     cell *text = NULL;
     add(&text, PLAIN, "Log-probabilities: ");
     if (w->injected) add(&text, PLAIN, "the candidate was made wrong on purpose; ");
     else {
-        add(&text, PLAIN, "the fast pass");
+        const bool fast = drawn_by(d, w, w->agreed)->schedule == LLM42_SCHEDULE_FAST;
+        add(&text, PLAIN, fast ? "the fast pass" : "the INVARIANT pass that drew it");
         add_preference(&text, d, w, w->fast);
         if (in_full && w->step > 0 && w->fast > 0) {
             const double steps = (double)w->fast / (double)w->step;
@@ -446,27 +481,51 @@ static cell *rollback_reason(const demo *d, const window *w, bool in_full) {
     return text;
 }
 
-// Which fast passes drew the candidates up to the one that differs. The keys and values that they left are in all that
-// came behind, so the first difference may be some tokens earlier.
+// Which passes drew the candidates up to the one that differs. The keys and values that they left are in all that came
+// behind, so the first difference may be some tokens earlier.
 static cell *rows_text(const demo *d, const window *w) {
     cell *text = NULL;
-    const int n = (int)arrlen(w->rows);
-    add(&text, PLAIN, n == 1 ? "The fast pass that drew " : "The fast passes that drew the candidates up to ");
+    const int n = w->agreed + 1, replayed = verified_before(d, w);
+    bool mixed = false;
+    for (int i = 0; i < n; i++) mixed |= drawn_by(d, w, i)->schedule != LLM42_SCHEDULE_FAST;
+    add(&text, PLAIN, "The %spass%s that drew ", mixed ? "" : "fast ", n == 1 ? "" : "es");
+    if (n > 1) add(&text, PLAIN, "the candidates up to ");
     add_quoted(&text, d, PLAIN, w->candidate[w->agreed]);
-    for (int i = 0; i < n; i++) add(&text, PLAIN, "%s%d", !i ? " had " : i + 1 == n ? " and " : ", ", w->rows[i]);
-    add(&text, PLAIN,
-        " row%s; the replay sums the same rows in another order. This command shows the first sum that differs:",
-        n == 1 && w->rows[0] == 1 ? "" : "s");
+    for (int i = 0; i < n; i++) {
+        const llm42_event *e = drawn_by(d, w, i);
+        add(&text, PLAIN, "%s%d", !i ? " had " : i + 1 == n ? " and " : ", ", e->n);
+        if (mixed) add(&text, PLAIN, e->schedule == LLM42_SCHEDULE_FAST ? " (FAST)" : " (INVARIANT)");
+    }
+    add(&text, PLAIN, " row%s", n == 1 && drawn_by(d, w, 0)->n == 1 ? "" : "s");
+    if (drawn_by(d, w, w->agreed)->schedule == LLM42_SCHEDULE_FAST)
+        add(&text, PLAIN, "; the replay sums the same rows in another order.");
+    else if (d->how.policy.replay == LLM42_REPLAY_FIXED)
+        add(&text, PLAIN, "; the replay sums in the FIXED order, which is another one than INVARIANT.");
+    else
+        add(&text, PLAIN,
+            ". The last one sums as the replay does, and still its token is only a candidate: an INVARIANT row over KV "
+            "(stored keys and values) that FAST passes wrote is not canonical.");
+    if (drawn_in(d, w, 0) > replayed) add(&text, PLAIN, " This command shows the first sum that differs:");
+    else
+        add(&text, PLAIN,
+            " No command of build/diff repeats this, because pass %d, a replay, came between these passes and "
+            "overwrote KV that the earlier ones had read.",
+            replayed);
     return text;
 }
 
-// build/diff runs the same rows both ways.
+// build/diff runs the same rows both ways. NULL: it cannot, because a replay pass has come between.
 static cell *diff_command(const demo *d, const window *w) {
     cell *text = NULL;
     const lane *l = &d->lane[w->lane];
     const int before = (int)arrlen(l->prompt) + w->index - 1;  // tokens whose keys and values were final
-    add(&text, PLAIN, "build/diff --model %s --prompt %d -a schedule=fast,rows=", d->model_path, before);
-    for (int i = 0; i <= w->agreed; i++) add(&text, PLAIN, i ? "+%d" : "%d", w->rows[i]);
+    bool mixed = false;
+    if (drawn_in(d, w, 0) <= verified_before(d, w)) return NULL;
+    for (int i = 0; i <= w->agreed; i++) mixed |= drawn_by(d, w, i)->schedule != LLM42_SCHEDULE_FAST;
+    add(&text, PLAIN, "build/diff --model %s --prompt %d -a schedule=", d->model_path, before);
+    for (int i = 0; i <= (mixed ? w->agreed : 0); i++)
+        add(&text, PLAIN, "%s%s", i ? "+" : "", llm42_schedule_name(drawn_by(d, w, i)->schedule));
+    for (int i = 0; i <= w->agreed; i++) add(&text, PLAIN, i ? "+%d" : ",rows=%d", drawn_by(d, w, i)->n);
     if (d->how.policy.replay == LLM42_REPLAY_FIXED)
         add(&text, PLAIN, " -b schedule=fixed,rows=%d --explain --ids ", (int)(d->window * d->group));
     else add(&text, PLAIN, " -b schedule=invariant,rows=%d --explain --ids ", w->agreed + 1);
@@ -479,43 +538,131 @@ static cell *diff_command(const demo *d, const window *w) {
     return text;
 }
 
-// >>cost ---------------------------------------------------------------------------------------------------------
-typedef struct cost {
-    int passes, rows;
-    double seconds;
-} cost;
+// >>counts -------------------------------------------------------------------------------------------------------
+// Adds "NUMBER WHAT" behind a comma, unless the number is 0.
+static void add_share(cell **text, bool *first, int count, const char *what) {
+    if (count) add(text, PLAIN, "%s%d %s", *first ? "" : ", ", count, what);
+    if (count) *first = false;
+}
 
-static cost cost_of_kind(const demo *d, int kind) {
-    cost c = {0};
-    for (int i = 0; i < passes(d); i++) {
-        const frame *f = &d->frames[i];
-        const int of = f->kind == ROLLBACK_PASS ? REPLAY_PASS : (int)f->kind;
-        if (of != kind) continue;
-        c.passes++, c.rows += f->event.n, c.seconds += f->event.time - f->event.begin;
+// What became of all candidates, and where all committed tokens came from: the parts add up.
+typedef struct shares {
+    int held, differed, behind, lost;  // candidates
+    int own, at_once;                  // committed tokens, beside `held`, and one for each that differed
+} shares;
+
+static shares count_shares(const demo *d) {
+    const llm42_stats *n = &frame_at(d, passes(d))->stats;
+    shares s = {0};
+    for (int i = 0; i < (int)arrlen(d->windows); i++) {
+        const window *w = &d->windows[i];
+        s.held += w->agreed;
+        if (w->dropped) s.differed++, s.behind += w->dropped - 1;
+        else s.own += (int)arrlen(w->output) > w->agreed;
     }
+    s.lost = (int)n->candidates - s.held - s.differed - s.behind;
+    s.at_once = (int)n->deterministic_tokens - s.held - s.differed - s.own;
+    return s;
+}
+
+static cell *candidates_text(const demo *d) {
+    const int all = (int)frame_at(d, passes(d))->stats.candidates;
+    const shares n = count_shares(d);
+    cell *text = NULL;
+    bool first = true;
+    add(&text, PLAIN, all ? "%d: " : "%d", all);
+    add_share(&text, &first, n.held, "held");
+    add_share(&text, &first, n.differed, "differed");
+    add_share(&text, &first, n.behind, "stood behind one that differed");
+    add_share(&text, &first, n.lost, "went when their request lost its pages");
+    return text;
+}
+
+static cell *committed_text(const demo *d) {
+    const int all = (int)frame_at(d, passes(d))->stats.deterministic_tokens;
+    const shares n = count_shares(d);
+    cell *text = NULL;
+    bool first = true;
+    add(&text, PLAIN, "%d token%s: ", all, args_plural(all));
+    add_share(&text, &first, n.held, n.held == 1 ? "candidate that held" : "candidates that held");
+    add_share(&text, &first, n.differed,
+              n.differed == 1 ? "in place of the one that differed" : "in place of those that differed");
+    add_share(&text, &first, n.own, "of the verifier's own behind those that held");
+    const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
+    add_share(&text, &first, n.at_once, fixed ? "from prompts, final at once" : "from INVARIANT passes, final at once");
+    return text;
+}
+
+// >>cost ---------------------------------------------------------------------------------------------------------
+static int compare_seconds(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// What these passes cost. Frees the array.
+static cost cost_of_passes(llm42_event *events) {
+    cost c = {.passes = (int)arrlen(events)};
+    double *seconds = NULL;
+    if (!c.passes) return c;
+    arrsetlen(seconds, (size_t)c.passes);
+    for (int i = 0; i < c.passes; i++) c.rows += events[i].n, seconds[i] = events[i].time - events[i].begin;
+    qsort(seconds, (size_t)c.passes, sizeof *seconds, compare_seconds);
+    c.median = (seconds[(c.passes - 1) / 2] + seconds[c.passes / 2]) / 2;
+    c.total = c.passes * c.median;
+    arrfree(seconds);
+    arrfree(events);
     return c;
 }
 
-static cost cost_of_stats(const llm42_stats *n) {
-    cost c = {0};
-    for (int i = 0; i < LLM42_SCHEDULE_COUNT; i++)
-        c.passes += (int)n->passes[i], c.rows += (int)n->rows[i], c.seconds += n->busy[i];
-    return c;
+static cost cost_of_kinds(const demo *d, int first, int last) {
+    llm42_event *events = NULL;
+    for (int i = 0; i < passes(d); i++)
+        if (d->frames[i].kind >= first && d->frames[i].kind <= last) arrput(events, d->frames[i].event);
+    return cost_of_passes(events);
 }
 
 // What the run cost, beside the two ways to serve the same requests without verification.
-enum { COSTS = 6 };
-static const char *const COST_NAMES[COSTS] = {"fast passes", "replay passes",           "prompts in replay's schedule",
-                                              "this run",    "all fast: answers drift", "all INVARIANT: none drifts"};
-static void costs_of(const demo *d, const proof *p, cost c[COSTS]) {
-    static const int kind[] = {FAST_PASS, REPLAY_PASS, PROMPT_PASS};
-    c[3] = (cost){0};
-    for (int i = 0; i < 3; i++) {
-        c[i] = cost_of_kind(d, kind[i]);
-        c[3].passes += c[i].passes, c[3].rows += c[i].rows, c[3].seconds += c[i].seconds;
+typedef struct cost_line {
+    const char *name;
+    cost cost;
+} cost_line;
+enum { COSTS = 7 };
+
+// Returns how many lines there are.
+static int costs_of(const demo *d, const proof *p, cost_line to[COSTS]) {
+    cost_line lines[COSTS] = {
+        {"FAST passes", cost_of_kinds(d, FAST_PASS, FAST_PASS)},
+        {"replay passes", cost_of_kinds(d, REPLAY_PASS, ROLLBACK_PASS)},
+        {"other INVARIANT passes", cost_of_kinds(d, INVARIANT_PASS, INVARIANT_PASS)},
+        {"deterministic prompts", cost_of_kinds(d, PROMPT_PASS, PROMPT_PASS)},
+        {"this run", {0}},
+        {"all FAST: answers may drift", p->all_fast},
+        {"all INVARIANT: none drifts", p->all_invariant},
+    };
+    cost *run = &lines[4].cost;
+    int count = 0;
+    for (int i = 0; i < 4; i++) {
+        run->passes += lines[i].cost.passes, run->rows += lines[i].cost.rows;
+        run->total += lines[i].cost.total;
     }
-    c[4] = cost_of_stats(&p->all_fast);
-    c[5] = cost_of_stats(&p->all_invariant);
+    for (int i = 0; i < COSTS; i++)
+        if (lines[i].cost.passes) to[count++] = lines[i];
+    return count;
+}
+
+static bool verifies(const demo *d) { return frame_at(d, passes(d))->stats.verifications > 0; }
+
+// What verification costs, and what it buys. Every number is of this run.
+static cell *price_text(const demo *d) {
+    const int again = (int)frame_at(d, passes(d))->stats.recomputed;
+    cell *text = NULL;
+    add(&text, PLAIN,
+        "Verification costs the %d rows of the replay passes, and %d row%s that computed tokens again behind a "
+        "candidate that differed. It buys FAST passes for all requests, of which only the deterministic ones are "
+        "verified. So it pays where FAST passes take much less time than INVARIANT ones. Where they take nearly as "
+        "much, as on one H200, running all passes INVARIANT costs less, and --preset best chooses so, pass by pass.",
+        cost_of_kinds(d, REPLAY_PASS, ROLLBACK_PASS).rows, again, args_plural(again));
+    return text;
 }
 
 #endif  // RECORD_H

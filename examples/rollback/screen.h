@@ -198,11 +198,16 @@ static void print_text(const screen *s, cell *text, int hang) {
     print_page(s, &p, 0);
 }
 
-// A command, which a shell reads as one line.
+// A command, which a shell reads as one line. Lines end behind a space or a comma, unless there is none.
 static void print_command(const screen *s, cell *text) {
-    for (int at = 0, n = (int)arrlen(text); at < n; at += s->width - 1) {
+    for (int at = 0, end, n = (int)arrlen(text); at < n; at = end) {
         cell *line = NULL;
-        const int end = at + s->width - 1 < n ? at + s->width - 1 : n;
+        end = at + s->width - 1 < n ? at + s->width - 1 : n;
+        for (int i = end; end < n && i > at; i--) {
+            if (!strchr(" ,", text[i - 1].text[0])) continue;
+            end = i;
+            break;
+        }
         add_cells(&line, text, at, end);
         if (end < n) add(&line, PLAIN, "\\");
         print_line(s, line);
@@ -243,22 +248,39 @@ static void add_lane(page *p, const demo *d, const screen *s, const lane *l, int
 }
 
 // >>pass ---------------------------------------------------------------------------------------------------------
+// A deterministic request that has read KV of FAST passes gets a candidate from an INVARIANT row, too.
+static void add_invariant_pass(cell **text, const demo *d, int pass) {
+    int count = 0, named = 0;
+    const lane *with[MAX_LANES];
+    for (int k = 0; k < d->requests; k++) {
+        const lane *l = &d->lane[k];
+        bool candidate = false;
+        for (int i = 0; i < (int)arrlen(l->items); i++)
+            candidate |= l->items[i].index >= 0 && l->items[i].born == pass && l->items[i].settled != pass;
+        if (candidate) with[count++] = l;
+    }
+    const int rows = frame_at(d, pass)->event.n;
+    add(text, STRONG, "INVARIANT schedule: %d row%s; ", rows, args_plural(rows));
+    if (!count) add(text, STRONG, "what %s final", rows == 1 ? "it gives is" : "they give is");
+    for (; named < count; named++)
+        add(text, STRONG, "%s%s", !named ? "" : named + 1 == count ? " and " : ", ", with[named]->name);
+    if (count) add(text, STRONG, count == 1 ? " still gets a candidate" : " still get candidates");
+}
+
 static void add_pass(cell **text, const demo *d, int pass, int width) {
     const llm42_event *e = &frame_at(d, pass)->event;
     const char *schedule = e->schedule == LLM42_SCHEDULE_INVARIANT ? "INVARIANT" : "FIXED";
     add(text, STRONG, "pass %-3d ", pass);
-    if (width < 70 && e->schedule == LLM42_SCHEDULE_FAST)
-        add(text, STRONG, "FAST: %d row%s", e->n, e->n == 1 ? "" : "s");
-    else if (width < 70 && !e->windows) add(text, STRONG, "%s: %d rows", schedule, e->shape);
+    if (width < 70 && e->schedule == LLM42_SCHEDULE_FAST) add(text, STRONG, "FAST: %d row%s", e->n, args_plural(e->n));
+    else if (width < 70 && !e->windows) add(text, STRONG, "%s: %d row%s", schedule, e->shape, args_plural(e->shape));
     else if (width < 70) add(text, STRONG, "REPLAY (%s): %d of %d windows", schedule, e->windows, (int)d->group);
     else if (e->schedule == LLM42_SCHEDULE_FAST)
-        add(text, STRONG, "FAST schedule: sums cut as suits %d row%s", e->n, e->n == 1 ? "" : "s");
-    else if (!e->windows && e->schedule == LLM42_SCHEDULE_INVARIANT)
-        add(text, STRONG, "INVARIANT schedule: %d row%s; what they give is final", e->n, e->n == 1 ? "" : "s");
-    else if (!e->windows) add(text, STRONG, "prompts, in a FIXED pass of %d rows", e->shape);
+        add(text, STRONG, "FAST schedule: sums cut as suits %d row%s", e->n, args_plural(e->n));
+    else if (!e->windows && e->schedule == LLM42_SCHEDULE_INVARIANT) add_invariant_pass(text, d, pass);
+    else if (!e->windows) add(text, STRONG, "prompts, in a FIXED pass of %d row%s", e->shape, args_plural(e->shape));
     else
-        add(text, STRONG, "REPLAY in %s schedule: %d rows, %d of %d windows of %d used", schedule, e->shape, e->windows,
-            (int)d->group, (int)d->window);
+        add(text, STRONG, "REPLAY in %s schedule: %d row%s, %d of %d windows of %d used", schedule, e->shape,
+            args_plural(e->shape), e->windows, (int)d->group, (int)d->window);
     int rollbacks = 0;
     for (int i = first_window(d, pass); i < frame_at(d, pass)->windows; i++) rollbacks += d->windows[i].dropped > 0;
     if (rollbacks > 1) add(text, STRONG, ", %d rollbacks", rollbacks);
@@ -322,7 +344,7 @@ static void log_pass(const demo *d, const screen *s) {
     for (int i = 0, first = 1; i < d->requests; i++) {
         const lane *l = &d->lane[i];
         int released = count_settled(l, pass, false), dropped = count_settled(l, pass, true);
-        if (f->event.windows ? !l->deterministic || !released : f->kind != FAST_PASS) continue;
+        if (f->event.windows ? !l->deterministic || !released : f->kind != FAST_PASS && s->mode != STEP) continue;
         if (f->event.windows) {
             add(&text, PLAIN, "%s %s +%d", first ? ":" : ",", l->name, released);
             if (dropped) add(&text, PLAIN, " -%d", dropped);
@@ -364,10 +386,9 @@ static cell *policies_text(const demo *d) {
     cell *text = NULL;
     add(&text, PLAIN, "W %d x G %d", (int)d->window, (int)d->group);
     if (d->how.policy.replay == LLM42_REPLAY_FIXED) add(&text, PLAIN, " = M %d", (int)(d->window * d->group));
-    add(&text, PLAIN, ", %s", d->preset);
-    if (d->verify) add(&text, PLAIN, " with --verify %s", d->verify);
-    add(&text, PLAIN, ": verifier %s, %s, prefill %s", llm42_policy_word(&d->how, "verifier"),
-        llm42_policy_word(&d->how, "verify"), llm42_policy_word(&d->how, "prefill"));
+    add(&text, PLAIN, ", preset %s: verifier %s, verify %s, prefill %s", d->preset,
+        llm42_policy_word(&d->how, "verifier"), llm42_policy_word(&d->how, "verify"),
+        llm42_policy_word(&d->how, "prefill"));
     return text;
 }
 
@@ -391,6 +412,7 @@ static page head_page(const demo *d, const screen *s, bool legends) {
     }
     if (legends) add_paragraph(&p, looks, s->width, 2);
     for (int i = 0; i < PASS_KINDS && legends; i++) {
+        if (!may_occur(d, i)) continue;
         add(&strip, PASSES[i].look, "%c", PASSES[i].letter);
         add(&strip, PLAIN, " %s  ", PASSES[i].legend);
     }
@@ -452,7 +474,7 @@ static void add_lanes(page *p, const demo *d, const screen *s, int room) {
     for (int i = 0; i < all; i++)
         if (chosen[i]) add_lane(p, d, s, &d->lane[i], s->at, each + (d->lane[i].deterministic ? extra : 0));
     cell *note = NULL;
-    add(&note, FAINT, "+ %d requests: make the terminal taller", all - shown);
+    add(&note, FAINT, "+ %d request%s: make the terminal taller", all - shown, args_plural(all - shown));
     if (shown < all) add_paragraph(p, note, s->width, 2);
     else arrfree(note);
 }

@@ -80,7 +80,7 @@ static void write_mark(FILE *f, const char *name, double x, double y, double wid
     double r = wide < 14 ? wide * 0.4 : 5.6, w = wide < 20 ? wide * 0.86 : 17, arm;
     if (rollback && w < 14) w = wide < 7 ? 2 * wide : 14;  // few and important: they may overlap others
     arm = w * 0.3;
-    if (rollback || !strcmp(name, "commit"))
+    if (rollback || !strcmp(name, "commit") || !strcmp(name, "band"))
         fprintf(f, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"22\" rx=\"2\"/>\n", name,
                 x - w / 2, y - 11, w);
     else if (!strcmp(name, "token"))
@@ -127,19 +127,30 @@ static void write_lane(FILE *f, const demo *d, int k, double x, double y, double
 
 enum { LEGEND_ENTRIES = 6 };
 static const char *const LEGEND[LEGEND_ENTRIES][2] = {
-    {"token", "final token"},  {"candidate", "candidate"},   {"wrong", "dropped"},
-    {"commit", "R all agree"}, {"rollback", "X a rollback"}, {NULL, "P a prompt"},
+    {"token", "token, final at once"},   {"candidate", "candidate that held"},
+    {"wrong", "candidate, dropped"},     {"commit", "window, all agreed"},
+    {"rollback", "window, rolled back"}, {"band", "replay pass (R, X: with a rollback)"},
 };
 
-static void write_legend(FILE *f, double x, double y) {
-    for (int i = 0; i < LEGEND_ENTRIES; i++) {
+// The letter of passes that verify nothing.
+static const char *legend_letter(const demo *d) {
+    return may_occur(d, INVARIANT_PASS) ? "I: INVARIANT pass without windows" : "P: pass of deterministic prompts";
+}
+
+// Returns the height that lines behind the first one take.
+static double write_legend(FILE *f, const demo *d, double left, double y) {
+    double x = left, first = y;
+    for (int i = 0; i <= LEGEND_ENTRIES; i++) {
+        const char *mark = i < LEGEND_ENTRIES ? LEGEND[i][0] : NULL;
         cell *text = NULL;
-        if (LEGEND[i][0]) write_mark(f, LEGEND[i][0], x + 8, y - 7, 18);
-        double at = LEGEND[i][0] ? x + 22 : x;
-        add(&text, PLAIN, "%s", LEGEND[i][1]);
-        x = at + 0.602 * 20 * columns(text) + 26;
-        write_text(f, text, at, y, 20);
+        add(&text, PLAIN, "%s", mark ? LEGEND[i][1] : legend_letter(d));
+        const double wide = (mark ? 22 : 0) + 0.602 * 20 * columns(text);
+        if (x + wide > SVG_WIDTH - SVG_MARGIN) x = left, y += 30;
+        if (mark) write_mark(f, mark, x + 8, y - 7, 18);
+        write_text(f, text, mark ? x + 22 : x, y, 20);
+        x += wide + 26;
     }
+    return y - first;
 }
 
 static void write_number(FILE *f, double x, double y, look look, const char *text) {
@@ -180,7 +191,7 @@ static double write_grid(FILE *f, const demo *d, double x, double y, double widt
 static cell *settings_text(const demo *d) {
     cell *text = NULL;
     add(&text, PLAIN, "%s: %d request%s, %d deterministic (D), ", d->model_path, (int)d->requests,
-        d->requests == 1 ? "" : "s", (int)(d->requests + 1) / 2);
+        args_plural(d->requests), (int)(d->requests + 1) / 2);
     cell *policies = policies_text(d);
     add_cells(&text, policies, 0, (int)arrlen(policies));
     arrfree(policies);
@@ -191,10 +202,11 @@ static cell *settings_text(const demo *d) {
 static cell *counts_text(const demo *d) {
     const llm42_stats *n = &frame_at(d, passes(d))->stats;
     cell *text = NULL;
-    add(&text, PLAIN, "%d passes, %d candidates, %d verifications, ", passes(d), (int)n->candidates,
-        (int)n->verifications);
-    add(&text, STRONG, "%d rollback%s", (int)n->rollbacks, n->rollbacks == 1 ? "" : "s");
-    add(&text, PLAIN, ", %d tokens recomputed of %d returned.", (int)n->recomputed, (int)n->returned_tokens);
+    add(&text, PLAIN, "%d pass%s, %d window%s verified, ", passes(d), passes(d) == 1 ? "" : "es", (int)n->verifications,
+        args_plural(n->verifications));
+    add(&text, STRONG, "%d rollback%s", (int)n->rollbacks, args_plural(n->rollbacks));
+    add(&text, PLAIN, ", %d token%s recomputed of %d returned.", (int)n->recomputed, args_plural(n->recomputed),
+        (int)n->returned_tokens);
     return text;
 }
 
@@ -202,16 +214,16 @@ static cell *proof_text(const demo *d, const proof *p) {
     cell *text = NULL;
     if (p->same == p->count)
         add(&text, STRONG,
-            "Served alone, %d of %d deterministic requests gave the same %d tokens and log-probabilities, "
+            "Served alone, %d of %d deterministic request%s gave the same %d tokens and log-probabilities, "
             "bit for bit.",
-            p->same, p->count, p->returned);
+            p->same, p->count, args_plural(p->count), p->returned);
     else
         add(&text, STRONG,
-            "Served alone, only %d of %d deterministic requests gave the same answer: %d of %d tokens, "
+            "Served alone, only %d of %d deterministic request%s gave the same answer: %d of %d tokens, "
             "and %d log-probabilities to the bit.",
-            p->same, p->count, p->tokens, p->returned, p->bits);
-    add(&text, PLAIN, " Not marked deterministic, %d of %d requests gave another answer alone.", p->drifted,
-        (int)d->requests);
+            p->same, p->count, args_plural(p->count), p->tokens, p->returned, p->bits);
+    add(&text, PLAIN, " Not marked deterministic, %d of %d request%s gave another answer alone.", p->drifted,
+        (int)d->requests, args_plural(d->requests));
     return text;
 }
 
@@ -259,12 +271,11 @@ static double write_picture(FILE *f, const demo *d, const proof *p) {
     cell *note = NULL;
     double y = write_paragraph(f, settings_text(d), 72, SVG_SMALL);
     y += 24 + write_grid(f, d, SVG_MARGIN, y + 24, SVG_WIDTH - 2 * SVG_MARGIN);
-    write_legend(f, SVG_MARGIN, y + 26);
-    y += 38;
+    y += 38 + write_legend(f, d, SVG_MARGIN, y + 26);
     for (int k = 0; k < d->requests; k += 2) arrput(lines, excerpt(d, &d->lane[k], text_width));
     y = write_lines(f, &lines, y + 4, SVG_TEXT);
     if (w) add_window(&lines, d, w, text_width, INT32_MAX);
-    else add(&note, PLAIN, "%s", NO_ROLLBACK);
+    else add(&note, PLAIN, "%s", no_rollback(d));
     if (w) y = write_lines(f, &lines, y + 26, SVG_TEXT);
     else y = write_paragraph(f, note, y + 26, SVG_TEXT);
     note = NULL;
@@ -302,6 +313,19 @@ static void write_element(FILE *f, const char *element, cell *text) {
     arrfree(text);
 }
 
+// A browser breaks lines behind hyphens too, and inside of a long list. Here lines end behind a space or a comma.
+static void write_command(FILE *f, cell *text) {
+    fprintf(f, "<pre>");
+    for (int i = 0, begin = 1; i < (int)arrlen(text); i++) {
+        if (begin) fprintf(f, "<span>");
+        write_cells(f, text, i, i + 1, true);
+        begin = is_break(&text[i]) || text[i].text[0] == ',';
+        if (begin) fprintf(f, "</span><wbr/>");
+    }
+    fprintf(f, "</span></pre>\n");
+    arrfree(text);
+}
+
 // Columns stand side by side; a narrow page scrolls them.
 static void write_window(FILE *f, const demo *d, const window *w) {
     column *all = columns_of_window(d, w);
@@ -319,8 +343,9 @@ static void write_window(FILE *f, const demo *d, const window *w) {
     fprintf(f, "</div>\n");
     write_element(f, "p", rollback_reason(d, w, true));
     if (!w->injected) {
+        cell *command = diff_command(d, w);
         write_element(f, "p", rows_text(d, w));
-        write_element(f, "pre", diff_command(d, w));
+        if (command) write_command(f, command);
     }
     fprintf(f, "</section>\n");
     columns_free(all);
@@ -330,29 +355,38 @@ static void write_html_head(FILE *f) {
     fprintf(f, "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
                "<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
                "<title>llm42: decode, verify, roll back</title>\n<style>\n"
-               ":root{color-scheme:light dark}\n"
+               ":root{color-scheme:light dark;--ground:#fff;--shade:#0006}\n"
                "body{margin:2rem auto;padding:0 1.5rem;max-width:80rem;font:1.35rem/1.5 system-ui,sans-serif;"
                "background:#fff;color:#1a1a1a}\n"
                "h1{font-size:2.6rem;margin:0}\nh2{font-size:1.9rem;margin:2.5rem 0 .5rem}\n"
                "h3{font-size:1.4rem;font-weight:normal;margin:1.5rem 0 .5rem}\n"
-               ".grid{overflow-x:auto}\nsvg{width:100%%;min-width:56rem;height:auto}\n"
+               ".grid,.window{overflow-x:auto;background:linear-gradient(90deg,var(--ground) 1.5rem,transparent),"
+               "linear-gradient(270deg,var(--ground) 1.5rem,transparent) 100%% 0,"
+               "linear-gradient(90deg,var(--shade),transparent),"
+               "linear-gradient(270deg,var(--shade),transparent) 100%% 0;"
+               "background-size:3rem 100%%,3rem 100%%,1.5rem 100%%,1.5rem 100%%;background-repeat:no-repeat;"
+               "background-attachment:local,local,scroll,scroll}\n"
+               ".wide{display:none}\nsvg{width:100%%;min-width:56rem;height:auto}\n"
                "svg,.lane,.window{font-family:ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace}\n"
                ".lane{display:flex;gap:1.2rem;margin:.7rem 0}\n.lane p{margin:0;white-space:pre-wrap;"
                "overflow-wrap:anywhere}\n"
-               ".window{display:flex;gap:1.2rem;font-size:1.7rem;overflow-x:auto;padding-bottom:.4rem}\n"
+               ".window{display:flex;gap:1.2rem;font-size:1.7rem;padding-bottom:.4rem}\n"
                ".legend{display:flex;flex-wrap:wrap;gap:.2rem 1.6rem;margin:.5rem 0}\n"
                ".legend svg{width:1.2em;min-width:0;height:1.4em;vertical-align:middle}\n"
-               "pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:1.05rem}\n"
+               "pre{white-space:normal;overflow-x:auto;font-size:1.05rem}\npre span{white-space:pre}\n"
                "table{border-collapse:collapse}\nth,td{padding:.15rem 1.2rem .15rem 0;text-align:right}\n"
                "th:first-child,td:first-child{text-align:left}\n"
                "dt{font-weight:bold;margin-top:1rem}\ndd{margin:0}\n"
+               "@media (max-width:59rem){\n.wide{display:block}\n}\n"
                "@media (max-width:40rem){\nbody{font-size:1.1rem;margin:1rem auto;padding:0 1rem}\n"
                "h1{font-size:1.9rem}\nh2{font-size:1.5rem}\nh3{font-size:1.15rem}\n.window{font-size:1.3rem}\n}\n"
                ".column>*{display:block;white-space:pre}\n"
                ".VERDICT{background:#00694d;border-radius:.2em}\n"
                "section{break-inside:avoid}\n");
     write_styles(f, false);
-    fprintf(f, "@media (prefers-color-scheme:dark){\nbody{background:#15181d;color:#f2f2f2}\n");
+    fprintf(f, "@media "
+               "(prefers-color-scheme:dark){\n:root{--ground:#15181d;--shade:#fff6}\nbody{background:#15181d;color:#"
+               "f2f2f2}\n");
     write_styles(f, true);
     fprintf(f, ".VERDICT{background:#3ddbaa}\n}\n</style>\n</head>\n");
 }
@@ -364,64 +398,119 @@ static void write_why(FILE *f, const demo *d) {
             "<p>A server adds up the same products in another order when another number of requests shares the pass, "
             "and floating-point sums in another order end in other last bits. Now and then such a bit carries a "
             "logit over to the next bf16 number");
-    if (w && w->step > 0 && !w->injected) fprintf(f, " (a step of %.2g below)", (double)w->step);
+    if (w && w->step > 0 && !w->injected) fprintf(f, " (a step of %.4g below)", (double)w->step);
     fprintf(f, ", and two tokens whose logits were equal or a step apart change places. A replay pass adds in an order "
-               "that no other request can change, so what it gives is <em>canonical</em>: the same in every run, "
-               "though not better.</p>\n");
+               "that no other request can change, so what it gives is ");
+    if (d->how.policy.replay == LLM42_REPLAY_INVARIANT)
+        fprintf(f, "<em>canonical</em>: the same in every run, though not better.</p>\n");
+    else
+        fprintf(
+            f,
+            "the same in every run, though not better. It is not <em>canonical</em>, because it depends on "
+            "settings, above all on M, the %d rows that a replay pass is padded to. The canonical answer is that of "
+            "INVARIANT passes, which M does not change.</p>\n",
+            (int)(d->window * d->group));
 }
 
-static void write_legend_html(FILE *f) {
+static void write_legend_html(FILE *f, const demo *d) {
     fprintf(f, "<p class=\"legend\">");
     for (int i = 0; i < LEGEND_ENTRIES; i++) {
-        fprintf(f, "<span>");
-        if (LEGEND[i][0]) {
-            fprintf(f, "<svg viewBox=\"0 0 20 26\">");
-            write_mark(f, LEGEND[i][0], 10, 13, 18);
-            fprintf(f, "</svg> ");
-        }
-        fprintf(f, "%s</span>\n", LEGEND[i][1]);
+        fprintf(f, "<span><svg viewBox=\"0 0 20 26\">");
+        write_mark(f, LEGEND[i][0], 10, 13, 18);
+        fprintf(f, "</svg> %s</span>\n", LEGEND[i][1]);
     }
-    fprintf(f, "</p>\n");
+    fprintf(f, "<span>%s</span></p>\n", legend_letter(d));
 }
 
 // Rows, not milliseconds: the same run gives the same page.
 static void write_costs(FILE *f, const demo *d, const proof *p) {
-    cost c[COSTS];
-    costs_of(d, p, c);
+    cost_line lines[COSTS];
+    const int count = costs_of(d, p, lines);
     fprintf(f, "<h2>What it cost</h2>\n<table>\n<tr><th></th><th>passes</th><th>rows</th></tr>\n");
-    for (int i = 0; i < COSTS; i++)
-        fprintf(f, "<tr><td>%s</td><td>%d</td><td>%d</td></tr>\n", COST_NAMES[i], c[i].passes, c[i].rows);
-    fprintf(f,
-            "</table>\n<p>Of the fast rows, %d computed tokens again that a rollback had dropped. "
-            "Verification costs the rows of the replay passes. Where INVARIANT passes are nearly as fast as fast ones, "
-            "as on one H200, running all of them INVARIANT costs less, and the preset <code>best</code> chooses so. "
-            "The summary on the terminal has the milliseconds.</p>\n",
-            (int)frame_at(d, passes(d))->stats.recomputed);
+    for (int i = 0; i < count; i++)
+        fprintf(f, "<tr><td>%s</td><td>%d</td><td>%d</td></tr>\n", lines[i].name, lines[i].cost.passes,
+                lines[i].cost.rows);
+    fprintf(f, "</table>\n");
+    if (verifies(d)) write_element(f, "p", price_text(d));
+    fprintf(f, "<p>The summary on the terminal has the milliseconds, too.</p>\n");
+}
+
+static void write_question(FILE *f, const char *question, const char *answer) {
+    fprintf(f, "<dt>%s</dt>\n<dd>%s</dd>\n", question, answer);
+}
+
+// A rollback in which the replay ranked both tokens equal, and the pass that drew the candidate did not.
+static bool has_tie(const demo *d) {
+    for (int i = 0; i < (int)arrlen(d->windows); i++) {
+        const window *w = &d->windows[i];
+        if (w->dropped && !w->injected && w->replay == 0 && w->fast != 0) return true;
+    }
+    return false;
+}
+
+// A candidate up to a rollback that an INVARIANT pass drew.
+static bool has_invariant_candidate(const demo *d) {
+    for (int i = 0; i < (int)arrlen(d->windows); i++) {
+        const window *w = &d->windows[i];
+        if (w->dropped && !w->injected && drawn_by(d, w, w->agreed)->schedule != LLM42_SCHEDULE_FAST) return true;
+    }
+    return false;
+}
+
+// Why a request may have no mark in a pass, as section planner of llm42.h decides.
+static void write_waits(FILE *f, const demo *d) {
+    const llm42_policy *p = &d->how.policy;
+    fprintf(f, "<dt>Why does a request sit out some passes?</dt>\n<dd>A replay pass verifies windows and decodes for "
+               "nobody, so every request without a window in it gets nothing from it.");
+    if (p->verify == LLM42_VERIFY_WAIT)
+        fprintf(
+            f,
+            " With <code>--verify wait</code> a window is ready if it is full, or if its request has drawn its last "
+            "token. The replay pass runs when %d windows are ready, or those of all deterministic requests if these "
+            "are fewer, when one has waited for %d passes, or when nothing else can run. Until then a request goes on "
+            "decoding, but one that has drawn its last token can only wait, however few candidates it has.",
+            (int)d->group, (int)d->window);
+    if (p->chunked_prefill == LLM42_CHUNKED_OFF)
+        fprintf(f, " With preset paper decoding also stops while a prompt runs.");
+    if (p->mode == LLM42_MODE_HYBRID)
+        fprintf(f, " With preset best the deterministic requests may also have an INVARIANT pass for themselves, and "
+                   "the ordinary ones then a FAST one.");
+    fprintf(f, "</dd>\n");
 }
 
 static void write_questions(FILE *f, const demo *d) {
     const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
-    static const char *const answers[][2] = {
-        {"The replay ranked both tokens equal. Why is the candidate dropped?",
-         "It is not worse, it is not canonical. Of two equal logits the lower token id is taken, in every pass. The "
-         "fast pass saw no tie, took the other token, and would take either one from run to run."},
-        {"Why are a prompt's pass and its first token final at once?",
-         "A prompt of a deterministic request runs in the order of sums of the replay. What comes out is canonical "
-         "already, so there is nothing to verify."},
-        {"Why does a request sit out some passes?",
-         "It has a full window of candidates and waits for a replay pass that takes several windows at once. "
-         "<code>--verify eager</code> does not wait, and verifies windows that are not full."},
-    };
     fprintf(f, "<h2>Questions</h2>\n<dl>\n");
-    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
-        fprintf(f, "<dt>%s</dt>\n<dd>%s</dd>\n", answers[i][0], answers[i][1]);
-    fprintf(f,
-            "<dt>Is this the one right answer?</dt>\n<dd>It is the answer of %s. Run the demo with "
-            "<code>--preset %s</code>, whose replay adds in another order: there rollbacks turn round, and the "
-            "token that is dropped here may be the one that is committed. Each order gives one answer in every run, "
-            "and none is nearer to the truth.</dd>\n</dl>\n",
-            fixed ? "the FIXED schedule, whose passes have one fixed number of rows" : "the INVARIANT schedule",
-            fixed ? "dvr" : "paper");
+    if (has_tie(d))
+        write_question(
+            f, "The replay ranked both tokens equal. Why is the candidate dropped?",
+            "It is not worse, but it is not the one that every run gives. Of two equal logits the lower token "
+            "id is taken, in every pass. The pass that drew the candidate saw no tie and took the other "
+            "token; among other requests it may see one.");
+    if (has_invariant_candidate(d) && !fixed)
+        write_question(f, "A pass is INVARIANT. Why are some of its tokens only candidates?",
+                       "Its sums are those of the replay, but a row also reads the keys and values (KV) of the tokens "
+                       "before it. Where FAST passes wrote these, their low bits are not canonical, and so the row's "
+                       "result is not: it stays a candidate until a replay has written the KV anew.");
+    write_question(f, "Why are a prompt's pass and its first token final at once?",
+                   fixed
+                       ? "A prompt of a deterministic request never runs in a FAST pass, but in one whose order of "
+                         "sums no other request can change. So its result is the same in every run, and there is "
+                         "nothing to verify."
+                       : "A prompt of a deterministic request runs in the order of sums of the replay. What comes out "
+                         "is canonical already, so there is nothing to verify.");
+    if (d->how.policy.mode != LLM42_MODE_BATCH_INVARIANT) write_waits(f, d);
+    fprintf(f, "<dt>Is this the one right answer?</dt>\n<dd>");
+    if (fixed)
+        fprintf(f,
+                "It is the answer of FIXED passes of M = %d rows: the same in every run, but another M may give "
+                "another one. <code>--preset dvr</code> gives the canonical one, which does not depend on M.",
+                (int)(d->window * d->group));
+    else
+        fprintf(f, "It is the answer of the INVARIANT schedule. The replay of <code>--preset paper</code> adds in "
+                   "another order.");
+    fprintf(f, " There a rollback may turn round: the token that is dropped here is committed. Neither order of sums "
+               "is nearer to the truth.</dd>\n</dl>\n");
 }
 
 static void write_html(FILE *f, const demo *d, const proof *p) {
@@ -432,15 +521,16 @@ static void write_html(FILE *f, const demo *d, const proof *p) {
     write_why(f, d);
     write_element(f, "p", settings_text(d));
     fprintf(f,
-            "<h2>Every pass</h2>\n<div class=\"grid\"><svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" "
+            "<h2>Every pass</h2>\n<p class=\"wide\">The chart is wider than this screen: push it to the left to see "
+            "the later passes.</p>\n<div class=\"grid\"><svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" "
             "viewBox=\"0 0 %.0f %.0f\">\n"
             "<title>passes from left to right, requests from top to bottom</title>\n",
             width, height);
     write_grid(f, d, 0, 0, width);
     fprintf(f, "</svg></div>\n");
-    write_legend_html(f);
+    write_legend_html(f, d);
     fprintf(f,
-            "<h2>Rollbacks</h2>\n<p>Above stands what the fast passes drew, below what the replay gave. A dot (%s) "
+            "<h2>Rollbacks</h2>\n<p>Above stand the candidates, below what the replay gave. A dot (%s) "
             "marks a token that begins a word.</p>\n",
             WORD_BEGINS);
     for (int i = 0; i < (int)arrlen(d->windows); i++) {
@@ -448,7 +538,7 @@ static void write_html(FILE *f, const demo *d, const proof *p) {
         write_window(f, d, &d->windows[i]);
         rollbacks++;
     }
-    if (!rollbacks) fprintf(f, "<p>%s</p>\n", NO_ROLLBACK);
+    if (!rollbacks) fprintf(f, "<p>%s</p>\n", no_rollback(d));
     fprintf(f, "<h2>Requests</h2>\n");
     for (int k = 0; k < d->requests; k++) {
         fprintf(f, "<div class=\"lane\"><b>%s</b>", d->lane[k].name);
@@ -457,6 +547,11 @@ static void write_html(FILE *f, const demo *d, const proof *p) {
     }
     fprintf(f, "<h2>What happened</h2>\n");
     write_element(f, "p", counts_text(d));
+    fprintf(f, "<p><b>Candidates</b> ");
+    write_element(f, "span", candidates_text(d));
+    fprintf(f, "</p>\n<p><b>Committed</b> ");
+    write_element(f, "span", committed_text(d));
+    fprintf(f, "</p>\n");
     fprintf(f, "<h2>The same requests, together and alone</h2>\n");
     write_element(f, "p", proof_text(d, p));
     write_costs(f, d, p);
