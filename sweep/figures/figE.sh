@@ -38,15 +38,38 @@ fi
 compare "$work/ours" "$work/published" "simulated; the column published has what an H200 measured"
 
 # The least share of right drafts at which drafts are worth 1% or more, by batch and way, and the worst of all cells.
+# Where there are measurements, also the share at which drafts give 5%, measured and simulated: both by straight lines
+# between the shares that were measured; 0: less is enough.
 if [ -z "$KEEP" ]; then
     {
-        echo "# $figure: least share of right drafts that makes a way 1% faster than it is without; simulated"
-        printf 'batch\tway\tleast_share\tworst_ratio\n'
-        awk -F '\t' -v OFS='\t' '$1 == "ratio" { split($2, k, " "); b[$2] = k[1]; w[$2] = k[2]
+        echo "# $figure: least share of right drafts that makes a way 1% faster than it is without, and the least ratio;"
+        echo "# then the share that makes it 5% faster, by straight lines between the shares that an H200 measured"
+        printf 'batch\tway\tleast_share\tworst_ratio\tshare_5_simulated\tshare_5_measured\n'
+        awk -F '\t' -v OFS='\t' '
+            function reaches(ratio, at, i, a, b) {  # where the line through ratio[at, share of i] comes to 1.05
+                if (!(at in shares)) return "nan"
+                if (ratio[at, share[at, 1]] >= 1.05) return 0
+                for (i = 2; i <= shares[at]; i++) {
+                    a = ratio[at, share[at, i - 1]]; b = ratio[at, share[at, i]]
+                    if (b < 1.05) continue
+                    return sprintf("%.3f", share[at, i - 1] + (1.05 - a) / (b - a) * (share[at, i] - share[at, i - 1]))
+                }
+                return "none"
+            }
+            FILENAME == ARGV[1] && $1 == "tok_per_s_none" { base[$2] = $4 }
+            FILENAME == ARGV[1] && $1 == "tok_per_s" { share[$2, ++shares[$2]] = $3; measured[$2, $3] = $4 / base[$2] }
+            FILENAME == ARGV[2] && $1 == "ratio" {
+                ours[$2, $3] = $4
                 if ($4 >= 1.01 && !($2 in least)) least[$2] = $3
-                if (!($2 in worst) || $4 < worst[$2]) worst[$2] = $4 }
-            END { for (s in worst) print b[s], w[s], s in least ? least[s] : "none", sprintf("%.4f", worst[s]) }' \
-            "$work/ours" | sort -k 2,2 -k 1,1n
+                if (!($2 in worst) || $4 < worst[$2]) worst[$2] = $4
+            }
+            END {
+                for (at in worst) {
+                    split(at, k, " ")
+                    print k[1], k[2], at in least ? least[at] : "none", sprintf("%.4f", worst[at]), reaches(ours, at),
+                        reaches(measured, at)
+                }
+            }' <(sort -t "$(printf '\t')" -k 2,2 -k 1,1r -k 3,3g "$work/published") "$work/ours" | sort -k 2,2 -k 1,1n
     } >"$OUT/${figure}_worth.tsv"
 fi
 plot device="Llama 3.1 8B, one H200; lines simulated, marks measured with an oracle"
