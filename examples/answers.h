@@ -129,9 +129,14 @@ static inline char *answer_json(const answer *a, const llm42_request *r, const c
     return line;
 }
 
-// Exits unless the context holds so many tokens (0: as many as there is room for) behind a prompt.
-static inline void answer_check_room(const char *name, int64_t tokens, int prompt, int context) {
-    if (prompt < context && tokens > context - prompt)
+// Exits unless the context holds the prompt and so many tokens behind it, of which 0 means as many as there is room
+// for. The names are of what says the prompt and the number.
+static inline void answer_check_room(const char *prompt_name, int prompt, const char *name, int64_t tokens,
+                                     int context) {
+    if (prompt >= context)
+        args_fail(2, "%s: the prompt has %d tokens, and the context of %d must hold one more", prompt_name, prompt,
+                  context);
+    if (tokens > context - prompt)
         args_fail(2, "%s: %" PRId64 ": behind a prompt of %d tokens the context of %d has room for %d", name, tokens,
                   prompt, context, context - prompt);
 }

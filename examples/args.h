@@ -111,6 +111,7 @@ typedef struct args_option {
 // One variable for all files of a program that include this header.
 #define ARGS_SHARED __attribute__((weak))
 ARGS_SHARED const char *args_program = "llm42";  // for messages; args_parse sets it
+ARGS_SHARED const args_option *args_options;     // the program's; args_parse sets it
 ARGS_SHARED int args_went_wrong = 1;             // exit status of what goes wrong behind the command line
 ARGS_SHARED const char *args_status_1 = "something went wrong";  // what status 1 means, for the help
 
@@ -164,21 +165,49 @@ static inline void args_catch_signals(void) {
     atexit(llm42_files_end);
 }
 
-// Ends the program if it was asked to, and says where the files are that it has begun.
-static inline void args_stop_if_asked(void) {
-    char kept[8192] = "";
+// Ends the program if it was asked to, and says where the files are that it has begun, but for `named`; then `more`.
+static inline void args_stop_saying(const char *more, const FILE *named) {
+    char kept[8192] = "", left[LLM42_FILE_PATH];
     if (args_signal == SIGPIPE) exit(128 + SIGPIPE);  // nobody reads what it says
     for (const llm42_file *f = llm42_files; f && args_signal; f = f->next) {
         const size_t used = strlen(kept);
-        if (f->tail[0] && strcmp(f->part, f->path))
-            snprintf(kept + used, sizeof kept - used, "%s %.1000s.unfinished", used ? "," : "; what there is is in",
-                     f->path);
+        if (!f->tail[0] || !strcmp(f->part, f->path) || f->file == named) continue;
+        llm42_file_left(f, left);
+        snprintf(kept + used, sizeof kept - used, "%s %.1000s", used ? "," : "; what there is is in", left);
     }
-    if (args_signal) args_fail(128 + (int)args_signal, "interrupted%s", kept);
+    if (args_signal) args_fail(128 + (int)args_signal, "interrupted%s%s", kept, more);
 }
 
-// Exits with the error's line if a call of the library failed. LLM42_IDLE is not a failure.
+static inline void args_stop_if_asked(void) { args_stop_saying("", NULL); }
+
+static inline const args_option *args_find_option(const args_option *o, const char *name, size_t length, bool one_dash);
+
+// What the library says of a field of a desc, of the option that sets the field: "llm42_engine_desc.policy.window x
+// policy.group: 0: ..." is of "--window x --group". False: `text` is of something else, or no option sets the field.
+static inline bool args_name_option(const char *text, char said[2048]) {
+    const char *end = strstr(text, ": ");
+    if (!args_options || strncmp(text, "llm42_", 6) || !end) return false;
+    for (size_t size, used = 0; text < end; text += size + (text[size] == ' ')) {
+        char name[64];
+        size = strcspn(text, " :");
+        const char *field = text + size;
+        while (field > text && field[-1] != '.') field--;
+        const bool between = size == 1 && *text == 'x';
+        const int length = snprintf(name, sizeof name, "%.*s", (int)(text + size - field), field);
+        for (char *p = name; *p; p++)
+            if (*p == '_') *p = '-';
+        if (!between && !args_find_option(args_options, name, (size_t)length, false)->name) return false;
+        used += (size_t)snprintf(said + used, 2048 - used, "%s%s%.60s", used ? " " : "", between ? "" : "--", name);
+    }
+    snprintf(said + strlen(said), 2048 - strlen(said), "%.1500s", end);
+    return true;
+}
+
+// Exits with the error's line if a call of the library failed: with status 2 if it is about an option. LLM42_IDLE is
+// not a failure.
 static inline llm42_result args_check(llm42_result result, const llm42_error *error) {
+    char said[2048];
+    if (result < 0 && args_name_option(error->text, said)) args_fail(2, "%s", said);
     if (result < 0) args_fail(args_went_wrong, "%s", error->text[0] ? error->text : llm42_result_text(result));
     return result;
 }
@@ -298,6 +327,20 @@ static inline const char *args_words(char line[256], const char *const *words) {
     return line;
 }
 
+// "--json, --stream and --logprobs": those of a NULL-terminated list that are given. Returns their number.
+static inline int args_given(char line[256], const char *const *names, const bool *given) {
+    int count = 0;
+    line[0] = 0;
+    for (int i = 0; names[i]; i++) count += given[i];
+    for (int i = 0, left = count; names[i]; i++) {
+        const size_t used = strlen(line);
+        if (!given[i]) continue;
+        left--;
+        snprintf(line + used, 256 - used, "%s%s", names[i], left > 1 ? ", " : left ? " and " : "");
+    }
+    return count;
+}
+
 // Index of value in such a list; exits if it is not there.
 static inline int args_choice(const char *name, const char *value, const char *const *words) {
     char all[256];
@@ -399,7 +442,7 @@ static inline int args_list_count(const char *text) {
 }
 
 // Reads "0,5,7" into ids [args_list_count(text)] and returns how many there are; exits on anything else, an empty
-// list included. Whether the model has these ids is the library's to say.
+// list included. args_ids_check says whether a model has these ids.
 static inline int args_ids(const char *name, const char *text, int32_t *ids) {
     int count = 0;
     if (!text[0]) args_fail(2, "%s: the list is empty", name);
@@ -409,6 +452,11 @@ static inline int args_ids(const char *name, const char *text, int32_t *ids) {
         if (!*end) return count;
         item = end;
     }
+}
+
+static inline void args_ids_check(const char *name, const int32_t *ids, int count, int vocab) {
+    for (int i = 0; i < count; i++)
+        if (ids[i] >= vocab) args_fail(2, "%s: token %d is outside 0 to %d", name, (int)ids[i], vocab - 1);
 }
 
 static inline size_t args_word(const args_option *option) { return strcspn(option->name, ", "); }
@@ -478,10 +526,13 @@ static inline void args_set(const args_option *option, const char *value, bool a
         option->text[n] = value;
         break;
     }
+    case ARGS_TYPE_OUT:
+        if (!strcmp(value, "-")) args_fail(2, "%s: '-' names no file: /dev/stdout is standard output", name);
+        *option->text = value;
+        break;
     case ARGS_TYPE_ONCE:
     case ARGS_TYPE_WORD:
     case ARGS_TYPE_IN:
-    case ARGS_TYPE_OUT:
     case ARGS_TYPE_TEXT: *option->text = value; break;
     case ARGS_TYPE_END: break;
     }
@@ -597,6 +648,7 @@ static inline void args_parse(int argc, char **argv, const char *about, const ar
     bool given[ARGS_MOST] = {false}, help = false, version = false;
     const args_option own[] = {ARGS_FLAG("help,h", &help, "print this and exit"),
                                ARGS_FLAG("version", &version, "print the version and exit"), ARGS_END};
+    args_options = options;
     args_open_standard();
     args_catch_signals();
     const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;

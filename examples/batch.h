@@ -3,10 +3,12 @@
 //
 //     {"prompt": "It was", "max_tokens": 20, "deterministic": true, "stop": ["\n", "The end"], "id": "first"}
 //
-// All lines are checked before anything runs. The requests run together in one engine, and a line of OUT is written
-// when the answers to all lines before it are. What is lacking after an interruption is computed by the same command:
-// OUT.unfinished holds the lines that there are, each with a digest of its request, and these are taken over as they
-// are. So for deterministic requests the result is, to the byte, that of a run that nothing has interrupted.
+// All lines are checked before anything runs. The requests run together in one engine. An answer is written as soon as
+// it is whole, so that an interruption loses none: until the end the file has the answers in the order in which they
+// came, each with a digest of its own line. OUT gets its name at the end, with the answers in the order of IN. After an
+// interruption the file is OUT.unfinished, and the same command takes over what it holds and computes the rest. Each
+// answer has a digest of its request and of all that it depends on. So for deterministic requests the result is, to the
+// byte, that of a run that nothing has interrupted. A pipe gets the answers in the order of IN, and keeps nothing.
 #ifndef BATCH_H
 #define BATCH_H
 
@@ -17,6 +19,9 @@
 #include "util/llm42_sha256.h"
 
 #define BATCH_TAIL "{\"unfinished\": true}\n"  // the last line of OUT.unfinished
+#define BATCH_HEAD "{\"digest\": \""           // what its other lines begin with: then 32 digits and...
+#define BATCH_REST "\", "                      // ...this, and then the line of OUT behind its brace
+enum { BATCH_DIGITS = 32 };                    // of a digest: enough to tell lines apart
 
 typedef struct batch_line {
     int number;                      // in IN, from 1
@@ -24,23 +29,25 @@ typedef struct batch_line {
     const char *id;                  // NULL: the number
     int32_t *ids;                    // the prompt, an stb_ds array
     llm42_request_desc ask;          // without what points to memory
+    bool limited;                    // the line says max_tokens
     answer answer;                   // with the stop strings
-    char digest[LLM42_SHA256_TEXT];  // of the request and of the settings that results depend on
+    char digest[LLM42_SHA256_TEXT];  // of the request and of all else that the answer depends on
     char *json;                      // what is written, once it is known
     size_t size;                     // of .json
 } batch_line;
 
 typedef struct batch {
     const char *in, *out;
-    const char *settings;          // of the command line, that results depend on
-    const llm42_model *model;      // for its name and vocabulary
+    const char *settings;  // of the command line, that results depend on
+    const llm42_model *model;
     tok *t;                        // NULL: prompts are ids
     const chat *chat;              // NULL: prompts are texts as they are
     llm42_request_desc ask;        // what counts where a line says nothing
     answer answer;                 // the same, for stop strings
     batch_line *line;              // an stb_ds array
     char unfinished[4200];         // OUT.unfinished
-    int64_t kept, written, ready;  // lines taken over from there; lines written; answers that are finished
+    bool piped;                    // OUT is written as it is, and in the order of IN
+    int64_t kept, written, ready;  // answers taken over; lines of a pipe that are written; answers that are finished
     int64_t tokens;                // of answers in this run
     bool failed, stopping;         // an answer taken over ended by an error; the run is being ended
     FILE *file;                    // OUT
@@ -119,7 +126,10 @@ static inline void batch_value(const batch *b, batch_key key, const char *name, 
         for (int k = i + 1, end = i + 1 + j->token[i].size; k < end; k++)
             arrput(l->ids, (int32_t)batch_int(name, j, k, 0, b->model->config.vocab - 1));
         break;
-    case BATCH_MAX_TOKENS: l->ask.max_new_tokens = (int)batch_int(name, j, i, 0, INT32_MAX); break;
+    case BATCH_MAX_TOKENS:
+        l->ask.max_new_tokens = (int)batch_int(name, j, i, 0, INT32_MAX);
+        l->limited = true;
+        break;
     case BATCH_TEMPERATURE: s->temperature = batch_float(name, j, i, 1000); break;
     case BATCH_TOP_K: s->top_k = (int)batch_int(name, j, i, 0, INT32_MAX); break;
     case BATCH_TOP_P: s->top_p = batch_float(name, j, i, 1); break;
@@ -158,27 +168,31 @@ static inline void batch_parse(const batch *b, batch_line *l, size_t size) {
     }
     if (seen[BATCH_PROMPT] == seen[BATCH_IDS]) args_fail(2, "%s: give one of prompt and ids", where);
     if (!arrlen(l->ids))
-        args_fail(2, "%s: %s: no tokens", where, batch_keys[seen[BATCH_IDS] ? BATCH_IDS : BATCH_PROMPT]);
+        args_fail(2, "%s: %s: no tokens%s", where, batch_keys[seen[BATCH_IDS] ? BATCH_IDS : BATCH_PROMPT],
+                  seen[BATCH_IDS] ? "" : ", since the model has no begin-of-text token: write a text");
     free(j.token);
 }
 
-// Of everything that an answer depends on, and of the id, so that each line of OUT belongs to one line of IN.
-static inline void batch_digest(const batch *b, batch_line *l) {
-    char text[512];
-    const llm42_sampling *s = &l->ask.sampling;
-    llm42_sha256 sha;
-    llm42_sha256_begin(&sha);
-    llm42_sha256_add(&sha, b->settings, strlen(b->settings) + 1);
-    snprintf(text, sizeof text, "%d %d %d %.9g %d %.9g %.9g %" PRIu64 " %d %d %d", l->number, l->ask.max_new_tokens,
-             l->ask.deterministic, (double)s->temperature, s->top_k, (double)s->top_p, (double)s->min_p, s->seed,
-             l->ask.ignore_stop, l->answer.stops, (int)arrlen(l->ids));
-    llm42_sha256_add(&sha, text, strlen(text) + 1);
-    llm42_sha256_add(&sha, l->ids, arrlenu(l->ids) * sizeof *l->ids);
-    for (int i = 0; i < l->answer.stops; i++)
-        llm42_sha256_add(&sha, l->answer.stop[i].data, l->answer.stop[i].size + 1);
-    if (l->id) llm42_sha256_add(&sha, l->id, strlen(l->id));
-    llm42_sha256_end(sha, l->digest);
-    l->digest[32] = 0;  // enough to tell requests apart
+// Two answers of one id could not be told apart. A line without an id has its number.
+static inline void batch_check_ids(const batch *b) {
+    struct {
+        char *key;
+        int value;
+    } *seen = NULL;
+    char number[16];
+    sh_new_arena(seen);
+    for (int64_t i = 0; i < arrlen(b->line); i++) {
+        const batch_line *l = &b->line[i];
+        snprintf(number, sizeof number, "%d", l->number);
+        const char *id = l->id ? l->id : number;
+        const ptrdiff_t at = shgeti(seen, id);
+        if (at >= 0)
+            args_fail(2,
+                      "%s:%d: id: '%.80s' is the id of line %d, too (a line without one has its number): give another",
+                      b->in, l->number, id, seen[at].value);
+        shput(seen, id, l->number);
+    }
+    shfree(seen);
 }
 
 // Reads and checks IN. Empty lines are passed over.
@@ -196,40 +210,117 @@ static inline void batch_read(batch *b) {
         memcpy(l.text, text + begin, end - begin);
         l.text[end - begin] = 0;
         batch_parse(b, &l, end - begin);
-        batch_digest(b, &l);
         arrput(b->line, l);
     }
     free(text);
     if (!arrlen(b->line)) args_fail(2, "--batch: %s: no lines", b->in);
+    batch_check_ids(b);
+}
+
+// >>digests -------------------------------------------------------------------------------------------------------
+// Begins a digest with all that answers depend on beside their requests: the settings, and the model's weights and
+// end tokens, its tokens as text, and how the backend computes. (The same path may hold another model by now.)
+static inline void batch_basis(const batch *b, const llm42_engine *engine, llm42_sha256 *sha) {
+    char hash[LLM42_SHA256_TEXT], text[256];
+    llm42_error error = {0};
+    const llm42_config *c = &b->model->config;
+    const char *arithmetic = llm42_engine_arithmetic(engine);
+    args_check(llm42_model_sha256(b->model, hash, &error), &error);
+    llm42_sha256_begin(sha);
+    llm42_sha256_add(sha, b->settings, strlen(b->settings) + 1);
+    snprintf(text, sizeof text, "%s %s %s %d", LLM42_VERSION, hash, arithmetic ? arithmetic : "",
+             llm42_engine_config(engine)->max_context);
+    llm42_sha256_add(sha, text, strlen(text) + 1);
+    llm42_sha256_add(sha, c->stop, (size_t)c->stop_count * sizeof *c->stop);
+    for (int i = 0; b->t && i < b->t->count; i++) {
+        const tok_piece *piece = &b->t->piece[i];
+        llm42_sha256_add(sha, &piece->size, sizeof piece->size);
+        llm42_sha256_add(sha, &piece->special, sizeof piece->special);
+        llm42_sha256_add(sha, b->t->bytes + piece->at, (size_t)piece->size);
+    }
+}
+
+// Of the basis, the request, and the line's number and id, so that each line of OUT belongs to one line of IN.
+static inline void batch_digest(llm42_sha256 sha, batch_line *l) {
+    char text[512];
+    const llm42_sampling *s = &l->ask.sampling;
+    snprintf(text, sizeof text, "%d %d %d %.9g %d %.9g %.9g %" PRIu64 " %d %d %d", l->number, l->ask.max_new_tokens,
+             l->ask.deterministic, (double)s->temperature, s->top_k, (double)s->top_p, (double)s->min_p, s->seed,
+             l->ask.ignore_stop, l->answer.stops, (int)arrlen(l->ids));
+    llm42_sha256_add(&sha, text, strlen(text) + 1);
+    llm42_sha256_add(&sha, l->ids, arrlenu(l->ids) * sizeof *l->ids);
+    for (int i = 0; i < l->answer.stops; i++)
+        llm42_sha256_add(&sha, l->answer.stop[i].data, l->answer.stop[i].size + 1);
+    if (l->id) llm42_sha256_add(&sha, l->id, strlen(l->id));
+    llm42_sha256_end(sha, l->digest);
+    l->digest[BATCH_DIGITS] = 0;
+}
+
+// Of a line of OUT without its newline.
+static inline void batch_line_digest(const char *json, size_t size, char digest[LLM42_SHA256_TEXT]) {
+    llm42_sha256 sha;
+    llm42_sha256_begin(&sha);
+    llm42_sha256_add(&sha, json, size);
+    llm42_sha256_end(sha, digest);
+    digest[BATCH_DIGITS] = 0;
 }
 
 // >>out: writing OUT, and what an interrupted run has left --------------------------------------------------------
-// Takes over a line of OUT.unfinished, which must answer line i of IN.
-static inline void batch_keep(batch *b, int64_t i, const char *text, size_t size) {
-    batch_line *l = i < arrlen(b->line) ? &b->line[i] : NULL;
+// The line of OUT in a line of OUT.unfinished, which is size bytes without its newline; to be freed. NULL: it is not as
+// it was written.
+static inline char *batch_unwrap(const batch *b, const char *text, size_t size, size_t *json_size) {
+    const size_t head = sizeof BATCH_HEAD - 1, rest = sizeof BATCH_REST - 1, before = head + BATCH_DIGITS + rest;
+    char digest[LLM42_SHA256_TEXT];
+    if (size <= before || memchr(text, 0, size) || memcmp(text, BATCH_HEAD, head) ||
+        memcmp(text + head + BATCH_DIGITS, BATCH_REST, rest))
+        return NULL;
+    *json_size = size - before + 2;
+    char *json = malloc(*json_size + 1);
+    if (!json) args_fail(1, "%s: out of memory", b->unfinished);
+    json[0] = '{';
+    memcpy(json + 1, text + before, size - before);
+    memcpy(json + *json_size - 1, "\n", 2);
+    batch_line_digest(json, *json_size - 1, digest);
+    if (!memcmp(digest, text + head, BATCH_DIGITS)) return json;
+    free(json);
+    return NULL;
+}
+
+// Takes over line `number` of OUT.unfinished, [size] with its newline.
+static inline void batch_keep(batch *b, int number, const char *text, size_t size) {
     llm42_error error = {0};
-    tok_json j = {.path = b->unfinished, .text = malloc(size + 1), .size = size};
-    if (!j.text) args_fail(1, "%s: out of memory", b->unfinished);
-    memcpy(j.text, text, size);
-    j.text[size] = 0;
-    if (memchr(text, 0, size) || tok_json_parse(&j, &error) || !l ||
-        !tok_json_same(&j, tok_json_get(&j, 0, "request"), l->digest))
+    int32_t index = 0;
+    size_t json_size = 0;
+    char *json = batch_unwrap(b, text, size - 1, &json_size);
+    tok_json j = {.path = b->unfinished, .text = json ? malloc(json_size + 1) : NULL, .size = json_size};
+    if (json && !j.text) args_fail(1, "%s: out of memory", b->unfinished);
+    if (json) memcpy(j.text, json, json_size + 1);  // reading changes it
+    if (!json || tok_json_parse(&j, &error) || !tok_json_int(&j, tok_json_get(&j, 0, "index"), &index))
+        args_fail(
+            1,
+            "%s:%d: the line was changed since it was written, by its digest: remove the line, so that its answer "
+            "is computed again",
+            b->unfinished, number);
+    batch_line *l = index < arrlen(b->line) ? &b->line[index] : NULL;
+    if (!l)
+        args_fail(2, "%s:%d: the answer to request %d, and %s has %d: give it as it was, or remove the file",
+                  b->unfinished, number, (int)index + 1, b->in, (int)arrlen(b->line));
+    if (!tok_json_same(&j, tok_json_get(&j, 0, "request"), l->digest))
         args_fail(2,
-                  "%s:%" PRId64 ": not the answer to line %d of %s by these options: give both as they were, or remove "
-                  "the file",
-                  b->unfinished, i + 1, l ? l->number : 0, b->in);
+                  "%s:%d: not the answer to line %d of %s by this model and these options: give all as they were, or "
+                  "remove the file",
+                  b->unfinished, number, l->number, b->in);
     b->failed |= tok_json_same(&j, tok_json_get(&j, 0, "finish"), "error");
     tok_json_free(&j);
-    l->json = malloc(size);
-    if (!l->json) args_fail(1, "%s: out of memory", b->unfinished);
-    memcpy(l->json, text, size);
-    l->size = size;
-    b->kept = b->ready = i + 1;
+    b->kept += !l->json, b->ready = b->kept;
+    free(l->json);
+    l->json = json, l->size = json_size;
 }
 
 // A last line that is cut short is left out.
 static inline void batch_resume(batch *b) {
     size_t size = 0;
+    int number = 1;
     char *text = NULL;
     llm42_error error = {0};
     char path[LLM42_FILE_PATH];
@@ -238,44 +329,58 @@ static inline void batch_resume(batch *b) {
     if (access(b->unfinished, F_OK)) return;
     args_check(tok_read(b->unfinished, &text, &size, &error), &error);
     for (const char *line = text, *end; (end = memchr(line, '\n', size - (size_t)(line - text))); line = end + 1)
-        if (strncmp(line, BATCH_TAIL, sizeof BATCH_TAIL - 1)) batch_keep(b, b->kept, line, (size_t)(end - line) + 1);
+        if (number++, strncmp(line, BATCH_TAIL, sizeof BATCH_TAIL - 1))
+            batch_keep(b, number - 1, line, (size_t)(end - line) + 1);
     free(text);
 }
 
-// Writes the answers that all lines before them have, too.
-static inline void batch_flush(batch *b) {
-    for (; b->written < arrlen(b->line) && b->line[b->written].json; b->written++) {
-        batch_line *l = &b->line[b->written];
-        fwrite(l->json, 1, l->size, b->file);
-        free(l->json);
-        l->json = NULL;
+// Opens OUT.
+static inline void batch_create(batch *b) {
+    b->file = llm42_file_create(b->out);
+    if (!b->file) args_fail(1, "%s: cannot write: %s", b->out, strerror(errno));
+    llm42_file *f = llm42_file_find(b->file);
+    f->replaces = true;  // all of OUT.unfinished is taken over
+    b->piped = !strcmp(f->part, f->path);
+}
+
+// The answer of a line is whole. A pipe gets it when all before it are; a file gets it now.
+static inline void batch_put(batch *b, const batch_line *l) {
+    char digest[LLM42_SHA256_TEXT];
+    for (; b->piped && b->written < arrlen(b->line) && b->line[b->written].json; b->written++)
+        fwrite(b->line[b->written].json, 1, b->line[b->written].size, b->file);
+    if (!b->piped) {
+        llm42_file_keep(b->file, BATCH_TAIL);
+        batch_line_digest(l->json, l->size - 1, digest);
+        fprintf(b->file, BATCH_HEAD "%s" BATCH_REST, digest);
+        fwrite(l->json + 1, 1, l->size - 1, b->file);
     }
-    fflush(b->file);
+    if (fflush(b->file) || ferror(b->file)) args_fail(1, "%s: cannot write: %s", b->out, strerror(errno));
 }
 
 // Submits what is lacking, and opens OUT when all of it is accepted.
 static inline void batch_begin(batch *b, llm42_engine *engine) {
     llm42_error error = {0};
+    llm42_sha256 basis;
     const int context = llm42_engine_config(engine)->max_context;
+    batch_basis(b, engine, &basis);
+    for (int64_t i = 0; i < arrlen(b->line); i++) batch_digest(basis, &b->line[i]);
     batch_resume(b);
-    for (int64_t i = b->kept; i < arrlen(b->line); i++) {
+    for (int64_t i = 0; i < arrlen(b->line); i++) {
         batch_line *l = &b->line[i];
-        char name[4200];
+        char where[4200], name[4300];
         const int count = (int)arrlen(l->ids);
-        snprintf(name, sizeof name, "%.4096s:%d: max_tokens", b->in, l->number);
-        answer_check_room(name, l->ask.max_new_tokens, count, context);
-        if (count >= context)
-            args_fail(2, "%s:%d: the prompt has %d tokens, and the context of %d must hold one more", b->in, l->number,
-                      count, context);
+        if (l->json) continue;
+        snprintf(where, sizeof where, "%.4096s:%d", b->in, l->number);
+        snprintf(name, sizeof name, "%s: %s", where, l->limited ? "max_tokens" : "-n");
+        answer_check_room(where, count, name, l->ask.max_new_tokens, context);
         l->ask.prompt = l->ids, l->ask.prompt_count = count;
         l->ask.user = l;
-        if (llm42_engine_submit(engine, &l->ask, NULL, &error)) args_fail(2, "%s:%d: %s", b->in, l->number, error.text);
+        if (llm42_engine_submit(engine, &l->ask, NULL, &error)) args_fail(2, "%s: %s", where, error.text);
         arrfree(l->ids);  // the engine has a copy
     }
-    b->file = llm42_file_create(b->out);
-    if (!b->file) args_fail(1, "%s: cannot write: %s", b->out, strerror(errno));
-    llm42_file_keep(b->file, BATCH_TAIL);
-    batch_flush(b);
+    batch_create(b);
+    for (int64_t i = 0; i < arrlen(b->line); i++)
+        if (b->line[i].json) batch_put(b, &b->line[i]);
     if (b->kept)
         fprintf(stderr, "%s: %" PRId64 " of %d answers are in %s already\n", args_program, b->kept,
                 (int)arrlen(b->line), b->unfinished);
@@ -295,7 +400,7 @@ static inline void batch_event(batch *b, llm42_engine *engine, const llm42_event
                           &l->size);
     answer_free(&l->answer);
     b->ready++;
-    batch_flush(b);
+    batch_put(b, l);
 }
 
 // Runs until all is done or the program is asked to end. Progress is for a terminal.
@@ -317,11 +422,32 @@ static inline void batch_run(batch *b, llm42_engine *engine) {
     b->stopping = args_signal != 0;  // what is cut short by that is no answer
 }
 
+// Ends the program if it was asked to.
+static inline void batch_stop_if_asked(const batch *b) {
+    char kept[4400] = "";
+    const int all = (int)arrlen(b->line);
+    if (!b->piped && b->ready)
+        snprintf(kept, sizeof kept, "; %" PRId64 " of %d answers are kept in %.4200s; the same command goes on",
+                 b->ready, all, b->unfinished);
+    if (!b->ready) snprintf(kept, sizeof kept, "; none of %d answers was finished", all);
+    args_stop_saying(kept, b->file);
+}
+
+// Gives OUT its name. Until then its answers are in OUT.unfinished, so that nothing that happens here loses one.
 static inline void batch_end(batch *b) {
-    if (!llm42_file_finish(b->file)) args_fail(1, "%s: cannot write: %s", b->out, strerror(errno));
-    remove(b->unfinished);  // all of it was taken over
+    bool good = true;
+    if (!b->piped) {
+        good = llm42_file_leave(b->file);
+        if (good) batch_create(b);
+        for (int64_t i = 0; good && i < arrlen(b->line); i++) fwrite(b->line[i].json, 1, b->line[i].size, b->file);
+    }
+    if (!good || !llm42_file_finish(b->file))
+        args_fail(1, "%s: cannot write: %s%s%s", b->out, strerror(errno), b->piped ? "" : "; the answers are in ",
+                  b->piped ? "" : b->unfinished);
+    if (!b->piped) remove(b->unfinished);
     for (int64_t i = 0; i < arrlen(b->line); i++) {
         free(b->line[i].text);
+        free(b->line[i].json);
         arrfree(b->line[i].ids);
         answer_free(&b->line[i].answer);
     }

@@ -95,9 +95,28 @@ static inline bool chat_recognise(chat *c, const char *template) {
     return c->family != CHAT_CHATML || chat_standard(c, template);
 }
 
+// Exits if the tokenizer lacks a token of the family, because it would spell the token's name letter by letter, which
+// no model has learned.
+static inline void chat_check_tokens(const chat *c, tok *t, const char *folder) {
+    static const char *const llama3[] = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", NULL},
+                             *const chatml[] = {"<|im_start|>", "<|im_end|>", NULL}, *const none[] = {NULL};
+    const char *const *names = c->family == CHAT_LLAMA3 ? llama3 : c->family == CHAT_CHATML ? chatml : none;
+    for (; *names; names++) {
+        int32_t *ids = NULL;
+        llm42_error error = {0};
+        args_check(tok_encode(t, *names, strlen(*names), false, &ids, &error), &error);
+        if (arrlen(ids) != 1)
+            args_fail(1,
+                      "--chat: %s: the tokenizer lacks the token %s of the chat template, and would spell it as text: "
+                      "give the tokenizer that belongs to the template",
+                      folder, *names);
+        arrfree(ids);
+    }
+}
+
 // Exits if the family of the model is not known. `system` NULL: nobody said anything before the user.
-static inline void chat_open(chat *c, const tok *t, const char *folder, const char *system) {
-    static const char what_to_do[] = "write the turns out in --prompt or --prompt-file, special tokens included";
+static inline void chat_open(chat *c, tok *t, const char *folder, const char *system) {
+    static const char what_to_do[] = "leave out --chat and write the turns out in the prompt, special tokens included";
     *c = (chat){.system = system, .end = -1};
     char *template = chat_template(folder);
     if (template && !chat_recognise(c, template))
@@ -114,6 +133,7 @@ static inline void chat_open(chat *c, const tok *t, const char *folder, const ch
             "--chat: %s: no chat_template in tokenizer_config.json, no chat_template.jinja, and no special tokens "
             "of Llama 3 or ChatML: %s",
             folder, what_to_do);
+    chat_check_tokens(c, t, folder);
     if (c->family == CHAT_LLAMA3) c->end = tok_word_id(t, "<|eot_id|>");
     if (c->family == CHAT_CHATML) c->end = tok_word_id(t, "<|im_end|>");
     free(template);

@@ -689,12 +689,12 @@ static int32_t *read_ids(void) {
         arrsetlen(ids, args_list_count(list));
         args_ids("--ids", list, ids);
     }
-    const int count = (int)arrlen(ids), vocab = model->config.vocab;
+    const int count = (int)arrlen(ids);
     if (count < 1) args_fail(2, "--text: no tokens");
     if (count > model->config.context)
-        args_fail(2, "--ids: %d tokens are more than the model's context of %d", count, model->config.context);
-    for (int i = 0; i < count; i++)
-        if (ids[i] >= vocab) args_fail(2, "--ids: token %d is outside 0 to %d", (int)ids[i], vocab - 1);
+        args_fail(2, "%s: %d tokens are more than the model's context of %d", text ? "--text" : "--ids", count,
+                  model->config.context);
+    args_ids_check("--ids", ids, count, model->config.vocab);
     if (prompt >= count) args_fail(2, "--prompt: %d leaves none of %d tokens to compare", (int)prompt, count);
     return ids;
 }

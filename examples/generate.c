@@ -31,8 +31,9 @@ static drafting drafts;
 static const args_option options[] = {
     ARGS_IN("model,m DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
     ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
-    ARGS_ONCE("prompt,p TEXT", &prompt, "prompt (default: It was)"),
-    ARGS_IN("prompt-file,f FILE", &prompt_file, "the prompt is what this file says; -: standard input"),
+    ARGS_ONCE("prompt,p TEXT", &prompt, "prompt (default: It was); empty: the begin-of-text token alone"),
+    ARGS_IN("prompt-file,f FILE", &prompt_file,
+            "the prompt is all of this file, the newline at its end too; -: standard input"),
     ARGS_ONCE("ids LIST", &ids_text, "prompt as token ids, as in 0,5,7; no BOS is added to it"),
     ARGS_FLAG("chat", &chatting, "the prompt is a user's turn, by the model's chat template"),
     ARGS_ONCE("system TEXT", &system_text, "with --chat: what the system says first"),
@@ -251,9 +252,12 @@ static llm42_request_desc new_request(void) {
     return ask;
 }
 
+// The option that says the prompt.
+static const char *prompt_option(void) { return ids_text ? "--ids" : prompt_file ? "--prompt-file" : "--prompt"; }
+
 static void submit_samples(const int32_t *ids) {
     llm42_error error = {0};
-    answer_check_room("-n", n, (int)arrlen(ids), llm42_engine_config(engine)->max_context);
+    answer_check_room(prompt_option(), (int)arrlen(ids), "-n", n, llm42_engine_config(engine)->max_context);
     for (int64_t i = 0; i < samples; i++) {
         llm42_request_desc ask = new_request();
         ask.prompt = ids, ask.prompt_count = (int)arrlen(ids);
@@ -286,7 +290,7 @@ static void free_samples(void) {
     arrfree(sample_list);
 }
 
-// Reads IN. What is in `settings` decides about results, beside the lines.
+// Reads IN. What is in `settings` decides about results, beside the lines, the model and its backend.
 static void read_batch(void) {
     static char settings[16384];
     snprintf(settings, sizeof settings,
@@ -305,14 +309,18 @@ static void read_batch(void) {
 }
 
 static void check_options(void) {
-    const int prompts = (prompt != NULL) + (ids_text != NULL) + (prompt_file != NULL);
-    if (prompts > 1) args_fail(2, "--prompt, --prompt-file and --ids exclude each other");
-    if (!batch_in != !batch_out) args_fail(2, "--batch FILE and --out FILE belong together");
-    if (batch_in && (prompts || samples > 1 || ids_out || logprobs || json || stream))
-        args_fail(2, "--batch: the file has the prompts and --out gets the answers: leave out --prompt, --prompt-file, "
-                     "--ids, --samples, --ids-out, --logprobs, --json and --stream");
-    if (json + stream + (ids_out || logprobs) > 1)
-        args_fail(2, "--json, --stream, and --ids-out or --logprobs exclude each other");
+    static const char *const names[] = {"--prompt",  "--prompt-file", "--ids",     "--json", "--stream",
+                                        "--ids-out", "--logprobs",    "--samples", NULL};
+    static const char *const prompt_names[] = {"--prompt", "--prompt-file", "--ids", NULL};
+    const bool given[] = {prompt, prompt_file, ids_text, json, stream, ids_out, logprobs, samples > 1};
+    char line[256];
+    if (args_given(line, prompt_names, given) > 1) args_fail(2, "%s exclude each other: give one", line);
+    if (batch_in && !batch_out) args_fail(2, "--batch: needs --out FILE, for the answers");
+    if (batch_out && !batch_in) args_fail(2, "--out: needs --batch FILE, whose answers it gets");
+    if (batch_in && args_given(line, names, given))
+        args_fail(2, "--batch: the file has the prompts and --out gets the answers: leave out %s", line);
+    args_given(line, names + 3, given + 3);
+    if (json + stream + (ids_out || logprobs) > 1) args_fail(2, "%s exclude each other", line);
     drafting_check(&drafts);
     if (system_text && !chatting) args_fail(2, "--system: needs --chat");
     if (chatting && ids_text) args_fail(2, "--chat: needs a text: --ids says the whole prompt already");
@@ -332,8 +340,12 @@ static void open_texts(void) {
         if (chatting) chat_open(&turns, t, model_path, system_text);
         return;
     }
-    if (!batch_in || !ids_alone || tokenizer || error.result != LLM42_IO)  // the file may have ids alone
-        args_fail(1, "%s (--ids with --ids-out does without a tokenizer)", error.text);
+    if (batch_in && ids_alone && !tokenizer && error.result == LLM42_IO) return;  // the file may have ids alone
+    const char *option = chatting ? "--chat: " : stop_text[0] ? "--stop: " : "";
+    const char *advice = batch_in || *option ? ""
+                         : ids_text          ? " (--ids-out does without a tokenizer)"
+                                             : " (--ids with --ids-out does without a tokenizer)";
+    args_fail(1, "%s%s%s", option, error.text, advice);
 }
 
 // The prompt of samples.
@@ -342,6 +354,7 @@ static void read_prompt(int32_t **ids) {
     if (ids_text) {
         arrsetlen(*ids, args_list_count(ids_text));
         args_ids("--ids", ids_text, *ids);
+        args_ids_check("--ids", *ids, (int)arrlen(*ids), model->config.vocab);
         return;
     }
     if (!prompt) prompt = "It was";
@@ -350,6 +363,8 @@ static void read_prompt(int32_t **ids) {
     const char *text = file_text ? file_text : prompt;
     if (chatting) args_check(chat_encode(&turns, t, text, size, ids, &error), &error);
     else text_encode(t, text, size, ids);
+    if (!arrlen(*ids))
+        args_fail(2, "%s: no tokens, since the model has no begin-of-text token: write a text", prompt_option());
     free(file_text);
 }
 
@@ -405,6 +420,7 @@ int main(int argc, char **argv) {
     for (int64_t i = 1; args_signal && i <= llm42_engine_stats(engine).submitted; i++)
         llm42_engine_cancel(engine, i, NULL);
     drafting_report(&drafts, engine);
+    if (batch_in) batch_stop_if_asked(&requests);
     args_stop_if_asked();
     if (stats) print_stats(llm42_engine_now(engine) - begin);
     if (trace) args_check(llm42_trace_close(trace, &error), &error);

@@ -142,9 +142,8 @@ static int32_t *read_input(char **read) {
 
 // Exits if the tokens cannot be scored, and chooses the stride.
 static void check_ids(const llm42_config *c, const int32_t *ids, int count) {
-    if (count < 1) args_fail(1, "--text: no tokens");
-    for (int i = 0; i < count; i++)
-        if (ids[i] >= c->vocab) args_fail(1, "token %d is outside 0 to %d", (int)ids[i], c->vocab - 1);
+    if (count < 1) args_fail(2, "%s: no tokens", text_file ? "--file" : "--text");
+    args_ids_check("--ids", ids, count, c->vocab);
     if (prompt > count) args_fail(2, "--prompt: %d is more than the text's %d tokens", (int)prompt, count);
     if (!stride) stride = c->context / 2;
     if (stride >= c->context || (!stride && count > c->context))

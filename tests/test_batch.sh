@@ -126,6 +126,12 @@ for how in "--max-running 3 --preset best" "--max-running 1" "--preset invariant
 done
 
 # Ended at any moment, and given again: to the byte what an uninterrupted run writes.
+kept() {  # OUT.unfinished of these lines of OUT
+    local line
+    while IFS= read -r line; do
+        printf '{"digest": "%s", %s\n' "$(printf %s "$line" | sha256sum | cut -c 1-32)" "${line#?}"
+    done
+}
 sed 's/"deterministic": false/"deterministic": true/' "$dir/in.jsonl" >"$dir/all.jsonl"
 batch=("${generate[@]}" --batch "$dir/all.jsonl" --ignore-eos --max-running 4)
 "${batch[@]}" --out "$dir/whole.jsonl"
@@ -157,29 +163,79 @@ check "nothing else is left" [ "$(find "$dir" -name 'cut.jsonl*' | wc -l)" = 1 ]
 # Drafts decide about no answer: the same file by any drafter, and a run that was begun without them goes on with them.
 check "drafts" "${batch[@]}" --draft lookup --out "$dir/drafted.jsonl"
 check "drafts: byte for byte" cmp "$dir/drafted.jsonl" "$dir/whole.jsonl"
-head -n 5 "$dir/whole.jsonl" >"$dir/drafted.jsonl.unfinished" && echo '{"unfinished": true}' >>"$dir/drafted.jsonl.unfinished"
+head -n 5 "$dir/whole.jsonl" | kept >"$dir/drafted.jsonl.unfinished" && echo '{"unfinished": true}' >>"$dir/drafted.jsonl.unfinished"
 check "begun without drafts" bash -c '"$@" 2>"$0"' "$dir/stats" "${batch[@]}" --stats --draft model:examples/tiny42 \
     --out "$dir/drafted.jsonl"
 check "by a model: accepted" grep -qE "^drafts: [0-9]+ judged, [1-9][0-9]+ accepted" "$dir/stats"
 check "by a model: byte for byte" cmp "$dir/drafted.jsonl" "$dir/whole.jsonl"
 # Cut off by a power failure, in the middle of a line; and what is kept is not computed again.
-head -c $(($(head -n 3 "$dir/whole.jsonl" | wc -c) + 50)) "$dir/whole.jsonl" | sed '2s/"text": "/&KEPT/' >"$part"
+head -n 4 "$dir/whole.jsonl" | sed '2s/"text": "/&KEPT/' | kept >"$dir/four" && head -n 3 "$dir/four" >"$part"
+tail -n 1 "$dir/four" | head -c 90 >>"$part"
 check "cut in a line" "${batch[@]}" --out "$dir/cut.jsonl"
 check "what was there is taken over" cmp <(sed '2s/"text": "KEPT/"text": "/' "$dir/cut.jsonl") "$dir/whole.jsonl"
 check "as it was" grep -q KEPT "$dir/cut.jsonl"
-# Another IN, other options, or something else: refused, and nothing is touched.
-head -n 3 "$dir/whole.jsonl" >"$part" && cp "$part" "$dir/keep" && echo kept >"$dir/cut.jsonl"
-refused=': not the answer to line [0-9]+ of .*/[a-z]+.jsonl by these options: give both as they were, or remove the file$'
+# Answers that are whole before an earlier line's are kept, too, whatever ends the run, and the message counts them.
+{ echo '{"ids": [0, 905], "max_tokens": 2000}' && for i in 2 3 4 5 6; do echo "{\"ids\": [0, $i], \"max_tokens\": 5}"; done; } \
+    >"$dir/late.jsonl"
+batch=("${generate[@]}" --batch "$dir/late.jsonl" --ignore-eos --deterministic)
+"${batch[@]}" --out "$dir/whole2.jsonl"
+for signal in TERM KILL; do
+    rm -f "$dir"/cut.jsonl*
+    break_at 5 $signal
+    check "$signal: five of six are kept" [ "$(grep -c '"index": [1-5]' "$part")" = 5 ]
+    [ $signal = KILL ] || check "the message" grep -q \
+        "^generate: interrupted; 5 of 6 answers are kept in $part; the same command goes on$" "$dir/said"
+    sed -i '/"index": 3/d' "$part"  # the order is no matter, nor that one is lacking
+    check "the same command goes on" bash -c '"$@" 2>"$0"' "$dir/said" "${batch[@]}" --out "$dir/cut.jsonl"
+    check "with what was there" grep -q "^generate: 4 of 6 answers are in $part already$" "$dir/said"
+    check "in the order of the requests" cmp "$dir/cut.jsonl" "$dir/whole2.jsonl"
+    check "nothing else is left" [ "$(find "$dir" -name 'cut.jsonl*' | wc -l)" = 1 ]
+done
+full() (trap '' XFSZ && ulimit -f 1 && "${batch[@]}" --out "$dir/cut.jsonl" 2>"$dir/said")  # a disk of 1 KiB
+echo kept >"$dir/cut.jsonl"
+full
+check "a full disk" [ $? = 1 ]
+check "a full disk" grep -q '^generate: .*/cut.jsonl: cannot write: File too large$' "$dir/said"
+check "an older file is as it was" [ "$(cat "$dir/cut.jsonl")" = kept ]
+check "what was written is kept" grep -q '"finish"' "$part"
+check "a larger disk" "${batch[@]}" --out "$dir/cut.jsonl"
+check "in the order of the requests" cmp "$dir/cut.jsonl" "$dir/whole2.jsonl"
+# Before the first answer there is nothing to keep.
+head -n 1 "$dir/late.jsonl" >"$dir/first.jsonl"
+batch=("${generate[@]}" --batch "$dir/first.jsonl" --ignore-eos)
+rm "$dir/cut.jsonl"
+check "nothing yet" bash -c 'timeout -s INT --preserve-status 0.05 "$@" 2>"$0"; [ $? = 130 ]' "$dir/said" "${batch[@]}" \
+    --out "$dir/cut.jsonl"
+check "nothing is kept" [ "$(find "$dir" -name 'cut.jsonl*' | wc -l)" = 0 ]
+# Another IN, other options, another model or something else: refused, and nothing is touched.
+head -n 3 "$dir/whole.jsonl" | kept >"$part" && cp "$part" "$dir/keep" && echo kept >"$dir/cut.jsonl"
+refused=': not the answer to line [0-9]+ of .*/[a-z]+.jsonl by this model and these options: give all as they were, or '
+refused+='remove the file$'
 sed '2s/"seed": 2/"seed": 7/' "$dir/all.jsonl" >"$dir/changed.jsonl"
 check "another line" says 2 ":2$refused" --ignore-eos --batch "$dir/changed.jsonl" --out "$dir/cut.jsonl"
 check "other options" says 2 ":1$refused" --batch "$dir/all.jsonl" --out "$dir/cut.jsonl"
 check "another arithmetic" says 2 ":1$refused" --ignore-eos --dtype fp32 --batch "$dir/all.jsonl" --out "$dir/cut.jsonl"
 head -n 2 "$dir/all.jsonl" >"$dir/fewer.jsonl"
-check "fewer lines" says 2 ':3: not the answer' --ignore-eos --batch "$dir/fewer.jsonl" --out "$dir/cut.jsonl"
+check "fewer lines" says 2 ':3: the answer to request 3, and .*fewer.jsonl has 2: give it as it was, or remove the file$' \
+    --ignore-eos --batch "$dir/fewer.jsonl" --out "$dir/cut.jsonl"
+changed=': the line was changed since it was written, by its digest: remove the line, so that its answer is computed again$'
+sed '2s/"text": "/&X/' "$dir/keep" >"$part"
+check "another answer" says 1 ":2$changed" --ignore-eos --batch "$dir/all.jsonl" --out "$dir/cut.jsonl"
 echo "no json" >"$part"
-check "something else" says 2 ":1$refused" --batch "$dir/all.jsonl" --out "$dir/cut.jsonl"
+check "something else" says 1 ":1$changed" --batch "$dir/all.jsonl" --out "$dir/cut.jsonl"
 check "nothing is touched" [ "$(cat "$dir/cut.jsonl" "$part" | xargs)" = "kept no json" ]
-rm "$part"
+# The model is another one although its path is the same: weights, end tokens and tokens count. As it was, it goes on.
+echo '{"ids": [0, 905], "max_tokens": 8}' >"$dir/one.jsonl"
+swap=(--model "$dir/swap" --batch "$dir/one.jsonl" --out "$dir/cut.jsonl")
+swapped() {  # swapped STATUS PATTERN COMMAND...: the command changes the model
+    rm -rf "$dir/swap" "$part" && cp -r examples/tiny42 "$dir/swap" && chmod -R u+w "$dir/swap"
+    "${generate[@]}" "${swap[@]}" && kept <"$dir/cut.jsonl" >"$part" && "${@:3}" && says "$1" "$2" "${swap[@]}"
+}
+check "the same model" swapped 0 '1 of 1 answers are in .* already' true
+check "other weights" swapped 2 ":1$refused" cp "$dir/nan/model.safetensors" "$dir/swap"
+check "other end tokens" swapped 2 ":1$refused" cp <(echo '{"eos_token_id": [5]}') "$dir/swap/generation_config.json"
+check "other tokens" swapped 2 ":1$refused" sed -i 's/<|end_of_text|>/<|end|>/g' "$dir/swap/tokenizer.json"
+rm "$part" && echo kept >"$dir/cut.jsonl"
 
 # What is wrong in a file of requests is named by file, line and key, before anything runs.
 wrong() {  # wrong PATTERN LINE [OPTION...]
@@ -213,28 +269,60 @@ wrong 'stop: a stop string is empty' '{"prompt": "x", "stop": ["a", ""]}'
 wrong "stop: '7' is not a string" '{"prompt": "x", "stop": 7}'
 wrong 'stop: more than 16 strings' "{\"prompt\": \"x\", \"stop\": [$(printf '"x",%.0s' {1..16})\"x\"]}"
 wrong "id: '1' is not a string" '{"prompt": "x", "id": 1}'
+wrong "id: '1' is the id of line 1, too" '{"prompt": "x", "id": "1"}'
+wrong 'temperature: 1e400 is outside 0 to 1000' '{"prompt": "x", "temperature": 1e400}'
+wrong 'temperature: 1e-400 is too close to 0' '{"prompt": "x", "temperature": 1e-400}'
+wrong 'malformed JSON at byte' '{"prompt": "x", "temperature": -inf}'
 check "no file was touched" [ "$(cat "$dir/cut.jsonl")" = kept -a ! -e "$part" ]
 echo '{"prompt": "x"}' >"$dir/one.jsonl"
 check "no tokenizer" says 2 'prompt: the model has no tokenizer: give ids' --model synthetic:tiny --batch "$dir/one.jsonl" \
     --out "$dir/cut.jsonl"
 check "an error in a file" says 1 '1 request ended early' --model "$dir/nan" --batch "$dir/one.jsonl" --out "$dir/nan.jsonl"
 check "an error in a file" json "$dir/nan.jsonl" "rows[0]['finish'] == 'error'"
-cp "$dir/nan.jsonl" "$dir/nan.jsonl.unfinished"
+kept <"$dir/nan.jsonl" >"$dir/nan.jsonl.unfinished"
 check "an error that is taken over" says 1 'answers ended by an error: their finish says so' --model "$dir/nan" \
     --batch "$dir/one.jsonl" --out "$dir/nan.jsonl"
 check "no lines" says 2 'no lines' --batch <(echo) --out "$dir/cut.jsonl"
-check "without --out" says 2 'belong together' --batch "$dir/one.jsonl"
-check "with a prompt" says 2 'leave out --prompt' --batch "$dir/one.jsonl" --out "$dir/cut.jsonl" --prompt x
+check "two of an id" says 2 ":2: id: 'a' is the id of line 1, too" --batch <(printf '{"prompt": "x", "id": "a"}\n%.0s' 1 2) \
+    --out "$dir/cut.jsonl"
+check "too many by -n" says 2 ':1: -n: 9999: behind a prompt' --batch "$dir/one.jsonl" --out "$dir/cut.jsonl" -n 9999
+check "no file of the name -" says 2 "^generate: --out: '-' names no file: /dev/stdout is standard output$" --out - --batch -
+check "without --out" says 2 '^generate: --batch: needs --out FILE' --batch "$dir/one.jsonl"
+check "without --batch" says 2 '^generate: --out: needs --batch FILE' --out "$dir/cut.jsonl"
+check "with a prompt" says 2 ': leave out --prompt$' --batch "$dir/one.jsonl" --out "$dir/cut.jsonl" --prompt x
+# Errors name the options that were given, and no field of the library. An empty prompt is the begin-of-text token.
+check "two prompts" says 2 '^generate: --prompt and --ids exclude each other: give one$' --prompt x --ids 3
+check "two kinds of lines" says 2 '^generate: --json, --ids-out and --logprobs exclude each other$' --json --ids-out --logprobs
+check "leaves" says 2 '^generate: --leaves: 3: must be 1, 2, 4 or 8$' --leaves 3
+check "ranks" says 2 '^generate: --tensor-parallel: 8: must divide the model' --tensor-parallel 8
+check "a product" says 2 '^generate: --window x --group: 16777216: must be from' --window 4096 --group 4096
+check "an id" says 2 '^generate: --ids: token 2048 is outside 0 to 2047$' --ids 3,2048
+check "too long" says 2 '^generate: --ids: the prompt has 2048 tokens, and the context of 2048' --ids "$(seq -s , 0 2047)"
+check "what needs text" says 1 '^generate: --stop: .*: a synthetic model has no tokenizer$' --model synthetic:tiny --ids 0 --stop x
+check "no text" prints "$("${generate[@]}" -n 8 --ids 0 --ids-out)" -n 8 -p "" --ids-out
+sed -i 's/"bos_token_id": 0/"bos_token_id": null/' "$dir/swap/config.json"
+check "no text and no token" says 2 '^generate: --prompt: no tokens, since the model has no begin-of-text' -m "$dir/swap" -p ""
 check "from standard input, defaults" json <(cat "$dir/one.jsonl" | "${generate[@]}" --batch - --out /dev/stdout -n 3 --seed 5 \
     --deterministic) "len(rows[0]['ids']) == 3 and rows[0]['seed'] == 5 and rows[0]['deterministic'] and rows[0]['id'] == '1'"
 
 # Chat templates, by a folder with the tokenizer of tiny42. The ids are those of the turns written out; a begin-of-text
 # token is there where the template has one.
 cp -r examples/tiny42 "$dir/chat" && chmod -R u+w "$dir/chat"
+# The tokens of the turns take the places of the last five.
+names=('<|start_header_id|>' '<|end_header_id|>' '<|eot_id|>' '<|im_start|>' '<|im_end|>')
+{
+    head -n -23 examples/tiny42/tokenizer.json | sed '$s/,$//'
+    printf '    ]\n  }\n}\n'
+} >"$dir/chat/tokenizer.json"
+for i in 0 1 2 3 4; do
+    sed -i -E "s/^( +)\".*\": $((2043 + i))(,?)$/\1\"${names[i]}\": $((2043 + i))\2/
+        s/\"added_tokens\": \[/&\n    {\"id\": $((2043 + i)), \"content\": \"${names[i]}\", \"special\": true},/" \
+        "$dir/chat/tokenizer.json"
+done
 turns() {  # turns NAME TEMPLATE BOS EXPECTED OPTION...: of the user's words " hi "
     printf '{"chat_template": "%s"}' "$2" >"$dir/chat/tokenizer_config.json"
     "${generate[@]}" --model "$dir/chat" -n 1 --chat --prompt ' hi ' --record "$dir/chat.txt" "${@:5}" >"$dir/said" 2>&1
-    "${generate[@]}" -n 1 --prompt "$(printf "$4.")" --record "$dir/plain.txt" >>"$dir/said" 2>&1
+    "${generate[@]}" --model "$dir/chat" -n 1 --prompt "$(printf "$4.")" --record "$dir/plain.txt" >>"$dir/said" 2>&1
     local want=$(sed -n 's/^prompt: //p' "$dir/plain.txt") dot=$("$B/score" --text . | tail -n 1 | cut -f 2)
     want=${want%,"$dot"}
     [ "$3" = bos ] || want=${want#0,}
@@ -261,9 +349,18 @@ turns "Mistral 0.2" "{{ bos_token + '[INST] ' + ' [/INST]' }}" bos "[INST]  hi  
 turns "Mistral, Nemo" "{{ bos_token + '[INST]' + system + '[/INST]' }}" bos "[INST]Be nice.\n\n hi [/INST]" --system 'Be nice.'
 refuses() { printf '{"chat_template": %s}' "$2" >"$dir/chat/tokenizer_config.json"; says 1 "$1" --model "$dir/chat" --chat -n 4 "${@:3}"; }
 check "Mistral without a system" refuses '^generate: --system: .* has no system.s turn$' '"[INST] [/INST]"' --system x
-check "an unknown template" refuses 'of no family that is known here .*: write the turns out in --prompt' '"{{ messages }}"'
+check "an unknown template" refuses 'of no family that is known here .*: leave out --chat and write the turns out' '"{{ messages }}"'
 check "a later Mistral" refuses 'of no family that is known' '"[SYSTEM_PROMPT] [INST]"'
-check "no template" refuses 'no chat_template in tokenizer_config.json, .*: write the turns out' null
+check "no template" says 1 'no chat_template in tokenizer_config.json, .*: leave out --chat and write the turns out' --chat
+for name in '<|eot_id|>' '<|im_end|>'; do
+    family='<|start_header_id|>'
+    [ $name = '<|eot_id|>' ] || family='<|im_start|>'
+    printf '{"chat_template": "%s"}' "$family" >"$dir/chat/tokenizer_config.json"
+    mv "$dir/chat/tokenizer.json" "$dir/tokenizer.json" && sed "s/$name/<|other|>/" "$dir/tokenizer.json" >"$dir/chat/tokenizer.json"
+    check "a tokenizer without $name" says 1 "^generate: --chat: $dir/chat: the tokenizer lacks the token ${name//|/\\|} of the" \
+        --model "$dir/chat" --chat -n 4
+    mv "$dir/tokenizer.json" "$dir/chat/tokenizer.json"
+done
 check "one that says more" refuses 'of no family that is known' '"<|start_header_id|> Cutting Knowledge Date"'
 check "a damaged file" refuses 'tokenizer_config.json: malformed JSON' '"x'
 echo '[INST] [/INST]' >"$dir/chat/chat_template.jinja"
@@ -271,11 +368,10 @@ check "chat_template.jinja" says 0 '' --model "$dir/chat" --chat -n 4
 check "--system alone" says 2 'needs --chat' --system x
 check "--chat with ids" says 2 'needs a text' --chat --ids 0,9
 # The token that ends a turn ends an answer, even if the model's files do not list it.
-sed -i 's/<|end_of_text|>/<|im_end|>/g' "$dir/chat/tokenizer.json"
 echo '{"eos_token_id": [5]}' >"$dir/chat/generation_config.json"
 echo '<|im_start|>' >"$dir/chat/chat_template.jinja"
 check "the end of a turn" says 0 '' --model "$dir/chat" --chat -n 4 --record "$dir/chat.txt"
-check "the end of a turn" grep -qx 'stop: 5,1' "$dir/chat.txt"
+check "the end of a turn" grep -qx 'stop: 5,2047' "$dir/chat.txt"
 check "not without --chat" says 0 '' --model "$dir/chat" -n 4 --record "$dir/chat.txt"
 check "not without --chat" grep -qx 'stop: 5' "$dir/chat.txt"
 # In a file of requests the prompts are turns, too. Several templates: the default one counts.

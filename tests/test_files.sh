@@ -110,7 +110,7 @@ ended_well() {  # ended_well SIGNAL STATUS END KEPT
     if [ -e "$part" ]; then
         [ $4 != none ] && tail -n 3 "$part" | grep -q unfinished || { echo "not marked" && tail "$part" && return 1; }
         kept=$((kept + 1))
-        [ "$2" = 0 ] || grep -qF "interrupted; what there is is in $part" "$dir/stderr" || return 1
+        [ "$2" = 0 ] || grep -qE "interrupted; (what there is is|.* answers are kept) in $part" "$dir/stderr" || return 1
         cp "$part" "$dir/kept" && rm "$part"
     fi
     [ "$1" = KILL ] || only x || { echo "something is left: $(ls "$dir/work")" && return 1; }

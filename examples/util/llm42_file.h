@@ -6,7 +6,8 @@
 //     if (!llm42_file_finish(file)) ...                 // false, and errno, if anything could not be written
 //
 // llm42_files_end, at the end of a program, removes the parts of files that were not finished. A file that was kept
-// becomes NAME.unfinished instead, and ends in the line that llm42_file_keep was given last.
+// becomes NAME.unfinished instead, and ends in the line that llm42_file_keep was given last. What an earlier run has
+// left there stays: the file is then NAME.unfinished.2, or the next number that is free.
 //
 // Devices and pipes, /dev/null say, are written as they are, since moving a file there would replace them. A symbolic
 // link stays a link: the file that it leads to is replaced. This header needs _POSIX_C_SOURCE 200809L.
@@ -26,6 +27,8 @@ enum { LLM42_FILE_PATH = 4096 };
 typedef struct llm42_file {
     struct llm42_file *next;
     FILE *file;
+    bool replaces;   // NAME.unfinished of an earlier run, which it holds all of
+    bool left;       // it ends as NAME.unfinished
     char tail[192];  // the line at the end of a file that was kept; empty: it was not
     char path[LLM42_FILE_PATH], part[LLM42_FILE_PATH + 32];  // both the same: it is written as it is
 } llm42_file;
@@ -124,16 +127,25 @@ static inline void llm42_file_keep(FILE *file, const char *tail) {
     snprintf(f->tail, sizeof f->tail, "%s", tail);
 }
 
+// The name of a file that is left unfinished.
+static inline void llm42_file_left(const llm42_file *f, char path[LLM42_FILE_PATH]) {
+    snprintf(path, LLM42_FILE_PATH, "%.4060s.unfinished", f->path);
+    const size_t used = strlen(path);
+    for (int n = 2; !f->replaces && n < 1000 && access(path, F_OK) == 0; n++)
+        snprintf(path + used, LLM42_FILE_PATH - used, ".%d", n);
+}
+
 // Closes a file and moves it to its name, or, with `whole` false, removes it. False, and errno: anything could not be
-// written; then nothing is left behind.
+// written; then nothing is left behind, unless it is left unfinished, and what was written is of use.
 static inline bool llm42_file_close(FILE *file, bool whole) {
     llm42_file *f = llm42_file_find(file);
     const bool moved = strcmp(f->part, f->path) != 0;
     bool good = !ferror(file);
     good &= fclose(file) == 0;
-    good &= !whole || !moved || rename(f->part, f->path) == 0;
+    const bool named = moved && whole && (good || f->left) && rename(f->part, f->path) == 0;
     const int why = errno;
-    if (moved && !(good && whole)) remove(f->part);
+    if (moved && !named) remove(f->part);
+    if (moved && whole) good &= named;
     llm42_file_forget(f);
     errno = why;
     return good;
@@ -142,24 +154,31 @@ static inline bool llm42_file_close(FILE *file, bool whole) {
 static inline bool llm42_file_finish(FILE *file) { return llm42_file_close(file, true); }
 static inline void llm42_file_drop(FILE *file) { llm42_file_close(file, false); }
 
-// For the end of a program, however it ends. A file that was kept gets its last line and the name NAME.unfinished.
+// Closes a file that was kept: it gets its last line and the name of a file that is left unfinished.
+static inline bool llm42_file_leave(FILE *file) {
+    llm42_file *f = llm42_file_find(file);
+    char path[LLM42_FILE_PATH];
+    if (!ferror(file)) fputs(f->tail, file);
+    f->left = true;
+    if (strcmp(f->part, f->path)) {
+        llm42_file_left(f, path);
+        memcpy(f->path, path, strlen(path) + 1);
+    }
+    return llm42_file_close(file, true);
+}
+
+// For the end of a program, however it ends.
 static inline void llm42_files_end(void) {
     while (llm42_files) {
         llm42_file *f = llm42_files;
         if (!f->file) {  // it is being opened
             unlink(f->part);
             llm42_file_forget(f);
-            continue;
+        } else if (f->tail[0]) {
+            llm42_file_leave(f->file);
+        } else {
+            llm42_file_drop(f->file);
         }
-        if (f->tail[0]) {
-            fputs(f->tail, f->file);
-            if (strcmp(f->part, f->path)) {
-                const size_t used = strlen(f->path);
-                if (used + sizeof ".unfinished" > LLM42_FILE_PATH) f->path[used - sizeof ".unfinished"] = 0;
-                strcat(f->path, ".unfinished");
-            }
-        }
-        llm42_file_close(f->file, f->tail[0] != 0);
     }
 }
 

@@ -260,8 +260,7 @@ static inline int tok_json_next(const tok_json *j, int i) {
 // The value of a key, or -1. `object` may be anything, -1 included.
 static inline int tok_json_get(const tok_json *j, int object, const char *key) {
     if (!tok_json_is(j, object, JSMN_OBJECT)) return -1;
-    int i = object + 1;
-    for (int n = 0; n < j->token[object].size; n++, i = tok_json_next(j, i + 1))
+    for (int n = 0, i = object + 1; n < j->token[object].size; n++, i = tok_json_next(j, i + 1))
         if (!strcmp(tok_json_string(j, i), key)) return i + 1;
     return -1;
 }
@@ -277,11 +276,13 @@ static inline bool tok_json_same(const tok_json *j, int i, const char *text) {
     return tok_json_is(j, i, JSMN_STRING) && !strcmp(tok_json_string(j, i), text);
 }
 
+// One that is too large or too small for a double is a number, too: infinity or about 0.
 static inline bool tok_json_number(const tok_json *j, int i, double *value) {
     if (!tok_json_is(j, i, JSMN_PRIMITIVE)) return false;
-    const char *text = tok_json_string(j, i);
+    const char *text = tok_json_string(j, i), *end = j->text + j->token[i].end;
+    char *stop = NULL;
     if (text[0] != '-' && (text[0] < '0' || text[0] > '9')) return false;
-    return llm42_number(text, j->text + j->token[i].end, value);
+    return llm42_number(text, end, value) || (errno = 0, *value = strtod(text, &stop), errno == ERANGE && stop == end);
 }
 
 static inline bool tok_json_int(const tok_json *j, int i, int32_t *value) {
