@@ -466,13 +466,19 @@ static void result_stream(sweep *s) {
     fflush(stdout);
 }
 
+static int64_t cells_done(const sweep *s) {
+    int64_t done = 0;
+    for (int64_t i = 0; i < arrlen(s->grid.cells); i++) done += s->grid.cells[i].row != NULL;
+    return done;
+}
+
 // Writes the cells that have run: to --out the whole file anew, to standard output what is not there yet. --out gets
-// its name with the last call; of a run that fails or is interrupted before, the cells are in NAME.unfinished.
+// its name with the last call; of a run that fails or is interrupted before, the cells are in NAME.unfinished, unless
+// --cells has them already.
 static void result_write(sweep *s, bool last) {
-    int64_t done = 0, count = arrlen(s->grid.cells);
-    for (int64_t i = 0; i < count; i++) done += s->grid.cells[i].row != NULL;
+    const int64_t done = cells_done(s), count = arrlen(s->grid.cells);
     if (!s->set.out && (s->sim || done)) result_stream(s);
-    if (!s->set.out) return;
+    if (!s->set.out || (!last && s->set.cells)) return;
     struct stat status;
     if (!s->out) s->out = out_begin(s->set.out);
     FILE *file = s->out;
@@ -537,6 +543,21 @@ static void list_print(const sweep *s) {
 // --seconds: no cell is begun after so many.
 static bool out_of_time(const sweep *s) { return s->set.seconds > 0 && wall_seconds() - s->began >= s->set.seconds; }
 
+// Ends the program if it was asked to, and says how to go on.
+static void stop_if_asked(const sweep *s) {
+    char how[4400];
+    const int64_t done = cells_done(s), count = arrlen(s->grid.cells);
+    if (s->set.cells)
+        snprintf(how, sizeof how, "; %" PRId64 " of %" PRId64 " cells are in %.4200s, and the same command goes on",
+                 done, count, s->set.cells);
+    else
+        snprintf(how, sizeof how,
+                 "; %" PRId64 " of %" PRId64 " cells have run: with --cells DIR, which keeps each in a file, the same "
+                 "command would go on",
+                 done, count);
+    args_stop_saying(how, NULL);
+}
+
 // Simulated cells run side by side, one thread each, which changes nothing about what they give; measured ones must not
 // disturb each other, and what is done is written after each, so that a run that is ended keeps it. After an error no
 // cell is begun, and the first error in the order of the grid is reported.
@@ -562,10 +583,9 @@ static void run_cells(sweep *s, cell **cells) {
         if (!s->sim && !s->set.cell && !cells[i]->error[0]) result_write(s, false);
     }
     progress_clear(s);
-    int64_t done = 0;
-    for (int64_t i = 0; i < count; i++) done += cells[i]->row != NULL;
-    if (failed && done && s->sim && !s->set.cell) result_write(s, false);  // the cells that have run are kept
-    args_stop_if_asked();
+    // The cells that have run are kept.
+    if ((failed || args_signal) && s->sim && !s->set.cell && cells_done(s)) result_write(s, false);
+    stop_if_asked(s);
     for (int64_t i = 0; i < count; i++)
         if (cells[i]->error[0]) args_fail(1, "%s", cells[i]->error);
 }

@@ -475,6 +475,34 @@ check "a share that --seconds ends counts what it ran" [ "$("$sweep" "${cpu[@]}"
 "$sweep" --backend cpu --requests 1 --qps offline >"$dir/cpu.tsv"
 check "long requests are cut to the context, and it says so" grep -q '^# lengths: .* 2048 tokens' "$dir/cpu.tsv"
 
+# A run that is interrupted. With --cells its finished cells are in DIR and nothing is beside a later result. Without it
+# they are in NAME.unfinished, which the next interruption leaves as it is.
+many=(--backend cpu --workload fixed:24x12 --requests 60 --qps offline --mode nondeterministic --seed 1,2,3,4,5,6,7,8,9
+    --quiet --out "$dir/ended.tsv")
+interrupt() {  # interrupt GLOB OPTION...: when a file of that name has a row
+    "$sweep" "${many[@]}" "${@:2}" >/dev/null 2>"$dir/stderr" </dev/null &
+    local pid=$!
+    while kill -0 $pid 2>/dev/null && ! grep -q '^cpu' $1 2>/dev/null; do :; done
+    kill $pid && { wait $pid; } 2>/dev/null
+    [ $? = 143 ]
+}
+row() { grep -q '^cpu' "$1" && tail -n 1 "$1" | grep -q '^# unfinished'; }
+kept="$dir/ended.tsv.unfinished"
+hint='[1-8] of 9 cells have run: with --cells DIR, which keeps each in a file, the same command would go on'
+check "interrupted" interrupt "$dir/ended.tsv.*.part"
+check "how to go on" grep -qx "sweep: interrupted; what there is is in $kept; $hint" "$dir/stderr"
+check "a finished cell is kept" row "$kept"
+cp "$kept" "$dir/kept"
+check "interrupted again" interrupt "$dir/ended.tsv.*.part"
+check "under another name" grep -q "in $kept.2; $hint" "$dir/stderr"
+check "a finished cell is kept" row "$kept.2"
+check "the first is as it was" cmp "$kept" "$dir/kept"
+rm "$kept" "$kept.2"
+check "interrupted, with --cells" interrupt "$dir/half/*.tsv" --cells "$dir/half"
+check "how to go on" grep -qx "sweep: interrupted; [1-8] of 9 cells are in $dir/half, and the same command goes on" "$dir/stderr"
+check "the same command goes on" "$sweep" "${many[@]}" --cells "$dir/half"
+check "nothing is beside the result" [ "$(cd "$dir" && echo ended.tsv*)" = ended.tsv ]
+
 # What is refused.
 refuses 2 'calibration FILE: .*sweep/calibration'
 refuses 1 'gone.tsv: cannot open' --calibration "$dir/gone.tsv"
