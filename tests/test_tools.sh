@@ -288,6 +288,8 @@ else
 fi
 ends 2 '--prompt: 4 is more than' score --ids 0,9,9 --prompt 4
 ends 1 'no tokenizer \(--ids does without' score --model synthetic:tiny --text x
+ends 2 '^score: --leaves: 3: must be 1, 2, 4 or 8$' score --ids 0,5 --leaves 3
+ends 2 '^score: --ids: token 2048 is outside 0 to 2047$' score --ids 0,2048
 ends 2 "--schedule: 'tree' is not one of: fast, fixed, invariant" score --text x --schedule tree
 # A text that is longer than the context is scored in windows. The log-probabilities are those of each window alone, by
 # hand. Here the context is 64.
@@ -361,7 +363,7 @@ else
     echo "test_tools: FAILED: generate --tensor-parallel --leaves: not the bits that are promised"
     failed=$((failed + 1))
 fi
-ends 1 'tensor_parallel: 8: must divide' generate --prompt x --tensor-parallel 8
+ends 2 '^generate: --tensor-parallel: 8: must divide' generate --prompt x --tensor-parallel 8
 ends 2 '--leaves: 9 is outside' score --text x --leaves 9
 ends 0 '^every promise held$' ranks --requests 2 --tokens 8 --prompt-tokens 8 --batch 1,2 --out "$out/ranks.tsv"
 # Bits are the same from every instruction set, so files of results do not name it.
