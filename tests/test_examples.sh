@@ -56,6 +56,21 @@ for file in $examples; do
     [ "$name" = 05_backend ] || check "$name: an error is one line" fails_well "$name"
 done
 
+# nano42 has a forward pass of its own. All ten prompts stand in its source.
+(cd "$root" && eval "$(sed -n 's|^//  *\(cc .*\) && ./nano42$|\1|p' examples/nano42.c)" && ./nano42 --logprobs >nano.out)
+check "nano42: 400 lines" at_most 400 examples/nano42.c p
+check "nano42: drift" shows nano '10 of 10 get another answer'
+check "nano42: none in deterministic requests" shows nano ' 0 of 10 get another answer'
+check "nano42: rollbacks" shows nano "request 1: 3 candidates agree, then ' door' is dropped and ' house' committed"
+grep -oE '\{0, [0-9, ]+\}' examples/nano42.c | tr -d ' {}' | while read -r ids; do
+    "${B:-build}/generate" --ids "$ids" -n 64 --deterministic --ignore-eos --ids-out --logprobs | tail -n +2 | cut -f 3,4
+done >"$root/generated"
+grep '^[0-9]' "$root/nano.out" | cut -d ' ' -f 2,3 | tr ' ' '\t' >"$root/nano.bits"
+check "nano42: the bits of generate --deterministic" cmp "$root/generated" "$root/nano.bits"
+check "nano42: all of them" test "$(wc -l <"$root/generated")" = 640
+(cd "$root/empty" && ! ../nano42 2>../nano.err)
+check "nano42: an error is one line" grep -qx 'nano42: cannot read examples/tiny42: .*' "$root/nano.err"
+
 check "README.md: its program runs" bash -c 'cd "$root" && ./readme >readme.out'
 check "README.md: tokens" test "$(wc -w <"$root/readme.out")" -ge 16
 check "20 lines" at_most 20 examples/01_hello.c '1,/^\*\/$/!p'
