@@ -80,7 +80,7 @@
    To try a policy without weights, set .backend = llm42_backend_sim() (examples/04_simulate.c): the same engine on
    virtual time, which a calibration gives for each pass. Its tokens are hashes, and calibrated odds drop candidates.
 
-   THE PROTOCOL (LLM-42, sections 3 and 4)
+   THE PROTOCOL, DVR (decode, verify, roll back: LLM-42, sections 3 and 4)
 
    A floating-point sum depends on the order of its terms, and the fastest order depends on how many rows share a pass.
    (A row is one token of one request in a forward pass.) So the logits of a request depend on which other requests are
@@ -126,11 +126,11 @@
      on the clock.
    - Prefill INVARIANT: deterministic prompts run in ordinary passes, beside decoding rows and other prompts (in mode
      HYBRID only if all rows share one INVARIANT pass). Such a pass runs under schedule INVARIANT, which costs more for
-   every row in it. Prefill PACKED runs many of them together in replay passes, beside verification windows. Prefill
-   ISOLATED, the paper's way, runs each prompt alone.
+     every row in it. Prefill PACKED runs many prompts together in replay passes, beside verification windows. Prefill
+     ISOLATED, the paper's way, runs each prompt alone.
    - Drafts: a candidate need not have been decoded. If .drafter guesses the next tokens, the guesses join the window
      (or the row, where passes are INVARIANT), and those that are right are committed together. A guess is right if it
-   is the canonical token, so no result changes; the verification that a guess needs is the one that determinism needs.
+     is the canonical token, so no result changes. Determinism and guesses need the same verification.
    - Verify WAIT: a request whose window is ready goes on decoding. The replay pass runs when G windows are ready (or
      all windows, if fewer than G requests are verified), when one window has waited for .deadline passes, or when
      nothing else can run. Verify EAGER, the paper's way, runs the replay pass as soon as one window is ready, and fills
@@ -387,7 +387,7 @@ typedef struct llm42_sampling {
 
 enum {
     LLM42_ROW_SAMPLE = 1,   // a token and its log-probability are wanted after this row
-    LLM42_ROW_KEEP_KV = 2,  // compute, but leave the KV entry as it is (for the experiment that breaks DVR)
+    LLM42_ROW_KEEP_KV = 2,  // compute, but leave the KV entry as it is (see llm42_experiment.keep_fast_kv)
 };
 
 // One token at one position of one sequence.
@@ -566,8 +566,8 @@ typedef struct llm42_calibration {
     // second table is of INVARIANT passes; the first also holds for them if the second lacks the ranks.
     llm42_table exchange, invariant_exchange;
     bool padding_free;  // rows that pad a FIXED pass to its shape cost nothing (CPU)
-    int pass_sizes;     // 0: other passes are as large as their rows
-    double *pass_rows;  // [pass_sizes], ascending: the device pads other passes to the next of these numbers of rows
+    int pass_sizes;     // 0: passes that are not FIXED are not padded
+    double *pass_rows;  // [pass_sizes], ascending: else the device pads them to the next of these numbers of rows
     // Flip rates, mean over requests: the share of the candidates of FAST passes of x rows or more (up to the next x)
     // that replay passes of y rows or more change. The first x and y also hold for fewer rows.
     llm42_table flips;
@@ -578,8 +578,8 @@ typedef struct llm42_calibration {
                                        // build/sweep adds it to each latency that counts from the arrival
     double draft_ms;                   // in which a drafter proposes one token for each request, all at once
     double overlap_fast, overlap_replay;  // factors by which fast and replay passes take longer side by side than alone
-    // Milliseconds of passes by schedule and kind: of x rows that attend to y positions on average. More
-    // context (y) never takes less time. The next number of rows (x) may take up to a quarter less, but the last not.
+    // Milliseconds of passes by schedule and kind: of x rows that attend to y positions on average. More context (y)
+    // never takes less time. The next x may take up to a quarter less time, but the largest x takes no less.
     llm42_table cost[LLM42_SCHEDULE_COUNT][LLM42_KIND_COUNT];
 } llm42_calibration;
 
@@ -659,7 +659,7 @@ typedef struct llm42_cuda_desc {
     // writes the choice to the file. Default: none; every open chooses again.
     const char *algorithm_file;
     bool no_graphs;  // launch kernels one by one; default: CUDA graphs
-    bool no_check;   // leave out the tests of algorithms at open, to measure time: promises nothing; default: check
+    bool no_check;   // leave out open's tests of algorithms, to measure time: nothing is promised then; default: check
     // All matrix products run by kernels.cu, in the INVARIANT order. Then bits do not depend on cuBLASLt's version, but
     // passes of many rows are slow. Default: cuBLASLt where it is faster.
     bool no_cublas;
@@ -838,7 +838,7 @@ typedef struct llm42_request {
     int stop_count;           // 0: it ends at no token
     int32_t stop[LLM42_MAX_STOP];
     int committed, candidates;  // output tokens: final ones, and candidates, which are not verified yet
-    int drafts;                 // tokens that the drafter has proposed behind them; they have no KV
+    int drafts;                 // tokens that the drafter has proposed behind the candidates; they have no KV
     int kv;                     // positions with KV; in state PREFILL the next row of its prompt is at this position
     int64_t ready_since;        // passes that had run when its window became ready; -1: it is not ready
     double arrival, first_token, last_token;  // seconds on the backend's clock; -1: not yet
@@ -1042,7 +1042,7 @@ LLM42_API void llm42_plan_ordinary(const llm42_view *view, llm42_plan *plan);
 // is accepted if and only if it is what the row before it gives. So drafts save passes, and change no result.
 typedef struct llm42_draft {
     const llm42_request *request;
-    int limit, count;  // so many tokens are wanted at most, and at least 1; so many are proposed: 0 when it gets this
+    int limit, count;  // the most tokens to propose, at least 1; and how many it proposes, 0 before
     int32_t *token;    // [limit], to be filled in: what follows request->tokens [committed + candidates]
 } llm42_draft;
 
@@ -1069,9 +1069,9 @@ typedef struct llm42_kv_desc {
     int pages;                 // default: max_running full contexts; if these take more than 1 GiB, then 1 GiB or one
                                // full context, whichever is more
     bool prefix_cache;         // default: off
-    double admission_reserve;  // 0 to 1. A request is admitted when enough pages are free for its tokens and for a
-                               // reserve: the larger of one page for each running request, and this share of the
-                               // tokens that it and they may still return. If none runs, a request is always admitted
+    double admission_reserve;  // 0 to 1; default: 0. A request is admitted if enough pages are free for its tokens and
+                               // for a reserve: the larger of one page for each running request, and this share of
+                               // the tokens that it and they may still return. If none runs, one is always admitted
 } llm42_kv_desc;
 
 // For experiments: what breaks requests or the promise on purpose, and what is kept to reproduce the paper.
@@ -1129,7 +1129,7 @@ typedef struct llm42_stats {
     double replay_busy;                 // of those, in replay passes: FIXED ones, and others with verification windows
     int64_t replay_passes, replay_windows;  // those passes, and the windows in them, full or partial
     int64_t candidates, verifications, rollbacks, recomputed, injected;
-    int64_t hybrid_verify, hybrid_invariant;  // mode HYBRID: passes before which verifying looked faster, or INVARIANT
+    int64_t hybrid_verify, hybrid_invariant;  // mode HYBRID: passes before which verifying, or INVARIANT, looked faster
     int64_t compared;                         // candidates compared with a replay pass, up to the first that differs
     int64_t drafted, accepted, draft_failures;  // drafts that passes have judged, and those of them that were right
     int64_t preemptions, preempted_candidates;
