@@ -21,9 +21,9 @@
 #ifndef LLM42_DRAFT_H
 #define LLM42_DRAFT_H
 
-// lookup: texts repeat themselves. It finds the longest end of the text (prompt and output) that stands in it before,
-// and proposes what followed there, from the place that was seen last. A token costs constant time, amortised, whatever
-// the length of the text, and about 200 bytes.
+// lookup: texts repeat themselves. The drafter finds the longest end of the text (prompt and output) that occurs
+// earlier in it too, and proposes what followed there; of several such places it takes the latest. A token costs
+// constant time, amortised, whatever the length of the text, and about 200 bytes.
 typedef struct llm42_lookup_desc {
     int min_match;  // tokens that must be equal before it proposes anything; default: 2
     bool always;    // propose as many tokens as the engine allows, whether they pay or not
@@ -31,7 +31,7 @@ typedef struct llm42_lookup_desc {
 LLM42_API llm42_result llm42_lookup_open(llm42_drafter *drafter, const llm42_lookup_desc *desc, llm42_error *error);
 
 // model: a small model with the same vocabulary continues the text, token by token, on a backend of its own. It draws
-// with the request's own noise: where the two models agree on the odds, they draw the same token, also at high
+// with the request's own noise, so where the two models agree on the odds, they draw the same token, also at high
 // temperatures. Requests are drafted together. A request that has no slot, or does not fit into the small model's
 // context, gets no drafts.
 typedef struct llm42_draft_model_desc {
@@ -50,7 +50,7 @@ LLM42_API llm42_result llm42_draft_model_open(llm42_drafter *drafter, const llm4
                                               llm42_error *error);
 
 // oracle: proposes the right token with a given probability, and else a wrong one. It measures what a rate of
-// acceptance is worth, on a model for which there is no drafter, and says nothing about drafters that exist.
+// acceptance is worth on a model for which there is no drafter, and says nothing about real drafters.
 typedef struct llm42_oracle_desc {
     // Required: the canonical token `at` (counted from 0) of a request's output; negative: it is not known.
     int32_t (*truth)(void *user, const llm42_request *request, int at);
@@ -61,7 +61,7 @@ typedef struct llm42_oracle_desc {
                     // standard deviation; default: 0
     uint64_t seed;  // of the tosses; default: 42
     int vocab;      // required, at least 2
-    double request_us, token_us;  // what drafting takes on a simulated clock: for a request, and for each token more
+    double request_us, token_us;  // time of drafting on a simulated clock: of a request, and in addition of each token
 } llm42_oracle_desc;
 LLM42_API llm42_result llm42_oracle_open(llm42_drafter *drafter, const llm42_oracle_desc *desc, llm42_error *error);
 
