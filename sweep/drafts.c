@@ -6,13 +6,13 @@
 //     build/drafts --model DIR --draft lookup,model:examples/draft42 --batch 1,8 --out FILE
 //     build/drafts --backend cuda --model synthetic:llama-3.1-8b,margin=6.2 --draft 0,0.5,0.7,0.9 --batch 1,4,16
 //
-// A number among the drafters is an oracle's: it knows each way's tokens from the run without drafts, and with this
-// probability it proposes the right one. It tells what a rate of acceptance is worth where there is no drafter.
+// A number among the drafters stands for an oracle: it knows the tokens of each way from the run without drafts, and
+// proposes the right one with this probability. So it tells what a rate of acceptance is worth without a drafter.
 //
-// A run serves --rounds times as many requests as the batch has, and where one ends the next begins, so that the batch
-// is full from the pass in which its last request got its first token to the pass in which the first one ends that has
-// no successor. What these passes commit, by the time that they take, is the speed; they also hold the prompts of the
-// requests that come in between. Drafters take turns, and each figure is the median of --repeats runs.
+// A run serves --rounds times as many requests as the batch has, and where one ends the next begins. So the batch is
+// full from the pass in which its last request gets its first token to the first pass in which a request ends that has
+// no successor. The speed is what these passes commit, divided by their time. They also hold the prompts of later
+// requests. Drafters take turns, and each figure is the median of --repeats runs.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
