@@ -1,9 +1,9 @@
 /* 03_verify: decode, verify, roll back. The prompts of 02_drift, now marked deterministic.
 
-   Fast passes decode as in 02_drift, and their bits differ as there. But their tokens are only candidates. A replay
-   pass computes up to G windows of W tokens again. In each window it commits the candidates that agree with it, then
-   one token of its own, and drops the rest. So commits differ in length, but an answer is the same to the bit, alone
-   and among others.
+   Fast passes decode as in 02_drift, and their bits differ as there. But their tokens are only candidates until a
+   replay pass computes them again, in up to G windows of W tokens. In each window the candidates that agree are
+   committed, then one token of the pass's own, and the rest is dropped. So commits differ in length, but an answer is
+   the same to the bit, alone and among others.
    New here: .group, and the events of a request, from which the picture is drawn. .deterministic and .window are those
    of 01_hello.
 
