@@ -1,11 +1,11 @@
 /* 04_simulate: which window and which group suit a GPU? One simulated run for each pair of them.
 
-   The simulator is a backend. Planner, KV pages and verification are those of the programs before. A pass takes virtual
-   time, not real time. So all thirty-five runs together take about a tenth of a second. A calibration says how long a
-   pass takes and how often a fast pass returns a wrong token. Here it is that of an H100 with Llama-3.1-8B.
+   The simulator is a backend, so planner, KV pages and verification are those of the programs before. A pass takes
+   virtual time, so all thirty-five runs together take about a tenth of a second. A calibration, here that of an H100
+   with Llama-3.1-8B, says how long a pass takes and how often a fast pass returns a wrong token.
 
-   The runs show two things. A replay pass has up to M = W x G rows. One of 16 rows takes almost as long as one of 256,
-   so a small M is a waste. And the larger a window is, the more tokens a rollback drops.
+   The runs show two things. A replay pass has up to M = W x G rows, and one of 16 rows takes almost as long as one of
+   256, so a small M is a waste. And the larger a window is, the more tokens a rollback drops.
 
    New here: another backend, a model without weights, and a virtual clock.
 
