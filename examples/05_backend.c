@@ -1,9 +1,9 @@
 /* 05_backend: a backend of one's own, with a language model of one's own in it.
 
-   The model is a chain of hashes. The state at a position is a hash of the state before it and of the token there. The
-   next token is read from the state. States lie in KV pages, as keys and values do. The clock is virtual. Now and then
-   a FAST pass returns a wrong token on purpose. A hash that includes the number of rows of the pass decides when. The
-   engine adds batching, paging and determinism. It does not know what kind of model it serves.
+   The model is a chain of hashes: the state at a position is a hash of the state before it and of the token there, and
+   the next token is read from the state. States lie in KV pages, as keys and values do, and the clock is virtual. Now
+   and then a FAST pass returns a wrong token on purpose, which a hash that includes the pass's number of rows decides.
+   The engine adds batching, paging and determinism, and does not know what kind of model it serves.
    New here: the five functions of a backend. Section api-backend of llm42.h has their contract.
 
    Compile it in the repository's root, and run it there:
