@@ -4,9 +4,9 @@
    when each request should end, and serves the nearest deadline first. A planner changes latencies, never the answer to
    a deterministic request.
 
-   "deadline" meets more deadlines, nearly all of this by its order of admission. The price is a longer P99 latency. It
-   gains nothing when the load is light, because all deadlines are met anyway. It also gains nothing when all requests
-   ask for the same number of tokens, because the first to arrive then has the nearest deadline.
+   "deadline" meets more deadlines, and its order of admission brings nearly all of this gain. The price is a longer P99
+   latency. It gains nothing when the load is light, because all deadlines are met anyway. Nor does it gain when all
+   requests ask for the same number of tokens, because the first to arrive then has the nearest deadline.
 
    New here: .planner, arrivals over time, and util/llm42_metrics.h.
 
