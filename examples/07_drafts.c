@@ -1,12 +1,12 @@
 /* 07_drafts: guess the next tokens, and let one pass check all guesses.
 
    A window of 03_verify takes one pass, however many candidates are in it, but each candidate took a pass before. A
-   guess takes none, and verification does not care where a token comes from. A guess is called a draft. It is accepted
-   if it is the canonical token, and otherwise dropped, with all drafts behind it. So drafters, good ones and bad ones,
-   change how many passes an answer takes, and never the answer. How much time that saves depends on the device: a GPU
-   runs 8 rows nearly as fast as one, and a CPU does not.
-   "lookup" remembers the text: where the last two tokens have been before, it proposes what followed them there.
-   "nonsense" is a drafter of our own, which is always wrong.
+   guess takes none, and verification does not care where a token comes from. A guess, called a draft, is accepted if it
+   is the canonical token, and otherwise dropped, with all drafts behind it. So drafters, good ones and bad ones, change
+   how many passes an answer takes, and never the answer. How much time that saves depends on the device: a GPU runs 8
+   rows nearly as fast as one, and a CPU does not.
+   "lookup" remembers the text: if the last two tokens occurred before, it proposes what followed them there. "nonsense"
+   is a drafter of our own, which is always wrong.
    New here: .drafter, the events of drafts, and util/tokenizer.h, which gives the texts of tokens.
 
    Compile it in the repository's root, and run it there:
