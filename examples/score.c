@@ -11,8 +11,8 @@
 //
 // A text that is longer than the model's context is scored in windows of the context, as Hugging Face's guide to
 // perplexity does it: a window begins every --stride tokens and scores those tokens that no window before it has
-// scored. So each token is scored once, with at least context - stride tokens before it, or with all that there are. A
-// window begins where it begins: no BOS is put before it. Its log-probabilities are those of its tokens alone:
+// scored. So each token is scored once, with at least context - stride tokens before it, or with all that there are. No
+// BOS is put before a window, so its log-probabilities are those of its tokens alone:
 //     build/score --ids TOKENS-OF-THE-WINDOW
 //
 // At the end a summary goes to standard error, as lines `name value` with a tab between:
@@ -27,9 +27,8 @@
 //     build/score --ids IDS                                          presets dvr, best and invariant
 //     build/score --ids IDS --schedule fixed --rows 512 --prompt N   preset paper: M = W x G = 512, and prompts run
 //                                                                    alone, each in one pass of its own shape
-// If --arithmetic, --tensor-parallel or --leaves were given there, give the same here. Presets dvr, best and invariant
-// need only
-// --leaves, if there were as many leaves as ranks.
+// If --arithmetic, --tensor-parallel or --leaves were given there, give the same here. With at least as many leaves as
+// ranks, presets dvr, best and invariant do not need --tensor-parallel.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
