@@ -15,7 +15,7 @@
 // Answers share passes of --rows tokens, each with KV pages of its own, so that short answers fill a GPU, too.
 //
 // A window is --window successive tokens of an answer. --share or --windows audits some of the windows, drawn at random
-// by a seed of the system or by --seed. A window needs the keys and values of all tokens before it. So these tokens run
+// by a seed of the system or by --seed. A window needs the keys and values of all tokens before it, so these tokens run
 // too, but without the LM head (the product that gives the logits). The tokens behind the last drawn window of a
 // request do not run, and neither do requests of which no window is drawn. Whoever made the transcript must not have
 // known the seed.

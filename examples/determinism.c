@@ -6,11 +6,11 @@
 //   single  one prompt, in batches of 1 to N copies.
 //   mixed   prompts of different lengths, drawn into batches of 1 to N.
 //   prefix  prompts that share beginnings of different lengths, with the prefix cache on and warm.
-//   spans   each request is served among all others and alone. Prints consistent spans, flip rate, rollbacks and
-//           recompute %.
+//   spans   each request is served among all others and alone. Prints consistent spans (how many tokens stay equal),
+//           flip rate (share of wrong candidates), rollbacks and recompute %.
 //   score   requests are served all at once. Then their finished texts are scored in INVARIANT passes. Prints how many
-//           log-probabilities have other bits, and how far the probabilities are from each other. Preset paper has a
-//           second row: there its texts are scored in FIXED passes.
+//           log-probabilities have other bits, and how far apart the probabilities are. Preset paper has a second row,
+//           whose texts are scored in FIXED passes.
 //
 // Outputs are equal if all tokens and all bits of the log-probabilities are. `nondeterministic` is the control:
 // requests without verification. `together` counts the unique outputs of dvr, best and invariant together: the three

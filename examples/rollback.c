@@ -4,12 +4,12 @@
 //     build/rollback --step                        (a key for each pass; n goes to the next rollback, b back)
 //     build/rollback --html run.html --svg run.svg (the whole run, for slides)
 //
-// Requests marked deterministic (D) and ordinary ones (o) are served together. Fast passes decode candidates. Replay
-// passes of up to W x G rows verify them. Candidates that agree are committed. One that does not is struck out, and the
-// verifier's own token stands in its place. Then the same requests are served alone, and their tokens and
+// Requests marked deterministic (D) and ordinary ones (o) are served together. Fast passes decode candidates, and
+// replay passes of up to W x G rows verify them. Candidates that agree are committed. One that does not is struck out,
+// and the verifier's own token stands in its place. Then the same requests are served alone, and their tokens and
 // log-probability bits are compared.
 //
-// Nothing is injected unless --inject says so. The order of sums of a fast pass depends on its number of rows. So the
+// Nothing is injected unless --inject says so. The order of sums of a fast pass depends on its number of rows, so the
 // low bits of a result depend on which other requests share the pass. The prompts were chosen so that these bits change
 // a token among the first 64.
 #define _DEFAULT_SOURCE    // TIOCGWINSZ
