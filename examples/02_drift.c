@@ -2,8 +2,8 @@
 
    Eight prompts are served one at a time, then all at once. The two answers to each prompt are compared. Decoding is
    greedy, and nothing is random. But the order of sums in a fast pass depends on its number of rows (tokens), so the
-   bits of the log-probabilities differ, and now and then a token does. From there on the two answers are different
-   texts. New here: requests share passes, and answers are read with llm42_engine_request.
+   bits of the log-probabilities differ, and now and then a token does. From there on the two answers differ.
+   New here: requests share passes, and answers are read with llm42_engine_request.
 
    Compile it in the repository's root, and run it there:
 
