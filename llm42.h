@@ -1043,7 +1043,7 @@ LLM42_API void llm42_plan_ordinary(const llm42_view *view, llm42_plan *plan);
 typedef struct llm42_draft {
     const llm42_request *request;
     int limit, count;  // the most tokens to propose, at least 1; and how many it proposes, 0 before
-    int32_t *token;    // [limit], to be filled in: what follows request->tokens [committed + candidates]
+    int32_t *token;    // [limit], in the request's own text: to be filled in during the call, and never afterwards
 } llm42_draft;
 
 // The functions run inside llm42_engine_step (forget also inside llm42_engine_cancel), on the caller's thread, and must
