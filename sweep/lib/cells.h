@@ -92,7 +92,7 @@ static const axis axes[AXES] = {
                          .whole = true, .low = 1, .high = 8},
     [LEAVES] = {"leaves", "1", "INVARIANT passes cut sums that ranks share into 1, 2, 4 or 8; sim: the calibration's",
                 .number = true, .whole = true, .low = 1, .high = 8},
-    [DRAFT] = {"draft", "none", "sim: the next tokens are drafted, and so large a share of them is right",
+    [DRAFT] = {"draft", "none", "sim: drafts are made, each right with this probability if those before it are",
                .words = draft_words, .number = true, .low = 0, .high = 1},
     [DRAFT_LIMIT] = {"draft-limit", "7", "drafts of a request in a pass, at most; fewer where more do not pay",
                      .number = true, .whole = true, .low = 1, .high = 4096},
