@@ -222,7 +222,7 @@ install: all  ## install llm42.h, its companions, tiny42, calibrations, programs
 	install -m 644 $(COMPANIONS) "$(DESTDIR)$(PREFIX)/include/llm42"
 	for f in $(SHARED); do install -m $$([ -x $$f ] && echo 755 || echo 644) $$f "$(SHARE)/$$f" || exit 1; done
 	for f in $(FOUND_BY); do sed -e 's|@PREFIX@|$(PREFIX)|; s|@STB@|$(STB)|; s|@OPENMP@|$(OMP)|' \
-	    -e 's|@VERSION@|$(VERSION)|' $${f##*/}.in >"$(DESTDIR)$(PREFIX)/share/$$f" || exit 1; done
+	    -e 's|@VERSION@|$(VERSION)|' examples/install/$${f##*/}.in >"$(DESTDIR)$(PREFIX)/share/$$f" || exit 1; done
 	for p in $(INSTALLED); do install -m 755 $(B)/$$p "$(DESTDIR)$(PREFIX)/bin/llm42-$$p" || exit 1; done
 	ln -sf ../share/llm42/sweep/plot.sh "$(DESTDIR)$(PREFIX)/bin/llm42-plot"
 	@echo "pkg-config finds it with PKG_CONFIG_PATH=$(PREFIX)/share/pkgconfig; compile with -O3 -march=native"

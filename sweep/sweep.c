@@ -497,15 +497,16 @@ static void result_write(sweep *s, bool last) {
 }
 
 // Warns of cells whose latencies say how long the queue has grown, or may do so. Rows may come from files, so the text
-// of a row is what counts: its last three columns.
+// of a row is what counts: its last three columns before those of drafts.
 static void overload_print(const sweep *s) {
     const cell *worst = NULL;
+    const int columns = s->grid.hidden[DRAFT] ? 3 : 5;
     int64_t cells = 0, rows = 0, doubtful = 0;
     double least = 0, offered = 0, served = 0, overloaded = 0, worst_offered = 0;
     for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
         const cell *c = &s->grid.cells[i];
         const char *last = c->row ? c->row + strlen(c->row) : NULL;
-        for (int tabs = 0; last && last > c->row && tabs < 3; tabs += *last == '\t') last--;
+        for (int tabs = 0; last && last > c->row && tabs < columns; tabs += *last == '\t') last--;
         rows += last != NULL;
         if (!last || sscanf(last, "%lf %lf %lf", &offered, &served, &overloaded) != 3) continue;
         doubtful += !isnan(offered) && isnan(overloaded);
@@ -856,8 +857,7 @@ static void check(sweep *s) {
     if (s->grid.hidden[DRAFT] &&
         (!s->grid.hidden[DRAFT_LIMIT] || o->draft_spread || o->draft_ordinary || o->draft_always))
         args_fail(2, "--draft-limit, --draft-spread, --draft-ordinary, --draft-always: need --draft");
-    if (!s->grid.hidden[DRAFT] && !s->sim)
-        args_fail(2, "--draft: only with --backend sim: build/bench --drafts measures drafts");
+    if (!s->grid.hidden[DRAFT] && !s->sim) args_fail(2, "--draft: only with --backend sim: build/drafts measures them");
     check_backend(s);
     if (o->merge && (o->cells || o->cell)) args_fail(2, "--merge: runs nothing: leave --cells and --cell out");
     bool detail = o->per_request || o->trace;

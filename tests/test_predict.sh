@@ -92,4 +92,9 @@ extra() {
         grep '^| ShareGPT | DVR |' "$dir/sglang.md"
 }
 check "SGLang's largest extra time is 55.1%" extra
+
+# The grids of the H200, by one seed.
+mkdir "$dir/h200" && cp sweep/results/h200/grid_8b.tsv sweep/results/h200/grid_base42.tsv "$dir/h200"
+check "grids, simulated" env OUT="$dir/h200" SEEDS=1 bash sweep/h200/grid.sh
+check "30 cells" [ "$(wc -l <"$dir/h200/grid_errors.tsv")" = 31 ]
 finish

@@ -308,6 +308,8 @@ check "overload is said" [ "$(cat "$dir/stderr")" = "$said" ]
 check "by a merge, too" [ "$("$sweep" "${overload[@]}" --qps 1,9,offline --merge "$dir/load" 2>&1 >/dev/null)" = "$said" ]
 check "of one cell" [ "$("$sweep" "${overload[@]}" --qps 9 2>&1 >/dev/null)" = \
     "sweep: overloaded: served 1.37 of 9.03/s, latencies grow with --requests" ]
+check "with columns for drafts" [ "$("$sweep" "${overload[@]}" --qps 9 --draft none 2>&1 >/dev/null)" = \
+    "sweep: overloaded: served 1.37 of 9.03/s, latencies grow with --requests" ]
 check "of a fleet" [ "$("$sweep" "${overload[@]}" --qps 9 --replicas 2 2>&1 >/dev/null)" = \
     "sweep: overloaded: served 2.7 of 9.03/s, latencies grow with --requests" ]
 check "a short run is not overloaded" [ -z "$("$sweep" "${overload[@]/arxiv/sharegpt}" --requests 60 2>&1 >/dev/null)" ]

@@ -539,12 +539,6 @@ static cell *diff_command(const demo *d, const window *w) {
 }
 
 // >>counts -------------------------------------------------------------------------------------------------------
-// Adds "NUMBER WHAT" behind a comma, unless the number is 0.
-static void add_share(cell **text, bool *first, int count, const char *what) {
-    if (count) add(text, PLAIN, "%s%d %s", *first ? "" : ", ", count, what);
-    if (count) *first = false;
-}
-
 // What became of all candidates, and where all committed tokens came from: the parts add up.
 typedef struct shares {
     int held, differed, behind, lost;  // candidates
@@ -565,32 +559,43 @@ static shares count_shares(const demo *d) {
     return s;
 }
 
-static cell *candidates_text(const demo *d) {
-    const int all = (int)frame_at(d, passes(d))->stats.candidates;
-    const shares n = count_shares(d);
+typedef struct part {
+    int count;
+    const char *what;
+} part;
+
+// "ALL: NUMBER WHAT, NUMBER WHAT, ...", without parts of 0.
+static cell *parts_text(int all, const char *unit, const part *parts, int n) {
     cell *text = NULL;
-    bool first = true;
-    add(&text, PLAIN, all ? "%d: " : "%d", all);
-    add_share(&text, &first, n.held, "held");
-    add_share(&text, &first, n.differed, "differed");
-    add_share(&text, &first, n.behind, "stood behind one that differed");
-    add_share(&text, &first, n.lost, "went when their request lost its pages");
+    const char *between = ": ";
+    add(&text, PLAIN, "%d%s", all, unit);
+    for (int i = 0; i < n; i++) {
+        if (!parts[i].count) continue;
+        add(&text, PLAIN, "%s%d %s", between, parts[i].count, parts[i].what);
+        between = ", ";
+    }
     return text;
 }
 
-static cell *committed_text(const demo *d) {
-    const int all = (int)frame_at(d, passes(d))->stats.deterministic_tokens;
+static cell *candidates_text(const demo *d) {
     const shares n = count_shares(d);
-    cell *text = NULL;
-    bool first = true;
-    add(&text, PLAIN, "%d token%s: ", all, args_plural(all));
-    add_share(&text, &first, n.held, n.held == 1 ? "candidate that held" : "candidates that held");
-    add_share(&text, &first, n.differed,
-              n.differed == 1 ? "in place of the one that differed" : "in place of those that differed");
-    add_share(&text, &first, n.own, "of the verifier's own behind those that held");
+    const part parts[] = {{n.held, "held"},
+                          {n.differed, "differed"},
+                          {n.behind, "stood behind one that differed"},
+                          {n.lost, "went when their request lost its pages"}};
+    return parts_text((int)frame_at(d, passes(d))->stats.candidates, "", parts, 4);
+}
+
+static cell *committed_text(const demo *d) {
+    const shares n = count_shares(d);
     const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
-    add_share(&text, &first, n.at_once, fixed ? "from prompts, final at once" : "from INVARIANT passes, final at once");
-    return text;
+    const int all = (int)frame_at(d, passes(d))->stats.deterministic_tokens;
+    const part parts[] = {
+        {n.held, n.held == 1 ? "candidate that held" : "candidates that held"},
+        {n.differed, n.differed == 1 ? "in place of the one that differed" : "in place of those that differed"},
+        {n.own, "of the verifier's own behind those that held"},
+        {n.at_once, fixed ? "from prompts, final at once" : "from INVARIANT passes, final at once"}};
+    return parts_text(all, all == 1 ? " token" : " tokens", parts, 4);
 }
 
 // >>cost ---------------------------------------------------------------------------------------------------------

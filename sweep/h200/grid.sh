@@ -30,7 +30,7 @@ for model in 8b base42; do
         $1 == "request" { print "input_len", "output_len" }
         /^[0-9]/ { print $3, $4 }' "$work/requests.tsv" >"$work/lengths.tsv"
     # shellcheck disable=SC2154  # common.sh sets windows
-    "${simulate[@]}" "${windows[@]}" --workload "lengths:$work/lengths.tsv" \
+    "${simulate[@]/#sharegpt/lengths:$work/lengths.tsv}" "${windows[@]}" \
         --seed "$(seq -s , 42 $((41 + SEEDS)))" --out "$work/$model.tsv" >/dev/null
     awk -F '\t' -v OFS='\t' -v model="$model" '
         /^#/ { next }

@@ -64,6 +64,8 @@ static inline llm42_result own_planner_open(own_planner *own, const char *text, 
     desc->planner = own->kind ? &own->planner : planner_find(text);
     if (!own->kind) return LLM42_OK;
     own->planner = (llm42_planner){.name = own->kind->name};
+    if (planner_find(own->kind->name))
+        return llm42_fail(error, LLM42_INVALID, "planner %s: there is one of this name already", text);
     if (!own->kind->open) return llm42_fail(error, LLM42_INVALID, "planner %s: its open function: required", text);
     llm42_result result = own->kind->open(&own->planner, colon ? colon + 1 : NULL, error);
     if (result != LLM42_OK) own->kind = NULL;
