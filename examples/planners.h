@@ -25,6 +25,8 @@ static inline llm42_result planner_pass(const llm42_view *view, llm42_plan *plan
     const bool chunked = desc.policy.chunked_prefill == LLM42_CHUNKED_ON;  // else prompts go before all decoding
     const bool prompts_had_turn = chunked && v->last.schedule == v->replay && v->last.prompts;
     const bool windows_had_turn = v->last.windows && v->window_ready == 0;  // W = 1: a window is always ready
+    // A request with drafts does not decode before they are verified.
+    for (int i = 0; i < v->running_count; i++) verify |= v->running[i]->dvr && v->running[i]->drafts;
     if (verify && !windows_had_turn) llm42_plan_windows(v, plan, order);
     if (plan->count || !prompts_had_turn) llm42_plan_prompts(v, plan);
     if (!plan->count) llm42_plan_ordinary(v, plan);

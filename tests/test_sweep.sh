@@ -310,6 +310,13 @@ check "of one cell" [ "$("$sweep" "${overload[@]}" --qps 9 2>&1 >/dev/null)" = \
     "sweep: overloaded: served 1.37 of 9.03/s, latencies grow with --requests" ]
 check "with columns for drafts" [ "$("$sweep" "${overload[@]}" --qps 9 --draft none 2>&1 >/dev/null)" = \
     "sweep: overloaded: served 1.37 of 9.03/s, latencies grow with --requests" ]
+drafts_pay() {  # windows with drafts do not wait for their turn
+    "$sweep" --calibration sweep/calibration/h200-llama-3.1-8b.tsv --preset dvr --planner every --ratio 0.5 --qps offline \
+        --max-running 16 --workload fixed:32x128 --requests 128 --draft none,0.7 --quiet |
+        awk -F '\t' '$1 == "backend" { for (i = 1; i <= NF; i++) at[$i] = i; next }
+            !/^#/ { speed[$at["draft"]] = $at["output_tok_per_s"] } END { exit !(speed["0.7"] > speed["none"]) }'
+}
+check "drafts under a planner of one's own" drafts_pay
 check "of a fleet" [ "$("$sweep" "${overload[@]}" --qps 9 --replicas 2 2>&1 >/dev/null)" = \
     "sweep: overloaded: served 2.7 of 9.03/s, latencies grow with --requests" ]
 check "a short run is not overloaded" [ -z "$("$sweep" "${overload[@]/arxiv/sharegpt}" --requests 60 2>&1 >/dev/null)" ]
