@@ -110,7 +110,7 @@ typedef struct llm42__thrift {
     double worth;           // the choice: the least probability, and the most drafts in all
     int limit, running;
     int64_t rounds, next;               // so far, and in which one the next choice is made
-    double prompts;                     // seconds that the prompts of a round take
+    double second;                      // tokens that a second is worth where prompts run; 0: not known, or none runs
     double price[LLM42__THRIFT_SIZES];  // tokens per second of rounds without prompts, by the logarithm of the batch
     int64_t seen[LLM42__THRIFT_SIZES];  // rounds for which a choice was made
     int tries[LLM42__THRIFT_SIZES];     // of those, with drafts whose time was not known
@@ -179,9 +179,12 @@ static llm42_mix llm42__thrift_join(llm42_mix a, const llm42_mix *b) {
     return a;
 }
 
+// A FAST pass with prompts may never run, so that its time stays unknown: an INVARIANT one takes about as long.
 static double llm42__thrift_pass(const llm42_view *v, llm42_schedule schedule, llm42_mix mix) {
     mix.schedule = schedule;
-    return v->seconds(v, &mix);
+    const double seconds = v->seconds(v, &mix);
+    mix.schedule = LLM42_SCHEDULE_INVARIANT;
+    return seconds < 0 && schedule == LLM42_SCHEDULE_FAST ? v->seconds(v, &mix) : seconds;
 }
 
 // The seconds of passes in which DVR gives every request that decodes its rows once. own: rows of verified requests,
@@ -263,16 +266,18 @@ static double llm42__thrift_share(llm42__thrift *t, const llm42_view *v, double 
     return sum;
 }
 
-// Tokens per second of a round with these drafts, without the time that its prompts take. INFINITY: the time is not
-// known, and should be found out.
-static double llm42__thrift_speed(llm42__thrift *t, const llm42_view *v, double worth, int most) {
-    const double sum = llm42__thrift_share(t, v, worth, most), seconds = llm42__thrift_round(v, t->drafts);
+// Tokens per second of a round with these drafts or, where a second has a worth, the tokens that it gives beyond what
+// its seconds are worth. INFINITY: the time is not known, and should be found out. Tokens count by 1 / gain.
+static double llm42__thrift_value(llm42__thrift *t, const llm42_view *v, double worth, int most, double gain) {
+    const double sum = llm42__thrift_share(t, v, worth, most) / gain;
+    double seconds = llm42__thrift_round(v, t->drafts);
     const llm42_drafter *d = &t->drafter;
     int deepest = 0, requests = 0;
     if (seconds <= 0) return (double)INFINITY;
     for (int i = 0; i < v->running_count; i++)
         deepest = LLM42__MAX(deepest, t->drafts[i]), requests += t->drafts[i] > 0;
-    return sum / (seconds - t->prompts + (requests && d->seconds ? d->seconds(d->user, requests, deepest) : 0));
+    if (requests && d->seconds) seconds += d->seconds(d->user, requests, deepest);
+    return t->second > 0 ? sum - t->second * seconds : sum / seconds;
 }
 
 // Measured times are known only of what has run, and grow old. So for each size of batch a pass with drafts is tried
@@ -287,7 +292,7 @@ static int llm42__thrift_try(llm42__thrift *t, const llm42_view *v, int size, do
     t->trying = 0;
     if (!v->measured || seen < FIRST || (seen % SELDOM && !power) || !isfinite(plain)) return 0;
     const int tries = t->tries[size]++, most = (t->dear ? 8 : 16) << LLM42__MIN(tries, 12);
-    if (tries && llm42__thrift_speed(t, v, 0.1, most) <= (t->dear ? 0.7 : 0.5) * plain) return 0;
+    if (tries && llm42__thrift_value(t, v, 0.1, most, 1) <= (t->dear ? 0.7 : 0.5) * plain) return 0;
     t->judged_before = t->judged;
     return t->trying = most;
 }
@@ -295,33 +300,30 @@ static int llm42__thrift_try(llm42__thrift *t, const llm42_view *v, int size, do
 // The least probability with which drafts pay. Drafts must promise 3% more than none (25 or 50% more in mode DVR), so
 // that errors of the estimates cost nothing. *most: how many may be proposed in all.
 static double llm42__thrift_worth(llm42__thrift *t, const llm42_view *v, int *most) {
-    int size = 0, decode = 0;
+    int size = 0;
     bool prompts = false;
     while (size < LLM42__THRIFT_SIZES - 1 && v->running_count >> (size + 1)) size++;
-    *most = INT32_MAX;
-    t->prompts = 0;
+    *most = INT32_MAX, t->second = 0;
     if (t->always) return 0;
-    for (int i = 0; i < v->running_count; i++) {
-        prompts |= v->running[i]->state == LLM42_STATE_PREFILL;
-        decode += v->running[i]->state == LLM42_STATE_DECODE;
-    }
-    const double none = 2, plain = llm42__thrift_speed(t, v, none, 0);
+    for (int i = 0; i < v->running_count; i++) prompts |= v->running[i]->state == LLM42_STATE_PREFILL;
+    const double none = 2, plain = llm42__thrift_value(t, v, none, 0, 1);
     if ((*most = llm42__thrift_try(t, v, size, plain)) > 0) return 0.1;
-    // Prompts take the time that a round takes more with them than rounds without them have taken lately. That time is
-    // lost with drafts or without, so it must not make drafts look cheap.
+    // Prompts take their time with drafts or without, so it must not make drafts look cheap. Drafts save rounds without
+    // prompts, so a second is worth the tokens that such rounds have given lately.
     double best = none, *price = &t->price[size];
-    if (prompts && *price > plain) t->prompts = decode / plain - decode / *price;
+    if (prompts && *price > plain) t->second = *price;
     // The estimate knows too little of what drafts do to replay passes of mode DVR: windows with drafts do not wait
     // until G of them are ready, and the passes take turns with FAST ones.
     const bool dvr = v->desc->policy.mode == LLM42_MODE_DVR,
                turns = dvr && (v->replay == LLM42_SCHEDULE_FIXED || v->running_count > v->desc->policy.group);
-    double speed = (turns ? 1.5 : dvr ? 1.25 : 1.03) * (t->prompts > 0 ? *price : plain);
+    const double gain = turns ? 1.5 : dvr ? 1.25 : 1.03;
+    double value = llm42__thrift_value(t, v, none, 0, 1);
     *most = INT32_MAX;
     for (double worth = 0.9; worth > 0.04; worth -= worth > 0.15 ? 0.1 : 0.05) {
-        const double its = llm42__thrift_speed(t, v, worth, *most);
-        if (its > speed) best = worth, speed = its;
+        const double its = llm42__thrift_value(t, v, worth, *most, gain);
+        if (its > value) best = worth, value = its;
     }
-    const double got = best < none ? speed : plain;
+    const double got = best < none ? gain * value : plain;
     if (!prompts && isfinite(got)) *price = *price > 0 ? 0.9 * *price + 0.1 * got : got;
     return best;
 }

@@ -76,4 +76,4 @@ if [ -z "$KEEP" ]; then
             }' <(sort -t "$(printf '\t')" -k 2,2 -k 1,1r -k 3,3g "$work/published") "$work/ours" | sort -k 2,2 -k 1,1n
     } >"$OUT/${figure}_worth.tsv"
 fi
-plot device="Llama 3.1 8B, one H200; lines simulated, marks measured with an oracle"
+plot device="Llama 3.1 8B, one H200; lines simulated, marks measured with an oracle, by earlier code"
