@@ -327,9 +327,9 @@ static cell **cells_to_run(sweep *s) {
         cell *c = &s->grid.cells[i];
         if (i % s->set.shares != s->set.share) continue;  // neighbours in the grid cost much the same: deal them out
         cell_state state = s->set.cells ? cell_load(s, c, s->set.cells) : CELL_MISSING;
-        if (state == CELL_CUT)
-            fprintf(stderr, "%s: %s: cut short or damaged: run again\n", args_program,
-                    path_of(s, s->set.cells, c).text);
+        if (state > CELL_MISSING)
+            fprintf(stderr, "%s: %s: %s: run again\n", args_program, path_of(s, s->set.cells, c).text,
+                    cell_state_text[state]);
         if (state != CELL_DONE) arrput(left, c);
     }
     return left;
@@ -367,7 +367,6 @@ static char *others_text(const sweep *s, int64_t *ours) {
 
 // Takes every row of the grid from its file, and says what the folder has.
 static void merge_cells(sweep *s) {
-    static const char *const why[] = {[CELL_MISSING] = "missing", [CELL_CUT] = "cut short or damaged"};
     int64_t count = arrlen(s->grid.cells), bad = 0;
     const cell *first = NULL;
     cell_state what = CELL_DONE;
@@ -380,7 +379,7 @@ static void merge_cells(sweep *s) {
     char *others = others_text(s, &ours);
     if (bad)
         args_fail(1, "%s: %s; %" PRId64 " of the grid's %" PRId64 " cells are not done: run them with --cells %s%s%s",
-                  path_of(s, s->set.merge, first).text, why[what], bad, count, s->set.merge,
+                  path_of(s, s->set.merge, first).text, cell_state_text[what], bad, count, s->set.merge,
                   others[0] ? "; it has" : "", others[0] ? others + 1 : "");
     if (!s->set.quiet || others[0])
         fprintf(stderr, "%s: %s: %" PRId64 " cells of this configuration, %" PRId64 " of them in this grid%s%s\n",

@@ -32,6 +32,12 @@ column() {  # column FILE NAME [MODE]: a column of the rows (of one mode)
         mode == "" || $at["mode"] == mode { print $at[name] }' "$1"
 }
 
+seal() {  # seal FILE: the hash in the file of a cell is made to fit its lines again
+    local hash=$((0xcbf29ce484222325)) byte
+    for byte in $(sed '/^# hash: /,$d' "$1" | od -An -v -tu1); do hash=$(((hash ^ byte) * 0x100000001b3)); done
+    sed -i "s/^# hash: .*/# hash: $(printf %016x $hash)/" "$1"
+}
+
 # A calibration of the right form and plausible numbers; batch-invariant passes take half as long again.
 make_calibration() {
     awk 'BEGIN {
@@ -133,23 +139,36 @@ cp "$dir"/cells/*_qps12_* "$dir/mixed"
 "$sweep" "${other[@]}" --qps offline --cells "$dir/mixed" >/dev/null
 refuses 1 'missing; 19 of the grid.s 38 cells are not done: .*; it has 19 cells of another .* requests 201 ' \
     "${grid[@]}" --merge "$dir/mixed"
-printf '# llm42 sweep cell 2\n# configuration: x;\n# cell: \nrow\n# end\n' >"$dir/mixed/odd.tsv"
+printf '# llm42 sweep cell 3\n# configuration: x;\n# cell: \nrow\n# hash: 0\n# end\n' >"$dir/mixed/odd.tsv"
+seal "$dir/mixed/odd.tsv"
 refuses 1 '; 1 cell of another configuration: x, \(here llm42 ' "${grid[@]}" --merge "$dir/mixed"
 
-# Damage: one file cut short, one whose name is another's, one gone; and a finished one changed by hand, to see that it
-# is kept.
+# Damage: a file cut short, one that is another cell's, one of a version without hashes, one gone, one with a number
+# that was edited. If the hash fits such a number (the control), the cell is kept.
 cells=("$dir"/cells/*)
+edit() { sed -i 's/^\(sim\t.*\t\)[^\t]*$/\142.4242/' "$1"; }
+cp "${cells[4]}" "$dir/cell" && head -c 300 "$dir/cell" >"${cells[4]}"
+refuses 1 "${cells[4]##*/}: cut short or damaged; 1 of the grid's 38" "${grid[@]}" --merge "$dir/cells" \
+    --out "$dir/no.tsv"
+cp "$dir/cell" "${cells[4]}" && edit "${cells[4]}"
+edited="${cells[4]##*/}: edited or damaged, because its hash does not fit its lines"
+refuses 1 "$edited; 1 of the grid's 38" "${grid[@]}" --merge "$dir/cells" --out "$dir/no.tsv"
+check "a refused merge leaves no result" [ ! -e "$dir/no.tsv" ]
 head -c 300 "${cells[0]}" >"$dir/part" && cp "$dir/part" "${cells[0]}"
-sed -i 's/requests 200/requests 201/' "${cells[1]}"
-refuses 1 "${cells[0]##*/}: cut short.* 2 of the grid's 38" "${grid[@]}" --merge "$dir/cells" --out "$dir/refused.tsv"
-check "a refused merge leaves no result" [ ! -e "$dir/refused.tsv" ]
+cp "${cells[3]}" "${cells[1]}"
+sed -i '1s/3$/2/; /^# hash: /d' "${cells[5]}"
+refuses 1 "; 4 of the grid's 38" "${grid[@]}" --merge "$dir/cells"
 rm "${cells[2]}"
 "$sweep" "${grid[@]}" --cells "$dir/cells" --out "$dir/resumed.tsv" >/dev/null 2>"$dir/notes"
 check "resumed after damage" cmp "$dir/whole.tsv" "$dir/resumed.tsv"
 check "note of the cut file" grep -q "${cells[0]##*/}: cut short or damaged: run again" "$dir/notes"
-check "note of the file with another's name" grep -q "${cells[1]##*/}: cut short or damaged: run again" "$dir/notes"
-check "notes of these two only" [ "$(wc -l <"$dir/notes")" = 2 ]
-sed -i 's/^\(sim\t.*\t\)[^\t]*$/\142.4242/' "${cells[3]}"
+check "note of the file that is another cell's" grep -q "${cells[1]##*/}: cut short or damaged: run again" "$dir/notes"
+check "note of the edited file" grep -q "$edited: run again" "$dir/notes"
+check "note of the file of another version" grep -q \
+    "${cells[5]##*/}: written by another version of build/sweep: run again" "$dir/notes"
+check "notes of these only" [ "$(wc -l <"$dir/notes")" = 4 ]
+check "they are whole now" diff "$dir/whole.tsv" <("$sweep" "${grid[@]}" --merge "$dir/cells" --quiet)
+edit "${cells[3]}" && seal "${cells[3]}"
 check "a finished cell is not run again" grep -q '42.4242$' <("$sweep" "${grid[@]}" --cells "$dir/cells")
 rm "${cells[3]}"
 refuses 1 "${cells[3]##*/}: missing" "${grid[@]}" --merge "$dir/cells"
@@ -433,7 +452,7 @@ for share in 1/2 2/2; do "$sweep" "${fleet[@]}" --cells "$dir/fleets" --cell $sh
 check "a fleet's shares, merged" diff "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --merge "$dir/fleets" --quiet)
 cells=("$dir"/fleets/*)
 head -c 300 "${cells[7]}" >"$dir/part" && cp "$dir/part" "${cells[7]}"
-sed -i 's/^\(sim\t.*\t\)[^\t]*$/\142.4242/' "${cells[8]}"
+edit "${cells[8]}" && seal "${cells[8]}"
 "$sweep" "${fleet[@]}" --cells "$dir/fleets" >"$dir/again.tsv" 2>"$dir/notes"
 check "a fleet resumed: the cut cell is run again, the others are not" \
     [ "$(diff "$dir/fleet.tsv" "$dir/again.tsv" | grep -c '^>') $(grep -c '42.4242$' "$dir/again.tsv") \

@@ -337,11 +337,14 @@ static inline cell_settings_text cell_settings(const grid *g, const cell *c) {
 }
 
 // >>files --------------------------------------------------------------------------------------------------------
-// DIR/NAME-HASH.tsv holds a finished cell: five lines, the last of which says that the file is whole. NAME is the
-// cell's, HASH of the configuration, so that cells of several configurations can share DIR.
-#define CELL_FIRST "# llm42 sweep cell 2\n"
+// DIR/NAME-HASH.tsv holds a finished cell: six lines, of which the last says that the file is whole, and the one before
+// has a hash of those above it, so that a number that was edited is noticed. NAME is the cell's, HASH of the
+// configuration, so that cells of several configurations can share DIR.
+#define CELL_KIND "# llm42 sweep cell "
+#define CELL_FIRST CELL_KIND "3\n"
 #define CELL_CONFIGURATION "# configuration: "
 #define CELL_SETTINGS "# cell: "
+#define CELL_HASH "# hash: "
 #define CELL_END "# end\n"
 
 typedef struct file_name {
@@ -367,8 +370,9 @@ static inline bool cell_write(const char *folder, const char *configuration, con
     size_t size = strlen(configuration) + strlen(c->row) + 1500;
     char *text = malloc(size);
     if (!text) return false;
-    snprintf(text, size, CELL_FIRST CELL_CONFIGURATION "%s\n" CELL_SETTINGS "%s\n%s\n" CELL_END, configuration,
-             cell_settings(g, c).text, c->row);
+    const int used = snprintf(text, size, CELL_FIRST CELL_CONFIGURATION "%s\n" CELL_SETTINGS "%s\n%s\n", configuration,
+                              cell_settings(g, c).text, c->row);
+    snprintf(text + used, size - (size_t)used, CELL_HASH "%016" PRIx64 "\n" CELL_END, file_hash(text, (size_t)used));
     bool good = file_write(cell_path(folder, configuration, g, c).text, text);
     int why = errno;
     free(text);
@@ -382,23 +386,33 @@ typedef struct cell_file {
     const char *configuration, *settings, *row;
 } cell_file;
 
-typedef enum cell_state { CELL_DONE, CELL_MISSING, CELL_CUT } cell_state;
+typedef enum cell_state { CELL_DONE, CELL_MISSING, CELL_CUT, CELL_EDITED, CELL_OTHER_VERSION } cell_state;
+static const char *const cell_state_text[] = {
+    [CELL_MISSING] = "missing",
+    [CELL_CUT] = "cut short or damaged",  // the file is not whole, or is no cell
+    [CELL_EDITED] = "edited or damaged, because its hash does not fit its lines",
+    [CELL_OTHER_VERSION] = "written by another version of build/sweep",
+};
 
-// CELL_CUT: the file is not whole, or is no cell.
 static inline cell_state cell_file_read(const char *path, cell_file *file) {
     size_t size;
     *file = (cell_file){0};
     if (file_read(path, &file->text, &size, NULL) != LLM42_OK) return CELL_MISSING;
-    char *line[5] = {file->text};
-    for (int i = 0; i < 4; i++) {
-        if (!(line[i + 1] = strchr(line[i], '\n'))) return CELL_CUT;
+    char *line[6] = {file->text};
+    for (int i = 0; i < 5; i++) {
+        if (!(line[i + 1] = strchr(line[i], '\n'))) break;
         line[i + 1]++;
     }
+    if (!line[1] || strncmp(line[0], CELL_KIND, strlen(CELL_KIND))) return CELL_CUT;
+    if (strncmp(line[0], CELL_FIRST, strlen(CELL_FIRST))) return CELL_OTHER_VERSION;
     const size_t configuration = strlen(CELL_CONFIGURATION), settings = strlen(CELL_SETTINGS);
-    if (strcmp(line[4], CELL_END) || strlen(file->text) != size || strncmp(line[0], CELL_FIRST, strlen(CELL_FIRST)) ||
+    if (!line[5] || strcmp(line[5], CELL_END) || strlen(file->text) != size ||
         strncmp(line[1], CELL_CONFIGURATION, configuration) || strncmp(line[2], CELL_SETTINGS, settings))
         return CELL_CUT;
-    for (int i = 1; i < 5; i++) line[i][-1] = 0;
+    char hash[32];
+    snprintf(hash, sizeof hash, CELL_HASH "%016" PRIx64 "\n", file_hash(file->text, (size_t)(line[4] - file->text)));
+    if (strncmp(line[4], hash, strlen(hash))) return CELL_EDITED;
+    for (int i = 1; i < 6; i++) line[i][-1] = 0;
     file->configuration = line[1] + configuration, file->settings = line[2] + settings, file->row = line[3];
     return CELL_DONE;
 }
