@@ -21,6 +21,10 @@ TEST ?=
 PART ?=
 comma := ,
 
+# The path becomes a word of make, of the shell and of C.
+ifneq ($(strip $(word 2,$(PLANNER)) $(foreach c,' " \,$(findstring $c,$(PLANNER)))),)
+$(error PLANNER=$(PLANNER): the path must have no space, quote or backslash: rename or copy the file)
+endif
 ifneq ($(PLANNER),$(wildcard $(PLANNER)))
 $(error PLANNER=$(PLANNER): no such file)
 endif

@@ -240,9 +240,14 @@ static void count_close(llm42_planner *planner) {
     fputs("close ", stderr);
     budget_close(planner);
 }
+// What an open function must not return, and an error without a text.
+static llm42_result faulty_open(llm42_planner *planner, const char *parameter, llm42_error *error) {
+    (void)planner, (void)error;
+    return parameter ? LLM42_INVALID : LLM42_IDLE;
+}
 #undef OWN_PLANNERS
 #define OWN_PLANNERS {.name = "budget", .open = budget_open, .close = budget_close}, \
-    {.name = "count", .open = count_open, .close = count_close}
+    {.name = "count", .open = count_open, .close = count_close}, {.name = "faulty", .open = faulty_open}
 END
 # shellcheck disable=SC2086  # OMP may be empty
 check "a sweep with planners of one's own" "$CC" -std=c11 -ffp-contract=off ${SANITIZE--O1} -Wall -Wextra -Werror $OMP \
@@ -266,14 +271,22 @@ refuses 2 "--planner: 'every:1': only a planner of your own takes a parameter" "
 program=$sweep sweep=$dir/own
 refuses 2 "--planner: 'budget:a/b': a parameter has letters, digits and" "${sim[@]}" --planner budget:a/b
 refuses 2 '--planner: budget:1 is there twice' "${sim[@]}" --planner budget:1,budget:1
-refuses 2 "--planner: 'budge' is not one of: default, every, deadline, budget, count" "${sim[@]}" --planner budge
+refuses 2 "--planner: 'budge' is not one of: default, every, deadline, budget, count, faulty" "${sim[@]}" --planner budge
+refuses 1 'own: planner faulty: open returned 1, which is neither LLM42_OK nor an error$' "${sim[@]}" --planner faulty
+refuses 1 'own: planner faulty: open returned 1, which' "${sim[@]}" --planner faulty --replicas 2
+refuses 1 'own: planner faulty:x: open: a field or argument is out of its range$' "${sim[@]}" --planner faulty:x
 sweep=$program
 check "make sweep PLANNER=FILE" bash -c 'make -n B="$1" sweep PLANNER=sweep/budget.h |
     grep -q -- "-DLLM42_PLANNER=.*/sweep/budget.h\""' - "$dir/nothing_built"
 stamp() { make -s B="$dir/stamps" "$@" "$dir/stamps/.planner" "$dir/stamps/.flags" && cat "$dir"/stamps/.[fp]*; }
 check "other planners or flags mean building again" [ "$( (stamp; stamp PLANNER=sweep/budget.h; stamp CFLAGS=-O1) |
     sort -u | grep -c .)" = 3 ]
-check "of a file that is not there" bash -c 'make sweep PLANNER=gone.h 2>&1 | grep -q "PLANNER=gone.h: no such file"'
+no_planner() { [[ "$(make -n B="$dir/nothing_built" sweep PLANNER="$1" 2>&1)" == *"PLANNER=$1: $2"* ]]; }
+check "of a file that is not there" no_planner gone.h "no such file"
+for name in "my planner.h" "it's.h" 'a"b.h' 'a\b.h'; do
+    cp sweep/budget.h "$dir/$name"
+    check "of a file called $name" no_planner "$dir/$name" "the path must have no space, quote or backslash: rename or copy"
+done
 
 # Figures: of one cell against its requests, of modes against each other.
 "$sweep" "${sim[@]}" --ratio 0.5 --per-request "$dir/requests.tsv" --trace "$dir/trace.tsv" >"$dir/one.tsv"

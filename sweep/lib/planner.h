@@ -67,9 +67,15 @@ static inline llm42_result own_planner_open(own_planner *own, const char *text, 
     if (planner_find(own->kind->name))
         return llm42_fail(error, LLM42_INVALID, "planner %s: there is one of this name already", text);
     if (!own->kind->open) return llm42_fail(error, LLM42_INVALID, "planner %s: its open function: required", text);
+    error->text[0] = 0;
     llm42_result result = own->kind->open(&own->planner, colon ? colon + 1 : NULL, error);
-    if (result != LLM42_OK) own->kind = NULL;
-    return result;
+    if (result == LLM42_OK) return LLM42_OK;
+    own->kind = NULL;
+    if (result > 0)
+        return llm42_fail(error, LLM42_INVALID, "planner %s: open returned %d, which is neither LLM42_OK nor an error",
+                          text, (int)result);
+    if (error->text[0]) return result;
+    return llm42_fail(error, result, "planner %s: open: %s", text, llm42_result_text(result));
 }
 
 static inline void own_planner_close(own_planner *own) {
