@@ -162,6 +162,7 @@ static inline void args_catch_signals(void) {
     const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
     args_main = pthread_self();
     for (int i = 0; i < 4; i++) args_catch(numbers[i], SA_RESTART, args_on_signal);
+    args_catch(SIGXFSZ, 0, SIG_IGN);  // a file over the limit of `ulimit -f` is then an error, as on a full disk
     atexit(llm42_files_end);
 }
 

@@ -47,7 +47,7 @@ typedef struct batch {
     batch_line *line;              // an stb_ds array
     char unfinished[4200];         // OUT.unfinished
     bool piped;                    // OUT is written as it is, and in the order of IN
-    int64_t kept, written, ready;  // answers taken over; lines of a pipe that are written; answers that are finished
+    int64_t kept, written, ready;  // answers taken over; those that OUT has so far; those that are finished
     int64_t tokens;                // of answers in this run
     bool failed, stopping;         // an answer taken over ended by an error; the run is being ended
     FILE *file;                    // OUT
@@ -317,6 +317,27 @@ static inline void batch_keep(batch *b, int number, const char *text, size_t siz
     l->json = json, l->size = json_size;
 }
 
+// Names the parts of OUT that runs left which were killed: no process has the number in the part's name any more.
+static inline void batch_name_parts(const batch *b, const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char folder[LLM42_FILE_PATH];
+    snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
+    DIR *dir = opendir(slash ? folder : ".");
+    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
+        long process = 0;
+        int used = 0;
+        if (strncmp(entry->d_name, name, strlen(name))) continue;
+        const char *rest = entry->d_name + strlen(name);
+        if (sscanf(rest, ".%ld.part%n", &process, &used) != 1 || !used || rest[used]) continue;
+        if (process < 1 || !kill((pid_t)process, 0) || errno != ESRCH) continue;  // a run may be writing it
+        fprintf(stderr,
+                "%s: %s%s is what a run that was killed has left: to take over its answers, end this run, rename the "
+                "file to %s and give the same command again\n",
+                args_program, folder, entry->d_name, b->unfinished);
+    }
+    if (dir) closedir(dir);
+}
+
 // A last line that is cut short is left out.
 static inline void batch_resume(batch *b) {
     size_t size = 0;
@@ -326,6 +347,7 @@ static inline void batch_resume(batch *b) {
     char path[LLM42_FILE_PATH];
     if (!llm42_file_follow(b->out, path)) return;  // opening it will say why
     snprintf(b->unfinished, sizeof b->unfinished, "%s.unfinished", path);
+    batch_name_parts(b, path);
     if (access(b->unfinished, F_OK)) return;
     args_check(tok_read(b->unfinished, &text, &size, &error), &error);
     for (const char *line = text, *end; (end = memchr(line, '\n', size - (size_t)(line - text))); line = end + 1)
@@ -343,18 +365,34 @@ static inline void batch_create(batch *b) {
     b->piped = !strcmp(f->part, f->path);
 }
 
-// The answer of a line is whole. A pipe gets it when all before it are; a file gets it now.
+// "; 5 of 6 answers are kept in OUT.unfinished; the same command goes on"; "" for a pipe, or if none is kept.
+static inline const char *batch_kept(const batch *b, int64_t answers, char text[4400]) {
+    text[0] = 0;
+    if (!b->piped && answers)
+        snprintf(text, 4400, "; %" PRId64 " of %d answers are kept in %.4200s; the same command goes on", answers,
+                 (int)arrlen(b->line), b->unfinished);
+    return text;
+}
+
+// The answer of a line is whole. A pipe gets it when all before it are; a file gets it now. The file is kept from when
+// it has all that OUT.unfinished has, because it replaces that one.
 static inline void batch_put(batch *b, const batch_line *l) {
-    char digest[LLM42_SHA256_TEXT];
+    char digest[LLM42_SHA256_TEXT], kept[4400];
+    const int64_t before = b->written;
     for (; b->piped && b->written < arrlen(b->line) && b->line[b->written].json; b->written++)
         fwrite(b->line[b->written].json, 1, b->line[b->written].size, b->file);
     if (!b->piped) {
-        llm42_file_keep(b->file, BATCH_TAIL);
         batch_line_digest(l->json, l->size - 1, digest);
         fprintf(b->file, BATCH_HEAD "%s" BATCH_REST, digest);
         fwrite(l->json + 1, 1, l->size - 1, b->file);
+        b->written++;
     }
-    if (fflush(b->file) || ferror(b->file)) args_fail(1, "%s: cannot write: %s", b->out, strerror(errno));
+    if (fflush(b->file) || ferror(b->file)) {
+        const int why = errno;
+        args_fail(1, "%s: cannot write: %s%s", b->out, strerror(why),
+                  batch_kept(b, before > b->kept ? before : b->kept, kept));
+    }
+    if (!b->piped && b->written >= b->kept) llm42_file_keep(b->file, BATCH_TAIL);
 }
 
 // Submits what is lacking, and opens OUT when all of it is accepted.
@@ -424,12 +462,9 @@ static inline void batch_run(batch *b, llm42_engine *engine) {
 
 // Ends the program if it was asked to.
 static inline void batch_stop_if_asked(const batch *b) {
-    char kept[4400] = "";
-    const int all = (int)arrlen(b->line);
-    if (!b->piped && b->ready)
-        snprintf(kept, sizeof kept, "; %" PRId64 " of %d answers are kept in %.4200s; the same command goes on",
-                 b->ready, all, b->unfinished);
-    if (!b->ready) snprintf(kept, sizeof kept, "; none of %d answers was finished", all);
+    char kept[4400];
+    batch_kept(b, b->ready, kept);
+    if (!b->ready) snprintf(kept, sizeof kept, "; none of %d answers was finished", (int)arrlen(b->line));
     args_stop_saying(kept, b->file);
 }
 

@@ -191,15 +191,34 @@ for signal in TERM KILL; do
     check "in the order of the requests" cmp "$dir/cut.jsonl" "$dir/whole2.jsonl"
     check "nothing else is left" [ "$(find "$dir" -name 'cut.jsonl*' | wc -l)" = 1 ]
 done
-full() (trap '' XFSZ && ulimit -f 1 && "${batch[@]}" --out "$dir/cut.jsonl" 2>"$dir/said")  # a disk of 1 KiB
+full() (ulimit -f 1 && "${batch[@]}" --out "$dir/cut.jsonl" 2>"$dir/said")  # a disk of 1 KiB
 echo kept >"$dir/cut.jsonl"
 full
 check "a full disk" [ $? = 1 ]
-check "a full disk" grep -q '^generate: .*/cut.jsonl: cannot write: File too large$' "$dir/said"
+kept=$(grep -c '"finish".*}$' "$part")
+check "what was written is kept" [ "$kept" -gt 0 ]
+check "a full disk" grep -q "^generate: $dir/cut.jsonl: cannot write: File too large; $kept of 6 answers are kept in $part; \
+the same command goes on$" "$dir/said"
 check "an older file is as it was" [ "$(cat "$dir/cut.jsonl")" = kept ]
-check "what was written is kept" grep -q '"finish"' "$part"
+tail -n 5 "$dir/whole2.jsonl" | kept >"$part" && cp "$part" "$dir/five"
+full
+check "full before all that was there is taken over" [ $? = 1 ]
+check "it stays" cmp "$part" "$dir/five"
+check "the message" grep -q "too large; 5 of 6 answers are kept in $part; the same command goes on$" "$dir/said"
 check "a larger disk" "${batch[@]}" --out "$dir/cut.jsonl"
 check "in the order of the requests" cmp "$dir/cut.jsonl" "$dir/whole2.jsonl"
+said=$(ulimit -f 0 && "${batch[@]}" --out "$dir/cut.jsonl" 2>&1)
+check "a disk without room" [ "$? $said" = "1 generate: $dir/cut.jsonl: cannot write: File too large" ]
+check "nothing else is left" [ "$(find "$dir" -name 'cut.jsonl*' | wc -l)" = 1 ]
+# What a run that was killed has left is named, and what a run is writing is not.
+left=$dir/cut.jsonl.$(sh -c 'echo $$').part
+cp "$dir/five" "$left" && touch "$dir/cut.jsonl.$$.part" "$dir/cut.jsonl.x.part"
+"${batch[@]}" --out "$dir/cut.jsonl" 2>"$dir/said"
+check "left by a killed run" [ "$? $(cat "$dir/said")" = "0 generate: $left is what a run that was killed has left: to take \
+over its answers, end this run, rename the file to $part and give the same command again" ]
+mv "$left" "$part" && "${batch[@]}" --out "$dir/cut.jsonl" 2>"$dir/said"
+check "renamed" grep -q "^generate: 5 of 6 answers are in $part already$" "$dir/said"
+rm "$dir"/cut.jsonl.*.part
 # Before the first answer there is nothing to keep.
 head -n 1 "$dir/late.jsonl" >"$dir/first.jsonl"
 batch=("${generate[@]}" --batch "$dir/first.jsonl" --ignore-eos)
