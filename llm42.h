@@ -1047,8 +1047,8 @@ typedef struct llm42_draft {
 } llm42_draft;
 
 // The functions run inside llm42_engine_step (forget also inside llm42_engine_cancel), on the caller's thread, and must
-// call no function of the engine. If draft returns an error, more tokens than the limit, or an id outside the
-// vocabulary, the engine says so in its log, counts it in llm42_stats.draft_failures, and goes on without drafts.
+// call no function of the engine. If draft fails, gives more than the limit or an id outside the vocabulary, or seconds
+// is negative or not finite, the engine logs it, counts it in llm42_stats.draft_failures, and goes on without drafts.
 typedef struct llm42_drafter {
     const char *name;  // required; one word
     void *user;        // given to each function
@@ -6634,23 +6634,23 @@ int llm42_draft_room(const llm42_view *v, const llm42_request *r) {
     return LLM42__MAX(0, LLM42__MIN(LLM42__MIN(left, most), d->draft_limit));
 }
 
-// Makes drafts of what was proposed for a request, up to the first stop token. False: it is not what was asked for.
-static bool llm42__take_drafts(llm42_engine *e, llm42__request *r, int count, llm42_error *error) {
+// Makes drafts of what was proposed for a request, up to the first stop token. Fails if it is not what was asked for.
+static llm42_result llm42__take_drafts(llm42_engine *e, llm42__request *r, int count, llm42_error *error) {
     const int vocab = e->desc.model->config.vocab, room = llm42_draft_room(&e->view, &r->info), at = r->drafted_at;
     const int32_t *token = r->info.tokens + at;
     const long long id = r->info.id;
     int n = 0;
     if (count < 0 || count > room)
         return llm42_fail(error, LLM42_INVALID, "request %lld got %d drafts: at most %d were asked for", id, count,
-                          room) == LLM42_OK;
+                          room);
     for (; n < count && !llm42__is_stop(r, token[n]); n++)
         if (token[n] < 0 || token[n] >= vocab)
             return llm42_fail(error, LLM42_INVALID, "request %lld got draft %d: it is outside the vocabulary of %d", id,
-                              token[n], vocab) == LLM42_OK;
+                              token[n], vocab);
     r->info.drafts = n;
     llm42__note_candidates(e, r);
     if (n) llm42__emit_tokens(e, r, LLM42_EVENT_DRAFTED, at, n, NULL, (llm42_output){0});
-    return true;
+    return LLM42_OK;
 }
 
 // Asks the drafter, once for each token of a request. One that fails, or does not keep to what was asked, is not asked
@@ -6669,16 +6669,16 @@ static void llm42__ask_for_drafts(llm42_engine *e) {
         e->batch.owner[count] = r;
         e->draft[count++] = (llm42_draft){&r->info, room, 0, r->tokens + r->info.prompt_count + output};
     }
-    bool good = !count || d->draft(d->user, &e->view, e->draft, count, error) == LLM42_OK;
-    for (int i = 0; i < count && good; i++) {
-        const int n = e->draft[i].count;
-        good = llm42__take_drafts(e, e->batch.owner[i], n, error);
-        requests += good && n > 0;
-        deepest = good ? LLM42__MAX(deepest, n) : deepest;
+    llm42_result result = count ? d->draft(d->user, &e->view, e->draft, count, error) : LLM42_OK;
+    for (int i = 0; i < count && result == LLM42_OK; i++) {
+        result = llm42__take_drafts(e, e->batch.owner[i], e->draft[i].count, error);
+        if (result == LLM42_OK && e->draft[i].count) requests++, deepest = LLM42__MAX(deepest, e->draft[i].count);
     }
-    if (requests && d->seconds && !e->view.measured)
-        e->backend->wait_until(e->state, e->view.now + d->seconds(d->user, requests, deepest));
-    if (!good) {
+    const double seconds = requests && d->seconds && !e->view.measured ? d->seconds(d->user, requests, deepest) : 0;
+    if (!(seconds >= 0 && e->view.now + seconds <= DBL_MAX))
+        result = llm42_fail(error, LLM42_INVALID, "seconds: %g: must be finite and not negative", seconds);
+    else if (seconds > 0) e->backend->wait_until(e->state, e->view.now + seconds);
+    if (result != LLM42_OK) {
         e->stats.draft_failures++;
         llm42__log(e->desc.log, e->desc.log_user, "drafter %s: %s: the engine goes on without drafts", d->name,
                    error->text[0] ? error->text : "it returned an error and no text");

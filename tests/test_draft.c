@@ -349,6 +349,7 @@ typedef struct odd_drafter {
     int kind, at;  // at: the call that goes wrong; 0: none
     int calls, longest, forgotten, lines;
     char line[1024];
+    double seconds;  // that given_seconds gives
 } odd_drafter;
 
 static llm42_result draft_oddly(void *user, const llm42_view *v, llm42_draft *d, int count, llm42_error *e) {
@@ -457,6 +458,46 @@ TEST(a_drafter_that_fails_takes_no_time) {
         llm42_engine_close(engine);
     }
     CHECK_NEAR(seconds[1], seconds[0], 0);
+    llm42_calibration_free(calibration);
+}
+
+// Seconds that no clock can add are a fault like others, and the clock goes on.
+static double given_seconds(void *user, int requests, int tokens) {
+    (void)requests, (void)tokens;
+    return ((odd_drafter *)user)->seconds;
+}
+
+TEST(a_time_that_is_none_is_a_fault_of_the_drafter) {
+    static const double times[] = {0, 1e-3, -1e-3, (double)NAN, (double)INFINITY, -(double)INFINITY};
+    static const answer none[1];
+    llm42_calibration *calibration;
+    if (!CHECK_INT(llm42_calibration_load(&calibration, "tests/calibration.tsv", &error), LLM42_OK)) return;
+    const llm42_sim_desc sim = {.calibration = calibration, .no_flips = true};
+    for (int i = 0; i < 6; i++) {
+        odd_drafter odd = {.truth = none, .seconds = times[i]};
+        const llm42_drafter drafter = {.name = "odd", .user = &odd, .draft = draft_oddly, .seconds = given_seconds};
+        const llm42_engine_desc desc = {.model = shape,
+                                        .backend = llm42_backend_sim(),
+                                        .backend_desc = &sim,
+                                        .drafter = &drafter,
+                                        .log = hear_line,
+                                        .log_user = &odd};
+        llm42_engine *engine;
+        if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) break;
+        const llm42_request_desc r = {
+            .prompt = prompts[0], .prompt_count = 8, .max_new_tokens = 20, .deterministic = true, .key = 1};
+        CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+        CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+        const double end = llm42_engine_now(engine);
+        CHECK_MSG(end > 0 && end < 10, "%g seconds for drafts: the clock ends at %g", times[i], end);
+        CHECK_INT(llm42_engine_stats(engine).draft_failures, i > 1);
+        CHECK_INT(odd.lines, i > 1);
+        if (i > 1) CHECK_INT(odd.calls, 1);
+        if (i > 1) CHECK_CONTAINS(odd.line, "drafter odd: seconds: ");
+        if (i == 2)
+            CHECK_CONTAINS(odd.line, "seconds: -0.001: must be finite and not negative: the engine goes on without");
+        llm42_engine_close(engine);
+    }
     llm42_calibration_free(calibration);
 }
 
@@ -1051,6 +1092,7 @@ int main(int argc, char **argv) {
     RUN(control_drafts_are_believed);
     RUN(a_drafter_that_fails_is_not_asked_again);
     RUN(a_drafter_that_fails_takes_no_time);
+    RUN(a_time_that_is_none_is_a_fault_of_the_drafter);
     RUN(what_is_refused_at_open);
     RUN(drafts_end_where_a_request_ends);
     RUN(cancelling_in_events_of_drafts);
