@@ -32,7 +32,7 @@ column() {  # column FILE NAME [MODE]: a column of the rows (of one mode)
         mode == "" || $at["mode"] == mode { print $at[name] }' "$1"
 }
 
-seal() {  # seal FILE: the hash in the file of a cell is made to fit its lines again
+seal_cell() {  # seal_cell FILE: the hash in the file of a cell is made to fit its lines again
     local hash=$((0xcbf29ce484222325)) byte
     for byte in $(sed '/^# hash: /,$d' "$1" | od -An -v -tu1); do hash=$(((hash ^ byte) * 0x100000001b3)); done
     sed -i "s/^# hash: .*/# hash: $(printf %016x $hash)/" "$1"
@@ -140,7 +140,7 @@ cp "$dir"/cells/*_qps12_* "$dir/mixed"
 refuses 1 'missing; 19 of the grid.s 38 cells are not done: .*; it has 19 cells of another .* requests 201 ' \
     "${grid[@]}" --merge "$dir/mixed"
 printf '# llm42 sweep cell 3\n# configuration: x;\n# cell: \nrow\n# hash: 0\n# end\n' >"$dir/mixed/odd.tsv"
-seal "$dir/mixed/odd.tsv"
+seal_cell "$dir/mixed/odd.tsv"
 refuses 1 '; 1 cell of another configuration: x, \(here llm42 ' "${grid[@]}" --merge "$dir/mixed"
 
 # Damage: a file cut short, one that is another cell's, one of a version without hashes, one gone, one with a number
@@ -168,7 +168,7 @@ check "note of the file of another version" grep -q \
     "${cells[5]##*/}: written by another version of build/sweep: run again" "$dir/notes"
 check "notes of these only" [ "$(wc -l <"$dir/notes")" = 4 ]
 check "they are whole now" diff "$dir/whole.tsv" <("$sweep" "${grid[@]}" --merge "$dir/cells" --quiet)
-edit "${cells[3]}" && seal "${cells[3]}"
+edit "${cells[3]}" && seal_cell "${cells[3]}"
 check "a finished cell is not run again" grep -q '42.4242$' <("$sweep" "${grid[@]}" --cells "$dir/cells")
 rm "${cells[3]}"
 refuses 1 "${cells[3]##*/}: missing" "${grid[@]}" --merge "$dir/cells"
@@ -465,7 +465,7 @@ for share in 1/2 2/2; do "$sweep" "${fleet[@]}" --cells "$dir/fleets" --cell $sh
 check "a fleet's shares, merged" diff "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --merge "$dir/fleets" --quiet)
 cells=("$dir"/fleets/*)
 head -c 300 "${cells[7]}" >"$dir/part" && cp "$dir/part" "${cells[7]}"
-edit "${cells[8]}" && seal "${cells[8]}"
+edit "${cells[8]}" && seal_cell "${cells[8]}"
 "$sweep" "${fleet[@]}" --cells "$dir/fleets" >"$dir/again.tsv" 2>"$dir/notes"
 check "a fleet resumed: the cut cell is run again, the others are not" \
     [ "$(diff "$dir/fleet.tsv" "$dir/again.tsv" | grep -c '^>') $(grep -c '42.4242$' "$dir/again.tsv") \
