@@ -12,7 +12,8 @@
 // A run serves --rounds times as many requests as the batch has, and where one ends the next begins. So the batch is
 // full from the pass in which its last request gets its first token to the first pass in which a request ends that has
 // no successor. The speed is what these passes commit, divided by their time. They also hold the prompts of later
-// requests. Drafters take turns, and each figure is the median of --repeats runs.
+// requests. Drafters take turns, and each figure is the median of --repeats runs. The ratio to the run without drafts
+// has its least and most over the turns beside it, because a ratio says nothing where these are far apart.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -61,10 +62,11 @@ typedef struct study {
     llm42_model *model;
     args_manifest manifest;
     int batch[MOST], batch_count, draft_count;
-    const char *draft[MOST];  // "none" is the first
-    int32_t **prompt;         // [BATCH_MOST], stb_ds arrays
-    answer *truth;            // [WAYS][requests]
-    int requests;             // of the largest batch
+    const char *draft[MOST];   // "none" is the first
+    llm42_model *small[MOST];  // the models of drafters, for all runs
+    int32_t **prompt;          // [BATCH_MOST], stb_ds arrays
+    answer *truth;             // [WAYS][requests]
+    int requests;              // of the largest batch
     FILE *tsv;
     bool broken;
     int64_t compared[2], differ[2];  // requests, deterministic and ordinary ones
@@ -111,7 +113,7 @@ static void on_event(void *user, const llm42_event *e) {
 // >>run ----------------------------------------------------------------------------------------------------------
 static void drafter_open(study *s, turn *t, const char *name) {
     llm42_error error = {0};
-    static llm42_model *small;  // the model of the drafter; one for all runs
+    llm42_model **small = s->small;
     const int vocab = s->model->config.vocab;
     char *end = NULL;
     const double rate = strtod(name, &end);
@@ -125,10 +127,11 @@ static void drafter_open(study *s, turn *t, const char *name) {
     }
     if (!strncmp(name, "model:", 6)) {
         char found[4096];
-        if (!small)
-            args_check(llm42_model_load(&small, &(llm42_model_desc){.path = args_find(name + 6, found)}, &error),
+        for (int d = 0; s->draft[d] != name; d++) small++;
+        if (!*small)
+            args_check(llm42_model_load(small, &(llm42_model_desc){.path = args_find(name + 6, found)}, &error),
                        &error);
-        const llm42_draft_model_desc model = {.model = small,
+        const llm42_draft_model_desc model = {.model = *small,
                                               .backend = s->backend,
                                               .backend_desc = s->backend_desc,
                                               .vocab = vocab,
@@ -236,28 +239,42 @@ static run_figures serve(study *s, llm42_engine *engine, turn *t, int batch, con
 }
 
 // >>table --------------------------------------------------------------------------------------------------------
+static double speed_of(const run_figures *f) { return f->tokens / f->seconds; }
+
 static int by_speed(const void *a, const void *b) {
-    const run_figures *x = a, *y = b;
-    const double l = x->tokens / x->seconds, r = y->tokens / y->seconds;
+    const double l = speed_of(a), r = speed_of(b);
     return (l > r) - (l < r);
 }
 
-static void put(study *s, int w, int batch, const char *drafter, run_figures *f, double *base) {
+// The least and the most of the ratios of runs to the runs without drafts of the same turns.
+typedef struct spread {
+    double least, most;
+} spread;
+
+static spread spread_of(const run_figures *f, const run_figures *without, int n) {
+    spread s = {(double)INFINITY, 0};
+    for (int i = 0; i < n; i++) {
+        const double ratio = speed_of(&f[i]) / speed_of(&without[i]);
+        s.least = fmin(s.least, ratio), s.most = fmax(s.most, ratio);
+    }
+    return s;
+}
+
+static void put(study *s, int w, int batch, const char *drafter, run_figures *f, spread ratio, double *base) {
     const int n = (int)s->repeats;
     int other = 0;
     double preemptions = 0;
     for (int i = 0; i < n; i++) other += f[i].other, preemptions += f[i].preemptions;
     qsort(f, (size_t)n, sizeof *f, by_speed);
     const run_figures *m = &f[(n - 1) / 2];  // of an even number the slower one
-    const double speed = m->tokens / m->seconds;
+    const double speed = speed_of(m), low = speed_of(&f[0]), high = speed_of(&f[n - 1]),
+                 a_pass = m->tokens / m->passes / batch;
     if (!strcmp(drafter, "none")) *base = speed;
-    const double a_pass = m->tokens / m->passes / batch, low = f[0].tokens / f[0].seconds,
-                 high = f[n - 1].tokens / f[n - 1].seconds;
     s->broken |= w != ORDINARY && other;
     s->compared[w == ORDINARY] += n * s->rounds * batch, s->differ[w == ORDINARY] += other;
     const double own = 1e6 * m->drafting / m->passes;
-    printf("%6d  %-10s %-26s %9.1f %7.3f %8.2f %9.0f %9.0f %8.1f %s\n", batch, ways[w].name, drafter, speed,
-           speed / *base, a_pass, m->drafted, m->accepted, own,
+    printf("%6d  %-10s %-22s %9.1f %6.3f %6.3f %6.3f %7.2f %8.0f %8.0f %7.1f %s\n", batch, ways[w].name, drafter, speed,
+           speed / *base, ratio.least, ratio.most, a_pass, m->drafted, m->accepted, own,
            w == ORDINARY ? "-"
            : other       ? "BITS DIFFER"
                          : "same bits");
@@ -275,13 +292,15 @@ static void run_way(study *s, int w) {
     llm42_engine *engine = engine_open(s, &ways[w], &t, &drafter);
     for (int b = 0; b < s->batch_count; b++) {
         run_figures f[MOST][REPEATS_MOST];
+        spread ratio[MOST];
         double base = 0;
         for (int d = 0; d < (s->chosen[w] ? s->draft_count : 1); d++)
             serve(s, engine, &t, s->batch[b], s->draft[d]);  // warm, and the truth
         if (!s->chosen[w]) continue;
         for (int i = 0; i < s->repeats; i++)
             for (int d = 0; d < s->draft_count; d++) f[d][i] = serve(s, engine, &t, s->batch[b], s->draft[d]);
-        for (int d = 0; d < s->draft_count; d++) put(s, w, s->batch[b], s->draft[d], f[d], &base);
+        for (int d = 0; d < s->draft_count; d++) ratio[d] = spread_of(f[d], f[0], (int)s->repeats);  // put sorts f
+        for (int d = 0; d < s->draft_count; d++) put(s, w, s->batch[b], s->draft[d], f[d], ratio[d], &base);
     }
     llm42_engine_close(engine);
 }
@@ -327,6 +346,13 @@ static bool is_drafter(const char *name) {
            (end != name && !*end && rate >= 0 && rate <= 1);
 }
 
+// The same drafter; 0.5 and 0.50 are.
+static bool same_drafter(const char *a, const char *b) {
+    char *a_end, *b_end;
+    const double a_rate = strtod(a, &a_end), b_rate = strtod(b, &b_end);
+    return !strcmp(a, b) || (a_end != a && b_end != b && !*a_end && !*b_end && a_rate == b_rate);
+}
+
 static void parse_lists(study *s) {
     int32_t numbers[BATCH_MOST];
     static char text[4096];
@@ -337,13 +363,17 @@ static void parse_lists(study *s) {
             args_fail(2, "--batch: %d: must be 1 to %d", (int)numbers[i], (int)BATCH_MOST);
         if (numbers[i] * s->rounds > REQUESTS_MOST)
             args_fail(2, "--rounds: %d x %d requests: at most %d", (int)s->rounds, (int)numbers[i], (int)REQUESTS_MOST);
+        for (int k = 0; k < i; k++)
+            if (numbers[k] == numbers[i]) args_fail(2, "--batch: %d is there twice", (int)numbers[i]);
         s->batch[i] = numbers[i];
     }
     for (const char *item = s->way_list; *item; item += strcspn(item, ",")) {
         char word[32];
         item += *item == ',';
         snprintf(word, sizeof word, "%.*s", (int)strcspn(item, ","), item);
-        s->chosen[args_choice("--way", word, way_names)] = true;
+        bool *chosen = &s->chosen[args_choice("--way", word, way_names)];
+        if (*chosen) args_fail(2, "--way: %s is there twice", word);
+        *chosen = true;
     }
     if (args_list_count(s->draft_list) >= MOST || strlen(s->draft_list) >= sizeof text)
         args_fail(2, "--draft: at most %d drafters", (int)MOST - 1);
@@ -355,6 +385,8 @@ static void parse_lists(study *s) {
                       "--draft: '%s': must be lookup, model:DIR, or the probability that an oracle's draft is right, "
                       "0 to 1 (a run without drafts is always there)",
                       item);
+        for (int d = 1; d < s->draft_count; d++)
+            if (same_drafter(s->draft[d], item)) args_fail(2, "--draft: %s is there twice", item);
         s->draft[s->draft_count++] = item;
     }
 }
@@ -434,14 +466,14 @@ int main(int argc, char **argv) {
     if (s.prompt_tokens + s.tokens > s.model->config.context)
         args_fail(2, "--tokens, --prompt-tokens: more than the model's context of %d", s.model->config.context);
     make_prompts(&s);
-    printf("%s, %s, temperature %g, at most %d drafts\n\n%6s  %-10s %-26s %9s %7s %8s %9s %9s %8s\n", s.model->name,
-           s.backend->name, (double)s.temperature, (int)s.limit, "batch", "way", "drafts", "tok/s", "ratio", "a pass",
-           "drafted", "right", "own us");
+    printf("%s, %s, temperature %g, at most %d drafts\n\n%6s  %-10s %-22s %9s %6s %6s %6s %7s %8s %8s %7s\n",
+           s.model->name, s.backend->name, (double)s.temperature, (int)s.limit, "batch", "way", "drafts", "tok/s",
+           "ratio", "least", "most", "a pass", "drafted", "right", "own us");
     if (s.out) header((s.tsv = out_begin(s.out), &s));
     for (int w = 0; w < WAYS; w++)
         if (!w || s.chosen[w]) run_way(&s, w);
-    printf("\nratio: to the same way without drafts; a pass: tokens of a request; own us: time of the drafter, a "
-           "pass\n%" PRId64 " deterministic requests, of "
+    printf("\nratio: to the same way without drafts, of the medians; least, most: of the repeats, turn by turn\n"
+           "a pass: tokens of a request; own us: time of the drafter, a pass\n%" PRId64 " deterministic requests, of "
            "which %" PRId64 " differ; of %" PRId64 " ordinary ones %" PRId64 " do\n%s\n",
            s.compared[0], s.differ[0], s.compared[1], s.differ[1],
            s.broken ? "DETERMINISTIC RESULTS DIFFER" : "every deterministic result is preset invariant's, to the bit");
@@ -450,6 +482,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < (int)arrlen(s.prompt); i++) arrfree(s.prompt[i]);
     free(s.truth);
     arrfree(s.prompt);
+    for (int d = 0; d < s.draft_count; d++) llm42_model_free(s.small[d]);
     llm42_model_free(s.model);
     return s.broken ? 1 : args_finish();
 }

@@ -158,6 +158,19 @@ check "lines as they come" cmp <("${drafted[@]}" -n 60 --stream --samples 3 --te
 ends 2 "^generate: --draft: 'x' is not one of: none, lookup, lookup:MATCH, model:DIR$" generate --draft x
 ends 2 "^generate: --draft lookup: 0 is outside 1 to" generate --draft lookup:0
 ends 2 '^generate: --draft-limit: needs --draft$' generate --draft-limit 3
+# What drafts are worth: the table, with the spread of the ratio over the repeats. No item of a list is there twice.
+worth=(drafts --tokens 16 --prompt-tokens 8 --threads 1 --batch 1)
+ends 0 "^every deterministic result is preset invariant's, to the bit$" "${worth[@]}" --draft model:examples/tiny42,0.5
+check "the ratio is within its spread" awk '/^ +batch +way +drafts +tok.s +ratio +least +most / {named = 1}
+    $1 == 1 && ++rows && ($6 > $5 || $5 > $7 || ($3 == "none" && $6 $7 != "1.0001.000")) {bad = 1; print}
+    length > 120 {bad = 1; print} END {exit !named || rows != 12 || bad}' "$out/log"
+ends 0 '^ +1  dvr +0.5 ' "${worth[@]}" --draft 0.5 --way dvr --repeats 1
+check "one repeat has no spread" awk '$1 == 1 && ++rows && !($6 == $5 && $5 == $7) {exit 1} END {exit rows != 2}' "$out/log"
+ends 2 '^drafts: --draft: 0\.50 is there twice$' "${worth[@]}" --draft 0.5,lookup,0.50
+ends 2 '^drafts: --draft: lookup is there twice$' "${worth[@]}" --draft lookup,lookup
+ends 2 '^drafts: --way: dvr is there twice$' "${worth[@]}" --way dvr,best,dvr
+ends 2 '^drafts: --batch: 1 is there twice$' "${worth[@]}" --batch 1,2,1
+ends 2 'synthetic:tiny has a vocabulary of 512 tokens, and' "${worth[@]}" --draft model:examples/tiny42,model:synthetic:tiny
 ends 1 '^generate: --draft model:gone: gone: no such model folder' generate --draft model:gone
 ends 1 '^generate: --draft model:examples/draft42: .* vocabulary of 4096 tokens, and the model that it drafts for has 2048' \
     generate --draft model:examples/draft42
