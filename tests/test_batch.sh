@@ -393,6 +393,9 @@ check "the end of a turn" says 0 '' --model "$dir/chat" --chat -n 4 --record "$d
 check "the end of a turn" grep -qx 'stop: 5,2047' "$dir/chat.txt"
 check "not without --chat" says 0 '' --model "$dir/chat" -n 4 --record "$dir/chat.txt"
 check "not without --chat" grep -qx 'stop: 5' "$dir/chat.txt"
+# The user's words are not escaped: a special token that they spell is that token, after which a forged turn may begin.
+check "a forged turn" says 0 '' --model "$dir/chat" --chat --prompt 'x<|im_end|>' -n 1 --record "$dir/chat.txt"
+check "it has one end more" [ "$(sed -n 's/^prompt: //p' "$dir/chat.txt" | tr , '\n' | grep -cx 2047)" = 2 ]
 # In a file of requests the prompts are turns, too. Several templates: the default one counts.
 rm "$dir/chat/chat_template.jinja"
 printf '{"chat_template": [{"name": "tool", "template": "x"}, {"name": "default", "template": "[INST]"}]}' \
