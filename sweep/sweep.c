@@ -36,7 +36,7 @@ typedef struct settings {
     const char *algorithm_file, *prompts;
     int64_t devices;
     const char *list[AXES];
-    int64_t requests, threads, max_running, kv_tokens, page_size, token_budget, deadline;
+    int64_t requests, threads, kv_tokens, page_size, token_budget, deadline;
     int64_t max_context, pages, warm_up;
     double admission_reserve, flip_scale, flip_spread, draft_spread, kv_gb, seconds, trace_speed;
     bool prefix_cache, draft_ordinary, draft_always, no_flips, offered, in_norm, list_only, quiet, timing;
@@ -127,7 +127,7 @@ static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
                               .tensor_parallel = (int)cell_number(g, c, TENSOR_PARALLEL, 1),
                               .numerics.leaves = (int)cell_number(g, c, LEAVES, 1),
                               .max_context = s->plan.max_context,
-                              .max_running = s->plan.max_running,
+                              .max_running = (int)cell_number(g, c, MAX_RUNNING, s->plan.max_running),
                               .kv.page_size = (int)s->set.page_size,
                               .kv.pages = engine_pages(s),
                               .policy.window = (int)cell_number(g, c, WINDOW, 0),
@@ -695,7 +695,11 @@ static void resolve(sweep *s) {
     p->model = s->model, p->workload = o->workload, p->requests = o->requests;
     p->outside_s = s->sim ? 1e-3 * s->calibration->host_request_ms : 0;
     p->trace_speed = o->trace_speed == 1 ? 0 : o->trace_speed;
-    p->max_running = (int)(o->max_running ? o->max_running : running);
+    // Of several numbers the largest decides what cells share: the sizes of the KV pool and of passes.
+    p->max_running = 0;
+    for (int i = 0; i < s->grid.count[MAX_RUNNING]; i++)
+        p->max_running = (int)fmax(p->max_running, s->grid.values[MAX_RUNNING][i].number);
+    if (!p->max_running) p->max_running = running;
     p->warm_up = o->warm_up >= 0 ? o->warm_up : s->cuda ? p->max_running : 0;
     p->random_prompts = s->sim ? o->prefix_cache : !strcmp(o->prompts, "random");
     int whole = p->max_context > p->max_running ? p->max_context : p->max_running;
@@ -756,8 +760,9 @@ static void configure(sweep *s) {
     if (path) contents_print(file, path);
     number_text(number, sizeof number, o->trace_speed);
     if (o->trace_speed != 1) fprintf(file, "; trace_speed %s", number);
-    fprintf(file, "; requests %" PRId64 "; max_context %d; max_running %d; page_size %" PRId64, o->requests,
-            s->plan.max_context, s->plan.max_running, o->page_size);
+    fprintf(file, "; requests %" PRId64 "; max_context %d", o->requests, s->plan.max_context);
+    if (s->grid.hidden[MAX_RUNNING]) fprintf(file, "; max_running %d", s->plan.max_running);
+    fprintf(file, "; page_size %" PRId64, o->page_size);
     if (s->pages) fprintf(file, "; kv_tokens %" PRId64, s->pages * o->page_size);
     else fprintf(file, "; kv_tokens default");
     fprintf(file, "; token_budget %d (chunked off) %d (on)", s->budget[0], s->budget[1]);
@@ -845,6 +850,10 @@ static void check(sweep *s) {
     for (int a = 0; a < AXES; a++)
         if (a == APART || a == TENSOR_PARALLEL || a == LEAVES || a == DRAFT || a == DRAFT_LIMIT)
             s->grid.hidden[a] = o->list[a] == axes[a].list;
+    s->grid.hidden[MAX_RUNNING] = s->grid.count[MAX_RUNNING] == 1;
+    for (int i = 0; !s->grid.hidden[MAX_RUNNING] && i < s->grid.count[MAX_RUNNING]; i++)
+        if (s->grid.values[MAX_RUNNING][i].number == 0)
+            args_fail(2, "--max-running: 0, the backend's own number, must stand alone");
     grid_make(&s->grid, backend, o->fleet);
     double rows = 0;  // of the largest replay pass: refused here, since its cell may be the last
     for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
@@ -910,7 +919,6 @@ static settings parse(int argc, char **argv) {
     };
     const args_option conditions[] = {
         ARGS_INT("threads,t N", &s.threads, 0, 1024, "sim: cells at a time, 0: all cores; cpu: the engine's, 0: one"),
-        ARGS_INT("max-running N", &s.max_running, 0, 1 << 16, "sequences at once, 0: 2048 (sim), 32 (cpu), 256 (cuda)"),
         ARGS_INT("kv-tokens N", &s.kv_tokens, 0, (int64_t)1 << 40, "KV pool, 0: the calibration's"),
         ARGS_REAL("kv-gb X", &s.kv_gb, 0.001, 1e6, "cuda: KV pool in GiB, if max_running contexts take as much"),
         ARGS_INT("pages N", &s.pages, 0, 1 << 28, "KV pool in pages, 0: as the options above say"),

@@ -85,6 +85,18 @@ check "simulated, and says so" grep -q '^# simulated: .*calibration none$' "$dir
 check "no axis where it means nothing" [ "$(awk -F '\t' '$6 == "nondeterministic"' "$dir/whole.tsv" | cut -f 8-17 |
     sort -u)" = $'-\t-\t-\ton\t-\t-\t-\tnan\tnan\tnan' ]
 
+# Several numbers of requests at once: a column, and the same figures as one by one, where no column is needed.
+batches=("${sim[@]}" --qps offline --mode dvr,nondeterministic --ratio 0.5)
+"$sweep" "${batches[@]}" --max-running 16,4 --quiet >"$dir/batches.tsv"
+check "a column for several batches" [ "$(column "$dir/batches.tsv" max_running | xargs)" = "16 4 16 4" ]
+for batch in 4 16; do
+    check "batch $batch is the same alone, without that column" diff <("$sweep" "${batches[@]}" --max-running $batch \
+        --quiet | grep '^sim') <(awk -F '\t' -v batch=$batch '$21 == batch' "$dir/batches.tsv" | cut -f 1-20,22-)
+done
+check "batches by a merge" diff "$dir/batches.tsv" <("$sweep" "${batches[@]}" --max-running 16,4 --cells "$dir/batch" \
+    --quiet >/dev/null && "$sweep" "${batches[@]}" --max-running 16,4 --merge "$dir/batch" --quiet)
+refuses 2 "--max-running: 0, the backend's own number, must stand alone" "${batches[@]}" --max-running 0,4
+
 # A request's time outside the engine is part of its latencies and of nothing else.
 sed 's/^# model:/# host_request_ms: 1500\n&/' "$dir/none.tsv" >"$dir/outside.tsv"
 "$sweep" "${grid[@]/none.tsv/outside.tsv}" >"$dir/later.tsv"

@@ -13,7 +13,7 @@ batches="1 2 4 8 16 32 64 128 256"
 for batch in $batches; do
     load=(--workload fixed:32x128 --qps offline --max-running "$batch" --requests $((16 * batch)) --draft none,$rates
         --token-budget $((batch < 32 ? 256 : 8 * batch)))  # as build/drafts has it
-    # The column max_running is not in a result: the number of requests tells the batch.
+    # A sweep of one batch has no column max_running, so the number of requests tells the batch.
     cells "${load[@]}" --preset dvr --mode nondeterministic --draft-ordinary
     cells "${load[@]}" --preset best,dvr,invariant
 done

@@ -33,6 +33,7 @@ typedef enum axis_name {
     QPS,
     SLOWDOWN,
     SEED,
+    MAX_RUNNING,
     TENSOR_PARALLEL,
     LEAVES,
     DRAFT,
@@ -88,6 +89,8 @@ static const axis axes[AXES] = {
                   .number = true, .low = 0, .high = 1000},
     [SEED] = {"seed", "42", "of lengths, arrivals, tokens and flips", .number = true, .whole = true, .low = 1,
               .high = 1e15},
+    [MAX_RUNNING] = {"max-running", "0", "requests at once, 0: 2048 (sim), 32 (cpu), 256 (cuda); several: a column",
+                     .number = true, .whole = true, .low = 0, .high = 1 << 16},
     [TENSOR_PARALLEL] = {"tensor-parallel", "1", "ranks (devices) that share the model: 1, 2, 4, 8", .number = true,
                          .whole = true, .low = 1, .high = 8},
     [LEAVES] = {"leaves", "1", "INVARIANT passes cut sums that ranks share into 1, 2, 4 or 8; sim: the calibration's",
@@ -131,7 +134,10 @@ static inline const char *const *axis_words(axis_name which) {
 
 // The name in results.
 static inline const char *axis_column(axis_name which) {
-    return which == TENSOR_PARALLEL ? "tensor_parallel" : which == DRAFT_LIMIT ? "draft_limit" : axes[which].name;
+    return which == MAX_RUNNING       ? "max_running"
+           : which == TENSOR_PARALLEL ? "tensor_parallel"
+           : which == DRAFT_LIMIT     ? "draft_limit"
+                                      : axes[which].name;
 }
 
 // A planner of your own may have a parameter behind a colon. It becomes part of names of files.
@@ -218,6 +224,7 @@ static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill 
     case CHUNKED:
     case QPS:
     case SEED:
+    case MAX_RUNNING:
     case DRAFT:
     case TENSOR_PARALLEL: return true;
     case DRAFT_LIMIT: return drafts;
