@@ -4,7 +4,8 @@
 #     bash sweep/plot.sh FILE --x window --y group --value e2e_p99_s    a heat map: one cell for each W and G
 #     bash sweep/plot.sh FILE --x ratio --y total_tok_per_s             lines: y is a result, so --value is left out
 #
-#     --x COLUMN --y COLUMN      the axes; x is a setting, such as window, group, ratio, qps or mode
+#     --x COLUMN --y COLUMN      the axes; x is a setting, such as window, group, ratio, qps, mode or draft; max_running
+#                                is one if build/sweep was given several
 #     --value COLUMN             of a heat map: the result in the cells
 #     --over COLUMN[,COLUMN]     a panel of the heat map, or a line, for each value of these settings
 #     --where COLUMN=VALUE       only rows with this value, and those to which COLUMN does not apply; several times

@@ -270,6 +270,22 @@ awk -F '\t' -v OFS='\t' -v name=noise -v map=1 -v x=window -v y=group -v value=e
 check "best, worse by little but always, worse by chance, worse" [ "$(rank_of "16 2")$(rank_of "16 4")$(rank_of \
     "64 2")$(rank_of "64 4")" = 2010 ]
 
+# Requests at once and drafts as axes. The value none stands left of the numbers, and no line joins it to them.
+"$B/sweep" --calibration $calibration --requests 64 --workload fixed:8x16 --qps offline --max-running 8,1024 \
+    --draft none,0.2,0.9 --seed 1,2 --quiet --out "$dir/batches.tsv" >/dev/null 2>&1
+draws "a map of batches and drafts" "$dir/batches.tsv" --x draft --y max_running --value output_tok_per_s --where seed=1
+check "none comes first" [ "$(grep -xE 'none|0\.[29]' "$dir/text" | xargs)" = "none 0.2 0.9" ]
+says "most requests at once"
+# In the SVG a digit of a tic takes 14 pixels, and 20 in the PNG.
+at_x() { sed -n "s/.*translate(\([0-9]*\).*$1.*/\1/p" | head -n 1; }
+check "the label is left of numbers of four digits" [ "$(at_x 'rotate(-90)' <"$dir/x.svg")" -le \
+    $(($(grep -B 1 '>1024<' "$dir/x.svg" | at_x end) - 4 * 20)) ]
+draws "drafts along x" "$dir/batches.tsv" --x draft --y output_tok_per_s --over max_running --mean seed --spread
+says none
+says "at most 1024 at once"
+draws "drafts along a logarithmic x" "$dir/batches.tsv" --x draft --y output_tok_per_s --over max_running,seed --log x
+says none
+
 # Overload is said and marked.
 "$B/sweep" --calibration $calibration --requests 300 --workload arxiv --qps 1,9 --window 16,32 --quiet \
     --out "$dir/load.tsv" >/dev/null 2>&1

@@ -39,7 +39,7 @@ function promised(line, i, n, p, m, part, axis, preset, mode, own, verifiers, fi
         split(part[i], axis, " ")
         list[axis[1]] = axis[2]
     }
-    common = times("planner") * times("chunked") * times("qps") * times("seed") * times("replicas")
+    common = times("planner") * times("chunked") * times("qps") * times("seed") * times("max-running") * times("replicas")
     # Replicas can be set apart in several ways where the router does that.
     aparts = has(values_of("router"), "deterministic_apart")
     routes = times("router") - aparts
@@ -220,7 +220,7 @@ function rank_of(cell, panel) {
     key = ""
     for (i = 1; i <= overs; i++) key = key (i > 1 ? SUBSEP : "") $at_over[i]
     if (map && (is_none($at_x) || is_none($at_y))) { unplaced++; next }
-    if (!map && !is_none($at_x) && !is_number($at_x))
+    if (!map && !is_none($at_x) && !is_number($at_x) && $at_x != "none")
         fail(2, "line " FNR ": " x " is '" $at_x "': the x axis of lines takes numbers; use --where or --over " x)
     if (!is_none($at_value) && (!is_number($at_value) || $at_value > 1e300 || $at_value < -1e300))
         fail(1, "line " FNR ": " value " is '" $at_value "', not a number")

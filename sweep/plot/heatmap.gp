@@ -15,7 +15,7 @@ do for [i = 1:columns] { set xtics add (x_name[i] i) }
 do for [i = 1:rows] { set ytics add (y_name[i] i) }
 # One label for each axis, however many panels there are.
 set label 98 x_label at screen real(left + map_w / 2) / width, screen 22.0 / height center
-set label 99 y_label at screen real(left - 90) / width, screen 1 - real(top + map_h / 2) / height center rotate by 90
+set label 99 y_label at screen real(left - label_gap) / width, screen 1 - real(top + map_h / 2) / height center rotate by 90
 do for [p = 1:panels] {
     c = (p - 1) % across; r = (p - 1) / across
     x0 = left + c * (columns * cell_w + gap_w); y0 = top + r * (rows * cell_h + gap_h)

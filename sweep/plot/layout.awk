@@ -37,6 +37,8 @@ function words(c, who, text, percentile) {
     if (c == "group") return "group G (requests in a pass)"
     if (c == "ratio") return "share of deterministic requests"
     if (c == "qps") return "queries per second"
+    if (c == "max_running") return "most requests at once"
+    if (c == "draft") return "probability that a draft is right"
     if (c == "slowdown") return "time of an INVARIANT pass / of a FAST pass"
     if (c == "total_tok_per_s") return "tokens per second, prompts included"
     if (c == "output_tok_per_s") return "output tokens per second"
@@ -74,6 +76,7 @@ function phrase(c, v) {
     if (c == "qps") return v == "offline" ? "all at once" : v == "trace" ? "at the trace's times" : v " queries/s"
     if (c == "ratio") return v == 1 ? "all deterministic" : 100 * v "% deterministic"
     if (c == "mode") return v == "dvr" ? "DVR" : v == "batch_invariant" ? "batch-invariant" : v
+    if (c == "max_running") return "at most " v " at once"
     if (c == "window") return "W = " v
     if (c == "group") return "G = " v
     if (c == "seed") return "seed " v
@@ -90,7 +93,7 @@ function name_of(key, i, n, column, v, text, part) {
     for (i = 1; i <= n; i++) {
         part = v[i] == "nan" || v[i] == "-" ? "" : \
             column[i] == "window" || column[i] == "group" || column[i] == "mode" || column[i] == "ratio" || \
-            column[i] == "requests" || column[i] == "qps" || column[i] == "replicas" ? phrase(column[i], v[i]) : column[i] " " v[i]
+            column[i] == "requests" || column[i] == "qps" || column[i] == "max_running" || column[i] == "replicas" ? phrase(column[i], v[i]) : column[i] " " v[i]
         if (part != "") text = text (text == "" ? "" : ", ") part
     }
     return text == "" && over != "" ? "without DVR" : text
@@ -153,11 +156,14 @@ function build_head(width, i, n, c, kind, list, text, part, ofdvr, most) {
     return 45 + 31 * heads
 }
 
-# The different values of an axis in order: numbers ascending, then words as they came.
-function sorted(values, n, i, k, v) {
+# The different values of an axis in order: none (as of drafts), numbers ascending, then words as they came.
+function order_of(v) { return v == "none" ? 1 : is_number(v) ? 2 : 3 }
+function sorted(values, n, i, k, v, a, b) {
     for (i = 2; i <= n; i++)
         for (k = i; k > 1; k--) {
-            if (!is_number(values[k]) || (is_number(values[k - 1]) && values[k - 1] + 0 <= values[k] + 0)) break
+            a = order_of(values[k - 1])
+            b = order_of(values[k])
+            if (a < b || (a == b && (a != 2 || values[k - 1] + 0 <= values[k] + 0))) break
             v = values[k]; values[k] = values[k - 1]; values[k - 1] = v
         }
 }
@@ -252,7 +258,7 @@ function font_size(room, what, wide, least, i, longest, size) {
     exit 2
 }
 
-function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, gap_h, map_w, map_h) {
+function draw_map(i, n, n_y, at, text, v, across, cell_w, cell_h, left, top, gap_w, gap_h, map_w, map_h) {
     sorted(xs, columns)
     sorted(ys, rows)
     for (i = 1; i <= columns; i++) x_at[xs[i]] = i
@@ -265,7 +271,8 @@ function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, g
         exit 2
     }
     holes = cells < columns * rows * panels || drawn < cells
-    left = 84 + 16 * n
+    n_y = n
+    left = 84 + 16 * n_y
     across = panels == 1 ? 1 : panels == 2 || panels == 4 || columns > 6 ? 2 : 3
     cell_w = panels == 1 ? 940 / columns : 1400 / (across * columns)
     cell_w = cell_w > 300 ? 300 : cell_w < 62 ? 62 : int(cell_w)
@@ -289,6 +296,8 @@ function draw_map(i, n, at, text, v, across, cell_w, cell_h, left, top, gap_w, g
         gap_w, gap_h, map_w, map_h, width, top + map_h + 95
     print_array("x_name", xs, columns)
     print_array("y_name", ys, rows)
+    # The label of the y axis stands left of the numbers of its tics.
+    print "label_gap = " (n_y > 3 ? 42 + 16 * n_y : 90)
     print "x_label = " quoted(words(x)) "; y_label = " quoted(13 * length(words(y)) > map_h ? brief(y) : words(y))
     print "large = " (cell_w < 110 ? 26 * cell_w / 110 : 26) "; small = " (cell_w < 110 ? 20 * cell_w / 110 : 20)
     print "title_size = " font_size(panels > 1 ? columns * cell_w + (across > 1 ? gap_w : 50) : width, "panel title", 15.5, 11)
@@ -326,6 +335,9 @@ function edge(at, sign, v) {
     return logs ~ /y/ && v <= 0 && ours[at] > 0 ? ours[at] / 10 : v
 }
 
+# Where the band of the value none begins and ends (side -1 and 1).
+function none_at(side) { return logs ~ /x/ ? none_x * step ^ (side / 8) : none_x + side * step / 8 }
+
 function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, text, list) {
     n = 0
     for (i = 1; i <= columns; i++) if (is_number(xs[i])) {
@@ -355,6 +367,12 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
         exit 2
     }
     sorted(list, n)
+    # The value none has a place of its own, left of the numbers and as far from them as they are from each other.
+    if ("none" in seen_x) {
+        step = logs ~ /x/ ? (n > 1 ? (last_x / first_x) ^ (1 / (n - 1)) : 2) : n > 1 ? (last_x - first_x) / (n - 1) : 1
+        none_x = logs ~ /x/ ? first_x / step : first_x - step
+        first_x = none_x
+    }
     width = 1100
     for (i = 1; i <= panels; i++) {
         text = name_of(panel_key[i])
@@ -382,13 +400,20 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
     }
     print "x_label = " quoted(words(x)) "; y_label = " quoted(relative ? "relative to the largest" : words(value))
     # A tic at each value of x, where they leave room for their numbers.
-    text = ""
-    for (i = 1; i <= n && n <= 14; i++) text = text (i > 1 ? ", " : "") list[i]
+    text = "none" in seen_x ? "\047none\047 " none_x : ""
+    for (i = 1; i <= n && (n <= 14 || text != ""); i += int((n + 13) / 14)) text = text (text == "" ? "" : ", ") list[i]
     print "x_tics = \"" text "\""
     for (i = 1; i <= panels; i++) names[i] = name_of(panel_key[i])
     print_array("name", names, panels)
     # A curve's points in order of x. Rows to which x does not apply are a level across the figure.
     for (k = 1; k <= panels; k++) {
+        at = panel_key[k] FS "none" FS
+        if (at in ours) {  # a point that no line joins to the others, with a band as wide as itself
+            for (i = -1; i <= 1; i++)
+                print k, i ? "edge" : "curve", none_at(i), ours[at], at in theirs ? theirs[at] : "nan", edge(at, -1), \
+                    edge(at, 1), crossed[at] ? ours[at] : "nan" >table
+            print k, "curve", none_x, "nan", "nan", "nan", "nan", "nan" >table
+        }
         for (i = 1; i <= n; i++) {
             at = panel_key[k] FS list[i] FS
             if (at in ours)
@@ -397,7 +422,7 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
         }
         for (i = 1; i <= columns; i++) {
             at = panel_key[k] FS xs[i] FS
-            if (is_number(xs[i]) || !(at in ours)) continue
+            if (is_number(xs[i]) || xs[i] == "none" || !(at in ours)) continue
             text = edge(at, -1) OFS edge(at, 1) OFS (crossed[at] ? ours[at] : "nan")
             print k, "level", first_x, ours[at], "nan", text >table
             print k, "level", last_x, ours[at], "nan", text >table

@@ -1,6 +1,6 @@
-# Lines over x: sizes, texts and the table come from plot/layout.awk. A row of the table is a point: line, "curve" or
-# "level" (a value that does not depend on x), x, our number, the reference's, the edges of the band of --spread, and our
-# number again if it is overloaded.
+# Lines over x: sizes, texts and the table come from plot/layout.awk. A row of the table is a point: line, "curve",
+# "level" (a value that does not depend on x) or "edge" (of a band alone), x, our number, the reference's, the edges of
+# the band of --spread, and our number again if it is overloaded.
 eval start("", width, height)
 set multiplot
 eval sheet_head
