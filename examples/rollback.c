@@ -402,7 +402,8 @@ static void open_demo(demo *d) {
     llm42_error error = {0};
     char found[4096];
     llm42_model_desc desc = {.path = args_find(d->model_path, found)};
-    if (!d->verify && !strcmp(d->preset, "dvr")) d->verify = "wait";  // full windows: there is more to see
+    // Preset dvr verifies as soon as one window is ready. A demo has more to show if windows are full.
+    if (!d->verify && !strcmp(d->preset, "dvr")) d->verify = "wait";
     args_policy(&d->how, "preset", d->preset);
     args_policy(&d->how, "verifier", d->verifier);
     args_policy(&d->how, "verify", d->verify);
@@ -473,6 +474,13 @@ static int run_demo(demo *d, screen *s, slides *files) {
     return p.count - p.same;
 }
 
+// For --help: the words of a policy, and what counts if none is given.
+static const char *words_or(char line[256], const char *policy, const char *otherwise) {
+    const size_t used = strlen(args_words(line, args_policy_words(policy)));
+    snprintf(line + used, 256 - used, " (default: %s)", otherwise);
+    return line;
+}
+
 int main(int argc, char **argv) {
     static demo d = {.model_path = "examples/tiny42",
                      .preset = "dvr",
@@ -491,9 +499,10 @@ int main(int argc, char **argv) {
         ARGS_INT("requests N", &d.requests, 1, MAX_LANES, "requests; every other one is deterministic"),
         ARGS_INT("tokens N", &d.tokens, 1, 1024, "new tokens of each request, at most"),
         ARGS_TEXT("preset NAME", &d.preset, args_words(presets, args_policy_words("preset"))),
-        ARGS_TEXT("verifier NAME", &d.verifier, args_words(verifiers, args_policy_words("verifier"))),
-        ARGS_TEXT("verify WHEN", &d.verify, args_words(verifies, args_policy_words("verify"))),
-        ARGS_TEXT("prefill HOW", &d.prefill, args_words(prefills, args_policy_words("prefill"))),
+        ARGS_TEXT("verifier NAME", &d.verifier, words_or(verifiers, "verifier", "the preset's")),
+        ARGS_TEXT("verify WHEN", &d.verify,
+                  words_or(verifies, "verify", "wait with preset dvr, so that windows are full; else the preset's")),
+        ARGS_TEXT("prefill HOW", &d.prefill, words_or(prefills, "prefill", "the preset's")),
         ARGS_TEXT("planner NAME", &d.planner, args_words(planners, planner_names)),
         ARGS_REAL("inject RATE", &d.inject, 0, 1, "share of candidates made wrong on purpose"),
         ARGS_INT("seed,s S", &d.seed, 1, INT64_MAX, "seed of --inject"),

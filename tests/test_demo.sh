@@ -68,6 +68,7 @@ out=$fixed
 holds "the parts add up, preset paper" sums
 shows "$fixed" '^deterministic prompts +4 +36 '
 shows "$(bash -c "$command" 2>&1)" '^b +schedule=fixed rows=32$' '^ +3 +264 +781 +871 .* another token$'  # turned round
+shows "$("$rollback" --help)" '--verify WHEN .*\(default: wait with preset dvr, so that windows are full; else the preset.s\)'
 out=$("$rollback" --inject 0.2 --verify wait </dev/null 2>&1)
 shows "$out" 'inject' '^marked +([0-9]+) of \1 identical' 'made wrong on purpose; the replay preferred'
 for options in "--preset paper" "--preset paper --tokens 300" "--verifier fixed --verify eager --prefill packed"; do
@@ -173,8 +174,9 @@ for file in run.html run.svg; do
     out=$(<"$dir/$file")
     [ $file = run.svg ] || shows "$out" 'is <em>canonical</em>' '<pre>.*build/diff ' 'There a rollback may turn round' \
         '<td>this run</td><td>88</td><td>844</td>' '<dt>Is this the one right answer' 'legend' 'a step of 0.0625 below' \
-        '<p class="wide">The chart is wider than this screen' 'A replay pass verifies windows and decodes for nobody'
-    shows "$out" 'replay pass \(R, X: with a rollback\)' 'I: INVARIANT pass without windows' 'verify wait, prefill'
+        'Preset dvr itself verifies eagerly; this demo waits' '<p class="wide">The chart is wider than this screen' \
+        'A replay pass verifies windows and decodes for nobody'
+    shows "$out" 'replay pass \(R, X: with a rollback\)' 'I: INVARIANT pass without windows' 'verify wait \(preset:'
     shows "$out" 'house' 'class="VERDICT"' 'class="STRUCK"' 'class="rollback"' '>X<' 'preferred' 'Served alone, 4 of 4'
     lacks "$out" '<script|<link|<img|@import|url\(|href|src='
 done

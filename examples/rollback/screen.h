@@ -386,9 +386,14 @@ static cell *policies_text(const demo *d) {
     cell *text = NULL;
     add(&text, PLAIN, "W %d x G %d", (int)d->window, (int)d->group);
     if (d->how.policy.replay == LLM42_REPLAY_FIXED) add(&text, PLAIN, " = M %d", (int)(d->window * d->group));
-    add(&text, PLAIN, ", preset %s: verifier %s, verify %s, prefill %s", d->preset,
-        llm42_policy_word(&d->how, "verifier"), llm42_policy_word(&d->how, "verify"),
-        llm42_policy_word(&d->how, "prefill"));
+    llm42_engine_desc preset = {.preset = d->how.preset};
+    llm42_preset_apply(&preset);
+    add(&text, PLAIN, ", preset %s: verifier %s, verify %s", d->preset, llm42_policy_word(&d->how, "verifier"),
+        llm42_policy_word(&d->how, "verify"));
+    // The demo has a default of its own, which must not seem to be the preset's.
+    if (d->how.policy.verify != preset.policy.verify)
+        add(&text, PLAIN, " (preset: %s)", llm42_policy_word(&preset, "verify"));
+    add(&text, PLAIN, ", prefill %s", llm42_policy_word(&d->how, "prefill"));
     return text;
 }
 

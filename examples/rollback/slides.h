@@ -470,6 +470,8 @@ static void write_waits(FILE *f, const demo *d) {
             "are fewer, when one has waited for %d passes, or when nothing else can run. Until then a request goes on "
             "decoding, but one that has drawn its last token can only wait, however few candidates it has.",
             (int)d->group, (int)d->window);
+    if (p->verify == LLM42_VERIFY_WAIT && d->how.preset == LLM42_PRESET_DVR)
+        fprintf(f, " Preset dvr itself verifies eagerly; this demo waits, because full windows have more to show.");
     if (p->chunked_prefill == LLM42_CHUNKED_OFF)
         fprintf(f, " With preset paper decoding also stops while a prompt runs.");
     if (p->mode == LLM42_MODE_HYBRID)
