@@ -101,6 +101,13 @@ if command -v cmake >/dev/null; then
     printf '%s\n' 'cmake_minimum_required(VERSION 3.10)' 'project(use C)' 'find_package(llm42 0.2 REQUIRED)' \
         'add_executable(use use.c)' 'target_link_libraries(use llm42::llm42)' >"$root/cmake/CMakeLists.txt"
     check "cmake finds it" env CC="$CC" cmake -S "$root/cmake" -B "$root/cmake" -DCMAKE_PREFIX_PATH="$prefix"
+    cp "$log" "$root/said"
+    [ "$(uname -m)" != x86_64 ] ||
+        check "it says what makes it fast" grep -q 'llm42: .* -DCMAKE_C_FLAGS=-march=native$' "$root/said"
+    check "cmake with that" env CC="$CC" cmake -S "$root/cmake" -B "$root/cmake/native" -DCMAKE_PREFIX_PATH="$prefix" \
+        -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS=-march=native
+    cp "$log" "$root/said"
+    check "it says no more" sh -c "! grep 'llm42: ' '$root/said'"
     check "cmake builds with it" cmake --build "$root/cmake"
     check "that runs" "$root/cmake/use"
     sed -i 's/llm42 0.2/llm42 99/' "$root/cmake/CMakeLists.txt"
