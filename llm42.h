@@ -4193,8 +4193,7 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
     if (d->numerics.arithmetic == LLM42_ARITHMETIC_SM90) {
         if (d->numerics.compute != LLM42_DTYPE_BF16)
             return llm42_fail(error, LLM42_UNSUPPORTED,
-                              "llm42_engine_desc.numerics.arithmetic: SM90 is that of bf16 tensor cores: .compute must "
-                              "be BF16");
+                              "llm42_engine_desc.numerics.compute: FP32: arithmetic SM90 needs BF16");
         if (c->head_dim > 128 || c->head_dim % 2 || c->dim > 16384)
             return llm42_fail(
                 error, LLM42_UNSUPPORTED,

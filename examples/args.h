@@ -184,7 +184,8 @@ static inline void args_stop_if_asked(void) { args_stop_saying("", NULL); }
 static inline const args_option *args_find_option(const args_option *o, const char *name, size_t length, bool one_dash);
 
 // What the library says of a field of a desc, of the option that sets the field: "llm42_engine_desc.policy.window x
-// policy.group: 0: ..." is of "--window x --group". False: `text` is of something else, or no option sets the field.
+// policy.group: 0: ..." is of "--window x --group", and numerics.compute of --dtype. False: `text` is of something else,
+// or no option sets the field.
 static inline bool args_name_option(const char *text, char said[2048]) {
     const char *end = strstr(text, ": ");
     if (!args_options || strncmp(text, "llm42_", 6) || !end) return false;
@@ -194,10 +195,11 @@ static inline bool args_name_option(const char *text, char said[2048]) {
         const char *field = text + size;
         while (field > text && field[-1] != '.') field--;
         const bool between = size == 1 && *text == 'x';
-        const int length = snprintf(name, sizeof name, "%.*s", (int)(text + size - field), field);
+        snprintf(name, sizeof name, "%.*s", (int)(text + size - field), field);
         for (char *p = name; *p; p++)
             if (*p == '_') *p = '-';
-        if (!between && !args_find_option(args_options, name, (size_t)length, false)->name) return false;
+        if (!strcmp(name, "compute")) memcpy(name, "dtype", sizeof "dtype");
+        if (!between && !args_find_option(args_options, name, strlen(name), false)->name) return false;
         used += (size_t)snprintf(said + used, 2048 - used, "%s%s%.60s", used ? " " : "", between ? "" : "--", name);
     }
     snprintf(said + strlen(said), 2048 - strlen(said), "%.1500s", end);

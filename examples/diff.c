@@ -56,11 +56,6 @@ static int64_t prompt, threads;
 static bool explains;
 static side a = {.option = "-a"}, b = {.option = "-b"};
 
-// All that goes wrong has status 2: 1 means that values differ.
-static void check(const char *who, llm42_result result, const llm42_error *error) {
-    if (result < 0) args_fail(2, "%s: %s", who, error->text[0] ? error->text : llm42_result_text(result));
-}
-
 static void *get(size_t count, size_t size) {
     void *memory = calloc(count ? count : 1, size);
     if (!memory) args_fail(2, "out of memory");
@@ -159,6 +154,21 @@ static int key_of(const char *item) {
         if (!strncmp(item, keys[k].name, length) && item[length] == '=') return k;
     }
     return -1;
+}
+
+// All that goes wrong has status 2: 1 means that values differ. What the library says of a field is said of the key
+// that sets it: "llm42_backend_desc.numerics.leaves: 8: ..." is of "-b: leaves".
+static void check(const char *who, llm42_result result, const llm42_error *error) {
+    const char *text = error->text[0] ? error->text : llm42_result_text(result), *end = strstr(text, ": "),
+               *field = end;
+    if (result >= 0) return;
+    while (field && field > text && field[-1] != '.') field--;
+    for (int k = 0; end && !strncmp(text, "llm42_", 6) && k < KEYS; k++) {
+        const char *name = keys[k].set == set_ranks ? "tensor_parallel" : keys[k].name;
+        if (strlen(name) == (size_t)(end - field) && !strncmp(field, name, strlen(name)))
+            args_fail(2, "%s: %s%s", who, keys[k].name, end);
+    }
+    args_fail(2, "%s: %s", who, text);
 }
 
 // An item ends at a comma. A model's name may have commas: it ends where the next key begins. like: the side from which
@@ -650,8 +660,9 @@ static void parse(int argc, char **argv) {
         ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
         ARGS_ONCE("ids LIST", &ids_text, "the tokens (default: 0,905,312,264,1108,283,1767)"),
         ARGS_ONCE("text TEXT", &text, "the tokens as text; the token BOS (begin of sequence) is put before them"),
-        ARGS_INT("prompt N", &prompt, 0, INT32_MAX,
-                 "the first N tokens run before, in invariant passes, and are not compared"),
+        ARGS_INT(
+            "prompt N", &prompt, 0, INT32_MAX,
+            "the first N tokens run before, in invariant passes (preset paper has fixed ones), and are not compared"),
         ARGS_INT("threads,t N", &threads, 0, 1024, "0: as many as OpenMP offers"),
         ARGS_FLAG("explain", &explains, "show the sum behind the first value that differs, in both orders"),
         ARGS_OUT("out FILE", &out_path, "write all numbers there, as TSV; sweep/plot_diff.sh draws them"),
@@ -716,6 +727,17 @@ static void fit_rows(side *s, int compared) {
         args_fail(2, "%s: rows: %d are more than %d: --prompt compares fewer", s->option, s->rows, MOST_ROWS);
 }
 
+// What ran before, which a server may have run in other passes.
+static void print_before(void) {
+    bool fixed = false;
+    if (!prompt) return;
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < (i ? b : a).schedules; k++) fixed |= (i ? b : a).schedule[k] == LLM42_SCHEDULE_FIXED;
+    if (prompt == 1) printf("      token 0 runs before, in an INVARIANT pass");
+    else printf("      tokens 0 to %d run before, in INVARIANT passes", (int)prompt - 1);
+    printf("%s\n", fixed ? "; FIXED ones, as preset paper has, may leave other keys and values" : "");
+}
+
 static void free_side(side *s) {
     for (int i = 0; i < 3; i++) free(s->copies[i]);
     film_free(&s->film);
@@ -740,6 +762,7 @@ int main(int argc, char **argv) {
     if (b.flip) flip_bit(&b);
     if (compared == 1) printf("rows  1 is compared: the text's token %d\n", count - 1);
     else printf("rows  %d are compared: the text's tokens %d to %d\n", compared, (int)prompt, count - 1);
+    print_before();
     fflush(stdout);
     run_side(&a, ids, count, &manifest);
     run_side(&b, ids, count, &manifest);

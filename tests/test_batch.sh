@@ -313,6 +313,7 @@ check "with a prompt" says 2 ': leave out --prompt$' --batch "$dir/one.jsonl" --
 check "two prompts" says 2 '^generate: --prompt and --ids exclude each other: give one$' --prompt x --ids 3
 check "two kinds of lines" says 2 '^generate: --json, --ids-out and --logprobs exclude each other$' --json --ids-out --logprobs
 check "leaves" says 2 '^generate: --leaves: 3: must be 1, 2, 4 or 8$' --leaves 3
+check "an arithmetic without its type" says 2 '^generate: --dtype: FP32: arithmetic SM90 needs BF16' --arithmetic sm90 --dtype fp32
 check "ranks" says 2 '^generate: --tensor-parallel: 8: must divide the model' --tensor-parallel 8
 check "a product" says 2 '^generate: --window x --group: 16777216: must be from' --window 4096 --group 4096
 check "an id" says 2 '^generate: --ids: token 2048 is outside 0 to 2047$' --ids 3,2048

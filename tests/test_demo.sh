@@ -66,7 +66,7 @@ fixed=$("$rollback" --preset paper </dev/null 2>&1)
 command=$(sed -n '/^build\/diff /,/[^\\]$/p' <<<"$fixed" | sed "s|^build/diff|${B:-build}/diff|")
 out=$fixed
 holds "the parts add up, preset paper" sums
-shows "$fixed" '^deterministic prompts +4 +36 '
+shows "$fixed" '^deterministic prompts +4 +36 ' 'tokens before in INVARIANT passes'
 shows "$(bash -c "$command" 2>&1)" '^b +schedule=fixed rows=32$' '^ +3 +264 +781 +871 .* another token$'  # turned round
 shows "$("$rollback" --help)" '--verify WHEN .*\(default: wait with preset dvr, so that windows are full; else the preset.s\)'
 out=$("$rollback" --inject 0.2 --verify wait </dev/null 2>&1)

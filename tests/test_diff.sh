@@ -166,7 +166,13 @@ for name in fast_8_9 leaves_1_8 one_bit fp32_sm90; do
         diff <(tail -n +2 "sweep/results/diff/$name.tsv") <(tail -n +2 "$dir/$name.tsv")
 done
 
-# Bad input: one line that names the field.
+# The tokens before run in INVARIANT passes, which is said, and that a server with preset paper has FIXED ones.
+runs 0 --prompt 3 -a schedule=fast,rows=8 -b schedule=fixed,rows=16
+says "^ +tokens 0 to 2 run before, in INVARIANT passes; FIXED ones, as preset paper has, may leave other keys and values$"
+runs 0 --prompt 3 -a rows=8 -b rows=9
+says "^ +tokens 0 to 2 run before, in INVARIANT passes$"
+
+# Bad input: one line that names the key.
 refuses "give -b SIDE" -a rows=8
 refuses "-a: 'row=8' is not key=value with a key that is known" -a row=8 -b rows=9
 refuses "-b: 'rows' is not key=value" -b rows
@@ -178,8 +184,9 @@ refuses "-b: schedule: 'slow' is not one of: fast, fixed, invariant" -b schedule
 refuses "-b: compute: 'fp16' is not one of" -b compute=fp16
 refuses "-b: backend: 'sim' is not one of" -b backend=sim
 refuses "-b: leaves: 3: must be 1, 2, 4 or 8" -b leaves=3
-refuses "-b: llm42_backend_desc.numerics.leaves: 8: must divide" -b leaves=8
-refuses "-b: llm42_backend_desc.tensor_parallel: 8" -b ranks=8
+refuses "-b: leaves: 8: must divide" -b leaves=8
+refuses "-b: ranks: 8: must divide" -b ranks=8
+refuses "-a: compute: FP32: arithmetic SM90 needs BF16" -a compute=fp32,arithmetic=sm90 -b rows=9
 refuses "-a: $dir/none: no such model" -a model="$dir/none" -b leaves=1
 refuses "--ids: token 2048 is outside 0 to 2047" --ids 0,2048 -b leaves=2
 refuses "--ids and --text exclude each other" --ids 0 --text Once -b leaves=2

@@ -385,7 +385,7 @@ TEST(refusals) {
                                                      .numerics.arithmetic = LLM42_ARITHMETIC_SM90},
                                 &error),
               LLM42_UNSUPPORTED);
-    CHECK_CONTAINS(error.text, "llm42_engine_desc.numerics.arithmetic");
+    CHECK_CONTAINS(error.text, "llm42_engine_desc.numerics.compute: FP32: arithmetic SM90 needs BF16");
     CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = tiny42, .numerics.arithmetic = 3}, &error),
               LLM42_INVALID);
     CHECK_CONTAINS(error.text, "arithmetic");

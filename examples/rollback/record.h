@@ -505,7 +505,11 @@ static cell *rows_text(const demo *d, const window *w) {
         add(&text, PLAIN,
             ". The last one sums as the replay does, and still its token is only a candidate: an INVARIANT row over KV "
             "(stored keys and values) that FAST passes wrote is not canonical.");
-    if (drawn_in(d, w, 0) > replayed) add(&text, PLAIN, " This command shows the first sum that differs:");
+    if (drawn_in(d, w, 0) > replayed)
+        add(&text, PLAIN, " This command shows the first sum that differs%s:",
+            d->how.policy.replay == LLM42_REPLAY_FIXED
+                ? ", but it runs the tokens before in INVARIANT passes, and here some of these were FIXED"
+                : "");
     else
         add(&text, PLAIN,
             " No command of build/diff repeats this, because pass %d, a replay, came between these passes and "
