@@ -184,8 +184,8 @@ static inline void args_stop_if_asked(void) { args_stop_saying("", NULL); }
 static inline const args_option *args_find_option(const args_option *o, const char *name, size_t length, bool one_dash);
 
 // What the library says of a field of a desc, of the option that sets the field: "llm42_engine_desc.policy.window x
-// policy.group: 0: ..." is of "--window x --group", and numerics.compute of --dtype. False: `text` is of something else,
-// or no option sets the field.
+// policy.group: 0: ..." is of "--window x --group", and numerics.compute of --dtype. False: `text` is of something
+// else, or no option sets the field.
 static inline bool args_name_option(const char *text, char said[2048]) {
     const char *end = strstr(text, ": ");
     if (!args_options || strncmp(text, "llm42_", 6) || !end) return false;
