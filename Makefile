@@ -44,6 +44,7 @@ OMP = $(if $(filter 1,$(OPENMP)),-fopenmp)
 VERSION := $(shell sed -n 's/^.define LLM42_VERSION "\(.*\)"$$/\1/p' llm42.h)
 SAY = $(if $(V),,@echo "  building $@"; )
 include tests/cuda/cuda.mk
+include examples/web/web.mk
 
 PROGRAMS := $(patsubst examples/%.c,$(B)/%,$(wildcard examples/*.c)) $(patsubst sweep/%.c,$(B)/%,$(wildcard sweep/*.c))
 # test_isa is built and compared in many ways by tests/test_isa.sh; fuzz targets run for a moment as tests.
@@ -182,7 +183,7 @@ FORCE:
 # The chosen programs that read text: only they need PCRE2.
 PCRE2 = $(shell grep -ls tokenizer.h $(foreach p,$(PROGRAMS:$(B)/%=%),examples/$(p).c sweep/$(p).c $(p).c) /dev/null)
 
-SETUP = CC="$(CC)" STB="$(STB)" PCRE2="$(PCRE2)" PLOTS="$(PLOTS)" bash tests/setup.sh
+SETUP = CC="$(CC)" STB="$(STB)" PCRE2="$(PCRE2)" PLOTS="$(PLOTS)" WASM="$(WASM)" bash tests/setup.sh
 need:
 	@$(SETUP)
 setup:
@@ -190,8 +191,8 @@ setup:
 deps: PLOTS := gnuplot
 deps: setup  ## install what is missing (packages of Debian and Ubuntu); test, demo, figures and others call it
 
-FORMATTED = $(shell git ls-files '*.c' '*.h' '*.cu')
-format:  ## format every C and CUDA file by .clang-format
+FORMATTED = $(shell git ls-files '*.c' '*.h' '*.cu' '*.js')
+format:  ## format every C, CUDA and JavaScript file by .clang-format
 	@clang-format --version | grep -q ' version 14' || echo "format: made for clang-format 14, this is another" >&2
 	clang-format -i $(FORMATTED)
 

@@ -28,7 +28,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -36,6 +35,9 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#ifndef __wasi__
+#include <pthread.h>
+#endif
 
 #include "llm42.h"
 #include "util/llm42_file.h"
@@ -135,6 +137,10 @@ static inline void args_fail(int status, const char *format, ...) {
 // file that it would have replaced is left as it was (see llm42_file.h).
 ARGS_SHARED volatile sig_atomic_t args_signal;  // its number; 0: none has come
 ARGS_SHARED volatile sig_atomic_t args_watches;
+
+#ifdef __wasi__  // nobody sends signals there
+static inline void args_catch_signals(void) { atexit(llm42_files_end); }
+#else
 ARGS_SHARED pthread_t args_main;  // the thread that opens files: it must not do so while another one removes them
 
 static inline void args_on_signal(int number) {
@@ -165,6 +171,7 @@ static inline void args_catch_signals(void) {
     args_catch(SIGXFSZ, 0, SIG_IGN);  // a file over the limit of `ulimit -f` is then an error, as on a full disk
     atexit(llm42_files_end);
 }
+#endif
 
 // Ends the program if it was asked to, and says where the files are that it has begun, but for `named`; then `more`.
 static inline void args_stop_saying(const char *more, const FILE *named) {

@@ -2,7 +2,8 @@
 # Looks for what make needs, each header on its own, and names the packages of Debian and Ubuntu that are missing. With
 # the argument `install` it installs them, where there are apt-get and root, or a sudo that asks for no password. It
 # ends well if nothing is missing any more; else it prints the command to run.
-# From the environment: CC, STB (folder of stb_ds.h), PCRE2 and PLOTS (not empty: PCRE2 and gnuplot are needed too).
+# From the environment: CC, STB (folder of stb_ds.h), PCRE2, PLOTS and WASM (not empty: PCRE2,
+# gnuplot, and clang for WebAssembly are needed too).
 set -u
 
 has() { printf '#include <stddef.h>\n#include <%s>\n' "$1" | $CC -DPCRE2_CODE_UNIT_WIDTH=8 -isystem "$STB" -E -; }
@@ -13,6 +14,10 @@ look() {  # sets missing (packages) and install (how to get them)
     lacks stb_ds.h && missing="$missing libstb-dev"
     lacks jsmn.h && missing="$missing libjsmn-dev"
     [ -n "$PCRE2" ] && lacks pcre2.h && missing="$missing libpcre2-dev"
+    if [ -n "$WASM" ] && ! echo 'int main(void) { return 0; }' |
+        clang --target=wasm32-wasi --sysroot=/usr -x c - -o /dev/null 2>/dev/null; then
+        missing="$missing clang lld wasi-libc libclang-rt-dev-wasm32"
+    fi
     [ -n "$PLOTS" ] && ! command -v gnuplot >/dev/null && missing="$missing gnuplot-nox"
     install="apt-get install -y --no-install-recommends$missing"
 }

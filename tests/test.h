@@ -193,6 +193,7 @@ static inline int test_end(const char *program) {
 }
 
 // Files ---------------------------------------------------------------------------------------------------------
+#ifndef __wasi__
 // A new folder in memory where the system has such a place, else in /tmp. Its path goes to path.
 static inline void test_folder(char path[64]) {
     const char *root = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
@@ -204,6 +205,7 @@ static inline void test_folder(char path[64]) {
         exit(1);
     }
 }
+#endif
 
 // dir + "/" + name, in one of eight buffers used in turn.
 static inline const char *test_path(const char *dir, const char *name) {

@@ -14,7 +14,8 @@ clean() {  # clean NAME OUTPUT: passes if there is no output, else shows where i
     fi
 }
 
-mapfile -t files < <(find . -path ./build -prune -o -path './.*' -prune -o \( -name '*.[ch]' -o -name '*.cu' \) -print)
+mapfile -t files < <(find . -path ./build -prune -o -path './.*' -prune -o \
+    \( -name '*.[ch]' -o -name '*.cu' -o -name '*.js' \) -print)
 clean "lines of more than 120 columns" "$(awk 'length > 120 {print FILENAME ":" FNR}' "${files[@]}")"
 clean "blanks at the end of a line" "$(grep -nE '[[:blank:]]$' "${files[@]}")"
 for file in llm42.h llm42.cu kernels.cu; do

@@ -1,0 +1,41 @@
+// engine.js: the page's side of worker.js.
+export class Engine {
+  constructor() {
+    this.worker = new Worker(new URL('worker.js', import.meta.url), {type: 'module'});
+    this.calls = new Map();
+    this.last = 0;
+    this.worker.onmessage = ({data}) => {
+      const call = this.calls.get(data.id);
+      if (data.part !== undefined) {
+        call.part(data.part);
+        return;
+      }
+      this.calls.delete(data.id);
+      if (data.error !== undefined)
+        call.reject(new Error(data.error));
+      else
+        call.resolve(data.result);
+    };
+    this.worker.onerror = (event) => {
+      for (const call of this.calls.values()) call.reject(new Error(event.message || 'the worker could not start'));
+      this.calls.clear();
+    };
+  }
+
+  // Calls that are made while another one runs wait for its end.
+  call(name, values, part = () => {}) {
+    const id = ++this.last;
+    const before = this.queue || Promise.resolve();
+    const answer = before.catch(() => {}).then(() => new Promise((resolve, reject) => {
+                                                 this.calls.set(id, {resolve, reject, part});
+                                                 this.worker.postMessage({id, call: name, with: values});
+                                               }));
+    this.queue = answer;
+    return answer;
+  }
+
+  // Ends what runs, if it can be ended: serving.
+  stop() {
+    this.worker.postMessage({id: this.last, call: 'stop'});
+  }
+}

@@ -1,0 +1,38 @@
+# The page: `make web` writes a folder that any static server shows. Its programs are compiled to WebAssembly by clang
+# with wasi-libc, and they are the same sources as those that run natively.
+WEB := $(B)/web
+WASM_CC ?= clang
+# Debian's headers of stb and jsmn lie beside those of its own C library, which must not be found.
+WASM_FLAGS = --target=wasm32-wasi --sysroot=/usr -std=c11 -O3 -ffp-contract=off -msimd128 -DNDEBUG -Wall -Wextra \
+    -Wno-pass-failed -Wno-unused-command-line-argument -D_WASI_EMULATED_MMAN -D_WASI_EMULATED_SIGNAL \
+    -D_WASI_EMULATED_PROCESS_CLOCKS -D_WASI_EMULATED_GETPID -I. -isystem examples/web/wasi -isystem $(B)/wasm \
+    -lwasi-emulated-mman -lwasi-emulated-signal -lwasi-emulated-process-clocks -lwasi-emulated-getpid
+WEB_PAGE := $(patsubst examples/web/%,$(WEB)/%,$(filter-out %.c %.mk,$(wildcard examples/web/*.*)))
+WEB_DATA := $(addprefix $(WEB)/,$(patsubst examples/%,%,$(addprefix examples/tiny42/,config.json model.safetensors tokenizer.json)) h200.txt \
+    $(patsubst sweep/%,%,$(addprefix sweep/calibration/,h100-pcie-paper.tsv h200-llama-3.1-8b.tsv)))
+WEB_PROGRAMS := $(addprefix $(WEB)/,web.wasm audit.wasm diff.wasm digest.wasm)
+
+.PHONY: web
+web: WASM := 1
+web: setup banner  ## the page on which a class sees why answers drift, what cures it and what that costs: build/web
+	@+$(SUBMAKE) $(WEB_PAGE) $(WEB_DATA) $(WEB_PROGRAMS)
+	@echo "$(WEB) is the page. To see it: python3 -m http.server --directory $(WEB), then open http://localhost:8000"
+
+$(B)/wasm/stb_ds.h: $(STB)/stb_ds.h
+	$(SAY)mkdir -p $(@D) && cp $< /usr/include/jsmn.h $(@D)
+WASM_NEEDS := $(B)/wasm/stb_ds.h $(wildcard *.h examples/*.h examples/util/*.h examples/diff/*.h examples/web/wasi/*.h) \
+    examples/web/web.mk
+
+$(WEB)/web.wasm: examples/web/web.c $(WASM_NEEDS)
+	$(SAY)mkdir -p $(@D) && $(WASM_CC) $(WASM_FLAGS) -mexec-model=reactor $< -o $@
+$(WEB)/audit.wasm $(WEB)/diff.wasm: $(WEB)/%.wasm: examples/%.c $(WASM_NEEDS)
+	$(SAY)mkdir -p $(@D) && $(WASM_CC) $(WASM_FLAGS) $< -o $@
+$(WEB)/digest.wasm: tests/test_isa.c $(wildcard tests/*.h) $(WASM_NEEDS)
+	$(SAY)mkdir -p $(@D) && $(WASM_CC) $(WASM_FLAGS) $< -o $@
+
+$(WEB_PAGE): $(WEB)/%: examples/web/%
+	$(SAY)mkdir -p $(@D) && cp $< $@
+$(filter $(WEB)/calibration/%,$(WEB_DATA)): $(WEB)/%: sweep/%
+	$(SAY)mkdir -p $(@D) && cp $< $@
+$(filter-out $(WEB)/calibration/%,$(WEB_DATA)): $(WEB)/%: examples/%
+	$(SAY)mkdir -p $(@D) && cp $< $@
