@@ -32,8 +32,10 @@ export const KINDS = {
 };
 
 export class Run {
-  constructor(requests) {
+  // how: {preset, window, group}
+  constructor(requests, how = {}) {
     this.requests = requests;
+    this.how = how;
     this.lanes = requests.map((r) => ({...r, prompt: [], items: [], windows: [], finished: 0}));
     this.frames = [];
     this.rollbacks = [];
@@ -143,12 +145,14 @@ export class Run {
         (i) => i.index < rollback.index + rollback.agreed && i.state !== 'struck' && i.settled &&
             i.settled <= rollback.pass);
     const ids = [...lane.prompt, ...kept.sort((a, b) => a.index - b.index).map((i) => i.token)];
+    const {preset, window, group} = this.how;
+    const replay = preset === 'paper' ? `schedule=fixed,rows=${window * group}` : `schedule=invariant,rows=${n}`;
     return {
       frames,
       args: [
         '--model', 'tiny42', '--prompt', String(lane.prompt.length + rollback.index - 1), '-a',
-        `schedule=${schedules},rows=${frames.map((f) => f.rows).join('+')}`, '-b', `schedule=invariant,rows=${n}`,
-        '--explain', '--ids', ids.join(',')
+        `schedule=${schedules},rows=${frames.map((f) => f.rows).join('+')}`, '-b', replay, '--explain', '--ids',
+        ids.join(',')
       ]
     };
   }

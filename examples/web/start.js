@@ -91,7 +91,7 @@ function draw(text, bits, run, reference) {
   const expected = reference?.answer(0);
   let apart = false;
   text.replaceChildren(element('span', {class: 'prompt'}, run.requests[0].text));
-  for (const item of items.sort((a, b) => a.index - b.index || b.settled - a.settled)) {
+  for (const item of items) {
     const first =
         !apart && expected && item.settled && item.state !== 'struck' && expected[item.index]?.token !== item.token;
     apart = apart || first;
