@@ -19,8 +19,21 @@
 //   slot     the place of a position in the KV cache: page x page_size + place in the page
 //   draw     a row for which a token is drawn
 //
-// Sections: kernel-primitives, kernel-matmul, kernel-leaves, kernel-weights, kernel-pass, kernel-attention,
-// kernel-sample, kernel-mixture. Those after the first use kernel-primitives and numbers (llm42.h).
+// Sections, in order: kernel-ptx, kernel-product, kernel-leaves, kernel-pass, kernel-exchange, kernel-rows,
+// kernel-attention, kernel-sample, kernel-mixture, kernel-tools. Each uses only those before it, and numbers (llm42.h).
+//
+// What runs an operator, in order of a layer. llm42.cu has the launchers, whose names begin with llm42__. A test is a
+// part of tests/test_cuda or a file of tests/cuda.
+//
+//   operator          kernel                          launcher                   test
+//   x += delta, norm  k_norm                          enqueue_norm               arithmetic, layers
+//   product           k_matmul, k_leaves or cuBLASLt  enqueue_product            arithmetic, leaves.cu
+//   rope, KV write    k_rope                          enqueue_rope               arithmetic, layers
+//   attention         k_attend_prefill, _decode       enqueue_attention          arithmetic, passes
+//   gate              k_gate, or the end of k_matmul  run_product_to             arithmetic, layers
+//   mixture           k_route, k_sort, k_combine      enqueue_route, _experts    arithmetic, layers
+//   draw              k_draw                          enqueue_head               small
+//   exchange          k_norm, k_meet, k_gather        enqueue_exchange           exchange
 
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -33,7 +46,7 @@ typedef __nv_bfloat16 llm42__bf16;
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
 enum { LLM42__KERNELS = 14 };
 
-// >>kernel-primitives --------------------------------------------------------------------------------------------
+// >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
 //
 // Programmatic dependent launch (sm_90): a kernel may start while the kernel before it drains. It must call
@@ -188,12 +201,12 @@ __device__ __forceinline__ uint64_t llm42__smem_descriptor(uint32_t address, int
                    swizzle_128 = 1;
     return start | leading << 16 | stride << 32 | swizzle_128 << 62;
 }
-__device__ __forceinline__ void llm42__group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void llm42__group_end() {
+__device__ __forceinline__ void llm42__wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void llm42__wgmma_commit_and_wait() {
     asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
-__device__ __forceinline__ void llm42__group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int LEFT> __device__ __forceinline__ void llm42__group_wait() {
+__device__ __forceinline__ void llm42__wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int LEFT> __device__ __forceinline__ void llm42__wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 #define LLM42__FOUR(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
@@ -202,7 +215,7 @@ template <int LEFT> __device__ __forceinline__ void llm42__group_wait() {
         LLM42__FOUR(d[n + 5]), LLM42__FOUR(d[n + 6]), LLM42__FOUR(d[n + 7])
 // c[64 x 8N] = a[64 x 16] b[16 x 8N], plus the old c if `add`, by four warps. TURNED: b's rows lie along k.
 template <bool TURNED>
-__device__ __forceinline__ void llm42__group_mma(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int add) {
+__device__ __forceinline__ void llm42__wgmma(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
@@ -213,7 +226,7 @@ __device__ __forceinline__ void llm42__group_mma(float (&c)[16][4], const uint32
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"((int)TURNED));
 }
 template <bool TURNED>
-__device__ __forceinline__ void llm42__group_mma(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int add) {
+__device__ __forceinline__ void llm42__wgmma(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
@@ -235,23 +248,23 @@ __device__ __forceinline__ void llm42__group_mma(float (&c)[8][4], const uint32_
 #define LLM42__R96 LLM42__R80 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define LLM42__TWO_FOURS(d, n) LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1])
 #define LLM42__FOUR_FOURS(d, n) LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3])
-#define LLM42__GROUP_MMA(EIGHTS, N, R, A, B, ADD, ...)                                                        \
-    __device__ __forceinline__ void llm42__group_mma(float(&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) { \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N      \
-                     "k16.f32.bf16.bf16 {" R "}, " A ", " B ", p, 1, 1, 0, 0;\n}"                             \
-                     : __VA_ARGS__                                                                            \
-                     : "l"(a), "l"(b), "r"(add));                                                             \
+#define LLM42__WGMMA(EIGHTS, N, R, A, B, ADD, ...)                                                        \
+    __device__ __forceinline__ void llm42__wgmma(float(&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) { \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N  \
+                     "k16.f32.bf16.bf16 {" R "}, " A ", " B ", p, 1, 1, 0, 0;\n}"                         \
+                     : __VA_ARGS__                                                                        \
+                     : "l"(a), "l"(b), "r"(add));                                                         \
     }
-LLM42__GROUP_MMA(8, "64", LLM42__R32, "%32", "%33", "%34", LLM42__EIGHT_FOURS(c, 0))
-LLM42__GROUP_MMA(10, "80", LLM42__R40, "%40", "%41", "%42", LLM42__EIGHT_FOURS(c, 0), LLM42__TWO_FOURS(c, 8))
-LLM42__GROUP_MMA(12, "96", LLM42__R48, "%48", "%49", "%50", LLM42__EIGHT_FOURS(c, 0), LLM42__FOUR_FOURS(c, 8))
-LLM42__GROUP_MMA(14, "112", LLM42__R56, "%56", "%57", "%58", LLM42__EIGHT_FOURS(c, 0), LLM42__FOUR_FOURS(c, 8),
-                 LLM42__TWO_FOURS(c, 12))
-LLM42__GROUP_MMA(16, "128", LLM42__R64, "%64", "%65", "%66", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8))
-LLM42__GROUP_MMA(20, "160", LLM42__R80, "%80", "%81", "%82", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8),
-                 LLM42__FOUR_FOURS(c, 16))
-LLM42__GROUP_MMA(24, "192", LLM42__R96, "%96", "%97", "%98", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8),
-                 LLM42__EIGHT_FOURS(c, 16))
+LLM42__WGMMA(8, "64", LLM42__R32, "%32", "%33", "%34", LLM42__EIGHT_FOURS(c, 0))
+LLM42__WGMMA(10, "80", LLM42__R40, "%40", "%41", "%42", LLM42__EIGHT_FOURS(c, 0), LLM42__TWO_FOURS(c, 8))
+LLM42__WGMMA(12, "96", LLM42__R48, "%48", "%49", "%50", LLM42__EIGHT_FOURS(c, 0), LLM42__FOUR_FOURS(c, 8))
+LLM42__WGMMA(14, "112", LLM42__R56, "%56", "%57", "%58", LLM42__EIGHT_FOURS(c, 0), LLM42__FOUR_FOURS(c, 8),
+             LLM42__TWO_FOURS(c, 12))
+LLM42__WGMMA(16, "128", LLM42__R64, "%64", "%65", "%66", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8))
+LLM42__WGMMA(20, "160", LLM42__R80, "%80", "%81", "%82", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8),
+             LLM42__FOUR_FOURS(c, 16))
+LLM42__WGMMA(24, "192", LLM42__R96, "%96", "%97", "%98", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8),
+             LLM42__EIGHT_FOURS(c, 16))
 
 __device__ __forceinline__ uint32_t llm42__block_in_cluster() {
     uint32_t rank;
@@ -387,7 +400,7 @@ static cudaError_t llm42__launch(void (*kernel)(PARAMS...), dim3 grid, dim3 bloc
     return llm42__launch_clusters(1, kernel, grid, block, shared, stream, args...);
 }
 
-// >>kernel-matmul ------------------------------------------------------------------------------------------------
+// >>kernel-product -----------------------------------------------------------------------------------------------
 // Owns: matrix products, in the sequential order.
 
 // Rows of a grouped product, for a mixture: the rows offset[e] <= r < offset[e + 1] are multiplied by expert e's
@@ -918,21 +931,21 @@ template <typename TILE> struct llm42__stage_products {
     }
     __device__ __forceinline__ void start(float (&sum)[TILE::EIGHTS][4], bool first) {
         llm42__mbarrier_wait(full + 8 * place.stage, place.turn);
-        llm42__group_begin();
+        llm42__wgmma_fence();
 #pragma unroll
         for (int step = 0; step < TILE::CHUNK / 16; step++) {
             const uint32_t at = (uint32_t)(place.stage * TILE::STAGE + step * 32) >> 4;
-            llm42__group_mma(sum, w + at, x + at, !first || step);
+            llm42__wgmma(sum, w + at, x + at, !first || step);
         }
-        llm42__group_commit();
-        llm42__group_wait<1>();
+        llm42__wgmma_commit();
+        llm42__wgmma_wait<1>();
         give_back();
         running = place.stage;
         place.advance();
     }
     // Waits for the last products.
     __device__ __forceinline__ void finish() {
-        llm42__group_wait<0>();
+        llm42__wgmma_wait<0>();
         give_back();
         running = -1;
     }
@@ -1292,166 +1305,11 @@ static const llm42__leaf_kind llm42__leaf_kinds[] = {
 #undef LLM42__LEAF_KIND
 enum { LLM42__LEAF_KINDS = sizeof llm42__leaf_kinds / sizeof *llm42__leaf_kinds };
 
-// >>kernel-weights -----------------------------------------------------------------------------------------------
-// Owns: placing weights in device memory, making synthetic ones, and the kernels that measure and compare.
-
-// Where row r of a matrix goes on the device: to row r, or gate and up alternate in groups of eight rows.
-enum { LLM42__PLAIN = 0, LLM42__GATE = 1, LLM42__UP = 2 };
-__device__ __forceinline__ size_t llm42__placed(size_t r, int turn) {
-    return turn == LLM42__PLAIN ? r : r / 8 * 16 + r % 8 + (turn == LLM42__UP ? 8 : 0);
-}
-
-// Where the indices of an axis go if it has leaves: each `part` of them takes `padded` places. 0: they stay.
-typedef struct llm42__gaps {
-    int part, padded;
-} llm42__gaps;
-__device__ __forceinline__ size_t llm42__spread(size_t i, llm42__gaps gaps) {
-    return gaps.part ? i / gaps.part * gaps.padded + i % gaps.part : i;
-}
-
-// The part of a matrix [n, k] that a rank has: `rows` rows from row0 on, and of them `columns` columns from column0 on.
-typedef struct llm42__slice {
-    int row0, rows, column0, columns;
-} llm42__slice;
-
-// Puts the rows r0 <= r < r0 + count of a slice of a matrix [n, k] into their place, where rows are `stride` apart.
-// from: these rows, whole, in bf16 or fp32; NULL: they are made from (key, scale). Padding keeps its zeros. Work: a
-// thread for each element. No sums.
-__global__ void llm42__k_place(llm42__bf16 *to, int stride, int turn, llm42__gaps rows, llm42__gaps columns,
-                               const void *from, bool fp32, llm42__slice slice, size_t r0, size_t count, int k,
-                               uint64_t key, float scale) {
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count * slice.columns;
-         i += (size_t)gridDim.x * blockDim.x) {
-        const size_t row = i / slice.columns, r = r0 + row, column = i % slice.columns, c = slice.column0 + column,
-                     at = row * k + c;
-        float value = !from  ? __fmul_rn(scale, llm42__synthetic_noise(key, r * k + c))
-                      : fp32 ? ((const float *)from)[at]
-                             : 0.0f;
-        to[llm42__placed(llm42__spread(r - slice.row0, rows), turn) * stride + llm42__spread(column, columns)] =
-            from && !fp32 ? ((const llm42__bf16 *)from)[at] : __float2bfloat16_rn(value);
-    }
-}
-
-// Adds lead x the embedding of token t to the head's row of its successor, if that is one of the `rows` rows from row0
-// on, which `head` has. Work: a block for each token. No sums.
-__global__ void llm42__k_lead(llm42__bf16 *head, const llm42__bf16 *embed, int row0, int rows, int vocab, int stride,
-                              int width, float lead) {
-    const size_t t = blockIdx.x;
-    const int row = (int)((5 * t + 1) % vocab) - row0;
-    if (row < 0 || row >= rows) return;
-    llm42__bf16 *to = head + (size_t)row * stride;
-    for (int i = threadIdx.x; i < width; i += blockDim.x)
-        to[i] = __float2bfloat16_rn(fmaf(lead, __bfloat162float(embed[t * stride + i]), __bfloat162float(to[i])));
-}
-
-// Noise, for ceilings and for products that are compared with llm42__k_reference.
-__global__ void llm42__k_fill(llm42__bf16 *to, size_t count, uint64_t key, float scale) {
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count; i += (size_t)gridDim.x * blockDim.x)
-        to[i] = __float2bfloat16_rn(scale * llm42__synthetic_noise(key, i));
-}
-
-// Makes rows whose sums nearly cancel, so that another order of sums changes almost every output, even rounded to bf16.
-// The second half of a row of w repeats the first half. The second half of a row of x is the negative of the first, up
-// to the last bit. Work: a thread for each element. No sums.
-__global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, uint64_t key, bool negate) {
-    const size_t half = (size_t)k / 2;
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * k; i += (size_t)gridDim.x * blockDim.x) {
-        size_t row = i / k, column = i % k, at = row * half + column % half;
-        __nv_bfloat16_raw value = __float2bfloat16_rn(llm42__synthetic_noise(key, at));
-        if (negate && column >= half) value.x ^= 0x8000u | (unsigned short)(llm42__hash(key + at) & 1);
-        to[i] = value;
-    }
-}
-
-// Counts the 16-bit words of y[r] that differ from those of other[(r + shift) % rows]. The count is an integer, so its
-// order does not matter.
-__global__ void llm42__k_differ(const uint16_t *y, const uint16_t *other, int rows, size_t width, int shift,
-                                unsigned *count) {
-    unsigned mine = 0;
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * width;
-         i += (size_t)gridDim.x * blockDim.x)
-        mine += y[i] != other[(i / width + shift) % rows * width + i % width];
-    if (mine) atomicAdd(count, mine);
-}
-
-// Shapes: x [R, k], w [n, k] -> y [R, n] = x w^T in fp32, without tensor cores: what the products of other kernels are
-// compared with. Work: a warp computes one output of four rows. Order: a lane's terms ascending (8 consecutive ones,
-// then 8 that are 256 higher, and so on), then lanes by butterfly. It depends on k alone.
-__global__ void __launch_bounds__(256)
-    llm42__k_reference(const llm42__bf16 *x, const llm42__bf16 *w, float *y, int rows, int n, int k) {
-    enum { ROWS = 4 };
-    const int lane = threadIdx.x % 32;
-    const size_t warps = (size_t)gridDim.x * blockDim.x / 32, jobs = (size_t)((rows + ROWS - 1) / ROWS) * n;
-    for (size_t job = (blockIdx.x * (size_t)blockDim.x + threadIdx.x) / 32; job < jobs; job += warps) {
-        const size_t row0 = job / n * ROWS, output = job % n;
-        float sum[ROWS] = {};
-        for (int at = lane * 8; at < k; at += 256) {
-            const uint4 b = *(const uint4 *)(w + output * k + at);
-#pragma unroll
-            for (int r = 0; r < ROWS; r++) {
-                const uint4 a = *(const uint4 *)(x + LLM42__MIN(row0 + r, (size_t)rows - 1) * k + at);
-                const llm42__bf16 *p = (const llm42__bf16 *)&a, *q = (const llm42__bf16 *)&b;
-#pragma unroll
-                for (int i = 0; i < 8; i++) sum[r] = fmaf(__bfloat162float(p[i]), __bfloat162float(q[i]), sum[r]);
-            }
-        }
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-#pragma unroll
-            for (int i = 16; i; i >>= 1) sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], i);
-            if (lane == 0 && row0 + r < (size_t)rows) y[(row0 + r) * n + output] = sum[r];
-        }
-    }
-}
-
-// Counts the outputs that are farther from what `sums` [R, n] says than they may be. y is [R, n]: an output may be off
-// by `slack`. If gated, y is [R, n/2]: silu(gate) x up, where gate and up may each be off by `slack`; the slope of silu
-// is at most 1.1. A NaN is far from everything. Work: a thread for each output.
-template <typename OUT>
-__global__ void llm42__k_far(const OUT *y, const float *sums, int rows, int n, bool gated, float slack,
-                             unsigned *count) {
-    const size_t width = gated ? n / 2 : n;
-    unsigned mine = 0;
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * width;
-         i += (size_t)gridDim.x * blockDim.x) {
-        const size_t column = i % width;
-        const float *from = sums + i / width * n + (gated ? column / 8 * 16 + column % 8 : column);
-        float want = from[0], most = slack;
-        if (gated) {
-            const float up = from[8], silu = llm42__silu(want);
-            want = silu * up;
-            most = 1.1f * slack * (fabsf(up) + slack) + fabsf(silu) * slack + fabsf(want) / 128;
-        }
-        mine += !(fabsf((float)y[i] - want) <= most);
-    }
-    if (mine) atomicAdd(count, mine);
-}
-
-// Moves the rows of x [rows, width] by `shift` places, cyclically.
-__global__ void llm42__k_rotate_rows(const llm42__bf16 *x, llm42__bf16 *to, int rows, int width, int shift) {
-    for (int i = threadIdx.x; i < width; i += blockDim.x)
-        to[(size_t)((blockIdx.x + shift) % rows) * width + i] = x[(size_t)blockIdx.x * width + i];
-}
-
-// Reads `count` words of 16 bytes and keeps nothing, to measure the ceiling of reading.
-__global__ void __launch_bounds__(512) llm42__k_read(const uint4 *from, size_t count, unsigned *never) {
-    unsigned sum = 0;
-    size_t stride = (size_t)gridDim.x * blockDim.x, i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    for (; i + 7 * stride < count; i += 8 * stride) {
-        uint4 v[8];
-#pragma unroll
-        for (int j = 0; j < 8; j++) v[j] = __ldcs(from + i + j * stride);
-#pragma unroll
-        for (int j = 0; j < 8; j++) sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
-    }
-    if (sum == 0x12345678u) *never = sum;
-}
-
 // >>kernel-pass --------------------------------------------------------------------------------------------------
-// Owns: the metadata of a pass, norms, rotation and KV writes, and the gate.
+// Owns: the metadata of a pass.
 //
-// The host copies the metadata of a pass to the device before the pass starts: one block of memory. Where its parts
-// begin depends on the padded numbers of rows and draws alone.
+// The host copies it to the device before the pass starts: one block of memory. Where its parts begin depends on the
+// padded numbers of rows and draws alone.
 
 // A task of attention for consecutive rows of a sequence (prompts, windows): `rows` rows from `row` on, and the keys
 // first <= t < end that they see.
@@ -1489,17 +1347,8 @@ typedef struct llm42__meta {
     int page_shift;
 } llm42__meta;
 
-// Sum over a block; every thread gets the same bits. Order: lanes by butterfly, then warps ascending. shared: 32
-// floats.
-__device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
-#pragma unroll
-    for (int i = 16; i; i >>= 1) value += __shfl_xor_sync(0xffffffffu, value, i);
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
-    __syncthreads();
-    float sum = 0;
-    for (int i = 0; i < (int)blockDim.x / 32; i++) sum += shared[i];
-    return sum;
-}
+// >>kernel-exchange ----------------------------------------------------------------------------------------------
+// Owns: the sum of the ranks' parts, and the ways in which ranks meet and send them.
 
 // What an operator before a norm has given: one sum (WHOLE), or a part of each rank. Parts are bf16 (ROUNDED) or, in
 // INVARIANT passes, fp32 (LEAVES). A rank gets the others' parts in one of these ways:
@@ -1758,6 +1607,75 @@ __device__ __forceinline__ void llm42__meet_behind(const llm42__rank_parts &part
     llm42__await_ranks(parts, parts.met[parts.self] + flags, number);
 }
 
+// Shapes: delta -> out [values], bf16; values is a multiple of 8. Norms do this themselves. The kernel is for those who
+// want to see the sum. Work: a thread takes eight values at a time. Order: that of llm42__sum_quads.
+template <int PARTS>
+__global__ void __launch_bounds__(256) llm42__k_add_parts(llm42__rank_parts delta, size_t values, llm42__bf16 *out) {
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    for (size_t begin = 8 * (blockIdx.x * (size_t)blockDim.x); begin < values;
+         begin += 8 * (size_t)gridDim.x * blockDim.x) {
+        const size_t i = begin + 8 * threadIdx.x;
+        const uint4 sum = llm42__add_parts<PARTS>(delta, i, i < values);
+        if (i < values) *(uint4 *)(out + i) = sum;
+    }
+}
+
+// Where the devices of an engine meet. Each has flags in its own memory, which the others write: flag[d] is the number
+// of the last meeting that device d has come to. flag[8] counts the meetings of the device itself.
+typedef struct llm42__meeting {
+    unsigned *flag[8];      // of each device
+    const unsigned *ended;  // in the host's memory: nobody is to wait any more
+    int devices, self;
+    // The kernels behind this one may begin while it waits. They load weights meanwhile, but hold the multiprocessors'
+    // shared memory. If two passes did so at once on the same devices, each could hold on one device what the other one
+    // needs there, and both would wait for ever.
+    bool early;
+} llm42__meeting;
+
+// Waits until all devices have come here. What they have written before is then there for all to read. It is a kernel
+// of one small block: nothing else that runs on the device has to wait for room. Work: a thread for each other device.
+__global__ void llm42__k_meet(llm42__meeting b) {
+    __shared__ unsigned meeting;
+    if (b.early) llm42__launch_next();
+    llm42__wait_for_previous();
+    if (threadIdx.x == 0) meeting = ++b.flag[b.self][8];
+    __syncthreads();
+    const int other = (int)threadIdx.x;
+    if (other >= b.devices || other == b.self) return;
+    llm42__tell(b.flag[other] + b.self, meeting);
+    for (unsigned turn = 1; (int)(llm42__seen(b.flag[b.self] + other) - meeting) < 0; turn++)
+        if (turn % 4096 == 0 && llm42__seen(b.ended)) return;
+}
+
+// Shapes: part r [rows, width] -> to [rows, ranks, width], elements of `size` bytes; width x size is a multiple of 16.
+// Work: a thread copies 16 bytes at a time.
+__global__ void __launch_bounds__(256)
+    llm42__k_gather(llm42__rank_parts parts, int rows, int width, int size, void *to) {
+    const size_t pieces = (size_t)width * size / 16, all = (size_t)rows * parts.ranks * pieces;
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < all; i += (size_t)gridDim.x * blockDim.x) {
+        const size_t row = i / pieces / parts.ranks, rank = i / pieces % parts.ranks, piece = i % pieces;
+        ((uint4 *)to)[i] = llm42__load_shared_by_ranks((const uint4 *)parts.of[rank] + row * pieces + piece);
+    }
+}
+
+// >>kernel-rows --------------------------------------------------------------------------------------------------
+// Owns: the operators that take a row at a time: norms with the residual, rotation with the KV writes, and the gate.
+
+// Sum over a block; every thread gets the same bits. Order: lanes by butterfly, then warps ascending. shared: 32
+// floats.
+__device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
+#pragma unroll
+    for (int i = 16; i; i >>= 1) value += __shfl_xor_sync(0xffffffffu, value, i);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+    __syncthreads();
+    float sum = 0;
+    for (int i = 0; i < (int)blockDim.x / 32; i++) sum += shared[i];
+    return sum;
+}
+
 // Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First,
 // x += delta, or x = the embedding of the row's token. With ADD_DRAWS h has a row for each draw, and x is left as it
 // is.
@@ -1861,60 +1779,6 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
         turn ^= 1;
     }
     if (meets && some_rows) llm42__meet_behind(delta, meta.header);
-}
-
-// Shapes: delta -> out [values], bf16; values is a multiple of 8. Norms do this themselves. The kernel is for those who
-// want to see the sum. Work: a thread takes eight values at a time. Order: that of llm42__sum_quads.
-template <int PARTS>
-__global__ void __launch_bounds__(256) llm42__k_add_parts(llm42__rank_parts delta, size_t values, llm42__bf16 *out) {
-    llm42__launch_next();
-    llm42__wait_for_previous();
-    for (size_t begin = 8 * (blockIdx.x * (size_t)blockDim.x); begin < values;
-         begin += 8 * (size_t)gridDim.x * blockDim.x) {
-        const size_t i = begin + 8 * threadIdx.x;
-        const uint4 sum = llm42__add_parts<PARTS>(delta, i, i < values);
-        if (i < values) *(uint4 *)(out + i) = sum;
-    }
-}
-
-// Where the devices of an engine meet. Each has flags in its own memory, which the others write: flag[d] is the number
-// of the last meeting that device d has come to. flag[8] counts the meetings of the device itself.
-typedef struct llm42__meeting {
-    unsigned *flag[8];      // of each device
-    const unsigned *ended;  // in the host's memory: nobody is to wait any more
-    int devices, self;
-    // The kernels behind this one may begin while it waits. They load weights meanwhile, but hold the multiprocessors'
-    // shared memory. If two passes did so at once on the same devices, each could hold on one device what the other one
-    // needs there, and both would wait for ever.
-    bool early;
-} llm42__meeting;
-
-// Waits until all devices have come here. What they have written before is then there for all to read. It is a kernel
-// of one small block: nothing else that runs on the device has to wait for room. Work: a thread for each other device.
-__global__ void llm42__k_meet(llm42__meeting b) {
-    __shared__ unsigned meeting;
-    if (b.early) llm42__launch_next();
-    llm42__wait_for_previous();
-    if (threadIdx.x == 0) meeting = ++b.flag[b.self][8];
-    __syncthreads();
-    const int other = (int)threadIdx.x;
-    if (other >= b.devices || other == b.self) return;
-    llm42__tell(b.flag[other] + b.self, meeting);
-    for (unsigned turn = 1; (int)(llm42__seen(b.flag[b.self] + other) - meeting) < 0; turn++)
-        if (turn % 4096 == 0 && llm42__seen(b.ended)) return;
-}
-
-// Shapes: part r [rows, width] -> to [rows, ranks, width], elements of `size` bytes; width x size is a multiple of 16.
-// Work: a thread copies 16 bytes at a time.
-__global__ void __launch_bounds__(256)
-    llm42__k_gather(llm42__rank_parts parts, int rows, int width, int size, void *to) {
-    const size_t pieces = (size_t)width * size / 16, all = (size_t)rows * parts.ranks * pieces;
-    llm42__launch_next();
-    llm42__wait_for_previous();
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < all; i += (size_t)gridDim.x * blockDim.x) {
-        const size_t row = i / pieces / parts.ranks, rank = i / pieces % parts.ranks, piece = i % pieces;
-        ((uint4 *)to)[i] = llm42__load_shared_by_ranks((const uint4 *)parts.of[rank] + row * pieces + piece);
-    }
 }
 
 typedef struct llm42__heads {
@@ -2273,12 +2137,12 @@ __device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const u
 #if LLM42__WARPGROUPS
     if constexpr (DP >= 64) {
         enum { PANEL = LLM42__UNIT_KEYS * 128, SIXTEEN = 16 * 2 };  // bytes: of a panel; of 16 elements of a key
-        llm42__group_begin();
+        llm42__wgmma_fence();
 #pragma unroll
         for (int kk = 0; kk < DP / 16; kk++)
-            llm42__group_mma<false>(
+            llm42__wgmma<false>(
                 score, q[kk], llm42__smem_descriptor(k_at + (uint32_t)(kk / 4 * PANEL + kk % 4 * SIXTEEN), 16), kk > 0);
-        llm42__group_end();
+        llm42__wgmma_commit_and_wait();
     } else
 #endif
     {
@@ -2295,12 +2159,12 @@ __device__ __forceinline__ void llm42__add_values_unit(float (&out)[DP / 8][4], 
 #if LLM42__WARPGROUPS
     if constexpr (DP >= 64) {
         enum { PANEL = LLM42__UNIT_KEYS * 128, SIXTEEN_KEYS = 16 * 128 };  // bytes: of a panel; of 16 keys in a panel
-        llm42__group_begin();
+        llm42__wgmma_fence();
 #pragma unroll
         for (int kk = 0; kk < 8; kk++)
-            llm42__group_mma<true>(out, weight[kk], llm42__smem_descriptor(v_at + (uint32_t)(kk * SIXTEEN_KEYS), PANEL),
-                                   kk > 0);
-        llm42__group_end();
+            llm42__wgmma<true>(out, weight[kk], llm42__smem_descriptor(v_at + (uint32_t)(kk * SIXTEEN_KEYS), PANEL),
+                               kk > 0);
+        llm42__wgmma_commit_and_wait();
     } else
 #endif
     {
@@ -3110,4 +2974,159 @@ __global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int 
         }
         llm42__write4(llm42__leaf_sum(part, count), llm42__row_of(out, owners, (int)blockIdx.x, stride) + i);
     }
+}
+
+// >>kernel-tools -------------------------------------------------------------------------------------------------
+// Owns: placing weights in device memory, making synthetic ones, and the kernels that measure and compare.
+
+// Where row r of a matrix goes on the device: to row r, or gate and up alternate in groups of eight rows.
+enum { LLM42__PLAIN = 0, LLM42__GATE = 1, LLM42__UP = 2 };
+__device__ __forceinline__ size_t llm42__placed(size_t r, int turn) {
+    return turn == LLM42__PLAIN ? r : r / 8 * 16 + r % 8 + (turn == LLM42__UP ? 8 : 0);
+}
+
+// Where the indices of an axis go if it has leaves: each `part` of them takes `padded` places. 0: they stay.
+typedef struct llm42__gaps {
+    int part, padded;
+} llm42__gaps;
+__device__ __forceinline__ size_t llm42__spread(size_t i, llm42__gaps gaps) {
+    return gaps.part ? i / gaps.part * gaps.padded + i % gaps.part : i;
+}
+
+// The part of a matrix [n, k] that a rank has: `rows` rows from row0 on, and of them `columns` columns from column0 on.
+typedef struct llm42__slice {
+    int row0, rows, column0, columns;
+} llm42__slice;
+
+// Puts the rows r0 <= r < r0 + count of a slice of a matrix [n, k] into their place, where rows are `stride` apart.
+// from: these rows, whole, in bf16 or fp32; NULL: they are made from (key, scale). Padding keeps its zeros. Work: a
+// thread for each element. No sums.
+__global__ void llm42__k_place(llm42__bf16 *to, int stride, int turn, llm42__gaps rows, llm42__gaps columns,
+                               const void *from, bool fp32, llm42__slice slice, size_t r0, size_t count, int k,
+                               uint64_t key, float scale) {
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count * slice.columns;
+         i += (size_t)gridDim.x * blockDim.x) {
+        const size_t row = i / slice.columns, r = r0 + row, column = i % slice.columns, c = slice.column0 + column,
+                     at = row * k + c;
+        float value = !from  ? __fmul_rn(scale, llm42__synthetic_noise(key, r * k + c))
+                      : fp32 ? ((const float *)from)[at]
+                             : 0.0f;
+        to[llm42__placed(llm42__spread(r - slice.row0, rows), turn) * stride + llm42__spread(column, columns)] =
+            from && !fp32 ? ((const llm42__bf16 *)from)[at] : __float2bfloat16_rn(value);
+    }
+}
+
+// Adds lead x the embedding of token t to the head's row of its successor, if that is one of the `rows` rows from row0
+// on, which `head` has. Work: a block for each token. No sums.
+__global__ void llm42__k_lead(llm42__bf16 *head, const llm42__bf16 *embed, int row0, int rows, int vocab, int stride,
+                              int width, float lead) {
+    const size_t t = blockIdx.x;
+    const int row = (int)((5 * t + 1) % vocab) - row0;
+    if (row < 0 || row >= rows) return;
+    llm42__bf16 *to = head + (size_t)row * stride;
+    for (int i = threadIdx.x; i < width; i += blockDim.x)
+        to[i] = __float2bfloat16_rn(fmaf(lead, __bfloat162float(embed[t * stride + i]), __bfloat162float(to[i])));
+}
+
+// Noise, for ceilings and for products that are compared with llm42__k_reference.
+__global__ void llm42__k_fill(llm42__bf16 *to, size_t count, uint64_t key, float scale) {
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count; i += (size_t)gridDim.x * blockDim.x)
+        to[i] = __float2bfloat16_rn(scale * llm42__synthetic_noise(key, i));
+}
+
+// Makes rows whose sums nearly cancel, so that another order of sums changes almost every output, even rounded to bf16.
+// The second half of a row of w repeats the first half. The second half of a row of x is the negative of the first, up
+// to the last bit. Work: a thread for each element. No sums.
+__global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, uint64_t key, bool negate) {
+    const size_t half = (size_t)k / 2;
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * k; i += (size_t)gridDim.x * blockDim.x) {
+        size_t row = i / k, column = i % k, at = row * half + column % half;
+        __nv_bfloat16_raw value = __float2bfloat16_rn(llm42__synthetic_noise(key, at));
+        if (negate && column >= half) value.x ^= 0x8000u | (unsigned short)(llm42__hash(key + at) & 1);
+        to[i] = value;
+    }
+}
+
+// Counts the 16-bit words of y[r] that differ from those of other[(r + shift) % rows]. The count is an integer, so its
+// order does not matter.
+__global__ void llm42__k_differ(const uint16_t *y, const uint16_t *other, int rows, size_t width, int shift,
+                                unsigned *count) {
+    unsigned mine = 0;
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * width;
+         i += (size_t)gridDim.x * blockDim.x)
+        mine += y[i] != other[(i / width + shift) % rows * width + i % width];
+    if (mine) atomicAdd(count, mine);
+}
+
+// Shapes: x [R, k], w [n, k] -> y [R, n] = x w^T in fp32, without tensor cores: what the products of other kernels are
+// compared with. Work: a warp computes one output of four rows. Order: a lane's terms ascending (8 consecutive ones,
+// then 8 that are 256 higher, and so on), then lanes by butterfly. It depends on k alone.
+__global__ void __launch_bounds__(256)
+    llm42__k_reference(const llm42__bf16 *x, const llm42__bf16 *w, float *y, int rows, int n, int k) {
+    enum { ROWS = 4 };
+    const int lane = threadIdx.x % 32;
+    const size_t warps = (size_t)gridDim.x * blockDim.x / 32, jobs = (size_t)((rows + ROWS - 1) / ROWS) * n;
+    for (size_t job = (blockIdx.x * (size_t)blockDim.x + threadIdx.x) / 32; job < jobs; job += warps) {
+        const size_t row0 = job / n * ROWS, output = job % n;
+        float sum[ROWS] = {};
+        for (int at = lane * 8; at < k; at += 256) {
+            const uint4 b = *(const uint4 *)(w + output * k + at);
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                const uint4 a = *(const uint4 *)(x + LLM42__MIN(row0 + r, (size_t)rows - 1) * k + at);
+                const llm42__bf16 *p = (const llm42__bf16 *)&a, *q = (const llm42__bf16 *)&b;
+#pragma unroll
+                for (int i = 0; i < 8; i++) sum[r] = fmaf(__bfloat162float(p[i]), __bfloat162float(q[i]), sum[r]);
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+            for (int i = 16; i; i >>= 1) sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], i);
+            if (lane == 0 && row0 + r < (size_t)rows) y[(row0 + r) * n + output] = sum[r];
+        }
+    }
+}
+
+// Counts the outputs that are farther from what `sums` [R, n] says than they may be. y is [R, n]: an output may be off
+// by `slack`. If gated, y is [R, n/2]: silu(gate) x up, where gate and up may each be off by `slack`; the slope of silu
+// is at most 1.1. A NaN is far from everything. Work: a thread for each output.
+template <typename OUT>
+__global__ void llm42__k_far(const OUT *y, const float *sums, int rows, int n, bool gated, float slack,
+                             unsigned *count) {
+    const size_t width = gated ? n / 2 : n;
+    unsigned mine = 0;
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * width;
+         i += (size_t)gridDim.x * blockDim.x) {
+        const size_t column = i % width;
+        const float *from = sums + i / width * n + (gated ? column / 8 * 16 + column % 8 : column);
+        float want = from[0], most = slack;
+        if (gated) {
+            const float up = from[8], silu = llm42__silu(want);
+            want = silu * up;
+            most = 1.1f * slack * (fabsf(up) + slack) + fabsf(silu) * slack + fabsf(want) / 128;
+        }
+        mine += !(fabsf((float)y[i] - want) <= most);
+    }
+    if (mine) atomicAdd(count, mine);
+}
+
+// Moves the rows of x [rows, width] by `shift` places, cyclically.
+__global__ void llm42__k_rotate_rows(const llm42__bf16 *x, llm42__bf16 *to, int rows, int width, int shift) {
+    for (int i = threadIdx.x; i < width; i += blockDim.x)
+        to[(size_t)((blockIdx.x + shift) % rows) * width + i] = x[(size_t)blockIdx.x * width + i];
+}
+
+// Reads `count` words of 16 bytes and keeps nothing, to measure the ceiling of reading.
+__global__ void __launch_bounds__(512) llm42__k_read(const uint4 *from, size_t count, unsigned *never) {
+    unsigned sum = 0;
+    size_t stride = (size_t)gridDim.x * blockDim.x, i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    for (; i + 7 * stride < count; i += 8 * stride) {
+        uint4 v[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++) v[j] = __ldcs(from + i + j * stride);
+#pragma unroll
+        for (int j = 0; j < 8; j++) sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
+    }
+    if (sum == 0x12345678u) *never = sum;
 }
