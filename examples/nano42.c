@@ -63,9 +63,9 @@ static float log_f32(float x) {
 
 // ---- sums -----------------------------------------------------------------------------------------------------------
 // Floating-point addition rounds, so the result of a sum depends on its order. Fast libraries choose the order by the
-// size of the pass: with few rows a processor would have idle units, and so it cuts each sum into parts that several
-// units share. The number of rows is the number of requests that happen to run. This is how a request gets to feel what
-// others do.
+// number of rows of the pass: with few rows a processor would have idle units, and so it cuts each sum into parts that
+// several units share. A decoding pass has a row for each request that happens to run, so a request feels what others
+// do. Where two tokens are nearly as likely, a changed last bit makes the other one win, and another text follows.
 
 // Adds sixteen partial sums as a tree. Partial sum j has the terms whose index is j modulo 16.
 static float tree(float partial[16]) {
@@ -86,8 +86,8 @@ static float dot(const float *x, const float *y, int n) {
 // INVARIANT takes each sum in one way, whatever else is in the pass, which costs time on a real processor.
 typedef enum schedule { FAST, INVARIANT } schedule;
 
-// The length of a part of a sum of k terms, for a matrix of n outputs. Many outputs keep all units busy without parts.
-// (llm42_cpu_splits has the same table.)
+// The length of a part of a sum of k terms, at least 32, for a matrix of n outputs (0: attention). Many outputs keep
+// all units busy without parts. (llm42_cpu_splits has the same table.)
 static int part_of(schedule s, int rows, int n, int k) {
     int parts = rows <= 1 ? 4 : rows <= 8 ? 3 : rows <= 64 ? 2 : 1;
     if (parts > k / 32) parts = k / 32;
@@ -106,7 +106,6 @@ static void multiply(float *y, const float *w, const float *x, int n, int k, sch
 }
 
 // ---- model ----------------------------------------------------------------------------------------------------------
-
 enum { ATTENTION_NORM, Q, K, V, O, FFN_NORM, GATE, UP, DOWN, WEIGHTS };
 static const char *const NAMES[WEIGHTS] = {"input_layernorm",  "self_attn.q_proj", "self_attn.k_proj",
                                            "self_attn.v_proj", "self_attn.o_proj", "post_attention_layernorm",
@@ -157,7 +156,7 @@ static void load(void) {
 }
 
 typedef struct request {
-    int number, prompt[PROMPT], prompts;  // prompts: the number of prompt tokens
+    int number, prompt[PROMPT], prompt_tokens;
     bool deterministic;
     int token[NEW];  // first the committed tokens, then the candidates
     float logprob[NEW];
@@ -165,7 +164,7 @@ typedef struct request {
     float k[LAYERS][CONTEXT][KV], v[LAYERS][CONTEXT][KV];  // keys and values (KV) of all positions so far, in bf16
 } request;
 
-// A row is one token at one position of a request. The pass fills in what comes behind it.
+// A row is one token at one position of a request. The pass fills in `next` and `logprob`.
 typedef struct row {
     request *r;
     int token, position, next;  // next: the token with the largest logit
@@ -192,8 +191,8 @@ static void rotate(float *x, int heads, int position) {
     }
 }
 
-// The mean of the values of all positions up to the row's, weighted by e^(q . key). FAST cuts this sum, too. A part has
-// its own largest score, so that e^ does not overflow, and parts are brought to a common one as they are added.
+// The mean of the values of all positions up to the row's, weighted by e^score. FAST cuts this sum, too. A part has its
+// own largest score, so that e^ does not overflow. Parts are scaled to a common largest score as they are added.
 static void attend(float *out, const float *q, const row *at, int layer, int head, schedule s, int rows) {
     const int end = at->position + 1, kv = head / (HEADS / KV_HEADS) * HEAD;
     const int part = part_of(s, rows, 0, end);
@@ -205,7 +204,7 @@ static void attend(float *out, const float *q, const row *at, int layer, int hea
             weight[t] = dot(q, &at->r->k[layer][t][kv], HEAD) * (1 / sqrtf(HEAD));
             if (weight[t] > largest) largest = weight[t];
         }
-        for (int t = begin; t < stop; t++) sums[t % 16] += weight[t] = exp_f32(weight[t] - largest);
+        for (int t = begin; t < stop; t++) weight[t] = exp_f32(weight[t] - largest), sums[t % 16] += weight[t];
         const float higher = largest > top ? largest : top;
         const float old_scale = begin ? exp_f32(top - higher) : 0, new_scale = exp_f32(largest - higher);
         for (int i = 0; i < HEAD; i++) {
@@ -267,24 +266,27 @@ static void pass(row *all, int rows, schedule s) {
 }
 
 // ---- protocol -------------------------------------------------------------------------------------------------------
-// A deterministic request decodes in FAST passes, like any other, but what it gets are candidates. Once it has seven of
-// them, one INVARIANT pass computes the rows of this window again: that of the last committed token, which gives the
-// first candidate, and those of the candidates. Its result depends on nothing but the tokens before. Candidates that
-// agree with it are committed. The first that does not is replaced by the pass's own token, and those behind it are
-// dropped. The pass has written the keys and values of its rows anew, so nothing of an earlier FAST pass is left.
+// A deterministic request decodes in FAST passes, like any other, but what it gets are candidates. Once no such request
+// can decode further, because its window is full or its answer ends, one INVARIANT pass computes the rows of all
+// windows again: that of the last committed token, whose output must be the first candidate, and that of each
+// candidate, whose output must be the next one. Its result depends on nothing but the tokens before: each sum has one
+// order, and all keys and values that it reads are written by INVARIANT passes. Candidates that agree are committed. In
+// place of the first that does not, the pass's own token is committed, and those behind it are dropped, since they
+// follow from a wrong one. If all agree, the last row gives a token more: eight tokens take seven fast passes and a
+// slow one. Keys and values of dropped candidates stay, but they are overwritten before a row reads them: to roll back
+// is to set a counter.
 
 static bool decodes(const request *r) { return r->committed + r->candidates < NEW && r->candidates < WINDOW - 1; }
 
-// The row that begins from token i of the answer, and finds the one behind it.
-static row row_of(request *r, int i) { return (row){.r = r, .token = r->token[i], .position = r->prompts + i}; }
+// The row that takes token i of the answer as its input, and computes token i + 1.
+static row row_of(request *r, int i) { return (row){.r = r, .token = r->token[i], .position = r->prompt_tokens + i}; }
 
-// The prompt. That of a deterministic request takes an INVARIANT pass of its own, so its first token is final.
+// Each prompt has a pass of its own. That of a deterministic request is INVARIANT, so its first token is final.
 static void prefill(request *r) {
     row rows[PROMPT];
-    for (int i = 0; i < r->prompts; i++) rows[i] = (row){.r = r, .token = r->prompt[i], .position = i};
-    pass(rows, r->prompts, r->deterministic ? INVARIANT : FAST);
-    r->token[0] = rows[r->prompts - 1].next;
-    r->logprob[0] = rows[r->prompts - 1].logprob;
+    for (int i = 0; i < r->prompt_tokens; i++) rows[i] = (row){.r = r, .token = r->prompt[i], .position = i};
+    pass(rows, r->prompt_tokens, r->deterministic ? INVARIANT : FAST);
+    r->token[0] = rows[r->prompt_tokens - 1].next, r->logprob[0] = rows[r->prompt_tokens - 1].logprob;
     r->committed = 1;
 }
 
@@ -313,7 +315,7 @@ static void print_token(int token) {
 }
 
 static void show(const request *r, int kept, int instead) {
-    printf("  request %d: %d candidates agree, then '", r->number, kept);
+    printf("  request %d: %d of %d candidates agree, then '", r->number, kept, r->candidates);
     print_token(r->token[r->committed + kept]), printf("' is dropped and '");
     print_token(instead), printf("' committed\n");
 }
@@ -337,23 +339,21 @@ static void verify(request *all, int requests, bool shown) {
             r->token[r->committed + j] = at[j].next;
             r->logprob[r->committed + j] = at[j].logprob;
         }
-        at += r->candidates + 1;
+        at += r->candidates + 1, r->candidates = 0;
         r->committed = r->committed + kept + 1 < NEW ? r->committed + kept + 1 : NEW;
-        r->candidates = 0;
     }
 }
 
 static void serve(request *all, int requests, bool shown) {
     for (int i = 0; i < requests; i++) prefill(&all[i]);
     while (decode(all, requests)) {
-        bool full = true;  // are all windows full that can be?
-        for (int i = 0; i < requests; i++) full &= !all[i].deterministic || !decodes(&all[i]);
-        if (full) verify(all, requests, shown);
+        bool ready = true;  // no deterministic request can decode further
+        for (int i = 0; i < requests; i++) ready &= !all[i].deterministic || !decodes(&all[i]);
+        if (ready) verify(all, requests, shown);
     }
 }
 
 // ---- main -----------------------------------------------------------------------------------------------------------
-
 // "The landlord dropped the candle and", and others.
 static const int prompts[REQUESTS][PROMPT] = {{0, 678, 1449, 77, 647, 1438, 970, 264, 277, 437, 304, 280},
                                               {0, 678, 874, 959, 629, 283, 264},
@@ -373,9 +373,9 @@ int main(int argc, char **argv) {
         puts(marked ? "The same requests, marked deterministic:" : "Ordinary requests:");
         int differ = 0;
         for (int i = 0; i < REQUESTS; i++) {
-            alone[i] = (request){.number = i + 1, .deterministic = marked, .prompts = PROMPT};
+            alone[i] = (request){.number = i + 1, .deterministic = marked, .prompt_tokens = PROMPT};
             memcpy(alone[i].prompt, prompts[i], sizeof prompts[i]);
-            while (!prompts[i][alone[i].prompts - 1]) alone[i].prompts--;
+            while (!prompts[i][alone[i].prompt_tokens - 1]) alone[i].prompt_tokens--;
             together[i] = alone[i];
             serve(&alone[i], 1, false);
         }

@@ -61,7 +61,7 @@ done
 check "nano42: 400 lines" at_most 400 examples/nano42.c p
 check "nano42: drift" shows nano '10 of 10 get another answer'
 check "nano42: none in deterministic requests" shows nano ' 0 of 10 get another answer'
-check "nano42: rollbacks" shows nano "request 1: 3 candidates agree, then ' door' is dropped and ' house' committed"
+check "nano42: rollbacks" shows nano "request 1: 3 of 7 candidates agree, then ' door' is dropped and ' house' committed"
 grep -oE '\{0, [0-9, ]+\}' examples/nano42.c | tr -d ' {}' | while read -r ids; do
     "${B:-build}/generate" --ids "$ids" -n 64 --deterministic --ignore-eos --ids-out --logprobs | tail -n +2 | cut -f 3,4
 done >"$root/generated"
