@@ -954,8 +954,9 @@ typedef struct pay {
     int preset, batch;
     double rate;  // negative: no drafts
     bool always;
-    int rounds;    // requests, as a multiple of the batch, which is kept full; 0: one, whose answers are longer
-    bool learned;  // the engine learns how long passes take, as on a real device; else the simulator tells
+    int rounds;     // requests, as a multiple of the batch, which is kept full; 0: one, whose answers are longer
+    bool ordinary;  // requests, in FAST passes only
+    bool learned;   // the engine learns how long passes take, as on a real device; else the simulator tells
     int64_t shorter, drafted;  // drafts fewer than the limit, though there was room; all
 } pay;
 
@@ -987,7 +988,9 @@ static double seconds_of(const llm42_calibration *calibration, pay *p) {
                               .preset = (llm42_preset)p->preset,
                               .max_context = 1024,
                               .max_running = p->rounds ? p->batch : 256,
-                              .token_budget = p->rounds ? 512 : 0,
+                              .token_budget = p->rounds ? (p->ordinary ? 1500 : 512) : 0,
+                              .policy.mode = p->ordinary ? LLM42_MODE_NONDETERMINISTIC : LLM42_MODE_DEFAULT,
+                              .draft_ordinary = p->ordinary,
                               .on_event = watch_limit,
                               .event_user = p};
     llm42_drafter drafter;
@@ -999,7 +1002,7 @@ static double seconds_of(const llm42_calibration *calibration, pay *p) {
         const llm42_request_desc r = {.prompt = prompts[i % REQUESTS],
                                       .prompt_count = LONGEST,
                                       .max_new_tokens = p->rounds ? 128 : PAID,
-                                      .deterministic = true,
+                                      .deterministic = !p->ordinary,
                                       .ignore_stop = true};
         CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
     }
@@ -1014,7 +1017,8 @@ static double gain(const llm42_calibration *calibration, pay p) {
     const double with = seconds_of(calibration, &p);
     CHECK_MSG(!p.always || (p.drafted > 0 && !p.shorter), "%s, preset %d, batch %d: %d times fewer drafts than allowed",
               p.file, p.preset, p.batch, (int)p.shorter);
-    pay without = {p.file, p.preset, p.batch, .rate = -1, .rounds = p.rounds, .learned = p.learned};
+    pay without = p;
+    without.rate = -1, without.always = false;
     return seconds_of(calibration, &without) / with;
 }
 
@@ -1069,6 +1073,13 @@ TEST(drafts_pay_beside_prompts) {
                    its[0], its[1]);
             CHECK(its[1] > 0.9 * its[0]);
         }
+    // Before a round without prompts has run, nothing tells what a second is worth.
+    for (double rate = 0; rate < 0.8; rate += 0.25) {
+        const pay p = {file, LLM42_PRESET_DVR, 256, rate, .rounds = 8, .ordinary = true, .learned = true};
+        const double its = gain(calibration, p);
+        printf("  256 ordinary requests, rate %g: %.3f\n", rate, its);
+        CHECK(its > 0.99);
+    }
     llm42_calibration_free(calibration);
 }
 

@@ -127,9 +127,7 @@ static void llm42__thrift_forget(llm42__thrift *t, const llm42_request *r) {
 
 static void llm42__thrift_free(llm42__thrift *t) {
     hmfree(t->odds);
-    llm42__free(t->chance);
-    llm42__free(t->most);
-    llm42__free(t->drafts);
+    llm42__free(t->chance), llm42__free(t->most), llm42__free(t->drafts);
 }
 
 static bool llm42__thrift_grow(llm42__thrift *t, int room) {
@@ -208,8 +206,8 @@ static double llm42__thrift_dvr(const llm42_view *v, llm42_mix ordinary, const l
     return verify < 0 ? verify : passes * (verify + fast);  // they take turns
 }
 
-// The same of any mode, if running request i has drafts[i] drafts.
-static double llm42__thrift_round(const llm42_view *v, const int *drafts) {
+// The same of any mode, if running request i has drafts[i] drafts; with the prompts that run, or without.
+static double llm42__thrift_round(const llm42_view *v, const int *drafts, bool prompts) {
     const llm42_mode mode = v->desc->policy.mode;
     llm42_mix ordinary = {0}, own = {0};
     int room = v->desc->token_budget;
@@ -217,7 +215,7 @@ static double llm42__thrift_round(const llm42_view *v, const int *drafts) {
         const llm42_request *r = v->running[i];
         llm42_mix *mix = r->dvr ? &own : &ordinary;
         const int prompt = LLM42__MIN(room, r->prompt_count + r->committed - r->kv);
-        if (r->state == LLM42_STATE_PREFILL && prompt > 0) {
+        if (prompts && r->state == LLM42_STATE_PREFILL && prompt > 0) {
             llm42__thrift_add(mix, LLM42_KIND_PROMPT, prompt, r->kv + 0.5 * prompt);
             room -= prompt;
         }
@@ -270,7 +268,7 @@ static double llm42__thrift_share(llm42__thrift *t, const llm42_view *v, double 
 // its seconds are worth. INFINITY: the time is not known, and should be found out. Tokens count by 1 / gain.
 static double llm42__thrift_value(llm42__thrift *t, const llm42_view *v, double worth, int most, double gain) {
     const double sum = llm42__thrift_share(t, v, worth, most) / gain;
-    double seconds = llm42__thrift_round(v, t->drafts);
+    double seconds = llm42__thrift_round(v, t->drafts, true);
     const llm42_drafter *d = &t->drafter;
     int deepest = 0, requests = 0;
     if (seconds <= 0) return (double)INFINITY;
@@ -309,9 +307,10 @@ static double llm42__thrift_worth(llm42__thrift *t, const llm42_view *v, int *mo
     const double none = 2, plain = llm42__thrift_value(t, v, none, 0, 1);
     if ((*most = llm42__thrift_try(t, v, size, plain)) > 0) return 0.1;
     // Prompts take their time with drafts or without, so it must not make drafts look cheap. Drafts save rounds without
-    // prompts, so a second is worth the tokens that such rounds have given lately.
-    double best = none, *price = &t->price[size];
-    if (prompts && *price > plain) t->second = *price;
+    // prompts, so a second is worth the tokens that such rounds have given lately, or would give without drafts.
+    double best = none, *price = &t->price[size], rate = *price;
+    if (rate <= 0) rate = llm42__thrift_share(t, v, none, 0) / llm42__thrift_round(v, t->drafts, false);
+    if (prompts && (rate < 0 || rate > plain)) t->second = rate < 0 ? (double)INFINITY : rate;
     // The estimate knows too little of what drafts do to replay passes of mode DVR: windows with drafts do not wait
     // until G of them are ready, and the passes take turns with FAST ones.
     const bool dvr = v->desc->policy.mode == LLM42_MODE_DVR,
