@@ -63,9 +63,9 @@ static float log_f32(float x) {
 
 // ---- sums -----------------------------------------------------------------------------------------------------------
 // Floating-point addition rounds, so the result of a sum depends on its order. Fast libraries choose the order by the
-// number of rows of the pass: with few rows a processor would have idle units, and so it cuts each sum into parts that
-// several units share. A decoding pass has a row for each request that happens to run, so a request feels what others
-// do. Where two tokens are nearly as likely, a changed last bit makes the other one win, and another text follows.
+// number of rows of the pass: with few rows a processor has idle units, so the library cuts each sum into parts, one
+// for each of several units. A decoding pass has a row for each request that runs, so other requests change the order.
+// Where two tokens are nearly equally likely, a changed last bit can flip the choice, and the texts part.
 
 // Adds sixteen partial sums as a tree. Partial sum j has the terms whose index is j modulo 16.
 static float tree(float partial[16]) {
@@ -82,7 +82,7 @@ static float dot(const float *x, const float *y, int n) {
     return tree(partial);
 }
 
-// A schedule is a rule for the order of sums. FAST cuts them by the number of rows of the pass, as GPU libraries do.
+// A schedule is a rule for the order of sums. FAST cuts sums into parts: how many depends on the rows of the pass.
 // INVARIANT takes each sum in one way, whatever else is in the pass, which costs time on a real processor.
 typedef enum schedule { FAST, INVARIANT } schedule;
 
@@ -191,8 +191,9 @@ static void rotate(float *x, int heads, int position) {
     }
 }
 
-// The mean of the values of all positions up to the row's, weighted by e^score. FAST cuts this sum, too. A part has its
-// own largest score, so that e^ does not overflow. Parts are scaled to a common largest score as they are added.
+// The mean of the values of all positions up to the row's, weighted by e^score. FAST cuts this sum too. A part
+// subtracts its largest score, so that e^ does not overflow. Parts are scaled to a common largest score as they are
+// added.
 static void attend(float *out, const float *q, const row *at, int layer, int head, schedule s, int rows) {
     const int end = at->position + 1, kv = head / (HEADS / KV_HEADS) * HEAD;
     const int part = part_of(s, rows, 0, end);
@@ -266,15 +267,15 @@ static void pass(row *all, int rows, schedule s) {
 }
 
 // ---- protocol -------------------------------------------------------------------------------------------------------
-// A deterministic request decodes in FAST passes, like any other, but what it gets are candidates. Once no such request
-// can decode further, because its window is full or its answer ends, one INVARIANT pass computes the rows of all
-// windows again: that of the last committed token, whose output must be the first candidate, and that of each
-// candidate, whose output must be the next one. Its result depends on nothing but the tokens before: each sum has one
-// order, and all keys and values that it reads are written by INVARIANT passes. Candidates that agree are committed. In
-// place of the first that does not, the pass's own token is committed, and those behind it are dropped, since they
-// follow from a wrong one. If all agree, the last row gives a token more: eight tokens take seven fast passes and a
-// slow one. Keys and values of dropped candidates stay, but they are overwritten before a row reads them: to roll back
-// is to set a counter.
+// A deterministic request decodes in FAST passes, like any other, but what it gets are candidates. Once each such
+// request has WINDOW - 1 of them, or all its answer, one INVARIANT pass takes as rows, for each of them, the last
+// committed token and the candidates. A row's output is compared with the candidate that follows it. It depends on
+// nothing but the request's tokens so far: each sum has one order, and all keys and values that it reads come from
+// INVARIANT passes. Candidates that agree are committed. At the first that differs, which is seldom, the pass's own
+// token is committed instead, and all later candidates are dropped: they follow from another text. If all agree, the
+// last row adds a token: seven fast passes and one INVARIANT pass of eight rows, which takes less time than eight such
+// passes, give eight tokens. What dropped candidates leave in the cache is overwritten before a row reads it: rolling
+// back sets a counter.
 
 static bool decodes(const request *r) { return r->committed + r->candidates < NEW && r->candidates < WINDOW - 1; }
 
@@ -290,7 +291,7 @@ static void prefill(request *r) {
     r->committed = 1;
 }
 
-// One FAST pass with a row of each request that may decode. False: there is none.
+// One FAST pass with a row of each request that may decode. False if none may.
 static bool decode(request *all, int requests) {
     row rows[ROWS];
     int n = 0;
