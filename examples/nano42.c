@@ -191,9 +191,8 @@ static void rotate(float *x, int heads, int position) {
     }
 }
 
-// The mean of the values of all positions up to the row's, weighted by e^score. FAST cuts this sum too. A part
-// subtracts its largest score, so that e^ does not overflow. Parts are scaled to a common largest score as they are
-// added.
+// The mean of the values of all positions up to the row's, weighted by e^score. FAST cuts this sum too. A part takes
+// off its largest score, lest e^ overflow, and parts are scaled to a common largest score as they are added.
 static void attend(float *out, const float *q, const row *at, int layer, int head, schedule s, int rows) {
     const int end = at->position + 1, kv = head / (HEADS / KV_HEADS) * HEAD;
     const int part = part_of(s, rows, 0, end);
