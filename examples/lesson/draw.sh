@@ -29,7 +29,8 @@ text() {  # text X Y SIZE CLASSES WORDS
     echo "<text x=\"$1\" y=\"$2\" font-size=\"$3\" class=\"$4\" xml:space=\"preserve\">$words</text>"
 }
 box() {  # box X Y WIDTH HEIGHT FILL [STROKE]
-    echo "<rect x=\"$1\" y=\"$2\" width=\"$3\" height=\"$4\" rx=\"6\" fill=\"$5\"${6:+ stroke=\"$6\" stroke-width=\"4\"}/>"
+    local line=${6:+ stroke=\"$6\" stroke-width=\"4\"}
+    echo "<rect x=\"$1\" y=\"$2\" width=\"$3\" height=\"$4\" rx=\"6\" fill=\"$5\"$line/>"
 }
 path() { echo "<path d=\"$1\" fill=\"none\" stroke=\"$2\" stroke-width=\"${3:-4}\"/>"; }  # path D STROKE [WIDTH]
 arrow() {  # arrow X1 Y X2 COLOUR: from left to right, or from right to left
@@ -44,7 +45,8 @@ drift() {
     local run token id bits id2 bits2 x=330
     run=$("$B/02_drift")
     begin "The same prompt, another answer" "One prompt of build/02_drift alone and among seven others: words and bits"
-    text 60 165 36 "" "\"$(sed -n 's/^The first to differ in a token is "\(.*\)":$/\1/p' <<<"$run")\", always the likeliest token"
+    text 60 165 36 "" "$(
+        sed -n 's/^The first to differ in a token is \(.*\):$/\1/p' <<<"$run"), always the likeliest token"
     text 60 330 34 b alone
     text 60 560 34 b "among seven"
     text 60 602 34 b "others"
@@ -107,7 +109,8 @@ behind() {
     low=$(field '^  sum .* in bf16 (\S+)$') high=$(field '^  sum .* in bf16 (\S+)$' 2)
     halfway=$(field '^halfway +(\S+) .*')
     begin "The sum behind a flipped token" "The first sum that differs: the same 384 products in two parts and in one"
-    text 60 160 34 "" "The landlord … went out to the …: $(field '^The sum behind it: ([0-9]+) .*') products, added in two ways"
+    text 60 160 34 "" "The landlord … went out to the …: $(
+        field '^The sum behind it: ([0-9]+) .*') products, added in two ways"
     text 60 235 34 b "fast pass"
     box 330 195 600 60 "#fbe3d8"
     box 950 195 590 60 "#fbe3d8"
@@ -142,7 +145,7 @@ behind() {
     text 715 765 36 "c red b" "$(word "$3" | sed 's/^·//') leads by $5"
     box 1000 715 540 75 "#dff0ea"
     text 1270 765 36 "c green b" "a tie: $(word "$4" | sed 's/^·//') (lower id)"
-    text 60 850 34 grey "The two sums differ by $(field '.* a difference of (\S+) becomes .*')."
+    text 60 850 34 grey "The sums differ by $(field '.* a difference of (\S+) becomes .*'). (The dots are drawn apart.)"
     finish
 }
 
@@ -158,7 +161,9 @@ window_and_group() {
         printf "<text x=\"%d\" y=\"%d\" font-size=\"32\" class=\"c%s\">%s</text>\n", x + wide / 2 - 2, y + 49,
             (share > 0.55 ? " white" : ""), value
     }
-    function label(x, y, class, s) { printf "<text x=\"%d\" y=\"%d\" font-size=\"32\" class=\"%s\">%s</text>\n", x, y, class, s }
+    function label(x, y, class, s) {
+        printf "<text x=\"%d\" y=\"%d\" font-size=\"32\" class=\"%s\">%s</text>\n", x, y, class, s
+    }
     /^W=/ {
         gsub(/[^0-9.W= ]/, " ")
         w[++n] = $1
@@ -179,7 +184,7 @@ window_and_group() {
         printf "<path d=\"%s\" fill=\"none\" stroke=\"#b93a00\" stroke-width=\"7\"/>\n", at
     }' "$out/.simulated"
     local best
-    best=$(sed -n 's/^fastest: \(W = [0-9]*, G = [0-9]*\), with replay passes of M = \([0-9]*\) rows$/\1, a replay pass of \2 rows/p' \
+    best=$(sed -n 's/^fastest: \(W = .*\), with replay passes of M = \(.*\)$/\1, a replay pass of \2/p' \
         "$out/.simulated")
     rm "$out/.simulated"
     text 60 855 38 b "Fastest here: $best"
@@ -188,7 +193,8 @@ window_and_group() {
 
 # ---- 6: what it costs ----
 costs() {
-    begin "Verify, or all passes INVARIANT?" "Which mechanism has more throughput, over the share of deterministic requests and the cost of INVARIANT passes"
+    begin "Verify, or all passes INVARIANT?" \
+        "Which mechanism has more throughput, over the share of deterministic requests and the cost of INVARIANT passes"
     local table
     table=$("$B/sweep" --calibration sweep/calibration/h100-pcie-paper.tsv --requests 500 --qps offline --quiet \
         --mode nondeterministic,dvr,batch_invariant --ratio 0.02,0.1,0.5,1 --slowdown 1.01,1.05,1.1,1.2,1.3,1.5 |
@@ -213,7 +219,8 @@ costs() {
                 printf "<rect x=\"%d\" y=\"%d\" width=\"197\" height=\"116\" fill=\"%s\"/>\n", x, y,
                     wins ? "#f6c667" : "#00569c"
                 text(x + 98, y + 50, wins ? 28 : 34, "c b" (wins ? "" : " white"), wins ? "INVARIANT" : "verify")
-                text(x + 98, y + 95, 28, "c" (wins ? "" : " white"), sprintf("%.0f : %.0f", 100 * d / all, 100 * inv[slow[j]] / all))
+                text(x + 98, y + 95, 28, "c" (wins ? "" : " white"),
+                    sprintf("%.0f : %.0f", 100 * d / all, 100 * inv[slow[j]] / all))
             }
         }
     }' <<<"$table"
@@ -226,15 +233,18 @@ costs() {
 nano() {
     local name lines what y=235
     begin "The whole protocol on one page" "The parts of examples/nano42.c, with the four functions of the protocol"
-    length() { awk -v name="$1" '/^static/ && index($0, " " name "(") {n = NR} n && /^}/ {print NR - n + 1; exit}' examples/nano42.c; }
+    length() {
+        awk -v name="$1" '/^static/ && index($0, " " name "(") {n = NR} n && /^}/ {print NR - n + 1; exit}' \
+            examples/nano42.c
+    }
     while read -r name lines; do
         [ "$name" != protocol ] || box 60 $((y - 52)) 560 74 "#00569c"
         text 85 $y 38 "b$([ "$name" != protocol ] || echo ' white')" "$name"
         text 590 $y 34 "e$([ "$name" != protocol ] && echo ' grey' || echo ' white')" "$lines lines"
         [ "$name" != protocol ] || path "M630 $((y - 15))L720 190V800z" "#00569c" 3
         y=$((y + 120))
-    done < <(awk '/^\/\/ ---- / { if (name) print name, NR - begin; name = $3; begin = NR } END { print name, NR - begin + 1 }' \
-        examples/nano42.c)
+    done < <(awk '/^\/\/ ---- / { if (name) print name, NR - begin; name = $3; begin = NR }
+        END { print name, NR - begin + 1 }' examples/nano42.c)
     y=200
     while IFS=: read -r name what; do
         box 720 $((y - 50)) 820 140 "#e8f1f8"
@@ -259,10 +269,11 @@ audit() {
     sed 's/^tokens: 15,846,312,260,/tokens: 15,846,312,264,/' examples/h200.txt >"$out/.cheat"
     cheat=$("$B/audit" "$out/.cheat" --model examples/tiny42 || [ $? = 1 ])
     rm "$out/.cheat"
-    begin "A CPU checks an H200, to the bit" "A transcript goes from an H200 to a CPU, which verifies it, and finds one changed token"
+    begin "A CPU checks an H200, to the bit" \
+        "A transcript goes from an H200 to a CPU, which verifies it, and finds one changed token"
     box 60 160 400 170 "#e8f1f8" "#00569c"
     text 260 230 40 "c b" "NVIDIA H200"
-    text 260 285 30 "c grey" "answers in batches"
+    text 260 285 30 "c grey" "answers three requests"
     arrow 470 245 585 "#1a1a1a"
     box 600 160 400 170 "#fff" "#1a1a1a"
     text 800 222 36 "c m b" "h200.txt"
@@ -274,7 +285,8 @@ audit() {
     text 1340 270 28 "c grey" "each answer alone,"
     text 1340 308 28 "c grey" "rounds as the H200 does"
     text 60 440 40 b "As it came"
-    text 60 500 38 "green b" "$(sed -nE 's/^verified to the bit: ([0-9]+ of [0-9]+ requests),.*/\1 verified/p' <<<"$honest"): $(
+    text 60 500 38 "green b" "$(
+        sed -nE 's/^verified to the bit: ([0-9]+ of [0-9]+ requests),.*/\1 verified/p' <<<"$honest"): $(
         sed -nE 's/.*; ([0-9]+ tokens) and log-prob.*/\1, all bits equal/p' <<<"$honest")"
     text 60 610 40 b "One token of request 1 changed: 260 becomes 264"
     text 60 670 38 "red b" "$(sed -nE 's/^(NOT VERIFIED: [0-9]+ of [0-9]+ requests).*/\1 are equal/p' <<<"$cheat")"
