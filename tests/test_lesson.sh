@@ -79,7 +79,7 @@ check "control: other sums are not there" bash -c '! grep -qF "= 16777217" "$1"'
 
 check "draw.sh" env B="$B" bash examples/lesson/draw.sh "$dir/slides"
 for i in {1..8}; do
-    check "slide $i is current" cmp "$dir/slides/$i.svg" examples/lesson/$i.svg
+    check "slide $i is current (else: bash examples/lesson/draw.sh)" cmp "$dir/slides/$i.svg" examples/lesson/$i.svg
     check "step $i has its slide" grep -qE "^## $i\. .* \([0-9]+ minutes, \[slide\]\(lesson/$i.svg\)\)$" $lesson
 done
 check "60 minutes" test "$(sed -nE 's/^## [1-8]\. .* \(([0-9]+) minutes,.*/\1/p' $lesson |

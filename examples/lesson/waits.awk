@@ -1,6 +1,6 @@
-# waits.awk: how long requests wait for verification (exercise 2 of LESSON.md), from a trace that build/sweep wrote. W is
-# the window, N the number of new tokens of a request. A request's window is full if it has W - 1 candidates, or all
-# that were asked for. The request waits in a pass if its window was full before and the pass does not verify it.
+# waits.awk: how long requests wait for verification (exercise 2 of LESSON.md), from a trace that build/sweep wrote.
+# W is the window, N the number of new tokens of a request. A request's window is full if it has W - 1 candidates, or
+# all that were asked for. The request waits in a pass if its window was full before and the pass does not verify it.
 #
 #     awk -F '\t' -v W=16 -v N=256 -f examples/lesson/waits.awk run.tsv
 $2 == "pass" {  # what happened in a pass follows its line
