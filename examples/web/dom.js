@@ -29,7 +29,9 @@ export function svg(name, attributes = {}, ...children) {
 
 // A slider with its name and value. Returns the element; its `input` is the slider, and `show` puts another value.
 export function slider(name, {min, max, step = 1, value, show = String}, oninput = () => {}, onchange = () => {}) {
-  const input = element('input', {type: 'range', min, max, step, value}), output = element('output', {}, show(value));
+  // The label alone would be the output's, which stands first in it.
+  const input = element('input', {type: 'range', min, max, step, value, 'aria-label': name}),
+        output = element('output', {}, show(value));
   input.addEventListener('input', () => {
     output.textContent = show(Number(input.value));
     oninput(Number(input.value));
