@@ -12,7 +12,7 @@ trap 'rm -rf "$dir"' EXIT
 log=$dir/log
 export TMPDIR=$dir
 
-missing=$(CC="$CC" STB="$STB" PCRE2= PLOTS= WASM=1 bash tests/setup.sh 2>&1 | sed -n 's/^Missing:\(.*\)\. Run:.*/\1/p')
+missing=$(CC="$CC" STB="$STB" PCRE2="" PLOTS="" WASM=1 bash tests/setup.sh 2>&1 | sed -n 's/^Missing:\(.*\)\. Run:.*/\1/p')
 command -v python3 >/dev/null || missing="$missing python3"
 command -v chromium chromium-browser google-chrome >/dev/null || missing="$missing chromium"
 if [ -n "$missing" ]; then

@@ -69,7 +69,7 @@ export function open(section, of_page) {
 }
 
 export function show() {
-  if (!run) page.ready.then(() => run || start(), () => {});
+  if (!run || run.stopped) page.ready.then(() => run && !run.stopped || start(), () => {});
 }
 
 async function start() {
@@ -88,11 +88,13 @@ async function start() {
   const own = run;
   play(true);
   try {
-    await page.engine.call('serve', {preset, window, group, wait: preset === 'dvr', requests}, (part) => {
-      own.add(part);
-      if (mine === serving && wanted === 'rollback') next_rollback();
-    });
+    const {stopped} =
+        await page.engine.call('serve', {preset, window, group, wait: preset === 'dvr', requests}, (part) => {
+          own.add(part);
+          if (mine === serving && wanted === 'rollback') next_rollback();
+        });
     own.ended = true;
+    own.stopped = stopped;  // by another view: what was shown stays until this one is shown again
     if (mine === serving) draw();
   } catch (error) {
     if (mine === serving) page.fail(error);

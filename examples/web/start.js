@@ -4,7 +4,7 @@ import {element, PROMPTS, say, slider} from './dom.js';
 import {Run, text_of} from './run.js';
 
 const TOKENS = 48;
-let page, out = {}, alone = null, running = 0;
+let page, out = {}, alone = null, running = 0, stopped = false;
 
 export function open(section, of_page) {
   page = of_page;
@@ -20,6 +20,7 @@ export function open(section, of_page) {
       },
       ...PROMPTS.map((p) => element('option', {}, p)));
   out = {
+    section,
     others,
     mark,
     prompt,
@@ -49,40 +50,54 @@ export function open(section, of_page) {
   page.ready.then(serve, () => {});
 }
 
-// Serves the prompt among the others. The first request is the prompt's; a new one joins every second pass.
+// Another view may have stopped what was served here.
+export function show() {
+  if (stopped) serve();
+}
+
+// Serves the prompt among the others. The first request is the prompt's; a new one joins every second pass. Returns
+// nothing if it was stopped.
 async function run_with(others, deterministic, show) {
   const mine = out.prompt.value, rest = PROMPTS.filter((p) => p !== mine).slice(0, others);
   const requests = [mine, ...rest].map((text, i) => ({text, tokens: TOKENS, deterministic: deterministic && i === 0}));
   const run = new Run(requests);
   const how = {preset: deterministic ? 'dvr' : 'nondeterministic', window: 8, group: 4, wait: true, requests};
-  await page.engine.call('serve', how, (part) => {
+  const result = await page.engine.call('serve', how, (part) => {
     if (run.add(part)) show?.(run);
   });
-  return run;
+  return result.stopped ? null : run;
 }
 
 async function serve() {
   const mine = ++running, deterministic = out.mark.checked, others = out.others.value();
   const current = () => mine === running;
   page.engine.stop();
+  stopped = false;
   out.among_head.textContent =
       `Among ${others} other request${others === 1 ? '' : 's'}` + (deterministic ? ', deterministic' : '');
   out.verdict.textContent = 'Serving…';
   try {
     if (!alone || alone.deterministic !== deterministic) {
       const run = await run_with(0, deterministic, (r) => current() && draw(out.alone, out.alone_bits, r));
-      if (!current()) return;
+      if (!current() || halted(run)) return;
       alone = {deterministic, run};
     }
     draw(out.alone, out.alone_bits, alone.run);
     const run =
         await run_with(others, deterministic, (r) => current() && draw(out.among, out.among_bits, r, alone.run));
-    if (!current()) return;
+    if (!current() || halted(run)) return;
     draw(out.among, out.among_bits, run, alone.run);
     report(run, deterministic, others);
   } catch (error) {
     if (current()) page.fail(error);
   }
+}
+
+// Begins again if the run was stopped, at once or when the view is shown.
+function halted(run) {
+  stopped = !run;
+  if (stopped && !out.section.hidden) serve();
+  return stopped;
 }
 
 // The tokens of the first lane, and what differs from another run.

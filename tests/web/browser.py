@@ -49,15 +49,15 @@ class Browser:
     """A page of a browser that finds no host but this machine. .addresses: what the page and its workers have asked
     for; .errors: theirs, as their console shows them; .workers: the sessions of its workers."""
 
-    ATTACH = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}  # workers wait until they are watched
+    ATTACH = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}  # workers wait to be watched
     ANSWER = 120  # seconds that the browser may take for one answer
 
     def __init__(self, width=1280, height=800, dark=False):
         self.folder = tempfile.mkdtemp()
         to_read, self.write = os.pipe()
         self.read, to_write = os.pipe()
-        command = [find(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-                   "--disable-extensions", "--hide-scrollbars", "--disable-background-networking",
+        command = [find(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                   "--no-first-run", "--disable-extensions", "--hide-scrollbars", "--disable-background-networking",
                    "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE "
                    "127.0.0.1", "--user-data-dir=" + self.folder, "--remote-debugging-pipe", "about:blank"]
 

@@ -48,14 +48,23 @@ def skip(name, why):
     print("  %s: skipped: %s" % (name, why))
 
 
+def has(b, view):
+    return b.js("document.getElementById('%s').children.length > 0" % view)
+
+
 def bits(x):
     return "%08x" % struct.unpack("<I", struct.pack("<f", x))
 
 
+def printed(program, *arguments):
+    """What a native program prints. (build/diff ends with status 1 if something differs.)"""
+    return subprocess.run([BUILD / program, *arguments], capture_output=True, text=True).stdout
+
+
 def native(tokens, *options):
     """What build/generate answers to the prompt alone: its text, and the bits of its log-probabilities."""
-    command = [BUILD / "generate", "-p", PROMPT, "-n", str(tokens), "--window", "8", "--group", "4", "--json", *options]
-    answer = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    answer = json.loads(printed("generate", "-p", PROMPT, "-n", str(tokens), "--window", "8", "--group", "4", "--json",
+                                *options))
     return {"text": answer["text"], "ids": answer["ids"], "bits": [bits(x) for x in answer["logprobs"]]}
 
 
@@ -93,6 +102,65 @@ def start(b):
     check("deterministic: a rollback is marked by a button X", among["rollbacks"] >= 1)
     check("the verdict says: the same to the bit", b.js("!!document.querySelector('#start-verdict .good')"))
     check("control: deterministic and ordinary bits differ", marked["bits"] != ordinary["bits"])
+    if has(b, "why"):
+        b.point("#start-among button.x")
+        why(b)
+    if has(b, "serve"):  # Serve stops what Start has just begun, which begins again when it is looked at
+        b.point("#tab-start")
+        b.point("#deterministic")
+        b.point("#tab-serve")
+        b.wait("document.querySelectorAll('#serve .lane').length > 1")
+        b.point("#tab-start")
+        alone, among = served(b)
+        equal("stopped by Serve, Start says in the end: alone", alone["text"], ordinary["text"])
+        equal("stopped by Serve, Start says in the end: among others", among["first"], 4)
+
+
+def why(b):
+    """The view Why, opened by a click on a rollback: its sum is that of build/diff."""
+    equal("an X opens Why", b.js("[...document.querySelectorAll('main > section:not([hidden])')].map((s) => s.id)"),
+          ["why"])
+    said = b.wait("document.querySelector('#why pre')?.textContent")
+    check("Why says what build/diff says", said, b.js("document.getElementById('why').textContent"))
+    if said:
+        command, text = said.split("\n", 1)
+        command = command.replace("--model tiny42", "--model examples/tiny42").split()
+        equal("Why says what build/diff says: " + " ".join(command[1:]), text.strip().splitlines(),
+              printed("diff", *command[1:]).replace("examples/tiny42", "tiny42").strip().splitlines())
+        equal("Why draws the logits of both passes, both sums and where they lie",
+              b.js("document.querySelectorAll('#why svg[role=img]').length"), 5)
+    b.js("""document.querySelectorAll('#why input').forEach((input, i) => {
+        input.value = ['16777216', '1', '1'][i];
+        input.dispatchEvent(new Event('input'));
+    })""")
+    toy = b.js("document.getElementById('why').textContent")
+    check("three numbers: both sums", "+ 1) + 1 = 16777216" in toy and "(1 + 1) = 16777218" in toy, toy)
+
+
+def serve(b):
+    """The view Serve: the passes of a run, its rollbacks, and the first request's answer when it has ended."""
+    if not has(b, "serve"):
+        return
+    b.point("#tab-serve")
+    now = "document.getElementById('serve-now').textContent"
+    ended = "[...document.querySelectorAll('#serve .lane .who')].every((w) => w.textContent.includes('done'))"
+    b.wait("document.querySelectorAll('#serve .lane').length > 1")
+    b.click("#serve-first")
+    b.click("#serve-next")
+    found = b.wait("/Pass \\d+.*rolled back/.test(%s) && %s" % (now, now), 20)
+    check("Serve finds a rollback", found, b.js(now))
+    at = int(found.split(":")[0].split()[-1]) if found else 0
+    b.click("#serve-back")
+    check("one pass back", b.js(now).startswith("Pass %d:" % (at - 1)), b.js(now))
+    b.click("#serve-step")
+    equal("one pass on", b.js(now), found)
+    for _ in range(100):
+        b.click("#serve-next")
+        if b.wait(ended, 0.2):
+            break
+    text = b.js("[...document.querySelectorAll('#serve .lane:first-child .words span:not(.prompt):not(.struck)')]"
+                ".map((s) => s.textContent).join('')")
+    equal("Serve's first answer is that of build/generate", text, native(64, "--deterministic")["text"])
 
 
 def programs(b):
@@ -152,8 +220,20 @@ def speed(b):
     check("at least 20 tokens/s", max(rates) >= 20, rates)
 
 
+# Counts what workers say to the page.
+COUNT = """{
+    window.test_parts = 0;
+    window.Worker = class extends Worker {
+        constructor(...how) {
+            super(...how);
+            this.addEventListener('message', () => test_parts++);
+        }
+    };
+}"""
+
+
 def clicks(b):
-    """How long a click on a tab takes until the view is painted, while the view Start generates."""
+    """How long a click on a tab takes until the view is painted, while the page generates."""
     b.js("""{
         window.test_clicks = [];
         document.addEventListener('click', ({timeStamp, isTrusted}) => isTrusted && requestAnimationFrame(() => {
@@ -162,31 +242,36 @@ def clicks(b):
             port2.postMessage(0);
         }), true);
     }""")
-    serving = "!document.querySelector('#start-verdict .good, #start-verdict .bad')"
-    times, end = [], time.monotonic() + 20
+    times, end, generates = [], time.monotonic() + 20, False
     for k in range(40):
         if len(times) == 12 or time.monotonic() > end:
             break
-        if not b.js(serving):  # 15 others, so that it takes a while
+        if not generates:  # 15 others, so that it takes a while
             b.js("""{
                 const slider = document.querySelector('#start input[type=range]');
                 slider.value = slider.value === '15' ? '14' : '15';
                 for (const type of ['input', 'change']) slider.dispatchEvent(new Event(type));
             }""")
             time.sleep(0.2)
-        before = len(b.js("test_clicks"))
+        before, parts = b.js("[test_clicks.length, test_parts]")
         b.point("#tab-" + VIEWS[k % len(VIEWS)])
         done = b.wait("test_clicks.length > %d && test_clicks" % before, 5)
         selected = b.js("document.getElementById('tab-%s').ariaSelected" % VIEWS[k % len(VIEWS)])
         check("a click selects a view", done and selected == "true", VIEWS[k % len(VIEWS)], done)
-        if done and b.js(serving):
+        generates = b.wait("test_parts > %d" % parts, 0.2)
+        if done and generates:
             times.append(done[-1])
     check("clicks while the page generates", len(times) >= 6, times)
     if times:
         print("  clicks while it generates: %d, answered in %.0f ms (median; worst %.0f), the aim is 100"
               % (len(times), statistics.median(times), max(times)))
         check("a click is answered within 500 ms", max(times) <= 500, times)
+    before = b.js("""document.addEventListener('mouseup', () => {
+        for (const end = performance.now() + 700; performance.now() < end;);
+    }, {once: true}), test_clicks.length""")
     b.point("#tab-start")
+    done = b.wait("test_clicks.length > %d && test_clicks" % before, 5)
+    check("control: a page that is busy for 700 ms is seen", done and done[-1] > 500, done)
 
 
 # ---- how the page looks ----
@@ -261,7 +346,7 @@ def looks(b, there):
 
 
 def views(b):
-    there = [v for v in VIEWS if b.js("document.getElementById('%s').children.length" % v)]
+    there = [v for v in VIEWS if has(b, v)]
     for view in VIEWS:
         if view in there:
             check(view + ": has a heading", b.js("!!document.querySelector('#%s h2')" % view))
@@ -272,14 +357,14 @@ def views(b):
 
 
 # ---- what the page asks for ----
-def network(b, server):
+def network(b):
     def outside():
-        return [a for a in b.addresses if not a.startswith((server.url, "data:", "blob:" + server.url))]
+        return [a for a in b.addresses if not a.startswith((b.server.url, "data:", "blob:" + b.server.url))]
 
     equal("the page asks no other server", outside(), [])
     equal("no errors in the console", b.errors, [])
     # All that reached the server was seen, what workers fetch too.
-    unseen = {p for p in server.asked} - {"/" + a[len(server.url):] for a in b.addresses}
+    unseen = set(b.server.asked) - {"/" + a[len(b.server.url):] for a in b.addresses}
     equal("requests that were not seen", sorted(unseen), [])
     check("a request of a worker is among them", any(a.endswith("web.wasm") for a in b.addresses), b.addresses)
     check("the page has workers", len(b.workers) >= 3, b.workers)
@@ -299,15 +384,16 @@ def network(b, server):
 
 def main():
     global failed
-    server = Server(str(BUILD / "web"), {"/examples/": os.getcwd() + "/examples"})
     b = Browser(*SIZES[0])
+    b.server = Server(str(BUILD / "web"), {"/examples/": os.getcwd() + "/examples"})
     try:
-        b.open(server.url)
-        for part, *of in ((start, b), (programs, b), (speed, b), (clicks, b), (views, b), (network, b, server)):
+        b.send("Page.addScriptToEvaluateOnNewDocument", source=COUNT)
+        b.open(b.server.url)
+        for part in (start, serve, programs, speed, clicks, views, network):
             begin = time.monotonic()
             try:
-                part(*of)
-            except (RuntimeError, KeyError, TypeError, ValueError, OSError, subprocess.CalledProcessError):
+                part(b)
+            except (RuntimeError, KeyError, TypeError, ValueError, OSError):
                 failed += 1
                 print("test_web: FAILED: %s:\n%s" % (part.__name__, traceback.format_exc()))
             if os.environ.get("V"):
