@@ -61,9 +61,9 @@ def printed(program, *arguments):
     return subprocess.run([BUILD / program, *arguments], capture_output=True, text=True).stdout
 
 
-def native(tokens, *options):
-    """What build/generate answers to the prompt alone: its text, and the bits of its log-probabilities."""
-    answer = json.loads(printed("generate", "-p", PROMPT, "-n", str(tokens), "--window", "8", "--group", "4", "--json",
+def native(tokens, *options, prompt=PROMPT):
+    """What build/generate answers to a prompt alone: its text, and the bits of its log-probabilities."""
+    answer = json.loads(printed("generate", "-p", prompt, "-n", str(tokens), "--window", "8", "--group", "4", "--json",
                                 *options))
     return {"text": answer["text"], "ids": answer["ids"], "bits": [bits(x) for x in answer["logprobs"]]}
 
@@ -161,6 +161,74 @@ def serve(b):
     text = b.js("[...document.querySelectorAll('#serve .lane:first-child .words span:not(.prompt):not(.struck)')]"
                 ".map((s) => s.textContent).join('')")
     equal("Serve's first answer is that of build/generate", text, native(64, "--deterministic")["text"])
+
+
+def compare(b):
+    """The view Compare: each of its four answers is that of the engine, whatever the prompt and the draws are."""
+    if not has(b, "compare"):
+        return
+    shown = """[...document.querySelectorAll('#compare .text')].map((text) =>
+        [...text.querySelectorAll('span:not(.prompt)')].map((s) => s.textContent).join(''))"""
+    done = "%s.every((id) => document.querySelector(`#compare-${id} .good, #compare-${id} .bad`))" % (
+        "['ordinary', 'deterministic']")
+    b.point("#tab-compare")
+    check("Compare has an answer", b.wait(done), b.js("document.getElementById('compare').textContent"))
+    ordinary, marked = native(TOKENS)["text"], native(TOKENS, "--deterministic")["text"]
+    texts = b.js(shown)
+    equal("Compare: ordinary, alone", texts[0], ordinary)
+    check("Compare: ordinary, among others: another text", texts[1] != ordinary and texts[1], texts)
+    equal("Compare: deterministic, alone and among others", texts[2:], [marked, marked])
+    b.js("""{
+        const form = document.querySelector('#compare form');
+        form.querySelector('input[type=text]').value = 'Two “strange” men — and a';
+        form.querySelector('select').value = '0.8';
+        form.querySelector('select').dispatchEvent(new Event('change'));
+        form.querySelector('input[type=number]').value = 7;
+    }""")
+    b.click("#compare-run")
+    check("Compare has an answer to another prompt", b.wait(done))
+    drawn = native(TOKENS, "--deterministic", "--temperature", "0.8", "--seed", "7", prompt="Two “strange” men — and a")
+    equal("Compare: another prompt, drawn tokens", b.js(shown)[2:], [drawn["text"]] * 2)
+
+
+def cost(b):
+    """The view What it costs, and what its simulator says: the same as build/sweep."""
+    if not has(b, "cost"):
+        return
+    keys = {"tokens_per_s": "output_tok_per_s", "p50": "e2e_p50_s", "p99": "e2e_p99_s", "rollbacks": "rollbacks"}
+    table = printed("sweep", "--calibration", "sweep/calibration/h100-pcie-paper.tsv", "--workload", "fixed:512x128",
+                    "--requests", "128", "--ratio", "0.3", "--qps", "10", "--max-running", "64", "--max-context", "640",
+                    "--preset", "dvr", "--window", "16", "--group", "8", "--quiet")
+    head, row = [line.split("\t") for line in table.splitlines() if not line.startswith("#")]
+    want = [dict(zip(head, row))[name] for name in keys.values()]
+
+    def figures(seed):
+        got = b.js("""test_engine.call('simulate', {preset: 'dvr', calibration: 'h100-pcie-paper', share: 0.3, qps: 10,
+            requests: 128, running: 64, window: 16, group: 8, seed: %d})""" % seed)
+        return ["%.6g" % got[key] for key in keys]
+
+    equal("the simulator's figures are those of build/sweep", figures(42), want)
+    check("control: of other arrivals they differ", figures(43) != want)
+    b.point("#tab-cost")
+    says = "document.getElementById('cost-verdict').textContent"
+    check("What it costs has an answer", b.wait(says), b.js("document.getElementById('cost').textContent"))
+
+
+def audit(b):
+    """The view Audit."""
+    if not has(b, "audit"):
+        return
+    verdict = "document.getElementById('audit-verdict').textContent"
+    b.point("#tab-audit")
+    b.point("#audit-h200")
+    check("Audit verifies an H200's answers", b.wait("%s.includes('Verified to the bit')" % verdict), b.js(verdict))
+    b.wait("!document.getElementById('audit-change').disabled", 5)
+    b.click("#audit-change")
+    check("Audit finds a token that was changed", b.wait("%s.includes('Not verified')" % verdict), b.js(verdict))
+    b.click("#audit-compute")
+    digest = "document.getElementById('audit-digest').textContent"
+    b.wait("/^[0-9a-f]{16}$/.test(%s)" % digest)
+    equal("Audit shows the digest of the native build", b.js(digest), DIGEST)
 
 
 def programs(b):
@@ -389,7 +457,7 @@ def main():
     try:
         b.send("Page.addScriptToEvaluateOnNewDocument", source=COUNT)
         b.open(b.server.url)
-        for part in (start, serve, programs, speed, clicks, views, network):
+        for part in (start, serve, compare, programs, speed, cost, audit, clicks, views, network):
             begin = time.monotonic()
             try:
                 part(b)
