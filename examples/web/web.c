@@ -13,7 +13,10 @@
 #include "llm42.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #include "examples/util/llm42_calibration.h"
+#define LLM42_TRACE_IMPLEMENTATION
+#include "examples/util/llm42_trace.h"
 #include "examples/util/tokenizer.h"
+#include "sweep/lib/serve.h"
 
 #define EXPORT(name) __attribute__((export_name(#name), used))
 
@@ -276,74 +279,82 @@ EXPORT(web_step) const char *web_step(void) {
 }
 
 // >>cost ---------------------------------------------------------------------------------------------------------
-static int by_size(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+// Puts a figure, or null where there is none.
+static void put_figure(const char *name, double value) {
+    if (isnan(value)) put(",\"%s\":null", name);
+    else put(",\"%s\":%.9g", name, value);
 }
 
-static double quantile(double *values, int count, double q) {
-    if (!count) return 0;
-    qsort(values, (size_t)count, sizeof *values, by_size);
-    return values[(int)(q * (count - 1) + 0.5)];
+// How many times as long as a FAST pass an INVARIANT one takes that decodes a row for each of `rows` requests, by the
+// calibration.
+static double slower(const llm42_calibration *c, int rows, double context) {
+    return llm42_calibration_ms(c, LLM42_SCHEDULE_INVARIANT, LLM42_KIND_DECODE, rows, context) /
+           llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, rows, context);
 }
 
-// Simulates a load: the room has the preset's name and, behind a space, the path of a calibration. Requests of 512
-// tokens in and 128 out come `qps` a second (0: all at once) by a Poisson process, and `share` of them are marked
-// deterministic.
+// Serves requests of 512 tokens in and 128 out as a cell of build/sweep does: `qps` a second (0: all at once), and
+// `share` of them are marked deterministic.
+static llm42_result simulate(serving *v, llm42_engine_desc desc, double share, double qps, int seed, metrics *m,
+                             llm42_error *error) {
+    char text[32];
+    snprintf(text, sizeof text, "%.9g", qps);
+    TRY(serving_open(v, desc, qps > 0 ? text : "offline", (uint64_t)seed, share, error));
+    TRY(serve(v, error));
+    return serving_figures(v, m, error);
+}
+
+// Simulates a load. The room has the preset's name and, behind a space, the path of a calibration. running: requests at
+// once, at most. slowdown: as llm42_sim_desc.invariant_slowdown. window, group: 0 for the preset's.
 EXPORT(web_simulate)
-const char *web_simulate(double share, double qps, int requests, int running, double slowdown, int window, int group) {
+const char *web_simulate(double share, double qps, int requests, int running, double slowdown, int window, int group,
+                         int seed) {
     static llm42_calibration *calibration;
     static char loaded[256];
     static llm42_model *shape;
-    enum { PROMPT = 512, TOKENS = 128 };
-    static const int32_t prompt[PROMPT];
+    enum { PROMPT = 512, TOKENS = 128, BUDGET = 2048 };
     llm42_error error = {0};
-    llm42_engine *engine = NULL;
     char *path = strchr(web.room, ' ');
     *path++ = 0;
     if (strcmp(loaded, path)) {
-        if (calibration) llm42_calibration_free(calibration);
-        calibration = NULL;
+        llm42_calibration_free(calibration);
+        calibration = NULL, loaded[0] = 0;
         if (llm42_calibration_load(&calibration, path, &error)) return failed(error.text);
         snprintf(loaded, sizeof loaded, "%s", path);
     }
     if (!shape && llm42_model_load(&shape, &(llm42_model_desc){.path = "shape:llama-3.1-8b"}, &error))
         return failed(error.text);
-    const llm42_sim_desc sim = {.calibration = calibration, .invariant_slowdown = slowdown};
+    const llm42_sim_desc sim = {.calibration = calibration, .seed = (uint64_t)seed, .invariant_slowdown = slowdown};
     const bool plain = !strcmp(web.room, "nondeterministic");
     llm42_engine_desc desc = {.model = shape,
                               .backend = llm42_backend_sim(),
                               .backend_desc = &sim,
                               .policy = {.window = window, .group = group},
+                              .kv = {.pages = (int)(calibration->kv_tokens / 16), .admission_reserve = 0.7},
                               .max_running = running,
                               .max_context = PROMPT + TOKENS,
-                              .token_budget = 2048};
+                              .token_budget = BUDGET};
     if (llm42_policy_set(&desc, "preset", plain ? "dvr" : web.room, &error)) return failed(error.text);
     if (plain) desc.policy.mode = LLM42_MODE_NONDETERMINISTIC;
-    if (llm42_engine_open(&engine, &desc, &error)) return failed(error.text);
-    double at = 0, *latency = NULL;
-    for (int i = 0; i < requests; i++) {
-        if (qps > 0) at -= llm42_log64(1 - llm42_uniform(llm42_hash((uint64_t)i + 1))) / qps;
-        const llm42_request_desc ask = {.prompt = prompt,
-                                        .prompt_count = PROMPT,
-                                        .max_new_tokens = TOKENS,
-                                        .ignore_stop = true,
-                                        .arrival = at,
-                                        .deterministic = !plain && (int)((i + 1) * share) > (int)(i * share)};
-        if (llm42_engine_submit(engine, &ask, NULL, &error)) break;
-    }
-    if (!error.text[0]) llm42_engine_run(engine, &error);
-    const double seconds = llm42_engine_now(engine);
-    const llm42_stats stats = llm42_engine_stats(engine);
-    for (int i = 1; i <= requests && !error.text[0]; i++) {
-        const llm42_request *r = llm42_engine_request(engine, i);
-        if (r) arrput(latency, r->last_token - r->arrival);
-    }
+    const serve_plan plan = {.model = shape,
+                             .workload = "fixed:512x128",
+                             .requests = requests,
+                             .max_context = PROMPT + TOKENS,
+                             .max_running = running,
+                             .outside_s = 1e-3 * calibration->host_request_ms};
+    serving v = {.s = &plan, .submit_late = true};
+    metrics m = {0};
+    const llm42_result result = simulate(&v, desc, share, qps, seed, &m, &error);
     begin();
-    put("{\"tokens_per_s\":%.6g,\"p50\":%.6g,\"p99\":%.6g,\"rollbacks\":%d,\"recomputed\":%d}",
-        (double)stats.returned_tokens / seconds, quantile(latency, (int)arrlen(latency), 0.5),
-        quantile(latency, (int)arrlen(latency), 0.99), (int)stats.rollbacks, (int)stats.recomputed);
-    arrfree(latency);
-    llm42_engine_close(engine);
-    return error.text[0] ? failed(error.text) : web.text;
+    put("{\"passes\":%.9g", m.passes_fast + m.passes_fixed + m.passes_invariant);
+    put_figure("tokens_per_s", m.output_tok_per_s);
+    put_figure("p50", m.e2e_p50_s);
+    put_figure("p99", m.e2e_p99_s);
+    put_figure("rollbacks", m.rollbacks);
+    put_figure("recomputed", m.recomputed_tokens);
+    put_figure("running", m.running_mean);
+    put_figure("overloaded", m.overloaded);
+    put_figure("slower", slower(calibration, running, PROMPT + TOKENS / 2));
+    put("}");
+    serving_close(&v);
+    return result ? failed(error.text) : web.text;
 }

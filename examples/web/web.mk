@@ -20,7 +20,7 @@ web: setup banner  ## the page on which a class sees why answers drift, what cur
 
 $(B)/wasm/stb_ds.h: $(STB)/stb_ds.h
 	$(SAY)mkdir -p $(@D) && cp $< /usr/include/jsmn.h $(@D)
-WASM_NEEDS := $(B)/wasm/stb_ds.h $(wildcard *.h examples/*.h examples/util/*.h examples/diff/*.h examples/web/wasi/*.h) \
+WASM_NEEDS := $(B)/wasm/stb_ds.h $(wildcard *.h examples/*.h examples/util/*.h examples/diff/*.h examples/web/wasi/*.h sweep/lib/*.h) \
     examples/web/web.mk
 
 $(WEB)/web.wasm: examples/web/web.c $(WASM_NEEDS)

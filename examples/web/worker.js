@@ -90,12 +90,12 @@ const calls = {
     return {stopped: id <= stop_at};
   },
 
-  async simulate({preset, calibration, share, qps, requests, running, slowdown = 0, window = 0, group = 0}) {
+  async simulate({preset, calibration, share, qps, requests, running, slowdown = 0, window = 0, group = 0, seed = 42}) {
     await load_engine();
     const path = `calibration/${calibration}.tsv`;
     engine.wasi.files.set(path, await fetch_bytes(path));
     text_in(`${preset} ${path}`);
-    return ask('web_simulate', share, qps, requests, running, slowdown, window, group);
+    return ask('web_simulate', share, qps, requests, running, slowdown, window, group, seed);
   },
 
   // Runs a program, such as audit, on tiny42 and on files of the page. Each piece of its text is a part.
