@@ -352,7 +352,6 @@ const char *web_simulate(double share, double qps, int requests, int running, do
     put_figure("rollbacks", m.rollbacks);
     put_figure("recomputed", m.recomputed_tokens);
     put_figure("running", m.running_mean);
-    put_figure("overloaded", m.overloaded);
     put_figure("slower", slower(calibration, running, PROMPT + TOKENS / 2));
     put("}");
     serving_close(&v);
