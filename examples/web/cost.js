@@ -102,13 +102,12 @@ function settings() {
 async function simulate() {
   const mine = ++latest, s = settings(), current = () => mine === latest;
   const {from} = CALIBRATIONS[s.calibration];
-  out.note.textContent =
-      `All times are simulated: Llama-3.1-8B by calibration ${s.calibration}, ${from}. Load: ` +
-      `${REQUESTS} requests of 512 tokens in and ${TOKENS} out, at random times, at most ${
-          RUNNING} at once. A bar is the ` +
-      `mean of ${
-          SEEDS
-              .length} runs with other arrivals; its line and the small numbers are the least and the most. ▲: more requests come than it serves if all come at once.`;
+  out.note.textContent = [
+    `All times are simulated: Llama-3.1-8B by calibration ${s.calibration}, ${from}.`,
+    `Load: ${REQUESTS} requests of 512 tokens in and ${TOKENS} out, at random times, at most ${RUNNING} at once.`,
+    `A bar is the mean of ${SEEDS.length} runs with other arrivals; its line and the small numbers are the least and`,
+    'the most. ▲: more requests come than it serves if all come at once.',
+  ].join(' ');
   out.map_note.textContent = `The map: ${MAP_REQUESTS} of the same requests come all at once (offline). An INVARIANT ` +
       'pass takes as many times as long as a FAST one as its row says.';
   try {
@@ -225,7 +224,8 @@ function draw_map(rows, s) {
   const drawing = svg('svg', {viewBox: `0 0 ${width} ${bottom + 48}`, role: 'img', 'aria-label': map_words(rows)});
   const top_of = (y) => bottom - H * (y + 1);
   for (const [y, cells] of rows.entries()) {
-    drawing.append(svg('text', {x: LEFT - 8, y: top_of(y) + 19, class: 'axis', 'text-anchor': 'end'}, `${SLOWER[y]}×`));
+    const slower = `${SLOWER[y]}×`;
+    drawing.append(svg('text', {x: LEFT - 8, y: top_of(y) + 19, class: 'axis', 'text-anchor': 'end'}, slower));
     for (const [x, cell] of cells.entries()) {
       const letter = winner(cell), at = {x: LEFT + W * x, y: top_of(y)};
       const title = `${SHARES[x]}% deterministic, INVARIANT passes ${SLOWER[y]} times as long: verification ` +
