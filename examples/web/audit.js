@@ -15,7 +15,7 @@ export function open(section, of_page) {
         element('button', {id: 'audit-change', disabled: true, onclick: change}, 'Change one token and audit again'),
     verdict: element('div', {id: 'audit-verdict', class: 'audit-verdict', 'aria-live': 'polite'}),
     text: element('pre', {id: 'audit-text', hidden: true}),
-    digest: element('p', {class: 'digest', id: 'audit-digest', 'aria-live': 'polite'}, 'not computed yet'),
+    digest: element('p', {class: 'digest', id: 'audit-digest', 'aria-live': 'polite'}),
   };
   const drop = element(
       'label', {
