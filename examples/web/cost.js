@@ -221,7 +221,7 @@ function draw_map(rows, s) {
   const narrow = out.map.clientWidth < 450;  // its text would be too small on a telephone
   const W = narrow ? 30 : 50, H = 27, LEFT = 70, TOP = 6, width = LEFT + W * SHARES.length + 6,
         bottom = TOP + H * SLOWER.length;
-  const drawing = svg('svg', {viewBox: `0 0 ${width} ${bottom + 48}`, role: 'img', 'aria-label': map_words(rows)});
+  const drawing = svg('svg', {viewBox: `0 0 ${width + 14} ${bottom + 48}`, role: 'img', 'aria-label': map_words(rows)});
   const top_of = (y) => bottom - H * (y + 1);
   for (const [y, cells] of rows.entries()) {
     const slower = `${SLOWER[y]}×`;

@@ -28,8 +28,8 @@ export function open(section, of_page) {
         'dvr', again),
     requests: slider('Requests', {min: 1, max: 16, value: 4}, undefined, again),
     share: slider('Deterministic', {min: 0, max: 100, step: 10, value: 50, show: (x) => `${x}%`}, undefined, again),
-    window: slider('W (tokens of a window)', {min: 2, max: 32, value: 8}, undefined, again),
-    group: slider('G (windows of a pass)', {min: 1, max: 16, value: 4}, undefined, again),
+    window: slider('W, tokens a window', {min: 2, max: 32, value: 8}, undefined, again),
+    group: slider('G, windows a pass', {min: 1, max: 16, value: 4}, undefined, again),
   };
   const button = (id, text, press, title) => element('button', {id, title, onclick: press}, text);
   out = {

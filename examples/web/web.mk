@@ -7,7 +7,7 @@ WASM_FLAGS = --target=wasm32-wasi --sysroot=/usr -std=c11 -O3 -ffp-contract=off 
     -Wno-pass-failed -Wno-unused-command-line-argument -D_WASI_EMULATED_MMAN -D_WASI_EMULATED_SIGNAL \
     -D_WASI_EMULATED_PROCESS_CLOCKS -D_WASI_EMULATED_GETPID -I. -isystem examples/web/wasi -isystem $(B)/wasm \
     -lwasi-emulated-mman -lwasi-emulated-signal -lwasi-emulated-process-clocks -lwasi-emulated-getpid
-WEB_PAGE := $(patsubst examples/web/%,$(WEB)/%,$(filter-out %.c %.mk,$(wildcard examples/web/*.*)))
+WEB_PAGE := $(patsubst examples/web/%,$(WEB)/%,$(filter-out %.c %.mk %.md %.png,$(wildcard examples/web/*.*)))
 WEB_DATA := $(addprefix $(WEB)/,$(patsubst examples/%,%,$(addprefix examples/tiny42/,config.json model.safetensors tokenizer.json)) h200.txt \
     $(patsubst sweep/%,%,$(addprefix sweep/calibration/,h100-pcie-paper.tsv h200-llama-3.1-8b.tsv)))
 WEB_PROGRAMS := $(addprefix $(WEB)/,web.wasm audit.wasm diff.wasm digest.wasm)
