@@ -31,10 +31,10 @@
 // row_ms gives. The KV pool is 0.85 of the memory less the weights. Passes side by side share memory and tensor cores;
 // by the data sheet the busier one sets the pace. Workloads must have Table 3's mean lengths within 5%.
 //
-// Every run is the one that the figure scripts simulate: build/sweep's defaults, which are the paper's conditions. A
-// miss of 10% (in recomputed tokens: of 0.5 points plus 5% of the published share) counts as 1. A miss x adds log(1 +
-// x^2) to the error (Cauchy), so that one point that the model cannot reach does not bend all others. The groups of
-// parameters depend on each other weakly; they are searched in turn, twice.
+// Every run is the one that the figure scripts simulate: preset paper under the paper's conditions, to which the other
+// options of build/sweep default. A miss of 10% (in recomputed tokens: of 0.5 points plus 5% of the published share)
+// counts as 1. A miss x adds log(1 + x^2) to the error (Cauchy), so that one point that the model cannot reach does not
+// bend all others. The groups of parameters depend on each other weakly; they are searched in turn, twice.
 //
 // throughput_vs_batch was measured with lengths that SGLang's benchmark draws with seed 42 for inputs up to 1024 and
 // outputs up to 512 (its random data set, range ratio 0). We take these lengths for the paper's: of those tried, only
