@@ -261,7 +261,10 @@ static void calibration_keys(const bench *b, const steadiness *steady, const fli
     char name[1024];
     bool synthetic = !strncmp(s->model, "synthetic:", 10);  // the simulator needs its shape only
     const char *model = synthetic ? s->model + 10 : s->model;
-    fprintf(file, "# source: measured by build/bench --calibrate\n");
+    // Results of the simulator repeat the source, and files of one name can be of several revisions.
+    fputs("# source: measured by build/bench --calibrate", file);
+    if (b->cuda) fprintf(file, ", revision %s of the kernels", manifest_value(b, "kernels", name, sizeof name));
+    fputc('\n', file);
     if (b->cuda) fprintf(file, "# device: %s\n", manifest_value(b, "device", name, sizeof name));
     else
         fprintf(file, "# device: %s, %d thread%s\n", processor_name(name, sizeof name), (int)s->threads,
