@@ -61,8 +61,9 @@ load() {  # load NAME FILE POLICY
     echo
     echo "## SGLang's test of determinism"
     echo
-    echo "The same prompt is run many times among others, in three ways. The table has the number of different outputs"
-    echo "of the prompt that has most, so 1 means that all are equal. SGLang's counts are of 50 sampled outputs."
+    echo "The same prompt is run in batches of 1 to 50 requests, in three ways. The table has the number of different"
+    echo "texts of the prompt that has most, so 1 means that all are equal. In way single only the first text of a batch"
+    echo "counts, so 50 texts. A cell is empty where our file has no count of texts."
     echo
     echo "| engine | mode | single | mixed | prefix |"
     echo "| --- | --- | --- | --- | --- |"
@@ -71,15 +72,24 @@ load() {  # load NAME FILE POLICY
         function most(from, to,    i, m) { for (i = from; i <= to; i++) if ($i > m) m = $i; return m }
         { printf "| SGLang, %s | %s | %d | %d | %d |\n", $1, $2, $3, most(4, 6), most(7, 10) }'
     [ ! -r "$H200/sglang_8b.tsv" ] || rows "$H200/sglang_8b.tsv" case quantity value | awk -F '\t' '
+        { split($1, part, " "); at = part[2] SUBSEP part[1] }
+        $2 == "unique_texts" { texts[at] = $3 }
         $2 == "unique_outputs" {
-            split($1, part, " ")
             if (!seen[part[2]]++) mode[++modes] = part[2]
-            count[part[2], part[1]] = $3
+            outputs[at] = $3
+            if ($3 == 1) texts[at] = 1  # one output with all its bits is one text
+        }
+        function line(engine, name, count) {
+            printf "| %s | %s | %s | %s | %s |\n", engine, name, count[name, "single"], count[name, "mixed"],
+                count[name, "prefix"]
         }
         END {
-            for (i = 1; i <= modes; i++)
-                printf "| ours | %s | %d | %d | %d |\n", mode[i], count[mode[i], "single"], count[mode[i], "mixed"],
-                    count[mode[i], "prefix"]
+            for (i = 1; i <= modes; i++) line("ours", mode[i], texts)
+            print "\nThe next table counts ours more strictly: outputs that differ in a token or a bit of a"
+            print "log-probability, among all answers, of which way single has 1,275. SGLang has no such count.\n"
+            print "| engine | mode | single | mixed | prefix |"
+            print "| --- | --- | --- | --- | --- |"
+            for (i = 1; i <= modes; i++) line("ours", mode[i], outputs)
         }'
 } >"$work/table"
 mv "$work/table" "$OUT/sglang.md"

@@ -7,7 +7,7 @@ enum { PROMPTS = 4, OWN = 8 };
 typedef struct tally {
     uint64_t *outputs, *texts;
     int trials;
-} tally;  // different ones: bits and all; tokens alone
+} tally;  // different ones: of all answers, with bits; texts alone, of the answers that SGLang counts
 
 static void add_unique(uint64_t **set, uint64_t value) {
     for (int i = 0; i < (int)arrlen(*set); i++)
@@ -15,7 +15,8 @@ static void add_unique(uint64_t **set, uint64_t value) {
     arrput(*set, value);
 }
 
-// Batches of 1 to most requests of the prompts; a subtest of one prompt takes the last.
+// Batches of 1 to most requests of the prompts; a subtest of one prompt takes the last. There SGLang counts the first
+// text of each batch, and else all texts.
 static void run_batches(llm42_engine *engine, bool marked, int32_t *const *prompt, const int *count, int prompts,
                         int most, tally *t) {
     uint64_t random = 8;
@@ -37,7 +38,7 @@ static void run_batches(llm42_engine *engine, bool marked, int32_t *const *promp
             const llm42_request *r = llm42_engine_request(engine, ids[i]);
             uint64_t text = hash_bytes(14695981039346656037u, r->tokens, sizeof *r->tokens * (size_t)r->committed);
             t[which[i]].trials++;
-            add_unique(&t[which[i]].texts, text);
+            if (prompts > 1 || i == 0) add_unique(&t[which[i]].texts, text);
             add_unique(&t[which[i]].outputs, hash_bytes(text, r->logprobs, sizeof *r->logprobs * (size_t)r->committed));
             llm42_engine_release(engine, ids[i], &rig_error);
         }
@@ -71,12 +72,13 @@ static void run_subtest(const llm42_model *model, const char *subtest, llm42_pre
     }
     if (CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error), "%s", rig_error.text))
         run_batches(engine, !control, prompt, count, prompts, options.quick ? 24 : 50, t);
-    int most = 0;
+    int most = 0, texts = 0;
     printf("  %-7s %-16s unique outputs", subtest, name);
     for (int p = 0; p < PROMPTS; p++) {
         int unique = (int)arrlen(t[p].outputs);
         if (unique > most) most = unique;
-        if (t[p].trials) printf("  %d (tokens: %d) of %d", unique, (int)arrlen(t[p].texts), t[p].trials);
+        if (arrlen(t[p].texts) > texts) texts = (int)arrlen(t[p].texts);
+        if (t[p].trials) printf("  %d (texts: %d) of %d", unique, (int)arrlen(t[p].texts), t[p].trials);
         arrfree(t[p].outputs);
         arrfree(t[p].texts);
         free(prompt[p]);
@@ -84,6 +86,7 @@ static void run_subtest(const llm42_model *model, const char *subtest, llm42_pre
     printf("\n");
     char both[64];
     snprintf(both, sizeof both, "%s %s", subtest, name);
+    note(both, "unique_texts", texts);
     note(both, "unique_outputs", most);
     CHECK_MSG(control ? most > 1 || cuda_desc.no_cublas : most == 1, "%s: %d unique outputs", both, most);
     free(text);
