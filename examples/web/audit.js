@@ -32,6 +32,8 @@ export function open(section, of_page) {
         },
       },
       'or yours, dropped here: ', file);
+  // A file that is dropped beside its place would be opened instead of the page.
+  for (const type of ['dragover', 'drop']) window.addEventListener(type, (event) => event.preventDefault());
   section.append(
       element('h2', {}, 'Did this model really give these answers?'),
       say('An audit computes each answer again with your own copy of the model: if all tokens and all bits of their ' +

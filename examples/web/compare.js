@@ -160,7 +160,9 @@ async function run() {
     try {
       if (!await pair.serve(asked, current)) return;
     } catch (error) {
-      if (current()) pair.verdict.replaceChildren(element('p', {class: 'bad'}, error.message));
+      if (!current()) return;
+      for (const p of pairs.slice(pairs.indexOf(pair))) p.verdict.replaceChildren();
+      pair.verdict.append(element('p', {class: 'bad'}, error.message));
       return;
     }
   }

@@ -29,7 +29,7 @@ const power = (x) => String(2 ** x);
 
 export function open(section, of_page) {
   page = of_page;
-  window.addEventListener('resize', () => out.drawn && draw_map(...out.drawn));
+  window.addEventListener('resize', fit);
   const names = Object.entries(CALIBRATIONS).map(([key, {name}]) => [key, name]);
   form = {
     calibration: choice(
@@ -75,7 +75,13 @@ const CLASSES = {
   '=': 'tie'
 };
 
+// Draws the map as wide as its place is, which has no width while another view is shown.
+function fit() {
+  if (out.drawn && out.map.clientWidth) draw_map(...out.drawn);
+}
+
 export function show() {
+  fit();
   if (shown) return;
   shown = true;
   changed();

@@ -20,7 +20,8 @@ export class Engine {
         call.resolve(data.result);
     };
     this.worker.onerror = (event) => {
-      for (const call of this.calls.values()) call.reject(new Error(event.message || 'the worker could not start'));
+      this.failed = new Error(event.message || 'worker.js or wasi.js did not load: reload the page');
+      for (const call of this.calls.values()) call.reject(this.failed);
       this.calls.clear();
     };
   }
@@ -30,6 +31,7 @@ export class Engine {
     const id = ++this.last;
     const before = this.queue || Promise.resolve();
     const answer = before.catch(() => {}).then(() => new Promise((resolve, reject) => {
+                                                 if (this.failed) throw this.failed;
                                                  this.calls.set(id, {resolve, reject, part});
                                                  this.worker.postMessage({id, call: name, with: values});
                                                }));

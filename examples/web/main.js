@@ -53,7 +53,7 @@ for (const [i, name] of names.entries()) {
   tab.addEventListener('click', () => select(name));
   tab.addEventListener('keydown', (event) => {
     const to = {ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: names.length - 1}[event.key];
-    if (to === undefined) return;
+    if (to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     select(names[(to + names.length) % names.length]);
   });
@@ -66,4 +66,6 @@ page.ready = page.engine.call('model').then((model) => {
 });
 page.ready.catch(page.fail);
 for (const [name, view] of Object.entries(views)) view.open(document.getElementById(name), page);
-select(names.includes(location.hash.slice(1)) ? location.hash.slice(1) : 'start', false);
+const of_address = () => names.includes(location.hash.slice(1)) ? location.hash.slice(1) : 'start';
+window.addEventListener('hashchange', () => select(of_address(), false));
+select(of_address(), false);

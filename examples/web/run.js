@@ -13,7 +13,7 @@ export function text_of(tokens) {
   const all = new Uint8Array(parts.reduce((sum, p) => sum + p.length, 0));
   let at = 0;
   for (const p of parts) all.set(p, at), at += p.length;
-  return new TextDecoder().decode(all);
+  return new TextDecoder('utf-8', {ignoreBOM: true}).decode(all);
 }
 
 // One token where it stands alone: a dot for its leading space, because tokens are parts of words.

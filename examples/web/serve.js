@@ -11,10 +11,11 @@ const COLOURS = {
   replay: 'var(--replay)',
   rollback: 'var(--rollback)',
 };
-let page, out, controls, run = null, at = 0, playing = false, timer = 0, serving = 0, wanted = null, drawn = 0;
+let page, section, out, controls, run = null, at = 0, playing = false, timer = 0, serving = 0, wanted = null, drawn = 0;
 
-export function open(section, of_page) {
+export function open(of_section, of_page) {
   page = of_page;
+  section = of_section;
   const again = () => start();
   controls = {
     preset: choice(
@@ -62,7 +63,7 @@ export function open(section, of_page) {
   document.addEventListener('keydown', (event) => {
     const key = {' ': toggle, ArrowLeft: () => go(at - 1), ArrowRight: () => go(at + 1), n: next_rollback}[event.key];
     const free = event.target === document.body || out.line.contains(event.target);
-    if (!key || section.hidden || !free) return;
+    if (!key || section.hidden || !free || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     key();
   });
@@ -95,8 +96,15 @@ async function start() {
         });
     own.ended = true;
     own.stopped = stopped;  // by another view: what was shown stays until this one is shown again
-    if (mine === serving) draw();
+    if (mine !== serving) return;
+    if (stopped && !section.hidden)
+      start();
+    else if (wanted)
+      next_rollback();  // to say that there is none
+    else
+      draw();
   } catch (error) {
+    own.ended = true;
     if (mine === serving) page.fail(error);
   }
 }
@@ -104,6 +112,7 @@ async function start() {
 function play(on) {
   playing = on;
   out.play.textContent = on ? 'Pause' : 'Play';
+  out.now.setAttribute('aria-live', on ? 'off' : 'polite');  // eight passes a second are too many to be read out
   clearInterval(timer);
   if (!on) return;
   timer = setInterval(() => {
@@ -116,6 +125,8 @@ function play(on) {
 }
 
 function toggle() {
+  if (!run) return;
+  wanted = null;
   if (!playing && run.ended && at === run.passes) at = 0;
   play(!playing);
 }
@@ -143,7 +154,7 @@ function next_rollback() {
 
 function draw(more = '') {
   if (!run) return;
-  out.lanes.replaceChildren(...run.lanes.map(draw_lane).filter((l) => l));
+  draw_lanes();
   draw_line();
   const frame = run.frames[at - 1];
   if (!frame)
@@ -178,21 +189,38 @@ function why_button(rollback, text) {
       'button', {class: 'x', 'aria-label': 'Rolled back here: why?', onclick: () => page.explain(run, rollback)}, text);
 }
 
+// Elements stay while the run goes on, so that a button can be pressed and keep the focus.
+function draw_lanes() {
+  const born = run.lanes.filter((lane) => lane.born && lane.born <= Math.max(at, 1));
+  for (const lane of born) draw_lane(lane, run.lanes.indexOf(lane));
+  if (out.lanes.children.length !== born.length || out.lanes.firstChild !== born[0]?.drawn.whole)
+    out.lanes.replaceChildren(...born.map((lane) => lane.drawn.whole));
+}
+
 function draw_lane(lane, k) {
-  if (!lane.born || lane.born > Math.max(at, 1)) return null;
-  const words = element('div', {class: 'words'}, element('span', {class: 'prompt'}, lane.text));
-  for (const item of lane.items.filter((i) => i.born <= at)) {
-    const look = Run.look(item, at);
-    if (look === 'struck' && item.rollback) words.append(why_button(item.rollback, 'X'));
-    words.append(element('span', {class: look === 'committed' ? 'committed marked' : look}, text_of([item.token])));
+  if (!lane.drawn) {
+    const words = element('div', {class: 'words'}), done = element('span');
+    const kind = lane.deterministic ? 'deterministic' : 'ordinary';
+    const whole = element(
+        'div', {class: 'lane'},
+        element('div', {class: 'who'}, element('b', {}, name(k)), done, element('br'), kind), words);
+    words.append(element('span', {class: 'prompt'}, lane.text));
+    lane.drawn = {whole, words, done, items: []};
   }
-  const done = lane.finished && lane.finished <= at;
-  return element(
-      'div', {class: 'lane'},
-      element(
-          'div', {class: 'who'}, element('b', {}, name(k)), done ? ' done' : '', element('br'),
-          lane.deterministic ? 'deterministic' : 'ordinary'),
-      words);
+  const {words, done, items} = lane.drawn;
+  // Items are in the order in which they were born.
+  const seen = lane.items.filter((i) => i.born <= at);
+  for (const {span, button} of items.splice(seen.length)) span.remove(), button?.remove();
+  for (const [i, item] of seen.entries()) {
+    const look = Run.look(item, at);
+    if (!items[i]) words.append((items[i] = {span: element('span', {}, text_of([item.token]))}).span);
+    const shown = items[i];
+    shown.span.className = look === 'committed' ? 'committed marked' : look;
+    const struck = look === 'struck' && item.rollback;
+    if (struck && !shown.button) shown.span.before(shown.button = why_button(item.rollback, 'X'));
+    if (shown.button) shown.button.hidden = !struck;
+  }
+  done.textContent = lane.finished && lane.finished <= at ? ' done' : '';
 }
 
 // A column for each pass: its letter, and below it what it did for each request.

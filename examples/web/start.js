@@ -76,6 +76,8 @@ async function serve() {
   out.among_head.textContent =
       `Among ${others} other request${others === 1 ? '' : 's'}` + (deterministic ? ', deterministic' : '');
   out.verdict.textContent = 'Serving…';
+  out.among.replaceChildren();  // it was of other settings
+  out.among_bits.replaceChildren();
   try {
     if (!alone || alone.deterministic !== deterministic) {
       const run = await run_with(0, deterministic, (r) => current() && draw(out.alone, out.alone_bits, r));
@@ -89,7 +91,9 @@ async function serve() {
     draw(out.among, out.among_bits, run, alone.run);
     report(run, deterministic, others);
   } catch (error) {
-    if (current()) page.fail(error);
+    if (!current()) return;
+    out.verdict.textContent = 'Nothing was served.';
+    page.fail(error);
   }
 }
 

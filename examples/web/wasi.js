@@ -57,7 +57,8 @@ export class Wasi {
     return new Uint8Array(this.instance.exports.memory.buffer, at, size);
   }
   text(at, size) {
-    return new TextDecoder().decode(this.bytes(at, size));
+    // Without ignoreBOM a U+FEFF in front is left out, and all places behind it are wrong.
+    return new TextDecoder('utf-8', {ignoreBOM: true}).decode(this.bytes(at, size));
   }
 
   // The path of a file or folder, relative to the preopened folder.

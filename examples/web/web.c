@@ -11,6 +11,7 @@
 
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "examples/texts.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #include "examples/util/llm42_calibration.h"
 #define LLM42_TRACE_IMPLEMENTATION
@@ -111,7 +112,7 @@ EXPORT(web_model) const char *web_model(void) {
 EXPORT(web_encode) const char *web_encode(int size) {
     int32_t *ids = NULL;
     llm42_error error = {0};
-    if (tok_encode(web.tok, web.room, (size_t)size, true, &ids, &error)) return failed(error.text);
+    if (text_ids(web.tok, web.room, (size_t)size, &ids, NULL, &error)) return failed(error.text);
     begin();
     put("[");
     for (int i = 0; i < (int)arrlen(ids); i++) put(i ? ",%d" : "%d", (int)ids[i]);
@@ -248,7 +249,7 @@ EXPORT(web_submit) const char *web_submit(int size, int tokens, int deterministi
     const size_t vocab = (size_t)web.model->config.vocab;
     if (web.lanes == LANES) return failed("as many requests run as the page shows");
     lane *l = &web.lane[web.lanes];
-    if (tok_encode(web.tok, web.room, (size_t)size, true, &l->prompt, &error)) return failed(error.text);
+    if (text_ids(web.tok, web.room, (size_t)size, &l->prompt, NULL, &error)) return failed(error.text);
     l->drawn = malloc(RING * vocab * sizeof *l->drawn);
     l->replayed = malloc(RING * vocab * sizeof *l->replayed);
     const llm42_request_desc desc = {.prompt = l->prompt,

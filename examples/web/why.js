@@ -35,8 +35,8 @@ export async function explain(run, rollback) {
   out.logits.replaceChildren(
       bars(
           `The ${drew?.schedule === 'fast' ? 'fast' : 'INVARIANT'} pass that drew it (${drew?.rows} rows)`,
-          rollback.drawn, scale, wrong, right),
-      bars(`The replay pass (${replay.rows} rows)`, rollback.replayed, scale, wrong, right));
+          rollback.drawn, scale, wrong, right, lane.temperature && wrong),
+      bars(`The replay pass (${replay.rows} rows)`, rollback.replayed, scale, wrong, right, lane.temperature && right));
   const how = run.diff_arguments(rollback);
   out.sum.replaceChildren();
   if (!how.args) {
@@ -65,7 +65,8 @@ function width_of(most) {
 }
 
 // ---- the logits ----
-function bars(title, logits, scale, wrong, right) {
+// chosen: the token that the pass has drawn at random, if it did not take the likeliest.
+function bars(title, logits, scale, wrong, right, chosen) {
   const wide = width_of(600) - 40, narrow = wide < 400, high = narrow ? 52 : 34, left = narrow ? 85 : 150;
   const room = wide - left - (narrow ? 75 : 190);
   const sorted = [...logits].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
@@ -76,7 +77,7 @@ function bars(title, logits, scale, wrong, right) {
   picture.append(svg('title', {}, sorted.map((l) => `${name_of(l[0])}: ${l[1]}`).join(', ')));
   for (const [i, [token, logit, bits]] of sorted.entries()) {
     const y = high * i, size = Math.max(2, room * (logit - base) / (scale - base));
-    const taken = i === 0;
+    const taken = chosen ? token === chosen : i === 0;
     const label =
         svg('text',
             {x: left - 8, y: y + 23, 'text-anchor': 'end', 'font-size': 19, 'font-weight': taken ? 'bold' : 'normal'},
@@ -88,13 +89,14 @@ function bars(title, logits, scale, wrong, right) {
         svg('text', {...bits_at, y: y + (narrow ? 46 : 23), 'font-size': 15, 'font-family': 'monospace', opacity: 0.75},
             bits));
   }
-  const tied = sorted[0][1] === sorted[1][1];
+  const tied = sorted[0][1] === sorted[1][1], by = Number((sorted[0][1] - sorted[1][1]).toPrecision(3));
+  let takes = `It takes ${name_of(sorted[0][0])}, by ${by}.`;
+  if (tied)
+    takes = `Two logits are equal, and then the lower token number counts: it takes ${name_of(sorted[0][0])}.`;
+  if (chosen) takes = `The same random number draws ${name_of(chosen)} from these logits.`;
   return element(
       'div', {class: 'pane'}, element('h3', {}, title), picture,
-      element(
-          'p', {class: 'faint'},
-          tied ? `Two logits are equal, and then the lower token number counts: it takes ${name_of(sorted[0][0])}.` :
-                 `It takes ${name_of(sorted[0][0])}, by ${Number((sorted[0][1] - sorted[1][1]).toPrecision(3))}.`));
+      element('p', {class: 'faint'}, takes));
 }
 
 // ---- the sum ----
@@ -134,7 +136,7 @@ function sum_of(text, args) {
             Math.abs(a.sum - b.sum).toPrecision(2)}. They lie beside the middle between two bf16 `,
         `numbers, so rounding makes them differ by ${
             Math.abs(a.bf16 - b.bf16).toPrecision(2)}. All layers behind it take `,
-        'that on, until two logits change places.'),
+        'that on, until another token is chosen.'),
     details,
   ];
 }

@@ -6,14 +6,21 @@ import {Wasi} from './wasi.js';
 const TINY42 = ['config.json', 'model.safetensors', 'tokenizer.json'].map((name) => `tiny42/${name}`);
 const fetched = new Map();
 let engine = null;  // of web.c
+let model = null;   // a promise of what it says of its model
 let stop_at = 0;    // calls up to this number are to end
 const modules = new Map();
 
 async function fetch_bytes(path) {
   if (!fetched.has(path)) {
-    const answer = await fetch(new URL(path, import.meta.url));
+    let answer, bytes;
+    try {
+      answer = await fetch(new URL(path, import.meta.url));
+      bytes = await answer.arrayBuffer();
+    } catch {
+      throw new Error(`${path}: the server did not answer, or not to the end: reload the page`);
+    }
     if (!answer.ok) throw new Error(`${path}: the server answered ${answer.status}`);
-    fetched.set(path, new Uint8Array(await answer.arrayBuffer()));
+    fetched.set(path, new Uint8Array(bytes));
   }
   return fetched.get(path);
 }
@@ -25,7 +32,15 @@ async function files_of(paths) {
 }
 
 async function module_of(name) {
-  if (!modules.has(name)) modules.set(name, await WebAssembly.compile(await fetch_bytes(`${name}.wasm`)));
+  if (!modules.has(name)) {
+    const bytes = await fetch_bytes(`${name}.wasm`);
+    try {
+      modules.set(name, await WebAssembly.compile(bytes));
+    } catch (error) {
+      // Browsers have had SIMD since 2023.
+      throw new Error(`${name}.wasm is damaged, or this browser is older than its SIMD: ${error.message}`);
+    }
+  }
   return modules.get(name);
 }
 
@@ -59,18 +74,22 @@ const breathe = () => new Promise((resolve) => {
 });
 
 const calls = {
-  async model() {
-    await load_engine();
-    text_in('tiny42');
-    return ask('web_model');
+  // Loads it once. If that failed, all that needs the model fails with the same words.
+  model() {
+    return model ??= load_engine().then(() => {
+      text_in('tiny42');
+      return ask('web_model');
+    });
   },
 
-  encode({text}) {
+  async encode({text}) {
+    await calls.model();
     return ask('web_encode', text_in(text));
   },
 
   // Serves requests, one more every `every` passes. Each pass is a part: {events, lanes}.
   async serve({preset, window = 0, group = 0, wait = false, every = 2, requests}, id, part) {
+    await calls.model();
     text_in(preset);
     const opened = ask('web_open', window, group, wait ? 1 : 0);
     part({opened});

@@ -23,14 +23,29 @@ def find():
 
 
 class Server:
-    """Serves a folder on this machine, at .url. others: further folders by the path at which they are served."""
+    """Serves a folder on this machine, at .url. others: further folders by the path at which they are served. missing:
+    a path that is not there; cut: a path of which half arrives."""
 
-    def __init__(self, folder, others={}):
+    def __init__(self, folder, others={}, missing=None, cut=None):
         self.asked = asked = []  # the paths that were asked for
 
         class Quiet(http.server.SimpleHTTPRequestHandler):
             def log_message(self, *_):
                 pass
+
+            def do_GET(self):
+                if self.path == missing:
+                    self.send_error(404)
+                elif self.path == cut:
+                    with open(folder + cut, "rb") as f:
+                        data = f.read()
+                    self.send_response(200)
+                    self.send_header("Content-Length", str(len(data)))
+                    self.end_headers()
+                    self.wfile.write(data[:len(data) // 2])
+                    self.close_connection = True
+                else:
+                    super().do_GET()
 
             def translate_path(self, path):
                 asked.append(path)

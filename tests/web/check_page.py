@@ -20,7 +20,7 @@ from browser import Browser, Server
 BUILD, DIGEST, CONTROL, COUNTS = pathlib.Path(sys.argv[1]), *sys.argv[2:]
 PROMPT, TOKENS = "The landlord dropped the candle and", 48  # what the view Start begins with
 VIEWS = ["start", "serve", "why", "compare", "cost", "audit"]
-SIZES = [(1280, 800), (390, 844)]
+SIZES = [(1280, 800), (390, 844), (320, 640)]
 TINY42 = ["examples/tiny42/" + f for f in ("config.json", "model.safetensors", "tokenizer.json")]
 CONTROLS = {"button", "tab", "checkbox", "switch", "slider", "combobox", "listbox", "textbox", "searchbox",
             "spinbutton", "link", "radio", "menuitem", "ComboBoxSelect", "DisclosureTriangle"}
@@ -95,6 +95,8 @@ def start(b):
     check("the verdict says so", "token 5" in b.js("document.getElementById('start-verdict').textContent"),
           b.js("document.getElementById('start-verdict').textContent"))
     b.point("#deterministic")
+    equal("what ordinary requests said is not shown as deterministic",
+          b.js("document.querySelectorAll('#start-among .differs').length"), 0)
     alone, among = served(b)
     for name, pane in (("alone", alone), ("among 7 others", among)):
         equal("deterministic, %s: the text of build/generate" % name, pane["text"], marked["text"])
@@ -154,6 +156,19 @@ def serve(b):
     check("one pass back", b.js(now).startswith("Pass %d:" % (at - 1)), b.js(now))
     b.click("#serve-step")
     equal("one pass on", b.js(now), found)
+    b.click("#serve-play")
+    live = "document.getElementById('serve-now').getAttribute('aria-live')"
+    equal("a screen reader is not told of each pass while the run plays", b.js(live), "off")
+    b.js("document.querySelector('#serve .words button.x').focus()")
+    b.wait("%s !== %s" % (now, json.dumps(found)), 5)
+    check("while it plays, a button keeps the focus", b.js("document.activeElement.matches('button.x')"),
+          b.js("document.activeElement.outerHTML.slice(0, 100)"))
+    b.click("#serve-play")
+    equal("and of each when it does not", b.js(live), "polite")
+    taken = """(e => document.body.dispatchEvent(e))(
+        new KeyboardEvent('keydown', {key: 'ArrowLeft', altKey: %s, bubbles: true, cancelable: true}))"""
+    check("Alt and Left stay the browser's", b.js(taken % "true"))
+    check("control: Left is the page's", not b.js(taken % "false"))
     for _ in range(100):
         b.click("#serve-next")
         if b.wait(ended, 0.2):
@@ -161,6 +176,30 @@ def serve(b):
     text = b.js("[...document.querySelectorAll('#serve .lane:first-child .words span:not(.prompt):not(.struck)')]"
                 ".map((s) => s.textContent).join('')")
     equal("Serve's first answer is that of build/generate", text, native(64, "--deterministic")["text"])
+
+
+def disturbed(b):
+    """The view Serve, where there is no rollback, and where another view has stopped its run."""
+    if not (has(b, "serve") and has(b, "compare")):
+        return
+    now = "document.getElementById('serve-now').textContent"
+    ended = "document.querySelectorAll('#serve .lane').length > 1 && %s" % "/no further rollback/.test(%s)" % now
+    select = """{
+        const select = document.querySelector('#serve select');
+        select.value = '%s';
+        select.dispatchEvent(new Event('change'));
+    }"""
+    b.js(select % "invariant")
+    b.click("#serve-next")
+    check("Serve says that there is no rollback", b.wait(ended, 20), b.js(now))
+    b.js(select % "dvr" + """
+        document.getElementById('tab-compare').click();
+        document.getElementById('tab-serve').click();""")
+    check("Serve begins again if it was stopped",
+          b.wait("document.querySelectorAll('#serve .timeline g text').length > 60", 20), b.js(now))
+    b.js("location.hash = '#audit'")
+    check("another # in the address shows another view", b.wait("!document.getElementById('audit').hidden", 2))
+    b.js("document.getElementById('compare-run').click()")
 
 
 def compare(b):
@@ -212,6 +251,12 @@ def cost(b):
     b.point("#tab-cost")
     says = "document.getElementById('cost-verdict').textContent"
     check("What it costs has an answer", b.wait(says), b.js("document.getElementById('cost').textContent"))
+    wide = "document.querySelector('#cost-map svg').viewBox.baseVal.width"
+    width = b.wait("document.querySelector('#cost-map svg') && %s" % wide)
+    b.point("#tab-start")
+    b.wait("false", 1)  # cells are added to the map
+    b.point("#tab-cost")
+    equal("a map that was drawn in the background is as wide as its place", b.js(wide), width)
 
 
 def audit(b):
@@ -253,6 +298,10 @@ def programs(b):
     for case in json.loads(pathlib.Path("examples/tiny42/tokenizer_golden.json").read_text()):
         ids = b.js("test_engine.call('encode', {text: %s})" % json.dumps(case["text"]))
         equal("ids of %r" % case["text"], ids, [model["bos"]] + case["ids"])
+    for text in ("\ufeffHello", "Hello \ufeff\ufeffyou", "<|begin_of_text|>Hello", "e\u0301 \U0001f600 <b>", " \n\n "):
+        ids = b.js("test_engine.call('encode', {text: %s})" % json.dumps(text))
+        lines = [line.split() for line in printed("score", "--text", text).splitlines()]
+        equal("ids of %r" % text, ids, [model["bos"]] + [int(words[1]) for words in lines if words[0].isdigit()])
 
     status, text = run("audit", "h200.txt", "--model", "tiny42", files=["h200.txt"])
     equal("the audit of an H200's transcript: status", status, 0)
@@ -450,6 +499,25 @@ def network(b):
                   b.errors)
 
 
+def broken(b):
+    """Each part of the page that does not arrive gives one clear error, whatever is pressed then."""
+    state = "document.querySelector('#state.error')?.textContent"
+    for kind, path, want in (("missing", "/tiny42/model.safetensors", "tiny42/model.safetensors: the server answered 404"),
+                             ("cut", "/web.wasm", "web.wasm: the server did not answer"),
+                             ("missing", "/wasi.js", "worker.js or wasi.js did not load"),
+                             ("missing", "/audit.js", "A part of the page did not load")):
+        server = Server(str(BUILD / "web"), **{kind: path})
+        b.errors.clear()
+        b.open(server.url + "#serve")
+        check("%s %s: %s" % (path, kind, want), want in (b.wait(state, 20) or ""), b.js(state))
+        for button in ("#serve-play", "#serve-next", "#serve-back", "#tab-compare", "#tab-start"):
+            b.js("document.querySelector('%s')?.click()" % button)
+        b.js("document.querySelector('#serve select')?.dispatchEvent(new Event('change'))")
+        b.wait("false", 0.3)
+        check("%s %s: still the same error" % (path, kind), want in (b.js(state) or ""), b.js(state))
+        equal("%s %s: no exception" % (path, kind), [e for e in b.errors if "TypeError" in e], [])
+
+
 def main():
     global failed
     b = Browser(*SIZES[0])
@@ -457,7 +525,7 @@ def main():
     try:
         b.send("Page.addScriptToEvaluateOnNewDocument", source=COUNT)
         b.open(b.server.url)
-        for part in (start, serve, compare, programs, speed, cost, audit, clicks, views, network):
+        for part in (start, serve, disturbed, compare, programs, speed, cost, audit, clicks, views, network, broken):
             begin = time.monotonic()
             try:
                 part(b)
