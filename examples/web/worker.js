@@ -90,6 +90,7 @@ const calls = {
   // Serves requests, one more every `every` passes. Each pass is a part: {events, lanes}.
   async serve({preset, window = 0, group = 0, wait = false, every = 2, requests}, id, part) {
     await calls.model();
+    if (id <= stop_at) return {stopped: true};  // it was stopped while it waited: opening an engine takes a while
     text_in(preset);
     const opened = ask('web_open', window, group, wait ? 1 : 0);
     part({opened});

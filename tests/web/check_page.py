@@ -198,6 +198,18 @@ def disturbed(b):
     letters = "[...document.querySelectorAll('#serve .timeline g text')].map((t) => t.textContent).join('')"
     check("Serve begins again if it was stopped", b.wait("%s.includes('.......R') && %s.length > 60" % (letters, letters),
                                                          20), b.js(letters))
+    took = b.js("""(async () => {
+        const {Engine} = await import('/engine.js'), engine = new Engine(), calls = [];
+        await engine.call('model');
+        const requests = [{text: 'The', tokens: 8, deterministic: true}];
+        for (let i = 0; i < 30; i++) calls.push(engine.call('serve', {preset: 'best', window: 8, group: 4, requests}));
+        engine.stop();
+        const begin = performance.now();
+        await Promise.all(calls);
+        engine.worker.terminate();
+        return performance.now() - begin;
+    })()""")
+    check("runs that are stopped while they wait take no time", took < 1500, took)
     b.js("location.hash = '#audit'")
     check("another # in the address shows another view", b.wait("!document.getElementById('audit').hidden", 2))
     b.js("document.getElementById('compare-run').click()")
