@@ -31,4 +31,11 @@ case $(clang-format --version 2>&1) in
 *' version 14.'*) clean "make format changes something" "$(clang-format --dry-run "${files[@]}" 2>&1)" ;;
 *) skip "clang-format" "version 14 is not here" ;;
 esac
+# tsc checks JavaScript as far as types follow from the code.
+if command -v tsc >/dev/null; then
+    clean "tsc finds faults in the page's JavaScript" "$(tsc --noEmit --allowJs --checkJs --target es2022 \
+        --module es2022 --lib es2022,dom,dom.iterable examples/web/main.js examples/web/worker.js 2>&1)"
+else
+    skip "the page's JavaScript" "tsc is not here (package node-typescript)"
+fi
 finish

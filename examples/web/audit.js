@@ -115,7 +115,8 @@ function conclude(kind, ...texts) {
       ...texts.filter(Boolean).map((t) => say(t)));
 }
 
-function report(status, [text, errors], changed) {
+function report(status, said, changed) {
+  const [text, errors] = said;
   if (status === 0) {
     const [, requests] = text.match(/^verified to the bit: (.*? requests?),/m) || [];
     const [, compared] = text.match(/; (\d+) tokens? and log-prob/) || [];

@@ -28,7 +28,8 @@ export function svg(name, attributes = {}, ...children) {
 }
 
 // A slider with its name and value. Returns the element; its `input` is the slider, and `show` puts another value.
-export function slider(name, {min, max, step = 1, value, show = String}, oninput = () => {}, onchange = () => {}) {
+export function slider(
+    name, {min, max, step = 1, value, show = (x) => String(x)}, oninput = (_x) => {}, onchange = (_x) => {}) {
   // The label alone would be the output's, which stands first in it.
   const input = element('input', {type: 'range', min, max, step, value, 'aria-label': name}),
         output = element('output', {}, show(value));
@@ -43,7 +44,7 @@ export function slider(name, {min, max, step = 1, value, show = String}, oninput
   return label;
 }
 
-export function choice(name, words, value, onchange = () => {}) {
+export function choice(name, words, value, onchange = (_word) => {}) {
   const select = element('select', {onchange: () => onchange(select.value)});
   for (const [word, text] of words) select.append(element('option', {value: word, selected: word === value}, text));
   const label = element('label', {}, `${name} `, select);

@@ -4,7 +4,7 @@
 let bytes_of_token = [];
 
 export function set_tokens(hex) {
-  bytes_of_token = hex.map((h) => Uint8Array.from(h.match(/../g) || [], (pair) => parseInt(pair, 16)));
+  bytes_of_token = hex.map((h) => Uint8Array.from((h.match(/../g) || []).map((pair) => parseInt(pair, 16))));
 }
 
 // The text of some tokens. A character may be cut in two by the end.
@@ -39,7 +39,8 @@ export class Run {
     this.lanes = requests.map((r) => ({...r, prompt: [], items: [], windows: [], finished: 0}));
     this.frames = [];
     this.rollbacks = [];
-    this.tokens = 0;  // returned
+    this.ended = this.stopped = false;  // it has run to its end, or a part of it
+    this.tokens = 0;                    // returned
   }
 
   get passes() {

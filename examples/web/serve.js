@@ -202,8 +202,8 @@ function draw_lane(lane, k) {
     const words = element('div', {class: 'words'}), done = element('span');
     const kind = lane.deterministic ? 'deterministic' : 'ordinary';
     const whole = element(
-        'div', {class: 'lane'},
-        element('div', {class: 'who'}, element('b', {}, name(k)), done, element('br'), kind), words);
+        'div', {class: 'lane'}, element('div', {class: 'who'}, element('b', {}, name(k)), done, element('br'), kind),
+        words);
     words.append(element('span', {class: 'prompt'}, lane.text));
     lane.drawn = {whole, words, done, items: []};
   }

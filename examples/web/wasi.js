@@ -15,7 +15,7 @@ export class Exit extends Error {
 // files: a Map from a path without a leading slash, such as "tiny42/config.json", to a Uint8Array.
 // write: called with the text that the program writes, and with 1 (standard output) or 2 (errors).
 export class Wasi {
-  constructor({files, args = [], write = () => {}}) {
+  constructor({files, args = [], write = (_text, _fd) => {}}) {
     this.files = files;
     this.args = ['llm42', ...args].map((a) => new TextEncoder().encode(a + '\0'));
     this.write = write;
@@ -23,9 +23,12 @@ export class Wasi {
     this.next = PREOPENED + 1;
     this.decoders = [null, new TextDecoder(), new TextDecoder()];
     this.patterns = [];
+    /** @type {any} */
+    this.instance = null;
   }
 
   async instantiate(module) {
+    /** @type {Record<string, Function>} */
     const wasi = {};
     for (const {module: from, name} of WebAssembly.Module.imports(module)) {
       if (from === 'wasi_snapshot_preview1') wasi[name] = this[name] ? this[name].bind(this) : () => NOSYS;

@@ -91,32 +91,30 @@ function bars(title, logits, scale, wrong, right, chosen) {
   }
   const tied = sorted[0][1] === sorted[1][1], by = Number((sorted[0][1] - sorted[1][1]).toPrecision(3));
   let takes = `It takes ${name_of(sorted[0][0])}, by ${by}.`;
-  if (tied)
-    takes = `Two logits are equal, and then the lower token number counts: it takes ${name_of(sorted[0][0])}.`;
+  if (tied) takes = `Two logits are equal, and then the lower token number counts: it takes ${name_of(sorted[0][0])}.`;
   if (chosen) takes = `The same random number draws ${name_of(chosen)} from these logits.`;
-  return element(
-      'div', {class: 'pane'}, element('h3', {}, title), picture,
-      element('p', {class: 'faint'}, takes));
+  return element('div', {class: 'pane'}, element('h3', {}, title), picture, element('p', {class: 'faint'}, takes));
 }
 
 // ---- the sum ----
 // Reads what diff --explain prints: of each side its parts, its sum and what bf16 makes of it.
 export function read_sum(text) {
+  /** @type {any[]} */
   const sides = [];
+  /** @type {any} */
   let side = null;
   for (const line of text.split('\n')) {
     const head = line.match(/^(-[ab]) adds them in (\d+) parts?, because its pass is (\w+) with (\d+) rows?/);
     const part = line.match(/^ {2}products +(\d+) to +(\d+) +(\S+)/);
     const sum = line.match(/^ {2}sum +(\S+) +in bf16 (\S+)/);
-    if (head) sides.push(side = {parts: [], schedule: head[3], rows: Number(head[4])});
+    if (head) sides.push(side = {parts: [], schedule: head[3], rows: Number(head[4]), sum: 0, text: '', bf16: 0});
     if (part && side) side.parts.push({from: Number(part[1]), to: Number(part[2]), value: Number(part[3])});
     if (sum && side) side.sum = Number(sum[1]), side.text = sum[1], side.bf16 = Number(sum[2]), side = null;
   }
   const number = (name) => Number(text.match(new RegExp(`^${name} +(\\S+)`, 'm'))?.[1]);
   const products = Number(text.match(/^The sum behind it: (\d+) products/m)?.[1]);
-  const operator = text.match(/^First difference: (.*)$/m)?.[1];
   if (sides.length < 2 || !products) return null;
-  return {sides, products, operator, halfway: number('halfway'), exact: number('exact')};
+  return {sides, products, halfway: number('halfway'), exact: number('exact')};
 }
 
 function sum_of(text, args) {

@@ -5,6 +5,7 @@ import {Wasi} from './wasi.js';
 
 const TINY42 = ['config.json', 'model.safetensors', 'tokenizer.json'].map((name) => `tiny42/${name}`);
 const fetched = new Map();
+/** @type {any} */
 let engine = null;  // of web.c
 let model = null;   // a promise of what it says of its model
 let stop_at = 0;    // calls up to this number are to end
