@@ -107,7 +107,7 @@ class Pair {
     if (rollbacks) {
       rest +=
           ` A fast pass chose another token ${rollbacks === 1 ? 'once' : `${rollbacks} times`}, and a replay pass ` +
-          'put the right one in its place (X).';
+          'put the canonical one in its place (X).';
     }
     const sign = element('span', {class: 'sign', 'aria-hidden': 'true'}, bit < 0 ? '=' : '≠');
     this.verdict.replaceChildren(

@@ -149,7 +149,7 @@ function report(run, deterministic, others) {
     else if (rollbacks) {
       what.push(
           `A fast pass chose another token ${rollbacks === 1 ? 'once' : `${rollbacks} times`}, and a replay pass put ` +
-          'the right one in its place. Click an X to see why.');
+          'the canonical one in its place. Click an X to see why.');
     } else
       what.push('Each token was checked by a replay pass before it was returned. Other batches show a rollback, X.');
   } else {

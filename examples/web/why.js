@@ -130,11 +130,10 @@ function sum_of(text, args) {
     bracketing(`${a.schedule === 'fast' ? 'Fast' : 'INVARIANT'} pass, ${a.rows} rows: ${parts(a)}`, a, sum, b),
     bracketing(`Replay pass, ${b.rows} row${b.rows === 1 ? '' : 's'}: ${parts(b)}`, b, sum, a),
     number_line(sum),
-    say(`The two sums differ by ${
-            Math.abs(a.sum - b.sum).toPrecision(2)}. They lie beside the middle between two bf16 `,
-        `numbers, so rounding makes them differ by ${
-            Math.abs(a.bf16 - b.bf16).toPrecision(2)}. All layers behind it take `,
-        'that on, until another token is chosen.'),
+    say(`The two sums differ by ${Math.abs(a.sum - b.sum).toPrecision(2)}. The middle between two bf16 numbers lies `,
+        'between them, or at one of them, so rounding makes them differ by ',
+        `${Math.abs(a.bf16 - b.bf16).toPrecision(2)}. All layers behind it take that on, until it decides between two `,
+        'tokens.'),
     details,
   ];
 }
