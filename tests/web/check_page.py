@@ -196,8 +196,8 @@ def disturbed(b):
         document.getElementById('tab-compare').click();
         document.getElementById('tab-serve').click();""")
     letters = "[...document.querySelectorAll('#serve .timeline g text')].map((t) => t.textContent).join('')"
-    check("Serve begins again if it was stopped", b.wait("%s.includes('.......R') && %s.length > 60" % (letters, letters),
-                                                         20), b.js(letters))
+    whole = "%s.includes('.......R') && %s.length > 60" % (letters, letters)
+    check("Serve begins again if it was stopped", b.wait(whole, 20), b.js(letters))
     took = b.js("""(async () => {
         const {Engine} = await import('/engine.js'), engine = new Engine(), calls = [];
         await engine.call('model');
