@@ -2,6 +2,7 @@
 (function() {
 function say(text) {
   var state = document.getElementById('state');
+  if (state.className) return;  // the first error says most
   state.textContent = text;
   state.className = 'error';
 }

@@ -529,6 +529,9 @@ def broken(b):
         b.wait("false", 0.3)
         check("%s %s: still the same error" % (path, kind), want in (b.js(state) or ""), b.js(state))
         equal("%s %s: no exception" % (path, kind), [e for e in b.errors if "TypeError" in e], [])
+    b.open((BUILD / "web/index.html").resolve().as_uri())
+    b.wait("false", 0.5)
+    check("opened as a file, the page says how to open it", b.wait("%s.includes('http.server')" % state, 5), b.js(state))
 
 
 def main():
