@@ -22,7 +22,7 @@ export function open(of_section, of_page) {
         'Preset',
         [
           ['dvr', 'dvr'],
-          ['best', 'best'],
+          ['best', 'best (by times, so runs differ)'],
           ['invariant', 'invariant'],
           ['paper', 'paper'],
         ],
@@ -62,7 +62,11 @@ export function open(of_section, of_page) {
           element('span', {class: 'verdict'}, 'the replay pass’s own'), element('span', {}, 'ordinary request')));
   document.addEventListener('keydown', (event) => {
     const key = {' ': toggle, ArrowLeft: () => go(at - 1), ArrowRight: () => go(at + 1), n: next_rollback}[event.key];
-    const free = event.target === document.body || out.line.contains(event.target);
+    // The space bar presses a button that has the focus, and Left and Right move between tabs.
+    const target = /** @type {Element} */ (event.target);
+    const button = event.key !== ' ' && section.contains(target) && target.matches('button');
+    const free = target === document.body || out.line.contains(target) || button ||
+        (event.key === 'n' && target.matches('[role=tab]'));
     if (!key || section.hidden || !free || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     key();
