@@ -7,7 +7,7 @@
 # there on. The line at which drafts stop to pay is in figE_worth.tsv.
 CALIBRATION=${CALIBRATION:-sweep/calibration/h200-llama-3.1-8b.tsv}
 source "$(dirname "$0")/common.sh"
-measured=(sweep/results/h200/drafts.tsv sweep/results/h200/drafts_64.tsv sweep/results/h200/drafts_64_best.tsv)
+measured=(sweep/results/h200/drafts.tsv sweep/results/h200/drafts_64.tsv sweep/results/h200/drafts_64_dvr.tsv)
 rates=0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1
 batches="1 2 4 8 16 32 64 128 256"
 for batch in $batches; do
@@ -76,4 +76,4 @@ if [ -z "$KEEP" ]; then
             }' <(sort -t "$(printf '\t')" -k 2,2 -k 1,1r -k 3,3g "$work/published") "$work/ours" | sort -k 2,2 -k 1,1n
     } >"$OUT/${figure}_worth.tsv"
 fi
-plot device="Llama 3.1 8B, one H200; lines simulated, marks measured with an oracle, by earlier code"
+plot device="Llama 3.1 8B, one H200; lines simulated, marks measured with an oracle"
