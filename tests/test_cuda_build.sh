@@ -115,6 +115,15 @@ then
                 fail "the kernels on the CPU, $model"
             fi
         done
+    # Controls: the bits are wrong if waits leave a copy that has not arrived, or if no thread waits at a barrier.
+    for fault in wait barrier; do
+        if EMULATOR_FAULT=$fault "$out/tests/cuda_emulated" --part arithmetic --model synthetic:tiny --quick \
+            >"$out/log" 2>&1 || ! grep -q 'that differ' "$out/log"; then
+            fail "the emulator's fault $fault is found"
+        else
+            passed=$((passed + 1))
+        fi
+    done
     # However two devices exchange their parts of sums, the bits are the same.
     "$out/tests/cuda_emulated" --part exchange --model synthetic:tiny --no-cublas --no-check --quick >"$out/log" 2>&1 &&
         passed=$((passed + 1)) || fail "exchanges on the CPU"

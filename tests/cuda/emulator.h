@@ -11,8 +11,13 @@
 // addends are cut toward zero to 25 bits below the largest exponent, and are added exactly. The sum is cut toward zero
 // to fp32, and a zero is +0. The code here was written from this description, and shares nothing with the library.
 //
-// These are not emulated: cuBLASLt; warpgroups and the copy engine, which kernels for sm_90 alone use; copies that
-// arrive late; the order in which a GPU's caches see writes.
+// A GPU runs threads and blocks in any order, and a copy to shared memory arrives at any time until it is waited for.
+// So here the order of a block's threads and that of the blocks are drawn from EMULATOR_SEED (default 1), and so is for
+// each copy whether it arrives at once or only when it is waited for. EMULATOR_FAULT is for controls: with "wait" each
+// wait for copies leaves one group more than it should, and with "barrier" no thread waits at a barrier.
+//
+// These are not emulated: cuBLASLt; warpgroups and the copy engine, which kernels for sm_90 alone use; the order in
+// which a GPU's caches see writes.
 #ifndef LLM42_EMULATOR_H
 #define LLM42_EMULATOR_H
 #include <cstdint>
@@ -60,7 +65,8 @@ inline int max(int a, int b) { return a > b ? a : b; }
 namespace emulator {
 
 // >>fibers -------------------------------------------------------------------------------------------------------
-enum { MOST_THREADS = 1024, STACK = 128 << 10, SHARED = 232448, NAMED_BARRIERS = 16 };
+// STRIDE: a prime number, which steps through all threads of a block.
+enum { STRIDE = 1031, MOST_THREADS = 1024, STACK = 128 << 10, SHARED = 232448, NAMED_BARRIERS = 16 };
 
 // A barrier: its turn ends when as many threads have come as it waits for.
 struct gate {
@@ -98,8 +104,16 @@ inline void begin_at(place *at, unsigned char *stack, size_t bytes, void (*entry
 }
 #endif
 
+struct late_copy {  // of 16 bytes, to shared memory
+    uint32_t to;
+    const void *from;
+    bool valid;
+};
+
 struct fiber {
     place at;
+    std::vector<late_copy> late;
+    std::vector<size_t> groups;  // of these: how many there were at each commit
     unsigned char *stack = nullptr;
     bool done = true;
     uint3 thread;
@@ -119,6 +133,7 @@ struct block {
     size_t bytes;   // of dynamic shared memory
     int live;       // threads that have not ended
     bool progress;  // a thread has done something since all have had their turn
+    uint64_t random;
     gate all, named[NAMED_BARRIERS];
     warp warps[MOST_THREADS / 32];
     fiber fibers[MOST_THREADS];
@@ -130,6 +145,17 @@ struct block {
 
 inline thread_local block *here;
 inline thread_local fiber *self;
+
+inline const uint64_t seed = getenv("EMULATOR_SEED") ? strtoull(getenv("EMULATOR_SEED"), nullptr, 10) : 1;
+inline bool fault(const char *name) { return getenv("EMULATOR_FAULT") && !strcmp(getenv("EMULATOR_FAULT"), name); }
+inline const bool wait_fault = fault("wait"), barrier_fault = fault("barrier");
+
+inline uint64_t mix(uint64_t x) {  // the numbers of SplitMix64
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
 
 __attribute__((noinline)) inline void yield() { emulator_switch(&self->at, &here->scheduler); }
 
@@ -148,6 +174,7 @@ inline void live_fiber() {
 }
 
 inline void wait_at(gate *g, int expected) {
+    if (barrier_fault && expected != 32) return;
     const unsigned turn = g->turn;
     g->arrived++;
     release(g, expected);
@@ -161,6 +188,21 @@ template <typename LANE, typename F> void together(LANE *own, F compute) {
     w->lane[self->index % 32] = own;
     if (w->meet.arrived == 31) compute((LANE **)w->lane);
     wait_at(&w->meet, 32);
+}
+
+inline void arrive(const late_copy &copy) {
+    if (copy.valid) memcpy(here->shared + copy.to, copy.from, 16);
+    else memset(here->shared + copy.to, 0, 16);
+}
+// Copies of this thread arrive, but not those of its newest groups.
+inline void arrive_all_but(size_t newest) {
+    std::vector<size_t> &groups = self->groups;
+    if (groups.size() <= newest) return;
+    const size_t ended = groups.size() - newest, copies = groups[ended - 1];
+    for (size_t i = 0; i < copies; i++) arrive(self->late[i]);
+    self->late.erase(self->late.begin(), self->late.begin() + (ptrdiff_t)copies);
+    groups.erase(groups.begin(), groups.begin() + (ptrdiff_t)ended);
+    for (size_t &end : groups) end -= copies;
 }
 
 // Lets others go on: this thread waits for another device.
@@ -190,15 +232,18 @@ inline void run_block(block *b) {
     for (gate &g : b->named) g = {};
     for (warp &w : b->warps) w.meet = {};
     memset(b->shared, 0xff, b->bytes);  // as floats these are not numbers
+    b->random = mix(seed ^ mix(b->index.x ^ (uint64_t)b->index.y << 20 ^ (uint64_t)b->index.z << 40));
     for (int i = 0; i < threads; i++) {
         b->fibers[i].done = false, b->fibers[i].index = i;
+        b->fibers[i].late.clear(), b->fibers[i].groups.clear();
         b->fibers[i].thread = {(unsigned)i % b->threads.x, (unsigned)i / b->threads.x % b->threads.y,
                                (unsigned)i / b->threads.x / b->threads.y};
     }
     while (b->live) {
         b->progress = false;
+        const uint64_t first = (b->random = mix(b->random)) % 1024;
         for (int i = 0; i < threads; i++) {
-            fiber *f = &b->fibers[i];
+            fiber *f = &b->fibers[((uint64_t)i * STRIDE + first) % (uint64_t)threads];
             if (f->done) continue;
             self = f, threadIdx = f->thread;
             if (!f->stack) begin_at(&f->at, f->stack = (unsigned char *)malloc(STACK), STACK, live_fiber);
@@ -214,12 +259,12 @@ inline void run_grid(const void *kernel, dim3 grid, dim3 threads, size_t bytes, 
     block *b = here = &own[0];
     b->kernel = kernel, b->grid = grid, b->threads = threads, b->bytes = bytes, b->call = call, b->closure = closure;
     if (threads.x * threads.y * threads.z > MOST_THREADS || threads.x % 32) end_with("blocks of %u threads", threads.x);
-    for (unsigned z = 0; z < grid.z; z++)
-        for (unsigned y = 0; y < grid.y; y++)
-            for (unsigned x = 0; x < grid.x; x++) {
-                b->index = {x, y, z};
-                run_block(b);
-            }
+    const uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, first = mix(seed) % blocks;
+    for (uint64_t i = 0; i < blocks; i++) {
+        const uint64_t at = (i * (blocks % STRIDE ? STRIDE : 1) + first) % blocks;
+        b->index = {(unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y), (unsigned)(at / grid.x / grid.y)};
+        run_block(b);
+    }
 }
 
 // >>streams ------------------------------------------------------------------------------------------------------
@@ -502,11 +547,13 @@ template <typename T> T whole(unsigned mask, T value) {
 // The primitives of kernels.cu.
 #define LLM42__EMULATED 1
 inline void llm42__copy16(uint32_t to, const void *from, bool valid) {
-    if (valid) memcpy(emulator::here->shared + to, from, 16);
-    else memset(emulator::here->shared + to, 0, 16);
+    const emulator::late_copy copy = {to, from, valid};
+    emulator::here->random = emulator::mix(emulator::here->random);
+    if (emulator::here->random % 2) emulator::self->late.push_back(copy);
+    else emulator::arrive(copy);
 }
-inline void llm42__copy_commit() {}
-template <int LEFT> void llm42__copy_wait() {}
+inline void llm42__copy_commit() { emulator::self->groups.push_back(emulator::self->late.size()); }
+template <int LEFT> void llm42__copy_wait() { emulator::arrive_all_but(LEFT + emulator::wait_fault); }
 inline void llm42__fence_async() {}
 inline void llm42__load_matrices(uint32_t r[4], uint32_t address) { emulator::load_matrices(r, address, false); }
 inline void llm42__load_matrices_transposed(uint32_t r[4], uint32_t address) {
