@@ -146,10 +146,25 @@ tests: $(TESTS)
 $(B)/llm42.o: llm42.h tests/allocate.h $(B)/.flags
 	$(SAY)$(CC) $(CFLAGS) -UNDEBUG $(REQUIRED) $(OMP) -DLLM42_IMPLEMENTATION -include tests/allocate.h -x c -c $< \
 	    -o $@
-shared: banner $(B)/libllm42.so  ## build/libllm42.so, which exports the functions of llm42.h and nothing else
-$(B)/libllm42.so: llm42.h $(B)/.flags
-	$(SAY)$(CC) $(CFLAGS) $(REQUIRED) $(OMP) -shared -fPIC -fvisibility=hidden -DLLM42_IMPLEMENTATION \
-	    -D'LLM42_API=extern __attribute__((visibility("default")))' -x c $< -o $@ $(LDFLAGS) -lm
+# Shared libraries have an object of the library of their own, since code in them must run at any address. The second
+# one is for Python: it also has companions, and the declarations, line by line as strings of C.
+EXPORTED = -fPIC -fvisibility=hidden -D'LLM42_API=extern __attribute__((visibility("default")))'
+PIC := $(B)/o/pic
+shared: banner $(B)/libllm42.so $(B)/libllm42_python.so  ## build/libllm42.so, and libllm42_python.so for Python
+$(PIC)/llm42.o: llm42.h $(B)/.flags
+	$(SAY)mkdir -p $(@D) && $(CC) $(CFLAGS) $(REQUIRED) $(OMP) $(EXPORTED) -DLLM42_IMPLEMENTATION -x c -c $< -o $@
+$(PIC)/declarations.inc: examples/python/binding.h llm42.h $(wildcard examples/util/*.h) $(B)/.flags
+	@mkdir -p $(@D)
+	@$(CC) $(REQUIRED) -E $< | awk '/^# [0-9]/ { ours = $$3 ~ /(llm42[a-z0-9_]*|binding)\.h"/; next } \
+	    ours && NF { gsub(/[\\"]/, "\\\\&"); print "\"" $$0 "\"," }' >$@
+$(PIC)/binding.o: examples/python/binding.c $(PIC)/declarations.inc
+	$(SAY)$(CC) $(CFLAGS) $(REQUIRED) -I$(PIC) $(EXPORTED) -DLLM42_IMPLEMENTED -c $< -o $@
+# The CUDA backend has functions of its own and of libraries, and all but the library's are kept inside.
+INSIDE = -Wl,--version-script=<(echo '{ global: llm42_[a-z]*; local: *; };')
+$(B)/libllm42.so $(B)/libllm42_python.so: $(PIC)/llm42.o $(CUDA_OBJECT)
+	$(SAY)$(CC) -shared $(CFLAGS) $(OMP) $(filter %.o,$^) -o $@ $(if $(CUDA_OBJECT),$(INSIDE) $(CUDA_LIBS)) $(LDFLAGS) \
+	    $(if $(filter %/binding.o,$^),-lpcre2-8) -lm
+$(B)/libllm42_python.so: $(PIC)/binding.o
 WITH_CUDA = $(or $(filter tests/cuda/%,$<),$(if $(CUDA_OBJECT),$(filter-out tests/%,$<)))
 $(B)/o/%.o: %.c $(B)/.flags
 	$(SAY)mkdir -p $(@D) && $(CC) $(if $(filter tests/%,$<),$(TEST_CFLAGS),$(CFLAGS)) $(REQUIRED) $(OMP) \

@@ -18,7 +18,8 @@ GENCODE = $(foreach a,$(CUDA_ARCH:90=90a),-gencode=arch=compute_$(a)$(comma)code
 # What all but the backend are compiled for. test_cuda_build has them not assembled.
 PROGRAM_GENCODE = $(GENCODE)
 # -fmad=false: products and sums are fused only where the source says so, or bits would be the compiler's choice.
-override NVCC_REQUIRED := -std=c++17 -fmad=false -Xcompiler -Wall$(comma)-Wextra -I. -isystem $(STB)
+# -fPIC: the backend may become a part of a shared library.
+override NVCC_REQUIRED := -std=c++17 -fmad=false -Xcompiler -Wall$(comma)-Wextra$(comma)-fPIC -I. -isystem $(STB)
 ifneq ($(filter -use_fast_math --use_fast_math -ftz=true --ftz=true -fmad=true --fmad=true,$(NVCCFLAGS)),)
 $(error NVCCFLAGS: fast-math and fused multiply-adds of the compiler's choice: results would not be reproducible)
 endif

@@ -1,0 +1,1180 @@
+"""llm42 from Python: deterministic LLM inference by decode, verify, roll back.
+
+    import llm42
+    engine = llm42.Engine(llm42.Model("examples/tiny42"), preset="best")
+    for answer in engine.generate(["It was", "Once"], deterministic=True):
+        print(answer.text)
+
+README.md beside this file describes it. It needs numpy and build/libllm42_python.so (`make shared`). The structs and
+enums are made of the declarations of llm42.h, which that library carries as text, so that they always fit it.
+"""
+import collections
+import ctypes
+import enum
+import inspect
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import weakref
+
+import numpy as np
+
+__version__ = "0.2.0"
+__all__ = ["Audit", "Engine", "Error", "Event", "Interrupted", "Model", "Request", "Score", "Scorer", "Transcript",
+           "audit", "find", "sweep"]
+
+# The folder that holds examples/ and sweep/: the repository, or PREFIX/share/llm42.
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIBRARY = "libllm42_python.so"
+
+
+# Declarations ---------------------------------------------------------------------------------------------------------
+# A reader of as much C as llm42.h's declarations have: enums, structs without nested ones, functions and their types.
+
+BASE = {"void": None, "bool": ctypes.c_bool, "_Bool": ctypes.c_bool, "char": ctypes.c_char, "int": ctypes.c_int,
+        "unsigned": ctypes.c_uint, "float": ctypes.c_float, "double": ctypes.c_double, "size_t": ctypes.c_size_t,
+        "int32_t": ctypes.c_int32, "uint32_t": ctypes.c_uint32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
+        "uint8_t": ctypes.c_uint8, "uint16_t": ctypes.c_uint16}
+
+
+class Declarations:
+    """What a text of C declares. The attributes are dicts by name."""
+
+    def __init__(self, text):
+        self.enums = {}      # IntEnum classes
+        self.constants = {}  # enumerators
+        self.structs = {}    # ctypes.Structure classes, complete or not
+        self.fields = {}     # of a struct: {field: name of its type}, where it has an enum's or a struct's
+        self.calls = {}      # CFUNCTYPE classes of function types
+        self.functions = {}  # (result, [arguments]) of functions, as ctypes
+        text = re.sub(r"\s+", " ", re.sub(r"\b(const|extern|inline)\b", " ", text)).replace("unsigned char", "uint8_t")
+        for name in re.findall(r"\bstruct (\w+)", text):
+            self.structs.setdefault(name, type(name, (ctypes.Structure,), {}))
+        pattern = re.compile(r"(?:typedef )?enum ?(?P<enum>\w*) ?{(?P<values>[^}]*)} ?\w* ?;"
+                             r"|(?:typedef )?struct (?P<struct>\w+) ?{(?P<fields>[^}]*)} ?\w* ?;"
+                             r"|typedef struct \w+ \w+ ?;"
+                             r"|(?P<typedef>typedef )?(?P<result>\w[\w ]*?[ *]+)(?P<name>\w+) ?\((?P<arguments>[^;]*)\) ?;")
+        for match in pattern.finditer(text):
+            if match["values"]:
+                self._enum(match["enum"], match["values"])
+            elif match["struct"]:
+                self._struct(match["struct"], match["fields"])
+            elif match["name"]:
+                result = self._one(match["result"] + "result")[1]
+                arguments = [] if match["arguments"].strip() == "void" else match["arguments"].split(",")
+                types = [self._one(a)[1] for a in arguments if a.strip() != "..."]
+                if match["typedef"]:
+                    self.calls[match["name"]] = ctypes.CFUNCTYPE(result, *types)
+                else:
+                    self.functions[match["name"]] = result, types
+
+    def _enum(self, name, values):
+        members, value = {}, 0
+        for item in values.split(","):
+            if item.strip():
+                key, _, given = (part.strip() for part in item.partition("="))
+                value = int(given, 0) if given else value
+                members[key] = value
+                value += 1
+        self.constants.update(members)
+        if name:
+            self.enums[name] = enum.IntEnum(name, members)
+
+    def _type(self, name):
+        if name in BASE:
+            return BASE[name]
+        if name in self.enums:
+            return ctypes.c_int
+        if name in self.structs:
+            return self.structs[name]
+        if name in self.calls:
+            return self.calls[name]
+        raise ImportError(f"llm42: the library's declarations name an unknown type {name}")
+
+    def _one(self, text, base=None):
+        """The name, ctype and base type's name of a declarator; `base` is that of the one before it."""
+        match = re.fullmatch(r"(?P<base>(?:struct )?\w+ |)(?P<stars>[* ]*)(?P<name>\w+) ?(?P<dims>(?:\[\w*\])*)",
+                             text.strip())
+        if not match:
+            raise ImportError(f"llm42: the library's declarations have a line that cannot be read: {text}")
+        base = match["base"].replace("struct ", "").strip() or base
+        kind, stars = self._type(base), match["stars"].count("*")
+        if base in self.calls and stars:
+            stars -= 1  # a CFUNCTYPE is a pointer already
+        if stars and base == "char":
+            kind, stars = ctypes.c_char_p, stars - 1
+        elif stars and base == "void":
+            kind, stars = ctypes.c_void_p, stars - 1
+        for _ in range(stars):
+            kind = ctypes.POINTER(kind)
+        for size in reversed(re.findall(r"\[(\w+)\]", match["dims"])):
+            kind = kind * (int(size) if size.isdigit() else self.constants[size])
+        return match["name"], kind, base
+
+    def _struct(self, name, text):
+        fields, names = [], {}
+        for line in text.split(";"):
+            call = re.fullmatch(r"(?P<result>[\w ]+?[ *]+)\( ?\* ?(?P<name>\w+) ?\) ?\((?P<arguments>.*)\)", line.strip())
+            if call:
+                result = self._one(call["result"] + "result")[1]
+                types = [self._one(a)[1] for a in call["arguments"].split(",")]
+                fields.append((call["name"], ctypes.CFUNCTYPE(result, *types)))
+                continue
+            base = None
+            for declarator in line.split(",") if line.strip() else []:
+                field, kind, base = self._one(declarator, base)
+                fields.append((field, kind))
+                if base in self.enums or base in self.structs:
+                    names[field] = base
+        self.structs[name]._fields_ = fields
+        self.fields[name] = names
+
+
+def _words(name):
+    """{word: value} of an enum: LLM42_DTYPE_BF16 is bf16."""
+    members = {k: v for k, v in C.enums[name].__members__.items() if not k.startswith("LLM42__")}
+    prefix = os.path.commonprefix(list(members))
+    return {k[prefix.rfind("_") + 1:].lower(): int(v) for k, v in members.items()}
+
+
+def _enum_value(name, field, value):
+    if not isinstance(value, str):
+        return int(value)
+    words = _words(name)
+    if value in words:
+        return words[value]
+    raise ValueError(f"{field}: '{value}': must be one of {', '.join(words)}")
+
+
+def _enum_word(name, value, known={}):
+    if name not in known:
+        known[name] = {v: k for k, v in _words(name).items()}
+    return known[name].get(value, value)
+
+
+# The library ----------------------------------------------------------------------------------------------------------
+
+def _load():
+    here = os.path.dirname(os.path.abspath(__file__))
+    places = [os.environ.get("LLM42_LIBRARY"), os.path.join(here, LIBRARY), os.path.join(ROOT, "build", LIBRARY),
+              os.path.join(ROOT, "..", "..", "lib", "llm42", LIBRARY)]
+    places = [places[0]] if places[0] else places[1:]
+    for place in places:
+        if os.path.exists(place):
+            return os.path.abspath(place), ctypes.CDLL(place)
+    raise ImportError(f"llm42: no {LIBRARY} at {', '.join(map(os.path.normpath, places))}: "
+                      "run `make shared`, or set LLM42_LIBRARY to its path")
+
+
+library_path, lib = _load()
+lib.llm42_py_version.restype = ctypes.c_char_p
+lib.llm42_py_declarations.restype = ctypes.POINTER(ctypes.c_char_p)
+if lib.llm42_py_version().decode() != __version__:
+    raise ImportError(f"llm42: {library_path} is version {lib.llm42_py_version().decode()}, and llm42.py {__version__}: "
+                      "take both from one version")
+
+
+def _declarations():
+    lines, text = lib.llm42_py_declarations(), []
+    while lines[len(text)] is not None:
+        text.append(lines[len(text)].decode())
+    return Declarations("\n".join(text))
+
+
+C = _declarations()
+for _name, (_result, _arguments) in C.functions.items():
+    if hasattr(lib, _name) and _name not in ("llm42_py_version", "llm42_py_declarations"):
+        getattr(lib, _name).restype, getattr(lib, _name).argtypes = _result, _arguments
+lib.llm42_py_decode.restype = ctypes.c_void_p  # bytes with a size, which may hold a 0
+
+S = C.structs  # by their names in C
+INT32 = ctypes.POINTER(ctypes.c_int32)
+_EVENT = np.dtype(S["llm42_py_event"])
+_EVENT_TYPES = _words("llm42_event_type")
+
+
+class Error(RuntimeError):
+    """What the library refuses or cannot do. str() is its message, .result its name, as LLM42_INVALID."""
+
+    def __init__(self, text, result="LLM42_INVALID"):
+        super().__init__(text)
+        self.result = result
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C ended generate(). .answers are its requests: those not finished are cancelled and have what they had."""
+
+    def __init__(self, answers):
+        finished = sum(a.finish != "cancelled" for a in answers)
+        super().__init__(f"{finished} of {len(answers)} answers were finished: see .answers")
+        self.answers = answers
+
+
+def _check(result, error):
+    if result < 0:
+        name = lib.llm42_result_name(result).decode()
+        text = error.text.decode(errors="replace") or lib.llm42_result_text(result).decode()
+        raise (MemoryError(text) if name == "LLM42_MEMORY" else Error(text, name))
+    return result
+
+
+def find(path):
+    """A file or folder that came with llm42, as examples/tiny42: the path itself if it is there."""
+    path = os.fspath(path)
+    other = os.path.join(ROOT, path)
+    return other if not os.path.exists(path) and os.path.exists(other) else path
+
+
+class _Memory:
+    """A pointer of the library's and the function that frees it, once nothing refers to this object."""
+
+    def __init__(self, pointer, free, *keep):
+        self.pointer, self._free, self._keep = pointer, free, keep
+
+    def __del__(self):
+        if self.pointer:
+            self._free(self.pointer)
+            self.pointer = None
+
+
+class _Buffer:
+    """What numpy makes a read-only array of. It keeps the owner of the memory alive for as long as the array lives."""
+
+    def __init__(self, address, count, kind, owner):
+        self.__array_interface__ = {"data": (address, True), "shape": (count,), "typestr": kind, "version": 3}
+        self.owner = owner
+
+
+def _view(pointer, count, kind, owner):
+    address = ctypes.cast(pointer, ctypes.c_void_p).value
+    return np.asarray(_Buffer(address, count, kind, owner)) if address and count > 0 else np.empty(0, kind)
+
+
+def _ids(ids, what):
+    """Token ids as an int32 array. Each must be a whole number that an int32 holds."""
+    array = np.asarray(ids)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise TypeError(f"{what}: must be a text or a sequence of token ids, not {type(ids).__name__}")
+    if array.size and not (0 <= array.min() and array.max() < 1 << 31):
+        raise ValueError(f"{what}: token ids are from 0 to {(1 << 31) - 1}")
+    return np.ascontiguousarray(array, np.int32)
+
+
+def _set(struct, name, value, keep):
+    """Sets a field from a Python value: words for enums, dicts for structs."""
+    kind = C.fields[type(struct).__name__].get(name)
+    if kind in C.enums:
+        value = _enum_value(kind, name, value)
+    elif kind in S and isinstance(value, dict):
+        for key, item in value.items():
+            if key not in dict(S[kind]._fields_):
+                raise TypeError(f"{name}: no field '{key}': there are {', '.join(dict(S[kind]._fields_))}")
+            _set(getattr(struct, name), key, item, keep)
+        return
+    elif isinstance(value, (str, os.PathLike)) and dict(struct._fields_)[name] is ctypes.c_char_p:
+        value = os.fspath(value).encode()
+        keep.append(value)
+    try:
+        setattr(struct, name, value)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
+
+
+def _take(struct, options, keep, nested=()):
+    """Moves what is a field of the struct, or of its structs named by `nested`, from the dict into the struct."""
+    for name in list(options):
+        places = [struct] + [getattr(struct, n) for n in nested]
+        place = next((p for p in places if name in dict(p._fields_)), None)
+        if place is not None:
+            _set(place, name, options.pop(name), keep)
+
+
+def _names(*structs):
+    return ", ".join(name for s in structs for name, _ in S[s]._fields_)
+
+
+def _log(function, keep):
+    """A callback that gives lines to a Python function, or NULL."""
+    if function is None:
+        return C.calls["llm42_log_fn"]()
+    call = C.calls["llm42_log_fn"](lambda user, line: function(line.decode(errors="replace")))
+    keep.append(call)
+    return call
+
+
+# Models and texts -----------------------------------------------------------------------------------------------------
+
+class Model:
+    """A model: an HF folder, a llama2.c file, "synthetic:NAME" or "shape:NAME". It may serve any number of engines."""
+
+    def __init__(self, path, tokenizer=None, on_device=False, no_mmap=False, log=None):
+        keep, pointer, error = [], ctypes.POINTER(S["llm42_model"])(), S["llm42_error"]()
+        self.path, self._tokenizer_path, self._tokenizer = find(path), tokenizer, None
+        desc = S["llm42_model_desc"](path=self.path.encode(), on_device=on_device, no_mmap=no_mmap, log=_log(log, keep))
+        _check(lib.llm42_model_load(ctypes.byref(pointer), ctypes.byref(desc), ctypes.byref(error)), error)
+        self._memory = _Memory(pointer, lib.llm42_model_free, keep)
+
+    @property
+    def config(self):
+        """Its llm42_config, as a dict."""
+        config = self._memory.pointer.contents.config
+        values = {name: getattr(config, name) for name, _ in config._fields_}
+        return {**values, "arch": _enum_word("llm42_arch", config.arch), "stop": list(config.stop[:config.stop_count])}
+
+    @property
+    def name(self):
+        return self._memory.pointer.contents.name.decode(errors="replace")
+
+    @property
+    def tokenizer(self):
+        """The package `tokenizers` where it is installed and reads this tokenizer, else the library's own."""
+        if self._tokenizer is None:
+            file = self._tokenizer_path or os.path.join(self.path, "tokenizer.json")
+            self._tokenizer = _hf_tokenizer(self, file) or Tokenizer(self, self._tokenizer_path)
+        return self._tokenizer
+
+    def encode(self, text):
+        """Token ids of a text, with BOS before them if the model has one."""
+        return self.tokenizer.encode(text)
+
+    def decode(self, ids, skip_special=True):
+        return self.tokenizer.decode(_ids(ids, "ids"), skip_special)
+
+    def ids(self, prompt, what="prompt"):
+        """The ids of a text, or those given."""
+        return self.encode(prompt) if isinstance(prompt, str) else _ids(prompt, what)
+
+    def score(self, prompt, top=0, **options):
+        """Scorer(model, ...).score(prompt, top)"""
+        with Scorer(self, **options) as scorer:
+            return scorer.score(prompt, top)
+
+    def __repr__(self):
+        return f"llm42.Model({self.path!r})"
+
+
+class Tokenizer:
+    """The library's own tokenizer: byte-level BPE of HF, and llama2.c vocabularies."""
+
+    def __init__(self, model, file=None):
+        pointer, error = ctypes.POINTER(S["llm42_py_tokenizer"])(), S["llm42_error"]()
+        _check(lib.llm42_py_tokenizer_open(ctypes.byref(pointer), model._memory.pointer, model.path.encode(),
+                                           file and os.fspath(file).encode(), ctypes.byref(error)), error)
+        self._memory = _Memory(pointer, lib.llm42_py_tokenizer_close, model._memory)
+
+    def encode(self, text):
+        data, ids, count, error = text.encode(), INT32(), ctypes.c_int(), S["llm42_error"]()
+        _check(lib.llm42_py_encode(self._memory.pointer, data, len(data), True, ctypes.byref(ids), ctypes.byref(count),
+                                   ctypes.byref(error)), error)
+        return _view(ids, count.value, "<i4", None).copy()
+
+    def decode(self, ids, skip_special=True):
+        size = ctypes.c_size_t()
+        text = lib.llm42_py_decode(self._memory.pointer, ids.ctypes.data_as(INT32), len(ids), skip_special,
+                                   ctypes.byref(size))
+        return ctypes.string_at(text, size.value).decode(errors="replace") if size.value else ""
+
+
+class _HfTokenizer:
+    def __init__(self, tokenizer, bos):
+        self._tokenizer, self._bos = tokenizer, [bos] if bos >= 0 else []
+
+    def encode(self, text):
+        return np.array(self._bos + self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+
+    def decode(self, ids, skip_special=True):
+        return self._tokenizer.decode(ids.tolist(), skip_special_tokens=skip_special)
+
+
+def _hf_tokenizer(model, file):
+    try:
+        import tokenizers
+        return _HfTokenizer(tokenizers.Tokenizer.from_file(os.fspath(file)), model.config["bos"])
+    except Exception:  # no package, no such file, or one that it cannot read: its errors have no class of their own
+        return None
+
+
+# Backends -------------------------------------------------------------------------------------------------------------
+
+_BACKEND_DESC = {"cpu": "llm42_cpu_desc", "cuda": "llm42_cuda_desc", "sim": "llm42_sim_desc"}
+
+
+def _backend(name):
+    if name not in _BACKEND_DESC:
+        raise ValueError(f"backend: '{name}': must be one of {', '.join(_BACKEND_DESC)}")
+    if not hasattr(lib, f"llm42_backend_{name}"):
+        raise Error(f"{library_path} has no CUDA backend: build it by `make shared CUDA=1`", "LLM42_UNSUPPORTED")
+    return getattr(lib, f"llm42_backend_{name}")()
+
+
+def _backend_desc(name, options, keep):
+    desc = S[_BACKEND_DESC[name]]()
+    if "calibration" in options and name == "sim":
+        pointer, error = ctypes.POINTER(S["llm42_calibration"])(), S["llm42_error"]()
+        path = find(options.pop("calibration"))
+        _check(lib.llm42_calibration_load(ctypes.byref(pointer), path.encode(), ctypes.byref(error)), error)
+        keep.append(_Memory(pointer, lib.llm42_calibration_free))
+        desc.calibration = pointer
+    _take(desc, options, keep)
+    return desc
+
+
+# Requests -------------------------------------------------------------------------------------------------------------
+
+class Info:
+    """A request: every field of llm42_request is an attribute. Enums are words, and arrays read-only views."""
+
+    _owner = None
+
+    def __init__(self, struct):
+        self._struct = struct
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        value = getattr(self._struct, name)
+        return _enum_word("llm42_" + name, value) if name in ("state", "finish") else value
+
+    @property
+    def prompt(self):
+        return _view(self._struct.prompt, self._struct.prompt_count, "<i4", self._owner)
+
+    @property
+    def tokens(self):
+        """The committed tokens, which never change again if the request is deterministic."""
+        return _view(self._struct.tokens, self._struct.committed, "<i4", self._owner)
+
+    @property
+    def logprobs(self):
+        """Their natural log-probabilities."""
+        return _view(self._struct.logprobs, self._struct.committed, "<f4", self._owner)
+
+    @property
+    def text_ids(self):
+        """Prompt, committed tokens and candidates: what a drafter continues. A copy."""
+        s = self._struct
+        return np.concatenate([self.prompt, _view(s.tokens, s.committed + s.candidates, "<i4", self._owner)])
+
+
+class _RequestMemory:
+    """Releases a request when neither its Request nor a view of its arrays is left."""
+
+    def __init__(self, engine_memory, id):
+        self._engine, self._id = engine_memory, id
+
+    def __del__(self):
+        if self._engine.pointer:
+            lib.llm42_engine_release(self._engine.pointer, self._id, None)
+
+
+class Request(Info):
+    """A request of an engine. Until it is released or the engine is closed its arrays are views, and then copies."""
+
+    def __init__(self, model, memory, struct):
+        super().__init__(struct)
+        self._model, self._owner, self._copies = model, memory, None
+
+    @property
+    def finished(self):
+        return self.finish != "none"
+
+    @property
+    def text(self):
+        """Text of its tokens, without special ones."""
+        return self._model.decode(self.tokens)
+
+    def release(self):
+        """Copies what there is and gives the memory back. Views that were taken before keep it until they are gone."""
+        if self._owner is None:
+            return
+        copies = self.prompt.copy(), self.tokens.copy(), self.logprobs.copy()
+        for array in copies:
+            array.flags.writeable = False
+        self._struct = type(self._struct).from_buffer_copy(self._struct)
+        self._copies, self._owner = copies, None
+
+    prompt = property(lambda self: Info.prompt.fget(self) if self._owner else self._copies[0])
+    tokens = property(lambda self: Info.tokens.fget(self) if self._owner else self._copies[1])
+    logprobs = property(lambda self: Info.logprobs.fget(self) if self._owner else self._copies[2])
+
+    def __repr__(self):
+        return f"<llm42.Request {self.id}: {self.state}, {self.committed} tokens, finish {self.finish}>"
+
+
+Event = collections.namedtuple("Event", "type request time n position tokens logprobs finish canonical schedule shape "
+                               "windows begin")
+Event.__doc__ = """An llm42_event. type, finish and schedule are words, request is a Request (None for a pass). tokens and
+logprobs are arrays of the event's own, None where it has none. canonical is (token, logprob)."""
+
+
+# Planners and drafters ------------------------------------------------------------------------------------------------
+
+class _Raised:
+    """What a callback has raised: C cannot pass it on, so the step ends with an error and the door raises it again."""
+
+    def __init__(self):
+        self.exception = None
+
+    def guard(self, function, failed):
+        def call(*arguments):
+            try:
+                return function(*arguments)
+            except BaseException as exception:  # Ctrl-C, too
+                self.exception = self.exception or exception
+                return failed
+        return call
+
+    def again(self):
+        exception, self.exception = self.exception, None
+        if exception is not None:
+            raise exception
+
+
+class View:
+    """What a planner sees: every field of llm42_view, and the library's functions for planners."""
+
+    def __init__(self, pointer):
+        self._pointer, self._struct = pointer, pointer.contents
+
+    def __getattr__(self, name):
+        return getattr(self._struct, name)
+
+    @property
+    def running(self):
+        return [Info(self._struct.running[i].contents) for i in range(self._struct.running_count)]
+
+    @property
+    def waiting(self):
+        """The waiting requests that have arrived, by arrival."""
+        found, pointer = [], self._struct.waiting
+        while pointer and pointer.contents.arrival <= self._struct.now:
+            found.append(Info(pointer.contents))
+            pointer = lib.llm42_next_waiting(self._pointer, pointer)
+        return found
+
+    def rows(self, request, kind, schedule):
+        """How many rows this choice may have now; 0: none."""
+        return lib.llm42_choice_rows(self._pointer, ctypes.byref(request._struct),
+                                     _enum_value("llm42_kind", "kind", kind),
+                                     _enum_value("llm42_schedule", "schedule", schedule))
+
+
+class Plan:
+    """What a planner fills in. Its fields are those of llm42_plan; schedule may be set to a word."""
+
+    def __init__(self, pointer, view, keep):
+        self.__dict__.update(_pointer=pointer, _view=view, _keep=keep)
+
+    def __getattr__(self, name):
+        value = getattr(self._pointer.contents, name)
+        return _enum_word("llm42_schedule", value) if name == "schedule" else value
+
+    def __setattr__(self, name, value):
+        _set(self._pointer.contents, name, value, self._keep)
+
+    def choose(self, request, kind, rows=0):
+        """kind: decode, prompt or window. rows: 0 for as many as it may have."""
+        lib.llm42_choose(self._pointer, ctypes.byref(request._struct), _enum_value("llm42_kind", "kind", kind), rows)
+
+    def default(self):
+        """The plan of the built-in planner."""
+        error = S["llm42_error"]()
+        _check(lib.llm42_planner_default().contents.plan(None, self._view._pointer, self._pointer,
+                                                        ctypes.byref(error)), error)
+
+    def windows(self, order=None):
+        """Adds up to G windows in ascending order of order(request); negative: it is left out. Returns their rows."""
+        raised = _Raised()
+        ask = (lambda view, request: float(order(Info(request.contents)))) if order else (lambda view, request: 0.0)
+        call = C.calls["llm42_order_fn"](raised.guard(ask, -1.0))
+        rows = lib.llm42_plan_windows(self._view._pointer, self._pointer, call)
+        raised.again()
+        return rows
+
+    def prompts(self):
+        """Adds the deterministic prompts that may not run in ordinary passes."""
+        lib.llm42_plan_prompts(self._view._pointer, self._pointer)
+
+    def ordinary(self):
+        """Adds all requests that decode, and the prompts that may run beside them."""
+        lib.llm42_plan_ordinary(self._view._pointer, self._pointer)
+
+
+def _field_call(struct, field):
+    return dict(S[struct]._fields_)[field]
+
+
+def _planner(planner, raised, keep):
+    """planner: a function plan(view, plan), or an object with plan and perhaps preempt, admit and postprocess."""
+    plan = planner if callable(planner) else planner.plan
+    failed = C.constants["LLM42_PLAN"]
+
+    def run_plan(user, view, to, error):
+        seen = View(view)
+        plan(seen, Plan(to, seen, keep))
+        return 0
+
+    def after(user, view, to, seconds):
+        seen = View(view)
+        planner.postprocess(seen, Plan(to, seen, keep), seconds)
+
+    def chosen(function):
+        def call(user, view):
+            request = function(View(view))
+            return request if isinstance(request, int) else request.id if request is not None else 0
+        return call
+
+    struct = S["llm42_planner"](name=b"python")
+    calls = {"plan": raised.guard(run_plan, failed)}
+    for name in ("preempt", "admit"):
+        if hasattr(planner, name):
+            calls[name] = raised.guard(chosen(getattr(planner, name)), 0)
+    if hasattr(planner, "postprocess"):
+        calls["postprocess"] = raised.guard(after, None)
+    for name, call in calls.items():
+        setattr(struct, name, _field_call("llm42_planner", name)(call))
+    keep.append(struct)
+    return struct
+
+
+def _python_drafter(draft, raised, keep):
+    """draft: a function draft(request, limit) that returns token ids; more than the limit are cut off."""
+    def run_draft(user, view, drafts, count, error):
+        for i in range(count):
+            d = drafts[i]
+            guesses = _ids(draft(Info(d.request.contents), d.limit) or [], "draft")[:d.limit]
+            ctypes.memmove(d.token, guesses.ctypes.data, guesses.nbytes)
+            d.count = len(guesses)
+        return 0
+
+    struct = S["llm42_drafter"](name=b"python")
+    struct.draft = _field_call("llm42_drafter", "draft")(raised.guard(run_draft, C.constants["LLM42_BACKEND"]))
+    keep.append(struct)
+    return struct
+
+
+def _drafter(drafter, raised, keep):
+    """A Python function, the word lookup, or a small Model."""
+    if callable(drafter):
+        return _python_drafter(drafter, raised, keep)
+    struct, error = S["llm42_drafter"](), S["llm42_error"]()
+    if isinstance(drafter, Model):
+        desc = S["llm42_draft_model_desc"](model=drafter._memory.pointer)
+        _check(lib.llm42_draft_model_open(ctypes.byref(struct), ctypes.byref(desc), ctypes.byref(error)), error)
+    elif drafter == "lookup":
+        desc = S["llm42_lookup_desc"]()
+        _check(lib.llm42_lookup_open(ctypes.byref(struct), ctypes.byref(desc), ctypes.byref(error)), error)
+    else:
+        raise ValueError(f"drafter: {drafter!r}: must be a function draft(request, limit), 'lookup' or a Model")
+    keep.append(_Memory(ctypes.pointer(struct), lib.llm42_drafter_close, drafter))
+    return struct
+
+
+# Engines --------------------------------------------------------------------------------------------------------------
+
+class _EngineMemory(_Memory):
+    """Closes the engine when neither its Engine nor a Request or a view is left."""
+
+    def __init__(self, pointer, events, *keep):
+        super().__init__(pointer, lib.llm42_engine_close, *keep)
+        self._events = events
+
+    def __del__(self):
+        super().__del__()
+        lib.llm42_py_events_free(ctypes.byref(self._events))
+
+
+_NESTED = ("policy", "numerics", "kv", "experiment")
+_SLICE = 0.05  # seconds that a run may stay in C before Python looks at signals
+
+
+class Engine:
+    """An engine. Options: every field of llm42_engine_desc, of the structs in it, and of the backend's own desc.
+
+    Words stand for enums (preset="best", compute="fp32"). planner: a function plan(view, plan) or an object; drafter:
+    a function draft(request, limit), "lookup" or a Model. record: the path of a transcript, complete when the engine
+    is closed. log: a function that gets lines. backend="sim" needs calibration=FILE.
+    """
+
+    def __init__(self, model, preset="dvr", backend="cpu", planner=None, drafter=None, record=None, log=None,
+                 auto_release=None, **options):
+        self.model = model = model if isinstance(model, Model) else Model(model)
+        keep, lines, self._raised = [model._memory], [], _Raised()
+        desc, error = S["llm42_engine_desc"](model=model._memory.pointer), S["llm42_error"]()
+        desc.backend = _backend(backend)
+        for name in ("on_event", "event_user", "log_user", "backend_desc"):
+            if name in options:
+                raise TypeError(f"Engine: {name} is set by the engine itself: iterate over it for events")
+        _take(desc, options, keep, _NESTED)
+        backend_desc = _backend_desc(backend, options, keep)
+        if options:
+            raise TypeError(f"Engine: no option '{next(iter(options))}': there are "
+                            f"{_names('llm42_engine_desc', *['llm42_' + n for n in ('policy', 'numerics')])}, "
+                            f"{_names('llm42_kv_desc', 'llm42_experiment', _BACKEND_DESC[backend])}")
+        desc.preset = _enum_value("llm42_preset", "preset", preset)
+        desc.backend_desc = ctypes.addressof(backend_desc)
+        if planner is not None:
+            desc.planner = ctypes.pointer(_planner(planner, self._raised, keep))
+        if drafter is not None:
+            desc.drafter = ctypes.pointer(_drafter(drafter, self._raised, keep))
+
+        def hear(line):
+            if line.startswith("cuda ") and line not in lines:
+                lines.append(line)
+            if log:
+                log(line)
+
+        desc.log = _log(hear, keep)
+        self._events = S["llm42_py_events"](types=_mask(_SHOWN))
+        desc.on_event = ctypes.cast(lib.llm42_py_on_event, C.calls["llm42_event_fn"])
+        desc.event_user = ctypes.addressof(self._events)
+        pointer = ctypes.POINTER(S["llm42_engine"])()
+        result = lib.llm42_engine_open(ctypes.byref(pointer), ctypes.byref(desc), ctypes.byref(error))
+        self._raised.again()
+        _check(result, error)
+        self._memory = _EngineMemory(pointer, self._events, keep, desc, backend_desc)
+        self._error, self._pending = error, collections.deque()
+        self._live = {}                                # requests that are not finished, by id
+        self._known = weakref.WeakValueDictionary()    # all requests that somebody holds
+        self._recorder = None
+        if record is not None:
+            self._recorder = ctypes.POINTER(S["llm42_recorder"])()
+            _check(lib.llm42_recorder_open(ctypes.byref(self._recorder), os.fspath(record).encode(), pointer,
+                                           "\n".join(lines).encode(), ctypes.byref(error)), error)
+            self._events.recorder = self._recorder
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_recorder", None):
+            self.close()
+
+    def _pointer(self):
+        if self._memory is None:
+            raise Error("the engine is closed")
+        return self._memory.pointer
+
+    def close(self):
+        """Drops live requests and finishes the transcript. Requests keep copies, and views that are left the memory."""
+        if self._memory is None:
+            return
+        for request in list(self._known.values()):
+            request.release()
+        self._live.clear()
+        self._pending.clear()
+        recorder, self._recorder = self._recorder, None
+        self._events.recorder = None
+        self._memory = None
+        if recorder:
+            _check(lib.llm42_recorder_close(recorder, ctypes.byref(self._error)), self._error)
+
+    @property
+    def config(self):
+        """The resolved llm42_engine_desc, as a dict; words for enums, dicts for structs, no pointers."""
+        return _as_dict(lib.llm42_engine_config(self._pointer()).contents)
+
+    @property
+    def stats(self):
+        """llm42_stats, as a dict; arrays by schedule are dicts."""
+        stats = _as_dict(lib.llm42_engine_stats(self._pointer()))
+        words = {v: k for k, v in _words("llm42_schedule").items() if k != "count"}
+        return {k: {words[i]: x for i, x in enumerate(v) if i} if isinstance(v, list) else v for k, v in stats.items()}
+
+    @property
+    def arithmetic(self):
+        name = lib.llm42_engine_arithmetic(self._pointer())
+        return name and name.decode()
+
+    @property
+    def now(self):
+        return lib.llm42_engine_now(self._pointer())
+
+    def submit(self, prompt, stop=None, **options):
+        """Queues a request: a text or token ids, and fields of llm42_request_desc and llm42_sampling."""
+        ids, keep, error = self.model.ids(prompt), [], self._error
+        desc = S["llm42_request_desc"](prompt=ids.ctypes.data_as(INT32), prompt_count=len(ids))
+        if stop is not None:
+            stops = _ids(stop, "stop")
+            desc.stop, desc.stop_count = stops.ctypes.data_as(INT32), len(stops)
+        for name in ("prompt_count", "stop_count", "user"):
+            if name in options:
+                raise TypeError(f"submit: {name} is set by submit itself")
+        _take(desc, options, keep, ("sampling",))
+        if options:
+            raise TypeError(f"submit: no option '{next(iter(options))}': there are "
+                            f"{_names('llm42_request_desc', 'llm42_sampling')}")
+        number = ctypes.c_int64()
+        _check(lib.llm42_engine_submit(self._pointer(), ctypes.byref(desc), ctypes.byref(number), ctypes.byref(error)),
+               error)
+        pointer = lib.llm42_engine_request(self._pointer(), number.value)
+        request = Request(self.model, _RequestMemory(self._memory, number.value), pointer.contents)
+        self._live[number.value] = self._known[number.value] = request
+        return request
+
+    def cancel(self, request):
+        """Ends a request. Its committed tokens stay."""
+        _check(lib.llm42_engine_cancel(self._pointer(), request.id, ctypes.byref(self._error)), self._error)
+        self._forget(request)
+
+    def _forget(self, request):
+        if request.finished:
+            self._live.pop(request.id, None)
+
+    def _run(self, types, seconds=_SLICE):
+        """Runs for a while and puts events of these types into _pending. True: every request is finished."""
+        events = self._events
+        events.types = types
+        result = lib.llm42_py_run(self._pointer(), ctypes.byref(events), seconds, ctypes.byref(self._error))
+        if events.count:
+            self._collect(events)
+        self._raised.again()
+        return _check(result, self._error) == 1
+
+    def _collect(self, events):
+        rows = np.frombuffer(ctypes.string_at(events.event, events.count * _EVENT.itemsize), _EVENT).tolist()
+        tokens = logprobs = None
+        if events.tokens:
+            tokens = np.frombuffer(ctypes.string_at(events.token, 4 * events.tokens), np.int32)
+            logprobs = np.frombuffer(ctypes.string_at(events.logprob, 4 * events.tokens), np.float32)
+        events.count = events.tokens = 0
+        for (request, time, begin, kind, n, position, finish, schedule, shape, windows, at, has_logprobs,
+             canonical) in rows:
+            who = (self._live.get(request) or self._known.get(request)) if request else None
+            if kind == _FINISHED:
+                self._live.pop(request, None)
+            self._pending.append(Event(
+                _TYPE_WORDS[kind], who, time, n, position, tokens[at:at + n] if at >= 0 else None,
+                logprobs[at:at + n] if has_logprobs else None, _FINISH_WORDS[finish],
+                canonical if kind == _ROLLED_BACK else None, _SCHEDULE_WORDS.get(schedule), shape, windows, begin))
+
+    def events(self, *types):
+        """Runs until every request is finished, and yields events of these types ("all": of every type).
+
+        Requests may be submitted and cancelled meanwhile. Default: committed, rolled_back, finished."""
+        mask = _mask(types or _SHOWN)
+        wanted = {word for word, value in _EVENT_TYPES.items() if mask >> value & 1}
+        mask |= 1 << _FINISHED
+        idle = False
+        while True:
+            while self._pending:
+                event = self._pending.popleft()
+                if event.type in wanted:
+                    yield event
+            if idle and not self._live and not self._pending:
+                return
+            idle = self._run(mask)
+
+    def __iter__(self):
+        return self.events()
+
+    def run(self):
+        """Runs until every request is finished."""
+        for _ in self.events("finished"):
+            pass
+
+    def generate(self, prompts, progress=None, **options):
+        """Answers prompts (texts, ids, or dicts of submit's arguments) with submit's options; returns the Requests.
+
+        One text or one list of ids gives one Request. progress: a bar of tqdm; default: on a terminal. Ctrl-C raises
+        Interrupted, which has the answers. Events of other requests that run meanwhile are dropped."""
+        one = isinstance(prompts, (str, dict)) or (len(prompts) > 0 and np.ndim(prompts[0]) == 0
+                                                  and not isinstance(prompts[0], (str, dict)))
+        requests = []
+        bar = None
+        try:
+            for prompt in [prompts] if one else prompts:
+                asked = {**options, **prompt} if isinstance(prompt, dict) else {"prompt": prompt, **options}
+                requests.append(self.submit(**asked))
+            bar = _bar(len(requests), progress)
+            left = {r.id for r in requests}
+            while left:
+                self._run(1 << _FINISHED)
+                for event in self._pending:
+                    if event.request is not None and event.request.id in left:
+                        left.remove(event.request.id)
+                        if bar is not None:
+                            bar.update()
+                self._pending.clear()
+                left &= self._live.keys()
+        except BaseException as exception:
+            self._end(requests)
+            if isinstance(exception, KeyboardInterrupt):
+                raise Interrupted(requests) from None
+            raise
+        finally:
+            if bar is not None:
+                bar.close()
+        return requests[0] if one else requests
+
+    def _end(self, requests):
+        for request in requests:
+            if not request.finished:
+                lib.llm42_engine_cancel(self._pointer(), request.id, None)
+            self._live.pop(request.id, None)
+        self._raised.exception = None
+
+    def __repr__(self):
+        return f"<llm42.Engine: {self.model!r}, {'closed' if self._memory is None else f'{len(self._live)} requests'}>"
+
+
+_SHOWN = ("committed", "rolled_back", "finished")
+_TYPE_WORDS = {v: k for k, v in _EVENT_TYPES.items()}
+_FINISH_WORDS = {v: k for k, v in _words("llm42_finish").items()}
+_SCHEDULE_WORDS = {v: k for k, v in _words("llm42_schedule").items()}
+_FINISHED, _ROLLED_BACK = _EVENT_TYPES["finished"], _EVENT_TYPES["rolled_back"]
+
+
+def _mask(types):
+    if "all" in types:
+        types = [word for word in _EVENT_TYPES if word != "none"]
+    return sum({1 << _enum_value("llm42_event_type", "event", word) for word in types})
+
+
+def _bar(total, progress):
+    if progress is False or total < 2:
+        return None
+    try:
+        import tqdm
+    except ImportError:
+        return None
+    return tqdm.tqdm(total=total, unit="answer", disable=None if progress is None else False)
+
+
+def _as_dict(struct):
+    values, kinds = {}, C.fields[type(struct).__name__]
+    for name, kind in struct._fields_:
+        value = getattr(struct, name)
+        if isinstance(value, ctypes.Structure):
+            values[name] = _as_dict(value)
+        elif isinstance(value, ctypes.Array):
+            values[name] = list(value)
+        elif isinstance(value, (bool, int, float)) and kind is not ctypes.c_void_p:
+            values[name] = _enum_word(kinds[name], value) if kinds.get(name) in C.enums else value
+    return values
+
+
+# Scores ---------------------------------------------------------------------------------------------------------------
+
+Score = collections.namedtuple("Score", "ids logprobs top_ids top_logprobs")
+Score.__doc__ = """Of a text of n tokens. logprobs[i] is that of ids[i]; the first is NaN. top_ids[i] and top_logprobs[i]
+are the likeliest tokens at position i, best first, up to position n, which comes behind the text; the first row has -1
+and NaN, since nothing stands before it. They are None if no top was asked for."""
+
+
+class Scorer:
+    """Log-probabilities of texts, from passes of a backend, without an engine: the bits of build/score.
+
+    schedule, rows: the order of sums and the rows of a pass. Other options: fields of llm42_numerics and of the
+    backend's own desc, tensor_parallel, and max_context (default: the model's, at most 8192)."""
+
+    def __init__(self, model, backend="cpu", schedule="invariant", rows=32, tensor_parallel=1, max_context=0, **options):
+        self.model = model if isinstance(model, Model) else Model(model)
+        vocab, context, page = self.model.config["vocab"], self.model.config["context"], 16
+        self._table, keep, error = _backend(backend).contents, [], S["llm42_error"]()
+        self._context = max_context or min(context, 8192)
+        self._schedule = _enum_value("llm42_schedule", "schedule", schedule)
+        pages = -(-self._context // page)
+        desc = S["llm42_backend_desc"](
+            model=self.model._memory.pointer, tensor_parallel=tensor_parallel, max_rows=rows, max_context=self._context,
+            pages=pages, page_size=page, max_running=1, fixed_rows=rows, schedules=1 << self._schedule)
+        _take(desc.numerics, options, keep)
+        backend_desc = _backend_desc(backend, options, keep)
+        if options:
+            raise TypeError(f"Scorer: no option '{next(iter(options))}': there are "
+                            f"{_names('llm42_numerics', _BACKEND_DESC[backend])}")
+        numerics = desc.numerics
+        numerics.compute = numerics.compute or C.constants["LLM42_DTYPE_BF16"]
+        numerics.leaves = numerics.leaves or 1
+        if numerics.compute == C.constants["LLM42_DTYPE_FP32"]:
+            numerics.logits_fp32 = True
+        desc.backend_desc = ctypes.addressof(backend_desc)
+        state = ctypes.c_void_p()
+        _check(self._table.open(ctypes.pointer(state), ctypes.pointer(desc), ctypes.pointer(error)), error)
+        self._memory = _Memory(state, self._table.close, keep, desc, backend_desc, self.model._memory)
+        self._rows = np.zeros(rows, np.dtype(S["llm42_row"]))
+        self._out = np.zeros(rows, np.dtype(S["llm42_output"]))
+        self._logits = np.zeros((rows, vocab), np.float32)
+        self._pages = np.arange(pages, dtype=np.int32)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def close(self):
+        self._memory = None
+
+    def logits(self, prompt):
+        """Yields (first position, logits [rows, V]) of pass after pass. The array is overwritten by the next pass."""
+        if self._memory is None:
+            raise Error("the scorer is closed")
+        ids, error = self.model.ids(prompt, "score"), S["llm42_error"]()
+        vocab = self._logits.shape[1]
+        if not 0 < len(ids) <= self._context:
+            raise ValueError(f"score: {len(ids)} tokens: must be from 1 to the context of {self._context}")
+        if ids.max() >= vocab:
+            raise ValueError(f"score: token {ids.max()}: the model's vocabulary has {vocab}")
+        seq = S["llm42_seq"](request=1, pages=self._pages.ctypes.data_as(INT32))
+        fixed = self._schedule == C.constants["LLM42_SCHEDULE_FIXED"]
+        for begin in range(0, len(ids), len(self._rows)):
+            count = min(len(self._rows), len(ids) - begin)
+            row = self._rows[:count]
+            row["seq"], row["position"], row["token"] = 0, np.arange(begin, begin + count), ids[begin:begin + count]
+            row["flags"] = C.constants["LLM42_ROW_SAMPLE"]
+            run = S["llm42_pass"](
+                schedule=self._schedule, rows=count, shape=len(self._rows) if fixed else count,
+                row=ctypes.cast(self._rows.ctypes.data, ctypes.POINTER(S["llm42_row"])), seq=ctypes.pointer(seq),
+                out=ctypes.cast(self._out.ctypes.data, ctypes.POINTER(S["llm42_output"])),
+                logits=self._logits.ctypes.data_as(ctypes.POINTER(ctypes.c_float)))
+            _check(self._table.run(self._memory.pointer, ctypes.pointer(run), ctypes.pointer(error)), error)
+            if (self._out["token"][:count] < 0).any():
+                raise Error(f"{self.model.name}: position {begin + int((self._out['token'][:count] < 0).argmax())}: "
+                            "the logits are not finite", "LLM42_BACKEND")
+            yield begin, self._logits[:count]
+
+    def score(self, prompt, top=0):
+        """The Score of a text or of token ids, with the `top` likeliest tokens of each position."""
+        ids, vocab = self.model.ids(prompt, "score"), self._logits.shape[1]
+        if not 0 <= top <= vocab:
+            raise ValueError(f"top: {top}: must be from 0 to the vocabulary of {vocab}")
+        logprobs = np.full(len(ids), np.nan, np.float32)
+        top_ids = np.full((len(ids) + 1, top), -1, np.int32)
+        top_logprobs = np.full((len(ids) + 1, top), np.nan, np.float32)
+        for begin, logits in self.logits(ids):
+            # The greedy pass gives 0 - log(sum) of the likeliest token. That of another one is its logit minus the
+            # largest one minus log(sum): the same operations as in the library, so the same bits.
+            out = self._out[:len(logits)]
+            best = logits[np.arange(len(logits)), out["token"]]
+            following = ids[begin + 1:begin + 1 + len(logits)]
+            at = np.arange(len(following))
+            logprobs[begin + 1:begin + 1 + len(at)] = logits[at, following] - best[at] + out["logprob"][at]
+            if top:
+                order = np.argsort(-logits, axis=1, kind="stable")[:, :top]  # of equal ones the lower id first
+                top_ids[begin + 1:begin + 1 + len(logits)] = order
+                top_logprobs[begin + 1:begin + 1 + len(logits)] = (
+                    np.take_along_axis(logits, order, 1) - best[:, None] + out["logprob"][:, None])
+        return Score(ids, logprobs, *((top_ids, top_logprobs) if top else (None, None)))
+
+
+# Transcripts, audits, sweeps ------------------------------------------------------------------------------------------
+
+class Answer:
+    """An answer of a transcript: every field of llm42_answer. Arrays are views of the transcript."""
+
+    def __init__(self, struct, owner):
+        self._struct, self._owner = struct, owner
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        value = getattr(self._struct, name)
+        return value.decode() if isinstance(value, bytes) else _enum_word("llm42_finish", value) \
+            if name == "finish" else value
+
+    prompt = property(lambda self: _view(self._struct.prompt, self._struct.prompt_count, "<i4", self._owner))
+    tokens = property(lambda self: _view(self._struct.tokens, self._struct.count, "<i4", self._owner))
+    logprobs = property(lambda self: _view(self._struct.logprobs, self._struct.count, "<f4", self._owner))
+    stop = property(lambda self: list(self._struct.stop[:self._struct.stop_count]))
+    sampling = property(lambda self: _as_dict(self._struct.sampling))
+
+
+class Transcript:
+    """A transcript that generate --record or Engine(record=...) wrote: a list of Answers, and the fields of
+    llm42_transcript. Reading checks its form and its digests."""
+
+    def __init__(self, path):
+        pointer, error = ctypes.POINTER(S["llm42_transcript"])(), S["llm42_error"]()
+        self.path = find(path)
+        _check(lib.llm42_transcript_load(ctypes.byref(pointer), self.path.encode(), ctypes.byref(error)), error)
+        self._memory = _Memory(pointer, lib.llm42_transcript_free)
+        self.numerics = _as_dict(pointer.contents.numerics)
+        self.answers = [Answer(pointer.contents.answer[i], self._memory) for i in range(pointer.contents.count)]
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        value = getattr(self._memory.pointer.contents, name)
+        return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+    def __len__(self):
+        return len(self.answers)
+
+    def __getitem__(self, at):
+        return self.answers[at]
+
+
+def _program(name):
+    """A program of llm42: beside the library, as PREFIX/bin/llm42-NAME, or on PATH."""
+    places = [os.path.join(os.path.dirname(library_path), name), os.path.join(ROOT, "build", name),
+              os.path.join(ROOT, "..", "..", "bin", "llm42-" + name), shutil.which("llm42-" + name)]
+    for place in places:
+        if place and os.access(place, os.X_OK):
+            return place
+    raise FileNotFoundError(f"no program {name}: run `make build/{name}`")
+
+
+def _arguments(options):
+    """--key value of each option: a list is joined by commas, True is a flag, and None and False are left out."""
+    words = []
+    for key, value in options.items():
+        if value is None or value is False:
+            continue
+        words.append("--" + key.replace("_", "-"))
+        if value is not True:
+            words.append(",".join(map(str, value)) if isinstance(value, (list, tuple, range, np.ndarray))
+                         else str(value))
+    return words
+
+
+Audit = collections.namedtuple("Audit", "verified text")
+Audit.__doc__ = "verified: all that was asked for is verified to the bit. text: what build/audit printed."
+
+
+def audit(path, model, **options):
+    """Computes the answers of a transcript again by build/audit, whose options are share=0.05, backend="cuda" and so
+    on. model: your own copy. Raises Error if a comparison is not possible."""
+    model = model.path if isinstance(model, Model) else model if model == "from-file" else find(model)
+    done = subprocess.run([_program("audit"), find(path), "--model", model, *_arguments(options)],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+    if done.returncode not in (0, 1):
+        raise Error(done.stderr.strip() or f"audit ended with status {done.returncode}", "LLM42_FORMAT")
+    return Audit(done.returncode == 0, done.stdout)
+
+
+def sweep(**options):
+    """Runs build/sweep, whose options are window=[16, 32], qps="offline" and so on. A DataFrame of pandas where that
+    is installed, else a list of dicts, with the column names of the TSV."""
+    if "calibration" in options:
+        options["calibration"] = find(options["calibration"])
+    with tempfile.TemporaryDirectory() as folder:
+        table = os.path.join(folder, "sweep.tsv")
+        done = subprocess.run([_program("sweep"), *_arguments({"quiet": True, **options, "out": table})],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+        if done.returncode:
+            raise Error(done.stderr.strip() or f"sweep ended with status {done.returncode}")
+        with open(table, encoding="utf-8") as file:
+            lines = [line.rstrip("\n").split("\t") for line in file if not line.startswith("#")]
+    rows = [dict(zip(lines[0], map(_number, line))) for line in lines[1:]]
+    try:
+        import pandas
+    except ImportError:
+        return rows
+    return pandas.DataFrame(rows, columns=lines[0])
+
+
+def _number(text):
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
